@@ -23,6 +23,8 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(GRADUS_CCACHE ccache)
   mark_as_advanced(GRADUS_CCACHE)
   if(GRADUS_CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${GRADUS_CCACHE})
+    # CCACHE_NOHASHDIR: build folders of one tree share what they compiled. Debug information then
+    # may name another build folder; the sources are named by full path.
+    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_NOHASHDIR=1 ${GRADUS_CCACHE})
   endif()
 endif()
