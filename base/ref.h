@@ -1,0 +1,66 @@
+// Intrusive reference counting: one word a reference, one atomic a copy, none a move.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace gradus {
+
+// Base of counted objects. Starts at zero; the first Ref makes it one. Thread-safe.
+class RefCounted {
+ public:
+  RefCounted() = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+  uint32_t use_count() const { return count_.load(std::memory_order_acquire); }
+
+ protected:
+  virtual ~RefCounted() = default;
+
+ private:
+  template <class T>
+  friend class Ref;
+  void acquire() const { count_.fetch_add(1, std::memory_order_relaxed); }
+  void release() const {
+    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+  mutable std::atomic<uint32_t> count_{0};
+};
+
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  Ref(std::nullptr_t) {}  // NOLINT: a null reference reads as nullptr
+  explicit Ref(T* p) : p_(p) {
+    if (p_) p_->acquire();
+  }
+  Ref(const Ref& o) : Ref(o.p_) {}
+  Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+  template <class U>
+    requires std::is_convertible_v<U*, T*>
+  Ref(const Ref<U>& o) : Ref(o.get()) {}  // NOLINT: as pointers convert
+  ~Ref() {
+    if (p_) p_->release();
+  }
+  Ref& operator=(Ref o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  T* get() const { return p_; }
+  T* operator->() const { return p_; }
+  T& operator*() const { return *p_; }
+  explicit operator bool() const { return p_ != nullptr; }
+  friend bool operator==(const Ref& a, const Ref& b) { return a.p_ == b.p_; }
+
+ private:
+  T* p_ = nullptr;
+};
+
+template <class T, class... Args>
+Ref<T> make_ref(Args&&... args) {
+  return Ref<T>(new T(std::forward<Args>(args)...));
+}
+
+}  // namespace gradus

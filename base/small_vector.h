@@ -1,0 +1,147 @@
+// A vector whose first N elements need no heap: shapes, operand lists, result lists.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace gradus {
+
+template <class T, size_t N>
+class SmallVector {
+ public:
+  using value_type = T;
+  using iterator = T*;
+  using const_iterator = const T*;
+
+  SmallVector() = default;
+  explicit SmallVector(size_t n, const T& value = T()) { resize(n, value); }
+  SmallVector(std::initializer_list<T> list) { append(list.begin(), list.end()); }
+  template <class It>
+    requires(!std::is_integral_v<It>)
+  SmallVector(It first, It last) {
+    append(first, last);
+  }
+  explicit SmallVector(std::span<const T> s) { append(s.begin(), s.end()); }
+  SmallVector(const SmallVector& o) { append(o.begin(), o.end()); }
+  SmallVector(SmallVector&& o) noexcept { take(std::move(o)); }
+  SmallVector& operator=(const SmallVector& o) {
+    if (this != &o) {
+      clear();
+      append(o.begin(), o.end());
+    }
+    return *this;
+  }
+  SmallVector& operator=(SmallVector&& o) noexcept {
+    if (this != &o) {
+      destroy();
+      take(std::move(o));
+    }
+    return *this;
+  }
+  ~SmallVector() { destroy(); }
+
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  T* begin() { return data_; }
+  T* end() { return data_ + size_; }
+  const T* begin() const { return data_; }
+  const T* end() const { return data_ + size_; }
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+  T& front() { return data_[0]; }
+  const T& front() const { return data_[0]; }
+  T& back() { return data_[size_ - 1]; }
+  const T& back() const { return data_[size_ - 1]; }
+  operator std::span<const T>() const { return {data_, size_}; }  // NOLINT: a view is free
+  operator std::span<T>() { return {data_, size_}; }              // NOLINT
+
+  void push_back(T value) { emplace_back(std::move(value)); }
+  template <class... Args>
+  T& emplace_back(Args&&... args) {
+    if (size_ == capacity_) grow(size_ + 1);
+    T* p = new (data_ + size_) T(std::forward<Args>(args)...);
+    ++size_;
+    return *p;
+  }
+  void pop_back() { data_[--size_].~T(); }
+  void clear() {
+    std::destroy_n(data_, size_);
+    size_ = 0;
+  }
+  void reserve(size_t n) {
+    if (n > capacity_) grow(n);
+  }
+  void resize(size_t n, const T& value = T()) {
+    reserve(n);
+    while (size_ > n) pop_back();
+    while (size_ < n) emplace_back(value);
+  }
+  void assign(size_t n, const T& value) {
+    clear();
+    resize(n, value);
+  }
+  template <class It>
+  void append(It first, It last) {
+    for (; first != last; ++first) emplace_back(*first);
+  }
+  T* insert(const T* at, T value) {
+    size_t i = static_cast<size_t>(at - data_);
+    emplace_back(std::move(value));
+    std::rotate(data_ + i, data_ + size_ - 1, data_ + size_);
+    return data_ + i;
+  }
+  T* erase(const T* at) {
+    T* p = data_ + (at - data_);
+    std::move(p + 1, end(), p);
+    pop_back();
+    return p;
+  }
+  friend bool operator==(const SmallVector& a, const SmallVector& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+
+ private:
+  T* inline_data() { return reinterpret_cast<T*>(inline_); }
+  void grow(size_t least) {
+    size_t n = std::max(least, capacity_ * 2);
+    T* fresh = static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(alignof(T))));
+    std::uninitialized_move_n(data_, size_, fresh);
+    size_t size = size_;
+    destroy();
+    data_ = fresh;
+    size_ = size;
+    capacity_ = n;
+  }
+  void destroy() {
+    std::destroy_n(data_, size_);
+    if (data_ != inline_data()) ::operator delete(data_, std::align_val_t(alignof(T)));
+    data_ = inline_data();
+    size_ = 0;
+    capacity_ = N;
+  }
+  void take(SmallVector&& o) {
+    if (o.data_ != o.inline_data()) {
+      data_ = std::exchange(o.data_, o.inline_data());
+      size_ = std::exchange(o.size_, 0);
+      capacity_ = std::exchange(o.capacity_, N);
+    } else {
+      std::uninitialized_move_n(o.data_, o.size_, data_);
+      size_ = o.size_;
+      o.clear();
+    }
+  }
+  alignas(T) std::byte inline_[sizeof(T) * N];
+  T* data_ = inline_data();
+  size_t size_ = 0;
+  size_t capacity_ = N;
+};
+
+}  // namespace gradus

@@ -1,0 +1,56 @@
+// A context's worker threads: they split one loop at a time into chunks.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/function_ref.h"
+
+namespace gradus {
+
+// Threads start at the first loop that wants them. Which worker runs which chunk never changes a
+// result: chunk boundaries depend on the sizes alone, and chunks write disjoint memory.
+class WorkerPool {
+ public:
+  // `workers` counts the calling thread: 1 runs everything on the caller, 0 means one per core.
+  explicit WorkerPool(int workers);
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  int workers() const { return workers_; }
+
+  // Calls body(chunk) once for every chunk in [0, chunks), on any threads, and returns when all
+  // are done. The first exception reaches the caller after all chunks have ended. A loop started
+  // while another runs (from inside a body, or from a second thread) runs on its caller alone.
+  void parallel_for(int64_t chunks, FunctionRef<void(int64_t)> body);
+
+ private:
+  struct Job {
+    FunctionRef<void(int64_t)> body;
+    int64_t chunks;
+    std::atomic<int64_t> next{0};
+    std::exception_ptr error;
+    std::mutex error_mutex;
+  };
+  void work(Job& job);
+  void worker_main();
+  void start();
+
+  int workers_;
+  std::atomic<bool> busy_{false};  // a loop runs: others run on their callers
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  Job* job_ = nullptr;
+  uint64_t generation_ = 0;
+  int active_ = 0;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace gradus

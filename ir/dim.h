@@ -1,0 +1,87 @@
+// Dimension expressions: sizes of tensors as polynomials over named sizes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/ref.h"
+#include "base/small_vector.h"
+
+namespace gradus::ir {
+
+class DimExpression;
+
+// Sizes bound to names, known while a stage runs.
+class DimEnvironment {
+ public:
+  virtual ~DimEnvironment() = default;
+  virtual std::optional<int64_t> find(std::string_view symbol) const = 0;
+};
+
+// An immutable integer expression in canonical form (a sum of products of names, `//`, `max` and
+// `min` terms, sorted), so that equal polynomials compare equal: N + M == M + N. Constants take no
+// heap. Thread-safe to copy and read.
+// Arithmetic throws Error when a coefficient overflows or an expression becomes absurdly large.
+class Dim {
+ public:
+  Dim(int64_t value = 0) : value_(value) {}  // NOLINT: a size is often a plain number
+  static Dim symbol(std::string_view name);
+
+  bool is_constant() const { return !expression_; }
+  std::optional<int64_t> constant() const {
+    return expression_ ? std::nullopt : std::optional<int64_t>(value_);
+  }
+  // The constant; only where is_constant().
+  int64_t value() const { return value_; }
+  // The name if this is a bare name, else empty.
+  std::string_view symbol_name() const;
+
+  friend Dim operator+(const Dim& a, const Dim& b);
+  friend Dim operator-(const Dim& a, const Dim& b);
+  friend Dim operator*(const Dim& a, const Dim& b);
+  // Rounds towards minus infinity; division by a constant zero is an Error.
+  friend Dim floor_div(const Dim& a, const Dim& b);
+  friend Dim max(const Dim& a, const Dim& b);
+  friend Dim min(const Dim& a, const Dim& b);
+  // Structural equality of canonical forms: true proves equality, false proves nothing unless both
+  // are constant.
+  friend bool operator==(const Dim& a, const Dim& b);
+
+  // As program text: "N", "2*N + 1", "max(N, M) // 2".
+  std::string to_string() const;
+  // Throws Error for a name without a size, a division by zero, an overflow.
+  int64_t evaluate(const DimEnvironment& sizes) const;
+  // Calls `each` with every name, possibly more than once.
+  void for_each_symbol(const std::function<void(std::string_view)>& each) const;
+  // Replaces names; names for which `replace` gives nullopt stay.
+  Dim substitute(const std::function<std::optional<Dim>(std::string_view)>& replace) const;
+  // If the expression is coefficient * name + rest with the name nowhere else: those.
+  struct Linear;
+  std::optional<Linear> linear_in(std::string_view symbol) const;
+
+ private:
+  friend class DimExpression;
+  explicit Dim(Ref<const DimExpression> e);
+  int64_t value_ = 0;
+  const DimExpression* expression() const;
+  Ref<const RefCounted> expression_;  // a DimExpression; null for a constant
+};
+
+struct Dim::Linear {
+  int64_t coefficient;
+  Dim rest;
+};
+
+using Dims = SmallVector<Dim, 4>;
+
+// "[N, 2*M]"
+std::string to_string(std::span<const Dim> dims);
+// The product of all sizes.
+Dim numel(std::span<const Dim> dims);
+bool all_constant(std::span<const Dim> dims);
+
+}  // namespace gradus::ir

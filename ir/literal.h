@@ -1,0 +1,59 @@
+// Attribute values as a program text writes them, before an operator reads them.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "ir/dim.h"
+#include "tensor/tensor.h"
+
+namespace gradus::ir {
+
+struct Literal;
+struct NoneLiteral {};
+
+// none, a bool, an integer or dimension expression, a float (inf and nan included), a string, a
+// dtype, a list, a dense tensor.
+struct Literal {
+  std::variant<NoneLiteral, bool, Dim, double, std::string, DType, std::vector<Literal>, Tensor>
+      value;
+
+  Literal() = default;
+  Literal(bool b) : value(b) {}                                // NOLINT: literals convert
+  Literal(Dim d) : value(std::move(d)) {}                      // NOLINT
+  Literal(int64_t i) : value(Dim(i)) {}                        // NOLINT
+  Literal(int i) : value(Dim(i)) {}                            // NOLINT
+  Literal(double f) : value(f) {}                              // NOLINT
+  Literal(std::string s) : value(std::move(s)) {}              // NOLINT
+  Literal(const char* s) : value(std::string(s)) {}            // NOLINT
+  Literal(DType d) : value(d) {}                               // NOLINT
+  Literal(std::vector<Literal> list) : value(std::move(list)) {}  // NOLINT
+  Literal(Tensor t) : value(std::move(t)) {}                   // NOLINT
+  template <class T>
+  static Literal list(const T& items) {
+    std::vector<Literal> l;
+    for (const auto& item : items) l.emplace_back(item);
+    return l;
+  }
+
+  bool is_none() const { return std::holds_alternative<NoneLiteral>(value); }
+};
+
+struct NamedLiteral {
+  std::string name;
+  Literal value;
+  SourceLocation where;
+};
+using LiteralList = std::vector<NamedLiteral>;
+
+// As program text; a float keeps every bit and never looks like an integer.
+std::string to_string(const Literal& literal);
+// A double (or float) as text that reads back to the same bits: "1.0", "-0.0", "1e-300", "inf".
+std::string float_text(double value);
+std::string float_text(float value);
+// A quoted string with escapes.
+std::string quoted(std::string_view text);
+
+}  // namespace gradus::ir

@@ -1,0 +1,177 @@
+// What the rest of Gradus knows of an operator: one record of functions, made from one struct in
+// ops/. Nothing outside ops/ asks for an operator by name to decide what to do.
+#pragma once
+
+#include <bit>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/context.h"
+#include "ir/literal.h"
+#include "ir/type.h"
+
+namespace gradus::ops {
+struct VjpCall;      // ops/value.h
+struct ComposeCall;  // ops/value.h
+}  // namespace gradus::ops
+
+namespace gradus::ir {
+
+// An operator's attributes as its own struct, seen by others through the operator's functions.
+class AttributeRecord : public RefCounted {};
+using Attributes = Ref<const AttributeRecord>;
+
+// A number in an operand's place: a scalar that does not promote within its category.
+struct Number {
+  Category category = Category::floating;
+  int64_t integer = 0;  // boolean and integral
+  double floating = 0;  // floating
+  static Number of(double f) { return {Category::floating, 0, f}; }
+  static Number of(int64_t i) { return {Category::integral, i, 0}; }
+  static Number of(bool b) { return {Category::boolean, b, 0}; }
+  double as_double() const {
+    return category == Category::floating ? floating : static_cast<double>(integer);
+  }
+  friend bool operator==(const Number& a, const Number& b) {
+    return a.category == b.category && a.integer == b.integer &&
+           std::bit_cast<uint64_t>(a.floating) == std::bit_cast<uint64_t>(b.floating);
+  }
+};
+
+struct OperandSpec {
+  std::string_view name;
+  bool optional = false;  // may be `none`
+  bool variadic = false;  // any number of them; only the last
+};
+
+// An operand as type rules see it.
+struct OperandType {
+  enum class Kind : uint8_t { none, tensor, number } kind = Kind::none;
+  const Type* type = nullptr;                // tensor
+  Category category = Category::floating;    // number
+};
+
+// Two sizes that types could not prove equal: checked when sizes are known.
+struct DimEquality {
+  Dim a, b;
+  std::string what;  // "add: dimension 0 of 'x' and 'y'"
+};
+
+// A type rule's call: reads operands and attributes, pushes one type per result.
+struct InferCall {
+  const struct Operator& op;
+  std::span<const OperandType> in;
+  const Attributes& attributes;
+  SmallVector<Type, 2> out;
+  std::vector<DimEquality>* equalities = nullptr;  // may be null
+
+  // Number of operands written, trailing absent ones included as `none`.
+  size_t operands() const { return in.size(); }
+  bool given(size_t i) const { return i < in.size() && in[i].kind != OperandType::Kind::none; }
+  bool is_number(size_t i) const { return i < in.size() && in[i].kind == OperandType::Kind::number; }
+  // The type of a tensor operand; an Error for a number, a handle or an absent one.
+  const Type& tensor(size_t i) const;
+  // "operand 'x'"
+  std::string name_of_operand(size_t i) const;
+  // Proves a == b, or leaves it to be checked at run time; an Error where both are constants and
+  // differ. `what` completes "…: sizes 2 and 3 differ: {what}".
+  void require_equal(const Dim& a, const Dim& b, std::string_view what) const;
+  // Normalises a possibly negative dimension of a tensor of this rank (0-d counts as rank 1).
+  int dimension(int64_t dim, int rank) const;
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    fail_with(fmt::format(format, std::forward<Args>(args)...));
+  }
+  // Throws Error "add: message".
+  [[noreturn]] void fail_with(const std::string& message) const;
+};
+
+// What a kernel may use while it runs.
+struct KernelScope {  // one per call
+  WorkerPool& workers;
+  std::byte* scratch;  // as many bytes as the kernel asked for, 64-byte aligned
+};
+
+// Runs an operation. `args` are pointers to the first elements: operands in order (absent ones
+// null), then results. Throws Error for bad values (an index out of range).
+using KernelFunction = void (*)(const void* parameters, std::byte* const* args, KernelScope& scope);
+
+struct Kernel {
+  KernelFunction run = nullptr;
+  std::shared_ptr<const void> parameters;
+  size_t scratch_bytes = 0;
+};
+
+// Chooses a kernel for operands whose sizes, strides and dtypes are known.
+struct BindCall {
+  const struct Operator& op;
+  std::span<const Layout> in;  // absent operands have `present[i] == false`; numbers are 0-d
+  std::span<const bool> present;
+  std::span<const bool> number;  // written as a number: no say in the dtype of its own rank
+  const Attributes& attributes;
+  const DimEnvironment& sizes;
+  // Results as the type rule says, contiguous. A rule may make a result a view of an operand
+  // instead: then no memory is planned for it and, if all are views, no kernel runs.
+  SmallVector<Layout, 2> out;
+  struct View {
+    int operand = -1;     // -1: the result has memory of its own
+    int64_t offset = 0;   // elements from the operand's first one
+  };
+  SmallVector<View, 2> views;  // one per result
+  Kernel kernel;
+
+  void set_view(size_t result, int operand, Layout layout, int64_t offset) {
+    out[result] = std::move(layout);
+    views[result] = {operand, offset};
+  }
+  template <class P>
+  void set_kernel(KernelFunction run, P parameters, size_t scratch_bytes = 0) {
+    kernel.run = run;
+    kernel.parameters = std::make_shared<const P>(std::move(parameters));
+    kernel.scratch_bytes = scratch_bytes;
+  }
+  int64_t size(const Dim& d) const { return d.evaluate(sizes); }
+  Sizes evaluate(std::span<const Dim> dims) const;
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    fail_with(fmt::format(format, std::forward<Args>(args)...));
+  }
+  [[noreturn]] void fail_with(const std::string& message) const;
+};
+
+// What is special about an operator.
+struct OperatorTraits {
+  bool differentiable = false;  // has a rule, or is composed of operators that have
+  bool structural = false;      // `constant`, `grad`, `call`…: handled by passes, not by kernels
+  bool zero_gradient = false;   // floating results whose derivative is zero everywhere (sign, full)
+  std::string_view doc;         // its equation
+};
+
+struct Operator {
+  std::string_view name;
+  std::span<const OperandSpec> operands;
+  std::span<const std::string_view> results;  // names; one ending in "..." for any number
+  OperatorTraits traits;
+  // Reads attributes; absent ones take their defaults. Throws Error naming attribute and operator,
+  // at the attribute's place when the caller adds it.
+  Attributes (*read)(const LiteralList&);
+  // Attributes that differ from their defaults, in declaration order.
+  LiteralList (*write)(const Attributes&);
+  // All attributes, defaults included (for `gradus ops`); `required` names those without default.
+  LiteralList (*describe)();
+  void (*infer)(InferCall&);
+  void (*bind)(BindCall&);               // null for compositions and structural ones
+  void (*vjp)(ops::VjpCall&);            // null: not differentiable, or only by composition
+  void (*compose)(ops::ComposeCall&);    // null: a primitive
+
+  // Operand i's specification, variadic ones repeated.
+  const OperandSpec& operand(size_t i) const {
+    return operands[std::min(i, operands.size() - 1)];
+  }
+};
+
+// "m(x, y; alpha = 1)"
+std::string signature(const Operator& op);
+
+}  // namespace gradus::ir

@@ -1,0 +1,109 @@
+#include "ops/registry.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "ops/families.h"
+
+namespace gradus::ops {
+
+namespace {
+
+struct Table {
+  std::vector<const ir::Operator*> list;
+  std::unordered_map<std::string_view, const ir::Operator*> by_name;
+  Table() {
+    for (auto family : families)
+      for (const ir::Operator* op : family()) list.push_back(op);
+    std::sort(list.begin(), list.end(), [](auto* a, auto* b) { return a->name < b->name; });
+    for (auto* op : list) GRADUS_CHECK(by_name.emplace(op->name, op).second);
+  }
+};
+
+const Table& table() {
+  static const Table t;
+  return t;
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::span<const ir::Operator* const> all() { return table().list; }
+
+const ir::Operator* find(std::string_view name) {
+  auto it = table().by_name.find(name);
+  return it == table().by_name.end() ? nullptr : it->second;
+}
+
+std::vector<std::string_view> similar(std::string_view name) {
+  std::vector<std::pair<size_t, std::string_view>> near;
+  if (name.size() < 64)
+    for (const ir::Operator* op : all()) {
+      size_t d = edit_distance(name, op->name);
+      if (d <= 1 + name.size() / 4) near.emplace_back(d, op->name);
+    }
+  std::sort(near.begin(), near.end());
+  std::vector<std::string_view> names;
+  for (size_t i = 0; i < near.size() && i < 3; ++i) names.push_back(near[i].second);
+  return names;
+}
+
+SmallVector<ir::Type, 2> infer(const ir::Operator& op, std::span<const ir::OperandType> in,
+                               const ir::Attributes& attributes,
+                               std::vector<ir::DimEquality>* equalities) {
+  ir::InferCall call{op, in, attributes, {}, equalities};
+  size_t most = op.operands.size();
+  bool variadic = most && op.operands.back().variadic;
+  if (in.size() > most && !variadic)
+    call.fail("{} operands are given, it takes {}", in.size(), most);
+  for (size_t i = 0; i < most; ++i)
+    if (!op.operands[i].optional && !op.operands[i].variadic && !call.given(i))
+      call.fail("{} is missing", call.name_of_operand(i));
+  for (size_t i = 0; i < in.size(); ++i) {
+    bool handle = in[i].kind == ir::OperandType::Kind::tensor && !in[i].type->is_tensor();
+    if (handle) call.fail("{} is a handle, which only `eval` takes", call.name_of_operand(i));
+    if (!call.given(i) && variadic && i + 1 >= most && !op.operands.back().optional)
+      call.fail("{} is missing", call.name_of_operand(i));
+  }
+  op.infer(call);
+  // Sizes that overflow are refused here once, for every operator.
+  for (const ir::Type& t : call.out) {
+    for (const ir::Dim& d : t.dims)
+      if (d.is_constant() && d.value() < 0)
+        call.fail("the result would have the size {}, which is negative", d.value());
+    if (ir::all_constant(t.dims)) {
+      Sizes sizes;
+      for (const ir::Dim& d : t.dims) sizes.push_back(d.value());
+      auto n = checked_numel(sizes);
+      int64_t bytes;
+      if (!n || __builtin_mul_overflow(*n, static_cast<int64_t>(size_of(t.dtype)), &bytes))
+        call.fail("the result {} has more elements than can be counted", to_string(t));
+    }
+  }
+  return std::move(call.out);
+}
+
+SmallVector<ir::Type, 2> infer(const ir::Graph& graph, const ir::Node& node,
+                               std::vector<ir::DimEquality>* equalities) {
+  SmallVector<ir::OperandType, 4> in;
+  for (const ir::Operand& o : node.operands) in.push_back(graph.type_of(o));
+  return infer(*node.op, in, node.attributes, equalities);
+}
+
+}  // namespace gradus::ops

@@ -1,0 +1,26 @@
+// The table of operators, folded from the families' lists.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "ir/graph.h"
+
+namespace gradus::ops {
+
+// All operators, by name.
+std::span<const ir::Operator* const> all();
+// Null if there is none of that name.
+const ir::Operator* find(std::string_view name);
+// Names that a misspelt one may have meant, best first, at most three.
+std::vector<std::string_view> similar(std::string_view name);
+
+// Runs an operator's type rule for a node of a graph. Throws Error (without a place).
+SmallVector<ir::Type, 2> infer(const ir::Graph& graph, const ir::Node& node,
+                               std::vector<ir::DimEquality>* equalities);
+// The same for loose operands.
+SmallVector<ir::Type, 2> infer(const ir::Operator& op, std::span<const ir::OperandType> in,
+                               const ir::Attributes& attributes,
+                               std::vector<ir::DimEquality>* equalities);
+
+}  // namespace gradus::ops

@@ -1,0 +1,78 @@
+// What derivative rules and compositions say about values. Each function emits one operator (or
+// none where nothing needs doing). Operands may be numbers wherever a program's may.
+#pragma once
+
+#include "ops/value.h"
+
+namespace gradus::ops {
+
+Value operator+(const Value& a, const Value& b);
+Value operator-(const Value& a, const Value& b);
+Value operator*(const Value& a, const Value& b);
+Value operator/(const Value& a, const Value& b);
+Value operator-(const Value& a);
+Value operator+(const Value& a, double b);
+Value operator-(const Value& a, double b);
+Value operator*(const Value& a, double b);
+Value operator/(const Value& a, double b);
+Value operator+(double a, const Value& b);
+Value operator-(double a, const Value& b);
+Value operator*(double a, const Value& b);
+Value operator/(double a, const Value& b);
+// By a size: the mean's divisor.
+Value operator/(const Value& a, const Dim& b);
+Value operator*(const Value& a, const Dim& b);
+
+// Comparisons, as bool tensors.
+Value eq(const Value& a, const Value& b);
+Value ne(const Value& a, const Value& b);
+Value lt(const Value& a, const Value& b);
+Value le(const Value& a, const Value& b);
+Value gt(const Value& a, const Value& b);
+Value ge(const Value& a, const Value& b);
+Value logical_and(const Value& a, const Value& b);
+Value logical_or(const Value& a, const Value& b);
+Value logical_not(const Value& a);
+inline Value num(double v) { return Value::number(v); }
+inline Value num(int64_t v) { return Value::number(v); }
+
+// A pointwise operator of one operand by name: unary("exp", x).
+Value unary(std::string_view op, const Value& x);
+Value binary(std::string_view op, const Value& a, const Value& b);
+Value where(const Value& condition, const Value& a, const Value& b);
+// x where the condition holds, zero elsewhere (NaN and infinities of x do not leak).
+Value keep_where(const Value& condition, const Value& x);
+
+Value cast(const Value& x, DType dtype);            // itself if it has that dtype
+Value full(World& world, const Dims& shape, double value, DType dtype);
+Value zeros_like(const Value& x);                   // `full` of x's shape: x's values are not read
+Value ones_like(const Value& x);
+Value zeros_of(World& world, const Type& type);
+
+// Reductions. `dims` may be negative; all of them where empty is not meant: see sum_all.
+Value sum(const Value& x, const Ints& dims, bool keepdim);
+Value sum_all(const Value& x);
+// Sums x down to a shape that broadcasts to x's: undoes broadcasting.
+Value sum_to(const Value& x, const Dims& shape);
+
+// Shape operators.
+Value expand(const Value& x, const Dims& shape);    // itself if it has that shape
+Value reshape(const Value& x, const Dims& shape);   // likewise
+Value unsqueeze(const Value& x, int64_t dim);
+Value squeeze(const Value& x, int64_t dim);
+Value transpose(const Value& x, int64_t dim0, int64_t dim1);
+Value permute(const Value& x, const Ints& dims);
+Value slice(const Value& x, int64_t dim, const Dim& start, const Dim& end, int64_t step = 1);
+Value cat(std::span<const Value> xs, int64_t dim);
+Value matmul(const Value& a, const Value& b);
+Value mm(const Value& a, const Value& b);
+Value bmm(const Value& a, const Value& b);
+// Swaps the last two dimensions.
+Value swap_last(const Value& x);
+
+// Restores dimensions that a reduction without keepdim dropped, so that y broadcasts against x.
+Value restore_dims(const Value& y, const Ints& dims, bool keepdim, int rank);
+// Dimensions as non-negative numbers, ascending; all of them if `dims` is absent.
+Ints normalised_dims(const std::optional<Ints>& dims, int rank);
+
+}  // namespace gradus::ops

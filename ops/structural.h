@@ -1,0 +1,77 @@
+// Operators that passes take away before anything runs: constants, undefined values, `grad`, `call`.
+#pragma once
+
+#include "ops/table.h"
+
+namespace gradus::ops {
+
+using namespace std::literals;
+
+struct Constant {  // y = value
+  static constexpr std::string_view name = "constant", doc = "y = value, written in the program";
+  static constexpr std::array<std::string_view, 0> inputs{};
+  static constexpr bool structural = true, zero_gradient = true;
+  struct Attr {
+    Tensor value;
+    static constexpr auto fields() { return std::tuple(required("value", &Attr::value)); }
+  };
+  static void infer(ir::InferCall&);
+};
+
+struct Undefined {  // y: a value that is absent, as a missing cotangent is
+  static constexpr std::string_view name = "undefined",
+                                    doc = "an absent value: as an operand of most operators, zeros";
+  static constexpr std::array<std::string_view, 0> inputs{};
+  static constexpr bool structural = true, zero_gradient = true;
+  struct Attr {
+    DType dtype = DType::f32;
+    Dims shape;
+    static constexpr auto fields() {
+      return std::tuple(field("dtype", &Attr::dtype), field("shape", &Attr::shape));
+    }
+  };
+  static void infer(ir::InferCall&);
+};
+
+struct Grad {  // dy/dx0, dy/dx1, … = grad(y, x0, x1, …), total along every path of the program
+  static constexpr std::string_view name = "grad",
+                                    doc = "d y / d x of a 0-d y, or its product with a cotangent";
+  static constexpr std::array inputs{"y"sv, "x..."sv};
+  static constexpr std::array results{"dx..."sv};
+  static constexpr bool structural = true;
+  struct Attr {
+    bool cotangent = false;  // the second operand is y's cotangent
+    static constexpr auto fields() { return std::tuple(field("cotangent", &Attr::cotangent)); }
+  };
+  static void infer(ir::InferCall&);
+};
+
+struct Call {  // y… = f(x…): a one-stage graph of the same file, inlined
+  static constexpr std::string_view name = "call",
+                                    doc = "the results of a one-stage graph of the same file";
+  static constexpr std::array inputs{"x..."sv};
+  static constexpr std::array results{"y..."sv};
+  static constexpr bool structural = true;
+  struct Attr {
+    std::string graph;
+    std::optional<std::string> vjp;
+    // Set by whoever makes the node; the parser resolves the names within its file.
+    std::shared_ptr<const ir::Graph> target, vjp_target;
+    static constexpr auto fields() {
+      return std::tuple(required("graph", &Attr::graph), field("vjp", &Attr::vjp));
+    }
+  };
+  static void infer(ir::InferCall&);
+};
+
+// The callee's dimension names in terms of a call's operand types: what `call` and inlining agree
+// on. Throws Error where an operand does not fit. `equalities` may be null.
+struct Substitution {
+  std::vector<std::pair<std::string, Dim>> dims;
+  std::optional<Dim> operator()(std::string_view symbol) const;
+};
+Substitution match_arguments(const ir::InferCall& call, const ir::Graph& callee);
+
+using StructuralOperators = std::tuple<Constant, Undefined, Grad, Call>;
+
+}  // namespace gradus::ops

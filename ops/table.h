@@ -1,0 +1,95 @@
+// One operator's struct -> its ir::Operator record.
+//
+// A struct says: `name`, `doc` (its equation), `inputs` (names; "b?" may be none, "x..." is any
+// number), `results` ({"y"} if absent), `Attr` (attributes with `fields()`; none if absent), and
+//   a pointwise operator:  see ops/pointwise.h (type rule and kernel come from its `scalar`)
+//   a composition:         static void compose(ComposeCall&)   (type rule: `infer`, or by composing)
+//   any other primitive:   static void infer(InferCall&), static void bind(BindCall&)
+// and, where differentiable, `static void vjp(VjpCall&)`. `zero_gradient = true` says that the
+// derivative is zero everywhere; an operator with neither is refused where a derivative is asked for.
+#pragma once
+
+#include <array>
+#include <tuple>
+
+#include "ops/pointwise.h"
+#include "ops/registry.h"
+#include "ops/value.h"
+
+namespace gradus::ops {
+
+template <class Op>
+struct AttributesOf {
+  using type = NoAttributes;
+};
+template <class Op>
+  requires requires { typename Op::Attr; }
+struct AttributesOf<Op> {
+  using type = typename Op::Attr;
+};
+template <class Op>
+using AttributesOfT = typename AttributesOf<Op>::type;
+
+template <class Op>
+constexpr auto operand_specs() {
+  std::array<ir::OperandSpec, Op::inputs.size()> specs{};
+  for (size_t i = 0; i < specs.size(); ++i) {
+    std::string_view n = Op::inputs[i];
+    specs[i].optional = n.ends_with("?");
+    specs[i].variadic = n.ends_with("...");
+    specs[i].name = n.substr(0, n.size() - (specs[i].optional ? 1 : specs[i].variadic ? 3 : 0));
+  }
+  return specs;
+}
+template <class Op>
+inline constexpr auto operand_specs_of = operand_specs<Op>();
+inline constexpr std::array<std::string_view, 1> one_result{"y"};
+
+// The type rule of a composition without one of its own: what composing gives.
+void infer_by_composing(ir::InferCall& call);
+
+template <class Op>
+constexpr ir::Operator operator_of() {
+  using A = AttributesOfT<Op>;
+  ir::Operator o{};
+  o.name = Op::name;
+  o.operands = operand_specs_of<Op>;
+  o.results = one_result;
+  if constexpr (requires { Op::results; }) o.results = Op::results;
+  o.read = read_attributes<A>;
+  o.write = write_attributes<A>;
+  o.describe = describe_attributes<A>;
+  if constexpr (requires { Op::doc; }) o.traits.doc = Op::doc;
+  if constexpr (requires { Op::structural; }) o.traits.structural = Op::structural;
+  if constexpr (requires { Op::zero_gradient; }) o.traits.zero_gradient = Op::zero_gradient;
+  if constexpr (is_pointwise<Op>) {
+    o.infer = PointwiseEntry<Op>::infer;
+    o.bind = PointwiseEntry<Op>::bind;
+  }
+  if constexpr (requires { Op::compose; }) {
+    o.compose = Op::compose;
+    o.infer = infer_by_composing;
+  }
+  if constexpr (requires { Op::infer; }) o.infer = Op::infer;
+  if constexpr (requires { Op::bind; }) o.bind = Op::bind;
+  if constexpr (requires { Op::vjp; }) o.vjp = Op::vjp;
+  o.traits.differentiable = o.vjp || (o.compose && !o.traits.zero_gradient);
+  return o;
+}
+
+template <class Op>
+inline constexpr ir::Operator operator_record = operator_of<Op>();
+
+// A family's table: family.cpp defines one function returning fold<ItsOperators>().
+template <class List>
+struct Fold;
+template <class... Op>
+struct Fold<std::tuple<Op...>> {
+  static constexpr std::array<const ir::Operator*, sizeof...(Op)> table{&operator_record<Op>...};
+};
+template <class List>
+std::span<const ir::Operator* const> fold() {
+  return Fold<List>::table;
+}
+
+}  // namespace gradus::ops

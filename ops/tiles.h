@@ -1,0 +1,19 @@
+// Tiles: short contiguous runs of elements, converted between dtypes at a kernel's edges.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace gradus::ops {
+
+// tile[i] = convert(source[i * stride]), i < n. `tile_dtype` is f64, f32, i64 or bool. `stride` in
+// elements, may be 0.
+void load_tile(DType source_dtype, DType tile_dtype, const std::byte* source, int64_t stride,
+               int64_t n, void* tile);
+// target[i] = convert(tile[i]), contiguous.
+void store_tile(DType tile_dtype, DType target_dtype, const void* tile, int64_t n,
+                std::byte* target);
+
+}  // namespace gradus::ops

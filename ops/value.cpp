@@ -1,0 +1,86 @@
+#include "ops/value.h"
+
+#include "ops/registry.h"
+#include "ops/rules.h"
+
+namespace gradus::ops {
+
+std::optional<double> Value::constant() const {
+  if (const auto* n = std::get_if<ir::Number>(&operand)) return n->as_double();
+  return std::nullopt;
+}
+
+ir::OperandType Value::operand_type() const {
+  ir::OperandType t;
+  if (is_number()) {
+    t.kind = ir::OperandType::Kind::number;
+    const auto* n = std::get_if<ir::Number>(&operand);
+    t.category = n ? n->category : Category::integral;
+  } else if (world) {
+    t.kind = ir::OperandType::Kind::tensor;
+    t.type = &type;
+  }
+  return t;
+}
+
+Value VjpCall::dy(size_t i) {
+  return cotangents[i].defined() ? cotangents[i] : zeros_of(world, results[i].type);
+}
+
+Value TypeWorld::input(Type type) {
+  Value v;
+  v.world = this;
+  v.type = std::move(type);
+  return v;
+}
+
+SmallVector<Value, 2> TypeWorld::emit(const Operator& op, Attributes attributes,
+                                      std::span<const Value> operands) {
+  SmallVector<ir::OperandType, 4> types;
+  for (const Value& v : operands) types.push_back(v.operand_type());
+  SmallVector<Value, 2> results;
+  for (Type& t : infer(op, types, attributes, equalities_)) results.push_back(input(std::move(t)));
+  return results;
+}
+
+SmallVector<Value, 2> emit_all(World& world, std::string_view name, std::span<const Value> operands,
+                               const LiteralList& attributes) {
+  const Operator* op = find(name);
+  if (!op) throw InternalError("a rule names the operator '" + std::string(name) + "', which is not there");
+  return world.emit(*op, op->read(attributes), operands);
+}
+
+Value emit(std::string_view op, std::initializer_list<Value> operands,
+           const LiteralList& attributes) {
+  for (const Value& v : operands)
+    if (v.world)
+      return emit_all(*v.world, op, std::span<const Value>(operands.begin(), operands.size()),
+                      attributes)[0];
+  throw InternalError("a rule emits '" + std::string(op) + "' of numbers only");
+}
+
+void infer_by_composing(ir::InferCall& call) {
+  TypeWorld world(call.equalities);
+  SmallVector<Value, 4> operands;
+  for (size_t i = 0; i < call.operands(); ++i) {
+    if (call.is_number(i)) {
+      Category c = call.in[i].category;
+      operands.push_back(c == Category::floating ? Value::number(1.0) : Value::number(int64_t{1}));
+    } else if (call.given(i)) {
+      operands.push_back(world.input(call.tensor(i)));
+    } else {
+      operands.emplace_back();
+    }
+  }
+  ComposeCall compose{call.op, world, operands, call.attributes, {}};
+  try {
+    call.op.compose(compose);
+  } catch (const Error& e) {
+    std::string prefix = std::string(call.op.name) + ": ";
+    if (e.bare().starts_with(prefix)) throw;
+    throw Error(prefix + e.bare());
+  }
+  for (const Value& v : compose.results) call.out.push_back(v.type);
+}
+
+}  // namespace gradus::ops

@@ -1,0 +1,39 @@
+// A counted block of memory with a version.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "base/allocator.h"
+#include "base/ref.h"
+#include "tensor/device.h"
+
+namespace gradus {
+
+// Counts are thread-safe, the bytes are not. The version rises with every write made through a
+// tensor's `mutable_data`; foreign writers (DLPack, NumPy) cannot be watched.
+class Storage final : public RefCounted {
+ public:
+  // Uninitialised memory from `allocator`. Throws ResourceError.
+  Storage(std::shared_ptr<Allocator> allocator, size_t bytes);
+  // Foreign memory: `release` is called once, on the thread that drops the last reference.
+  Storage(void* data, size_t bytes, Device device, std::function<void()> release);
+  ~Storage() override;
+
+  std::byte* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+  uint64_t version() const { return version_.load(std::memory_order_acquire); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_acq_rel); }
+
+ private:
+  std::byte* data_;
+  size_t bytes_;
+  Device device_;
+  std::atomic<uint64_t> version_{0};
+  std::shared_ptr<Allocator> allocator_;
+  std::function<void()> release_;
+};
+
+}  // namespace gradus
