@@ -165,6 +165,11 @@ struct Operator {
   void (*vjp)(ops::VjpCall&);            // null: not differentiable, or only by composition
   void (*compose)(ops::ComposeCall&);    // null: a primitive
 
+  // Whether `vjp` holds for these attributes (null: always): a call has a rule only where the
+  // program names one.
+  bool (*vjp_holds)(const Attributes&);
+  bool has_vjp(const Attributes& a) const { return vjp && (!vjp_holds || vjp_holds(a)); }
+
   // Operand i's specification, variadic ones repeated.
   const OperandSpec& operand(size_t i) const {
     return operands[std::min(i, operands.size() - 1)];

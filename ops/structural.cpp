@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/families.h"
+
 namespace gradus::ops {
 
 void Constant::infer(ir::InferCall& call) {
@@ -85,6 +87,90 @@ void Call::infer(ir::InferCall& call) {
     ir::Type t = (*a.target)[r.value].type;
     for (Dim& d : t.dims) d = d.substitute(s);
     call.out.push_back(std::move(t));
+  }
+}
+
+namespace {
+
+// Dimension names within an attribute, replaced.
+bool substitute_dims(Literal& l, const Substitution& s) {
+  if (auto* d = std::get_if<Dim>(&l.value)) {
+    if (d->is_constant()) return false;
+    *d = d->substitute(s);
+    return true;
+  }
+  bool any = false;
+  if (auto* list = std::get_if<std::vector<Literal>>(&l.value))
+    for (Literal& item : *list) any |= substitute_dims(item, s);
+  return any;
+}
+
+Attributes substituted(const ir::Node& node, const Substitution& s) {
+  if (node.op == &operator_record<Call>) return node.attributes;
+  LiteralList list = node.op->write(node.attributes);
+  bool any = false;
+  for (ir::NamedLiteral& a : list) any |= substitute_dims(a.value, s);
+  return any ? node.op->read(list) : node.attributes;
+}
+
+// Emits the only stage of `graph` with these inputs; undefined values stand for `none` results.
+SmallVector<Value, 2> emit_graph(World& world, const Operator& op, const ir::Graph& graph,
+                                 std::span<const Value> inputs) {
+  SmallVector<ir::OperandType, 4> types;
+  for (const Value& v : inputs) types.push_back(v.operand_type());
+  static const Attributes none = make_attributes(NoAttributes{});
+  Substitution s = match_arguments(ir::InferCall{op, types, none, {}, nullptr}, graph);
+  std::vector<Value> values(graph.values.size());
+  const ir::Stage& stage = graph.stages[0];
+  for (size_t i = 0; i < inputs.size(); ++i) values[index_of(stage.inputs[i])] = inputs[i];
+  for (const ir::Node& node : stage.nodes) {
+    SmallVector<Value, 4> operands;
+    for (const ir::Operand& o : node.operands) {
+      if (const auto* id = std::get_if<ir::ValueId>(&o)) operands.push_back(values[index_of(*id)]);
+      else if (const auto* d = std::get_if<Dim>(&o))
+        operands.push_back(Value::number(d->substitute(s)));
+      else operands.push_back(Value{nullptr, o, {}, {}});
+    }
+    auto results = world.emit(*node.op, substituted(node, s), operands);
+    for (size_t i = 0; i < results.size(); ++i) values[index_of(node.results[i])] = results[i];
+  }
+  SmallVector<Value, 2> out;
+  for (const ir::Result& r : stage.results)
+    out.push_back(r.value == ir::no_value ? Value() : values[index_of(r.value)]);
+  return out;
+}
+
+}  // namespace
+
+void Call::compose(ComposeCall& c) {
+  c.results = emit_graph(c.world, c.op, *c.attr<Attr>().target, c.operands);
+}
+
+bool Call::vjp_holds(const Attributes& attributes) {
+  return attributes_as<Attr>(attributes).vjp_target != nullptr;
+}
+
+void Call::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  SmallVector<Value, 4> inputs(d.operands);
+  for (const Value& y : d.results) inputs.push_back(y);
+  for (size_t i = 0; i < d.results.size(); ++i)
+    if (d.y_type(i).is_floating()) inputs.push_back(d.dy(i));
+  size_t floating = 0;
+  for (const Value& x : d.operands) floating += x.type.is_floating();
+  auto gradients = emit_graph(d.world, d.op, *a.vjp_target, inputs);
+  if (gradients.size() != floating)
+    throw Error("{}: graph '{}' returns {} gradients for the {} floating inputs of '{}'", d.op.name,
+                *a.vjp, gradients.size(), floating, a.graph);
+  size_t next = 0;
+  for (size_t i = 0; i < d.operands.size(); ++i) {
+    if (!d.x_type(i).is_floating()) continue;
+    const Value& g = gradients[next++];
+    if (!g.defined()) continue;
+    if (!(g.type == d.x_type(i)))
+      throw Error("{}: graph '{}' returns {} as the gradient of input {} of '{}', which is {}",
+                  d.op.name, *a.vjp, to_string(g.type), i, a.graph, to_string(d.x_type(i)));
+    d.give(i, [&] { return g; });
   }
 }
 

@@ -62,6 +62,11 @@ struct Call {  // y… = f(x…): a one-stage graph of the same file, inlined
     }
   };
   static void infer(ir::InferCall&);
+  static void compose(ComposeCall&);
+  // The graph named by `vjp` takes f's inputs, f's results, then a cotangent for each floating
+  // result, and returns a gradient (or `none`) for each floating input of f.
+  static void vjp(VjpCall&);
+  static bool vjp_holds(const Attributes&);
 };
 
 // The callee's dimension names in terms of a call's operand types: what `call` and inlining agree

@@ -73,6 +73,7 @@ constexpr ir::Operator operator_of() {
   if constexpr (requires { Op::infer; }) o.infer = Op::infer;
   if constexpr (requires { Op::bind; }) o.bind = Op::bind;
   if constexpr (requires { Op::vjp; }) o.vjp = Op::vjp;
+  if constexpr (requires { Op::vjp_holds; }) o.vjp_holds = Op::vjp_holds;
   o.traits.differentiable = o.vjp || (o.compose && !o.traits.zero_gradient);
   return o;
 }

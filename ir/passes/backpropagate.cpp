@@ -1,0 +1,125 @@
+#include "ir/passes/backpropagate.h"
+
+#include "ops/rules.h"
+
+namespace gradus::ir {
+
+namespace {
+
+class Sweep {
+ public:
+  Sweep(Graph& graph, GraphWorld& world) : graph_(graph), world_(world) {}
+
+  std::vector<ValueId> run(std::span<const std::span<const Node>> runs,
+                           std::span<const Root> roots, std::span<const ValueId> wrt) {
+    mark_dependent(runs, wrt);
+    cotangents_.assign(graph_.values.size(), no_value);
+    for (const Root& r : roots)
+      if (dependent(r.value)) accumulate(r.value, world_.value(r.cotangent));
+    for (size_t r = runs.size(); r-- > 0;)
+      for (size_t n = runs[r].size(); n-- > 0;) visit(runs[r][n]);
+    std::vector<ValueId> gradients;
+    for (ValueId x : wrt) gradients.push_back(cotangents_[index_of(x)]);
+    return gradients;
+  }
+
+ private:
+  bool dependent(ValueId v) const {
+    return index_of(v) < dependent_.size() && dependent_[index_of(v)];
+  }
+
+  // Which values depend on an x through differentiable rules.
+  void mark_dependent(std::span<const std::span<const Node>> runs, std::span<const ValueId> wrt) {
+    dependent_.assign(graph_.values.size(), false);
+    for (ValueId x : wrt) dependent_[index_of(x)] = true;
+    for (auto nodes : runs)
+      for (const Node& node : nodes) {
+        if (node.op->traits.zero_gradient) continue;
+        bool any = false;
+        for (const Operand& o : node.operands) any |= value_in(o) != no_value && dependent(value_in(o));
+        if (!any) continue;
+        for (ValueId y : node.results)
+          if (graph_[y].type.is_floating()) dependent_[index_of(y)] = true;
+      }
+  }
+
+  void visit(const Node& node) {
+    bool reached = false;
+    for (ValueId y : node.results) reached |= cotangents_[index_of(y)] != no_value && dependent(y);
+    if (!reached || node.op->traits.zero_gradient) return;
+    SmallVector<bool, 4> wanted;
+    bool any_wanted = false;
+    for (const Operand& o : node.operands) {
+      ValueId v = value_in(o);
+      wanted.push_back(v != no_value && dependent(v) && graph_[v].type.is_floating());
+      any_wanted |= wanted.back();
+    }
+    if (!any_wanted) return;  // a result that is itself an x
+    if (!node.op->vjp)
+      throw graph_.error_at(node.where,
+                            fmt::format("operator '{}' has no derivative; detach its operand, or "
+                                        "leave out what depends on it",
+                                        node.op->name));
+    apply_rule(node, wanted);
+  }
+
+  void apply_rule(const Node& node, std::span<const bool> wanted) {
+    SmallVector<ops::Value, 4> x;
+    SmallVector<ops::Value, 2> y, dy;
+    for (const Operand& o : node.operands) x.push_back(world_.value(o));
+    for (ValueId v : node.results) {
+      y.push_back(world_.value(v));
+      ValueId ct = cotangents_[index_of(v)];
+      dy.push_back(ct == no_value || !graph_[v].type.is_floating() ? ops::Value() : world_.value(ct));
+    }
+    world_.set_place(node.where);
+    // The rule may append to the nodes that `node` lies in: keep what it needs.
+    const Operator& op = *node.op;
+    Attributes attributes = node.attributes;
+    SmallVector<Operand, 3> operands = node.operands;
+    SourceLocation where = node.where;
+    ops::VjpCall call{op, world_, x, y, dy, attributes, wanted, {}};
+    call.gradients.resize(x.size());
+    try {
+      op.vjp(call);
+      for (size_t i = 0; i < x.size(); ++i)
+        if (wanted[i] && call.gradients[i].defined())
+          accumulate(value_in(operands[i]), fit(call.gradients[i], x[i].type));
+    } catch (const Error& e) {
+      if (e.where().known()) throw;
+      throw graph_.error_at(where, fmt::format("derivative of '{}': {}", op.name, e.bare()));
+    }
+  }
+
+  // Undoes broadcasting and promotion.
+  ops::Value fit(ops::Value gradient, const Type& type) {
+    GRADUS_CHECK(gradient.is_tensor());
+    ops::Value g = ops::sum_to(gradient, type.dims);
+    return ops::cast(g, type.dtype);
+  }
+
+  void accumulate(ValueId target, const ops::Value& contribution) {
+    ValueId& slot = cotangents_[index_of(target)];
+    if (slot == no_value) {
+      slot = GraphWorld::id_of(contribution);
+      return;
+    }
+    ops::Value sum = world_.value(slot) + contribution;
+    slot = GraphWorld::id_of(sum);
+  }
+
+  Graph& graph_;
+  GraphWorld& world_;
+  std::vector<bool> dependent_;
+  std::vector<ValueId> cotangents_;  // of the values that were there before the sweep
+};
+
+}  // namespace
+
+std::vector<ValueId> backpropagate(Graph& graph, GraphWorld& world,
+                                   std::span<const std::span<const Node>> runs,
+                                   std::span<const Root> roots, std::span<const ValueId> wrt) {
+  return Sweep(graph, world).run(runs, roots, wrt);
+}
+
+}  // namespace gradus::ir

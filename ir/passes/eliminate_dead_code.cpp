@@ -1,0 +1,55 @@
+#include "ir/passes/passes.h"
+
+namespace gradus::ir {
+
+void eliminate_dead_code(Graph& graph, size_t first_stage) {
+  std::vector<bool> used(graph.values.size(), false);
+  auto use = [&](ValueId v) {
+    if (v != no_value) used[index_of(v)] = true;
+  };
+  for (size_t s = graph.stages.size(); s-- > 0;) {
+    Stage& stage = graph.stages[s];
+    for (const Result& r : stage.results) use(r.value);
+    std::vector<bool> keep(stage.nodes.size(), true);
+    for (size_t n = stage.nodes.size(); n-- > 0;) {
+      const Node& node = stage.nodes[n];
+      if (s >= first_stage) {
+        bool needed = false;
+        for (ValueId y : node.results) needed |= used[index_of(y)];
+        keep[n] = needed;
+        if (!needed) continue;
+      }
+      for (const Operand& o : node.operands) use(value_in(o));
+    }
+    size_t kept = 0;
+    for (size_t n = 0; n < stage.nodes.size(); ++n)
+      if (keep[n]) {
+        if (kept != n) stage.nodes[kept] = std::move(stage.nodes[n]);
+        ++kept;
+      }
+    stage.nodes.resize(kept);
+  }
+}
+
+void compact(Graph& graph) {
+  std::vector<ValueId> to(graph.values.size(), no_value);
+  std::vector<Value> values;
+  auto define = [&](ValueId& v) {
+    to[index_of(v)] = static_cast<ValueId>(values.size());
+    values.push_back(std::move(graph[v]));
+    v = to[index_of(v)];
+  };
+  for (Stage& stage : graph.stages) {
+    for (ValueId& v : stage.inputs) define(v);
+    for (Node& node : stage.nodes) {
+      for (Operand& o : node.operands)
+        if (ValueId* v = std::get_if<ValueId>(&o)) *v = to[index_of(*v)];
+      for (ValueId& v : node.results) define(v);
+    }
+    for (Result& r : stage.results)
+      if (r.value != no_value) r.value = to[index_of(r.value)];
+  }
+  graph.values = std::move(values);
+}
+
+}  // namespace gradus::ir

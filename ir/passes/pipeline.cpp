@@ -1,0 +1,40 @@
+#include "ir/passes/passes.h"
+
+namespace gradus::ir {
+
+namespace {
+
+struct Step {
+  std::string_view name;
+  void (*run)(Graph&);
+};
+
+// A call with a derivative of its own stays until here, and may hold grads: hence the two rounds.
+constexpr Step steps[] = {
+    {"expand_grad", [](Graph& g) { expand_grad(g); }},
+    {"decompose", [](Graph& g) { decompose(g, false); }},
+    {"expand_inner_grad", [](Graph& g) { expand_grad(g); }},
+    {"decompose_inner", [](Graph& g) { decompose(g, false); }},
+    {"fold_constants", [](Graph& g) { fold_constants(g); }},
+    {"eliminate_common_subexpressions", [](Graph& g) { eliminate_common_subexpressions(g); }},
+    {"eliminate_dead_code", [](Graph& g) { eliminate_dead_code(g); }},
+    {"compact", [](Graph& g) { compact(g); }},
+};
+
+}  // namespace
+
+std::vector<std::string_view> pipeline_steps() {
+  std::vector<std::string_view> names;
+  for (const Step& s : steps) names.push_back(s.name);
+  return names;
+}
+
+Graph lower(Graph graph, const DumpHook& dump) {
+  for (const Step& step : steps) {
+    step.run(graph);
+    if (dump) dump(step.name, graph);
+  }
+  return graph;
+}
+
+}  // namespace gradus::ir

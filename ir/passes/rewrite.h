@@ -1,0 +1,43 @@
+// Replacing values by others while a pass rebuilds the stages.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace gradus::ir {
+
+class Substitute {
+ public:
+  explicit Substitute(const Graph& graph) : to_(graph.values.size(), no_value) {}
+
+  // From now on `by` stands where `value` stood. `by` must itself be final.
+  void replace(ValueId value, ValueId by) {
+    if (index_of(value) >= to_.size()) to_.resize(index_of(value) + 1, no_value);
+    to_[index_of(value)] = by;
+  }
+  ValueId operator()(ValueId v) const {
+    if (v == no_value || index_of(v) >= to_.size()) return v;
+    ValueId by = to_[index_of(v)];
+    return by == no_value ? v : by;
+  }
+  void apply(Node& node) const {
+    for (Operand& o : node.operands)
+      if (ValueId* v = std::get_if<ValueId>(&o)) *v = (*this)(*v);
+  }
+  void apply(std::vector<Result>& results) const {
+    for (Result& r : results) r.value = (*this)(r.value);
+  }
+
+ private:
+  std::vector<ValueId> to_;
+};
+
+// The name goes with the meaning: `to` takes over the name of `from` if it has none of its own.
+inline void hand_name_over(Graph& graph, ValueId from, ValueId to) {
+  if (graph[to].name.empty()) graph[to].name = std::exchange(graph[from].name, {});
+}
+
+// The nodes with their compositions taken apart (see `decompose`), in order.
+std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> nodes,
+                                  Substitute& substitute, bool keep_differentiable);
+
+}  // namespace gradus::ir
