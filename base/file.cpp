@@ -33,6 +33,7 @@ void throw_file_error(std::string_view path, std::string_view what, int code) {
 namespace {
 
 void check_path(const std::string& path) {
+  if (path.empty()) throw Error("a file name is empty");
   // The system would stop at the NUL and open another file.
   if (path.find('\0') != std::string::npos) throw Error("a file name holds a NUL character");
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -39,8 +40,8 @@ class Ref {
   Ref(const Ref& o) : Ref(o.p_) {}
   Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
   template <class U>
-    requires std::is_convertible_v<U*, T*>
-  Ref(const Ref<U>& o) : Ref(o.get()) {}  // NOLINT: as pointers convert
+  requires std::is_convertible_v<U*, T*> Ref(const Ref<U>& o)
+      : Ref(o.get()) {}  // NOLINT: as pointers convert
   ~Ref() {
     if (p_) p_->release();
   }

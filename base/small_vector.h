@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <span>
@@ -20,15 +22,15 @@ class SmallVector {
   using const_iterator = const T*;
 
   SmallVector() = default;
-  explicit SmallVector(size_t n, const T& value = T()) { resize(n, value); }
-  SmallVector(std::initializer_list<T> list) { append(list.begin(), list.end()); }
+  // Each goes by way of the default constructor, so that a throwing copy finds a destructor.
+  explicit SmallVector(size_t n, const T& value = T()) : SmallVector() { resize(n, value); }
+  SmallVector(std::initializer_list<T> list) : SmallVector() { append(list.begin(), list.end()); }
   template <class It>
-    requires(!std::is_integral_v<It>)
-  SmallVector(It first, It last) {
+  requires(!std::is_integral_v<It>) SmallVector(It first, It last) : SmallVector() {
     append(first, last);
   }
-  explicit SmallVector(std::span<const T> s) { append(s.begin(), s.end()); }
-  SmallVector(const SmallVector& o) { append(o.begin(), o.end()); }
+  explicit SmallVector(std::span<const T> s) : SmallVector() { append(s.begin(), s.end()); }
+  SmallVector(const SmallVector& o) : SmallVector() { append(o.begin(), o.end()); }
   SmallVector(SmallVector&& o) noexcept { take(std::move(o)); }
   SmallVector& operator=(const SmallVector& o) {
     if (this != &o) {
@@ -66,10 +68,15 @@ class SmallVector {
   void push_back(T value) { emplace_back(std::move(value)); }
   template <class... Args>
   T& emplace_back(Args&&... args) {
-    if (size_ == capacity_) grow(size_ + 1);
-    T* p = new (data_ + size_) T(std::forward<Args>(args)...);
-    ++size_;
-    return *p;
+    if (size_ < capacity_) {
+      new (data_ + size_) T(std::forward<Args>(args)...);
+    } else {
+      // Made before the others move: an argument may be one of them.
+      T value(std::forward<Args>(args)...);
+      grow(size_ + 1);
+      new (data_ + size_) T(std::move(value));
+    }
+    return data_[size_++];
   }
   void pop_back() { data_[--size_].~T(); }
   void clear() {
@@ -80,20 +87,35 @@ class SmallVector {
     if (n > capacity_) grow(n);
   }
   void resize(size_t n, const T& value = T()) {
-    reserve(n);
     while (size_ > n) pop_back();
-    while (size_ < n) emplace_back(value);
+    if (size_ == n) return;
+    T copy(value);  // which may lie in here
+    reserve(n);
+    while (size_ < n) emplace_back(copy);
   }
   void assign(size_t n, const T& value) {
+    T copy(value);
     clear();
-    resize(n, value);
+    resize(n, copy);
   }
+  // The range may be a part of this vector.
   template <class It>
   void append(It first, It last) {
-    for (; first != last; ++first) emplace_back(*first);
+    if constexpr (std::contiguous_iterator<It> && std::is_same_v<std::iter_value_t<It>, T>) {
+      const T* from = std::to_address(first);
+      auto n = static_cast<size_t>(last - first);
+      std::less<const T*> before;
+      bool own = !before(from, data_) && before(from, data_ + size_);
+      size_t at = own ? static_cast<size_t>(from - data_) : 0;
+      reserve_more(n);
+      if (own) from = data_ + at;
+      for (size_t i = 0; i < n; ++i) emplace_back(from[i]);
+    } else {
+      for (; first != last; ++first) emplace_back(*first);
+    }
   }
   T* insert(const T* at, T value) {
-    size_t i = static_cast<size_t>(at - data_);
+    auto i = static_cast<size_t>(at - data_);
     emplace_back(std::move(value));
     std::rotate(data_ + i, data_ + size_ - 1, data_ + size_);
     return data_ + i;
@@ -110,7 +132,11 @@ class SmallVector {
 
  private:
   T* inline_data() { return reinterpret_cast<T*>(inline_); }
+  void reserve_more(size_t n) {
+    if (capacity_ - size_ < n) grow(size_ + n);
+  }
   void grow(size_t least) {
+    static_assert(std::is_nothrow_move_constructible_v<T>, "moving must not fail half-way");
     size_t n = std::max(least, capacity_ * 2);
     T* fresh = static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(alignof(T))));
     std::uninitialized_move_n(data_, size_, fresh);

@@ -18,8 +18,12 @@ WorkerPool::~WorkerPool() {
 }
 
 void WorkerPool::start() {
-  for (int i = static_cast<int>(threads_.size()); i + 1 < workers_; ++i)
-    threads_.emplace_back([this] { worker_main(); });
+  try {
+    while (static_cast<int>(threads_.size()) + 1 < workers_)
+      threads_.emplace_back([this] { worker_main(); });
+  } catch (const std::exception&) {
+    // The machine gives no more threads: the loop runs on those there are.
+  }
 }
 
 void WorkerPool::work(Job& job) {
@@ -29,6 +33,7 @@ void WorkerPool::work(Job& job) {
     } catch (...) {
       std::lock_guard lock(job.error_mutex);
       if (!job.error) job.error = std::current_exception();
+      job.next.store(job.chunks, std::memory_order_relaxed);  // begin no more
     }
   }
 }

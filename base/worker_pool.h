@@ -26,8 +26,10 @@ class WorkerPool {
   int workers() const { return workers_; }
 
   // Calls body(chunk) once for every chunk in [0, chunks), on any threads, and returns when all
-  // are done. The first exception reaches the caller after all chunks have ended. A loop started
-  // while another runs (from inside a body, or from a second thread) runs on its caller alone.
+  // are done. An exception reaches the caller when the chunks that had begun have ended; others
+  // are not begun then. Of several exceptions it is the first. A loop started while another runs
+  // (from inside a body, or from a second thread) runs on its caller alone. If the machine gives
+  // fewer threads than asked for, those do the work.
   void parallel_for(int64_t chunks, FunctionRef<void(int64_t)> body);
 
  private:

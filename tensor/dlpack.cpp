@@ -95,26 +95,23 @@ Layout layout_of(const DLTensor& d) {
                 to_string(shape));
   if (!d.strides || *count == 0) return Layout(dtype, std::move(shape));
   Sizes strides(d.strides, d.strides + rank);
-  int64_t extent = 1;
   Sizes dense = contiguous_strides(shape);
   for (size_t i = 0; i < rank; ++i) {
     if (shape[i] == 1) {
       strides[i] = dense[i];  // never stepped along: producers write anything
-      continue;
-    }
-    if (strides[i] < 0)
+    } else if (strides[i] < 0) {
       throw Error(
           "a DLPack tensor has the negative strides {}; make it contiguous before handing "
           "it over",
           to_string(strides));
-    int64_t reach = 0;
-    if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
-        __builtin_add_overflow(extent, reach, &extent) ||
-        __builtin_mul_overflow(extent, item, &bytes))
-      throw Error("a DLPack tensor of shape {} with strides {} reaches further than memory",
-                  to_string(shape), to_string(strides));
+    }
   }
-  return Layout(dtype, std::move(shape), std::move(strides));
+  Layout layout(dtype, std::move(shape), std::move(strides));
+  auto extent = layout.checked_extent();
+  if (!extent || __builtin_mul_overflow(*extent, item, &bytes))
+    throw Error("a DLPack tensor of shape {} with strides {} reaches further than memory",
+                to_string(layout.shape), to_string(layout.strides));
+  return layout;
 }
 
 // Any other byte, read as a bool, would be undefined behaviour.

@@ -1,5 +1,7 @@
 #include "tensor/layout.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace gradus {
@@ -56,6 +58,20 @@ int64_t Layout::extent() const {
     last += (shape[i] - 1) * strides[i];
   }
   return last + 1;
+}
+
+std::optional<int64_t> Layout::checked_extent() const {
+  auto count = checked_numel(shape);
+  if (!count) return std::nullopt;
+  int64_t extent = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t reach = 0;
+    if (strides[i] < 0 ||
+        __builtin_mul_overflow(std::max<int64_t>(shape[i] - 1, 0), strides[i], &reach) ||
+        __builtin_add_overflow(extent, reach, &extent))
+      return std::nullopt;
+  }
+  return *count == 0 ? 0 : extent;
 }
 
 std::optional<Sizes> view_strides(const Layout& layout, std::span<const int64_t> shape) {

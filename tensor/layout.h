@@ -28,7 +28,8 @@ struct Layout {
   Sizes strides;
 
   Layout() = default;
-  Layout(DType d, Sizes sizes) : dtype(d), shape(std::move(sizes)), strides(contiguous_strides(shape)) {}
+  Layout(DType d, Sizes sizes)
+      : dtype(d), shape(std::move(sizes)), strides(contiguous_strides(shape)) {}
   Layout(DType d, Sizes sizes, Sizes steps)
       : dtype(d), shape(std::move(sizes)), strides(std::move(steps)) {}
 
@@ -38,6 +39,9 @@ struct Layout {
   bool contiguous() const;
   // Elements between the first and one past the last one touched.
   int64_t extent() const;
+  // The same for a layout from outside; nullopt where a size or stride is negative, or where the
+  // number of elements or the extent does not fit an int64.
+  std::optional<int64_t> checked_extent() const;
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 

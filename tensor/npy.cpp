@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/text.h"
 
 namespace gradus {
 
@@ -44,7 +45,7 @@ class HeaderParser {
         shape = true;
         parse_shape();
       } else {
-        malformed(fmt::format("the key '{}' is unknown or stands twice", clip(key)));
+        malformed(fmt::format("the key '{}' is unknown or stands twice", printable(key)));
       }
       if (!accept(',')) {
         expect('}');
@@ -61,13 +62,6 @@ class HeaderParser {
  private:
   [[noreturn]] static void malformed(std::string_view why) {
     throw Error("the .npy header is malformed: {}; write the file again with np.save", why);
-  }
-  // Foreign text for a message.
-  static std::string clip(std::string_view s) {
-    std::string shown(s.substr(0, 40));
-    for (char& c : shown)
-      if (c < 0x20 || c > 0x7e) c = '?';
-    return s.size() > 40 ? shown + "..." : shown;
   }
   void skip_space() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t'))
@@ -158,7 +152,7 @@ class HeaderParser {
           header_.item_size = code[1] - '0';
           return;
         }
-    throw Error("its dtype '{}' ({}) is not supported; {}", clip(descr), describe_kind(code),
+    throw Error("its dtype '{}' ({}) is not supported; {}", printable(descr), describe_kind(code),
                 advice(code));
   }
   static std::string_view describe_kind(std::string_view code) {

@@ -10,19 +10,13 @@
 #include <zip.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 namespace gradus {
 
 namespace {
 
 constexpr std::string_view suffix = ".npy";
-// Names from foreign files go into messages: no control characters, no megabytes.
-std::string printable(std::string_view name) {
-  std::string shown(name.substr(0, 100));
-  for (char& c : shown)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return name.size() > shown.size() ? shown + "..." : shown;
-}
 
 std::string zip_reason(int code) {
   zip_error_t error;

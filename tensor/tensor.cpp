@@ -8,10 +8,12 @@ Tensor::Tensor(Ref<Storage> storage, Layout layout, int64_t offset) {
   GRADUS_CHECK(storage && layout.shape.size() == layout.strides.size());
   int64_t size = static_cast<int64_t>(size_of(layout.dtype));
   int64_t capacity = static_cast<int64_t>(storage->bytes()) / size;
-  if (offset < 0 || layout.extent() > capacity - offset)
-    throw Error("a view of shape {} with strides {} and offset {} reaches outside its storage of {} "
-                "elements",
-                to_string(layout.shape), to_string(layout.strides), offset, capacity);
+  auto extent = layout.checked_extent();
+  if (offset < 0 || !extent || *extent > capacity - offset)
+    throw Error(
+        "a view of shape {} with strides {} and offset {} reaches outside its storage of {} "
+        "elements",
+        to_string(layout.shape), to_string(layout.strides), offset, capacity);
   auto body = make_ref<Body>();
   body->data = storage->data() + offset * size;
   body->storage = std::move(storage);

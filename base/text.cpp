@@ -1,0 +1,39 @@
+#include "base/text.h"
+
+#include <cstdint>
+
+namespace gradus {
+
+size_t utf8_length(std::string_view text, size_t at) {
+  auto byte = [&](size_t i) { return static_cast<uint8_t>(text[at + i]); };
+  uint8_t lead = byte(0);
+  if (lead < 0x80) return 1;
+  size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || at + length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  // Longer than needed, surrogates, past the last character.
+  bool wrong = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) ||
+               (lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f);
+  return wrong ? 0 : length;
+}
+
+std::string printable(std::string_view text, size_t limit) {
+  std::string shown;
+  for (size_t at = 0; at < text.size();) {
+    size_t length = utf8_length(text, at);
+    bool control = length == 0 ||
+                   (length == 1 && (static_cast<uint8_t>(text[at]) < 0x20 || text[at] == 0x7f)) ||
+                   (length == 2 && text[at] == '\xc2' && static_cast<uint8_t>(text[at + 1]) < 0xa0);
+    size_t step = length == 0 ? 1 : length;
+    if (shown.size() + (control ? 1 : step) > limit) return shown + "...";
+    if (control)
+      shown += '?';
+    else
+      shown += text.substr(at, step);
+    at += step;
+  }
+  return shown;
+}
+
+}  // namespace gradus

@@ -1,0 +1,17 @@
+// Foreign text in messages.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace gradus {
+
+// What can be shown of a text from outside: valid UTF-8 stays, control characters and bytes that
+// are no UTF-8 become '?', and after `limit` bytes it ends in "...".
+std::string printable(std::string_view text, size_t limit = 100);
+
+// Bytes of the character that begins at `at`: 1 to 4, or 0 where there is no valid UTF-8.
+size_t utf8_length(std::string_view text, size_t at);
+
+}  // namespace gradus

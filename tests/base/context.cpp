@@ -1,0 +1,60 @@
+#include "base/context.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+using namespace gradus;
+
+namespace {
+
+TEST(Context, TakesItsOptions) {
+  auto allocator = std::make_shared<HeapAllocator>();
+  std::vector<std::string> lines;
+  ContextOptions options;
+  options.workers = 3;
+  options.allocator = allocator;
+  options.log = [&](LogLevel level, std::string_view text) {
+    lines.push_back(std::string(level == LogLevel::warning ? "w " : "i ") + std::string(text));
+  };
+  Context context(options);
+  EXPECT_EQ(context.workers().workers(), 3);
+  EXPECT_EQ(context.allocator(), allocator);
+  context.log(LogLevel::warning, "slow");
+  EXPECT_EQ(lines, std::vector<std::string>{"w slow"});
+}
+
+TEST(Context, IsSilentAndOfItsOwnByDefault) {
+  Context a, b;
+  a.log(LogLevel::warning, "nobody listens");
+  EXPECT_NE(a.allocator(), b.allocator());
+  EXPECT_EQ(Context::default_context(), Context::default_context());
+  EXPECT_NE(Context::default_context()->allocator(), a.allocator());
+}
+
+TEST(HeapAllocator, AlignsAndCounts) {
+  HeapAllocator heap;
+  void* small = heap.allocate(1);
+  void* none = heap.allocate(0);
+  void* large = heap.allocate(1000);
+  for (void* block : {small, none, large}) {
+    ASSERT_NE(block, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % Allocator::alignment, 0u);
+  }
+  EXPECT_EQ(heap.live_bytes(), 1001u);
+  EXPECT_EQ(heap.live_blocks(), 3u);
+  heap.deallocate(large, 1000);
+  heap.deallocate(none, 0);
+  EXPECT_EQ(heap.live_bytes(), 1u);
+  EXPECT_EQ(heap.peak_bytes(), 1001u);
+  heap.reset_peak();
+  EXPECT_EQ(heap.peak_bytes(), 1u);
+  heap.deallocate(small, 1);
+  EXPECT_EQ(heap.live_blocks(), 0u);
+  EXPECT_EQ(heap.calls(), 3u);
+}
+
+}  // namespace

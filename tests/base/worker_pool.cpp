@@ -1,0 +1,118 @@
+#include "base/worker_pool.h"
+
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+#include <gtest/gtest.h>
+
+using namespace gradus;
+
+namespace {
+
+class Workers : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Pool, Workers, testing::Values(1, 2, 8));
+
+TEST_P(Workers, RunEveryChunkOnce) {
+  WorkerPool pool(GetParam());
+  EXPECT_EQ(pool.workers(), GetParam());
+  for (int64_t chunks : {0, 1, 2, 3, 7, 64, 1000}) {
+    std::vector<std::atomic<int>> runs(static_cast<size_t>(chunks));
+    pool.parallel_for(chunks, [&](int64_t i) { ++runs[static_cast<size_t>(i)]; });
+    for (int64_t i = 0; i < chunks; ++i) ASSERT_EQ(runs[static_cast<size_t>(i)], 1) << i;
+  }
+  pool.parallel_for(-1, [&](int64_t) { FAIL() << "there is no chunk"; });
+}
+
+TEST_P(Workers, RunManySmallLoops) {
+  WorkerPool pool(GetParam());
+  std::vector<int64_t> sums(4);
+  for (int loop = 0; loop < 3000; ++loop)
+    pool.parallel_for(4, [&](int64_t i) { sums[static_cast<size_t>(i)] += i; });  // plain writes
+  EXPECT_EQ(sums, (std::vector<int64_t>{0, 3000, 6000, 9000}));
+}
+
+TEST_P(Workers, NestedLoopsRunOnTheirCaller) {
+  WorkerPool pool(GetParam());
+  std::vector<std::atomic<int>> runs(8 * 8 * 2);
+  pool.parallel_for(8, [&](int64_t i) {
+    std::set<std::thread::id> threads;
+    pool.parallel_for(8, [&](int64_t j) {
+      threads.insert(std::this_thread::get_id());
+      pool.parallel_for(2, [&](int64_t k) { ++runs[static_cast<size_t>((i * 8 + j) * 2 + k)]; });
+    });
+    if (pool.workers() > 1) {
+      EXPECT_EQ(threads.size(), 1u);
+      EXPECT_EQ(*threads.begin(), std::this_thread::get_id());
+    }
+  });
+  for (auto& r : runs) EXPECT_EQ(r, 1);
+}
+
+TEST_P(Workers, AnExceptionReachesTheCaller) {
+  WorkerPool pool(GetParam());
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> running{0}, after{0};
+    try {
+      pool.parallel_for(64, [&](int64_t i) {
+        ++running;
+        if (i == 5) {
+          --running;
+          throw std::runtime_error("chunk 5");
+        }
+        if (i > 5) ++after;
+        --running;
+      });
+      FAIL() << "nothing was thrown";
+    } catch (const std::runtime_error& e) {
+      EXPECT_STREQ(e.what(), "chunk 5");
+    }
+    EXPECT_EQ(running, 0);  // nobody is still at work
+    if (pool.workers() == 1) {
+      EXPECT_EQ(after, 0);
+    }
+  }
+  // And the pool is as good as new.
+  std::atomic<int> sum{0};
+  pool.parallel_for(100, [&](int64_t i) { sum += static_cast<int>(i); });
+  EXPECT_EQ(sum, 4950);
+}
+
+TEST_P(Workers, ExceptionsOfAllChunksBecomeOne) {
+  WorkerPool pool(GetParam());
+  EXPECT_THROW(pool.parallel_for(32, [](int64_t i) { throw std::out_of_range(std::to_string(i)); }),
+               std::out_of_range);
+}
+
+TEST_P(Workers, ServeTwoThreads) {
+  WorkerPool pool(GetParam());
+  auto sum_many = [&] {
+    for (int loop = 0; loop < 500; ++loop) {
+      std::vector<int64_t> parts(16);
+      pool.parallel_for(16, [&](int64_t i) { parts[static_cast<size_t>(i)] = i; });
+      ASSERT_EQ(std::accumulate(parts.begin(), parts.end(), int64_t{0}), 120);
+    }
+  };
+  std::thread other(sum_many);
+  sum_many();
+  other.join();
+}
+
+TEST(WorkerPool, ZeroMeansOnePerCore) {
+  EXPECT_EQ(WorkerPool(0).workers(),
+            std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+}
+
+TEST(WorkerPool, SeveralWorkersDoTakePart) {
+  WorkerPool pool(2);
+  // Two chunks that each wait for the other end only when two threads run them.
+  std::atomic<int> arrived{0};
+  pool.parallel_for(2, [&](int64_t) {
+    ++arrived;
+    while (arrived < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(arrived, 2);
+}
+
+}  // namespace
