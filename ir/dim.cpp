@@ -211,7 +211,8 @@ Dim max(const Dim& a, const Dim& b) {
   if (a.is_constant() && b.is_constant()) return std::max(a.value_, b.value_);
   if (a == b) return a;
   Dim difference = a - b;
-  if (difference.is_constant()) return difference.value_ > 0 ? a : b;
+  if (difference.known_nonnegative()) return a;
+  if ((Dim(-1) * difference).known_nonnegative()) return b;
   return a.to_string() < b.to_string() ? DimExpression::function(AtomKind::max, a, b)
                                        : DimExpression::function(AtomKind::max, b, a);
 }
@@ -220,9 +221,28 @@ Dim min(const Dim& a, const Dim& b) {
   if (a.is_constant() && b.is_constant()) return std::min(a.value_, b.value_);
   if (a == b) return a;
   Dim difference = a - b;
-  if (difference.is_constant()) return difference.value_ > 0 ? b : a;
+  if (difference.known_nonnegative()) return b;
+  if ((Dim(-1) * difference).known_nonnegative()) return a;
   return a.to_string() < b.to_string() ? DimExpression::function(AtomKind::min, a, b)
                                        : DimExpression::function(AtomKind::min, b, a);
+}
+
+bool Dim::known_nonnegative() const {
+  if (!expression_) return value_ >= 0;
+  auto nonnegative = [](const Ref<const Atom>& atom) {
+    bool a = atom->a.known_nonnegative(), b = atom->b.known_nonnegative();
+    switch (atom->kind) {
+      case AtomKind::symbol:
+        return true;
+      case AtomKind::max:
+        return a || b;
+      default:
+        return a && b;
+    }
+  };
+  return std::all_of(expression()->terms.begin(), expression()->terms.end(), [&](const Term& t) {
+    return t.coefficient >= 0 && std::all_of(t.atoms.begin(), t.atoms.end(), nonnegative);
+  });
 }
 
 bool operator==(const Dim& a, const Dim& b) {

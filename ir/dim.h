@@ -51,6 +51,10 @@ class Dim {
   // are constant.
   friend bool operator==(const Dim& a, const Dim& b);
 
+  // True proves that the value is never negative (names stand for sizes, which are not); false
+  // proves nothing unless the expression is constant.
+  bool known_nonnegative() const;
+
   // As program text: "N", "2*N + 1", "max(N, M) // 2".
   std::string to_string() const;
   // Throws Error for a name without a size, a division by zero, an overflow.
