@@ -5,12 +5,19 @@
 // a rule in one scalar type S (f64, f32 or i64 arithmetic here; LLVM and CUDA later). Operands that
 // are conditions come as S::Bool; results of Result::boolean operators are S::Bool.
 //
+// The functions that a scalar rule calls (exp, tanh, …) are found by argument-dependent lookup where
+// its loops are made: a family's source file includes ops/scalar/math.h, its header need not.
+//
 // Per operator there is one loop per compute type and instruction set; everything else (dtypes at
 // the edges, strides, broadcasting, tiles, threads) is written once in pointwise.cpp.
 #pragma once
 
+#include <array>
+#include <string_view>
+#include <tuple>
+
 #include "ops/isa.h"
-#include "ops/scalar/math.h"
+#include "ops/scalar/num.h"
 #include "ops/value.h"
 
 namespace gradus::ops {
@@ -30,6 +37,16 @@ struct Pointwise {
   static constexpr std::array<Role, Operands> roles{};
   static constexpr bool refuses_bool = false;      // as ATen's neg and sub do
   static constexpr bool computes_floating = result_kind == Result::floating;
+};
+
+// The usual operands' names.
+template <Result result_kind = Result::same>
+struct Unary : Pointwise<1, result_kind> {
+  static constexpr std::array<std::string_view, 1> inputs{"x"};
+};
+template <Result result_kind = Result::same>
+struct Binary : Pointwise<2, result_kind> {
+  static constexpr std::array<std::string_view, 2> inputs{"x", "y"};
 };
 
 template <class Op>

@@ -1,0 +1,254 @@
+#include "ops/arithmetic.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/families.h"
+#include "ops/scalar/math.h"
+#include "ops/tiles.h"
+
+namespace gradus::ops {
+
+namespace {
+
+// Integers take integral coefficients only, as ATen has it.
+void require_integral_coefficient(InferCall& call, std::string_view name, const NumberLiteral& n) {
+  if (is_floating(call.out[0].dtype) || !n.is_floating() || n.floating == std::trunc(n.floating))
+    return;
+  call.fail("attribute '{}' is {}, but the operands are integers; cast one to a floating dtype",
+            name, n.floating);
+}
+
+Value halved_at_ties(const Value& dy, const Value& loses, const Value& ties) {
+  Value half = dy * 0.5;
+  Value shared = where(ties, half, dy);
+  return where(loses, num(0.0), shared);
+}
+
+}  // namespace
+
+void Rsqrt::vjp(VjpCall& d) {  // dx = -dy y^3 / 2
+  d.give(0, [&] {
+    Value cube = d.y() * unary("square", d.y());
+    return d.dy() * (cube * -0.5);
+  });
+}
+
+void Add::infer(InferCall& call) {
+  PointwiseEntry<Add>::infer(call);
+  require_integral_coefficient(call, "alpha", attributes_as<Attr>(call.attributes).alpha);
+}
+
+void Sub::infer(InferCall& call) {
+  PointwiseEntry<Sub>::infer(call);
+  require_integral_coefficient(call, "alpha", attributes_as<Attr>(call.attributes).alpha);
+}
+
+void Div::vjp(VjpCall& d) {  // dx = dy / y, dy = -(dy / y) z
+  d.give(0, [&] { return d.dy() / d.x(1); });
+  d.give(1, [&] {
+    Value share = d.dy() / d.x(1);
+    return -(share * d.y());
+  });
+}
+
+namespace {
+
+// dy * exponent * x^(exponent - 1)
+Value pow_base_gradient(VjpCall& d) {
+  const Value &x = d.x(0), &exponent = d.x(1);
+  if (auto e = exponent.constant()) {
+    if (*e == 0) return zeros_of(d.world, d.x_type(0));
+    if (*e == 1) return d.dy();
+    if (*e == 2) return d.dy() * (x * 2.0);
+    return d.dy() * (emit("pow", {x, num(*e - 1)}) * *e);
+  }
+  if (const auto* size = std::get_if<Dim>(&exponent.operand)) {
+    Value slope = emit("pow", {x, Value::number(*size - Dim(1))}) * *size;
+    return d.dy() * slope;
+  }
+  // Where both are zero the slope is 0 and not 0 * inf: a base of one does it. A select by the
+  // exponent alone would lose the mixed derivative 1 / x where the exponent is zero.
+  Value base = where(logical_or(x, exponent), x, num(1.0));
+  Value power = emit("pow", {base, exponent - 1.0});
+  return d.dy() * (exponent * power);
+}
+
+// dy * z * log(x), 0 where x is 0 and the exponent is not negative.
+Value pow_exponent_gradient(VjpCall& d) {
+  const Value &x = d.x(0), &exponent = d.x(1);
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  if (auto base = x.constant()) {
+    if (*base != 0) return d.dy() * (d.y() * std::log(*base));
+    Value factor = where(lt(exponent, num(0.0)), num(-inf), num(0.0));
+    return d.dy() * (d.y() * factor);
+  }
+  Value base = x.is_number() ? x * ones_like(exponent) : x;
+  Value limit = logical_and(eq(base, num(0.0)), ge(exponent, num(0.0)));
+  Value log = unary("log", where(limit, num(1.0), base));
+  return d.dy() * (d.y() * log);
+}
+
+}  // namespace
+
+void Pow::vjp(VjpCall& d) {
+  d.give(0, [&] { return pow_base_gradient(d); });
+  d.give(1, [&] { return pow_exponent_gradient(d); });
+}
+
+namespace {
+
+// A division of integers, refused where the divisor has a zero.
+struct CheckedDivision {
+  ir::Kernel division;
+  Layout divisor;
+  std::string_view op;
+};
+
+// Whether any element is zero: rows of the last dimension, converted a tile at a time.
+bool has_zero(const Layout& layout, const std::byte* data, size_t d) {
+  constexpr int64_t tile = 512;
+  if (d + 1 < layout.shape.size()) {
+    int64_t step = layout.strides[d] * static_cast<int64_t>(size_of(layout.dtype));
+    int64_t rows = layout.strides[d] ? layout.shape[d] : std::min<int64_t>(layout.shape[d], 1);
+    for (int64_t i = 0; i < rows; ++i)
+      if (has_zero(layout, data + i * step, d + 1)) return true;
+    return false;
+  }
+  int64_t count = layout.shape.empty() ? 1 : layout.shape[d];
+  int64_t stride = layout.shape.empty() ? 1 : layout.strides[d];
+  int64_t buffer[tile];
+  for (int64_t i = 0; i < count; i += tile) {
+    int64_t n = std::min(tile, count - i);
+    const std::byte* row = data + i * stride * static_cast<int64_t>(size_of(layout.dtype));
+    load_tile(layout.dtype, DType::i64, row, stride, n, buffer);
+    if (std::find(buffer, buffer + n, 0) != buffer + n) return true;
+  }
+  return false;
+}
+
+void run_checked_division(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const auto& p = *static_cast<const CheckedDivision*>(parameters);
+  if (has_zero(p.divisor, args[1], 0))
+    throw Error("{}: operand 'y' has a zero, by which integers cannot be divided", p.op);
+  p.division.run(p.division.parameters.get(), args, scope);
+}
+
+void refuse_integer_zero_divisors(BindCall& call) {
+  if (is_floating(call.out[0].dtype) || call.out[0].numel() == 0) return;
+  CheckedDivision p{call.kernel, call.in[1], call.op.name};
+  call.set_kernel(run_checked_division, std::move(p), call.kernel.scratch_bytes);
+}
+
+}  // namespace
+
+void Fmod::bind(BindCall& call) {
+  PointwiseEntry<Fmod>::bind(call);
+  refuse_integer_zero_divisors(call);
+}
+void Remainder::bind(BindCall& call) {
+  PointwiseEntry<Remainder>::bind(call);
+  refuse_integer_zero_divisors(call);
+}
+void FloorDivide::bind(BindCall& call) {
+  PointwiseEntry<FloorDivide>::bind(call);
+  refuse_integer_zero_divisors(call);
+}
+
+void Fmod::vjp(VjpCall& d) {
+  d.give(0, [&] { return d.dy(); });
+  d.give(1, [&] {
+    Value quotient = unary("trunc", d.x(0) / d.x(1));
+    return -(d.dy() * quotient);
+  });
+}
+
+void Remainder::vjp(VjpCall& d) {
+  d.give(0, [&] { return d.dy(); });
+  d.give(1, [&] {
+    Value quotient = binary("floor_divide", d.x(0), d.x(1));
+    return -(d.dy() * quotient);
+  });
+}
+
+void Maximum::vjp(VjpCall& d) {
+  d.give(0, [&] { return halved_at_ties(d.dy(), lt(d.x(0), d.x(1)), eq(d.x(0), d.x(1))); });
+  d.give(1, [&] { return halved_at_ties(d.dy(), gt(d.x(0), d.x(1)), eq(d.x(0), d.x(1))); });
+}
+
+void Minimum::vjp(VjpCall& d) {
+  d.give(0, [&] { return halved_at_ties(d.dy(), gt(d.x(0), d.x(1)), eq(d.x(0), d.x(1))); });
+  d.give(1, [&] { return halved_at_ties(d.dy(), lt(d.x(0), d.x(1)), eq(d.x(0), d.x(1))); });
+}
+
+namespace {
+
+void give_to_chosen(VjpCall& d, const Value& first) {
+  d.give(0, [&] { return keep_where(first, d.dy()); });
+  d.give(1, [&] { return where(first, num(0.0), d.dy()); });
+}
+Value is_nan(const Value& x) { return unary("isnan", x); }
+
+}  // namespace
+
+void Fmax::vjp(VjpCall& d) {
+  Value ahead = ge(d.x(0), d.x(1));
+  if (d.x(1).is_number()) return give_to_chosen(d, ahead);
+  give_to_chosen(d, logical_or(ahead, is_nan(d.x(1))));
+}
+
+void Fmin::vjp(VjpCall& d) {
+  Value ahead = le(d.x(0), d.x(1));
+  if (d.x(1).is_number()) return give_to_chosen(d, ahead);
+  give_to_chosen(d, logical_or(ahead, is_nan(d.x(1))));
+}
+
+// dx = dy y / r^2, dy = -dy x / r^2, with r = hypot(x, y): nothing overflows.
+void Atan2::vjp(VjpCall& d) {
+  Value radius = binary("hypot", d.x(0), d.x(1));
+  Value share = d.dy() / radius;
+  d.give(0, [&] { return share * (d.x(1) / radius); });
+  d.give(1, [&] { return -(share * (d.x(0) / radius)); });
+}
+
+void Lerp::vjp(VjpCall& d) {
+  const Value &start = d.x(0), &end = d.x(1), &weight = d.x(2);
+  d.give(0, [&] {
+    if (auto w = weight.constant()) return d.dy() * (1 - *w);
+    if (weight.is_number()) return d.dy() - d.dy() * weight;
+    return d.dy() * (1.0 - weight);
+  });
+  d.give(1, [&] { return d.dy() * weight; });
+  d.give(2, [&] {
+    if (!start.is_number() || !end.is_number()) return d.dy() * (end - start);
+    Value to_end = d.dy() * end;
+    return to_end - d.dy() * start;
+  });
+}
+
+void Addcmul::infer(InferCall& call) {
+  PointwiseEntry<Addcmul>::infer(call);
+  require_integral_coefficient(call, "value", attributes_as<Attr>(call.attributes).value);
+}
+
+void Addcmul::vjp(VjpCall& d) {
+  double value = d.attr<Attr>().value.as_double();
+  d.give(0, [&] { return d.dy(); });
+  d.give(1, [&] { return d.dy() * value * d.x(2); });
+  d.give(2, [&] { return d.dy() * value * d.x(1); });
+}
+
+void Addcdiv::vjp(VjpCall& d) {
+  double value = d.attr<Attr>().value.as_double();
+  d.give(0, [&] { return d.dy(); });
+  d.give(1, [&] { return d.dy() * value / d.x(2); });
+  d.give(2, [&] {
+    Value share = d.dy() * value / d.x(2);
+    return -(share * (d.x(1) / d.x(2)));
+  });
+}
+
+Family arithmetic_family() { return fold<ArithmeticOperators>(); }
+
+}  // namespace gradus::ops

@@ -1,0 +1,343 @@
+// Arithmetic on elements: sums, products, powers, remainders, extrema.
+#pragma once
+
+#include "ops/number_literal.h"
+#include "ops/rules.h"
+#include "ops/table.h"
+
+namespace gradus::ops {
+
+struct Neg : Unary<> {  // y = -x
+  static constexpr std::string_view name = "neg", doc = "y = -x";
+  static constexpr bool refuses_bool = true;
+  template <class S>
+  static S scalar(S x) {
+    return -x;
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return -d.dy(); });
+  }
+};
+
+struct Abs : Unary<> {  // y = |x|
+  static constexpr std::string_view name = "abs", doc = "y = |x|; its derivative at 0 is 0";
+  template <class S>
+  static S scalar(S x) {
+    return abs(x);
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy() * unary("sign", d.x()); });
+  }
+};
+
+struct Sign : Unary<> {  // y = 1, 0 or -1; 0 for NaN
+  static constexpr std::string_view name = "sign", doc = "y = 1 if x > 0, -1 if x < 0, else 0";
+  static constexpr bool zero_gradient = true;
+  template <class S>
+  static S scalar(S x) {
+    S negative = select(x < 0, like(x, -1), 0);
+    return select(x > 0, 1, negative);
+  }
+};
+
+struct Reciprocal : Unary<Result::floating> {  // y = 1 / x
+  static constexpr std::string_view name = "reciprocal", doc = "y = 1 / x";
+  template <class S>
+  static S scalar(S x) {
+    return 1.0 / x;
+  }
+  static void vjp(VjpCall& d) {  // dx = -dy y^2
+    d.give(0, [&] { return -(d.dy() * unary("square", d.y())); });
+  }
+};
+
+struct Square : Unary<> {  // y = x^2
+  static constexpr std::string_view name = "square", doc = "y = x * x";
+  template <class S>
+  static S scalar(S x) {
+    return x * x;
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy() * (d.x() * 2.0); });
+  }
+};
+
+struct Sqrt : Unary<Result::floating> {  // y = sqrt(x)
+  static constexpr std::string_view name = "sqrt", doc = "y = sqrt(x)";
+  template <class S>
+  static S scalar(S x) {
+    return sqrt(x);
+  }
+  static void vjp(VjpCall& d) {  // dx = dy / 2y
+    d.give(0, [&] { return d.dy() / (d.y() * 2.0); });
+  }
+};
+
+struct Rsqrt : Unary<Result::floating> {  // y = 1 / sqrt(x)
+  static constexpr std::string_view name = "rsqrt", doc = "y = 1 / sqrt(x)";
+  template <class S>
+  static S scalar(S x) {
+    return 1.0 / sqrt(x);
+  }
+  static void vjp(VjpCall& d);
+};
+
+// The coefficient of add and sub.
+struct AlphaAttr {
+  NumberLiteral alpha = 1;
+  static constexpr auto fields() { return std::tuple(field("alpha", &AlphaAttr::alpha)); }
+};
+
+struct Add : Binary<> {  // z = x + alpha y
+  static constexpr std::string_view name = "add", doc = "z = x + alpha * y";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  using Attr = AlphaAttr;
+  template <class S>
+  static S scalar(S x, S y, const Attr& a) {
+    if (a.alpha.is_one()) return x + y;
+    return x + y * constant_like(y, a.alpha);
+  }
+  static void infer(InferCall&);
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy(); });
+    d.give(1, [&] { return d.dy() * d.attr<Attr>().alpha.as_double(); });
+  }
+};
+
+struct Sub : Binary<> {  // z = x - alpha y
+  static constexpr std::string_view name = "sub", doc = "z = x - alpha * y";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  static constexpr bool refuses_bool = true;
+  using Attr = AlphaAttr;
+  template <class S>
+  static S scalar(S x, S y, const Attr& a) {
+    if (a.alpha.is_one()) return x - y;
+    return x - y * constant_like(y, a.alpha);
+  }
+  static void infer(InferCall&);
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy(); });
+    d.give(1, [&] {
+      const NumberLiteral& alpha = d.attr<Attr>().alpha;
+      return alpha.is_one() ? -d.dy() : d.dy() * -alpha.as_double();
+    });
+  }
+};
+
+struct Mul : Binary<> {  // z = x y
+  static constexpr std::string_view name = "mul", doc = "z = x * y";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  template <class S>
+  static S scalar(S x, S y) {
+    return x * y;
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy() * d.x(1); });
+    d.give(1, [&] { return d.dy() * d.x(0); });
+  }
+};
+
+struct Div : Binary<Result::floating> {  // z = x / y
+  static constexpr std::string_view name = "div", doc = "z = x / y; integers give f32";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  template <class S>
+  static S scalar(S x, S y) {
+    return x / y;
+  }
+  static void vjp(VjpCall& d);
+};
+
+struct Pow : Binary<> {  // z = x^y
+  static constexpr std::string_view name = "pow", doc = "z = x^y";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  // Integers: by squaring, wrapping; a negative power is 0 but for x = 1 and x = -1.
+  template <class S>
+  static S scalar(S x, S y) {
+    if constexpr (S::is_floating) return pow(x, y);
+    else return integer_power(x, y);
+  }
+  static void vjp(VjpCall& d);
+
+ private:
+  template <class S>
+  static S integer_power(S x, S y) {
+    S result = like(x, 1), factor = x, rest = y;
+    for (int bit = 0; bit < 63; ++bit) {
+      result = select((rest & 1) != 0, result * factor, result);
+      factor = factor * factor;
+      rest = lshr(rest, 1);
+    }
+    S odd_sign = select((y & 1) != 0, like(x, -1), 1);
+    S minus_one = select(x == -1, odd_sign, 0);
+    S negative = select(x == 1, 1, minus_one);
+    return select(y < 0, negative, result);
+  }
+};
+
+struct Fmod : Binary<> {  // z = x - y trunc(x / y)
+  static constexpr std::string_view name = "fmod", doc = "z = x - y * trunc(x / y), the sign of x";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  template <class S>
+  static S scalar(S x, S y) {
+    if constexpr (S::is_floating) return fmod(x, y);
+    else return c_rem(x, y);
+  }
+  static void bind(BindCall&);
+  static void vjp(VjpCall& d);
+};
+
+struct Remainder : Binary<> {  // z = x - y floor(x / y)
+  static constexpr std::string_view name = "remainder",
+                                    doc = "z = x - y * floor(x / y), the sign of y";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  template <class S>
+  static S scalar(S x, S y) {
+    if constexpr (S::is_floating) return remainder(x, y);
+    else return floor_mod(x, y);
+  }
+  static void bind(BindCall&);
+  static void vjp(VjpCall& d);
+};
+
+struct FloorDivide : Binary<> {  // z = floor(x / y)
+  static constexpr std::string_view name = "floor_divide", doc = "z = floor(x / y)";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  static constexpr bool zero_gradient = true;
+  // Floats as Python's //: by fmod, whose difference from x is a multiple of y but for rounding.
+  template <class S>
+  static S scalar(S x, S y) {
+    if constexpr (!S::is_floating) {
+      return floor_div(x, y);
+    } else {
+      S rest = fmod(x, y);
+      S quotient = (x - rest) / y;
+      quotient = select((rest != 0.0) & ((y < 0.0) ^ (rest < 0.0)), quotient - 1.0, quotient);
+      S floored = floor(quotient);
+      S nearest = select(quotient - floored > 0.5, floored + 1.0, floored);
+      S ratio = x / y;
+      S signed_zero = copysign(like(x, 0.0), ratio);
+      S inside = select(quotient != 0.0, nearest, signed_zero);
+      return select(y == 0.0, ratio, inside);
+    }
+  }
+  static void bind(BindCall&);
+};
+
+struct Maximum : Binary<> {  // z = max(x, y)
+  static constexpr std::string_view name = "maximum",
+                                    doc = "z = max(x, y), NaN if either is; ties halve the gradient";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  template <class S>
+  static S scalar(S x, S y) {
+    return maximum(x, y);
+  }
+  static void vjp(VjpCall& d);
+};
+
+struct Minimum : Binary<> {  // z = min(x, y)
+  static constexpr std::string_view name = "minimum",
+                                    doc = "z = min(x, y), NaN if either is; ties halve the gradient";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  template <class S>
+  static S scalar(S x, S y) {
+    return minimum(x, y);
+  }
+  static void vjp(VjpCall& d);
+};
+
+struct Fmax : Binary<> {  // z = max(x, y)
+  static constexpr std::string_view name = "fmax",
+                                    doc = "z = max(x, y), the other one if one is NaN; ties: x";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  template <class S>
+  static S scalar(S x, S y) {
+    return fmax(x, y);
+  }
+  static void vjp(VjpCall& d);
+};
+
+struct Fmin : Binary<> {  // z = min(x, y)
+  static constexpr std::string_view name = "fmin",
+                                    doc = "z = min(x, y), the other one if one is NaN; ties: x";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  template <class S>
+  static S scalar(S x, S y) {
+    return fmin(x, y);
+  }
+  static void vjp(VjpCall& d);
+};
+
+struct Atan2 : Binary<Result::floating> {  // z = the angle of the point (y, x)
+  static constexpr std::string_view name = "atan2", doc = "z = atan(x / y) in the quadrant of (y, x)";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  template <class S>
+  static S scalar(S x, S y) {
+    return atan2(x, y);
+  }
+  static void vjp(VjpCall& d);
+};
+
+struct Hypot : Binary<Result::floating> {  // z = sqrt(x^2 + y^2)
+  static constexpr std::string_view name = "hypot", doc = "z = sqrt(x^2 + y^2) without overflow";
+  static constexpr std::array<std::string_view, 1> results{"z"};
+  template <class S>
+  static S scalar(S x, S y) {
+    return hypot(x, y);
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy() * (d.x(0) / d.y()); });
+    d.give(1, [&] { return d.dy() * (d.x(1) / d.y()); });
+  }
+};
+
+struct Lerp : Pointwise<3, Result::floating> {  // y = start + weight (end - start)
+  static constexpr std::string_view name = "lerp", doc = "y = start + weight * (end - start)";
+  static constexpr std::array<std::string_view, 3> inputs{"start", "end", "weight"};
+  // From the nearer end, so that weights 0 and 1 give the ends themselves.
+  template <class S>
+  static S scalar(S start, S end, S weight) {
+    S way = end - start;
+    S from_start = start + weight * way;
+    S from_end = end - way * (1.0 - weight);
+    return select(weight < 0.5, from_start, from_end);
+  }
+  static void vjp(VjpCall& d);
+};
+
+// The factor of addcmul and addcdiv.
+struct ValueAttr {
+  NumberLiteral value = 1;
+  static constexpr auto fields() { return std::tuple(field("value", &ValueAttr::value)); }
+};
+
+struct Addcmul : Pointwise<3, Result::same> {  // y = x + value t1 t2
+  static constexpr std::string_view name = "addcmul", doc = "y = x + value * t1 * t2";
+  static constexpr std::array<std::string_view, 3> inputs{"x", "t1", "t2"};
+  using Attr = ValueAttr;
+  template <class S>
+  static S scalar(S x, S t1, S t2, const Attr& a) {
+    if (a.value.is_one()) return x + t1 * t2;
+    return x + constant_like(x, a.value) * t1 * t2;
+  }
+  static void infer(InferCall&);
+  static void vjp(VjpCall& d);
+};
+
+struct Addcdiv : Pointwise<3, Result::floating> {  // y = x + value t1 / t2
+  static constexpr std::string_view name = "addcdiv", doc = "y = x + value * t1 / t2";
+  static constexpr std::array<std::string_view, 3> inputs{"x", "t1", "t2"};
+  using Attr = ValueAttr;
+  template <class S>
+  static S scalar(S x, S t1, S t2, const Attr& a) {
+    if (a.value.is_one()) return x + t1 / t2;
+    return x + constant_like(x, a.value) * t1 / t2;
+  }
+  static void vjp(VjpCall& d);
+};
+
+using ArithmeticOperators =
+    std::tuple<Neg, Abs, Sign, Reciprocal, Square, Sqrt, Rsqrt, Add, Sub, Mul, Div, Pow, Fmod,
+               Remainder, FloorDivide, Maximum, Minimum, Fmax, Fmin, Atan2, Hypot, Lerp, Addcmul,
+               Addcdiv>;
+
+}  // namespace gradus::ops

@@ -1,0 +1,31 @@
+// A number as an attribute that remembers whether it was written as an integer: `alpha`, `value`, a
+// bound. Like a number in an operand's place, it decides the result's category, not its width.
+#pragma once
+
+#include "ops/attributes.h"
+
+namespace gradus::ops {
+
+struct NumberLiteral : ir::Number {
+  NumberLiteral() : ir::Number(of(0.0)) {}
+  NumberLiteral(double f) : ir::Number(of(f)) {}       // NOLINT: literals convert
+  NumberLiteral(int64_t i) : ir::Number(of(i)) {}      // NOLINT
+  NumberLiteral(int i) : ir::Number(of(int64_t{i})) {}  // NOLINT
+
+  bool is_floating() const { return category == Category::floating; }
+  // Towards zero and saturated where it was written with a fraction; NaN is 0.
+  int64_t as_integer() const;
+  bool is_one() const { return as_double() == 1; }
+};
+
+bool read_literal(const Literal&, NumberLiteral&, std::string& what);
+Literal write_literal(const NumberLiteral&);
+
+// n in x's world: `x + constant_like(x, n)`.
+template <class S>
+[[gnu::always_inline]] inline S constant_like(S x, const NumberLiteral& n) {
+  if constexpr (S::is_floating) return like(x, n.as_double());
+  else return like(x, n.as_integer());
+}
+
+}  // namespace gradus::ops
