@@ -1,4 +1,4 @@
-// erf, erfc, erfinv.
+// erf, erfc.
 //
 // erf: x + x P(x^2) for |x| < 1, 1 - erfc(|x|) beyond. erfc: e^(-x^2) erfcx(x), where erfcx(x) (1 + 2x)
 // is a polynomial in t = (x - k) / (x + k) (M. M. Shepherd and J. G. Laframboise, "Chebyshev
@@ -6,7 +6,6 @@
 #pragma once
 
 #include "ops/scalar/exp.h"
-#include "ops/scalar/log.h"
 
 namespace gradus::scalar {
 
@@ -17,20 +16,20 @@ GRADUS_INLINE S erfc_positive(S x) {
   constexpr double top = by_width<S>(10.5, 27.5);  // 0 from here on
   S a = select(x > top, top, x);
   S t = (a - k) / (a + k);
-  S numerator = [&] {
+  S numerator = [&]() GRADUS_INLINE_LAMBDA {
     if constexpr (S::bits == 64) {
-      return poly(t, 0x1.3ba5916e9fd7fp+0, -0x1.1df1ad154a29bp-3, 0x1.f7f5df66fd813p-7,
-                  0x1.16ecefcfa5f48p-4, -0x1.9ddb23c3e90e8p-4, 0x1.7fee004df87cfp-4,
-                  -0x1.0fb06dfe4fb1cp-4, 0x1.3079edf9caeddp-5, -0x1.09623882185f4p-6,
-                  0x1.49c6719b143edp-8, -0x1.8d4a9e92f7785p-11, -0x1.a1de878cfc9a1p-13,
-                  0x1.3be0bca6494e0p-13, -0x1.9969bbb4719e2p-16, -0x1.78a4f56127b30p-17,
-                  0x1.7fb02eec12c0ep-18, 0x1.43940955de5b6p-22, -0x1.c01248670ae44p-21,
-                  0x1.0de55c1e63e8ap-24, 0x1.edebcf6f2d827p-24, -0x1.0e0eb28f09a97p-27,
-                  -0x1.d2c7b50760ab8p-27, -0x1.e7dc613dd0c07p-30);
+      return horner(t, 0x1.3ba5916e9fd7fp+0, -0x1.1df1ad154a29bp-3, 0x1.f7f5df66fd813p-7,
+                    0x1.16ecefcfa5f48p-4, -0x1.9ddb23c3e90e8p-4, 0x1.7fee004df87cfp-4,
+                    -0x1.0fb06dfe4fb1cp-4, 0x1.3079edf9caeddp-5, -0x1.09623882185f4p-6,
+                    0x1.49c6719b143edp-8, -0x1.8d4a9e92f7785p-11, -0x1.a1de878cfc9a1p-13,
+                    0x1.3be0bca6494ep-13, -0x1.9969bbb4719e2p-16, -0x1.78a4f56127b3p-17,
+                    0x1.7fb02eec12c0ep-18, 0x1.43940955de5b6p-22, -0x1.c01248670ae44p-21,
+                    0x1.0de55c1e63e8ap-24, 0x1.edebcf6f2d827p-24, -0x1.0e0eb28f09a97p-27,
+                    -0x1.d2c7b50760ab8p-27, -0x1.e7dc613dd0c07p-30);
     } else {
-      return poly(t, 0x1.46e80ep+0, -0x1.7bf5eap-4, -0x1.5407cep-3, 0x1.4ff9fap-3, -0x1.bc2744p-5,
-                  -0x1.072618p-7, 0x1.1d67820p-7, 0x1.4842f0p-10, -0x1.750356p-10, -0x1.a4679ep-12,
-                  0x1.67c18cp-13, 0x1.51ee6ap-14);
+      return horner(t, 0x1.46e80ep+0, -0x1.7bf5eap-4, -0x1.5407cep-3, 0x1.4ff9fap-3, -0x1.bc2744p-5,
+                    -0x1.072618p-7, 0x1.1d6782p-7, 0x1.4842fp-10, -0x1.750356p-10, -0x1.a4679ep-12,
+                    0x1.67c18cp-13, 0x1.51ee6ap-14);
     }
   }();
   S twice = a * 2.0;
@@ -49,11 +48,11 @@ GRADUS_INLINE S erf_excess(S x) {
   S z = x * x;
   if constexpr (S::bits == 64) {
     return x * poly(z, 0x1.06eba8214db68p-3, -0x1.812746b0379c2p-2, 0x1.ce2f21a041018p-4,
-                    -0x1.b82ce312062bcp-6, 0x1.565bccfa9a825p-8, -0x1.c02db072f3fe0p-11,
+                    -0x1.b82ce312062bcp-6, 0x1.565bccfa9a825p-8, -0x1.c02db072f3fep-11,
                     0x1.f9a2bf73f0c68p-14, -0x1.f4ca94990cb86p-17, 0x1.b9827b1885f9bp-20,
                     -0x1.5c16e30fb0d45p-23, 0x1.d784936618cc2p-27, -0x1.acdff90b8ebd8p-31);
   } else {
-    return x * poly(z, 0x1.06eba8p-3, -0x1.81273ep-2, 0x1.ce2d20p-4, -0x1.b7fbb6p-6, 0x1.5419fap-8,
+    return x * poly(z, 0x1.06eba8p-3, -0x1.81273ep-2, 0x1.ce2d2p-4, -0x1.b7fbb6p-6, 0x1.5419fap-8,
                     -0x1.a485f8p-11, 0x1.4ae4c6p-14);
   }
 }
@@ -74,31 +73,6 @@ GRADUS_INLINE S erfc(S x) {
   S y = erfc_positive(abs(x));
   S large = select(is_nan(x), x, select(x < 0.0, 2.0 - y, y));
   return select(abs(x) < 0.5, small, large);
-}
-
-// The inverse of erf: +-1 -> +-inf, beyond NaN.
-// A first guess (S. Winitzki) and three steps of Halley's method on erfc of the complement.
-template <Floating S>
-GRADUS_INLINE S erfinv(S x) {
-  constexpr double inf = std::numeric_limits<double>::infinity();
-  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  S a = abs(x);
-  S inside = select(a < 1.0, a, 0.5);
-  S rest = 1.0 - inside;
-  S l = log(rest * (inside + 1.0));
-  S b = fma(l, 0.5, 4.330746750799873);
-  S root = sqrt(fma(b, b, l * -6.802721088435375));
-  S y = sqrt(select(root > b, root - b, like(x, 0.0)));
-  for (int i = 0; i < 3; ++i) {
-    S square = y * y;
-    S error = select(inside < 0.5, inside - erf(y), erfc(y) - rest);
-    S step = error * exp(square) * 0.886226925452758;
-    y = y + step / (1.0 - y * step);
-  }
-  S edge = select(a == 1.0, inf, like(x, nan));
-  S result = select(a < 1.0, y, edge);
-  S tiny = a * 0.886226925452758;
-  return copysign(select(a < by_width<S>(0x1p-13, 0x1p-28), tiny, result), x);
 }
 
 }  // namespace gradus::scalar

@@ -21,14 +21,14 @@ struct ExpReduced {
 // e^r - 1 of r + r_lo, |r| <= 0.35.
 template <Floating S>
 GRADUS_INLINE Pair<S> expm1_kernel(S r, S r_lo) {
-  S series = [&] {
+  S series = [&]() GRADUS_INLINE_LAMBDA {
     if constexpr (S::bits == 64) {
-      return poly(r, 0x1.0000000000000p-1, 0x1.555555555555bp-3, 0x1.555555555555dp-5,
-                  0x1.111111110ec6bp-7, 0x1.6c16c16c13810p-10, 0x1.a01a01b3822dcp-13,
-                  0x1.a01a01b3bbaf2p-16, 0x1.71ddf008e9e35p-19, 0x1.27e4c03d6a265p-22,
-                  0x1.af6c214b42a99p-26, 0x1.1f9c8eea67132p-29);
+      return poly(r, 0x1p-1, 0x1.555555555555bp-3, 0x1.555555555555dp-5, 0x1.111111110ec6bp-7,
+                  0x1.6c16c16c1381p-10, 0x1.a01a01b3822dcp-13, 0x1.a01a01b3bbaf2p-16,
+                  0x1.71ddf008e9e35p-19, 0x1.27e4c03d6a265p-22, 0x1.af6c214b42a99p-26,
+                  0x1.1f9c8eea67132p-29);
     } else {
-      return poly(r, 0x1p-1, 0x1.555556p-3, 0x1.555482p-5, 0x1.11107ep-7, 0x1.6d9510p-10,
+      return poly(r, 0x1p-1, 0x1.555556p-3, 0x1.555482p-5, 0x1.11107ep-7, 0x1.6d951p-10,
                   0x1.a1b5c8p-13);
     }
   }();
@@ -39,22 +39,35 @@ GRADUS_INLINE Pair<S> expm1_kernel(S r, S r_lo) {
   return {p, p_lo + fma(r_lo, p, r_lo)};
 }
 
-// For |x| <= 800 (f64), 110 (f32); x_lo a correction below an ulp of x.
+// For |x| <= 800 (f64), 110 (f32).
 template <Floating S>
-GRADUS_INLINE ExpReduced<S> exp_reduced(S x, S x_lo) {
-  constexpr double ln2_hi = by_width<S>(0x1.62e430p-1, 0x1.62e42fefa39efp-1);
-  constexpr double ln2_lo = by_width<S>(-0x1.05c610p-29, 0x1.abc9e3b39803fp-56);
+struct ExpArgument {
+  S k;
+  S r;
+  S r_lo;
+  typename S::Int k_bits;
+};
+template <Floating S>
+GRADUS_INLINE ExpArgument<S> exp_argument(S x) {
+  constexpr double ln2_hi = by_width<S>(0x1.62e43p-1, 0x1.62e42fefa39efp-1);
+  constexpr double ln2_lo = by_width<S>(-0x1.05c61p-29, 0x1.abc9e3b39803fp-56);
   S shifted = fma(x, 0x1.71547652b82fep0, kShift<S>);
   S k = shifted - kShift<S>;
   S near = fma(k, -ln2_hi, x);
   S r = fma(k, -ln2_lo, near);
   S rest = near - r;
-  S r_lo = fma(k, -ln2_lo, rest);
-  return {expm1_kernel(r, r_lo + x_lo), k, bits(shifted)};
+  return {k, r, fma(k, -ln2_lo, rest), bits(shifted)};
 }
 template <Floating S>
 GRADUS_INLINE ExpReduced<S> exp_reduced(S x) {
-  return exp_reduced(x, like(x, 0.0));
+  ExpArgument<S> a = exp_argument(x);
+  return {expm1_kernel(a.r, a.r_lo), a.k, a.k_bits};
+}
+// With x_lo a correction below an ulp or two of x.
+template <Floating S>
+GRADUS_INLINE ExpReduced<S> exp_reduced(S x, S x_lo) {
+  ExpArgument<S> a = exp_argument(x);
+  return {expm1_kernel(a.r, a.r_lo + x_lo), a.k, a.k_bits};
 }
 
 // x kept to where e^x is neither 0 nor infinite for certain; NaN stays.
@@ -85,8 +98,8 @@ GRADUS_INLINE S exp(S x) {
 // 2^x, exact for integers.
 template <Floating S>
 GRADUS_INLINE S exp2(S x) {
-  constexpr double ln2_hi = by_width<S>(0x1.62e430p-1, 0x1.62e42fefa39efp-1);
-  constexpr double ln2_lo = by_width<S>(-0x1.05c610p-29, 0x1.abc9e3b39803fp-56);
+  constexpr double ln2_hi = by_width<S>(0x1.62e43p-1, 0x1.62e42fefa39efp-1);
+  constexpr double ln2_lo = by_width<S>(-0x1.05c61p-29, 0x1.abc9e3b39803fp-56);
   constexpr double low = by_width<S>(-151.0, -1080.0);
   constexpr double high = by_width<S>(130.0, 1030.0);
   S raised = select(x < low, low, x);

@@ -9,80 +9,57 @@
 
 namespace gradus::scalar {
 
-// (e^x - 1) as a pair, for |x| small enough that 2^k is normal.
+// (e^x - 1) as a pair, for x <= 0 where 2^k is normal.
 template <Floating S>
-GRADUS_INLINE Pair<S> expm1_pair(S x) {
+GRADUS_INLINE Pair<S> expm1_pair_below(S x) {
   ExpReduced<S> e = exp_reduced(x);
   S scale = exp2_of_bits<S>(e.k_bits);
-  Pair<S> rise = two_sum(like(x, -1.0), scale);
+  Pair<S> rise = quick_two_sum(like(x, -1.0), scale);
   S part = scale * e.p.hi;
-  Pair<S> s = two_sum(rise.hi, part);
+  Pair<S> s = quick_two_sum(rise.hi, part);
   return {s.hi, fma(scale, e.p.lo, s.lo + rise.lo)};
 }
 
-// e^x as a pair, for |x| small enough that 2^k is normal.
+// e^x as a pair for x <= 0, down to 0 through the subnormals.
 template <Floating S>
-GRADUS_INLINE Pair<S> exp_pair(S x) {
-  ExpReduced<S> e = exp_reduced(x);
-  S scale = exp2_of_bits<S>(e.k_bits);
-  Pair<S> s = quick_two_sum(like(x, 1.0), e.p.hi);
-  S low = s.lo + e.p.lo;
-  S hi = s.hi * scale;
-  return {hi, low * scale};
+GRADUS_INLINE Pair<S> exp_pair_below(S x) {
+  constexpr double bottom = by_width<S>(-105.0, -750.0);
+  ExpReduced<S> e = exp_reduced(select(x < bottom, bottom, x));
+  Pair<S> m = quick_two_sum(like(x, 1.0), e.p.hi);
+  S lo = m.lo + e.p.lo;
+  return {scale_by_exp2(m.hi, e.k), scale_by_exp2(lo, e.k)};
 }
 
 // With t = e^(-2|x|) - 1: tanh |x| = -t / (2 + t).
 template <Floating S>
 GRADUS_INLINE S tanh(S x) {
-  constexpr double top = by_width<S>(10.0, 20.0);  // 1 from here on
-  S magnitude = abs(x);
-  S bounded = select(magnitude > top, top, magnitude);
-  Pair<S> t = expm1_pair(bounded * -2.0);
+  constexpr double bottom = by_width<S>(-20.0, -40.0);  // 1 from here on
+  S falling = abs(x) * -2.0;
+  Pair<S> t = expm1_pair_below(select(falling < bottom, bottom, falling));
   S denominator = t.hi + 2.0;
   S denominator_lo = 2.0 - denominator + t.hi + t.lo;
-  S y = quotient(-t, Pair<S>{denominator, denominator_lo});
-  return copysign(select(magnitude < by_width<S>(0x1p-13, 0x1p-28), magnitude, y), x);
+  return copysign(quotient(-t, Pair<S>{denominator, denominator_lo}), x);
 }
 
 // 1 / (1 + e^-x). With e = e^-|x|: 1 / (1 + e) or e / (1 + e).
 template <Floating S>
 GRADUS_INLINE S sigmoid(S x) {
-  constexpr double low = by_width<S>(-87.0, -708.0);
-  constexpr double bottom = by_width<S>(-105.0, -750.0);
-  S falling = -abs(x);
-  S bounded = select(falling < bottom, bottom, falling);
-  ExpReduced<S> r = exp_reduced(bounded);
-  // Below low, e is subnormal and 1 + e is 1: there the answer is e itself, rounded once.
-  Pair<S> e = quick_two_sum(like(x, 1.0), r.p.hi);
-  S e_lo = e.lo + r.p.lo;
-  S k = r.k;
-  S scaled = scale_by_exp2(e.hi + e_lo, k);
-  typename S::Bool tiny = bounded < low;
-  S unit = exp2_of_bits<S>(select(tiny, to_int(like(x, 0.0)), r.k_bits));
-  S hi = e.hi * unit;
-  S lo = e_lo * unit;
-  S denominator = hi + 1.0;
-  S denominator_lo = 1.0 - denominator + hi + lo;
-  typename S::Bool positive = x >= 0.0;
-  Pair<S> numerator{select(positive, 1.0, hi), select(positive, 0.0, lo)};
-  S y = quotient(numerator, Pair<S>{denominator, denominator_lo});
-  return select(tiny, select(positive, 1.0, scaled), y);
+  Pair<S> e = exp_pair_below(-abs(x));
+  S denominator = e.hi + 1.0;
+  S denominator_lo = 1.0 - denominator + e.hi + e.lo;
+  typename S::Bool negative = x < 0.0;
+  Pair<S> numerator{select(negative, e.hi, 1.0), select(negative, e.lo, 0.0)};
+  return quotient(numerator, Pair<S>{denominator, denominator_lo});
 }
 
 // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|): softplus with beta 1.
 template <Floating S>
 GRADUS_INLINE S log1p_exp(S x) {
-  constexpr double low = by_width<S>(-80.0, -700.0);
-  S falling = -abs(x);
-  S bounded = select(falling < low, low, falling);
-  Pair<S> l = log1p_pair(exp_pair(bounded));
-  // Where e^x is small, the logarithm is e^x to the last bit, subnormals included.
-  S tail = exp(select(falling < by_width<S>(-18.0, -38.0), falling, like(x, 0.0)));
-  S positive = select(x > 0.0, x, 0.0);
+  Pair<S> l = log1p_pair(exp_pair_below(-abs(x)));
+  S positive = select(x < 0.0, 0.0, x);
   Pair<S> sum = quick_two_sum(positive, l.hi);
   S y = sum.hi + (sum.lo + l.lo);
-  S far = select(x > 0.0, x, tail);
-  return select(falling < by_width<S>(-18.0, -38.0), far, select(is_nan(x), x, y));
+  return select(x < std::numeric_limits<double>::infinity(), y, x);
 }
 
 // log(1 / (1 + e^-x)).

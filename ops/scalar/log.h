@@ -31,12 +31,12 @@ GRADUS_INLINE LogReduced<S> log_reduced(S x) {
   return {m, k};
 }
 
-// log(1 + f + f_lo) as a pair, 1 + f in [sqrt(1/2), sqrt(2)).
+// log(1 + f) as a pair, 1 + f in [sqrt(1/2), sqrt(2)).
 template <Floating S>
-GRADUS_INLINE Pair<S> log1p_kernel(S f, S f_lo) {
+GRADUS_INLINE Pair<S> log1p_kernel(S f) {
   S s = f / (f + 2.0);
   S z = s * s;
-  S series = [&] {
+  S series = [&]() GRADUS_INLINE_LAMBDA {
     if constexpr (S::bits == 64) {
       return poly(z, 0x1.5555555555573p-1, 0x1.99999999886cbp-2, 0x1.2492493b70cc3p-2,
                   0x1.c71c56b687f92p-3, 0x1.7465610554cb5p-3, 0x1.39b63920d8a38p-3,
@@ -51,14 +51,20 @@ GRADUS_INLINE Pair<S> log1p_kernel(S f, S f_lo) {
   S curve = s * fma(z, series, square);
   S hi = f - square;
   S lo = f - hi - square - square_lo;
+  return {hi, lo + curve};
+}
+// log(1 + f + f_lo), f_lo no more than a few ulp of 1.
+template <Floating S>
+GRADUS_INLINE Pair<S> log1p_kernel(S f, S f_lo) {
+  Pair<S> p = log1p_kernel(f);
   S slope = poly(f, 1.0, -1.0, 1.0, -1.0);  // nearly 1 / (1 + f)
-  return {hi, lo + curve + f_lo * slope};
+  return {p.hi, fma(f_lo, slope, p.lo)};
 }
 
 // (p.hi + p.lo) + k ln 2, normalised.
 template <Floating S>
 GRADUS_INLINE Pair<S> add_k_ln2(Pair<S> p, S k) {
-  constexpr double ln2_hi = by_width<S>(0x1.62e400p-1, 0x1.62e42fee00000p-1);  // k ln2_hi is exact
+  constexpr double ln2_hi = by_width<S>(0x1.62e4p-1, 0x1.62e42feep-1);  // k ln2_hi is exact
   constexpr double ln2_lo = by_width<S>(0x1.7f7d1cp-20, 0x1.a39ef35793c76p-33);
   Pair<S> s = quick_two_sum(k * ln2_hi, p.hi);
   S lo = s.lo + fma(k, ln2_lo, p.lo);
@@ -86,10 +92,17 @@ GRADUS_INLINE LogReduced<S> log_reduced_any(S x) {
   return {r.m, r.k - select(tiny, by_width<S>(24.0, 54.0), like(x, 0.0))};
 }
 
+// log of a normal, finite x > 0; anything for another.
+template <Floating S>
+GRADUS_INLINE S log_inside(S x) {
+  LogReduced<S> r = log_reduced(x);
+  return add_k_ln2(log1p_kernel(r.m - 1.0), r.k).hi;
+}
+
 template <Floating S>
 GRADUS_INLINE S log(S x) {
   LogReduced<S> r = log_reduced_any(x);
-  Pair<S> p = log1p_kernel(r.m - 1.0, like(x, 0.0));
+  Pair<S> p = log1p_kernel(r.m - 1.0);
   Pair<S> sum = add_k_ln2(p, r.k);
   return log_edges(x, sum.hi);
 }
@@ -131,9 +144,9 @@ GRADUS_INLINE S scaled_log(Pair<S> p, double factor_hi, double factor_lo) {
 template <Floating S>
 GRADUS_INLINE S log2(S x) {
   constexpr double hi = by_width<S>(0x1.715476p0, 0x1.71547652b82fep0);
-  constexpr double lo = by_width<S>(0x1.4ae0c0p-26, 0x1.777d0ffda0d24p-56);
+  constexpr double lo = by_width<S>(0x1.4ae0cp-26, 0x1.777d0ffda0d24p-56);
   LogReduced<S> r = log_reduced_any(x);
-  Pair<S> p = log1p_kernel(r.m - 1.0, like(x, 0.0));
+  Pair<S> p = log1p_kernel(r.m - 1.0);
   Pair<S> q = mul(quick_two_sum(p.hi, p.lo), Pair<S>{like(x, hi), like(x, lo)});
   Pair<S> sum = quick_two_sum(r.k, q.hi);
   return log_edges(x, sum.hi + (sum.lo + q.lo));
@@ -144,7 +157,7 @@ GRADUS_INLINE S log10(S x) {
   constexpr double hi = by_width<S>(0x1.bcb7b2p-2, 0x1.bcb7b1526e50ep-2);
   constexpr double lo = by_width<S>(-0x1.5b235ep-27, 0x1.95355baaafad3p-57);
   LogReduced<S> r = log_reduced_any(x);
-  Pair<S> p = add_k_ln2(log1p_kernel(r.m - 1.0, like(x, 0.0)), r.k);
+  Pair<S> p = add_k_ln2(log1p_kernel(r.m - 1.0), r.k);
   return log_edges(x, scaled_log(p, hi, lo));
 }
 

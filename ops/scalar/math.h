@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/scalar/erf.h"
+#include "ops/scalar/erfinv.h"
 #include "ops/scalar/exp.h"
 #include "ops/scalar/gamma.h"
 #include "ops/scalar/hyperbolic.h"

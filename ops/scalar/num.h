@@ -25,6 +25,8 @@
 //   select(Bool, S, S)              both sides are evaluated; either side may be a literal
 //   bits(x) -> S::Int, from_bits(i) -> S (from_bits<S>(i) is never needed: an Int knows its S)
 //   fmod_exact(a, b)                C's fmod, see "Primitives with a body outside"
+//   select_rare(Bool, rare, common) select(Bool, rare(), common), rare a callable without effects; V may be
+//                                   any type with a select of its own
 // Integer S (Int of a floating S, and Num<int64_t>, in which integral tensors are computed)
 //   + - * unary -                   two's complement, wrapping
 //   & | ^ ~  i << n  i >> n         n a compile-known int; >> is arithmetic, lshr(i, n) logical
@@ -74,9 +76,7 @@ GRADUS_INLINE Mask operator|(Mask a, Mask b) { return {static_cast<bool>(a.value
 GRADUS_INLINE Mask operator^(Mask a, Mask b) { return {static_cast<bool>(a.value ^ b.value)}; }
 GRADUS_INLINE Mask operator!(Mask a) { return {!a.value}; }
 GRADUS_INLINE Mask like(Mask, bool value) { return {value}; }
-GRADUS_INLINE Mask select(Mask c, Mask a, Mask b) {
-  return {c.value ? a.value : b.value};
-}
+GRADUS_INLINE Mask select(Mask c, Mask a, Mask b) { return {c.value ? a.value : b.value}; }
 
 // A scalar of any world, a floating one, an integer one.
 template <class S>
@@ -145,27 +145,27 @@ GRADUS_INLINE Num<T> like(Num<T> x, typename Num<T>::Literal c) {
 }
 
 // A binary function, and its forms with a literal on either side.
-#define GRADUS_SCALAR_WITH_LITERALS(result, name)                          \
-  template <class T>                                                       \
-  GRADUS_INLINE result name(Num<T> a, typename Num<T>::Literal b) {        \
-    return name(a, Num<T>::like(a, b));                                    \
-  }                                                                        \
-  template <class T>                                                       \
-  GRADUS_INLINE result name(typename Num<T>::Literal a, Num<T> b) {        \
-    return name(Num<T>::like(b, a), b);                                    \
+#define GRADUS_SCALAR_WITH_LITERALS(result, name)                   \
+  template <class T>                                                \
+  GRADUS_INLINE result name(Num<T> a, typename Num<T>::Literal b) { \
+    return name(a, Num<T>::like(a, b));                             \
+  }                                                                 \
+  template <class T>                                                \
+  GRADUS_INLINE result name(typename Num<T>::Literal a, Num<T> b) { \
+    return name(Num<T>::like(b, a), b);                             \
   }
 
 // Integers compute in the unsigned type: wrapping, never undefined.
-#define GRADUS_SCALAR_ARITHMETIC(op)                                                              \
-  template <class T>                                                                              \
-  GRADUS_INLINE Num<T> operator op(Num<T> a, Num<T> b) {                                          \
-    if constexpr (Num<T>::is_floating) {                                                          \
-      return {a.value op b.value};                                                                \
-    } else {                                                                                      \
-      using U = typename Num<T>::Unsigned;                                                        \
-      return {static_cast<T>(static_cast<U>(a.value) op static_cast<U>(b.value))};                \
-    }                                                                                             \
-  }                                                                                               \
+#define GRADUS_SCALAR_ARITHMETIC(op)                                               \
+  template <class T>                                                               \
+  GRADUS_INLINE Num<T> operator op(Num<T> a, Num<T> b) {                           \
+    if constexpr (Num<T>::is_floating) {                                           \
+      return {a.value op b.value};                                                 \
+    } else {                                                                       \
+      using U = typename Num<T>::Unsigned;                                         \
+      return {static_cast<T>(static_cast<U>(a.value) op static_cast<U>(b.value))}; \
+    }                                                                              \
+  }                                                                                \
   GRADUS_SCALAR_WITH_LITERALS(Num<T>, operator op)
 GRADUS_SCALAR_ARITHMETIC(+)
 GRADUS_SCALAR_ARITHMETIC(-)
@@ -173,10 +173,8 @@ GRADUS_SCALAR_ARITHMETIC(*)
 #undef GRADUS_SCALAR_ARITHMETIC
 
 template <class T>
-  requires Num<T>::is_floating
-GRADUS_INLINE Num<T> operator/(Num<T> a, Num<T> b) {
-  return {a.value / b.value};
-}
+requires Num<T>::is_floating GRADUS_INLINE Num<T>
+operator/(Num<T> a, Num<T> b) { return {a.value / b.value}; }
 GRADUS_SCALAR_WITH_LITERALS(Num<T>, operator/)
 
 #define GRADUS_SCALAR_COMPARISON(op)                   \
@@ -193,12 +191,10 @@ GRADUS_SCALAR_COMPARISON(>)
 GRADUS_SCALAR_COMPARISON(>=)
 #undef GRADUS_SCALAR_COMPARISON
 
-#define GRADUS_SCALAR_BITWISE(op)                            \
-  template <class T>                                         \
-    requires(!Num<T>::is_floating)                           \
-  GRADUS_INLINE Num<T> operator op(Num<T> a, Num<T> b) {     \
-    return {static_cast<T>(a.value op b.value)};             \
-  }                                                          \
+#define GRADUS_SCALAR_BITWISE(op)                                                  \
+  template <class T>                                                               \
+  requires(!Num<T>::is_floating) GRADUS_INLINE Num<T>                              \
+  operator op(Num<T> a, Num<T> b) { return {static_cast<T>(a.value op b.value)}; } \
   GRADUS_SCALAR_WITH_LITERALS(Num<T>, operator op)
 GRADUS_SCALAR_BITWISE(&)
 GRADUS_SCALAR_BITWISE(|)
@@ -206,33 +202,26 @@ GRADUS_SCALAR_BITWISE(^)
 #undef GRADUS_SCALAR_BITWISE
 
 template <class T>
-  requires(!Num<T>::is_floating)
-GRADUS_INLINE Num<T> operator~(Num<T> a) {
-  return {static_cast<T>(~a.value)};
-}
+requires(!Num<T>::is_floating) GRADUS_INLINE Num<T>
+operator~(Num<T> a) { return {static_cast<T>(~a.value)}; }
 template <class T>
-  requires(!Num<T>::is_floating)
-GRADUS_INLINE Num<T> operator<<(Num<T> a, int n) {
+requires(!Num<T>::is_floating) GRADUS_INLINE Num<T>
+operator<<(Num<T> a, int n) {
   return {static_cast<T>(static_cast<typename Num<T>::Unsigned>(a.value) << n)};
 }
 template <class T>
-  requires(!Num<T>::is_floating)
-GRADUS_INLINE Num<T> operator>>(Num<T> a, int n) {
-  return {static_cast<T>(a.value >> n)};
-}
+requires(!Num<T>::is_floating) GRADUS_INLINE Num<T>
+operator>>(Num<T> a, int n) { return {static_cast<T>(a.value >> n)}; }
 template <class T>
-  requires(!Num<T>::is_floating)
-GRADUS_INLINE Num<T> lshr(Num<T> a, int n) {
+requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> lshr(Num<T> a, int n) {
   return {static_cast<T>(static_cast<typename Num<T>::Unsigned>(a.value) >> n)};
 }
 template <class T>
-  requires(!Num<T>::is_floating)
-GRADUS_INLINE Num<T> shl(Num<T> a, Num<T> n) {
+requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> shl(Num<T> a, Num<T> n) {
   return {static_cast<T>(static_cast<typename Num<T>::Unsigned>(a.value) << n.value)};
 }
 template <class T>
-  requires(!Num<T>::is_floating)
-GRADUS_INLINE Num<T> lshr(Num<T> a, Num<T> n) {
+requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> lshr(Num<T> a, Num<T> n) {
   return {static_cast<T>(static_cast<typename Num<T>::Unsigned>(a.value) >> n.value)};
 }
 
@@ -261,10 +250,12 @@ GRADUS_INLINE Num<T> select(Mask c, typename Num<T>::Literal a, Num<T> b) {
 GRADUS_INLINE Num<int32_t> bits(Num<float> x) { return {__builtin_bit_cast(int32_t, x.value)}; }
 GRADUS_INLINE Num<int64_t> bits(Num<double> x) { return {__builtin_bit_cast(int64_t, x.value)}; }
 GRADUS_INLINE Num<float> from_bits(Num<int32_t> i) { return {__builtin_bit_cast(float, i.value)}; }
-GRADUS_INLINE Num<double> from_bits(Num<int64_t> i) { return {__builtin_bit_cast(double, i.value)}; }
+GRADUS_INLINE Num<double> from_bits(Num<int64_t> i) {
+  return {__builtin_bit_cast(double, i.value)};
+}
 
-#define GRADUS_SCALAR_UNARY(name, f32, f64)                                   \
-  GRADUS_INLINE Num<float> name(Num<float> x) { return {f32(x.value)}; }      \
+#define GRADUS_SCALAR_UNARY(name, f32, f64)                              \
+  GRADUS_INLINE Num<float> name(Num<float> x) { return {f32(x.value)}; } \
   GRADUS_INLINE Num<double> name(Num<double> x) { return {f64(x.value)}; }
 GRADUS_SCALAR_UNARY(abs, __builtin_fabsf, __builtin_fabs)
 GRADUS_SCALAR_UNARY(sqrt, __builtin_sqrtf, __builtin_sqrt)
@@ -276,8 +267,7 @@ GRADUS_SCALAR_UNARY(trunc, __builtin_truncf, __builtin_trunc)
 // To the nearest integer, ties to even; -0.4 gives -0.
 // The addition of 1.5 * 2^52 rounds where the unit is one; larger numbers are integers already.
 template <class T>
-  requires Num<T>::is_floating
-GRADUS_INLINE Num<T> round_even(Num<T> x) {
+requires Num<T>::is_floating GRADUS_INLINE Num<T> round_even(Num<T> x) {
   constexpr double shift = Num<T>::bits == 64 ? 0x1p52 : 0x1p23;
   Num<T> magnitude = abs(x);
   Num<T> rounded = magnitude + shift - shift;
@@ -333,15 +323,11 @@ GRADUS_INLINE Num<double> fmod_exact(Num<double> a, Num<double> b) {
 
 // Integer |x|; the minimum stays itself.
 template <class T>
-  requires(!Num<T>::is_floating)
-GRADUS_INLINE Num<T> abs(Num<T> x) {
-  return select(x < 0, -x, x);
-}
+requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> abs(Num<T> x) { return select(x < 0, -x, x); }
 
 // a / b rounded towards zero; 0 for b = 0, and the minimum for minimum / -1.
 template <class T>
-  requires(!Num<T>::is_floating)
-GRADUS_INLINE Num<T> trunc_div(Num<T> a, Num<T> b) {
+requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> trunc_div(Num<T> a, Num<T> b) {
   Mask zero = b == 0;
   Mask wraps = (a == std::numeric_limits<T>::min()) & (b == -1);
   Num<T> safe = select(zero | wraps, 1, b);
@@ -350,24 +336,21 @@ GRADUS_INLINE Num<T> trunc_div(Num<T> a, Num<T> b) {
 
 // a - b * trunc(a / b), with the sign of a, as C's %; 0 for b = 0 and for b = -1.
 template <class T>
-  requires(!Num<T>::is_floating)
-GRADUS_INLINE Num<T> c_rem(Num<T> a, Num<T> b) {
+requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> c_rem(Num<T> a, Num<T> b) {
   Num<T> safe = select((b == 0) | (b == -1), 1, b);
   return {static_cast<T>(a.value % safe.value)};
 }
 
 // a - b * floor(a / b), with the sign of b, as Python's %; 0 for b = 0.
 template <class T>
-  requires(!Num<T>::is_floating)
-GRADUS_INLINE Num<T> floor_mod(Num<T> a, Num<T> b) {
+requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> floor_mod(Num<T> a, Num<T> b) {
   Num<T> r = c_rem(a, b);
   return select((r != 0) & ((r ^ b) < 0), r + b, r);
 }
 
 // a / b rounded towards minus infinity, as Python's //; 0 for b = 0, and the minimum for minimum / -1.
 template <class T>
-  requires(!Num<T>::is_floating)
-GRADUS_INLINE Num<T> floor_div(Num<T> a, Num<T> b) {
+requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> floor_div(Num<T> a, Num<T> b) {
   Num<T> q = trunc_div(a, b);
   Num<T> r = c_rem(a, b);
   return select((r != 0) & ((r ^ b) < 0), q - 1, q);
@@ -377,6 +360,19 @@ GRADUS_SCALAR_WITH_LITERALS(Num<T>, c_rem)
 GRADUS_SCALAR_WITH_LITERALS(Num<T>, floor_mod)
 GRADUS_SCALAR_WITH_LITERALS(Num<T>, floor_div)
 #undef GRADUS_SCALAR_WITH_LITERALS
+
+// select(c, rare(), common) where c is hardly ever true: a world may skip rare() when no lane asks for it.
+// Here a branch to a function of its own, which keeps loops small but not vectorised.
+template <class Rare>
+[[gnu::noinline, gnu::cold]] auto call_rarely(Rare rare) {
+  return rare();
+}
+template <class Rare, class V>
+GRADUS_INLINE V select_rare(Mask c, Rare rare, V common) {
+  if (c.value) [[unlikely]]
+    return call_rarely(rare);
+  return common;
+}
 
 // A number in another Num world. Float to integer truncates, saturates, and sends NaN to 0; integer to
 // float and double to float round to nearest even; integer to integer wraps. A primitive: every world has

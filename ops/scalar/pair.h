@@ -5,23 +5,75 @@
 // extending the available precision", 1971; D. E. Knuth, TAOCP 2, 4.2.2) with fma for products.
 #pragma once
 
+#include <utility>
+
 #include "ops/scalar/num.h"
 
 namespace gradus::scalar {
 
+// Calls f(integral_constant<int, 0>) to N - 1 in order: a loop with nothing left of it, which the compiler
+// vectorises across. The body is a lambda marked GRADUS_INLINE_LAMBDA.
+#define GRADUS_INLINE_LAMBDA __attribute__((always_inline))
+template <int N, class F>
+GRADUS_INLINE void unroll(F f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) GRADUS_INLINE_LAMBDA {
+    (f(std::integral_constant<int, I>{}), ...);
+  }
+  (std::make_integer_sequence<int, N>{});
+}
+
 // c0 + c1 x + c2 x^2 + ... by Horner's scheme, one fma a step.
 template <Floating S>
-GRADUS_INLINE S poly(S x, double c0) {
+GRADUS_INLINE S horner(S x, double c0) {
   return like(x, c0);
 }
 template <Floating S>
-GRADUS_INLINE S poly(S x, double c0, double c1) {
+GRADUS_INLINE S horner(S x, double c0, double c1) {
   return fma(x, c1, c0);
 }
 template <Floating S, class... C>
-GRADUS_INLINE S poly(S x, double c0, double c1, double c2, C... rest) {
-  S tail = poly(x, c1, c2, rest...);
+GRADUS_INLINE S horner(S x, double c0, double c1, double c2, C... rest) {
+  S tail = horner(x, c1, c2, rest...);
   return fma(x, tail, c0);
+}
+
+// c0 + c2 x^2 + ..., every other coefficient.
+template <Floating S>
+GRADUS_INLINE S every_other(S x, S, double c0) {
+  return like(x, c0);
+}
+template <Floating S>
+GRADUS_INLINE S every_other(S x, S, double c0, double) {
+  return like(x, c0);
+}
+template <Floating S>
+GRADUS_INLINE S every_other(S, S square, double c0, double, double c2) {
+  return fma(square, c2, c0);
+}
+template <Floating S>
+GRADUS_INLINE S every_other(S, S square, double c0, double, double c2, double) {
+  return fma(square, c2, c0);
+}
+template <Floating S, class... C>
+GRADUS_INLINE S every_other(S x, S square, double c0, double, double c2, double c3, double c4,
+                            C... rest) {
+  S tail = every_other(x, square, c2, c3, c4, rest...);
+  return fma(square, tail, c0);
+}
+
+// The same polynomial in half the latency: c0 + x (c1 + c3 x^2 + ... + x (c2 + c4 x^2 + ...)). The first
+// coefficient comes last, as the accuracy wants it.
+template <Floating S, class... C>
+GRADUS_INLINE S poly(S x, double c0, double c1, double c2, C... rest) {
+  if constexpr (sizeof...(rest) < 3) {
+    return horner(x, c0, c1, c2, rest...);
+  } else {
+    S square = x * x;
+    S odd = every_other(x, square, c1, c2, rest...);
+    S even = every_other(x, square, c2, rest...);
+    S tail = fma(x, even, odd);
+    return fma(x, tail, c0);
+  }
 }
 
 // A constant as S sees it: the first is x's width's.

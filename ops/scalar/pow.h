@@ -14,13 +14,13 @@ GRADUS_INLINE Pair<S> log_precise(S x) {
   Pair<S> above = two_sum(r.m, like(x, 1.0));
   Pair<S> s = div(Pair<S>{r.m - 1.0, like(x, 0.0)}, above);
   Pair<S> square = mul(s, s);
-  S series = [&] {
+  S series = [&]() GRADUS_INLINE_LAMBDA {
     if constexpr (S::bits == 64) {
       return poly(square.hi, 0x1.999999999999ap-2, 0x1.2492492492548p-2, 0x1.c71c71c6e034dp-3,
                   0x1.745d178304f83p-3, 0x1.3b139296f03e4p-3, 0x1.11196a1486fd6p-3,
                   0x1.df5d4d034650dp-4, 0x1.e16174db1b0e2p-4);
     } else {
-      return poly(square.hi, 0x1.9999a6p-2, 0x1.247670p-2, 0x1.d90906p-3);
+      return poly(square.hi, 0x1.9999a6p-2, 0x1.24767p-2, 0x1.d90906p-3);
     }
   }();
   // 2s + s^3 (2/3 + s^2 series)
@@ -29,8 +29,8 @@ GRADUS_INLINE Pair<S> log_precise(S x) {
   Pair<S> inner = quick_two_sum(like(x, third_hi), fma(square.hi, series, third_lo));
   Pair<S> cubed = mul(mul(square, s), inner);
   Pair<S> log_m = add(Pair<S>{s.hi * 2.0, s.lo * 2.0}, cubed);
-  constexpr double ln2_hi = by_width<S>(0x1.62e430p-1, 0x1.62e42fefa39efp-1);
-  constexpr double ln2_lo = by_width<S>(-0x1.05c610p-29, 0x1.abc9e3b39803fp-56);
+  constexpr double ln2_hi = by_width<S>(0x1.62e43p-1, 0x1.62e42fefa39efp-1);
+  constexpr double ln2_lo = by_width<S>(-0x1.05c61p-29, 0x1.abc9e3b39803fp-56);
   Pair<S> whole = mul(Pair<S>{like(x, ln2_hi), like(x, ln2_lo)}, r.k);
   return add(whole, log_m);
 }

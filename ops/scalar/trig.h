@@ -1,40 +1,18 @@
 // sin, cos, tan, asin, acos, atan, atan2.
 #pragma once
 
-#include "ops/scalar/pair.h"
+#include "ops/scalar/trig_reduction.h"
 
 namespace gradus::scalar {
-
-// x = quadrant * pi/2 + r.hi + r.lo; the quadrant's two low bits count.
-template <Floating S>
-struct TrigReduced {
-  Pair<S> r;
-  typename S::Int quadrant;
-};
-
-// Cody and Waite with pi/2 in three parts and fma.
-template <Floating S>
-GRADUS_INLINE TrigReduced<S> trig_reduced(S x) {
-  constexpr double p1 = by_width<S>(0x1.921fb6p0, 0x1.921fb54442d18p0);
-  constexpr double p2 = by_width<S>(-0x1.777a5cp-25, 0x1.1a62633145c07p-54);
-  constexpr double p3 = by_width<S>(-0x1.ee59dap-50, -0x1.f1976b7ed8fbcp-110);
-  S shifted = fma(x, 0x1.45f306dc9c883p-1, kShift<S>);
-  S k = shifted - kShift<S>;
-  S near = fma(k, -p1, x);
-  S hi = fma(k, -p2, near);
-  S rest = near - hi;
-  S lo = fma(k, -p3, fma(k, -p2, rest));
-  return {{hi, lo}, bits(shifted)};
-}
 
 // sin(r) - r.hi, cos(r), for |r| <= pi/4.
 template <Floating S>
 GRADUS_INLINE Pair<S> sin_kernel(Pair<S> r) {
   S z = r.hi * r.hi;
-  S series = [&] {
+  S series = [&]() GRADUS_INLINE_LAMBDA {
     if constexpr (S::bits == 64) {
       return poly(z, -0x1.5555555555555p-3, 0x1.111111111110bp-7, -0x1.a01a01a018b33p-13,
-                  0x1.71de3a533e210p-19, -0x1.ae64529cb7febp-26, 0x1.612094bdc04b8p-33,
+                  0x1.71de3a533e21p-19, -0x1.ae64529cb7febp-26, 0x1.612094bdc04b8p-33,
                   -0x1.aaa5f8a2ea901p-41);
     } else {
       return poly(z, -0x1.555556p-3, 0x1.111108p-7, -0x1.a00fa2p-13, 0x1.6cd89cp-19);
@@ -48,7 +26,7 @@ GRADUS_INLINE Pair<S> sin_kernel(Pair<S> r) {
 template <Floating S>
 GRADUS_INLINE Pair<S> cos_kernel(Pair<S> r) {
   S z = r.hi * r.hi;
-  S series = [&] {
+  S series = [&]() GRADUS_INLINE_LAMBDA {
     if constexpr (S::bits == 64) {
       return poly(z, 0x1.5555555555555p-5, -0x1.6c16c16c16c13p-10, 0x1.a01a01a0193ffp-16,
                   -0x1.27e4fb7659633p-22, 0x1.1eed8d002a2edp-29, -0x1.939397358f985p-37,
@@ -71,45 +49,69 @@ GRADUS_INLINE S select_sign(typename S::Int quadrant, S y) {
   return from_bits(bits(y) ^ ((quadrant & 2) << (S::bits - 2)));
 }
 
+// The last steps, from the reduced angle.
 template <Floating S>
-GRADUS_INLINE S sin(S x) {
-  TrigReduced<S> t = trig_reduced(x);
+GRADUS_INLINE S sin_of(S x, const TrigReduced<S>& t) {
   Pair<S> s = sin_kernel(t.r);
   Pair<S> c = cos_kernel(t.r);
-  typename S::Bool swap = (t.quadrant & 1) != 0;
-  S y = select(swap, c.hi + c.lo, s.hi + s.lo);
+  S sine = s.hi + s.lo;
+  S y = select(odd_quadrant(t), c.hi + c.lo, sine);
   return select(x == 0.0, x, select_sign(t.quadrant, y));
 }
-
 template <Floating S>
-GRADUS_INLINE S cos(S x) {
-  TrigReduced<S> t = trig_reduced(x);
+GRADUS_INLINE S cos_of(const TrigReduced<S>& t) {
   Pair<S> s = sin_kernel(t.r);
   Pair<S> c = cos_kernel(t.r);
-  typename S::Bool swap = (t.quadrant & 1) != 0;
-  S y = select(swap, s.hi + s.lo, c.hi + c.lo);
-  return select_sign(t.quadrant + 1 , y);
+  S sine = s.hi + s.lo;
+  S y = select(odd_quadrant(t), sine, c.hi + c.lo);
+  return select_sign(t.quadrant + 1, y);
 }
-
 template <Floating S>
-GRADUS_INLINE S tan(S x) {
-  TrigReduced<S> t = trig_reduced(x);
+GRADUS_INLINE S tan_of(S x, const TrigReduced<S>& t) {
   Pair<S> s = sin_kernel(t.r);
   Pair<S> c = cos_kernel(t.r);
-  typename S::Bool swap = (t.quadrant & 1) != 0;
   s = quick_two_sum(s.hi, s.lo);
   c = quick_two_sum(c.hi, c.lo);
+  typename S::Bool swap = odd_quadrant(t);
   Pair<S> n{select(swap, -c.hi, s.hi), select(swap, -c.lo, s.lo)};
   Pair<S> d{select(swap, s.hi, c.hi), select(swap, s.lo, c.lo)};
-  S y = quotient(n, d);
-  return select(x == 0.0, x, y);
+  return select(x == 0.0, x, quotient(n, d));
+}
+
+// -0 -> -0, infinities -> NaN.
+template <Floating S>
+GRADUS_INLINE S sin(S x) {
+  return sin_of(x, trig_reduced(x));
+}
+template <Floating S>
+GRADUS_INLINE S cos(S x) {
+  return cos_of(trig_reduced(x));
+}
+template <Floating S>
+GRADUS_INLINE S tan(S x) {
+  return tan_of(x, trig_reduced(x));
+}
+
+// The same bits where is_moderate_angle(x), and anything elsewhere: what a loop that has looked at its
+// block may use to be vectorised.
+template <Floating S>
+GRADUS_INLINE S sin_moderate(S x) {
+  return sin_of(x, reduce_moderate(x));
+}
+template <Floating S>
+GRADUS_INLINE S cos_moderate(S x) {
+  return cos_of(reduce_moderate(x));
+}
+template <Floating S>
+GRADUS_INLINE S tan_moderate(S x) {
+  return tan_of(x, reduce_moderate(x));
 }
 
 // (asin(s) - s) / s^3 in z = s^2 <= 1/4.
 template <Floating S>
 GRADUS_INLINE S asin_series(S z) {
   if constexpr (S::bits == 64) {
-    return poly(z, 0x1.5555555555570p-3, 0x1.333333332ec8ap-4, 0x1.6db6db71a76c7p-5,
+    return poly(z, 0x1.555555555557p-3, 0x1.333333332ec8ap-4, 0x1.6db6db71a76c7p-5,
                 0x1.f1c71ab6006f9p-6, 0x1.6e8bdbcbe4d05p-6, 0x1.1c4a200f3029bp-6,
                 0x1.ca1ba6379cc73p-7, 0x1.75a1b902a3c1ap-7, 0x1.60b00ed0f77bbp-7,
                 0x1.ed607c737cc35p-9, 0x1.619568dc89f53p-6, -0x1.55671825c4dd1p-6,
@@ -187,12 +189,12 @@ GRADUS_INLINE S atan_quadrants(S n, S d, typename S::Bool left) {
   S t = top.hi / bottom.hi;
   S t_lo = (fma(-t, bottom.hi, top.hi) + fma(-t, bottom.lo, top.lo)) / bottom.hi;
   S z = t * t;
-  S series = [&] {
+  S series = [&]() GRADUS_INLINE_LAMBDA {
     if constexpr (S::bits == 64) {
       return poly(z, -0x1.5555555555555p-2, 0x1.9999999999782p-3, -0x1.249249247d115p-3,
                   0x1.c71c71ba64e6bp-4, -0x1.745d1519a2a9bp-4, 0x1.3b137592e26bfp-4,
                   -0x1.110cd3886d2c6p-4, 0x1.e178a160f0d85p-5, -0x1.aba419e5205afp-5,
-                  0x1.717c54a09d2cap-5, -0x1.136941d239381p-5, 0x1.f6619c029be30p-7);
+                  0x1.717c54a09d2cap-5, -0x1.136941d239381p-5, 0x1.f6619c029be3p-7);
     } else {
       return poly(z, -0x1.55554ap-2, 0x1.999218p-3, -0x1.23bd02p-3, 0x1.b24f96p-4, -0x1.f3a518p-5);
     }
@@ -215,7 +217,7 @@ GRADUS_INLINE S atan(S x) {
   constexpr double big = by_width<S>(0x1p60, 0x1p500);
   S magnitude = abs(x);
   S bounded = select(magnitude > big, big, magnitude);
-  S y = atan_quadrants(bounded, like(x, 1.0), bounded < 0.0);
+  S y = atan_quadrants(bounded, like(x, 1.0), like(x < x, false));
   return copysign(select(is_nan(x), x, y), x);
 }
 
