@@ -74,7 +74,11 @@ constexpr ir::Operator operator_of() {
   if constexpr (requires { Op::bind; }) o.bind = Op::bind;
   if constexpr (requires { Op::vjp; }) o.vjp = Op::vjp;
   if constexpr (requires { Op::vjp_holds; }) o.vjp_holds = Op::vjp_holds;
-  o.traits.differentiable = o.vjp || (o.compose && !o.traits.zero_gradient);
+  // Asked of the struct, not of the pointers: under the undefined-behaviour sanitizer g++ does not
+  // compare a function's address with null at compile time.
+  constexpr bool has_vjp = requires { Op::vjp; };
+  constexpr bool has_composition = requires { Op::compose; };
+  o.traits.differentiable = has_vjp || (has_composition && !o.traits.zero_gradient);
   return o;
 }
 
