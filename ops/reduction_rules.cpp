@@ -1,0 +1,66 @@
+#include "ops/reduction_rules.h"
+
+#include <algorithm>
+
+#include "ops/rules.h"
+
+namespace gradus::ops {
+
+Ints reduced_dims(const std::optional<Ints>& dim, int rank) {
+  if (!dim || dim->empty()) return normalised_dims(std::nullopt, rank);
+  Ints dims = normalised_dims(dim, rank);
+  if (rank == 0) dims.clear();  // dimension 0 of a 0-d tensor is no dimension
+  return dims;
+}
+
+Ints reduced_dims(const ir::InferCall& call, const std::optional<Ints>& dim, int rank) {
+  if (dim) {
+    Ints seen;
+    for (int64_t d : *dim) {
+      int n = call.dimension(d, rank);
+      if (std::find(seen.begin(), seen.end(), n) != seen.end())
+        call.fail("dimension {} is given twice in 'dim'; name each dimension once", n);
+      seen.push_back(n);
+    }
+  }
+  return reduced_dims(dim, rank);
+}
+
+Dims reduced_shape(const Dims& shape, const Ints& dims, bool keepdim) {
+  Dims out;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    bool reduced = std::binary_search(dims.begin(), dims.end(), static_cast<int64_t>(d));
+    if (!reduced) out.push_back(shape[d]);
+    else if (keepdim) out.push_back(1);
+  }
+  return out;
+}
+
+void infer_reduction(ir::InferCall& call, const std::optional<Ints>& dim, bool keepdim,
+                     DType result) {
+  const ir::Type& x = call.tensor(0);
+  Ints dims = reduced_dims(call, dim, x.rank());
+  call.out.emplace_back(result, reduced_shape(x.dims, dims, keepdim), x.device);
+}
+
+void refuse_empty(const ir::InferCall& call, const Dims& shape, const Ints& dims) {
+  for (int64_t d : dims)
+    if (shape[static_cast<size_t>(d)] == Dim(0))
+      call.fail("dimension {} of 'x', whose shape is {}, has no elements to choose from", d,
+                to_string(shape));
+}
+
+void refuse_empty(const ir::BindCall& call, const Layout& in, const Ints& dims) {
+  for (int64_t d : dims)
+    if (in.shape[static_cast<size_t>(d)] == 0)
+      call.fail("dimension {} of 'x', whose shape is {}, has no elements to choose from", d,
+                to_string(in.shape));
+}
+
+Dim reduced_count(const Dims& shape, const Ints& dims) {
+  Dim n = 1;
+  for (int64_t d : dims) n = n * shape[static_cast<size_t>(d)];
+  return n;
+}
+
+}  // namespace gradus::ops

@@ -1,0 +1,33 @@
+// What reductions share: their attributes, type rules and how they name their dimensions.
+#pragma once
+
+#include "ops/attributes.h"
+#include "ops/reduce_kernel.h"
+#include "ops/value.h"
+
+namespace gradus::ops {
+
+// The reduced dimensions, ascending and non-negative: all of them where `dim` is none or empty.
+// Throws Error for one out of range or named twice.
+Ints reduced_dims(const ir::InferCall& call, const std::optional<Ints>& dim, int rank);
+// The same once the type rule has passed.
+Ints reduced_dims(const std::optional<Ints>& dim, int rank);
+
+// The result's sizes: reduced ones are 1 with keepdim, else dropped.
+Dims reduced_shape(const Dims& shape, const Ints& dims, bool keepdim);
+// Pushes the result's type.
+void infer_reduction(ir::InferCall& call, const std::optional<Ints>& dim, bool keepdim,
+                     DType result);
+// Refuses a reduction of no elements where the sizes say so already; bind_reduction's callers
+// refuse it where they are known only at run time.
+void refuse_empty(const ir::InferCall& call, const Dims& shape, const Ints& dims);
+void refuse_empty(const ir::BindCall& call, const Layout& in, const Ints& dims);
+
+// The product of the reduced sizes.
+Dim reduced_count(const Dims& shape, const Ints& dims);
+
+inline std::optional<Ints> one_dim(const std::optional<int64_t>& dim) {
+  return dim ? std::optional<Ints>(Ints{*dim}) : std::nullopt;
+}
+
+}  // namespace gradus::ops
