@@ -1,0 +1,152 @@
+// New tensors, and copies of tensors: full, arange, cast, clone, …
+#pragma once
+
+#include "ops/table.h"
+
+namespace gradus::ops {
+
+using namespace std::literals;
+
+struct Full {  // dtype by the value if absent: bool, i64 or f32
+  static constexpr std::string_view name = "full", doc = "y[..] = value";
+  static constexpr std::array<std::string_view, 0> inputs{};
+  static constexpr bool zero_gradient = true;
+  struct Attr {
+    Dims shape;
+    Literal value;
+    std::optional<DType> dtype;
+    static constexpr auto fields() {
+      return std::tuple(required("shape", &Attr::shape), required("value", &Attr::value),
+                        field("dtype", &Attr::dtype));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+};
+
+struct FullLike {
+  static constexpr std::string_view name = "full_like",
+                                    doc = "y[..] = value, of x's shape and dtype";
+  static constexpr std::array inputs{"x"sv};
+  static constexpr bool zero_gradient = true;
+  struct Attr {
+    Literal value;
+    std::optional<DType> dtype;
+    static constexpr auto fields() {
+      return std::tuple(required("value", &Attr::value), field("dtype", &Attr::dtype));
+    }
+  };
+  static void compose(ComposeCall&);
+};
+
+struct Arange {  // dtype i64 if all three are integers, else f32; sizes may be symbolic
+  static constexpr std::string_view name = "arange", doc = "y[i] = start + i*step, up to end";
+  static constexpr std::array<std::string_view, 0> inputs{};
+  static constexpr bool zero_gradient = true;
+  struct Attr {
+    Literal start = Dim(0), end, step = Dim(1);
+    std::optional<DType> dtype;
+    static constexpr auto fields() {
+      return std::tuple(field("start", &Attr::start), required("end", &Attr::end),
+                        field("step", &Attr::step), field("dtype", &Attr::dtype));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+};
+
+struct Linspace {
+  static constexpr std::string_view name = "linspace",
+                                    doc = "y[i] = start + i * (end - start) / (steps - 1)";
+  static constexpr std::array<std::string_view, 0> inputs{};
+  static constexpr bool zero_gradient = true;
+  struct Attr {
+    double start = 0, end = 0;
+    Dim steps = 100;
+    DType dtype = DType::f32;
+    static constexpr auto fields() {
+      return std::tuple(required("start", &Attr::start), required("end", &Attr::end),
+                        required("steps", &Attr::steps), field("dtype", &Attr::dtype));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+};
+
+struct Eye {
+  static constexpr std::string_view name = "eye", doc = "y[i, j] = 1 if i = j else 0";
+  static constexpr std::array<std::string_view, 0> inputs{};
+  static constexpr bool zero_gradient = true;
+  struct Attr {
+    Dim n = 0;
+    std::optional<Dim> m;
+    DType dtype = DType::f32;
+    static constexpr auto fields() {
+      return std::tuple(required("n", &Attr::n), field("m", &Attr::m),
+                        field("dtype", &Attr::dtype));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+};
+
+struct OneHot {
+  static constexpr std::string_view name = "one_hot",
+                                    doc = "y[.., c] = 1 if c = x[..] else 0, as i64";
+  static constexpr std::array inputs{"x"sv};
+  static constexpr bool zero_gradient = true;
+  struct Attr {
+    Dim classes = 0;
+    static constexpr auto fields() { return std::tuple(required("classes", &Attr::classes)); }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+};
+
+// Floats into integers truncate and saturate, NaN becomes 0; anything into bool asks for not zero.
+struct Cast {
+  static constexpr std::string_view name = "cast", doc = "y = x as another dtype";
+  static constexpr std::array inputs{"x"sv};
+  struct Attr {
+    DType dtype = DType::f32;
+    static constexpr auto fields() { return std::tuple(required("dtype", &Attr::dtype)); }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall& d) {  // the caller casts back
+    d.give(0, [&] { return d.dy(); });
+  }
+};
+
+struct Clone {
+  static constexpr std::string_view name = "clone", doc = "y = x, in memory of its own";
+  static constexpr std::array inputs{"x"sv};
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy(); });
+  }
+};
+
+struct Contiguous {
+  static constexpr std::string_view name = "contiguous", doc = "y = x, in row-major order";
+  static constexpr std::array inputs{"x"sv};
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy(); });
+  }
+};
+
+struct Detach {
+  static constexpr std::string_view name = "detach", doc = "y = x, without a derivative";
+  static constexpr std::array inputs{"x"sv};
+  static constexpr bool zero_gradient = true;
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+};
+
+using CreationOperators =
+    std::tuple<Full, FullLike, Arange, Linspace, Eye, OneHot, Cast, Clone, Contiguous, Detach>;
+
+}  // namespace gradus::ops
