@@ -145,6 +145,7 @@ struct OperatorTraits {
   bool differentiable = false;  // has a rule, or is composed of operators that have
   bool structural = false;      // `constant`, `grad`, `call`…: handled by passes, not by kernels
   bool zero_gradient = false;   // floating results whose derivative is zero everywhere (sign, full)
+  bool accumulates = false;     // with default attributes: an absent operand is left out of the sum
   std::string_view doc;         // its equation
 };
 

@@ -1,0 +1,125 @@
+#include "interpreter/bind_sizes.h"
+
+#include <algorithm>
+
+namespace gradus::interpreter {
+
+namespace {
+
+class Binder {
+ public:
+  Binder(const Code& code, size_t stage, std::span<const Tensor> inputs, DimensionSizes& sizes)
+      : code_(code), stage_(stage), inputs_(inputs), sizes_(sizes) {}
+
+  void run() {
+    for (size_t i = 0; i < inputs_.size(); ++i) check_kind(i);
+    for (size_t i = 0; i < inputs_.size(); ++i) bind_names(i);
+    while (solve_one()) {
+    }
+    for (size_t i = 0; i < inputs_.size(); ++i) check_sizes(i);
+  }
+
+ private:
+  [[noreturn]] void fail(size_t i, const std::string& message) const {
+    throw Error("stage {}: input '{}' {}", stage_, code_.input_name(stage_, i), message);
+  }
+
+  void check_kind(size_t i) const {
+    const ir::Type& want = code_.input_type(stage_, i);
+    const Tensor& got = inputs_[i];
+    if (!got.defined()) {
+      if (stage_ == 0)
+        fail(i, fmt::format("is undefined; only cotangents may be, it must be {}", to_string(want)));
+      return;
+    }
+    if (got.dtype() != want.dtype)
+      fail(i, fmt::format("must be {}, it is {}; convert it to {}", to_string(want), describe(got),
+                          name_of(want.dtype)));
+    if (got.device() != want.device)
+      fail(i, fmt::format("must lie on {}, it lies on {}", gradus::to_string(want.device),
+                          gradus::to_string(got.device())));
+    if (got.rank() != want.rank())
+      fail(i, fmt::format("must be {} (rank {}), it is {}", to_string(want), want.rank(),
+                          describe(got)));
+  }
+
+  void bind_names(size_t i) {
+    if (!inputs_[i].defined()) return;
+    const ir::Type& type = code_.input_type(stage_, i);
+    for (size_t d = 0; d < type.dims.size(); ++d) {
+      std::string_view name = type.dims[d].symbol_name();
+      if (name.empty()) continue;
+      auto& slot = sizes_[index(name)];
+      if (!slot) slot = inputs_[i].shape()[d];
+    }
+  }
+
+  // Finds a size that follows from an expression with one unknown name: N from f32[2*N].
+  bool solve_one() {
+    SizesByName known(code_, sizes_);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (!inputs_[i].defined()) continue;
+      const ir::Type& type = code_.input_type(stage_, i);
+      for (size_t d = 0; d < type.dims.size(); ++d) {
+        std::string unknown;
+        bool one = true;
+        type.dims[d].for_each_symbol([&](std::string_view name) {
+          if (sizes_[index(name)] || unknown == name) return;
+          one = unknown.empty();
+          unknown = name;
+        });
+        if (unknown.empty() || !one) continue;
+        auto linear = type.dims[d].linear_in(unknown);
+        if (!linear) continue;
+        int64_t rest = inputs_[i].shape()[d] - linear->rest.evaluate(known);
+        if (rest % linear->coefficient != 0 || rest / linear->coefficient < 0)
+          fail(i, fmt::format("has size {} in dimension {}, which is not {} for any {}",
+                              inputs_[i].shape()[d], d, type.dims[d].to_string(), unknown));
+        sizes_[index(unknown)] = rest / linear->coefficient;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void check_sizes(size_t i) const {
+    if (!inputs_[i].defined()) return;
+    SizesByName known(code_, sizes_);
+    const ir::Type& type = code_.input_type(stage_, i);
+    for (size_t d = 0; d < type.dims.size(); ++d) {
+      int64_t want = type.dims[d].evaluate(known), got = inputs_[i].shape()[d];
+      if (want == got) continue;
+      std::string expected = type.dims[d].is_constant()
+                                 ? fmt::format("{}", want)
+                                 : fmt::format("{} = {}", type.dims[d].to_string(), want);
+      fail(i, fmt::format("must be {}: dimension {} must be {}, it is {} (it is {})",
+                          to_string(type), d, expected, got, describe(inputs_[i])));
+    }
+  }
+
+  size_t index(std::string_view name) const {
+    const auto& names = code_.dimensions();
+    return static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+  }
+
+  const Code& code_;
+  size_t stage_;
+  std::span<const Tensor> inputs_;
+  DimensionSizes& sizes_;
+};
+
+}  // namespace
+
+void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs,
+                DimensionSizes& sizes) {
+  sizes.resize(code.dimensions().size());
+  Binder(code, stage, inputs, sizes).run();
+}
+
+std::optional<int64_t> SizesByName::find(std::string_view symbol) const {
+  const auto& names = code_.dimensions();
+  auto it = std::find(names.begin(), names.end(), symbol);
+  return it == names.end() ? std::nullopt : sizes_[static_cast<size_t>(it - names.begin())];
+}
+
+}  // namespace gradus::interpreter

@@ -1,0 +1,24 @@
+// Sizes of named dimensions from the tensors of a stage's inputs.
+#pragma once
+
+#include "interpreter/plan.h"
+
+namespace gradus::interpreter {
+
+// Checks every input of the stage against its declared type and extends `sizes` (by the index of
+// Code::dimensions()). Throws Error that says which stage and input, what was expected and what came.
+void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs,
+                DimensionSizes& sizes);
+
+// Sizes by name, for Dim::evaluate.
+class SizesByName final : public ir::DimEnvironment {
+ public:
+  SizesByName(const Code& code, const DimensionSizes& sizes) : code_(code), sizes_(sizes) {}
+  std::optional<int64_t> find(std::string_view symbol) const override;
+
+ private:
+  const Code& code_;
+  const DimensionSizes& sizes_;
+};
+
+}  // namespace gradus::interpreter

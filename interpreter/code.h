@@ -1,0 +1,112 @@
+// Code: a program compiled to register instructions. Immutable, shared by any number of states.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/passes/passes.h"
+
+namespace gradus {
+
+namespace interpreter {
+struct StagePlan;
+class PlanCache;
+}  // namespace interpreter
+
+// A register: where a state keeps one value. Every used value of the program has one.
+enum class Register : uint32_t {};
+inline constexpr Register no_register = static_cast<Register>(UINT32_MAX);
+constexpr uint32_t index_of(Register r) { return static_cast<uint32_t>(r); }
+
+struct Instruction {
+  enum class Kind : uint8_t {
+    kernel,     // R[results] := op(R[operands])
+    constant,   // R[result] := a tensor of the program
+    undefined,  // R[result] := absent
+    // Opaque functions and fused groups have their doors here: their kinds say how `State` runs
+    // them, and nothing else in the interpreter asks.
+  };
+  Kind kind = Kind::kernel;
+  const ir::Operator* op = nullptr;
+  ir::Attributes attributes;
+  uint32_t first_operand = 0, operands = 0;  // slice of StageCode::operands and ::frees
+  uint32_t first_result = 0, results = 0;    // slice of StageCode::results
+  uint32_t node = 0;                         // of the lowered stage
+  SourceLocation where;                      // in the program's text
+};
+
+// A register, a number, a size, or nothing.
+struct CodeOperand {
+  Register reg = no_register;
+  ir::Operand constant;  // a number or dimension where there is no register
+};
+
+struct StageCode {
+  std::vector<Register> inputs;  // no_register: never used, never held
+  std::vector<Instruction> instructions;
+  std::vector<CodeOperand> operands;
+  std::vector<bool> frees;       // the register is released after the instruction; once per register
+  std::vector<Register> results; // of instructions; no_register: dropped at once
+  std::vector<Register> returns; // of the stage; no_register: a structural zero
+  std::vector<bool> return_frees;
+  std::vector<ir::DimEquality> equalities;  // checked when sizes are known
+  std::vector<uint32_t> equality_nodes;     // the instruction each belongs to
+};
+
+struct CompileOptions {
+  ir::DumpHook dump;  // called after each pass
+};
+
+// Thread-safe: nothing in it changes but a cache of plans, which guards itself.
+class Code {
+ public:
+  // Verifies a copy of the graph, lowers and compiles it. Throws Error with a place.
+  static std::shared_ptr<const Code> compile(const ir::Graph& graph,
+                                             const CompileOptions& options = {});
+  ~Code();
+  Code(const Code&) = delete;
+
+  size_t stages() const { return stages_.size(); }
+  size_t registers() const { return register_values_.size(); }
+  const StageCode& stage(size_t s) const { return stages_[s]; }
+  // The lowered program that the instructions come from.
+  const ir::Graph& graph() const { return graph_; }
+
+  // A stage's signature.
+  size_t inputs(size_t stage) const { return graph_.stages[stage].inputs.size(); }
+  const std::string& input_name(size_t stage, size_t i) const;
+  const ir::Type& input_type(size_t stage, size_t i) const;
+  const std::vector<ir::Result>& results(size_t stage) const { return graph_.stages[stage].results; }
+
+  ir::ValueId value_of(Register r) const { return register_values_[index_of(r)]; }
+  const ir::Type& type_of(Register r) const { return graph_[value_of(r)].type; }
+  // "%h", or a made-up name for a value that has none.
+  std::string name_of(Register r) const;
+  // The tensor of a `constant` instruction's register, undefined for others.
+  const Tensor& constant(Register r) const { return constants_[index_of(r)]; }
+  // The last stage that reads the register (as operand or result).
+  uint32_t last_stage(Register r) const { return last_stage_[index_of(r)]; }
+  // Names of dimensions in the order in which plans keep their sizes.
+  const std::vector<std::string>& dimensions() const { return dimensions_; }
+
+  interpreter::PlanCache& plans() const { return *plans_; }
+
+ private:
+  friend class Compiler;
+  Code();
+  ir::Graph graph_;
+  std::vector<StageCode> stages_;
+  std::vector<ir::ValueId> register_values_;
+  std::vector<Tensor> constants_;
+  std::vector<uint32_t> last_stage_;
+  std::vector<std::string> dimensions_;
+  std::unique_ptr<interpreter::PlanCache> plans_;
+};
+
+// The compiled stages as text: instructions with registers, frees and places; for `gradus disasm`.
+std::string disassemble(const Code& code);
+
+}  // namespace gradus

@@ -1,0 +1,146 @@
+// Graph -> Code: registers, instructions, last uses.
+#include <unordered_set>
+
+#include "interpreter/code.h"
+#include "interpreter/plan.h"
+#include "ir/text/verifier.h"
+#include "ops/registry.h"
+#include "ops/structural.h"
+
+namespace gradus {
+
+class Compiler {
+ public:
+  explicit Compiler(Code& code) : code_(code), graph_(code.graph_) {}
+
+  void run() {
+    mark_used();
+    for (size_t s = 0; s < graph_.stages.size(); ++s) compile_stage(s);
+    mark_last_uses();
+    collect_dimensions();
+  }
+
+ private:
+  void mark_used() {
+    registers_.assign(graph_.values.size(), no_register);
+    std::vector<bool> used(graph_.values.size(), false);
+    for (const ir::Stage& stage : graph_.stages) {
+      for (const ir::Node& node : stage.nodes)
+        for (const ir::Operand& o : node.operands)
+          if (ir::ValueId v = value_in(o); v != ir::no_value) used[index_of(v)] = true;
+      for (const ir::Result& r : stage.results)
+        if (r.value != ir::no_value) used[index_of(r.value)] = true;
+    }
+    for (size_t v = 0; v < used.size(); ++v)
+      if (used[v]) {
+        registers_[v] = static_cast<Register>(code_.register_values_.size());
+        code_.register_values_.push_back(static_cast<ir::ValueId>(v));
+      }
+    code_.constants_.resize(code_.register_values_.size());
+  }
+
+  Register register_of(ir::ValueId v) const {
+    return v == ir::no_value ? no_register : registers_[index_of(v)];
+  }
+
+  void compile_stage(size_t s) {
+    const ir::Stage& stage = graph_.stages[s];
+    StageCode code;
+    for (ir::ValueId v : stage.inputs) code.inputs.push_back(register_of(v));
+    for (size_t n = 0; n < stage.nodes.size(); ++n)
+      add_instruction(code, stage.nodes[n], static_cast<uint32_t>(n));
+    for (const ir::Result& r : stage.results) code.returns.push_back(register_of(r.value));
+    code.return_frees.assign(code.returns.size(), false);
+    code_.stages_.push_back(std::move(code));
+  }
+
+  void add_instruction(StageCode& code, const ir::Node& node, uint32_t index) {
+    Instruction i;
+    i.op = node.op;
+    i.attributes = node.attributes;
+    i.node = index;
+    i.where = node.where;
+    i.first_operand = static_cast<uint32_t>(code.operands.size());
+    i.operands = static_cast<uint32_t>(node.operands.size());
+    i.first_result = static_cast<uint32_t>(code.results.size());
+    i.results = static_cast<uint32_t>(node.results.size());
+    for (const ir::Operand& o : node.operands)
+      code.operands.push_back({register_of(value_in(o)), value_in(o) == ir::no_value ? o : ir::Operand()});
+    for (ir::ValueId v : node.results) code.results.push_back(register_of(v));
+    if (node.op == &ops::operator_record<ops::Constant>) {
+      i.kind = Instruction::Kind::constant;
+      Register r = code.results.back();
+      if (r != no_register)
+        code_.constants_[index_of(r)] =
+            ops::attributes_as<ops::Constant::Attr>(node.attributes).value.contiguous();
+    } else if (node.op == &ops::operator_record<ops::Undefined>) {
+      i.kind = Instruction::Kind::undefined;
+    } else if (!node.op->bind) {
+      throw graph_.error_at(node.where, fmt::format("operator '{}' cannot be run", node.op->name));
+    }
+    ops::infer(graph_, node, &code.equalities);
+    code.equality_nodes.resize(code.equalities.size(), static_cast<uint32_t>(code.instructions.size()));
+    code.instructions.push_back(std::move(i));
+  }
+
+  // Backwards over all stages; a stage's returns come after its instructions.
+  void mark_last_uses() {
+    std::vector<bool> seen(code_.register_values_.size(), false);
+    code_.last_stage_.assign(code_.register_values_.size(), 0);
+    auto last = [&](Register r, size_t s) {
+      if (r == no_register || seen[index_of(r)]) return false;
+      seen[index_of(r)] = true;
+      code_.last_stage_[index_of(r)] = static_cast<uint32_t>(s);
+      return true;
+    };
+    for (size_t s = code_.stages_.size(); s-- > 0;) {
+      StageCode& stage = code_.stages_[s];
+      stage.frees.assign(stage.operands.size(), false);
+      for (size_t i = stage.returns.size(); i-- > 0;)
+        stage.return_frees[i] = last(stage.returns[i], s);
+      for (size_t n = stage.instructions.size(); n-- > 0;) {
+        const Instruction& i = stage.instructions[n];
+        for (uint32_t k = i.operands; k-- > 0;)
+          stage.frees[i.first_operand + k] = last(stage.operands[i.first_operand + k].reg, s);
+      }
+    }
+  }
+
+  void collect_dimensions() {
+    std::unordered_set<std::string> known;
+    for (const ir::Stage& stage : graph_.stages)
+      for (ir::ValueId v : stage.inputs)
+        for (const ir::Dim& d : graph_[v].type.dims)
+          d.for_each_symbol([&](std::string_view name) {
+            if (known.emplace(name).second) code_.dimensions_.emplace_back(name);
+          });
+  }
+
+  Code& code_;
+  const ir::Graph& graph_;
+  std::vector<Register> registers_;  // by value
+};
+
+Code::Code() : plans_(std::make_unique<interpreter::PlanCache>()) {}
+Code::~Code() = default;
+
+std::shared_ptr<const Code> Code::compile(const ir::Graph& graph, const CompileOptions& options) {
+  ir::verify(graph);
+  std::shared_ptr<Code> code(new Code());
+  code->graph_ = ir::lower(graph, options.dump);
+  Compiler(*code).run();
+  return code;
+}
+
+const std::string& Code::input_name(size_t stage, size_t i) const {
+  return graph_[graph_.stages[stage].inputs[i]].name;
+}
+const ir::Type& Code::input_type(size_t stage, size_t i) const {
+  return graph_[graph_.stages[stage].inputs[i]].type;
+}
+std::string Code::name_of(Register r) const {
+  const std::string& name = graph_[value_of(r)].name;
+  return name.empty() ? fmt::format("%{}", index_of(value_of(r))) : "%" + name;
+}
+
+}  // namespace gradus

@@ -1,0 +1,74 @@
+// Code as text.
+#include "interpreter/code.h"
+
+namespace gradus {
+
+namespace {
+
+std::string text_of(Register r) {
+  return r == no_register ? "_" : fmt::format("R{}", index_of(r));
+}
+
+std::string operand_text(const CodeOperand& o, bool frees) {
+  if (o.reg != no_register) return text_of(o.reg) + (frees ? "*" : "");
+  if (const auto* d = std::get_if<ir::Dim>(&o.constant)) return d->to_string();
+  if (const auto* n = std::get_if<ir::Number>(&o.constant)) {
+    if (n->category == Category::floating) return ir::float_text(n->floating);
+    if (n->category == Category::integral) return fmt::format("{}", n->integer);
+    return n->integer ? "true" : "false";
+  }
+  return "none";
+}
+
+std::string instruction_text(const StageCode& stage, const Instruction& i) {
+  std::string s;
+  for (uint32_t k = 0; k < i.results; ++k)
+    s += (k ? ", " : "") + text_of(stage.results[i.first_result + k]);
+  s += fmt::format(" := {}(", i.op->name);
+  for (uint32_t k = 0; k < i.operands; ++k)
+    s += (k ? ", " : "") + operand_text(stage.operands[i.first_operand + k],
+                                        stage.frees[i.first_operand + k]);
+  s += ")";
+  std::string attributes;
+  for (const auto& a : i.op->write(i.attributes)) {
+    std::string value = to_string(a.value);
+    if (value.size() > 60) value = value.substr(0, 57) + "...";
+    attributes += fmt::format("{}{} = {}", attributes.empty() ? "" : ", ", a.name, value);
+  }
+  return attributes.empty() ? s : s + " {" + attributes + "}";
+}
+
+}  // namespace
+
+// R7* is the last use of R7: it is released right after the instruction.
+std::string disassemble(const Code& code) {
+  std::string out = fmt::format("code {}: {} stages, {} registers\n", code.graph().name,
+                                code.stages(), code.registers());
+  for (size_t s = 0; s < code.stages(); ++s) {
+    const StageCode& stage = code.stage(s);
+    out += fmt::format("stage {}:\n", s);
+    for (size_t i = 0; i < stage.inputs.size(); ++i)
+      out += fmt::format("  {} := input %{}: {}\n", text_of(stage.inputs[i]), code.input_name(s, i),
+                         to_string(code.input_type(s, i)));
+    for (size_t n = 0; n < stage.instructions.size(); ++n) {
+      const Instruction& i = stage.instructions[n];
+      std::string line = fmt::format("  {:4}  {}", n, instruction_text(stage, i));
+      for (uint32_t k = 0; k < i.results; ++k) {
+        Register r = stage.results[i.first_result + k];
+        if (r != no_register)
+          line += fmt::format("{}{}: {}", k ? ", " : "  # ", code.name_of(r), to_string(code.type_of(r)));
+      }
+      if (i.where.known()) line += fmt::format("  @{}:{}", i.where.line, i.where.column);
+      out += line + "\n";
+    }
+    for (size_t i = 0; i < stage.returns.size(); ++i)
+      out += fmt::format("  return {} = {}{}\n", code.results(s)[i].name,
+                         stage.returns[i] == no_register ? "none" : text_of(stage.returns[i]),
+                         stage.return_frees[i] ? "*" : "");
+    for (const ir::DimEquality& q : stage.equalities)
+      out += fmt::format("  check {} == {}  # {}\n", q.a.to_string(), q.b.to_string(), q.what);
+  }
+  return out;
+}
+
+}  // namespace gradus

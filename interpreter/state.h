@@ -1,0 +1,87 @@
+// State: one run of a program, stage by stage.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "interpreter/code.h"
+
+namespace gradus {
+
+// Set from any thread; runs that were given it end at the next instruction.
+class CancelToken {
+ public:
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> cancelled_{false};
+};
+
+// Told of each instruction by number; for profiles, debuggers and fault injection. It may throw,
+// which counts as the instruction throwing.
+class InstructionObserver {
+ public:
+  virtual ~InstructionObserver() = default;
+  virtual void before(size_t stage, size_t instruction) = 0;
+  virtual void after(size_t stage, size_t instruction) = 0;
+};
+
+struct RunOptions {
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+  const CancelToken* cancel = nullptr;      // borrowed for the run
+  InstructionObserver* observer = nullptr;  // borrowed for the run
+  bool copy_inputs = false;  // inputs held for later stages are copied: nobody can change them
+};
+
+// Runs stages 0, 1, … of a code in order and holds what later stages read. Moving and destroying is
+// free of surprises; one thread at a time (two at once, or a run inside its own run, is an Error).
+class State {
+ public:
+  explicit State(std::shared_ptr<const Code> code,
+                 std::shared_ptr<Context> context = Context::default_context());
+  State(State&&) noexcept;
+  State& operator=(State&&) noexcept;
+  ~State();
+
+  // Runs the next stage. One tensor per input, in order; an undefined tensor is an absent
+  // cotangent. Returns one tensor per result, undefined where the result is a structural zero (or
+  // an absent cotangent handed on).
+  // Throws Error for a wrong number, dtype, shape or device of inputs, an input held from an earlier
+  // stage that was changed since, or when no stage is left: the state is as it was. An instruction
+  // that throws leaves the state poisoned: every register is released, and further runs are refused.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {});
+
+  // An independent state at the same point that shares the tensors; neither sees the other's runs.
+  State clone() const;
+  // Back to before stage 0, releasing what is held; memory is kept for the next round. Cures
+  // poisoning.
+  void restart();
+
+  const std::shared_ptr<const Code>& code() const;
+  // The stage that `run` runs next; equal to code()->stages() at the end.
+  size_t next_stage() const;
+  bool finished() const { return next_stage() == code()->stages(); }
+  bool poisoned() const;
+  // The next stage's i-th input.
+  const ir::Type& input_type(size_t i) const;
+  const std::string& input_name(size_t i) const;
+
+  // Number of registers that hold a tensor now, and the bytes of their storages (each counted once).
+  size_t held_registers() const;
+  size_t held_bytes() const;
+  // Sizes of named dimensions that are known so far.
+  std::optional<int64_t> dimension(std::string_view name) const;
+
+ private:
+  struct Impl;
+  explicit State(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gradus
