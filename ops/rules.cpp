@@ -97,6 +97,14 @@ Value slice(const Value& x, int64_t dim, const Dim& start, const Dim& end, int64
 Value cat(std::span<const Value> xs, int64_t dim) {
   return emit_all(*xs[0].world, "cat", xs, {{"dim", dim, {}}})[0];
 }
+Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after) {
+  if (before == Dim(0) && after == Dim(0)) return x;
+  if (dim < 0) dim += x.rank();
+  Dims amounts(2 * static_cast<size_t>(x.rank() - dim - 1), 0);  // the last dimension comes first
+  amounts.push_back(before);
+  amounts.push_back(after);
+  return emit("constant_pad_nd", {x}, {{"pad", Literal::list(amounts), {}}});
+}
 Value matmul(const Value& a, const Value& b) { return emit("matmul", {a, b}); }
 Value mm(const Value& a, const Value& b) { return emit("mm", {a, b}); }
 Value bmm(const Value& a, const Value& b) { return emit("bmm", {a, b}); }

@@ -64,6 +64,8 @@ Value transpose(const Value& x, int64_t dim0, int64_t dim1);
 Value permute(const Value& x, const Ints& dims);
 Value slice(const Value& x, int64_t dim, const Dim& start, const Dim& end, int64_t step = 1);
 Value cat(std::span<const Value> xs, int64_t dim);
+// Zeros before and after along a dimension (a negative amount takes away); itself where both are 0.
+Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after);
 Value matmul(const Value& a, const Value& b);
 Value mm(const Value& a, const Value& b);
 Value bmm(const Value& a, const Value& b);

@@ -1,0 +1,331 @@
+#include "ops/slicing.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/rules.h"
+
+namespace gradus::ops {
+
+namespace {
+
+constexpr int64_t far = int64_t{1} << 62;  // past every size
+
+int normal(int64_t dim, int rank) { return static_cast<int>(dim < 0 ? dim + rank : dim); }
+
+// A part of operand 0; empty ones start where the operand does, so that none starts outside of it.
+void set_part(BindCall& call, size_t result, Sizes shape, Sizes strides, int64_t offset) {
+  Layout layout(call.in[0].dtype, std::move(shape), std::move(strides));
+  if (layout.numel() == 0) offset = 0;
+  call.set_view(result, 0, std::move(layout), offset);
+}
+
+// A dimension of an operand that must have at least one.
+int dimension_with_rank(const InferCall& call, int64_t dim, const Type& x) {
+  if (x.rank() == 0) call.fail("operand 'x' is {}; it needs at least one dimension", to_string(x));
+  return call.dimension(dim, x.rank());
+}
+
+}  // namespace
+
+Dim clamp_bound(const Dim& bound, const Dim& size) {
+  if (bound.is_constant()) {
+    int64_t v = bound.value();
+    if (v < 0) return v <= -far ? Dim(0) : max(size + v, 0);
+    if (v >= far) return size;
+  }
+  return min(max(bound, 0), size);
+}
+int64_t clamp_bound(const BindCall& call, const Dim& bound, int64_t size) {
+  int64_t v = call.size(bound);
+  if (bound.is_constant() && v < 0) v = v <= -far ? 0 : v + size;
+  return std::clamp<int64_t>(v, 0, size);
+}
+
+void Select::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int dim = dimension_with_rank(call, a.dim, x);
+  const Dim& size = x.dims[dim];
+  if (size.is_constant() && a.index.is_constant() &&
+      (a.index.value() < -size.value() || a.index.value() >= size.value()))
+    call.fail("index {} is out of range for dimension {} of {}", a.index.value(), dim,
+              to_string(x));
+  Dims dims = x.dims;
+  dims.erase(dims.begin() + dim);
+  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+}
+void Select::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int dim = normal(a.dim, x.rank());
+  int64_t size = x.shape[dim], index = call.size(a.index);
+  if (a.index.is_constant() && index < 0) index += size;
+  if (index < 0 || index >= size)
+    call.fail("index {} is out of range for dimension {} of {}", call.size(a.index), dim,
+              to_string(x.shape));
+  Sizes strides = x.strides;
+  strides.erase(strides.begin() + dim);
+  set_part(call, 0, call.out[0].shape, std::move(strides), index * x.strides[dim]);
+}
+void Select::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    int dim = normal(a.dim, d.x_type().rank());
+    const Dim& size = d.x_type().dims[dim];
+    Dim index = a.index.is_constant() && a.index.value() < 0 ? a.index + size : a.index;
+    Value row = unsqueeze(d.dy(), dim);
+    return pad_zeros(row, dim, index, size - index - 1);
+  });
+}
+
+std::pair<Dim, Dim> Slice::Attr::range(const Dim& size) const {
+  Dim first = clamp_bound(start.value_or(0), size);
+  Dim last = end ? clamp_bound(*end, size) : size;
+  return {first, max(first, last)};
+}
+std::pair<int64_t, int64_t> Slice::Attr::range(const BindCall& call, int64_t size) const {
+  int64_t first = start ? clamp_bound(call, *start, size) : 0;
+  int64_t last = end ? clamp_bound(call, *end, size) : size;
+  return {first, std::max(first, last)};
+}
+Dim Slice::Attr::count(const Dim& size) const {
+  auto [first, last] = range(size);
+  Dim span = last - first;
+  if (step == 1) return span;
+  return floor_div(span - 1, step) + 1;
+}
+
+void Slice::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int dim = dimension_with_rank(call, a.dim, x);
+  if (a.step < 1)
+    call.fail("'step' is {}; it must be positive (use `flip` to go backwards)", a.step);
+  Dims dims = x.dims;
+  dims[dim] = a.count(x.dims[dim]);
+  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+}
+void Slice::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int dim = normal(a.dim, x.rank());
+  auto [first, last] = a.range(call, x.shape[dim]);
+  Sizes shape = x.shape, strides = x.strides;
+  shape[dim] = last > first ? (last - first - 1) / a.step + 1 : 0;
+  int64_t offset = first * strides[dim];
+  // A stride past the end is never taken, and may not fit.
+  strides[dim] = shape[dim] > 1 ? strides[dim] * a.step : strides[dim];
+  set_part(call, 0, std::move(shape), std::move(strides), offset);
+}
+void Slice::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    int dim = normal(a.dim, d.x_type().rank());
+    const Dim& size = d.x_type().dims[dim];
+    auto [first, last] = a.range(size);
+    if (a.step == 1) return pad_zeros(d.dy(), dim, first, size - last);
+    Value zeros = zeros_of(d.world, d.x_type());
+    return emit(
+        "slice_scatter", {zeros, d.dy()},
+        {{"dim", int64_t{dim}, {}}, {"start", first, {}}, {"end", last, {}}, {"step", a.step, {}}});
+  });
+}
+
+void Narrow::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int dim = dimension_with_rank(call, a.dim, x);
+  const Dim& size = x.dims[dim];
+  if (a.length.is_constant() && a.length.value() < 0)
+    call.fail("'length' is {}; it must not be negative", a.length.value());
+  if (size.is_constant() && a.start.is_constant() && a.length.is_constant()) {
+    int64_t n = size.value(), start = a.start.value(), length = a.length.value();
+    if (start < -n || start > n || length > n - (start < 0 ? start + n : start))
+      call.fail("start {} and length {} reach outside of dimension {} of {}", start, length, dim,
+                to_string(x));
+  }
+  Dims dims = x.dims;
+  dims[dim] = a.length;
+  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+}
+void Narrow::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int dim = normal(a.dim, x.rank());
+  int64_t n = x.shape[dim], start = call.size(a.start), length = call.size(a.length);
+  int64_t first = a.start.is_constant() && start < 0 && start >= -n ? start + n : start;
+  if (first < 0 || first > n || length < 0 || length > n - first)
+    call.fail("start {} and length {} reach outside of dimension {} of {}", start, length, dim,
+              to_string(x.shape));
+  set_part(call, 0, call.out[0].shape, x.strides, first * x.strides[dim]);
+}
+void Narrow::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    int dim = normal(a.dim, d.x_type().rank());
+    const Dim& size = d.x_type().dims[dim];
+    Dim start = a.start.is_constant() && a.start.value() < 0 ? a.start + size : a.start;
+    return pad_zeros(d.dy(), dim, start, size - start - a.length);
+  });
+}
+
+void Split::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int dim = dimension_with_rank(call, a.dim, x);
+  Dim sum = 0;
+  for (const Dim& n : a.sizes) {
+    if (n.is_constant() && n.value() < 0) call.fail("a size of {} is negative", n.value());
+    sum = sum + n;
+  }
+  if (sum.is_constant() && x.dims[dim].is_constant() && !(sum == x.dims[dim]))
+    call.fail("the sizes {} add up to {}, dimension {} of {} is {}", to_string(a.sizes),
+              sum.value(), dim, to_string(x), x.dims[dim].value());
+  call.require_equal(sum, x.dims[dim],
+                     fmt::format("the sum of 'sizes' and dimension {} of 'x'", dim));
+  for (const Dim& n : a.sizes) {
+    Dims dims = x.dims;
+    dims[dim] = n;
+    call.out.emplace_back(x.dtype, std::move(dims), x.device);
+  }
+}
+void Split::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int dim = normal(a.dim, x.rank());
+  int64_t start = 0;
+  for (size_t i = 0; i < call.out.size(); ++i) {
+    int64_t n = call.out[i].shape[dim];
+    if (n < 0 || n > x.shape[dim] - start)
+      call.fail("the sizes reach outside of dimension {} of {}", dim, to_string(x.shape));
+    set_part(call, i, call.out[i].shape, x.strides, start * x.strides[dim]);
+    start += n;
+  }
+}
+void Split::vjp(VjpCall& d) {
+  d.give(0, [&]() -> Value {
+    const Attr& a = d.attr<Attr>();
+    int dim = normal(a.dim, d.x_type().rank());
+    const Dim& size = d.x_type().dims[dim];
+    size_t arrived = 0, last = 0;
+    for (size_t i = 0; i < d.results.size(); ++i)
+      if (d.has_dy(i)) {
+        ++arrived;
+        last = i;
+      }
+    if (arrived == 0) return {};
+    if (arrived == 1) {
+      Dim before = 0;
+      for (size_t i = 0; i < last; ++i) before = before + a.sizes[i];
+      return pad_zeros(d.dy(last), dim, before, size - before - a.sizes[last]);
+    }
+    SmallVector<Value, 8> parts;
+    for (size_t i = 0; i < d.results.size(); ++i) parts.push_back(d.dy(i));
+    return cat(parts, dim);
+  });
+}
+
+void Chunk::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  const Value& x = c.x();
+  if (x.rank() == 0)
+    c.fail("operand 'x' is {}; it needs at least one dimension", to_string(x.type));
+  int dim = dimension_of(c, a.dim, x.rank());
+  if (a.chunks < 1) c.fail("'chunks' is {}; it must be positive", a.chunks);
+  const Dim& size = x.dims()[dim];
+  std::vector<Literal> sizes;
+  if (size.is_constant()) {
+    int64_t n = size.value(), each = n / a.chunks + (n % a.chunks != 0);
+    int64_t count = each == 0 ? a.chunks : n / each + (n % each != 0);
+    if (count > 65536) c.fail("{} parts are too many; at most 65536", count);
+    for (int64_t i = 0; i < count; ++i)
+      sizes.emplace_back(each == 0 ? 0 : std::min(each, n - i * each));
+  } else {
+    if (a.chunks > 65536) c.fail("{} parts are too many; at most 65536", a.chunks);
+    Dim each = floor_div(size, a.chunks);
+    if (!(each * a.chunks == size))
+      c.fail(
+          "dimension {} of {} cannot be shown to be divisible by {}, so the number of results "
+          "is not known; write {}*K for the size, or use `split` with sizes",
+          dim, to_string(x.type), a.chunks, a.chunks);
+    sizes.assign(static_cast<size_t>(a.chunks), Literal(each));
+  }
+  for (Value& part :
+       emit_all(c.world, "split", {&x, 1}, {{"sizes", sizes, {}}, {"dim", int64_t{dim}, {}}}))
+    c.give(std::move(part));
+}
+
+void Unbind::compose(ComposeCall& c) {
+  const Value& x = c.x();
+  if (x.rank() == 0)
+    c.fail("operand 'x' is {}; it needs at least one dimension", to_string(x.type));
+  int dim = dimension_of(c, c.attr<Attr>().dim, x.rank());
+  const Dim& size = x.dims()[dim];
+  if (!size.is_constant())
+    c.fail("dimension {} of {} is symbolic, so the number of results is not known; use `select`",
+           dim, to_string(x.type));
+  if (size.value() > 65536) c.fail("{} results are too many; at most 65536", size.value());
+  std::vector<Literal> ones(static_cast<size_t>(size.value()), Literal(1));
+  for (const Value& part :
+       emit_all(c.world, "split", {&x, 1}, {{"sizes", ones, {}}, {"dim", int64_t{dim}, {}}}))
+    c.give(squeeze(part, dim));
+}
+
+namespace {
+
+// The number of elements on a diagonal of an n x m matrix.
+Dim diagonal_length(const Dim& n, const Dim& m, int64_t offset) {
+  Dim length = offset >= 0 ? min(n, m - offset) : min(n + offset, m);
+  return max(length, 0);
+}
+
+}  // namespace
+
+void Diagonal::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  if (x.rank() < 2) call.fail("operand 'x' is {}; it needs at least two dimensions", to_string(x));
+  int i = call.dimension(a.dim1, x.rank()), j = call.dimension(a.dim2, x.rank());
+  if (i == j) call.fail("'dim1' and 'dim2' are both {}; they must differ", i);
+  if (a.offset <= -far || a.offset >= far) call.fail("'offset' is {}, which is absurd", a.offset);
+  Dims dims;
+  for (int k = 0; k < x.rank(); ++k)
+    if (k != i && k != j) dims.push_back(x.dims[k]);
+  dims.push_back(diagonal_length(x.dims[i], x.dims[j], a.offset));
+  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+}
+void Diagonal::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int i = normal(a.dim1, x.rank()), j = normal(a.dim2, x.rank());
+  Sizes strides;
+  for (int k = 0; k < x.rank(); ++k)
+    if (k != i && k != j) strides.push_back(x.strides[k]);
+  strides.push_back(x.strides[i] + x.strides[j]);
+  // An offset outside of x leaves an empty result, whose start does not matter.
+  int64_t offset = call.out[0].numel() == 0 ? 0
+                   : a.offset >= 0          ? a.offset * x.strides[j]
+                                            : -a.offset * x.strides[i];
+  set_part(call, 0, call.out[0].shape, std::move(strides), offset);
+}
+// The diagonal in a square matrix, brought to x's size, its dimensions put in place.
+void Diagonal::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    int rank = d.x_type().rank(), i = normal(a.dim1, rank), j = normal(a.dim2, rank);
+    const Dim &n = d.x_type().dims[i], &m = d.x_type().dims[j];
+    Dim side = d.y_type().dims.back() + (a.offset < 0 ? -a.offset : a.offset);
+    Value square = emit("diag_embed", {d.dy()}, {{"offset", a.offset, {}}});
+    Value wide = pad_zeros(square, rank - 1, 0, m - side);
+    Value whole = pad_zeros(wide, rank - 2, 0, n - side);
+    Ints dims;
+    for (int k = 0, next = 0; k < rank; ++k)
+      dims.push_back(k == i ? rank - 2 : k == j ? rank - 1 : next++);
+    return permute(whole, dims);
+  });
+}
+
+std::span<const ir::Operator* const> slicing_family() { return fold<SlicingOperators>(); }
+
+}  // namespace gradus::ops

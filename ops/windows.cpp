@@ -1,0 +1,237 @@
+#include "ops/windows.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/accumulate.h"
+#include "ops/copies.h"
+#include "ops/rules.h"
+
+namespace gradus::ops {
+
+namespace {
+
+// Refuses what types can tell of a strided view of `numel` elements.
+void check_strided(const InferCall& call, const Dims& size, const Dims& stride, const Dim& offset,
+                   const Dim& count) {
+  if (size.size() != stride.size())
+    call.fail("{} sizes and {} strides are given; they must be as many", size.size(),
+              stride.size());
+  for (const Dims* list : {&size, &stride})
+    for (const Dim& d : *list)
+      if (d.is_constant() && d.value() < 0)
+        call.fail("a size or stride of {} is negative", d.value());
+  if (offset.is_constant() && offset.value() < 0)
+    call.fail("the offset {} is negative", offset.value());
+  if (!ir::all_constant(size) || !ir::all_constant(stride) || !offset.is_constant()) return;
+  Layout l;
+  for (const Dim& d : size) l.shape.push_back(d.value());
+  for (const Dim& d : stride) l.strides.push_back(d.value());
+  auto extent = l.checked_extent();
+  if (!extent || (count.is_constant() && *extent > 0 &&
+                  (offset.value() > count.value() || *extent > count.value() - offset.value())))
+    call.fail("sizes {}, strides {} and offset {} reach outside of {} elements", to_string(size),
+              to_string(stride), offset.value(), count.to_string());
+}
+
+// The layout that sizes and strides mean, checked against a tensor of `count` elements.
+Layout strided_layout(const BindCall& call, std::span<const int64_t> shape, const Dims& stride,
+                      int64_t offset, int64_t count) {
+  Layout l(call.in[0].dtype, Sizes(shape), call.evaluate(stride));
+  auto extent = l.checked_extent();
+  if (!extent || offset < 0 || (*extent > 0 && (offset > count || *extent > count - offset)))
+    call.fail("sizes {}, strides {} and offset {} reach outside of {} elements", to_string(l.shape),
+              to_string(l.strides), offset, count);
+  return l;
+}
+
+// Zeros, to which the elements of operand 0 are added in row-major order.
+struct SumPlan {
+  Layout source;
+  Sizes strides;  // of the target, per dimension of the source
+  int64_t offset;
+  Copies zeros, finish;  // the second only where sums are kept in scratch memory
+};
+
+void run_sum(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const SumPlan& p = *static_cast<const SumPlan*>(parameters);
+  p.zeros.run(args, scope);
+  DType acc = accumulation_dtype(p.source.dtype);
+  std::byte* target = p.finish.empty() ? args[1] : scope.scratch;
+  const auto size = static_cast<int64_t>(size_of(p.source.dtype)),
+             acc_size = static_cast<int64_t>(size_of(acc));
+  const size_t outer = p.source.shape.size() - 1;
+  const int64_t row = p.source.shape.back(), count = p.source.numel();
+  Walk<2> walk({p.source.shape.data(), outer},
+               {std::span(p.source.strides.data(), outer), std::span(p.strides.data(), outer)}, 0);
+  for (int64_t done = 0; done < count; done += row, walk.next())
+    add_row(p.source.dtype, args[0] + walk.offset(0) * size, p.source.strides.back(),
+            target + (p.offset + walk.offset(1)) * acc_size, p.strides.back(), row);
+  p.finish.run(args, scope);
+}
+
+void bind_sum(BindCall& call, Sizes strides, int64_t offset) {
+  const Layout& x = call.in[0];
+  DType acc = accumulation_dtype(x.dtype);
+  SumPlan p{x, std::move(strides), offset, {}, {}};
+  if (p.source.shape.empty()) {
+    p.source.shape = {1};
+    p.source.strides = p.strides = {1};
+  }
+  Window target = result_window(call);
+  size_t scratch = 0;
+  if (acc != x.dtype) {
+    Window sums = target;
+    sums.argument = Window::scratch;
+    sums.dtype = acc;
+    p.finish.copy(call.out[0].shape, sums, target);
+    scratch = static_cast<size_t>(call.out[0].numel()) * size_of(acc);
+    target = sums;
+  }
+  p.zeros.fill(call.out[0].shape, Pattern(), target);
+  call.set_kernel(run_sum, std::move(p), scratch);
+}
+
+}  // namespace
+
+void AsStrided::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  check_strided(call, a.size, a.stride, a.offset, ir::numel(x.dims));
+  call.out.emplace_back(x.dtype, a.size, x.device);
+}
+void AsStrided::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int64_t offset = call.size(a.offset);
+  Layout l = strided_layout(call, call.out[0].shape, a.stride, offset, x.numel());
+  if (l.numel() == 0) offset = 0;
+  if (x.contiguous()) return call.set_view(0, 0, std::move(l), offset);
+  Copies c;
+  Window flat{Window::scratch, x.dtype, contiguous_strides(x.shape), 0};
+  c.copy(x.shape, operand_window(call, 0), std::move(flat));
+  c.copy(l.shape, {Window::scratch, x.dtype, l.strides, offset}, result_window(call));
+  Copies::bind(call, std::move(c), static_cast<size_t>(x.numel()) * size_of(x.dtype));
+}
+void AsStrided::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    return emit("as_strided_sum", {d.dy()},
+                {{"shape", Literal::list(d.x_type().dims), {}},
+                 {"stride", Literal::list(a.stride), {}},
+                 {"offset", a.offset, {}}});
+  });
+}
+
+void AsStridedSum::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  for (const Dim& d : a.shape)
+    if (d.is_constant() && d.value() < 0)
+      call.fail("the size {} of 'shape' is negative", d.value());
+  check_strided(call, x.dims, a.stride, a.offset, ir::numel(a.shape));
+  call.out.emplace_back(x.dtype, a.shape, x.device);
+}
+void AsStridedSum::bind(BindCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int64_t offset = call.size(a.offset);
+  auto count = checked_numel(call.out[0].shape);
+  if (!count) call.fail("the shape {} is not one", to_string(call.out[0].shape));
+  Layout l = strided_layout(call, call.in[0].shape, a.stride, offset, *count);
+  bind_sum(call, std::move(l.strides), offset);
+}
+void AsStridedSum::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    return emit("as_strided", {d.dy()},
+                {{"size", Literal::list(d.x_type().dims), {}},
+                 {"stride", Literal::list(a.stride), {}},
+                 {"offset", a.offset, {}}});
+  });
+}
+
+void Unfold::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  if (x.rank() == 0) call.fail("operand 'x' is {}; it needs at least one dimension", to_string(x));
+  int dim = call.dimension(a.dim, x.rank());
+  if (a.step < 1) call.fail("'step' is {}; it must be positive", a.step);
+  const Dim& n = x.dims[dim];
+  if (a.size.is_constant() && a.size.value() < 0)
+    call.fail("'size' is {}; it must not be negative", a.size.value());
+  if (a.size.is_constant() && n.is_constant() && a.size.value() > n.value())
+    call.fail("'size' is {}, dimension {} of {} is smaller", a.size.value(), dim, to_string(x));
+  Dims dims = x.dims;
+  dims[dim] = floor_div(n - a.size, a.step) + 1;
+  dims.push_back(a.size);
+  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+}
+void Unfold::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int64_t dim = a.dim < 0 ? a.dim + x.rank() : a.dim, size = call.out[0].shape.back();
+  if (size < 0 || size > x.shape[dim])
+    call.fail("'size' is {}, dimension {} of {} is smaller", size, dim, to_string(x.shape));
+  Sizes strides = x.strides;
+  if (call.out[0].shape[dim] > 1) strides[dim] *= a.step;
+  strides.push_back(x.strides[dim]);
+  call.set_view(0, 0, Layout(x.dtype, call.out[0].shape, std::move(strides)), 0);
+}
+void Unfold::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    int64_t dim = a.dim < 0 ? a.dim + d.x_type().rank() : a.dim;
+    return emit("unfold_sum", {d.dy()},
+                {{"length", d.x_type().dims[dim], {}}, {"dim", dim, {}}, {"step", a.step, {}}});
+  });
+}
+
+void UnfoldSum::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  if (x.rank() < 2) call.fail("operand 'x' is {}; it needs at least two dimensions", to_string(x));
+  int dim = call.dimension(a.dim, x.rank() - 1);
+  if (a.step < 1) call.fail("'step' is {}; it must be positive", a.step);
+  Dims dims = x.dims;
+  dims.pop_back();
+  dims[dim] = a.length;
+  const Dim &count = x.dims[dim], &size = x.dims.back();
+  if (a.length.is_constant() && count.is_constant() && size.is_constant()) {
+    int64_t last = 0;
+    bool over = __builtin_mul_overflow(count.value() - 1, a.step, &last) ||
+                __builtin_add_overflow(last, size.value(), &last);
+    if (a.length.value() < 0 ||
+        (count.value() > 0 && size.value() > 0 && (over || last > a.length.value())))
+      call.fail("{} windows of {} by steps of {} do not fit a length of {}", count.value(),
+                size.value(), a.step, a.length.value());
+  }
+  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+}
+void UnfoldSum::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int rank = x.rank() - 1;
+  int64_t dim = a.dim < 0 ? a.dim + rank : a.dim, length = call.out[0].shape[dim], last = 0;
+  bool over = __builtin_mul_overflow(x.shape[dim] - 1, a.step, &last) ||
+              __builtin_add_overflow(last, x.shape[rank], &last);
+  if (length < 0 || (x.numel() > 0 && (over || last > length)))
+    call.fail("{} windows of {} by steps of {} do not fit a length of {}", x.shape[dim],
+              x.shape[rank], a.step, length);
+  Sizes strides = contiguous_strides(call.out[0].shape);
+  int64_t along = strides[dim];
+  if (x.shape[dim] > 1) strides[dim] *= a.step;
+  strides.push_back(along);
+  bind_sum(call, std::move(strides), 0);
+}
+void UnfoldSum::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    int64_t dim = a.dim < 0 ? a.dim + d.y_type().rank() : a.dim;
+    return emit("unfold", {d.dy()},
+                {{"dim", dim, {}}, {"size", d.x_type().dims.back(), {}}, {"step", a.step, {}}});
+  });
+}
+
+std::span<const ir::Operator* const> window_family() { return fold<WindowOperators>(); }
+
+}  // namespace gradus::ops

@@ -1,0 +1,82 @@
+// Reads that may overlap, and their adjoints: strided views and sliding windows.
+#pragma once
+
+#include "ops/table.h"
+
+namespace gradus::ops {
+
+using namespace std::literals;
+
+struct AsStrided {  // strides count over x in row-major order, however it lies
+  static constexpr std::string_view name = "as_strided",
+                                    doc = "y[i, j, ..] = x_flat[offset + i*stride0 + j*stride1 ..]";
+  static constexpr std::array inputs{"x"sv};
+  struct Attr {
+    Dims size, stride;
+    Dim offset = 0;
+    static constexpr auto fields() {
+      return std::tuple(required("size", &Attr::size), required("stride", &Attr::stride),
+                        field("offset", &Attr::offset));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct AsStridedSum {  // the adjoint of as_strided: overlapping reads add up, in index order
+  static constexpr std::string_view
+      name = "as_strided_sum",
+      doc = "y = zeros(shape); y_flat[offset + i*stride0 ..] += x[i, ..]";
+  static constexpr std::array inputs{"x"sv};
+  struct Attr {
+    Dims shape, stride;
+    Dim offset = 0;
+    static constexpr auto fields() {
+      return std::tuple(required("shape", &Attr::shape), required("stride", &Attr::stride),
+                        field("offset", &Attr::offset));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct Unfold {
+  static constexpr std::string_view name = "unfold",
+                                    doc = "y[.., i, .., j] = x[.., i*step + j, ..], j < size";
+  static constexpr std::array inputs{"x"sv};
+  struct Attr {
+    int64_t dim = 0;
+    Dim size = 1;
+    int64_t step = 1;
+    static constexpr auto fields() {
+      return std::tuple(required("dim", &Attr::dim), required("size", &Attr::size),
+                        required("step", &Attr::step));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct UnfoldSum {  // the adjoint of unfold
+  static constexpr std::string_view name = "unfold_sum",
+                                    doc = "y = zeros; y[.., i*step + j, ..] += x[.., i, .., j]";
+  static constexpr std::array inputs{"x"sv};
+  struct Attr {
+    Dim length = 0;  // y's size along `dim`
+    int64_t dim = 0, step = 1;
+    static constexpr auto fields() {
+      return std::tuple(required("length", &Attr::length), required("dim", &Attr::dim),
+                        required("step", &Attr::step));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+using WindowOperators = std::tuple<AsStrided, AsStridedSum, Unfold, UnfoldSum>;
+
+}  // namespace gradus::ops
