@@ -16,11 +16,16 @@ GRADUS_INLINE S erfinv(S x) {
   S a = abs(x);
   S inside = select(a < 1.0, a, 0.0);
   S above = 1.0 + inside;
-  S w = -log_inside(above * (1.0 - inside));
+  S complement = select(inside < 0.75, fma(inside, -inside, 1.0), above * (1.0 - inside));
+  LogReduced<S> reduced = log_reduced(complement);
+  Pair<S> l = add_k_ln2(log1p_kernel(reduced.m - 1.0), reduced.k);
+  S w = -l.hi;
   S root = sqrt(select(w > 1.0, w, 1.0));
   S p = w;
+  S correction = w;  // what the rounding of u and w took from p, by p's slope near w = 0
   if constexpr (S::bits == 64) {
     S u = w - 3.125;
+    correction = (w - (u + 3.125) - l.lo) * 0.22;
     S central = poly(u, 0x1.a755e7c99ae86p+0, 0x1.ebd80d9b13dfap-3, -0x1.8b6c33114ead6p-8,
                      -0x1.84576948356afp-11, 0x1.879c2a20b5292p-13, -0x1.d1d1f7ca21f51p-17,
                      -0x1.6e8a53cde8ff4p-20, 0x1.c6b4f88be2ddep-22, -0x1.f36ced46a6131p-26,
@@ -49,6 +54,7 @@ GRADUS_INLINE S erfinv(S x) {
     p = select(w < 6.25, central, select(w < 16.0, middle, tail));
   } else {
     S u = w - 2.5;
+    correction = (w - (u + 2.5) - l.lo) * 0.22;
     S central = poly(u, 0x1.805c5ep+0, 0x1.f91e8cp-3, -0x1.11c42p-8, -0x1.486646p-10,
                      0x1.c9c596p-13, -0x1.4cfcf4p-18, -0x1.ccfc02p-19, 0x1.f43f0ep-22,
                      0x1.35d5eep-26, -0x1.2d6d4ap-27, 0x1.7121cp-32);
@@ -59,7 +65,8 @@ GRADUS_INLINE S erfinv(S x) {
     p = select(w < 5.0, central, tail);
   }
   S edge = select(a == 1.0, copysign(inf, x), like(x, nan));
-  return select(a < 1.0, x * p, edge);
+  correction = select(w < 5.0, correction, 0.0);
+  return select(a < 1.0, fma(x, p, x * correction), edge);
 }
 
 }  // namespace gradus::scalar

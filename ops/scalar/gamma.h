@@ -109,7 +109,8 @@ template <Floating S>
 GRADUS_INLINE S lgamma(S x) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   constexpr double smallest = by_width<S>(0x1p-40, 0x1p-70);
-  constexpr double top = by_width<S>(0x1.8p121, 0x1.7p1014);  // overflow for certain
+  constexpr double top =
+      by_width<S>(0x1.895f1cp121, 0x1.754d9278b51a8p1014);  // the first to overflow
   S magnitude = abs(x);
   typename S::Bool inside = (magnitude > smallest) & (magnitude < top);
   S a = select(inside, magnitude, 1.0);
@@ -235,9 +236,9 @@ GRADUS_INLINE S polygamma(int n, S x) {
     rising *= static_cast<double>(s + 2 * j + 1) * static_cast<double>(s + 2 * j + 2);
   }
   for (int j = terms - 1; j >= 0; --j) tail = fma(tail, inverse_square, weights[j]);
-  // z^-s (z / (s - 1) + 1/2 + tail / z)
-  S head = fma(z, 1.0 / (s - 1), 0.5);
-  S scaled = power_of(inverse, s) * fma(tail, inverse, head);
+  // z^-n (1 / n + (1/2 + tail / z) / z)
+  S head = fma(tail, inverse, 0.5);
+  S scaled = power_of(inverse, n) * fma(head, inverse, 1.0 / n);
   Pair<S> sum{scaled, like(x, 0.0)};
   for (int i = steps - 1; i >= 0; --i) {
     S term = power_of(1.0 / (a + static_cast<double>(i)), s);
@@ -250,7 +251,9 @@ GRADUS_INLINE S polygamma(int n, S x) {
   S above = select(a == inf, 0.0, zeta) * (sign * factorial);
   // d^n/dt^n cot t = P_n(cot t), P_0 = c, P_(k+1) = -(1 + c^2) P_k'.
   SinCosPi<S> angle = sin_cos_pi(abs(x));
-  S cotangent = quotient(angle.cosine, angle.sine);
+  S plain = angle.cosine.hi / angle.sine.hi;
+  S exact = quotient(angle.cosine, angle.sine);
+  S cotangent = select(angle.sine.hi < by_width<S>(0x1p-60, 0x1p-500), plain, exact);
   cotangent = select((angle.fraction < 0.0) ^ below, -cotangent, cotangent);
   constexpr int max_order = 30;
   double coefficients[max_order + 2] = {0, 1};

@@ -32,10 +32,11 @@ GRADUS_INLINE TrigReduced<S> reduce_moderate(S x) {
   S shifted = fma(x, 0x1.45f306dc9c883p-1, kShift<S>);
   S k = shifted - kShift<S>;
   S near = fma(k, -p1, x);
-  S hi = fma(k, -p2, near);
-  S rest = near - hi;
-  S lo = fma(k, -p3, fma(k, -p2, rest));
-  return {{hi, lo}, bits(shifted)};
+  // Next to a multiple of pi/2 what is left is small: nothing may be lost on the way.
+  Pair<S> second = two_prod(k, like(x, p2));
+  Pair<S> rest = two_sum(near, -second.hi);
+  S lo = fma(k, -p3, rest.lo - second.lo);
+  return {two_sum(rest.hi, lo), bits(shifted)};
 }
 
 // 2/pi in pieces of 53 and of 24 bits, each in [0, 1): 2/pi = sum of piece[j] 2^(-p j).
