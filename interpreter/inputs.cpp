@@ -106,9 +106,10 @@ Sizes shape_of(const ir::Type& type, std::string_view input, const KnownSizes& s
   Sizes shape;
   for (const ir::Dim& d : type.dims) {
     if (std::string unknown = sizes.unknown_symbol(d); !unknown.empty())
-      throw Error("the size of dimension '{}' of input '{}' ({}) is not known; set it (--set {}=N) "
-                  "or give the input",
-                  unknown, input, to_string(type), unknown);
+      throw Error(
+          "the size of dimension '{}' of input '{}' ({}) is not known; set it (--set {}=N) "
+          "or give the input",
+          unknown, input, to_string(type), unknown);
     shape.push_back(d.evaluate(sizes));
     if (shape.back() < 0)
       throw Error("input '{}' ({}) would have the size {}, which is negative", input,
@@ -139,10 +140,11 @@ bool same_values(const Tensor& from, const Tensor& to) {
   for (size_t i : missing)
     list += fmt::format("{}{}: {}", list.empty() ? "" : ", ", state.input_name(i),
                         to_string(state.input_type(i)));
-  throw Error("stage {} lacks {} input{}: {}; give {} by name in a file (--inputs, --weights), or "
-              "fill what is missing at random (--random)",
-              state.next_stage(), missing.size(), missing.size() == 1 ? "" : "s", list,
-              missing.size() == 1 ? "it" : "them");
+  throw Error(
+      "stage {} lacks {} input{}: {}; give {} by name in a file (--inputs, --weights), or "
+      "fill what is missing at random (--random)",
+      state.next_stage(), missing.size(), missing.size() == 1 ? "" : "s", list,
+      missing.size() == 1 ? "it" : "them");
 }
 
 }  // namespace
@@ -157,8 +159,10 @@ Tensor random_tensor(DType dtype, std::span<const int64_t> shape, std::string_vi
     T* out = reinterpret_cast<T*>(data);
     for (int64_t i = 0, n = t.numel(); i < n; ++i) {
       auto index = static_cast<uint64_t>(i);
-      if (is_floating(dtype)) out[i] = static_cast<T>(normal(words, index));
-      else out[i] = static_cast<T>(static_cast<double>(words(index) >> 63));
+      if (is_floating(dtype))
+        out[i] = static_cast<T>(normal(words, index));
+      else
+        out[i] = static_cast<T>(static_cast<double>(words(index) >> 63));
     }
   });
   return t;
@@ -168,13 +172,13 @@ Tensor convert_exactly(const Tensor& tensor, DType dtype, std::string_view what)
   if (tensor.dtype() == dtype) return tensor;
   Tensor converted = tensor.to(dtype);
   if (same_values(tensor, converted)) return converted;
-  throw Error("{} is {}, the program says {}, and some of its values would change; convert it "
-              "yourself (NumPy: x.astype), or change the program",
-              what, name_of(tensor.dtype()), name_of(dtype));
+  throw Error(
+      "{} is {}, the program says {}, and some of its values would change; convert it "
+      "yourself (NumPy: x.astype), or change the program",
+      what, name_of(tensor.dtype()), name_of(dtype));
 }
 
-std::vector<Tensor> find_inputs(const State& state, const InputSources& sources,
-                                Context& context) {
+std::vector<Tensor> find_inputs(const State& state, const InputSources& sources, Context& context) {
   size_t n = state.code()->inputs(state.next_stage());
   std::vector<Tensor> inputs(n);
   std::vector<size_t> missing;
@@ -201,7 +205,8 @@ std::vector<Tensor> find_inputs(const State& state, const InputSources& sources,
   for (size_t i : missing) {
     const ir::Type& type = state.input_type(i);
     const std::string& name = state.input_name(i);
-    inputs[i] = random_tensor(type.dtype, shape_of(type, name, sizes), name, *sources.seed, context);
+    inputs[i] =
+        random_tensor(type.dtype, shape_of(type, name, sizes), name, *sources.seed, context);
   }
   return inputs;
 }
