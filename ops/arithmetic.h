@@ -1,4 +1,4 @@
-// Arithmetic on elements: sums, products, powers, remainders, extrema.
+// Arithmetic on elements: sums, products, powers, extrema.
 #pragma once
 
 #include "ops/number_literal.h"
@@ -174,55 +174,6 @@ struct Pow : Binary<> {  // z = x^y
   }
 };
 
-struct Fmod : Binary<> {  // z = x - y trunc(x / y)
-  static constexpr std::string_view name = "fmod", doc = "z = x - y * trunc(x / y), the sign of x";
-  static constexpr std::array<std::string_view, 1> results{"z"};
-  template <class S>
-  static S scalar(S x, S y) {
-    if constexpr (S::is_floating) return fmod(x, y);
-    else return c_rem(x, y);
-  }
-  static void bind(BindCall&);
-  static void vjp(VjpCall& d);
-};
-
-struct Remainder : Binary<> {  // z = x - y floor(x / y)
-  static constexpr std::string_view name = "remainder",
-                                    doc = "z = x - y * floor(x / y), the sign of y";
-  static constexpr std::array<std::string_view, 1> results{"z"};
-  template <class S>
-  static S scalar(S x, S y) {
-    if constexpr (S::is_floating) return remainder(x, y);
-    else return floor_mod(x, y);
-  }
-  static void bind(BindCall&);
-  static void vjp(VjpCall& d);
-};
-
-struct FloorDivide : Binary<> {  // z = floor(x / y)
-  static constexpr std::string_view name = "floor_divide", doc = "z = floor(x / y)";
-  static constexpr std::array<std::string_view, 1> results{"z"};
-  static constexpr bool zero_gradient = true;
-  // Floats as Python's //: by fmod, whose difference from x is a multiple of y but for rounding.
-  template <class S>
-  static S scalar(S x, S y) {
-    if constexpr (!S::is_floating) {
-      return floor_div(x, y);
-    } else {
-      S rest = fmod(x, y);
-      S quotient = (x - rest) / y;
-      quotient = select((rest != 0.0) & ((y < 0.0) ^ (rest < 0.0)), quotient - 1.0, quotient);
-      S floored = floor(quotient);
-      S nearest = select(quotient - floored > 0.5, floored + 1.0, floored);
-      S ratio = x / y;
-      S signed_zero = copysign(like(x, 0.0), ratio);
-      S inside = select(quotient != 0.0, nearest, signed_zero);
-      return select(y == 0.0, ratio, inside);
-    }
-  }
-  static void bind(BindCall&);
-};
-
 struct Maximum : Binary<> {  // z = max(x, y)
   static constexpr std::string_view name = "maximum",
                                     doc = "z = max(x, y), NaN if either is; ties halve the gradient";
@@ -336,8 +287,7 @@ struct Addcdiv : Pointwise<3, Result::floating> {  // y = x + value t1 / t2
 };
 
 using ArithmeticOperators =
-    std::tuple<Neg, Abs, Sign, Reciprocal, Square, Sqrt, Rsqrt, Add, Sub, Mul, Div, Pow, Fmod,
-               Remainder, FloorDivide, Maximum, Minimum, Fmax, Fmin, Atan2, Hypot, Lerp, Addcmul,
+    std::tuple<Neg, Abs, Sign, Reciprocal, Square, Sqrt, Rsqrt, Add, Sub, Mul, Div, Pow, Maximum, Minimum, Fmax, Fmin, Atan2, Hypot, Lerp, Addcmul,
                Addcdiv>;
 
 }  // namespace gradus::ops

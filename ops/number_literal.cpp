@@ -1,12 +1,6 @@
 #include "ops/number_literal.h"
 
-#include "tensor/convert.h"
-
 namespace gradus::ops {
-
-int64_t NumberLiteral::as_integer() const {
-  return is_floating() ? convert<int64_t>(floating) : integer;
-}
 
 bool read_literal(const Literal& l, NumberLiteral& n, std::string& what) {
   if (std::holds_alternative<Dim>(l.value)) {

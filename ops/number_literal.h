@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/attributes.h"
+#include "tensor/convert.h"
 
 namespace gradus::ops {
 
@@ -14,7 +15,7 @@ struct NumberLiteral : ir::Number {
 
   bool is_floating() const { return category == Category::floating; }
   // Towards zero and saturated where it was written with a fraction; NaN is 0.
-  int64_t as_integer() const;
+  int64_t as_integer() const { return is_floating() ? convert<int64_t>(floating) : integer; }
   bool is_one() const { return as_double() == 1; }
 };
 

@@ -118,7 +118,8 @@ void run_range(const Plan& p, std::byte* const* args, int64_t first, int64_t las
 void run_general(const void* parameters, std::byte* const* args, ir::KernelScope& scope) {
   const Plan& p = *static_cast<const Plan*>(parameters);
   int64_t chunks = (p.count + chunk_elements - 1) / chunk_elements;
-  if (chunks <= 1) return run_range(p, args, 0, p.count);
+  if (chunks == 0) return;
+  if (chunks == 1) return run_range(p, args, 0, p.count);
   scope.workers.parallel_for(chunks, [&](int64_t c) {
     run_range(p, args, c * chunk_elements, std::min(p.count, (c + 1) * chunk_elements));
   });

@@ -1,0 +1,191 @@
+#include "ops/activation.h"
+
+#include <limits>
+
+#include "ops/families.h"
+#include "ops/scalar/math.h"
+
+namespace gradus::ops {
+
+namespace {
+
+// dy * above where x > 0, else dy * below * e^(x / width). The exponent is kept from growing where
+// it is not asked for: an infinity there would leak into second derivatives as 0 * inf.
+Value elu_gradient(VjpCall& d, double above, double below, double width) {
+  Value positive = gt(d.x(), num(0.0));
+  Value negative_part = where(positive, num(0.0), d.x());
+  Value slope = unary("exp", negative_part / width) * below;
+  return where(positive, d.dy() * above, d.dy() * slope);
+}
+
+// dy where the condition fails.
+Value drop_where(const Value& condition, const Value& dy) {
+  return where(condition, num(0.0), dy);
+}
+
+// The one operand of a composition as a tensor.
+const Value& tensor_operand(ComposeCall& c, size_t i) {
+  std::string_view name = c.op.operands[i].name;
+  if (!c.given(i)) c.fail("operand '{}' is missing", name);
+  if (c.x(i).is_number()) c.fail("operand '{}' must be a tensor, not a number", name);
+  return c.x(i);
+}
+
+}  // namespace
+
+void Elu::vjp(VjpCall& d) {
+  d.give(0, [&] { return elu_gradient(d, 1, d.attr<Attr>().alpha, 1); });
+}
+
+void Celu::infer(InferCall& call) {
+  if (attributes_as<Attr>(call.attributes).alpha == 0) call.fail("attribute 'alpha' must not be 0");
+  PointwiseEntry<Celu>::infer(call);
+}
+
+void Celu::vjp(VjpCall& d) {
+  d.give(0, [&] { return elu_gradient(d, 1, 1, d.attr<Attr>().alpha); });
+}
+
+void Selu::vjp(VjpCall& d) {
+  d.give(0, [&] { return elu_gradient(d, scale, alpha * scale, 1); });
+}
+
+bool read_literal(const Literal& l, GeluForm& form, std::string& what) {
+  const std::string* s = std::get_if<std::string>(&l.value);
+  what = "\"none\" or \"tanh\"";
+  if (!s || (*s != "none" && *s != "tanh")) return false;
+  form.by_tanh = *s == "tanh";
+  return true;
+}
+
+Literal write_literal(const GeluForm& form) { return form.by_tanh ? "tanh" : "none"; }
+
+// With s = sigmoid(v), v = a x + b x^3: y = x s, y' = s (1 + x (1 - s) v').
+void Gelu::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Value& x = d.x();
+    if (!d.attr<Attr>().approximate.by_tanh) {
+      Value density = x * unary("normal_pdf", x);
+      return d.dy() * (unary("normal_cdf", x) + density);
+    }
+    Value x2 = unary("square", x);
+    Value s = unary("sigmoid", x * (x2 * b + a));
+    Value v_slope = x2 * (3 * b) + a;
+    Value bend = x * ((1.0 - s) * v_slope);
+    return d.dy() * (s * (bend + 1.0));
+  });
+}
+
+void Silu::vjp(VjpCall& d) {  // y' = s (1 + x (1 - s))
+  d.give(0, [&] {
+    Value s = unary("sigmoid", d.x());
+    Value bend = d.x() * (1.0 - s);
+    return d.dy() * (s * (bend + 1.0));
+  });
+}
+
+void Softplus::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    Value scaled = d.x() * a.beta;
+    Value soft = d.dy() * unary("sigmoid", scaled);
+    return where(gt(scaled, num(a.threshold)), d.dy(), soft);
+  });
+}
+
+void Hardtanh::infer(InferCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  if (!(a.min.as_double() <= a.max.as_double()))
+    call.fail("attribute 'min' is {}, more than 'max', {}", a.min.as_double(), a.max.as_double());
+  PointwiseEntry<Hardtanh>::infer(call);
+}
+
+void Hardtanh::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    Value low = le(d.x(), num(a.min.as_double()));
+    Value high = ge(d.x(), num(a.max.as_double()));
+    return drop_where(logical_or(low, high), d.dy());
+  });
+}
+
+void Relu6::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    Value low = le(d.x(), num(0.0));
+    Value high = ge(d.x(), num(6.0));
+    return drop_where(logical_or(low, high), d.dy());
+  });
+}
+
+void Hardshrink::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    double lambd = d.attr<Attr>().lambd;
+    Value low = ge(d.x(), num(-lambd));
+    Value high = le(d.x(), num(lambd));
+    return drop_where(logical_and(low, high), d.dy());
+  });
+}
+
+void Softshrink::infer(InferCall& call) {
+  double lambd = attributes_as<Attr>(call.attributes).lambd;
+  if (!(lambd >= 0)) call.fail("attribute 'lambd' is {}, it must not be negative", lambd);
+  PointwiseEntry<Softshrink>::infer(call);
+}
+
+void Softshrink::vjp(VjpCall& d) { Hardshrink::vjp(d); }
+
+void Mish::compose(ComposeCall& c) {
+  const Value& x = tensor_operand(c, 0);
+  // Without the threshold, which is not differentiable: at 40 the two agree to the last bit.
+  Value soft = emit("softplus", {x}, {{"threshold", 40.0, {}}});
+  c.give(x * unary("tanh", soft));
+}
+
+void Softsign::compose(ComposeCall& c) {
+  const Value& x = tensor_operand(c, 0);
+  c.give(x / (unary("abs", x) + 1.0));
+}
+
+void Tanhshrink::compose(ComposeCall& c) {
+  const Value& x = tensor_operand(c, 0);
+  c.give(x - unary("tanh", x));
+}
+
+void Prelu::compose(ComposeCall& c) {
+  const Value &x = tensor_operand(c, 0), &w = tensor_operand(c, 1);
+  if (w.rank() > 1)
+    c.fail("operand 'w' has shape {}; it holds one weight, or one per channel", to_string(w.dims()));
+  Value weight = w;
+  bool per_channel = w.rank() == 1 && w.dims()[0] != Dim(1);
+  if (per_channel) {
+    Dim channels = x.rank() > 1 ? x.dims()[1] : Dim(1);
+    if (w.dims()[0].is_constant() && channels.is_constant() && w.dims()[0] != channels)
+      c.fail("operand 'w' has {} weights, 'x' has {} channels", w.dims()[0].value(),
+             channels.value());
+    Dims shape(static_cast<size_t>(std::max(x.rank(), 1)), Dim(1));
+    shape[x.rank() > 1 ? 1 : 0] = w.dims()[0];
+    weight = reshape(w, shape);
+  } else if (w.rank() == 1 && x.rank() == 0) {
+    weight = reshape(w, {});
+  }
+  Value below = weight * x;
+  c.give(where(gt(x, num(0.0)), x, below));
+}
+
+void NanToNum::compose(ComposeCall& c) {
+  const Value& x = tensor_operand(c, 0);
+  if (!is_floating(x.dtype())) return c.give(x);
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  double largest = x.dtype() == DType::f64    ? std::numeric_limits<double>::max()
+                   : x.dtype() == DType::f32  ? std::numeric_limits<float>::max()
+                   : x.dtype() == DType::bf16 ? 0x1.fep127
+                                              : 65504.0;
+  const Attr& a = c.attr<Attr>();
+  Value y = where(unary("isnan", x), num(a.nan), x);
+  y = where(eq(x, num(inf)), num(a.posinf.value_or(largest)), y);
+  c.give(where(eq(x, num(-inf)), num(a.neginf.value_or(-largest)), y));
+}
+
+Family activation_family() { return fold<ActivationOperators>(); }
+
+}  // namespace gradus::ops

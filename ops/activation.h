@@ -1,0 +1,290 @@
+// Activation functions.
+#pragma once
+
+#include "ops/number_literal.h"
+#include "ops/rules.h"
+#include "ops/table.h"
+
+namespace gradus::ops {
+
+struct Sigmoid : Unary<Result::floating> {  // y = 1 / (1 + e^-x)
+  static constexpr std::string_view name = "sigmoid", doc = "y = 1 / (1 + e^-x)";
+  template <class S>
+  static S scalar(S x) {
+    return sigmoid(x);
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy() * (d.y() * (1.0 - d.y())); });
+  }
+};
+
+struct Logsigmoid : Unary<Result::floating> {  // y = -log(1 + e^-x)
+  static constexpr std::string_view name = "logsigmoid", doc = "y = log(1 / (1 + e^-x))";
+  template <class S>
+  static S scalar(S x) {
+    return logsigmoid(x);
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy() * unary("sigmoid", -d.x()); });
+  }
+};
+
+struct Relu : Unary<> {  // y = max(x, 0)
+  static constexpr std::string_view name = "relu", doc = "y = max(x, 0); its derivative at 0 is 0";
+  static constexpr bool refuses_bool = true;
+  template <class S>
+  static S scalar(S x) {
+    return select(x <= 0, 0, x);
+  }
+  static void vjp(VjpCall& d) {  // by y, which a layer keeps anyway
+    d.give(0, [&] { return where(le(d.y(), num(0.0)), num(0.0), d.dy()); });
+  }
+};
+
+struct LeakyRelu : Unary<Result::floating> {  // y = x where x > 0, else slope x
+  static constexpr std::string_view name = "leaky_relu", doc = "y = x > 0 ? x : slope * x";
+  struct Attr {
+    double slope = 0.01;
+    static constexpr auto fields() { return std::tuple(field("slope", &Attr::slope)); }
+  };
+  template <class S>
+  static S scalar(S x, const Attr& a) {
+    S below = x * a.slope;
+    return select(x > 0.0, x, below);
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] {
+      Value below = d.dy() * d.attr<Attr>().slope;
+      return where(gt(d.x(), num(0.0)), d.dy(), below);
+    });
+  }
+};
+
+struct AlphaOfElu {
+  double alpha = 1;
+  static constexpr auto fields() { return std::tuple(field("alpha", &AlphaOfElu::alpha)); }
+};
+
+struct Elu : Unary<Result::floating> {  // y = x where x > 0, else alpha (e^x - 1)
+  static constexpr std::string_view name = "elu", doc = "y = x > 0 ? x : alpha * (e^x - 1)";
+  using Attr = AlphaOfElu;
+  template <class S>
+  static S scalar(S x, const Attr& a) {
+    S below = expm1(x) * a.alpha;
+    return select(x > 0.0, x, below);
+  }
+  static void vjp(VjpCall& d);
+};
+
+struct Celu : Unary<Result::floating> {  // y = x where x > 0, else alpha (e^(x / alpha) - 1)
+  static constexpr std::string_view name = "celu", doc = "y = x > 0 ? x : alpha * (e^(x / alpha) - 1)";
+  using Attr = AlphaOfElu;
+  template <class S>
+  static S scalar(S x, const Attr& a) {
+    S below = expm1(x / a.alpha) * a.alpha;
+    return select(x > 0.0, x, below);
+  }
+  static void infer(InferCall&);
+  static void vjp(VjpCall& d);
+};
+
+struct Selu : Unary<Result::floating> {  // y = scale (x where x > 0, else alpha (e^x - 1))
+  static constexpr std::string_view name = "selu",
+                                    doc = "y = 1.0507... * (x > 0 ? x : 1.6733... * (e^x - 1))";
+  // G. Klambauer et al., Self-Normalizing Neural Networks, 2017.
+  static constexpr double alpha = 1.6732632423543772848170429916717;
+  static constexpr double scale = 1.0507009873554804934193349852946;
+  template <class S>
+  static S scalar(S x) {
+    S above = x * scale;
+    S below = expm1(x) * (alpha * scale);
+    return select(x > 0.0, above, below);
+  }
+  static void vjp(VjpCall& d);
+};
+
+// gelu's `approximate`, "none" or "tanh".
+struct GeluForm {
+  bool by_tanh = false;
+};
+bool read_literal(const Literal&, GeluForm&, std::string& what);
+Literal write_literal(const GeluForm&);
+
+struct Gelu : Unary<Result::floating> {  // y = x Phi(x)
+  static constexpr std::string_view
+      name = "gelu", doc = "y = x * normal_cdf(x), or x / (1 + e^(-2 c (x + 0.044715 x^3)))";
+  struct Attr {
+    GeluForm approximate;
+    static constexpr auto fields() { return std::tuple(field("approximate", &Attr::approximate)); }
+  };
+  // tanh's argument doubled, 2 sqrt(2 / pi) (x + 0.044715 x^3), since (1 + tanh u) / 2 =
+  // sigmoid(2u): a x + b x^3.
+  static constexpr double a = 2 * 0.79788456080286535587989211986876;
+  static constexpr double b = a * 0.044715;
+  template <class S>
+  static S scalar(S x, const Attr& attr) {
+    if (attr.approximate.by_tanh) return x * sigmoid(x * (x * x * b + a));
+    return x * (erfc(x * -0.70710678118654752440) * 0.5);
+  }
+  static void vjp(VjpCall& d);
+};
+
+struct Silu : Unary<Result::floating> {  // y = x sigmoid(x)
+  static constexpr std::string_view name = "silu", doc = "y = x / (1 + e^-x)";
+  template <class S>
+  static S scalar(S x) {
+    return x * sigmoid(x);
+  }
+  static void vjp(VjpCall& d);
+};
+
+struct Softplus : Unary<Result::floating> {  // y = log(1 + e^(beta x)) / beta
+  static constexpr std::string_view
+      name = "softplus", doc = "y = log(1 + e^(beta * x)) / beta; x where beta * x > threshold";
+  struct Attr {
+    double beta = 1, threshold = 20;
+    static constexpr auto fields() {
+      return std::tuple(field("beta", &Attr::beta), field("threshold", &Attr::threshold));
+    }
+  };
+  template <class S>
+  static S scalar(S x, const Attr& a) {
+    S scaled = x * a.beta;
+    S soft = log1p_exp(scaled) / a.beta;
+    return select(scaled > a.threshold, x, soft);
+  }
+  static void vjp(VjpCall& d);
+};
+
+struct Hardtanh : Unary<> {  // y = min(max(x, lower), upper)
+  static constexpr std::string_view name = "hardtanh",
+                                    doc = "y = x kept within [min, max]; derivative 0 on the bounds";
+  struct Attr {
+    NumberLiteral min = -1, max = 1;
+    static constexpr auto fields() {
+      return std::tuple(field("min", &Attr::min), field("max", &Attr::max));
+    }
+  };
+  template <class S>
+  static S scalar(S x, const Attr& a) {
+    S lower = constant_like(x, a.min);
+    S upper = constant_like(x, a.max);
+    S y = select(x < lower, lower, x);
+    return select(y > upper, upper, y);
+  }
+  static void infer(InferCall&);
+  static void vjp(VjpCall& d);
+};
+
+struct Relu6 : Unary<> {  // y = min(max(x, 0), 6)
+  static constexpr std::string_view name = "relu6",
+                                    doc = "y = min(max(x, 0), 6); derivative 0 at 0 and 6";
+  template <class S>
+  static S scalar(S x) {
+    S y = select(x < 0, 0, x);
+    return select(y > 6, 6, y);
+  }
+  static void vjp(VjpCall& d);
+};
+
+// The attribute of the shrinking functions.
+struct LambdAttr {
+  double lambd = 0.5;
+  static constexpr auto fields() { return std::tuple(field("lambd", &LambdAttr::lambd)); }
+};
+
+struct Hardshrink : Unary<Result::floating> {  // y = 0 where |x| <= lambd, else x
+  static constexpr std::string_view name = "hardshrink", doc = "y = |x| <= lambd ? 0 : x";
+  using Attr = LambdAttr;
+  template <class S>
+  static S scalar(S x, const Attr& a) {
+    return select((x >= -a.lambd) & (x <= a.lambd), 0.0, x);
+  }
+  static void vjp(VjpCall& d);
+};
+
+struct Softshrink : Unary<Result::floating> {  // y = x moved towards 0 by lambd
+  static constexpr std::string_view
+      name = "softshrink", doc = "y = x - lambd if x > lambd, x + lambd if x < -lambd, else 0";
+  using Attr = LambdAttr;
+  template <class S>
+  static S scalar(S x, const Attr& a) {
+    S above = x - a.lambd;
+    S below = x + a.lambd;
+    S rest = select(x < -a.lambd, below, 0.0);
+    return select(x > a.lambd, above, rest);
+  }
+  static void infer(InferCall&);
+  static void vjp(VjpCall& d);
+};
+
+struct Threshold : Unary<> {  // y = x where x > threshold, else value
+  static constexpr std::string_view name = "threshold", doc = "y = x <= threshold ? value : x";
+  struct Attr {
+    NumberLiteral threshold, value;
+    static constexpr auto fields() {
+      return std::tuple(required("threshold", &Attr::threshold), required("value", &Attr::value));
+    }
+  };
+  template <class S>
+  static S scalar(S x, const Attr& a) {
+    S value = constant_like(x, a.value);
+    return select(x <= constant_like(x, a.threshold), value, x);
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] {
+      return where(le(d.x(), num(d.attr<Attr>().threshold.as_double())), num(0.0), d.dy());
+    });
+  }
+};
+
+// Compositions.
+
+struct Mish {  // y = x tanh(log(1 + e^x))
+  static constexpr std::string_view name = "mish", doc = "y = x * tanh(softplus(x))";
+  static constexpr std::array<std::string_view, 1> inputs{"x"};
+  static void compose(ComposeCall&);
+};
+
+struct Softsign {  // y = x / (1 + |x|)
+  static constexpr std::string_view name = "softsign", doc = "y = x / (1 + |x|)";
+  static constexpr std::array<std::string_view, 1> inputs{"x"};
+  static void compose(ComposeCall&);
+};
+
+struct Tanhshrink {  // y = x - tanh(x)
+  static constexpr std::string_view name = "tanhshrink", doc = "y = x - tanh(x)";
+  static constexpr std::array<std::string_view, 1> inputs{"x"};
+  static void compose(ComposeCall&);
+};
+
+struct Prelu {  // y = x where x > 0, else w x, one w for all or one per channel
+  static constexpr std::string_view name = "prelu", doc = "y = x > 0 ? x : w * x, w per channel";
+  static constexpr std::array<std::string_view, 2> inputs{"x", "w"};
+  static void compose(ComposeCall&);
+};
+
+struct NanToNum {  // y = x where it is finite
+  static constexpr std::string_view
+      name = "nan_to_num", doc = "y = x, NaN and infinities replaced (by the dtype's extremes)";
+  static constexpr std::array<std::string_view, 1> inputs{"x"};
+  struct Attr {
+    double nan = 0;
+    std::optional<double> posinf, neginf;
+    static constexpr auto fields() {
+      return std::tuple(field("nan", &Attr::nan), field("posinf", &Attr::posinf),
+                        field("neginf", &Attr::neginf));
+    }
+  };
+  static void compose(ComposeCall&);
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return keep_where(unary("isfinite", d.x()), d.dy()); });
+  }
+};
+
+using ActivationOperators =
+    std::tuple<Sigmoid, Logsigmoid, Relu, LeakyRelu, Elu, Celu, Selu, Gelu, Silu, Softplus,
+               Hardtanh, Relu6, Hardshrink, Softshrink, Threshold, Mish, Softsign, Tanhshrink,
+               Prelu, NanToNum>;
+
+}  // namespace gradus::ops
