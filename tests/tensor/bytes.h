@@ -28,6 +28,8 @@ class FolderTest : public testing::Test {
 };
 
 inline void put(const std::string& path, std::string_view bytes) {
+  // Some file systems wait for the disk when a file is cut and written again.
+  std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<long>(bytes.size()));
 }
 inline std::string get(const std::string& path) {
