@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "ops/axes.h"
 #include "ops/reduce_loops.h"
 #include "ops/tiles.h"
 #include "tensor/dtype.h"
@@ -17,11 +18,6 @@ constexpr int64_t task_elements = 1 << 16;    // what one worker takes at a time
 constexpr int64_t block_chunks = task_elements / reduce_chunk;  // a power of two
 constexpr int64_t few_units = 16;             // fewer than these, and the reduced space is split
 constexpr int max_levels = 54;                // of the tree over 2^63 / 1024 chunks
-
-struct Axis {
-  int64_t size, stride;
-};
-using Axes = SmallVector<Axis, 4>;
 
 // A unit of work is one output (by rows), or up to tile_bytes of neighbouring outputs along the
 // innermost kept axis (by columns).
@@ -38,44 +34,6 @@ struct Plan {
   bool direct;              // elements are stored in the accumulator's type
 
   int64_t chunks() const { return (count + reduce_chunk - 1) / reduce_chunk; }
-};
-
-void push_axis(Axes& axes, int64_t size, int64_t stride) {
-  if (size == 1) return;
-  if (!axes.empty() && axes.back().stride == stride * size)
-    axes.back() = {axes.back().size * size, stride};
-  else
-    axes.push_back({size, stride});
-}
-
-// Walks the axes in row-major order from index `at` on.
-class Cursor {
- public:
-  Cursor(const Axes& axes, int64_t at) : axes_(axes), index_(axes.size()) {
-    for (size_t d = axes.size(); d-- > 0;) {
-      index_[d] = at % axes[d].size;
-      at /= axes[d].size;
-      offset_ += index_[d] * axes[d].stride;
-    }
-  }
-  int64_t offset() const { return offset_; }
-  // Elements left along the innermost axis.
-  int64_t run() const { return axes_.back().size - index_.back(); }
-  void advance(int64_t n) {  // n <= run()
-    size_t d = axes_.size() - 1;
-    index_[d] += n;
-    offset_ += n * axes_[d].stride;
-    for (; d > 0 && index_[d] == axes_[d].size; --d) {
-      offset_ += axes_[d - 1].stride - index_[d] * axes_[d].stride;
-      index_[d] = 0;
-      ++index_[d - 1];
-    }
-  }
-
- private:
-  const Axes& axes_;
-  SmallVector<int64_t, 4> index_;
-  int64_t offset_ = 0;
 };
 
 // Step 3 of the order: partials of `width` neighbouring outputs at once.

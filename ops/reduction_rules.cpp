@@ -63,4 +63,6 @@ Dim reduced_count(const Dims& shape, const Ints& dims) {
   return n;
 }
 
+Value widened(const Value& x) { return cast(x, dtype_of(compute_of(x.dtype()))); }
+
 }  // namespace gradus::ops

@@ -26,6 +26,9 @@ void refuse_empty(const ir::BindCall& call, const Layout& in, const Ints& dims);
 // The product of the reduced sizes.
 Dim reduced_count(const Dims& shape, const Ints& dims);
 
+// In f32 where x is f16 or bf16, so that steps in between lose and overflow nothing.
+Value widened(const Value& x);
+
 inline std::optional<Ints> one_dim(const std::optional<int64_t>& dim) {
   return dim ? std::optional<Ints>(Ints{*dim}) : std::nullopt;
 }

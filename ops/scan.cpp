@@ -1,0 +1,141 @@
+#include "ops/scan.h"
+
+#include <cmath>
+
+#include "ops/families.h"
+#include "ops/rules.h"
+#include "ops/scan_kernel.h"
+
+namespace gradus::ops {
+
+namespace {
+
+int normalised(int64_t dim, int rank) {
+  return static_cast<int>(dim < 0 ? dim + std::max(rank, 1) : dim);
+}
+
+void infer_scan(InferCall& call, int64_t dim) {
+  const Type& x = call.tensor(0);
+  call.dimension(dim, x.rank());
+  call.out.emplace_back(is_floating(x.dtype) ? x.dtype : DType::i64, x.dims, x.device);
+}
+
+Value scan(std::string_view op, const Value& x, int64_t dim, bool exclusive, bool reverse) {
+  return emit(op, {x}, {{"dim", dim, {}}, {"exclusive", exclusive, {}}, {"reverse", reverse, {}}});
+}
+
+Value recurrence(const Value& a, const Value& b, int64_t dim, bool reverse) {
+  return emit("linear_recurrence", {a, b}, {{"dim", dim, {}}, {"reverse", reverse, {}}});
+}
+
+template <class A>
+void bind_with(BindCall& call, Scan kind, const A& a, ScanOptions options) {
+  bind_scan(call, kind, normalised(a.dim, call.out[0].rank()), options);
+}
+
+}  // namespace
+
+void CumSum::infer(InferCall& call) {
+  infer_scan(call, attributes_as<Attr>(call.attributes).dim);
+}
+void CumSum::bind(BindCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  bind_with(call, Scan::sum, a, {a.exclusive, a.reverse});
+}
+void CumSum::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  d.give(0, [&] { return scan("cumsum", d.dy(), a.dim, a.exclusive, !a.reverse); });
+}
+
+void CumProd::infer(InferCall& call) {
+  infer_scan(call, attributes_as<Attr>(call.attributes).dim);
+}
+void CumProd::bind(BindCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  bind_with(call, Scan::prod, a, {a.exclusive, a.reverse});
+}
+// With l[j] the product of all before j: y[i] = l[j] * x[j] * (the product between j and i) for
+// i > j, so dx[j] = l[j] * (dy[j] + s[j]), s[j] = sum over i > j of dy[i] times x[i] times the
+// product between, which is the recurrence of x and x * dy run the other way round.
+void CumProd::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  d.give(0, [&] {
+    Value x = d.x(), dy = d.dy();
+    if (a.exclusive) {
+      Value s = recurrence(x, dy, a.dim, !a.reverse);
+      return d.y() * s;
+    }
+    Value before = scan("cumprod", x, a.dim, true, a.reverse);
+    Value weighted = x * dy;
+    Value s = recurrence(x, weighted, a.dim, !a.reverse);
+    Value sum = dy + s;
+    return before * sum;
+  });
+}
+
+void LinearRecurrence::infer(InferCall& call) {
+  const Type &a = call.tensor(0), &b = call.tensor(1);
+  if (a.dtype != b.dtype || !is_floating(a.dtype) || a.rank() != b.rank() || a.device != b.device)
+    call.fail("'a' is {} and 'b' is {}; both must be floating and of one type", to_string(a),
+              to_string(b));
+  for (size_t d = 0; d < a.dims.size(); ++d)
+    call.require_equal(a.dims[d], b.dims[d], fmt::format("dimension {} of 'a' and 'b'", d));
+  infer_scan(call, attributes_as<Attr>(call.attributes).dim);
+}
+void LinearRecurrence::bind(BindCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  bind_with(call, Scan::recurrence, a, {true, a.reverse});
+}
+void LinearRecurrence::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  if (!d.wants(0) && !d.wants(1)) return;
+  Value u = recurrence(d.x(0), d.dy(), a.dim, !a.reverse);
+  d.give(0, [&] { return u * d.y(); });
+  d.give(1, [&] { return u; });
+}
+
+void LogCumSumExp::infer(InferCall& call) {
+  if (!call.tensor(0).is_floating())
+    call.fail("'x' is {}; it must be floating, cast it", to_string(call.tensor(0)));
+  infer_scan(call, attributes_as<Attr>(call.attributes).dim);
+}
+void LogCumSumExp::bind(BindCall& call) {
+  bind_with(call, Scan::log_sum_exp, attributes_as<Attr>(call.attributes), {});
+}
+// dx[j] = sum over i >= j of dy[i] exp(x[j] - y[i]). The ratios exp(y[i-1] - y[i]), which lie in
+// [0, 1], carry the sum from one element to the next.
+void LogCumSumExp::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  d.give(0, [&] {
+    Value nothing_yet = eq(d.y(), num(-INFINITY));
+    Value y = where(nothing_yet, num(0.0), d.y());
+    Value rise = d.x() - y;
+    Value share = unary("exp", rise);
+    Value ratio = -unary("expm1", rise);
+    Value weighted = ratio * d.dy();
+    Value later = recurrence(ratio, weighted, a.dim, true);
+    Value sum = d.dy() + later;
+    return share * sum;
+  });
+}
+
+void CumMax::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  call.dimension(attributes_as<Attr>(call.attributes).dim, x.rank());
+  call.out.emplace_back(x.dtype, x.dims, x.device);
+  call.out.emplace_back(DType::i64, x.dims, x.device);
+}
+void CumMax::bind(BindCall& call) {
+  bind_cummax(call, normalised(attributes_as<Attr>(call.attributes).dim, call.out[0].rank()));
+}
+void CumMax::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  d.give(0, [&] {
+    Value zeros = zeros_of(d.world, d.x_type());
+    return emit("scatter_add", {zeros, d.y(1), d.dy(0)}, {{"dim", a.dim, {}}});
+  });
+}
+
+Family scan_family() { return fold<ScanOperators>(); }
+
+}  // namespace gradus::ops

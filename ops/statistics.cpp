@@ -1,0 +1,163 @@
+#include "ops/statistics.h"
+
+#include <cmath>
+
+#include "ops/families.h"
+#include "ops/rules.h"
+
+namespace gradus::ops {
+
+namespace {
+
+template <class A>
+void infer_floating(InferCall& call) {
+  const A& a = attributes_as<A>(call.attributes);
+  const Type& x = call.tensor(0);
+  if (!x.is_floating())
+    call.fail("'x' is {}; it must have a floating dtype, cast it first", to_string(x));
+  infer_reduction(call, a.dim, a.keepdim, x.dtype);
+}
+
+// x less its mean, and what the sum of its squares is divided by.
+struct Centred {
+  Value x;
+  Dim divisor;
+};
+Centred centred(const Value& x, const Ints& dims, int64_t correction) {
+  Value wide = widened(x);
+  Dim n = reduced_count(x.dims(), dims);
+  Value mean = dims.empty() ? wide : sum(wide, dims, true) / n;
+  return {wide - mean, correction == 0 ? n : max(n - Dim(correction), Dim(0))};
+}
+
+Value variance(const Value& x, const VarianceAttr& a) {
+  Ints dims = reduced_dims(a.dim, x.rank());
+  Centred c = centred(x, dims, a.correction);
+  Value squares = c.x * c.x;
+  return sum(squares, dims, a.keepdim) / c.divisor;
+}
+
+Value variance_gradient(const Value& x, const VarianceAttr& a, const Value& dy) {
+  Ints dims = reduced_dims(a.dim, x.rank());
+  Centred c = centred(x, dims, a.correction);
+  Value scale = restore_dims(widened(dy), dims, a.keepdim, x.rank()) * 2.0;
+  Value scaled = scale / c.divisor;
+  return scaled * c.x;
+}
+
+// a / b where b is not zero, else 0; b's zeros do not reach the derivatives either.
+Value divide_or_zero(const Value& a, const Value& b, double power) {
+  Value zero = eq(b, num(0.0));
+  Value safe = where(zero, num(1.0), b);
+  Value divisor = power == 1 ? safe : binary("pow", safe, num(power));
+  return where(zero, num(0.0), a / divisor);
+}
+
+// sign(x) |x|^power, 0 at 0 whatever the power.
+Value signed_power(const Value& x, double power) {
+  Value zero = eq(x, num(0.0));
+  Value safe = where(zero, num(1.0), unary("abs", x));
+  Value raised = power == 1 ? safe : binary("pow", safe, num(power));
+  return where(zero, num(0.0), unary("sign", x) * raised);
+}
+
+}  // namespace
+
+void Var::infer(InferCall& call) { infer_floating<Attr>(call); }
+void Var::compose(ComposeCall& c) {
+  c.give(cast(variance(c.x(), c.attr<Attr>()), c.x().dtype()));
+}
+void Var::vjp(VjpCall& d) {
+  d.give(0, [&] { return variance_gradient(d.x(), d.attr<Attr>(), d.dy()); });
+}
+
+void Std::infer(InferCall& call) { infer_floating<Attr>(call); }
+void Std::compose(ComposeCall& c) {
+  Value v = variance(c.x(), c.attr<Attr>());
+  c.give(cast(unary("sqrt", v), c.x().dtype()));
+}
+void Std::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    Value half = divide_or_zero(widened(d.dy()) * 0.5, widened(d.y()), 1);
+    return variance_gradient(d.x(), d.attr<Attr>(), half);
+  });
+}
+
+void LogSumExp::infer(InferCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  DType x = call.tensor(0).dtype;
+  infer_reduction(call, a.dim, a.keepdim, gradus::is_floating(x) ? x : DType::f32);
+}
+void LogSumExp::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  DType dtype = c.x().type.is_floating() ? c.x().dtype() : DType::f32;
+  Value x = widened(cast(c.x(), dtype));
+  Ints dims = reduced_dims(a.dim, x.rank());
+  // Less the greatest one, unless that is infinite.
+  Value greatest = emit("amax", {x}, {{"dim", Literal::list(dims), {}},
+                                      {"keepdim", true, {}},
+                                      {"allow_empty", true, {}}});
+  Value infinite = eq(unary("abs", greatest), num(INFINITY));
+  Value shift = where(infinite, num(0.0), greatest);
+  Value powers = unary("exp", x - shift);
+  Value log = unary("log", sum(powers, dims, true));
+  Value y = log + shift;
+  if (!a.keepdim && !dims.empty()) y = reshape(y, reduced_shape(x.dims(), dims, false));
+  c.give(cast(y, dtype));
+}
+void LogSumExp::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  d.give(0, [&] {
+    Value x = widened(d.x());
+    Ints dims = reduced_dims(a.dim, x.rank());
+    Value y = restore_dims(widened(d.y()), dims, a.keepdim, x.rank());
+    Value dy = restore_dims(widened(d.dy()), dims, a.keepdim, x.rank());
+    Value share = unary("exp", x - y);
+    return dy * share;
+  });
+}
+
+void Norm::infer(InferCall& call) {
+  if (std::isnan(attributes_as<Attr>(call.attributes).p))
+    call.fail("'p' is NaN; it must be a number, inf or -inf");
+  infer_floating<Attr>(call);
+}
+void Norm::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  Value x = widened(c.x());
+  Ints dims = reduced_dims(a.dim, x.rank());
+  LiteralList over{{"dim", Literal::list(dims), {}}, {"keepdim", a.keepdim, {}}};
+  auto norm = [&]() -> Value {
+    if (a.p == 0) return sum(cast(ne(x, num(0.0)), x.dtype()), dims, a.keepdim);
+    if (a.p == 2) return unary("sqrt", sum(x * x, dims, a.keepdim));
+    Value magnitude = unary("abs", x);
+    if (a.p == 1) return sum(magnitude, dims, a.keepdim);
+    if (std::isinf(a.p)) return emit(a.p > 0 ? "amax" : "amin", {magnitude}, over);
+    Value powers = binary("pow", magnitude, num(a.p));
+    return binary("pow", sum(powers, dims, a.keepdim), num(1 / a.p));
+  };
+  c.give(cast(norm(), c.x().dtype()));
+}
+void Norm::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  if (a.p == 0) return;
+  d.give(0, [&]() -> Value {
+    Value x = widened(d.x());
+    Ints dims = reduced_dims(a.dim, x.rank());
+    Value dy = restore_dims(widened(d.dy()), dims, a.keepdim, x.rank());
+    if (a.p == 1) return unary("sign", x) * dy;
+    Value y = restore_dims(widened(d.y()), dims, a.keepdim, x.rank());
+    if (std::isinf(a.p)) {  // equal magnitudes share evenly; NaN where there is one
+      Value magnitude = unary("abs", x);
+      Value extreme = logical_or(eq(magnitude, y), unary("isnan", x));
+      Value mask = cast(extreme, x.dtype());
+      Value share = dy / sum(mask, dims, true);
+      return unary("sign", x) * (share * mask);
+    }
+    if (a.p == 2) return x * divide_or_zero(dy, y, 1);
+    Value scale = divide_or_zero(dy, y, a.p - 1);
+    return signed_power(x, a.p - 1) * scale;
+  });
+}
+
+}  // namespace gradus::ops
