@@ -1,0 +1,338 @@
+#include "ops/assemble.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/copies.h"
+#include "ops/rules.h"
+#include "ops/slicing.h"
+
+namespace gradus::ops {
+
+namespace {
+
+int normal(int64_t dim, int rank) { return static_cast<int>(dim < 0 ? dim + rank : dim); }
+
+bool legacy_empty(const Type& t) { return t.rank() == 1 && t.dims[0] == Dim(0); }
+bool legacy_empty(const Layout& l) { return l.rank() == 1 && l.shape[0] == 0; }
+
+}  // namespace
+
+void Cat::infer(InferCall& call) {
+  if (call.operands() == 0) call.fail("there is nothing to join; give at least one operand");
+  const Type* first = nullptr;
+  DType dtype = call.tensor(0).dtype;
+  for (size_t i = 0; i < call.operands(); ++i) {
+    const Type& x = call.tensor(i);
+    dtype = promote(dtype, x.dtype);
+    if (x.rank() == 0)
+      call.fail("{} is {}; only tensors with dimensions can be joined (use `stack`)",
+                call.name_of_operand(i), to_string(x));
+    if (!first && !legacy_empty(x)) first = &x;
+  }
+  if (!first) first = &call.tensor(0);
+  int dim = call.dimension(attributes_as<Attr>(call.attributes).dim, first->rank());
+  Dims dims = first->dims;
+  dims[dim] = 0;
+  for (size_t i = 0; i < call.operands(); ++i) {
+    const Type& x = call.tensor(i);
+    if (legacy_empty(x)) continue;
+    if (x.rank() != first->rank())
+      call.fail("{} is {}, another one is {}; they must have as many dimensions",
+                call.name_of_operand(i), to_string(x), to_string(*first));
+    for (int d = 0; d < x.rank(); ++d) {
+      if (d == dim) continue;
+      if (x.dims[d].is_constant() && dims[d].is_constant() && !(x.dims[d] == dims[d]))
+        call.fail("{} is {}, another one is {}; only dimension {} may differ",
+                  call.name_of_operand(i), to_string(x), to_string(*first), dim);
+      call.require_equal(dims[d], x.dims[d],
+                         fmt::format("dimension {} of {}", d, call.name_of_operand(i)));
+    }
+    dims[dim] = dims[dim] + x.dims[dim];
+  }
+  call.out.emplace_back(dtype, std::move(dims), first->device);
+}
+void Cat::bind(BindCall& call) {
+  int dim = normal(attributes_as<Attr>(call.attributes).dim, call.out[0].rank());
+  if (call.in.size() == 1 && call.in[0].dtype == call.out[0].dtype)
+    return call.set_view(0, 0, call.in[0], 0);
+  Copies c;
+  Window target = result_window(call);
+  int64_t step = target.strides[dim], left = call.out[0].shape[dim];
+  for (size_t i = 0; i < call.in.size(); ++i) {
+    const Layout& x = call.in[i];
+    if (legacy_empty(x)) continue;
+    for (int d = 0; d < x.rank(); ++d)
+      if (d != dim && x.shape[d] != call.out[0].shape[d])
+        call.fail("operand {} is {}, the result {}; only dimension {} may differ", i,
+                  to_string(x.shape), to_string(call.out[0].shape), dim);
+    if (x.shape[dim] > left) call.fail("the operands are longer than the result");
+    c.copy(x.shape, operand_window(call, i), target);
+    target.offset += step * x.shape[dim];
+    left -= x.shape[dim];
+  }
+  if (left != 0) call.fail("the operands are shorter than the result");
+  Copies::bind(call, std::move(c));
+}
+void Cat::vjp(VjpCall& d) {
+  int rank = d.y_type().rank(), dim = normal(d.attr<Attr>().dim, rank);
+  const Dim& whole = d.y_type().dims[dim];
+  Dim start = 0;
+  for (size_t i = 0; i < d.operands.size(); ++i) {
+    if (legacy_empty(d.x_type(i)) && whole != Dim(0)) continue;
+    Dim end = start + d.x_type(i).dims[dim];
+    d.give(i, [&] {
+      return start == Dim(0) && end == whole ? d.dy() : slice(d.dy(), dim, start, end);
+    });
+    start = end;
+  }
+}
+
+void Stack::compose(ComposeCall& c) {
+  if (c.operands.empty()) c.fail("there is nothing to stack; give at least one operand");
+  int dim = dimension_of(c, c.attr<Attr>().dim, c.x().rank() + 1);
+  SmallVector<Value, 8> parts;
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    if (!c.x(i).is_tensor()) c.fail("operand {} must be a tensor", i);
+    if (c.x(i).rank() != c.x().rank())
+      c.fail("operand {} is {}, the first one {}; they must have one shape", i,
+             to_string(c.x(i).type), to_string(c.x().type));
+    parts.push_back(unsqueeze(c.x(i), dim));
+  }
+  c.give(cat(parts, dim));
+}
+
+namespace {
+
+// x repeated: each dimension of count != 1 gets one before it, which is expanded and joined.
+Value repeated(ComposeCall& c, const Value& x, const Dims& counts) {
+  size_t rank = x.dims().size();
+  if (counts.size() < rank)
+    c.fail("{} counts are given, {} has {} dimensions", counts.size(), to_string(x.type), rank);
+  for (const Dim& n : counts)
+    if (n.is_constant() && n.value() < 0) c.fail("a count of {} is negative", n.value());
+  size_t lead = counts.size() - rank;
+  Dims apart, wide, joined;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    Dim size = i < lead ? Dim(1) : x.dims()[i - lead];
+    if (i >= lead && !(counts[i] == Dim(1))) {
+      apart.push_back(1);
+      wide.push_back(counts[i]);
+    }
+    apart.push_back(size);
+    wide.push_back(i < lead ? counts[i] : size);
+    joined.push_back(size * counts[i]);
+  }
+  Value separate = reshape(x, apart);
+  Value many = expand(separate, wide);
+  return reshape(many, joined);
+}
+
+}  // namespace
+
+void Repeat::compose(ComposeCall& c) { c.give(repeated(c, c.x(), c.attr<Attr>().repeats)); }
+
+void Tile::compose(ComposeCall& c) {
+  Dims counts = c.attr<Attr>().dims;
+  while (counts.size() < c.x().dims().size()) counts.insert(counts.begin(), 1);
+  c.give(repeated(c, c.x(), counts));
+}
+
+void RepeatInterleave::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  if (a.repeats.is_constant() && a.repeats.value() < 0)
+    c.fail("'repeats' is {}; it must not be negative", a.repeats.value());
+  Value x = c.x();
+  if (!a.dim || x.rank() == 0) x = reshape(x, {ir::numel(x.dims())});
+  int dim = dimension_of(c, a.dim.value_or(0), x.rank());
+  Value apart = unsqueeze(x, dim + 1);
+  Dims wide = apart.dims(), joined = x.dims();
+  wide[dim + 1] = a.repeats;
+  joined[dim] = joined[dim] * a.repeats;
+  Value many = expand(apart, wide);
+  c.give(reshape(many, joined));
+}
+
+void Meshgrid::compose(ComposeCall& c) {
+  Dims grid;
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    if (!c.x(i).is_tensor() || c.x(i).rank() > 1)
+      c.fail("operand {} must be a tensor of at most one dimension", i);
+    grid.push_back(c.x(i).rank() == 0 ? Dim(1) : c.x(i).dims()[0]);
+  }
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    Dims alone(grid.size(), 1);
+    alone[i] = grid[i];
+    Value along = reshape(c.x(i), alone);
+    c.give(expand(along, grid));
+  }
+}
+
+void Flip::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  SmallVector<bool, 6> seen(std::max(x.rank(), 1), false);
+  for (int64_t d : attributes_as<Attr>(call.attributes).dims) {
+    int k = call.dimension(d, x.rank());
+    if (seen[k]) call.fail("dimension {} is listed twice in 'dims'", d);
+    seen[k] = true;
+  }
+  call.out.push_back(x);
+}
+void Flip::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  Window source = operand_window(call, 0);
+  bool turns = false;
+  for (int64_t d : attributes_as<Attr>(call.attributes).dims) {
+    if (x.rank() == 0) break;
+    int k = normal(d, x.rank());
+    if (x.shape[k] < 2) continue;
+    turns = true;
+    source.offset += (x.shape[k] - 1) * x.strides[k];
+    source.strides[k] = -x.strides[k];
+  }
+  if (!turns) return call.set_view(0, 0, x, 0);
+  Copies c;
+  c.copy(x.shape, std::move(source), result_window(call));
+  Copies::bind(call, std::move(c));
+}
+void Flip::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    return emit("flip", {d.dy()}, {{"dims", Literal::list(d.attr<Attr>().dims), {}}});
+  });
+}
+
+void Roll::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  if (a.dims.empty() && a.shifts.size() != 1)
+    call.fail("{} shifts are given without 'dims'; write one shift, or as many dimensions",
+              a.shifts.size());
+  if (!a.dims.empty() && a.dims.size() != a.shifts.size())
+    call.fail("{} shifts and {} dimensions are given; they must be as many", a.shifts.size(),
+              a.dims.size());
+  for (int64_t d : a.dims) call.dimension(d, x.rank());
+  call.out.push_back(x);
+}
+void Roll::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  Sizes shift(std::max(x.rank(), 1), 0);
+  auto add = [&](size_t d, int64_t n, int64_t by) {
+    if (n > 0) shift[d] = (shift[d] + (by % n + n) % n) % n;
+  };
+  Window source = operand_window(call, 0), target = result_window(call);
+  Sizes shape = x.shape;
+  size_t scratch = 0;
+  Copies c;
+  if (a.dims.empty()) {  // over the elements in row-major order
+    if (!x.contiguous()) {
+      Window flat{Window::scratch, x.dtype, contiguous_strides(x.shape), 0};
+      c.copy(x.shape, source, flat);
+      source = flat;
+      scratch = static_cast<size_t>(x.numel()) * size_of(x.dtype);
+    }
+    shape = {x.numel()};
+    source.strides = target.strides = {1};
+    shift.assign(1, 0);
+    add(0, shape[0], a.shifts[0]);
+  } else {
+    for (size_t i = 0; i < a.dims.size(); ++i)
+      if (x.rank() > 0)
+        add(normal(a.dims[i], x.rank()), x.shape[normal(a.dims[i], x.rank())], a.shifts[i]);
+  }
+  // Each moved dimension is cut in two; the pieces of all of them change places.
+  SmallVector<size_t, 4> moved;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shift[d] != 0) moved.push_back(d);
+  if (moved.empty() && !a.dims.empty()) return call.set_view(0, 0, x, 0);
+  bool none = numel(shape) == 0;
+  for (uint64_t piece = 0; !none && piece < uint64_t{1} << moved.size(); ++piece) {
+    Sizes part = shape;
+    Window from = source, to = target;
+    for (size_t k = 0; k < moved.size(); ++k) {
+      size_t d = moved[k];
+      bool wraps = piece >> k & 1;  // the last `shift` elements come first
+      part[d] = wraps ? shift[d] : shape[d] - shift[d];
+      (wraps ? from : to).offset +=
+          (wraps ? shape[d] - shift[d] : shift[d]) * (wraps ? from : to).strides[d];
+    }
+    c.copy(part, std::move(from), std::move(to));
+  }
+  Copies::bind(call, std::move(c), scratch);
+}
+void Roll::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    Ints back;
+    for (int64_t s : a.shifts) back.push_back(s == INT64_MIN ? s : -s);
+    return emit("roll", {d.dy()},
+                {{"shifts", Literal::list(back), {}}, {"dims", Literal::list(a.dims), {}}});
+  });
+}
+
+namespace {
+
+struct TrianglePlan {
+  Layout x;
+  int64_t diagonal;
+  bool lower;
+};
+
+void run_triangle(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const TrianglePlan& p = *static_cast<const TrianglePlan*>(parameters);
+  const size_t outer = p.x.shape.size() - 1;
+  const int64_t columns = p.x.shape[outer], rows = p.x.shape[outer - 1], step = p.x.strides[outer];
+  const auto size = static_cast<int64_t>(size_of(p.x.dtype));
+  const int64_t total = columns == 0 ? 0 : p.x.numel() / columns;
+  const int64_t per_chunk = std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(columns, 1));
+  auto run = [&](int64_t first, int64_t last) {
+    Walk<1> walk({p.x.shape.data(), outer}, {std::span(p.x.strides.data(), outer)}, first);
+    for (int64_t r = first; r < last; ++r, walk.next()) {
+      // The column where what is kept ends (lower) or begins.
+      int64_t edge = r % rows + (p.lower ? 1 : 0);
+      edge = p.diagonal > columns ? columns : p.diagonal < -rows ? 0 : edge + p.diagonal;
+      edge = std::clamp<int64_t>(edge, 0, columns);
+      int64_t from = p.lower ? 0 : edge, to = p.lower ? edge : columns;
+      const std::byte* s = args[0] + walk.offset(0) * size;
+      std::byte* t = args[1] + r * columns * size;
+      fill_row(size_of(p.x.dtype), Pattern(), t, 1, from);
+      copy_row(size_of(p.x.dtype), s + from * step * size, step, t + from * size, 1, to - from);
+      fill_row(size_of(p.x.dtype), Pattern(), t + to * size, 1, columns - to);
+    }
+  };
+  int64_t chunks = (total + per_chunk - 1) / per_chunk;
+  if (chunks <= 1) return run(0, total);
+  scope.workers.parallel_for(
+      chunks, [&](int64_t c) { run(c * per_chunk, std::min(total, (c + 1) * per_chunk)); });
+}
+
+void infer_triangle(InferCall& call) {
+  const Type& x = call.tensor(0);
+  if (x.rank() < 2) call.fail("operand 'x' is {}; it needs at least two dimensions", to_string(x));
+  call.out.push_back(x);
+}
+
+void bind_triangle(BindCall& call, bool lower) {
+  call.set_kernel(
+      run_triangle,
+      TrianglePlan{call.in[0], attributes_as<TriangleAttr>(call.attributes).diagonal, lower});
+}
+
+void triangle_vjp(VjpCall& d) {
+  d.give(0, [&] {
+    return emit(d.op.name, {d.dy()}, {{"diagonal", d.attr<TriangleAttr>().diagonal, {}}});
+  });
+}
+
+}  // namespace
+
+void Tril::infer(InferCall& call) { infer_triangle(call); }
+void Tril::bind(BindCall& call) { bind_triangle(call, true); }
+void Tril::vjp(VjpCall& d) { triangle_vjp(d); }
+void Triu::infer(InferCall& call) { infer_triangle(call); }
+void Triu::bind(BindCall& call) { bind_triangle(call, false); }
+void Triu::vjp(VjpCall& d) { triangle_vjp(d); }
+
+std::span<const ir::Operator* const> assemble_family() { return fold<AssembleOperators>(); }
+
+}  // namespace gradus::ops

@@ -1,0 +1,301 @@
+// Borders, and writing into a part: constant_pad_nd, pad, slice_scatter, diag_embed.
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/assemble.h"
+#include "ops/copies.h"
+#include "ops/rules.h"
+#include "ops/slicing.h"
+
+namespace gradus::ops {
+
+namespace {
+
+int normal(int64_t dim, int rank) { return static_cast<int>(dim < 0 ? dim + rank : dim); }
+
+Value narrow(const Value& x, int64_t dim, const Dim& start, const Dim& length) {
+  return emit("narrow", {x}, {{"dim", dim, {}}, {"start", start, {}}, {"length", length, {}}});
+}
+Value flip(const Value& x, int64_t dim) {
+  return emit("flip", {x}, {{"dims", Literal::list(Ints{dim}), {}}});
+}
+
+// The border of `amount` elements before (or after) x along a dimension.
+Value border(const Value& x, const std::string& mode, int dim, const Dim& amount, bool before) {
+  const Dim& n = x.dims()[dim];
+  if (mode == "reflect")  // the edge itself is not repeated
+    return flip(before ? narrow(x, dim, 1, amount) : narrow(x, dim, n - amount - 1, amount), dim);
+  if (mode == "circular")
+    return before ? narrow(x, dim, n - amount, amount) : narrow(x, dim, 0, amount);
+  Value edge = before ? narrow(x, dim, 0, 1) : narrow(x, dim, n - 1, 1);
+  Dims wide = x.dims();
+  wide[dim] = amount;
+  return expand(edge, wide);
+}
+
+void check_amount(const ComposeCall& c, const Dim& n, const Dim& amount, const std::string& mode,
+                  int dim) {
+  if (!amount.is_constant()) return;
+  if (amount.value() < 0)
+    c.fail("an amount of {} is negative, which only mode \"constant\" takes", amount.value());
+  if (!n.is_constant() || amount.value() == 0) return;
+  int64_t most = mode == "reflect" ? n.value() - 1 : n.value();
+  if (n.value() == 0 || (mode != "replicate" && amount.value() > most))
+    c.fail("an amount of {} is too much for dimension {} of {} in mode \"{}\"", amount.value(), dim,
+           to_string(c.x().type), mode);
+}
+
+}  // namespace
+
+void Pad::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  if (a.mode == "constant")
+    return c.give(emit("constant_pad_nd", {c.x()},
+                       {{"pad", Literal::list(a.pad), {}}, {"value", a.value, {}}}));
+  if (a.mode != "reflect" && a.mode != "replicate" && a.mode != "circular")
+    c.fail("there is no mode \"{}\"; the modes are constant, reflect, replicate and circular",
+           a.mode);
+  Value y = c.x();
+  int rank = y.rank();
+  if (a.pad.size() % 2 || a.pad.size() > 2 * static_cast<size_t>(rank))
+    c.fail(
+        "'pad' lists {} amounts for {}; write before and after of up to {} dimensions, the last "
+        "one first",
+        a.pad.size(), to_string(y.type), rank);
+  for (size_t k = 0; k < a.pad.size() / 2; ++k) {
+    int dim = rank - 1 - static_cast<int>(k);
+    const Dim &before = a.pad[2 * k], &after = a.pad[2 * k + 1];
+    check_amount(c, y.dims()[dim], before, a.mode, dim);
+    check_amount(c, y.dims()[dim], after, a.mode, dim);
+    SmallVector<Value, 3> parts;
+    if (!(before == Dim(0))) parts.push_back(border(y, a.mode, dim, before, true));
+    parts.push_back(y);
+    if (!(after == Dim(0))) parts.push_back(border(y, a.mode, dim, after, false));
+    if (parts.size() > 1) y = cat(parts, dim);
+  }
+  c.give(y);
+}
+
+std::pair<Dim, Dim> ConstantPadNd::Attr::amounts(int d, int rank) const {
+  size_t k = 2 * static_cast<size_t>(rank - 1 - d);
+  return k + 1 < pad.size() ? std::pair(pad[k], pad[k + 1]) : std::pair(Dim(0), Dim(0));
+}
+
+void ConstantPadNd::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  if (a.pad.size() % 2 || a.pad.size() > 2 * x.dims.size())
+    call.fail(
+        "'pad' lists {} amounts for {}; write before and after of up to {} dimensions, the "
+        "last one first",
+        a.pad.size(), to_string(x), x.rank());
+  Dims dims = x.dims;
+  for (int d = 0; d < x.rank(); ++d) {
+    auto [before, after] = a.amounts(d, x.rank());
+    dims[d] = x.dims[d] + before + after;
+    if (dims[d].is_constant() && dims[d].value() < 0)
+      call.fail("amounts of {} and {} leave nothing of dimension {} of {}", before.to_string(),
+                after.to_string(), d, to_string(x));
+  }
+  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+}
+void ConstantPadNd::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  const Sizes& shape = call.out[0].shape;
+  Sizes inner(shape.size()), first(shape.size());  // where x's elements go
+  int64_t skipped = 0;                             // elements of x before the first one kept
+  bool grows = false, any = true;
+  for (int d = 0; d < x.rank(); ++d) {
+    auto [before, after] = a.amounts(d, x.rank());
+    int64_t b = call.size(before), f = call.size(after), n = x.shape[d];
+    if (shape[d] < 0)
+      call.fail("amounts of {} and {} leave nothing of dimension {} of {}", b, f, d,
+                to_string(x.shape));
+    constexpr int64_t far = int64_t{1} << 62;
+    if (b < -far || f < -far) call.fail("amounts of {} and {} are absurd", b, f);
+    int64_t low = std::max<int64_t>(-b, 0), high = n - std::max<int64_t>(-f, 0);
+    grows = grows || b > 0 || f > 0;
+    inner[d] = std::max<int64_t>(high - low, 0);
+    first[d] = std::max<int64_t>(b, 0);
+    any = any && inner[d] > 0;
+    if (inner[d] > 0) skipped += low * x.strides[d];
+  }
+  if (!grows) return call.set_view(0, 0, Layout(x.dtype, shape, x.strides), any ? skipped : 0);
+  Copies c;
+  Pattern value = pattern_of(ir::Number::of(a.value), x.dtype);
+  Window target = result_window(call);
+  if (!any) {
+    c.fill(shape, value, target);
+    return Copies::bind(call, std::move(c));
+  }
+  // Slabs before and after along each dimension, within the box of the ones before it.
+  Sizes box = shape;
+  int64_t corner = 0;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    Sizes slab = box;
+    Window w = target;
+    w.offset = corner;
+    slab[d] = first[d];
+    c.fill(slab, value, w);
+    w.offset = corner + (first[d] + inner[d]) * target.strides[d];
+    slab[d] = shape[d] - first[d] - inner[d];
+    c.fill(slab, value, w);
+    corner += first[d] * target.strides[d];
+    box[d] = inner[d];
+  }
+  Window source = operand_window(call, 0), middle = target;
+  source.offset = skipped;
+  middle.offset = corner;
+  c.copy(inner, std::move(source), std::move(middle));
+  Copies::bind(call, std::move(c));
+}
+// One padded dimension: a slice. Otherwise the amounts are taken away again.
+void ConstantPadNd::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    int rank = d.x_type().rank(), padded = 0, last = 0;
+    bool grows = true;
+    Dims back;
+    for (const Dim& n : a.pad) back.push_back(Dim(0) - n);
+    for (int k = 0; k < rank; ++k) {
+      auto [before, after] = a.amounts(k, rank);
+      if (before == Dim(0) && after == Dim(0)) continue;
+      ++padded;
+      last = k;
+      grows = grows && before.known_nonnegative() && after.known_nonnegative();
+    }
+    if (padded == 0) return d.dy();
+    if (padded == 1 && grows) {
+      Dim start = a.amounts(last, rank).first;
+      return slice(d.dy(), last, start, start + d.x_type().dims[last]);
+    }
+    return emit("constant_pad_nd", {d.dy()}, {{"pad", Literal::list(back), {}}});
+  });
+}
+
+namespace {
+
+Slice::Attr slice_of(const SliceScatter::Attr& a) { return {a.dim, a.start, a.end, a.step}; }
+
+}  // namespace
+
+void SliceScatter::infer(InferCall& call) {
+  const Type &x = call.tensor(0), &src = call.tensor(1);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  if (x.rank() == 0) call.fail("operand 'x' is {}; it needs at least one dimension", to_string(x));
+  int dim = call.dimension(a.dim, x.rank());
+  if (a.step < 1) call.fail("'step' is {}; it must be positive", a.step);
+  if (src.dtype != x.dtype)
+    call.fail("operand 'src' is {}, 'x' is {}; cast one of them", to_string(src), to_string(x));
+  Dims dims = x.dims;
+  dims[dim] = slice_of(a).count(x.dims[dim]);
+  bool fits = src.rank() == x.rank();
+  for (int d = 0; fits && d < x.rank(); ++d)
+    fits = !(src.dims[d].is_constant() && dims[d].is_constant() && !(src.dims[d] == dims[d]));
+  if (!fits)
+    call.fail("operand 'src' is {}, the slice has the shape {}", to_string(src), to_string(dims));
+  for (int d = 0; d < x.rank(); ++d)
+    call.require_equal(src.dims[d], dims[d],
+                       fmt::format("dimension {} of 'src' and of the slice", d));
+  call.out.push_back(x);
+}
+void SliceScatter::bind(BindCall& call) {
+  const Layout &x = call.in[0], &src = call.in[1];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int dim = normal(a.dim, x.rank());
+  auto [first, last] = slice_of(a).range(call, x.shape[dim]);
+  Sizes part = x.shape;
+  part[dim] = last > first ? (last - first - 1) / a.step + 1 : 0;
+  if (!(part == src.shape))
+    call.fail("operand 'src' has the shape {}, the slice {}", to_string(src.shape),
+              to_string(part));
+  Copies c;
+  Window from = operand_window(call, 0), to = result_window(call);
+  if (a.step == 1) {  // what lies around the slice
+    Sizes around = x.shape;
+    around[dim] = first;
+    c.copy(around, from, to);
+    around[dim] = x.shape[dim] - last;
+    Window from_end = from, to_end = to;
+    from_end.offset += last * from.strides[dim];
+    to_end.offset += last * to.strides[dim];
+    c.copy(around, std::move(from_end), std::move(to_end));
+  } else {
+    c.copy(x.shape, from, to);
+  }
+  to.offset += first * to.strides[dim];
+  if (part[dim] > 1) to.strides[dim] *= a.step;
+  c.copy(part, operand_window(call, 1), std::move(to));
+  Copies::bind(call, std::move(c));
+}
+void SliceScatter::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  LiteralList where{{"dim", a.dim, {}},
+                    {"start", write_literal(a.start), {}},
+                    {"end", write_literal(a.end), {}},
+                    {"step", a.step, {}}};
+  d.give(0, [&] {
+    Value zeros = zeros_of(d.world, d.x_type(1));
+    return emit("slice_scatter", {d.dy(), zeros}, where);
+  });
+  d.give(1, [&] { return emit("slice", {d.dy()}, where); });
+}
+
+void SelectScatter::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  const Value& x = c.x();
+  if (!x.is_tensor() || x.rank() == 0) c.fail("operand 'x' must be a tensor with dimensions");
+  if (!c.x(1).is_tensor() || c.x(1).rank() != x.rank() - 1)
+    c.fail("operand 'src' must have one dimension less than 'x', {}", to_string(x.type));
+  int dim = dimension_of(c, a.dim, x.rank());
+  const Dim& size = x.dims()[dim];
+  Dim index = a.index.is_constant() && a.index.value() < 0 ? size + a.index : a.index;
+  if (size.is_constant() && index.is_constant() &&
+      (index.value() < 0 || index.value() >= size.value()))
+    c.fail("index {} is out of range for dimension {} of {}", a.index.value(), dim,
+           to_string(x.type));
+  Value row = unsqueeze(c.x(1), dim);
+  c.give(emit("slice_scatter", {x, row},
+              {{"dim", int64_t{dim}, {}}, {"start", index, {}}, {"end", index + 1, {}}}));
+}
+
+void DiagEmbed::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  if (x.rank() == 0) call.fail("operand 'x' is {}; it needs at least one dimension", to_string(x));
+  int i = call.dimension(a.dim1, x.rank() + 1), j = call.dimension(a.dim2, x.rank() + 1);
+  if (i == j) call.fail("'dim1' and 'dim2' are both {}; they must differ", i);
+  if (a.offset == INT64_MIN) call.fail("'offset' is {}, which is absurd", a.offset);
+  Dim side = x.dims.back() + (a.offset < 0 ? -a.offset : a.offset);
+  Dims dims;
+  for (int k = 0, next = 0; k < x.rank() + 1; ++k)
+    dims.push_back(k == i || k == j ? side : x.dims[next++]);
+  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+}
+void DiagEmbed::bind(BindCall& call) {
+  const Layout& x = call.in[0];
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  int rank = call.out[0].rank(), i = normal(a.dim1, rank), j = normal(a.dim2, rank);
+  Copies c;
+  Window whole = result_window(call), diagonal = whole;
+  c.fill(call.out[0].shape, Pattern(), whole);
+  diagonal.strides.clear();
+  for (int k = 0; k < rank; ++k)
+    if (k != i && k != j) diagonal.strides.push_back(whole.strides[k]);
+  diagonal.strides.push_back(whole.strides[i] + whole.strides[j]);
+  diagonal.offset = x.numel() == 0  ? 0
+                    : a.offset >= 0 ? a.offset * whole.strides[j]
+                                    : -a.offset * whole.strides[i];
+  c.copy(x.shape, operand_window(call, 0), std::move(diagonal));
+  Copies::bind(call, std::move(c));
+}
+void DiagEmbed::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Attr& a = d.attr<Attr>();
+    return emit("diagonal", {d.dy()},
+                {{"offset", a.offset, {}}, {"dim1", a.dim1, {}}, {"dim2", a.dim2, {}}});
+  });
+}
+
+}  // namespace gradus::ops
