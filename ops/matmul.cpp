@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/einsum.h"
 #include "ops/families.h"
 #include "ops/gemm.h"
 #include "ops/rules.h"
@@ -152,30 +153,142 @@ void Matmul::vjp(VjpCall& d) {
 
 namespace {
 
-void want_rank(const ComposeCall& c, int rank) {
-  for (size_t i = 0; i < 2; ++i)
-    if (c.x(i).rank() != rank || !c.x(i).is_tensor())
-      c.fail("'{}' must have {} dimensions, its shape is {}; matmul takes any", i ? "b" : "a", rank,
-             to_string(c.x(i).dims()));
+void want_rank(const ComposeCall& c, size_t operand, int rank) {
+  const Value& v = c.x(operand);
+  if (!v.is_tensor() || v.rank() != rank)
+    c.fail("'{}' must have {} dimension{}, {}; matmul takes any number of them",
+           c.op.operand(operand).name, rank, rank == 1 ? "" : "s",
+           v.is_tensor() ? "its shape is " + to_string(v.dims()) : "it is a number");
+}
+void want_tensor(const ComposeCall& c, size_t operand) {
+  if (!c.x(operand).is_tensor())
+    c.fail("'{}' must be a tensor, not a number", c.op.operand(operand).name);
+}
+
+Value stack_product(const ComposeCall& c, size_t first) {
+  want_rank(c, first, 3);
+  want_rank(c, first + 1, 3);
+  const Dim &a = c.x(first).dims()[0], &b = c.x(first + 1).dims()[0];
+  bool differ = a.is_constant() && b.is_constant() ? a != b : (a == Dim(1)) != (b == Dim(1));
+  if (differ)
+    c.fail("'a' is a stack of {} matrices, 'b' of {}; matmul broadcasts them", a.to_string(),
+           b.to_string());
+  return matmul(c.x(first), c.x(first + 1));
+}
+
+// n * x in x's dtype.
+Value scaled(const ComposeCall& c, std::string_view attribute, const NumberLiteral& n,
+             const Value& x) {
+  if (n.is_one()) return x;
+  ir::Number number = n;
+  if (!x.type.is_floating() && n.is_floating()) {
+    if (static_cast<double>(n.as_integer()) != n.as_double())
+      c.fail("'{}' is {}, which {} cannot hold; write an integer", attribute, n.as_double(),
+             name_of(x.dtype()));
+    number = ir::Number::of(n.as_integer());
+  }
+  return x * Value{nullptr, number, {}, {}};
+}
+
+// beta c + alpha product, c broadcast to the product's shape.
+void add_scaled(ComposeCall& call, const Value& product) {
+  const auto& a = call.attr<AddmmAttr>();
+  const Value& c = call.x(0);
+  want_tensor(call, 0);
+  bool fits = c.rank() <= product.rank() && c.dtype() == product.dtype();
+  for (size_t i = 0, lead = product.dims().size() - c.dims().size(); fits && i < c.dims().size();
+       ++i) {
+    const Dim &own = c.dims()[i], &whole = product.dims()[lead + i];
+    fits = own == Dim(1) || own == whole || (whole != Dim(1) && !(own.is_constant() && whole.is_constant()));
+  }
+  if (!fits)
+    call.fail("'c' is {}, which does not broadcast to the product, {}", to_string(c.type),
+              to_string(product.type));
+  Value y = scaled(call, "alpha", a.alpha, product);
+  if (a.beta.as_double() == 0) return call.give(y);
+  Value added = scaled(call, "beta", a.beta, c);
+  call.give(added + y);
 }
 
 }  // namespace
 
 void Mm::compose(ComposeCall& c) {
-  want_rank(c, 2);
+  want_rank(c, 0, 2);
+  want_rank(c, 1, 2);
   c.give(matmul(c.x(0), c.x(1)));
 }
 
-void Bmm::compose(ComposeCall& c) {
-  want_rank(c, 3);
-  const Dim &a = c.x(0).dims()[0], &b = c.x(1).dims()[0];
-  bool differ = a.is_constant() && b.is_constant() ? a != b : (a == Dim(1)) != (b == Dim(1));
-  if (differ)
-    c.fail("'a' is a stack of {} matrices, 'b' of {}; matmul broadcasts them", a.to_string(),
-           b.to_string());
+void Bmm::compose(ComposeCall& c) { c.give(stack_product(c, 0)); }
+
+void Mv::compose(ComposeCall& c) {
+  want_rank(c, 0, 2);
+  want_rank(c, 1, 1);
   c.give(matmul(c.x(0), c.x(1)));
 }
 
-Family matmul_family() { return fold<MatmulOperators>(); }
+void Dot::compose(ComposeCall& c) {
+  want_rank(c, 0, 1);
+  want_rank(c, 1, 1);
+  c.give(matmul(c.x(0), c.x(1)));
+}
+
+void Outer::compose(ComposeCall& c) {
+  want_rank(c, 0, 1);
+  want_rank(c, 1, 1);
+  Value column = unsqueeze(c.x(0), 1), row = unsqueeze(c.x(1), 0);
+  c.give(column * row);
+}
+
+void Addmm::compose(ComposeCall& c) {
+  want_rank(c, 1, 2);
+  want_rank(c, 2, 2);
+  add_scaled(c, matmul(c.x(1), c.x(2)));
+}
+
+void Baddbmm::compose(ComposeCall& c) { add_scaled(c, stack_product(c, 1)); }
+
+void Linear::compose(ComposeCall& c) {
+  want_tensor(c, 0);
+  want_tensor(c, 1);
+  const Value& w = c.x(1);
+  if (w.rank() != 1 && w.rank() != 2)
+    c.fail("'w' is {}; it must be [out, in], or [in] for one output", to_string(w.type));
+  Value y = matmul(c.x(0), w.rank() == 1 ? w : swap_last(w));
+  if (!c.given(2)) return c.give(y);
+  want_tensor(c, 2);
+  const Value& b = c.x(2);
+  if (b.rank() > std::min(w.rank() - 1, 1) || b.dtype() != y.dtype())
+    c.fail("'b' is {}; it must hold one number of {} per output of 'w', {}", to_string(b.type),
+           name_of(y.dtype()), to_string(w.type));
+  c.give(y + b);
+}
+
+void Bilinear::compose(ComposeCall& c) {
+  want_tensor(c, 0);
+  want_tensor(c, 1);
+  want_rank(c, 2, 3);
+  const Value &x1 = c.x(0), &x2 = c.x(1), &w = c.x(2);
+  if (x1.rank() != x2.rank() || x1.rank() == 0)
+    c.fail("'x1' is {} and 'x2' is {}; they must have the same dimensions but for the last one",
+           to_string(x1.type), to_string(x2.type));
+  const Dim &out = w.dims()[0], &in1 = w.dims()[1], &in2 = w.dims()[2];
+  // First over i for all o and j at once, then over j.
+  Value w1 = reshape(permute(w, {1, 0, 2}), {in1, out * in2});
+  Dims partial(x1.dims().begin(), x1.dims().end() - 1);
+  partial.push_back(out);
+  partial.push_back(in2);
+  Value t = reshape(matmul(x1, w1), partial);
+  Value y = squeeze(matmul(t, unsqueeze(x2, -1)), -1);
+  c.give(c.given(3) ? y + c.x(3) : y);
+}
+
+void Trace::compose(ComposeCall& c) {
+  want_rank(c, 0, 2);
+  c.give(sum_all(emit("diagonal", {c.x(0)})));
+}
+
+Family matmul_family() {
+  return fold<decltype(std::tuple_cat(MatmulOperators(), EinsumOperators()))>();
+}
 
 }  // namespace gradus::ops

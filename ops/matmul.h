@@ -1,6 +1,7 @@
 // Matrix products. `matmul` is the primitive; the others are ways to write it.
 #pragma once
 
+#include "ops/number_literal.h"
 #include "ops/table.h"
 
 namespace gradus::ops {
@@ -29,6 +30,67 @@ struct Bmm {  // y[i] = a[i] b[i], matrices
   static void compose(ComposeCall&);
 };
 
-using MatmulOperators = std::tuple<Matmul, Mm, Bmm>;
+struct Mv {  // y = a x, a matrix and a vector
+  static constexpr auto name = "mv"sv, doc = "y = a x of a matrix and a vector"sv;
+  static constexpr std::array inputs{"a"sv, "x"sv};
+  static void compose(ComposeCall&);
+};
+
+struct Dot {  // z = sum of x * y, vectors
+  static constexpr auto name = "dot"sv, doc = "z = sum of x * y of two vectors"sv;
+  static constexpr std::array inputs{"x"sv, "y"sv};
+  static void compose(ComposeCall&);
+};
+
+struct Outer {  // z[i, j] = x[i] * y[j]
+  static constexpr auto name = "outer"sv, doc = "z[i, j] = x[i] * y[j]"sv;
+  static constexpr std::array inputs{"x"sv, "y"sv};
+  static void compose(ComposeCall&);
+};
+
+struct AddmmAttr {
+  NumberLiteral beta = 1, alpha = 1;
+  static constexpr auto fields() {
+    return std::tuple(field("beta", &AddmmAttr::beta), field("alpha", &AddmmAttr::alpha));
+  }
+};
+
+struct Addmm {  // y = beta c + alpha a b; beta = 0 leaves c unread
+  static constexpr auto name = "addmm"sv, doc = "y = beta * c + alpha * a b, matrices; c broadcasts"sv;
+  static constexpr std::array inputs{"c"sv, "a"sv, "b"sv};
+  using Attr = AddmmAttr;
+  static void compose(ComposeCall&);
+};
+
+struct Baddbmm {  // y[i] = beta c[i] + alpha a[i] b[i]
+  static constexpr auto name = "baddbmm"sv,
+                        doc = "y[i] = beta * c[i] + alpha * a[i] b[i], stacks of matrices; c "
+                              "broadcasts"sv;
+  static constexpr std::array inputs{"c"sv, "a"sv, "b"sv};
+  using Attr = AddmmAttr;
+  static void compose(ComposeCall&);
+};
+
+struct Linear {  // y[…, o] = sum over i of x[…, i] w[o, i] + b[o]
+  static constexpr auto name = "linear"sv, doc = "y = x w^T + b over the last dimension"sv;
+  static constexpr std::array inputs{"x"sv, "w"sv, "b?"sv};
+  static void compose(ComposeCall&);
+};
+
+struct Bilinear {  // y[…, o] = sum over i, j of x1[…, i] w[o, i, j] x2[…, j] + b[o]
+  static constexpr auto name = "bilinear"sv,
+                        doc = "y[.., o] = sum over i, j of x1[.., i] w[o, i, j] x2[.., j] + b[o]"sv;
+  static constexpr std::array inputs{"x1"sv, "x2"sv, "w"sv, "b?"sv};
+  static void compose(ComposeCall&);
+};
+
+struct Trace {  // y = sum of x[i, i]
+  static constexpr auto name = "trace"sv, doc = "y = sum of x[i, i] of a matrix"sv;
+  static constexpr std::array inputs{"x"sv};
+  static void compose(ComposeCall&);
+};
+
+using MatmulOperators =
+    std::tuple<Matmul, Mm, Bmm, Mv, Dot, Outer, Addmm, Baddbmm, Linear, Bilinear, Trace>;
 
 }  // namespace gradus::ops
