@@ -1,7 +1,8 @@
 // One operator's struct -> its ir::Operator record.
 //
 // A struct says: `name`, `doc` (its equation), `inputs` (names; "b?" may be none, "x..." is any
-// number), `results` ({"y"} if absent), `Attr` (attributes with `fields()`; none if absent), and
+// number, "i...?" any number of which each may be none), `results` ({"y"} if absent), `Attr`
+// (attributes with `fields()`; none if absent), and
 //   a pointwise operator:  see ops/pointwise.h (type rule and kernel come from its `scalar`)
 //   a composition:         static void compose(ComposeCall&)   (type rule: `infer`, or by composing)
 //   any other primitive:   static void infer(InferCall&), static void bind(BindCall&)
@@ -36,8 +37,10 @@ constexpr auto operand_specs() {
   for (size_t i = 0; i < specs.size(); ++i) {
     std::string_view n = Op::inputs[i];
     specs[i].optional = n.ends_with("?");
+    if (specs[i].optional) n.remove_suffix(1);
     specs[i].variadic = n.ends_with("...");
-    specs[i].name = n.substr(0, n.size() - (specs[i].optional ? 1 : specs[i].variadic ? 3 : 0));
+    if (specs[i].variadic) n.remove_suffix(3);
+    specs[i].name = n;
   }
   return specs;
 }

@@ -1,0 +1,143 @@
+// Reading and writing at places that index tensors name. Index tensors are i64 or i32. Sums at one
+// place are added in index order, so that they do not depend on threads; 16-bit floats add in f32.
+#pragma once
+
+#include "ops/number_literal.h"
+#include "ops/shape.h"
+
+namespace gradus::ops {
+
+struct DimAttr {
+  int64_t dim = 0;
+  static constexpr auto fields() { return std::tuple(required("dim", &DimAttr::dim)); }
+};
+
+struct Gather {
+  static constexpr std::string_view name = "gather",
+                                    doc = "y[i, j, ..] = x[i, index[i, j, ..], ..] along `dim`";
+  static constexpr std::array inputs{"x"sv, "index"sv};
+  using Attr = DimAttr;
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct Scatter {  // of several writes to one place the last one stays
+  static constexpr std::string_view name = "scatter",
+                                    doc = "y = x, but y[i, index[i, j, ..], ..] = src[i, j, ..]";
+  static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
+  using Attr = DimAttr;
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct ScatterAdd {
+  static constexpr std::string_view name = "scatter_add",
+                                    doc = "y = x; y[i, index[i, j, ..], ..] += src[i, j, ..]";
+  static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
+  using Attr = DimAttr;
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct IndexSelect {
+  static constexpr std::string_view name = "index_select",
+                                    doc = "y[.., i, ..] = x[.., index[i], ..]";
+  static constexpr std::array inputs{"x"sv, "index"sv};
+  using Attr = DimAttr;
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct IndexAdd {
+  static constexpr std::string_view name = "index_add",
+                                    doc = "y = x; y[.., index[i], ..] += alpha * src[.., i, ..]";
+  static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
+  struct Attr {
+    int64_t dim = 0;
+    NumberLiteral alpha = 1;
+    static constexpr auto fields() {
+      return std::tuple(required("dim", &Attr::dim), field("alpha", &Attr::alpha));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct IndexCopy {
+  static constexpr std::string_view name = "index_copy",
+                                    doc = "y = x, but y[.., index[i], ..] = src[.., i, ..]";
+  static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
+  using Attr = DimAttr;
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct IndexFill {
+  static constexpr std::string_view name = "index_fill",
+                                    doc = "y = x, but y[.., index[i], ..] = value";
+  static constexpr std::array inputs{"x"sv, "index"sv};
+  struct Attr {
+    int64_t dim = 0;
+    NumberLiteral value;
+    static constexpr auto fields() {
+      return std::tuple(required("dim", &Attr::dim), required("value", &Attr::value));
+    }
+  };
+  static void compose(ComposeCall&);
+};
+
+// The index tensors broadcast to one shape, which stands where they do, or in front if others lie
+// between them. Negative ones count from the end. Masks are refused: their result has a size that
+// the types do not know.
+struct Index {
+  static constexpr std::string_view name = "index",
+                                    doc = "y = x[idx_0, idx_1, ..], where `none` takes all";
+  static constexpr std::array inputs{"x"sv, "idx...?"sv};
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct IndexPut {
+  static constexpr std::string_view name = "index_put",
+                                    doc = "y = x, but y[idx_0, idx_1, ..] = values (or += )";
+  static constexpr std::array inputs{"x"sv, "values"sv, "idx...?"sv};
+  struct Attr {
+    bool accumulate = false;
+    static constexpr auto fields() { return std::tuple(field("accumulate", &Attr::accumulate)); }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct Take {
+  static constexpr std::string_view name = "take", doc = "y[..] = x_flat[index[..]]";
+  static constexpr std::array inputs{"x"sv, "index"sv};
+  static void compose(ComposeCall&);
+};
+
+struct Embedding {  // `padding_idx` only zeroes the gradient of that row
+  static constexpr std::string_view name = "embedding", doc = "y[.., k] = weight[index[..], k]";
+  static constexpr std::array inputs{"weight"sv, "index"sv};
+  struct Attr {
+    std::optional<int64_t> padding_idx;
+    static constexpr auto fields() { return std::tuple(field("padding_idx", &Attr::padding_idx)); }
+  };
+  static void compose(ComposeCall&);
+  static void vjp(VjpCall&);
+  static bool vjp_holds(const ir::Attributes& a) {
+    return attributes_as<Attr>(a).padding_idx.has_value();
+  }
+};
+
+using IndexingOperators = std::tuple<Gather, Scatter, ScatterAdd, IndexSelect, IndexAdd, IndexCopy,
+                                     IndexFill, Index, IndexPut, Take, Embedding>;
+
+}  // namespace gradus::ops
