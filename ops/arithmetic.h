@@ -91,6 +91,7 @@ struct AlphaAttr {
 struct Add : Binary<> {  // z = x + alpha y
   static constexpr std::string_view name = "add", doc = "z = x + alpha * y";
   static constexpr std::array<std::string_view, 1> results{"z"};
+  static constexpr bool accumulates = true;
   using Attr = AlphaAttr;
   template <class S>
   static S scalar(S x, S y, const Attr& a) {
