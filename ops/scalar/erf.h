@@ -1,6 +1,7 @@
 // erf, erfc.
 //
-// erf: x + x P(x^2) for |x| < 1, 1 - erfc(|x|) beyond. erfc: e^(-x^2) erfcx(x), where erfcx(x) (1 + 2x)
+// erf: x + x P(x^2) for |x| < 1, and 1 - e^-Q(|x|) beyond with Q near -log(erfc). erfc: 1 - erf(x) for |x| <
+// 1/2, beyond e^(-x^2) erfcx(x), where erfcx(x) (1 + 2x)
 // is a polynomial in t = (x - k) / (x + k) (M. M. Shepherd and J. G. Laframboise, "Chebyshev
 // approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf", Math. Comp. 36, 1981), minimax here.
 #pragma once
@@ -57,12 +58,32 @@ GRADUS_INLINE S erf_excess(S x) {
   }
 }
 
+// -log(erfc(x)) for 1 <= x where erf(x) is not yet 1, good for 1 - erfc(x).
+template <Floating S>
+GRADUS_INLINE S minus_log_erfc(S x) {
+  if constexpr (S::bits == 64) {
+    return poly(x - 1.0, 0x1.d97fbf27aa2a1p+0, 0x1.51c9b0006c222p+1, 0x1.afabc11a2a941p-1,
+                0x1.5477f09a3d6c2p-5, -0x1.48c9d395696cp-7, 0x1.033f5c19ea24p-9,
+                -0x1.f1b0c5ad90cap-13, -0x1.b92413ff74fefp-16, 0x1.c84174379d26ep-16,
+                -0x1.44595dcf54049p-17, 0x1.1d89cefe65878p-19, -0x1.b18b844d083a5p-23,
+                -0x1.fdff7cce46df3p-25, 0x1.22a53101e0adap-25, -0x1.2814d6cedc28ap-27,
+                0x1.6e6009b4f49afp-30, -0x1.08bc647692224p-33, 0x1.589822c6395a3p-38);
+  } else {
+    return poly(x - 1.0, 0x1.d97fcp+0, 0x1.51c9aap+1, 0x1.afad36p-1, 0x1.53f8c4p-5, -0x1.441794p-7,
+                0x1.dea4c2p-10, -0x1.8504ap-13);
+  }
+}
+
 template <Floating S>
 GRADUS_INLINE S erf(S x) {
+  constexpr double top = by_width<S>(3.95, 6.0);  // 1 from here on
   S a = abs(x);
-  S small = x + erf_excess(x);
-  S large = 1.0 - erfc_positive(a);
-  return select(a < 1.0, small, select(is_nan(x), x, copysign(large, x)));
+  S near = x + erf_excess(x);
+  S bounded = select(a > top, top, select(a < 1.0, 1.0, a));
+  ExpReduced<S> e = exp_reduced(-minus_log_erfc(bounded));
+  S scale = exp2_of_bits<S>(e.k_bits);
+  S far = fma(-scale, e.p.hi, 1.0 - scale);
+  return select(a < 1.0, near, copysign(far, x));
 }
 
 template <Floating S>

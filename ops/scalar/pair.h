@@ -183,8 +183,11 @@ GRADUS_INLINE Pair<S> div(Pair<S> a, Pair<S> b) {
 // a / b rounded once, almost always correctly.
 template <Floating S>
 GRADUS_INLINE S quotient(Pair<S> a, Pair<S> b) {
-  Pair<S> q = div(a, b);
-  return q.hi + q.lo;
+  S inverse = 1.0 / b.hi;
+  S q = a.hi * inverse;
+  S rest = fma(-q, b.hi, a.hi);
+  S low = fma(-q, b.lo, a.lo);
+  return fma(rest + low, inverse, q);
 }
 
 // sqrt(a) as a pair, for normal a > 0; 0 for 0.

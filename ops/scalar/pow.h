@@ -11,9 +11,12 @@ namespace gradus::scalar {
 template <Floating S>
 GRADUS_INLINE Pair<S> log_precise(S x) {
   LogReduced<S> r = log_reduced_any(x);
-  Pair<S> above = two_sum(r.m, like(x, 1.0));
-  Pair<S> s = div(Pair<S>{r.m - 1.0, like(x, 0.0)}, above);
-  Pair<S> square = mul(s, s);
+  S above = r.m + 1.0;
+  S above_lo = r.m - (above - 1.0);
+  Pair<S> s = div(Pair<S>{r.m - 1.0, like(x, 0.0)}, Pair<S>{above, above_lo});
+  S twice = s.hi * 2.0;
+  Pair<S> square = two_prod(s.hi, s.hi);
+  square.lo = fma(twice, s.lo, square.lo);
   S series = [&]() GRADUS_INLINE_LAMBDA {
     if constexpr (S::bits == 64) {
       return poly(square.hi, 0x1.999999999999ap-2, 0x1.2492492492548p-2, 0x1.c71c71c6e034dp-3,
@@ -27,12 +30,16 @@ GRADUS_INLINE Pair<S> log_precise(S x) {
   constexpr double third_hi = by_width<S>(0x1.555556p-1, 0x1.5555555555555p-1);
   constexpr double third_lo = by_width<S>(-0x1.555556p-26, 0x1.5555555555555p-55);
   Pair<S> inner = quick_two_sum(like(x, third_hi), fma(square.hi, series, third_lo));
-  Pair<S> cubed = mul(mul(square, s), inner);
-  Pair<S> log_m = add(Pair<S>{s.hi * 2.0, s.lo * 2.0}, cubed);
-  constexpr double ln2_hi = by_width<S>(0x1.62e43p-1, 0x1.62e42fefa39efp-1);
-  constexpr double ln2_lo = by_width<S>(-0x1.05c61p-29, 0x1.abc9e3b39803fp-56);
-  Pair<S> whole = mul(Pair<S>{like(x, ln2_hi), like(x, ln2_lo)}, r.k);
-  return add(whole, log_m);
+  Pair<S> cube = two_prod(square.hi, s.hi);
+  cube.lo = fma(square.hi, s.lo, fma(square.lo, s.hi, cube.lo));
+  Pair<S> third = two_prod(cube.hi, inner.hi);
+  third.lo = fma(cube.hi, inner.lo, fma(cube.lo, inner.hi, third.lo));
+  Pair<S> log_m = quick_two_sum(twice, third.hi);
+  S log_m_lo = fma(s.lo, 2.0, log_m.lo + third.lo);
+  constexpr double ln2_hi = by_width<S>(0x1.62e4p-1, 0x1.62e42fee00000p-1);  // k ln2_hi is exact
+  constexpr double ln2_lo = by_width<S>(0x1.7f7d1cp-20, 0x1.a39ef35793c76p-33);
+  Pair<S> sum = quick_two_sum(r.k * ln2_hi, log_m.hi);
+  return quick_two_sum(sum.hi, sum.lo + fma(r.k, ln2_lo, log_m_lo));
 }
 
 // x^y with every special case of C's pow (Annex F.10.4.4).

@@ -139,13 +139,15 @@ GRADUS_INLINE S polygamma2(S x) {
   return polygamma(2, x);
 }
 
-// The error of `got` in units of the last place of the exact `want`; huge for a wrong special value.
+// The error of `got` in units of the last place of the exact `want`; huge for a wrong special value or a
+// zero of the wrong sign.
 template <class T>
 double ulp_error(T got, Wide want) {
   const double wrong = 1e30;
   if (std::isnan(want)) return std::isnan(got) ? 0 : wrong;
   if (std::isnan(got)) return wrong;
   T rounded = static_cast<T>(want);
+  if (got == 0 && rounded == 0 && std::signbit(got) != std::signbit(rounded)) return wrong;
   if (std::isinf(rounded) || std::isinf(got)) return got == rounded ? 0 : wrong;
   int exponent = rounded == 0 ? std::numeric_limits<T>::min_exponent - 1 : std::ilogb(rounded);
   int last = std::max(exponent, std::numeric_limits<T>::min_exponent - 1) -
