@@ -8,7 +8,7 @@ namespace gradus::ops {
 namespace {
 
 void infer_dim(InferCall& call) {
-  const auto& a = attributes_as<DimAttr>(call.attributes);
+  const auto& a = attributes_as<AlongDimAttr>(call.attributes);
   const Type& x = call.tensor(0);
   infer_reduction(call, Ints{a.dim}, a.keepdim, x.dtype);
   infer_reduction(call, Ints{a.dim}, a.keepdim, DType::i64);
@@ -16,13 +16,13 @@ void infer_dim(InferCall& call) {
 }
 
 void bind_dim(BindCall& call, bool greatest) {
-  Ints dims = reduced_dims(Ints{attributes_as<DimAttr>(call.attributes).dim}, call.in[0].rank());
+  Ints dims = reduced_dims(Ints{attributes_as<AlongDimAttr>(call.attributes).dim}, call.in[0].rank());
   refuse_empty(call, call.in[0], dims);
   bind_arg_reduction(call, greatest, dims, 0, 1);
 }
 
 void give_back(VjpCall& d) {
-  const auto& a = d.attr<DimAttr>();
+  const auto& a = d.attr<AlongDimAttr>();
   if (!d.has_dy(0)) return;
   d.give(0, [&] {
     const Type& x = d.x_type();

@@ -6,11 +6,11 @@
 
 namespace gradus::ops {
 
-struct DimAttr {
+struct AlongDimAttr {
   int64_t dim = 0;
   bool keepdim = false;
   static constexpr auto fields() {
-    return std::tuple(required("dim", &DimAttr::dim), field("keepdim", &DimAttr::keepdim));
+    return std::tuple(required("dim", &AlongDimAttr::dim), field("keepdim", &AlongDimAttr::keepdim));
   }
 };
 
@@ -19,7 +19,7 @@ struct MaxDim {  // values = the greatest of x along dim, indices = where
                         doc = "values = the greatest x along dim, indices = the first place it is at"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
-  using Attr = DimAttr;
+  using Attr = AlongDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);  // dx = dvalues at indices, else 0
@@ -30,7 +30,7 @@ struct MinDim {  // values = the least of x along dim, indices = where
                         doc = "values = the least x along dim, indices = the first place it is at"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
-  using Attr = DimAttr;
+  using Attr = AlongDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
