@@ -91,7 +91,9 @@ template <class Op, class C, size_t... I>
     return static_cast<Out>(v.value);
   };
   if constexpr (requires { typename Op::Attr; }) {
-    const auto& a = static_cast<const Record<typename Op::Attr>*>(record)->value;
+    // A copy of its own: nothing the loop writes can change it, so branches on it leave the loop.
+    static_assert(std::is_trivially_copyable_v<typename Op::Attr>);
+    const typename Op::Attr a = static_cast<const Record<typename Op::Attr>*>(record)->value;
     for (int64_t i = 0; i < n; ++i)
       target[i] = store(Op::template scalar<S>(load(std::get<I>(pointers)[i])..., a));
   } else {
