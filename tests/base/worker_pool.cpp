@@ -104,15 +104,72 @@ TEST(WorkerPool, ZeroMeansOnePerCore) {
             std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
 }
 
-TEST(WorkerPool, SeveralWorkersDoTakePart) {
-  WorkerPool pool(2);
-  // Two chunks that each wait for the other end only when two threads run them.
+// Two chunks, each of which ends only when the other has begun: two threads run them.
+template <class F>
+void meet(WorkerPool& pool, F&& then) {
   std::atomic<int> arrived{0};
-  pool.parallel_for(2, [&](int64_t) {
+  pool.parallel_for(2, [&](int64_t i) {
     ++arrived;
     while (arrived < 2) std::this_thread::yield();
+    then(i);
   });
-  EXPECT_EQ(arrived, 2);
+}
+
+TEST(WorkerPool, SeveralWorkersTakePartInEveryLoop) {
+  WorkerPool pool(2);
+  for (int loop = 0; loop < 10; ++loop) {
+    std::thread::id ids[2];
+    meet(pool, [&](int64_t i) { ids[i] = std::this_thread::get_id(); });
+    EXPECT_NE(ids[0], ids[1]);
+  }
+}
+
+TEST(WorkerPool, ALoopEndsWithItsLastChunk) {
+  WorkerPool pool(2);
+  bool slow_done = false;
+  auto caller = std::this_thread::get_id();
+  meet(pool, [&](int64_t) {
+    if (std::this_thread::get_id() == caller) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    slow_done = true;
+  });
+  EXPECT_TRUE(slow_done);
+}
+
+TEST(WorkerPool, IdleWorkersStayOutOfNestedLoops) {
+  WorkerPool pool(8);
+  std::atomic<int> strangers{0}, runs{0};
+  pool.parallel_for(2, [&](int64_t) {
+    auto mine = std::this_thread::get_id();
+    pool.parallel_for(8, [&](int64_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      strangers += std::this_thread::get_id() != mine;
+      ++runs;
+    });
+  });
+  EXPECT_EQ(strangers, 0);
+  EXPECT_EQ(runs, 16);
+}
+
+TEST(WorkerPool, ALoopOfASecondThreadRunsThere) {
+  WorkerPool pool(8);
+  std::atomic<bool> begun{false}, ended{false};
+  std::thread other([&] {
+    while (!begun) std::this_thread::yield();
+    auto mine = std::this_thread::get_id();
+    std::atomic<int> strangers{0};
+    pool.parallel_for(8, [&](int64_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      strangers += std::this_thread::get_id() != mine;
+    });
+    EXPECT_EQ(strangers, 0);
+    ended = true;
+  });
+  pool.parallel_for(2, [&](int64_t) {
+    begun = true;
+    while (!ended) std::this_thread::yield();
+  });
+  other.join();
 }
 
 }  // namespace

@@ -238,24 +238,27 @@ TEST_F(NpyFiles, ErrorsNameTheFile) {
 
 TEST_F(NpyFiles, LeaveNothingHalfWrittenWhenTheDiskIsFull) {
   put(at("x.npy"), "old");
-  Tensor t = Tensor::zeros(DType::f64, Sizes{100000});
-  rlimit before, small;
-  getrlimit(RLIMIT_FSIZE, &before);
-  small = before;
-  small.rlim_cur = 4096;
-  auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  setrlimit(RLIMIT_FSIZE, &small);
-  bool failed = false;
-  try {
-    save_npy(at("x.npy"), t);
-  } catch (const ResourceError& e) {
-    failed = e.message().find(at("x.npy")) != std::string::npos;
+  // The large one fails when it is written, the small one when the buffer is.
+  for (auto [elements, limit] : {std::pair{100000, 4096}, std::pair{1, 100}}) {
+    Tensor t = Tensor::zeros(DType::f64, Sizes{elements});
+    rlimit before, small;
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = static_cast<rlim_t>(limit);
+    auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+    std::string failure;
+    try {
+      save_npy(at("x.npy"), t);
+    } catch (const ResourceError& e) {
+      failure = e.message();
+    }
+    setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, handler);
+    EXPECT_EQ(failure, at("x.npy") + ": cannot be written: File too large");
+    EXPECT_EQ(get(at("x.npy")), "old");
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
   }
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
-  EXPECT_TRUE(failed);
-  EXPECT_EQ(get(at("x.npy")), "old");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
 }
 
 }  // namespace
