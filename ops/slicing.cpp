@@ -34,6 +34,7 @@ Dim clamp_bound(const Dim& bound, const Dim& size) {
     if (v < 0) return v <= -far ? Dim(0) : max(size + v, 0);
     if (v >= far) return size;
   }
+  if ((size - bound).known_nonnegative()) return max(bound, 0);
   return min(max(bound, 0), size);
 }
 int64_t clamp_bound(const BindCall& call, const Dim& bound, int64_t size) {
@@ -79,10 +80,23 @@ void Select::vjp(VjpCall& d) {
   });
 }
 
+// In the form that says most: max(N - 1, 0) for both of x[1:] and x[:-1].
+Dim Slice::Attr::span(const Dim& size) const {
+  Dim from = start.value_or(0), last = end ? clamp_bound(*end, size) : size;
+  bool to_end = last == size, from_back = from.is_constant() && from.value() < 0;
+  bool to_back = !to_end && end->is_constant() && end->value() < 0;
+  if (from.is_constant() && from.value() > -far && from.value() < far) {
+    if (!from_back && (to_end || (to_back && end->value() > -far)))
+      return max(size - from + (to_end ? Dim(0) : *end), 0);
+    if (from_back && to_end) return min(size, Dim(0) - from);
+  }
+  Dim first = clamp_bound(from, size);
+  bool ordered = from_back && to_back && from.value() <= end->value();
+  return (ordered ? last : max(first, last)) - first;
+}
 std::pair<Dim, Dim> Slice::Attr::range(const Dim& size) const {
-  Dim first = clamp_bound(start.value_or(0), size);
   Dim last = end ? clamp_bound(*end, size) : size;
-  return {first, max(first, last)};
+  return {last - span(size), last};
 }
 std::pair<int64_t, int64_t> Slice::Attr::range(const BindCall& call, int64_t size) const {
   int64_t first = start ? clamp_bound(call, *start, size) : 0;
@@ -90,10 +104,8 @@ std::pair<int64_t, int64_t> Slice::Attr::range(const BindCall& call, int64_t siz
   return {first, std::max(first, last)};
 }
 Dim Slice::Attr::count(const Dim& size) const {
-  auto [first, last] = range(size);
-  Dim span = last - first;
-  if (step == 1) return span;
-  return floor_div(span - 1, step) + 1;
+  Dim n = span(size);
+  return step == 1 ? n : floor_div(n - 1, step) + 1;
 }
 
 void Slice::infer(InferCall& call) {

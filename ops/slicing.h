@@ -38,7 +38,9 @@ struct Slice {  // bounds are clamped: see clamp_bound
       return std::tuple(field("dim", &Attr::dim), field("start", &Attr::start),
                         field("end", &Attr::end), field("step", &Attr::step));
     }
-    // The bounds within a dimension of that size; start <= end.
+    // How far apart the bounds are within a dimension of that size; never negative.
+    Dim span(const Dim& size) const;
+    // The bounds, end - start == span.
     std::pair<Dim, Dim> range(const Dim& size) const;
     std::pair<int64_t, int64_t> range(const BindCall& call, int64_t size) const;
     Dim count(const Dim& size) const;

@@ -227,8 +227,15 @@ void UnfoldSum::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Attr& a = d.attr<Attr>();
     int64_t dim = a.dim < 0 ? a.dim + d.y_type().rank() : a.dim;
-    return emit("unfold", {d.dy()},
-                {{"dim", dim, {}}, {"size", d.x_type().dims.back(), {}}, {"step", a.step, {}}});
+    const Dim& count = d.x_type().dims[dim];
+    Value windows =
+        emit("unfold", {d.dy()},
+             {{"dim", dim, {}}, {"size", d.x_type().dims.back(), {}}, {"step", a.step, {}}});
+    // There may be room for more windows than were added.
+    return windows.dims()[dim] == count
+               ? windows
+               : emit("narrow", {windows},
+                      {{"dim", dim, {}}, {"start", 0, {}}, {"length", count, {}}});
   });
 }
 
