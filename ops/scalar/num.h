@@ -22,7 +22,7 @@
 //   fma(a, b, c)                    one rounding; every argument may be a literal if another is not
 //   sqrt, abs, copysign(magnitude, sign), floor, ceil, trunc, round_even
 //   == != < <= > >=                 ordered as in C: false with NaN, except !=
-//   select(Bool, S, S)              both sides are evaluated; either side may be a literal
+//   select(Bool, S, S)              both sides are evaluated; either side may be a literal; also of Bools
 //   bits(x) -> S::Int, from_bits(i) -> S (from_bits<S>(i) is never needed: an Int knows its S)
 //   fmod_exact(a, b)                C's fmod, see "Primitives with a body outside"
 //   select_rare(Bool, rare, common) select(Bool, rare(), common), rare a callable without effects; V may be
@@ -37,9 +37,11 @@
 // Functions of this header built from those, valid in every world: maximum, minimum, fmax, fmin, is_nan,
 // is_inf, is_finite, sign_bit_set, to_int, to_float.
 //
+// S is copyable, and default-constructible to something that is only ever assigned to (arrays of S).
+//
 // Rules of writing: straight-line code, no data-dependent branch or loop, no tables in memory, loops only
-// of compile-known or attribute-known length. Name temporaries where two operands both emit, since
-// compilers evaluate arguments in different orders.
+// of compile-known or attribute-known length. Two arguments that both emit are emitted in an order that is
+// the compiler's choice: the bits do not depend on it, the order of a printed kernel may.
 //
 // Primitives with a body outside. fmod_exact is exact for every quotient, which takes a number of steps
 // that depends on the data. A world implements it as an external call per lane (LLVM: a call to `fmod` or

@@ -34,9 +34,10 @@ GRADUS_INLINE TrigReduced<S> reduce_moderate(S x) {
   S near = fma(k, -p1, x);
   // Next to a multiple of pi/2 what is left is small: nothing may be lost on the way.
   Pair<S> second = two_prod(k, like(x, p2));
-  Pair<S> rest = two_sum(near, -second.hi);
+  // Exact in either order of size: where |near| is the smaller one, both are multiples of one ulp.
+  Pair<S> rest = quick_two_sum(near, -second.hi);
   S lo = fma(k, -p3, rest.lo - second.lo);
-  return {two_sum(rest.hi, lo), bits(shifted)};
+  return {quick_two_sum(rest.hi, lo), bits(shifted)};
 }
 
 // 2/pi in pieces of 53 and of 24 bits, each in [0, 1): 2/pi = sum of piece[j] 2^(-p j).
