@@ -105,7 +105,7 @@ TEST(ShapeValues, SliceClampsAsATen) {
   EXPECT_EQ(type(0, -1), "f64[max(0, N - 1)]");
   EXPECT_EQ(type(2, -1), "f64[max(0, N - 3)]");
   EXPECT_EQ(type(-3, {}), "f64[min(3, N)]");
-  EXPECT_EQ(type(-3, -1), "f64[-max(0, N - 3) + max(0, N - 1)]");
+  EXPECT_EQ(type(-3, -1), "f64[max(0, N - 1) - max(0, N - 3)]");
   EXPECT_EQ(type(0, N - 1), "f64[max(0, N - 1)]");
   EXPECT_EQ(type(0, 3), "f64[min(3, N)]");
   EXPECT_EQ(type(0, {}, 2), "f64[(N - 1) // 2 + 1]");
