@@ -11,25 +11,23 @@ namespace gradus::ops {
 
 namespace {
 
+constexpr int64_t prefetch_rows = 8;
+
+// Each reducer combines scalars and vectors alike: a = combine(a, b).
 struct Sum {
   template <class T>
   static constexpr T identity = T(0);
-  template <class T>
-  [[gnu::always_inline]] static T combine(T a, T b) {
-    // Signed overflow wraps, as ATen's does.
-    if constexpr (std::is_same_v<T, int64_t>)
-      return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-    else return a + b;
+  template <class X>
+  [[gnu::always_inline]] static void combine(X& a, const X& b) {
+    a = a + b;
   }
 };
 struct Prod {
   template <class T>
   static constexpr T identity = T(1);
-  template <class T>
-  [[gnu::always_inline]] static T combine(T a, T b) {
-    if constexpr (std::is_same_v<T, int64_t>)
-      return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-    else return a * b;
+  template <class X>
+  [[gnu::always_inline]] static void combine(X& a, const X& b) {
+    a = a * b;
   }
 };
 struct Max {
@@ -37,10 +35,10 @@ struct Max {
   static constexpr T identity = std::numeric_limits<T>::has_infinity
                                     ? -std::numeric_limits<T>::infinity()
                                     : std::numeric_limits<T>::min();
-  template <class T>
-  [[gnu::always_inline]] static T combine(T a, T b) {
-    // Not (b <= a): true as well where either is NaN, and then a NaN in `a` stays.
-    return (!(b <= a) & (a == a)) ? b : a;
+  template <class X>
+  [[gnu::always_inline]] static void combine(X& a, const X& b) {
+    X high = b > a ? b : a;
+    a = b != b ? b : high;
   }
 };
 struct Min {
@@ -48,39 +46,62 @@ struct Min {
   static constexpr T identity = std::numeric_limits<T>::has_infinity
                                     ? std::numeric_limits<T>::infinity()
                                     : std::numeric_limits<T>::max();
-  template <class T>
-  [[gnu::always_inline]] static T combine(T a, T b) {
-    return (!(b >= a) & (a == a)) ? b : a;
+  template <class X>
+  [[gnu::always_inline]] static void combine(X& a, const X& b) {
+    X low = b < a ? b : a;
+    a = b != b ? b : low;
   }
 };
 struct All {
   template <class T>
   static constexpr T identity = T(1);
-  template <class T>
-  [[gnu::always_inline]] static T combine(T a, T b) {
-    return a & b;
+  template <class X>
+  [[gnu::always_inline]] static void combine(X& a, const X& b) {
+    a = a & b;
   }
 };
 struct Any {
   template <class T>
   static constexpr T identity = T(0);
-  template <class T>
-  [[gnu::always_inline]] static T combine(T a, T b) {
-    return a | b;
+  template <class X>
+  [[gnu::always_inline]] static void combine(X& a, const X& b) {
+    a = a | b;
   }
 };
 
-// Sixteen lanes that live in registers.
+// Sixteen lanes as vectors that live in registers; compilers split them where registers are
+// shorter.
+template <class T>
+struct Lanes {
+  static constexpr int64_t bytes = std::min<int64_t>(32, reduce_lanes * sizeof(T));
+  static constexpr int64_t width = bytes / static_cast<int64_t>(sizeof(T));
+  static constexpr int64_t vectors = reduce_lanes / width;
+  typedef T Vector __attribute__((vector_size(bytes)));
+};
+
 template <class R, class T>
 [[gnu::always_inline]] inline T reduce_row(const T* x, int64_t n) {
-  T lane[reduce_lanes];
-  for (T& l : lane) l = R::template identity<T>;
+  using L = Lanes<T>;
+  typename L::Vector acc[L::vectors];
+#pragma GCC unroll 8
+  for (int64_t v = 0; v < L::vectors; ++v)
+    acc[v] = typename L::Vector{} + R::template identity<T>;
   int64_t i = 0;
-  for (; i + reduce_lanes <= n; i += reduce_lanes)
-    for (int64_t l = 0; l < reduce_lanes; ++l) lane[l] = R::combine(lane[l], x[i + l]);
-  for (int64_t l = 0; i + l < n; ++l) lane[l] = R::combine(lane[l], x[i + l]);
+  for (; i + reduce_lanes <= n; i += reduce_lanes) {
+#pragma GCC unroll 8
+    for (int64_t v = 0; v < L::vectors; ++v) {
+      typename L::Vector row;
+      std::memcpy(&row, x + i + v * L::width, sizeof row);
+      R::combine(acc[v], row);
+    }
+  }
+  T lane[reduce_lanes];
+#pragma GCC unroll 8
+  for (int64_t v = 0; v < L::vectors; ++v)
+    std::memcpy(lane + v * L::width, &acc[v], sizeof acc[v]);
+  for (int64_t l = 0; i + l < n; ++l) R::combine(lane[l], x[i + l]);
   for (int64_t w = reduce_lanes / 2; w > 0; w /= 2)
-    for (int64_t l = 0; l < w; ++l) lane[l] = R::combine(lane[l], lane[l + w]);
+    for (int64_t l = 0; l < w; ++l) R::combine(lane[l], lane[l + w]);
   return lane[0];
 }
 
@@ -96,7 +117,7 @@ template <class R, class T>
 [[gnu::always_inline]] inline void combine_body(void* into, const void* other, int64_t n) {
   T* __restrict a = static_cast<T*>(into);
   const T* __restrict b = static_cast<const T*>(other);
-  for (int64_t i = 0; i < n; ++i) a[i] = R::combine(a[i], b[i]);
+  for (int64_t i = 0; i < n; ++i) R::combine(a[i], b[i]);
 }
 
 template <class R, class T>
@@ -111,8 +132,14 @@ template <class R, class T>
     for (; i + reduce_lanes <= rows; i += reduce_lanes)
       combine_body<R, T>(acc, s + i * n, reduce_lanes * n);
   }
-  for (; i < rows; ++i)
-    combine_body<R, T>(acc + (first + i) % reduce_lanes * n, s + i * stride, n);
+  const bool far = rows * stride * static_cast<int64_t>(sizeof(T)) > (1 << 20);
+  for (; i < rows; ++i) {
+    const T* row = s + i * stride;
+    // Where rows lie far apart, what comes next has to be asked for.
+    for (int64_t t = 0; far && t < n; t += 64 / static_cast<int64_t>(sizeof(T)))
+      __builtin_prefetch(row + prefetch_rows * stride + t);
+    combine_body<R, T>(acc + (first + i) % reduce_lanes * n, row, n);
+  }
 }
 
 template <class R, class T>
@@ -177,21 +204,22 @@ const ReduceLoops& choose() {
   return loops;
 }
 
-template <class R>
+// Sums and products of integers wrap: as unsigned ones.
+template <class R, class Integer>
 const ReduceLoops& by_compute(Compute compute) {
-  return *visit_compute(compute, [](auto tag) -> const ReduceLoops* {
-    return &choose<R, typename decltype(tag)::type>();
-  });
+  return compute == Compute::f64   ? choose<R, double>()
+         : compute == Compute::f32 ? choose<R, float>()
+                                   : choose<R, Integer>();
 }
 
 }  // namespace
 
 const ReduceLoops& reduce_loops(Reducer reducer, Compute compute) {
   switch (reducer) {
-    case Reducer::sum: return by_compute<Sum>(compute);
-    case Reducer::prod: return by_compute<Prod>(compute);
-    case Reducer::max: return by_compute<Max>(compute);
-    case Reducer::min: return by_compute<Min>(compute);
+    case Reducer::sum: return by_compute<Sum, uint64_t>(compute);
+    case Reducer::prod: return by_compute<Prod, uint64_t>(compute);
+    case Reducer::max: return by_compute<Max, int64_t>(compute);
+    case Reducer::min: return by_compute<Min, int64_t>(compute);
     case Reducer::all: return choose<All, uint8_t>();
     case Reducer::any: break;
   }

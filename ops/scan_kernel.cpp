@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ops/axes.h"
+#include "ops/isa.h"
 #include "ops/scalar/math.h"
 #include "ops/tiles.h"
 
@@ -65,29 +66,55 @@ struct LogSumExpStep {
   }
 };
 
-// m rows of n columns: state[t] runs over the rows. Rows of `a`, `b` and `out` lie `step` elements
-// apart (negative in reverse).
+// m rows of n columns: state[t] runs over the rows, which lie `step` elements apart in `a`, `b` and
+// `out` (negative in reverse).
 using ScanLoop = void (*)(const void* a, const void* b, void* out, int64_t m, int64_t n,
                           int64_t step, void* state);
 
 template <class Step, class C, bool exclusive>
-void scan_loop(const void* a, const void* b, void* out, int64_t m, int64_t n, int64_t step,
-               void* state) {
+[[gnu::always_inline]] inline void scan_body(const void* a, const void* b, void* out, int64_t m,
+                                             int64_t n, int64_t step, void* state) {
+  const C* __restrict x = static_cast<const C*>(a);
+  const C* __restrict z = static_cast<const C*>(b);
+  C* __restrict y = static_cast<C*>(out);
   C* __restrict s = static_cast<C*>(state);
-  for (int64_t i = 0; i < m; ++i) {
-    const C* __restrict x = static_cast<const C*>(a) + i * step;
-    const C* __restrict z = static_cast<const C*>(b) + i * step;
-    C* __restrict y = static_cast<C*>(out) + i * step;
+  if (n == 1) {
+    C now = s[0];
+    for (int64_t i = 0; i < m; ++i) {
+      C next = Step::next(now, x[i * step], z[i * step]);
+      y[i * step] = exclusive ? now : next;
+      now = next;
+    }
+    s[0] = now;
+    return;
+  }
+  for (int64_t i = 0; i < m; ++i, x += step, z += step, y += step)
     for (int64_t t = 0; t < n; ++t) {
       C next = Step::next(s[t], x[t], z[t]);
       y[t] = exclusive ? s[t] : next;
       s[t] = next;
     }
-  }
 }
+
+template <class Step, class C, bool exclusive>
+void scan_loop(const void* a, const void* b, void* out, int64_t m, int64_t n, int64_t step,
+               void* state) {
+  scan_body<Step, C, exclusive>(a, b, out, m, n, step, state);
+}
+#if GRADUS_HAS_V3
+template <class Step, class C, bool exclusive>
+[[gnu::target("arch=x86-64-v3")]] void scan_loop_v3(const void* a, const void* b, void* out,
+                                                    int64_t m, int64_t n, int64_t step,
+                                                    void* state) {
+  scan_body<Step, C, exclusive>(a, b, out, m, n, step, state);
+}
+#endif
 
 template <class Step, class C>
 ScanLoop choose(bool exclusive) {
+#if GRADUS_HAS_V3
+  if (cpu_has_v3()) return exclusive ? scan_loop_v3<Step, C, true> : scan_loop_v3<Step, C, false>;
+#endif
   return exclusive ? scan_loop<Step, C, true> : scan_loop<Step, C, false>;
 }
 
