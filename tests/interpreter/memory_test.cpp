@@ -52,7 +52,7 @@ TEST(Memory, HeldValuesGoAtTheirLastUse) {
   run(state, {}, {.observer = &watch});
   size_t sums = 0;
   for (size_t i = 1; i < watch.bytes.size(); ++i) {
-    EXPECT_LE(watch.bytes[i], watch.bytes[i - 1]);
+    EXPECT_LE(watch.bytes[i], watch.bytes[i - 1] + 64);  // the result is a few bytes
     sums += watch.bytes[i - 1] - watch.bytes[i] >= static_cast<size_t>(n * 8);
   }
   EXPECT_GE(sums, 8u);  // after each sum one of them is gone
@@ -92,8 +92,12 @@ TEST(Slots, AreReusedJoinedAndNeverOverlap) {
       int64_t size = std::max(slots.rounded(bytes), slots.alignment);
       EXPECT_EQ(at % slots.alignment, 0);
       auto next = live.lower_bound(at);
-      if (next != live.end()) ASSERT_LE(at + size, next->first);
-      if (next != live.begin()) ASSERT_LE(std::prev(next)->first + std::prev(next)->second, at);
+      if (next != live.end()) {
+        ASSERT_LE(at + size, next->first);
+      }
+      if (next != live.begin()) {
+        ASSERT_LE(std::prev(next)->first + std::prev(next)->second, at);
+      }
       live.emplace(at, size);
     } else {
       auto it = std::next(live.begin(), static_cast<long>(random() % live.size()));
