@@ -9,19 +9,22 @@ namespace gradus::ops {
 
 namespace {
 
+constexpr double inf = std::numeric_limits<double>::infinity();
+
+// min(x, bound), whose derivative is 0 on the bound and above.
+Value kept_below(const Value& x, double bound) {
+  return emit("hardtanh", {x}, {{"min", -inf, {}}, {"max", bound, {}}});
+}
+
 // dy * above where x > 0, else dy * below * e^(x / width). The exponent is kept from growing where
 // it is not asked for: an infinity there would leak into second derivatives as 0 * inf.
 Value elu_gradient(VjpCall& d, double above, double below, double width) {
-  Value positive = gt(d.x(), num(0.0));
-  Value negative_part = where(positive, num(0.0), d.x());
-  Value slope = unary("exp", negative_part / width) * below;
-  return where(positive, d.dy() * above, d.dy() * slope);
+  Value slope = unary("exp", kept_below(d.x(), 0.0) / width) * below;
+  return where(gt(d.x(), num(0.0)), d.dy() * above, d.dy() * slope);
 }
 
 // dy where the condition fails.
-Value drop_where(const Value& condition, const Value& dy) {
-  return where(condition, num(0.0), dy);
-}
+Value drop_where(const Value& condition, const Value& dy) { return where(condition, num(0.0), dy); }
 
 // The one operand of a composition as a tensor.
 const Value& tensor_operand(ComposeCall& c, size_t i) {
@@ -88,7 +91,7 @@ void Softplus::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Attr& a = d.attr<Attr>();
     Value scaled = d.x() * a.beta;
-    Value soft = d.dy() * unary("sigmoid", scaled);
+    Value soft = d.dy() * unary("sigmoid", kept_below(scaled, a.threshold));
     return where(gt(scaled, num(a.threshold)), d.dy(), soft);
   });
 }
@@ -103,8 +106,9 @@ void Hardtanh::infer(InferCall& call) {
 void Hardtanh::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Attr& a = d.attr<Attr>();
-    Value low = le(d.x(), num(a.min.as_double()));
     Value high = ge(d.x(), num(a.max.as_double()));
+    if (a.min.as_double() == -inf) return drop_where(high, d.dy());
+    Value low = le(d.x(), num(a.min.as_double()));
     return drop_where(logical_or(low, high), d.dy());
   });
 }
@@ -134,27 +138,22 @@ void Softshrink::infer(InferCall& call) {
 
 void Softshrink::vjp(VjpCall& d) { Hardshrink::vjp(d); }
 
-void Mish::compose(ComposeCall& c) {
-  const Value& x = tensor_operand(c, 0);
-  // Without the threshold, which is not differentiable: at 40 the two agree to the last bit.
-  Value soft = emit("softplus", {x}, {{"threshold", 40.0, {}}});
-  c.give(x * unary("tanh", soft));
-}
-
-void Softsign::compose(ComposeCall& c) {
-  const Value& x = tensor_operand(c, 0);
-  c.give(x / (unary("abs", x) + 1.0));
-}
-
-void Tanhshrink::compose(ComposeCall& c) {
-  const Value& x = tensor_operand(c, 0);
-  c.give(x - unary("tanh", x));
+// With t = tanh(log(1 + e^x)): y' = t + x (1 - t^2) sigmoid(x).
+void Mish::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Value& x = d.x();
+    // At 40 the threshold changes no bit.
+    Value t = unary("tanh", emit("softplus", {x}, {{"threshold", 40.0, {}}}));
+    Value bend = x * (unary("sigmoid", x) * (1.0 - unary("square", t)));
+    return d.dy() * (t + bend);
+  });
 }
 
 void Prelu::compose(ComposeCall& c) {
   const Value &x = tensor_operand(c, 0), &w = tensor_operand(c, 1);
   if (w.rank() > 1)
-    c.fail("operand 'w' has shape {}; it holds one weight, or one per channel", to_string(w.dims()));
+    c.fail("operand 'w' has shape {}; it holds one weight, or one per channel",
+           to_string(w.dims()));
   Value weight = w;
   bool per_channel = w.rank() == 1 && w.dims()[0] != Dim(1);
   if (per_channel) {
@@ -175,7 +174,6 @@ void Prelu::compose(ComposeCall& c) {
 void NanToNum::compose(ComposeCall& c) {
   const Value& x = tensor_operand(c, 0);
   if (!is_floating(x.dtype())) return c.give(x);
-  constexpr double inf = std::numeric_limits<double>::infinity();
   double largest = x.dtype() == DType::f64    ? std::numeric_limits<double>::max()
                    : x.dtype() == DType::f32  ? std::numeric_limits<float>::max()
                    : x.dtype() == DType::bf16 ? 0x1.fep127

@@ -10,7 +10,7 @@ namespace gradus::ops {
 struct Sigmoid : Unary<Result::floating> {  // y = 1 / (1 + e^-x)
   static constexpr std::string_view name = "sigmoid", doc = "y = 1 / (1 + e^-x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return sigmoid(x);
   }
   static void vjp(VjpCall& d) {
@@ -21,7 +21,7 @@ struct Sigmoid : Unary<Result::floating> {  // y = 1 / (1 + e^-x)
 struct Logsigmoid : Unary<Result::floating> {  // y = -log(1 + e^-x)
   static constexpr std::string_view name = "logsigmoid", doc = "y = log(1 / (1 + e^-x))";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return logsigmoid(x);
   }
   static void vjp(VjpCall& d) {
@@ -33,7 +33,7 @@ struct Relu : Unary<> {  // y = max(x, 0)
   static constexpr std::string_view name = "relu", doc = "y = max(x, 0); its derivative at 0 is 0";
   static constexpr bool refuses_bool = true;
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return select(x <= 0, 0, x);
   }
   static void vjp(VjpCall& d) {  // by y, which a layer keeps anyway
@@ -48,7 +48,7 @@ struct LeakyRelu : Unary<Result::floating> {  // y = x where x > 0, else slope x
     static constexpr auto fields() { return std::tuple(field("slope", &Attr::slope)); }
   };
   template <class S>
-  static S scalar(S x, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, const Attr& a) {
     S below = x * a.slope;
     return select(x > 0.0, x, below);
   }
@@ -69,7 +69,7 @@ struct Elu : Unary<Result::floating> {  // y = x where x > 0, else alpha (e^x - 
   static constexpr std::string_view name = "elu", doc = "y = x > 0 ? x : alpha * (e^x - 1)";
   using Attr = AlphaOfElu;
   template <class S>
-  static S scalar(S x, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, const Attr& a) {
     S below = expm1(x) * a.alpha;
     return select(x > 0.0, x, below);
   }
@@ -77,10 +77,11 @@ struct Elu : Unary<Result::floating> {  // y = x where x > 0, else alpha (e^x - 
 };
 
 struct Celu : Unary<Result::floating> {  // y = x where x > 0, else alpha (e^(x / alpha) - 1)
-  static constexpr std::string_view name = "celu", doc = "y = x > 0 ? x : alpha * (e^(x / alpha) - 1)";
+  static constexpr std::string_view name = "celu",
+                                    doc = "y = x > 0 ? x : alpha * (e^(x / alpha) - 1)";
   using Attr = AlphaOfElu;
   template <class S>
-  static S scalar(S x, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, const Attr& a) {
     S below = expm1(x / a.alpha) * a.alpha;
     return select(x > 0.0, x, below);
   }
@@ -95,7 +96,7 @@ struct Selu : Unary<Result::floating> {  // y = scale (x where x > 0, else alpha
   static constexpr double alpha = 1.6732632423543772848170429916717;
   static constexpr double scale = 1.0507009873554804934193349852946;
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     S above = x * scale;
     S below = expm1(x) * (alpha * scale);
     return select(x > 0.0, above, below);
@@ -112,17 +113,25 @@ Literal write_literal(const GeluForm&);
 
 struct Gelu : Unary<Result::floating> {  // y = x Phi(x)
   static constexpr std::string_view
-      name = "gelu", doc = "y = x * normal_cdf(x), or x / (1 + e^(-2 c (x + 0.044715 x^3)))";
+      name = "gelu",
+      doc = "y = x * normal_cdf(x), or x / (1 + e^(-2 c (x + 0.044715 x^3)))";
   struct Attr {
     GeluForm approximate;
     static constexpr auto fields() { return std::tuple(field("approximate", &Attr::approximate)); }
   };
+  template <class F>
+  [[gnu::always_inline]] static void specialise(const Attr& attr, F f) {
+    if (attr.approximate.by_tanh)
+      f(Attr{{true}});
+    else
+      f(Attr{{false}});
+  }
   // tanh's argument doubled, 2 sqrt(2 / pi) (x + 0.044715 x^3), since (1 + tanh u) / 2 =
   // sigmoid(2u): a x + b x^3.
   static constexpr double a = 2 * 0.79788456080286535587989211986876;
   static constexpr double b = a * 0.044715;
   template <class S>
-  static S scalar(S x, const Attr& attr) {
+  GRADUS_INLINE static S scalar(S x, const Attr& attr) {
     if (attr.approximate.by_tanh) return x * sigmoid(x * (x * x * b + a));
     return x * (erfc(x * -0.70710678118654752440) * 0.5);
   }
@@ -132,7 +141,7 @@ struct Gelu : Unary<Result::floating> {  // y = x Phi(x)
 struct Silu : Unary<Result::floating> {  // y = x sigmoid(x)
   static constexpr std::string_view name = "silu", doc = "y = x / (1 + e^-x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return x * sigmoid(x);
   }
   static void vjp(VjpCall& d);
@@ -140,7 +149,8 @@ struct Silu : Unary<Result::floating> {  // y = x sigmoid(x)
 
 struct Softplus : Unary<Result::floating> {  // y = log(1 + e^(beta x)) / beta
   static constexpr std::string_view
-      name = "softplus", doc = "y = log(1 + e^(beta * x)) / beta; x where beta * x > threshold";
+      name = "softplus",
+      doc = "y = log(1 + e^(beta * x)) / beta; x where beta * x > threshold";
   struct Attr {
     double beta = 1, threshold = 20;
     static constexpr auto fields() {
@@ -148,7 +158,7 @@ struct Softplus : Unary<Result::floating> {  // y = log(1 + e^(beta x)) / beta
     }
   };
   template <class S>
-  static S scalar(S x, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, const Attr& a) {
     S scaled = x * a.beta;
     S soft = log1p_exp(scaled) / a.beta;
     return select(scaled > a.threshold, x, soft);
@@ -158,7 +168,8 @@ struct Softplus : Unary<Result::floating> {  // y = log(1 + e^(beta x)) / beta
 
 struct Hardtanh : Unary<> {  // y = min(max(x, lower), upper)
   static constexpr std::string_view name = "hardtanh",
-                                    doc = "y = x kept within [min, max]; derivative 0 on the bounds";
+                                    doc =
+                                        "y = x kept within [min, max]; derivative 0 on the bounds";
   struct Attr {
     NumberLiteral min = -1, max = 1;
     static constexpr auto fields() {
@@ -166,7 +177,7 @@ struct Hardtanh : Unary<> {  // y = min(max(x, lower), upper)
     }
   };
   template <class S>
-  static S scalar(S x, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, const Attr& a) {
     S lower = constant_like(x, a.min);
     S upper = constant_like(x, a.max);
     S y = select(x < lower, lower, x);
@@ -180,7 +191,7 @@ struct Relu6 : Unary<> {  // y = min(max(x, 0), 6)
   static constexpr std::string_view name = "relu6",
                                     doc = "y = min(max(x, 0), 6); derivative 0 at 0 and 6";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     S y = select(x < 0, 0, x);
     return select(y > 6, 6, y);
   }
@@ -197,7 +208,7 @@ struct Hardshrink : Unary<Result::floating> {  // y = 0 where |x| <= lambd, else
   static constexpr std::string_view name = "hardshrink", doc = "y = |x| <= lambd ? 0 : x";
   using Attr = LambdAttr;
   template <class S>
-  static S scalar(S x, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, const Attr& a) {
     return select((x >= -a.lambd) & (x <= a.lambd), 0.0, x);
   }
   static void vjp(VjpCall& d);
@@ -205,10 +216,11 @@ struct Hardshrink : Unary<Result::floating> {  // y = 0 where |x| <= lambd, else
 
 struct Softshrink : Unary<Result::floating> {  // y = x moved towards 0 by lambd
   static constexpr std::string_view
-      name = "softshrink", doc = "y = x - lambd if x > lambd, x + lambd if x < -lambd, else 0";
+      name = "softshrink",
+      doc = "y = x - lambd if x > lambd, x + lambd if x < -lambd, else 0";
   using Attr = LambdAttr;
   template <class S>
-  static S scalar(S x, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, const Attr& a) {
     S above = x - a.lambd;
     S below = x + a.lambd;
     S rest = select(x < -a.lambd, below, 0.0);
@@ -227,7 +239,7 @@ struct Threshold : Unary<> {  // y = x where x > threshold, else value
     }
   };
   template <class S>
-  static S scalar(S x, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, const Attr& a) {
     S value = constant_like(x, a.value);
     return select(x <= constant_like(x, a.threshold), value, x);
   }
@@ -238,25 +250,38 @@ struct Threshold : Unary<> {  // y = x where x > threshold, else value
   }
 };
 
-// Compositions.
-
-struct Mish {  // y = x tanh(log(1 + e^x))
-  static constexpr std::string_view name = "mish", doc = "y = x * tanh(softplus(x))";
-  static constexpr std::array<std::string_view, 1> inputs{"x"};
-  static void compose(ComposeCall&);
+struct Mish : Unary<Result::floating> {  // y = x tanh(log(1 + e^x))
+  static constexpr std::string_view name = "mish", doc = "y = x * tanh(log(1 + e^x))";
+  template <class S>
+  GRADUS_INLINE static S scalar(S x) {
+    return x * tanh(log1p_exp(x));
+  }
+  static void vjp(VjpCall& d);
 };
 
-struct Softsign {  // y = x / (1 + |x|)
+struct Softsign : Unary<Result::floating> {  // y = x / (1 + |x|)
   static constexpr std::string_view name = "softsign", doc = "y = x / (1 + |x|)";
-  static constexpr std::array<std::string_view, 1> inputs{"x"};
-  static void compose(ComposeCall&);
+  template <class S>
+  GRADUS_INLINE static S scalar(S x) {
+    return x / (abs(x) + 1.0);
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy() / unary("square", unary("abs", d.x()) + 1.0); });
+  }
 };
 
-struct Tanhshrink {  // y = x - tanh(x)
+struct Tanhshrink : Unary<Result::floating> {  // y = x - tanh(x)
   static constexpr std::string_view name = "tanhshrink", doc = "y = x - tanh(x)";
-  static constexpr std::array<std::string_view, 1> inputs{"x"};
-  static void compose(ComposeCall&);
+  template <class S>
+  GRADUS_INLINE static S scalar(S x) {
+    return x - tanh(x);
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy() * unary("square", unary("tanh", d.x())); });
+  }
 };
+
+// Compositions.
 
 struct Prelu {  // y = x where x > 0, else w x, one w for all or one per channel
   static constexpr std::string_view name = "prelu", doc = "y = x > 0 ? x : w * x, w per channel";
@@ -266,7 +291,8 @@ struct Prelu {  // y = x where x > 0, else w x, one w for all or one per channel
 
 struct NanToNum {  // y = x where it is finite
   static constexpr std::string_view
-      name = "nan_to_num", doc = "y = x, NaN and infinities replaced (by the dtype's extremes)";
+      name = "nan_to_num",
+      doc = "y = x, NaN and infinities replaced (by the dtype's extremes)";
   static constexpr std::array<std::string_view, 1> inputs{"x"};
   struct Attr {
     double nan = 0;
@@ -282,9 +308,8 @@ struct NanToNum {  // y = x where it is finite
   }
 };
 
-using ActivationOperators =
-    std::tuple<Sigmoid, Logsigmoid, Relu, LeakyRelu, Elu, Celu, Selu, Gelu, Silu, Softplus,
-               Hardtanh, Relu6, Hardshrink, Softshrink, Threshold, Mish, Softsign, Tanhshrink,
-               Prelu, NanToNum>;
+using ActivationOperators = std::tuple<Sigmoid, Logsigmoid, Relu, LeakyRelu, Elu, Celu, Selu, Gelu,
+                                       Silu, Softplus, Hardtanh, Relu6, Hardshrink, Softshrink,
+                                       Threshold, Mish, Softsign, Tanhshrink, Prelu, NanToNum>;
 
 }  // namespace gradus::ops

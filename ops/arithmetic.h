@@ -11,7 +11,7 @@ struct Neg : Unary<> {  // y = -x
   static constexpr std::string_view name = "neg", doc = "y = -x";
   static constexpr bool refuses_bool = true;
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return -x;
   }
   static void vjp(VjpCall& d) {
@@ -22,7 +22,7 @@ struct Neg : Unary<> {  // y = -x
 struct Abs : Unary<> {  // y = |x|
   static constexpr std::string_view name = "abs", doc = "y = |x|; its derivative at 0 is 0";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return abs(x);
   }
   static void vjp(VjpCall& d) {
@@ -34,7 +34,7 @@ struct Sign : Unary<> {  // y = 1, 0 or -1; 0 for NaN
   static constexpr std::string_view name = "sign", doc = "y = 1 if x > 0, -1 if x < 0, else 0";
   static constexpr bool zero_gradient = true;
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     S negative = select(x < 0, like(x, -1), 0);
     return select(x > 0, 1, negative);
   }
@@ -43,7 +43,7 @@ struct Sign : Unary<> {  // y = 1, 0 or -1; 0 for NaN
 struct Reciprocal : Unary<Result::floating> {  // y = 1 / x
   static constexpr std::string_view name = "reciprocal", doc = "y = 1 / x";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return 1.0 / x;
   }
   static void vjp(VjpCall& d) {  // dx = -dy y^2
@@ -54,7 +54,7 @@ struct Reciprocal : Unary<Result::floating> {  // y = 1 / x
 struct Square : Unary<> {  // y = x^2
   static constexpr std::string_view name = "square", doc = "y = x * x";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return x * x;
   }
   static void vjp(VjpCall& d) {
@@ -65,7 +65,7 @@ struct Square : Unary<> {  // y = x^2
 struct Sqrt : Unary<Result::floating> {  // y = sqrt(x)
   static constexpr std::string_view name = "sqrt", doc = "y = sqrt(x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return sqrt(x);
   }
   static void vjp(VjpCall& d) {  // dx = dy / 2y
@@ -76,7 +76,7 @@ struct Sqrt : Unary<Result::floating> {  // y = sqrt(x)
 struct Rsqrt : Unary<Result::floating> {  // y = 1 / sqrt(x)
   static constexpr std::string_view name = "rsqrt", doc = "y = 1 / sqrt(x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return 1.0 / sqrt(x);
   }
   static void vjp(VjpCall& d);
@@ -94,7 +94,7 @@ struct Add : Binary<> {  // z = x + alpha y
   static constexpr bool accumulates = true;
   using Attr = AlphaAttr;
   template <class S>
-  static S scalar(S x, S y, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, S y, const Attr& a) {
     if (a.alpha.is_one()) return x + y;
     return x + y * constant_like(y, a.alpha);
   }
@@ -111,7 +111,7 @@ struct Sub : Binary<> {  // z = x - alpha y
   static constexpr bool refuses_bool = true;
   using Attr = AlphaAttr;
   template <class S>
-  static S scalar(S x, S y, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, S y, const Attr& a) {
     if (a.alpha.is_one()) return x - y;
     return x - y * constant_like(y, a.alpha);
   }
@@ -129,7 +129,7 @@ struct Mul : Binary<> {  // z = x y
   static constexpr std::string_view name = "mul", doc = "z = x * y";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
+  GRADUS_INLINE static S scalar(S x, S y) {
     return x * y;
   }
   static void vjp(VjpCall& d) {
@@ -142,7 +142,7 @@ struct Div : Binary<Result::floating> {  // z = x / y
   static constexpr std::string_view name = "div", doc = "z = x / y; integers give f32";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
+  GRADUS_INLINE static S scalar(S x, S y) {
     return x / y;
   }
   static void vjp(VjpCall& d);
@@ -153,15 +153,17 @@ struct Pow : Binary<> {  // z = x^y
   static constexpr std::array<std::string_view, 1> results{"z"};
   // Integers: by squaring, wrapping; a negative power is 0 but for x = 1 and x = -1.
   template <class S>
-  static S scalar(S x, S y) {
-    if constexpr (S::is_floating) return pow(x, y);
-    else return integer_power(x, y);
+  GRADUS_INLINE static S scalar(S x, S y) {
+    if constexpr (S::is_floating)
+      return pow(x, y);
+    else
+      return integer_power(x, y);
   }
   static void vjp(VjpCall& d);
 
  private:
   template <class S>
-  static S integer_power(S x, S y) {
+  GRADUS_INLINE static S integer_power(S x, S y) {
     S result = like(x, 1), factor = x, rest = y;
     for (int bit = 0; bit < 63; ++bit) {
       result = select((rest & 1) != 0, result * factor, result);
@@ -177,10 +179,11 @@ struct Pow : Binary<> {  // z = x^y
 
 struct Maximum : Binary<> {  // z = max(x, y)
   static constexpr std::string_view name = "maximum",
-                                    doc = "z = max(x, y), NaN if either is; ties halve the gradient";
+                                    doc =
+                                        "z = max(x, y), NaN if either is; ties halve the gradient";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
+  GRADUS_INLINE static S scalar(S x, S y) {
     return maximum(x, y);
   }
   static void vjp(VjpCall& d);
@@ -188,10 +191,11 @@ struct Maximum : Binary<> {  // z = max(x, y)
 
 struct Minimum : Binary<> {  // z = min(x, y)
   static constexpr std::string_view name = "minimum",
-                                    doc = "z = min(x, y), NaN if either is; ties halve the gradient";
+                                    doc =
+                                        "z = min(x, y), NaN if either is; ties halve the gradient";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
+  GRADUS_INLINE static S scalar(S x, S y) {
     return minimum(x, y);
   }
   static void vjp(VjpCall& d);
@@ -202,7 +206,7 @@ struct Fmax : Binary<> {  // z = max(x, y)
                                     doc = "z = max(x, y), the other one if one is NaN; ties: x";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
+  GRADUS_INLINE static S scalar(S x, S y) {
     return fmax(x, y);
   }
   static void vjp(VjpCall& d);
@@ -213,17 +217,18 @@ struct Fmin : Binary<> {  // z = min(x, y)
                                     doc = "z = min(x, y), the other one if one is NaN; ties: x";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
+  GRADUS_INLINE static S scalar(S x, S y) {
     return fmin(x, y);
   }
   static void vjp(VjpCall& d);
 };
 
 struct Atan2 : Binary<Result::floating> {  // z = the angle of the point (y, x)
-  static constexpr std::string_view name = "atan2", doc = "z = atan(x / y) in the quadrant of (y, x)";
+  static constexpr std::string_view name = "atan2",
+                                    doc = "z = atan(x / y) in the quadrant of (y, x)";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
+  GRADUS_INLINE static S scalar(S x, S y) {
     return atan2(x, y);
   }
   static void vjp(VjpCall& d);
@@ -233,7 +238,7 @@ struct Hypot : Binary<Result::floating> {  // z = sqrt(x^2 + y^2)
   static constexpr std::string_view name = "hypot", doc = "z = sqrt(x^2 + y^2) without overflow";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
+  GRADUS_INLINE static S scalar(S x, S y) {
     return hypot(x, y);
   }
   static void vjp(VjpCall& d) {
@@ -247,7 +252,7 @@ struct Lerp : Pointwise<3, Result::floating> {  // y = start + weight (end - sta
   static constexpr std::array<std::string_view, 3> inputs{"start", "end", "weight"};
   // From the nearer end, so that weights 0 and 1 give the ends themselves.
   template <class S>
-  static S scalar(S start, S end, S weight) {
+  GRADUS_INLINE static S scalar(S start, S end, S weight) {
     S way = end - start;
     S from_start = start + weight * way;
     S from_end = end - way * (1.0 - weight);
@@ -267,7 +272,7 @@ struct Addcmul : Pointwise<3, Result::same> {  // y = x + value t1 t2
   static constexpr std::array<std::string_view, 3> inputs{"x", "t1", "t2"};
   using Attr = ValueAttr;
   template <class S>
-  static S scalar(S x, S t1, S t2, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, S t1, S t2, const Attr& a) {
     if (a.value.is_one()) return x + t1 * t2;
     return x + constant_like(x, a.value) * t1 * t2;
   }
@@ -280,7 +285,7 @@ struct Addcdiv : Pointwise<3, Result::floating> {  // y = x + value t1 / t2
   static constexpr std::array<std::string_view, 3> inputs{"x", "t1", "t2"};
   using Attr = ValueAttr;
   template <class S>
-  static S scalar(S x, S t1, S t2, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, S t1, S t2, const Attr& a) {
     if (a.value.is_one()) return x + t1 / t2;
     return x + constant_like(x, a.value) * t1 / t2;
   }
@@ -288,7 +293,7 @@ struct Addcdiv : Pointwise<3, Result::floating> {  // y = x + value t1 / t2
 };
 
 using ArithmeticOperators =
-    std::tuple<Neg, Abs, Sign, Reciprocal, Square, Sqrt, Rsqrt, Add, Sub, Mul, Div, Pow, Maximum, Minimum, Fmax, Fmin, Atan2, Hypot, Lerp, Addcmul,
-               Addcdiv>;
+    std::tuple<Neg, Abs, Sign, Reciprocal, Square, Sqrt, Rsqrt, Add, Sub, Mul, Div, Pow, Maximum,
+               Minimum, Fmax, Fmin, Atan2, Hypot, Lerp, Addcmul, Addcdiv>;
 
 }  // namespace gradus::ops

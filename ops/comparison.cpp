@@ -31,7 +31,8 @@ void MaskedFill::infer(InferCall& call) {
 
 void Clamp::infer(InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
-  if (!a.min && !a.max) call.fail("attributes 'min' and 'max' are both absent; at least one is needed");
+  if (!a.min && !a.max)
+    call.fail("attributes 'min' and 'max' are both absent; at least one is needed");
   PointwiseEntry<Clamp>::infer(call);
 }
 

@@ -16,7 +16,7 @@ struct Comparison : Binary<Result::boolean> {
 struct Eq : Comparison {  // z = x == y
   static constexpr std::string_view name = "eq", doc = "z = x == y";
   template <class S>
-  static auto scalar(S x, S y) {
+  GRADUS_INLINE static auto scalar(S x, S y) {
     return x == y;
   }
 };
@@ -24,7 +24,7 @@ struct Eq : Comparison {  // z = x == y
 struct Ne : Comparison {  // z = x != y
   static constexpr std::string_view name = "ne", doc = "z = x != y";
   template <class S>
-  static auto scalar(S x, S y) {
+  GRADUS_INLINE static auto scalar(S x, S y) {
     return x != y;
   }
 };
@@ -32,7 +32,7 @@ struct Ne : Comparison {  // z = x != y
 struct Lt : Comparison {  // z = x < y
   static constexpr std::string_view name = "lt", doc = "z = x < y";
   template <class S>
-  static auto scalar(S x, S y) {
+  GRADUS_INLINE static auto scalar(S x, S y) {
     return x < y;
   }
 };
@@ -40,7 +40,7 @@ struct Lt : Comparison {  // z = x < y
 struct Le : Comparison {  // z = x <= y
   static constexpr std::string_view name = "le", doc = "z = x <= y";
   template <class S>
-  static auto scalar(S x, S y) {
+  GRADUS_INLINE static auto scalar(S x, S y) {
     return x <= y;
   }
 };
@@ -48,7 +48,7 @@ struct Le : Comparison {  // z = x <= y
 struct Gt : Comparison {  // z = x > y
   static constexpr std::string_view name = "gt", doc = "z = x > y";
   template <class S>
-  static auto scalar(S x, S y) {
+  GRADUS_INLINE static auto scalar(S x, S y) {
     return x > y;
   }
 };
@@ -56,7 +56,7 @@ struct Gt : Comparison {  // z = x > y
 struct Ge : Comparison {  // z = x >= y
   static constexpr std::string_view name = "ge", doc = "z = x >= y";
   template <class S>
-  static auto scalar(S x, S y) {
+  GRADUS_INLINE static auto scalar(S x, S y) {
     return x >= y;
   }
 };
@@ -69,7 +69,7 @@ struct Logic : Comparison {
 struct LogicalAnd : Logic {  // z = x and y
   static constexpr std::string_view name = "logical_and", doc = "z = x and y";
   template <class S>
-  static auto scalar(typename S::Bool x, typename S::Bool y) {
+  GRADUS_INLINE static auto scalar(typename S::Bool x, typename S::Bool y) {
     return x & y;
   }
 };
@@ -77,7 +77,7 @@ struct LogicalAnd : Logic {  // z = x and y
 struct LogicalOr : Logic {  // z = x or y
   static constexpr std::string_view name = "logical_or", doc = "z = x or y";
   template <class S>
-  static auto scalar(typename S::Bool x, typename S::Bool y) {
+  GRADUS_INLINE static auto scalar(typename S::Bool x, typename S::Bool y) {
     return x | y;
   }
 };
@@ -85,7 +85,7 @@ struct LogicalOr : Logic {  // z = x or y
 struct LogicalXor : Logic {  // z = either x or y
   static constexpr std::string_view name = "logical_xor", doc = "z = x or y, not both";
   template <class S>
-  static auto scalar(typename S::Bool x, typename S::Bool y) {
+  GRADUS_INLINE static auto scalar(typename S::Bool x, typename S::Bool y) {
     return x ^ y;
   }
 };
@@ -95,7 +95,7 @@ struct LogicalNot : Unary<Result::boolean> {  // y = not x
   static constexpr std::array<Role, 1> roles{Role::condition};
   static constexpr bool zero_gradient = true;
   template <class S>
-  static auto scalar(typename S::Bool x) {
+  GRADUS_INLINE static auto scalar(typename S::Bool x) {
     return !x;
   }
 };
@@ -105,7 +105,7 @@ struct Isnan : Unary<Result::boolean> {  // y = x is NaN
   static constexpr std::string_view name = "isnan", doc = "y = x is NaN";
   static constexpr bool zero_gradient = true;
   template <class S>
-  static auto scalar(S x) {
+  GRADUS_INLINE static auto scalar(S x) {
     return x != x;
   }
 };
@@ -114,9 +114,11 @@ struct Isinf : Unary<Result::boolean> {  // y = x is infinite
   static constexpr std::string_view name = "isinf", doc = "y = x is an infinity of either sign";
   static constexpr bool zero_gradient = true;
   template <class S>
-  static auto scalar(S x) {
-    if constexpr (S::is_floating) return is_inf(x);
-    else return x != x;
+  GRADUS_INLINE static auto scalar(S x) {
+    if constexpr (S::is_floating)
+      return is_inf(x);
+    else
+      return x != x;
   }
 };
 
@@ -124,9 +126,11 @@ struct Isfinite : Unary<Result::boolean> {  // y = x is finite
   static constexpr std::string_view name = "isfinite", doc = "y = x is neither NaN nor an infinity";
   static constexpr bool zero_gradient = true;
   template <class S>
-  static auto scalar(S x) {
-    if constexpr (S::is_floating) return is_finite(x);
-    else return x == x;
+  GRADUS_INLINE static auto scalar(S x) {
+    if constexpr (S::is_floating)
+      return is_finite(x);
+    else
+      return x == x;
   }
 };
 
@@ -136,7 +140,7 @@ struct Where : Pointwise<3, Result::same> {  // z = x where the condition holds,
   static constexpr std::array<std::string_view, 1> results{"z"};
   static constexpr std::array<Role, 3> roles{Role::condition, Role::value, Role::value};
   template <class S>
-  static S scalar(typename S::Bool condition, S x, S y) {
+  GRADUS_INLINE static S scalar(typename S::Bool condition, S x, S y) {
     return select(condition, x, y);
   }
   static void infer(InferCall&);
@@ -155,7 +159,7 @@ struct MaskedFill : Pointwise<2, Result::same> {  // y = value where the mask ho
     static constexpr auto fields() { return std::tuple(required("value", &Attr::value)); }
   };
   template <class S>
-  static S scalar(S x, typename S::Bool mask, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, typename S::Bool mask, const Attr& a) {
     return select(mask, constant_like(x, a.value), x);
   }
   static void infer(InferCall&);
@@ -166,7 +170,8 @@ struct MaskedFill : Pointwise<2, Result::same> {  // y = value where the mask ho
 
 struct Clamp : Unary<> {  // y = min(max(x, lower), upper); upper where lower > upper
   static constexpr std::string_view name = "clamp",
-                                    doc = "y = x kept within [min, max]; derivative 1 on the bounds";
+                                    doc =
+                                        "y = x kept within [min, max]; derivative 1 on the bounds";
   struct Attr {
     std::optional<NumberLiteral> min, max;
     static constexpr auto fields() {
@@ -174,7 +179,7 @@ struct Clamp : Unary<> {  // y = min(max(x, lower), upper); upper where lower > 
     }
   };
   template <class S>
-  static S scalar(S x, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, const Attr& a) {
     S y = x;
     if (a.min) {
       S lower = constant_like(x, *a.min);

@@ -15,11 +15,13 @@ Value gaussian(const Value& x) { return unary("exp", -unary("square", x)); }
 
 Value polygamma_of(int64_t n, const Value& x) { return emit("polygamma", {x}, {{"n", n, {}}}); }
 
-void Acosh::vjp(VjpCall& d) {  // dx = dy / sqrt(x^2 - 1)
+// dx = dy / sqrt((x - 1) (x + 1)): no cancellation near x = 1. The sum with zero makes a product of
+// -0 (x = -1) one of +0, whose root's inverse is +inf as that of x^2 - 1 is.
+void Acosh::vjp(VjpCall& d) {
   d.give(0, [&] {
     Value below = d.x() - 1.0;
     Value above = d.x() + 1.0;
-    return d.dy() * unary("rsqrt", below * above);
+    return d.dy() * unary("rsqrt", emit("addcmul", {num(0.0), below, above}));
   });
 }
 
@@ -32,7 +34,8 @@ void Atanh::vjp(VjpCall& d) {  // dx = dy / (1 - x^2)
 }
 
 void Erfinv::vjp(VjpCall& d) {  // dx = dy sqrt(pi) / 2 e^(y^2)
-  d.give(0, [&] { return d.dy() * (unary("exp", unary("square", d.y())) * (1 / two_over_sqrt_pi)); });
+  d.give(0,
+         [&] { return d.dy() * (unary("exp", unary("square", d.y())) * (1 / two_over_sqrt_pi)); });
 }
 
 void Polygamma::infer(InferCall& call) {

@@ -21,7 +21,7 @@ Value polygamma_of(int64_t n, const Value& x);
 struct Exp : Unary<Result::floating> {  // y = e^x
   static constexpr std::string_view name = "exp", doc = "y = e^x";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return exp(x);
   }
   static void vjp(VjpCall& d) {
@@ -32,7 +32,7 @@ struct Exp : Unary<Result::floating> {  // y = e^x
 struct Exp2 : Unary<Result::floating> {  // y = 2^x
   static constexpr std::string_view name = "exp2", doc = "y = 2^x";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return exp2(x);
   }
   static void vjp(VjpCall& d) {
@@ -44,7 +44,7 @@ struct Exp2 : Unary<Result::floating> {  // y = 2^x
 struct Expm1 : Unary<Result::floating> {  // y = e^x - 1
   static constexpr std::string_view name = "expm1", doc = "y = e^x - 1";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return expm1(x);
   }
   static void vjp(VjpCall& d) {
@@ -55,7 +55,7 @@ struct Expm1 : Unary<Result::floating> {  // y = e^x - 1
 struct Log : Unary<Result::floating> {  // y = log(x)
   static constexpr std::string_view name = "log", doc = "y = log(x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return log(x);
   }
   static void vjp(VjpCall& d) {
@@ -66,7 +66,7 @@ struct Log : Unary<Result::floating> {  // y = log(x)
 struct Log2 : Unary<Result::floating> {  // y = log(x) / log(2)
   static constexpr std::string_view name = "log2", doc = "y = log(x) / log(2)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return log2(x);
   }
   static void vjp(VjpCall& d) {
@@ -77,7 +77,7 @@ struct Log2 : Unary<Result::floating> {  // y = log(x) / log(2)
 struct Log10 : Unary<Result::floating> {  // y = log(x) / log(10)
   static constexpr std::string_view name = "log10", doc = "y = log(x) / log(10)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return log10(x);
   }
   static void vjp(VjpCall& d) {
@@ -88,7 +88,7 @@ struct Log10 : Unary<Result::floating> {  // y = log(x) / log(10)
 struct Log1p : Unary<Result::floating> {  // y = log(1 + x)
   static constexpr std::string_view name = "log1p", doc = "y = log(1 + x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return log1p(x);
   }
   static void vjp(VjpCall& d) {
@@ -99,8 +99,16 @@ struct Log1p : Unary<Result::floating> {  // y = log(1 + x)
 struct Sin : Unary<Result::floating> {  // y = sin(x)
   static constexpr std::string_view name = "sin", doc = "y = sin(x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return sin(x);
+  }
+  template <class S>
+  GRADUS_INLINE static auto is_usual(S x) {
+    return is_moderate_angle(x);
+  }
+  template <class S>
+  GRADUS_INLINE static S scalar_usual(S x) {
+    return sin_moderate(x);
   }
   static void vjp(VjpCall& d) {
     d.give(0, [&] { return d.dy() * unary("cos", d.x()); });
@@ -110,8 +118,16 @@ struct Sin : Unary<Result::floating> {  // y = sin(x)
 struct Cos : Unary<Result::floating> {  // y = cos(x)
   static constexpr std::string_view name = "cos", doc = "y = cos(x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return cos(x);
+  }
+  template <class S>
+  GRADUS_INLINE static auto is_usual(S x) {
+    return is_moderate_angle(x);
+  }
+  template <class S>
+  GRADUS_INLINE static S scalar_usual(S x) {
+    return cos_moderate(x);
   }
   static void vjp(VjpCall& d) {
     d.give(0, [&] { return -(d.dy() * unary("sin", d.x())); });
@@ -121,8 +137,16 @@ struct Cos : Unary<Result::floating> {  // y = cos(x)
 struct Tan : Unary<Result::floating> {  // y = tan(x)
   static constexpr std::string_view name = "tan", doc = "y = tan(x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return tan(x);
+  }
+  template <class S>
+  GRADUS_INLINE static auto is_usual(S x) {
+    return is_moderate_angle(x);
+  }
+  template <class S>
+  GRADUS_INLINE static S scalar_usual(S x) {
+    return tan_moderate(x);
   }
   static void vjp(VjpCall& d) {
     d.give(0, [&] { return d.dy() * (unary("square", d.y()) + 1.0); });
@@ -132,7 +156,7 @@ struct Tan : Unary<Result::floating> {  // y = tan(x)
 struct Asin : Unary<Result::floating> {  // y = arcsin(x)
   static constexpr std::string_view name = "asin", doc = "y = arcsin(x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return asin(x);
   }
   static void vjp(VjpCall& d) {
@@ -143,7 +167,7 @@ struct Asin : Unary<Result::floating> {  // y = arcsin(x)
 struct Acos : Unary<Result::floating> {  // y = arccos(x)
   static constexpr std::string_view name = "acos", doc = "y = arccos(x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return acos(x);
   }
   static void vjp(VjpCall& d) {
@@ -154,7 +178,7 @@ struct Acos : Unary<Result::floating> {  // y = arccos(x)
 struct Atan : Unary<Result::floating> {  // y = arctan(x)
   static constexpr std::string_view name = "atan", doc = "y = arctan(x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return atan(x);
   }
   static void vjp(VjpCall& d) {
@@ -165,7 +189,7 @@ struct Atan : Unary<Result::floating> {  // y = arctan(x)
 struct Sinh : Unary<Result::floating> {  // y = (e^x - e^-x) / 2
   static constexpr std::string_view name = "sinh", doc = "y = (e^x - e^-x) / 2";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return sinh(x);
   }
   static void vjp(VjpCall& d) {
@@ -176,7 +200,7 @@ struct Sinh : Unary<Result::floating> {  // y = (e^x - e^-x) / 2
 struct Cosh : Unary<Result::floating> {  // y = (e^x + e^-x) / 2
   static constexpr std::string_view name = "cosh", doc = "y = (e^x + e^-x) / 2";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return cosh(x);
   }
   static void vjp(VjpCall& d) {
@@ -187,7 +211,7 @@ struct Cosh : Unary<Result::floating> {  // y = (e^x + e^-x) / 2
 struct Tanh : Unary<Result::floating> {  // y = (e^x - e^-x) / (e^x + e^-x)
   static constexpr std::string_view name = "tanh", doc = "y = (e^x - e^-x) / (e^x + e^-x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return tanh(x);
   }
   static void vjp(VjpCall& d) {
@@ -198,7 +222,7 @@ struct Tanh : Unary<Result::floating> {  // y = (e^x - e^-x) / (e^x + e^-x)
 struct Asinh : Unary<Result::floating> {  // y = log(x + sqrt(x^2 + 1))
   static constexpr std::string_view name = "asinh", doc = "y = log(x + sqrt(x^2 + 1))";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return asinh(x);
   }
   static void vjp(VjpCall& d) {
@@ -209,7 +233,7 @@ struct Asinh : Unary<Result::floating> {  // y = log(x + sqrt(x^2 + 1))
 struct Acosh : Unary<Result::floating> {  // y = log(x + sqrt(x^2 - 1))
   static constexpr std::string_view name = "acosh", doc = "y = log(x + sqrt(x^2 - 1)), x >= 1";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return acosh(x);
   }
   static void vjp(VjpCall& d);
@@ -218,16 +242,17 @@ struct Acosh : Unary<Result::floating> {  // y = log(x + sqrt(x^2 - 1))
 struct Atanh : Unary<Result::floating> {  // y = log((1 + x) / (1 - x)) / 2
   static constexpr std::string_view name = "atanh", doc = "y = log((1 + x) / (1 - x)) / 2";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return atanh(x);
   }
   static void vjp(VjpCall& d);
 };
 
 struct Erf : Unary<Result::floating> {  // y = 2 / sqrt(pi) * integral of e^-t^2 from 0 to x
-  static constexpr std::string_view name = "erf", doc = "y = 2 / sqrt(pi) * integral of e^-t^2 from 0 to x";
+  static constexpr std::string_view name = "erf",
+                                    doc = "y = 2 / sqrt(pi) * integral of e^-t^2 from 0 to x";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return erf(x);
   }
   static void vjp(VjpCall& d) {
@@ -238,7 +263,7 @@ struct Erf : Unary<Result::floating> {  // y = 2 / sqrt(pi) * integral of e^-t^2
 struct Erfc : Unary<Result::floating> {  // y = 1 - erf(x)
   static constexpr std::string_view name = "erfc", doc = "y = 1 - erf(x)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return erfc(x);
   }
   static void vjp(VjpCall& d) {
@@ -249,7 +274,7 @@ struct Erfc : Unary<Result::floating> {  // y = 1 - erf(x)
 struct Erfinv : Unary<Result::floating> {  // x = erf(y)
   static constexpr std::string_view name = "erfinv", doc = "erf(y) = x";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return erfinv(x);
   }
   static void vjp(VjpCall& d);
@@ -258,7 +283,7 @@ struct Erfinv : Unary<Result::floating> {  // x = erf(y)
 struct Lgamma : Unary<Result::floating> {  // y = log |Gamma(x)|
   static constexpr std::string_view name = "lgamma", doc = "y = log |Gamma(x)|";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return lgamma(x);
   }
   static void vjp(VjpCall& d) {
@@ -269,7 +294,7 @@ struct Lgamma : Unary<Result::floating> {  // y = log |Gamma(x)|
 struct Digamma : Unary<Result::floating> {  // y = d log |Gamma(x)| / dx
   static constexpr std::string_view name = "digamma", doc = "y = d log |Gamma(x)| / dx";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return digamma(x);
   }
   static void vjp(VjpCall& d) {
@@ -285,7 +310,7 @@ struct Polygamma : Unary<Result::floating> {  // y = d^n digamma(x) / dx^n
     static constexpr auto fields() { return std::tuple(required("n", &Attr::n)); }
   };
   template <class S>
-  static S scalar(S x, const Attr& a) {
+  GRADUS_INLINE static S scalar(S x, const Attr& a) {
     return polygamma(static_cast<int>(a.n), x);
   }
   static void infer(InferCall&);
@@ -297,7 +322,7 @@ struct Polygamma : Unary<Result::floating> {  // y = d^n digamma(x) / dx^n
 struct NormalCdf : Unary<Result::floating> {  // y = P(a standard normal number is below x)
   static constexpr std::string_view name = "normal_cdf", doc = "y = erfc(-x / sqrt(2)) / 2";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return erfc(x * -std::numbers::sqrt2 / 2) * 0.5;
   }
   static void vjp(VjpCall& d) {
@@ -308,7 +333,7 @@ struct NormalCdf : Unary<Result::floating> {  // y = P(a standard normal number 
 struct NormalPdf : Unary<Result::floating> {  // y = e^(-x^2 / 2) / sqrt(2 pi)
   static constexpr std::string_view name = "normal_pdf", doc = "y = e^(-x^2 / 2) / sqrt(2 pi)";
   template <class S>
-  static S scalar(S x) {
+  GRADUS_INLINE static S scalar(S x) {
     return exp(x * x * -0.5) * (std::numbers::inv_sqrtpi * std::numbers::sqrt2 / 2);
   }
   static void vjp(VjpCall& d) {
@@ -321,7 +346,7 @@ struct Logaddexp : Binary<Result::floating> {  // z = log(e^x + e^y)
   static constexpr std::string_view name = "logaddexp", doc = "z = log(e^x + e^y)";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
+  GRADUS_INLINE static S scalar(S x, S y) {
     S larger = maximum(x, y);
     S smaller = minimum(x, y);
     S sum = larger + log1p(exp(smaller - larger));
@@ -334,7 +359,7 @@ struct Xlogy : Binary<Result::floating> {  // z = x log(y), 0 where x = 0
   static constexpr std::string_view name = "xlogy", doc = "z = x * log(y); 0 where x is 0";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
+  GRADUS_INLINE static S scalar(S x, S y) {
     S product = x * log(y);
     return select((x == 0.0) & (y == y), 0.0, product);
   }

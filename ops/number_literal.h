@@ -9,8 +9,8 @@ namespace gradus::ops {
 
 struct NumberLiteral : ir::Number {
   NumberLiteral() : ir::Number(of(0.0)) {}
-  NumberLiteral(double f) : ir::Number(of(f)) {}       // NOLINT: literals convert
-  NumberLiteral(int64_t i) : ir::Number(of(i)) {}      // NOLINT
+  NumberLiteral(double f) : ir::Number(of(f)) {}        // NOLINT: literals convert
+  NumberLiteral(int64_t i) : ir::Number(of(i)) {}       // NOLINT
   NumberLiteral(int i) : ir::Number(of(int64_t{i})) {}  // NOLINT
 
   bool is_floating() const { return category == Category::floating; }
@@ -25,8 +25,10 @@ Literal write_literal(const NumberLiteral&);
 // n in x's world: `x + constant_like(x, n)`.
 template <class S>
 [[gnu::always_inline]] inline S constant_like(S x, const NumberLiteral& n) {
-  if constexpr (S::is_floating) return like(x, n.as_double());
-  else return like(x, n.as_integer());
+  if constexpr (S::is_floating)
+    return like(x, n.as_double());
+  else
+    return like(x, n.as_integer());
 }
 
 }  // namespace gradus::ops

@@ -10,7 +10,7 @@ namespace gradus::ops {
 
 namespace {
 
-constexpr int64_t tile = 512;             // elements worked on at a time
+constexpr int64_t tile = 512;                // elements worked on at a time
 constexpr int64_t chunk_elements = 1 << 15;  // what one worker takes at a time
 constexpr size_t max_operands = 5;
 
@@ -46,8 +46,7 @@ void collapse(Plan& p) {
       for (size_t k = 0; k < p.operands.size(); ++k) strides[k].back() = p.operands[k].strides[d];
     } else {
       shape.push_back(n);
-      for (size_t k = 0; k < p.operands.size(); ++k)
-        strides[k].push_back(p.operands[k].strides[d]);
+      for (size_t k = 0; k < p.operands.size(); ++k) strides[k].push_back(p.operands[k].strides[d]);
     }
   }
   if (shape.empty()) {
@@ -152,8 +151,8 @@ void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call) {
   }
   ir::InferCall infer{call.op, operands, call.attributes, {}, nullptr};
   DType promoted = promoted_dtype(infer, info.roles);
-  Compute compute = info.computes_floating && !is_floating(promoted) ? Compute::f32
-                                                                      : compute_of(promoted);
+  Compute compute =
+      info.computes_floating && !is_floating(promoted) ? Compute::f32 : compute_of(promoted);
   Plan p;
   p.loop = info.loops[static_cast<int>(compute)];
   GRADUS_CHECK(p.loop && call.in.size() <= max_operands);
@@ -171,8 +170,10 @@ void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call) {
       o.strides[lead + d] = in.shape[d] == 1 ? 0 : in.strides[d];
     p.operands.push_back(std::move(o));
   }
-  if (p.count == 0) p.shape.assign(1, 0);
-  else collapse(p);
+  if (p.count == 0)
+    p.shape.assign(1, 0);
+  else
+    collapse(p);
   bool all_direct = p.shape.size() == 1 && p.result_dtype == p.result_tile;
   for (Operand& o : p.operands) {
     if (p.count <= 1) o.strides.assign(p.shape.size(), 1);

@@ -12,9 +12,11 @@ struct Floor : Unary<> {  // y = the largest integer <= x
   static constexpr std::string_view name = "floor", doc = "y = the largest integer <= x";
   static constexpr bool zero_gradient = true;
   template <class S>
-  static S scalar(S x) {
-    if constexpr (S::is_floating) return floor(x);
-    else return x;
+  GRADUS_INLINE static S scalar(S x) {
+    if constexpr (S::is_floating)
+      return floor(x);
+    else
+      return x;
   }
 };
 
@@ -22,19 +24,24 @@ struct Ceil : Unary<> {  // y = the smallest integer >= x
   static constexpr std::string_view name = "ceil", doc = "y = the smallest integer >= x";
   static constexpr bool zero_gradient = true;
   template <class S>
-  static S scalar(S x) {
-    if constexpr (S::is_floating) return ceil(x);
-    else return x;
+  GRADUS_INLINE static S scalar(S x) {
+    if constexpr (S::is_floating)
+      return ceil(x);
+    else
+      return x;
   }
 };
 
 struct Round : Unary<> {  // y = the integer nearest to x, ties to even
-  static constexpr std::string_view name = "round", doc = "y = the integer nearest to x, ties to even";
+  static constexpr std::string_view name = "round",
+                                    doc = "y = the integer nearest to x, ties to even";
   static constexpr bool zero_gradient = true;
   template <class S>
-  static S scalar(S x) {
-    if constexpr (S::is_floating) return round_even(x);
-    else return x;
+  GRADUS_INLINE static S scalar(S x) {
+    if constexpr (S::is_floating)
+      return round_even(x);
+    else
+      return x;
   }
 };
 
@@ -42,18 +49,22 @@ struct Trunc : Unary<> {  // y = x without its fraction
   static constexpr std::string_view name = "trunc", doc = "y = x without its fraction";
   static constexpr bool zero_gradient = true;
   template <class S>
-  static S scalar(S x) {
-    if constexpr (S::is_floating) return trunc(x);
-    else return x;
+  GRADUS_INLINE static S scalar(S x) {
+    if constexpr (S::is_floating)
+      return trunc(x);
+    else
+      return x;
   }
 };
 
 struct Frac : Unary<> {  // y = x - trunc(x)
   static constexpr std::string_view name = "frac", doc = "y = x - trunc(x)";
   template <class S>
-  static S scalar(S x) {
-    if constexpr (S::is_floating) return x - trunc(x);
-    else return x - x;
+  GRADUS_INLINE static S scalar(S x) {
+    if constexpr (S::is_floating)
+      return x - trunc(x);
+    else
+      return x - x;
   }
   static void vjp(VjpCall& d) {
     d.give(0, [&] { return d.dy(); });
@@ -66,9 +77,11 @@ struct Fmod : Binary<> {  // z = x - y trunc(x / y)
   static constexpr std::string_view name = "fmod", doc = "z = x - y * trunc(x / y), the sign of x";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
-    if constexpr (S::is_floating) return fmod(x, y);
-    else return c_rem(x, y);
+  GRADUS_INLINE static S scalar(S x, S y) {
+    if constexpr (S::is_floating)
+      return fmod(x, y);
+    else
+      return c_rem(x, y);
   }
   static void bind(BindCall&);
   static void vjp(VjpCall& d);
@@ -79,9 +92,11 @@ struct Remainder : Binary<> {  // z = x - y floor(x / y)
                                     doc = "z = x - y * floor(x / y), the sign of y";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
-  static S scalar(S x, S y) {
-    if constexpr (S::is_floating) return remainder(x, y);
-    else return floor_mod(x, y);
+  GRADUS_INLINE static S scalar(S x, S y) {
+    if constexpr (S::is_floating)
+      return remainder(x, y);
+    else
+      return floor_mod(x, y);
   }
   static void bind(BindCall&);
   static void vjp(VjpCall& d);
@@ -93,7 +108,7 @@ struct FloorDivide : Binary<> {  // z = floor(x / y)
   static constexpr bool zero_gradient = true;
   // Floats as Python's //: by fmod, whose difference from x is a multiple of y but for rounding.
   template <class S>
-  static S scalar(S x, S y) {
+  GRADUS_INLINE static S scalar(S x, S y) {
     if constexpr (!S::is_floating) {
       return floor_div(x, y);
     } else {
@@ -111,7 +126,6 @@ struct FloorDivide : Binary<> {  // z = floor(x / y)
   static void bind(BindCall&);
 };
 
-using RoundingOperators =
-    std::tuple<Floor, Ceil, Round, Trunc, Frac, Fmod, Remainder, FloorDivide>;
+using RoundingOperators = std::tuple<Floor, Ceil, Round, Trunc, Frac, Fmod, Remainder, FloorDivide>;
 
 }  // namespace gradus::ops
