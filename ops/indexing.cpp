@@ -474,6 +474,28 @@ void Take::compose(ComposeCall& c) {
   c.give(emit_all(c.world, "index", in)[0]);
 }
 
+void MaskedScatter::compose(ComposeCall& c) {
+  const Value &x = c.x(), &mask = c.x(1), &src = c.x(2);
+  for (size_t i = 0; i < 3; ++i)
+    if (!c.x(i).is_tensor()) c.fail("operand {} must be a tensor", i);
+  if (mask.dtype() != DType::boolean)
+    c.fail("operand 'mask' is {}; it must be bool", to_string(mask.type));
+  if (src.dtype() != x.dtype())
+    c.fail("operand 'src' is {}, 'x' is {}; cast one of them", to_string(src.type),
+           to_string(x.type));
+  Dim available = ir::numel(src.dims());
+  if (available == Dim(0)) return c.give(x);
+  Value wide = expand(mask, x.dims());
+  Value flat = reshape(wide, {ir::numel(x.dims())});
+  // The k-th place of the mask takes element k - 1; places outside of it take any.
+  Value count = emit("cumsum", {cast(flat, DType::i64)}, at(0));
+  Value place = binary("maximum", count - num(int64_t{1}), num(int64_t{0}));
+  Value from = reshape(src, {available});
+  Value picked = emit("index_select", {from, place}, at(0));
+  Value placed = reshape(picked, x.dims());
+  c.give(where(wide, placed, x));
+}
+
 void Embedding::compose(ComposeCall& c) {
   const Value &weight = c.x(), &index = c.x(1);
   if (!weight.is_tensor() || weight.rank() != 2)

@@ -123,6 +123,13 @@ struct Take {
   static void compose(ComposeCall&);
 };
 
+struct MaskedScatter {  // src must have an element for every place of the mask
+  static constexpr std::string_view name = "masked_scatter",
+                                    doc = "y = mask ? the next element of src : x";
+  static constexpr std::array inputs{"x"sv, "mask"sv, "src"sv};
+  static void compose(ComposeCall&);
+};
+
 struct Embedding {  // `padding_idx` only zeroes the gradient of that row
   static constexpr std::string_view name = "embedding", doc = "y[.., k] = weight[index[..], k]";
   static constexpr std::array inputs{"weight"sv, "index"sv};
@@ -138,6 +145,6 @@ struct Embedding {  // `padding_idx` only zeroes the gradient of that row
 };
 
 using IndexingOperators = std::tuple<Gather, Scatter, ScatterAdd, IndexSelect, IndexAdd, IndexCopy,
-                                     IndexFill, Index, IndexPut, Take, Embedding>;
+                                     IndexFill, Index, IndexPut, Take, MaskedScatter, Embedding>;
 
 }  // namespace gradus::ops

@@ -63,6 +63,15 @@ TEST(Indexing, WholeSlabs) {
   EXPECT_EQ(values("take", {x, indices({2, 1}, {-1, 1})}), (Doubles{5, 1}));
 }
 
+TEST(Indexing, MaskedScatter) {
+  Tensor x = counting({2, 3}), mask = indices({3}, {1, 0, 1}, DType::boolean);
+  Tensor src = Tensor::from(DType::f64, Sizes{5}, Doubles{10, 20, 30, 40, 50});
+  EXPECT_EQ(values("masked_scatter", {x, mask, src}), (Doubles{10, 1, 20, 30, 4, 40}));
+  error_of([&] { run_one("masked_scatter", {x, mask, counting({3})}); });
+  error_of([&] { run_one("masked_scatter", {x, x, src}); });
+  expect_derivatives("masked_scatter", {x, mask, src});
+}
+
 TEST(Indexing, SeveralIndices) {
   Tensor x = counting({2, 3, 4});
   Tensor i = indices({2}, {1, -2}), j = indices({2, 1}, {0, 2});
