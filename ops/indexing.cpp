@@ -484,7 +484,6 @@ void MaskedScatter::compose(ComposeCall& c) {
     c.fail("operand 'src' is {}, 'x' is {}; cast one of them", to_string(src.type),
            to_string(x.type));
   Dim available = ir::numel(src.dims());
-  if (available == Dim(0)) return c.give(x);
   Value wide = expand(mask, x.dims());
   Value flat = reshape(wide, {ir::numel(x.dims())});
   // The k-th place of the mask takes element k - 1; places outside of it take any.

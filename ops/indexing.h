@@ -123,7 +123,8 @@ struct Take {
   static void compose(ComposeCall&);
 };
 
-struct MaskedScatter {  // src must have an element for every place of the mask
+// src must have an element for every place of the mask, and at least one (unless x is empty).
+struct MaskedScatter {
   static constexpr std::string_view name = "masked_scatter",
                                     doc = "y = mask ? the next element of src : x";
   static constexpr std::array inputs{"x"sv, "mask"sv, "src"sv};
