@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t tile = 512;                // elements worked on at a time
 constexpr int64_t chunk_elements = 1 << 15;  // what one worker takes at a time
+constexpr int64_t short_row = 64;            // rows below it are not worth a loop of their own
 constexpr size_t max_operands = 5;
 
 struct Operand {
@@ -20,6 +21,7 @@ struct Operand {
   Sizes strides;     // per collapsed dimension of the result
   bool direct;       // its rows can be handed to the loop as they are
   bool constant;     // one element for all
+  bool as_result;    // lies as the result does
 };
 
 struct Plan {
@@ -57,6 +59,14 @@ void collapse(Plan& p) {
   for (size_t k = 0; k < p.operands.size(); ++k) p.operands[k].strides = std::move(strides[k]);
 }
 
+// The place of the element with this row-major number.
+void index_of_element(const Plan& p, int64_t element, Sizes& index) {
+  for (size_t d = p.shape.size(); d-- > 0;) {
+    index[d] = element % p.shape[d];
+    element /= p.shape[d];
+  }
+}
+
 // Elements [first, last) of the result; `first` is a multiple of nothing in particular.
 void run_range(const Plan& p, std::byte* const* args, int64_t first, int64_t last) {
   alignas(64) std::byte buffers[max_operands + 1][tile * 8];
@@ -66,11 +76,7 @@ void run_range(const Plan& p, std::byte* const* args, int64_t first, int64_t las
   const void* in[max_operands];
   int64_t at[max_operands];
   Sizes index(p.shape.size());
-  int64_t rest = first;
-  for (int d = rank - 1; d >= 0; --d) {
-    index[d] = rest % p.shape[d];
-    rest /= p.shape[d];
-  }
+  index_of_element(p, first, index);
   for (size_t k = 0; k < n_operands; ++k) {
     const Operand& o = p.operands[k];
     at[k] = 0;
@@ -114,13 +120,53 @@ void run_range(const Plan& p, std::byte* const* args, int64_t first, int64_t las
   }
 }
 
+// The same where rows are short: tiles run on over the ends of rows.
+void run_short_rows(const Plan& p, std::byte* const* args, int64_t first, int64_t last) {
+  alignas(64) std::byte buffers[max_operands + 1][tile * 8];
+  const size_t n_operands = p.operands.size();
+  const void* in[max_operands];
+  Sizes start(p.shape.size()), index(p.shape.size());
+  for (size_t k = 0; k < n_operands; ++k) {
+    const Operand& o = p.operands[k];
+    in[k] = buffers[k];
+    if (o.constant)
+      load_tile(o.dtype, o.tile_dtype, args[k], 0, std::min(tile, last - first), buffers[k]);
+  }
+  const bool direct_out = p.result_dtype == p.result_tile;
+  for (int64_t done = first; done < last; done += tile) {
+    int64_t n = std::min(tile, last - done);
+    index_of_element(p, done, start);
+    for (size_t k = 0; k < n_operands; ++k) {
+      const Operand& o = p.operands[k];
+      if (o.constant) continue;
+      const std::byte* source = args[k] + done * static_cast<int64_t>(size_of(o.dtype));
+      if (o.as_result && o.dtype == o.tile_dtype) {
+        in[k] = source;
+      } else if (o.as_result) {
+        load_tile(o.dtype, o.tile_dtype, source, 1, n, buffers[k]);
+      } else {
+        index = start;
+        load_tile(o.dtype, o.tile_dtype, args[k], p.shape, o.strides, index, n, buffers[k]);
+      }
+    }
+    std::byte* target = args[n_operands] + done * static_cast<int64_t>(size_of(p.result_dtype));
+    if (direct_out) {
+      p.loop(n, in, target, p.attributes.get());
+    } else {
+      p.loop(n, in, buffers[max_operands], p.attributes.get());
+      store_tile(p.result_tile, p.result_dtype, buffers[max_operands], n, target);
+    }
+  }
+}
+
 void run_general(const void* parameters, std::byte* const* args, ir::KernelScope& scope) {
   const Plan& p = *static_cast<const Plan*>(parameters);
   int64_t chunks = (p.count + chunk_elements - 1) / chunk_elements;
   if (chunks == 0) return;
-  if (chunks == 1) return run_range(p, args, 0, p.count);
+  auto run = p.shape.size() > 1 && p.shape.back() < short_row ? run_short_rows : run_range;
+  if (chunks == 1) return run(p, args, 0, p.count);
   scope.workers.parallel_for(chunks, [&](int64_t c) {
-    run_range(p, args, c * chunk_elements, std::min(p.count, (c + 1) * chunk_elements));
+    run(p, args, c * chunk_elements, std::min(p.count, (c + 1) * chunk_elements));
   });
 }
 
@@ -163,8 +209,12 @@ void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call) {
   p.result_tile = info.result == Result::boolean ? DType::boolean : dtype_of(compute);
   for (size_t k = 0; k < call.in.size(); ++k) {
     const Layout& in = call.in[k];
-    Operand o{in.dtype, info.roles[k] == Role::condition ? DType::boolean : dtype_of(compute),
-              Sizes(p.shape.size(), 0), false, false};
+    Operand o{in.dtype,
+              info.roles[k] == Role::condition ? DType::boolean : dtype_of(compute),
+              Sizes(p.shape.size(), 0),
+              false,
+              false,
+              false};
     size_t lead = p.shape.size() - in.shape.size();
     for (size_t d = 0; d < in.shape.size(); ++d)
       o.strides[lead + d] = in.shape[d] == 1 ? 0 : in.strides[d];
@@ -179,6 +229,10 @@ void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call) {
     if (p.count <= 1) o.strides.assign(p.shape.size(), 1);
     o.constant = std::all_of(o.strides.begin(), o.strides.end(), [](int64_t s) { return s == 0; });
     o.direct = !o.constant && o.dtype == o.tile_dtype && o.strides.back() == 1;
+    int64_t step = 1;
+    o.as_result = !o.constant;
+    for (size_t d = p.shape.size(); d-- > 0; step *= p.shape[d])
+      o.as_result = o.as_result && o.strides[d] == step;
     all_direct = all_direct && o.direct;
   }
   bool small = p.count <= chunk_elements;

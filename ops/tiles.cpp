@@ -44,15 +44,44 @@ void run(const std::byte* source, int64_t stride, int64_t n, void* tile) {
   load_base<From, To>(source, stride, n, tile);
 }
 
+template <class From, class To>
+void gather(const std::byte* source, std::span<const int64_t> shape,
+            std::span<const int64_t> strides, std::span<int64_t> index, int64_t n, void* tile) {
+  const From* s = reinterpret_cast<const From*>(source);
+  To* t = static_cast<To*>(tile);
+  const size_t last = shape.size() - 1;
+  const int64_t row = shape[last], stride = strides[last];
+  int64_t at = 0;
+  for (size_t d = 0; d <= last; ++d) at += index[d] * strides[d];
+  while (n > 0) {
+    int64_t count = std::min(n, row - index[last]);
+    for (int64_t i = 0; i < count; ++i) t[i] = convert<To>(s[at + i * stride]);
+    t += count;
+    n -= count;
+    at += count * stride;
+    index[last] += count;
+    for (size_t d = last; d > 0 && index[d] == shape[d]; --d) {
+      index[d] = 0;
+      ++index[d - 1];
+      at += strides[d - 1] - shape[d] * strides[d];
+    }
+  }
+}
+
 // f64, f32, i64 and bool: what tiles are made of.
 template <class F>
 void visit_tile(DType d, F f) {
   switch (d) {
-    case DType::f64: return f(TypeTag<double>{});
-    case DType::f32: return f(TypeTag<float>{});
-    case DType::i64: return f(TypeTag<int64_t>{});
-    case DType::boolean: return f(TypeTag<bool>{});
-    default: GRADUS_CHECK(false && "a tile dtype");
+    case DType::f64:
+      return f(TypeTag<double>{});
+    case DType::f32:
+      return f(TypeTag<float>{});
+    case DType::i64:
+      return f(TypeTag<int64_t>{});
+    case DType::boolean:
+      return f(TypeTag<bool>{});
+    default:
+      GRADUS_CHECK(false && "a tile dtype");
   }
 }
 
@@ -63,6 +92,17 @@ void load_tile(DType source_dtype, DType tile_dtype, const std::byte* source, in
   visit_dtype(source_dtype, [&](auto from) {
     visit_tile(tile_dtype, [&](auto to) {
       run<typename decltype(from)::type, typename decltype(to)::type>(source, stride, n, tile);
+    });
+  });
+}
+
+void load_tile(DType source_dtype, DType tile_dtype, const std::byte* source,
+               std::span<const int64_t> shape, std::span<const int64_t> strides,
+               std::span<int64_t> index, int64_t n, void* tile) {
+  visit_dtype(source_dtype, [&](auto from) {
+    visit_tile(tile_dtype, [&](auto to) {
+      gather<typename decltype(from)::type, typename decltype(to)::type>(source, shape, strides,
+                                                                         index, n, tile);
     });
   });
 }

@@ -191,6 +191,24 @@ TEST(PointwiseValue, OfTwoOperands) {
   }
 }
 
+// Rows too short for a loop of their own share one, over more than a tile and more than a chunk.
+TEST(PointwiseValue, OfShortRows) {
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16, DType::i8}) {
+    Tensor x = random_tensor({37, 301, 5}, 1, dtype), row = random_tensor({5}, 2, dtype);
+    Tensor column = random_tensor({301, 1}, 3, dtype);
+    for (const Tensor& y : {row, column}) {
+      Tensor spread = Tensor::empty(dtype, x.shape());
+      Layout broadcast(dtype, Sizes{37, 301, 5},
+                       y.rank() == 1 ? Sizes{0, 0, 1} : Sizes{0, 1, 0});
+      copy_elements(broadcast, y.data(), spread.layout(), spread.mutable_data());
+      Tensor want = run_one("sub", {x, spread});
+      EXPECT_TRUE(bitwise_equal(run_one("sub", {x, y}), want)) << name_of(dtype);
+      EXPECT_TRUE(bitwise_equal(run_one("sub", {scattered(x), scattered(y)}), want));
+      EXPECT_TRUE(bitwise_equal(run_one("gt", {x, y}), run_one("gt", {x, spread})));
+    }
+  }
+}
+
 TEST(PointwiseValue, OfThreeOperands) {
   Tensor a = vector_of({1, 2, 3}), b = vector_of({4, 5, 6}), c = vector_of({0, 0.25, 1});
   expect_same(run_one("lerp", {a, b, c}).to_doubles(), {1, 2.75, 6});

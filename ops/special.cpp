@@ -1,0 +1,37 @@
+#include "ops/special.h"
+
+#include "ops/families.h"
+#include "ops/scalar/math.h"
+
+namespace gradus::ops {
+
+Value gaussian(const Value& x) { return unary("exp", -unary("square", x)); }
+
+Value polygamma_of(int64_t n, const Value& x) { return emit("polygamma", {x}, {{"n", n, {}}}); }
+
+void Erfinv::vjp(VjpCall& d) {  // dx = dy sqrt(pi) / 2 e^(y^2)
+  d.give(0,
+         [&] { return d.dy() * (unary("exp", unary("square", d.y())) * (1 / two_over_sqrt_pi)); });
+}
+
+void Polygamma::infer(InferCall& call) {
+  int64_t n = attributes_as<Attr>(call.attributes).n;
+  if (n < 0 || n > 30) call.fail("attribute 'n' is {}, it must lie between 0 and 30", n);
+  PointwiseEntry<Polygamma>::infer(call);
+}
+
+void Logaddexp::vjp(VjpCall& d) {  // dx = dy / (1 + e^(y - x))
+  d.give(0, [&] { return d.dy() * unary("sigmoid", d.x(0) - d.x(1)); });
+  d.give(1, [&] { return d.dy() * unary("sigmoid", d.x(1) - d.x(0)); });
+}
+
+void Xlogy::vjp(VjpCall& d) {
+  const Value &x = d.x(0), &y = d.x(1);
+  // log(y) where x is not 0; a number among the operands need not be y.
+  d.give(0, [&] { return d.dy() * binary("xlogy", ne(x, num(0.0)), y); });
+  d.give(1, [&] { return d.dy() * (x / y); });
+}
+
+Family special_family() { return fold<SpecialOperators>(); }
+
+}  // namespace gradus::ops
