@@ -113,8 +113,10 @@ void reduce_columns(const Plan& p, const std::byte* x, int64_t width, T* best, i
     const std::byte* row = element(p, x, cursor.offset());
     if (!direct || r == 0)
       load_tile(p.in_dtype, p.tile_dtype, row, step, width, r == 0 ? best : buffer);
-    if (r == 0) std::fill_n(at, width, 0);
-    else p.column(direct ? row : reinterpret_cast<const std::byte*>(buffer), r, width, best, at);
+    if (r == 0)
+      std::fill_n(at, width, 0);
+    else
+      p.column(direct ? row : reinterpret_cast<const std::byte*>(buffer), r, width, best, at);
     cursor.advance(1);
   }
 }
@@ -133,8 +135,10 @@ void run(const void* parameters, std::byte* const* args, ir::KernelScope& scope)
       int64_t within = u % tiles * tile, output = u / tiles * inner + within;
       int64_t width = std::min(tile, inner - within);
       const std::byte* x = element(p, args[0], Cursor(p.kept, output).offset());
-      if (p.by_columns) reduce_columns(p, x, width, best, at);
-      else reduce_row(p, x, best[0], at[0]);
+      if (p.by_columns)
+        reduce_columns(p, x, width, best, at);
+      else
+        reduce_row(p, x, best[0], at[0]);
       store(p, args, output, width, best, at);
     }
   });

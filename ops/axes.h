@@ -17,7 +17,8 @@ inline void push_axis(Axes& axes, int64_t size, int64_t stride) {
   if (size == 1) return;
   if (!axes.empty() && axes.back().stride == stride * size)
     axes.back() = {axes.back().size * size, stride};
-  else axes.push_back({size, stride});
+  else
+    axes.push_back({size, stride});
 }
 
 // Walks the axes (at least one, none of size 0) in row-major order from index `at` on. Borrows

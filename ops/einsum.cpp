@@ -119,7 +119,8 @@ void learn_sizes(const ComposeCall& c, const Term& t, SizeOf& sizes) {
     const Dim& own = t.value.dims()[i];
     auto [it, fresh] = sizes.emplace(t.labels[i], own);
     if (fresh || own == Dim(1) || own == it->second) continue;
-    if (it->second == Dim(1)) it->second = own;
+    if (it->second == Dim(1))
+      it->second = own;
     else if (own.is_constant() && it->second.is_constant())
       c.fail("{} stands for sizes {} and {}", name_of_label(t.labels[i]), it->second.value(),
              own.value());
@@ -139,8 +140,10 @@ void sum_all_but(Term& t, const Labels& kept) {
   Ints dims;
   Labels left;
   for (size_t i = 0; i < t.labels.size(); ++i) {
-    if (contains(kept, t.labels[i])) left.push_back(t.labels[i]);
-    else dims.push_back(static_cast<int64_t>(i));
+    if (contains(kept, t.labels[i]))
+      left.push_back(t.labels[i]);
+    else
+      dims.push_back(static_cast<int64_t>(i));
   }
   t.value = sum(t.value, dims, false);
   t.labels = std::move(left);
@@ -220,8 +223,7 @@ Labels result_labels(const ComposeCall& c, const Equation& e, const std::vector<
   for (size_t i = 0; i < result.letters.size(); ++i) {
     Label l = result.letters[i];
     if (!seen.contains(l)) c.fail("{} is in the result but in no operand", name_of_label(l));
-    if (position(result.letters, l) != i)
-      c.fail("{} is in the result twice", name_of_label(l));
+    if (position(result.letters, l) != i) c.fail("{} is in the result twice", name_of_label(l));
   }
   return spelled_out(result, result.ellipsis < 0 ? 0 : dots);
 }
@@ -233,8 +235,7 @@ void Einsum::compose(ComposeCall& c) {
   Equation e = read_equation(c, c.attr<Attr>().equation);
   std::vector<Term> terms;
   SizeOf sizes;
-  for (size_t i = 0; i < c.operands.size(); ++i)
-    terms.push_back(take_operand(c, i, e.operands[i]));
+  for (size_t i = 0; i < c.operands.size(); ++i) terms.push_back(take_operand(c, i, e.operands[i]));
   Labels result = result_labels(c, e, terms);
   for (Term& t : terms) {
     take_diagonals(c, t);

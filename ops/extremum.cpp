@@ -16,7 +16,8 @@ void infer_dim(InferCall& call) {
 }
 
 void bind_dim(BindCall& call, bool greatest) {
-  Ints dims = reduced_dims(Ints{attributes_as<AlongDimAttr>(call.attributes).dim}, call.in[0].rank());
+  Ints dims =
+      reduced_dims(Ints{attributes_as<AlongDimAttr>(call.attributes).dim}, call.in[0].rank());
   refuse_empty(call, call.in[0], dims);
   bind_arg_reduction(call, greatest, dims, 0, 1);
 }
@@ -42,8 +43,8 @@ void infer_arg(InferCall& call) {
 }
 
 void bind_arg(BindCall& call, bool greatest) {
-  Ints dims = reduced_dims(one_dim(attributes_as<OneDimAttr>(call.attributes).dim),
-                           call.in[0].rank());
+  Ints dims =
+      reduced_dims(one_dim(attributes_as<OneDimAttr>(call.attributes).dim), call.in[0].rank());
   refuse_empty(call, call.in[0], dims);
   bind_arg_reduction(call, greatest, dims, -1, 0);
 }

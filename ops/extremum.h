@@ -10,13 +10,15 @@ struct AlongDimAttr {
   int64_t dim = 0;
   bool keepdim = false;
   static constexpr auto fields() {
-    return std::tuple(required("dim", &AlongDimAttr::dim), field("keepdim", &AlongDimAttr::keepdim));
+    return std::tuple(required("dim", &AlongDimAttr::dim),
+                      field("keepdim", &AlongDimAttr::keepdim));
   }
 };
 
 struct MaxDim {  // values = the greatest of x along dim, indices = where
-  static constexpr auto name = "max_dim"sv,
-                        doc = "values = the greatest x along dim, indices = the first place it is at"sv;
+  static constexpr auto
+      name = "max_dim"sv,
+      doc = "values = the greatest x along dim, indices = the first place it is at"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
   using Attr = AlongDimAttr;
@@ -27,7 +29,8 @@ struct MaxDim {  // values = the greatest of x along dim, indices = where
 
 struct MinDim {  // values = the least of x along dim, indices = where
   static constexpr auto name = "min_dim"sv,
-                        doc = "values = the least x along dim, indices = the first place it is at"sv;
+                        doc =
+                            "values = the least x along dim, indices = the first place it is at"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
   using Attr = AlongDimAttr;

@@ -271,8 +271,8 @@ void gemm(const Gemm& product, const std::byte* a, const std::byte* b, std::byte
   visit(g.dtype, [&](auto t, auto compute) {
     using T = typename decltype(t)::type;
     run<T, typename decltype(compute)::type>(g, reinterpret_cast<const T*>(a),
-                                             reinterpret_cast<const T*>(b),
-                                             reinterpret_cast<T*>(c), scratch, workers);
+                                             reinterpret_cast<const T*>(b), reinterpret_cast<T*>(c),
+                                             scratch, workers);
   });
 }
 

@@ -18,14 +18,16 @@ C fused(C a, C b, C c) {
   if constexpr (std::is_integral_v<C>)
     return static_cast<C>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b) +
                           static_cast<uint64_t>(c));
-  else return std::fma(a, b, c);
+  else
+    return std::fma(a, b, c);
 }
 
 template <class C>
 C plus(C a, C b) {
   if constexpr (std::is_integral_v<C>)
     return static_cast<C>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  else return a + b;
+  else
+    return a + b;
 }
 
 template <class C>
@@ -156,8 +158,10 @@ template <class C, int R, int V, bool masked>
     Type row[V];
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
-      if constexpr (masked) row[v] = X::load(b + v * X::lanes, mask[v]);
-      else row[v] = X::load(b + v * X::lanes);
+      if constexpr (masked)
+        row[v] = X::load(b + v * X::lanes, mask[v]);
+      else
+        row[v] = X::load(b + v * X::lanes);
     }
     // One row reads b once, by rows that lie far apart.
     if constexpr (R == 1 && V == 8)
@@ -188,22 +192,31 @@ template <class C, int R, int V, bool masked>
 template <class C, bool masked>
 void tile_by_rows(const GemmTile<C>& t) {
   switch (t.rows) {
-    case 1: return tile_v3<C, 1, 2, masked>(t);
-    case 2: return tile_v3<C, 2, 2, masked>(t);
-    case 3: return tile_v3<C, 3, 2, masked>(t);
-    case 4: return tile_v3<C, 4, 2, masked>(t);
-    case 5: return tile_v3<C, 5, 2, masked>(t);
-    default: return tile_v3<C, 6, 2, masked>(t);
+    case 1:
+      return tile_v3<C, 1, 2, masked>(t);
+    case 2:
+      return tile_v3<C, 2, 2, masked>(t);
+    case 3:
+      return tile_v3<C, 3, 2, masked>(t);
+    case 4:
+      return tile_v3<C, 4, 2, masked>(t);
+    case 5:
+      return tile_v3<C, 5, 2, masked>(t);
+    default:
+      return tile_v3<C, 6, 2, masked>(t);
   }
 }
 
 template <class C>
 void tile_any(const GemmTile<C>& t) {
   constexpr int64_t columns = GemmKernels<C>::columns;
-  if (t.columns > columns) return t.columns == GemmKernels<C>::wide ? tile_v3<C, 1, 8, false>(t)
-                                                                     : tile_v3<C, 1, 8, true>(t);
-  if (t.columns == columns) tile_by_rows<C, false>(t);
-  else tile_by_rows<C, true>(t);
+  if (t.columns > columns)
+    return t.columns == GemmKernels<C>::wide ? tile_v3<C, 1, 8, false>(t)
+                                             : tile_v3<C, 1, 8, true>(t);
+  if (t.columns == columns)
+    tile_by_rows<C, false>(t);
+  else
+    tile_by_rows<C, true>(t);
 }
 
 template <class C>

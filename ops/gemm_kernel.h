@@ -22,7 +22,7 @@ struct GemmTile {
 // C is double, float or int64_t. One set per instruction set; all give the same bits.
 template <class C>
 struct GemmKernels {
-  static constexpr int64_t rows = 6;                 // of a tile, at most
+  static constexpr int64_t rows = 6;                  // of a tile, at most
   static constexpr int64_t columns = 64 / sizeof(C);  // of a tile, at most, and of a packed panel
   static constexpr int64_t wide = 4 * columns;        // of a tile of one row, at most
   void (*tile)(const GemmTile<C>&);

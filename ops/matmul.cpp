@@ -17,16 +17,14 @@ struct Sides {
   Dim m, n, k;
 };
 
-Dims batch_of(const Dims& d) {
-  return d.size() > 2 ? Dims(d.begin(), d.end() - 2) : Dims();
-}
+Dims batch_of(const Dims& d) { return d.size() > 2 ? Dims(d.begin(), d.end() - 2) : Dims(); }
 
 Dims broadcast_batch(const InferCall& call, const Dims& a, const Dims& b) {
   Dims batch(std::max(a.size(), b.size()), Dim(1));
   for (const Dims* side : {&a, &b}) {
     size_t lead = batch.size() - side->size();
     for (size_t i = 0; i < side->size(); ++i) {
-      Dim &common = batch[lead + i];
+      Dim& common = batch[lead + i];
       const Dim& own = (*side)[i];
       if (own == Dim(1) || own == common) continue;
       if (common != Dim(1))
@@ -69,9 +67,10 @@ Value as_matrix(const Value& x) {
 void Matmul::infer(InferCall& call) {
   const Type &a = call.tensor(0), &b = call.tensor(1);
   if (a.rank() == 0 || b.rank() == 0)
-    call.fail("'a' is {} and 'b' is {}; both must have at least one dimension (multiply 0-d "
-              "tensors with mul)",
-              to_string(a), to_string(b));
+    call.fail(
+        "'a' is {} and 'b' is {}; both must have at least one dimension (multiply 0-d "
+        "tensors with mul)",
+        to_string(a), to_string(b));
   if (a.dtype != b.dtype)
     call.fail("'a' is {} and 'b' is {}; cast one of them, a product wants one dtype", to_string(a),
               to_string(b));
@@ -82,10 +81,10 @@ void Matmul::infer(InferCall& call) {
     call.fail("'a' lies on {}, 'b' on {}; move one of them", to_string(a.device),
               to_string(b.device));
   Dim ka = a.dims.back(), kb = b.dims[b.dims.size() - (b.rank() == 1 ? 1 : 2)];
-  call.require_equal(ka, kb,
-                     fmt::format("the inner sizes of 'a' {} and 'b' {}, a's last and b's {}",
-                                 to_string(a.dims), to_string(b.dims),
-                                 b.rank() == 1 ? "only one" : "last but one"));
+  call.require_equal(
+      ka, kb,
+      fmt::format("the inner sizes of 'a' {} and 'b' {}, a's last and b's {}", to_string(a.dims),
+                  to_string(b.dims), b.rank() == 1 ? "only one" : "last but one"));
   Dims shape = broadcast_batch(call, batch_of(a.dims), batch_of(b.dims));
   if (a.rank() > 1) shape.push_back(a.dims[a.dims.size() - 2]);
   if (b.rank() > 1) shape.push_back(b.dims.back());
@@ -199,7 +198,8 @@ void add_scaled(ComposeCall& call, const Value& product) {
   for (size_t i = 0, lead = product.dims().size() - c.dims().size(); fits && i < c.dims().size();
        ++i) {
     const Dim &own = c.dims()[i], &whole = product.dims()[lead + i];
-    fits = own == Dim(1) || own == whole || (whole != Dim(1) && !(own.is_constant() && whole.is_constant()));
+    fits = own == Dim(1) || own == whole ||
+           (whole != Dim(1) && !(own.is_constant() && whole.is_constant()));
   }
   if (!fits)
     call.fail("'c' is {}, which does not broadcast to the product, {}", to_string(c.type),

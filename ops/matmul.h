@@ -10,8 +10,9 @@ using namespace std::literals;
 
 struct Matmul {  // y[…, i, j] = sum over k of a[…, i, k] * b[…, k, j]
   static constexpr auto name = "matmul"sv,
-                        doc = "y = a b over the last two dimensions, the others broadcast; a 1-d "
-                              "operand is a row on the left, a column on the right"sv;
+                        doc =
+                            "y = a b over the last two dimensions, the others broadcast; a 1-d "
+                            "operand is a row on the left, a column on the right"sv;
   static constexpr std::array inputs{"a"sv, "b"sv};
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -56,7 +57,8 @@ struct AddmmAttr {
 };
 
 struct Addmm {  // y = beta c + alpha a b; beta = 0 leaves c unread
-  static constexpr auto name = "addmm"sv, doc = "y = beta * c + alpha * a b, matrices; c broadcasts"sv;
+  static constexpr auto name = "addmm"sv,
+                        doc = "y = beta * c + alpha * a b, matrices; c broadcasts"sv;
   static constexpr std::array inputs{"c"sv, "a"sv, "b"sv};
   using Attr = AddmmAttr;
   static void compose(ComposeCall&);
@@ -64,8 +66,9 @@ struct Addmm {  // y = beta c + alpha a b; beta = 0 leaves c unread
 
 struct Baddbmm {  // y[i] = beta c[i] + alpha a[i] b[i]
   static constexpr auto name = "baddbmm"sv,
-                        doc = "y[i] = beta * c[i] + alpha * a[i] b[i], stacks of matrices; c "
-                              "broadcasts"sv;
+                        doc =
+                            "y[i] = beta * c[i] + alpha * a[i] b[i], stacks of matrices; c "
+                            "broadcasts"sv;
   static constexpr std::array inputs{"c"sv, "a"sv, "b"sv};
   using Attr = AddmmAttr;
   static void compose(ComposeCall&);

@@ -13,11 +13,11 @@ namespace gradus::ops {
 
 namespace {
 
-constexpr int64_t tile_bytes = 1024;          // accumulators of one lane in a tile of columns
-constexpr int64_t task_elements = 1 << 16;    // what one worker takes at a time, about
+constexpr int64_t tile_bytes = 1024;        // accumulators of one lane in a tile of columns
+constexpr int64_t task_elements = 1 << 16;  // what one worker takes at a time, about
 constexpr int64_t block_chunks = task_elements / reduce_chunk;  // a power of two
-constexpr int64_t few_units = 16;             // fewer than these, and the reduced space is split
-constexpr int max_levels = 54;                // of the tree over 2^63 / 1024 chunks
+constexpr int64_t few_units = 16;  // fewer than these, and the reduced space is split
+constexpr int max_levels = 54;     // of the tree over 2^63 / 1024 chunks
 
 // A unit of work is one output (by rows), or up to tile_bytes of neighbouring outputs along the
 // innermost kept axis (by columns).
@@ -27,11 +27,11 @@ struct Plan {
   Axes kept, reduced;  // sizes > 1, neighbours joined where strides allow; never empty
   int64_t outputs = 1, count = 1;
   bool by_columns = false;
-  int64_t tile = 1;         // outputs in a unit, the last one along the axis may have fewer
-  int64_t tiles = 1;        // units along the innermost kept axis
+  int64_t tile = 1;   // outputs in a unit, the last one along the axis may have fewer
+  int64_t tiles = 1;  // units along the innermost kept axis
   int64_t units = 1;
-  int64_t blocks = 1;       // parts of the reduced space, of block_chunks chunks each
-  bool direct;              // elements are stored in the accumulator's type
+  int64_t blocks = 1;  // parts of the reduced space, of block_chunks chunks each
+  bool direct;         // elements are stored in the accumulator's type
 
   int64_t chunks() const { return (count + reduce_chunk - 1) / reduce_chunk; }
 };
@@ -120,8 +120,8 @@ void reduce_columns(const Plan& p, const std::byte* x, int64_t width, int64_t b,
   const bool direct = p.direct && step == 1;
   for (int64_t r = range.first; r < range.last; r += reduce_chunk) {
     int64_t n = std::min(reduce_chunk, range.last - r);
-    auto used = static_cast<int64_t>(
-        std::bit_ceil(static_cast<uint64_t>(std::min(n, reduce_lanes))));
+    auto used =
+        static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min(n, reduce_lanes))));
     p.loops->fill(lanes, used * width);
     for (int64_t done = 0; done < n;) {
       int64_t m = std::min(n - done, direct ? at.run() : 1);
@@ -174,8 +174,10 @@ Unit unit_at(const Plan& p, int64_t u) {
 void reduce_unit(const Plan& p, const std::byte* x, const Unit& unit, int64_t b,
                  std::byte* result) {
   const std::byte* from = element(p, x, unit.offset);
-  if (p.by_columns) reduce_columns(p, from, unit.width, b, result);
-  else reduce_row(p, from, b, result);
+  if (p.by_columns)
+    reduce_columns(p, from, unit.width, b, result);
+  else
+    reduce_row(p, from, b, result);
 }
 
 // Every unit's whole reduction, units split over workers.
@@ -221,8 +223,10 @@ void run_blocks(const Plan& p, const std::byte* x, std::byte* out, ir::KernelSco
 
 void run(const void* parameters, std::byte* const* args, ir::KernelScope& scope) {
   const Plan& p = *static_cast<const Plan*>(parameters);
-  if (p.blocks > 1) run_blocks(p, args[0], args[1], scope);
-  else run_units(p, args[0], args[1], scope.workers);
+  if (p.blocks > 1)
+    run_blocks(p, args[0], args[1], scope);
+  else
+    run_units(p, args[0], args[1], scope.workers);
 }
 
 void run_empty(const void* parameters, std::byte* const* args, ir::KernelScope&) {

@@ -84,8 +84,7 @@ template <class R, class T>
   using L = Lanes<T>;
   typename L::Vector acc[L::vectors];
 #pragma GCC unroll 8
-  for (int64_t v = 0; v < L::vectors; ++v)
-    acc[v] = typename L::Vector{} + R::template identity<T>;
+  for (int64_t v = 0; v < L::vectors; ++v) acc[v] = typename L::Vector{} + R::template identity<T>;
   int64_t i = 0;
   for (; i + reduce_lanes <= n; i += reduce_lanes) {
 #pragma GCC unroll 8
@@ -97,8 +96,7 @@ template <class R, class T>
   }
   T lane[reduce_lanes];
 #pragma GCC unroll 8
-  for (int64_t v = 0; v < L::vectors; ++v)
-    std::memcpy(lane + v * L::width, &acc[v], sizeof acc[v]);
+  for (int64_t v = 0; v < L::vectors; ++v) std::memcpy(lane + v * L::width, &acc[v], sizeof acc[v]);
   for (int64_t l = 0; i + l < n; ++l) R::combine(lane[l], x[i + l]);
   for (int64_t w = reduce_lanes / 2; w > 0; w /= 2)
     for (int64_t l = 0; l < w; ++l) R::combine(lane[l], lane[l + w]);
@@ -190,8 +188,8 @@ struct V3 {
 
 template <template <class, class> class Isa, class R, class T>
 constexpr ReduceLoops loops_of() {
-  return {sizeof(T),        Isa<R, T>::rows, Isa<R, T>::columns, Isa<R, T>::fold,
-          Isa<R, T>::combine, fill<R, T>};
+  return {sizeof(T),       Isa<R, T>::rows,    Isa<R, T>::columns,
+          Isa<R, T>::fold, Isa<R, T>::combine, fill<R, T>};
 }
 
 template <class R, class T>
@@ -216,12 +214,18 @@ const ReduceLoops& by_compute(Compute compute) {
 
 const ReduceLoops& reduce_loops(Reducer reducer, Compute compute) {
   switch (reducer) {
-    case Reducer::sum: return by_compute<Sum, uint64_t>(compute);
-    case Reducer::prod: return by_compute<Prod, uint64_t>(compute);
-    case Reducer::max: return by_compute<Max, int64_t>(compute);
-    case Reducer::min: return by_compute<Min, int64_t>(compute);
-    case Reducer::all: return choose<All, uint8_t>();
-    case Reducer::any: break;
+    case Reducer::sum:
+      return by_compute<Sum, uint64_t>(compute);
+    case Reducer::prod:
+      return by_compute<Prod, uint64_t>(compute);
+    case Reducer::max:
+      return by_compute<Max, int64_t>(compute);
+    case Reducer::min:
+      return by_compute<Min, int64_t>(compute);
+    case Reducer::all:
+      return choose<All, uint8_t>();
+    case Reducer::any:
+      break;
   }
   return choose<Any, uint8_t>();
 }

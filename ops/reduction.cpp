@@ -86,8 +86,7 @@ void Prod::infer(InferCall& call) {
 }
 void Prod::bind(BindCall& call) {
   const Attr& a = attr<Attr>(call.attributes);
-  bind_reduction(call, Reducer::prod, call.in[0],
-                 reduced_dims(one_dim(a.dim), call.in[0].rank()));
+  bind_reduction(call, Reducer::prod, call.in[0], reduced_dims(one_dim(a.dim), call.in[0].rank()));
 }
 void Prod::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();

@@ -67,8 +67,9 @@ struct ExtremumAttr {
 
 struct Amax {  // y = greatest of x over dim; NaN if there is one
   static constexpr auto name = "amax"sv,
-                        doc = "y = greatest x over dim, NaN if there is one; equal ones share the "
-                              "gradient evenly"sv;
+                        doc =
+                            "y = greatest x over dim, NaN if there is one; equal ones share the "
+                            "gradient evenly"sv;
   static constexpr std::array inputs{"x"sv};
   using Attr = ExtremumAttr;
   static void infer(InferCall&);
@@ -78,8 +79,9 @@ struct Amax {  // y = greatest of x over dim; NaN if there is one
 
 struct Amin {  // y = least of x over dim; NaN if there is one
   static constexpr auto name = "amin"sv,
-                        doc = "y = least x over dim, NaN if there is one; equal ones share the "
-                              "gradient evenly"sv;
+                        doc =
+                            "y = least x over dim, NaN if there is one; equal ones share the "
+                            "gradient evenly"sv;
   static constexpr std::array inputs{"x"sv};
   using Attr = ExtremumAttr;
   static void infer(InferCall&);

@@ -30,8 +30,10 @@ Dims reduced_shape(const Dims& shape, const Ints& dims, bool keepdim) {
   Dims out;
   for (size_t d = 0; d < shape.size(); ++d) {
     bool reduced = std::binary_search(dims.begin(), dims.end(), static_cast<int64_t>(d));
-    if (!reduced) out.push_back(shape[d]);
-    else if (keepdim) out.push_back(1);
+    if (!reduced)
+      out.push_back(shape[d]);
+    else if (keepdim)
+      out.push_back(1);
   }
   return out;
 }

@@ -35,9 +35,7 @@ void bind_with(BindCall& call, Scan kind, const A& a, ScanOptions options) {
 
 }  // namespace
 
-void CumSum::infer(InferCall& call) {
-  infer_scan(call, attributes_as<Attr>(call.attributes).dim);
-}
+void CumSum::infer(InferCall& call) { infer_scan(call, attributes_as<Attr>(call.attributes).dim); }
 void CumSum::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   bind_with(call, Scan::sum, a, {a.exclusive, a.reverse});
@@ -47,9 +45,7 @@ void CumSum::vjp(VjpCall& d) {
   d.give(0, [&] { return scan("cumsum", d.dy(), a.dim, a.exclusive, !a.reverse); });
 }
 
-void CumProd::infer(InferCall& call) {
-  infer_scan(call, attributes_as<Attr>(call.attributes).dim);
-}
+void CumProd::infer(InferCall& call) { infer_scan(call, attributes_as<Attr>(call.attributes).dim); }
 void CumProd::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   bind_with(call, Scan::prod, a, {a.exclusive, a.reverse});

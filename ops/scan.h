@@ -73,7 +73,8 @@ struct LogCumSumExp {  // y[i] = log(exp(x[0]) + … + exp(x[i]))
 // values[i] = the greatest of x[0] … x[i], indices[i] where it is: the last of equal ones, the last
 // NaN where there is one.
 struct CumMax {
-  static constexpr auto name = "cummax"sv, doc = "values[i] = max(x[0], ..., x[i]), and where it is"sv;
+  static constexpr auto name = "cummax"sv,
+                        doc = "values[i] = max(x[0], ..., x[i]), and where it is"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
   using Attr = LogCumSumExp::Attr;

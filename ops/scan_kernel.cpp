@@ -20,13 +20,15 @@ template <class C>
 [[gnu::always_inline]] inline C add(C a, C b) {
   if constexpr (std::is_integral_v<C>)
     return static_cast<C>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  else return a + b;
+  else
+    return a + b;
 }
 template <class C>
 [[gnu::always_inline]] inline C multiply(C a, C b) {
   if constexpr (std::is_integral_v<C>)
     return static_cast<C>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  else return a * b;
+  else
+    return a * b;
 }
 
 struct SumStep {
@@ -181,7 +183,8 @@ void run_strip(const Plan& p, std::byte* const* args, const Strip& strip) {
   alignas(64) std::byte state[tile * 8], in[2][tile * 8], out[tile * 8];
   if (p.compute == Compute::i64)
     std::fill_n(reinterpret_cast<int64_t*>(state), strip.width, p.integer_identity);
-  else std::fill_n(reinterpret_cast<double*>(state), strip.width, p.float_identity);
+  else
+    std::fill_n(reinterpret_cast<double*>(state), strip.width, p.float_identity);
   const bool one = strip.width == 1;
   const int64_t rows = one ? tile : 1;
   const DType tile_dtype = p.compute == Compute::i64 ? DType::i64 : DType::f64;
@@ -192,9 +195,8 @@ void run_strip(const Plan& p, std::byte* const* args, const Strip& strip) {
     const std::byte* b = p.sides.size() > 1 ? in[1] : in[0];
     int64_t start = p.reverse && one ? (m - 1) * 8 : 0;
     p.loop(in[0] + start, b + start, out + start, m, strip.width, p.reverse ? -1 : 1, state);
-    std::byte* y = args[p.sides.size()] +
-                   ((strip.outer * p.length + i) * p.inner + strip.first) *
-                       static_cast<int64_t>(size_of(p.out_dtype));
+    std::byte* y = args[p.sides.size()] + ((strip.outer * p.length + i) * p.inner + strip.first) *
+                                              static_cast<int64_t>(size_of(p.out_dtype));
     if (p.inner == 1 || !one) {
       store_tile(tile_dtype, p.out_dtype, out, one ? m : strip.width, y);
     } else {
@@ -296,10 +298,18 @@ void bind_scan(ir::BindCall& call, Scan scan, int dim, ScanOptions options) {
   set_extents(p, call.out[0], dim);
   for (const Layout& in : call.in) p.sides.push_back(side_of(in, dim));
   switch (scan) {
-    case Scan::sum: choose_loop<SumStep>(p, options.exclusive); break;
-    case Scan::prod: choose_loop<ProdStep>(p, options.exclusive); break;
-    case Scan::recurrence: choose_loop<RecurrenceStep>(p, options.exclusive); break;
-    case Scan::log_sum_exp: choose_loop<LogSumExpStep>(p, options.exclusive); break;
+    case Scan::sum:
+      choose_loop<SumStep>(p, options.exclusive);
+      break;
+    case Scan::prod:
+      choose_loop<ProdStep>(p, options.exclusive);
+      break;
+    case Scan::recurrence:
+      choose_loop<RecurrenceStep>(p, options.exclusive);
+      break;
+    case Scan::log_sum_exp:
+      choose_loop<LogSumExpStep>(p, options.exclusive);
+      break;
   }
   call.set_kernel(run, std::move(p));
 }

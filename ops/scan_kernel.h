@@ -6,10 +6,10 @@
 namespace gradus::ops {
 
 enum class Scan : uint8_t {
-  sum,           // s = s + x
-  prod,          // s = s * x
-  recurrence,    // s = a * s + b, product and sum rounded each; two operands of one shape
-  log_sum_exp,   // s = log(exp(s) + exp(x))
+  sum,          // s = s + x
+  prod,         // s = s * x
+  recurrence,   // s = a * s + b, product and sum rounded each; two operands of one shape
+  log_sum_exp,  // s = log(exp(s) + exp(x))
 };
 
 struct ScanOptions {

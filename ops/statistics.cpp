@@ -64,9 +64,7 @@ Value signed_power(const Value& x, double power) {
 }  // namespace
 
 void Var::infer(InferCall& call) { infer_floating<Attr>(call); }
-void Var::compose(ComposeCall& c) {
-  c.give(cast(variance(c.x(), c.attr<Attr>()), c.x().dtype()));
-}
+void Var::compose(ComposeCall& c) { c.give(cast(variance(c.x(), c.attr<Attr>()), c.x().dtype())); }
 void Var::vjp(VjpCall& d) {
   d.give(0, [&] { return variance_gradient(d.x(), d.attr<Attr>(), d.dy()); });
 }
@@ -94,9 +92,9 @@ void LogSumExp::compose(ComposeCall& c) {
   Value x = widened(cast(c.x(), dtype));
   Ints dims = reduced_dims(a.dim, x.rank());
   // Less the greatest one, unless that is infinite.
-  Value greatest = emit("amax", {x}, {{"dim", Literal::list(dims), {}},
-                                      {"keepdim", true, {}},
-                                      {"allow_empty", true, {}}});
+  Value greatest =
+      emit("amax", {x},
+           {{"dim", Literal::list(dims), {}}, {"keepdim", true, {}}, {"allow_empty", true, {}}});
   Value infinite = eq(unary("abs", greatest), num(INFINITY));
   Value shift = where(infinite, num(0.0), greatest);
   Value powers = unary("exp", x - shift);

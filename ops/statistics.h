@@ -27,7 +27,8 @@ struct Var {  // y = sum of (x - mean)^2 over dim / max(n - correction, 0)
 };
 
 struct Std {  // y = sqrt(var(x))
-  static constexpr auto name = "std"sv, doc = "y = sqrt(var(x)); where that is 0, its derivative too"sv;
+  static constexpr auto name = "std"sv,
+                        doc = "y = sqrt(var(x)); where that is 0, its derivative too"sv;
   static constexpr std::array inputs{"x"sv};
   using Attr = VarianceAttr;
   static void infer(InferCall&);

@@ -1,0 +1,131 @@
+// Matrix products keep the order that ops/gemm.h promises, to the bit.
+// SPEC F6
+#include <cmath>
+
+#include "ops/gemm.h"
+#include "ops/gemm_kernel.h"
+#include "pointwise_support.h"
+#include "tensor/convert.h"
+
+namespace gradus::ops::test {
+namespace {
+
+template <class C>
+C fused(C a, C b, C c) {
+  if constexpr (std::is_integral_v<C>)
+    return static_cast<C>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b) +
+                          static_cast<uint64_t>(c));
+  else
+    return std::fma(a, b, c);
+}
+
+// One element of a product, as the header tells it.
+template <class T, class C>
+T element(const T* a, int64_t a_step, const T* b, int64_t b_step, int64_t n) {
+  C sum = 0;
+  for (int64_t first = 0; first < n; first += 256) {
+    C acc = 0;
+    for (int64_t k = first; k < std::min(n, first + 256); ++k)
+      acc = fused(convert<C>(a[k * a_step]), convert<C>(b[k * b_step]), acc);
+    sum = first == 0 ? acc : static_cast<C>(sum + acc);
+  }
+  return convert<T>(sum);
+}
+
+Tensor laid_out(DType dtype, int64_t rows, int64_t columns, bool transposed, bool gaps,
+                uint64_t seed) {
+  Tensor x = uniform(Sizes{rows, columns}, -3, 3, seed).to(dtype);
+  if (gaps) return scattered(x);
+  if (!transposed) return x;
+  Tensor t =
+      run_one("transpose", {x}, {attribute("dim0", int64_t{0}), attribute("dim1", int64_t{1})});
+  t = t.copy();
+  return run_one("transpose", {t}, {attribute("dim0", int64_t{0}), attribute("dim1", int64_t{1})});
+}
+
+template <class T, class C>
+void expect_order(DType dtype, int64_t m, int64_t n, int64_t k) {
+  static Context one({.workers = 1}), three({.workers = 3});
+  const Operator* op = find("matmul");
+  for (int way = 0; way < 5; ++way) {
+    Tensor a = laid_out(dtype, m, k, way & 1, way == 4, 1);
+    Tensor b = laid_out(dtype, k, n, way & 2, way == 4, 2);
+    for (Context* context : {&one, &three}) {
+      EagerOperand operands[]{a, b};
+      Tensor y = evaluate(*op, op->read({}), operands, *context)[0];
+      ASSERT_EQ(Sizes(y.shape()), (Sizes{m, n}));
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          T want = element<T, C>(a.data_as<T>() + i * a.strides()[0], a.strides()[1],
+                                 b.data_as<T>() + j * b.strides()[1], b.strides()[0], k);
+          wrong += std::memcmp(&want, y.data_as<T>() + i * n + j, sizeof(T)) != 0;
+        }
+      EXPECT_EQ(wrong, 0) << name_of(dtype) << " " << m << "x" << k << "x" << n << ", way " << way
+                          << ", " << context->workers().workers() << " workers";
+    }
+  }
+}
+
+TEST(MatmulOrder, HoldsForEveryShapeAndLayout) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1, 16, 64},
+                         {1, 1, 1},
+                         {6, 16, 256},
+                         {7, 17, 257},
+                         {5, 63, 300},
+                         {13, 1, 40},
+                         {1, 130, 513},
+                         {100, 70, 30},
+                         {2, 3, 1030}}) {
+    expect_order<float, float>(DType::f32, m, n, k);
+    expect_order<double, double>(DType::f64, m, n, k);
+  }
+  expect_order<Half, float>(DType::f16, 20, 33, 300);
+  expect_order<BFloat16, float>(DType::bf16, 9, 18, 520);
+  expect_order<int64_t, int64_t>(DType::i64, 7, 9, 300);
+  expect_order<int32_t, int64_t>(DType::i32, 7, 9, 30);
+  expect_order<int8_t, int64_t>(DType::i8, 17, 20, 30);
+  expect_order<uint8_t, int64_t>(DType::u8, 3, 20, 30);
+}
+
+TEST(MatmulOrder, HoldsAcrossBlocks) {
+  // Past the packed rows, past the packed columns, and large enough for several workers.
+  expect_order<float, float>(DType::f32, 200, 530, 270);
+  expect_order<double, double>(DType::f64, 110, 300, 260);
+  expect_order<BFloat16, float>(DType::bf16, 200, 40, 260);
+}
+
+TEST(MatmulOrder, IsTheSameForEveryInstructionSet) {
+  auto same = [](auto zero) {
+    using C = decltype(zero);
+    using K = GemmKernels<C>;
+    std::mt19937_64 generator(4);
+    std::uniform_real_distribution<double> value(-2, 2);
+    std::vector<C> a(6 * 300), b(300 * K::wide), c(6 * K::wide);
+    for (auto* v : {&a, &b, &c})
+      for (C& x : *v) x = static_cast<C>(value(generator));
+    for (int64_t rows = 1; rows <= K::rows; ++rows)
+      for (int64_t columns = 1; columns <= (rows == 1 ? K::wide : K::columns); ++columns)
+        for (bool first : {true, false}) {
+          std::vector<C> x = c, y = c;
+          GemmTile<C> t{rows,     columns, 77,       a.data(), 77,   1,
+                        b.data(), K::wide, x.data(), K::wide,  first};
+          gemm_kernels<C>(false).tile(t);
+          t.c = y.data();
+          gemm_kernels<C>(true).tile(t);
+          EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * sizeof(C)), 0)
+              << rows << "x" << columns;
+        }
+    for (int64_t k : {1, 4, 7, 8, 21}) {
+      std::vector<C> x(static_cast<size_t>(k * K::columns)), y = x;
+      gemm_kernels<C>(false).transpose(b.data(), 30, k, x.data());
+      gemm_kernels<C>(true).transpose(b.data(), 30, k, y.data());
+      EXPECT_EQ(x, y) << k;
+    }
+  };
+  same(0.0f);
+  same(0.0);
+}
+
+}  // namespace
+}  // namespace gradus::ops::test
