@@ -1,0 +1,250 @@
+#include "ir/text/cases.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/text.h"
+
+namespace gradus::ir {
+
+namespace {
+
+class CaseParser {
+ public:
+  CaseParser(Cursor& cursor, const Module& module) : cursor_(cursor), module_(module) {}
+
+  Case run() {
+    case_.where = cursor_.where();
+    case_.graph = module_.main;
+    cursor_.expect("case");
+    case_.name = cursor_.name("the case's name");
+    cursor_.expect(TokenKind::left_brace, "after the case's name");
+    if (cursor_.accept("graph")) choose_graph();
+    collect_names();
+    while (!cursor_.accept(TokenKind::right_brace)) statement();
+    if (case_.engines.empty()) case_.engines.emplace_back("interpret");
+    check_names();
+    return std::move(case_);
+  }
+
+ private:
+  const Graph& graph() const { return *module_.graphs[case_.graph]; }
+
+  void choose_graph() {
+    SourceLocation start = cursor_.where();
+    std::string name = cursor_.name("a graph's name");
+    auto it = std::find_if(module_.graphs.begin(), module_.graphs.end(),
+                           [&](const auto& g) { return g->name == name; });
+    if (it == module_.graphs.end())
+      cursor_.fail(start, "there is no graph '{}'", printable(name));
+    case_.graph = static_cast<size_t>(it - module_.graphs.begin());
+  }
+
+  void collect_names() {
+    for (const Stage& stage : graph().stages)
+      for (ValueId v : stage.inputs) input_names_.emplace(graph()[v].name, v);
+  }
+
+  void statement() {
+    Token first = cursor_.peek();
+    if (cursor_.accept("set")) return set();
+    if (cursor_.accept("input")) return input();
+    if (cursor_.accept("expect")) return expectation();
+    if (cursor_.accept("differentiate")) return differentiate(first);
+    if (cursor_.accept("gradcheck")) return gradcheck(first);
+    if (cursor_.accept("engines")) return engines(first);
+    if (!cursor_.accept("error"))
+      cursor_.fail_expected(
+          "set, input, expect, differentiate, gradcheck, error, engines or '}' in the case");
+    once(case_.error.has_value(), first);
+    case_.error = cursor_.expect(TokenKind::string, "that the error contains").content();
+  }
+
+  void once(bool already, const Token& first) {
+    if (already) cursor_.fail(first.where, "'{}' stands twice in the case", first.text);
+  }
+
+  void set() {
+    SourceLocation start = cursor_.where();
+    std::string name = cursor_.expect(TokenKind::name, "of a dimension").content();
+    cursor_.expect(TokenKind::equals);
+    auto size = static_cast<int64_t>(cursor_.count(INT64_MAX, "a size"));
+    for (const auto& [other, n] : case_.sizes)
+      if (other == name) cursor_.fail(start, "the size '{}' is set twice", printable(name));
+    case_.sizes.emplace_back(std::move(name), size);
+  }
+
+  void input() {
+    CaseInput in;
+    in.where = cursor_.where();
+    in.name = cursor_.name("an input's name");
+    cursor_.expect(TokenKind::equals, "after the input's name");
+    if (!given_.insert(in.name).second)
+      cursor_.fail(in.where, "the input '{}' is given twice", printable(in.name));
+    if (cursor_.accept("random")) {
+      in.value = random();
+    } else if (cursor_.accept("undefined")) {
+      in.value = Tensor();
+    } else {
+      if (!cursor_.at(TokenKind::name) || !dtype_from_name(cursor_.peek().text))
+        cursor_.fail_expected("a tensor such as f32[2] [1, 2], random(-1, 1) or undefined");
+      in.value = cursor_.tensor();
+    }
+    case_.inputs.push_back(std::move(in));
+  }
+
+  RandomInput random() {
+    RandomInput r;
+    SourceLocation start = cursor_.where();
+    cursor_.expect(TokenKind::left_parenthesis, "after 'random'");
+    r.low = cursor_.real("the lower bound");
+    cursor_.expect(TokenKind::comma, "and the upper bound");
+    r.high = cursor_.real("the upper bound");
+    if (cursor_.accept(TokenKind::comma)) r.seed = cursor_.count(UINT64_MAX, "a seed");
+    cursor_.expect(TokenKind::right_parenthesis);
+    if (!(r.low <= r.high && r.high - r.low <= 1e300))
+      cursor_.fail(start, "random bounds are finite numbers, the lower one first");
+    return r;
+  }
+
+  void expectation() {
+    CaseExpectation e;
+    e.where = cursor_.where();
+    if (cursor_.at("stage") && cursor_.peek_second().kind == TokenKind::integer) {
+      cursor_.take();
+      e.stage = cursor_.count(UINT32_MAX, "a stage's number");
+    }
+    e.name = cursor_.name("a result's name");
+    cursor_.expect(TokenKind::equals, "after the result's name");
+    if (cursor_.accept("undefined")) {
+      e.kind = CaseExpectation::Kind::undefined;
+    } else if (cursor_.accept("none")) {
+      e.kind = CaseExpectation::Kind::none;
+    } else {
+      if (!cursor_.at(TokenKind::name) || !dtype_from_name(cursor_.peek().text))
+        cursor_.fail_expected("a tensor such as f32[2] [1, 2], none or undefined");
+      e.value = cursor_.tensor();
+      e.tolerance = default_tolerance(e.value.dtype());
+      if (cursor_.accept("tolerance")) e.tolerance = tolerance();
+    }
+    for (const CaseExpectation& other : case_.expectations)
+      if (other.name == e.name && other.stage == e.stage)
+        cursor_.fail(e.where, "the result '{}' is expected twice", printable(e.name));
+    case_.expectations.push_back(std::move(e));
+  }
+
+  double tolerance() {
+    SourceLocation start = cursor_.where();
+    double t = cursor_.real("a tolerance");
+    if (!(t >= 0 && t < 1e300)) cursor_.fail(start, "a tolerance is a number, 0 or more");
+    return t;
+  }
+
+  int order() {
+    cursor_.expect("order", "and a number");
+    return static_cast<int>(cursor_.count(1000, "an order"));
+  }
+
+  std::vector<std::string> wrt() {
+    std::vector<std::string> names;
+    do {
+      SourceLocation start = cursor_.where();
+      names.push_back(cursor_.name("an input's name"));
+      auto it = input_names_.find(names.back());
+      if (it == input_names_.end() || graph()[it->second].stage != 0)
+        cursor_.fail(start, "stage 0 has no input '{}'", printable(names.back()));
+    } while (cursor_.accept(TokenKind::comma));
+    return names;
+  }
+
+  void differentiate(const Token& first) {
+    once(case_.differentiate.has_value(), first);
+    CaseDifferentiation d;
+    d.order = order();
+    for (;;) {
+      if (cursor_.accept("wrt")) d.wrt = wrt();
+      else if (cursor_.accept("total")) d.total = true;
+      else break;
+    }
+    case_.differentiate = std::move(d);
+  }
+
+  void gradcheck(const Token& first) {
+    once(case_.gradcheck.has_value(), first);
+    CaseGradcheck g;
+    g.order = order();
+    for (;;) {
+      if (cursor_.accept("wrt")) g.wrt = wrt();
+      else if (cursor_.accept("seed")) g.seed = cursor_.count(UINT64_MAX, "a seed");
+      else if (cursor_.accept("tolerance")) g.tolerance = tolerance();
+      else break;
+    }
+    case_.gradcheck = std::move(g);
+  }
+
+  void engines(const Token& first) {
+    once(!case_.engines.empty(), first);
+    auto known = [&](const Token& t) {
+      return t.kind == TokenKind::name &&
+             std::find(std::begin(engine_names), std::end(engine_names), t.text) !=
+                 std::end(engine_names);
+    };
+    if (!known(cursor_.peek())) cursor_.fail_expected("an engine (interpret, fused, eager or cuda)");
+    while (known(cursor_.peek())) case_.engines.push_back(cursor_.take().content());
+  }
+
+  // Names that the program does not have: derivative stages bring names of their own, which only
+  // the runner can know.
+  void check_names() const {
+    if (case_.differentiate) return;
+    for (const CaseInput& in : case_.inputs)
+      if (!input_names_.contains(in.name))
+        cursor_.fail(in.where, "the program has no input '{}'", printable(in.name));
+    for (const CaseExpectation& e : case_.expectations) {
+      size_t found = 0;
+      for (size_t s = 0; s < graph().stages.size(); ++s)
+        for (const Result& r : graph().stages[s].results)
+          found += r.name == e.name && (!e.stage || *e.stage == s);
+      if (found == 0)
+        cursor_.fail(e.where, "the program has no result '{}'{}", printable(e.name),
+                     e.stage ? " in that stage" : "");
+      if (found > 1)
+        cursor_.fail(e.where, "several stages have a result '{}'; write expect stage N {} = …",
+                     printable(e.name), printable(e.name));
+    }
+  }
+
+  Cursor& cursor_;
+  const Module& module_;
+  Case case_;
+  std::unordered_map<std::string_view, ValueId> input_names_;
+  std::unordered_set<std::string> given_;
+};
+
+}  // namespace
+
+double default_tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return 1e-12;
+    case DType::f32: return 1e-5;
+    case DType::f16: return 1e-3;
+    case DType::bf16: return 1e-2;
+    default: return 0;
+  }
+}
+
+std::vector<Case> parse_cases(Cursor& cursor, const Module& module) {
+  std::vector<Case> cases;
+  std::unordered_set<std::string> names;
+  cursor.restrict_dimensions(nullptr);
+  while (!cursor.at(TokenKind::end)) {
+    if (!cursor.at("case")) cursor.fail_expected("'case' or the end of the text");
+    cases.push_back(CaseParser(cursor, module).run());
+    if (!names.insert(cases.back().name).second)
+      cursor.fail(cases.back().where, "there is a case '{}' already", printable(cases.back().name));
+  }
+  return cases;
+}
+
+}  // namespace gradus::ir

@@ -1,0 +1,292 @@
+#include "ir/text/cursor.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/text.h"
+
+namespace gradus::ir {
+
+namespace {
+
+constexpr int deepest = 200;
+
+}  // namespace
+
+// Recursion ends here instead of at the end of the stack.
+class Cursor::Depth {
+ public:
+  explicit Depth(Cursor& cursor) : cursor_(cursor) {
+    if (++cursor_.depth_ > deepest)
+      cursor_.fail(cursor_.where(), "brackets and signs are nested more than {} deep", deepest);
+  }
+  ~Depth() { --cursor_.depth_; }
+  Depth(const Depth&) = delete;
+  Depth& operator=(const Depth&) = delete;
+
+ private:
+  Cursor& cursor_;
+};
+
+bool is_reserved(std::string_view name) {
+  constexpr std::string_view words[] = {"true", "false", "none", "inf", "nan", "max", "min"};
+  return std::find(std::begin(words), std::end(words), name) != std::end(words) ||
+         dtype_from_name(name);
+}
+
+std::string_view nearest(std::string_view misspelt, std::span<const std::string_view> names) {
+  std::string_view best;
+  if (misspelt.size() > 64) return best;
+  size_t least = 1 + misspelt.size() / 4;
+  if (misspelt.size() < 3) least = 1;
+  std::array<size_t, 80> row;
+  for (std::string_view name : names) {
+    size_t difference = std::max(name.size(), misspelt.size()) - std::min(name.size(), misspelt.size());
+    if (name.empty() || difference > least) continue;
+    for (size_t j = 0; j <= name.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= misspelt.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j <= name.size(); ++j) {
+        size_t above = row[j];
+        row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (misspelt[i - 1] != name[j - 1])});
+        diagonal = above;
+      }
+    }
+    size_t distance = row[name.size()];
+    if (distance < least || (distance == least && best.empty())) {
+      least = distance;
+      best = name;
+    }
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view misspelt, std::span<const std::string_view> names,
+                         std::string_view prefix) {
+  std::string_view name = nearest(misspelt, names);
+  return name.empty() ? "" : fmt::format("; did you mean '{}{}'?", prefix, printable(name));
+}
+
+void Cursor::fail_expected(std::string_view what) const {
+  fail(where(), "expected {}, found {}", what, describe(token_));
+}
+
+Token Cursor::expect(TokenKind kind, std::string_view purpose) {
+  if (token_.kind != kind)
+    fail_expected(fmt::format("{}{}{}", describe(kind), purpose.empty() ? "" : " ", purpose));
+  return take();
+}
+
+void Cursor::expect(std::string_view keyword, std::string_view purpose) {
+  if (!accept(keyword))
+    fail_expected(fmt::format("'{}'{}{}", keyword, purpose.empty() ? "" : " ", purpose));
+}
+
+bool Cursor::skip_block() {
+  if (!lexer_.skip_block()) return false;
+  token_ = lexer_.next();
+  return true;
+}
+
+std::string Cursor::name(std::string_view what) {
+  if (!at(TokenKind::name) && !at(TokenKind::string)) fail_expected(what);
+  if (token_.text.empty()) fail(where(), "{} is empty", what);
+  return take().content();
+}
+
+uint64_t Cursor::count(uint64_t most, std::string_view what) {
+  if (!at(TokenKind::integer)) fail_expected(what);
+  uint64_t n = 0;
+  const char* end = token_.text.data() + token_.text.size();
+  auto [p, error] = std::from_chars(token_.text.data(), end, n);
+  if (error != std::errc() || n > most)
+    fail(where(), "expected {} of at most {}, found {}", what, most, describe(token_));
+  take();
+  return n;
+}
+
+int64_t Cursor::integer(const Token& token, bool negative) const {
+  uint64_t magnitude = 0;
+  const char* end = token.text.data() + token.text.size();
+  auto [p, error] = std::from_chars(token.text.data(), end, magnitude);
+  constexpr uint64_t most = static_cast<uint64_t>(INT64_MAX);
+  if (error != std::errc() || magnitude > most + negative)
+    fail(token.where, "the integer {}{} does not fit 64 bits", negative ? "-" : "",
+         printable(token.text));
+  return negative ? static_cast<int64_t>(-magnitude) : static_cast<int64_t>(magnitude);
+}
+
+// sum := product {("+" | "-") product}; product := factor {("*" | "//") factor};
+// factor := "-" factor | INT | name | ("max" | "min") "(" sum "," sum {"," sum} ")" | "(" sum ")"
+Dim Cursor::dim() {
+  Depth depth(*this);
+  Dim sum = product();
+  while (at(TokenKind::plus) || at(TokenKind::minus)) {
+    Token sign = take();
+    Dim next = product();
+    try {
+      sum = sign.kind == TokenKind::plus ? sum + next : sum - next;
+    } catch (const Error& e) {
+      fail(sign.where, "{}", e.bare());
+    }
+  }
+  return sum;
+}
+
+Dim Cursor::product() {
+  Dim product = factor();
+  while (at(TokenKind::star) || at(TokenKind::floor_divide)) {
+    Token sign = take();
+    Dim next = factor();
+    try {
+      product = sign.kind == TokenKind::star ? product * next : floor_div(product, next);
+    } catch (const Error& e) {
+      fail(sign.where, "{}", e.bare());
+    }
+  }
+  return product;
+}
+
+Dim Cursor::factor() {
+  Depth depth(*this);
+  if (at(TokenKind::integer)) return integer(take(), false);
+  if (at(TokenKind::name)) return dimension_name();
+  Token first = token_;
+  if (accept(TokenKind::minus)) {
+    if (at(TokenKind::integer)) return integer(take(), true);
+    Dim operand = factor();
+    try {
+      return Dim(-1) * operand;
+    } catch (const Error& e) {
+      fail(first.where, "{}", e.bare());
+    }
+  }
+  if (!accept(TokenKind::left_parenthesis)) {
+    if (at(TokenKind::floating) || at(TokenKind::bits))
+      fail(where(), "{} is not an integer, which sizes and their expressions are made of",
+           describe(token_));
+    fail_expected("an integer or a dimension's name");
+  }
+  Dim inner = dim();
+  expect(TokenKind::right_parenthesis, "after the expression");
+  return inner;
+}
+
+Dim Cursor::dimension_name() {
+  if (at("max") || at("min")) return extremum();
+  Token token = take();
+  if (is_reserved(token.text))
+    fail(token.where, "expected a size; '{}' is a reserved word and cannot name a dimension",
+         token.text);
+  if (known_dimensions_ && !known_dimensions_->contains(std::string(token.text))) {
+    std::vector<std::string_view> names(known_dimensions_->begin(), known_dimensions_->end());
+    std::sort(names.begin(), names.end());
+    fail(token.where,
+         "no input of this stage or of an earlier one settles a size '{}'{} (a value is written "
+         "'%{}') [V12]",
+         printable(token.text), did_you_mean(token.text, names), printable(token.text));
+  }
+  return Dim::symbol(token.text);
+}
+
+Dim Cursor::extremum() {
+  Token function = take();
+  bool larger = function.text == "max";
+  expect(TokenKind::left_parenthesis, fmt::format("after '{}'", function.text));
+  Dim best = dim();
+  do {
+    expect(TokenKind::comma, fmt::format("and another size for '{}'", function.text));
+    Dim next = dim();
+    try {
+      best = larger ? max(best, next) : min(best, next);
+    } catch (const Error& e) {
+      fail(function.where, "{}", e.bare());
+    }
+  } while (!at(TokenKind::right_parenthesis));
+  take();
+  return best;
+}
+
+DType Cursor::dtype() {
+  std::optional<DType> d;
+  if (at(TokenKind::name)) d = dtype_from_name(token_.text);
+  if (!d) fail_expected("a dtype (f64, f32, f16, bf16, i64, i32, i8, u8 or bool)");
+  take();
+  return *d;
+}
+
+WrittenType Cursor::type() {
+  WrittenType written;
+  if (accept("handle")) {
+    written.type = Type::handle();
+    return written;
+  }
+  if (!at(TokenKind::name) || !dtype_from_name(token_.text))
+    fail_expected("a type, such as f32[N, 3] or handle");
+  written.type.dtype = dtype();
+  expect(TokenKind::left_bracket, fmt::format("and sizes after '{}'", name_of(written.type.dtype)));
+  Dims& dims = written.type.dims;
+  while (!at(TokenKind::right_bracket)) {
+    if (!dims.empty()) expect(TokenKind::comma, "or ']' after a size");
+    SourceLocation start = where();
+    if (accept(TokenKind::question)) {
+      written.any.push_back(dims.size());
+      dims.push_back(0);
+      continue;
+    }
+    dims.push_back(dim());
+    if (dims.back().is_constant() && dims.back().value() < 0)
+      fail(start, "a size cannot be negative; this one is {} [V11]", dims.back().value());
+  }
+  take();
+  if (accept(TokenKind::at)) {
+    if (accept("cuda")) {
+      expect(TokenKind::colon, "and a number, as in cuda:0");
+      auto index = static_cast<uint16_t>(count(UINT16_MAX, "a device's number"));
+      written.type.device = {DeviceKind::cuda, index};
+    } else if (!accept("cpu")) {
+      fail_expected("a device, cpu or cuda:0");
+    }
+  }
+  return written;
+}
+
+bool Cursor::at_floating() const {
+  auto begins = [](const Token& t) {
+    return t.kind == TokenKind::floating || t.is("inf") || t.is("nan");
+  };
+  return begins(token_) || (at(TokenKind::minus) && begins(peek_second()));
+}
+
+Literal Cursor::literal() {
+  Depth depth(*this);
+  if (at(TokenKind::string)) return take().content();
+  if (accept(TokenKind::left_bracket)) {
+    std::vector<Literal> items;
+    while (!at(TokenKind::right_bracket)) {
+      if (!items.empty()) expect(TokenKind::comma, "or ']' after an item of the list");
+      items.push_back(literal());
+    }
+    take();
+    return items;
+  }
+  if (at_floating()) return floating();
+  if (at(TokenKind::name)) {
+    if (accept("true")) return true;
+    if (accept("false")) return false;
+    if (accept("none")) return Literal();
+    if (dtype_from_name(token_.text)) {
+      if (peek_second().kind == TokenKind::left_bracket) return tensor();
+      return dtype();
+    }
+  } else if (!at(TokenKind::integer) && !at(TokenKind::minus) && !at(TokenKind::left_parenthesis)) {
+    fail_expected(
+        "a literal (a number, a size, true, false, none, a string, a dtype, a list or a tensor "
+        "such as f32[2] [1, 2])");
+  }
+  return dim();
+}
+
+}  // namespace gradus::ir

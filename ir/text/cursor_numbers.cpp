@@ -1,0 +1,181 @@
+// Numbers of every dtype, and tensors of them.
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/text.h"
+#include "ir/text/cursor.h"
+#include "tensor/convert.h"
+
+namespace gradus::ir {
+
+namespace {
+
+constexpr size_t most_dimensions = 64;  // of a tensor literal
+
+template <class T>
+constexpr DType dtype_of_type() {
+  if constexpr (std::is_same_v<T, double>) return DType::f64;
+  else if constexpr (std::is_same_v<T, float>) return DType::f32;
+  else if constexpr (std::is_same_v<T, Half>) return DType::f16;
+  else if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
+  else if constexpr (std::is_same_v<T, int64_t>) return DType::i64;
+  else if constexpr (std::is_same_v<T, int32_t>) return DType::i32;
+  else if constexpr (std::is_same_v<T, int8_t>) return DType::i8;
+  else if constexpr (std::is_same_v<T, uint8_t>) return DType::u8;
+  else return DType::boolean;
+}
+
+template <class T>
+using BitsOf = std::conditional_t<sizeof(T) == 8, uint64_t,
+                                  std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
+
+// Digits (sign apart) -> T, rounded once; nullopt if it does not fit.
+template <class T>
+std::optional<T> read_real(std::string_view text) {
+  using Read = std::conditional_t<std::is_same_v<T, float>, float, double>;
+  Read value = 0;
+  auto [p, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || std::isinf(value)) return std::nullopt;
+  if constexpr (std::is_same_v<T, Read>) {
+    return value;
+  } else {
+    T narrow = convert<T>(value);
+    if (std::isinf(static_cast<float>(narrow))) return std::nullopt;
+    return narrow;
+  }
+}
+
+}  // namespace
+
+// After `nan`: nan(0x7ff8000000000001) gives all bits, `nan` alone is the quiet NaN.
+template <class T>
+T Cursor::nan_bits(bool negative) {
+  using Bits = BitsOf<T>;
+  Bits bits = std::bit_cast<Bits>(convert<T>(std::numeric_limits<double>::quiet_NaN()));
+  if (accept(TokenKind::left_parenthesis)) {
+    Token token = expect(TokenKind::bits, "of the NaN");
+    uint64_t given = 0;
+    const char* end = token.text.data() + token.text.size();
+    auto [p, error] = std::from_chars(token.text.data() + 2, end, given, 16);
+    bits = static_cast<Bits>(given);
+    T value = std::bit_cast<T>(bits);
+    bool nan = [&] {
+      if constexpr (std::is_floating_point_v<T>) return std::isnan(value);
+      else return std::isnan(static_cast<float>(value));
+    }();
+    if (error != std::errc() || bits != given || !nan)
+      fail(token.where, "{} are not the bits of a NaN of {}", printable(token.text),
+           name_of(dtype_of_type<T>()));
+    expect(TokenKind::right_parenthesis, "after the NaN's bits");
+  }
+  if (negative) bits ^= static_cast<Bits>(Bits{1} << (8 * sizeof(T) - 1));
+  return std::bit_cast<T>(bits);
+}
+
+template <class T>
+T Cursor::element_real() {
+  using Bits = BitsOf<T>;
+  bool negative = accept(TokenKind::minus);
+  if (accept("nan")) return nan_bits<T>(negative);
+  T value{};
+  if (accept("inf")) {
+    value = convert<T>(std::numeric_limits<double>::infinity());
+  } else {
+    if (!at(TokenKind::floating) && !at(TokenKind::integer)) fail_expected("a number");
+    auto read = read_real<T>(token_.text);
+    if (!read)
+      fail(where(), "{}{} does not fit {}", negative ? "-" : "", printable(token_.text),
+           name_of(dtype_of_type<T>()));
+    value = *read;
+    take();
+  }
+  if (!negative) return value;
+  return std::bit_cast<T>(
+      static_cast<Bits>(std::bit_cast<Bits>(value) ^ (Bits{1} << (8 * sizeof(T) - 1))));
+}
+
+template <class T>
+T Cursor::element_integer() {
+  SourceLocation start = where();
+  bool negative = accept(TokenKind::minus);
+  if (!at(TokenKind::integer))
+    fail_expected(fmt::format("an integer for a tensor of {}", name_of(dtype_of_type<T>())));
+  Token token = take();
+  int64_t value = integer(token, negative);
+  if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max())
+    fail(start, "{} does not fit {}, which holds {} to {}", value, name_of(dtype_of_type<T>()),
+         static_cast<int64_t>(std::numeric_limits<T>::min()),
+         static_cast<int64_t>(std::numeric_limits<T>::max()));
+  return static_cast<T>(value);
+}
+
+template <class T>
+T Cursor::element() {
+  if constexpr (std::is_same_v<T, bool>) {
+    if (accept("true")) return true;
+    if (!accept("false")) fail_expected("true or false for a tensor of bool");
+    return false;
+  } else if constexpr (std::is_integral_v<T>) {
+    return element_integer<T>();
+  } else {
+    return element_real<T>();
+  }
+}
+
+// Memory is taken for what was read, never for what the shape promises.
+template <class T>
+void Cursor::elements(std::span<const int64_t> shape, std::vector<std::byte>& out) {
+  if (shape.empty()) {
+    T value = element<T>();
+    auto* bytes = reinterpret_cast<const std::byte*>(&value);
+    out.insert(out.end(), bytes, bytes + sizeof value);
+    return;
+  }
+  SourceLocation start = where();
+  expect(TokenKind::left_bracket, fmt::format("and {} elements", shape[0]));
+  int64_t found = 0;
+  for (; !at(TokenKind::right_bracket); ++found) {
+    if (found) expect(TokenKind::comma, "or ']' after an element");
+    if (found == shape[0])
+      fail(where(), "more than {} elements; the tensor's type says how many stand in this list",
+           shape[0]);
+    elements<T>(shape.subspan(1), out);
+  }
+  if (found != shape[0])
+    fail(start, "expected {} elements in this list, as the tensor's type says, found {}", shape[0],
+         found);
+  take();
+}
+
+Tensor Cursor::tensor() {
+  SourceLocation start = where();
+  WrittenType written = type();
+  const Type& t = written.type;
+  if (!t.is_tensor() || !written.any.empty() || !all_constant(t.dims) || t.device != Device())
+    fail(start, "a tensor literal's type has a dtype and plain numbers as sizes: f32[2] [1, 2]");
+  if (t.dims.size() > most_dimensions)
+    fail(start, "a tensor literal has at most {} dimensions", most_dimensions);
+  Sizes shape;
+  for (const Dim& d : t.dims) shape.push_back(d.value());
+  auto count = checked_numel(shape);
+  int64_t bytes = 0;
+  if (!count || __builtin_mul_overflow(*count, static_cast<int64_t>(size_of(t.dtype)), &bytes))
+    fail(start, "the tensor literal {} has more elements than can be counted", to_string(t));
+  std::vector<std::byte> values;
+  visit_dtype(t.dtype, [&](auto tag) { elements<typename decltype(tag)::type>(shape, values); });
+  Tensor tensor = Tensor::empty(t.dtype, shape);
+  if (bytes) std::memcpy(tensor.mutable_data(), values.data(), static_cast<size_t>(bytes));
+  return tensor;
+}
+
+double Cursor::floating() { return element_real<double>(); }
+
+double Cursor::real(std::string_view what) {
+  if (!at_floating() && !at(TokenKind::integer) && !at(TokenKind::minus)) fail_expected(what);
+  return element_real<double>();
+}
+
+}  // namespace gradus::ir

@@ -1,0 +1,217 @@
+#include "ir/text/printer.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/text/lexer.h"
+#include "ir/text/name_index.h"
+#include "ops/structural.h"
+
+namespace gradus::ir {
+
+namespace {
+
+constexpr size_t line_width = 100;
+
+class Naming {
+ public:
+  Naming(const Graph& graph, std::vector<std::string>& given)
+      : graph_(graph), given_(given), index_(graph), seen_(graph.values.size(), false) {}
+
+  void run() {
+    given_.resize(graph_.values.size());
+    // Inputs keep their names whatever else is called so: they are how a program is spoken to.
+    for (const Stage& stage : graph_.stages)
+      for (ValueId v : stage.inputs) claim(v);
+    for (const Stage& stage : graph_.stages)
+      for (const Node& node : stage.nodes)
+        for (ValueId v : node.results) claim(v);
+    for (size_t v = 0; v < graph_.values.size(); ++v) claim(static_cast<ValueId>(v));
+    for (ValueId v : nameless_) name(v);
+  }
+
+ private:
+  void claim(ValueId v) {
+    if (index_of(v) >= seen_.size() || seen_[index_of(v)]) return;
+    seen_[index_of(v)] = true;
+    if (graph_[v].name.empty() || !index_.insert(v)) nameless_.push_back(v);
+  }
+
+  bool taken(std::string_view name) const {
+    return index_.find(name) != no_value;
+  }
+
+  void name(ValueId v) {
+    const std::string& own = graph_[v].name;
+    uint64_t& next = next_[own];
+    std::string& name = given_[index_of(v)];
+    do {
+      name = own.empty() ? fmt::format("v{}", next) : fmt::format("{}_{}", own, next + 1);
+      ++next;
+    } while (taken(name) || !invented_.insert(name).second);
+  }
+
+  const Graph& graph_;
+  std::vector<std::string>& given_;
+  NameIndex index_;
+  std::vector<bool> seen_;
+  std::vector<ValueId> nameless_;
+  std::unordered_map<std::string_view, uint64_t> next_;  // number to try, by the value's own name
+  std::unordered_set<std::string> invented_;
+};
+
+class Printer {
+ public:
+  Printer(const Graph& graph, std::string& out) : graph_(graph), names_(graph), out_(out) {}
+
+  void run() {
+    out_ += fmt::format("graph {} {{\n", name_text(graph_.name));
+    for (size_t s = 0; s < graph_.stages.size(); ++s) stage(s);
+    out_ += "}\n";
+  }
+
+ private:
+  void stage(size_t s) {
+    const Stage& stage = graph_.stages[s];
+    size_t begin = out_.size();
+    out_ += fmt::format("  stage {} (", s);
+    for (size_t i = 0; i < stage.inputs.size(); ++i) {
+      ValueId v = stage.inputs[i];
+      item(i, fmt::format("{}: {}", names_.shown(v), to_string(graph_[v].type)), begin);
+    }
+    out_ += ") {\n";
+    for (const Node& node : stage.nodes) {
+      out_ += "    ";
+      out_ += print(node, graph_, names_);
+      out_ += '\n';
+    }
+    begin = out_.size();
+    out_ += stage.results.empty() ? "    return" : "    return ";
+    for (size_t i = 0; i < stage.results.size(); ++i) {
+      const Result& r = stage.results[i];
+      if (r.value == no_value) item(i, name_text(r.name) + " = none", begin);
+      else if (r.name == names_.name(r.value)) item(i, names_.shown(r.value), begin);
+      else item(i, fmt::format("{} = {}", name_text(r.name), names_.shown(r.value)), begin);
+    }
+    out_ += "\n  }\n";
+  }
+
+  // An item of a list; a long list goes on in a new line. `begin` is where the line begins.
+  void item(size_t i, const std::string& text, size_t& begin) {
+    if (i) out_ += ',';
+    if (i && out_.size() - begin + 1 + text.size() + 4 > line_width) {
+      begin = out_.size() + 1;
+      out_ += "\n        ";
+    } else if (i) {
+      out_ += ' ';
+    }
+    out_ += text;
+  }
+
+  const Graph& graph_;
+  NameTable names_;
+  std::string& out_;
+};
+
+std::string operand_text(const Operand& o, const NameTable& names) {
+  if (const ValueId* v = std::get_if<ValueId>(&o)) return names.shown(*v);
+  if (const Dim* d = std::get_if<Dim>(&o)) return d->to_string();
+  const Number* n = std::get_if<Number>(&o);
+  if (!n) return "none";
+  if (n->category == Category::floating) return float_text(n->floating);
+  if (n->category == Category::boolean) return n->integer ? "true" : "false";
+  return fmt::format("{}", n->integer);
+}
+
+// Graphs that this one calls, and theirs, before those that call them. Does not recurse.
+void append_callees(const Graph& graph, std::vector<const Graph*>& order,
+                    std::unordered_set<const Graph*>& seen) {
+  std::vector<std::pair<const Graph*, bool>> pending{{&graph, false}};
+  while (!pending.empty()) {
+    auto [g, entered] = pending.back();
+    pending.pop_back();
+    if (entered) {
+      order.push_back(g);
+      continue;
+    }
+    if (!seen.insert(g).second) continue;
+    pending.emplace_back(g, true);
+    for (const Stage& stage : g->stages)
+      for (const Node& node : stage.nodes) {
+        if (node.op != &ops::operator_record<ops::Call> || !node.attributes) continue;
+        const auto& call = ops::attributes_as<ops::Call::Attr>(node.attributes);
+        if (call.vjp_target) pending.emplace_back(call.vjp_target.get(), false);
+        if (call.target) pending.emplace_back(call.target.get(), false);
+      }
+  }
+}
+
+}  // namespace
+
+std::string name_text(std::string_view name) {
+  return is_plain_name(name) && name != "none" ? std::string(name) : quoted(name);
+}
+
+NameTable::NameTable(const Graph& graph) : graph_(graph) { Naming(graph, given_).run(); }
+
+std::string NameTable::name(ValueId v) const {
+  if (index_of(v) >= given_.size()) return fmt::format("no value {}", index_of(v));
+  const std::string& given = given_[index_of(v)];
+  return given.empty() ? graph_[v].name : given;
+}
+
+std::string NameTable::shown(ValueId v) const {
+  std::string n = name(v);
+  return "%" + (is_plain_name(n) ? n : quoted(n));
+}
+
+std::string print(const Node& node, const Graph& graph, const NameTable& names) {
+  std::string s;
+  bool typed = node.op == &ops::operator_record<ops::Undefined>;
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    if (i) s += ", ";
+    s += names.shown(node.results[i]);
+    if (typed && index_of(node.results[i]) < graph.values.size())
+      s += ": " + to_string(graph[node.results[i]].type);
+  }
+  if (!node.results.empty()) s += " = ";
+  s += node.op ? node.op->name : "no operator";
+  s += '(';
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    if (i) s += ", ";
+    s += operand_text(node.operands[i], names);
+  }
+  s += ')';
+  if (typed || !node.op || !node.attributes) return s;
+  bool first = true;
+  for (const NamedLiteral& a : node.op->write(node.attributes)) {
+    s += first ? " {" : ", ";
+    first = false;
+    s += a.name + " = " + to_string(a.value);
+  }
+  if (!first) s += '}';
+  return s;
+}
+
+std::string print(const Graph& graph) {
+  std::vector<const Graph*> order;
+  std::unordered_set<const Graph*> seen;
+  append_callees(graph, order, seen);
+  std::string out;
+  for (const Graph* g : order) {
+    if (!out.empty()) out += '\n';
+    Printer(*g, out).run();
+  }
+  return out;
+}
+
+std::string print(const Module& module) {
+  std::string out = fmt::format("gradus {}\n", text_version);
+  for (const auto& graph : module.graphs) {
+    out += '\n';
+    Printer(*graph, out).run();
+  }
+  return out;
+}
+
+}  // namespace gradus::ir

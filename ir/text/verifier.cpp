@@ -1,0 +1,307 @@
+#include "ir/text/verifier.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/text.h"
+#include "ir/text/printer.h"
+#include "ir/text/settle.h"
+#include "ops/opaque.h"
+#include "ops/registry.h"
+#include "ops/structural.h"
+
+namespace gradus::ir {
+
+namespace {
+
+std::string why_not_countable(const Type& type) {
+  for (const Dim& d : type.dims) {
+    if (d.is_constant() && d.value() < 0)
+      return fmt::format("has a negative size, {} [V11]", d.value());
+    std::string odd;
+    d.for_each_symbol([&](std::string_view name) {
+      if (!is_plain_name(name) || is_reserved(name)) odd = name;
+    });
+    if (!odd.empty())
+      return fmt::format("has a size named '{}', which is no name of a dimension [V11]",
+                         printable(odd));
+  }
+  Sizes sizes;
+  for (const Dim& d : type.dims) sizes.push_back(d.is_constant() ? d.value() : 1);
+  auto count = checked_numel(sizes);
+  int64_t bytes = 0;
+  if (!count || __builtin_mul_overflow(*count, static_cast<int64_t>(size_of(type.dtype)), &bytes))
+    return fmt::format("is {}, which has more elements than can be counted [V11]", to_string(type));
+  return "";
+}
+
+std::string why_no_device(const Type& type) {
+  if (type.device == Device()) return "";
+  return fmt::format("lies on {}, but only cpu is in this build [V13]", to_string(type.device));
+}
+
+// What is known of an operator once for all its nodes.
+struct OperatorFacts {
+  bool has_attributes = false;
+};
+
+class Verifier {
+ public:
+  Verifier(const Graph& graph, bool types) : graph_(graph), types_(types) {}
+
+  void run() {
+    for (const Operator* op : ops::all())
+      facts_.emplace(op, OperatorFacts{!op->describe().empty()});
+    if (graph_.stages.empty()) fail({}, "there is no stage; a program has at least one [V1]");
+    defined_.assign(graph_.values.size(), false);
+    for (stage_ = 0; stage_ < graph_.stages.size(); ++stage_) {
+      const Stage& stage = graph_.stages[stage_];
+      check_inputs(stage);
+      for (node_ = 0; node_ < stage.nodes.size(); ++node_) check_node(stage.nodes[node_]);
+      check_results(stage);
+    }
+  }
+
+  // The graphs that are called, each once.
+  const std::vector<const Graph*>& callees() const { return callees_; }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void fail(SourceLocation where, fmt::format_string<Args...> format,
+                         Args&&... args) const {
+    std::string place = graph_.stages.empty() ? fmt::format("graph '{}': ", printable(graph_.name))
+                                              : fmt::format("stage {}: ", stage_);
+    throw graph_.error_at(where, place + fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  std::string name(ValueId v) const {
+    if (names_.empty()) names_.emplace_back(graph_);
+    return names_[0].shown(v);
+  }
+
+  bool exists(ValueId v) const { return index_of(v) < graph_.values.size(); }
+
+  void define(ValueId v, SourceLocation where, std::string_view what) {
+    if (!exists(v))
+      fail(where, "{} is value number {}, and there are {} [V2]", what, index_of(v),
+           graph_.values.size());
+    if (defined_[index_of(v)])
+      fail(where, "{}, '{}', is defined already; a value is defined once [V3]", what, name(v));
+    if (graph_[v].stage != stage_)
+      fail(where, "{}, '{}', is said to be of stage {} [V5]", what, name(v), graph_[v].stage);
+    defined_[index_of(v)] = true;
+  }
+
+  void use(ValueId v, SourceLocation where, std::string_view what) const {
+    if (!exists(v))
+      fail(where, "{} is value number {}, and there are {} [V2]", what, index_of(v),
+           graph_.values.size());
+    if (!defined_[index_of(v)])
+      fail(where, "{}, '{}', is not defined before it is used [V4]", what, name(v));
+  }
+
+  void check_inputs(const Stage& stage) {
+    std::vector<const Type*> types;
+    for (ValueId v : stage.inputs) {
+      define(v, {}, fmt::format("input {}", types.size()));
+      const Value& value = graph_[v];
+      if (value.name.empty()) fail({}, "input {} has no name [V10]", types.size());
+      if (!input_names_.insert(value.name).second)
+        fail({}, "input '%{}' has the name of another input [V10]", printable(value.name));
+      if (std::string why = why_no_input(value.type); !why.empty())
+        fail({}, "input '%{}' {}", printable(value.name), why);
+      types.push_back(&value.type);
+    }
+    if (auto unsettled = settle_names(types, known_))
+      fail({}, "no input settles the size '{}', which is needed for the size {} of input '%{}' [V12]",
+           unsettled->name, unsettled->size.to_string(),
+           printable(graph_[stage.inputs[unsettled->input]].name));
+  }
+
+  void check_node(const Node& node) {
+    auto facts = facts_.find(node.op);
+    if (facts == facts_.end())
+      fail(node.where, "node {} has no operator that is known [V6]", node_);
+    if (!node.attributes)
+      fail(node.where, "node {}, '{}', has no attributes, not even empty ones [V6]", node_,
+           node.op->name);
+    check_operands(node);
+    if (facts->second.has_attributes) check_attributes(node);
+    if (node.op == &ops::operator_record<ops::Call>) check_call(node);
+    for (ValueId v : node.results)
+      define(v, node.where, fmt::format("a result of '{}'", node.op->name));
+    if (types_) check_types(node);
+    for (ValueId v : node.results) {
+      // Sizes of results follow from those of inputs: the type rule has looked at them.
+      if (std::string why = why_no_device(graph_[v].type); !why.empty())
+        fail(node.where, "'{}' {}", name(v), why);
+    }
+  }
+
+  void check_operands(const Node& node) const {
+    const Operator& op = *node.op;
+    size_t most = op.operands.size();
+    bool variadic = most > 0 && op.operands.back().variadic;
+    if (node.operands.size() > most && !variadic)
+      fail(node.where, "'{}' takes {} operands, {} are given [V7]", op.name, most,
+           node.operands.size());
+    for (size_t i = 0; i < std::max(most, node.operands.size()); ++i) {
+      const OperandSpec& spec = op.operand(i);
+      bool given = i < node.operands.size() && !is_none(node.operands[i]);
+      if (!given && !spec.optional && !(spec.variadic && i >= node.operands.size()))
+        fail(node.where, "'{}' lacks its operand '{}' [V7]", op.name, spec.name);
+      if (!given) continue;
+      if (const ValueId* v = std::get_if<ValueId>(&node.operands[i])) {
+        use(*v, node.where, fmt::format("operand {} of '{}'", i, op.name));
+        if (!graph_[*v].type.is_tensor() && &op != &ops::operator_record<ops::Eval>)
+          fail(node.where, "operand {} of '{}', '{}', is a handle, which only `eval` takes [V8]", i,
+               op.name, name(*v));
+      } else if (const Dim* d = std::get_if<Dim>(&node.operands[i])) {
+        check_known(*d, node, fmt::format("operand {}", i));
+      }
+    }
+  }
+
+  void check_known(const Dim& d, const Node& node, std::string_view what) const {
+    if (d.is_constant()) return;
+    std::string unknown;
+    d.for_each_symbol([&](std::string_view s) {
+      if (!known_.contains(std::string(s))) unknown = s;
+    });
+    if (!unknown.empty())
+      fail(node.where,
+           "no input of this stage or of an earlier one settles the size '{}' in {} of '{}' [V12]",
+           printable(unknown), what, node.op->name);
+  }
+
+  void check_attributes(const Node& node) const {
+    LiteralList list = node.op->write(node.attributes);
+    std::vector<const Literal*> pending;
+    for (const NamedLiteral& a : list) {
+      pending.push_back(&a.value);
+      while (!pending.empty()) {
+        const Literal* l = pending.back();
+        pending.pop_back();
+        if (auto* items = std::get_if<std::vector<Literal>>(&l->value))
+          for (const Literal& item : *items) pending.push_back(&item);
+        else if (auto* d = std::get_if<Dim>(&l->value))
+          check_known(*d, node, fmt::format("attribute '{}'", a.name));
+      }
+    }
+  }
+
+  void check_call(const Node& node) {
+    const auto& call = ops::attributes_as<ops::Call::Attr>(node.attributes);
+    if (!call.target)
+      fail(node.where, "the graph '{}' of a call is not known [V14]", printable(call.graph));
+    if (call.vjp && !call.vjp_target)
+      fail(node.where, "the graph '{}' of a call is not known [V14]", printable(*call.vjp));
+    for (const auto& target : {call.target, call.vjp_target}) {
+      if (!target) continue;
+      if (target->stages.size() != 1)
+        fail(node.where, "graph '{}' has {} stages; a graph that is called has one [V14]",
+             printable(target->name), target->stages.size());
+      // The rest of the graph is looked at later, but its signature is needed now.
+      bool sound = true;
+      for (ValueId v : target->stages[0].inputs) sound &= index_of(v) < target->values.size();
+      for (const Result& r : target->stages[0].results)
+        sound &= r.value == no_value || index_of(r.value) < target->values.size();
+      if (!sound)
+        fail(node.where, "graph '{}' has an input or result that is not in its table [V14]",
+             printable(target->name));
+      if (seen_callees_.insert(target.get()).second) callees_.push_back(target.get());
+    }
+  }
+
+  void check_types(const Node& node) const {
+    SmallVector<Type, 2> types;
+    try {
+      types = ops::infer(graph_, node, nullptr);
+    } catch (const Error& e) {
+      fail(node.where, "{} [V9]", e.bare());
+    }
+    if (types.size() != node.results.size())
+      fail(node.where, "'{}' gives {} results, the node has {} [V9]", node.op->name, types.size(),
+           node.results.size());
+    for (size_t i = 0; i < types.size(); ++i)
+      if (!(types[i] == graph_[node.results[i]].type))
+        fail(node.where, "'{}' is said to be {}, but '{}' gives {} [V9]", name(node.results[i]),
+             to_string(graph_[node.results[i]].type), node.op->name, to_string(types[i]));
+  }
+
+  void check_results(const Stage& stage) const {
+    std::unordered_set<std::string_view> names;
+    for (size_t i = 0; i < stage.results.size(); ++i) {
+      const Result& r = stage.results[i];
+      if (r.name.empty()) fail({}, "result {} has no name [V10]", i);
+      if (!names.insert(r.name).second)
+        fail({}, "two results have the name '{}' [V10]", printable(r.name));
+      if (r.value == no_value) continue;
+      use(r.value, {}, fmt::format("result '{}'", printable(r.name)));
+      if (!graph_[r.value].type.is_tensor())
+        fail({}, "result '{}', '{}', is a handle, which only `eval` takes [V8]", printable(r.name),
+             name(r.value));
+    }
+  }
+
+  const Graph& graph_;
+  bool types_;
+  size_t stage_ = 0, node_ = 0;
+  std::unordered_map<const Operator*, OperatorFacts> facts_;
+  std::vector<bool> defined_;  // by value
+  std::unordered_set<std::string_view> input_names_;
+  DimensionNames known_;
+  std::vector<const Graph*> callees_;
+  std::unordered_set<const Graph*> seen_callees_;
+  mutable std::vector<NameTable> names_;  // made for the first message
+};
+
+// The graph and all that it calls, each once; `path` is the chain of calls that are being looked at.
+void verify_all(const Graph& program, bool types) {
+  struct Open {
+    const Graph* graph;
+    std::vector<const Graph*> callees;
+    size_t next = 0;
+  };
+  std::unordered_set<const Graph*> done, open;
+  std::vector<Open> path;
+  auto enter = [&](const Graph& graph) {
+    Verifier verifier(graph, types);
+    verifier.run();
+    open.insert(&graph);
+    path.push_back({&graph, verifier.callees()});
+  };
+  enter(program);
+  while (!path.empty()) {
+    Open& top = path.back();
+    if (top.next == top.callees.size()) {
+      open.erase(top.graph);
+      done.insert(top.graph);
+      path.pop_back();
+      continue;
+    }
+    const Graph* callee = top.callees[top.next++];
+    if (open.contains(callee))
+      throw callee->error_at({}, fmt::format("graph '{}' calls itself [V14]",
+                                             printable(callee->name)));
+    if (path.size() > deepest_call)
+      throw callee->error_at({}, fmt::format("calls are nested more than {} deep [V14]",
+                                             deepest_call));
+    if (!done.contains(callee)) enter(*callee);
+  }
+}
+
+}  // namespace
+
+std::string why_no_input(const Type& type) {
+  if (!type.is_tensor())
+    return "would be a handle, which cannot enter a program: only `eval` takes one [V8]";
+  if (std::string why = why_not_countable(type); !why.empty()) return why;
+  return why_no_device(type);
+}
+
+void verify(const Graph& graph) { verify_all(graph, true); }
+void verify_but_types(const Graph& graph) { verify_all(graph, false); }
+
+}  // namespace gradus::ir
