@@ -70,6 +70,12 @@ std::vector<Tensor> layouts(const Tensor& x) {
     Tensor laid = run_one("permute", {x}, {ints("dims", order)}).copy();
     all.push_back(run_one("permute", {laid}, {ints("dims", back)}));
   }
+  // A part of something larger: neighbouring dimensions do not join.
+  Tensor wider = run_one("cat", {x, x, x}, {attribute("dim", int64_t{1})});
+  int64_t n = x.shape()[1];
+  all.push_back(
+      run_one("slice", {wider},
+              {attribute("dim", int64_t{1}), attribute("start", n), attribute("end", 2 * n)}));
   return all;
 }
 

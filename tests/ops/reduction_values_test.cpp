@@ -132,7 +132,7 @@ TEST(Reductions, RefuseWhatTheyCannotDo) {
 }
 
 TEST(Extrema, TakeTheFirstOfEqualOnesAndNaNFirst) {
-  Tensor x = matrix({1, 3, 3, 2, nan, 1, nan, 0, 2, 2, 2, 2, -inf, -inf, -inf, -inf}, 4);
+  Tensor x = matrix({1, 3, 3, 2, 5, nan, 7, nan, 2, 2, 2, 2, -inf, -inf, -inf, -inf}, 4);
   for (DType d : {DType::f64, DType::f32, DType::bf16})
     for (bool across : {false, true}) {
       Tensor t = x.to(d);
@@ -143,12 +143,12 @@ TEST(Extrema, TakeTheFirstOfEqualOnesAndNaNFirst) {
       auto most = evaluate("max_dim", {t}, {dim(over)}),
            least = evaluate("min_dim", {t}, {dim(over)});
       expect_same(most[0].to_doubles(), {3, nan, 2, -inf});
-      expect_same(most[1].to_doubles(), {1, 0, 0, 0});
+      expect_same(most[1].to_doubles(), {1, 1, 0, 0});
       expect_same(least[0].to_doubles(), {1, nan, 2, -inf});
-      expect_same(least[1].to_doubles(), {0, 0, 0, 0});
-      expect_same(values("argmax", t, {dim(over)}), {1, 0, 0, 0});
+      expect_same(least[1].to_doubles(), {0, 1, 0, 0});
+      expect_same(values("argmax", t, {dim(over)}), {1, 1, 0, 0});
     }
-  expect_same(values("argmax", x), {4});
+  expect_same(values("argmax", x), {5});
   expect_same(values("argmin", matrix({3, 1, 2, 1}, 2)), {1});
   expect_same(values("argmax", matrix({3, 1, 7, 1}, 2, DType::u8)), {2});
 }
@@ -162,6 +162,8 @@ TEST(Extrema, AreFoundFarIn) {
       expect_same(values("argmax", x), {static_cast<double>(n + at)});
       expect_same(evaluate("max_dim", {scattered(x)}, {dim(1)})[1].to_doubles(),
                   {0, static_cast<double>(at)});
+      x.mutable_data_as<float>()[at] = NAN;
+      expect_same(values("argmin", x, {dim(1)}), {static_cast<double>(at), at == 0 ? 1.0 : 0.0});
     }
   }
 }
