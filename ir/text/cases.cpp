@@ -1,6 +1,7 @@
 #include "ir/text/cases.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -36,14 +37,15 @@ class CaseParser {
     std::string name = cursor_.name("a graph's name");
     auto it = std::find_if(module_.graphs.begin(), module_.graphs.end(),
                            [&](const auto& g) { return g->name == name; });
-    if (it == module_.graphs.end())
-      cursor_.fail(start, "there is no graph '{}'", printable(name));
+    if (it == module_.graphs.end()) cursor_.fail(start, "there is no graph '{}'", printable(name));
     case_.graph = static_cast<size_t>(it - module_.graphs.begin());
   }
 
   void collect_names() {
     for (const Stage& stage : graph().stages)
       for (ValueId v : stage.inputs) input_names_.emplace(graph()[v].name, v);
+    for (size_t s = 0; s < graph().stages.size(); ++s)
+      for (const Result& r : graph().stages[s].results) result_stages_[r.name].push_back(s);
   }
 
   void statement() {
@@ -70,8 +72,8 @@ class CaseParser {
     std::string name = cursor_.expect(TokenKind::name, "of a dimension").content();
     cursor_.expect(TokenKind::equals);
     auto size = static_cast<int64_t>(cursor_.count(INT64_MAX, "a size"));
-    for (const auto& [other, n] : case_.sizes)
-      if (other == name) cursor_.fail(start, "the size '{}' is set twice", printable(name));
+    if (!sized_.insert(name).second)
+      cursor_.fail(start, "the size '{}' is set twice", printable(name));
     case_.sizes.emplace_back(std::move(name), size);
   }
 
@@ -128,9 +130,8 @@ class CaseParser {
       e.tolerance = default_tolerance(e.value.dtype());
       if (cursor_.accept("tolerance")) e.tolerance = tolerance();
     }
-    for (const CaseExpectation& other : case_.expectations)
-      if (other.name == e.name && other.stage == e.stage)
-        cursor_.fail(e.where, "the result '{}' is expected twice", printable(e.name));
+    if (!expected_.emplace(e.name, e.stage).second)
+      cursor_.fail(e.where, "the result '{}' is expected twice", printable(e.name));
     case_.expectations.push_back(std::move(e));
   }
 
@@ -163,9 +164,12 @@ class CaseParser {
     CaseDifferentiation d;
     d.order = order();
     for (;;) {
-      if (cursor_.accept("wrt")) d.wrt = wrt();
-      else if (cursor_.accept("total")) d.total = true;
-      else break;
+      if (cursor_.accept("wrt"))
+        d.wrt = wrt();
+      else if (cursor_.accept("total"))
+        d.total = true;
+      else
+        break;
     }
     case_.differentiate = std::move(d);
   }
@@ -175,10 +179,14 @@ class CaseParser {
     CaseGradcheck g;
     g.order = order();
     for (;;) {
-      if (cursor_.accept("wrt")) g.wrt = wrt();
-      else if (cursor_.accept("seed")) g.seed = cursor_.count(UINT64_MAX, "a seed");
-      else if (cursor_.accept("tolerance")) g.tolerance = tolerance();
-      else break;
+      if (cursor_.accept("wrt"))
+        g.wrt = wrt();
+      else if (cursor_.accept("seed"))
+        g.seed = cursor_.count(UINT64_MAX, "a seed");
+      else if (cursor_.accept("tolerance"))
+        g.tolerance = tolerance();
+      else
+        break;
     }
     case_.gradcheck = std::move(g);
   }
@@ -190,7 +198,8 @@ class CaseParser {
              std::find(std::begin(engine_names), std::end(engine_names), t.text) !=
                  std::end(engine_names);
     };
-    if (!known(cursor_.peek())) cursor_.fail_expected("an engine (interpret, fused, eager or cuda)");
+    if (!known(cursor_.peek()))
+      cursor_.fail_expected("an engine (interpret, fused, eager or cuda)");
     while (known(cursor_.peek())) case_.engines.push_back(cursor_.take().content());
   }
 
@@ -202,10 +211,10 @@ class CaseParser {
       if (!input_names_.contains(in.name))
         cursor_.fail(in.where, "the program has no input '{}'", printable(in.name));
     for (const CaseExpectation& e : case_.expectations) {
-      size_t found = 0;
-      for (size_t s = 0; s < graph().stages.size(); ++s)
-        for (const Result& r : graph().stages[s].results)
-          found += r.name == e.name && (!e.stage || *e.stage == s);
+      auto it = result_stages_.find(e.name);
+      size_t found = it == result_stages_.end() ? 0 : it->second.size();
+      if (found && e.stage)
+        found = std::binary_search(it->second.begin(), it->second.end(), *e.stage);
       if (found == 0)
         cursor_.fail(e.where, "the program has no result '{}'{}", printable(e.name),
                      e.stage ? " in that stage" : "");
@@ -219,18 +228,25 @@ class CaseParser {
   const Module& module_;
   Case case_;
   std::unordered_map<std::string_view, ValueId> input_names_;
-  std::unordered_set<std::string> given_;
+  std::unordered_map<std::string_view, std::vector<size_t>> result_stages_;
+  std::unordered_set<std::string> given_, sized_;
+  std::set<std::pair<std::string, std::optional<uint64_t>>> expected_;
 };
 
 }  // namespace
 
 double default_tolerance(DType dtype) {
   switch (dtype) {
-    case DType::f64: return 1e-12;
-    case DType::f32: return 1e-5;
-    case DType::f16: return 1e-3;
-    case DType::bf16: return 1e-2;
-    default: return 0;
+    case DType::f64:
+      return 1e-12;
+    case DType::f32:
+      return 1e-5;
+    case DType::f16:
+      return 1e-3;
+    case DType::bf16:
+      return 1e-2;
+    default:
+      return 0;
   }
 }
 

@@ -42,7 +42,8 @@ std::string_view nearest(std::string_view misspelt, std::span<const std::string_
   if (misspelt.size() < 3) least = 1;
   std::array<size_t, 80> row;
   for (std::string_view name : names) {
-    size_t difference = std::max(name.size(), misspelt.size()) - std::min(name.size(), misspelt.size());
+    size_t difference =
+        std::max(name.size(), misspelt.size()) - std::min(name.size(), misspelt.size());
     if (name.empty() || difference > least) continue;
     for (size_t j = 0; j <= name.size(); ++j) row[j] = j;
     for (size_t i = 1; i <= misspelt.size(); ++i) {
@@ -50,7 +51,8 @@ std::string_view nearest(std::string_view misspelt, std::span<const std::string_
       row[0] = i;
       for (size_t j = 1; j <= name.size(); ++j) {
         size_t above = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (misspelt[i - 1] != name[j - 1])});
+        row[j] =
+            std::min({row[j] + 1, row[j - 1] + 1, diagonal + (misspelt[i - 1] != name[j - 1])});
         diagonal = above;
       }
     }

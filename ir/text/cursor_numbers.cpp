@@ -17,15 +17,24 @@ constexpr size_t most_dimensions = 64;  // of a tensor literal
 
 template <class T>
 constexpr DType dtype_of_type() {
-  if constexpr (std::is_same_v<T, double>) return DType::f64;
-  else if constexpr (std::is_same_v<T, float>) return DType::f32;
-  else if constexpr (std::is_same_v<T, Half>) return DType::f16;
-  else if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
-  else if constexpr (std::is_same_v<T, int64_t>) return DType::i64;
-  else if constexpr (std::is_same_v<T, int32_t>) return DType::i32;
-  else if constexpr (std::is_same_v<T, int8_t>) return DType::i8;
-  else if constexpr (std::is_same_v<T, uint8_t>) return DType::u8;
-  else return DType::boolean;
+  if constexpr (std::is_same_v<T, double>)
+    return DType::f64;
+  else if constexpr (std::is_same_v<T, float>)
+    return DType::f32;
+  else if constexpr (std::is_same_v<T, Half>)
+    return DType::f16;
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return DType::bf16;
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return DType::i64;
+  else if constexpr (std::is_same_v<T, int32_t>)
+    return DType::i32;
+  else if constexpr (std::is_same_v<T, int8_t>)
+    return DType::i8;
+  else if constexpr (std::is_same_v<T, uint8_t>)
+    return DType::u8;
+  else
+    return DType::boolean;
 }
 
 template <class T>
@@ -63,8 +72,10 @@ T Cursor::nan_bits(bool negative) {
     bits = static_cast<Bits>(given);
     T value = std::bit_cast<T>(bits);
     bool nan = [&] {
-      if constexpr (std::is_floating_point_v<T>) return std::isnan(value);
-      else return std::isnan(static_cast<float>(value));
+      if constexpr (std::is_floating_point_v<T>)
+        return std::isnan(value);
+      else
+        return std::isnan(static_cast<float>(value));
     }();
     if (error != std::errc() || bits != given || !nan)
       fail(token.where, "{} are not the bits of a NaN of {}", printable(token.text),
@@ -135,7 +146,7 @@ void Cursor::elements(std::span<const int64_t> shape, std::vector<std::byte>& ou
     return;
   }
   SourceLocation start = where();
-  expect(TokenKind::left_bracket, fmt::format("and {} elements", shape[0]));
+  if (!accept(TokenKind::left_bracket)) fail_expected(fmt::format("'[' and {} elements", shape[0]));
   int64_t found = 0;
   for (; !at(TokenKind::right_bracket); ++found) {
     if (found) expect(TokenKind::comma, "or ']' after an element");

@@ -21,7 +21,7 @@ struct RandomInput {
 };
 
 struct CaseInput {
-  std::string name;  // of an input of any stage
+  std::string name;                         // of an input of any stage
   std::variant<Tensor, RandomInput> value;  // an undefined tensor is an absent cotangent
   SourceLocation where;
 };

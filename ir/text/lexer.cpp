@@ -61,6 +61,8 @@ void fail_at(const Source& source, SourceLocation where, std::string_view messag
   throw Error::at(source.file, where, message, source.line(where));
 }
 
+bool is_name_character(char c) { return is(c, letter | digit); }
+
 bool is_plain_name(std::string_view text) {
   if (text.empty() || is(text[0], digit)) return false;
   for (char c : text)
@@ -104,14 +106,21 @@ std::string Token::content() const {
     }
     char c = text[++i];
     switch (c) {
-      case 'n': s += '\n'; break;
-      case 't': s += '\t'; break;
-      case 'r': s += '\r'; break;
+      case 'n':
+        s += '\n';
+        break;
+      case 't':
+        s += '\t';
+        break;
+      case 'r':
+        s += '\r';
+        break;
       case 'x':
         s += static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2]));
         i += 2;
         break;
-      default: s += c;
+      default:
+        s += c;
     }
   }
   return s;
@@ -119,28 +128,50 @@ std::string Token::content() const {
 
 std::string_view describe(TokenKind kind) {
   switch (kind) {
-    case TokenKind::end: return "the end of the text";
-    case TokenKind::name: return "a name";
-    case TokenKind::value: return "a value (%name)";
-    case TokenKind::integer: return "an integer";
-    case TokenKind::floating: return "a number";
-    case TokenKind::bits: return "bits (0x…)";
-    case TokenKind::string: return "a string in double quotes";
-    case TokenKind::left_brace: return "'{'";
-    case TokenKind::right_brace: return "'}'";
-    case TokenKind::left_parenthesis: return "'('";
-    case TokenKind::right_parenthesis: return "')'";
-    case TokenKind::left_bracket: return "'['";
-    case TokenKind::right_bracket: return "']'";
-    case TokenKind::comma: return "','";
-    case TokenKind::equals: return "'='";
-    case TokenKind::colon: return "':'";
-    case TokenKind::plus: return "'+'";
-    case TokenKind::minus: return "'-'";
-    case TokenKind::star: return "'*'";
-    case TokenKind::floor_divide: return "'//'";
-    case TokenKind::question: return "'?'";
-    case TokenKind::at: break;
+    case TokenKind::end:
+      return "the end of the text";
+    case TokenKind::name:
+      return "a name";
+    case TokenKind::value:
+      return "a value (%name)";
+    case TokenKind::integer:
+      return "an integer";
+    case TokenKind::floating:
+      return "a number";
+    case TokenKind::bits:
+      return "bits (0x…)";
+    case TokenKind::string:
+      return "a string in double quotes";
+    case TokenKind::left_brace:
+      return "'{'";
+    case TokenKind::right_brace:
+      return "'}'";
+    case TokenKind::left_parenthesis:
+      return "'('";
+    case TokenKind::right_parenthesis:
+      return "')'";
+    case TokenKind::left_bracket:
+      return "'['";
+    case TokenKind::right_bracket:
+      return "']'";
+    case TokenKind::comma:
+      return "','";
+    case TokenKind::equals:
+      return "'='";
+    case TokenKind::colon:
+      return "':'";
+    case TokenKind::plus:
+      return "'+'";
+    case TokenKind::minus:
+      return "'-'";
+    case TokenKind::star:
+      return "'*'";
+    case TokenKind::floor_divide:
+      return "'//'";
+    case TokenKind::question:
+      return "'?'";
+    case TokenKind::at:
+      break;
   }
   return "'@'";
 }
@@ -150,10 +181,14 @@ std::string describe(const Token& token) {
     case TokenKind::name:
     case TokenKind::integer:
     case TokenKind::floating:
-    case TokenKind::bits: return "'" + printable(token.text) + "'";
-    case TokenKind::value: return "'%" + printable(token.text) + "'";
-    case TokenKind::string: return "the string \"" + printable(token.text) + "\"";
-    default: return std::string(describe(token.kind));
+    case TokenKind::bits:
+      return "'" + printable(token.text) + "'";
+    case TokenKind::value:
+      return "'%" + printable(token.text) + "'";
+    case TokenKind::string:
+      return "the string \"" + printable(token.text) + "\"";
+    default:
+      return std::string(describe(token.kind));
   }
 }
 
@@ -208,8 +243,7 @@ Token Lexer::next() {
       return quoted(TokenKind::value, first);
     }
     p_ = skip_name(p_ + 1);
-    if (p_ == first + 1)
-      fail(first, "expected a name after '%', such as %x or %\"any name\"");
+    if (p_ == first + 1) fail(first, "expected a name after '%', such as %x or %\"any name\"");
     if (is(first[1], digit))
       fail(first, fmt::format("a name does not start with a digit unless it is quoted: %\"{}\"",
                               printable({first + 1, static_cast<size_t>(p_ - first - 1)})));
@@ -261,10 +295,12 @@ Token Lexer::quoted(TokenKind kind, const char* first) {
     if (*p_ != '\\') continue;
     escaped = true;
     ++p_;
-    if (*p_ == 'x' && hex_digit(p_[1]) >= 0 && hex_digit(p_[2]) >= 0) p_ += 2;
+    if (*p_ == 'x' && hex_digit(p_[1]) >= 0 && hex_digit(p_[2]) >= 0)
+      p_ += 2;
     else if (*p_ == '\0' || !std::strchr("\"\\ntr", *p_))
-      fail(p_ - 1, "unknown escape: there are \\\" \\\\ \\n \\t \\r and \\x with two hexadecimal "
-                   "digits");
+      fail(p_ - 1,
+           "unknown escape: there are \\\" \\\\ \\n \\t \\r and \\x with two hexadecimal "
+           "digits");
   }
   Token t = make(kind, first, text, p_);
   t.escaped = escaped;
@@ -275,24 +311,39 @@ Token Lexer::quoted(TokenKind kind, const char* first) {
 Token Lexer::punctuation() {
   auto kind = [&] {
     switch (*p_) {
-      case '{': return TokenKind::left_brace;
-      case '}': return TokenKind::right_brace;
-      case '(': return TokenKind::left_parenthesis;
-      case ')': return TokenKind::right_parenthesis;
-      case '[': return TokenKind::left_bracket;
-      case ']': return TokenKind::right_bracket;
-      case ',': return TokenKind::comma;
-      case '=': return TokenKind::equals;
-      case ':': return TokenKind::colon;
-      case '+': return TokenKind::plus;
-      case '-': return TokenKind::minus;
-      case '*': return TokenKind::star;
-      case '?': return TokenKind::question;
-      case '@': return TokenKind::at;
+      case '{':
+        return TokenKind::left_brace;
+      case '}':
+        return TokenKind::right_brace;
+      case '(':
+        return TokenKind::left_parenthesis;
+      case ')':
+        return TokenKind::right_parenthesis;
+      case '[':
+        return TokenKind::left_bracket;
+      case ']':
+        return TokenKind::right_bracket;
+      case ',':
+        return TokenKind::comma;
+      case '=':
+        return TokenKind::equals;
+      case ':':
+        return TokenKind::colon;
+      case '+':
+        return TokenKind::plus;
+      case '-':
+        return TokenKind::minus;
+      case '*':
+        return TokenKind::star;
+      case '?':
+        return TokenKind::question;
+      case '@':
+        return TokenKind::at;
       case '/':
         if (p_[1] == '/') return TokenKind::floor_divide;
         fail(p_, "unexpected '/'; sizes are divided with '//', which rounds down");
-      default: return TokenKind::end;
+      default:
+        return TokenKind::end;
     }
   }();
   if (kind == TokenKind::end) {
@@ -316,7 +367,8 @@ bool Lexer::skip_block() {
     depth += c == '{';
     depth -= c == '}';
     if (c != '"') continue;
-    while (*p_ != '"' && *p_ != '\n' && p_ != end_) p_ += *p_ == '\\' && p_[1] != '\n' && p_ + 1 != end_ ? 2 : 1;
+    while (*p_ != '"' && *p_ != '\n' && p_ != end_)
+      p_ += *p_ == '\\' && p_[1] != '\n' && p_ + 1 != end_ ? 2 : 1;
     if (*p_ == '"') ++p_;
   }
   return true;

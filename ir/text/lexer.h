@@ -50,6 +50,8 @@ std::string describe(const Token& token);
 // For messages: "'('", "a name".
 std::string_view describe(TokenKind kind);
 
+// Letters, digits, '_' and '.'.
+bool is_name_character(char c);
 // True for what can stand in a program as a name without quotes.
 bool is_plain_name(std::string_view text);
 

@@ -1,147 +1,534 @@
 #include "ir/text/parser.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <deque>
 #include <unordered_map>
+#include <unordered_set>
 
-#include "base/file.h"
+#include "base/text.h"
 #include "ir/text/cases.h"
-#include "ir/text/graph_parser.h"
+#include "ir/text/cursor.h"
+#include "ir/text/name_index.h"
 #include "ir/text/printer.h"
+#include "ir/text/settle.h"
 #include "ir/text/verifier.h"
+#include "ops/opaque.h"
+#include "ops/registry.h"
+#include "ops/structural.h"
 
 namespace gradus::ir {
 
 namespace {
 
-// A graph of the file: where it stands, and what has become of it.
-struct Entry {
-  std::string name;
-  SourceLocation where;
-  Cursor body;  // at its '{'
-  enum class Progress { untouched, open, done } progress = Progress::untouched;
-  std::shared_ptr<const Graph> graph;
+// What a graph asks of the file that it stands in.
+class GraphFile {
+ public:
+  virtual ~GraphFile() = default;
+  // The graph that a call at `where` names, wherever in the file it stands.
+  virtual std::shared_ptr<const Graph> resolve(const std::string& name, const Cursor& caller,
+                                               SourceLocation where) = 0;
+  // Whether the file has a name like s0 in it.
+  virtual bool mentions(const std::string& name) = 0;
 };
 
-// Graphs are read when they are first called, so that a call finds its graph complete.
-class FileParser final : public GraphFinder {
+// One graph, from the word `graph` to its last brace.
+class GraphParser {
  public:
-  FileParser(std::string text, std::string file)
-      : source_(std::make_shared<Source>(Source{std::move(file), std::move(text)})) {}
+  GraphParser(std::shared_ptr<const Source> source, Cursor cursor, GraphFile& file)
+      : cursor_(cursor), file_(file), graph_(std::make_shared<Graph>()), names_(*graph_) {
+    graph_->source = std::move(source);
+  }
+
+  std::shared_ptr<const Graph> run() {
+    cursor_.expect("graph");
+    graph_->name = cursor_.name("the graph's name");
+    cursor_.expect(TokenKind::left_brace, "after the graph's name");
+    if (cursor_.at(TokenKind::right_brace))
+      cursor_.fail_expected("'stage 0'; a graph has at least one stage [V1]");
+    while (!cursor_.accept(TokenKind::right_brace)) stage();
+    cursor_.restrict_dimensions(nullptr);
+    verify_but_types(*graph_);
+    return graph_;
+  }
+
+  // Behind the graph.
+  const Cursor& cursor() const { return cursor_; }
+
+ private:
+  struct WrittenResult {
+    Token name;
+    std::optional<WrittenType> type;
+    SourceLocation type_where;
+  };
+  using WrittenResults = SmallVector<WrittenResult, 2>;
+
+  size_t stage_number() const { return graph_->stages.size() - 1; }
+
+  void stage() {
+    SourceLocation start = cursor_.where();
+    cursor_.expect("stage", "or '}' at the end of the graph");
+    Token number = cursor_.peek();
+    uint64_t n = cursor_.count(UINT32_MAX, "the stage's number");
+    if (n != graph_->stages.size())
+      cursor_.fail(number.where,
+                   "expected stage {}, found stage {}; stages are numbered 0, 1, 2, …",
+                   graph_->stages.size(), n);
+    graph_->stages.emplace_back();
+    inputs(start);
+    cursor_.expect(TokenKind::left_brace, "after the stage's inputs");
+    while (cursor_.at(TokenKind::value)) node();
+    if (!cursor_.accept("return"))
+      cursor_.fail_expected(cursor_.at(TokenKind::name)
+                                ? "a node (%name = operator(…)) or 'return'"
+                                : "a node or 'return', which ends every stage");
+    results();
+  }
+
+  void inputs(SourceLocation start) {
+    cursor_.restrict_dimensions(nullptr);
+    cursor_.expect(TokenKind::left_parenthesis, "and inputs after the stage's number");
+    std::vector<SourceLocation> places;
+    while (!cursor_.accept(TokenKind::right_parenthesis)) {
+      if (!places.empty()) {
+        if (!cursor_.accept(TokenKind::comma)) cursor_.fail_expected("',' or ')' after an input");
+      }
+      Token name = cursor_.expect(TokenKind::value, "for an input");
+      cursor_.expect(TokenKind::colon,
+                     fmt::format("and a type after the input '%{}'", printable(name.text)));
+      places.push_back(cursor_.where());
+      WrittenType written = cursor_.type();
+      for (size_t i : written.any) written.type.dims[i] = Dim::symbol(fresh_dimension());
+      if (std::string why = why_no_input(written.type); !why.empty())
+        cursor_.fail(places.back(), "the input '%{}' {}", printable(name.text), why);
+      graph_->stages.back().inputs.push_back(define(name, std::move(written.type)));
+    }
+    settle(places, start);
+    cursor_.restrict_dimensions(&dimensions_);
+  }
+
+  void settle(const std::vector<SourceLocation>& places, SourceLocation start) {
+    std::vector<const Type*> types;
+    for (ValueId v : graph_->stages.back().inputs) types.push_back(&(*graph_)[v].type);
+    if (auto unsettled = settle_names(types, dimensions_))
+      cursor_.fail(unsettled->input < places.size() ? places[unsettled->input] : start,
+                   "no input settles the size '{}', which {} needs: one must have a dimension "
+                   "'{}' [V12]",
+                   unsettled->name, unsettled->size.to_string(), unsettled->name);
+  }
+
+  // s0, s1, … as far as they stand nowhere in the file.
+  std::string fresh_dimension() {
+    for (;;) {
+      std::string name = fmt::format("s{}", next_fresh_++);
+      if (!file_.mentions(name)) return name;
+    }
+  }
+
+  ValueId define(const Token& token, Type type) {
+    std::string name = token.content();
+    if (name.empty()) cursor_.fail(token.where, "a value's name is empty");
+    if (ValueId other = names_.find(name); other != no_value)
+      cursor_.fail(token.where,
+                   "stage {}: '%{}' is defined already{}; a value is defined once [V3]",
+                   stage_number(), printable(token.text), place_of_definition(other));
+    ValueId v = graph_->add_value(std::move(type), std::move(name), stage_number());
+    names_.insert(v);
+    return v;
+  }
+
+  // ", in line 12"
+  std::string place_of_definition(ValueId v) const {
+    for (const Stage& stage : graph_->stages)
+      for (const Node& node : stage.nodes)
+        for (ValueId r : node.results)
+          if (r == v) return fmt::format(", in line {}", node.where.line);
+    return fmt::format(", as an input of stage {}", (*graph_)[v].stage);
+  }
+
+  ValueId use(const Token& token) {
+    ValueId v = token.escaped ? names_.find(token.content()) : names_.find(token.text);
+    if (v != no_value) return v;
+    if (uint32_t line = later_definition(token.content()))
+      cursor_.fail(
+          token.where,
+          "stage {}: '%{}' is defined only later, in line {}; a value is defined before it "
+          "is used [V4]",
+          stage_number(), printable(token.text), line);
+    std::vector<std::string_view> names;
+    for (const Value& value : graph_->values) names.push_back(value.name);
+    cursor_.fail(token.where, "stage {}: '%{}' is not defined{} [V4]", stage_number(),
+                 printable(token.text), did_you_mean(token.text, names, "%"));
+  }
+
+  // The line of the text behind the cursor in which a value of that name is defined in this graph;
+  // 0 if there is none, or if what follows is no program.
+  uint32_t later_definition(const std::string& name) const {
+    Cursor c = cursor_;
+    int parentheses = 0, braces = 2;
+    bool returning = false;
+    try {
+      for (; !c.at(TokenKind::end) && braces > 0; c.take()) {
+        TokenKind kind = c.peek().kind;
+        parentheses +=
+            (kind == TokenKind::left_parenthesis) - (kind == TokenKind::right_parenthesis);
+        braces += (kind == TokenKind::left_brace) - (kind == TokenKind::right_brace);
+        if (c.at("return")) returning = true;
+        if (kind == TokenKind::right_brace) returning = false;
+        if (kind != TokenKind::value || returning || c.peek().content() != name) continue;
+        TokenKind next = c.peek_second().kind;
+        // Results stand outside parentheses, inputs before a colon.
+        bool result = parentheses <= 0 && (next == TokenKind::comma || next == TokenKind::equals);
+        if (result || next == TokenKind::colon) return c.where().line;
+      }
+    } catch (const Error&) {  // the text is broken further on: said when it is reached
+    }
+    return 0;
+  }
+
+  void node() {
+    WrittenResults written;
+    do {
+      WrittenResult r{cursor_.expect(TokenKind::value, "for a result"), {}, {}};
+      if (cursor_.accept(TokenKind::colon)) {
+        r.type_where = cursor_.where();
+        r.type = cursor_.type();
+      }
+      written.push_back(std::move(r));
+    } while (cursor_.accept(TokenKind::comma));
+    if (!cursor_.accept(TokenKind::equals))
+      cursor_.fail_expected("'=', ':' or ',' after a result's name");
+    Token op = cursor_.expect(TokenKind::name, "of an operator");
+    Node node;
+    node.where = op.where;
+    node.op = ops::find(op.text);
+    if (!node.op) unknown_operator(op);
+    operands(node);
+    read_attributes(node, written);
+    finish(std::move(node), written);
+  }
+
+  [[noreturn]] void unknown_operator(const Token& op) const {
+    std::string hint;
+    for (std::string_view name : ops::similar(op.text))
+      hint += fmt::format("{}'{}'", hint.empty() ? "; did you mean " : " or ", name);
+    cursor_.fail(op.where, "there is no operator '{}'{}", printable(op.text),
+                 hint.empty() ? hint : hint + "?");
+  }
+
+  void operands(Node& node) {
+    if (!cursor_.accept(TokenKind::left_parenthesis))
+      cursor_.fail_expected(fmt::format("'(' after '{}'", node.op->name));
+    bool first = true;
+    while (!cursor_.accept(TokenKind::right_parenthesis)) {
+      if (!first && !cursor_.accept(TokenKind::comma))
+        cursor_.fail_expected("',' or ')' after an operand");
+      first = false;
+      node.operands.push_back(operand(node));
+    }
+    while (!node.operands.empty() && is_none(node.operands.back())) node.operands.pop_back();
+  }
+
+  Operand operand(const Node& node) {
+    if (cursor_.at(TokenKind::value)) {
+      Token token = cursor_.take();
+      ValueId v = use(token);
+      if (!(*graph_)[v].type.is_tensor() && node.op != &ops::operator_record<ops::Eval>)
+        cursor_.fail(token.where, "stage {}: '%{}' is a handle, which only `eval` takes [V8]",
+                     stage_number(), printable(token.text));
+      return v;
+    }
+    if (cursor_.accept("none")) return std::monostate();
+    if (cursor_.accept("true")) return Number::of(true);
+    if (cursor_.accept("false")) return Number::of(false);
+    if (cursor_.at_floating()) return Number::of(cursor_.floating());
+    switch (cursor_.peek().kind) {
+      case TokenKind::name:
+      case TokenKind::integer:
+      case TokenKind::minus:
+      case TokenKind::left_parenthesis:
+        break;
+      default:
+        cursor_.fail_expected("an operand (%name, a number, a size, or none)");
+    }
+    Dim d = cursor_.dim();
+    if (d.is_constant()) return Number::of(d.value());
+    return d;
+  }
+
+  void read_attributes(Node& node, const WrittenResults& written) {
+    LiteralList list;
+    if (cursor_.accept(TokenKind::left_brace)) {
+      while (!cursor_.accept(TokenKind::right_brace)) {
+        if (!list.empty() && !cursor_.accept(TokenKind::comma))
+          cursor_.fail_expected("',' or '}' after an attribute");
+        Token name = cursor_.expect(TokenKind::name, "of an attribute");
+        cursor_.expect(TokenKind::equals, "after the attribute's name");
+        list.push_back({name.content(), cursor_.literal(), name.where});
+      }
+    }
+    if (node.op == &ops::operator_record<ops::Undefined>) type_as_attributes(written, list);
+    try {
+      node.attributes = node.op->read(list);
+    } catch (const Error& e) {
+      cursor_.fail(e.where().known() ? e.where() : node.where, "{}: {}", node.op->name, e.bare());
+    }
+    if (node.op == &ops::operator_record<ops::Call>) resolve_call(node, list);
+  }
+
+  // `%u: f32[N] = undefined()`
+  void type_as_attributes(const WrittenResults& written, LiteralList& list) const {
+    if (!list.empty() || written.empty() || !written[0].type) return;
+    const WrittenType& type = *written[0].type;
+    if (!type.any.empty() || !type.type.is_tensor())
+      cursor_.fail(written[0].type_where, "an undefined value needs a tensor type without '?'");
+    list.push_back({"dtype", type.type.dtype, written[0].type_where});
+    list.push_back({"shape", Literal::list(type.type.dims), written[0].type_where});
+  }
+
+  void resolve_call(Node& node, const LiteralList& list) {
+    auto call = ops::attributes_as<ops::Call::Attr>(node.attributes);
+    auto target = [&](const std::string& name, std::string_view attribute) {
+      SourceLocation where = node.where;
+      for (const NamedLiteral& l : list)
+        if (l.name == attribute) where = l.where;
+      auto graph = file_.resolve(name, cursor_, where);
+      if (graph->stages.size() != 1)
+        cursor_.fail(where,
+                     "graph '{}' has {} stages; only a graph with one stage can be called [V14]",
+                     printable(name), graph->stages.size());
+      return graph;
+    };
+    call.target = target(call.graph, "graph");
+    if (call.vjp) call.vjp_target = target(*call.vjp, "vjp");
+    node.attributes = ops::make_attributes(std::move(call));
+  }
+
+  void finish(Node node, const WrittenResults& written) {
+    SmallVector<Type, 2> types;
+    try {
+      types = ops::infer(*graph_, node, nullptr);
+    } catch (const Error& e) {
+      cursor_.fail(node.where, "{} [V9]", e.bare());
+    }
+    if (types.size() != written.size())
+      cursor_.fail(written[0].name.where, "'{}' gives {} result{} here, {} {} written [V9]",
+                   node.op->name, types.size(), types.size() == 1 ? "" : "s", written.size(),
+                   written.size() == 1 ? "is" : "are");
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (written[i].type) check_written(written[i], types[i]);
+      node.results.push_back(define(written[i].name, std::move(types[i])));
+    }
+    graph_->stages.back().nodes.push_back(std::move(node));
+  }
+
+  void check_written(const WrittenResult& written, const Type& type) const {
+    Type expected = written.type->type;
+    for (size_t i : written.type->any)
+      if (i < type.dims.size()) expected.dims[i] = type.dims[i];
+    if (expected == type) return;
+    cursor_.fail(written.type_where, "stage {}: '%{}' is {}, not {} [V9]", stage_number(),
+                 printable(written.name.text), to_string(type), to_string(expected));
+  }
+
+  void results() {
+    std::unordered_set<std::string> names;
+    std::vector<Result>& list = graph_->stages.back().results;
+    while (!cursor_.accept(TokenKind::right_brace)) {
+      if (!list.empty() && !cursor_.accept(TokenKind::comma))
+        cursor_.fail_expected("',' or '}' after a result");
+      SourceLocation start = cursor_.where();
+      list.push_back(result());
+      if (!names.insert(list.back().name).second)
+        cursor_.fail(
+            start,
+            "stage {}: two results have the name '{}'; give the second another one: name = "
+            "%value [V10]",
+            stage_number(), printable(list.back().name));
+    }
+  }
+
+  Result result() {
+    Result r;
+    bool named = !cursor_.at(TokenKind::value) &&
+                 (!cursor_.at("none") || cursor_.peek_second().kind == TokenKind::equals);
+    if (cursor_.at("none"))
+      cursor_.fail(cursor_.where(), "{}",
+                   named ? "a result called none is quoted: \"none\" = %value"
+                         : "a result that is `none` needs a name: name = none [V10]");
+    if (named) {
+      r.name = cursor_.name("a result (%name, or name = %name)");
+      cursor_.expect(TokenKind::equals, "after the result's name");
+    }
+    if (named && cursor_.accept("none")) return r;
+    Token token = cursor_.expect(TokenKind::value, named ? "or 'none' as the result" : "");
+    r.value = use(token);
+    if (!(*graph_)[r.value].type.is_tensor())
+      cursor_.fail(token.where,
+                   "stage {}: '%{}' is a handle and cannot be returned; only `eval` "
+                   "takes it [V8]",
+                   stage_number(), printable(token.text));
+    if (!named) r.name = token.content();
+    return r;
+  }
+
+  Cursor cursor_;
+  GraphFile& file_;
+  std::shared_ptr<Graph> graph_;
+  NameIndex names_;
+  DimensionNames dimensions_;  // that inputs settle so far
+  uint64_t next_fresh_ = 0;
+};
+
+class FileParser final : public GraphFile {
+ public:
+  FileParser(std::string text, std::string file_name)
+      : source_(std::make_shared<Source>(Source{std::move(file_name), std::move(text)})) {}
 
   Fixture run() {
     check_text(*source_);
+    Cursor cursor(*source_);
     Fixture fixture;
-    Cursor c(*source_);
-    fixture.module.version = version(c);
-    find_graphs(c);
-    if (entries_.empty()) c.fail_expected("graph");
-    if (!c.at(TokenKind::end) && !c.at("case"))
-      c.fail_expected("graph, case or the end of the text");
-    called_.assign(entries_.size(), false);
-    for (size_t i = 0; i < entries_.size(); ++i) read(i);
-    for (Entry& e : entries_) fixture.module.graphs.push_back(e.graph);
-    auto main = std::find(called_.begin(), called_.end(), false);
-    fixture.module.main = static_cast<size_t>(main - called_.begin());
-    fixture.cases = parse_cases(c, fixture.module);
+    fixture.module.version = version(cursor);
+    if (!cursor.at("graph")) cursor.fail_expected("'graph'; a program has at least one");
+    index(cursor);
+    for (Entry& entry : entries_) {
+      // What the index took for the graph's end is where the parser comes to, or it has thrown.
+      parse_entry(entry);
+      fixture.module.graphs.push_back(entry.graph);
+      cursor = *entry.end;
+    }
+    if (!cursor.at(TokenKind::end) && !cursor.at("case"))
+      cursor.fail_expected("'graph', 'case' or the end of the text");
+    choose_main(fixture.module);
+    fixture.cases = parse_cases(cursor, fixture.module);
     return fixture;
   }
 
-  std::shared_ptr<const Graph> find(const std::string& name, SourceLocation where) override {
-    auto it = index_.find(name);
-    if (it == index_.end()) {
+  std::shared_ptr<const Graph> resolve(const std::string& name, const Cursor& caller,
+                                       SourceLocation where) override {
+    auto it = by_name_.find(name);
+    if (it == by_name_.end()) {
       std::vector<std::string_view> names;
       for (const Entry& e : entries_) names.push_back(e.name);
-      fail_at(*source_, where,
-              fmt::format("there is no graph '{}' in this file{}", name, did_you_mean(name, names)));
+      caller.fail(where, "there is no graph '{}' in this file{} [V14]", printable(name),
+                  did_you_mean(name, names));
     }
     Entry& entry = entries_[it->second];
-    called_[it->second] = true;
-    if (entry.progress == Entry::Progress::open) {
-      std::string cycle;
-      for (size_t i : open_) cycle += "'" + entries_[i].name + "' -> ";
-      fail_at(*source_, where,
-              fmt::format("graphs must not call themselves: {}'{}' [V14]", cycle, name));
-    }
-    if (open_.size() >= deepest_call)
-      fail_at(*source_, where, fmt::format("calls are nested more than {} deep [V14]", deepest_call));
-    read(it->second);
-    if (entry.graph->stages.size() != 1)
-      fail_at(*source_, where,
-              fmt::format("only a graph of one stage can be called; '{}' has {} [V14]", name,
-                          entry.graph->stages.size()));
+    entry.called = true;
+    if (entry.open)
+      caller.fail(where, "graph '{}' calls itself{} [V14]", printable(name), chain(entry));
+    if (!entry.graph && open_.size() > deepest_call)  // before the parser nests as deep
+      caller.fail(where, "calls are nested more than {} deep [V14]", deepest_call);
+    parse_entry(entry);
+    size_t& depth = open_.back()->depth;
+    depth = std::max(depth, entry.depth + 1);
+    if (depth > deepest_call)
+      caller.fail(where, "calls are nested more than {} deep [V14]", deepest_call);
     return entry.graph;
   }
 
- private:
-  int version(Cursor& c) {
-    if (!c.at("gradus")) return text_version;
-    c.take();
-    SourceLocation where = c.where();
-    uint64_t v = c.count(1'000'000, "a version");
-    if (v > text_version)
-      c.fail(where, "this text is of version {}, and this build reads versions up to {}; use a newer "
-                    "release of Gradus",
-             v, text_version);
-    if (v == 0) c.fail(where, "there is no version 0; the first is 1");
-    return static_cast<int>(v);
+  bool mentions(const std::string& name) override {
+    if (!mentioned_) {
+      mentioned_.emplace();
+      std::string_view text = source_->text;
+      for (size_t at = 0; at < text.size();) {
+        size_t end = at;
+        while (end < text.size() && is_name_character(text[end])) ++end;
+        std::string_view word = text.substr(at, end - at);
+        if (word.size() > 1 && word.size() < 20 && word[0] == 's' &&
+            word.find_first_not_of("0123456789", 1) == word.npos)
+          mentioned_->emplace(word);
+        at = end + 1;
+      }
+    }
+    return mentioned_->contains(name);
   }
 
-  // Names and places of all graphs, before any is read.
-  void find_graphs(Cursor& c) {
-    while (c.at("graph")) {
-      c.take();
-      SourceLocation where = c.where();
-      std::string name = c.name("a graph's name");
-      if (!c.at(TokenKind::left_brace)) c.fail_expected("'{' after the graph's name");
-      if (!index_.emplace(name, entries_.size()).second)
-        c.fail(where, "there are two graphs named '{}'; rename one", name);
-      entries_.push_back({name, where, c, Entry::Progress::untouched, nullptr});
-      if (!c.skip_block()) {
-        // Reading it tells what is missing where.
-        called_.assign(entries_.size(), false);
-        read(entries_.size() - 1);
-        c.fail(where, "the graph '{}' has no end", name);
-      }
+ private:
+  struct Entry {
+    std::string name;
+    Cursor start;
+    bool open = false;    // being parsed
+    bool called = false;  // by another graph
+    size_t depth = 0;     // of the calls in it
+    std::shared_ptr<const Graph> graph;
+    std::optional<Cursor> end;
+  };
+
+  int version(Cursor& cursor) const {
+    if (!cursor.accept("gradus")) return text_version;
+    SourceLocation start = cursor.where();
+    uint64_t version = cursor.count(INT32_MAX, "the language's version");
+    if (version == 0) cursor.fail(start, "versions are counted from 1");
+    if (version > text_version)
+      cursor.fail(start,
+                  "this text is of version {} of the language; this release of Gradus reads "
+                  "versions up to {}: a newer release is needed",
+                  version, text_version);
+    return static_cast<int>(version);
+  }
+
+  // Where the graphs are: a call may name one that stands further on. Blocks are only skipped.
+  void index(Cursor cursor) {
+    while (cursor.at("graph")) {
+      Entry entry{{}, cursor, false, false, 0, nullptr, {}};
+      cursor.take();
+      SourceLocation where = cursor.where();
+      bool named = cursor.at(TokenKind::name) || cursor.at(TokenKind::string);
+      if (named) entry.name = cursor.take().content();
+      bool whole = named && cursor.at(TokenKind::left_brace);
+      if (named && !by_name_.emplace(entry.name, entries_.size()).second)
+        cursor.fail(where, "there is a graph '{}' already", printable(entry.name));
+      entries_.push_back(std::move(entry));
+      // Broken text: the parser will say what is wrong with this graph, or with one before it.
+      if (!whole || !cursor.skip_block()) return;
     }
   }
 
-  void read(size_t i) {
-    if (entries_[i].progress == Entry::Progress::done) return;
-    entries_[i].progress = Entry::Progress::open;
-    open_.push_back(i);
-    Cursor body = entries_[i].body;
-    auto graph = std::make_shared<const Graph>(
-        parse_graph(body, entries_[i].name, source_, *this));
+  void parse_entry(Entry& entry) {
+    if (entry.graph) return;
+    entry.open = true;
+    open_.push_back(&entry);
+    GraphParser parser(source_, entry.start, *this);
+    entry.graph = parser.run();
+    entry.end = parser.cursor();
     open_.pop_back();
-    entries_[i].graph = std::move(graph);
-    entries_[i].progress = Entry::Progress::done;
+    entry.open = false;
+  }
+
+  // ": f calls g, g calls f"
+  std::string chain(const Entry& first) const {
+    auto it = std::find(open_.begin(), open_.end(), &first);
+    std::string s;
+    for (size_t shown = 0; it != open_.end(); ++it, ++shown) {
+      if (shown == 10) return s + ", …";
+      const Entry& next = it + 1 == open_.end() ? first : **(it + 1);
+      s += fmt::format("{}'{}' calls '{}'", s.empty() ? ": " : ", ", printable((*it)->name),
+                       printable(next.name));
+    }
+    return s;
+  }
+
+  void choose_main(Module& module) const {
+    for (size_t i = entries_.size(); i-- > 0;)
+      if (!entries_[i].called) module.main = i;
   }
 
   std::shared_ptr<const Source> source_;
-  std::vector<Entry> entries_;
-  std::unordered_map<std::string, size_t> index_;
-  std::vector<size_t> open_;   // the calls that are being followed
-  std::vector<bool> called_;
+  std::deque<Entry> entries_;  // in the order of the text
+  std::unordered_map<std::string, size_t> by_name_;
+  std::optional<std::unordered_set<std::string>> mentioned_;
+  std::vector<Entry*> open_;  // graphs that are being parsed, each called by the one before
 };
 
 }  // namespace
 
-Fixture parse_fixture(std::string text, std::string file) {
-  return FileParser(std::move(text), std::move(file)).run();
+Module parse(std::string text, std::string file_name) {
+  return parse_fixture(std::move(text), std::move(file_name)).module;
 }
 
-Module parse(std::string text, std::string file) {
-  return parse_fixture(std::move(text), std::move(file)).module;
-}
-
-Fixture parse_file(const std::string& path) {
-  regular_file_size(path);  // an Error for a folder or a missing file
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error("{}: cannot be read", path);
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  return parse_fixture(std::move(text), path);
+Fixture parse_fixture(std::string text, std::string file_name) {
+  return FileParser(std::move(text), std::move(file_name)).run();
 }
 
 }  // namespace gradus::ir

@@ -37,9 +37,7 @@ class Naming {
     if (graph_[v].name.empty() || !index_.insert(v)) nameless_.push_back(v);
   }
 
-  bool taken(std::string_view name) const {
-    return index_.find(name) != no_value;
-  }
+  bool taken(std::string_view name) const { return index_.find(name) != no_value; }
 
   void name(ValueId v) {
     const std::string& own = graph_[v].name;
@@ -89,9 +87,12 @@ class Printer {
     out_ += stage.results.empty() ? "    return" : "    return ";
     for (size_t i = 0; i < stage.results.size(); ++i) {
       const Result& r = stage.results[i];
-      if (r.value == no_value) item(i, name_text(r.name) + " = none", begin);
-      else if (r.name == names_.name(r.value)) item(i, names_.shown(r.value), begin);
-      else item(i, fmt::format("{} = {}", name_text(r.name), names_.shown(r.value)), begin);
+      if (r.value == no_value)
+        item(i, name_text(r.name) + " = none", begin);
+      else if (r.name == names_.name(r.value))
+        item(i, names_.shown(r.value), begin);
+      else
+        item(i, fmt::format("{} = {}", name_text(r.name), names_.shown(r.value)), begin);
     }
     out_ += "\n  }\n";
   }

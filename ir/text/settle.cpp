@@ -27,8 +27,10 @@ std::optional<UnsettledName> settle_names(std::span<const Type* const> inputs,
   for (size_t i = 0; i < inputs.size(); ++i)
     for (const Dim& d : inputs[i]->dims) {
       if (d.is_constant()) continue;
-      if (auto name = d.symbol_name(); !name.empty()) known.emplace(name);
-      else compounds.push_back({i, d});
+      if (auto name = d.symbol_name(); !name.empty())
+        known.emplace(name);
+      else
+        compounds.push_back({i, d});
     }
   std::unordered_map<std::string, std::vector<size_t>> waiting;  // name -> compounds that lack it
   std::vector<size_t> solvable;                                  // that lack one name

@@ -41,18 +41,21 @@ std::string why_no_device(const Type& type) {
   return fmt::format("lies on {}, but only cpu is in this build [V13]", to_string(type.device));
 }
 
-// What is known of an operator once for all its nodes.
-struct OperatorFacts {
-  bool has_attributes = false;
-};
+// The table's operators, and whether they have attributes.
+const std::unordered_map<const Operator*, bool>& operators() {
+  static const auto table = [] {
+    std::unordered_map<const Operator*, bool> t;
+    for (const Operator* op : ops::all()) t.emplace(op, !op->describe().empty());
+    return t;
+  }();
+  return table;
+}
 
 class Verifier {
  public:
   Verifier(const Graph& graph, bool types) : graph_(graph), types_(types) {}
 
   void run() {
-    for (const Operator* op : ops::all())
-      facts_.emplace(op, OperatorFacts{!op->describe().empty()});
     if (graph_.stages.empty()) fail({}, "there is no stage; a program has at least one [V1]");
     defined_.assign(graph_.values.size(), false);
     for (stage_ = 0; stage_ < graph_.stages.size(); ++stage_) {
@@ -114,20 +117,21 @@ class Verifier {
       types.push_back(&value.type);
     }
     if (auto unsettled = settle_names(types, known_))
-      fail({}, "no input settles the size '{}', which is needed for the size {} of input '%{}' [V12]",
+      fail({},
+           "no input settles the size '{}', which is needed for the size {} of input '%{}' [V12]",
            unsettled->name, unsettled->size.to_string(),
            printable(graph_[stage.inputs[unsettled->input]].name));
   }
 
   void check_node(const Node& node) {
-    auto facts = facts_.find(node.op);
-    if (facts == facts_.end())
+    auto op = operators().find(node.op);
+    if (op == operators().end())
       fail(node.where, "node {} has no operator that is known [V6]", node_);
     if (!node.attributes)
       fail(node.where, "node {}, '{}', has no attributes, not even empty ones [V6]", node_,
            node.op->name);
     check_operands(node);
-    if (facts->second.has_attributes) check_attributes(node);
+    if (op->second) check_attributes(node);
     if (node.op == &ops::operator_record<ops::Call>) check_call(node);
     for (ValueId v : node.results)
       define(v, node.where, fmt::format("a result of '{}'", node.op->name));
@@ -248,7 +252,6 @@ class Verifier {
   const Graph& graph_;
   bool types_;
   size_t stage_ = 0, node_ = 0;
-  std::unordered_map<const Operator*, OperatorFacts> facts_;
   std::vector<bool> defined_;  // by value
   std::unordered_set<std::string_view> input_names_;
   DimensionNames known_;
@@ -258,7 +261,7 @@ class Verifier {
 };
 
 // The graph and all that it calls, each once; `path` is the chain of calls that are being looked at.
-void verify_all(const Graph& program, bool types) {
+void verify_all(const Graph& program) {
   struct Open {
     const Graph* graph;
     std::vector<const Graph*> callees;
@@ -267,7 +270,7 @@ void verify_all(const Graph& program, bool types) {
   std::unordered_set<const Graph*> done, open;
   std::vector<Open> path;
   auto enter = [&](const Graph& graph) {
-    Verifier verifier(graph, types);
+    Verifier verifier(graph, true);
     verifier.run();
     open.insert(&graph);
     path.push_back({&graph, verifier.callees()});
@@ -283,11 +286,11 @@ void verify_all(const Graph& program, bool types) {
     }
     const Graph* callee = top.callees[top.next++];
     if (open.contains(callee))
-      throw callee->error_at({}, fmt::format("graph '{}' calls itself [V14]",
-                                             printable(callee->name)));
+      throw callee->error_at({},
+                             fmt::format("graph '{}' calls itself [V14]", printable(callee->name)));
     if (path.size() > deepest_call)
-      throw callee->error_at({}, fmt::format("calls are nested more than {} deep [V14]",
-                                             deepest_call));
+      throw callee->error_at({},
+                             fmt::format("calls are nested more than {} deep [V14]", deepest_call));
     if (!done.contains(callee)) enter(*callee);
   }
 }
@@ -301,7 +304,7 @@ std::string why_no_input(const Type& type) {
   return why_no_device(type);
 }
 
-void verify(const Graph& graph) { verify_all(graph, true); }
-void verify_but_types(const Graph& graph) { verify_all(graph, false); }
+void verify(const Graph& graph) { verify_all(graph); }
+void verify_but_types(const Graph& graph) { Verifier(graph, false).run(); }
 
 }  // namespace gradus::ir

@@ -36,7 +36,8 @@ namespace gradus::ir {
 // Near-linear in the number of nodes; does not recurse.
 void verify(const Graph& graph);
 
-// The same without V9's comparison of types, for who has just made them by the type rules.
+// The same without V9 and without the graphs that are called, for who has just made the types by
+// the type rules and has verified those graphs.
 void verify_but_types(const Graph& graph);
 
 // Why a program cannot have an input of this type: "would be a handle…"; empty if it can (V8, V11,
