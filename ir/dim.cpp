@@ -119,12 +119,13 @@ class DimExpression final : public RefCounted {
     return simple ? d.to_string() : "(" + d.to_string() + ")";
   }
 
+  // In parentheses wherever a factor or a sign before a `//` would read as a part of its dividend.
   static std::string term_text(const Term& t, int64_t magnitude_of) {
     std::string s;
     if (magnitude_of != 1 || t.atoms.empty()) s = fmt::format("{}", magnitude_of);
     for (const auto& a : t.atoms) {
       if (!s.empty()) s += "*";
-      s += a->kind == AtomKind::floor_div && (t.atoms.size() > 1 || magnitude_of != 1)
+      s += a->kind == AtomKind::floor_div && (t.atoms.size() > 1 || t.coefficient != 1)
                ? "(" + a->key + ")"
                : a->key;
     }
@@ -260,13 +261,11 @@ std::string Dim::to_string() const {
   if (!expression_) return fmt::format("{}", value_);
   std::string s;
   for (const Term& t : expression()->terms) {
-    bool negative = t.coefficient < 0;
-    // -2^63 has no magnitude of its own: such a coefficient prints as it is.
-    int64_t magnitude = negative && t.coefficient != INT64_MIN ? -t.coefficient : t.coefficient;
-    if (s.empty())
-      s = (negative && magnitude > 0 ? "-" : "") + DimExpression::term_text(t, magnitude);
-    else
-      s += (negative ? " - " : " + ") + DimExpression::term_text(t, magnitude);
+    // -2^63 has no magnitude of its own: such a coefficient prints with its sign.
+    bool negative = t.coefficient < 0 && t.coefficient != INT64_MIN;
+    std::string term = DimExpression::term_text(t, negative ? -t.coefficient : t.coefficient);
+    if (s.empty()) s = (negative ? "-" : "") + term;
+    else s += (negative ? " - " : " + ") + term;
   }
   return s;
 }

@@ -1,17 +1,33 @@
 #include "ir/literal.h"
 
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
+#include "base/text.h"
 #include "tensor/convert.h"
 
 namespace gradus::ir {
 
 namespace {
 
+// "nan" for the quiet NaN, "-nan" for it with the sign set, else with all bits: "nan(0x7fc00001)".
+template <class Bits>
+std::string nan_text(Bits bits, Bits quiet) {
+  constexpr auto sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+  if (bits == quiet) return "nan";
+  if (bits == static_cast<Bits>(quiet | sign)) return "-nan";
+  return fmt::format("nan(0x{:x})", bits);
+}
+
 template <class T>
 std::string shortest(T value) {
-  if (std::isnan(value)) return std::signbit(value) ? "-nan" : "nan";
+  if (std::isnan(value)) {
+    using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+    return nan_text(std::bit_cast<Bits>(value),
+                    std::bit_cast<Bits>(std::numeric_limits<T>::quiet_NaN()));
+  }
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char buffer[64];
   auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
@@ -28,8 +44,9 @@ void print_elements(const Tensor& t, int dim, int64_t& at, std::string& out) {
       T v = t.data_as<T>()[at];
       if constexpr (std::is_same_v<T, bool>) out += v ? "true" : "false";
       else if constexpr (std::is_integral_v<T>) out += fmt::format("{}", static_cast<int64_t>(v));
-      else if constexpr (std::is_same_v<T, double>) out += float_text(v);
-      else out += float_text(convert<float>(v));
+      else if constexpr (std::is_floating_point_v<T>) out += float_text(v);
+      else if (float f = convert<float>(v); !std::isnan(f)) out += float_text(f);
+      else out += nan_text(v.bits, T(f).bits);
     });
     ++at;
     return;
@@ -49,17 +66,22 @@ std::string float_text(float value) { return shortest(value); }
 
 std::string quoted(std::string_view text) {
   std::string s = "\"";
-  for (char c : text) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    char c = text[at];
     switch (c) {
       case '"': s += "\\\""; break;
       case '\\': s += "\\\\"; break;
       case '\n': s += "\\n"; break;
       case '\t': s += "\\t"; break;
       default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+        // A text is UTF-8, whatever the bytes of a string are.
+        size_t length = utf8_length(text, at);
+        if (length == 0 || static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
           s += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-        else
-          s += c;
+        } else {
+          s += text.substr(at, length);
+          at += length - 1;
+        }
     }
   }
   return s + "\"";

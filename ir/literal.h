@@ -50,7 +50,8 @@ using LiteralList = std::vector<NamedLiteral>;
 
 // As program text; a float keeps every bit and never looks like an integer.
 std::string to_string(const Literal& literal);
-// A double (or float) as text that reads back to the same bits: "1.0", "-0.0", "1e-300", "inf".
+// A double (or float) as text that reads back to the same bits: "1.0", "-0.0", "1e-300", "inf",
+// "nan(0x7ff8000000000001)".
 std::string float_text(double value);
 std::string float_text(float value);
 // A quoted string with escapes.
