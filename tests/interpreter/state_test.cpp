@@ -247,7 +247,7 @@ graph g {
 )"));
   Tensor bad = Tensor::from(DType::i64, Sizes{2}, std::vector<double>{0, 7});
   std::string message = error_of([&] { run(state, {f64({1, 2, 3}), bad}); });
-  EXPECT_EQ(message.substr(0, 15), "test.ir:4:5: er") << message;
+  EXPECT_EQ(message.substr(0, 18), "test.ir:4:10: erro") << message;
   EXPECT_TRUE(state.poisoned());
 }
 
@@ -261,7 +261,7 @@ TEST(Code, InstructionsKnowTheirLines) {
   for (const Instruction& i : code->stage(1).instructions) EXPECT_TRUE(i.where.known());
   std::string text = disassemble(*code);
   EXPECT_NE(text.find("tanh("), std::string::npos);
-  EXPECT_NE(text.find("@5:5"), std::string::npos) << text;
+  EXPECT_NE(text.find("@5:10"), std::string::npos) << text;
 }
 
 // SPEC I18
@@ -341,7 +341,7 @@ graph g {
   State state(code);
   Tensor z5 = f64({0, 0, 0, 0, 0});
   std::string message = error_of([&] { run(state, {f64({1, 2}), f64({1}), z5}); });
-  EXPECT_NE(message.find("test.ir:4:5: error: sizes"), std::string::npos) << message;
+  EXPECT_NE(message.find("test.ir:4:10: error: sizes"), std::string::npos) << message;
   EXPECT_NE(message.find("N = 2"), std::string::npos) << message;
   EXPECT_NE(message.find("M = 1"), std::string::npos) << message;
   EXPECT_NE(error_of([&] { run(state, {f64({1, 2}), f64({1, 2}), f64({1})}); })
