@@ -110,7 +110,7 @@ class Gradcheck {
   // Stage 0 by name or at random, later ones at random: all of them are cotangents.
   void choose_inputs(const InputSources& sources) {
     InputSources first = sources;
-    first.seed = options_.seed;
+    if (!first.fill) first.fill = random_sources(options_.seed, context_).fill;
     sizes_ = sources.sizes;
     if (sources.find)
       first.find = [&](std::string_view name) -> std::optional<FoundTensor> {
@@ -123,7 +123,7 @@ class Gradcheck {
     snapshots_.emplace_back(code_, context_);
     inputs_.resize(code_->stages());
     for (size_t s = 0; s < code_->stages(); ++s) {
-      inputs_[s] = s == 0 ? find_inputs(snapshots_[0], first, *context_) : cotangents(s);
+      inputs_[s] = s == 0 ? find_inputs(snapshots_[0], first) : cotangents(s);
       // Whoever gave a tensor may go on using it: what is nudged is a copy.
       for (Tensor& t : inputs_[s]) t = t.copy();
       run_stage(s);
@@ -131,10 +131,9 @@ class Gradcheck {
   }
 
   std::vector<Tensor> cotangents(size_t s) const {
-    InputSources random;
-    random.seed = options_.seed;
+    InputSources random = random_sources(options_.seed, context_);
     random.sizes = sizes_;
-    return find_inputs(snapshots_[s], random, *context_);
+    return find_inputs(snapshots_[s], random);
   }
 
   void run_stage(size_t s) {

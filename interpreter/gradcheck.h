@@ -57,7 +57,8 @@ struct GradcheckReport {
 // nothing about a derivative: the inputs are nudged there and the stage is tried again. An input
 // passes if nothing that was compared is off, and something was (or it has no elements).
 //
-// `sources` gives inputs of stage 0 and sizes; what it does not find is random.
+// `sources` gives inputs of stage 0 (floating ones of any dtype) and sizes; what it neither finds nor
+// fills is random.
 // Throws Error for a program that cannot be differentiated or run.
 GradcheckReport gradcheck(const ir::Graph& program, const InputSources& sources,
                           const GradcheckOptions& options = {},

@@ -1,6 +1,7 @@
 #include "interpreter/inputs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/text.h"
@@ -38,6 +39,20 @@ double normal(const Words& words, uint64_t index) {
   F angle{static_cast<double>(words(2 * index + 1) >> 11) * 0x1p-53 * 6.283185307179586};
   F radius = sqrt(-2.0 * log(u));
   return (radius * cos(angle)).value;
+}
+
+template <class Element>
+Tensor make_elements(DType dtype, std::span<const int64_t> shape, Context& context,
+                     Element element) {
+  Tensor t = Tensor::empty(dtype, shape, context);
+  std::byte* data = t.mutable_data();
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* out = reinterpret_cast<T*>(data);
+    for (int64_t i = 0, n = t.numel(); i < n; ++i)
+      out[i] = static_cast<T>(element(static_cast<uint64_t>(i)));
+  });
+  return t;
 }
 
 // The sizes known to a state, and those added to them.
@@ -151,21 +166,29 @@ bool same_values(const Tensor& from, const Tensor& to) {
 
 Tensor random_tensor(DType dtype, std::span<const int64_t> shape, std::string_view name,
                      uint64_t seed, Context& context) {
-  Tensor t = Tensor::empty(dtype, shape, context);
-  Words words(name, seed);
-  std::byte* data = t.mutable_data();
-  visit_dtype(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* out = reinterpret_cast<T*>(data);
-    for (int64_t i = 0, n = t.numel(); i < n; ++i) {
-      auto index = static_cast<uint64_t>(i);
-      if (is_floating(dtype))
-        out[i] = static_cast<T>(normal(words, index));
-      else
-        out[i] = static_cast<T>(static_cast<double>(words(index) >> 63));
-    }
+  return make_elements(dtype, shape, context, [&, words = Words(name, seed)](uint64_t index) {
+    return is_floating(dtype) ? normal(words, index) : static_cast<double>(words(index) >> 63);
   });
-  return t;
+}
+
+Tensor uniform_tensor(DType dtype, std::span<const int64_t> shape, double low, double high,
+                      std::string_view name, uint64_t seed, Context& context) {
+  return make_elements(dtype, shape, context, [&, words = Words(name, seed)](uint64_t index) {
+    double unit = static_cast<double>(words(index) >> 11) * 0x1p-53;
+    if (dtype == DType::boolean) return unit >= 0.5 ? 1.0 : 0.0;
+    if (is_floating(dtype)) return low + unit * (high - low);
+    double first = std::ceil(low), count = std::ceil(high) - first;
+    return first + std::floor(unit * count);
+  });
+}
+
+InputSources random_sources(uint64_t seed, std::shared_ptr<Context> context) {
+  InputSources sources;
+  sources.fill = [seed, context = std::move(context)](std::string_view name, DType dtype,
+                                                      std::span<const int64_t> shape) {
+    return random_tensor(dtype, shape, name, seed, *context);
+  };
+  return sources;
 }
 
 Tensor convert_exactly(const Tensor& tensor, DType dtype, std::string_view what) {
@@ -178,7 +201,7 @@ Tensor convert_exactly(const Tensor& tensor, DType dtype, std::string_view what)
       what, name_of(tensor.dtype()), name_of(dtype));
 }
 
-std::vector<Tensor> find_inputs(const State& state, const InputSources& sources, Context& context) {
+std::vector<Tensor> find_inputs(const State& state, const InputSources& sources) {
   size_t n = state.code()->inputs(state.next_stage());
   std::vector<Tensor> inputs(n);
   std::vector<size_t> missing;
@@ -188,11 +211,12 @@ std::vector<Tensor> find_inputs(const State& state, const InputSources& sources,
       missing.push_back(i);
       continue;
     }
-    inputs[i] = convert_exactly(found->tensor, state.input_type(i).dtype,
-                                fmt::format("input '{}' of stage {} in {}", state.input_name(i),
-                                            state.next_stage(), printable(found->origin)));
+    if (found->tensor.defined())
+      inputs[i] = convert_exactly(found->tensor, state.input_type(i).dtype,
+                                  fmt::format("input '{}' of stage {} in {}", state.input_name(i),
+                                              state.next_stage(), printable(found->origin)));
   }
-  if (!missing.empty() && !sources.seed) throw_missing(state, missing);
+  if (!missing.empty() && !sources.fill) throw_missing(state, missing);
   KnownSizes sizes(state);
   learn_sizes(state, inputs, sizes);
   for (const auto& [name, size] : sources.sizes) {
@@ -205,8 +229,7 @@ std::vector<Tensor> find_inputs(const State& state, const InputSources& sources,
   for (size_t i : missing) {
     const ir::Type& type = state.input_type(i);
     const std::string& name = state.input_name(i);
-    inputs[i] =
-        random_tensor(type.dtype, shape_of(type, name, sizes), name, *sources.seed, context);
+    inputs[i] = sources.fill(name, type.dtype, shape_of(type, name, sizes));
   }
   return inputs;
 }

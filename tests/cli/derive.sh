@@ -1,0 +1,82 @@
+# gradus grad, gradcheck, verify, print, disasm, ops.
+. "$GRADUS_SOURCE_DIR/tests/cli/lib.bash"
+
+cat >p.ir <<'END'
+# A comment.
+graph p {
+  stage 0 (%x: f32[N], %w: f32[N]) {
+    %h = mul(%x, %w)
+    %t = tanh(%h)
+    %y = sum(%t)
+    return %y
+  }
+}
+END
+runs 0 verify p.ir
+[ ! -s out ] || fail 'verify is silent about what is fine'
+runs 0 print p.ir
+cp out canonical.ir
+runs 0 print canonical.ir
+cmp -s out canonical.ir || fail 'printing is not canonical'
+
+# Stages up to N, to standard output or to a file; those that are there stay.
+runs 0 grad p.ir --order 2
+cp out second.ir
+says out 'stage 2' 'ct2_d1_x' 'd2_ct1_y'
+runs 0 grad p.ir --order 1 -o first.ir
+[ ! -s out ] || fail 'grad -o prints nothing'
+runs 0 grad first.ir --order 2
+cmp -s out second.ir || fail 'a second derivative in one step and in two differ'
+runs 0 verify second.ir
+runs 0 grad p.ir --order 1 --wrt w
+says out d1_w
+grep -q d1_x out && fail '--wrt w derived d1_x'
+runs 0 grad p.ir --order 1 --wrt w,x
+says out d1_w d1_x
+runs 0 grad --wrt w --order 1 p.ir
+refuses 1 "there is no input 'z'" grad p.ir --order 1 --wrt z
+refuses 1 'no/such/out.ir: cannot be written' grad p.ir --order 1 -o no/such/out.ir
+echo before >keep.ir
+refuses 1 "there is no input 'z'" grad p.ir --order 1 --wrt z -o keep.ir
+is "$(cat keep.ir)" before
+
+# Differences agree, at every order; a wrong derivative is found.
+runs 0 gradcheck p.ir --order 3 --set N=3
+says out 'stage 1  x  ok' 'stage 1  w  ok' 'stage 2  ct1_y  ok' 'stage 3  ct2_d1_w  ok'
+runs 0 gradcheck second.ir --set N=2
+is "$(grep -c '^stage 2' out)" 3
+runs 0 gradcheck p.ir --set N=2 --wrt w --random 3
+grep -q '  x  ' out && fail '--wrt w checked x'
+refuses 1 "dimension 'N'" gradcheck p.ir
+cat >wrong.ir <<'END'
+graph wrong {
+  stage 0 (%x: f32[]) {
+    %y = sin(%x)
+    return %y
+  }
+  stage 1 (%ct1_y: f32[]) {
+    %c = sin(%x)
+    %g = mul(%ct1_y, %c)
+    return d1_x = %g
+  }
+}
+END
+runs 1 gradcheck wrong.ir
+says out 'stage 1  x  WRONG' 'the derivative is' 'differences say'
+says err 'error: 1 of 1 gradients is off'
+
+# Every step of the pipeline can be seen; others are listed.
+runs 0 print second.ir --dump-after eliminate_dead_code
+says out 'graph p' 'stage 2'
+refuses 2 'the steps are expand_grad, decompose' print p.ir --dump-after nonsense
+runs 0 disasm second.ir
+says out 'stage 2' 'tanh' 'R0'
+
+runs 0 ops
+says out 'add(x, y; alpha = 1)' 'softplus(x; beta = 1.0, threshold = 20.0)'
+runs 0 ops --markdown
+says out '| `add(x, y; alpha = 1)' '| --- |'
+is "$(grep -vc '^| .* |$' out)" 0
+runs 0 ops --json
+! command -v jq >/dev/null || is "$(jq -r '.[] | select(.name == "add") | .differentiable' out)" true
+finish

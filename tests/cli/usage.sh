@@ -1,0 +1,66 @@
+# Exit codes and messages of what is no program and no command.
+. "$GRADUS_SOURCE_DIR/tests/cli/lib.bash"
+
+refuses 2 'error: A subcommand is required'
+refuses 2 'error: ' frobnicate
+refuses 2 '--order is required' grad p.ir
+refuses 2 'PROGRAM is required' run
+refuses 2 '--bogus' run p.ir --bogus
+refuses 2 '--order' grad p.ir --order -1
+refuses 2 '--order' grad p.ir --order x
+refuses 2 '--repeat' run p.ir --repeat 0
+refuses 2 '--random' run p.ir --random -1
+refuses 2 '--engine' run p.ir --engine steam
+refuses 2 '--device gpu is no device' run p.ir --device gpu
+refuses 2 'excludes' ops --markdown --json
+for command in run grad gradcheck verify print disasm ops; do
+  runs 0 $command --help
+  says out "$command"
+done
+runs 0 --help
+says out run gradcheck 'Exit status'
+runs 0 --version
+is "$(cut -d' ' -f1 out)" gradus
+
+# What is not in this build says so.
+refuses 2 'not in this build' import m.onnx -o m.ir --weights m.safetensors
+refuses 2 'not in this build' view p.ir -o p.svg
+refuses 2 'not in this build' check-onnx folder
+refuses 2 'not in this build' verify m.onnx
+refuses 2 'not in this build' run p.ir --engine fused
+refuses 2 'not in this build' run p.ir --device cuda:0
+refuses 2 'not in this build' ops --plugin mine.so
+echo 'graph p { stage 0 () { return } }' >p.ir
+refuses 2 'not in this build' run p.ir --weights w.safetensors
+refuses 2 'not in this build' run p.ir --weights w.onnx
+
+# Programs that are none.
+refuses 1 'nothing.ir: ' verify nothing.ir
+mkdir folder.ir
+refuses 1 'folder.ir: ' verify folder.ir
+: >empty.ir
+refuses 1 'empty.ir' verify empty.ir
+head -c 4096 /dev/urandom >noise.ir
+refuses 1 'noise.ir' verify noise.ir
+head -c 4096 /dev/zero >zeros.ir
+refuses 1 'zeros.ir' verify zeros.ir
+printf 'graph p {\n  stage 0 (%%x: f64[2]) {\n    %%y = mull(%%x, %%x)\n    return %%y\n  }\n}\n' >typo.ir
+for command in verify print disasm 'grad --order 1' gradcheck 'run --random 1'; do
+  refuses 1 'typo.ir:3:10: error: ' $command typo.ir
+  says err "'mul'" '    %y = mull(%x, %x)' '         ^'
+done
+
+# Files of tensors that are none.
+runs 0 run p.ir
+refuses 1 'nothing.npz: ' run p.ir --inputs nothing.npz
+refuses 1 'folder.ir: ' run p.ir --inputs folder.ir
+refuses 1 'empty.ir: ' run p.ir --inputs empty.ir
+refuses 1 'noise.ir: ' run p.ir --inputs noise.ir
+refuses 1 'noise.ir: ' gradcheck p.ir --inputs noise.ir
+refuses 1 'nothing.npz: ' run p.ir --weights nothing.npz
+# A file name may hold anything.
+cp p.ir 'strange name
+[31m.ir'
+runs 0 verify 'strange name
+[31m.ir'
+finish

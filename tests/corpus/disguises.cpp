@@ -1,0 +1,274 @@
+// The same programs in disguise: whatever may not change a bit of the results.
+#include <algorithm>
+#include <stdexcept>
+
+#include "interpreter/gradcheck.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
+#include "ir/text/verifier.h"
+#include "tests/corpus/subject.h"
+
+namespace gradus::corpus {
+
+namespace {
+
+void expect_error(const ir::Fixture& fixture, const ir::Case& c) {
+  try {
+    run_all(make_subject(fixture, c));
+    ADD_FAILURE() << "no error, expected: " << *c.error;
+  } catch (const Error& e) {
+    EXPECT_NE(e.message().find(*c.error), std::string::npos) << e.message();
+  }
+}
+
+void expect_derivatives(const ir::Fixture& fixture, const ir::Case& c) {
+  GradcheckOptions options;
+  options.order = c.gradcheck->order;
+  options.wrt = c.gradcheck->wrt;
+  options.seed = c.gradcheck->seed;
+  options.tolerance = c.gradcheck->tolerance.value_or(options.tolerance);
+  GradcheckReport report = gradcheck(*fixture.module.graphs[c.graph], sources_of(c), options);
+  for (const GradcheckEntry& e : report.entries) {
+    EXPECT_TRUE(e.passed) << "stage " << e.stage << ", d/d" << e.input << ": " << e.why;
+    // A fixture's inputs are chosen so that everything can be judged.
+    EXPECT_EQ(e.kinks + e.edges, 0) << "stage " << e.stage << ", d/d" << e.input << ": " << e.why;
+  }
+  EXPECT_EQ(report.resampled, 0) << "there are kinks at these inputs";
+}
+
+// What the cases say: results within their tolerances, errors by their text, derivatives by
+// differences.
+// SPEC P6
+void expected(const ir::Fixture& fixture) {
+  size_t ran = 0;
+  for (const ir::Case& c : fixture.cases) {
+    SCOPED_TRACE(fmt::format("case {}, line {}", c.name, c.where.line));
+    // The other engines have no part in this build.
+    if (std::find(c.engines.begin(), c.engines.end(), "interpret") == c.engines.end()) continue;
+    ++ran;
+    if (c.error) {
+      expect_error(fixture, c);
+      continue;
+    }
+    Subject s = make_subject(fixture, c);
+    for (const std::string& failure : unexpected(c, s, run_all(s))) ADD_FAILURE() << failure;
+    if (c.gradcheck) expect_derivatives(fixture, c);
+  }
+  if (ran == 0) GTEST_SKIP() << "no case names the engine interpret";
+}
+
+// Every step of the pipeline leaves a valid program that gives the same bits.
+void after_each_pass(const ir::Fixture& fixture) {
+  for (const Subject& s : subjects(fixture)) {
+    Results plain = run_all(s);
+    ir::verify(s.graph);
+    ir::lower(s.graph, [&](std::string_view step, const ir::Graph& graph) {
+      SCOPED_TRACE(step);
+      ir::verify(graph);
+      State state(Code::compile(graph));
+      EXPECT_EQ(difference(s, plain, run_all(state, s)), "");
+    });
+  }
+}
+
+// Printed and read again: the same text, the same bits.
+// SPEC P3
+void printed(const ir::Fixture& fixture) {
+  for (const Subject& s : subjects(fixture)) {
+    std::string text = ir::print(s.graph);
+    ir::Module again = ir::parse(text, "printed");
+    EXPECT_EQ(ir::print(again.program()), text);
+    State state(Code::compile(again.program()));
+    EXPECT_EQ(difference(s, run_all(s), run_all(state, s)), "");
+  }
+}
+
+// After every stage a clone finishes the program; the original must not notice, nor later clones.
+// SPEC I7
+void cloned(const ir::Fixture& fixture) {
+  for (const Subject& s : subjects(fixture)) {
+    Results plain = run_all(s);
+    State state(s.code);
+    Results so_far;
+    while (!state.finished()) {
+      State clone = state.clone();
+      for (int round = 0; round < 2; ++round) {
+        State another = clone.clone();
+        Results results = so_far;
+        for (auto& r : run_all(another, s)) results.push_back(std::move(r));
+        EXPECT_EQ(difference(s, plain, results), "");
+      }
+      so_far.push_back(state.run(s.inputs[state.next_stage()]));
+    }
+    EXPECT_EQ(difference(s, plain, so_far), "");
+  }
+}
+
+enum class Lie { columns, gaps, expanded };
+
+// The same values lying otherwise: the first index running fastest, every second element of a
+// larger storage, or with stride 0 along dimensions in which nothing changes.
+Tensor laid_out(const Tensor& t, Lie lie) {
+  if (!t.defined() || t.rank() == 0) return t;
+  size_t rank = t.shape().size();
+  Sizes shape(t.shape()), strides(rank, 0);
+  int64_t step = lie == Lie::gaps ? 2 : 1, offset = lie == Lie::gaps ? 3 : 0;
+  if (lie == Lie::columns) {
+    for (size_t d = 0; d < rank; ++d) {
+      strides[d] = step;
+      step *= std::max<int64_t>(shape[d], 1);
+    }
+  } else {
+    for (size_t d = rank; d-- > 0;) {
+      if (lie == Lie::expanded && shape[d] > 0) {
+        // Every slice along d against the first one.
+        Sizes one = shape;
+        one[d] = 1;
+        auto slice = [&](int64_t i) {
+          Layout l(t.dtype(), one, Sizes(t.strides()));
+          return t.view(l, t.offset() + i * t.strides()[d]);
+        };
+        bool same = t.numel() > 0;
+        for (int64_t i = 1; same && i < shape[d]; ++i) same = bitwise_equal(slice(0), slice(i));
+        if (same) continue;  // stride 0
+      }
+      strides[d] = step;
+      step *= std::max<int64_t>(shape[d], 1);
+    }
+  }
+  Sizes storage{offset + step + 1};
+  Tensor whole = Tensor::zeros(t.dtype(), storage);
+  Tensor odd = whole.view(Layout(t.dtype(), shape, strides), offset);
+  copy_elements(t.layout(), t.data(), odd.layout(), odd.mutable_data());
+  EXPECT_TRUE(bitwise_equal(odd, t));
+  return odd;
+}
+
+void strided(const ir::Fixture& fixture) {
+  for (const Subject& s : subjects(fixture)) {
+    Results plain = run_all(s);
+    for (Lie lie : {Lie::columns, Lie::gaps, Lie::expanded}) {
+      Subject odd = s;
+      for (auto& stage : odd.inputs)
+        for (Tensor& t : stage) t = laid_out(t, lie);
+      EXPECT_EQ(difference(s, plain, run_all(odd)), "") << "layout " << static_cast<int>(lie);
+    }
+  }
+}
+
+// Any number of workers gives the same bits.
+void any_workers(const ir::Fixture& fixture) {
+  for (const Subject& s : subjects(fixture)) {
+    Results plain = run_all(s);
+    for (int workers : {1, 2, 8}) {
+      ContextOptions options;
+      options.workers = workers;
+      State state(s.code, std::make_shared<Context>(options));
+      EXPECT_EQ(difference(s, plain, run_all(state, s)), "") << workers << " workers";
+    }
+  }
+}
+
+// A state may be run again and again; results of earlier rounds stay what they were.
+void restarted(const ir::Fixture& fixture) {
+  for (const Subject& s : subjects(fixture)) {
+    Results plain = run_all(s);
+    State state(s.code);
+    std::vector<Results> rounds;
+    for (int round = 0; round < 3; ++round) {
+      rounds.push_back(run_all(state, s));
+      state.restart();
+    }
+    for (const Results& r : rounds) EXPECT_EQ(difference(s, plain, r), "");
+  }
+}
+
+struct Injected : std::runtime_error {
+  Injected() : std::runtime_error("injected") {}
+};
+
+// Throws before or after one instruction.
+class Thrower final : public InstructionObserver {
+ public:
+  Thrower(size_t instruction, bool after) : instruction_(instruction), after_(after) {}
+  void before(size_t, size_t i) override {
+    if (!after_ && i == instruction_) throw Injected();
+  }
+  void after(size_t, size_t i) override {
+    if (after_ && i == instruction_) throw Injected();
+  }
+
+ private:
+  size_t instruction_;
+  bool after_;
+};
+
+// A run of the stage that fails at the instruction: everything is released, the state refuses to go
+// on, and the clone taken before gives the right bits.
+void fail_at(const Subject& s, const State& before, size_t instruction, bool after,
+             const HeapAllocator& memory, const std::vector<Tensor>& expected) {
+  size_t stage = before.next_stage();
+  size_t live = memory.live_bytes();
+  {
+    State state = before.clone();
+    Thrower thrower(instruction, after);
+    RunOptions options;
+    options.observer = &thrower;
+    EXPECT_THROW(state.run(s.inputs[stage], options), Injected);
+    EXPECT_TRUE(state.poisoned());
+    EXPECT_EQ(state.held_registers(), 0u);
+    EXPECT_EQ(state.held_bytes(), 0u);
+    EXPECT_THROW(state.run(s.inputs[stage]), Error);
+    EXPECT_TRUE(state.clone().poisoned());
+    State untouched = before.clone();
+    std::vector<Tensor> results = untouched.run(s.inputs[stage]);
+    for (size_t r = 0; r < results.size(); ++r) {
+      EXPECT_EQ(results[r].defined(), expected[r].defined());
+      if (results[r].defined()) EXPECT_TRUE(bitwise_equal(results[r], expected[r]));
+    }
+    // The poisoned one can begin again.
+    state.restart();
+    EXPECT_FALSE(state.poisoned());
+    EXPECT_EQ(state.next_stage(), 0u);
+  }
+  EXPECT_EQ(memory.live_bytes(), live);
+}
+
+// SPEC I14
+void failing_anywhere(const ir::Fixture& fixture) {
+  for (const Subject& s : subjects(fixture)) {
+    Results plain = run_all(s);
+    auto memory = std::make_shared<HeapAllocator>();
+    ContextOptions context_options;
+    context_options.workers = 1;
+    context_options.allocator = memory;
+    {
+      State state(s.code, std::make_shared<Context>(context_options));
+      for (size_t stage = 0; stage < s.code->stages(); ++stage) {
+        State before = state.clone();
+        size_t instructions = s.code->stage(stage).instructions.size();
+        for (size_t i = 0; i < instructions; ++i)
+          for (bool after : {false, true}) {
+            SCOPED_TRACE(
+                fmt::format("stage {}, {} instruction {}", stage, after ? "after" : "before", i));
+            fail_at(s, before, i, after, *memory, plain[stage]);
+            if (testing::Test::HasFailure()) return;
+          }
+        state.run(s.inputs[stage]);
+      }
+    }
+    EXPECT_EQ(memory->live_bytes(), 0u);
+    EXPECT_EQ(memory->live_blocks(), 0u);
+  }
+}
+
+}  // namespace
+
+const std::vector<Disguise> disguises = {
+    {"expected", expected},   {"after_each_pass", after_each_pass},
+    {"printed", printed},     {"cloned", cloned},
+    {"strided", strided},     {"any_workers", any_workers},
+    {"restarted", restarted}, {"failing_anywhere", failing_anywhere},
+};
+
+}  // namespace gradus::corpus

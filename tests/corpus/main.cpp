@@ -1,0 +1,31 @@
+// Runs every fixture of tests/text in every disguise: a test is named disguise.file.
+#include "tests/corpus/subject.h"
+
+namespace {
+
+using namespace gradus;
+
+class FixtureTest : public testing::Test {
+ public:
+  FixtureTest(void (*run)(const ir::Fixture&), std::string file)
+      : run_(run), file_(std::move(file)) {}
+  void TestBody() override { run_(corpus::load(file_)); }
+
+ private:
+  void (*run_)(const ir::Fixture&);
+  std::string file_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (const std::string& file : corpus::fixture_files()) {
+    std::string name = file.substr(0, file.size() - 3);  // ".ir"
+    for (const corpus::Disguise& d : corpus::disguises)
+      testing::RegisterTest(
+          d.name, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+          [file, run = d.run]() -> FixtureTest* { return new FixtureTest(run, file); });
+  }
+  return RUN_ALL_TESTS();
+}

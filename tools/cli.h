@@ -1,0 +1,65 @@
+// The command-line tool: what main.cpp reads from the command line, and the commands it calls.
+// A command prints to standard output only what was asked for, and throws: Error, ResourceError
+// (exit 1), UsageError (exit 2); anything else is a fault of Gradus (exit 3).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace gradus::cli {
+
+// The command line cannot mean anything, or means something that this build cannot do.
+class UsageError : public Exception {
+ public:
+  template <class... Args>
+  explicit UsageError(fmt::format_string<Args...> format, Args&&... args)
+      : Exception(fmt::format(format, std::forward<Args>(args)...)) {}
+};
+
+// Where a program's inputs come from.
+struct InputOptions {
+  std::vector<std::string> inputs;  // .npz files; a later one wins
+  std::string weights;              // asked after those
+  std::optional<uint64_t> random;   // the seed for what is not found
+  std::vector<std::string> set;     // "N=32"
+};
+
+struct RunCommand {
+  std::string program;
+  InputOptions from;
+  std::optional<uint64_t> stages;  // absent: all
+  std::string outputs, profile;    // files, empty: none
+  std::string engine = "interpret", device = "cpu";
+  int threads = 0;  // 0: one per core
+  int repeat = 1;
+};
+void run(const RunCommand& command);
+
+struct GradCommand {
+  std::string program, out;  // no out: standard output
+  int order = 1;
+  std::vector<std::string> wrt;  // empty: all floating inputs
+};
+void grad(const GradCommand& command);
+
+struct GradcheckCommand {
+  std::string program;
+  InputOptions from;
+  std::optional<int> order;  // absent: the program's last stage, at least 1
+  std::vector<std::string> wrt;
+};
+// Throws Error, after the report, if a derivative is off.
+void gradcheck(const GradcheckCommand& command);
+
+void verify(const std::string& program);
+void print(const std::string& program, const std::string& dump_after);
+void disasm(const std::string& program);
+
+enum class TableFormat { text, markdown, json };
+void list_operators(TableFormat format);
+
+}  // namespace gradus::cli

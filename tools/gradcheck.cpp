@@ -1,0 +1,48 @@
+// gradus gradcheck
+#include "interpreter/gradcheck.h"
+
+#include <algorithm>
+
+#include "tools/cli.h"
+#include "tools/output.h"
+#include "tools/program.h"
+
+namespace gradus::cli {
+
+namespace {
+
+std::string line_of(const GradcheckEntry& e) {
+  std::string line = fmt::format("stage {}  {}  {}  worst error {:.3g}", e.stage, e.input,
+                                 e.passed ? "ok" : "WRONG", e.error);
+  return e.why.empty() ? line : fmt::format("{}  ({})", line, e.why);
+}
+
+}  // namespace
+
+void gradcheck(const GradcheckCommand& command) {
+  ir::Module module = load_program(command.program);
+  const ir::Graph& program = module.program();
+  auto context = std::make_shared<Context>();
+  InputSources sources = open_sources(command.from, program, context);
+  Progress progress;
+  GradcheckOptions options;
+  options.order = command.order.value_or(std::max(1, static_cast<int>(program.stages.size()) - 1));
+  if (!command.wrt.empty()) options.wrt = command.wrt;
+  options.seed = command.from.random.value_or(0);
+  options.progress = [&](int stage, double fraction) {
+    progress.show(fmt::format("stage {} of {}: {:3.0f} %", stage, options.order, 100 * fraction));
+  };
+  GradcheckReport report = gradus::gradcheck(program, sources, options, context);
+  progress.show("");
+  std::string text;
+  size_t off = 0, all = report.entries.size();
+  for (const GradcheckEntry& e : report.entries) {
+    text += line_of(e) + "\n";
+    off += !e.passed;
+  }
+  put(text);
+  if (all == 0) throw Error("the program has nothing to differentiate");
+  if (off) throw Error("{} of {} gradients {} off", off, all, off == 1 ? "is" : "are");
+}
+
+}  // namespace gradus::cli

@@ -1,0 +1,51 @@
+// gradus verify, print, disasm
+#include <algorithm>
+
+#include "base/text.h"
+#include "interpreter/code.h"
+#include "ir/passes/passes.h"
+#include "ir/text/printer.h"
+#include "tools/cli.h"
+#include "tools/output.h"
+#include "tools/program.h"
+
+namespace gradus::cli {
+
+namespace {
+
+void check_step(const std::string& name) {
+  std::vector<std::string_view> steps = ir::pipeline_steps();
+  if (std::find(steps.begin(), steps.end(), name) != steps.end()) return;
+  std::string list;
+  for (std::string_view s : steps) list += fmt::format("{}{}", list.empty() ? "" : ", ", s);
+  throw UsageError("--dump-after {}: there is no such step; the steps are {}", printable(name),
+                   list);
+}
+
+}  // namespace
+
+// Compiling says more than reading: operators without a derivative inside a `grad`, say.
+void verify(const std::string& program) {
+  ir::Module module = load_program(program);
+  for (const auto& graph : module.graphs) Code::compile(*graph);
+}
+
+void print(const std::string& program, const std::string& dump_after) {
+  if (!dump_after.empty()) check_step(dump_after);
+  ir::Module module = load_program(program);
+  if (dump_after.empty()) {
+    put(ir::print(module));
+    return;
+  }
+  std::string text;
+  ir::lower(module.program(), [&](std::string_view step, const ir::Graph& graph) {
+    if (step == dump_after) text = ir::print(graph);
+  });
+  put(text);
+}
+
+void disasm(const std::string& program) {
+  put(disassemble(*Code::compile(load_program(program).program())));
+}
+
+}  // namespace gradus::cli

@@ -1,0 +1,76 @@
+#include "tools/json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "ops/registry.h"
+
+namespace gradus::cli {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// A program's bytes may be no UTF-8 where it is quoted.
+std::string dumped(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string_view trimmed(std::string_view line) {
+  size_t first = line.find_first_not_of(" \t\r");
+  if (first == line.npos) return {};
+  return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+}
+
+}  // namespace
+
+std::string trace_json(const std::vector<TraceEvent>& events, const ir::Source* source) {
+  Json list = Json::array();
+  for (const TraceEvent& e : events) {
+    Json arguments = {{"stage", e.stage}, {"instruction", e.instruction}};
+    if (source && e.where.known()) {
+      arguments["place"] = fmt::format("{}:{}:{}", source->file, e.where.line, e.where.column);
+      arguments["line"] = printable(trimmed(source->line(e.where)), 200);
+    }
+    list.push_back({{"name", e.op},
+                    {"cat", fmt::format("stage {}", e.stage)},
+                    {"ph", "X"},
+                    {"ts", e.begin},
+                    {"dur", e.duration},
+                    {"pid", 1},
+                    {"tid", 1},
+                    {"args", std::move(arguments)}});
+  }
+  return dumped({{"traceEvents", std::move(list)}, {"displayTimeUnit", "ns"}});
+}
+
+std::string operators_json() {
+  Json list = Json::array();
+  for (const ir::Operator* op : ops::all()) {
+    Json operands = Json::array();
+    for (const ir::OperandSpec& o : op->operands)
+      operands.push_back({{"name", o.name}, {"optional", o.optional}, {"variadic", o.variadic}});
+    Json attributes = Json::array();
+    for (const ir::NamedLiteral& a : op->describe()) {
+      // A default of `none` has a place; an attribute that has to be given has none.
+      Json described = {{"name", a.name}};
+      if (a.value.is_none() && !a.where.known())
+        described["required"] = true;
+      else
+        described["default"] = to_string(a.value);
+      attributes.push_back(std::move(described));
+    }
+    list.push_back(
+        {{"name", op->name},
+         {"signature", signature(*op)},
+         {"operands", std::move(operands)},
+         {"attributes", std::move(attributes)},
+         {"results", Json(std::vector<std::string>(op->results.begin(), op->results.end()))},
+         {"differentiable", op->traits.differentiable},
+         {"zero_gradient", op->traits.zero_gradient},
+         {"doc", op->traits.doc}});
+  }
+  return dumped(list);
+}
+
+}  // namespace gradus::cli

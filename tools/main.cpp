@@ -1,0 +1,213 @@
+// The command line, and exit codes: 0 fine, 1 the program or its input is wrong, 2 usage, 3 a fault
+// of Gradus itself.
+#include <cstdio>
+#include <functional>
+#include <new>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/cli.h"
+#include "tools/output.h"
+
+namespace gradus::cli {
+
+namespace {
+
+struct Commands {
+  RunCommand run;
+  GradCommand grad;
+  GradcheckCommand gradcheck;
+  std::string program, dump_after;
+  bool markdown = false, json = false;
+  std::vector<std::string> ignored;  // operands of what is not in this build
+  std::string plugin;
+  std::function<void()> chosen;
+};
+
+void add_program(CLI::App& command, std::string& program) {
+  command.add_option("PROGRAM", program, "A .ir text")->required();
+}
+
+void add_inputs(CLI::App& command, InputOptions& from) {
+  command.add_option("--inputs", from.inputs, "Inputs by name; of several files a later one wins")
+      ->type_name("F.npz")
+      ->allow_extra_args(false);
+  command
+      .add_option("--random", from.random,
+                  "Fill inputs that are not found: floats N(0, 1), "
+                  "integers and bools 0 or 1")
+      ->type_name("SEED");
+  command.add_option("--set", from.set, "The size of a dimension that no input settles")
+      ->type_name("DIM=N")
+      ->allow_extra_args(false);
+}
+
+void add_run(CLI::App& app, Commands& c) {
+  CLI::App* command = app.add_subcommand("run", "Run the stages in order; print their results");
+  add_program(*command, c.run.program);
+  add_inputs(*command, c.run.from);
+  command->add_option("--weights", c.run.from.weights, "Parameters by name, after --inputs")
+      ->type_name("F.npz");
+  command->add_option("--stages", c.run.stages, "Run the first N stages only")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--outputs", c.run.outputs, "Write all results that are defined, by name")
+      ->type_name("OUT.npz");
+  command->add_option("--engine", c.run.engine, "interpret or fused")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"interpret", "fused"}));
+  command->add_option("--threads", c.run.threads, "Threads for one loop; 0: one per core")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--device", c.run.device, "cpu or cuda:0")->type_name("NAME");
+  command->add_option("--repeat", c.run.repeat, "Run N times; print each stage's median time")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--profile", c.run.profile,
+                   "Write the last run's instructions as a trace for Perfetto or Chrome")
+      ->type_name("T.json");
+  command->callback([&c] { c.chosen = [&c] { run(c.run); }; });
+}
+
+void add_grad(CLI::App& app, Commands& c) {
+  CLI::App* command = app.add_subcommand("grad", "Append the derivative stages up to stage N");
+  add_program(*command, c.grad.program);
+  command->add_option("--order", c.grad.order, "The last stage that will be there")
+      ->type_name("N")
+      ->required()
+      ->check(CLI::Range(0, 1000));
+  command->add_option("--wrt", c.grad.wrt, "Differentiate with respect to these inputs only")
+      ->type_name("a,b")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("-o", c.grad.out, "Write here, not to standard output")->type_name("OUT.ir");
+  command->callback([&c] { c.chosen = [&c] { grad(c.grad); }; });
+}
+
+void add_gradcheck(CLI::App& app, Commands& c) {
+  CLI::App* command = app.add_subcommand(
+      "gradcheck", "Hold every derivative stage against central differences of the one before");
+  add_program(*command, c.gradcheck.program);
+  add_inputs(*command, c.gradcheck.from);
+  command->add_option("--order", c.gradcheck.order, "Check stages 1 to N")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--wrt", c.gradcheck.wrt, "Differentiate with respect to these inputs only")
+      ->type_name("a,b")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->callback([&c] { c.chosen = [&c] { gradcheck(c.gradcheck); }; });
+}
+
+void add_inspection(CLI::App& app, Commands& c) {
+  CLI::App* verifying = app.add_subcommand("verify", "Check a program; say nothing if it is fine");
+  add_program(*verifying, c.program);
+  verifying->callback([&c] { c.chosen = [&c] { verify(c.program); }; });
+  CLI::App* printing = app.add_subcommand("print", "Print the program");
+  add_program(*printing, c.program);
+  printing
+      ->add_option("--dump-after", c.dump_after, "Print it as it is after a step of the pipeline")
+      ->type_name("PASS");
+  printing->callback([&c] { c.chosen = [&c] { print(c.program, c.dump_after); }; });
+  CLI::App* disassembling =
+      app.add_subcommand("disasm", "Show the compiled stages: registers, frees, places");
+  add_program(*disassembling, c.program);
+  disassembling->callback([&c] { c.chosen = [&c] { disasm(c.program); }; });
+}
+
+void add_ops(CLI::App& app, Commands& c) {
+  CLI::App* command = app.add_subcommand("ops", "List the operators from their definitions");
+  CLI::Option* markdown = command->add_flag("--markdown", c.markdown, "As a Markdown table");
+  command->add_flag("--json", c.json, "As JSON")->excludes(markdown);
+  command->callback([&c] {
+    c.chosen = [&c] {
+      list_operators(c.markdown ? TableFormat::markdown
+                     : c.json   ? TableFormat::json
+                                : TableFormat::text);
+    };
+  });
+}
+
+// Commands that are known, and whose part is not built.
+void add_missing(CLI::App& app, Commands& c) {
+  struct Missing {
+    const char *name, *does, *lacks;
+  };
+  static constexpr Missing commands[] = {
+      {"import", "Convert an ONNX model to a program text", "the reader of ONNX models"},
+      {"view", "Draw the staged graph", "drawing of graphs"},
+      {"check-onnx", "Run ONNX backend test folders", "the reader of ONNX models"},
+  };
+  for (const Missing& m : commands) {
+    CLI::App* command = app.add_subcommand(m.name, fmt::format("{} (not in this build)", m.does));
+    command->prefix_command();
+    command->allow_extras();
+    command->callback([&c, &m] {
+      c.chosen = [&m] { throw UsageError("gradus {}: {} is not in this build", m.name, m.lacks); };
+    });
+  }
+}
+
+void parse_and_run(int argc, char** argv) {
+  CLI::App app("Runs staged graph programs and derives their derivatives.", "gradus");
+  app.set_version_flag("--version", "gradus " GRADUS_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();  // so that --plugin may stand behind the command
+  Commands c;
+  app.add_option("--plugin", c.plugin, "A library with operators and functions of your own")
+      ->type_name("LIB.so");
+  add_run(app, c);
+  add_grad(app, c);
+  add_gradcheck(app, c);
+  add_inspection(app, c);
+  add_ops(app, c);
+  add_missing(app, c);
+  app.footer(
+      "Exit status: 0 fine, 1 the program or its input is wrong, 2 usage, 3 a fault of "
+      "Gradus itself.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {  // help, version
+    app.exit(e);
+    finish_output();
+    return;
+  } catch (const CLI::ParseError& e) {
+    throw UsageError(
+        "{}\nRun gradus {}--help for what can be said.", e.what(),
+        app.get_subcommands().empty() ? "" : app.get_subcommands()[0]->get_name() + " ");
+  }
+  if (!c.plugin.empty())
+    throw UsageError("gradus --plugin: loading libraries is not in this build");
+  c.chosen();
+  finish_output();
+}
+
+int fail(int status, std::string_view message) {
+  fmt::print(stderr, "{}\n", message);
+  return status;
+}
+
+}  // namespace
+
+}  // namespace gradus::cli
+
+int main(int argc, char** argv) {
+  using namespace gradus;
+  using cli::fail;
+  try {
+    cli::parse_and_run(argc, argv);
+    return 0;
+  } catch (const cli::UsageError& e) {
+    return fail(2, "error: " + e.message());
+  } catch (const Error& e) {
+    // What has a place says "file:line:col: error: " itself.
+    return fail(1, (e.message() == e.bare() ? "error: " : "") + e.message());
+  } catch (const ResourceError& e) {
+    return fail(1, "error: " + e.message());
+  } catch (const std::bad_alloc&) {
+    return fail(1, "error: out of memory");
+  } catch (const std::exception& e) {
+    return fail(3, fmt::format("error: a fault of Gradus itself, please report it: {}", e.what()));
+  }
+}

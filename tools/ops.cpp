@@ -1,0 +1,55 @@
+// gradus ops
+#include <algorithm>
+
+#include "ops/registry.h"
+#include "tools/cli.h"
+#include "tools/json.h"
+#include "tools/output.h"
+
+namespace gradus::cli {
+
+namespace {
+
+std::string_view differentiable(const ir::Operator& op) {
+  if (op.traits.zero_gradient) return "zero";
+  return op.traits.differentiable ? "yes" : "no";
+}
+
+std::string table() {
+  size_t widest = 0;
+  for (const ir::Operator* op : ops::all()) widest = std::max(widest, signature(*op).size());
+  widest = std::min<size_t>(widest, 64);
+  std::string text;
+  for (const ir::Operator* op : ops::all())
+    text += fmt::format("{:{}}  {:4}  {}\n", signature(*op), widest, differentiable(*op),
+                        op->traits.doc);
+  return text;
+}
+
+// A bar would end the cell.
+std::string cell(std::string_view text) {
+  std::string s;
+  for (char c : text) {
+    if (c == '|') s += '\\';
+    s += c;
+  }
+  return s;
+}
+
+std::string markdown() {
+  std::string text = "| operator | derivative | meaning |\n| --- | --- | --- |\n";
+  for (const ir::Operator* op : ops::all())
+    text += fmt::format("| `{}` | {} | {} |\n", cell(signature(*op)), differentiable(*op),
+                        cell(op->traits.doc));
+  return text;
+}
+
+}  // namespace
+
+void list_operators(TableFormat format) {
+  put(format == TableFormat::markdown ? markdown()
+      : format == TableFormat::json   ? operators_json()
+                                      : table());
+}
+
+}  // namespace gradus::cli

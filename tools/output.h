@@ -1,0 +1,37 @@
+// Standard output, and the progress line on a terminal.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/function_ref.h"
+#include "tensor/tensor.h"
+
+namespace gradus::cli {
+
+// To standard output, as it is.
+void put(std::string_view text);
+// Throws ResourceError if what was put did not all get out (a full disk, a closed pipe).
+void finish_output();
+
+// Writes a text file whole or not at all.
+void write_file(const std::string& path, std::string_view text);
+
+// One line on standard error that is written over; nothing where that is no terminal.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  void show(std::string_view text);
+
+ private:
+  bool terminal_;
+  size_t width_ = 0;  // of what stands there
+};
+
+// "f32[2, 3]  [[1, 2, 3], [4, 5, 6]]", or for many elements "f32[64, 3]  min -1 max 2 mean 0.5",
+// with the number of elements that are not finite.
+std::string summary(const Tensor& tensor);
+
+}  // namespace gradus::cli

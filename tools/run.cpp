@@ -1,0 +1,169 @@
+// gradus run
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "base/file.h"
+#include "interpreter/state.h"
+#include "tensor/npz.h"
+#include "tools/cli.h"
+#include "tools/json.h"
+#include "tools/output.h"
+#include "tools/program.h"
+
+namespace gradus::cli {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One result of one stage.
+struct NamedResult {
+  const ir::Result* result;
+  const ir::Type* type;  // null for a structural zero
+  Tensor tensor;
+};
+
+// Notes when each instruction ran.
+class Recorder final : public InstructionObserver {
+ public:
+  explicit Recorder(const Code& code) : code_(code), start_(Clock::now()) {}
+  void before(size_t, size_t) override { begun_ = Clock::now(); }
+  void after(size_t stage, size_t instruction) override {
+    auto now = Clock::now();
+    const Instruction& i = code_.stage(stage).instructions[instruction];
+    events_.push_back({std::string(i.op->name), stage, instruction, i.where, microseconds(begun_),
+                       std::chrono::duration<double, std::micro>(now - begun_).count()});
+  }
+  void clear() { events_.clear(); }
+  const std::vector<TraceEvent>& events() const { return events_; }
+
+ private:
+  double microseconds(Clock::time_point t) const {
+    return std::chrono::duration<double, std::micro>(t - start_).count();
+  }
+  const Code& code_;
+  Clock::time_point start_, begun_;
+  std::vector<TraceEvent> events_;
+};
+
+void check_command(const RunCommand& c) {
+  if (c.engine == "fused")
+    throw UsageError("gradus run: --engine fused is not in this build; use --engine interpret");
+  if (c.device.starts_with("cuda:"))
+    throw UsageError("gradus run: --device {} is not in this build; use --device cpu", c.device);
+  if (c.device != "cpu")
+    throw UsageError("gradus run: --device {} is no device; say cpu or cuda:0", c.device);
+}
+
+size_t stages_to_run(const RunCommand& c, const ir::Graph& program) {
+  if (!c.stages) return program.stages.size();
+  if (*c.stages > program.stages.size())
+    throw Error("--stages {}: the program has {} stages", *c.stages, program.stages.size());
+  return static_cast<size_t>(*c.stages);
+}
+
+// Results of several stages go to one file.
+void check_names(const ir::Graph& program, size_t stages) {
+  std::map<std::string_view, size_t> seen;
+  for (size_t s = 0; s < stages; ++s)
+    for (const ir::Result& r : program.stages[s].results) {
+      if (r.value == ir::no_value) continue;
+      auto [it, fresh] = seen.emplace(r.name, s);
+      if (!fresh)
+        throw Error(
+            "stages {} and {} both return '{}', which --outputs cannot keep apart; rename "
+            "one (return name = %value)",
+            it->second, s, r.name);
+    }
+}
+
+std::string report(const std::vector<std::vector<NamedResult>>& stages) {
+  std::string text;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    text += fmt::format("stage {}\n", s);
+    for (const NamedResult& r : stages[s]) {
+      if (r.tensor.defined())
+        text += fmt::format("  {}: {}\n", r.result->name, summary(r.tensor));
+      else if (r.type)
+        text += fmt::format("  {}: {}  undefined\n", r.result->name, to_string(*r.type));
+      else
+        text += fmt::format("  {}: none\n", r.result->name);
+    }
+  }
+  return text;
+}
+
+void write_outputs(const std::string& path, const std::vector<std::vector<NamedResult>>& stages) {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const auto& stage : stages)
+    for (const NamedResult& r : stage)
+      if (r.tensor.defined()) tensors.emplace_back(r.result->name, r.tensor);
+  write_npz(path, tensors);
+}
+
+std::string times_report(std::vector<std::vector<double>>& times) {
+  std::string text;
+  for (size_t s = 0; s < times.size(); ++s) {
+    std::vector<double>& t = times[s];
+    std::sort(t.begin(), t.end());
+    size_t n = t.size();
+    double median = n % 2 ? t[n / 2] : (t[n / 2 - 1] + t[n / 2]) / 2;
+    text += fmt::format("stage {}: median {:.3f} us of {} runs\n", s, median, n);
+  }
+  return text;
+}
+
+}  // namespace
+
+void run(const RunCommand& command) {
+  check_command(command);
+  ir::Module module = load_program(command.program);
+  const ir::Graph& program = module.program();
+  size_t stages = stages_to_run(command, program);
+  // What cannot be written is said before the work is done.
+  if (!command.outputs.empty()) {
+    check_names(program, stages);
+    AtomicFile probe(command.outputs);
+  }
+  if (!command.profile.empty()) AtomicFile probe(command.profile);
+
+  ContextOptions context_options;
+  context_options.workers = command.threads;
+  auto context = std::make_shared<Context>(context_options);
+  InputSources sources = open_sources(command.from, program, context);
+  std::shared_ptr<const Code> code = Code::compile(program);
+  State state(code, context);
+  Recorder recorder(*code);
+  RunOptions options;
+  if (!command.profile.empty()) options.observer = &recorder;
+
+  std::vector<std::vector<Tensor>> inputs(stages);
+  std::vector<std::vector<NamedResult>> results(stages);
+  std::vector<std::vector<double>> times(stages);
+  for (int round = 0; round < command.repeat; ++round) {
+    state.restart();
+    recorder.clear();
+    for (size_t s = 0; s < stages; ++s) {
+      if (round == 0) inputs[s] = find_inputs(state, sources);
+      results[s].clear();
+      auto begin = Clock::now();
+      std::vector<Tensor> out = state.run(inputs[s], options);
+      times[s].push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+      for (size_t r = 0; r < out.size(); ++r) {
+        const ir::Result& result = code->results(s)[r];
+        const ir::Type* type =
+            result.value == ir::no_value ? nullptr : &code->graph()[result.value].type;
+        results[s].push_back({&result, type, std::move(out[r])});
+      }
+    }
+  }
+
+  if (!command.outputs.empty()) write_outputs(command.outputs, results);
+  if (!command.profile.empty())
+    write_file(command.profile, trace_json(recorder.events(), program.source.get()));
+  put(report(results));
+  if (command.repeat > 1) put(times_report(times));
+}
+
+}  // namespace gradus::cli
