@@ -206,7 +206,7 @@ class CaseParser {
   // Names that the program does not have: derivative stages bring names of their own, which only
   // the runner can know.
   void check_names() const {
-    if (case_.differentiate) return;
+    if (case_.differentiate || case_.gradcheck) return;
     for (const CaseInput& in : case_.inputs)
       if (!input_names_.contains(in.name))
         cursor_.fail(in.where, "the program has no input '{}'", printable(in.name));

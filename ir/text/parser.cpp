@@ -1,10 +1,14 @@
 #include "ir/text/parser.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <deque>
+#include <fstream>
+#include <iterator>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "ir/text/cases.h"
 #include "ir/text/cursor.h"
@@ -304,6 +308,8 @@ class GraphParser {
   }
 
   void finish(Node node, const WrittenResults& written) {
+    if (std::string why = why_wrong_operands(*node.op, node.operands); !why.empty())
+      cursor_.fail(node.where, "{}", why);
     SmallVector<Type, 2> types;
     try {
       types = ops::infer(*graph_, node, nullptr);
@@ -523,12 +529,22 @@ class FileParser final : public GraphFile {
 
 }  // namespace
 
-Module parse(std::string text, std::string file_name) {
-  return parse_fixture(std::move(text), std::move(file_name)).module;
+Module parse(std::string text, std::string file) {
+  return parse_fixture(std::move(text), std::move(file)).module;
 }
 
-Fixture parse_fixture(std::string text, std::string file_name) {
-  return FileParser(std::move(text), std::move(file_name)).run();
+Fixture parse_fixture(std::string text, std::string file) {
+  return FileParser(std::move(text), std::move(file)).run();
+}
+
+Fixture parse_file(const std::string& path) {
+  if (regular_file_size(path) >= UINT32_MAX)
+    throw Error("{}: the text is too long: 4 GiB are the limit", path);
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw_file_error(path, "cannot be read", errno);
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  if (in.bad()) throw_file_error(path, "cannot be read", errno);
+  return parse_fixture(std::move(text), path);
 }
 
 }  // namespace gradus::ir

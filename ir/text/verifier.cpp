@@ -145,17 +145,9 @@ class Verifier {
 
   void check_operands(const Node& node) const {
     const Operator& op = *node.op;
-    size_t most = op.operands.size();
-    bool variadic = most > 0 && op.operands.back().variadic;
-    if (node.operands.size() > most && !variadic)
-      fail(node.where, "'{}' takes {} operands, {} are given [V7]", op.name, most,
-           node.operands.size());
-    for (size_t i = 0; i < std::max(most, node.operands.size()); ++i) {
-      const OperandSpec& spec = op.operand(i);
-      bool given = i < node.operands.size() && !is_none(node.operands[i]);
-      if (!given && !spec.optional && !(spec.variadic && i >= node.operands.size()))
-        fail(node.where, "'{}' lacks its operand '{}' [V7]", op.name, spec.name);
-      if (!given) continue;
+    if (std::string why = why_wrong_operands(op, node.operands); !why.empty())
+      fail(node.where, "{}", why);
+    for (size_t i = 0; i < node.operands.size(); ++i) {
       if (const ValueId* v = std::get_if<ValueId>(&node.operands[i])) {
         use(*v, node.where, fmt::format("operand {} of '{}'", i, op.name));
         if (!graph_[*v].type.is_tensor() && &op != &ops::operator_record<ops::Eval>)
@@ -302,6 +294,21 @@ std::string why_no_input(const Type& type) {
     return "would be a handle, which cannot enter a program: only `eval` takes one [V8]";
   if (std::string why = why_not_countable(type); !why.empty()) return why;
   return why_no_device(type);
+}
+
+std::string why_wrong_operands(const Operator& op, std::span<const Operand> operands) {
+  size_t most = op.operands.size();
+  bool variadic = most > 0 && op.operands.back().variadic;
+  if (operands.size() > most && !variadic)
+    return fmt::format("'{}' takes {} operand{}, {} are given [V7]", op.name, most,
+                       most == 1 ? "" : "s", operands.size());
+  for (size_t i = 0; i < std::max(most, operands.size()); ++i) {
+    const OperandSpec& spec = op.operand(i);
+    bool beyond = i >= operands.size();
+    if (spec.optional || (beyond && spec.variadic) || (!beyond && !is_none(operands[i]))) continue;
+    return fmt::format("'{}' lacks its operand '{}' [V7]", op.name, spec.name);
+  }
+  return "";
 }
 
 void verify(const Graph& graph) { verify_all(graph); }

@@ -44,6 +44,9 @@ void verify_but_types(const Graph& graph);
 // V13).
 std::string why_no_input(const Type& type);
 
+// Why an operator cannot have these operands, by their number (V7); empty if it can.
+std::string why_wrong_operands(const Operator& op, std::span<const Operand> operands);
+
 // Calls may be nested this deep.
 inline constexpr size_t deepest_call = 100;
 
