@@ -91,11 +91,13 @@ class Sweep {
     }
   }
 
-  // Undoes broadcasting and promotion.
-  ops::Value fit(ops::Value gradient, const Type& type) {
+  // Undoes broadcasting and promotion: a gradient has its operand's type.
+  ops::Value fit(const ops::Value& gradient, const Type& type) {
     GRADUS_CHECK(gradient.is_tensor());
-    ops::Value g = ops::sum_to(gradient, type.dims);
-    return ops::cast(g, type.dtype);
+    ops::Value g = ops::cast(ops::sum_to(gradient, type.dims), type.dtype);
+    // Where an f64[N] met an f64[M], the gradient may be of the other name: the same size, which
+    // `expand` leaves to be checked.
+    return ops::expand(g, type.dims);
   }
 
   void accumulate(ValueId target, const ops::Value& contribution) {

@@ -22,7 +22,9 @@ struct Output {
 class Differentiator {
  public:
   Differentiator(Graph graph, const DifferentiateOptions& options)
-      : graph_(std::move(graph)), options_(options) {}
+      : graph_(std::move(graph)), options_(options) {
+    if (options_.wrt) wrt_.insert(options_.wrt->begin(), options_.wrt->end());
+  }
 
   Graph run() {
     check_request();
@@ -44,16 +46,15 @@ class Differentiator {
     if (options_.order < 0) throw Error("the order of derivatives must not be negative");
     if (graph_.stages.empty()) throw Error("graph '{}' has no stage", graph_.name);
     if (!options_.wrt) return;
+    auto inputs = by_name(graph_.stages[0].inputs);
     for (const std::string& name : *options_.wrt) {
-      const auto& inputs = graph_.stages[0].inputs;
-      auto it = std::find_if(inputs.begin(), inputs.end(),
-                             [&](ValueId v) { return graph_[v].name == name; });
+      auto it = inputs.find(name);
       if (it == inputs.end())
         throw Error("there is no input '{}' in stage 0 to differentiate with respect to; {}", name,
                     input_list());
-      if (!graph_[*it].type.is_floating())
+      if (!graph_[it->second].type.is_floating())
         throw Error("input '{}' is {}; only floating inputs can be differentiated with respect to",
-                    name, to_string(graph_[*it].type));
+                    name, to_string(graph_[it->second].type));
     }
   }
 
@@ -70,10 +71,7 @@ class Differentiator {
     if (s > 0 && !options_.cotangents) return inputs;
     for (ValueId v : graph_.stages[s].inputs) {
       if (!graph_[v].type.is_floating()) continue;
-      if (s == 0 && options_.wrt &&
-          std::find(options_.wrt->begin(), options_.wrt->end(), graph_[v].name) ==
-              options_.wrt->end())
-        continue;
+      if (s == 0 && options_.wrt && !wrt_.contains(graph_[v].name)) continue;
       inputs.push_back(v);
     }
     return inputs;
@@ -85,9 +83,18 @@ class Differentiator {
     return all;
   }
 
+  using ByName = std::unordered_map<std::string_view, ValueId>;
+  ByName by_name(std::span<const ValueId> values) const {
+    ByName names;
+    for (ValueId v : values) names.emplace(graph_[v].name, v);
+    return names;
+  }
+
   // The results of stage `s` that take cotangents in the next one.
   std::vector<Output> outputs(size_t s) const {
     std::vector<Output> list;
+    ByName inputs;
+    if (s > 0) inputs = by_name(all_differentiated_inputs(s));
     std::string prefix = "d" + std::to_string(s) + "_";
     for (const Result& r : graph_.stages[s].results) {
       if (r.value != no_value) {
@@ -96,9 +103,8 @@ class Differentiator {
       }
       // A zero gradient has the type of the input it belongs to.
       if (s == 0 || !r.name.starts_with(prefix)) continue;
-      for (ValueId x : all_differentiated_inputs(s))
-        if (graph_[x].name == std::string_view(r.name).substr(prefix.size()))
-          list.push_back({r.name, graph_[x].type, no_value});
+      auto x = inputs.find(std::string_view(r.name).substr(prefix.size()));
+      if (x != inputs.end()) list.push_back({r.name, graph_[x->second].type, no_value});
     }
     return list;
   }
@@ -118,49 +124,50 @@ class Differentiator {
                                   "derivative stage: {}",
                                   k, graph_.name, message));
     };
-    std::unordered_map<std::string_view, ValueId> inputs;
-    for (ValueId v : stage.inputs) inputs.emplace(graph_[v].name, v);
-    size_t expected = 0;
-    std::string prefix = "ct" + std::to_string(k) + "_";
-    std::vector<std::string> names;
+    check_cotangents(k, fail);
+    check_gradients(k, fail);
+  }
+
+  template <class Fail>
+  void check_cotangents(size_t k, Fail fail) const {
+    const Stage& stage = graph_.stages[k];
+    ByName inputs = by_name(stage.inputs);
+    std::unordered_set<std::string> expected;
     for (const Output& o : roots(k)) {
-      names.push_back(prefix + o.name);
-      auto it = inputs.find(names.back());
-      if (it == inputs.end())
-        fail(fmt::format("it lacks the input %{}: {}", names.back(), to_string(o.type)));
+      std::string name = fmt::format("ct{}_{}", k, o.name);
+      auto it = inputs.find(name);
+      if (it == inputs.end()) fail(fmt::format("it lacks the input %{}: {}", name, to_string(o.type)));
       if (!(graph_[it->second].type == o.type))
-        fail(fmt::format("its input %{} is {}, it must be {}", names.back(),
+        fail(fmt::format("its input %{} is {}, it must be {}", name,
                          to_string(graph_[it->second].type), to_string(o.type)));
-      ++expected;
+      expected.insert(std::move(name));
     }
-    if (expected != inputs.size())
-      for (ValueId v : stage.inputs)
-        if (std::find(names.begin(), names.end(), graph_[v].name) == names.end())
-          fail(fmt::format("its input %{} is not the cotangent of a floating result",
-                           graph_[v].name));
-    std::unordered_set<std::string_view> results;
-    for (const Result& r : stage.results) results.insert(r.name);
-    size_t found = 0;
+    for (ValueId v : stage.inputs)
+      if (!expected.contains(graph_[v].name))
+        fail(fmt::format("its input %{} is not the cotangent of a floating result", graph_[v].name));
+  }
+
+  template <class Fail>
+  void check_gradients(size_t k, Fail fail) const {
+    const Stage& stage = graph_.stages[k];
+    std::unordered_map<std::string_view, ValueId> results;
+    for (const Result& r : stage.results) results.emplace(r.name, r.value);
+    std::unordered_set<std::string> expected;
     for (ValueId x : all_differentiated_inputs(k)) {
-      std::string name = "d" + std::to_string(k) + "_" + graph_[x].name;
-      auto r = std::find_if(stage.results.begin(), stage.results.end(),
-                            [&](const Result& q) { return q.name == name; });
-      if (r == stage.results.end())
+      std::string name = fmt::format("d{}_{}", k, graph_[x].name);
+      auto r = results.find(name);
+      if (r == results.end())
         fail(fmt::format("it lacks the result {0}; return {0} = none if that gradient is zero, or "
                          "limit the inputs that are differentiated",
                          name));
-      if (r->value != no_value && !(graph_[r->value].type == graph_[x].type))
+      if (r->second != no_value && !(graph_[r->second].type == graph_[x].type))
         fail(fmt::format("its result {} is {}, it must be {}", name,
-                         to_string(graph_[r->value].type), to_string(graph_[x].type)));
-      ++found;
+                         to_string(graph_[r->second].type), to_string(graph_[x].type)));
+      expected.insert(std::move(name));
     }
-    if (found != stage.results.size())
-      for (const Result& r : stage.results) {
-        bool known = false;
-        for (ValueId x : all_differentiated_inputs(k))
-          known |= r.name == "d" + std::to_string(k) + "_" + graph_[x].name;
-        if (!known) fail(fmt::format("its result {} is not the gradient of an input", r.name));
-      }
+    for (const Result& r : stage.results)
+      if (!expected.contains(r.name))
+        fail(fmt::format("its result {} is not the gradient of an input", r.name));
   }
 
   ValueId add_input(size_t stage, const std::string& name, const Type& type) {
@@ -189,7 +196,6 @@ class Differentiator {
     Substitute substitute(graph_);
     Stage& stage = graph_.stages[k];
     stage.nodes = decompose_nodes(graph_, k, std::move(nodes), substitute, true);
-    std::unordered_set<std::string> names;
     for (size_t i = 0; i < wrt.size(); ++i) {
       std::string name = fmt::format("d{}_{}", k, graph_[wrt[i]].name);
       ValueId g = substitute(gradients[i]);
@@ -197,11 +203,11 @@ class Differentiator {
         graph_[g].name = name;
       stage.results.push_back({std::move(name), g});
     }
-    expand_grad(graph_);  // a custom derivative in program text may hold a grad
   }
 
   Graph graph_;
   const DifferentiateOptions& options_;
+  std::unordered_set<std::string_view> wrt_;
   std::unordered_set<std::string> taken_;
 };
 
