@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/families.h"
+#include "ops/rules.h"
 
 namespace gradus::ops {
 
@@ -51,6 +52,34 @@ std::optional<Dim> Substitution::operator()(std::string_view symbol) const {
   return std::nullopt;
 }
 
+namespace {
+
+// Finds a name that no input has as a bare size from an expression in it: K of f64[2*K + 1].
+bool match_expression(const ir::InferCall& call, const ir::Graph& callee, Substitution& s) {
+  const auto& inputs = callee.stages[0].inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Dims& want = callee[inputs[i]].type.dims;
+    for (size_t d = 0; d < want.size(); ++d) {
+      std::string unknown;
+      bool one = true;
+      want[d].for_each_symbol([&](std::string_view name) {
+        if (s(name) || unknown == name) return;
+        one = unknown.empty();
+        unknown = name;
+      });
+      if (unknown.empty() || !one) continue;
+      auto linear = want[d].linear_in(unknown);
+      if (!linear) continue;
+      Dim rest = linear->rest.substitute(s);
+      s.dims.emplace_back(unknown, floor_div(call.tensor(i).dims[d] - rest, linear->coefficient));
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 Substitution match_arguments(const ir::InferCall& call, const ir::Graph& callee) {
   const auto& inputs = callee.stages[0].inputs;
   if (call.operands() != inputs.size())
@@ -66,6 +95,8 @@ Substitution match_arguments(const ir::InferCall& call, const ir::Graph& callee)
       std::string_view symbol = want.dims[d].symbol_name();
       if (!symbol.empty() && !s(symbol)) s.dims.emplace_back(symbol, got.dims[d]);
     }
+  }
+  while (match_expression(call, callee, s)) {
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ir::Type &want = callee[inputs[i]].type, &got = call.tensor(i);
@@ -113,6 +144,16 @@ Attributes substituted(const ir::Node& node, const Substitution& s) {
   return any ? node.op->read(list) : node.attributes;
 }
 
+// The value with the sizes that a graph's input says it has. They are what the caller passes, also
+// where only a run can prove it.
+Value as_input(const Value& x, const Dims& want) {
+  if (x.dims() == want) return x;
+  Dims proven = want;  // `expand` would stretch a 1, and not ask for equality
+  for (size_t d = 0; d < want.size(); ++d)
+    if (x.dims()[d] == Dim(1)) proven[d] = Dim(1);
+  return reshape(expand(x, proven), want);
+}
+
 // Emits the only stage of `graph` with these inputs; undefined values stand for `none` results.
 SmallVector<Value, 2> emit_graph(World& world, const Operator& op, const ir::Graph& graph,
                                  std::span<const Value> inputs) {
@@ -122,7 +163,11 @@ SmallVector<Value, 2> emit_graph(World& world, const Operator& op, const ir::Gra
   Substitution s = match_arguments(ir::InferCall{op, types, none, {}, nullptr}, graph);
   std::vector<Value> values(graph.values.size());
   const ir::Stage& stage = graph.stages[0];
-  for (size_t i = 0; i < inputs.size(); ++i) values[index_of(stage.inputs[i])] = inputs[i];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Dims want = graph[stage.inputs[i]].type.dims;
+    for (Dim& d : want) d = d.substitute(s);
+    values[index_of(stage.inputs[i])] = as_input(inputs[i], want);
+  }
   for (const ir::Node& node : stage.nodes) {
     SmallVector<Value, 4> operands;
     for (const ir::Operand& o : node.operands) {

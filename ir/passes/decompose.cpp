@@ -48,6 +48,7 @@ std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> 
       pending.pop_back();
       substitute.apply(node);
       if (!to_be_taken_apart(node, keep_differentiable)) {
+        refuse_too_many_nodes(done.size());
         done.push_back(std::move(node));
         continue;
       }
@@ -60,6 +61,7 @@ std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> 
 }
 
 void decompose(Graph& graph, bool keep_differentiable) {
+  settle_calls(graph);
   Substitute substitute(graph);
   for (size_t s = 0; s < graph.stages.size(); ++s) {
     Stage& stage = graph.stages[s];

@@ -42,10 +42,8 @@ std::vector<Node> emit_sweep(Graph& graph, size_t stage, const Node& node,
 }  // namespace
 
 void expand_grad(Graph& graph) {
-  bool any = false;
-  for (const Stage& stage : graph.stages)
-    for (const Node& node : stage.nodes) any |= node.op == &ops::operator_record<ops::Grad>;
-  if (!any) return;
+  settle_calls(graph);
+  if (!has_grad(graph)) return;
   decompose(graph, true);  // sweeps want rules
   Substitute substitute(graph);
   for (size_t s = 0; s < graph.stages.size(); ++s) {

@@ -1,8 +1,16 @@
 #include "ir/passes/graph_world.h"
 
+#include "ir/passes/passes.h"
 #include "ops/registry.h"
 
 namespace gradus::ir {
+
+void refuse_too_many_nodes(size_t nodes) {
+  if (nodes >= most_nodes)
+    throw Error("the program grows beyond {} nodes in a stage; ask for a lower order of "
+                "derivatives, or of fewer inputs",
+                most_nodes);
+}
 
 ops::Value GraphWorld::value(ValueId id) {
   ops::Value v;
@@ -21,6 +29,7 @@ ops::Value GraphWorld::value(const Operand& operand) {
 
 SmallVector<ops::Value, 2> GraphWorld::emit(const Operator& op, Attributes attributes,
                                             std::span<const ops::Value> operands) {
+  refuse_too_many_nodes(nodes_.size());
   Node node{&op, std::move(attributes), {}, {}, where_};
   SmallVector<OperandType, 4> types;
   for (const ops::Value& v : operands) {

@@ -30,4 +30,7 @@ class GraphWorld final : public ops::World {
   SourceLocation where_;
 };
 
+// Throws Error where a stage has grown beyond `most_nodes`.
+void refuse_too_many_nodes(size_t nodes);
+
 }  // namespace gradus::ir

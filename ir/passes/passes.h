@@ -12,6 +12,17 @@
 
 namespace gradus::ir {
 
+// A stage never has more nodes than this: derivatives of derivatives and calls of calls can grow
+// beyond what any machine holds. What would is an Error.
+inline constexpr size_t most_nodes = size_t{1} << 24;
+
+// Given   call nodes, whose graphs may hold `grad`s and further calls
+// Execute the `grad`s of every graph below are expanded within that graph, each graph once
+// Result  called graphs without `grad`: what one computes does not depend on who calls it, since a
+//         `grad` in it follows that graph's paths and not the caller's. `expand_grad` and
+//         `decompose` begin with this.
+void settle_calls(Graph& graph);
+
 // Given   nodes that are compositions (gelu, logsumexp, call, …)
 // Execute each is replaced by what it is composed of, recursively
 // Result  only primitives are left; with `keep_differentiable`, also compositions with a derivative
@@ -20,7 +31,7 @@ void decompose(Graph& graph, bool keep_differentiable);
 
 // Given   %g0, %g1 = grad(%y, %x0, %x1) nodes, nested to any depth
 // Execute each, first to last, is replaced by the nodes of its reverse sweep
-// Result  no `grad` is left; a gradient without a path is a `full` of zeros
+// Result  no `grad` is left, neither here nor in called graphs; a gradient without a path is a `full` of zeros
 void expand_grad(Graph& graph);
 
 // Removes nodes of the stages from `first_stage` on that no result needs.

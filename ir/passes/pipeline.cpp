@@ -9,12 +9,9 @@ struct Step {
   void (*run)(Graph&);
 };
 
-// A call with a derivative of its own stays until here, and may hold grads: hence the two rounds.
 constexpr Step steps[] = {
     {"expand_grad", [](Graph& g) { expand_grad(g); }},
     {"decompose", [](Graph& g) { decompose(g, false); }},
-    {"expand_inner_grad", [](Graph& g) { expand_grad(g); }},
-    {"decompose_inner", [](Graph& g) { decompose(g, false); }},
     {"fold_constants", [](Graph& g) { fold_constants(g); }},
     {"eliminate_common_subexpressions", [](Graph& g) { eliminate_common_subexpressions(g); }},
     {"eliminate_dead_code", [](Graph& g) { eliminate_dead_code(g); }},

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <unordered_map>
 
 #include "ir/passes/passes.h"
 #include "ops/registry.h"
@@ -18,47 +19,84 @@ void retype(Literal& l, DType dtype) {
   }
 }
 
-// A call with a derivative of its own goes on calling, graphs of the new type.
-Attributes retyped_call(const Attributes& attributes, DType dtype) {
-  auto call = ops::attributes_as<ops::Call::Attr>(attributes);
-  for (auto* target : {&call.target, &call.vjp_target})
-    if (*target) *target = std::make_shared<Graph>(retype_floating(**target, dtype));
-  return ops::make_attributes(std::move(call));
-}
+// One program and the graphs it calls, each once.
+class Retyper {
+ public:
+  explicit Retyper(DType dtype) : dtype_(dtype) {}
 
-// Attributes with every floating dtype and constant changed, defaults included.
-Attributes retyped(const Node& node, DType dtype) {
-  if (node.op == &ops::operator_record<ops::Call>) return retyped_call(node.attributes, dtype);
-  LiteralList list = node.op->write(node.attributes);
-  for (const NamedLiteral& d : node.op->describe()) {
-    const auto* default_dtype = std::get_if<DType>(&d.value.value);
-    bool written = std::any_of(list.begin(), list.end(), [&](auto& a) { return a.name == d.name; });
-    if (default_dtype && !written) list.push_back(d);
+  Graph retyped(const Graph& original) {
+    Graph graph = original;
+    for (size_t s = 0; s < graph.stages.size(); ++s) {
+      Stage& stage = graph.stages[s];
+      for (ValueId v : stage.inputs)
+        if (graph[v].type.is_floating()) graph[v].type.dtype = dtype_;
+      std::vector<Node> nodes;
+      nodes.reserve(stage.nodes.size());
+      for (Node& node : stage.nodes) retype_node(graph, s, std::move(node), nodes);
+      stage.nodes = std::move(nodes);
+    }
+    return graph;
   }
-  if (list.empty()) return node.attributes;
-  bool any = false;
-  for (NamedLiteral& a : list) {
-    std::string before = to_string(a.value);
-    retype(a.value, dtype);
-    any |= std::holds_alternative<Tensor>(a.value.value) || to_string(a.value) != before;
+
+ private:
+  void retype_node(Graph& graph, size_t stage, Node node, std::vector<Node>& nodes) {
+    node.attributes = retyped(node);
+    auto types = ops::infer(graph, node, nullptr);
+    std::vector<Node> casts;
+    for (size_t i = 0; i < types.size(); ++i) {
+      ValueId y = node.results[i];
+      graph[y].type = types[i];
+      if (!types[i].is_floating() || types[i].dtype == dtype_) continue;
+      // Integers have made a float of the default type: a quotient of two of them, i64 with 2.5.
+      node.results[i] = graph.add_value(types[i], {}, stage);
+      graph[y].type.dtype = dtype_;
+      static const Operator* const cast = ops::find("cast");
+      casts.push_back({cast, cast->read({{"dtype", dtype_, {}}}), {Operand(node.results[i])}, {y},
+                       node.where});
+    }
+    nodes.push_back(std::move(node));
+    for (Node& cast : casts) nodes.push_back(std::move(cast));
   }
-  return any ? node.op->read(list) : node.attributes;
-}
+
+  // A call goes on calling, graphs of the new type.
+  Attributes retyped_call(const Attributes& attributes) {
+    auto call = ops::attributes_as<ops::Call::Attr>(attributes);
+    for (auto* target : {&call.target, &call.vjp_target}) {
+      if (!*target) continue;
+      const Graph* before = target->get();
+      auto it = callees_.find(before);
+      if (it == callees_.end())
+        it = callees_.emplace(before, std::make_shared<const Graph>(retyped(*before))).first;
+      *target = it->second;
+    }
+    return ops::make_attributes(std::move(call));
+  }
+
+  // Attributes with every floating dtype and constant changed, defaults included.
+  Attributes retyped(const Node& node) {
+    if (node.op == &ops::operator_record<ops::Call>) return retyped_call(node.attributes);
+    LiteralList list = node.op->write(node.attributes);
+    for (const NamedLiteral& d : node.op->describe()) {
+      const auto* default_dtype = std::get_if<DType>(&d.value.value);
+      bool written = std::any_of(list.begin(), list.end(), [&](auto& a) { return a.name == d.name; });
+      if (default_dtype && !written) list.push_back(d);
+    }
+    if (list.empty()) return node.attributes;
+    bool any = false;
+    for (NamedLiteral& a : list) {
+      std::string before = to_string(a.value);
+      retype(a.value, dtype_);
+      any |= std::holds_alternative<Tensor>(a.value.value) || to_string(a.value) != before;
+    }
+    return any ? node.op->read(list) : node.attributes;
+  }
+
+  DType dtype_;
+  std::unordered_map<const Graph*, std::shared_ptr<const Graph>> callees_;
+};
 
 }  // namespace
 
-Graph retype_floating(const Graph& original, DType dtype) {
-  Graph graph = original;
-  for (Stage& stage : graph.stages) {
-    for (ValueId v : stage.inputs)
-      if (graph[v].type.is_floating()) graph[v].type.dtype = dtype;
-    for (Node& node : stage.nodes) {
-      node.attributes = retyped(node, dtype);
-      auto types = ops::infer(graph, node, nullptr);
-      for (size_t i = 0; i < types.size(); ++i) graph[node.results[i]].type = std::move(types[i]);
-    }
-  }
-  return graph;
-}
+Graph retype_floating(const Graph& original, DType dtype) { return Retyper(dtype).retyped(original); }
 
 }  // namespace gradus::ir

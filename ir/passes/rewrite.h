@@ -36,6 +36,8 @@ inline void hand_name_over(Graph& graph, ValueId from, ValueId to) {
   if (graph[to].name.empty()) graph[to].name = std::exchange(graph[from].name, {});
 }
 
+bool has_grad(const Graph& graph);
+
 // The nodes with their compositions taken apart (see `decompose`), in order.
 std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> nodes,
                                   Substitute& substitute, bool keep_differentiable);

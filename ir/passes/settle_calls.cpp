@@ -1,0 +1,83 @@
+// `settle_calls`: makes called graphs fit to be inlined anywhere.
+#include <unordered_map>
+
+#include "ir/passes/graph_world.h"
+#include "ir/passes/passes.h"
+#include "ir/passes/rewrite.h"
+#include "ops/structural.h"
+
+namespace gradus::ir {
+
+namespace {
+
+using Shared = std::shared_ptr<const Graph>;
+
+// The graphs below one program, each looked at once. Calls are nested at most `deepest_call` deep,
+// which the verifier holds.
+class Callees {
+ public:
+  struct Settled {
+    Shared graph;      // the graph itself where there was nothing to do
+    size_t nodes = 0;  // with everything inlined; at most a little over most_nodes
+  };
+
+  // Settles the calls of the nodes. Returns the number of nodes with everything inlined.
+  size_t settle(const Graph& graph, std::vector<Node>& nodes, bool& changed) {
+    size_t size = 0;
+    for (Node& node : nodes) {
+      ++size;
+      if (node.op != &ops::operator_record<ops::Call>) continue;
+      const auto& call = ops::attributes_as<ops::Call::Attr>(node.attributes);
+      Settled target = settled(call.target);
+      Settled vjp = call.vjp_target ? settled(call.vjp_target) : Settled();
+      size += std::max(target.nodes, vjp.nodes);
+      if (size > most_nodes)
+        throw graph.error_at(node.where, fmt::format("calls, inlined, give more than {} nodes; the "
+                                                     "graphs call one another too often",
+                                                     most_nodes));
+      if (target.graph == call.target && vjp.graph == call.vjp_target) continue;
+      auto attributes = call;
+      attributes.target = target.graph;
+      attributes.vjp_target = vjp.graph;
+      node.attributes = ops::make_attributes(std::move(attributes));
+      changed = true;
+    }
+    return size;
+  }
+
+ private:
+  Settled settled(const Shared& graph) {
+    if (auto it = done_.find(graph.get()); it != done_.end()) return it->second;
+    Graph copy = *graph;
+    bool changed = false;
+    Settled s{graph, settle(copy, copy.stages[0].nodes, changed)};
+    if (has_grad(copy)) {
+      expand_grad(copy);
+      changed = true;
+      s.nodes = std::max(s.nodes, copy.stages[0].nodes.size());
+    }
+    if (changed) s.graph = std::make_shared<const Graph>(std::move(copy));
+    return done_.emplace(graph.get(), std::move(s)).first->second;
+  }
+
+  std::unordered_map<const Graph*, Settled> done_;
+};
+
+}  // namespace
+
+bool has_grad(const Graph& graph) {
+  for (const Stage& stage : graph.stages)
+    for (const Node& node : stage.nodes)
+      if (node.op == &ops::operator_record<ops::Grad>) return true;
+  return false;
+}
+
+void settle_calls(Graph& graph) {
+  Callees callees;
+  for (Stage& stage : graph.stages) {
+    bool changed = false;
+    callees.settle(graph, stage.nodes, changed);
+  }
+}
+
+}  // namespace gradus::ir
