@@ -1,7 +1,5 @@
 #include "interpreter/bind_sizes.h"
 
-#include <algorithm>
-
 namespace gradus::interpreter {
 
 namespace {
@@ -28,7 +26,7 @@ class Binder {
     const ir::Type& want = code_.input_type(stage_, i);
     const Tensor& got = inputs_[i];
     if (!got.defined()) {
-      if (stage_ == 0)
+      if (stage_ == 0 || !want.is_floating())
         fail(i, fmt::format("is undefined; only cotangents may be, it must be {}", to_string(want)));
       return;
     }
@@ -97,10 +95,7 @@ class Binder {
     }
   }
 
-  size_t index(std::string_view name) const {
-    const auto& names = code_.dimensions();
-    return static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
-  }
+  size_t index(std::string_view name) const { return *code_.dimension_index(name); }
 
   const Code& code_;
   size_t stage_;
@@ -117,9 +112,8 @@ void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs,
 }
 
 std::optional<int64_t> SizesByName::find(std::string_view symbol) const {
-  const auto& names = code_.dimensions();
-  auto it = std::find(names.begin(), names.end(), symbol);
-  return it == names.end() ? std::nullopt : sizes_[static_cast<size_t>(it - names.begin())];
+  auto index = code_.dimension_index(symbol);
+  return index ? sizes_[*index] : std::nullopt;
 }
 
 }  // namespace gradus::interpreter

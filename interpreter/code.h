@@ -1,10 +1,10 @@
 // Code: a program compiled to register instructions. Immutable, shared by any number of states.
 #pragma once
 
+#include <map>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "ir/passes/passes.h"
@@ -38,22 +38,25 @@ struct Instruction {
   SourceLocation where;                      // in the program's text
 };
 
-// A register, a number, a size, or nothing.
+// A register, or one of the stage's constants: a number, a size, or `none`.
 struct CodeOperand {
   Register reg = no_register;
-  ir::Operand constant;  // a number or dimension where there is no register
+  uint32_t constant = 0;  // index into StageCode::constants where there is no register
 };
 
 struct StageCode {
   std::vector<Register> inputs;  // no_register: never used, never held
   std::vector<Instruction> instructions;
   std::vector<CodeOperand> operands;
+  std::vector<ir::Operand> constants;
   std::vector<bool> frees;       // the register is released after the instruction; once per register
   std::vector<Register> results; // of instructions; no_register: dropped at once
   std::vector<Register> returns; // of the stage; no_register: a structural zero
   std::vector<bool> return_frees;
-  std::vector<ir::DimEquality> equalities;  // checked when sizes are known
-  std::vector<uint32_t> equality_nodes;     // the instruction each belongs to
+  // Sizes that types could not prove equal, each pair once for the whole code; checked when they
+  // are known, whether or not the node that asks for it is still there. With that node's place.
+  std::vector<ir::DimEquality> equalities;
+  std::vector<SourceLocation> equality_places;
 };
 
 struct CompileOptions {
@@ -91,6 +94,11 @@ class Code {
   uint32_t last_stage(Register r) const { return last_stage_[index_of(r)]; }
   // Names of dimensions in the order in which plans keep their sizes.
   const std::vector<std::string>& dimensions() const { return dimensions_; }
+  // Its index there; nullopt for a name of no input.
+  std::optional<size_t> dimension_index(std::string_view name) const {
+    auto it = dimension_index_.find(name);
+    return it == dimension_index_.end() ? std::nullopt : std::optional(it->second);
+  }
 
   interpreter::PlanCache& plans() const { return *plans_; }
 
@@ -103,6 +111,7 @@ class Code {
   std::vector<Tensor> constants_;
   std::vector<uint32_t> last_stage_;
   std::vector<std::string> dimensions_;
+  std::map<std::string, size_t, std::less<>> dimension_index_;
   std::unique_ptr<interpreter::PlanCache> plans_;
 };
 

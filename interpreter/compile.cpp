@@ -11,11 +11,14 @@ namespace gradus {
 
 class Compiler {
  public:
-  explicit Compiler(Code& code) : code_(code), graph_(code.graph_) {}
+  // `original` is what was given to compile, before lowering.
+  Compiler(Code& code, const ir::Graph& original)
+      : code_(code), graph_(code.graph_), original_(original) {}
 
   void run() {
     mark_used();
     for (size_t s = 0; s < graph_.stages.size(); ++s) compile_stage(s);
+    collect_equalities();
     mark_last_uses();
     collect_dimensions();
   }
@@ -64,8 +67,11 @@ class Compiler {
     i.operands = static_cast<uint32_t>(node.operands.size());
     i.first_result = static_cast<uint32_t>(code.results.size());
     i.results = static_cast<uint32_t>(node.results.size());
-    for (const ir::Operand& o : node.operands)
-      code.operands.push_back({register_of(value_in(o)), value_in(o) == ir::no_value ? o : ir::Operand()});
+    for (const ir::Operand& o : node.operands) {
+      Register r = register_of(value_in(o));
+      code.operands.push_back({r, static_cast<uint32_t>(code.constants.size())});
+      if (r == no_register) code.constants.push_back(o);
+    }
     for (ir::ValueId v : node.results) code.results.push_back(register_of(v));
     if (node.op == &ops::operator_record<ops::Constant>) {
       i.kind = Instruction::Kind::constant;
@@ -78,9 +84,36 @@ class Compiler {
     } else if (!node.op->bind) {
       throw graph_.error_at(node.where, fmt::format("operator '{}' cannot be run", node.op->name));
     }
-    ops::infer(graph_, node, &code.equalities);
-    code.equality_nodes.resize(code.equalities.size(), static_cast<uint32_t>(code.instructions.size()));
     code.instructions.push_back(std::move(i));
+  }
+
+  // From the nodes as written: what is dead is still to be right. Those that `grad` and `call` stand
+  // for are in the lowered program only.
+  void collect_equalities() {
+    bool inlined = false;
+    for (const ir::Stage& stage : original_.stages)
+      for (const ir::Node& node : stage.nodes)
+        inlined |= node.op == &ops::operator_record<ops::Grad> ||
+                   node.op == &ops::operator_record<ops::Call>;
+    for (size_t s = 0; s < code_.stages_.size(); ++s) {
+      add_equalities(original_, s);
+      if (inlined) add_equalities(graph_, s);
+    }
+  }
+
+  void add_equalities(const ir::Graph& graph, size_t s) {
+    StageCode& code = code_.stages_[s];
+    std::vector<ir::DimEquality> found;
+    for (const ir::Node& node : graph.stages[s].nodes) {
+      ops::infer(graph, node, &found);
+      for (ir::DimEquality& e : found) {
+        std::string pair = e.a.to_string() + " == " + e.b.to_string();
+        if (!known_equalities_.insert(std::move(pair)).second) continue;
+        code.equalities.push_back(std::move(e));
+        code.equality_places.push_back(node.where);
+      }
+      found.clear();
+    }
   }
 
   // Backwards over all stages; a stage's returns come after its instructions.
@@ -107,18 +140,21 @@ class Compiler {
   }
 
   void collect_dimensions() {
-    std::unordered_set<std::string> known;
     for (const ir::Stage& stage : graph_.stages)
       for (ir::ValueId v : stage.inputs)
         for (const ir::Dim& d : graph_[v].type.dims)
           d.for_each_symbol([&](std::string_view name) {
-            if (known.emplace(name).second) code_.dimensions_.emplace_back(name);
+            size_t next = code_.dimensions_.size();
+            if (code_.dimension_index_.emplace(name, next).second)
+              code_.dimensions_.emplace_back(name);
           });
   }
 
   Code& code_;
   const ir::Graph& graph_;
+  const ir::Graph& original_;
   std::vector<Register> registers_;  // by value
+  std::unordered_set<std::string> known_equalities_;
 };
 
 Code::Code() : plans_(std::make_unique<interpreter::PlanCache>()) {}
@@ -128,7 +164,7 @@ std::shared_ptr<const Code> Code::compile(const ir::Graph& graph, const CompileO
   ir::verify(graph);
   std::shared_ptr<Code> code(new Code());
   code->graph_ = ir::lower(graph, options.dump);
-  Compiler(*code).run();
+  Compiler(*code, graph).run();
   return code;
 }
 

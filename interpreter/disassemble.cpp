@@ -9,10 +9,11 @@ std::string text_of(Register r) {
   return r == no_register ? "_" : fmt::format("R{}", index_of(r));
 }
 
-std::string operand_text(const CodeOperand& o, bool frees) {
+std::string operand_text(const StageCode& stage, const CodeOperand& o, bool frees) {
   if (o.reg != no_register) return text_of(o.reg) + (frees ? "*" : "");
-  if (const auto* d = std::get_if<ir::Dim>(&o.constant)) return d->to_string();
-  if (const auto* n = std::get_if<ir::Number>(&o.constant)) {
+  const ir::Operand& constant = stage.constants[o.constant];
+  if (const auto* d = std::get_if<ir::Dim>(&constant)) return d->to_string();
+  if (const auto* n = std::get_if<ir::Number>(&constant)) {
     if (n->category == Category::floating) return ir::float_text(n->floating);
     if (n->category == Category::integral) return fmt::format("{}", n->integer);
     return n->integer ? "true" : "false";
@@ -26,7 +27,7 @@ std::string instruction_text(const StageCode& stage, const Instruction& i) {
     s += (k ? ", " : "") + text_of(stage.results[i.first_result + k]);
   s += fmt::format(" := {}(", i.op->name);
   for (uint32_t k = 0; k < i.operands; ++k)
-    s += (k ? ", " : "") + operand_text(stage.operands[i.first_operand + k],
+    s += (k ? ", " : "") + operand_text(stage, stage.operands[i.first_operand + k],
                                         stage.frees[i.first_operand + k]);
   s += ")";
   std::string attributes;

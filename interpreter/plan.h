@@ -4,7 +4,6 @@
 
 #include <list>
 #include <mutex>
-#include <optional>
 
 #include "interpreter/code.h"
 
@@ -17,6 +16,7 @@ using DimensionSizes = std::vector<std::optional<int64_t>>;
 struct Held {
   bool absent = false;  // an undefined value
   Layout layout;
+  Register owner = no_register;  // whose memory it is: itself, or what it is a view of
 };
 
 // What happens around a step beside its kernel.
@@ -51,12 +51,20 @@ struct Arg {
 };
 
 struct StagePlan {
+  StagePlan() = default;
+  StagePlan(const StagePlan&) = delete;
+  ~StagePlan();
+
+  size_t stage = 0;
   std::shared_ptr<const StagePlan> previous;  // the plan of the stage before
   std::vector<int64_t> key;                   // of the inputs, see `input_key`
   DimensionSizes sizes;
   // Registers of this stage that later ones read, by number.
   std::vector<std::pair<Register, Held>> held;
   const Held& find_held(Register r) const;
+  // This plan, or the one of an earlier stage that it follows.
+  const StagePlan& of_stage(size_t wanted) const;
+  std::vector<bool> held_inputs;  // by input: later stages read its memory, itself or by a view
   std::vector<Step> steps;
   std::vector<Event> events;
   std::vector<Arg> args;
@@ -91,6 +99,9 @@ std::shared_ptr<const StagePlan> make_plan(const Code& code, size_t stage,
 class PlanCache {
  public:
   static constexpr size_t most_per_stage = 64;
+  // Plans of large stages are large: of these fewer are kept.
+  static constexpr size_t least_per_stage = 2;
+  static constexpr size_t most_args_per_stage = size_t{1} << 22;
   std::shared_ptr<const StagePlan> find(size_t stage, const StagePlan* previous,
                                         std::span<const int64_t> key);
   void insert(size_t stage, std::shared_ptr<const StagePlan> plan);

@@ -16,6 +16,7 @@ namespace {
 
 // Buffers up to this size are kept between stages; larger ones go back at the end of a stage.
 constexpr size_t kept_buffer_bytes = size_t{1} << 20;
+constexpr uint32_t no_instruction = UINT32_MAX;
 
 // The pointers of a stage's kernels, valid for one plan and one buffer.
 struct Frame {
@@ -84,39 +85,51 @@ struct State::Impl {
       if (!plan.external_before[e]) continue;
       const ir::Value& value = code->graph()[code->value_of(r)];
       if (value.stage == stage) continue;
-      const Tensor& t = registers[index_of(r)];
-      if (t.version() != versions[index_of(r)])
-        throw Error("'{}' of stage {} was changed in place after that stage ran, and stage {} needs "
-                    "its values; leave it as it was, or run with copied inputs",
-                    code->name_of(r), value.stage, stage);
+      if (registers[index_of(r)].version() == versions[index_of(r)]) continue;
+      // What was written is the tensor that the user knows, not a view of it.
+      Register owner = plan.of_stage(value.stage).find_held(r).owner;
+      throw Error("'{}' of stage {} was changed in place after that stage ran, and stage {} needs "
+                  "its values; leave it as it was, or run with copied inputs",
+                  code->name_of(owner), code->graph()[code->value_of(owner)].stage, stage);
     }
+  }
+
+  // A contiguous copy in memory of this state's context.
+  Tensor copy_of(const Tensor& t) const {
+    Tensor copy = Tensor::empty(t.dtype(), t.shape(), *context);
+    if (t.numel()) copy_elements(t.layout(), t.data(), copy.layout(), copy.mutable_data());
+    return copy;
   }
 
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options) {
     check_runnable(inputs);
     auto plan = find_plan(inputs);
+    std::vector<Tensor> copies;
+    if (options.copy_inputs && std::ranges::count(plan->held_inputs, true)) {
+      copies.assign(inputs.begin(), inputs.end());
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (plan->held_inputs[i] && inputs[i].defined()) copies[i] = copy_of(inputs[i]);
+      inputs = copies;
+      plan = find_plan(inputs);  // copies may lie otherwise
+    }
     check_versions(*plan);
     plans[stage] = plan;
-    const StageCode& stage_code = code->stage(stage);
-    const Step* step = nullptr;
+    uint32_t at = no_instruction;
     try {
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        Register r = stage_code.inputs[i];
-        if (r == no_register || !inputs[i].defined()) continue;
-        bool held = code->last_stage(r) > stage;
-        registers[index_of(r)] = held && options.copy_inputs ? inputs[i].copy() : inputs[i];
-      }
+      const StageCode& stage_code = code->stage(stage);
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (Register r = stage_code.inputs[i]; r != no_register) registers[index_of(r)] = inputs[i];
       Frame& frame = prepare_frame(plan);
       bool plain = !options.deadline && !options.cancel && !options.observer;
-      if (plain) run_steps(*plan, frame, step);
-      else run_checked_steps(*plan, frame, step, options);
-      step = nullptr;
+      if (plain) run_steps(*plan, frame, at);
+      else run_checked_steps(*plan, frame, at, options);
+      at = no_instruction;
       return finish(*plan);
     } catch (const Error& e) {
-      Error placed = e;
-      if (step && !e.where().known())
-        placed = code->graph().error_at(stage_code.instructions[step->instruction].where, e.bare());
-      set_poison(placed.message());
+      set_poison(e.what());
+      if (at == no_instruction || e.where().known()) throw;
+      Error placed = code->graph().error_at(code->stage(stage).instructions[at].where, e.bare());
+      set_poison(placed.what());
       throw placed;
     } catch (const std::exception& e) {
       set_poison(e.what());
@@ -170,7 +183,7 @@ struct State::Impl {
           const Tensor& constant = code->constant(e.base);
           const Tensor& base = constant.defined() ? constant : registers[index_of(e.base)];
           t = base.view(e.layout, base.offset() + e.offset);
-          if (constant.defined()) t = t.copy();  // the program's own values stay out of reach
+          if (constant.defined()) t = copy_of(t);  // the program's own values stay out of reach
           break;
         }
         case Event::Kind::release: t = Tensor(); break;
@@ -178,13 +191,14 @@ struct State::Impl {
     }
   }
 
-  void run_steps(const StagePlan& plan, Frame& frame, const Step*& step) {
+  // `at` is the instruction that is running, for who catches what it throws.
+  void run_steps(const StagePlan& plan, Frame& frame, uint32_t& at) {
     ir::KernelScope scope{context->workers(), nullptr};
     std::byte* const scratch = buffer->data();
     std::byte* const* const args = frame.args.data();
     const Step* const end = plan.steps.data() + plan.steps.size();
     for (const Step* s = plan.steps.data(); s != end; ++s) {
-      step = s;
+      at = s->instruction;
       if (s->before) do_events(plan, frame, s->first_event, s->before);
       if (s->run) {
         scope.scratch = scratch + s->scratch;
@@ -194,25 +208,36 @@ struct State::Impl {
     }
   }
 
-  void run_checked_steps(const StagePlan& plan, Frame& frame, const Step*& step,
+  void check_limits(const RunOptions& options, size_t instruction) const {
+    const char* what = options.cancel && options.cancel->cancelled() ? "was cancelled"
+                       : options.deadline && std::chrono::steady_clock::now() >= *options.deadline
+                           ? "passed its deadline"
+                           : nullptr;
+    if (what)
+      throw Error("the run {} in stage {}, before instruction {} of {}", what, stage, instruction,
+                  code->stage(stage).instructions.size());
+  }
+
+  // Instructions that need no step (views inside the stage, constants) are told of like the others.
+  void run_checked_steps(const StagePlan& plan, Frame& frame, uint32_t& at,
                          const RunOptions& options) {
     ir::KernelScope scope{context->workers(), nullptr};
-    for (const Step& s : plan.steps) {
-      step = &s;
-      if (options.cancel && options.cancel->cancelled())
-        throw Error("the run was cancelled in stage {}, before instruction {} of {}", stage,
-                    s.instruction, code->stage(stage).instructions.size());
-      if (options.deadline && std::chrono::steady_clock::now() >= *options.deadline)
-        throw Error("the run passed its deadline in stage {}, before instruction {} of {}", stage,
-                    s.instruction, code->stage(stage).instructions.size());
-      if (options.observer) options.observer->before(stage, s.instruction);
-      if (s.before) do_events(plan, frame, s.first_event, s.before);
-      if (s.run) {
-        scope.scratch = buffer->data() + s.scratch;
-        s.run(s.parameters, frame.args.data() + s.args, scope);
+    const Step* s = plan.steps.data();
+    const Step* const end = s + plan.steps.size();
+    const size_t count = code->stage(stage).instructions.size();
+    for (at = 0; at < count; ++at) {
+      check_limits(options, at);
+      if (options.observer) options.observer->before(stage, at);
+      if (s != end && s->instruction == at) {
+        if (s->before) do_events(plan, frame, s->first_event, s->before);
+        if (s->run) {
+          scope.scratch = buffer->data() + s->scratch;
+          s->run(s->parameters, frame.args.data() + s->args, scope);
+        }
+        if (s->after) do_events(plan, frame, s->first_event + s->before, s->after);
+        ++s;
       }
-      if (s.after) do_events(plan, frame, s.first_event + s.before, s.after);
-      if (options.observer) options.observer->after(stage, s.instruction);
+      if (options.observer) options.observer->after(stage, at);
     }
   }
 
@@ -223,7 +248,7 @@ struct State::Impl {
       if (plan.absent_returns[i]) continue;
       Register r = stage_code.returns[i];
       const Tensor& constant = code->constant(r);
-      results[i] = constant.defined() ? constant.copy() : registers[index_of(r)];
+      results[i] = constant.defined() ? copy_of(constant) : registers[index_of(r)];
     }
     for (Register r : stage_code.returns)
       if (r != no_register && code->last_stage(r) == stage) registers[index_of(r)] = Tensor();
@@ -241,10 +266,15 @@ struct State::Impl {
     for (Frame& f : frames) f = Frame();
     buffer = nullptr;
   }
-  void set_poison(std::string why) {
+  // Holds also where there is no memory for the reason.
+  void set_poison(const char* why) noexcept {
     release_all();
-    poison = std::move(why);
     poisoned = true;
+    try {
+      poison = why;
+    } catch (...) {
+      poison.clear();
+    }
   }
 };
 
@@ -330,10 +360,8 @@ size_t State::held_bytes() const {
 
 std::optional<int64_t> State::dimension(std::string_view name) const {
   if (impl_->stage == 0) return std::nullopt;
-  const auto& names = impl_->code->dimensions();
-  auto it = std::find(names.begin(), names.end(), name);
-  if (it == names.end()) return std::nullopt;
-  return impl_->plans[impl_->stage - 1]->sizes[static_cast<size_t>(it - names.begin())];
+  auto index = impl_->code->dimension_index(name);
+  return index ? impl_->plans[impl_->stage - 1]->sizes[*index] : std::nullopt;
 }
 
 }  // namespace gradus
