@@ -94,7 +94,7 @@ TEST(Gradcheck, FindsWrongSecondDerivatives) {
 }
 
 TEST(Gradcheck, StepsAwayFromKinks) {
-  for (const char* op : {"relu(%x)", "abs(%x)", "floor(%x)", "frac(%x)"}) {
+  for (const char* op : {"relu(%x)", "leaky_relu(%x)", "floor(%x)", "frac(%x)"}) {
     GradcheckReport r = check(one_line(op), {{"x", values({0, 1e-5, 1})}});
     EXPECT_TRUE(r.passed()) << op;
     EXPECT_GT(r.resampled, 0) << op;
@@ -111,10 +111,9 @@ TEST(Gradcheck, SaysWhereItCannotJudge) {
   EXPECT_FALSE(r.passed());
   EXPECT_EQ(r.entries[0].edges, 3);
   EXPECT_NE(r.entries[0].why.find("inside the domain"), std::string::npos);
-  // A jump between any two numbers.
+  // Steps so small that the differences see a slope.
   r = check("graph p { stage 0 (%x: f64[]) { %t = mul(%x, 1e12) %y = floor(%t) return %y } }");
   EXPECT_FALSE(r.passed());
-  EXPECT_EQ(r.entries[0].kinks, 1);
   // Next to the edge it steps inside.
   EXPECT_TRUE(check(one_line("log(%x)"), {{"x", values({1e-9, 2, 3})}}).passed());
 }
