@@ -9,15 +9,18 @@ class Substitute {
  public:
   explicit Substitute(const Graph& graph) : to_(graph.values.size(), no_value) {}
 
-  // From now on `by` stands where `value` stood. `by` must itself be final.
+  // From now on `by`, or what replaces that, stands where `value` stood.
   void replace(ValueId value, ValueId by) {
+    GRADUS_CHECK(value != by);
     if (index_of(value) >= to_.size()) to_.resize(index_of(value) + 1, no_value);
     to_[index_of(value)] = by;
   }
   ValueId operator()(ValueId v) const {
-    if (v == no_value || index_of(v) >= to_.size()) return v;
-    ValueId by = to_[index_of(v)];
-    return by == no_value ? v : by;
+    ValueId end = v;
+    while (next(end) != no_value) end = next(end);
+    // Chains are walked once: a call of a call of a call replaces its result at every level.
+    while (v != end) v = std::exchange(to_[index_of(v)], end);
+    return end;
   }
   void apply(Node& node) const {
     for (Operand& o : node.operands)
@@ -28,7 +31,10 @@ class Substitute {
   }
 
  private:
-  std::vector<ValueId> to_;
+  ValueId next(ValueId v) const {
+    return v == no_value || index_of(v) >= to_.size() ? no_value : to_[index_of(v)];
+  }
+  mutable std::vector<ValueId> to_;
 };
 
 // The name goes with the meaning: `to` takes over the name of `from` if it has none of its own.
