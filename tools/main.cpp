@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/text.h"
 #include "tools/cli.h"
 #include "tools/output.h"
 
@@ -19,10 +20,18 @@ struct Commands {
   GradcheckCommand gradcheck;
   std::string program, dump_after;
   bool markdown = false, json = false;
-  std::vector<std::string> ignored;  // operands of what is not in this build
   std::string plugin;
   std::function<void()> chosen;
 };
+
+// What is not one is refused here: converting saturates without a word.
+std::string whole_number(const std::string& text) {
+  uint64_t value;
+  auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return fault == std::errc() && end == text.data() + text.size()
+             ? ""
+             : fmt::format("{} is no whole number below 2^64", printable(text));
+}
 
 void add_program(CLI::App& command, std::string& program) {
   command.add_option("PROGRAM", program, "A .ir text")->required();
@@ -36,7 +45,8 @@ void add_inputs(CLI::App& command, InputOptions& from) {
       .add_option("--random", from.random,
                   "Fill inputs that are not found: floats N(0, 1), "
                   "integers and bools 0 or 1")
-      ->type_name("SEED");
+      ->type_name("SEED")
+      ->check(whole_number);
   command.add_option("--set", from.set, "The size of a dimension that no input settles")
       ->type_name("DIM=N")
       ->allow_extra_args(false);
@@ -50,7 +60,8 @@ void add_run(CLI::App& app, Commands& c) {
       ->type_name("F.npz");
   command->add_option("--stages", c.run.stages, "Run the first N stages only")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->check(whole_number);
   command->add_option("--outputs", c.run.outputs, "Write all results that are defined, by name")
       ->type_name("OUT.npz");
   command->add_option("--engine", c.run.engine, "interpret or fused")
@@ -141,8 +152,8 @@ void add_missing(CLI::App& app, Commands& c) {
   };
   for (const Missing& m : commands) {
     CLI::App* command = app.add_subcommand(m.name, fmt::format("{} (not in this build)", m.does));
-    command->prefix_command();
     command->allow_extras();
+    command->fallthrough(false);
     command->callback([&c, &m] {
       c.chosen = [&m] { throw UsageError("gradus {}: {} is not in this build", m.name, m.lacks); };
     });

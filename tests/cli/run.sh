@@ -45,6 +45,7 @@ runs 0 run p.ir --inputs data.npz --stages 1
 is "$(grep -c '^stage' out)" 1
 refuses 1 '--stages 3: the program has 2 stages' run p.ir --inputs data.npz --stages 3
 refuses 2 '--stages' run p.ir --stages 0
+refuses 2 '--stages' run p.ir --stages 99999999999999999999999
 
 # Missing inputs are listed; random ones want sizes.
 refuses 1 'stage 0 lacks 2 inputs: x: f64[N, 3], w: f64[3]' run p.ir

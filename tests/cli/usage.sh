@@ -10,6 +10,8 @@ refuses 2 '--order' grad p.ir --order -1
 refuses 2 '--order' grad p.ir --order x
 refuses 2 '--repeat' run p.ir --repeat 0
 refuses 2 '--random' run p.ir --random -1
+refuses 2 '--random' run p.ir --random 1.5
+refuses 2 '--random' run p.ir --random 99999999999999999999999
 refuses 2 '--engine' run p.ir --engine steam
 refuses 2 '--device gpu is no device' run p.ir --device gpu
 refuses 2 'excludes' ops --markdown --json
