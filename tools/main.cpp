@@ -1,5 +1,6 @@
 // The command line, and exit codes: 0 fine, 1 the program or its input is wrong, 2 usage, 3 a fault
 // of Gradus itself.
+#include <charconv>
 #include <cstdio>
 #include <functional>
 #include <new>
