@@ -46,7 +46,7 @@ void print_elements(const Tensor& t, int dim, int64_t& at, std::string& out) {
       else if constexpr (std::is_integral_v<T>) out += fmt::format("{}", static_cast<int64_t>(v));
       else if constexpr (std::is_floating_point_v<T>) out += float_text(v);
       else if (float f = convert<float>(v); !std::isnan(f)) out += float_text(f);
-      else out += nan_text(v.bits, T(f).bits);
+      else out += nan_text(v.bits, T(std::numeric_limits<float>::quiet_NaN()).bits);
     });
     ++at;
     return;

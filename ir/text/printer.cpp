@@ -58,6 +58,10 @@ class Naming {
   std::unordered_set<std::string> invented_;
 };
 
+std::string type_text(const Graph& graph, ValueId v) {
+  return index_of(v) < graph.values.size() ? ": " + to_string(graph[v].type) : "";
+}
+
 class Printer {
  public:
   Printer(const Graph& graph, std::string& out) : graph_(graph), names_(graph), out_(out) {}
@@ -75,7 +79,7 @@ class Printer {
     out_ += fmt::format("  stage {} (", s);
     for (size_t i = 0; i < stage.inputs.size(); ++i) {
       ValueId v = stage.inputs[i];
-      item(i, fmt::format("{}: {}", names_.shown(v), to_string(graph_[v].type)), begin);
+      item(i, names_.shown(v) + type_text(graph_, v), begin);
     }
     out_ += ") {\n";
     for (const Node& node : stage.nodes) {
@@ -172,8 +176,7 @@ std::string print(const Node& node, const Graph& graph, const NameTable& names) 
   for (size_t i = 0; i < node.results.size(); ++i) {
     if (i) s += ", ";
     s += names.shown(node.results[i]);
-    if (typed && index_of(node.results[i]) < graph.values.size())
-      s += ": " + to_string(graph[node.results[i]].type);
+    if (typed) s += type_text(graph, node.results[i]);
   }
   if (!node.results.empty()) s += " = ";
   s += node.op ? node.op->name : "no operator";

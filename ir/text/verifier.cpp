@@ -19,13 +19,13 @@ std::string why_not_countable(const Type& type) {
   for (const Dim& d : type.dims) {
     if (d.is_constant() && d.value() < 0)
       return fmt::format("has a negative size, {} [V11]", d.value());
-    std::string odd;
+    std::optional<std::string> odd;
     d.for_each_symbol([&](std::string_view name) {
       if (!is_plain_name(name) || is_reserved(name)) odd = name;
     });
-    if (!odd.empty())
+    if (odd)
       return fmt::format("has a size named '{}', which is no name of a dimension [V11]",
-                         printable(odd));
+                         printable(*odd));
   }
   Sizes sizes;
   for (const Dim& d : type.dims) sizes.push_back(d.is_constant() ? d.value() : 1);

@@ -1,0 +1,93 @@
+// Long programs: time and memory in proportion to the text.
+#include <chrono>
+#include <functional>
+
+#include "tests/text_format/support.h"
+
+namespace gradus::ir {
+namespace {
+
+std::string chain(int nodes) {
+  std::string text = "graph g {\n  stage 0 (%x: f64[N, 3]) {\n    %t0 = tanh(%x)\n";
+  for (int i = 1; i < nodes; ++i)
+    text += i % 2 ? fmt::format("    %t{} = tanh(%t{})\n", i, i - 1)
+                  : fmt::format("    %t{} = add(%t{}, %t{})\n", i, i - 1, i / 2);
+  return text + fmt::format("    return %t{}\n  }}\n}}\n", nodes - 1);
+}
+
+double seconds(const std::function<void()>& run) {
+  auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Ten times the program takes about ten times as long, and never fifty times.
+void expect_linear(const std::function<void(int)>& run) {
+  run(1000);  // warm
+  double small = 1e9, large = 1e9;
+  for (int i = 0; i < 3; ++i) {
+    small = std::min(small, seconds([&] { run(10'000); }));
+    large = std::min(large, seconds([&] { run(100'000); }));
+  }
+  EXPECT_LT(large, 50 * small) << small << " s, " << large << " s";
+}
+
+TEST(Scale, ReadingPrintingAndVerifyingAreLinear) {
+  expect_linear([](int n) {
+    Module m = parse(chain(n));
+    verify(m.program());
+    EXPECT_EQ(print(m.program()).size(), chain(n).size());
+  });
+}
+
+TEST(Scale, NamingIsLinear) {
+  expect_linear([](int n) {
+    Graph g = parse(chain(n)).program();
+    for (size_t v = 1; v < g.values.size(); ++v) g.values[v].name = v % 2 ? "" : "same";
+    g.stages[0].results[0].name = "r";
+    expect_round_trip(g);
+  });
+}
+
+TEST(Scale, UnknownSizesAreLinear) {
+  expect_linear([](int n) {
+    std::string text = "graph g { stage 0 (%x: f64[?";
+    for (int i = 1; i < n / 10; ++i) text += fmt::format("], %x{}: f64[?", i);
+    parse(text + "]) { return } }");
+  });
+}
+
+TEST(Scale, SettlingSizesIsLinear) {
+  // Each size follows from the one behind it.
+  expect_linear([](int n) {
+    n /= 10;
+    std::string text = "graph g { stage 0 (";
+    for (int i = 0; i < n; ++i) text += fmt::format("%x{}: f64[D{} + D{}], ", i, i, i + 1);
+    parse(text + fmt::format("%last: f64[D{}]) {{ return }} }}", n));
+  });
+}
+
+TEST(Scale, GraphsAreReadOnce) {
+  expect_linear([](int n) {
+    n /= 10;
+    std::string text = "graph leaf {\n  stage 0 (%x: f64[]) {\n    %t0 = tanh(%x)\n";
+    for (int i = 1; i < n; ++i) text += fmt::format("    %t{} = tanh(%t{})\n", i, i - 1);
+    text += fmt::format("    return %t{}\n  }}\n}}\n", n - 1);
+    for (int i = 0; i < n; ++i)
+      text += fmt::format(
+          "graph g{} {{ stage 0 (%x: f64[]) {{ %y = call(%x) {{graph = \"leaf\"}} return %y }} "
+          "}}\n",
+          i);
+    parse(text);
+  });
+}
+
+TEST(Scale, LongLinesOfErrorsAreCut) {
+  std::string text = "graph g { stage 0 (%x: f64[]) { ";
+  for (int i = 0; i < 100'000; ++i) text += fmt::format("%t{} = tanh(%x) ", i);
+  std::string message = error_of(text + "%y = tanh(%nothing) return } }");
+  EXPECT_LT(message.size(), 1000u);
+}
+
+}  // namespace
+}  // namespace gradus::ir
