@@ -22,6 +22,8 @@ Tensor values(DType dtype, std::vector<double> v) {
 TEST(RandomTensor, IsTheSameEverywhere) {
   // Elements of one name and seed, as every machine must find them.
   Tensor t = random_tensor(DType::f64, Sizes{4}, "x", 1, context());
+  EXPECT_EQ(t.to_doubles(), (std::vector<double>{0.23307674330579542, 1.0851826959627318,
+                                                 -0.3928527534867168, 0.26002790708748663}));
   EXPECT_EQ(t.to_doubles(), random_tensor(DType::f64, Sizes{2, 2}, "x", 1, context()).to_doubles());
   EXPECT_EQ(t.to(DType::f32).to_doubles(),
             random_tensor(DType::f32, Sizes{4}, "x", 1, context()).to_doubles());
