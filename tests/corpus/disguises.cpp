@@ -6,7 +6,7 @@
 #include "ir/text/parser.h"
 #include "ir/text/printer.h"
 #include "ir/text/verifier.h"
-#include "tests/corpus/subject.h"
+#include "tests/corpus/reference.h"
 
 namespace gradus::corpus {
 
@@ -55,6 +55,12 @@ void expected(const ir::Fixture& fixture) {
     if (c.gradcheck) expect_derivatives(fixture, c);
   }
   if (ran == 0) GTEST_SKIP() << "no case names the engine interpret";
+}
+
+// Evaluated node by node, without passes, plans or registers.
+void node_by_node(const ir::Fixture& fixture) {
+  for (const Subject& s : subjects(fixture))
+    EXPECT_EQ(difference(s, evaluate_node_by_node(s), run_all(s)), "");
 }
 
 // Every step of the pipeline leaves a valid program that gives the same bits.
@@ -275,10 +281,15 @@ void failing_anywhere(const ir::Fixture& fixture) {
 }  // namespace
 
 const std::vector<Disguise> disguises = {
-    {"expected", expected},   {"after_each_pass", after_each_pass},
-    {"printed", printed},     {"cloned", cloned},
-    {"strided", strided},     {"any_workers", any_workers},
-    {"restarted", restarted}, {"failing_anywhere", failing_anywhere},
+    {"expected", expected},
+    {"node_by_node", node_by_node},
+    {"after_each_pass", after_each_pass},
+    {"printed", printed},
+    {"cloned", cloned},
+    {"strided", strided},
+    {"any_workers", any_workers},
+    {"restarted", restarted},
+    {"failing_anywhere", failing_anywhere},
 };
 
 }  // namespace gradus::corpus
