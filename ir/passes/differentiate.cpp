@@ -34,9 +34,14 @@ class Differentiator {
     for (size_t k = 1; k < first_new; ++k) check_interface(k);
     for (const Value& v : graph_.values)
       if (!v.name.empty()) taken_.insert(v.name);
-    for (size_t k = first_new; k <= static_cast<size_t>(options_.order); ++k) append_stage(k);
-    eliminate_common_subexpressions(graph_, first_new);
-    eliminate_dead_code(graph_, first_new);
+    // Each is tidied before the next: there is less to differentiate, and all orders at once give
+    // the same program as one order after the other. What is `none` has been decided by then.
+    for (size_t k = first_new; k <= static_cast<size_t>(options_.order); ++k) {
+      append_stage(k);
+      eliminate_common_subexpressions(graph_, k);
+      eliminate_dead_code(graph_, k);
+      compact(graph_);
+    }
     compact(graph_);
     return std::move(graph_);
   }
