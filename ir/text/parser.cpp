@@ -131,12 +131,12 @@ class GraphParser {
   ValueId define(const Token& token, Type type) {
     std::string name = token.content();
     if (name.empty()) cursor_.fail(token.where, "a value's name is empty");
-    if (ValueId other = names_.find(name); other != no_value)
+    ValueId v = graph_->add_value(std::move(type), std::move(name), stage_number());
+    if (!names_.insert(v))
       cursor_.fail(token.where,
                    "stage {}: '%{}' is defined already{}; a value is defined once [V3]",
-                   stage_number(), printable(token.text), place_of_definition(other));
-    ValueId v = graph_->add_value(std::move(type), std::move(name), stage_number());
-    names_.insert(v);
+                   stage_number(), printable(token.text),
+                   place_of_definition(names_.find((*graph_)[v].name)));
     return v;
   }
 

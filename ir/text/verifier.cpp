@@ -85,29 +85,32 @@ class Verifier {
 
   bool exists(ValueId v) const { return index_of(v) < graph_.values.size(); }
 
-  void define(ValueId v, SourceLocation where, std::string_view what) {
+  // `what` tells what the value is here, when a message needs it.
+  template <class What>
+  void define(ValueId v, SourceLocation where, What what) {
     if (!exists(v))
-      fail(where, "{} is value number {}, and there are {} [V2]", what, index_of(v),
+      fail(where, "{} is value number {}, and there are {} [V2]", what(), index_of(v),
            graph_.values.size());
     if (defined_[index_of(v)])
-      fail(where, "{}, '{}', is defined already; a value is defined once [V3]", what, name(v));
+      fail(where, "{}, '{}', is defined already; a value is defined once [V3]", what(), name(v));
     if (graph_[v].stage != stage_)
-      fail(where, "{}, '{}', is said to be of stage {} [V5]", what, name(v), graph_[v].stage);
+      fail(where, "{}, '{}', is said to be of stage {} [V5]", what(), name(v), graph_[v].stage);
     defined_[index_of(v)] = true;
   }
 
-  void use(ValueId v, SourceLocation where, std::string_view what) const {
+  template <class What>
+  void use(ValueId v, SourceLocation where, What what) const {
     if (!exists(v))
-      fail(where, "{} is value number {}, and there are {} [V2]", what, index_of(v),
+      fail(where, "{} is value number {}, and there are {} [V2]", what(), index_of(v),
            graph_.values.size());
     if (!defined_[index_of(v)])
-      fail(where, "{}, '{}', is not defined before it is used [V4]", what, name(v));
+      fail(where, "{}, '{}', is not defined before it is used [V4]", what(), name(v));
   }
 
   void check_inputs(const Stage& stage) {
     std::vector<const Type*> types;
     for (ValueId v : stage.inputs) {
-      define(v, {}, fmt::format("input {}", types.size()));
+      define(v, {}, [&] { return fmt::format("input {}", types.size()); });
       const Value& value = graph_[v];
       if (value.name.empty()) fail({}, "input {} has no name [V10]", types.size());
       if (!input_names_.insert(value.name).second)
@@ -134,7 +137,7 @@ class Verifier {
     if (op->second) check_attributes(node);
     if (node.op == &ops::operator_record<ops::Call>) check_call(node);
     for (ValueId v : node.results)
-      define(v, node.where, fmt::format("a result of '{}'", node.op->name));
+      define(v, node.where, [&] { return fmt::format("a result of '{}'", node.op->name); });
     if (types_) check_types(node);
     for (ValueId v : node.results) {
       // Sizes of results follow from those of inputs: the type rule has looked at them.
@@ -149,17 +152,18 @@ class Verifier {
       fail(node.where, "{}", why);
     for (size_t i = 0; i < node.operands.size(); ++i) {
       if (const ValueId* v = std::get_if<ValueId>(&node.operands[i])) {
-        use(*v, node.where, fmt::format("operand {} of '{}'", i, op.name));
+        use(*v, node.where, [&] { return fmt::format("operand {} of '{}'", i, op.name); });
         if (!graph_[*v].type.is_tensor() && &op != &ops::operator_record<ops::Eval>)
           fail(node.where, "operand {} of '{}', '{}', is a handle, which only `eval` takes [V8]", i,
                op.name, name(*v));
       } else if (const Dim* d = std::get_if<Dim>(&node.operands[i])) {
-        check_known(*d, node, fmt::format("operand {}", i));
+        check_known(*d, node, [&] { return fmt::format("operand {}", i); });
       }
     }
   }
 
-  void check_known(const Dim& d, const Node& node, std::string_view what) const {
+  template <class What>
+  void check_known(const Dim& d, const Node& node, What what) const {
     if (d.is_constant()) return;
     std::string unknown;
     d.for_each_symbol([&](std::string_view s) {
@@ -168,7 +172,7 @@ class Verifier {
     if (!unknown.empty())
       fail(node.where,
            "no input of this stage or of an earlier one settles the size '{}' in {} of '{}' [V12]",
-           printable(unknown), what, node.op->name);
+           printable(unknown), what(), node.op->name);
   }
 
   void check_attributes(const Node& node) const {
@@ -182,7 +186,7 @@ class Verifier {
         if (auto* items = std::get_if<std::vector<Literal>>(&l->value))
           for (const Literal& item : *items) pending.push_back(&item);
         else if (auto* d = std::get_if<Dim>(&l->value))
-          check_known(*d, node, fmt::format("attribute '{}'", a.name));
+          check_known(*d, node, [&] { return fmt::format("attribute '{}'", a.name); });
       }
     }
   }
@@ -234,7 +238,7 @@ class Verifier {
       if (!names.insert(r.name).second)
         fail({}, "two results have the name '{}' [V10]", printable(r.name));
       if (r.value == no_value) continue;
-      use(r.value, {}, fmt::format("result '{}'", printable(r.name)));
+      use(r.value, {}, [&] { return fmt::format("result '{}'", printable(r.name)); });
       if (!graph_[r.value].type.is_tensor())
         fail({}, "result '{}', '{}', is a handle, which only `eval` takes [V8]", printable(r.name),
              name(r.value));

@@ -109,5 +109,22 @@ TEST(Cases, SayWhatIsWrong) {
   expect_error(std::string(programs) + "case a {", "found the end of the text");
 }
 
+// The page that explains the language shows a program and an error: both are real.
+TEST(Cases, TheDocumentedFixtureIsRead) {
+  std::ifstream in(GRADUS_SOURCE_DIR "/docs/program-text.md");
+  std::string page(std::istreambuf_iterator<char>(in), {});
+  size_t first = page.find("```\n") + 4, end = page.find("```", first);
+  std::string text = page.substr(first, end - first);
+  Fixture f = parse_fixture(text, "squares.ir");
+  EXPECT_EQ(f.cases.size(), 1u);
+  text.replace(text.find("mean(%s)"), 8, "mean(%z)");
+  try {
+    parse(text, "squares.ir");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_NE(page.find(std::string("```\n") + e.what() + "\n```"), std::string::npos) << e.what();
+  }
+}
+
 }  // namespace
 }  // namespace gradus::ir

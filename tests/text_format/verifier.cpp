@@ -81,7 +81,7 @@ TEST(Verifier, V2Table) {
   expect_broken("is value number 0, and there are 0", "V2", [&](Graph& g) { g.values.clear(); });
 }
 
-// SPEC P5
+// SPEC P1, P5
 TEST(Verifier, V3OneDefinition) {
   expect_broken("stage 0: a result of 'full', '%h', is defined already", "V3",
                 [](Graph& g) { node(g, 1).results[0] = node(g, 0).results[0]; });
@@ -89,7 +89,7 @@ TEST(Verifier, V3OneDefinition) {
                 [](Graph& g) { g.stages[0].inputs[1] = g.stages[0].inputs[0]; });
 }
 
-// SPEC P5
+// SPEC P1, P5
 TEST(Verifier, V4DefinitionBeforeUse) {
   expect_broken("p.ir:9:10: error: stage 0: operand 0 of 'tanh', '%t', is not defined before", "V4",
                 [](Graph& g) { node(g, 0).operands[0] = id_of(g, "t"); });
@@ -166,7 +166,7 @@ TEST(Verifier, V9Types) {
                 [](Graph& g) { node(g, 2).operands[0] = Number::of(1.0); });
 }
 
-// SPEC P5
+// SPEC P2, P5
 TEST(Verifier, V10Names) {
   expect_broken("input 1 has no name", "V10", [](Graph& g) { g[id_of(g, "w")].name.clear(); });
   expect_broken("stage 1: input '%x' has the name of another input", "V10",
