@@ -27,7 +27,8 @@ class Binder {
     const Tensor& got = inputs_[i];
     if (!got.defined()) {
       if (stage_ == 0 || !want.is_floating())
-        fail(i, fmt::format("is undefined; only cotangents may be, it must be {}", to_string(want)));
+        fail(i,
+             fmt::format("is undefined; only cotangents may be, it must be {}", to_string(want)));
       return;
     }
     if (got.dtype() != want.dtype)

@@ -49,9 +49,9 @@ struct StageCode {
   std::vector<Instruction> instructions;
   std::vector<CodeOperand> operands;
   std::vector<ir::Operand> constants;
-  std::vector<bool> frees;       // the register is released after the instruction; once per register
-  std::vector<Register> results; // of instructions; no_register: dropped at once
-  std::vector<Register> returns; // of the stage; no_register: a structural zero
+  std::vector<bool> frees;  // the register is released after the instruction; once per register
+  std::vector<Register> results;  // of instructions; no_register: dropped at once
+  std::vector<Register> returns;  // of the stage; no_register: a structural zero
   std::vector<bool> return_frees;
   // Sizes that types could not prove equal, each pair once for the whole code; checked when they
   // are known, whether or not the node that asks for it is still there. With that node's place.
@@ -82,7 +82,9 @@ class Code {
   size_t inputs(size_t stage) const { return graph_.stages[stage].inputs.size(); }
   const std::string& input_name(size_t stage, size_t i) const;
   const ir::Type& input_type(size_t stage, size_t i) const;
-  const std::vector<ir::Result>& results(size_t stage) const { return graph_.stages[stage].results; }
+  const std::vector<ir::Result>& results(size_t stage) const {
+    return graph_.stages[stage].results;
+  }
 
   ir::ValueId value_of(Register r) const { return register_values_[index_of(r)]; }
   const ir::Type& type_of(Register r) const { return graph_[value_of(r)].type; }

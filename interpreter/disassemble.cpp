@@ -5,9 +5,7 @@ namespace gradus {
 
 namespace {
 
-std::string text_of(Register r) {
-  return r == no_register ? "_" : fmt::format("R{}", index_of(r));
-}
+std::string text_of(Register r) { return r == no_register ? "_" : fmt::format("R{}", index_of(r)); }
 
 std::string operand_text(const StageCode& stage, const CodeOperand& o, bool frees) {
   if (o.reg != no_register) return text_of(o.reg) + (frees ? "*" : "");
@@ -27,8 +25,8 @@ std::string instruction_text(const StageCode& stage, const Instruction& i) {
     s += (k ? ", " : "") + text_of(stage.results[i.first_result + k]);
   s += fmt::format(" := {}(", i.op->name);
   for (uint32_t k = 0; k < i.operands; ++k)
-    s += (k ? ", " : "") + operand_text(stage, stage.operands[i.first_operand + k],
-                                        stage.frees[i.first_operand + k]);
+    s += (k ? ", " : "") +
+         operand_text(stage, stage.operands[i.first_operand + k], stage.frees[i.first_operand + k]);
   s += ")";
   std::string attributes;
   for (const auto& a : i.op->write(i.attributes)) {
@@ -57,7 +55,8 @@ std::string disassemble(const Code& code) {
       for (uint32_t k = 0; k < i.results; ++k) {
         Register r = stage.results[i.first_result + k];
         if (r != no_register)
-          line += fmt::format("{}{}: {}", k ? ", " : "  # ", code.name_of(r), to_string(code.type_of(r)));
+          line += fmt::format("{}{}: {}", k ? ", " : "  # ", code.name_of(r),
+                              to_string(code.type_of(r)));
       }
       if (i.where.known()) line += fmt::format("  @{}:{}", i.where.line, i.where.column);
       out += line + "\n";

@@ -21,15 +21,13 @@ struct Local {
   Register root = no_register;  // whose memory it lies in; itself if it has its own
   int64_t offset = 0;           // bytes from the root's first element
   Layout layout;
-  uint32_t last_use = never;    // of a root: the last instruction that touches its memory
-  bool leaves = false;          // of a root: a tensor made in this stage that outlives it
+  uint32_t last_use = never;  // of a root: the last instruction that touches its memory
+  bool leaves = false;        // of a root: a tensor made in this stage that outlives it
   bool returned = false;
-  bool before = false;          // there when the stage starts
-  bool held = false;            // of a root: a later stage reads its memory
-  int64_t slot = 0;             // offset in the buffer
-  int64_t bytes() const {
-    return layout.numel() * static_cast<int64_t>(size_of(layout.dtype));
-  }
+  bool before = false;  // there when the stage starts
+  bool held = false;    // of a root: a later stage reads its memory
+  int64_t slot = 0;     // offset in the buffer
+  int64_t bytes() const { return layout.numel() * static_cast<int64_t>(size_of(layout.dtype)); }
 };
 
 // A kernel's pointer before memory is laid out.
@@ -119,8 +117,9 @@ class Planner {
   void place_inputs() {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       Register r = stage_code_.inputs[i];
-      if (r != no_register) place_tensor(r, !inputs_[i].defined(),
-                                         inputs_[i].defined() ? inputs_[i].layout() : Layout());
+      if (r != no_register)
+        place_tensor(r, !inputs_[i].defined(),
+                     inputs_[i].defined() ? inputs_[i].layout() : Layout());
     }
   }
 
@@ -153,8 +152,7 @@ class Planner {
     Sizes s;
     for (const ir::Dim& d : type.dims) {
       int64_t n = d.evaluate(sizes_);
-      if (n < 0)
-        throw Error("the size {} of a result is {}, which is negative", d.to_string(), n);
+      if (n < 0) throw Error("the size {} of a result is {}, which is negative", d.to_string(), n);
       s.push_back(n);
     }
     if (!checked_numel(s) || *checked_numel(s) > INT64_MAX / 16)
@@ -189,9 +187,11 @@ class Planner {
     Register a = stage_code_.operands[i.first_operand].reg;
     Register b = stage_code_.operands[i.first_operand + 1].reg;
     if (a == no_register || b == no_register) return false;
-    bool absent_a = find(a).kind == Local::Kind::absent, absent_b = find(b).kind == Local::Kind::absent;
+    bool absent_a = find(a).kind == Local::Kind::absent,
+         absent_b = find(b).kind == Local::Kind::absent;
     if (!absent_a && !absent_b) return false;
-    const ir::Type &type = result_type(i, 0), &type_a = code_.type_of(a), &type_b = code_.type_of(b);
+    const ir::Type &type = result_type(i, 0), &type_a = code_.type_of(a),
+                   &type_b = code_.type_of(b);
     if (!(type_a == type && type_b == type)) return false;
     Register y = stage_code_.results[i.first_result];
     if (absent_a && absent_b) {
@@ -285,11 +285,13 @@ class Planner {
     std::vector<std::pair<size_t, size_t>> fills;  // pointer and bytes
     for (uint32_t k = 0; k < i.results; ++k) {
       if (call.views[k].operand < 0) continue;
-      Register of = stage_code_.operands[i.first_operand + static_cast<uint32_t>(call.views[k].operand)].reg;
+      Register of =
+          stage_code_.operands[i.first_operand + static_cast<uint32_t>(call.views[k].operand)].reg;
       if (of != no_register && local(of).kind != Local::Kind::absent) continue;
       call.views[k] = {};
       call.out[k] = Layout(call.out[k].dtype, call.out[k].shape);
-      fills.emplace_back(i.operands + k, static_cast<size_t>(call.out[k].numel()) * size_of(call.out[k].dtype));
+      fills.emplace_back(i.operands + k,
+                         static_cast<size_t>(call.out[k].numel()) * size_of(call.out[k].dtype));
     }
     if (fills.empty()) return;
     GRADUS_CHECK(!call.kernel.run);  // results are views, or a kernel makes them: not both
@@ -306,7 +308,8 @@ class Planner {
       Register y = stage_code_.results[i.first_result + k];
       const auto& view = call.views[k];
       if (view.operand >= 0) {
-        Register of = stage_code_.operands[i.first_operand + static_cast<uint32_t>(view.operand)].reg;
+        Register of =
+            stage_code_.operands[i.first_operand + static_cast<uint32_t>(view.operand)].reg;
         if (y != no_register) make_view(y, of, call.out[k], view.offset, index);
         args_.emplace_back();
         continue;
@@ -339,8 +342,7 @@ class Planner {
         if (r != no_register && code_.last_stage(r) > stage_) leave(r);
       }
     for (Register r : stage_code_.returns) {
-      plan_->absent_returns.push_back(r == no_register ||
-                                      find(r).kind == Local::Kind::absent);
+      plan_->absent_returns.push_back(r == no_register || find(r).kind == Local::Kind::absent);
       if (r == no_register) continue;
       leave(r);
       local(r).returned = true;
@@ -396,12 +398,15 @@ class Planner {
       const BoundArg& from = args_[a];
       Arg arg;
       switch (from.kind) {
-        case BoundArg::Kind::null: break;
+        case BoundArg::Kind::null:
+          break;
         case BoundArg::Kind::fixed:
           arg.kind = Arg::Kind::fixed;
           arg.fixed = from.fixed;
           break;
-        case BoundArg::Kind::value: arg = arg_of(from.reg); break;
+        case BoundArg::Kind::value:
+          arg = arg_of(from.reg);
+          break;
         case BoundArg::Kind::dropped:
           arg.kind = Arg::Kind::slot;
           arg.offset = allocate(from.bytes);
@@ -417,8 +422,8 @@ class Planner {
     if (l.kind == Local::Kind::absent) return;
     if (l.root != y) {
       if (!l.leaves) return;
-      Event e{Event::Kind::view, y, l.root, l.offset / static_cast<int64_t>(size_of(l.layout.dtype)),
-              l.layout};
+      Event e{Event::Kind::view, y, l.root,
+              l.offset / static_cast<int64_t>(size_of(l.layout.dtype)), l.layout};
       plan_->events.push_back(std::move(e));
     } else if (l.kind == Local::Kind::slot) {
       l.slot = slots_.allocate(l.bytes());
@@ -468,7 +473,8 @@ class Planner {
       return e;
     };
     for (const Event& e : plan_->events)
-      if (e.kind == Event::Kind::view && local(e.base).kind != Local::Kind::constant) external(e.base);
+      if (e.kind == Event::Kind::view && local(e.base).kind != Local::Kind::constant)
+        external(e.base);
     for (const Arg& a : plan_->args)
       if (a.kind == Arg::Kind::tensor) ++counts[external(a.base)];
     for (Register r : stage_code_.returns)
@@ -509,9 +515,8 @@ class Planner {
       Local& root = local(l.root);
       root.held = true;
       uint32_t from = code_.graph()[code_.value_of(l.root)].stage;
-      held.owner = from == stage_
-                       ? l.root
-                       : plan_->previous->of_stage(from).find_held(l.root).owner;
+      held.owner =
+          from == stage_ ? l.root : plan_->previous->of_stage(from).find_held(l.root).owner;
     }
     plan_->held.emplace_back(r, std::move(held));
   }

@@ -51,9 +51,10 @@ struct State::Impl {
 
   void check_runnable(std::span<const Tensor> inputs) const {
     if (poisoned)
-      throw Error("this state cannot go on, because an earlier run failed: {}; restart it or use a "
-                  "clone taken before",
-                  poison);
+      throw Error(
+          "this state cannot go on, because an earlier run failed: {}; restart it or use a "
+          "clone taken before",
+          poison);
     if (stage == code->stages())
       throw Error("all {} stages of '{}' have run; restart the state, or run a clone taken earlier",
                   code->stages(), code->graph().name);
@@ -88,9 +89,10 @@ struct State::Impl {
       if (registers[index_of(r)].version() == versions[index_of(r)]) continue;
       // What was written is the tensor that the user knows, not a view of it.
       Register owner = plan.of_stage(value.stage).find_held(r).owner;
-      throw Error("'{}' of stage {} was changed in place after that stage ran, and stage {} needs "
-                  "its values; leave it as it was, or run with copied inputs",
-                  code->name_of(owner), code->graph()[code->value_of(owner)].stage, stage);
+      throw Error(
+          "'{}' of stage {} was changed in place after that stage ran, and stage {} needs "
+          "its values; leave it as it was, or run with copied inputs",
+          code->name_of(owner), code->graph()[code->value_of(owner)].stage, stage);
     }
   }
 
@@ -121,8 +123,10 @@ struct State::Impl {
         if (Register r = stage_code.inputs[i]; r != no_register) registers[index_of(r)] = inputs[i];
       Frame& frame = prepare_frame(plan);
       bool plain = !options.deadline && !options.cancel && !options.observer;
-      if (plain) run_steps(*plan, frame, at);
-      else run_checked_steps(*plan, frame, at, options);
+      if (plain)
+        run_steps(*plan, frame, at);
+      else
+        run_checked_steps(*plan, frame, at, options);
       at = no_instruction;
       return finish(*plan);
     } catch (const Error& e) {
@@ -177,7 +181,8 @@ struct State::Impl {
       switch (e.kind) {
         case Event::Kind::allocate:
           t = Tensor::empty(e.layout.dtype, e.layout.shape, *context);
-          if (plan.external_of_event[i] != UINT32_MAX) patch(plan, frame, plan.external_of_event[i]);
+          if (plan.external_of_event[i] != UINT32_MAX)
+            patch(plan, frame, plan.external_of_event[i]);
           break;
         case Event::Kind::view: {
           const Tensor& constant = code->constant(e.base);
@@ -186,7 +191,9 @@ struct State::Impl {
           if (constant.defined()) t = copy_of(t);  // the program's own values stay out of reach
           break;
         }
-        case Event::Kind::release: t = Tensor(); break;
+        case Event::Kind::release:
+          t = Tensor();
+          break;
       }
     }
   }
@@ -285,8 +292,9 @@ class Occupy {
  public:
   explicit Occupy(std::atomic<bool>& running) : running_(running) {
     if (running_.exchange(true, std::memory_order_acquire))
-      throw Error("this state is running already, on another thread or further up this one; use a "
-                  "clone");
+      throw Error(
+          "this state is running already, on another thread or further up this one; use a "
+          "clone");
   }
   ~Occupy() { running_.store(false, std::memory_order_release); }
   Occupy(const Occupy&) = delete;

@@ -10,8 +10,8 @@ class Sweep {
  public:
   Sweep(Graph& graph, GraphWorld& world) : graph_(graph), world_(world) {}
 
-  std::vector<ValueId> run(std::span<const std::span<const Node>> runs,
-                           std::span<const Root> roots, std::span<const ValueId> wrt) {
+  std::vector<ValueId> run(std::span<const std::span<const Node>> runs, std::span<const Root> roots,
+                           std::span<const ValueId> wrt) {
     mark_dependent(runs, wrt);
     cotangents_.assign(graph_.values.size(), no_value);
     for (const Root& r : roots)
@@ -36,7 +36,8 @@ class Sweep {
       for (const Node& node : nodes) {
         if (node.op->traits.zero_gradient) continue;
         bool any = false;
-        for (const Operand& o : node.operands) any |= value_in(o) != no_value && dependent(value_in(o));
+        for (const Operand& o : node.operands)
+          any |= value_in(o) != no_value && dependent(value_in(o));
         if (!any) continue;
         for (ValueId y : node.results)
           if (graph_[y].type.is_floating()) dependent_[index_of(y)] = true;
@@ -70,7 +71,8 @@ class Sweep {
     for (ValueId v : node.results) {
       y.push_back(world_.value(v));
       ValueId ct = cotangents_[index_of(v)];
-      dy.push_back(ct == no_value || !graph_[v].type.is_floating() ? ops::Value() : world_.value(ct));
+      dy.push_back(ct == no_value || !graph_[v].type.is_floating() ? ops::Value()
+                                                                   : world_.value(ct));
     }
     world_.set_place(node.where);
     // The rule may append to the nodes that `node` lies in: keep what it needs.

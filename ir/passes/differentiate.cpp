@@ -103,7 +103,8 @@ class Differentiator {
     std::string prefix = "d" + std::to_string(s) + "_";
     for (const Result& r : graph_.stages[s].results) {
       if (r.value != no_value) {
-        if (graph_[r.value].type.is_floating()) list.push_back({r.name, graph_[r.value].type, r.value});
+        if (graph_[r.value].type.is_floating())
+          list.push_back({r.name, graph_[r.value].type, r.value});
         continue;
       }
       // A zero gradient has the type of the input it belongs to.
@@ -141,7 +142,8 @@ class Differentiator {
     for (const Output& o : roots(k)) {
       std::string name = fmt::format("ct{}_{}", k, o.name);
       auto it = inputs.find(name);
-      if (it == inputs.end()) fail(fmt::format("it lacks the input %{}: {}", name, to_string(o.type)));
+      if (it == inputs.end())
+        fail(fmt::format("it lacks the input %{}: {}", name, to_string(o.type)));
       if (!(graph_[it->second].type == o.type))
         fail(fmt::format("its input %{} is {}, it must be {}", name,
                          to_string(graph_[it->second].type), to_string(o.type)));
@@ -149,7 +151,8 @@ class Differentiator {
     }
     for (ValueId v : stage.inputs)
       if (!expected.contains(graph_[v].name))
-        fail(fmt::format("its input %{} is not the cotangent of a floating result", graph_[v].name));
+        fail(
+            fmt::format("its input %{} is not the cotangent of a floating result", graph_[v].name));
   }
 
   template <class Fail>
@@ -162,9 +165,10 @@ class Differentiator {
       std::string name = fmt::format("d{}_{}", k, graph_[x].name);
       auto r = results.find(name);
       if (r == results.end())
-        fail(fmt::format("it lacks the result {0}; return {0} = none if that gradient is zero, or "
-                         "limit the inputs that are differentiated",
-                         name));
+        fail(
+            fmt::format("it lacks the result {0}; return {0} = none if that gradient is zero, or "
+                        "limit the inputs that are differentiated",
+                        name));
       if (r->second != no_value && !(graph_[r->second].type == graph_[x].type))
         fail(fmt::format("its result {} is {}, it must be {}", name,
                          to_string(graph_[r->second].type), to_string(graph_[x].type)));
@@ -177,8 +181,8 @@ class Differentiator {
 
   ValueId add_input(size_t stage, const std::string& name, const Type& type) {
     if (!taken_.insert(name).second)
-      throw Error("stage {} needs an input named %{}, but that name is taken; rename the value", stage,
-                  name);
+      throw Error("stage {} needs an input named %{}, but that name is taken; rename the value",
+                  stage, name);
     ValueId v = graph_.add_value(type, name, stage);
     graph_.stages[stage].inputs.push_back(v);
     return v;

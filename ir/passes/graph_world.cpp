@@ -7,9 +7,10 @@ namespace gradus::ir {
 
 void refuse_too_many_nodes(size_t nodes) {
   if (nodes >= most_nodes)
-    throw Error("the program grows beyond {} nodes in a stage; ask for a lower order of "
-                "derivatives, or of fewer inputs",
-                most_nodes);
+    throw Error(
+        "the program grows beyond {} nodes in a stage; ask for a lower order of "
+        "derivatives, or of fewer inputs",
+        most_nodes);
 }
 
 ops::Value GraphWorld::value(ValueId id) {

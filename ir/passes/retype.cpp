@@ -51,8 +51,8 @@ class Retyper {
       node.results[i] = graph.add_value(types[i], {}, stage);
       graph[y].type.dtype = dtype_;
       static const Operator* const cast = ops::find("cast");
-      casts.push_back({cast, cast->read({{"dtype", dtype_, {}}}), {Operand(node.results[i])}, {y},
-                       node.where});
+      casts.push_back(
+          {cast, cast->read({{"dtype", dtype_, {}}}), {Operand(node.results[i])}, {y}, node.where});
     }
     nodes.push_back(std::move(node));
     for (Node& cast : casts) nodes.push_back(std::move(cast));
@@ -78,7 +78,8 @@ class Retyper {
     LiteralList list = node.op->write(node.attributes);
     for (const NamedLiteral& d : node.op->describe()) {
       const auto* default_dtype = std::get_if<DType>(&d.value.value);
-      bool written = std::any_of(list.begin(), list.end(), [&](auto& a) { return a.name == d.name; });
+      bool written =
+          std::any_of(list.begin(), list.end(), [&](auto& a) { return a.name == d.name; });
       if (default_dtype && !written) list.push_back(d);
     }
     if (list.empty()) return node.attributes;
@@ -97,6 +98,8 @@ class Retyper {
 
 }  // namespace
 
-Graph retype_floating(const Graph& original, DType dtype) { return Retyper(dtype).retyped(original); }
+Graph retype_floating(const Graph& original, DType dtype) {
+  return Retyper(dtype).retyped(original);
+}
 
 }  // namespace gradus::ir

@@ -32,7 +32,8 @@ std::vector<std::vector<Tensor>> random_inputs(const Code& code) {
     inputs.emplace_back();
     for (size_t i = 0; i < code.inputs(s); ++i) {
       Sizes shape;
-      for (const ir::Dim& d : code.input_type(s, i).dims) shape.push_back(d.is_constant() ? d.value() : 2);
+      for (const ir::Dim& d : code.input_type(s, i).dims)
+        shape.push_back(d.is_constant() ? d.value() : 2);
       std::vector<double> values(static_cast<size_t>(numel(shape)));
       for (double& v : values) v = normal(random);
       inputs.back().push_back(Tensor::from(DType::f64, shape, values));
@@ -48,12 +49,18 @@ struct ThrowAt : InstructionObserver {
   void count() {
     if (left-- != 0) return;
     switch (kind) {
-      case 0: throw std::runtime_error("injected");
-      case 1: throw Error("injected");
-      case 2: throw 42;
-      case 3: throw "injected";
-      case 4: throw std::bad_alloc();
-      default: throw ResourceError("injected");
+      case 0:
+        throw std::runtime_error("injected");
+      case 1:
+        throw Error("injected");
+      case 2:
+        throw 42;
+      case 3:
+        throw "injected";
+      case 4:
+        throw std::bad_alloc();
+      default:
+        throw ResourceError("injected");
     }
   }
   void before(size_t, size_t) override { count(); }
@@ -91,7 +98,8 @@ TEST(Faults, EveryInstructionMayThrowAnything) {
       ++failures;
       EXPECT_TRUE(state.poisoned());
       EXPECT_EQ(state.held_registers(), 0u);
-      EXPECT_NE(error_of([&] { run(state, inputs[stage]); }).find("cannot go on"), std::string::npos);
+      EXPECT_NE(error_of([&] { run(state, inputs[stage]); }).find("cannot go on"),
+                std::string::npos);
       EXPECT_TRUE(state.clone().poisoned());
       for (size_t s = stage; s < code->stages(); ++s) {
         auto got = run(kept, inputs[s]);
@@ -129,7 +137,8 @@ TEST(Faults, EveryAllocationMayFail) {
   auto code = compile(program, 2);
   auto inputs = random_inputs(*code);
   auto memory = std::make_shared<Scarce>();
-  auto context = std::make_shared<Context>(ContextOptions{.workers = 1, .allocator = memory, .log = {}});
+  auto context =
+      std::make_shared<Context>(ContextOptions{.workers = 1, .allocator = memory, .log = {}});
   for (bool copies : {false, true}) {
     size_t failures = 0;
     for (size_t stage = 0; stage < code->stages(); ++stage) {
@@ -208,7 +217,8 @@ graph f {
   }
 }
 )");
-  Tensor x = Tensor::from(DType::f64, Sizes{2, 3}, std::vector<double>{1, 2, 3, 4, 5, 6}), w = f64({1, 2});
+  Tensor x = Tensor::from(DType::f64, Sizes{2, 3}, std::vector<double>{1, 2, 3, 4, 5, 6}),
+         w = f64({1, 2});
   for (size_t write_after : {0u, 1u}) {
     State state(code);
     run(state, {x, w});
@@ -221,8 +231,9 @@ graph f {
     EXPECT_NE(message.find("'%x' of stage 0 was changed in place"), std::string::npos) << message;
   }
   // Copied, the values stay: also those that only a view holds, and those with odd strides.
-  Tensor odd = Tensor::from(DType::f64, Sizes{3, 4}, std::vector<double>{1, 4, 0, 0, 2, 5, 0, 0, 3, 6, 0, 0})
-                   .view(Layout(DType::f64, Sizes{2, 3}, Sizes{1, 4}), 0);
+  Tensor odd =
+      Tensor::from(DType::f64, Sizes{3, 4}, std::vector<double>{1, 4, 0, 0, 2, 5, 0, 0, 3, 6, 0, 0})
+          .view(Layout(DType::f64, Sizes{2, 3}, Sizes{1, 4}), 0);
   for (const Tensor& input : {x, odd}) {
     Counted counted;
     State state(code, counted.context);
@@ -243,7 +254,9 @@ TEST(Faults, CopiedInputsMayLieAnyhow) {
   Tensor base = inputs[0][0];
   std::vector<double> values = base.to_doubles();
   // The same values, columns first.
-  Tensor columns = Tensor::from(DType::f64, Sizes{3, 2}, std::vector<double>{values[0], values[3], values[1], values[4], values[2], values[5]})
+  Tensor columns = Tensor::from(DType::f64, Sizes{3, 2},
+                                std::vector<double>{values[0], values[3], values[1], values[4],
+                                                    values[2], values[5]})
                        .view(Layout(DType::f64, Sizes{2, 3}, Sizes{1, 2}), 0);
   run(plain, inputs[0]);
   run(copied, {columns, inputs[0][1]}, {.copy_inputs = true});

@@ -40,7 +40,9 @@ TEST(Plans, ManySizesComeAndGo) {
       ASSERT_EQ(d[0].numel(), n);
       for (int64_t i = 0; i < n / 2; ++i) {
         double want = 0;
-        for (int64_t k = 0; k < n; ++k) want += std::tanh((0.25 * static_cast<double>(k) - 1) * (0.25 * static_cast<double>(i) - 1));
+        for (int64_t k = 0; k < n; ++k)
+          want +=
+              std::tanh((0.25 * static_cast<double>(k) - 1) * (0.25 * static_cast<double>(i) - 1));
         ASSERT_NEAR(y[0].item(i), want, 1e-12 * (1 + std::abs(want)) * 10);
       }
     }
@@ -49,7 +51,8 @@ TEST(Plans, ManySizesComeAndGo) {
 // SPEC I1
 TEST(Plans, StatesOfManySizesOnManyThreads) {
   auto code = compile(program, 2);
-  auto context = std::make_shared<Context>(ContextOptions{.workers = 2, .allocator = nullptr, .log = {}});
+  auto context =
+      std::make_shared<Context>(ContextOptions{.workers = 2, .allocator = nullptr, .log = {}});
   auto everything = [&](int64_t n) {
     State state(code, context);
     std::vector<Tensor> out = run(state, {ramp(n), ramp(3)});
@@ -70,7 +73,8 @@ TEST(Plans, StatesOfManySizesOnManyThreads) {
         auto got = everything(n);
         for (size_t i = 0; i < got.size(); ++i) {
           bool same = got[i].defined() == want[static_cast<size_t>(n)][i].defined();
-          if (same && got[i].defined()) same = bitwise_equal(got[i], want[static_cast<size_t>(n)][i]);
+          if (same && got[i].defined())
+            same = bitwise_equal(got[i], want[static_cast<size_t>(n)][i]);
           wrong += !same;
         }
       }
@@ -119,11 +123,13 @@ graph f {
     return %a, %b, %r, %s, %u, %x
   }
 }
-)", 1);
+)",
+                      1);
   std::vector<double> base(64);
   for (size_t i = 0; i < base.size(); ++i) base[i] = std::sin(static_cast<double>(i));
   Tensor memory = Tensor::from(DType::f64, Sizes{64}, base);
-  for (Sizes strides : {Sizes{3, 1}, Sizes{1, 4}, Sizes{12, 2}, Sizes{0, 1}, Sizes{1, 0}, Sizes{0, 0}, Sizes{1, 1}, Sizes{2, 1}}) {
+  for (Sizes strides : {Sizes{3, 1}, Sizes{1, 4}, Sizes{12, 2}, Sizes{0, 1}, Sizes{1, 0},
+                        Sizes{0, 0}, Sizes{1, 1}, Sizes{2, 1}}) {
     for (int64_t offset : {0, 5}) {
       Tensor x = memory.view(Layout(DType::f64, Sizes{4, 3}, strides), offset);
       Tensor w = memory.view(Layout(DType::f64, Sizes{3, 4}, Sizes{strides[1], strides[0]}), 3);
@@ -156,17 +162,20 @@ graph f {
     return %s, %t, %y, %e
   }
 }
-)", 2);
+)",
+                      2);
   for (int64_t n : {0, 2})
     for (int64_t m : {0, 3})
       for (int64_t k : {0, 4}) {
         auto ones = [](Sizes shape) {
-          return Tensor::from(DType::f64, shape, std::vector<double>(static_cast<size_t>(numel(shape)), 1.0));
+          return Tensor::from(DType::f64, shape,
+                              std::vector<double>(static_cast<size_t>(numel(shape)), 1.0));
         };
         State state(code);
         auto r = run(state, {ones({n, m}), ones({m, k})});
         EXPECT_EQ(r[0].numel(), k);
-        for (double v : r[0].to_doubles()) EXPECT_DOUBLE_EQ(v, static_cast<double>(n) * std::exp(static_cast<double>(m)));
+        for (double v : r[0].to_doubles())
+          EXPECT_DOUBLE_EQ(v, static_cast<double>(n) * std::exp(static_cast<double>(m)));
         EXPECT_EQ(r[2].item(), static_cast<double>(2 * n * m));
         auto d = run(state, {ones({k}), ones({m, n}), ones({}), ones({n, k})});
         EXPECT_EQ(d[0].numel(), n * m);
@@ -261,8 +270,9 @@ graph f {
 // Nothing that happens to have the size 1 is stretched.
 // SPEC P7
 TEST(Plans, ASizeOfOneNeverBroadcastsWhenRunning) {
-  for (const char* line : {"%y = add(%x, %w)", "%y = where(%b, %x, %w)", "%y = expand(%x) {shape = [M]}",
-                           "%y = dot(%x, %w)", "%y = mul(%x, %c)"}) {
+  for (const char* line :
+       {"%y = add(%x, %w)", "%y = where(%b, %x, %w)", "%y = expand(%x) {shape = [M]}",
+        "%y = dot(%x, %w)", "%y = mul(%x, %c)"}) {
     std::string text = fmt::format(R"(
 graph f {{
   stage 0 (%x: f64[N], %w: f64[M], %b: bool[N], %c: f64[4]) {{
@@ -274,10 +284,13 @@ graph f {{
     return %z
   }}
 }}
-)", line);
+)",
+                                   line);
     State state(compile(text));
     Tensor yes = Tensor::from(DType::boolean, Sizes{1}, std::vector<double>{1});
-    std::string message = error_of([&] { run(state, {f64({1}), f64({1, 2, 3, 4}), yes, f64({1, 2, 3, 4})}); });
+    std::string message = error_of([&] {
+      run(state, {f64({1}), f64({1, 2, 3, 4}), yes, f64({1, 2, 3, 4})});
+    });
     EXPECT_NE(message.find("sizes "), std::string::npos) << message;
     EXPECT_NE(message.find("N = 1"), std::string::npos) << message;
     EXPECT_NE(message.find("4"), std::string::npos) << message;

@@ -45,7 +45,8 @@ graph outer {
   EXPECT_EQ(r[0][1].to_doubles(), (std::vector<double>{2, 8, 4, 10, 6, 12}));
   EXPECT_EQ(r[0][2].to_doubles(), (std::vector<double>{2, 6}));
   ir::Graph second = derived(g, {.order = 2});
-  EXPECT_EQ(signature(second, 1), "ct1_z: f64[], ct1_q: f64[K*N], ct1_s: f64[N] -> d1_a: f64[N], d1_b: f64[N, K]");
+  EXPECT_EQ(signature(second, 1),
+            "ct1_z: f64[], ct1_q: f64[K*N], ct1_s: f64[N] -> d1_a: f64[N], d1_b: f64[N, K]");
   lowered(second);
 }
 
@@ -192,8 +193,9 @@ TEST(Call, ACustomDerivativeIsUsedAtEveryOrder) {
   for (int nesting : {0, 1}) {
     ir::Graph g = derived(scaled(nesting), {.order = 3});
     double x = 0.7, w = -1.3, c = std::cos(x * w), s = std::sin(x * w);
-    auto r = run_all(g, {{f64({x}), f64({w})}, {f64({1})}, {f64({1}), f64({0})},
-                         {f64({1}), f64({0}), f64({0})}});
+    auto r = run_all(
+        g,
+        {{f64({x}), f64({w})}, {f64({1})}, {f64({1}), f64({0})}, {f64({1}), f64({0}), f64({0})}});
     EXPECT_DOUBLE_EQ(r[0][0].item(), s);
     EXPECT_DOUBLE_EQ(r[1][0].item(), 2 * c * w);
     EXPECT_DOUBLE_EQ(r[1][1].item(), 2 * c * x);
@@ -229,7 +231,8 @@ graph main {
     return %y
   }
 }
-)", {.order = 3});
+)",
+                        {.order = 3});
   double e = std::exp(0.5);
   auto r = run_all(g, {{scalar(0.5)}, {scalar(1)}, {scalar(1)}, {scalar(1), Tensor()}});
   EXPECT_DOUBLE_EQ(r[1][0].item(), 3 * e);
@@ -319,8 +322,7 @@ graph main {
   EXPECT_EQ(r[0][2].item(), 3);
   EXPECT_EQ(r[1][0].item(), 1);
   auto undifferentiated = run_all(graph_of(text), {{scalar(3)}});
-  for (size_t i = 0; i < 3; ++i)
-    EXPECT_EQ(undifferentiated[0][i].item(), r[0][i].item());
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(undifferentiated[0][i].item(), r[0][i].item());
   // grad in the caller goes through the call.
   auto through = run_all(graph_of(R"(
 graph f {
@@ -337,7 +339,8 @@ graph main {
     return %d
   }
 }
-)"), {{scalar(0.5)}});
+)"),
+                         {{scalar(0.5)}});
   EXPECT_DOUBLE_EQ(through[0][0].item(), 2 * 0.5 * std::cos(0.25));
 }
 
@@ -345,24 +348,32 @@ graph main {
 TEST(Call, SaysWhatDoesNotFit) {
   auto message = [](std::string call, std::string vjp, int order) {
     return error_of([&] {
-      Code::compile(ir::differentiate(graph_of("graph f {\n stage 0 (%a: f64[N], %b: f64[N, 2], %i: i64[]) {\n"
-                        " %s = sum(%b) {dim = 1}\n %y = mul(%a, %s)\n return %y, %i\n }\n}\n" + vjp +
-                        "graph main {\n stage 0 (%x: f64[3], %w: f64[3, 2], %i: i64[], %f: f32[3]) {\n " +
-                        call + "\n return %y\n }\n}\n"), {.order = order}));
+      Code::compile(ir::differentiate(
+          graph_of(
+              "graph f {\n stage 0 (%a: f64[N], %b: f64[N, 2], %i: i64[]) {\n"
+              " %s = sum(%b) {dim = 1}\n %y = mul(%a, %s)\n return %y, %i\n }\n}\n" +
+              vjp +
+              "graph main {\n stage 0 (%x: f64[3], %w: f64[3, 2], %i: i64[], %f: f32[3]) {\n " +
+              call + "\n return %y\n }\n}\n"),
+          {.order = order}));
     });
   };
   auto has = [](const std::string& m, std::string part) {
     EXPECT_NE(m.find(part), std::string::npos) << m;
   };
-  has(message("%y, %j = call(%x, %w) {graph = \"f\"}", "", 0), "graph 'f' takes 3 inputs, 2 are given");
+  has(message("%y, %j = call(%x, %w) {graph = \"f\"}", "", 0),
+      "graph 'f' takes 3 inputs, 2 are given");
   has(message("%y, %j = call(%f, %w, %i) {graph = \"f\"}", "", 0),
       "input 'a' of graph 'f' is f64[N], f32[3] is given");
   has(message("%y, %j = call(%w, %w, %i) {graph = \"f\"}", "", 0), "f64[3, 2] is given");
-  has(message("%t = transpose(%w) {dim0 = 0, dim1 = 1}\n %y, %j = call(%x, %t, %i) {graph = \"f\"}", "", 0),
+  has(message("%t = transpose(%w) {dim0 = 0, dim1 = 1}\n %y, %j = call(%x, %t, %i) {graph = \"f\"}",
+              "", 0),
       "sizes 3 and 2 differ");
   const std::string call = "%y, %j = call(%x, %w, %i) {graph = \"f\", vjp = \"g\"}";
-  const std::string in = "graph g {\n stage 0 (%a: f64[N], %b: f64[N, 2], %i: i64[], %y: f64[N], %j: i64[]";
-  has(message(call, in + ") {\n return %a, %b\n }\n}\n", 1), "graph 'g' takes 5 inputs, 6 are given");
+  const std::string in =
+      "graph g {\n stage 0 (%a: f64[N], %b: f64[N, 2], %i: i64[], %y: f64[N], %j: i64[]";
+  has(message(call, in + ") {\n return %a, %b\n }\n}\n", 1),
+      "graph 'g' takes 5 inputs, 6 are given");
   has(message(call, in + ", %ct: f32[N]) {\n return %a, %b\n }\n}\n", 1),
       "input 'ct' of graph 'g' is f32[N], f64[3] is given");
   has(message(call, in + ", %ct: f64[N]) {\n return %a\n }\n}\n", 1),
@@ -370,9 +381,13 @@ TEST(Call, SaysWhatDoesNotFit) {
   has(message(call, in + ", %ct: f64[N]) {\n return %b, a = %a\n }\n}\n", 1),
       "graph 'g' returns f64[3, 2] as the gradient of input 0 of 'f', which is f64[3]");
   // A `none` is a zero.
-  ir::Graph g = derived(graph_of("graph f {\n stage 0 (%a: f64[], %b: f64[]) {\n %y = mul(%a, %b)\n return %y\n }\n}\n"
-      "graph g {\n stage 0 (%a: f64[], %b: f64[], %y: f64[], %ct: f64[]) {\n return none0 = none, b = %ct\n }\n}\n"
-      "graph main {\n stage 0 (%a: f64[], %b: f64[]) {\n %y = call(%a, %b) {graph = \"f\", vjp = \"g\"}\n return %y\n }\n}\n"),
+  ir::Graph g = derived(
+      graph_of(
+          "graph f {\n stage 0 (%a: f64[], %b: f64[]) {\n %y = mul(%a, %b)\n return %y\n }\n}\n"
+          "graph g {\n stage 0 (%a: f64[], %b: f64[], %y: f64[], %ct: f64[]) {\n return none0 = "
+          "none, b = %ct\n }\n}\n"
+          "graph main {\n stage 0 (%a: f64[], %b: f64[]) {\n %y = call(%a, %b) {graph = \"f\", vjp "
+          "= \"g\"}\n return %y\n }\n}\n"),
       {.order = 1});
   EXPECT_EQ(signature(g, 1), "ct1_y: f64[] -> d1_a = none, d1_b: f64[]");
 }
@@ -382,10 +397,12 @@ TEST(Call, SaysWhatDoesNotFit) {
 TEST(Call, RefusesWhatWouldNotFitAnyMachine) {
   std::string text = "graph g0 {\n stage 0 (%x: f64[]) {\n %y = sin(%x)\n return %y\n }\n}\n";
   for (int i = 1; i <= 60; ++i)
-    text += fmt::format("graph g{0} {{\n stage 0 (%x: f64[]) {{\n %a = call(%x) {{graph = \"g{1}\"}}\n"
-                        " %y = call(%a) {{graph = \"g{1}\"}}\n return %y\n }}\n}}\n",
-                        i, i - 1);
-  text += "graph main {\n stage 0 (%x: f64[]) {\n %y = call(%x) {graph = \"g60\"}\n return %y\n }\n}\n";
+    text += fmt::format(
+        "graph g{0} {{\n stage 0 (%x: f64[]) {{\n %a = call(%x) {{graph = \"g{1}\"}}\n"
+        " %y = call(%a) {{graph = \"g{1}\"}}\n return %y\n }}\n}}\n",
+        i, i - 1);
+  text +=
+      "graph main {\n stage 0 (%x: f64[]) {\n %y = call(%x) {graph = \"g60\"}\n return %y\n }\n}\n";
   ir::Graph g = graph_of(text);
   std::string message = error_of([&] { Code::compile(g); });
   EXPECT_NE(message.find("calls, inlined, give more than"), std::string::npos) << message;

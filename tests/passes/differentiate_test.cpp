@@ -44,7 +44,8 @@ graph f {
     return p = %p, k = %k, s = %s, again = %b
   }
 }
-)", {.order = 2});
+)",
+                        {.order = 2});
   EXPECT_EQ(signature(g, 1), "ct1_p: f64[2], ct1_s: f64[] -> d1_x: f64[3]");
   // The result is linear in x: nothing but the cotangents matters to the second derivative.
   EXPECT_EQ(signature(g, 2), "ct2_d1_x: f64[3] -> d2_x = none, d2_ct1_p: f64[2], d2_ct1_s: f64[]");
@@ -60,7 +61,8 @@ graph f {{
     return %y
   }}
 }}
-)", name);
+)",
+                                       name);
     std::string as_value = fmt::format(R"(
 graph f {{
   stage 0 (%x: f64[2]) {{
@@ -68,7 +70,8 @@ graph f {{
     return y = %{0}
   }}
 }}
-)", name);
+)",
+                                       name);
     for (const std::string& text : {as_input, as_value}) {
       std::string message = error_of([&] { ir::differentiate(graph_of(text), {.order = 2}); });
       EXPECT_NE(message.find(fmt::format("%{}, but that name is taken", name)), std::string::npos)
@@ -84,7 +87,8 @@ graph f {
     return d1_x = %y
   }
 }
-)"), {.order = 2, .total = true});
+)"),
+                      {.order = 2, .total = true});
   });
   EXPECT_NE(message.find("%ct2_d1_x, but that name is taken"), std::string::npos) << message;
 }
@@ -131,7 +135,8 @@ graph f {
     return %y
   }
 }
-)", {.order = 2});
+)",
+                        {.order = 2});
   // A product with 0.0 is no structural zero: nobody looks at numbers.
   EXPECT_EQ(signature(g, 1),
             "ct1_y: f64[2] -> d1_x: f64[2], d1_w: f64[2], d1_d = none, d1_r = none, d1_z: f64[2], "
@@ -163,7 +168,8 @@ graph f {
     return t = %t, m = %m, s = %s, l = %l
   }
 }
-)", {.order = 3});
+)",
+                        {.order = 3});
   std::mt19937_64 random(11);
   std::vector<std::vector<Tensor>> full;
   auto code = Code::compile(g);
@@ -224,7 +230,9 @@ graph f {
   auto run_with = [&](Tensor a, Tensor b) {
     return run_all(graph_of(text), {{f64({5, 6})}, {a, b}, {}});
   };
-  auto values = [](const Tensor& t) { return t.defined() ? t.to_doubles() : std::vector<double>{-1}; };
+  auto values = [](const Tensor& t) {
+    return t.defined() ? t.to_doubles() : std::vector<double>{-1};
+  };
   using D = std::vector<double>;
   const D absent{-1};
   auto r = run_with(Tensor(), f64({1, 2}));
@@ -258,7 +266,8 @@ graph f {
     return %a, %b
   }
 }
-)", 1);
+)",
+                      1);
   State state(code);
   run(state, {f64({1, 2}), f64({3, 4})});
   auto g = run(state, {Tensor(), Tensor()});
@@ -351,12 +360,15 @@ TEST(Differentiate, ComputesNothingThatOtherInputsNeed) {
   EXPECT_EQ(count(second, 2, "cos"), 0u);
   ir::Graph bare = derived(tower, {.order = 2, .wrt = {{"big", "x"}}, .cotangents = false});
   EXPECT_EQ(signature(bare, 1), "ct1_y: f64[] -> d1_x: f64[4], d1_big: f64[4]");
-  EXPECT_EQ(signature(bare, 2), "ct2_d1_x: f64[4], ct2_d1_big: f64[4] -> d2_x: f64[4], d2_big: f64[4]");
+  EXPECT_EQ(signature(bare, 2),
+            "ct2_d1_x: f64[4], ct2_d1_big: f64[4] -> d2_x: f64[4], d2_big: f64[4]");
   ir::Graph nothing = derived(tower, {.order = 2, .wrt = std::vector<std::string>{}});
   EXPECT_EQ(signature(nothing, 1), "ct1_y: f64[] ->");
   EXPECT_EQ(count(nothing, 1), 0u);
   EXPECT_EQ(signature(nothing, 2), " -> d2_ct1_y = none");
-  EXPECT_NE(error_of([] { derived(tower, {.order = 1, .wrt = {{"q"}}}); }).find("its floating inputs are: x, w, big"),
+  EXPECT_NE(error_of([] {
+              derived(tower, {.order = 1, .wrt = {{"q"}}});
+            }).find("its floating inputs are: x, w, big"),
             std::string::npos);
   // The numbers are the same.
   std::mt19937_64 random(3);
@@ -426,11 +438,14 @@ TEST(Differentiate, KeepsAndDifferentiatesStagesThatAreThere) {
   ir::Graph g = derived(hand, {.order = 3}), want = derived(automatic, {.order = 3});
   EXPECT_EQ(g.stages[1].nodes.size(), hand.stages[1].nodes.size());
   EXPECT_EQ(signature(g, 1), signature(hand, 1));
-  EXPECT_EQ(signature(want, 1), "ct1_s: f64[N], ct1_p: f64[2] -> d1_x: f64[N], d1_w: f64[N], d1_z = none");
+  EXPECT_EQ(signature(want, 1),
+            "ct1_s: f64[N], ct1_p: f64[2] -> d1_x: f64[N], d1_w: f64[N], d1_z = none");
   // By name, since the order of what is written by hand is free.
   std::mt19937_64 random(5);
   std::map<std::string, Tensor> by_name{
-      {"x", normal({3}, random)}, {"w", normal({3}, random)}, {"z", normal({}, random)},
+      {"x", normal({3}, random)},
+      {"w", normal({3}, random)},
+      {"z", normal({}, random)},
       {"i", Tensor::from(DType::i64, Sizes{2}, std::vector<double>{2, 0})}};
   auto hand_code = Code::compile(g), auto_code = Code::compile(want);
   State a(hand_code), b(auto_code);
@@ -467,9 +482,11 @@ TEST(Differentiate, KeepsAndDifferentiatesStagesThatAreThere) {
 TEST(Differentiate, RefusesStagesWithAnotherInterface) {
   auto message = [](std::string stage1) {
     return error_of([&] {
-      ir::differentiate(graph_of("graph f {\n  stage 0 (%x: f64[2], %w: f64[2]) {\n    %y = mul(%x, %w)\n"
-                                 "    return %y\n  }\n  stage 1 " + stage1 + "\n}\n"),
-                        {.order = 2});
+      ir::differentiate(
+          graph_of("graph f {\n  stage 0 (%x: f64[2], %w: f64[2]) {\n    %y = mul(%x, %w)\n"
+                   "    return %y\n  }\n  stage 1 " +
+                   stage1 + "\n}\n"),
+          {.order = 2});
     });
   };
   auto expect = [&](std::string stage1, std::string part) {
@@ -500,7 +517,8 @@ graph f {
     return d1_x = %g
   }
 }
-)"), {.order = 3, .wrt = {{"x"}}}));
+)"),
+                                    {.order = 3, .wrt = {{"x"}}}));
 }
 
 TEST(Differentiate, RefusesNonsense) {

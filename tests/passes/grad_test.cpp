@@ -43,7 +43,9 @@ graph f {
     return %d, %dx, %dct
   }
 }
-)", {.order = 1}), {{f64({0.3, 0.7}), f64({2, -3})}, {f64({1, 1}), Tensor(), Tensor()}});
+)",
+                           {.order = 1}),
+                   {{f64({0.3, 0.7}), f64({2, -3})}, {f64({1, 1}), Tensor(), Tensor()}});
   for (int i : {0, 1}) {
     double x = i ? 0.7 : 0.3, ct = i ? -3 : 2;
     EXPECT_DOUBLE_EQ(r[0][0].item(i), ct * std::cos(x));
@@ -69,12 +71,13 @@ graph f {
     return %dx, %dh, %dy, %dx2, %dl
   }
 }
-)"), {{scalar(2)}});
-  EXPECT_EQ(r[0][0].item(), 5 * 16);      // y = x^5
-  EXPECT_EQ(r[0][1].item(), 2 * 4 * 2);   // y = h^2 x
+)"),
+                   {{scalar(2)}});
+  EXPECT_EQ(r[0][0].item(), 5 * 16);     // y = x^5
+  EXPECT_EQ(r[0][1].item(), 2 * 4 * 2);  // y = h^2 x
   EXPECT_EQ(r[0][2].item(), 1);
   EXPECT_EQ(r[0][3].item(), 80);
-  EXPECT_EQ(r[0][4].item(), 0);           // nothing leads from what comes later
+  EXPECT_EQ(r[0][4].item(), 0);  // nothing leads from what comes later
 }
 
 // SPEC D6
@@ -91,7 +94,8 @@ graph f {
   }
 }
 )");
-  auto r = run_all(g, {{f64({1, 2, 3}), f64({1, 2}), Tensor::from(DType::i64, Sizes{}, std::vector<double>{0})}});
+  auto r = run_all(g, {{f64({1, 2, 3}), f64({1, 2}),
+                        Tensor::from(DType::i64, Sizes{}, std::vector<double>{0})}});
   EXPECT_EQ(r[0][0].to_doubles(), (std::vector<double>{0, 0, 0}));
   EXPECT_EQ(r[0][1].to_doubles(), (std::vector<double>{0, 0}));
   EXPECT_EQ(r[0][2].to_doubles(), (std::vector<double>{0, 0, 0}));
@@ -172,8 +176,13 @@ TEST(Grad, AgreesWithAStage) {
     %l = logsumexp(%m) {dim = 0}
     %y = sum(%l)
 )";
-  ir::Graph by_stage = derived(fmt::format("graph f {{ stage 0 (%x: f64[3, 3], %w: f64[3]) {{ {} return %y }} }}", body), {.order = 1});
-  ir::Graph by_grad = graph_of(fmt::format("graph f {{ stage 0 (%x: f64[3, 3], %w: f64[3]) {{ {} %dx, %dw = grad(%y, %x, %w) return %y, %dx, %dw }} }}", body));
+  ir::Graph by_stage = derived(
+      fmt::format("graph f {{ stage 0 (%x: f64[3, 3], %w: f64[3]) {{ {} return %y }} }}", body),
+      {.order = 1});
+  ir::Graph by_grad =
+      graph_of(fmt::format("graph f {{ stage 0 (%x: f64[3, 3], %w: f64[3]) {{ {} %dx, %dw = "
+                           "grad(%y, %x, %w) return %y, %dx, %dw }} }}",
+                           body));
   std::mt19937_64 random(9);
   Tensor x = normal({3, 3}, random), w = normal({3}, random);
   auto a = run_all(by_stage, {{x, w}, {scalar(1)}}), b = run_all(by_grad, {{x, w}});
@@ -196,23 +205,27 @@ graph f {
   }
 }
 )");
-  EXPECT_EQ(signature(lowered(g), 0), "x: f64[N], w: f64[M], h: f32[N] -> dx: f64[N], dw: f64[M], dh: f32[N]");
+  EXPECT_EQ(signature(lowered(g), 0),
+            "x: f64[N], w: f64[M], h: f32[N] -> dx: f64[N], dw: f64[M], dh: f32[N]");
 }
 
 // SPEC D6
 TEST(Grad, SaysWhatItCannotDifferentiate) {
   auto message = [](std::string line) {
     return error_of([&] {
-      Code::compile(graph_of("graph f {\n  stage 0 (%x: f64[2], %i: i64[2], %s: f64[]) {\n    " + line +
-                             "\n    return %d\n  }\n}\n"));
+      Code::compile(graph_of("graph f {\n  stage 0 (%x: f64[2], %i: i64[2], %s: f64[]) {\n    " +
+                             line + "\n    return %d\n  }\n}\n"));
     });
   };
-  EXPECT_NE(message("%d = grad(%x, %s)").find("a gradient is taken of a 0-d value"), std::string::npos);
-  EXPECT_NE(message("%d = grad(%s, %i)").find("only floating values can be"), std::string::npos);
-  EXPECT_NE(message("%d = grad(%i, %x)").find("only a floating value has a derivative"), std::string::npos);
-  EXPECT_NE(message("%d = grad(%s)"), "");
-  EXPECT_NE(message("%d = grad(%x, %s, %x) {cotangent = true}").find("it must have the type of 'y'"),
+  EXPECT_NE(message("%d = grad(%x, %s)").find("a gradient is taken of a 0-d value"),
             std::string::npos);
+  EXPECT_NE(message("%d = grad(%s, %i)").find("only floating values can be"), std::string::npos);
+  EXPECT_NE(message("%d = grad(%i, %x)").find("only a floating value has a derivative"),
+            std::string::npos);
+  EXPECT_NE(message("%d = grad(%s)"), "");
+  EXPECT_NE(
+      message("%d = grad(%x, %s, %x) {cotangent = true}").find("it must have the type of 'y'"),
+      std::string::npos);
 }
 
 }  // namespace

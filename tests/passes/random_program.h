@@ -31,7 +31,8 @@ class RandomProgram {
         if (value_in(o) != ir::no_value) used[index_of(value_in(o))] = true;
     auto& results = graph_.stages[0].results;
     for (ir::ValueId v : values_)
-      if (!used[index_of(v)] && results.size() < 2) results.push_back({fmt::format("r{}", results.size()), v});
+      if (!used[index_of(v)] && results.size() < 2)
+        results.push_back({fmt::format("r{}", results.size()), v});
     results.push_back({fmt::format("r{}", results.size()), any()});
     ir::verify(graph_);
   }
@@ -40,7 +41,9 @@ class RandomProgram {
 
   static int64_t size_of(const ir::Dim& d) {
     struct Environment : ir::DimEnvironment {
-      std::optional<int64_t> find(std::string_view name) const override { return name == "N" ? 2 : 4; }
+      std::optional<int64_t> find(std::string_view name) const override {
+        return name == "N" ? 2 : 4;
+      }
     };
     return d.evaluate(Environment());
   }
@@ -53,16 +56,23 @@ class RandomProgram {
  private:
   ir::Dim random_dim() {
     switch (random_() % 5) {
-      case 0: return 1;
-      case 1: return 3;
-      case 2: return ir::Dim::symbol("M");
-      default: return ir::Dim::symbol("N");
+      case 0:
+        return 1;
+      case 1:
+        return 3;
+      case 2:
+        return ir::Dim::symbol("M");
+      default:
+        return ir::Dim::symbol("N");
     }
   }
-  ir::ValueId any() { return values_[values_.size() - 1 - random_() % std::min<size_t>(values_.size(), 6)]; }
+  ir::ValueId any() {
+    return values_[values_.size() - 1 - random_() % std::min<size_t>(values_.size(), 6)];
+  }
 
   // Appends a node if the operator takes these operands.
-  bool add(std::string_view name, std::vector<ir::Operand> operands, const LiteralList& attributes = {}) {
+  bool add(std::string_view name, std::vector<ir::Operand> operands,
+           const LiteralList& attributes = {}) {
     const ir::Operator* op = ops::find(name);
     ir::Node node{op, op->read(attributes), {}, {}, {}};
     for (ir::Operand& o : operands) node.operands.push_back(std::move(o));
@@ -93,30 +103,66 @@ class RandomProgram {
     auto dim = static_cast<int64_t>(random_() % static_cast<uint64_t>(rank));
     auto last = [&] { return ir::Operand(values_.back()); };
     switch (random_() % 19) {
-      case 0: add("sin", {x}); break;
-      case 1: add("tanh", {x}); break;
-      case 2: add("sigmoid", {x}); break;
-      case 3: add("tanh", {x}) && add("exp", {last()}); break;
-      case 4: add("add", {x, y}); break;
-      case 5: add("sub", {x, ir::Number::of(0.5)}); break;
-      case 6: add("mul", {x, y}) && add("tanh", {last()}); break;
-      case 7: add("square", {y}) && add("add", {last(), ir::Number::of(1.0)}) && add("div", {x, last()}); break;
-      case 8: add("sum", {x}, {{"dim", dim, {}}, {"keepdim", random_() % 2 == 0, {}}}); break;
-      case 9: add("mean", {x}, {{"dim", dim, {}}}); break;
-      case 10: add("transpose", {x}, {{"dim0", dim, {}}, {"dim1", int64_t{-1}, {}}}); break;
-      case 11: add("unsqueeze", {x}, {{"dim", dim, {}}}); break;
+      case 0:
+        add("sin", {x});
+        break;
+      case 1:
+        add("tanh", {x});
+        break;
+      case 2:
+        add("sigmoid", {x});
+        break;
+      case 3:
+        add("tanh", {x}) && add("exp", {last()});
+        break;
+      case 4:
+        add("add", {x, y});
+        break;
+      case 5:
+        add("sub", {x, ir::Number::of(0.5)});
+        break;
+      case 6:
+        add("mul", {x, y}) && add("tanh", {last()});
+        break;
+      case 7:
+        add("square", {y}) && add("add", {last(), ir::Number::of(1.0)}) && add("div", {x, last()});
+        break;
+      case 8:
+        add("sum", {x}, {{"dim", dim, {}}, {"keepdim", random_() % 2 == 0, {}}});
+        break;
+      case 9:
+        add("mean", {x}, {{"dim", dim, {}}});
+        break;
+      case 10:
+        add("transpose", {x}, {{"dim0", dim, {}}, {"dim1", int64_t{-1}, {}}});
+        break;
+      case 11:
+        add("unsqueeze", {x}, {{"dim", dim, {}}});
+        break;
       case 12: {
         ir::Dims wider{ir::Dim::symbol("N")};
         for (const ir::Dim& d : type.dims) wider.push_back(d == ir::Dim(1) ? ir::Dim(3) : d);
         add("expand", {x}, {{"shape", Literal::list(wider), {}}});
         break;
       }
-      case 13: add("reshape", {x}, {{"shape", Literal::list(ir::Dims{numel(type.dims)}), {}}}); break;
-      case 14: add("slice", {x}, {{"dim", dim, {}}, {"start", int64_t{0}, {}}, {"end", int64_t{1}, {}}}); break;
-      case 15: add("matmul", {x, y}) && add("tanh", {last()}); break;
-      case 16: add("logsumexp", {x}, {{"dim", dim, {}}}); break;
-      case 17: add("gelu", {x}) && add("cumsum", {last()}, {{"dim", dim, {}}}); break;
-      case 18: add("unbind", {x}, {{"dim", dim, {}}}); break;
+      case 13:
+        add("reshape", {x}, {{"shape", Literal::list(ir::Dims{numel(type.dims)}), {}}});
+        break;
+      case 14:
+        add("slice", {x}, {{"dim", dim, {}}, {"start", int64_t{0}, {}}, {"end", int64_t{1}, {}}});
+        break;
+      case 15:
+        add("matmul", {x, y}) && add("tanh", {last()});
+        break;
+      case 16:
+        add("logsumexp", {x}, {{"dim", dim, {}}});
+        break;
+      case 17:
+        add("gelu", {x}) && add("cumsum", {last()}, {{"dim", dim, {}}});
+        break;
+      case 18:
+        add("unbind", {x}, {{"dim", dim, {}}});
+        break;
     }
   }
 
@@ -138,15 +184,16 @@ inline std::vector<std::vector<Tensor>> random_inputs(const ir::Graph& graph, ui
 }
 
 // Runs a graph node by node, as it is: no passes, no plans, no registers.
-inline std::vector<std::vector<Tensor>> evaluate_plainly(const ir::Graph& graph,
-                                                         const std::vector<std::vector<Tensor>>& inputs) {
+inline std::vector<std::vector<Tensor>> evaluate_plainly(
+    const ir::Graph& graph, const std::vector<std::vector<Tensor>>& inputs) {
   struct Environment : ir::DimEnvironment {
     std::optional<int64_t> find(std::string_view name) const override {
       return RandomProgram::size_of(ir::Dim::symbol(name));
     }
   } sizes;
   auto constant = [&](Literal& l, auto& self) -> void {
-    if (auto* d = std::get_if<ir::Dim>(&l.value)) *d = d->evaluate(sizes);
+    if (auto* d = std::get_if<ir::Dim>(&l.value))
+      *d = d->evaluate(sizes);
     else if (auto* list = std::get_if<std::vector<Literal>>(&l.value))
       for (Literal& item : *list) self(item, self);
   };
@@ -154,18 +201,24 @@ inline std::vector<std::vector<Tensor>> evaluate_plainly(const ir::Graph& graph,
   std::vector<std::vector<Tensor>> results;
   for (size_t s = 0; s < graph.stages.size(); ++s) {
     const ir::Stage& stage = graph.stages[s];
-    for (size_t i = 0; i < stage.inputs.size(); ++i) values[index_of(stage.inputs[i])] = inputs[s][i];
+    for (size_t i = 0; i < stage.inputs.size(); ++i)
+      values[index_of(stage.inputs[i])] = inputs[s][i];
     for (const ir::Node& node : stage.nodes) {
       SmallVector<ops::EagerOperand, 4> operands;
       for (const ir::Operand& o : node.operands) {
-        if (value_in(o) != ir::no_value) operands.emplace_back(values[index_of(value_in(o))]);
-        else if (auto* n = std::get_if<ir::Number>(&o)) operands.emplace_back(*n);
-        else if (auto* d = std::get_if<ir::Dim>(&o)) operands.emplace_back(ir::Number::of(d->evaluate(sizes)));
-        else operands.emplace_back();
+        if (value_in(o) != ir::no_value)
+          operands.emplace_back(values[index_of(value_in(o))]);
+        else if (auto* n = std::get_if<ir::Number>(&o))
+          operands.emplace_back(*n);
+        else if (auto* d = std::get_if<ir::Dim>(&o))
+          operands.emplace_back(ir::Number::of(d->evaluate(sizes)));
+        else
+          operands.emplace_back();
       }
       LiteralList attributes = node.op->write(node.attributes);
       for (ir::NamedLiteral& a : attributes) constant(a.value, constant);
-      auto out = ops::evaluate(*node.op, node.op->read(attributes), operands, *Context::default_context());
+      auto out =
+          ops::evaluate(*node.op, node.op->read(attributes), operands, *Context::default_context());
       for (size_t i = 0; i < out.size(); ++i) values[index_of(node.results[i])] = out[i];
     }
     results.emplace_back();

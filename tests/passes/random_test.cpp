@@ -17,7 +17,8 @@ void expect_same(const Results& a, const Results& b, const char* what) {
   for (size_t s = 0; s < a.size(); ++s) {
     ASSERT_EQ(a[s].size(), b[s].size());
     for (size_t i = 0; i < a[s].size(); ++i) {
-      ASSERT_EQ(a[s][i].defined(), b[s][i].defined()) << what << ", stage " << s << ", result " << i;
+      ASSERT_EQ(a[s][i].defined(), b[s][i].defined())
+          << what << ", stage " << s << ", result " << i;
       if (a[s][i].defined())
         EXPECT_TRUE(bitwise_equal(a[s][i], b[s][i])) << what << ", stage " << s << ", result " << i;
     }
@@ -69,19 +70,24 @@ TEST(RandomPrograms, StagesAreDerivativesOfTheStageBefore) {
         return sum;
       };
       const double h = 1e-3;
-      double numeric = (8 * (phi(h) - phi(-h)) - (phi(2 * h) - phi(-2 * h))) / (12 * h), analytic = 0;
+      double numeric = (8 * (phi(h) - phi(-h)) - (phi(2 * h) - phi(-2 * h))) / (12 * h),
+             analytic = 0;
       size_t next = 0;
       for (size_t s = 0; s < k; ++s)
-        for (size_t i = 0; i < inputs[s].size(); ++i) analytic += dot(direction[s][i], results[k][next++]);
-      EXPECT_NEAR(analytic, numeric, 2e-7 * (1 + std::abs(numeric))) << "stage " << k << "\n" << print(g);
+        for (size_t i = 0; i < inputs[s].size(); ++i)
+          analytic += dot(direction[s][i], results[k][next++]);
+      EXPECT_NEAR(analytic, numeric, 2e-7 * (1 + std::abs(numeric))) << "stage " << k << "\n"
+                                                                     << print(g);
     }
   }
 }
 
 // SPEC D1, D7, I1, I7
 TEST(RandomPrograms, EveryWayToRunThemGivesTheSameBits) {
-  auto one = std::make_shared<Context>(ContextOptions{.workers = 1, .allocator = nullptr, .log = {}});
-  auto eight = std::make_shared<Context>(ContextOptions{.workers = 8, .allocator = nullptr, .log = {}});
+  auto one =
+      std::make_shared<Context>(ContextOptions{.workers = 1, .allocator = nullptr, .log = {}});
+  auto eight =
+      std::make_shared<Context>(ContextOptions{.workers = 8, .allocator = nullptr, .log = {}});
   for (uint64_t seed = 0; seed < programs; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     RandomProgram program(seed);
@@ -90,10 +96,13 @@ TEST(RandomPrograms, EveryWayToRunThemGivesTheSameBits) {
     Results want = run_all(g, inputs, one);
     expect_same(run_all(g, inputs, eight), want, "eight workers");
     expect_same(evaluate_plainly(g, inputs), want, "node by node");
-    for (auto pass : {+[](ir::Graph& p) { ir::eliminate_common_subexpressions(p); },
-                      +[](ir::Graph& p) { ir::eliminate_dead_code(p); }, +[](ir::Graph& p) { ir::fold_constants(p); },
-                      +[](ir::Graph& p) { ir::decompose(p, false); }, +[](ir::Graph& p) { ir::decompose(p, true); },
-                      +[](ir::Graph& p) { ir::compact(p); }, +[](ir::Graph& p) { p = lowered(p); }}) {
+    for (auto pass :
+         {+[](ir::Graph& p) { ir::eliminate_common_subexpressions(p); },
+          +[](ir::Graph& p) { ir::eliminate_dead_code(p); },
+          +[](ir::Graph& p) { ir::fold_constants(p); },
+          +[](ir::Graph& p) { ir::decompose(p, false); },
+          +[](ir::Graph& p) { ir::decompose(p, true); }, +[](ir::Graph& p) { ir::compact(p); },
+          +[](ir::Graph& p) { p = lowered(p); }}) {
       ir::Graph p = g;
       pass(p);
       ir::verify(p);
@@ -115,7 +124,8 @@ TEST(RandomPrograms, EveryWayToRunThemGivesTheSameBits) {
     }
     State& used = states.back();
     used.restart();
-    for (size_t s = 0; s < g.stages.size(); ++s) expect_same({used.run(inputs[s])}, {want[s]}, "restarted");
+    for (size_t s = 0; s < g.stages.size(); ++s)
+      expect_same({used.run(inputs[s])}, {want[s]}, "restarted");
   }
 }
 
@@ -163,11 +173,13 @@ TEST(RandomPrograms, NestedGradsAgreeWithStages) {
       return std::vector<ir::ValueId>(list.begin(), list.end());
     };
     std::vector<ir::ValueId> first = gradients(product(outs, 1));
-    for (size_t i = outs.size(); i-- > 0;) wrt.push_back(g.stages[0].inputs[g.stages[0].inputs.size() - 1 - i]);
+    for (size_t i = outs.size(); i-- > 0;)
+      wrt.push_back(g.stages[0].inputs[g.stages[0].inputs.size() - 1 - i]);
     std::vector<ir::ValueId> second = gradients(product(first, 2));
     g.stages[0].results.clear();
     for (ir::ValueId v : first) g.stages[0].results.push_back({fmt::format("a{}", index_of(v)), v});
-    for (ir::ValueId v : second) g.stages[0].results.push_back({fmt::format("a{}", index_of(v)), v});
+    for (ir::ValueId v : second)
+      g.stages[0].results.push_back({fmt::format("a{}", index_of(v)), v});
     ir::verify(g);
     lowered(g);
     Results got = run_all(g, {all});

@@ -1,0 +1,289 @@
+// What all passes keep: meaning, order, names; and what they cost on long and wide programs.
+#include "random_program.h"
+
+namespace gradus {
+namespace {
+
+using namespace test;
+
+struct Pass {
+  const char* name;
+  void (*run)(ir::Graph&);
+};
+const Pass passes[] = {
+    {"settle_calls", [](ir::Graph& g) { ir::settle_calls(g); }},
+    {"decompose", [](ir::Graph& g) { ir::decompose(g, false); }},
+    {"decompose but rules", [](ir::Graph& g) { ir::decompose(g, true); }},
+    {"expand_grad", [](ir::Graph& g) { ir::expand_grad(g); }},
+    {"eliminate_dead_code", [](ir::Graph& g) { ir::eliminate_dead_code(g); }},
+    {"eliminate_common_subexpressions",
+     [](ir::Graph& g) { ir::eliminate_common_subexpressions(g); }},
+    {"fold_constants", [](ir::Graph& g) { ir::fold_constants(g); }},
+    {"compact", [](ir::Graph& g) { ir::compact(g); }},
+    {"lower", [](ir::Graph& g) { g = ir::lower(g); }},
+};
+
+const char* const mixed = R"(
+graph inner {
+  stage 0 (%x: f64[K]) {
+    %y = gelu(%x)
+    %s = sum(%y)
+    %d = grad(%s, %x)
+    return %y, %d
+  }
+}
+graph mixed {
+  stage 0 (%x: f64[N], %w: f64[N], %unused: f32[2]) {
+    %c = constant() {value = f64[] 2.0}
+    %k = mul(%c, 3.0)
+    %a = mul(%x, %w)
+    %same = mul(%x, %w)
+    %dead = acosh(%a)
+    %b = mul(%same, %k)
+    %y, %d = call(%b) {graph = "inner"}
+    %t = logsumexp(%y) {dim = 0}
+    %g, %h = grad(%t, %x, %w)
+    return first = %a, second = %same, third = %x, fourth = none, fifth = %g, again = %g, sixth = %d, k = %k, t = %t
+  }
+  stage 1 (%v: f64[N]) {
+    %same2 = mul(%x, %w)
+    %z = add(%same2, %v)
+    %q = add(%z, %h)
+    return q = %q
+  }
+}
+)";
+
+// SPEC P2
+TEST(Passes, KeepMeaningSignaturesAndAreIdempotent) {
+  ir::Graph g = graph_of(mixed);
+  std::vector<std::vector<Tensor>> in{
+      {f64({0.3, -1, 2}), f64({1, 0.5, -0.7}), Tensor::zeros(DType::f32, Sizes{2})},
+      {f64({1, 2, 3})}};
+  auto want = run_all(g, in);
+  for (const Pass& pass : passes) {
+    SCOPED_TRACE(pass.name);
+    ir::Graph once = g;
+    pass.run(once);
+    ir::verify(once);
+    for (size_t s = 0; s < 2; ++s) {
+      ASSERT_EQ(once.stages[s].results.size(), g.stages[s].results.size());
+      EXPECT_EQ(signature(once, s), signature(g, s));
+    }
+    auto got = run_all(once, in);
+    for (size_t s = 0; s < 2; ++s)
+      for (size_t i = 0; i < want[s].size(); ++i) {
+        ASSERT_EQ(got[s][i].defined(), want[s][i].defined());
+        if (!got[s][i].defined()) continue;
+        // Taken apart first, a composition is differentiated otherwise: the same but for rounding.
+        for (int64_t e = 0; e < got[s][i].numel(); ++e)
+          EXPECT_NEAR(got[s][i].item(e), want[s][i].item(e), 1e-14);
+      }
+    std::string text = print(once);
+    pass.run(once);
+    EXPECT_EQ(print(once), text);
+  }
+  for (uint64_t seed = 500; seed < 530; ++seed) {
+    ir::Graph random = derived(RandomProgram(seed).graph(), {.order = 2});
+    for (const Pass& pass : passes) {
+      ir::Graph once = random;
+      pass.run(once);
+      std::string text = print(once);
+      pass.run(once);
+      EXPECT_EQ(print(once), text) << pass.name << " " << seed;
+    }
+  }
+}
+
+// What stays keeps its order.
+TEST(Passes, KeepTheOrderOfNodes) {
+  for (uint64_t seed = 600; seed < 620; ++seed) {
+    ir::Graph g = derived(RandomProgram(seed).graph(), {.order = 1});
+    for (auto run : {+[](ir::Graph& p) { ir::eliminate_dead_code(p); },
+                     +[](ir::Graph& p) { ir::eliminate_common_subexpressions(p); }}) {
+      ir::Graph p = g;
+      run(p);
+      for (size_t s = 0; s < 2; ++s) {
+        size_t at = 0;
+        for (const ir::Node& node : p.stages[s].nodes) {
+          while (at < g.stages[s].nodes.size() &&
+                 g.stages[s].nodes[at].results[0] != node.results[0])
+            ++at;
+          ASSERT_LT(at, g.stages[s].nodes.size());
+        }
+      }
+    }
+  }
+}
+
+TEST(Passes, RemoveWhatIsNotNeeded) {
+  ir::Graph low = lowered(graph_of(mixed));
+  EXPECT_EQ(count(low, 0, "acosh"), 0u);
+  EXPECT_EQ(low.stages[0].results[0].value, low.stages[0].results[1].value);
+  size_t products = 0;  // of x and w
+  for (const ir::Node& n : low.stages[0].nodes)
+    products += n.op->name == "mul" && value_in(n.operands[0]) == low.stages[0].inputs[0] &&
+                value_in(n.operands[1]) == low.stages[0].inputs[1];
+  EXPECT_EQ(products, 1u);
+  // k = 2 * 3 is a constant now.
+  ir::ValueId k = low.stages[0].results[7].value;
+  for (const ir::Node& n : low.stages[0].nodes)
+    if (n.results[0] == k) EXPECT_EQ(n.op->name, "constant");
+}
+
+TEST(Passes, TellZerosAndNumbersApart) {
+  // 0.0 and -0.0, 1 and 1.0 and true are not common subexpressions.
+  auto r = run_all(graph_of(R"(
+graph f {
+  stage 0 (%x: f64[], %i: i64[]) {
+    %a = mul(%x, 0.0)
+    %b = mul(%x, -0.0)
+    %p = add(%i, 1)
+    %q = add(%i, 1.0)
+    %f = full() {shape = [1], value = 0.0, dtype = f64}
+    %g = full() {shape = [1], value = -0.0, dtype = f64}
+    return %a, %b, %p, %q, %f, %g
+  }
+}
+)"),
+                   {{scalar(1), Tensor::from(DType::i64, Sizes{}, std::vector<double>{1})}});
+  EXPECT_FALSE(std::signbit(r[0][0].item()));
+  EXPECT_TRUE(std::signbit(r[0][1].item()));
+  EXPECT_EQ(r[0][2].dtype(), DType::i64);
+  EXPECT_EQ(r[0][3].dtype(), DType::f32);
+  EXPECT_FALSE(std::signbit(r[0][4].item()));
+  EXPECT_TRUE(std::signbit(r[0][5].item()));
+}
+
+// Integers that make floats of the default type are of the new type as well.
+TEST(Passes, RetypeEveryFloat) {
+  ir::Graph g = ir::retype_floating(graph_of(R"(
+graph f {
+  stage 0 (%x: f32[2], %i: i64[2]) {
+    %h = mul(%i, 2.5)
+    %q = div(%i, 2)
+    %y = mul(%x, %h)
+    %c = cast(%i) {dtype = f32}
+    %b = cast(%x) {dtype = bf16}
+    %d = constant() {value = f16[2] [1, 2]}
+    return %h, %q, %y, %c, %b, %d, %i
+  }
+}
+)"),
+                                    DType::f64);
+  ir::verify(g);
+  EXPECT_EQ(signature(g, 0),
+            "x: f64[2], i: i64[2] -> h: f64[2], q: f64[2], y: f64[2], c: f64[2], b: f64[2], d: "
+            "f64[2], i: i64[2]");
+  auto r =
+      run_all(g, {{f64({1, 2}), Tensor::from(DType::i64, Sizes{2}, std::vector<double>{3, 4})}});
+  EXPECT_EQ(r[0][2].to_doubles(), (std::vector<double>{7.5, 20}));
+}
+
+class Builder {
+ public:
+  Builder() {
+    graph_.name = "big";
+    graph_.stages.emplace_back();
+  }
+  ir::ValueId input(const char* name, ir::Dims dims) {
+    ir::ValueId x = graph_.add_value(ir::Type(DType::f64, std::move(dims)), name, 0);
+    graph_.stages[0].inputs.push_back(x);
+    return x;
+  }
+  ir::ValueId add(const char* op, std::initializer_list<ir::Operand> operands,
+                  const ir::LiteralList& attributes = {}) {
+    const ir::Operator* o = ops::find(op);
+    ir::Node node{o, o->read(attributes), SmallVector<ir::Operand, 3>(operands), {}, {}};
+    ir::Type type = ops::infer(graph_, node, nullptr)[0];
+    node.results.push_back(graph_.add_value(std::move(type), {}, 0));
+    graph_.stages[0].nodes.push_back(std::move(node));
+    return graph_.stages[0].nodes.back().results[0];
+  }
+  ir::Graph finish(ir::ValueId y) {
+    graph_.stages[0].results.push_back({"y", y});
+    return std::move(graph_);
+  }
+
+ private:
+  ir::Graph graph_;
+};
+
+constexpr int length = 100000;
+
+void run_twice_differentiated(ir::Graph g, double x, double want, double want_d) {
+  auto start = std::chrono::steady_clock::now();
+  ir::Graph second = ir::differentiate(g, {.order = 2});
+  State state(Code::compile(second));
+  double y = run(state, {f64({x})})[0].item();
+  EXPECT_NEAR(y, want, 1e-9 * std::abs(want));
+  EXPECT_NEAR(run(state, {f64({1})})[0].item(), want_d, 1e-9 * std::abs(want_d));
+  run(state, {f64({1})});
+  auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_LT(seconds, 200);  // a few where this was written
+}
+
+TEST(Passes, LongChains) {
+  Builder b;
+  ir::ValueId x = b.input("x", {1}), y = x;
+  for (int i = 0; i < length; ++i) y = b.add(i % 2 ? "neg" : "sin", {y});
+  ir::Graph g = b.finish(y);
+  double want = 0.5, d = 1;
+  for (int i = 0; i < length; ++i) {
+    d *= i % 2 ? -1 : std::cos(want);
+    want = i % 2 ? -want : std::sin(want);
+  }
+  run_twice_differentiated(std::move(g), 0.5, want, d);
+}
+
+TEST(Passes, WideFanOut) {
+  Builder b;
+  ir::ValueId x = b.input("x", {1}), sum = x;
+  for (int i = 0; i < length; ++i) {
+    ir::ValueId term = b.add("mul", {x, ir::Number::of(1.0 + i)});
+    sum = b.add("add", {sum, term});
+  }
+  double factor = 1;
+  for (int i = 0; i < length; ++i) factor += 1.0 + i;
+  run_twice_differentiated(b.finish(sum), 2, 2 * factor, factor);
+}
+
+TEST(Passes, DeepViews) {
+  Builder b;
+  ir::ValueId y = b.input("x", {1});
+  for (int i = 0; i < length; ++i) {
+    switch (i % 4) {
+      case 0:
+        y = b.add("unsqueeze", {y}, {{"dim", int64_t{0}, {}}});
+        break;
+      case 1:
+        y = b.add("transpose", {y}, {{"dim0", int64_t{0}, {}}, {"dim1", int64_t{1}, {}}});
+        break;
+      case 2:
+        y = b.add("reshape", {y}, {{"shape", ir::Literal::list(ir::Dims{1}), {}}});
+        break;
+      case 3:
+        y = b.add("slice", {y},
+                  {{"dim", int64_t{0}, {}}, {"start", int64_t{0}, {}}, {"end", int64_t{1}, {}}});
+        break;
+    }
+  }
+  y = b.add("reshape", {y}, {{"shape", ir::Literal::list(ir::Dims{1}), {}}});
+  ir::ValueId z = b.add("mul", {y, y});
+  run_twice_differentiated(b.finish(z), 3, 9, 6);
+}
+
+// Equal but for one number each: nothing common, all hashed.
+TEST(Passes, ManyDifferentNumbers) {
+  Builder b;
+  ir::ValueId x = b.input("x", {1}), sum = x;
+  for (int i = 0; i < length; ++i)
+    sum = b.add("add", {b.add("mul", {x, ir::Number::of(std::ldexp(1.0, i % 100) + i)}), sum});
+  ir::Graph g = b.finish(sum);
+  auto start = std::chrono::steady_clock::now();
+  ir::eliminate_common_subexpressions(g);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 20);
+}
+
+}  // namespace
+}  // namespace gradus
