@@ -58,7 +58,7 @@ struct GradcheckReport {
 // passes if nothing that was compared is off, and something was (or it has no elements).
 //
 // `sources` gives inputs of stage 0 (floating ones of any dtype) and sizes; what it neither finds nor
-// fills is random.
+// fills is random, and a size that nothing settles is a small one.
 // Throws Error for a program that cannot be differentiated or run.
 GradcheckReport gradcheck(const ir::Graph& program, const InputSources& sources,
                           const GradcheckOptions& options = {},

@@ -228,6 +228,9 @@ std::vector<Tensor> find_inputs(const State& state, const InputSources& sources)
   learn_sizes(state, inputs, sizes);
   for (size_t i : missing) {
     const ir::Type& type = state.input_type(i);
+    for (const ir::Dim& d : type.dims)
+      for (std::string open; sources.guess && !(open = sizes.unknown_symbol(d)).empty();)
+        sizes.add(open, sources.guess(open));
     const std::string& name = state.input_name(i);
     inputs[i] = sources.fill(name, type.dtype, shape_of(type, name, sizes));
   }

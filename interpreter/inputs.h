@@ -44,6 +44,8 @@ struct InputSources {
   std::function<Tensor(std::string_view name, DType dtype, std::span<const int64_t> shape)> fill;
   // Sizes of dimensions that the tensors found do not settle.
   DimSizes sizes;
+  // Makes a size that nothing else settles; null: it is an Error.
+  std::function<int64_t(std::string_view dimension)> guess;
 };
 
 // `fill` by random_tensor with memory of the context's.
