@@ -179,6 +179,8 @@ Dim Cursor::factor() {
 Dim Cursor::dimension_name() {
   if (at("max") || at("min")) return extremum();
   Token token = take();
+  if (token.text.size() > 1 && token.text[0] == '.' && token.text[1] >= '0' && token.text[1] <= '9')
+    fail(token.where, "a number begins with a digit: 0{}", printable(token.text));
   if (is_reserved(token.text))
     fail(token.where, "expected a size; '{}' is a reserved word and cannot name a dimension",
          token.text);

@@ -68,7 +68,8 @@ class Lexer {
   // `source` is borrowed, must have passed check_text, and outlives the lexer's tokens.
   explicit Lexer(const Source& source);
 
-  // The next token; `end` again and again at the end. Throws Error at the place of what is no token.
+  // The next token; `end` again and again at the end. Throws Error at the place of what is no
+  // token.
   Token next();
   // After a '{': moves behind the '}' that ends the block, which need not be a valid one. False if
   // the text ends before.

@@ -24,7 +24,8 @@ class NameIndex {
       if (slot.hash == hash && graph_[slot.value].name == name) return slot.value;
     }
   }
-  // Puts the value in under its name; if another has that name, nothing happens and false comes back.
+  // Puts the value in under its name; if another has that name, nothing happens and false comes
+  // back.
   bool insert(ValueId value) {
     if (find(graph_[value].name) != no_value) return false;
     if (2 * ++size_ > slots_.size()) grow();

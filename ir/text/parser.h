@@ -9,8 +9,8 @@
 namespace gradus::ir {
 
 // Reads a program file. The graphs are verified and their types inferred; calls are resolved,
-// whichever graph stands first. `file` is the name for messages. A fixture's cases are read too, and
-// dropped. Throws Error with file, line, column and what was expected. Near-linear in the text.
+// whichever graph stands first. `file` is the name for messages. A fixture's cases are read too,
+// and dropped. Throws Error with file, line, column and what was expected. Near-linear in the text.
 Module parse(std::string text, std::string file = {});
 
 // The same with the cases kept.

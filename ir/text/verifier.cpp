@@ -256,7 +256,8 @@ class Verifier {
   mutable std::vector<NameTable> names_;  // made for the first message
 };
 
-// The graph and all that it calls, each once; `path` is the chain of calls that are being looked at.
+// The graph and all that it calls, each once; `path` is the chain of calls that are being looked
+// at.
 void verify_all(const Graph& program) {
   struct Open {
     const Graph* graph;

@@ -65,7 +65,7 @@ void read(const std::string& text) {
     std::string printed = print(m);
     EXPECT_EQ(print(parse(printed)), printed) << text;
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("fuzz.ir"), std::string::npos) << e.what();
+    EXPECT_TRUE(std::string(e.what()).starts_with("fuzz.ir:") && e.where().known()) << e.what();
   }
 }
 

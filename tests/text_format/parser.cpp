@@ -290,6 +290,7 @@ TEST(Parser, RefusesWhatDoesNotFit) {
                "a dimension does not fit 64 bits");
   expect_error("graph g { stage 0 (%x: f32[3 // 0]) { return } }", "divided by zero");
   expect_error("graph g { stage 0 (%x: f32[2]@cuda:65536) { return } }", "of at most 65535");
+  expect_error(stage_text("%y = mul(%x, .5)"), "a number begins with a digit: 0.5");
   expect_error(stage_text("%y = mul(%x, 1e400)"), "1e400 does not fit f64");
   expect_error(stage_text("%y = mul(%x, 99999999999999999999)"), "does not fit 64 bits");
 }
