@@ -10,7 +10,7 @@
 namespace gradus {
 
 struct ContextOptions {
-  int workers = 0;                       // threads for one loop, the caller included; 0: one per core
+  int workers = 0;  // threads for one loop, the caller included; 0: one per core
   std::shared_ptr<Allocator> allocator;  // null: a HeapAllocator of the context's own
   LogSink log;
 };

@@ -4,13 +4,13 @@
 //   ResourceError  the machine's: memory, files, devices
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace gradus {
 
@@ -39,8 +39,7 @@ class Error : public Exception {
  public:
   explicit Error(std::string message) : Exception(message), bare_(std::move(message)) {}
   template <class... Args>
-    requires(sizeof...(Args) > 0)
-  explicit Error(fmt::format_string<Args...> format, Args&&... args)
+  requires(sizeof...(Args) > 0) explicit Error(fmt::format_string<Args...> format, Args&&... args)
       : Error(fmt::format(format, std::forward<Args>(args)...)) {}
 
   // An error at a place of a named text; `excerpt` is the source line (may be empty).
@@ -67,8 +66,8 @@ class ResourceError : public Exception {
  public:
   explicit ResourceError(std::string message) : Exception(std::move(message)) {}
   template <class... Args>
-    requires(sizeof...(Args) > 0)
-  explicit ResourceError(fmt::format_string<Args...> format, Args&&... args)
+  requires(sizeof...(Args) > 0) explicit ResourceError(fmt::format_string<Args...> format,
+                                                       Args&&... args)
       : Exception(fmt::format(format, std::forward<Args>(args)...)) {}
 };
 
@@ -77,5 +76,5 @@ class ResourceError : public Exception {
 }  // namespace gradus
 
 // An invariant of ours. User input never reaches one: it is refused by an Error before.
-#define GRADUS_CHECK(condition)   \
+#define GRADUS_CHECK(condition) \
   ((condition) ? static_cast<void>(0) : ::gradus::check_failed(#condition, __FILE__, __LINE__))

@@ -18,9 +18,9 @@ void run_chain(benchmark::State& bench, std::span<const char* const> ops) {
     state.restart();
     benchmark::DoNotOptimize(state.run(inputs));
   }
-  bench.counters["ns_per_instruction"] =
-      benchmark::Counter(static_cast<double>(nodes) * 1e-9,
-                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  bench.counters["ns_per_instruction"] = benchmark::Counter(
+      static_cast<double>(nodes) * 1e-9,
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 void add_mul_tanh_chain(benchmark::State& b) { run_chain(b, add_mul_tanh); }
 void add_mul_chain(benchmark::State& b) { run_chain(b, add_mul); }
@@ -39,17 +39,20 @@ void parse_compile_run(benchmark::State& bench) {
     State state(Code::compile(module.program()));
     benchmark::DoNotOptimize(state.run(inputs));
   }
-  bench.counters["us_per_node"] =
-      benchmark::Counter(static_cast<double>(nodes) * 1e-6,
-                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  bench.counters["us_per_node"] = benchmark::Counter(
+      static_cast<double>(nodes) * 1e-6,
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
-BENCHMARK(parse_compile_run)->Arg(10'000)->Arg(100'000)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(parse_compile_run)
+    ->Arg(10'000)
+    ->Arg(100'000)
+    ->Arg(1'000'000)
+    ->Unit(benchmark::kMillisecond);
 
 // One more stage behind a straight line.
 void differentiate_chain(benchmark::State& bench) {
   ir::Module module = ir::parse(chain_text(bench.range(0), add_mul_tanh, 1));
-  for (auto _ : bench)
-    benchmark::DoNotOptimize(ir::differentiate(module.program(), {.order = 1}));
+  for (auto _ : bench) benchmark::DoNotOptimize(ir::differentiate(module.program(), {.order = 1}));
 }
 BENCHMARK(differentiate_chain)->Arg(16'000)->Arg(160'000)->Unit(benchmark::kMillisecond);
 

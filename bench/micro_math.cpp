@@ -1,5 +1,6 @@
-// Time of the scalar world's functions: `loop/...` per element in a loop over 2048 numbers that lie in the
-// first-level cache, compiled for x86-64-v3; `single/...` one call on one number, the way a 0-d tensor pays.
+// Time of the scalar world's functions: `loop/...` per element in a loop over 2048 numbers that lie
+// in the first-level cache, compiled for x86-64-v3; `single/...` one call on one number, the way a
+// 0-d tensor pays.
 #include <random>
 #include <string>
 #include <vector>
@@ -78,21 +79,45 @@ void add(const std::string& name, double low, double high) {
                                by_range(run_single<F, double>));
 }
 
-#define GRADUS_BENCH_FUNCTIONS(X)                                                                 \
-  X(exp, (x), -10, 10)                                                                            \
-  X(exp2, (x), -10, 10) X(expm1, (x), -10, 10) X(log, (x), 0.1, 10) X(log1p, (x), -0.5, 10)       \
-      X(log2, (x), 0.1, 10) X(log10, (x), 0.1, 10) X(sin, (x), -10, 10) X(cos, (x), -10, 10) X(   \
-          tan, (x), -10, 10) X(sin_moderate, (x), -10, 10) X(tan_moderate, (x), -10, 10)          \
-          X(asin, (x), -1, 1) X(acos, (x), -1, 1) X(atan, (x), -10, 10) X(atan2, (x, y), -10, 10) \
-              X(sinh, (x), -10, 10) X(cosh, (x), -10, 10) X(tanh, (x), -5, 5)                     \
-                  X(asinh, (x), -10, 10) X(acosh, (x), 1, 10) X(atanh, (x), -1, 1)                \
-                      X(sigmoid, (x), -10, 10) X(logsigmoid, (x), -10, 10) X(erf, (x), -3, 3)     \
-                          X(erfc, (x), -3, 3) X(erfinv, (x), -1, 1) X(lgamma, (x), -5, 10)        \
-                              X(digamma, (x), -5, 10) X(trigamma, (x), -5, 10)                    \
-                                  X(pow, (x, y), 0.1, 10) X(hypot, (x, y), -10, 10)               \
-                                      X(fmod, (x, y), -10, 10) X(remainder, (x, y), -10, 10)      \
-                                          X(sqrt, (x), 0, 10) X(round_even, (x), -10, 10)         \
-                                              X(maximum, (x, y), -10, 10)
+// clang-format off
+#define GRADUS_BENCH_FUNCTIONS(X) \
+  X(exp, (x), -10, 10) \
+  X(exp2, (x), -10, 10) \
+  X(expm1, (x), -10, 10) \
+  X(log, (x), 0.1, 10) \
+  X(log1p, (x), -0.5, 10) \
+  X(log2, (x), 0.1, 10) \
+  X(log10, (x), 0.1, 10) \
+  X(sin, (x), -10, 10) \
+  X(cos, (x), -10, 10) \
+  X(sin_moderate, (x), -10, 10) \
+  X(tan_moderate, (x), -10, 10) \
+  X(asin, (x), -1, 1) \
+  X(acos, (x), -1, 1) \
+  X(atan, (x), -10, 10) \
+  X(atan2, (x, y), -10, 10) \
+  X(sinh, (x), -10, 10) \
+  X(cosh, (x), -10, 10) \
+  X(tanh, (x), -5, 5) \
+  X(asinh, (x), -10, 10) \
+  X(acosh, (x), 1, 10) \
+  X(atanh, (x), -1, 1) \
+  X(sigmoid, (x), -10, 10) \
+  X(logsigmoid, (x), -10, 10) \
+  X(erf, (x), -3, 3) \
+  X(erfc, (x), -3, 3) \
+  X(erfinv, (x), -1, 1) \
+  X(lgamma, (x), -5, 10) \
+  X(digamma, (x), -5, 10) \
+  X(trigamma, (x), -5, 10) \
+  X(pow, (x, y), 0.1, 10) \
+  X(hypot, (x, y), -10, 10) \
+  X(fmod, (x, y), -10, 10) \
+  X(remainder, (x, y), -10, 10) \
+  X(sqrt, (x), 0, 10) \
+  X(round_even, (x), -10, 10) \
+  X(maximum, (x, y), -10, 10)
+// clang-format on
 
 #define GRADUS_BENCH_BODY(name, arguments, low, high) \
   struct name##_body {                                \

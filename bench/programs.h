@@ -1,11 +1,11 @@
 // Programs that the benchmarks run, as text.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <span>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "interpreter/state.h"
 #include "ir/text/parser.h"

@@ -88,7 +88,8 @@ void move_atoms(Argon& argon, Vector r) {
   std::printf("     time/ps   potential/eV     kinetic/eV       total/eV\n");
   std::mt19937 random(13);
   Vector v(r.size());
-  for (double& x : v) x = 1.2 * (static_cast<double>(random()) / 4294967296.0 - 0.5);  // angstrom/ps
+  for (double& x : v)
+    x = 1.2 * (static_cast<double>(random()) / 4294967296.0 - 0.5);  // angstrom/ps
   auto now = argon.forward(r, true_eps, true_sigma, r);
   const double dt = 0.002;
   double first = 0, worst = 0;
@@ -105,8 +106,8 @@ void move_atoms(Argon& argon, Vector r) {
     now = argon.forward(r, true_eps, true_sigma, r);
     for (size_t k = 0; k < r.size(); ++k) v[k] += 0.5 * dt * accelerate / mass * now.force[k];
   }
-  std::printf("   energy is conserved: it wanders by at most %.1e of %.3f eV in 5000 steps\n", worst,
-              std::abs(first));
+  std::printf("   energy is conserved: it wanders by at most %.1e of %.3f eV in 5000 steps\n",
+              worst, std::abs(first));
 }
 
 // Newton's method on the loss in (eps, sigma): the gradient is stage 1, the Hessian two runs of
@@ -163,7 +164,9 @@ int run(const char* file) {
   std::printf("13 argon atoms in an icosahedron; energy and forces from %s\n", file);
   for (size_t s = 0; s < code->stages(); ++s)
     std::printf("   stage %zu: %3zu instructions  (%s)\n", s, code->stage(s).instructions.size(),
-                s == 0 ? "energy, forces, loss" : s == 1 ? "gradients" : "Hessian-vector products");
+                s == 0   ? "energy, forces, loss"
+                : s == 1 ? "gradients"
+                         : "Hessian-vector products");
   Argon argon(code);
   Vector r = icosahedron();
   relax(argon, r);

@@ -87,8 +87,8 @@ class Compiler {
     code.instructions.push_back(std::move(i));
   }
 
-  // From the nodes as written: what is dead is still to be right. Those that `grad` and `call` stand
-  // for are in the lowered program only.
+  // From the nodes as written: what is dead is still to be right. Those that `grad` and `call`
+  // stand for are in the lowered program only.
   void collect_equalities() {
     bool inlined = false;
     for (const ir::Stage& stage : original_.stages)

@@ -114,7 +114,9 @@ class Gradcheck {
     sizes_ = sources.sizes;
     // Sizes that nothing settles are small and differ, so that mixed-up dimensions show.
     if (!first.guess)
-      first.guess = [next = int64_t{2}](std::string_view) mutable { return next < 5 ? ++next : next; };
+      first.guess = [next = int64_t{2}](std::string_view) mutable {
+        return next < 5 ? ++next : next;
+      };
     if (sources.find)
       first.find = [&](std::string_view name) -> std::optional<FoundTensor> {
         auto found = sources.find(name);

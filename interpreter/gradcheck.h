@@ -47,18 +47,18 @@ struct GradcheckReport {
   bool passed() const;
 };
 
-// Differentiates the program, retyped to f64, up to `order` and checks every stage k from 1 on. With
-// phi the sum of <ct<k>_r, r> over the floating results r of stage k-1, as a function of all
+// Differentiates the program, retyped to f64, up to `order` and checks every stage k from 1 on.
+// With phi the sum of <ct<k>_r, r> over the floating results r of stage k-1, as a function of all
 // differentiated inputs of the stages before k (cotangents included), each result d<k>_<i> is held
-// against fourth-order central differences of phi in the input i, at two step sizes. A result `none`
-// is held to be zero. Integer and bool inputs stay as they are.
+// against fourth-order central differences of phi in the input i, at two step sizes. A result
+// `none` is held to be zero. Integer and bool inputs stay as they are.
 //
 // A difference quotient that two step sizes do not agree about, at any of several scales, says
 // nothing about a derivative: the inputs are nudged there and the stage is tried again. An input
 // passes if nothing that was compared is off, and something was (or it has no elements).
 //
-// `sources` gives inputs of stage 0 (floating ones of any dtype) and sizes; what it neither finds nor
-// fills is random, and a size that nothing settles is a small one.
+// `sources` gives inputs of stage 0 (floating ones of any dtype) and sizes; what it neither finds
+// nor fills is random, and a size that nothing settles is a small one.
 // Throws Error for a program that cannot be differentiated or run.
 GradcheckReport gradcheck(const ir::Graph& program, const InputSources& sources,
                           const GradcheckOptions& options = {},

@@ -55,7 +55,8 @@ InputSources random_sources(uint64_t seed, std::shared_ptr<Context> context);
 // if no value changes; sizes of filled ones follow from the stages that have run, from the tensors
 // found, and from `sources.sizes`, in this order.
 // Throws Error for inputs that are missing (all are listed), sizes that are not known, and
-// `sources.sizes` that contradict what is known. Ranks and sizes of tensors are the state's to check.
+// `sources.sizes` that contradict what is known. Ranks and sizes of tensors are the state's to
+// check.
 std::vector<Tensor> find_inputs(const State& state, const InputSources& sources);
 
 }  // namespace gradus

@@ -36,18 +36,18 @@ struct Event {
 struct Step {
   ir::KernelFunction run = nullptr;  // null: only events
   const void* parameters = nullptr;
-  uint32_t args = 0;         // first of its pointers in the frame
-  uint32_t instruction = 0;  // of the stage
-  int64_t scratch = 0;       // offset in the buffer
+  uint32_t args = 0;                                // first of its pointers in the frame
+  uint32_t instruction = 0;                         // of the stage
+  int64_t scratch = 0;                              // offset in the buffer
   uint32_t first_event = 0, before = 0, after = 0;  // events before, then after the kernel
 };
 
 // One pointer of a frame.
 struct Arg {
   enum class Kind : uint8_t { null, slot, fixed, tensor } kind = Kind::null;
-  Register base = no_register;      // tensor
-  int64_t offset = 0;               // slot: in the buffer; tensor: bytes from the base's data
-  const std::byte* fixed = nullptr; // constants and numbers
+  Register base = no_register;       // tensor
+  int64_t offset = 0;                // slot: in the buffer; tensor: bytes from the base's data
+  const std::byte* fixed = nullptr;  // constants and numbers
 };
 
 struct StagePlan {
@@ -68,7 +68,7 @@ struct StagePlan {
   std::vector<Step> steps;
   std::vector<Event> events;
   std::vector<Arg> args;
-  std::vector<bool> absent_returns;           // by return
+  std::vector<bool> absent_returns;  // by return
   // For each external register the frame's pointers that follow from its data.
   struct Patch {
     uint32_t arg;
@@ -81,7 +81,7 @@ struct StagePlan {
   std::vector<uint32_t> external_of_event;  // by event: the register's index in `externals`
   int64_t buffer_bytes = 0;
   int64_t least_buffer_bytes = 0;  // the largest sum of live slots: what the schedule allows
-  std::vector<std::shared_ptr<const void>> kernels;  // keeps parameters alive
+  std::vector<std::shared_ptr<const void>> kernels;   // keeps parameters alive
   std::vector<std::unique_ptr<std::byte[]>> numbers;  // numbers and zeros as operands
 };
 

@@ -79,7 +79,8 @@ class Planner {
   }
 
  private:
-  // Only what the stage meets: a program has many more registers than a stage. References stay good.
+  // Only what the stage meets: a program has many more registers than a stage. References stay
+  // good.
   Local& local(Register r) {
     uint32_t& n = local_numbers_[index_of(r)];
     if (n == never) {

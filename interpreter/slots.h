@@ -12,9 +12,7 @@ namespace gradus::interpreter {
 class SlotAllocator {
  public:
   static constexpr int64_t alignment = 64;
-  static int64_t rounded(int64_t bytes) {
-    return (bytes + alignment - 1) / alignment * alignment;
-  }
+  static int64_t rounded(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
   // Offset of a free slot of so many bytes (at least one alignment unit, so that slots differ).
   int64_t allocate(int64_t bytes) {

@@ -52,9 +52,10 @@ class State {
   // Runs the next stage. One tensor per input, in order; an undefined tensor is an absent
   // cotangent. Returns one tensor per result, undefined where the result is a structural zero (or
   // an absent cotangent handed on).
-  // Throws Error for a wrong number, dtype, shape or device of inputs, an input held from an earlier
-  // stage that was changed since, or when no stage is left: the state is as it was. An instruction
-  // that throws leaves the state poisoned: every register is released, and further runs are refused.
+  // Throws Error for a wrong number, dtype, shape or device of inputs, an input held from an
+  // earlier stage that was changed since, or when no stage is left: the state is as it was. An
+  // instruction that throws leaves the state poisoned: every register is released, and further runs
+  // are refused.
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {});
 
   // An independent state at the same point that shares the tensors; neither sees the other's runs.
@@ -72,7 +73,8 @@ class State {
   const ir::Type& input_type(size_t i) const;
   const std::string& input_name(size_t i) const;
 
-  // Number of registers that hold a tensor now, and the bytes of their storages (each counted once).
+  // Number of registers that hold a tensor now, and the bytes of their storages (each counted
+  // once).
   size_t held_registers() const;
   size_t held_bytes() const;
   // Sizes of named dimensions that are known so far.

@@ -20,14 +20,18 @@ int64_t checked(int64_t a, int64_t b, bool (*op)(int64_t, int64_t, int64_t*)) {
   return r;
 }
 int64_t add(int64_t a, int64_t b) {
-  return checked(a, b, [](int64_t x, int64_t y, int64_t* r) { return __builtin_add_overflow(x, y, r); });
+  return checked(a, b,
+                 [](int64_t x, int64_t y, int64_t* r) { return __builtin_add_overflow(x, y, r); });
 }
 int64_t mul(int64_t a, int64_t b) {
-  return checked(a, b, [](int64_t x, int64_t y, int64_t* r) { return __builtin_mul_overflow(x, y, r); });
+  return checked(a, b,
+                 [](int64_t x, int64_t y, int64_t* r) { return __builtin_mul_overflow(x, y, r); });
 }
 int64_t floor_division(int64_t a, int64_t b) {
   if (b == 0) throw Error("a dimension is divided by zero");
-  if (b == -1) return checked(0, a, [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); });
+  if (b == -1)
+    return checked(
+        0, a, [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); });
   int64_t q = a / b;
   return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
 }
@@ -83,7 +87,8 @@ class DimExpression final : public RefCounted {
     std::erase_if(sum, [](const Term& t) { return t.coefficient == 0; });
     if (sum.empty()) return 0;
     if (sum.size() == 1 && sum[0].atoms.empty()) return sum[0].coefficient;
-    if (sum.size() > max_terms) throw Error("a dimension expression has more than {} terms", max_terms);
+    if (sum.size() > max_terms)
+      throw Error("a dimension expression has more than {} terms", max_terms);
     auto e = make_ref<DimExpression>();
     for (const Term& t : sum) {
       if (t.atoms.size() > max_terms)
@@ -99,23 +104,25 @@ class DimExpression final : public RefCounted {
     atom->kind = kind;
     atom->a = a;
     atom->b = b;
-    int da = a.expression_ ? a.expression()->depth : 0, db = b.expression_ ? b.expression()->depth : 0;
+    int da = a.expression_ ? a.expression()->depth : 0,
+        db = b.expression_ ? b.expression()->depth : 0;
     atom->depth = 1 + std::max(da, db);
     if (atom->depth > max_depth)
       throw Error("a dimension expression is nested more than {} deep", max_depth);
-    atom->key = kind == AtomKind::floor_div
-                    ? parenthesised(a) + " // " + parenthesised(b)
-                    : (kind == AtomKind::max ? "max(" : "min(") + a.to_string() + ", " + b.to_string() + ")";
+    atom->key = kind == AtomKind::floor_div ? parenthesised(a) + " // " + parenthesised(b)
+                                            : (kind == AtomKind::max ? "max(" : "min(") +
+                                                  a.to_string() + ", " + b.to_string() + ")";
     if (atom->key.size() > 4096) throw Error("a dimension expression is too long");
     return make({Term{1, {Ref<const Atom>(atom)}}});
   }
 
   static std::string parenthesised(const Dim& d) {
-    bool simple = !d.expression_ ? d.value_ >= 0
-                                 : d.expression()->terms.size() == 1 &&
-                                       d.expression()->terms[0].coefficient == 1 &&
-                                       d.expression()->terms[0].atoms.size() == 1 &&
-                                       d.expression()->terms[0].atoms[0]->kind != AtomKind::floor_div;
+    bool simple = !d.expression_
+                      ? d.value_ >= 0
+                      : d.expression()->terms.size() == 1 &&
+                            d.expression()->terms[0].coefficient == 1 &&
+                            d.expression()->terms[0].atoms.size() == 1 &&
+                            d.expression()->terms[0].atoms[0]->kind != AtomKind::floor_div;
     return simple ? d.to_string() : "(" + d.to_string() + ")";
   }
 
@@ -199,8 +206,10 @@ Dim floor_div(const Dim& a, const Dim& b) {
       for (const auto& d : divisor[0].atoms) {
         auto it = std::find_if(t.atoms.begin(), t.atoms.end(),
                                [&](const auto& x) { return x->key == d->key; });
-        if ((exact = it != t.atoms.end())) t.atoms.erase(it);
-        else break;
+        if ((exact = it != t.atoms.end()))
+          t.atoms.erase(it);
+        else
+          break;
       }
     }
     if (exact) return DimExpression::make(std::move(terms));
@@ -264,8 +273,10 @@ std::string Dim::to_string() const {
     // -2^63 has no magnitude of its own: such a coefficient prints with its sign.
     bool negative = t.coefficient < 0 && t.coefficient != INT64_MIN;
     std::string term = DimExpression::term_text(t, negative ? -t.coefficient : t.coefficient);
-    if (s.empty()) s = (negative ? "-" : "") + term;
-    else s += (negative ? " - " : " + ") + term;
+    if (s.empty())
+      s = (negative ? "-" : "") + term;
+    else
+      s += (negative ? " - " : " + ") + term;
   }
   return s;
 }

@@ -42,11 +42,16 @@ void print_elements(const Tensor& t, int dim, int64_t& at, std::string& out) {
     visit_dtype(t.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       T v = t.data_as<T>()[at];
-      if constexpr (std::is_same_v<T, bool>) out += v ? "true" : "false";
-      else if constexpr (std::is_integral_v<T>) out += fmt::format("{}", static_cast<int64_t>(v));
-      else if constexpr (std::is_floating_point_v<T>) out += float_text(v);
-      else if (float f = convert<float>(v); !std::isnan(f)) out += float_text(f);
-      else out += nan_text(v.bits, T(std::numeric_limits<float>::quiet_NaN()).bits);
+      if constexpr (std::is_same_v<T, bool>)
+        out += v ? "true" : "false";
+      else if constexpr (std::is_integral_v<T>)
+        out += fmt::format("{}", static_cast<int64_t>(v));
+      else if constexpr (std::is_floating_point_v<T>)
+        out += float_text(v);
+      else if (float f = convert<float>(v); !std::isnan(f))
+        out += float_text(f);
+      else
+        out += nan_text(v.bits, T(std::numeric_limits<float>::quiet_NaN()).bits);
     });
     ++at;
     return;
@@ -69,10 +74,18 @@ std::string quoted(std::string_view text) {
   for (size_t at = 0; at < text.size(); ++at) {
     char c = text[at];
     switch (c) {
-      case '"': s += "\\\""; break;
-      case '\\': s += "\\\\"; break;
-      case '\n': s += "\\n"; break;
-      case '\t': s += "\\t"; break;
+      case '"':
+        s += "\\\"";
+        break;
+      case '\\':
+        s += "\\\\";
+        break;
+      case '\n':
+        s += "\\n";
+        break;
+      case '\t':
+        s += "\\t";
+        break;
       default:
         // A text is UTF-8, whatever the bytes of a string are.
         size_t length = utf8_length(text, at);

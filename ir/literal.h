@@ -21,16 +21,16 @@ struct Literal {
       value;
 
   Literal() = default;
-  Literal(bool b) : value(b) {}                                // NOLINT: literals convert
-  Literal(Dim d) : value(std::move(d)) {}                      // NOLINT
-  Literal(int64_t i) : value(Dim(i)) {}                        // NOLINT
-  Literal(int i) : value(Dim(i)) {}                            // NOLINT
-  Literal(double f) : value(f) {}                              // NOLINT
-  Literal(std::string s) : value(std::move(s)) {}              // NOLINT
-  Literal(const char* s) : value(std::string(s)) {}            // NOLINT
-  Literal(DType d) : value(d) {}                               // NOLINT
+  Literal(bool b) : value(b) {}                                   // NOLINT: literals convert
+  Literal(Dim d) : value(std::move(d)) {}                         // NOLINT
+  Literal(int64_t i) : value(Dim(i)) {}                           // NOLINT
+  Literal(int i) : value(Dim(i)) {}                               // NOLINT
+  Literal(double f) : value(f) {}                                 // NOLINT
+  Literal(std::string s) : value(std::move(s)) {}                 // NOLINT
+  Literal(const char* s) : value(std::string(s)) {}               // NOLINT
+  Literal(DType d) : value(d) {}                                  // NOLINT
   Literal(std::vector<Literal> list) : value(std::move(list)) {}  // NOLINT
-  Literal(Tensor t) : value(std::move(t)) {}                   // NOLINT
+  Literal(Tensor t) : value(std::move(t)) {}                      // NOLINT
   template <class T>
   static Literal list(const T& items) {
     std::vector<Literal> l;

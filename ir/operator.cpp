@@ -13,7 +13,8 @@ const Type& InferCall::tensor(size_t i) const {
 std::string InferCall::name_of_operand(size_t i) const {
   if (op.operands.empty()) return fmt::format("operand {}", i);
   const OperandSpec& spec = op.operand(i);
-  if (spec.variadic) return fmt::format("operand {} of '{}'", i + 1 - op.operands.size(), spec.name);
+  if (spec.variadic)
+    return fmt::format("operand {} of '{}'", i + 1 - op.operands.size(), spec.name);
   return fmt::format("operand '{}'", spec.name);
 }
 
@@ -62,7 +63,8 @@ std::string signature(const Operator& op) {
     if (!a.value.is_none() || a.where.known()) s += " = " + to_string(a.value);
   }
   s += ")";
-  for (size_t i = 0; i < op.results.size(); ++i) s += (i ? ", " : " -> ") + std::string(op.results[i]);
+  for (size_t i = 0; i < op.results.size(); ++i)
+    s += (i ? ", " : " -> ") + std::string(op.results[i]);
   return s;
 }
 

@@ -48,8 +48,8 @@ struct OperandSpec {
 // An operand as type rules see it.
 struct OperandType {
   enum class Kind : uint8_t { none, tensor, number } kind = Kind::none;
-  const Type* type = nullptr;                // tensor
-  Category category = Category::floating;    // number
+  const Type* type = nullptr;              // tensor
+  Category category = Category::floating;  // number
 };
 
 // Two sizes that types could not prove equal: checked when sizes are known.
@@ -69,7 +69,9 @@ struct InferCall {
   // Number of operands written, trailing absent ones included as `none`.
   size_t operands() const { return in.size(); }
   bool given(size_t i) const { return i < in.size() && in[i].kind != OperandType::Kind::none; }
-  bool is_number(size_t i) const { return i < in.size() && in[i].kind == OperandType::Kind::number; }
+  bool is_number(size_t i) const {
+    return i < in.size() && in[i].kind == OperandType::Kind::number;
+  }
   // The type of a tensor operand; an Error for a number, a handle or an absent one.
   const Type& tensor(size_t i) const;
   // "operand 'x'"
@@ -115,8 +117,8 @@ struct BindCall {
   // instead: then no memory is planned for it and, if all are views, no kernel runs.
   SmallVector<Layout, 2> out;
   struct View {
-    int operand = -1;     // -1: the result has memory of its own
-    int64_t offset = 0;   // elements from the operand's first one
+    int operand = -1;    // -1: the result has memory of its own
+    int64_t offset = 0;  // elements from the operand's first one
   };
   SmallVector<View, 2> views;  // one per result
   Kernel kernel;
@@ -162,9 +164,9 @@ struct Operator {
   // All attributes, defaults included (for `gradus ops`); `required` names those without default.
   LiteralList (*describe)();
   void (*infer)(InferCall&);
-  void (*bind)(BindCall&);               // null for compositions and structural ones
-  void (*vjp)(ops::VjpCall&);            // null: not differentiable, or only by composition
-  void (*compose)(ops::ComposeCall&);    // null: a primitive
+  void (*bind)(BindCall&);             // null for compositions and structural ones
+  void (*vjp)(ops::VjpCall&);          // null: not differentiable, or only by composition
+  void (*compose)(ops::ComposeCall&);  // null: a primitive
 
   // Whether `vjp` holds for these attributes (null: always): a call has a rule only where the
   // program names one.
@@ -172,9 +174,7 @@ struct Operator {
   bool has_vjp(const Attributes& a) const { return vjp && (!vjp_holds || vjp_holds(a)); }
 
   // Operand i's specification, variadic ones repeated.
-  const OperandSpec& operand(size_t i) const {
-    return operands[std::min(i, operands.size() - 1)];
-  }
+  const OperandSpec& operand(size_t i) const { return operands[std::min(i, operands.size() - 1)]; }
 };
 
 // "m(x, y; alpha = 1)"

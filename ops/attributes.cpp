@@ -107,16 +107,17 @@ bool read_literal(const Literal& l, std::vector<double>& v, std::string& what) {
 void unknown_attribute(const ir::NamedLiteral& given, const LiteralList& known) {
   std::string names;
   for (const auto& k : known) names += (names.empty() ? "" : ", ") + k.name;
-  throw Error::at("", given.where,
-                  known.empty() ? fmt::format("there is no attribute '{}': the operator takes none",
-                                              given.name)
-                                : fmt::format("there is no attribute '{}'; the attributes are: {}",
-                                              given.name, names));
+  throw Error::at(
+      "", given.where,
+      known.empty()
+          ? fmt::format("there is no attribute '{}': the operator takes none", given.name)
+          : fmt::format("there is no attribute '{}'; the attributes are: {}", given.name, names));
 }
 
 void wrong_attribute(const ir::NamedLiteral& given, const std::string& expected) {
-  throw Error::at("", given.where, fmt::format("attribute '{}' must be {}, not {}", given.name,
-                                               expected, to_string(given.value)));
+  throw Error::at("", given.where,
+                  fmt::format("attribute '{}' must be {}, not {}", given.name, expected,
+                              to_string(given.value)));
 }
 
 void missing_attribute(std::string_view name) {

@@ -126,8 +126,8 @@ LiteralList describe_attributes() {
 template <class A>
 Attributes read_attributes(const LiteralList& given) {
   static const Attributes defaults = make_attributes(A{});
-  constexpr bool any_required = std::apply(
-      [](auto... f) { return (false || ... || f.required); }, A::fields());
+  constexpr bool any_required =
+      std::apply([](auto... f) { return (false || ... || f.required); }, A::fields());
   if (given.empty() && !any_required) return defaults;
   A a{};
   std::vector<std::string_view> seen;
@@ -142,7 +142,8 @@ Attributes read_attributes(const LiteralList& given) {
     std::apply([&](auto... f) { (read(f), ...); }, A::fields());
     if (!hit) unknown_attribute(g, describe_attributes<A>());
     for (std::string_view s : seen)
-      if (s == g.name) throw Error::at("", g.where, fmt::format("attribute '{}' is given twice", s));
+      if (s == g.name)
+        throw Error::at("", g.where, fmt::format("attribute '{}' is given twice", s));
     seen.push_back(g.name);
   }
   auto check = [&](auto f) {

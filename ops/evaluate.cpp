@@ -26,9 +26,12 @@ SmallVector<Tensor, 2> run_composition(const Operator& op, const Attributes& att
   EagerWorld world(context);
   SmallVector<Value, 4> values;
   for (const EagerOperand& o : operands) {
-    if (auto* t = std::get_if<Tensor>(&o)) values.push_back(world.value(*t));
-    else if (auto* n = std::get_if<ir::Number>(&o)) values.push_back(Value{nullptr, *n, {}, {}});
-    else values.emplace_back();
+    if (auto* t = std::get_if<Tensor>(&o))
+      values.push_back(world.value(*t));
+    else if (auto* n = std::get_if<ir::Number>(&o))
+      values.push_back(Value{nullptr, *n, {}, {}});
+    else
+      values.emplace_back();
   }
   ComposeCall call{op, world, values, attributes, {}};
   op.compose(call);
@@ -47,9 +50,12 @@ Layout number_layout(const ir::Number& n) {
 }
 
 void store_number(const ir::Number& n, std::byte* target) {
-  if (n.category == Category::floating) std::memcpy(target, &n.floating, 8);
-  else if (n.category == Category::integral) std::memcpy(target, &n.integer, 8);
-  else *target = static_cast<std::byte>(n.integer != 0);
+  if (n.category == Category::floating)
+    std::memcpy(target, &n.floating, 8);
+  else if (n.category == Category::integral)
+    std::memcpy(target, &n.integer, 8);
+  else
+    *target = static_cast<std::byte>(n.integer != 0);
 }
 
 SmallVector<Tensor, 2> evaluate(const ir::Operator& op, const ir::Attributes& attributes,
@@ -101,8 +107,9 @@ SmallVector<Tensor, 2> evaluate(const ir::Operator& op, const ir::Attributes& at
     }
   }
   if (bind.kernel.run) {
-    std::shared_ptr<std::byte[]> scratch(new (std::align_val_t(64)) std::byte[bind.kernel.scratch_bytes + 1],
-                                         [](std::byte* p) { operator delete[](p, std::align_val_t(64)); });
+    std::shared_ptr<std::byte[]> scratch(
+        new (std::align_val_t(64)) std::byte[bind.kernel.scratch_bytes + 1],
+        [](std::byte* p) { operator delete[](p, std::align_val_t(64)); });
     ir::KernelScope scope{context.workers(), scratch.get()};
     bind.kernel.run(bind.kernel.parameters.get(), args.data(), scope);
   }
@@ -133,9 +140,12 @@ SmallVector<Value, 2> EagerWorld::emit(const Operator& op, Attributes attributes
                                        std::span<const Value> operands) {
   SmallVector<EagerOperand, 4> in;
   for (const Value& v : operands) {
-    if (v.world) in.emplace_back(tensor(v));
-    else if (auto* n = std::get_if<ir::Number>(&v.operand)) in.emplace_back(*n);
-    else in.emplace_back();
+    if (v.world)
+      in.emplace_back(tensor(v));
+    else if (auto* n = std::get_if<ir::Number>(&v.operand))
+      in.emplace_back(*n);
+    else
+      in.emplace_back();
   }
   SmallVector<Value, 2> out;
   for (Tensor& t : evaluate(op, attributes, in, context_)) out.push_back(value(std::move(t)));

@@ -5,8 +5,8 @@
 // a rule in one scalar type S (f64, f32 or i64 arithmetic here; LLVM and CUDA later). Operands that
 // are conditions come as S::Bool; results of Result::boolean operators are S::Bool.
 //
-// The functions that a scalar rule calls (exp, tanh, …) are found by argument-dependent lookup where
-// its loops are made: a family's source file includes ops/scalar/math.h, its header need not.
+// The functions that a scalar rule calls (exp, tanh, …) are found by argument-dependent lookup
+// where its loops are made: a family's source file includes ops/scalar/math.h, its header need not.
 // A rule that is not inlined keeps its loop from being vectorised: hence GRADUS_INLINE.
 //
 // Per operator there is one loop per compute type and instruction set; everything else (dtypes at

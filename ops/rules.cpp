@@ -50,8 +50,9 @@ Value cast(const Value& x, DType dtype) {
 }
 
 Value full(World& world, const Dims& shape, double value, DType dtype) {
-  return emit_all(world, "full", {},
-                  {{"shape", Literal::list(shape), {}}, {"value", value, {}}, {"dtype", dtype, {}}})[0];
+  return emit_all(
+      world, "full", {},
+      {{"shape", Literal::list(shape), {}}, {"value", value, {}}, {"dtype", dtype, {}}})[0];
 }
 Value zeros_of(World& world, const Type& type) { return full(world, type.dims, 0, type.dtype); }
 Value zeros_like(const Value& x) { return full(*x.world, x.dims(), 0, x.dtype()); }
@@ -68,7 +69,8 @@ Value sum_to(const Value& x, const Dims& shape) {
   size_t lead = x.dims().size() - shape.size();
   Ints leading, kept;
   for (size_t i = 0; i < x.dims().size(); ++i) {
-    if (i < lead) leading.push_back(static_cast<int64_t>(i));
+    if (i < lead)
+      leading.push_back(static_cast<int64_t>(i));
     else if (shape[i - lead] == Dim(1) && x.dims()[i] != Dim(1))
       kept.push_back(static_cast<int64_t>(i));
   }

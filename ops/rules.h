@@ -43,9 +43,9 @@ Value where(const Value& condition, const Value& a, const Value& b);
 // x where the condition holds, zero elsewhere (NaN and infinities of x do not leak).
 Value keep_where(const Value& condition, const Value& x);
 
-Value cast(const Value& x, DType dtype);            // itself if it has that dtype
+Value cast(const Value& x, DType dtype);  // itself if it has that dtype
 Value full(World& world, const Dims& shape, double value, DType dtype);
-Value zeros_like(const Value& x);                   // `full` of x's shape: x's values are not read
+Value zeros_like(const Value& x);  // `full` of x's shape: x's values are not read
 Value ones_like(const Value& x);
 Value zeros_of(World& world, const Type& type);
 
@@ -56,8 +56,8 @@ Value sum_all(const Value& x);
 Value sum_to(const Value& x, const Dims& shape);
 
 // Shape operators.
-Value expand(const Value& x, const Dims& shape);    // itself if it has that shape
-Value reshape(const Value& x, const Dims& shape);   // likewise
+Value expand(const Value& x, const Dims& shape);   // itself if it has that shape
+Value reshape(const Value& x, const Dims& shape);  // likewise
 Value unsqueeze(const Value& x, int64_t dim);
 Value squeeze(const Value& x, int64_t dim);
 Value transpose(const Value& x, int64_t dim0, int64_t dim1);

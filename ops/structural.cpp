@@ -24,24 +24,27 @@ void Grad::infer(ir::InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   const ir::Type& y = call.tensor(0);
   size_t first = a.cotangent ? 2 : 1;
-  if (!y.is_floating()) call.fail("only a floating value has a derivative; 'y' is {}", to_string(y));
+  if (!y.is_floating())
+    call.fail("only a floating value has a derivative; 'y' is {}", to_string(y));
   if (call.operands() <= first)
     call.fail("there is nothing to differentiate with respect to; write grad(%y, {}%x, ...)",
               a.cotangent ? "%ct, " : "");
   if (a.cotangent) {
     const ir::Type& ct = call.tensor(1);
     if (!(ct == y))
-      call.fail("the cotangent is {}, it must have the type of 'y', {}", to_string(ct), to_string(y));
+      call.fail("the cotangent is {}, it must have the type of 'y', {}", to_string(ct),
+                to_string(y));
   } else if (y.rank() != 0) {
-    call.fail("'y' is {}; a gradient is taken of a 0-d value, or of a value with a cotangent: "
-              "grad(%y, %ct, %x, ...) {{cotangent = true}}",
-              to_string(y));
+    call.fail(
+        "'y' is {}; a gradient is taken of a 0-d value, or of a value with a cotangent: "
+        "grad(%y, %ct, %x, ...) {{cotangent = true}}",
+        to_string(y));
   }
   for (size_t i = first; i < call.operands(); ++i) {
     const ir::Type& x = call.tensor(i);
     if (!x.is_floating())
-      call.fail("operand {} is {}; only floating values can be differentiated with respect to",
-                i, to_string(x));
+      call.fail("operand {} is {}; only floating values can be differentiated with respect to", i,
+                to_string(x));
     call.out.push_back(x);
   }
 }
@@ -171,10 +174,12 @@ SmallVector<Value, 2> emit_graph(World& world, const Operator& op, const ir::Gra
   for (const ir::Node& node : stage.nodes) {
     SmallVector<Value, 4> operands;
     for (const ir::Operand& o : node.operands) {
-      if (const auto* id = std::get_if<ir::ValueId>(&o)) operands.push_back(values[index_of(*id)]);
+      if (const auto* id = std::get_if<ir::ValueId>(&o))
+        operands.push_back(values[index_of(*id)]);
       else if (const auto* d = std::get_if<Dim>(&o))
         operands.push_back(Value::number(d->substitute(s)));
-      else operands.push_back(Value{nullptr, o, {}, {}});
+      else
+        operands.push_back(Value{nullptr, o, {}, {}});
     }
     auto results = world.emit(*node.op, substituted(node, s), operands);
     for (size_t i = 0; i < results.size(); ++i) values[index_of(node.results[i])] = results[i];

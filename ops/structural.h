@@ -1,4 +1,5 @@
-// Operators that passes take away before anything runs: constants, undefined values, `grad`, `call`.
+// Operators that passes take away before anything runs: constants, undefined values, `grad`,
+// `call`.
 #pragma once
 
 #include "ops/table.h"

@@ -4,10 +4,12 @@
 // number, "i...?" any number of which each may be none), `results` ({"y"} if absent), `Attr`
 // (attributes with `fields()`; none if absent), and
 //   a pointwise operator:  see ops/pointwise.h (type rule and kernel come from its `scalar`)
-//   a composition:         static void compose(ComposeCall&)   (type rule: `infer`, or by composing)
+//   a composition:         static void compose(ComposeCall&)   (type rule: `infer`, or by
+//   composing)
 //   any other primitive:   static void infer(InferCall&), static void bind(BindCall&)
 // and, where differentiable, `static void vjp(VjpCall&)`. `zero_gradient = true` says that the
-// derivative is zero everywhere; an operator with neither is refused where a derivative is asked for.
+// derivative is zero everywhere; an operator with neither is refused where a derivative is asked
+// for.
 #pragma once
 
 #include <array>
@@ -24,7 +26,7 @@ struct AttributesOf {
   using type = NoAttributes;
 };
 template <class Op>
-  requires requires { typename Op::Attr; }
+requires requires { typename Op::Attr; }
 struct AttributesOf<Op> {
   using type = typename Op::Attr;
 };

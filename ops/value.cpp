@@ -46,7 +46,9 @@ SmallVector<Value, 2> TypeWorld::emit(const Operator& op, Attributes attributes,
 SmallVector<Value, 2> emit_all(World& world, std::string_view name, std::span<const Value> operands,
                                const LiteralList& attributes) {
   const Operator* op = find(name);
-  if (!op) throw InternalError("a rule names the operator '" + std::string(name) + "', which is not there");
+  if (!op)
+    throw InternalError("a rule names the operator '" + std::string(name) +
+                        "', which is not there");
   return world.emit(*op, op->read(attributes), operands);
 }
 

@@ -2,8 +2,8 @@
 // world they live in. In a graph's world it appends a node, in the engine's it runs.
 #pragma once
 
-#include "ops/attributes.h"
 #include "ir/graph.h"
+#include "ops/attributes.h"
 
 namespace gradus::ops {
 
@@ -18,9 +18,9 @@ class World;
 // A tensor of some world, a number (an operand written as one), or undefined (a gradient that is
 // structurally zero). Cheap enough to pass by const reference and to return.
 struct Value {
-  World* world = nullptr;  // null for numbers and undefined ones
-  ir::Operand operand;     // a graph's value, or the number
-  Type type;               // of a tensor
+  World* world = nullptr;         // null for numbers and undefined ones
+  ir::Operand operand;            // a graph's value, or the number
+  Type type;                      // of a tensor
   Ref<const RefCounted> payload;  // what an eager world keeps
 
   static Value number(double f) { return Value{nullptr, ir::Number::of(f), {}, {}}; }
@@ -63,8 +63,8 @@ struct VjpCall {
   std::span<const Value> results;
   std::span<const Value> cotangents;  // undefined where no cotangent arrives
   const Attributes& attributes;
-  std::span<const bool> wanted;       // floating tensor operands whose gradient is asked for
-  SmallVector<Value, 4> gradients;    // one per operand
+  std::span<const bool> wanted;     // floating tensor operands whose gradient is asked for
+  SmallVector<Value, 4> gradients;  // one per operand
 
   // Operands and results as values (saved for the derivative), or by type only (not saved).
   const Value& x(size_t i = 0) const { return operands[i]; }

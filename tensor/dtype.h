@@ -34,7 +34,7 @@ DType promote(DType a, DType b);
 // ATen's categories, in promotion order.
 enum class Category : uint8_t { boolean, integral, floating };
 constexpr Category category_of(DType d) {
-  return is_floating(d)    ? Category::floating
+  return is_floating(d)   ? Category::floating
          : is_integral(d) ? Category::integral
                           : Category::boolean;
 }
@@ -58,15 +58,24 @@ struct TypeTag {
 template <class F>
 decltype(auto) visit_dtype(DType d, F&& f) {
   switch (d) {
-    case DType::f64: return f(TypeTag<double>{});
-    case DType::f32: return f(TypeTag<float>{});
-    case DType::f16: return f(TypeTag<Half>{});
-    case DType::bf16: return f(TypeTag<BFloat16>{});
-    case DType::i64: return f(TypeTag<int64_t>{});
-    case DType::i32: return f(TypeTag<int32_t>{});
-    case DType::i8: return f(TypeTag<int8_t>{});
-    case DType::u8: return f(TypeTag<uint8_t>{});
-    case DType::boolean: break;
+    case DType::f64:
+      return f(TypeTag<double>{});
+    case DType::f32:
+      return f(TypeTag<float>{});
+    case DType::f16:
+      return f(TypeTag<Half>{});
+    case DType::bf16:
+      return f(TypeTag<BFloat16>{});
+    case DType::i64:
+      return f(TypeTag<int64_t>{});
+    case DType::i32:
+      return f(TypeTag<int32_t>{});
+    case DType::i8:
+      return f(TypeTag<int8_t>{});
+    case DType::u8:
+      return f(TypeTag<uint8_t>{});
+    case DType::boolean:
+      break;
   }
   return f(TypeTag<bool>{});
 }
@@ -75,9 +84,12 @@ decltype(auto) visit_dtype(DType d, F&& f) {
 template <class F>
 decltype(auto) visit_compute(Compute c, F&& f) {
   switch (c) {
-    case Compute::f64: return f(TypeTag<double>{});
-    case Compute::f32: return f(TypeTag<float>{});
-    case Compute::i64: break;
+    case Compute::f64:
+      return f(TypeTag<double>{});
+    case Compute::f32:
+      return f(TypeTag<float>{});
+    case Compute::i64:
+      break;
   }
   return f(TypeTag<int64_t>{});
 }

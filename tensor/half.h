@@ -28,9 +28,7 @@ constexpr uint16_t float_to_half(float x) {
   uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
   uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
-  uint32_t result = magnitude > 0x7f800000u    ? 0x7e00u
-                    : magnitude >= 0x477ff000u ? 0x7c00u
-                                               : finite;
+  uint32_t result = magnitude > 0x7f800000u ? 0x7e00u : magnitude >= 0x477ff000u ? 0x7c00u : finite;
   return static_cast<uint16_t>(sign | result);
 }
 

@@ -12,9 +12,9 @@ namespace {
 constexpr int64_t nodes = 999;
 
 void report(benchmark::State& bench) {
-  bench.counters["ns_per_instruction"] =
-      benchmark::Counter(static_cast<double>(nodes) * 1e-9,
-                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  bench.counters["ns_per_instruction"] = benchmark::Counter(
+      static_cast<double>(nodes) * 1e-9,
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 void run_gradus(benchmark::State& bench, std::span<const char* const> ops) {

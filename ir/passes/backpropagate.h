@@ -12,7 +12,8 @@ struct Root {
 
 // Given   y0 .. yn with cotangents, and values x0 .. xm
 // Execute each node between them, last first: its derivative rule is emitted into `world`
-// Result  for each x the value d(sum <ct_i, y_i>)/dx, or no_value where no differentiable path leads
+// Result  for each x the value d(sum <ct_i, y_i>)/dx, or no_value where no differentiable path
+// leads
 //         from a root to it. `runs` are the nodes to walk, in program order.
 // Contributions to one value are added in the order in which the sweep finds them.
 // Throws Error, at the node's place, for an operator on such a path that has no derivative.

@@ -18,8 +18,10 @@ std::vector<Node> emit_sweep(Graph& graph, size_t stage, const Node& node,
   ValueId y = value_in(node.operands[0]);
   size_t first = attributes.cotangent ? 2 : 1;
   Root root{y, no_value};
-  if (attributes.cotangent) root.cotangent = value_in(node.operands[1]);
-  else root.cotangent = GraphWorld::id_of(ops::ones_like(world.value(y)));
+  if (attributes.cotangent)
+    root.cotangent = value_in(node.operands[1]);
+  else
+    root.cotangent = GraphWorld::id_of(ops::ones_like(world.value(y)));
   std::vector<ValueId> wrt;
   for (size_t i = first; i < node.operands.size(); ++i) wrt.push_back(value_in(node.operands[i]));
   std::vector<std::span<const Node>> runs;

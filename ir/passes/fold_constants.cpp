@@ -20,11 +20,13 @@ bool foldable(const Graph& graph, const Node& node, const std::vector<Tensor>& c
   }
   for (ValueId y : node.results) {
     const Type& t = graph[y].type;
-    if (!t.is_tensor() || !all_constant(t.dims) || numel(t.dims).value() > most_elements) return false;
+    if (!t.is_tensor() || !all_constant(t.dims) || numel(t.dims).value() > most_elements)
+      return false;
   }
   // Attributes may hold sizes that only a run knows.
   for (const NamedLiteral& a : node.op->write(node.attributes))
-    if (const auto* d = std::get_if<Dim>(&a.value.value); d && !d->is_constant()) return false;
+    if (const auto* d = std::get_if<Dim>(&a.value.value); d && !d->is_constant())
+      return false;
     else if (const auto* list = std::get_if<std::vector<Literal>>(&a.value.value))
       for (const Literal& l : *list)
         if (const auto* e = std::get_if<Dim>(&l.value); e && !e->is_constant()) return false;
@@ -54,9 +56,12 @@ void fold_constants(Graph& graph) {
       SmallVector<ops::EagerOperand, 4> operands;
       for (const Operand& o : node.operands) {
         ValueId v = value_in(o);
-        if (v != no_value) operands.emplace_back(constants[index_of(v)]);
-        else if (auto* n = std::get_if<Number>(&o)) operands.emplace_back(*n);
-        else operands.emplace_back();
+        if (v != no_value)
+          operands.emplace_back(constants[index_of(v)]);
+        else if (auto* n = std::get_if<Number>(&o))
+          operands.emplace_back(*n);
+        else
+          operands.emplace_back();
       }
       SmallVector<Tensor, 2> results;
       try {
@@ -67,8 +72,11 @@ void fold_constants(Graph& graph) {
       }
       for (size_t i = 0; i < results.size(); ++i) {
         constants[index_of(node.results[i])] = results[i];
-        done.push_back({constant, ops::make_attributes(ops::Constant::Attr{results[i].copy()}), {},
-                        {node.results[i]}, node.where});
+        done.push_back({constant,
+                        ops::make_attributes(ops::Constant::Attr{results[i].copy()}),
+                        {},
+                        {node.results[i]},
+                        node.where});
       }
     }
     stage.nodes = std::move(done);

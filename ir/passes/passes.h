@@ -31,7 +31,8 @@ void decompose(Graph& graph, bool keep_differentiable);
 
 // Given   %g0, %g1 = grad(%y, %x0, %x1) nodes, nested to any depth
 // Execute each, first to last, is replaced by the nodes of its reverse sweep
-// Result  no `grad` is left, neither here nor in called graphs; a gradient without a path is a `full` of zeros
+// Result  no `grad` is left, neither here nor in called graphs; a gradient without a path is a
+// `full` of zeros
 void expand_grad(Graph& graph);
 
 // Removes nodes of the stages from `first_stage` on that no result needs.

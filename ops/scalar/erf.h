@@ -1,6 +1,7 @@
 // erf, erfc.
 //
-// erf: x + x P(x^2) for |x| < 1, and 1 - e^-Q(|x|) beyond with Q near -log(erfc). erfc: 1 - erf(x) for |x| <
+// erf: x + x P(x^2) for |x| < 1, and 1 - e^-Q(|x|) beyond with Q near -log(erfc). erfc: 1 - erf(x)
+// for |x| <
 // 1/2, beyond e^(-x^2) erfcx(x), where erfcx(x) (1 + 2x)
 // is a polynomial in t = (x - k) / (x + k) (M. M. Shepherd and J. G. Laframboise, "Chebyshev
 // approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf", Math. Comp. 36, 1981), minimax here.

@@ -1,7 +1,8 @@
 // erfinv.
 //
 // Method (M. B. Giles, "Approximating the erfinv function", 2010): erfinv(x) = x p(w) with
-// w = -log(1 - x^2), p a minimax polynomial in w, and in sqrt(w) further out; below 1/2 a polynomial in x^2.
+// w = -log(1 - x^2), p a minimax polynomial in w, and in sqrt(w) further out; below 1/2 a
+// polynomial in x^2.
 #pragma once
 
 #include "ops/scalar/log.h"

@@ -1,9 +1,9 @@
 // exp, exp2, expm1.
 //
-// Method: x = k ln 2 + r with |r| <= ln(2)/2 (Cody and Waite: ln 2 in two parts, the first product exact
-// under fma), e^r - 1 = r + r^2 P(r) with P a minimax polynomial, and 2^k by the exponent's bits. The
-// rounding errors of r and of the last sum are kept, so what is built on exp_reduced (tanh, sigmoid, sinh,
-// erfc, pow) can be rounded nearly once.
+// Method: x = k ln 2 + r with |r| <= ln(2)/2 (Cody and Waite: ln 2 in two parts, the first product
+// exact under fma), e^r - 1 = r + r^2 P(r) with P a minimax polynomial, and 2^k by the exponent's
+// bits. The rounding errors of r and of the last sum are kept, so what is built on exp_reduced
+// (tanh, sigmoid, sinh, erfc, pow) can be rounded nearly once.
 #pragma once
 
 #include "ops/scalar/pair.h"

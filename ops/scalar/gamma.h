@@ -1,9 +1,11 @@
 // lgamma, digamma, trigamma, polygamma.
 //
-// Methods: recurrences up to where the asymptotic series holds (Abramowitz and Stegun 6.1.15, 6.1.41,
-// 6.3.5, 6.3.18, 6.4.6, 6.4.11), reflection below zero (6.1.17, 6.3.7, 6.4.7), and lgamma between 1 and 2 as
-// (x - 1)(x - 2) times a minimax polynomial, so that its zeros stay exact. Errors near the other zeros,
-// those of lgamma below zero and those of digamma, are absolute: docs/math-functions.md.
+// Methods: recurrences up to where the asymptotic series holds (Abramowitz and Stegun 6.1.15,
+// 6.1.41,
+// 6.3.5, 6.3.18, 6.4.6, 6.4.11), reflection below zero (6.1.17, 6.3.7, 6.4.7), and lgamma between 1
+// and 2 as (x - 1)(x - 2) times a minimax polynomial, so that its zeros stay exact. Errors near the
+// other zeros, those of lgamma below zero and those of digamma, are absolute:
+// docs/math-functions.md.
 #pragma once
 
 #include "ops/scalar/pow.h"

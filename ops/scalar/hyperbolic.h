@@ -1,7 +1,8 @@
 // sinh, cosh, tanh, their inverses, sigmoid, logsigmoid, log1p_exp.
 //
-// Method: e^|x| or e^-|x| as a pair from exp_reduced, the closed formula on pairs, one division whose
-// residue is put back; so each is rounded about once. Inverses: closed formulas on pairs into log1p_pair.
+// Method: e^|x| or e^-|x| as a pair from exp_reduced, the closed formula on pairs, one division
+// whose residue is put back; so each is rounded about once. Inverses: closed formulas on pairs into
+// log1p_pair.
 #pragma once
 
 #include "ops/scalar/exp.h"
@@ -75,7 +76,8 @@ GRADUS_INLINE S sinh(S x) {
   S magnitude = abs(x);
   S bounded = select(magnitude > top, top, magnitude);
   ExpReduced<S> e = exp_reduced(bounded);
-  // With h = 2^(k-2) and p = e^r - 1: e^x - 1 = 4 h p + 4 h - 1, and sinh x = (t + t / (1 + t)) / 2.
+  // With h = 2^(k-2) and p = e^r - 1: e^x - 1 = 4 h p + 4 h - 1, and sinh x = (t + t / (1 + t)) /
+  // 2.
   S quarter = exp2_of_bits<S>(e.k_bits - 2);
   Pair<S> t = two_sum(quarter - 0.25, quarter * e.p.hi);
   S t_lo = fma(quarter, e.p.lo, t.lo);

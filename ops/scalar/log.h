@@ -107,8 +107,8 @@ GRADUS_INLINE S log(S x) {
   return log_edges(x, sum.hi);
 }
 
-// log(1 + a.hi + a.lo) as a pair, for 1 + a normal, positive and finite; a small a keeps its relative
-// accuracy.
+// log(1 + a.hi + a.lo) as a pair, for 1 + a normal, positive and finite; a small a keeps its
+// relative accuracy.
 template <Floating S>
 GRADUS_INLINE Pair<S> log1p_pair(Pair<S> a) {
   constexpr double limit = by_width<S>(126.0, 1022.0);  // beyond it the low part is nothing

@@ -1,5 +1,5 @@
-// The vector functions of the scalar world: names as in the standard library, found by argument-dependent
-// lookup on S. Errors and methods: docs/math-functions.md.
+// The vector functions of the scalar world: names as in the standard library, found by
+// argument-dependent lookup on S. Errors and methods: docs/math-functions.md.
 #pragma once
 
 #include "ops/scalar/erf.h"

@@ -1,58 +1,67 @@
 // The scalar world of plain numbers: Num<float>, Num<double>, Num<int64_t>.
 //
-// The meaning of every pointwise operator is a function template over a scalar S. The same text runs
-// on numbers (Num<T>, the reference loop), on LLVM values (emitting vector IR) and on text (CUDA
-// source). This header is the first world, and its comment is the contract of all of them.
+// The meaning of every pointwise operator is a function template over a scalar S. The same text
+// runs on numbers (Num<T>, the reference loop), on LLVM values (emitting vector IR) and on text
+// (CUDA source). This header is the first world, and its comment is the contract of all of them.
 //
 // What a scalar world must provide
 // --------------------------------
 // Types and constants of S
 //   S::is_floating            constexpr bool
-//   S::bits                   constexpr int, 32 or 64; polynomials are chosen by it (`if constexpr`)
+//   S::bits                   constexpr int, 32 or 64; polynomials are chosen by it (`if
+//   constexpr`)
 //   S::Bool                   a lane's truth value: & | ^ ! between Bools, == and != not needed
 //   S::Int                    (floating S) the integer scalar of the same width
-//   S::Literal                double for floating S, int64_t for integers: what constants are written in
-// Constants. There is no constant out of nothing: an emitter has to know where to put it, and it learns
-// that from a sibling operand.
+//   S::Literal                double for floating S, int64_t for integers: what constants are
+//   written in
+// Constants. There is no constant out of nothing: an emitter has to know where to put it, and it
+// learns that from a sibling operand.
 //   S op literal, literal op S      for every binary operator and comparison below
 //   like(x, literal)                a constant in x's world, rounded to S once, to nearest even
 //   like(x, bool)                   for Bool x: a constant truth value
 // Floating S
-//   + - * / unary -                 IEEE 754, round to nearest even, never contracted or reassociated
+//   + - * / unary -                 IEEE 754, round to nearest even, never contracted or
+//   reassociated
 //   fma(a, b, c)                    one rounding; every argument may be a literal if another is not
 //   sqrt, abs, copysign(magnitude, sign), floor, ceil, trunc, round_even
 //   == != < <= > >=                 ordered as in C: false with NaN, except !=
-//   select(Bool, S, S)              both sides are evaluated; either side may be a literal; also of Bools
+//   select(Bool, S, S)              both sides are evaluated; either side may be a literal; also of
+//   Bools
 //   bits(x) -> S::Int, from_bits(i) -> S (from_bits<S>(i) is never needed: an Int knows its S)
 //   fmod_exact(a, b)                C's fmod, see "Primitives with a body outside"
-//   select_rare(Bool, rare, common) select(Bool, rare(), common), rare a callable without effects; V may be
+//   select_rare(Bool, rare, common) select(Bool, rare(), common), rare a callable without effects;
+//   V may be
 //                                   any type with a select of its own
 // Integer S (Int of a floating S, and Num<int64_t>, in which integral tensors are computed)
 //   + - * unary -                   two's complement, wrapping
 //   & | ^ ~  i << n  i >> n         n a compile-known int; >> is arithmetic, lshr(i, n) logical
 //   shl(i, j), lshr(i, j)           by another lane, 0 <= j < width (undefined outside)
 //   == != < <= > >=, select, abs (wraps at the minimum)
-//   trunc_div, floor_div, floor_mod, c_rem   total functions: 0 for a zero divisor (ATen raises; that is
+//   trunc_div, floor_div, floor_mod, c_rem   total functions: 0 for a zero divisor (ATen raises;
+//   that is
 //                                   the operator's business), and minimum / -1 wraps to the minimum
-// Functions of this header built from those, valid in every world: maximum, minimum, fmax, fmin, is_nan,
-// is_inf, is_finite, sign_bit_set, to_int, to_float.
+// Functions of this header built from those, valid in every world: maximum, minimum, fmax, fmin,
+// is_nan, is_inf, is_finite, sign_bit_set, to_int, to_float.
 //
-// S is copyable, and default-constructible to something that is only ever assigned to (arrays of S).
+// S is copyable, and default-constructible to something that is only ever assigned to (arrays of
+// S).
 //
-// Rules of writing: straight-line code, no data-dependent branch or loop, no tables in memory, loops only
-// of compile-known or attribute-known length. Two arguments that both emit are emitted in an order that is
-// the compiler's choice: the bits do not depend on it, the order of a printed kernel may.
+// Rules of writing: straight-line code, no data-dependent branch or loop, no tables in memory,
+// loops only of compile-known or attribute-known length. Two arguments that both emit are emitted
+// in an order that is the compiler's choice: the bits do not depend on it, the order of a printed
+// kernel may.
 //
-// Primitives with a body outside. fmod_exact is exact for every quotient, which takes a number of steps
-// that depends on the data. A world implements it as an external call per lane (LLVM: a call to `fmod` or
-// `fmodf`; CUDA: fmod and fmodf, which are exact there too). The result is exact, hence the same bits.
+// Primitives with a body outside. fmod_exact is exact for every quotient, which takes a number of
+// steps that depends on the data. A world implements it as an external call per lane (LLVM: a call
+// to `fmod` or `fmodf`; CUDA: fmod and fmodf, which are exact there too). The result is exact,
+// hence the same bits.
 //
 // Build flags the bits and the speed rely on:
 //   -ffp-contract=off     always: a fused operation is written fma or is none
 //   -fno-math-errno       so that sqrt, fma and the roundings become instructions
 //   -fno-trapping-math    so that both sides of a select may be computed and loops vectorise
-// and never -ffast-math or any of its value-changing parts. NaN results are NaNs, their payload and sign
-// are not part of "the same bits".
+// and never -ffast-math or any of its value-changing parts. NaN results are NaNs, their payload and
+// sign are not part of "the same bits".
 #pragma once
 
 #include <concepts>
@@ -350,7 +359,8 @@ requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> floor_mod(Num<T> a, Num<T> b
   return select((r != 0) & ((r ^ b) < 0), r + b, r);
 }
 
-// a / b rounded towards minus infinity, as Python's //; 0 for b = 0, and the minimum for minimum / -1.
+// a / b rounded towards minus infinity, as Python's //; 0 for b = 0, and the minimum for minimum /
+// -1.
 template <class T>
 requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> floor_div(Num<T> a, Num<T> b) {
   Num<T> q = trunc_div(a, b);
@@ -363,8 +373,8 @@ GRADUS_SCALAR_WITH_LITERALS(Num<T>, floor_mod)
 GRADUS_SCALAR_WITH_LITERALS(Num<T>, floor_div)
 #undef GRADUS_SCALAR_WITH_LITERALS
 
-// select(c, rare(), common) where c is hardly ever true: a world may skip rare() when no lane asks for it.
-// Here a branch to a function of its own, which keeps loops small but not vectorised.
+// select(c, rare(), common) where c is hardly ever true: a world may skip rare() when no lane asks
+// for it. Here a branch to a function of its own, which keeps loops small but not vectorised.
 template <class Rare>
 [[gnu::noinline, gnu::cold]] auto call_rarely(Rare rare) {
   return rare();
@@ -376,9 +386,9 @@ GRADUS_INLINE V select_rare(Mask c, Rare rare, V common) {
   return common;
 }
 
-// A number in another Num world. Float to integer truncates, saturates, and sends NaN to 0; integer to
-// float and double to float round to nearest even; integer to integer wraps. A primitive: every world has
-// a conversion of its own between the types it computes in.
+// A number in another Num world. Float to integer truncates, saturates, and sends NaN to 0; integer
+// to float and double to float round to nearest even; integer to integer wraps. A primitive: every
+// world has a conversion of its own between the types it computes in.
 template <class To, class From>
 GRADUS_INLINE Num<To> convert(Num<From> x) {
   if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {

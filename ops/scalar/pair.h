@@ -1,8 +1,9 @@
 // Building blocks of the vector functions: polynomials, powers of two, and pairs.
 //
-// A Pair is an unevaluated sum hi + lo with |lo| at most about an ulp of hi: twice the precision, from
-// the error-free transformations of Dekker and Knuth (T. J. Dekker, "A floating-point technique for
-// extending the available precision", 1971; D. E. Knuth, TAOCP 2, 4.2.2) with fma for products.
+// A Pair is an unevaluated sum hi + lo with |lo| at most about an ulp of hi: twice the precision,
+// from the error-free transformations of Dekker and Knuth (T. J. Dekker, "A floating-point
+// technique for extending the available precision", 1971; D. E. Knuth, TAOCP 2, 4.2.2) with fma for
+// products.
 #pragma once
 
 #include <utility>
@@ -11,8 +12,8 @@
 
 namespace gradus::scalar {
 
-// Calls f(integral_constant<int, 0>) to N - 1 in order: a loop with nothing left of it, which the compiler
-// vectorises across. The body is a lambda marked GRADUS_INLINE_LAMBDA.
+// Calls f(integral_constant<int, 0>) to N - 1 in order: a loop with nothing left of it, which the
+// compiler vectorises across. The body is a lambda marked GRADUS_INLINE_LAMBDA.
 #define GRADUS_INLINE_LAMBDA __attribute__((always_inline))
 template <int N, class F>
 GRADUS_INLINE void unroll(F f) {
@@ -61,8 +62,8 @@ GRADUS_INLINE S every_other(S x, S square, double c0, double, double c2, double 
   return fma(square, tail, c0);
 }
 
-// The same polynomial in half the latency: c0 + x (c1 + c3 x^2 + ... + x (c2 + c4 x^2 + ...)). The first
-// coefficient comes last, as the accuracy wants it.
+// The same polynomial in half the latency: c0 + x (c1 + c3 x^2 + ... + x (c2 + c4 x^2 + ...)). The
+// first coefficient comes last, as the accuracy wants it.
 template <Floating S, class... C>
 GRADUS_INLINE S poly(S x, double c0, double c1, double c2, C... rest) {
   if constexpr (sizeof...(rest) < 3) {
@@ -97,8 +98,8 @@ GRADUS_INLINE S exp2_of_bits(typename S::Int k_bits) {
   return from_bits((k_bits << kMantissa<S>)+kOneBits<S>);
 }
 
-// x * 2^k for integral k, |k| <= 2000 (f64) or 250 (f32): overflow and gradual underflow included, one
-// rounding.
+// x * 2^k for integral k, |k| <= 2000 (f64) or 250 (f32): overflow and gradual underflow included,
+// one rounding.
 template <Floating S>
 GRADUS_INLINE S scale_by_exp2(S x, S k) {
   S whole = k + kShift<S>;

@@ -6,8 +6,8 @@
 
 namespace gradus::scalar {
 
-// log(x) with an absolute error near 2^-2p: log m = 2 atanh(s), s = (m - 1) / (m + 1), whose first two
-// terms are computed on pairs. x > 0 and finite.
+// log(x) with an absolute error near 2^-2p: log m = 2 atanh(s), s = (m - 1) / (m + 1), whose first
+// two terms are computed on pairs. x > 0 and finite.
 template <Floating S>
 GRADUS_INLINE Pair<S> log_precise(S x) {
   LogReduced<S> r = log_reduced_any(x);

@@ -92,8 +92,8 @@ GRADUS_INLINE S tan(S x) {
   return tan_of(x, trig_reduced(x));
 }
 
-// The same bits where is_moderate_angle(x), and anything elsewhere: what a loop that has looked at its
-// block may use to be vectorised.
+// The same bits where is_moderate_angle(x), and anything elsewhere: what a loop that has looked at
+// its block may use to be vectorised.
 template <Floating S>
 GRADUS_INLINE S sin_moderate(S x) {
   return sin_of(x, reduce_moderate(x));

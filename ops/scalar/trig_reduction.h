@@ -1,10 +1,10 @@
 // Argument reduction of sin, cos, tan: x = quadrant * pi/2 + r, |r| <= pi/4, for every finite x.
 //
-// Below 2^30 (f64) or 2^13 (f32): Cody and Waite, pi/2 in three parts, the products exact under fma.
-// Above: M. H. Payne and R. N. Hanek, "Radian reduction for trigonometric functions" (1983). 2/pi stands in
-// pieces of p bits, p the precision of S; pieces whose product with x is a multiple of 4 are left out, by
-// shifting the row of pieces and scaling x down, both by selects on the size of x; the products of the next
-// five pieces are exact as pairs and summed in three levels.
+// Below 2^30 (f64) or 2^13 (f32): Cody and Waite, pi/2 in three parts, the products exact under
+// fma. Above: M. H. Payne and R. N. Hanek, "Radian reduction for trigonometric functions" (1983).
+// 2/pi stands in pieces of p bits, p the precision of S; pieces whose product with x is a multiple
+// of 4 are left out, by shifting the row of pieces and scaling x down, both by selects on the size
+// of x; the products of the next five pieces are exact as pairs and summed in three levels.
 #pragma once
 
 #include "ops/scalar/pair.h"
@@ -98,7 +98,8 @@ GRADUS_INLINE TrigReduced<S> reduce_huge(S x) {
                      GRADUS_INLINE_LAMBDA { product[j] = two_prod(y, row[j] * two_to(-p * j)); });
   // v - 4 trunc(v / 4): of the sign of v, hence exact for small v too.
   auto modulo_4 = [&](S v) GRADUS_INLINE_LAMBDA { return fma(trunc(v * 0.25), -4.0, v); };
-  // First level: below 4 each; the errors fall to the second level, about 2^-p, and the rest to the third.
+  // First level: below 4 each; the errors fall to the second level, about 2^-p, and the rest to the
+  // third.
   Pair<S> a = two_sum(modulo_4(product[0].hi), modulo_4(product[0].lo));
   Pair<S> b = two_sum(a.hi, modulo_4(product[1].hi));
   Pair<S> c = two_sum(b.hi, product[1].lo);

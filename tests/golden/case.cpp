@@ -1,4 +1,4 @@
-#include "case.h"
+#include "tests/golden/case.h"
 
 #include <cmath>
 #include <fstream>
@@ -25,9 +25,9 @@ struct ScalarSpelling {
   bool number_first;
 };
 const std::map<std::string, ScalarSpelling> scalar_spellings = {
-    {"add_scalar", {"add", "value", false}},      {"rsub_scalar", {"sub", "value", true}},
-    {"mul_scalar", {"mul", "value", false}},      {"div_scalar", {"div", "value", false}},
-    {"pow_scalar", {"pow", "exponent", false}},   {"scalar_pow", {"pow", "base", true}},
+    {"add_scalar", {"add", "value", false}},    {"rsub_scalar", {"sub", "value", true}},
+    {"mul_scalar", {"mul", "value", false}},    {"div_scalar", {"div", "value", false}},
+    {"pow_scalar", {"pow", "exponent", false}}, {"scalar_pow", {"pow", "base", true}},
 };
 
 std::string number_text(const Json& v) {
@@ -45,8 +45,7 @@ Tensor lay_out(const Tensor& values, const Json& input) {
   Layout layout(values.dtype(), Sizes(values.shape()), strides);
   Tensor memory = Tensor::zeros(values.dtype(), Sizes{layout.extent() + offset});
   Tensor view = memory.view(layout, offset);
-  copy_elements(values.layout(), values.data(), layout,
-                const_cast<std::byte*>(view.data()));
+  copy_elements(values.layout(), values.data(), layout, const_cast<std::byte*>(view.data()));
   return view;
 }
 
@@ -113,7 +112,8 @@ std::string Case::node_text(const Json& node) const {
   for (const Json& r : node["out"])
     results += (results.empty() ? "%" : ", %") + r.get<std::string>();
   for (const Json& o : node["in"])
-    operands += (operands.empty() ? "" : ", ") + (o.is_null() ? "none" : "%" + o.get<std::string>());
+    operands +=
+        (operands.empty() ? "" : ", ") + (o.is_null() ? "none" : "%" + o.get<std::string>());
   auto scalar = scalar_spellings.find(op);
   for (auto& [name, value] : node["attrs"].items()) {
     if (scalar != scalar_spellings.end() && name == scalar->second.attribute) {
@@ -142,7 +142,8 @@ std::string type_text(const Tensor& t) {
 
 std::string Case::input_list() const {
   std::string s;
-  for (const Input& i : inputs_) s += (s.empty() ? "%" : ", %") + i.name + ": " + type_text(i.value);
+  for (const Input& i : inputs_)
+    s += (s.empty() ? "%" : ", %") + i.name + ": " + type_text(i.value);
   return s;
 }
 
@@ -211,7 +212,8 @@ std::string Case::grad_text() const {
       }
       std::string t = inner_product(second);
       for (size_t i = 0; i < outputs(); ++i)
-        if (has(fmt::format("ct.{}", i))) add_result(fmt::format("ggct_{}", i), fmt::format("ggct.{}", i));
+        if (has(fmt::format("ct.{}", i)))
+          add_result(fmt::format("ggct_{}", i), fmt::format("ggct.{}", i));
       nodes += fmt::format("    {}{} = grad(%{}{}{})\n", left, gg, t, wrt, ct_wrt);
     }
   }
@@ -219,7 +221,9 @@ std::string Case::grad_text() const {
          "\n  }\n}\n";
 }
 
-bool Case::has(const std::string& key) const { return file_of(json_).contains(prefix_ + "/" + key); }
+bool Case::has(const std::string& key) const {
+  return file_of(json_).contains(prefix_ + "/" + key);
+}
 
 Tensor Case::operand(const std::string& key) const {
   return file_of(json_).read(prefix_ + "/" + key).to(floating_);
@@ -237,7 +241,8 @@ std::string Case::compare(const std::string& key, const Tensor& got) const {
   if (!has(key)) return "";
   Tensor reference = file_of(json_).read(prefix_ + "/" + key);
   std::vector<double> want = reference.to_doubles();
-  std::vector<double> values = got.defined() ? got.to_doubles() : std::vector<double>(want.size(), 0);
+  std::vector<double> values =
+      got.defined() ? got.to_doubles() : std::vector<double>(want.size(), 0);
   if (got.defined() && got.layout().shape != reference.layout().shape)
     return fmt::format("{}: shape {} instead of {}", key, to_string(got.shape()),
                        to_string(reference.shape()));

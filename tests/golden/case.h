@@ -1,10 +1,11 @@
 // A reference case as program text, and its numbers.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "tensor/npz.h"
 
@@ -17,7 +18,7 @@ const std::vector<Json>& all_cases();
 
 struct Input {
   std::string name;
-  Tensor value;        // in the layout that the case asks for
+  Tensor value;  // in the layout that the case asks for
   bool differentiate;
 };
 
@@ -40,7 +41,8 @@ class Case {
 
   // Stage 0 alone, with results o0, o1, ….
   std::string forward_text() const;
-  // One stage with everything up to `order` by nested `grad`: results o<i>, g_<x>, gg_<x>, ggct_<i>.
+  // One stage with everything up to `order` by nested `grad`: results o<i>, g_<x>, gg_<x>,
+  // ggct_<i>.
   std::string grad_text() const;
 
   // Numbers by key ("ct.0", "v.x0"), inputs in the run's dtype.

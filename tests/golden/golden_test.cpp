@@ -1,12 +1,12 @@
 // The reference cases through both ways of differentiating, in f64 and f32.
 // SPEC D1, D3, D4, D6
-#include <gtest/gtest.h>
-
 #include <functional>
 
-#include "case.h"
+#include <gtest/gtest.h>
+
 #include "interpreter/state.h"
 #include "ir/text/parser.h"
+#include "tests/golden/case.h"
 
 namespace gradus::golden {
 namespace {
@@ -17,7 +17,8 @@ struct Way {
   bool through_grad;
 };
 
-std::vector<std::string> failures_of(const Case& c, const std::function<void(std::vector<std::string>&)>& run) {
+std::vector<std::string> failures_of(const Case& c,
+                                     const std::function<void(std::vector<std::string>&)>& run) {
   std::vector<std::string> failures;
   try {
     run(failures);
@@ -41,12 +42,13 @@ void note(std::vector<std::string>& failures, std::string failure) {
 // Stages appended by `differentiate`, run one by one, twice over: a state may be restarted.
 void check_stages(const Case& c, std::vector<std::string>& failures) {
   ir::Module module = ir::parse(c.forward_text(), c.id());
-  ir::Graph staged = ir::differentiate(module.program(),
-                                       {.order = c.order(), .wrt = c.differentiated()});
+  ir::Graph staged =
+      ir::differentiate(module.program(), {.order = c.order(), .wrt = c.differentiated()});
   State state(Code::compile(staged));
   for (int round = 0; round < 2; ++round) {
     auto out = state.run(values_of(c));
-    for (size_t i = 0; i < out.size(); ++i) note(failures, c.compare(fmt::format("out.{}", i), out[i]));
+    for (size_t i = 0; i < out.size(); ++i)
+      note(failures, c.compare(fmt::format("out.{}", i), out[i]));
     if (c.order() >= 1) {
       const auto& code = *state.code();
       std::vector<Tensor> cotangents;
@@ -123,8 +125,10 @@ TEST_P(Golden, Agrees) {
     }
     ++ran;
     auto failures = failures_of(c, [&](std::vector<std::string>& f) {
-      if (through_grad) check_grad(c, f);
-      else check_stages(c, f);
+      if (through_grad)
+        check_grad(c, f);
+      else
+        check_stages(c, f);
     });
     failed += !failures.empty();
     for (const std::string& f : failures) report += "  " + f + "\n";

@@ -1,6 +1,6 @@
 // What fails half-way: instructions, observers, memory.
 #include "ops/registry.h"
-#include "support.h"
+#include "tests/interpreter/support.h"
 
 namespace gradus {
 namespace {

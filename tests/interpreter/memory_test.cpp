@@ -1,7 +1,7 @@
 // Memory: registers are released right after their last use, and the buffer is what the schedule
 // needs.
 #include "interpreter/slots.h"
-#include "support.h"
+#include "tests/interpreter/support.h"
 
 namespace gradus {
 namespace {
@@ -75,7 +75,8 @@ graph g {
 }
 )");
   State state(code);
-  Tensor x = Tensor::from(DType::f64, Sizes{4, 3}, std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  Tensor x = Tensor::from(DType::f64, Sizes{4, 3},
+                          std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
   auto out = run(state, {x});
   EXPECT_DOUBLE_EQ(out[0].item(1), std::exp(4.0) + std::cos(std::sin(4.0)));
   EXPECT_DOUBLE_EQ(out[1].item(1), std::exp(4.0));
@@ -124,7 +125,8 @@ graph g {
     return %y
   }
 }
-)"), counted.context);
+)"),
+              counted.context);
   Tensor x = Tensor::zeros(DType::f64, Sizes{8});
   run(state, {x});
   size_t calls = counted.heap->calls();

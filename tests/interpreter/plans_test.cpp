@@ -1,7 +1,7 @@
 // Plans: many sizes, many threads, layouts of every kind, what lies where.
 #include <thread>
 
-#include "support.h"
+#include "tests/interpreter/support.h"
 
 namespace gradus {
 namespace {
@@ -240,8 +240,8 @@ graph f {
   }
 }
 
-// Unused results of an instruction leave with it; the base of a held view stays as long as the view.
-// SPEC I4, I5
+// Unused results of an instruction leave with it; the base of a held view stays as long as the
+// view. SPEC I4, I5
 TEST(Plans, HoldsWhatLaterStagesReadAndNoMore) {
   auto code = compile(R"(
 graph f {

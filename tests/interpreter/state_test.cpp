@@ -1,7 +1,7 @@
 // States: stages in order, clones, errors, poison, cancellation.
-#include "support.h"
-
 #include <thread>
+
+#include "tests/interpreter/support.h"
 
 namespace gradus {
 namespace {
@@ -124,7 +124,8 @@ graph g {
   }
 }
 )");
-  Tensor x = Tensor::zeros(DType::f64, Sizes{1000}), unused = Tensor::zeros(DType::f64, Sizes{1000});
+  Tensor x = Tensor::zeros(DType::f64, Sizes{1000}),
+         unused = Tensor::zeros(DType::f64, Sizes{1000});
   State state(code);
   run(state, {x, unused});
   EXPECT_EQ(x.storage()->use_count(), 1u);
@@ -135,11 +136,8 @@ graph g {
 TEST(State, SaysWhatInputsItExpected) {
   auto code = compile(chain, 1);
   State state(code);
-  auto message = [&](std::vector<Tensor> inputs) {
-    return error_of([&] { run(state, inputs); });
-  };
-  EXPECT_EQ(message({f64({1})}),
-            "stage 0 takes 2 inputs (x: f64[N], w: f64[N]), 1 are given");
+  auto message = [&](std::vector<Tensor> inputs) { return error_of([&] { run(state, inputs); }); };
+  EXPECT_EQ(message({f64({1})}), "stage 0 takes 2 inputs (x: f64[N], w: f64[N]), 1 are given");
   EXPECT_EQ(message({f64({1}), Tensor::scalar(DType::f64, 1)}),
             "stage 0: input 'w' must be f64[N] (rank 1), it is f64[]");
   EXPECT_EQ(message({f64({1}), f64({1, 2})}),
@@ -183,7 +181,8 @@ TEST(State, TellsInputTypes) {
   run(state, {f64({1}), f64({1})});
   EXPECT_EQ(to_string(state.input_type(0)), "f64[]");
   EXPECT_EQ(state.input_name(0), "ct1_y");
-  EXPECT_NE(error_of([&] { state.input_type(1); }).find("stage 1 takes 1 inputs"), std::string::npos);
+  EXPECT_NE(error_of([&] { state.input_type(1); }).find("stage 1 takes 1 inputs"),
+            std::string::npos);
 }
 
 // Fails at the n-th instruction it sees.
@@ -270,8 +269,7 @@ TEST(State, DeadlineAndCancellationEndARun) {
   CancelToken token;
   token.cancel();
   State state(code);
-  std::string message =
-      error_of([&] { run(state, {f64({1}), f64({1})}, {.cancel = &token}); });
+  std::string message = error_of([&] { run(state, {f64({1}), f64({1})}, {.cancel = &token}); });
   EXPECT_NE(message.find("cancelled in stage 0, before instruction 0 of 3"), std::string::npos)
       << message;
   EXPECT_TRUE(state.poisoned());
@@ -294,8 +292,9 @@ TEST(State, DeadlineAndCancellationEndARun) {
   } observer;
   observer.token = &quiet;
   State half(code);
-  message = error_of(
-      [&] { run(half, {f64({1}), f64({1})}, {.cancel = &quiet, .observer = &observer}); });
+  message = error_of([&] {
+    run(half, {f64({1}), f64({1})}, {.cancel = &quiet, .observer = &observer});
+  });
   EXPECT_NE(message.find("before instruction 2"), std::string::npos) << message;
 }
 
@@ -344,8 +343,9 @@ graph g {
   EXPECT_NE(message.find("test.ir:4:10: error: sizes"), std::string::npos) << message;
   EXPECT_NE(message.find("N = 2"), std::string::npos) << message;
   EXPECT_NE(message.find("M = 1"), std::string::npos) << message;
-  EXPECT_NE(error_of([&] { run(state, {f64({1, 2}), f64({1, 2}), f64({1})}); })
-                .find("must be 2*N + 1 = 5, it is 1"),
+  EXPECT_NE(error_of([&] {
+              run(state, {f64({1, 2}), f64({1, 2}), f64({1})});
+            }).find("must be 2*N + 1 = 5, it is 1"),
             std::string::npos);
   EXPECT_EQ(run(state, {f64({1, 2}), f64({3, 4}), z5})[0].item(), 10);
   EXPECT_EQ(state.dimension("N"), 2);
@@ -364,7 +364,9 @@ graph g {
   State state(code);
   EXPECT_EQ(run(state, {f64({0, 0, 0, 0, 0})})[0].to_doubles(), (std::vector<double>{3, 3}));
   State other(code);
-  EXPECT_NE(error_of([&] { run(other, {f64({0, 0})}); }).find("which is not 2*N + 1 for any N"),
+  EXPECT_NE(error_of([&] {
+              run(other, {f64({0, 0})});
+            }).find("which is not 2*N + 1 for any N"),
             std::string::npos);
 }
 
@@ -378,7 +380,8 @@ graph g {
     return a = %a, b = %b, c = %x
   }
 }
-)", 1);
+)",
+                      1);
   State state(code);
   run(state, {f64({0.5, 1})});
   State none = state.clone(), one = state.clone(), zeros = state.clone();
@@ -398,7 +401,8 @@ graph g {
     return a = %x, b = %z
   }
 }
-)", 1);
+)",
+                          1);
   State through(identity);
   run(through, {ct, ct});
   State both = through.clone();

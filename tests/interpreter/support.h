@@ -1,9 +1,9 @@
 // Small helpers for the interpreter's tests.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "interpreter/state.h"
 #include "ir/text/parser.h"

@@ -4,8 +4,8 @@
 
 #include "ops/gemm.h"
 #include "ops/gemm_kernel.h"
-#include "pointwise_support.h"
 #include "tensor/convert.h"
+#include "tests/ops/pointwise_support.h"
 
 namespace gradus::ops::test {
 namespace {

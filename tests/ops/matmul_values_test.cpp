@@ -1,5 +1,5 @@
 // What the ways to multiply matrices give and refuse, and their derivatives.
-#include "pointwise_support.h"
+#include "tests/ops/pointwise_support.h"
 
 namespace gradus::ops::test {
 namespace {

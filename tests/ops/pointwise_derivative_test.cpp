@@ -1,7 +1,7 @@
 // Derivatives of pointwise operators to the third order: against differences where the functions
 // are smooth, by value at their kinks and singular points.
 // SPEC D3, D4
-#include "pointwise_support.h"
+#include "tests/ops/pointwise_support.h"
 
 namespace gradus::ops::test {
 namespace {

@@ -1,7 +1,8 @@
-// Helpers for the tests of pointwise operators: values in a domain, derivatives against differences.
+// Helpers for the tests of pointwise operators: values in a domain, derivatives against
+// differences.
 #pragma once
 
-#include "shape_support.h"
+#include "tests/ops/shape_support.h"
 
 namespace gradus::ops::test {
 

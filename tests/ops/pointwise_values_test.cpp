@@ -1,7 +1,7 @@
 // Values, dtypes, layouts and errors of pointwise operators.
 #include <cmath>
 
-#include "pointwise_support.h"
+#include "tests/ops/pointwise_support.h"
 
 namespace gradus::ops::test {
 namespace {
@@ -198,8 +198,7 @@ TEST(PointwiseValue, OfShortRows) {
     Tensor column = random_tensor({301, 1}, 3, dtype);
     for (const Tensor& y : {row, column}) {
       Tensor spread = Tensor::empty(dtype, x.shape());
-      Layout broadcast(dtype, Sizes{37, 301, 5},
-                       y.rank() == 1 ? Sizes{0, 0, 1} : Sizes{0, 1, 0});
+      Layout broadcast(dtype, Sizes{37, 301, 5}, y.rank() == 1 ? Sizes{0, 0, 1} : Sizes{0, 1, 0});
       copy_elements(broadcast, y.data(), spread.layout(), spread.mutable_data());
       Tensor want = run_one("sub", {x, spread});
       EXPECT_TRUE(bitwise_equal(run_one("sub", {x, y}), want)) << name_of(dtype);

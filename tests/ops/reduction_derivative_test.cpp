@@ -2,7 +2,7 @@
 // SPEC D3
 #include <cmath>
 
-#include "pointwise_support.h"
+#include "tests/ops/pointwise_support.h"
 
 namespace gradus::ops::test {
 namespace {

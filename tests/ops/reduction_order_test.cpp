@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "ops/reduce_loops.h"
-#include "shape_support.h"
 #include "tensor/convert.h"
+#include "tests/ops/shape_support.h"
 
 namespace gradus::ops::test {
 namespace {

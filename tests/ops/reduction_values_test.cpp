@@ -1,7 +1,7 @@
 // What reductions and scans give: dtypes, empty and 0-d tensors, NaN, ties, and what they refuse.
 #include <cmath>
 
-#include "pointwise_support.h"
+#include "tests/ops/pointwise_support.h"
 
 namespace gradus::ops::test {
 namespace {

@@ -1,6 +1,6 @@
-// The same bits from every way to run a scalar body: a loop the compiler vectorised for AVX2 and FMA, one
-// element at a time with the same instructions, a loop for plain x86-64 (SSE2, fma by the C library).
-// SPEC F6
+// The same bits from every way to run a scalar body: a loop the compiler vectorised for AVX2 and
+// FMA, one element at a time with the same instructions, a loop for plain x86-64 (SSE2, fma by the
+// C library). SPEC F6
 // At -O2 g++ leaves loops of unknown length alone, and there would be nothing to compare.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic")

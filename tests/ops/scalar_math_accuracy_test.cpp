@@ -1,5 +1,5 @@
-// The errors of the vector functions against long double, within the bounds that docs/math-functions.md
-// publishes. GRADUS_MATH_TABLE=1 in the environment prints what was found.
+// The errors of the vector functions against long double, within the bounds that
+// docs/math-functions.md publishes. GRADUS_MATH_TABLE=1 in the environment prints what was found.
 #include <cstdio>
 #include <cstdlib>
 
@@ -132,8 +132,8 @@ TEST(ScalarAccuracy, ModerateAnglesAreTheSame) {
   check(0.0);
 }
 
-// The doubles nearest to multiples of pi/2, of Kahan and McDonald's search, and their like in f32: what is
-// left after the reduction has lost 60 bits.
+// The doubles nearest to multiples of pi/2, of Kahan and McDonald's search, and their like in f32:
+// what is left after the reduction has lost 60 bits.
 TEST(ScalarAccuracy, AnglesNextToMultiplesOfHalfPi) {
   for (double x : {6381956970095103.0 * 0x1p797, 5.319372648326541e+255, 2.356194490192345,
                    1.5707963267948966, 3.141592653589793, 1e22, 0x1.fffffffffffffp1023}) {

@@ -1,5 +1,5 @@
-// Signed zeros, infinities, NaN and domain edges: C's Annex F where C has the function, ATen's choice where
-// it has not.
+// Signed zeros, infinities, NaN and domain edges: C's Annex F where C has the function, ATen's
+// choice where it has not.
 #include <gtest/gtest.h>
 
 #include "tests/ops/scalar_test_functions.h"

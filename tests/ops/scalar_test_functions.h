@@ -1,5 +1,5 @@
-// The list of the scalar world's functions that its tests walk over: what each is called, how far off it
-// may be, what it is (in long double), and where it is worth looking.
+// The list of the scalar world's functions that its tests walk over: what each is called, how far
+// off it may be, what it is (in long double), and where it is worth looking.
 #pragma once
 
 #include <cmath>
@@ -82,8 +82,8 @@ struct Range {
   double low, high;
 };
 
-// Of one argument. `ulp32` and `ulp64` bound the error where `away` is zero; elsewhere the error may also be
-// `away` ulp of 1 (functions with roots that floats cannot name).
+// Of one argument. `ulp32` and `ulp64` bound the error where `away` is zero; elsewhere the error
+// may also be `away` ulp of 1 (functions with roots that floats cannot name).
 #define GRADUS_SCALAR_UNARY_TESTS(X)                                       \
   X(exp, expl, 0.97, 0.97, 0)                                              \
   X(exp2, exp2l, 1.0, 1.0, 0)                                              \
@@ -139,8 +139,8 @@ GRADUS_INLINE S polygamma2(S x) {
   return polygamma(2, x);
 }
 
-// The error of `got` in units of the last place of the exact `want`; huge for a wrong special value or a
-// zero of the wrong sign.
+// The error of `got` in units of the last place of the exact `want`; huge for a wrong special value
+// or a zero of the wrong sign.
 template <class T>
 double ulp_error(T got, Wide want) {
   const double wrong = 1e30;

@@ -1,5 +1,5 @@
 // `call`: inlining, sizes, custom derivatives.
-#include "support.h"
+#include "tests/passes/support.h"
 
 namespace gradus {
 namespace {

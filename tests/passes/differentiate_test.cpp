@@ -1,6 +1,6 @@
 // `differentiate`: names and signatures, structural zeros, absent cotangents, wrt, totals, stages
 // that are there already.
-#include "support.h"
+#include "tests/passes/support.h"
 
 namespace gradus {
 namespace {
@@ -218,7 +218,8 @@ graph f {
     %u = undefined() {dtype = f64, shape = [2]}
     %v = add(%u, %b)
     %w = add(%sum, %u)
-    return sum = %sum, weighted = %weighted, wide = %wide, product = %product, view = %view, a = %a, u = %u, v = %v, w = %w
+    return sum = %sum, weighted = %weighted, wide = %wide, product = %product,
+      view = %view, a = %a, u = %u, v = %v, w = %w
   }
   stage 2 () {
     %later = add(%a, %x)

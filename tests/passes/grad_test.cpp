@@ -1,5 +1,5 @@
 // `grad`: nested, with cotangents, of and with respect to any values of the program.
-#include "support.h"
+#include "tests/passes/support.h"
 
 namespace gradus {
 namespace {

@@ -1,5 +1,5 @@
 // What all passes keep: meaning, order, names; and what they cost on long and wide programs.
-#include "random_program.h"
+#include "tests/passes/random_program.h"
 
 namespace gradus {
 namespace {
@@ -43,7 +43,8 @@ graph mixed {
     %y, %d = call(%b) {graph = "inner"}
     %t = logsumexp(%y) {dim = 0}
     %g, %h = grad(%t, %x, %w)
-    return first = %a, second = %same, third = %x, fourth = none, fifth = %g, again = %g, sixth = %d, k = %k, t = %t
+    return first = %a, second = %same, third = %x, fourth = none,
+      fifth = %g, again = %g, sixth = %d, k = %k, t = %t
   }
   stage 1 (%v: f64[N]) {
     %same2 = mul(%x, %w)

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ops/evaluate.h"
-#include "support.h"
+#include "tests/passes/support.h"
 
 namespace gradus::test {
 

@@ -1,6 +1,6 @@
 // Random programs, derived three times: every stage against differences of the one before, and
 // every way of running it against every other.
-#include "random_program.h"
+#include "tests/passes/random_program.h"
 
 namespace gradus {
 namespace {

@@ -174,7 +174,8 @@ TEST(Parser, FindsCalledGraphsWhereverTheyStand) {
   Module m = parse(R"(
 graph helper { stage 0 (%a: f64[K]) { %b = square(%a) return %b } }
 graph top {
-  stage 0 (%x: f64[N]) { %y = call(%x) {graph = "later"} %z = call(%y) {graph = "helper"} return %z }
+  stage 0 (%x: f64[N]) { %y = call(%x) {graph = "later"}
+      %z = call(%y) {graph = "helper"} return %z }
 }
 graph later { stage 0 (%a: f64[K]) { %b = call(%a) {graph = "helper"} return %b } }
 )");
