@@ -123,7 +123,6 @@ class Differentiator {
 
   // A stage that is there already must have the interface that `differentiate` would give it.
   void check_interface(size_t k) const {
-    const Stage& stage = graph_.stages[k];
     auto fail = [&](const std::string& message) {
       throw Error::at(graph_.source ? graph_.source->file : graph_.name, {},
                       fmt::format("stage {} of graph '{}' does not have the interface of a "
