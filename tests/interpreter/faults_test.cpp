@@ -104,7 +104,9 @@ TEST(Faults, EveryInstructionMayThrowAnything) {
       for (size_t s = stage; s < code->stages(); ++s) {
         auto got = run(kept, inputs[s]);
         for (size_t i = 0; i < got.size(); ++i)
-          if (want[s][i].defined()) EXPECT_TRUE(bitwise_equal(got[i], want[s][i]));
+          if (want[s][i].defined()) {
+            EXPECT_TRUE(bitwise_equal(got[i], want[s][i]));
+          }
       }
       state.restart();
       EXPECT_NO_THROW(run(state, inputs[0]));

@@ -115,7 +115,9 @@ inline void expect_same(const std::vector<double>& got, const std::vector<double
       EXPECT_TRUE(std::isnan(got[i])) << "element " << i << ": " << got[i];
     else
       EXPECT_EQ(got[i], want[i]) << "element " << i;
-    if (signs) EXPECT_EQ(std::signbit(got[i]), std::signbit(want[i])) << "element " << i;
+    if (signs) {
+      EXPECT_EQ(std::signbit(got[i]), std::signbit(want[i])) << "element " << i;
+    }
   }
 }
 

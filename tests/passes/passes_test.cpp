@@ -129,7 +129,9 @@ TEST(Passes, RemoveWhatIsNotNeeded) {
   // k = 2 * 3 is a constant now.
   ir::ValueId k = low.stages[0].results[7].value;
   for (const ir::Node& n : low.stages[0].nodes)
-    if (n.results[0] == k) EXPECT_EQ(n.op->name, "constant");
+    if (n.results[0] == k) {
+      EXPECT_EQ(n.op->name, "constant");
+    }
 }
 
 TEST(Passes, TellZerosAndNumbersApart) {
