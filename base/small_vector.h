@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <new>
 #include <span>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -137,14 +139,15 @@ class SmallVector {
   }
   void grow(size_t least) {
     static_assert(std::is_nothrow_move_constructible_v<T>, "moving must not fail half-way");
-    size_t n = std::max(least, capacity_ * 2);
+    if (least > UINT32_MAX / 2) throw std::length_error("a SmallVector of 2^31 elements");
+    size_t n = std::max(least, size_t{capacity_} * 2);
     T* fresh = static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(alignof(T))));
     std::uninitialized_move_n(data_, size_, fresh);
-    size_t size = size_;
+    uint32_t size = size_;
     destroy();
     data_ = fresh;
     size_ = size;
-    capacity_ = n;
+    capacity_ = static_cast<uint32_t>(n);
   }
   void destroy() {
     std::destroy_n(data_, size_);
@@ -166,8 +169,8 @@ class SmallVector {
   }
   alignas(T) std::byte inline_[sizeof(T) * N];
   T* data_ = inline_data();
-  size_t size_ = 0;
-  size_t capacity_ = N;
+  uint32_t size_ = 0;  // small: nodes and types are made of these
+  uint32_t capacity_ = N;
 };
 
 }  // namespace gradus

@@ -7,6 +7,7 @@
 #include "interpreter/plan.h"
 #include "interpreter/slots.h"
 #include "ops/evaluate.h"
+#include "ops/kernel_memo.h"
 
 namespace gradus::interpreter {
 
@@ -67,6 +68,7 @@ class Planner {
     bind_sizes(code_, stage_, inputs_, plan_->sizes);
     check_equalities();
     place_inputs();
+    reserve();
     bound_.resize(stage_code_.instructions.size());
     for (uint32_t i = 0; i < bound_.size(); ++i) bind(i);
     find_leaving();
@@ -79,6 +81,15 @@ class Planner {
   }
 
  private:
+  // Growing by halves would touch much memory twice in a large stage.
+  void reserve() {
+    size_t instructions = stage_code_.instructions.size();
+    size_t pointers = stage_code_.operands.size() + stage_code_.results.size();
+    args_.reserve(pointers);
+    plan_->args.reserve(pointers);
+    plan_->steps.reserve(instructions);
+  }
+
   // Only what the stage meets: a program has many more registers than a stage. References stay
   // good.
   Local& local(Register r) {
@@ -240,14 +251,13 @@ class Planner {
       call.out.emplace_back(type.dtype, sizes_of(type));
     }
     call.views.resize(i.results);
-    i.op->bind(call);
-    store_views_of_absent(i, call);
-    place_results(i, index, call);
+    auto [memo, fresh] = kernels_.bind(call);
+    if (fresh && memo.kernel.parameters) plan_->kernels.push_back(memo.kernel.parameters);
+    bound.run = memo.kernel.run;
+    bound.parameters = memo.kernel.parameters.get();
+    bound.scratch_bytes = memo.kernel.scratch_bytes;
+    place_results(i, index, memo);
     bound.args = static_cast<uint32_t>(args_.size()) - bound.first_arg;
-    bound.run = call.kernel.run;
-    bound.parameters = call.kernel.parameters.get();
-    bound.scratch_bytes = call.kernel.scratch_bytes;
-    if (bound.parameters) plan_->kernels.push_back(std::move(call.kernel.parameters));
   }
 
   // An operand that is a value: adds its pointer, returns its layout.
@@ -281,52 +291,53 @@ class Planner {
     return true;
   }
 
-  // A view of an absent operand is a tensor of zeros like any other result.
-  void store_views_of_absent(const Instruction& i, ir::BindCall& call) {
-    std::vector<std::pair<size_t, size_t>> fills;  // pointer and bytes
-    for (uint32_t k = 0; k < i.results; ++k) {
-      if (call.views[k].operand < 0) continue;
-      Register of =
-          stage_code_.operands[i.first_operand + static_cast<uint32_t>(call.views[k].operand)].reg;
-      if (of != no_register && local(of).kind != Local::Kind::absent) continue;
-      call.views[k] = {};
-      call.out[k] = Layout(call.out[k].dtype, call.out[k].shape);
-      fills.emplace_back(i.operands + k,
-                         static_cast<size_t>(call.out[k].numel()) * size_of(call.out[k].dtype));
-    }
+  // A view of an absent operand is a tensor of zeros like any other result: its kernel.
+  bool is_view_of_absent(const Instruction& i, const ir::BindCall::View& view) {
+    if (view.operand < 0) return false;
+    Register of = stage_code_.operands[i.first_operand + static_cast<uint32_t>(view.operand)].reg;
+    return of == no_register || local(of).kind == Local::Kind::absent;
+  }
+  void zero_views_of_absent(Bound& bound, std::vector<std::pair<size_t, size_t>> fills) {
     if (fills.empty()) return;
-    GRADUS_CHECK(!call.kernel.run);  // results are views, or a kernel makes them: not both
-    call.set_kernel(
-        [](const void* parameters, std::byte* const* args, ir::KernelScope&) {
-          for (auto [arg, bytes] : *static_cast<const decltype(fills)*>(parameters))
-            std::memset(args[arg], 0, bytes);
-        },
-        std::move(fills));
+    GRADUS_CHECK(!bound.run);  // results are views, or a kernel makes them: not both
+    bound.run = [](const void* parameters, std::byte* const* args, ir::KernelScope&) {
+      for (auto [arg, bytes] : *static_cast<const decltype(fills)*>(parameters))
+        std::memset(args[arg], 0, bytes);
+    };
+    auto owned = std::make_shared<const decltype(fills)>(std::move(fills));
+    bound.parameters = owned.get();
+    plan_->kernels.push_back(std::move(owned));
   }
 
-  void place_results(const Instruction& i, uint32_t index, const ir::BindCall& call) {
+  void place_results(const Instruction& i, uint32_t index, const ops::KernelMemo::Entry& memo) {
+    std::vector<std::pair<size_t, size_t>> fills;  // pointers of results and their bytes
     for (uint32_t k = 0; k < i.results; ++k) {
       Register y = stage_code_.results[i.first_result + k];
-      const auto& view = call.views[k];
-      if (view.operand >= 0) {
+      const auto& view = memo.views[k];
+      const Layout& out = memo.out[k];
+      auto bytes = static_cast<size_t>(out.numel()) * size_of(out.dtype);
+      bool zeros = is_view_of_absent(i, view);
+      if (zeros) fills.emplace_back(i.operands + k, bytes);
+      if (view.operand >= 0 && !zeros) {
         Register of =
             stage_code_.operands[i.first_operand + static_cast<uint32_t>(view.operand)].reg;
-        if (y != no_register) make_view(y, of, call.out[k], view.offset, index);
+        if (y != no_register) make_view(y, of, out, view.offset, index);
         args_.emplace_back();
         continue;
       }
       if (y == no_register) {
-        int64_t bytes = call.out[k].numel() * static_cast<int64_t>(size_of(call.out[k].dtype));
-        args_.push_back({BoundArg::Kind::dropped, no_register, nullptr, bytes});
+        args_.push_back(
+            {BoundArg::Kind::dropped, no_register, nullptr, static_cast<int64_t>(bytes)});
         continue;
       }
       args_.push_back({BoundArg::Kind::value, y});
       Local& l = local(y);
       l.kind = Local::Kind::slot;
       l.root = y;
-      l.layout = call.out[k];
+      l.layout = zeros ? Layout(out.dtype, out.shape) : out;
       l.last_use = index;
     }
+    zero_views_of_absent(bound_[index], std::move(fills));
   }
 
   // A root made here leaves if it, or a view of it, is returned or read later.
@@ -545,6 +556,7 @@ class Planner {
   std::vector<BoundArg> args_;
   std::vector<uint32_t> first_death_;  // by instruction, one more at the end: slices of deaths_
   std::vector<Register> deaths_;
+  ops::KernelMemo kernels_;
   SlotAllocator slots_;
   size_t number_at_ = 0;
 };

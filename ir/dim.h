@@ -80,7 +80,7 @@ struct Dim::Linear {
   Dim rest;
 };
 
-using Dims = SmallVector<Dim, 4>;
+using Dims = SmallVector<Dim, 3>;
 
 // "[N, 2*M]"
 std::string to_string(std::span<const Dim> dims);

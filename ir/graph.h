@@ -26,7 +26,7 @@ inline ValueId value_in(const Operand& o) {
 struct Node {
   const Operator* op = nullptr;
   Attributes attributes;
-  SmallVector<Operand, 3> operands;
+  SmallVector<Operand, 2> operands;
   SmallVector<ValueId, 2> results;
   SourceLocation where;  // in Graph::source
 };

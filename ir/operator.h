@@ -25,17 +25,35 @@ using Attributes = Ref<const AttributeRecord>;
 // A number in an operand's place: a scalar that does not promote within its category.
 struct Number {
   Category category = Category::floating;
-  int64_t integer = 0;  // boolean and integral
-  double floating = 0;  // floating
-  static Number of(double f) { return {Category::floating, 0, f}; }
-  static Number of(int64_t i) { return {Category::integral, i, 0}; }
-  static Number of(bool b) { return {Category::boolean, b, 0}; }
+  union {
+    double floating = 0;  // floating
+    int64_t integer;      // boolean and integral
+  };
+  static Number of(double f) {
+    Number n;
+    n.floating = f;
+    return n;
+  }
+  static Number of(int64_t i) { return whole(Category::integral, i); }
+  static Number of(bool b) { return whole(Category::boolean, b); }
   double as_double() const {
     return category == Category::floating ? floating : static_cast<double>(integer);
   }
   friend bool operator==(const Number& a, const Number& b) {
-    return a.category == b.category && a.integer == b.integer &&
-           std::bit_cast<uint64_t>(a.floating) == std::bit_cast<uint64_t>(b.floating);
+    return a.category == b.category && a.bits() == b.bits();
+  }
+  // The value's bits: numbers of a category are told apart by them, also NaNs and zeros' signs.
+  uint64_t bits() const {
+    return category == Category::floating ? std::bit_cast<uint64_t>(floating)
+                                          : static_cast<uint64_t>(integer);
+  }
+
+ private:
+  static Number whole(Category c, int64_t i) {
+    Number n;
+    n.category = c;
+    n.integer = i;
+    return n;
   }
 };
 

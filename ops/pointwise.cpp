@@ -29,7 +29,7 @@ struct Plan {
   Attributes attributes;
   Sizes shape;  // of the result, collapsed; never empty
   int64_t count = 0;
-  SmallVector<Operand, 3> operands;
+  SmallVector<Operand, 2> operands;
   DType result_dtype, result_tile;
 };
 

@@ -11,7 +11,7 @@
 
 namespace gradus {
 
-using Sizes = SmallVector<int64_t, 5>;  // numbers of elements, or strides
+using Sizes = SmallVector<int64_t, 4>;  // numbers of elements, or strides
 
 // Number of elements; nullopt if it (or a negative size) does not fit an int64.
 std::optional<int64_t> checked_numel(std::span<const int64_t> shape);

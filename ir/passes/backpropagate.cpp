@@ -78,7 +78,7 @@ class Sweep {
     // The rule may append to the nodes that `node` lies in: keep what it needs.
     const Operator& op = *node.op;
     Attributes attributes = node.attributes;
-    SmallVector<Operand, 3> operands = node.operands;
+    SmallVector<Operand, 2> operands = node.operands;
     SourceLocation where = node.where;
     ops::VjpCall call{op, world_, x, y, dy, attributes, wanted, {}};
     call.gradients.resize(x.size());

@@ -197,7 +197,7 @@ class Builder {
   ir::ValueId add(const char* op, std::initializer_list<ir::Operand> operands,
                   const ir::LiteralList& attributes = {}) {
     const ir::Operator* o = ops::find(op);
-    ir::Node node{o, o->read(attributes), SmallVector<ir::Operand, 3>(operands), {}, {}};
+    ir::Node node{o, o->read(attributes), SmallVector<ir::Operand, 2>(operands), {}, {}};
     ir::Type type = ops::infer(graph_, node, nullptr)[0];
     node.results.push_back(graph_.add_value(std::move(type), {}, 0));
     graph_.stages[0].nodes.push_back(std::move(node));
