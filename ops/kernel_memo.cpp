@@ -21,9 +21,8 @@ size_t place_of(const ir::BindCall& call) {
 
 bool matches(const KernelMemo::Entry& e, const ir::BindCall& call) {
   return e.op == &call.op && e.attributes.get() == call.attributes.get() &&
-         std::ranges::equal(e.present, call.present) &&
-         std::ranges::equal(e.number, call.number) && std::ranges::equal(e.in, call.in) &&
-         std::ranges::equal(e.wanted, call.out);
+         std::ranges::equal(e.present, call.present) && std::ranges::equal(e.number, call.number) &&
+         std::ranges::equal(e.in, call.in) && std::ranges::equal(e.wanted, call.out);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ class KernelMemo {
 
   struct Found {
     const Entry& entry;  // good until the next call
-    bool fresh;          // bound just now: whoever outlives the memo keeps `entry.kernel.parameters`
+    bool fresh;          // bound just now: a reference to its parameters is to be kept
   };
 
   // Given   a call whose `out` holds the results' layouts
