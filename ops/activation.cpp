@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ops/families.h"
+#include "ops/operands.h"
 #include "ops/scalar/math.h"
 
 namespace gradus::ops {
@@ -25,14 +26,6 @@ Value elu_gradient(VjpCall& d, double above, double below, double width) {
 
 // dy where the condition fails.
 Value drop_where(const Value& condition, const Value& dy) { return where(condition, num(0.0), dy); }
-
-// The one operand of a composition as a tensor.
-const Value& tensor_operand(ComposeCall& c, size_t i) {
-  std::string_view name = c.op.operands[i].name;
-  if (!c.given(i)) c.fail("operand '{}' is missing", name);
-  if (c.x(i).is_number()) c.fail("operand '{}' must be a tensor, not a number", name);
-  return c.x(i);
-}
 
 }  // namespace
 
