@@ -29,12 +29,14 @@ Family indexing_family();       // indexing.cpp: gather, scatter_add, index_sele
 Family normalization_family();  // normalization.cpp: softmax, layer_norm, batch_norm_train, …
 Family loss_family();           // losses.cpp: mse_loss, cross_entropy, …
 Family sorting_family();        // sorting.cpp: sort, topk
+Family convolution_family();    // convolution.cpp: conv1d, conv2d, conv_transpose2d, …
 
 inline constexpr Family (*families[])() = {
-    structural_family, opaque_family,   arithmetic_family,    rounding_family,  comparison_family,
-    elementary_family, special_family,  activation_family,    shape_family,     slicing_family,
-    window_family,     assemble_family, creation_family,      reduction_family, scan_family,
-    matmul_family,     indexing_family, normalization_family, loss_family,      sorting_family,
+    structural_family,  opaque_family,   arithmetic_family,    rounding_family,  comparison_family,
+    elementary_family,  special_family,  activation_family,    shape_family,     slicing_family,
+    window_family,      assemble_family, creation_family,      reduction_family, scan_family,
+    matmul_family,      indexing_family, normalization_family, loss_family,      sorting_family,
+    convolution_family,
 };
 
 }  // namespace gradus::ops

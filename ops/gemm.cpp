@@ -235,14 +235,15 @@ void visit(DType dtype, F f) {
 
 }  // namespace
 
-size_t gemm_scratch_bytes(const Gemm& product) {
+size_t gemm_scratch_bytes(const Gemm& product, bool split) {
   const Gemm g = with_wide_result(product);
   int64_t bytes = 0;
   if (g.m == 0 || g.n == 0 || g.k == 0) return 0;
   visit(g.dtype, [&](auto t, auto c) {
     bytes = Blocking<typename decltype(t)::type, typename decltype(c)::type>(g).bytes();
   });
-  return static_cast<size_t>(bytes * (worth_splitting(g, batch_count(g)) ? most_slots() : 1));
+  return static_cast<size_t>(bytes *
+                             (split && worth_splitting(g, batch_count(g)) ? most_slots() : 1));
 }
 
 void gemm(const Gemm& product, const std::byte* a, const std::byte* b, std::byte* c,
