@@ -156,5 +156,9 @@ GRADUS_COLUMNS(float, float)
 GRADUS_COLUMNS(Half, float)
 GRADUS_COLUMNS(BFloat16, float)
 #undef GRADUS_COLUMNS
+template void gather_columns(const Phase&, const ConvTensor&, const Half*, int64_t, int64_t,
+                             int64_t, Half*);
+template void gather_columns(const Phase&, const ConvTensor&, const BFloat16*, int64_t, int64_t,
+                             int64_t, BFloat16*);
 
 }  // namespace gradus::ops

@@ -2,27 +2,13 @@
 
 #include "ops/conv_kernel.h"
 #include "ops/families.h"
+#include "ops/image_axes.h"
 #include "ops/operands.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
 
 namespace {
-
-constexpr int64_t far = int64_t{1} << 30;  // bounds what attributes say, so that nothing overflows
-
-int64_t along(const Ints& list, int d) { return list.size() == 1 ? list[0] : list[d]; }
-
-template <class Call>
-void check_list(const Call& call, std::string_view name, const Ints& list, int spatial,
-                int64_t least) {
-  if (list.size() != 1 && static_cast<int>(list.size()) != spatial)
-    call.fail("'{}' lists {} numbers; give one, or one for each of {} dimensions", name,
-              list.size(), spatial);
-  for (int64_t n : list)
-    if (n < least || n > far)
-      call.fail("'{}' is {}; it must be from {} to {}", name, n, least, far);
-}
 
 // Both operands are images or kernels of one floating dtype; returns the spatial dimensions.
 int check_operands(const InferCall& call, const ConvAttr& a) {
@@ -38,8 +24,8 @@ int check_operands(const InferCall& call, const ConvAttr& a) {
   check_list(call, "stride", a.stride, spatial, 1);
   check_list(call, "padding", a.padding, spatial, 0);
   check_list(call, "dilation", a.dilation, spatial, 1);
-  if (a.groups < 1 || a.groups > far)
-    call.fail("'groups' is {}; it must be from 1 to {}", a.groups, far);
+  if (a.groups < 1 || a.groups > window_limit)
+    call.fail("'groups' is {}; it must be from 1 to {}", a.groups, window_limit);
   return spatial;
 }
 
@@ -51,14 +37,13 @@ void check_divides(const InferCall& call, const ConvAttr& a, const Dim& channels
 
 // How many windows fit along axis d.
 Dim windows(const ConvAttr& a, int d, const Dim& image, const Dim& kernel) {
-  Dim room = image + 2 * along(a.padding, d) - Dim(along(a.dilation, d)) * (kernel - 1) - 1;
-  return floor_div(room, along(a.stride, d)) + 1;
+  return window_count(image, kernel, along(a.stride, d), along(a.padding, d), along(a.dilation, d));
 }
 
 void check_windows(const InferCall& call, const ConvAttr& a, int d, const Dim& image,
                    const Dim& kernel, const Dim* given) {
   if (!image.is_constant() || !kernel.is_constant()) return;
-  if (kernel.value() < 1 || kernel.value() > far || image.value() < 0)
+  if (kernel.value() < 1 || kernel.value() > window_limit || image.value() < 0)
     call.fail("an image of size {} and a kernel of size {} along spatial dimension {}",
               image.value(), kernel.value(), d);
   int64_t most = windows(a, d, image, kernel).value();
@@ -83,7 +68,7 @@ ConvAxes axes_of(const BindCall& call, const ConvAttr& a, const Layout& image, c
     ConvAxis& x = axes[conv_axes - spatial + d];
     x = {image.shape[d + 2], result.shape[d + 2], kernel.shape[d + 2],
          along(a.stride, d), along(a.padding, d), along(a.dilation, d)};
-    if (x.kernel < 1 || x.kernel > far || x.image < 0 || x.image > far * far)
+    if (x.kernel < 1 || x.kernel > window_limit || x.image < 0 || x.image > image_limit)
       call.fail("an image of size {} and a kernel of size {} along spatial dimension {}", x.image,
                 x.kernel, d);
     int64_t room = x.image + 2 * x.padding - x.dilation * (x.kernel - 1) - 1;

@@ -30,13 +30,14 @@ Family normalization_family();  // normalization.cpp: softmax, layer_norm, batch
 Family loss_family();           // losses.cpp: mse_loss, cross_entropy, …
 Family sorting_family();        // sorting.cpp: sort, topk
 Family convolution_family();    // convolution.cpp: conv1d, conv2d, conv_transpose2d, …
+Family image_family();          // resize.cpp: max_pool2d, unfold_im2col, upsample_nearest2d, …
 
 inline constexpr Family (*families[])() = {
     structural_family,  opaque_family,   arithmetic_family,    rounding_family,  comparison_family,
     elementary_family,  special_family,  activation_family,    shape_family,     slicing_family,
     window_family,      assemble_family, creation_family,      reduction_family, scan_family,
     matmul_family,      indexing_family, normalization_family, loss_family,      sorting_family,
-    convolution_family,
+    convolution_family, image_family,
 };
 
 }  // namespace gradus::ops
