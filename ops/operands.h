@@ -9,7 +9,7 @@ namespace gradus::ops {
 const Value& tensor_operand(const ComposeCall& c, size_t i);
 // Likewise, of a floating dtype.
 const Value& floating_operand(const ComposeCall& c, size_t i);
-// Refuses sizes that the types know to differ; `what` completes "...: sizes 2 and 3 differ: {what}".
+// Refuses sizes that the types know to differ; `what` completes "sizes 2 and 3 differ: {what}".
 // A 1 is no other size, so that broadcasting cannot hide it.
 void same_size(const ComposeCall& c, const Dim& a, const Dim& b, std::string_view what);
 
