@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/distances.h"
+#include "ops/element_losses.h"
 #include "ops/families.h"
 #include "ops/operands.h"
 #include "ops/reduction_rules.h"
@@ -20,14 +22,14 @@ Literal write_literal(const Reduction& r) {
   return r == Reduction::none ? "none" : r == Reduction::mean ? "mean" : "sum";
 }
 
-namespace {
-
-Value total(const Value& x) { return x.rank() == 0 ? x : emit("sum", {x}); }
-
-Value reduced(const Value& x, Reduction r) {
-  if (r == Reduction::none) return x;
-  return r == Reduction::sum ? total(x) : emit("mean", {x});
+Value reduced(const Value& losses, Reduction r) {
+  if (r == Reduction::none) return losses;
+  return r == Reduction::sum ? sum_all(losses) : emit("mean", {losses});
 }
+
+Value at_least(const Value& x, double bound) { return emit("clamp", {x}, {{"min", bound, {}}}); }
+
+namespace {
 
 // Where the classes of x stand, and targets that name a class each.
 struct Classes {
@@ -80,7 +82,7 @@ Value target_weights(const Classes& k, const Value& weight, DType dtype) {
 // Losses of the targets that count, reduced; the mean is over their weights.
 Value reduced_by_weight(const Value& losses, const Value& weights, Reduction r) {
   if (r == Reduction::none) return losses;
-  return r == Reduction::sum ? total(losses) : total(losses) / total(weights);
+  return r == Reduction::sum ? sum_all(losses) : sum_all(losses) / sum_all(weights);
 }
 
 Value negative_log_likelihood(const Classes& k, const Value& logp, const Value& weight,
@@ -136,7 +138,7 @@ Value entropy_with_probabilities(const ComposeCall& c, const Value& logp) {
   if (weight.defined()) terms = terms * along_classes(weight, logp);
   Value losses = -sum(terms, {dim}, false);
   if (a.reduction == Reduction::none) return losses;
-  Value sum_of = total(losses);
+  Value sum_of = sum_all(losses);
   if (a.reduction == Reduction::sum) return sum_of;
   Dim count = 1;
   for (const Dim& d : losses.dims()) count = count * d;
@@ -186,6 +188,9 @@ void BceWithLogits::compose(ComposeCall& c) {
   c.give(cast(reduced(losses, c.attr<Attr>().reduction), x.dtype()));
 }
 
-Family loss_family() { return fold<LossOperators>(); }
+Family loss_family() {
+  return fold<decltype(std::tuple_cat(LossOperators(), ElementLossOperators(),
+                                      DistanceOperators()))>();
+}
 
 }  // namespace gradus::ops

@@ -10,6 +10,10 @@ using namespace std::literals;
 enum class Reduction : uint8_t { none, mean, sum };
 bool read_literal(const Literal&, Reduction&, std::string& what);
 Literal write_literal(const Reduction&);
+// One loss of many, or themselves.
+Value reduced(const Value& losses, Reduction r);
+// x, but at least `bound`; its derivative is 1 on the bound.
+Value at_least(const Value& x, double bound);
 
 struct LossAttr {
   Reduction reduction = Reduction::mean;
