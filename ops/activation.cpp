@@ -177,6 +177,19 @@ void NanToNum::compose(ComposeCall& c) {
   c.give(where(eq(x, num(-inf)), num(a.neginf.value_or(-largest)), y));
 }
 
+void Glu::compose(ComposeCall& c) {
+  const Value& x = tensor_operand(c, 0);
+  const int64_t given = c.attr<Attr>().dim, dim = given < 0 ? given + x.rank() : given;
+  if (dim < 0 || dim >= x.rank())
+    c.fail("dimension {} is out of range for 'x', {}", given, to_string(x.type));
+  const Dim size = x.dims()[static_cast<size_t>(dim)];
+  if (size.is_constant() && size.value() % 2 != 0)
+    c.fail("dimension {} of 'x', {}, has no halves", dim, to_string(x.type));
+  const Dim half = floor_div(size, 2);
+  Value gate = unary("sigmoid", slice(x, dim, half, size));
+  c.give(slice(x, dim, 0, half) * gate);
+}
+
 Family activation_family() { return fold<ActivationOperators>(); }
 
 }  // namespace gradus::ops

@@ -92,7 +92,46 @@ struct AdaptiveAvgPool2d {
   static void compose(ComposeCall&);
 };
 
+struct AdaptiveMaxPool2d {
+  static constexpr auto name = "adaptive_max_pool2d"sv,
+                        doc = "y = the greatest x of each of output_size windows"sv;
+  static constexpr std::array inputs{"x"sv};
+  using Attr = AdaptiveAvgPool2d::Attr;
+  static void compose(ComposeCall&);
+};
+
+struct LpPool2d {
+  static constexpr auto name = "lp_pool2d"sv, doc = "y = (sum of x^p over each window)^(1/p)"sv;
+  static constexpr std::array inputs{"x"sv};
+  struct Attr {
+    double p = 2;
+    Ints kernel;
+    std::optional<Ints> stride;
+    static constexpr auto fields() {
+      return std::tuple(required("p", &Attr::p), required("kernel", &Attr::kernel),
+                        field("stride", &Attr::stride));
+    }
+  };
+  static void compose(ComposeCall&);
+};
+
+struct LocalResponseNorm {  // windows of `size` channels around each, 0 outside
+  static constexpr auto name = "local_response_norm"sv,
+                        doc = "y = x / (k + alpha * mean of x^2 over nearby channels)^beta"sv;
+  static constexpr std::array inputs{"x"sv};
+  struct Attr {
+    int64_t size = 1;
+    double alpha = 1e-4, beta = 0.75, k = 1;
+    static constexpr auto fields() {
+      return std::tuple(required("size", &Attr::size), field("alpha", &Attr::alpha),
+                        field("beta", &Attr::beta), field("k", &Attr::k));
+    }
+  };
+  static void compose(ComposeCall&);
+};
+
 using PoolingOperators = std::tuple<MaxPool, MaxPoolNd<1>, MaxPoolNd<2>, MaxPoolNd<3>, MaxPool2dIdx,
-                                    AvgPoolNd<1>, AvgPoolNd<2>, AvgPoolNd<3>, AdaptiveAvgPool2d>;
+                                    AvgPoolNd<1>, AvgPoolNd<2>, AvgPoolNd<3>, AdaptiveAvgPool2d,
+                                    AdaptiveMaxPool2d, LpPool2d, LocalResponseNorm>;
 
 }  // namespace gradus::ops

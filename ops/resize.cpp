@@ -5,6 +5,7 @@
 #include "ops/image_axes.h"
 #include "ops/operands.h"
 #include "ops/pooling.h"
+#include "ops/reduction_rules.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
@@ -19,6 +20,39 @@ void UpsampleNearest2d::compose(ComposeCall& c) {
   Value spread = unsqueeze(unsqueeze(x, 3), 5);
   Value wide = expand(spread, {d[0], d[1], d[2], scale, d[3], scale});
   c.give(reshape(wide, {d[0], d[1], d[2] * scale, d[3] * scale}));
+}
+
+namespace {
+
+// x stretched to n elements along dimension d.
+Value stretched(const Value& x, int d, int64_t n, bool align_corners) {
+  const Dim& size = x.dims()[d];
+  Value i = cast(emit_all(*x.world, "arange", {}, {{"end", n, {}}})[0], x.dtype());
+  Value from = i * 0.0;
+  if (!align_corners)
+    from = emit("clamp", {((i + 0.5) * size) / Dim(n) - 0.5}, {{"min", 0.0, {}}});
+  else if (n > 1)
+    from = (i * (size - 1)) / Dim(n - 1);
+  Value low = cast(from, DType::i64), high = low + num(int64_t{1});
+  high = binary("minimum", high, Value::number(size - 1));
+  low = binary("minimum", low, Value::number(size - 1));
+  Dims shape(static_cast<size_t>(x.rank() - d), Dim(1));
+  shape[0] = n;
+  Value weight = reshape(from - cast(low, x.dtype()), shape);
+  Value a = emit("index_select", {x, low}, {{"dim", d, {}}});
+  Value b = emit("index_select", {x, high}, {{"dim", d, {}}});
+  return a * (1.0 - weight) + b * weight;
+}
+
+}  // namespace
+
+void UpsampleBilinear2d::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  const Value& x = floating_operand(c, 0);
+  if (x.rank() != 4) c.fail("operand 'x' is {}; it must be [N, C, H, W]", to_string(x.type));
+  check_list(c, "size", a.size, 2, 1);
+  Value rows = stretched(widened(x), 2, along(a.size, 0), a.align_corners);
+  c.give(cast(stretched(rows, 3, along(a.size, 1), a.align_corners), x.dtype()));
 }
 
 void PixelShuffle::compose(ComposeCall& c) {

@@ -166,6 +166,17 @@ void Argsort::compose(ComposeCall& c) {
   c.give(emit_all(c.world, "sort", in, {{"dim", a.dim, {}}, {"descending", a.descending, {}}})[1]);
 }
 
+void Kthvalue::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  const Value& x = tensor_operand(c, 0);
+  if (a.k.is_constant() && a.k.value() < 1) c.fail("'k' is {}; it counts from 1", a.k.value());
+  SmallVector<Value, 1> in{x};
+  auto least =
+      emit_all(c.world, "topk", in, {{"k", a.k, {}}, {"dim", a.dim, {}}, {"largest", false, {}}});
+  for (const Value& v : least)
+    c.give(x.rank() == 0 ? v : emit("select", {v}, {{"dim", a.dim, {}}, {"index", a.k - 1, {}}}));
+}
+
 Family sorting_family() { return fold<SortingOperators>(); }
 
 }  // namespace gradus::ops

@@ -56,6 +56,21 @@ struct Argsort {
   static void compose(ComposeCall&);
 };
 
-using SortingOperators = std::tuple<Sort, Topk, Argsort>;
+struct Kthvalue {
+  static constexpr auto name = "kthvalue"sv,
+                        doc = "value = the k-th least of x along dim, index = where it was"sv;
+  static constexpr std::array inputs{"x"sv};
+  static constexpr std::array results{"value"sv, "index"sv};
+  struct Attr {
+    Dim k = 1;
+    int64_t dim = -1;
+    static constexpr auto fields() {
+      return std::tuple(required("k", &Attr::k), field("dim", &Attr::dim));
+    }
+  };
+  static void compose(ComposeCall&);
+};
+
+using SortingOperators = std::tuple<Sort, Topk, Argsort, Kthvalue>;
 
 }  // namespace gradus::ops

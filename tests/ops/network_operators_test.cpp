@@ -186,7 +186,7 @@ TEST(Pooling, TypesAndErrors) {
       "at most half");
   contains(refusal("avg_pool2d", {of({1, 1, 4, 4})}, {attribute("kernel", 0)}), "'kernel' is 0");
   contains(refusal("adaptive_avg_pool2d", {of({1, 1, 0, 4})}, {ints("output_size", {1})}),
-           "no mean of nothing");
+           "windows of nothing");
   contains(refusal("unfold_im2col", {of({1, 1, 2, 2})}, {attribute("kernel", 3)}), "does not fit");
   contains(refusal("fold_col2im", {of({1, 4, 5})},
                    {attribute("kernel", 2), ints("output_size", {3, 3})}),
