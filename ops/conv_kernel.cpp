@@ -148,8 +148,9 @@ void bind_gather(BindCall& call, GatherPlan p, std::vector<Phase> phases) {
   for (Phase& phase : phases) {
     const int64_t positions = phase.positions(), rows = p.channels * phase.taps();
     if (positions == 0) continue;
-    GatherPlan::Part part{phase, tile_width(rows, positions), 0, weights, false};
-    part.in_place = p.dtype == p.work && p.source.lies_in_place(phase);
+    const bool in_place = p.dtype == p.work && p.source.lies_in_place(phase);
+    const int64_t width = tile_width(std::max(in_place ? 0 : rows, p.rows), positions);
+    GatherPlan::Part part{phase, width, 0, weights, in_place};
     part.tiles = (positions + part.width - 1) / part.width;
     weights += p.groups * p.rows * rows;
     columns = std::max(columns, part.in_place ? 0 : rows * part.width);

@@ -1,6 +1,6 @@
 // The greatest element of each window, and where it is.
 #include <algorithm>
-#include <limits>
+#include <vector>
 
 #include "base/error.h"
 #include "ops/image_axes.h"
@@ -16,16 +16,18 @@ namespace {
 
 constexpr int64_t chunk_windows = 1 << 12;  // what one worker takes at a time
 
-struct PoolPlan {
-  ConvAxes axes;
-  ConvTensor x;
-  int64_t channels = 0, planes = 0, windows = 0;  // planes: images times channels
-};
-
 // Elements of a window along one axis: first, first + dilation, .. below last.
 struct Range {
   int64_t first, last;
 };
+
+struct PoolPlan {
+  ConvAxes axes;
+  std::array<std::vector<Range>, conv_axes> ranges;  // one for each window of an axis
+  ConvTensor x;
+  int64_t channels = 0, planes = 0, windows = 1;  // planes: images times channels
+};
+
 Range range_of(const ConvAxis& a, int64_t window) {
   const int64_t start = window * a.stride - a.padding;
   int64_t first = start;
@@ -34,25 +36,43 @@ Range range_of(const ConvAxis& a, int64_t window) {
 }
 
 template <class T, class C>
-void pool_window(const PoolPlan& p, const T* plane, int64_t window, T& value, int64_t& index) {
+[[gnu::always_inline]] inline void pool_window(const PoolPlan& p, const T* plane, Range r0,
+                                               Range r1, Range r2, T& value, int64_t& index) {
   const auto& [a0, a1, a2] = p.axes;
   const auto [s0, s1, s2] = p.x.strides;
-  const Range r2 = range_of(a2, window % a2.windows);
-  const Range r1 = range_of(a1, window / a2.windows % a1.windows);
-  const Range r0 = range_of(a0, window / a2.windows / a1.windows);
-  index = (r0.first * a1.image + r1.first) * a2.image + r2.first;
-  value = plane[r0.first * s0 + r1.first * s1 + r2.first * s2];
-  C best = convert<C>(value);
+  int64_t at = (r0.first * a1.image + r1.first) * a2.image + r2.first;
+  T found = plane[r0.first * s0 + r1.first * s1 + r2.first * s2];
+  C best = convert<C>(found);
   for (int64_t i = r0.first; i < r0.last; i += a0.dilation)
-    for (int64_t j = r1.first; j < r1.last; j += a1.dilation)
+    for (int64_t j = r1.first; j < r1.last; j += a1.dilation) {
+      const T* row = plane + i * s0 + j * s1;
       for (int64_t k = r2.first; k < r2.last; k += a2.dilation) {
-        const T x = plane[i * s0 + j * s1 + k * s2];
-        const C c = convert<C>(x);
+        const C c = convert<C>(row[k * s2]);
         if (!(c > best || c != c)) continue;
         best = c;
-        value = x;
-        index = (i * a1.image + j) * a2.image + k;
+        found = row[k * s2];
+        at = (i * a1.image + j) * a2.image + k;
       }
+    }
+  value = found;
+  index = at;
+}
+
+// Windows [first, last), counted over all planes.
+template <class T, class C>
+void pool_windows(const PoolPlan& p, const T* x, int64_t first, int64_t last, T* values,
+                  int64_t* indices) {
+  const int64_t n2 = p.axes[2].windows, n1 = p.axes[1].windows;
+  for (int64_t i = first; i < last;) {
+    const int64_t plane = i / p.windows, within = i % p.windows, start = within % n2;
+    const T* source =
+        x + plane / p.channels * p.x.batch_stride + plane % p.channels * p.x.channel_stride;
+    const Range r1 = p.ranges[1][within / n2 % n1], r0 = p.ranges[0][within / n2 / n1];
+    const int64_t row = std::min(n2 - start, last - i);
+    for (int64_t k = 0; k < row; ++k)
+      pool_window<T, C>(p, source, r0, r1, p.ranges[2][start + k], values[i + k], indices[i + k]);
+    i += row;
+  }
 }
 
 template <class T, class C>
@@ -63,12 +83,8 @@ void run_pool(const void* parameters, std::byte* const* args, KernelScope& scope
   int64_t* indices = reinterpret_cast<int64_t*>(args[2]);
   const int64_t total = p.planes * p.windows;
   scope.workers.parallel_for((total + chunk_windows - 1) / chunk_windows, [&](int64_t chunk) {
-    for (int64_t i = chunk * chunk_windows; i < std::min(total, (chunk + 1) * chunk_windows); ++i) {
-      const int64_t plane = i / p.windows;
-      pool_window<T, C>(
-          p, x + plane / p.channels * p.x.batch_stride + plane % p.channels * p.x.channel_stride,
-          i % p.windows, values[i], indices[i]);
-    }
+    pool_windows<T, C>(p, x, chunk * chunk_windows, std::min(total, (chunk + 1) * chunk_windows),
+                       values, indices);
   });
 }
 
@@ -97,7 +113,6 @@ void MaxPool::bind(BindCall& call) {
   p.x = ConvTensor(x);
   p.channels = x.shape[1];
   p.planes = x.shape[0] * x.shape[1];
-  p.windows = 1;
   for (int d = 0; d < spatial; ++d) {
     if (x.shape[d + 2] < 1)
       call.fail("there is no greatest element in windows of 'x' {}", to_string(x.shape));
@@ -107,12 +122,15 @@ void MaxPool::bind(BindCall& call) {
             along(a.kernel, d),  along(a.stride.value_or(a.kernel), d),
             along(a.padding, d), along(a.dilation, d)};
     p.windows *= axis.windows;
-    // The gaps of a window may skip the whole image; only windows that begin in front of it do.
-    for (int64_t i = 0; i < axis.windows && i * axis.stride < axis.padding; ++i)
-      if (Range r = range_of(axis, i); r.first >= r.last)
-        call.fail("window {} along spatial dimension {} of 'x' {} holds nothing but padding", i, d,
-                  to_string(x.shape));
   }
+  for (int d = 0; d < conv_axes; ++d)
+    for (int64_t i = 0; i < p.axes[d].windows; ++i) {
+      const Range r = range_of(p.axes[d], i);
+      // The gaps of a window may skip the whole image.
+      if (r.first >= r.last)
+        call.fail("window {} of 'x' {} holds nothing but padding", i, to_string(x.shape));
+      p.ranges[d].push_back(r);
+    }
   visit_dtype(x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = std::conditional_t<std::is_integral_v<T> || sizeof(T) != 2, T, float>;

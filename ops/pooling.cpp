@@ -1,9 +1,10 @@
 // Means and other sums over windows, made of views, gathers and counts.
+#include "ops/pooling.h"
+
 #include <cmath>
 
 #include "ops/operands.h"
 #include "ops/pool_windows.h"
-#include "ops/pooling.h"
 #include "ops/reduction_rules.h"
 #include "ops/rules.h"
 
