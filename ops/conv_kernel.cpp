@@ -56,7 +56,7 @@ struct GatherPlan {
   };
   std::vector<Part> parts;
   ConvTensor source, target;
-  DType dtype, work;
+  DType dtype = DType::f32, work = DType::f32;
   int64_t batch = 0, groups = 1, rows = 0, channels = 0;
   int64_t weight_row = 0, weight_channel = 0, weight_group = 0;  // strides
   std::array<int64_t, conv_axes> weight_tap{};
@@ -180,7 +180,7 @@ void bind_gather(BindCall& call, GatherPlan p, std::vector<Phase> phases) {
 struct WeightPlan {
   Phase windows, positions;
   ConvTensor x, dy;
-  DType dtype, work;
+  DType dtype = DType::f32, work = DType::f32;
   int64_t batch = 0, groups = 1, rows = 0, channels = 0;  // rows: O / groups
   int64_t channels_each = 1, channel_chunks = 0, parts = 1, width = 1;
   bool in_place = false;  // dy is read where it lies
