@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "interpreter/handle.h"
 #include "ops/evaluate.h"
+#include "ops/opaque.h"
 #include "ops/structural.h"
 
 namespace gradus::corpus {
@@ -20,6 +22,7 @@ class Reference {
       ir::decompose(graph_, false);
     }
     values_.resize(graph_.values.size());
+    handles_.resize(graph_.values.size());
   }
 
   Results run() {
@@ -70,6 +73,7 @@ class Reference {
       at(node.results[0]) = ops::attributes_as<ops::Constant::Attr>(node.attributes).value;
       return;
     }
+    if (node.op->traits.opaque) return run_opaque(node, state);
     if (node.op->name == "add" && run_sum(node)) return;
     std::vector<ops::EagerOperand> operands;
     for (const ir::Operand& o : node.operands) {
@@ -96,6 +100,42 @@ class Reference {
     for (size_t i = 0; i < results.size(); ++i) at(node.results[i]) = results[i];
   }
 
+  // Every handle is made and every gradient asked for, whether it is used or not.
+  void run_opaque(const ir::Node& node, const State& state) {
+    ir::ValueId last = node.results.back();
+    bool leaves_handle = !graph_[last].type.is_tensor();
+    SmallVector<Tensor, 4> operands;
+    Ref<const interpreter::Handle> handle;
+    for (const ir::Operand& o : node.operands) {
+      const auto* v = std::get_if<ir::ValueId>(&o);
+      if (v && !graph_[*v].type.is_tensor()) {
+        handle = handles_[index_of(*v)];
+        continue;
+      }
+      operands.push_back(v ? at(*v) : Tensor());
+      if (v && !at(*v).defined() && (node.op->traits.acts || leaves_handle))
+        operands.back() =
+            Tensor::zeros(graph_[*v].type.dtype, sizes(graph_[*v].type, state));
+    }
+    interpreter::OpaqueResults results;
+    auto context = Context::default_context();
+    if (node.op->traits.acts) {
+      const auto& name = ops::attributes_as<ops::CppOp::Attr>(node.attributes).name;
+      auto function =
+          std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(name));
+      SmallVector<bool, 4> marks;
+      for (size_t i = 0; i < node.operands.size(); ++i)
+        marks.push_back(ops::requires_grad(node.attributes, i,
+                                           graph_[value_in(node.operands[i])].type));
+      results = interpreter::call_function(*function, operands, marks, leaves_handle, context);
+    } else {
+      SmallVector<bool, 4> wanted(node.results.size() - leaves_handle, true);
+      results = interpreter::evaluate_handle(handle, operands, wanted, leaves_handle, context);
+    }
+    for (size_t i = 0; i < results.tensors.size(); ++i) at(node.results[i]) = results.tensors[i];
+    if (leaves_handle) handles_[index_of(last)] = results.handle;
+  }
+
   // An absent operand of a plain sum of equal types is left out.
   bool run_sum(const ir::Node& node) {
     if (!node.op->write(node.attributes).empty()) return false;
@@ -110,6 +150,7 @@ class Reference {
   const Subject& subject_;
   ir::Graph graph_;
   std::vector<Tensor> values_;
+  std::vector<Ref<const interpreter::Handle>> handles_;
 };
 
 }  // namespace
