@@ -1,7 +1,11 @@
 // What programs share: workers, memory, log. Nothing in Gradus is global but the default context.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <typeindex>
 
 #include "base/allocator.h"
 #include "base/log.h"
@@ -28,10 +32,29 @@ class Context {
     if (log_) log_(level, message);
   }
 
+  // What other parts of the library keep with a context, one of each type: made on first use.
+  template <class T>
+  std::shared_ptr<T> part(const std::function<std::shared_ptr<T>()>& make) {
+    std::lock_guard guard(parts_mutex_);
+    std::shared_ptr<void>& part = parts_[typeid(T)];
+    if (!part) part = make();
+    return std::static_pointer_cast<T>(part);
+  }
+  // Puts another one in its place; the one before is returned.
+  template <class T>
+  std::shared_ptr<T> replace_part(std::shared_ptr<T> other) {
+    std::lock_guard guard(parts_mutex_);
+    std::shared_ptr<void> before = std::move(other);
+    std::swap(parts_[typeid(T)], before);
+    return std::static_pointer_cast<T>(before);
+  }
+
  private:
   WorkerPool workers_;
   std::shared_ptr<Allocator> allocator_;
   LogSink log_;
+  std::mutex parts_mutex_;
+  std::map<std::type_index, std::shared_ptr<void>> parts_;  // go first: they use the rest
 };
 
 }  // namespace gradus

@@ -18,13 +18,22 @@ class RefCounted {
 
  protected:
   virtual ~RefCounted() = default;
+  // Nobody refers to it any more. Objects that hang together in long chains free themselves one
+  // after the other instead of each within the one before.
+  virtual void dispose() const { delete this; }
 
  private:
   template <class T>
   friend class Ref;
   void acquire() const { count_.fetch_add(1, std::memory_order_relaxed); }
+  bool acquire_if_alive() const {
+    uint32_t n = count_.load(std::memory_order_relaxed);
+    while (n != 0 && !count_.compare_exchange_weak(n, n + 1, std::memory_order_relaxed)) {
+    }
+    return n != 0;
+  }
   void release() const {
-    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) dispose();
   }
   mutable std::atomic<uint32_t> count_{0};
 };
@@ -48,6 +57,13 @@ class Ref {
   Ref& operator=(Ref o) noexcept {
     std::swap(p_, o.p_);
     return *this;
+  }
+  // A reference to an object that may be on its way out: null then. Whoever calls this holds a lock
+  // that the object's destructor takes first.
+  static Ref if_alive(T* p) {
+    Ref r;
+    if (p && p->acquire_if_alive()) r.p_ = p;
+    return r;
   }
   T* get() const { return p_; }
   T* operator->() const { return p_; }

@@ -1,0 +1,44 @@
+// What the engine has to know of an accelerator: streams of work that the host does not wait for.
+#pragma once
+
+#include <memory>
+
+#include "tensor/tensor.h"
+
+namespace gradus::autograd {
+
+// A stream's number on its device; 0 is the default one.
+using Stream = uint64_t;
+
+// One kind of accelerator. Thread-safe; streams are current per thread and device.
+class DeviceStreams {
+ public:
+  virtual ~DeviceStreams() = default;
+  virtual int devices() const = 0;
+  virtual Stream current(Device device) = 0;
+  virtual void set_current(Device device, Stream stream) = 0;
+  // All that `from` has been given so far is done before what `to` is given from now on. The host
+  // does not wait.
+  virtual void wait(Device device, Stream from, Device to_device, Stream to) = 0;
+  // The tensor's memory is in use by `stream` until what that has been given so far is done.
+  virtual void record_use(const Tensor& tensor, Stream stream) = 0;
+};
+
+// Each kind once for the process; null for a kind that nobody registered (no accelerator: cpu).
+void register_device_streams(DeviceKind kind, std::shared_ptr<DeviceStreams> streams);
+DeviceStreams* device_streams(DeviceKind kind);
+
+// Makes a stream the current one of this thread until the end of the scope.
+class StreamGuard {
+ public:
+  StreamGuard(Device device, Stream stream);
+  ~StreamGuard();
+  StreamGuard(const StreamGuard&) = delete;
+
+ private:
+  Device device_;
+  DeviceStreams* streams_;
+  Stream saved_ = 0;
+};
+
+}  // namespace gradus::autograd

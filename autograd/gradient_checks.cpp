@@ -1,0 +1,89 @@
+#include "autograd/gradient_checks.h"
+
+#include <algorithm>
+
+#include "autograd/operators.h"
+#include "ops/rules.h"
+
+namespace gradus::autograd {
+
+namespace {
+
+// `small` broadcasts to `large`.
+bool expands_to(std::span<const int64_t> small, std::span<const int64_t> large) {
+  if (small.size() > large.size()) return false;
+  size_t lead = large.size() - small.size();
+  for (size_t i = 0; i < small.size(); ++i)
+    if (small[i] != 1 && small[i] != large[lead + i]) return false;
+  return true;
+}
+
+template <class Where>
+void fit(const InputMetadata& to, Variable& gradient, Where where) {
+  if (!gradient.defined() || to.kind == InputMetadata::Kind::cleared) return;
+  if (to.kind == InputMetadata::Kind::undefined)
+    throw Error("{} has to be undefined, as the value it belongs to is; it is {}", where(),
+                describe(gradient.data()));
+  if (!is_floating(gradient.dtype()))
+    throw Error("{} has to be floating; it is {}", where(), describe(gradient.data()));
+  if (!std::ranges::equal(gradient.shape(), to.shape)) {
+    if (!expands_to(to.shape, gradient.shape()))
+      throw Error("{} has to be of shape {} (or one that it broadcasts to); it is {}", where(),
+                  to_string(to.shape), describe(gradient.data()));
+    ir::Dims dims;
+    for (int64_t n : to.shape) dims.push_back(n);
+    VariableWorld world;
+    gradient = VariableWorld::variable(ops::sum_to(world.value(gradient), dims));
+  }
+  if (gradient.dtype() != to.dtype) {
+    VariableWorld world;
+    gradient = VariableWorld::variable(ops::cast(world.value(gradient), to.dtype));
+  }
+  if (!(gradient.data().device() == to.device))
+    throw Error("{} has to be on {}; it is on {}", where(), to_string(to.device),
+                to_string(gradient.data().device()));
+}
+
+}  // namespace
+
+void check_gradients(const Node& from, Variables& gradients) {
+  auto edges = from.next_edges();
+  if (gradients.size() != edges.size() && !(edges.empty() && gradients.empty()))
+    throw Error("'{}' returned {} gradients; it has {} inputs", from.name(), gradients.size(),
+                edges.size());
+  for (size_t i = 0; i < edges.size(); ++i) {
+    if (!edges[i].valid()) {
+      gradients[i] = Variable();
+      continue;
+    }
+    fit(edges[i].node->input_metadata(edges[i].input), gradients[i],
+        [&] { return fmt::format("gradient {} of '{}'", i, from.name()); });
+  }
+}
+
+void check_cotangents(std::span<const Edge> roots, Variables& cotangents) {
+  for (size_t i = 0; i < roots.size(); ++i)
+    if (roots[i].valid())
+      fit(roots[i].node->input_metadata(roots[i].input), cotangents[i],
+          [&] { return fmt::format("the cotangent of root {} ('{}')", i, roots[i].node->name()); });
+}
+
+std::exception_ptr named(std::exception_ptr error, const Node& node) {
+  auto text = [&](const std::string& message) {
+    std::string name = "'" + node.name() + "'";
+    return message.find(name) == std::string::npos ? name + ": " + message : message;
+  };
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return e.where().known() ? error : std::make_exception_ptr(Error(text(e.bare())));
+  } catch (const ResourceError& e) {
+    return std::make_exception_ptr(ResourceError(text(e.message())));
+  } catch (const InternalError& e) {
+    return std::make_exception_ptr(InternalError(text(e.message())));
+  } catch (...) {
+    return error;
+  }
+}
+
+}  // namespace gradus::autograd

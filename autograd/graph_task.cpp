@@ -1,0 +1,295 @@
+// A task before it runs: which nodes take part, in which order, and what is added up where.
+#include "autograd/graph_task.h"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+
+#include "autograd/device_streams.h"
+#include "autograd/hooks.h"
+#include "autograd/task_lock.h"
+
+namespace gradus::autograd {
+
+namespace {
+
+thread_local GraphTask* current_task = nullptr;
+std::atomic<int64_t> next_id{0};
+
+// Marks tell tasks apart while they run; zero is no task.
+uint32_t next_serial() {
+  static std::atomic<uint32_t> next{1};
+  uint32_t serial = next.fetch_add(1);
+  return serial ? serial : next.fetch_add(1);
+}
+
+constexpr uint64_t mark_of(uint32_t serial, uint32_t index) {
+  return static_cast<uint64_t>(serial) << 32 | index;
+}
+
+}  // namespace
+
+GraphTask* GraphTask::current() { return current_task; }
+GraphTask::CurrentGuard::CurrentGuard(GraphTask* task)
+    : saved_(std::exchange(current_task, task)) {}
+GraphTask::CurrentGuard::~CurrentGuard() { current_task = saved_; }
+
+GraphTask::GraphTask(const Request& request, TaskHost& host)
+    : host_(host),
+      options_(request.options),
+      id_(next_id.fetch_add(1)),
+      serial_(next_serial()),
+      depth_(request.depth),
+      checkpoint_valid_(request.checkpoint_valid),
+      caller_state_(thread_state()),
+      roots_(request.roots.begin(), request.roots.end()),
+      captures_(request.outputs.begin(), request.outputs.end()),
+      captured_(request.outputs.size()),
+      all_run_(request.outputs.empty()) {}
+
+void GraphTask::prepare(bool multithreading) {
+  if (!all_run_) {
+    least_topological_number_ = UINT64_MAX;
+    for (const Capture& c : captures_)
+      if (c.edge.valid())
+        least_topological_number_ =
+            std::min(least_topological_number_, c.edge.node->topological_number());
+  }
+  discover_all(roots_);
+  if (!all_run_) {
+    mark_wanted(captures_);
+    spread_wanted();
+  }
+  for (TaskNode& n : nodes_) {
+    n.runs |= all_run_;
+    left_ += n.runs || n.captured;
+  }
+  decide_threads(multithreading);
+}
+
+GraphTask::~GraphTask() { let_go(); }
+
+void GraphTask::let_go() {
+  for (TaskNode& n : nodes_)
+    if (n.marked) n.node->mark_.store(0, std::memory_order_release);
+  nodes_.clear();
+  slots_.clear();
+  captures_.clear();
+  callbacks_.clear();
+  roots_.clear();
+}
+
+uint32_t GraphTask::find(const Node* node) const {
+  uint64_t mark = node->mark_.load(std::memory_order_acquire);
+  if (mark >> 32 == serial_) return static_cast<uint32_t>(mark);
+  if (foreign_.empty()) return none;
+  auto it = foreign_.find(node);
+  return it == foreign_.end() ? none : it->second;
+}
+
+// The node's index; a new one gets slots for its inputs.
+uint32_t GraphTask::discover(Node* node) {
+  if (uint32_t known = find(node); known != none) return known;
+  if (nodes_.size() >= none || slots_.size() + node->inputs() >= none)
+    throw Error("this graph has more nodes than one backward can run (2^32)");
+  auto index = static_cast<uint32_t>(nodes_.size());
+  TaskNode& entry = nodes_.emplace_back();
+  entry.node = node;
+  entry.first_slot = static_cast<uint32_t>(slots_.size());
+  slots_.resize(slots_.size() + node->inputs());
+  uint64_t free = 0;
+  entry.marked =
+      node->mark_.compare_exchange_strong(free, mark_of(serial_, index), std::memory_order_acq_rel);
+  if (!entry.marked) foreign_.emplace(node, index);
+  return index;
+}
+
+// Walks down from the roots, later made nodes first, counting what will arrive at each input. Nodes
+// that lie lower than every wanted output are left out.
+void GraphTask::discover_all(std::span<const Edge> roots) {
+  struct Next {
+    uint64_t sequence_number;
+    uint32_t index;
+    bool operator<(const Next& o) const {
+      return sequence_number != o.sequence_number ? sequence_number < o.sequence_number
+                                                  : index > o.index;
+    }
+  };
+  std::priority_queue<Next> open;
+  auto reach = [&](const Edge& edge) {
+    size_t known = nodes_.size();
+    uint32_t index = discover(edge.node.get());
+    if (edge.input >= edge.node->inputs())
+      throw Error("an edge leads to input {} of node '{}', which has {} inputs", edge.input,
+                  edge.node->name(), edge.node->inputs());
+    if (nodes_.size() > known) open.push({edge.node->sequence_number(), index});
+    ++nodes_[index].dependencies;
+    return slots_[nodes_[index].first_slot + edge.input].contributions++;
+  };
+  for (const Edge& root : roots) {
+    bool in = root.valid() && root.node->topological_number() >= least_topological_number_;
+    root_ordinals_.push_back(in ? reach(root) : 0);
+  }
+  while (!open.empty()) {
+    uint32_t index = open.top().index;
+    open.pop();
+    Node* node = nodes_[index].node;
+    nodes_[index].first_edge = static_cast<uint32_t>(ordinals_.size());
+    for (const Edge& edge : node->next_edges()) {
+      bool in = edge.valid() && edge.node->topological_number() >= least_topological_number_;
+      ordinals_.push_back(in ? reach(edge) : 0);
+    }
+  }
+}
+
+void GraphTask::mark_wanted(std::span<const Capture> outputs) {
+  for (uint32_t k = 0; k < outputs.size(); ++k) {
+    const Edge& edge = outputs[k].edge;
+    uint32_t index = edge.valid() ? find(edge.node.get()) : none;
+    if (index == none) continue;  // no path: undefined
+    if (edge.input >= edge.node->inputs())
+      throw Error("a gradient at input {} of node '{}' is asked for, which has {} inputs",
+                  edge.input, edge.node->name(), edge.node->inputs());
+    TaskNode& n = nodes_[index];
+    if (options_.accumulate_grad && edge.node->accumulates_into().defined()) {
+      n.runs = true;
+      continue;
+    }
+    n.captured = true;
+    captures_by_node_.emplace_back(index, k);
+  }
+  std::ranges::sort(captures_by_node_);
+}
+
+// A node runs if something wanted lies below it. Lower topological numbers first: what lies below
+// has been decided.
+void GraphTask::spread_wanted() {
+  std::vector<uint32_t> upward(nodes_.size());
+  std::iota(upward.begin(), upward.end(), 0);
+  auto number = [&](uint32_t i) { return nodes_[i].node->topological_number(); };
+  // Discovery mostly goes downward already.
+  std::ranges::reverse(upward);
+  if (!std::ranges::is_sorted(upward, {}, number)) std::ranges::stable_sort(upward, {}, number);
+  for (uint32_t i : upward)
+    for (const Edge& edge : nodes_[i].node->next_edges()) {
+      uint32_t below = edge.valid() ? find(edge.node.get()) : none;
+      if (below != none && (nodes_[below].runs || nodes_[below].captured)) nodes_[i].runs = true;
+    }
+}
+
+bool GraphTask::wants(const Edge& edge) const {
+  uint32_t index = edge.valid() ? find(edge.node.get()) : none;
+  if (index == none) return false;
+  Lock lock(*this);
+  return nodes_[index].runs || nodes_[index].captured;
+}
+
+bool GraphTask::runs(const Node& node) const {
+  uint32_t index = find(&node);
+  if (index == none) return false;
+  Lock lock(*this);
+  return nodes_[index].runs;
+}
+
+// What would arrive at a node from those that run.
+uint32_t GraphTask::count_contributions(uint32_t target) const {
+  uint32_t n = 0;
+  for (const TaskNode& from : nodes_) {
+    if (!from.runs) continue;
+    for (const Edge& edge : from.node->next_edges())
+      n += edge.valid() && find(edge.node.get()) == target;
+  }
+  return n;
+}
+
+void GraphTask::add(const Node& node) {
+  uint32_t index = find(&node);
+  if (index == none)
+    throw Error("node '{}' cannot be added to this backward: no root leads to it", node.name());
+  Lock lock(*this);
+  TaskNode& entry = nodes_[index];
+  if (entry.runs || entry.captured) return;
+  if (entry.dependencies != count_contributions(index))
+    throw Error("node '{}' cannot be added to this backward: some of what leads to it does not run",
+                node.name());
+  entry.runs = true;
+  ++left_;
+}
+
+std::vector<const Node*> GraphTask::nodes() const {
+  std::vector<const Node*> list;
+  Lock lock(*this);
+  for (const TaskNode& n : nodes_)
+    if (n.runs) list.push_back(n.node);
+  return list;
+}
+
+std::vector<const Node*> GraphTask::order() const {
+  struct Ready {
+    uint64_t sequence_number;
+    uint32_t index;
+    bool operator<(const Ready& o) const {
+      return sequence_number != o.sequence_number ? sequence_number < o.sequence_number
+                                                  : index > o.index;
+    }
+  };
+  std::vector<uint32_t> left(nodes_.size());
+  std::priority_queue<Ready> ready;
+  auto arrive = [&](uint32_t i) {
+    if (--left[i] == 0) ready.push({nodes_[i].node->sequence_number(), i});
+  };
+  for (size_t i = 0; i < nodes_.size(); ++i) left[i] = nodes_[i].dependencies;
+  for (const Edge& root : roots_)
+    if (uint32_t i = root.valid() ? find(root.node.get()) : none; i != none) arrive(i);
+  std::vector<const Node*> list;
+  while (!ready.empty()) {
+    const TaskNode& n = nodes_[ready.top().index];
+    ready.pop();
+    if (!n.runs) continue;
+    list.push_back(n.node);
+    for (const Edge& edge : n.node->next_edges())
+      if (uint32_t i = edge.valid() ? find(edge.node.get()) : none; i != none) arrive(i);
+  }
+  return list;
+}
+
+Device GraphTask::device_of(const Node& node) const {
+  for (size_t i = 0; i < node.inputs(); ++i)
+    if (node.input_metadata(i).device.kind != DeviceKind::cpu) return node.input_metadata(i).device;
+  return {};
+}
+
+// Waking a thread costs some microseconds: about what this many elements cost.
+bool GraphTask::worth_a_worker(const Node& node) const {
+  constexpr int64_t least_elements = 8192;
+  int64_t elements = 0;
+  for (size_t i = 0; i < node.inputs(); ++i) elements += numel(node.input_metadata(i).shape);
+  if (elements < least_elements || !node.is_thread_safe()) return false;
+  const Hooks* hooks = node.hooks_if_any();
+  return !hooks || hooks->snapshot()->thread_safe;
+}
+
+// With create_graph the order in which nodes are made decides the order of later sums, so that all
+// of it runs in one order, on one thread (but for accelerators' nodes, which have threads of their
+// own).
+void GraphTask::decide_threads(bool multithreading) {
+  exclusive_ = true;
+  if (!multithreading) return;
+  size_t worth = 0;
+  for (const TaskNode& n : nodes_) {
+    if (device_of(*n.node).kind != DeviceKind::cpu) {
+      exclusive_ = false;
+      return;
+    }
+    worth += worth < 2 && worth_a_worker(*n.node);
+  }
+  exclusive_ = worth < 2 || options_.create_graph;
+}
+
+ThreadState GraphTask::state_of_nodes() const {
+  ThreadState state = caller_state_;
+  state.mode = options_.create_graph ? GradMode::enabled : GradMode::no_grad;
+  return state;
+}
+
+}  // namespace gradus::autograd

@@ -1,0 +1,175 @@
+// One backward: its nodes, what has arrived at each, and how far it is.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/engine.h"
+#include "autograd/ready_queue.h"
+#include "autograd/thread_state.h"
+
+namespace gradus::autograd {
+
+// What a task asks of the engine it runs on.
+class TaskHost {
+ public:
+  virtual ~TaskHost() = default;
+  virtual ReadyQueue& device_queue(Device device) = 0;
+  virtual void ask_for_help(GraphTask& task) = 0;  // there is a node that a worker could run
+  // Takes what is queued of a task out of the devices' queues; how many nodes that were.
+  virtual size_t drop(const GraphTask& task) = 0;
+  virtual bool stopped() const = 0;
+};
+
+// Made by the thread that calls the engine, which drives it. What several threads touch is guarded
+// by a mutex, which a task that stays on one thread does not take. No lock is held while a node, a
+// hook, or a destructor of user data runs.
+//
+// Numbers: a node's index is the order in which it was discovered from the roots, later made nodes
+// first. Contributions to one input of a node are added in the order in which the edges were
+// discovered, whatever order they arrive in: so a gradient's bits do not depend on threads.
+class GraphTask final : public RefCounted {
+ public:
+  struct Request {
+    std::span<const Edge> roots;
+    ExecuteOptions options;
+    std::span<const Capture> outputs;
+    int depth = 0;
+    bool checkpoint_valid = true;
+  };
+  GraphTask(const Request& request, TaskHost& host);
+  ~GraphTask() override;
+  // Finds the nodes that take part. Throws Error for edges to inputs that are not there.
+  void prepare(bool multithreading);
+
+  // Hands the roots their cotangents (checked by the engine) and makes ready what can run. CPU nodes
+  // go to a queue of the task's own, or to `device_queue` where a device's thread drives the task.
+  void start(Variables&& cotangents, ReadyQueue* device_queue);
+  ReadyQueue& cpu_queue() { return *cpu_queue_; }
+  // Runs one node, then hands on what it gave. Never throws: a failure is the task's.
+  void run(uint32_t index);
+  // Done: nothing of it is queued or runs.
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  void fail(std::exception_ptr error);
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  // After `done`, on the thread that made it: callbacks, streams. Throws what failed.
+  Variables finish();
+
+  // The task whose node (or callback) runs on this thread; null outside one.
+  static GraphTask* current();
+  class CurrentGuard {
+   public:
+    explicit CurrentGuard(GraphTask* task);
+    ~CurrentGuard();
+    CurrentGuard(const CurrentGuard&) = delete;
+
+   private:
+    GraphTask* saved_;
+  };
+
+  // Whether a gradient along this edge is used in this task.
+  bool wants(const Edge& edge) const;
+  bool runs(const Node& node) const;
+  void add(const Node& node);
+  std::vector<const Node*> nodes() const;
+  // The order in which one thread would run them.
+  std::vector<const Node*> order() const;
+  int64_t id() const { return id_; }
+  int depth() const { return depth_; }
+  bool keeps_graph() const { return options_.keep_graph; }
+  bool checkpoint_valid() const { return checkpoint_valid_; }
+  void queue_callback(std::function<void()> callback);
+  const ThreadState& caller_state() const { return caller_state_; }
+  bool stays_on_one_thread() const { return exclusive_; }
+  // The thread-local state of its nodes and callbacks.
+  ThreadState state_of_nodes() const;
+
+ private:
+  static constexpr uint32_t none = UINT32_MAX;
+
+  struct TaskNode {
+    Node* node = nullptr;       // kept alive by the roots
+    uint32_t dependencies = 0;  // contributions that are still to be added
+    uint32_t first_slot = 0;    // of its inputs
+    uint32_t first_edge = 0;    // of its edges, in ordinals_
+    bool runs = false;          // wanted: itself, not only what arrives there
+    bool captured = false;
+    bool marked = false;  // the node carries this task's mark
+  };
+  struct Held {
+    uint32_t ordinal;
+    Variable value;
+  };
+  // An input of a node: the sum of the first `next` contributions, and those that came early.
+  struct Slot {
+    Variable sum;
+    std::unique_ptr<std::vector<Held>> held;
+    uint32_t contributions = 0, next = 0;
+    bool adding = false;
+  };
+  // Locks, unless the task stays on one thread.
+  class Lock;
+  class NodeRun;
+
+  uint32_t find(const Node* node) const;
+  uint32_t discover(Node* node);
+  void discover_all(std::span<const Edge> roots);
+  void mark_wanted(std::span<const Capture> outputs);
+  void spread_wanted();
+  uint32_t count_contributions(uint32_t index) const;
+  bool worth_a_worker(const Node& node) const;
+  void decide_threads(bool multithreading);
+  Device device_of(const Node& node) const;
+
+  void add_contribution(Lock& lock, uint32_t target, uint32_t input, uint32_t ordinal,
+                        Variable value);
+  void make_ready(uint32_t index);
+  void queue_on_cpu(uint32_t index, bool parallel);
+  void hand_on(const TaskNode& from, Variables&& gradients);
+  void run_node(TaskNode& entry);
+  Variables take_inputs(const TaskNode& entry);
+  void take_captures(uint32_t index, const Variables& gradients);
+  void one_less();
+  void let_go();
+  void complete();
+
+  TaskHost& host_;
+  const ExecuteOptions options_;
+  const int64_t id_;
+  const uint32_t serial_;
+  const int depth_;
+  const bool checkpoint_valid_;
+  const ThreadState caller_state_;
+  SmallVector<Edge, 2> roots_;
+  SmallVector<uint32_t, 2> root_ordinals_;  // their places in the sums
+  std::vector<Capture> captures_;
+  std::vector<std::pair<uint32_t, uint32_t>> captures_by_node_;  // (node, index in captures_)
+  Variables captured_;
+
+  std::vector<TaskNode> nodes_;
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> ordinals_;                     // by edge: its place in the sum
+  std::unordered_map<const Node*, uint32_t> foreign_;  // nodes that another task has marked
+  uint64_t least_topological_number_ = 0;
+  bool all_run_ = true;
+  bool exclusive_ = false;
+  ReadyQueue own_queue_;
+  ReadyQueue* cpu_queue_ = &own_queue_;
+
+  mutable std::mutex mutex_;
+  size_t pending_ = 0;       // queued or running
+  size_t left_ = 0;          // nodes that are to run and have not
+  uint32_t next_up_ = none;  // handed to the thread that runs, past the queue
+  std::exception_ptr error_;
+  std::vector<std::function<void()>> callbacks_;
+  std::vector<std::string> warnings_;
+  std::vector<std::pair<Device, uint64_t>> leaf_streams_;
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> done_{false};
+};
+
+}  // namespace gradus::autograd

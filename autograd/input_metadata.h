@@ -1,0 +1,28 @@
+// What is known of a node's input: what a gradient that arrives there has to be.
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace gradus::autograd {
+
+// The dtype, shape and device of a function's result, and the device's stream it was made on; or the
+// mark of an undefined result, to which only undefined gradients come; or nothing any more.
+struct InputMetadata {
+  enum class Kind : uint8_t { undefined, known, cleared };
+  Kind kind = Kind::undefined;
+  DType dtype = DType::f32;
+  Device device;
+  Sizes shape;
+  uint64_t stream = 0;  // of an accelerator's tensor: see device_streams.h
+
+  InputMetadata() = default;
+  explicit InputMetadata(const Tensor& t) {
+    if (!t.defined()) return;
+    kind = Kind::known;
+    dtype = t.dtype();
+    device = t.device();
+    shape = t.layout().shape;
+  }
+};
+
+}  // namespace gradus::autograd

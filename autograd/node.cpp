@@ -1,0 +1,177 @@
+#include "autograd/node.h"
+
+#include <algorithm>
+
+#include "autograd/graph_task.h"
+#include "autograd/hooks.h"
+
+namespace gradus::autograd {
+
+namespace {
+
+std::atomic<size_t> living{0};
+thread_local const Node* running = nullptr;
+thread_local uint64_t next_sequence_number = 0;
+
+// Nodes of this thread that nobody refers to any more and that wait for their turn to go: freeing
+// one frees others, which join the list instead of the stack. Linked through the nodes themselves:
+// this takes no memory and works also while a thread ends.
+thread_local const Node* waiting = nullptr;
+thread_local bool digging = false;
+
+// The current node is what it was when the scope ends.
+class RunningGuard {
+ public:
+  explicit RunningGuard(const Node* node) : saved_(std::exchange(running, node)) {}
+  ~RunningGuard() { running = saved_; }
+  RunningGuard(const RunningGuard&) = delete;
+
+ private:
+  const Node* saved_;
+};
+
+class ProfilerGuard {
+ public:
+  explicit ProfilerGuard(const Node& node) : node_(node), profiler_(thread_state().profiler) {
+    if (profiler_)
+      profiler_->node_begins(node, node.name(), node.sequence_number(), node.forward_thread());
+  }
+  ~ProfilerGuard() {
+    if (profiler_) profiler_->node_ends(node_);
+  }
+  ProfilerGuard(const ProfilerGuard&) = delete;
+
+ private:
+  const Node& node_;
+  std::shared_ptr<Profiler> profiler_;
+};
+
+}  // namespace
+
+size_t living_nodes() { return living.load(); }
+const Node* current_node() { return running; }
+
+Node::Node(SmallVector<Edge, 2> next)
+    : sequence_number_(next_sequence_number++),
+      forward_thread_(thread_number()),
+      order_limit_(thread_state().order_limit),
+      next_edges_(std::move(next)) {
+  living.fetch_add(1, std::memory_order_relaxed);
+  for (const Edge& e : next_edges_) count(e);
+  if (thread_state().anomaly == AnomalyMode::off) return;
+  anomaly_ = std::make_unique<AnomalyMetadata>();
+  anomaly_->place = thread_state().place ? thread_state().place() : std::string();
+  if (running) anomaly_->parent = Ref<Node>(const_cast<Node*>(running));
+}
+
+Node::~Node() {
+  delete hooks_.load(std::memory_order_relaxed);
+  living.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Node::dispose() const {
+  if (digging) {
+    mark_.store(reinterpret_cast<uintptr_t>(waiting), std::memory_order_relaxed);
+    waiting = this;
+    return;
+  }
+  digging = true;
+  delete this;
+  while (const Node* node = waiting) {
+    waiting = reinterpret_cast<const Node*>(
+        static_cast<uintptr_t>(node->mark_.load(std::memory_order_relaxed)));
+    delete node;
+  }
+  digging = false;
+}
+
+Variables Node::operator()(Variables&& cotangents) {
+  RunningGuard guard(this);
+  if (!thread_state().profiler) return apply(std::move(cotangents));
+  ProfilerGuard profiled(*this);
+  return apply(std::move(cotangents));
+}
+
+void Node::count(const Edge& edge) {
+  if (edge.node)
+    topological_number_ = std::max(topological_number_, edge.node->topological_number() + 1);
+}
+
+void Node::check_edges_are_free() const {
+  if (has_parent_.load(std::memory_order_relaxed))
+    throw Error(
+        "node '{}' has a parent already: its edges are fixed, since numbers further up depend on "
+        "them; add edges before the node is used",
+        name());
+}
+
+void Node::add_next_edge(Edge edge) {
+  check_edges_are_free();
+  count(edge);
+  next_edges_.push_back(std::move(edge));
+}
+
+void Node::set_next_edges(SmallVector<Edge, 2> edges) {
+  check_edges_are_free();
+  topological_number_ = 0;
+  for (const Edge& e : edges) count(e);
+  next_edges_ = std::move(edges);
+}
+
+uint32_t Node::add_input(InputMetadata metadata) {
+  metadata_.push_back(std::move(metadata));
+  return static_cast<uint32_t>(metadata_.size() - 1);
+}
+
+namespace {
+void check_output(const Node& node, size_t first, size_t count) {
+  if (first > node.outputs() || count > node.outputs() - first)
+    throw Error("node '{}' has {} outputs; {} {} was asked for", node.name(), node.outputs(),
+                count == 1 ? "output" : "the range to output",
+                count == 1 ? first : first + count - 1);
+}
+}  // namespace
+
+bool Node::should_compute_output(size_t i) const {
+  check_output(*this, i, 1);
+  return next_edges_[i].valid();
+}
+bool Node::should_compute_output(size_t first, size_t count) const {
+  check_output(*this, first, count);
+  return std::any_of(next_edges_.begin() + first, next_edges_.begin() + first + count,
+                     [](const Edge& e) { return e.valid(); });
+}
+bool Node::task_should_compute_output(size_t i) const {
+  check_output(*this, i, 1);
+  const GraphTask* task = GraphTask::current();
+  return next_edges_[i].valid() && (!task || task->wants(next_edges_[i]));
+}
+bool Node::task_should_compute_output(size_t first, size_t count) const {
+  check_output(*this, first, count);
+  for (size_t i = first; i < first + count; ++i)
+    if (task_should_compute_output(i)) return true;
+  return false;
+}
+
+Hooks& Node::hooks() {
+  if (Hooks* h = hooks_.load(std::memory_order_acquire)) return *h;
+  auto fresh = std::make_unique<Hooks>();
+  Hooks* expected = nullptr;
+  if (hooks_.compare_exchange_strong(expected, fresh.get(), std::memory_order_acq_rel))
+    return *fresh.release();
+  return *expected;
+}
+
+Variable Node::accumulates_into() const { return {}; }
+
+void Node::end_of_run() {
+  release_variables();
+  // Hooks often hold what their graph made: a cycle that ends here. A later run is refused rather
+  // than done without them.
+  if (Hooks* h = hooks_.load(std::memory_order_acquire); h && releases_hooks()) {
+    h->clear();
+    released_.store(true, std::memory_order_release);
+  }
+}
+
+}  // namespace gradus::autograd

@@ -1,0 +1,170 @@
+// Nodes of the autograd graph: what turns the cotangents of a function's results into the
+// cotangents of its inputs.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/input_metadata.h"
+#include "autograd/thread_state.h"
+#include "base/ref.h"
+#include "base/small_vector.h"
+
+namespace gradus::autograd {
+
+class Node;
+class Variable;
+struct Hooks;
+using Variables = SmallVector<Variable, 2>;
+
+// Where a gradient goes next: an input of a node. Empty: nowhere.
+struct Edge {
+  Ref<Node> node;
+  uint32_t input = 0;
+  bool valid() const { return static_cast<bool>(node); }
+  friend bool operator==(const Edge&, const Edge&) = default;
+};
+
+// Where a node was made, for anomaly mode. The parent is the node whose run made it.
+struct AnomalyMetadata {
+  std::string place;
+  Ref<Node> parent;
+};
+
+// Sequence numbers sort what is ready: later made runs first, accumulators before all.
+inline constexpr uint64_t accumulator_sequence_number = UINT64_MAX;
+
+// Made on one thread; then runs on any. A node has no lock held while its `apply`, a hook, or a
+// destructor of user data runs. Destroying a graph does not recurse, however long it is.
+class Node : public RefCounted {
+ public:
+  // The next number of this thread, and a topological number that grows with the edges.
+  explicit Node(SmallVector<Edge, 2> next = {});
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node() override;
+
+  // Runs the node: one cotangent per input (undefined ones allowed), one gradient per edge. Sets the
+  // current node and tells the profiler; hooks are the engine's business.
+  Variables operator()(Variables&& cotangents);
+
+  virtual std::string name() const = 0;
+  // Lets go of what the run needed; called after it in a graph that is not kept. A second run of a
+  // node that has let go is an Error.
+  virtual void release_variables() {}
+  // Called before the node runs in a graph that is not kept: large values may go as they are used.
+  virtual void will_release_variables() {}
+  // Whether `apply` only calls operators on variables, so that it can be traced.
+  virtual bool is_traceable() const { return false; }
+  // Whether it hands its state on to the nodes it makes, so that a capture may look through it.
+  virtual bool passes_state_transparently() const { return false; }
+  // Whether hooks go when the graph is released: those of accumulators belong to the leaf.
+  virtual bool releases_hooks() const { return true; }
+  // An accumulator's leaf: its hooks are run with the node's. Undefined for other nodes.
+  virtual Variable accumulates_into() const;
+  // Whether it may run on a worker; user code may not unless it says so.
+  virtual bool is_thread_safe() const { return false; }
+
+  // Edges, by output of the node (which is the function's input).
+  const Edge& next_edge(size_t i) const { return next_edges_[i]; }
+  std::span<const Edge> next_edges() const { return next_edges_; }
+  size_t outputs() const { return next_edges_.size(); }
+  // An Error once some node has an edge to this one: numbers would be wrong.
+  void add_next_edge(Edge edge);
+  void set_next_edges(SmallVector<Edge, 2> edges);
+
+  // Metadata, by input of the node (which is the function's output).
+  uint32_t add_input(InputMetadata metadata);
+  uint32_t add_undefined_input() { return add_input(InputMetadata()); }
+  size_t inputs() const { return metadata_.size(); }
+  const InputMetadata& input_metadata(size_t i) const { return metadata_[i]; }
+  // Whatever arrives is taken as it is from now on.
+  void clear_input_metadata() {
+    for (InputMetadata& m : metadata_) m.kind = InputMetadata::Kind::cleared;
+  }
+
+  uint64_t sequence_number() const { return sequence_number_; }
+  // The longest path to a node without edges. Asking fixes the edges.
+  uint64_t topological_number() const {
+    has_parent_.store(true, std::memory_order_relaxed);
+    return topological_number_;
+  }
+  // How often the function can be differentiated (null: without end). A run is one derivative; what
+  // it makes with create_graph has one less, and where none is left a run is an Error.
+  const OrderLimit* order_limit() const { return order_limit_.get(); }
+  void set_order_limit(Ref<const OrderLimit> limit) { order_limit_ = std::move(limit); }
+  // The thread that made it: see thread_number().
+  uint64_t forward_thread() const { return forward_thread_; }
+
+  // Whether an output's gradient can go anywhere: the graph's shape. An Error for an index out of
+  // range.
+  bool should_compute_output(size_t i) const;
+  // Whether any of the edges first .. first + count - 1 is there.
+  bool should_compute_output(size_t first, size_t count) const;
+  // The same within the running task, which may need less. Outside a task: the graph's shape.
+  bool task_should_compute_output(size_t i) const;
+  bool task_should_compute_output(size_t first, size_t count) const;
+
+  // Hooks; see hooks.h for their order. Never null.
+  Hooks& hooks();
+  // Null where there are none.
+  const Hooks* hooks_if_any() const { return hooks_.load(std::memory_order_acquire); }
+
+  // Null unless the node was made in anomaly mode.
+  const AnomalyMetadata* anomaly() const { return anomaly_.get(); }
+
+  // By the engine, after a run in a graph that is not kept.
+  void end_of_run();
+  bool released() const { return released_.load(std::memory_order_acquire); }
+
+ protected:
+  virtual Variables apply(Variables&& cotangents) = 0;
+  void dispose() const override;
+  void set_sequence_number(uint64_t n) { sequence_number_ = n; }
+  // Held only while values are unpacked or let go. Spins: such sections are short.
+  class Lock {
+   public:
+    explicit Lock(const Node& node) : flag_(node.lock_) {
+      while (flag_.test_and_set(std::memory_order_acquire)) flag_.wait(true);
+    }
+    ~Lock() {
+      flag_.clear(std::memory_order_release);
+      flag_.notify_one();
+    }
+    Lock(const Lock&) = delete;
+
+   private:
+    std::atomic_flag& flag_;
+  };
+
+ private:
+  friend class GraphTask;
+  void count(const Edge& edge);
+  void check_edges_are_free() const;
+
+  uint64_t sequence_number_;
+  uint64_t topological_number_ = 0;
+  uint64_t forward_thread_;
+  Ref<const OrderLimit> order_limit_;
+  SmallVector<Edge, 2> next_edges_;
+  SmallVector<InputMetadata, 1> metadata_;
+  mutable std::atomic<Hooks*> hooks_{nullptr};  // owned
+  std::unique_ptr<AnomalyMetadata> anomaly_;
+  // Which running task numbers this node (upper half) and how (lower half); 0: none. A second task
+  // at the same time keeps a table of its own. Of a node that waits to be freed: the next such.
+  mutable std::atomic<uint64_t> mark_{0};
+  mutable std::atomic_flag lock_;
+  mutable std::atomic<bool> has_parent_{false};
+  std::atomic<bool> released_{false};
+};
+
+// Number of nodes alive in the process, for tests of leaks.
+size_t living_nodes();
+
+// The node that runs on this thread now; null outside one.
+const Node* current_node();
+
+}  // namespace gradus::autograd

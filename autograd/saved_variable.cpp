@@ -1,0 +1,54 @@
+#include "autograd/saved_variable.h"
+
+namespace gradus::autograd {
+
+SavedVariable SavedVariable::input(const Variable& v) {
+  SavedVariable s;
+  if (!v.defined()) return s;
+  if (v.is_inference())
+    throw Error(
+        "a variable made in inference mode cannot be kept for a derivative; make it outside, or "
+        "use a clone made outside");
+  s.kind_ = Kind::input;
+  s.data_ = v.data();
+  s.edge_ = v.gradient_edge();
+  s.version_ = v.data().version();
+  return s;
+}
+
+SavedVariable SavedVariable::output(Tensor t, uint32_t output_number) {
+  SavedVariable s;
+  if (!t.defined()) return s;
+  s.kind_ = Kind::output;
+  s.version_ = t.version();
+  s.data_ = std::move(t);
+  s.edge_.input = output_number;
+  return s;
+}
+
+Variable SavedVariable::unpack(const Ref<Node>& self, FunctionRef<std::string()> name) const {
+  if (kind_ == Kind::undefined) return {};
+  if (kind_ == Kind::released)
+    throw Error(
+        "{} was freed by an earlier backward through this graph; keep the graph (keep_graph) to "
+        "run it again",
+        name());
+  if (data_.version() != version_)
+    throw Error(
+        "{} was changed in place (version {}, saved at version {}) and is needed for a "
+        "derivative; work on a copy of it instead",
+        name(), data_.version(), version_);
+  if (kind_ == Kind::output) return Variable(data_, Edge{self, edge_.input});
+  if (edge_.node)
+    if (Variable leaf = edge_.node->accumulates_into(); leaf.defined()) return leaf;
+  return edge_.valid() ? Variable(data_, edge_) : Variable(data_);
+}
+
+SavedVariable SavedVariable::release() {
+  SavedVariable held = std::move(*this);
+  *this = SavedVariable();
+  kind_ = held.kind_ == Kind::undefined ? Kind::undefined : Kind::released;
+  return held;
+}
+
+}  // namespace gradus::autograd

@@ -1,0 +1,36 @@
+// Values that a node keeps from the forward run for its backward one.
+#pragma once
+
+#include "autograd/variable.h"
+#include "base/function_ref.h"
+
+namespace gradus::autograd {
+
+// A variable as it was: its values, and where its gradient goes. An output is kept without the
+// latter, since the node it leads to is the one that keeps it (a cycle otherwise): the node says so
+// when unpacking. Nor is the variable itself kept, whose gradient may hold this very graph.
+// Detects changes in place (by version) since it was saved. Callers hold the node's lock while
+// packing, unpacking and releasing.
+class SavedVariable {
+ public:
+  SavedVariable() = default;
+  // Throws Error for a variable made in inference mode.
+  static SavedVariable input(const Variable& v);
+  static SavedVariable output(Tensor t, uint32_t output_number);
+
+  // The variable as it was saved; undefined if that was. `self` is the node that keeps it: outputs
+  // lead there. Throws Error if it was released or changed since; `name` gives it a name then
+  // ("operand 'x' of 'mul'").
+  Variable unpack(const Ref<Node>& self, FunctionRef<std::string()> name) const;
+  // Lets go; what it held is returned so that it dies where the caller wants it to.
+  SavedVariable release();
+
+ private:
+  enum class Kind : uint8_t { undefined, input, output, released };
+  Tensor data_;
+  Edge edge_;  // of an input; of an output only the number
+  uint64_t version_ = 0;
+  Kind kind_ = Kind::undefined;
+};
+
+}  // namespace gradus::autograd

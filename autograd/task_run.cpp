@@ -1,0 +1,305 @@
+// A task while it runs: contributions are added up, nodes run, gradients are handed on.
+#include <algorithm>
+
+#include "autograd/anomaly.h"
+#include "autograd/device_streams.h"
+#include "autograd/gradient_checks.h"
+#include "autograd/node_hooks.h"
+#include "autograd/operators.h"
+#include "autograd/task_lock.h"
+
+namespace gradus::autograd {
+
+namespace {
+
+Stream stream_of(const Node& node, Device device) {
+  for (size_t i = 0; i < node.inputs(); ++i)
+    if (node.input_metadata(i).device == device) return node.input_metadata(i).stream;
+  return 0;
+}
+
+bool on_accelerator(Device device) { return device.kind != DeviceKind::cpu; }
+
+// What `v` was made by on `from` is done before `to` goes on; `to` uses its memory.
+void synchronise(const Variable& v, Stream from, Device device, Stream to) {
+  Device of_value = v.data().device();
+  DeviceStreams* streams = device_streams(of_value.kind);
+  if (!streams) return;
+  if (!(of_value == device) || from != to) streams->wait(of_value, from, device, to);
+  if (of_value == device) streams->record_use(v.data(), to);
+}
+
+}  // namespace
+
+void GraphTask::start(Variables&& cotangents, ReadyQueue* device_queue) {
+  if (device_queue) cpu_queue_ = device_queue;
+  Lock lock(*this);
+  ++pending_;  // this thread's, so that the task is not done before all roots are in
+  for (size_t r = 0; r < roots_.size(); ++r) {
+    const Edge& root = roots_[r];
+    uint32_t index = root.valid() ? find(root.node.get()) : none;
+    if (index == none || !(nodes_[index].runs || nodes_[index].captured)) continue;
+    add_contribution(lock, index, root.input, root_ordinals_[r], std::move(cotangents[r]));
+  }
+  // What is ready waits in the queue for the thread that drives.
+  if (next_up_ != none) queue_on_cpu(std::exchange(next_up_, none), false);
+  one_less();
+}
+
+// `lock` is held, and let go while values are added. The first contribution is kept as it is.
+void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, uint32_t ordinal,
+                                 Variable value) {
+  TaskNode& entry = nodes_[target];
+  Slot& slot = slots_[entry.first_slot + input];
+  if (slot.adding || slot.next != ordinal) {
+    if (!slot.held) slot.held = std::make_unique<std::vector<Held>>();
+    slot.held->push_back({ordinal, std::move(value)});
+    return;
+  }
+  uint32_t added = 0;
+  slot.adding = true;
+  for (;;) {
+    if (value.defined() && slot.sum.defined() && !failed()) {
+      Variable before = std::move(slot.sum);
+      lock.release();
+      try {
+        // On the stream that the node will run on: both are there by then.
+        Device device = value.data().device();
+        StreamGuard stream(device, stream_of(*entry.node, device));
+        value = apply("add", {before, value})[0];
+      } catch (...) {
+        fail(std::current_exception());
+      }
+      before = Variable();
+      lock.acquire();
+    }
+    if (value.defined()) slot.sum = std::move(value);
+    value = Variable();
+    ++slot.next;
+    ++added;
+    if (!slot.held) break;
+    auto early = std::ranges::find(*slot.held, slot.next, &Held::ordinal);
+    if (early == slot.held->end()) break;
+    value = std::move(early->value);
+    slot.held->erase(early);
+  }
+  slot.adding = false;
+  entry.dependencies -= added;
+  if (entry.dependencies == 0) make_ready(target);
+}
+
+void GraphTask::make_ready(uint32_t index) {
+  if (failed()) return;
+  const TaskNode& entry = nodes_[index];
+  ++pending_;
+  Device device = exclusive_ ? Device() : device_of(*entry.node);
+  if (on_accelerator(device)) {
+    ReadyQueue& queue = host_.device_queue(device);
+    queue.push(
+        {this, Ref<const RefCounted>(this), index, depth_, entry.node->sequence_number(), false});
+    return;
+  }
+  // The only node that is ready on a task's only thread runs next: no need to queue it.
+  if (exclusive_ && next_up_ == none && cpu_queue_->size() == 0) {
+    next_up_ = index;
+    return;
+  }
+  if (next_up_ != none) queue_on_cpu(std::exchange(next_up_, none), false);
+  bool parallel = !exclusive_ && !options_.create_graph && worth_a_worker(*entry.node);
+  queue_on_cpu(index, parallel);
+  if (parallel && cpu_queue_->size() > 1) host_.ask_for_help(*this);
+}
+
+void GraphTask::queue_on_cpu(uint32_t index, bool parallel) {
+  Ref<const RefCounted> keep;
+  if (cpu_queue_ != &own_queue_) keep = Ref<const RefCounted>(this);
+  uint64_t number = nodes_[index].node->sequence_number();
+  cpu_queue_->push({this, std::move(keep), index, depth_, number, parallel});
+}
+
+// `lock` is not needed by a task of one thread; others hold it.
+void GraphTask::one_less() {
+  if (--pending_ == 0) complete();
+}
+
+void GraphTask::complete() {
+  done_.store(true, std::memory_order_release);
+  cpu_queue_->wake();
+}
+
+void GraphTask::fail(std::exception_ptr error) {
+  Lock lock(*this);
+  if (error_) return;
+  error_ = std::move(error);
+  failed_.store(true, std::memory_order_release);
+  next_up_ = none;
+  pending_ -= cpu_queue_->remove(this) + host_.drop(*this);
+  if (pending_ == 0 || options_.exit_on_error) complete();
+}
+
+void GraphTask::run(uint32_t index) {
+  for (;;) {
+    bool own_state = current() == this;
+    if (!failed() && !host_.stopped()) {
+      try {
+        if (own_state) {
+          run_node(nodes_[index]);
+        } else {
+          ThreadState state = state_of_nodes();
+          state.warnings = [this](const std::string& message) {
+            std::lock_guard guard(mutex_);
+            warnings_.push_back(message);
+          };
+          StateGuard states(std::move(state));
+          CurrentGuard guard(this);
+          run_node(nodes_[index]);
+        }
+      } catch (...) {
+        fail(named(std::current_exception(), *nodes_[index].node));
+      }
+    } else if (host_.stopped()) {
+      fail(std::make_exception_ptr(Error("the engine was shut down while this backward ran")));
+    }
+    Lock lock(*this);
+    // The next one is taken here only where this thread drives the task.
+    uint32_t next = exclusive_ ? std::exchange(next_up_, none) : none;
+    one_less();
+    if (next == none) return;
+    index = next;
+  }
+}
+
+Variables GraphTask::take_inputs(const TaskNode& entry) {
+  Variables inputs;
+  Lock lock(*this);
+  for (size_t i = 0; i < entry.node->inputs(); ++i)
+    inputs.push_back(std::move(slots_[entry.first_slot + i].sum));
+  return inputs;
+}
+
+void GraphTask::take_captures(uint32_t index, const Variables& gradients) {
+  auto it = std::ranges::lower_bound(captures_by_node_, std::pair(index, 0u));
+  for (; it != captures_by_node_.end() && it->first == index; ++it) {
+    const Capture& capture = captures_[it->second];
+    Variable v = gradients[capture.edge.input];
+    for (const CaptureHook& hook : capture.hooks)
+      if (Variable r = hook(v); r.defined()) v = std::move(r);
+    Lock lock(*this);
+    captured_[it->second] = std::move(v);
+  }
+}
+
+void GraphTask::run_node(TaskNode& entry) {
+  Node& node = *entry.node;
+  auto index = static_cast<uint32_t>(&entry - nodes_.data());
+  Device device = device_of(node);
+  std::optional<StreamGuard> stream;
+  if (on_accelerator(device)) stream.emplace(device, stream_of(node, device));
+  std::shared_ptr<Profiler> profiler = thread_state().profiler;
+  if (profiler) profiler->step_begins(node);
+  Variables inputs = take_inputs(entry);
+  if (node.released())
+    throw Error(
+        "this graph was freed by an earlier backward; keep it (keep_graph) to run it again");
+  NodeHooks hooks(node);
+  hooks.run_tensor_pre_hooks(inputs);
+  if (entry.captured) take_captures(index, inputs);
+  bool runs;
+  {
+    Lock lock(*this);
+    runs = entry.runs;
+    --left_;
+  }
+  if (runs) {
+    hooks.run_pre_hooks(inputs);
+    Variables outputs = hooks.run_node(inputs, options_.keep_graph, options_.create_graph);
+    check_gradients(node, outputs);
+    look_for_anomalies(node, outputs);
+    inputs.clear();  // let go before anybody is told
+    if (on_accelerator(device) && node.outputs() == 0) {
+      Lock lock(*this);
+      leaf_streams_.emplace_back(device, stream_of(node, device));
+    }
+    hand_on(entry, std::move(outputs));
+  }
+  if (profiler) profiler->step_ends(node);
+}
+
+void GraphTask::hand_on(const TaskNode& from, Variables&& gradients) {
+  auto edges = from.node->next_edges();
+  if (edges.empty()) return;
+  Lock lock(*this);
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const Edge& edge = edges[i];
+    if (!edge.valid()) continue;
+    uint32_t target = find(edge.node.get());
+    if (target == none) {
+      if (edge.node->topological_number() >= least_topological_number_)
+        throw Error(
+            "dependency not found: node '{}' has an edge to '{}' that was not there when "
+            "the backward began",
+            from.node->name(), edge.node->name());
+      continue;
+    }
+    const TaskNode& to = nodes_[target];
+    if (!to.runs && !to.captured) continue;
+    if (gradients[i].defined()) {
+      Device device = gradients[i].data().device();
+      if (on_accelerator(device)) {
+        Device where = on_accelerator(device_of(*to.node)) ? device_of(*to.node) : device;
+        synchronise(gradients[i], stream_of(*from.node, device), where, stream_of(*to.node, where));
+      }
+    }
+    add_contribution(lock, target, edge.input, ordinals_[from.first_edge + i],
+                     std::move(gradients[i]));
+  }
+}
+
+void GraphTask::queue_callback(std::function<void()> callback) {
+  std::lock_guard guard(mutex_);
+  callbacks_.push_back(std::move(callback));
+}
+
+Variables GraphTask::finish() {
+  for (size_t i = 0; i < warnings_.size(); ++i) warn(warnings_[i]);
+  if (!failed() && left_ != 0)
+    fail(std::make_exception_ptr(
+        Error("could not compute gradients for some functions: {} of {} nodes never had all their "
+              "cotangents",
+              left_, nodes_.size())));
+  // Leaves were written on the streams of their devices; the caller goes on after that.
+  for (auto [device, stream] : leaf_streams_)
+    if (DeviceStreams* streams = device_streams(device.kind))
+      streams->wait(device, stream, device, streams->current(device));
+  if (!failed()) {
+    StateGuard states(state_of_nodes());
+    CurrentGuard guard(this);
+    for (size_t i = 0;; ++i) {
+      std::function<void()> callback;
+      {
+        std::lock_guard lock(mutex_);
+        if (i == callbacks_.size()) break;
+        callback = std::move(callbacks_[i]);
+      }
+      try {
+        callback();
+      } catch (...) {
+        fail(std::current_exception());
+        break;
+      }
+    }
+  }
+  {
+    // Nothing of this task is left on another thread but references to it.
+    std::lock_guard guard(mutex_);
+    if (pending_ == 0) let_go();
+  }
+  if (error_) std::rethrow_exception(error_);
+  if (options_.strict)
+    for (size_t k = 0; k < captured_.size(); ++k)
+      if (!captured_[k].defined())
+        throw Error("output {} that a gradient was asked for is not reached from the roots", k);
+  return std::move(captured_);
+}
+
+}  // namespace gradus::autograd

@@ -1,0 +1,35 @@
+#include "autograd/thread_state.h"
+
+#include <atomic>
+
+namespace gradus::autograd {
+
+ThreadState& thread_state() {
+  thread_local ThreadState state;
+  return state;
+}
+
+const std::shared_ptr<Context>& current_context() {
+  const ThreadState& state = thread_state();
+  return state.context ? state.context : Context::default_context();
+}
+
+StateGuard::StateGuard(ThreadState state)
+    : saved_(std::exchange(thread_state(), std::move(state))) {}
+StateGuard::~StateGuard() { thread_state() = std::move(saved_); }
+
+void warn(const std::string& message) {
+  // A copy: what is called may change the state.
+  if (auto sink = thread_state().warnings)
+    sink(message);
+  else
+    current_context()->log(LogLevel::warning, message);
+}
+
+uint64_t thread_number() {
+  static std::atomic<uint64_t> next{1};
+  thread_local const uint64_t number = next.fetch_add(1);
+  return number;
+}
+
+}  // namespace gradus::autograd
