@@ -51,8 +51,8 @@ struct OpaqueInstruction {
   std::shared_ptr<const autograd::CppFunction> function;  // null for an eval
   SmallVector<bool, 4> requires_grad;                     // of a function, by operand
   uint32_t tensors = 0;                                   // results that are tensors
-  SmallVector<bool, 4> wanted;            // of an eval, by tensor result: used, or by its handle
-  Register handle = no_register;          // that it leaves, if anybody uses it
+  SmallVector<bool, 4> wanted;    // of an eval, by tensor result: used, or by its handle
+  Register handle = no_register;  // that it leaves, if anybody uses it
 };
 
 // A register, or one of the stage's constants: a number, a size, or `none`.
@@ -65,8 +65,8 @@ struct CodeOperand {
 // one. A stage is one segment, and one more for each opaque instruction.
 struct Segment {
   uint32_t stage = 0;
-  uint32_t first = 0, end = 0;    // instructions without the opaque one
-  std::optional<uint32_t> opaque; // the instruction before `first`
+  uint32_t first = 0, end = 0;     // instructions without the opaque one
+  std::optional<uint32_t> opaque;  // the instruction before `first`
   bool begins_stage = true, ends_stage = true;
 };
 

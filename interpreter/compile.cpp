@@ -109,8 +109,8 @@ class Compiler {
         throw graph_.error_at(node.where,
                               fmt::format("{}: what is registered cannot be run", o.what));
       for (size_t k = 0; k < node.operands.size(); ++k)
-        o.requires_grad.push_back(ops::requires_grad(node.attributes, k,
-                                                     graph_[value_in(node.operands[k])].type));
+        o.requires_grad.push_back(
+            ops::requires_grad(node.attributes, k, graph_[value_in(node.operands[k])].type));
     }
     o.tensors = i.results;
     if (i.results && !graph_[node.results.back()].type.is_tensor()) {

@@ -14,18 +14,26 @@ namespace {
 // Gradients arrive here and are captured: it never runs.
 class Sink final : public Node {
  public:
-  std::string name() const override { return "the inputs of an opaque instruction"; }
+  std::string name() const override { return "an input of an opaque instruction"; }
 
  protected:
-  Variables apply(Variables&&) override {
-    throw InternalError("a sink of gradients was run");
-  }
+  Variables apply(Variables&&) override { throw InternalError("a sink of gradients was run"); }
 };
 
-// A variable whose gradient arrives at the next input of the sink.
-Variable wrap(const Tensor& t, const Ref<Node>& sink) {
-  return Variable(t, Edge{sink, sink->add_input(autograd::InputMetadata(t))});
-}
+// The sinks of one instruction's differentiable inputs.
+class Sinks {
+ public:
+  // A variable whose gradient arrives at the next sink; undefined for an undefined tensor.
+  Variable wrap(const Tensor& t) {
+    Ref<Node> sink = make_ref<Sink>();
+    edges_.push_back({sink, sink->add_input(autograd::InputMetadata(t))});
+    return t.defined() ? Variable(t, edges_.back()) : Variable();
+  }
+  std::vector<Edge> take() { return std::move(edges_); }
+
+ private:
+  std::vector<Edge> edges_;
+};
 
 // The thread's autograd state for work of this context.
 autograd::ThreadState state_for(const std::shared_ptr<Context>& context, autograd::GradMode mode) {
@@ -39,26 +47,26 @@ Edge edge_of(const Variable& v) { return v.defined() ? v.gradient_edge() : Edge(
 
 }  // namespace
 
-Handle::Handle(std::vector<Edge> roots, Ref<Node> sink, Ref<const Handle> parent)
-    : roots_(std::move(roots)), sink_(std::move(sink)), parent_(std::move(parent)) {}
+Handle::Handle(std::vector<Edge> roots, std::vector<Edge> sinks, Ref<const Handle> parent)
+    : roots_(std::move(roots)), sinks_(std::move(sinks)), parent_(std::move(parent)) {}
 
 std::vector<Edge> Handle::inputs() const {
   std::vector<Edge> edges;
   for (const Handle* h = this; h; h = h->parent_.get())
-    for (uint32_t i = 0; i < h->sink_->inputs(); ++i) edges.push_back({h->sink_, i});
+    edges.insert(edges.end(), h->sinks_.begin(), h->sinks_.end());
   return edges;
 }
 
-OpaqueResults call_function(const autograd::CppFunction& function,
-                            std::span<const Tensor> operands, std::span<const bool> requires_grad,
-                            bool leaves_handle, const std::shared_ptr<Context>& context) {
+OpaqueResults call_function(const autograd::CppFunction& function, std::span<const Tensor> operands,
+                            std::span<const bool> requires_grad, bool leaves_handle,
+                            const std::shared_ptr<Context>& context) {
   autograd::StateGuard guard(state_for(
       context, leaves_handle ? autograd::GradMode::enabled : autograd::GradMode::no_grad));
-  Ref<Node> sink;
-  if (leaves_handle) sink = make_ref<Sink>();
+  Sinks sinks;
   Variables in;
   for (size_t i = 0; i < operands.size(); ++i)
-    in.push_back(sink && requires_grad[i] ? wrap(operands[i], sink) : Variable(operands[i]));
+    in.push_back(leaves_handle && requires_grad[i] ? sinks.wrap(operands[i])
+                                                   : Variable(operands[i]));
   Variables out = function.call(in);
   OpaqueResults results;
   std::vector<Edge> roots;
@@ -66,7 +74,8 @@ OpaqueResults call_function(const autograd::CppFunction& function,
     results.tensors.push_back(v.defined() ? v.data() : Tensor());
     if (v.defined() && is_floating(v.dtype())) roots.push_back(edge_of(v));
   }
-  if (sink) results.handle = make_ref<const Handle>(std::move(roots), sink, nullptr);
+  if (leaves_handle)
+    results.handle = make_ref<const Handle>(std::move(roots), sinks.take(), nullptr);
   return results;
 }
 
@@ -74,17 +83,14 @@ OpaqueResults evaluate_handle(const Ref<const Handle>& handle, std::span<const T
                               std::span<const bool> wanted, bool leaves_handle,
                               const std::shared_ptr<Context>& context) {
   autograd::StateGuard guard(state_for(context, autograd::GradMode::enabled));
-  Ref<Node> sink;
-  if (leaves_handle) sink = make_ref<Sink>();
+  Sinks sinks;
   std::vector<Edge> roots;
   Variables seeds;
   for (size_t i = 0; i < cotangents.size(); ++i) {
-    if (!cotangents[i].defined()) {
-      if (sink) sink->add_undefined_input();
-      continue;
-    }
-    Variable ct = sink ? wrap(cotangents[i], sink) : Variable(cotangents[i]);
-    if (!handle->roots()[i].valid()) continue;
+    Variable ct = leaves_handle             ? sinks.wrap(cotangents[i])
+                  : cotangents[i].defined() ? Variable(cotangents[i])
+                                            : Variable();
+    if (!ct.defined() || !handle->roots()[i].valid()) continue;
     roots.push_back(handle->roots()[i]);
     seeds.push_back(std::move(ct));
   }
@@ -103,7 +109,8 @@ OpaqueResults evaluate_handle(const Ref<const Handle>& handle, std::span<const T
     results.tensors.push_back(g.defined() ? g.data() : Tensor());
     edges.push_back(edge_of(g));
   }
-  if (sink) results.handle = make_ref<const Handle>(std::move(edges), sink, handle);
+  if (leaves_handle)
+    results.handle = make_ref<const Handle>(std::move(edges), sinks.take(), handle);
   return results;
 }
 

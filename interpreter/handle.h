@@ -6,20 +6,22 @@
 namespace gradus::interpreter {
 
 // What an opaque instruction leaves for `eval`: where the cotangents of its floating results enter
-// the autograd graph, and a sink at which the gradients of its differentiable inputs arrive. Never
-// changes; evaluating one leaves the graph whole, so that clones and threads may share it.
+// the autograd graph, and the sinks at which the gradients of its differentiable inputs arrive: a
+// node each, since the engine leaves out what leads to no node that is asked for. Never changes;
+// evaluating one leaves the graph whole, so that clones and threads may share it.
 class Handle final : public RefCounted {
  public:
-  Handle(std::vector<autograd::Edge> roots, Ref<autograd::Node> sink, Ref<const Handle> parent);
+  Handle(std::vector<autograd::Edge> roots, std::vector<autograd::Edge> sinks,
+         Ref<const Handle> parent);
 
   // One per floating result; empty where no gradient flows.
   std::span<const autograd::Edge> roots() const { return roots_; }
-  // One per differentiable input: the node's own, then those that its own handle stood for.
+  // One per differentiable input: the instruction's own, then those that its own handle stood for.
   std::vector<autograd::Edge> inputs() const;
 
  private:
   std::vector<autograd::Edge> roots_;
-  Ref<autograd::Node> sink_;  // one input per differentiable input of the node's own
+  std::vector<autograd::Edge> sinks_;  // of the instruction's own differentiable inputs
   Ref<const Handle> parent_;  // that an eval evaluated; its sinks live as long as this does
 };
 
@@ -29,9 +31,9 @@ struct OpaqueResults {
 };
 
 // y…, handle = f(x…). Recorded only if the handle is asked for. All operands are defined.
-OpaqueResults call_function(const autograd::CppFunction& function,
-                            std::span<const Tensor> operands, std::span<const bool> requires_grad,
-                            bool leaves_handle, const std::shared_ptr<Context>& context);
+OpaqueResults call_function(const autograd::CppFunction& function, std::span<const Tensor> operands,
+                            std::span<const bool> requires_grad, bool leaves_handle,
+                            const std::shared_ptr<Context>& context);
 
 // dx…, handle = eval(ct…, handle). One cotangent per root; undefined ones stay so, and if all are,
 // the engine does not run. `wanted`, by result: the others stay undefined, as do those without a

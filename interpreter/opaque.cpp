@@ -71,8 +71,8 @@ SmallVector<Tensor, 4> State::Impl::opaque_operands(const Instruction& i,
                                                     const SegmentPlan& before) const {
   const StageCode& stage_code = code->stage(stage);
   interpreter::SizesByName sizes(*code, before.sizes);
-  bool dense = i.kind == Instruction::Kind::function ||
-               stage_code.opaque[i.opaque].handle != no_register;
+  bool dense =
+      i.kind == Instruction::Kind::function || stage_code.opaque[i.opaque].handle != no_register;
   SmallVector<Tensor, 4> operands;
   for (uint32_t k = i.first_operand; k < i.first_operand + i.operands; ++k) {
     Register r = stage_code.operands[k].reg;

@@ -48,7 +48,7 @@ void append_input_key(const Tensor& t, std::vector<int64_t>& key) {
 }
 
 std::shared_ptr<const SegmentPlan> PlanCache::find(size_t segment, const SegmentPlan* previous,
-                                                 std::span<const int64_t> key) {
+                                                   std::span<const int64_t> key) {
   std::lock_guard lock(mutex_);
   if (segment >= segments_.size()) return nullptr;
   auto& plans = segments_[segment];

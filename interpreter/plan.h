@@ -97,9 +97,9 @@ std::span<const Register> inputs_of(const Code& code, size_t segment);
 //         `inputs_of`
 // Result  its plan. Throws Error where sizes do not fit, with the place of the instruction.
 std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
-                                           std::shared_ptr<const SegmentPlan> previous,
-                                           std::span<const Tensor> inputs,
-                                           std::vector<int64_t> key);
+                                             std::shared_ptr<const SegmentPlan> previous,
+                                             std::span<const Tensor> inputs,
+                                             std::vector<int64_t> key);
 
 // The plans of a code, the latest used first. Thread-safe; bounded per segment.
 class PlanCache {

@@ -530,13 +530,11 @@ class Planner {
     std::sort(plan_->held.begin(), plan_->held.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
     for (size_t i = 0; i < inputs_.size(); ++i)
-      if (Register r = input_registers_[i]; r != no_register)
-        plan_->held_inputs[i] = local(r).held;
+      if (Register r = input_registers_[i]; r != no_register) plan_->held_inputs[i] = local(r).held;
   }
 
   void hold(Register r) {
-    if (r == no_register || code_.last_segment(r) <= number_ || code_.constant(r).defined())
-      return;
+    if (r == no_register || code_.last_segment(r) <= number_ || code_.constant(r).defined()) return;
     const Local& l = local(r);
     Held held{l.kind == Local::Kind::absent, l.layout, r};
     if (l.kind == Local::Kind::constant) {
@@ -585,9 +583,9 @@ class Planner {
 }  // namespace
 
 std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
-                                           std::shared_ptr<const SegmentPlan> previous,
-                                           std::span<const Tensor> inputs,
-                                           std::vector<int64_t> key) {
+                                             std::shared_ptr<const SegmentPlan> previous,
+                                             std::span<const Tensor> inputs,
+                                             std::vector<int64_t> key) {
   return Planner(code, segment, std::move(previous), inputs, std::move(key)).run();
 }
 

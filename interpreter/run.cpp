@@ -60,8 +60,9 @@ void State::Impl::check_version(Register r, const SegmentPlan& plan) const {
   Register owner = plan.of_segment(code->made_in(r)).find_held(r).owner;
   size_t made = code->segment(code->made_in(r)).stage;
   if (made == stage)
-    throw Error("'{}' was changed in place by an opaque function; functions must not write operands",
-                code->name_of(owner));
+    throw Error(
+        "'{}' was changed in place by an opaque function; functions must not write operands",
+        code->name_of(owner));
   throw Error(
       "'{}' of stage {} was changed in place after that stage ran, and stage {} needs "
       "its values; leave it as it was, or run with copied inputs",
@@ -70,8 +71,7 @@ void State::Impl::check_version(Register r, const SegmentPlan& plan) const {
 
 void State::Impl::check_versions(const SegmentPlan& plan) const {
   for (size_t e = 0; e < plan.externals.size(); ++e)
-    if (Register r = plan.externals[e];
-        plan.external_before[e] && code->made_in(r) != plan.segment)
+    if (Register r = plan.externals[e]; plan.external_before[e] && code->made_in(r) != plan.segment)
       check_version(r, plan);
 }
 
@@ -127,8 +127,8 @@ std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOp
   }
 }
 
-void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan,
-                              uint32_t& at, const RunOptions& options) {
+void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan, uint32_t& at,
+                              const RunOptions& options) {
   plans[plan->segment] = plan;
   Frame& frame = prepare_frame(plan);
   bool plain = !options.deadline && !options.cancel && !options.observer;
@@ -140,8 +140,7 @@ void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan,
     if (!held.absent) versions[index_of(r)] = registers[index_of(r)].version();
 }
 
-State::Impl::Frame& State::Impl::prepare_frame(
-    const std::shared_ptr<const SegmentPlan>& plan) {
+State::Impl::Frame& State::Impl::prepare_frame(const std::shared_ptr<const SegmentPlan>& plan) {
   size_t bytes = static_cast<size_t>(plan->buffer_bytes);
   if (!buffer || buffer->bytes() < bytes) {
     buffer = nullptr;
@@ -178,8 +177,7 @@ void State::Impl::do_events(const SegmentPlan& plan, Frame& frame, uint32_t firs
     switch (e.kind) {
       case Event::Kind::allocate:
         t = Tensor::empty(e.layout.dtype, e.layout.shape, *context);
-        if (plan.external_of_event[i] != UINT32_MAX)
-          patch(plan, frame, plan.external_of_event[i]);
+        if (plan.external_of_event[i] != UINT32_MAX) patch(plan, frame, plan.external_of_event[i]);
         break;
       case Event::Kind::view: {
         const Tensor& constant = code->constant(e.base);
@@ -223,7 +221,7 @@ void State::Impl::check_limits(const RunOptions& options, size_t instruction) co
 
 // Instructions that need no step (views inside the stage, constants) are told of like the others.
 void State::Impl::run_checked_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at,
-                       const RunOptions& options) {
+                                    const RunOptions& options) {
   ir::KernelScope scope{context->workers(), nullptr};
   const Step* s = plan.steps.data();
   const Step* const end = s + plan.steps.size();

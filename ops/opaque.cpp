@@ -37,8 +37,7 @@ void check_results(const ir::InferCall& call, const std::string& function, std::
                    std::span<const Type> out) {
   std::unordered_set<std::string> known;
   for (const Type& t : in)
-    for (const Dim& d : t.dims)
-      d.for_each_symbol([&](std::string_view s) { known.emplace(s); });
+    for (const Dim& d : t.dims) d.for_each_symbol([&](std::string_view s) { known.emplace(s); });
   for (const Type& t : out) {
     if (!t.is_tensor()) call.fail("function '{}' says that a result is a handle", function);
     for (const Dim& d : t.dims)
@@ -106,9 +105,10 @@ void CppOp::infer(ir::InferCall& call) {
   const std::string& wanted = attributes_as<Attr>(call.attributes).name;
   auto function = find_function(wanted);
   if (!function)
-    call.fail("no C++ function named '{}' is registered; register it before the program is read, "
-              "or name the library that brings it",
-              printable(wanted));
+    call.fail(
+        "no C++ function named '{}' is registered; register it before the program is read, "
+        "or name the library that brings it",
+        printable(wanted));
   infer_function(call, *function);
 }
 void CppOp::vjp(VjpCall& d) { vjp_of_function(d); }
@@ -132,14 +132,17 @@ void Eval::infer(ir::InferCall& call) {
               s.outputs.size(), s.outputs.size() == 1 ? "" : "s", n - 1, n == 2 ? "is" : "are");
   for (size_t i = 0; i + 1 < n; ++i) {
     if (!call.given(i)) continue;
+    if (!call.is_number(i) && !call.in[i].type->is_tensor())
+      call.fail("{} must be a tensor, not a handle; the handle is the last operand",
+                call.name_of_operand(i));
     const Type &got = call.tensor(i), &want = s.outputs[i];
     if (got.dtype != want.dtype || got.rank() != want.rank() || got.device != want.device)
       call.fail("cotangent {} of '{}' must be {}, it is {}", i, printable(s.function),
                 to_string(want), to_string(got));
     for (size_t d = 0; d < want.dims.size(); ++d)
-      call.require_equal(want.dims[d], got.dims[d],
-                         fmt::format("dimension {} of cotangent {} of '{}'", d, i,
-                                     printable(s.function)));
+      call.require_equal(
+          want.dims[d], got.dims[d],
+          fmt::format("dimension {} of cotangent {} of '{}'", d, i, printable(s.function)));
   }
   for (const Type& t : s.inputs) call.out.push_back(t);
   if (call.results != s.inputs.size() + 1) return;

@@ -9,8 +9,8 @@ namespace gradus::ir {
 namespace {
 
 // The nodes before the point that is being rebuilt: earlier stages, then this one so far.
-std::vector<Node> emit_sweep(Graph& graph, size_t stage, const Node& node,
-                             std::span<Node> so_far, Substitute& substitute) {
+std::vector<Node> emit_sweep(Graph& graph, size_t stage, const Node& node, std::span<Node> so_far,
+                             Substitute& substitute) {
   const auto& attributes = ops::attributes_as<ops::Grad::Attr>(node.attributes);
   std::vector<Node> emitted;
   GraphWorld world(graph, stage, emitted);

@@ -114,8 +114,7 @@ class Reference {
       }
       operands.push_back(v ? at(*v) : Tensor());
       if (v && !at(*v).defined() && (node.op->traits.acts || leaves_handle))
-        operands.back() =
-            Tensor::zeros(graph_[*v].type.dtype, sizes(graph_[*v].type, state));
+        operands.back() = Tensor::zeros(graph_[*v].type.dtype, sizes(graph_[*v].type, state));
     }
     interpreter::OpaqueResults results;
     auto context = Context::default_context();
@@ -125,8 +124,8 @@ class Reference {
           std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(name));
       SmallVector<bool, 4> marks;
       for (size_t i = 0; i < node.operands.size(); ++i)
-        marks.push_back(ops::requires_grad(node.attributes, i,
-                                           graph_[value_in(node.operands[i])].type));
+        marks.push_back(
+            ops::requires_grad(node.attributes, i, graph_[value_in(node.operands[i])].type));
       results = interpreter::call_function(*function, operands, marks, leaves_handle, context);
     } else {
       SmallVector<bool, 4> wanted(node.results.size() - leaves_handle, true);
