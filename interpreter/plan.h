@@ -1,6 +1,6 @@
-// A segment's plan: for known sizes, layouts and absent values, the kernels, where every value lies,
-// and the steps of a run. Made once per combination of sizes, then shared. A stage without opaque
-// instructions is one segment; others are cut at them (see Segment).
+// A segment's plan: for known sizes, layouts and absent values, the kernels, where every value
+// lies, and the steps of a run. Made once per combination of sizes, then shared. A stage without
+// opaque instructions is one segment; others are cut at them (see Segment).
 #pragma once
 
 #include <list>
