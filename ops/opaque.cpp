@@ -65,6 +65,10 @@ void infer_function(ir::InferCall& call, const OpaqueFunction& function) {
     out = function.infer(in);
   } catch (const Error& e) {
     call.fail("function '{}': {}", printable(a.name), e.bare());
+  } catch (const Exception&) {
+    throw;
+  } catch (const std::exception& e) {
+    call.fail("function '{}': {}", printable(a.name), printable(e.what()));
   }
   check_results(call, a.name, in, out);
   for (const Type& t : out) call.out.push_back(t);

@@ -216,6 +216,12 @@ inline void define_faulty_functions() {
         return Variables{op("mul", {x[0], x[0]})};
       });
   define(
+      "t.clumsy", any,
+      [](std::span<const ir::Type>) -> std::vector<ir::Type> {
+        throw std::out_of_range("no such operand");
+      },
+      [](std::span<const Variable> x) { return Variables{x[0]}; });
+  define(
       "t.unknown_size", any,
       [](std::span<const ir::Type>) {
         return std::vector<ir::Type>{ir::Type(DType::f64, {ir::Dim::symbol("K")})};

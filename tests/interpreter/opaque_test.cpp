@@ -1,4 +1,5 @@
 // Opaque functions and handles in running states.
+#include <cmath>
 #include <thread>
 
 #include "autograd/engine.h"
@@ -204,6 +205,26 @@ TEST_F(Opaque, WithoutAPathGradientsAreUndefined) {
   auto second = run(direct, {f64({1})});
   EXPECT_FALSE(second[0].defined());
   EXPECT_FALSE(second[1].defined());
+}
+
+// SPEC D2
+TEST_F(Opaque, AFunctionSeesZerosForWhatIsAbsent) {
+  State state(compile(R"(graph g {
+  stage 0 (%x: f64[N]) {
+    return
+  }
+  stage 1 (%c: f64[N], %d: f64[N]) {
+    %s = add(%c, %d)
+    %y, %k = cpp_op(%s, %x) {name = "t.wave"}
+    %g, %h = eval(%x, %k)
+    return %y, %g, %s
+  }
+})"));
+  run(state, {f64({2})});
+  auto y = run(state, {Tensor(), Tensor()});
+  EXPECT_DOUBLE_EQ(y[0].item(), 0);
+  EXPECT_DOUBLE_EQ(y[1].item(), 2 * std::exp(2.0));
+  EXPECT_FALSE(y[2].defined());
 }
 
 TEST_F(Opaque, EverySizeHasItsPlan) {
