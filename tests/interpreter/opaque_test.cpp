@@ -184,6 +184,7 @@ TEST_F(Opaque, TheHandleOfAnEvalKnowsUnusedGradients) {
   run(state, {f64({2}), f64({3})});
   EXPECT_DOUBLE_EQ(run(state, {f64({5})})[0].item(), 15);
   auto g = run(state, {f64({7})});  // of 7 dw = 7 c x
+  ASSERT_TRUE(g[0].defined() && g[1].defined());
   EXPECT_DOUBLE_EQ(g[0].item(), 14);
   EXPECT_DOUBLE_EQ(g[1].item(), 35);
   EXPECT_FALSE(g[2].defined());
