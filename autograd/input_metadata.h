@@ -5,8 +5,8 @@
 
 namespace gradus::autograd {
 
-// The dtype, shape and device of a function's result, and the device's stream it was made on; or the
-// mark of an undefined result, to which only undefined gradients come; or nothing any more.
+// The dtype, shape and device of a function's result, and the device's stream it was made on; or
+// the mark of an undefined result, to which only undefined gradients come; or nothing any more.
 struct InputMetadata {
   enum class Kind : uint8_t { undefined, known, cleared };
   Kind kind = Kind::undefined;
