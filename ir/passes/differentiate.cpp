@@ -198,7 +198,7 @@ class Differentiator {
     }
     std::vector<Node> nodes;
     GraphWorld world(graph_, k, nodes);
-    std::vector<std::span<const Node>> runs;
+    std::vector<std::span<Node>> runs;
     for (size_t s = 0; s < k; ++s) runs.push_back(graph_.stages[s].nodes);
     std::vector<ValueId> gradients = backpropagate(graph_, world, runs, seeds, wrt);
     Substitute substitute(graph_);

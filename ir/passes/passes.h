@@ -35,7 +35,8 @@ void decompose(Graph& graph, bool keep_differentiable);
 // `full` of zeros
 void expand_grad(Graph& graph);
 
-// Removes nodes of the stages from `first_stage` on that no result needs.
+// Removes nodes of the stages from `first_stage` on that no result needs, but those of functions,
+// which may do something beside; of these only a handle that nobody uses.
 void eliminate_dead_code(Graph& graph, size_t first_stage = 0);
 
 // Within each stage from `first_stage` on, a node equal to an earlier one is replaced by it.

@@ -3,7 +3,9 @@
 #include <map>
 
 #include "autograd/engine.h"
+#include "autograd/opaque_function.h"
 #include "autograd/operators.h"
+#include "ops/opaque.h"
 #include "tests/corpus/walk.h"
 
 namespace gradus::corpus {
@@ -22,6 +24,28 @@ struct Variables {
   }
 };
 
+class VariableWalk final : public Walk<Variables> {
+ public:
+  using Walk::Walk;
+
+ private:
+  // Functions take part as whoever calls them with variables does: no handles are needed.
+  void run_opaque(const ir::Node& node) override {
+    const auto& attributes = ops::attributes_as<ops::CppOp::Attr>(node.attributes);
+    auto function = std::dynamic_pointer_cast<const autograd::CppFunction>(
+        ops::find_function(attributes.name));
+    autograd::Variables operands;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      ir::ValueId v = value_in(node.operands[i]);
+      operands.push_back(defined(v) ? at(v) : zeros(graph()[v].type));
+      if (!ops::requires_grad(node.attributes, i, graph()[v].type))
+        operands.back() = operands.back().detach();
+    }
+    auto results = function->call(operands);
+    for (size_t i = 0; i < results.size(); ++i) at(node.results[i]) = results[i];
+  }
+};
+
 class Eager {
  public:
   explicit Eager(const Subject& subject)
@@ -32,7 +56,7 @@ class Eager {
 
   Results run() {
     Results results;
-    Walk<Variables> walk(graph_, state_);
+    VariableWalk walk(graph_, state_);
     const ir::Stage& first = graph_.stages[0];
     for (size_t i = 0; i < first.inputs.size(); ++i)
       walk.at(first.inputs[i]) = input(0, i, graph_[first.inputs[i]].name);

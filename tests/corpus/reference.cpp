@@ -1,6 +1,8 @@
 #include "tests/corpus/reference.h"
 
+#include "interpreter/handle.h"
 #include "ops/evaluate.h"
+#include "ops/opaque.h"
 #include "tests/corpus/walk.h"
 
 namespace gradus::corpus {
@@ -17,6 +19,51 @@ struct Tensors {
   }
 };
 
+class TensorWalk final : public Walk<Tensors> {
+ public:
+  TensorWalk(const ir::Graph& graph, const State& sizes) : Walk(graph, sizes) {
+    handles_.resize(graph.values.size());
+  }
+
+ private:
+  // Every handle is made and every gradient asked for, whether it is used or not.
+  void run_opaque(const ir::Node& node) override {
+    ir::ValueId last = node.results.back();
+    bool leaves_handle = !graph()[last].type.is_tensor();
+    SmallVector<Tensor, 4> operands;
+    Ref<const interpreter::Handle> handle;
+    for (const ir::Operand& o : node.operands) {
+      const auto* v = std::get_if<ir::ValueId>(&o);
+      if (v && !graph()[*v].type.is_tensor()) {
+        handle = handles_[index_of(*v)];
+        continue;
+      }
+      operands.push_back(v ? at(*v) : Tensor());
+      if (v && !defined(*v) && (node.op->traits.acts || leaves_handle))
+        operands.back() = zeros(graph()[*v].type);
+    }
+    interpreter::OpaqueResults results;
+    auto context = Context::default_context();
+    if (node.op->traits.acts) {
+      const auto& name = ops::attributes_as<ops::CppOp::Attr>(node.attributes).name;
+      auto function =
+          std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(name));
+      SmallVector<bool, 4> marks;
+      for (size_t i = 0; i < node.operands.size(); ++i)
+        marks.push_back(
+            ops::requires_grad(node.attributes, i, graph()[value_in(node.operands[i])].type));
+      results = interpreter::call_function(*function, operands, marks, leaves_handle, context);
+    } else {
+      SmallVector<bool, 4> wanted(node.results.size() - leaves_handle, true);
+      results = interpreter::evaluate_handle(handle, operands, wanted, leaves_handle, context);
+    }
+    for (size_t i = 0; i < results.tensors.size(); ++i) at(node.results[i]) = results.tensors[i];
+    if (leaves_handle) handles_[index_of(last)] = results.handle;
+  }
+
+  std::vector<Ref<const interpreter::Handle>> handles_;
+};
+
 }  // namespace
 
 Results evaluate_node_by_node(const Subject& subject) {
@@ -31,7 +78,7 @@ Results evaluate_node_by_node(const Subject& subject) {
     ir::decompose(graph, false);
   }
   State state(subject.code);
-  Walk<Tensors> walk(graph, state);
+  TensorWalk walk(graph, state);
   Results results;
   for (size_t s = 0; s < graph.stages.size(); ++s) {
     const ir::Stage& stage = graph.stages[s];

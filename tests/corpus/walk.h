@@ -21,6 +21,8 @@ class Walk {
     values_.resize(graph.values.size());
   }
 
+  virtual ~Walk() = default;
+
   Value& at(ir::ValueId v) { return values_[index_of(v)]; }
 
   void run_stage(size_t s) {
@@ -31,6 +33,15 @@ class Walk {
     Sizes shape;
     for (const ir::Dim& d : type.dims) shape.push_back(known(d).value());
     return shape;
+  }
+
+ protected:
+  // An opaque function, or an `eval`.
+  virtual void run_opaque(const ir::Node& node) = 0;
+  const ir::Graph& graph() const { return graph_; }
+  bool defined(ir::ValueId v) { return Values::defined(at(v)); }
+  Value zeros(const ir::Type& type) const {
+    return Values::of(Tensor::zeros(type.dtype, sizes_of(type)));
   }
 
  private:
@@ -62,7 +73,7 @@ class Walk {
     if (const auto* v = std::get_if<ir::ValueId>(&o)) {
       if (Values::defined(at(*v))) return at(*v);
       // An absent value is zeros of its type.
-      return Values::of(Tensor::zeros(graph_[*v].type.dtype, sizes_of(graph_[*v].type)));
+      return zeros(graph_[*v].type);
     }
     if (const auto* n = std::get_if<ir::Number>(&o)) return *n;
     if (const auto* d = std::get_if<ir::Dim>(&o)) return ir::Number::of(known(*d).value());
@@ -76,6 +87,7 @@ class Walk {
           Values::of(ops::attributes_as<ops::Constant::Attr>(node.attributes).value);
       return;
     }
+    if (node.op->traits.opaque) return run_opaque(node);
     if (node.op->name == "add" && run_sum(node)) return;
     std::vector<Operand> operands;
     for (const ir::Operand& o : node.operands) operands.push_back(operand(o));
