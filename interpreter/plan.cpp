@@ -11,10 +11,16 @@ SegmentPlan::~SegmentPlan() {
   while (p && p.use_count() == 1) p = std::move(const_cast<SegmentPlan&>(*p).previous);
 }
 
+// Logarithmic: a step takes one bit off the segment's number where that does not go too far.
 const SegmentPlan& SegmentPlan::of_segment(size_t wanted) const {
   const SegmentPlan* p = this;
-  while (p->segment > wanted) p = p->previous.get();
+  while (p->segment > wanted) p = p->far_back->segment >= wanted ? p->far_back : p->previous.get();
   return *p;
+}
+
+void SegmentPlan::follow(std::shared_ptr<const SegmentPlan> other) {
+  previous = std::move(other);
+  if (previous) far_back = &previous->of_segment(segment & (segment - 1));
 }
 
 const Held& SegmentPlan::find_held(Register r) const {

@@ -58,6 +58,7 @@ struct SegmentPlan {
 
   size_t segment = 0;
   std::shared_ptr<const SegmentPlan> previous;  // the plan of the segment before
+  const SegmentPlan* far_back = nullptr;        // an earlier one, for of_segment; null: segment 0
   std::vector<int64_t> key;                     // of the inputs, see `append_input_key`
   DimensionSizes sizes;
   // Registers of this segment that later ones read, by number.
@@ -65,6 +66,8 @@ struct SegmentPlan {
   const Held& find_held(Register r) const;
   // This plan, or the one of an earlier segment that it follows.
   const SegmentPlan& of_segment(size_t wanted) const;
+  // Makes this the plan that follows another.
+  void follow(std::shared_ptr<const SegmentPlan> other);
   std::vector<bool> held_inputs;  // by input: later segments read its memory, itself or by a view
   std::vector<Step> steps;
   std::vector<Event> events;

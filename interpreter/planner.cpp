@@ -62,7 +62,7 @@ class Planner {
         local_numbers_(code.registers(), never) {
     plan_->segment = segment;
     if (previous) plan_->sizes = previous->sizes;
-    plan_->previous = std::move(previous);
+    plan_->follow(std::move(previous));
     plan_->key = std::move(key);
   }
 

@@ -100,6 +100,20 @@ struct Asked final : autograd::CustomFunction {
   }
 };
 
+// x, whose backward throws while this is not negative and counts down to 0.
+inline std::atomic<int> until_backfire{-1};
+struct Backfire final : autograd::CustomFunction {
+  std::string name() const override { return "Backfire"; }
+  std::vector<Tensor> forward(autograd::FunctionContext&,
+                              std::span<const Variable> in) const override {
+    return {in[0].data().copy()};
+  }
+  Variables backward(autograd::FunctionContext&, const Variables& dy) const override {
+    if (until_backfire >= 0 && until_backfire-- == 0) throw std::runtime_error("it backfired");
+    return dy;
+  }
+};
+
 // How often `counted` was called, and how often of these it was recorded.
 inline std::atomic<int> calls{0}, recorded_calls{0};
 // What `thrower` does: throws if this is 0, else counts it down.
@@ -215,6 +229,10 @@ inline void define_faulty_functions() {
       [](std::span<const Variable> x) {
         return Variables{op("mul", {x[0], x[0]})};
       });
+  define("t.backfires", any, elementwise(1), [](std::span<const Variable> x) {
+    static const auto backfire = std::make_shared<const Backfire>();
+    return autograd::CustomFunction::apply(backfire, x);
+  });
   define(
       "t.clumsy", any,
       [](std::span<const ir::Type>) -> std::vector<ir::Type> {

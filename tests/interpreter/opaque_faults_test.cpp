@@ -68,6 +68,32 @@ TEST_F(OpaqueFaults, AFunctionThatThrowsPoisonsTheStateAlone) {
   EXPECT_EQ(autograd::living_nodes(), nodes);
 }
 
+// SPEC I13 I14
+TEST_F(OpaqueFaults, ABackwardThatThrowsLeavesTheHandleWhole) {
+  size_t nodes = autograd::living_nodes();
+  {
+    State state(compile(calling("t.backfires"), 2));
+    run(state, {f64({0})});
+    for (int stage : {1, 2}) {
+      State failing = state.clone(), other = state.clone();
+      if (stage == 2) run(failing, {f64({1})});
+      until_backfire = 0;
+      EXPECT_THROW(
+          run(failing, std::vector<Tensor>(failing.code()->inputs(failing.next_stage()), f64({1}))),
+          std::exception);
+      until_backfire = -1;
+      EXPECT_EQ(failing.held_registers(), 0u);
+      std::string error = error_of([&] { run(failing, {f64({1})}); });
+      EXPECT_TRUE(contains(error, "eval of 't.backfires'")) << error;
+      EXPECT_TRUE(contains(error, "it backfired")) << error;
+      EXPECT_TRUE(contains(error, "test.ir:4:10")) << error;
+      EXPECT_DOUBLE_EQ(run(other, {f64({1})})[0].item(), 2);  // of exp(x)^2 at 0
+      EXPECT_DOUBLE_EQ(run(other, {f64({1})})[0].item(), 4);
+    }
+  }
+  EXPECT_EQ(autograd::living_nodes(), nodes);
+}
+
 TEST_F(OpaqueFaults, TheErrorOfAFunctionNamesItAndItsLine) {
   fault = Fault::error;
   until_throw = 0;

@@ -241,18 +241,21 @@ TEST_F(Opaque, EverySizeHasItsPlan) {
     }
 }
 
-// Every function is a segment with a plan of its own.
+// Every function is a segment with a plan of its own, and the backward stage reads them all.
 TEST_F(Opaque, ManyFunctionsInAStage) {
   constexpr int n = 4000;
-  std::string text = "graph g {\n  stage 0 (%v0: f64[N]) {\n";
+  std::string text = "graph g {\n  stage 0 (%v0: f64[N], %c: f64[N]) {\n";
   for (int i = 0; i < n; ++i)
     text += fmt::format(
-        "    %w{0} = mul(%v{0}, 0.5)\n    %v{1} = cpp_op(%w{0}) {{name = \"t.counted\"}}\n", i,
+        "    %w{0} = mul(%v{0}, %c)\n    %v{1} = cpp_op(%w{0}) {{name = \"t.counted\"}}\n", i,
         i + 1);
   text += fmt::format("    return %v{}\n  }}\n}}\n", n);
   State state(compile(text, 1));
-  EXPECT_DOUBLE_EQ(run(state, {f64({3})})[0].item(), 3);
-  EXPECT_DOUBLE_EQ(run(state, {f64({5})})[0].item(), 5);
+  // y = x (2 c)^n
+  EXPECT_DOUBLE_EQ(run(state, {f64({3}), f64({0.5})})[0].item(), 3);
+  auto slopes = run(state, {f64({1})});
+  EXPECT_DOUBLE_EQ(slopes[0].item(), 1);
+  EXPECT_DOUBLE_EQ(slopes[1].item(), 2.0 * n * 3);
 }
 
 }  // namespace
