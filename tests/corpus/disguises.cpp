@@ -93,7 +93,10 @@ void eager(const ir::Fixture& fixture) {
           for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
             worst = std::max(worst, std::fabs(a[i] - b[i]) / std::max(1.0, std::fabs(a[i])));
         }
-        EXPECT_TRUE(same_but_for_absence(plain[k][r], engine[k][r]))
+        // An `eval` adds up what its function contributes before that meets other contributions;
+        // here all meet in one graph.
+        bool close = has_function(s) && worst < 1e-13;
+        EXPECT_TRUE(close || same_but_for_absence(plain[k][r], engine[k][r]))
             << s.code->results(k)[r].name << " of stage " << k << ": " << describe(plain[k][r])
             << ", by the engine " << describe(engine[k][r]) << ", worst " << worst;
       }

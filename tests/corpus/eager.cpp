@@ -46,13 +46,19 @@ class VariableWalk final : public Walk<Variables> {
   }
 };
 
+// Stage 0 without gradients and, where functions take part, without calls.
+ir::Graph forward_of(const Subject& subject) {
+  ir::Graph graph = subject.graph;
+  graph.stages.resize(1);
+  ir::expand_grad(graph);
+  if (has_function(subject)) ir::decompose(graph, false);
+  return graph;
+}
+
 class Eager {
  public:
   explicit Eager(const Subject& subject)
-      : subject_(subject), graph_(subject.graph), state_(subject.code) {
-    graph_.stages.resize(1);
-    ir::expand_grad(graph_);
-  }
+      : subject_(subject), graph_(forward_of(subject)), state_(subject.code) {}
 
   Results run() {
     Results results;
@@ -145,7 +151,18 @@ class Eager {
 
 }  // namespace
 
+bool has_function(const Subject& subject) {
+  for (size_t i = 0; i < subject.code->graph().stages.size(); ++i)
+    for (const ir::Node& node : subject.code->graph().stages[i].nodes)
+      if (node.op->traits.opaque) return true;
+  return false;
+}
+
 bool is_derived(const Subject& subject) {
+  // An `eval` in stage 0 wants a handle, which variables do not leave.
+  ir::Graph forward = forward_of(subject);
+  for (const ir::Node& node : forward.stages[0].nodes)
+    if (node.op->traits.opaque && !node.op->traits.acts) return false;
   for (size_t k = 1; k < subject.graph.stages.size(); ++k) {
     std::string gradient = fmt::format("d{}_", k), cotangent = fmt::format("ct{}_", k);
     for (const ir::Result& r : subject.graph.stages[k].results)

@@ -5,6 +5,8 @@
 
 namespace gradus::corpus {
 
+// Whether opaque functions take part.
+bool has_function(const Subject& subject);
 // Whether the later stages are what `differentiate` makes of stage 0 alone, so that the engine can
 // take their place.
 bool is_derived(const Subject& subject);
