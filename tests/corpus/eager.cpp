@@ -32,8 +32,8 @@ class VariableWalk final : public Walk<Variables> {
   // Functions take part as whoever calls them with variables does: no handles are needed.
   void run_opaque(const ir::Node& node) override {
     const auto& attributes = ops::attributes_as<ops::CppOp::Attr>(node.attributes);
-    auto function = std::dynamic_pointer_cast<const autograd::CppFunction>(
-        ops::find_function(attributes.name));
+    auto function =
+        std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(attributes.name));
     autograd::Variables operands;
     for (size_t i = 0; i < node.operands.size(); ++i) {
       ir::ValueId v = value_in(node.operands[i]);
