@@ -81,7 +81,7 @@ bool same_but_for_absence(const Tensor& a, const Tensor& b) {
 // ones, as variables have them, there is nothing to cut, and sums associate otherwise.
 bool cuts_by_type(const Subject& s) {
   for (const ir::Node& node : s.graph.stages[0].nodes)
-    if (node.op->name.starts_with("conv_transpose") || node.op->name == "convolution") return true;
+    if (node.op->name.starts_with("convolution")) return true;
   return false;
 }
 
