@@ -15,8 +15,8 @@ class FunctionContext {
   // Keeps inputs or outputs of the call for the backward run. Only during forward, once.
   void save(std::initializer_list<Variable> variables);
   void save(std::span<const Variable> variables);
-  // Them, as they were: with create_graph, derivatives go on through them. Throws Error if the graph
-  // was freed or one was changed in place.
+  // Them, as they were: with create_graph, derivatives go on through them. Throws Error if the
+  // graph was freed or one was changed in place.
   Variables saved() const;
   // Whether the gradient of input i is wanted in this run.
   bool needs_gradient(size_t i) const;

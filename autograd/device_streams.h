@@ -39,7 +39,8 @@ class DeviceStreams {
 void register_device_streams(DeviceKind kind, std::shared_ptr<DeviceStreams> streams);
 DeviceStreams* device_streams(DeviceKind kind);
 
-// The same values on another device; differentiable. Throws Error for a kind that nobody registered.
+// The same values on another device; differentiable. Throws Error for a kind that nobody
+// registered.
 Variable move_to(const Variable& v, Device device);
 
 // The current streams of this thread, for another one that works in its place.

@@ -47,8 +47,9 @@ class GraphTask final : public RefCounted {
   // Finds the nodes that take part. Throws Error for edges to inputs that are not there.
   void prepare(bool multithreading);
 
-  // Hands the roots their cotangents (checked by the engine) and makes ready what can run. CPU nodes
-  // go to a queue of the task's own, or to `device_queue` where a device's thread drives the task.
+  // Hands the roots their cotangents (checked by the engine) and makes ready what can run. CPU
+  // nodes go to a queue of the task's own, or to `device_queue` where a device's thread drives the
+  // task.
   void start(Variables&& cotangents, ReadyQueue* device_queue);
   ReadyQueue& cpu_queue() { return *cpu_queue_; }
   // Runs one node, then hands on what it gave. Never throws: a failure is the task's.

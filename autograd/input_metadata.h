@@ -8,8 +8,8 @@ namespace gradus::autograd {
 // This thread's current stream of a device; 0 where it has none.
 uint64_t current_stream(Device device);
 
-// The dtype, shape and device of a function's result, and the device's stream it was made on; or the
-// mark of an undefined result, to which only undefined gradients come; or nothing any more.
+// The dtype, shape and device of a function's result, and the device's stream it was made on; or
+// the mark of an undefined result, to which only undefined gradients come; or nothing any more.
 struct InputMetadata {
   enum class Kind : uint8_t { undefined, known, cleared };
   Kind kind = Kind::undefined;

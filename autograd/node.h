@@ -47,8 +47,8 @@ class Node : public RefCounted {
   Node& operator=(const Node&) = delete;
   ~Node() override;
 
-  // Runs the node: one cotangent per input (undefined ones allowed), one gradient per edge. Sets the
-  // current node and tells the profiler; hooks are the engine's business.
+  // Runs the node: one cotangent per input (undefined ones allowed), one gradient per edge. Sets
+  // the current node and tells the profiler; hooks are the engine's business.
   Variables operator()(Variables&& cotangents);
 
   virtual std::string name() const = 0;

@@ -339,7 +339,8 @@ Variables GraphTask::finish() {
     std::lock_guard guard(mutex_);
     idle = pending_ == 0;
   }
-  // Nothing of this task is left on another thread but references to it. Unlocked: users' things die.
+  // Nothing of this task is left on another thread but references to it. Unlocked, since users'
+  // things die.
   if (idle) let_go();
   if (error_) std::rethrow_exception(error_);
   if (options_.strict)

@@ -1,7 +1,7 @@
-// An accelerator for tests: two devices of kind `other` whose memory is the host's and whose streams
-// are threads that wait a little, at random, before each piece of work. Work that is not ordered by
-// an event therefore meets memory that is not written yet, or is poisoned with NaN after its tensor
-// died: a missing synchronisation shows as a wrong number.
+// An accelerator for tests: two devices of kind `other` whose memory is the host's and whose
+// streams are threads that wait a little, at random, before each piece of work. Work that is not
+// ordered by an event therefore meets memory that is not written yet, or is poisoned with NaN after
+// its tensor died: a missing synchronisation shows as a wrong number.
 #pragma once
 
 #include "autograd/device_streams.h"
