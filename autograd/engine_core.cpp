@@ -190,6 +190,18 @@ size_t Engine::Core::drop(const GraphTask& task) {
   return dropped;
 }
 
+TaskTables Engine::Core::take_tables() {
+  std::lock_guard guard(mutex_);
+  return std::exchange(spare_tables_, {});
+}
+
+void Engine::Core::give_tables(TaskTables tables) {
+  constexpr size_t most_nodes = size_t{1} << 21;  // about 100 MB
+  if (tables.nodes.capacity() > most_nodes || tables.slots.capacity() > most_nodes) return;
+  std::lock_guard guard(mutex_);
+  if (spare_tables_.nodes.capacity() < tables.nodes.capacity()) std::swap(spare_tables_, tables);
+}
+
 void Engine::Core::ask_for_help(GraphTask& task) {
   if (most_helpers_ == 0) return;
   {

@@ -30,6 +30,8 @@ struct Engine::Core final : TaskHost, std::enable_shared_from_this<Engine::Core>
   void ask_for_help(GraphTask& task) override;
   size_t drop(const GraphTask& task) override;
   bool stopped() const override { return stopped_.load(std::memory_order_acquire); }
+  TaskTables take_tables() override;
+  void give_tables(TaskTables tables) override;
 
   EngineOptions options;
   std::atomic<int> depth_limit;
@@ -64,6 +66,7 @@ struct Engine::Core final : TaskHost, std::enable_shared_from_this<Engine::Core>
   // Threads for nested tasks beyond the depth limit, and for asynchronous ones.
   std::deque<std::function<void()>> jobs_;
   size_t idle_pool_threads_ = 0;
+  TaskTables spare_tables_;
 };
 
 }  // namespace gradus::autograd

@@ -50,6 +50,7 @@ GraphTask::GraphTask(const Request& request, TaskHost& host)
       all_run_(request.outputs.empty()) {}
 
 void GraphTask::prepare(bool multithreading) {
+  tables_ = host_.take_tables();
   if (!all_run_) {
     least_topological_number_ = UINT64_MAX;
     for (const Capture& c : captures_)
@@ -74,8 +75,10 @@ GraphTask::~GraphTask() { let_go(); }
 void GraphTask::let_go() {
   for (TaskNode& n : nodes_)
     if (n.marked) n.node->mark_.store(0, std::memory_order_release);
-  nodes_.clear();
-  slots_.clear();
+  tables_.clear();
+  host_.give_tables(std::move(tables_));
+  tables_ = TaskTables();
+  early_.clear();
   captures_.clear();
   callbacks_.clear();
   roots_.clear();
@@ -118,9 +121,12 @@ void GraphTask::discover_all(std::span<const Edge> roots) {
     }
   };
   std::priority_queue<Next> open;
+  std::vector<bool> walked;  // by node: what lies below it is known
   auto reach = [&](const Edge& edge) {
     size_t known = nodes_.size();
     uint32_t index = discover(edge.node.get());
+    walked.resize(nodes_.size());
+    downward_ &= !walked[index];
     if (edge.input >= edge.node->inputs())
       throw Error("an edge leads to input {} of node '{}', which has {} inputs", edge.input,
                   edge.node->name(), edge.node->inputs());
@@ -136,6 +142,8 @@ void GraphTask::discover_all(std::span<const Edge> roots) {
     uint32_t index = open.top().index;
     open.pop();
     Node* node = nodes_[index].node;
+    walked[index] = true;
+    walk_.push_back(index);
     nodes_[index].first_edge = static_cast<uint32_t>(ordinals_.size());
     for (const Edge& edge : node->next_edges()) {
       bool in = edge.valid() && edge.node->topological_number() >= least_topological_number_;
@@ -166,12 +174,11 @@ void GraphTask::mark_wanted(std::span<const Capture> outputs) {
 // A node runs if something wanted lies below it. Lower topological numbers first: what lies below
 // has been decided.
 void GraphTask::spread_wanted() {
-  std::vector<uint32_t> upward(nodes_.size());
-  std::iota(upward.begin(), upward.end(), 0);
-  auto number = [&](uint32_t i) { return nodes_[i].node->topological_number(); };
-  // Discovery mostly goes downward already.
-  std::ranges::reverse(upward);
-  if (!std::ranges::is_sorted(upward, {}, number)) std::ranges::stable_sort(upward, {}, number);
+  std::vector<uint32_t> upward(walk_.rbegin(), walk_.rend());
+  // Walks mostly go downward; where nodes were made on several threads they may not.
+  if (!downward_)
+    std::ranges::stable_sort(upward, {},
+                             [&](uint32_t i) { return nodes_[i].node->topological_number(); });
   for (uint32_t i : upward)
     for (const Edge& edge : nodes_[i].node->next_edges()) {
       uint32_t below = edge.valid() ? find(edge.node.get()) : none;

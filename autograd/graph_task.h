@@ -15,6 +15,37 @@
 
 namespace gradus::autograd {
 
+struct TaskNode {
+  Node* node = nullptr;       // kept alive by the roots
+  uint32_t dependencies = 0;  // contributions that are still to be added
+  uint32_t first_slot = 0;    // of its inputs
+  uint32_t first_edge = 0;    // of its edges, in ordinals
+  bool runs = false;          // wanted: itself, not only what arrives there
+  bool captured = false;
+  bool marked = false;    // the node carries this task's mark
+  bool parallel = false;  // a worker may run it, and it is worth one
+};
+// An input of a node: the sum of the first `next` contributions; some thread may be adding.
+struct TaskSlot {
+  Variable sum;
+  uint32_t contributions = 0;
+  uint32_t next : 31 = 0;
+  uint32_t adding : 1 = 0;
+};
+// A task's tables. The next task takes over their memory: fresh pages cost more than the work.
+struct TaskTables {
+  std::vector<TaskNode> nodes;
+  std::vector<TaskSlot> slots;
+  std::vector<uint32_t> ordinals;  // by edge: its place in the sum
+  std::vector<uint32_t> walk;      // nodes in the order in which what lies below became known
+  void clear() {
+    nodes.clear();
+    slots.clear();
+    ordinals.clear();
+    walk.clear();
+  }
+};
+
 // What a task asks of the engine it runs on.
 class TaskHost {
  public:
@@ -24,6 +55,9 @@ class TaskHost {
   // Takes what is queued of a task out of the devices' queues; how many nodes that were.
   virtual size_t drop(const GraphTask& task) = 0;
   virtual bool stopped() const = 0;
+  // Empty tables, perhaps with memory; and back they go.
+  virtual TaskTables take_tables() = 0;
+  virtual void give_tables(TaskTables tables) = 0;
 };
 
 // Made by the thread that calls the engine, which drives it. What several threads touch is guarded
@@ -96,26 +130,9 @@ class GraphTask final : public RefCounted {
  private:
   static constexpr uint32_t none = UINT32_MAX;
 
-  struct TaskNode {
-    Node* node = nullptr;       // kept alive by the roots
-    uint32_t dependencies = 0;  // contributions that are still to be added
-    uint32_t first_slot = 0;    // of its inputs
-    uint32_t first_edge = 0;    // of its edges, in ordinals_
-    bool runs = false;          // wanted: itself, not only what arrives there
-    bool captured = false;
-    bool marked = false;    // the node carries this task's mark
-    bool parallel = false;  // a worker may run it, and it is worth one
-  };
   struct Held {
     uint32_t ordinal;
     Variable value;
-  };
-  // An input of a node: the sum of the first `next` contributions, and those that came early.
-  struct Slot {
-    Variable sum;
-    std::unique_ptr<std::vector<Held>> held;
-    uint32_t contributions = 0, next = 0;
-    bool adding = false;
   };
   // Locks, unless the task stays on one thread.
   class Lock;
@@ -160,10 +177,14 @@ class GraphTask final : public RefCounted {
   std::vector<bool> accumulated_;  // by capture: goes into a leaf instead
   Variables captured_;
 
-  std::vector<TaskNode> nodes_;
-  std::vector<Slot> slots_;
-  std::vector<uint32_t> ordinals_;                     // by edge: its place in the sum
-  std::unordered_map<const Node*, uint32_t> foreign_;  // nodes that another task has marked
+  TaskTables tables_;
+  std::vector<TaskNode>& nodes_ = tables_.nodes;
+  std::vector<TaskSlot>& slots_ = tables_.slots;
+  std::vector<uint32_t>& ordinals_ = tables_.ordinals;
+  std::vector<uint32_t>& walk_ = tables_.walk;
+  std::unordered_map<uint32_t, std::vector<Held>> early_;  // by slot: contributions out of turn
+  std::unordered_map<const Node*, uint32_t> foreign_;      // nodes that another task has marked
+  bool downward_ = true;  // every node was walked from before all that lies below it
   uint64_t least_topological_number_ = 0;
   bool all_run_ = true;
   bool exclusive_ = false;

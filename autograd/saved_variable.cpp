@@ -38,7 +38,8 @@ Variable SavedVariable::unpack(const Ref<Node>& self, FunctionRef<std::string()>
         "{} was changed in place (version {}, saved at version {}) and is needed for a "
         "derivative; work on a copy of it instead",
         name(), data_.version(), version_);
-  if (kind_ == Kind::output) return Variable(data_, Edge{self, edge_.input});
+  if (kind_ == Kind::output)
+    return is_floating(data_.dtype()) ? Variable(data_, Edge{self, edge_.input}) : Variable(data_);
   if (edge_.node)
     if (Variable leaf = edge_.node->accumulates_into(); leaf.defined()) return leaf;
   return edge_.valid() ? Variable(data_, edge_) : Variable(data_);

@@ -73,10 +73,10 @@ void GraphTask::start(Variables&& cotangents, ReadyQueue* device_queue) {
 void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, uint32_t ordinal,
                                  Variable value) {
   TaskNode& entry = nodes_[target];
-  Slot& slot = slots_[entry.first_slot + input];
+  uint32_t number = entry.first_slot + input;
+  TaskSlot& slot = slots_[number];
   if (slot.adding || slot.next != ordinal) {
-    if (!slot.held) slot.held = std::make_unique<std::vector<Held>>();
-    slot.held->push_back({ordinal, std::move(value)});
+    early_[number].push_back({ordinal, std::move(value)});
     return;
   }
   uint32_t added = 0;
@@ -100,11 +100,14 @@ void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, ui
     value = Variable();
     ++slot.next;
     ++added;
-    if (!slot.held) break;
-    auto early = std::ranges::find(*slot.held, slot.next, &Held::ordinal);
-    if (early == slot.held->end()) break;
+    if (early_.empty() || slot.next == slot.contributions) break;
+    auto waiting = early_.find(number);
+    if (waiting == early_.end()) break;
+    uint32_t next = slot.next;
+    auto early = std::ranges::find(waiting->second, next, &Held::ordinal);
+    if (early == waiting->second.end()) break;
     value = std::move(early->value);
-    slot.held->erase(early);
+    waiting->second.erase(early);
   }
   slot.adding = false;
   entry.dependencies -= added;

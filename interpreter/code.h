@@ -7,12 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "base/small_vector.h"
 #include "ir/passes/passes.h"
 
 namespace gradus {
 
+namespace autograd {
+class CppFunction;
+}
 namespace interpreter {
-struct StagePlan;
+struct SegmentPlan;
 class PlanCache;
 }  // namespace interpreter
 
@@ -26,8 +30,8 @@ struct Instruction {
     kernel,     // R[results] := op(R[operands])
     constant,   // R[result] := a tensor of the program
     undefined,  // R[result] := absent
-    // Opaque functions and fused groups have their doors here: their kinds say how `State` runs
-    // them, and nothing else in the interpreter asks.
+    function,   // R[results], handle := f(R[operands]), f the user's
+    eval,       // R[results], handle := gradients of a handle, by the engine
   };
   Kind kind = Kind::kernel;
   const ir::Operator* op = nullptr;
@@ -35,7 +39,20 @@ struct Instruction {
   uint32_t first_operand = 0, operands = 0;  // slice of StageCode::operands and ::frees
   uint32_t first_result = 0, results = 0;    // slice of StageCode::results
   uint32_t node = 0;                         // of the lowered stage
+  uint32_t opaque = 0;                       // index into StageCode::opaque; function and eval
   SourceLocation where;                      // in the program's text
+  bool is_opaque() const { return kind == Kind::function || kind == Kind::eval; }
+};
+
+// What is particular to an opaque instruction. Its tensor operands and results are as any others';
+// an eval's last operand is the handle it evaluates.
+struct OpaqueInstruction {
+  std::string what;                                       // "cpp_op 'swish'", for messages
+  std::shared_ptr<const autograd::CppFunction> function;  // null for an eval
+  SmallVector<bool, 4> requires_grad;                     // of a function, by operand
+  uint32_t tensors = 0;                                   // results that are tensors
+  SmallVector<bool, 4> wanted;    // of an eval, by tensor result: used, or by its handle
+  Register handle = no_register;  // that it leaves, if anybody uses it
 };
 
 // A register, or one of the stage's constants: a number, a size, or `none`.
@@ -44,8 +61,21 @@ struct CodeOperand {
   uint32_t constant = 0;  // index into StageCode::constants where there is no register
 };
 
+// What is planned and run in one go: an opaque instruction, if any, and the others up to the next
+// one. A stage is one segment, and one more for each opaque instruction.
+struct Segment {
+  uint32_t stage = 0;
+  uint32_t first = 0, end = 0;     // instructions without the opaque one
+  std::optional<uint32_t> opaque;  // the instruction before `first`
+  bool begins_stage = true, ends_stage = true;
+};
+
 struct StageCode {
   std::vector<Register> inputs;  // no_register: never used, never held
+  std::vector<OpaqueInstruction> opaque;
+  uint32_t first_segment = 0, segments = 1;
+  // Where there are opaque instructions: the tensors of earlier stages that the stage reads.
+  std::vector<Register> outer;
   std::vector<Instruction> instructions;
   std::vector<CodeOperand> operands;
   std::vector<ir::Operand> constants;
@@ -92,8 +122,20 @@ class Code {
   std::string name_of(Register r) const;
   // The tensor of a `constant` instruction's register, undefined for others.
   const Tensor& constant(Register r) const { return constants_[index_of(r)]; }
-  // The last stage that reads the register (as operand or result).
-  uint32_t last_stage(Register r) const { return last_stage_[index_of(r)]; }
+  bool is_handle(Register r) const { return !type_of(r).is_tensor(); }
+  bool has_handles() const { return has_handles_; }
+  // The segments of all stages, in order.
+  size_t segments() const { return segments_.size(); }
+  const Segment& segment(size_t s) const { return segments_[s]; }
+  // The segment that makes the register; a stage's inputs are made by its first one, what an opaque
+  // instruction gives by the one that begins with it.
+  uint32_t made_in(Register r) const { return made_in_[index_of(r)]; }
+  // The last segment that reads the register (as operand or result).
+  uint32_t last_segment(Register r) const { return last_segment_[index_of(r)]; }
+  // Whether a later stage reads it.
+  bool outlives_stage(Register r, size_t stage) const {
+    return segments_[last_segment(r)].stage > stage;
+  }
   // Names of dimensions in the order in which plans keep their sizes.
   const std::vector<std::string>& dimensions() const { return dimensions_; }
   // Its index there; nullopt for a name of no input.
@@ -111,7 +153,9 @@ class Code {
   std::vector<StageCode> stages_;
   std::vector<ir::ValueId> register_values_;
   std::vector<Tensor> constants_;
-  std::vector<uint32_t> last_stage_;
+  std::vector<Segment> segments_;
+  std::vector<uint32_t> made_in_, last_segment_;  // by register
+  bool has_handles_ = false;
   std::vector<std::string> dimensions_;
   std::map<std::string, size_t, std::less<>> dimension_index_;
   std::unique_ptr<interpreter::PlanCache> plans_;

@@ -1,9 +1,13 @@
 // Graph -> Code: registers, instructions, last uses.
+#include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
+#include "autograd/opaque_function.h"
 #include "interpreter/code.h"
 #include "interpreter/plan.h"
 #include "ir/text/verifier.h"
+#include "ops/opaque.h"
 #include "ops/registry.h"
 #include "ops/structural.h"
 
@@ -19,7 +23,10 @@ class Compiler {
     mark_used();
     for (size_t s = 0; s < graph_.stages.size(); ++s) compile_stage(s);
     collect_equalities();
+    cut();
+    mark_wanted();
     mark_last_uses();
+    for (size_t s = 0; s < graph_.stages.size(); ++s) collect_outer(s);
     collect_dimensions();
   }
 
@@ -40,6 +47,7 @@ class Compiler {
         code_.register_values_.push_back(static_cast<ir::ValueId>(v));
       }
     code_.constants_.resize(code_.register_values_.size());
+    for (ir::ValueId v : code_.register_values_) code_.has_handles_ |= !graph_[v].type.is_tensor();
   }
 
   Register register_of(ir::ValueId v) const {
@@ -81,10 +89,35 @@ class Compiler {
             ops::attributes_as<ops::Constant::Attr>(node.attributes).value.contiguous();
     } else if (node.op == &ops::operator_record<ops::Undefined>) {
       i.kind = Instruction::Kind::undefined;
+    } else if (node.op->traits.opaque) {
+      add_opaque(code, node, i);
     } else if (!node.op->bind) {
       throw graph_.error_at(node.where, fmt::format("operator '{}' cannot be run", node.op->name));
     }
     code.instructions.push_back(std::move(i));
+  }
+
+  void add_opaque(StageCode& code, const ir::Node& node, Instruction& i) {
+    i.kind = node.op->traits.acts ? Instruction::Kind::function : Instruction::Kind::eval;
+    i.opaque = static_cast<uint32_t>(code.opaque.size());
+    OpaqueInstruction o;
+    o.what = ops::describe_opaque(graph_, node);
+    if (i.kind == Instruction::Kind::function) {
+      const auto& name = ops::attributes_as<ops::CppOp::Attr>(node.attributes).name;
+      o.function = std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(name));
+      if (!o.function)
+        throw graph_.error_at(node.where,
+                              fmt::format("{}: what is registered cannot be run", o.what));
+      for (size_t k = 0; k < node.operands.size(); ++k)
+        o.requires_grad.push_back(
+            ops::requires_grad(node.attributes, k, graph_[value_in(node.operands[k])].type));
+    }
+    o.tensors = i.results;
+    if (i.results && !graph_[node.results.back()].type.is_tensor()) {
+      --o.tensors;
+      o.handle = code.results.back();
+    }
+    code.opaque.push_back(std::move(o));
   }
 
   // From the nodes as written: what is dead is still to be right. Those that `grad` and `call`
@@ -116,25 +149,88 @@ class Compiler {
     }
   }
 
+  // Cuts the stages into segments at their opaque instructions.
+  void cut() {
+    code_.made_in_.assign(code_.register_values_.size(), 0);
+    auto make = [&](Register r) {
+      if (r != no_register)
+        code_.made_in_[index_of(r)] = static_cast<uint32_t>(code_.segments_.size() - 1);
+    };
+    for (size_t s = 0; s < code_.stages_.size(); ++s) {
+      StageCode& stage = code_.stages_[s];
+      stage.first_segment = static_cast<uint32_t>(code_.segments_.size());
+      auto count = static_cast<uint32_t>(stage.instructions.size());
+      code_.segments_.push_back({static_cast<uint32_t>(s), 0, count, {}, true, true});
+      for (Register r : stage.inputs) make(r);
+      for (uint32_t n = 0; n < count; ++n) {
+        const Instruction& i = stage.instructions[n];
+        if (i.is_opaque()) {
+          code_.segments_.back().end = n;
+          code_.segments_.back().ends_stage = false;
+          code_.segments_.push_back({static_cast<uint32_t>(s), n + 1, count, n, false, true});
+        }
+        for (uint32_t k = 0; k < i.results; ++k) make(stage.results[i.first_result + k]);
+      }
+      stage.segments = static_cast<uint32_t>(code_.segments_.size()) - stage.first_segment;
+    }
+  }
+
+  // A gradient is asked for if it is used, or if a cotangent for it is given to an eval of the
+  // handle that is left with it.
+  void mark_wanted() {
+    std::unordered_map<Register, OpaqueInstruction*> makers;
+    for (StageCode& stage : code_.stages_)
+      for (const Instruction& i : stage.instructions) {
+        if (!i.is_opaque()) continue;
+        OpaqueInstruction& o = stage.opaque[i.opaque];
+        if (o.handle != no_register) makers.emplace(o.handle, &o);
+        for (uint32_t k = 0; k < o.tensors; ++k)
+          o.wanted.push_back(stage.results[i.first_result + k] != no_register);
+        if (i.kind != Instruction::Kind::eval) continue;
+        std::span operands = std::span(stage.operands).subspan(i.first_operand, i.operands);
+        OpaqueInstruction& maker = *makers.at(operands.back().reg);
+        if (maker.function) continue;
+        for (size_t k = 0; k + 1 < operands.size(); ++k)
+          if (operands[k].reg != no_register) maker.wanted[k] = true;
+      }
+  }
+
+  void collect_outer(size_t s) {
+    StageCode& stage = code_.stages_[s];
+    if (stage.opaque.empty()) return;
+    for (const CodeOperand& o : stage.operands)
+      if (o.reg != no_register && graph_[code_.value_of(o.reg)].stage < s &&
+          !code_.is_handle(o.reg) && !code_.constant(o.reg).defined())
+        stage.outer.push_back(o.reg);
+    for (Register r : stage.returns)
+      if (r != no_register && graph_[code_.value_of(r)].stage < s && !code_.constant(r).defined())
+        stage.outer.push_back(r);
+    std::sort(stage.outer.begin(), stage.outer.end());
+    stage.outer.erase(std::unique(stage.outer.begin(), stage.outer.end()), stage.outer.end());
+  }
+
   // Backwards over all stages; a stage's returns come after its instructions.
   void mark_last_uses() {
     std::vector<bool> seen(code_.register_values_.size(), false);
-    code_.last_stage_.assign(code_.register_values_.size(), 0);
-    auto last = [&](Register r, size_t s) {
+    code_.last_segment_.assign(code_.register_values_.size(), 0);
+    auto segment = static_cast<uint32_t>(code_.segments_.size());
+    auto last = [&](Register r) {
       if (r == no_register || seen[index_of(r)]) return false;
       seen[index_of(r)] = true;
-      code_.last_stage_[index_of(r)] = static_cast<uint32_t>(s);
+      code_.last_segment_[index_of(r)] = segment;
       return true;
     };
     for (size_t s = code_.stages_.size(); s-- > 0;) {
       StageCode& stage = code_.stages_[s];
+      --segment;
       stage.frees.assign(stage.operands.size(), false);
       for (size_t i = stage.returns.size(); i-- > 0;)
-        stage.return_frees[i] = last(stage.returns[i], s);
+        stage.return_frees[i] = last(stage.returns[i]);
       for (size_t n = stage.instructions.size(); n-- > 0;) {
         const Instruction& i = stage.instructions[n];
         for (uint32_t k = i.operands; k-- > 0;)
-          stage.frees[i.first_operand + k] = last(stage.operands[i.first_operand + k].reg, s);
+          stage.frees[i.first_operand + k] = last(stage.operands[i.first_operand + k].reg);
+        if (i.is_opaque()) --segment;
       }
     }
   }

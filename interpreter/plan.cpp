@@ -4,24 +4,38 @@
 
 namespace gradus::interpreter {
 
-// A chain is as long as the program has stages: no recursion.
-StagePlan::~StagePlan() {
-  std::shared_ptr<const StagePlan> p = std::move(previous);
+// A chain is as long as the program has segments: no recursion.
+SegmentPlan::~SegmentPlan() {
+  std::shared_ptr<const SegmentPlan> p = std::move(previous);
   // Ours alone: nobody else can get hold of it.
-  while (p && p.use_count() == 1) p = std::move(const_cast<StagePlan&>(*p).previous);
+  while (p && p.use_count() == 1) p = std::move(const_cast<SegmentPlan&>(*p).previous);
 }
 
-const StagePlan& StagePlan::of_stage(size_t wanted) const {
-  const StagePlan* p = this;
-  while (p->stage > wanted) p = p->previous.get();
+// Logarithmic: a step takes one bit off the segment's number where that does not go too far.
+const SegmentPlan& SegmentPlan::of_segment(size_t wanted) const {
+  const SegmentPlan* p = this;
+  while (p->segment > wanted) p = p->far_back->segment >= wanted ? p->far_back : p->previous.get();
   return *p;
 }
 
-const Held& StagePlan::find_held(Register r) const {
+void SegmentPlan::follow(std::shared_ptr<const SegmentPlan> other) {
+  previous = std::move(other);
+  if (previous) far_back = &previous->of_segment(segment & (segment - 1));
+}
+
+const Held& SegmentPlan::find_held(Register r) const {
   auto it = std::lower_bound(held.begin(), held.end(), r,
                              [](const auto& h, Register q) { return h.first < q; });
   GRADUS_CHECK(it != held.end() && it->first == r);
   return it->second;
+}
+
+std::span<const Register> inputs_of(const Code& code, size_t segment) {
+  const Segment& s = code.segment(segment);
+  const StageCode& stage = code.stage(s.stage);
+  if (!s.opaque) return stage.inputs;
+  const Instruction& i = stage.instructions[*s.opaque];
+  return std::span(stage.results).subspan(i.first_result, stage.opaque[i.opaque].tensors);
 }
 
 void append_input_key(const Tensor& t, std::vector<int64_t>& key) {
@@ -39,11 +53,11 @@ void append_input_key(const Tensor& t, std::vector<int64_t>& key) {
   if (!contiguous) key.insert(key.end(), l.strides.begin(), l.strides.end());
 }
 
-std::shared_ptr<const StagePlan> PlanCache::find(size_t stage, const StagePlan* previous,
-                                                 std::span<const int64_t> key) {
+std::shared_ptr<const SegmentPlan> PlanCache::find(size_t segment, const SegmentPlan* previous,
+                                                   std::span<const int64_t> key) {
   std::lock_guard lock(mutex_);
-  if (stage >= stages_.size()) return nullptr;
-  auto& plans = stages_[stage];
+  if (segment >= segments_.size()) return nullptr;
+  auto& plans = segments_[segment];
   for (auto it = plans.begin(); it != plans.end(); ++it) {
     if ((*it)->previous.get() != previous || !std::ranges::equal((*it)->key, key)) continue;
     plans.splice(plans.begin(), plans, it);
@@ -52,17 +66,17 @@ std::shared_ptr<const StagePlan> PlanCache::find(size_t stage, const StagePlan* 
   return nullptr;
 }
 
-void PlanCache::insert(size_t stage, std::shared_ptr<const StagePlan> plan) {
-  std::list<std::shared_ptr<const StagePlan>> evicted;  // dies after the lock is released
+void PlanCache::insert(size_t segment, std::shared_ptr<const SegmentPlan> plan) {
+  std::list<std::shared_ptr<const SegmentPlan>> evicted;  // dies after the lock is released
   std::lock_guard lock(mutex_);
-  if (stage >= stages_.size()) stages_.resize(stage + 1);
-  auto& plans = stages_[stage];
+  if (segment >= segments_.size()) segments_.resize(segment + 1);
+  auto& plans = segments_[segment];
   plans.push_front(std::move(plan));
   size_t kept = 0, args = 0;
   auto it = plans.begin();
-  for (; it != plans.end() && kept < most_per_stage; ++it, ++kept) {
+  for (; it != plans.end() && kept < most_per_segment; ++it, ++kept) {
     args += (*it)->args.size();
-    if (kept >= least_per_stage && args > most_args_per_stage) break;
+    if (kept >= least_per_segment && args > most_args_per_segment) break;
   }
   evicted.splice(evicted.begin(), plans, it, plans.end());
 }

@@ -1,5 +1,6 @@
-// A stage's plan: for known sizes, layouts and absent cotangents, the kernels, where every value
-// lies, and the steps of a run. Made once per combination of sizes, then shared.
+// A segment's plan: for known sizes, layouts and absent values, the kernels, where every value
+// lies, and the steps of a run. Made once per combination of sizes, then shared. A stage without
+// opaque instructions is one segment; others are cut at them (see Segment).
 #pragma once
 
 #include <list>
@@ -12,7 +13,7 @@ namespace gradus::interpreter {
 // Sizes of Code::dimensions(), known from some stage on.
 using DimensionSizes = std::vector<std::optional<int64_t>>;
 
-// What a later stage must know of a register that it finds in the state.
+// What a later segment must know of a register that it finds in the state.
 struct Held {
   bool absent = false;  // an undefined value
   Layout layout;
@@ -50,25 +51,28 @@ struct Arg {
   const std::byte* fixed = nullptr;  // constants and numbers
 };
 
-struct StagePlan {
-  StagePlan() = default;
-  StagePlan(const StagePlan&) = delete;
-  ~StagePlan();
+struct SegmentPlan {
+  SegmentPlan() = default;
+  SegmentPlan(const SegmentPlan&) = delete;
+  ~SegmentPlan();
 
-  size_t stage = 0;
-  std::shared_ptr<const StagePlan> previous;  // the plan of the stage before
-  std::vector<int64_t> key;                   // of the inputs, see `input_key`
+  size_t segment = 0;
+  std::shared_ptr<const SegmentPlan> previous;  // the plan of the segment before
+  const SegmentPlan* far_back = nullptr;        // an earlier one, for of_segment; null: segment 0
+  std::vector<int64_t> key;                     // of the inputs, see `append_input_key`
   DimensionSizes sizes;
-  // Registers of this stage that later ones read, by number.
+  // Registers of this segment that later ones read, by number.
   std::vector<std::pair<Register, Held>> held;
   const Held& find_held(Register r) const;
-  // This plan, or the one of an earlier stage that it follows.
-  const StagePlan& of_stage(size_t wanted) const;
-  std::vector<bool> held_inputs;  // by input: later stages read its memory, itself or by a view
+  // This plan, or the one of an earlier segment that it follows.
+  const SegmentPlan& of_segment(size_t wanted) const;
+  // Makes this the plan that follows another.
+  void follow(std::shared_ptr<const SegmentPlan> other);
+  std::vector<bool> held_inputs;  // by input: later segments read its memory, itself or by a view
   std::vector<Step> steps;
   std::vector<Event> events;
   std::vector<Arg> args;
-  std::vector<bool> absent_returns;  // by return
+  std::vector<bool> absent_returns;  // by return, where the segment ends its stage
   // For each external register the frame's pointers that follow from its data.
   struct Patch {
     uint32_t arg;
@@ -76,7 +80,7 @@ struct StagePlan {
   };
   std::vector<uint32_t> patch_begin;  // by index in `externals`, one more at the end
   std::vector<Register> externals;    // registers whose tensors are looked at
-  std::vector<bool> external_before;  // by index in `externals`: there when the stage starts
+  std::vector<bool> external_before;  // by index in `externals`: there when the segment starts
   std::vector<Patch> patches;
   std::vector<uint32_t> external_of_event;  // by event: the register's index in `externals`
   int64_t buffer_bytes = 0;
@@ -88,27 +92,32 @@ struct StagePlan {
 // What of the inputs decides a plan.
 void append_input_key(const Tensor& t, std::vector<int64_t>& key);
 
-// Given   a stage, the plan of the stage before (null for stage 0), the inputs
-// Result  its plan. Throws Error where sizes do not fit, with the place of the instruction.
-std::shared_ptr<const StagePlan> make_plan(const Code& code, size_t stage,
-                                           std::shared_ptr<const StagePlan> previous,
-                                           std::span<const Tensor> inputs,
-                                           std::vector<int64_t> key);
+// The registers of a segment's inputs: its stage's, or what the opaque instruction that it begins
+// with gives. no_register: never used.
+std::span<const Register> inputs_of(const Code& code, size_t segment);
 
-// The plans of a code, the latest used first. Thread-safe; bounded per stage.
+// Given   a segment, the plan of the segment before (null for the first), a tensor for each of
+//         `inputs_of`
+// Result  its plan. Throws Error where sizes do not fit, with the place of the instruction.
+std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
+                                             std::shared_ptr<const SegmentPlan> previous,
+                                             std::span<const Tensor> inputs,
+                                             std::vector<int64_t> key);
+
+// The plans of a code, the latest used first. Thread-safe; bounded per segment.
 class PlanCache {
  public:
-  static constexpr size_t most_per_stage = 64;
-  // Plans of large stages are large: of these fewer are kept.
-  static constexpr size_t least_per_stage = 2;
-  static constexpr size_t most_args_per_stage = size_t{1} << 22;
-  std::shared_ptr<const StagePlan> find(size_t stage, const StagePlan* previous,
-                                        std::span<const int64_t> key);
-  void insert(size_t stage, std::shared_ptr<const StagePlan> plan);
+  static constexpr size_t most_per_segment = 64;
+  // Plans of large segments are large: of these fewer are kept.
+  static constexpr size_t least_per_segment = 2;
+  static constexpr size_t most_args_per_segment = size_t{1} << 22;
+  std::shared_ptr<const SegmentPlan> find(size_t segment, const SegmentPlan* previous,
+                                          std::span<const int64_t> key);
+  void insert(size_t segment, std::shared_ptr<const SegmentPlan> plan);
 
  private:
   std::mutex mutex_;
-  std::vector<std::list<std::shared_ptr<const StagePlan>>> stages_;
+  std::vector<std::list<std::shared_ptr<const SegmentPlan>>> segments_;
 };
 
 }  // namespace gradus::interpreter

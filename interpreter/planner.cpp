@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t never = UINT32_MAX;
 
-// A register while the stage is planned.
+// A register while the segment is planned.
 struct Local {
   enum class Kind : uint8_t { unknown, absent, constant, tensor, slot } kind = Kind::unknown;
   Register reg = no_register;
@@ -23,10 +23,10 @@ struct Local {
   int64_t offset = 0;           // bytes from the root's first element
   Layout layout;
   uint32_t last_use = never;  // of a root: the last instruction that touches its memory
-  bool leaves = false;        // of a root: a tensor made in this stage that outlives it
+  bool leaves = false;        // of a root: a tensor made in this segment that outlives it
   bool returned = false;
-  bool before = false;  // there when the stage starts
-  bool held = false;    // of a root: a later stage reads its memory
+  bool before = false;  // there when the segment starts
+  bool held = false;    // of a root: a later segment reads its memory
   int64_t slot = 0;     // offset in the buffer
   int64_t bytes() const { return layout.numel() * static_cast<int64_t>(size_of(layout.dtype)); }
 };
@@ -49,27 +49,31 @@ struct Bound {
 
 class Planner {
  public:
-  Planner(const Code& code, size_t stage, std::shared_ptr<const StagePlan> previous,
+  Planner(const Code& code, size_t segment, std::shared_ptr<const SegmentPlan> previous,
           std::span<const Tensor> inputs, std::vector<int64_t> key)
       : code_(code),
-        stage_(stage),
-        stage_code_(code.stage(stage)),
-        plan_(std::make_shared<StagePlan>()),
+        number_(segment),
+        segment_(code.segment(segment)),
+        stage_code_(code.stage(segment_.stage)),
+        plan_(std::make_shared<SegmentPlan>()),
         inputs_(inputs),
+        input_registers_(inputs_of(code, segment)),
         sizes_(code, plan_->sizes),
         local_numbers_(code.registers(), never) {
-    plan_->stage = stage;
+    plan_->segment = segment;
     if (previous) plan_->sizes = previous->sizes;
-    plan_->previous = std::move(previous);
+    plan_->follow(std::move(previous));
     plan_->key = std::move(key);
   }
 
-  std::shared_ptr<const StagePlan> run() {
-    bind_sizes(code_, stage_, inputs_, plan_->sizes);
-    check_equalities();
+  std::shared_ptr<const SegmentPlan> run() {
+    if (segment_.begins_stage) {
+      bind_sizes(code_, segment_.stage, inputs_, plan_->sizes);
+      check_equalities();
+    }
     place_inputs();
+    bound_.resize(segment_.end - segment_.first);
     reserve();
-    bound_.resize(stage_code_.instructions.size());
     for (uint32_t i = 0; i < bound_.size(); ++i) bind(i);
     find_leaving();
     for (uint32_t i = 0; i < bound_.size(); ++i) lay_out(i);
@@ -83,14 +87,20 @@ class Planner {
  private:
   // Growing by halves would touch much memory twice in a large stage.
   void reserve() {
-    size_t instructions = stage_code_.instructions.size();
-    size_t pointers = stage_code_.operands.size() + stage_code_.results.size();
+    size_t pointers = 0;
+    for (uint32_t i = 0; i < bound_.size(); ++i)
+      pointers += instruction(i).operands + instruction(i).results;
     args_.reserve(pointers);
     plan_->args.reserve(pointers);
-    plan_->steps.reserve(instructions);
+    plan_->steps.reserve(bound_.size());
   }
 
-  // Only what the stage meets: a program has many more registers than a stage. References stay
+  // By its number in the segment.
+  const Instruction& instruction(uint32_t index) const {
+    return stage_code_.instructions[segment_.first + index];
+  }
+
+  // Only what the segment meets: a program has many more registers. References stay
   // good.
   Local& local(Register r) {
     uint32_t& n = local_numbers_[index_of(r)];
@@ -101,8 +111,8 @@ class Planner {
     return locals_[n];
   }
 
-  Error error_at(uint32_t instruction, const std::string& message) const {
-    return code_.graph().error_at(stage_code_.instructions[instruction].where, message);
+  Error error_at(uint32_t index, const std::string& message) const {
+    return code_.graph().error_at(instruction(index).where, message);
   }
 
   void check_equalities() const {
@@ -128,7 +138,7 @@ class Planner {
 
   void place_inputs() {
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      Register r = stage_code_.inputs[i];
+      Register r = input_registers_[i];
       if (r != no_register)
         place_tensor(r, !inputs_[i].defined(),
                      inputs_[i].defined() ? inputs_[i].layout() : Layout());
@@ -143,7 +153,7 @@ class Planner {
     l.before = true;
   }
 
-  // Finds a register of an earlier stage or a constant the first time it is met.
+  // Finds a register of an earlier segment or a constant the first time it is met.
   Local& find(Register r) {
     Local& l = local(r);
     if (l.kind != Local::Kind::unknown) return l;
@@ -153,9 +163,9 @@ class Planner {
       l.layout = code_.constant(r).layout();
       return l;
     }
-    uint32_t from = code_.graph()[code_.value_of(r)].stage;
-    GRADUS_CHECK(from < stage_);
-    const Held& held = plan_->previous->of_stage(from).find_held(r);
+    uint32_t from = code_.made_in(r);
+    GRADUS_CHECK(from < number_);
+    const Held& held = plan_->previous->of_segment(from).find_held(r);
     place_tensor(r, held.absent, held.layout);
     return l;
   }
@@ -173,12 +183,12 @@ class Planner {
   }
 
   const ir::Type& result_type(const Instruction& i, uint32_t k) const {
-    const ir::Node& node = code_.graph().stages[stage_].nodes[i.node];
+    const ir::Node& node = code_.graph().stages[segment_.stage].nodes[i.node];
     return code_.graph()[node.results[k]].type;
   }
 
   void bind(uint32_t index) {
-    const Instruction& i = stage_code_.instructions[index];
+    const Instruction& i = instruction(index);
     if (i.kind == Instruction::Kind::constant) return;  // found when used
     if (i.kind == Instruction::Kind::undefined) {
       Register r = stage_code_.results[i.first_result];
@@ -348,12 +358,14 @@ class Planner {
       if (local(l.root).kind == Local::Kind::slot) local(l.root).leaves = true;
       l.leaves = true;
     };
-    for (const Instruction& i : stage_code_.instructions)
+    for (uint32_t n = 0; n < bound_.size(); ++n) {
+      const Instruction& i = instruction(n);
       for (uint32_t k = 0; k < i.results; ++k) {
         Register r = stage_code_.results[i.first_result + k];
-        if (r != no_register && code_.last_stage(r) > stage_) leave(r);
+        if (r != no_register && code_.last_segment(r) > number_) leave(r);
       }
-    for (Register r : stage_code_.returns) {
+    }
+    for (Register r : returns()) {
       plan_->absent_returns.push_back(r == no_register || find(r).kind == Local::Kind::absent);
       if (r == no_register) continue;
       leave(r);
@@ -362,6 +374,10 @@ class Planner {
     for (Local& l : locals_)
       if (l.kind == Local::Kind::slot && local(l.root).leaves) l.kind = Local::Kind::tensor;
     sort_deaths();
+  }
+
+  std::span<const Register> returns() const {
+    return segment_.ends_stage ? std::span(stage_code_.returns) : std::span<const Register>();
   }
 
   // What dies after each instruction: memory by root, grouped by the last use.
@@ -381,9 +397,9 @@ class Planner {
   }
 
   void lay_out(uint32_t index) {
-    const Instruction& i = stage_code_.instructions[index];
+    const Instruction& i = instruction(index);
     Step step;
-    step.instruction = index;
+    step.instruction = segment_.first + index;
     step.first_event = static_cast<uint32_t>(plan_->events.size());
     for (uint32_t k = 0; k < i.results && i.kind == Instruction::Kind::kernel; ++k) {
       Register y = stage_code_.results[i.first_result + k];
@@ -466,7 +482,7 @@ class Planner {
     Local& l = local(r);
     if (l.kind == Local::Kind::slot) slots_.release(l.slot, l.bytes());
     if (l.kind != Local::Kind::tensor) return;
-    if (code_.last_stage(r) > stage_ || l.returned) return;
+    if (code_.last_segment(r) > number_ || l.returned) return;
     plan_->events.push_back({Event::Kind::release, r, no_register, 0, {}});
   }
 
@@ -489,7 +505,7 @@ class Planner {
         external(e.base);
     for (const Arg& a : plan_->args)
       if (a.kind == Arg::Kind::tensor) ++counts[external(a.base)];
-    for (Register r : stage_code_.returns)
+    for (Register r : returns())
       if (r != no_register && local(r).kind == Local::Kind::tensor && local(r).before) external(r);
     plan_->patch_begin.assign(1, 0);
     for (uint32_t n : counts) plan_->patch_begin.push_back(plan_->patch_begin.back() + n);
@@ -507,17 +523,18 @@ class Planner {
 
   void record_held() {
     plan_->held_inputs.assign(inputs_.size(), false);
-    for (Register r : stage_code_.inputs) hold(r);
-    for (Register r : stage_code_.results) hold(r);
+    for (Register r : input_registers_) hold(r);
+    for (uint32_t n = 0; n < bound_.size(); ++n)
+      for (uint32_t k = 0; k < instruction(n).results; ++k)
+        hold(stage_code_.results[instruction(n).first_result + k]);
     std::sort(plan_->held.begin(), plan_->held.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
     for (size_t i = 0; i < inputs_.size(); ++i)
-      if (Register r = stage_code_.inputs[i]; r != no_register)
-        plan_->held_inputs[i] = local(r).held;
+      if (Register r = input_registers_[i]; r != no_register) plan_->held_inputs[i] = local(r).held;
   }
 
   void hold(Register r) {
-    if (r == no_register || code_.last_stage(r) <= stage_ || code_.constant(r).defined()) return;
+    if (r == no_register || code_.last_segment(r) <= number_ || code_.constant(r).defined()) return;
     const Local& l = local(r);
     Held held{l.kind == Local::Kind::absent, l.layout, r};
     if (l.kind == Local::Kind::constant) {
@@ -526,9 +543,9 @@ class Planner {
     } else if (!held.absent) {
       Local& root = local(l.root);
       root.held = true;
-      uint32_t from = code_.graph()[code_.value_of(l.root)].stage;
+      uint32_t from = code_.made_in(l.root);
       held.owner =
-          from == stage_ ? l.root : plan_->previous->of_stage(from).find_held(l.root).owner;
+          from == number_ ? l.root : plan_->previous->of_segment(from).find_held(l.root).owner;
     }
     plan_->held.emplace_back(r, std::move(held));
   }
@@ -545,14 +562,16 @@ class Planner {
   }
 
   const Code& code_;
-  size_t stage_;
+  size_t number_;
+  const Segment& segment_;
   const StageCode& stage_code_;
-  std::shared_ptr<StagePlan> plan_;
+  std::shared_ptr<SegmentPlan> plan_;
   std::span<const Tensor> inputs_;
+  std::span<const Register> input_registers_;
   SizesByName sizes_;
   std::vector<uint32_t> local_numbers_;  // by register: index into locals_
   std::deque<Local> locals_;
-  std::vector<Bound> bound_;  // by instruction
+  std::vector<Bound> bound_;  // by instruction of the segment, as all `index`es here
   std::vector<BoundArg> args_;
   std::vector<uint32_t> first_death_;  // by instruction, one more at the end: slices of deaths_
   std::vector<Register> deaths_;
@@ -563,11 +582,11 @@ class Planner {
 
 }  // namespace
 
-std::shared_ptr<const StagePlan> make_plan(const Code& code, size_t stage,
-                                           std::shared_ptr<const StagePlan> previous,
-                                           std::span<const Tensor> inputs,
-                                           std::vector<int64_t> key) {
-  return Planner(code, stage, std::move(previous), inputs, std::move(key)).run();
+std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
+                                             std::shared_ptr<const SegmentPlan> previous,
+                                             std::span<const Tensor> inputs,
+                                             std::vector<int64_t> key) {
+  return Planner(code, segment, std::move(previous), inputs, std::move(key)).run();
 }
 
 }  // namespace gradus::interpreter

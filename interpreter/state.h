@@ -73,8 +73,8 @@ class State {
   const ir::Type& input_type(size_t i) const;
   const std::string& input_name(size_t i) const;
 
-  // Number of registers that hold a tensor now, and the bytes of their storages (each counted
-  // once).
+  // Number of registers that hold a tensor or a handle now, and the bytes of their storages (each
+  // counted once; what a handle's graph keeps is not counted).
   size_t held_registers() const;
   size_t held_bytes() const;
   // Sizes of named dimensions that are known so far.

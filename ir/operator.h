@@ -76,6 +76,8 @@ struct DimEquality {
   std::string what;  // "add: dimension 0 of 'x' and 'y'"
 };
 
+inline constexpr size_t any_results = SIZE_MAX;
+
 // A type rule's call: reads operands and attributes, pushes one type per result.
 struct InferCall {
   const struct Operator& op;
@@ -83,6 +85,9 @@ struct InferCall {
   const Attributes& attributes;
   SmallVector<Type, 2> out;
   std::vector<DimEquality>* equalities = nullptr;  // may be null
+  // How many results the node has; `any_results` where that is not known. Only opaque operators
+  // look: one more than the function has outputs is the handle.
+  size_t results = any_results;
 
   // Number of operands written, trailing absent ones included as `none`.
   size_t operands() const { return in.size(); }
@@ -166,6 +171,8 @@ struct OperatorTraits {
   bool structural = false;      // `constant`, `grad`, `call`…: handled by passes, not by kernels
   bool zero_gradient = false;   // floating results whose derivative is zero everywhere (sign, full)
   bool accumulates = false;     // with default attributes: an absent operand is left out of the sum
+  bool opaque = false;          // run by a function of the user or the engine; may leave a handle
+  bool acts = false;            // opaque, and may do something beside its results: always runs
   std::string_view doc;         // its equation
 };
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ops/families.h"
+#include "ops/operands.h"
 #include "ops/scalar/math.h"
 
 namespace gradus::ops {
@@ -25,14 +26,6 @@ Value elu_gradient(VjpCall& d, double above, double below, double width) {
 
 // dy where the condition fails.
 Value drop_where(const Value& condition, const Value& dy) { return where(condition, num(0.0), dy); }
-
-// The one operand of a composition as a tensor.
-const Value& tensor_operand(ComposeCall& c, size_t i) {
-  std::string_view name = c.op.operands[i].name;
-  if (!c.given(i)) c.fail("operand '{}' is missing", name);
-  if (c.x(i).is_number()) c.fail("operand '{}' must be a tensor, not a number", name);
-  return c.x(i);
-}
 
 }  // namespace
 
@@ -182,6 +175,19 @@ void NanToNum::compose(ComposeCall& c) {
   Value y = where(unary("isnan", x), num(a.nan), x);
   y = where(eq(x, num(inf)), num(a.posinf.value_or(largest)), y);
   c.give(where(eq(x, num(-inf)), num(a.neginf.value_or(-largest)), y));
+}
+
+void Glu::compose(ComposeCall& c) {
+  const Value& x = tensor_operand(c, 0);
+  const int64_t given = c.attr<Attr>().dim, dim = given < 0 ? given + x.rank() : given;
+  if (dim < 0 || dim >= x.rank())
+    c.fail("dimension {} is out of range for 'x', {}", given, to_string(x.type));
+  const Dim size = x.dims()[static_cast<size_t>(dim)];
+  if (size.is_constant() && size.value() % 2 != 0)
+    c.fail("dimension {} of 'x', {}, has no halves", dim, to_string(x.type));
+  const Dim half = floor_div(size, 2);
+  Value gate = unary("sigmoid", slice(x, dim, half, size));
+  c.give(slice(x, dim, 0, half) * gate);
 }
 
 Family activation_family() { return fold<ActivationOperators>(); }

@@ -308,8 +308,19 @@ struct NanToNum {  // y = x where it is finite
   }
 };
 
+struct Glu {  // y = a sigmoid(b), x = [a, b] along dim
+  static constexpr std::string_view name = "glu",
+                                    doc = "y = a * sigmoid(b), the halves of x along dim";
+  static constexpr std::array inputs{std::string_view("x")};
+  struct Attr {
+    int64_t dim = -1;
+    static constexpr auto fields() { return std::tuple(field("dim", &Attr::dim)); }
+  };
+  static void compose(ComposeCall&);
+};
+
 using ActivationOperators = std::tuple<Sigmoid, Logsigmoid, Relu, LeakyRelu, Elu, Celu, Selu, Gelu,
                                        Silu, Softplus, Hardtanh, Relu6, Hardshrink, Softshrink,
-                                       Threshold, Mish, Softsign, Tanhshrink, Prelu, NanToNum>;
+                                       Threshold, Mish, Softsign, Tanhshrink, Prelu, NanToNum, Glu>;
 
 }  // namespace gradus::ops

@@ -1,12 +1,11 @@
 #include "ops/gemm.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "ops/gemm_kernel.h"
 #include "ops/isa.h"
+#include "ops/slots.h"
 #include "tensor/convert.h"
 
 namespace gradus::ops {
@@ -20,13 +19,6 @@ constexpr int64_t parallel_work = 1 << 20;  // products below this are not split
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t aligned(int64_t bytes) { return round_up(bytes, 64); }
-
-// Parts that may run at once, each with scratch memory of its own: settled once, because the memory
-// is asked for before the product runs.
-int64_t most_slots() {
-  static const int64_t n = std::max<int64_t>(1, std::thread::hardware_concurrency());
-  return n;
-}
 
 int64_t batch_count(const Gemm& g) {
   int64_t count = 1;
@@ -213,12 +205,8 @@ void run(const Gemm& g, const T* a, const T* b, T* c, std::byte* scratch, Worker
     for (int64_t i = 0; i < items; ++i) work(i, scratch);
     return;
   }
-  // Each slot has scratch memory of its own; which items it takes changes no bit.
-  const int64_t slots = std::min<int64_t>({items, workers.workers(), most_slots()});
-  std::atomic<int64_t> next{0};
-  workers.parallel_for(slots, [&](int64_t slot) {
-    for (int64_t i; (i = next.fetch_add(1)) < items;) work(i, scratch + slot * blocking.bytes());
-  });
+  run_in_slots(workers, items,
+               [&](int64_t i, int64_t slot) { work(i, scratch + slot * blocking.bytes()); });
 }
 
 // A product of one column is one of one row, b^T a^T: tiles are wider than they are high.
@@ -247,14 +235,15 @@ void visit(DType dtype, F f) {
 
 }  // namespace
 
-size_t gemm_scratch_bytes(const Gemm& product) {
+size_t gemm_scratch_bytes(const Gemm& product, bool split) {
   const Gemm g = with_wide_result(product);
   int64_t bytes = 0;
   if (g.m == 0 || g.n == 0 || g.k == 0) return 0;
   visit(g.dtype, [&](auto t, auto c) {
     bytes = Blocking<typename decltype(t)::type, typename decltype(c)::type>(g).bytes();
   });
-  return static_cast<size_t>(bytes * (worth_splitting(g, batch_count(g)) ? most_slots() : 1));
+  return static_cast<size_t>(bytes *
+                             (split && worth_splitting(g, batch_count(g)) ? most_slots() : 1));
 }
 
 void gemm(const Gemm& product, const std::byte* a, const std::byte* b, std::byte* c,

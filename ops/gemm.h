@@ -31,8 +31,9 @@ struct Gemm {
   SmallVector<Batch, 3> batch;      // outermost first
 };
 
-// Bytes of scratch memory that `gemm` wants for these sizes, on a pool of any size.
-size_t gemm_scratch_bytes(const Gemm& g);
+// Bytes of scratch memory that `gemm` wants for these sizes, on a pool of any size or (where it is
+// not to be split) on a pool of one worker.
+size_t gemm_scratch_bytes(const Gemm& g, bool split = true);
 // `scratch` is 64-byte aligned. c must not overlap a, b or the scratch.
 void gemm(const Gemm& g, const std::byte* a, const std::byte* b, std::byte* c, std::byte* scratch,
           WorkerPool& workers);

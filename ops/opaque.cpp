@@ -1,10 +1,182 @@
 #include "ops/opaque.h"
 
+#include <unordered_set>
+
+#include "base/text.h"
 #include "ops/families.h"
+#include "ops/function.h"
 
 namespace gradus::ops {
 
-void refuse_opaque(ir::InferCall& call) { call.fail("opaque functions are not in this build"); }
+bool requires_grad(const Attributes& attributes, size_t i, const Type& type) {
+  const auto& marks = attributes_as<CppOp::Attr>(attributes).requires_grad;
+  return type.is_floating() && (!marks || (i < marks->size() && (*marks)[i]));
+}
+
+namespace {
+
+std::vector<Type> operand_types(const ir::InferCall& call) {
+  std::vector<Type> types;
+  for (size_t i = 0; i < call.operands(); ++i) types.push_back(call.tensor(i));
+  return types;
+}
+
+void check_marks(const ir::InferCall& call, const CppOp::Attr& a, std::span<const Type> in) {
+  if (!a.requires_grad) return;
+  if (a.requires_grad->size() != in.size())
+    call.fail("requires_grad has {} marks for {} operands; it has one each",
+              a.requires_grad->size(), in.size());
+  for (size_t i = 0; i < in.size(); ++i)
+    if ((*a.requires_grad)[i] && !in[i].is_floating())
+      call.fail("operand {} is {} and cannot require a gradient; only floating ones can", i,
+                to_string(in[i]));
+}
+
+// What a function says of its results is not ours: it is looked at like any other input.
+void check_results(const ir::InferCall& call, const std::string& function, std::span<const Type> in,
+                   std::span<const Type> out) {
+  std::unordered_set<std::string> known;
+  for (const Type& t : in)
+    for (const Dim& d : t.dims) d.for_each_symbol([&](std::string_view s) { known.emplace(s); });
+  for (const Type& t : out) {
+    if (!t.is_tensor()) call.fail("function '{}' says that a result is a handle", function);
+    for (const Dim& d : t.dims)
+      d.for_each_symbol([&](std::string_view s) {
+        if (!known.contains(std::string(s)))
+          call.fail("function '{}' gives a result {}, but no operand has the size '{}'", function,
+                    to_string(t), printable(s));
+      });
+  }
+}
+
+std::vector<Type> floating(std::span<const Type> types) {
+  std::vector<Type> list;
+  for (const Type& t : types)
+    if (t.is_floating()) list.push_back(t);
+  return list;
+}
+
+void infer_function(ir::InferCall& call, const OpaqueFunction& function) {
+  const auto& a = attributes_as<CppOp::Attr>(call.attributes);
+  std::vector<Type> in = operand_types(call);
+  check_marks(call, a, in);
+  std::vector<Type> out;
+  try {
+    out = function.infer(in);
+  } catch (const Error& e) {
+    call.fail("function '{}': {}", printable(a.name), e.bare());
+  } catch (const Exception&) {
+    throw;
+  } catch (const std::exception& e) {
+    call.fail("function '{}': {}", printable(a.name), printable(e.what()));
+  }
+  check_results(call, a.name, in, out);
+  for (const Type& t : out) call.out.push_back(t);
+  if (call.results != out.size() + 1) return;
+  ir::HandleSignature s;
+  s.outputs = floating(out);
+  for (size_t i = 0; i < in.size(); ++i)
+    if (requires_grad(call.attributes, i, in[i])) s.inputs.push_back(in[i]);
+  s.order = s.declared = function.order();
+  s.function = a.name;
+  call.out.push_back(Type::handle(std::move(s)));
+}
+
+// The function's results have been given; one `eval` of the node's handle gives the gradients of
+// everything differentiable, in order.
+SmallVector<Value, 2> emit_eval(const VjpCall& d) {
+  const Value& handle = d.results.back();
+  SmallVector<Value, 4> operands;
+  for (size_t i = 0; i + 1 < d.results.size(); ++i)
+    if (d.y_type(i).is_floating()) operands.push_back(d.cotangents[i]);
+  operands.push_back(handle);
+  return emit_all(d.world, "eval", operands);
+}
+
+void vjp_of_function(VjpCall& d) {
+  auto gradients = emit_eval(d);
+  size_t next = 0;
+  for (size_t i = 0; i < d.operands.size(); ++i)
+    if (requires_grad(d.attributes, i, d.x_type(i))) {
+      const Value& g = gradients[next++];
+      d.give(i, [&] { return g; });
+    }
+}
+
+}  // namespace
+
+void CppOp::infer(ir::InferCall& call) {
+  const std::string& wanted = attributes_as<Attr>(call.attributes).name;
+  auto function = find_function(wanted);
+  if (!function)
+    call.fail(
+        "no C++ function named '{}' is registered; register it before the program is read, "
+        "or name the library that brings it",
+        printable(wanted));
+  infer_function(call, *function);
+}
+void CppOp::vjp(VjpCall& d) { vjp_of_function(d); }
+
+void PythonOp::infer(ir::InferCall& call) {
+  call.fail("no Python function named '{}' is registered",
+            printable(attributes_as<Attr>(call.attributes).name));
+}
+
+void Eval::infer(ir::InferCall& call) {
+  size_t n = call.operands();
+  bool handle = n && call.given(n - 1) && !call.is_number(n - 1) &&
+                !call.in[n - 1].type->is_tensor() && call.in[n - 1].type->signature;
+  if (!handle) call.fail("the last operand must be a handle, which `cpp_op` or `eval` leaves");
+  const ir::HandleSignature& s = *call.in[n - 1].type->signature;
+  if (s.order < 1)
+    call.fail("there is no further derivative: '{}' can be differentiated {} time{}",
+              printable(s.function), s.declared, s.declared == 1 ? "" : "s");
+  if (n - 1 != s.outputs.size())
+    call.fail("the handle of '{}' takes {} cotangent{}, {} {} given", printable(s.function),
+              s.outputs.size(), s.outputs.size() == 1 ? "" : "s", n - 1, n == 2 ? "is" : "are");
+  for (size_t i = 0; i + 1 < n; ++i) {
+    if (!call.given(i)) continue;
+    if (!call.is_number(i) && !call.in[i].type->is_tensor())
+      call.fail("{} must be a tensor, not a handle; the handle is the last operand",
+                call.name_of_operand(i));
+    const Type &got = call.tensor(i), &want = s.outputs[i];
+    if (got.dtype != want.dtype || got.rank() != want.rank() || got.device != want.device)
+      call.fail("cotangent {} of '{}' must be {}, it is {}", i, printable(s.function),
+                to_string(want), to_string(got));
+    for (size_t d = 0; d < want.dims.size(); ++d)
+      call.require_equal(
+          want.dims[d], got.dims[d],
+          fmt::format("dimension {} of cotangent {} of '{}'", d, i, printable(s.function)));
+  }
+  for (const Type& t : s.inputs) call.out.push_back(t);
+  if (call.results != s.inputs.size() + 1) return;
+  ir::HandleSignature next;
+  next.outputs = s.inputs;
+  next.inputs = s.outputs;  // the cotangents
+  next.inputs.insert(next.inputs.end(), s.inputs.begin(), s.inputs.end());
+  next.order = s.order == OpaqueFunction::any_order ? s.order : s.order - 1;
+  next.declared = s.declared;
+  next.function = s.function;
+  call.out.push_back(Type::handle(std::move(next)));
+}
+
+// The operands are the cotangents, then the differentiable inputs that the handle stands for: all
+// that the eval's own handle yields gradients of.
+void Eval::vjp(VjpCall& d) {
+  auto gradients = emit_eval(d);
+  GRADUS_CHECK(gradients.size() == d.operands.size());
+  for (size_t i = 0; i < d.operands.size(); ++i) d.give(i, [&] { return gradients[i]; });
+}
+
+void FusionGroup::infer(ir::InferCall& call) { call.fail("fused groups are not in this build"); }
+
+std::string describe_opaque(const ir::Graph& graph, const ir::Node& node) {
+  if (node.op != &operator_record<Eval>)
+    return fmt::format("{} '{}'", node.op->name,
+                       printable(attributes_as<CppOp::Attr>(node.attributes).name));
+  const Type& handle = graph[value_in(node.operands.back())].type;
+  return fmt::format("eval of '{}'", handle.signature ? printable(handle.signature->function) : "");
+}
 
 Family opaque_family() { return fold<OpaqueOperators>(); }
 

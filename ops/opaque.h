@@ -1,5 +1,5 @@
-// The doors of opaque functions and fused groups: the names are kept, so that a program that uses
-// them is told so instead of being taken for misspelt.
+// The doors of opaque functions and fused groups. A node of an opaque operator may have one result
+// more than the function has outputs: the handle, which `eval` turns into gradients.
 #pragma once
 
 #include "ops/table.h"
@@ -8,39 +8,40 @@ namespace gradus::ops {
 
 using namespace std::literals;
 
-void refuse_opaque(ir::InferCall&);
-
 struct CppOp {  // y…, handle = f(x…), f a registered C++ function
   static constexpr std::string_view name = "cpp_op", doc = "a registered C++ function";
   static constexpr std::array inputs{"x..."sv};
   static constexpr std::array results{"y..."sv};
-  static constexpr bool structural = true;
+  static constexpr bool opaque = true, acts = true;
   struct Attr {
     std::string name;
-    std::vector<bool> requires_grad;
+    // One per operand: whether its gradient may be asked for. Absent: of all floating ones.
+    std::optional<std::vector<bool>> requires_grad;
     static constexpr auto fields() {
       return std::tuple(required("name", &Attr::name),
                         field("requires_grad", &Attr::requires_grad));
     }
   };
-  static void infer(ir::InferCall& call) { refuse_opaque(call); }
+  static void infer(ir::InferCall& call);
+  static void vjp(VjpCall& d);
 };
 
 struct PythonOp {  // y…, handle = f(x…), f a Python function
   static constexpr std::string_view name = "python_op", doc = "a Python function";
   static constexpr std::array inputs{"x..."sv};
   static constexpr std::array results{"y..."sv};
-  static constexpr bool structural = true;
+  static constexpr bool opaque = true, acts = true;
   using Attr = CppOp::Attr;
-  static void infer(ir::InferCall& call) { refuse_opaque(call); }
+  static void infer(ir::InferCall& call);  // refuses: there is no registry of Python functions yet
 };
 
 struct Eval {  // dx…, handle = eval(ct…, handle)
   static constexpr std::string_view name = "eval", doc = "gradients from a handle, by the engine";
-  static constexpr std::array inputs{"ct..."sv};
+  static constexpr std::array inputs{"ct...?"sv};
   static constexpr std::array results{"dx..."sv};
-  static constexpr bool structural = true;
-  static void infer(ir::InferCall& call) { refuse_opaque(call); }
+  static constexpr bool opaque = true;
+  static void infer(ir::InferCall& call);
+  static void vjp(VjpCall& d);
 };
 
 struct FusionGroup {  // y… = group(x…)
@@ -48,9 +49,14 @@ struct FusionGroup {  // y… = group(x…)
   static constexpr std::array inputs{"x..."sv};
   static constexpr std::array results{"y..."sv};
   static constexpr bool structural = true;
-  static void infer(ir::InferCall& call) { refuse_opaque(call); }
+  static void infer(ir::InferCall& call);
 };
 
 using OpaqueOperators = std::tuple<CppOp, PythonOp, Eval, FusionGroup>;
+
+// Whether operand `i`, of this type, of a `cpp_op` or `python_op` is differentiable.
+bool requires_grad(const Attributes& attributes, size_t i, const Type& type);
+// "cpp_op 'swish'" or "eval of 'swish'", for messages.
+std::string describe_opaque(const ir::Graph& graph, const ir::Node& node);
 
 }  // namespace gradus::ops

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ops/families.h"
+#include "ops/opaque.h"
 
 namespace gradus::ops {
 
@@ -66,8 +67,8 @@ std::vector<std::string_view> similar(std::string_view name) {
 
 SmallVector<ir::Type, 2> infer(const ir::Operator& op, std::span<const ir::OperandType> in,
                                const ir::Attributes& attributes,
-                               std::vector<ir::DimEquality>* equalities) {
-  ir::InferCall call{op, in, attributes, {}, equalities};
+                               std::vector<ir::DimEquality>* equalities, size_t results) {
+  ir::InferCall call{op, in, attributes, {}, equalities, results};
   size_t most = op.operands.size();
   bool variadic = most && op.operands.back().variadic;
   if (in.size() > most && !variadic)
@@ -77,7 +78,8 @@ SmallVector<ir::Type, 2> infer(const ir::Operator& op, std::span<const ir::Opera
       call.fail("{} is missing", call.name_of_operand(i));
   for (size_t i = 0; i < in.size(); ++i) {
     bool handle = in[i].kind == ir::OperandType::Kind::tensor && !in[i].type->is_tensor();
-    if (handle) call.fail("{} is a handle, which only `eval` takes", call.name_of_operand(i));
+    if (handle && &op != &operator_record<Eval>)
+      call.fail("{} is a handle, which only `eval` takes", call.name_of_operand(i));
     if (!call.given(i) && variadic && i + 1 >= most && !op.operands.back().optional)
       call.fail("{} is missing", call.name_of_operand(i));
   }
@@ -100,10 +102,11 @@ SmallVector<ir::Type, 2> infer(const ir::Operator& op, std::span<const ir::Opera
 }
 
 SmallVector<ir::Type, 2> infer(const ir::Graph& graph, const ir::Node& node,
-                               std::vector<ir::DimEquality>* equalities) {
+                               std::vector<ir::DimEquality>* equalities, size_t results) {
   SmallVector<ir::OperandType, 4> in;
   for (const ir::Operand& o : node.operands) in.push_back(graph.type_of(o));
-  return infer(*node.op, in, node.attributes, equalities);
+  if (results == ir::any_results && !node.results.empty()) results = node.results.size();
+  return infer(*node.op, in, node.attributes, equalities, results);
 }
 
 }  // namespace gradus::ops

@@ -15,12 +15,15 @@ const ir::Operator* find(std::string_view name);
 // Names that a misspelt one may have meant, best first, at most three.
 std::vector<std::string_view> similar(std::string_view name);
 
-// Runs an operator's type rule for a node of a graph. Throws Error (without a place).
+// Runs an operator's type rule for a node of a graph. Throws Error (without a place). `results` is
+// how many results it has, where the node does not have them yet.
 SmallVector<ir::Type, 2> infer(const ir::Graph& graph, const ir::Node& node,
-                               std::vector<ir::DimEquality>* equalities);
+                               std::vector<ir::DimEquality>* equalities,
+                               size_t results = ir::any_results);
 // The same for loose operands.
 SmallVector<ir::Type, 2> infer(const ir::Operator& op, std::span<const ir::OperandType> in,
                                const ir::Attributes& attributes,
-                               std::vector<ir::DimEquality>* equalities);
+                               std::vector<ir::DimEquality>* equalities,
+                               size_t results = ir::any_results);
 
 }  // namespace gradus::ops

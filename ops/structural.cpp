@@ -181,7 +181,8 @@ SmallVector<Value, 2> emit_graph(World& world, const Operator& op, const ir::Gra
       else
         operands.push_back(Value{nullptr, o, {}, {}});
     }
-    auto results = world.emit(*node.op, substituted(node, s), operands);
+    auto results =
+        world.emit_results(*node.op, substituted(node, s), operands, node.results.size());
     for (size_t i = 0; i < results.size(); ++i) values[index_of(node.results[i])] = results[i];
   }
   SmallVector<Value, 2> out;

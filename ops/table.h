@@ -68,6 +68,8 @@ constexpr ir::Operator operator_of() {
   if constexpr (requires { Op::structural; }) o.traits.structural = Op::structural;
   if constexpr (requires { Op::zero_gradient; }) o.traits.zero_gradient = Op::zero_gradient;
   if constexpr (requires { Op::accumulates; }) o.traits.accumulates = Op::accumulates;
+  if constexpr (requires { Op::opaque; }) o.traits.opaque = Op::opaque;
+  if constexpr (requires { Op::acts; }) o.traits.acts = Op::acts;
   if constexpr (is_pointwise<Op>) {
     o.infer = PointwiseEntry<Op>::infer;
     o.bind = PointwiseEntry<Op>::bind;

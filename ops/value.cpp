@@ -34,13 +34,28 @@ Value TypeWorld::input(Type type) {
   return v;
 }
 
+SmallVector<Value, 2> World::emit_results(const Operator& op, Attributes attributes,
+                                          std::span<const Value> operands, size_t results) {
+  auto values = emit(op, std::move(attributes), operands);
+  if (values.size() != results)
+    throw Error("{}: its handle cannot be had here: it stands in a program that is compiled",
+                op.name);
+  return values;
+}
+
 SmallVector<Value, 2> TypeWorld::emit(const Operator& op, Attributes attributes,
                                       std::span<const Value> operands) {
+  return emit_results(op, std::move(attributes), operands, ir::any_results);
+}
+
+SmallVector<Value, 2> TypeWorld::emit_results(const Operator& op, Attributes attributes,
+                                              std::span<const Value> operands, size_t results) {
   SmallVector<ir::OperandType, 4> types;
   for (const Value& v : operands) types.push_back(v.operand_type());
-  SmallVector<Value, 2> results;
-  for (Type& t : infer(op, types, attributes, equalities_)) results.push_back(input(std::move(t)));
-  return results;
+  SmallVector<Value, 2> values;
+  for (Type& t : infer(op, types, attributes, equalities_, results))
+    values.push_back(input(std::move(t)));
+  return values;
 }
 
 SmallVector<Value, 2> emit_all(World& world, std::string_view name, std::span<const Value> operands,

@@ -49,6 +49,10 @@ class World {
   // One value per result. Throws Error as the type rule does.
   virtual SmallVector<Value, 2> emit(const Operator& op, Attributes attributes,
                                      std::span<const Value> operands) = 0;
+  // The same with so many results: an opaque operator's last one may be its handle. A world without
+  // handles has only the others.
+  virtual SmallVector<Value, 2> emit_results(const Operator& op, Attributes attributes,
+                                             std::span<const Value> operands, size_t results);
 };
 
 // A call of a derivative rule: given operands x, results y and their cotangents dy, the rule gives
@@ -116,6 +120,8 @@ class TypeWorld final : public World {
   Value input(Type type);
   SmallVector<Value, 2> emit(const Operator& op, Attributes attributes,
                              std::span<const Value> operands) override;
+  SmallVector<Value, 2> emit_results(const Operator& op, Attributes attributes,
+                                     std::span<const Value> operands, size_t results) override;
 
  private:
   std::vector<ir::DimEquality>* equalities_;

@@ -1,5 +1,9 @@
 #include "ir/passes/backpropagate.h"
 
+#include <unordered_map>
+
+#include "ops/opaque.h"
+#include "ops/registry.h"
 #include "ops/rules.h"
 
 namespace gradus::ir {
@@ -10,8 +14,9 @@ class Sweep {
  public:
   Sweep(Graph& graph, GraphWorld& world) : graph_(graph), world_(world) {}
 
-  std::vector<ValueId> run(std::span<const std::span<const Node>> runs, std::span<const Root> roots,
+  std::vector<ValueId> run(std::span<const std::span<Node>> runs, std::span<const Root> roots,
                            std::span<const ValueId> wrt) {
+    find_makers(runs);
     mark_dependent(runs, wrt);
     cotangents_.assign(graph_.values.size(), no_value);
     for (const Root& r : roots)
@@ -28,31 +33,95 @@ class Sweep {
     return index_of(v) < dependent_.size() && dependent_[index_of(v)];
   }
 
+  bool has_handle(const Node& node) const {
+    return node.op->traits.opaque && !node.results.empty() &&
+           !graph_[node.results.back()].type.is_tensor();
+  }
+
+  void find_makers(std::span<const std::span<Node>> runs) {
+    for (auto nodes : runs)
+      for (const Node& node : nodes)
+        if (has_handle(node)) makers_.emplace(node.results.back(), &node);
+  }
+
+  // What a node's derivative rule takes for its operands, and which of them are differentiable.
+  struct Inputs {
+    SmallVector<Operand, 4> operands;
+    SmallVector<bool, 4> differentiable;
+    void push_back(const Operand& o, bool d) {
+      operands.push_back(o);
+      differentiable.push_back(d);
+    }
+  };
+
+  // A handle stands for the differentiable inputs of the node that left it; where that one has a
+  // handle among its operands, for those of another, and so on.
+  Inputs inputs_of(const Node& node) const {
+    Inputs in;
+    add_operands(node, in);
+    for (const Node* n = maker_of_handle(node); n; n = maker_of_handle(*n)) {
+      Inputs more;
+      add_operands(*n, more);
+      for (size_t i = 0; i < more.operands.size(); ++i)
+        if (more.differentiable[i] || !n->op->traits.acts)
+          in.push_back(more.operands[i], more.differentiable[i]);
+    }
+    return in;
+  }
+
+  void add_operands(const Node& node, Inputs& in) const {
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      ValueId v = value_in(node.operands[i]);
+      if (v != no_value && !graph_[v].type.is_tensor()) continue;
+      bool differentiable = v != no_value && graph_[v].type.is_floating();
+      if (node.op->traits.acts && differentiable)
+        differentiable = ops::requires_grad(node.attributes, i, graph_[v].type);
+      in.push_back(node.operands[i], differentiable);
+    }
+  }
+
+  // Null where no operand is a handle.
+  const Node* maker_of_handle(const Node& node) const {
+    if (!node.op->traits.opaque || node.operands.empty()) return nullptr;
+    auto maker = makers_.find(value_in(node.operands.back()));
+    return maker == makers_.end() ? nullptr : maker->second;
+  }
+
   // Which values depend on an x through differentiable rules.
-  void mark_dependent(std::span<const std::span<const Node>> runs, std::span<const ValueId> wrt) {
+  void mark_dependent(std::span<const std::span<Node>> runs, std::span<const ValueId> wrt) {
     dependent_.assign(graph_.values.size(), false);
     for (ValueId x : wrt) dependent_[index_of(x)] = true;
     for (auto nodes : runs)
       for (const Node& node : nodes) {
         if (node.op->traits.zero_gradient) continue;
-        bool any = false;
-        for (const Operand& o : node.operands)
-          any |= value_in(o) != no_value && dependent(value_in(o));
-        if (!any) continue;
+        if (!depends(node)) continue;
         for (ValueId y : node.results)
           if (graph_[y].type.is_floating()) dependent_[index_of(y)] = true;
       }
   }
 
-  void visit(const Node& node) {
+  bool depends(const Node& node) const {
+    bool any = false;
+    if (!node.op->traits.opaque) {
+      for (const Operand& o : node.operands)
+        any |= value_in(o) != no_value && dependent(value_in(o));
+      return any;
+    }
+    Inputs in = inputs_of(node);
+    for (size_t i = 0; i < in.operands.size(); ++i)
+      any |= in.differentiable[i] && dependent(value_in(in.operands[i]));
+    return any;
+  }
+
+  void visit(Node& node) {
     bool reached = false;
     for (ValueId y : node.results) reached |= cotangents_[index_of(y)] != no_value && dependent(y);
     if (!reached || node.op->traits.zero_gradient) return;
+    Inputs in = inputs_of(node);
     SmallVector<bool, 4> wanted;
     bool any_wanted = false;
-    for (const Operand& o : node.operands) {
-      ValueId v = value_in(o);
-      wanted.push_back(v != no_value && dependent(v) && graph_[v].type.is_floating());
+    for (size_t i = 0; i < in.operands.size(); ++i) {
+      wanted.push_back(in.differentiable[i] && dependent(value_in(in.operands[i])));
       any_wanted |= wanted.back();
     }
     if (!any_wanted) return;  // a result that is itself an x
@@ -61,13 +130,23 @@ class Sweep {
                             fmt::format("operator '{}' has no derivative; detach its operand, or "
                                         "leave out what depends on it",
                                         node.op->name));
-    apply_rule(node, wanted);
+    if (node.op->traits.opaque && !has_handle(node)) add_handle(node);
+    apply_rule(node, in.operands, wanted);
   }
 
-  void apply_rule(const Node& node, std::span<const bool> wanted) {
+  void add_handle(Node& node) {
+    auto types = ops::infer(graph_, node, nullptr, node.results.size() + 1);
+    GRADUS_CHECK(types.size() == node.results.size() + 1);
+    size_t stage = graph_[node.results[0]].stage;
+    node.results.push_back(graph_.add_value(std::move(types.back()), {}, stage));
+    cotangents_.resize(graph_.values.size(), no_value);
+  }
+
+  void apply_rule(const Node& node, std::span<const Operand> operands,
+                  std::span<const bool> wanted) {
     SmallVector<ops::Value, 4> x;
     SmallVector<ops::Value, 2> y, dy;
-    for (const Operand& o : node.operands) x.push_back(world_.value(o));
+    for (const Operand& o : operands) x.push_back(world_.value(o));
     for (ValueId v : node.results) {
       y.push_back(world_.value(v));
       ValueId ct = cotangents_[index_of(v)];
@@ -78,7 +157,6 @@ class Sweep {
     // The rule may append to the nodes that `node` lies in: keep what it needs.
     const Operator& op = *node.op;
     Attributes attributes = node.attributes;
-    SmallVector<Operand, 2> operands = node.operands;
     SourceLocation where = node.where;
     ops::VjpCall call{op, world_, x, y, dy, attributes, wanted, {}};
     call.gradients.resize(x.size());
@@ -114,6 +192,7 @@ class Sweep {
 
   Graph& graph_;
   GraphWorld& world_;
+  std::unordered_map<ValueId, const Node*> makers_;  // of handles
   std::vector<bool> dependent_;
   std::vector<ValueId> cotangents_;  // of the values that were there before the sweep
 };
@@ -121,7 +200,7 @@ class Sweep {
 }  // namespace
 
 std::vector<ValueId> backpropagate(Graph& graph, GraphWorld& world,
-                                   std::span<const std::span<const Node>> runs,
+                                   std::span<const std::span<Node>> runs,
                                    std::span<const Root> roots, std::span<const ValueId> wrt) {
   return Sweep(graph, world).run(runs, roots, wrt);
 }

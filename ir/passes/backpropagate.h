@@ -13,12 +13,12 @@ struct Root {
 // Given   y0 .. yn with cotangents, and values x0 .. xm
 // Execute each node between them, last first: its derivative rule is emitted into `world`
 // Result  for each x the value d(sum <ct_i, y_i>)/dx, or no_value where no differentiable path
-// leads
-//         from a root to it. `runs` are the nodes to walk, in program order.
+//         leads from a root to it. `runs` are the nodes to walk, in program order. An opaque node
+//         on the way is given a handle as its last result if it has none.
 // Contributions to one value are added in the order in which the sweep finds them.
 // Throws Error, at the node's place, for an operator on such a path that has no derivative.
 std::vector<ValueId> backpropagate(Graph& graph, GraphWorld& world,
-                                   std::span<const std::span<const Node>> runs,
+                                   std::span<const std::span<Node>> runs,
                                    std::span<const Root> roots, std::span<const ValueId> wrt);
 
 }  // namespace gradus::ir

@@ -38,7 +38,7 @@ class Differentiator {
     // the same program as one order after the other. What is `none` has been decided by then.
     for (size_t k = first_new; k <= static_cast<size_t>(options_.order); ++k) {
       append_stage(k);
-      eliminate_common_subexpressions(graph_, k);
+      if (options_.merge) eliminate_common_subexpressions(graph_, k);
       eliminate_dead_code(graph_, k);
       compact(graph_);
     }
@@ -198,7 +198,7 @@ class Differentiator {
     }
     std::vector<Node> nodes;
     GraphWorld world(graph_, k, nodes);
-    std::vector<std::span<const Node>> runs;
+    std::vector<std::span<Node>> runs;
     for (size_t s = 0; s < k; ++s) runs.push_back(graph_.stages[s].nodes);
     std::vector<ValueId> gradients = backpropagate(graph_, world, runs, seeds, wrt);
     Substitute substitute(graph_);

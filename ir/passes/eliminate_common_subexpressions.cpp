@@ -93,7 +93,8 @@ void eliminate_common_subexpressions(Graph& graph, size_t first_stage) {
     for (Node& node : stage.nodes) {
       substitute.apply(node);
       done.push_back(std::move(node));
-      if (s < first_stage || done.back().op->traits.structural) continue;
+      const OperatorTraits& traits = done.back().op->traits;
+      if (s < first_stage || traits.structural || traits.opaque) continue;
       const Node* same = seen.find_or_add_last();
       if (!same) continue;
       for (size_t i = 0; i < done.back().results.size(); ++i) {

@@ -2,6 +2,15 @@
 
 namespace gradus::ir {
 
+namespace {
+
+bool leaves_handle(const Graph& graph, const Node& node) {
+  return node.op->traits.opaque && !node.results.empty() &&
+         !graph[node.results.back()].type.is_tensor();
+}
+
+}  // namespace
+
 void eliminate_dead_code(Graph& graph, size_t first_stage) {
   std::vector<bool> used(graph.values.size(), false);
   auto use = [&](ValueId v) {
@@ -12,9 +21,11 @@ void eliminate_dead_code(Graph& graph, size_t first_stage) {
     for (const Result& r : stage.results) use(r.value);
     std::vector<bool> keep(stage.nodes.size(), true);
     for (size_t n = stage.nodes.size(); n-- > 0;) {
-      const Node& node = stage.nodes[n];
+      Node& node = stage.nodes[n];
       if (s >= first_stage) {
-        bool needed = false;
+        if (leaves_handle(graph, node) && !used[index_of(node.results.back())])
+          node.results.pop_back();
+        bool needed = node.op->traits.acts;
         for (ValueId y : node.results) needed |= used[index_of(y)];
         keep[n] = needed;
         if (!needed) continue;

@@ -30,6 +30,12 @@ ops::Value GraphWorld::value(const Operand& operand) {
 
 SmallVector<ops::Value, 2> GraphWorld::emit(const Operator& op, Attributes attributes,
                                             std::span<const ops::Value> operands) {
+  return emit_results(op, std::move(attributes), operands, any_results);
+}
+
+SmallVector<ops::Value, 2> GraphWorld::emit_results(const Operator& op, Attributes attributes,
+                                                    std::span<const ops::Value> operands,
+                                                    size_t count) {
   refuse_too_many_nodes(nodes_.size());
   Node node{&op, std::move(attributes), {}, {}, where_};
   SmallVector<OperandType, 4> types;
@@ -38,7 +44,7 @@ SmallVector<ops::Value, 2> GraphWorld::emit(const Operator& op, Attributes attri
     types.push_back(v.operand_type());
   }
   SmallVector<ops::Value, 2> results;
-  for (Type& t : ops::infer(op, types, node.attributes, nullptr)) {
+  for (Type& t : ops::infer(op, types, node.attributes, nullptr, count)) {
     node.results.push_back(graph_.add_value(std::move(t), {}, stage_));
     results.push_back(value(node.results.back()));
   }

@@ -20,6 +20,9 @@ class GraphWorld final : public ops::World {
   static ValueId id_of(const ops::Value& v) { return value_in(v.operand); }
   SmallVector<ops::Value, 2> emit(const Operator& op, Attributes attributes,
                                   std::span<const ops::Value> operands) override;
+  SmallVector<ops::Value, 2> emit_results(const Operator& op, Attributes attributes,
+                                          std::span<const ops::Value> operands,
+                                          size_t results) override;
   // Nodes emitted from now on are said to come from this place of the source.
   void set_place(SourceLocation where) { where_ = where; }
 

@@ -35,7 +35,8 @@ void decompose(Graph& graph, bool keep_differentiable);
 // `full` of zeros
 void expand_grad(Graph& graph);
 
-// Removes nodes of the stages from `first_stage` on that no result needs.
+// Removes nodes of the stages from `first_stage` on that no result needs, but those of functions,
+// which may do something beside; of these only a handle that nobody uses.
 void eliminate_dead_code(Graph& graph, size_t first_stage = 0);
 
 // Within each stage from `first_stage` on, a node equal to an earlier one is replaced by it.
@@ -56,6 +57,10 @@ struct DifferentiateOptions {
   std::optional<std::vector<std::string>> wrt;
   bool cotangents = true;  // earlier cotangents are differentiated too
   bool total = false;      // a cotangent for every result of every earlier stage
+  // Merge equal nodes of a stage before the next is derived. Programs of high orders become smaller
+  // (by a few to some ten percent), but gradients are then added up in another order than the
+  // engine's, so that last bits of the third and later stages may differ from `eval`'s.
+  bool merge = false;
 };
 
 // Given   a program with stages 0 .. m

@@ -41,7 +41,13 @@ class Retyper {
  private:
   void retype_node(Graph& graph, size_t stage, Node node, std::vector<Node>& nodes) {
     node.attributes = retyped(node);
-    auto types = ops::infer(graph, node, nullptr);
+    SmallVector<Type, 2> types;
+    try {
+      types = ops::infer(graph, node, nullptr);
+    } catch (const Error& e) {  // a function that does not take this dtype
+      if (e.where().known()) throw;
+      throw graph.error_at(node.where, e.bare());
+    }
     std::vector<Node> casts;
     for (size_t i = 0; i < types.size(); ++i) {
       ValueId y = node.results[i];

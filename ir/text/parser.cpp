@@ -312,7 +312,7 @@ class GraphParser {
       cursor_.fail(node.where, "{}", why);
     SmallVector<Type, 2> types;
     try {
-      types = ops::infer(*graph_, node, nullptr);
+      types = ops::infer(*graph_, node, nullptr, written.size());
     } catch (const Error& e) {
       cursor_.fail(node.where, "{} [V9]", e.bare());
     }
@@ -331,7 +331,7 @@ class GraphParser {
     Type expected = written.type->type;
     for (size_t i : written.type->any)
       if (i < type.dims.size()) expected.dims[i] = type.dims[i];
-    if (expected == type) return;
+    if (expected == type || (!expected.is_tensor() && !type.is_tensor())) return;
     cursor_.fail(written.type_where, "stage {}: '%{}' is {}, not {} [V9]", stage_number(),
                  printable(written.name.text), to_string(type), to_string(expected));
   }

@@ -16,7 +16,7 @@ namespace gradus::ir {
 //   V5   The table says in which stage it is defined.
 //   V6   A node's operator is one of the table, and its attributes are there.
 //   V7   A node has the operands its operator takes; only optional ones are `none`.
-//   V8   A handle is no input, no result, and no operand but of `eval`.
+//   V8   A handle is no input, no result, and no operand but the last one of `eval`.
 //   V9   The operator's type rule accepts the node; it gives as many results as the node has, of
 //        the types that the graph's table says. (Among others: numbers stand only where the rule
 //        allows them, and `grad` differentiates a 0-d floating value, or one with a cotangent of

@@ -54,6 +54,8 @@ struct NoHost final : TaskHost {
   void ask_for_help(GraphTask&) override {}
   size_t drop(const GraphTask&) override { return 0; }
   bool stopped() const override { return false; }
+  TaskTables take_tables() override { return {}; }
+  void give_tables(TaskTables) override {}
   ReadyQueue queue;
 };
 

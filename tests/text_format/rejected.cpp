@@ -4,6 +4,7 @@
 #include <fstream>
 #include <set>
 
+#include "tests/functions.h"
 #include "tests/text_format/support.h"
 
 namespace gradus::ir {
@@ -21,6 +22,7 @@ std::vector<fs::path> programs() {
 
 // SPEC P5
 TEST(Rejected, EveryProgramForItsReason) {
+  test::register_test_functions();
   for (const fs::path& path : programs()) {
     SCOPED_TRACE(path.filename().string());
     std::ifstream in(path);

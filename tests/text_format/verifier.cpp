@@ -4,6 +4,7 @@
 
 #include "ops/registry.h"
 #include "ops/structural.h"
+#include "tests/functions.h"
 #include "tests/text_format/support.h"
 
 namespace gradus::ir {
@@ -277,9 +278,12 @@ TEST(Verifier, V14Calls) {
   self->stages.clear();
 }
 
+class Damage : public testing::TestWithParam<const char*> {};
+
 // SPEC P5
-TEST(Verifier, SurvivesAnyDamage) {
-  Module m = parse(program, "p.ir");
+TEST_P(Damage, IsSurvived) {
+  test::register_test_functions();
+  Module m = parse(GetParam(), "p.ir");
   uint64_t state = 7;
   auto random = [&](size_t n) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -344,6 +348,25 @@ TEST(Verifier, SurvivesAnyDamage) {
   }
   EXPECT_LT(passed, 5'000);  // it does find damage
 }
+
+constexpr const char* program_with_handles = R"(graph f {
+  stage 0 (%x: f64[N], %w: f64[N]) {
+    %a = mul(%x, %w)
+    %s, %k0 = cpp_op(%a, %w) {name = "t.wave"}
+    return %s
+  }
+  stage 1 (%c: f64[N]) {
+    %da, %dw, %k1 = eval(%c, %k0)
+    return %da, %dw
+  }
+  stage 2 (%t: f64[N]) {
+    %gc, %ga, %gw = eval(%t, none, %k1)
+    return %gc, %ga, %gw
+  }
+})";
+
+INSTANTIATE_TEST_SUITE_P(Verifier, Damage, testing::Values(program, program_with_handles),
+                         [](const auto& p) { return p.index ? "handles" : "operators"; });
 
 }  // namespace
 }  // namespace gradus::ir

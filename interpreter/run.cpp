@@ -1,0 +1,285 @@
+// Running a state: segments of kernels, and opaque instructions between them.
+#include <algorithm>
+#include <cstring>
+
+#include "interpreter/bind_sizes.h"
+#include "interpreter/state_impl.h"
+
+namespace gradus {
+
+using interpreter::Arg;
+using interpreter::Event;
+using interpreter::OpaqueResults;
+using interpreter::SegmentPlan;
+using interpreter::Step;
+
+namespace {
+
+// Buffers up to this size are kept between stages; larger ones go back at the end of a stage.
+constexpr size_t kept_buffer_bytes = size_t{1} << 20;
+
+}  // namespace
+
+void State::Impl::check_runnable(std::span<const Tensor> inputs) const {
+  if (poisoned)
+    throw Error(
+        "this state cannot go on, because an earlier run failed: {}; restart it or use a "
+        "clone taken before",
+        poison);
+  if (stage == code->stages())
+    throw Error("all {} stages of '{}' have run; restart the state, or run a clone taken earlier",
+                code->stages(), code->graph().name);
+  if (inputs.size() != code->inputs(stage)) {
+    std::string names;
+    for (size_t i = 0; i < code->inputs(stage); ++i)
+      names += fmt::format("{}{}: {}", i ? ", " : "", code->input_name(stage, i),
+                           to_string(code->input_type(stage, i)));
+    throw Error("stage {} takes {} inputs ({}), {} are given", stage, code->inputs(stage), names,
+                inputs.size());
+  }
+}
+
+std::shared_ptr<const SegmentPlan> State::Impl::find_plan(size_t segment,
+                                                          std::span<const Tensor> inputs) {
+  key.clear();
+  for (const Tensor& t : inputs) interpreter::append_input_key(t, key);
+  const std::shared_ptr<const SegmentPlan> previous = segment ? plans[segment - 1] : nullptr;
+  const auto& last = plans[segment];
+  if (last && last->previous == previous && last->key == key) return last;
+  if (auto plan = code->plans().find(segment, previous.get(), key)) return plan;
+  auto plan = interpreter::make_plan(*code, segment, previous, inputs, key);
+  code->plans().insert(segment, plan);
+  return plan;
+}
+
+// Of a register that an earlier segment than the plan's made.
+void State::Impl::check_version(Register r, const SegmentPlan& plan) const {
+  const Tensor& t = registers[index_of(r)];
+  if (!t.defined() || t.version() == versions[index_of(r)]) return;
+  // What was written is the tensor that the user knows, not a view of it.
+  Register owner = plan.of_segment(code->made_in(r)).find_held(r).owner;
+  size_t made = code->segment(code->made_in(r)).stage;
+  if (made == stage)
+    throw Error(
+        "'{}' was changed in place by an opaque function; functions must not write operands",
+        code->name_of(owner));
+  throw Error(
+      "'{}' of stage {} was changed in place after that stage ran, and stage {} needs "
+      "its values; leave it as it was, or run with copied inputs",
+      code->name_of(owner), code->graph()[code->value_of(owner)].stage, stage);
+}
+
+void State::Impl::check_versions(const SegmentPlan& plan) const {
+  for (size_t e = 0; e < plan.externals.size(); ++e)
+    if (Register r = plan.externals[e]; plan.external_before[e] && code->made_in(r) != plan.segment)
+      check_version(r, plan);
+}
+
+// Of all that the stage reads, also where only opaque instructions do.
+void State::Impl::check_outer(const SegmentPlan& plan) const {
+  for (Register r : code->stage(stage).outer) check_version(r, plan);
+}
+
+Tensor State::Impl::copy_of(const Tensor& t) const {
+  Tensor copy = Tensor::empty(t.dtype(), t.shape(), *context);
+  if (t.numel()) copy_elements(t.layout(), t.data(), copy.layout(), copy.mutable_data());
+  return copy;
+}
+
+std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOptions& options) {
+  check_runnable(inputs);
+  const StageCode& stage_code = code->stage(stage);
+  size_t segment = stage_code.first_segment;
+  auto plan = find_plan(segment, inputs);
+  std::vector<Tensor> copies;
+  if (options.copy_inputs && std::ranges::count(plan->held_inputs, true)) {
+    copies.assign(inputs.begin(), inputs.end());
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (plan->held_inputs[i] && inputs[i].defined()) copies[i] = copy_of(inputs[i]);
+    inputs = copies;
+    plan = find_plan(segment, inputs);  // copies may lie otherwise
+  }
+  check_versions(*plan);
+  check_outer(*plan);
+  uint32_t at = no_instruction;
+  try {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (Register r = stage_code.inputs[i]; r != no_register) registers[index_of(r)] = inputs[i];
+    run_segment(plan, at, options);
+    while (!code->segment(segment).ends_stage) {
+      plan = run_opaque(++segment, at, options);
+      run_segment(plan, at, options);
+    }
+    at = no_instruction;
+    return finish(*plan);
+  } catch (const Error& e) {
+    set_poison(no_instruction, e.what());
+    if (at == no_instruction || e.where().known()) throw;
+    Error placed = code->graph().error_at(stage_code.instructions[at].where, e.bare());
+    set_poison(no_instruction, placed.what());
+    throw placed;
+  } catch (const std::exception& e) {
+    set_poison(at, e.what());
+    throw;
+  } catch (...) {
+    set_poison(at, "an exception that is not a std::exception");
+    throw;
+  }
+}
+
+void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan, uint32_t& at,
+                              const RunOptions& options) {
+  plans[plan->segment] = plan;
+  Frame& frame = prepare_frame(plan);
+  bool plain = !options.deadline && !options.cancel && !options.observer;
+  if (plain)
+    run_steps(*plan, frame, at);
+  else
+    run_checked_steps(*plan, frame, at, options);
+  for (const auto& [r, held] : plan->held)
+    if (!held.absent) versions[index_of(r)] = registers[index_of(r)].version();
+}
+
+State::Impl::Frame& State::Impl::prepare_frame(const std::shared_ptr<const SegmentPlan>& plan) {
+  size_t bytes = static_cast<size_t>(plan->buffer_bytes);
+  if (!buffer || buffer->bytes() < bytes) {
+    buffer = nullptr;
+    buffer = make_ref<Storage>(context->allocator(), bytes);
+  }
+  Frame& frame = frames[plan->segment];
+  if (frame.plan != plan || frame.buffer != buffer->data()) {
+    frame.plan = plan;
+    frame.buffer = buffer->data();
+    frame.args.resize(plan->args.size());
+    for (size_t a = 0; a < plan->args.size(); ++a) {
+      const Arg& arg = plan->args[a];
+      frame.args[a] = arg.kind == Arg::Kind::slot    ? buffer->data() + arg.offset
+                      : arg.kind == Arg::Kind::fixed ? const_cast<std::byte*>(arg.fixed)
+                                                     : nullptr;
+    }
+  }
+  for (uint32_t e = 0; e < plan->externals.size(); ++e)
+    if (plan->external_before[e]) patch(*plan, frame, e);
+  return frame;
+}
+
+void State::Impl::patch(const SegmentPlan& plan, Frame& frame, uint32_t external) {
+  const Tensor& t = registers[index_of(plan.externals[external])];
+  std::byte* data = const_cast<std::byte*>(t.data());
+  for (uint32_t p = plan.patch_begin[external]; p < plan.patch_begin[external + 1]; ++p)
+    frame.args[plan.patches[p].arg] = data + plan.patches[p].offset;
+}
+
+void State::Impl::do_events(const SegmentPlan& plan, Frame& frame, uint32_t first, uint32_t count) {
+  for (uint32_t i = first; i < first + count; ++i) {
+    const Event& e = plan.events[i];
+    Tensor& t = registers[index_of(e.reg)];
+    switch (e.kind) {
+      case Event::Kind::allocate:
+        t = Tensor::empty(e.layout.dtype, e.layout.shape, *context);
+        if (plan.external_of_event[i] != UINT32_MAX) patch(plan, frame, plan.external_of_event[i]);
+        break;
+      case Event::Kind::view: {
+        const Tensor& constant = code->constant(e.base);
+        const Tensor& base = constant.defined() ? constant : registers[index_of(e.base)];
+        t = base.view(e.layout, base.offset() + e.offset);
+        if (constant.defined()) t = copy_of(t);  // the program's own values stay out of reach
+        break;
+      }
+      case Event::Kind::release:
+        t = Tensor();
+        break;
+    }
+  }
+}
+
+void State::Impl::run_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at) {
+  ir::KernelScope scope{context->workers(), nullptr};
+  std::byte* const scratch = buffer->data();
+  std::byte* const* const args = frame.args.data();
+  const Step* const end = plan.steps.data() + plan.steps.size();
+  for (const Step* s = plan.steps.data(); s != end; ++s) {
+    at = s->instruction;
+    if (s->before) do_events(plan, frame, s->first_event, s->before);
+    if (s->run) {
+      scope.scratch = scratch + s->scratch;
+      s->run(s->parameters, args + s->args, scope);
+    }
+    if (s->after) do_events(plan, frame, s->first_event + s->before, s->after);
+  }
+}
+
+void State::Impl::check_limits(const RunOptions& options, size_t instruction) const {
+  const char* what = options.cancel && options.cancel->cancelled() ? "was cancelled"
+                     : options.deadline && std::chrono::steady_clock::now() >= *options.deadline
+                         ? "passed its deadline"
+                         : nullptr;
+  if (what)
+    throw Error("the run {} in stage {}, before instruction {} of {}", what, stage, instruction,
+                code->stage(stage).instructions.size());
+}
+
+// Instructions that need no step (views inside the stage, constants) are told of like the others.
+void State::Impl::run_checked_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at,
+                                    const RunOptions& options) {
+  ir::KernelScope scope{context->workers(), nullptr};
+  const Step* s = plan.steps.data();
+  const Step* const end = s + plan.steps.size();
+  const Segment& segment = code->segment(plan.segment);
+  for (at = segment.first; at < segment.end; ++at) {
+    check_limits(options, at);
+    if (options.observer) options.observer->before(stage, at);
+    if (s != end && s->instruction == at) {
+      if (s->before) do_events(plan, frame, s->first_event, s->before);
+      if (s->run) {
+        scope.scratch = buffer->data() + s->scratch;
+        s->run(s->parameters, frame.args.data() + s->args, scope);
+      }
+      if (s->after) do_events(plan, frame, s->first_event + s->before, s->after);
+      ++s;
+    }
+    if (options.observer) options.observer->after(stage, at);
+  }
+}
+
+std::vector<Tensor> State::Impl::finish(const SegmentPlan& plan) {
+  const StageCode& stage_code = code->stage(stage);
+  std::vector<Tensor> results(stage_code.returns.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (plan.absent_returns[i]) continue;
+    Register r = stage_code.returns[i];
+    const Tensor& constant = code->constant(r);
+    results[i] = constant.defined() ? copy_of(constant) : registers[index_of(r)];
+  }
+  for (Register r : stage_code.returns)
+    if (r != no_register && !code->outlives_stage(r, stage)) registers[index_of(r)] = Tensor();
+  for (Register r : stage_code.inputs)
+    if (r != no_register && !code->outlives_stage(r, stage)) registers[index_of(r)] = Tensor();
+  if (buffer->bytes() > kept_buffer_bytes) buffer = nullptr;
+  ++stage;
+  return results;
+}
+
+void State::Impl::release_all() {
+  for (Tensor& t : registers) t = Tensor();
+  for (auto& h : handles) h = nullptr;
+  for (Frame& f : frames) f = Frame();
+  buffer = nullptr;
+}
+
+void State::Impl::set_poison(uint32_t at, const char* why) noexcept {
+  release_all();
+  poisoned = true;
+  try {
+    poison = why;
+    if (at == no_instruction) return;
+    const Instruction& i = code->stage(stage).instructions[at];
+    if (!i.is_opaque()) return;
+    const std::string& what = code->stage(stage).opaque[i.opaque].what;
+    poison = code->graph().error_at(i.where, fmt::format("{}: {}", what, poison)).what();
+  } catch (...) {
+    poison.clear();
+  }
+}
+
+}  // namespace gradus

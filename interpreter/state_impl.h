@@ -1,0 +1,75 @@
+// A state's insides.
+#pragma once
+
+#include "interpreter/handle.h"
+#include "interpreter/plan.h"
+#include "interpreter/state.h"
+
+namespace gradus {
+
+struct State::Impl {
+  using SegmentPlan = interpreter::SegmentPlan;
+  static constexpr uint32_t no_instruction = UINT32_MAX;
+
+  // The pointers of a segment's kernels, valid for one plan and one buffer.
+  struct Frame {
+    std::shared_ptr<const SegmentPlan> plan;
+    const std::byte* buffer = nullptr;
+    std::vector<std::byte*> args;
+  };
+
+  std::shared_ptr<const Code> code;
+  std::shared_ptr<Context> context;
+  size_t stage = 0;
+  std::vector<Tensor> registers;
+  std::vector<Ref<const interpreter::Handle>> handles;  // by register; none where code has none
+  std::vector<uint64_t> versions;  // of held registers, as of the end of their segment
+  std::vector<std::shared_ptr<const SegmentPlan>> plans;  // of the latest round, by segment
+  std::vector<Frame> frames;                              // by segment
+  Ref<Storage> buffer;
+  std::vector<int64_t> key;  // kept to save the allocation
+  std::string poison;
+  bool poisoned = false;
+  std::atomic<bool> running{false};
+
+  Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x);
+
+  std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options);
+
+  // Before anything runs.
+  void check_runnable(std::span<const Tensor> inputs) const;
+  std::shared_ptr<const SegmentPlan> find_plan(size_t segment, std::span<const Tensor> inputs);
+  void check_version(Register r, const SegmentPlan& plan) const;
+  void check_versions(const SegmentPlan& plan) const;
+  void check_outer(const SegmentPlan& plan) const;
+
+  // A segment. `at` is the instruction that is running, for who catches what it throws.
+  void run_segment(const std::shared_ptr<const SegmentPlan>& plan, uint32_t& at,
+                   const RunOptions& options);
+  Frame& prepare_frame(const std::shared_ptr<const SegmentPlan>& plan);
+  void patch(const SegmentPlan& plan, Frame& frame, uint32_t external);
+  void do_events(const SegmentPlan& plan, Frame& frame, uint32_t first, uint32_t count);
+  void run_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at);
+  void run_checked_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at,
+                         const RunOptions& options);
+  void check_limits(const RunOptions& options, size_t instruction) const;
+  std::vector<Tensor> finish(const SegmentPlan& plan);
+
+  // The opaque instruction that a segment begins with. Its results are in their registers then.
+  // Returns the plan of the rest of the segment.
+  std::shared_ptr<const SegmentPlan> run_opaque(size_t segment, uint32_t& at,
+                                                const RunOptions& options);
+  SmallVector<Tensor, 4> opaque_operands(const Instruction& i, const SegmentPlan& before) const;
+  interpreter::OpaqueResults apply_opaque(const Instruction& i,
+                                          std::span<const Tensor> operands) const;
+  void check_opaque_results(const Instruction& i, std::span<const Tensor> results,
+                            const SegmentPlan& before) const;
+
+  // A contiguous copy in memory of this state's context.
+  Tensor copy_of(const Tensor& t) const;
+  void release_all();
+  // Holds also where there is no memory for the reason.
+  void set_poison(uint32_t at, const char* why) noexcept;
+};
+
+}  // namespace gradus

@@ -1,0 +1,248 @@
+#include "ops/convolution.h"
+
+#include "ops/conv_kernel.h"
+#include "ops/families.h"
+#include "ops/image_axes.h"
+#include "ops/operands.h"
+#include "ops/rules.h"
+
+namespace gradus::ops {
+
+namespace {
+
+// Both operands are images or kernels of one floating dtype; returns the spatial dimensions.
+int check_operands(const InferCall& call, const ConvAttr& a) {
+  const Type &x = call.tensor(0), &w = call.tensor(1);
+  std::string_view first = call.op.operands[0].name, second = call.op.operands[1].name;
+  if (!x.is_floating() || x.dtype != w.dtype)
+    call.fail("'{}' is {} and '{}' is {}; both must have one floating dtype, cast them", first,
+              to_string(x), second, to_string(w));
+  const int spatial = x.rank() - 2;
+  if (spatial < 1 || spatial > conv_axes || w.rank() != x.rank())
+    call.fail("'{}' is {} and '{}' is {}; both must have 3, 4 or 5 dimensions, [N, C, ..]", first,
+              to_string(x), second, to_string(w));
+  check_list(call, "stride", a.stride, spatial, 1);
+  check_list(call, "padding", a.padding, spatial, 0);
+  check_list(call, "dilation", a.dilation, spatial, 1);
+  if (a.groups < 1 || a.groups > window_limit)
+    call.fail("'groups' is {}; it must be from 1 to {}", a.groups, window_limit);
+  return spatial;
+}
+
+void check_divides(const InferCall& call, const ConvAttr& a, const Dim& channels,
+                   std::string_view what) {
+  if (channels.is_constant() && channels.value() % a.groups != 0)
+    call.fail("'groups' is {}, which does not divide the {} {}", a.groups, channels.value(), what);
+}
+
+// How many windows fit along axis d.
+Dim windows(const ConvAttr& a, int d, const Dim& image, const Dim& kernel) {
+  return window_count(image, kernel, along(a.stride, d), along(a.padding, d), along(a.dilation, d));
+}
+
+void check_windows(const InferCall& call, const ConvAttr& a, int d, const Dim& image,
+                   const Dim& kernel, const Dim* given) {
+  if (!image.is_constant() || !kernel.is_constant()) return;
+  if (kernel.value() < 1 || kernel.value() > window_limit || image.value() < 0)
+    call.fail("an image of size {} and a kernel of size {} along spatial dimension {}",
+              image.value(), kernel.value(), d);
+  int64_t most = windows(a, d, image, kernel).value();
+  if (most < 1)
+    call.fail("a kernel of {} with dilation {} is larger than the image of {} with padding {}",
+              kernel.value(), along(a.dilation, d), image.value(), along(a.padding, d));
+  if (given && given->is_constant() && given->value() > most)
+    call.fail("'dy' has {} windows along spatial dimension {}; {} fit", given->value(), d, most);
+}
+
+// The sizes of a run, checked: images of `image`, kernels of `kernel`, results of `result`.
+ConvAxes axes_of(const BindCall& call, const ConvAttr& a, const Layout& image, const Layout& kernel,
+                 const Layout& result) {
+  ConvAxes axes;
+  const int spatial = image.rank() - 2;
+  if (kernel.shape[0] % a.groups != 0 || image.shape[1] % a.groups != 0 ||
+      image.shape[1] / a.groups != kernel.shape[1] || result.shape[1] != kernel.shape[0] ||
+      result.shape[0] != image.shape[0])
+    call.fail("with {} groups, images {}, kernels {} and results {} do not go together", a.groups,
+              to_string(image.shape), to_string(kernel.shape), to_string(result.shape));
+  for (int d = 0; d < spatial; ++d) {
+    ConvAxis& x = axes[conv_axes - spatial + d];
+    x = {image.shape[d + 2], result.shape[d + 2], kernel.shape[d + 2],
+         along(a.stride, d), along(a.padding, d), along(a.dilation, d)};
+    if (x.kernel < 1 || x.kernel > window_limit || x.image < 0 || x.image > image_limit)
+      call.fail("an image of size {} and a kernel of size {} along spatial dimension {}", x.image,
+                x.kernel, d);
+    int64_t room = x.image + 2 * x.padding - x.dilation * (x.kernel - 1) - 1;
+    if (room < 0)
+      call.fail("a kernel of {} with dilation {} is larger than the image of {} with padding {}",
+                x.kernel, x.dilation, x.image, x.padding);
+    if (x.windows > room / x.stride + 1)
+      call.fail("'dy' has {} windows along spatial dimension {}; {} fit", x.windows, d,
+                room / x.stride + 1);
+  }
+  return axes;
+}
+
+LiteralList attributes_with(const ConvAttr& a, std::string name, const Dims& sizes) {
+  LiteralList list{{"stride", Literal::list(a.stride), {}},
+                   {"padding", Literal::list(a.padding), {}},
+                   {"dilation", Literal::list(a.dilation), {}},
+                   {"groups", a.groups, {}}};
+  if (!name.empty()) list.push_back({std::move(name), Literal::list(sizes), {}});
+  return list;
+}
+
+Dims spatial_of(const Type& t) { return Dims(t.dims.begin() + 2, t.dims.end()); }
+
+// The convolution, less windows that `dims` does not have.
+Value convolve(const Value& x, const Value& w, const ConvAttr& a, const Dims& dims) {
+  Value y = emit("convolution", {x, w}, attributes_with(a, "", {}));
+  for (int d = 2; d < y.rank(); ++d)
+    if (y.dims()[d] != dims[d]) y = slice(y, d, 0, dims[d]);
+  return y;
+}
+Value input_gradient(const Value& dy, const Value& w, const ConvAttr& a, const Type& x) {
+  return emit("convolution_input", {dy, w}, attributes_with(a, "size", spatial_of(x)));
+}
+Value weight_gradient(const Value& x, const Value& dy, const ConvAttr& a, const Type& w) {
+  return emit("convolution_weight", {x, dy}, attributes_with(a, "kernel", spatial_of(w)));
+}
+
+}  // namespace
+
+void Convolution::infer(InferCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  const int spatial = check_operands(call, a);
+  const Type &x = call.tensor(0), &w = call.tensor(1);
+  check_divides(call, a, w.dims[0], "output channels of 'w'");
+  call.require_equal(x.dims[1], w.dims[1] * a.groups,
+                     "the channels of 'x', and groups * dimension 1 of 'w'");
+  Dims dims{x.dims[0], w.dims[0]};
+  for (int d = 0; d < spatial; ++d) {
+    check_windows(call, a, d, x.dims[d + 2], w.dims[d + 2], nullptr);
+    dims.push_back(windows(a, d, x.dims[d + 2], w.dims[d + 2]));
+  }
+  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+}
+void Convolution::bind(BindCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  bind_convolution(call, axes_of(call, a, call.in[0], call.in[1], call.out[0]), a.groups);
+}
+void Convolution::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  d.give(0, [&] { return input_gradient(d.dy(), d.x(1), a, d.x_type(0)); });
+  d.give(1, [&] { return weight_gradient(d.x(0), d.dy(), a, d.x_type(1)); });
+}
+
+void ConvolutionInput::infer(InferCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  const int spatial = check_operands(call, a);
+  const Type &dy = call.tensor(0), &w = call.tensor(1);
+  if (static_cast<int>(a.size.size()) != spatial)
+    call.fail("'size' is {}; it must name {} spatial sizes", to_string(a.size), spatial);
+  check_divides(call, a, w.dims[0], "output channels of 'w'");
+  call.require_equal(dy.dims[1], w.dims[0], "the channels of 'dy', and dimension 0 of 'w'");
+  Dims dims{dy.dims[0], w.dims[1] * a.groups};
+  for (int d = 0; d < spatial; ++d) {
+    check_windows(call, a, d, a.size[d], w.dims[d + 2], &dy.dims[d + 2]);
+    dims.push_back(a.size[d]);
+  }
+  call.out.emplace_back(dy.dtype, std::move(dims), dy.device);
+}
+void ConvolutionInput::bind(BindCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  if (!checked_numel(call.out[0].shape))
+    call.fail("the shape {} is not one", to_string(call.out[0].shape));
+  bind_convolution_input(call, axes_of(call, a, call.out[0], call.in[1], call.in[0]), a.groups);
+}
+void ConvolutionInput::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  d.give(0, [&] { return convolve(d.dy(), d.x(1), a, d.x_type(0).dims); });
+  d.give(1, [&] { return weight_gradient(d.dy(), d.x(0), a, d.x_type(1)); });
+}
+
+void ConvolutionWeight::infer(InferCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  const int spatial = check_operands(call, a);
+  const Type &x = call.tensor(0), &dy = call.tensor(1);
+  if (static_cast<int>(a.kernel.size()) != spatial)
+    call.fail("'kernel' is {}; it must name {} spatial sizes", to_string(a.kernel), spatial);
+  check_divides(call, a, x.dims[1], "channels of 'x'");
+  check_divides(call, a, dy.dims[1], "channels of 'dy'");
+  call.require_equal(x.dims[0], dy.dims[0], "the batches of 'x' and 'dy'");
+  Dims dims{dy.dims[1], floor_div(x.dims[1], a.groups)};
+  for (int d = 0; d < spatial; ++d) {
+    check_windows(call, a, d, x.dims[d + 2], a.kernel[d], &dy.dims[d + 2]);
+    dims.push_back(a.kernel[d]);
+  }
+  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+}
+void ConvolutionWeight::bind(BindCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  if (!checked_numel(call.out[0].shape))
+    call.fail("the shape {} is not one", to_string(call.out[0].shape));
+  bind_convolution_weight(call, axes_of(call, a, call.in[0], call.out[0], call.in[1]), a.groups);
+}
+void ConvolutionWeight::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  d.give(0, [&] { return input_gradient(d.x(1), d.dy(), a, d.x_type(0)); });
+  d.give(1, [&] { return convolve(d.x(0), d.dy(), a, d.x_type(1).dims); });
+}
+
+namespace {
+
+// x as a batch, of one where a sample comes alone.
+Value as_batch(const ComposeCall& c, int spatial) {
+  const Value &x = floating_operand(c, 0), &w = floating_operand(c, 1);
+  if (x.rank() != spatial + 2 && x.rank() != spatial + 1)
+    c.fail("operand 'x' is {}; it must have {} dimensions, or {} for one sample", to_string(x.type),
+           spatial + 2, spatial + 1);
+  if (w.rank() != spatial + 2)
+    c.fail("operand 'w' is {}; it must have {} dimensions", to_string(w.type), spatial + 2);
+  return x.rank() == spatial + 2 ? x : unsqueeze(x, 0);
+}
+
+void give_with_bias(ComposeCall& c, Value y) {
+  if (Value b = per_channel(c, 2, y); b.defined()) {
+    if (b.dtype() != y.dtype())
+      c.fail("operand 'b' is {}, 'x' is {}; cast one of them", to_string(c.x(2).type),
+             to_string(c.x(0).type));
+    y = y + b;
+  }
+  c.give(c.x(0).rank() == y.rank() ? y : squeeze(y, 0));
+}
+
+}  // namespace
+
+template <int spatial>
+void Conv<spatial>::compose(ComposeCall& c) {
+  Value x = as_batch(c, spatial);
+  give_with_bias(c, emit("convolution", {x, c.x(1)}, attributes_with(c.attr<Attr>(), "", {})));
+}
+
+template <int spatial>
+void ConvTranspose<spatial>::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  Value x = as_batch(c, spatial);
+  const Value& w = c.x(1);
+  check_list(c, "stride", a.stride, spatial, 1);
+  check_list(c, "padding", a.padding, spatial, 0);
+  check_list(c, "dilation", a.dilation, spatial, 1);
+  check_list(c, "output_padding", a.output_padding, spatial, 0);
+  Dims size;
+  for (int d = 0; d < spatial; ++d) {
+    int64_t extra = along(a.output_padding, d);
+    if (extra >= along(a.stride, d) && extra >= along(a.dilation, d))
+      c.fail("'output_padding' is {}; it must be less than the stride or the dilation", extra);
+    Dim n = (x.dims()[d + 2] - 1) * along(a.stride, d) - 2 * along(a.padding, d) +
+            (w.dims()[d + 2] - 1) * along(a.dilation, d) + extra + 1;
+    if (n.is_constant() && n.value() < 1)
+      c.fail("'x' {} and 'w' {} leave nothing of spatial dimension {} with padding {}",
+             to_string(x.type), to_string(w.type), d, along(a.padding, d));
+    size.push_back(n);
+  }
+  give_with_bias(c, emit("convolution_input", {x, w}, attributes_with(a, "size", size)));
+}
+
+Family convolution_family() { return fold<ConvolutionOperators>(); }
+
+}  // namespace gradus::ops

@@ -1,0 +1,109 @@
+// Convolutions in one, two and three dimensions. Three bilinear operators are closed under
+// derivatives: the convolution and its gradients by image and by kernel. A list attribute of one
+// number holds for every dimension.
+#pragma once
+
+#include "ops/table.h"
+
+namespace gradus::ops {
+
+using namespace std::literals;
+
+struct ConvAttr {
+  Ints stride{1}, padding{0}, dilation{1};
+  int64_t groups = 1;
+  static constexpr auto fields() {
+    return std::tuple(field("stride", &ConvAttr::stride), field("padding", &ConvAttr::padding),
+                      field("dilation", &ConvAttr::dilation), field("groups", &ConvAttr::groups));
+  }
+};
+
+// x [N, C, spatial..], w [O, C / groups, kernel..]; what is read outside of x is 0.
+struct Convolution {
+  static constexpr auto name = "convolution"sv, doc =
+                                                    "y[n, o, i] = sum over c, k of w[o, c, k] * "
+                                                    "x[n, c, i*stride - padding + k*dilation]"sv;
+  static constexpr std::array inputs{"x"sv, "w"sv};
+  using Attr = ConvAttr;
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+// x's spatial sizes are `size`; dy may have fewer windows than fit into them.
+struct ConvolutionInput {
+  static constexpr auto name = "convolution_input"sv,
+                        doc = "dx of y = convolution(x, w), for x of spatial sizes `size`"sv;
+  static constexpr std::array inputs{"dy"sv, "w"sv};
+  struct Attr : ConvAttr {
+    Dims size;
+    static constexpr auto fields() {
+      return std::tuple(required("size", &Attr::size), field("stride", &Attr::stride),
+                        field("padding", &Attr::padding), field("dilation", &Attr::dilation),
+                        field("groups", &Attr::groups));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct ConvolutionWeight {
+  static constexpr auto name = "convolution_weight"sv,
+                        doc = "dw of y = convolution(x, w), for w of spatial sizes `kernel`"sv;
+  static constexpr std::array inputs{"x"sv, "dy"sv};
+  struct Attr : ConvAttr {
+    Dims kernel;
+    static constexpr auto fields() {
+      return std::tuple(required("kernel", &Attr::kernel), field("stride", &Attr::stride),
+                        field("padding", &Attr::padding), field("dilation", &Attr::dilation),
+                        field("groups", &Attr::groups));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+// A sample may come alone, [C, spatial..].
+template <int spatial>
+struct Conv {
+  static constexpr std::array<std::string_view, 3> names{"conv1d", "conv2d", "conv3d"};
+  static constexpr std::string_view name = names[spatial - 1],
+                                    doc = "y = convolution(x, w) + b, one b per channel";
+  static constexpr std::array inputs{"x"sv, "w"sv, "b?"sv};
+  using Attr = ConvAttr;
+  static void compose(ComposeCall&);
+};
+
+struct ConvTransposeAttr : ConvAttr {
+  Ints output_padding{0};
+  static constexpr auto fields() {
+    return std::tuple(field("stride", &ConvTransposeAttr::stride),
+                      field("padding", &ConvTransposeAttr::padding),
+                      field("output_padding", &ConvTransposeAttr::output_padding),
+                      field("groups", &ConvTransposeAttr::groups),
+                      field("dilation", &ConvTransposeAttr::dilation));
+  }
+};
+
+// x [N, in, spatial..], w [in, out / groups, kernel..]
+template <int spatial>
+struct ConvTranspose {
+  static constexpr std::array<std::string_view, 3> names{"conv_transpose1d", "conv_transpose2d",
+                                                         "conv_transpose3d"};
+  static constexpr std::string_view
+      name = names[spatial - 1],
+      doc =
+          "y = convolution_input(x, w) + b, of (size - 1)*stride - 2*padding + "
+          "dilation*(kernel - 1) + output_padding + 1";
+  static constexpr std::array inputs{"x"sv, "w"sv, "b?"sv};
+  using Attr = ConvTransposeAttr;
+  static void compose(ComposeCall&);
+};
+
+using ConvolutionOperators =
+    std::tuple<Convolution, ConvolutionInput, ConvolutionWeight, Conv<1>, Conv<2>, Conv<3>,
+               ConvTranspose<1>, ConvTranspose<2>, ConvTranspose<3>>;
+
+}  // namespace gradus::ops

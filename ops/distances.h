@@ -1,0 +1,73 @@
+// Lengths and angles between vectors, and what is made of them.
+#pragma once
+
+#include "ops/losses.h"
+
+namespace gradus::ops {
+
+struct Normalize {
+  static constexpr auto name = "normalize"sv, doc = "y = x / max(norm(x over dim), eps)"sv;
+  static constexpr std::array inputs{"x"sv};
+  struct Attr {
+    double p = 2;
+    int64_t dim = 1;
+    double eps = 1e-12;
+    static constexpr auto fields() {
+      return std::tuple(field("p", &Attr::p), field("dim", &Attr::dim), field("eps", &Attr::eps));
+    }
+  };
+  static void compose(ComposeCall&);
+};
+
+struct CosineSimilarity {  // derivatives are those of the lengths, also where eps replaces them
+  static constexpr auto name = "cosine_similarity"sv,
+                        doc =
+                            "s = sum of x y over dim / (|x| |y|), lengths over dim, each at least "
+                            "eps"sv;
+  static constexpr std::array inputs{"x"sv, "y"sv};
+  static constexpr std::array results{"s"sv};
+  struct Attr {
+    int64_t dim = 1;
+    double eps = 1e-8;
+    static constexpr auto fields() {
+      return std::tuple(field("dim", &Attr::dim), field("eps", &Attr::eps));
+    }
+  };
+  static void compose(ComposeCall&);
+};
+
+struct PairwiseDistance {
+  static constexpr auto name = "pairwise_distance"sv,
+                        doc = "d = norm(x - y + eps) over the last dimension"sv;
+  static constexpr std::array inputs{"x"sv, "y"sv};
+  static constexpr std::array results{"d"sv};
+  struct Attr {
+    double p = 2, eps = 1e-6;
+    static constexpr auto fields() {
+      return std::tuple(field("p", &Attr::p), field("eps", &Attr::eps));
+    }
+  };
+  static void compose(ComposeCall&);
+};
+
+struct TripletMarginLoss {
+  static constexpr auto name = "triplet_margin_loss"sv,
+                        doc =
+                            "y = reduce(max(distance(a, p) - distance(a, n) + margin, 0)), by "
+                            "pairwise_distance"sv;
+  static constexpr std::array inputs{"a"sv, "p"sv, "n"sv};
+  struct Attr {
+    double margin = 1, p = 2;
+    Reduction reduction = Reduction::mean;
+    static constexpr auto fields() {
+      return std::tuple(field("margin", &Attr::margin), field("p", &Attr::p),
+                        field("reduction", &Attr::reduction));
+    }
+  };
+  static void compose(ComposeCall&);
+};
+
+using DistanceOperators =
+    std::tuple<Normalize, CosineSimilarity, PairwiseDistance, TripletMarginLoss>;
+
+}  // namespace gradus::ops

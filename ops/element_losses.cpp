@@ -1,0 +1,129 @@
+#include "ops/element_losses.h"
+
+#include <numbers>
+
+#include "ops/operands.h"
+#include "ops/reduction_rules.h"
+#include "ops/rules.h"
+
+namespace gradus::ops {
+
+namespace {
+
+// x - target, wide.
+Value difference(const ComposeCall& c) {
+  return widened(floating_operand(c, 0) - floating_operand(c, 1));
+}
+
+void give_reduced(ComposeCall& c, const Value& losses, Reduction r) {
+  c.give(cast(reduced(losses, r), c.x(0).dtype()));
+}
+
+Value bounded_log(const Value& x) { return at_least(unary("log", x), -100); }
+
+}  // namespace
+
+void L1Loss::compose(ComposeCall& c) {
+  give_reduced(c, unary("abs", difference(c)), c.attr<Attr>().reduction);
+}
+
+// The square is of the difference, not of its magnitude: at 0, too, it has a second derivative.
+void SmoothL1Loss::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  if (!(a.beta >= 0)) c.fail("'beta' is {}; it must not be negative", a.beta);
+  Value d = difference(c);
+  Value z = unary("abs", d);
+  if (a.beta == 0) return give_reduced(c, z, a.reduction);
+  Value inner = unary("square", d) * (0.5 / a.beta);
+  give_reduced(c, where(lt(z, num(a.beta)), inner, z - 0.5 * a.beta), a.reduction);
+}
+
+void HuberLoss::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  if (!(a.delta > 0)) c.fail("'delta' is {}; it must be positive", a.delta);
+  Value d = difference(c);
+  Value z = unary("abs", d);
+  Value inner = unary("square", d) * 0.5, outer = (z - 0.5 * a.delta) * a.delta;
+  give_reduced(c, where(le(z, num(a.delta)), inner, outer), a.reduction);
+}
+
+void SoftMarginLoss::compose(ComposeCall& c) {
+  Value product = widened(floating_operand(c, 0)) * widened(floating_operand(c, 1));
+  give_reduced(c, -unary("logsigmoid", product), c.attr<Attr>().reduction);
+}
+
+void Bce::compose(ComposeCall& c) {
+  Value p = widened(floating_operand(c, 0)), t = widened(floating_operand(c, 1));
+  Value inside = t * bounded_log(p), outside = (1.0 - t) * bounded_log(1.0 - p);
+  Value losses = -(inside + outside);
+  if (c.given(2)) losses = losses * widened(floating_operand(c, 2));
+  give_reduced(c, losses, c.attr<Attr>().reduction);
+}
+
+void Bce::vjp(VjpCall& d) {
+  Value p = widened(d.x(0)), t = widened(d.x(1)), dy = widened(d.dy());
+  const bool weighted = d.given(2);
+  // The cotangent of every loss before its weight.
+  Value unit = ones_like(p);
+  if (weighted) unit = unit * widened(d.x(2));
+  if (d.attr<LossAttr>().reduction == Reduction::mean) dy = dy / ir::numel((unit + t).dims());
+  Value scale = dy * unit;
+  d.give(0, [&] {
+    Value spread = at_least(p * (1.0 - p), 1e-12);
+    Value slope = (p - t) / spread;
+    return scale * slope;
+  });
+  d.give(1, [&] { return scale * (bounded_log(1.0 - p) - bounded_log(p)); });
+  if (weighted)
+    d.give(2, [&] {
+      Value inside = t * bounded_log(p), outside = (1.0 - t) * bounded_log(1.0 - p);
+      return dy * -(inside + outside);
+    });
+}
+
+void KlDiv::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  Value logq = widened(floating_operand(c, 0)), p = widened(floating_operand(c, 1));
+  Value losses;
+  if (a.log_target)
+    losses = unary("exp", p) * (p - logq);
+  else
+    losses = binary("xlogy", p, p) - p * logq;
+  give_reduced(c, losses, a.reduction);
+}
+
+void PoissonNllLoss::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  Value x = widened(floating_operand(c, 0)), t = widened(floating_operand(c, 1));
+  Value losses = a.log_input ? unary("exp", x) - t * x : x - t * unary("log", x + a.eps);
+  if (a.full) {  // for targets above 1; a 1 keeps the logarithms of the others from mattering
+    Value large = gt(t, num(1.0));
+    Value safe = where(large, t, num(1.0));
+    Value log = unary("log", safe);
+    Value half = unary("log", safe * (2 * std::numbers::pi)) * 0.5;
+    losses = losses + keep_where(large, safe * log - safe + half);
+  }
+  give_reduced(c, losses, a.reduction);
+}
+
+void GaussianNllLoss::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  if (!(a.eps > 0)) c.fail("'eps' is {}; it must be positive", a.eps);
+  Value d = difference(c), var = widened(floating_operand(c, 2));
+  if (var.rank() + 1 == d.rank()) var = unsqueeze(var, -1);  // one for a whole row
+  Value raise = unary("detach", at_least(var, a.eps) - var);
+  Value v = var + raise;
+  Value losses = (unary("log", v) + unary("square", d) / v) * 0.5;
+  give_reduced(c, losses, a.reduction);
+}
+
+void HingeEmbeddingLoss::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  Value x = widened(floating_operand(c, 0));
+  const Value& t = tensor_operand(c, 1);
+  Value apart = at_least(a.margin - x, 0);
+  Value unlike = keep_where(ne(t, num(1.0)), apart), like = keep_where(ne(t, num(-1.0)), x);
+  give_reduced(c, unlike + like, a.reduction);
+}
+
+}  // namespace gradus::ops

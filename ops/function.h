@@ -1,0 +1,40 @@
+// Opaque functions: what programs name in `cpp_op`. Here is what compiling needs of them; running
+// one needs variables and is autograd/'s business.
+#pragma once
+
+#include <climits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/type.h"
+
+namespace gradus::ops {
+
+// Shared by all programs and threads: const, and thread-safe.
+class OpaqueFunction {
+ public:
+  static constexpr int any_order = INT_MAX;
+  virtual ~OpaqueFunction() = default;
+  // As programs write it.
+  virtual std::string name() const = 0;
+  // How many times it can be differentiated.
+  virtual int order() const { return any_order; }
+  // The results' types for operands of these types, tensors all. Throws Error for what it does not
+  // take, saying what it takes; the caller adds the function's name. Its results' sizes are named
+  // by the operands' sizes.
+  virtual std::vector<ir::Type> infer(std::span<const ir::Type> operands) const = 0;
+};
+
+// The process' functions, by name. Thread-safe. Names are only ever added, and never change their
+// meaning, so that no result depends on when one was.
+// Throws Error for an empty name and for one that is there.
+void register_function(std::shared_ptr<const OpaqueFunction> function);
+// Null if there is none of that name.
+std::shared_ptr<const OpaqueFunction> find_function(std::string_view name);
+// All names, sorted.
+std::vector<std::string> function_names();
+
+}  // namespace gradus::ops

@@ -1,0 +1,190 @@
+// The greatest element of each window, and where it is.
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "ops/image_axes.h"
+#include "ops/operands.h"
+#include "ops/pool_windows.h"
+#include "ops/pooling.h"
+#include "ops/rules.h"
+#include "tensor/convert.h"
+
+namespace gradus::ops {
+
+namespace {
+
+constexpr int64_t chunk_windows = 1 << 12;  // what one worker takes at a time
+
+// Elements of a window along one axis: first, first + dilation, .. below last.
+struct Range {
+  int64_t first, last;
+};
+
+struct PoolPlan {
+  ConvAxes axes;
+  std::array<std::vector<Range>, conv_axes> ranges;  // one for each window of an axis
+  ConvTensor x;
+  int64_t channels = 0, planes = 0, windows = 1;  // planes: images times channels
+};
+
+Range range_of(const ConvAxis& a, int64_t window) {
+  const int64_t start = window * a.stride - a.padding;
+  int64_t first = start;
+  if (first < 0) first += (-first + a.dilation - 1) / a.dilation * a.dilation;
+  return {first, std::min(start + (a.kernel - 1) * a.dilation + 1, a.image)};
+}
+
+template <class T, class C>
+[[gnu::always_inline]] inline void pool_window(const PoolPlan& p, const T* plane, Range r0,
+                                               Range r1, Range r2, T& value, int64_t& index) {
+  const auto& [a0, a1, a2] = p.axes;
+  const auto [s0, s1, s2] = p.x.strides;
+  int64_t at = (r0.first * a1.image + r1.first) * a2.image + r2.first;
+  T found = plane[r0.first * s0 + r1.first * s1 + r2.first * s2];
+  C best = convert<C>(found);
+  for (int64_t i = r0.first; i < r0.last; i += a0.dilation)
+    for (int64_t j = r1.first; j < r1.last; j += a1.dilation) {
+      const T* row = plane + i * s0 + j * s1;
+      for (int64_t k = r2.first; k < r2.last; k += a2.dilation) {
+        const C c = convert<C>(row[k * s2]);
+        if (!(c > best || c != c)) continue;
+        best = c;
+        found = row[k * s2];
+        at = (i * a1.image + j) * a2.image + k;
+      }
+    }
+  value = found;
+  index = at;
+}
+
+// Windows [first, last), counted over all planes.
+template <class T, class C>
+void pool_windows(const PoolPlan& p, const T* x, int64_t first, int64_t last, T* values,
+                  int64_t* indices) {
+  const int64_t n2 = p.axes[2].windows, n1 = p.axes[1].windows;
+  for (int64_t i = first; i < last;) {
+    const int64_t plane = i / p.windows, within = i % p.windows, start = within % n2;
+    const T* source =
+        x + plane / p.channels * p.x.batch_stride + plane % p.channels * p.x.channel_stride;
+    const Range r1 = p.ranges[1][within / n2 % n1], r0 = p.ranges[0][within / n2 / n1];
+    const int64_t row = std::min(n2 - start, last - i);
+    for (int64_t k = 0; k < row; ++k)
+      pool_window<T, C>(p, source, r0, r1, p.ranges[2][start + k], values[i + k], indices[i + k]);
+    i += row;
+  }
+}
+
+template <class T, class C>
+void run_pool(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const PoolPlan& p = *static_cast<const PoolPlan*>(parameters);
+  const T* x = reinterpret_cast<const T*>(args[0]);
+  T* values = reinterpret_cast<T*>(args[1]);
+  int64_t* indices = reinterpret_cast<int64_t*>(args[2]);
+  const int64_t total = p.planes * p.windows;
+  scope.workers.parallel_for((total + chunk_windows - 1) / chunk_windows, [&](int64_t chunk) {
+    pool_windows<T, C>(p, x, chunk * chunk_windows, std::min(total, (chunk + 1) * chunk_windows),
+                       values, indices);
+  });
+}
+
+}  // namespace
+
+void MaxPool::infer(InferCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  const Type& x = call.tensor(0);
+  const int spatial = x.rank() - 2;
+  if (spatial < 1 || spatial > conv_axes || x.dtype == DType::boolean)
+    call.fail("'x' is {}; it must hold numbers and have 3, 4 or 5 dimensions, [N, C, ..]",
+              to_string(x));
+  check_windows(call, a.kernel, a.stride, a.padding, spatial);
+  check_list(call, "dilation", a.dilation, spatial, 1);
+  Dims dims{x.dims[0], x.dims[1]};
+  for (int d = 0; d < spatial; ++d) dims.push_back(pooled_axis(call, a, d, x.dims[d + 2]).windows);
+  call.out.emplace_back(x.dtype, dims, x.device);
+  call.out.emplace_back(DType::i64, std::move(dims), x.device);
+}
+
+void MaxPool::bind(BindCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  const Layout& x = call.in[0];
+  const int spatial = x.rank() - 2;
+  PoolPlan p;
+  p.x = ConvTensor(x);
+  p.channels = x.shape[1];
+  p.planes = x.shape[0] * x.shape[1];
+  for (int d = 0; d < spatial; ++d) {
+    if (x.shape[d + 2] < 1)
+      call.fail("there is no greatest element in windows of 'x' {}", to_string(x.shape));
+    pooled_axis(call, a, d, x.shape[d + 2]);
+    ConvAxis& axis = p.axes[conv_axes - spatial + d];
+    axis = {x.shape[d + 2],      call.out[0].shape[d + 2],
+            along(a.kernel, d),  along(a.stride.value_or(a.kernel), d),
+            along(a.padding, d), along(a.dilation, d)};
+    p.windows *= axis.windows;
+  }
+  for (int d = 0; d < conv_axes; ++d)
+    for (int64_t i = 0; i < p.axes[d].windows; ++i) {
+      const Range r = range_of(p.axes[d], i);
+      // The gaps of a window may skip the whole image.
+      if (r.first >= r.last)
+        call.fail("window {} of 'x' {} holds nothing but padding", i, to_string(x.shape));
+      p.ranges[d].push_back(r);
+    }
+  visit_dtype(x.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = std::conditional_t<std::is_integral_v<T> || sizeof(T) != 2, T, float>;
+    call.set_kernel(run_pool<T, C>, std::move(p));
+  });
+}
+
+void MaxPool::vjp(VjpCall& d) {
+  if (!d.has_dy(0)) return;
+  d.give(0, [&] {
+    const Type& x = d.x_type();
+    auto flat = [&](const Dims& dims) {
+      return Dims{dims[0], dims[1], ir::numel(std::span(dims).subspan(2))};
+    };
+    Value zeros = full(d.world, flat(x.dims), 0, x.dtype);
+    Value at = reshape(d.y(1), flat(d.y_type(1).dims));
+    Value dy = reshape(d.dy(0), flat(d.y_type(0).dims));
+    return reshape(emit("scatter_add", {zeros, at, dy}, {{"dim", 2, {}}}), x.dims);
+  });
+}
+
+namespace {
+
+SmallVector<Value, 2> pooled(ComposeCall& c, int spatial) {
+  const auto& a = c.attr<MaxPoolAttr>();
+  const Value& x = tensor_operand(c, 0);
+  if (x.rank() != spatial + 2 && x.rank() != spatial + 1)
+    c.fail("operand 'x' is {}; it must have {} dimensions, or {} for one sample", to_string(x.type),
+           spatial + 2, spatial + 1);
+  const bool alone = x.rank() == spatial + 1;
+  LiteralList list{{"kernel", Literal::list(a.kernel), {}},
+                   {"padding", Literal::list(a.padding), {}},
+                   {"dilation", Literal::list(a.dilation), {}},
+                   {"ceil_mode", a.ceil_mode, {}}};
+  if (a.stride) list.push_back({"stride", Literal::list(*a.stride), {}});
+  SmallVector<Value, 1> in{alone ? unsqueeze(x, 0) : x};
+  auto results = emit_all(c.world, "max_pool", in, list);
+  if (alone)
+    for (Value& r : results) r = squeeze(r, 0);
+  return results;
+}
+
+}  // namespace
+
+template <int spatial>
+void MaxPoolNd<spatial>::compose(ComposeCall& c) {
+  c.give(pooled(c, spatial)[0]);
+}
+template struct MaxPoolNd<1>;
+template struct MaxPoolNd<2>;
+template struct MaxPoolNd<3>;
+
+void MaxPool2dIdx::compose(ComposeCall& c) {
+  for (Value& r : pooled(c, 2)) c.give(r);
+}
+
+}  // namespace gradus::ops

@@ -1,0 +1,76 @@
+// Putting elements in order. NaN is greater than all others; equal elements keep their order.
+// Derivatives go to where the elements came from.
+#pragma once
+
+#include "ops/table.h"
+
+namespace gradus::ops {
+
+using namespace std::literals;
+
+struct SortAttr {
+  int64_t dim = -1;
+  bool descending = false;
+  static constexpr auto fields() {
+    return std::tuple(field("dim", &SortAttr::dim), field("descending", &SortAttr::descending));
+  }
+};
+
+struct Sort {
+  static constexpr auto name = "sort"sv,
+                        doc = "values = x in order along dim, indices = where they were"sv;
+  static constexpr std::array inputs{"x"sv};
+  static constexpr std::array results{"values"sv, "indices"sv};
+  using Attr = SortAttr;
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct Topk {
+  static constexpr auto name = "topk"sv,
+                        doc =
+                            "values = the k greatest (or least) of x along dim, the best first, "
+                            "indices = where they were"sv;
+  static constexpr std::array inputs{"x"sv};
+  static constexpr std::array results{"values"sv, "indices"sv};
+  struct Attr {
+    Dim k = 1;
+    int64_t dim = -1;
+    bool largest = true;
+    static constexpr auto fields() {
+      return std::tuple(required("k", &Attr::k), field("dim", &Attr::dim),
+                        field("largest", &Attr::largest));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct Argsort {
+  static constexpr auto name = "argsort"sv, doc = "y = sort(x)'s indices"sv;
+  static constexpr std::array inputs{"x"sv};
+  static constexpr bool zero_gradient = true;
+  using Attr = SortAttr;
+  static void compose(ComposeCall&);
+};
+
+struct Kthvalue {
+  static constexpr auto name = "kthvalue"sv,
+                        doc = "value = the k-th least of x along dim, index = where it was"sv;
+  static constexpr std::array inputs{"x"sv};
+  static constexpr std::array results{"value"sv, "index"sv};
+  struct Attr {
+    Dim k = 1;
+    int64_t dim = -1;
+    static constexpr auto fields() {
+      return std::tuple(required("k", &Attr::k), field("dim", &Attr::dim));
+    }
+  };
+  static void compose(ComposeCall&);
+};
+
+using SortingOperators = std::tuple<Sort, Topk, Argsort, Kthvalue>;
+
+}  // namespace gradus::ops
