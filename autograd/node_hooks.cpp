@@ -36,6 +36,12 @@ void replace_all(const Node& node, const char* kind, Variables& gradients,
             of_inputs ? &node.input_metadata(i) : nullptr);
 }
 
+void check_input(const Node& node, uint32_t input, const Variables& gradients) {
+  if (input >= gradients.size())
+    throw Error("a hook is for input {} of '{}', which has {} inputs in this run", input,
+                node.name(), gradients.size());
+}
+
 class OrderGuard {
  public:
   OrderGuard(const Node& node, bool create_graph) {
@@ -77,11 +83,13 @@ void NodeHooks::run_tensor_pre_hooks(Variables& gradients) const {
     if (gradients[0].defined())
       replace(node_, "hook", gradients[0], (*hook)(gradients[0]), nullptr);
   if (!lists_) return;
+  for (const Hooks::TensorPreHook& h : lists_->tensor_pre) check_input(node_, h.input, gradients);
   for (const Hooks::TensorPreHook& h : lists_->tensor_pre)
     if (gradients[h.input].defined())
       replace(node_, "tensor pre-hook", gradients[h.input], (*h.hook)(gradients[h.input]), nullptr);
   for (const auto& [input, weak] : lists_->retains_grad)
-    if (Variable v = weak.lock(); v.defined() && gradients[input].defined())
+    if (Variable v = weak.lock();
+        v.defined() && input < gradients.size() && gradients[input].defined())
       v.set_grad(gradients[input]);
 }
 

@@ -205,8 +205,10 @@ void GraphTask::run_on_worker(uint32_t index) {
 Variables GraphTask::take_inputs(const TaskNode& entry) {
   Variables inputs;
   Lock lock(*this);
-  for (size_t i = 0; i < entry.node->inputs(); ++i)
-    inputs.push_back(std::move(slots_[entry.first_slot + i].sum));
+  // Slots lie in the order of the nodes. A node may have got more inputs since: not in this run.
+  size_t next = static_cast<size_t>(&entry - nodes_.data()) + 1;
+  size_t end = next < nodes_.size() ? nodes_[next].first_slot : slots_.size();
+  for (size_t i = entry.first_slot; i < end; ++i) inputs.push_back(std::move(slots_[i].sum));
   return inputs;
 }
 
