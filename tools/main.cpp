@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "tools/cli.h"
+#include "tools/functions.h"
 #include "tools/output.h"
 
 namespace gradus::cli {
@@ -208,6 +209,7 @@ int main(int argc, char** argv) {
   using namespace gradus;
   using cli::fail;
   try {
+    cli::register_functions();
     cli::parse_and_run(argc, argv);
     return 0;
   } catch (const cli::UsageError& e) {

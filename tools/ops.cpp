@@ -1,6 +1,7 @@
 // gradus ops
 #include <algorithm>
 
+#include "ops/function.h"
 #include "ops/registry.h"
 #include "tools/cli.h"
 #include "tools/json.h"
@@ -23,6 +24,17 @@ std::string table() {
   for (const ir::Operator* op : ops::all())
     text += fmt::format("{:{}}  {:4}  {}\n", signature(*op), widest, differentiable(*op),
                         op->traits.doc);
+  return text;
+}
+
+// What `cpp_op` can name, and how often each has a derivative.
+std::string function_table() {
+  std::string text = "\nfunctions for cpp_op, and the order of their derivatives:\n";
+  for (const std::string& name : ops::function_names()) {
+    int order = ops::find_function(name)->order();
+    text += fmt::format("{}  {}\n", name,
+                        order == ops::OpaqueFunction::any_order ? "any" : std::to_string(order));
+  }
   return text;
 }
 
@@ -49,7 +61,7 @@ std::string markdown() {
 void list_operators(TableFormat format) {
   put(format == TableFormat::markdown ? markdown()
       : format == TableFormat::json   ? operators_json()
-                                      : table());
+                                      : table() + function_table());
 }
 
 }  // namespace gradus::cli

@@ -1,6 +1,8 @@
-// Runs every fixture of tests/text in every disguise: a test is named disguise.file.
+// Runs every fixture of tests/text, and the cases of the examples, in every disguise: a test is
+// named disguise.file.
 #include "tests/corpus/subject.h"
 #include "tests/functions.h"
+#include "tools/functions.h"
 
 namespace {
 
@@ -22,6 +24,7 @@ class FixtureTest : public testing::Test {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   gradus::test::register_test_functions();
+  cli::register_functions();
   for (const std::string& file : corpus::fixture_files()) {
     std::string name = file.substr(0, file.size() - 3);  // ".ir"
     for (const corpus::Disguise& d : corpus::disguises)

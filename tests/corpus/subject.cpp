@@ -158,12 +158,19 @@ std::vector<std::string> fixture_files() {
   for (const auto& entry : fs::recursive_directory_iterator(root))
     if (entry.path().extension() == ".ir")
       files.push_back(entry.path().lexically_relative(root).generic_string());
+  // Of the examples, those that have cases.
+  for (const auto& entry : fs::directory_iterator(GRADUS_SOURCE_DIR "/examples")) {
+    std::string name = "examples/" + entry.path().filename().string();
+    if (entry.path().extension() == ".ir" && !load(name).cases.empty()) files.push_back(name);
+  }
   std::sort(files.begin(), files.end());
   return files;
 }
 
 ir::Fixture load(const std::string& file) {
-  return ir::parse_file(std::string(GRADUS_SOURCE_DIR "/tests/text/") + file);
+  bool example = file.starts_with("examples/");
+  return ir::parse_file((example ? GRADUS_SOURCE_DIR "/" : GRADUS_SOURCE_DIR "/tests/text/") +
+                        file);
 }
 
 }  // namespace gradus::corpus

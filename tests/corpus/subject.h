@@ -42,7 +42,8 @@ Results run_all(const Subject& subject);
 // Where results differ in a bit, or in what is undefined; empty if nowhere.
 std::string difference(const Subject& subject, const Results& expected, const Results& actual);
 
-// The fixtures' files, by name relative to tests/text and sorted.
+// The fixtures' files, sorted: by name relative to tests/text, or as examples/NAME.ir. Functions
+// that they name must be registered.
 std::vector<std::string> fixture_files();
 ir::Fixture load(const std::string& file);
 
