@@ -1,9 +1,10 @@
 #include "autograd/operators.h"
 
+#include <algorithm>
+
 #include "autograd/device_streams.h"
 #include "autograd/operator_node.h"
 #include "ops/evaluate.h"
-#include "ops/kernel_memo.h"
 #include "ops/registry.h"
 
 namespace gradus::autograd {
@@ -64,6 +65,40 @@ SmallVector<Tensor, 2> run(const Operator& op, const Attributes& attributes,
   throw Error("{}: nothing is registered that runs operators on {}", op.name, to_string(device));
 }
 
+// What the rule reads, from memory where this thread has probed it for such operands before.
+RuleReads reads_of(const Operator& op, const Attributes& attributes,
+                   std::span<const VariableOperand> operands, std::span<const Type> operand_types,
+                   std::span<const Type> result_types) {
+  struct Probed {
+    const Operator* op = nullptr;
+    Attributes attributes;
+    SmallVector<Type, 2> operands;
+    SmallVector<ir::Operand, 2> numbers;
+    RuleReads reads;
+  };
+  constexpr size_t places = 128;
+  thread_local std::vector<Probed> memory(places);
+  size_t hash = reinterpret_cast<size_t>(&op) ^ reinterpret_cast<size_t>(attributes.get()) * 31;
+  for (const Type& t : operand_types) hash = (hash ^ t.dims.size()) * 0x9e3779b97f4a7c15;
+  Probed& place = memory[(hash >> 40) % places];
+  SmallVector<ir::Operand, 2> numbers;
+  for (const VariableOperand& o : operands) {
+    const auto* n = std::get_if<ir::Number>(&o);
+    numbers.push_back(n ? ir::Operand(*n) : ir::Operand());
+  }
+  if (place.op == &op && place.attributes.get() == attributes.get() && place.numbers == numbers &&
+      std::ranges::equal(place.operands, operand_types))
+    return place.reads;
+  ops::TypeWorld types;
+  SmallVector<ops::Value, 4> values;
+  for (size_t i = 0; i < operands.size(); ++i)
+    values.push_back(std::holds_alternative<Variable>(operands[i]) ? types.input(operand_types[i])
+                                                                   : value_of(types, operands[i]));
+  RuleReads reads = probe_rule(op, attributes, values, result_types);
+  place = Probed{&op, attributes, SmallVector<Type, 2>(operand_types), std::move(numbers), reads};
+  return reads;
+}
+
 // Results of an operator whose operands lead somewhere.
 Variables record(const Operator& op, const Attributes& attributes,
                  std::span<const VariableOperand> operands, SmallVector<Tensor, 2> results) {
@@ -78,13 +113,7 @@ Variables record(const Operator& op, const Attributes& attributes,
   for (const Tensor& t : results) result_types.push_back(type_of(t));
   Ref<Node> node;
   if (op.has_vjp(attributes)) {
-    ops::TypeWorld types;
-    SmallVector<ops::Value, 4> values;
-    for (size_t i = 0; i < operands.size(); ++i)
-      values.push_back(std::holds_alternative<Variable>(operands[i])
-                           ? types.input(operand_types[i])
-                           : value_of(types, operands[i]));
-    RuleReads reads = probe_rule(op, attributes, values, result_types);
+    RuleReads reads = reads_of(op, attributes, operands, operand_types, result_types);
     auto recorded = make_ref<OperatorNode>(op, attributes, operands, std::move(operand_types),
                                            std::move(result_types), std::move(edges), reads);
     recorded->keep_results(results, reads);
