@@ -155,7 +155,7 @@ void GraphTask::complete() {
 
 void GraphTask::fail(std::exception_ptr error) {
   Lock lock(*this);
-  if (error_) return;
+  if (failed()) return;
   error_ = std::move(error);
   failed_.store(true, std::memory_order_release);
   if (std::exchange(next_up_, none) != none) --pending_;
@@ -347,7 +347,8 @@ Variables GraphTask::finish() {
   // Nothing of this task is left on another thread but references to it. Unlocked, since users'
   // things die.
   if (idle) let_go();
-  if (error_) std::rethrow_exception(error_);
+  // The exception dies with the caller, not with a thread that still holds the task.
+  if (failed()) std::rethrow_exception(std::exchange(error_, nullptr));
   if (options_.strict)
     for (size_t k = 0; k < captured_.size(); ++k)
       if (!captured_[k].defined() && !accumulated_[k])

@@ -65,7 +65,8 @@ TEST(Parallel, BitsDoNotDependOnTheNumberOfWorkers) {
     OwnEngine engine({.workers = workers});
     std::set<std::thread::id> threads;
     std::mutex mutex;
-    for (int round = 0; round < 6; ++round) {
+    // A busy machine may take its time to start workers.
+    for (int round = 0; round < 6 || (workers > 1 && threads.size() < 2 && round < 300); ++round) {
       Wide g = wide_graph(mutex, threads, true);
       g.y.backward();
       for (size_t i = 0; i < g.leaves.size(); ++i) {
@@ -145,7 +146,9 @@ TEST(Parallel, HooksOfThreadSafeNodesStayOnTheCallerUnlessTheyAreTooToo) {
           },
           safe);
     }
-    joined("top", branches, copies(40)).backward(x.detach());
+    Variable y = joined("top", branches, copies(40));
+    for (int round = 0; round == 0 || (safe && threads.size() < 2 && round < 300); ++round)
+      y.backward(x.detach(), true);
     if (safe) {
       EXPECT_GT(threads.size(), 1u);
     } else {
@@ -244,9 +247,10 @@ TEST(Parallel, WarningsOfOtherThreadsAreReplayedOnTheCaller) {
       EXPECT_NE(error_of(run).find("'bottom'"), std::string::npos);
       EXPECT_LE(heard.size(), 40u);
     } else {
-      run();
+      size_t runs = 0;
+      for (; runs == 0 || (elsewhere == 0 && runs < 300); ++runs) run();
       EXPECT_GT(elsewhere, 0);
-      EXPECT_EQ(heard.count("look here"), 40u);
+      EXPECT_EQ(heard.count("look here"), 40 * runs);
     }
   }
 }
