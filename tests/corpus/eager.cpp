@@ -3,48 +3,13 @@
 #include <map>
 
 #include "autograd/engine.h"
-#include "autograd/opaque_function.h"
-#include "autograd/operators.h"
-#include "ops/opaque.h"
-#include "tests/corpus/walk.h"
+#include "tests/corpus/variable_walk.h"
 
 namespace gradus::corpus {
 
 namespace {
 
 using autograd::Variable;
-
-struct Variables {
-  using Value = Variable;
-  static bool defined(const Variable& v) { return v.defined(); }
-  static Variable of(Tensor t) { return Variable(std::move(t)); }
-  static auto run(const ir::Operator& op, const ir::Attributes& attributes,
-                  std::span<const autograd::VariableOperand> operands) {
-    return autograd::apply(op, attributes, operands);
-  }
-};
-
-class VariableWalk final : public Walk<Variables> {
- public:
-  using Walk::Walk;
-
- private:
-  // Functions take part as whoever calls them with variables does: no handles are needed.
-  void run_opaque(const ir::Node& node) override {
-    const auto& attributes = ops::attributes_as<ops::CppOp::Attr>(node.attributes);
-    auto function =
-        std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(attributes.name));
-    autograd::Variables operands;
-    for (size_t i = 0; i < node.operands.size(); ++i) {
-      ir::ValueId v = value_in(node.operands[i]);
-      operands.push_back(defined(v) ? at(v) : zeros(graph()[v].type));
-      if (!ops::requires_grad(node.attributes, i, graph()[v].type))
-        operands.back() = operands.back().detach();
-    }
-    auto results = function->call(operands);
-    for (size_t i = 0; i < results.size(); ++i) at(node.results[i]) = results[i];
-  }
-};
 
 // Stage 0 without gradients and, where functions take part, without calls.
 ir::Graph forward_of(const Subject& subject) {
