@@ -40,16 +40,17 @@ bool AccumulateGrad::is_thread_safe() const {
 
 namespace {
 
-// A tensor that nobody else can see: its variable and its storage are held once.
+// A tensor that nobody else can see, by way of its variable or of its memory.
 bool only_owner(const Variable& v) {
-  return v.body()->use_count() == 1 && v.data().storage()->use_count() == 1 &&
-         v.data().layout().contiguous();
+  return v.body()->use_count() == 1 && v.data().sole_owner() && v.data().layout().contiguous();
 }
 
 Variable own(Variable&& gradient) {
   if (recording()) return apply("clone", {gradient})[0];
   // Not the variable: it may lead on into a graph.
-  return Variable(only_owner(gradient) ? gradient.data() : gradient.data().copy());
+  if (only_owner(gradient)) return Variable(gradient.data());
+  return gradient.data().device().kind == DeviceKind::cpu ? Variable(gradient.data().copy())
+                                                          : apply("clone", {gradient})[0];
 }
 
 }  // namespace
@@ -59,11 +60,11 @@ Variables AccumulateGrad::apply(Variables&& gradients) {
   Variable gradient = std::move(gradients[0]);
   if (!alive.defined() || !gradient.defined()) return {};
   Variable before = alive.grad();
-  bool first = !before.defined();
-  if (first) gradient = own(std::move(gradient));
+  bool owned = false;
   // Another task may have added in the meantime: then add to what it left.
   for (;;) {
-    Variable sum = first ? gradient : autograd::apply("add", {before, gradient})[0];
+    if (!before.defined() && !std::exchange(owned, true)) gradient = own(std::move(gradient));
+    Variable sum = before.defined() ? autograd::apply("add", {before, gradient})[0] : gradient;
     VariableExtras& extras = alive.body()->extras();
     Ref<VariableBody> old;  // dies unlocked
     std::lock_guard guard(extras.mutex);
@@ -71,8 +72,8 @@ Variables AccumulateGrad::apply(Variables&& gradients) {
       old = std::exchange(extras.grad, sum.body());
       return {};
     }
+    old = before.body();
     before = Variable::of(extras.grad);
-    first = !before.defined();
   }
 }
 

@@ -27,11 +27,12 @@ class CustomNode final : public Node {
 
   Variables saved() const {
     Variables values;
-    Lock lock(*this);
+    std::string own_name = name();  // user code: not under the lock
     Ref<Node> self(const_cast<CustomNode*>(this));
+    Lock lock(*this);
     for (size_t i = 0; i < saved_.size(); ++i)
       values.push_back(saved_[i].unpack(
-          self, [&] { return fmt::format("saved variable {} of '{}'", i, name()); }));
+          self, [&] { return fmt::format("saved variable {} of '{}'", i, own_name); }));
     return values;
   }
 
@@ -59,6 +60,7 @@ void FunctionContext::save(std::initializer_list<Variable> variables) {
   save(std::span(variables.begin(), variables.size()));
 }
 void FunctionContext::save(std::span<const Variable> variables) {
+  if (node_) throw Error("a custom function saves variables in its forward run only");
   if (!to_save_.empty()) throw Error("a custom function saves its variables once, all together");
   to_save_ = Variables(variables.begin(), variables.end());
 }
@@ -70,6 +72,7 @@ bool FunctionContext::needs_gradient(size_t i) const {
   return !node_ || node_->task_should_compute_output(i);
 }
 void FunctionContext::mark_not_differentiable(std::initializer_list<size_t> outputs) {
+  if (node_) throw Error("a custom function marks its outputs in its forward run only");
   not_differentiable_ = outputs;
 }
 

@@ -30,9 +30,13 @@ void check_request(std::span<const Edge> roots, std::span<const Variable> cotang
                 roots.size(), cotangents.size());
   if (outputs.empty() && !options.accumulate_grad)
     throw Error("gradients of nothing are asked for: name outputs, or accumulate into leaves");
-  for (size_t i = 0; i < roots.size(); ++i)
+  for (size_t i = 0; i < roots.size(); ++i) {
     if (!roots[i].valid())
       throw Error("root {} does not require gradients: nothing leads down from it", i);
+    if (roots[i].input >= roots[i].node->inputs())
+      throw Error("root {} is input {} of node '{}', which has {} inputs", i, roots[i].input,
+                  roots[i].node->name(), roots[i].node->inputs());
+  }
 }
 
 }  // namespace
@@ -60,6 +64,7 @@ std::future<Variables> Engine::execute_async(std::vector<Edge> roots, Variables 
   auto job = std::make_shared<std::packaged_task<Variables()>>(
       [this, core = core_, state = thread_state(), roots = std::move(roots),
        cotangents = std::move(cotangents), options, outputs = std::move(outputs)] {
+        core->check_alive();  // `this` may be gone with a stopped engine
         StateGuard guard(state);
         return execute(roots, cotangents, options, outputs);
       });

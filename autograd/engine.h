@@ -15,7 +15,8 @@ namespace gradus::autograd {
 struct EngineOptions {
   // Nested backward calls on one thread's stack before the next moves to a pool thread.
   int depth_limit = 60;
-  // Off: everything runs on the caller, in the order of `execution_order`.
+  // Off: everything runs on the caller, in the order of `execution_order`, and nested calls stay on
+  // its stack however deep they are.
   bool multithreading = true;
   // Threads for independent branches, the caller included; 0: as many as the context's workers.
   int workers = 0;

@@ -65,11 +65,12 @@ Variables Engine::Core::execute(std::span<const Edge> roots, Variables cotangent
                                 std::span<const Capture> outputs) {
   const GraphTask* parent = GraphTask::current();
   ReadyQueue* serving = home == this ? served_queue : nullptr;
-  if (nested_tasks < depth_limit.load())
+  if (!options.multithreading || nested_tasks < depth_limit.load())
     return execute_here(roots, std::move(cotangents), execute_options, outputs, parent, serving);
   // A fresh stack: this thread waits, and the other does its duties.
-  std::packaged_task<Variables()> job([&, state = thread_state()] {
+  std::packaged_task<Variables()> job([&, state = thread_state(), streams = current_streams()] {
     StateGuard guard(state);
+    StreamsGuard same_streams(streams);
     ValueGuard<ReadyQueue*> serves(served_queue, serving);
     GraphTask::CurrentGuard current(const_cast<GraphTask*>(parent));
     return execute_here(roots, std::move(cotangents), execute_options, outputs, parent, serving);
@@ -93,7 +94,16 @@ Variables Engine::Core::execute_here(std::span<const Edge> roots, Variables cota
     check_alive();
     tasks_.insert(task.get());
   }
+  struct Listed {
+    Core& core;
+    GraphTask* task;
+    ~Listed() {
+      std::lock_guard guard(core.mutex_);
+      core.tasks_.erase(task);
+    }
+  };
   {
+    Listed listed{*this, task.get()};
     ValueGuard<int> nested(nested_tasks, nested_tasks + 1);
     StateGuard states(task->state_of_nodes());
     GraphTask::CurrentGuard current(task.get());
@@ -103,10 +113,6 @@ Variables Engine::Core::execute_here(std::span<const Edge> roots, Variables cota
       next.task->run(next.index);
       next = ReadyNode();
     }
-  }
-  {
-    std::lock_guard guard(mutex_);
-    tasks_.erase(task.get());
   }
   return task->finish();
 }
@@ -143,14 +149,11 @@ ReadyQueue& Engine::Core::device_queue(Device device) {
 // One thread per device there is. Returns when all are up.
 void Engine::Core::start_devices(Device) {
   auto line = std::make_shared<StartingLine>();
+  Streams all = current_streams();  // the embedder's code: not under the lock
   {
     std::lock_guard guard(mutex_);
-    for (int kind = 1; kind < 256; ++kind) {
-      DeviceStreams* streams = device_streams(static_cast<DeviceKind>(kind));
-      for (int i = 0; streams && i < streams->devices(); ++i)
-        devices_.emplace(std::pair(static_cast<DeviceKind>(kind), static_cast<uint16_t>(i)),
-                         std::make_unique<ReadyQueue>());
-    }
+    for (auto [device, stream] : all)
+      devices_.emplace(std::pair(device.kind, device.index), std::make_unique<ReadyQueue>());
     line->missing = devices_.size();
     for (auto& [device, queue] : devices_) {
       Device d{device.first, device.second};
@@ -227,7 +230,7 @@ void Engine::Core::helper_main() {
     guard.unlock();
     ReadyNode next;
     while (task->cpu_queue().pop_parallel(next)) {
-      next.task->run(next.index);
+      next.task->run_on_worker(next.index);
       next = ReadyNode();
     }
     task = nullptr;
@@ -240,7 +243,12 @@ void Engine::Core::run_on_pool(std::function<void()> job) {
     std::lock_guard guard(mutex_);
     check_alive();
     jobs_.push_back(std::move(job));
-    if (idle_pool_threads_ < jobs_.size()) start_thread([this] { pool_main(); });
+    try {
+      if (idle_pool_threads_ < jobs_.size()) start_thread([this] { pool_main(); });
+    } catch (...) {
+      jobs_.pop_back();  // whoever asked is told so and does not wait
+      throw;
+    }
   }
   changed_.notify_all();
 }

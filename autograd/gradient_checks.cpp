@@ -1,7 +1,9 @@
 #include "autograd/gradient_checks.h"
 
 #include <algorithm>
+#include <typeinfo>
 
+#include "autograd/device_streams.h"
 #include "autograd/operators.h"
 #include "ops/rules.h"
 
@@ -39,7 +41,10 @@ void fit(const InputMetadata& to, Variable& gradient, Where where) {
     VariableWorld world;
     gradient = VariableWorld::variable(ops::cast(world.value(gradient), to.dtype));
   }
-  if (!(gradient.data().device() == to.device))
+  if (gradient.data().device() == to.device) return;
+  if (gradient.data().rank() == 0)
+    gradient = move_to(gradient, to.device);
+  else
     throw Error("{} has to be on {}; it is on {}", where(), to_string(to.device),
                 to_string(gradient.data().device()));
 }
@@ -56,6 +61,10 @@ void check_gradients(const Node& from, Variables& gradients) {
       gradients[i] = Variable();
       continue;
     }
+    // Where the task does not go, nobody has looked at the edge yet.
+    if (edges[i].input >= edges[i].node->inputs())
+      throw Error("edge {} of '{}' leads to input {} of '{}', which has {} inputs", i, from.name(),
+                  edges[i].input, edges[i].node->name(), edges[i].node->inputs());
     fit(edges[i].node->input_metadata(edges[i].input), gradients[i],
         [&] { return fmt::format("gradient {} of '{}'", i, from.name()); });
   }
@@ -68,22 +77,38 @@ void check_cotangents(std::span<const Edge> roots, Variables& cotangents) {
           [&] { return fmt::format("the cotangent of root {} ('{}')", i, roots[i].node->name()); });
 }
 
+namespace {
+
+std::string with_name(const Node& node, const std::string& message) {
+  std::string name = "'" + node.name() + "'";
+  return message.find(name) == std::string::npos ? name + ": " + message : message;
+}
+
+// The copy with a name, if `error` is of type E and of none that derives from it.
+template <class E>
+std::exception_ptr named_as(const E& error, const std::string& message, const Node& node) {
+  return typeid(error) == typeid(E) ? std::make_exception_ptr(E(with_name(node, message)))
+                                    : nullptr;
+}
+
+}  // namespace
+
 std::exception_ptr named(std::exception_ptr error, const Node& node) {
-  auto text = [&](const std::string& message) {
-    std::string name = "'" + node.name() + "'";
-    return message.find(name) == std::string::npos ? name + ": " + message : message;
-  };
+  std::exception_ptr other;
   try {
-    std::rethrow_exception(error);
-  } catch (const Error& e) {
-    return e.where().known() ? error : std::make_exception_ptr(Error(text(e.bare())));
-  } catch (const ResourceError& e) {
-    return std::make_exception_ptr(ResourceError(text(e.message())));
-  } catch (const InternalError& e) {
-    return std::make_exception_ptr(InternalError(text(e.message())));
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& e) {
+      if (!e.where().known()) other = named_as(e, e.bare(), node);
+    } catch (const ResourceError& e) {
+      other = named_as(e, e.message(), node);
+    } catch (const InternalError& e) {
+      other = named_as(e, e.message(), node);
+    }
   } catch (...) {
-    return error;
+    // Of another type, or the node's name cannot be had.
   }
+  return other ? other : error;
 }
 
 }  // namespace gradus::autograd

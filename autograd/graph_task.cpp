@@ -42,8 +42,10 @@ GraphTask::GraphTask(const Request& request, TaskHost& host)
       depth_(request.depth),
       checkpoint_valid_(request.checkpoint_valid),
       caller_state_(thread_state()),
+      caller_streams_(current_streams()),
       roots_(request.roots.begin(), request.roots.end()),
       captures_(request.outputs.begin(), request.outputs.end()),
+      accumulated_(request.outputs.size()),
       captured_(request.outputs.size()),
       all_run_(request.outputs.empty()) {}
 
@@ -76,6 +78,7 @@ void GraphTask::let_go() {
   tables_.clear();
   host_.give_tables(std::move(tables_));
   tables_ = TaskTables();
+  early_.clear();
   captures_.clear();
   callbacks_.clear();
   roots_.clear();
@@ -159,7 +162,7 @@ void GraphTask::mark_wanted(std::span<const Capture> outputs) {
                   edge.input, edge.node->name(), edge.node->inputs());
     TaskNode& n = nodes_[index];
     if (options_.accumulate_grad && edge.node->accumulates_into().defined()) {
-      n.runs = true;
+      n.runs = accumulated_[k] = true;
       continue;
     }
     n.captured = true;
@@ -272,7 +275,7 @@ bool GraphTask::worth_a_worker(const Node& node) const {
   for (size_t i = 0; i < node.inputs(); ++i) elements += numel(node.input_metadata(i).shape);
   if (elements < least_elements || !node.is_thread_safe()) return false;
   const Hooks* hooks = node.hooks_if_any();
-  return !hooks || hooks->snapshot()->thread_safe;
+  return !hooks || hooks->thread_safe();
 }
 
 // With create_graph the order in which nodes are made decides the order of later sums, so that all
@@ -282,14 +285,19 @@ void GraphTask::decide_threads(bool multithreading) {
   exclusive_ = true;
   if (!multithreading) return;
   size_t worth = 0;
+  bool accelerated = false;
   for (const TaskNode& n : nodes_) {
-    if (device_of(*n.node).kind != DeviceKind::cpu) {
-      exclusive_ = false;
-      return;
+    if (Device device = device_of(*n.node); device.kind != DeviceKind::cpu) {
+      host_.device_queue(device);  // starts the threads, before anything runs
+      accelerated = true;
     }
     worth += worth < 2 && worth_a_worker(*n.node);
   }
-  exclusive_ = worth < 2 || options_.create_graph;
+  bool parallel = worth >= 2 && !options_.create_graph;
+  exclusive_ = !accelerated && !parallel;
+  // Asked now, since a node's answer is user code and no lock is held.
+  if (parallel)
+    for (TaskNode& n : nodes_) n.parallel = worth_a_worker(*n.node);
 }
 
 ThreadState GraphTask::state_of_nodes() const {

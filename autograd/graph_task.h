@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "autograd/device_streams.h"
 #include "autograd/engine.h"
 #include "autograd/ready_queue.h"
 #include "autograd/thread_state.h"
@@ -21,7 +22,8 @@ struct TaskNode {
   uint32_t first_edge = 0;    // of its edges, in ordinals
   bool runs = false;          // wanted: itself, not only what arrives there
   bool captured = false;
-  bool marked = false;  // the node carries this task's mark
+  bool marked = false;    // the node carries this task's mark
+  bool parallel = false;  // a worker may run it, and it is worth one
 };
 // An input of a node: the sum of the first `next` contributions; some thread may be adding.
 struct TaskSlot {
@@ -86,6 +88,9 @@ class GraphTask final : public RefCounted {
   ReadyQueue& cpu_queue() { return *cpu_queue_; }
   // Runs one node, then hands on what it gave. Never throws: a failure is the task's.
   void run(uint32_t index);
+  // The same on a worker, unless a hook that came meanwhile wants the calling thread: then the node
+  // goes back to the queue.
+  void run_on_worker(uint32_t index);
   // Done: nothing of it is queued or runs.
   bool done() const { return done_.load(std::memory_order_acquire); }
   void fail(std::exception_ptr error);
@@ -151,6 +156,8 @@ class GraphTask final : public RefCounted {
   void run_node(TaskNode& entry);
   Variables take_inputs(const TaskNode& entry);
   void take_captures(uint32_t index, const Variables& gradients);
+  void wait_for_streams();
+  void run_callbacks();
   void one_less();
   void let_go();
   void complete();
@@ -162,10 +169,12 @@ class GraphTask final : public RefCounted {
   const int depth_;
   const bool checkpoint_valid_;
   const ThreadState caller_state_;
+  const Streams caller_streams_;
   SmallVector<Edge, 2> roots_;
   SmallVector<uint32_t, 2> root_ordinals_;  // their places in the sums
   std::vector<Capture> captures_;
   std::vector<std::pair<uint32_t, uint32_t>> captures_by_node_;  // (node, index in captures_)
+  std::vector<bool> accumulated_;  // by capture: goes into a leaf instead
   Variables captured_;
 
   TaskTables tables_;
@@ -189,7 +198,7 @@ class GraphTask final : public RefCounted {
   std::exception_ptr error_;
   std::vector<std::function<void()>> callbacks_;
   std::vector<std::string> warnings_;
-  std::vector<std::pair<Device, uint64_t>> leaf_streams_;
+  Streams leaf_streams_;  // on which gradients of leaves and captured ones were made
   std::atomic<bool> failed_{false};
   std::atomic<bool> done_{false};
 };

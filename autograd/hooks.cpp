@@ -22,8 +22,9 @@ void Hooks::change(F edit) {
 
 uint64_t Hooks::add_tensor_pre(uint32_t input, TensorHook hook, bool thread_safe) {
   uint64_t key = next_hook_key();
+  auto shared = share_hook(std::move(hook));
   change([&](Lists& l) {
-    l.tensor_pre.push_back({input, key, std::move(hook)});
+    l.tensor_pre.push_back({input, key, std::move(shared)});
     l.thread_safe &= thread_safe;
   });
   return key;
@@ -31,8 +32,9 @@ uint64_t Hooks::add_tensor_pre(uint32_t input, TensorHook hook, bool thread_safe
 
 uint64_t Hooks::add_pre(PreHook hook, bool thread_safe) {
   uint64_t key = next_hook_key();
+  auto shared = share_hook(std::move(hook));
   change([&](Lists& l) {
-    l.pre.emplace_back(key, std::move(hook));
+    l.pre.emplace_back(key, std::move(shared));
     l.thread_safe &= thread_safe;
   });
   return key;
@@ -40,8 +42,9 @@ uint64_t Hooks::add_pre(PreHook hook, bool thread_safe) {
 
 uint64_t Hooks::add_post(PostHook hook, bool thread_safe) {
   uint64_t key = next_hook_key();
+  auto shared = share_hook(std::move(hook));
   change([&](Lists& l) {
-    l.post.emplace_back(key, std::move(hook));
+    l.post.emplace_back(key, std::move(shared));
     l.thread_safe &= thread_safe;
   });
   return key;
@@ -79,6 +82,11 @@ void Hooks::clear() {
 std::shared_ptr<const Hooks::Lists> Hooks::snapshot() const {
   std::lock_guard guard(mutex_);
   return lists_;
+}
+
+bool Hooks::thread_safe() const {
+  std::lock_guard guard(mutex_);
+  return lists_->thread_safe;
 }
 
 }  // namespace gradus::autograd

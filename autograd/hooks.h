@@ -27,18 +27,19 @@ struct Hooks {
   struct TensorPreHook {
     uint32_t input;
     uint64_t key;
-    TensorHook hook;
+    std::shared_ptr<const TensorHook> hook;
   };
-  // An immutable snapshot per change: who runs them keeps theirs.
+  // An immutable snapshot per change: who runs them keeps theirs. The hooks are shared, so that
+  // making a list under the lock runs nothing of the user's.
   struct Lists {
     std::vector<TensorPreHook> tensor_pre;
     std::map<uint32_t, WeakVariable> retains_grad;  // by input
-    std::vector<std::pair<uint64_t, PreHook>> pre;
-    std::vector<std::pair<uint64_t, PostHook>> post;
+    std::vector<std::pair<uint64_t, std::shared_ptr<const PreHook>>> pre;
+    std::vector<std::pair<uint64_t, std::shared_ptr<const PostHook>>> post;
     bool thread_safe = true;  // all of them were registered so
   };
 
-  // Each returns a key. `thread_safe`: the hook may run on a worker.
+  // Each returns a key. `thread_safe`: the hook may run on a worker. Throws Error for an empty one.
   uint64_t add_tensor_pre(uint32_t input, TensorHook hook, bool thread_safe = false);
   uint64_t add_pre(PreHook hook, bool thread_safe = false);
   uint64_t add_post(PostHook hook, bool thread_safe = false);
@@ -49,6 +50,7 @@ struct Hooks {
   WeakVariable pop_retains_grad(uint32_t input);
   void clear();
   std::shared_ptr<const Lists> snapshot() const;
+  bool thread_safe() const;
 
  private:
   template <class F>
@@ -59,5 +61,11 @@ struct Hooks {
 
 // Keys are unique in the process.
 uint64_t next_hook_key();
+
+template <class Hook>
+std::shared_ptr<const Hook> share_hook(Hook hook) {
+  if (!hook) throw Error("a hook has to be a function; this one is empty");
+  return std::make_shared<const Hook>(std::move(hook));
+}
 
 }  // namespace gradus::autograd

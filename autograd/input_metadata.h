@@ -5,6 +5,9 @@
 
 namespace gradus::autograd {
 
+// This thread's current stream of a device; 0 where it has none.
+uint64_t current_stream(Device device);
+
 // The dtype, shape and device of a function's result, and the device's stream it was made on; or
 // the mark of an undefined result, to which only undefined gradients come; or nothing any more.
 struct InputMetadata {
@@ -22,6 +25,7 @@ struct InputMetadata {
     dtype = t.dtype();
     device = t.device();
     shape = t.layout().shape;
+    if (device.kind != DeviceKind::cpu) stream = current_stream(device);
   }
 };
 

@@ -22,7 +22,8 @@ class NodeHooks {
   Node& node_;
   Variable leaf_;                              // of an accumulator
   std::shared_ptr<const Hooks::Lists> lists_;  // null: none
-  std::vector<std::pair<uint64_t, TensorHook>> leaf_hooks_;
+  std::vector<std::pair<uint64_t, std::shared_ptr<const TensorHook>>> leaf_hooks_;
+  std::vector<std::pair<uint64_t, std::shared_ptr<const PostAccumulateHook>>> post_accumulate_;
 };
 
 }  // namespace gradus::autograd

@@ -1,5 +1,6 @@
 #include "autograd/operators.h"
 
+#include "autograd/device_streams.h"
 #include "autograd/operator_node.h"
 #include "ops/evaluate.h"
 #include "ops/kernel_memo.h"
@@ -46,15 +47,21 @@ Variables compose(const Operator& op, const Attributes& attributes,
 SmallVector<Tensor, 2> run(const Operator& op, const Attributes& attributes,
                            std::span<const VariableOperand> operands) {
   SmallVector<ops::EagerOperand, 4> in;
+  Device device;
   for (const VariableOperand& o : operands) {
-    if (const auto* v = std::get_if<Variable>(&o))
+    if (const auto* v = std::get_if<Variable>(&o)) {
       in.emplace_back(v->data());
-    else if (const auto* n = std::get_if<ir::Number>(&o))
+      if (v->data().device().kind != DeviceKind::cpu) device = v->data().device();
+    } else if (const auto* n = std::get_if<ir::Number>(&o)) {
       in.emplace_back(*n);
-    else
+    } else {
       in.emplace_back();
+    }
   }
-  return ops::evaluate(op, attributes, in, *current_context());
+  if (device.kind == DeviceKind::cpu) return ops::evaluate(op, attributes, in, *current_context());
+  if (DeviceStreams* streams = device_streams(device.kind))
+    return streams->evaluate(op, attributes, in);
+  throw Error("{}: nothing is registered that runs operators on {}", op.name, to_string(device));
 }
 
 // Results of an operator whose operands lead somewhere.

@@ -26,7 +26,8 @@ bool ReadyQueue::pop(ReadyNode& out, int least_depth, const GraphTask* task) {
   std::unique_lock guard(mutex_);
   for (;;) {
     if (task ? task->done() : closed_) return false;
-    if (!closed_ && !heap_.empty() && heap_.front().depth >= least_depth) break;
+    // A task that is driven here ends also after a close: its nodes fail, since the engine stopped.
+    if (!heap_.empty() && heap_.front().depth >= least_depth) break;
     changed_.wait(guard);
   }
   std::pop_heap(heap_.begin(), heap_.end(), later);

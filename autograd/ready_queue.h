@@ -34,7 +34,7 @@ class ReadyQueue {
   bool pop_parallel(ReadyNode& out);
   // Wakes all waiters, who look again.
   void wake();
-  void close();                          // shutdown: nothing is handed out any more
+  void close();                          // shutdown: who waits without a task is sent away
   size_t remove(const GraphTask* task);  // how many there were
   // Without a lock: a hint, exact for the only thread that uses the queue.
   size_t size() const { return size_.load(std::memory_order_acquire); }

@@ -20,20 +20,42 @@ Stream stream_of(const Node& node, Device device) {
 
 bool on_accelerator(Device device) { return device.kind != DeviceKind::cpu; }
 
-// What `v` was made by on `from` is done before `to` goes on; `to` uses its memory.
-void synchronise(const Variable& v, Stream from, Device device, Stream to) {
+// What this thread's current stream was given for `v` is done before the stream of `node`, to which
+// `v` goes, goes on and uses its memory.
+void synchronise(const Variable& v, const Node& node, Device of_node) {
+  if (!v.defined() || !on_accelerator(v.data().device())) return;
   Device of_value = v.data().device();
   DeviceStreams* streams = device_streams(of_value.kind);
   if (!streams) return;
+  Device device = on_accelerator(of_node) ? of_node : of_value;
+  Stream from = streams->current(of_value), to = stream_of(node, device);
   if (!(of_value == device) || from != to) streams->wait(of_value, from, device, to);
   if (of_value == device) streams->record_use(v.data(), to);
 }
 
+// Tells the profiler of the engine's step around a node, also of one that fails.
+class StepGuard {
+ public:
+  explicit StepGuard(const Node& node) : node_(node), profiler_(thread_state().profiler) {
+    if (profiler_) profiler_->step_begins(node);
+  }
+  ~StepGuard() {
+    if (profiler_) profiler_->step_ends(node_);
+  }
+  StepGuard(const StepGuard&) = delete;
+
+ private:
+  const Node& node_;
+  std::shared_ptr<Profiler> profiler_;
+};
+
 }  // namespace
 
 void GraphTask::start(Variables&& cotangents, ReadyQueue* device_queue) {
-  if (device_queue) cpu_queue_ = device_queue;
+  for (size_t r = 0; r < roots_.size(); ++r)
+    if (roots_[r].valid()) synchronise(cotangents[r], *roots_[r].node, device_of(*roots_[r].node));
   Lock lock(*this);
+  if (device_queue) cpu_queue_ = device_queue;
   ++pending_;  // this thread's, so that the task is not done before all roots are in
   for (size_t r = 0; r < roots_.size(); ++r) {
     const Edge& root = roots_[r];
@@ -46,7 +68,8 @@ void GraphTask::start(Variables&& cotangents, ReadyQueue* device_queue) {
   one_less();
 }
 
-// `lock` is held, and let go while values are added. The first contribution is kept as it is.
+// `lock` is held, and let go while values are added or die. The first contribution is kept as it
+// is.
 void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, uint32_t ordinal,
                                  Variable value) {
   TaskNode& entry = nodes_[target];
@@ -59,16 +82,16 @@ void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, ui
   uint32_t added = 0;
   slot.adding = true;
   for (;;) {
-    if (value.defined() && slot.sum.defined() && !failed()) {
+    if (value.defined() && slot.sum.defined()) {
       Variable before = std::move(slot.sum);
       lock.release();
       try {
         // On the stream that the node will run on: both are there by then.
         Device device = value.data().device();
         StreamGuard stream(device, stream_of(*entry.node, device));
-        value = apply("add", {before, value})[0];
+        if (!failed()) value = apply("add", {before, value})[0];
       } catch (...) {
-        fail(std::current_exception());
+        fail(named(std::current_exception(), *entry.node));
       }
       before = Variable();
       lock.acquire();
@@ -94,23 +117,23 @@ void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, ui
 void GraphTask::make_ready(uint32_t index) {
   if (failed()) return;
   const TaskNode& entry = nodes_[index];
-  ++pending_;
   Device device = exclusive_ ? Device() : device_of(*entry.node);
   if (on_accelerator(device)) {
     ReadyQueue& queue = host_.device_queue(device);
+    ++pending_;
     queue.push(
         {this, Ref<const RefCounted>(this), index, depth_, entry.node->sequence_number(), false});
     return;
   }
+  ++pending_;
   // The only node that is ready on a task's only thread runs next: no need to queue it.
   if (exclusive_ && next_up_ == none && cpu_queue_->size() == 0) {
     next_up_ = index;
     return;
   }
   if (next_up_ != none) queue_on_cpu(std::exchange(next_up_, none), false);
-  bool parallel = !exclusive_ && !options_.create_graph && worth_a_worker(*entry.node);
-  queue_on_cpu(index, parallel);
-  if (parallel && cpu_queue_->size() > 1) host_.ask_for_help(*this);
+  queue_on_cpu(index, entry.parallel);
+  if (entry.parallel && cpu_queue_->size() > 1) host_.ask_for_help(*this);
 }
 
 void GraphTask::queue_on_cpu(uint32_t index, bool parallel) {
@@ -135,7 +158,7 @@ void GraphTask::fail(std::exception_ptr error) {
   if (error_) return;
   error_ = std::move(error);
   failed_.store(true, std::memory_order_release);
-  next_up_ = none;
+  if (std::exchange(next_up_, none) != none) --pending_;
   pending_ -= cpu_queue_->remove(this) + host_.drop(*this);
   if (pending_ == 0 || options_.exit_on_error) complete();
 }
@@ -154,6 +177,7 @@ void GraphTask::run(uint32_t index) {
             warnings_.push_back(message);
           };
           StateGuard states(std::move(state));
+          StreamsGuard streams(caller_streams_);
           CurrentGuard guard(this);
           run_node(nodes_[index]);
         }
@@ -172,11 +196,19 @@ void GraphTask::run(uint32_t index) {
   }
 }
 
+void GraphTask::run_on_worker(uint32_t index) {
+  if (worth_a_worker(*nodes_[index].node)) return run(index);
+  Lock lock(*this);
+  queue_on_cpu(index, false);
+}
+
 Variables GraphTask::take_inputs(const TaskNode& entry) {
   Variables inputs;
   Lock lock(*this);
-  for (size_t i = 0; i < entry.node->inputs(); ++i)
-    inputs.push_back(std::move(slots_[entry.first_slot + i].sum));
+  // Slots lie in the order of the nodes. A node may have got more inputs since: not in this run.
+  size_t next = static_cast<size_t>(&entry - nodes_.data()) + 1;
+  size_t end = next < nodes_.size() ? nodes_[next].first_slot : slots_.size();
+  for (size_t i = entry.first_slot; i < end; ++i) inputs.push_back(std::move(slots_[i].sum));
   return inputs;
 }
 
@@ -198,8 +230,7 @@ void GraphTask::run_node(TaskNode& entry) {
   Device device = device_of(node);
   std::optional<StreamGuard> stream;
   if (on_accelerator(device)) stream.emplace(device, stream_of(node, device));
-  std::shared_ptr<Profiler> profiler = thread_state().profiler;
-  if (profiler) profiler->step_begins(node);
+  StepGuard step(node);
   Variables inputs = take_inputs(entry);
   if (node.released())
     throw Error(
@@ -213,24 +244,24 @@ void GraphTask::run_node(TaskNode& entry) {
     runs = entry.runs;
     --left_;
   }
-  if (runs) {
-    hooks.run_pre_hooks(inputs);
-    Variables outputs = hooks.run_node(inputs, options_.keep_graph, options_.create_graph);
-    check_gradients(node, outputs);
-    look_for_anomalies(node, outputs);
-    inputs.clear();  // let go before anybody is told
-    if (on_accelerator(device) && node.outputs() == 0) {
-      Lock lock(*this);
-      leaf_streams_.emplace_back(device, stream_of(node, device));
-    }
-    hand_on(entry, std::move(outputs));
+  if (on_accelerator(device) && (node.outputs() == 0 || entry.captured)) {
+    Lock lock(*this);
+    leaf_streams_.emplace_back(device, stream_of(node, device));
   }
-  if (profiler) profiler->step_ends(node);
+  if (!runs) return;
+  hooks.run_pre_hooks(inputs);
+  Variables outputs = hooks.run_node(inputs, options_.keep_graph, options_.create_graph);
+  check_gradients(node, outputs);
+  look_for_anomalies(node, outputs);
+  inputs.clear();  // let go before anybody is told
+  hand_on(entry, std::move(outputs));
 }
 
 void GraphTask::hand_on(const TaskNode& from, Variables&& gradients) {
   auto edges = from.node->next_edges();
   if (edges.empty()) return;
+  for (size_t i = 0; i < edges.size(); ++i)
+    if (edges[i].valid()) synchronise(gradients[i], *edges[i].node, device_of(*edges[i].node));
   Lock lock(*this);
   for (size_t i = 0; i < edges.size(); ++i) {
     const Edge& edge = edges[i];
@@ -246,13 +277,6 @@ void GraphTask::hand_on(const TaskNode& from, Variables&& gradients) {
     }
     const TaskNode& to = nodes_[target];
     if (!to.runs && !to.captured) continue;
-    if (gradients[i].defined()) {
-      Device device = gradients[i].data().device();
-      if (on_accelerator(device)) {
-        Device where = on_accelerator(device_of(*to.node)) ? device_of(*to.node) : device;
-        synchronise(gradients[i], stream_of(*from.node, device), where, stream_of(*to.node, where));
-      }
-    }
     add_contribution(lock, target, edge.input, ordinals_[from.first_edge + i],
                      std::move(gradients[i]));
   }
@@ -263,44 +287,70 @@ void GraphTask::queue_callback(std::function<void()> callback) {
   callbacks_.push_back(std::move(callback));
 }
 
+// Gradients were made on the streams of their devices; the caller goes on after that.
+void GraphTask::wait_for_streams() {
+  Streams made;
+  {
+    std::lock_guard guard(mutex_);
+    made.swap(leaf_streams_);
+  }
+  for (auto [device, stream] : made)
+    if (DeviceStreams* streams = device_streams(device.kind))
+      streams->wait(device, stream, device, streams->current(device));
+  if (failed()) return;  // other threads may still write what was captured
+  for (const Variable& v : captured_)
+    if (v.defined() && on_accelerator(v.data().device()))
+      if (DeviceStreams* streams = device_streams(v.data().device().kind))
+        streams->record_use(v.data(), streams->current(v.data().device()));
+}
+
+void GraphTask::run_callbacks() {
+  StateGuard states(state_of_nodes());
+  CurrentGuard guard(this);
+  for (size_t i = 0;; ++i) {
+    std::function<void()> callback;
+    {
+      std::lock_guard lock(mutex_);
+      if (i == callbacks_.size()) return;
+      callback = std::move(callbacks_[i]);
+    }
+    callback();
+  }
+}
+
 Variables GraphTask::finish() {
-  for (size_t i = 0; i < warnings_.size(); ++i) warn(warnings_[i]);
+  std::vector<std::string> warnings;
+  {
+    // Also waits for the thread that ended the task to let the lock go.
+    std::lock_guard guard(mutex_);
+    warnings.swap(warnings_);
+  }
+  for (const std::string& message : warnings) warn(message);
   if (!failed() && left_ != 0)
     fail(std::make_exception_ptr(
         Error("could not compute gradients for some functions: {} of {} nodes never had all their "
               "cotangents",
               left_, nodes_.size())));
-  // Leaves were written on the streams of their devices; the caller goes on after that.
-  for (auto [device, stream] : leaf_streams_)
-    if (DeviceStreams* streams = device_streams(device.kind))
-      streams->wait(device, stream, device, streams->current(device));
+  wait_for_streams();
   if (!failed()) {
-    StateGuard states(state_of_nodes());
-    CurrentGuard guard(this);
-    for (size_t i = 0;; ++i) {
-      std::function<void()> callback;
-      {
-        std::lock_guard lock(mutex_);
-        if (i == callbacks_.size()) break;
-        callback = std::move(callbacks_[i]);
-      }
-      try {
-        callback();
-      } catch (...) {
-        fail(std::current_exception());
-        break;
-      }
+    try {
+      run_callbacks();
+    } catch (...) {
+      fail(std::current_exception());
     }
   }
+  bool idle;
   {
-    // Nothing of this task is left on another thread but references to it.
     std::lock_guard guard(mutex_);
-    if (pending_ == 0) let_go();
+    idle = pending_ == 0;
   }
+  // Nothing of this task is left on another thread but references to it. Unlocked, since users'
+  // things die.
+  if (idle) let_go();
   if (error_) std::rethrow_exception(error_);
   if (options_.strict)
     for (size_t k = 0; k < captured_.size(); ++k)
-      if (!captured_[k].defined())
+      if (!captured_[k].defined() && !accumulated_[k])
         throw Error("output {} that a gradient was asked for is not reached from the roots", k);
   return std::move(captured_);
 }

@@ -112,21 +112,21 @@ uint64_t Variable::register_hook(TensorHook hook) {
   if (!is_leaf()) return grad_fn()->hooks().add_tensor_pre(output_number(), std::move(hook));
   VariableExtras& extras = body_->extras();
   uint64_t key = next_hook_key();
+  auto shared = share_hook(std::move(hook));
   std::lock_guard guard(extras.mutex);
-  extras.hooks.emplace_back(key, std::move(hook));
+  extras.hooks.emplace_back(key, std::move(shared));
   return key;
 }
 
 namespace {
-// Takes the entry of that key out; it dies with the result, outside the lock.
+// Takes the hook of that key out; it dies with the result, outside the lock. Null: there is none.
 template <class Hook>
-std::optional<Hook> take(VariableExtras& extras,
-                         std::vector<std::pair<uint64_t, Hook>> VariableExtras::*list,
-                         uint64_t key) {
+Hook take(VariableExtras& extras, std::vector<std::pair<uint64_t, Hook>> VariableExtras::*list,
+          uint64_t key) {
   std::lock_guard guard(extras.mutex);
   auto& hooks = extras.*list;
   auto it = std::ranges::find(hooks, key, [](const auto& h) { return h.first; });
-  if (it == hooks.end()) return std::nullopt;
+  if (it == hooks.end()) return nullptr;
   Hook found = std::move(it->second);
   hooks.erase(it);
   return found;
@@ -135,7 +135,7 @@ std::optional<Hook> take(VariableExtras& extras,
 
 bool Variable::remove_hook(uint64_t key) {
   if (!is_leaf()) return grad_fn()->hooks().remove(key);
-  return take(body_->extras(), &VariableExtras::hooks, key).has_value();
+  return take(body_->extras(), &VariableExtras::hooks, key) != nullptr;
 }
 
 uint64_t Variable::register_post_accumulate_hook(PostAccumulateHook hook) {
@@ -143,13 +143,14 @@ uint64_t Variable::register_post_accumulate_hook(PostAccumulateHook hook) {
     throw Error("post-accumulate hooks are for leaves that require gradients");
   VariableExtras& extras = body_->extras();
   uint64_t key = next_hook_key();
+  auto shared = share_hook(std::move(hook));
   std::lock_guard guard(extras.mutex);
-  extras.post_accumulate.emplace_back(key, std::move(hook));
+  extras.post_accumulate.emplace_back(key, std::move(shared));
   return key;
 }
 
 bool Variable::remove_post_accumulate_hook(uint64_t key) {
-  return take(body_->extras(), &VariableExtras::post_accumulate, key).has_value();
+  return take(body_->extras(), &VariableExtras::post_accumulate, key) != nullptr;
 }
 
 void Variable::backward(const Variable& cotangent, bool keep_graph, bool create_graph) const {

@@ -22,8 +22,9 @@ struct VariableExtras {
   Ref<VariableBody> grad;
   Node* accumulator = nullptr;  // weak: its destructor takes the mutex and clears this
   Ref<Anchor<VariableBody>> anchor;
-  std::vector<std::pair<uint64_t, TensorHook>> hooks;  // of a leaf; others' lie in their node
-  std::vector<std::pair<uint64_t, PostAccumulateHook>> post_accumulate;
+  // Of a leaf; others' lie in their node.
+  std::vector<std::pair<uint64_t, std::shared_ptr<const TensorHook>>> hooks;
+  std::vector<std::pair<uint64_t, std::shared_ptr<const PostAccumulateHook>>> post_accumulate;
   bool retains_grad = false;
 };
 

@@ -6,7 +6,8 @@
 
 namespace gradus {
 
-enum class DeviceKind : uint8_t { cpu, cuda };
+// `other` is a device that an embedder brings.
+enum class DeviceKind : uint8_t { cpu, cuda, other };
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
@@ -14,9 +15,10 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-// "cpu" or "cuda:0".
+// "cpu", "cuda:0" or "other:1".
 inline std::string to_string(Device d) {
-  return d.kind == DeviceKind::cpu ? "cpu" : "cuda:" + std::to_string(d.index);
+  if (d.kind == DeviceKind::cpu) return "cpu";
+  return (d.kind == DeviceKind::cuda ? "cuda:" : "other:") + std::to_string(d.index);
 }
 
 }  // namespace gradus

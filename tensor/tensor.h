@@ -75,6 +75,9 @@ class Tensor {
   // Element at a row-major index, as double.
   double item(int64_t index = 0) const;
 
+  // Whether nothing else refers to the memory: no other tensor and no copy of this handle.
+  bool sole_owner() const { return body_->use_count() == 1 && body_->storage->use_count() == 1; }
+
   // The same storage, layout and offset.
   bool same_as(const Tensor& other) const;
 

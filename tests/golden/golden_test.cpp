@@ -1,4 +1,4 @@
-// The reference cases through both ways of differentiating, in f64 and f32.
+// The reference cases through the ways of differentiating, in f64 and f32.
 // SPEC D1, D3, D4, D6
 #include <functional>
 
@@ -6,6 +6,7 @@
 
 #include "interpreter/state.h"
 #include "ir/text/parser.h"
+#include "tests/corpus/eager.h"
 #include "tests/golden/case.h"
 
 namespace gradus::golden {
@@ -14,7 +15,7 @@ namespace {
 struct Way {
   const char* group;
   DType dtype;
-  bool through_grad;
+  enum class By { differentiate, grad, engine } by;
 };
 
 std::vector<std::string> failures_of(const Case& c,
@@ -39,45 +40,56 @@ void note(std::vector<std::string>& failures, std::string failure) {
   if (!failure.empty()) failures.push_back(std::move(failure));
 }
 
+// The case's program with its stages, and what each takes: values, cotangents, vectors.
+corpus::Subject staged(const Case& c) {
+  corpus::Subject s;
+  ir::Module module = ir::parse(c.forward_text(), c.id());
+  s.graph = ir::differentiate(module.program(), {.order = c.order(), .wrt = c.differentiated()});
+  s.code = Code::compile(s.graph);
+  s.inputs.push_back(values_of(c));
+  for (size_t k = 1; k < s.code->stages(); ++k) {
+    s.inputs.emplace_back();
+    for (size_t i = 0; i < s.code->inputs(k); ++i) {
+      const std::string& name = s.code->input_name(k, i);  // ct1_o<i>, ct2_d1_<x>
+      std::string key = k == 1 ? "ct." + name.substr(5) : "v." + name.substr(7);
+      // In the result's dtype, which a cast may have made another than the run's.
+      DType dtype = s.code->input_type(k, i).dtype;
+      s.inputs.back().push_back(c.has(key) ? c.operand(key).to(dtype) : Tensor());
+    }
+  }
+  return s;
+}
+
+void compare_stages(const Case& c, const corpus::Subject& s, const corpus::Results& results,
+                    std::vector<std::string>& failures) {
+  for (size_t i = 0; i < results[0].size(); ++i)
+    note(failures, c.compare(fmt::format("out.{}", i), results[0][i]));
+  for (size_t k = 1; k < results.size(); ++k)
+    for (size_t i = 0; i < results[k].size(); ++i) {
+      std::string name = s.code->results(k)[i].name.substr(3);  // <x> or ct1_o<i>
+      std::string key = k == 1                      ? "g." + name
+                        : name.starts_with("ct1_o") ? "ggct." + name.substr(5)
+                                                    : "gg." + name;
+      note(failures, c.compare(key, results[k][i]));
+    }
+}
+
 // Stages appended by `differentiate`, run one by one, twice over: a state may be restarted.
 void check_stages(const Case& c, std::vector<std::string>& failures) {
-  ir::Module module = ir::parse(c.forward_text(), c.id());
-  ir::Graph staged =
-      ir::differentiate(module.program(), {.order = c.order(), .wrt = c.differentiated()});
-  State state(Code::compile(staged));
+  corpus::Subject s = staged(c);
+  State state(s.code);
   for (int round = 0; round < 2; ++round) {
-    auto out = state.run(values_of(c));
-    for (size_t i = 0; i < out.size(); ++i)
-      note(failures, c.compare(fmt::format("out.{}", i), out[i]));
-    if (c.order() >= 1) {
-      const auto& code = *state.code();
-      std::vector<Tensor> cotangents;
-      for (size_t i = 0; i < code.inputs(1); ++i) {
-        std::string key = "ct." + code.input_name(1, i).substr(5);  // ct1_o<i>
-        // In the result's dtype, which a cast may have made another than the run's.
-        DType dtype = code.input_type(1, i).dtype;
-        cotangents.push_back(c.has(key) ? c.operand(key).to(dtype) : Tensor());
-      }
-      auto g = state.run(cotangents);
-      for (size_t i = 0; i < g.size(); ++i)
-        note(failures, c.compare("g." + code.results(1)[i].name.substr(3), g[i]));
-    }
-    if (c.order() >= 2) {
-      const auto& code = *state.code();
-      std::vector<Tensor> vectors;
-      for (size_t i = 0; i < code.inputs(2); ++i) {
-        std::string key = "v." + code.input_name(2, i).substr(7);  // ct2_d1_<x>
-        vectors.push_back(c.has(key) ? c.operand(key) : Tensor());
-      }
-      auto gg = state.run(vectors);
-      for (size_t i = 0; i < gg.size(); ++i) {
-        std::string name = code.results(2)[i].name.substr(3);  // <x> or ct1_o<i>
-        bool cotangent = name.starts_with("ct1_o");
-        note(failures, c.compare(cotangent ? "ggct." + name.substr(5) : "gg." + name, gg[i]));
-      }
-    }
+    corpus::Results results;
+    for (const auto& inputs : s.inputs) results.push_back(state.run(inputs));
+    compare_stages(c, s, results, failures);
     state.restart();
   }
+}
+
+// As variables, the derivatives by the engine.
+void check_engine(const Case& c, std::vector<std::string>& failures) {
+  corpus::Subject s = staged(c);
+  compare_stages(c, s, corpus::evaluate_eagerly(s), failures);
 }
 
 // One stage, derivatives by nested `grad` nodes.
@@ -110,7 +122,7 @@ const std::set<std::string> answered_otherwise = {
 class Golden : public testing::TestWithParam<Way> {};
 
 TEST_P(Golden, Agrees) {
-  auto [group, dtype, through_grad] = GetParam();
+  auto [group, dtype, by] = GetParam();
   size_t ran = 0, failed = 0;
   std::set<std::string> missing;
   std::string report;
@@ -125,8 +137,10 @@ TEST_P(Golden, Agrees) {
     }
     ++ran;
     auto failures = failures_of(c, [&](std::vector<std::string>& f) {
-      if (through_grad)
+      if (by == Way::By::grad)
         check_grad(c, f);
+      else if (by == Way::By::engine)
+        check_engine(c, f);
       else
         check_stages(c, f);
     });
@@ -143,16 +157,17 @@ TEST_P(Golden, Agrees) {
 
 std::string name_of_way(const testing::TestParamInfo<Way>& info) {
   return fmt::format("{}_{}_{}", info.param.group, name_of(info.param.dtype),
-                     info.param.through_grad ? "grad" : "differentiate");
+                     info.param.by == Way::By::grad     ? "grad"
+                     : info.param.by == Way::By::engine ? "engine"
+                                                        : "differentiate");
 }
 
 std::vector<Way> ways() {
   std::vector<Way> list;
   for (const char* group : {"op", "edge", "program", "engine", "fuzz"})
     for (DType dtype : {DType::f64, DType::f32})
-      for (bool through_grad : {false, true})
-        if (std::string(group) != "edge" || dtype == DType::f64)
-          list.push_back({group, dtype, through_grad});
+      for (Way::By by : {Way::By::differentiate, Way::By::grad, Way::By::engine})
+        if (std::string(group) != "edge" || dtype == DType::f64) list.push_back({group, dtype, by});
   return list;
 }
 
