@@ -114,8 +114,8 @@ Ref<Node> next_node(State state, size_t stage, EdgesByName edges) {
   return make_ref<StageNode>(std::move(state), next, std::move(edges), std::move(outputs));
 }
 
-// The results of stage `stage` as variables that lead to the next one. `edges`: of the inputs of all
-// stages so far.
+// The results of stage `stage` as variables that lead to the next one. `edges`: of the inputs of
+// all stages so far.
 Variables attach(std::vector<Tensor> results, State state, size_t stage, EdgesByName edges) {
   std::shared_ptr<const Code> code = state.code();
   Ref<Node> node = next_node(std::move(state), stage, std::move(edges));

@@ -10,10 +10,11 @@ namespace gradus {
 // on the cotangents that arrive; with create_graph stage 1's results have a node too, which runs
 // stage 2, and so on: a program with stages 0 to N can be differentiated N times.
 //
-// The code's later stages have to be those of `differentiate` (D1's interface). Undefined cotangents
-// are handed on as they are. A node holds the state as it was after its stage: a backward that keeps
-// the graph, or runs beside another one, works on a clone; one that does not keep it uses the state
-// up, and a second one is an Error. Thread-safe; calls share the code and nothing else.
+// The code's later stages have to be those of `differentiate` (D1's interface). Undefined
+// cotangents are handed on as they are. A node holds the state as it was after its stage: a
+// backward that keeps the graph, or runs beside another one, works on a clone; one that does not
+// keep it uses the state up, and a second one is an Error. Thread-safe; calls share the code and
+// nothing else.
 class StagedFunction {
  public:
   // Throws Error if a later stage does not have the interface of a derivative.
@@ -27,8 +28,8 @@ class StagedFunction {
   const std::shared_ptr<const Code>& code() const { return code_; }
 
   // Stage 0: one variable per input, one per result (undefined where that is a structural zero).
-  // Throws Error as State::run does, and for an input that requires a gradient which the program was
-  // not differentiated with respect to.
+  // Throws Error as State::run does, and for an input that requires a gradient which the program
+  // was not differentiated with respect to.
   autograd::Variables operator()(std::span<const autograd::Variable> inputs) const;
 
  private:

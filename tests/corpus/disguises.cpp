@@ -8,6 +8,7 @@
 #include "ir/text/printer.h"
 #include "ir/text/verifier.h"
 #include "tests/corpus/eager.h"
+#include "tests/corpus/hidden.h"
 #include "tests/corpus/reference.h"
 
 namespace gradus::corpus {
@@ -330,11 +331,17 @@ void failing_anywhere(const ir::Fixture& fixture) {
 }  // namespace
 
 const std::vector<Disguise> disguises = {
-    {"expected", expected},   {"node_by_node", node_by_node},
-    {"eager", eager},         {"after_each_pass", after_each_pass},
-    {"printed", printed},     {"cloned", cloned},
-    {"strided", strided},     {"any_workers", any_workers},
-    {"restarted", restarted}, {"failing_anywhere", failing_anywhere},
+    {"expected", expected},
+    {"node_by_node", node_by_node},
+    {"eager", eager},
+    {"opaque", opaque},
+    {"after_each_pass", after_each_pass},
+    {"printed", printed},
+    {"cloned", cloned},
+    {"strided", strided},
+    {"any_workers", any_workers},
+    {"restarted", restarted},
+    {"failing_anywhere", failing_anywhere},
 };
 
 }  // namespace gradus::corpus

@@ -4,10 +4,7 @@
 #include <map>
 
 #include "autograd/engine.h"
-#include "autograd/opaque_function.h"
-#include "autograd/operators.h"
-#include "ops/opaque.h"
-#include "tests/corpus/walk.h"
+#include "tests/corpus/variable_walk.h"
 
 namespace gradus::corpus {
 
@@ -19,41 +16,9 @@ inline bool has_function(const Subject& subject) {
   return false;
 }
 
-namespace eager {
+namespace by_engine {
 
 using autograd::Variable;
-
-struct Variables {
-  using Value = Variable;
-  static bool defined(const Variable& v) { return v.defined(); }
-  static Variable of(Tensor t) { return Variable(std::move(t)); }
-  static auto run(const ir::Operator& op, const ir::Attributes& attributes,
-                  std::span<const autograd::VariableOperand> operands) {
-    return autograd::apply(op, attributes, operands);
-  }
-};
-
-class VariableWalk final : public Walk<Variables> {
- public:
-  using Walk::Walk;
-
- private:
-  // Functions take part as whoever calls them with variables does: no handles are needed.
-  void run_opaque(const ir::Node& node) override {
-    const auto& attributes = ops::attributes_as<ops::CppOp::Attr>(node.attributes);
-    auto function =
-        std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(attributes.name));
-    autograd::Variables operands;
-    for (size_t i = 0; i < node.operands.size(); ++i) {
-      ir::ValueId v = value_in(node.operands[i]);
-      operands.push_back(defined(v) ? at(v) : zeros(graph()[v].type));
-      if (!ops::requires_grad(node.attributes, i, graph()[v].type))
-        operands.back() = operands.back().detach();
-    }
-    auto results = function->call(operands);
-    for (size_t i = 0; i < results.size(); ++i) at(node.results[i]) = results[i];
-  }
-};
 
 // Stage 0 without gradients and, where functions take part, without calls.
 inline ir::Graph forward_of(const Subject& subject) {
@@ -158,13 +123,13 @@ class Eager {
   std::map<std::string, Variable> inputs_;  // floating, of all stages so far
 };
 
-}  // namespace eager
+}  // namespace by_engine
 
 // Whether the later stages are what `differentiate` makes of stage 0 alone, so that the engine can
 // take their place.
 inline bool is_derived(const Subject& subject) {
   // An `eval` in stage 0 wants a handle, which variables do not leave.
-  ir::Graph forward = eager::forward_of(subject);
+  ir::Graph forward = by_engine::forward_of(subject);
   for (const ir::Node& node : forward.stages[0].nodes)
     if (node.op->traits.opaque && !node.op->traits.acts) return false;
   for (size_t k = 1; k < subject.graph.stages.size(); ++k) {
@@ -179,6 +144,6 @@ inline bool is_derived(const Subject& subject) {
 
 // What the stages return: stage k's gradients are those of stage k-1's results, found by the engine
 // in the graph that all stages before left.
-inline Results evaluate_eagerly(const Subject& subject) { return eager::Eager(subject).run(); }
+inline Results evaluate_eagerly(const Subject& subject) { return by_engine::Eager(subject).run(); }
 
 }  // namespace gradus::corpus

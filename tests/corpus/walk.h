@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 
 #include "ops/structural.h"
 #include "tests/corpus/subject.h"
@@ -16,10 +17,15 @@ class Walk {
   using Value = typename Values::Value;
   using Operand = std::variant<std::monostate, Value, ir::Number>;
 
-  // `sizes` is asked for the sizes of names; it has run as far as is walked.
-  Walk(const ir::Graph& graph, const State& sizes) : graph_(graph), sizes_(sizes) {
+  // What a dimension's name stands for, if that is known.
+  using SizeOf = std::function<std::optional<int64_t>(std::string_view)>;
+
+  Walk(const ir::Graph& graph, SizeOf size_of) : graph_(graph), size_of_(std::move(size_of)) {
     values_.resize(graph.values.size());
   }
+  // `sizes` is asked for the sizes of names; it has run as far as is walked.
+  Walk(const ir::Graph& graph, const State& sizes)
+      : Walk(graph, [&sizes](std::string_view name) { return sizes.dimension(name); }) {}
 
   virtual ~Walk() = default;
 
@@ -52,7 +58,7 @@ class Walk {
 
   ir::Dim known(const ir::Dim& d) const {
     return d.substitute([&](std::string_view name) -> std::optional<ir::Dim> {
-      if (auto n = sizes_.dimension(name)) return ir::Dim(*n);
+      if (auto n = size_of_(name)) return ir::Dim(*n);
       return std::nullopt;
     });
   }
@@ -111,7 +117,7 @@ class Walk {
   }
 
   const ir::Graph& graph_;
-  const State& sizes_;
+  SizeOf size_of_;
   std::vector<Value> values_;
 };
 
