@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "ops/evaluate.h"
+#include "ops/bound_call.h"
 
 namespace gradus::interpreter {
 
