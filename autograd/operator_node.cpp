@@ -123,10 +123,35 @@ std::string OperatorNode::what(const char* kind, size_t i) const {
   return fmt::format("{} '{}' of '{}'", kind, name, op_.name);
 }
 
+void OperatorNode::unpack(ops::World& world, FunctionRef<ops::Value(const Variable&)> value,
+                          SmallVector<ops::Value, 2>& x, SmallVector<ops::Value, 2>& y) const {
+  x.resize(operands_.size());
+  y.resize(result_types_.size());
+  auto by_type = [&](const ir::Type& type) {
+    ops::Value v;
+    v.world = &world;
+    v.type = type;
+    return v;
+  };
+  Lock lock(*this);
+  Ref<Node> self(const_cast<OperatorNode*>(this));
+  for (size_t i = 0; i < x.size(); ++i) {
+    const Operand& o = operands_[i];
+    x[i].operand = o.number;
+    if (!o.is_variable) continue;
+    Variable v = o.saved.unpack(self, [&] { return what("operand", i); });
+    x[i] = v.defined() ? value(v) : by_type(operand_types_[i]);
+  }
+  for (size_t i = 0; i < y.size(); ++i) {
+    Variable v = results_[i].unpack(self, [&] { return what("result", i); });
+    y[i] = v.defined() ? value(v) : by_type(result_types_[i]);
+  }
+}
+
 Variables OperatorNode::apply(Variables&& cotangents) {
   Variables gradients(outputs());
   VariableWorld world;
-  SmallVector<ops::Value, 2> x(operands_.size()), y(result_types_.size()), dy(result_types_.size());
+  SmallVector<ops::Value, 2> x, y, dy(result_types_.size());
   SmallVector<bool, 4> wanted(operands_.size(), false);
   bool reached = false;
   for (size_t i = 0; i < dy.size(); ++i)
@@ -135,31 +160,8 @@ Variables OperatorNode::apply(Variables&& cotangents) {
       reached = true;
     }
   if (!reached) return gradients;
-  {
-    Lock lock(*this);
-    Ref<Node> self(this);
-    for (size_t i = 0; i < x.size(); ++i) {
-      const Operand& o = operands_[i];
-      x[i].operand = o.number;
-      if (!o.is_variable) continue;
-      Variable v = o.saved.unpack(self, [&] { return what("operand", i); });
-      if (v.defined()) {
-        x[i] = world.value(v);
-      } else {
-        x[i].world = &world;
-        x[i].type = operand_types_[i];
-      }
-    }
-    for (size_t i = 0; i < y.size(); ++i) {
-      Variable v = results_[i].unpack(self, [&] { return what("result", i); });
-      if (v.defined()) {
-        y[i] = world.value(v);
-      } else {
-        y[i].world = &world;
-        y[i].type = result_types_[i];
-      }
-    }
-  }
+  unpack(
+      world, [&](const Variable& v) { return world.value(v); }, x, y);
   for (size_t i = 0; i < x.size(); ++i)
     wanted[i] = operands_[i].is_variable && task_should_compute_output(i);
   ops::VjpCall call{op_, world, x, y, dy, attributes_, wanted, {}};

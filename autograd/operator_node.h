@@ -32,6 +32,11 @@ class OperatorNode final : public Node {
 
   const ir::Operator& op() const { return op_; }
   const ir::Attributes& attributes() const { return attributes_; }
+  // Operands and results as its rule sees them in `world`: with what `value` makes of those that
+  // were kept (called under the node's lock), by type alone where nothing was. Throws Error if they
+  // were released or changed.
+  void unpack(ops::World& world, FunctionRef<ops::Value(const Variable&)> value,
+              SmallVector<ops::Value, 2>& operands, SmallVector<ops::Value, 2>& results) const;
 
  private:
   struct Operand {
