@@ -5,11 +5,9 @@
 
 #include "autograd/engine.h"
 #include "autograd/hooks.h"
-#include "autograd/operator_node.h"
+#include "interpreter/capture_build.h"
 #include "interpreter/capture_cache.h"
-#include "ir/passes/graph_world.h"
 #include "ir/passes/passes.h"
-#include "ops/rules.h"
 
 namespace gradus {
 
@@ -22,15 +20,14 @@ using autograd::Node;
 using autograd::OperatorNode;
 using autograd::Variable;
 using autograd::Variables;
+using interpreter::CaptureBuilder;
 using interpreter::CaptureCache;
 using interpreter::CaptureProgram;
-
-ir::Type type_of(DType dtype, std::span<const int64_t> shape, Device device) {
-  ir::Dims dims;
-  for (int64_t n : shape) dims.push_back(n);
-  return ir::Type(dtype, std::move(dims), device);
-}
-ir::Type type_of(const Tensor& t) { return type_of(t.dtype(), t.shape(), t.device()); }
+using interpreter::HandleMaker;
+using interpreter::OpaqueInstruction;
+using interpreter::OpaqueNode;
+using interpreter::Step;
+using interpreter::type_of;
 
 [[noreturn]] void refuse(const Node& node, std::string_view why) {
   throw Error("the backward of '{}' cannot be captured: {}", node.name(), why);
@@ -50,14 +47,6 @@ void refuse_hooks(const Node& node) {
     }
   if (any) refuse(node, "it has hooks, which may change gradients; remove them first");
 }
-
-// A node that runs, with its operands and results as the rule sees them: what was saved is the
-// number of a saved variable.
-struct Step {
-  const BackwardStep* from;
-  const OperatorNode* node = nullptr;  // null where only what arrives is asked for
-  SmallVector<ops::Value, 2> x, y;
-};
 
 // The saved variables of all nodes, each once.
 class Saved {
@@ -79,6 +68,39 @@ class Saved {
   std::unordered_multimap<const void*, size_t> by_memory_;
   Variables variables_;
   std::vector<Edge> edges_;
+};
+
+// Bytes that tell structures apart.
+class Key {
+ public:
+  Key& operator<<(uint64_t n) {
+    bytes_.append(reinterpret_cast<const char*>(&n), sizeof(n));
+    return *this;
+  }
+  Key& operator<<(std::string_view s) {
+    *this << s.size();
+    bytes_.append(s);
+    return *this;
+  }
+  Key& operator<<(const ir::Type& t) { return *this << to_string(t); }
+  Key& operator<<(const InputMetadata& m) {
+    *this << static_cast<uint64_t>(m.kind);
+    return m.kind == InputMetadata::Kind::known ? *this << type_of(m.dtype, m.shape, m.device)
+                                                : *this;
+  }
+  Key& operator<<(const ops::Value& v) {
+    *this << v.operand.index();
+    if (const auto* id = std::get_if<ir::ValueId>(&v.operand)) return *this << index_of(*id);
+    if (const auto* n = std::get_if<ir::Number>(&v.operand)) {
+      *this << static_cast<uint64_t>(n->category) << static_cast<uint64_t>(n->integer);
+      return *this << std::bit_cast<uint64_t>(n->floating);
+    }
+    return *this << (v.world ? to_string(v.type) : std::string());
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
 };
 
 class Capturer {
@@ -135,6 +157,11 @@ class Capturer {
     if (node.released())
       throw Error(
           "this graph was freed by an earlier backward; keep it (keep_graph) to capture it");
+    step.opaque = dynamic_cast<const OpaqueNode*>(&node);
+    if (step.opaque) {
+      step.instruction = maker_of(step.opaque->instruction());
+      return step;
+    }
     if (const autograd::OrderLimit* limit = node.order_limit())
       refuse(node, fmt::format("'{}' can be differentiated only so often, which a program does not "
                                "know; let the engine run it",
@@ -165,7 +192,25 @@ class Capturer {
           v.operand = static_cast<ir::ValueId>(saved_.number_of(found[index_of(id)]));
   }
 
+  // Those whose handles it needs come before it.
+  size_t maker_of(const Ref<const OpaqueInstruction>& instruction) {
+    auto known = maker_place_.find(instruction.get());
+    if (known != maker_place_.end()) return known->second;
+    HandleMaker maker{instruction};
+    if (!instruction->function) maker.evaluated = maker_of(instruction->evaluated);
+    for (size_t i = 0; i < instruction->operands.size(); ++i) {
+      // Operands are saved as inputs are, which lead to no node of their own.
+      Variable v = instruction->operands[i].unpack(
+          nullptr, [&] { return fmt::format("operand {} of an opaque function", i); });
+      maker.operands.push_back(v.defined() ? std::optional(saved_.number_of(v)) : std::nullopt);
+    }
+    makers_.push_back(std::move(maker));
+    maker_place_.emplace(instruction.get(), makers_.size() - 1);
+    return makers_.size() - 1;
+  }
+
   std::string key();
+  void add_makers(Key& key) const;
   std::shared_ptr<const CaptureProgram> build();
 
   const CaptureOptions& options_;
@@ -176,41 +221,20 @@ class Capturer {
   std::unordered_map<const Node*, size_t> place_;
   ops::TypeWorld types_;
   Saved saved_;
+  std::vector<HandleMaker> makers_;
+  std::unordered_map<const OpaqueInstruction*, size_t> maker_place_;
   std::vector<ir::Attributes> attributes_;  // that the key names by address
 };
 
-// Bytes that tell structures apart.
-class Key {
- public:
-  Key& operator<<(uint64_t n) {
-    bytes_.append(reinterpret_cast<const char*>(&n), sizeof(n));
-    return *this;
+void Capturer::add_makers(Key& key) const {
+  key << makers_.size();
+  for (const HandleMaker& m : makers_) {
+    key << (m.from->function ? m.from->function->name() : std::string()) << m.evaluated;
+    for (bool mark : m.from->marks) key << mark;
+    key << m.from->results << m.operands.size();
+    for (const auto& o : m.operands) key << (o ? *o : SIZE_MAX);
   }
-  Key& operator<<(std::string_view s) {
-    *this << s.size();
-    bytes_.append(s);
-    return *this;
-  }
-  Key& operator<<(const ir::Type& t) { return *this << to_string(t); }
-  Key& operator<<(const InputMetadata& m) {
-    *this << static_cast<uint64_t>(m.kind);
-    return m.kind == InputMetadata::Kind::known ? *this << type_of(m.dtype, m.shape, m.device)
-                                                : *this;
-  }
-  Key& operator<<(const ops::Value& v) {
-    *this << v.operand.index();
-    if (const auto* id = std::get_if<ir::ValueId>(&v.operand)) return *this << index_of(*id);
-    if (const auto* n = std::get_if<ir::Number>(&v.operand)) {
-      *this << static_cast<uint64_t>(n->category) << static_cast<uint64_t>(n->integer);
-      return *this << std::bit_cast<uint64_t>(n->floating);
-    }
-    return *this << (v.world ? to_string(v.type) : std::string());
-  }
-  std::string take() { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-};
+}
 
 std::string Capturer::key() {
   Key key;
@@ -219,6 +243,7 @@ std::string Capturer::key() {
     key << arriving_[r] << roots_[r].node->input_metadata(roots_[r].input);
   key << saved_.variables().size();
   for (const Variable& v : saved_.variables()) key << type_of(v.data());
+  add_makers(key);
   for (const Step& step : steps_) {
     const BackwardStep& from = *step.from;
     key << from.node->inputs();
@@ -228,6 +253,12 @@ std::string Capturer::key() {
     }
     key << from.runs;
     if (!from.runs) continue;
+    for (bool wanted : from.wanted) key << wanted;
+    key << (step.opaque != nullptr) << step.instruction;
+    if (step.opaque) {
+      for (size_t i = 0; i < from.node->inputs(); ++i) key << step.opaque->takes(i);
+      continue;
+    }
     const ir::Operator& op = step.node->op();
     key << reinterpret_cast<uintptr_t>(&op);
     for (const ir::NamedLiteral& a : op.write(step.node->attributes()))
@@ -239,7 +270,6 @@ std::string Capturer::key() {
     }
     for (const ops::Value& v : step.x) key << v;
     for (const ops::Value& v : step.y) key << v;
-    for (bool wanted : from.wanted) key << wanted;
   }
   for (const Edge& edge : captured_) {
     auto place = place_.find(edge.node.get());
@@ -248,107 +278,14 @@ std::string Capturer::key() {
   return key.take();
 }
 
-// Runs the rules in a graph's world.
-class Builder {
- public:
-  Builder(const std::vector<Step>& steps, std::span<const Edge> roots,
-          std::span<const size_t> arriving, const Variables& saved)
-      : steps_(steps), world_(graph_, 0, nodes_) {
-    graph_.name = "backward";
-    graph_.stages.emplace_back();
-    for (size_t r = 0; r < roots.size(); ++r) {
-      const InputMetadata& m = roots[r].node->input_metadata(roots[r].input);
-      roots_.push_back(
-          input(type_of(m.dtype, m.shape, m.device), fmt::format("dy{}", arriving[r])));
-    }
-    for (size_t k = 0; k < saved.size(); ++k)
-      saved_.push_back(input(type_of(saved[k].data()), fmt::format("s{}", k)));
-    for (const Step& step : steps) visit(step);
-  }
-
-  void give(size_t i, const ops::Value& gradient) {
-    graph_.stages[0].results.push_back(
-        {fmt::format("dx{}", i),
-         gradient.defined() ? ir::GraphWorld::id_of(gradient) : ir::no_value});
-  }
-  // What arrives at an input of a step's node.
-  const ops::Value& arrived(size_t step, size_t i) const { return arrived_[step][i]; }
-  ir::Graph take() {
-    graph_.stages[0].nodes = std::move(nodes_);
-    return std::move(graph_);
-  }
-
- private:
-  ops::Value input(ir::Type type, std::string name) {
-    ir::ValueId v = graph_.add_value(std::move(type), std::move(name), 0);
-    graph_.stages[0].inputs.push_back(v);
-    return world_.value(v);
-  }
-
-  // Contributions in the engine's order.
-  ops::Value sum(const std::vector<BackwardStep::Contribution>& contributions) const {
-    ops::Value sum;
-    for (const auto& c : contributions) {
-      const ops::Value& v =
-          c.step == BackwardStep::root ? roots_[c.output] : gradients_[c.step][c.output];
-      if (v.defined()) sum = sum.defined() ? sum + v : v;
-    }
-    return sum;
-  }
-
-  void visit(const Step& step) {
-    auto& arrived = arrived_.emplace_back();
-    auto& gradients = gradients_.emplace_back();
-    for (const auto& contributions : step.from->inputs) arrived.push_back(sum(contributions));
-    if (!step.node) return;
-    auto edges = step.from->node->next_edges();
-    gradients.resize(edges.size());
-    if (std::ranges::none_of(arrived, &ops::Value::defined)) return;
-    SmallVector<ops::Value, 2> x = placed(step.x), y = placed(step.y);
-    ops::VjpCall call{step.node->op(),   world_, x, y, arrived, step.node->attributes(),
-                      step.from->wanted, {}};
-    call.gradients.resize(x.size());
-    step.node->op().vjp(call);
-    for (size_t i = 0; i < edges.size(); ++i)
-      if (step.from->wanted[i] && call.gradients[i].defined())
-        gradients[i] = fit(call.gradients[i], edges[i].node->input_metadata(edges[i].input));
-  }
-
-  SmallVector<ops::Value, 2> placed(const SmallVector<ops::Value, 2>& values) {
-    SmallVector<ops::Value, 2> out;
-    for (const ops::Value& v : values) {
-      if (ir::ValueId id = value_in(v.operand); id != ir::no_value) {
-        out.push_back(saved_[index_of(id)]);
-        continue;
-      }
-      out.push_back(v);
-      // By type alone.
-      if (v.world) out.back().world = &world_;
-    }
-    return out;
-  }
-
-  // As the engine does with what a node gives.
-  static ops::Value fit(const ops::Value& gradient, const InputMetadata& to) {
-    if (to.kind != InputMetadata::Kind::known) return gradient;
-    ir::Type type = type_of(to.dtype, to.shape, to.device);
-    return ops::cast(ops::sum_to(gradient, type.dims), type.dtype);
-  }
-
-  const std::vector<Step>& steps_;
-  ir::Graph graph_;
-  std::vector<ir::Node> nodes_;
-  ir::GraphWorld world_;
-  std::vector<ops::Value> roots_, saved_;
-  std::vector<SmallVector<ops::Value, 2>> arrived_, gradients_;  // by step
-};
-
 std::shared_ptr<const CaptureProgram> Capturer::build() {
-  Builder builder(steps_, roots_, arriving_, saved_.variables());
+  CaptureBuilder builder(roots_, arriving_, saved_.variables());
+  for (const HandleMaker& maker : makers_) builder.add(maker);
+  for (const Step& step : steps_) builder.add(step);
   for (size_t i = 0; i < captured_.size(); ++i) {
     auto place = place_.find(captured_[i].node.get());
-    builder.give(i, place == place_.end() ? ops::Value()
-                                          : builder.arrived(place->second, captured_[i].input));
+    bool reached = place != place_.end();
+    builder.give(i, reached ? std::optional(place->second) : std::nullopt, captured_[i].input);
   }
   auto program = std::make_shared<CaptureProgram>();
   auto graph = std::make_shared<ir::Graph>(builder.take());

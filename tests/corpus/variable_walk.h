@@ -5,8 +5,8 @@
 
 #include "autograd/opaque_function.h"
 #include "autograd/operators.h"
+#include "interpreter/opaque_call.h"
 #include "ops/opaque.h"
-#include "tests/corpus/handle_node.h"
 #include "tests/corpus/walk.h"
 
 namespace gradus::corpus {
@@ -27,7 +27,7 @@ class VariableWalk final : public Walk<VariableValues> {
 
  private:
   void run_opaque(const ir::Node& node) override {
-    OpaqueVariables out = node.op->traits.acts ? call(node) : evaluate(node);
+    interpreter::OpaqueVariables out = node.op->traits.acts ? call(node) : evaluate(node);
     for (size_t i = 0; i < out.results.size(); ++i) at(node.results[i]) = out.results[i];
     if (leaves_handle(node)) handles_.insert_or_assign(node.results.back(), std::move(out));
   }
@@ -36,7 +36,7 @@ class VariableWalk final : public Walk<VariableValues> {
     return !graph()[node.results.back()].type.is_tensor();
   }
 
-  OpaqueVariables call(const ir::Node& node) {
+  interpreter::OpaqueVariables call(const ir::Node& node) {
     const auto& attributes = ops::attributes_as<ops::CppOp::Attr>(node.attributes);
     auto function =
         std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(attributes.name));
@@ -47,20 +47,20 @@ class VariableWalk final : public Walk<VariableValues> {
       operands.push_back(defined(v) ? at(v) : zeros(graph()[v].type));
       marks.push_back(ops::requires_grad(node.attributes, i, graph()[v].type));
     }
-    return call_opaque(*function, operands, marks, leaves_handle(node));
+    return interpreter::call_opaque(std::move(function), operands, marks, leaves_handle(node));
   }
 
-  OpaqueVariables evaluate(const ir::Node& node) {
+  interpreter::OpaqueVariables evaluate(const ir::Node& node) {
     autograd::Variables cotangents;
     for (size_t i = 0; i + 1 < node.operands.size(); ++i) {
       ir::ValueId v = value_in(node.operands[i]);
       cotangents.push_back(v != ir::no_value ? at(v) : autograd::Variable());
     }
-    return evaluate_opaque(handles_.at(value_in(node.operands.back())), cotangents,
-                           leaves_handle(node));
+    return interpreter::evaluate_opaque(handles_.at(value_in(node.operands.back())), cotangents,
+                                        leaves_handle(node));
   }
 
-  std::map<ir::ValueId, OpaqueVariables> handles_;
+  std::map<ir::ValueId, interpreter::OpaqueVariables> handles_;
 };
 
 }  // namespace gradus::corpus

@@ -7,6 +7,7 @@
 
 #include "autograd/engine.h"
 #include "interpreter/inputs.h"
+#include "interpreter/opaque_call.h"
 #include "interpreter/staged_function.h"
 #include "ir/passes/passes.h"
 #include "tests/autograd/support.h"
@@ -37,6 +38,7 @@ Variables rows(DType t) { return {random(t, {3, 4}, "x"), random(t, {1, 4}, "w")
 // Sums of several contributions, broadcasting, operands and results that rules read, several
 // results, nodes that share what they saved, casts, views, compositions, indices.
 std::vector<Function> functions() {
+  test::register_test_functions();
   return {
       {"products", rows,
        [](auto v) {
@@ -61,6 +63,13 @@ std::vector<Function> functions() {
          Variable s = op("softmax", {op("mm", {v[0], v[1]})}, {{"dim", 1, {}}});
          Variable t = op("transpose", {s}, {{"dim0", 0, {}}, {"dim1", 1, {}}});
          return Variables{op("logsumexp", {op("mm", {t, v[0]})}, {{"dim", 1, {}}}), s};
+       }},
+      {"opaque", rows,
+       [](auto v) {
+         Variable w = op("expand", {v[1]}, {{"shape", ir::Literal::list(std::array{3, 4}), {}}});
+         Variable h = call_function("t.wave", std::array{v[0], w})[0];
+         Variables two = call_function("t.two", std::array{h, v[0]});
+         return Variables{op("mul", {two[0], w}), call_function("t.cube", std::array{two[2]})[0]};
        }},
   };
 }
@@ -91,6 +100,11 @@ std::vector<Tensor> by_program(const CapturedBackward& captured,
   State state(captured.code);
   return state.run(captured.inputs(given));
 }
+
+std::string refusal(const Variable& y, const Variable& x) {
+  return error_of([&] { capture_backward(std::array{y}, std::array{x}); });
+}
+#define EXPECT_SAYS(message, part) EXPECT_NE((message).find(part), std::string::npos) << (message)
 
 // Captures the backward, then that of its gradients, and so on.
 void compare(const Function& f, DType dtype, int orders) {
@@ -168,6 +182,38 @@ TEST(Capture, IsDerivedToTheBitWhereLeavesWereSaved) {
   Variables gg = by_engine(g, std::array{v, v}, leaves);
   for (size_t i = 0; i < 2; ++i) expect_same_bits(g[i], first[i], "first");
   for (size_t i = 0; i < 3; ++i) expect_same_bits(gg[i], second[i], "second");
+}
+
+// A function is called again for its handle, which an `eval` takes.
+TEST(Capture, MakesEvalsOfRegisteredFunctions) {
+  test::register_test_functions();
+  Variable x = random(DType::f64, {3}, "x"), ct = random(DType::f64, {3}, "ct");
+  Variable y = call_function("t.cube", std::array{op("exp", {x})})[0];
+  EXPECT_EQ(y.grad_fn()->name(), "t.cube");
+  auto captured = capture_backward(std::array{y}, std::array{x});
+  std::vector<std::string_view> names;
+  for (const ir::Node& n : captured.graph->stages[0].nodes) names.push_back(n.op->name);
+  EXPECT_EQ(names, (std::vector<std::string_view>{"cpp_op", "eval", "mul"}));
+  auto again = capture_backward(std::array{call_function("t.cube", std::array{op("exp", {x})})[0]},
+                                std::array{x});
+  EXPECT_EQ(captured.code, again.code);
+  Variables g = by_engine(std::array{y}, std::array{ct}, std::array{x});
+  EXPECT_EQ(g[0].requires_grad(), true);
+  // Declared to be differentiable twice: in variables and when it is compiled.
+  Variable s = call_function("t.swish", std::array{x})[0];
+  EXPECT_NO_THROW(capture_backward(std::array{s}, std::array{x}, {.derivatives = 1}));
+  EXPECT_SAYS(error_of([&] { capture_backward(std::array{s}, std::array{x}, {.derivatives = 2}); }),
+              "'t.swish' can be differentiated 2 times");
+  for (int order = 1; order <= 2; ++order)
+    s = by_engine(std::array{s}, std::array{ct}, std::array{x})[0];
+  EXPECT_SAYS(error_of([&] { by_engine(std::array{s}, std::array{ct}, std::array{x}); }),
+              "'t.swish' cannot be differentiated that often");
+  // Its graph goes with the first backward that does not keep it.
+  autograd::backward(std::array{y}, std::array{ct});
+  EXPECT_SAYS(error_of([&] { autograd::backward(std::array{y}, std::array{ct}); }),
+              "the graph of an opaque function was freed");
+  EXPECT_SAYS(refusal(y, x), "freed by an earlier backward");
+  EXPECT_SAYS(error_of([&] { call_function("t.nowhere", std::array{x}); }), "no C++ function");
 }
 
 TEST(Capture, LeavesOutWhatDoesNotArrive) {
@@ -264,11 +310,6 @@ TEST(Capture, MayBeDoneOnSeveralThreadsAtOnce) {
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(wrong, 0);
 }
-
-std::string refusal(const Variable& y, const Variable& x) {
-  return error_of([&] { capture_backward(std::array{y}, std::array{x}); });
-}
-#define EXPECT_SAYS(message, part) EXPECT_NE((message).find(part), std::string::npos) << (message)
 
 TEST(Capture, RefusesByName) {
   Variable x = random(DType::f64, {3}, "x");
