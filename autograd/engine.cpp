@@ -73,13 +73,30 @@ std::future<Variables> Engine::execute_async(std::vector<Edge> roots, Variables 
   return result;
 }
 
+namespace {
+
+std::vector<Capture> captures_at(std::span<const Edge> edges) {
+  std::vector<Capture> captures;
+  for (const Edge& e : edges) captures.push_back({e, {}});
+  return captures;
+}
+
+}  // namespace
+
 std::vector<const Node*> Engine::execution_order(std::span<const Edge> roots,
                                                  std::span<const Edge> outputs) const {
-  std::vector<Capture> captures;
-  for (const Edge& e : outputs) captures.push_back({e, {}});
+  std::vector<Capture> captures = captures_at(outputs);
   auto task = make_ref<GraphTask>(GraphTask::Request{roots, {}, captures}, *core_);
   task->prepare(false);
   return task->order();
+}
+
+std::vector<BackwardStep> Engine::steps(std::span<const Edge> roots,
+                                        std::span<const Edge> outputs) const {
+  std::vector<Capture> captures = captures_at(outputs);
+  auto task = make_ref<GraphTask>(GraphTask::Request{roots, {}, captures}, *core_);
+  task->prepare(false);
+  return task->steps();
 }
 
 void Engine::queue_callback(std::function<void()> callback) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/variable.h"
+#include "autograd/backward_steps.h"
 
 namespace gradus::autograd {
 
@@ -61,6 +61,8 @@ class Engine {
   // The order in which `execute` would run nodes with multithreading off.
   std::vector<const Node*> execution_order(std::span<const Edge> roots,
                                            std::span<const Edge> outputs = {}) const;
+  // The same with what is added up where, so that who follows it comes to the same bits.
+  std::vector<BackwardStep> steps(std::span<const Edge> roots, std::span<const Edge> outputs) const;
 
   // Has `callback` run on the calling thread when the running task ends well. Only during a
   // backward (an Error otherwise); a callback may add callbacks. Callbacks run unlocked, in the

@@ -233,35 +233,6 @@ std::vector<const Node*> GraphTask::nodes() const {
   return list;
 }
 
-std::vector<const Node*> GraphTask::order() const {
-  struct Ready {
-    uint64_t sequence_number;
-    uint32_t index;
-    bool operator<(const Ready& o) const {
-      return sequence_number != o.sequence_number ? sequence_number < o.sequence_number
-                                                  : index > o.index;
-    }
-  };
-  std::vector<uint32_t> left(nodes_.size());
-  std::priority_queue<Ready> ready;
-  auto arrive = [&](uint32_t i) {
-    if (--left[i] == 0) ready.push({nodes_[i].node->sequence_number(), i});
-  };
-  for (size_t i = 0; i < nodes_.size(); ++i) left[i] = nodes_[i].dependencies;
-  for (const Edge& root : roots_)
-    if (uint32_t i = root.valid() ? find(root.node.get()) : none; i != none) arrive(i);
-  std::vector<const Node*> list;
-  while (!ready.empty()) {
-    const TaskNode& n = nodes_[ready.top().index];
-    ready.pop();
-    if (!n.runs) continue;
-    list.push_back(n.node);
-    for (const Edge& edge : n.node->next_edges())
-      if (uint32_t i = edge.valid() ? find(edge.node.get()) : none; i != none) arrive(i);
-  }
-  return list;
-}
-
 Device GraphTask::device_of(const Node& node) const {
   for (size_t i = 0; i < node.inputs(); ++i)
     if (node.input_metadata(i).device.kind != DeviceKind::cpu) return node.input_metadata(i).device;

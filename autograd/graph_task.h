@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "autograd/backward_steps.h"
 #include "autograd/device_streams.h"
 #include "autograd/engine.h"
 #include "autograd/ready_queue.h"
@@ -117,6 +118,8 @@ class GraphTask final : public RefCounted {
   std::vector<const Node*> nodes() const;
   // The order in which one thread would run them.
   std::vector<const Node*> order() const;
+  // The same with what it would add up.
+  std::vector<BackwardStep> steps() const;
   int64_t id() const { return id_; }
   int depth() const { return depth_; }
   bool keeps_graph() const { return options_.keep_graph; }
@@ -142,6 +145,7 @@ class GraphTask final : public RefCounted {
   uint32_t discover(Node* node);
   void discover_all(std::span<const Edge> roots);
   void mark_wanted(std::span<const Capture> outputs);
+  std::vector<uint32_t> execution() const;
   void spread_wanted();
   uint32_t count_contributions(uint32_t index) const;
   bool worth_a_worker(const Node& node) const;

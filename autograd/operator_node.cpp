@@ -20,6 +20,28 @@ std::string OperatorNode::what(size_t slot) const {
                      op.results[std::min(slot - operands, op.results.size() - 1)], op.name);
 }
 
+void OperatorNode::unpack(ops::World& world, FunctionRef<ops::Value(const Variable&)> value,
+                          SmallVector<ops::Value, 2>& operands,
+                          SmallVector<ops::Value, 2>& results) const {
+  Lock lock(*this);
+  Ref<Node> self(const_cast<OperatorNode*>(this));
+  auto of_type = [&](size_t slot, const ir::Type& type) {
+    Variable v = saved_[slot].unpack(self, [&] { return what(slot); });
+    if (v.defined()) return value(v);
+    ops::Value by_type;
+    by_type.world = &world;
+    by_type.type = type;
+    return by_type;
+  };
+  for (size_t i = 0; i < call_->operands().size(); ++i) {
+    const OperatorCall::Operand& o = call_->operands()[i];
+    operands.push_back(o.is_tensor ? of_type(i, o.type) : ops::Value());
+    if (o.number) operands.back().operand = *o.number;
+  }
+  for (const ir::Type& type : call_->results())
+    results.push_back(of_type(operands.size() + results.size(), type));
+}
+
 Variables OperatorNode::apply(Variables&& cotangents) {
   SlotMask wanted(outputs()), given(cotangents.size());
   for (size_t i = 0; i < outputs(); ++i)

@@ -20,6 +20,11 @@ class OperatorNode final : public Node {
 
   const ir::Operator& op() const { return call_->op(); }
   const ir::Attributes& attributes() const { return call_->attributes(); }
+  // Operands and results as its rule sees them in `world`: with what `value` makes of those that
+  // were kept (called under the node's lock), by type alone where nothing was. Throws Error if they
+  // were released or changed.
+  void unpack(ops::World& world, FunctionRef<ops::Value(const Variable&)> value,
+              SmallVector<ops::Value, 2>& operands, SmallVector<ops::Value, 2>& results) const;
 
  private:
   Variables apply(Variables&& cotangents) override;

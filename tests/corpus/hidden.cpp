@@ -1,5 +1,6 @@
 #include "tests/corpus/hidden.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <set>
@@ -12,7 +13,8 @@ namespace gradus::corpus {
 
 namespace {
 
-constexpr size_t most_hidden = 8;
+// Of a part; and parts that are tried.
+constexpr size_t most_hidden = 8, most_tried = 40;
 
 using Names = std::map<std::string, ir::Dim, std::less<>>;
 
@@ -79,7 +81,6 @@ class NodesFunction final : public autograd::CppFunction {
 // What nodes of a stage take from outside, and what others see of them.
 struct Boundary {
   std::vector<ir::ValueId> operands, results;
-  std::map<ir::ValueId, int> uses_inside, uses_outside;  // of the operands
   bool fits = false;
 };
 
@@ -103,96 +104,88 @@ std::set<std::string> names_in(const ir::Graph& graph, std::span<const ir::Node>
   return names;
 }
 
+// Whether a function of these operands can know the sizes that running the nodes asks for, and has
+// something to differentiate.
+bool fits(const ir::Graph& graph, const Boundary& b, std::span<const ir::Node> nodes) {
+  auto floating = [&](ir::ValueId v) { return graph[v].type.is_floating(); };
+  if (std::ranges::none_of(b.operands, floating) || std::ranges::none_of(b.results, floating))
+    return false;
+  Names names = match(graph, b.operands, [](size_t, size_t) { return ir::Dim(0); });
+  return std::ranges::all_of(names_in(graph, nodes),
+                             [&](const std::string& n) { return names.contains(n); });
+}
+
 Boundary boundary_of(const ir::Graph& graph, size_t begin, size_t end) {
   const ir::Stage& stage = graph.stages[0];
   Boundary b;
-  std::set<ir::ValueId> inside, seen;
+  std::set<ir::ValueId> inside, seen, elsewhere;
   for (size_t n = begin; n < end; ++n)
     inside.insert(stage.nodes[n].results.begin(), stage.nodes[n].results.end());
-  std::map<ir::ValueId, int> elsewhere;
-  bool differentiated_inside = false;
-  for (size_t n = 0; n < stage.nodes.size(); ++n) {
-    const ir::Node& node = stage.nodes[n];
-    bool hidden = n >= begin && n < end, is_grad = node.op->name == "grad";
-    for (size_t i = 0; i < node.operands.size(); ++i) {
-      ir::ValueId v = value_in(node.operands[i]);
+  for (size_t n = 0; n < stage.nodes.size(); ++n)
+    for (const ir::Operand& o : stage.nodes[n].operands) {
+      ir::ValueId v = value_in(o);
       if (v == ir::no_value) continue;
-      if (!hidden) {
-        ++elsewhere[v];
-        differentiated_inside |= is_grad && i > 0 && inside.contains(v);
-      } else if (!inside.contains(v)) {
-        // A composition may use an operand often.
-        b.uses_inside[v] += node.op->compose ? 2 : 1;
-        if (seen.insert(v).second) b.operands.push_back(v);
-      }
+      if (n < begin || n >= end)
+        elsewhere.insert(v);
+      else if (!inside.contains(v) && seen.insert(v).second)
+        b.operands.push_back(v);
     }
-  }
   for (const ir::Result& r : stage.results)
-    if (r.value != ir::no_value) ++elsewhere[r.value];
-  bool floating_operand = false, floating_result = false;
-  for (size_t n = begin; n < end; ++n)
-    for (ir::ValueId v : stage.nodes[n].results)
-      if (elsewhere.contains(v)) {
-        b.results.push_back(v);
-        floating_result |= graph[v].type.is_floating();
-      }
-  Names names = match(graph, b.operands, [](size_t, size_t) { return ir::Dim(0); });
-  bool named = true;
-  for (const std::string& name :
-       names_in(graph, std::span(stage.nodes).subspan(begin, end - begin)))
-    named &= names.contains(name);
-  for (ir::ValueId v : b.operands) {
-    floating_operand |= graph[v].type.is_floating();
-    b.uses_outside[v] = elsewhere.contains(v) ? elsewhere[v] : 0;
-  }
-  b.fits = floating_operand && floating_result && named && !differentiated_inside;
+    if (r.value != ir::no_value) elsewhere.insert(r.value);
+  auto nodes = std::span(stage.nodes).subspan(begin, end - begin);
+  for (const ir::Node& node : nodes)
+    for (ir::ValueId v : node.results)
+      if (elsewhere.contains(v)) b.results.push_back(v);
+  b.fits = fits(graph, b, nodes);
   return b;
 }
 
-// Stage 0 adds up nothing. If it is hidden whole, one engine makes all sums of every stage, as the
-// sweep does; but a convolution's gradients of higher orders are other sums where sizes are known.
-// Else an `eval` adds up what its function contributes to an operand before that meets what other
-// nodes contribute; without the function each joins the sum in turn. In stage 1 the two are the
-// same where only one side has several; from stage 2 on evals of two orders contribute, too.
-// A `grad` makes stage 1 a second derivative. An absent operand is zeros for a function, which
-// turns -0 into 0 in a sum that would leave it out.
-size_t stages_of_same_bits(const ir::Graph& graph, const Boundary& b, size_t hidden) {
-  bool convolves = false;
-  for (const ir::Node& node : graph.stages[0].nodes) {
-    if (node.op->name == "grad" || node.op->name == "call" || node.op->name == "undefined")
-      return 1;
-    convolves |= node.op->name.starts_with("conv");
+// With the inputs that are returned: an output that is an input enters where the gradients of that
+// arrive. Inputs that no node uses are there if it takes them to know the sizes.
+Boundary boundary_of_all(const ir::Graph& graph) {
+  const ir::Stage& stage = graph.stages[0];
+  Boundary b = boundary_of(graph, 0, stage.nodes.size());
+  std::set<ir::ValueId> used(b.operands.begin(), b.operands.end());
+  for (const ir::Result& r : stage.results)
+    if (std::ranges::count(stage.inputs, r.value) && !std::ranges::count(b.results, r.value)) {
+      b.results.push_back(r.value);
+      used.insert(r.value);
+    }
+  for (bool all : {false, true}) {
+    b.operands.clear();
+    std::ranges::copy_if(stage.inputs, std::back_inserter(b.operands),
+                         [&](ir::ValueId v) { return all || used.contains(v); });
+    b.fits = fits(graph, b, stage.nodes);
+    if (b.fits) break;
   }
-  bool whole = hidden == graph.stages[0].nodes.size();
-  for (ir::ValueId v : b.operands) {
-    if (b.uses_inside.at(v) > 1 && b.uses_outside.at(v) > 0) return 1;
-    whole &= b.uses_outside.at(v) == 0;
-  }
-  if (whole && !convolves) return SIZE_MAX;
-  return 2;
+  return b;
 }
 
 Hidden replace(ir::Graph graph, size_t begin, size_t end, const Boundary& b) {
   static std::atomic<int> hidden{0};
-  std::string name = fmt::format("hidden.{}", hidden++);
+  Hidden h;
+  h.function = fmt::format("hidden.{}", hidden++);
   ir::Stage& stage = graph.stages[0];
   ir::Node node;
   node.op = &ops::operator_record<ops::CppOp>;
-  node.attributes = node.op->read({{"name", name, {}}});
+  node.attributes = node.op->read({{"name", h.function, {}}});
   node.where = stage.nodes[begin].where;
   for (ir::ValueId v : b.operands) node.operands.push_back(v);
-  for (ir::ValueId v : b.results) node.results.push_back(v);
 
   ir::Graph body = graph;
   auto first = stage.nodes.begin() + static_cast<std::ptrdiff_t>(begin),
        last = stage.nodes.begin() + static_cast<std::ptrdiff_t>(end);
   body.stages[0] = {b.operands, {first, last}, {}};
   for (ir::ValueId v : b.results) body.stages[0].results.push_back({graph[v].name, v});
-  ops::register_function(std::make_shared<NodesFunction>(name, std::move(body)));
+  ops::register_function(std::make_shared<NodesFunction>(h.function, std::move(body)));
 
-  Hidden h;
-  h.nodes = end - begin;
-  h.same_bits = stages_of_same_bits(graph, b, h.nodes);
+  for (ir::ValueId v : b.results) {
+    bool is_input = std::ranges::count(b.operands, v) != 0;
+    node.results.push_back(is_input ? graph.add_value(graph[v].type, {}, 0) : v);
+    if (!is_input) continue;
+    for (ir::Result& r : stage.results)
+      if (r.value == v) r.value = node.results.back();
+  }
   stage.nodes.insert(stage.nodes.erase(first, last), std::move(node));
   ir::compact(graph);
   ir::verify(graph);
@@ -207,17 +200,35 @@ bool can_be_hidden(const ir::Node& node) {
 
 }  // namespace
 
-Hidden hide_nodes(const ir::Graph& graph) {
-  ir::Graph forward = graph;
-  forward.stages.resize(1);
-  const std::vector<ir::Node>& nodes = forward.stages[0].nodes;
-  for (size_t begin = 0; begin < nodes.size(); ++begin) {
-    size_t end = begin;
-    while (end < nodes.size() && end - begin < most_hidden && can_be_hidden(nodes[end])) ++end;
-    for (; end > begin; --end)
-      if (Boundary b = boundary_of(forward, begin, end); b.fits)
-        return replace(std::move(forward), begin, end, b);
-  }
+ir::Graph stage_to_hide(const Subject& subject) {
+  ir::Graph graph = subject.graph;
+  graph.stages.resize(1);
+  ir::expand_grad(graph);
+  ir::decompose(graph, true);
+  ir::eliminate_dead_code(graph);  // handles of later stages
+  ir::compact(graph);
+  return graph;
+}
+
+Hidden hide_all(const ir::Graph& stage) {
+  Boundary b = boundary_of_all(stage);
+  return b.fits && !stage.stages[0].nodes.empty()
+             ? replace(stage, 0, stage.stages[0].nodes.size(), b)
+             : Hidden();
+}
+
+Hidden hide_some(const ir::Graph& stage, const std::function<bool(const Hidden&)>& accept) {
+  const std::vector<ir::Node>& nodes = stage.stages[0].nodes;
+  size_t tried = 0;
+  for (size_t length = std::min(nodes.size() - 1, most_hidden); length > 0; --length)
+    for (size_t begin = 0; begin + length <= nodes.size(); ++begin) {
+      auto row = std::span(nodes).subspan(begin, length);
+      if (!std::ranges::all_of(row, can_be_hidden)) continue;
+      Boundary b = boundary_of(stage, begin, begin + length);
+      if (!b.fits) continue;
+      if (++tried > most_tried) return {};
+      if (Hidden h = replace(stage, begin, begin + length, b); accept(h)) return h;
+    }
   return {};
 }
 

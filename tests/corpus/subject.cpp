@@ -72,6 +72,16 @@ Subject make_subject(const ir::Fixture& fixture, const ir::Case& c) {
     s.inputs.push_back(find_inputs(state, sources));
     state.run(s.inputs.back());
   }
+  s.options = options;
+  return s;
+}
+
+Subject derived(const Subject& subject, const ir::Graph& graph) {
+  Subject s;
+  s.options = subject.options;
+  s.graph = ir::differentiate(graph, s.options);
+  s.code = Code::compile(s.graph);
+  s.inputs = subject.inputs;
   return s;
 }
 

@@ -8,6 +8,7 @@
 
 #include "interpreter/inputs.h"
 #include "interpreter/state.h"
+#include "ir/passes/passes.h"
 #include "ir/text/fixture.h"
 
 namespace gradus::corpus {
@@ -20,6 +21,7 @@ struct Subject {
   std::shared_ptr<const Code> code;
   // By stage: what the case gives by name, and random tensors for the rest.
   std::vector<std::vector<Tensor>> inputs;
+  ir::DifferentiateOptions options;  // how the stages were derived
 };
 
 // The cases that say what the results are, not what the error is.
@@ -27,6 +29,9 @@ std::vector<Subject> subjects(const ir::Fixture& fixture);
 // Derived as the case says, or else up to the order of its gradcheck. Throws Error for names that
 // the derived program does not have.
 Subject make_subject(const ir::Fixture& fixture, const ir::Case& c);
+
+// Another program with the subject's stage 0, derived as the subject was.
+Subject derived(const Subject& subject, const ir::Graph& graph);
 
 // What the case gives: tensors, random ones, sizes.
 InputSources sources_of(const ir::Case& c);

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 
 #include "ops/structural.h"
-#include "tests/corpus/subject.h"
+#include "tests/corpus/sizes.h"
 
 namespace gradus::corpus {
 
@@ -16,9 +15,6 @@ class Walk {
  public:
   using Value = typename Values::Value;
   using Operand = std::variant<std::monostate, Value, ir::Number>;
-
-  // What a dimension's name stands for, if that is known.
-  using SizeOf = std::function<std::optional<int64_t>(std::string_view)>;
 
   Walk(const ir::Graph& graph, SizeOf size_of) : graph_(graph), size_of_(std::move(size_of)) {
     values_.resize(graph.values.size());
@@ -56,24 +52,7 @@ class Walk {
     return node.op == &ops::operator_record<Op>;
   }
 
-  ir::Dim known(const ir::Dim& d) const {
-    return d.substitute([&](std::string_view name) -> std::optional<ir::Dim> {
-      if (auto n = size_of_(name)) return ir::Dim(*n);
-      return std::nullopt;
-    });
-  }
-
-  // Whether there were any.
-  bool replace_names(ir::Literal& l) const {
-    bool any = false;
-    if (auto* d = std::get_if<ir::Dim>(&l.value); d && !d->is_constant()) {
-      *d = known(*d);
-      any = true;
-    }
-    if (auto* list = std::get_if<std::vector<ir::Literal>>(&l.value))
-      for (ir::Literal& item : *list) any |= replace_names(item);
-    return any;
-  }
+  ir::Dim known(const ir::Dim& d) const { return with_sizes(d, size_of_); }
 
   Operand operand(const ir::Operand& o) {
     if (const auto* v = std::get_if<ir::ValueId>(&o)) {
@@ -99,7 +78,7 @@ class Walk {
     for (const ir::Operand& o : node.operands) operands.push_back(operand(o));
     ir::LiteralList attributes = node.op->write(node.attributes);
     bool names = false;
-    for (ir::NamedLiteral& a : attributes) names |= replace_names(a.value);
+    for (ir::NamedLiteral& a : attributes) names |= set_sizes(a.value, size_of_);
     auto results =
         Values::run(*node.op, names ? node.op->read(attributes) : node.attributes, operands);
     for (size_t i = 0; i < results.size(); ++i) at(node.results[i]) = results[i];

@@ -7,6 +7,7 @@
 #include "interpreter/state.h"
 #include "ir/text/parser.h"
 #include "tests/corpus/eager.h"
+#include "tests/corpus/hidden.h"
 #include "tests/golden/case.h"
 
 namespace gradus::golden {
@@ -15,7 +16,7 @@ namespace {
 struct Way {
   const char* group;
   DType dtype;
-  enum class By { differentiate, grad, engine } by;
+  enum class By { differentiate, grad, engine, opaque } by;
 };
 
 std::vector<std::string> failures_of(const Case& c,
@@ -44,7 +45,8 @@ void note(std::vector<std::string>& failures, std::string failure) {
 corpus::Subject staged(const Case& c) {
   corpus::Subject s;
   ir::Module module = ir::parse(c.forward_text(), c.id());
-  s.graph = ir::differentiate(module.program(), {.order = c.order(), .wrt = c.differentiated()});
+  s.options = {.order = c.order(), .wrt = c.differentiated()};
+  s.graph = ir::differentiate(module.program(), s.options);
   s.code = Code::compile(s.graph);
   s.inputs.push_back(values_of(c));
   for (size_t k = 1; k < s.code->stages(); ++k) {
@@ -90,6 +92,18 @@ void check_stages(const Case& c, std::vector<std::string>& failures) {
 void check_engine(const Case& c, std::vector<std::string>& failures) {
   corpus::Subject s = staged(c);
   compare_stages(c, s, corpus::evaluate_eagerly(s), failures);
+}
+
+// Hidden behind functions, the derivatives by `eval`.
+void check_opaque(const Case& c, std::vector<std::string>& failures) {
+  corpus::Subject s = staged(c);
+  auto list = corpus::with_functions(s);
+  if (list.empty() && c.id().starts_with("engine/")) failures.push_back("nothing can be hidden");
+  for (const corpus::Opaque& o : list) {
+    std::vector<std::string> found;
+    compare_stages(c, s, corpus::run_all(o.subject), found);
+    for (const std::string& f : found) failures.push_back(fmt::format("{}: {}", o.way, f));
+  }
 }
 
 // One stage, derivatives by nested `grad` nodes.
@@ -141,6 +155,8 @@ TEST_P(Golden, Agrees) {
         check_grad(c, f);
       else if (by == Way::By::engine)
         check_engine(c, f);
+      else if (by == Way::By::opaque)
+        check_opaque(c, f);
       else
         check_stages(c, f);
     });
@@ -159,6 +175,7 @@ std::string name_of_way(const testing::TestParamInfo<Way>& info) {
   return fmt::format("{}_{}_{}", info.param.group, name_of(info.param.dtype),
                      info.param.by == Way::By::grad     ? "grad"
                      : info.param.by == Way::By::engine ? "engine"
+                     : info.param.by == Way::By::opaque ? "opaque"
                                                         : "differentiate");
 }
 
@@ -166,7 +183,7 @@ std::vector<Way> ways() {
   std::vector<Way> list;
   for (const char* group : {"op", "edge", "program", "engine", "fuzz"})
     for (DType dtype : {DType::f64, DType::f32})
-      for (Way::By by : {Way::By::differentiate, Way::By::grad, Way::By::engine})
+      for (Way::By by : {Way::By::differentiate, Way::By::grad, Way::By::engine, Way::By::opaque})
         if (std::string(group) != "edge" || dtype == DType::f64) list.push_back({group, dtype, by});
   return list;
 }

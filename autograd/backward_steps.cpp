@@ -1,0 +1,79 @@
+#include "autograd/backward_steps.h"
+
+#include <queue>
+
+#include "autograd/graph_task.h"
+
+namespace gradus::autograd {
+
+// As the only thread of a task takes them: what is ready, later made nodes first.
+std::vector<uint32_t> GraphTask::execution() const {
+  struct Ready {
+    uint64_t sequence_number;
+    uint32_t index;
+    bool operator<(const Ready& o) const {
+      return sequence_number != o.sequence_number ? sequence_number < o.sequence_number
+                                                  : index > o.index;
+    }
+  };
+  std::vector<uint32_t> left(nodes_.size());
+  std::priority_queue<Ready> ready;
+  auto arrive = [&](uint32_t i) {
+    if (--left[i] == 0) ready.push({nodes_[i].node->sequence_number(), i});
+  };
+  for (size_t i = 0; i < nodes_.size(); ++i) left[i] = nodes_[i].dependencies;
+  for (const Edge& root : roots_)
+    if (uint32_t i = root.valid() ? find(root.node.get()) : none; i != none) arrive(i);
+  std::vector<uint32_t> list;
+  while (!ready.empty()) {
+    uint32_t index = ready.top().index;
+    const TaskNode& n = nodes_[index];
+    ready.pop();
+    if (n.runs || n.captured) list.push_back(index);
+    if (!n.runs) continue;
+    for (const Edge& edge : n.node->next_edges())
+      if (uint32_t i = edge.valid() ? find(edge.node.get()) : none; i != none) arrive(i);
+  }
+  return list;
+}
+
+std::vector<const Node*> GraphTask::order() const {
+  std::vector<const Node*> list;
+  for (uint32_t i : execution())
+    if (nodes_[i].runs) list.push_back(nodes_[i].node);
+  return list;
+}
+
+std::vector<BackwardStep> GraphTask::steps() const {
+  std::vector<uint32_t> list = execution();
+  std::vector<uint32_t> step_of(nodes_.size(), none);
+  std::vector<BackwardStep> steps(list.size());
+  for (uint32_t s = 0; s < list.size(); ++s) {
+    const TaskNode& n = nodes_[list[s]];
+    step_of[list[s]] = s;
+    steps[s].node = n.node;
+    steps[s].runs = n.runs;
+    steps[s].inputs.resize(n.node->inputs());
+    for (size_t i = 0; i < n.node->inputs(); ++i)
+      steps[s].inputs[i].resize(slots_[n.first_slot + i].contributions);
+  }
+  // Whether what goes along the edge is used.
+  auto arrives = [&](const Edge& edge, uint32_t ordinal, BackwardStep::Contribution c) {
+    uint32_t index = edge.valid() ? find(edge.node.get()) : none;
+    if (index == none || step_of[index] == none) return false;
+    steps[step_of[index]].inputs[edge.input][ordinal] = c;
+    return true;
+  };
+  for (uint32_t r = 0; r < roots_.size(); ++r)
+    arrives(roots_[r], root_ordinals_[r], {BackwardStep::root, r});
+  for (uint32_t s = 0; s < list.size(); ++s) {
+    const TaskNode& n = nodes_[list[s]];
+    if (!n.runs) continue;
+    auto edges = n.node->next_edges();
+    for (uint32_t i = 0; i < edges.size(); ++i)
+      steps[s].wanted.push_back(arrives(edges[i], ordinals_[n.first_edge + i], {s, i}));
+  }
+  return steps;
+}
+
+}  // namespace gradus::autograd

@@ -1,0 +1,134 @@
+#include "interpreter/capture_build.h"
+
+#include <algorithm>
+
+#include "ops/opaque.h"
+#include "ops/rules.h"
+
+namespace gradus::interpreter {
+
+using autograd::BackwardStep;
+using autograd::Edge;
+using autograd::InputMetadata;
+using autograd::Variables;
+
+ir::Type type_of(DType dtype, std::span<const int64_t> shape, Device device) {
+  ir::Dims dims;
+  for (int64_t n : shape) dims.push_back(n);
+  return ir::Type(dtype, std::move(dims), device);
+}
+
+namespace {
+
+// As the engine does with what a node gives.
+ops::Value fit(const ops::Value& gradient, const InputMetadata& to) {
+  if (to.kind != InputMetadata::Kind::known) return gradient;
+  ir::Type type = type_of(to.dtype, to.shape, to.device);
+  return ops::cast(ops::sum_to(gradient, type.dims), type.dtype);
+}
+
+}  // namespace
+
+CaptureBuilder::CaptureBuilder(std::span<const Edge> roots, std::span<const size_t> arriving,
+                               const Variables& saved)
+    : world_(graph_, 0, nodes_) {
+  graph_.name = "backward";
+  graph_.stages.emplace_back();
+  for (size_t r = 0; r < roots.size(); ++r) {
+    const InputMetadata& m = roots[r].node->input_metadata(roots[r].input);
+    roots_.push_back(input(type_of(m.dtype, m.shape, m.device), fmt::format("dy{}", arriving[r])));
+  }
+  for (size_t k = 0; k < saved.size(); ++k)
+    saved_.push_back(input(type_of(saved[k].data()), fmt::format("s{}", k)));
+}
+void CaptureBuilder::add(const HandleMaker& maker) {
+  SmallVector<ops::Value, 4> operands;
+  for (const auto& o : maker.operands) operands.push_back(o ? saved_[*o] : ops::Value());
+  const ir::Operator* op = &ops::operator_record<ops::Eval>;
+  ir::LiteralList attributes;
+  if (maker.from->function) {
+    op = &ops::operator_record<ops::CppOp>;
+    attributes = {{"name", maker.from->function->name(), {}},
+                  {"requires_grad", ir::Literal::list(maker.from->marks), {}}};
+  } else {
+    operands.push_back(handles_[maker.evaluated]);
+  }
+  auto results = world_.emit_results(*op, op->read(attributes), operands, maker.from->results + 1);
+  handles_.push_back(results.back());
+}
+
+void CaptureBuilder::add(const Step& step) {
+  auto& arrived = arrived_.emplace_back();
+  gradients_.emplace_back().resize(step.from->node->outputs());
+  for (const auto& contributions : step.from->inputs) arrived.push_back(sum(contributions));
+  if (!step.from->runs || std::ranges::none_of(arrived, &ops::Value::defined)) return;
+  auto given = step.opaque ? evaluate(step) : apply_rule(step);
+  auto edges = step.from->node->next_edges();
+  for (size_t i = 0; i < edges.size(); ++i)
+    if (step.from->wanted[i] && given[i].defined())
+      gradients_.back()[i] = fit(given[i], edges[i].node->input_metadata(edges[i].input));
+}
+
+void CaptureBuilder::give(size_t i, std::optional<size_t> step, size_t input) {
+  ops::Value gradient = step ? arrived_[*step][input] : ops::Value();
+  graph_.stages[0].results.push_back({fmt::format("dx{}", i), gradient.defined()
+                                                                  ? ir::GraphWorld::id_of(gradient)
+                                                                  : ir::no_value});
+}
+
+ir::Graph CaptureBuilder::take() {
+  graph_.stages[0].nodes = std::move(nodes_);
+  return std::move(graph_);
+}
+
+ops::Value CaptureBuilder::input(ir::Type type, std::string name) {
+  ir::ValueId v = graph_.add_value(std::move(type), std::move(name), 0);
+  graph_.stages[0].inputs.push_back(v);
+  return world_.value(v);
+}
+
+// Contributions in the engine's order.
+ops::Value CaptureBuilder::sum(const std::vector<BackwardStep::Contribution>& contributions) const {
+  ops::Value sum;
+  for (const auto& c : contributions) {
+    const ops::Value& v =
+        c.step == BackwardStep::root ? roots_[c.output] : gradients_[c.step][c.output];
+    if (v.defined()) sum = sum.defined() ? sum + v : v;
+  }
+  return sum;
+}
+
+SmallVector<ops::Value, 4> CaptureBuilder::apply_rule(const Step& step) {
+  SmallVector<ops::Value, 2> x = placed(step.x), y = placed(step.y);
+  const ir::Operator& op = step.node->op();
+  ops::VjpCall call{op, world_, x, y, arrived_.back(), step.node->attributes(), step.from->wanted,
+                    {}};
+  call.gradients.resize(x.size());
+  op.vjp(call);
+  return std::move(call.gradients);
+}
+
+SmallVector<ops::Value, 4> CaptureBuilder::evaluate(const Step& step) {
+  SmallVector<ops::Value, 4> operands, gradients;
+  for (size_t i = 0; i < arrived_.back().size(); ++i)
+    if (step.opaque->takes(i)) operands.push_back(arrived_.back()[i]);
+  operands.push_back(handles_[step.instruction]);
+  for (ops::Value& v : ops::emit_all(world_, "eval", operands)) gradients.push_back(std::move(v));
+  return gradients;
+}
+
+SmallVector<ops::Value, 2> CaptureBuilder::placed(const SmallVector<ops::Value, 2>& values) {
+  SmallVector<ops::Value, 2> out;
+  for (const ops::Value& v : values) {
+    if (ir::ValueId id = value_in(v.operand); id != ir::no_value) {
+      out.push_back(saved_[index_of(id)]);
+      continue;
+    }
+    out.push_back(v);
+    // By type alone.
+    if (v.world) out.back().world = &world_;
+  }
+  return out;
+}
+
+}  // namespace gradus::interpreter
