@@ -65,6 +65,21 @@ std::vector<std::string_view> similar(std::string_view name) {
   return names;
 }
 
+std::string advice(std::string_view name) {
+  // Spellings that other libraries have for a number in an operand's place.
+  constexpr std::pair<std::string_view, std::string_view> scalar_spellings[] = {
+      {"add_scalar", "add(%x, 2.0)"}, {"rsub_scalar", "sub(2.0, %x)"},
+      {"mul_scalar", "mul(%x, 2.0)"}, {"div_scalar", "div(%x, 2.0)"},
+      {"pow_scalar", "pow(%x, 2.0)"}, {"scalar_pow", "pow(2.0, %x)"},
+  };
+  for (auto [spelling, instead] : scalar_spellings)
+    if (name == spelling) return fmt::format("; a number may stand as an operand: {}", instead);
+  std::string hint;
+  for (std::string_view other : similar(name))
+    hint += fmt::format("{}'{}'", hint.empty() ? "; did you mean " : " or ", other);
+  return hint.empty() ? hint : hint + "?";
+}
+
 SmallVector<ir::Type, 2> infer(const ir::Operator& op, std::span<const ir::OperandType> in,
                                const ir::Attributes& attributes,
                                std::vector<ir::DimEquality>* equalities, size_t results) {

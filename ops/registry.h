@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "ir/graph.h"
@@ -14,6 +15,8 @@ std::span<const ir::Operator* const> all();
 const ir::Operator* find(std::string_view name);
 // Names that a misspelt one may have meant, best first, at most three.
 std::vector<std::string_view> similar(std::string_view name);
+// What to write instead of a name that is no operator: "; did you mean 'exp'?", or nothing.
+std::string advice(std::string_view name);
 
 // Runs an operator's type rule for a node of a graph. Throws Error (without a place). `results` is
 // how many results it has, where the node does not have them yet.
