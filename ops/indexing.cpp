@@ -253,6 +253,7 @@ void IndexSelect::vjp(VjpCall& d) {
 
 void IndexAdd::infer(InferCall& call) {
   infer_into(call, attributes_as<Attr>(call.attributes).dim);
+  require_integral_coefficient(call, "alpha", attributes_as<Attr>(call.attributes).alpha);
 }
 void IndexAdd::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
