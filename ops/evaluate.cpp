@@ -59,7 +59,7 @@ SmallVector<Tensor, 2> evaluate(const ir::Operator& op, const ir::Attributes& at
 SmallVector<Tensor, 2> evaluate(std::string_view name, std::initializer_list<EagerOperand> operands,
                                 const LiteralList& attributes) {
   const Operator* op = find(name);
-  if (!op) throw Error("there is no operator '{}'", name);
+  if (!op) throw Error("there is no operator '{}'{}", name, advice(name));
   return evaluate(*op, op->read(attributes), std::span(operands.begin(), operands.size()),
                   *Context::default_context());
 }
