@@ -97,6 +97,13 @@ Variables apply(const Operator& op, const Attributes& attributes,
     if (variables[i] && !variables[i]->defined())
       throw Error("{}: operand {} is undefined", op.name, i);
   }
+  if (op.data_sized) {
+    SmallVector<const Tensor*, 4> tensors(operands.size(), nullptr);
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (variables[i]) tensors[i] = &variables[i]->data();
+    ir::Attributes with_count = ops::counted(op, attributes, tensors);
+    if (with_count.get() != attributes.get()) return apply(op, with_count, operands);
+  }
   if (op.compose && !op.has_vjp(attributes)) return compose(op, attributes, operands);
   return apply(OperatorCall::find(op, attributes, operands), variables);
 }

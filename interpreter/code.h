@@ -63,11 +63,13 @@ struct CodeOperand {
 };
 
 // What is planned and run in one go: an opaque instruction, if any, and the others up to the next
-// one. A stage is one segment, and one more for each opaque instruction.
+// one. A stage is one segment, and one more for each opaque instruction and for each size that data
+// settles: that of the first instruction's result then.
 struct Segment {
   uint32_t stage = 0;
   uint32_t first = 0, end = 0;     // instructions without the opaque one
   std::optional<uint32_t> opaque;  // the instruction before `first`
+  std::optional<uint32_t> counts;  // the dimension (of Code::dimensions()) that data settles
   bool begins_stage = true, ends_stage = true;
 };
 

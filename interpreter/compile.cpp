@@ -23,13 +23,13 @@ class Compiler {
     mark_used();
     for (size_t s = 0; s < graph_.stages.size(); ++s) compile_stage(s);
     collect_equalities();
+    collect_dimensions();
     cut();
     mark_wanted();
     mark_last_uses();
     mark_seen();
     find_settled();
     for (size_t s = 0; s < graph_.stages.size(); ++s) collect_outer(s);
-    collect_dimensions();
   }
 
  private:
@@ -151,7 +151,21 @@ class Compiler {
     }
   }
 
-  // Cuts the stages into segments at their opaque instructions.
+  // The dimension that the instruction's data settles, if nothing before it does.
+  std::optional<uint32_t> settles(const Instruction& i) {
+    auto count = ops::count_in(*i.op, i.attributes);
+    if (!count || count->symbol_name().empty()) return std::nullopt;
+    std::string name(count->symbol_name());
+    if (!settled_names_.insert(name).second) return std::nullopt;
+    return dimension(name);
+  }
+  uint32_t dimension(const std::string& name) {
+    auto [it, added] = code_.dimension_index_.emplace(name, code_.dimensions_.size());
+    if (added) code_.dimensions_.push_back(name);
+    return static_cast<uint32_t>(it->second);
+  }
+
+  // Cuts the stages into segments at their opaque instructions, and where data settles a size.
   void cut() {
     code_.made_in_.assign(code_.register_values_.size(), 0);
     auto make = [&](Register r) {
@@ -162,14 +176,22 @@ class Compiler {
       StageCode& stage = code_.stages_[s];
       stage.first_segment = static_cast<uint32_t>(code_.segments_.size());
       auto count = static_cast<uint32_t>(stage.instructions.size());
-      code_.segments_.push_back({static_cast<uint32_t>(s), 0, count, {}, true, true});
+      code_.segments_.push_back({static_cast<uint32_t>(s), 0, count, {}, {}, true, true});
       for (Register r : stage.inputs) make(r);
+      for (ir::ValueId v : graph_.stages[s].inputs)
+        for (const ir::Dim& d : graph_[v].type.dims)
+          d.for_each_symbol([&](std::string_view name) { settled_names_.emplace(name); });
       for (uint32_t n = 0; n < count; ++n) {
         const Instruction& i = stage.instructions[n];
         if (i.is_opaque()) {
           code_.segments_.back().end = n;
           code_.segments_.back().ends_stage = false;
-          code_.segments_.push_back({static_cast<uint32_t>(s), n + 1, count, n, false, true});
+          code_.segments_.push_back({static_cast<uint32_t>(s), n + 1, count, n, {}, false, true});
+        } else if (auto dimension = settles(i)) {
+          code_.segments_.back().end = n;
+          code_.segments_.back().ends_stage = false;
+          code_.segments_.push_back(
+              {static_cast<uint32_t>(s), n, count, {}, dimension, false, true});
         }
         for (uint32_t k = 0; k < i.results; ++k) make(stage.results[i.first_result + k]);
       }
@@ -216,6 +238,7 @@ class Compiler {
     std::vector<bool> seen(code_.register_values_.size(), false);
     code_.last_segment_.assign(code_.register_values_.size(), 0);
     auto segment = static_cast<uint32_t>(code_.segments_.size());
+    // A stage's segments are counted down as their first instructions are passed.
     auto last = [&](Register r) {
       if (r == no_register || seen[index_of(r)]) return false;
       seen[index_of(r)] = true;
@@ -232,7 +255,8 @@ class Compiler {
         const Instruction& i = stage.instructions[n];
         for (uint32_t k = i.operands; k-- > 0;)
           stage.frees[i.first_operand + k] = last(stage.operands[i.first_operand + k].reg);
-        if (i.is_opaque()) --segment;
+        const Segment& now = code_.segments_[segment];
+        if (!now.begins_stage && n == (now.opaque ? *now.opaque : now.first)) --segment;
       }
     }
   }
@@ -248,6 +272,11 @@ class Compiler {
         for (uint32_t k = 0; i.is_opaque() && k < i.operands; ++k)
           see(stage.operands[i.first_operand + k].reg);
     }
+    for (const Segment& segment : code_.segments_)
+      if (segment.counts) {
+        const StageCode& stage = code_.stages_[segment.stage];
+        see(stage.operands[stage.instructions[segment.first].first_operand].reg);
+      }
   }
 
   void find_settled() {
@@ -263,11 +292,7 @@ class Compiler {
     for (const ir::Stage& stage : graph_.stages)
       for (ir::ValueId v : stage.inputs)
         for (const ir::Dim& d : graph_[v].type.dims)
-          d.for_each_symbol([&](std::string_view name) {
-            size_t next = code_.dimensions_.size();
-            if (code_.dimension_index_.emplace(name, next).second)
-              code_.dimensions_.emplace_back(name);
-          });
+          d.for_each_symbol([&](std::string_view name) { dimension(std::string(name)); });
   }
 
   Code& code_;
@@ -275,6 +300,7 @@ class Compiler {
   const ir::Graph& original_;
   std::vector<Register> registers_;  // by value
   std::unordered_set<std::string> known_equalities_;
+  std::unordered_set<std::string> settled_names_;  // of dimensions, while stages are cut
 };
 
 Code::Code() : plans_(std::make_unique<interpreter::PlanCache>()) {}

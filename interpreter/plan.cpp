@@ -33,7 +33,8 @@ const Held& SegmentPlan::find_held(Register r) const {
 std::span<const Register> inputs_of(const Code& code, size_t segment) {
   const Segment& s = code.segment(segment);
   const StageCode& stage = code.stage(s.stage);
-  if (!s.opaque) return stage.inputs;
+  if (s.begins_stage) return stage.inputs;
+  if (!s.opaque) return {};
   const Instruction& i = stage.instructions[*s.opaque];
   return std::span(stage.results).subspan(i.first_result, stage.opaque[i.opaque].tensors);
 }

@@ -75,7 +75,7 @@ struct SegmentPlan {
   size_t segment = 0;
   std::shared_ptr<const SegmentPlan> previous;  // the plan of the segment before
   const SegmentPlan* far_back = nullptr;        // an earlier one, for of_segment; null: segment 0
-  std::vector<int64_t> key;                     // of the inputs, see `append_input_key`
+  std::vector<int64_t> key;  // of the inputs, see `append_input_key`; the count, if there is one
   DimensionSizes sizes;
   // Registers of this segment that later ones read, by number.
   std::vector<std::pair<Register, Held>> held;
@@ -116,7 +116,7 @@ struct SegmentPlan {
 void append_input_key(const Tensor& t, std::vector<int64_t>& key);
 
 // The registers of a segment's inputs: its stage's, or what the opaque instruction that it begins
-// with gives. no_register: never used.
+// with gives; none where it begins with a count. no_register: never used.
 std::span<const Register> inputs_of(const Code& code, size_t segment);
 
 // Given   a segment, the plan of the segment before (null for the first), a tensor for each of

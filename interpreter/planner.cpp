@@ -22,6 +22,7 @@ Planner::Planner(const Code& code, size_t segment, std::shared_ptr<const Segment
   if (previous) plan_->sizes = previous->sizes;
   plan_->follow(std::move(previous));
   plan_->key = std::move(key);
+  if (segment_.counts) plan_->sizes[*segment_.counts] = plan_->key.back();
 }
 
 std::shared_ptr<const SegmentPlan> Planner::run() {
@@ -29,6 +30,7 @@ std::shared_ptr<const SegmentPlan> Planner::run() {
     bind_sizes(code_, segment_.stage, inputs_, plan_->sizes);
     check_equalities();
   }
+  if (segment_.counts) check_equalities();  // of that size too
   place_inputs();
   bound_.resize(segment_.end - segment_.first);
   reserve();

@@ -40,9 +40,11 @@ void State::Impl::check_runnable(std::span<const Tensor> inputs) const {
 }
 
 std::shared_ptr<const SegmentPlan> State::Impl::find_plan(size_t segment,
-                                                          std::span<const Tensor> inputs) {
+                                                          std::span<const Tensor> inputs,
+                                                          std::optional<int64_t> count) {
   key.clear();
   for (const Tensor& t : inputs) interpreter::append_input_key(t, key);
+  if (count) key.push_back(*count);
   const std::shared_ptr<const SegmentPlan> previous = segment ? plans[segment - 1] : nullptr;
   const auto& last = plans[segment];
   if (last && last->previous == previous && last->key == key) return last;
@@ -107,7 +109,8 @@ std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOp
       if (Register r = stage_code.inputs[i]; r != no_register) registers[index_of(r)] = inputs[i];
     run_segment(plan, at, options);
     while (!code->segment(segment).ends_stage) {
-      plan = run_opaque(++segment, at, options);
+      ++segment;
+      plan = code->segment(segment).counts ? count(segment, at) : run_opaque(segment, at, options);
       run_segment(plan, at, options);
     }
     at = no_instruction;
@@ -125,6 +128,19 @@ std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOp
     set_poison(at, "an exception that is not a std::exception");
     throw;
   }
+}
+
+std::shared_ptr<const SegmentPlan> State::Impl::count(size_t segment, uint32_t& at) {
+  const StageCode& stage_code = code->stage(stage);
+  at = code->segment(segment).first;
+  const Instruction& i = stage_code.instructions[at];
+  Register r = stage_code.operands[i.first_operand].reg;
+  const Tensor& constant = code->constant(r);
+  const Tensor* x = constant.defined() ? &constant : &registers[index_of(r)];
+  // What is absent is zeros.
+  auto plan = find_plan(segment, {}, x->defined() ? i.op->count({&x, 1}) : 0);
+  check_versions(*plan);
+  return plan;
 }
 
 void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan, uint32_t& at,

@@ -42,7 +42,8 @@ struct State::Impl {
 
   // Before anything runs.
   void check_runnable(std::span<const Tensor> inputs) const;
-  std::shared_ptr<const SegmentPlan> find_plan(size_t segment, std::span<const Tensor> inputs);
+  std::shared_ptr<const SegmentPlan> find_plan(size_t segment, std::span<const Tensor> inputs,
+                                               std::optional<int64_t> count = {});
   void check_version(Register r, const SegmentPlan& plan) const;
   void check_versions(const SegmentPlan& plan) const;
   void check_outer(const SegmentPlan& plan) const;
@@ -64,6 +65,8 @@ struct State::Impl {
   // Returns the plan of the rest of the segment.
   std::shared_ptr<const SegmentPlan> run_opaque(size_t segment, uint32_t& at,
                                                 const RunOptions& options);
+  // The plan of a segment that begins with a count, for what there is to be counted.
+  std::shared_ptr<const SegmentPlan> count(size_t segment, uint32_t& at);
   SmallVector<Tensor, 4> opaque_operands(const Instruction& i, const SegmentPlan& before) const;
   interpreter::OpaqueResults apply_opaque(const Instruction& i,
                                           std::span<const Tensor> operands) const;

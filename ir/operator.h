@@ -198,6 +198,15 @@ struct Operator {
   bool (*vjp_holds)(const Attributes&);
   bool has_vjp(const Attributes& a) const { return vjp && (!vjp_holds || vjp_holds(a)); }
 
+  // Whether a call runs as what it is composed of.
+  bool runs_composed(const Attributes& a) const { return compose && !(bind && has_vjp(a)); }
+
+  // Where the size of a result may depend on data: whether it does for such operands. The attribute
+  // `count` says that size then, and this how large it is for these tensors (null for others). Null
+  // where no size ever does.
+  bool (*data_sized)(std::span<const OperandType>);
+  int64_t (*count)(std::span<const Tensor* const>);
+
   // Operand i's specification, variadic ones repeated.
   const OperandSpec& operand(size_t i) const { return operands[std::min(i, operands.size() - 1)]; }
 };

@@ -73,7 +73,7 @@ std::shared_ptr<const BoundCall> bind(const ir::Operator& op, const ir::Attribut
   }
   auto result_types = infer(op, operand_types, attributes, nullptr);
   call->types.append(result_types.begin(), result_types.end());
-  if (op.compose && !op.bind) return nullptr;
+  if (op.runs_composed(attributes)) return nullptr;
   if (!op.bind) throw Error("{}: cannot be run on its own", op.name);
   NoSizes sizes;
   ir::BindCall bind{op, call->in, present, number, attributes, sizes, {}, {}, {}};

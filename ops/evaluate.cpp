@@ -38,7 +38,7 @@ SmallVector<Tensor, 2> run_composition(const Operator& op, const Attributes& att
 
 }  // namespace
 
-SmallVector<Tensor, 2> evaluate(const ir::Operator& op, const ir::Attributes& attributes,
+SmallVector<Tensor, 2> evaluate(const ir::Operator& op, const ir::Attributes& given,
                                 std::span<const EagerOperand> operands, Context& context) {
   SmallVector<CallOperand, 4> to_bind(operands.size());
   SmallVector<RunOperand, 4> to_run(operands.size());
@@ -50,6 +50,12 @@ SmallVector<Tensor, 2> evaluate(const ir::Operator& op, const ir::Attributes& at
     } else if (const auto* n = std::get_if<ir::Number>(&operands[i])) {
       to_bind[i].number = to_run[i].number = n;
     }
+  }
+  ir::Attributes attributes = given;
+  if (op.data_sized) {
+    SmallVector<const Tensor*, 4> tensors;
+    for (const RunOperand& o : to_run) tensors.push_back(o.tensor);
+    attributes = counted(op, given, tensors);
   }
   auto call = bound_call(op, attributes, to_bind);
   if (!call) return run_composition(op, attributes, operands, context);

@@ -27,6 +27,7 @@ Family scan_family();            // scan.cpp: cumsum, cumprod, …
 Family matmul_family();          // matmul.cpp: mm, bmm, matmul, linear, …
 Family linear_algebra_family();  // linear_algebra.cpp: cholesky, inverse, det, …
 Family indexing_family();        // indexing.cpp: gather, scatter_add, index_select, …
+Family selection_family();       // selection.cpp: nonzero, masked_select
 Family embedding_family();       // embedding.cpp: embedding, embedding_bag
 Family normalization_family();   // normalization.cpp: softmax, layer_norm, batch_norm_train, …
 Family loss_family();            // losses.cpp: mse_loss, cross_entropy, …
@@ -35,12 +36,13 @@ Family convolution_family();     // convolution.cpp: conv1d, conv2d, conv_transp
 Family image_family();           // resize.cpp: max_pool2d, unfold_im2col, upsample_nearest2d, …
 
 inline constexpr Family (*families[])() = {
-    structural_family,     opaque_family,     arithmetic_family,  rounding_family,
-    comparison_family,     elementary_family, special_family,     activation_family,
-    shape_family,          slicing_family,    window_family,      assemble_family,
-    creation_family,       reduction_family,  scan_family,        matmul_family,
-    linear_algebra_family, indexing_family,   embedding_family,   normalization_family,
-    loss_family,           sorting_family,    convolution_family, image_family,
+    structural_family,     opaque_family,     arithmetic_family, rounding_family,
+    comparison_family,     elementary_family, special_family,    activation_family,
+    shape_family,          slicing_family,    window_family,     assemble_family,
+    creation_family,       reduction_family,  scan_family,       matmul_family,
+    linear_algebra_family, indexing_family,   selection_family,  embedding_family,
+    normalization_family,  loss_family,       sorting_family,    convolution_family,
+    image_family,
 };
 
 }  // namespace gradus::ops

@@ -20,8 +20,8 @@ const Type& index_tensor(const InferCall& call, size_t i) {
   if (t.dtype == DType::i64 || t.dtype == DType::i32) return t;
   if (t.dtype == DType::boolean)
     call.fail(
-        "{} is the mask {}; how many elements it picks depends on its values, which types "
-        "cannot say. Use `where` or `masked_fill`, or give indices",
+        "{} is the mask {}; the attribute `count` has to name how many elements it picks. Use "
+        "`where` or `masked_fill`, or give indices",
         call.name_of_operand(i), to_string(t));
   call.fail("{} is {}; indices are i64 or i32", call.name_of_operand(i), to_string(t));
 }
@@ -400,7 +400,15 @@ SlabPlan picked_plan(const BindCall& call, size_t first, IndexAction action, con
 
 }  // namespace
 
-void Index::infer(InferCall& call) { call.out.push_back(picked_type(call, 1)); }
+void Index::infer(InferCall& call) {
+  if (attributes_as<Attr>(call.attributes).count && has_mask(call.in, 1))
+    infer_by_composing(call);
+  else
+    call.out.push_back(picked_type(call, 1));
+}
+void Index::compose(ComposeCall& c) {
+  c.give(emit_all(c.world, "index", without_masks(c, 1, *c.attr<Attr>().count))[0]);
+}
 void Index::bind(BindCall& call) {
   SlabPlan p = picked_plan(call, 1, IndexAction::read, call.in[0], [&](const Sizes& whole) {
     if (!(whole == call.out[0].shape))
@@ -422,7 +430,16 @@ void Index::vjp(VjpCall& d) {
   });
 }
 
+void IndexPut::compose(ComposeCall& c) {
+  const auto& a = c.attr<Attr>();
+  c.give(emit_all(c.world, "index_put", without_masks(c, 2, *a.count),
+                  {{"accumulate", a.accumulate, {}}})[0]);
+}
 void IndexPut::infer(InferCall& call) {
+  if (attributes_as<Attr>(call.attributes).count && has_mask(call.in, 2)) {
+    infer_by_composing(call);
+    return;
+  }
   const Type& x = call.tensor(0);
   same_dtype(call, x, 1);
   Type picked = picked_type(call, 2);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/number_literal.h"
+#include "ops/selection.h"
 #include "ops/shape.h"
 
 namespace gradus::ops {
@@ -99,6 +100,11 @@ struct Index {
   static constexpr std::string_view name = "index",
                                     doc = "y = x[idx_0, idx_1, ..], where `none` takes all";
   static constexpr std::array inputs{"x"sv, "idx...?"sv};
+  using Attr = CountAttr;  // of masks; with one it is a composition
+  static bool data_sized(std::span<const ir::OperandType> x) { return has_mask(x, 1); }
+  static int64_t count(std::span<const Tensor* const> x) { return count_masked(x, 1); }
+  static bool vjp_holds(const ir::Attributes& a) { return !attributes_as<Attr>(a).count; }
+  static void compose(ComposeCall&);
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
@@ -110,8 +116,15 @@ struct IndexPut {
   static constexpr std::array inputs{"x"sv, "values"sv, "idx...?"sv};
   struct Attr {
     bool accumulate = false;
-    static constexpr auto fields() { return std::tuple(field("accumulate", &Attr::accumulate)); }
+    std::optional<Dim> count;  // of masks; with one it is a composition
+    static constexpr auto fields() {
+      return std::tuple(field("accumulate", &Attr::accumulate), field("count", &Attr::count));
+    }
   };
+  static bool data_sized(std::span<const ir::OperandType> x) { return has_mask(x, 2); }
+  static int64_t count(std::span<const Tensor* const> x) { return count_masked(x, 2); }
+  static bool vjp_holds(const ir::Attributes& a) { return !attributes_as<Attr>(a).count; }
+  static void compose(ComposeCall&);
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);

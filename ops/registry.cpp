@@ -81,6 +81,48 @@ std::string advice(std::string_view name) {
   return hint.empty() ? hint : hint + "?";
 }
 
+std::optional<ir::Dim> count_in(const ir::Operator& op, const ir::Attributes& attributes) {
+  if (!op.data_sized) return std::nullopt;
+  for (const ir::NamedLiteral& a : op.write(attributes))
+    if (a.name == "count") {
+      if (const auto* d = std::get_if<ir::Dim>(&a.value.value)) return *d;
+      if (const auto* n = std::get_if<int64_t>(&a.value.value)) return ir::Dim(*n);
+    }
+  return std::nullopt;
+}
+
+bool lacks_count(const ir::Operator& op, const ir::Attributes& attributes,
+                 std::span<const ir::OperandType> in) {
+  return op.data_sized && op.data_sized(in) && !count_in(op, attributes);
+}
+
+ir::Attributes with_count(const ir::Operator& op, const ir::Attributes& attributes, ir::Dim count) {
+  ir::LiteralList list = op.write(attributes);
+  std::erase_if(list, [](const ir::NamedLiteral& a) { return a.name == "count"; });
+  list.push_back({"count", std::move(count), {}});
+  return op.read(list);
+}
+
+ir::Attributes counted(const ir::Operator& op, const ir::Attributes& attributes,
+                       std::span<const Tensor* const> operands) {
+  if (!op.data_sized) return attributes;
+  SmallVector<ir::Type, 4> types(operands.size());
+  SmallVector<ir::OperandType, 4> in(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i]) continue;
+    types[i].dtype = operands[i]->dtype();
+    for (int64_t n : operands[i]->shape()) types[i].dims.push_back(n);
+    in[i].kind = ir::OperandType::Kind::tensor;
+    in[i].type = &types[i];
+  }
+  for (size_t i = 0; i < op.operands.size(); ++i)  // what is missing is said by the type rule
+    if (!op.operands[i].optional && !op.operands[i].variadic &&
+        (i >= operands.size() || !operands[i]))
+      return attributes;
+  if (!lacks_count(op, attributes, in)) return attributes;
+  return with_count(op, attributes, op.count(operands));
+}
+
 SmallVector<ir::Type, 2> infer_part(const ir::Operator& op, std::span<const ir::OperandType> in,
                                     const ir::Attributes& attributes,
                                     std::vector<ir::DimEquality>* equalities, size_t results) {

@@ -32,4 +32,14 @@ SmallVector<ir::Type, 2> infer_part(const ir::Operator& op, std::span<const ir::
                                     const ir::Attributes& attributes,
                                     std::vector<ir::DimEquality>* equalities, size_t results);
 
+// Of an operator where data decides a size: whether a call with these operands lacks the attribute
+// `count` that names it; what it is, if it is there; attributes with it.
+bool lacks_count(const ir::Operator& op, const ir::Attributes& attributes,
+                 std::span<const ir::OperandType> in);
+std::optional<ir::Dim> count_in(const ir::Operator& op, const ir::Attributes& attributes);
+ir::Attributes with_count(const ir::Operator& op, const ir::Attributes& attributes, ir::Dim count);
+// For tensors that are there (null for others): with the count that they have, if one is lacking.
+ir::Attributes counted(const ir::Operator& op, const ir::Attributes& attributes,
+                       std::span<const Tensor* const> operands);
+
 }  // namespace gradus::ops

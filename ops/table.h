@@ -9,7 +9,7 @@
 //   any other primitive:   static void infer(InferCall&), static void bind(BindCall&)
 // and, where differentiable, `static void vjp(VjpCall&)`. `zero_gradient = true` says that the
 // derivative is zero everywhere; an operator with neither is refused where a derivative is asked
-// for.
+// for. Where data decides a result's size: `data_sized`, `count`; see ops/selection.h.
 #pragma once
 
 #include <array>
@@ -82,6 +82,10 @@ constexpr ir::Operator operator_of() {
   if constexpr (requires { Op::bind; }) o.bind = Op::bind;
   if constexpr (requires { Op::vjp; }) o.vjp = Op::vjp;
   if constexpr (requires { Op::vjp_holds; }) o.vjp_holds = Op::vjp_holds;
+  if constexpr (requires { Op::data_sized; }) {
+    o.data_sized = Op::data_sized;
+    o.count = Op::count;
+  }
   // Asked of the struct, not of the pointers: under the undefined-behaviour sanitizer g++ does not
   // compare a function's address with null at compile time.
   constexpr bool has_vjp = requires { Op::vjp; };

@@ -7,7 +7,7 @@ namespace gradus::ir {
 namespace {
 
 bool to_be_taken_apart(const Node& node, bool keep_differentiable) {
-  if (!node.op->compose) return false;
+  if (!node.op->runs_composed(node.attributes)) return false;
   return !(keep_differentiable && node.op->has_vjp(node.attributes));
 }
 

@@ -1,4 +1,5 @@
 #include "ir/passes/passes.h"
+#include "ops/registry.h"
 
 namespace gradus::ir {
 
@@ -7,6 +8,11 @@ namespace {
 bool leaves_handle(const Graph& graph, const Node& node) {
   return node.op->traits.opaque && !node.results.empty() &&
          !graph[node.results.back()].type.is_tensor();
+}
+
+bool settles_size(const Node& node) {
+  auto count = ops::count_in(*node.op, node.attributes);
+  return count && !count->is_constant();
 }
 
 }  // namespace
@@ -25,7 +31,8 @@ void eliminate_dead_code(Graph& graph, size_t first_stage) {
       if (s >= first_stage) {
         if (leaves_handle(graph, node) && !used[index_of(node.results.back())])
           node.results.pop_back();
-        bool needed = node.op->traits.acts;
+        // One that settles a size stays: sizes have no uses that could be looked for here.
+        bool needed = node.op->traits.acts || (node.op->data_sized && settles_size(node));
         for (ValueId y : node.results) needed |= used[index_of(y)];
         keep[n] = needed;
         if (!needed) continue;

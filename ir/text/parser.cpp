@@ -263,6 +263,7 @@ class GraphParser {
           cursor_.fail_expected("',' or '}' after an attribute");
         Token name = cursor_.expect(TokenKind::name, "of an attribute");
         cursor_.expect(TokenKind::equals, "after the attribute's name");
+        if (node.op->data_sized && name.content() == "count") settle_by_data();
         list.push_back({name.content(), cursor_.literal(), name.where});
       }
     }
@@ -273,6 +274,22 @@ class GraphParser {
       cursor_.fail(e.where().known() ? e.where() : node.where, "{}: {}", node.op->name, e.bare());
     }
     if (node.op == &ops::operator_record<ops::Call>) resolve_call(node, list);
+  }
+
+  // A name that stands for the count of what data picks is known from there on.
+  void settle_by_data() {
+    const Token& token = cursor_.peek();
+    if (token.kind == TokenKind::name) dimensions_.insert(std::string(token.text));
+  }
+
+  // Gives what data picks a count, where none is written.
+  void name_count(Node& node) {
+    SmallVector<OperandType, 4> types;
+    for (const Operand& o : node.operands) types.push_back(graph_->type_of(o));
+    if (!ops::lacks_count(*node.op, node.attributes, types)) return;
+    std::string name = fresh_dimension();
+    dimensions_.insert(name);
+    node.attributes = ops::with_count(*node.op, node.attributes, Dim::symbol(name));
   }
 
   // `%u: f32[N] = undefined()`
@@ -306,6 +323,7 @@ class GraphParser {
   void finish(Node node, const WrittenResults& written) {
     if (std::string why = why_wrong_operands(*node.op, node.operands); !why.empty())
       cursor_.fail(node.where, "{}", why);
+    if (node.op->data_sized) name_count(node);
     SmallVector<Type, 2> types;
     try {
       types = ops::infer(*graph_, node, nullptr, written.size());

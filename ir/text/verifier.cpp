@@ -175,8 +175,12 @@ class Verifier {
            printable(unknown), what(), node.op->name);
   }
 
-  void check_attributes(const Node& node) const {
+  void check_attributes(const Node& node) {
     LiteralList list = node.op->write(node.attributes);
+    // A name that nothing has settled yet is settled by the data.
+    if (node.op->data_sized)
+      if (auto count = ops::count_in(*node.op, node.attributes))
+        if (!count->symbol_name().empty()) known_.insert(std::string(count->symbol_name()));
     std::vector<const Literal*> pending;
     for (const NamedLiteral& a : list) {
       pending.push_back(&a.value);
@@ -202,6 +206,13 @@ class Verifier {
       if (target->stages.size() != 1)
         fail(node.where, "graph '{}' has {} stages; a graph that is called has one [V14]",
              printable(target->name), target->stages.size());
+      for (const Node& inner : target->stages[0].nodes)
+        if (inner.op && inner.op->data_sized && inner.attributes &&
+            ops::count_in(*inner.op, inner.attributes))
+          fail(node.where,
+               "graph '{}' has '{}', the size of whose result data decides, and cannot be called; "
+               "write its nodes in the place of the call [V14]",
+               printable(target->name), inner.op->name);
       // The rest of the graph is looked at later, but its signature is needed now.
       bool sound = true;
       for (ValueId v : target->stages[0].inputs) sound &= index_of(v) < target->values.size();

@@ -26,10 +26,10 @@ namespace gradus::ir {
 //   V11  Sizes are never negative, names of dimensions can be written in a program, and the number
 //        of elements can be counted.
 //   V12  Names of dimensions that inputs, attributes and operands use are settled by inputs of the
-//        same stage or of an earlier one.
+//        same stage or of an earlier one, or by the `count` of an earlier node.
 //   V13  Everything lies on a device of this build.
 //   V14  A `call` knows its graph, which has one stage and does not call itself, not even through
-//        others, and is valid itself.
+//        others, and is valid itself. It has no size that data decides.
 
 // Throws Error, with the node's place where the graph has a source, for the first invariant that
 // does not hold. Any graph can be given, however broken, as long as its pointers can be followed.

@@ -1,0 +1,151 @@
+#include "ops/selection.h"
+
+#include "ops/families.h"
+#include "ops/rules.h"
+#include "tensor/convert.h"
+
+namespace gradus::ops {
+
+namespace {
+
+// Calls each(place) for every element that is not zero, in row-major order; `place` has one number
+// per dimension.
+template <class Each>
+void for_each_nonzero(const Layout& layout, const std::byte* data, Each each) {
+  if (layout.numel() == 0) return;
+  visit_dtype(layout.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const auto* x = reinterpret_cast<const T*>(data);
+    Sizes place(layout.shape.size(), 0);
+    for (int64_t at = 0;;) {
+      if (convert<bool>(x[at])) each(place);
+      int d = layout.rank() - 1;
+      for (; d >= 0; --d) {
+        at += layout.strides[d];
+        if (++place[d] < layout.shape[d]) break;
+        at -= layout.strides[d] * layout.shape[d];
+        place[d] = 0;
+      }
+      if (d < 0) return;
+    }
+  });
+}
+
+int64_t count_in(const Layout& layout, const std::byte* data) {
+  int64_t n = 0;
+  for_each_nonzero(layout, data, [&](const Sizes&) { ++n; });
+  return n;
+}
+
+struct Places {
+  Layout x;
+  int64_t count;
+};
+
+void write_places(const void* parameters, std::byte* const* args, ir::KernelScope&) {
+  const auto& p = *static_cast<const Places*>(parameters);
+  if (int64_t n = count_in(p.x, args[0]); n != p.count)
+    throw Error("nonzero: {} elements are not zero, and `count` is {}", n, p.count);
+  auto* y = reinterpret_cast<int64_t*>(args[1]);
+  for_each_nonzero(p.x, args[0], [&](const Sizes& place) {
+    for (int64_t i : place) *y++ = i;
+  });
+}
+
+const Dim& count_of(const ComposeCall& c, const std::optional<Dim>& count) {
+  if (!count) c.fail("the attribute `count` has to name the number of elements");
+  return *count;
+}
+
+}  // namespace
+
+int64_t count_nonzero(const Tensor& x) { return count_in(x.layout(), x.data()); }
+
+void Nonzero::infer(InferCall& call) {
+  const Type& x = call.tensor(0);
+  const auto& count = attributes_as<Attr>(call.attributes).count;
+  if (!count) call.fail("the attribute `count` has to name the number of elements");
+  call.out.push_back(Type(DType::i64, {*count, Dim(x.rank())}, x.device));
+}
+
+void Nonzero::bind(BindCall& call) {
+  call.set_kernel(write_places, Places{call.in[0], call.out[0].shape[0]});
+}
+
+int64_t MaskedSelect::count(std::span<const Tensor* const> x) {
+  // How often broadcasting repeats the mask.
+  Sizes shape = x[1]->layout().shape;
+  int64_t times = 1;
+  for (int d = 0; d < x[0]->rank(); ++d) {
+    int of_mask = x[1]->rank() - x[0]->rank() + d;
+    if (of_mask < 0 || shape[of_mask] == 1) times *= x[0]->layout().shape[d];
+  }
+  return count_nonzero(*x[1]) * times;
+}
+
+void MaskedSelect::compose(ComposeCall& c) {
+  const Value &x = c.x(), &mask = c.x(1);
+  for (size_t i = 0; i < 2; ++i)
+    if (!c.x(i).is_tensor()) c.fail("operand {} must be a tensor", i);
+  if (mask.dtype() != DType::boolean)
+    c.fail("operand 'mask' is {}; it must be bool", to_string(mask.type));
+  Dim count = count_of(c, c.attr<Attr>().count);
+  // Both broadcast: the sum's shape is that of the selection.
+  Value wide_mask = logical_and(mask, binary("eq", zeros_like(x), num(0.0)));
+  Value wide = expand(x, wide_mask.dims());
+  Dim all = ir::numel(wide.dims());
+  Value flat = reshape(wide, {all});
+  Value places = emit("nonzero", {reshape(wide_mask, {all})}, {{"count", count, {}}});
+  c.give(emit("index_select", {flat, reshape(places, {count})}, {{"dim", int64_t{0}, {}}}));
+}
+
+bool has_mask(std::span<const ir::OperandType> operands, size_t first) {
+  for (size_t i = first; i < operands.size(); ++i)
+    if (operands[i].kind == ir::OperandType::Kind::tensor &&
+        operands[i].type->dtype == DType::boolean)
+      return true;
+  return false;
+}
+
+int64_t count_masked(std::span<const Tensor* const> operands, size_t first) {
+  for (size_t i = first; i < operands.size(); ++i)
+    if (operands[i] && operands[i]->dtype() == DType::boolean) return count_nonzero(*operands[i]);
+  throw InternalError("a count is asked for where there is no mask");
+}
+
+SmallVector<Value, 6> without_masks(ComposeCall& c, size_t first, const Dim& count) {
+  const Type& x = c.x().type;
+  SmallVector<Value, 6> out;
+  size_t dim = 0;  // of x, that the next index is for
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    const Value& v = c.operands[i];
+    if (i < first || !v.is_tensor() || v.dtype() != DType::boolean) {
+      out.push_back(v);
+      dim += i >= first;
+      continue;
+    }
+    if (dim + v.dims().size() > x.dims.size())
+      c.fail("operand {} is a mask {}, and {} has no {} dimensions from dimension {} on", i,
+             to_string(v.type), to_string(x), v.dims().size(), dim);
+    Dims covered;
+    for (size_t d = 0; d < v.dims().size(); ++d) {
+      const Dim &mine = v.dims()[d], &of_x = x.dims[dim + d];
+      if (mine.is_constant() && of_x.is_constant() && !(mine == of_x))
+        c.fail("operand {} is a mask {}, whose dimension {} must be that of x, {}", i,
+               to_string(v.type), d, to_string(x));
+      covered.push_back(of_x);
+    }
+    // Sizes that types do not prove equal are held equal by the expansion.
+    Value mask = v.type.dims == covered ? v : expand(v, covered);
+    Value places = emit("nonzero", {mask}, {{"count", count, {}}});
+    for (size_t d = 0; d < covered.size(); ++d)
+      out.push_back(emit("select", {places},
+                         {{"dim", int64_t{1}, {}}, {"index", static_cast<int64_t>(d), {}}}));
+    dim += covered.size();
+  }
+  return out;
+}
+
+std::span<const ir::Operator* const> selection_family() { return fold<SelectionOperators>(); }
+
+}  // namespace gradus::ops

@@ -1,0 +1,50 @@
+// Selections whose size depends on data: places of what is not zero, and what a mask picks. The
+// attribute `count` says how many there are: a name that nothing else settles is settled by the
+// data, any other size is held against it.
+#pragma once
+
+#include "ops/table.h"
+
+namespace gradus::ops {
+
+using namespace std::literals;
+
+struct CountAttr {
+  std::optional<Dim> count;
+  static constexpr auto fields() { return std::tuple(field("count", &CountAttr::count)); }
+};
+
+// How many elements are not zero (NaN is not).
+int64_t count_nonzero(const Tensor& x);
+
+struct Nonzero {
+  static constexpr std::string_view name = "nonzero",
+                                    doc = "y[k, d] = the k-th place of x != 0 along dimension d";
+  static constexpr std::array inputs{"x"sv};
+  using Attr = CountAttr;
+  static bool data_sized(std::span<const ir::OperandType>) { return true; }
+  static int64_t count(std::span<const Tensor* const> x) { return count_nonzero(*x[0]); }
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+};
+
+struct MaskedSelect {
+  static constexpr std::string_view name = "masked_select",
+                                    doc = "y[k] = x where the k-th place of mask is true";
+  static constexpr std::array inputs{"x"sv, "mask"sv};
+  using Attr = CountAttr;
+  static bool data_sized(std::span<const ir::OperandType>) { return true; }
+  static int64_t count(std::span<const Tensor* const> x);
+  static void compose(ComposeCall&);
+};
+
+// Of `index` and `index_put`: a bool mask among the indices, from operand `first` on, counts for as
+// many dimensions as it has; it stands for the places where it is true.
+bool has_mask(std::span<const ir::OperandType> operands, size_t first);
+int64_t count_masked(std::span<const Tensor* const> operands, size_t first);
+// The operands with each mask replaced by its places.
+SmallVector<Value, 6> without_masks(ComposeCall& call, size_t first, const Dim& count);
+
+using SelectionOperators = std::tuple<Nonzero, MaskedSelect>;
+
+}  // namespace gradus::ops
