@@ -1,37 +1,25 @@
 // The node of an operator: its derivative rule, run on variables.
 #pragma once
 
-#include "autograd/operators.h"
+#include "autograd/rule_tape.h"
 #include "autograd/saved_variable.h"
 
 namespace gradus::autograd {
 
-// Which operands and results a derivative rule reads, beyond their types: bit i of each.
-struct RuleReads {
-  uint64_t operands = 0, results = 0;
-};
-
-// Runs the rule once on types alone and sees what it reads. Operands beyond the 64th count as read.
-RuleReads probe_rule(const ir::Operator& op, const ir::Attributes& attributes,
-                     std::span<const ops::Value> operands, std::span<const ir::Type> results);
-
 class OperatorNode final : public Node {
  public:
-  // `values` are the operands as rules see them; what the rule reads of them and of the results is
-  // kept.
-  OperatorNode(const ir::Operator& op, ir::Attributes attributes,
-               std::span<const VariableOperand> operands, SmallVector<ir::Type, 2> operand_types,
-               SmallVector<ir::Type, 1> result_types, SmallVector<Edge, 2> edges,
-               const RuleReads& reads);
-  void keep_results(std::span<const Tensor> results, const RuleReads& reads);
+  // Keeps what the rule reads of the operands (one pointer each, null for a number or none) and of
+  // the results.
+  OperatorNode(Ref<const OperatorCall> call, std::span<const Variable* const> operands,
+               std::span<const Tensor> results, SmallVector<Edge, 2> edges);
 
-  std::string name() const override { return std::string(op_.name); }
+  std::string name() const override { return std::string(call_->op().name); }
   bool is_traceable() const override { return true; }
   bool is_thread_safe() const override { return true; }
   void release_variables() override;
 
-  const ir::Operator& op() const { return op_; }
-  const ir::Attributes& attributes() const { return attributes_; }
+  const ir::Operator& op() const { return call_->op(); }
+  const ir::Attributes& attributes() const { return call_->attributes(); }
   // Operands and results as its rule sees them in `world`: with what `value` makes of those that
   // were kept (called under the node's lock), by type alone where nothing was. Throws Error if they
   // were released or changed.
@@ -39,20 +27,12 @@ class OperatorNode final : public Node {
               SmallVector<ops::Value, 2>& operands, SmallVector<ops::Value, 2>& results) const;
 
  private:
-  struct Operand {
-    ir::Operand number;  // monostate: none or a variable
-    bool is_variable = false;
-    SavedVariable saved;
-  };
   Variables apply(Variables&& cotangents) override;
-  std::string what(const char* kind, size_t i) const;
+  Variables apply_unrecorded(const RuleTape& tape, Variables& cotangents);
+  std::string what(size_t slot) const;
 
-  const ir::Operator& op_;
-  const ir::Attributes attributes_;
-  SmallVector<ir::Type, 2> operand_types_;
-  SmallVector<ir::Type, 1> result_types_;
-  SmallVector<Operand, 2> operands_;
-  SmallVector<SavedVariable, 1> results_;
+  const Ref<const OperatorCall> call_;
+  SmallVector<SavedVariable, 3> saved_;  // by the rule's slots: the operands, then the results
 };
 
 // In the place of a derivative that there is not: a run is an Error.

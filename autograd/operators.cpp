@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "autograd/device_streams.h"
 #include "autograd/operator_node.h"
 #include "ops/evaluate.h"
 #include "ops/registry.h"
@@ -45,85 +44,21 @@ Variables compose(const Operator& op, const Attributes& attributes,
   return results;
 }
 
-SmallVector<Tensor, 2> run(const Operator& op, const Attributes& attributes,
-                           std::span<const VariableOperand> operands) {
-  SmallVector<ops::EagerOperand, 4> in;
-  Device device;
-  for (const VariableOperand& o : operands) {
-    if (const auto* v = std::get_if<Variable>(&o)) {
-      in.emplace_back(v->data());
-      if (v->data().device().kind != DeviceKind::cpu) device = v->data().device();
-    } else if (const auto* n = std::get_if<ir::Number>(&o)) {
-      in.emplace_back(*n);
-    } else {
-      in.emplace_back();
-    }
-  }
-  if (device.kind == DeviceKind::cpu) return ops::evaluate(op, attributes, in, *current_context());
-  if (DeviceStreams* streams = device_streams(device.kind))
-    return streams->evaluate(op, attributes, in);
-  throw Error("{}: nothing is registered that runs operators on {}", op.name, to_string(device));
-}
-
-// What the rule reads, from memory where this thread has probed it for such operands before.
-RuleReads reads_of(const Operator& op, const Attributes& attributes,
-                   std::span<const VariableOperand> operands, std::span<const Type> operand_types,
-                   std::span<const Type> result_types) {
-  struct Probed {
-    const Operator* op = nullptr;
-    Attributes attributes;
-    SmallVector<Type, 2> operands;
-    SmallVector<ir::Operand, 2> numbers;
-    RuleReads reads;
-  };
-  constexpr size_t places = 128;
-  thread_local std::vector<Probed> memory(places);
-  size_t hash = reinterpret_cast<size_t>(&op) ^ reinterpret_cast<size_t>(attributes.get()) * 31;
-  for (const Type& t : operand_types) hash = (hash ^ t.dims.size()) * 0x9e3779b97f4a7c15;
-  Probed& place = memory[(hash >> 40) % places];
-  SmallVector<ir::Operand, 2> numbers;
-  for (const VariableOperand& o : operands) {
-    const auto* n = std::get_if<ir::Number>(&o);
-    numbers.push_back(n ? ir::Operand(*n) : ir::Operand());
-  }
-  if (place.op == &op && place.attributes.get() == attributes.get() && place.numbers == numbers &&
-      std::ranges::equal(place.operands, operand_types))
-    return place.reads;
-  ops::TypeWorld types;
-  SmallVector<ops::Value, 4> values;
-  for (size_t i = 0; i < operands.size(); ++i)
-    values.push_back(std::holds_alternative<Variable>(operands[i]) ? types.input(operand_types[i])
-                                                                   : value_of(types, operands[i]));
-  RuleReads reads = probe_rule(op, attributes, values, result_types);
-  place = Probed{&op, attributes, SmallVector<Type, 2>(operand_types), std::move(numbers), reads};
-  return reads;
-}
-
 // Results of an operator whose operands lead somewhere.
-Variables record(const Operator& op, const Attributes& attributes,
-                 std::span<const VariableOperand> operands, SmallVector<Tensor, 2> results) {
+Variables record(const Ref<const OperatorCall>& call, std::span<const Variable* const> operands,
+                 SmallVector<Tensor, 2> results) {
+  const Operator& op = call->op();
   SmallVector<Edge, 2> edges(operands.size());
-  SmallVector<Type, 2> operand_types(operands.size());
-  SmallVector<Type, 1> result_types;
   for (size_t i = 0; i < operands.size(); ++i)
-    if (const auto* v = std::get_if<Variable>(&operands[i])) {
-      edges[i] = v->gradient_edge();
-      operand_types[i] = type_of(v->data());
-    }
-  for (const Tensor& t : results) result_types.push_back(type_of(t));
+    if (operands[i]) edges[i] = operands[i]->gradient_edge();
   Ref<Node> node;
-  if (op.has_vjp(attributes)) {
-    RuleReads reads = reads_of(op, attributes, operands, operand_types, result_types);
-    auto recorded = make_ref<OperatorNode>(op, attributes, operands, std::move(operand_types),
-                                           std::move(result_types), std::move(edges), reads);
-    recorded->keep_results(results, reads);
-    node = recorded;
-  } else {
+  if (op.has_vjp(call->attributes()))
+    node = make_ref<OperatorNode>(call, operands, results, std::move(edges));
+  else
     node = make_ref<RefusingNode>(
         std::string(op.name),
         fmt::format("operator '{}' has no derivative; detach its operand", op.name),
         std::move(edges));
-  }
   Variables out;
   for (Tensor& t : results) {
     if (is_floating(t.dtype())) {
@@ -138,21 +73,32 @@ Variables record(const Operator& op, const Attributes& attributes,
 
 }  // namespace
 
-Variables apply(const Operator& op, const Attributes& attributes,
-                std::span<const VariableOperand> operands) {
+Variables apply(const Ref<const OperatorCall>& call, std::span<const Variable* const> operands) {
+  SmallVector<const Tensor*, 4> tensors(operands.size(), nullptr);
   bool leads = false;
   for (size_t i = 0; i < operands.size(); ++i)
-    if (const auto* v = std::get_if<Variable>(&operands[i])) {
-      if (!v->defined()) throw Error("{}: operand {} is undefined", op.name, i);
-      leads |= v->requires_grad();
+    if (operands[i]) {
+      tensors[i] = &operands[i]->data();
+      leads |= operands[i]->requires_grad();
     }
-  if (op.compose && !op.has_vjp(attributes)) return compose(op, attributes, operands);
-  SmallVector<Tensor, 2> results = run(op, attributes, operands);
-  if (recording() && leads && !op.traits.zero_gradient)
-    return record(op, attributes, operands, std::move(results));
+  SmallVector<Tensor, 2> results = call->run(tensors);
+  if (recording() && leads && !call->op().traits.zero_gradient)
+    return record(call, operands, std::move(results));
   Variables out;
   for (Tensor& t : results) out.emplace_back(std::move(t));
   return out;
+}
+
+Variables apply(const Operator& op, const Attributes& attributes,
+                std::span<const VariableOperand> operands) {
+  SmallVector<const Variable*, 4> variables(operands.size(), nullptr);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    variables[i] = std::get_if<Variable>(&operands[i]);
+    if (variables[i] && !variables[i]->defined())
+      throw Error("{}: operand {} is undefined", op.name, i);
+  }
+  if (op.compose && !op.has_vjp(attributes)) return compose(op, attributes, operands);
+  return apply(OperatorCall::find(op, attributes, operands), variables);
 }
 
 Variables apply(std::string_view name, std::initializer_list<VariableOperand> operands,

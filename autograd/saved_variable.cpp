@@ -26,18 +26,22 @@ SavedVariable SavedVariable::output(Tensor t, uint32_t output_number) {
   return s;
 }
 
-Variable SavedVariable::unpack(const Ref<Node>& self, FunctionRef<std::string()> name) const {
-  if (kind_ == Kind::undefined) return {};
+const Tensor& SavedVariable::tensor(FunctionRef<std::string()> name) const {
   if (kind_ == Kind::released)
     throw Error(
         "{} was freed by an earlier backward through this graph; keep the graph (keep_graph) to "
         "run it again",
         name());
-  if (data_.version() != version_)
+  if (data_.defined() && data_.version() != version_)
     throw Error(
         "{} was changed in place (version {}, saved at version {}) and is needed for a "
         "derivative; work on a copy of it instead",
         name(), data_.version(), version_);
+  return data_;
+}
+
+Variable SavedVariable::unpack(const Ref<Node>& self, FunctionRef<std::string()> name) const {
+  if (!tensor(name).defined()) return {};
   if (kind_ == Kind::output)
     return is_floating(data_.dtype()) ? Variable(data_, Edge{self, edge_.input}) : Variable(data_);
   if (edge_.node)

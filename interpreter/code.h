@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -136,6 +137,10 @@ class Code {
   bool outlives_stage(Register r, size_t stage) const {
     return segments_[last_segment(r)].stage > stage;
   }
+  // Whether somebody sees it as a tensor: a stage returns it, or an opaque instruction takes it.
+  bool is_seen(Register r) const { return seen_[index_of(r)]; }
+  // The segments of whose values nothing is read after this one.
+  std::span<const uint32_t> settled_after(size_t segment) const { return settled_[segment]; }
   // Names of dimensions in the order in which plans keep their sizes.
   const std::vector<std::string>& dimensions() const { return dimensions_; }
   // Its index there; nullopt for a name of no input.
@@ -154,7 +159,9 @@ class Code {
   std::vector<ir::ValueId> register_values_;
   std::vector<Tensor> constants_;
   std::vector<Segment> segments_;
-  std::vector<uint32_t> made_in_, last_segment_;  // by register
+  std::vector<uint32_t> made_in_, last_segment_;   // by register
+  std::vector<bool> seen_;                         // by register
+  std::vector<SmallVector<uint32_t, 1>> settled_;  // by segment
   bool has_handles_ = false;
   std::vector<std::string> dimensions_;
   std::map<std::string, size_t, std::less<>> dimension_index_;

@@ -26,6 +26,8 @@ class Compiler {
     cut();
     mark_wanted();
     mark_last_uses();
+    mark_seen();
+    find_settled();
     for (size_t s = 0; s < graph_.stages.size(); ++s) collect_outer(s);
     collect_dimensions();
   }
@@ -233,6 +235,28 @@ class Compiler {
         if (i.is_opaque()) --segment;
       }
     }
+  }
+
+  void mark_seen() {
+    code_.seen_.assign(code_.register_values_.size(), false);
+    auto see = [&](Register r) {
+      if (r != no_register) code_.seen_[index_of(r)] = true;
+    };
+    for (const StageCode& stage : code_.stages_) {
+      for (Register r : stage.returns) see(r);
+      for (const Instruction& i : stage.instructions)
+        for (uint32_t k = 0; i.is_opaque() && k < i.operands; ++k)
+          see(stage.operands[i.first_operand + k].reg);
+    }
+  }
+
+  void find_settled() {
+    code_.settled_.resize(code_.segments_.size());
+    std::vector<uint32_t> last(code_.segments_.size(), 0);
+    for (size_t r = 0; r < code_.made_in_.size(); ++r)
+      last[code_.made_in_[r]] = std::max(last[code_.made_in_[r]], code_.last_segment_[r]);
+    for (uint32_t s = 0; s < last.size(); ++s)
+      if (last[s] > s) code_.settled_[last[s]].push_back(s);
   }
 
   void collect_dimensions() {

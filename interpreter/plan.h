@@ -13,11 +13,23 @@ namespace gradus::interpreter {
 // Sizes of Code::dimensions(), known from some stage on.
 using DimensionSizes = std::vector<std::optional<int64_t>>;
 
+// Values of at most so many bytes that only kernels of later segments read are carried: they lie
+// in one block that their segment leaves, so that a thousand of them cost one allocation. A larger
+// value is a tensor of its own, given back right after its last use.
+inline constexpr int64_t most_carried_bytes = 1024;
+
+// Where a carried value lies in the block of the segment that made it.
+struct Carried {
+  int64_t memory = 0, bytes = 0;  // what of the block it may look at
+  int64_t offset = 0;             // of its first element, in bytes from `memory`
+};
+
 // What a later segment must know of a register that it finds in the state.
 struct Held {
   bool absent = false;  // an undefined value
   Layout layout;
-  Register owner = no_register;  // whose memory it is: itself, or what it is a view of
+  Register owner = no_register;    // whose memory it is: itself, or what it is a view of
+  std::optional<Carried> carried;  // none: it is a tensor
 };
 
 // What happens around a step beside its kernel.
@@ -25,13 +37,16 @@ struct Event {
   enum class Kind : uint8_t {
     allocate,  // before: a fresh tensor of `layout` for the register
     view,      // before: the register becomes a view of its base's tensor
+    take,      // before: a fresh tensor gets the elements of a carried value
+    bring,     // before: bytes of an earlier segment's block come into this one's
     release,   // after: the register's tensor is let go
   };
   Kind kind;
   Register reg;
-  Register base = no_register;  // of a view
-  int64_t offset = 0;           // of a view, in elements
-  Layout layout;
+  Register base = no_register;    // of a view; take, bring: who made the block
+  int64_t offset = 0;             // of a view, in elements; take, bring: bytes in that block
+  Layout layout;                  // take: as the elements lie there
+  int64_t bytes = 0, target = 0;  // bring: how many, and where to
 };
 
 struct Step {
@@ -45,9 +60,10 @@ struct Step {
 
 // One pointer of a frame.
 struct Arg {
-  enum class Kind : uint8_t { null, slot, fixed, tensor } kind = Kind::null;
-  Register base = no_register;       // tensor
-  int64_t offset = 0;                // slot: in the buffer; tensor: bytes from the base's data
+  enum class Kind : uint8_t { null, slot, fixed, tensor, carried } kind = Kind::null;
+  Register base = no_register;  // tensor; carried: a register of the segment that made it
+  int64_t offset = 0;  // in bytes. slot: in the buffer; tensor: from the base's data; carried: in
+                       // the block of the segment that made the base
   const std::byte* fixed = nullptr;  // constants and numbers
 };
 
@@ -83,6 +99,13 @@ struct SegmentPlan {
   std::vector<bool> external_before;  // by index in `externals`: there when the segment starts
   std::vector<Patch> patches;
   std::vector<uint32_t> external_of_event;  // by event: the register's index in `externals`
+  // The blocks that kernels look at, and their slices of `patches`.
+  struct Block {
+    uint32_t segment;  // whose
+    uint32_t first_patch, patches;
+  };
+  std::vector<Block> blocks;
+  int64_t block_bytes = 0;  // of the block that this segment leaves
   int64_t buffer_bytes = 0;
   int64_t least_buffer_bytes = 0;  // the largest sum of live slots: what the schedule allows
   std::vector<std::shared_ptr<const void>> kernels;   // keeps parameters alive

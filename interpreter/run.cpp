@@ -143,7 +143,8 @@ void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan, ui
   else
     run_checked_steps(*plan, frame, at, options);
   for (const auto& [r, held] : plan->held)
-    if (!held.absent) versions[index_of(r)] = registers[index_of(r)].version();
+    if (!held.absent && !held.carried) versions[index_of(r)] = registers[index_of(r)].version();
+  for (uint32_t s : code->settled_after(plan->segment)) blocks[s] = nullptr;
 }
 
 State::Impl::Frame& State::Impl::prepare_frame(const std::shared_ptr<const SegmentPlan>& plan) {
@@ -157,6 +158,7 @@ State::Impl::Frame& State::Impl::prepare_frame(const std::shared_ptr<const Segme
     frame.plan = plan;
     frame.buffer = buffer->data();
     frame.args.resize(plan->args.size());
+    frame.blocks.assign(plan->blocks.size(), nullptr);
     for (size_t a = 0; a < plan->args.size(); ++a) {
       const Arg& arg = plan->args[a];
       frame.args[a] = arg.kind == Arg::Kind::slot    ? buffer->data() + arg.offset
@@ -166,7 +168,22 @@ State::Impl::Frame& State::Impl::prepare_frame(const std::shared_ptr<const Segme
   }
   for (uint32_t e = 0; e < plan->externals.size(); ++e)
     if (plan->external_before[e]) patch(*plan, frame, e);
+  if (plan->block_bytes)
+    blocks[plan->segment] =
+        make_ref<Storage>(context->allocator(), static_cast<size_t>(plan->block_bytes));
+  patch_blocks(*plan, frame);
   return frame;
+}
+
+void State::Impl::patch_blocks(const SegmentPlan& plan, Frame& frame) {
+  for (size_t b = 0; b < plan.blocks.size(); ++b) {
+    const SegmentPlan::Block& block = plan.blocks[b];
+    std::byte* data = blocks[block.segment]->data();
+    if (frame.blocks[b] == data) continue;
+    frame.blocks[b] = data;
+    for (uint32_t p = block.first_patch; p < block.first_patch + block.patches; ++p)
+      frame.args[plan.patches[p].arg] = data + plan.patches[p].offset;
+  }
 }
 
 void State::Impl::patch(const SegmentPlan& plan, Frame& frame, uint32_t external) {
@@ -192,6 +209,16 @@ void State::Impl::do_events(const SegmentPlan& plan, Frame& frame, uint32_t firs
         if (constant.defined()) t = copy_of(t);  // the program's own values stay out of reach
         break;
       }
+      case Event::Kind::take: {
+        t = Tensor::empty(e.layout.dtype, e.layout.shape, *context);
+        const std::byte* from = blocks[code->made_in(e.base)]->data() + e.offset;
+        if (t.numel()) copy_elements(e.layout, from, t.layout(), t.mutable_data());
+        break;
+      }
+      case Event::Kind::bring:
+        std::memcpy(blocks[plan.segment]->data() + e.target,
+                    blocks[code->made_in(e.base)]->data() + e.offset, static_cast<size_t>(e.bytes));
+        break;
       case Event::Kind::release:
         t = Tensor();
         break;
@@ -270,6 +297,7 @@ void State::Impl::release_all() {
   for (Tensor& t : registers) t = Tensor();
   for (auto& h : handles) h = nullptr;
   for (Frame& f : frames) f = Frame();
+  for (auto& b : blocks) b = nullptr;
   buffer = nullptr;
 }
 

@@ -34,6 +34,7 @@ State::Impl::Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x)
   versions.resize(code->registers());
   plans.resize(code->segments());
   frames.resize(code->segments());
+  blocks.resize(code->segments());
 }
 
 State::State(std::shared_ptr<const Code> code, std::shared_ptr<Context> context)
@@ -55,6 +56,7 @@ State State::clone() const {
   copy->registers = impl_->registers;
   copy->handles = impl_->handles;
   copy->versions = impl_->versions;
+  copy->blocks = impl_->blocks;
   copy->plans = impl_->plans;
   copy->poison = impl_->poison;
   copy->poisoned = impl_->poisoned;
@@ -65,6 +67,7 @@ void State::restart() {
   Occupy occupy(impl_->running);
   for (Tensor& t : impl_->registers) t = Tensor();
   for (auto& h : impl_->handles) h = nullptr;
+  for (auto& b : impl_->blocks) b = nullptr;
   impl_->stage = 0;
   impl_->poisoned = false;
   impl_->poison.clear();
@@ -87,7 +90,16 @@ const std::string& State::input_name(size_t i) const {
 }
 
 size_t State::held_registers() const {
-  return static_cast<size_t>(std::count_if(impl_->registers.begin(), impl_->registers.end(),
+  size_t carried = 0;
+  size_t next = impl_->stage < impl_->code->stages()
+                    ? impl_->code->stage(impl_->stage).first_segment
+                    : impl_->code->segments();
+  for (size_t s = 0; s < next; ++s)
+    if (impl_->blocks[s])
+      for (const auto& [r, held] : impl_->plans[s]->held)
+        carried += held.carried && impl_->code->last_segment(r) >= next;
+  return carried +
+         static_cast<size_t>(std::count_if(impl_->registers.begin(), impl_->registers.end(),
                                            [](const Tensor& t) { return t.defined(); }) +
                              std::count_if(impl_->handles.begin(), impl_->handles.end(),
                                            [](const auto& h) { return static_cast<bool>(h); }));
@@ -98,6 +110,8 @@ size_t State::held_bytes() const {
   size_t bytes = 0;
   for (const Tensor& t : impl_->registers)
     if (t.defined() && seen.insert(t.storage().get()).second) bytes += t.storage()->bytes();
+  for (const auto& block : impl_->blocks)
+    if (block) bytes += block->bytes();
   return bytes;
 }
 

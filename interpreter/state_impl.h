@@ -16,6 +16,7 @@ struct State::Impl {
     std::shared_ptr<const SegmentPlan> plan;
     const std::byte* buffer = nullptr;
     std::vector<std::byte*> args;
+    std::vector<const std::byte*> blocks;  // by SegmentPlan::blocks: where the pointers lead
   };
 
   std::shared_ptr<const Code> code;
@@ -27,6 +28,9 @@ struct State::Impl {
   std::vector<std::shared_ptr<const SegmentPlan>> plans;  // of the latest round, by segment
   std::vector<Frame> frames;                              // by segment
   Ref<Storage> buffer;
+  // By segment: carried values that later ones read. Never written after their segment: clones
+  // share them.
+  std::vector<Ref<Storage>> blocks;
   std::vector<int64_t> key;  // kept to save the allocation
   std::string poison;
   bool poisoned = false;
@@ -48,6 +52,7 @@ struct State::Impl {
                    const RunOptions& options);
   Frame& prepare_frame(const std::shared_ptr<const SegmentPlan>& plan);
   void patch(const SegmentPlan& plan, Frame& frame, uint32_t external);
+  void patch_blocks(const SegmentPlan& plan, Frame& frame);
   void do_events(const SegmentPlan& plan, Frame& frame, uint32_t first, uint32_t count);
   void run_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at);
   void run_checked_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at,

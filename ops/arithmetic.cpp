@@ -10,14 +10,6 @@ namespace gradus::ops {
 
 namespace {
 
-// Integers take integral coefficients only, as ATen has it.
-void require_integral_coefficient(InferCall& call, std::string_view name, const NumberLiteral& n) {
-  if (is_floating(call.out[0].dtype) || !n.is_floating() || n.floating == std::trunc(n.floating))
-    return;
-  call.fail("attribute '{}' is {}, but the operands are integers; cast one to a floating dtype",
-            name, n.floating);
-}
-
 Value halved_at_ties(const Value& dy, const Value& loses, const Value& ties) {
   Value half = dy * 0.5;
   Value shared = where(ties, half, dy);

@@ -34,6 +34,15 @@ void Clamp::infer(InferCall& call) {
   if (!a.min && !a.max)
     call.fail("attributes 'min' and 'max' are both absent; at least one is needed");
   PointwiseEntry<Clamp>::infer(call);
+  // The bounds have a say as numbers in operands' places have.
+  DType& dtype = call.out[0].dtype;
+  for (const auto& bound : {a.min, a.max}) {
+    if (!bound || is_floating(dtype)) continue;
+    if (bound->is_floating())
+      dtype = DType::f32;
+    else if (dtype == DType::boolean)
+      dtype = DType::i64;
+  }
 }
 
 void Clamp::vjp(VjpCall& d) {

@@ -53,9 +53,8 @@ namespace {
 
 // Every one of start, end and step an integer: counted exactly, and perhaps in symbols.
 bool all_integral(const Arange::Attr& a) {
-  for (const Literal* l : {&a.start, &a.end, &a.step})
-    if (number_of(*l, nullptr, "arange", "start, end or step").category == Category::floating)
-      return false;
+  for (auto [name, l] : {std::pair("start", &a.start), {"end", &a.end}, {"step", &a.step}})
+    if (number_of(*l, nullptr, "arange", name).category == Category::floating) return false;
   return true;
 }
 
@@ -110,7 +109,8 @@ void Arange::infer(InferCall& call) {
       call.fail("start, end and step must be finite");
     if (step == 0) call.fail("'step' must not be zero");
     double count = std::ceil((end - start) / step);
-    if (count < 0) call.fail("a step of {} does not lead from {} to {}", step, start, end);
+    if (count < 0)
+      call.fail("'step' is {}, which does not lead from 'start' {} to 'end' {}", step, start, end);
     if (!(count < 9e15)) call.fail("the range from {} to {} by {} is too long", start, end, step);
     call.out.emplace_back(a.dtype.value_or(DType::f32), Dims{static_cast<int64_t>(count)});
     return;
@@ -122,8 +122,8 @@ void Arange::infer(InferCall& call) {
   bool up = step.value() > 0;
   Dim span = up ? end - start : start - end, by = up ? step : Dim(0) - step;
   if (span.is_constant() && span.value() < 0)
-    call.fail("a step of {} does not lead from {} to {}", step.value(), start.to_string(),
-              end.to_string());
+    call.fail("'step' is {}, which does not lead from 'start' {} to 'end' {}", step.value(),
+              start.to_string(), end.to_string());
   // The count in an order that cannot overflow: (span - 1) // by + 1.
   Dim count = by == Dim(1) ? span : floor_div(span - 1, by) + 1;
   call.out.emplace_back(a.dtype.value_or(DType::i64), Dims{max(count, 0)});
@@ -189,8 +189,9 @@ void Linspace::bind(BindCall& call) {
 void Eye::infer(InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   Dim m = a.m.value_or(a.n);
-  for (const Dim& d : {a.n, m})
-    if (d.is_constant() && d.value() < 0) call.fail("a size of {} is negative", d.value());
+  for (auto [name, d] : {std::pair("n", a.n), {"m", m}})
+    if (d.is_constant() && d.value() < 0)
+      call.fail("'{}' is {}; a size is not negative", name, d.value());
   call.out.emplace_back(a.dtype, Dims{a.n, m});
 }
 void Eye::bind(BindCall& call) {

@@ -1,6 +1,7 @@
 // Running one operator now, on tensors: constant folding, eager values, tests.
 #pragma once
 
+#include "ops/bound_call.h"
 #include "ops/value.h"
 
 namespace gradus::ops {
@@ -30,9 +31,5 @@ class EagerWorld final : public World {
  private:
   Context& context_;
 };
-
-// The layout that a number takes as a kernel's operand, and its element.
-Layout number_layout(const ir::Number& n);
-void store_number(const ir::Number& n, std::byte* target);
 
 }  // namespace gradus::ops

@@ -253,6 +253,7 @@ void IndexSelect::vjp(VjpCall& d) {
 
 void IndexAdd::infer(InferCall& call) {
   infer_into(call, attributes_as<Attr>(call.attributes).dim);
+  require_integral_coefficient(call, "alpha", attributes_as<Attr>(call.attributes).alpha);
 }
 void IndexAdd::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
@@ -493,36 +494,6 @@ void MaskedScatter::compose(ComposeCall& c) {
   Value picked = emit("index_select", {from, place}, at(0));
   Value placed = reshape(picked, x.dims());
   c.give(where(wide, placed, x));
-}
-
-void Embedding::compose(ComposeCall& c) {
-  const Value &weight = c.x(), &index = c.x(1);
-  if (!weight.is_tensor() || weight.rank() != 2)
-    c.fail("operand 'weight' must be a tensor of two dimensions");
-  if (!index.is_tensor()) c.fail("operand 'index' must be a tensor");
-  const Attr& a = c.attr<Attr>();
-  if (const Dim& rows = weight.dims()[0]; a.padding_idx && rows.is_constant())
-    if (*a.padding_idx < -rows.value() || *a.padding_idx >= rows.value())
-      c.fail("'padding_idx' is {}, 'weight' has {} rows", *a.padding_idx, rows.value());
-  Value flat = reshape(index, {ir::numel(index.dims())});
-  Value rows = emit("index_select", {weight, flat}, at(0));
-  Dims dims = index.dims();
-  dims.push_back(weight.dims()[1]);
-  c.give(reshape(rows, dims));
-}
-// Only with a padding_idx: without one, what it is composed of has the same derivative.
-void Embedding::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Type& weight = d.x_type(0);
-    Value flat = reshape(d.x(1), {ir::numel(d.x_type(1).dims)});
-    Dims rows{flat.dims()[0], weight.dims[1]};
-    int64_t row = *d.attr<Attr>().padding_idx;
-    Value padding = row < 0 ? Value::number(weight.dims[0] + row) : num(row);
-    Value counts = unsqueeze(ne(flat, padding), 1);
-    Value kept = keep_where(counts, reshape(d.dy(), rows));
-    Value zeros = zeros_of(d.world, weight);
-    return emit("index_add", {zeros, flat, kept}, at(0));
-  });
 }
 
 std::span<const ir::Operator* const> indexing_family() { return fold<IndexingOperators>(); }

@@ -131,21 +131,7 @@ struct MaskedScatter {
   static void compose(ComposeCall&);
 };
 
-struct Embedding {  // `padding_idx` only zeroes the gradient of that row
-  static constexpr std::string_view name = "embedding", doc = "y[.., k] = weight[index[..], k]";
-  static constexpr std::array inputs{"weight"sv, "index"sv};
-  struct Attr {
-    std::optional<int64_t> padding_idx;
-    static constexpr auto fields() { return std::tuple(field("padding_idx", &Attr::padding_idx)); }
-  };
-  static void compose(ComposeCall&);
-  static void vjp(VjpCall&);
-  static bool vjp_holds(const ir::Attributes& a) {
-    return attributes_as<Attr>(a).padding_idx.has_value();
-  }
-};
-
 using IndexingOperators = std::tuple<Gather, Scatter, ScatterAdd, IndexSelect, IndexAdd, IndexCopy,
-                                     IndexFill, Index, IndexPut, Take, MaskedScatter, Embedding>;
+                                     IndexFill, Index, IndexPut, Take, MaskedScatter>;
 
 }  // namespace gradus::ops

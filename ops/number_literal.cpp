@@ -1,5 +1,7 @@
 #include "ops/number_literal.h"
 
+#include <cmath>
+
 namespace gradus::ops {
 
 bool read_literal(const Literal& l, NumberLiteral& n, std::string& what) {
@@ -21,6 +23,14 @@ bool read_literal(const Literal& l, NumberLiteral& n, std::string& what) {
 
 Literal write_literal(const NumberLiteral& n) {
   return n.is_floating() ? Literal(n.floating) : Literal(n.integer);
+}
+
+void require_integral_coefficient(const ir::InferCall& call, std::string_view name,
+                                  const NumberLiteral& n) {
+  if (is_floating(call.out[0].dtype) || !n.is_floating() || n.floating == std::trunc(n.floating))
+    return;
+  call.fail("attribute '{}' is {}, but the operands are integers; cast one to a floating dtype",
+            name, n.floating);
 }
 
 }  // namespace gradus::ops

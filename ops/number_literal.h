@@ -22,6 +22,10 @@ struct NumberLiteral : ir::Number {
 bool read_literal(const Literal&, NumberLiteral&, std::string& what);
 Literal write_literal(const NumberLiteral&);
 
+// Refuses a coefficient with a fraction where result 0 is of integers, as ATen does.
+void require_integral_coefficient(const ir::InferCall& call, std::string_view name,
+                                  const NumberLiteral& n);
+
 // n in x's world: `x + constant_like(x, n)`.
 template <class S>
 [[gnu::always_inline]] inline S constant_like(S x, const NumberLiteral& n) {

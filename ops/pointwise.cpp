@@ -199,6 +199,9 @@ void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call) {
   DType promoted = promoted_dtype(infer, info.roles);
   Compute compute =
       info.computes_floating && !is_floating(promoted) ? Compute::f32 : compute_of(promoted);
+  // An attribute may have made the result floating.
+  if (info.result == Result::same && is_floating(call.out[0].dtype) && !is_floating(promoted))
+    compute = Compute::f32;
   Plan p;
   p.loop = info.loops[static_cast<int>(compute)];
   GRADUS_CHECK(p.loop && call.in.size() <= max_operands);

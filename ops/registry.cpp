@@ -43,19 +43,11 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-}  // namespace
-
-std::span<const ir::Operator* const> all() { return table().list; }
-
-const ir::Operator* find(std::string_view name) {
-  auto it = table().by_name.find(name);
-  return it == table().by_name.end() ? nullptr : it->second;
-}
-
+// Names that a misspelt one may have meant, best first, at most three.
 std::vector<std::string_view> similar(std::string_view name) {
   std::vector<std::pair<size_t, std::string_view>> near;
   if (name.size() < 64)
-    for (const ir::Operator* op : all()) {
+    for (const ir::Operator* op : table().list) {
       size_t d = edit_distance(name, op->name);
       if (d <= 1 + name.size() / 4) near.emplace_back(d, op->name);
     }
@@ -65,9 +57,33 @@ std::vector<std::string_view> similar(std::string_view name) {
   return names;
 }
 
-SmallVector<ir::Type, 2> infer(const ir::Operator& op, std::span<const ir::OperandType> in,
-                               const ir::Attributes& attributes,
-                               std::vector<ir::DimEquality>* equalities, size_t results) {
+}  // namespace
+
+std::span<const ir::Operator* const> all() { return table().list; }
+
+const ir::Operator* find(std::string_view name) {
+  auto it = table().by_name.find(name);
+  return it == table().by_name.end() ? nullptr : it->second;
+}
+
+std::string advice(std::string_view name) {
+  // Spellings that other libraries have for a number in an operand's place.
+  constexpr std::pair<std::string_view, std::string_view> scalar_spellings[] = {
+      {"add_scalar", "add(%x, 2.0)"}, {"rsub_scalar", "sub(2.0, %x)"},
+      {"mul_scalar", "mul(%x, 2.0)"}, {"div_scalar", "div(%x, 2.0)"},
+      {"pow_scalar", "pow(%x, 2.0)"}, {"scalar_pow", "pow(2.0, %x)"},
+  };
+  for (auto [spelling, instead] : scalar_spellings)
+    if (name == spelling) return fmt::format("; a number may stand as an operand: {}", instead);
+  std::string hint;
+  for (std::string_view other : similar(name))
+    hint += fmt::format("{}'{}'", hint.empty() ? "; did you mean " : " or ", other);
+  return hint.empty() ? hint : hint + "?";
+}
+
+SmallVector<ir::Type, 2> infer_part(const ir::Operator& op, std::span<const ir::OperandType> in,
+                                    const ir::Attributes& attributes,
+                                    std::vector<ir::DimEquality>* equalities, size_t results) {
   ir::InferCall call{op, in, attributes, {}, equalities, results};
   size_t most = op.operands.size();
   bool variadic = most && op.operands.back().variadic;
@@ -99,6 +115,38 @@ SmallVector<ir::Type, 2> infer(const ir::Operator& op, std::span<const ir::Opera
     }
   }
   return std::move(call.out);
+}
+
+namespace {
+
+// "; 'x' is f64[2, 3], 'index' is i64[3]", of those that the message does not show.
+std::string operands_left_out(const ir::Operator& op, std::span<const ir::OperandType> in,
+                              std::string_view message) {
+  auto says = [&](const std::string& text) { return message.find(text) != std::string_view::npos; };
+  std::string list;
+  const bool variadic = !op.operands.empty() && op.operands.back().variadic;
+  const size_t shown = std::min<size_t>(in.size(), variadic ? 8 : op.operands.size());
+  for (size_t i = 0; i < shown; ++i) {
+    if (in[i].kind != ir::OperandType::Kind::tensor || !in[i].type->is_tensor()) continue;
+    std::string name = fmt::format("'{}'", op.operand(i).name);
+    if (says(name) && says(to_string(in[i].type->dims))) continue;
+    list += fmt::format("{}{} is {}", list.empty() ? "; " : ", ", name, to_string(*in[i].type));
+  }
+  return list;
+}
+
+}  // namespace
+
+SmallVector<ir::Type, 2> infer(const ir::Operator& op, std::span<const ir::OperandType> in,
+                               const ir::Attributes& attributes,
+                               std::vector<ir::DimEquality>* equalities, size_t results) {
+  try {
+    return infer_part(op, in, attributes, equalities, results);
+  } catch (const Error& e) {
+    std::string more = operands_left_out(op, in, e.bare());
+    if (more.empty()) throw;
+    throw Error(e.bare() + more);
+  }
 }
 
 SmallVector<ir::Type, 2> infer(const ir::Graph& graph, const ir::Node& node,

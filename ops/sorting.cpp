@@ -177,6 +177,37 @@ void Kthvalue::compose(ComposeCall& c) {
     c.give(x.rank() == 0 ? v : emit("select", {v}, {{"dim", a.dim, {}}, {"index", a.k - 1, {}}}));
 }
 
+void MedianDim::compose(ComposeCall& c) {
+  const Attr& a = c.attr<Attr>();
+  const Value& x = tensor_operand(c, 0);
+  if (x.rank() == 0) {
+    Value place = emit("argmax", {x});
+    c.give(x);
+    c.give(place);
+    return;
+  }
+  if (a.dim < -x.rank() || a.dim >= x.rank())
+    c.fail("'dim' is {}, 'x' is {}; it must be from {} to {}", a.dim, to_string(x.type), -x.rank(),
+           x.rank() - 1);
+  const Dim& n = x.dims()[static_cast<size_t>(a.dim < 0 ? a.dim + x.rank() : a.dim)];
+  if (n == Dim(0))
+    c.fail("dimension {} of 'x' {} is empty; it has no median", a.dim, to_string(x.type));
+  const Dim half = floor_div(n + 1, 2);
+  SmallVector<Value, 1> in{x};
+  Value least = emit_all(c.world, "topk", in,
+                         {{"k", half, {}}, {"dim", a.dim, {}}, {"largest", false, {}}})[1];
+  Value place = slice(least, a.dim, half - 1, half);
+  if (x.type.is_floating()) {
+    Value bad = cast(unary("isnan", x), DType::u8);
+    Value first = emit("argmax", {bad}, {{"dim", a.dim, {}}, {"keepdim", true, {}}});
+    Value any = emit("any", {bad}, {{"dim", a.dim, {}}, {"keepdim", true, {}}});
+    place = where(any, first, place);
+  }
+  Value value = emit("gather", {x, place}, {{"dim", a.dim, {}}});
+  c.give(a.keepdim ? value : squeeze(value, a.dim));
+  c.give(a.keepdim ? place : squeeze(place, a.dim));
+}
+
 Family sorting_family() { return fold<SortingOperators>(); }
 
 }  // namespace gradus::ops

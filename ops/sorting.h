@@ -71,6 +71,23 @@ struct Kthvalue {
   static void compose(ComposeCall&);
 };
 
-using SortingOperators = std::tuple<Sort, Topk, Argsort, Kthvalue>;
+// Of an even number of elements the lesser of the two in the middle; the first NaN where there is
+// one.
+struct MedianDim {
+  static constexpr auto name = "median_dim"sv,
+                        doc = "value = the middle one of x in order along dim, index = its place"sv;
+  static constexpr std::array inputs{"x"sv};
+  static constexpr std::array results{"value"sv, "index"sv};
+  struct Attr {
+    int64_t dim = -1;
+    bool keepdim = false;
+    static constexpr auto fields() {
+      return std::tuple(field("dim", &Attr::dim), field("keepdim", &Attr::keepdim));
+    }
+  };
+  static void compose(ComposeCall&);
+};
+
+using SortingOperators = std::tuple<Sort, Topk, Argsort, Kthvalue, MedianDim>;
 
 }  // namespace gradus::ops

@@ -53,7 +53,7 @@ SmallVector<Value, 2> TypeWorld::emit_results(const Operator& op, Attributes att
   SmallVector<ir::OperandType, 4> types;
   for (const Value& v : operands) types.push_back(v.operand_type());
   SmallVector<Value, 2> values;
-  for (Type& t : infer(op, types, attributes, equalities_, results))
+  for (Type& t : infer_part(op, types, attributes, equalities_, results))
     values.push_back(input(std::move(t)));
   return values;
 }

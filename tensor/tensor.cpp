@@ -32,6 +32,18 @@ Tensor Tensor::empty(DType dtype, std::span<const int64_t> shape, Context& conte
                 Layout(dtype, Sizes(shape)));
 }
 
+Tensor Tensor::of_layout(const Layout& layout, Context& context) {
+  auto bytes = static_cast<size_t>(layout.numel()) * size_of(layout.dtype);
+  auto body = make_ref<Body>();
+  body->storage = make_ref<Storage>(context.allocator(), bytes);
+  body->data = body->storage->data();
+  body->layout = layout;
+  body->offset = 0;
+  Tensor t;
+  t.body_ = std::move(body);
+  return t;
+}
+
 Tensor Tensor::empty(DType dtype, std::span<const int64_t> shape) {
   return empty(dtype, shape, *Context::default_context());
 }

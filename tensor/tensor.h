@@ -26,6 +26,8 @@ class Tensor {
   // Uninitialised, contiguous. Throws Error for sizes that overflow, ResourceError for no memory.
   static Tensor empty(DType dtype, std::span<const int64_t> shape, Context& context);
   static Tensor empty(DType dtype, std::span<const int64_t> shape);
+  // Of a contiguous layout whose sizes are known to be sane, as a kernel's result has.
+  static Tensor of_layout(const Layout& layout, Context& context);
   static Tensor zeros(DType dtype, std::span<const int64_t> shape);
   // A contiguous tensor with these elements, converted to `dtype`. Throws Error for a wrong count.
   static Tensor from(DType dtype, std::span<const int64_t> shape, std::span<const double> values);

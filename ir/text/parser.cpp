@@ -212,11 +212,7 @@ class GraphParser {
   }
 
   [[noreturn]] void unknown_operator(const Token& op) const {
-    std::string hint;
-    for (std::string_view name : ops::similar(op.text))
-      hint += fmt::format("{}'{}'", hint.empty() ? "; did you mean " : " or ", name);
-    cursor_.fail(op.where, "there is no operator '{}'{}", printable(op.text),
-                 hint.empty() ? hint : hint + "?");
+    cursor_.fail(op.where, "there is no operator '{}'{}", printable(op.text), ops::advice(op.text));
   }
 
   void operands(Node& node) {

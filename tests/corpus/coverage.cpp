@@ -50,6 +50,7 @@ TEST(Corpus, ChecksEveryFixtureAtOrderThree) {
       {"empty", "its later stages are no derivative stages"},
       {"straight_through", "has a derivative of its own choice"},
       {"values_across", "its later stages are no derivative stages"},
+      {"views_across", "its later stages are no derivative stages"},
       {"wrong_interface", "cannot be differentiated"},
   };
   size_t excepted = 0;

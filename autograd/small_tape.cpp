@@ -1,0 +1,169 @@
+#include "autograd/small_tape.h"
+
+namespace gradus::autograd {
+
+RuleTape::Small::Small(const RuleTape& tape) : inputs_(tape.inputs()), layouts_(tape.layouts_) {
+  for (uint32_t i = 0; i < inputs_; ++i)
+    if (tape.reads(i)) checked_.push_back(i);
+  possible_ = tape.on_cpu_ && place(tape) && lay_out(tape);
+  draft_ = Draft();
+}
+
+// Finds layouts, views and kernels.
+bool RuleTape::Small::place(const RuleTape& tape) {
+  draft_.places.resize(tape.slots());
+  for (uint32_t i = 0; i < inputs_; ++i) {
+    draft_.places[i] = {i, 0, layouts_[i]};
+    draft_.roots.push_back({i, 0});
+  }
+  draft_.made.resize(inputs_);
+  for (const RuleTape::Step& step : tape.steps_)
+    if (!place_step(step)) return false;
+  return true;
+}
+
+bool RuleTape::Small::place_step(const RuleTape::Step& step) {
+  const OperatorCall& call = *step.call;
+  SmallVector<ops::CallOperand, 4> operands;
+  bool contiguous = true;
+  for (size_t i = 0; i < step.operands.size(); ++i) {
+    ops::CallOperand& o = operands.emplace_back();
+    const OperatorCall::Operand& typed = call.operands()[i];
+    if (typed.is_tensor) {
+      o.layout = &draft_.places[step.operands[i].slot].layout;
+      contiguous = contiguous && *o.layout == typed.layout;
+    } else if (typed.number) {
+      o.number = &*typed.number;
+    }
+  }
+  const ops::BoundCall* bound = nullptr;
+  if (contiguous) {
+    bound = call.bound();
+  } else if (auto shared = ops::bound_call(call.op(), call.attributes(), operands)) {
+    bound = shared.get();
+    kept_.push_back(std::move(shared));
+  }
+  if (!bound) return false;
+  for (size_t k = 0; k < bound->out.size(); ++k) {
+    const ir::BindCall::View& view = bound->views[k];
+    Place& place = draft_.places[step.first_result + k];
+    place.layout = bound->out[k];
+    if (view.operand >= 0) {
+      const Place& base = draft_.places[step.operands[static_cast<size_t>(view.operand)].slot];
+      place.root = base.root;
+      place.offset = base.offset + view.offset * static_cast<int64_t>(size_of(place.layout.dtype));
+    } else {
+      place.root = static_cast<uint32_t>(draft_.roots.size());
+      draft_.roots.emplace_back();
+      draft_.made.push_back(place.layout);
+    }
+  }
+  draft_.calls.push_back(bound);
+  return true;
+}
+
+// What gradients lie in leaves as tensors.
+void RuleTape::Small::choose_leaving(const RuleTape& tape) {
+  for (uint32_t slot : tape.gradients_) {
+    Gradient& g = gradients_.emplace_back();
+    if (slot == none) continue;
+    const Place& place = draft_.places[slot];
+    Pointer& root = draft_.roots[place.root];
+    if (root.base == unknown) {
+      root.base = static_cast<uint32_t>(inputs_ + leaving_.size());
+      leaving_.push_back(draft_.made[place.root]);
+    }
+    const Layout& whole = place.root < inputs_ ? layouts_[place.root] : draft_.made[place.root];
+    g.given = true;
+    g.root = root.base;
+    g.layout = place.layout;
+    g.offset = place.offset / static_cast<int64_t>(size_of(place.layout.dtype));
+    g.whole = g.offset == 0 && place.layout == whole;
+  }
+}
+
+bool RuleTape::Small::lay_out(const RuleTape& tape) {
+  choose_leaving(tape);
+  const auto stack = static_cast<uint32_t>(inputs_ + leaving_.size()), numbers = stack + 1;
+  for (size_t r = inputs_; r < draft_.roots.size(); ++r) {
+    if (draft_.roots[r].base != unknown) continue;
+    int64_t bytes = draft_.made[r].numel() * static_cast<int64_t>(size_of(draft_.made[r].dtype));
+    if (bytes > most_scratch_bytes) return false;
+    draft_.roots[r] = {stack, on_stack(bytes)};
+  }
+  auto pointer_to = [&](uint32_t slot) {
+    const Place& place = draft_.places[slot];
+    Pointer p = draft_.roots[place.root];
+    p.offset += place.offset;
+    return p;
+  };
+  for (size_t s = 0; s < tape.steps_.size(); ++s) {
+    const RuleTape::Step& step = tape.steps_[s];
+    const ops::BoundCall& call = *draft_.calls[s];
+    if (!call.kernel.run) continue;
+    if (call.kernel.scratch_bytes > static_cast<size_t>(most_scratch_bytes)) return false;
+    auto first = static_cast<uint32_t>(pointers_.size());
+    for (size_t i = 0; i < step.operands.size(); ++i) {
+      const OperatorCall::Operand& typed = step.call->operands()[i];
+      if (typed.is_tensor) {
+        pointers_.push_back(pointer_to(step.operands[i].slot));
+      } else if (typed.number) {
+        pointers_.push_back({numbers, static_cast<int64_t>(numbers_.size() * sizeof(uint64_t))});
+        ops::store_number(*typed.number, reinterpret_cast<std::byte*>(&numbers_.emplace_back()));
+      } else {
+        pointers_.emplace_back();
+      }
+    }
+    for (size_t k = 0; k < call.out.size(); ++k)
+      pointers_.push_back(call.views[k].operand >= 0
+                              ? Pointer()
+                              : pointer_to(step.first_result + static_cast<uint32_t>(k)));
+    int64_t scratch = on_stack(static_cast<int64_t>(call.kernel.scratch_bytes));
+    steps_.push_back({call.kernel.run, call.kernel.parameters.get(), first,
+                      static_cast<uint32_t>(pointers_.size()) - first, scratch});
+  }
+  return draft_.stack <= most_scratch_bytes;
+}
+
+int64_t RuleTape::Small::on_stack(int64_t bytes) {
+  int64_t at = draft_.stack;
+  draft_.stack += (bytes + 63) / 64 * 64;
+  return at;
+}
+
+std::optional<SmallVector<Tensor, 2>> RuleTape::Small::play(std::span<const Tensor> inputs) const {
+  if (!possible_) return std::nullopt;
+  for (uint32_t i : checked_)
+    if (!(inputs[i].layout().strides == layouts_[i].strides)) return std::nullopt;
+  Context& context = *current_context();
+  SmallVector<std::byte*, 12> bases(inputs_ + leaving_.size() + 2, nullptr);
+  for (uint32_t i : checked_) bases[i] = const_cast<std::byte*>(inputs[i].data());
+  SmallVector<Tensor, 2> made;
+  for (size_t k = 0; k < leaving_.size(); ++k) {
+    made.push_back(Tensor::of_layout(leaving_[k], context));
+    bases[inputs_ + k] = const_cast<std::byte*>(made[k].data());
+  }
+  alignas(64) std::byte stack[most_scratch_bytes];
+  bases[bases.size() - 2] = stack;
+  bases[bases.size() - 1] = reinterpret_cast<std::byte*>(const_cast<uint64_t*>(numbers_.data()));
+  SmallVector<std::byte*, 8> args;
+  for (const Step& step : steps_) {
+    args.resize(step.pointers);
+    for (uint32_t a = 0; a < step.pointers; ++a) {
+      const Pointer& p = pointers_[step.first_pointer + a];
+      args[a] = p.base == unknown ? nullptr : bases[p.base] + p.offset;
+    }
+    ir::KernelScope scope{context.workers(), stack + step.scratch};
+    step.run(step.parameters, args.data(), scope);
+  }
+  SmallVector<Tensor, 2> gradients(gradients_.size());
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    const Gradient& g = gradients_[i];
+    if (!g.given) continue;
+    const Tensor& root = g.root < inputs_ ? inputs[g.root] : made[g.root - inputs_];
+    gradients[i] = g.whole ? root : root.view(g.layout, root.offset() + g.offset);
+  }
+  return gradients;
+}
+
+}  // namespace gradus::autograd

@@ -1,0 +1,254 @@
+// Makes plans: where values lie, and what happens around the steps.
+#include <algorithm>
+
+#include "interpreter/planner.h"
+
+namespace gradus::interpreter {
+
+// A root made here leaves if it, or a view of it, is returned or read later. It leaves as a tensor
+// if somebody will see it, or a view of it, as one.
+void Planner::find_leaving() {
+  for (uint32_t n = 0; n < bound_.size(); ++n)
+    for (Register r : results_of(n))
+      if (r != no_register && code_.last_segment(r) > number_) leave(r);
+  for (Register r : returns()) {
+    plan_->absent_returns.push_back(r == no_register || find(r).kind == Local::Kind::absent);
+    if (r == no_register) continue;
+    leave(r);
+    local(r).returned = true;
+  }
+  choose_carried();
+  sort_deaths();
+}
+
+void Planner::leave(Register r) {
+  Local& l = local(r);
+  if (l.kind == Local::Kind::absent || l.kind == Local::Kind::unknown) return;
+  l.leaves = true;
+  Local& root = local(l.root);
+  if (root.kind != Local::Kind::slot) return;
+  root.leaves = true;
+  root.pinned |= code_.is_seen(r);
+}
+
+void Planner::choose_carried() {
+  for (Local& l : locals_) {
+    if (l.kind != Local::Kind::slot) continue;
+    const Local& root = local(l.root);
+    if (!root.leaves) continue;
+    bool carried = !root.pinned && root.bytes() <= most_carried_bytes;
+    l.kind = carried ? Local::Kind::carried : Local::Kind::tensor;
+  }
+}
+
+// What dies after each instruction: memory by root, grouped by the last use.
+void Planner::sort_deaths() {
+  auto dies = [](const Local& l) {
+    return l.kind != Local::Kind::unknown && l.kind != Local::Kind::constant && l.root == l.reg &&
+           l.last_use != Local::never;
+  };
+  first_death_.assign(bound_.size() + 1, 0);
+  for (const Local& l : locals_)
+    if (dies(l)) ++first_death_[l.last_use + 1];
+  for (size_t i = 0; i < bound_.size(); ++i) first_death_[i + 1] += first_death_[i];
+  deaths_.resize(first_death_.back());
+  std::vector<uint32_t> next(first_death_.begin(), first_death_.end() - 1);
+  for (const Local& l : locals_)
+    if (dies(l)) deaths_[next[l.last_use]++] = l.reg;
+}
+
+void Planner::lay_out(uint32_t index) {
+  const Instruction& i = instruction(index);
+  Step step;
+  step.instruction = segment_.first + index;
+  step.first_event = static_cast<uint32_t>(plan_->events.size());
+  for (uint32_t k = 0; k < i.results && i.kind == Instruction::Kind::kernel; ++k) {
+    Register y = stage_code_.results[i.first_result + k];
+    if (y != no_register) place_result(y);
+  }
+  step.before = static_cast<uint32_t>(plan_->events.size()) - step.first_event;
+  if (bound_[index].run) lay_out_kernel(bound_[index], step);
+  for (uint32_t d = first_death_[index]; d < first_death_[index + 1]; ++d) die(deaths_[d]);
+  step.after = static_cast<uint32_t>(plan_->events.size()) - step.first_event - step.before;
+  if (step.run || step.before || step.after) plan_->steps.push_back(step);
+}
+
+void Planner::lay_out_kernel(const Bound& bound, Step& step) {
+  SmallVector<std::pair<int64_t, int64_t>, 2> temporary;
+  auto allocate = [&](int64_t bytes) {
+    temporary.emplace_back(slots_.allocate(bytes), bytes);
+    return temporary.back().first;
+  };
+  step.run = bound.run;
+  step.parameters = bound.parameters;
+  if (bound.scratch_bytes) step.scratch = allocate(static_cast<int64_t>(bound.scratch_bytes));
+  step.args = static_cast<uint32_t>(plan_->args.size());
+  for (uint32_t a = bound.first_arg; a < bound.first_arg + bound.args; ++a) {
+    const BoundArg& from = args_[a];
+    Arg arg;
+    switch (from.kind) {
+      case BoundArg::Kind::null:
+        break;
+      case BoundArg::Kind::fixed:
+        arg.kind = Arg::Kind::fixed;
+        arg.fixed = from.fixed;
+        break;
+      case BoundArg::Kind::value:
+        arg = arg_of(from.reg);
+        break;
+      case BoundArg::Kind::dropped:
+        arg.kind = Arg::Kind::slot;
+        arg.offset = allocate(from.bytes);
+        break;
+    }
+    plan_->args.push_back(arg);
+  }
+  for (auto [offset, bytes] : temporary) slots_.release(offset, bytes);
+}
+
+void Planner::place_result(Register y) {
+  Local& l = local(y);
+  if (l.kind == Local::Kind::absent) return;
+  if (l.root != y) {
+    if (l.leaves) place_view(y);
+  } else if (l.kind == Local::Kind::slot) {
+    l.slot = slots_.allocate(l.bytes());
+  } else if (l.kind == Local::Kind::carried) {
+    l.extent = l.bytes();
+    l.slot = carry(l.extent);
+  } else if (l.kind == Local::Kind::tensor) {
+    plan_->events.push_back({Event::Kind::allocate, y, no_register, 0, l.layout});
+  }
+}
+
+// Of a view that outlives the segment. One of a block that this segment leaves needs nothing.
+void Planner::place_view(Register y) {
+  const Local& l = local(y);
+  Local& root = local(l.root);
+  if (l.kind != Local::Kind::carried) {
+    int64_t elements = l.offset / static_cast<int64_t>(size_of(l.layout.dtype));
+    plan_->events.push_back({Event::Kind::view, y, l.root, elements, l.layout});
+  } else if (code_.is_seen(y)) {
+    GRADUS_CHECK(root.before);
+    plan_->events.push_back({Event::Kind::take, y, l.root, root.slot + l.offset, l.layout});
+  } else if (root.before && !root.brought) {
+    root.brought = carry(root.extent);
+    plan_->events.push_back(
+        {Event::Kind::bring, y, l.root, root.slot, {}, root.extent, *root.brought});
+  }
+}
+
+// A place in the block that this segment leaves.
+int64_t Planner::carry(int64_t bytes) {
+  int64_t at = plan_->block_bytes;
+  plan_->block_bytes += std::max(SlotAllocator::rounded(bytes), SlotAllocator::alignment);
+  return at;
+}
+
+Arg Planner::arg_of(Register r) {
+  const Local& l = local(r);
+  const Local& root = local(l.root);
+  Arg arg;
+  if (l.kind == Local::Kind::constant) {
+    arg.kind = Arg::Kind::fixed;
+    arg.fixed = code_.constant(l.root).data() + l.offset;
+  } else if (l.kind == Local::Kind::carried) {
+    arg.kind = Arg::Kind::carried;
+    arg.base = l.root;
+    arg.offset = root.slot + l.offset;
+  } else if (root.kind == Local::Kind::slot) {
+    arg.kind = Arg::Kind::slot;
+    arg.offset = root.slot + l.offset;
+  } else {
+    arg.kind = Arg::Kind::tensor;
+    arg.base = l.root;
+    arg.offset = l.offset;
+  }
+  return arg;
+}
+
+void Planner::die(Register r) {
+  Local& l = local(r);
+  if (l.kind == Local::Kind::slot) slots_.release(l.slot, l.bytes());
+  if (l.kind != Local::Kind::tensor) return;
+  if (code_.last_segment(r) > number_ || l.returned) return;
+  plan_->events.push_back({Event::Kind::release, r, no_register, 0, {}});
+}
+
+// Groups the pointers that follow from each external tensor, then those into each block.
+void Planner::finish_patches() {
+  std::vector<uint32_t> external_of(code_.registers(), Local::never);
+  std::vector<uint32_t> counts;
+  auto external = [&](Register r) {
+    uint32_t& e = external_of[index_of(r)];
+    if (e == Local::never) {
+      e = static_cast<uint32_t>(plan_->externals.size());
+      plan_->externals.push_back(r);
+      plan_->external_before.push_back(local(r).before);
+      counts.push_back(0);
+    }
+    return e;
+  };
+  for (const Event& e : plan_->events)
+    if (e.kind == Event::Kind::view && local(e.base).kind != Local::Kind::constant)
+      external(e.base);
+  std::map<uint32_t, std::vector<SegmentPlan::Patch>> by_block;
+  for (uint32_t a = 0; a < plan_->args.size(); ++a) {
+    const Arg& arg = plan_->args[a];
+    if (arg.kind == Arg::Kind::tensor) ++counts[external(arg.base)];
+    if (arg.kind == Arg::Kind::carried)
+      by_block[code_.made_in(arg.base)].push_back({a, arg.offset});
+  }
+  for (Register r : returns())
+    if (r != no_register && local(r).kind == Local::Kind::tensor && local(r).before) external(r);
+  plan_->patch_begin.assign(1, 0);
+  for (uint32_t n : counts) plan_->patch_begin.push_back(plan_->patch_begin.back() + n);
+  plan_->patches.resize(plan_->patch_begin.back());
+  std::vector<uint32_t> at(plan_->patch_begin.begin(), plan_->patch_begin.end() - 1);
+  for (uint32_t a = 0; a < plan_->args.size(); ++a) {
+    const Arg& arg = plan_->args[a];
+    if (arg.kind == Arg::Kind::tensor)
+      plan_->patches[at[external_of[index_of(arg.base)]]++] = {a, arg.offset};
+  }
+  for (const auto& [segment, patches] : by_block) {
+    plan_->blocks.push_back({segment, static_cast<uint32_t>(plan_->patches.size()),
+                             static_cast<uint32_t>(patches.size())});
+    plan_->patches.insert(plan_->patches.end(), patches.begin(), patches.end());
+  }
+  plan_->external_of_event.reserve(plan_->events.size());
+  for (const Event& e : plan_->events)
+    plan_->external_of_event.push_back(external_of[index_of(e.reg)]);
+}
+
+void Planner::record_held() {
+  plan_->held_inputs.assign(inputs_.size(), false);
+  for (Register r : input_registers_) hold(r);
+  for (uint32_t n = 0; n < bound_.size(); ++n)
+    for (uint32_t k = 0; k < instruction(n).results; ++k)
+      hold(stage_code_.results[instruction(n).first_result + k]);
+  std::sort(plan_->held.begin(), plan_->held.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (Register r = input_registers_[i]; r != no_register) plan_->held_inputs[i] = local(r).held;
+}
+
+void Planner::hold(Register r) {
+  if (r == no_register || code_.last_segment(r) <= number_ || code_.constant(r).defined()) return;
+  const Local& l = local(r);
+  Held held{l.kind == Local::Kind::absent, l.layout, r};
+  if (l.kind == Local::Kind::constant || (l.kind == Local::Kind::carried && code_.is_seen(r))) {
+    // A view of a constant, or of a block, is copied when it leaves.
+    held.layout = Layout(l.layout.dtype, l.layout.shape);
+  } else if (l.kind == Local::Kind::carried) {
+    const Local& root = local(l.root);
+    held.carried = {root.brought.value_or(root.slot), root.extent, l.offset};
+  } else if (!held.absent) {
+    Local& root = local(l.root);
+    root.held = true;
+    uint32_t from = code_.made_in(l.root);
+    held.owner =
+        from == number_ ? l.root : plan_->previous->of_segment(from).find_held(l.root).owner;
+  }
+  plan_->held.emplace_back(r, std::move(held));
+}
+}  // namespace gradus::interpreter

@@ -1,0 +1,131 @@
+// Makes a segment's plan, in two passes over its instructions: `bind` finds layouts, views and
+// kernels (planner.cpp); `lay_out` says where values lie and what happens when (lay_out.cpp).
+#pragma once
+
+#include <deque>
+
+#include "interpreter/bind_sizes.h"
+#include "interpreter/plan.h"
+#include "interpreter/slots.h"
+#include "ops/kernel_memo.h"
+
+namespace gradus::interpreter {
+
+// A register while the segment is planned.
+struct Local {
+  enum class Kind : uint8_t { unknown, absent, constant, tensor, slot, carried };
+  static constexpr uint32_t never = UINT32_MAX;
+  Kind kind = Kind::unknown;
+  Register reg = no_register;
+  Register root = no_register;  // whose memory it lies in; itself if it has its own
+  int64_t offset = 0;           // bytes from the root's memory
+  Layout layout;
+  uint32_t last_use = never;  // of a root: the last instruction that touches its memory
+  bool leaves = false;        // of a root: a value made in this segment that outlives it
+  bool pinned = false;        // of a root: somebody sees it as a tensor
+  bool returned = false;
+  bool before = false;  // there when the segment starts
+  bool held = false;    // of a root: a later segment reads its memory
+  int64_t slot = 0;     // offset in the buffer; of a carried root, in its segment's block
+  int64_t extent = 0;   // of a carried root: how many bytes there
+  // Of a carried root of an earlier segment of which a view outlives this one: where in this
+  // segment's block its bytes are brought.
+  std::optional<int64_t> brought;
+  int64_t bytes() const { return layout.numel() * static_cast<int64_t>(size_of(layout.dtype)); }
+};
+
+// A kernel's pointer before memory is laid out.
+struct BoundArg {
+  enum class Kind : uint8_t { null, fixed, value, dropped } kind = Kind::null;
+  Register reg = no_register;        // value
+  const std::byte* fixed = nullptr;  // a number, or zeros
+  int64_t bytes = 0;                 // dropped: of a result that nobody uses
+};
+
+// An instruction bound to layouts. Its parameters are kept alive by the plan.
+struct Bound {
+  ir::KernelFunction run = nullptr;
+  const void* parameters = nullptr;
+  size_t scratch_bytes = 0;
+  uint32_t first_arg = 0, args = 0;  // slice of the planner's
+};
+
+class Planner {
+ public:
+  Planner(const Code& code, size_t segment, std::shared_ptr<const SegmentPlan> previous,
+          std::span<const Tensor> inputs, std::vector<int64_t> key);
+  std::shared_ptr<const SegmentPlan> run();
+
+ private:
+  // What both passes ask. An `index` is an instruction's number in the segment.
+  const Instruction& instruction(uint32_t index) const {
+    return stage_code_.instructions[segment_.first + index];
+  }
+  std::span<const Register> results_of(uint32_t index) const {
+    const Instruction& i = instruction(index);
+    return std::span(stage_code_.results).subspan(i.first_result, i.results);
+  }
+  // Only what the segment meets: a program has many more registers. References stay good.
+  Local& local(Register r);
+  std::span<const Register> returns() const {
+    return segment_.ends_stage ? std::span(stage_code_.returns) : std::span<const Register>();
+  }
+
+  // Binding.
+  void reserve();
+  void check_equalities() const;
+  bool known(const ir::Dim& d) const;
+  Error error_at(uint32_t index, const std::string& message) const;
+  Sizes sizes_of(const ir::Type& type) const;
+  const ir::Type& result_type(const Instruction& i, uint32_t k) const;
+  void place_inputs();
+  void place_tensor(Register r, bool absent, const Layout& layout);
+  Local& find(Register r);
+  void bind(uint32_t index);
+  bool absent_sum(const Instruction& i, uint32_t index);
+  void make_view(Register y, Register of, const Layout& layout, int64_t elements, uint32_t index);
+  void touch(Register r, uint32_t index);
+  void bind_kernel(const Instruction& i, uint32_t index);
+  Layout bind_register(Register r, uint32_t index);
+  bool bind_constant(const ir::Operand& o, Layout& layout);
+  bool is_view_of_absent(const Instruction& i, const ir::BindCall::View& view);
+  void zero_views_of_absent(Bound& bound, std::vector<std::pair<size_t, size_t>> fills);
+  void place_results(const Instruction& i, uint32_t index, const ops::KernelMemo::Entry& memo);
+  std::byte* number_memory();
+
+  // Laying out.
+  void find_leaving();
+  void leave(Register r);
+  void choose_carried();
+  void sort_deaths();
+  void lay_out(uint32_t index);
+  void lay_out_kernel(const Bound& bound, Step& step);
+  void place_result(Register y);
+  void place_view(Register y);
+  int64_t carry(int64_t bytes);
+  Arg arg_of(Register r);
+  void die(Register r);
+  void finish_patches();
+  void record_held();
+  void hold(Register r);
+
+  const Code& code_;
+  size_t number_;
+  const Segment& segment_;
+  const StageCode& stage_code_;
+  std::shared_ptr<SegmentPlan> plan_;
+  std::span<const Tensor> inputs_;
+  std::span<const Register> input_registers_;
+  SizesByName sizes_;
+  std::vector<uint32_t> local_numbers_;  // by register: index into locals_
+  std::deque<Local> locals_;
+  std::vector<Bound> bound_;  // by instruction
+  std::vector<BoundArg> args_;
+  std::vector<uint32_t> first_death_;  // by instruction, one more at the end: slices of deaths_
+  std::vector<Register> deaths_;
+  ops::KernelMemo kernels_;
+  SlotAllocator slots_;
+  size_t number_at_ = 0;
+};
+
+}  // namespace gradus::interpreter

@@ -1,0 +1,61 @@
+#include "ops/embedding.h"
+
+#include "ops/families.h"
+#include "ops/operands.h"
+#include "ops/rules.h"
+
+namespace gradus::ops {
+
+void Embedding::compose(ComposeCall& c) {
+  const Value &weight = c.x(), &index = c.x(1);
+  if (!weight.is_tensor() || weight.rank() != 2)
+    c.fail("operand 'weight' must be a tensor of two dimensions");
+  if (!index.is_tensor()) c.fail("operand 'index' must be a tensor");
+  const Attr& a = c.attr<Attr>();
+  if (const Dim& rows = weight.dims()[0]; a.padding_idx && rows.is_constant())
+    if (*a.padding_idx < -rows.value() || *a.padding_idx >= rows.value())
+      c.fail("'padding_idx' is {}, 'weight' has {} rows", *a.padding_idx, rows.value());
+  Value flat = reshape(index, {ir::numel(index.dims())});
+  Value rows = emit("index_select", {weight, flat}, {{"dim", int64_t{0}, {}}});
+  Dims dims = index.dims();
+  dims.push_back(weight.dims()[1]);
+  c.give(reshape(rows, dims));
+}
+// Only with a padding_idx: without one, what it is composed of has the same derivative.
+void Embedding::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Type& weight = d.x_type(0);
+    Value flat = reshape(d.x(1), {ir::numel(d.x_type(1).dims)});
+    Dims rows{flat.dims()[0], weight.dims[1]};
+    int64_t row = *d.attr<Attr>().padding_idx;
+    Value padding = row < 0 ? Value::number(weight.dims[0] + row) : num(row);
+    Value counts = unsqueeze(ne(flat, padding), 1);
+    Value kept = keep_where(counts, reshape(d.dy(), rows));
+    Value zeros = zeros_of(d.world, weight);
+    return emit("index_add", {zeros, flat, kept}, {{"dim", int64_t{0}, {}}});
+  });
+}
+
+void EmbeddingBag::compose(ComposeCall& c) {
+  const Value &weight = tensor_operand(c, 0), &index = tensor_operand(c, 1);
+  const std::string& mode = c.attr<Attr>().mode;
+  if (index.rank() != 2)
+    c.fail("operand 'index' is {}; it must have two dimensions, a row for each bag",
+           to_string(index.type));
+  if (mode != "mean" && mode != "sum" && mode != "max")
+    c.fail("'mode' is \"{}\"; it must be \"mean\", \"sum\" or \"max\"", mode);
+  floating_operand(c, 0);
+  Value rows = emit("embedding", {weight, index});
+  const Dim& length = index.dims()[1];
+  if (mode == "max" && length != Dim(0)) {
+    SmallVector<Value, 1> in{rows};
+    c.give(emit_all(c.world, "max_dim", in, {{"dim", int64_t{1}, {}}})[0]);
+    return;
+  }
+  Value total = sum(rows, {1}, false);
+  c.give(mode == "mean" ? total / max(length, Dim(1)) : total);
+}
+
+Family embedding_family() { return fold<EmbeddingOperators>(); }
+
+}  // namespace gradus::ops

@@ -1,0 +1,129 @@
+#include "ops/linear_algebra.h"
+
+#include "ops/families.h"
+#include "ops/matrix_kernel.h"
+#include "ops/rules.h"
+
+namespace gradus::ops {
+
+namespace {
+
+// Operand i: a floating square matrix, or a stack of them.
+const Type& square(InferCall& call, size_t i) {
+  const Type& x = call.tensor(i);
+  std::string_view name = call.op.operand(i).name;
+  if (x.rank() < 2)
+    call.fail("'{}' is {}; it must be a square matrix or a stack of them", name, to_string(x));
+  if (!x.is_floating())
+    call.fail("'{}' is {}; it must have a floating dtype, cast it first", name, to_string(x));
+  call.require_equal(x.dims[x.dims.size() - 2], x.dims.back(),
+                     fmt::format("the rows and columns of '{}' {}", name, to_string(x.dims)));
+  return x;
+}
+
+void infer_like_x(InferCall& call) {
+  Type x = square(call, 0);
+  call.out.push_back(std::move(x));
+}
+
+Value solve(const Value& a, const Value& b, bool upper, bool transpose) {
+  return emit("triangular_solve", {a, b}, {{"upper", upper, {}}, {"transpose", transpose, {}}});
+}
+Value lower_part(const Value& x, int64_t diagonal) {
+  return emit("tril", {x}, {{"diagonal", diagonal, {}}});
+}
+
+}  // namespace
+
+void TriangularSolve::infer(InferCall& call) {
+  const Type &a = square(call, 0), &b = call.tensor(1);
+  if (a.dtype != b.dtype || a.device != b.device)
+    call.fail("'a' is {} and 'b' is {}; they must have one dtype and device", to_string(a),
+              to_string(b));
+  if (a.rank() != b.rank())
+    call.fail(
+        "'a' is {} and 'b' is {}; they must have as many dimensions (unsqueeze a vector, "
+        "expand a single matrix)",
+        to_string(a), to_string(b));
+  for (size_t d = 0; d + 1 < a.dims.size(); ++d)
+    call.require_equal(
+        a.dims[d], b.dims[d],
+        fmt::format("dimension {} of 'a' {} and 'b' {}", d, to_string(a.dims), to_string(b.dims)));
+  call.out.push_back(b);
+}
+void TriangularSolve::bind(BindCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  bind_triangular_solve(call, a.upper, a.transpose);
+}
+// b = op(a) y, so db = op(a)^-T dy, and op(a) gets -db y^T.
+void TriangularSolve::vjp(VjpCall& d) {
+  const Attr& a = d.attr<Attr>();
+  if (!d.wants(0) && !d.wants(1)) return;
+  Value db = solve(d.x(0), d.dy(), a.upper, !a.transpose);
+  d.give(0, [&] {
+    const Value& y = d.y();
+    Value da = a.transpose ? matmul(y, swap_last(db)) : matmul(db, swap_last(y));
+    Value kept = unary(a.upper ? "triu" : "tril", da);
+    return -kept;
+  });
+  d.give(1, [&] { return db; });
+}
+
+void Cholesky::infer(InferCall& call) { infer_like_x(call); }
+void Cholesky::bind(BindCall& call) { bind_matrix(call, MatrixFunction::cholesky); }
+// dx = the symmetric part of y^-T p y^-1, where p is the lower triangle of y^T dy, its diagonal
+// halved. I. Murray, Differentiation of the Cholesky decomposition (2016), equation 10.
+void Cholesky::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    const Value& y = d.y();
+    Value full = matmul(swap_last(y), d.dy());
+    Value with_diagonal = lower_part(full, 0);
+    Value without = lower_part(full, -1);
+    Value p = (with_diagonal + without) * 0.5;
+    Value left = solve(y, p, false, true);
+    Value both = solve(y, swap_last(left), false, true);
+    return (both + swap_last(both)) * 0.5;
+  });
+}
+
+void Inverse::infer(InferCall& call) { infer_like_x(call); }
+void Inverse::bind(BindCall& call) { bind_matrix(call, MatrixFunction::inverse); }
+void Inverse::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    Value yt = swap_last(d.y());
+    Value left = matmul(yt, d.dy());
+    Value both = matmul(left, yt);
+    return -both;
+  });
+}
+
+void Det::infer(InferCall& call) {
+  const Type& x = square(call, 0);
+  call.out.emplace_back(x.dtype, Dims(x.dims.begin(), x.dims.end() - 2), x.device);
+}
+void Det::bind(BindCall& call) { bind_matrix(call, MatrixFunction::det); }
+void Det::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    Value cofactors = unary("cofactor", d.x());
+    Value dy = unsqueeze(unsqueeze(d.dy(), -1), -1);
+    return dy * cofactors;
+  });
+}
+
+void Cofactor::infer(InferCall& call) { infer_like_x(call); }
+void Cofactor::bind(BindCall& call) { bind_matrix(call, MatrixFunction::cofactor); }
+// With w = x^-T, y = det(x) w: dx = sum(dy * y) w - y dy^T w.
+void Cofactor::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    Value w = swap_last(unary("inverse", d.x()));
+    Value product = d.dy() * d.y();
+    Value by_det = sum(product, {-2, -1}, true) * w;
+    Value right = matmul(swap_last(d.dy()), w);
+    Value by_inverse = matmul(d.y(), right);
+    return by_det - by_inverse;
+  });
+}
+
+Family linear_algebra_family() { return fold<LinearAlgebraOperators>(); }
+
+}  // namespace gradus::ops

@@ -1,0 +1,66 @@
+// Factorisations of square matrices, and solving with them. All take stacks of matrices; elements
+// are worked out in f64 and rounded when stored.
+#pragma once
+
+#include "ops/table.h"
+
+namespace gradus::ops {
+
+using namespace std::literals;
+
+// The other triangle of `a` is not read. A zero on the diagonal divides: infinities and NaN, no
+// error.
+struct TriangularSolve {
+  static constexpr auto name = "triangular_solve"sv,
+                        doc = "y with a y = b, a lower (or `upper`) triangular, or with a^T"sv;
+  static constexpr std::array inputs{"a"sv, "b"sv};
+  struct Attr {
+    bool upper = false, transpose = false;
+    static constexpr auto fields() {
+      return std::tuple(field("upper", &Attr::upper), field("transpose", &Attr::transpose));
+    }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+// Only the lower triangle of x is read. Its derivative is the symmetric one, dx = dx^T.
+struct Cholesky {
+  static constexpr auto name = "cholesky"sv,
+                        doc = "lower triangular y with y y^T = x, x positive definite"sv;
+  static constexpr std::array inputs{"x"sv};
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct Inverse {
+  static constexpr auto name = "inverse"sv, doc = "y with x y = 1; a singular x is refused"sv;
+  static constexpr std::array inputs{"x"sv};
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+struct Det {
+  static constexpr auto name = "det"sv, doc = "y = the determinant of x"sv;
+  static constexpr std::array inputs{"x"sv};
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);  // dx = dy * cofactor(x), also where x is singular
+};
+
+// y[i, j] = (-1)^(i+j) times the determinant of x without row i and column j: det(x) * x^-T where
+// that exists. Its derivative needs the inverse.
+struct Cofactor {
+  static constexpr auto name = "cofactor"sv, doc = "y = d det(x) / dx, the cofactors of x"sv;
+  static constexpr std::array inputs{"x"sv};
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+  static void vjp(VjpCall&);
+};
+
+using LinearAlgebraOperators = std::tuple<TriangularSolve, Cholesky, Inverse, Det, Cofactor>;
+
+}  // namespace gradus::ops

@@ -1,0 +1,151 @@
+// Derivatives of every operator: against differences, and the two ways of finding them against
+// each other.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "interpreter/gradcheck.h"
+#include "ir/passes/passes.h"
+#include "tests/corpus/eager.h"
+#include "tests/property/samples.h"
+
+namespace gradus::property {
+namespace {
+
+constexpr int highest = 3;
+
+bool any_floating(const ir::Graph& g, std::span<const ir::ValueId> values) {
+  return std::any_of(values.begin(), values.end(),
+                     [&](ir::ValueId v) { return g[v].type.is_floating(); });
+}
+bool floating_result(const ir::Graph& g) {
+  for (const ir::Result& r : g.stages[0].results)
+    if (g[r.value].type.is_floating()) return true;
+  return false;
+}
+
+// Stages up to `order`, with inputs: the sample's, laid out so, and random cotangents.
+corpus::Subject subject_of(const Sample& s, const ir::Graph& program, int order, Lie lie) {
+  corpus::Subject subject;
+  subject.graph = ir::differentiate(program, {.order = order});
+  subject.code = Code::compile(subject.graph);
+  subject.inputs.emplace_back();
+  for (const Tensor& t : s.inputs(DType::f64, 5)) subject.inputs[0].push_back(lay(t, lie));
+  Context& context = *Context::default_context();
+  for (size_t k = 1; k < subject.code->stages(); ++k) {
+    subject.inputs.emplace_back();
+    for (size_t i = 0; i < subject.code->inputs(k); ++i) {
+      const ir::Type& type = subject.code->input_type(k, i);
+      Sizes shape;
+      for (const ir::Dim& d : type.dims) shape.push_back(d.value());
+      Tensor ct = random_tensor(type.dtype, shape, subject.code->input_name(k, i), 6, context);
+      subject.inputs[k].push_back(lay(ct, lie));
+    }
+  }
+  return subject;
+}
+
+corpus::Results run(const corpus::Subject& subject) {
+  State state(subject.code);
+  corpus::Results results;
+  for (const auto& inputs : subject.inputs) results.push_back(state.run(inputs));
+  return results;
+}
+
+// Where two runs differ in a bit, or in what is undefined.
+std::string difference(const corpus::Results& a, const corpus::Results& b) {
+  for (size_t k = 0; k < a.size(); ++k)
+    for (size_t i = 0; i < a[k].size(); ++i) {
+      const Tensor &x = a[k][i], &y = b[k][i];
+      if (x.defined() != y.defined() || (x.defined() && !bitwise_equal(x, y)))
+        return fmt::format("result {} of stage {} is {} and {}", i, k, describe(x), describe(y));
+    }
+  return "";
+}
+
+// SPEC D3
+TEST(Derivatives, AreSlopes) {
+  int checked = 0;
+  for (const Sample& s : all_samples()) {
+    auto program = s.program(DType::f64);
+    if (!s.op->traits.differentiable || !any_floating(*program, program->stages[0].inputs))
+      continue;
+    if (!floating_result(*program)) continue;
+    std::vector<Tensor> inputs = s.inputs(DType::f64, 7);
+    InputSources sources;
+    sources.find = [&](std::string_view name) -> std::optional<FoundTensor> {
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if ((*program)[program->stages[0].inputs[i]].name == name)
+          return FoundTensor{inputs[i], "the sample"};
+      return std::nullopt;
+    };
+    GradcheckReport report = gradcheck(*program, sources, {.order = highest});
+    for (const GradcheckEntry& e : report.entries)
+      EXPECT_TRUE(e.passed || s.no_slope.find(e.input) != std::string_view::npos)
+          << s.text(DType::f64) << " stage " << e.stage << ", " << e.input << ": " << e.why;
+    ++checked;
+  }
+  EXPECT_GT(checked, 300);
+}
+
+// Stages and engine give the same bits, the same absent gradients, however the operands lie.
+TEST(Derivatives, AreTheSameByStagesAndByEngine) {
+  for (const Sample& s : all_samples()) {
+    if (!s.op->traits.differentiable && !s.op->traits.zero_gradient) continue;
+    for (Lie lie : {Lie::contiguous, Lie::transposed, Lie::sliced}) {
+      const int order = lie == Lie::contiguous ? highest : 2;
+      corpus::Subject subject = subject_of(s, *s.program(DType::f64), order, lie);
+      corpus::Results by_stages = run(subject);
+      EXPECT_EQ(difference(by_stages, corpus::evaluate_eagerly(subject)), "")
+          << s.text(DType::f64) << ", layout " << static_cast<int>(lie);
+    }
+  }
+}
+
+// SPEC D2
+TEST(Derivatives, ThatAreZeroByStructureAreUndefined) {
+  int zero = 0, refused = 0;
+  for (const Sample& s : all_samples()) {
+    auto program = s.program(DType::f64);
+    if (!any_floating(*program, program->stages[0].inputs) || !floating_result(*program)) continue;
+    if (!s.op->traits.differentiable && !s.op->traits.zero_gradient) {
+      try {
+        ir::differentiate(*program, {});
+        ADD_FAILURE() << s.text(DType::f64) << " has no derivative and is not refused";
+      } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find(s.op->name), std::string::npos) << e.what();
+        ++refused;
+      }
+      continue;
+    }
+    corpus::Subject subject = subject_of(s, *program, 1, Lie::contiguous);
+    corpus::Results results = run(subject);
+    for (size_t i = 0; i < results[1].size(); ++i) {
+      bool none = subject.graph.stages[1].results[i].value == ir::no_value;
+      EXPECT_EQ(results[1][i].defined(), !none) << s.text(DType::f64);
+      if (s.op->traits.zero_gradient) EXPECT_TRUE(none) << s.text(DType::f64);
+      zero += none;
+    }
+  }
+  EXPECT_GT(zero, 10);
+  EXPECT_EQ(refused, 0);
+}
+
+// An absent cotangent is zeros, at every order.
+TEST(Derivatives, OfAbsentCotangentsAreZero) {
+  for (const Sample& s : all_samples()) {
+    if (!s.op->traits.differentiable) continue;
+    corpus::Subject subject = subject_of(s, *s.program(DType::f64), 2, Lie::contiguous);
+    for (size_t k = 1; k < subject.inputs.size(); ++k)
+      for (Tensor& t : subject.inputs[k]) t = Tensor();
+    corpus::Results results = run(subject);
+    for (size_t k = 1; k < results.size(); ++k)
+      for (const Tensor& t : results[k]) {
+        if (!t.defined()) continue;
+        for (double v : t.to_doubles()) EXPECT_EQ(v, 0) << s.text(DType::f64) << ", stage " << k;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace gradus::property
