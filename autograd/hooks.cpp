@@ -30,24 +30,24 @@ uint64_t Hooks::add_tensor_pre(uint32_t input, TensorHook hook, bool thread_safe
   return key;
 }
 
-uint64_t Hooks::add_pre(PreHook hook, bool thread_safe) {
+template <class Hook>
+uint64_t Hooks::add(std::vector<std::pair<uint64_t, std::shared_ptr<const Hook>>> Lists::*list,
+                    Hook hook, bool thread_safe) {
   uint64_t key = next_hook_key();
   auto shared = share_hook(std::move(hook));
   change([&](Lists& l) {
-    l.pre.emplace_back(key, std::move(shared));
+    (l.*list).emplace_back(key, std::move(shared));
     l.thread_safe &= thread_safe;
   });
   return key;
 }
 
+uint64_t Hooks::add_pre(PreHook hook, bool thread_safe) {
+  return add(&Lists::pre, std::move(hook), thread_safe);
+}
+
 uint64_t Hooks::add_post(PostHook hook, bool thread_safe) {
-  uint64_t key = next_hook_key();
-  auto shared = share_hook(std::move(hook));
-  change([&](Lists& l) {
-    l.post.emplace_back(key, std::move(shared));
-    l.thread_safe &= thread_safe;
-  });
-  return key;
+  return add(&Lists::post, std::move(hook), thread_safe);
 }
 
 bool Hooks::remove(uint64_t key) {

@@ -55,6 +55,9 @@ struct Hooks {
  private:
   template <class F>
   void change(F edit);
+  template <class Hook>
+  uint64_t add(std::vector<std::pair<uint64_t, std::shared_ptr<const Hook>>> Lists::*list,
+               Hook hook, bool thread_safe);
   mutable std::mutex mutex_;
   std::shared_ptr<const Lists> lists_ = std::make_shared<const Lists>();
 };

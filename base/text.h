@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,5 +14,11 @@ std::string printable(std::string_view text, size_t limit = 100);
 
 // Bytes of the character that begins at `at`: 1 to 4, or 0 where there is no valid UTF-8.
 size_t utf8_length(std::string_view text, size_t at);
+
+// The one of `names` that `misspelt` was probably meant to be; empty if none is near.
+std::string_view nearest(std::string_view misspelt, std::span<const std::string_view> names);
+// "; did you mean '{prefix}{nearest}'?", or nothing.
+std::string did_you_mean(std::string_view misspelt, std::span<const std::string_view> names,
+                         std::string_view prefix = {});
 
 }  // namespace gradus

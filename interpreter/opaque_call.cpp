@@ -160,9 +160,7 @@ OpaqueVariables evaluate_opaque(const OpaqueVariables& of, std::span<const Varia
 
 Variables call_function(std::string_view name, std::span<const Variable> operands) {
   auto function = std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(name));
-  if (!function)
-    throw Error("no C++ function named '{}' is registered; register it before it is called",
-                printable(name));
+  if (!function) throw Error(ops::no_function(name));
   SmallVector<bool, 4> marks;
   for (size_t i = 0; i < operands.size(); ++i) {
     if (!operands[i].defined()) throw Error("{}: operand {} is undefined", printable(name), i);

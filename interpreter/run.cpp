@@ -121,6 +121,11 @@ std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOp
     Error placed = code->graph().error_at(stage_code.instructions[at].where, e.bare());
     set_poison(no_instruction, placed.what());
     throw placed;
+  } catch (const ResourceError& e) {
+    set_poison(at, e.what());
+    if (at == no_instruction) throw;
+    throw ResourceError(
+        std::string(code->graph().error_at(stage_code.instructions[at].where, e.what()).what()));
   } catch (const std::exception& e) {
     set_poison(at, e.what());
     throw;
@@ -146,6 +151,7 @@ std::shared_ptr<const SegmentPlan> State::Impl::count(size_t segment, uint32_t& 
 void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan, uint32_t& at,
                               const RunOptions& options) {
   plans[plan->segment] = plan;
+  at = no_instruction;  // until the first step: memory is the stage's
   Frame& frame = prepare_frame(plan);
   bool plain = !options.deadline && !options.cancel && !options.observer;
   if (plain)

@@ -50,4 +50,13 @@ std::vector<std::string> function_names() {
   return names;
 }
 
+std::string no_function(std::string_view name) {
+  std::vector<std::string> names = function_names();
+  std::string hint = did_you_mean(name, std::vector<std::string_view>(names.begin(), names.end()));
+  return fmt::format(
+      "no C++ function named '{}' is registered{} register it before the program is read, or name "
+      "the library that brings it",
+      printable(name), hint.empty() ? ";" : hint + " Otherwise");
+}
+
 }  // namespace gradus::ops

@@ -36,5 +36,8 @@ void register_function(std::shared_ptr<const OpaqueFunction> function);
 std::shared_ptr<const OpaqueFunction> find_function(std::string_view name);
 // All names, sorted.
 std::vector<std::string> function_names();
+// For a message about a name that is not there: "no C++ function named 'sqare' is registered; did
+// you mean 'square'? Otherwise register it …".
+std::string no_function(std::string_view name);
 
 }  // namespace gradus::ops

@@ -108,11 +108,7 @@ void vjp_of_function(VjpCall& d) {
 void CppOp::infer(ir::InferCall& call) {
   const std::string& wanted = attributes_as<Attr>(call.attributes).name;
   auto function = find_function(wanted);
-  if (!function)
-    call.fail(
-        "no C++ function named '{}' is registered; register it before the program is read, "
-        "or name the library that brings it",
-        printable(wanted));
+  if (!function) call.fail_with(no_function(wanted));
   infer_function(call, *function);
 }
 void CppOp::vjp(VjpCall& d) { vjp_of_function(d); }

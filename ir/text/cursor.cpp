@@ -1,7 +1,6 @@
 #include "ir/text/cursor.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "base/text.h"
@@ -33,42 +32,6 @@ bool is_reserved(std::string_view name) {
   constexpr std::string_view words[] = {"true", "false", "none", "inf", "nan", "max", "min"};
   return std::find(std::begin(words), std::end(words), name) != std::end(words) ||
          dtype_from_name(name);
-}
-
-std::string_view nearest(std::string_view misspelt, std::span<const std::string_view> names) {
-  std::string_view best;
-  if (misspelt.size() > 64) return best;
-  size_t least = 1 + misspelt.size() / 4;
-  if (misspelt.size() < 3) least = 1;
-  std::array<size_t, 80> row;
-  for (std::string_view name : names) {
-    size_t difference =
-        std::max(name.size(), misspelt.size()) - std::min(name.size(), misspelt.size());
-    if (name.empty() || difference > least) continue;
-    for (size_t j = 0; j <= name.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= misspelt.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i;
-      for (size_t j = 1; j <= name.size(); ++j) {
-        size_t above = row[j];
-        row[j] =
-            std::min({row[j] + 1, row[j - 1] + 1, diagonal + (misspelt[i - 1] != name[j - 1])});
-        diagonal = above;
-      }
-    }
-    size_t distance = row[name.size()];
-    if (distance < least || (distance == least && best.empty())) {
-      least = distance;
-      best = name;
-    }
-  }
-  return best;
-}
-
-std::string did_you_mean(std::string_view misspelt, std::span<const std::string_view> names,
-                         std::string_view prefix) {
-  std::string_view name = nearest(misspelt, names);
-  return name.empty() ? "" : fmt::format("; did you mean '{}{}'?", prefix, printable(name));
 }
 
 void Cursor::fail_expected(std::string_view what) const {

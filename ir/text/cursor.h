@@ -107,10 +107,4 @@ class Cursor {
 // True for names that mean something else where a size can stand: true, none, inf, f32, max, …
 bool is_reserved(std::string_view name);
 
-// The one of `names` that `misspelt` was probably meant to be; empty if none is near.
-std::string_view nearest(std::string_view misspelt, std::span<const std::string_view> names);
-// "; did you mean '{prefix}{nearest}'?", or nothing.
-std::string did_you_mean(std::string_view misspelt, std::span<const std::string_view> names,
-                         std::string_view prefix = {});
-
 }  // namespace gradus::ir

@@ -18,6 +18,13 @@ class Devices : public ::testing::Test {
     for (int i = 0; i < 2; ++i) device_.push_back(Loopback::device(i));
   }
   void TearDown() override { Loopback::get().drain(); }
+  // A stream of the first device on which what was queued on the default one is done.
+  Stream stream_after_default() {
+    Loopback& loopback = Loopback::get();
+    Stream s = loopback.new_stream(device_[0]);
+    loopback.wait(device_[0], 0, device_[0], s);
+    return s;
+  }
   std::vector<Device> device_;
 };
 
@@ -169,8 +176,7 @@ TEST_F(Devices, RootsAndResultsAreSynchronisedWithTheCallersStreams) {
   Device d = device_[0];
   for (int round = 0; round < 15; ++round) {
     Variable x = device_leaf(0, {1, 2, 3}), y;
-    Stream forward = loopback.new_stream(d), caller = loopback.new_stream(d);
-    loopback.wait(d, 0, d, forward);
+    Stream forward = stream_after_default(), caller = loopback.new_stream(d);
     {
       StreamGuard guard(d, forward);
       y = op("mul", {x, x});
@@ -192,8 +198,7 @@ TEST_F(Devices, MemoryIsNotReusedWhileAnotherStreamReadsIt) {
   Device d = device_[0];
   for (int round = 0; round < 15; ++round) {
     Variable x = device_leaf(0, {1, 2, 3});
-    Stream low = loopback.new_stream(d), high = loopback.new_stream(d);
-    loopback.wait(d, 0, d, low);
+    Stream low = stream_after_default(), high = loopback.new_stream(d);
     Variable a, b;
     {
       StreamGuard guard(d, low);
@@ -214,15 +219,10 @@ TEST_F(Devices, MemoryIsNotReusedWhileAnotherStreamReadsIt) {
 // SPEC E11
 TEST_F(Devices, WorkThatTheHostQueuesFromACpuNodeIsWaitedFor) {
   OwnEngine engine;
-  Loopback& loopback = Loopback::get();
-  Device d = device_[0];
   for (int round = 0; round < 15; ++round) {
     Variable x = device_leaf(0, {1, 2, 3});
-    Variable on_device = op("mul", {x, x});
-    Variable host = move_to(on_device, Device());
-    Stream caller = loopback.new_stream(d);
-    loopback.wait(d, 0, d, caller);
-    StreamGuard guard(d, caller);
+    Variable host = move_to(op("mul", {x, x}), Device());
+    StreamGuard guard(device_[0], stream_after_default());
     host.backward(leaf({1, 1, 1}, false));
     EXPECT_EQ(device_values(x.grad()), (std::vector<double>{2, 4, 6}));
   }

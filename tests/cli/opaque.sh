@@ -29,6 +29,8 @@ runs 0 grad "$example" --order 3
 says out 'name = "swish"' 'stage 3' d3_ct2_d1_x
 runs 0 disasm "$example"
 says out cpp_op eval
+sed s/swish/swsh/ "$example" >misspelt.ir
+refuses 1 "no C++ function named 'swsh' is registered; did you mean 'swish'?" verify misspelt.ir
 
 # program FUNCTION TYPE: y = sum(FUNCTION(x^2)) of a vector.
 program() {

@@ -49,7 +49,7 @@ refuses 2 '--stages' run p.ir --stages 99999999999999999999999
 
 # Missing inputs are listed; random ones want sizes.
 refuses 1 'stage 0 lacks 2 inputs: x: f64[N, 3], w: f64[3]' run p.ir
-refuses 1 'dimension '"'N'"' of input '"'x'"' (f64[N, 3]) is not known' run p.ir --random 1
+refuses 1 'dimension '"'N'"' of input '"'x'"' (f64[N, 3]) is not known; set it (--set N=SIZE)' run p.ir --random 1
 runs 0 run p.ir --random 1 --set N=4 --outputs a.npz
 says out 'h: f64[4, 3]  min'
 runs 0 run p.ir --random 1 --set N=4 --outputs b.npz

@@ -1,27 +1,11 @@
 // What goes wrong in opaque functions, and what it leaves behind.
 #include "autograd/engine.h"
-#include "tests/functions.h"
-#include "tests/interpreter/support.h"
+#include "tests/interpreter/opaque_support.h"
 
 namespace gradus::test {
 namespace {
 
-class OpaqueFaults : public testing::Test {
- public:
-  static void SetUpTestSuite() { register_test_functions(); }
-};
-
-std::string calling(const std::string& function) {
-  return R"(graph g {
-  stage 0 (%x: f64[N]) {
-    %a = exp(%x)
-    %s = cpp_op(%a) {name = ")" +
-         function + R"("}
-    %y = mul(%s, %a)
-    return %y
-  }
-})";
-}
+class OpaqueFaults : public OpaqueTest {};
 
 bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
@@ -35,6 +19,18 @@ const char* const three_throwers = R"(graph g {
     return %c
   }
 })";
+
+TEST_F(OpaqueFaults, AMisspeltNameIsShownTheNearest) {
+  try {
+    compile(calling("t.sqare"));
+    ADD_FAILURE() << "no Error was thrown";
+  } catch (const Error& e) {
+    EXPECT_TRUE(contains(e.what(),
+                         "named 't.sqare' is registered; did you mean 't.square'? Otherwise "
+                         "register it"))
+        << e.what();
+  }
+}
 
 // SPEC I14
 TEST_F(OpaqueFaults, AFunctionThatThrowsPoisonsTheStateAlone) {
@@ -72,7 +68,7 @@ TEST_F(OpaqueFaults, AFunctionThatThrowsPoisonsTheStateAlone) {
 TEST_F(OpaqueFaults, ABackwardThatThrowsLeavesTheHandleWhole) {
   size_t nodes = autograd::living_nodes();
   {
-    State state(compile(calling("t.backfires"), 2));
+    State state(compile(calling("t.backfires", "%a"), 2));
     run(state, {f64({0})});
     for (int stage : {1, 2}) {
       State failing = state.clone(), other = state.clone();
@@ -97,7 +93,7 @@ TEST_F(OpaqueFaults, ABackwardThatThrowsLeavesTheHandleWhole) {
 TEST_F(OpaqueFaults, TheErrorOfAFunctionNamesItAndItsLine) {
   fault = Fault::error;
   until_throw = 0;
-  State state(compile(calling("t.thrower")));
+  State state(compile(calling("t.thrower", "%a")));
   std::string error = error_of([&] { run(state, {f64({2})}); });
   until_throw = 1 << 30;
   EXPECT_TRUE(contains(error, "test.ir:4:10: error: cpp_op 't.thrower': it had enough")) << error;
@@ -105,7 +101,7 @@ TEST_F(OpaqueFaults, TheErrorOfAFunctionNamesItAndItsLine) {
 
 TEST_F(OpaqueFaults, ResultsAreHeldAgainstTheirTypes) {
   auto error = [](const char* function) {
-    State state(compile(calling(function)));
+    State state(compile(calling(function, "%a")));
     std::string e = error_of([&] { run(state, {f64({2, 3})}); });
     EXPECT_TRUE(state.poisoned());
     return e;
@@ -120,7 +116,7 @@ TEST_F(OpaqueFaults, ResultsAreHeldAgainstTheirTypes) {
 
 // SPEC I19
 TEST_F(OpaqueFaults, AWrittenOperandIsNoticed) {
-  State state(compile(calling("t.writes")));
+  State state(compile(calling("t.writes", "%a")));
   std::string error = error_of([&] { run(state, {f64({2})}); });
   EXPECT_TRUE(contains(error, "'%a' was changed in place by an opaque function")) << error;
   EXPECT_TRUE(state.poisoned());
@@ -159,7 +155,7 @@ TEST_F(OpaqueFaults, AFunctionCannotRunItsOwnState) {
     return true;
   }();
   ASSERT_TRUE(once);
-  State state(compile(calling("t.reenters")));
+  State state(compile(calling("t.reenters", "%a")));
   running = &state;
   std::string error = error_of([&] { run(state, {f64({2})}); });
   EXPECT_TRUE(contains(error, "running already")) << error;

@@ -3,28 +3,12 @@
 #include <thread>
 
 #include "autograd/engine.h"
-#include "tests/functions.h"
-#include "tests/interpreter/support.h"
+#include "tests/interpreter/opaque_support.h"
 
 namespace gradus::test {
 namespace {
 
-class Opaque : public testing::Test {
- public:
-  static void SetUpTestSuite() { register_test_functions(); }
-};
-
-std::string calling(const std::string& function) {
-  return R"(graph g {
-  stage 0 (%x: f64[N]) {
-    %a = exp(%x)
-    %s = cpp_op(%a) {name = ")" +
-         function + R"("}
-    %y = mul(%s, 1.0)
-    return %y
-  }
-})";
-}
+class Opaque : public OpaqueTest {};
 
 // SPEC I9 I10
 TEST_F(Opaque, IsRecordedOnlyWhereItsHandleIsUsed) {
