@@ -8,6 +8,7 @@
 
 #include "interpreter/inputs.h"
 #include "ir/passes/passes.h"
+#include "ir/text/parser.h"
 #include "tests/property/samples.h"
 
 namespace gradus::property {
@@ -148,6 +149,43 @@ TEST(Directions, BatchedCotangentsAreManyCotangents) {
       }
     }
   }
+}
+
+// The sum of the squares of a sample's first floating result.
+std::string squared(const Sample& s, const ir::Graph& program) {
+  std::string text = s.text(DType::f64);
+  size_t r = 0;
+  while (!program[program.stages[0].results[r].value].type.is_floating()) ++r;
+  text.resize(text.rfind(" return "));
+  return fmt::format("{} %q = mul(%y{}, %y{}) %e = sum(%q) return %e }} }}", text, r, r);
+}
+
+// All columns at once, forward, are what each direction gives.
+TEST(Directions, HessianHasTheColumnsOfHvp) {
+  int checked = 0;
+  for (const Sample& s : all_samples()) {
+    auto sample = s.program(DType::f64);
+    if (!has_slopes(s, *sample)) continue;
+    auto program = ir::parse(squared(s, *sample), "sample").graphs[0];
+    Ran whole = run(ir::hessian(*program), s), along = run(ir::hvp(*program), s);
+    for (const auto& [name, product] : along.results) {
+      if (!name.starts_with("hvp_") || !product.defined()) continue;
+      auto sum = product.to_doubles();
+      for (const auto& [tangent, t] : along.inputs) {
+        if (!tangent.starts_with("t_")) continue;
+        const Tensor& h =
+            whole.results[fmt::format("hessian_{}_{}", tangent.substr(2), name.substr(4))];
+        if (!h.defined()) continue;
+        auto ts = t.to_doubles(), hs = h.to_doubles();
+        ASSERT_EQ(hs.size(), ts.size() * sum.size());
+        for (size_t i = 0; i < ts.size(); ++i)
+          for (size_t k = 0; k < sum.size(); ++k) sum[k] -= ts[i] * hs[i * sum.size() + k];
+      }
+      for (double left : sum) expect_near(1 + left, 1, squared(s, *sample));
+    }
+    ++checked;
+  }
+  EXPECT_GT(checked, 300);
 }
 
 }  // namespace
