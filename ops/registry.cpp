@@ -161,9 +161,11 @@ SmallVector<ir::Type, 2> infer_part(const ir::Operator& op, std::span<const ir::
 
 namespace {
 
-// "; 'x' is f64[2, 3], 'index' is i64[3]", of those that the message does not show.
+// "; 'x' is f64[2, 3], 'index' is i64[3]", of those that the message does not show. Functions and
+// structural operators describe theirs.
 std::string operands_left_out(const ir::Operator& op, std::span<const ir::OperandType> in,
                               std::string_view message) {
+  if (op.traits.opaque || op.traits.structural) return "";
   auto says = [&](const std::string& text) { return message.find(text) != std::string_view::npos; };
   std::string list;
   const bool variadic = !op.operands.empty() && op.operands.back().variadic;

@@ -43,8 +43,17 @@ struct GradCommand {
   std::string program, out;  // no out: standard output
   int order = 1;
   std::vector<std::string> wrt;  // empty: all floating inputs
+  std::string batch;             // the last stage's cotangents have this size in front; empty: none
 };
 void grad(const GradCommand& command);
+
+// Derivatives along directions, and matrices of them: ir/passes/directions.h.
+struct DirectionCommand {
+  std::string kind;  // jvp, hvp, laplacian, jacobian, hessian
+  std::string program, out;
+  std::vector<std::string> wrt;
+};
+void directions(const DirectionCommand& command);
 
 struct GradcheckCommand {
   std::string program;

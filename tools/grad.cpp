@@ -1,4 +1,8 @@
-// gradus grad
+// gradus grad, jvp, hvp, laplacian, jacobian, hessian
+#include <cctype>
+#include <charconv>
+
+#include "ir/passes/directions.h"
 #include "ir/passes/passes.h"
 #include "ir/text/printer.h"
 #include "tools/cli.h"
@@ -7,18 +11,53 @@
 
 namespace gradus::cli {
 
+namespace {
+
+constexpr std::pair<std::string_view, ir::Graph (*)(const ir::Graph&, const ir::DirectionOptions&)>
+    passes[] = {{"jvp", ir::jvp},
+                {"hvp", ir::hvp},
+                {"laplacian", ir::laplacian},
+                {"jacobian", ir::jacobian},
+                {"hessian", ir::hessian}};
+
+void put_program(const ir::Graph& program, const std::string& out) {
+  // With the graphs that it calls, where calls have derivatives of their own and stay.
+  std::string text = fmt::format("gradus {}\n\n{}", ir::text_version, ir::print(program));
+  if (out.empty())
+    put(text);
+  else
+    write_file(out, text);
+}
+
+// "8", or the name of a size.
+ir::Dim size_named(const std::string& text) {
+  int64_t n = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error == std::errc() && end == text.data() + text.size() && n >= 0) return n;
+  bool name = !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0]));
+  for (char c : text) name = name && (std::isalnum(static_cast<unsigned char>(c)) || c == '_');
+  if (!name) throw UsageError("--batch wants a number or a name, not '{}'", text);
+  return ir::Dim::symbol(text);
+}
+
+}  // namespace
+
 void grad(const GradCommand& command) {
   ir::Module module = load_program(command.program);
   ir::DifferentiateOptions options;
   options.order = command.order;
   if (!command.wrt.empty()) options.wrt = command.wrt;
   ir::Graph program = ir::differentiate(module.program(), options);
-  // With the graphs that it calls, where calls have derivatives of their own and stay.
-  std::string text = fmt::format("gradus {}\n\n{}", ir::text_version, ir::print(program));
-  if (command.out.empty())
-    put(text);
-  else
-    write_file(command.out, text);
+  if (!command.batch.empty()) program = ir::batch_cotangents(program, size_named(command.batch));
+  put_program(program, command.out);
+}
+
+void directions(const DirectionCommand& command) {
+  ir::Module module = load_program(command.program);
+  ir::DirectionOptions options;
+  if (!command.wrt.empty()) options.wrt = command.wrt;
+  for (const auto& [name, pass] : passes)
+    if (name == command.kind) put_program(pass(module.program(), options), command.out);
 }
 
 }  // namespace gradus::cli

@@ -19,6 +19,7 @@ namespace {
 struct Commands {
   RunCommand run;
   GradCommand grad;
+  DirectionCommand direction;
   GradcheckCommand gradcheck;
   std::string program, dump_after;
   bool markdown = false, json = false;
@@ -94,8 +95,36 @@ void add_grad(CLI::App& app, Commands& c) {
       ->type_name("a,b")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command
+      ->add_option("--batch", c.grad.batch,
+                   "The last stage takes cotangents with a dimension N in front, and gives a "
+                   "gradient for each")
+      ->type_name("N");
   command->add_option("-o", c.grad.out, "Write here, not to standard output")->type_name("OUT.ir");
   command->callback([&c] { c.chosen = [&c] { grad(c.grad); }; });
+}
+
+void add_directions(CLI::App& app, Commands& c) {
+  constexpr std::pair<const char*, const char*> kinds[] = {
+      {"jvp", "Add the derivative along tangents t_<input>: t_<result>, forward mode"},
+      {"hvp", "Add the Hessian of the 0-d result times tangents t_<input>: hvp_<input>"},
+      {"laplacian", "Add the Laplacian of the 0-d result: laplacian_<input>"},
+      {"jacobian", "Add the derivatives of all results: jacobian_<result>_<input>"},
+      {"hessian", "Add the second derivatives of the 0-d result: hessian_<input>_<input>"}};
+  for (auto [name, doc] : kinds) {
+    CLI::App* command = app.add_subcommand(name, doc);
+    add_program(*command, c.direction.program);
+    command->add_option("--wrt", c.direction.wrt, "Differentiate with respect to these inputs only")
+        ->type_name("a,b")
+        ->delimiter(',')
+        ->allow_extra_args(false);
+    command->add_option("-o", c.direction.out, "Write here, not to standard output")
+        ->type_name("OUT.ir");
+    command->callback([&c, kind = name] {
+      c.direction.kind = kind;
+      c.chosen = [&c] { directions(c.direction); };
+    });
+  }
 }
 
 void add_gradcheck(CLI::App& app, Commands& c) {
@@ -172,6 +201,7 @@ void parse_and_run(int argc, char** argv) {
       ->type_name("LIB.so");
   add_run(app, c);
   add_grad(app, c);
+  add_directions(app, c);
   add_gradcheck(app, c);
   add_inspection(app, c);
   add_ops(app, c);

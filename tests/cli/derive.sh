@@ -40,6 +40,27 @@ echo before >keep.ir
 refuses 1 "there is no input 'z'" grad p.ir --order 1 --wrt z -o keep.ir
 is "$(cat keep.ir)" before
 
+# Derivatives along directions, and matrices of them: programs that can be derived again.
+runs 0 jvp p.ir
+says out '%t_x: f32[N]' '%t_w: f32[N]' 't_y'
+runs 0 jvp p.ir --wrt w -o forward.ir
+[ ! -s out ] || fail 'jvp -o prints nothing'
+grep -q t_x forward.ir && fail '--wrt w has a tangent of x'
+runs 0 gradcheck forward.ir --set N=3
+for kind in hvp laplacian jacobian hessian; do
+  runs 0 $kind p.ir -o $kind.ir
+  runs 0 verify $kind.ir
+  runs 0 run $kind.ir --random 1 --set N=3
+  says out "${kind}_"
+done
+runs 0 grad p.ir --order 1 --batch 4
+says out '%ct1_y: f32[4]' 'd1_x'
+runs 0 grad p.ir --order 1 --batch B
+says out '%ct1_y: f32[B]'
+refuses 2 '--batch wants a number or a name' grad p.ir --order 1 --batch 4x
+refuses 1 'one floating result that is 0-d' hvp jacobian.ir
+refuses 1 'takes a program of one stage' jvp second.ir
+
 # Differences agree, at every order; a wrong derivative is found.
 runs 0 gradcheck p.ir --order 3 --set N=3
 says out 'stage 1  x  ok' 'stage 1  w  ok' 'stage 2  ct1_y  ok' 'stage 3  ct2_d1_w  ok'
