@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/gemm_kernel.h"
+#include "ops/isa.h"
 #include "ops/onednn.h"
 #include "ops/openblas.h"
 #include "ops/slots.h"
@@ -156,6 +158,28 @@ bool bind_library(BindCall& call, const Gemm& g) {
   return true;
 }
 
+// A product that is one tile of ours: nothing is left to decide when it runs.
+template <class C>
+void run_tile(const void* parameters, std::byte* const* args, KernelScope&) {
+  GemmTile<C> t = *static_cast<const GemmTile<C>*>(parameters);
+  t.a = reinterpret_cast<const C*>(args[0]);
+  t.b = reinterpret_cast<const C*>(args[1]);
+  t.c = reinterpret_cast<C*>(args[2]);
+  gemm_kernels<C>(cpu_has_v3()).tile(t);
+}
+
+template <class C>
+bool bind_tile(BindCall& call, const Gemm& g) {
+  using K = GemmKernels<C>;
+  const bool fits = (g.m <= K::rows && g.n <= K::columns) || (g.m == 1 && g.n <= K::wide);
+  if (!fits || !g.batch.empty() || std::min({g.m, g.n, g.k}) < 1 || g.k > gemm_block ||
+      (g.b_column != 1 && g.n > 1))
+    return false;
+  call.set_kernel(run_tile<C>, GemmTile<C>{g.m, g.n, g.k, nullptr, g.a_row, g.a_column, nullptr,
+                                           g.b_row, nullptr, g.n, true});
+  return true;
+}
+
 }  // namespace
 
 bool is_for_library(const Gemm& g) {
@@ -176,6 +200,8 @@ bool is_for_library(const Gemm& g) {
 
 void bind_product(BindCall& call, Gemm g) {
   if (bind_library(call, g)) return;
+  if (g.dtype == DType::f32 && bind_tile<float>(call, g)) return;
+  if (g.dtype == DType::f64 && bind_tile<double>(call, g)) return;
   const size_t scratch = gemm_scratch_bytes(g);
   call.set_kernel(run_own, std::move(g), scratch);
 }
