@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/families.h"
+#include "ops/powers.h"
 #include "ops/scalar/math.h"
 
 namespace gradus::ops {
@@ -81,6 +82,15 @@ Value pow_exponent_gradient(VjpCall& d) {
 }
 
 }  // namespace
+
+void Pow::bind(BindCall& call) {
+  const PointwiseInfo& info = PointwiseEntry<Pow>::info();
+  const DType dtype = call.in[0].dtype;
+  if (call.number[1] && !call.number[0] && is_floating(dtype) && dtype == call.out[0].dtype)
+    bind_power(call, info);
+  else
+    bind_pointwise(info, call);
+}
 
 void Pow::vjp(VjpCall& d) {
   d.give(0, [&] { return pow_base_gradient(d); });

@@ -159,6 +159,7 @@ struct Pow : Binary<> {  // z = x^y
     else
       return integer_power(x, y);
   }
+  static void bind(BindCall& call);  // by a number: see ops/powers.h
   static void vjp(VjpCall& d);
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/accumulate.h"
+#include "ops/conv_library.h"
 #include "ops/gemm.h"
 #include "ops/slots.h"
 #include "tensor/convert.h"
@@ -262,6 +263,7 @@ void run_weight(const void* parameters, std::byte* const* args, KernelScope& sco
 }  // namespace
 
 void bind_convolution(BindCall& call, const ConvAxes& axes, int64_t groups) {
+  if (bind_library_convolution(call, onednn::Direction::result, axes, groups)) return;
   const Layout& w = call.in[1];
   GatherPlan p;
   p.groups = groups;
@@ -274,6 +276,7 @@ void bind_convolution(BindCall& call, const ConvAxes& axes, int64_t groups) {
 }
 
 void bind_convolution_input(BindCall& call, const ConvAxes& axes, int64_t groups) {
+  if (bind_library_convolution(call, onednn::Direction::image, axes, groups)) return;
   const Layout& w = call.in[1];
   GatherPlan p;
   p.groups = groups;
@@ -286,6 +289,7 @@ void bind_convolution_input(BindCall& call, const ConvAxes& axes, int64_t groups
 }
 
 void bind_convolution_weight(BindCall& call, const ConvAxes& axes, int64_t groups) {
+  if (bind_library_convolution(call, onednn::Direction::kernel, axes, groups)) return;
   const Layout &x = call.in[0], &dy = call.in[1];
   constexpr int64_t chunk_rows = 256, enough_items = 16;
   WeightPlan p;

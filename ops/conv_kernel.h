@@ -1,6 +1,7 @@
-// Convolutions as matrix products over columns (ops/conv_columns.h), tile by tile. Tiles, and the
-// order in which partial sums add up, depend on sizes alone; sums of a product are in the order of
-// ops/gemm.h over (channel, kernel element) or positions. 16-bit floats are worked on as f32.
+// Convolutions: by a library where it has one (ops/conv_library.h), else as matrix products over
+// columns (ops/conv_columns.h), tile by tile. Tiles, and the order in which partial sums add up,
+// depend on sizes alone; sums of a product are in the order of ops/gemm.h over (channel, kernel
+// element) or positions. 16-bit floats are worked on as f32.
 #pragma once
 
 #include "ir/operator.h"

@@ -210,9 +210,11 @@ void tile_by_rows(const GemmTile<C>& t) {
 template <class C>
 void tile_any(const GemmTile<C>& t) {
   constexpr int64_t columns = GemmKernels<C>::columns;
-  if (t.columns > columns)
+  if (t.columns > 2 * columns)
     return t.columns == GemmKernels<C>::wide ? tile_v3<C, 1, 8, false>(t)
                                              : tile_v3<C, 1, 8, true>(t);
+  if (t.columns > columns)
+    return t.columns == 2 * columns ? tile_v3<C, 1, 4, false>(t) : tile_v3<C, 1, 4, true>(t);
   if (t.columns == columns)
     tile_by_rows<C, false>(t);
   else

@@ -4,7 +4,7 @@
 
 #include "ops/einsum.h"
 #include "ops/families.h"
-#include "ops/gemm.h"
+#include "ops/product_kernel.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
@@ -33,11 +33,6 @@ Dims broadcast_batch(const InferCall& call, const Dims& a, const Dims& b) {
     }
   }
   return batch;
-}
-
-void run_gemm(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  gemm(*static_cast<const Gemm*>(parameters), args[0], args[1], args[2], scope.scratch,
-       scope.workers);
 }
 
 // Where b is one matrix for all of a batch whose rows follow one another in `a`, the batch is just
@@ -121,8 +116,7 @@ void Matmul::bind(BindCall& call) {
     g.batch.push_back(next);
   }
   join_rows(g);
-  size_t scratch = gemm_scratch_bytes(g);
-  call.set_kernel(run_gemm, std::move(g), scratch);
+  bind_product(call, std::move(g));
 }
 
 void Matmul::vjp(VjpCall& d) {

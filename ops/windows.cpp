@@ -45,28 +45,55 @@ Layout strided_layout(const BindCall& call, std::span<const int64_t> shape, cons
   return l;
 }
 
+constexpr int64_t chunk_elements = 1 << 15;  // what one worker takes at a time, about
+
 // Zeros, to which the elements of operand 0 are added in row-major order.
 struct SumPlan {
   Layout source;
   Sizes strides;  // of the target, per dimension of the source
   int64_t offset;
-  Copies zeros, finish;  // the second only where sums are kept in scratch memory
+  Copies zeros, finish;    // the second only where sums are kept in scratch memory
+  int64_t chunk_rows = 1;  // rows of the source that no others share an element with
 };
+
+// How many rows make up one index of the leading dimensions whose indices reach different elements.
+int64_t rows_apart(const Layout& source, const Sizes& strides) {
+  const size_t rank = source.shape.size();
+  SmallVector<int64_t, 6> reach(rank + 1, 0);  // of the dimensions from d on
+  for (size_t d = rank; d-- > 0;) reach[d] = reach[d + 1] + (source.shape[d] - 1) * strides[d];
+  size_t leading = 0;
+  while (leading + 1 < rank &&
+         (source.shape[leading] == 1 || strides[leading] > reach[leading + 1]))
+    ++leading;
+  int64_t rows = 1;
+  for (size_t d = leading; d + 1 < rank; ++d) rows *= source.shape[d];
+  return rows;
+}
+
+void add_rows(const SumPlan& p, const std::byte* source, std::byte* target, int64_t first,
+              int64_t last) {
+  const auto size = static_cast<int64_t>(size_of(p.source.dtype)),
+             acc_size = static_cast<int64_t>(size_of(accumulation_dtype(p.source.dtype)));
+  const size_t outer = p.source.shape.size() - 1;
+  Walk<2> walk({p.source.shape.data(), outer},
+               {std::span(p.source.strides.data(), outer), std::span(p.strides.data(), outer)},
+               first);
+  for (int64_t r = first; r < last; ++r, walk.next())
+    add_row(p.source.dtype, source + walk.offset(0) * size, p.source.strides.back(),
+            target + (p.offset + walk.offset(1)) * acc_size, p.strides.back(),
+            p.source.shape.back());
+}
 
 void run_sum(const void* parameters, std::byte* const* args, KernelScope& scope) {
   const SumPlan& p = *static_cast<const SumPlan*>(parameters);
   p.zeros.run(args, scope);
-  DType acc = accumulation_dtype(p.source.dtype);
   std::byte* target = p.finish.empty() ? args[1] : scope.scratch;
-  const auto size = static_cast<int64_t>(size_of(p.source.dtype)),
-             acc_size = static_cast<int64_t>(size_of(acc));
-  const size_t outer = p.source.shape.size() - 1;
-  const int64_t row = p.source.shape.back(), count = p.source.numel();
-  Walk<2> walk({p.source.shape.data(), outer},
-               {std::span(p.source.strides.data(), outer), std::span(p.strides.data(), outer)}, 0);
-  for (int64_t done = 0; done < count; done += row, walk.next())
-    add_row(p.source.dtype, args[0] + walk.offset(0) * size, p.source.strides.back(),
-            target + (p.offset + walk.offset(1)) * acc_size, p.strides.back(), row);
+  if (const int64_t count = p.source.numel(); count > 0) {
+    const int64_t rows = count / p.source.shape.back();
+    scope.workers.parallel_for((rows + p.chunk_rows - 1) / p.chunk_rows, [&](int64_t c) {
+      add_rows(p, args[0], target, c * p.chunk_rows, std::min(rows, (c + 1) * p.chunk_rows));
+    });
+  }
   p.finish.run(args, scope);
 }
 
@@ -77,6 +104,10 @@ void bind_sum(BindCall& call, Sizes strides, int64_t offset) {
   if (p.source.shape.empty()) {
     p.source.shape = {1};
     p.source.strides = p.strides = {1};
+  }
+  if (x.numel() > 0) {
+    const int64_t apart = rows_apart(p.source, p.strides);
+    p.chunk_rows = std::max<int64_t>(1, chunk_elements / (apart * p.source.shape.back())) * apart;
   }
   Window target = result_window(call);
   size_t scratch = 0;

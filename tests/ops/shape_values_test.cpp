@@ -400,5 +400,38 @@ TEST(ShapeValues, LargeTransposesAndCasts) {
   }
 }
 
+// SPEC F6
+TEST(WindowSums, HaveTheSameBitsForAnyWorkers) {
+  static Context one({.workers = 1}), two({.workers = 2}), eight({.workers = 8});
+  auto run = [](std::string_view op, const Tensor& x, const LiteralList& attributes, Context& c) {
+    const Operator* o = find(op);
+    EagerOperand in[]{x};
+    return evaluate(*o, o->read(attributes), in, c)[0];
+  };
+  auto expect_equal = [&](std::string_view op, const Tensor& x, const LiteralList& attributes) {
+    Tensor want = run(op, x, attributes, one);
+    EXPECT_TRUE(bitwise_equal(run(op, x, attributes, two), want)) << op;
+    EXPECT_TRUE(bitwise_equal(run(op, x, attributes, eight), want)) << op;
+  };
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    auto uneven = [&](const Sizes& shape) {
+      auto v = random_tensor(shape, 5).to_doubles();
+      for (double& e : v) e = e / 7 + e * e * 1e-3;
+      return Tensor::from(DType::f64, shape, v).to(dtype);
+    };
+    // Overlaps stay within an index of the first two dimensions, or run through all of them.
+    expect_equal("unfold_sum", uneven({6, 50, 30, 7, 3}),
+                 {attribute("length", int64_t{32}), attribute("dim", int64_t{2}),
+                  attribute("step", int64_t{1})});
+    expect_equal("unfold_sum", uneven({90000, 3}),
+                 {attribute("length", int64_t{90002}), attribute("dim", int64_t{0}),
+                  attribute("step", int64_t{1})});
+    expect_equal("as_strided_sum", uneven({300, 400}),
+                 {ints("shape", {1000}), ints("stride", {2, 1})});
+    expect_equal("as_strided_sum", uneven({300, 400}),
+                 {ints("shape", {120000}), ints("stride", {400, 1})});
+  }
+}
+
 }  // namespace
 }  // namespace gradus::ops::test

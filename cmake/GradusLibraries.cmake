@@ -1,0 +1,23 @@
+# The libraries behind products and convolutions: gradus_onednn and gradus_openblas.
+
+# Their own package files are of no use: oneDNN's wants the development files of OpenCL, and
+# OpenBLAS's names whichever variant Debian's alternatives point to.
+find_path(GRADUS_ONEDNN_INCLUDE oneapi/dnnl/dnnl.hpp REQUIRED)
+find_library(GRADUS_ONEDNN_LIBRARY dnnl REQUIRED)
+# oneDNN splits its loops with OpenMP; it is told not to, by the runtime that it is linked with.
+find_library(GRADUS_OPENMP_LIBRARY gomp
+             PATHS ${CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES} REQUIRED)
+mark_as_advanced(GRADUS_ONEDNN_INCLUDE GRADUS_ONEDNN_LIBRARY GRADUS_OPENMP_LIBRARY)
+add_library(gradus_onednn INTERFACE)
+target_include_directories(gradus_onednn SYSTEM INTERFACE ${GRADUS_ONEDNN_INCLUDE})
+target_link_libraries(gradus_onednn INTERFACE ${GRADUS_ONEDNN_LIBRARY} ${GRADUS_OPENMP_LIBRARY})
+
+# The serial variant, and inside of us: the threads are ours, and another BLAS in the process
+# neither takes our calls nor gets its own answered by this one.
+find_path(GRADUS_OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas-serial REQUIRED)
+find_library(GRADUS_OPENBLAS_LIBRARY libopenblas.a PATH_SUFFIXES openblas-serial REQUIRED)
+mark_as_advanced(GRADUS_OPENBLAS_INCLUDE GRADUS_OPENBLAS_LIBRARY)
+add_library(gradus_openblas INTERFACE)
+target_include_directories(gradus_openblas SYSTEM INTERFACE ${GRADUS_OPENBLAS_INCLUDE})
+target_link_libraries(gradus_openblas INTERFACE ${GRADUS_OPENBLAS_LIBRARY} m)
+target_link_options(gradus_openblas INTERFACE LINKER:--exclude-libs,libopenblas.a)
