@@ -12,8 +12,9 @@
 #include "ir/type.h"
 
 namespace gradus::ops {
-struct VjpCall;      // ops/value.h
-struct ComposeCall;  // ops/value.h
+struct VjpCall;        // ops/value.h
+struct ComposeCall;    // ops/value.h
+struct PointwiseInfo;  // ops/pointwise.h
 }  // namespace gradus::ops
 
 namespace gradus::ir {
@@ -192,6 +193,9 @@ struct Operator {
   void (*bind)(BindCall&);             // null for compositions and structural ones
   void (*vjp)(ops::VjpCall&);          // null: not differentiable, or only by composition
   void (*compose)(ops::ComposeCall&);  // null: a primitive
+
+  // Of a pointwise operator its loops and what they take; null for others.
+  const ops::PointwiseInfo& (*pointwise)();
 
   // Whether `vjp` holds for these attributes (null: always): a call has a rule only where the
   // program names one.

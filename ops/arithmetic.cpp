@@ -83,8 +83,10 @@ Value pow_exponent_gradient(VjpCall& d) {
 
 }  // namespace
 
+const PointwiseInfo& general_power_info() { return PointwiseEntry<Pow>::info(); }
+
 void Pow::bind(BindCall& call) {
-  const PointwiseInfo& info = PointwiseEntry<Pow>::info();
+  const PointwiseInfo& info = general_power_info();
   const DType dtype = call.in[0].dtype;
   if (call.number[1] && !call.number[0] && is_floating(dtype) && dtype == call.out[0].dtype)
     bind_power(call, info);

@@ -180,7 +180,6 @@ void run_direct(const void* parameters, std::byte* const* args, ir::KernelScope&
 }  // namespace
 
 void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call) {
-  // The compute type follows the promoted type, not the result: comparisons give bool.
   SmallVector<ir::Type, 3> types;
   SmallVector<ir::OperandType, 3> operands;
   for (size_t i = 0; i < call.in.size(); ++i) {
@@ -196,12 +195,7 @@ void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call) {
     operands.push_back(t);
   }
   ir::InferCall infer{call.op, operands, call.attributes, {}, nullptr};
-  DType promoted = promoted_dtype(infer, info.roles);
-  Compute compute =
-      info.computes_floating && !is_floating(promoted) ? Compute::f32 : compute_of(promoted);
-  // An attribute may have made the result floating.
-  if (info.result == Result::same && is_floating(call.out[0].dtype) && !is_floating(promoted))
-    compute = Compute::f32;
+  Compute compute = pointwise_compute(info, infer, call.out[0].dtype);
   Plan p;
   p.loop = info.loops[static_cast<int>(compute)];
   GRADUS_CHECK(p.loop && call.in.size() <= max_operands);

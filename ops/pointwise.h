@@ -38,6 +38,7 @@ struct Pointwise {
   static constexpr std::array<Role, Operands> roles{};
   static constexpr bool refuses_bool = false;  // as ATen's neg and sub do
   static constexpr bool computes_floating = result_kind == Result::floating;
+  static constexpr bool refuses_zero_divisors = false;  // of integers, by an Error in the run
 };
 
 // The usual operands' names.
@@ -65,6 +66,7 @@ struct PointwiseInfo {
   Result result;
   bool refuses_bool;
   bool computes_floating;              // integers are computed as f32
+  bool refuses_zero_divisors;          // its loops do not: whoever runs them on integers looks
   std::array<PointwiseLoop, 3> loops;  // by Compute; null where it cannot occur
 };
 
@@ -74,6 +76,9 @@ void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call);
 // The common dtype of operands under ATen's rules: tensors with dimensions, then 0-d tensors, then
 // numbers; a lower rank only promotes across categories.
 DType promoted_dtype(const ir::InferCall& call, std::span<const Role> roles);
+// What a call computes in: that of the promoted dtype, not of the result, since comparisons give
+// bool. `result` is the dtype that the type rule gave.
+Compute pointwise_compute(const PointwiseInfo& info, const ir::InferCall& call, DType result);
 // The common shape of the tensor operands; sizes that are both symbolic are taken to be equal and
 // checked at run time.
 Dims broadcast_dims(const ir::InferCall& call);
@@ -176,7 +181,9 @@ template <class Op>
 struct PointwiseEntry {
   static const PointwiseInfo& info() {
     static const PointwiseInfo i = [] {
-      PointwiseInfo p{Op::roles, Op::result, Op::refuses_bool, Op::computes_floating, {}};
+      PointwiseInfo p{
+          Op::roles, Op::result, Op::refuses_bool, Op::computes_floating, Op::refuses_zero_divisors,
+          {}};
       p.loops[0] = choose_loop<Op, double>();
       p.loops[1] = choose_loop<Op, float>();
       if constexpr (!Op::computes_floating) p.loops[2] = choose_loop<Op, int64_t>();

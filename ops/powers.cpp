@@ -59,6 +59,19 @@ void bind_cheap(PowerPlan& p, const BindCall& call, std::index_sequence<I...>) {
 
 }  // namespace
 
+const PointwiseInfo& half_power_info(int half) {
+  const PointwiseInfo* info = nullptr;
+  [&]<size_t... I>(std::index_sequence<I...>) {
+    ((cheap_half_powers[I] == half
+          ? static_cast<void>(info = &PointwiseEntry<HalfPower<cheap_half_powers[I]>>::info())
+          : static_cast<void>(0)),
+     ...);
+  }
+  (std::make_index_sequence<cases>());
+  GRADUS_CHECK(info);
+  return *info;
+}
+
 void bind_power(BindCall& call, const PointwiseInfo& general) {
   PowerPlan p;
   p.number = call.in[1].dtype;

@@ -24,6 +24,17 @@ struct HalfPower : Unary<Result::floating> {
 };
 inline constexpr std::array cheap_half_powers{6, 4, 1, -1, -2, -4};
 
+// The one of cheap_half_powers that this exponent is; 0 if it is none.
+constexpr int cheap_half_power(double exponent) {
+  for (int half : cheap_half_powers)
+    if (exponent * 2 == half) return half;
+  return 0;
+}
+// The loops of any power: operator `pow`'s.
+const PointwiseInfo& general_power_info();
+// The loops of the rule for one of cheap_half_powers.
+const PointwiseInfo& half_power_info(int half);
+
 // Binds result 0 as operand 0 to the power of operand 1, which is written as a number.
 // `general` is what computes any power. Operand 0 is of the result's dtype, a floating one.
 void bind_power(ir::BindCall& call, const PointwiseInfo& general);

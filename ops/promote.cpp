@@ -42,6 +42,14 @@ DType promoted_dtype(const ir::InferCall& call, std::span<const Role> roles) {
   return tensors.dtype;
 }
 
+Compute pointwise_compute(const PointwiseInfo& info, const ir::InferCall& call, DType result) {
+  DType promoted = promoted_dtype(call, info.roles);
+  if (is_floating(promoted)) return compute_of(promoted);
+  // An attribute may have made the result floating.
+  bool floating_result = info.result == Result::same && is_floating(result);
+  return info.computes_floating || floating_result ? Compute::f32 : compute_of(promoted);
+}
+
 Dims broadcast_dims(const ir::InferCall& call) {
   Dims shape;
   for (size_t i = 0; i < call.operands(); ++i) {

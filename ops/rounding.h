@@ -83,6 +83,7 @@ struct Fmod : Binary<> {  // z = x - y trunc(x / y)
     else
       return c_rem(x, y);
   }
+  static constexpr bool refuses_zero_divisors = true;
   static void bind(BindCall&);
   static void vjp(VjpCall& d);
 };
@@ -98,6 +99,7 @@ struct Remainder : Binary<> {  // z = x - y floor(x / y)
     else
       return floor_mod(x, y);
   }
+  static constexpr bool refuses_zero_divisors = true;
   static void bind(BindCall&);
   static void vjp(VjpCall& d);
 };
@@ -123,6 +125,7 @@ struct FloorDivide : Binary<> {  // z = floor(x / y)
       return select(y == 0.0, ratio, inside);
     }
   }
+  static constexpr bool refuses_zero_divisors = true;
   static void bind(BindCall&);
 };
 

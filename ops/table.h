@@ -73,6 +73,7 @@ constexpr ir::Operator operator_of() {
   if constexpr (is_pointwise<Op>) {
     o.infer = PointwiseEntry<Op>::infer;
     o.bind = PointwiseEntry<Op>::bind;
+    o.pointwise = PointwiseEntry<Op>::info;
   }
   if constexpr (requires { Op::compose; }) {
     o.compose = Op::compose;

@@ -1,0 +1,183 @@
+#include "fusion/group.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ops/attributes.h"
+#include "ops/creation.h"
+#include "ops/registry.h"
+
+namespace gradus::fusion {
+
+namespace {
+
+using ir::ValueId;
+
+// The shape that operands of these shapes broadcast to; they do.
+Sizes broadcast(const Sizes& a, const Sizes& b) {
+  const Sizes& wide = a.size() < b.size() ? b : a;
+  const Sizes& other = a.size() < b.size() ? a : b;
+  Sizes shape = wide;
+  const size_t lead = wide.size() - other.size();
+  for (size_t d = 0; d < other.size(); ++d)
+    if (shape[lead + d] == 1) shape[lead + d] = other[d];
+  return shape;
+}
+
+class Builder {
+ public:
+  Builder(const ir::Graph& graph, std::span<const Layout> inputs)
+      : graph_(graph), inputs_(inputs) {}
+
+  std::optional<Group> run() {
+    const ir::Stage& stage = graph_.stages[0];
+    for (const ir::Node& node : stage.nodes)
+      if (!count(node)) return std::nullopt;
+    for (size_t i = 0; i < stage.inputs.size(); ++i) {
+      set(stage.inputs[i], static_cast<ValueNumber>(i), inputs_[i].shape);
+      group_.nest.loads.push_back({inputs_[i].dtype, {}});
+    }
+    for (const ir::Node& node : stage.nodes) add(node);
+    Sizes shape;
+    for (const ir::Result& r : stage.results) {
+      if (r.value == ir::no_value) return refuse("a result is none");
+      shape = broadcast(shape, shapes_.at(r.value));
+    }
+    for (const auto& [v, s] : shapes_)
+      if (broadcast(shape, s) != shape) return refuse("a value is larger than the results");
+    for (const ir::Result& r : stage.results) {
+      if (shapes_.at(r.value) != shape) return refuse("a result is smaller than another");
+      group_.nest.stores.push_back(numbers_.at(r.value));
+      group_.results.emplace_back(graph_[r.value].type.dtype, shape);
+    }
+    if (group_.nest.stores.empty()) return refuse("there is no result");
+    lay_out(shape);
+    return std::move(group_);
+  }
+
+  std::string why_not() const { return why_not_; }
+
+ private:
+  std::nullopt_t refuse(std::string why) {
+    why_not_ = std::move(why);
+    return std::nullopt;
+  }
+
+  void set(ValueId v, ValueNumber number, Sizes shape) {
+    numbers_[v] = number;
+    shapes_[v] = std::move(shape);
+  }
+
+  static bool is_cast(const ir::Node& node) { return node.op == &ops::operator_record<ops::Cast>; }
+
+  // Takes the node's numbers in, or says why the node does not belong into a nest.
+  bool count(const ir::Node& node) {
+    const std::string name(node.op->name);
+    if (!is_cast(node) && !node.op->pointwise) {
+      refuse(name + " is not pointwise");
+      return false;
+    }
+    if (node.op->pointwise && node.op->pointwise().refuses_zero_divisors &&
+        !is_floating(graph_[node.results[0]].type.dtype)) {
+      refuse(name + " of integers may refuse its operands");
+      return false;
+    }
+    for (const ir::Operand& o : node.operands) {
+      const ir::Dim* size = std::get_if<ir::Dim>(&o);
+      if (ir::is_none(o) || (size && !size->is_constant())) {
+        refuse(size ? "a size stands as a number" : name + " has an operand none");
+        return false;
+      }
+      if (ir::value_in(o) != ir::no_value) continue;
+      const ir::Number* n = std::get_if<ir::Number>(&o);
+      group_.nest.numbers.push_back(n ? *n : ir::Number::of(size->value()));
+    }
+    return true;
+  }
+
+  void add(const ir::Node& node) {
+    Nest& nest = group_.nest;
+    Step step;
+    Sizes shape;
+    SmallVector<ir::OperandType, 4> types;
+    for (const ir::Operand& o : node.operands) {
+      types.push_back(graph_.type_of(o));
+      ValueId v = ir::value_in(o);
+      if (v == ir::no_value) {
+        step.operands.push_back(nest.first_number() + next_number_++);
+        continue;
+      }
+      step.operands.push_back(numbers_.at(v));
+      shape = broadcast(shape, shapes_.at(v));
+    }
+    const ValueId result = node.results[0];
+    step.dtype = graph_[result].type.dtype;
+    if (!is_cast(node)) {
+      step.op = node.op;
+      step.attributes = node.attributes;
+      ir::InferCall call{*node.op, types, node.attributes, {}, nullptr};
+      step.compute = ops::pointwise_compute(node.op->pointwise(), call, step.dtype);
+    }
+    set(result, static_cast<ValueNumber>(nest.values()), std::move(shape));
+    nest.steps.push_back(std::move(step));
+  }
+
+  // Loops over `shape`, neighbours joined where every load walks them in one stride.
+  void lay_out(const Sizes& shape) {
+    Frame& frame = group_.frame;
+    const size_t loads = inputs_.size();
+    frame.strides.resize(loads);
+    auto stride = [&](size_t k, size_t d) -> int64_t {
+      const Layout& l = inputs_[k];
+      const size_t lead = shape.size() - l.shape.size();
+      return d < lead || l.shape[d - lead] == 1 ? 0 : l.strides[d - lead];
+    };
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (shape[d] == 1) continue;
+      bool joins = !frame.sizes.empty();
+      for (size_t k = 0; k < loads; ++k)
+        joins = joins && frame.strides[k].back() == stride(k, d) * shape[d];
+      if (joins)
+        frame.sizes.back() *= shape[d];
+      else
+        frame.sizes.push_back(shape[d]);
+      for (size_t k = 0; k < loads; ++k) {
+        if (!joins) frame.strides[k].push_back(0);
+        frame.strides[k].back() = stride(k, d);
+      }
+    }
+    if (frame.sizes.empty()) {
+      frame.sizes.push_back(1);
+      for (Sizes& s : frame.strides) s.push_back(0);
+    }
+    group_.nest.rank = static_cast<int>(frame.sizes.size());
+    for (size_t k = 0; k < loads; ++k)
+      for (size_t d = 0; d < frame.sizes.size(); ++d) {
+        int64_t s = frame.strides[k][d];
+        bool last = d + 1 == frame.sizes.size();
+        group_.nest.loads[k].walks.push_back(s == 0           ? Walk::broadcast
+                                             : last && s == 1 ? Walk::contiguous
+                                                              : Walk::strided);
+      }
+  }
+
+  const ir::Graph& graph_;
+  std::span<const Layout> inputs_;
+  Group group_;
+  ValueNumber next_number_ = 0;
+  std::unordered_map<ValueId, ValueNumber> numbers_;
+  std::unordered_map<ValueId, Sizes> shapes_;
+  std::string why_not_;
+};
+
+}  // namespace
+
+std::optional<Group> group_stage(const ir::Graph& graph, std::span<const Layout> inputs,
+                                 std::string* why_not) {
+  Builder builder(graph, inputs);
+  std::optional<Group> group = builder.run();
+  if (!group && why_not) *why_not = builder.why_not();
+  return group;
+}
+
+}  // namespace gradus::fusion

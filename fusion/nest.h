@@ -1,0 +1,104 @@
+// Loop nests: what a kernel computes, before any device is thought of.
+//
+// A nest is a few nested loops over the elements of its results. In the innermost one it loads an
+// element of each operand, does scalar work step by step, and stores some of the values:
+//
+//   nest 2 {
+//     %v0 = load f32 [strided, contiguous]
+//     %v1 = load f16 [broadcast, contiguous]
+//     %v2 = number 0.5
+//     %v3 = mul(%v0, %v1) : f32 in f32
+//     %v4 = add(%v3, %v2) {alpha = 2} : f32 in f32
+//     %v5 = convert(%v4) : f16
+//     store %v5
+//   }
+//
+// Sizes and strides are no part of it: they come with each run, as a Frame. So one nest, and one
+// kernel, serves all sizes.
+//
+// A value is what the unfused program would have stored and read again: a step computes in f64,
+// f32 or i64 (`in`), and its result is converted to its dtype (`:`), with the rounding that this
+// takes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/operator.h"
+#include "tensor/layout.h"
+
+namespace gradus::fusion {
+
+// How a load moves along a dimension: not at all, by one element, or by a stride known in the run.
+enum class Walk : uint8_t { contiguous, strided, broadcast };
+
+struct Load {
+  DType dtype = DType::f32;
+  SmallVector<Walk, 4> walks;  // one per dimension, outermost first
+};
+
+// A value of a nest: loads are numbered first, then numbers, then steps.
+using ValueNumber = uint32_t;
+
+struct Step {
+  const ir::Operator* op = nullptr;  // a pointwise one; null: a conversion to `dtype`
+  ir::Attributes attributes;
+  SmallVector<ValueNumber, 3> operands;
+  Compute compute = Compute::f32;  // has no meaning in a conversion
+  DType dtype = DType::f32;        // of the result
+};
+
+// Data only. Invariants: see verify().
+struct Nest {
+  int rank = 1;
+  std::vector<Load> loads;
+  std::vector<ir::Number> numbers;
+  std::vector<Step> steps;
+  std::vector<ValueNumber> stores;  // results, row-major without gaps
+
+  size_t values() const { return loads.size() + numbers.size() + steps.size(); }
+  ValueNumber first_number() const { return static_cast<ValueNumber>(loads.size()); }
+  ValueNumber first_step() const { return static_cast<ValueNumber>(loads.size() + numbers.size()); }
+  // The number that a value is; null for others.
+  const ir::Number* number(ValueNumber v) const;
+  DType dtype_of(ValueNumber v) const;
+};
+
+inline constexpr int max_rank = 64;
+
+// Throws Error naming the invariant that does not hold:
+//   N1  the rank lies between 1 and 64
+//   N2  a load has one walk per dimension; only the last may be contiguous
+//   N3  a step's operands are values before it, as many as its operator takes
+//   N4  a step's operator is pointwise
+//   N5  it has a rule for the type that it computes in
+//   N6  a result is bool where the operator says so, else of a dtype that is computed in that type
+//   N7  a step of an operator has attributes; a conversion has one operand and none
+//   N8  something is stored, and what is stored is a value
+void verify(const Nest& nest);
+
+// As text, which parse_nest reads back to the same nest.
+std::string print(const Nest& nest);
+// Reads and verifies a nest. Throws Error with line and column.
+Nest parse_nest(std::string text, std::string file = {});
+
+// If the step is a power by a number that has a cheaper rule, which of ops::cheap_half_powers;
+// else 0. Every way to run a nest takes that rule then.
+int cheap_half_power(const Nest& nest, const Step& step);
+
+// The sizes of a run: those of the loops, and the strides of each load, in elements.
+struct Frame {
+  Sizes sizes;
+  std::vector<Sizes> strides;
+  int64_t count() const { return numel(sizes); }
+};
+
+// Throws Error where a frame does not fit: other ranks, a stride other than the walk says. Strides
+// of dimensions of at most one element have no say.
+void check_frame(const Nest& nest, const Frame& frame);
+
+// Runs a nest by the operators' reference loops, on the calling thread: what every kernel must
+// give, bit by bit. `args` are the first elements of loads, then of stores. The frame fits.
+void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args);
+
+}  // namespace gradus::fusion

@@ -1,0 +1,142 @@
+// Nests as text, what they may not be, and the frames that fit them.
+#include "fusion/nest.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/registry.h"
+
+namespace gradus::fusion {
+namespace {
+
+constexpr const char* sample =
+    "nest 2 {\n"
+    "  %v0 = load f32 [strided, contiguous]\n"
+    "  %v1 = load f16 [broadcast, contiguous]\n"
+    "  %v2 = load bool [strided, broadcast]\n"
+    "  %v3 = number 0.5\n"
+    "  %v4 = number -3\n"
+    "  %v5 = number true\n"
+    "  %v6 = number -inf\n"
+    "  %v7 = mul(%v0, %v1) : f32 in f32\n"
+    "  %v8 = add(%v7, %v3) {alpha = 2} : f32 in f32\n"
+    "  %v9 = lt(%v8, %v4) : bool in f32\n"
+    "  %v10 = where(%v2, %v8, %v6) : f32 in f32\n"
+    "  %v11 = clamp(%v10) {min = -1.0, max = 2.5} : f32 in f32\n"
+    "  %v12 = convert(%v11) : bf16\n"
+    "  store %v12, %v9, %v0\n"
+    "}\n";
+
+TEST(NestText, ReadsBackWhatItPrints) {
+  Nest nest = parse_nest(sample);
+  EXPECT_EQ(print(nest), sample);
+  EXPECT_EQ(nest.rank, 2);
+  ASSERT_EQ(nest.loads.size(), 3u);
+  EXPECT_EQ(nest.loads[1].dtype, DType::f16);
+  EXPECT_EQ(nest.loads[1].walks[0], Walk::broadcast);
+  ASSERT_EQ(nest.numbers.size(), 4u);
+  EXPECT_EQ(nest.numbers[1], ir::Number::of(int64_t{-3}));
+  EXPECT_EQ(nest.numbers[2], ir::Number::of(true));
+  ASSERT_EQ(nest.steps.size(), 6u);
+  EXPECT_EQ(nest.steps[1].op, ops::find("add"));
+  EXPECT_EQ(nest.steps[2].dtype, DType::boolean);
+  EXPECT_EQ(nest.steps[2].compute, Compute::f32);
+  EXPECT_EQ(nest.steps[5].op, nullptr);
+  EXPECT_EQ(nest.dtype_of(12), DType::bf16);
+  EXPECT_EQ(nest.stores.size(), 3u);
+}
+
+// What is wrong, and where.
+struct Fault {
+  const char* text;
+  const char* says;
+};
+
+TEST(NestText, RefusesWhatItCannotRead) {
+  const Fault faults[] = {
+      {"nest 1 { %v1 = load f32 [contiguous] store %v1 }", "expected %v0"},
+      {"nest 1 { %v0 = load f32 [sideways] store %v0 }", "contiguous, strided or broadcast"},
+      {"nest 1 { %v0 = load f99 [contiguous] store %v0 }", "f99"},
+      {"nest 1 { %v0 = number 2 %v1 = load f32 [contiguous] store %v1 }", "loads stand before"},
+      {"nest 1 { %v0 = number %v0 store %v0 }", "%v0"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = exq(%v0) : f32 in f32 store %v1 }", "or 'exp'"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = exp(%v1) : f32 in f32 store %v1 }",
+       "not defined before"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = exp(%v0) : f32 in f16 store %v1 }",
+       "f64, f32 or i64"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = exp(%v0) {n = 1} : f32 in f32 store %v1 }",
+       "exp: "},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = polygamma(%v0) : f32 in f32 store %v1 }",
+       "polygamma: "},
+      {"nest 1 { %v0 = load f32 [contiguous] store %v0 } nest", "after the nest"},
+      {"nest 1 { %v0 = load f32 [contiguous] store", ""},
+      {"nest 99 { store %v0 }", ""},
+      {"graph", "'nest'"},
+  };
+  for (const Fault& f : faults) {
+    try {
+      parse_nest(f.text, "a.nest");
+      ADD_FAILURE() << f.text;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(f.says), std::string::npos) << f.text << e.what();
+      EXPECT_TRUE(e.where().known()) << e.what();
+    }
+  }
+}
+
+TEST(NestVerifier, NamesTheInvariant) {
+  const Fault faults[] = {
+      {"nest 0 { %v0 = number 1 store %v0 }", "[N1]"},
+      {"nest 2 { %v0 = load f32 [contiguous] store %v0 }", "[N2]"},
+      {"nest 2 { %v0 = load f32 [contiguous, contiguous] store %v0 }", "[N2]"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = exp(%v0, %v0) : f32 in f32 store %v1 }", "[N3]"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = sum(%v0) : f32 in f32 store %v1 }", "[N4]"},
+      {"nest 1 { %v0 = load i64 [contiguous] %v1 = exp(%v0) : i64 in i64 store %v1 }", "[N5]"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = exp(%v0) : f64 in f32 store %v1 }", "[N6]"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = isnan(%v0) : f32 in f32 store %v1 }", "[N6]"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = convert(%v0, %v0) : f32 store %v1 }", "[N7]"},
+      {"nest 1 { %v0 = load f32 [contiguous] }", "[N8]"},
+  };
+  for (const Fault& f : faults) {
+    try {
+      parse_nest(f.text);
+      ADD_FAILURE() << f.text;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(f.says), std::string::npos) << f.text << e.what();
+    }
+  }
+  auto says = [](Nest nest) -> std::string {
+    try {
+      verify(nest);
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  Nest nest = parse_nest(sample);
+  Nest wrong = nest;
+  wrong.steps[0].operands[1] = 7;  // itself
+  EXPECT_NE(says(wrong).find("[N3]"), std::string::npos);
+  wrong = nest;
+  wrong.steps[1].attributes = nullptr;
+  EXPECT_NE(says(wrong).find("[N7]"), std::string::npos);
+  wrong = nest;
+  wrong.stores[0] = 13;
+  EXPECT_NE(says(wrong).find("[N8]"), std::string::npos);
+  EXPECT_EQ(says(nest), "");
+}
+
+TEST(NestFrame, FitsTheWalks) {
+  Nest nest = parse_nest(
+      "nest 2 { %v0 = load f32 [strided, contiguous] %v1 = load f32 [broadcast, strided] "
+      "store %v0, %v1 }");
+  check_frame(nest, {{3, 4}, {{7, 1}, {0, 5}}});
+  check_frame(nest, {{3, 1}, {{7, 9}, {0, 5}}});
+  EXPECT_THROW(check_frame(nest, {{3}, {{1}, {5}}}), Error);
+  EXPECT_THROW(check_frame(nest, {{3, 4}, {{7, 1}}}), Error);
+  EXPECT_THROW(check_frame(nest, {{3, 4}, {{7, 1}, {0}}}), Error);
+  EXPECT_THROW(check_frame(nest, {{3, 4}, {{7, 2}, {0, 5}}}), Error);
+  EXPECT_THROW(check_frame(nest, {{3, 4}, {{7, 1}, {4, 5}}}), Error);
+}
+
+}  // namespace
+}  // namespace gradus::fusion
