@@ -21,3 +21,11 @@ add_library(gradus_openblas INTERFACE)
 target_include_directories(gradus_openblas SYSTEM INTERFACE ${GRADUS_OPENBLAS_INCLUDE})
 target_link_libraries(gradus_openblas INTERFACE ${GRADUS_OPENBLAS_LIBRARY} m)
 target_link_options(gradus_openblas INTERFACE LINKER:--exclude-libs,libopenblas.a)
+
+# The kernel compiler: gradus_llvm. The shared library, whose symbols carry its version: another
+# LLVM in the process is not met. Programs that make no kernels do not load it.
+find_package(LLVM 19.1 REQUIRED CONFIG)
+add_library(gradus_llvm INTERFACE)
+target_include_directories(gradus_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
+target_link_libraries(gradus_llvm INTERFACE LLVM)
+target_link_options(gradus_llvm INTERFACE LINKER:--as-needed)

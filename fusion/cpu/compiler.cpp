@@ -1,0 +1,232 @@
+#include "fusion/cpu/compiler.h"
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+
+#include <llvm/Analysis/TargetTransformInfo.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/SmallVectorMemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/Scalar.h>
+
+#include "fusion/cpu/emitter_state.h"
+#include "fusion/cpu/fatal.h"
+#include "fusion/cpu/lower.h"
+#include "ops/isa.h"
+
+namespace gradus::fusion::cpu {
+
+namespace {
+
+namespace orc = llvm::orc;
+
+// Raised whenever the same nest comes to be compiled otherwise.
+constexpr int generation = 1;
+
+unsigned vector_bits(Isa isa) { return isa == Isa::avx512 ? 512 : 256; }
+const char* level(Isa isa) { return isa == Isa::avx512 ? "x86-64-v4" : "x86-64-v3"; }
+
+[[noreturn]] void fail(llvm::Error error) {
+  throw ResourceError("the kernel compiler failed: {}", llvm::toString(std::move(error)));
+}
+template <class T>
+T take(llvm::Expected<T> value) {
+  if (!value) fail(value.takeError());
+  return std::move(*value);
+}
+
+// A clock that tells the time since it was last asked.
+class Lap {
+ public:
+  double operator()() {
+    auto now = std::chrono::steady_clock::now();
+    double seconds = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+std::unique_ptr<llvm::TargetMachine> target_machine(Isa isa) {
+  const std::string triple = llvm::sys::getProcessTriple();
+  std::string why;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, why);
+  if (!target) throw ResourceError("the kernel compiler knows no target {}: {}", triple, why);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // what is fused is written fma
+  std::unique_ptr<llvm::TargetMachine> machine(
+      target->createTargetMachine(triple, level(isa), "", options, llvm::Reloc::PIC_,
+                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
+  if (!machine) throw ResourceError("the kernel compiler has no code generator for {}", triple);
+  return machine;
+}
+
+// What LLVM works on while one kernel is compiled. After a fatal error it is left, not destroyed.
+struct Work {
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::TargetMachine> machine;
+  std::unique_ptr<llvm::Module> module;
+};
+
+void verify(const llvm::Module& module) {
+  std::string why;
+  llvm::raw_string_ostream text(why);
+  if (llvm::verifyModule(module, &text))
+    throw InternalError("a kernel's code is not valid: " + why);
+}
+
+// Rules written over values compute some things twice; the rest is in good order as it is emitted.
+void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::legacy::FunctionPassManager passes(&module);
+  passes.add(llvm::createTargetTransformInfoWrapperPass(machine.getTargetIRAnalysis()));
+  passes.add(llvm::createEarlyCSEPass());
+  passes.doInitialization();
+  for (llvm::Function& f : module) passes.run(f);
+  passes.doFinalization();
+}
+
+llvm::SmallVector<char, 0> generate(Work& work, llvm::CodeGenFileType type) {
+  llvm::SmallVector<char, 0> out;
+  llvm::raw_svector_ostream stream(out);
+  llvm::legacy::PassManager passes;
+  if (work.machine->addPassesToEmitFile(passes, stream, nullptr, type))
+    throw ResourceError("the kernel compiler cannot write such a file");
+  passes.run(*work.module);
+  return out;
+}
+
+// The nest as an object file, or as assembly.
+llvm::SmallVector<char, 0> compile_to(const Nest& nest, Isa isa, const char* name,
+                                      llvm::CodeGenFileType type, CompileTimes& times) {
+  auto work = std::make_unique<Work>();
+  try {
+    FatalErrorsThrow scope;
+    Lap lap;
+    work->machine = target_machine(isa);
+    work->module = std::make_unique<llvm::Module>(name, work->context);
+    work->module->setTargetTriple(work->machine->getTargetTriple().str());
+    work->module->setDataLayout(work->machine->createDataLayout());
+    lower(nest, vector_bits(isa), name, *work->module);
+    for (llvm::Function& f : *work->module) f.addFnAttr("tune-cpu", llvm::sys::getHostCPUName());
+    times.lower = lap();
+    verify(*work->module);
+    times.verify = lap();
+    optimize(*work->module, *work->machine);
+    times.optimize = lap();
+    auto bytes = generate(*work, type);
+    times.generate = lap();
+    return bytes;
+  } catch (...) {
+    static_cast<void>(work.release());
+    throw;
+  }
+}
+
+float fmod_f32(float a, float b) { return std::fmod(a, b); }
+double fmod_f64(double a, double b) { return std::fmod(a, b); }
+
+void initialize_llvm() {
+  static const bool done = [] {
+    return !llvm::InitializeNativeTarget() && !llvm::InitializeNativeTargetAsmPrinter();
+  }();
+  if (!done) throw ResourceError("the kernel compiler has no code generator for this machine");
+}
+
+}  // namespace
+
+struct Compiler::Jit {
+  std::unique_ptr<orc::LLJIT> jit;
+  std::atomic<uint64_t> next{0};  // kernels' names differ within one process
+};
+
+namespace {
+
+class CompiledKernel final : public Kernel {
+ public:
+  CompiledKernel(std::shared_ptr<Compiler::Jit> jit, orc::ResourceTrackerSP code, const Nest& nest,
+                 const CompileTimes& times, Entry entry)
+      : jit_(std::move(jit)), code_(std::move(code)) {
+    nest_ = nest;
+    times_ = times;
+    entry_ = entry;
+  }
+  ~CompiledKernel() override { llvm::consumeError(code_->remove()); }
+
+ private:
+  std::shared_ptr<Compiler::Jit> jit_;
+  orc::ResourceTrackerSP code_;
+};
+
+}  // namespace
+
+bool runs_here(Isa isa) {
+#if defined(__x86_64__)
+  if (!ops::cpu_has_v3()) return false;
+  return isa == Isa::avx2 || __builtin_cpu_supports("x86-64-v4");
+#else
+  static_cast<void>(isa);
+  return false;
+#endif
+}
+
+Compiler::Compiler() : jit_(std::make_shared<Jit>()) {
+  initialize_llvm();
+  FatalErrorsThrow scope;
+  jit_->jit = take(orc::LLJITBuilder().create());
+  orc::LLJIT& jit = *jit_->jit;
+  auto symbol = [&](auto* function) {
+    return orc::ExecutorSymbolDef(orc::ExecutorAddr::fromPtr(function),
+                                  llvm::JITSymbolFlags::Exported);
+  };
+  orc::SymbolMap symbols{{jit.mangleAndIntern(fmod_f32_name), symbol(&fmod_f32)},
+                         {jit.mangleAndIntern(fmod_f64_name), symbol(&fmod_f64)}};
+  if (auto error = jit.getMainJITDylib().define(orc::absoluteSymbols(std::move(symbols))))
+    fail(std::move(error));
+}
+Compiler::~Compiler() = default;
+
+std::shared_ptr<const Kernel> Compiler::compile(const Nest& nest, Isa isa) {
+  fusion::verify(nest);
+  if (!runs_here(isa)) throw ResourceError("this machine does not run {} code", level(isa));
+  const std::string name = fmt::format("gradus_kernel_{}", jit_->next++);
+  CompileTimes times;
+  auto bytes = compile_to(nest, isa, name.c_str(), llvm::CodeGenFileType::ObjectFile, times);
+  FatalErrorsThrow scope;
+  Lap lap;
+  orc::JITDylib& library = jit_->jit->getMainJITDylib();
+  orc::ResourceTrackerSP code = library.createResourceTracker();
+  auto object = std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), name, false);
+  if (auto error = jit_->jit->addObjectFile(code, std::move(object))) fail(std::move(error));
+  auto address = jit_->jit->lookup(name);
+  if (!address) {
+    llvm::consumeError(code->remove());
+    fail(address.takeError());
+  }
+  times.link = lap();
+  return std::make_shared<CompiledKernel>(jit_, std::move(code), nest, times,
+                                          address->toPtr<KernelEntry>());
+}
+
+std::string Compiler::key(const Nest& nest, Isa isa) {
+  return fmt::format("gradus {} llvm {} {} tuned for {}\n{}", generation, LLVM_VERSION_STRING,
+                     level(isa), llvm::sys::getHostCPUName().str(), print(nest));
+}
+
+std::string Compiler::assembly(const Nest& nest, Isa isa) {
+  fusion::verify(nest);
+  CompileTimes times;
+  auto text = compile_to(nest, isa, "kernel", llvm::CodeGenFileType::AssemblyFile, times);
+  return std::string(text.begin(), text.end());
+}
+
+}  // namespace gradus::fusion::cpu

@@ -1,0 +1,66 @@
+// Nests compiled to machine code of this process. No header of LLVM is needed to use it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/worker_pool.h"
+#include "fusion/nest.h"
+
+namespace gradus::fusion::cpu {
+
+// What code is made for: x86-64-v3 in 256-bit registers, x86-64-v4 in 512-bit ones. Both give the
+// bits of the reference loops.
+enum class Isa : uint8_t { avx2, avx512 };
+
+// Whether this machine runs such code.
+bool runs_here(Isa isa);
+
+// Where the time of a compilation went, in seconds.
+struct CompileTimes {
+  double lower = 0, verify = 0, optimize = 0, generate = 0, link = 0;
+  double total() const { return lower + verify + optimize + generate + link; }
+};
+
+// Compiled code of one nest. Immutable, for any number of threads; keeps what it needs alive.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // Computes the stores' elements. `args` are the first elements of loads, then of stores; a store
+  // may lie where a load lies if each element lies on its own. The frame fits the nest
+  // (check_frame). Split over the workers by sizes alone.
+  void run(const Frame& frame, std::byte* const* args, WorkerPool& workers) const;
+  const Nest& nest() const { return nest_; }
+  const CompileTimes& times() const { return times_; }
+
+ protected:
+  using Entry = void (*)(int64_t, int64_t, std::byte* const*, const int64_t*, const int64_t*);
+  Nest nest_;
+  CompileTimes times_;
+  Entry entry_ = nullptr;  // fusion/cpu/lower.h says how it is called
+};
+
+// Thread-safe: several threads may compile at once.
+class Compiler {
+ public:
+  // Throws ResourceError where no code can be made.
+  Compiler();
+  ~Compiler();
+
+  // Throws Error for an invalid nest, ResourceError where the compiler fails or the machine does
+  // not run such code.
+  std::shared_ptr<const Kernel> compile(const Nest& nest, Isa isa);
+
+  // What a kernel depends on: the nest's text, the compiler's version, the target, and how code is
+  // made.
+  static std::string key(const Nest& nest, Isa isa);
+  // The code as assembly, for people.
+  std::string assembly(const Nest& nest, Isa isa);
+
+  struct Jit;
+
+ private:
+  std::shared_ptr<Jit> jit_;
+};
+
+}  // namespace gradus::fusion::cpu

@@ -1,0 +1,22 @@
+// A nest -> a function of LLVM.
+#pragma once
+
+#include "fusion/nest.h"
+
+namespace llvm {
+class Module;
+}
+
+namespace gradus::fusion::cpu {
+
+// How the compiled function is called: `rows` times `columns` elements of the two innermost loops.
+// Pointers to the first elements of loads, then stores; steps from row to row and from column to
+// column in bytes.
+using KernelEntry = void (*)(int64_t rows, int64_t columns, std::byte* const* pointers,
+                             const int64_t* row_steps, const int64_t* column_steps);
+
+// Appends the function `name` to the module. `vector_bits` is how wide a register is. The nest is
+// verified. A load or store may not overlap a store but element on element.
+void lower(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module);
+
+}  // namespace gradus::fusion::cpu

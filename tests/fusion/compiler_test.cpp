@@ -1,0 +1,103 @@
+// The compiler beside its code: threads, faults, lifetimes, keys.
+#include <thread>
+
+#include "fusion/cpu/fatal.h"
+#include "tests/fusion/support.h"
+
+namespace llvm {
+[[noreturn]] void report_fatal_error(const char* reason, bool crash);
+}
+
+namespace gradus::fusion::test {
+namespace {
+
+using cpu::Isa;
+
+Nest sample(int n) {
+  return parse_nest(fmt::format(
+      "nest 1 {{ %v0 = load f32 [contiguous] %v1 = number {} %v2 = tanh(%v0) : f32 in f32\n"
+      "%v3 = mul(%v2, %v1) : f32 in f32 store %v3 }}",
+      n));
+}
+
+class CompilerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cpu::runs_here(Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+  }
+  WorkerPool workers{1};
+};
+
+TEST_F(CompilerTest, CompilesOnSeveralThreads) {
+  cpu::Compiler compiler;
+  std::vector<std::thread> threads;
+  std::vector<std::string> differences(3);
+  for (size_t t = 0; t < differences.size(); ++t)
+    threads.emplace_back([&, t] {
+      WorkerPool alone(1);
+      for (int i = 0; i < 4; ++i) {
+        Nest nest = sample(static_cast<int>(t) * 10 + i);
+        auto kernel = compiler.compile(nest, Isa::avx2);
+        differences[t] += Memory(nest, {100}, 3).difference(*kernel, alone);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& d : differences) EXPECT_EQ(d, "");
+}
+
+TEST_F(CompilerTest, KernelsOutliveTheirCompiler) {
+  Nest nest = sample(3);
+  std::shared_ptr<const cpu::Kernel> kernel;
+  {
+    cpu::Compiler compiler;
+    kernel = compiler.compile(nest, Isa::avx2);
+    compiler.compile(sample(4), Isa::avx2);  // gone at once
+  }
+  EXPECT_EQ(Memory(nest, {50}, 3).difference(*kernel, workers), "");
+  EXPECT_GT(kernel->times().generate, 0);
+}
+
+TEST_F(CompilerTest, RefusesInvalidNests) {
+  Nest nest = sample(3);
+  nest.stores.clear();
+  cpu::Compiler compiler;
+  EXPECT_THROW(compiler.compile(nest, Isa::avx2), Error);
+}
+
+TEST_F(CompilerTest, FatalErrorsAreExceptions) {
+  cpu::Compiler compiler;
+  try {
+    cpu::FatalErrorsThrow scope;
+    llvm::report_fatal_error("out of ideas", false);
+  } catch (const ResourceError& e) {
+    EXPECT_NE(std::string(e.what()).find("out of ideas"), std::string::npos);
+  }
+  Nest nest = sample(5);
+  auto kernel = compiler.compile(nest, Isa::avx2);
+  EXPECT_EQ(Memory(nest, {50}, 3).difference(*kernel, workers), "");
+}
+
+TEST_F(CompilerTest, KeysTellNestsAndTargetsApart) {
+  auto key = [](int n, Isa isa) { return cpu::Compiler::key(sample(n), isa); };
+  EXPECT_EQ(key(1, Isa::avx2), key(1, Isa::avx2));
+  EXPECT_NE(key(1, Isa::avx2), key(2, Isa::avx2));
+  EXPECT_NE(key(1, Isa::avx2), key(1, Isa::avx512));
+}
+
+// Code is made for the registers that were asked for, and fuses what is written fma alone.
+TEST_F(CompilerTest, UsesTheRegistersItIsAskedFor) {
+  cpu::Compiler compiler;
+  Nest nest = parse_nest(
+      "nest 1 { %v0 = load f32 [contiguous] %v1 = load f32 [contiguous]\n"
+      "%v2 = mul(%v0, %v1) : f32 in f32 %v3 = add(%v2, %v1) : f32 in f32 store %v3 }");
+  std::string narrow = compiler.assembly(nest, Isa::avx2);
+  std::string wide = compiler.assembly(nest, Isa::avx512);
+  EXPECT_NE(narrow.find("%ymm"), std::string::npos);
+  EXPECT_EQ(narrow.find("%zmm"), std::string::npos);
+  EXPECT_NE(wide.find("%zmm"), std::string::npos);
+  EXPECT_EQ(narrow.find("vfmadd"), std::string::npos);
+  EXPECT_EQ(wide.find("vfmadd"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gradus::fusion::test

@@ -1,0 +1,239 @@
+// Graphs of pointwise nodes as one nest: the bits of running node after node.
+#include "fusion/group.h"
+
+#include <algorithm>
+#include <map>
+
+#include "ir/text/parser.h"
+#include "ops/bound_call.h"
+#include "ops/registry.h"
+#include "tests/fusion/support.h"
+
+namespace gradus::fusion::test {
+namespace {
+
+using cpu::Isa;
+
+std::shared_ptr<const ir::Graph> program(const std::string& text) {
+  return ir::parse(text, "group").graphs[0];
+}
+
+// Stage 0, one reference kernel after the other.
+std::vector<Tensor> run_nodes(const ir::Graph& g, std::span<const Tensor> inputs) {
+  std::map<ir::ValueId, Tensor> values;
+  const ir::Stage& stage = g.stages[0];
+  for (size_t i = 0; i < inputs.size(); ++i) values[stage.inputs[i]] = inputs[i];
+  Context& context = *Context::default_context();
+  for (const ir::Node& node : stage.nodes) {
+    std::vector<ops::CallOperand> bound;
+    std::vector<ops::RunOperand> run;
+    for (const ir::Operand& o : node.operands) {
+      ops::CallOperand c;
+      ops::RunOperand r;
+      if (ir::value_in(o) != ir::no_value) {
+        r.tensor = &values.at(ir::value_in(o));
+        c.layout = &r.tensor->layout();
+      } else {
+        r.number = c.number = std::get_if<ir::Number>(&o);
+      }
+      bound.push_back(c);
+      run.push_back(r);
+    }
+    auto call = ops::bound_call(*node.op, node.attributes, bound);
+    values[node.results[0]] = ops::run_call(*call, run, context)[0].contiguous();
+  }
+  std::vector<Tensor> results;
+  for (const ir::Result& r : stage.results) results.push_back(values.at(r.value));
+  return results;
+}
+
+// Results of the group, by `run` over its arguments.
+template <class Run>
+std::vector<Tensor> run_group(const Group& group, std::span<const Tensor> inputs, Run run) {
+  std::vector<std::byte*> args;
+  std::vector<Tensor> results;
+  for (const Tensor& t : inputs) args.push_back(const_cast<std::byte*>(t.data()));
+  for (const Layout& l : group.results) {
+    results.push_back(Tensor::of_layout(l, *Context::default_context()));
+    args.push_back(results.back().mutable_data());
+  }
+  run(args.data());
+  return results;
+}
+
+std::string difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].dtype() != b[i].dtype() || Sizes(a[i].shape()) != Sizes(b[i].shape()))
+      return fmt::format("result {}: {} and {}", i, describe(a[i]), describe(b[i]));
+    const size_t bytes = size_of(a[i].dtype());
+    for (size_t e = 0; e < static_cast<size_t>(a[i].numel()); ++e)
+      if (!same(a[i].dtype(), a[i].data() + e * bytes, b[i].data() + e * bytes))
+        return fmt::format("result {}, element {}: {} and {}", i, e,
+                           shown(a[i].dtype(), a[i].data() + e * bytes),
+                           shown(b[i].dtype(), b[i].data() + e * bytes));
+  }
+  return "";
+}
+
+// Every way gives the same: nodes alone, the nest's reference, and its kernels.
+void expect_same(const ir::Graph& g, std::span<const Tensor> inputs) {
+  static cpu::Compiler compiler;
+  static WorkerPool workers(2);
+  std::vector<Layout> layouts;
+  for (const Tensor& t : inputs) layouts.push_back(t.layout());
+  std::string why;
+  auto group = group_stage(g, layouts, &why);
+  ASSERT_TRUE(group) << why;
+  verify(group->nest);
+  check_frame(group->nest, group->frame);
+  EXPECT_EQ(print(parse_nest(print(group->nest))), print(group->nest));
+  auto expected = run_nodes(g, inputs);
+  auto by_reference = run_group(
+      *group, inputs, [&](std::byte* const* args) { evaluate(group->nest, group->frame, args); });
+  ASSERT_EQ(difference(by_reference, expected), "") << print(group->nest);
+  for (Isa isa : {Isa::avx2, Isa::avx512}) {
+    if (!cpu::runs_here(isa)) continue;
+    auto kernel = compiler.compile(group->nest, isa);
+    auto compiled = run_group(
+        *group, inputs, [&](std::byte* const* args) { kernel->run(group->frame, args, workers); });
+    ASSERT_EQ(difference(compiled, expected), "") << print(group->nest);
+  }
+}
+
+Tensor tensor(DType dtype, const Sizes& shape, uint64_t seed) {
+  Tensor t = Tensor::of_layout(Layout(dtype, shape), *Context::default_context());
+  auto bytes = values(dtype, static_cast<size_t>(t.numel()), seed);
+  std::memcpy(t.mutable_data(), bytes.data(), bytes.size());
+  return t;
+}
+
+// The same shape, dimensions in the opposite order in memory.
+Tensor transposed(const Tensor& t, uint64_t seed) {
+  Sizes shape(t.shape()), back(shape.size());
+  for (size_t d = 0; d < shape.size(); ++d) back[d] = shape[shape.size() - 1 - d];
+  Tensor memory = tensor(t.dtype(), back, seed);
+  Sizes strides = contiguous_strides(back);
+  std::reverse(strides.begin(), strides.end());
+  return memory.view(Layout(t.dtype(), shape, strides), 0);
+}
+
+TEST(Groups, KeepPromotionOfNumbersAndOfZeroDimensions) {
+  auto g = program(
+      "graph p { stage 0 (%a: f32[3, 5], %b: f16[5], %s: f64[], %i: i32[3, 1], %m: bool[3, 5]) {\n"
+      "%x = mul(%a, %s) %y = add(%b, 0.1) %z = add(%x, %y) %k = add(%i, 2) %q = div(%k, 3)\n"
+      "%w = where(%m, %z, %q) %c = cast(%w) {dtype = bf16} %l = gt(%c, 1) %n = add(%m, %l)\n"
+      "return %w, %c, %l, %n } }");
+  std::vector<Tensor> inputs{tensor(DType::f32, {3, 5}, 1), tensor(DType::f16, {5}, 2),
+                             tensor(DType::f64, {}, 3), tensor(DType::i32, {3, 1}, 4),
+                             tensor(DType::boolean, {3, 5}, 5)};
+  expect_same(*g, inputs);
+}
+
+TEST(Groups, JoinLoopsThatAllWalkInOneStride) {
+  auto g = program(
+      "graph p { stage 0 (%a: f32[4, 3, 5], %b: f32[4, 1, 1]) { %x = mul(%a, %b) return %x } }");
+  Layout a(DType::f32, {4, 3, 5}), b(DType::f32, {4, 1, 1});
+  auto group = group_stage(*g, std::vector{a, b});
+  ASSERT_TRUE(group);
+  EXPECT_EQ(group->frame.sizes, (Sizes{4, 15}));
+  EXPECT_EQ(print(group->nest),
+            "nest 2 {\n  %v0 = load f32 [strided, contiguous]\n"
+            "  %v1 = load f32 [strided, broadcast]\n"
+            "  %v2 = mul(%v0, %v1) : f32 in f32\n  store %v2\n}\n");
+  // Sizes are no part of the nest.
+  auto h = program(
+      "graph p { stage 0 (%a: f32[9, 2, 8], %b: f32[9, 1, 1]) { %x = mul(%a, %b) return %x } }");
+  auto other =
+      group_stage(*h, std::vector{Layout(DType::f32, {9, 2, 8}), Layout(DType::f32, {9, 1, 1})});
+  ASSERT_TRUE(other);
+  EXPECT_EQ(print(other->nest), print(group->nest));
+}
+
+TEST(Groups, SayWhyNot) {
+  auto why = [](const std::string& text, std::vector<Layout> inputs) {
+    std::string s;
+    EXPECT_FALSE(group_stage(*program(text), inputs, &s));
+    return s;
+  };
+  Layout row(DType::f32, {3}), matrix(DType::f32, {2, 3}), integers(DType::i64, {3});
+  EXPECT_NE(why("graph p { stage 0 (%a: f32[3]) { %x = sum(%a) return %x } }", {row}).find("sum"),
+            std::string::npos);
+  EXPECT_NE(why("graph p { stage 0 (%a: i64[3]) { %x = remainder(%a, 2) return %x } }", {integers})
+                .find("remainder"),
+            std::string::npos);
+  EXPECT_NE(why("graph p { stage 0 (%a: f32[2, 3], %b: f32[3]) { %x = exp(%b) %y = add(%a, %x)"
+                " return %x, %y } }",
+                {matrix, row})
+                .find("smaller"),
+            std::string::npos);
+  EXPECT_NE(
+      why("graph p { stage 0 (%a: f32[N]) { %x = add(%a, N) return %x } }", {row}).find("size"),
+      std::string::npos);
+}
+
+// Random graphs of operators of every kind, dtypes and layouts mixed.
+TEST(Groups, OfManyOperators) {
+  constexpr std::string_view unary[] = {
+      "neg",  "abs",  "exp",         "tanh",  "sin",  "sigmoid", "sqrt",  "floor",
+      "sign", "relu", "logical_not", "isnan", "gelu", "square",  "log1p", "reciprocal"};
+  constexpr std::string_view binary[] = {"add", "sub",     "mul",         "div", "maximum", "lt",
+                                         "eq",  "minimum", "logical_and", "pow", "atan2"};
+  constexpr const char* shapes[] = {"[4, 1, 5]", "[3, 5]", "[5]", "[]", "[4, 3, 5]", "[4, 3, 1]"};
+  const Sizes sizes[] = {{4, 1, 5}, {3, 5}, {5}, {}, {4, 3, 5}, {4, 3, 1}};
+  int done = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    std::mt19937_64 random(seed);
+    auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+    std::string inputs, body;
+    std::vector<Tensor> tensors;
+    std::vector<std::string> names;
+    const size_t n_inputs = 1 + below(4);
+    for (size_t i = 0; i < n_inputs; ++i) {
+      DType d = all_dtypes[below(std::size(all_dtypes))];
+      size_t s = i == 0 ? 4 : below(std::size(shapes));
+      names.push_back(fmt::format("a{}", i));
+      inputs += fmt::format("{}%a{}: {}{}", i ? ", " : "", i, name_of(d), shapes[s]);
+      tensors.push_back(tensor(d, sizes[s], seed * 7 + i));
+      if (below(3) == 0) tensors.back() = transposed(tensors.back(), seed * 7 + i);
+    }
+    // Nodes that the type rules refuse are left out.
+    auto whole = [&](const std::string& nodes, const std::string& last) {
+      return fmt::format("graph p {{ stage 0 ({}) {{\n{} %z = where(%t, %{}, %a0) return %z }} }}",
+                         inputs, nodes, last);
+    };
+    auto full = [&](const std::string& nodes) { return nodes + "%t = isnan(%a0)\n"; };
+    for (size_t k = 0; k < 12; ++k) {
+      auto operand = [&] { return "%" + names[below(names.size())]; };
+      std::string name = fmt::format("x{}", k), node;
+      const std::string x = operand();
+      if (below(5) == 0)
+        node = fmt::format("%{} = cast({}) {{dtype = {}}}\n", name, x,
+                           name_of(all_dtypes[below(std::size(all_dtypes))]));
+      else if (below(2))
+        node = fmt::format("%{} = {}({})\n", name, unary[below(std::size(unary))], x);
+      else if (below(4) == 0)
+        node = fmt::format("%{} = {}({}, {})\n", name, binary[below(std::size(binary))], x,
+                           below(2) ? "2" : "0.3");
+      else
+        node =
+            fmt::format("%{} = {}({}, {})\n", name, binary[below(std::size(binary))], x, operand());
+      try {
+        program(whole(full(body + node), name));
+      } catch (const Error&) {
+        continue;
+      }
+      body += node;
+      names.push_back(name);
+      ++done;
+    }
+    expect_same(*program(whole(full(body), names.back())), tensors);
+    if (testing::Test::HasFatalFailure()) {
+      ADD_FAILURE() << whole(full(body), names.back());
+      return;
+    }
+  }
+  EXPECT_GT(done, 250);
+}
+
+}  // namespace
+}  // namespace gradus::fusion::test
