@@ -84,10 +84,8 @@ std::string advice(std::string_view name) {
 std::optional<ir::Dim> count_in(const ir::Operator& op, const ir::Attributes& attributes) {
   if (!op.data_sized) return std::nullopt;
   for (const ir::NamedLiteral& a : op.write(attributes))
-    if (a.name == "count") {
+    if (a.name == "count")
       if (const auto* d = std::get_if<ir::Dim>(&a.value.value)) return *d;
-      if (const auto* n = std::get_if<int64_t>(&a.value.value)) return ir::Dim(*n);
-    }
   return std::nullopt;
 }
 
