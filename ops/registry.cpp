@@ -171,7 +171,8 @@ std::string operands_left_out(const ir::Operator& op, std::span<const ir::Operan
   for (size_t i = 0; i < shown; ++i) {
     if (in[i].kind != ir::OperandType::Kind::tensor || !in[i].type->is_tensor()) continue;
     std::string name = fmt::format("'{}'", op.operand(i).name);
-    if (says(name) && says(to_string(in[i].type->dims))) continue;
+    // A single operand need not be named.
+    if ((in.size() == 1 || says(name)) && says(to_string(in[i].type->dims))) continue;
     list += fmt::format("{}{} is {}", list.empty() ? "; " : ", ", name, to_string(*in[i].type));
   }
   return list;

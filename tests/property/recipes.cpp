@@ -58,6 +58,9 @@ constexpr Recipe table[] = {
     {"full", "", "shape = [2, 3], value = 1.5, dtype = f64"},
     {"full_like", "s[2,3]", "value = 1.5"},
     {"linspace", "", "start = 0, end = 1, steps = 5, dtype = f64"},
+    {"normal", "i9[2]", "shape = [2, 3], dtype = f64"},
+    {"random_bits", "i9[2]", "shape = [2, 3]"},
+    {"uniform", "i9[2]", "shape = [2, 3], dtype = f64"},
     {"one_hot", "i3[2,2]", "classes = 3"},
 
     // Shapes.
