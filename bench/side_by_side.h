@@ -28,8 +28,8 @@ inline double median(std::vector<double> v) {
 }
 
 // Counters: `gradus_us` and `bare_us`, medians of a run, `ratio`, the median of the rounds', and
-// the shortest rounds: on a busy machine all that says something of several threads. An iteration is
-// a round of as many calls of each as can be read off the clock; its time is that of Gradus's calls.
+// the shortest rounds: on a busy machine all that says something of several threads. An iteration
+// is a round of as many calls of each as can be read off the clock; its time is that of Gradus's.
 template <class Ours, class Bare>
 void side_by_side(benchmark::State& state, Clock clock, Ours ours, Bare bare) {
   auto timed = [&](auto& f, int times) {
