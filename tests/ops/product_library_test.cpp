@@ -173,14 +173,15 @@ TEST(ProductLibrary, KeepsWhatIsNotFinite) {
     for (int64_t i = 0; i < 128; ++i)
       for (int64_t j = 0; j < 128; ++j) {
         double v = y.item(i * 128 + j);
-        if (i == 3 || (i == 0 && (j == 2 || j == 100)))
+        if (i == 3 || (i == 0 && (j == 2 || j == 100))) {
           EXPECT_TRUE(std::isnan(v)) << i << ", " << j;
-        else if (i == 0)
+        } else if (i == 0) {
           EXPECT_EQ(v, inf) << j;
-        else if (j == 100)
+        } else if (j == 100) {
           EXPECT_EQ(v, -inf) << i;
-        else
+        } else {
           EXPECT_TRUE(std::isfinite(v)) << i << ", " << j;
+        }
       }
   }
 }
