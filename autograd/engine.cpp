@@ -61,12 +61,16 @@ std::future<Variables> Engine::execute_async(std::vector<Edge> roots, Variables 
                                              ExecuteOptions options, std::vector<Capture> outputs) {
   check_request(roots, cotangents, options, outputs);
   core_->check_alive();
+  // What it was given is gone when the future is ready: the pool's thread holds the job longer.
   auto job = std::make_shared<std::packaged_task<Variables()>>(
       [this, core = core_, state = thread_state(), roots = std::move(roots),
-       cotangents = std::move(cotangents), options, outputs = std::move(outputs)] {
+       cotangents = std::move(cotangents), options, outputs = std::move(outputs)]() mutable {
         core->check_alive();  // `this` may be gone with a stopped engine
-        StateGuard guard(state);
-        return execute(roots, cotangents, options, outputs);
+        std::vector<Edge> from = std::move(roots);
+        Variables given = std::move(cotangents);
+        std::vector<Capture> wanted = std::move(outputs);
+        StateGuard guard(std::move(state));
+        return execute(from, given, options, wanted);
       });
   std::future<Variables> result = job->get_future();
   core_->run_on_pool([job] { (*job)(); });

@@ -82,6 +82,8 @@ void GraphTask::let_go() {
   captures_.clear();
   callbacks_.clear();
   roots_.clear();
+  // A worker may hold this task a moment longer: it must not be the one that ends the context.
+  caller_state_ = ThreadState();
 }
 
 uint32_t GraphTask::find(const Node* node) const {

@@ -172,7 +172,7 @@ class GraphTask final : public RefCounted {
   const uint32_t serial_;
   const int depth_;
   const bool checkpoint_valid_;
-  const ThreadState caller_state_;
+  ThreadState caller_state_;
   const Streams caller_streams_;
   SmallVector<Edge, 2> roots_;
   SmallVector<uint32_t, 2> root_ordinals_;  // their places in the sums

@@ -2,6 +2,7 @@
 
 #include "autograd/device_streams.h"
 #include "autograd/rule_tape.h"
+#include "base/per_thread.h"
 #include "ops/evaluate.h"
 #include "ops/registry.h"
 
@@ -66,10 +67,16 @@ bool OperatorCall::matches(const ir::Operator& op, const ir::Attributes& attribu
   return true;
 }
 
+namespace {
+constexpr size_t places = 512;
+struct Memory {
+  std::vector<Ref<const OperatorCall>> calls = std::vector<Ref<const OperatorCall>>(places);
+};
+}  // namespace
+
 Ref<const OperatorCall> OperatorCall::find(const ir::Operator& op, const ir::Attributes& attributes,
                                            std::span<const VariableOperand> operands) {
-  constexpr size_t places = 512;
-  thread_local std::vector<Ref<const OperatorCall>> memory(places);
+  auto& memory = PerThread<Memory>::get().calls;
   auto mix = [h = reinterpret_cast<size_t>(&op)](size_t value) mutable {
     return h = (h ^ value) * 0x9e3779b97f4a7c15;
   };

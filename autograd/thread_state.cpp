@@ -2,12 +2,17 @@
 
 #include <atomic>
 
+#include "base/per_thread.h"
+
 namespace gradus::autograd {
 
-ThreadState& thread_state() {
-  thread_local ThreadState state;
-  return state;
-}
+namespace {
+struct Own {
+  ThreadState state;
+};
+}  // namespace
+
+ThreadState& thread_state() { return PerThread<Own>::get().state; }
 
 const std::shared_ptr<Context>& current_context() {
   const ThreadState& state = thread_state();

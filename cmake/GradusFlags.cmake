@@ -6,6 +6,11 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
+# A binding or a plug-in takes the library along in a shared module. Calls within the library are
+# settled when it is compiled all the same.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+string(APPEND CMAKE_CXX_FLAGS " -fno-semantic-interposition")
+
 # -ffp-contract=off: a multiply-add is fused only where it is written as `fma`, so that the loops
 # and the compiled kernels give the same bits.
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or the floating-point flags; both stand

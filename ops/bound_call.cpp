@@ -1,5 +1,6 @@
 #include "ops/bound_call.h"
 
+#include "base/per_thread.h"
 #include "ops/registry.h"
 
 namespace gradus::ops {
@@ -23,10 +24,14 @@ uint8_t kind_of(const CallOperand& o) {
   return o.number ? static_cast<uint8_t>(2 + static_cast<size_t>(o.number->category)) : 0;
 }
 
+constexpr size_t places = 256;
+struct Calls {
+  std::vector<Place> list = std::vector<Place>(places);
+};
+
 Place& place_of(const ir::Operator& op, const ir::Attributes& attributes,
                 std::span<const CallOperand> operands) {
-  constexpr size_t places = 256;
-  thread_local std::vector<Place> calls(places);
+  std::vector<Place>& calls = PerThread<Calls>::get().list;
   size_t hash = reinterpret_cast<size_t>(&op) ^ reinterpret_cast<size_t>(attributes.get()) * 31;
   for (const CallOperand& o : operands) {
     hash = (hash ^ kind_of(o)) * 0x9e3779b97f4a7c15;

@@ -22,6 +22,7 @@ Family slicing_family();         // slicing.cpp: select, slice, split, chunk, di
 Family window_family();          // windows.cpp: as_strided, unfold and their adjoints
 Family assemble_family();        // assemble.cpp: cat, stack, pad, repeat, flip, tril, …
 Family creation_family();        // creation.cpp: full, arange, eye, cast, clone, …
+Family random_family();          // random.cpp: random_bits, uniform, normal
 Family reduction_family();       // reduction.cpp: sum, mean, amax, var, norm, …
 Family scan_family();            // scan.cpp: cumsum, cumprod, …
 Family matmul_family();          // matmul.cpp: mm, bmm, matmul, linear, …
@@ -36,13 +37,13 @@ Family convolution_family();     // convolution.cpp: conv1d, conv2d, conv_transp
 Family image_family();           // resize.cpp: max_pool2d, unfold_im2col, upsample_nearest2d, …
 
 inline constexpr Family (*families[])() = {
-    structural_family,     opaque_family,     arithmetic_family, rounding_family,
-    comparison_family,     elementary_family, special_family,    activation_family,
-    shape_family,          slicing_family,    window_family,     assemble_family,
-    creation_family,       reduction_family,  scan_family,       matmul_family,
-    linear_algebra_family, indexing_family,   selection_family,  embedding_family,
-    normalization_family,  loss_family,       sorting_family,    convolution_family,
-    image_family,
+    structural_family,  opaque_family,         arithmetic_family, rounding_family,
+    comparison_family,  elementary_family,     special_family,    activation_family,
+    shape_family,       slicing_family,        window_family,     assemble_family,
+    creation_family,    random_family,         reduction_family,  scan_family,
+    matmul_family,      linear_algebra_family, indexing_family,   selection_family,
+    embedding_family,   normalization_family,  loss_family,       sorting_family,
+    convolution_family, image_family,
 };
 
 }  // namespace gradus::ops

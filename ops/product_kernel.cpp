@@ -46,6 +46,8 @@ struct Tiles {
     if (g.m >= 2 * tile_rows) {
       rows = part_of(g.m, tile_rows, 16);
       columns = part_of(g.n, tile_columns, 64);
+    } else if (g.dtype == DType::bf16 && g.m >= tile_rows / 2) {  // each tile copies its rows of a
+      rows = part_of(g.m, g.m < tile_rows ? (g.m + 1) / 2 : tile_rows / 2, 16);
     } else if (g.n >= narrow_columns) {
       columns = part_of(g.n, g.n < 2 * narrow_columns ? (g.n + 1) / 2 : narrow_columns, 64);
     } else if (g.m > tile_rows / 2) {

@@ -84,10 +84,8 @@ std::string advice(std::string_view name) {
 std::optional<ir::Dim> count_in(const ir::Operator& op, const ir::Attributes& attributes) {
   if (!op.data_sized) return std::nullopt;
   for (const ir::NamedLiteral& a : op.write(attributes))
-    if (a.name == "count") {
+    if (a.name == "count")
       if (const auto* d = std::get_if<ir::Dim>(&a.value.value)) return *d;
-      if (const auto* n = std::get_if<int64_t>(&a.value.value)) return ir::Dim(*n);
-    }
   return std::nullopt;
 }
 
@@ -173,7 +171,8 @@ std::string operands_left_out(const ir::Operator& op, std::span<const ir::Operan
   for (size_t i = 0; i < shown; ++i) {
     if (in[i].kind != ir::OperandType::Kind::tensor || !in[i].type->is_tensor()) continue;
     std::string name = fmt::format("'{}'", op.operand(i).name);
-    if (says(name) && says(to_string(in[i].type->dims))) continue;
+    // A single operand need not be named.
+    if ((in.size() == 1 || says(name)) && says(to_string(in[i].type->dims))) continue;
     list += fmt::format("{}{} is {}", list.empty() ? "; " : ", ", name, to_string(*in[i].type));
   }
   return list;

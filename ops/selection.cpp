@@ -90,8 +90,9 @@ void MaskedSelect::compose(ComposeCall& c) {
   if (mask.dtype() != DType::boolean)
     c.fail("operand 'mask' is {}; it must be bool", to_string(mask.type));
   Dim count = count_of(c, c.attr<Attr>().count);
-  // Both broadcast: the sum's shape is that of the selection.
-  Value wide_mask = logical_and(mask, binary("eq", zeros_like(x), num(0.0)));
+  // Both broadcast: a mask of all places of x has the shape of the selection, and changes nothing.
+  Value wide_mask =
+      x.dims() == mask.dims() ? mask : logical_and(mask, binary("eq", zeros_like(x), num(0.0)));
   Value wide = expand(x, wide_mask.dims());
   Dim all = ir::numel(wide.dims());
   Value flat = reshape(wide, {all});

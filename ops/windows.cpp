@@ -56,6 +56,34 @@ struct SumPlan {
   int64_t chunk_rows = 1;  // rows of the source that no others share an element with
 };
 
+// Whether elements that are added to the same one of the target all have one index of dimension d:
+// other dimensions move by multiples of all its indices' reach, or within one of its steps.
+bool stands_apart(const Layout& source, const Sizes& strides, size_t d) {
+  const int64_t step = strides[d], whole = step * source.shape[d];
+  int64_t within = 0;
+  for (size_t o = 0; o < strides.size(); ++o) {
+    if (o == d || source.shape[o] == 1) continue;
+    if (step > 0 && strides[o] % whole == 0 && strides[o] > 0) continue;
+    within += (source.shape[o] - 1) * strides[o];
+  }
+  return within < step;
+}
+
+// Windows make short rows; a dimension that stands apart may be the row instead, and no sum changes
+// its order.
+void lengthen_rows(SumPlan& p) {
+  constexpr int64_t short_row = 8;
+  size_t best = p.strides.size() - 1;
+  if (p.source.shape[best] >= short_row) return;
+  for (size_t d = 0; d + 1 < p.strides.size(); ++d)
+    if (p.source.shape[d] >= short_row && stands_apart(p.source, p.strides, d) &&
+        (best + 1 == p.strides.size() || p.strides[d] < p.strides[best]))
+      best = d;
+  for (Sizes* list : {&p.source.shape, &p.source.strides, &p.strides})
+    std::rotate(list->begin() + static_cast<int64_t>(best),
+                list->begin() + static_cast<int64_t>(best) + 1, list->end());
+}
+
 // How many rows make up one index of the leading dimensions whose indices reach different elements.
 int64_t rows_apart(const Layout& source, const Sizes& strides) {
   const size_t rank = source.shape.size();
@@ -106,6 +134,7 @@ void bind_sum(BindCall& call, Sizes strides, int64_t offset) {
     p.source.strides = p.strides = {1};
   }
   if (x.numel() > 0) {
+    lengthen_rows(p);
     const int64_t apart = rows_apart(p.source, p.strides);
     p.chunk_rows = std::max<int64_t>(1, chunk_elements / (apart * p.source.shape.back())) * apart;
   }

@@ -400,6 +400,44 @@ TEST(ShapeValues, LargeTransposesAndCasts) {
   }
 }
 
+TEST(WindowSums, AddInRowMajorOrder) {
+  auto uneven = [](const Sizes& shape) {
+    auto v = random_tensor(shape, 6).to_doubles();
+    for (double& e : v) e = e / 7 + e * e * 1e-3;
+    return Tensor::from(DType::f64, shape, v).to(DType::f32);
+  };
+  auto naive = [](const Tensor& x, const Sizes& shape, const Sizes& strides) {
+    Tensor y = Tensor::zeros(DType::f32, shape);
+    auto* to = reinterpret_cast<float*>(y.mutable_data());
+    const auto* from = x.data_as<float>();
+    Sizes index(x.shape().size(), 0);
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      int64_t at = 0;
+      for (size_t d = 0; d < index.size(); ++d) at += index[d] * strides[d];
+      to[at] += from[i];
+      for (size_t d = index.size(); d-- > 0 && ++index[d] == x.shape()[d];) index[d] = 0;
+    }
+    return y;
+  };
+  auto sum = [](const Tensor& x, int64_t length, int64_t dim, int64_t step) {
+    return run_one("unfold_sum", {x},
+                   {attribute("length", length), attribute("dim", dim), attribute("step", step)});
+  };
+  Tensor x = uneven({2, 3, 10, 9, 3});
+  EXPECT_TRUE(bitwise_equal(sum(x, 12, 2, 1), naive(x, {2, 3, 12, 9}, {324, 108, 9, 1, 9})));
+  EXPECT_TRUE(bitwise_equal(sum(x, 21, 2, 2), naive(x, {2, 3, 21, 9}, {567, 189, 18, 1, 9})));
+  Tensor z = uneven({2, 9, 8, 3, 3});
+  EXPECT_TRUE(bitwise_equal(sum(z, 10, 2, 1), naive(z, {2, 9, 10, 3}, {270, 30, 3, 1, 3})));
+  // Rows that others run into: dimension 1 moves half a row of dimension 0.
+  Tensor w = uneven({20, 9, 3});
+  EXPECT_TRUE(bitwise_equal(
+      run_one("as_strided_sum", {w}, {ints("shape", {420}), ints("stride", {18, 9, 1})}),
+      naive(w, {420}, {18, 9, 1})));
+  EXPECT_TRUE(bitwise_equal(
+      run_one("as_strided_sum", {w}, {ints("shape", {400}), ints("stride", {4, 2, 1})}),
+      naive(w, {400}, {4, 2, 1})));
+}
+
 // SPEC F6
 TEST(WindowSums, HaveTheSameBitsForAnyWorkers) {
   static Context one({.workers = 1}), two({.workers = 2}), eight({.workers = 8});

@@ -58,6 +58,9 @@ constexpr Recipe table[] = {
     {"full", "", "shape = [2, 3], value = 1.5, dtype = f64"},
     {"full_like", "s[2,3]", "value = 1.5"},
     {"linspace", "", "start = 0, end = 1, steps = 5, dtype = f64"},
+    {"normal", "i9[2]", "shape = [2, 3], dtype = f64"},
+    {"random_bits", "i9[2]", "shape = [2, 3]"},
+    {"uniform", "i9[2]", "shape = [2, 3], dtype = f64"},
     {"one_hot", "i3[2,2]", "classes = 3"},
 
     // Shapes.
@@ -162,6 +165,12 @@ constexpr Recipe table[] = {
     {"index_put", "s[3,2] s[2,2] d3[2]", ""},
     {"index_put", "s[3,2] s[4,2] i3[4]", "accumulate = true"},
     {"index_select", "s[3,2] i2[3]", "dim = 1"},
+    {"index", "s[3,4] b[3,4]", ""},
+    {"index", "s[3,4] - b[4]", ""},
+    {"index_put", "s[3,2] s[2] b[3]", ""},
+    {"index_put", "s[3,2] s[2] b[3]", "accumulate = true"},
+    {"masked_select", "s[2,3] b[2,3]", ""},
+    {"masked_select", "s[2,3] b[3]", ""},
     {"masked_scatter", "s[2,3] b[2,3] s[6]", ""},
     {"scatter", "s[3,2] d3[3,1] s[3,1]", "dim = 0"},
     {"scatter_add", "s[3,2] i3[4,2] s[4,2]", "dim = 0"},

@@ -1,0 +1,109 @@
+#include "ops/random.h"
+
+#include <algorithm>
+#include <numbers>
+
+#include "ops/families.h"
+#include "ops/operands.h"
+#include "ops/philox.h"
+#include "ops/rules.h"
+
+namespace gradus::ops {
+
+namespace {
+
+constexpr int64_t chunk = 1 << 14;  // elements; a multiple of 4
+
+struct BitsPlan {
+  int64_t key_stride, count;
+};
+
+void run_bits(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const auto& p = *static_cast<const BitsPlan*>(parameters);
+  const auto* given = reinterpret_cast<const int64_t*>(args[0]);
+  auto* y = reinterpret_cast<int64_t*>(args[1]);
+  const auto key = static_cast<uint64_t>(given[0]);
+  const auto stream = static_cast<uint64_t>(given[p.key_stride]);
+  scope.workers.parallel_for((p.count + chunk - 1) / chunk, [&](int64_t c) {
+    const int64_t last = std::min(p.count, (c + 1) * chunk);
+    for (int64_t i = c * chunk; i < last; i += 4) {
+      const auto at = static_cast<uint64_t>(i / 4);
+      auto four = philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32),
+                          static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
+                         {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
+      for (int64_t k = 0; k < std::min<int64_t>(4, last - i); ++k)
+        y[i + k] = four[static_cast<size_t>(k)];
+    }
+  });
+}
+
+Value bits(ComposeCall& c, const Dims& shape) {
+  return emit("random_bits", {tensor_operand(c, 0)}, {{"shape", Literal::list(shape), {}}});
+}
+
+// The upper bits of 32-bit numbers, `n` of them, as a floating dtype.
+Value upper(const Value& bits, int n, DType dtype) {
+  return cast(emit("floor_divide", {bits, num(int64_t{1} << (32 - n))}), dtype);
+}
+
+Value uniform(ComposeCall& c, const Dims& shape, DType dtype) {
+  if (dtype != DType::f64) {
+    const int n = dtype == DType::f32 ? 24 : dtype == DType::f16 ? 11 : 8;
+    return upper(bits(c, shape), n, dtype) * (1.0 / static_cast<double>(int64_t{1} << n));
+  }
+  Dims two = shape;
+  two.push_back(2);
+  Value pairs = bits(c, two);
+  auto number = [&](int64_t i) {
+    return emit("select", {pairs}, {{"dim", int64_t{-1}, {}}, {"index", i, {}}});
+  };
+  Value high = upper(number(0), 27, DType::f64) * 0x1p26;
+  Value low = upper(number(1), 26, DType::f64);
+  return (high + low) * 0x1p-53;
+}
+
+void require_floating(ComposeCall& c) {
+  DType dtype = c.attr<RandomAttr>().dtype;
+  if (!is_floating(dtype))
+    c.fail("'dtype' is {}; it must be floating (random_bits gives integers)", name_of(dtype));
+}
+
+}  // namespace
+
+void RandomBits::infer(InferCall& call) {
+  const Type& key = call.tensor(0);
+  if (key.dtype != DType::i64 || key.rank() != 1)
+    call.fail("'key' is {}; it must be i64[2], a key and a stream of it", to_string(key));
+  call.require_equal(key.dims[0], 2, "'key' must be i64[2], a key and a stream of it");
+  call.out.emplace_back(DType::i64, attributes_as<Attr>(call.attributes).shape, key.device);
+}
+void RandomBits::bind(BindCall& call) {
+  for (int64_t n : call.out[0].shape)
+    if (n < 0) call.fail("'shape' is {}; a size cannot be negative", to_string(call.out[0].shape));
+  call.set_kernel(run_bits, BitsPlan{call.in[0].strides[0], call.out[0].numel()});
+}
+
+void Uniform::compose(ComposeCall& c) {
+  require_floating(c);
+  const Attr& a = c.attr<Attr>();
+  c.give(uniform(c, a.shape, a.dtype));
+}
+
+void Normal::compose(ComposeCall& c) {
+  require_floating(c);
+  const Attr& a = c.attr<Attr>();
+  Dims two{2};
+  two.append(a.shape.begin(), a.shape.end());
+  Value pairs = uniform(c, two, a.dtype == DType::f64 ? DType::f64 : DType::f32);
+  auto number = [&](int64_t i) {
+    return emit("select", {pairs}, {{"dim", int64_t{0}, {}}, {"index", i, {}}});
+  };
+  Value u = number(0), v = number(1);
+  Value radius = unary("sqrt", unary("log1p", -u) * -2.0);
+  Value y = radius * unary("cos", v * (2 * std::numbers::pi));
+  c.give(cast(y, a.dtype));
+}
+
+Family random_family() { return fold<RandomOperators>(); }
+
+}  // namespace gradus::ops

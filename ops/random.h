@@ -1,0 +1,54 @@
+// Random numbers that follow from a key and an element's place alone: the same in every run, on any
+// number of threads.
+//
+// A key is i64[2]: the generator's key, and the upper half of its counter (a stream of the key).
+// Element i is number i of that stream, row-major.
+#pragma once
+
+#include "ops/table.h"
+
+namespace gradus::ops {
+
+using namespace std::literals;
+
+struct RandomBits {
+  static constexpr auto name = "random_bits"sv, doc = "y[i] = number i of key, in [0, 2^32)"sv;
+  static constexpr std::array inputs{"key"sv};
+  static constexpr bool zero_gradient = true;
+  struct Attr {
+    Dims shape;
+    static constexpr auto fields() { return std::tuple(required("shape", &Attr::shape)); }
+  };
+  static void infer(InferCall&);
+  static void bind(BindCall&);
+};
+
+struct RandomAttr {
+  Dims shape;
+  DType dtype = DType::f32;
+  static constexpr auto fields() {
+    return std::tuple(required("shape", &RandomAttr::shape), field("dtype", &RandomAttr::dtype));
+  }
+};
+
+// As many random bits as the dtype's mantissa has: 53 (of two numbers), 24, 11, 8.
+struct Uniform {
+  static constexpr auto name = "uniform"sv, doc = "random y[i], uniform in [0, 1)"sv;
+  static constexpr std::array inputs{"key"sv};
+  static constexpr bool zero_gradient = true;
+  using Attr = RandomAttr;
+  static void compose(ComposeCall&);
+};
+
+// y = sqrt(-2 log(1 - u)) cos(2 pi v) of uniform u and v (G. Box, M. Muller, 1958).
+struct Normal {
+  static constexpr auto name = "normal"sv, doc = "random y[i], of mean 0 and variance 1"sv;
+  static constexpr std::array inputs{"key"sv};
+  static constexpr bool zero_gradient = true;
+  using Attr = RandomAttr;
+  static void compose(ComposeCall&);
+};
+
+using RandomOperators = std::tuple<RandomBits, Uniform, Normal>;
+
+}  // namespace gradus::ops

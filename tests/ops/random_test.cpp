@@ -1,0 +1,75 @@
+// Random numbers: the published numbers of the generator, streams, moments, threads.
+#include <cmath>
+
+#include "ops/philox.h"
+#include "tests/ops/shape_support.h"
+
+namespace gradus::ops::test {
+namespace {
+
+// The vectors that come with Random123.
+TEST(Random, IsPhilox) {
+  using Four = std::array<uint32_t, 4>;
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Four{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  constexpr uint32_t ones = 0xffffffff;
+  EXPECT_EQ(philox({ones, ones, ones, ones}, {ones, ones}),
+            (Four{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Four{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+Tensor key(int64_t k, int64_t stream) {
+  Tensor t = Tensor::zeros(DType::i64, Sizes{2});
+  t.mutable_data_as<int64_t>()[0] = k;
+  t.mutable_data_as<int64_t>()[1] = stream;
+  return t;
+}
+
+TEST(Random, ElementsAreNumbersOfTheStream) {
+  const int64_t k = 0x299f31d0a4093822, stream = 0x0370734413198a2e;
+  auto y = run_one("random_bits", {key(k, stream)}, {ints("shape", {3, 7})}).to_int64s();
+  for (size_t i = 0; i < y.size(); ++i) {
+    auto four =
+        philox({static_cast<uint32_t>(i / 4), 0, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0});
+    EXPECT_EQ(y[i], four[i % 4]) << i;
+  }
+}
+
+TEST(Random, DoesNotDependOnThreads) {
+  Context one(ContextOptions{.workers = 1, .allocator = {}, .log = {}});
+  Context many(ContextOptions{.workers = 4, .allocator = {}, .log = {}});
+  const Operator& op = *find("random_bits");
+  Attributes attributes = op.read({ints("shape", {100003})});
+  EagerOperand operand = key(7, 3);
+  EXPECT_TRUE(bitwise_equal(evaluate(op, attributes, {&operand, 1}, one)[0],
+                            evaluate(op, attributes, {&operand, 1}, many)[0]));
+}
+
+TEST(Random, HasTheMomentsThatItShould) {
+  constexpr int64_t n = 200000;
+  for (DType dtype : {DType::f64, DType::f32, DType::f16}) {
+    LiteralList attributes{ints("shape", {n}), attribute("dtype", dtype)};
+    auto u = run_one("uniform", {key(42, 0)}, attributes).to_doubles();
+    auto z = run_one("normal", {key(42, 1)}, attributes).to_doubles();
+    double mean = 0, square = 0, z_mean = 0, z_square = 0, z_fourth = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto k = static_cast<size_t>(i);
+      ASSERT_TRUE(u[k] >= 0 && u[k] < 1);
+      ASSERT_TRUE(std::isfinite(z[k]));
+      mean += u[k] / n;
+      square += u[k] * u[k] / n;
+      z_mean += z[k] / n;
+      z_square += z[k] * z[k] / n;
+      z_fourth += z[k] * z[k] * z[k] * z[k] / n;
+    }
+    // Five standard deviations of such means.
+    EXPECT_NEAR(mean, 0.5, 5 * 0.289 / std::sqrt(n));
+    EXPECT_NEAR(square, 1.0 / 3, 5 * 0.298 / std::sqrt(n));
+    EXPECT_NEAR(z_mean, 0, 5 / std::sqrt(n));
+    EXPECT_NEAR(z_square, 1, 5 * 1.42 / std::sqrt(n));
+    EXPECT_NEAR(z_fourth, 3, 5 * 9.8 / std::sqrt(n));
+  }
+}
+
+}  // namespace
+}  // namespace gradus::ops::test
