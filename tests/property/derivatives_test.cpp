@@ -32,13 +32,14 @@ corpus::Subject subject_of(const Sample& s, const ir::Graph& program, int order,
   subject.inputs.emplace_back();
   for (const Tensor& t : s.inputs(DType::f64, 5)) subject.inputs[0].push_back(lay(t, lie));
   Context& context = *Context::default_context();
+  State state(subject.code);
   for (size_t k = 1; k < subject.code->stages(); ++k) {
+    state.run(subject.inputs.back());
     subject.inputs.emplace_back();
     for (size_t i = 0; i < subject.code->inputs(k); ++i) {
       const ir::Type& type = subject.code->input_type(k, i);
-      Sizes shape;
-      for (const ir::Dim& d : type.dims) shape.push_back(d.value());
-      Tensor ct = random_tensor(type.dtype, shape, subject.code->input_name(k, i), 6, context);
+      Tensor ct = random_tensor(type.dtype, sizes_of(type, state), subject.code->input_name(k, i),
+                                6, context);
       subject.inputs[k].push_back(lay(ct, lie));
     }
   }

@@ -152,6 +152,25 @@ const std::vector<Sample>& all_samples() {
   return all;
 }
 
+Sizes sizes_of(const ir::Type& type, const State& state) {
+  struct Known final : ir::DimEnvironment {
+    explicit Known(const State& s) : state(s) {}
+    std::optional<int64_t> find(std::string_view name) const override {
+      return state.dimension(name);
+    }
+    const State& state;
+  };
+  Sizes sizes;
+  for (const ir::Dim& d : type.dims) sizes.push_back(d.evaluate(Known(state)));
+  return sizes;
+}
+
+bool data_decides_a_size(const ir::Graph& program) {
+  for (const ir::Value& v : program.values)
+    if (!ir::all_constant(v.type.dims)) return true;
+  return false;
+}
+
 Tensor lay(const Tensor& t, Lie lie) {
   if (lie == Lie::contiguous) return t;
   // Dimensions inside out, or each taken in steps of two from a place inside of the memory.

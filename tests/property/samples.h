@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "interpreter/state.h"
 #include "ir/graph.h"
 #include "tensor/tensor.h"
 
@@ -51,6 +52,11 @@ bool runs_alone(const ir::Operator& op);
 std::vector<Sample> samples_of(const ir::Operator& op);
 // Those of all operators that run alone.
 const std::vector<Sample>& all_samples();
+
+// An input's sizes for the stage that the state runs next, those that data has decided included.
+Sizes sizes_of(const ir::Type& type, const State& state);
+// Whether data decides a size of the program.
+bool data_decides_a_size(const ir::Graph& program);
 
 // The same values, laid out otherwise. Memory that is not theirs is filled with NaN (or ones).
 enum class Lie : uint8_t { contiguous, transposed, sliced };

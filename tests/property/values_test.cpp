@@ -150,8 +150,7 @@ void run_stages(const ir::Graph& program, const Sample& s) {
     std::vector<Tensor> inputs = k == 0 ? s.inputs(DType::f64, 4) : std::vector<Tensor>();
     for (size_t i = inputs.size(); i < state.code()->inputs(k); ++i) {
       const ir::Type& type = state.input_type(i);
-      Sizes shape;
-      for (const ir::Dim& d : type.dims) shape.push_back(d.value());
+      Sizes shape = sizes_of(type, state);
       std::vector<double> halves(static_cast<size_t>(numel(shape)), 0.5);
       inputs.push_back(Tensor::from(type.dtype, shape, halves));
     }
