@@ -118,6 +118,17 @@ void compile(benchmark::State& state, Isa isa) {
   state.counters["link_ms"] = mean(sum.link);
 }
 
+// From an object that was made before, as a cache on disk has it.
+void load(benchmark::State& state, Isa isa) {
+  if (!cpu::runs_here(isa)) return state.SkipWithError("no such instructions here");
+  cpu::Compiler compiler;
+  Group g = group();
+  cpu::CompileTimes times;
+  const std::string object = compiler.object(g.nest, isa, times);
+  for (auto _ : state) compiler.load(g.nest, object);
+  state.counters["object_bytes"] = static_cast<double>(object.size());
+}
+
 BENCHMARK_CAPTURE(fused, avx2_1_thread, Isa::avx2, 1)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK_CAPTURE(fused, avx2_2_threads, Isa::avx2, 2)
     ->Unit(benchmark::kMillisecond)
@@ -132,6 +143,7 @@ BENCHMARK_CAPTURE(reference, 1_thread, 1)->Unit(benchmark::kMillisecond)->UseRea
 BENCHMARK_CAPTURE(reference, 2_threads, 2)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK_CAPTURE(compile, avx2, Isa::avx2)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(compile, avx512, Isa::avx512)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(load, avx512, Isa::avx512)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace gradus::fusion

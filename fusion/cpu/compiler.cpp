@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
@@ -11,7 +12,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Support/SmallVectorMemoryBuffer.h>
+#include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
@@ -30,6 +31,9 @@ namespace orc = llvm::orc;
 
 // Raised whenever the same nest comes to be compiled otherwise.
 constexpr int generation = 1;
+
+// What the function of a kernel is called: each has a library of its own.
+constexpr const char* entry_name = "gradus_kernel";
 
 unsigned vector_bits(Isa isa) { return isa == Isa::avx512 ? 512 : 256; }
 const char* level(Isa isa) { return isa == Isa::avx512 ? "x86-64-v4" : "x86-64-v3"; }
@@ -106,17 +110,17 @@ llvm::SmallVector<char, 0> generate(Work& work, llvm::CodeGenFileType type) {
 }
 
 // The nest as an object file, or as assembly.
-llvm::SmallVector<char, 0> compile_to(const Nest& nest, Isa isa, const char* name,
-                                      llvm::CodeGenFileType type, CompileTimes& times) {
+llvm::SmallVector<char, 0> compile_to(const Nest& nest, Isa isa, llvm::CodeGenFileType type,
+                                      CompileTimes& times) {
   auto work = std::make_unique<Work>();
   try {
     FatalErrorsThrow scope;
     Lap lap;
     work->machine = target_machine(isa);
-    work->module = std::make_unique<llvm::Module>(name, work->context);
+    work->module = std::make_unique<llvm::Module>(entry_name, work->context);
     work->module->setTargetTriple(work->machine->getTargetTriple().str());
     work->module->setDataLayout(work->machine->createDataLayout());
-    lower(nest, vector_bits(isa), name, *work->module);
+    lower(nest, vector_bits(isa), entry_name, *work->module);
     for (llvm::Function& f : *work->module) f.addFnAttr("tune-cpu", llvm::sys::getHostCPUName());
     times.lower = lap();
     verify(*work->module);
@@ -146,25 +150,44 @@ void initialize_llvm() {
 
 struct Compiler::Jit {
   std::unique_ptr<orc::LLJIT> jit;
-  std::atomic<uint64_t> next{0};  // kernels' names differ within one process
+  std::atomic<uint64_t> next{0};  // numbers the kernels' libraries
 };
 
 namespace {
 
+// The library of one kernel's code, which goes with it.
+class Library {
+ public:
+  explicit Library(std::shared_ptr<Compiler::Jit> jit)
+      : jit_(std::move(jit)),
+        library_(&jit_->jit->getExecutionSession().createBareJITDylib(
+            fmt::format("kernel {}", jit_->next++))) {
+    library_->addToLinkOrder(jit_->jit->getMainJITDylib());
+  }
+  ~Library() {
+    if (library_) llvm::consumeError(jit_->jit->getExecutionSession().removeJITDylib(*library_));
+  }
+  Library(Library&& other) noexcept
+      : jit_(std::move(other.jit_)), library_(std::exchange(other.library_, nullptr)) {}
+  Library& operator=(Library&&) = delete;
+  orc::JITDylib& operator*() const { return *library_; }
+
+ private:
+  std::shared_ptr<Compiler::Jit> jit_;
+  orc::JITDylib* library_;
+};
+
 class CompiledKernel final : public Kernel {
  public:
-  CompiledKernel(std::shared_ptr<Compiler::Jit> jit, orc::ResourceTrackerSP code, const Nest& nest,
-                 const CompileTimes& times, Entry entry)
-      : jit_(std::move(jit)), code_(std::move(code)) {
+  CompiledKernel(Library library, const Nest& nest, const CompileTimes& times, Entry entry)
+      : library_(std::move(library)) {
     nest_ = nest;
     times_ = times;
     entry_ = entry;
   }
-  ~CompiledKernel() override { llvm::consumeError(code_->remove()); }
 
  private:
-  std::shared_ptr<Compiler::Jit> jit_;
-  orc::ResourceTrackerSP code_;
+  Library library_;
 };
 
 }  // namespace
@@ -195,26 +218,31 @@ Compiler::Compiler() : jit_(std::make_shared<Jit>()) {
 }
 Compiler::~Compiler() = default;
 
-std::shared_ptr<const Kernel> Compiler::compile(const Nest& nest, Isa isa) {
+std::string Compiler::object(const Nest& nest, Isa isa, CompileTimes& times) {
   fusion::verify(nest);
-  if (!runs_here(isa)) throw ResourceError("this machine does not run {} code", level(isa));
-  const std::string name = fmt::format("gradus_kernel_{}", jit_->next++);
-  CompileTimes times;
-  auto bytes = compile_to(nest, isa, name.c_str(), llvm::CodeGenFileType::ObjectFile, times);
+  auto bytes = compile_to(nest, isa, llvm::CodeGenFileType::ObjectFile, times);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+std::shared_ptr<const Kernel> Compiler::load(const Nest& nest, std::string_view object,
+                                             CompileTimes times) {
   FatalErrorsThrow scope;
   Lap lap;
-  orc::JITDylib& library = jit_->jit->getMainJITDylib();
-  orc::ResourceTrackerSP code = library.createResourceTracker();
-  auto object = std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), name, false);
-  if (auto error = jit_->jit->addObjectFile(code, std::move(object))) fail(std::move(error));
-  auto address = jit_->jit->lookup(name);
-  if (!address) {
-    llvm::consumeError(code->remove());
-    fail(address.takeError());
-  }
+  Library library(jit_);
+  auto bytes = llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.data(), object.size()),
+                                                    entry_name);
+  if (auto error = jit_->jit->addObjectFile(*library, std::move(bytes))) fail(std::move(error));
+  auto address = take(jit_->jit->lookup(*library, entry_name));
   times.link = lap();
-  return std::make_shared<CompiledKernel>(jit_, std::move(code), nest, times,
-                                          address->toPtr<KernelEntry>());
+  return std::make_shared<CompiledKernel>(std::move(library), nest, times,
+                                          address.toPtr<KernelEntry>());
+}
+
+std::shared_ptr<const Kernel> Compiler::compile(const Nest& nest, Isa isa) {
+  if (!runs_here(isa)) throw ResourceError("this machine does not run {} code", level(isa));
+  CompileTimes times;
+  std::string bytes = object(nest, isa, times);
+  return load(nest, bytes, times);
 }
 
 std::string Compiler::key(const Nest& nest, Isa isa) {
@@ -225,7 +253,7 @@ std::string Compiler::key(const Nest& nest, Isa isa) {
 std::string Compiler::assembly(const Nest& nest, Isa isa) {
   fusion::verify(nest);
   CompileTimes times;
-  auto text = compile_to(nest, isa, "kernel", llvm::CodeGenFileType::AssemblyFile, times);
+  auto text = compile_to(nest, isa, llvm::CodeGenFileType::AssemblyFile, times);
   return std::string(text.begin(), text.end());
 }
 

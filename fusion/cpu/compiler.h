@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/worker_pool.h"
 #include "fusion/nest.h"
@@ -50,6 +51,13 @@ class Compiler {
   // Throws Error for an invalid nest, ResourceError where the compiler fails or the machine does
   // not run such code.
   std::shared_ptr<const Kernel> compile(const Nest& nest, Isa isa);
+
+  // The same in two steps: an object file, and its code in this process. Objects may be kept for
+  // other processes under their key. load() throws ResourceError for what is no such object; one
+  // that somebody else made is not to be given to it.
+  std::string object(const Nest& nest, Isa isa, CompileTimes& times);
+  std::shared_ptr<const Kernel> load(const Nest& nest, std::string_view object,
+                                     CompileTimes times = {});
 
   // What a kernel depends on: the nest's text, the compiler's version, the target, and how code is
   // made.
