@@ -26,8 +26,8 @@ class KernelCache {
   // `store`, which may be null, keeps what is compiled for other processes.
   explicit KernelCache(size_t capacity = 1024, std::shared_ptr<const ObjectStore> store = nullptr);
 
-  // As Compiler::compile, or from the store; who asks for what another thread is compiling waits for
-  // that. A compilation that fails reaches all who wait, and is tried anew by who asks next.
+  // As Compiler::compile, or from the store; who asks for what another thread is compiling waits
+  // for that. A compilation that fails reaches all who wait, and is tried anew by who asks next.
   std::shared_ptr<const Kernel> get(const Nest& nest, Isa isa);
   CacheStatistics statistics() const;
   size_t size() const;

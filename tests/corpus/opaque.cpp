@@ -115,8 +115,8 @@ void opaque(const ir::Fixture& fixture) {
       ++ran;
       expect_same(plain, o);
     }
-    // `total` alone hands cotangents to the results of two stages at once, which are two evals. Where
-    // data decides a size, only parts can be hidden: no operand names it.
+    // `total` alone hands cotangents to the results of two stages at once, which are two evals.
+    // Where data decides a size, only parts can be hidden: no operand names it.
     if (!list.empty() && !plain.options.total && !data_decides_a_size(plain)) {
       EXPECT_EQ(list.front().same_bits, plain.graph.stages.size()) << "not to the last bit";
     }
