@@ -65,7 +65,7 @@ class SmallVector {
   T& back() { return data_[size_ - 1]; }
   const T& back() const { return data_[size_ - 1]; }
   operator std::span<const T>() const { return {data_, size_}; }  // NOLINT: a view is free
-  operator std::span<T>() { return {data_, size_}; }              // NOLINT
+  operator std::span<T>() { return {data_, size_}; }              // NOLINT: likewise
 
   void push_back(T value) { emplace_back(std::move(value)); }
   template <class... Args>

@@ -21,16 +21,18 @@ struct Literal {
       value;
 
   Literal() = default;
-  Literal(bool b) : value(b) {}                                   // NOLINT: literals convert
-  Literal(Dim d) : value(std::move(d)) {}                         // NOLINT
-  Literal(int64_t i) : value(Dim(i)) {}                           // NOLINT
-  Literal(int i) : value(Dim(i)) {}                               // NOLINT
-  Literal(double f) : value(f) {}                                 // NOLINT
-  Literal(std::string s) : value(std::move(s)) {}                 // NOLINT
-  Literal(const char* s) : value(std::string(s)) {}               // NOLINT
-  Literal(DType d) : value(d) {}                                  // NOLINT
-  Literal(std::vector<Literal> list) : value(std::move(list)) {}  // NOLINT
-  Literal(Tensor t) : value(std::move(t)) {}                      // NOLINT
+  // NOLINTBEGIN: whatever a program can write converts, so that lists of literals read as text.
+  Literal(bool b) : value(b) {}
+  Literal(Dim d) : value(std::move(d)) {}
+  Literal(int64_t i) : value(Dim(i)) {}
+  Literal(int i) : value(Dim(i)) {}
+  Literal(double f) : value(f) {}
+  Literal(std::string s) : value(std::move(s)) {}
+  Literal(const char* s) : value(std::string(s)) {}
+  Literal(DType d) : value(d) {}
+  Literal(std::vector<Literal> list) : value(std::move(list)) {}
+  Literal(Tensor t) : value(std::move(t)) {}
+  // NOLINTEND
   template <class T>
   static Literal list(const T& items) {
     std::vector<Literal> l;
