@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "ops/slots.h"
-#include "tensor/convert.h"
 
 namespace gradus::ops {
 
@@ -23,11 +22,10 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 // Parts are images, or for dw where it is larger than they are, channels of y: rows of dw.
 struct LibraryPlan {
   Direction direction;
-  DType dtype;
   bool by_rows = false;
   int64_t parts = 1, each = 1;                // images or rows of each part but the last
   int64_t source = 0, other = 0, target = 0;  // bytes from one part to the next
-  int64_t elements = 0;                       // of dw
+  int64_t elements = 0;                       // of a partial dw
   std::shared_ptr<const onednn::Convolution> whole, last;
   // Scratch memory: the kernels as either part wants them, partial sums, and slots.
   size_t last_at = 0, sums_at = 0, slots_at = 0, slot_bytes = 0;
@@ -37,14 +35,14 @@ struct LibraryPlan {
   const onednn::Convolution& part(int64_t i) const { return i + 1 == parts ? *last : *whole; }
 };
 
-template <class T>
-void add_up(const LibraryPlan& p, const float* sums, T* dw, WorkerPool& workers) {
+// The parts' sums, one after the other, into those of the first.
+void add_up(const LibraryPlan& p, float* sums, WorkerPool& workers) {
   workers.parallel_for((p.elements + chunk_elements - 1) / chunk_elements, [&](int64_t c) {
-    const int64_t end = std::min(p.elements, (c + 1) * chunk_elements);
-    for (int64_t i = c * chunk_elements; i < end; ++i) {
-      float sum = sums[i];
-      for (int64_t part = 1; part < p.parts; ++part) sum += sums[part * p.elements + i];
-      dw[i] = convert<T>(sum);
+    const int64_t first = c * chunk_elements, n = std::min(p.elements - first, chunk_elements);
+    float* __restrict sum = sums + first;
+    for (int64_t part = 1; part < p.parts; ++part) {
+      const float* __restrict more = sum + part * p.elements;
+      for (int64_t i = 0; i < n; ++i) sum[i] += more[i];
     }
   });
 }
@@ -64,11 +62,8 @@ void run_library(const void* parameters, std::byte* const* args, KernelScope& sc
                   scope.scratch + p.slots_at + static_cast<size_t>(slot) * p.slot_bytes);
   });
   if (!p.sums()) return;
-  const float* from = reinterpret_cast<const float*>(sums);
-  if (p.dtype == DType::f32)
-    add_up(p, from, reinterpret_cast<float*>(args[2]), scope.workers);
-  else
-    add_up(p, from, reinterpret_cast<BFloat16*>(args[2]), scope.workers);
+  add_up(p, reinterpret_cast<float*>(sums), scope.workers);
+  p.whole->finish(sums, args[2], scope.scratch + p.slots_at);
 }
 
 int64_t stride_bytes(const Layout& l, int dimension) {
@@ -111,8 +106,24 @@ std::shared_ptr<const onednn::Convolution> make_part(const LibraryPlan& p,
     s.w.shape[0] = s.y.shape[1] = n;
   else
     s.x.shape[0] = s.y.shape[0] = n;
-  if (p.sums()) s.w.dtype = DType::f32;
+  s.partial = p.sums();
   return onednn::Convolution::make(s);
+}
+
+// False where the library has nothing.
+bool make_parts(LibraryPlan& p, const onednn::ConvolutionSizes& s) {
+  const int64_t n = p.by_rows ? s.w.shape[0] : s.x.shape[0], rest = n - (p.parts - 1) * p.each;
+  p.whole = make_part(p, s, p.each);
+  p.last = rest == p.each ? p.whole : make_part(p, s, rest);
+  if (!p.last || !p.whole) return false;
+  if (!p.sums()) return true;
+  if (!p.whole->adds_up_with(*p.last)) {
+    p.parts = 1;
+    p.each = n;
+    return make_parts(p, s);
+  }
+  p.elements = static_cast<int64_t>(p.whole->partial_bytes() / sizeof(float));
+  return true;
 }
 
 }  // namespace
@@ -134,13 +145,8 @@ bool bind_library_convolution(BindCall& call, Direction direction, const ConvAxe
   if (work < library_work) return false;
   LibraryPlan p;
   p.direction = direction;
-  p.dtype = s.x.dtype;
-  p.elements = s.w.numel();
   cut(p, s, work);
-  const int64_t n = p.by_rows ? s.w.shape[0] : s.x.shape[0], rest = n - (p.parts - 1) * p.each;
-  p.whole = make_part(p, s, p.each);
-  p.last = rest == p.each ? p.whole : make_part(p, s, rest);
-  if (!p.last || !p.whole) return false;
+  if (!make_parts(p, s)) return false;
   p.last_at = p.last == p.whole ? 0 : aligned(p.whole->shared_bytes());
   p.sums_at = p.last_at + aligned(p.last->shared_bytes());
   const auto sums = p.sums() ? static_cast<size_t>(p.parts * p.elements) * sizeof(float) : 0;

@@ -45,10 +45,12 @@ struct ConvolutionSizes {
   Layout x, w, y;
   ConvAxes axes;  // of which the last `rank - 2` count
   int64_t groups = 1;
+  // Of dw: a run leaves f32 numbers in an order of the library's, which add up element by element
+  // with those of other parts of a batch; `finish` rounds and arranges them.
+  bool partial = false;
 };
 
-// Works in the layouts that the library likes: operands are rearranged into scratch memory. dw may
-// be f32 whatever the dtype, so that sums over parts of a batch are rounded once.
+// Works in the layouts that the library likes: operands are rearranged into scratch memory.
 class Convolution {
  public:
   // Null where the library has nothing, as above.
@@ -61,6 +63,11 @@ class Convolution {
   // y from x, dx from dy, or dw from x and dy (`other`).
   virtual void run(const std::byte* source, const std::byte* other, std::byte* target,
                    const std::byte* shared, std::byte* scratch) const = 0;
+
+  // Of a partial dw. `scratch` as for a run.
+  virtual size_t partial_bytes() const = 0;
+  virtual bool adds_up_with(const Convolution& other) const = 0;
+  virtual void finish(const std::byte* sum, std::byte* dw, std::byte* scratch) const = 0;
 };
 
 }  // namespace gradus::ops::onednn

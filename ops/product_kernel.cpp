@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "ops/gemm_kernel.h"
 #include "ops/isa.h"
@@ -23,8 +24,12 @@ constexpr double library_work = 1 << 20, library_work_bf16 = 1 << 14;
 
 // Tiles of so many rows and columns cost a library a few percent at most; smaller ones, more.
 constexpr int64_t tile_rows = 256, tile_columns = 1024, narrow_columns = 512;
+// Rows of a tile whose `a` is copied, in bytes: a copy of 256 KiB where k is 512.
+constexpr int64_t strip_bytes = 512, most_copied_bytes = 4 << 20, prefetched_rows = 12;
 constexpr double split_work = 1 << 23;    // what is not worth two workers
 constexpr double entries_work = 1 << 22;  // of small matrices multiplied together, at least
+
+size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 double work_of(const Gemm& g) {
   return static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
@@ -38,15 +43,25 @@ int64_t part_of(int64_t n, int64_t most, int64_t round) {
   return ((n + parts - 1) / parts + round - 1) / round * round;
 }
 
+// The library is at its best where the matrices of a tile have no gaps. Hence tiles of whole rows
+// where b is transposed, and a copy of a tile's part of a transposed `a`, which the library would
+// rearrange anyway.
 struct Tiles {
   int64_t rows, columns;  // of each but the last ones
+  bool copies = false;
 
   explicit Tiles(const Gemm& g) : rows(g.m), columns(g.n) {
     if (work_of(g) < split_work) return;
-    if (g.m >= 2 * tile_rows) {
+    const int64_t strip = strip_bytes / static_cast<int64_t>(size_of(g.dtype));
+    if (g.dtype != DType::f64 && g.a_row == 1 && g.a_column >= g.m && g.m >= 2 * strip &&
+        g.k <= most_copied_bytes / strip_bytes) {
+      rows = part_of(g.m, strip, 16);
+      copies = true;
+    } else if (g.m >= 2 * tile_rows) {
       rows = part_of(g.m, tile_rows, 16);
       columns = part_of(g.n, tile_columns, 64);
-    } else if (g.dtype == DType::bf16 && g.m >= tile_rows / 2) {  // each tile copies its rows of a
+    } else if (g.m >= tile_rows / 2 &&
+               (g.dtype == DType::bf16 || (g.dtype == DType::f32 && g.b_column != 1))) {
       rows = part_of(g.m, g.m < tile_rows ? (g.m + 1) / 2 : tile_rows / 2, 16);
     } else if (g.n >= narrow_columns) {
       columns = part_of(g.n, g.n < 2 * narrow_columns ? (g.n + 1) / 2 : narrow_columns, 64);
@@ -64,7 +79,8 @@ struct LibraryPlan {
   int64_t down = 0, across = 0, batch = 1;                      // tiles, and matrices
   int64_t entries = 1;                                          // matrices of an item
   std::array<std::shared_ptr<const onednn::Product>, 4> kinds;  // empty for f64
-  size_t slot_bytes = 0;
+  bool copies = false;                                          // a tile's part of a, k by rows
+  size_t copy_bytes = 0, slot_bytes = 0;
 
   int64_t groups() const { return (batch + entries - 1) / entries; }
   int64_t items() const { return groups() * down * across; }
@@ -76,6 +92,17 @@ struct LibraryPlan {
 
 openblas::Strides strides_a(const Gemm& g) { return {g.a_row, g.a_column}; }
 openblas::Strides strides_b(const Gemm& g) { return {g.b_row, g.b_column}; }
+
+// rows[i] = a[i], neighbours of `bytes` each that lie `stride` bytes apart. Fetches ahead: the
+// processor does not foresee strides of pages.
+void copy_strip(const std::byte* a, int64_t stride, int64_t rows, size_t bytes, std::byte* to) {
+  for (int64_t i = 0; i < rows; ++i, a += stride, to += bytes) {
+    if (i + prefetched_rows < rows)
+      for (size_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch(a + prefetched_rows * stride + static_cast<int64_t>(at));
+    std::memcpy(to, a, bytes);
+  }
+}
 
 void run_item(const LibraryPlan& p, int64_t item, std::byte* const* args, std::byte* scratch) {
   const Gemm& g = p.g;
@@ -92,13 +119,19 @@ void run_item(const LibraryPlan& p, int64_t item, std::byte* const* args, std::b
   const auto size = static_cast<int64_t>(size_of(g.dtype));
   const std::byte *from_a = args[0] + a * size, *from_b = args[1] + b * size;
   std::byte* to = args[2] + c * size;
-  if (g.dtype == DType::f64)
+  if (g.dtype == DType::f64) {
     openblas::multiply(std::min(p.rows, g.m - i), std::min(p.columns, g.n - j), g.k,
                        reinterpret_cast<const double*>(from_a), strides_a(g),
                        reinterpret_cast<const double*>(from_b), strides_b(g),
                        reinterpret_cast<double*>(to), g.n);
-  else
-    p.kinds[p.kind_of(group, row, column)]->run(from_a, from_b, to, scratch);
+    return;
+  }
+  if (p.copies) {
+    copy_strip(from_a, g.a_column * size, g.k,
+               static_cast<size_t>(std::min(p.rows, g.m - i) * size), scratch);
+    from_a = scratch;
+  }
+  p.kinds[p.kind_of(group, row, column)]->run(from_a, from_b, to, scratch + p.copy_bytes);
 }
 
 void run_library(const void* parameters, std::byte* const* args, KernelScope& scope) {
@@ -130,10 +163,12 @@ bool make_kinds(LibraryPlan& p) {
     } else if (last) {
       s.m = g.m - (p.down - 1) * p.rows;
     }
+    if (p.copies) s.a_column = s.m;
     p.kinds[kind] = onednn::Product::make(s);
     if (!p.kinds[kind]) return false;
-    p.slot_bytes = std::max(p.slot_bytes, (p.kinds[kind]->scratch_bytes() + 63) / 64 * 64);
+    p.slot_bytes = std::max(p.slot_bytes, aligned(p.kinds[kind]->scratch_bytes()));
   }
+  p.slot_bytes += p.copy_bytes;
   return true;
 }
 
@@ -152,6 +187,8 @@ bool bind_library(BindCall& call, const Gemm& g) {
                 (g.n + tiles.columns - 1) / tiles.columns};
   for (const Gemm::Batch& b : g.batch) p.batch *= b.size;
   if (p.batch == 0) return false;
+  p.copies = tiles.copies;
+  if (p.copies) p.copy_bytes = aligned(static_cast<size_t>(p.rows * g.k) * size_of(g.dtype));
   p.entries = entries_of(p);
   if (g.dtype != DType::f64 && !make_kinds(p)) return false;
   const size_t slots = static_cast<size_t>(std::min(p.items(), most_slots()));
