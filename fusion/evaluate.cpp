@@ -16,7 +16,7 @@ constexpr int64_t tile = 512;
 constexpr size_t widest = 8;  // bytes of an element
 constexpr size_t max_operands = 5;
 
-using Tile = std::vector<std::byte>;
+using Values = std::vector<std::byte>;
 
 // Elements [first, first + n) of a load, row-major, without gaps.
 void gather(const Frame& frame, size_t load, size_t bytes, const std::byte* base, int64_t first,
@@ -31,7 +31,7 @@ void gather(const Frame& frame, size_t load, size_t bytes, const std::byte* base
 }
 
 // Between any two dtypes.
-void convert_tile(DType from, DType to, int64_t n, const std::byte* source, std::byte* target) {
+void convert_all(DType from, DType to, int64_t n, const std::byte* source, std::byte* target) {
   visit_dtype(from, [&](auto f) {
     visit_dtype(to, [&](auto t) {
       using From = typename decltype(f)::type;
@@ -43,52 +43,85 @@ void convert_tile(DType from, DType to, int64_t n, const std::byte* source, std:
   });
 }
 
-void run_step(const Nest& nest, const Step& step, int64_t n, std::vector<Tile>& values,
-              std::byte* result) {
-  if (!step.op) {
-    ValueNumber x = step.operands[0];
-    return convert_tile(nest.dtype_of(x), step.dtype, n, values[x].data(), result);
-  }
+// target[0] n times.
+void repeat(size_t bytes, int64_t n, std::byte* target) {
+  for (int64_t i = 1; i < n; ++i)
+    std::memcpy(target + static_cast<size_t>(i) * bytes, target, bytes);
+}
+
+void run_reduction(const Nest& nest, const Step& step, int64_t n, const std::byte* x,
+                   std::byte* result) {
+  const bool logical = *step.reducer == ops::Reducer::all || *step.reducer == ops::Reducer::any;
+  const DType accumulator = logical ? DType::boolean : dtype_of(step.compute);
+  std::vector<std::byte> elements(static_cast<size_t>(n) * size_of(accumulator));
+  ops::load_tile(nest.dtype_of(step.operands[0]), accumulator, x, 1, n, elements.data());
+  alignas(8) std::byte reduced[widest];
+  ops::reduce_run(*step.reducer, step.compute, elements.data(), n, reduced);
+  ops::store_tile(accumulator, step.dtype, reduced, 1, result);
+  repeat(size_of(step.dtype), n, result);
+}
+
+// An operator's step on at most a tile, from element `at` on.
+void run_operator(const Nest& nest, const Step& step, int64_t at, int64_t n,
+                  const std::vector<Values>& values, std::byte* result) {
   const int half = cheap_half_power(nest, step);
   const ops::PointwiseInfo& info = half ? ops::half_power_info(half) : step.op->pointwise();
   alignas(64) std::byte buffers[max_operands + 1][tile * widest];
   const void* in[max_operands];
   GRADUS_CHECK(info.roles.size() <= max_operands);
   for (size_t k = 0; k < info.roles.size(); ++k) {
-    ValueNumber x = step.operands[k];
+    const DType from = nest.dtype_of(step.operands[k]);
     DType read = info.roles[k] == ops::Role::condition ? DType::boolean : dtype_of(step.compute);
-    ops::load_tile(nest.dtype_of(x), read, values[x].data(), 1, n, buffers[k]);
+    ops::load_tile(from, read,
+                   values[step.operands[k]].data() + static_cast<size_t>(at) * size_of(from), 1, n,
+                   buffers[k]);
     in[k] = buffers[k];
   }
   info.loops[static_cast<size_t>(step.compute)](n, in, buffers[max_operands],
                                                 step.attributes.get());
   DType computed = info.result == ops::Result::boolean ? DType::boolean : dtype_of(step.compute);
-  ops::store_tile(computed, step.dtype, buffers[max_operands], n, result);
+  ops::store_tile(computed, step.dtype, buffers[max_operands], n,
+                  result + static_cast<size_t>(at) * size_of(step.dtype));
+}
+
+void run_step(const Nest& nest, const Step& step, int64_t n, const std::vector<Values>& values,
+              std::byte* result) {
+  const ValueNumber x = step.operands.empty() ? 0 : step.operands[0];
+  if (!step.op && step.reducer) return run_reduction(nest, step, n, values[x].data(), result);
+  if (!step.op) return convert_all(nest.dtype_of(x), step.dtype, n, values[x].data(), result);
+  for (int64_t at = 0; at < n; at += tile)
+    run_operator(nest, step, at, std::min(tile, n - at), values, result);
 }
 
 }  // namespace
 
 void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args) {
-  std::vector<Tile> values(nest.values(), Tile(tile * widest));
-  for (size_t i = 0; i < nest.numbers.size(); ++i) {
-    Tile& t = values[nest.first_number() + i];
-    const size_t bytes = size_of(nest.dtype_of(static_cast<ValueNumber>(nest.first_number() + i)));
-    ops::store_number(nest.numbers[i], t.data());
-    for (size_t k = 1; k < tile; ++k) std::memcpy(t.data() + k * bytes, t.data(), bytes);
-  }
   const int64_t count = frame.count();
-  for (int64_t first = 0; first < count; first += tile) {
-    const int64_t n = std::min(tile, count - first);
+  if (count == 0) return;
+  // So many elements at a time: a row where rows are reduced or stored.
+  const bool by_rows = nest.reduces() || !nest.row_stores.empty();
+  const int64_t block = by_rows ? frame.sizes.back() : tile;
+  std::vector<Values> values(nest.values(), Values(static_cast<size_t>(block) * widest));
+  for (size_t i = 0; i < nest.numbers.size(); ++i) {
+    Values& v = values[nest.first_number() + i];
+    ops::store_number(nest.numbers[i], v.data());
+    repeat(size_of(nest.dtype_of(static_cast<ValueNumber>(nest.first_number() + i))), block,
+           v.data());
+  }
+  auto store = [&](ValueNumber v, std::byte* base, int64_t first, int64_t n) {
+    const size_t bytes = size_of(nest.dtype_of(v));
+    std::memcpy(base + static_cast<size_t>(first) * bytes, values[v].data(),
+                static_cast<size_t>(n) * bytes);
+  };
+  for (int64_t first = 0; first < count; first += block) {
+    const int64_t n = std::min(block, count - first);
     for (size_t k = 0; k < nest.loads.size(); ++k)
       gather(frame, k, size_of(nest.loads[k].dtype), args[k], first, n, values[k].data());
     for (size_t i = 0; i < nest.steps.size(); ++i)
       run_step(nest, nest.steps[i], n, values, values[nest.first_step() + i].data());
-    for (size_t i = 0; i < nest.stores.size(); ++i) {
-      const ValueNumber v = nest.stores[i];
-      const size_t bytes = size_of(nest.dtype_of(v));
-      std::memcpy(args[nest.loads.size() + i] + static_cast<size_t>(first) * bytes,
-                  values[v].data(), static_cast<size_t>(n) * bytes);
-    }
+    std::byte* const* to = args + nest.loads.size();
+    for (ValueNumber v : nest.stores) store(v, *to++, first, n);
+    for (ValueNumber v : nest.row_stores) store(v, *to++, first / block, 1);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "fusion/nest.h"
 
+#include <algorithm>
+
 #include "ops/powers.h"
 
 namespace gradus::fusion {
@@ -20,11 +22,28 @@ void verify_load(const Nest& nest, size_t i) {
       fail("load %v{} is contiguous in dimension {}, which is not the last [N2]", i, d);
 }
 
+void verify_reduction(const Nest& nest, const Step& step, size_t v) {
+  if (step.operands.size() != 1 || step.attributes)
+    fail("reduction %v{} takes one operand and no attributes [N7]", v);
+  if (*step.reducer == ops::Reducer::all || *step.reducer == ops::Reducer::any) {
+    if (step.dtype != DType::boolean) fail("reduction %v{} gives bool [N6]", v);
+    return;
+  }
+  const DType from = nest.dtype_of(step.operands[0]);
+  if (compute_of(from) != step.compute)
+    fail("reduction %v{} of {} computes in {}, not in {} [N9]", v, name_of(from),
+         name_of(dtype_of(compute_of(from))), name_of(dtype_of(step.compute)));
+  if (compute_of(step.dtype) != step.compute)
+    fail("reduction %v{} in {} does not give {} [N6]", v, name_of(dtype_of(step.compute)),
+         name_of(step.dtype));
+}
+
 void verify_step(const Nest& nest, size_t i) {
   const Step& step = nest.steps[i];
   const size_t v = nest.first_step() + i;
   for (ValueNumber o : step.operands)
     if (o >= v) fail("step %v{} uses %v{}, which is not defined before it [N3]", v, o);
+  if (!step.op && step.reducer) return verify_reduction(nest, step, v);
   if (!step.op) {
     if (step.operands.size() != 1 || step.attributes)
       fail("conversion %v{} takes one operand and no attributes [N7]", v);
@@ -48,6 +67,10 @@ void verify_step(const Nest& nest, size_t i) {
 
 }  // namespace
 
+bool Nest::reduces() const {
+  return std::any_of(steps.begin(), steps.end(), [](const Step& s) { return s.reducer && !s.op; });
+}
+
 const ir::Number* Nest::number(ValueNumber v) const {
   return v >= first_number() && v < first_step() ? &numbers[v - first_number()] : nullptr;
 }
@@ -66,9 +89,33 @@ void verify(const Nest& nest) {
     fail("the rank is {}, it must lie between 1 and {} [N1]", nest.rank, max_rank);
   for (size_t i = 0; i < nest.loads.size(); ++i) verify_load(nest, i);
   for (size_t i = 0; i < nest.steps.size(); ++i) verify_step(nest, i);
-  if (nest.stores.empty()) fail("nothing is stored [N8]");
-  for (ValueNumber v : nest.stores)
-    if (v >= nest.values()) fail("%v{} is stored, but there is no such value [N8]", v);
+  if (nest.stores.empty() && nest.row_stores.empty()) fail("nothing is stored [N8]");
+  for (const auto* stores : {&nest.stores, &nest.row_stores})
+    for (ValueNumber v : *stores)
+      if (v >= nest.values()) fail("%v{} is stored, but there is no such value [N8]", v);
+  const RowFacts facts = row_facts(nest);
+  for (ValueNumber v : nest.row_stores)
+    if (!facts.of_row[v])
+      fail("%v{} is stored once for a row, but each element has its own [N10]", v);
+}
+
+RowFacts row_facts(const Nest& nest) {
+  RowFacts facts;
+  for (const Load& l : nest.loads) facts.of_row.push_back(l.walks.back() == Walk::broadcast);
+  facts.of_row.resize(nest.first_step(), true);
+  facts.level.resize(nest.first_step(), 0);
+  for (const Step& s : nest.steps) {
+    bool of_row = true;
+    int level = 0;
+    for (ValueNumber o : s.operands) {
+      of_row = of_row && facts.of_row[o];
+      level = std::max(level, facts.level[o]);
+    }
+    const bool reduction = !s.op && s.reducer;
+    facts.of_row.push_back(of_row || reduction);
+    facts.level.push_back(level + reduction);
+  }
+  return facts;
 }
 
 int cheap_half_power(const Nest& nest, const Step& step) {
@@ -90,6 +137,7 @@ void check_frame(const Nest& nest, const Frame& frame) {
       frame.strides.size() != nest.loads.size())
     fail("the frame has {} dimensions and {} loads, the nest has {} and {}", frame.sizes.size(),
          frame.strides.size(), nest.rank, nest.loads.size());
+  if (nest.reduces() && frame.sizes.back() < 1) fail("the frame's rows have nothing to reduce");
   for (size_t k = 0; k < nest.loads.size(); ++k) {
     if (frame.strides[k].size() != frame.sizes.size())
       fail("the frame has {} strides for load %v{} in {} dimensions", frame.strides[k].size(), k,

@@ -13,6 +13,20 @@
 //     store %v5
 //   }
 //
+// Where rows are reduced, the innermost loop is a row, and runs once for each reduction that waits for
+// another's result, and once more for what is stored of each element. Softmax:
+//
+//   nest 2 {
+//     %v0 = load f32 [strided, contiguous]
+//     %v1 = reduce max(%v0) : f32 in f32
+//     %v2 = sub(%v0, %v1) : f32 in f32
+//     %v3 = exp(%v2) : f32 in f32
+//     %v4 = reduce sum(%v3) : f32 in f32
+//     %v5 = div(%v3, %v4) : f32 in f32
+//     store %v5
+//     store_row %v1
+//   }
+//
 // Sizes and strides are no part of it: they come with each run, as a Frame. So one nest, and one
 // kernel, serves all sizes.
 //
@@ -25,6 +39,7 @@
 #include <vector>
 
 #include "ir/operator.h"
+#include "ops/reduce_kernel.h"
 #include "tensor/layout.h"
 
 namespace gradus::fusion {
@@ -41,10 +56,13 @@ struct Load {
 using ValueNumber = uint32_t;
 
 struct Step {
-  const ir::Operator* op = nullptr;  // a pointwise one; null: a conversion to `dtype`
+  const ir::Operator* op = nullptr;  // a pointwise one
+  // Without `op`: reduces a row to one value, in the order of ops/reduce_kernel.h.
+  std::optional<ops::Reducer> reducer;
+  // With neither: a conversion to `dtype`.
   ir::Attributes attributes;
   SmallVector<ValueNumber, 3> operands;
-  Compute compute = Compute::f32;  // has no meaning in a conversion
+  Compute compute = Compute::f32;  // has no meaning in conversions, in `all` and `any`
   DType dtype = DType::f32;        // of the result
 };
 
@@ -54,8 +72,10 @@ struct Nest {
   std::vector<Load> loads;
   std::vector<ir::Number> numbers;
   std::vector<Step> steps;
-  std::vector<ValueNumber> stores;  // results, row-major without gaps
+  std::vector<ValueNumber> stores;      // an element in each loop; row-major without gaps
+  std::vector<ValueNumber> row_stores;  // an element for each row; likewise
 
+  bool reduces() const;
   size_t values() const { return loads.size() + numbers.size() + steps.size(); }
   ValueNumber first_number() const { return static_cast<ValueNumber>(loads.size()); }
   ValueNumber first_step() const { return static_cast<ValueNumber>(loads.size() + numbers.size()); }
@@ -63,6 +83,14 @@ struct Nest {
   const ir::Number* number(ValueNumber v) const;
   DType dtype_of(ValueNumber v) const;
 };
+
+// By value. A value of the row is one for all its elements: what is reduced, what does not move
+// along the innermost loop, and steps over such alone.
+struct RowFacts {
+  std::vector<bool> of_row;
+  std::vector<int> level;  // how many reductions, one after another, it waits for
+};
+RowFacts row_facts(const Nest& nest);
 
 inline constexpr int max_rank = 64;
 
@@ -73,8 +101,10 @@ inline constexpr int max_rank = 64;
 //   N4  a step's operator is pointwise
 //   N5  it has a rule for the type that it computes in
 //   N6  a result is bool where the operator says so, else of a dtype that is computed in that type
-//   N7  a step of an operator has attributes; a conversion has one operand and none
+//   N7  a step of an operator has attributes; conversions and reductions have one operand and none
 //   N8  something is stored, and what is stored is a value
+//   N9  a reduction computes in the type that its operand's dtype is computed in
+//   N10 what is stored once for a row is a value of the row
 void verify(const Nest& nest);
 
 // As text, which parse_nest reads back to the same nest.
@@ -93,12 +123,12 @@ struct Frame {
   int64_t count() const { return numel(sizes); }
 };
 
-// Throws Error where a frame does not fit: other ranks, a stride other than the walk says. Strides
-// of dimensions of at most one element have no say.
+// Throws Error where a frame does not fit: other ranks, a stride other than the walk says, rows
+// without elements to reduce. Strides of dimensions of at most one element have no say.
 void check_frame(const Nest& nest, const Frame& frame);
 
 // Runs a nest by the operators' reference loops, on the calling thread: what every kernel must
-// give, bit by bit. `args` are the first elements of loads, then of stores. The frame fits.
+// give, bit by bit. `args` are the first elements of loads, stores and row stores. The frame fits.
 void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args);
 
 }  // namespace gradus::fusion

@@ -11,6 +11,7 @@ namespace gradus::fusion {
 namespace {
 
 constexpr std::string_view walk_names[] = {"contiguous", "strided", "broadcast"};
+constexpr std::string_view reducer_names[] = {"sum", "prod", "max", "min", "all", "any"};
 constexpr Compute computes[] = {Compute::f64, Compute::f32, Compute::i64};
 
 std::string number_text(const ir::Number& n) {
@@ -19,9 +20,19 @@ std::string number_text(const ir::Number& n) {
   return n.integer ? "true" : "false";
 }
 
+// Whether it says what it computes in; all and any ask for truth alone.
+bool computes_in(const Step& step) {
+  return step.op ||
+         (step.reducer && *step.reducer != ops::Reducer::all && *step.reducer != ops::Reducer::any);
+}
+
 std::string step_text(const Nest& nest, size_t i) {
   const Step& step = nest.steps[i];
-  std::string s = step.op ? std::string(step.op->name) : "convert";
+  const bool reduction = !step.op && step.reducer;
+  std::string s = step.op ? std::string(step.op->name)
+                  : reduction
+                      ? fmt::format("reduce {}", reducer_names[static_cast<size_t>(*step.reducer)])
+                      : "convert";
   s += '(';
   for (size_t k = 0; k < step.operands.size(); ++k)
     s += fmt::format("{}%v{}", k ? ", " : "", step.operands[k]);
@@ -35,7 +46,7 @@ std::string step_text(const Nest& nest, size_t i) {
     if (!first) s += '}';
   }
   s += fmt::format(" : {}", name_of(step.dtype));
-  if (step.op) s += fmt::format(" in {}", name_of(dtype_of(step.compute)));
+  if (computes_in(step)) s += fmt::format(" in {}", name_of(dtype_of(step.compute)));
   return s;
 }
 
@@ -102,6 +113,15 @@ class NestParser {
     return ir::Number::of(d->value());
   }
 
+  ops::Reducer reducer() {
+    SourceLocation where = at_.where();
+    std::string name = at_.name("sum, prod, max, min, all or any");
+    auto found = std::find(std::begin(reducer_names), std::end(reducer_names), name);
+    if (found == std::end(reducer_names))
+      at_.fail(where, "expected sum, prod, max, min, all or any, found '{}'", name);
+    return static_cast<ops::Reducer>(found - reducer_names);
+  }
+
   ValueNumber operand() {
     SourceLocation where = at_.where();
     std::string name = at_.expect(TokenKind::value).content();
@@ -112,7 +132,9 @@ class NestParser {
 
   void step(const std::string& name, SourceLocation where) {
     Step s;
-    if (name != "convert" && !(s.op = ops::find(name)))
+    if (name == "reduce")
+      s.reducer = reducer();
+    else if (name != "convert" && !(s.op = ops::find(name)))
       at_.fail(where, "there is no operator '{}'{}", name, ops::advice(name));
     at_.expect(TokenKind::left_parenthesis);
     if (!at_.at(TokenKind::right_parenthesis)) do
@@ -122,7 +144,7 @@ class NestParser {
     if (s.op) s.attributes = attributes(*s.op);
     at_.expect(TokenKind::colon, "before the result's dtype");
     s.dtype = at_.dtype();
-    if (s.op) {
+    if (computes_in(s)) {
       at_.expect("in", "and what it is computed in");
       SourceLocation there = at_.where();
       DType dtype = at_.dtype();
@@ -155,8 +177,12 @@ class NestParser {
   }
 
   void store() {
-    at_.expect("store", "or the end of the nest");
-    do nest_.stores.push_back(operand());
+    SourceLocation where = at_.where();
+    std::string what = at_.name("store, store_row or the end of the nest");
+    if (what != "store" && what != "store_row")
+      at_.fail(where, "expected store, store_row or the end of the nest, found '{}'", what);
+    auto& stores = what == "store" ? nest_.stores : nest_.row_stores;
+    do stores.push_back(operand());
     while (at_.accept(TokenKind::comma));
   }
 
@@ -179,9 +205,14 @@ std::string print(const Nest& nest) {
     s += fmt::format("  %v{} = number {}\n", v++, number_text(n));
   for (size_t i = 0; i < nest.steps.size(); ++i)
     s += fmt::format("  %v{} = {}\n", v++, step_text(nest, i));
-  for (size_t i = 0; i < nest.stores.size(); ++i)
-    s += fmt::format("{}%v{}", i ? ", " : "  store ", nest.stores[i]);
-  return s + (nest.stores.empty() ? "}\n" : "\n}\n");
+  auto list = [&](const char* what, const std::vector<ValueNumber>& stores) {
+    for (size_t i = 0; i < stores.size(); ++i)
+      s += fmt::format("{}%v{}", i ? ", " : what, stores[i]);
+    if (!stores.empty()) s += '\n';
+  };
+  list("  store ", nest.stores);
+  list("  store_row ", nest.row_stores);
+  return s + "}\n";
 }
 
 Nest parse_nest(std::string text, std::string file) {

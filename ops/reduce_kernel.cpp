@@ -248,6 +248,18 @@ bool choose_columns(const Plan& p) {
 
 }  // namespace
 
+void reduce_run(Reducer reducer, Compute compute, const void* x, int64_t n, void* result) {
+  const ReduceLoops& loops = reduce_loops(reducer, compute);
+  if (n == 0) return loops.fill(result, 1);
+  Counter counter(loops, 1);
+  for (int64_t r = 0; r < n; r += reduce_chunk) {
+    loops.rows(static_cast<const std::byte*>(x) + static_cast<size_t>(r) * loops.size, 0, 1,
+               std::min(reduce_chunk, n - r), counter.next());
+    counter.push();
+  }
+  std::memcpy(result, counter.finish(), loops.size);
+}
+
 void bind_reduction(ir::BindCall& call, Reducer reducer, const Layout& in,
                     std::span<const int64_t> dims) {
   Plan p;

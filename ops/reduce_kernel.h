@@ -50,4 +50,7 @@ enum class Reducer : uint8_t {
 void bind_reduction(ir::BindCall& call, Reducer reducer, const Layout& in,
                     std::span<const int64_t> dims);
 
+// The reduction of x[0 .. n), of the accumulator's type (bool for `all` and `any`), into result.
+void reduce_run(Reducer reducer, Compute compute, const void* x, int64_t n, void* result);
+
 }  // namespace gradus::ops

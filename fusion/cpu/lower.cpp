@@ -1,17 +1,18 @@
 #include "fusion/cpu/lower.h"
 
-#include <llvm/IR/Module.h>
+#include <algorithm>
 
 #include "fusion/cpu/convert.h"
+#include "fusion/cpu/lowering.h"
 #include "fusion/cpu/rules.h"
 #include "ops/powers.h"
 
 namespace gradus::fusion::cpu {
 
-namespace {
-
 using llvm::BasicBlock;
 using llvm::Value;
+
+namespace {
 
 // Elements per vector: as many as fill a register in the narrowest type that is computed in.
 unsigned lanes_of(const Nest& nest, unsigned vector_bits) {
@@ -25,268 +26,295 @@ unsigned lanes_of(const Nest& nest, unsigned vector_bits) {
   return vector_bits / (narrow ? 32 : 64);
 }
 
-// The function, block by block:
-//
-//   entry:    pointers of the first row; buffers for what is left at a row's end
-//   row:      operands that the row shares, and steps over such alone
-//   column:   are there as many elements left as a vector has?
-//   partial:  no: what is left is copied into the buffers
-//   body:     loads, steps and stores, at the elements or at the buffers
-//   copy_out: what is left is copied from the buffers
-//   next, end_row, exit
-//
-// So the body stands there once, however many elements a row has.
-class Lowering {
- public:
-  Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module)
-      : nest_(nest),
-        builder_(module.getContext()),
-        state_{builder_, lanes_of(nest, vector_bits)},
-        emitter_(state_) {
-    llvm::Type* pointer = builder_.getPtrTy();
-    llvm::Type* count = builder_.getInt64Ty();
-    auto* type = llvm::FunctionType::get(builder_.getVoidTy(),
-                                         {count, count, pointer, pointer, pointer}, false);
-    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
-    function_->addFnAttr(llvm::Attribute::NoUnwind);
-    function_->addFnAttr("prefer-vector-width", fmt::format("{}", vector_bits));
-    function_->addFnAttr("min-legal-vector-width", fmt::format("{}", vector_bits));
-    values_.resize(nest.values());
-  }
-
-  void run() {
-    BasicBlock *entry = block("entry"), *row = block("row"), *column = block("column"),
-               *partial = block("partial"), *body = block("body"), *copy_out = block("copy_out"),
-               *next = block("next"), *end_row = block("end_row"), *exit = block("exit");
-    Value *rows = function_->getArg(0), *columns = function_->getArg(1);
-    builder_.SetInsertPoint(entry);
-    make_slots();
-    Value* none = builder_.CreateOr(builder_.CreateICmpSLE(rows, integer(0)),
-                                    builder_.CreateICmpSLE(columns, integer(0)));
-    builder_.CreateCondBr(none, exit, row);
-
-    builder_.SetInsertPoint(row);
-    llvm::PHINode* r = counter(entry);
-    for (Slot& s : slots_) {
-      s.row = builder_.CreatePHI(builder_.getPtrTy(), 2);
-      s.row->addIncoming(s.first, entry);
-    }
-    share_row();
-    BasicBlock* row_end = builder_.GetInsertBlock();
-    builder_.CreateBr(column);
-
-    builder_.SetInsertPoint(column);
-    llvm::PHINode* i = counter(row_end);
-    Value* left = builder_.CreateSub(columns, i);
-    Value* whole = builder_.CreateICmpSGE(left, integer(state_.lanes));
-    for (Slot& s : slots_)
-      if (s.buffer) s.here = advance(s.row, i, s.column_step);
-    builder_.CreateCondBr(whole, body, partial);
-
-    builder_.SetInsertPoint(partial);
-    BasicBlock* partial_end = copy_left(left, true);
-    builder_.CreateBr(body);
-
-    builder_.SetInsertPoint(body);
-    for (Slot& s : slots_) {
-      if (!s.buffer) continue;
-      s.at = choose(s.here, column, s.buffer, partial_end);
-      if (s.walk == Walk::strided) s.step = choose(s.column_step, column, s.bytes, partial_end);
-    }
-    work();
-    builder_.CreateCondBr(whole, next, copy_out);
-
-    builder_.SetInsertPoint(copy_out);
-    copy_left(left, false);
-    builder_.CreateBr(next);
-
-    builder_.SetInsertPoint(next);
-    Value* following = builder_.CreateAdd(i, integer(state_.lanes));
-    i->addIncoming(following, next);
-    builder_.CreateCondBr(builder_.CreateICmpSLT(following, columns), column, end_row);
-
-    builder_.SetInsertPoint(end_row);
-    for (Slot& s : slots_)
-      s.row->addIncoming(builder_.CreateGEP(builder_.getInt8Ty(), s.row, s.row_step), end_row);
-    Value* next_row = builder_.CreateAdd(r, integer(1));
-    r->addIncoming(next_row, end_row);
-    builder_.CreateCondBr(builder_.CreateICmpSLT(next_row, rows), row, exit);
-
-    builder_.SetInsertPoint(exit);
-    builder_.CreateRetVoid();
-  }
-
- private:
-  // A load or a store.
-  struct Slot {
-    DType dtype;
-    Walk walk;
-    bool store;
-    llvm::Type* element;
-    Value* bytes;
-    Value *first, *row_step, *column_step;
-    Value* buffer = nullptr;  // null for what a row shares
-    llvm::PHINode* row = nullptr;
-    Value* here = nullptr;
-    Value *at = nullptr, *step = nullptr;  // in the body
-  };
-
-  BasicBlock* block(const char* name) {
-    return BasicBlock::Create(builder_.getContext(), name, function_);
-  }
-  llvm::ConstantInt* integer(int64_t n) { return builder_.getInt64(static_cast<uint64_t>(n)); }
-  llvm::PHINode* counter(BasicBlock* before) {
-    llvm::PHINode* p = builder_.CreatePHI(builder_.getInt64Ty(), 2);
-    p->addIncoming(integer(0), before);
-    return p;
-  }
-  Value* choose(Value* a, BasicBlock* from_a, Value* b, BasicBlock* from_b) {
-    llvm::PHINode* p = builder_.CreatePHI(a->getType(), 2);
-    p->addIncoming(a, from_a);
-    p->addIncoming(b, from_b);
-    return p;
-  }
-  // base + index * step, the step in bytes.
-  Value* advance(Value* base, Value* index, Value* step) {
-    return builder_.CreateGEP(builder_.getInt8Ty(), base, builder_.CreateMul(index, step));
-  }
-  llvm::Align align_of(DType d) { return llvm::Align(size_of(d)); }
-
-  void make_slots() {
-    auto add = [&](DType dtype, Walk walk, bool store) {
-      const size_t k = slots_.size();
-      auto argument = [&](unsigned a, llvm::Type* type) {
-        Value* place = builder_.CreateConstGEP1_64(type, function_->getArg(a), k);
-        return builder_.CreateLoad(type, place);
-      };
-      Slot s{dtype,
-             walk,
-             store,
-             memory_type(builder_.getContext(), dtype),
-             integer(static_cast<int64_t>(size_of(dtype))),
-             nullptr,
-             nullptr,
-             nullptr};
-      s.first = argument(2, builder_.getPtrTy());
-      s.row_step = argument(3, builder_.getInt64Ty());
-      s.column_step = walk == Walk::strided ? argument(4, builder_.getInt64Ty()) : s.bytes;
-      if (walk != Walk::broadcast) {
-        auto* buffer = builder_.CreateAlloca(state_.vector(s.element));
-        buffer->setAlignment(llvm::Align(64));
-        // No lane beyond what is left holds anything that an instruction might trip over.
-        builder_.CreateAlignedStore(llvm::Constant::getNullValue(state_.vector(s.element)), buffer,
-                                    llvm::Align(64));
-        s.buffer = buffer;
-      }
-      slots_.push_back(s);
-    };
-    for (const Load& l : nest_.loads) add(l.dtype, l.walks.back(), false);
-    for (ValueNumber v : nest_.stores) add(nest_.dtype_of(v), Walk::contiguous, true);
-  }
-
-  // Loads that do not move along a row, numbers, and the steps over such alone.
-  void share_row() {
-    for (size_t k = 0; k < nest_.loads.size(); ++k) {
-      const Slot& s = slots_[k];
-      if (s.walk != Walk::broadcast) continue;
-      Value* element = builder_.CreateAlignedLoad(s.element, s.row, align_of(s.dtype));
-      values_[k] = hold(state_, s.dtype, builder_.CreateVectorSplat(state_.lanes, element));
-    }
-    for (size_t i = 0; i < nest_.numbers.size(); ++i)
-      values_[nest_.first_number() + i] = number(nest_.numbers[i]);
-    for (size_t i = 0; i < nest_.steps.size(); ++i) {
-      bool shared = true;
-      for (ValueNumber v : nest_.steps[i].operands) shared = shared && values_[v];
-      if (shared) values_[nest_.first_step() + i] = step(nest_.steps[i]);
-    }
-  }
-
-  Value* number(const ir::Number& n) {
-    if (n.category == Category::floating) return emitter_.constant(LaneType::f64, n.floating);
-    if (n.category == Category::integral) return emitter_.constant(LaneType::i64, n.integer);
-    return emitter_.truth(n.integer != 0);
-  }
-
-  Value* step(const Step& s) {
-    if (!s.op)
-      return convert(state_, nest_.dtype_of(s.operands[0]), s.dtype, values_[s.operands[0]]);
-    const ops::PointwiseInfo& info = s.op->pointwise();
-    const DType compute = dtype_of(s.compute);
-    SmallVector<Value*, 4> operands;
-    for (size_t k = 0; k < s.operands.size(); ++k) {
-      const ValueNumber v = s.operands[k];
-      const bool condition = info.roles[k] == ops::Role::condition;
-      operands.push_back(
-          convert(state_, nest_.dtype_of(v), condition ? DType::boolean : compute, values_[v]));
-    }
-    const int half = cheap_half_power(nest_, s);
-    const Rule rule = half ? half_power_rule(half, s.compute) : rule_of(*s.op, s.compute);
-    GRADUS_CHECK(rule);
-    Value* y = rule(emitter_, operands.data(), s.attributes.get());
-    const bool truth = info.result == ops::Result::boolean;
-    return convert(state_, truth ? DType::boolean : compute, s.dtype, y);
-  }
-
-  void work() {
-    for (size_t k = 0; k < nest_.loads.size(); ++k)
-      if (slots_[k].buffer) values_[k] = hold(state_, slots_[k].dtype, load(slots_[k]));
-    for (size_t i = 0; i < nest_.steps.size(); ++i) {
-      Value*& v = values_[nest_.first_step() + i];
-      if (!v) v = step(nest_.steps[i]);
-    }
-    for (size_t i = 0; i < nest_.stores.size(); ++i) {
-      const Slot& s = slots_[nest_.loads.size() + i];
-      Value* elements = unhold(state_, s.dtype, values_[nest_.stores[i]]);
-      builder_.CreateAlignedStore(elements, s.at, align_of(s.dtype));
-    }
-  }
-
-  Value* load(const Slot& s) {
-    if (s.walk == Walk::contiguous)
-      return builder_.CreateAlignedLoad(state_.vector(s.element), s.at, align_of(s.dtype));
-    Value* elements = llvm::PoisonValue::get(state_.vector(s.element));
-    Value* at = s.at;
-    for (uint64_t i = 0; i < state_.lanes; ++i) {
-      if (i) at = builder_.CreateGEP(builder_.getInt8Ty(), at, s.step);
-      Value* element = builder_.CreateAlignedLoad(s.element, at, align_of(s.dtype));
-      elements = builder_.CreateInsertElement(elements, element, i);
-    }
-    return elements;
-  }
-
-  // Copies `left` elements of each load into its buffer, or of each store out of it. Ends in the
-  // block that is returned.
-  BasicBlock* copy_left(Value* left, bool in) {
-    BasicBlock* before = builder_.GetInsertBlock();
-    BasicBlock *loop = block(in ? "copy" : "copy_back"), *done = block("copied");
-    builder_.CreateBr(loop);
-    builder_.SetInsertPoint(loop);
-    llvm::PHINode* j = counter(before);
-    for (const Slot& s : slots_) {
-      if (!s.buffer || s.store == in) continue;
-      Value* place = advance(s.here, j, s.column_step);
-      Value* buffered = builder_.CreateGEP(s.element, s.buffer, j);
-      Value* element =
-          builder_.CreateAlignedLoad(s.element, in ? place : buffered, align_of(s.dtype));
-      builder_.CreateAlignedStore(element, in ? buffered : place, align_of(s.dtype));
-    }
-    Value* next = builder_.CreateAdd(j, integer(1));
-    j->addIncoming(next, loop);
-    builder_.CreateCondBr(builder_.CreateICmpSLT(next, left), loop, done);
-    builder_.SetInsertPoint(done);
-    return done;
-  }
-
-  const Nest& nest_;
-  llvm::IRBuilder<> builder_;
-  Emitter::State state_;
-  Emitter emitter_;
-  llvm::Function* function_;
-  std::vector<Slot> slots_;     // loads, then stores
-  std::vector<Value*> values_;  // as they are held; null until emitted
-};
+llvm::Align align_of(DType d) { return llvm::Align(size_of(d)); }
 
 }  // namespace
+
+Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module)
+    : nest_(nest),
+      facts_(row_facts(nest)),
+      builder_(module.getContext()),
+      state_{builder_, lanes_of(nest, vector_bits)},
+      emitter_(state_) {
+  llvm::Type* pointer = builder_.getPtrTy();
+  llvm::Type* count = builder_.getInt64Ty();
+  auto* type = llvm::FunctionType::get(builder_.getVoidTy(),
+                                       {count, count, pointer, pointer, pointer}, false);
+  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
+  function_->addFnAttr(llvm::Attribute::NoUnwind);
+  function_->addFnAttr("prefer-vector-width", fmt::format("{}", vector_bits));
+  function_->addFnAttr("min-legal-vector-width", fmt::format("{}", vector_bits));
+  values_.resize(nest.values());
+}
+
+void Lowering::run() {
+  BasicBlock *entry = block("entry"), *row = block("row"), *end_row = block("end_row"),
+             *exit = block("exit");
+  Value *rows = function_->getArg(0), *columns = function_->getArg(1);
+  builder_.SetInsertPoint(entry);
+  make_slots();
+  Value* none = builder_.CreateOr(builder_.CreateICmpSLE(rows, integer(0)),
+                                  builder_.CreateICmpSLE(columns, integer(0)));
+  builder_.CreateCondBr(none, exit, row);
+
+  builder_.SetInsertPoint(row);
+  llvm::PHINode* r = counter(integer(0), entry);
+  for (Slot& s : slots_) {
+    s.row = builder_.CreatePHI(builder_.getPtrTy(), 2);
+    s.row->addIncoming(s.first, entry);
+  }
+  share_row();
+  const int levels = *std::max_element(facts_.level.begin(), facts_.level.end());
+  for (int level = 1; level <= levels; ++level) {
+    reduce(level);
+    compute_row_steps(level);
+  }
+  if (!nest_.stores.empty())
+    each_vector(integer(0), columns, needs_of(nest_.stores), {}, [&](Value*, const Values&) {
+      store_elements();
+      return Values();
+    });
+  store_rows();
+  builder_.CreateBr(end_row);
+
+  builder_.SetInsertPoint(end_row);
+  for (Slot& s : slots_)
+    s.row->addIncoming(builder_.CreateGEP(builder_.getInt8Ty(), s.row, s.row_step), end_row);
+  Value* next_row = builder_.CreateAdd(r, integer(1));
+  r->addIncoming(next_row, end_row);
+  builder_.CreateCondBr(builder_.CreateICmpSLT(next_row, rows), row, exit);
+
+  builder_.SetInsertPoint(exit);
+  builder_.CreateRetVoid();
+}
+
+Lowering::Values Lowering::each_vector(
+    Value* from, Value* to, const Needs& needs, Values carried,
+    const std::function<Values(Value* left, const Values&)>& work) {
+  BasicBlock *before = builder_.GetInsertBlock(), *column = block("column"),
+             *partial = block("partial"), *body = block("body"), *copy_out = block("copy_out"),
+             *next = block("next"), *done = block("done");
+  builder_.CreateBr(column);
+
+  builder_.SetInsertPoint(column);
+  llvm::PHINode* i = counter(from, before);
+  std::vector<llvm::PHINode*> phis;
+  for (Value*& c : carried) {
+    phis.push_back(builder_.CreatePHI(c->getType(), 2));
+    phis.back()->addIncoming(c, before);
+    c = phis.back();
+  }
+  Value* left = builder_.CreateSub(function_->getArg(1), i);
+  Value* whole = builder_.CreateICmpSGE(left, integer(state_.lanes));
+  auto used = [&](size_t k) { return slots_[k].buffer && needs.slots[k]; };
+  for (size_t k = 0; k < slots_.size(); ++k)
+    if (used(k)) slots_[k].here = advance(slots_[k].row, i, slots_[k].column_step);
+  builder_.CreateCondBr(whole, body, partial);
+
+  builder_.SetInsertPoint(partial);
+  BasicBlock* partial_end = copy_left(left, needs, true);
+  builder_.CreateBr(body);
+
+  builder_.SetInsertPoint(body);
+  for (size_t k = 0; k < slots_.size(); ++k) {
+    Slot& s = slots_[k];
+    if (!used(k)) continue;
+    s.at = choose(s.here, column, s.buffer, partial_end);
+    if (s.walk == Walk::strided) s.step = choose(s.column_step, column, s.bytes, partial_end);
+  }
+  const Values shared = values_;
+  for (size_t k = 0; k < nest_.loads.size(); ++k)
+    if (used(k)) values_[k] = hold(state_, slots_[k].dtype, load(slots_[k]));
+  for (size_t k = 0; k < nest_.steps.size(); ++k) {
+    Value*& v = values_[nest_.first_step() + k];
+    if (!v && needs.steps[k]) v = step(nest_.steps[k]);
+  }
+  carried = work(left, carried);
+  values_ = shared;
+  builder_.CreateCondBr(whole, next, copy_out);
+
+  builder_.SetInsertPoint(copy_out);
+  copy_left(left, needs, false);
+  builder_.CreateBr(next);
+
+  builder_.SetInsertPoint(next);
+  Value* following = builder_.CreateAdd(i, integer(state_.lanes));
+  i->addIncoming(following, next);
+  for (size_t k = 0; k < phis.size(); ++k) phis[k]->addIncoming(carried[k], next);
+  builder_.CreateCondBr(builder_.CreateICmpSLT(following, to), column, done);
+  builder_.SetInsertPoint(done);
+  return carried;
+}
+
+BasicBlock* Lowering::block(const char* name) {
+  return BasicBlock::Create(builder_.getContext(), name, function_);
+}
+
+llvm::PHINode* Lowering::counter(Value* first, BasicBlock* before) {
+  llvm::PHINode* p = builder_.CreatePHI(builder_.getInt64Ty(), 2);
+  p->addIncoming(first, before);
+  return p;
+}
+
+Value* Lowering::choose(Value* a, BasicBlock* from_a, Value* b, BasicBlock* from_b) {
+  llvm::PHINode* p = builder_.CreatePHI(a->getType(), 2);
+  p->addIncoming(a, from_a);
+  p->addIncoming(b, from_b);
+  return p;
+}
+
+// base + index * step, the step in bytes.
+Value* Lowering::advance(Value* base, Value* index, Value* step) {
+  return builder_.CreateGEP(builder_.getInt8Ty(), base, builder_.CreateMul(index, step));
+}
+
+void Lowering::make_slots() {
+  auto add = [&](DType dtype, Walk walk, bool store) {
+    const size_t k = slots_.size();
+    auto argument = [&](unsigned a, llvm::Type* type) {
+      Value* place = builder_.CreateConstGEP1_64(type, function_->getArg(a), k);
+      return builder_.CreateLoad(type, place);
+    };
+    Slot s{dtype,
+           walk,
+           store,
+           memory_type(builder_.getContext(), dtype),
+           integer(static_cast<int64_t>(size_of(dtype))),
+           nullptr,
+           nullptr,
+           nullptr};
+    s.first = argument(2, builder_.getPtrTy());
+    s.row_step = argument(3, builder_.getInt64Ty());
+    s.column_step = walk == Walk::strided ? argument(4, builder_.getInt64Ty()) : s.bytes;
+    if (walk != Walk::broadcast) {
+      auto* buffer = builder_.CreateAlloca(state_.vector(s.element));
+      buffer->setAlignment(llvm::Align(64));
+      // No lane beyond what is left holds anything that an instruction might trip over.
+      builder_.CreateAlignedStore(llvm::Constant::getNullValue(state_.vector(s.element)), buffer,
+                                  llvm::Align(64));
+      s.buffer = buffer;
+    }
+    slots_.push_back(s);
+  };
+  for (const Load& l : nest_.loads) add(l.dtype, l.walks.back(), false);
+  for (ValueNumber v : nest_.stores) add(nest_.dtype_of(v), Walk::contiguous, true);
+  for (ValueNumber v : nest_.row_stores) add(nest_.dtype_of(v), Walk::broadcast, true);
+}
+
+// Loads that do not move along a row, numbers, and the steps over such alone.
+void Lowering::share_row() {
+  for (size_t k = 0; k < nest_.loads.size(); ++k) {
+    const Slot& s = slots_[k];
+    if (s.walk != Walk::broadcast) continue;
+    Value* element = builder_.CreateAlignedLoad(s.element, s.row, align_of(s.dtype));
+    values_[k] = hold(state_, s.dtype, builder_.CreateVectorSplat(state_.lanes, element));
+  }
+  for (size_t i = 0; i < nest_.numbers.size(); ++i)
+    values_[nest_.first_number() + i] = number(nest_.numbers[i]);
+  compute_row_steps(0);
+}
+
+// The steps of the row that wait for so many reductions, which are there.
+void Lowering::compute_row_steps(int level) {
+  for (size_t i = 0; i < nest_.steps.size(); ++i) {
+    const size_t v = nest_.first_step() + i;
+    if (!values_[v] && facts_.of_row[v] && facts_.level[v] == level)
+      values_[v] = step(nest_.steps[i]);
+  }
+}
+
+Value* Lowering::number(const ir::Number& n) {
+  if (n.category == Category::floating) return emitter_.constant(LaneType::f64, n.floating);
+  if (n.category == Category::integral) return emitter_.constant(LaneType::i64, n.integer);
+  return emitter_.truth(n.integer != 0);
+}
+
+Value* Lowering::step(const Step& s) {
+  if (!s.op) return convert(state_, nest_.dtype_of(s.operands[0]), s.dtype, values_[s.operands[0]]);
+  const ops::PointwiseInfo& info = s.op->pointwise();
+  const DType compute = dtype_of(s.compute);
+  SmallVector<Value*, 4> operands;
+  for (size_t k = 0; k < s.operands.size(); ++k) {
+    const ValueNumber v = s.operands[k];
+    const bool condition = info.roles[k] == ops::Role::condition;
+    operands.push_back(
+        convert(state_, nest_.dtype_of(v), condition ? DType::boolean : compute, values_[v]));
+  }
+  const int half = cheap_half_power(nest_, s);
+  const Rule rule = half ? half_power_rule(half, s.compute) : rule_of(*s.op, s.compute);
+  GRADUS_CHECK(rule);
+  Value* y = rule(emitter_, operands.data(), s.attributes.get());
+  const bool truth = info.result == ops::Result::boolean;
+  return convert(state_, truth ? DType::boolean : compute, s.dtype, y);
+}
+
+// What elements' values come from: loads and steps that are there for single elements. Stores are
+// needed if `values` are what is stored.
+Lowering::Needs Lowering::needs_of(const std::vector<ValueNumber>& values) const {
+  std::vector<bool> wanted(nest_.values());
+  for (ValueNumber v : values) wanted[v] = true;
+  for (size_t v = nest_.values(); v-- > nest_.first_step();)
+    if (wanted[v] && !facts_.of_row[v])
+      for (ValueNumber o : nest_.steps[v - nest_.first_step()].operands) wanted[o] = true;
+  const auto steps = wanted.begin() + nest_.first_step();
+  Needs needs{{wanted.begin(), wanted.begin() + nest_.first_number()}, {steps, wanted.end()}};
+  needs.slots.resize(slots_.size(), &values == &nest_.stores);
+  return needs;
+}
+
+void Lowering::store_elements() {
+  for (size_t i = 0; i < nest_.stores.size(); ++i) {
+    const Slot& s = slots_[nest_.loads.size() + i];
+    Value* elements = unhold(state_, s.dtype, values_[nest_.stores[i]]);
+    builder_.CreateAlignedStore(elements, s.at, align_of(s.dtype));
+  }
+}
+
+void Lowering::store_rows() {
+  for (size_t i = 0; i < nest_.row_stores.size(); ++i) {
+    const Slot& s = slots_[nest_.loads.size() + nest_.stores.size() + i];
+    Value* elements = unhold(state_, s.dtype, values_[nest_.row_stores[i]]);
+    builder_.CreateAlignedStore(builder_.CreateExtractElement(elements, uint64_t{0}), s.row,
+                                align_of(s.dtype));
+  }
+}
+
+Value* Lowering::load(const Slot& s) {
+  if (s.walk == Walk::contiguous)
+    return builder_.CreateAlignedLoad(state_.vector(s.element), s.at, align_of(s.dtype));
+  Value* elements = llvm::PoisonValue::get(state_.vector(s.element));
+  Value* at = s.at;
+  for (uint64_t i = 0; i < state_.lanes; ++i) {
+    if (i) at = builder_.CreateGEP(builder_.getInt8Ty(), at, s.step);
+    Value* element = builder_.CreateAlignedLoad(s.element, at, align_of(s.dtype));
+    elements = builder_.CreateInsertElement(elements, element, i);
+  }
+  return elements;
+}
+
+// Copies `left` elements of each load into its buffer, or of each store out of it. Ends in the
+// block that is returned.
+BasicBlock* Lowering::copy_left(Value* left, const Needs& needs, bool in) {
+  BasicBlock* before = builder_.GetInsertBlock();
+  BasicBlock *loop = block(in ? "copy" : "copy_back"), *done = block("copied");
+  builder_.CreateCondBr(builder_.CreateICmpSGT(left, integer(0)), loop, done);
+  builder_.SetInsertPoint(loop);
+  llvm::PHINode* j = counter(integer(0), before);
+  for (size_t k = 0; k < slots_.size(); ++k) {
+    const Slot& s = slots_[k];
+    if (!s.buffer || !needs.slots[k] || s.store == in) continue;
+    Value* place = advance(s.here, j, s.column_step);
+    Value* buffered = builder_.CreateGEP(s.element, s.buffer, j);
+    Value* element =
+        builder_.CreateAlignedLoad(s.element, in ? place : buffered, align_of(s.dtype));
+    builder_.CreateAlignedStore(element, in ? buffered : place, align_of(s.dtype));
+  }
+  Value* next = builder_.CreateAdd(j, integer(1));
+  j->addIncoming(next, loop);
+  builder_.CreateCondBr(builder_.CreateICmpSLT(next, left), loop, done);
+  builder_.SetInsertPoint(done);
+  return done;
+}
 
 void lower(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module) {
   Lowering(nest, vector_bits, name, module).run();

@@ -43,19 +43,36 @@ struct Run {
 void Kernel::run(const Frame& frame, std::byte* const* args, WorkerPool& workers) const {
   if (frame.count() == 0) return;
   const size_t rank = frame.sizes.size(), loads = nest_.loads.size();
-  Run r{entry_, frame, args, loads + nest_.stores.size(), {}, 1, frame.sizes.back(), 1, 1,
-        {},     {},    {}};
+  Run r{entry_,
+        frame,
+        args,
+        loads + nest_.stores.size() + nest_.row_stores.size(),
+        {},
+        1,
+        frame.sizes.back(),
+        1,
+        1,
+        {},
+        {},
+        {}};
   for (size_t d = 0; d + 2 < rank; ++d) r.outer.push_back(frame.sizes[d]);
   if (rank > 1) r.rows = frame.sizes[rank - 2];
   const Sizes dense = contiguous_strides(frame.sizes);
+  Sizes rows = frame.sizes;
+  rows.back() = 1;
+  const Sizes dense_rows = contiguous_strides(rows);
   for (size_t k = 0; k < r.slots; ++k) {
     const bool load = k < loads;
-    const DType dtype = load ? nest_.loads[k].dtype : nest_.dtype_of(nest_.stores[k - loads]);
-    const Sizes& strides = load ? frame.strides[k] : dense;
+    const bool of_row = k >= loads + nest_.stores.size();
+    const DType dtype = load     ? nest_.loads[k].dtype
+                        : of_row ? nest_.dtype_of(nest_.row_stores[k - loads - nest_.stores.size()])
+                                 : nest_.dtype_of(nest_.stores[k - loads]);
+    const Sizes& strides = load ? frame.strides[k] : of_row ? dense_rows : dense;
     Sizes steps;
     for (size_t d = 0; d < rank; ++d) {
       // Of a loop of one element the stride has no say: the code walks as the nest says.
-      bool still = frame.sizes[d] == 1 || (load && nest_.loads[k].walks[d] == Walk::broadcast);
+      bool still = frame.sizes[d] == 1 || (load && nest_.loads[k].walks[d] == Walk::broadcast) ||
+                   (of_row && d + 1 == rank);
       steps.push_back(still ? 0 : strides[d] * static_cast<int64_t>(size_of(dtype)));
     }
     r.column_steps.push_back(steps[rank - 1]);
@@ -63,7 +80,9 @@ void Kernel::run(const Frame& frame, std::byte* const* args, WorkerPool& workers
     r.steps.push_back(std::move(steps));
   }
   // Parts of about as many elements: some columns of a row, or some rows.
-  r.columns_each = std::min(r.columns, chunk_elements);
+  r.columns_each = nest_.reduces() || !nest_.row_stores.empty()
+                       ? r.columns
+                       : std::min(r.columns, chunk_elements);
   r.rows_each = std::clamp<int64_t>(chunk_elements / r.columns_each, 1, r.rows);
   const int64_t parts = r.parts();
   const int64_t each = std::max<int64_t>(1, chunk_elements / (r.rows_each * r.columns_each));

@@ -45,6 +45,28 @@ TEST(NestText, ReadsBackWhatItPrints) {
   EXPECT_EQ(nest.stores.size(), 3u);
 }
 
+TEST(NestText, ReadsBackReductions) {
+  constexpr const char* rows =
+      "nest 2 {\n"
+      "  %v0 = load f16 [strided, contiguous]\n"
+      "  %v1 = reduce max(%v0) : f16 in f32\n"
+      "  %v2 = sub(%v0, %v1) : f16 in f32\n"
+      "  %v3 = reduce sum(%v2) : f16 in f32\n"
+      "  %v4 = reduce all(%v2) : bool\n"
+      "  %v5 = div(%v2, %v3) : f16 in f32\n"
+      "  store %v5, %v1\n"
+      "  store_row %v3, %v4\n"
+      "}\n";
+  Nest nest = parse_nest(rows);
+  EXPECT_EQ(print(nest), rows);
+  EXPECT_TRUE(nest.reduces());
+  EXPECT_FALSE(parse_nest(sample).reduces());
+  EXPECT_EQ(nest.row_stores, (std::vector<ValueNumber>{3, 4}));
+  RowFacts facts = row_facts(nest);
+  EXPECT_EQ(facts.of_row, (std::vector<bool>{false, true, false, true, true, false}));
+  EXPECT_EQ(facts.level, (std::vector<int>{0, 1, 1, 2, 2, 2}));
+}
+
 // What is wrong, and where.
 struct Fault {
   const char* text;
@@ -70,6 +92,9 @@ TEST(NestText, RefusesWhatItCannotRead) {
       {"nest 1 { %v0 = load f32 [contiguous] store %v0 } nest", "after the nest"},
       {"nest 1 { %v0 = load f32 [contiguous] store", ""},
       {"nest 99 { store %v0 }", ""},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = reduce most(%v0) : f32 in f32 store_row %v1 }",
+       "sum, prod, max, min, all or any"},
+      {"nest 1 { %v0 = load f32 [contiguous] stow %v0 }", "store_row"},
       {"graph", "'nest'"},
   };
   for (const Fault& f : faults) {
@@ -95,6 +120,15 @@ TEST(NestVerifier, NamesTheInvariant) {
       {"nest 1 { %v0 = load f32 [contiguous] %v1 = isnan(%v0) : f32 in f32 store %v1 }", "[N6]"},
       {"nest 1 { %v0 = load f32 [contiguous] %v1 = convert(%v0, %v0) : f32 store %v1 }", "[N7]"},
       {"nest 1 { %v0 = load f32 [contiguous] }", "[N8]"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0, %v0) : f32 in f32 store %v1 }",
+       "[N7]"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0) : f32 in f64 store %v1 }",
+       "[N9]"},
+      {"nest 1 { %v0 = load i32 [contiguous] %v1 = reduce sum(%v0) : f32 in i64 store %v1 }",
+       "[N6]"},
+      {"nest 1 { %v0 = load i32 [contiguous] %v1 = reduce any(%v0) : i32 store %v1 }", "[N6]"},
+      {"nest 1 { %v0 = load f32 [contiguous] store_row %v0 }", "[N10]"},
+      {"nest 1 { %v0 = load f32 [contiguous] store_row %v7 }", ""},
   };
   for (const Fault& f : faults) {
     try {
@@ -136,6 +170,10 @@ TEST(NestFrame, FitsTheWalks) {
   EXPECT_THROW(check_frame(nest, {{3, 4}, {{7, 1}, {0}}}), Error);
   EXPECT_THROW(check_frame(nest, {{3, 4}, {{7, 2}, {0, 5}}}), Error);
   EXPECT_THROW(check_frame(nest, {{3, 4}, {{7, 1}, {4, 5}}}), Error);
+  Nest rows = parse_nest(
+      "nest 1 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0) : f32 in f32 store_row %v1 }");
+  check_frame(rows, {{1}, {{1}}});
+  EXPECT_THROW(check_frame(rows, {{0}, {{1}}}), Error);
 }
 
 }  // namespace

@@ -1,0 +1,94 @@
+// How a nest becomes a function: what lower.cpp and lower_rows.cpp share.
+#pragma once
+
+#include <functional>
+
+#include <llvm/IR/Module.h>
+
+#include "fusion/cpu/emitter_state.h"
+#include "fusion/nest.h"
+
+namespace gradus::fusion::cpu {
+
+// The function, block by block:
+//
+//   entry:    pointers of the first row; buffers for what is left at a row's end
+//   row:      operands that the row shares, and steps over such alone
+//   column:   are there as many elements left as a vector has?
+//   partial:  no: what is left is copied into the buffers
+//   body:     loads and steps, at the elements or at the buffers
+//   copy_out: what is left is copied from the buffers
+//   next, end_row, exit
+//
+// So the body stands there once, however many elements a row has. Where rows are reduced, such
+// loops over the columns follow one another: one for each level of reductions, inside a loop over
+// chunks, and one for the stores. A value of an element is computed anew in each that needs it: a
+// row is near by then, and nothing is stored in between.
+class Lowering {
+ public:
+  Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module);
+  void run();
+
+ private:
+  using Values = std::vector<llvm::Value*>;
+  // A load or a store.
+  struct Slot {
+    DType dtype;
+    Walk walk;
+    bool store;
+    llvm::Type* element;
+    llvm::Value* bytes;
+    llvm::Value *first, *row_step, *column_step;
+    llvm::Value* buffer = nullptr;  // null for what a row shares
+    llvm::PHINode* row = nullptr;
+    llvm::Value* here = nullptr;
+    llvm::Value *at = nullptr, *step = nullptr;  // in the body
+  };
+  // What a loop over a row's elements is there for.
+  struct Needs {
+    std::vector<bool> slots, steps;
+  };
+
+  llvm::BasicBlock* block(const char* name);
+  llvm::ConstantInt* integer(int64_t n) { return builder_.getInt64(static_cast<uint64_t>(n)); }
+  llvm::PHINode* counter(llvm::Value* first, llvm::BasicBlock* before);
+  llvm::Value* choose(llvm::Value* a, llvm::BasicBlock* from_a, llvm::Value* b,
+                      llvm::BasicBlock* from_b);
+  llvm::Value* advance(llvm::Value* base, llvm::Value* index, llvm::Value* step);
+
+  void make_slots();
+  void share_row();
+  void compute_row_steps(int level);
+  llvm::Value* number(const ir::Number& n);
+  llvm::Value* step(const Step& s);
+  Needs needs_of(const std::vector<ValueNumber>& values) const;
+  llvm::Value* load(const Slot& s);
+  void store_elements();
+  void store_rows();
+  llvm::BasicBlock* copy_left(llvm::Value* left, const Needs& needs, bool in);
+
+  // Runs `body` for the elements from, from + lanes, .. below `to`, at least once. It is given how
+  // many elements the row has from there on (fewer than a vector, or none, at the end), and what
+  // the run before it returned, or `carried`. Returns what the last one did. Values of elements
+  // are there in the body alone.
+  Values each_vector(llvm::Value* from, llvm::Value* to, const Needs& needs, Values carried,
+                     const std::function<Values(llvm::Value* left, const Values&)>& body);
+
+  // Rows: lower_rows.cpp.
+  void reduce(int level);
+  llvm::Value* identity(const Step& s);
+  llvm::Value* combine(const Step& s, llvm::Value* a, llvm::Value* b);
+  DType accumulator(const Step& s) const;
+  llvm::Value* fold(const Step& s, std::span<llvm::Value* const> lanes);
+
+  const Nest& nest_;
+  const RowFacts facts_;
+  llvm::IRBuilder<> builder_;
+  Emitter::State state_;
+  Emitter emitter_;
+  llvm::Function* function_;
+  std::vector<Slot> slots_;  // loads, then stores, then those of rows
+  Values values_;            // as they are held; null until emitted
+};
+
+}  // namespace gradus::fusion::cpu

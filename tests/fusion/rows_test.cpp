@@ -1,0 +1,189 @@
+// Rows that are reduced inside a kernel: the reference evaluator gives the operators' bits, and
+// compiled nests give the evaluator's.
+// SPEC F6
+#include "ops/evaluate.h"
+#include "tests/fusion/support.h"
+
+namespace gradus::fusion::test {
+namespace {
+
+using cpu::Isa;
+
+constexpr std::string_view reducers[] = {"sum", "prod", "max", "min", "all", "any"};
+
+cpu::Compiler& compiler() {
+  static cpu::Compiler c;
+  return c;
+}
+
+void expect_same(const Nest& nest, std::span<const Sizes> sizes) {
+  static WorkerPool workers(2);
+  for (Isa isa : {Isa::avx2, Isa::avx512}) {
+    if (!cpu::runs_here(isa)) continue;
+    auto kernel = compiler().compile(nest, isa);
+    uint64_t seed = 1;
+    // Where elements are infinite or NaN, few sums are numbers.
+    for (const Sizes& s : sizes)
+      for (bool tame : {false, true}) {
+        std::string difference = Memory(nest, s, seed++, tame).difference(*kernel, workers);
+        EXPECT_EQ(difference, "") << (isa == Isa::avx2 ? "avx2 " : "avx512 ") << print(nest);
+        if (!difference.empty()) return;
+      }
+  }
+}
+
+// What a reduction of a dtype gives, as operators have it.
+DType result_of(std::string_view reducer, DType d) {
+  if (reducer == "all" || reducer == "any") return DType::boolean;
+  const bool adds = reducer == "sum" || reducer == "prod";
+  return adds && !is_floating(d) ? DType::i64 : d;
+}
+
+std::string reduction(std::string_view reducer, std::string_view x, DType d) {
+  std::string s = fmt::format("reduce {}({}) : {}", reducer, x, name_of(result_of(reducer, d)));
+  if (reducer == "all" || reducer == "any") return s;
+  return s + fmt::format(" in {}", name_of(dtype_of(compute_of(d))));
+}
+
+TEST(RowEvaluator, ReducesAsTheOperatorsDo) {
+  constexpr std::string_view operators[] = {"sum", "prod", "amax", "amin", "all", "any"};
+  for (DType d : all_dtypes)
+    for (size_t r = 0; r < std::size(reducers); ++r)
+      for (int64_t n : {1, 2, 15, 16, 17, 1000, 1024, 1025, 5000, 70000}) {
+        const bool tame = n % 2 == 0;
+        Nest nest = parse_nest(
+            fmt::format("nest 2 {{ %v0 = load {} [strided, contiguous] %v1 = {} store_row %v1 }}",
+                        name_of(d), reduction(reducers[r], "%v0", d)));
+        Tensor x = Tensor::of_layout(Layout(d, {3, n}), *Context::default_context());
+        auto bytes = values(d, static_cast<size_t>(3 * n), static_cast<uint64_t>(n), tame);
+        std::memcpy(x.mutable_data(), bytes.data(), bytes.size());
+        Tensor want = ops::evaluate(operators[r], {x}, {{"dim", int64_t{-1}, {}}})[0];
+        ASSERT_EQ(want.dtype(), nest.dtype_of(1));
+        std::vector<std::byte> got(3 * size_of(want.dtype()));
+        std::byte* args[] = {x.mutable_data(), got.data()};
+        evaluate(nest, {{3, n}, {{n, 1}}}, args);
+        for (size_t i = 0; i < 3; ++i)
+          EXPECT_TRUE(same(want.dtype(), &got[i * size_of(want.dtype())],
+                           want.data() + i * size_of(want.dtype())))
+              << operators[r] << " of " << name_of(d) << ", " << n;
+      }
+}
+
+class Rows : public testing::TestWithParam<DType> {};
+
+// Every reducer, rows of 1 to 70 elements and of several chunks, lying in every way.
+TEST_P(Rows, ReduceInEveryWay) {
+  const DType d = GetParam();
+  std::vector<Sizes> short_rows, long_rows{{3, 1023},  {2, 1024}, {2, 1025}, {1, 2048}, {3, 3100},
+                                           {1, 16385}, {2, 7168}, {0, 5},    {70, 1},   {1, 70001}};
+  for (int64_t n = 1; n <= 70; ++n) short_rows.push_back({3, n});
+  for (std::string_view walk :
+       {"strided, contiguous", "strided, strided", "broadcast, contiguous", "strided, broadcast"})
+    for (std::string_view r : reducers) {
+      Nest nest = parse_nest(
+          fmt::format("nest 2 {{ %v0 = load {} [{}] %v1 = {} store_row %v1 store %v1, %v0 }}",
+                      name_of(d), walk, reduction(r, "%v0", d)));
+      expect_same(nest, walk.starts_with("strided, c") ? short_rows : std::vector<Sizes>{{2, 33}});
+      expect_same(nest, long_rows);
+    }
+}
+INSTANTIATE_TEST_SUITE_P(All, Rows, testing::ValuesIn(all_dtypes),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+const Sizes several[] = {{5, 1}, {3, 16}, {7, 100}, {2, 1024}, {3, 5000}, {300, 33}};
+
+TEST(RowKernels, OfSoftmaxAndItsDerivative) {
+  for (std::string_view d : {"f32", "f64", "f16"}) {
+    std::string in = d == "f64" ? "f64" : "f32";
+    expect_same(parse_nest(fmt::format("nest 2 {{ %v0 = load {0} [strided, contiguous]\n"
+                                       "%v1 = reduce max(%v0) : {0} in {1}\n"
+                                       "%v2 = sub(%v0, %v1) : {0} in {1}\n"
+                                       "%v3 = exp(%v2) : {0} in {1}\n"
+                                       "%v4 = reduce sum(%v3) : {0} in {1}\n"
+                                       "%v5 = div(%v3, %v4) : {0} in {1}\n"
+                                       "store %v5 store_row %v1, %v4 }}",
+                                       d, in)),
+                several);
+    expect_same(parse_nest(fmt::format("nest 2 {{ %v0 = load {0} [strided, contiguous]\n"
+                                       "%v1 = load {0} [strided, contiguous]\n"
+                                       "%v2 = mul(%v0, %v1) : {0} in {1}\n"
+                                       "%v3 = reduce sum(%v2) : {0} in {1}\n"
+                                       "%v4 = sub(%v1, %v3) : {0} in {1}\n"
+                                       "%v5 = mul(%v0, %v4) : {0} in {1} store %v5 }}",
+                                       d, in)),
+                several);
+  }
+}
+
+// Several reductions of a level, steps of the row between levels, numbers, mixed dtypes, two outer
+// loops, a load that a later level alone needs.
+TEST(RowKernels, OfSeveralLevels) {
+  expect_same(parse_nest("nest 3 { %v0 = load f32 [strided, strided, contiguous]\n"
+                         "%v1 = load f64 [broadcast, broadcast, contiguous]\n"
+                         "%v2 = load bf16 [broadcast, strided, broadcast]\n"
+                         "%v3 = load bool [strided, broadcast, strided]\n"
+                         "%v4 = number 0.001\n"
+                         "%v5 = reduce sum(%v0) : f32 in f32\n"
+                         "%v6 = mul(%v5, %v4) : f32 in f32\n"
+                         "%v7 = sub(%v0, %v6) : f32 in f32\n"
+                         "%v8 = square(%v7) : f32 in f32\n"
+                         "%v9 = reduce sum(%v8) : f32 in f32\n"
+                         "%v10 = reduce max(%v1) : f64 in f64\n"
+                         "%v11 = rsqrt(%v9) : f32 in f32\n"
+                         "%v12 = mul(%v7, %v11) : f32 in f32\n"
+                         "%v13 = add(%v12, %v2) : f32 in f32\n"
+                         "%v14 = where(%v3, %v13, %v10) : f64 in f64\n"
+                         "%v15 = reduce any(%v3) : bool\n"
+                         "%v16 = reduce min(%v14) : f64 in f64\n"
+                         "%v17 = convert(%v14) : f16\n"
+                         "store %v17, %v14 store_row %v15, %v16, %v9, %v2 }"),
+              std::vector<Sizes>{{2, 3, 1}, {2, 3, 50}, {1, 4, 1300}, {3, 1, 17}, {2, 2, 2048}});
+}
+
+// A value of a row stored for each element, and alone.
+TEST(RowKernels, StoreRowsWithoutReducing) {
+  expect_same(parse_nest("nest 2 { %v0 = load f32 [strided, broadcast] %v1 = exp(%v0) : f32 in f32 "
+                         "store_row %v1 store %v1 }"),
+              std::vector<Sizes>{{4, 9}, {1, 1}, {3, 100}});
+  expect_same(parse_nest("nest 1 { %v0 = load i32 [contiguous] %v1 = reduce sum(%v0) : i64 in i64 "
+                         "store_row %v1 }"),
+              std::vector<Sizes>{{9}, {100000}});
+}
+
+// Random rows of steps and reductions, one after another.
+TEST(RowKernels, OfRandomSteps) {
+  constexpr std::string_view unary[] = {"neg", "exp", "tanh", "relu", "square", "abs"};
+  constexpr std::string_view binary[] = {"add", "sub", "mul", "maximum", "minimum"};
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    std::mt19937_64 random(seed);
+    auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+    const std::string d = seed % 2 ? "f32" : "f64";
+    std::string text = fmt::format(
+        "nest 2 {{ %v0 = load {0} [strided, contiguous] %v1 = load {0} [broadcast, strided]\n"
+        "%v2 = load {0} [strided, broadcast] %v3 = number 0.25\n",
+        d);
+    size_t v = 4;
+    for (size_t k = 0; k < 12; ++k, ++v) {
+      auto operand = [&] { return fmt::format("%v{}", below(v)); };
+      if (below(3) == 0)
+        text += fmt::format("%v{} = reduce {}({}) : {} in {}\n", v, reducers[below(4)],
+                            fmt::format("%v{}", v - 1 == 3 ? 0 : v - 1), d, d);
+      else if (below(2))
+        text += fmt::format("%v{} = {}({}) : {} in {}\n", v, unary[below(std::size(unary))],
+                            operand(), d, d);
+      else
+        text += fmt::format("%v{} = {}({}, {}) : {} in {}\n", v, binary[below(std::size(binary))],
+                            operand(), operand(), d, d);
+    }
+    Nest nest = parse_nest(text + fmt::format("store %v{}, %v{} }}", v - 1, v - 2));
+    const RowFacts facts = row_facts(nest);
+    for (ValueNumber x = 4; x < v; ++x)
+      if (facts.of_row[x]) nest.row_stores.push_back(x);
+    verify(nest);
+    expect_same(nest, std::vector<Sizes>{{3, 7}, {4, 1}, {2, 1029}, {1, 64}});
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace gradus::fusion::test
