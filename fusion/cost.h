@@ -1,4 +1,5 @@
-// Which groups are worth a kernel.
+// Which groups are worth a kernel. The figures are bench/fusion.cpp's, by `light_groups` and
+// `heavy_groups`.
 #pragma once
 
 #include "fusion/nest.h"
@@ -12,9 +13,15 @@ inline constexpr size_t most_steps = 48;
 inline constexpr size_t most_slots = 32;
 // Up to so many elements what an instruction costs is the call, not its elements: then also those
 // are grouped that share nothing.
-inline constexpr int64_t few_elements = 4096;
+inline constexpr int64_t few_elements = 512;
 
-// Whether a kernel of the nest beats a loop for each step.
-bool worth_a_kernel(const Nest& nest, const Frame& frame);
+// Elements that a kernel takes at a time: two registers of the narrowest type that it computes in.
+// Independent halves keep the units busy where a chain of steps would wait for itself.
+int64_t lanes_of(const Nest& nest, unsigned vector_bits);
+
+// Whether a kernel of the nest, made for registers of so many bits, beats a loop for each step. It
+// saves calls and the memory between the steps. It loses where rows end within a vector, where it
+// gathers what is strided once more, and with functions whose loops are better in narrow registers.
+bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits);
 
 }  // namespace gradus::fusion

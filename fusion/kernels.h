@@ -60,6 +60,8 @@ class Kernels {
   virtual ~Kernels() = default;
   // Tells sources apart, also those that are gone.
   virtual uint64_t id() const = 0;
+  // Whether a kernel of the nest can be made, and is worth it for such sizes.
+  virtual bool wants(const Nest& nest, const Frame& frame) const = 0;
   // What is there now.
   virtual std::shared_ptr<const KernelSet> ready() = 0;
   // The kernel of a nest, compiled on this thread if need be. Null where no code can be made, which
@@ -80,6 +82,7 @@ struct KernelOptions {
   std::string folder;
   uint64_t most_folder_bytes = uint64_t{256} << 20;  // the entries used longest ago go first
   unsigned vector_bits = 0;                          // 256 or 512; 0: the widest there are
+  bool always = false;  // kernels also where they are not worth it: for tests
 };
 
 // The kernels of a context, made on first use.

@@ -89,7 +89,7 @@ void Planner::fuse_members(std::span<const uint32_t> members) {
   for (Register r : m.stored) results.push_back(code_.value_of(r));
   auto group = fusion::group_nodes({code_.graph(), m.nodes, inputs, m.layouts, results});
   if (!group || group->nest.loads.size() + m.stored.size() > fusion::most_slots ||
-      !fusion::worth_a_kernel(group->nest, group->frame))
+      !choice_.source->wants(group->nest, group->frame))
     return;
   if (auto kernel = kernel_of(group->nest)) place_group(members, m, *group, std::move(kernel));
 }

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "fusion/cost.h"
+
 namespace gradus::fusion::cpu {
 
 namespace {
@@ -56,6 +58,10 @@ void CpuKernels::begin() {
   if (store && !store->usable() && log_)
     log_(LogLevel::warning, "kernels are not kept: " + store->why_not());
   cache_ = std::make_unique<KernelCache>(options_.most_kernels, std::move(store));
+}
+
+bool CpuKernels::wants(const Nest& nest, const Frame& frame) const {
+  return isa_ && (options_.always || worth_a_kernel(nest, frame, *isa_ == Isa::avx512 ? 512 : 256));
 }
 
 std::shared_ptr<const KernelSet> CpuKernels::ready() {

@@ -2,6 +2,7 @@
 
 #include <llvm/IR/Module.h>
 
+#include "fusion/cost.h"
 #include "fusion/cpu/convert.h"
 #include "fusion/cpu/rules.h"
 #include "ops/powers.h"
@@ -12,18 +13,6 @@ namespace {
 
 using llvm::BasicBlock;
 using llvm::Value;
-
-// Elements per vector: as many as fill a register in the narrowest type that is computed in.
-unsigned lanes_of(const Nest& nest, unsigned vector_bits) {
-  bool narrow = false;
-  auto look = [&](DType d) { narrow |= is_floating(d) && d != DType::f64; };
-  for (const Load& l : nest.loads) look(l.dtype);
-  for (const Step& s : nest.steps) {
-    look(s.dtype);
-    if (s.op) look(dtype_of(s.compute));
-  }
-  return vector_bits / (narrow ? 32 : 64);
-}
 
 // The function, block by block:
 //
@@ -41,7 +30,7 @@ class Lowering {
   Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module)
       : nest_(nest),
         builder_(module.getContext()),
-        state_{builder_, lanes_of(nest, vector_bits)},
+        state_{builder_, static_cast<unsigned>(lanes_of(nest, vector_bits))},
         emitter_(state_) {
     llvm::Type* pointer = builder_.getPtrTy();
     llvm::Type* count = builder_.getInt64Ty();

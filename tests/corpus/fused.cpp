@@ -19,7 +19,7 @@ std::shared_ptr<Context> context_of(int workers, unsigned vector_bits) {
     ContextOptions options;
     options.workers = workers;
     context = std::make_shared<Context>(options);
-    fusion::set_kernel_options(*context, {.vector_bits = vector_bits});
+    fusion::set_kernel_options(*context, {.vector_bits = vector_bits, .always = true});
   }
   return context;
 }

@@ -29,7 +29,9 @@ class Behind : public testing::Test {
     ContextOptions options;
     options.workers = 2;
     options.log = std::move(log);
-    return std::make_shared<Context>(options);
+    auto context = std::make_shared<Context>(options);
+    fusion::set_kernel_options(*context, {.always = true});
+    return context;
   }
   static State behind(std::shared_ptr<const Code> code, const std::shared_ptr<Context>& context) {
     return State(std::move(code), context, {.fusion = FusionMode::behind});
@@ -150,6 +152,7 @@ TEST_F(Behind, ProgramsRunWhereNoKernelCanBeMade) {
   struct None final : fusion::Kernels {
     std::atomic<int> asked{0};
     uint64_t id() const override { return UINT64_MAX; }
+    bool wants(const fusion::Nest&, const fusion::Frame&) const override { return true; }
     std::shared_ptr<const fusion::KernelSet> ready() override {
       return std::make_shared<fusion::KernelSet>();
     }

@@ -11,13 +11,24 @@ using namespace test;
 using fusion::FusionMode;
 
 class Fused : public testing::Test {
- protected:
+ public:
   void SetUp() override {
     if (!fusion::cpu::runs_here(fusion::cpu::Isa::avx2)) GTEST_SKIP() << "no kernels here";
   }
-  // Compiled first.
-  State state(std::shared_ptr<const Code> code) {
-    return State(std::move(code), Context::default_context(), {.fusion = FusionMode::first});
+  // Compiled first, whatever can be grouped.
+  static State state(std::shared_ptr<const Code> code) {
+    return State(std::move(code), context(), {.fusion = FusionMode::first});
+  }
+  static const std::shared_ptr<Context>& context() {
+    static const auto context = make_context({.always = true});
+    return context;
+  }
+  static std::shared_ptr<Context> make_context(const fusion::KernelOptions& options) {
+    ContextOptions context_options;
+    context_options.workers = 2;
+    auto context = std::make_shared<Context>(context_options);
+    fusion::set_kernel_options(*context, options);
+    return context;
   }
 };
 
@@ -37,7 +48,7 @@ Tensor ramp(const Sizes& shape, DType dtype = DType::f64) {
 // Runs a one-stage program fused and not; the results are the same bits. Returns its groups.
 std::string groups_of(const std::string& text, const std::vector<Tensor>& inputs) {
   auto code = compile(text);
-  State plain(code), fused(code, Context::default_context(), {.fusion = FusionMode::first});
+  State plain(code), fused(code, Fused::context(), {.fusion = FusionMode::first});
   auto expected = run(plain, inputs), results = run(fused, inputs);
   for (size_t i = 0; i < expected.size(); ++i)
     EXPECT_TRUE(bitwise_equal(expected[i], results[i])) << "result " << i;
@@ -125,6 +136,7 @@ TEST_F(Fused, ValuesInsideTakeNoMemory) {
   std::string text = "graph g {\n stage 0 (%x: f64[N]) {\n%v0 = sin(%x)\n";
   for (int i = 1; i < 20; ++i) text += fmt::format("%v{} = sin(%v{})\n", i, i - 1);
   Counted counted;
+  fusion::set_kernel_options(*counted.context, {.always = true});
   State s(compile(text + "return %v19\n }\n}\n"), counted.context, {.fusion = FusionMode::first});
   run(s, {Tensor::zeros(DType::f64, Sizes{n})});
   ASSERT_EQ(s.groups().size(), 1u);
@@ -151,8 +163,7 @@ TEST_F(Fused, AbsentOperandsAreZeros) {
 TEST_F(Fused, OtherSizesCompileNothing) {
   auto code = compile(one_stage("%x: f32[N, 3], %w: f32[3]",
                                 "%a = div(%x, N)\n%b = mul(%a, %w)\n%c = tanh(%b)\nreturn %c"));
-  ContextOptions options;
-  auto context = std::make_shared<Context>(options);
+  auto context = make_context({.always = true});
   for (int64_t n : {4, 7, 1000, 1, 33}) {
     State plain(code), fused(code, context, {.fusion = FusionMode::first});
     std::vector<Tensor> in{ramp({n, 3}, DType::f32), ramp({3}, DType::f32)};
@@ -223,6 +234,27 @@ TEST_F(Fused, DifferentiatesAsItWasWritten) {
     for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(bitwise_equal(a[i], b[i]));
   }
   EXPECT_EQ(fused.groups().size(), 3u);
+}
+
+// What a kernel would be slower at stays as it is.
+// SPEC F5
+TEST_F(Fused, GroupsThatAreNotWorthItStayApart) {
+  auto context = make_context({});
+  auto groups = [&](const std::string& text, const std::vector<Tensor>& inputs) {
+    State s(compile(text), context, {.fusion = FusionMode::first});
+    run(s, inputs);
+    return s.groups().size();
+  };
+  const std::string two = one_stage("%x: f32[N]", "%a = mul(%x, 2.5)\n%b = add(%a, %x)\nreturn %b");
+  EXPECT_EQ(groups(two, {ramp({3}, DType::f32)}), 0u);
+  EXPECT_EQ(groups(two, {ramp({4096}, DType::f32)}), 1u);
+  // Rows of three elements, which cannot be joined.
+  const std::string rows =
+      one_stage("%x: f32[N, 3], %w: f32[3]", "%a = mul(%x, %w)\n%b = add(%a, %w)\nreturn %b");
+  EXPECT_EQ(groups(rows, {ramp({1000, 3}, DType::f32), ramp({3}, DType::f32)}), 0u);
+  // One instruction is no group.
+  EXPECT_EQ(groups(one_stage("%x: f32[N]", "%a = exp(%x)\nreturn %a"), {ramp({4096}, DType::f32)}),
+            0u);
 }
 
 }  // namespace
