@@ -31,6 +31,7 @@ class Context {
   void log(LogLevel level, std::string_view message) const {
     if (log_) log_(level, message);
   }
+  const LogSink& log_sink() const { return log_; }
 
   // What other parts of the library keep with a context, one of each type: made on first use.
   template <class T>

@@ -1,15 +1,15 @@
-// A fused kernel beside the reference loops: tanh(a * b + c) * sigmoid(a) - c * 0.5 over 2^24 f32.
-// `reference` runs one loop after the other, each over the whole tensor, as an unfused plan does;
-// `compile` makes the kernel from nothing but a compiler that is there.
+// Fused kernels beside the reference loops: tanh(a * b + c) * sigmoid(a) - c * 0.5 over 2^24 f32.
+// `fused` is the bare kernel; `interpret` runs the program, and its derivative, fused and not;
+// `compile` makes the kernel from nothing but a compiler that is there. What small groups cost is
+// below: that is what fusion/cost.cpp goes by.
 #include <cstring>
 #include <random>
 
 #include <benchmark/benchmark.h>
 
+#include "bench/programs.h"
 #include "fusion/cpu/compiler.h"
 #include "fusion/group.h"
-#include "ir/text/parser.h"
-#include "ops/bound_call.h"
 
 namespace gradus::fusion {
 namespace {
@@ -62,37 +62,69 @@ void fused(benchmark::State& state, Isa isa, int threads) {
   set_counters(state);
 }
 
-void reference(benchmark::State& state, int threads) {
-  auto graph = program();
+// The program by the interpreter, and its derivative: each round restarts a state whose plans are
+// made.
+void interpret(benchmark::State& state, FusionMode mode, int threads, int order) {
   ContextOptions options;
   options.workers = threads;
-  Context context(options);
-  const ir::Stage& stage = graph->stages[0];
-  std::vector<Tensor> values(graph->values.size());
-  std::vector<Tensor> inputs = operands();
-  for (size_t i = 0; i < 3; ++i) values[ir::index_of(stage.inputs[i])] = inputs[i];
-  auto run = [&] {
-    for (const ir::Node& node : stage.nodes) {
-      SmallVector<ops::CallOperand, 4> bound;
-      SmallVector<ops::RunOperand, 4> operands;
-      for (const ir::Operand& o : node.operands) {
-        ops::CallOperand c;
-        ops::RunOperand r;
-        if (ir::ValueId v = ir::value_in(o); v != ir::no_value) {
-          r.tensor = &values[ir::index_of(v)];
-          c.layout = &r.tensor->layout();
-        } else {
-          c.number = r.number = std::get_if<ir::Number>(&o);
-        }
-        bound.push_back(c);
-        operands.push_back(r);
-      }
-      auto call = ops::bound_call(*node.op, node.attributes, bound);
-      values[ir::index_of(node.results[0])] = ops::run_call(*call, operands, context)[0];
-    }
-  };
-  for (auto _ : state) run();
+  auto context = std::make_shared<Context>(options);
+  State run(Code::compile(ir::differentiate(*program(), {.order = order})), context,
+            {.fusion = mode});
+  std::vector<Tensor> inputs = operands(), cotangent{inputs[1]};
+  run.run(inputs);  // compiles
+  if (order) run.run(cotangent);
+  for (auto _ : state) {
+    run.restart();
+    benchmark::DoNotOptimize(run.run(inputs));
+    if (order) benchmark::DoNotOptimize(run.run(cotangent));
+  }
   set_counters(state);
+}
+
+// Groups of `members` pointwise instructions one after the other, as many as make some hundred
+// instructions; views keep the groups apart. What a group costs, fused and not.
+std::string groups_text(int64_t members, int64_t groups, int64_t size,
+                        std::span<const char* const> ops) {
+  std::string s =
+      fmt::format("graph g {{ stage 0 (%x: f32[{0}], %w0: f32[{0}], %w1: f32[1, {0}]) {{\n", size);
+  std::string last = "x";
+  for (int64_t g = 0; g < groups; ++g) {
+    for (int64_t m = 0; m < members; ++m) {
+      std::string op = ops[static_cast<size_t>(m) % ops.size()];
+      s += fmt::format("%v{}_{} = {}(%{}{})\n", g, m, op, last,
+                       op == "tanh" ? "" : fmt::format(", %w{}", g % 2));
+      last = fmt::format("v{}_{}", g, m);
+    }
+    s += fmt::format("%g{} = reshape(%{}) {{shape = [{}{}]}}\n", g, last, g % 2 ? "" : "1, ", size);
+    last = fmt::format("g{}", g);
+  }
+  return s + "return %" + last + " } }";
+}
+
+void groups(benchmark::State& state, FusionMode mode, std::span<const char* const> ops) {
+  const int64_t members = state.range(0), size = state.range(1), count = 240 / members;
+  ContextOptions options;
+  options.workers = 1;
+  auto context = std::make_shared<Context>(options);
+  State run(Code::compile(ir::parse(groups_text(members, count, size, ops), "g").program()),
+            context, {.fusion = mode});
+  std::vector<Tensor> inputs = bench::chain_inputs(size);
+  inputs.push_back(inputs[1].view(Layout(DType::f32, {1, size}), 0));
+  run.run(inputs);  // compiles
+  for (auto _ : state) {
+    run.restart();
+    benchmark::DoNotOptimize(run.run(inputs));
+  }
+  state.counters["ns_per_group"] = benchmark::Counter(
+      static_cast<double>(count) * 1e-9,
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+void light_groups(benchmark::State& state, FusionMode mode) { groups(state, mode, bench::add_mul); }
+void heavy_groups(benchmark::State& state, FusionMode mode) {
+  groups(state, mode, bench::add_mul_tanh);
+}
+void sizes_of_groups(benchmark::internal::Benchmark* b) {
+  b->ArgsProduct({{2, 3, 8, 40}, {1, 3, 8, 64, 256, 1000, 32768}});
 }
 
 void compile(benchmark::State& state, Isa isa) {
@@ -139,8 +171,20 @@ BENCHMARK_CAPTURE(fused, avx512_1_thread, Isa::avx512, 1)
 BENCHMARK_CAPTURE(fused, avx512_2_threads, Isa::avx512, 2)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
-BENCHMARK_CAPTURE(reference, 1_thread, 1)->Unit(benchmark::kMillisecond)->UseRealTime();
-BENCHMARK_CAPTURE(reference, 2_threads, 2)->Unit(benchmark::kMillisecond)->UseRealTime();
+#define INTERPRET(name, ...) \
+  BENCHMARK_CAPTURE(interpret, name, __VA_ARGS__)->Unit(benchmark::kMillisecond)->UseRealTime()
+INTERPRET(forward_unfused_1_thread, FusionMode::off, 1, 0);
+INTERPRET(forward_fused_1_thread, FusionMode::first, 1, 0);
+INTERPRET(forward_unfused_2_threads, FusionMode::off, 2, 0);
+INTERPRET(forward_fused_2_threads, FusionMode::first, 2, 0);
+INTERPRET(both_ways_unfused_1_thread, FusionMode::off, 1, 1);
+INTERPRET(both_ways_fused_1_thread, FusionMode::first, 1, 1);
+INTERPRET(both_ways_unfused_2_threads, FusionMode::off, 2, 1);
+INTERPRET(both_ways_fused_2_threads, FusionMode::first, 2, 1);
+BENCHMARK_CAPTURE(light_groups, unfused, FusionMode::off)->Apply(sizes_of_groups);
+BENCHMARK_CAPTURE(light_groups, fused, FusionMode::first)->Apply(sizes_of_groups);
+BENCHMARK_CAPTURE(heavy_groups, unfused, FusionMode::off)->Apply(sizes_of_groups);
+BENCHMARK_CAPTURE(heavy_groups, fused, FusionMode::first)->Apply(sizes_of_groups);
 BENCHMARK_CAPTURE(compile, avx2, Isa::avx2)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(compile, avx512, Isa::avx512)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(load, avx512, Isa::avx512)->Unit(benchmark::kMillisecond);

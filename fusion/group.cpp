@@ -5,6 +5,7 @@
 
 #include "ops/attributes.h"
 #include "ops/creation.h"
+#include "ops/powers.h"
 #include "ops/registry.h"
 
 namespace gradus::fusion {
@@ -24,31 +25,37 @@ Sizes broadcast(const Sizes& a, const Sizes& b) {
   return shape;
 }
 
+bool is_cast(const ir::Node& node) { return node.op == &ops::operator_record<ops::Cast>; }
+
+bool is_power(const ir::Node& node) {
+  return node.op->pointwise && &node.op->pointwise() == &ops::general_power_info();
+}
+
 class Builder {
  public:
-  Builder(const ir::Graph& graph, std::span<const Layout> inputs)
-      : graph_(graph), inputs_(inputs) {}
+  explicit Builder(const Selection& selection)
+      : graph_(selection.graph), selection_(selection), inputs_(selection.layouts) {}
 
   std::optional<Group> run() {
-    const ir::Stage& stage = graph_.stages[0];
-    for (const ir::Node& node : stage.nodes)
-      if (!count(node)) return std::nullopt;
-    for (size_t i = 0; i < stage.inputs.size(); ++i) {
-      set(stage.inputs[i], static_cast<ValueNumber>(i), inputs_[i].shape);
+    for (const ir::Node* node : selection_.nodes) {
+      if (!belongs_into_nests(graph_, *node, &why_not_)) return std::nullopt;
+      take_numbers(*node);
+    }
+    // Inputs, sizes, numbers, steps: as a nest's values are numbered.
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      set(selection_.inputs[i], static_cast<ValueNumber>(i), inputs_[i].shape);
       group_.nest.loads.push_back({inputs_[i].dtype, {}});
     }
-    for (const ir::Node& node : stage.nodes) add(node);
+    group_.nest.loads.resize(inputs_.size() + group_.sizes.size(), {DType::i64, {}});
+    for (const ir::Node* node : selection_.nodes) add(*node);
     Sizes shape;
-    for (const ir::Result& r : stage.results) {
-      if (r.value == ir::no_value) return refuse("a result is none");
-      shape = broadcast(shape, shapes_.at(r.value));
-    }
+    for (ValueId v : selection_.results) shape = broadcast(shape, shapes_.at(v));
     for (const auto& [v, s] : shapes_)
       if (broadcast(shape, s) != shape) return refuse("a value is larger than the results");
-    for (const ir::Result& r : stage.results) {
-      if (shapes_.at(r.value) != shape) return refuse("a result is smaller than another");
-      group_.nest.stores.push_back(numbers_.at(r.value));
-      group_.results.emplace_back(graph_[r.value].type.dtype, shape);
+    for (ValueId v : selection_.results) {
+      if (shapes_.at(v) != shape) return refuse("a result is smaller than another");
+      group_.nest.stores.push_back(numbers_.at(v));
+      group_.results.emplace_back(graph_[v].type.dtype, shape);
     }
     if (group_.nest.stores.empty()) return refuse("there is no result");
     lay_out(shape);
@@ -68,31 +75,23 @@ class Builder {
     shapes_[v] = std::move(shape);
   }
 
-  static bool is_cast(const ir::Node& node) { return node.op == &ops::operator_record<ops::Cast>; }
-
-  // Takes the node's numbers in, or says why the node does not belong into a nest.
-  bool count(const ir::Node& node) {
-    const std::string name(node.op->name);
-    if (!is_cast(node) && !node.op->pointwise) {
-      refuse(name + " is not pointwise");
-      return false;
-    }
-    if (node.op->pointwise && node.op->pointwise().refuses_zero_divisors &&
-        !is_floating(graph_[node.results[0]].type.dtype)) {
-      refuse(name + " of integers may refuse its operands");
-      return false;
-    }
+  void take_numbers(const ir::Node& node) {
     for (const ir::Operand& o : node.operands) {
+      if (const auto* n = std::get_if<ir::Number>(&o)) group_.nest.numbers.push_back(*n);
       const ir::Dim* size = std::get_if<ir::Dim>(&o);
-      if (ir::is_none(o) || (size && !size->is_constant())) {
-        refuse(size ? "a size stands as a number" : name + " has an operand none");
-        return false;
-      }
-      if (ir::value_in(o) != ir::no_value) continue;
-      const ir::Number* n = std::get_if<ir::Number>(&o);
-      group_.nest.numbers.push_back(n ? *n : ir::Number::of(size->value()));
+      if (size && size->is_constant())
+        group_.nest.numbers.push_back(ir::Number::of(size->value()));
+      else if (size)
+        group_.sizes.push_back(*size);
     }
-    return true;
+  }
+
+  // The next number or size, in the order in which they were taken.
+  ValueNumber next(const ir::Operand& o) {
+    const ir::Dim* size = std::get_if<ir::Dim>(&o);
+    if (size && !size->is_constant())
+      return static_cast<ValueNumber>(inputs_.size()) + next_size_++;
+    return group_.nest.first_number() + next_number_++;
   }
 
   void add(const ir::Node& node) {
@@ -104,7 +103,7 @@ class Builder {
       types.push_back(graph_.type_of(o));
       ValueId v = ir::value_in(o);
       if (v == ir::no_value) {
-        step.operands.push_back(nest.first_number() + next_number_++);
+        step.operands.push_back(next(o));
         continue;
       }
       step.operands.push_back(numbers_.at(v));
@@ -125,9 +124,10 @@ class Builder {
   // Loops over `shape`, neighbours joined where every load walks them in one stride.
   void lay_out(const Sizes& shape) {
     Frame& frame = group_.frame;
-    const size_t loads = inputs_.size();
+    const size_t loads = group_.nest.loads.size();
     frame.strides.resize(loads);
     auto stride = [&](size_t k, size_t d) -> int64_t {
+      if (k >= inputs_.size()) return 0;  // a size
       const Layout& l = inputs_[k];
       const size_t lead = shape.size() - l.shape.size();
       return d < lead || l.shape[d - lead] == 1 ? 0 : l.strides[d - lead];
@@ -162,9 +162,10 @@ class Builder {
   }
 
   const ir::Graph& graph_;
+  const Selection& selection_;
   std::span<const Layout> inputs_;
   Group group_;
-  ValueNumber next_number_ = 0;
+  ValueNumber next_number_ = 0, next_size_ = 0;
   std::unordered_map<ValueId, ValueNumber> numbers_;
   std::unordered_map<ValueId, Sizes> shapes_;
   std::string why_not_;
@@ -172,11 +173,47 @@ class Builder {
 
 }  // namespace
 
-std::optional<Group> group_stage(const ir::Graph& graph, std::span<const Layout> inputs,
-                                 std::string* why_not) {
-  Builder builder(graph, inputs);
+bool belongs_into_nests(const ir::Graph& graph, const ir::Node& node, std::string* why_not) {
+  auto refuse = [&](std::string_view why) {
+    if (why_not) *why_not = fmt::format("{} {}", node.op->name, why);
+    return false;
+  };
+  if (!is_cast(node) && !node.op->pointwise) return refuse("is not pointwise");
+  if (node.op->pointwise && node.op->pointwise().refuses_zero_divisors &&
+      !is_floating(graph[node.results[0]].type.dtype))
+    return refuse("of integers may refuse its operands");
+  for (const ir::Operand& o : node.operands) {
+    if (ir::is_none(o)) return refuse("has an operand none");
+    // Which rule a power takes depends on its exponent, if that is a number.
+    const ir::Dim* size = std::get_if<ir::Dim>(&o);
+    if (size && !size->is_constant() && is_power(node)) return refuse("is by a size");
+  }
+  return true;
+}
+
+std::optional<Group> group_nodes(const Selection& selection, std::string* why_not) {
+  Builder builder(selection);
   std::optional<Group> group = builder.run();
   if (!group && why_not) *why_not = builder.why_not();
+  return group;
+}
+
+std::optional<Group> group_stage(const ir::Graph& graph, std::span<const Layout> inputs,
+                                 std::string* why_not) {
+  auto refuse = [&](const char* why) {
+    if (why_not) *why_not = why;
+    return std::nullopt;
+  };
+  const ir::Stage& stage = graph.stages[0];
+  std::vector<const ir::Node*> nodes;
+  for (const ir::Node& node : stage.nodes) nodes.push_back(&node);
+  std::vector<ValueId> results;
+  for (const ir::Result& r : stage.results) {
+    if (r.value == ir::no_value) return refuse("a result is none");
+    results.push_back(r.value);
+  }
+  auto group = group_nodes({graph, nodes, stage.inputs, inputs, results}, why_not);
+  if (group && !group->sizes.empty()) return refuse("a size stands as a number");
   return group;
 }
 

@@ -9,17 +9,36 @@
 
 namespace gradus::fusion {
 
+// Nodes of a stage that are to be one nest.
+struct Selection {
+  const ir::Graph& graph;
+  std::span<const ir::Node* const> nodes;  // in the order of the stage
+  std::span<const ir::ValueId> inputs;     // all that they read and none of them makes
+  std::span<const Layout> layouts;         // of the inputs
+  std::span<const ir::ValueId> results;    // what is stored of what they make or read
+};
+
 struct Group {
   Nest nest;
   Frame frame;
   std::vector<Layout> results;  // of the stores, as they are without the collapsing of dimensions
+  // Sizes that stand as numbers: an i64 each, loaded after the inputs, so that a kernel does not
+  // depend on them.
+  std::vector<ir::Dim> sizes;
 };
 
-// Stage 0 of a graph as one nest, for inputs that lie so. Nothing where it is none, and then
-// `why_not` (may be null) says why: a node that is not pointwise, one that may refuse its operands
-// while running, a result smaller than the loops, or a size in a number's place. The graph is
-// verified, and the inputs are of its types. Dimensions that all operands walk in one stride are
+// Whether a node can be part of a nest at all; if not, `why_not` (may be null) says why: it is not
+// pointwise, may refuse its operands while running, or has an operand that no nest takes.
+bool belongs_into_nests(const ir::Graph& graph, const ir::Node& node,
+                        std::string* why_not = nullptr);
+
+// The nodes as one nest. Nothing where they are none, and then `why_not` (may be null) says why:
+// one of them belongs into no nest, or a result is smaller than the loops. The graph is verified,
+// and the layouts are of the inputs' types. Dimensions that all operands walk in one stride are
 // one loop.
+std::optional<Group> group_nodes(const Selection& selection, std::string* why_not = nullptr);
+
+// The same of stage 0 of a graph, for inputs that lie so. Sizes in a number's place are refused.
 std::optional<Group> group_stage(const ir::Graph& graph, std::span<const Layout> inputs,
                                  std::string* why_not = nullptr);
 

@@ -1,5 +1,6 @@
-// Code as text.
+// Code as text, and the groups that its instructions run in.
 #include "interpreter/code.h"
+#include "interpreter/state.h"
 
 namespace gradus {
 
@@ -67,6 +68,22 @@ std::string disassemble(const Code& code) {
                          stage.return_frees[i] ? "*" : "");
     for (const ir::DimEquality& q : stage.equalities)
       out += fmt::format("  check {} == {}  # {}\n", q.a.to_string(), q.b.to_string(), q.what);
+  }
+  return out;
+}
+
+std::string describe_groups(const State& state) {
+  const Code& code = *state.code();
+  std::string out;
+  for (const FusedGroup& g : state.groups()) {
+    const StageCode& stage = code.stage(g.stage);
+    out += fmt::format("stage {}, instructions", g.stage);
+    for (uint32_t n : g.instructions) {
+      const Instruction& i = stage.instructions[n];
+      out += fmt::format("{} {} {}", n == g.instructions.front() ? "" : ",", n, i.op->name);
+      if (i.where.known()) out += fmt::format(" @{}:{}", i.where.line, i.where.column);
+    }
+    out += "\n" + g.nest;
   }
   return out;
 }

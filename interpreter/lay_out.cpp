@@ -44,8 +44,8 @@ void Planner::choose_carried() {
 // What dies after each instruction: memory by root, grouped by the last use.
 void Planner::sort_deaths() {
   auto dies = [](const Local& l) {
-    return l.kind != Local::Kind::unknown && l.kind != Local::Kind::constant && l.root == l.reg &&
-           l.last_use != Local::never;
+    return l.kind != Local::Kind::unknown && l.kind != Local::Kind::constant &&
+           l.kind != Local::Kind::inside && l.root == l.reg && l.last_use != Local::never;
   };
   first_death_.assign(bound_.size() + 1, 0);
   for (const Local& l : locals_)
@@ -62,12 +62,18 @@ void Planner::lay_out(uint32_t index) {
   Step step;
   step.instruction = segment_.first + index;
   step.first_event = static_cast<uint32_t>(plan_->events.size());
-  for (uint32_t k = 0; k < i.results && i.kind == Instruction::Kind::kernel; ++k) {
-    Register y = stage_code_.results[i.first_result + k];
-    if (y != no_register) place_result(y);
+  if (const uint32_t g = bound_[index].group; g != Local::never) {
+    if (bound_[index].run)
+      for (Register y : plan_->groups[g].stored) place_result(y);
+  } else if (i.kind == Instruction::Kind::kernel) {
+    for (Register y : results_of(index))
+      if (y != no_register) place_result(y);
   }
   step.before = static_cast<uint32_t>(plan_->events.size()) - step.first_event;
-  if (bound_[index].run) lay_out_kernel(bound_[index], step);
+  if (bound_[index].run) {
+    lay_out_kernel(bound_[index], step);
+    step.group = bound_[index].group;
+  }
   for (uint32_t d = first_death_[index]; d < first_death_[index + 1]; ++d) die(deaths_[d]);
   step.after = static_cast<uint32_t>(plan_->events.size()) - step.first_event - step.before;
   if (step.run || step.before || step.after) plan_->steps.push_back(step);

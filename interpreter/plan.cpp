@@ -54,13 +54,31 @@ void append_input_key(const Tensor& t, std::vector<int64_t>& key) {
   if (!contiguous) key.insert(key.end(), l.strides.begin(), l.strides.end());
 }
 
+namespace {
+
+// Whether planning anew with these kernels would change nothing. Sets only grow, but for what is
+// left out again; a plan keeps that.
+bool suits(const SegmentPlan& plan, const KernelChoice& choice) {
+  if (plan.kernel_source != (choice.source ? choice.source->id() : 0)) return false;
+  if (choice.mode != fusion::FusionMode::behind) return plan.missing.empty();
+  return plan.kernel_generation <= choice.set->generation &&
+         std::ranges::none_of(plan.missing, [&](const auto& nest) {
+           return choice.set->find(nest.second) != nullptr;
+         });
+}
+
+}  // namespace
+
 std::shared_ptr<const SegmentPlan> PlanCache::find(size_t segment, const SegmentPlan* previous,
-                                                   std::span<const int64_t> key) {
+                                                   std::span<const int64_t> key,
+                                                   const KernelChoice& choice) {
   std::lock_guard lock(mutex_);
   if (segment >= segments_.size()) return nullptr;
   auto& plans = segments_[segment];
   for (auto it = plans.begin(); it != plans.end(); ++it) {
-    if ((*it)->previous.get() != previous || !std::ranges::equal((*it)->key, key)) continue;
+    if ((*it)->previous.get() != previous || !std::ranges::equal((*it)->key, key) ||
+        !suits(**it, choice))
+      continue;
     plans.splice(plans.begin(), plans, it);
     return plans.front();
   }

@@ -6,9 +6,17 @@
 #include <list>
 #include <mutex>
 
+#include "fusion/kernels.h"
 #include "interpreter/code.h"
 
 namespace gradus::interpreter {
+
+// Which fused kernels a state uses: settled when it is made.
+struct KernelChoice {
+  fusion::FusionMode mode = fusion::FusionMode::off;
+  std::shared_ptr<fusion::Kernels> source;       // null with `off`
+  std::shared_ptr<const fusion::KernelSet> set;  // with `behind`: those there are
+};
 
 // Sizes of Code::dimensions(), known from some stage on.
 using DimensionSizes = std::vector<std::optional<int64_t>>;
@@ -56,6 +64,7 @@ struct Step {
   uint32_t instruction = 0;                         // of the stage
   int64_t scratch = 0;                              // offset in the buffer
   uint32_t first_event = 0, before = 0, after = 0;  // events before, then after the kernel
+  uint32_t group = UINT32_MAX;                      // index into SegmentPlan::groups
 };
 
 // One pointer of a frame.
@@ -68,6 +77,13 @@ struct Arg {
 };
 
 struct SegmentPlan {
+  // Instructions that run as one kernel, in the step of the last one.
+  struct Group {
+    std::vector<uint32_t> instructions;  // of the stage
+    std::vector<Register> stored;        // what others read of what they make
+    std::shared_ptr<const fusion::Kernel> kernel;
+  };
+
   SegmentPlan() = default;
   SegmentPlan(const SegmentPlan&) = delete;
   ~SegmentPlan();
@@ -88,7 +104,11 @@ struct SegmentPlan {
   std::vector<Step> steps;
   std::vector<Event> events;
   std::vector<Arg> args;
-  std::vector<bool> absent_returns;  // by return, where the segment ends its stage
+  std::vector<Group> groups;
+  // Groups that there was no kernel for, with the text of each nest, each nest once.
+  std::vector<std::pair<fusion::Nest, std::string>> missing;
+  uint64_t kernel_source = 0, kernel_generation = 0;  // what there was to choose from; 0: nothing
+  std::vector<bool> absent_returns;                   // by return, where the segment ends its stage
   // For each external register the frame's pointers that follow from its data.
   struct Patch {
     uint32_t arg;
@@ -120,12 +140,12 @@ void append_input_key(const Tensor& t, std::vector<int64_t>& key);
 std::span<const Register> inputs_of(const Code& code, size_t segment);
 
 // Given   a segment, the plan of the segment before (null for the first), a tensor for each of
-//         `inputs_of`
+//         `inputs_of`, the kernels to choose from
 // Result  its plan. Throws Error where sizes do not fit, with the place of the instruction.
 std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
                                              std::shared_ptr<const SegmentPlan> previous,
                                              std::span<const Tensor> inputs,
-                                             std::vector<int64_t> key);
+                                             std::vector<int64_t> key, const KernelChoice& choice);
 
 // The plans of a code, the latest used first. Thread-safe; bounded per segment.
 class PlanCache {
@@ -134,8 +154,9 @@ class PlanCache {
   // Plans of large segments are large: of these fewer are kept.
   static constexpr size_t least_per_segment = 2;
   static constexpr size_t most_args_per_segment = size_t{1} << 22;
+  // A plan that would be made just so with these kernels to choose from; null if there is none.
   std::shared_ptr<const SegmentPlan> find(size_t segment, const SegmentPlan* previous,
-                                          std::span<const int64_t> key);
+                                          std::span<const int64_t> key, const KernelChoice& choice);
   void insert(size_t segment, std::shared_ptr<const SegmentPlan> plan);
 
  private:

@@ -8,7 +8,8 @@
 namespace gradus::interpreter {
 
 Planner::Planner(const Code& code, size_t segment, std::shared_ptr<const SegmentPlan> previous,
-                 std::span<const Tensor> inputs, std::vector<int64_t> key)
+                 std::span<const Tensor> inputs, std::vector<int64_t> key,
+                 const KernelChoice& choice)
     : code_(code),
       number_(segment),
       segment_(code.segment(segment)),
@@ -17,7 +18,8 @@ Planner::Planner(const Code& code, size_t segment, std::shared_ptr<const Segment
       inputs_(inputs),
       input_registers_(inputs_of(code, segment)),
       sizes_(code, plan_->sizes),
-      local_numbers_(code.registers(), Local::never) {
+      local_numbers_(code.registers(), Local::never),
+      choice_(choice) {
   plan_->segment = segment;
   if (previous) plan_->sizes = previous->sizes;
   plan_->follow(std::move(previous));
@@ -35,12 +37,18 @@ std::shared_ptr<const SegmentPlan> Planner::run() {
   bound_.resize(segment_.end - segment_.first);
   reserve();
   for (uint32_t i = 0; i < bound_.size(); ++i) bind(i);
+  fuse();
   find_leaving();
   for (uint32_t i = 0; i < bound_.size(); ++i) lay_out(i);
   plan_->buffer_bytes = slots_.end();
   plan_->least_buffer_bytes = slots_.peak();
   finish_patches();
   record_held();
+  if (choice_.source) {
+    plan_->kernel_source = choice_.source->id();
+    const bool all = choice_.mode == fusion::FusionMode::first;
+    plan_->kernel_generation = (all ? choice_.source->ready() : choice_.set)->generation;
+  }
   return plan_;
 }
 
@@ -320,8 +328,8 @@ std::byte* Planner::number_memory() {
 std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
                                              std::shared_ptr<const SegmentPlan> previous,
                                              std::span<const Tensor> inputs,
-                                             std::vector<int64_t> key) {
-  return Planner(code, segment, std::move(previous), inputs, std::move(key)).run();
+                                             std::vector<int64_t> key, const KernelChoice& choice) {
+  return Planner(code, segment, std::move(previous), inputs, std::move(key), choice).run();
 }
 
 }  // namespace gradus::interpreter

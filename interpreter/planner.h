@@ -1,9 +1,11 @@
-// Makes a segment's plan, in two passes over its instructions: `bind` finds layouts, views and
-// kernels (planner.cpp); `lay_out` says where values lie and what happens when (lay_out.cpp).
+// Makes a segment's plan, in passes over its instructions: `bind` finds layouts, views and kernels
+// (planner.cpp); `fuse` puts one kernel in the place of several (fuse.cpp); `lay_out` says where
+// values lie and what happens when (lay_out.cpp).
 #pragma once
 
 #include <deque>
 
+#include "fusion/group.h"
 #include "interpreter/bind_sizes.h"
 #include "interpreter/plan.h"
 #include "interpreter/slots.h"
@@ -13,7 +15,8 @@ namespace gradus::interpreter {
 
 // A register while the segment is planned.
 struct Local {
-  enum class Kind : uint8_t { unknown, absent, constant, tensor, slot, carried };
+  // `inside`: only a group's kernel knows it.
+  enum class Kind : uint8_t { unknown, absent, constant, tensor, slot, carried, inside };
   static constexpr uint32_t never = UINT32_MAX;
   Kind kind = Kind::unknown;
   Register reg = no_register;
@@ -48,12 +51,13 @@ struct Bound {
   const void* parameters = nullptr;
   size_t scratch_bytes = 0;
   uint32_t first_arg = 0, args = 0;  // slice of the planner's
+  uint32_t group = Local::never;     // index into SegmentPlan::groups of a member
 };
 
 class Planner {
  public:
   Planner(const Code& code, size_t segment, std::shared_ptr<const SegmentPlan> previous,
-          std::span<const Tensor> inputs, std::vector<int64_t> key);
+          std::span<const Tensor> inputs, std::vector<int64_t> key, const KernelChoice& choice);
   std::shared_ptr<const SegmentPlan> run();
 
  private:
@@ -67,6 +71,10 @@ class Planner {
   }
   // Only what the segment meets: a program has many more registers. References stay good.
   Local& local(Register r);
+  // A constant that nobody reads here is not.
+  bool is_met(Register r) const {
+    return r != no_register && local_numbers_[index_of(r)] != Local::never;
+  }
   std::span<const Register> returns() const {
     return segment_.ends_stage ? std::span(stage_code_.returns) : std::span<const Register>();
   }
@@ -92,6 +100,24 @@ class Planner {
   void zero_views_of_absent(Bound& bound, std::vector<std::pair<size_t, size_t>> fills);
   void place_results(const Instruction& i, uint32_t index, const ops::KernelMemo::Entry& memo);
   std::byte* number_memory();
+
+  // Fusing.
+  struct Members {
+    SmallVector<const ir::Node*, 16> nodes;
+    SmallVector<Register, 16> made, read;  // by the group; read as often as members do
+    SmallVector<Register, 16> inputs;      // read, and made elsewhere
+    std::vector<Layout> layouts;           // of the inputs
+    SmallVector<Register, 16> stored;      // of `made`: read elsewhere
+  };
+  void fuse();
+  void count_uses();
+  const ir::Node& node(uint32_t index) const;
+  bool can_fuse(uint32_t index);
+  void fuse_members(std::span<const uint32_t> members);
+  void find_loads(const Instruction& i, Members& m);
+  std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest);
+  void place_group(std::span<const uint32_t> members, const Members& m, const fusion::Group& group,
+                   std::shared_ptr<const fusion::Kernel> kernel);
 
   // Laying out.
   void find_leaving();
@@ -119,7 +145,9 @@ class Planner {
   SizesByName sizes_;
   std::vector<uint32_t> local_numbers_;  // by register: index into locals_
   std::deque<Local> locals_;
-  std::vector<Bound> bound_;  // by instruction
+  const KernelChoice& choice_;
+  std::vector<Bound> bound_;    // by instruction
+  std::vector<uint32_t> uses_;  // by local, while groups are made
   std::vector<BoundArg> args_;
   std::vector<uint32_t> first_death_;  // by instruction, one more at the end: slices of deaths_
   std::vector<Register> deaths_;

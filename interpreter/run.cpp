@@ -48,9 +48,13 @@ std::shared_ptr<const SegmentPlan> State::Impl::find_plan(size_t segment,
   const std::shared_ptr<const SegmentPlan> previous = segment ? plans[segment - 1] : nullptr;
   const auto& last = plans[segment];
   if (last && last->previous == previous && last->key == key) return last;
-  if (auto plan = code->plans().find(segment, previous.get(), key)) return plan;
-  auto plan = interpreter::make_plan(*code, segment, previous, inputs, key);
-  code->plans().insert(segment, plan);
+  auto plan = code->plans().find(segment, previous.get(), key, kernels);
+  if (!plan) {
+    plan = interpreter::make_plan(*code, segment, previous, inputs, key, kernels);
+    code->plans().insert(segment, plan);
+  }
+  // For the states to come.
+  for (const auto& [nest, text] : plan->missing) kernels.source->request(nest, text);
   return plan;
 }
 
@@ -268,7 +272,8 @@ void State::Impl::check_limits(const RunOptions& options, size_t instruction) co
                 code->stage(stage).instructions.size());
 }
 
-// Instructions that need no step (views inside the stage, constants) are told of like the others.
+// Instructions that need no step (views inside the stage, constants, all of a group but the last)
+// are told of like the others.
 void State::Impl::run_checked_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at,
                                     const RunOptions& options) {
   ir::KernelScope scope{context->workers(), nullptr};
@@ -277,8 +282,13 @@ void State::Impl::run_checked_steps(const SegmentPlan& plan, Frame& frame, uint3
   const Segment& segment = code->segment(plan.segment);
   for (at = segment.first; at < segment.end; ++at) {
     check_limits(options, at);
-    if (options.observer) options.observer->before(stage, at);
-    if (s != end && s->instruction == at) {
+    const bool has_step = s != end && s->instruction == at;
+    if (options.observer) {
+      if (has_step && s->group != UINT32_MAX)
+        options.observer->group(stage, plan.groups[s->group].instructions);
+      options.observer->before(stage, at);
+    }
+    if (has_step) {
       if (s->before) do_events(plan, frame, s->first_event, s->before);
       if (s->run) {
         scope.scratch = buffer->data() + s->scratch;

@@ -25,10 +25,18 @@ class Occupy {
   std::atomic<bool>& running_;
 };
 
+interpreter::KernelChoice choose(fusion::FusionMode mode, Context& context) {
+  if (mode == fusion::FusionMode::off) return {};
+  interpreter::KernelChoice choice{mode, fusion::kernels_of(context), nullptr};
+  if (mode == fusion::FusionMode::behind) choice.set = choice.source->ready();
+  return choice;
+}
+
 }  // namespace
 
-State::Impl::Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x)
-    : code(std::move(c)), context(std::move(x)) {
+State::Impl::Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x,
+                  interpreter::KernelChoice k)
+    : code(std::move(c)), context(std::move(x)), kernels(std::move(k)) {
   registers.resize(code->registers());
   if (code->has_handles()) handles.resize(code->registers());
   versions.resize(code->registers());
@@ -37,8 +45,11 @@ State::Impl::Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x)
   blocks.resize(code->segments());
 }
 
-State::State(std::shared_ptr<const Code> code, std::shared_ptr<Context> context)
-    : impl_(std::make_unique<Impl>(std::move(code), std::move(context))) {}
+State::State(std::shared_ptr<const Code> code, std::shared_ptr<Context> context,
+             const StateOptions& options) {
+  auto kernels = choose(options.fusion, *context);
+  impl_ = std::make_unique<Impl>(std::move(code), std::move(context), std::move(kernels));
+}
 State::State(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 State::State(State&&) noexcept = default;
 State& State::operator=(State&&) noexcept = default;
@@ -51,7 +62,7 @@ std::vector<Tensor> State::run(std::span<const Tensor> inputs, const RunOptions&
 
 State State::clone() const {
   Occupy occupy(impl_->running);
-  auto copy = std::make_unique<Impl>(impl_->code, impl_->context);
+  auto copy = std::make_unique<Impl>(impl_->code, impl_->context, impl_->kernels);
   copy->stage = impl_->stage;
   copy->registers = impl_->registers;
   copy->handles = impl_->handles;
@@ -121,6 +132,17 @@ std::optional<int64_t> State::dimension(std::string_view name) const {
   size_t last = before.first_segment + before.segments - 1;
   auto index = impl_->code->dimension_index(name);
   return index ? impl_->plans[last]->sizes[*index] : std::nullopt;
+}
+
+std::vector<FusedGroup> State::groups() const {
+  std::vector<FusedGroup> groups;
+  for (const auto& plan : impl_->plans) {
+    if (!plan) continue;
+    for (const auto& g : plan->groups)
+      groups.push_back({impl_->code->segment(plan->segment).stage, g.instructions,
+                        fusion::print(g.kernel->nest())});
+  }
+  return groups;
 }
 
 }  // namespace gradus

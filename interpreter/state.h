@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "fusion/kernels.h"
 #include "interpreter/code.h"
 
 namespace gradus {
@@ -30,6 +31,11 @@ class InstructionObserver {
   virtual ~InstructionObserver() = default;
   virtual void before(size_t stage, size_t instruction) = 0;
   virtual void after(size_t stage, size_t instruction) = 0;
+  // Told before the last of instructions that run as one kernel: it does the work of all of them,
+  // and the others do nothing.
+  virtual void group(size_t stage, std::span<const uint32_t> instructions) {
+    static_cast<void>(stage), static_cast<void>(instructions);
+  }
 };
 
 struct RunOptions {
@@ -39,12 +45,26 @@ struct RunOptions {
   bool copy_inputs = false;  // inputs held for later stages are copied: nobody can change them
 };
 
+struct StateOptions {
+  // Whether pointwise instructions run as fused kernels; the results' bits are the same. Which
+  // kernels a state uses is settled when it is made, and inherited by its clones.
+  fusion::FusionMode fusion = fusion::FusionMode::off;
+};
+
+// Instructions of a stage that run as one kernel, where the last of them stands.
+struct FusedGroup {
+  size_t stage = 0;
+  std::vector<uint32_t> instructions;
+  std::string nest;  // what the kernel computes, see fusion/nest.h
+};
+
 // Runs stages 0, 1, … of a code in order and holds what later stages read. Moving and destroying is
 // free of surprises; one thread at a time (two at once, or a run inside its own run, is an Error).
 class State {
  public:
   explicit State(std::shared_ptr<const Code> code,
-                 std::shared_ptr<Context> context = Context::default_context());
+                 std::shared_ptr<Context> context = Context::default_context(),
+                 const StateOptions& options = {});
   State(State&&) noexcept;
   State& operator=(State&&) noexcept;
   ~State();
@@ -79,11 +99,16 @@ class State {
   size_t held_bytes() const;
   // Sizes of named dimensions that are known so far.
   std::optional<int64_t> dimension(std::string_view name) const;
+  // The groups of the stages that have run, as they ran last.
+  std::vector<FusedGroup> groups() const;
 
  private:
   struct Impl;
   explicit State(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// The groups as text: the instructions of each with their places in the program, and its nest.
+std::string describe_groups(const State& state);
 
 }  // namespace gradus

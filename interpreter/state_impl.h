@@ -21,6 +21,7 @@ struct State::Impl {
 
   std::shared_ptr<const Code> code;
   std::shared_ptr<Context> context;
+  interpreter::KernelChoice kernels;
   size_t stage = 0;
   std::vector<Tensor> registers;
   std::vector<Ref<const interpreter::Handle>> handles;  // by register; none where code has none
@@ -36,7 +37,7 @@ struct State::Impl {
   bool poisoned = false;
   std::atomic<bool> running{false};
 
-  Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x);
+  Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x, interpreter::KernelChoice k);
 
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options);
 

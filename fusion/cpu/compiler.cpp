@@ -17,6 +17,7 @@
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/Transforms/Scalar.h>
+#include <unistd.h>
 
 #include "fusion/cpu/emitter_state.h"
 #include "fusion/cpu/fatal.h"
@@ -30,7 +31,7 @@ namespace {
 namespace orc = llvm::orc;
 
 // Raised whenever the same nest comes to be compiled otherwise.
-constexpr int generation = 1;
+constexpr int generation = 3;
 
 // What the function of a kernel is called: each has a library of its own.
 constexpr const char* entry_name = "gradus_kernel";
@@ -151,6 +152,7 @@ void initialize_llvm() {
 struct Compiler::Jit {
   std::unique_ptr<orc::LLJIT> jit;
   std::atomic<uint64_t> next{0};  // numbers the kernels' libraries
+  const pid_t process = getpid();
 };
 
 namespace {
@@ -165,7 +167,11 @@ class Library {
     library_->addToLinkOrder(jit_->jit->getMainJITDylib());
   }
   ~Library() {
-    if (library_) llvm::consumeError(jit_->jit->getExecutionSession().removeJITDylib(*library_));
+    if (!library_) return;
+    if (jit_->process == getpid())
+      llvm::consumeError(jit_->jit->getExecutionSession().removeJITDylib(*library_));
+    else  // a forked child: a thread that is not there may hold the session, which is left
+      new std::shared_ptr<Compiler::Jit>(std::move(jit_));
   }
   Library(Library&& other) noexcept
       : jit_(std::move(other.jit_)), library_(std::exchange(other.library_, nullptr)) {}

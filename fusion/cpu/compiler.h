@@ -5,8 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/worker_pool.h"
-#include "fusion/nest.h"
+#include "fusion/kernels.h"
 
 namespace gradus::fusion::cpu {
 
@@ -23,15 +22,14 @@ struct CompileTimes {
   double total() const { return lower + verify + optimize + generate + link; }
 };
 
-// Compiled code of one nest. Immutable, for any number of threads; keeps what it needs alive.
-class Kernel {
+// Compiled code of one nest.
+class Kernel : public fusion::Kernel {
  public:
-  virtual ~Kernel() = default;
-  // Computes the stores' elements. `args` are the first elements of loads, then of stores; a store
-  // may lie where a load lies if each element lies on its own. The frame fits the nest
-  // (check_frame). Split over the workers by sizes alone.
+  // Calls keep the kernel alive. It is owned by a shared_ptr.
+  ir::Kernel bind(const Frame& frame) const override;
+  // Binds and runs.
   void run(const Frame& frame, std::byte* const* args, WorkerPool& workers) const;
-  const Nest& nest() const { return nest_; }
+  const Nest& nest() const override { return nest_; }
   const CompileTimes& times() const { return times_; }
 
  protected:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fusion/cost.h"
 #include "fusion/cpu/convert.h"
 #include "fusion/cpu/lowering.h"
 #include "fusion/cpu/rules.h"
@@ -14,18 +15,6 @@ using llvm::Value;
 
 namespace {
 
-// Elements per vector: as many as fill a register in the narrowest type that is computed in.
-unsigned lanes_of(const Nest& nest, unsigned vector_bits) {
-  bool narrow = false;
-  auto look = [&](DType d) { narrow |= is_floating(d) && d != DType::f64; };
-  for (const Load& l : nest.loads) look(l.dtype);
-  for (const Step& s : nest.steps) {
-    look(s.dtype);
-    if (s.op) look(dtype_of(s.compute));
-  }
-  return vector_bits / (narrow ? 32 : 64);
-}
-
 llvm::Align align_of(DType d) { return llvm::Align(size_of(d)); }
 
 }  // namespace
@@ -34,7 +23,7 @@ Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llv
     : nest_(nest),
       facts_(row_facts(nest)),
       builder_(module.getContext()),
-      state_{builder_, lanes_of(nest, vector_bits)},
+      state_{builder_, static_cast<unsigned>(lanes_of(nest, vector_bits))},
       emitter_(state_) {
   llvm::Type* pointer = builder_.getPtrTy();
   llvm::Type* count = builder_.getInt64Ty();

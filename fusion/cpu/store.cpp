@@ -1,10 +1,12 @@
 #include "fusion/cpu/store.h"
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <tuple>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -87,7 +89,8 @@ bool write_all(int descriptor, std::string_view bytes) {
 
 }  // namespace
 
-ObjectStore::ObjectStore(std::string folder) : folder_(std::move(folder)) {
+ObjectStore::ObjectStore(std::string folder, uint64_t most_bytes)
+    : folder_(std::move(folder)), most_bytes_(most_bytes) {
   mkdir(folder_.c_str(), 0700);  // that it is there already is fine; what else it is, is seen next
   struct stat s {};
   if (stat(folder_.c_str(), &s))
@@ -117,6 +120,7 @@ std::optional<std::string> ObjectStore::find(std::string_view key) const {
   if (!its_key || *its_key != key) return std::nullopt;
   auto object = take(rest);
   if (!object || !rest.empty()) return std::nullopt;
+  utimensat(AT_FDCWD, path(key).c_str(), nullptr, 0);  // used now
   return std::string(*object);
 }
 
@@ -137,7 +141,44 @@ void ObjectStore::put(std::string_view key, std::string_view object) const {
       return;
     }
   }
-  if (std::rename(fresh.c_str(), place.c_str())) unlink(fresh.c_str());
+  if (std::rename(fresh.c_str(), place.c_str())) {
+    unlink(fresh.c_str());
+    return;
+  }
+  const auto bytes = static_cast<int64_t>(entry.size());
+  if (room_.fetch_sub(bytes) < bytes) remove_oldest();
+}
+
+// By when they were used or written last. Files that are no entries (of a process that was killed
+// while it wrote one) go in the same way.
+void ObjectStore::remove_oldest() const {
+  struct Entry {
+    int64_t seconds, nanoseconds;
+    std::string path;
+    uint64_t bytes;
+  };
+  std::vector<Entry> entries;
+  uint64_t sum = 0;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator it(folder_, failed), end; !failed && it != end;
+       it.increment(failed)) {
+    struct stat s {};
+    if (lstat(it->path().c_str(), &s) || !S_ISREG(s.st_mode) || !is_ours(s)) continue;
+    entries.push_back({s.st_mtim.tv_sec, s.st_mtim.tv_nsec, it->path().string(),
+                       static_cast<uint64_t>(s.st_size)});
+    sum += entries.back().bytes;
+  }
+  if (sum > most_bytes_) {
+    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+      return std::tie(a.seconds, a.nanoseconds) < std::tie(b.seconds, b.nanoseconds);
+    });
+    // Down to three quarters, so that not every entry that comes looks through the folder.
+    for (const Entry& e : entries) {
+      if (sum <= most_bytes_ / 4 * 3) break;
+      if (!unlink(e.path.c_str())) sum -= e.bytes;
+    }
+  }
+  room_ = sum < most_bytes_ ? static_cast<int64_t>((most_bytes_ - sum) / 4) : 0;
 }
 
 }  // namespace gradus::fusion::cpu

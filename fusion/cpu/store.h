@@ -1,6 +1,8 @@
 // Compiled code on disk, for the processes to come.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,7 +16,8 @@ class ObjectStore {
  public:
   // Makes the folder, for this user alone, if it is not there. One that another user owns or that
   // others can write is not used.
-  explicit ObjectStore(std::string folder);
+  // What was used longest ago is removed where entries take more than `most_bytes` together.
+  explicit ObjectStore(std::string folder, uint64_t most_bytes = uint64_t{256} << 20);
 
   bool usable() const { return why_not_.empty(); }
   // For people: why the folder is not used. Empty if it is.
@@ -28,7 +31,12 @@ class ObjectStore {
   std::string path(std::string_view key) const;
 
  private:
+  void remove_oldest() const;
+
   std::string folder_, why_not_;
+  uint64_t most_bytes_;
+  // Bytes that others may write until the folder is looked through again.
+  mutable std::atomic<int64_t> room_{0};
 };
 
 }  // namespace gradus::fusion::cpu

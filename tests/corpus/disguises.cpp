@@ -8,6 +8,7 @@
 #include "ir/text/printer.h"
 #include "ir/text/verifier.h"
 #include "tests/corpus/eager.h"
+#include "tests/corpus/fused.h"
 #include "tests/corpus/hidden.h"
 #include "tests/corpus/reference.h"
 
@@ -349,6 +350,7 @@ const std::vector<Disguise> disguises = {
     {"any_workers", any_workers},
     {"restarted", restarted},
     {"failing_anywhere", failing_anywhere},
+    {"fused", fused},
 };
 
 }  // namespace gradus::corpus

@@ -1,0 +1,75 @@
+#include "fusion/cost.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <vector>
+
+#include "ops/families.h"
+
+namespace gradus::fusion {
+
+namespace {
+
+// In nanoseconds.
+constexpr double call = 6;                // of an instruction of its own
+constexpr double byte_near = 0.006;       // stored and read again, from the nearest cache
+constexpr double byte_far = 0.014;        // from those behind
+constexpr int64_t near_bytes = 16 << 10;  // of one value that stays near
+constexpr double row = 3;                 // a row of its own
+constexpr double rest = 45;               // a row's end that is no whole vector
+constexpr double strided_element = 0.6;   // gathered one by one
+constexpr double narrow_function = 0.5;   // an element of exp and its like in 256 bits, against
+                                          // the loops that g++ makes
+
+// Functions that are made of many instructions.
+bool is_function(const ir::Operator* op) {
+  static const auto functions = [] {
+    std::unordered_set<const ir::Operator*> set;
+    for (auto family : {ops::elementary_family, ops::special_family, ops::activation_family})
+      for (const ir::Operator* o : family()) set.insert(o);
+    for (const ir::Operator* o : ops::arithmetic_family())
+      if (o->name == "pow" || o->name == "atan2" || o->name == "hypot") set.insert(o);
+    return set;
+  }();
+  return functions.contains(op);
+}
+
+}  // namespace
+
+int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
+  bool narrow = false;
+  auto look = [&](DType d) { narrow |= is_floating(d) && d != DType::f64; };
+  for (const Load& l : nest.loads) look(l.dtype);
+  for (const Step& s : nest.steps) {
+    look(s.dtype);
+    if (s.op) look(dtype_of(s.compute));
+  }
+  const int64_t lanes = 2 * vector_bits / (narrow ? 32 : 64);
+  return nest.reduces() ? std::min(lanes, ops::reduce_lanes) : lanes;
+}
+
+bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) {
+  if (nest.steps.size() < 2) return false;
+  const auto elements = static_cast<double>(frame.count());
+  const int64_t columns = frame.sizes.back();
+  const double rows = elements / static_cast<double>(columns);
+  double saved = call * static_cast<double>(nest.steps.size() - 1), lost = 0;
+  std::vector<bool> read(nest.values());
+  for (const Step& s : nest.steps)
+    for (ValueNumber o : s.operands) read[o] = true;
+  for (size_t i = 0; i < nest.steps.size(); ++i) {
+    const auto v = static_cast<ValueNumber>(nest.first_step() + i);
+    const double bytes = elements * static_cast<double>(size_of(nest.steps[i].dtype));
+    const bool stored = std::ranges::count(nest.stores, v) > 0;
+    const double moves = (read[v] ? 1 : 0) + (stored ? 0 : 1);
+    saved += moves * bytes * (bytes <= near_bytes ? byte_near : byte_far);
+    if (vector_bits < 512 && is_function(nest.steps[i].op)) lost += elements * narrow_function;
+  }
+  if (rows > 1) lost += rows * row;
+  if (columns % lanes_of(nest, vector_bits)) lost += rows * rest;
+  for (const Load& l : nest.loads)
+    if (l.walks.back() == Walk::strided) lost += elements * strided_element;
+  return saved > lost;
+}
+
+}  // namespace gradus::fusion

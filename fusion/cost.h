@@ -1,0 +1,28 @@
+// Which groups are worth a kernel. The figures are bench/fusion.cpp's, by `light_groups` and
+// `heavy_groups`.
+#pragma once
+
+#include "fusion/nest.h"
+
+namespace gradus::fusion {
+
+// Bounds of a group: what is compiled in some ten milliseconds, and keeps its values in registers
+// for the most part.
+inline constexpr size_t most_steps = 48;
+// Loads and stores. A kernel keeps as many pointers on its stack.
+inline constexpr size_t most_slots = 32;
+// Up to so many elements what an instruction costs is the call, not its elements: then also those
+// are grouped that share nothing.
+inline constexpr int64_t few_elements = 512;
+
+// Elements that a kernel takes at a time: two registers of the narrowest type that it computes in.
+// Independent halves keep the units busy where a chain of steps would wait for itself. Where rows
+// are reduced, no more than lanes that add up apart.
+int64_t lanes_of(const Nest& nest, unsigned vector_bits);
+
+// Whether a kernel of the nest, made for registers of so many bits, beats a loop for each step. It
+// saves calls and the memory between the steps. It loses where rows end within a vector, where it
+// gathers what is strided once more, and with functions whose loops are better in narrow registers.
+bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits);
+
+}  // namespace gradus::fusion

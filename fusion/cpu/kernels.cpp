@@ -1,0 +1,212 @@
+#include "fusion/cpu/kernels.h"
+
+#include <unistd.h>
+
+#include "fusion/cost.h"
+
+namespace gradus::fusion::cpu {
+
+namespace {
+
+std::atomic<uint64_t> next_id{1};
+
+std::optional<Isa> choose_isa(unsigned vector_bits) {
+  if (vector_bits != 0 && vector_bits != 256 && vector_bits != 512)
+    throw Error("kernels of {} bits are asked for; say 256, 512, or 0 for the widest there are",
+                vector_bits);
+  if (vector_bits != 256 && runs_here(Isa::avx512)) return Isa::avx512;
+  if (vector_bits == 512) throw Error("kernels of 512 bits are asked for, which do not run here");
+  return runs_here(Isa::avx2) ? std::optional(Isa::avx2) : std::nullopt;
+}
+
+}  // namespace
+
+CpuKernels::CpuKernels(const KernelOptions& options, LogSink log)
+    : id_(next_id++),
+      options_(options),
+      log_(std::move(log)),
+      isa_(choose_isa(options.vector_bits)),
+      sync_(std::make_unique<Sync>()),
+      ready_(std::make_shared<KernelSet>()) {}
+
+CpuKernels::~CpuKernels() {
+  if (forked()) {
+    // Nobody to wait for: the thread is the parent's, and what it held is left.
+    static_cast<void>(sync_.release());
+    static_cast<void>(cache_.release());
+    return;
+  }
+  {
+    std::lock_guard guard(sync_->mutex);
+    stop_ = true;
+  }
+  sync_->wake.notify_all();
+  if (sync_->thread.joinable()) sync_->thread.join();
+}
+
+bool CpuKernels::forked() const {
+  const int64_t process = process_.load(std::memory_order_relaxed);
+  return process && process != getpid();
+}
+
+void CpuKernels::begin() {
+  process_.store(getpid(), std::memory_order_relaxed);
+  if (cache_) return;
+  auto store = options_.folder.empty()
+                   ? nullptr
+                   : std::make_shared<ObjectStore>(options_.folder, options_.most_folder_bytes);
+  if (store && !store->usable() && log_)
+    log_(LogLevel::warning, "kernels are not kept: " + store->why_not());
+  cache_ = std::make_unique<KernelCache>(options_.most_kernels, std::move(store));
+}
+
+bool CpuKernels::wants(const Nest& nest, const Frame& frame) const {
+  return isa_ && (options_.always || worth_a_kernel(nest, frame, *isa_ == Isa::avx512 ? 512 : 256));
+}
+
+std::shared_ptr<const KernelSet> CpuKernels::ready() {
+  static const std::shared_ptr<const KernelSet> none = std::make_shared<KernelSet>();
+  if (forked()) return none;
+  std::lock_guard guard(sync_->mutex);
+  return ready_;
+}
+
+std::shared_ptr<const fusion::Kernel> CpuKernels::get(const Nest& nest, const std::string& text) {
+  if (!isa_ || forked()) return nullptr;
+  {
+    std::lock_guard guard(sync_->mutex);
+    if (failed_.contains(text)) return nullptr;
+    if (auto kernel = ready_->find(text)) {
+      ++reused_;
+      return kernel;
+    }
+  }
+  return compile(nest, text);
+}
+
+std::shared_ptr<const fusion::Kernel> CpuKernels::compile(const Nest& nest,
+                                                          const std::string& text) {
+  std::string why;
+  try {
+    KernelCache* cache;
+    {
+      std::lock_guard guard(sync_->mutex);
+      begin();
+      cache = cache_.get();
+    }
+    auto kernel = cache->get(nest, *isa_);
+    publish(text, kernel);
+    return kernel;
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  bool first;
+  {
+    std::lock_guard guard(sync_->mutex);
+    first = failed_.insert(text).second;
+  }
+  if (first && log_)
+    log_(LogLevel::warning, fmt::format("a group runs unfused: {}\n{}", why, text));
+  return nullptr;
+}
+
+// A set is never changed: whoever holds it keeps what it had.
+void CpuKernels::publish(const std::string& text,
+                         const std::shared_ptr<const fusion::Kernel>& kernel) {
+  std::lock_guard guard(sync_->mutex);
+  if (ready_->find(text)) return;
+  auto next = std::make_shared<KernelSet>(*ready_);
+  next->kernels.emplace(text, kernel);
+  order_.push_back(text);
+  while (order_.size() > std::max<size_t>(options_.most_kernels, 1)) {
+    next->kernels.erase(order_.front());
+    order_.pop_front();
+  }
+  ++next->generation;
+  ready_ = std::move(next);
+}
+
+void CpuKernels::request(const Nest& nest, const std::string& text) {
+  if (!isa_ || forked()) return;
+  std::lock_guard guard(sync_->mutex);
+  if (failed_.contains(text) || on_its_way_.contains(text) || ready_->find(text)) return;
+  if (waiting_.size() >= most_waiting) {
+    ++dropped_;
+    return;
+  }
+  process_.store(getpid(), std::memory_order_relaxed);
+  if (!sync_->thread.joinable()) try {
+      sync_->thread = std::thread([this] { work(); });
+    } catch (const std::system_error&) {
+      ++dropped_;  // the machine gives no thread: programs run as they do
+      return;
+    }
+  on_its_way_.insert(text);
+  waiting_.emplace_back(nest, text);
+  sync_->wake.notify_one();
+}
+
+void CpuKernels::work() {
+  std::unique_lock lock(sync_->mutex);
+  for (;;) {
+    sync_->wake.wait(lock, [&] { return stop_ || !waiting_.empty(); });
+    if (stop_) return;
+    auto [nest, text] = std::move(waiting_.front());
+    waiting_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    compile(nest, text);
+    lock.lock();
+    on_its_way_.erase(text);
+    busy_ = false;
+    if (waiting_.empty()) sync_->idle.notify_all();
+  }
+}
+
+void CpuKernels::wait() {
+  if (forked()) return;
+  std::unique_lock lock(sync_->mutex);
+  sync_->idle.wait(lock, [&] { return waiting_.empty() && !busy_; });
+}
+
+KernelStatistics CpuKernels::statistics() const {
+  KernelStatistics s;
+  if (forked()) return s;
+  std::lock_guard guard(sync_->mutex);
+  if (cache_) {
+    CacheStatistics c = cache_->statistics();
+    s = {.hits = c.hits,
+         .misses = c.misses,
+         .loaded = c.loaded,
+         .evicted = c.evicted,
+         .seconds = c.seconds};
+  }
+  s.hits += reused_;
+  s.failed = failed_.size();
+  s.dropped = dropped_;
+  s.waiting = waiting_.size() + busy_;
+  s.kernels = ready_->kernels.size();
+  return s;
+}
+
+}  // namespace gradus::fusion::cpu
+
+namespace gradus::fusion {
+
+namespace {
+
+std::shared_ptr<Kernels> make_kernels(const Context& context, const KernelOptions& options) {
+  return std::make_shared<cpu::CpuKernels>(options, context.log_sink());
+}
+
+}  // namespace
+
+std::shared_ptr<Kernels> kernels_of(Context& context) {
+  return context.part<Kernels>([&] { return make_kernels(context, {}); });
+}
+
+void set_kernel_options(Context& context, const KernelOptions& options) {
+  context.replace_part<Kernels>(make_kernels(context, options));
+}
+
+}  // namespace gradus::fusion

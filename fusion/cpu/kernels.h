@@ -1,0 +1,64 @@
+// A context's kernels, compiled by LLVM: at once, or on a thread of their own.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_set>
+
+#include "fusion/cpu/cache.h"
+#include "fusion/kernels.h"
+
+namespace gradus::fusion::cpu {
+
+class CpuKernels final : public Kernels {
+ public:
+  // How many nests may wait for the thread.
+  static constexpr size_t most_waiting = 1024;
+
+  CpuKernels(const KernelOptions& options, LogSink log);
+  // Ends what is being compiled, and leaves the rest.
+  ~CpuKernels() override;
+
+  uint64_t id() const override { return id_; }
+  bool wants(const Nest& nest, const Frame& frame) const override;
+  std::shared_ptr<const KernelSet> ready() override;
+  std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string& text) override;
+  void request(const Nest& nest, const std::string& text) override;
+  void wait() override;
+  KernelStatistics statistics() const override;
+
+ private:
+  // In the child of a fork, where a mutex may be held by a thread that is not there.
+  bool forked() const;
+  void begin();  // under the mutex: the first use of the compiler
+  std::shared_ptr<const fusion::Kernel> compile(const Nest& nest, const std::string& text);
+  void publish(const std::string& text, const std::shared_ptr<const fusion::Kernel>& kernel);
+  void work();
+
+  const uint64_t id_;
+  const KernelOptions options_;
+  const LogSink log_;
+  const std::optional<Isa> isa_;     // none: this machine runs no code of ours
+  std::atomic<int64_t> process_{0};  // that has used the compiler; 0: none yet
+
+  // Left behind in a forked child: destroying what waiters of the parent wait for would hang.
+  struct Sync {
+    std::mutex mutex;
+    std::condition_variable wake, idle;
+    std::thread thread;
+  };
+  std::unique_ptr<Sync> sync_;
+  // Guarded by the mutex.
+  std::unique_ptr<KernelCache> cache_;      // made by the first who needs it, then never changed
+  std::shared_ptr<const KernelSet> ready_;  // never null
+  std::deque<std::string> order_;           // of what is ready: the oldest first
+  std::unordered_set<std::string> failed_, on_its_way_;
+  std::deque<std::pair<Nest, std::string>> waiting_;
+  bool busy_ = false, stop_ = false;
+  uint64_t dropped_ = 0, reused_ = 0;
+};
+
+}  // namespace gradus::fusion::cpu

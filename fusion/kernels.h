@@ -1,0 +1,93 @@
+// Compiled kernels as whoever runs programs sees them: no compiler and no device.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "base/context.h"
+#include "fusion/nest.h"
+#include "ir/operator.h"
+
+namespace gradus::fusion {
+
+// Whether the pointwise instructions of a program run as fused kernels. The bits are the same.
+enum class FusionMode : uint8_t {
+  off,     // one loop for each instruction
+  behind,  // kernels that are there when a state is made; others are compiled for later states
+  first,   // kernels are compiled before a stage's first run
+};
+
+// Code of one nest. Immutable, for any number of threads; keeps what it needs alive.
+class Kernel : public std::enable_shared_from_this<Kernel> {
+ public:
+  virtual ~Kernel() = default;
+  // Made ready for a frame that fits the nest. It is called with the first elements of loads, then
+  // of stores; a store may lie where a load lies if each element lies on its own. A call allocates
+  // nothing and splits the work by sizes alone.
+  virtual ir::Kernel bind(const Frame& frame) const = 0;
+  virtual const Nest& nest() const = 0;
+};
+
+// The kernels that were there at some moment. Immutable.
+class KernelSet {
+ public:
+  // By the text of a nest; null if there is none.
+  std::shared_ptr<const Kernel> find(const std::string& nest) const {
+    auto found = kernels.find(nest);
+    return found == kernels.end() ? nullptr : found->second;
+  }
+  std::unordered_map<std::string, std::shared_ptr<const Kernel>> kernels;
+  uint64_t generation = 0;  // sets of one source are numbered as they come
+};
+
+struct KernelStatistics {
+  uint64_t hits = 0;     // kernels that were there, or were being compiled for another
+  uint64_t misses = 0;   // compiled
+  uint64_t loaded = 0;   // found in the folder
+  uint64_t evicted = 0;  // left out again for others
+  uint64_t failed = 0;   // nests that no code could be made for
+  uint64_t dropped = 0;  // asked for while too many were waiting
+  uint64_t waiting = 0;  // now, for the thread that compiles
+  uint64_t kernels = 0;  // there now
+  double seconds = 0;    // spent compiling
+};
+
+// Makes kernels, and keeps them: what a context has of a compiler. Thread-safe. In a forked child
+// of a process that has compiled, it makes no more, and has none for new states.
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+  // Tells sources apart, also those that are gone.
+  virtual uint64_t id() const = 0;
+  // Whether a kernel of the nest can be made, and is worth it for such sizes.
+  virtual bool wants(const Nest& nest, const Frame& frame) const = 0;
+  // What is there now.
+  virtual std::shared_ptr<const KernelSet> ready() = 0;
+  // The kernel of a nest, compiled on this thread if need be. Null where no code can be made, which
+  // is remembered, and told to the context's log once. `text` is print(nest).
+  virtual std::shared_ptr<const Kernel> get(const Nest& nest, const std::string& text) = 0;
+  // Has the kernel compiled on a thread of its own, unless it is there, on its way or has failed,
+  // or too many are waiting. A later set has it.
+  virtual void request(const Nest& nest, const std::string& text) = 0;
+  // Returns when nothing is waiting to be compiled.
+  virtual void wait() = 0;
+  virtual KernelStatistics statistics() const = 0;
+};
+
+struct KernelOptions {
+  size_t most_kernels = 1024;  // kept; those asked for longest ago go first
+  // Keeps compiled code for other processes; empty: none. Made, for this user alone, if it is not
+  // there; one that others can write is not used.
+  std::string folder;
+  uint64_t most_folder_bytes = uint64_t{256} << 20;  // the entries used longest ago go first
+  unsigned vector_bits = 0;                          // 256 or 512; 0: the widest there are
+  bool always = false;  // kernels also where they are not worth it: for tests
+};
+
+// The kernels of a context, made on first use.
+std::shared_ptr<Kernels> kernels_of(Context& context);
+// Begins anew with these options. States that are there keep what they have.
+void set_kernel_options(Context& context, const KernelOptions& options);
+
+}  // namespace gradus::fusion

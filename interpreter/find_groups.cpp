@@ -1,0 +1,89 @@
+#include "interpreter/find_groups.h"
+
+#include <algorithm>
+
+#include "fusion/cost.h"
+
+namespace gradus::interpreter {
+
+namespace {
+
+// Groups that wait for members at a time, and for how many instructions one waits for the next: a
+// group that stays open keeps what it reads alive.
+constexpr size_t most_open = 8;
+constexpr uint32_t longest_wait = 64;
+
+}  // namespace
+
+bool GroupFinder::Open::reads(std::span<const Register> registers) const {
+  return std::ranges::any_of(registers, [&](Register r) {
+    return std::find(loads.begin(), loads.end(), r) != loads.end();
+  });
+}
+
+bool GroupFinder::Open::has(uint32_t index) const {
+  return std::binary_search(members.begin(), members.end(), index);
+}
+
+void GroupFinder::close(size_t open) {
+  if (open_[open].members.size() > 1) closed_.push_back(std::move(open_[open].members));
+  open_.erase(open_.begin() + static_cast<long>(open));
+}
+
+// One more member, and those of another group.
+bool GroupFinder::fits(const Open& a, const Open* b) const {
+  return a.members.size() + (b ? b->members.size() : 0) + 1 <= fusion::most_steps &&
+         a.loads.size() + (b ? b->loads.size() : 0) <= fusion::most_steps;
+}
+
+size_t GroupFinder::join(size_t a, size_t b) {
+  Open& to = open_[a];
+  Open& from = open_[b];
+  const auto middle = static_cast<long>(to.members.size());
+  to.members.insert(to.members.end(), from.members.begin(), from.members.end());
+  std::inplace_merge(to.members.begin(), to.members.begin() + middle, to.members.end());
+  for (Register r : from.loads)
+    if (!to.reads({&r, 1})) to.loads.push_back(r);
+  open_.erase(open_.begin() + static_cast<long>(b));
+  return b < a ? a - 1 : a;
+}
+
+void GroupFinder::add(uint32_t index, const Sizes* shape, std::span<const uint32_t> makers,
+                      std::span<const Register> loads) {
+  for (size_t g = open_.size(); g-- > 0;)
+    if (index - open_[g].members.back() > longest_wait) close(g);
+  // Those it reads from: one it joins, with as many others as fit; the rest is closed.
+  constexpr size_t none = SIZE_MAX;
+  size_t mine = none;
+  for (size_t g = open_.size(); g-- > 0;) {
+    const Open& open = open_[g];
+    if (!std::ranges::any_of(makers, [&](uint32_t m) { return open.has(m); })) continue;
+    if (!shape || open.shape != *shape || !fits(open, mine == none ? nullptr : &open_[mine])) {
+      if (mine != none && g < mine) --mine;
+      close(g);
+    } else {
+      mine = mine == none ? g : join(g, mine);
+    }
+  }
+  if (!shape) return;
+  for (size_t g = 0; g < open_.size() && mine == none; ++g)
+    if (open_[g].shape == *shape && fits(open_[g], nullptr) &&
+        (numel(*shape) <= fusion::few_elements || open_[g].reads(loads)))
+      mine = g;
+  if (mine == none) {
+    if (open_.size() == most_open) close(0);
+    mine = open_.size();
+    open_.push_back({*shape, {}, {}});
+  }
+  Open& group = open_[mine];
+  group.members.push_back(index);
+  for (Register r : loads)
+    if (!group.reads({&r, 1})) group.loads.push_back(r);
+}
+
+std::vector<std::vector<uint32_t>> GroupFinder::take() {
+  while (!open_.empty()) close(0);
+  return std::move(closed_);
+}
+
+}  // namespace gradus::interpreter

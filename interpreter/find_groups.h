@@ -1,0 +1,42 @@
+// Which instructions of a segment run together.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "interpreter/code.h"
+
+namespace gradus::interpreter {
+
+// Sorts the instructions of a segment into groups as they are told of in order. What a group
+// promises: it can run where its last member stands. For that
+//   G1  who reads what a member makes, and is no member, stands after the last member
+//   G2  what members read is made before the last member: by no group that runs later
+// Whoever reads a value of a group that is open closes it, unless it joins. So a group is closed
+// before anybody outside reads of it, and no two groups wait for each other.
+class GroupFinder {
+ public:
+  // An instruction in its order. `makers` are the instructions of the segment whose results it
+  // reads, `loads` the registers. One without a shape cannot be grouped.
+  void add(uint32_t index, const Sizes* shape, std::span<const uint32_t> makers,
+           std::span<const Register> loads);
+  // The groups of at least two members, each in order.
+  std::vector<std::vector<uint32_t>> take();
+
+ private:
+  struct Open {
+    Sizes shape;
+    std::vector<uint32_t> members;
+    std::vector<Register> loads;  // each once; those that members make are there as well
+    bool reads(std::span<const Register> registers) const;
+    bool has(uint32_t index) const;
+  };
+  void close(size_t open);
+  size_t join(size_t a, size_t b);
+  bool fits(const Open& a, const Open* b) const;
+
+  std::vector<Open> open_;
+  std::vector<std::vector<uint32_t>> closed_;
+};
+
+}  // namespace gradus::interpreter

@@ -1,0 +1,172 @@
+// Makes plans: groups of pointwise instructions become one kernel each.
+#include <algorithm>
+
+#include "fusion/cost.h"
+#include "fusion/group.h"
+#include "interpreter/find_groups.h"
+#include "interpreter/planner.h"
+#include "ops/bound_call.h"
+
+namespace gradus::interpreter {
+
+// Given    all instructions are bound
+// Execute  finds groups; each that has a kernel runs where its last member stands, and the others
+//          of it do nothing
+// Result   what only members read has no memory (Local::Kind::inside)
+void Planner::fuse() {
+  if (choice_.mode == fusion::FusionMode::off) return;
+  count_uses();
+  GroupFinder finder;
+  std::vector<uint32_t> maker(locals_.size(), Local::never);
+  SmallVector<uint32_t, 4> makers;
+  SmallVector<Register, 4> loads;
+  for (uint32_t n = 0; n < bound_.size(); ++n) {
+    const Instruction& i = instruction(n);
+    makers.clear();
+    loads.clear();
+    for (uint32_t k = 0; k < i.operands; ++k) {
+      Register r = stage_code_.operands[i.first_operand + k].reg;
+      if (!is_met(r)) continue;
+      loads.push_back(r);
+      if (uint32_t m = maker[local_numbers_[index_of(r)]]; m != Local::never) makers.push_back(m);
+    }
+    finder.add(n, can_fuse(n) ? &local(results_of(n)[0]).layout.shape : nullptr, makers, loads);
+    for (Register r : results_of(n))
+      if (is_met(r)) maker[local_numbers_[index_of(r)]] = n;
+  }
+  for (const auto& members : finder.take()) fuse_members(members);
+}
+
+// How often instructions of the segment read a register; what is read later or returned is read
+// once more.
+void Planner::count_uses() {
+  uses_.assign(locals_.size(), 0);
+  auto use = [&](Register r) {
+    if (is_met(r)) ++uses_[local_numbers_[index_of(r)]];
+  };
+  for (uint32_t n = 0; n < bound_.size(); ++n) {
+    const Instruction& i = instruction(n);
+    for (uint32_t k = 0; k < i.operands; ++k) use(stage_code_.operands[i.first_operand + k].reg);
+    for (Register r : results_of(n))
+      if (r != no_register && code_.last_segment(r) > number_) use(r);
+  }
+  for (Register r : returns()) use(r);
+}
+
+const ir::Node& Planner::node(uint32_t index) const {
+  return code_.graph().stages[segment_.stage].nodes[instruction(index).node];
+}
+
+// It computes one result that somebody reads, into memory of its own.
+bool Planner::can_fuse(uint32_t index) {
+  const Instruction& i = instruction(index);
+  if (i.kind != Instruction::Kind::kernel || i.results != 1 || !bound_[index].run) return false;
+  Register y = results_of(index)[0];
+  if (y == no_register) return false;
+  const Local& l = local(y);
+  return l.kind == Local::Kind::slot && l.root == y && l.layout.numel() > 0 &&
+         fusion::belongs_into_nests(code_.graph(), node(index));
+}
+
+void Planner::fuse_members(std::span<const uint32_t> members) {
+  Members m;
+  for (uint32_t n : members) {
+    m.nodes.push_back(&node(n));
+    m.made.push_back(results_of(n)[0]);
+  }
+  for (uint32_t n : members) find_loads(instruction(n), m);
+  for (Register y : m.made)
+    if (uint32_t inside = static_cast<uint32_t>(std::ranges::count(m.read, y));
+        inside < uses_[local_numbers_[index_of(y)]])
+      m.stored.push_back(y);
+  if (m.inputs.size() + m.stored.size() > fusion::most_slots) {
+    // Each half is a group as well: the first one ends before the second.
+    fuse_members(members.first(members.size() / 2));
+    return fuse_members(members.subspan(members.size() / 2));
+  }
+  std::vector<ir::ValueId> inputs, results;
+  for (Register r : m.inputs) inputs.push_back(code_.value_of(r));
+  for (Register r : m.stored) results.push_back(code_.value_of(r));
+  auto group = fusion::group_nodes({code_.graph(), m.nodes, inputs, m.layouts, results});
+  if (!group || group->nest.loads.size() + m.stored.size() > fusion::most_slots ||
+      !choice_.source->wants(group->nest, group->frame))
+    return;
+  if (auto kernel = kernel_of(group->nest)) place_group(members, m, *group, std::move(kernel));
+}
+
+// What the instruction reads: of the group, or loaded.
+void Planner::find_loads(const Instruction& i, Members& m) {
+  for (uint32_t k = 0; k < i.operands; ++k) {
+    Register r = stage_code_.operands[i.first_operand + k].reg;
+    if (r == no_register) continue;
+    if (std::ranges::count(m.made, r)) {
+      m.read.push_back(r);
+    } else if (!std::ranges::count(m.inputs, r)) {
+      m.inputs.push_back(r);
+      const Local& l = local(r);
+      if (l.kind != Local::Kind::absent) {
+        m.layouts.push_back(l.layout);
+        continue;
+      }
+      Sizes shape = sizes_of(code_.type_of(r));
+      const size_t rank = shape.size();
+      m.layouts.emplace_back(code_.type_of(r).dtype, std::move(shape), Sizes(rank, 0));
+    }
+  }
+}
+
+// Null where there is none yet.
+std::shared_ptr<const fusion::Kernel> Planner::kernel_of(const fusion::Nest& nest) {
+  std::string text = fusion::print(nest);
+  if (choice_.mode == fusion::FusionMode::first) return choice_.source->get(nest, text);
+  if (auto kernel = choice_.set->find(text)) return kernel;
+  auto& missing = plan_->missing;
+  if (std::ranges::none_of(missing, [&](const auto& other) { return other.second == text; }))
+    missing.emplace_back(nest, std::move(text));
+  return nullptr;
+}
+
+void Planner::place_group(std::span<const uint32_t> members, const Members& m,
+                          const fusion::Group& group,
+                          std::shared_ptr<const fusion::Kernel> kernel) {
+  const uint32_t last = members.back();
+  ir::Kernel ready = kernel->bind(group.frame);
+  for (uint32_t n : members) {
+    bound_[n] = {};
+    bound_[n].group = static_cast<uint32_t>(plan_->groups.size());
+  }
+  Bound& bound = bound_[last];
+  bound.run = ready.run;
+  bound.parameters = ready.parameters.get();
+  bound.scratch_bytes = ready.scratch_bytes;
+  bound.first_arg = static_cast<uint32_t>(args_.size());
+  for (Register r : m.inputs) {
+    if (local(r).kind == Local::Kind::absent) {
+      args_.push_back({BoundArg::Kind::fixed, no_register, number_memory()});
+    } else {
+      args_.push_back({BoundArg::Kind::value, r});
+      Local& root = local(local(r).root);
+      root.last_use = std::max(root.last_use, last);
+    }
+  }
+  for (const ir::Dim& size : group.sizes) {
+    std::byte* memory = number_memory();
+    ops::store_number(ir::Number::of(size.evaluate(sizes_)), memory);
+    args_.push_back({BoundArg::Kind::fixed, no_register, memory});
+  }
+  for (Register y : m.made) local(y).kind = Local::Kind::inside;
+  for (Register y : m.stored) {
+    Local& l = local(y);
+    l.kind = Local::Kind::slot;
+    l.last_use = std::max(l.last_use, last);
+    args_.push_back({BoundArg::Kind::value, y});
+  }
+  bound.args = static_cast<uint32_t>(args_.size()) - bound.first_arg;
+  if (ready.parameters) plan_->kernels.push_back(std::move(ready.parameters));
+  SegmentPlan::Group& placed = plan_->groups.emplace_back();
+  for (uint32_t n : members) placed.instructions.push_back(segment_.first + n);
+  placed.stored.assign(m.stored.begin(), m.stored.end());
+  placed.kernel = std::move(kernel);
+}
+
+}  // namespace gradus::interpreter

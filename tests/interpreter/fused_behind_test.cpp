@@ -1,0 +1,219 @@
+// Kernels compiled behind the runs: which a state uses, and what happens to those who wait.
+#include <atomic>
+#include <thread>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fusion/cpu/compiler.h"
+#include "fusion/cpu/kernels.h"
+#include "tests/interpreter/support.h"
+
+namespace gradus {
+namespace {
+
+using namespace test;
+using fusion::FusionMode;
+
+constexpr const char* program =
+    "graph g {\n  stage 0 (%x: f64[N]) {\n    %a = exp(%x)\n    %b = sin(%a)\n"
+    "    %c = mul(%b, %x)\n    return %c\n  }\n  stage 1 (%ct: f64[N]) {\n"
+    "    %d = mul(%ct, %b)\n    %e = add(%d, %a)\n    return %e\n  }\n}\n";
+
+class Behind : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fusion::cpu::runs_here(fusion::cpu::Isa::avx2)) GTEST_SKIP() << "no kernels here";
+  }
+  static std::shared_ptr<Context> context(LogSink log = {}) {
+    ContextOptions options;
+    options.workers = 2;
+    options.log = std::move(log);
+    auto context = std::make_shared<Context>(options);
+    fusion::set_kernel_options(*context, {.always = true});
+    return context;
+  }
+  static State behind(std::shared_ptr<const Code> code, const std::shared_ptr<Context>& context) {
+    return State(std::move(code), context, {.fusion = FusionMode::behind});
+  }
+  static Tensor input(int64_t n = 2000) {
+    Tensor x = Tensor::zeros(DType::f64, Sizes{n});
+    for (int64_t i = 0; i < n; ++i) x.mutable_data_as<double>()[i] = 0.001 * static_cast<double>(i);
+    return x;
+  }
+  // Both stages; the results are those of an unfused state.
+  static void run_both(State& state, const Tensor& x) {
+    State plain(state.code());
+    for (int stage = 0; stage < 2; ++stage)
+      EXPECT_TRUE(bitwise_equal(run(state, {x})[0], run(plain, {x})[0]));
+  }
+};
+
+// SPEC F3
+TEST_F(Behind, AStateKeepsWhatItWasMadeWith) {
+  auto shared = context();
+  auto code = compile(program);
+  Tensor x = input();
+  State first = behind(code, shared);
+  run_both(first, x);
+  fusion::kernels_of(*shared)->wait();
+  EXPECT_EQ(fusion::kernels_of(*shared)->statistics().misses, 2u);
+  State later = behind(code, shared), clone = first.clone();
+  first.restart(), clone.restart();
+  for (State* s : {&first, &clone}) {
+    run_both(*s, x);
+    EXPECT_EQ(s->groups().size(), 0u);
+  }
+  run_both(later, x);
+  EXPECT_EQ(later.groups().size(), 2u);
+  State of_later = later.clone();
+  of_later.restart();
+  run_both(of_later, x);
+  EXPECT_EQ(of_later.groups().size(), 2u);
+  // Nothing was compiled again, and one that compiles first finds all there.
+  State last(code, shared, {.fusion = FusionMode::first});
+  run_both(last, x);
+  EXPECT_EQ(last.groups().size(), 2u);
+  EXPECT_EQ(fusion::kernels_of(*shared)->statistics().misses, 2u);
+  // Another size neither.
+  State other = behind(code, shared);
+  run_both(other, input(77));
+  EXPECT_EQ(other.groups().size(), 2u);
+}
+
+// A state between two stages does not change either.
+TEST_F(Behind, StagesOfOneStateAreOfOneMoment) {
+  auto shared = context();
+  auto code = compile(program);
+  Tensor x = input();
+  State state = behind(code, shared);
+  run(state, {x});
+  // Compiles the kernels of both stages meanwhile.
+  State first(code, shared, {.fusion = FusionMode::first});
+  run_both(first, x);
+  run(state, {x});
+  EXPECT_EQ(state.groups().size(), 0u);
+}
+
+TEST_F(Behind, ManyThreadsAskAtOnce) {
+  auto shared = context();
+  auto code = compile(program);
+  Tensor x = input();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int round = 0; round < 20; ++round) {
+        State state = behind(code, shared);
+        run_both(state, x);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  fusion::kernels_of(*shared)->wait();
+  EXPECT_EQ(fusion::kernels_of(*shared)->statistics().misses, 2u);
+}
+
+// What is waiting is left; the context's end waits for one compilation at most.
+TEST_F(Behind, AContextEndsWhileItsThreadCompiles) {
+  for (int round = 0; round < 3; ++round) {
+    auto shared = context();
+    std::vector<std::shared_ptr<const Code>> codes;
+    for (int i = 0; i < 50; ++i) {
+      auto code = compile(fmt::format(
+          "graph g {{ stage 0 (%x: f64[N]) {{ %a = mul(%x, {}.5) %b = tanh(%a) return %b }} }}",
+          i));
+      State state = behind(code, shared);
+      run(state, {input()});
+    }
+    EXPECT_GT(fusion::kernels_of(*shared)->statistics().waiting, 10u);
+  }
+}
+
+TEST_F(Behind, WhatFailedIsRememberedAndTold) {
+  std::atomic<int> told{0};
+  auto shared = context([&](LogLevel level, std::string_view message) {
+    EXPECT_EQ(level, LogLevel::warning);
+    EXPECT_NE(message.find("runs unfused"), std::string_view::npos);
+    ++told;
+  });
+  auto kernels = fusion::kernels_of(*shared);
+  fusion::Nest bad;  // stores nothing
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(kernels->get(bad, "bad"), nullptr);
+    kernels->request(bad, "bad");
+    kernels->wait();
+  }
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(kernels->statistics().failed, 1u);
+  EXPECT_EQ(kernels->statistics().misses, 1u);
+}
+
+// A compiler that can compile nothing: programs run as they do without one.
+TEST_F(Behind, ProgramsRunWhereNoKernelCanBeMade) {
+  struct None final : fusion::Kernels {
+    std::atomic<int> asked{0};
+    uint64_t id() const override { return UINT64_MAX; }
+    bool wants(const fusion::Nest&, const fusion::Frame&) const override { return true; }
+    std::shared_ptr<const fusion::KernelSet> ready() override {
+      return std::make_shared<fusion::KernelSet>();
+    }
+    std::shared_ptr<const fusion::Kernel> get(const fusion::Nest&, const std::string&) override {
+      ++asked;
+      return nullptr;
+    }
+    void request(const fusion::Nest&, const std::string&) override { ++asked; }
+    void wait() override {}
+    fusion::KernelStatistics statistics() const override { return {}; }
+  };
+  for (FusionMode mode : {FusionMode::behind, FusionMode::first}) {
+    auto shared = context();
+    auto none = std::make_shared<None>();
+    shared->replace_part<fusion::Kernels>(none);
+    State state(compile(program), shared, {.fusion = mode});
+    run_both(state, input());
+    EXPECT_EQ(none->asked, 2);
+    EXPECT_EQ(state.groups().size(), 0u);
+  }
+}
+
+// The child has the parent's plans and kernels, and asks nobody for more.
+TEST_F(Behind, AForkedChildMakesNoKernels) {
+  auto shared = context();
+  auto code = compile(program);
+  Tensor x = input(100);
+  State state(code, shared, {.fusion = FusionMode::first});
+  run_both(state, x);
+  auto other =
+      compile("graph g { stage 0 (%x: f64[N]) { %a = mul(%x, 0.25) %b = tanh(%a) return %b } }");
+  State waiting = behind(other, shared);
+  run(waiting, {x});
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);
+    bool right = true;
+    state.restart();
+    State plain(code);
+    right &= bitwise_equal(run(state, {x})[0], run(plain, {x})[0]);
+    for (FusionMode mode : {FusionMode::behind, FusionMode::first}) {
+      State fresh(other, shared, {.fusion = mode});
+      State reference(other);
+      right &= bitwise_equal(run(fresh, {x})[0], run(reference, {x})[0]);
+      right &= fresh.groups().empty();
+    }
+    fusion::kernels_of(*shared)->wait();
+    std::weak_ptr<fusion::Kernels> gone = fusion::kernels_of(*shared);
+    fusion::set_kernel_options(*shared, {});  // ends the parent's here
+    _exit(right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST_F(Behind, OptionsThatCannotBeAreRefused) {
+  auto shared = context();
+  EXPECT_THROW(fusion::set_kernel_options(*shared, {.vector_bits = 300}), Error);
+}
+
+}  // namespace
+}  // namespace gradus

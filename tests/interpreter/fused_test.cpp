@@ -1,0 +1,261 @@
+// Groups of instructions that run as one kernel.
+#include "fusion/cpu/compiler.h"
+#include "ir/passes/passes.h"
+#include "tensor/convert.h"
+#include "tests/interpreter/support.h"
+
+namespace gradus {
+namespace {
+
+using namespace test;
+using fusion::FusionMode;
+
+class Fused : public testing::Test {
+ public:
+  void SetUp() override {
+    if (!fusion::cpu::runs_here(fusion::cpu::Isa::avx2)) GTEST_SKIP() << "no kernels here";
+  }
+  // Compiled first, whatever can be grouped.
+  static State state(std::shared_ptr<const Code> code) {
+    return State(std::move(code), context(), {.fusion = FusionMode::first});
+  }
+  static const std::shared_ptr<Context>& context() {
+    static const auto context = make_context({.always = true});
+    return context;
+  }
+  static std::shared_ptr<Context> make_context(const fusion::KernelOptions& options) {
+    ContextOptions context_options;
+    context_options.workers = 2;
+    auto context = std::make_shared<Context>(context_options);
+    fusion::set_kernel_options(*context, options);
+    return context;
+  }
+};
+
+Tensor ramp(const Sizes& shape, DType dtype = DType::f64) {
+  Tensor t = Tensor::zeros(DType::f64, shape);
+  for (int64_t i = 0; i < t.numel(); ++i)
+    t.mutable_data_as<double>()[i] = 0.1 * static_cast<double>(i + 1);
+  Tensor cast = Tensor::zeros(dtype, shape);
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (int64_t i = 0; i < t.numel(); ++i)
+      cast.mutable_data_as<T>()[i] = convert<T>(t.data_as<double>()[i]);
+  });
+  return cast;
+}
+
+// Runs a one-stage program fused and not; the results are the same bits. Returns its groups.
+std::string groups_of(const std::string& text, const std::vector<Tensor>& inputs) {
+  auto code = compile(text);
+  State plain(code), fused(code, Fused::context(), {.fusion = FusionMode::first});
+  auto expected = run(plain, inputs), results = run(fused, inputs);
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(bitwise_equal(expected[i], results[i])) << "result " << i;
+  std::string shown;
+  for (const FusedGroup& g : fused.groups()) {
+    if (!shown.empty()) shown += ", ";
+    for (size_t k = 0; k < g.instructions.size(); ++k)
+      shown += fmt::format("{}{}", k ? " " : "", g.instructions[k]);
+  }
+  return shown;
+}
+
+std::string one_stage(const std::string& inputs, const std::string& body) {
+  return "graph g {\n stage 0 (" + inputs + ") {\n" + body + "\n }\n}\n";
+}
+
+TEST_F(Fused, GroupsRunWhereTheirLastMemberStands) {
+  EXPECT_EQ(groups_of(one_stage("%x: f64[N]",
+                                "%a = exp(%x)\n%b = sin(%a)\n%s = sum(%x)\n"
+                                "%c = mul(%b, %a)\nreturn %c, %s"),
+                      {ramp({5})}),
+            "0 1 3");
+}
+
+TEST_F(Fused, AReaderOutsideClosesAGroup) {
+  // The sum reads %b, so that %c cannot be of its group: it would come too late.
+  EXPECT_EQ(groups_of(one_stage("%x: f64[N]",
+                                "%a = exp(%x)\n%b = sin(%a)\n%s = sum(%b)\n"
+                                "%c = mul(%b, %a)\n%d = mul(%c, %s)\nreturn %d"),
+                      {ramp({5})}),
+            "0 1, 3 4");
+  // So does a view.
+  EXPECT_EQ(groups_of(one_stage("%x: f64[3, 3]",
+                                "%a = exp(%x)\n%b = sin(%a)\n"
+                                "%t = transpose(%b) {dim0 = 0, dim1 = 1}\n"
+                                "%c = mul(%a, %t)\n%d = neg(%c)\nreturn %d, %t"),
+                      {ramp({3, 3})}),
+            "0 1, 3 4");
+}
+
+TEST_F(Fused, DependenceThroughAnotherGroupClosesBoth) {
+  // %c is of another shape and reads the first group; %e reads %c.
+  EXPECT_EQ(groups_of(one_stage("%x: f64[N], %y: f64[3, N]",
+                                "%a = exp(%x)\n%b = sin(%a)\n%c = mul(%b, %y)\n%d = neg(%c)\n"
+                                "%s = sum(%d) {dim = [0]}\n%e = mul(%s, %a)\n%f = add(%e, %b)\n"
+                                "return %f"),
+                      {ramp({4}), ramp({3, 4})}),
+            "0 1, 2 3, 5 6");
+}
+
+TEST_F(Fused, GroupsThatMeetAreOne) {
+  Tensor x = ramp({100, 100}), y = ramp({100, 100});  // many elements: no group of strangers
+  EXPECT_EQ(groups_of(one_stage("%x: f64[N, N], %y: f64[N, N]",
+                                "%a = exp(%x)\n%b = sin(%y)\n%c = neg(%a)\n%d = cos(%b)\n"
+                                "%e = mul(%c, %d)\nreturn %e"),
+                      {x, y}),
+            "0 1 2 3 4");
+  EXPECT_EQ(groups_of(one_stage("%x: f64[N, N], %y: f64[N, N]",
+                                "%a = exp(%x)\n%b = sin(%y)\n%c = neg(%a)\n%d = cos(%b)\n"
+                                "return %c, %d"),
+                      {x, y}),
+            "0 2, 1 3");
+}
+
+// What leaves is stored, and only that.
+TEST_F(Fused, StoresWhatOthersRead) {
+  auto code = compile(
+      "graph g {\n stage 0 (%x: f64[N]) {\n%a = exp(%x)\n%b = sin(%a)\n%c = cos(%b)\n"
+      "%d = neg(%c)\nreturn %b\n }\n stage 1 () {\n%e = mul(%d, %d)\nreturn %e\n }\n}\n");
+  State plain(code), fused = state(code);
+  for (int stage = 0; stage < 2; ++stage) {
+    std::vector<Tensor> in;
+    if (stage == 0) in.push_back(ramp({700}));
+    EXPECT_TRUE(bitwise_equal(run(plain, in)[0], run(fused, in)[0]));
+    EXPECT_EQ(plain.held_bytes(), fused.held_bytes());
+  }
+  ASSERT_EQ(fused.groups().size(), 1u);
+  const std::string nest = fused.groups()[0].nest;
+  EXPECT_NE(nest.find("store %v2, %v4"), std::string::npos) << nest;
+}
+
+// Intermediate values take no memory: a chain needs its input and its result.
+TEST_F(Fused, ValuesInsideTakeNoMemory) {
+  const int64_t n = 1 << 16;
+  std::string text = "graph g {\n stage 0 (%x: f64[N]) {\n%v0 = sin(%x)\n";
+  for (int i = 1; i < 20; ++i) text += fmt::format("%v{} = sin(%v{})\n", i, i - 1);
+  Counted counted;
+  fusion::set_kernel_options(*counted.context, {.always = true});
+  State s(compile(text + "return %v19\n }\n}\n"), counted.context, {.fusion = FusionMode::first});
+  run(s, {Tensor::zeros(DType::f64, Sizes{n})});
+  ASSERT_EQ(s.groups().size(), 1u);
+  EXPECT_LE(counted.heap->peak_bytes(), static_cast<size_t>(n) * 8 + 4096);
+}
+
+TEST_F(Fused, AbsentOperandsAreZeros) {
+  auto code = compile(
+      "graph g {\n stage 0 (%x: f64[N]) {\nreturn %x\n }\n"
+      " stage 1 (%u: f64[N], %v: f64[N]) {\n%a = mul(%u, %v)\n%b = add(%a, 1.5)\n"
+      "%c = add(%u, %v)\n%d = mul(%c, %b)\nreturn %d\n }\n}\n");
+  for (int given = 0; given < 4; ++given) {
+    State plain(code), fused = state(code);
+    Tensor x = ramp({6});
+    run(plain, {x}), run(fused, {x});
+    std::vector<Tensor> in{given & 1 ? x : Tensor(), given & 2 ? x : Tensor()};
+    EXPECT_TRUE(bitwise_equal(run(plain, in)[0], run(fused, in)[0])) << given;
+    EXPECT_GE(fused.groups().size(), 1u);
+  }
+}
+
+// A size that stands as a number is loaded: another size is served by the same kernel.
+// SPEC F2
+TEST_F(Fused, OtherSizesCompileNothing) {
+  auto code = compile(one_stage("%x: f32[N, 3], %w: f32[3]",
+                                "%a = div(%x, N)\n%b = mul(%a, %w)\n%c = tanh(%b)\nreturn %c"));
+  auto context = make_context({.always = true});
+  for (int64_t n : {4, 7, 1000, 1, 33}) {
+    State plain(code), fused(code, context, {.fusion = FusionMode::first});
+    std::vector<Tensor> in{ramp({n, 3}, DType::f32), ramp({3}, DType::f32)};
+    EXPECT_TRUE(bitwise_equal(run(plain, in)[0], run(fused, in)[0])) << n;
+    EXPECT_EQ(fused.groups().size(), 1u);
+    // One row is as one dimension: another nest.
+    EXPECT_LE(fusion::kernels_of(*context)->statistics().misses, n == 1 || n == 33 ? 2u : 1u);
+  }
+}
+
+TEST_F(Fused, LargeGroupsAreTakenApart) {
+  std::string body = "%v0 = sin(%x)\n", results = "return %v0";
+  for (int i = 1; i < 150; ++i) {
+    body += fmt::format("%v{} = cos(%v{})\n", i, i - 1);
+    results += fmt::format(", %v{}", i);
+  }
+  auto code = compile(one_stage("%x: f64[N]", body + results));
+  State plain(code), fused = state(code);
+  Tensor x = ramp({9});
+  auto expected = run(plain, {x}), got = run(fused, {x});
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(bitwise_equal(expected[i], got[i])) << i;
+  size_t members = 0;
+  for (const FusedGroup& g : fused.groups()) {
+    members += g.instructions.size();
+    EXPECT_LE(g.instructions.size(), 31u);  // as many results, and a load
+  }
+  EXPECT_EQ(members, 150u);
+}
+
+// SPEC I16
+TEST_F(Fused, SpeakOfTheProgramsLines) {
+  auto code =
+      compile(one_stage("%x: f64[N]", "%a = exp(%x)\n%s = sum(%x)\n%b = sin(%a)\nreturn %b, %s"));
+  State s = state(code);
+  struct Notes : InstructionObserver {
+    std::string text;
+    void before(size_t, size_t i) override { text += fmt::format(" {}", i); }
+    void after(size_t, size_t) override {}
+    void group(size_t, std::span<const uint32_t> members) override {
+      text += " [";
+      for (uint32_t n : members) text += fmt::format("{},", n);
+      text += "]";
+    }
+  } notes;
+  run(s, {ramp({5})}, {.observer = &notes});
+  EXPECT_EQ(notes.text, " 0 1 [0,2,] 2");
+  const std::string text = describe_groups(s);
+  EXPECT_NE(text.find("stage 0, instructions 0 exp @3:6, 2 sin @5:6\nnest 1 {"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("= exp(%v0)"), std::string::npos) << text;
+}
+
+// A program is never changed by being run fused: its derivative is that of its nodes.
+// SPEC F7
+TEST_F(Fused, DifferentiatesAsItWasWritten) {
+  auto module = ir::parse(one_stage("%x: f64[N]",
+                                    "%a = exp(%x)\n%b = sin(%a)\n%c = mul(%b, %a)\n"
+                                    "return %c"),
+                          "f.ir");
+  State forward = state(Code::compile(module.program()));
+  Tensor x = ramp({5}), ct = ramp({5});
+  run(forward, {x});
+  ASSERT_EQ(forward.groups().size(), 1u);
+  auto code = Code::compile(ir::differentiate(forward.code()->graph(), {.order = 2}));
+  State plain(code), fused = state(code);
+  for (auto in : {std::vector{x}, std::vector{ct}, std::vector{ct}}) {
+    auto a = run(plain, in), b = run(fused, in);
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(bitwise_equal(a[i], b[i]));
+  }
+  EXPECT_EQ(fused.groups().size(), 3u);
+}
+
+// What a kernel would be slower at stays as it is.
+// SPEC F5
+TEST_F(Fused, GroupsThatAreNotWorthItStayApart) {
+  auto context = make_context({});
+  auto groups = [&](const std::string& text, const std::vector<Tensor>& inputs) {
+    State s(compile(text), context, {.fusion = FusionMode::first});
+    run(s, inputs);
+    return s.groups().size();
+  };
+  const std::string two = one_stage("%x: f32[N]", "%a = mul(%x, 2.5)\n%b = add(%a, %x)\nreturn %b");
+  EXPECT_EQ(groups(two, {ramp({3}, DType::f32)}), 0u);
+  EXPECT_EQ(groups(two, {ramp({4096}, DType::f32)}), 1u);
+  // Rows of three elements, which cannot be joined.
+  const std::string rows =
+      one_stage("%x: f32[N, 3], %w: f32[3]", "%a = mul(%x, %w)\n%b = add(%a, %w)\nreturn %b");
+  EXPECT_EQ(groups(rows, {ramp({1000, 3}, DType::f32), ramp({3}, DType::f32)}), 0u);
+  // One instruction is no group.
+  EXPECT_EQ(groups(one_stage("%x: f32[N]", "%a = exp(%x)\nreturn %a"), {ramp({4096}, DType::f32)}),
+            0u);
+}
+
+}  // namespace
+}  // namespace gradus
