@@ -20,6 +20,10 @@ constexpr double rest = 45;               // a row's end that is no whole vector
 constexpr double strided_element = 0.6;   // gathered one by one
 constexpr double narrow_function = 0.5;   // an element of exp and its like in 256 bits, against
                                           // the loops that g++ makes
+constexpr double again = 0.03;            // an element of a step computed once more
+constexpr double function_again = 0.4;    // the same of exp and its like
+constexpr double reduced_row = 15;        // a row's lanes folded
+constexpr double alone = 1 << 16;         // elements that more than one worker is worth
 
 // Functions that are made of many instructions.
 bool is_function(const ir::Operator* op) {
@@ -48,11 +52,41 @@ int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
   return nest.reduces() ? std::min(lanes, ops::reduce_lanes) : lanes;
 }
 
+namespace {
+
+// What single elements' steps cost that are computed in more than one run over a row: for each level
+// of reductions, and for the stores.
+double repeated(const Nest& nest, const RowFacts& facts, int levels, double elements) {
+  std::vector<int> runs(nest.values());
+  for (int level = 1; level <= levels + 1; ++level) {
+    std::vector<bool> wanted(nest.values());
+    if (level > levels)
+      for (ValueNumber v : nest.stores) wanted[v] = true;
+    for (size_t v = nest.values(); v-- > nest.first_step();) {
+      const Step& s = nest.steps[v - nest.first_step()];
+      const bool reduced = s.reducer && facts.level[v] == level;
+      if (!reduced && (!wanted[v] || facts.of_row[v])) continue;
+      if (!reduced) ++runs[v];
+      for (ValueNumber o : s.operands) wanted[o] = true;
+    }
+  }
+  double cost = 0;
+  for (size_t i = 0; i < nest.steps.size(); ++i)
+    if (const int n = runs[nest.first_step() + i]; n > 1)
+      cost += (n - 1) * elements * (is_function(nest.steps[i].op) ? function_again : again);
+  return cost;
+}
+
+}  // namespace
+
 bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) {
   if (nest.steps.size() < 2) return false;
   const auto elements = static_cast<double>(frame.count());
   const int64_t columns = frame.sizes.back();
   const double rows = elements / static_cast<double>(columns);
+  const RowFacts facts = row_facts(nest);
+  const int levels = *std::ranges::max_element(facts.level);
+  if (levels > 0 && rows < 4 && elements > alone) return false;
   double saved = call * static_cast<double>(nest.steps.size() - 1), lost = 0;
   std::vector<bool> read(nest.values());
   for (const Step& s : nest.steps)
@@ -60,13 +94,15 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
   for (size_t i = 0; i < nest.steps.size(); ++i) {
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
     const double bytes = elements * static_cast<double>(size_of(nest.steps[i].dtype));
+    if (facts.of_row[v]) continue;
     const bool stored = std::ranges::count(nest.stores, v) > 0;
     const double moves = (read[v] ? 1 : 0) + (stored ? 0 : 1);
     saved += moves * bytes * (bytes <= near_bytes ? byte_near : byte_far);
     if (vector_bits < 512 && is_function(nest.steps[i].op)) lost += elements * narrow_function;
   }
   if (rows > 1) lost += rows * row;
-  if (columns % lanes_of(nest, vector_bits)) lost += rows * rest;
+  if (columns % lanes_of(nest, vector_bits)) lost += rows * rest * (levels + 1);
+  lost += rows * levels * reduced_row + repeated(nest, facts, levels, elements);
   for (const Load& l : nest.loads)
     if (l.walks.back() == Walk::strided) lost += elements * strided_element;
   return saved > lost;

@@ -6,6 +6,7 @@
 #include "ops/attributes.h"
 #include "ops/creation.h"
 #include "ops/powers.h"
+#include "ops/reduction.h"
 #include "ops/registry.h"
 
 namespace gradus::fusion {
@@ -31,6 +32,22 @@ bool is_power(const ir::Node& node) {
   return node.op->pointwise && &node.op->pointwise() == &ops::general_power_info();
 }
 
+// A reduction of trailing dimensions.
+std::optional<ops::ReductionCall> row_reduction(const ir::Graph& graph, const ir::Node& node) {
+  const ValueId x = node.operands.empty() ? ir::no_value : ir::value_in(node.operands[0]);
+  if (node.op->pointwise || x == ir::no_value || !graph[x].type.is_tensor()) return std::nullopt;
+  const int rank = graph[x].type.rank();
+  auto call = ops::reduction_call(*node.op, node.attributes, rank);
+  if (!call || call->dims.empty()) return std::nullopt;
+  const auto n = static_cast<int64_t>(call->dims.size());
+  return call->dims.front() == rank - n ? call : std::nullopt;  // ascending, each once
+}
+
+Sizes row_of(Sizes shape, size_t row_dims) {
+  std::fill(shape.end() - static_cast<long>(row_dims), shape.end(), 1);
+  return shape;
+}
+
 class Builder {
  public:
   explicit Builder(const Selection& selection)
@@ -47,18 +64,18 @@ class Builder {
       group_.nest.loads.push_back({inputs_[i].dtype, {}});
     }
     group_.nest.loads.resize(inputs_.size() + group_.sizes.size(), {DType::i64, {}});
-    for (const ir::Node* node : selection_.nodes) add(*node);
-    Sizes shape;
-    for (ValueId v : selection_.results) shape = broadcast(shape, shapes_.at(v));
+    for (const ir::Node* node : selection_.nodes)
+      if (!add(*node)) return std::nullopt;
+    // The loops. Where rows are reduced, what is reduced has their shape.
+    Sizes shape = loops_;
+    if (row_dims_ == 0)
+      for (ValueId v : selection_.results) shape = broadcast(shape, shapes_.at(v));
     for (const auto& [v, s] : shapes_)
       if (broadcast(shape, s) != shape) return refuse("a value is larger than the results");
-    for (ValueId v : selection_.results) {
-      if (shapes_.at(v) != shape) return refuse("a result is smaller than another");
-      group_.nest.stores.push_back(numbers_.at(v));
-      group_.results.emplace_back(graph_[v].type.dtype, shape);
-    }
-    if (group_.nest.stores.empty()) return refuse("there is no result");
-    lay_out(shape);
+    for (ValueId v : selection_.results)
+      if (!store(v, shape)) return std::nullopt;
+    if (group_.results.empty()) return refuse("there is no result");
+    if (!lay_out(shape)) return refuse("the rows are no single loop");
     return std::move(group_);
   }
 
@@ -94,7 +111,51 @@ class Builder {
     return group_.nest.first_number() + next_number_++;
   }
 
-  void add(const ir::Node& node) {
+  bool store(ValueId v, const Sizes& shape) {
+    const bool of_row = row_dims_ > 0 && shapes_.at(v) != shape;
+    if (shapes_.at(v) != (of_row ? row_of(shape, row_dims_) : shape)) {
+      refuse("a result is smaller than another");
+      return false;
+    }
+    GRADUS_CHECK(of_row || group_.nest.row_stores.empty());
+    (of_row ? group_.nest.row_stores : group_.nest.stores).push_back(numbers_.at(v));
+    group_.results.emplace_back(graph_[v].type.dtype, shapes_.at(v));
+    return true;
+  }
+
+  void add_reduction(const ir::Node& node, const ops::ReductionCall& call) {
+    const ValueId x = ir::value_in(node.operands[0]), y = node.results[0];
+    loops_ = broadcast(loops_, shapes_.at(x));
+    row_dims_ = call.dims.size();
+    Step step;
+    step.reducer = call.reducer;
+    step.operands.push_back(numbers_.at(x));
+    step.compute = compute_of(graph_[x].type.dtype);
+    step.dtype = graph_[y].type.dtype;
+    set(y, static_cast<ValueNumber>(group_.nest.values()), row_of(shapes_.at(x), row_dims_));
+    if (!call.keepdim) dropped_.push_back(y);
+    group_.nest.steps.push_back(std::move(step));
+  }
+
+  // False where reductions do not reduce the same, or leave no dimension to say what for.
+  bool add(const ir::Node& node) {
+    if (auto call = row_reduction(graph_, node)) {
+      if (row_dims_ && (row_dims_ != call->dims.size() ||
+                        loops_ != shapes_.at(ir::value_in(node.operands[0])))) {
+        refuse("two reductions are of other rows");
+        return false;
+      }
+      add_reduction(node, *call);
+    } else if (!add_pointwise(node)) {
+      return false;
+    }
+    const ValueId result = node.results[0];
+    for (const auto& [view, of] : selection_.aliases)
+      if (of == result) set(view, numbers_.at(of), loops_);
+    return true;
+  }
+
+  bool add_pointwise(const ir::Node& node) {
     Nest& nest = group_.nest;
     Step step;
     Sizes shape;
@@ -105,6 +166,10 @@ class Builder {
       if (v == ir::no_value) {
         step.operands.push_back(next(o));
         continue;
+      }
+      if (std::ranges::count(dropped_, v)) {
+        refuse("a reduction without its dimensions is read");
+        return false;
       }
       step.operands.push_back(numbers_.at(v));
       shape = broadcast(shape, shapes_.at(v));
@@ -119,10 +184,12 @@ class Builder {
     }
     set(result, static_cast<ValueNumber>(nest.values()), std::move(shape));
     nest.steps.push_back(std::move(step));
+    return true;
   }
 
-  // Loops over `shape`, neighbours joined where every load walks them in one stride.
-  void lay_out(const Sizes& shape) {
+  // Loops over `shape`, neighbours joined where every load walks them in one stride, those of a row
+  // among themselves. False where they are more than one loop then.
+  bool lay_out(const Sizes& shape) {
     Frame& frame = group_.frame;
     const size_t loads = group_.nest.loads.size();
     frame.strides.resize(loads);
@@ -132,9 +199,12 @@ class Builder {
       const size_t lead = shape.size() - l.shape.size();
       return d < lead || l.shape[d - lead] == 1 ? 0 : l.strides[d - lead];
     };
+    const size_t first_of_row = shape.size() - row_dims_;
+    size_t outer = SIZE_MAX;  // loops, before the row's
     for (size_t d = 0; d < shape.size(); ++d) {
+      if (row_dims_ && d == first_of_row) outer = frame.sizes.size();
       if (shape[d] == 1) continue;
-      bool joins = !frame.sizes.empty();
+      bool joins = !frame.sizes.empty() && frame.sizes.size() != outer;
       for (size_t k = 0; k < loads; ++k)
         joins = joins && frame.strides[k].back() == stride(k, d) * shape[d];
       if (joins)
@@ -146,6 +216,7 @@ class Builder {
         frame.strides[k].back() = stride(k, d);
       }
     }
+    if (row_dims_ && frame.sizes.size() != outer + 1) return false;
     if (frame.sizes.empty()) {
       frame.sizes.push_back(1);
       for (Sizes& s : frame.strides) s.push_back(0);
@@ -159,12 +230,16 @@ class Builder {
                                              : last && s == 1 ? Walk::contiguous
                                                               : Walk::strided);
       }
+    return true;
   }
 
   const ir::Graph& graph_;
   const Selection& selection_;
   std::span<const Layout> inputs_;
   Group group_;
+  Sizes loops_;                      // where rows are reduced
+  size_t row_dims_ = 0;              // how many of them are a row
+  SmallVector<ValueId, 4> dropped_;  // values of rows whose types lack the rows' dimensions
   ValueNumber next_number_ = 0, next_size_ = 0;
   std::unordered_map<ValueId, ValueNumber> numbers_;
   std::unordered_map<ValueId, Sizes> shapes_;
@@ -178,6 +253,7 @@ bool belongs_into_nests(const ir::Graph& graph, const ir::Node& node, std::strin
     if (why_not) *why_not = fmt::format("{} {}", node.op->name, why);
     return false;
   };
+  if (row_reduction(graph, node)) return true;
   if (!is_cast(node) && !node.op->pointwise) return refuse("is not pointwise");
   if (node.op->pointwise && node.op->pointwise().refuses_zero_divisors &&
       !is_floating(graph[node.results[0]].type.dtype))
@@ -189,6 +265,12 @@ bool belongs_into_nests(const ir::Graph& graph, const ir::Node& node, std::strin
     if (size && !size->is_constant() && is_power(node)) return refuse("is by a size");
   }
   return true;
+}
+
+std::optional<Sizes> row_shape(const ir::Graph& graph, const ir::Node& node, const Sizes& shape) {
+  auto call = row_reduction(graph, node);
+  if (!call) return std::nullopt;
+  return row_of(shape, call->dims.size());
 }
 
 std::optional<Group> group_nodes(const Selection& selection, std::string* why_not) {

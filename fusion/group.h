@@ -10,12 +10,18 @@
 namespace gradus::fusion {
 
 // Nodes of a stage that are to be one nest.
+//
+// Reductions may be among them where all reduce the same trailing dimensions: those are the rows.
+// A value of a row has one element where the loops have a row's. Its views that say the same for
+// each element of the row need no node: they are aliases.
 struct Selection {
   const ir::Graph& graph;
   std::span<const ir::Node* const> nodes;  // in the order of the stage
   std::span<const ir::ValueId> inputs;     // all that they read and none of them makes
   std::span<const Layout> layouts;         // of the inputs
-  std::span<const ir::ValueId> results;    // what is stored of what they make or read
+  // What is stored of what they make or read: values of elements first, then those of rows.
+  std::span<const ir::ValueId> results;
+  std::span<const std::pair<ir::ValueId, ir::ValueId>> aliases = {};  // views, and whose
 };
 
 struct Group {
@@ -28,9 +34,14 @@ struct Group {
 };
 
 // Whether a node can be part of a nest at all; if not, `why_not` (may be null) says why: it is not
-// pointwise, may refuse its operands while running, or has an operand that no nest takes.
+// pointwise and reduces no trailing dimensions, may refuse its operands while running, or has an
+// operand that no nest takes.
 bool belongs_into_nests(const ir::Graph& graph, const ir::Node& node,
                         std::string* why_not = nullptr);
+
+// The shape of a value of the row where a node reduces trailing dimensions of such a shape; nothing
+// for other nodes.
+std::optional<Sizes> row_shape(const ir::Graph& graph, const ir::Node& node, const Sizes& shape);
 
 // The nodes as one nest. Nothing where they are none, and then `why_not` (may be null) says why:
 // one of them belongs into no nest, or a result is smaller than the loops. The graph is verified,

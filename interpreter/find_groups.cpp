@@ -30,10 +30,36 @@ void GroupFinder::close(size_t open) {
   open_.erase(open_.begin() + static_cast<long>(open));
 }
 
+namespace {
+
+// Rows of two groups, or of a group and an instruction: the same, if both have some.
+bool agree(const std::optional<Sizes>& a, const std::optional<Sizes>& b) {
+  return !a || !b || *a == *b;
+}
+
+}  // namespace
+
 // One more member, and those of another group.
-bool GroupFinder::fits(const Open& a, const Open* b) const {
+bool GroupFinder::fits(const Open& a, const Loops& loops, const Open* b) const {
+  if (!agree(a.row, loops.row)) return false;
+  if (b && !(b->shape == a.shape && agree(a.row, b->row) && agree(b->row, loops.row))) return false;
   return a.members.size() + (b ? b->members.size() : 0) + 1 <= fusion::most_steps &&
          a.loads.size() + (b ? b->loads.size() : 0) <= fusion::most_steps;
+}
+
+bool GroupFinder::reduces(uint32_t maker, const Sizes& shape, const Sizes& row) const {
+  return std::ranges::any_of(
+      open_, [&](const Open& g) { return g.has(maker) && g.row == row && g.shape == shape; });
+}
+
+// The loops that an instruction may join: those whose rows it computes with, or its own.
+const Sizes* GroupFinder::shape_for(const Loops& loops, std::span<const uint32_t> makers) const {
+  if (!loops.shape) return nullptr;
+  if (!loops.row)
+    for (const Open& g : open_)
+      if (g.row == loops.shape && std::ranges::any_of(makers, [&](uint32_t m) { return g.has(m); }))
+        return &g.shape;
+  return &*loops.shape;
 }
 
 size_t GroupFinder::join(size_t a, size_t b) {
@@ -44,21 +70,24 @@ size_t GroupFinder::join(size_t a, size_t b) {
   std::inplace_merge(to.members.begin(), to.members.begin() + middle, to.members.end());
   for (Register r : from.loads)
     if (!to.reads({&r, 1})) to.loads.push_back(r);
+  if (from.row) to.row = from.row;
   open_.erase(open_.begin() + static_cast<long>(b));
   return b < a ? a - 1 : a;
 }
 
-void GroupFinder::add(uint32_t index, const Sizes* shape, std::span<const uint32_t> makers,
+void GroupFinder::add(uint32_t index, const Loops& loops, std::span<const uint32_t> makers,
                       std::span<const Register> loads) {
   for (size_t g = open_.size(); g-- > 0;)
     if (index - open_[g].members.back() > longest_wait) close(g);
+  const Sizes* found = shape_for(loops, makers);
+  const std::optional<Sizes> shape = found ? std::optional(*found) : std::nullopt;
   // Those it reads from: one it joins, with as many others as fit; the rest is closed.
   constexpr size_t none = SIZE_MAX;
   size_t mine = none;
   for (size_t g = open_.size(); g-- > 0;) {
     const Open& open = open_[g];
     if (!std::ranges::any_of(makers, [&](uint32_t m) { return open.has(m); })) continue;
-    if (!shape || open.shape != *shape || !fits(open, mine == none ? nullptr : &open_[mine])) {
+    if (open.shape != shape || !fits(open, loops, mine == none ? nullptr : &open_[mine])) {
       if (mine != none && g < mine) --mine;
       close(g);
     } else {
@@ -67,15 +96,16 @@ void GroupFinder::add(uint32_t index, const Sizes* shape, std::span<const uint32
   }
   if (!shape) return;
   for (size_t g = 0; g < open_.size() && mine == none; ++g)
-    if (open_[g].shape == *shape && fits(open_[g], nullptr) &&
+    if (open_[g].shape == *shape && fits(open_[g], loops, nullptr) &&
         (numel(*shape) <= fusion::few_elements || open_[g].reads(loads)))
       mine = g;
   if (mine == none) {
     if (open_.size() == most_open) close(0);
     mine = open_.size();
-    open_.push_back({*shape, {}, {}});
+    open_.push_back({*shape, {}, {}, {}});
   }
   Open& group = open_[mine];
+  if (loops.row) group.row = loops.row;
   group.members.push_back(index);
   for (Register r : loads)
     if (!group.reads({&r, 1})) group.loads.push_back(r);

@@ -1,6 +1,7 @@
 // Which instructions of a segment run together.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,18 +15,29 @@ namespace gradus::interpreter {
 //   G2  what members read is made before the last member: by no group that runs later
 // Whoever reads a value of a group that is open closes it, unless it joins. So a group is closed
 // before anybody outside reads of it, and no two groups wait for each other.
+//
+// A group has the shape of its loops. Where it reduces rows, values of a row have the shape `row`;
+// instructions of that shape join if they read of such a group.
 class GroupFinder {
  public:
+  // What an instruction's loops are: of a reduction, the shape that it reduces, and its result's
+  // with all dimensions kept. Those of one without shape are no loops of a group.
+  struct Loops {
+    std::optional<Sizes> shape, row;
+  };
   // An instruction in its order. `makers` are the instructions of the segment whose results it
-  // reads, `loads` the registers. One without a shape cannot be grouped.
-  void add(uint32_t index, const Sizes* shape, std::span<const uint32_t> makers,
+  // reads, `loads` the registers.
+  void add(uint32_t index, const Loops& loops, std::span<const uint32_t> makers,
            std::span<const Register> loads);
+  // Whether an open group that `maker` belongs to reduces `shape` to `row`.
+  bool reduces(uint32_t maker, const Sizes& shape, const Sizes& row) const;
   // The groups of at least two members, each in order.
   std::vector<std::vector<uint32_t>> take();
 
  private:
   struct Open {
     Sizes shape;
+    std::optional<Sizes> row;
     std::vector<uint32_t> members;
     std::vector<Register> loads;  // each once; those that members make are there as well
     bool reads(std::span<const Register> registers) const;
@@ -33,7 +45,8 @@ class GroupFinder {
   };
   void close(size_t open);
   size_t join(size_t a, size_t b);
-  bool fits(const Open& a, const Open* b) const;
+  bool fits(const Open& a, const Loops& loops, const Open* b) const;
+  const Sizes* shape_for(const Loops& loops, std::span<const uint32_t> makers) const;
 
   std::vector<Open> open_;
   std::vector<std::vector<uint32_t>> closed_;

@@ -1,4 +1,4 @@
-// Makes plans: groups of pointwise instructions become one kernel each.
+// Makes plans: groups of pointwise instructions and reductions of rows become one kernel each.
 #include <algorithm>
 
 #include "fusion/cost.h"
@@ -30,7 +30,11 @@ void Planner::fuse() {
       loads.push_back(r);
       if (uint32_t m = maker[local_numbers_[index_of(r)]]; m != Local::never) makers.push_back(m);
     }
-    finder.add(n, can_fuse(n) ? &local(results_of(n)[0]).layout.shape : nullptr, makers, loads);
+    if (!makers.empty() && repeats_rows(n, finder, maker)) {
+      maker[local_numbers_[index_of(results_of(n)[0])]] = makers[0];
+      continue;
+    }
+    finder.add(n, loops_of(n), makers, loads);
     for (Register r : results_of(n))
       if (is_met(r)) maker[local_numbers_[index_of(r)]] = n;
   }
@@ -68,6 +72,41 @@ bool Planner::can_fuse(uint32_t index) {
          fusion::belongs_into_nests(code_.graph(), node(index));
 }
 
+GroupFinder::Loops Planner::loops_of(uint32_t index) {
+  if (!can_fuse(index)) return {};
+  const Register of = stage_code_.operands[instruction(index).first_operand].reg;
+  if (of != no_register) {
+    const Sizes& reduced =
+        find(of).kind == Local::Kind::absent ? sizes_of(code_.type_of(of)) : find(of).layout.shape;
+    if (auto row = fusion::row_shape(code_.graph(), node(index), reduced)) return {reduced, row};
+  }
+  return {local(results_of(index)[0]).layout.shape, {}};
+}
+
+// Whether the instruction does nothing but to view a row's value as one of each element of the row,
+// for kernels of this segment alone. The group need not end for it then.
+bool Planner::repeats_rows(uint32_t index, const GroupFinder& finder,
+                           std::span<const uint32_t> maker) {
+  const Instruction& i = instruction(index);
+  if (i.kind != Instruction::Kind::kernel || i.results != 1 || bound_[index].run) return false;
+  const Register y = results_of(index)[0];
+  if (!is_met(y) || code_.last_segment(y) > number_ || std::ranges::count(returns(), y))
+    return false;
+  const Local& view = local(y);
+  const Local& root = local(view.root);
+  if (view.root == y || root.kind != Local::Kind::slot || root.root != root.reg ||
+      view.offset != root.offset || view.layout.rank() != root.layout.rank())
+    return false;
+  for (int d = 0; d < view.layout.rank(); ++d) {
+    const bool same = view.layout.shape[d] == root.layout.shape[d];
+    if (same ? view.layout.shape[d] > 1 && view.layout.strides[d] != root.layout.strides[d]
+             : root.layout.shape[d] != 1 || view.layout.strides[d] != 0)
+      return false;
+  }
+  const uint32_t m = maker[local_numbers_[index_of(view.root)]];
+  return m != Local::never && finder.reduces(m, view.layout.shape, root.layout.shape);
+}
+
 void Planner::fuse_members(std::span<const uint32_t> members) {
   Members m;
   for (uint32_t n : members) {
@@ -79,6 +118,14 @@ void Planner::fuse_members(std::span<const uint32_t> members) {
     if (uint32_t inside = static_cast<uint32_t>(std::ranges::count(m.read, y));
         inside < uses_[local_numbers_[index_of(y)]])
       m.stored.push_back(y);
+  // Those of rows last.
+  size_t most = 0;
+  for (uint32_t n : members)
+    if (auto loops = loops_of(n); loops.row)
+      most = std::max(most, static_cast<size_t>(numel(*loops.shape)));
+  std::ranges::stable_partition(m.stored, [&](Register y) {
+    return most == 0 || static_cast<size_t>(local(y).layout.numel()) == most;
+  });
   if (m.inputs.size() + m.stored.size() > fusion::most_slots) {
     // Each half is a group as well: the first one ends before the second.
     fuse_members(members.first(members.size() / 2));
@@ -87,7 +134,7 @@ void Planner::fuse_members(std::span<const uint32_t> members) {
   std::vector<ir::ValueId> inputs, results;
   for (Register r : m.inputs) inputs.push_back(code_.value_of(r));
   for (Register r : m.stored) results.push_back(code_.value_of(r));
-  auto group = fusion::group_nodes({code_.graph(), m.nodes, inputs, m.layouts, results});
+  auto group = fusion::group_nodes({code_.graph(), m.nodes, inputs, m.layouts, results, m.aliases});
   if (!group || group->nest.loads.size() + m.stored.size() > fusion::most_slots ||
       !choice_.source->wants(group->nest, group->frame))
     return;
@@ -101,6 +148,8 @@ void Planner::find_loads(const Instruction& i, Members& m) {
     if (r == no_register) continue;
     if (std::ranges::count(m.made, r)) {
       m.read.push_back(r);
+    } else if (const Register of = local(r).root; of != r && std::ranges::count(m.made, of)) {
+      m.aliases.emplace_back(code_.value_of(r), code_.value_of(of));
     } else if (!std::ranges::count(m.inputs, r)) {
       m.inputs.push_back(r);
       const Local& l = local(r);

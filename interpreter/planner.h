@@ -7,6 +7,7 @@
 
 #include "fusion/group.h"
 #include "interpreter/bind_sizes.h"
+#include "interpreter/find_groups.h"
 #include "interpreter/plan.h"
 #include "interpreter/slots.h"
 #include "ops/kernel_memo.h"
@@ -107,12 +108,16 @@ class Planner {
     SmallVector<Register, 16> made, read;  // by the group; read as often as members do
     SmallVector<Register, 16> inputs;      // read, and made elsewhere
     std::vector<Layout> layouts;           // of the inputs
-    SmallVector<Register, 16> stored;      // of `made`: read elsewhere
+    SmallVector<Register, 16> stored;      // of `made`: read elsewhere; those of rows last
+    // Views of `made` that say for each element of a row what the row has.
+    std::vector<std::pair<ir::ValueId, ir::ValueId>> aliases;
   };
   void fuse();
   void count_uses();
   const ir::Node& node(uint32_t index) const;
   bool can_fuse(uint32_t index);
+  GroupFinder::Loops loops_of(uint32_t index);
+  bool repeats_rows(uint32_t index, const GroupFinder& finder, std::span<const uint32_t> maker);
   void fuse_members(std::span<const uint32_t> members);
   void find_loads(const Instruction& i, Members& m);
   std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest);

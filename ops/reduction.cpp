@@ -53,7 +53,7 @@ void Sum::infer(InferCall& call) {
 }
 void Sum::bind(BindCall& call) {
   const Attr& a = attr<Attr>(call.attributes);
-  bind_reduction(call, Reducer::sum, call.in[0], reduced_dims(a.dim, call.in[0].rank()));
+  bind_reduction(call, reducer, call.in[0], reduced_dims(a.dim, call.in[0].rank()));
 }
 void Sum::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
@@ -86,7 +86,7 @@ void Prod::infer(InferCall& call) {
 }
 void Prod::bind(BindCall& call) {
   const Attr& a = attr<Attr>(call.attributes);
-  bind_reduction(call, Reducer::prod, call.in[0], reduced_dims(one_dim(a.dim), call.in[0].rank()));
+  bind_reduction(call, reducer, call.in[0], reduced_dims(one_dim(a.dim), call.in[0].rank()));
 }
 void Prod::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
@@ -110,11 +110,11 @@ void Prod::vjp(VjpCall& d) {
 }
 
 void Amax::infer(InferCall& call) { infer_extremum(call); }
-void Amax::bind(BindCall& call) { bind_extremum(call, Reducer::max); }
+void Amax::bind(BindCall& call) { bind_extremum(call, reducer); }
 void Amax::vjp(VjpCall& d) { share_evenly(d); }
 
 void Amin::infer(InferCall& call) { infer_extremum(call); }
-void Amin::bind(BindCall& call) { bind_extremum(call, Reducer::min); }
+void Amin::bind(BindCall& call) { bind_extremum(call, reducer); }
 void Amin::vjp(VjpCall& d) { share_evenly(d); }
 
 void MaxAll::compose(ComposeCall& c) { c.give(emit("amax", {c.x()})); }
@@ -126,7 +126,7 @@ void All::infer(InferCall& call) {
 }
 void All::bind(BindCall& call) {
   const Attr& a = attr<Attr>(call.attributes);
-  bind_reduction(call, Reducer::all, call.in[0], reduced_dims(one_dim(a.dim), call.in[0].rank()));
+  bind_reduction(call, reducer, call.in[0], reduced_dims(one_dim(a.dim), call.in[0].rank()));
 }
 
 void Any::infer(InferCall& call) {
@@ -135,7 +135,34 @@ void Any::infer(InferCall& call) {
 }
 void Any::bind(BindCall& call) {
   const Attr& a = attr<Attr>(call.attributes);
-  bind_reduction(call, Reducer::any, call.in[0], reduced_dims(one_dim(a.dim), call.in[0].rank()));
+  bind_reduction(call, reducer, call.in[0], reduced_dims(one_dim(a.dim), call.in[0].rank()));
+}
+
+namespace {
+
+std::optional<Ints> dims_of(const std::optional<Ints>& dims) { return dims; }
+std::optional<Ints> dims_of(const std::optional<int64_t>& dim) { return one_dim(dim); }
+
+template <class... Op>
+std::optional<ReductionCall> call_of(std::tuple<Op...>*, const ir::Operator& op,
+                                     const ir::Attributes& attributes, int rank) {
+  std::optional<ReductionCall> call;
+  auto look = [&]<class O>(O*) {
+    if constexpr (requires { O::reducer; }) {
+      if (&op != &operator_record<O>) return;
+      const auto& a = attr<typename O::Attr>(attributes);
+      call = {O::reducer, reduced_dims(dims_of(a.dim), rank), a.keepdim};
+    }
+  };
+  (look(static_cast<Op*>(nullptr)), ...);
+  return call;
+}
+
+}  // namespace
+
+std::optional<ReductionCall> reduction_call(const ir::Operator& op,
+                                            const ir::Attributes& attributes, int rank) {
+  return call_of(static_cast<ReductionOperators*>(nullptr), op, attributes, rank);
 }
 
 Family reduction_family() {

@@ -21,6 +21,7 @@ struct Sum {  // y = sum of x over dim
   static constexpr auto name = "sum"sv,
                         doc = "y = sum of x over dim; integers and bool add up as i64"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto reducer = Reducer::sum;
   using Attr = DimsAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -47,6 +48,7 @@ struct Prod {  // y = product of x over dim
   static constexpr auto name = "prod"sv,
                         doc = "y = product of x over dim; integers and bool multiply as i64"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto reducer = Reducer::prod;
   using Attr = OneDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -71,6 +73,7 @@ struct Amax {  // y = greatest of x over dim; NaN if there is one
                             "y = greatest x over dim, NaN if there is one; equal ones share the "
                             "gradient evenly"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto reducer = Reducer::max;
   using Attr = ExtremumAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -83,6 +86,7 @@ struct Amin {  // y = least of x over dim; NaN if there is one
                             "y = least x over dim, NaN if there is one; equal ones share the "
                             "gradient evenly"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto reducer = Reducer::min;
   using Attr = ExtremumAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -104,6 +108,7 @@ struct MinAll {  // y = least of all x
 struct All {  // y = whether every x is not zero
   static constexpr auto name = "all"sv, doc = "y = whether no x is zero"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto reducer = Reducer::all;
   using Attr = OneDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -112,10 +117,21 @@ struct All {  // y = whether every x is not zero
 struct Any {  // y = whether some x is not zero
   static constexpr auto name = "any"sv, doc = "y = whether an x is not zero (NaN is not)"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto reducer = Reducer::any;
   using Attr = OneDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
 };
+
+// What a node of one of these operators reduces, once its type rule has passed.
+struct ReductionCall {
+  Reducer reducer;
+  Ints dims;  // ascending, not negative
+  bool keepdim;
+};
+// Nothing for other operators. `rank` is the operand's.
+std::optional<ReductionCall> reduction_call(const ir::Operator& op,
+                                            const ir::Attributes& attributes, int rank);
 
 using ReductionOperators = std::tuple<Sum, Mean, Prod, Amax, Amin, MaxAll, MinAll, All, Any>;
 
