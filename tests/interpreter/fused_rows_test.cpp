@@ -1,0 +1,170 @@
+// Reductions of rows in groups: what joins, what does not, and the same bits.
+// SPEC F1
+#include "fusion/cpu/compiler.h"
+#include "ir/passes/passes.h"
+#include "tests/interpreter/support.h"
+
+namespace gradus {
+namespace {
+
+using namespace test;
+using fusion::FusionMode;
+
+const std::shared_ptr<Context>& fusing() {
+  static const auto context = [] {
+    ContextOptions options;
+    options.workers = 2;
+    auto c = std::make_shared<Context>(options);
+    fusion::set_kernel_options(*c, {.always = true});
+    return c;
+  }();
+  return context;
+}
+
+Tensor wave(const Sizes& shape, int seed) {
+  Tensor t = Tensor::zeros(DType::f32, shape);
+  for (int64_t i = 0; i < t.numel(); ++i)
+    t.mutable_data_as<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i * 7 + seed)));
+  return t;
+}
+
+// Runs all stages fused and not on random inputs of these sizes; "0 1 2, 5 6" for each stage.
+std::string groups_of(const std::string& text, std::optional<int> order, const Sizes& sizes) {
+  if (!fusion::cpu::runs_here(fusion::cpu::Isa::avx2)) return "no kernels here";
+  ir::Module module = ir::parse(text);
+  auto code = Code::compile(order ? ir::differentiate(module.program(), {.order = *order})
+                                  : module.program());
+  State plain(code, Context::default_context(), {.fusion = FusionMode::off}),
+      fused(code, fusing(), {.fusion = FusionMode::first});
+  std::string shown;
+  for (size_t stage = 0; stage < code->stages(); ++stage) {
+    std::vector<Tensor> inputs;
+    for (size_t i = 0; i < code->inputs(stage); ++i) {
+      Sizes shape;
+      for (const ir::Dim& d : code->input_type(stage, i).dims)
+        shape.push_back(d.is_constant() ? d.value() : sizes[d.to_string() == "N" ? 0 : 1]);
+      inputs.push_back(wave(shape, static_cast<int>(stage * 10 + i)));
+    }
+    auto expected = run(plain, inputs), results = run(fused, inputs);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(expected[i].defined(), results[i].defined());
+      if (expected[i].defined()) {
+        EXPECT_TRUE(bitwise_equal(expected[i], results[i])) << stage << ", " << i;
+      }
+    }
+    for (const FusedGroup& g : fused.groups()) {
+      if (g.stage != stage) continue;
+      if (!shown.empty()) shown += ", ";
+      for (size_t k = 0; k < g.instructions.size(); ++k)
+        shown += fmt::format("{}{}", k ? " " : "", g.instructions[k]);
+    }
+    shown += ";";
+  }
+  return shown;
+}
+
+class FusedRows : public testing::Test {
+  void SetUp() override {
+    if (!fusion::cpu::runs_here(fusion::cpu::Isa::avx2)) GTEST_SKIP() << "no kernels here";
+  }
+};
+
+std::string one_stage(const std::string& inputs, const std::string& body) {
+  return "graph g {\n stage 0 (" + inputs + ") {\n" + body + "\n }\n}\n";
+}
+
+TEST_F(FusedRows, SoftmaxIsOneKernelInEachStage) {
+  const std::string text = one_stage("%x: f32[N, M]", "%y = softmax(%x) {dim = -1}\nreturn %y");
+  for (Sizes sizes : {Sizes{5, 70}, Sizes{3, 1500}, Sizes{300, 16}})
+    EXPECT_EQ(groups_of(text, 1, sizes), "0 1 2 3 4;, 0 1 2 3;");
+  // What repeats a row's sum for each element is no end of a group.
+  EXPECT_EQ(groups_of(text, 2, {5, 70}), "0 1 2 3 4;, 0 1 2 3;, 0 1 2 3 5 6 7 8 9 10 11 12;");
+}
+
+TEST_F(FusedRows, StepsOfRowsJoin) {
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M], %w: f32[M]",
+                                "%s = sum(%x) {dim = [1], keepdim = true}\n%m = div(%s, 7)\n"
+                                "%c = sub(%x, %m)\n%q = mul(%c, %c)\n"
+                                "%v = sum(%q) {dim = [1], keepdim = true}\n%r = rsqrt(%v)\n"
+                                "%n = mul(%c, %r)\n%y = mul(%n, %w)\nreturn %y, %r, %m"),
+                      {}, {4, 33}),
+            "0 1 2 3 4 5 6 7;");
+}
+
+// A sum without its dimension has no place in the loops: it ends where it is read.
+TEST_F(FusedRows, ADroppedDimensionIsReadByNobody) {
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M]",
+                                "%e = exp(%x)\n%s = sum(%e) {dim = [1]}\n%l = log(%s)\n"
+                                "%k = neg(%l)\nreturn %k"),
+                      {}, {6, 40}),
+            "0 1, 2 3;");
+  // Where both sizes agree as well.
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M], %c: f32[M]",
+                                "%e = exp(%x)\n%s = sum(%e) {dim = [1]}\n%l = mul(%s, %c)\n"
+                                "%k = mul(%e, %l)\nreturn %k, %l"),
+                      {}, {40, 40}),
+            "0 1;");
+}
+
+TEST_F(FusedRows, OfOtherRowsStayApart) {
+  // Over the first dimension, and over both.
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M]",
+                                "%e = exp(%x)\n%s = sum(%e) {dim = [0], keepdim = true}\n"
+                                "%y = div(%e, %s)\n%z = neg(%y)\nreturn %z"),
+                      {}, {6, 40}),
+            "2 3;");
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M]",
+                                "%e = exp(%x)\n%s = sum(%e) {dim = [1], keepdim = true}\n"
+                                "%t = sum(%e) {dim = [0, 1], keepdim = true}\n"
+                                "%y = div(%e, %s)\n%z = neg(%y)\nreturn %z, %t"),
+                      {}, {6, 40}),
+            "0 1;");
+  // A whole tensor is a row as well, of any number of dimensions.
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M, 3], %t: f32[N, M, 3]",
+                                "%d = sub(%x, %t)\n%q = mul(%d, %d)\n%s = sum(%q)\nreturn %s"),
+                      {}, {6, 40}),
+            "0 1 2;");
+}
+
+// Operands whose rows are no single loop are left to the loops of their own.
+TEST_F(FusedRows, RowsThatDoNotJoinAreLeft) {
+  EXPECT_EQ(groups_of(one_stage("%x: f32[3, N, M]",
+                                "%t = transpose(%x) {dim0 = 1, dim1 = 2}\n%e = exp(%t)\n"
+                                "%s = sum(%e) {dim = [1, 2], keepdim = true}\n%y = div(%e, %s)\n"
+                                "return %y"),
+                      {}, {6, 40}),
+            ";");
+}
+
+// A view of a row's value that leaves, or that moves along the row, ends the group.
+TEST_F(FusedRows, ViewsThatSayMoreEndAGroup) {
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M]",
+                                "%e = exp(%x)\n%s = sum(%e) {dim = [1], keepdim = true}\n"
+                                "%v = expand(%s) {shape = [N, M]}\n%y = div(%e, %v)\n%z = neg(%y)\n"
+                                "return %z, %v"),
+                      {}, {6, 40}),
+            "0 1, 3 4;");
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M]",
+                                "%e = exp(%x)\n%s = sum(%e) {dim = [1], keepdim = true}\n"
+                                "%v = transpose(%s) {dim0 = 0, dim1 = 1}\n%y = div(%e, %v)\n"
+                                "%z = neg(%y)\nreturn %z"),
+                      {}, {40, 40}),
+            "0 1, 3 4;");
+}
+
+// One element of a row, none at all, and rows of several chunks; losses and norms at order two.
+TEST_F(FusedRows, GiveTheSameBits) {
+  const std::pair<const char*, const char*> programs[] = {
+      {"%x: f32[N, M], %w: f32[M], %b: f32[M]",
+       "%y = layer_norm(%x, %w, %b) {normalized_shape = [M]}\nreturn %y"},
+      {"%x: f32[N, M]", "%y = log_softmax(%x) {dim = -1}\nreturn %y"},
+      {"%x: f32[N, M], %t: f32[N, M]", "%y = mse_loss(%x, %t)\nreturn %y"},
+      {"%x: f32[N, M]", "%y = amax(%x) {dim = [1]}\n%z = mul(%y, %y)\nreturn %z"},
+      {"%x: f32[N, M]", "%y = logsumexp(%x) {dim = [1]}\nreturn %y"}};
+  for (auto [inputs, body] : programs)
+    for (Sizes sizes : {Sizes{4, 1}, Sizes{1, 9}, Sizes{7, 40}, Sizes{2, 2100}, Sizes{0, 5}})
+      groups_of(one_stage(inputs, body), 2, sizes);
+}
+
+}  // namespace
+}  // namespace gradus
