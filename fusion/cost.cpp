@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "fusion/rows.h"
 #include "ops/families.h"
 
 namespace gradus::fusion {
@@ -25,7 +26,8 @@ constexpr double function_again = 0.4;    // the same of exp and its like
 constexpr double reduced_row = 15;        // a row's lanes folded
 constexpr double alone = 1 << 16;         // elements that more than one worker is worth
 
-// Functions that are made of many instructions.
+}  // namespace
+
 bool is_function(const ir::Operator* op) {
   static const auto functions = [] {
     std::unordered_set<const ir::Operator*> set;
@@ -37,8 +39,6 @@ bool is_function(const ir::Operator* op) {
   }();
   return functions.contains(op);
 }
-
-}  // namespace
 
 int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
   bool narrow = false;
@@ -54,26 +54,15 @@ int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
 
 namespace {
 
-// What single elements' steps cost that are computed in more than one run over a row: for each level
-// of reductions, and for the stores.
-double repeated(const Nest& nest, const RowFacts& facts, int levels, double elements) {
-  std::vector<int> runs(nest.values());
-  for (int level = 1; level <= levels + 1; ++level) {
-    std::vector<bool> wanted(nest.values());
-    if (level > levels)
-      for (ValueNumber v : nest.stores) wanted[v] = true;
-    for (size_t v = nest.values(); v-- > nest.first_step();) {
-      const Step& s = nest.steps[v - nest.first_step()];
-      const bool reduced = s.reducer && facts.level[v] == level;
-      if (!reduced && (!wanted[v] || facts.of_row[v])) continue;
-      if (!reduced) ++runs[v];
-      for (ValueNumber o : s.operands) wanted[o] = true;
-    }
+// What single elements' steps cost that are computed in more than one loop over a row, or kept.
+double repeated(const Nest& nest, const RowLoops& rows, double elements) {
+  double cost = elements * again * 2 * static_cast<double>(rows.kept.size());
+  for (size_t i = 0; i < nest.steps.size(); ++i) {
+    const auto loops = std::ranges::count_if(rows.loops, [&](const auto& l) { return l.steps[i]; });
+    if (loops > 1)
+      cost += static_cast<double>(loops - 1) * elements *
+              (is_function(nest.steps[i].op) ? function_again : again);
   }
-  double cost = 0;
-  for (size_t i = 0; i < nest.steps.size(); ++i)
-    if (const int n = runs[nest.first_step() + i]; n > 1)
-      cost += (n - 1) * elements * (is_function(nest.steps[i].op) ? function_again : again);
   return cost;
 }
 
@@ -84,8 +73,8 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
   const auto elements = static_cast<double>(frame.count());
   const int64_t columns = frame.sizes.back();
   const double rows = elements / static_cast<double>(columns);
-  const RowFacts facts = row_facts(nest);
-  const int levels = *std::ranges::max_element(facts.level);
+  const RowLoops loops = row_loops(nest);
+  const int levels = loops.levels;
   if (levels > 0 && rows < 4 && elements > alone) return false;
   double saved = call * static_cast<double>(nest.steps.size() - 1), lost = 0;
   std::vector<bool> read(nest.values());
@@ -94,7 +83,7 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
   for (size_t i = 0; i < nest.steps.size(); ++i) {
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
     const double bytes = elements * static_cast<double>(size_of(nest.steps[i].dtype));
-    if (facts.of_row[v]) continue;
+    if (loops.facts.of_row[v]) continue;
     const bool stored = std::ranges::count(nest.stores, v) > 0;
     const double moves = (read[v] ? 1 : 0) + (stored ? 0 : 1);
     saved += moves * bytes * (bytes <= near_bytes ? byte_near : byte_far);
@@ -102,7 +91,7 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
   }
   if (rows > 1) lost += rows * row;
   if (columns % lanes_of(nest, vector_bits)) lost += rows * rest * (levels + 1);
-  lost += rows * levels * reduced_row + repeated(nest, facts, levels, elements);
+  lost += rows * levels * reduced_row + repeated(nest, loops, elements);
   for (const Load& l : nest.loads)
     if (l.walks.back() == Walk::strided) lost += elements * strided_element;
   return saved > lost;

@@ -20,6 +20,9 @@ inline constexpr int64_t few_elements = 512;
 // are reduced, no more than lanes that add up apart.
 int64_t lanes_of(const Nest& nest, unsigned vector_bits);
 
+// Whether an operator is made of many instructions: exp and its like.
+bool is_function(const ir::Operator* op);
+
 // Whether a kernel of the nest, made for registers of so many bits, beats a loop for each step. It
 // saves calls and the memory between the steps. It loses where rows end within a vector, where it
 // gathers what is strided once more, and with functions whose loops are better in narrow registers.

@@ -23,8 +23,8 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
  public:
   virtual ~Kernel() = default;
   // Made ready for a frame that fits the nest. It is called with the first elements of loads, then
-  // of stores; a store may lie where a load lies if each element lies on its own. A call allocates
-  // nothing and splits the work by sizes alone.
+  // of stores, then of row stores. A store may lie where a load lies if each element lies on its
+  // own and no row is reduced. A call allocates nothing and splits the work by sizes alone.
   virtual ir::Kernel bind(const Frame& frame) const = 0;
   virtual const Nest& nest() const = 0;
 };

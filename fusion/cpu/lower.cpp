@@ -21,7 +21,7 @@ llvm::Align align_of(DType d) { return llvm::Align(size_of(d)); }
 
 Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module)
     : nest_(nest),
-      facts_(row_facts(nest)),
+      rows_(row_loops(nest)),
       builder_(module.getContext()),
       state_{builder_, static_cast<unsigned>(lanes_of(nest, vector_bits))},
       emitter_(state_) {
@@ -53,14 +53,14 @@ void Lowering::run() {
     s.row->addIncoming(s.first, entry);
   }
   share_row();
-  const int levels = *std::max_element(facts_.level.begin(), facts_.level.end());
-  for (int level = 1; level <= levels; ++level) {
+  for (int level = 1; level <= rows_.levels; ++level) {
     reduce(level);
     compute_row_steps(level);
   }
   if (!nest_.stores.empty())
-    each_vector(integer(0), columns, needs_of(nest_.stores), {}, [&](Value*, const Values&) {
-      store_elements();
+    each_vector(integer(0), columns, rows_.storing(), {}, [&](Value*, const Values&) {
+      for (size_t i = 0; i < nest_.stores.size(); ++i)
+        store(slots_[nest_.loads.size() + i], values_[nest_.stores[i]]);
       return Values();
     });
   store_rows();
@@ -78,7 +78,7 @@ void Lowering::run() {
 }
 
 Lowering::Values Lowering::each_vector(
-    Value* from, Value* to, const Needs& needs, Values carried,
+    Value* from, Value* to, const RowLoops::Loop& loop, Values carried,
     const std::function<Values(Value* left, const Values&)>& work) {
   BasicBlock *before = builder_.GetInsertBlock(), *column = block("column"),
              *partial = block("partial"), *body = block("body"), *copy_out = block("copy_out"),
@@ -95,13 +95,20 @@ Lowering::Values Lowering::each_vector(
   }
   Value* left = builder_.CreateSub(function_->getArg(1), i);
   Value* whole = builder_.CreateICmpSGE(left, integer(state_.lanes));
-  auto used = [&](size_t k) { return slots_[k].buffer && needs.slots[k]; };
+  // Slots that this loop reads, and writes.
+  std::vector<bool> in = loop.loads, out(slots_.size());
+  in.resize(slots_.size());
+  for (size_t k : loop.reads) in[nest_.loads.size() + rows_.kept[k].store] = true;
+  for (size_t k : loop.writes) out[nest_.loads.size() + rows_.kept[k].store] = true;
+  if (&loop == &rows_.storing())
+    std::fill_n(out.begin() + static_cast<long>(nest_.loads.size()), nest_.stores.size(), true);
+  auto used = [&](size_t k) { return slots_[k].buffer && (in[k] || out[k]); };
   for (size_t k = 0; k < slots_.size(); ++k)
     if (used(k)) slots_[k].here = advance(slots_[k].row, i, slots_[k].column_step);
   builder_.CreateCondBr(whole, body, partial);
 
   builder_.SetInsertPoint(partial);
-  BasicBlock* partial_end = copy_left(left, needs, true);
+  BasicBlock* partial_end = copy_left(left, in, true);
   builder_.CreateBr(body);
 
   builder_.SetInsertPoint(body);
@@ -112,18 +119,21 @@ Lowering::Values Lowering::each_vector(
     if (s.walk == Walk::strided) s.step = choose(s.column_step, column, s.bytes, partial_end);
   }
   const Values shared = values_;
+  auto read = [&](const Slot& s) { return hold(state_, s.dtype, load(s)); };
   for (size_t k = 0; k < nest_.loads.size(); ++k)
-    if (used(k)) values_[k] = hold(state_, slots_[k].dtype, load(slots_[k]));
+    if (used(k)) values_[k] = read(slots_[k]);
+  for (size_t k : loop.reads) values_[rows_.kept[k].value] = read(slot_of(rows_.kept[k]));
   for (size_t k = 0; k < nest_.steps.size(); ++k) {
     Value*& v = values_[nest_.first_step() + k];
-    if (!v && needs.steps[k]) v = step(nest_.steps[k]);
+    if (!v && loop.steps[k]) v = step(nest_.steps[k]);
   }
+  for (size_t k : loop.writes) store(slot_of(rows_.kept[k]), values_[rows_.kept[k].value]);
   carried = work(left, carried);
   values_ = shared;
   builder_.CreateCondBr(whole, next, copy_out);
 
   builder_.SetInsertPoint(copy_out);
-  copy_left(left, needs, false);
+  copy_left(left, out, false);
   builder_.CreateBr(next);
 
   builder_.SetInsertPoint(next);
@@ -158,7 +168,7 @@ Value* Lowering::advance(Value* base, Value* index, Value* step) {
 }
 
 void Lowering::make_slots() {
-  auto add = [&](DType dtype, Walk walk, bool store) {
+  auto add = [&](DType dtype, Walk walk) {
     const size_t k = slots_.size();
     auto argument = [&](unsigned a, llvm::Type* type) {
       Value* place = builder_.CreateConstGEP1_64(type, function_->getArg(a), k);
@@ -166,7 +176,6 @@ void Lowering::make_slots() {
     };
     Slot s{dtype,
            walk,
-           store,
            memory_type(builder_.getContext(), dtype),
            integer(static_cast<int64_t>(size_of(dtype))),
            nullptr,
@@ -185,9 +194,9 @@ void Lowering::make_slots() {
     }
     slots_.push_back(s);
   };
-  for (const Load& l : nest_.loads) add(l.dtype, l.walks.back(), false);
-  for (ValueNumber v : nest_.stores) add(nest_.dtype_of(v), Walk::contiguous, true);
-  for (ValueNumber v : nest_.row_stores) add(nest_.dtype_of(v), Walk::broadcast, true);
+  for (const Load& l : nest_.loads) add(l.dtype, l.walks.back());
+  for (ValueNumber v : nest_.stores) add(nest_.dtype_of(v), Walk::contiguous);
+  for (ValueNumber v : nest_.row_stores) add(nest_.dtype_of(v), Walk::broadcast);
 }
 
 // Loads that do not move along a row, numbers, and the steps over such alone.
@@ -207,7 +216,7 @@ void Lowering::share_row() {
 void Lowering::compute_row_steps(int level) {
   for (size_t i = 0; i < nest_.steps.size(); ++i) {
     const size_t v = nest_.first_step() + i;
-    if (!values_[v] && facts_.of_row[v] && facts_.level[v] == level)
+    if (!values_[v] && rows_.facts.of_row[v] && rows_.facts.level[v] == level)
       values_[v] = step(nest_.steps[i]);
   }
 }
@@ -237,26 +246,8 @@ Value* Lowering::step(const Step& s) {
   return convert(state_, truth ? DType::boolean : compute, s.dtype, y);
 }
 
-// What elements' values come from: loads and steps that are there for single elements. Stores are
-// needed if `values` are what is stored.
-Lowering::Needs Lowering::needs_of(const std::vector<ValueNumber>& values) const {
-  std::vector<bool> wanted(nest_.values());
-  for (ValueNumber v : values) wanted[v] = true;
-  for (size_t v = nest_.values(); v-- > nest_.first_step();)
-    if (wanted[v] && !facts_.of_row[v])
-      for (ValueNumber o : nest_.steps[v - nest_.first_step()].operands) wanted[o] = true;
-  const auto steps = wanted.begin() + nest_.first_step();
-  Needs needs{{wanted.begin(), wanted.begin() + nest_.first_number()}, {steps, wanted.end()}};
-  needs.slots.resize(slots_.size(), &values == &nest_.stores);
-  return needs;
-}
-
-void Lowering::store_elements() {
-  for (size_t i = 0; i < nest_.stores.size(); ++i) {
-    const Slot& s = slots_[nest_.loads.size() + i];
-    Value* elements = unhold(state_, s.dtype, values_[nest_.stores[i]]);
-    builder_.CreateAlignedStore(elements, s.at, align_of(s.dtype));
-  }
+void Lowering::store(const Slot& s, Value* held) {
+  builder_.CreateAlignedStore(unhold(state_, s.dtype, held), s.at, align_of(s.dtype));
 }
 
 void Lowering::store_rows() {
@@ -281,9 +272,9 @@ Value* Lowering::load(const Slot& s) {
   return elements;
 }
 
-// Copies `left` elements of each load into its buffer, or of each store out of it. Ends in the
-// block that is returned.
-BasicBlock* Lowering::copy_left(Value* left, const Needs& needs, bool in) {
+// Copies `left` elements of the slots into their buffers, or out of them. Ends in the block that is
+// returned.
+BasicBlock* Lowering::copy_left(Value* left, const std::vector<bool>& slots, bool in) {
   BasicBlock* before = builder_.GetInsertBlock();
   BasicBlock *loop = block(in ? "copy" : "copy_back"), *done = block("copied");
   builder_.CreateCondBr(builder_.CreateICmpSGT(left, integer(0)), loop, done);
@@ -291,7 +282,7 @@ BasicBlock* Lowering::copy_left(Value* left, const Needs& needs, bool in) {
   llvm::PHINode* j = counter(integer(0), before);
   for (size_t k = 0; k < slots_.size(); ++k) {
     const Slot& s = slots_[k];
-    if (!s.buffer || !needs.slots[k] || s.store == in) continue;
+    if (!s.buffer || !slots[k]) continue;
     Value* place = advance(s.here, j, s.column_step);
     Value* buffered = builder_.CreateGEP(s.element, s.buffer, j);
     Value* element =

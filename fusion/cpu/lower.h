@@ -16,7 +16,8 @@ using KernelEntry = void (*)(int64_t rows, int64_t columns, std::byte* const* po
                              const int64_t* row_steps, const int64_t* column_steps);
 
 // Appends the function `name` to the module. `vector_bits` is how wide a register is. The nest is
-// verified. A load or store may not overlap a store but element on element.
+// verified. A load or store may not overlap a store but element on element, and not at all where
+// rows are reduced.
 void lower(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module);
 
 }  // namespace gradus::fusion::cpu

@@ -103,7 +103,7 @@ void Lowering::reduce(int level) {
   BasicBlock* here = builder_.GetInsertBlock();
   for (size_t i = 0; i < nest_.steps.size(); ++i) {
     const Step& s = nest_.steps[i];
-    if (s.op || !s.reducer || facts_.level[nest_.first_step() + i] != level) continue;
+    if (s.op || !s.reducer || rows_.facts.level[nest_.first_step() + i] != level) continue;
     steps.push_back(i);
     operands.push_back(s.operands[0]);
     for (size_t v = 0; v < vectors; ++v) carried.push_back(identity(s));
@@ -160,7 +160,7 @@ void Lowering::reduce(int level) {
     }
     return next;
   };
-  const Values chunk_lanes = each_vector(start, to, needs_of(operands), carried, take);
+  const Values chunk_lanes = each_vector(start, to, rows_.of_level(level), carried, take);
   for (size_t k = 0; k < steps.size(); ++k)
     builder_.CreateStore(
         fold(nest_.steps[steps[k]], std::span(chunk_lanes).subspan(k * vectors, vectors)),

@@ -6,7 +6,7 @@
 #include <llvm/IR/Module.h>
 
 #include "fusion/cpu/emitter_state.h"
-#include "fusion/nest.h"
+#include "fusion/rows.h"
 
 namespace gradus::fusion::cpu {
 
@@ -22,8 +22,7 @@ namespace gradus::fusion::cpu {
 //
 // So the body stands there once, however many elements a row has. Where rows are reduced, such
 // loops over the columns follow one another: one for each level of reductions, inside a loop over
-// chunks, and one for the stores. A value of an element is computed anew in each that needs it: a
-// row is near by then, and nothing is stored in between.
+// chunks, and one for the stores (fusion/rows.h).
 class Lowering {
  public:
   Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module);
@@ -35,7 +34,6 @@ class Lowering {
   struct Slot {
     DType dtype;
     Walk walk;
-    bool store;
     llvm::Type* element;
     llvm::Value* bytes;
     llvm::Value *first, *row_step, *column_step;
@@ -44,11 +42,6 @@ class Lowering {
     llvm::Value* here = nullptr;
     llvm::Value *at = nullptr, *step = nullptr;  // in the body
   };
-  // What a loop over a row's elements is there for.
-  struct Needs {
-    std::vector<bool> slots, steps;
-  };
-
   llvm::BasicBlock* block(const char* name);
   llvm::ConstantInt* integer(int64_t n) { return builder_.getInt64(static_cast<uint64_t>(n)); }
   llvm::PHINode* counter(llvm::Value* first, llvm::BasicBlock* before);
@@ -61,17 +54,17 @@ class Lowering {
   void compute_row_steps(int level);
   llvm::Value* number(const ir::Number& n);
   llvm::Value* step(const Step& s);
-  Needs needs_of(const std::vector<ValueNumber>& values) const;
   llvm::Value* load(const Slot& s);
-  void store_elements();
+  void store(const Slot& s, llvm::Value* held);
+  Slot& slot_of(const RowLoops::Kept& k) { return slots_[nest_.loads.size() + k.store]; }
   void store_rows();
-  llvm::BasicBlock* copy_left(llvm::Value* left, const Needs& needs, bool in);
+  llvm::BasicBlock* copy_left(llvm::Value* left, const std::vector<bool>& slots, bool in);
 
   // Runs `body` for the elements from, from + lanes, .. below `to`, at least once. It is given how
   // many elements the row has from there on (fewer than a vector, or none, at the end), and what
   // the run before it returned, or `carried`. Returns what the last one did. Values of elements
   // are there in the body alone.
-  Values each_vector(llvm::Value* from, llvm::Value* to, const Needs& needs, Values carried,
+  Values each_vector(llvm::Value* from, llvm::Value* to, const RowLoops::Loop& loop, Values carried,
                      const std::function<Values(llvm::Value* left, const Values&)>& body);
 
   // Rows: lower_rows.cpp.
@@ -82,7 +75,7 @@ class Lowering {
   llvm::Value* fold(const Step& s, std::span<llvm::Value* const> lanes);
 
   const Nest& nest_;
-  const RowFacts facts_;
+  const RowLoops rows_;
   llvm::IRBuilder<> builder_;
   Emitter::State state_;
   Emitter emitter_;

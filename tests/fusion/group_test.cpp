@@ -149,6 +149,30 @@ TEST(Groups, JoinLoopsThatAllWalkInOneStride) {
   EXPECT_EQ(print(other->nest), print(group->nest));
 }
 
+TEST(Groups, ReduceRows) {
+  auto g = program(
+      "graph p { stage 0 (%a: f32[4, 3, 5], %b: f32[4, 1, 1]) { %x = mul(%a, %b)\n"
+      "%s = sum(%x) {dim = [1, 2], keepdim = true} %m = amax(%x) {dim = [1, 2]}\n"
+      "%y = div(%x, %s) return %y, %s, %m } }");
+  Layout a(DType::f32, {4, 3, 5}), b(DType::f32, {4, 1, 1});
+  auto group = group_stage(*g, std::vector{a, b});
+  ASSERT_TRUE(group);
+  EXPECT_EQ(group->frame.sizes, (Sizes{4, 15}));
+  EXPECT_EQ(print(group->nest),
+            "nest 2 {\n  %v0 = load f32 [strided, contiguous]\n"
+            "  %v1 = load f32 [strided, broadcast]\n"
+            "  %v2 = mul(%v0, %v1) : f32 in f32\n"
+            "  %v3 = reduce sum(%v2) : f32 in f32\n"
+            "  %v4 = reduce max(%v2) : f32 in f32\n"
+            "  %v5 = div(%v2, %v3) : f32 in f32\n"
+            "  store %v5\n  store_row %v3, %v4\n}\n");
+  // A row is a loop of its own, also where it would join the one around it.
+  auto h = program("graph p { stage 0 (%a: f32[4, 6]) { %s = sum(%a) {dim = [1]} return %s } }");
+  auto rows = group_stage(*h, std::vector{Layout(DType::f32, {4, 6})});
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->frame.sizes, (Sizes{4, 6}));
+}
+
 TEST(Groups, SayWhyNot) {
   auto why = [](const std::string& text, std::vector<Layout> inputs) {
     std::string s;
@@ -156,7 +180,19 @@ TEST(Groups, SayWhyNot) {
     return s;
   };
   Layout row(DType::f32, {3}), matrix(DType::f32, {2, 3}), integers(DType::i64, {3});
-  EXPECT_NE(why("graph p { stage 0 (%a: f32[3]) { %x = sum(%a) return %x } }", {row}).find("sum"),
+  EXPECT_NE(
+      why("graph p { stage 0 (%a: f32[2, 3]) { %x = sum(%a) {dim = [0]} return %x } }", {matrix})
+          .find("sum is not pointwise"),
+      std::string::npos);
+  EXPECT_NE(why("graph p { stage 0 (%a: f32[2, 3]) { %s = sum(%a) {dim = [1]} %x = exp(%s)"
+                " return %x } }",
+                {matrix})
+                .find("without its dimensions"),
+            std::string::npos);
+  EXPECT_NE(why("graph p { stage 0 (%a: f32[2, 3]) { %s = sum(%a) {dim = [1], keepdim = true}"
+                " %t = sum(%a) {keepdim = true} return %s, %t } }",
+                {matrix})
+                .find("other rows"),
             std::string::npos);
   EXPECT_NE(why("graph p { stage 0 (%a: i64[3]) { %x = remainder(%a, 2) return %x } }", {integers})
                 .find("remainder"),

@@ -140,6 +140,28 @@ TEST(RowKernels, OfSeveralLevels) {
               std::vector<Sizes>{{2, 3, 1}, {2, 3, 50}, {1, 4, 1300}, {3, 1, 17}, {2, 2, 2048}});
 }
 
+// Functions that several runs over a row need wait where results will lie: two of them, of one
+// dtype; one with no place of its dtype; one that is a result itself.
+TEST(RowKernels, KeepFunctions) {
+  expect_same(parse_nest("nest 2 { %v0 = load f32 [strided, contiguous]\n"
+                         "%v1 = load f32 [strided, strided]\n"
+                         "%v2 = exp(%v0) : f32 in f32\n"
+                         "%v3 = tanh(%v1) : f32 in f32\n"
+                         "%v4 = reduce sum(%v2) : f32 in f32\n"
+                         "%v5 = div(%v2, %v4) : f32 in f32\n"
+                         "%v6 = mul(%v5, %v3) : f32 in f32\n"
+                         "%v7 = reduce max(%v6) : f32 in f32\n"
+                         "%v8 = convert(%v0) : f64\n"
+                         "%v9 = sin(%v8) : f64 in f64\n"
+                         "%v10 = reduce min(%v9) : f64 in f64\n"
+                         "%v11 = sub(%v6, %v7) : f32 in f32\n"
+                         "%v12 = mul(%v9, %v10) : f64 in f64\n"
+                         "%v13 = convert(%v12) : f32\n"
+                         "%v14 = add(%v13, %v3) : f32 in f32\n"
+                         "store %v11, %v3, %v14 store_row %v4, %v10 }"),
+              several);
+}
+
 // A value of a row stored for each element, and alone.
 TEST(RowKernels, StoreRowsWithoutReducing) {
   expect_same(parse_nest("nest 2 { %v0 = load f32 [strided, broadcast] %v1 = exp(%v0) : f32 in f32 "
