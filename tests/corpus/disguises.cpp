@@ -351,6 +351,7 @@ const std::vector<Disguise> disguises = {
     {"restarted", restarted},
     {"failing_anywhere", failing_anywhere},
     {"fused", fused},
+    {"fused_from_disk", fused_from_disk},
 };
 
 }  // namespace gradus::corpus
