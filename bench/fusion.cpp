@@ -127,6 +127,62 @@ void sizes_of_groups(benchmark::internal::Benchmark* b) {
   b->ArgsProduct({{2, 3, 8, 40}, {1, 3, 8, 64, 256, 1000, 32768}});
 }
 
+// (a * b + c) * a in many layouts: no group that is chosen may be slower than its loops.
+struct Case {
+  const char* name;
+  DType dtype;
+  int64_t rows, columns;
+  enum { dense, transposed, row, column } a, b;
+};
+constexpr Case cases[] = {
+    {"f32", DType::f32, 1000, 1000, Case::dense, Case::dense},
+    {"f32_odd", DType::f32, 999, 1001, Case::dense, Case::row},
+    {"f32_row", DType::f32, 1000, 1000, Case::dense, Case::row},
+    {"f32_column", DType::f32, 1000, 1000, Case::dense, Case::column},
+    {"f32_transposed", DType::f32, 1000, 1000, Case::transposed, Case::dense},
+    {"f32_both_transposed", DType::f32, 1000, 1000, Case::transposed, Case::transposed},
+    {"f32_rows_of_3", DType::f32, 100000, 3, Case::dense, Case::row},
+    {"f32_rows_of_40", DType::f32, 10000, 40, Case::dense, Case::row},
+    {"f32_rows_of_100", DType::f32, 10000, 100, Case::dense, Case::row},
+    {"f32_rows_of_128", DType::f32, 10000, 128, Case::dense, Case::row},
+    {"f32_small", DType::f32, 20, 20, Case::dense, Case::row},
+    {"f64", DType::f64, 1000, 1000, Case::dense, Case::row},
+    {"f64_transposed", DType::f64, 1000, 1000, Case::transposed, Case::dense},
+    {"f16", DType::f16, 1000, 1000, Case::dense, Case::row},
+    {"bf16", DType::bf16, 1000, 1000, Case::dense, Case::row},
+    {"i64", DType::i64, 1000, 1000, Case::dense, Case::row},
+    {"i32", DType::i32, 1000, 1000, Case::dense, Case::row},
+    {"i8", DType::i8, 1000, 1000, Case::dense, Case::row},
+};
+
+void layouts(benchmark::State& state, FusionMode mode) {
+  const Case& c = cases[state.range(0)];
+  ContextOptions options;
+  options.workers = 1;
+  auto context = std::make_shared<Context>(options);
+  auto make = [&](int how) {
+    Sizes shape{how == Case::row ? 1 : c.rows, how == Case::column ? 1 : c.columns};
+    Sizes strides = contiguous_strides(shape);
+    if (how == Case::transposed) strides = {1, c.rows};
+    return Tensor::zeros(c.dtype, Sizes{numel(shape)}).view(Layout(c.dtype, shape, strides), 0);
+  };
+  std::vector<Tensor> inputs{make(c.a), make(c.b), make(Case::dense)};
+  auto type = [&](const Tensor& t) {
+    return fmt::format("{}{}", name_of(c.dtype), to_string(Sizes(t.shape())));
+  };
+  auto module = ir::parse(fmt::format(
+      "graph g {{ stage 0 (%a: {}, %b: {}, %c: {}) {{ %p = mul(%a, %b) %s = add(%p, %c)\n"
+      "%y = mul(%s, %a) %z = sum(%y) return %z }} }}",
+      type(inputs[0]), type(inputs[1]), type(inputs[2])));
+  State run(Code::compile(module.program()), context, {.fusion = mode});
+  run.run(inputs);
+  for (auto _ : state) {
+    run.restart();
+    benchmark::DoNotOptimize(run.run(inputs));
+  }
+  state.SetLabel(fmt::format("{} {}", c.name, run.groups().empty() ? "apart" : "fused"));
+}
+
 void compile(benchmark::State& state, Isa isa) {
   if (!cpu::runs_here(isa)) return state.SkipWithError("no such instructions here");
   cpu::Compiler compiler;
@@ -181,6 +237,8 @@ INTERPRET(both_ways_unfused_1_thread, FusionMode::off, 1, 1);
 INTERPRET(both_ways_fused_1_thread, FusionMode::first, 1, 1);
 INTERPRET(both_ways_unfused_2_threads, FusionMode::off, 2, 1);
 INTERPRET(both_ways_fused_2_threads, FusionMode::first, 2, 1);
+BENCHMARK_CAPTURE(layouts, unfused, FusionMode::off)->DenseRange(0, std::size(cases) - 1);
+BENCHMARK_CAPTURE(layouts, fused, FusionMode::first)->DenseRange(0, std::size(cases) - 1);
 BENCHMARK_CAPTURE(light_groups, unfused, FusionMode::off)->Apply(sizes_of_groups);
 BENCHMARK_CAPTURE(light_groups, fused, FusionMode::first)->Apply(sizes_of_groups);
 BENCHMARK_CAPTURE(heavy_groups, unfused, FusionMode::off)->Apply(sizes_of_groups);

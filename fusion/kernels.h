@@ -76,7 +76,7 @@ class Kernels {
 };
 
 struct KernelOptions {
-  size_t most_kernels = 1024;  // kept; those asked for longest ago go first
+  size_t most_kernels = 1024;  // kept; the oldest go first
   // Keeps compiled code for other processes; empty: none. Made, for this user alone, if it is not
   // there; one that others can write is not used.
   std::string folder;

@@ -48,7 +48,7 @@ struct RunOptions {
 struct StateOptions {
   // Whether pointwise instructions run as fused kernels; the results' bits are the same. Which
   // kernels a state uses is settled when it is made, and inherited by its clones.
-  fusion::FusionMode fusion = fusion::FusionMode::off;
+  fusion::FusionMode fusion = fusion::FusionMode::behind;
 };
 
 // Instructions of a stage that run as one kernel, where the last of them stands.

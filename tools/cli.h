@@ -34,7 +34,11 @@ struct RunCommand {
   std::optional<uint64_t> stages;  // absent: all
   std::string outputs, profile;    // files, empty: none
   std::string engine = "interpret", device = "cpu";
-  int threads = 0;  // 0: one per core
+  std::string fusion;      // off, behind, first; empty: as the engine says
+  std::string kernels;     // a folder that keeps compiled kernels, empty: none
+  std::string dump_after;  // "fusion": the groups are printed
+  bool stats = false;      // of kernels
+  int threads = 0;         // 0: one per core
   int repeat = 1;
 };
 void run(const RunCommand& command);

@@ -67,12 +67,25 @@ void add_run(CLI::App& app, Commands& c) {
       ->check(whole_number);
   command->add_option("--outputs", c.run.outputs, "Write all results that are defined, by name")
       ->type_name("OUT.npz");
-  command->add_option("--engine", c.run.engine, "interpret or fused")
+  command->add_option("--engine", c.run.engine, "interpret, or fused: as --fusion first does")
       ->type_name("NAME")
       ->check(CLI::IsMember({"interpret", "fused"}));
   command->add_option("--threads", c.run.threads, "Threads for one loop; 0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 1024));
+  command
+      ->add_option("--fusion", c.run.fusion,
+                   "Pointwise groups as compiled kernels: off (the default: a single run is over "
+                   "before they would pay), behind (compiled while the rounds of --repeat run) or "
+                   "first (compiled before)")
+      ->type_name("MODE")
+      ->check(CLI::IsMember({"off", "behind", "first"}));
+  command->add_option("--kernels", c.run.kernels, "Keep compiled kernels for other runs")
+      ->type_name("FOLDER");
+  command->add_option("--dump-after", c.run.dump_after, "fusion: print the groups that ran")
+      ->type_name("STEP")
+      ->check(CLI::IsMember({"fusion"}));
+  command->add_flag("--stats", c.run.stats, "Print what became of the kernels");
   command->add_option("--device", c.run.device, "cpu or cuda:0")->type_name("NAME");
   command->add_option("--repeat", c.run.repeat, "Run N times; print each stage's median time")
       ->type_name("N")

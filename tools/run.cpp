@@ -32,8 +32,19 @@ class Recorder final : public InstructionObserver {
   void after(size_t stage, size_t instruction) override {
     auto now = Clock::now();
     const Instruction& i = code_.stage(stage).instructions[instruction];
-    events_.push_back({std::string(i.op->name), stage, instruction, i.where, microseconds(begun_),
+    events_.push_back({group_.empty() ? std::string(i.op->name) : std::move(group_), stage,
+                       instruction, i.where, microseconds(begun_),
                        std::chrono::duration<double, std::micro>(now - begun_).count()});
+    group_.clear();
+  }
+  // The one event of a kernel names all its instructions, by line.
+  void group(size_t stage, std::span<const uint32_t> instructions) override {
+    for (uint32_t n : instructions) {
+      const Instruction& i = code_.stage(stage).instructions[n];
+      group_ += group_.empty() ? "" : ", ";
+      group_ += i.op->name;
+      if (i.where.known()) group_ += fmt::format(" @{}", i.where.line);
+    }
   }
   void clear() { events_.clear(); }
   const std::vector<TraceEvent>& events() const { return events_; }
@@ -45,11 +56,10 @@ class Recorder final : public InstructionObserver {
   const Code& code_;
   Clock::time_point start_, begun_;
   std::vector<TraceEvent> events_;
+  std::string group_;
 };
 
 void check_command(const RunCommand& c) {
-  if (c.engine == "fused")
-    throw UsageError("gradus run: --engine fused is not in this build; use --engine interpret");
   if (c.device.starts_with("cuda:"))
     throw UsageError("gradus run: --device {} is not in this build; use --device cpu", c.device);
   if (c.device != "cpu")
@@ -102,6 +112,20 @@ void write_outputs(const std::string& path, const std::vector<std::vector<NamedR
   write_npz(path, tensors);
 }
 
+fusion::FusionMode fusion_mode(const RunCommand& c) {
+  if (c.fusion == "behind") return fusion::FusionMode::behind;
+  if (c.fusion == "first" || (c.fusion.empty() && c.engine == "fused"))
+    return fusion::FusionMode::first;
+  return fusion::FusionMode::off;
+}
+
+std::string kernels_report(const fusion::KernelStatistics& s) {
+  return fmt::format(
+      "kernels: {} compiled in {:.3f} s, {} loaded, {} used again, {} failed, {} left out, {} "
+      "waiting\n",
+      s.misses, s.seconds, s.loaded, s.hits, s.failed, s.evicted + s.dropped, s.waiting);
+}
+
 std::string times_report(std::vector<std::vector<double>>& times) {
   std::string text;
   for (size_t s = 0; s < times.size(); ++s) {
@@ -133,7 +157,9 @@ void run(const RunCommand& command) {
   auto context = std::make_shared<Context>(context_options);
   InputSources sources = open_sources(command.from, program, context);
   std::shared_ptr<const Code> code = Code::compile(program);
-  State state(code, context);
+  const StateOptions state_options{.fusion = fusion_mode(command)};
+  if (!command.kernels.empty()) fusion::set_kernel_options(*context, {.folder = command.kernels});
+  State state(code, context, state_options);
   Recorder recorder(*code);
   RunOptions options;
   if (!command.profile.empty()) options.observer = &recorder;
@@ -142,6 +168,9 @@ void run(const RunCommand& command) {
   std::vector<std::vector<NamedResult>> results(stages);
   std::vector<std::vector<double>> times(stages);
   for (int round = 0; round < command.repeat; ++round) {
+    // A new state has the kernels that came meanwhile.
+    if (round > 0 && state_options.fusion == fusion::FusionMode::behind)
+      state = State(code, context, state_options);
     state.restart();
     recorder.clear();
     for (size_t s = 0; s < stages; ++s) {
@@ -164,6 +193,8 @@ void run(const RunCommand& command) {
     write_file(command.profile, trace_json(recorder.events(), program.source.get()));
   put(report(results));
   if (command.repeat > 1) put(times_report(times));
+  if (!command.dump_after.empty()) put(describe_groups(state));
+  if (command.stats) put(kernels_report(fusion::kernels_of(*context)->statistics()));
 }
 
 }  // namespace gradus::cli

@@ -1,5 +1,7 @@
 #include "fusion/cpu/kernels.h"
 
+#include <utility>
+
 #include <unistd.h>
 
 #include "fusion/cost.h"
@@ -49,15 +51,21 @@ bool CpuKernels::forked() const {
   return process && process != getpid();
 }
 
-void CpuKernels::begin() {
-  process_.store(getpid(), std::memory_order_relaxed);
-  if (cache_) return;
-  auto store = options_.folder.empty()
-                   ? nullptr
-                   : std::make_shared<ObjectStore>(options_.folder, options_.most_folder_bytes);
-  if (store && !store->usable() && log_)
-    log_(LogLevel::warning, "kernels are not kept: " + store->why_not());
-  cache_ = std::make_unique<KernelCache>(options_.most_kernels, std::move(store));
+KernelCache& CpuKernels::cache() {
+  std::string why_not_kept;
+  {
+    std::lock_guard guard(sync_->mutex);
+    process_.store(getpid(), std::memory_order_relaxed);
+    if (cache_) return *cache_;
+    auto store = options_.folder.empty()
+                     ? nullptr
+                     : std::make_shared<ObjectStore>(options_.folder, options_.most_folder_bytes);
+    if (store) why_not_kept = store->why_not();
+    cache_ = std::make_unique<KernelCache>(options_.most_kernels, std::move(store));
+  }
+  if (!why_not_kept.empty() && log_)
+    log_(LogLevel::warning, "kernels are not kept: " + why_not_kept);
+  return *cache_;
 }
 
 bool CpuKernels::wants(const Nest& nest, const Frame& frame) const {
@@ -88,13 +96,7 @@ std::shared_ptr<const fusion::Kernel> CpuKernels::compile(const Nest& nest,
                                                           const std::string& text) {
   std::string why;
   try {
-    KernelCache* cache;
-    {
-      std::lock_guard guard(sync_->mutex);
-      begin();
-      cache = cache_.get();
-    }
-    auto kernel = cache->get(nest, *isa_);
+    auto kernel = cache().get(nest, *isa_);
     publish(text, kernel);
     return kernel;
   } catch (const std::exception& e) {
@@ -113,6 +115,7 @@ std::shared_ptr<const fusion::Kernel> CpuKernels::compile(const Nest& nest,
 // A set is never changed: whoever holds it keeps what it had.
 void CpuKernels::publish(const std::string& text,
                          const std::shared_ptr<const fusion::Kernel>& kernel) {
+  std::shared_ptr<const KernelSet> before;  // dies after the lock is released
   std::lock_guard guard(sync_->mutex);
   if (ready_->find(text)) return;
   auto next = std::make_shared<KernelSet>(*ready_);
@@ -123,7 +126,7 @@ void CpuKernels::publish(const std::string& text,
     order_.pop_front();
   }
   ++next->generation;
-  ready_ = std::move(next);
+  before = std::exchange(ready_, std::move(next));
 }
 
 void CpuKernels::request(const Nest& nest, const std::string& text) {
@@ -155,7 +158,11 @@ void CpuKernels::work() {
     waiting_.pop_front();
     busy_ = true;
     lock.unlock();
-    compile(nest, text);
+    try {
+      compile(nest, text);
+    } catch (const std::exception&) {
+      // No memory to remember it by: who needs the kernel asks again.
+    }
     lock.lock();
     on_its_way_.erase(text);
     busy_ = false;

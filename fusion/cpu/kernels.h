@@ -33,7 +33,7 @@ class CpuKernels final : public Kernels {
  private:
   // In the child of a fork, where a mutex may be held by a thread that is not there.
   bool forked() const;
-  void begin();  // under the mutex: the first use of the compiler
+  KernelCache& cache();  // made on the first call
   std::shared_ptr<const fusion::Kernel> compile(const Nest& nest, const std::string& text);
   void publish(const std::string& text, const std::shared_ptr<const fusion::Kernel>& kernel);
   void work();

@@ -29,7 +29,6 @@ refuses 2 'not in this build' import m.onnx -o m.ir --weights m.safetensors
 refuses 2 'not in this build' view p.ir -o p.svg
 refuses 2 'not in this build' check-onnx folder
 refuses 2 'not in this build' verify m.onnx
-refuses 2 'not in this build' run p.ir --engine fused
 refuses 2 'not in this build' run p.ir --device cuda:0
 refuses 2 'not in this build' ops --plugin mine.so
 echo 'graph p { stage 0 () { return } }' >p.ir

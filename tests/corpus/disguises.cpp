@@ -306,34 +306,43 @@ void fail_at(const Subject& s, const State& before, size_t instruction, bool aft
   EXPECT_EQ(memory.live_bytes(), live);
 }
 
+void fail_everywhere(const Subject& s, fusion::FusionMode fusion) {
+  Results plain = run_unfused(s);
+  auto memory = std::make_shared<HeapAllocator>();
+  ContextOptions context_options;
+  context_options.workers = 1;
+  context_options.allocator = memory;
+  {
+    auto context = std::make_shared<Context>(context_options);
+    // Kernels are compiled once for all.
+    context->replace_part<fusion::Kernels>(fusion::kernels_of(*fusing_context(1)));
+    State state(s.code, context, {.fusion = fusion});
+    for (size_t stage = 0; stage < s.code->stages(); ++stage) {
+      State before = state.clone();
+      Witness witness;
+      RunOptions options;
+      options.observer = &witness;
+      state.run(s.inputs[stage], options);
+      for (size_t i : witness.seen)
+        for (bool after : {false, true}) {
+          SCOPED_TRACE(
+              fmt::format("stage {}, {} instruction {}", stage, after ? "after" : "before", i));
+          fail_at(s, before, i, after, *memory, plain[stage]);
+          if (testing::Test::HasFailure()) return;
+        }
+    }
+  }
+  EXPECT_EQ(memory->live_bytes(), 0u);
+  EXPECT_EQ(memory->live_blocks(), 0u);
+}
+
 // SPEC I14
 void failing_anywhere(const ir::Fixture& fixture) {
-  for (const Subject& s : subjects(fixture)) {
-    Results plain = run_all(s);
-    auto memory = std::make_shared<HeapAllocator>();
-    ContextOptions context_options;
-    context_options.workers = 1;
-    context_options.allocator = memory;
-    {
-      State state(s.code, std::make_shared<Context>(context_options));
-      for (size_t stage = 0; stage < s.code->stages(); ++stage) {
-        State before = state.clone();
-        Witness witness;
-        RunOptions options;
-        options.observer = &witness;
-        state.run(s.inputs[stage], options);
-        for (size_t i : witness.seen)
-          for (bool after : {false, true}) {
-            SCOPED_TRACE(
-                fmt::format("stage {}, {} instruction {}", stage, after ? "after" : "before", i));
-            fail_at(s, before, i, after, *memory, plain[stage]);
-            if (testing::Test::HasFailure()) return;
-          }
-      }
-    }
-    EXPECT_EQ(memory->live_bytes(), 0u);
-    EXPECT_EQ(memory->live_blocks(), 0u);
-  }
+  for (const Subject& s : subjects(fixture)) fail_everywhere(s, fusion::FusionMode::off);
+}
+void failing_in_groups(const ir::Fixture& fixture) {
+  if (!has_kernels(256)) GTEST_SKIP() << "no kernels here";
+  for (const Subject& s : subjects(fixture)) fail_everywhere(s, fusion::FusionMode::first);
 }
 
 }  // namespace
@@ -350,7 +359,9 @@ const std::vector<Disguise> disguises = {
     {"any_workers", any_workers},
     {"restarted", restarted},
     {"failing_anywhere", failing_anywhere},
+    {"failing_in_groups", failing_in_groups},
     {"fused", fused},
+    {"fused_from_disk", fused_from_disk},
 };
 
 }  // namespace gradus::corpus

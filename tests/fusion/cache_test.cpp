@@ -144,6 +144,30 @@ TEST_F(StoreTest, CompilesAnewWhatIsDamaged) {
   EXPECT_EQ(ask(sample(1)).loaded, 1u);
 }
 
+// What was used longest ago makes room.
+TEST_F(StoreTest, IsBounded) {
+  const std::string object(1000, 'x');
+  auto key = [](int i) { return fmt::format("key {}", i); };
+  auto bytes = [&] {
+    uintmax_t sum = 0;
+    for (auto& f : std::filesystem::directory_iterator(folder)) sum += f.file_size();
+    return sum;
+  };
+  cpu::ObjectStore store(folder, 20000);
+  for (int i = 0; i < 100; ++i) {
+    store.put(key(i), object);
+    EXPECT_TRUE(store.find(key(0))) << i;  // used all the time
+    EXPECT_TRUE(store.find(key(i))) << i;
+    EXPECT_LE(bytes(), 20000u + 2 * object.size()) << i;
+  }
+  EXPECT_FALSE(store.find(key(50)));
+  EXPECT_GT(bytes(), 10000u);
+  // An entry that is larger than the folder may be goes at once, and the others with it.
+  cpu::ObjectStore tiny(folder, 500);
+  tiny.put(key(0), object);
+  EXPECT_LE(bytes(), 500u);
+}
+
 TEST_F(StoreTest, IsNotUsedWhereOthersCanWrite) {
   ask(sample(1));
   ASSERT_EQ(chmod(folder.c_str(), 0777), 0);

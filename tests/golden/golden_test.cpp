@@ -7,6 +7,7 @@
 #include "interpreter/state.h"
 #include "ir/text/parser.h"
 #include "tests/corpus/eager.h"
+#include "tests/corpus/fused.h"
 #include "tests/corpus/hidden.h"
 #include "tests/golden/case.h"
 
@@ -16,7 +17,7 @@ namespace {
 struct Way {
   const char* group;
   DType dtype;
-  enum class By { differentiate, grad, engine, opaque } by;
+  enum class By { differentiate, grad, engine, opaque, fused } by;
 };
 
 std::vector<std::string> failures_of(const Case& c,
@@ -94,6 +95,14 @@ void check_engine(const Case& c, std::vector<std::string>& failures) {
   compare_stages(c, s, corpus::evaluate_eagerly(s), failures);
 }
 
+// The stages by fused kernels: the same bits.
+void check_fused(const Case& c, std::vector<std::string>& failures) {
+  corpus::Subject s = staged(c);
+  corpus::Results results = corpus::run_fused(s, corpus::fusing_context(1));
+  compare_stages(c, s, results, failures);
+  note(failures, corpus::difference(s, corpus::run_unfused(s), results));
+}
+
 // Hidden behind functions, the derivatives by `eval`.
 void check_opaque(const Case& c, std::vector<std::string>& failures) {
   corpus::Subject s = staged(c);
@@ -155,6 +164,8 @@ TEST_P(Golden, Agrees) {
         check_engine(c, f);
       else if (by == Way::By::opaque)
         check_opaque(c, f);
+      else if (by == Way::By::fused)
+        check_fused(c, f);
       else
         check_stages(c, f);
     });
@@ -174,6 +185,7 @@ std::string name_of_way(const testing::TestParamInfo<Way>& info) {
                      info.param.by == Way::By::grad     ? "grad"
                      : info.param.by == Way::By::engine ? "engine"
                      : info.param.by == Way::By::opaque ? "opaque"
+                     : info.param.by == Way::By::fused  ? "fused"
                                                         : "differentiate");
 }
 
@@ -181,7 +193,8 @@ std::vector<Way> ways() {
   std::vector<Way> list;
   for (const char* group : {"op", "edge", "program", "engine", "fuzz"})
     for (DType dtype : {DType::f64, DType::f32})
-      for (Way::By by : {Way::By::differentiate, Way::By::grad, Way::By::engine, Way::By::opaque})
+      for (Way::By by : {Way::By::differentiate, Way::By::grad, Way::By::engine, Way::By::opaque,
+                         Way::By::fused})
         if (std::string(group) != "edge" || dtype == DType::f64) list.push_back({group, dtype, by});
   return list;
 }

@@ -43,7 +43,7 @@ class Behind : public testing::Test {
   }
   // Both stages; the results are those of an unfused state.
   static void run_both(State& state, const Tensor& x) {
-    State plain(state.code());
+    State plain(state.code(), Context::default_context(), {.fusion = FusionMode::off});
     for (int stage = 0; stage < 2; ++stage)
       EXPECT_TRUE(bitwise_equal(run(state, {x})[0], run(plain, {x})[0]));
   }
@@ -66,6 +66,15 @@ TEST_F(Behind, AStateKeepsWhatItWasMadeWith) {
   }
   run_both(later, x);
   EXPECT_EQ(later.groups().size(), 2u);
+  // Sizes that are new to it change nothing, though others have plans for them.
+  State other_size = behind(code, shared);
+  run_both(other_size, input(50));
+  EXPECT_EQ(other_size.groups().size(), 2u);
+  for (State* s : {&first, &clone}) {
+    s->restart();
+    run_both(*s, input(50));
+    EXPECT_EQ(s->groups().size(), 0u);
+  }
   State of_later = later.clone();
   of_later.restart();
   run_both(of_later, x);
@@ -192,11 +201,11 @@ TEST_F(Behind, AForkedChildMakesNoKernels) {
     alarm(60);
     bool right = true;
     state.restart();
-    State plain(code);
+    State plain(code, Context::default_context(), {.fusion = FusionMode::off});
     right &= bitwise_equal(run(state, {x})[0], run(plain, {x})[0]);
     for (FusionMode mode : {FusionMode::behind, FusionMode::first}) {
       State fresh(other, shared, {.fusion = mode});
-      State reference(other);
+      State reference(other, Context::default_context(), {.fusion = FusionMode::off});
       right &= bitwise_equal(run(fresh, {x})[0], run(reference, {x})[0]);
       right &= fresh.groups().empty();
     }

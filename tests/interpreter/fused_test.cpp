@@ -19,6 +19,9 @@ class Fused : public testing::Test {
   static State state(std::shared_ptr<const Code> code) {
     return State(std::move(code), context(), {.fusion = FusionMode::first});
   }
+  static State unfused(std::shared_ptr<const Code> code) {
+    return State(std::move(code), Context::default_context(), {.fusion = FusionMode::off});
+  }
   static const std::shared_ptr<Context>& context() {
     static const auto context = make_context({.always = true});
     return context;
@@ -48,7 +51,7 @@ Tensor ramp(const Sizes& shape, DType dtype = DType::f64) {
 // Runs a one-stage program fused and not; the results are the same bits. Returns its groups.
 std::string groups_of(const std::string& text, const std::vector<Tensor>& inputs) {
   auto code = compile(text);
-  State plain(code), fused(code, Fused::context(), {.fusion = FusionMode::first});
+  State plain = Fused::unfused(code), fused = Fused::state(code);
   auto expected = run(plain, inputs), results = run(fused, inputs);
   for (size_t i = 0; i < expected.size(); ++i)
     EXPECT_TRUE(bitwise_equal(expected[i], results[i])) << "result " << i;
@@ -118,7 +121,7 @@ TEST_F(Fused, StoresWhatOthersRead) {
   auto code = compile(
       "graph g {\n stage 0 (%x: f64[N]) {\n%a = exp(%x)\n%b = sin(%a)\n%c = cos(%b)\n"
       "%d = neg(%c)\nreturn %b\n }\n stage 1 () {\n%e = mul(%d, %d)\nreturn %e\n }\n}\n");
-  State plain(code), fused = state(code);
+  State plain = unfused(code), fused = state(code);
   for (int stage = 0; stage < 2; ++stage) {
     std::vector<Tensor> in;
     if (stage == 0) in.push_back(ramp({700}));
@@ -149,7 +152,7 @@ TEST_F(Fused, AbsentOperandsAreZeros) {
       " stage 1 (%u: f64[N], %v: f64[N]) {\n%a = mul(%u, %v)\n%b = add(%a, 1.5)\n"
       "%c = add(%u, %v)\n%d = mul(%c, %b)\nreturn %d\n }\n}\n");
   for (int given = 0; given < 4; ++given) {
-    State plain(code), fused = state(code);
+    State plain = unfused(code), fused = state(code);
     Tensor x = ramp({6});
     run(plain, {x}), run(fused, {x});
     std::vector<Tensor> in{given & 1 ? x : Tensor(), given & 2 ? x : Tensor()};
@@ -165,7 +168,7 @@ TEST_F(Fused, OtherSizesCompileNothing) {
                                 "%a = div(%x, N)\n%b = mul(%a, %w)\n%c = tanh(%b)\nreturn %c"));
   auto context = make_context({.always = true});
   for (int64_t n : {4, 7, 1000, 1, 33}) {
-    State plain(code), fused(code, context, {.fusion = FusionMode::first});
+    State plain = unfused(code), fused(code, context, {.fusion = FusionMode::first});
     std::vector<Tensor> in{ramp({n, 3}, DType::f32), ramp({3}, DType::f32)};
     EXPECT_TRUE(bitwise_equal(run(plain, in)[0], run(fused, in)[0])) << n;
     EXPECT_EQ(fused.groups().size(), 1u);
@@ -181,7 +184,7 @@ TEST_F(Fused, LargeGroupsAreTakenApart) {
     results += fmt::format(", %v{}", i);
   }
   auto code = compile(one_stage("%x: f64[N]", body + results));
-  State plain(code), fused = state(code);
+  State plain = unfused(code), fused = state(code);
   Tensor x = ramp({9});
   auto expected = run(plain, {x}), got = run(fused, {x});
   for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(bitwise_equal(expected[i], got[i])) << i;
@@ -216,6 +219,42 @@ TEST_F(Fused, SpeakOfTheProgramsLines) {
   EXPECT_NE(text.find("= exp(%v0)"), std::string::npos) << text;
 }
 
+// Between groups, never within one.
+// SPEC I18
+TEST_F(Fused, ARunIsCancelledBetweenGroups) {
+  auto code = compile(one_stage("%x: f64[N]",
+                                "%a = exp(%x)\n%b = sin(%a)\n%s = sum(%b)\n%c = mul(%b, %s)\n"
+                                "%d = neg(%c)\nreturn %d"));
+  for (size_t at = 0; at < 5; ++at) {
+    State s = state(code);
+    CancelToken token;
+    struct Cancels : InstructionObserver {
+      CancelToken* token;
+      size_t at;
+      std::vector<uint32_t> groups;
+      void before(size_t, size_t i) override {
+        if (i == at) token->cancel();
+      }
+      void after(size_t, size_t) override {}
+      void group(size_t, std::span<const uint32_t> members) override {
+        groups.push_back(members.back());
+      }
+    } cancels;
+    cancels.token = &token;
+    cancels.at = at;
+    auto go = [&] { run(s, {ramp({5})}, {.cancel = &token, .observer = &cancels}); };
+    if (at == 4) {
+      go();  // it was the last
+    } else {
+      const std::string error = error_of(go);
+      EXPECT_NE(error.find(fmt::format("before instruction {} of 5", at + 1)), std::string::npos)
+          << error;
+      EXPECT_TRUE(s.poisoned());
+    }
+    EXPECT_EQ(cancels.groups.size(), at < 1 ? 0u : at < 4 ? 1u : 2u) << at;
+  }
+}
+
 // A program is never changed by being run fused: its derivative is that of its nodes.
 // SPEC F7
 TEST_F(Fused, DifferentiatesAsItWasWritten) {
@@ -228,7 +267,7 @@ TEST_F(Fused, DifferentiatesAsItWasWritten) {
   run(forward, {x});
   ASSERT_EQ(forward.groups().size(), 1u);
   auto code = Code::compile(ir::differentiate(forward.code()->graph(), {.order = 2}));
-  State plain(code), fused = state(code);
+  State plain = unfused(code), fused = state(code);
   for (auto in : {std::vector{x}, std::vector{ct}, std::vector{ct}}) {
     auto a = run(plain, in), b = run(fused, in);
     for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(bitwise_equal(a[i], b[i]));

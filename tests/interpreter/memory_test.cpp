@@ -137,5 +137,34 @@ graph g {
   EXPECT_EQ(counted.heap->calls() - calls, 10u);  // the result, each time
 }
 
+// The same with kernels: none asks for memory while it runs.
+TEST(Memory, RestartedFusedStatesReuseTheirBuffer) {
+  Counted counted;
+  fusion::set_kernel_options(*counted.context, {.always = true});
+  State state(compile(R"(
+graph g {
+  stage 0 (%x: f64[40, 3], %w: f64[3]) {
+    %a = sin(%x)
+    %b = mul(%a, %w)
+    %s = sum(%b)
+    %c = mul(%b, %s)
+    %d = tanh(%c)
+    %y = sum(%d)
+    return %y
+  }
+}
+)"),
+              counted.context, {.fusion = fusion::FusionMode::first});
+  std::vector<Tensor> in{Tensor::zeros(DType::f64, Sizes{40, 3}),
+                         Tensor::zeros(DType::f64, Sizes{3})};
+  run(state, in);
+  size_t calls = counted.heap->calls();
+  for (int i = 0; i < 10; ++i) {
+    state.restart();
+    run(state, in);
+  }
+  EXPECT_EQ(counted.heap->calls() - calls, 10u);  // the result, each time
+}
+
 }  // namespace
 }  // namespace gradus

@@ -1,5 +1,6 @@
 // Random programs, derived three times: every stage against differences of the one before, and
 // every way of running it against every other.
+#include "tests/corpus/fused.h"
 #include "tests/passes/random_program.h"
 
 namespace gradus {
@@ -127,6 +128,25 @@ TEST(RandomPrograms, EveryWayToRunThemGivesTheSameBits) {
     for (size_t s = 0; s < g.stages.size(); ++s)
       expect_same({used.run(inputs[s])}, {want[s]}, "restarted");
   }
+}
+
+// SPEC F6
+TEST(RandomPrograms, FusedKernelsGiveTheSameBits) {
+  if (!corpus::has_kernels(256)) GTEST_SKIP() << "no kernels here";
+  size_t groups = 0;
+  for (uint64_t seed = 0; seed < programs / 4; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    RandomProgram program(seed);
+    ir::Graph g = derived(program.graph(), {.order = 2});
+    Results inputs = random_inputs(g, seed), got;
+    auto code = Code::compile(g);
+    State plain(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+    State fused(code, corpus::fusing_context(2), {.fusion = fusion::FusionMode::first});
+    for (size_t s = 0; s < g.stages.size(); ++s)
+      expect_same({fused.run(inputs[s])}, {plain.run(inputs[s])}, "fused");
+    groups += fused.groups().size();
+  }
+  EXPECT_GT(groups, programs / 4);
 }
 
 // Stages by `grad` in stage 0 instead: gradients of products with cotangents, nested.

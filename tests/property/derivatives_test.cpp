@@ -7,6 +7,7 @@
 #include "interpreter/gradcheck.h"
 #include "ir/passes/passes.h"
 #include "tests/corpus/eager.h"
+#include "tests/corpus/fused.h"
 #include "tests/property/samples.h"
 
 namespace gradus::property {
@@ -98,6 +99,21 @@ TEST(Derivatives, AreTheSameByStagesAndByEngine) {
       corpus::Subject subject = subject_of(s, *s.program(DType::f64), order, lie);
       corpus::Results by_stages = run(subject);
       EXPECT_EQ(difference(by_stages, corpus::evaluate_eagerly(subject)), "")
+          << s.text(DType::f64) << ", layout " << static_cast<int>(lie);
+    }
+  }
+}
+
+// However the operands lie, fused kernels give the bits of the interpreter.
+TEST(Derivatives, AreTheSameFused) {
+  if (!corpus::has_kernels(256)) GTEST_SKIP() << "no kernels here";
+  for (const Sample& s : all_samples()) {
+    const bool derived = s.op->traits.differentiable || s.op->traits.zero_gradient;
+    for (Lie lie : {Lie::contiguous, Lie::transposed}) {
+      corpus::Subject subject = subject_of(s, *s.program(DType::f64), derived ? 2 : 0, lie);
+      EXPECT_EQ(difference(corpus::run_unfused(subject),
+                           corpus::run_fused(subject, corpus::fusing_context(1))),
+                "")
           << s.text(DType::f64) << ", layout " << static_cast<int>(lie);
     }
   }

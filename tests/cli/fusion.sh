@@ -1,0 +1,63 @@
+# gradus run: groups of instructions as compiled kernels.
+. "$GRADUS_SOURCE_DIR/tests/cli/lib.bash"
+
+cat >p.ir <<'EOF'
+graph p {
+  stage 0 (%x: f64[N], %w: f64[N]) {
+    %h = mul(%x, %w)
+    %t = tanh(%h)
+    %y = add(%t, %x)
+    %s = sum(%y)
+    return %s, %y
+  }
+}
+EOF
+
+# The bits are those of the interpreter, whichever way.
+runs 0 run p.ir --random 1 --set N=4096 --outputs plain.npz
+cp out plain.txt
+for mode in off behind first; do
+  runs 0 run p.ir --random 1 --set N=4096 --outputs fused.npz --fusion $mode --repeat 3
+  cmp -s plain.npz fused.npz || fail "--fusion $mode gave other bits"
+done
+runs 0 run p.ir --random 1 --set N=4096 --engine fused
+cmp -s out plain.txt || fail '--engine fused printed something else'
+refuses 2 '--fusion' run p.ir --fusion perhaps
+refuses 2 '--dump-after' run p.ir --dump-after nothing
+
+runs 0 run p.ir --random 1 --set N=4096 --fusion off --stats --dump-after fusion
+says out 'kernels: 0 compiled in 0.000 s, 0 loaded'
+grep -q nest out && fail 'there are groups without fusion'
+
+# Where no kernels can be made, the rest says nothing.
+grep -q avx2 /proc/cpuinfo || { finish; exit 0; }
+
+# SPEC F8
+runs 0 run p.ir --random 1 --set N=4096 --fusion first --dump-after fusion --stats \
+  --profile trace.json
+says out 'stage 0, instructions 0 mul @3:10, 1 tanh @4:10, 2 add @5:10' 'nest 1 {' \
+  '%v3 = tanh(%v2) : f64 in f64' 'store %v4' 'kernels: 1 compiled in'
+says trace.json '"name": "mul @3, tanh @4, add @5"'
+
+# A folder serves the next process; what is damaged is compiled anew.
+# SPEC F4
+run_kept() {
+  runs 0 run p.ir --random 1 --set N=4096 --fusion first --kernels kept --stats --outputs fused.npz
+  cmp -s plain.npz fused.npz || fail 'kept kernels gave other bits'
+}
+run_kept
+says out 'kernels: 1 compiled in'
+run_kept
+says out 'kernels: 0 compiled in' '1 loaded'
+for f in kept/*; do
+  printf 'damage' | dd of="$f" bs=1 seek=200 conv=notrunc 2>dd.txt
+done
+run_kept
+says out 'kernels: 1 compiled in'
+run_kept
+says out '1 loaded'
+chmod 777 kept
+run_kept
+says out 'kernels: 1 compiled in'
+
+finish

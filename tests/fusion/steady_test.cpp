@@ -1,0 +1,81 @@
+// What a bound kernel does while it runs: no call of the heap, however the work is cut.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "tests/fusion/support.h"
+
+namespace {
+std::atomic<size_t> heap_calls{0};
+}
+
+// All of this program's. Not inlined: g++ would see free() where new was called, and warn.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  ++heap_calls;
+  if (void* p = std::malloc(bytes ? bytes : 1)) return p;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace gradus::fusion::test {
+namespace {
+
+TEST(BoundKernels, AllocateNothing) {
+  if (!cpu::runs_here(cpu::Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+  cpu::Compiler compiler;
+  auto kernel = compiler.compile(
+      parse_nest("nest 4 {\n %v0 = load f32 [strided, strided, strided, contiguous]\n"
+                 " %v1 = load f32 [broadcast, broadcast, strided, broadcast]\n"
+                 " %v2 = load f32 [strided, strided, strided, contiguous]\n"
+                 " %v3 = mul(%v0, %v1) : f32 in f32\n %v4 = add(%v3, %v2) : f32 in f32\n"
+                 " store %v3, %v4\n}\n"),
+      cpu::Isa::avx2);
+  for (int threads : {1, 3}) {
+    WorkerPool workers(threads);
+    for (const Sizes& sizes :
+         {Sizes{1, 1, 1, 1}, Sizes{2, 3, 4, 5}, Sizes{2, 2, 200, 300}, Sizes{3, 1, 1, 100000}}) {
+      Frame frame{sizes, {}};
+      const auto n = static_cast<size_t>(frame.count());
+      Sizes dense = contiguous_strides(sizes);
+      frame.strides = {dense, {0, 0, 1, 0}, dense};
+      std::vector<float> x(n, 2), w(static_cast<size_t>(sizes[2]), 3), y(n, 1), p(n), q(n);
+      std::byte* args[] = {
+          reinterpret_cast<std::byte*>(x.data()), reinterpret_cast<std::byte*>(w.data()),
+          reinterpret_cast<std::byte*>(y.data()), reinterpret_cast<std::byte*>(p.data()),
+          reinterpret_cast<std::byte*>(q.data())};
+      ir::Kernel bound = kernel->bind(frame);
+      ir::KernelScope scope{workers, nullptr};
+      bound.run(bound.parameters.get(), args, scope);  // the workers' threads start
+      const size_t before = heap_calls;
+      for (int i = 0; i < 3; ++i) bound.run(bound.parameters.get(), args, scope);
+      EXPECT_EQ(heap_calls, before) << to_string(sizes) << ", " << threads << " threads";
+      EXPECT_EQ(p.back(), 6);
+      EXPECT_EQ(q.back(), 7);
+    }
+  }
+}
+
+// Keeps its code, whatever becomes of the rest.
+TEST(BoundKernels, OutliveTheirCompiler) {
+  if (!cpu::runs_here(cpu::Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+  ir::Kernel bound;
+  {
+    cpu::Compiler compiler;
+    bound = compiler
+                .compile(parse_nest("nest 1 {\n %v0 = load f32 [contiguous]\n"
+                                    " %v1 = neg(%v0) : f32 in f32\n store %v1\n}\n"),
+                         cpu::Isa::avx2)
+                ->bind({{5}, {{1}}});
+  }
+  std::vector<float> x{1, 2, 3, 4, 5}, y(5);
+  std::byte* args[] = {reinterpret_cast<std::byte*>(x.data()),
+                       reinterpret_cast<std::byte*>(y.data())};
+  WorkerPool workers(1);
+  ir::KernelScope scope{workers, nullptr};
+  bound.run(bound.parameters.get(), args, scope);
+  EXPECT_EQ(y, (std::vector<float>{-1, -2, -3, -4, -5}));
+}
+
+}  // namespace
+}  // namespace gradus::fusion::test
