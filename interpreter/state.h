@@ -46,8 +46,8 @@ struct RunOptions {
 };
 
 struct StateOptions {
-  // Whether pointwise instructions run as fused kernels; the results' bits are the same. Which
-  // kernels a state uses is settled when it is made, and inherited by its clones.
+  // Whether pointwise instructions and reductions of rows run as fused kernels; the results' bits
+  // are the same. Which kernels a state uses is settled when it is made, and inherited by its clones.
   fusion::FusionMode fusion = fusion::FusionMode::behind;
 };
 

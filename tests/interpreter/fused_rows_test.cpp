@@ -1,5 +1,4 @@
 // Reductions of rows in groups: what joins, what does not, and the same bits.
-// SPEC F1
 #include "fusion/cpu/compiler.h"
 #include "ir/passes/passes.h"
 #include "tests/interpreter/support.h"
