@@ -137,6 +137,23 @@ TEST_F(Behind, AContextEndsWhileItsThreadCompiles) {
   }
 }
 
+// Nests that find no room are asked for again by who needs them next.
+TEST_F(Behind, SoManyWaitAndNoMore) {
+  auto shared = context();
+  auto kernels = fusion::kernels_of(*shared);
+  constexpr size_t most = fusion::cpu::CpuKernels::most_waiting;
+  for (size_t i = 0; i < most + 300; ++i) {
+    fusion::Nest nest =
+        fusion::parse_nest(fmt::format("nest 1 {{\n %v0 = load f32 [contiguous]\n %v1 = number {}\n"
+                                       " %v2 = mul(%v0, %v1) : f32 in f32\n store %v2\n}}\n",
+                                       i));
+    kernels->request(nest, fusion::print(nest));
+  }
+  const fusion::KernelStatistics s = kernels->statistics();
+  EXPECT_LE(s.waiting, most + 1);
+  EXPECT_GT(s.dropped, 0u);
+}
+
 TEST_F(Behind, WhatFailedIsRememberedAndTold) {
   std::atomic<int> told{0};
   auto shared = context([&](LogLevel level, std::string_view message) {
