@@ -1,5 +1,6 @@
 // Kernels compiled behind the runs: which a state uses, and what happens to those who wait.
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
 #include <sys/wait.h>
@@ -234,6 +235,22 @@ TEST_F(Behind, AForkedChildMakesNoKernels) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+// Of a context that goes with the process' static objects. Each child is a process from the start.
+TEST_F(Behind, AProcessEndsWhileItsThreadCompiles) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EXIT(
+        {
+          auto context = Context::default_context();
+          fusion::set_kernel_options(*context, {.always = true});
+          State state = behind(compile(program), context);
+          run(state, {input()});
+          if (fusion::kernels_of(*context)->statistics().waiting == 0) _exit(1);
+          std::exit(0);
+        },
+        testing::ExitedWithCode(0), "");
 }
 
 TEST_F(Behind, OptionsThatCannotBeAreRefused) {
