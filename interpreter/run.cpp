@@ -128,8 +128,9 @@ std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOp
   } catch (const ResourceError& e) {
     set_poison(at, e.what());
     if (at == no_instruction) throw;
+    const std::string message = e.what() + lines_of_group(*plan, at);
     throw ResourceError(
-        std::string(code->graph().error_at(stage_code.instructions[at].where, e.what()).what()));
+        std::string(code->graph().error_at(stage_code.instructions[at].where, message).what()));
   } catch (const std::exception& e) {
     set_poison(at, e.what());
     throw;
@@ -137,6 +138,21 @@ std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOp
     set_poison(at, "an exception that is not a std::exception");
     throw;
   }
+}
+
+// Of an instruction that runs as one kernel with others, their lines; else nothing.
+std::string State::Impl::lines_of_group(const SegmentPlan& plan, uint32_t at) const {
+  for (const SegmentPlan::Group& g : plan.groups) {
+    if (g.instructions.back() != at) continue;
+    std::string lines;
+    for (uint32_t n : g.instructions) {
+      const Instruction& i = code->stage(stage).instructions[n];
+      lines += fmt::format("{}{}{}", lines.empty() ? "" : ", ", i.op->name,
+                           i.where.known() ? fmt::format(" @{}", i.where.line) : "");
+    }
+    return " (in the kernel of " + lines + ")";
+  }
+  return "";
 }
 
 std::shared_ptr<const SegmentPlan> State::Impl::count(size_t segment, uint32_t& at) {

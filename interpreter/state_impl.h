@@ -61,6 +61,7 @@ struct State::Impl {
                          const RunOptions& options);
   void check_limits(const RunOptions& options, size_t instruction) const;
   std::vector<Tensor> finish(const SegmentPlan& plan);
+  std::string lines_of_group(const SegmentPlan& plan, uint32_t at) const;
 
   // The opaque instruction that a segment begins with. Its results are in their registers then.
   // Returns the plan of the rest of the segment.

@@ -1,5 +1,7 @@
 #include "fusion/cpu/kernels.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include <unistd.h>
@@ -21,6 +23,55 @@ std::optional<Isa> choose_isa(unsigned vector_bits) {
   return runs_here(Isa::avx2) ? std::optional(Isa::avx2) : std::nullopt;
 }
 
+// Those with threads that compile, all of the process. When it ends they are stopped before
+// anything that they use goes.
+class Threads {
+ public:
+  // Never destroyed: contexts may go at any time.
+  static Threads& get() {
+    static Threads& threads = *new Threads();
+    return threads;
+  }
+  void add(CpuKernels* one) {
+    std::lock_guard guard(mutex_);
+    all_.push_back(one);
+  }
+  void remove(CpuKernels* one) {
+    std::lock_guard guard(mutex_);
+    std::erase(all_, one);
+  }
+  void stop() {
+    std::lock_guard guard(mutex_);
+    for (CpuKernels* one : all_) one->stop();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<CpuKernels*> all_;
+};
+
+// LLVM makes static objects while it first compiles. A process destroys what was made last first:
+// were they made on a thread of ours, they would go while it goes on, before anybody can stop it.
+// So the first who wants a thread compiles something small itself (some milliseconds), and what
+// stops the threads is registered after that.
+void prepare_process(Isa isa) {
+  static const bool done = [&] {
+    Compiler().compile(parse_nest("nest 2 {\n"
+                                  " %v0 = load f32 [strided, contiguous]\n"
+                                  " %v1 = load f16 [broadcast, strided]\n"
+                                  " %v2 = number 0.5\n"
+                                  " %v3 = mul(%v0, %v1) : f32 in f32\n"
+                                  " %v4 = exp(%v3) : f32 in f32\n"
+                                  " %v5 = add(%v4, %v2) : f32 in f32\n"
+                                  " %v6 = convert(%v5) : f16\n"
+                                  " store %v6\n}\n"),
+                       isa);
+    std::atexit([] { Threads::get().stop(); });
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
 }  // namespace
 
 CpuKernels::CpuKernels(const KernelOptions& options, LogSink log)
@@ -29,21 +80,32 @@ CpuKernels::CpuKernels(const KernelOptions& options, LogSink log)
       log_(std::move(log)),
       isa_(choose_isa(options.vector_bits)),
       sync_(std::make_unique<Sync>()),
-      ready_(std::make_shared<KernelSet>()) {}
+      ready_(std::make_shared<KernelSet>()) {
+  Threads::get().add(this);
+}
 
 CpuKernels::~CpuKernels() {
+  Threads::get().remove(this);
   if (forked()) {
     // Nobody to wait for: the thread is the parent's, and what it held is left.
     static_cast<void>(sync_.release());
     static_cast<void>(cache_.release());
     return;
   }
+  stop();
+}
+
+void CpuKernels::stop() {
+  if (forked()) return;
+  std::thread thread;
   {
     std::lock_guard guard(sync_->mutex);
     stop_ = true;
+    thread = std::move(sync_->thread);
   }
   sync_->wake.notify_all();
-  if (sync_->thread.joinable()) sync_->thread.join();
+  sync_->idle.notify_all();
+  if (thread.joinable()) thread.join();
 }
 
 bool CpuKernels::forked() const {
@@ -132,21 +194,28 @@ void CpuKernels::publish(const std::string& text,
 void CpuKernels::request(const Nest& nest, const std::string& text) {
   if (!isa_ || forked()) return;
   std::lock_guard guard(sync_->mutex);
-  if (failed_.contains(text) || on_its_way_.contains(text) || ready_->find(text)) return;
-  if (waiting_.size() >= most_waiting) {
+  if (stop_ || failed_.contains(text) || on_its_way_.contains(text) || ready_->find(text)) return;
+  if (waiting_.size() >= most_waiting || !start()) {
     ++dropped_;
     return;
   }
-  process_.store(getpid(), std::memory_order_relaxed);
-  if (!sync_->thread.joinable()) try {
-      sync_->thread = std::thread([this] { work(); });
-    } catch (const std::system_error&) {
-      ++dropped_;  // the machine gives no thread: programs run as they do
-      return;
-    }
   on_its_way_.insert(text);
   waiting_.emplace_back(nest, text);
   sync_->wake.notify_one();
+}
+
+// False where there is no compiler, or the machine gives no thread: programs run as they do.
+bool CpuKernels::start() {
+  if (sync_->thread.joinable()) return true;
+  try {
+    prepare_process(*isa_);
+    process_.store(getpid(), std::memory_order_relaxed);
+    sync_->thread = std::thread([this] { work(); });
+    return true;
+  } catch (const ResourceError&) {
+  } catch (const std::system_error&) {
+  }
+  return false;
 }
 
 void CpuKernels::work() {
@@ -173,7 +242,7 @@ void CpuKernels::work() {
 void CpuKernels::wait() {
   if (forked()) return;
   std::unique_lock lock(sync_->mutex);
-  sync_->idle.wait(lock, [&] { return waiting_.empty() && !busy_; });
+  sync_->idle.wait(lock, [&] { return stop_ || (waiting_.empty() && !busy_); });
 }
 
 KernelStatistics CpuKernels::statistics() const {

@@ -29,10 +29,13 @@ class CpuKernels final : public Kernels {
   void request(const Nest& nest, const std::string& text) override;
   void wait() override;
   KernelStatistics statistics() const override;
+  // Ends the thread after what it compiles now; there will be no other.
+  void stop();
 
  private:
   // In the child of a fork, where a mutex may be held by a thread that is not there.
   bool forked() const;
+  bool start();          // the thread, under the mutex
   KernelCache& cache();  // made on the first call
   std::shared_ptr<const fusion::Kernel> compile(const Nest& nest, const std::string& text);
   void publish(const std::string& text, const std::shared_ptr<const fusion::Kernel>& kernel);

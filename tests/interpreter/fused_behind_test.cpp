@@ -1,5 +1,6 @@
 // Kernels compiled behind the runs: which a state uses, and what happens to those who wait.
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
 #include <sys/wait.h>
@@ -137,6 +138,23 @@ TEST_F(Behind, AContextEndsWhileItsThreadCompiles) {
   }
 }
 
+// Nests that find no room are asked for again by who needs them next.
+TEST_F(Behind, SoManyWaitAndNoMore) {
+  auto shared = context();
+  auto kernels = fusion::kernels_of(*shared);
+  constexpr size_t most = fusion::cpu::CpuKernels::most_waiting;
+  for (size_t i = 0; i < most + 300; ++i) {
+    fusion::Nest nest =
+        fusion::parse_nest(fmt::format("nest 1 {{\n %v0 = load f32 [contiguous]\n %v1 = number {}\n"
+                                       " %v2 = mul(%v0, %v1) : f32 in f32\n store %v2\n}}\n",
+                                       i));
+    kernels->request(nest, fusion::print(nest));
+  }
+  const fusion::KernelStatistics s = kernels->statistics();
+  EXPECT_LE(s.waiting, most + 1);
+  EXPECT_GT(s.dropped, 0u);
+}
+
 TEST_F(Behind, WhatFailedIsRememberedAndTold) {
   std::atomic<int> told{0};
   auto shared = context([&](LogLevel level, std::string_view message) {
@@ -217,6 +235,22 @@ TEST_F(Behind, AForkedChildMakesNoKernels) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+// Of a context that goes with the process' static objects. Each child is a process from the start.
+TEST_F(Behind, AProcessEndsWhileItsThreadCompiles) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EXIT(
+        {
+          auto context = Context::default_context();
+          fusion::set_kernel_options(*context, {.always = true});
+          State state = behind(compile(program), context);
+          run(state, {input()});
+          if (fusion::kernels_of(*context)->statistics().waiting == 0) _exit(1);
+          std::exit(0);
+        },
+        testing::ExitedWithCode(0), "");
 }
 
 TEST_F(Behind, OptionsThatCannotBeAreRefused) {

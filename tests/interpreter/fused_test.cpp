@@ -219,6 +219,39 @@ TEST_F(Fused, SpeakOfTheProgramsLines) {
   EXPECT_NE(text.find("= exp(%v0)"), std::string::npos) << text;
 }
 
+// SPEC I16
+TEST_F(Fused, AKernelWithoutMemoryNamesItsLines) {
+  struct Failing : Allocator {
+    HeapAllocator heap;
+    bool fails = false;
+    void* allocate(size_t bytes) override {
+      if (fails) throw ResourceError("there is no memory");
+      return heap.allocate(bytes);
+    }
+    void deallocate(void* block, size_t bytes) noexcept override { heap.deallocate(block, bytes); }
+  };
+  auto memory = std::make_shared<Failing>();
+  auto own =
+      std::make_shared<Context>(ContextOptions{.workers = 1, .allocator = memory, .log = {}});
+  fusion::set_kernel_options(*own, {.always = true});
+  State s(compile(one_stage("%x: f64[N]", "%a = exp(%x)\n%b = sin(%a)\nreturn %b")), own,
+          {.fusion = FusionMode::first});
+  std::vector<Tensor> in{ramp({5})};
+  run(s, in);  // the buffer is there now
+  s.restart();
+  memory->fails = true;
+  try {
+    run(s, in);
+    ADD_FAILURE() << "no error";
+  } catch (const ResourceError& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("test.ir:4:6"), std::string::npos) << text;
+    EXPECT_NE(text.find("there is no memory (in the kernel of exp @3, sin @4)"), std::string::npos)
+        << text;
+  }
+  EXPECT_TRUE(s.poisoned());
+}
+
 // Between groups, never within one.
 // SPEC I18
 TEST_F(Fused, ARunIsCancelledBetweenGroups) {
