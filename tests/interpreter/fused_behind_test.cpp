@@ -228,7 +228,6 @@ TEST_F(Behind, AForkedChildMakesNoKernels) {
       right &= fresh.groups().empty();
     }
     fusion::kernels_of(*shared)->wait();
-    std::weak_ptr<fusion::Kernels> gone = fusion::kernels_of(*shared);
     fusion::set_kernel_options(*shared, {});  // ends the parent's here
     _exit(right ? 0 : 1);
   }
