@@ -48,6 +48,11 @@ Sizes row_of(Sizes shape, size_t row_dims) {
   return shape;
 }
 
+// Whether the result does not broadcast against what is reduced. A 0-d one does.
+bool drops(const ops::ReductionCall& call, size_t rank) {
+  return !call.keepdim && call.dims.size() < rank;
+}
+
 class Builder {
  public:
   explicit Builder(const Selection& selection)
@@ -133,7 +138,7 @@ class Builder {
     step.compute = compute_of(graph_[x].type.dtype);
     step.dtype = graph_[y].type.dtype;
     set(y, static_cast<ValueNumber>(group_.nest.values()), row_of(shapes_.at(x), row_dims_));
-    if (!call.keepdim) dropped_.push_back(y);
+    if (drops(call, shapes_.at(x).size())) dropped_.push_back(y);
     group_.nest.steps.push_back(std::move(step));
   }
 
@@ -267,10 +272,11 @@ bool belongs_into_nests(const ir::Graph& graph, const ir::Node& node, std::strin
   return true;
 }
 
-std::optional<Sizes> row_shape(const ir::Graph& graph, const ir::Node& node, const Sizes& shape) {
+std::optional<RowResult> row_result(const ir::Graph& graph, const ir::Node& node,
+                                    const Sizes& shape) {
   auto call = row_reduction(graph, node);
   if (!call) return std::nullopt;
-  return row_of(shape, call->dims.size());
+  return RowResult{row_of(shape, call->dims.size()), drops(*call, shape.size())};
 }
 
 std::optional<Group> group_nodes(const Selection& selection, std::string* why_not) {

@@ -39,9 +39,14 @@ struct Group {
 bool belongs_into_nests(const ir::Graph& graph, const ir::Node& node,
                         std::string* why_not = nullptr);
 
-// The shape of a value of the row where a node reduces trailing dimensions of such a shape; nothing
-// for other nodes.
-std::optional<Sizes> row_shape(const ir::Graph& graph, const ir::Node& node, const Sizes& shape);
+// What a node that reduces trailing dimensions of such a shape gives.
+struct RowResult {
+  Sizes shape;  // with all dimensions
+  bool drops;   // its type lacks some, so that it does not broadcast against what is reduced
+};
+// Nothing for other nodes.
+std::optional<RowResult> row_result(const ir::Graph& graph, const ir::Node& node,
+                                    const Sizes& shape);
 
 // The nodes as one nest. Nothing where they are none, and then `why_not` (may be null) says why:
 // one of them belongs into no nest, or a result is smaller than the loops. The graph is verified,

@@ -71,6 +71,7 @@ size_t GroupFinder::join(size_t a, size_t b) {
   for (Register r : from.loads)
     if (!to.reads({&r, 1})) to.loads.push_back(r);
   if (from.row) to.row = from.row;
+  to.dropping.insert(to.dropping.end(), from.dropping.begin(), from.dropping.end());
   open_.erase(open_.begin() + static_cast<long>(b));
   return b < a ? a - 1 : a;
 }
@@ -87,7 +88,10 @@ void GroupFinder::add(uint32_t index, const Loops& loops, std::span<const uint32
   for (size_t g = open_.size(); g-- > 0;) {
     const Open& open = open_[g];
     if (!std::ranges::any_of(makers, [&](uint32_t m) { return open.has(m); })) continue;
-    if (open.shape != shape || !fits(open, loops, mine == none ? nullptr : &open_[mine])) {
+    const bool unread = std::ranges::none_of(
+        makers, [&](uint32_t m) { return std::ranges::count(open.dropping, m) > 0; });
+    if (!unread || open.shape != shape ||
+        !fits(open, loops, mine == none ? nullptr : &open_[mine])) {
       if (mine != none && g < mine) --mine;
       close(g);
     } else {
@@ -102,10 +106,11 @@ void GroupFinder::add(uint32_t index, const Loops& loops, std::span<const uint32
   if (mine == none) {
     if (open_.size() == most_open) close(0);
     mine = open_.size();
-    open_.push_back({*shape, {}, {}, {}});
+    open_.push_back({*shape, {}, {}, {}, {}});
   }
   Open& group = open_[mine];
   if (loops.row) group.row = loops.row;
+  if (loops.drops) group.dropping.push_back(index);
   group.members.push_back(index);
   for (Register r : loads)
     if (!group.reads({&r, 1})) group.loads.push_back(r);

@@ -24,6 +24,8 @@ class GroupFinder {
   // with all dimensions kept. Those of one without shape are no loops of a group.
   struct Loops {
     std::optional<Sizes> shape, row;
+    // Whether its result lacks dimensions of the row, so that no member can read it.
+    bool drops = false;
   };
   // An instruction in its order. `makers` are the instructions of the segment whose results it
   // reads, `loads` the registers.
@@ -38,7 +40,7 @@ class GroupFinder {
   struct Open {
     Sizes shape;
     std::optional<Sizes> row;
-    std::vector<uint32_t> members;
+    std::vector<uint32_t> members, dropping;
     std::vector<Register> loads;  // each once; those that members make are there as well
     bool reads(std::span<const Register> registers) const;
     bool has(uint32_t index) const;

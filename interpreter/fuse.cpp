@@ -78,9 +78,10 @@ GroupFinder::Loops Planner::loops_of(uint32_t index) {
   if (of != no_register) {
     const Sizes& reduced =
         find(of).kind == Local::Kind::absent ? sizes_of(code_.type_of(of)) : find(of).layout.shape;
-    if (auto row = fusion::row_shape(code_.graph(), node(index), reduced)) return {reduced, row};
+    if (auto row = fusion::row_result(code_.graph(), node(index), reduced))
+      return {reduced, std::move(row->shape), row->drops};
   }
-  return {local(results_of(index)[0]).layout.shape, {}};
+  return {local(results_of(index)[0]).layout.shape, {}, false};
 }
 
 // Whether the instruction does nothing but to view a row's value as one of each element of the row,

@@ -37,7 +37,7 @@ runs 0 run p.ir --random 1 --set N=4096 --fusion first --dump-after fusion --sta
   --profile trace.json
 says out 'stage 0, instructions 0 mul @3:10, 1 tanh @4:10, 2 add @5:10' 'nest 1 {' \
   '%v3 = tanh(%v2) : f64 in f64' 'store %v4' 'kernels: 1 compiled in'
-says trace.json '"name": "mul @3, tanh @4, add @5"'
+says trace.json '"name": "mul @3, tanh @4, add @5, sum @6"'
 
 # A folder serves the next process; what is damaged is compiled anew.
 # SPEC F4

@@ -105,6 +105,15 @@ TEST_F(FusedRows, ADroppedDimensionIsReadByNobody) {
             "0 1;");
 }
 
+// What is reduced to one number broadcasts as it is.
+TEST_F(FusedRows, ANumberOfAllIsReadByItsGroup) {
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M]",
+                                "%e = exp(%x)\n%s = sum(%e)\n%y = div(%e, %s)\n%l = log(%s)\n"
+                                "return %y, %l"),
+                      {}, {6, 40}),
+            "0 1 2;");
+}
+
 TEST_F(FusedRows, OfOtherRowsStayApart) {
   // Over the first dimension, and over both.
   EXPECT_EQ(groups_of(one_stage("%x: f32[N, M]",

@@ -70,16 +70,16 @@ std::string one_stage(const std::string& inputs, const std::string& body) {
 
 TEST_F(Fused, GroupsRunWhereTheirLastMemberStands) {
   EXPECT_EQ(groups_of(one_stage("%x: f64[N]",
-                                "%a = exp(%x)\n%b = sin(%a)\n%s = sum(%x)\n"
+                                "%a = exp(%x)\n%b = sin(%a)\n%s = cumsum(%x) {dim = 0}\n"
                                 "%c = mul(%b, %a)\nreturn %c, %s"),
                       {ramp({5})}),
             "0 1 3");
 }
 
 TEST_F(Fused, AReaderOutsideClosesAGroup) {
-  // The sum reads %b, so that %c cannot be of its group: it would come too late.
+  // Sums along a row read %b, so that %c cannot be of its group: it would come too late.
   EXPECT_EQ(groups_of(one_stage("%x: f64[N]",
-                                "%a = exp(%x)\n%b = sin(%a)\n%s = sum(%b)\n"
+                                "%a = exp(%x)\n%b = sin(%a)\n%s = cumsum(%b) {dim = 0}\n"
                                 "%c = mul(%b, %a)\n%d = mul(%c, %s)\nreturn %d"),
                       {ramp({5})}),
             "0 1, 3 4");
@@ -198,8 +198,8 @@ TEST_F(Fused, LargeGroupsAreTakenApart) {
 
 // SPEC I16
 TEST_F(Fused, SpeakOfTheProgramsLines) {
-  auto code =
-      compile(one_stage("%x: f64[N]", "%a = exp(%x)\n%s = sum(%x)\n%b = sin(%a)\nreturn %b, %s"));
+  auto code = compile(one_stage(
+      "%x: f64[N]", "%a = exp(%x)\n%s = cumsum(%x) {dim = 0}\n%b = sin(%a)\nreturn %b, %s"));
   State s = state(code);
   struct Notes : InstructionObserver {
     std::string text;
@@ -255,9 +255,10 @@ TEST_F(Fused, AKernelWithoutMemoryNamesItsLines) {
 // Between groups, never within one.
 // SPEC I18
 TEST_F(Fused, ARunIsCancelledBetweenGroups) {
-  auto code = compile(one_stage("%x: f64[N]",
-                                "%a = exp(%x)\n%b = sin(%a)\n%s = sum(%b)\n%c = mul(%b, %s)\n"
-                                "%d = neg(%c)\nreturn %d"));
+  auto code =
+      compile(one_stage("%x: f64[N]",
+                        "%a = exp(%x)\n%b = sin(%a)\n%s = cumsum(%b) {dim = 0}\n%c = mul(%b, %s)\n"
+                        "%d = neg(%c)\nreturn %d"));
   for (size_t at = 0; at < 5; ++at) {
     State s = state(code);
     CancelToken token;
