@@ -11,7 +11,7 @@
 
 namespace gradus::fusion {
 
-// Whether pointwise instructions and reductions of rows run as fused kernels. The bits are the same.
+// Whether pointwise instructions and reductions of rows run as fused kernels, with the same bits.
 enum class FusionMode : uint8_t {
   off,     // one loop for each instruction
   behind,  // kernels that are there when a state is made; others are compiled for later states

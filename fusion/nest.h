@@ -13,8 +13,8 @@
 //     store %v5
 //   }
 //
-// Where rows are reduced, the innermost loop is a row, and runs once for each reduction that waits for
-// another's result, and once more for what is stored of each element. Softmax:
+// Where rows are reduced, the innermost loop is a row, and runs once for each reduction that waits
+// for another's result, and once more for what is stored of each element. Softmax:
 //
 //   nest 2 {
 //     %v0 = load f32 [strided, contiguous]

@@ -49,8 +49,8 @@ struct StateOptions {
   // Whether pointwise instructions and reductions of rows run as fused kernels; the results' bits
   // are the same. Which kernels a state uses is settled when it is made, and inherited by its
   // clones. `behind` runs at once, and states made later are faster; `first` is for who runs one
-  // state again and again, and `off` for a single run. fusion::set_kernel_options says where kernels
-  // are kept.
+  // state again and again, and `off` for a single run. fusion::set_kernel_options says where
+  // kernels are kept.
   fusion::FusionMode fusion = fusion::FusionMode::behind;
 };
 
