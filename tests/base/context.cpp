@@ -57,4 +57,20 @@ TEST(HeapAllocator, AlignsAndCounts) {
   EXPECT_EQ(heap.calls(), 3u);
 }
 
+// Those that are worth huge pages begin with one; no byte of them is missing.
+TEST(HeapAllocator, TakesLargeBlocksByPages) {
+  HeapAllocator heap;
+  constexpr size_t page = size_t{2} << 20;
+  for (size_t bytes : {2 * page - 1, 2 * page, 5 * page + 123}) {
+    auto* block = static_cast<unsigned char*>(heap.allocate(bytes));
+    if (bytes >= 2 * page) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % page, 0u);
+    }
+    block[0] = block[page] = block[bytes - 1] = 7;
+    EXPECT_EQ(block[0] + block[page] + block[bytes - 1], 21);
+    EXPECT_EQ(heap.live_bytes(), bytes);
+    heap.deallocate(block, bytes);
+  }
+}
+
 }  // namespace
