@@ -122,7 +122,10 @@ class Builder {
       refuse("a result is smaller than another");
       return false;
     }
-    GRADUS_CHECK(of_row || group_.nest.row_stores.empty());
+    if (!of_row && !group_.nest.row_stores.empty()) {
+      refuse("a result of a row stands before one of elements");
+      return false;
+    }
     (of_row ? group_.nest.row_stores : group_.nest.stores).push_back(numbers_.at(v));
     group_.results.emplace_back(graph_[v].type.dtype, shapes_.at(v));
     return true;

@@ -74,6 +74,7 @@ bool Planner::can_fuse(uint32_t index) {
 
 GroupFinder::Loops Planner::loops_of(uint32_t index) {
   if (!can_fuse(index)) return {};
+  // Whatever can be fused has an operand.
   const Register of = stage_code_.operands[instruction(index).first_operand].reg;
   if (of != no_register) {
     const Sizes& reduced =

@@ -194,6 +194,11 @@ TEST(Groups, SayWhyNot) {
                 {matrix})
                 .find("other rows"),
             std::string::npos);
+  EXPECT_NE(why("graph p { stage 0 (%a: f32[2, 3]) { %s = sum(%a) {dim = [1]} %x = exp(%a)"
+                " return %s, %x } }",
+                {matrix})
+                .find("before one of elements"),
+            std::string::npos);
   EXPECT_NE(why("graph p { stage 0 (%a: i64[3]) { %x = remainder(%a, 2) return %x } }", {integers})
                 .find("remainder"),
             std::string::npos);
