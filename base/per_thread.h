@@ -3,6 +3,10 @@
 
 #include <pthread.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
 namespace gradus {
 
 // A T of each thread's own, made on first use and gone with the thread; one for each type T.
@@ -34,6 +38,10 @@ class PerThread {
   static void make() {
     static const Key key;
     mine_ = new T();
+#if defined(__SANITIZE_ADDRESS__)
+    // A thread that is left behind may end between the key's end and the process's.
+    __lsan_ignore_object(mine_);
+#endif
     if (key.valid) pthread_setspecific(key.key, mine_);
   }
   // What dies may use another one of these, or make this one anew.
