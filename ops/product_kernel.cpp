@@ -51,9 +51,10 @@ struct Tiles {
   bool copies = false;
 
   explicit Tiles(const Gemm& g) : rows(g.m), columns(g.n) {
-    if (work_of(g) < split_work) return;
+    // In f64 one worker computes at a time: parts would only cost.
+    if (work_of(g) < split_work || g.dtype == DType::f64) return;
     const int64_t strip = strip_bytes / static_cast<int64_t>(size_of(g.dtype));
-    if (g.dtype != DType::f64 && g.a_row == 1 && g.a_column >= g.m && g.m >= 2 * strip &&
+    if (g.a_row == 1 && g.a_column >= g.m && g.m >= 2 * strip &&
         g.k <= most_copied_bytes / strip_bytes) {
       rows = part_of(g.m, strip, 16);
       copies = true;
