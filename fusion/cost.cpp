@@ -31,10 +31,9 @@ constexpr double alone = 1 << 16;         // elements that more than one worker 
 bool is_function(const ir::Operator* op) {
   static const auto functions = [] {
     std::unordered_set<const ir::Operator*> set;
-    for (auto family : {ops::elementary_family, ops::special_family, ops::activation_family})
+    for (auto family : {ops::elementary_family, ops::special_family, ops::activation_family,
+                        ops::power_operators})
       for (const ir::Operator* o : family()) set.insert(o);
-    for (const ir::Operator* o : ops::arithmetic_family())
-      if (o->name == "pow" || o->name == "atan2" || o->name == "hypot") set.insert(o);
     return set;
   }();
   return functions.contains(op);

@@ -177,5 +177,6 @@ void Addcdiv::vjp(VjpCall& d) {
 }
 
 Family arithmetic_family() { return fold<ArithmeticOperators>(); }
+Family power_operators() { return fold<PowerOperators>(); }
 
 }  // namespace gradus::ops

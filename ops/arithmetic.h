@@ -297,4 +297,7 @@ using ArithmeticOperators =
     std::tuple<Neg, Abs, Sign, Reciprocal, Square, Sqrt, Rsqrt, Add, Sub, Mul, Div, Pow, Maximum,
                Minimum, Fmax, Fmin, Atan2, Hypot, Lerp, Addcmul, Addcdiv>;
 
+// Those that take many instructions.
+using PowerOperators = std::tuple<Pow, Atan2, Hypot>;
+
 }  // namespace gradus::ops
