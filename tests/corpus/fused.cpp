@@ -10,34 +10,34 @@
 
 namespace gradus::corpus {
 
-namespace {
-
 using fusion::FusionMode;
 namespace files = std::filesystem;
 
-// A folder of its own, gone with it.
-struct Folder {
-  Folder() {
-    std::string pattern = testing::TempDir() + "gradus_kernels_XXXXXX";
-    path = mkdtemp(pattern.data());
-  }
-  ~Folder() { files::remove_all(path); }
-  Folder(const Folder&) = delete;
-  std::string path;
-};
+bool has_kernels(unsigned vector_bits) {
+  return fusion::cpu::runs_here(vector_bits == 512 ? fusion::cpu::Isa::avx512
+                                                   : fusion::cpu::Isa::avx2);
+}
 
-std::shared_ptr<Context> context_with(const fusion::KernelOptions& options, int workers) {
-  ContextOptions context_options;
-  context_options.workers = workers;
-  auto context = std::make_shared<Context>(context_options);
-  fusion::set_kernel_options(*context, options);
+KernelFolder::KernelFolder() {
+  path_ = testing::TempDir() + "gradus_kernels_XXXXXX";
+  if (!mkdtemp(path_.data())) throw Error("no folder {}", path_);
+}
+
+KernelFolder::~KernelFolder() { files::remove_all(path_); }
+
+std::shared_ptr<Context> KernelFolder::open(int workers, unsigned vector_bits) const {
+  ContextOptions options;
+  options.workers = workers;
+  auto context = std::make_shared<Context>(options);
+  fusion::KernelOptions kernels{.folder = path_, .vector_bits = vector_bits, .always = true};
+  kernels.most_kernels = 1 << 20;  // so that none is loaded twice
+  fusion::set_kernel_options(*context, kernels);
   return context;
 }
 
-// Every entry damaged: a byte in the middle changed, or the end missing.
-void damage(const std::string& folder) {
+void KernelFolder::damage() const {
   size_t n = 0;
-  for (const auto& entry : files::directory_iterator(folder)) {
+  for (const auto& entry : files::directory_iterator(path_)) {
     std::ifstream in(entry.path(), std::ios::binary);
     std::string bytes{std::istreambuf_iterator<char>(in), {}};
     in.close();
@@ -49,17 +49,12 @@ void damage(const std::string& folder) {
   }
 }
 
-}  // namespace
-
-bool has_kernels(unsigned vector_bits) {
-  return fusion::cpu::runs_here(vector_bits == 512 ? fusion::cpu::Isa::avx512
-                                                   : fusion::cpu::Isa::avx2);
-}
-
+// What one of them has compiled the others load.
 std::shared_ptr<Context> fusing_context(int workers, unsigned vector_bits) {
+  static KernelFolder folder;
   static std::map<std::pair<int, unsigned>, std::shared_ptr<Context>> contexts;
   auto& context = contexts[{workers, vector_bits}];
-  if (!context) context = context_with({.vector_bits = vector_bits, .always = true}, workers);
+  if (!context) context = folder.open(workers, vector_bits);
   return context;
 }
 
@@ -73,37 +68,52 @@ Results run_unfused(const Subject& subject) {
   return run_all(state, subject);
 }
 
-// One worker and many, both widths of vectors.
+std::string fused_difference(const Subject& subject) {
+  const Results plain = run_unfused(subject);
+  for (unsigned bits : {256u, 512u})
+    for (int workers : {1, 4}) {
+      if (!has_kernels(bits)) continue;
+      std::string found =
+          difference(subject, plain, run_fused(subject, fusing_context(workers, bits)));
+      if (!found.empty()) return fmt::format("{} workers, {} bits: {}", workers, bits, found);
+    }
+  return "";
+}
+
+std::string through_a_folder(
+    const std::function<std::string(const std::shared_ptr<Context>&)>& all) {
+  const KernelFolder folder;
+  for (const char* round : {"cold", "warm", "damaged", "mended"}) {
+    const bool compiles = round == std::string_view("cold") || round == std::string_view("damaged");
+    if (round == std::string_view("damaged")) folder.damage();
+    auto context = folder.open();
+    std::string found = all(context);
+    const fusion::KernelStatistics n = fusion::kernels_of(*context)->statistics();
+    if (found.empty() && n.failed) found = fmt::format("{} kernels failed", n.failed);
+    if (found.empty() && (compiles ? n.loaded : n.misses))
+      found = fmt::format("{} kernels were loaded, {} compiled", n.loaded, n.misses);
+    if (!found.empty()) return fmt::format("{}: {}", round, found);
+  }
+  return "";
+}
+
 // SPEC F6
 void fused(const ir::Fixture& fixture) {
   if (!has_kernels(256)) GTEST_SKIP() << "no kernels here";
-  for (const Subject& s : subjects(fixture)) {
-    Results plain = run_unfused(s);
-    for (unsigned bits : {256u, 512u})
-      for (int workers : {1, 4}) {
-        if (!has_kernels(bits)) continue;
-        EXPECT_EQ(difference(s, plain, run_fused(s, fusing_context(workers, bits))), "")
-            << workers << " workers, " << bits << " bits";
-      }
-  }
+  for (const Subject& s : subjects(fixture)) EXPECT_EQ(fused_difference(s), "");
 }
 
-// Compiled, loaded by what might be another process, and with every entry damaged.
 // SPEC F4
 void fused_from_disk(const ir::Fixture& fixture) {
   if (!has_kernels(256)) GTEST_SKIP() << "no kernels here";
-  Folder folder;
-  enum { cold, warm, damaged, mended };
-  for (int round : {cold, warm, damaged, mended}) {
-    if (round == damaged) damage(folder.path);
-    auto context = context_with({.folder = folder.path, .always = true}, 1);
-    for (const Subject& s : subjects(fixture))
-      EXPECT_EQ(difference(s, run_unfused(s), run_fused(s, context)), "") << "round " << round;
-    const fusion::KernelStatistics n = fusion::kernels_of(*context)->statistics();
-    EXPECT_EQ(n.failed, 0u);
-    const bool compiles = round == cold || round == damaged;
-    EXPECT_EQ(compiles ? n.loaded : n.misses, 0u) << "round " << round;
-  }
+  const std::vector<Subject> all = subjects(fixture);
+  EXPECT_EQ(through_a_folder([&](const std::shared_ptr<Context>& context) {
+              std::string found;
+              for (const Subject& s : all)
+                found += difference(s, run_unfused(s), run_fused(s, context));
+              return found;
+            }),
+            "");
 }
 
 }  // namespace gradus::corpus

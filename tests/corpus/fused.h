@@ -1,6 +1,10 @@
 // Ways to run a fixture by fused kernels.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <string>
+
 #include "tests/corpus/subject.h"
 
 namespace gradus::corpus {
@@ -15,6 +19,31 @@ std::shared_ptr<Context> fusing_context(int workers, unsigned vector_bits = 0);
 // All stages, their kernels compiled first; and with no kernels at all.
 Results run_fused(const Subject& subject, const std::shared_ptr<Context>& context);
 Results run_unfused(const Subject& subject);
+
+// Where the bits of the fused runs differ from those of the unfused; empty if nowhere. Runs with
+// vectors of both widths, as far as they run here, each with one worker and with four.
+std::string fused_difference(const Subject& subject);
+
+// A folder of kernels, gone with it. Contexts that fuse whatever can be grouped may begin there.
+class KernelFolder {
+ public:
+  KernelFolder();
+  ~KernelFolder();
+  KernelFolder(const KernelFolder&) = delete;
+  // What another process would make of it.
+  std::shared_ptr<Context> open(int workers = 1, unsigned vector_bits = 0) const;
+  // Each entry loses its end, or has a byte changed.
+  void damage() const;
+
+ private:
+  std::string path_;
+};
+
+// Runs `all`, which gives whatever went wrong, with kernels that are compiled, that come from a
+// folder, and that come from one in which every entry is damaged. Says what went wrong, of the
+// kernels' statistics as well.
+std::string through_a_folder(
+    const std::function<std::string(const std::shared_ptr<Context>&)>& all);
 
 // Fixtures: by kernels of both widths, and by kernels that come from a folder.
 void fused(const ir::Fixture& fixture);

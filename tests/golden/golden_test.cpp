@@ -98,9 +98,8 @@ void check_engine(const Case& c, std::vector<std::string>& failures) {
 // The stages by fused kernels: the same bits.
 void check_fused(const Case& c, std::vector<std::string>& failures) {
   corpus::Subject s = staged(c);
-  corpus::Results results = corpus::run_fused(s, corpus::fusing_context(1));
-  compare_stages(c, s, results, failures);
-  note(failures, corpus::difference(s, corpus::run_unfused(s), results));
+  compare_stages(c, s, corpus::run_fused(s, corpus::fusing_context(1)), failures);
+  note(failures, corpus::fused_difference(s));
 }
 
 // Hidden behind functions, the derivatives by `eval`.
@@ -200,6 +199,26 @@ std::vector<Way> ways() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Golden, testing::ValuesIn(ways()), name_of_way);
+
+// SPEC F4
+TEST(Golden, AgreesWithKernelsOfAFolder) {
+  if (!corpus::has_kernels(256)) GTEST_SKIP() << "no kernels here";
+  EXPECT_EQ(corpus::through_a_folder([](const std::shared_ptr<Context>& context) {
+              std::string found;
+              for (const Json& json : all_cases()) {
+                const Case c(json, DType::f64);
+                if (!c.has_reference()) continue;
+                const corpus::Subject s = staged(c);
+                for (const std::string& f : failures_of(c, [&](std::vector<std::string>& list) {
+                       note(list, corpus::difference(s, corpus::run_unfused(s),
+                                                     corpus::run_fused(s, context)));
+                     }))
+                  found += f + "\n";
+              }
+              return found;
+            }),
+            "");
+}
 
 const Json& case_named(std::string_view id) {
   for (const Json& json : all_cases())

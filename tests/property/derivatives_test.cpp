@@ -26,12 +26,13 @@ bool floating_result(const ir::Graph& g) {
 }
 
 // Stages up to `order`, with inputs: the sample's, laid out so, and random cotangents.
-corpus::Subject subject_of(const Sample& s, const ir::Graph& program, int order, Lie lie) {
+corpus::Subject subject_of(const Sample& s, const ir::Graph& program, int order, Lie lie,
+                           DType dtype = DType::f64) {
   corpus::Subject subject;
   subject.graph = ir::differentiate(program, {.order = order});
   subject.code = Code::compile(subject.graph);
   subject.inputs.emplace_back();
-  for (const Tensor& t : s.inputs(DType::f64, 5)) subject.inputs[0].push_back(lay(t, lie));
+  for (const Tensor& t : s.inputs(dtype, 5)) subject.inputs[0].push_back(lay(t, lie));
   Context& context = *Context::default_context();
   State state(subject.code);
   for (size_t k = 1; k < subject.code->stages(); ++k) {
@@ -52,17 +53,6 @@ corpus::Results run(const corpus::Subject& subject) {
   corpus::Results results;
   for (const auto& inputs : subject.inputs) results.push_back(state.run(inputs));
   return results;
-}
-
-// Where two runs differ in a bit, or in what is undefined.
-std::string difference(const corpus::Results& a, const corpus::Results& b) {
-  for (size_t k = 0; k < a.size(); ++k)
-    for (size_t i = 0; i < a[k].size(); ++i) {
-      const Tensor &x = a[k][i], &y = b[k][i];
-      if (x.defined() != y.defined() || (x.defined() && !bitwise_equal(x, y)))
-        return fmt::format("result {} of stage {} is {} and {}", i, k, describe(x), describe(y));
-    }
-  return "";
 }
 
 // SPEC D3
@@ -98,25 +88,48 @@ TEST(Derivatives, AreTheSameByStagesAndByEngine) {
       const int order = lie == Lie::contiguous ? highest : 2;
       corpus::Subject subject = subject_of(s, *s.program(DType::f64), order, lie);
       corpus::Results by_stages = run(subject);
-      EXPECT_EQ(difference(by_stages, corpus::evaluate_eagerly(subject)), "")
+      EXPECT_EQ(corpus::difference(subject, by_stages, corpus::evaluate_eagerly(subject)), "")
           << s.text(DType::f64) << ", layout " << static_cast<int>(lie);
     }
   }
 }
 
+class FusedDerivatives : public testing::TestWithParam<DType> {};
+
 // However the operands lie, fused kernels give the bits of the interpreter.
-TEST(Derivatives, AreTheSameFused) {
+// SPEC F6
+TEST_P(FusedDerivatives, AreTheSame) {
   if (!corpus::has_kernels(256)) GTEST_SKIP() << "no kernels here";
   for (const Sample& s : all_samples()) {
+    auto program = s.program(GetParam());
+    if (!program) continue;
     const bool derived = s.op->traits.differentiable || s.op->traits.zero_gradient;
     for (Lie lie : {Lie::contiguous, Lie::transposed}) {
-      corpus::Subject subject = subject_of(s, *s.program(DType::f64), derived ? 2 : 0, lie);
-      EXPECT_EQ(difference(corpus::run_unfused(subject),
-                           corpus::run_fused(subject, corpus::fusing_context(1))),
-                "")
-          << s.text(DType::f64) << ", layout " << static_cast<int>(lie);
+      const int order = !derived ? 0 : lie == Lie::contiguous ? highest : 2;
+      corpus::Subject subject = subject_of(s, *program, order, lie, GetParam());
+      EXPECT_EQ(corpus::fused_difference(subject), "")
+          << s.text(GetParam()) << ", layout " << static_cast<int>(lie);
     }
   }
+}
+INSTANTIATE_TEST_SUITE_P(Dtypes, FusedDerivatives, testing::Values(DType::f64, DType::f32),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+// SPEC F4
+TEST(Derivatives, AreTheSameByKernelsOfAFolder) {
+  if (!corpus::has_kernels(256)) GTEST_SKIP() << "no kernels here";
+  EXPECT_EQ(corpus::through_a_folder([](const std::shared_ptr<Context>& context) {
+              std::string found;
+              for (const Sample& s : all_samples()) {
+                const bool derived = s.op->traits.differentiable || s.op->traits.zero_gradient;
+                corpus::Subject subject =
+                    subject_of(s, *s.program(DType::f64), derived ? 2 : 0, Lie::contiguous);
+                found += corpus::difference(subject, corpus::run_unfused(subject),
+                                            corpus::run_fused(subject, context));
+              }
+              return found;
+            }),
+            "");
 }
 
 // SPEC D2
