@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "fusion/cost.h"
 #include "fusion/cpu/convert.h"
 #include "fusion/cpu/lowering.h"
 #include "fusion/cpu/rules.h"
@@ -21,6 +20,7 @@ llvm::Align align_of(DType d) { return llvm::Align(size_of(d)); }
 
 Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module)
     : nest_(nest),
+      vector_bits_(vector_bits),
       rows_(row_loops(nest)),
       builder_(module.getContext()),
       state_{builder_, static_cast<unsigned>(lanes_of(nest, vector_bits))},
@@ -187,10 +187,11 @@ void Lowering::make_slots() {
     if (walk != Walk::broadcast) {
       auto* buffer = builder_.CreateAlloca(state_.vector(s.element));
       buffer->setAlignment(llvm::Align(64));
-      // No lane beyond what is left holds anything that an instruction might trip over.
-      builder_.CreateAlignedStore(llvm::Constant::getNullValue(state_.vector(s.element)), buffer,
-                                  llvm::Align(64));
       s.buffer = buffer;
+      // No lane beyond what is left holds anything that an instruction might trip over.
+      if (!by_mask(s))
+        builder_.CreateAlignedStore(llvm::Constant::getNullValue(state_.vector(s.element)), buffer,
+                                    llvm::Align(64));
     }
     slots_.push_back(s);
   };
@@ -272,9 +273,38 @@ Value* Lowering::load(const Slot& s) {
   return elements;
 }
 
-// Copies `left` elements of the slots into their buffers, or out of them. Ends in the block that is
-// returned.
+// Copies `left` elements of the slots, fewer than a vector has, into their buffers, or out of them.
+// Ends in the block that is returned.
 BasicBlock* Lowering::copy_left(Value* left, const std::vector<bool>& slots, bool in) {
+  Value* some = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, integer(0));
+  llvm::Type* bits = builder_.getIntNTy(state_.lanes);
+  Value* ones = builder_.CreateSub(
+      builder_.CreateShl(llvm::ConstantInt::get(bits, 1), builder_.CreateZExtOrTrunc(some, bits)),
+      llvm::ConstantInt::get(bits, 1));
+  Value* mask = builder_.CreateBitCast(ones, state_.vector(builder_.getInt1Ty()));
+  bool others = false;
+  for (size_t k = 0; k < slots_.size(); ++k) {
+    const Slot& s = slots_[k];
+    if (!s.buffer || !slots[k]) continue;
+    if (!by_mask(s)) {
+      others = true;
+      continue;
+    }
+    llvm::Type* vector = state_.vector(s.element);
+    const llvm::Align whole(64), one = align_of(s.dtype);
+    if (in)
+      builder_.CreateAlignedStore(builder_.CreateMaskedLoad(vector, s.here, one, mask,
+                                                            llvm::Constant::getNullValue(vector)),
+                                  s.buffer, whole);
+    else
+      builder_.CreateMaskedStore(builder_.CreateAlignedLoad(vector, s.buffer, whole), s.here, one,
+                                 mask);
+  }
+  return others ? copy_one_by_one(left, slots, in) : builder_.GetInsertBlock();
+}
+
+// The same of those that no mask copies.
+BasicBlock* Lowering::copy_one_by_one(Value* left, const std::vector<bool>& slots, bool in) {
   BasicBlock* before = builder_.GetInsertBlock();
   BasicBlock *loop = block(in ? "copy" : "copy_back"), *done = block("copied");
   builder_.CreateCondBr(builder_.CreateICmpSGT(left, integer(0)), loop, done);
@@ -282,7 +312,7 @@ BasicBlock* Lowering::copy_left(Value* left, const std::vector<bool>& slots, boo
   llvm::PHINode* j = counter(integer(0), before);
   for (size_t k = 0; k < slots_.size(); ++k) {
     const Slot& s = slots_[k];
-    if (!s.buffer || !slots[k]) continue;
+    if (!s.buffer || !slots[k] || by_mask(s)) continue;
     Value* place = advance(s.here, j, s.column_step);
     Value* buffered = builder_.CreateGEP(s.element, s.buffer, j);
     Value* element =

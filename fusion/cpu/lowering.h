@@ -5,6 +5,7 @@
 
 #include <llvm/IR/Module.h>
 
+#include "fusion/cost.h"
 #include "fusion/cpu/emitter_state.h"
 #include "fusion/rows.h"
 
@@ -58,7 +59,9 @@ class Lowering {
   void store(const Slot& s, llvm::Value* held);
   Slot& slot_of(const RowLoops::Kept& k) { return slots_[nest_.loads.size() + k.store]; }
   void store_rows();
+  bool by_mask(const Slot& s) const { return copies_by_mask(s.dtype, s.walk, vector_bits_); }
   llvm::BasicBlock* copy_left(llvm::Value* left, const std::vector<bool>& slots, bool in);
+  llvm::BasicBlock* copy_one_by_one(llvm::Value* left, const std::vector<bool>& slots, bool in);
 
   // Runs `body` for the elements from, from + lanes, .. below `to`, at least once. It is given how
   // many elements the row has from there on (fewer than a vector, or none, at the end), and what
@@ -75,6 +78,7 @@ class Lowering {
   llvm::Value* fold(const Step& s, std::span<llvm::Value* const> lanes);
 
   const Nest& nest_;
+  const unsigned vector_bits_;
   const RowLoops rows_;
   llvm::IRBuilder<> builder_;
   Emitter::State state_;
