@@ -172,7 +172,7 @@ Results product(const BatchedCall& c) {
     }
     sides.push_back(x);
   }
-  Value y = matmul(sides[0], sides[1]);
+  Value y = c.world.emit(c.op, c.attributes, sides)[0];
   return {reshape(y, with_batch(c, c.results[0].dims))};
 }
 

@@ -75,14 +75,19 @@ void Matmul::infer(InferCall& call) {
   if (a.device != b.device)
     call.fail("'a' lies on {}, 'b' on {}; move one of them", to_string(a.device),
               to_string(b.device));
-  Dim ka = a.dims.back(), kb = b.dims[b.dims.size() - (b.rank() == 1 ? 1 : 2)];
-  call.require_equal(
-      ka, kb,
-      fmt::format("the inner sizes of 'a' {} and 'b' {}, a's last and b's {}", to_string(a.dims),
-                  to_string(b.dims), b.rank() == 1 ? "only one" : "last but one"));
+  const bool transposed = attributes_as<Attr>(call.attributes).transpose_b;
+  if (transposed && b.rank() == 1)
+    call.fail("'b' is {}; with transpose_b it must have at least two dimensions", to_string(b));
+  const size_t inner = b.dims.size() - (b.rank() == 1 || transposed ? 1 : 2);
+  call.require_equal(a.dims.back(), b.dims[inner],
+                     fmt::format("the inner sizes of 'a' {} and 'b' {}, a's last and b's {}",
+                                 to_string(a.dims), to_string(b.dims),
+                                 b.rank() == 1 ? "only one"
+                                 : transposed  ? "last"
+                                               : "last but one"));
   Dims shape = broadcast_batch(call, batch_of(a.dims), batch_of(b.dims));
   if (a.rank() > 1) shape.push_back(a.dims[a.dims.size() - 2]);
-  if (b.rank() > 1) shape.push_back(b.dims.back());
+  if (b.rank() > 1) shape.push_back(b.dims[b.dims.size() - (transposed ? 2 : 1)]);
   call.out.emplace_back(a.dtype, std::move(shape), a.device);
 }
 
@@ -93,11 +98,14 @@ void Matmul::bind(BindCall& call) {
   g.dtype = a.dtype;
   g.m = ra == 1 ? 1 : a.shape[ra - 2];
   g.k = a.shape[ra - 1];
-  g.n = rb == 1 ? 1 : b.shape[rb - 1];
+  // Where b's rows and columns are among its dimensions.
+  const bool transposed = attributes_as<Attr>(call.attributes).transpose_b;
+  const size_t row = rb - (rb == 1 || transposed ? 1 : 2), column = rb - (transposed ? 2 : 1);
+  g.n = rb == 1 ? 1 : b.shape[column];
   g.a_row = ra == 1 ? 0 : a.strides[ra - 2];
   g.a_column = a.strides[ra - 1];
-  g.b_row = b.strides[rb == 1 ? 0 : rb - 2];
-  g.b_column = rb == 1 ? 0 : b.strides[rb - 1];
+  g.b_row = b.strides[row];
+  g.b_column = rb == 1 ? 0 : b.strides[column];
   const size_t batch = y.shape.size() - (ra > 1) - (rb > 1);
   auto stride = [&](const Layout& side, size_t d) -> int64_t {
     size_t own = side.shape.size() > 2 ? side.shape.size() - 2 : 0;
@@ -120,6 +128,7 @@ void Matmul::bind(BindCall& call) {
 }
 
 void Matmul::vjp(VjpCall& d) {
+  const bool transposed = d.attr<Attr>().transpose_b;
   const bool row = d.x_type(0).rank() == 1, column = d.x_type(1).rank() == 1;
   auto cotangent = [&] {  // with the dimensions that 1-d operands dropped
     Value dy = d.dy();
@@ -129,7 +138,7 @@ void Matmul::vjp(VjpCall& d) {
   };
   d.give(0, [&] {
     Value b = as_column(d.x(1));
-    Value da = matmul(cotangent(), swap_last(b));
+    Value da = matmul(cotangent(), transposed ? b : swap_last(b));
     return row ? squeeze(da, -2) : da;
   });
   d.give(1, [&] {
@@ -139,7 +148,7 @@ void Matmul::vjp(VjpCall& d) {
       a = as_matrix(a);
       dy = as_matrix(dy);
     }
-    Value db = matmul(swap_last(a), dy);
+    Value db = transposed ? matmul(swap_last(dy), a) : matmul(swap_last(a), dy);
     return column ? squeeze(db, -1) : db;
   });
 }
@@ -247,7 +256,7 @@ void Linear::compose(ComposeCall& c) {
   const Value& w = c.x(1);
   if (w.rank() != 1 && w.rank() != 2)
     c.fail("'w' is {}; it must be [out, in], or [in] for one output", to_string(w.type));
-  Value y = matmul(c.x(0), w.rank() == 1 ? w : swap_last(w));
+  Value y = w.rank() == 1 ? matmul(c.x(0), w) : matmul_transposed(c.x(0), w);
   if (!c.given(2)) return c.give(y);
   want_tensor(c, 2);
   const Value& b = c.x(2);

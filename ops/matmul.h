@@ -8,12 +8,22 @@ namespace gradus::ops {
 
 using namespace std::literals;
 
+struct MatmulAttr {
+  // Whether b lies as b[…, j, k], so that a derivative by b comes out that way as well.
+  bool transpose_b = false;
+  static constexpr auto fields() {
+    return std::tuple(field("transpose_b", &MatmulAttr::transpose_b));
+  }
+};
+
 struct Matmul {  // y[…, i, j] = sum over k of a[…, i, k] * b[…, k, j]
   static constexpr auto name = "matmul"sv,
                         doc =
-                            "y = a b over the last two dimensions, the others broadcast; a 1-d "
-                            "operand is a row on the left, a column on the right"sv;
+                            "y = a b, or a b^T, over the last two dimensions, the others "
+                            "broadcast; a 1-d operand is a row on the left, a column on the "
+                            "right"sv;
   static constexpr std::array inputs{"a"sv, "b"sv};
+  using Attr = MatmulAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);  // da = dy b^T, db = a^T dy

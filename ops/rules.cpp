@@ -108,6 +108,9 @@ Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after
   return emit("constant_pad_nd", {x}, {{"pad", Literal::list(amounts), {}}});
 }
 Value matmul(const Value& a, const Value& b) { return emit("matmul", {a, b}); }
+Value matmul_transposed(const Value& a, const Value& b) {
+  return emit("matmul", {a, b}, {{"transpose_b", true, {}}});
+}
 Value mm(const Value& a, const Value& b) { return emit("mm", {a, b}); }
 Value bmm(const Value& a, const Value& b) { return emit("bmm", {a, b}); }
 Value swap_last(const Value& x) { return transpose(x, -2, -1); }

@@ -67,6 +67,7 @@ Value cat(std::span<const Value> xs, int64_t dim);
 // Zeros before and after along a dimension (a negative amount takes away); itself where both are 0.
 Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after);
 Value matmul(const Value& a, const Value& b);
+Value matmul_transposed(const Value& a, const Value& b);  // a b^T
 Value mm(const Value& a, const Value& b);
 Value bmm(const Value& a, const Value& b);
 // Swaps the last two dimensions.

@@ -139,6 +139,8 @@ constexpr Recipe table[] = {
     {"linear", "s[3] s[2,3]", ""},
     {"matmul", "s[2,2,3] s[3,2]", ""},
     {"matmul", "s[3] s[2,3,2]", ""},
+    {"matmul", "s[2,2,3] s[4,3]", "transpose_b = true"},
+    {"matmul", "s[3] s[2,2,3]", "transpose_b = true"},
     {"mm", "s[2,3] s[3,2]", ""},
     {"mv", "s[2,3] s[3]", ""},
     {"outer", "s[2] s[3]", ""},
