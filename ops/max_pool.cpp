@@ -1,9 +1,11 @@
 // The greatest element of each window, and where it is.
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "base/error.h"
 #include "ops/image_axes.h"
+#include "ops/isa.h"
 #include "ops/operands.h"
 #include "ops/pool_windows.h"
 #include "ops/pooling.h"
@@ -26,7 +28,17 @@ struct PoolPlan {
   std::array<std::vector<Range>, conv_axes> ranges;  // one for each window of an axis
   ConvTensor x;
   int64_t channels = 0, planes = 0, windows = 1;  // planes: images times channels
+  // Windows of the last axis that the padding cuts nothing off; none if windows have too many
+  // elements for a table.
+  Range whole{0, 0};
+  // Of a window's elements, those in the padding counted: how far each is from the first, in the
+  // image's row-major order and in memory.
+  struct Element {
+    int64_t at, memory;
+  };
+  std::vector<Element> elements;
 };
+constexpr int64_t most_elements = 256;
 
 Range range_of(const ConvAxis& a, int64_t window) {
   const int64_t start = window * a.stride - a.padding;
@@ -58,21 +70,157 @@ template <class T, class C>
   index = at;
 }
 
+constexpr int64_t tile = 64;  // windows at a time
+
+// Whole windows of the last axis that follow one another.
+struct Row {
+  int64_t window0, window1;  // of the other axes
+  int64_t first, count;
+};
+
+// Without a branch, also where the compiler would take one.
+template <class T>
+[[gnu::always_inline]] inline T choose(bool which, T a, T b) {
+  using Bits =
+      std::conditional_t<sizeof(T) == 8, uint64_t,
+                         std::conditional_t<sizeof(T) == 4, uint32_t,
+                                            std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+  const auto mask = static_cast<Bits>(-static_cast<Bits>(which));
+  return std::bit_cast<T>(static_cast<Bits>((std::bit_cast<Bits>(a) & mask) |
+                                            (std::bit_cast<Bits>(b) & static_cast<Bits>(~mask))));
+}
+
+// Elements of the windows in turn, each compared with the best of its window so far: no branch
+// depends on a value. `known_step` is how far windows lie apart in memory, or 0: who knows.
+template <class T, class C, int64_t known_step>
+[[gnu::always_inline]] inline void pool_tile(const PoolPlan& p, const T* plane, const Row& row,
+                                             T* values, int64_t* indices) {
+  using Ordinal = std::conditional_t<sizeof(C) == 8, int64_t, int32_t>;
+  const auto& [a0, a1, a2] = p.axes;
+  const auto [s0, s1, s2] = p.x.strides;
+  const Range r0 = p.ranges[0][row.window0], r1 = p.ranges[1][row.window1];
+  const int64_t step = known_step ? known_step : a2.stride * s2;
+  // The first window's first element, or where it would be if the padding were there.
+  const int64_t i0 = row.window0 * a0.stride - a0.padding;
+  const int64_t j0 = row.window1 * a1.stride - a1.padding;
+  const int64_t k0 = row.first * a2.stride - a2.padding;
+  auto ordinal = [&](int64_t i, int64_t j) {
+    return static_cast<Ordinal>(((i - i0) / a0.dilation * a1.kernel + (j - j0) / a1.dilation) *
+                                a2.kernel);
+  };
+  C best[tile];
+  Ordinal of[tile];
+  const T* corner = plane + r0.first * s0 + r1.first * s1 + k0 * s2;
+  for (int64_t k = 0; k < row.count; ++k) {
+    best[k] = convert<C>(corner[k * step]);
+    of[k] = ordinal(r0.first, r1.first);
+  }
+  for (int64_t i = r0.first; i < r0.last; i += a0.dilation)
+    for (int64_t j = r1.first; j < r1.last; j += a1.dilation) {
+      const Ordinal first = ordinal(i, j);
+      for (int64_t t = 0; t < a2.kernel; ++t) {
+        const T* line = plane + i * s0 + j * s1 + (k0 + t * a2.dilation) * s2;
+        const auto here = static_cast<Ordinal>(first + t);
+        for (int64_t k = 0; k < row.count; ++k) {
+          const C c = convert<C>(line[k * step]);
+          const bool better = (c > best[k]) | (c != c);
+          best[k] = choose(better, c, best[k]);
+          of[k] = choose(better, here, of[k]);
+        }
+      }
+    }
+  const T* start = plane + i0 * s0 + j0 * s1 + k0 * s2;
+  const int64_t at = (i0 * a1.image + j0) * a2.image + k0;
+  for (int64_t k = 0; k < row.count; ++k) {
+    const PoolPlan::Element& e = p.elements[static_cast<size_t>(of[k])];
+    values[k] = start[e.memory + k * step];
+    indices[k] = at + e.at + k * a2.stride;
+  }
+}
+
+template <class T, class C>
+[[gnu::always_inline]] inline void pool_row(const PoolPlan& p, const T* plane, Row row, T* values,
+                                            int64_t* indices) {
+  const int64_t step = p.axes[2].stride * p.x.strides[2], last = row.first + row.count;
+  for (; row.first < last; row.first += tile) {
+    row.count = std::min(tile, last - row.first);
+    if (step == 1)
+      pool_tile<T, C, 1>(p, plane, row, values, indices);
+    else if (step == 2)
+      pool_tile<T, C, 2>(p, plane, row, values, indices);
+    else
+      pool_tile<T, C, 0>(p, plane, row, values, indices);
+    values += row.count;
+    indices += row.count;
+  }
+}
+
+template <class T, class C>
+void pool_row_base(const PoolPlan& p, const T* plane, const Row& row, T* values, int64_t* indices) {
+  pool_row<T, C>(p, plane, row, values, indices);
+}
+#if GRADUS_HAS_V3
+template <class T, class C>
+[[gnu::target("arch=x86-64-v3")]] void pool_row_v3(const PoolPlan& p, const T* plane,
+                                                   const Row& row, T* values, int64_t* indices) {
+  pool_row<T, C>(p, plane, row, values, indices);
+}
+#endif
+
+template <class T, class C>
+auto best_row() {
+#if GRADUS_HAS_V3
+  if (cpu_has_v3()) return pool_row_v3<T, C>;
+#endif
+  return pool_row_base<T, C>;
+}
+
 // Windows [first, last), counted over all planes.
 template <class T, class C>
 void pool_windows(const PoolPlan& p, const T* x, int64_t first, int64_t last, T* values,
                   int64_t* indices) {
   const int64_t n2 = p.axes[2].windows, n1 = p.axes[1].windows;
+  const auto whole_row = best_row<T, C>();
   for (int64_t i = first; i < last;) {
     const int64_t plane = i / p.windows, within = i % p.windows, start = within % n2;
     const T* source =
         x + plane / p.channels * p.x.batch_stride + plane % p.channels * p.x.channel_stride;
-    const Range r1 = p.ranges[1][within / n2 % n1], r0 = p.ranges[0][within / n2 / n1];
-    const int64_t row = std::min(n2 - start, last - i);
-    for (int64_t k = 0; k < row; ++k)
-      pool_window<T, C>(p, source, r0, r1, p.ranges[2][start + k], values[i + k], indices[i + k]);
-    i += row;
+    const int64_t w1 = within / n2 % n1, w0 = within / n2 / n1;
+    const int64_t end = std::min(n2, start + last - i);
+    const int64_t whole = std::clamp(p.whole.first, start, end);
+    const int64_t cut = std::clamp(p.whole.last, whole, end);
+    auto one_by_one = [&](int64_t from, int64_t to) {
+      for (int64_t k = from; k < to; ++k)
+        pool_window<T, C>(p, source, p.ranges[0][w0], p.ranges[1][w1], p.ranges[2][k],
+                          values[i + k - start], indices[i + k - start]);
+    };
+    one_by_one(start, whole);
+    if (whole < cut)
+      whole_row(p, source, {w0, w1, whole, cut - whole}, values + i + whole - start,
+                indices + i + whole - start);
+    one_by_one(cut, end);
+    i += end - start;
   }
+}
+
+void make_table(PoolPlan& p) {
+  const auto& [a0, a1, a2] = p.axes;
+  if (a0.kernel > most_elements / a1.kernel || a0.kernel * a1.kernel > most_elements / a2.kernel)
+    return;
+  const auto [s0, s1, s2] = p.x.strides;
+  for (int64_t i = 0; i < a0.kernel; ++i)
+    for (int64_t j = 0; j < a1.kernel; ++j)
+      for (int64_t k = 0; k < a2.kernel; ++k) {
+        const int64_t di = i * a0.dilation, dj = j * a1.dilation, dk = k * a2.dilation;
+        p.elements.push_back({(di * a1.image + dj) * a2.image + dk, di * s0 + dj * s1 + dk * s2});
+      }
+  auto is_whole = [&axis = a2](int64_t i) {
+    const int64_t begin = i * axis.stride - axis.padding;
+    return begin >= 0 && begin + (axis.kernel - 1) * axis.dilation < axis.image;
+  };
+  while (p.whole.first < a2.windows && !is_whole(p.whole.first)) ++p.whole.first;
+  p.whole.last = p.whole.first;
+  while (p.whole.last < a2.windows && is_whole(p.whole.last)) ++p.whole.last;
 }
 
 template <class T, class C>
@@ -131,6 +279,7 @@ void MaxPool::bind(BindCall& call) {
         call.fail("window {} of 'x' {} holds nothing but padding", i, to_string(x.shape));
       p.ranges[d].push_back(r);
     }
+  make_table(p);
   visit_dtype(x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = std::conditional_t<std::is_integral_v<T> || sizeof(T) != 2, T, float>;
