@@ -1,0 +1,146 @@
+// Pointwise chains of many sizes, and softmax and layer norm over rows, beside libtorch's eager
+// operators: a program with its derivatives, stages one after the other. `memcpys` of the rows is
+// our time by that of a copy of as many bytes as a result has.
+#include <cstring>
+
+#include <torch/torch.h>
+
+#include "bench/side_by_side.h"
+#include "fusion/kernels.h"
+#include "interpreter/inputs.h"
+#include "ir/passes/passes.h"
+#include "ir/text/parser.h"
+
+namespace gradus::bench {
+namespace {
+
+using fusion::FusionMode;
+using Tensors = std::vector<at::Tensor>;
+using Peer = std::function<at::Tensor(const Tensors&)>;
+
+// Values of N(0, 1) for all stages up to an order, and the same for libtorch.
+struct Both {
+  std::shared_ptr<Context> context;
+  std::optional<State> state;
+  std::vector<std::vector<Tensor>> inputs;
+  std::vector<Tensors> theirs;
+
+  Both(const std::string& text, int order, int workers) {
+    ContextOptions options;
+    options.workers = workers;
+    context = std::make_shared<Context>(options);
+    auto code = Code::compile(ir::differentiate(ir::parse(text).program(), {.order = order}));
+    state.emplace(code, context, StateOptions{.fusion = FusionMode::first});
+    for (size_t s = 0; s < code->stages(); ++s) {
+      inputs.emplace_back();
+      theirs.emplace_back();
+      for (size_t i = 0; i < code->inputs(s); ++i) {
+        Sizes shape;
+        for (const ir::Dim& d : code->input_type(s, i).dims) shape.push_back(d.value());
+        Tensor t = random_tensor(DType::f32, shape, code->input_name(s, i), 1, *context);
+        theirs[s].push_back(at::from_blob(const_cast<std::byte*>(t.data()),
+                                          at::IntArrayRef(shape.data(), shape.size()))
+                                .clone()
+                                .requires_grad_(true));
+        inputs[s].push_back(std::move(t));
+      }
+    }
+  }
+  void run() {
+    state->restart();
+    for (const auto& stage : inputs) benchmark::DoNotOptimize(state->run(stage));
+  }
+  // Each derivative by what the stages before have taken, as ours.
+  void run_theirs(const Peer& peer) {
+    Tensors results{peer(theirs[0])}, all = theirs[0];
+    const size_t stages = theirs.size();
+    for (size_t s = 1; s < stages; ++s) {
+      results = torch::autograd::grad(results, all, theirs[s], true, s + 1 < stages, true);
+      all.insert(all.end(), theirs[s].begin(), theirs[s].end());
+    }
+    benchmark::DoNotOptimize(results);
+  }
+};
+
+void compare(benchmark::State& bench, const std::string& text, int order, int workers,
+             const Peer& peer, int64_t bytes) {
+  at::set_num_threads(workers);
+  Both both(text, order, workers);
+  side_by_side(
+      bench, Clock::wall, [&] { both.run(); }, [&] { both.run_theirs(peer); });
+  if (bytes < (1 << 20)) return;
+  std::vector<char> from(static_cast<size_t>(bytes), 1), to(from.size());
+  std::vector<double> times;
+  for (int i = 0; i < 15; ++i) {
+    const double start = now(Clock::wall);
+    std::memcpy(to.data(), from.data(), from.size());
+    benchmark::DoNotOptimize(to.data());
+    times.push_back(now(Clock::wall) - start);
+  }
+  bench.counters["memcpys"] = bench.counters["gradus_us"] * 1e-6 / median(times);
+}
+
+std::string chain_text(int64_t n) {
+  return fmt::format(R"(graph chain {{
+  stage 0 (%a: f32[{0}], %b: f32[{0}], %c: f32[{0}]) {{
+    %p = mul(%a, %b)
+    %s = add(%p, %c)
+    %t = tanh(%s)
+    %g = sigmoid(%a)
+    %m = mul(%t, %g)
+    %h = mul(%c, 0.5)
+    %y = sub(%m, %h)
+    return %y
+  }}
+}})",
+                     n);
+}
+
+const std::string softmax = R"(graph softmax {
+  stage 0 (%x: f32[4096, 1024]) {
+    %y = softmax(%x) {dim = -1}
+    return %y
+  }
+})";
+const std::string layer_norm = R"(graph layer_norm {
+  stage 0 (%x: f32[4096, 1024], %w: f32[1024], %b: f32[1024]) {
+    %y = layer_norm(%x, %w, %b) {normalized_shape = [1024]}
+    return %y
+  }
+})";
+
+at::Tensor chain_peer(const Tensors& in) {
+  return at::tanh(in[0] * in[1] + in[2]) * at::sigmoid(in[0]) - in[2] * 0.5;
+}
+at::Tensor softmax_peer(const Tensors& in) { return in[0].softmax(-1); }
+at::Tensor layer_norm_peer(const Tensors& in) {
+  return at::layer_norm(in[0], {1024}, in[1], in[2]);
+}
+
+void add(const std::string& name, const std::string& text, int order, const Peer& peer,
+         int64_t bytes, int rounds) {
+  for (int workers : {1, 2})
+    benchmark::RegisterBenchmark(
+        fmt::format("{}/order_{}/{}", name, order, workers).c_str(),
+        [=](benchmark::State& bench) { compare(bench, text, order, workers, peer, bytes); })
+        ->UseManualTime()
+        ->Iterations(rounds);
+}
+
+const bool registered = [] {
+  for (int order : {0, 1})
+    for (int64_t bits : {6, 10, 14, 18, 20, 22, 24}) {
+      const int64_t n = int64_t{1} << bits;
+      add(fmt::format("chain/{}", n), chain_text(n), order, chain_peer, n * 4, bits > 20 ? 8 : 20);
+    }
+  for (int order : {0, 1, 2}) {
+    add("softmax", softmax, order, softmax_peer, 4096 * 1024 * 4, 10);
+    add("layer_norm", layer_norm, order, layer_norm_peer, 4096 * 1024 * 4, 10);
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace gradus::bench
+
+BENCHMARK_MAIN();
