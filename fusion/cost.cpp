@@ -16,6 +16,7 @@ constexpr double call = 6;                // of an instruction of its own
 constexpr double byte_near = 0.006;       // stored and read again, from the nearest cache
 constexpr double byte_far = 0.014;        // from those behind
 constexpr int64_t near_bytes = 16 << 10;  // of one value that stays near
+constexpr double slot = 3;                // a load or a store: what was just stored comes late
 constexpr double row = 3;                 // a row of its own
 constexpr double rest = 40;               // a row's end that is no whole vector
 constexpr double copied_rest = 45;        // the same, its elements copied one by one
@@ -88,18 +89,23 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
   const int levels = loops.levels;
   if (levels > 0 && rows < 4 && elements > alone) return false;
   double saved = call * static_cast<double>(nest.steps.size() - 1), lost = 0;
-  std::vector<bool> read(nest.values());
+  std::vector<int> reads(nest.values());  // by how many steps
   for (const Step& s : nest.steps)
-    for (ValueNumber o : s.operands) read[o] = true;
+    for (ValueNumber o : s.operands) ++reads[o];
+  auto moved = [](double bytes) { return bytes * (bytes <= near_bytes ? byte_near : byte_far); };
+  for (size_t v = 0; v < nest.loads.size(); ++v)
+    if (reads[v] > 1 && nest.loads[v].walks.back() == Walk::contiguous)
+      saved += (reads[v] - 1) * moved(elements * static_cast<double>(size_of(nest.loads[v].dtype)));
   for (size_t i = 0; i < nest.steps.size(); ++i) {
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
     const double bytes = elements * static_cast<double>(size_of(nest.steps[i].dtype));
     if (loops.facts.of_row[v]) continue;
     const bool stored = std::ranges::count(nest.stores, v) > 0;
-    const double moves = (read[v] ? 1 : 0) + (stored ? 0 : 1);
-    saved += moves * bytes * (bytes <= near_bytes ? byte_near : byte_far);
+    const double moves = (reads[v] ? 1 : 0) + (stored ? 0 : 1);
+    saved += moves * moved(bytes);
     if (vector_bits < 512 && is_function(nest.steps[i].op)) lost += elements * narrow_function;
   }
+  lost += slot * static_cast<double>(nest.loads.size() + nest.stores.size());
   if (rows > 1) lost += rows * row;
   if (columns % lanes_of(nest, vector_bits))
     lost += rows * cost_of_rest(nest, vector_bits) * (levels + 1);
