@@ -128,19 +128,24 @@ void Planner::fuse_members(std::span<const uint32_t> members) {
   std::ranges::stable_partition(m.stored, [&](Register y) {
     return most == 0 || static_cast<size_t>(local(y).layout.numel()) == most;
   });
-  if (m.inputs.size() + m.stored.size() > fusion::most_slots) {
-    // Each half is a group as well: the first one ends before the second.
-    fuse_members(members.first(members.size() / 2));
-    return fuse_members(members.subspan(members.size() / 2));
-  }
+  if (m.inputs.size() + m.stored.size() > fusion::most_slots) return fuse_halves(members);
   std::vector<ir::ValueId> inputs, results;
   for (Register r : m.inputs) inputs.push_back(code_.value_of(r));
   for (Register r : m.stored) results.push_back(code_.value_of(r));
   auto group = fusion::group_nodes({code_.graph(), m.nodes, inputs, m.layouts, results, m.aliases});
-  if (!group || group->nest.loads.size() + m.stored.size() > fusion::most_slots ||
+  // Operands whose rows are no single loop, say: they may be those of one half alone.
+  if (!group) return fuse_halves(members);
+  if (group->nest.loads.size() + m.stored.size() > fusion::most_slots ||
       !choice_.source->wants(group->nest, group->frame))
     return;
   if (auto kernel = kernel_of(group->nest)) place_group(members, m, *group, std::move(kernel));
+}
+
+// Each half is a group as well: the first one ends before the second.
+void Planner::fuse_halves(std::span<const uint32_t> members) {
+  const size_t half = members.size() / 2;
+  for (auto part : {members.first(half), members.subspan(half)})
+    if (part.size() > 1) fuse_members(part);
 }
 
 // What the instruction reads: of the group, or loaded.

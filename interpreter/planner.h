@@ -119,6 +119,7 @@ class Planner {
   GroupFinder::Loops loops_of(uint32_t index);
   bool repeats_rows(uint32_t index, const GroupFinder& finder, std::span<const uint32_t> maker);
   void fuse_members(std::span<const uint32_t> members);
+  void fuse_halves(std::span<const uint32_t> members);
   void find_loads(const Instruction& i, Members& m);
   std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest);
   void place_group(std::span<const uint32_t> members, const Members& m, const fusion::Group& group,

@@ -126,7 +126,7 @@ TEST_F(FusedRows, OfOtherRowsStayApart) {
                                 "%t = sum(%e) {dim = [0, 1], keepdim = true}\n"
                                 "%y = div(%e, %s)\n%z = neg(%y)\nreturn %z, %t"),
                       {}, {6, 40}),
-            "0 1;");
+            "0 1, 3 4;");
   // A whole tensor is a row as well, of any number of dimensions.
   EXPECT_EQ(groups_of(one_stage("%x: f32[N, M, 3], %t: f32[N, M, 3]",
                                 "%d = sub(%x, %t)\n%q = mul(%d, %d)\n%s = sum(%q)\nreturn %s"),
@@ -134,14 +134,20 @@ TEST_F(FusedRows, OfOtherRowsStayApart) {
             "0 1 2;");
 }
 
-// Operands whose rows are no single loop are left to the loops of their own.
-TEST_F(FusedRows, RowsThatDoNotJoinAreLeft) {
+// Where the rows of operands are no single loop, a group is cut until they are.
+TEST_F(FusedRows, RowsThatDoNotJoinAreCut) {
+  const std::string transposed = "%t = transpose(%x) {dim0 = 1, dim1 = 2}\n%e = exp(%t)\n";
+  const std::string rest = "%y = div(%e, %s)\nreturn %y";
+  EXPECT_EQ(
+      groups_of(one_stage("%x: f32[3, N, M]",
+                          transposed + "%s = sum(%e) {dim = [1, 2], keepdim = true}\n" + rest),
+                {}, {6, 40}),
+      "2 3;");
   EXPECT_EQ(groups_of(one_stage("%x: f32[3, N, M]",
-                                "%t = transpose(%x) {dim0 = 1, dim1 = 2}\n%e = exp(%t)\n"
-                                "%s = sum(%e) {dim = [1, 2], keepdim = true}\n%y = div(%e, %s)\n"
-                                "return %y"),
+                                transposed + "%q = mul(%e, %e)\n" +
+                                    "%s = sum(%q) {dim = [1, 2], keepdim = true}\n" + rest),
                       {}, {6, 40}),
-            ";");
+            "1 2, 3 4;");
 }
 
 // A view of a row's value that leaves, or that moves along the row, ends the group.
