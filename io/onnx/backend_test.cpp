@@ -1,0 +1,192 @@
+// ONNX's backend tests: a model, inputs, and what must come out.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include <onnx/onnx_pb.h>
+
+#include "interpreter/code.h"
+#include "interpreter/gradcheck.h"
+#include "interpreter/state.h"
+#include "io/onnx/model.h"
+#include "io/onnx/onnx.h"
+
+namespace gradus::onnx {
+
+namespace pb = ::onnx;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Tensors = std::map<std::string, Tensor, std::less<>>;
+
+Tensor read_tensor_file(const std::string& path) {
+  std::string bytes = read_whole_file(path);
+  pb::TensorProto t;
+  if (!t.ParseFromString(bytes)) throw Error("{}: it is no tensor", path);
+  return read_tensor(t, {}, path);
+}
+
+// The tensors of prefix_0.pb, prefix_1.pb, … under the names of values. `first` is their folder.
+Tensors read_values(const fs::path& folder, const char* prefix,
+                    const std::vector<const pb::ValueInfoProto*>& values) {
+  Tensors out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    fs::path file = folder / fmt::format("{}_{}.pb", prefix, i);
+    const auto& type = values[i]->type();
+    if (!fs::exists(file)) continue;
+    if (!type.has_tensor_type()) continue;
+    out[values[i]->name()] = read_tensor_file(file.string());
+  }
+  return out;
+}
+
+std::vector<const pb::ValueInfoProto*> inputs_of(const pb::GraphProto& graph) {
+  std::vector<const pb::ValueInfoProto*> out;
+  for (const auto& i : graph.input()) {
+    auto is_it = [&](const pb::TensorProto& t) { return t.name() == i.name(); };
+    if (std::ranges::none_of(graph.initializer(), is_it)) out.push_back(&i);
+  }
+  return out;
+}
+
+bool close(double got, double expected, const TestOptions& o) {
+  if (std::isnan(expected) || std::isnan(got)) return std::isnan(expected) && std::isnan(got);
+  if (std::isinf(expected) || std::isinf(got)) return got == expected;
+  return std::abs(got - expected) <= o.absolute + o.relative * std::abs(expected);
+}
+
+// What differs; empty if nothing does.
+std::string difference(const std::string& name, const Tensor& got, const Tensor& expected,
+                       const TestOptions& o) {
+  if (!got.defined()) return fmt::format("output '{}' is missing", name);
+  if (got.dtype() != expected.dtype() || !std::ranges::equal(got.shape(), expected.shape()))
+    return fmt::format("output '{}' is {}, {} is expected", name, describe(got),
+                       describe(expected));
+  if (is_integral(got.dtype())) {
+    if (got.to_int64s() != expected.to_int64s())
+      return fmt::format("output '{}' has other integers than expected", name);
+    return {};
+  }
+  std::vector<double> a = got.to_doubles(), b = expected.to_doubles();
+  for (size_t i = 0; i < a.size(); ++i)
+    if (!close(a[i], b[i], o))
+      return fmt::format("output '{}': element {} is {}, {} is expected", name, i, a[i], b[i]);
+  return {};
+}
+
+std::string run_and_compare(const Import& model, const InputSources& sources,
+                            const Tensors& expected, const TestOptions& o) {
+  auto code = Code::compile(model.program);
+  State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  std::vector<Tensor> results = state.run(find_inputs(state, sources));
+  for (const auto& [name, tensor] : expected) {
+    const Tensor* got = nullptr;
+    for (size_t i = 0; i < results.size(); ++i)
+      if (code->results(0)[i].name == name) got = &results[i];
+    if (!got) return fmt::format("there is no output '{}'", name);
+    if (std::string d = difference(name, *got, tensor, o); !d.empty()) return d;
+  }
+  return {};
+}
+
+// Few elements of each input: every derivative rule is checked thoroughly elsewhere, here it is the
+// programs that are.
+void check_gradients(const Import& model, const InputSources& sources, int order,
+                     TestOutcome& outcome) {
+  bool floating = false;
+  for (const ir::Result& r : model.program.stages[0].results)
+    floating = floating || model.program[r.value].type.is_floating();
+  if (!floating) return;
+  GradcheckOptions options;
+  options.order = order;
+  options.max_elements = 3;
+  options.directions = 1;
+  options.tries = 3;
+  for (const GradcheckEntry& e : gradcheck(model.program, sources, options).entries) {
+    if (e.passed) {
+      ++outcome.right;
+    } else if (e.checked == 0) {
+      ++outcome.unjudged;
+    } else {
+      ++outcome.wrong;
+      outcome.reason = fmt::format("gradient d{}_{} is off by {:.3g} ({})", e.stage, e.input,
+                                   e.error, e.why);
+    }
+  }
+}
+
+void run_data_set(const std::string& folder, const fs::path& data, const TestOptions& o,
+                  TestOutcome& outcome) {
+  std::string path = (fs::path(folder) / "model.onnx").string();
+  auto model = read_model(read_whole_file(path), path);
+  std::vector<const pb::ValueInfoProto*> outputs;
+  for (const auto& v : model->graph().output()) outputs.push_back(&v);
+  Tensors inputs = read_values(data, "input", inputs_of(model->graph()));
+  ImportOptions options;
+  options.value = [&](std::string_view name) {
+    auto it = inputs.find(name);
+    return it == inputs.end() ? Tensor() : it->second;
+  };
+  Import imported = import_file(path, options);
+  Tensors expected = read_values(data, "output", outputs);
+  InputSources sources;
+  sources.find = [&](std::string_view name) -> std::optional<FoundTensor> {
+    if (auto it = inputs.find(name); it != inputs.end()) return FoundTensor{it->second, "inputs"};
+    for (const auto& [weight, tensor] : imported.weights)
+      if (weight == name) return FoundTensor{tensor, "weights"};
+    return std::nullopt;
+  };
+  outcome.reason = run_and_compare(imported, sources, expected, o);
+  if (!outcome.reason.empty()) {
+    outcome.kind = TestOutcome::Kind::failed;
+    return;
+  }
+  if (o.gradients > 0) check_gradients(imported, sources, o.gradients, outcome);
+  if (outcome.wrong > 0) outcome.kind = TestOutcome::Kind::failed;
+}
+
+std::vector<fs::path> data_sets(const std::string& folder) {
+  std::vector<fs::path> out;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_directory() && entry.path().filename().string().starts_with("test_data_set_"))
+      out.push_back(entry.path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace
+
+TestOutcome run_test(const std::string& folder, const TestOptions& options) {
+  TestOutcome outcome;
+  try {
+    for (const fs::path& data : data_sets(folder)) {
+      run_data_set(folder, data, options, outcome);
+      if (outcome.kind != TestOutcome::Kind::passed) return outcome;
+    }
+  } catch (const Unsupported& e) {
+    outcome.kind = TestOutcome::Kind::unsupported;
+    outcome.reason = e.reason();
+  } catch (const std::exception& e) {
+    outcome.kind = TestOutcome::Kind::failed;
+    outcome.reason = e.what();
+  }
+  return outcome;
+}
+
+std::vector<std::string> find_tests(const std::string& folder) {
+  std::vector<std::string> out;
+  auto is_test = [](const fs::path& p) {
+    return fs::exists(p / "model.onnx") && fs::exists(p / "test_data_set_0");
+  };
+  std::error_code fault;
+  if (!fs::is_directory(folder, fault)) throw Error("{}: there is no such folder", folder);
+  if (is_test(folder)) return {folder};
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_directory() && is_test(entry.path())) out.push_back(entry.path().string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace gradus::onnx
