@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include <onnx/onnx-data_pb.h>
 #include <onnx/onnx_pb.h>
 
 #include "interpreter/code.h"
@@ -21,23 +22,69 @@ namespace {
 
 using Tensors = std::map<std::string, Tensor, std::less<>>;
 
-Tensor read_tensor_file(const std::string& path) {
-  std::string bytes = read_whole_file(path);
-  pb::TensorProto t;
-  if (!t.ParseFromString(bytes)) throw Error("{}: it is no tensor", path);
+// What the files of a data set bring: tensors by name, those of a sequence s as s.0, s.1, ….
+struct Values {
+  Tensors tensors;
+  std::map<std::string, int64_t, std::less<>> lengths;  // of sequences and optionals
+};
+
+template <class Message>
+Message parse(const std::string& path) {
+  Message m;
+  if (!m.ParseFromString(read_whole_file(path)))
+    throw Error("{}: it is no {}", path, m.GetTypeName());
+  return m;
+}
+
+Tensor tensor_of(pb::TensorProto t, const pb::TypeProto& declared, const std::string& path) {
+  // The generator has no bfloat16: it writes the same bits as uint16.
+  if (declared.tensor_type().elem_type() == pb::TensorProto::BFLOAT16 &&
+      t.data_type() == pb::TensorProto::UINT16)
+    t.set_data_type(pb::TensorProto::BFLOAT16);
   return read_tensor(t, {}, path);
 }
 
-// The tensors of prefix_0.pb, prefix_1.pb, … under the names of values. `first` is their folder.
-Tensors read_values(const fs::path& folder, const char* prefix,
-                    const std::vector<const pb::ValueInfoProto*>& values) {
-  Tensors out;
+void add_sequence(const pb::SequenceProto& s, const std::string& name, const std::string& path,
+                  Values& out) {
+  if (s.elem_type() != pb::SequenceProto::TENSOR && s.tensor_values_size() == 0 &&
+      s.elem_type() != pb::SequenceProto::UNDEFINED)
+    throw Unsupported(path + ": a sequence of other things than tensors", "nested sequences");
+  for (int i = 0; i < s.tensor_values_size(); ++i)
+    out.tensors[fmt::format("{}.{}", name, i)] = read_tensor(s.tensor_values(i), {}, path);
+  out.lengths[name] = s.tensor_values_size();
+}
+
+void add_value(const pb::ValueInfoProto& value, const std::string& path, Values& out) {
+  const std::string& name = value.name();
+  const pb::TypeProto& type = value.type();
+  if (type.has_tensor_type()) {
+    out.tensors[name] = tensor_of(parse<pb::TensorProto>(path), type, path);
+  } else if (type.has_sequence_type()) {
+    add_sequence(parse<pb::SequenceProto>(path), name, path, out);
+  } else if (type.has_optional_type()) {
+    auto o = parse<pb::OptionalProto>(path);
+    out.lengths[name] = 0;
+    if (o.has_tensor_value()) {
+      out.tensors[name] = read_tensor(o.tensor_value(), {}, path);
+      out.lengths[name] = 1;
+    } else if (o.has_sequence_value()) {
+      add_sequence(o.sequence_value(), name, path, out);
+    }
+  } else {
+    throw Unsupported(path + ": of no type that is known here", "values of other types");
+  }
+}
+
+// The values of prefix_0.pb, prefix_1.pb, ….
+Values read_values(const fs::path& folder, const char* prefix,
+                   const std::vector<const pb::ValueInfoProto*>& values) {
+  Values out;
   for (size_t i = 0; i < values.size(); ++i) {
     fs::path file = folder / fmt::format("{}_{}.pb", prefix, i);
-    const auto& type = values[i]->type();
-    if (!fs::exists(file)) continue;
-    if (!type.has_tensor_type()) continue;
-    out[values[i]->name()] = read_tensor_file(file.string());
+    if (fs::exists(file))
+      add_value(*values[i], file.string(), out);
+    else
+      throw Error("{}: there is no such file", file.string());
   }
   return out;
 }
@@ -77,11 +124,14 @@ std::string difference(const std::string& name, const Tensor& got, const Tensor&
 }
 
 std::string run_and_compare(const Import& model, const InputSources& sources,
-                            const Tensors& expected, const TestOptions& o) {
+                            const Values& expected, const TestOptions& o) {
   auto code = Code::compile(model.program);
   State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
   std::vector<Tensor> results = state.run(find_inputs(state, sources));
-  for (const auto& [name, tensor] : expected) {
+  if (results.size() != expected.tensors.size())
+    return fmt::format("{} tensors come out, {} are expected", results.size(),
+                       expected.tensors.size());
+  for (const auto& [name, tensor] : expected.tensors) {
     const Tensor* got = nullptr;
     for (size_t i = 0; i < results.size(); ++i)
       if (code->results(0)[i].name == name) got = &results[i];
@@ -123,14 +173,19 @@ void run_data_set(const std::string& folder, const fs::path& data, const TestOpt
   auto model = read_model(read_whole_file(path), path);
   std::vector<const pb::ValueInfoProto*> outputs;
   for (const auto& v : model->graph().output()) outputs.push_back(&v);
-  Tensors inputs = read_values(data, "input", inputs_of(model->graph()));
+  Values given = read_values(data, "input", inputs_of(model->graph()));
+  const Tensors& inputs = given.tensors;
   ImportOptions options;
   options.value = [&](std::string_view name) {
     auto it = inputs.find(name);
     return it == inputs.end() ? Tensor() : it->second;
   };
+  options.length = [&](std::string_view name) -> std::optional<int64_t> {
+    auto it = given.lengths.find(name);
+    return it == given.lengths.end() ? std::nullopt : std::optional(it->second);
+  };
   Import imported = import_file(path, options);
-  Tensors expected = read_values(data, "output", outputs);
+  Values expected = read_values(data, "output", outputs);
   InputSources sources;
   sources.find = [&](std::string_view name) -> std::optional<FoundTensor> {
     if (auto it = inputs.find(name); it != inputs.end()) return FoundTensor{it->second, "inputs"};
@@ -147,6 +202,25 @@ void run_data_set(const std::string& folder, const fs::path& data, const TestOpt
   if (outcome.wrong > 0) outcome.kind = TestOutcome::Kind::failed;
 }
 
+// Tests whose data cannot be held against anything.
+struct Unsound {
+  std::string_view test, why;
+};
+constexpr Unsound unsound[] = {
+    {"test_adam_multiple", "expected values made with an epsilon that the model lacks"},
+    {"test_cast_FLOAT_to_BFLOAT16", "expected values cut off where ONNX rounds"},
+    {"test_castlike_FLOAT_to_BFLOAT16", "expected values cut off where ONNX rounds"},
+    {"test_castlike_FLOAT_to_BFLOAT16_expanded", "expected values cut off where ONNX rounds"},
+    {"test_castlike_BFLOAT16_to_FLOAT", "an input of other sizes than the model declares"},
+    {"test_castlike_BFLOAT16_to_FLOAT_expanded", "an input of other sizes than the model declares"},
+    {"test_operator_add_broadcast", "expected values from memory that nobody wrote"},
+    {"test_operator_add_size1_broadcast", "expected values from memory that nobody wrote"},
+    {"test_operator_add_size1_right_broadcast", "expected values from memory that nobody wrote"},
+    {"test_operator_add_size1_singleton_broadcast",
+     "expected values from memory that nobody wrote"},
+    {"test_operator_addconstant", "expected values from memory that nobody wrote"},
+};
+
 std::vector<fs::path> data_sets(const std::string& folder) {
   std::vector<fs::path> out;
   for (const auto& entry : fs::directory_iterator(folder))
@@ -160,6 +234,9 @@ std::vector<fs::path> data_sets(const std::string& folder) {
 
 TestOutcome run_test(const std::string& folder, const TestOptions& options) {
   TestOutcome outcome;
+  for (const Unsound& u : unsound)
+    if (fs::path(folder).filename() == u.test)
+      return {TestOutcome::Kind::unsupported, std::string(u.why)};
   try {
     for (const fs::path& data : data_sets(folder)) {
       run_data_set(folder, data, options, outcome);

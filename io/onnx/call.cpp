@@ -30,6 +30,11 @@ Value Call::x(size_t i) {
   return importer_.in_program(*inputs_[i]);
 }
 
+Value Call::constant(Tensor value) {
+  if (folding_) return static_cast<FoldingWorld&>(world_).value(std::move(value));
+  return emit_all(world_, "constant", {}, {{"value", std::move(value), {}}})[0];
+}
+
 int Call::axis(int64_t axis, int rank) const {
   if (axis < -rank || axis >= rank)
     fail("axis {} is out of range for {} dimensions", axis, rank);

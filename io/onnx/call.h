@@ -58,6 +58,8 @@ class Call {
   const ir::Type& type(size_t i = 0) const;
   int rank(size_t i = 0) const { return type(i).rank(); }
   DType dtype(size_t i = 0) const { return type(i).dtype; }
+  // A constant of the world at hand.
+  Value constant(Tensor value);
   // A dimension that may count from the end, as one from the front.
   int axis(int64_t axis, int rank) const;
 

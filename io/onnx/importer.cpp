@@ -215,6 +215,37 @@ std::vector<ItemPtr> Importer::apply_function(const pb::FunctionProto& function,
   return results;
 }
 
+ItemPtr Importer::find(const std::string& name) const {
+  const ItemPtr* item = scope_ ? scope_->find(name) : nullptr;
+  return item ? *item : nullptr;
+}
+
+ItemPtr Importer::joined(const char* op, const std::vector<ItemPtr>& items, int64_t axis) {
+  bool all_known = true;
+  for (const ItemPtr& i : items) {
+    if (!i || !i->is_tensor()) throw Error("tensors are wanted, not sequences or optionals");
+    all_known = all_known && i->known.defined() && !i->follows_weights && !i->input;
+  }
+  LiteralList attributes{{"dim", axis, {}}};
+  std::vector<Value> parts;
+  try {
+    if (all_known) {
+      for (const ItemPtr& i : items) parts.push_back(folding_.value(i->known));
+      return Item::of(ops::EagerWorld::tensor(emit_all(folding_, op, parts, attributes)[0]));
+    }
+  } catch (const TooLarge&) {
+    parts.clear();
+  }
+  bool weights = false;
+  for (const ItemPtr& i : items) {
+    parts.push_back(in_program(*i));
+    weights = weights || i->follows_weights;
+  }
+  ItemPtr item = Item::of(emit_all(world_, op, parts, attributes)[0]);
+  item->follows_weights = weights;
+  return item;
+}
+
 std::vector<ItemPtr> Importer::run_graph(const pb::GraphProto& graph,
                                          std::vector<ItemPtr> inputs) {
   if (++depth_ > deepest) throw Error("graphs within graphs, more than {} deep", deepest);

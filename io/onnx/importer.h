@@ -14,7 +14,7 @@
 namespace onnx {
 class FunctionProto;
 class ModelProto;
-class ValueInfoProto;
+class TypeProto;
 }  // namespace onnx
 
 namespace gradus::onnx {
@@ -62,7 +62,10 @@ class Importer {
   Tensor read(const ::onnx::TensorProto& tensor, const std::string& what) const;
   // Runs a subgraph: its inputs stand for `inputs`, and it sees what the node at hand sees.
   std::vector<ItemPtr> run_graph(const ::onnx::GraphProto& graph, std::vector<ItemPtr> inputs);
-  // The outer names that the node being imported sees; for a subgraph's parameters.
+  // Tensors put together along an axis by "cat" or "stack"; known if all are.
+  ItemPtr joined(const char* op, const std::vector<ItemPtr>& items, int64_t axis);
+  // What a name stands for at the node at hand; null if nothing.
+  ItemPtr find(const std::string& name) const;
   Context& context() { return *context_; }
   // A name for an unnamed size.
   Dim fresh_size();
@@ -71,8 +74,9 @@ class Importer {
   void check_versions();
   void add_inputs(Scope& scope);
   void add_weights(const ::onnx::GraphProto& graph, Scope& scope, bool outermost);
-  ir::Type type_of_input(const ::onnx::ValueInfoProto& info);
-  ItemPtr make_input(const ::onnx::ValueInfoProto& info);
+  ir::Type type_of_input(const std::string& name, const ::onnx::TypeProto& type);
+  ItemPtr make_input(const std::string& name, const ::onnx::TypeProto& type);
+  ItemPtr make_tensor_input(const std::string& name, const ::onnx::TypeProto& type);
   void run_nodes(const ::onnx::GraphProto& graph, Scope& scope);
   void run_node(const ::onnx::NodeProto& node, Scope& scope);
   std::vector<ItemPtr> apply(const ::onnx::NodeProto& node, const std::vector<ItemPtr>& inputs);

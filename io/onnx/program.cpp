@@ -72,17 +72,14 @@ Dim Importer::fresh_size() {
   return Dim::symbol(name);
 }
 
-ir::Type Importer::type_of_input(const pb::ValueInfoProto& info) {
-  std::string what = fmt::format("input '{}'", printable(info.name()));
-  if (!info.type().has_tensor_type()) {
-    bool sequence = info.type().has_sequence_type();
-    throw Unsupported(what + ": it is no tensor", sequence ? "inputs that are sequences"
-                                                           : "inputs that are no tensors");
-  }
-  const auto& t = info.type().tensor_type();
+ir::Type Importer::type_of_input(const std::string& name, const pb::TypeProto& info) {
+  std::string what = fmt::format("input '{}'", printable(name));
+  if (!info.has_tensor_type())
+    throw Unsupported(what + ": it is no tensor", "inputs that are no tensors");
+  const auto& t = info.tensor_type();
   ir::Type type(dtype_of(t.elem_type(), what), {});
   if (!t.has_shape()) {
-    Tensor value = options_.value ? options_.value(info.name()) : Tensor();
+    Tensor value = options_.value ? options_.value(name) : Tensor();
     if (!value.defined())
       throw Error("{}: the model does not say how many dimensions it has", what);
     for (int i = 0; i < value.rank(); ++i) type.dims.push_back(fresh_size());
@@ -102,18 +99,44 @@ ir::Type Importer::type_of_input(const pb::ValueInfoProto& info) {
   return type;
 }
 
-ItemPtr Importer::make_input(const pb::ValueInfoProto& info) {
-  ir::Type type = type_of_input(info);
+ItemPtr Importer::make_tensor_input(const std::string& name, const pb::TypeProto& info) {
+  ir::Type type = type_of_input(name, info);
   if (std::string why = ir::why_no_input(type); !why.empty())
-    throw Error("input '{}' {}", printable(info.name()), why);
-  ir::ValueId id = result_.program.add_value(type, info.name(), 0);
+    throw Error("input '{}' {}", printable(name), why);
+  ir::ValueId id = result_.program.add_value(type, name, 0);
   inputs_.push_back(id);
   ItemPtr item = Item::of(world_.value(id));
-  item->name = info.name();
+  item->name = name;
   item->input = true;
-  bool decides = !is_floating(type.dtype) && type.rank() <= 1;
-  if (fix_all_ && decides && options_.value) item->known = options_.value(item->name);
+  bool decides = type.rank() == 0 || (!is_floating(type.dtype) && type.rank() == 1);
+  if (fix_all_ && decides && options_.value) item->known = options_.value(name);
   return item;
+}
+
+ItemPtr Importer::make_input(const std::string& name, const pb::TypeProto& type) {
+  bool optional = type.has_optional_type();
+  const pb::TypeProto& held = optional ? type.optional_type().elem_type() : type;
+  if (!optional && !held.has_sequence_type()) return make_tensor_input(name, type);
+  auto length = options_.length ? options_.length(name) : std::nullopt;
+  if (!length)
+    throw Unsupported(fmt::format("input '{}' is a sequence or an optional", printable(name)),
+                      "inputs that are sequences or optionals");
+  if (optional && *length == 0) return Item::nothing();
+  if (!held.has_sequence_type()) return make_tensor_input(name, held);
+  std::vector<ItemPtr> items;
+  for (int64_t i = 0; i < *length; ++i) {
+    // Elements have sizes of their own: names that the type has would make them equal.
+    std::string element = fmt::format("{}.{}", name, i);
+    pb::TypeProto exact = held.sequence_type().elem_type();
+    Tensor value = options_.value ? options_.value(element) : Tensor();
+    if (exact.has_tensor_type() && value.defined()) {
+      auto* shape = exact.mutable_tensor_type()->mutable_shape();
+      shape->clear_dim();
+      for (int64_t n : value.shape()) shape->add_dim()->set_dim_value(n);
+    }
+    items.push_back(make_tensor_input(element, exact));
+  }
+  return Item::sequence(std::move(items));
 }
 
 void Importer::add_inputs(Scope& scope) {
@@ -127,11 +150,11 @@ void Importer::add_inputs(Scope& scope) {
       throw Error("two inputs are called '{}'", printable(info.name()));
     auto weight = scope.items.find(info.name());
     if (weight == scope.items.end()) {
-      scope.items[info.name()] = make_input(info);
+      scope.items[info.name()] = make_input(info.name(), info.type());
       continue;
     }
     const Tensor& value = weight->second->known;
-    ir::Type declared = type_of_input(info);
+    ir::Type declared = type_of_input(info.name(), info.type());
     bool fits = declared.dtype == value.dtype() && declared.rank() == value.rank();
     for (int i = 0; fits && i < declared.rank(); ++i) {
       auto n = declared.dims[static_cast<size_t>(i)].constant();
