@@ -68,6 +68,12 @@ struct GradcheckCommand {
 // Throws Error, after the report, if a derivative is off.
 void gradcheck(const GradcheckCommand& command);
 
+struct ImportCommand {
+  std::string model, out, weights;  // no out: standard output
+  InputOptions from;
+};
+void import_model(const ImportCommand& command);
+
 struct CheckOnnxCommand {
   std::vector<std::string> folders;
   int gradients = 0;  // derivatives are checked up to this order

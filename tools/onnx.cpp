@@ -24,6 +24,22 @@ std::string test_name(const std::string& folder) {
 
 }  // namespace
 
+void import_model(const ImportCommand& command) {
+  if (!command.model.ends_with(".onnx"))
+    throw UsageError("gradus import {}: a model is an .onnx file", command.model);
+  if (!command.weights.empty() && !command.weights.ends_with(".npz"))
+    throw UsageError("--weights {}: the weights are written as an .npz", command.weights);
+  LoadedProgram program = load_program(command.model, command.from);
+  if (!program.weights->empty() && command.weights.empty())
+    throw UsageError("the model has weights: say where they go, with --weights OUT.npz");
+  if (!command.weights.empty()) write_npz(command.weights, *program.weights);
+  std::string text = ir::print(program.module);
+  if (command.out.empty())
+    put(text);
+  else
+    write_file(command.out, text);
+}
+
 void check_onnx(const CheckOnnxCommand& command) {
   std::vector<std::string> tests;
   for (const std::string& folder : command.folders)

@@ -44,10 +44,13 @@ void adam(Call& c) {
   double norm = c.attribute("norm_coefficient", 0.0), after = c.attribute("norm_coefficient_post", 0.0);
   double epsilon = c.attribute("epsilon", 0.0);
   Value rate = c.x(0), step = cast(c.x(1), c.dtype(0));
-  // The moments of the first steps are too small by 1 - alpha^t and 1 - beta^t.
+  // The moments of the first steps are too small by 1 - alpha^t and 1 - beta^t; before them, there is
+  // nothing to mend (nor to divide by).
   Value begun = gt(step, num(0.0));
-  Value up = unary("sqrt", 1.0 - binary("pow", num(beta), step));
-  rate = where(begun, rate * up / (1.0 - binary("pow", num(alpha), step)), rate);
+  Value t = where(begun, step, num(1.0));
+  Value up = unary("sqrt", 1.0 - binary("pow", num(beta), t));
+  Value mended = rate * up / (1.0 - binary("pow", num(alpha), t));
+  rate = where(begun, mended, rate);
   std::vector<Value> first, second;
   for (size_t i = 0; i < n; ++i) {
     Value x = c.x(2 + i), g = x * norm + c.x(2 + n + i);
