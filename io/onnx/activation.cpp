@@ -10,7 +10,7 @@ namespace {
 struct Names {
   std::string_view onnx, ours;
 };
-constexpr Names plain[] = {{"Relu", "relu"},         {"Sigmoid", "sigmoid"}, {"Tanh", "tanh"},
+constexpr Names plain[] = {{"Relu", "relu"},         {"Sigmoid", "sigmoid"},   {"Tanh", "tanh"},
                            {"Softplus", "softplus"}, {"Softsign", "softsign"}, {"Mish", "mish"}};
 void plain_rule(Call& c) {
   for (const Names& n : plain)

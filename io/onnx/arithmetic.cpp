@@ -27,7 +27,6 @@ void same_dtypes(Call& c) {
            name_of(c.dtype(1)));
 }
 
-
 // Integers are cut off towards zero.
 Value divide(const Value& a, const Value& b) {
   if (is_floating(a.dtype())) return a / b;
@@ -45,8 +44,8 @@ void div(Call& c) { same_dtypes(c), c.give(divide(c.x(), second_operand(c))); }
 void pow(Call& c) {
   Value x = c.x(), y = second_operand(c);
   // A known exponent is a number: roots and squares are what they are, and so are their slopes.
-  bool number = c.is_known(1) && !c.item(1)->follows_weights && c.item(1)->known.numel() == 1 &&
-                y.rank() <= x.rank() && is_floating(x.dtype()) && c.item(1)->type.rank() <= 1;
+  bool number = c.is_known(1) && c.item(1)->known.numel() == 1 && y.rank() <= x.rank() &&
+                is_floating(x.dtype()) && c.item(1)->type.rank() <= 1;
   if (number) y = num(c.item(1)->known.item());
   c.give(cast(binary("pow", x, y), x.dtype()));
 }
@@ -74,22 +73,21 @@ struct Names {
 };
 // Functions of one operand that are called the same but for capitals, or another name.
 constexpr Names unary_names[] = {
-    {"Neg", "neg"},       {"Abs", "abs"},         {"Sqrt", "sqrt"},   {"Exp", "exp"},
-    {"Log", "log"},       {"Floor", "floor"},     {"Ceil", "ceil"},   {"Round", "round"},
-    {"Sign", "sign"},     {"Sin", "sin"},         {"Cos", "cos"},     {"Tan", "tan"},
-    {"Asin", "asin"},     {"Acos", "acos"},       {"Atan", "atan"},   {"Sinh", "sinh"},
-    {"Cosh", "cosh"},     {"Asinh", "asinh"},     {"Acosh", "acosh"}, {"Atanh", "atanh"},
-    {"Erf", "erf"},       {"IsNaN", "isnan"},     {"Not", "logical_not"},
-    {"Reciprocal", "reciprocal"}};
+    {"Neg", "neg"},   {"Abs", "abs"},     {"Sqrt", "sqrt"},       {"Exp", "exp"},
+    {"Log", "log"},   {"Floor", "floor"}, {"Ceil", "ceil"},       {"Round", "round"},
+    {"Sign", "sign"}, {"Sin", "sin"},     {"Cos", "cos"},         {"Tan", "tan"},
+    {"Asin", "asin"}, {"Acos", "acos"},   {"Atan", "atan"},       {"Sinh", "sinh"},
+    {"Cosh", "cosh"}, {"Asinh", "asinh"}, {"Acosh", "acosh"},     {"Atanh", "atanh"},
+    {"Erf", "erf"},   {"IsNaN", "isnan"}, {"Not", "logical_not"}, {"Reciprocal", "reciprocal"}};
 void unary_rule(Call& c) {
   for (const Names& n : unary_names)
     if (n.onnx == c.op()) c.give(unary(n.ours, c.x()));
 }
 
-constexpr Names binary_names[] = {{"Equal", "eq"},         {"Greater", "gt"},
+constexpr Names binary_names[] = {{"Equal", "eq"},          {"Greater", "gt"},
                                   {"GreaterOrEqual", "ge"}, {"Less", "lt"},
-                                  {"LessOrEqual", "le"},   {"And", "logical_and"},
-                                  {"Or", "logical_or"},    {"Xor", "logical_xor"}};
+                                  {"LessOrEqual", "le"},    {"And", "logical_and"},
+                                  {"Or", "logical_or"},     {"Xor", "logical_xor"}};
 void comparison(Call& c) {
   same_dtypes(c);
   for (const Names& n : binary_names)
@@ -109,8 +107,7 @@ void choose(Call& c) { c.give(where(c.x(0), c.x(1), c.x(2))); }
 
 void cast_to(Call& c) {
   int to = 0;
-  if (c.op() == "CastLike")
-    return c.give(cast(c.x(), c.dtype(1)));
+  if (c.op() == "CastLike") return c.give(cast(c.x(), c.dtype(1)));
   to = static_cast<int>(c.attribute("to", int64_t{0}));
   c.give(cast(c.x(), dtype_of(to, "Cast")));
 }

@@ -141,8 +141,26 @@ std::string run_and_compare(const Import& model, const InputSources& sources,
   return {};
 }
 
+// The inputs, floating ones moved a little.
+InputSources moved(const InputSources& sources) {
+  InputSources m = sources;
+  m.find = [find = sources.find](std::string_view name) {
+    auto found = find(name);
+    if (!found || !is_floating(found->tensor.dtype())) return found;
+    const Tensor& x = found->tensor;
+    Tensor by =
+        uniform_tensor(DType::f64, x.shape(), 0.01, 0.05, name, 0, *Context::default_context());
+    std::vector<double> values = x.to_doubles(), noise = by.to_doubles();
+    for (size_t i = 0; i < values.size(); ++i) values[i] += noise[i];
+    found->tensor = Tensor::from(DType::f64, x.shape(), values).to(x.dtype());
+    return found;
+  };
+  return m;
+}
+
 // Few elements of each input: every derivative rule is checked thoroughly elsewhere, here it is the
-// programs that are.
+// programs that are. The tests like to stand on kinks, where differences say nothing and may not
+// show it: what is off there is looked at again nearby, where a wrong derivative is wrong as well.
 void check_gradients(const Import& model, const InputSources& sources, int order,
                      TestOutcome& outcome) {
   bool floating = false;
@@ -154,16 +172,17 @@ void check_gradients(const Import& model, const InputSources& sources, int order
   options.max_elements = 3;
   options.directions = 1;
   options.tries = 3;
-  for (const GradcheckEntry& e : gradcheck(model.program, sources, options).entries) {
-    if (e.passed) {
-      ++outcome.right;
-    } else if (e.checked == 0) {
-      ++outcome.unjudged;
-    } else {
-      ++outcome.wrong;
-      outcome.reason = fmt::format("gradient d{}_{} is off by {:.3g} ({})", e.stage, e.input,
-                                   e.error, e.why);
-    }
+  auto off = [](const GradcheckEntry& e) { return !e.passed && e.checked > 0; };
+  GradcheckReport report = gradcheck(model.program, sources, options);
+  if (std::ranges::any_of(report.entries, off))
+    report = gradcheck(model.program, moved(sources), options);
+  for (const GradcheckEntry& e : report.entries) {
+    outcome.right += e.passed;
+    outcome.unjudged += !e.passed && e.checked == 0;
+    if (!off(e)) continue;
+    ++outcome.wrong;
+    outcome.reason =
+        fmt::format("gradient d{}_{} is off by {:.3g} ({})", e.stage, e.input, e.error, e.why);
   }
 }
 

@@ -36,8 +36,7 @@ Value Call::constant(Tensor value) {
 }
 
 int Call::axis(int64_t axis, int rank) const {
-  if (axis < -rank || axis >= rank)
-    fail("axis {} is out of range for {} dimensions", axis, rank);
+  if (axis < -rank || axis >= rank) fail("axis {} is out of range for {} dimensions", axis, rank);
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
@@ -165,8 +164,8 @@ const Table& table() {
     for (auto family :
          {arithmetic_rules, activation_rules, reduction_rules, shape_rules, creation_rules,
           indexing_rules, matrix_rules, convolution_rules, pooling_rules, normalization_rules,
-          loss_rules, resize_rules, recurrent_rules, control_rules, sequence_rules, signal_rules,
-          training_rules})
+          loss_rules, resize_rules, sampling_rules, unique_rules, recurrent_rules, control_rules,
+          sequence_rules, signal_rules, training_rules})
       for (const RuleEntry& r : family()) t[r.name].push_back(r);
     return t;
   }();

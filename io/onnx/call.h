@@ -65,7 +65,12 @@ class Call {
 
   // What is known while importing. `what` is the input's name in messages.
   Tensor known(size_t i, std::string_view what);
-  bool is_known(size_t i) const { return given(i) && inputs_[i]->known.defined(); }
+  // Whether it is a constant of the model: an input's value has to be asked for, and what follows
+  // weights may be another in a run.
+  bool is_known(size_t i) const {
+    return given(i) && inputs_[i]->known.defined() && !inputs_[i]->input &&
+           !inputs_[i]->follows_weights;
+  }
   Ints integers(size_t i, std::string_view what);
   int64_t integer(size_t i, std::string_view what);
   double number(size_t i, std::string_view what);
@@ -145,6 +150,8 @@ std::span<const RuleEntry> pooling_rules();
 std::span<const RuleEntry> normalization_rules();
 std::span<const RuleEntry> loss_rules();
 std::span<const RuleEntry> resize_rules();
+std::span<const RuleEntry> sampling_rules();
+std::span<const RuleEntry> unique_rules();
 std::span<const RuleEntry> recurrent_rules();
 std::span<const RuleEntry> control_rules();
 std::span<const RuleEntry> sequence_rules();

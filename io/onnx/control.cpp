@@ -92,9 +92,9 @@ std::vector<ItemPtr> scan_once(Call& c, std::vector<ItemPtr> state, const std::v
   for (int64_t i = 0; i < rounds; ++i) {
     std::vector<ItemPtr> given = state;
     for (size_t k = 0; k < xs.size(); ++k)
-      given.push_back(Item::of(
-          emit("select", {xs[k]}, {{"dim", c.axis(in.axes[k], xs[k].rank()), {}},
-                                   {"index", in.backwards[k] ? rounds - 1 - i : i, {}}})));
+      given.push_back(Item::of(emit("select", {xs[k]},
+                                    {{"dim", c.axis(in.axes[k], xs[k].rank()), {}},
+                                     {"index", in.backwards[k] ? rounds - 1 - i : i, {}}})));
     std::vector<ItemPtr> gives = c.importer().run_graph(body, std::move(given));
     if (gives.size() != states + results.size()) c.fail("its body has a wrong number of results");
     std::copy(gives.begin(), gives.begin() + static_cast<ptrdiff_t>(states), state.begin());

@@ -14,7 +14,8 @@ Ints kernel_of(Call& c) {
     if (!w[d].constant()) c.unsupported("{} with a kernel whose size has a name", c.op());
     kernel.push_back(w[d].value());
   }
-  if (w.size() != c.type(0).dims.size()) c.fail("image and kernel have not one number of dimensions");
+  if (w.size() != c.type(0).dims.size())
+    c.fail("image and kernel have not one number of dimensions");
   return kernel;
 }
 

@@ -75,9 +75,10 @@ void Importer::run_node(const pb::NodeProto& node, Scope& scope) {
       }
       const ItemPtr* item = scope.find(name);
       if (!item)
-        throw Error("no earlier node gives its input '{}': the graph has a cycle, or its nodes are "
-                    "not in order",
-                    printable(name));
+        throw Error(
+            "no earlier node gives its input '{}': the graph has a cycle, or its nodes are "
+            "not in order",
+            printable(name));
       inputs.push_back(*item);
     }
     while (!inputs.empty() && !inputs.back()) inputs.pop_back();
@@ -92,8 +93,7 @@ void Importer::run_node(const pb::NodeProto& node, Scope& scope) {
   scope_ = around;
 }
 
-void Importer::bind_outputs(const pb::NodeProto& node, std::vector<ItemPtr> results,
-                            Scope& scope) {
+void Importer::bind_outputs(const pb::NodeProto& node, std::vector<ItemPtr> results, Scope& scope) {
   for (int i = 0; i < node.output_size(); ++i) {
     const std::string& name = node.output(i);
     if (name.empty()) continue;
@@ -124,10 +124,14 @@ std::vector<ItemPtr> Importer::apply(const pb::NodeProto& node,
   if (rule) return apply_rule(*rule, node, opset->second, inputs);
   std::string shown = printable(name);
   if (has_rule(name))
-    throw Unsupported(
-        fmt::format("the operator is not supported as of version {}", opset->second),
-        fmt::format("operator {} of version {}", shown, opset->second));
+    throw Unsupported(fmt::format("the operator is not supported as of version {}", opset->second),
+                      fmt::format("operator {} of version {}", shown, opset->second));
   throw Unsupported("the operator is not supported", "operator " + shown);
+}
+
+void Importer::note_fixed(const std::vector<ItemPtr>& inputs) {
+  for (const ItemPtr& i : inputs)
+    if (i && i->input && i->known.defined()) fixed_.insert(i->name);
 }
 
 std::vector<ItemPtr> Importer::apply_rule(const RuleEntry& rule, const pb::NodeProto& node,
@@ -142,7 +146,10 @@ std::vector<ItemPtr> Importer::apply_rule(const RuleEntry& rule, const pb::NodeP
   }
   if (named) {
     Call call(*this, node, opset, world_, false, inputs);
-    if (ItemPtr folded = fold_sizes(call)) return {folded};
+    if (ItemPtr folded = fold_sizes(call)) {
+      note_fixed(inputs);
+      return {folded};
+    }
   }
   auto fold = [&]() -> std::vector<ItemPtr> {
     Call call(*this, node, opset, folding_, true, inputs);
@@ -151,8 +158,7 @@ std::vector<ItemPtr> Importer::apply_rule(const RuleEntry& rule, const pb::NodeP
     } catch (const TooLarge&) {
       return {};
     }
-    for (const ItemPtr& i : inputs)
-      if (i && i->input) fixed_.insert(i->name);
+    note_fixed(inputs);
     return std::move(call.results());
   };
   if (all_known && !from_weights)
@@ -176,8 +182,7 @@ std::vector<ItemPtr> Importer::apply_function(const pb::FunctionProto& function,
                                               const std::vector<ItemPtr>& inputs) {
   if (++depth_ > deepest) throw Error("functions that use functions, more than {} deep", deepest);
   if (inputs.size() > static_cast<size_t>(function.input_size()))
-    throw Error("the function takes {} inputs, {} are given", function.input_size(),
-                inputs.size());
+    throw Error("the function takes {} inputs, {} are given", function.input_size(), inputs.size());
   Scope scope;  // a function sees nothing but its inputs
   for (int i = 0; i < function.input_size(); ++i)
     if (static_cast<size_t>(i) < inputs.size() && inputs[static_cast<size_t>(i)])
@@ -246,12 +251,10 @@ ItemPtr Importer::joined(const char* op, const std::vector<ItemPtr>& items, int6
   return item;
 }
 
-std::vector<ItemPtr> Importer::run_graph(const pb::GraphProto& graph,
-                                         std::vector<ItemPtr> inputs) {
+std::vector<ItemPtr> Importer::run_graph(const pb::GraphProto& graph, std::vector<ItemPtr> inputs) {
   if (++depth_ > deepest) throw Error("graphs within graphs, more than {} deep", deepest);
   if (inputs.size() != static_cast<size_t>(graph.input_size()))
-    throw Error("the inner graph takes {} inputs, {} are given", graph.input_size(),
-                inputs.size());
+    throw Error("the inner graph takes {} inputs, {} are given", graph.input_size(), inputs.size());
   const Scope* around = scope_;
   Scope scope{around, {}};
   for (int i = 0; i < graph.input_size(); ++i)

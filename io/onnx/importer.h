@@ -60,7 +60,7 @@ class Importer {
   // Its value, where that is known or can be asked for; else undefined.
   Tensor known(Item& item);
   Tensor read(const ::onnx::TensorProto& tensor, const std::string& what) const;
-  // Runs a subgraph: its inputs stand for `inputs`, and it sees what the node at hand sees.
+  // Runs an inner graph: its inputs stand for `inputs`, and it sees what the node at hand sees.
   std::vector<ItemPtr> run_graph(const ::onnx::GraphProto& graph, std::vector<ItemPtr> inputs);
   // Tensors put together along an axis by "cat" or "stack"; known if all are.
   ItemPtr joined(const char* op, const std::vector<ItemPtr>& items, int64_t axis);
@@ -82,6 +82,8 @@ class Importer {
   std::vector<ItemPtr> apply(const ::onnx::NodeProto& node, const std::vector<ItemPtr>& inputs);
   std::vector<ItemPtr> apply_rule(const RuleEntry& rule, const ::onnx::NodeProto& node, int opset,
                                   const std::vector<ItemPtr>& inputs);
+  // Notes that the values of these inputs decide what is made of them.
+  void note_fixed(const std::vector<ItemPtr>& inputs);
   std::vector<ItemPtr> apply_function(const ::onnx::FunctionProto& function,
                                       const ::onnx::NodeProto& node,
                                       const std::vector<ItemPtr>& inputs);

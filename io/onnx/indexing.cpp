@@ -34,8 +34,8 @@ void gather(Call& c) {
   Value index = c.x(1);
   if (!is_integral(index.dtype())) c.fail("indices are integers, not {}", name_of(index.dtype()));
   if (c.is_known(1) && index.rank() == 0 && c.item(1)->known.item() >= 0)
-    return c.give(emit("select", {x}, {{"dim", axis, {}},
-                                       {"index", c.item(1)->known.to_int64s()[0], {}}}));
+    return c.give(
+        emit("select", {x}, {{"dim", axis, {}}, {"index", c.item(1)->known.to_int64s()[0], {}}}));
   c.give(indexed(c, x, axis, index));
 }
 
@@ -46,13 +46,39 @@ void gather_elements(Call& c) {
   c.give(emit("gather", {x, index}, {{"dim", axis, {}}}));
 }
 
+// The operator that takes what is there and what comes; empty for one that there is a scatter for.
+std::string_view combining(Call& c, const std::string& reduction) {
+  if (reduction == "none" || reduction == "add") return {};
+  if (reduction == "mul") return "mul";
+  if (reduction == "max") return "maximum";
+  if (reduction == "min") return "minimum";
+  c.fail("there is no reduction '{}'", reduction);
+}
+
+// How many updates of a scatter are made one after the other.
+int64_t rounds_of(Call& c, const Dim& size) {
+  if (!size.constant() || *size.constant() > 1024)
+    c.unsupported("{} that combines {} updates", c.op(), size.to_string());
+  return *size.constant();
+}
+
 void scatter_elements(Call& c) {
   Value x = c.x();
   int axis = c.axis(c.attribute("axis", int64_t{0}), x.rank());
   Value index = from_front(c, 1, x.dims()[static_cast<size_t>(axis)]);
   std::string reduction = c.attribute("reduction", "none");
-  if (reduction != "none" && reduction != "add")
-    c.unsupported("ScatterElements with reduction '{}'", reduction);
+  if (std::string_view op = combining(c, reduction); !op.empty()) {
+    // Updates of one place differ along the axis: each part of it has a place but once.
+    Value updates = c.x(2);
+    int64_t n = rounds_of(c, index.dims()[static_cast<size_t>(axis)]);
+    for (int64_t k = 0; k < n; ++k) {
+      Value at = slice(index, axis, k, k + 1);
+      Value there = emit("gather", {x, at}, {{"dim", axis, {}}});
+      Value now = binary(op, there, slice(updates, axis, k, k + 1));
+      x = emit("scatter", {x, at, now}, {{"dim", axis, {}}});
+    }
+    return c.give(x);
+  }
   const char* op = reduction == "none" ? "scatter" : "scatter_add";
   c.give(emit(op, {x, index, c.x(2)}, {{"dim", axis, {}}}));
 }
@@ -61,7 +87,8 @@ void scatter_elements(Call& c) {
 // dimensions; those of the first `batch` dimensions are counted.
 std::vector<Value> places(Call& c, const Value& index, int batch) {
   auto n = index.rank() > 0 ? index.dims().back().constant() : std::nullopt;
-  if (!n) c.fail("the last size of its indices has to be a number");
+  if (!n || *n > 64)
+    c.fail("the last size of its indices is the number of dimensions they are for");
   std::vector<Value> out;
   for (int b = 0; b < batch; ++b) {
     const Dim& size = index.dims()[static_cast<size_t>(b)];
@@ -83,10 +110,40 @@ void gather_nd(Call& c) {
   c.give(emit_all(c.world(), "index", operands)[0]);
 }
 
+// x, and what else an indexing operator takes before its indices.
+std::vector<Value> with_front(std::vector<Value> front, const std::vector<Value>& places) {
+  front.insert(front.end(), places.begin(), places.end());
+  return front;
+}
+
+// One update after the other.
+Value scatter_one_by_one(Call& c, std::string_view op) {
+  Value x = c.x(), index = c.x(1), updates = c.x(2);
+  if (index.rank() == 0) c.fail("its indices have no dimension");
+  Dims lead(index.dims().begin(), index.dims().end() - 1);
+  Dims rest(updates.dims().begin() + index.rank() - 1, updates.dims().end());
+  int64_t n = rounds_of(c, ir::numel(lead));
+  Dims flat{n};
+  for (const Dim& d : rest) flat.push_back(d);
+  index = reshape(index, {n, index.dims().back()});
+  updates = reshape(updates, flat);
+  auto row = [&](const Value& v, int64_t k) {
+    return emit("select", {v}, {{"dim", 0, {}}, {"index", k, {}}});
+  };
+  for (int64_t k = 0; k < n; ++k) {
+    std::vector<Value> at = places(c, row(index, k), 0);
+    Value there = emit_all(c.world(), "index", with_front({x}, at))[0];
+    Value now = binary(op, there, row(updates, k));
+    x = emit_all(c.world(), "index_put", with_front({x, now}, at))[0];
+  }
+  return x;
+}
+
 void scatter_nd(Call& c) {
   std::string reduction = c.attribute("reduction", "none");
-  if (reduction != "none" && reduction != "add")
-    c.unsupported("ScatterND with reduction '{}'", reduction);
+  if (c.rank(2) < c.rank(1) - 1) c.fail("its updates have too few dimensions");
+  if (std::string_view op = combining(c, reduction); !op.empty())
+    return c.give(scatter_one_by_one(c, op));
   std::vector<Value> operands = places(c, c.x(1), 0);
   operands.insert(operands.begin(), c.x(2));
   operands.insert(operands.begin(), c.x());
@@ -148,7 +205,8 @@ void top_k(Call& c) {
 // Along `time`, the first length[b] elements of batch b are turned around.
 void reverse_sequence(Call& c) {
   Value x = c.x(), length = c.x(1);
-  int64_t time = c.attribute("time_axis", int64_t{0}), batch = c.attribute("batch_axis", int64_t{1});
+  int64_t time = c.attribute("time_axis", int64_t{0}),
+          batch = c.attribute("batch_axis", int64_t{1});
   if (x.rank() < 2 || time == batch || time < 0 || time > 1 || batch < 0 || batch > 1)
     c.fail("time_axis and batch_axis are 0 and 1, or 1 and 0");
   const Dim& steps = x.dims()[static_cast<size_t>(time)];

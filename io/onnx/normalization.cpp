@@ -41,7 +41,8 @@ void batch_norm(Call& c) {
     if (c.wants(1)) c.fail("it has further results in training only");
     return c.give(cast(normalised(x, c.x(3), c.x(4), epsilon) * scale + shift, x.dtype()));
   }
-  if (c.opset() < 14 && c.wants(1)) c.unsupported("BatchNormalization in training before version 14");
+  if (c.opset() < 14 && c.wants(1))
+    c.unsupported("BatchNormalization in training before version 14");
   Ints dims{0};
   for (int d = 2; d < rank; ++d) dims.push_back(d);
   Value y = emit("standardize", {x}, {{"dim", Literal::list(dims), {}}, {"eps", epsilon, {}}});
@@ -55,7 +56,8 @@ void batch_norm(Call& c) {
 }
 
 void instance_norm(Call& c) {
-  c.give(emit("instance_norm", {c.x(), c.x(1), c.x(2)}, {{"eps", c.attribute("epsilon", 1e-5), {}}}));
+  c.give(
+      emit("instance_norm", {c.x(), c.x(1), c.x(2)}, {{"eps", c.attribute("epsilon", 1e-5), {}}}));
 }
 
 void layer_norm(Call& c) {
@@ -63,9 +65,9 @@ void layer_norm(Call& c) {
   Ints dims;
   for (int d = c.axis(c.attribute("axis", int64_t{-1}), x.rank()); d < x.rank(); ++d)
     dims.push_back(d);
-  auto out = emit_all(
-      c.world(), "standardize", std::vector{x},
-      {{"dim", Literal::list(dims), {}}, {"eps", c.attribute("epsilon", 1e-5), {}}});
+  auto out =
+      emit_all(c.world(), "standardize", std::vector{x},
+               {{"dim", Literal::list(dims), {}}, {"eps", c.attribute("epsilon", 1e-5), {}}});
   Value y = out[0] * c.x(1);
   if (c.given(2)) y = y + c.x(2);
   c.give(cast(y, x.dtype()));
@@ -100,8 +102,7 @@ void lp_norm(Call& c) {
 void mean_variance(Call& c) {
   Value x = c.x();
   Ints dims;
-  for (int64_t a : c.integers("axes").value_or(Ints{0, 2, 3}))
-    dims.push_back(c.axis(a, x.rank()));
+  for (int64_t a : c.integers("axes").value_or(Ints{0, 2, 3})) dims.push_back(c.axis(a, x.rank()));
   Value mean = moment("mean", x, dims, true), var = moment("var", x, dims, true);
   c.give((x - mean) / (unary("sqrt", var) + 1e-9));
 }
@@ -121,12 +122,9 @@ void dropout(Call& c) {
 }
 
 constexpr RuleEntry rules[] = {
-    {"BatchNormalization", 1, batch_norm},
-    {"InstanceNormalization", 6, instance_norm},
-    {"LayerNormalization", 17, layer_norm},
-    {"LRN", 1, local_response},
-    {"LpNormalization", 1, lp_norm},
-    {"MeanVarianceNormalization", 9, mean_variance},
+    {"BatchNormalization", 1, batch_norm},  {"InstanceNormalization", 6, instance_norm},
+    {"LayerNormalization", 17, layer_norm}, {"LRN", 1, local_response},
+    {"LpNormalization", 1, lp_norm},        {"MeanVarianceNormalization", 9, mean_variance},
     {"Dropout", 1, dropout, false},
 };
 

@@ -129,7 +129,8 @@ void global_pool(Call& c) {
 
 void global_lp_pool(Call& c) {
   double p = static_cast<double>(c.attribute("p", int64_t{2}));
-  c.give(emit("norm", {c.x()}, {{"p", p, {}}, {"dim", spatial_dims(c), {}}, {"keepdim", true, {}}}));
+  c.give(
+      emit("norm", {c.x()}, {{"p", p, {}}, {"dim", spatial_dims(c), {}}, {"keepdim", true, {}}}));
 }
 
 // Each value goes back to where it was; the places count through the whole result.
@@ -138,8 +139,8 @@ void max_unpool(Call& c) {
   Window w = window_of(c, x.dims());
   Dims shape{x.dims()[0], x.dims()[1]};
   for (size_t d = 0; d < w.kernel.size(); ++d)
-    shape.push_back((x.dims()[d + 2] - Dim(1)) * Dim(w.stride[d]) + Dim(w.kernel[d]) -
-                    w.before[d] - w.after[d]);
+    shape.push_back((x.dims()[d + 2] - Dim(1)) * Dim(w.stride[d]) + Dim(w.kernel[d]) - w.before[d] -
+                    w.after[d]);
   Dims plain = shape;
   if (c.given(2)) {
     plain = c.sizes(2, "output_shape");

@@ -187,7 +187,8 @@ Value Importer::in_program(Item& item) {
   if (item.value.world) return item.value;
   if (!item.is_tensor()) throw Error("'{}' is no tensor", printable(item.name));
   bool fresh = item.weight && used_names_.insert(item.name).second;
-  for (const auto& i : model_.graph().input()) fresh = fresh || (item.weight && i.name() == item.name);
+  for (const auto& i : model_.graph().input())
+    fresh = fresh || (item.weight && i.name() == item.name);
   if (fresh) {
     ir::ValueId id = result_.program.add_value(item.type, item.name, 0);
     weights_.push_back(id);
@@ -269,9 +270,7 @@ Import import_bytes(std::string_view bytes, const std::string& name, const std::
                     const ImportOptions& options) {
   auto model = read_model(bytes, name);
   Folder home{folder};
-  auto attempt = [&](bool fix_all) {
-    return Importer(*model, name, home, options, fix_all).run();
-  };
+  auto attempt = [&](bool fix_all) { return Importer(*model, name, home, options, fix_all).run(); };
   try {
     try {
       return attempt(false);

@@ -7,6 +7,9 @@ using namespace ops;
 
 namespace {
 
+// All are nodes of the program.
+constexpr int64_t most_steps = 10'000;
+
 struct Activation {
   std::string name;
   double alpha, beta;
@@ -112,8 +115,15 @@ Value direction_of(Call& c, size_t i, int64_t d) {
 }
 
 Layer layer_of(Call& c, const Kind& kind, int64_t d, int64_t directions) {
-  Layer l{c,  kind.gates, c.attribute("hidden_size", int64_t{0}), c.attribute("clip", 0.0), {}, {}, {},
-          {}, c.attribute("linear_before_reset", int64_t{0}) != 0,
+  Layer l{c,
+          kind.gates,
+          c.attribute("hidden_size", int64_t{0}),
+          c.attribute("clip", 0.0),
+          {},
+          {},
+          {},
+          {},
+          c.attribute("linear_before_reset", int64_t{0}) != 0,
           c.attribute("input_forget", int64_t{0}) != 0};
   l.recurrent = direction_of(c, 2, d);
   auto hidden = l.recurrent.rank() == 2 ? l.recurrent.dims()[1].constant() : std::nullopt;
@@ -131,9 +141,10 @@ Layer layer_of(Call& c, const Kind& kind, int64_t d, int64_t directions) {
   for (size_t k = 0; k < n; ++k) {
     std::string name = names.empty() ? kind.activations[k] : names[at + k];
     double alpha = at + k < alphas.size() ? alphas[at + k] : default_alpha(name);
-    double beta = at + k < betas.size() ? betas[at + k] : name == "HardSigmoid" ? 0.5
-                                                       : name == "Affine"      ? 0
-                                                                               : 1;
+    double beta = at + k < betas.size()   ? betas[at + k]
+                  : name == "HardSigmoid" ? 0.5
+                  : name == "Affine"      ? 0
+                                          : 1;
     l.activations.push_back({name, alpha, beta});
   }
   return l;
@@ -192,9 +203,10 @@ void run(Call& c, const Kind& kind) {
   Value x = c.x();
   if (x.rank() != 3) c.fail("it wants [steps, batch, input]");
   if (batch_first) x = transpose(x, 0, 1);
-  if (!x.dims()[0].constant())
-    c.unsupported("{} over a number of steps that has a name", c.op());
+  if (!x.dims()[0].constant()) c.unsupported("{} over a number of steps that has a name", c.op());
   if (x.dims()[0].value() == 0) c.fail("it has no steps");
+  if (x.dims()[0].value() > most_steps)
+    c.unsupported("{} of more than {} steps", c.op(), most_steps);
   std::string direction = c.attribute("direction", "forward");
   int64_t directions = direction == "bidirectional" ? 2 : 1;
   if (directions == 1 && direction != "forward" && direction != "reverse")

@@ -87,8 +87,8 @@ Value resized(Call& c, const Value& x, int dim, const Resizing& r, const Axis& a
   }
   Value y;
   for (size_t k = 0; k < count; ++k) {
-    Value part = emit("index_select", {x, c.constant(list_of(DType::i64, index[k]))},
-                      {{"dim", dim, {}}});
+    Value part =
+        emit("index_select", {x, c.constant(list_of(DType::i64, index[k]))}, {{"dim", dim, {}}});
     if (count > 1) {
       Value w = c.constant(list_of(x.dtype(), weight[k]));
       while (w.rank() + dim < x.rank()) w = unsqueeze(w, w.rank());
@@ -117,7 +117,7 @@ Value with_outside(Call& c, const Value& y, int dim, const Resizing& r, const Ax
 
 std::vector<double> known_numbers(Call& c, size_t i, std::string_view what) {
   return c.given(i) && c.item(i)->type.dims != Dims{0} ? c.known(i, what).to_doubles()
-                                                      : std::vector<double>();
+                                                       : std::vector<double>();
 }
 
 Resizing resizing_of(Call& c) {
@@ -131,8 +131,8 @@ Resizing resizing_of(Call& c) {
   r.exclude_outside = c.attribute("exclude_outside", int64_t{0}) != 0;
   if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic")
     c.fail("there is no mode '{}'", r.mode);
-  constexpr std::string_view transforms[] = {"half_pixel",   "pytorch_half_pixel",
-                                             "align_corners", "asymmetric",
+  constexpr std::string_view transforms[] = {"half_pixel",           "pytorch_half_pixel",
+                                             "align_corners",        "asymmetric",
                                              "tf_half_pixel_for_nn", "tf_crop_and_resize"};
   if (std::ranges::find(transforms, r.transform) == std::end(transforms))
     c.unsupported("{} with coordinates '{}'", c.op(), r.transform);

@@ -55,15 +55,16 @@ void length(Call& c) {
 void split(Call& c) {
   Value x = c.x();
   int axis = c.axis(c.attribute("axis", int64_t{0}), x.rank());
-  auto n = x.dims()[static_cast<size_t>(axis)].constant();
-  if (!n) c.unsupported("SplitToSequence along a size that has a name");
   Ints sizes;
   bool keep = c.given(1) || c.attribute("keepdims", int64_t{1}) != 0;
   if (c.given(1) && c.rank(1) == 1) {
     sizes = c.integers(1, "split");
   } else {
+    auto n = x.dims()[static_cast<size_t>(axis)].constant();
+    if (!n) c.unsupported("SplitToSequence along a size that has a name");
     int64_t each = c.given(1) ? c.integer(1, "split") : 1;
     if (each < 1) c.fail("it cannot be split into parts of {}", each);
+    if (*n / each > 100'000) c.unsupported("SplitToSequence into {} parts", *n / each);
     for (int64_t at = 0; at < *n; at += each) sizes.push_back(std::min(each, *n - at));
   }
   std::vector<ItemPtr> items;

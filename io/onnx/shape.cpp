@@ -152,9 +152,7 @@ void split_up(Call& c) {
 Value sliced(Call& c, const Value& x, int axis, Dim start, Dim end, int64_t step) {
   const Dim& n = x.dims()[static_cast<size_t>(axis)];
   if (step == 0) c.fail("a step is 0");
-  auto from_front = [&](const Dim& b) {
-    return b.constant() && *b.constant() < 0 ? n + b : b;
-  };
+  auto from_front = [&](const Dim& b) { return b.constant() && *b.constant() < 0 ? n + b : b; };
   if (step > 0) {
     // Bounds beyond the end are many exporters' word for the end.
     auto far = [](const Dim& b) { return b.constant() && *b.constant() >= INT32_MAX; };
@@ -252,8 +250,8 @@ void pad(Call& c) {
   Dims amounts = pad_amounts(c, given, axes, x.rank());
   std::string mode = c.attribute("mode", "constant");
   if (mode == "constant")
-    return c.give(emit("constant_pad_nd", {x},
-                       {{"pad", Literal::list(amounts), {}}, {"value", value, {}}}));
+    return c.give(
+        emit("constant_pad_nd", {x}, {{"pad", Literal::list(amounts), {}}, {"value", value, {}}}));
   if (mode != "reflect" && mode != "edge" && mode != "wrap") c.fail("there is no mode '{}'", mode);
   c.give(bordered(c, x, amounts, mode));
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double turn = 2 * std::numbers::pi;
 // A matrix of more rows would be larger than any model.
-constexpr int64_t longest = 8192;
+constexpr int64_t longest = 2048;
 
 // a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N)
 void window(Call& c) {

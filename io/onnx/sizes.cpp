@@ -178,9 +178,9 @@ ItemPtr product(Call& c) {
 
 ItemPtr fold_sizes(Call& c) {
   constexpr std::pair<std::string_view, ItemPtr (*)(Call&)> rules[] = {
-      {"Add", arithmetic},   {"Sub", arithmetic}, {"Mul", arithmetic},   {"Div", arithmetic},
-      {"Mod", arithmetic},   {"Max", arithmetic}, {"Min", arithmetic},   {"Equal", equality},
-      {"Where", choice},     {"Gather", gathered}, {"Concat", joined},   {"Slice", sliced},
+      {"Add", arithmetic},     {"Sub", arithmetic},   {"Mul", arithmetic},   {"Div", arithmetic},
+      {"Mod", arithmetic},     {"Max", arithmetic},   {"Min", arithmetic},   {"Equal", equality},
+      {"Where", choice},       {"Gather", gathered},  {"Concat", joined},    {"Slice", sliced},
       {"Unsqueeze", reshaped}, {"Squeeze", reshaped}, {"Reshape", reshaped}, {"Cast", cast},
       {"ReduceProd", product}};
   for (const auto& [name, rule] : rules)

@@ -41,7 +41,8 @@ void adagrad(Call& c) {
 void adam(Call& c) {
   size_t n = tensors(c, 2);
   double alpha = c.attribute("alpha", 0.9), beta = c.attribute("beta", 0.999);
-  double norm = c.attribute("norm_coefficient", 0.0), after = c.attribute("norm_coefficient_post", 0.0);
+  double norm = c.attribute("norm_coefficient", 0.0),
+         after = c.attribute("norm_coefficient_post", 0.0);
   double epsilon = c.attribute("epsilon", 0.0);
   Value rate = c.x(0), step = cast(c.x(1), c.dtype(0));
   // The moments of the first steps are too small by 1 - alpha^t and 1 - beta^t; before them, there is

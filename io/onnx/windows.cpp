@@ -8,7 +8,8 @@ namespace {
 
 Ints list_of(Call& c, std::string_view name, size_t n, int64_t absent, int64_t least) {
   Ints list = c.integers(name).value_or(Ints(n, absent));
-  if (list.size() != n) c.fail("attribute '{}' has {} numbers, {} are wanted", name, list.size(), n);
+  if (list.size() != n)
+    c.fail("attribute '{}' has {} numbers, {} are wanted", name, list.size(), n);
   for (int64_t v : list)
     if (v < least || v > INT32_MAX) c.fail("attribute '{}' has a number out of range: {}", name, v);
   return list;
@@ -39,7 +40,8 @@ std::optional<Ints> Window::symmetric_pads() const {
 }
 
 Window window_of(Call& c, const Dims& image, Ints kernel) {
-  if (image.size() < 3) c.fail("it wants images [N, C, spatial..], not {} dimensions", image.size());
+  if (image.size() < 3)
+    c.fail("it wants images [N, C, spatial..], not {} dimensions", image.size());
   size_t n = image.size() - 2;
   Window w;
   w.kernel = c.has("kernel_shape") || kernel.empty() ? list_of(c, "kernel_shape", n, 0, 1) : kernel;

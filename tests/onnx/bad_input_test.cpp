@@ -156,8 +156,9 @@ TEST(OnnxBadInput, SmallModelsOfLargeThings) {
 class OnnxFolder : public testing::Test {
  protected:
   void SetUp() override {
-    root = std::filesystem::temp_directory_path() /
-           fmt::format("gradus-onnx-{}", testing::UnitTest::GetInstance()->random_seed() + getpid());
+    root =
+        std::filesystem::temp_directory_path() /
+        fmt::format("gradus-onnx-{}", testing::UnitTest::GetInstance()->random_seed() + getpid());
     std::filesystem::create_directories(root / "model");
     write(root / "secret.bin", std::string(16, '\1'));
     write(root / "model" / "data.bin", std::string(24, '\0'));
