@@ -18,12 +18,13 @@ struct LoadedProgram {
 };
 
 // Reads and verifies a program: a .ir text, or an .onnx model. Where the value of a model's input
-// decides its structure, the value is taken from `from`'s files. Throws Error with the place of what
-// is wrong.
+// decides its structure, the value is taken from `from`'s files. Throws Error with the place of
+// what is wrong.
 LoadedProgram load_program(const std::string& path, const InputOptions& from = {});
 
-// Where inputs are found, the weights of the program itself last: the files are open as long as it lives, and read as far as they are asked
-// for. Throws Error for files that cannot be read, UsageError for what --set cannot mean.
+// Where inputs are found, the weights of the program itself last: the files are open as long as it
+// lives, and read as far as they are asked for. Throws Error for files that cannot be read,
+// UsageError for what --set cannot mean.
 InputSources open_sources(const InputOptions& options, const LoadedProgram& program,
                           std::shared_ptr<Context> context);
 

@@ -240,6 +240,11 @@ constexpr Unsound unsound[] = {
     {"test_operator_addconstant", "expected values from memory that nobody wrote"},
 };
 
+// Tests whose expected values were made with five digits of pi, or were rounded to four digits.
+constexpr std::string_view loose[] = {"test_blackmanwindow", "test_hammingwindow",
+                                      "test_hannwindow", "test_gridsample_bicubic",
+                                      "test_roialign"};
+
 std::vector<fs::path> data_sets(const std::string& folder) {
   std::vector<fs::path> out;
   for (const auto& entry : fs::directory_iterator(folder))
@@ -251,11 +256,14 @@ std::vector<fs::path> data_sets(const std::string& folder) {
 
 }  // namespace
 
-TestOutcome run_test(const std::string& folder, const TestOptions& options) {
+TestOutcome run_test(const std::string& folder, const TestOptions& given) {
   TestOutcome outcome;
+  TestOptions options = given;
+  std::string name = fs::path(folder).filename().string();
   for (const Unsound& u : unsound)
-    if (fs::path(folder).filename() == u.test)
-      return {TestOutcome::Kind::unsupported, std::string(u.why)};
+    if (name == u.test) return {TestOutcome::Kind::unsupported, std::string(u.why)};
+  for (std::string_view prefix : loose)
+    if (name.starts_with(prefix)) options.relative = options.loose;
   try {
     for (const fs::path& data : data_sets(folder)) {
       run_data_set(folder, data, options, outcome);

@@ -30,8 +30,8 @@ using ops::Value;
 class Importer;
 
 // Rules say what an operator means over values, as compositions do; they work in the program's
-// world, and, where all inputs are known, on tensors. What has to be known now is asked for by name:
-// an Error says so where it is not.
+// world, and, where all inputs are known, on tensors. What has to be known now is asked for by
+// name: an Error says so where it is not.
 class Call {
  public:
   Call(Importer& importer, const ::onnx::NodeProto& node, int opset, ops::World& world,

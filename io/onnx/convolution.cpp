@@ -53,48 +53,44 @@ void conv(Call& c) {
                   attributes_of(w, padding, groups))[0]);
 }
 
+// How much of the whole result is cut off before and after, along dimension d.
+struct Cut {
+  Dim before, after;
+};
+Cut cut_of(Call& c, const Window& w, size_t d, const Dim& in, const Dim& whole, int64_t extra) {
+  auto shape = c.integers("output_shape");
+  std::string automatic = c.attribute("auto_pad", "NOTSET");
+  bool same = automatic.starts_with("SAME");
+  if (!shape && !same) return {w.before[d], w.after[d]};
+  // The pads follow from the result's size: as many elements as asked for, or as there are strides.
+  size_t n = w.kernel.size();
+  if (shape && shape->size() != n && shape->size() != n + 2)
+    c.fail("attribute 'output_shape' has {} numbers, {} are wanted", shape->size(), n);
+  Dim out = shape ? Dim((*shape)[shape->size() - n + d]) : in * Dim(w.stride[d]);
+  Dim total = whole + Dim(extra) - out, half = floor_div(total, 2);
+  bool upper = automatic == "SAME_UPPER";
+  Dim before = upper ? half : total - half;
+  return {before, total - before};
+}
+
 // Pads take away from the result: all of it is made, and cut.
 void conv_transpose(Call& c) {
   Value x = c.x();
   Ints kernel = kernel_of(c);
-  std::string automatic = c.attribute("auto_pad", "NOTSET");
-  bool same = automatic.starts_with("SAME");
-  Window w;
-  {
-    // The pads of `auto_pad` depend on the result's size here.
-    w = same ? Window{} : window_of(c, x.dims(), kernel);
-    if (same) {
-      w.kernel = kernel;
-      w.stride = c.integers("strides").value_or(Ints(kernel.size(), 1));
-      w.dilation = c.integers("dilations").value_or(Ints(kernel.size(), 1));
-    }
-  }
+  Window w = window_of(c, x.dims(), kernel);
   size_t n = kernel.size();
   Ints extra = c.integers("output_padding").value_or(Ints(n, 0));
-  auto shape = c.integers("output_shape");
-  if (extra.size() != n || w.stride.size() != n || w.dilation.size() != n || w.kernel != kernel ||
-      (shape && shape->size() != n && shape->size() != n + 2))
-    c.fail("its attributes do not have {} numbers each", n);
+  if (w.kernel != kernel) c.fail("kernel_shape is not the kernel's shape");
+  if (extra.size() != n) c.fail("attribute 'output_padding' has not {} numbers", n);
   if (n < 1 || n > 3) c.unsupported("ConvTranspose in {} dimensions", n);
   Dims full, amounts(2 * n, 0);
   for (size_t d = 0; d < n; ++d) {
     const Dim& in = x.dims()[d + 2];
-    Dim whole = (in - Dim(1)) * Dim(w.stride[d]) + Dim(w.reach(d));
-    full.push_back(whole);
-    Dim before, after;
-    if (shape || same) {
-      Dim out = shape ? Dim((*shape)[shape->size() - n + d]) : in * Dim(w.stride[d]);
-      Dim total = whole + Dim(extra[d]) - out, half = floor_div(total, 2);
-      bool upper = automatic == "SAME_UPPER";
-      before = upper ? half : total - half;
-      after = total - before;
-    } else {
-      before = w.before[d];
-      after = w.after[d];
-    }
+    full.push_back((in - Dim(1)) * Dim(w.stride[d]) + Dim(w.reach(d)));
+    Cut cut = cut_of(c, w, d, in, full[d], extra[d]);
     size_t at = 2 * (n - 1 - d);
-    amounts[at] = Dim(0) - before;
-    amounts[at + 1] = Dim(extra[d]) - after;
+    amounts[at] = Dim(0) - cut.before;
+    amounts[at + 1] = Dim(extra[d]) - cut.after;
   }
   LiteralList attributes = attributes_of(w, Ints(n, 0), c.attribute("group", int64_t{1}));
   attributes.push_back({"size", Literal::list(full), {}});

@@ -1,4 +1,4 @@
-// Reading of models: bytes -> protobuf messages -> tensors. Nothing is believed before it is checked.
+// Reading of models: bytes -> protobuf messages -> tensors. Nothing is believed unchecked.
 #pragma once
 
 #include <memory>

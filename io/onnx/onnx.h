@@ -53,8 +53,8 @@ struct Import {
 // Reads a model file, and the files of its folder that it keeps weights in; no others.
 // Floating initializers (and constants of many elements) become weights; arithmetic on shapes and
 // other constants is done here, and loops with known trip counts are unrolled.
-// Throws Error, which names the node, for a model that is damaged or contradicts itself, Unsupported
-// for what has no meaning here. Takes memory in proportion to the files' sizes. Thread-safe.
+// Throws Error, which names the node, for a model that is damaged or contradicts itself,
+// Unsupported for what has no meaning here. Takes memory in proportion to the files' sizes. Thread-safe.
 Import import_file(const std::string& path, const ImportOptions& options = {});
 // The same for a model in memory. `name` is for messages; weights in other files are looked for in
 // `folder`, and refused if it is empty.
@@ -71,8 +71,9 @@ struct TestOutcome {
 };
 
 struct TestOptions {
-  // ONNX's own runner takes these: |got - expected| <= absolute + relative * |expected|.
-  double relative = 1e-3, absolute = 1e-7;
+  // |got - expected| <= absolute + relative * |expected|. ONNX's own runner has 1e-3, which is what
+  // the few tests are held to whose expected values are no more exact (`loose`).
+  double relative = 1e-5, absolute = 1e-7, loose = 1e-3;
   int gradients = 0;  // derivatives are held against differences up to this order
 };
 

@@ -146,7 +146,8 @@ void max_unpool(Call& c) {
     plain = c.sizes(2, "output_shape");
     if (plain.size() != shape.size()) c.fail("output_shape has another number of dimensions");
   }
-  // The places are those in the result that the attributes make; what output_shape adds comes after.
+  // The places are those in the result that the attributes make; what output_shape adds comes
+  // after it.
   Value zeros = full(c.world(), {ir::numel(shape)}, 0, x.dtype());
   Value flat = emit("scatter",
                     {zeros, reshape(at, {ir::numel(at.dims())}), reshape(x, {ir::numel(x.dims())})},

@@ -150,7 +150,8 @@ Layer layer_of(Call& c, const Kind& kind, int64_t d, int64_t directions) {
   return l;
 }
 
-// All of x through W at once, with the biases that can be added now: [steps, batch, gates * hidden].
+// All of x through W at once, [steps, batch, gates * hidden], with the biases that can be added
+// now.
 Value projected(Call& c, const Layer& l, const Value& x, int64_t d) {
   Value y = matmul(x, swap_last(direction_of(c, 1, d)));
   if (!c.given(3)) return y;

@@ -45,8 +45,8 @@ void adam(Call& c) {
          after = c.attribute("norm_coefficient_post", 0.0);
   double epsilon = c.attribute("epsilon", 0.0);
   Value rate = c.x(0), step = cast(c.x(1), c.dtype(0));
-  // The moments of the first steps are too small by 1 - alpha^t and 1 - beta^t; before them, there is
-  // nothing to mend (nor to divide by).
+  // The moments of the first steps are too small by 1 - alpha^t and 1 - beta^t; before them, there
+  // is nothing to mend (nor to divide by).
   Value begun = gt(step, num(0.0));
   Value t = where(begun, step, num(1.0));
   Value up = unary("sqrt", 1.0 - binary("pow", num(beta), t));
