@@ -152,6 +152,7 @@ std::span<const RuleEntry> loss_rules();
 std::span<const RuleEntry> resize_rules();
 std::span<const RuleEntry> sampling_rules();
 std::span<const RuleEntry> unique_rules();
+std::span<const RuleEntry> detection_rules();
 std::span<const RuleEntry> recurrent_rules();
 std::span<const RuleEntry> control_rules();
 std::span<const RuleEntry> sequence_rules();

@@ -54,7 +54,8 @@ struct Import {
 // Floating initializers (and constants of many elements) become weights; arithmetic on shapes and
 // other constants is done here, and loops with known trip counts are unrolled.
 // Throws Error, which names the node, for a model that is damaged or contradicts itself,
-// Unsupported for what has no meaning here. Takes memory in proportion to the files' sizes. Thread-safe.
+// Unsupported for what has no meaning here. Takes memory in proportion to the files' sizes.
+// Thread-safe.
 Import import_file(const std::string& path, const ImportOptions& options = {});
 // The same for a model in memory. `name` is for messages; weights in other files are looked for in
 // `folder`, and refused if it is empty.
