@@ -10,6 +10,8 @@ namespace {
 // Of log-probabilities [N, C, d..] and classes [N, d..].
 Value likelihood(Call& c, const Value& logs) {
   Value target = cast(c.x(1), DType::i64);
+  if (logs.rank() < 2 || target.rank() != logs.rank() - 1)
+    c.fail("it wants numbers [N, C, d..] and classes [N, d..]");
   std::vector<Value> operands{logs, target};
   if (c.given(2)) operands.push_back(c.x(2));
   Dims each = target.dims();

@@ -103,6 +103,7 @@ void stft(Call& c) {
   if (x.rank() != 3) c.fail("it wants [batch, length, 1 or 2]");
   bool complex = is_complex(c, x), half = c.attribute("onesided", int64_t{1}) != 0;
   int64_t step = c.integer(1, "frame_step");
+  if (c.given(2) && c.rank(2) != 1) c.fail("its window is a list");
   auto window = c.given(2) ? c.type(2).dims[0].constant() : std::nullopt;
   if (!c.given(3) && !window) c.fail("neither frame_length nor a window is there");
   int64_t length = c.given(3) ? c.integer(3, "frame_length") : *window;

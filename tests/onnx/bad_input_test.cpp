@@ -107,6 +107,12 @@ TEST(OnnxBadInput, GraphsThatDoNotHold) {
   shapes.node("MatMul", {"x", "w"}, {"y"});
   shapes.output("y");
   expect_refused(shapes, {"node of 'y' (MatMul)"});
+  Model classes;
+  classes.input("x", f32, {"N", 3, 2, 2});
+  classes.input("t", i64, {});
+  classes.node("SoftmaxCrossEntropyLoss", {"x", "t"}, {"y"});
+  classes.output("y");
+  expect_refused(classes, {"node of 'y'", "classes [N, d..]"});
   Model attribute;
   attribute.input("x", f32, {2, 3});
   attribute.node("Softmax", {"x"}, {"y"}).set("axis", "last");
