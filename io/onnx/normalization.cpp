@@ -80,6 +80,20 @@ void layer_norm(Call& c) {
   if (c.wants(2)) c.give(reshape(out[1], shape));
 }
 
+// One scale and shift for each group of channels.
+void group_norm(Call& c) {
+  Value x = c.x();
+  int64_t groups = c.attribute("num_groups", int64_t{0});
+  if (x.rank() < 3 || groups < 1) c.fail("it wants images [N, C, spatial..], and num_groups");
+  Dims inner(x.dims().begin() + 2, x.dims().end());
+  Dim each = floor_div(x.dims()[1], groups) * ir::numel(inner);
+  Value rows = reshape(x, {x.dims()[0], groups, each});
+  Value y = emit("standardize", {rows},
+                 {{"dim", Literal::list(Ints{2}), {}}, {"eps", c.attribute("epsilon", 1e-5), {}}});
+  y = y * unsqueeze(c.x(1), 1) + unsqueeze(c.x(2), 1);
+  c.give(cast(reshape(y, x.dims()), x.dtype()));
+}
+
 void local_response(Call& c) {
   int64_t size = c.attribute("size", int64_t{0});
   if (size < 1) c.fail("its size is missing");
@@ -122,9 +136,13 @@ void dropout(Call& c) {
 }
 
 constexpr RuleEntry rules[] = {
-    {"BatchNormalization", 1, batch_norm},  {"InstanceNormalization", 6, instance_norm},
-    {"LayerNormalization", 17, layer_norm}, {"LRN", 1, local_response},
-    {"LpNormalization", 1, lp_norm},        {"MeanVarianceNormalization", 9, mean_variance},
+    {"BatchNormalization", 1, batch_norm},
+    {"InstanceNormalization", 6, instance_norm},
+    {"LayerNormalization", 17, layer_norm},
+    {"GroupNormalization", 18, group_norm},
+    {"LRN", 1, local_response},
+    {"LpNormalization", 1, lp_norm},
+    {"MeanVarianceNormalization", 9, mean_variance},
     {"Dropout", 1, dropout, false},
 };
 

@@ -107,8 +107,9 @@ void lp_pool(Call& c) {
   for (int64_t d : w.dilation)
     if (d != 1) c.unsupported("LpPool with dilations");
   if (w.ceil) c.unsupported("LpPool with ceil_mode");
-  double p = c.attribute("p", 2.0), elements = 1;
-  if (c.opset() >= 2) p = static_cast<double>(c.attribute("p", int64_t{2}));
+  double p =
+      c.opset() < 2 ? c.attribute("p", 2.0) : static_cast<double>(c.attribute("p", int64_t{2}));
+  double elements = 1;
   for (int64_t k : w.kernel) elements *= static_cast<double>(k);
   Value powers = binary("pow", unary("abs", padded(x, w, 0)), num(p));
   Value sums = mean_of_windows(c, powers, w, Ints(w.kernel.size(), 0), true) * elements;

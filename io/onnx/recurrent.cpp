@@ -234,9 +234,9 @@ void gru(Call& c) { run(c, {3, {"Sigmoid", "Tanh"}, gru_step}); }
 void lstm(Call& c) { run(c, {4, {"Sigmoid", "Tanh", "Tanh"}, lstm_step}); }
 
 constexpr RuleEntry rules[] = {
-    {"RNN", 7, rnn},
-    {"GRU", 7, gru},
-    {"LSTM", 7, lstm},
+    {"RNN", 1, rnn},
+    {"GRU", 1, gru},
+    {"LSTM", 1, lstm},
 };
 
 }  // namespace

@@ -123,6 +123,7 @@ std::vector<double> known_numbers(Call& c, size_t i, std::string_view what) {
 Resizing resizing_of(Call& c) {
   Resizing r;
   r.mode = c.attribute("mode", "nearest");
+  if (c.opset() < 7 && r.mode == "bilinear") r.mode = "linear";
   bool old = c.opset() < 11 || c.op() == "Upsample";
   r.transform = old ? "asymmetric" : c.attribute("coordinate_transformation_mode", "half_pixel");
   r.nearest = old ? "floor" : c.attribute("nearest_mode", "round_prefer_floor");
@@ -147,7 +148,9 @@ void resize(Call& c) {
   Resizing r = resizing_of(c);
   size_t rank = x.dims().size();
   std::vector<double> scales, sizes, roi;
-  if (c.op() == "Upsample" || c.opset() < 11) {
+  if (c.opset() < 7) {
+    scales = {1, 1, c.attribute("height_scale", 1.0), c.attribute("width_scale", 1.0)};
+  } else if (c.op() == "Upsample" || c.opset() < 11) {
     scales = c.has("scales") ? c.numbers("scales") : known_numbers(c, 1, "scales");
   } else {
     roi = r.transform == "tf_crop_and_resize" ? known_numbers(c, 1, "roi") : roi;
@@ -182,7 +185,7 @@ void resize(Call& c) {
 
 constexpr RuleEntry rules[] = {
     {"Resize", 10, resize},
-    {"Upsample", 7, resize},
+    {"Upsample", 1, resize},
 };
 
 }  // namespace

@@ -131,7 +131,7 @@ void split_up(Call& c) {
   const Dim& n = x.dims()[static_cast<size_t>(axis)];
   auto parts = static_cast<int64_t>(c.outputs());
   Dims sizes;
-  if (c.opset() >= 13 && c.given(1)) {
+  if ((c.opset() >= 13 || c.opset() < 2) && c.given(1)) {
     sizes = c.sizes(1, "split");
   } else if (auto given = c.integers("split")) {
     for (int64_t s : *given) sizes.push_back(s);

@@ -289,6 +289,32 @@ TEST(OnnxOperators, SequencesOfDifferentLengths) {
   expect_near(one_result(m, in), {c, std::tanh(0.2)});
 }
 
+// What ONNX's own tests leave out.
+TEST(OnnxOperators, GroupsOfChannels) {
+  Model m(18);
+  m.input("x", f32, {"N", 4, 1});
+  m.weight(tensor("w", {2}, {2, 3}));
+  m.weight(tensor("b", {2}, {0, 1}));
+  m.node("GroupNormalization", {"x", "w", "b"}, {"y"}).set("num_groups", 2).set("epsilon", 0.0f);
+  Values in{{"x", floats({1, 4, 1}, {1, 3, 10, 30})}};
+  expect_near(one_result(m, in), {-2, 2, -2, 4});
+  expect_gradients(m.import(), in);
+}
+
+TEST(OnnxOperators, PoolsOfPowers) {
+  Model m;
+  m.input("x", f32, {"N", 1, 3});
+  m.node("LpPool", {"x"}, {"y"}).set("kernel_shape", std::vector<int64_t>{2}).set("p", 2);
+  expect_near(one_result(m, {{"x", floats({1, 1, 3}, {3, -4, 0})}}), {5, 4});
+}
+
+TEST(OnnxOperators, UpsamplingOfOldVersions) {
+  Model m(6);
+  m.input("x", f32, {1, 1, 1, 2});
+  m.node("Upsample", {"x"}, {"y"}).set("height_scale", 2.0f).set("width_scale", 2.0f);
+  expect_near(one_result(m, {{"x", floats({1, 1, 1, 2}, {1, 2})}}), {1, 1, 2, 2, 1, 1, 2, 2});
+}
+
 // Before version 7 the second operand lies along an axis.
 TEST(OnnxOperators, BroadcastingOfOldVersions) {
   Model m(6);
