@@ -29,3 +29,15 @@ add_library(gradus_llvm INTERFACE)
 target_include_directories(gradus_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
 target_link_libraries(gradus_llvm INTERFACE LLVM)
 target_link_options(gradus_llvm INTERFACE LINKER:--as-needed)
+
+# The messages that ONNX models are made of: gradus_onnx_messages. Of ONNX's own library nothing is
+# used.
+find_path(GRADUS_ONNX_INCLUDE onnx/onnx_pb.h REQUIRED)
+find_library(GRADUS_ONNX_LIBRARY onnx_proto REQUIRED)
+find_library(GRADUS_PROTOBUF_LIBRARY protobuf REQUIRED)
+mark_as_advanced(GRADUS_ONNX_INCLUDE GRADUS_ONNX_LIBRARY GRADUS_PROTOBUF_LIBRARY)
+add_library(gradus_onnx_messages INTERFACE)
+target_include_directories(gradus_onnx_messages SYSTEM INTERFACE ${GRADUS_ONNX_INCLUDE})
+target_compile_definitions(gradus_onnx_messages INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx)
+target_link_libraries(gradus_onnx_messages INTERFACE ${GRADUS_ONNX_LIBRARY}
+                      ${GRADUS_PROTOBUF_LIBRARY})

@@ -68,6 +68,20 @@ struct GradcheckCommand {
 // Throws Error, after the report, if a derivative is off.
 void gradcheck(const GradcheckCommand& command);
 
+struct ImportCommand {
+  std::string model, out, weights;  // no out: standard output
+  InputOptions from;
+};
+void import_model(const ImportCommand& command);
+
+struct CheckOnnxCommand {
+  std::vector<std::string> folders;
+  int gradients = 0;  // derivatives are checked up to this order
+  int least = 0;      // how many tests have to pass
+};
+// Throws Error, after the report, if a test failed or too few passed.
+void check_onnx(const CheckOnnxCommand& command);
+
 void verify(const std::string& program);
 void print(const std::string& program, const std::string& dump_after);
 void disasm(const std::string& program);

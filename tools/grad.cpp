@@ -43,7 +43,7 @@ ir::Dim size_named(const std::string& text) {
 }  // namespace
 
 void grad(const GradCommand& command) {
-  ir::Module module = load_program(command.program);
+  ir::Module module = load_program(command.program).module;
   ir::DifferentiateOptions options;
   options.order = command.order;
   if (!command.wrt.empty()) options.wrt = command.wrt;
@@ -53,7 +53,7 @@ void grad(const GradCommand& command) {
 }
 
 void directions(const DirectionCommand& command) {
-  ir::Module module = load_program(command.program);
+  ir::Module module = load_program(command.program).module;
   ir::DirectionOptions options;
   if (!command.wrt.empty()) options.wrt = command.wrt;
   for (const auto& [name, pass] : passes)

@@ -20,10 +20,10 @@ std::string line_of(const GradcheckEntry& e) {
 }  // namespace
 
 void gradcheck(const GradcheckCommand& command) {
-  ir::Module module = load_program(command.program);
-  const ir::Graph& program = module.program();
+  LoadedProgram loaded = load_program(command.program, command.from);
+  const ir::Graph& program = loaded.module.program();
   auto context = std::make_shared<Context>();
-  InputSources sources = open_sources(command.from, program, context);
+  InputSources sources = open_sources(command.from, loaded, context);
   Progress progress;
   GradcheckOptions options;
   options.order = command.order.value_or(std::max(1, static_cast<int>(program.stages.size()) - 1));

@@ -26,13 +26,13 @@ void check_step(const std::string& name) {
 
 // Compiling says more than reading: operators without a derivative inside a `grad`, say.
 void verify(const std::string& program) {
-  ir::Module module = load_program(program);
+  ir::Module module = load_program(program).module;
   for (const auto& graph : module.graphs) Code::compile(*graph);
 }
 
 void print(const std::string& program, const std::string& dump_after) {
   if (!dump_after.empty()) check_step(dump_after);
-  ir::Module module = load_program(program);
+  ir::Module module = load_program(program).module;
   if (dump_after.empty()) {
     put(ir::print(module));
     return;
@@ -45,7 +45,7 @@ void print(const std::string& program, const std::string& dump_after) {
 }
 
 void disasm(const std::string& program) {
-  put(disassemble(*Code::compile(load_program(program).program())));
+  put(disassemble(*Code::compile(load_program(program).module.program())));
 }
 
 }  // namespace gradus::cli

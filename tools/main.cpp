@@ -21,6 +21,8 @@ struct Commands {
   GradCommand grad;
   DirectionCommand direction;
   GradcheckCommand gradcheck;
+  ImportCommand import;
+  CheckOnnxCommand check_onnx;
   std::string program, dump_after;
   bool markdown = false, json = false;
   std::string plugin;
@@ -37,7 +39,7 @@ std::string whole_number(const std::string& text) {
 }
 
 void add_program(CLI::App& command, std::string& program) {
-  command.add_option("PROGRAM", program, "A .ir text")->required();
+  command.add_option("PROGRAM", program, "A .ir text, or an .onnx model")->required();
 }
 
 void add_inputs(CLI::App& command, InputOptions& from) {
@@ -184,15 +186,44 @@ void add_ops(CLI::App& app, Commands& c) {
   });
 }
 
+void add_import(CLI::App& app, Commands& c) {
+  CLI::App* command = app.add_subcommand("import", "Convert an ONNX model to a program text");
+  command->add_option("MODEL", c.import.model, "An .onnx model")->required();
+  command->add_option("-o", c.import.out, "Write here, not to standard output")
+      ->type_name("OUT.ir");
+  command->add_option("--weights", c.import.weights, "Write the weights by name")
+      ->type_name("OUT.npz");
+  command
+      ->add_option("--inputs", c.import.from.inputs,
+                   "Inputs by name; those whose values decide the program's structure are fixed")
+      ->type_name("F.npz")
+      ->allow_extra_args(false);
+  command->callback([&c] { c.chosen = [&c] { import_model(c.import); }; });
+}
+
+void add_check_onnx(CLI::App& app, Commands& c) {
+  CLI::App* command = app.add_subcommand("check-onnx", "Run ONNX backend tests");
+  c.check_onnx.folders = {"/usr/share/libonnx-testdata/data"};
+  command->add_option("FOLDER", c.check_onnx.folders, "Folders with tests in them")
+      ->capture_default_str();
+  command
+      ->add_option("--gradients", c.check_onnx.gradients,
+                   "Hold derivatives up to order N against differences, too")
+      ->type_name("N")
+      ->check(CLI::Range(0, 10));
+  command->add_option("--least", c.check_onnx.least, "Fail if fewer tests pass")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  command->callback([&c] { c.chosen = [&c] { check_onnx(c.check_onnx); }; });
+}
+
 // Commands that are known, and whose part is not built.
 void add_missing(CLI::App& app, Commands& c) {
   struct Missing {
     const char *name, *does, *lacks;
   };
   static constexpr Missing commands[] = {
-      {"import", "Convert an ONNX model to a program text", "the reader of ONNX models"},
       {"view", "Draw the staged graph", "drawing of graphs"},
-      {"check-onnx", "Run ONNX backend test folders", "the reader of ONNX models"},
   };
   for (const Missing& m : commands) {
     CLI::App* command = app.add_subcommand(m.name, fmt::format("{} (not in this build)", m.does));
@@ -218,6 +249,8 @@ void parse_and_run(int argc, char** argv) {
   add_gradcheck(app, c);
   add_inspection(app, c);
   add_ops(app, c);
+  add_import(app, c);
+  add_check_onnx(app, c);
   add_missing(app, c);
   app.footer(
       "Exit status: 0 fine, 1 the program or its input is wrong, 2 usage, 3 a fault of "

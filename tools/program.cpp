@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "io/onnx/onnx.h"
 #include "ir/text/parser.h"
 #include "tensor/npz.h"
 
@@ -26,6 +27,13 @@ class Files {
   std::shared_ptr<Context> context_;
   std::vector<std::unique_ptr<NpzFile>> files_;  // in the order in which they are asked
 };
+
+std::shared_ptr<const NamedTensors> weights_of(
+    std::vector<std::pair<std::string, Tensor>> weights) {
+  auto named = std::make_shared<NamedTensors>();
+  for (auto& [name, tensor] : weights) named->emplace(std::move(name), std::move(tensor));
+  return named;
+}
 
 std::set<std::string, std::less<>> dimension_names(const ir::Graph& program) {
   std::set<std::string, std::less<>> names;
@@ -63,13 +71,23 @@ DimSizes read_sizes(const std::vector<std::string>& settings, const ir::Graph& p
 
 }  // namespace
 
-ir::Module load_program(const std::string& path) {
-  if (path.ends_with(".onnx"))
-    throw UsageError("{}: the reader of ONNX models is not in this build", path);
-  return ir::parse_file(path).module;
+LoadedProgram load_program(const std::string& path, const InputOptions& from) {
+  if (!path.ends_with(".onnx")) return {ir::parse_file(path).module, nullptr};
+  Files files(Context::default_context());
+  for (auto it = from.inputs.rbegin(); it != from.inputs.rend(); ++it) files.open(*it);
+  onnx::ImportOptions options;
+  options.value = [&](std::string_view name) {
+    auto found = files.find(name);
+    return found ? found->tensor : Tensor();
+  };
+  onnx::Import model = onnx::import_file(path, options);
+  LoadedProgram program;
+  program.module.graphs.push_back(std::make_shared<const ir::Graph>(std::move(model.program)));
+  program.weights = weights_of(std::move(model.weights));
+  return program;
 }
 
-InputSources open_sources(const InputOptions& options, const ir::Graph& program,
+InputSources open_sources(const InputOptions& options, const LoadedProgram& program,
                           std::shared_ptr<Context> context) {
   InputSources sources;
   if (options.random) sources = random_sources(*options.random, context);
@@ -79,12 +97,21 @@ InputSources open_sources(const InputOptions& options, const ir::Graph& program,
   if (weights.ends_with(".safetensors"))
     throw UsageError("--weights {}: the reader of safetensors is not in this build; give an .npz",
                      weights);
-  if (weights.ends_with(".onnx"))
-    throw UsageError("--weights {}: the reader of ONNX models is not in this build; give an .npz",
-                     weights);
-  if (!weights.empty()) files->open(weights);
-  sources.find = [files](std::string_view name) { return files->find(name); };
-  sources.sizes = read_sizes(options.set, program);
+  std::shared_ptr<const NamedTensors> own = program.weights;
+  std::string origin = "the model";
+  if (weights.ends_with(".onnx")) {
+    own = load_program(weights, options).weights;
+    origin = weights;
+  } else if (!weights.empty()) {
+    files->open(weights);
+  }
+  sources.find = [files, own, origin](std::string_view name) -> std::optional<FoundTensor> {
+    if (auto found = files->find(name)) return found;
+    if (!own) return std::nullopt;
+    auto it = own->find(name);
+    return it == own->end() ? std::nullopt : std::optional(FoundTensor{it->second, origin});
+  };
+  sources.sizes = read_sizes(options.set, program.module.program());
   return sources;
 }
 

@@ -6,17 +6,26 @@
 
 #include "interpreter/inputs.h"
 #include "ir/graph.h"
+#include "tensor/npz.h"
 #include "tools/cli.h"
 
 namespace gradus::cli {
 
-// Reads and verifies a program. Throws Error with the place of what is wrong, UsageError for a kind
-// of file that this build does not read.
-ir::Module load_program(const std::string& path);
+// A program, and the values that its file brings for inputs: the weights of an ONNX model.
+struct LoadedProgram {
+  ir::Module module;
+  std::shared_ptr<const NamedTensors> weights;  // null: none
+};
 
-// Where inputs are found: the files are open as long as it lives, and read as far as they are asked
-// for. Throws Error for files that cannot be read, UsageError for what --set cannot mean.
-InputSources open_sources(const InputOptions& options, const ir::Graph& program,
+// Reads and verifies a program: a .ir text, or an .onnx model. Where the value of a model's input
+// decides its structure, the value is taken from `from`'s files. Throws Error with the place of
+// what is wrong.
+LoadedProgram load_program(const std::string& path, const InputOptions& from = {});
+
+// Where inputs are found, the weights of the program itself last: the files are open as long as it
+// lives, and read as far as they are asked for. Throws Error for files that cannot be read,
+// UsageError for what --set cannot mean.
+InputSources open_sources(const InputOptions& options, const LoadedProgram& program,
                           std::shared_ptr<Context> context);
 
 }  // namespace gradus::cli

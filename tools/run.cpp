@@ -142,8 +142,8 @@ std::string times_report(std::vector<std::vector<double>>& times) {
 
 void run(const RunCommand& command) {
   check_command(command);
-  ir::Module module = load_program(command.program);
-  const ir::Graph& program = module.program();
+  LoadedProgram loaded = load_program(command.program, command.from);
+  const ir::Graph& program = loaded.module.program();
   size_t stages = stages_to_run(command, program);
   // What cannot be written is said before the work is done.
   if (!command.outputs.empty()) {
@@ -155,7 +155,7 @@ void run(const RunCommand& command) {
   ContextOptions context_options;
   context_options.workers = command.threads;
   auto context = std::make_shared<Context>(context_options);
-  InputSources sources = open_sources(command.from, program, context);
+  InputSources sources = open_sources(command.from, loaded, context);
   std::shared_ptr<const Code> code = Code::compile(program);
   const StateOptions state_options{.fusion = fusion_mode(command)};
   if (!command.kernels.empty()) fusion::set_kernel_options(*context, {.folder = command.kernels});

@@ -15,7 +15,7 @@ refuses 2 '--random' run p.ir --random 99999999999999999999999
 refuses 2 '--engine' run p.ir --engine steam
 refuses 2 '--device gpu is no device' run p.ir --device gpu
 refuses 2 'excludes' ops --markdown --json
-for command in run grad gradcheck verify print disasm ops; do
+for command in run grad gradcheck verify print disasm ops import check-onnx; do
   runs 0 $command --help
   says out "$command"
 done
@@ -25,15 +25,11 @@ runs 0 --version
 is "$(cut -d' ' -f1 out)" gradus
 
 # What is not in this build says so.
-refuses 2 'not in this build' import m.onnx -o m.ir --weights m.safetensors
 refuses 2 'not in this build' view p.ir -o p.svg
-refuses 2 'not in this build' check-onnx folder
-refuses 2 'not in this build' verify m.onnx
 refuses 2 'not in this build' run p.ir --device cuda:0
 refuses 2 'not in this build' ops --plugin mine.so
 echo 'graph p { stage 0 () { return } }' >p.ir
 refuses 2 'not in this build' run p.ir --weights w.safetensors
-refuses 2 'not in this build' run p.ir --weights w.onnx
 
 # Programs that are none.
 refuses 1 'nothing.ir: ' verify nothing.ir

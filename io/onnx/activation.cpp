@@ -1,0 +1,126 @@
+// Activation functions.
+#include "io/onnx/call.h"
+
+namespace gradus::onnx {
+
+using namespace ops;
+
+namespace {
+
+struct Names {
+  std::string_view onnx, ours;
+};
+constexpr Names plain[] = {{"Relu", "relu"},         {"Sigmoid", "sigmoid"},   {"Tanh", "tanh"},
+                           {"Softplus", "softplus"}, {"Softsign", "softsign"}, {"Mish", "mish"}};
+void plain_rule(Call& c) {
+  for (const Names& n : plain)
+    if (n.onnx == c.op()) c.give(unary(n.ours, c.x()));
+}
+
+void leaky_relu(Call& c) {
+  c.give(emit("leaky_relu", {c.x()}, {{"slope", c.attribute("alpha", 0.01), {}}}));
+}
+
+void elu(Call& c) { c.give(emit("elu", {c.x()}, {{"alpha", c.attribute("alpha", 1.0), {}}})); }
+
+void celu(Call& c) { c.give(emit("celu", {c.x()}, {{"alpha", c.attribute("alpha", 1.0), {}}})); }
+
+// gamma (x > 0 ? x : alpha (e^x - 1)), as `elu` has it.
+void selu(Call& c) {
+  double alpha = c.attribute("alpha", 1.67326319217681884765625);
+  double gamma = c.attribute("gamma", 1.05070102214813232421875);
+  c.give(emit("elu", {c.x()}, {{"alpha", alpha, {}}}) * gamma);
+}
+
+Value between_0_and_1(const Value& x) {
+  return emit("clamp", {x}, {{"min", 0.0, {}}, {"max", 1.0, {}}});
+}
+
+void hard_sigmoid(Call& c) {
+  double alpha = c.attribute("alpha", 0.2), beta = c.attribute("beta", 0.5);
+  c.give(between_0_and_1(c.x() * alpha + beta));
+}
+
+void hard_swish(Call& c) {
+  Value x = c.x();
+  c.give(x * between_0_and_1(x / 6.0 + 0.5));
+}
+
+void thresholded_relu(Call& c) {
+  c.give(emit("threshold", {c.x()},
+              {{"threshold", c.attribute("alpha", 1.0), {}}, {"value", 0.0, {}}}));
+}
+
+void shrink(Call& c) {
+  double bias = c.attribute("bias", 0.0), lambd = c.attribute("lambd", 0.5);
+  Value x = c.x();
+  Value below = cast(x + bias, x.dtype()), above = cast(x - bias, x.dtype());
+  Value zero = zeros_like(x);
+  Value upper = where(gt(x, num(lambd)), above, zero);
+  c.give(where(lt(x, num(-lambd)), below, upper));
+}
+
+// The slope broadcasts to x; of old it is one for each channel.
+void prelu(Call& c) {
+  Value x = c.x(), slope = c.x(1);
+  if (c.opset() < 7 && slope.rank() == 1)
+    while (slope.rank() + 1 < x.rank()) slope = unsqueeze(slope, slope.rank());
+  c.give(where(lt(x, num(0.0)), slope * x, x));
+}
+
+// Before version 13 all dimensions from `axis` on are one.
+struct Rows {
+  Value x;
+  int axis;
+};
+Rows rows_of(Call& c) {
+  Value x = c.x();
+  if (c.opset() >= 13) return {x, c.axis(c.attribute("axis", int64_t{-1}), c.rank())};
+  int axis = c.axis(c.attribute("axis", int64_t{1}), c.rank());
+  Dims lead(x.dims().begin(), x.dims().begin() + axis);
+  Dims rest(x.dims().begin() + axis, x.dims().end());
+  return {reshape(x, {ir::numel(lead), ir::numel(rest)}), 1};
+}
+
+void softmax(Call& c) {
+  Rows r = rows_of(c);
+  const char* op = c.op() == "Softmax" ? "softmax" : "log_softmax";
+  c.give(reshape(emit(op, {r.x}, {{"dim", r.axis, {}}}), c.type().dims));
+}
+
+// 1 at the first greatest element, 0 elsewhere.
+void hardmax(Call& c) {
+  Rows r = rows_of(c);
+  Value at = emit("argmax", {r.x}, {{"dim", r.axis, {}}});
+  const Dim& n = r.x.dims()[static_cast<size_t>(r.axis)];
+  Value hot = emit("movedim", {emit("one_hot", {at}, {{"classes", n, {}}})},
+                   {{"source", -1, {}}, {"destination", r.axis, {}}});
+  c.give(reshape(cast(hot, r.x.dtype()), c.type().dims));
+}
+
+constexpr RuleEntry rules[] = {
+    {"Relu", 1, plain_rule},
+    {"Sigmoid", 1, plain_rule},
+    {"Tanh", 1, plain_rule},
+    {"Softplus", 1, plain_rule},
+    {"Softsign", 1, plain_rule},
+    {"Mish", 18, plain_rule},
+    {"LeakyRelu", 1, leaky_relu},
+    {"Elu", 1, elu},
+    {"Celu", 12, celu},
+    {"Selu", 1, selu},
+    {"HardSigmoid", 1, hard_sigmoid},
+    {"HardSwish", 14, hard_swish},
+    {"ThresholdedRelu", 10, thresholded_relu},
+    {"Shrink", 9, shrink},
+    {"PRelu", 1, prelu},
+    {"Softmax", 1, softmax},
+    {"LogSoftmax", 1, softmax},
+    {"Hardmax", 1, hardmax},
+};
+
+}  // namespace
+
+std::span<const RuleEntry> activation_rules() { return rules; }
+
+}  // namespace gradus::onnx

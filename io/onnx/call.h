@@ -1,0 +1,162 @@
+// A node as the rule of its operator sees it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/onnx/item.h"
+#include "io/onnx/onnx.h"
+#include "ops/rules.h"
+
+namespace onnx {
+class AttributeProto;
+class GraphProto;
+class NodeProto;
+}  // namespace onnx
+
+namespace gradus::onnx {
+
+using ir::Dim;
+using ir::Dims;
+using ir::Literal;
+using ir::LiteralList;
+using ops::emit;
+using ops::emit_all;
+using ops::Ints;
+using ops::num;
+using ops::Value;
+
+class Importer;
+
+// Rules say what an operator means over values, as compositions do; they work in the program's
+// world, and, where all inputs are known, on tensors. What has to be known now is asked for by
+// name: an Error says so where it is not.
+class Call {
+ public:
+  Call(Importer& importer, const ::onnx::NodeProto& node, int opset, ops::World& world,
+       bool folding, std::vector<ItemPtr> inputs)
+      : importer_(importer),
+        node_(node),
+        opset_(opset),
+        world_(world),
+        folding_(folding),
+        inputs_(std::move(inputs)) {}
+
+  std::string_view op() const;
+  int opset() const { return opset_; }
+  ops::World& world() { return world_; }
+  Importer& importer() { return importer_; }
+  // Whether the rule runs on tensors.
+  bool folding() const { return folding_; }
+
+  // Inputs by number. Absent ones are refused, but by `given`.
+  size_t inputs() const { return inputs_.size(); }
+  bool given(size_t i) const { return i < inputs_.size() && inputs_[i]; }
+  const ItemPtr& item(size_t i) const;
+  Value x(size_t i = 0);
+  const ir::Type& type(size_t i = 0) const;
+  int rank(size_t i = 0) const { return type(i).rank(); }
+  DType dtype(size_t i = 0) const { return type(i).dtype; }
+  // A constant of the world at hand.
+  Value constant(Tensor value);
+  // A dimension that may count from the end, as one from the front.
+  int axis(int64_t axis, int rank) const;
+
+  // What is known while importing. `what` is the input's name in messages.
+  Tensor known(size_t i, std::string_view what);
+  // Whether it is a constant of the model: an input's value has to be asked for, and what follows
+  // weights may be another in a run.
+  bool is_known(size_t i) const {
+    return given(i) && inputs_[i]->known.defined() && !inputs_[i]->input &&
+           !inputs_[i]->follows_weights;
+  }
+  Ints integers(size_t i, std::string_view what);
+  int64_t integer(size_t i, std::string_view what);
+  double number(size_t i, std::string_view what);
+  // Integers that may have names of sizes in them.
+  Dims sizes(size_t i, std::string_view what);
+
+  // Attributes. Throws Error for one of another kind.
+  const ::onnx::AttributeProto* find(std::string_view name) const;
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  int64_t attribute(std::string_view name, int64_t absent) const;
+  double attribute(std::string_view name, double absent) const;
+  std::string attribute(std::string_view name, const char* absent) const;
+  std::optional<Ints> integers(std::string_view name) const;
+  std::vector<double> numbers(std::string_view name) const;
+  std::vector<std::string> texts(std::string_view name) const;
+  Tensor tensor(std::string_view name) const;
+  const ::onnx::GraphProto& graph(std::string_view name) const;
+
+  // Results, in order.
+  size_t outputs() const;
+  bool wants(size_t i) const;  // whether the model has a name for it
+  void give(Value value);
+  void give(ItemPtr item) { results_.push_back(std::move(item)); }
+  void give_absent() { results_.push_back(nullptr); }
+  std::vector<ItemPtr>& results() { return results_; }
+
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    throw Error(fmt::format(format, std::forward<Args>(args)...));
+  }
+  // Refuses what has no meaning here: "LSTM with clip".
+  template <class... Args>
+  [[noreturn]] void unsupported(fmt::format_string<Args...> format, Args&&... args) const {
+    refuse(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const;
+  const ::onnx::AttributeProto* find(std::string_view name, int type, const char* kind) const;
+
+  Importer& importer_;
+  const ::onnx::NodeProto& node_;
+  int opset_;
+  ops::World& world_;
+  bool folding_;
+  std::vector<ItemPtr> inputs_;
+  std::vector<ItemPtr> results_;
+};
+
+using Rule = void (*)(Call&);
+
+// An operator's rule from a version of the operators on. `folds` is whether it may run on tensors
+// where all inputs are known.
+struct RuleEntry {
+  std::string_view name;
+  int since;
+  Rule rule;
+  bool folds = true;
+};
+
+// The rule of an operator as of a version; null if there is none of that name or so old.
+// Operators of other domains have it in front: "ai.onnx.ml.Normalizer".
+const RuleEntry* find_rule(std::string_view name, int opset);
+// Whether there is a rule for that operator as of any version.
+bool has_rule(std::string_view name);
+
+// The families.
+std::span<const RuleEntry> arithmetic_rules();
+std::span<const RuleEntry> activation_rules();
+std::span<const RuleEntry> reduction_rules();
+std::span<const RuleEntry> shape_rules();
+std::span<const RuleEntry> creation_rules();
+std::span<const RuleEntry> indexing_rules();
+std::span<const RuleEntry> matrix_rules();
+std::span<const RuleEntry> convolution_rules();
+std::span<const RuleEntry> pooling_rules();
+std::span<const RuleEntry> normalization_rules();
+std::span<const RuleEntry> loss_rules();
+std::span<const RuleEntry> resize_rules();
+std::span<const RuleEntry> sampling_rules();
+std::span<const RuleEntry> unique_rules();
+std::span<const RuleEntry> detection_rules();
+std::span<const RuleEntry> recurrent_rules();
+std::span<const RuleEntry> control_rules();
+std::span<const RuleEntry> sequence_rules();
+std::span<const RuleEntry> signal_rules();
+std::span<const RuleEntry> training_rules();
+
+}  // namespace gradus::onnx

@@ -1,0 +1,111 @@
+// Conv and ConvTranspose.
+#include "io/onnx/windows.h"
+
+namespace gradus::onnx {
+
+using namespace ops;
+
+namespace {
+
+Ints kernel_of(Call& c) {
+  Ints kernel;
+  const Dims& w = c.type(1).dims;
+  for (size_t d = 2; d < w.size(); ++d) {
+    if (!w[d].constant()) c.unsupported("{} with a kernel whose size has a name", c.op());
+    kernel.push_back(w[d].value());
+  }
+  if (w.size() != c.type(0).dims.size())
+    c.fail("image and kernel have not one number of dimensions");
+  return kernel;
+}
+
+Value with_bias(Call& c, const Value& y) {
+  if (!c.given(2)) return y;
+  Value b = c.x(2);
+  if (b.rank() != 1) c.fail("its bias is a list");
+  while (b.rank() + 1 < y.rank()) b = unsqueeze(b, b.rank());
+  return y + b;
+}
+
+LiteralList attributes_of(const Window& w, const Ints& padding, int64_t groups) {
+  return {{"stride", Literal::list(w.stride), {}},
+          {"padding", Literal::list(padding), {}},
+          {"dilation", Literal::list(w.dilation), {}},
+          {"groups", groups, {}}};
+}
+
+void conv(Call& c) {
+  Value x = c.x();
+  Ints kernel = kernel_of(c);
+  Window w = window_of(c, x.dims(), kernel);
+  if (w.kernel != kernel) c.fail("kernel_shape is not the kernel's shape");
+  int64_t groups = c.attribute("group", int64_t{1});
+  auto pads = w.symmetric_pads();
+  for (int64_t p : pads.value_or(Ints{}))
+    if (p < 0) pads.reset();
+  if (!pads) x = padded(x, w, 0);
+  Ints padding = pads.value_or(Ints(kernel.size(), 0));
+  size_t spatial = kernel.size();
+  if (spatial < 1 || spatial > 3) c.unsupported("Conv in {} dimensions", spatial);
+  std::vector<Value> operands{x, c.x(1)};
+  if (c.given(2)) operands.push_back(c.x(2));
+  c.give(emit_all(c.world(), fmt::format("conv{}d", spatial), operands,
+                  attributes_of(w, padding, groups))[0]);
+}
+
+// How much of the whole result is cut off before and after, along dimension d.
+struct Cut {
+  Dim before, after;
+};
+Cut cut_of(Call& c, const Window& w, size_t d, const Dim& in, const Dim& whole, int64_t extra) {
+  auto shape = c.integers("output_shape");
+  std::string automatic = c.attribute("auto_pad", "NOTSET");
+  bool same = automatic.starts_with("SAME");
+  if (!shape && !same) return {w.before[d], w.after[d]};
+  // The pads follow from the result's size: as many elements as asked for, or as there are strides.
+  size_t n = w.kernel.size();
+  if (shape && shape->size() != n && shape->size() != n + 2)
+    c.fail("attribute 'output_shape' has {} numbers, {} are wanted", shape->size(), n);
+  Dim out = shape ? Dim((*shape)[shape->size() - n + d]) : in * Dim(w.stride[d]);
+  Dim total = whole + Dim(extra) - out, half = floor_div(total, 2);
+  bool upper = automatic == "SAME_UPPER";
+  Dim before = upper ? half : total - half;
+  return {before, total - before};
+}
+
+// Pads take away from the result: all of it is made, and cut.
+void conv_transpose(Call& c) {
+  Value x = c.x();
+  Ints kernel = kernel_of(c);
+  Window w = window_of(c, x.dims(), kernel);
+  size_t n = kernel.size();
+  Ints extra = c.integers("output_padding").value_or(Ints(n, 0));
+  if (w.kernel != kernel) c.fail("kernel_shape is not the kernel's shape");
+  if (extra.size() != n) c.fail("attribute 'output_padding' has not {} numbers", n);
+  if (n < 1 || n > 3) c.unsupported("ConvTranspose in {} dimensions", n);
+  Dims full, amounts(2 * n, 0);
+  for (size_t d = 0; d < n; ++d) {
+    const Dim& in = x.dims()[d + 2];
+    full.push_back((in - Dim(1)) * Dim(w.stride[d]) + Dim(w.reach(d)));
+    Cut cut = cut_of(c, w, d, in, full[d], extra[d]);
+    size_t at = 2 * (n - 1 - d);
+    amounts[at] = Dim(0) - cut.before;
+    amounts[at + 1] = Dim(extra[d]) - cut.after;
+  }
+  LiteralList attributes = attributes_of(w, Ints(n, 0), c.attribute("group", int64_t{1}));
+  attributes.push_back({"size", Literal::list(full), {}});
+  Value y = emit("convolution_input", {x, c.x(1)}, attributes);
+  y = emit("constant_pad_nd", {y}, {{"pad", Literal::list(amounts), {}}});
+  c.give(with_bias(c, y));
+}
+
+constexpr RuleEntry rules[] = {
+    {"Conv", 1, conv},
+    {"ConvTranspose", 1, conv_transpose},
+};
+
+}  // namespace
+
+std::span<const RuleEntry> convolution_rules() { return rules; }
+
+}  // namespace gradus::onnx

@@ -1,0 +1,128 @@
+// Constants and other tensors out of nothing.
+#include <cmath>
+
+#include <onnx/onnx_pb.h>
+
+#include "io/onnx/call.h"
+#include "io/onnx/importer.h"
+#include "io/onnx/model.h"
+
+namespace gradus::onnx {
+
+using namespace ops;
+
+namespace {
+
+Tensor of_floats(const std::vector<double>& values) {
+  int64_t n = static_cast<int64_t>(values.size());
+  return Tensor::from(DType::f32, std::span(&n, 1), values);
+}
+
+Tensor of_integers(const Ints& values) {
+  int64_t n = static_cast<int64_t>(values.size());
+  Tensor t = Tensor::empty(DType::i64, std::span(&n, 1));
+  std::copy(values.begin(), values.end(), t.mutable_data_as<int64_t>());
+  return t;
+}
+
+Tensor scalar_of(int64_t value) {
+  Tensor t = Tensor::empty(DType::i64, {});
+  *t.mutable_data_as<int64_t>() = value;
+  return t;
+}
+
+// Of many elements it is a weight as an initializer is.
+void constant(Call& c) {
+  Tensor value;
+  if (c.has("value"))
+    value = c.tensor("value");
+  else if (c.has("value_float"))
+    value = Tensor::scalar(DType::f32, c.attribute("value_float", 0.0));
+  else if (c.has("value_floats"))
+    value = of_floats(c.numbers("value_floats"));
+  else if (auto list = c.integers("value_ints"))
+    value = of_integers(*list);
+  else if (c.has("value_int"))
+    value = scalar_of(c.attribute("value_int", int64_t{0}));
+  else if (c.has("sparse_value"))
+    c.unsupported("Constant of a sparse tensor");
+  else if (c.has("value_string") || c.has("value_strings"))
+    c.unsupported("dtype string");
+  else
+    c.fail("it has no value");
+  ItemPtr item = Item::of(std::move(value));
+  item->weight = is_floating(item->type.dtype) && item->known.numel() > 64;
+  item->follows_weights = item->weight;
+  c.give(std::move(item));
+}
+
+// The first element, as a literal of its category.
+Literal literal_of(const Tensor& t) {
+  if (t.numel() != 1) throw Error("its value is {}; one element is wanted", describe(t));
+  if (t.dtype() == DType::boolean) return t.item() != 0;
+  return is_floating(t.dtype()) ? Literal(t.item()) : Literal(t.to_int64s()[0]);
+}
+
+void constant_of_shape(Call& c) {
+  Tensor value = c.has("value") ? c.tensor("value") : Tensor::scalar(DType::f32, 0);
+  Dims shape = c.sizes(0, "shape");
+  c.give(emit_all(c.world(), "full", {},
+                  {{"shape", Literal::list(shape), {}},
+                   {"value", literal_of(value), {}},
+                   {"dtype", value.dtype(), {}}})[0]);
+}
+
+// 0 .. n - 1
+Value counted(Call& c, const Dim& n) {
+  return emit_all(c.world(), "arange", {}, {{"end", n, {}}})[0];
+}
+
+void range(Call& c) {
+  DType dtype = c.dtype();
+  if (!is_floating(dtype) && c.item(2)->as_sizes()) {
+    Dims start = c.sizes(0, "start"), limit = c.sizes(1, "limit");
+    int64_t delta = c.integer(2, "delta");
+    if (delta == 0 || start.size() != 1 || limit.size() != 1) c.fail("delta is 0");
+    Dim span = delta > 0 ? limit[0] - start[0] : start[0] - limit[0];
+    int64_t step = delta > 0 ? delta : -delta;
+    Dim n = max(floor_div(span + Dim(step - 1), step), 0);
+    Value y = counted(c, n) * Value::number(delta) + Value::number(start[0]);
+    return c.give(cast(y, dtype));
+  }
+  double start = c.number(0, "start"), limit = c.number(1, "limit"), delta = c.number(2, "delta");
+  double n = std::ceil((limit - start) / delta);
+  if (!(std::abs(n) < 1e15)) c.fail("it would have {} elements", n);
+  Value i = cast(counted(c, static_cast<int64_t>(std::max(n, 0.0))), dtype);
+  c.give(cast(i * delta + start, dtype));
+}
+
+void eye_like(Call& c) {
+  if (c.rank() != 2) c.fail("it wants a matrix");
+  DType dtype = c.has("dtype") ? dtype_of(static_cast<int>(c.attribute("dtype", int64_t{1})),
+                                          "attribute 'dtype'")
+                               : c.dtype();
+  const Dims& dims = c.type().dims;
+  Value row = unsqueeze(counted(c, dims[0]), 1) + Value::number(c.attribute("k", int64_t{0}));
+  c.give(cast(eq(row, unsqueeze(counted(c, dims[1]), 0)), dtype));
+}
+
+void random(Call& c) { c.unsupported("random numbers ({})", c.op()); }
+
+constexpr RuleEntry rules[] = {
+    {"Constant", 1, constant, false},
+    {"ConstantOfShape", 9, constant_of_shape},
+    {"Range", 11, range},
+    {"EyeLike", 9, eye_like},
+    {"RandomNormal", 1, random, false},
+    {"RandomNormalLike", 1, random, false},
+    {"RandomUniform", 1, random, false},
+    {"RandomUniformLike", 1, random, false},
+    {"Bernoulli", 15, random, false},
+    {"Multinomial", 7, random, false},
+};
+
+}  // namespace
+
+std::span<const RuleEntry> creation_rules() { return rules; }
+
+}  // namespace gradus::onnx

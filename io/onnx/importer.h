@@ -1,0 +1,112 @@
+// Imports a model: walks its nodes, folds what is known, and appends the rest to a program.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "io/onnx/call.h"
+#include "io/onnx/model.h"
+#include "ir/passes/graph_world.h"
+#include "ops/evaluate.h"
+
+namespace onnx {
+class FunctionProto;
+class ModelProto;
+class TypeProto;
+}  // namespace onnx
+
+namespace gradus::onnx {
+
+// A value that importing has to know. Giving more inputs' values may help.
+class NeedsValue : public Unsupported {
+ public:
+  using Unsupported::Unsupported;
+};
+
+// What folding gave up: the result would be large, or has a size that only the program knows.
+struct TooLarge {};
+
+// Runs operators on tensors, and only where what they give is small.
+class FoldingWorld final : public ops::World {
+ public:
+  static constexpr int64_t most_bytes = int64_t{1} << 20;
+  explicit FoldingWorld(Context& context) : eager_(context) {}
+  Value value(Tensor tensor) { return eager_.value(std::move(tensor)); }
+  SmallVector<Value, 2> emit(const ops::Operator& op, ir::Attributes attributes,
+                             std::span<const Value> operands) override;
+
+ private:
+  ops::EagerWorld eager_;
+};
+
+// The names that can be seen from a node. A subgraph sees those around it.
+struct Scope {
+  const Scope* outer = nullptr;
+  std::unordered_map<std::string, ItemPtr> items;
+  const ItemPtr* find(const std::string& name) const;
+};
+
+class Importer {
+ public:
+  // All are borrowed. `fix_all`: inputs that may decide structure are asked for at once.
+  Importer(const ::onnx::ModelProto& model, const std::string& name, const Folder& folder,
+           const ImportOptions& options, bool fix_all);
+  Import run();
+
+  // For rules.
+  Value in_program(Item& item);
+  // Its value, where that is known or can be asked for; else undefined.
+  Tensor known(Item& item);
+  Tensor read(const ::onnx::TensorProto& tensor, const std::string& what) const;
+  // Runs an inner graph: its inputs stand for `inputs`, and it sees what the node at hand sees.
+  std::vector<ItemPtr> run_graph(const ::onnx::GraphProto& graph, std::vector<ItemPtr> inputs);
+  // Tensors put together along an axis by "cat" or "stack"; known if all are.
+  ItemPtr joined(const char* op, const std::vector<ItemPtr>& items, int64_t axis);
+  // What a name stands for at the node at hand; null if nothing.
+  ItemPtr find(const std::string& name) const;
+  Context& context() { return *context_; }
+  // A name for an unnamed size.
+  Dim fresh_size();
+
+ private:
+  void check_versions();
+  void add_inputs(Scope& scope);
+  void add_weights(const ::onnx::GraphProto& graph, Scope& scope, bool outermost);
+  ir::Type type_of_input(const std::string& name, const ::onnx::TypeProto& type);
+  ItemPtr make_input(const std::string& name, const ::onnx::TypeProto& type);
+  ItemPtr make_tensor_input(const std::string& name, const ::onnx::TypeProto& type);
+  void run_nodes(const ::onnx::GraphProto& graph, Scope& scope);
+  void run_node(const ::onnx::NodeProto& node, Scope& scope);
+  std::vector<ItemPtr> apply(const ::onnx::NodeProto& node, const std::vector<ItemPtr>& inputs);
+  std::vector<ItemPtr> apply_rule(const RuleEntry& rule, const ::onnx::NodeProto& node, int opset,
+                                  const std::vector<ItemPtr>& inputs);
+  // Notes that the values of these inputs decide what is made of them.
+  void note_fixed(const std::vector<ItemPtr>& inputs);
+  std::vector<ItemPtr> apply_function(const ::onnx::FunctionProto& function,
+                                      const ::onnx::NodeProto& node,
+                                      const std::vector<ItemPtr>& inputs);
+  void bind_outputs(const ::onnx::NodeProto& node, std::vector<ItemPtr> results, Scope& scope);
+  void finish(const Scope& scope);
+  void drop_unused_inputs();
+
+  const ::onnx::ModelProto& model_;
+  const std::string& name_;
+  const Folder& folder_;
+  const ImportOptions& options_;
+  bool fix_all_;
+  std::shared_ptr<Context> context_ = Context::default_context();
+  std::map<std::string, int> opsets_;  // by domain, of the graph or function at hand
+  Import result_;
+  ir::GraphWorld world_;
+  FoldingWorld folding_;
+  const Scope* scope_ = nullptr;  // of the node at hand
+  std::vector<ir::ValueId> inputs_, weights_;
+  std::set<std::string, std::less<>> fixed_, dimensions_;
+  std::set<std::string, std::less<>> used_names_;  // of inputs and weights
+  int fresh_ = 0, depth_ = 0;
+  size_t applied_ = 0;  // nodes, those of unrolled loops and functions each time
+};
+
+}  // namespace gradus::onnx

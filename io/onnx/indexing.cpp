@@ -1,0 +1,238 @@
+// Reading and writing at places that tensors name, and what data sizes.
+#include "io/onnx/call.h"
+#include "io/onnx/importer.h"
+
+namespace gradus::onnx {
+
+using namespace ops;
+
+namespace {
+
+// Negative indices count from the end.
+Value from_front(Call& c, size_t input, const Dim& n) {
+  Value i = c.x(input);
+  if (!is_integral(i.dtype())) c.fail("indices are integers, not {}", name_of(i.dtype()));
+  if (c.is_known(input)) {
+    bool front = true;
+    for (int64_t k : c.known(input, "indices").to_int64s()) front = front && k >= 0;
+    if (front) return i;
+  }
+  return where(lt(i, num(int64_t{0})), i + Value::number(n), i);
+}
+
+// x[:, .., index, ..]
+Value indexed(Call& c, const Value& x, int axis, const Value& index) {
+  std::vector<Value> operands{x};
+  operands.resize(static_cast<size_t>(axis) + 1);
+  operands.push_back(index);
+  return emit_all(c.world(), "index", operands)[0];
+}
+
+void gather(Call& c) {
+  Value x = c.x();
+  int axis = c.axis(c.attribute("axis", int64_t{0}), x.rank());
+  Value index = c.x(1);
+  if (!is_integral(index.dtype())) c.fail("indices are integers, not {}", name_of(index.dtype()));
+  if (c.is_known(1) && index.rank() == 0 && c.item(1)->known.item() >= 0)
+    return c.give(
+        emit("select", {x}, {{"dim", axis, {}}, {"index", c.item(1)->known.to_int64s()[0], {}}}));
+  c.give(indexed(c, x, axis, index));
+}
+
+void gather_elements(Call& c) {
+  Value x = c.x();
+  int axis = c.axis(c.attribute("axis", int64_t{0}), x.rank());
+  Value index = from_front(c, 1, x.dims()[static_cast<size_t>(axis)]);
+  c.give(emit("gather", {x, index}, {{"dim", axis, {}}}));
+}
+
+// The operator that takes what is there and what comes; empty for one that there is a scatter for.
+std::string_view combining(Call& c, const std::string& reduction) {
+  if (reduction == "none" || reduction == "add") return {};
+  if (reduction == "mul") return "mul";
+  if (reduction == "max") return "maximum";
+  if (reduction == "min") return "minimum";
+  c.fail("there is no reduction '{}'", reduction);
+}
+
+// How many updates of a scatter are made one after the other.
+int64_t rounds_of(Call& c, const Dim& size) {
+  if (!size.constant() || *size.constant() > 1024)
+    c.unsupported("{} that combines {} updates", c.op(), size.to_string());
+  return *size.constant();
+}
+
+void scatter_elements(Call& c) {
+  Value x = c.x();
+  int axis = c.axis(c.attribute("axis", int64_t{0}), x.rank());
+  Value index = from_front(c, 1, x.dims()[static_cast<size_t>(axis)]);
+  std::string reduction = c.attribute("reduction", "none");
+  if (std::string_view op = combining(c, reduction); !op.empty()) {
+    // Updates of one place differ along the axis: each part of it has a place but once.
+    Value updates = c.x(2);
+    int64_t n = rounds_of(c, index.dims()[static_cast<size_t>(axis)]);
+    for (int64_t k = 0; k < n; ++k) {
+      Value at = slice(index, axis, k, k + 1);
+      Value there = emit("gather", {x, at}, {{"dim", axis, {}}});
+      Value now = binary(op, there, slice(updates, axis, k, k + 1));
+      x = emit("scatter", {x, at, now}, {{"dim", axis, {}}});
+    }
+    return c.give(x);
+  }
+  const char* op = reduction == "none" ? "scatter" : "scatter_add";
+  c.give(emit(op, {x, index, c.x(2)}, {{"dim", axis, {}}}));
+}
+
+// The places that the last dimension of an index tensor names, an index tensor for each of x's
+// dimensions; those of the first `batch` dimensions are counted.
+std::vector<Value> places(Call& c, const Value& index, int batch) {
+  auto n = index.rank() > 0 ? index.dims().back().constant() : std::nullopt;
+  if (!n || *n > 64)
+    c.fail("the last size of its indices is the number of dimensions they are for");
+  std::vector<Value> out;
+  for (int b = 0; b < batch; ++b) {
+    const Dim& size = index.dims()[static_cast<size_t>(b)];
+    Value count = emit_all(c.world(), "arange", {}, {{"end", size, {}}})[0];
+    Dims shape(static_cast<size_t>(index.rank() - 1), 1);
+    shape[static_cast<size_t>(b)] = size;
+    out.push_back(reshape(count, shape));
+  }
+  for (int64_t k = 0; k < *n; ++k)
+    out.push_back(emit("select", {index}, {{"dim", -1, {}}, {"index", k, {}}}));
+  return out;
+}
+
+void gather_nd(Call& c) {
+  int64_t batch = c.attribute("batch_dims", int64_t{0});
+  if (batch < 0 || batch >= c.rank(0) || batch >= c.rank(1)) c.fail("batch_dims is out of range");
+  std::vector<Value> operands = places(c, c.x(1), static_cast<int>(batch));
+  operands.insert(operands.begin(), c.x());
+  c.give(emit_all(c.world(), "index", operands)[0]);
+}
+
+// x, and what else an indexing operator takes before its indices.
+std::vector<Value> with_front(std::vector<Value> front, const std::vector<Value>& places) {
+  front.insert(front.end(), places.begin(), places.end());
+  return front;
+}
+
+// One update after the other.
+Value scatter_one_by_one(Call& c, std::string_view op) {
+  Value x = c.x(), index = c.x(1), updates = c.x(2);
+  if (index.rank() == 0) c.fail("its indices have no dimension");
+  Dims lead(index.dims().begin(), index.dims().end() - 1);
+  Dims rest(updates.dims().begin() + index.rank() - 1, updates.dims().end());
+  int64_t n = rounds_of(c, ir::numel(lead));
+  Dims flat{n};
+  for (const Dim& d : rest) flat.push_back(d);
+  index = reshape(index, {n, index.dims().back()});
+  updates = reshape(updates, flat);
+  auto row = [&](const Value& v, int64_t k) {
+    return emit("select", {v}, {{"dim", 0, {}}, {"index", k, {}}});
+  };
+  for (int64_t k = 0; k < n; ++k) {
+    std::vector<Value> at = places(c, row(index, k), 0);
+    Value there = emit_all(c.world(), "index", with_front({x}, at))[0];
+    Value now = binary(op, there, row(updates, k));
+    x = emit_all(c.world(), "index_put", with_front({x, now}, at))[0];
+  }
+  return x;
+}
+
+void scatter_nd(Call& c) {
+  std::string reduction = c.attribute("reduction", "none");
+  if (c.rank(2) < c.rank(1) - 1) c.fail("its updates have too few dimensions");
+  if (std::string_view op = combining(c, reduction); !op.empty())
+    return c.give(scatter_one_by_one(c, op));
+  std::vector<Value> operands = places(c, c.x(1), 0);
+  operands.insert(operands.begin(), c.x(2));
+  operands.insert(operands.begin(), c.x());
+  c.give(emit_all(c.world(), "index_put", operands, {{"accumulate", reduction == "add", {}}})[0]);
+}
+
+// Indices beyond the depth leave a row without its one.
+void one_hot(Call& c) {
+  Dims depth = c.item(1)->as_sizes() ? c.sizes(1, "depth")
+                                     : Dims{static_cast<int64_t>(c.number(1, "depth"))};
+  if (depth.size() != 1) c.fail("its depth is one number");
+  Value index = cast(c.x(0), DType::i64), values = c.x(2);
+  int axis = c.axis(c.attribute("axis", int64_t{-1}), index.rank() + 1);
+  index = where(lt(index, num(int64_t{0})), index + Value::number(depth[0]), index);
+  Value count = emit_all(c.world(), "arange", {}, {{"end", depth[0], {}}})[0];
+  Dims along(static_cast<size_t>(index.rank() + 1), 1);
+  along[static_cast<size_t>(axis)] = depth[0];
+  Value hot = eq(unsqueeze(index, axis), reshape(count, along));
+  auto value = [&](int64_t i) {
+    return emit("select", {values}, {{"dim", 0, {}}, {"index", i, {}}});
+  };
+  Value off = value(0), on = value(1);
+  c.give(where(hot, on, off));
+}
+
+// A name for what data counts; on tensors nobody needs one.
+LiteralList count_of(Call& c) {
+  if (c.folding()) return {};
+  return {{"count", c.importer().fresh_size(), {}}};
+}
+
+void nonzero(Call& c) {
+  Value x = c.x();
+  if (x.rank() == 0) x = unsqueeze(x, 0);
+  c.give(transpose(emit("nonzero", {x}, count_of(c)), 0, 1));
+}
+
+void compress(Call& c) {
+  Value x = c.x(), condition = c.x(1);
+  int64_t axis = 0;
+  if (c.has("axis"))
+    axis = c.axis(c.attribute("axis", int64_t{0}), x.rank());
+  else
+    x = reshape(x, {ir::numel(x.dims())});
+  Value at = emit("nonzero", {condition}, count_of(c));
+  c.give(emit("index_select", {x, emit("select", {at}, {{"dim", 1, {}}, {"index", 0, {}}})},
+              {{"dim", axis, {}}}));
+}
+
+void top_k(Call& c) {
+  int axis = c.axis(c.attribute("axis", int64_t{-1}), c.rank());
+  int64_t k = c.opset() < 10 ? c.attribute("k", int64_t{-1}) : c.integer(1, "k");
+  bool largest = c.attribute("largest", int64_t{1}) != 0;
+  for (Value& v : emit_all(c.world(), "topk", std::vector{c.x()},
+                           {{"k", k, {}}, {"dim", axis, {}}, {"largest", largest, {}}}))
+    c.give(v);
+}
+
+// Along `time`, the first length[b] elements of batch b are turned around.
+void reverse_sequence(Call& c) {
+  Value x = c.x(), length = c.x(1);
+  int64_t time = c.attribute("time_axis", int64_t{0}),
+          batch = c.attribute("batch_axis", int64_t{1});
+  if (x.rank() < 2 || time == batch || time < 0 || time > 1 || batch < 0 || batch > 1)
+    c.fail("time_axis and batch_axis are 0 and 1, or 1 and 0");
+  const Dim& steps = x.dims()[static_cast<size_t>(time)];
+  Value t = unsqueeze(emit_all(c.world(), "arange", {}, {{"end", steps, {}}})[0], batch);
+  Value n = unsqueeze(length, time);
+  Value at = where(lt(t, n), n - num(int64_t{1}) - t, t);
+  while (at.rank() < x.rank()) at = unsqueeze(at, at.rank());
+  c.give(emit("gather", {x, expand(at, x.dims())}, {{"dim", time, {}}}));
+}
+
+constexpr RuleEntry rules[] = {
+    {"Gather", 1, gather},
+    {"GatherElements", 11, gather_elements},
+    {"GatherND", 11, gather_nd},
+    {"Scatter", 9, scatter_elements},
+    {"ScatterElements", 11, scatter_elements},
+    {"ScatterND", 11, scatter_nd},
+    {"OneHot", 9, one_hot},
+    {"NonZero", 9, nonzero},
+    {"Compress", 9, compress},
+    {"TopK", 1, top_k},
+    {"ReverseSequence", 10, reverse_sequence},
+};
+
+}  // namespace
+
+std::span<const RuleEntry> indexing_rules() { return rules; }
+
+}  // namespace gradus::onnx

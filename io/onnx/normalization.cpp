@@ -1,0 +1,153 @@
+// Norms, and Dropout.
+#include <numeric>
+
+#include "io/onnx/call.h"
+
+namespace gradus::onnx {
+
+using namespace ops;
+
+namespace {
+
+// One number for each channel, as it lies beside [N, C, spatial..].
+Value per_channel(const Value& v, int rank) {
+  Value y = v;
+  while (y.rank() + 1 < rank) y = unsqueeze(y, y.rank());
+  return y;
+}
+
+Value moment(const char* op, const Value& x, const Ints& dims, bool keep) {
+  LiteralList attributes{{"dim", Literal::list(dims), {}}, {"keepdim", keep, {}}};
+  if (std::string_view(op) == "var") attributes.push_back({"correction", 0, {}});
+  return emit(op, {x}, attributes);
+}
+
+// With given statistics; they have derivatives too.
+Value normalised(const Value& x, const Value& mean, const Value& var, double epsilon) {
+  int rank = x.rank();
+  return (x - per_channel(mean, rank)) * unary("rsqrt", per_channel(var, rank) + epsilon);
+}
+
+void batch_norm(Call& c) {
+  Value x = c.x();
+  int rank = x.rank();
+  double epsilon = c.attribute("epsilon", 1e-5), momentum = c.attribute("momentum", 0.9);
+  bool training = c.opset() >= 14 ? c.attribute("training_mode", int64_t{0}) != 0
+                                  : c.opset() < 7 && !c.attribute("is_test", int64_t{0});
+  if (rank < 2) c.fail("it wants images [N, C, spatial..]");
+  if (!c.attribute("spatial", int64_t{1})) c.unsupported("BatchNormalization with spatial = 0");
+  Value scale = per_channel(c.x(1), rank), shift = per_channel(c.x(2), rank);
+  if (!training) {
+    if (c.wants(1)) c.fail("it has further results in training only");
+    return c.give(cast(normalised(x, c.x(3), c.x(4), epsilon) * scale + shift, x.dtype()));
+  }
+  if (c.opset() < 14 && c.wants(1))
+    c.unsupported("BatchNormalization in training before version 14");
+  Ints dims{0};
+  for (int d = 2; d < rank; ++d) dims.push_back(d);
+  Value y = emit("standardize", {x}, {{"dim", Literal::list(dims), {}}, {"eps", epsilon, {}}});
+  c.give(cast(y * scale + shift, x.dtype()));
+  auto running = [&](size_t input, const char* op) {
+    Value now = cast(moment(op, x, dims, false), c.dtype(input));
+    return c.x(input) * momentum + now * (1 - momentum);
+  };
+  if (c.wants(1)) c.give(running(3, "mean"));
+  if (c.wants(2)) c.give(running(4, "var"));
+}
+
+void instance_norm(Call& c) {
+  c.give(
+      emit("instance_norm", {c.x(), c.x(1), c.x(2)}, {{"eps", c.attribute("epsilon", 1e-5), {}}}));
+}
+
+void layer_norm(Call& c) {
+  Value x = c.x();
+  Ints dims;
+  for (int d = c.axis(c.attribute("axis", int64_t{-1}), x.rank()); d < x.rank(); ++d)
+    dims.push_back(d);
+  auto out =
+      emit_all(c.world(), "standardize", std::vector{x},
+               {{"dim", Literal::list(dims), {}}, {"eps", c.attribute("epsilon", 1e-5), {}}});
+  Value y = out[0] * c.x(1);
+  if (c.given(2)) y = y + c.x(2);
+  c.give(cast(y, x.dtype()));
+  Dims shape = x.dims();
+  for (int64_t d : dims) shape[static_cast<size_t>(d)] = 1;
+  if (c.wants(1))
+    c.give(moment("mean", x, dims, true));
+  else
+    c.give_absent();
+  if (c.wants(2)) c.give(reshape(out[1], shape));
+}
+
+// One scale and shift for each group of channels.
+void group_norm(Call& c) {
+  Value x = c.x();
+  int64_t groups = c.attribute("num_groups", int64_t{0});
+  if (x.rank() < 3 || groups < 1) c.fail("it wants images [N, C, spatial..], and num_groups");
+  Dims inner(x.dims().begin() + 2, x.dims().end());
+  Dim each = floor_div(x.dims()[1], groups) * ir::numel(inner);
+  Value rows = reshape(x, {x.dims()[0], groups, each});
+  Value y = emit("standardize", {rows},
+                 {{"dim", Literal::list(Ints{2}), {}}, {"eps", c.attribute("epsilon", 1e-5), {}}});
+  y = y * unsqueeze(c.x(1), 1) + unsqueeze(c.x(2), 1);
+  c.give(cast(reshape(y, x.dims()), x.dtype()));
+}
+
+void local_response(Call& c) {
+  int64_t size = c.attribute("size", int64_t{0});
+  if (size < 1) c.fail("its size is missing");
+  if (size % 2 == 0) c.unsupported("LRN over an even number of channels");
+  c.give(emit("local_response_norm", {c.x()},
+              {{"size", size, {}},
+               {"alpha", c.attribute("alpha", 1e-4), {}},
+               {"beta", c.attribute("beta", 0.75), {}},
+               {"k", c.attribute("bias", 1.0), {}}}));
+}
+
+void lp_norm(Call& c) {
+  c.give(emit("normalize", {c.x()},
+              {{"p", static_cast<double>(c.attribute("p", int64_t{2})), {}},
+               {"dim", c.axis(c.attribute("axis", int64_t{-1}), c.rank()), {}},
+               {"eps", 0.0, {}}}));
+}
+
+// (x - mean) / (sqrt(var) + 1e-9), as ONNX's own definition has it.
+void mean_variance(Call& c) {
+  Value x = c.x();
+  Ints dims;
+  for (int64_t a : c.integers("axes").value_or(Ints{0, 2, 3})) dims.push_back(c.axis(a, x.rank()));
+  Value mean = moment("mean", x, dims, true), var = moment("var", x, dims, true);
+  c.give((x - mean) / (unary("sqrt", var) + 1e-9));
+}
+
+// Without training it gives what it takes.
+void dropout(Call& c) {
+  double ratio = c.attribute("ratio", 0.5);
+  bool training = c.opset() < 7 && !c.attribute("is_test", int64_t{0});
+  if (c.opset() >= 12) {
+    training = c.given(2) && c.number(2, "training_mode") != 0;
+    if (training && c.given(1)) ratio = c.number(1, "ratio");
+  }
+  if (training && ratio != 0) c.unsupported("random numbers (Dropout in training)");
+  c.give(c.item(0));
+  if (!c.wants(1)) return;
+  c.give(full(c.world(), c.type().dims, 1, c.opset() >= 10 ? DType::boolean : c.dtype()));
+}
+
+constexpr RuleEntry rules[] = {
+    {"BatchNormalization", 1, batch_norm},
+    {"InstanceNormalization", 6, instance_norm},
+    {"LayerNormalization", 17, layer_norm},
+    {"GroupNormalization", 18, group_norm},
+    {"LRN", 1, local_response},
+    {"LpNormalization", 1, lp_norm},
+    {"MeanVarianceNormalization", 9, mean_variance},
+    {"Dropout", 1, dropout, false},
+};
+
+}  // namespace
+
+std::span<const RuleEntry> normalization_rules() { return rules; }
+
+}  // namespace gradus::onnx

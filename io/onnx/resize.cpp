@@ -1,0 +1,195 @@
+// Resize and Upsample: along each axis, sums of few elements with weights that are known now.
+#include <algorithm>
+#include <cmath>
+
+#include "io/onnx/call.h"
+
+namespace gradus::onnx {
+
+using namespace ops;
+
+namespace {
+
+struct Resizing {
+  std::string mode, transform, nearest;
+  double cubic = -0.75, outside = 0;
+  bool exclude_outside = false;
+};
+
+// One axis: sizes, and how far apart the elements lie.
+struct Axis {
+  int64_t in, out;
+  double scale, start = 0, end = 1;
+  // As ONNX's reference has it, `resized` is in * scale where scales are given, not what is left of
+  // that as a whole number.
+  double resized;
+};
+
+// The place in x of element i of the result.
+double place(const Resizing& r, const Axis& a, int64_t i) {
+  double at = static_cast<double>(i), last = static_cast<double>(a.in) - 1;
+  if (r.transform == "align_corners") return a.resized == 1 ? 0 : at * last / (a.resized - 1);
+  if (r.transform == "asymmetric") return at / a.scale;
+  if (r.transform == "tf_half_pixel_for_nn") return (at + 0.5) / a.scale;
+  if (r.transform == "pytorch_half_pixel" && a.out == 1) return 0;
+  if (r.transform == "tf_crop_and_resize") {
+    if (a.out == 1) return 0.5 * (a.start + a.end) * last;
+    return a.start * last + at * (a.end - a.start) * last / (a.resized - 1);
+  }
+  return (at + 0.5) / a.scale - 0.5;
+}
+
+// Elements of x near a place, and their weights.
+struct Taps {
+  int64_t first;
+  std::vector<double> weights;
+};
+Taps taps_at(const Resizing& r, double x) {
+  double floor = std::floor(x), t = x - floor;
+  auto first = static_cast<int64_t>(floor);
+  if (r.mode == "nearest") {
+    int64_t up = t > 0 ? 1 : 0;
+    if (r.nearest == "floor") up = 0;
+    if (r.nearest == "round_prefer_floor") up = t > 0.5 ? 1 : 0;
+    if (r.nearest == "round_prefer_ceil") up = t >= 0.5 ? 1 : 0;
+    return {first + up, {1}};
+  }
+  if (r.mode == "linear") return {first, {1 - t, t}};
+  // Keys' cubic: of |d| <= 1, and of 1 < |d| < 2.
+  auto near = [&](double d) { return ((r.cubic + 2) * d - (r.cubic + 3)) * d * d + 1; };
+  auto far = [&](double d) {
+    return ((r.cubic * d - 5 * r.cubic) * d + 8 * r.cubic) * d - 4 * r.cubic;
+  };
+  return {first - 1, {far(1 + t), near(t), near(1 - t), far(2 - t)}};
+}
+
+Tensor list_of(DType dtype, const std::vector<double>& values) {
+  auto n = static_cast<int64_t>(values.size());
+  return Tensor::from(dtype, std::span(&n, 1), values);
+}
+
+// y[i] = sum over k of x[index_k[i]] weight_k[i] along the axis.
+Value resized(Call& c, const Value& x, int dim, const Resizing& r, const Axis& a) {
+  size_t count = taps_at(r, 0).weights.size();
+  std::vector<std::vector<double>> index(count), weight(count);
+  for (int64_t i = 0; i < a.out; ++i) {
+    Taps t = taps_at(r, place(r, a, i));
+    double sum = 0;
+    for (size_t k = 0; k < count; ++k) {
+      int64_t at = t.first + static_cast<int64_t>(k);
+      bool inside = at >= 0 && at < a.in;
+      if (r.exclude_outside && !inside) t.weights[k] = 0;
+      index[k].push_back(static_cast<double>(std::clamp<int64_t>(at, 0, a.in - 1)));
+      sum += t.weights[k];
+    }
+    for (size_t k = 0; k < count; ++k)
+      weight[k].push_back(r.exclude_outside ? t.weights[k] / sum : t.weights[k]);
+  }
+  Value y;
+  for (size_t k = 0; k < count; ++k) {
+    Value part =
+        emit("index_select", {x, c.constant(list_of(DType::i64, index[k]))}, {{"dim", dim, {}}});
+    if (count > 1) {
+      Value w = c.constant(list_of(x.dtype(), weight[k]));
+      while (w.rank() + dim < x.rank()) w = unsqueeze(w, w.rank());
+      part = part * w;
+    }
+    y = k == 0 ? part : y + part;
+  }
+  return y;
+}
+
+// Where a place of a crop lies outside of x there is `outside`.
+Value with_outside(Call& c, const Value& y, int dim, const Resizing& r, const Axis& a) {
+  if (r.transform != "tf_crop_and_resize") return y;
+  std::vector<double> inside;
+  bool all = true;
+  for (int64_t i = 0; i < a.out; ++i) {
+    double x = place(r, a, i);
+    inside.push_back(x >= 0 && x <= static_cast<double>(a.in - 1));
+    all = all && inside.back() != 0;
+  }
+  if (all) return y;
+  Value mask = c.constant(list_of(DType::boolean, inside));
+  while (mask.rank() + dim < y.rank()) mask = unsqueeze(mask, mask.rank());
+  return where(mask, y, num(r.outside));
+}
+
+std::vector<double> known_numbers(Call& c, size_t i, std::string_view what) {
+  return c.given(i) && c.item(i)->type.dims != Dims{0} ? c.known(i, what).to_doubles()
+                                                       : std::vector<double>();
+}
+
+Resizing resizing_of(Call& c) {
+  Resizing r;
+  r.mode = c.attribute("mode", "nearest");
+  if (c.opset() < 7 && r.mode == "bilinear") r.mode = "linear";
+  bool old = c.opset() < 11 || c.op() == "Upsample";
+  r.transform = old ? "asymmetric" : c.attribute("coordinate_transformation_mode", "half_pixel");
+  r.nearest = old ? "floor" : c.attribute("nearest_mode", "round_prefer_floor");
+  r.cubic = c.attribute("cubic_coeff_a", -0.75);
+  r.outside = c.attribute("extrapolation_value", 0.0);
+  r.exclude_outside = c.attribute("exclude_outside", int64_t{0}) != 0;
+  if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic")
+    c.fail("there is no mode '{}'", r.mode);
+  constexpr std::string_view transforms[] = {"half_pixel",           "pytorch_half_pixel",
+                                             "align_corners",        "asymmetric",
+                                             "tf_half_pixel_for_nn", "tf_crop_and_resize"};
+  if (std::ranges::find(transforms, r.transform) == std::end(transforms))
+    c.unsupported("{} with coordinates '{}'", c.op(), r.transform);
+  if (c.attribute("antialias", int64_t{0})) c.unsupported("Resize with antialias");
+  if (c.attribute("keep_aspect_ratio_policy", "stretch") != "stretch")
+    c.unsupported("Resize with keep_aspect_ratio_policy");
+  return r;
+}
+
+void resize(Call& c) {
+  Value x = c.x();
+  Resizing r = resizing_of(c);
+  size_t rank = x.dims().size();
+  std::vector<double> scales, sizes, roi;
+  if (c.opset() < 7) {
+    scales = {1, 1, c.attribute("height_scale", 1.0), c.attribute("width_scale", 1.0)};
+  } else if (c.op() == "Upsample" || c.opset() < 11) {
+    scales = c.has("scales") ? c.numbers("scales") : known_numbers(c, 1, "scales");
+  } else {
+    roi = r.transform == "tf_crop_and_resize" ? known_numbers(c, 1, "roi") : roi;
+    scales = known_numbers(c, 2, "scales");
+    if (scales.empty()) sizes = known_numbers(c, 3, "sizes");
+  }
+  Ints axes = c.integers("axes").value_or(Ints{});
+  if (axes.empty())
+    for (size_t d = 0; d < rank; ++d) axes.push_back(static_cast<int64_t>(d));
+  size_t n = axes.size();
+  if ((scales.empty() ? sizes.size() : scales.size()) != n || (!roi.empty() && roi.size() != 2 * n))
+    c.fail("it wants a scale or a size for each of {} dimensions", n);
+  for (size_t k = 0; k < n; ++k) {
+    int dim = c.axis(axes[k], x.rank());
+    const Dim& in = x.dims()[static_cast<size_t>(dim)];
+    bool whole = roi.empty() || (roi[k] == 0 && roi[k + n] == 1);
+    if (!scales.empty() && scales[k] == 1 && whole) continue;
+    if (!in.constant()) c.unsupported("{} along a size that has a name", c.op());
+    Axis a{in.value(), 0, 1, 0, 1, 0};
+    if (!scales.empty() && !(scales[k] > 0 && scales[k] < 1e6)) c.fail("a scale is {}", scales[k]);
+    a.resized = scales.empty() ? sizes[k] : static_cast<double>(a.in) * scales[k];
+    if (!(a.resized >= 0 && a.resized < 1e7)) c.fail("a size is {}", a.resized);
+    a.out = static_cast<int64_t>(std::floor(a.resized));
+    a.scale = scales.empty() ? a.resized / static_cast<double>(a.in) : scales[k];
+    if (!roi.empty()) a.start = roi[k], a.end = roi[k + n];
+    if (a.in == 0) c.fail("it cannot be made of nothing");
+    if (a.in == a.out && whole && a.scale == 1) continue;
+    x = with_outside(c, resized(c, x, dim, r, a), dim, r, a);
+  }
+  c.give(x);
+}
+
+constexpr RuleEntry rules[] = {
+    {"Resize", 10, resize},
+    {"Upsample", 1, resize},
+};
+
+}  // namespace
+
+std::span<const RuleEntry> resize_rules() { return rules; }
+
+}  // namespace gradus::onnx

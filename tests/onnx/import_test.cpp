@@ -1,0 +1,203 @@
+// What importing makes of models as a whole: weights, folding, sizes with names, subgraphs.
+#include "tests/onnx/support.h"
+
+namespace gradus::test {
+namespace {
+
+// SPEC W2
+TEST(OnnxImport, WeightsAreInputsAfterTheModelsOwn) {
+  Model m;
+  m.input("x", f32, {"N", 2});
+  m.weight(tensor("w", {2, 3}, {1, 2, 3, 4, 5, 6}));
+  m.weight(tensor("b", {3}, {0.5, -0.5, 0}));
+  m.weight(tensor("unused", {100}, std::vector<float>(100)));
+  m.node("Gemm", {"x", "w", "b"}, {"y"});
+  m.output("y");
+  onnx::Import model = m.import();
+  const ir::Graph& g = model.program;
+  std::vector<std::string> inputs;
+  for (ir::ValueId v : g.stages[0].inputs) inputs.push_back(g[v].name);
+  EXPECT_EQ(inputs, (std::vector<std::string>{"x", "w", "b"}));
+  EXPECT_EQ(model.weights.size(), 2u);
+  EXPECT_EQ(to_string(g[g.stages[0].results[0].value].type), "f32[N, 3]");
+  Values in{{"x", floats({1, 2}, {1, -1})}};
+  expect_near(run(model, in)["y"], {-2.5, -3.5, -3});
+  expect_near(run(model, {{"x", floats({1, 2}, {1, -1})}, {"b", floats({3}, {0, 0, 0})}})["y"],
+              {-3, -3, -3});
+  expect_gradients(model, {{"x", floats({2, 2}, {1, -1, 0.3, 0.7})}});
+}
+
+TEST(OnnxImport, ADefaultThatIsAlsoAnInputIsAWeight) {
+  Model m;
+  m.input("x", f32, {2});
+  m.input("w", f32, {2});
+  m.weight(tensor("w", {2}, {3, 4}));
+  m.node("Mul", {"x", "w"}, {"y"});
+  m.output("y");
+  onnx::Import model = m.import();
+  EXPECT_EQ(model.program.stages[0].inputs.size(), 2u);
+  expect_near(run(model, {{"x", floats({2}, {1, 2})}})["y"], {3, 8});
+}
+
+// x -> reshape(x, [shape(x)[0], -1]), as exporters write a flatten.
+TEST(OnnxImport, FoldsArithmeticOnNamedSizes) {
+  Model m;
+  m.input("x", f32, {"batch size", 3, 4});
+  m.weight(integers("zero", {}, {0}));
+  m.weight(integers("axes", {1}, {0}));
+  m.weight(integers("rest", {1}, {-1}));
+  m.node("Shape", {"x"}, {"shape"});
+  m.node("Gather", {"shape", "zero"}, {"n"});
+  m.node("Unsqueeze", {"n", "axes"}, {"n1"});
+  m.node("Concat", {"n1", "rest"}, {"to"}).set("axis", 0);
+  m.node("Reshape", {"x", "to"}, {"y"});
+  m.output("y");
+  onnx::Import model = m.import();
+  const ir::Graph& g = model.program;
+  EXPECT_EQ(g.stages[0].nodes.size(), 1u) << ir::print(g);
+  EXPECT_EQ(to_string(g[g.stages[0].results[0].value].type), "f32[batch_size, 12]");
+}
+
+TEST(OnnxImport, ANamedSizeCanBeAValue) {
+  Model m;
+  m.input("x", f32, {"N", "M"});
+  m.node("Shape", {"x"}, {"shape"});
+  m.node("Cast", {"shape"}, {"y"}).set("to", f32);
+  m.output("y");
+  expect_near(run(m.import(), {{"x", floats({2, 3}, {0, 0, 0, 0, 0, 0})}})["y"], {2, 3});
+}
+
+TEST(OnnxImport, ComputesConstants) {
+  Model m;
+  m.input("x", f32, {2});
+  m.node("Constant", {}, {"a"}).set("value", tensor("", {}, {3}));
+  m.node("Constant", {}, {"b"}).set("value_float", 4.0f);
+  m.node("Mul", {"a", "b"}, {"c"});
+  m.node("Sqrt", {"c"}, {"d"});
+  m.node("Mul", {"x", "d"}, {"y"});
+  m.output("y");
+  onnx::Import model = m.import();
+  EXPECT_EQ(model.program.stages[0].nodes.size(), 2u) << ir::print(model.program);
+  expect_near(run(model, {{"x", floats({2}, {1, 2})}})["y"], {3.4641016, 6.9282032});
+}
+
+TEST(OnnxImport, DerivativesGoThroughFunctionsOfWeights) {
+  Model m;
+  m.input("x", f32, {"N", 2});
+  m.weight(tensor("w", {3, 2}, {1, 2, 3, 4, 5, 6}));
+  m.node("Transpose", {"w"}, {"wt"});
+  m.node("MatMul", {"x", "wt"}, {"h"});
+  m.node("Tanh", {"h"}, {"y"});
+  m.output("y");
+  expect_gradients(m.import(), {{"x", floats({2, 2}, {0.1, 0.2, -0.3, 0.1})}});
+}
+
+TEST(OnnxImport, AValueThatDecidesStructureIsAskedFor) {
+  Model m;
+  m.input("x", f32, {6});
+  m.input("shape", i64, {2});
+  m.node("Reshape", {"x", "shape"}, {"y"});
+  m.output("y");
+  expect_refused(m, {"Reshape", "shape", "depends on data"});
+  Tensor shape = Tensor::from(DType::i64, std::vector<int64_t>{2}, std::vector<double>{2, 3});
+  onnx::Import model = m.import(known({{"shape", shape}}));
+  EXPECT_EQ(model.fixed, std::vector<std::string>{"shape"});
+  EXPECT_EQ(model.program.stages[0].inputs.size(), 1u);
+}
+
+pb::GraphProto doubling_body() {
+  pb::GraphProto body;
+  describe_value(body.add_input(), "i", i64, {});
+  describe_value(body.add_input(), "go", boolean, {});
+  describe_value(body.add_input(), "s", f32, {2});
+  add_node(body, "Identity", {"go"}, {"go_on"});
+  add_node(body, "Mul", {"s", "w"}, {"t"});  // w is seen from outside
+  for (const char* name : {"go_on", "t", "t"}) describe_value(body.add_output(), name, f32, {});
+  return body;
+}
+
+TEST(OnnxImport, LoopsOfKnownLengthAreUnrolled) {
+  Model m;
+  m.input("x", f32, {2});
+  m.weight(tensor("w", {}, {2}));
+  m.weight(integers("trips", {}, {3}));
+  m.node("Loop", {"trips", "", "x"}, {"y", "all"}).set("body", doubling_body());
+  m.output("y");
+  m.output("all");
+  onnx::Import model = m.import();
+  Values in{{"x", floats({2}, {1, 5})}};
+  Values out = run(model, in);
+  expect_near(out["y"], {8, 40});
+  expect_near(out["all"], {2, 10, 4, 20, 8, 40});
+  expect_gradients(model, in);
+}
+
+TEST(OnnxImport, ControlThatDataDecidesIsRefusedByName) {
+  Model m;
+  m.input("x", f32, {2});
+  m.input("trips", i64, {});
+  m.weight(tensor("w", {}, {2}));
+  m.node("Loop", {"trips", "", "x"}, {"y", "all"}).set("body", doubling_body());
+  m.output("y");
+  expect_refused(m, {"Loop", "trip count", "depends on data"});
+
+  Model branch;
+  branch.input("c", boolean, {});
+  pb::GraphProto nothing;
+  branch.node("If", {"c"}, {"y"}).set("then_branch", nothing).set("else_branch", nothing);
+  branch.output("y");
+  expect_refused(branch, {"If", "condition", "depends on data"});
+}
+
+TEST(OnnxImport, FunctionsOfTheModelAreInlined) {
+  Model m;
+  m.input("x", f32, {2});
+  auto* f = m.proto.add_functions();
+  f->set_name("ScaledRelu");
+  f->set_domain("mine");
+  f->add_opset_import()->set_version(17);
+  f->add_input("a");
+  f->add_output("b");
+  f->add_attribute("slope");
+  auto* n = f->add_node();
+  n->set_op_type("LeakyRelu");
+  n->add_input("a");
+  n->add_output("b");
+  auto* a = n->add_attribute();
+  a->set_name("alpha");
+  a->set_type(pb::AttributeProto::FLOAT);
+  a->set_ref_attr_name("slope");
+  m.node("ScaledRelu", {"x"}, {"y"}).set("slope", 0.5f).in_domain("mine");
+  m.output("y");
+  expect_near(run(m.import(), {{"x", floats({2}, {-4, 3})}})["y"], {-2, 3});
+}
+
+TEST(OnnxImport, TextOfAModelReadsBack) {
+  Model m;
+  m.input("input 1", f32, {"N", 2});
+  m.weight(tensor("layer/w:0", {2, 2}, {1, 2, 3, 4}));
+  m.node("MatMul", {"input 1", "layer/w:0"}, {"1"});
+  m.output("1");
+  onnx::Import model = m.import();
+  std::string text = ir::print(model.program);
+  EXPECT_NE(text.find("%\"layer/w:0\": f32[2, 2]"), std::string::npos) << text;
+}
+
+TEST(OnnxImport, WhatIsMissingIsNamed) {
+  auto of = [](const char* op) {
+    Model m;
+    m.input("x", f32, {2});
+    m.node(op, {"x"}, {"y"});
+    m.output("y");
+    return m;
+  };
+  expect_refused(of("QuantizeLinear"), {"node of 'y'", "QuantizeLinear", "not supported"});
+  expect_refused(of("QLinearConv"), {"QLinearConv", "not supported"});
+  expect_refused(of("RandomUniformLike"), {"RandomUniformLike", "random"});
+  expect_refused(of("Nonsense"), {"Nonsense", "not supported"});
+  Model next(99);
+  expect_refused(next, {"version 99", "1 to 18"});
+}
+
+}  // namespace
+}  // namespace gradus::test

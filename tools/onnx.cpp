@@ -1,0 +1,85 @@
+// gradus import, check-onnx
+#include "io/onnx/onnx.h"
+
+#include <filesystem>
+#include <map>
+
+#include "ir/text/printer.h"
+#include "tensor/npz.h"
+#include "tools/cli.h"
+#include "tools/output.h"
+#include "tools/program.h"
+
+namespace gradus::cli {
+
+namespace {
+
+struct Counts {
+  int passed = 0, failed = 0, unsupported = 0, right = 0, wrong = 0, unjudged = 0;
+};
+
+std::string test_name(const std::string& folder) {
+  return std::filesystem::path(folder).filename().string();
+}
+
+}  // namespace
+
+void import_model(const ImportCommand& command) {
+  if (!command.model.ends_with(".onnx"))
+    throw UsageError("gradus import {}: a model is an .onnx file", command.model);
+  if (!command.weights.empty() && !command.weights.ends_with(".npz"))
+    throw UsageError("--weights {}: the weights are written as an .npz", command.weights);
+  LoadedProgram program = load_program(command.model, command.from);
+  if (!program.weights->empty() && command.weights.empty())
+    throw UsageError("the model has weights: say where they go, with --weights OUT.npz");
+  if (!command.weights.empty()) write_npz(command.weights, *program.weights);
+  std::string text = ir::print(program.module);
+  if (command.out.empty())
+    put(text);
+  else
+    write_file(command.out, text);
+}
+
+void check_onnx(const CheckOnnxCommand& command) {
+  std::vector<std::string> tests;
+  for (const std::string& folder : command.folders)
+    for (std::string& t : onnx::find_tests(folder)) tests.push_back(std::move(t));
+  Progress progress;
+  onnx::TestOptions options;
+  options.gradients = command.gradients;
+  Counts n;
+  std::map<std::string, std::vector<std::string>> missing;  // what is not there -> tests
+  std::string failures;
+  for (size_t i = 0; i < tests.size(); ++i) {
+    std::string name = test_name(tests[i]);
+    progress.show(fmt::format("{} of {}: {}", i + 1, tests.size(), name));
+    onnx::TestOutcome o = onnx::run_test(tests[i], options);
+    n.right += o.right, n.wrong += o.wrong, n.unjudged += o.unjudged;
+    if (o.kind == onnx::TestOutcome::Kind::passed) ++n.passed;
+    if (o.kind == onnx::TestOutcome::Kind::failed) {
+      ++n.failed;
+      failures += fmt::format("failed  {}: {}\n", name, o.reason);
+    }
+    if (o.kind == onnx::TestOutcome::Kind::unsupported) {
+      ++n.unsupported;
+      missing[o.reason].push_back(name);
+    }
+  }
+  progress.show("");
+  std::string text = failures;
+  for (const auto& [reason, names] : missing) {
+    text += fmt::format("unsupported  {}: {}", reason, names.size());
+    for (const std::string& name : names) text += " " + name;
+    text += "\n";
+  }
+  if (command.gradients > 0)
+    text += fmt::format("gradients: {} agree, {} are off, {} could not be judged\n", n.right,
+                        n.wrong, n.unjudged);
+  text += fmt::format("{} passed, {} failed, {} unsupported\n", n.passed, n.failed, n.unsupported);
+  put(text);
+  if (n.failed > 0) throw Error("{} of {} tests failed", n.failed, tests.size());
+  if (n.passed < command.least)
+    throw Error("{} tests passed, at least {} are wanted", n.passed, command.least);
+}
+
+}  // namespace gradus::cli
