@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "ir/text/parser.h"
-#include "tensor/npz.h"
+#include "tensor/tensor_file.h"
 
 namespace gradus::cli {
 
@@ -15,7 +15,7 @@ namespace {
 class Files {
  public:
   explicit Files(std::shared_ptr<Context> context) : context_(std::move(context)) {}
-  void open(const std::string& path) { files_.push_back(std::make_unique<NpzFile>(path)); }
+  void open(const std::string& path) { files_.push_back(std::make_unique<TensorFile>(path)); }
   std::optional<FoundTensor> find(std::string_view name) const {
     for (const auto& file : files_)
       if (file->contains(name)) return FoundTensor{file->read(name, *context_), file->path()};
@@ -24,7 +24,7 @@ class Files {
 
  private:
   std::shared_ptr<Context> context_;
-  std::vector<std::unique_ptr<NpzFile>> files_;  // in the order in which they are asked
+  std::vector<std::unique_ptr<TensorFile>> files_;  // in the order in which they are asked
 };
 
 std::set<std::string, std::less<>> dimension_names(const ir::Graph& program) {
@@ -76,12 +76,11 @@ InputSources open_sources(const InputOptions& options, const ir::Graph& program,
   auto files = std::make_shared<Files>(std::move(context));
   for (auto it = options.inputs.rbegin(); it != options.inputs.rend(); ++it) files->open(*it);
   const std::string& weights = options.weights;
-  if (weights.ends_with(".safetensors"))
-    throw UsageError("--weights {}: the reader of safetensors is not in this build; give an .npz",
-                     weights);
   if (weights.ends_with(".onnx"))
-    throw UsageError("--weights {}: the reader of ONNX models is not in this build; give an .npz",
-                     weights);
+    throw UsageError(
+        "--weights {}: the reader of ONNX models is not in this build; give an .npz or a "
+        ".safetensors",
+        weights);
   if (!weights.empty()) files->open(weights);
   sources.find = [files](std::string_view name) { return files->find(name); };
   sources.sizes = read_sizes(options.set, program);
