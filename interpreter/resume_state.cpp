@@ -1,194 +1,22 @@
-// Saving a state, and resuming it: a .safetensors file of what later stages read.
-//
-// metadata  gradus_state    the format's version
-//           program, hash   its name; what its lowered text hashes to
-//           stage           that runs next
-//           h<r>            of a register with a handle: the recipe that makes it
-//           recipe<i>       how a handle is made anew: see `Recipes`
-//           r<r>            of a register: the piece of memory it lies in, and where (bytes)
-// tensors   key<s>          the key of segment s's plan, from which it is planned again
-//           m<k>            a piece of memory that registers share
-//           c<r>            the elements of a register that is carried in a block
-//           o<i>.<n>        operand n of recipe i
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 
 #include "base/text.h"
 #include "interpreter/bind_sizes.h"
-#include "interpreter/state_impl.h"
-#include "ir/text/printer.h"
-#include "ops/function.h"
+#include "interpreter/state_file.h"
 #include "tensor/safetensors.h"
 
 namespace gradus {
 
+using interpreter::bytes_of;
+using interpreter::first_segment_left;
 using interpreter::Handle;
+using interpreter::hash_of;
 using interpreter::Held;
+using interpreter::registers_left;
 using interpreter::SegmentPlan;
-
-namespace {
-
-constexpr std::string_view format_version = "1";
-// A piece of memory begins at a multiple of this in its storage, and in the file.
-constexpr int64_t piece_alignment = 64;
-
-using Metadata = std::map<std::string, std::string, std::less<>>;
-
-// Fowler, Noll and Vo's hash (FNV-1a) of the lowered program: registers are those of its compiler.
-std::string hash_of(const Code& code) {
-  uint64_t h = 0xcbf29ce484222325;
-  for (unsigned char c : ir::print(code.graph())) h = (h ^ c) * 0x100000001b3;
-  return fmt::format("{:016x}", h);
-}
-
-int64_t bytes_of(const Layout& l) { return l.extent() * static_cast<int64_t>(size_of(l.dtype)); }
-
-size_t first_segment_left(const Code& code, size_t stage) {
-  return stage < code.stages() ? code.stage(stage).first_segment : code.segments();
-}
-
-// Registers that the stages left read, made by those that ran.
-std::vector<Register> registers_left(const Code& code, size_t next) {
-  std::vector<Register> list;
-  for (uint32_t n = 0; n < code.registers(); ++n) {
-    auto r = static_cast<Register>(n);
-    if (!code.constant(r).defined() && code.made_in(r) < next && code.last_segment(r) >= next)
-      list.push_back(r);
-  }
-  return list;
-}
-
-// Handles as the calls that made them. A line is "f <marks> <operands> <name>" or
-// "e <wanted> <cotangents> <recipe of the handle evaluated>"; marks and wanted are a digit each,
-// the operands too: 1 where there is one (an absent cotangent: 0), '-' for none at all.
-class Recipes {
- public:
-  Recipes(Metadata& metadata, std::vector<std::pair<std::string, Tensor>>& tensors)
-      : metadata_(metadata), tensors_(tensors) {}
-
-  // Its number. Throws Error, naming the handle, for one that cannot be made anew.
-  size_t add(const Handle& handle, const std::string& name) {
-    auto known = numbers_.find(&handle);
-    if (known != numbers_.end()) return known->second;
-    const Handle::Recipe* recipe = handle.recipe();
-    if (!recipe)
-      throw Error(
-          "the state holds handle '{}' of '{}', which cannot be saved: the function is not "
-          "registered as replayable; save before the stage that calls it, or after the last one "
-          "that evaluates it",
-          name, printable(handle.function()));
-    std::string parent = recipe->evaluated ? std::to_string(add(*recipe->evaluated, name)) : "";
-    size_t n = numbers_.size();
-    numbers_.emplace(&handle, n);
-    std::string marks, given;
-    for (bool mark : recipe->marks) marks += mark ? '1' : '0';
-    for (size_t i = 0; i < recipe->operands.size(); ++i) {
-      const Tensor& t = recipe->operands[i];
-      given += t.defined() ? '1' : '0';
-      if (!t.defined()) continue;
-      if (t.version() != recipe->versions[i])
-        throw Error("an operand of '{}' was changed in place, and handle '{}' needs it",
-                    printable(handle.function()), name);
-      tensors_.emplace_back(fmt::format("o{}.{}", n, i), t);
-    }
-    metadata_[fmt::format("recipe{}", n)] =
-        fmt::format("{} {} {} {}", recipe->evaluated ? 'e' : 'f', marks.empty() ? "-" : marks,
-                    given.empty() ? "-" : given, recipe->evaluated ? parent : handle.function());
-    return n;
-  }
-
- private:
-  Metadata& metadata_;
-  std::vector<std::pair<std::string, Tensor>>& tensors_;
-  std::map<const Handle*, size_t> numbers_;
-};
-
-// Registers' tensors by the memory they share, of which what they look at is written.
-class Pieces {
- public:
-  void add(Register r, const Tensor& t) {
-    auto [place, fresh] = places_.try_emplace(t.storage().get(), pieces_.size());
-    if (fresh) pieces_.emplace_back();
-    Piece& p = pieces_[place->second];
-    auto begin = t.offset() * static_cast<int64_t>(size_of(t.dtype()));
-    if (p.registers.empty()) p.begin = p.end = begin;
-    p.storage = t.storage();
-    p.begin = std::min(p.begin, begin / piece_alignment * piece_alignment);
-    p.end = std::max(p.end, begin + bytes_of(t.layout()));
-    p.registers.emplace_back(r, begin);
-  }
-  void write(Metadata& metadata, std::vector<std::pair<std::string, Tensor>>& tensors) const {
-    size_t n = 0;
-    for (const Piece& p : pieces_) {
-      int64_t size = (p.end - p.begin + piece_alignment - 1) / piece_alignment * piece_alignment;
-      Tensor bytes = Tensor::zeros(DType::u8, Sizes{size});
-      if (p.end > p.begin)
-        std::memcpy(bytes.mutable_data(), p.storage->data() + p.begin,
-                    static_cast<size_t>(p.end - p.begin));
-      tensors.emplace_back(fmt::format("m{}", n), std::move(bytes));
-      for (auto [r, begin] : p.registers)
-        metadata[fmt::format("r{}", index_of(r))] = fmt::format("{} {}", n, begin - p.begin);
-      ++n;
-    }
-  }
-
- private:
-  struct Piece {
-    Ref<Storage> storage;
-    int64_t begin = 0, end = 0;  // in bytes
-    std::vector<std::pair<Register, int64_t>> registers;
-  };
-  std::vector<Piece> pieces_;  // in the order of their first registers
-  std::map<const Storage*, size_t> places_;
-};
-
-}  // namespace
-
-void State::save(const std::string& path) const {
-  Occupy occupy(impl_->running);
-  const Impl& s = *impl_;
-  const Code& code = *s.code;
-  if (s.poisoned)
-    throw Error("{}: the state is poisoned ({}): there is nothing to save", path, s.poison);
-  const size_t next = first_segment_left(code, s.stage);
-  Metadata metadata{{"gradus_state", std::string(format_version)},
-                    {"program", code.graph().name},
-                    {"hash", hash_of(code)},
-                    {"stage", std::to_string(s.stage)}};
-  std::vector<std::pair<std::string, Tensor>> tensors;
-  for (size_t n = 0; n < next; ++n) {
-    const auto& key = s.plans[n]->key;
-    Tensor t = Tensor::empty(DType::i64, Sizes{static_cast<int64_t>(key.size())});
-    if (!key.empty()) std::memcpy(t.mutable_data(), key.data(), key.size() * sizeof(int64_t));
-    tensors.emplace_back(fmt::format("key{}", n), std::move(t));
-  }
-  Recipes recipes(metadata, tensors);
-  Pieces pieces;
-  for (Register r : registers_left(code, next)) {
-    if (code.is_handle(r)) {
-      if (const auto& handle = s.handles[index_of(r)])
-        metadata[fmt::format("h{}", index_of(r))] =
-            std::to_string(recipes.add(*handle, code.name_of(r)));
-      continue;
-    }
-    const SegmentPlan& plan = *s.plans[code.made_in(r)];
-    const Held& held = plan.find_held(r);
-    if (held.absent) continue;
-    if (!held.carried) {
-      s.check_version(r, plan);
-      pieces.add(r, s.registers[index_of(r)]);
-      continue;
-    }
-    Tensor t = Tensor::empty(held.layout.dtype, held.layout.shape);
-    const std::byte* from =
-        s.blocks[code.made_in(r)]->data() + held.carried->memory + held.carried->offset;
-    if (t.numel()) copy_elements(held.layout, from, t.layout(), t.mutable_data());
-    tensors.emplace_back(fmt::format("c{}", index_of(r)), std::move(t));
-  }
-  pieces.write(metadata, tensors);
-  write_safetensors(path, tensors, metadata);
-}
+using interpreter::state_format;
 
 namespace {
 
@@ -198,9 +26,9 @@ class Saved {
   Saved(const std::string& path, const Code& code) : file_(path), code_(code) {
     const std::string* version = find("gradus_state");
     if (!version) fail("it is no saved state");
-    if (*version != format_version)
+    if (*version != state_format)
       fail(fmt::format("it is a state of format {}, of a newer release; this one reads {}",
-                       printable(*version), format_version));
+                       printable(*version), state_format));
     if (text("hash") != hash_of(code))
       fail(fmt::format("it is a state of another program ('{}', not '{}' as it is now)",
                        printable(text("program")), code.graph().name));
