@@ -1,4 +1,5 @@
-// What a trace is told: calls of operators and functions become nodes, variables the values they are.
+// What a trace is told: calls of operators and functions become nodes, variables the values they
+// are.
 #include "autograd/operator_call.h"
 #include "interpreter/trace_tape.h"
 #include "ops/creation.h"
