@@ -180,8 +180,7 @@ void code_destroy(gradus_code* code) { delete code; }
 gradus_status tensor_create(gradus_context* context, gradus_dtype dtype, size_t rank,
                             const int64_t* shape, const void* elements, gradus_tensor** tensor) {
   return guarded([&] {
-    if (static_cast<int>(dtype) < 0 || static_cast<int>(dtype) >= dtype_count)
-      throw Error("{} is no dtype", static_cast<int>(dtype));
+    if (dtype < 0 || dtype >= dtype_count) throw Error("{} is no dtype", dtype);
     if (rank > 64) throw Error("a tensor of {} dimensions; 64 are allowed", rank);
     if (rank) given(shape, "the shape");
     std::span<const int64_t> sizes(shape, rank);

@@ -20,14 +20,16 @@ extern "C" {
 
 #define GRADUS_API_VERSION 1u
 
-typedef enum gradus_status {
+typedef int32_t gradus_status;
+enum {
   GRADUS_OK = 0,
   GRADUS_ERROR = 1,    /* the program or what it was given is wrong: the message says what to do */
   GRADUS_RESOURCE = 2, /* the machine's: no memory, a disk that is full */
   GRADUS_FAULT = 3     /* a fault of Gradus itself */
-} gradus_status;
+};
 
-typedef enum gradus_dtype {
+typedef int32_t gradus_dtype;
+enum {
   GRADUS_F64 = 0,
   GRADUS_F32,
   GRADUS_F16,
@@ -37,13 +39,10 @@ typedef enum gradus_dtype {
   GRADUS_I8,
   GRADUS_U8,
   GRADUS_BOOL
-} gradus_dtype;
+};
 
-typedef enum gradus_log_level {
-  GRADUS_LOG_DEBUG = 0,
-  GRADUS_LOG_INFO,
-  GRADUS_LOG_WARNING
-} gradus_log_level;
+typedef int32_t gradus_log_level;
+enum { GRADUS_LOG_DEBUG = 0, GRADUS_LOG_INFO, GRADUS_LOG_WARNING };
 
 typedef struct gradus_context gradus_context;
 typedef struct gradus_program gradus_program;
