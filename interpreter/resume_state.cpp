@@ -23,7 +23,7 @@ namespace {
 // A file that was saved, with what may be asked of it.
 class Saved {
  public:
-  Saved(const std::string& path, const Code& code) : file_(path), code_(code) {
+  Saved(const std::string& path, const Code& code) : file_(path) {
     const std::string* version = find("gradus_state");
     if (!version) fail("it is no saved state");
     if (*version != state_format)
@@ -66,7 +66,6 @@ class Saved {
 
  private:
   SafetensorsFile file_;
-  const Code& code_;
 };
 
 // A tensor of which a plan looks at the layout only.
@@ -89,8 +88,9 @@ class KeyReader {
     bool contiguous = word >> 40 & 1;
     // Of a device there is nothing to be resumed.
     if (dtype >= dtype_count || rank > 64 || word >> 41 != 0) saved_.damaged();
-    Layout layout(static_cast<DType>(dtype), sizes(rank));
-    if (!checked_numel(layout.shape)) saved_.damaged();
+    Sizes shape = sizes(rank);
+    if (!checked_numel(shape)) saved_.damaged();
+    Layout layout(static_cast<DType>(dtype), std::move(shape));
     if (!contiguous) layout.strides = sizes(rank);
     auto extent = layout.checked_extent();
     if (!extent || *extent > INT64_MAX / 16) saved_.damaged();
