@@ -1,6 +1,7 @@
 #include "autograd/accumulate_grad.h"
 
 #include "autograd/operators.h"
+#include "autograd/recorder.h"
 
 namespace gradus::autograd {
 
@@ -56,6 +57,8 @@ Variable own(Variable&& gradient) {
 }  // namespace
 
 Variables AccumulateGrad::apply(Variables&& gradients) {
+  if (Recorder* recorder = thread_state().recorder)
+    recorder->meets("a backward that accumulates into leaves (use grad instead)");
   Variable alive = leaf();
   Variable gradient = std::move(gradients[0]);
   if (!alive.defined() || !gradient.defined()) return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/operators.h"
+#include "autograd/recorder.h"
 #include "autograd/saved_variable.h"
 
 namespace gradus::autograd {
@@ -89,6 +90,8 @@ std::optional<size_t> input_of(const Tensor& t, std::span<const Variable> inputs
 
 Variables CustomFunction::apply(std::shared_ptr<const CustomFunction> function,
                                 std::span<const Variable> inputs) {
+  if (Recorder* recorder = thread_state().recorder)
+    recorder->meets(fmt::format("custom function '{}'", function->name()));
   bool record = recording() && any_variable_requires_grad(inputs);
   FunctionContext context;
   std::vector<Tensor> results;

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <mutex>
 
+#include "autograd/recorder.h"
+
 namespace gradus::autograd {
 
 namespace {
@@ -65,6 +67,7 @@ Variable move_to(const Variable& v, Device device) {
   if (!streams)
     throw Error("a tensor cannot move from {} to {}: nobody registered streams for such a device",
                 to_string(from), to_string(device));
+  if (Recorder* recorder = thread_state().recorder) recorder->meets("a move to another device");
   Tensor copy = streams->copy_to(v.data(), device);
   if (!recording() || !v.requires_grad()) return Variable(std::move(copy));
   return create_gradient_edge(std::move(copy), make_ref<DeviceCopy>(v.gradient_edge(), from));

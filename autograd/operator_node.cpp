@@ -73,11 +73,13 @@ Variables OperatorNode::apply_unrecorded(const RuleTape& tape, Variables& cotang
   for (size_t i = 0; i < cotangents.size(); ++i)
     if (cotangents[i].defined()) inputs[saved_.size() + i] = cotangents[i].data();
   Variables gradients(outputs());
-  if (auto tensors = tape.play_small(inputs)) {
-    for (size_t i = 0; i < gradients.size(); ++i)
-      if ((*tensors)[i].defined()) gradients[i] = Variable(std::move((*tensors)[i]));
-    return gradients;
-  }
+  // A recorder is told of operators one by one.
+  if (!thread_state().recorder)
+    if (auto tensors = tape.play_small(inputs)) {
+      for (size_t i = 0; i < gradients.size(); ++i)
+        if ((*tensors)[i].defined()) gradients[i] = Variable(std::move((*tensors)[i]));
+      return gradients;
+    }
   SmallVector<Variable, 8> slots(tape.slots());
   for (size_t s = 0; s < inputs.size(); ++s)
     if (inputs[s].defined()) slots[s] = Variable(std::move(inputs[s]));

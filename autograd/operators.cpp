@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/operator_node.h"
+#include "autograd/recorder.h"
 #include "ops/evaluate.h"
 #include "ops/registry.h"
 
@@ -82,10 +83,13 @@ Variables apply(const Ref<const OperatorCall>& call, std::span<const Variable* c
       leads |= operands[i]->requires_grad();
     }
   SmallVector<Tensor, 2> results = call->run(tensors);
-  if (recording() && leads && !call->op().traits.zero_gradient)
-    return record(call, operands, std::move(results));
   Variables out;
-  for (Tensor& t : results) out.emplace_back(std::move(t));
+  if (recording() && leads && !call->op().traits.zero_gradient)
+    out = record(call, operands, std::move(results));
+  else
+    for (Tensor& t : results) out.emplace_back(std::move(t));
+  if (Recorder* recorder = thread_state().recorder) [[unlikely]]
+    recorder->called(*call, operands, out);
   return out;
 }
 
@@ -102,7 +106,11 @@ Variables apply(const Operator& op, const Attributes& attributes,
     for (size_t i = 0; i < operands.size(); ++i)
       if (variables[i]) tensors[i] = &variables[i]->data();
     ir::Attributes with_count = ops::counted(op, attributes, tensors);
-    if (with_count.get() != attributes.get()) return apply(op, with_count, operands);
+    if (with_count.get() != attributes.get()) {
+      if (Recorder* recorder = thread_state().recorder)
+        recorder->meets(fmt::format("'{}', whose result's size its data decides", op.name));
+      return apply(op, with_count, operands);
+    }
   }
   if (op.compose && !op.has_vjp(attributes)) return compose(op, attributes, operands);
   return apply(OperatorCall::find(op, attributes, operands), variables);

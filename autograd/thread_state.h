@@ -44,6 +44,8 @@ struct OrderLimit final : RefCounted {
   std::string function;
 };
 
+class Recorder;
+
 struct ThreadState {
   GradMode mode = GradMode::enabled;
   AnomalyMode anomaly = AnomalyMode::off;
@@ -51,6 +53,7 @@ struct ThreadState {
   std::shared_ptr<Context> context;    // null: the default context
   std::shared_ptr<Profiler> profiler;  // may be null
   std::shared_ptr<const void> user;    // carried along for the embedder; not looked at
+  Recorder* recorder = nullptr;        // told of all that runs; borrowed, may be null
   std::function<void(const std::string&)> warnings;  // null: to the context's log
   // In anomaly mode: where a node is made ("model.cpp:12"); null: not known.
   std::function<std::string()> place;

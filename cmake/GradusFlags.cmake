@@ -27,6 +27,11 @@ if(GRADUS_SANITIZE)
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 
+# Branches are counted, so that libFuzzer sees what an input reaches.
+if(GRADUS_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(GRADUS_CCACHE ccache)
   mark_as_advanced(GRADUS_CCACHE)

@@ -4,6 +4,8 @@
 # made before it: the order of the calls is the order of the folders. A folder that has no .cpp
 # file yet makes a library of headers.
 set_property(GLOBAL PROPERTY GRADUS_LIBRARIES "")
+# What they link and nobody else sees.
+set_property(GLOBAL PROPERTY GRADUS_INSIDE "")
 function(gradus_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;LINK_PRIVATE;OPTIONS")
   set(target gradus_${name})
@@ -20,6 +22,7 @@ function(gradus_library name)
     target_link_libraries(${target} INTERFACE ${above} ${arg_LINK})
   endif()
   set_property(GLOBAL APPEND PROPERTY GRADUS_LIBRARIES ${target})
+  set_property(GLOBAL APPEND PROPERTY GRADUS_INSIDE ${arg_LINK_PRIVATE})
 endfunction()
 
 # gradus::gradus, all the libraries at once: what a program links.

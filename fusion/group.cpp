@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ops/added.h"
 #include "ops/attributes.h"
 #include "ops/creation.h"
 #include "ops/powers.h"
@@ -263,6 +264,7 @@ bool belongs_into_nests(const ir::Graph& graph, const ir::Node& node, std::strin
   };
   if (row_reduction(graph, node)) return true;
   if (!is_cast(node) && !node.op->pointwise) return refuse("is not pointwise");
+  if (ops::is_added(node.op)) return refuse("was registered, and has no rule for kernels");
   if (node.op->pointwise && node.op->pointwise().refuses_zero_divisors &&
       !is_floating(graph[node.results[0]].type.dtype))
     return refuse("of integers may refuse its operands");

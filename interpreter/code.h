@@ -92,8 +92,17 @@ struct StageCode {
   std::vector<SourceLocation> equality_places;
 };
 
+// A pass of an embedder's own. Throws Error for what it cannot have.
+struct CompilePass {
+  std::string name;
+  std::function<void(ir::Graph&)> run;
+};
+
 struct CompileOptions {
   ir::DumpHook dump;  // called after each pass
+  // Run on the verified program before it is lowered, in this order. What each leaves is verified:
+  // an Error that names the pass.
+  std::vector<CompilePass> passes;
 };
 
 // Thread-safe: nothing in it changes but a cache of plans, which guards itself.

@@ -309,8 +309,21 @@ Code::~Code() = default;
 std::shared_ptr<const Code> Code::compile(const ir::Graph& graph, const CompileOptions& options) {
   ir::verify(graph);
   std::shared_ptr<Code> code(new Code());
-  code->graph_ = ir::lower(graph, options.dump);
-  Compiler(*code, graph).run();
+  ir::Graph changed;
+  const ir::Graph* program = &graph;
+  for (const CompilePass& pass : options.passes) {
+    if (program == &graph) changed = graph;
+    program = &changed;
+    try {
+      pass.run(changed);
+      ir::verify(changed);
+    } catch (const Error& e) {
+      throw Error("pass '{}': {}", pass.name, e.what());
+    }
+    if (options.dump) options.dump(pass.name, changed);
+  }
+  code->graph_ = ir::lower(*program, options.dump);
+  Compiler(*code, *program).run();
   return code;
 }
 

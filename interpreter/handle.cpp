@@ -1,6 +1,7 @@
 #include "interpreter/handle.h"
 
 #include "autograd/engine.h"
+#include "tensor/read_watch.h"
 
 namespace gradus::interpreter {
 
@@ -40,15 +41,34 @@ autograd::ThreadState state_for(const std::shared_ptr<Context>& context, autogra
   autograd::ThreadState s = autograd::thread_state();
   s.context = context;
   s.mode = mode;
+  s.recorder = nullptr;  // the function is one instruction, whatever it does
   return s;
+}
+
+std::unique_ptr<const Handle::Recipe> recipe_of(Ref<const Handle> evaluated,
+                                                std::span<const bool> marks,
+                                                std::span<const Tensor> operands) {
+  auto recipe = std::make_unique<Handle::Recipe>();
+  recipe->evaluated = std::move(evaluated);
+  recipe->marks = SmallVector<bool, 4>(marks);
+  for (const Tensor& t : operands) {
+    recipe->operands.push_back(t);
+    recipe->versions.push_back(t.defined() ? t.version() : 0);
+  }
+  return recipe;
 }
 
 Edge edge_of(const Variable& v) { return v.defined() ? v.gradient_edge() : Edge(); }
 
 }  // namespace
 
-Handle::Handle(std::vector<Edge> roots, std::vector<Edge> sinks, Ref<const Handle> parent)
-    : roots_(std::move(roots)), sinks_(std::move(sinks)), parent_(std::move(parent)) {}
+Handle::Handle(std::vector<Edge> roots, std::vector<Edge> sinks, Ref<const Handle> parent,
+               std::string function, std::unique_ptr<const Recipe> recipe)
+    : roots_(std::move(roots)),
+      sinks_(std::move(sinks)),
+      function_(std::move(function)),
+      recipe_(std::move(recipe)),
+      parent_(std::move(parent)) {}
 
 std::vector<Edge> Handle::inputs() const {
   std::vector<Edge> edges;
@@ -62,6 +82,7 @@ OpaqueResults call_function(const autograd::CppFunction& function, std::span<con
                             const std::shared_ptr<Context>& context) {
   autograd::StateGuard guard(state_for(
       context, leaves_handle ? autograd::GradMode::enabled : autograd::GradMode::no_grad));
+  ReadWatchGuard may_read(nullptr);
   Sinks sinks;
   Variables in;
   for (size_t i = 0; i < operands.size(); ++i)
@@ -75,7 +96,9 @@ OpaqueResults call_function(const autograd::CppFunction& function, std::span<con
     if (v.defined() && is_floating(v.dtype())) roots.push_back(edge_of(v));
   }
   if (leaves_handle)
-    results.handle = make_ref<const Handle>(std::move(roots), sinks.take(), nullptr);
+    results.handle = make_ref<const Handle>(
+        std::move(roots), sinks.take(), nullptr, function.name(),
+        function.replayable() ? recipe_of(nullptr, requires_grad, operands) : nullptr);
   return results;
 }
 
@@ -83,6 +106,7 @@ OpaqueResults evaluate_handle(const Ref<const Handle>& handle, std::span<const T
                               std::span<const bool> wanted, bool leaves_handle,
                               const std::shared_ptr<Context>& context) {
   autograd::StateGuard guard(state_for(context, autograd::GradMode::enabled));
+  ReadWatchGuard may_read(nullptr);
   Sinks sinks;
   std::vector<Edge> roots;
   Variables seeds;
@@ -110,7 +134,9 @@ OpaqueResults evaluate_handle(const Ref<const Handle>& handle, std::span<const T
     edges.push_back(edge_of(g));
   }
   if (leaves_handle)
-    results.handle = make_ref<const Handle>(std::move(edges), sinks.take(), handle);
+    results.handle =
+        make_ref<const Handle>(std::move(edges), sinks.take(), handle, handle->function(),
+                               handle->recipe() ? recipe_of(handle, wanted, cotangents) : nullptr);
   return results;
 }
 

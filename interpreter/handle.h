@@ -11,17 +11,31 @@ namespace gradus::interpreter {
 // evaluating one leaves the graph whole, so that clones and threads may share it.
 class Handle final : public RefCounted {
  public:
+  // How to make it anew, where the function is replayable.
+  struct Recipe {
+    Ref<const Handle> evaluated;   // by an eval; null: the function was called
+    SmallVector<bool, 4> marks;    // by operand of the function: is it differentiable; of an eval,
+                                   // by result: is it wanted
+    std::vector<Tensor> operands;  // of an eval the cotangents, undefined where absent
+    std::vector<uint64_t> versions;  // of their memory then
+  };
   Handle(std::vector<autograd::Edge> roots, std::vector<autograd::Edge> sinks,
-         Ref<const Handle> parent);
+         Ref<const Handle> parent, std::string function, std::unique_ptr<const Recipe> recipe);
 
   // One per floating result; empty where no gradient flows.
   std::span<const autograd::Edge> roots() const { return roots_; }
   // One per differentiable input: the instruction's own, then those that its own handle stood for.
   std::vector<autograd::Edge> inputs() const;
+  // Whose derivatives they are.
+  const std::string& function() const { return function_; }
+  // Null if the function is not replayable.
+  const Recipe* recipe() const { return recipe_.get(); }
 
  private:
   std::vector<autograd::Edge> roots_;
   std::vector<autograd::Edge> sinks_;  // of the instruction's own differentiable inputs
+  std::string function_;
+  std::unique_ptr<const Recipe> recipe_;
   Ref<const Handle> parent_;  // that an eval evaluated; its sinks live as long as this does
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "interpreter/trace_tape.h"
 
 namespace gradus {
 
@@ -69,7 +70,9 @@ OpaqueVariables evaluate(const Ref<const OpaqueInstruction>& of, std::span<const
   for (const Edge& edge : edges) next.push_back(edge);
   auto instruction = make_ref<OpaqueInstruction>();
   instruction->evaluated = of;
-  return attach(std::move(found), std::move(instruction), cotangents, std::move(next), record);
+  auto out = attach(std::move(found), std::move(instruction), cotangents, std::move(next), record);
+  if (TraceTape* tape = TraceTape::current()) tape->evaluated(*of, cotangents, out);
+  return out;
 }
 
 }  // namespace
@@ -145,9 +148,12 @@ OpaqueVariables call_opaque(std::shared_ptr<const autograd::CppFunction> functio
   auto found = gradus::interpreter::call_function(
       *function, tensors, marks, record || leaves_handle, autograd::current_context());
   auto instruction = make_ref<OpaqueInstruction>();
-  instruction->function = std::move(function);
+  instruction->function = function;
   instruction->marks = SmallVector<bool, 4>(marks);
-  return attach(std::move(found), std::move(instruction), operands, std::move(edges), record);
+  auto out = attach(std::move(found), std::move(instruction), operands, std::move(edges), record);
+  if (TraceTape* tape = TraceTape::current())
+    tape->function_called(*function, marks, operands, out);
+  return out;
 }
 
 OpaqueVariables evaluate_opaque(const OpaqueVariables& of, std::span<const Variable> cotangents,

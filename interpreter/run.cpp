@@ -4,6 +4,7 @@
 
 #include "interpreter/bind_sizes.h"
 #include "interpreter/state_impl.h"
+#include "tensor/read_watch.h"
 
 namespace gradus {
 
@@ -94,6 +95,9 @@ Tensor State::Impl::copy_of(const Tensor& t) const {
 
 std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOptions& options) {
   check_runnable(inputs);
+  if (const ReadWatch* watch = ReadWatch::current()) [[unlikely]]
+    for (const Tensor& t : inputs)
+      if (t.defined()) watch->reads(t);
   const StageCode& stage_code = code->stage(stage);
   size_t segment = stage_code.first_segment;
   auto plan = find_plan(segment, inputs);

@@ -1,9 +1,11 @@
 #include "interpreter/staged_function.h"
 
+#include <algorithm>
 #include <map>
 
 #include "autograd/engine.h"
 #include "autograd/operator_node.h"
+#include "autograd/recorder.h"
 
 namespace gradus {
 
@@ -15,6 +17,7 @@ using autograd::Variables;
 namespace {
 
 using EdgesByName = std::map<std::string, Edge, std::less<>>;
+using Unread = std::shared_ptr<const std::vector<std::string>>;
 
 bool has_function(const Code& code) {
   for (const ir::Stage& stage : code.graph().stages)
@@ -29,16 +32,19 @@ std::string_view named_by(std::string_view name, char kind, size_t stage) {
   return name.starts_with(prefix) ? name.substr(prefix.size()) : std::string_view();
 }
 
-Variables attach(std::vector<Tensor> results, State state, size_t stage, EdgesByName edges);
+Variables attach(std::vector<Tensor> results, State state, size_t stage, EdgesByName edges,
+                 const Unread& unread);
 
 // Runs stage `stage` when cotangents of the stage before arrive.
 class StageNode final : public Node {
  public:
-  StageNode(State state, size_t stage, EdgesByName by_name, SmallVector<Edge, 2> edges)
+  StageNode(State state, size_t stage, EdgesByName by_name, SmallVector<Edge, 2> edges,
+            Unread unread)
       : Node(std::move(edges)),
         code_(state.code()),
         stage_(stage),
         by_name_(std::move(by_name)),
+        unread_(std::move(unread)),
         state_(std::move(state)),
         thread_safe_(!has_function(*code_)) {}
 
@@ -66,7 +72,18 @@ class StageNode final : public Node {
     return taken;
   }
 
+  void check_arriving(const Variables& cotangents) const {
+    for (size_t i = 0; i < cotangents.size(); ++i)
+      if (const std::string& name = code_->input_name(stage_, i);
+          cotangents[i].defined() && std::ranges::count(*unread_, name))
+        throw Error(
+            "cotangent '{}' of '{}' was undefined when its stage was recorded, and is defined "
+            "now: record it anew with this cotangent",
+            name, code_->graph().name);
+  }
+
   Variables apply(Variables&& cotangents) override {
+    check_arriving(cotangents);
     // The inputs of this node are the cotangents that the stage takes, in its order.
     std::vector<Tensor> given;
     for (const Variable& ct : cotangents) given.push_back(ct.defined() ? ct.data() : Tensor());
@@ -78,7 +95,8 @@ class StageNode final : public Node {
     cotangents.clear();
     std::vector<Tensor> results = state.run(given);
     given.clear();
-    if (autograd::recording()) return attach(std::move(results), std::move(state), stage_, edges);
+    if (autograd::recording())
+      return attach(std::move(results), std::move(state), stage_, edges, unread_);
     Variables gradients;
     for (Tensor& t : results)
       gradients.push_back(t.defined() ? Variable(std::move(t)) : Variable());
@@ -88,13 +106,14 @@ class StageNode final : public Node {
   const std::shared_ptr<const Code> code_;
   const size_t stage_;
   const EdgesByName by_name_;  // of all inputs of the stages before
+  const Unread unread_;
   std::optional<State> state_;
   const bool thread_safe_;
 };
 
 // What takes the cotangents of stage `stage`'s results: the node of the next one, or one that says
 // that there is none.
-Ref<Node> next_node(State state, size_t stage, EdgesByName edges) {
+Ref<Node> next_node(State state, size_t stage, EdgesByName edges, const Unread& unread) {
   const Code& code = *state.code();
   size_t next = stage + 1;
   SmallVector<Edge, 2> outputs;
@@ -111,14 +130,15 @@ Ref<Node> next_node(State state, size_t stage, EdgesByName edges) {
     auto it = edges.find(named_by(r.name, 'd', next));
     outputs.push_back(it == edges.end() ? Edge() : it->second);
   }
-  return make_ref<StageNode>(std::move(state), next, std::move(edges), std::move(outputs));
+  return make_ref<StageNode>(std::move(state), next, std::move(edges), std::move(outputs), unread);
 }
 
 // The results of stage `stage` as variables that lead to the next one. `edges`: of the inputs of
 // all stages so far.
-Variables attach(std::vector<Tensor> results, State state, size_t stage, EdgesByName edges) {
+Variables attach(std::vector<Tensor> results, State state, size_t stage, EdgesByName edges,
+                 const Unread& unread) {
   std::shared_ptr<const Code> code = state.code();
-  Ref<Node> node = next_node(std::move(state), stage, std::move(edges));
+  Ref<Node> node = next_node(std::move(state), stage, std::move(edges), unread);
   size_t next = stage + 1;
   bool last = next == code->stages();
   // The next stage's inputs are the cotangents of some results, in the results' order.
@@ -156,8 +176,11 @@ void check_stage(const Code& code, size_t k) {
 
 }  // namespace
 
-StagedFunction::StagedFunction(std::shared_ptr<const Code> code, std::shared_ptr<Context> context)
-    : code_(std::move(code)), context_(std::move(context)) {
+StagedFunction::StagedFunction(std::shared_ptr<const Code> code, std::shared_ptr<Context> context,
+                               std::vector<std::string> unread)
+    : code_(std::move(code)),
+      context_(std::move(context)),
+      unread_(std::make_shared<const std::vector<std::string>>(std::move(unread))) {
   for (size_t k = 1; k < code_->stages(); ++k) check_stage(*code_, k);
 }
 
@@ -168,6 +191,8 @@ StagedFunction StagedFunction::of(const ir::Graph& graph, int derivatives) {
 int StagedFunction::derivatives() const { return static_cast<int>(code_->stages()) - 1; }
 
 Variables StagedFunction::operator()(std::span<const Variable> inputs) const {
+  if (autograd::Recorder* recorder = autograd::thread_state().recorder)
+    recorder->meets(fmt::format("program '{}', called as a function", code_->graph().name));
   std::vector<Tensor> tensors;
   for (const Variable& v : inputs) tensors.push_back(v.defined() ? v.data() : Tensor());
   bool record = autograd::recording() && autograd::any_variable_requires_grad(inputs);
@@ -191,7 +216,7 @@ Variables StagedFunction::operator()(std::span<const Variable> inputs) const {
           "input '{}' requires a gradient, but '{}' was not differentiated with respect to it",
           name, code_->graph().name);
   }
-  return attach(std::move(results), std::move(state), 0, std::move(edges));
+  return attach(std::move(results), std::move(state), 0, std::move(edges), unread_);
 }
 
 }  // namespace gradus

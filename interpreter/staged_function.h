@@ -18,8 +18,10 @@ namespace gradus {
 class StagedFunction {
  public:
   // Throws Error if a later stage does not have the interface of a derivative.
+  // `unread` names cotangents that the code does not look at: one that arrives is an Error.
   explicit StagedFunction(std::shared_ptr<const Code> code,
-                          std::shared_ptr<Context> context = Context::default_context());
+                          std::shared_ptr<Context> context = Context::default_context(),
+                          std::vector<std::string> unread = {});
   // Compiles `graph` with as many derivative stages.
   static StagedFunction of(const ir::Graph& graph, int derivatives);
 
@@ -35,6 +37,7 @@ class StagedFunction {
  private:
   std::shared_ptr<const Code> code_;
   std::shared_ptr<Context> context_;
+  std::shared_ptr<const std::vector<std::string>> unread_;
 };
 
 }  // namespace gradus

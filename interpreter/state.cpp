@@ -9,22 +9,6 @@ namespace gradus {
 
 namespace {
 
-// One run at a time: a second thread, or a run from inside the run, is refused.
-class Occupy {
- public:
-  explicit Occupy(std::atomic<bool>& running) : running_(running) {
-    if (running_.exchange(true, std::memory_order_acquire))
-      throw Error(
-          "this state is running already, on another thread or further up this one; use a "
-          "clone");
-  }
-  ~Occupy() { running_.store(false, std::memory_order_release); }
-  Occupy(const Occupy&) = delete;
-
- private:
-  std::atomic<bool>& running_;
-};
-
 interpreter::KernelChoice choose(fusion::FusionMode mode, Context& context) {
   if (mode == fusion::FusionMode::off) return {};
   interpreter::KernelChoice choice{mode, fusion::kernels_of(context), nullptr};

@@ -87,6 +87,18 @@ class State {
   // poisoning.
   void restart();
 
+  // Writes what later stages need, and resumes from it, also in another process, on another
+  // machine of the same byte order: the stages left then give the same bits. A handle is not
+  // written; functions that are `replayable` are called anew for theirs.
+  // `save` throws Error for a poisoned state, for one with the handle of any other function (naming
+  // it), and for a file that cannot be written; it is written whole or not at all. `resume` throws
+  // Error for a file that is damaged or of a newer release, and where `code` is not of the program
+  // that was saved (the whole text counts, whoever compiled it).
+  void save(const std::string& path) const;
+  static State resume(std::shared_ptr<const Code> code, const std::string& path,
+                      std::shared_ptr<Context> context = Context::default_context(),
+                      const StateOptions& options = {});
+
   const std::shared_ptr<const Code>& code() const;
   // The stage that `run` runs next; equal to code()->stages() at the end.
   size_t next_stage() const;
@@ -107,6 +119,8 @@ class State {
 
  private:
   struct Impl;
+  struct Resume;
+  class Occupy;
   explicit State(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -7,6 +7,22 @@
 
 namespace gradus {
 
+// One run at a time: a second thread, or a run from inside the run, is refused.
+class State::Occupy {
+ public:
+  explicit Occupy(std::atomic<bool>& running) : running_(running) {
+    if (running_.exchange(true, std::memory_order_acquire))
+      throw Error(
+          "this state is running already, on another thread or further up this one; use a "
+          "clone");
+  }
+  ~Occupy() { running_.store(false, std::memory_order_release); }
+  Occupy(const Occupy&) = delete;
+
+ private:
+  std::atomic<bool>& running_;
+};
+
 struct State::Impl {
   using SegmentPlan = interpreter::SegmentPlan;
   static constexpr uint32_t no_instruction = UINT32_MAX;

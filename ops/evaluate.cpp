@@ -1,6 +1,7 @@
 #include "ops/evaluate.h"
 
 #include "ops/registry.h"
+#include "tensor/read_watch.h"
 
 namespace gradus::ops {
 
@@ -66,6 +67,9 @@ SmallVector<Tensor, 2> evaluate(std::string_view name, std::initializer_list<Eag
                                 const LiteralList& attributes) {
   const Operator* op = find(name);
   if (!op) throw Error("there is no operator '{}'{}", name, advice(name));
+  if (const ReadWatch* watch = ReadWatch::current()) [[unlikely]]
+    for (const EagerOperand& o : operands)
+      if (const auto* t = std::get_if<Tensor>(&o)) watch->reads(*t);
   return evaluate(*op, op->read(attributes), std::span(operands.begin(), operands.size()),
                   *Context::default_context());
 }

@@ -22,6 +22,9 @@ class OpaqueFunction {
   virtual std::string name() const = 0;
   // How many times it can be differentiated.
   virtual int order() const { return any_order; }
+  // Whether a call with the same operands gives the same again, also in another process: then a
+  // state that holds its handle can be saved, and calls it anew when it is resumed.
+  virtual bool replayable() const { return false; }
   // The results' types for operands of these types, tensors all. Throws Error for what it does not
   // take, saying what it takes; the caller adds the function's name. Its results' sizes are named
   // by the operands' sizes.

@@ -1,10 +1,15 @@
 #include "ops/registry.h"
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "ops/added.h"
 #include "ops/families.h"
 #include "ops/opaque.h"
 
@@ -28,6 +33,29 @@ const Table& table() {
   return t;
 }
 
+// Operators that were registered. What readers see never changes: a registration makes another one.
+struct Added {
+  std::vector<const ir::Operator*> list;  // with the table's, by name
+  std::unordered_map<std::string_view, const ir::Operator*> by_name;
+};
+struct AddedVersions {
+  std::mutex mutex;
+  std::deque<Added> all;  // those before stay for who still looks at them
+  std::atomic<const Added*> latest{nullptr};
+};
+AddedVersions& added_versions() {
+  static AddedVersions versions;
+  return versions;
+}
+const Added* added() { return added_versions().latest.load(std::memory_order_acquire); }
+
+bool can_be_written(std::string_view name) {
+  auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !name.empty() && letter(name[0]) &&
+         std::ranges::all_of(name, [&](char c) { return letter(c) || digit(c) || c == '.'; });
+}
+
 // Insertions, deletions, replacements and swaps of neighbours.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
@@ -47,7 +75,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 std::vector<std::string_view> similar(std::string_view name) {
   std::vector<std::pair<size_t, std::string_view>> near;
   if (name.size() < 64)
-    for (const ir::Operator* op : table().list) {
+    for (const ir::Operator* op : all()) {
       size_t d = edit_distance(name, op->name);
       if (d <= 1 + name.size() / 4) near.emplace_back(d, op->name);
     }
@@ -59,11 +87,49 @@ std::vector<std::string_view> similar(std::string_view name) {
 
 }  // namespace
 
-std::span<const ir::Operator* const> all() { return table().list; }
+std::span<const ir::Operator* const> built_in() { return table().list; }
+
+std::span<const ir::Operator* const> all() {
+  const Added* more = added();
+  return more ? more->list : table().list;
+}
 
 const ir::Operator* find(std::string_view name) {
   auto it = table().by_name.find(name);
-  return it == table().by_name.end() ? nullptr : it->second;
+  if (it != table().by_name.end()) return it->second;
+  const Added* more = added();
+  if (!more) return nullptr;
+  auto found = more->by_name.find(name);
+  return found == more->by_name.end() ? nullptr : found->second;
+}
+
+bool is_added(const ir::Operator* op) {
+  const Added* more = added();
+  if (!more || !op) return false;
+  // Anything may be asked for: its name is read only once it is known to be one.
+  return std::ranges::any_of(more->by_name, [&](const auto& a) { return a.second == op; });
+}
+
+void register_operator(const ir::Operator& op) {
+  auto refuse = [&](std::string_view why) {
+    throw Error("operator '{}' cannot be registered: {}", printable(op.name), why);
+  };
+  if (!can_be_written(op.name))
+    refuse("a name is made of letters, digits, '_' and '.', and begins with a letter or '_'");
+  if (!op.read || !op.write || !op.describe || !op.infer)
+    refuse("its record lacks attributes or a type rule; make it by operator_record");
+  if (!op.bind && !op.compose) refuse("it has neither a kernel (bind) nor a composition (compose)");
+  if (op.traits.structural || op.traits.opaque)
+    refuse("structural and opaque operators are not for others to add; register a function");
+  AddedVersions& versions = added_versions();
+  std::lock_guard guard(versions.mutex);
+  if (find(op.name)) refuse("there is one of this name");
+  Added next = versions.all.empty() ? Added{table().list, {}} : versions.all.back();
+  next.list.insert(std::ranges::lower_bound(next.list, op.name, {},
+                                            [](const ir::Operator* o) { return o->name; }),
+                   &op);
+  next.by_name.emplace(op.name, &op);
+  versions.latest.store(&versions.all.emplace_back(std::move(next)), std::memory_order_release);
 }
 
 std::string advice(std::string_view name) {

@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include "tensor/read_watch.h"
+
 namespace gradus {
 
 namespace {
@@ -30,6 +32,7 @@ Managed* export_tensor(const Tensor& t) {
   if (t.device().kind != DeviceKind::cpu)
     throw Error("a tensor on {} cannot be handed out through DLPack; copy it to the cpu first",
                 to_string(t.device()));
+  if (const ReadWatch* watch = ReadWatch::current()) watch->reads(t);
   auto owner = std::make_unique<Exported<Managed>>();
   owner->tensor = t;
   owner->shape = t.layout().shape;

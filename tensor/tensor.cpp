@@ -1,6 +1,7 @@
 #include "tensor/tensor.h"
 
 #include "tensor/convert.h"
+#include "tensor/read_watch.h"
 
 namespace gradus {
 
@@ -65,6 +66,13 @@ Tensor Tensor::from(DType dtype, std::span<const int64_t> shape, std::span<const
 
 Tensor Tensor::scalar(DType dtype, double value) { return from(dtype, {}, {&value, 1}); }
 
+namespace {
+void tell_watch(const Tensor& t) {
+  if (ReadWatch* watch = ReadWatch::current()) [[unlikely]]
+    watch->reads(t);
+}
+}  // namespace
+
 Tensor Tensor::view(Layout layout, int64_t offset) const {
   return Tensor(storage(), std::move(layout), offset);
 }
@@ -74,12 +82,14 @@ Tensor Tensor::contiguous() const { return layout().contiguous() ? *this : copy(
 Tensor Tensor::copy() const { return to(dtype()); }
 
 Tensor Tensor::to(DType dtype) const {
+  tell_watch(*this);
   Tensor t = empty(dtype, shape());
   copy_elements(layout(), data(), t.layout(), t.body_->data);
   return t;
 }
 
 std::vector<double> Tensor::to_doubles() const {
+  tell_watch(*this);
   std::vector<double> values(static_cast<size_t>(numel()));
   copy_elements(layout(), data(), Layout(DType::f64, Sizes(shape())),
                 reinterpret_cast<std::byte*>(values.data()));
@@ -87,6 +97,7 @@ std::vector<double> Tensor::to_doubles() const {
 }
 
 std::vector<int64_t> Tensor::to_int64s() const {
+  tell_watch(*this);
   std::vector<int64_t> values(static_cast<size_t>(numel()));
   copy_elements(layout(), data(), Layout(DType::i64, Sizes(shape())),
                 reinterpret_cast<std::byte*>(values.data()));
@@ -96,6 +107,7 @@ std::vector<int64_t> Tensor::to_int64s() const {
 double Tensor::item(int64_t index) const {
   if (index < 0 || index >= numel())
     throw Error("element {} of a tensor of {} elements was asked for", index, numel());
+  tell_watch(*this);
   const Layout& l = layout();
   int64_t at = 0;
   for (int i = l.rank() - 1; i >= 0; --i) {

@@ -43,6 +43,19 @@ class TestFunction final : public autograd::CppFunction {
   Call call_;
 };
 
+// One whose handles can be made anew.
+class Replayed final : public autograd::CppFunction {
+ public:
+  std::string name() const override { return "t.replayed"; }
+  bool replayable() const override { return true; }
+  std::vector<ir::Type> infer(std::span<const ir::Type> operands) const override {
+    return {operands.begin(), operands.end()};
+  }
+  Variables call(std::span<const Variable> x) const override {
+    return {op("mul", {x[0], op("sin", {x[0]})})};
+  }
+};
+
 // So many floating operands, so many results of the first one's type.
 inline TestFunction::Infer elementwise(size_t operands, size_t results = 1) {
   return [=](std::span<const ir::Type> in) {
@@ -126,6 +139,7 @@ inline void define_smooth_functions() {
   define("t.square", any, elementwise(1), [](std::span<const Variable> x) {
     return Variables{op("mul", {x[0], x[0]})};
   });
+  ops::register_function(std::make_shared<Replayed>());
   define("t.swish", 2, elementwise(1), [](std::span<const Variable> x) {
     return Variables{op("mul", {x[0], op("sigmoid", {x[0]})})};
   });

@@ -22,7 +22,7 @@ class UsageError : public Exception {
 
 // Where a program's inputs come from.
 struct InputOptions {
-  std::vector<std::string> inputs;  // .npz files; a later one wins
+  std::vector<std::string> inputs;  // .npz or .safetensors; a later one wins
   std::string weights;              // asked after those
   std::optional<uint64_t> random;   // the seed for what is not found
   std::vector<std::string> set;     // "N=32"
@@ -33,6 +33,7 @@ struct RunCommand {
   InputOptions from;
   std::optional<uint64_t> stages;  // absent: all
   std::string outputs, profile;    // files, empty: none
+  std::string resume, save_state;  // states to go on from, and left after the last stage
   std::string engine = "interpret", device = "cpu";
   std::string fusion;      // off, behind, first; empty: as the engine says
   std::string kernels;     // a folder that keeps compiled kernels, empty: none

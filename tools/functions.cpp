@@ -42,6 +42,7 @@ std::vector<ir::Type> infer_elementwise(std::span<const ir::Type> operands, size
 class Swish final : public autograd::CppFunction {
  public:
   std::string name() const override { return "swish"; }
+  bool replayable() const override { return true; }
   std::vector<ir::Type> infer(std::span<const ir::Type> operands) const override {
     return infer_elementwise(operands, 1, 1);
   }

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "interpreter/plugin.h"
 #include "tools/cli.h"
 #include "tools/functions.h"
 #include "tools/output.h"
@@ -25,7 +26,7 @@ struct Commands {
   CheckOnnxCommand check_onnx;
   std::string program, dump_after;
   bool markdown = false, json = false;
-  std::string plugin;
+  std::vector<std::string> plugins;
   std::function<void()> chosen;
 };
 
@@ -44,7 +45,7 @@ void add_program(CLI::App& command, std::string& program) {
 
 void add_inputs(CLI::App& command, InputOptions& from) {
   command.add_option("--inputs", from.inputs, "Inputs by name; of several files a later one wins")
-      ->type_name("F.npz")
+      ->type_name("F.npz|F.safetensors")
       ->allow_extra_args(false);
   command
       .add_option("--random", from.random,
@@ -62,13 +63,19 @@ void add_run(CLI::App& app, Commands& c) {
   add_program(*command, c.run.program);
   add_inputs(*command, c.run.from);
   command->add_option("--weights", c.run.from.weights, "Parameters by name, after --inputs")
-      ->type_name("F.npz");
+      ->type_name("F.npz|F.safetensors");
   command->add_option("--stages", c.run.stages, "Run the first N stages only")
       ->type_name("N")
       ->check(CLI::PositiveNumber)
       ->check(whole_number);
   command->add_option("--outputs", c.run.outputs, "Write all results that are defined, by name")
-      ->type_name("OUT.npz");
+      ->type_name("OUT.npz|OUT.safetensors");
+  command
+      ->add_option("--save-state", c.run.save_state,
+                   "Save what later stages need after the last one that runs")
+      ->type_name("S.state");
+  command->add_option("--resume", c.run.resume, "Go on from a state that was saved")
+      ->type_name("S.state");
   command->add_option("--engine", c.run.engine, "interpret, or fused: as --fusion first does")
       ->type_name("NAME")
       ->check(CLI::IsMember({"interpret", "fused"}));
@@ -241,8 +248,9 @@ void parse_and_run(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();  // so that --plugin may stand behind the command
   Commands c;
-  app.add_option("--plugin", c.plugin, "A library with operators and functions of your own")
-      ->type_name("LIB.so");
+  app.add_option("--plugin", c.plugins, "A library with operators and functions of your own")
+      ->type_name("LIB.so")
+      ->allow_extra_args(false);
   add_run(app, c);
   add_grad(app, c);
   add_directions(app, c);
@@ -266,8 +274,7 @@ void parse_and_run(int argc, char** argv) {
         "{}\nRun gradus {}--help for what can be said.", e.what(),
         app.get_subcommands().empty() ? "" : app.get_subcommands()[0]->get_name() + " ");
   }
-  if (!c.plugin.empty())
-    throw UsageError("gradus --plugin: loading libraries is not in this build");
+  for (const std::string& plugin : c.plugins) load_plugin(plugin);
   c.chosen();
   finish_output();
 }

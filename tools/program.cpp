@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "io/onnx/onnx.h"
 #include "ir/text/parser.h"
-#include "tensor/npz.h"
+#include "tensor/tensor_file.h"
 
 namespace gradus::cli {
 
@@ -16,7 +16,7 @@ namespace {
 class Files {
  public:
   explicit Files(std::shared_ptr<Context> context) : context_(std::move(context)) {}
-  void open(const std::string& path) { files_.push_back(std::make_unique<NpzFile>(path)); }
+  void open(const std::string& path) { files_.push_back(std::make_unique<TensorFile>(path)); }
   std::optional<FoundTensor> find(std::string_view name) const {
     for (const auto& file : files_)
       if (file->contains(name)) return FoundTensor{file->read(name, *context_), file->path()};
@@ -25,7 +25,7 @@ class Files {
 
  private:
   std::shared_ptr<Context> context_;
-  std::vector<std::unique_ptr<NpzFile>> files_;  // in the order in which they are asked
+  std::vector<std::unique_ptr<TensorFile>> files_;  // in the order in which they are asked
 };
 
 std::shared_ptr<const NamedTensors> weights_of(
@@ -94,9 +94,6 @@ InputSources open_sources(const InputOptions& options, const LoadedProgram& prog
   auto files = std::make_shared<Files>(std::move(context));
   for (auto it = options.inputs.rbegin(); it != options.inputs.rend(); ++it) files->open(*it);
   const std::string& weights = options.weights;
-  if (weights.ends_with(".safetensors"))
-    throw UsageError("--weights {}: the reader of safetensors is not in this build; give an .npz",
-                     weights);
   std::shared_ptr<const NamedTensors> own = program.weights;
   std::string origin = "the model";
   if (weights.ends_with(".onnx")) {

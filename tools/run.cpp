@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "interpreter/state.h"
-#include "tensor/npz.h"
+#include "tensor/tensor_file.h"
 #include "tools/cli.h"
 #include "tools/json.h"
 #include "tools/output.h"
@@ -64,6 +64,8 @@ void check_command(const RunCommand& c) {
     throw UsageError("gradus run: --device {} is not in this build; use --device cpu", c.device);
   if (c.device != "cpu")
     throw UsageError("gradus run: --device {} is no device; say cpu or cuda:0", c.device);
+  if (c.repeat > 1 && !c.resume.empty())
+    throw UsageError("gradus run: --repeat begins at stage 0, --resume does not");
 }
 
 size_t stages_to_run(const RunCommand& c, const ir::Graph& program) {
@@ -88,9 +90,9 @@ void check_names(const ir::Graph& program, size_t stages) {
     }
 }
 
-std::string report(const std::vector<std::vector<NamedResult>>& stages) {
+std::string report(const std::vector<std::vector<NamedResult>>& stages, size_t first) {
   std::string text;
-  for (size_t s = 0; s < stages.size(); ++s) {
+  for (size_t s = first; s < stages.size(); ++s) {
     text += fmt::format("stage {}\n", s);
     for (const NamedResult& r : stages[s]) {
       if (r.tensor.defined())
@@ -109,7 +111,7 @@ void write_outputs(const std::string& path, const std::vector<std::vector<NamedR
   for (const auto& stage : stages)
     for (const NamedResult& r : stage)
       if (r.tensor.defined()) tensors.emplace_back(r.result->name, r.tensor);
-  write_npz(path, tensors);
+  write_tensors(path, tensors);
 }
 
 fusion::FusionMode fusion_mode(const RunCommand& c) {
@@ -151,6 +153,7 @@ void run(const RunCommand& command) {
     AtomicFile probe(command.outputs);
   }
   if (!command.profile.empty()) AtomicFile probe(command.profile);
+  if (!command.save_state.empty()) AtomicFile probe(command.save_state);
 
   ContextOptions context_options;
   context_options.workers = command.threads;
@@ -159,7 +162,13 @@ void run(const RunCommand& command) {
   std::shared_ptr<const Code> code = Code::compile(program);
   const StateOptions state_options{.fusion = fusion_mode(command)};
   if (!command.kernels.empty()) fusion::set_kernel_options(*context, {.folder = command.kernels});
-  State state(code, context, state_options);
+  State state = command.resume.empty()
+                    ? State(code, context, state_options)
+                    : State::resume(code, command.resume, context, state_options);
+  const size_t first = state.next_stage();
+  if (first >= stages)
+    throw Error("--resume {}: stage {} is next, and {} stages are to run", command.resume, first,
+                stages);
   Recorder recorder(*code);
   RunOptions options;
   if (!command.profile.empty()) options.observer = &recorder;
@@ -171,9 +180,9 @@ void run(const RunCommand& command) {
     // A new state has the kernels that came meanwhile.
     if (round > 0 && state_options.fusion == fusion::FusionMode::behind)
       state = State(code, context, state_options);
-    state.restart();
+    if (round > 0) state.restart();
     recorder.clear();
-    for (size_t s = 0; s < stages; ++s) {
+    for (size_t s = first; s < stages; ++s) {
       if (round == 0) inputs[s] = find_inputs(state, sources);
       results[s].clear();
       auto begin = Clock::now();
@@ -188,10 +197,11 @@ void run(const RunCommand& command) {
     }
   }
 
+  if (!command.save_state.empty()) state.save(command.save_state);
   if (!command.outputs.empty()) write_outputs(command.outputs, results);
   if (!command.profile.empty())
     write_file(command.profile, trace_json(recorder.events(), program.source.get()));
-  put(report(results));
+  put(report(results, first));
   if (command.repeat > 1) put(times_report(times));
   if (!command.dump_after.empty()) put(describe_groups(state));
   if (command.stats) put(kernels_report(fusion::kernels_of(*context)->statistics()));

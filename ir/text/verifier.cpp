@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "ir/text/printer.h"
 #include "ir/text/settle.h"
+#include "ops/added.h"
 #include "ops/opaque.h"
 #include "ops/registry.h"
 #include "ops/structural.h"
@@ -41,14 +42,16 @@ std::string why_no_device(const Type& type) {
   return fmt::format("lies on {}, but only cpu is in this build [V13]", to_string(type.device));
 }
 
-// The table's operators, and whether they have attributes.
-const std::unordered_map<const Operator*, bool>& operators() {
+// Of the operators that there are: whether they have attributes. Nothing for others.
+std::optional<bool> has_attributes(const Operator* op) {
   static const auto table = [] {
     std::unordered_map<const Operator*, bool> t;
-    for (const Operator* op : ops::all()) t.emplace(op, !op->describe().empty());
+    for (const Operator* known : ops::built_in()) t.emplace(known, !known->describe().empty());
     return t;
   }();
-  return table;
+  if (auto known = table.find(op); known != table.end()) return known->second;
+  if (ops::is_added(op)) return !op->describe().empty();
+  return std::nullopt;
 }
 
 class Verifier {
@@ -127,14 +130,13 @@ class Verifier {
   }
 
   void check_node(const Node& node) {
-    auto op = operators().find(node.op);
-    if (op == operators().end())
-      fail(node.where, "node {} has no operator that is known [V6]", node_);
+    const std::optional<bool> attributes = has_attributes(node.op);
+    if (!attributes) fail(node.where, "node {} has no operator that is known [V6]", node_);
     if (!node.attributes)
       fail(node.where, "node {}, '{}', has no attributes, not even empty ones [V6]", node_,
            node.op->name);
     check_operands(node);
-    if (op->second) check_attributes(node);
+    if (*attributes) check_attributes(node);
     if (node.op == &ops::operator_record<ops::Call>) check_call(node);
     for (ValueId v : node.results)
       define(v, node.where, [&] { return fmt::format("a result of '{}'", node.op->name); });

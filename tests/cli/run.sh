@@ -87,6 +87,16 @@ says out 'y: f64[]  42'
 runs 0 run p.ir --inputs more.npz --inputs data.npz --stages 1
 says out 'y: f64[]  975'
 
+# The same in the other format.
+runs 0 run more.ir --outputs more.safetensors
+runs 0 run data.ir --outputs data.safetensors
+runs 0 run p.ir --inputs data.safetensors --weights more.safetensors --stages 1 --outputs a.safetensors
+says out 'y: f64[]  975'
+runs 0 run p.ir --inputs more.safetensors --inputs data.npz --stages 1 --outputs b.safetensors
+cmp -s a.safetensors b.safetensors || fail 'two formats gave other bits'
+printf 'not one' >bad.safetensors
+refuses 1 'bad.safetensors: it is no .safetensors file' run p.ir --weights bad.safetensors
+
 # Shapes and dtypes: values are converted only if none changes.
 cat >f.ir <<'END'
 graph f {

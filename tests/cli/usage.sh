@@ -27,9 +27,12 @@ is "$(cut -d' ' -f1 out)" gradus
 # What is not in this build says so.
 refuses 2 'not in this build' view p.ir -o p.svg
 refuses 2 'not in this build' run p.ir --device cuda:0
-refuses 2 'not in this build' ops --plugin mine.so
 echo 'graph p { stage 0 () { return } }' >p.ir
-refuses 2 'not in this build' run p.ir --weights w.safetensors
+refuses 1 'w.safetensors: cannot be read' run p.ir --weights w.safetensors
+refuses 1 'mine.so: cannot be read' ops --plugin mine.so
+cp p.ir text.so
+refuses 1 'text.so: cannot be loaded' ops --plugin text.so
+refuses 2 '--repeat begins at stage 0' run p.ir --resume s.state --repeat 2
 
 # Programs that are none.
 refuses 1 'nothing.ir: ' verify nothing.ir

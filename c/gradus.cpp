@@ -1,0 +1,319 @@
+#include "c/gradus.h"
+
+#include <cstring>
+#include <new>
+
+#include "base/per_thread.h"
+#include "base/version.h"
+#include "interpreter/state.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
+#include "tensor/dlpack.h"
+
+struct gradus_context {
+  std::shared_ptr<gradus::Context> context;
+};
+struct gradus_program {
+  std::shared_ptr<const gradus::ir::Graph> graph;
+};
+struct gradus_code {
+  std::shared_ptr<const gradus::Code> code;
+};
+struct gradus_state {
+  gradus::State state;
+};
+struct gradus_tensor {
+  gradus::Tensor tensor;
+};
+
+namespace gradus {
+
+namespace {
+
+struct Message {
+  std::string text;
+  bool no_memory = false;  // not even for the text
+};
+
+void set_message(const char* text) noexcept {
+  Message& m = PerThread<Message>::get();
+  try {
+    m.text = text;
+    m.no_memory = false;
+  } catch (...) {
+    m.no_memory = true;
+  }
+}
+
+const char* last_error() {
+  const Message& m = PerThread<Message>::get();
+  return m.no_memory ? "out of memory" : m.text.c_str();
+}
+
+// What `body` throws, as a status.
+template <class F>
+gradus_status guarded(F body) noexcept {
+  try {
+    body();
+    set_message("");
+    return GRADUS_OK;
+  } catch (const Error& e) {
+    set_message(e.what());
+    return GRADUS_ERROR;
+  } catch (const ResourceError& e) {
+    set_message(e.what());
+    return GRADUS_RESOURCE;
+  } catch (const std::bad_alloc&) {
+    set_message("out of memory");
+    return GRADUS_RESOURCE;
+  } catch (const std::exception& e) {
+    set_message(e.what());
+    return GRADUS_FAULT;
+  } catch (...) {
+    set_message("an exception of an unknown type");
+    return GRADUS_FAULT;
+  }
+}
+
+template <class T>
+T& given(T* object, const char* what) {
+  if (!object) throw Error("{} is null", what);
+  return *object;
+}
+
+class HookAllocator final : public Allocator {
+ public:
+  explicit HookAllocator(const gradus_context_options& o) : hooks_(o) {}
+  void* allocate(size_t bytes) override {
+    void* block = hooks_.allocate(bytes, hooks_.user);
+    if (!block) throw ResourceError("the allocator has no memory for {} bytes", bytes);
+    if (reinterpret_cast<uintptr_t>(block) % alignment != 0) {
+      hooks_.deallocate(block, bytes, hooks_.user);
+      throw Error("the allocator gave a block that is not aligned to {} bytes", alignment);
+    }
+    return block;
+  }
+  void deallocate(void* block, size_t bytes) noexcept override {
+    hooks_.deallocate(block, bytes, hooks_.user);
+  }
+
+ private:
+  gradus_context_options hooks_;
+};
+
+gradus_status context_create(const gradus_context_options* options, gradus_context** context) {
+  return guarded([&] {
+    given(context, "where the context goes");
+    ContextOptions o;
+    if (options) {
+      if (options->size < sizeof(gradus_context_options))
+        throw Error("the options are {} bytes, they have {}: set `size`", options->size,
+                    sizeof(gradus_context_options));
+      if (!options->allocate != !options->deallocate)
+        throw Error("allocate and deallocate go together");
+      if (options->workers < 0) throw Error("{} workers were asked for", options->workers);
+      o.workers = options->workers;
+      if (options->allocate) o.allocator = std::make_shared<HookAllocator>(*options);
+      if (options->log)
+        o.log = [log = options->log, user = options->user](LogLevel level, std::string_view text) {
+          log(static_cast<gradus_log_level>(level), text.data(), text.size(), user);
+        };
+    }
+    *context = new gradus_context{std::make_shared<Context>(std::move(o))};
+  });
+}
+void context_destroy(gradus_context* context) { delete context; }
+
+const std::shared_ptr<Context>& context_of(const gradus_context* context) {
+  return context ? context->context : Context::default_context();
+}
+
+gradus_status program_parse(const char* text, const char* name, gradus_program** program) {
+  return guarded([&] {
+    ir::Module module = ir::parse(&given(text, "the text"), name ? name : "");
+    given(program, "where the program goes") = new gradus_program{module.graphs[module.main]};
+  });
+}
+gradus_status program_differentiate(const gradus_program* program, int32_t order,
+                                    gradus_program** derived) {
+  return guarded([&] {
+    if (order < 0) throw Error("derivatives of order {} are none", order);
+    auto graph = std::make_shared<const ir::Graph>(
+        ir::differentiate(*given(program, "the program").graph, {.order = order}));
+    given(derived, "where the program goes") = new gradus_program{std::move(graph)};
+  });
+}
+gradus_status program_print(const gradus_program* program, char** text) {
+  return guarded([&] {
+    std::string printed = ir::print(*given(program, "the program").graph);
+    auto& out = given(text, "where the text goes");
+    out = new char[printed.size() + 1];
+    std::memcpy(out, printed.c_str(), printed.size() + 1);
+  });
+}
+void text_free(char* text) { delete[] text; }
+void program_destroy(gradus_program* program) { delete program; }
+
+gradus_status code_compile(const gradus_program* program, gradus_code** code) {
+  return guarded([&] {
+    auto compiled = Code::compile(*given(program, "the program").graph);
+    given(code, "where the code goes") = new gradus_code{std::move(compiled)};
+  });
+}
+size_t code_stages(const gradus_code* code) { return code ? code->code->stages() : 0; }
+bool has_stage(const gradus_code* code, size_t stage) { return stage < code_stages(code); }
+size_t code_inputs(const gradus_code* code, size_t stage) {
+  return has_stage(code, stage) ? code->code->inputs(stage) : 0;
+}
+size_t code_results(const gradus_code* code, size_t stage) {
+  return has_stage(code, stage) ? code->code->results(stage).size() : 0;
+}
+const char* code_input_name(const gradus_code* code, size_t stage, size_t input) {
+  return input < code_inputs(code, stage) ? code->code->input_name(stage, input).c_str() : nullptr;
+}
+const char* code_result_name(const gradus_code* code, size_t stage, size_t result) {
+  return result < code_results(code, stage) ? code->code->results(stage)[result].name.c_str()
+                                            : nullptr;
+}
+void code_destroy(gradus_code* code) { delete code; }
+
+gradus_status tensor_create(gradus_context* context, gradus_dtype dtype, size_t rank,
+                            const int64_t* shape, const void* elements, gradus_tensor** tensor) {
+  return guarded([&] {
+    if (dtype < 0 || dtype >= dtype_count) throw Error("{} is no dtype", dtype);
+    if (rank > 64) throw Error("a tensor of {} dimensions; 64 are allowed", rank);
+    if (rank) given(shape, "the shape");
+    std::span<const int64_t> sizes(shape, rank);
+    for (int64_t n : sizes)
+      if (n < 0) throw Error("a size is {}, which is negative", n);
+    auto& out = given(tensor, "where the tensor goes");
+    Tensor t = Tensor::empty(static_cast<DType>(dtype), sizes, *context_of(context));
+    auto bytes = static_cast<size_t>(t.numel()) * size_of(t.dtype());
+    if (bytes && elements) std::memcpy(t.mutable_data(), elements, bytes);
+    if (bytes && !elements) std::memset(t.mutable_data(), 0, bytes);
+    if (dtype == GRADUS_BOOL)
+      for (size_t i = 0; i < bytes; ++i)
+        if (t.data()[i] > std::byte{1}) throw Error("a bool is neither 0 nor 1");
+    out = new gradus_tensor{std::move(t)};
+  });
+}
+gradus_dtype tensor_dtype(const gradus_tensor* t) {
+  return static_cast<gradus_dtype>(t->tensor.dtype());
+}
+size_t tensor_rank(const gradus_tensor* t) { return t->tensor.shape().size(); }
+const int64_t* tensor_shape(const gradus_tensor* t) { return t->tensor.shape().data(); }
+gradus_status tensor_read(const gradus_tensor* tensor, void* elements, size_t bytes) {
+  return guarded([&] {
+    Tensor t = given(tensor, "the tensor").tensor.contiguous();
+    auto there = static_cast<size_t>(t.numel()) * size_of(t.dtype());
+    if (bytes != there) throw Error("the tensor has {} bytes, {} are asked for", there, bytes);
+    if (bytes) std::memcpy(elements, t.data(), bytes);
+  });
+}
+gradus_status tensor_from_dlpack(DLManagedTensorVersioned* managed, gradus_tensor** tensor) {
+  return guarded([&] {
+    auto& out = given(tensor, "where the tensor goes");
+    auto made = std::make_unique<gradus_tensor>();  // what is taken cannot be given back
+    made->tensor = from_dlpack(managed);
+    out = made.release();
+  });
+}
+gradus_status tensor_to_dlpack(const gradus_tensor* tensor, DLManagedTensorVersioned** managed) {
+  return guarded([&] {
+    given(managed, "where the struct goes") = to_dlpack(given(tensor, "the tensor").tensor);
+  });
+}
+void tensor_destroy(gradus_tensor* tensor) { delete tensor; }
+
+gradus_status state_create(const gradus_code* code, gradus_context* context, gradus_state** state) {
+  return guarded([&] {
+    given(state, "where the state goes") =
+        new gradus_state{State(given(code, "the code").code, context_of(context))};
+  });
+}
+gradus_status state_clone(const gradus_state* state, gradus_state** clone) {
+  return guarded([&] {
+    given(clone, "where the state goes") =
+        new gradus_state{given(state, "the state").state.clone()};
+  });
+}
+size_t state_next_stage(const gradus_state* state) { return state->state.next_stage(); }
+gradus_status state_run(gradus_state* state, const gradus_tensor* const* inputs, size_t input_count,
+                        gradus_tensor** results, size_t result_count) {
+  return guarded([&] {
+    State& s = given(state, "the state").state;
+    if (input_count) given(inputs, "the list of inputs");
+    if (!s.finished()) {
+      size_t expected = s.code()->results(s.next_stage()).size();
+      if (result_count != expected)
+        throw Error("stage {} has {} results, there is room for {}", s.next_stage(), expected,
+                    result_count);
+      if (result_count) given(results, "the list of results");
+    }
+    std::vector<Tensor> in;
+    for (size_t i = 0; i < input_count; ++i) in.push_back(inputs[i] ? inputs[i]->tensor : Tensor());
+    std::vector<std::unique_ptr<gradus_tensor>> room(result_count);
+    for (auto& r : room) r = std::make_unique<gradus_tensor>();
+    std::vector<Tensor> out = s.run(in);
+    for (size_t i = 0; i < out.size(); ++i) {
+      room[i]->tensor = std::move(out[i]);
+      results[i] = room[i]->tensor.defined() ? room[i].release() : nullptr;
+    }
+  });
+}
+gradus_status state_save(const gradus_state* state, const char* path) {
+  return guarded([&] { given(state, "the state").state.save(&given(path, "the path")); });
+}
+gradus_status state_resume(const gradus_code* code, gradus_context* context, const char* path,
+                           gradus_state** state) {
+  return guarded([&] {
+    auto& out = given(state, "where the state goes");
+    out = new gradus_state{
+        State::resume(given(code, "the code").code, &given(path, "the path"), context_of(context))};
+  });
+}
+void state_destroy(gradus_state* state) { delete state; }
+
+constexpr gradus_api api{
+    .version = GRADUS_API_VERSION,
+    .size = sizeof(gradus_api),
+    .release = GRADUS_VERSION,
+    .last_error = last_error,
+    .context_create = context_create,
+    .context_destroy = context_destroy,
+    .program_parse = program_parse,
+    .program_differentiate = program_differentiate,
+    .program_print = program_print,
+    .text_free = text_free,
+    .program_destroy = program_destroy,
+    .code_compile = code_compile,
+    .code_stages = code_stages,
+    .code_inputs = code_inputs,
+    .code_results = code_results,
+    .code_input_name = code_input_name,
+    .code_result_name = code_result_name,
+    .code_destroy = code_destroy,
+    .tensor_create = tensor_create,
+    .tensor_dtype = tensor_dtype,
+    .tensor_rank = tensor_rank,
+    .tensor_shape = tensor_shape,
+    .tensor_read = tensor_read,
+    .tensor_from_dlpack = tensor_from_dlpack,
+    .tensor_to_dlpack = tensor_to_dlpack,
+    .tensor_destroy = tensor_destroy,
+    .state_create = state_create,
+    .state_clone = state_clone,
+    .state_next_stage = state_next_stage,
+    .state_run = state_run,
+    .state_save = state_save,
+    .state_resume = state_resume,
+    .state_destroy = state_destroy,
+};
+
+}  // namespace
+
+}  // namespace gradus
+
+const gradus_api* gradus_get_api(uint32_t version) {
+  return version == GRADUS_API_VERSION ? &gradus::api : nullptr;
+}

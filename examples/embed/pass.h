@@ -1,0 +1,10 @@
+#pragma once
+
+#include "ir/graph.h"
+
+namespace embed {
+
+// Windows of one element are their operand.
+void drop_single_windows(gradus::ir::Graph& graph);
+
+}  // namespace embed

@@ -1,0 +1,125 @@
+// A trace while it is recorded.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <unordered_map>
+
+#include "autograd/recorder.h"
+#include "interpreter/opaque_call.h"
+#include "interpreter/trace.h"
+#include "ir/passes/graph_world.h"
+#include "tensor/read_watch.h"
+
+namespace gradus::interpreter {
+
+// What was recorded. Outlives what it was recorded from.
+struct TracedProgram {
+  struct Flags {
+    std::string name;
+    bool defined = true, requires_grad = false;
+  };
+  TraceOptions options;
+  std::weak_ptr<TraceTape> tape;
+
+  std::mutex mutex;                  // of what follows
+  ir::Graph graph;                   // stages that are done
+  std::vector<Flags> inputs;         // of stage 0
+  std::vector<std::string> unread;   // cotangents that were absent
+  std::shared_ptr<const Code> code;  // compiled when first asked for
+};
+
+// Knows every value of the stages so far by its memory and its gradient edge, and keeps both. One
+// thread at a time records.
+class TraceTape final : public autograd::Recorder,
+                        public ReadWatch,
+                        public std::enable_shared_from_this<TraceTape> {
+ public:
+  explicit TraceTape(std::shared_ptr<TracedProgram> program);
+
+  // Stage 0. Gives the outputs, led on to the node that records stage 1.
+  autograd::Variables run(const VariableFunction& f, std::span<const autograd::Variable> inputs);
+  // Stage k, of these cotangents (as its node has inputs) of the results of stage k - 1 as it was
+  // recorded under the number `before`. Gives the gradients, led on if `go_on`.
+  autograd::Variables run_backward(size_t k, uint64_t before, const autograd::Variables& cotangents,
+                                   bool go_on);
+
+  // The one that records on this thread; null if none does.
+  static TraceTape* current();
+  // An opaque function was called, a handle evaluated.
+  void function_called(const autograd::CppFunction& function, std::span<const bool> marks,
+                       std::span<const autograd::Variable> operands, const OpaqueVariables& found);
+  void evaluated(const OpaqueInstruction& of, std::span<const autograd::Variable> cotangents,
+                 const OpaqueVariables& found);
+
+  // Recorder, ReadWatch.
+  void called(const autograd::OperatorCall& call,
+              std::span<const autograd::Variable* const> operands,
+              const autograd::Variables& results) override;
+  void meets(std::string_view what) override;
+  void reads(const Tensor& tensor) const override;
+
+ private:
+  enum class Origin : uint8_t { input, made, constant };
+  struct Known {
+    ir::ValueId value;
+    Tensor tensor;
+    autograd::Edge edge;
+    uint64_t version;
+    Origin origin;
+  };
+  struct Input {
+    std::string name;
+    ir::Type type;
+    autograd::Variable leaf;  // undefined: absent, or not recorded
+    autograd::Edge outer;     // where its gradient goes
+    bool differentiated;
+  };
+  struct Output {
+    std::string name;
+    ir::Type type;  // of a structural zero that of the input whose gradient it is
+    autograd::Variable value;
+  };
+  struct Stage {
+    uint64_t number;     // of this recording of it
+    size_t first_value;  // of the graph
+    std::vector<Input> inputs;
+    std::vector<Output> outputs;
+  };
+  class Busy;
+  class Recording;
+
+  void begin_stage(size_t k);
+  void end_stage();
+  void drop_stages(size_t first);
+  autograd::Variables differentiate(const autograd::Variables& cotangents);
+  Input& add_input(Input input, const Tensor& tensor, bool requires_grad);
+  void add_output(std::string name, const autograd::Variable& v, ir::Type type);
+  void finish_constant_stages();
+  autograd::Variables lead_on(bool go_on, size_t of);
+  std::string input_name(size_t i) const;
+  std::string output_name(size_t i) const;
+
+  ir::GraphWorld world();
+  ops::Value value_of(const autograd::Variable& v);
+  ops::Value constant(const Tensor& t);
+  void know(const ops::Value& value, const autograd::Variable& v, Origin origin = Origin::made);
+  bool is_traced(const Tensor& t) const;
+  [[noreturn]] void refuse(std::string_view why) const;
+
+  const std::shared_ptr<TracedProgram> program_;
+  const TraceOptions& options_;
+  std::shared_ptr<Context> context_;  // whose engine keeps to the thread
+  std::atomic<bool> busy_{false};
+  ir::Graph graph_;
+  std::deque<Stage> stages_;
+  uint64_t next_number_ = 1;
+  std::vector<TracedProgram::Flags> flags_;
+  std::vector<std::vector<std::string>> unread_;  // by stage
+  std::unordered_multimap<const Storage*, Known> known_;
+  std::map<const OpaqueInstruction*, std::pair<ir::ValueId, Ref<const OpaqueInstruction>>> handles_;
+  // Whether a value without its gradient edge is another value: not where nothing has edges.
+  bool detaching_ = true;
+};
+
+}  // namespace gradus::interpreter

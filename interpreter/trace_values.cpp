@@ -1,0 +1,149 @@
+// What a trace is told: calls of operators and functions become nodes, variables the values they
+// are.
+#include "autograd/operator_call.h"
+#include "interpreter/trace_tape.h"
+#include "ops/creation.h"
+#include "ops/opaque.h"
+#include "ops/structural.h"
+
+namespace gradus::interpreter {
+
+using autograd::Edge;
+using autograd::Variable;
+using autograd::Variables;
+
+TraceTape* TraceTape::current() {
+  return dynamic_cast<TraceTape*>(autograd::thread_state().recorder);
+}
+
+void TraceTape::refuse(std::string_view why) const {
+  throw Error("'{}' cannot be traced: {}", options_.name, why);
+}
+
+void TraceTape::meets(std::string_view what) {
+  refuse(fmt::format("it meets {}, which a trace does not see into", what));
+}
+
+bool TraceTape::is_traced(const Tensor& t) const {
+  auto [begin, end] = known_.equal_range(t.storage().get());
+  for (auto it = begin; it != end; ++it)
+    if (it->second.origin != Origin::constant) return true;
+  return false;
+}
+
+void TraceTape::reads(const Tensor& t) const {
+  if (t.defined() && is_traced(t))
+    refuse(fmt::format(
+        "it reads back the values of a {}; what they decide would hold for these inputs alone. "
+        "Decide by operators ('where', comparisons), or before the trace",
+        describe(t)));
+}
+
+ir::GraphWorld TraceTape::world() {
+  size_t stage = graph_.stages.size() - 1;
+  return ir::GraphWorld(graph_, stage, graph_.stages[stage].nodes);
+}
+
+void TraceTape::know(const ops::Value& value, const Variable& v, Origin origin) {
+  const Tensor& t = v.data();
+  Edge edge = v.gradient_edge();
+  auto [begin, end] = known_.equal_range(t.storage().get());
+  for (auto it = begin; it != end; ++it)
+    if (it->second.tensor.same_as(t) && it->second.edge == edge) return;  // the same value
+  known_.emplace(t.storage().get(),
+                 Known{ir::GraphWorld::id_of(value), t, std::move(edge), t.version(), origin});
+}
+
+ops::Value TraceTape::constant(const Tensor& t) {
+  ir::GraphWorld world = this->world();
+  const auto& op = ops::operator_record<ops::Constant>;
+  auto attributes = ops::make_attributes(ops::Constant::Attr{t.copy()});
+  return world.emit(op, std::move(attributes), {})[0];
+}
+
+ops::Value TraceTape::value_of(const Variable& v) {
+  const Tensor& t = v.data();
+  ir::GraphWorld world = this->world();
+  Edge edge = autograd::recording() ? v.gradient_edge() : Edge();
+  const Known* same = nullptr;
+  auto [begin, end] = known_.equal_range(t.storage().get());
+  for (auto it = begin; it != end; ++it) {
+    const Known& k = it->second;
+    if (k.version != t.version())
+      refuse(fmt::format("a {} was changed in place after it was used", describe(t)));
+    if (!k.tensor.same_as(t)) continue;
+    if (k.edge == edge) return world.value(k.value);
+    if (!same || k.value < same->value) same = &k;
+  }
+  if (same && !detaching_) return world.value(same->value);
+  // A leaf made of a value here: its gradient is asked for here, and goes nowhere else.
+  const bool new_leaf = edge.valid() && v.is_leaf() && same && same->origin == Origin::made;
+  if (edge.valid() && !new_leaf)
+    refuse(fmt::format(
+        "it uses a {} that requires gradients and is no input ({}); make it one, or detach it",
+        describe(t),
+        v.is_leaf() ? std::string("a leaf") : "made by '" + v.grad_fn()->name() + "'"));
+  ops::Value value;
+  if (same) {
+    value = world.value(same->value);
+    value = world.emit(ops::operator_record<ops::Detach>,
+                       ops::operator_record<ops::Detach>.read({}), {&value, 1})[0];
+  } else if (is_traced(t)) {
+    refuse(fmt::format("a {} views a value's memory without an operator; use 'reshape', 'slice', …",
+                       describe(t)));
+  } else {
+    value = constant(t);
+  }
+  know(value, new_leaf ? v : Variable(t), same ? Origin::made : Origin::constant);
+  return value;
+}
+
+void TraceTape::called(const autograd::OperatorCall& call,
+                       std::span<const Variable* const> operands, const Variables& results) {
+  SmallVector<ops::Value, 4> in;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i])
+      in.push_back(value_of(*operands[i]));
+    else if (const auto& number = call.operands()[i].number)
+      in.push_back(ops::Value{nullptr, *number, {}, {}});
+    else
+      in.emplace_back();
+  }
+  auto out = world().emit_results(call.op(), call.attributes(), in, results.size());
+  for (size_t i = 0; i < results.size(); ++i) know(out[i], results[i]);
+}
+
+void TraceTape::function_called(const autograd::CppFunction& function, std::span<const bool> marks,
+                                std::span<const Variable> operands, const OpaqueVariables& found) {
+  const auto& op = ops::operator_record<ops::CppOp>;
+  SmallVector<ops::Value, 4> in;
+  for (const Variable& v : operands) in.push_back(value_of(v));
+  ir::LiteralList attributes{{"name", function.name(), {}},
+                             {"requires_grad", ir::Literal::list(marks), {}}};
+  size_t tensors = found.results.size();
+  auto out = world().emit_results(op, op.read(attributes), in, tensors + !!found.instruction);
+  for (size_t i = 0; i < tensors; ++i)
+    if (found.results[i].defined()) know(out[i], found.results[i]);
+  if (found.instruction)
+    handles_[found.instruction.get()] = {ir::GraphWorld::id_of(out[tensors]), found.instruction};
+}
+
+void TraceTape::evaluated(const OpaqueInstruction& of, std::span<const Variable> cotangents,
+                          const OpaqueVariables& found) {
+  auto handle = handles_.find(&of);
+  if (handle == handles_.end())
+    refuse("it evaluates the derivative of a function that was called before the trace");
+  const auto& op = ops::operator_record<ops::Eval>;
+  SmallVector<ops::Value, 4> in;
+  for (const Variable& v : cotangents) in.push_back(v.defined() ? value_of(v) : ops::Value());
+  ir::GraphWorld world = this->world();
+  in.push_back(world.value(handle->second.first));
+  size_t tensors = found.results.size();
+  auto out = world.emit_results(op, op.read({}), in, tensors + !!found.instruction);
+  for (size_t i = 0; i < tensors; ++i)
+    if (found.results[i].defined()) know(out[i], found.results[i]);
+  if (found.instruction)
+    handles_[found.instruction.get()] = {ir::GraphWorld::id_of(out[tensors]), found.instruction};
+}
+
+}  // namespace gradus::interpreter

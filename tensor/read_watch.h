@@ -1,0 +1,38 @@
+// Who wants to know when a tensor's values are read back.
+#pragma once
+
+namespace gradus {
+
+class Tensor;
+
+// Told, on the thread that it is set for, before values are converted or copied out of a tensor
+// (`to_doubles`, `to_int64s`, `item`, `to`, `copy`). What operators and kernels read is not told,
+// nor what is read through the pointer that `data` gives.
+class ReadWatch {
+ public:
+  // May throw Error to refuse.
+  virtual void reads(const Tensor& tensor) const = 0;
+
+  static ReadWatch*& current() { return current_; }
+
+ protected:
+  ~ReadWatch() = default;
+
+ private:
+  static inline constinit thread_local ReadWatch* current_ = nullptr;
+};
+
+// Sets this thread's watch (null: none) until the end of the scope.
+class ReadWatchGuard {
+ public:
+  explicit ReadWatchGuard(ReadWatch* watch) : saved_(ReadWatch::current()) {
+    ReadWatch::current() = watch;
+  }
+  ~ReadWatchGuard() { ReadWatch::current() = saved_; }
+  ReadWatchGuard(const ReadWatchGuard&) = delete;
+
+ private:
+  ReadWatch* saved_;
+};
+
+}  // namespace gradus
