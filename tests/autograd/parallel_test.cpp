@@ -263,15 +263,19 @@ TEST(Parallel, WarningsAreHeardThoughTheTaskFails) {
   thread_state().warnings = [&](const std::string&) { ++heard; };
   std::mutex mutex;
   std::condition_variable changed;
-  bool warned = false;
+  bool warned = false, met = false;
   auto meet = [&](Variables&& c) -> Variables {
     std::unique_lock guard(mutex);
     if (std::this_thread::get_id() != self) {
       warn("from a worker");
       warned = true;
       changed.notify_all();
+      // Else it might be done, and take the caller's node too, before the caller is there.
+      EXPECT_TRUE(changed.wait_for(guard, std::chrono::seconds(20), [&] { return met; }));
       return std::move(c);
     }
+    met = true;
+    changed.notify_all();
     EXPECT_TRUE(changed.wait_for(guard, std::chrono::seconds(20), [&] { return warned; }));
     throw Error("on the caller");
   };
