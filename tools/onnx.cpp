@@ -5,7 +5,7 @@
 #include <map>
 
 #include "ir/text/printer.h"
-#include "tensor/npz.h"
+#include "tensor/tensor_file.h"
 #include "tools/cli.h"
 #include "tools/output.h"
 #include "tools/program.h"
@@ -27,12 +27,17 @@ std::string test_name(const std::string& folder) {
 void import_model(const ImportCommand& command) {
   if (!command.model.ends_with(".onnx"))
     throw UsageError("gradus import {}: a model is an .onnx file", command.model);
-  if (!command.weights.empty() && !command.weights.ends_with(".npz"))
-    throw UsageError("--weights {}: the weights are written as an .npz", command.weights);
+  if (!command.weights.empty() && !command.weights.ends_with(".npz") &&
+      !command.weights.ends_with(".safetensors"))
+    throw UsageError("--weights {}: weights are written as an .npz or a .safetensors",
+                     command.weights);
   LoadedProgram program = load_program(command.model, command.from);
   if (!program.weights->empty() && command.weights.empty())
-    throw UsageError("the model has weights: say where they go, with --weights OUT.npz");
-  if (!command.weights.empty()) write_npz(command.weights, *program.weights);
+    throw UsageError(
+        "the model has weights: say where they go, with --weights OUT.npz or OUT.safetensors");
+  if (!command.weights.empty())
+    write_tensors(command.weights, std::vector<std::pair<std::string, Tensor>>(
+                                       program.weights->begin(), program.weights->end()));
   std::string text = ir::print(program.module);
   if (command.out.empty())
     put(text);

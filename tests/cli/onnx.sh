@@ -22,6 +22,8 @@ runs 0 import m.onnx -o m.ir --weights w.npz
 [ ! -s out ] || fail 'import -o prints nothing'
 runs 0 run m.ir --weights w.npz --random 1 --set N=3
 cmp -s out ran || fail 'the text and the model give different results'
+runs 0 import m.onnx -o n.ir --weights w.safetensors
+cmp m.ir n.ir || fail 'the format of the weights changes the program'
 refuses 2 '--weights' import m.onnx -o m.ir
 refuses 2 '.npz' import m.onnx -o m.ir --weights w.bin
 refuses 2 'model' import m.ir -o n.ir
