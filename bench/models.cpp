@@ -7,7 +7,8 @@ namespace {
 
 using fusion::FusionMode;
 
-void step(benchmark::State& bench, const Model& model) {
+void step(benchmark::State& bench, size_t n) {
+  const Model model = models()[n];
   const int workers = static_cast<int>(bench.range(0));
   TrainStep fused(model, workers, FusionMode::first), unfused(model, workers, FusionMode::off);
   side_by_side(
@@ -15,15 +16,7 @@ void step(benchmark::State& bench, const Model& model) {
       [&] { benchmark::DoNotOptimize(unfused.run()); });
 }
 
-const bool registered = [] {
-  for (const Model& m : models())
-    benchmark::RegisterBenchmark(m.name.c_str(), [m](benchmark::State& bench) { step(bench, m); })
-        ->Arg(1)
-        ->Arg(2)
-        ->UseManualTime()
-        ->Iterations(20);
-  return true;
-}();
+const bool registered = register_models(step);
 
 }  // namespace
 }  // namespace gradus::bench

@@ -1,6 +1,8 @@
 // A training step of a model, ready to be run again and again.
 #pragma once
 
+#include <benchmark/benchmark.h>
+
 #include "bench/models.h"
 #include "fusion/kernels.h"
 #include "interpreter/inputs.h"
@@ -50,5 +52,19 @@ class TrainStep {
   std::optional<State> state_;
   std::vector<Tensor> inputs_, results_;
 };
+
+// A benchmark for each model, on one worker and on two: `step` is given the number in models() of
+// the one that it is for.
+template <class Step>
+bool register_models(Step step) {
+  for (size_t n = 0; n < models().size(); ++n)
+    benchmark::RegisterBenchmark(models()[n].name.c_str(),
+                                 [step, n](benchmark::State& bench) { step(bench, n); })
+        ->Arg(1)
+        ->Arg(2)
+        ->UseManualTime()
+        ->Iterations(20);
+  return true;
+}
 
 }  // namespace gradus::bench

@@ -117,7 +117,9 @@ double difference(const std::vector<Tensor>& ours, const Tensors& theirs) {
   return worst;
 }
 
-void step(benchmark::State& bench, const Model& model, const Peer& peer) {
+void step(benchmark::State& bench, size_t n) {
+  const Model model = models()[n];
+  const Peer& peer = peers[n];
   const int workers = static_cast<int>(bench.range(0));
   at::set_num_threads(workers);
   TrainStep ours(model, workers, FusionMode::first);
@@ -130,19 +132,7 @@ void step(benchmark::State& bench, const Model& model, const Peer& peer) {
   bench.counters["difference"] = apart;
 }
 
-const bool registered = [] {
-  size_t n = 0;
-  for (const Model& m : models()) {
-    const Peer& peer = peers[n++];
-    benchmark::RegisterBenchmark(m.name.c_str(),
-                                 [m, peer](benchmark::State& bench) { step(bench, m, peer); })
-        ->Arg(1)
-        ->Arg(2)
-        ->UseManualTime()
-        ->Iterations(20);
-  }
-  return true;
-}();
+const bool registered = register_models(step);
 
 }  // namespace
 }  // namespace gradus::bench

@@ -17,7 +17,8 @@ Variable throwing(std::string name, const Variable& x, E error, bool thread_safe
 }
 
 struct SpecialError : Error {
-  SpecialError(int n) : Error("special"), code(n) {}  // NOLINT
+  SpecialError(int n)
+      : Error("special"), code(n) {}  // NOLINT: thrown from a number, as users write it
   int code;
 };
 
