@@ -19,7 +19,6 @@ constexpr int64_t near_bytes = 16 << 10;  // of one value that stays near
 constexpr double slot = 3;                // a load or a store: what was just stored comes late
 constexpr double row = 3;                 // a row of its own
 constexpr double rest = 40;               // a row's end that is no whole vector
-constexpr double copied_rest = 45;        // the same, its elements copied one by one
 constexpr double strided_element = 0.6;   // gathered one by one
 constexpr double narrow_function = 0.5;   // an element of exp and its like in 256 bits, against
                                           // the loops that g++ makes
@@ -67,17 +66,6 @@ double repeated(const Nest& nest, const RowLoops& rows, double elements) {
   return cost;
 }
 
-// What the end of a row costs that is no whole vector.
-double cost_of_rest(const Nest& nest, unsigned vector_bits) {
-  auto masked = [&](DType d, Walk walk) {
-    return walk == Walk::broadcast || copies_by_mask(d, walk, vector_bits);
-  };
-  bool all = true;
-  for (const Load& l : nest.loads) all = all && masked(l.dtype, l.walks.back());
-  for (ValueNumber v : nest.stores) all = all && masked(nest.dtype_of(v), Walk::contiguous);
-  return all ? rest : copied_rest;
-}
-
 }  // namespace
 
 bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) {
@@ -107,8 +95,7 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
   }
   lost += slot * static_cast<double>(nest.loads.size() + nest.stores.size());
   if (rows > 1) lost += rows * row;
-  if (columns % lanes_of(nest, vector_bits))
-    lost += rows * cost_of_rest(nest, vector_bits) * (levels + 1);
+  if (columns % lanes_of(nest, vector_bits)) lost += rows * rest * (levels + 1);
   lost += rows * levels * reduced_row + repeated(nest, loops, elements);
   for (const Load& l : nest.loads)
     if (l.walks.back() == Walk::strided) lost += elements * strided_element;

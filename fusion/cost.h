@@ -20,12 +20,6 @@ inline constexpr int64_t few_elements = 512;
 // are reduced, no more than lanes that add up apart.
 int64_t lanes_of(const Nest& nest, unsigned vector_bits);
 
-// Whether a vector instruction loads and stores the elements that are left at a row's end; others
-// are copied one by one.
-inline bool copies_by_mask(DType d, Walk walk, unsigned vector_bits) {
-  return walk == Walk::contiguous && (vector_bits == 512 || size_of(d) >= 4);
-}
-
 // Whether an operator is made of many instructions: exp and its like.
 bool is_function(const ir::Operator* op);
 

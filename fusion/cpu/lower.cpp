@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fusion/cost.h"
 #include "fusion/cpu/convert.h"
 #include "fusion/cpu/lowering.h"
 #include "fusion/cpu/rules.h"

@@ -5,7 +5,6 @@
 
 #include <llvm/IR/Module.h>
 
-#include "fusion/cost.h"
 #include "fusion/cpu/emitter_state.h"
 #include "fusion/rows.h"
 
@@ -59,7 +58,10 @@ class Lowering {
   void store(const Slot& s, llvm::Value* held);
   Slot& slot_of(const RowLoops::Kept& k) { return slots_[nest_.loads.size() + k.store]; }
   void store_rows();
-  bool by_mask(const Slot& s) const { return copies_by_mask(s.dtype, s.walk, vector_bits_); }
+  // Whether a vector instruction leaves out the lanes beyond what is left.
+  bool by_mask(const Slot& s) const {
+    return s.walk == Walk::contiguous && (vector_bits_ == 512 || size_of(s.dtype) >= 4);
+  }
   llvm::BasicBlock* copy_left(llvm::Value* left, const std::vector<bool>& slots, bool in);
   llvm::BasicBlock* copy_one_by_one(llvm::Value* left, const std::vector<bool>& slots, bool in);
 

@@ -17,8 +17,7 @@ Variable throwing(std::string name, const Variable& x, E error, bool thread_safe
 }
 
 struct SpecialError : Error {
-  SpecialError(int n)
-      : Error("special"), code(n) {}  // NOLINT: thrown from a number, as users write it
+  explicit SpecialError(int n) : Error("special"), code(n) {}
   int code;
 };
 
