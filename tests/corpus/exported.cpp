@@ -91,8 +91,9 @@ void run_exported(const Subject& s) {
   for (size_t r = 0; r < expected.size(); ++r) {
     if (s.graph.stages[0].results[r].value == ir::no_value) continue;
     ASSERT_LT(next, results.size());
-    if (expected[r].defined())
+    if (expected[r].defined()) {
       EXPECT_EQ(compare(s.code->results(0)[r].name, expected[r], results[next]), "");
+    }
     ++next;
   }
   EXPECT_EQ(next, results.size());
