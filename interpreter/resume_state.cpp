@@ -23,7 +23,7 @@ namespace {
 // A file that was saved, with what may be asked of it.
 class Saved {
  public:
-  Saved(const std::string& path, const Code& code) : file_(path) {
+  Saved(const std::string& path, const Code& code) : file_(opened(path)) {
     const std::string* version = find("gradus_state");
     if (!version) fail("it is no saved state");
     if (*version != state_format)
@@ -32,6 +32,13 @@ class Saved {
     if (text("hash") != hash_of(code))
       fail(fmt::format("it is a state of another program ('{}', not '{}' as it is now)",
                        printable(text("program")), code.graph().name));
+  }
+  static SafetensorsFile opened(const std::string& path) {
+    try {
+      return SafetensorsFile(path);
+    } catch (const Error& e) {
+      throw Error("{}; a saved state, as State::save leaves it, is one", e.bare());
+    }
   }
   [[noreturn]] void fail(std::string_view why) const { throw Error("{}: {}", file_.path(), why); }
   [[noreturn]] void damaged() const { fail("the saved state is damaged; save it again"); }

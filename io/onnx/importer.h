@@ -73,6 +73,7 @@ class Importer {
  private:
   void check_versions();
   void add_inputs(Scope& scope);
+  // Those of inner graphs are weights as well, under names of their own.
   void add_weights(const ::onnx::GraphProto& graph, Scope& scope, bool outermost);
   ir::Type type_of_input(const std::string& name, const ::onnx::TypeProto& type);
   ItemPtr make_input(const std::string& name, const ::onnx::TypeProto& type);
@@ -105,6 +106,9 @@ class Importer {
   std::vector<ir::ValueId> inputs_, weights_;
   std::set<std::string, std::less<>> fixed_, dimensions_;
   std::set<std::string, std::less<>> used_names_;  // of inputs and weights
+  // Of all graphs, and the names that they have in the program.
+  std::unordered_map<const ::onnx::TensorProto*, ItemPtr> initializers_;
+  std::set<std::string, std::less<>> weight_names_;
   int fresh_ = 0, depth_ = 0;
   size_t applied_ = 0;  // nodes, those of unrolled loops and functions each time
 };

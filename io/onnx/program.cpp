@@ -174,10 +174,18 @@ void Importer::add_weights(const pb::GraphProto& graph, Scope& scope, bool outer
   if (graph.sparse_initializer_size() > 0)
     throw Unsupported("weights that are sparse are not supported", "sparse weights");
   for (const auto& t : graph.initializer()) {
-    ItemPtr item = Item::of(read(t, fmt::format("weight '{}'", printable(t.name()))));
-    item->name = t.name();
-    item->weight = outermost && (is_floating(item->type.dtype) || item->known.numel() > 64);
-    item->follows_weights = item->weight && is_floating(item->type.dtype);
+    ItemPtr& item = initializers_[&t];  // an inner graph may run many times
+    if (!item) {
+      item = Item::of(read(t, fmt::format("weight '{}'", printable(t.name()))));
+      item->name = t.name();
+      for (int n = 1;
+           !outermost && (weight_names_.contains(item->name) || used_names_.contains(item->name));
+           ++n)
+        item->name = fmt::format("{}_{}", t.name(), n);
+      weight_names_.insert(item->name);
+      item->weight = is_floating(item->type.dtype) || item->known.numel() > 64;
+      item->follows_weights = is_floating(item->type.dtype);
+    }
     if (t.name().empty() || !scope.items.emplace(t.name(), item).second)
       throw Error("a weight has no name, or one that is there: '{}'", printable(t.name()));
   }

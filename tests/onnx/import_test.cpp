@@ -132,6 +132,27 @@ TEST(OnnxImport, LoopsOfKnownLengthAreUnrolled) {
   expect_gradients(model, in);
 }
 
+// One input for all rounds, apart from the outer weight of that name, and derivatives for both.
+TEST(OnnxImport, WeightsOfInnerGraphsAreWeights) {
+  pb::GraphProto body = doubling_body();
+  *body.add_initializer() = tensor("w", {}, {3});
+  Model m;
+  m.input("x", f32, {2});
+  m.weight(tensor("w", {}, {2}));
+  m.weight(integers("trips", {}, {2}));
+  m.node("Mul", {"x", "w"}, {"h"});
+  m.node("Loop", {"trips", "", "h"}, {"y", "all"}).set("body", body);
+  m.output("y");
+  onnx::Import model = m.import();
+  ASSERT_EQ(model.weights.size(), 2u);
+  EXPECT_EQ(model.weights[0].first, "w");
+  EXPECT_EQ(model.weights[1].first, "w_1");
+  Values in{{"x", floats({2}, {1, 5})}};
+  expect_near(run(model, in)["y"], {18, 90});
+  expect_near(run(model, {{"x", floats({2}, {1, 5})}, {"w_1", floats({}, {1})}})["y"], {2, 10});
+  expect_gradients(model, in);
+}
+
 TEST(OnnxImport, ControlThatDataDecidesIsRefusedByName) {
   Model m;
   m.input("x", f32, {2});
