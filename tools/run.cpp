@@ -32,18 +32,26 @@ class Recorder final : public InstructionObserver {
   void after(size_t stage, size_t instruction) override {
     auto now = Clock::now();
     const Instruction& i = code_.stage(stage).instructions[instruction];
-    events_.push_back({group_.empty() ? std::string(i.op->name) : std::move(group_), stage,
-                       instruction, i.where, microseconds(begun_),
-                       std::chrono::duration<double, std::micro>(now - begun_).count()});
+    TraceEvent e{.op = std::string(i.op->name),
+                 .stage = stage,
+                 .instruction = instruction,
+                 .where = i.where,
+                 .begin = microseconds(begun_),
+                 .duration = std::chrono::duration<double, std::micro>(now - begun_).count(),
+                 .group = std::move(group_),
+                 .label = std::move(label_)};
     group_.clear();
+    label_.clear();
+    events_.push_back(std::move(e));
   }
   // The one event of a kernel names all its instructions, by line.
   void group(size_t stage, std::span<const uint32_t> instructions) override {
+    group_.assign(instructions.begin(), instructions.end());
     for (uint32_t n : instructions) {
       const Instruction& i = code_.stage(stage).instructions[n];
-      group_ += group_.empty() ? "" : ", ";
-      group_ += i.op->name;
-      if (i.where.known()) group_ += fmt::format(" @{}", i.where.line);
+      label_ += label_.empty() ? "" : ", ";
+      label_ += i.op->name;
+      if (i.where.known()) label_ += fmt::format(" @{}", i.where.line);
     }
   }
   void clear() { events_.clear(); }
@@ -56,7 +64,8 @@ class Recorder final : public InstructionObserver {
   const Code& code_;
   Clock::time_point start_, begun_;
   std::vector<TraceEvent> events_;
-  std::string group_;
+  std::vector<size_t> group_;
+  std::string label_;
 };
 
 void check_command(const RunCommand& c) {
