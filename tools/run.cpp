@@ -9,6 +9,7 @@
 #include "tools/cli.h"
 #include "tools/json.h"
 #include "tools/output.h"
+#include "tools/profile.h"
 #include "tools/program.h"
 
 namespace gradus::cli {
@@ -185,7 +186,9 @@ void run(const RunCommand& command) {
   std::vector<std::vector<Tensor>> inputs(stages);
   std::vector<std::vector<NamedResult>> results(stages);
   std::vector<std::vector<double>> times(stages);
+  Progress progress;
   for (int round = 0; round < command.repeat; ++round) {
+    if (command.repeat > 1) progress.show(static_cast<double>(round) / command.repeat, "rounds");
     // A new state has the kernels that came meanwhile.
     if (round > 0 && state_options.fusion == fusion::FusionMode::behind)
       state = State(code, context, state_options);
@@ -206,11 +209,13 @@ void run(const RunCommand& command) {
     }
   }
 
+  progress.clear();
   if (!command.save_state.empty()) state.save(command.save_state);
   if (!command.outputs.empty()) write_outputs(command.outputs, results);
   if (!command.profile.empty())
     write_file(command.profile, trace_json(recorder.events(), program.source.get()));
   put(report(results, first));
+  if (!command.profile.empty()) put(profile_report(recorder.events(), *code));
   if (command.repeat > 1) put(times_report(times));
   if (!command.dump_after.empty()) put(describe_groups(state));
   if (command.stats) put(kernels_report(fusion::kernels_of(*context)->statistics()));

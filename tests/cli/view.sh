@@ -6,7 +6,10 @@ graph swing {
   stage 0 (%x: f64[N], %w: f64[N]) {
     %h = mul(%x, %w)
     %s = softmax(%h) {dim = 0}
-    %y = sum(%s)
+    %t = square(%s)
+    %u = sub(%t, %x)
+    %v = mul(%u, %w)
+    %y = sum(%v)
     return %y
   }
 }
