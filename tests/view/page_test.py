@@ -78,6 +78,13 @@ def check_places(page, file):
         x, y = (float(v) for v in place.split(","))
         u, v = (float(v) for v in re.findall(r"[-\d.]+", placed[name]))
         assert abs(x - u) < 0.5 and abs(y - v) < 0.5, (name, place, placed[name])
+    paths = dict(re.findall(r'<path id="(l\d+)"[^>]* d="([^"]*)"', text))
+    placed = page.run("Object.fromEntries([...document.querySelectorAll('.link')].map("
+                      "(n) => [n.id, n.getAttribute('d')]))")
+    for name, path in paths.items():
+        a, b = (re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", d) for d in (path, placed[name]))
+        assert len(a) == len(b), (name, path, placed[name])
+        assert all(abs(float(p) - float(q)) < 0.8 for p, q in zip(a, b)), (name, path, placed[name])
 
 
 def check_selection(page):
@@ -168,6 +175,25 @@ def check_moving(page):
     page.one("#begin").click()
 
 
+def check_stages(browser):
+    """Two stages, and what is held between them."""
+    gradus("grad", "model.onnx", "--order", "1", "-o", "stages.ir")
+    gradus("view", "stages.ir", "-o", "stages.html")
+    page = Page(browser, "stages.html")
+    check_places(page, "stages.html")
+    held = item_titled(page, "%block0.bent", "64*N B")
+    page.run("select(Number(arguments[0].slice(1)), true)", held)
+    assert "definitions (1)" in page.panel() and "until stage\n1" in page.panel(), page.panel()
+    page.browser.save_screenshot("stages.png")
+    # With stage 0 folded the others move to the left, and its links are gone.
+    before = page.place_of("c2")
+    page.run("toggle('column', 0)")
+    assert float(page.place_of("c2")[10:].split(",")[0]) < float(before[10:].split(",")[0]) - 100
+    assert page.run("document.getElementById('l0').getAttribute('d')") == ""
+    page.run("toggle('column', 0)")
+    assert page.place_of("c2") == before
+
+
 def check_hostile(browser):
     evil = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">'
     model = residual_model.model(1, name=evil).replace(b"block0.gate", b"<b>&\"'\xc3\xa9<b>")
@@ -196,6 +222,7 @@ def main():
         check_search(page)
         check_folding(page)
         check_moving(page)
+        check_stages(browser)
         check_hostile(browser)
         faults = [e for e in browser.get_log("browser") if e["level"] == "SEVERE"]
         assert not faults, faults
