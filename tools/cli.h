@@ -45,9 +45,9 @@ struct RunCommand {
 void run(const RunCommand& command);
 
 struct ViewCommand {
-  std::string program, out, profile;
-  InputOptions from;     // sizes, and values that decide a model's structure
-  bool written = false;  // the program as it is written, not as it runs
+  std::string program, out, profile;  // no out: an SVG to standard output
+  InputOptions from;                  // sizes, and values that decide a model's structure
+  bool written = false;               // the program as it is written, not as it runs
 };
 void view(const ViewCommand& command);
 

@@ -230,9 +230,10 @@ void add_view(CLI::App& app, Commands& c) {
       "view", "Draw the compiled program: stages, kernels, and what is held between stages");
   add_program(*command, c.view.program);
   command
-      ->add_option("-o", c.view.out, "A drawing, or a page that searches, folds and selects in it")
-      ->type_name("OUT.svg|OUT.html")
-      ->required();
+      ->add_option("-o", c.view.out,
+                   "A drawing, or a page that searches, folds and selects in it; if left out, the "
+                   "drawing goes to standard output")
+      ->type_name("OUT.svg|OUT.html");
   command->add_option("--profile", c.view.profile, "Show the times of a profile of gradus run")
       ->type_name("T.json");
   command->add_flag("--written", c.view.written, "Draw the program as it is written");

@@ -9,7 +9,7 @@ namespace gradus::cli {
 
 void view(const ViewCommand& command) {
   const bool page = command.out.ends_with(".html");
-  if (!page && !command.out.ends_with(".svg"))
+  if (!page && !command.out.empty() && !command.out.ends_with(".svg"))
     throw UsageError("gradus view -o {}: a drawing is an .svg or an .html file", command.out);
   if (command.written && !command.profile.empty())
     throw UsageError("gradus view: a profile is of what runs; leave --written out");
@@ -27,7 +27,11 @@ void view(const ViewCommand& command) {
     picture = gradus::view::picture_of(code->graph(), overlay);
   }
   gradus::view::arrange(picture);
-  write_file(command.out, page ? to_page(picture) : to_svg(picture));
+  const std::string text = page ? to_page(picture) : to_svg(picture);
+  if (command.out.empty())
+    put(text);
+  else
+    write_file(command.out, text);
 }
 
 }  // namespace gradus::cli

@@ -21,6 +21,8 @@ runs 0 view swing1.ir -o swing.svg
 says swing.svg '<svg xmlns=' 'stage 0' 'held after stage 0' '8*N B' 'for N = 256' 'class="frame"' \
   'swing1.ir:5:10'
 ! command -v xmllint >/dev/null || xmllint --noout swing.svg || fail 'swing.svg is no XML'
+runs 0 view swing1.ir
+cmp -s out swing.svg || fail 'without -o the drawing goes to standard output'
 runs 0 view swing1.ir -o swing.html
 says swing.html '<!DOCTYPE html>' 'Content-Security-Policy' "default-src 'none'"
 ! grep -qE '(src|href)="?http|@import|url\(' swing.html || fail 'the page fetches something'
