@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ir/dim_walk.h"
 
 namespace gradus::ir {
 
@@ -124,6 +125,35 @@ class DimExpression final : public RefCounted {
                             d.expression()->terms[0].atoms.size() == 1 &&
                             d.expression()->terms[0].atoms[0]->kind != AtomKind::floor_div;
     return simple ? d.to_string() : "(" + d.to_string() + ")";
+  }
+
+  static void walk(const Dim& d, DimSteps& steps) {
+    if (!d.expression_) return steps.constant(d.value_);
+    using Operation = DimSteps::Operation;
+    const std::vector<Term>& terms = d.expression()->terms;
+    for (const Term& t : terms) {
+      size_t factors = 0;
+      auto factor = [&] {
+        if (++factors > 1) steps.operate(Operation::multiply);
+      };
+      if (t.coefficient != 1 || t.atoms.empty()) {
+        steps.constant(t.coefficient);
+        factor();
+      }
+      for (const auto& atom : t.atoms) {
+        if (atom->kind == AtomKind::symbol) {
+          steps.symbol(atom->key);
+        } else {
+          walk(atom->a, steps);
+          walk(atom->b, steps);
+          steps.operate(atom->kind == AtomKind::max   ? Operation::max
+                        : atom->kind == AtomKind::min ? Operation::min
+                                                      : Operation::floor_div);
+        }
+        factor();
+      }
+      if (&t != terms.data()) steps.operate(Operation::add);
+    }
   }
 
   // In parentheses wherever a factor or a sign before a `//` would read as a part of its dividend.
@@ -355,6 +385,8 @@ std::optional<Dim::Linear> Dim::linear_in(std::string_view symbol) const {
   if (coefficient == 0 || elsewhere) return std::nullopt;
   return Linear{coefficient, other};
 }
+
+void walk(const Dim& dim, DimSteps& steps) { DimExpression::walk(dim, steps); }
 
 std::string to_string(std::span<const Dim> dims) {
   std::string s = "[";

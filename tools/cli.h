@@ -82,10 +82,17 @@ struct ImportCommand {
 };
 void import_model(const ImportCommand& command);
 
+struct ExportCommand {
+  std::string program, out;  // out: an .onnx
+  InputOptions from;         // weights
+};
+void export_model(const ExportCommand& command);
+
 struct CheckOnnxCommand {
   std::vector<std::string> folders;
-  int gradients = 0;  // derivatives are checked up to this order
-  int least = 0;      // how many tests have to pass
+  int gradients = 0;     // derivatives are checked up to this order
+  bool exports = false;  // programs are written as models again, and those are run
+  int least = 0;         // how many tests have to pass
 };
 // Throws Error, after the report, if a test failed or too few passed.
 void check_onnx(const CheckOnnxCommand& command);

@@ -23,6 +23,7 @@ struct Commands {
   DirectionCommand direction;
   GradcheckCommand gradcheck;
   ImportCommand import;
+  ExportCommand export_;
   ViewCommand view;
   CheckOnnxCommand check_onnx;
   std::string program, dump_after;
@@ -209,6 +210,22 @@ void add_import(CLI::App& app, Commands& c) {
   command->callback([&c] { c.chosen = [&c] { import_model(c.import); }; });
 }
 
+void add_export(CLI::App& app, Commands& c) {
+  CLI::App* command = app.add_subcommand("export", "Write the first stage as an ONNX model");
+  command->add_option("PROGRAM", c.export_.program, "A .ir text, or an .onnx model")->required();
+  command->add_option("-o", c.export_.out, "The model")->type_name("OUT.onnx")->required();
+  command
+      ->add_option("--weights", c.export_.from.weights,
+                   "Inputs that the model has values for, by name")
+      ->type_name("F.npz");
+  command
+      ->add_option("--inputs", c.export_.from.inputs,
+                   "Of a model: inputs whose values decide the program's structure")
+      ->type_name("F.npz")
+      ->allow_extra_args(false);
+  command->callback([&c] { c.chosen = [&c] { export_model(c.export_); }; });
+}
+
 void add_check_onnx(CLI::App& app, Commands& c) {
   CLI::App* command = app.add_subcommand("check-onnx", "Run ONNX backend tests");
   c.check_onnx.folders = {"/usr/share/libonnx-testdata/data"};
@@ -219,7 +236,9 @@ void add_check_onnx(CLI::App& app, Commands& c) {
                    "Hold derivatives up to order N against differences, too")
       ->type_name("N")
       ->check(CLI::Range(0, 10));
-  command->add_option("--least", c.check_onnx.least, "Fail if fewer tests pass")
+  command->add_flag("--exports", c.check_onnx.exports,
+                    "Write programs as models, too, and run those");
+  command->add_option("--least", c.check_onnx.least, "Fail if fewer tests pass, or are exported")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
   command->callback([&c] { c.chosen = [&c] { check_onnx(c.check_onnx); }; });
@@ -264,6 +283,7 @@ void parse_and_run(int argc, char** argv) {
   add_inspection(app, c);
   add_ops(app, c);
   add_import(app, c);
+  add_export(app, c);
   add_check_onnx(app, c);
   add_view(app, c);
   app.footer(

@@ -1,4 +1,4 @@
-// gradus import, check-onnx
+// gradus import, export, check-onnx
 #include "io/onnx/onnx.h"
 
 #include <filesystem>
@@ -14,9 +14,18 @@ namespace gradus::cli {
 
 namespace {
 
+using Reasons = std::map<std::string, std::vector<std::string>>;  // what is not there -> tests
+
 struct Counts {
-  int passed = 0, failed = 0, unsupported = 0, right = 0, wrong = 0, unjudged = 0;
+  int passed = 0, failed = 0, unsupported = 0, right = 0, wrong = 0, unjudged = 0, exported = 0;
 };
+
+std::string listed(std::string_view what, const Reasons& reasons) {
+  std::string text;
+  for (const auto& [reason, names] : reasons)
+    text += fmt::format("{}  {}: {} {}\n", what, reason, names.size(), fmt::join(names, " "));
+  return text;
+}
 
 std::string test_name(const std::string& folder) {
   return std::filesystem::path(folder).filename().string();
@@ -45,6 +54,20 @@ void import_model(const ImportCommand& command) {
     write_file(command.out, text);
 }
 
+void export_model(const ExportCommand& command) {
+  if (!command.out.ends_with(".onnx"))
+    throw UsageError("-o {}: a model is written as an .onnx file", command.out);
+  LoadedProgram program = load_program(command.program, command.from);
+  const ir::Graph& graph = program.module.program();
+  InputOptions only_weights{.weights = command.from.weights};
+  InputSources sources = open_sources(only_weights, program, Context::default_context());
+  std::vector<std::pair<std::string, Tensor>> weights;
+  for (ir::ValueId v : graph.stages[0].inputs)
+    if (auto found = sources.find(graph[v].name))
+      weights.emplace_back(graph[v].name, found->tensor);
+  write_file(command.out, onnx::export_stage(graph, weights));
+}
+
 void check_onnx(const CheckOnnxCommand& command) {
   std::vector<std::string> tests;
   for (const std::string& folder : command.folders)
@@ -52,15 +75,22 @@ void check_onnx(const CheckOnnxCommand& command) {
   Progress progress;
   onnx::TestOptions options;
   options.gradients = command.gradients;
+  options.exports = command.exports;
   Counts n;
-  std::map<std::string, std::vector<std::string>> missing;  // what is not there -> tests
+  Reasons missing, not_exported;
   std::string failures;
   for (size_t i = 0; i < tests.size(); ++i) {
     std::string name = test_name(tests[i]);
     progress.show(static_cast<double>(i) / static_cast<double>(tests.size()), name);
     onnx::TestOutcome o = onnx::run_test(tests[i], options);
     n.right += o.right, n.wrong += o.wrong, n.unjudged += o.unjudged;
-    if (o.kind == onnx::TestOutcome::Kind::passed) ++n.passed;
+    if (o.kind == onnx::TestOutcome::Kind::passed) {
+      ++n.passed;
+      if (o.not_exported.empty())
+        ++n.exported;
+      else
+        not_exported[o.not_exported].push_back(name);
+    }
     if (o.kind == onnx::TestOutcome::Kind::failed) {
       ++n.failed;
       failures += fmt::format("failed  {}: {}\n", name, o.reason);
@@ -71,12 +101,9 @@ void check_onnx(const CheckOnnxCommand& command) {
     }
   }
   progress.clear();
-  std::string text = failures;
-  for (const auto& [reason, names] : missing) {
-    text += fmt::format("unsupported  {}: {}", reason, names.size());
-    for (const std::string& name : names) text += " " + name;
-    text += "\n";
-  }
+  std::string text = failures + listed("unsupported", missing);
+  if (command.exports)
+    text += listed("not exported", not_exported) + fmt::format("{} exported\n", n.exported);
   if (command.gradients > 0)
     text += fmt::format("gradients: {} agree, {} are off, {} could not be judged\n", n.right,
                         n.wrong, n.unjudged);
@@ -85,6 +112,8 @@ void check_onnx(const CheckOnnxCommand& command) {
   if (n.failed > 0) throw Error("{} of {} tests failed", n.failed, tests.size());
   if (n.passed < command.least)
     throw Error("{} tests passed, at least {} are wanted", n.passed, command.least);
+  if (command.exports && n.exported < command.least)
+    throw Error("{} tests were exported, at least {} are wanted", n.exported, command.least);
 }
 
 }  // namespace gradus::cli

@@ -186,6 +186,32 @@ void check_gradients(const Import& model, const InputSources& sources, int order
   }
 }
 
+// Writes the program as a model, reads that, and holds what it gives against the same values.
+// Elementary functions are not the same there, to the last digits.
+void check_export(const Import& model, const InputSources& sources, const ImportOptions& options,
+                  const Values& expected, const TestOptions& o, TestOutcome& outcome) {
+  std::string bytes;
+  try {
+    bytes = export_stage(model.program, model.weights);
+  } catch (const Unsupported& e) {
+    outcome.not_exported = e.reason();
+    return;
+  }
+  Import back = import_bytes(bytes, "the exported model", {}, options);
+  InputSources all = sources;
+  // Large constants of the program are weights of the model.
+  all.find = [&](std::string_view name) {
+    auto found = sources.find(name);
+    for (const auto& [weight, tensor] : back.weights)
+      if (!found && weight == name) found = FoundTensor{tensor, "weights"};
+    return found;
+  };
+  outcome.reason = run_and_compare(back, all, expected, o);
+  if (outcome.reason.empty()) return;
+  outcome.reason = "exported: " + outcome.reason;
+  outcome.kind = TestOutcome::Kind::failed;
+}
+
 void run_data_set(const std::string& folder, const fs::path& data, const TestOptions& o,
                   TestOutcome& outcome) {
   std::string path = (fs::path(folder) / "model.onnx").string();
@@ -217,6 +243,7 @@ void run_data_set(const std::string& folder, const fs::path& data, const TestOpt
     outcome.kind = TestOutcome::Kind::failed;
     return;
   }
+  if (o.exports) check_export(imported, sources, options, expected, o, outcome);
   if (o.gradients > 0) check_gradients(imported, sources, o.gradients, outcome);
   if (outcome.wrong > 0) outcome.kind = TestOutcome::Kind::failed;
 }

@@ -195,7 +195,12 @@ void compress(Call& c) {
 
 void top_k(Call& c) {
   int axis = c.axis(c.attribute("axis", int64_t{-1}), c.rank());
-  int64_t k = c.opset() < 10 ? c.attribute("k", int64_t{-1}) : c.integer(1, "k");
+  Dim k = c.attribute("k", int64_t{-1});
+  if (c.opset() >= 10) {
+    Dims sizes = c.sizes(1, "k");
+    if (sizes.size() != 1) c.fail("its k is one number");
+    k = sizes[0];
+  }
   bool largest = c.attribute("largest", int64_t{1}) != 0;
   for (Value& v : emit_all(c.world(), "topk", std::vector{c.x()},
                            {{"k", k, {}}, {"dim", axis, {}}, {"largest", largest, {}}}))

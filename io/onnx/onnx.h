@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,6 +63,14 @@ Import import_file(const std::string& path, const ImportOptions& options = {});
 Import import_bytes(std::string_view bytes, const std::string& name, const std::string& folder = {},
                     const ImportOptions& options = {});
 
+// The first stage of a program as a model of opset 17, with the inputs that `weights` names as
+// initializers of it. Sizes with names stay open, and what follows from them is computed from the
+// inputs' shapes. Elementary functions are ONNX's: bits are those of whoever runs the model.
+// Throws Unsupported, with the node's place, for what ONNX has no operator for (functions, random
+// numbers, lgamma, cholesky), Error for a weight of another type. Thread-safe.
+std::string export_stage(const ir::Graph& program,
+                         std::span<const std::pair<std::string, Tensor>> weights = {});
+
 // What became of one backend test.
 struct TestOutcome {
   enum class Kind { passed, failed, unsupported } kind = Kind::passed;
@@ -69,13 +78,17 @@ struct TestOutcome {
   // Of gradient checks, where they were asked for: how many gradients agree, are off, and could not
   // be judged.
   int right = 0, wrong = 0, unjudged = 0;
+  // Of exports, where they were asked for: why the program could not be written; empty if it was,
+  // and what is read back gives the same results.
+  std::string not_exported;
 };
 
 struct TestOptions {
   // |got - expected| <= absolute + relative * |expected|. ONNX's own runner has 1e-3, which is what
   // the few tests are held to whose expected values are no more exact (`loose`).
   double relative = 1e-5, absolute = 1e-7, loose = 1e-3;
-  int gradients = 0;  // derivatives are held against differences up to this order
+  int gradients = 0;     // derivatives are held against differences up to this order
+  bool exports = false;  // programs are written as models, which are read and run as the test is
 };
 
 // Runs one backend test: a folder with model.onnx and test_data_set_* folders of input_N.pb and

@@ -30,16 +30,18 @@ std::optional<Pair> pair_of(Call& c, size_t first = 0) {
   return p;
 }
 
-std::optional<Dim> combined(std::string_view op, const Dim& a, const Dim& b) {
+// `cuts`: whether Mod has the sign of the dividend, as Div, which cuts off.
+std::optional<Dim> combined(std::string_view op, bool cuts, const Dim& a, const Dim& b) {
   if (op == "Add") return a + b;
   if (op == "Sub") return a - b;
   if (op == "Mul") return a * b;
   if (op == "Max") return max(a, b);
   if (op == "Min") return min(a, b);
-  // ONNX cuts off, sizes round down: the same where nothing is negative.
-  bool counts = a.known_nonnegative() && b.known_nonnegative() && !(b == Dim(0));
-  if (op == "Div" && counts) return floor_div(a, b);
-  if (op == "Mod" && counts) return a - floor_div(a, b) * b;
+  if (!b.known_nonnegative() || b == Dim(0)) return std::nullopt;
+  // Sizes round down: the same as cutting off where nothing is negative, or nothing is left over.
+  Dim quotient = floor_div(a, b);
+  if (op == "Div" && (a.known_nonnegative() || quotient * b == a)) return quotient;
+  if (op == "Mod" && (a.known_nonnegative() || !cuts)) return a - quotient * b;
   return std::nullopt;
 }
 
@@ -48,8 +50,9 @@ ItemPtr arithmetic(Call& c) {
   auto p = pair_of(c);
   if (!p) return nullptr;
   Dims out;
+  bool cuts = c.attribute("fmod", int64_t{0}) != 0;
   for (size_t i = 0; i < p->a.size(); ++i) {
-    auto d = combined(c.op(), p->a[i], p->b[i]);
+    auto d = combined(c.op(), cuts, p->a[i], p->b[i]);
     if (!d) return nullptr;
     out.push_back(std::move(*d));
   }

@@ -11,7 +11,8 @@ bool to_be_taken_apart(const Node& node, bool keep_differentiable) {
   return !(keep_differentiable && node.op->has_vjp(node.attributes));
 }
 
-// Emits the composition of `node` at the end of `nodes`.
+}  // namespace
+
 void take_apart(Graph& graph, size_t stage, const Node& node, std::vector<Node>& nodes,
                 Substitute& substitute) {
   GraphWorld world(graph, stage, nodes);
@@ -32,8 +33,6 @@ void take_apart(Graph& graph, size_t stage, const Node& node, std::vector<Node>&
     hand_name_over(graph, node.results[i], by);
   }
 }
-
-}  // namespace
 
 std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> nodes,
                                   Substitute& substitute, bool keep_differentiable) {

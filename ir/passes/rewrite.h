@@ -44,6 +44,10 @@ inline void hand_name_over(Graph& graph, ValueId from, ValueId to) {
 
 bool has_grad(const Graph& graph);
 
+// Emits what a composition is composed of at the end of `nodes`; its results replace the node's.
+void take_apart(Graph& graph, size_t stage, const Node& node, std::vector<Node>& nodes,
+                Substitute& substitute);
+
 // The nodes with their compositions taken apart (see `decompose`), in order.
 std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> nodes,
                                   Substitute& substitute, bool keep_differentiable);

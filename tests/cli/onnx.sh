@@ -1,4 +1,4 @@
-# gradus with ONNX models: run, grad, gradcheck, import, verify, print, check-onnx.
+# gradus with ONNX models: run, grad, gradcheck, import, export, verify, print, check-onnx.
 . "$GRADUS_SOURCE_DIR/tests/cli/lib.bash"
 
 # x: f32[N, 2] -> y = tanh(x w + b), with w = [[1, 2], [3, -1]] and b = [0.5, 0].
@@ -28,6 +28,28 @@ refuses 2 '--weights' import m.onnx -o m.ir
 refuses 2 '.npz' import m.onnx -o m.ir --weights w.bin
 refuses 2 'model' import m.ir -o n.ir
 
+# Written as a model again, with its weights and without.
+runs 0 export m.ir --weights w.npz -o again.onnx
+[ ! -s out ] || fail 'export prints something'
+runs 0 run again.onnx --random 1 --set N=3
+cmp -s out ran || fail 'the exported model gives different results'
+runs 0 export m.onnx -o third.onnx
+cmp again.onnx third.onnx || fail 'a model and its text are exported differently'
+runs 0 export m.ir -o bare.onnx
+runs 0 print bare.onnx
+says out '%x: f32[N, 2], %w: f32[2, 2], %b: f32[2]'
+refuses 2 '.onnx' export m.ir -o m.bin
+cat >gamma.ir <<'END'
+graph gamma {
+  stage 0 (%x: f64[3]) {
+    %y = lgamma(%x)
+    return %y
+  }
+}
+END
+refuses 1 'gamma.ir:3:10: error: ONNX has no operator for lgamma' export gamma.ir -o no.onnx
+[ ! -e no.onnx ] || fail 'a refused export leaves a file'
+
 # Derivatives are programs; their weights are still the model's.
 runs 0 grad m.onnx --order 2 -o second.ir
 runs 0 run second.ir --weights m.onnx --random 1 --set N=3
@@ -50,8 +72,8 @@ cp m.onnx tests/test_scale/model.onnx
 data=tests/test_scale/test_data_set_0
 printf '\x08\x01\x08\x02\x10\x01\x42\x01x\x4a\x08\x00\x00\x80\x3f\x00\x00\x00\x00' >$data/input_0.pb
 printf '\x08\x01\x08\x02\x10\x01\x42\x01y\x4a\x08\x7d\xb7\x67\x3f\x9b\xca\x76\x3f' >$data/output_0.pb
-runs 0 check-onnx tests --gradients 2
-says out 'gradients: 7 agree, 0 are off' '1 passed, 0 failed, 0 unsupported'
+runs 0 check-onnx tests --gradients 2 --exports
+says out 'gradients: 7 agree, 0 are off' '1 exported' '1 passed, 0 failed, 0 unsupported'
 refuses_after() { runs 1 check-onnx tests "$@"; }
 refuses_after --least 2
 says err 'at least 2'

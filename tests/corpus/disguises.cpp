@@ -8,6 +8,7 @@
 #include "ir/text/printer.h"
 #include "ir/text/verifier.h"
 #include "tests/corpus/eager.h"
+#include "tests/corpus/exported.h"
 #include "tests/corpus/fused.h"
 #include "tests/corpus/hidden.h"
 #include "tests/corpus/reference.h"
@@ -362,6 +363,7 @@ const std::vector<Disguise> disguises = {
     {"failing_in_groups", failing_in_groups},
     {"fused", fused},
     {"fused_from_disk", fused_from_disk},
+    {"exported", exported},
 };
 
 }  // namespace gradus::corpus

@@ -1,0 +1,143 @@
+// Pointwise operators as ONNX nodes. Few have rules of their own, where ONNX has an operator that
+// says in a word what the scalar rule says in several.
+#include <array>
+
+#include "io/onnx/recorded.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/comparison.h"
+#include "ops/elementary.h"
+#include "ops/registry.h"
+#include "ops/rounding.h"
+#include "ops/scalar/math.h"
+#include "ops/special.h"
+
+namespace gradus::onnx {
+
+namespace {
+
+using scalar::Recorded;
+using scalar::RecordedTruth;
+
+// Operands are in the compute type, or truth values.
+using Rule = Wire (*)(ModelWriter& to, const Wire* operands, const ir::AttributeRecord* attributes);
+
+template <class Op, class T, size_t... I>
+Wire record_rule(ModelWriter& to, const Wire* operands, const ir::AttributeRecord* attributes,
+                 std::index_sequence<I...>) {
+  using S = Recorded<T>;
+  auto operand = [&](auto index) {
+    constexpr size_t i = decltype(index)::value;
+    if constexpr (Op::roles[i] == ops::Role::condition)
+      return RecordedTruth{&to, operands[i]};
+    else
+      return S{&to, operands[i]};
+  };
+  if constexpr (requires { typename Op::Attr; }) {
+    const auto& a = static_cast<const ops::Record<typename Op::Attr>*>(attributes)->value;
+    return Op::template scalar<S>(operand(std::integral_constant<size_t, I>{})..., a).value;
+  } else {
+    return Op::template scalar<S>(operand(std::integral_constant<size_t, I>{})...).value;
+  }
+}
+template <class Op, class T>
+Wire record_rule(ModelWriter& to, const Wire* operands, const ir::AttributeRecord* attributes) {
+  return record_rule<Op, T>(to, operands, attributes, std::make_index_sequence<Op::arity>());
+}
+
+// By Compute.
+using Rules = std::array<Rule, 3>;
+
+template <class Op>
+void add_rules(std::unordered_map<std::string_view, Rules>& table) {
+  if constexpr (ops::is_pointwise<Op>) {
+    Rules rules{record_rule<Op, double>, record_rule<Op, float>, nullptr};
+    if constexpr (!Op::computes_floating) rules[2] = record_rule<Op, int64_t>;
+    table.emplace(Op::name, rules);
+  }
+}
+template <class... Op>
+void add_family(std::unordered_map<std::string_view, Rules>& table, const std::tuple<Op...>*) {
+  (add_rules<Op>(table), ...);
+}
+template <class... List>
+std::unordered_map<std::string_view, Rules> rules_of() {
+  std::unordered_map<std::string_view, Rules> table;
+  (add_family(table, static_cast<const List*>(nullptr)), ...);
+  return table;
+}
+
+const Rules* find_rules(std::string_view name) {
+  static const auto table =
+      rules_of<ops::ArithmeticOperators, ops::RoundingOperators, ops::ComparisonOperators,
+               ops::ElementaryOperators, ops::SpecialOperators, ops::ActivationOperators>();
+  auto it = table.find(name);
+  return it == table.end() ? nullptr : &it->second;
+}
+
+// x in the result's dtype through one node.
+bool unary(ExportCall& c, std::string_view op, std::vector<NodeAttribute> attributes = {}) {
+  c.give(c.to.node(op, {c.x(0, c.y_type().dtype)}, std::move(attributes)));
+  return true;
+}
+float single(double value) { return static_cast<float>(value); }
+
+bool relu(ExportCall& c) { return is_floating(c.y_type().dtype) && unary(c, "Relu"); }
+// Attributes are single there: of f64 operands only those that have no more digits.
+bool with_number(ExportCall& c, std::string_view op, std::string_view attribute,
+                 std::string_view name) {
+  double value = c.real(attribute);
+  if (c.y_type().dtype == DType::f64 && static_cast<double>(single(value)) != value) return false;
+  return unary(c, op, {{std::string(name), single(value)}});
+}
+bool leaky_relu(ExportCall& c) { return with_number(c, "LeakyRelu", "slope", "alpha"); }
+bool elu(ExportCall& c) { return with_number(c, "Elu", "alpha", "alpha"); }
+bool softplus(ExportCall& c) {
+  // ONNX's has no threshold, beyond which Gradus gives x itself.
+  return c.real("beta") == 1 && c.y_type().dtype != DType::f64 && c.real("threshold") >= 20 &&
+         unary(c, "Softplus");
+}
+bool softsign(ExportCall& c) { return unary(c, "Softsign"); }
+bool reciprocal(ExportCall& c) { return unary(c, "Reciprocal"); }
+bool sign(ExportCall& c) { return unary(c, "Sign"); }
+// Integral powers: the scalar rule works on bits.
+bool power(ExportCall& c) {
+  if (is_floating(c.y_type().dtype)) return false;
+  DType wide = DType::i64;
+  Wire y = c.to.node("Pow", {c.x(0, wide), c.x(1, wide)});
+  c.give(c.to.cast(y, wide, c.y_type().dtype));
+  return true;
+}
+
+constexpr ExportEntry own_rules[] = {
+    {"relu", relu},         {"leaky_relu", leaky_relu}, {"elu", elu},   {"softplus", softplus},
+    {"softsign", softsign}, {"reciprocal", reciprocal}, {"sign", sign}, {"pow", power},
+};
+
+}  // namespace
+
+std::span<const ExportEntry> pointwise_exports() { return own_rules; }
+
+bool export_pointwise(ExportCall& call) {
+  const ir::Operator& op = *call.node.op;
+  const Rules* rules = op.pointwise ? find_rules(op.name) : nullptr;
+  if (!rules) return false;
+  const ops::PointwiseInfo& info = op.pointwise();
+  SmallVector<ir::OperandType, 4> types;
+  for (size_t i = 0; i < call.operands(); ++i) types.push_back(call.operand_type(i));
+  ir::InferCall infer{op, types, call.node.attributes, {}, nullptr};
+  DType result = call.y_type().dtype;
+  Compute compute = ops::pointwise_compute(info, infer, result);
+  Rule rule = (*rules)[static_cast<size_t>(compute)];
+  GRADUS_CHECK(rule);
+  SmallVector<Wire, 4> operands;
+  for (size_t i = 0; i < call.operands(); ++i)
+    operands.push_back(
+        call.x(i, info.roles[i] == ops::Role::condition ? DType::boolean : dtype_of(compute)));
+  Wire y = rule(call.to, operands.data(), call.node.attributes.get());
+  bool truth = info.result == ops::Result::boolean;
+  call.give(call.to.cast(y, truth ? DType::boolean : dtype_of(compute), result));
+  return true;
+}
+
+}  // namespace gradus::onnx

@@ -1,0 +1,208 @@
+#include "io/onnx/exporter.h"
+
+#include <algorithm>
+
+#include "ir/passes/passes.h"
+#include "ir/passes/rewrite.h"
+
+namespace gradus::onnx {
+
+ExportCall::ExportCall(ModelWriter& writer, const ir::Graph& graph, const ir::Node& n,
+                       const std::unordered_map<uint32_t, Wire>& wires)
+    : to(writer), node(n), graph_(graph), wires_(wires) {
+  attributes_ = node.op->describe();
+  for (ir::NamedLiteral& written : node.op->write(node.attributes)) {
+    auto it = std::ranges::find(attributes_, written.name, &ir::NamedLiteral::name);
+    GRADUS_CHECK(it != attributes_.end());
+    *it = std::move(written);
+  }
+}
+
+bool ExportCall::is_tensor(size_t i) const {
+  return i < operands() && ir::value_in(node.operands[i]) != ir::no_value;
+}
+const ir::Type& ExportCall::type(size_t i) const {
+  GRADUS_CHECK(is_tensor(i));
+  return graph_[ir::value_in(node.operands[i])].type;
+}
+const ir::Type& ExportCall::y_type(size_t i) const { return graph_[node.results[i]].type; }
+
+Wire ExportCall::x(size_t i, DType dtype) {
+  const ir::Operand& operand = node.operands[i];
+  if (ir::ValueId v = ir::value_in(operand); v != ir::no_value)
+    return to.cast(wires_.at(ir::index_of(v)), graph_[v].type.dtype, dtype);
+  if (const Dim* d = std::get_if<Dim>(&operand))
+    return to.cast(to.scalar_size(*d), DType::i64, dtype);
+  GRADUS_CHECK(std::holds_alternative<ir::Number>(operand));
+  return to.number(dtype, std::get<ir::Number>(operand));
+}
+
+const ir::Literal& ExportCall::attribute(std::string_view name) const {
+  auto it = std::ranges::find(attributes_, name, &ir::NamedLiteral::name);
+  GRADUS_CHECK(it != attributes_.end());
+  return it->value;
+}
+
+namespace {
+
+template <class T>
+T read(const ir::Literal& literal) {
+  T value{};
+  std::string what;
+  GRADUS_CHECK(ops::read_literal(literal, value, what));
+  return value;
+}
+
+}  // namespace
+
+int64_t ExportCall::integer(std::string_view name) const {
+  Dim d = dim(name);
+  if (!d.is_constant()) refuse(fmt::format("{} = {}, which only sizes tell", name, d.to_string()));
+  return d.value();
+}
+bool ExportCall::flag(std::string_view name) const { return read<bool>(attribute(name)); }
+double ExportCall::real(std::string_view name) const { return read<double>(attribute(name)); }
+std::string ExportCall::text(std::string_view name) const {
+  return read<std::string>(attribute(name));
+}
+Ints ExportCall::integers(std::string_view name) const { return read<Ints>(attribute(name)); }
+Dim ExportCall::dim(std::string_view name) const { return read<Dim>(attribute(name)); }
+Dims ExportCall::dims(std::string_view name) const { return read<Dims>(attribute(name)); }
+
+int64_t ExportCall::axis(std::string_view name, size_t operand) const {
+  int64_t axis = integer(name), r = std::max(rank(operand), 1);
+  return axis < 0 ? axis + r : axis;
+}
+
+Ints ExportCall::axes(std::string_view name) const {
+  Ints out;
+  if (!is_none(name)) out = integers(name);
+  for (int64_t& d : out)
+    if (d < 0) d += std::max(rank(), 1);
+  std::ranges::sort(out);
+  if (out.empty())
+    for (int k = 0; k < rank(); ++k) out.push_back(k);
+  return out;
+}
+
+void ExportCall::refuse(const std::string& what) const {
+  throw Unsupported(fmt::format("{}: a model cannot say {}", node.op->name, what),
+                    fmt::format("operator {}: {}", node.op->name, what));
+}
+
+namespace {
+
+ExportRule find_rule_of(const ir::Operator& op) {
+  static const auto table = [] {
+    std::unordered_map<std::string_view, ExportRule> t;
+    for (auto family : {pointwise_exports(), shape_exports(), reduction_exports(),
+                        network_exports(), indexing_exports(), window_exports()})
+      for (const ExportEntry& e : family) t.emplace(e.name, e.rule);
+    return t;
+  }();
+  auto it = table.find(op.name);
+  return it == table.end() ? nullptr : it->second;
+}
+
+// The forward stage alone, with all that later stages differentiate still whole.
+ir::Graph first_stage(const ir::Graph& program) {
+  ir::Graph graph = program;
+  graph.stages.resize(1);
+  ir::settle_calls(graph);
+  ir::expand_grad(graph);
+  ir::fold_constants(graph);
+  ir::eliminate_dead_code(graph);
+  return graph;
+}
+
+class StageExport {
+ public:
+  explicit StageExport(const ir::Graph& program)
+      : graph_(first_stage(program)), substitute_(graph_) {}
+
+  std::string run(std::span<const std::pair<std::string, Tensor>> weights) {
+    add_inputs(weights);
+    std::vector<ir::Node> pending(graph_.stages[0].nodes.rbegin(), graph_.stages[0].nodes.rend());
+    while (!pending.empty()) {
+      ir::Node node = std::move(pending.back());
+      pending.pop_back();
+      substitute_.apply(node);
+      if (emit(node)) continue;
+      std::vector<ir::Node> parts;
+      ir::take_apart(graph_, 0, node, parts, substitute_);
+      for (; !parts.empty(); parts.pop_back()) pending.push_back(std::move(parts.back()));
+    }
+    add_outputs();
+    return writer_.finish(graph_.name.empty() ? "program" : graph_.name);
+  }
+
+ private:
+  void add_inputs(std::span<const std::pair<std::string, Tensor>> weights) {
+    for (ir::ValueId v : graph_.stages[0].inputs) {
+      const ir::Value& input = graph_[v];
+      auto weight = std::ranges::find_if(weights, [&](auto& w) { return w.first == input.name; });
+      if (weight != weights.end()) {
+        const Tensor& t = weight->second;
+        if (t.dtype() != input.type.dtype || t.rank() != input.type.rank())
+          throw Error("weight {} is not of the program's type {}", input.name,
+                      to_string(input.type));
+        writer_.weight(input.name, t);
+      } else {
+        writer_.input(input.name, input.type);
+      }
+      wires_[ir::index_of(v)] = input.name;
+    }
+  }
+
+  // False for a composition that no rule is for.
+  bool emit(const ir::Node& node) {
+    ExportCall call(writer_, graph_, node, wires_);
+    try {
+      ExportRule rule = find_rule_of(*node.op);
+      bool done = (rule && rule(call)) || export_pointwise(call);
+      if (!done && node.op->runs_composed(node.attributes)) return false;
+      if (!done) throw Unsupported(refusal(node), "operator " + std::string(node.op->name));
+    } catch (const Unsupported& e) {
+      if (!node.where.known()) throw;
+      throw Unsupported(graph_.error_at(node.where, e.bare()).what(), e.reason());
+    }
+    GRADUS_CHECK(call.results.size() == node.results.size());
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      uint32_t v = ir::index_of(node.results[i]);
+      writer_.suggest(call.results[i], graph_.values[v].name);
+      wires_[v] = std::move(call.results[i]);
+    }
+    return true;
+  }
+
+  static std::string refusal(const ir::Node& node) {
+    return fmt::format("{}: there is no ONNX operator for it", node.op->name);
+  }
+
+  void add_outputs() {
+    auto results = graph_.stages[0].results;
+    substitute_.apply(results);
+    for (const ir::Result& r : results) {
+      if (r.value == ir::no_value) continue;
+      const ir::Type& type = graph_[r.value].type;
+      if (!type.is_tensor())
+        throw Unsupported(fmt::format("result {} is a handle; a model returns tensors", r.name),
+                          "handles");
+      writer_.output(r.name, wires_.at(ir::index_of(r.value)), type);
+    }
+  }
+
+  ir::Graph graph_;
+  ir::Substitute substitute_;
+  ModelWriter writer_;
+  std::unordered_map<uint32_t, Wire> wires_;
+};
+
+}  // namespace
+
+std::string export_stage(const ir::Graph& program,
+                         std::span<const std::pair<std::string, Tensor>> weights) {
+  return StageExport(program).run(weights);
+}
+
+}  // namespace gradus::onnx

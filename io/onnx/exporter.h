@@ -1,0 +1,165 @@
+// A stage as an ONNX model: walks its nodes, and appends what each becomes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "io/onnx/onnx.h"
+#include "ir/graph.h"
+#include "ops/attributes.h"
+
+namespace onnx {
+class GraphProto;
+class ModelProto;
+class NodeProto;
+}  // namespace onnx
+
+namespace gradus::onnx {
+
+using ir::Dim;
+using ir::Dims;
+using ops::Ints;
+
+// An attribute of an ONNX node. Floating ones are of single precision there.
+struct NodeAttribute {
+  std::string name;
+  std::variant<int64_t, float, std::string, Ints, Tensor> value;
+};
+
+// A tensor of the model that is made, by the name it has until `finish` finds its final one.
+using Wire = std::string;
+
+// What rules write with: each call appends a node (or finds that an equal constant, size or cast
+// is there) and names what it gives. For one model and one thread.
+class ModelWriter {
+ public:
+  ModelWriter();
+  ~ModelWriter();
+
+  Wire node(std::string_view op, std::vector<Wire> inputs,
+            std::vector<NodeAttribute> attributes = {});
+  std::vector<Wire> nodes(std::string_view op, std::vector<Wire> inputs,
+                          std::vector<NodeAttribute> attributes, size_t outputs);
+  Wire constant(const Tensor& value);
+  Wire number(DType dtype, ir::Number value);      // 0-d
+  Wire integers(const Ints& values);               // i64 [n]
+  Wire cast(const Wire& x, DType from, DType to);  // itself if it has that dtype
+  // Sizes as i64 [rank], [1] and []: constants where they are known, computed from inputs' shapes
+  // where they have names. Throws Unsupported for a name that no input has.
+  Wire sizes(std::span<const Dim> dims);
+  Wire size(const Dim& dim);
+  Wire scalar_size(const Dim& dim);
+  // A new shape of x's elements.
+  Wire reshape(const Wire& x, std::span<const Dim> dims);
+
+  void input(const std::string& name, const ir::Type& type);
+  // That a dimension of the tensor has this size: a name in it can be computed from there on.
+  void know_size(const Dim& dim, const Wire& wire, int64_t dimension);
+  void weight(const std::string& name, const Tensor& value);
+  // Appends an output; the name gets a number behind it where it is taken. Sizes that are names are
+  // declared, other expressions are left open.
+  void output(std::string name, const Wire& wire, const ir::Type& type);
+  // Asks that the tensor be called like that in the model, if no other is.
+  void suggest(const Wire& wire, const std::string& name);
+  // The model's bytes, without what no output needs.
+  std::string finish(const std::string& name);
+
+ private:
+  class SizeSteps;
+  Wire fresh();
+  Wire symbol(std::string_view name);
+  Wire floor_div(const Wire& a, const Wire& b);
+  void drop_unused();
+  void give_names();
+
+  std::unique_ptr<::onnx::ModelProto> model_;
+  ::onnx::GraphProto* graph_;
+  int wires_ = 0;
+  std::map<std::string, Wire, std::less<>> made_;  // constants, sizes and casts, by what they are
+  struct Source {                                  // (the dimension's size - rest) / coefficient
+    Wire wire;
+    int64_t dimension, coefficient, rest;
+  };
+  std::map<std::string, Source, std::less<>> symbols_;
+  std::set<std::string, std::less<>> taken_;  // names of inputs, weights and outputs
+  std::unordered_map<Wire, std::string> suggested_;
+};
+
+// ONNX's number of a dtype.
+int element_type_of(DType dtype);
+
+// A node as the export rule of its operator sees it.
+class ExportCall {
+ public:
+  ExportCall(ModelWriter& to, const ir::Graph& graph, const ir::Node& node,
+             const std::unordered_map<uint32_t, Wire>& wires);
+
+  ModelWriter& to;
+  const ir::Node& node;
+
+  size_t operands() const { return node.operands.size(); }
+  bool given(size_t i) const { return i < operands() && !ir::is_none(node.operands[i]); }
+  bool is_tensor(size_t i) const;
+  ir::OperandType operand_type(size_t i) const { return graph_.type_of(node.operands[i]); }
+  // Of a tensor operand.
+  const ir::Type& type(size_t i = 0) const;
+  int rank(size_t i = 0) const { return type(i).rank(); }
+  const ir::Type& y_type(size_t i = 0) const;
+  // Operand i, numbers as 0-d constants of the result's dtype; as another dtype; for an absent
+  // optional input "".
+  Wire x(size_t i = 0) { return x(i, is_tensor(i) ? type(i).dtype : y_type().dtype); }
+  Wire x(size_t i, DType dtype);
+  Wire optional(size_t i) { return given(i) ? x(i) : Wire(); }
+
+  // Attributes, defaults included.
+  const ir::Literal& attribute(std::string_view name) const;
+  int64_t integer(std::string_view name) const;
+  bool flag(std::string_view name) const;
+  double real(std::string_view name) const;
+  std::string text(std::string_view name) const;
+  Ints integers(std::string_view name) const;
+  Dim dim(std::string_view name) const;
+  Dims dims(std::string_view name) const;
+  bool is_none(std::string_view name) const { return attribute(name).is_none(); }
+  // A dimension of x, from the front; 0-d counts as rank 1.
+  int64_t axis(std::string_view name, size_t operand = 0) const;
+  // Dimensions, all where there are none.
+  Ints axes(std::string_view name) const;
+
+  void give(Wire wire) { results.push_back(std::move(wire)); }
+  [[noreturn]] void refuse(const std::string& what) const;
+
+  std::vector<Wire> results;
+
+ private:
+  const ir::Graph& graph_;
+  const std::unordered_map<uint32_t, Wire>& wires_;
+  ir::LiteralList attributes_;
+};
+
+// Gives the results; or false, with nothing given, where the operator has no counterpart for such
+// attributes and is better taken apart.
+using ExportRule = bool (*)(ExportCall&);
+struct ExportEntry {
+  std::string_view name;
+  ExportRule rule;
+};
+
+// By operator, in families; an operator in none is taken apart into what it is composed of, or
+// refused.
+std::span<const ExportEntry> pointwise_exports();
+std::span<const ExportEntry> shape_exports();
+std::span<const ExportEntry> reduction_exports();
+std::span<const ExportEntry> network_exports();
+std::span<const ExportEntry> indexing_exports();
+std::span<const ExportEntry> window_exports();
+
+// Pointwise operators: their scalar rules, written as nodes. False for one without a rule.
+bool export_pointwise(ExportCall& call);
+
+}  // namespace gradus::onnx

@@ -1,0 +1,389 @@
+#include <algorithm>
+
+#include <onnx/onnx_pb.h>
+
+#include "base/version.h"
+#include "io/onnx/exporter.h"
+#include "ir/dim_walk.h"
+
+namespace gradus::onnx {
+
+namespace pb = ::onnx;
+
+namespace {
+
+// What the nodes are written for: ONNX 1.12.
+constexpr int exported_opset = 17, exported_ir_version = 8;
+
+void fill(pb::TensorProto& to, const Tensor& value) {
+  Tensor dense = value.contiguous();
+  to.set_data_type(element_type_of(dense.dtype()));
+  for (int64_t n : dense.shape()) to.add_dims(n);
+  to.set_raw_data(dense.data(), static_cast<size_t>(dense.numel()) * size_of(dense.dtype()));
+}
+
+void fill(pb::AttributeProto& to, const NodeAttribute& from) {
+  to.set_name(from.name);
+  struct {
+    pb::AttributeProto& to;
+    void operator()(int64_t v) const {
+      to.set_type(pb::AttributeProto::INT);
+      to.set_i(v);
+    }
+    void operator()(float v) const {
+      to.set_type(pb::AttributeProto::FLOAT);
+      to.set_f(v);
+    }
+    void operator()(const std::string& v) const {
+      to.set_type(pb::AttributeProto::STRING);
+      to.set_s(v);
+    }
+    void operator()(const Ints& v) const {
+      to.set_type(pb::AttributeProto::INTS);
+      for (int64_t i : v) to.add_ints(i);
+    }
+    void operator()(const Tensor& v) const {
+      to.set_type(pb::AttributeProto::TENSOR);
+      fill(*to.mutable_t(), v);
+    }
+  } set{to};
+  std::visit(set, from.value);
+}
+
+void fill(pb::ValueInfoProto& to, const std::string& name, const ir::Type& type) {
+  to.set_name(name);
+  pb::TypeProto::Tensor& tensor = *to.mutable_type()->mutable_tensor_type();
+  tensor.set_elem_type(element_type_of(type.dtype));
+  pb::TensorShapeProto& shape = *tensor.mutable_shape();
+  for (const Dim& d : type.dims) {
+    auto& dimension = *shape.add_dim();
+    if (d.is_constant())
+      dimension.set_dim_value(d.value());
+    else if (!d.symbol_name().empty())
+      dimension.set_dim_param(std::string(d.symbol_name()));
+  }
+}
+
+Tensor whole(int64_t value) {
+  Tensor t = Tensor::empty(DType::i64, {});
+  *t.mutable_data_as<int64_t>() = value;
+  return t;
+}
+
+}  // namespace
+
+int element_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return pb::TensorProto::DOUBLE;
+    case DType::f32:
+      return pb::TensorProto::FLOAT;
+    case DType::f16:
+      return pb::TensorProto::FLOAT16;
+    case DType::bf16:
+      return pb::TensorProto::BFLOAT16;
+    case DType::i64:
+      return pb::TensorProto::INT64;
+    case DType::i32:
+      return pb::TensorProto::INT32;
+    case DType::i8:
+      return pb::TensorProto::INT8;
+    case DType::u8:
+      return pb::TensorProto::UINT8;
+    case DType::boolean:
+      return pb::TensorProto::BOOL;
+  }
+  GRADUS_CHECK(false);
+  return 0;
+}
+
+ModelWriter::ModelWriter() : model_(std::make_unique<pb::ModelProto>()) {
+  model_->set_ir_version(exported_ir_version);
+  model_->set_producer_name("gradus");
+  model_->set_producer_version(GRADUS_VERSION);
+  auto* opset = model_->add_opset_import();
+  opset->set_domain("");
+  opset->set_version(exported_opset);
+  graph_ = model_->mutable_graph();
+}
+ModelWriter::~ModelWriter() = default;
+
+// No name of a program or a model begins like that.
+Wire ModelWriter::fresh() { return fmt::format("\x01{}", wires_++); }
+
+std::vector<Wire> ModelWriter::nodes(std::string_view op, std::vector<Wire> inputs,
+                                     std::vector<NodeAttribute> attributes, size_t outputs) {
+  pb::NodeProto& node = *graph_->add_node();
+  node.set_op_type(std::string(op));
+  while (!inputs.empty() && inputs.back().empty()) inputs.pop_back();
+  for (Wire& w : inputs) node.add_input(std::move(w));
+  for (const NodeAttribute& a : attributes) fill(*node.add_attribute(), a);
+  std::vector<Wire> out;
+  for (size_t i = 0; i < outputs; ++i) node.add_output(out.emplace_back(fresh()));
+  return out;
+}
+
+Wire ModelWriter::node(std::string_view op, std::vector<Wire> inputs,
+                       std::vector<NodeAttribute> attributes) {
+  return std::move(nodes(op, std::move(inputs), std::move(attributes), 1)[0]);
+}
+
+Wire ModelWriter::constant(const Tensor& value) {
+  // Not as an initializer: those are weights, which somebody may train.
+  return node("Constant", {}, {{"value", value}});
+}
+
+Wire ModelWriter::number(DType dtype, ir::Number value) {
+  std::string key = fmt::format("number {} {} {}", name_of(dtype), static_cast<int>(value.category),
+                                value.bits());
+  Wire& made = made_[key];
+  if (made.empty())
+    made = constant(value.category == Category::floating ? Tensor::scalar(dtype, value.floating)
+                                                         : whole(value.integer).to(dtype));
+  return made;
+}
+
+Wire ModelWriter::integers(const Ints& values) {
+  Wire& made = made_[fmt::format("integers {}", fmt::join(values, ","))];
+  if (made.empty()) {
+    int64_t n = static_cast<int64_t>(values.size());
+    Tensor t = Tensor::empty(DType::i64, std::array{n});
+    std::copy(values.begin(), values.end(), t.mutable_data_as<int64_t>());
+    made = constant(t);
+  }
+  return made;
+}
+
+Wire ModelWriter::cast(const Wire& x, DType from, DType to) {
+  if (from == to) return x;
+  Wire& made = made_[fmt::format("cast {} {}", x, name_of(to))];
+  if (made.empty()) made = node("Cast", {x}, {{"to", int64_t{element_type_of(to)}}});
+  return made;
+}
+
+// Div of integers rounds towards zero; Mod has the sign of the divisor.
+Wire ModelWriter::floor_div(const Wire& a, const Wire& b) {
+  return node("Div", {node("Sub", {a, node("Mod", {a, b})}), b});
+}
+
+// Sizes are i64 [1] on the way.
+class ModelWriter::SizeSteps final : public ir::DimSteps {
+ public:
+  explicit SizeSteps(ModelWriter& to) : to_(to) {}
+  void constant(int64_t value) override { stack_.push_back(to_.integers({value})); }
+  void symbol(std::string_view name) override { stack_.push_back(to_.symbol(name)); }
+  void operate(Operation operation) override {
+    Wire b = std::move(stack_.back());
+    stack_.pop_back();
+    Wire a = std::move(stack_.back());
+    stack_.back() = apply(operation, a, b);
+  }
+  Wire result() { return std::move(stack_.back()); }
+
+ private:
+  Wire apply(Operation operation, const Wire& a, const Wire& b) {
+    switch (operation) {
+      case Operation::add:
+        return to_.node("Add", {a, b});
+      case Operation::multiply:
+        return to_.node("Mul", {a, b});
+      case Operation::max:
+        return to_.node("Max", {a, b});
+      case Operation::min:
+        return to_.node("Min", {a, b});
+      case Operation::floor_div:
+        return to_.floor_div(a, b);
+    }
+    GRADUS_CHECK(false);
+    return {};
+  }
+
+  ModelWriter& to_;
+  std::vector<Wire> stack_;
+};
+
+Wire ModelWriter::symbol(std::string_view name) {
+  auto found = symbols_.find(name);
+  if (found == symbols_.end())
+    throw Unsupported(fmt::format("the size {} stands alone in no input's shape, so that a model "
+                                  "cannot compute it; give it a number instead",
+                                  name),
+                      "sizes that no input has");
+  const std::string key = fmt::format("size {}", name);
+  if (auto it = made_.find(key); it != made_.end()) return it->second;
+  const Source& s = found->second;
+  Wire size = node("Shape", {s.wire}, {{"start", s.dimension}, {"end", s.dimension + 1}});
+  if (s.rest != 0) size = node("Sub", {size, integers({s.rest})});
+  if (s.coefficient != 1) size = floor_div(size, integers({s.coefficient}));
+  return made_[key] = size;
+}
+
+Wire ModelWriter::size(const Dim& dim) {
+  if (dim.is_constant()) return integers({dim.value()});
+  std::string key = "size " + dim.to_string();
+  if (auto it = made_.find(key); it != made_.end()) return it->second;
+  SizeSteps steps(*this);
+  ir::walk(dim, steps);
+  return made_[key] = steps.result();
+}
+
+Wire ModelWriter::scalar_size(const Dim& dim) {
+  if (dim.is_constant()) return number(DType::i64, ir::Number::of(dim.value()));
+  return node("Squeeze", {size(dim), integers({0})});
+}
+
+Wire ModelWriter::sizes(std::span<const Dim> dims) {
+  if (ir::all_constant(dims)) {
+    Ints values;
+    for (const Dim& d : dims) values.push_back(d.value());
+    return integers(values);
+  }
+  std::string key = "sizes " + ir::to_string(dims);
+  if (auto it = made_.find(key); it != made_.end()) return it->second;
+  std::vector<Wire> parts;
+  for (const Dim& d : dims) parts.push_back(size(d));
+  Wire joined = parts.size() == 1 ? parts[0] : node("Concat", parts, {{"axis", int64_t{0}}});
+  return made_[key] = joined;
+}
+
+Wire ModelWriter::reshape(const Wire& x, std::span<const Dim> dims) {
+  // One size may be left to the model to find, if the others are known and not zero.
+  size_t open = 0;
+  bool zero = false;
+  for (const Dim& d : dims) {
+    open += !d.is_constant();
+    zero = zero || d == Dim(0);
+  }
+  if (open == 1 && !zero) {
+    Ints known;
+    for (const Dim& d : dims) known.push_back(d.is_constant() ? d.value() : -1);
+    return node("Reshape", {x, integers(known)});
+  }
+  return node("Reshape", {x, sizes(dims)}, {{"allowzero", int64_t{1}}});
+}
+
+void ModelWriter::input(const std::string& name, const ir::Type& type) {
+  fill(*graph_->add_input(), name, type);
+  taken_.insert(name);
+  for (size_t k = 0; k < type.dims.size(); ++k)
+    know_size(type.dims[k], name, static_cast<int64_t>(k));
+}
+
+void ModelWriter::know_size(const Dim& dim, const Wire& wire, int64_t dimension) {
+  dim.for_each_symbol([&](std::string_view name) {
+    auto linear = dim.linear_in(name);
+    if (!linear || !linear->rest.is_constant()) return;
+    Source source{wire, dimension, linear->coefficient, linear->rest.value()};
+    auto [it, added] = symbols_.try_emplace(std::string(name), source);
+    // The plainest is taken.
+    if (!added && it->second.coefficient != 1 && source.coefficient == 1) it->second = source;
+  });
+}
+
+void ModelWriter::weight(const std::string& name, const Tensor& value) {
+  pb::TensorProto& tensor = *graph_->add_initializer();
+  fill(tensor, value);
+  tensor.set_name(name);
+  taken_.insert(name);
+}
+
+void ModelWriter::output(std::string name, const Wire& wire, const ir::Type& type) {
+  if (wire == name) {  // an input, as it came
+    fill(*graph_->add_output(), name, type);
+    return;
+  }
+  const std::string wanted = name;
+  for (int n = 1; !taken_.insert(name).second; ++n) name = fmt::format("{}_{}", wanted, n);
+  // By a node of its own: the same tensor may be an input, or two outputs.
+  pb::NodeProto& node = *graph_->add_node();
+  node.set_op_type("Identity");
+  node.add_input(wire);
+  node.add_output(name);
+  fill(*graph_->add_output(), name, type);
+}
+
+void ModelWriter::suggest(const Wire& wire, const std::string& name) {
+  if (!name.empty() && wire.starts_with('\x01')) suggested_.try_emplace(wire, name);
+}
+
+void ModelWriter::drop_unused() {
+  std::set<std::string, std::less<>> used;
+  for (const auto& o : graph_->output()) used.insert(o.name());
+  std::vector<bool> kept(static_cast<size_t>(graph_->node_size()));
+  for (int i = graph_->node_size(); i-- > 0;) {
+    const pb::NodeProto& node = graph_->node(i);
+    bool needed = std::ranges::any_of(node.output(), [&](auto& o) { return used.contains(o); });
+    kept[static_cast<size_t>(i)] = needed;
+    if (!needed) continue;
+    for (const std::string& w : node.input()) used.insert(w);
+  }
+  int n = 0;
+  for (int i = 0; i < graph_->node_size(); ++i)
+    if (kept[static_cast<size_t>(i)]) graph_->mutable_node()->SwapElements(i, n++);
+  graph_->mutable_node()->DeleteSubrange(n, graph_->node_size() - n);
+  n = 0;
+  for (int i = 0; i < graph_->initializer_size(); ++i)
+    if (used.contains(graph_->initializer(i).name()))
+      graph_->mutable_initializer()->SwapElements(i, n++);
+  graph_->mutable_initializer()->DeleteSubrange(n, graph_->initializer_size() - n);
+}
+
+void ModelWriter::give_names() {
+  std::unordered_map<std::string, std::string> names;
+  int unnamed = 0;
+  auto name = [&](std::string* wire) {
+    if (!wire->starts_with('\x01')) return;
+    auto [it, added] = names.try_emplace(*wire);
+    if (added) {
+      auto suggested = suggested_.find(*wire);
+      if (suggested != suggested_.end() && taken_.insert(suggested->second).second)
+        it->second = suggested->second;
+      while (it->second.empty() || it->second.starts_with('\x01')) {
+        std::string next = fmt::format("v{}", unnamed++);
+        if (taken_.insert(next).second) it->second = std::move(next);
+      }
+    }
+    *wire = it->second;
+  };
+  for (auto& node : *graph_->mutable_node()) {
+    for (auto& w : *node.mutable_input()) name(&w);
+    for (auto& w : *node.mutable_output()) name(&w);
+  }
+}
+
+// An output's Identity, where its operand is made for nothing else, gives way.
+static void join_outputs(pb::GraphProto& graph) {
+  std::unordered_map<std::string, int> uses, makers;
+  for (int i = 0; i < graph.node_size(); ++i) {
+    for (const auto& w : graph.node(i).input()) ++uses[w];
+    for (const auto& w : graph.node(i).output()) makers[w] = i;
+  }
+  std::set<int> gone;
+  for (int i = graph.node_size(); i-- > 0;) {
+    const pb::NodeProto& node = graph.node(i);
+    if (node.op_type() != "Identity" || !node.input(0).starts_with('\x01')) continue;
+    auto maker = makers.find(node.input(0));
+    if (maker == makers.end() || uses[node.input(0)] != 1) continue;
+    for (auto& w : *graph.mutable_node(maker->second)->mutable_output())
+      if (w == node.input(0)) w = node.output(0);
+    makers[node.output(0)] = maker->second;
+    gone.insert(i);
+  }
+  int n = 0;
+  for (int i = 0; i < graph.node_size(); ++i)
+    if (!gone.contains(i)) graph.mutable_node()->SwapElements(i, n++);
+  graph.mutable_node()->DeleteSubrange(n, graph.node_size() - n);
+}
+
+std::string ModelWriter::finish(const std::string& name) {
+  graph_->set_name(name);
+  drop_unused();
+  join_outputs(*graph_);
+  give_names();
+  if (model_->ByteSizeLong() >= size_t{1} << 31)
+    throw Error("the model with its weights has {} bytes; a model file holds less than 2 GiB",
+                model_->ByteSizeLong());
+  return model_->SerializeAsString();
+}
+
+}  // namespace gradus::onnx
