@@ -140,6 +140,13 @@ def check_folding(page):
     page.one("#begin").click()
     groups = page.all(".group")
     assert len(groups) == BLOCKS, len(groups)
+    # A kernel says what it computes, and of what it is made.
+    frame = page.one("#g0 .frame")
+    ActionChains(page.browser).move_to_element_with_offset(
+        frame, -frame.size["width"] // 2 + 4, 0).click().perform()
+    assert "kernel 0" in page.panel() and "instructions (4)" in page.panel(), page.panel()
+    assert "load f32 [contiguous]" in page.panel() and "relu(" in page.panel()
+    page.browser.save_screenshot("kernel.png")
     last = item_titled(page, "block49.out", "f32")
     height = page.place_of(last)
     page.one("#g0 text").click()

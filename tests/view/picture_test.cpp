@@ -57,14 +57,18 @@ TEST(Picture, GroupsAreThoseThatRun) {
   state.run(std::array{Tensor::scalar(DType::f64, 1)});
   state.run(std::array{vector, vector});
   std::vector<std::set<std::set<uint32_t>>> ran(3), drawn(3);
+  std::multiset<std::string> nests_ran, nests_drawn;
   for (const FusedGroup& g : state.groups()) {
     std::set<uint32_t> nodes;
     for (uint32_t i : g.instructions) nodes.insert(d.code->stage(g.stage).instructions[i].node);
     ran[g.stage].insert(nodes);
+    nests_ran.insert(g.nest);
   }
   for (size_t s = 0; s < 3; ++s)
-    for (const auto& g : d.overlay.groups[s]) drawn[s].emplace(g.begin(), g.end());
+    for (const Kernel& k : d.overlay.kernels[s]) drawn[s].emplace(k.nodes.begin(), k.nodes.end());
   EXPECT_EQ(drawn, ran);
+  for (const Group& g : d.picture.groups) nests_drawn.insert(g.nest);
+  EXPECT_EQ(nests_drawn, nests_ran);
   EXPECT_GE(ran[2].size(), 1u);
   EXPECT_EQ(d.picture.groups.size(), ran[0].size() + ran[1].size() + ran[2].size());
 }

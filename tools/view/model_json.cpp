@@ -50,7 +50,7 @@ std::string model_json(const Picture& p) {
                                {"w", rounded(b.width)},
                                {"h", b.height},
                                {"g", number_or_null(b.group)}});
-  for (const Group& g : p.groups) model["groups"].push_back({{"b", g.block}});
+  for (const Group& g : p.groups) model["groups"].push_back({{"b", g.block}, {"n", g.nest}});
   for (const Item& item : p.items) model["items"].push_back(item_json(item));
   for (const Link& l : p.links) {
     Json bends = Json::array();

@@ -96,9 +96,10 @@ void plan_all(const Code& code, Overlay& overlay) {
     if (segment.counts) key.push_back(overlay.sizes.at(code.dimensions()[*segment.counts]));
     plan = interpreter::make_plan(code, s, plan, inputs, std::move(key), choice);
     for (const auto& g : plan->groups) {
-      std::vector<uint32_t>& group = overlay.groups[segment.stage].emplace_back();
+      Kernel& kernel = overlay.kernels[segment.stage].emplace_back();
+      kernel.nest = fusion::print(g.kernel->nest());
       for (uint32_t n : g.instructions)
-        group.push_back(code.stage(segment.stage).instructions[n].node);
+        kernel.nodes.push_back(code.stage(segment.stage).instructions[n].node);
     }
     for (const auto& [reg, held] : plan->held)
       if (held.owner != reg && held.owner != no_register)
@@ -117,18 +118,18 @@ std::string sizes_text(const DimSizes& sizes) {
 
 Overlay overlay_of(const Code& code, const DimSizes& sizes) {
   Overlay overlay;
-  overlay.groups.resize(code.stages());
+  overlay.kernels.resize(code.stages());
   overlay.times.resize(code.stages());
   overlay.sizes = sizes;
   for (const std::string& name : code.dimensions()) overlay.sizes.emplace(name, size_of_names);
   try {
     plan_all(code, overlay);
     bool none = true;
-    for (const auto& groups : overlay.groups) none &= groups.empty();
+    for (const auto& kernels : overlay.kernels) none &= kernels.empty();
     const std::string sizes = overlay.sizes.empty() ? "" : " for " + sizes_text(overlay.sizes);
     overlay.notes.push_back((none ? "no kernel pays" : "kernels as planned") + sizes);
   } catch (const Error& e) {
-    for (auto& groups : overlay.groups) groups.clear();
+    for (auto& kernels : overlay.kernels) kernels.clear();
     overlay.memory_of.clear();
     overlay.notes.push_back(fmt::format("kernels are not known for {}; say sizes with --set: {}",
                                         sizes_text(overlay.sizes), e.message()));
@@ -147,16 +148,22 @@ void add_profile(Overlay& overlay, const Code& code, const std::vector<cli::Trac
   };
   bool grouped = false;
   for (const cli::TraceEvent& e : events) grouped |= !e.group.empty();
+  // What was planned says what each kernel computes, where the same ones ran.
+  std::map<std::vector<uint32_t>, std::string> nests;
   if (grouped) {
-    for (auto& groups : overlay.groups) groups.clear();
+    for (auto& kernels : overlay.kernels) {
+      for (Kernel& k : kernels) nests.emplace(k.nodes, std::move(k.nest));
+      kernels.clear();
+    }
     overlay.notes.clear();
   }
   for (const cli::TraceEvent& e : events) {
     const uint32_t node = node_of(e.stage, e.instruction, e.op);
     overlay.times[e.stage][node] += e.duration;
     if (e.group.empty()) continue;
-    std::vector<uint32_t>& group = overlay.groups[e.stage].emplace_back();
-    for (size_t n : e.group) group.push_back(node_of(e.stage, n, ""));
+    Kernel& kernel = overlay.kernels[e.stage].emplace_back();
+    for (size_t n : e.group) kernel.nodes.push_back(node_of(e.stage, n, ""));
+    if (auto nest = nests.find(kernel.nodes); nest != nests.end()) kernel.nest = nest->second;
   }
   overlay.notes.push_back((grouped ? "times and kernels of " : "times of ") + printable(path));
 }

@@ -12,12 +12,18 @@
 
 namespace gradus::view {
 
+// Instructions that run as one kernel.
+struct Kernel {
+  std::vector<uint32_t> nodes;  // of the stage
+  std::string nest;             // what it computes, see fusion/nest.h; empty: not known
+};
+
 // All of the lowered graph, `Code::graph()`.
 struct Overlay {
-  std::vector<std::vector<std::vector<uint32_t>>> groups;  // by stage: the nodes of each
-  std::vector<std::map<uint32_t, double>> times;           // by stage and node, in microseconds
-  std::map<ir::ValueId, ir::ValueId> memory_of;            // of a view: whose memory it is
-  DimSizes sizes;                                          // that plans were made for
+  std::vector<std::vector<Kernel>> kernels;       // by stage
+  std::vector<std::map<uint32_t, double>> times;  // by stage and node, in microseconds
+  std::map<ir::ValueId, ir::ValueId> memory_of;   // of a view: whose memory it is
+  DimSizes sizes;                                 // that plans were made for
   std::vector<std::string> notes;
 };
 

@@ -202,6 +202,16 @@ function unmark() {
     node.classList.remove('selected', 'definition', 'use');
 }
 
+// Of a kernel: what it computes, and its instructions.
+function selectKernel(g) {
+  select(null, false);
+  element('g', g).classList.add('selected');
+  aside.replaceChildren(make('h2', groupTitle(g)));
+  if (model.groups[g].n) aside.append(make('pre', model.groups[g].n));
+  const members = model.items.flatMap((item, i) => item.g === g ? [i] : []);
+  jumps('instructions', members, 'member');
+}
+
 function select(i, jump) {
   unmark();
   selected = i;
@@ -268,12 +278,15 @@ function click(target) {
   const item = target.closest('.item');
   if (item) return select(numberOf(item), false);
   const group = target.closest('.group');
-  if (group && (target.tagName === 'text' || folded.group.has(numberOf(group))))
-    return toggle('group', numberOf(group));
+  if (group) {
+    selectKernel(numberOf(group));
+    if (target.tagName === 'text') toggle('group', numberOf(group));
+    return undefined;
+  }
   const column = target.closest('.column');
   if (column && (target.tagName === 'text' || folded.column.has(numberOf(column))))
     return toggle('column', numberOf(column));
-  select(null, false);
+  return select(null, false);
 }
 let drag = null;
 paper.addEventListener('pointerdown', (e) => {

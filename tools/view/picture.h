@@ -36,6 +36,7 @@ struct Link {
 struct Group {
   std::string title;  // "kernel 3: 7 instructions"
   std::string time;
+  std::string nest;  // what it computes; empty: not known
   uint32_t block = nothing;
 };
 

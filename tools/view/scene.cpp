@@ -108,10 +108,10 @@ void Scene::find_heat() {
 // A profile may say anything: a node is of one group, and a group has two at least.
 void Scene::add_groups(size_t stage) {
   group_of_.clear();
-  if (stage >= overlay_.groups.size()) return;
-  for (const std::vector<uint32_t>& members : overlay_.groups[stage]) {
+  if (stage >= overlay_.kernels.size()) return;
+  for (const Kernel& kernel : overlay_.kernels[stage]) {
     std::set<uint32_t> fresh;
-    for (uint32_t n : members)
+    for (uint32_t n : kernel.nodes)
       if (!group_of_.contains(n)) fresh.insert(n);
     if (fresh.size() < 2) continue;
     const auto group = static_cast<uint32_t>(picture_.groups.size());
@@ -122,7 +122,7 @@ void Scene::add_groups(size_t stage) {
       if (known != overlay_.times[stage].end()) time += known->second;
     }
     picture_.groups.push_back({fmt::format("kernel {}: {} instructions", group, fresh.size()),
-                               time > 0 ? time_text(time) : "", nothing});
+                               time > 0 ? time_text(time) : "", kernel.nest, nothing});
   }
 }
 
