@@ -149,11 +149,11 @@ void add_profile(Overlay& overlay, const Code& code, const std::vector<cli::Trac
   bool grouped = false;
   for (const cli::TraceEvent& e : events) grouped |= !e.group.empty();
   // What was planned says what each kernel computes, where the same ones ran.
-  std::map<std::vector<uint32_t>, std::string> nests;
+  std::map<std::pair<size_t, std::vector<uint32_t>>, std::string> nests;
   if (grouped) {
-    for (auto& kernels : overlay.kernels) {
-      for (Kernel& k : kernels) nests.emplace(k.nodes, std::move(k.nest));
-      kernels.clear();
+    for (size_t s = 0; s < overlay.kernels.size(); ++s) {
+      for (Kernel& k : overlay.kernels[s]) nests.emplace(std::pair(s, k.nodes), std::move(k.nest));
+      overlay.kernels[s].clear();
     }
     overlay.notes.clear();
   }
@@ -163,7 +163,8 @@ void add_profile(Overlay& overlay, const Code& code, const std::vector<cli::Trac
     if (e.group.empty()) continue;
     Kernel& kernel = overlay.kernels[e.stage].emplace_back();
     for (size_t n : e.group) kernel.nodes.push_back(node_of(e.stage, n, ""));
-    if (auto nest = nests.find(kernel.nodes); nest != nests.end()) kernel.nest = nest->second;
+    if (auto nest = nests.find({e.stage, kernel.nodes}); nest != nests.end())
+      kernel.nest = nest->second;
   }
   overlay.notes.push_back((grouped ? "times and kernels of " : "times of ") + printable(path));
 }
