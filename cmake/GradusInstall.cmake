@@ -25,10 +25,13 @@ target_compile_options(gradus_shared INTERFACE -ffp-contract=off)
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-# Headers include each other from the root of the tree, so that is where they are found.
+# Headers include each other from the root of the tree, so that is where they are found;
+# "gradus/gradus.h", which includes them all, is found one folder up.
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/gradus)
 target_include_directories(gradus_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-                           $<INSTALL_INTERFACE:${headers}>)
+                           $<INSTALL_INTERFACE:${headers}>
+                           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+install(FILES ${PROJECT_SOURCE_DIR}/gradus/gradus.h DESTINATION ${headers})
 foreach(folder base tensor ir ops autograd fusion interpreter io c)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION ${headers}
           FILES_MATCHING PATTERN "*.h" PATTERN "fusion/cpu" EXCLUDE)

@@ -44,6 +44,13 @@ struct RunCommand {
 };
 void run(const RunCommand& command);
 
+struct ViewCommand {
+  std::string program, out, profile;  // no out: an SVG to standard output
+  InputOptions from;                  // sizes, and values that decide a model's structure
+  bool written = false;               // the program as it is written, not as it runs
+};
+void view(const ViewCommand& command);
+
 struct GradCommand {
   std::string program, out;  // no out: standard output
   int order = 1;

@@ -30,10 +30,11 @@ void gradcheck(const GradcheckCommand& command) {
   if (!command.wrt.empty()) options.wrt = command.wrt;
   options.seed = command.from.random.value_or(0);
   options.progress = [&](int stage, double fraction) {
-    progress.show(fmt::format("stage {} of {}: {:3.0f} %", stage, options.order, 100 * fraction));
+    progress.show((stage - 1 + fraction) / options.order,
+                  fmt::format("stage {} of {}", stage, options.order));
   };
   GradcheckReport report = gradus::gradcheck(program, sources, options, context);
-  progress.show("");
+  progress.clear();
   std::string text;
   size_t off = 0, all = report.entries.size();
   for (const GradcheckEntry& e : report.entries) {

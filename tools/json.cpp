@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/mapped_file.h"
 #include "base/text.h"
 #include "ops/registry.h"
 
@@ -27,12 +28,13 @@ std::string_view trimmed(std::string_view line) {
 std::string trace_json(const std::vector<TraceEvent>& events, const ir::Source* source) {
   Json list = Json::array();
   for (const TraceEvent& e : events) {
-    Json arguments = {{"stage", e.stage}, {"instruction", e.instruction}};
+    Json arguments = {{"stage", e.stage}, {"instruction", e.instruction}, {"operator", e.op}};
+    if (!e.group.empty()) arguments["group"] = e.group;
     if (source && e.where.known()) {
       arguments["place"] = fmt::format("{}:{}:{}", source->file, e.where.line, e.where.column);
       arguments["line"] = printable(trimmed(source->line(e.where)), 200);
     }
-    list.push_back({{"name", e.op},
+    list.push_back({{"name", e.label.empty() ? e.op : e.label},
                     {"cat", fmt::format("stage {}", e.stage)},
                     {"ph", "X"},
                     {"ts", e.begin},
@@ -42,6 +44,28 @@ std::string trace_json(const std::vector<TraceEvent>& events, const ir::Source* 
                     {"args", std::move(arguments)}});
   }
   return dumped({{"traceEvents", std::move(list)}, {"displayTimeUnit", "ns"}});
+}
+
+std::vector<TraceEvent> read_trace(const std::string& path) {
+  MappedFile file(path);
+  auto bytes = file.bytes();
+  std::vector<TraceEvent> events;
+  try {
+    Json trace = Json::parse(bytes.begin(), bytes.end());
+    for (const Json& e : trace.at("traceEvents")) {
+      const Json& arguments = e.at("args");
+      TraceEvent event;
+      event.op = arguments.at("operator").get<std::string>();
+      event.stage = arguments.at("stage").get<size_t>();
+      event.instruction = arguments.at("instruction").get<size_t>();
+      event.duration = e.at("dur").get<double>();
+      if (arguments.contains("group")) event.group = arguments["group"].get<std::vector<size_t>>();
+      events.push_back(std::move(event));
+    }
+  } catch (const Json::exception&) {
+    throw Error("{}: this is no profile; gradus run --profile writes one", printable(path));
+  }
+  return events;
 }
 
 std::string operators_json() {

@@ -24,6 +24,7 @@ struct Commands {
   GradcheckCommand gradcheck;
   ImportCommand import;
   ExportCommand export_;
+  ViewCommand view;
   CheckOnnxCommand check_onnx;
   std::string program, dump_after;
   bool markdown = false, json = false;
@@ -243,22 +244,27 @@ void add_check_onnx(CLI::App& app, Commands& c) {
   command->callback([&c] { c.chosen = [&c] { check_onnx(c.check_onnx); }; });
 }
 
-// Commands that are known, and whose part is not built.
-void add_missing(CLI::App& app, Commands& c) {
-  struct Missing {
-    const char *name, *does, *lacks;
-  };
-  static constexpr Missing commands[] = {
-      {"view", "Draw the staged graph", "drawing of graphs"},
-  };
-  for (const Missing& m : commands) {
-    CLI::App* command = app.add_subcommand(m.name, fmt::format("{} (not in this build)", m.does));
-    command->allow_extras();
-    command->fallthrough(false);
-    command->callback([&c, &m] {
-      c.chosen = [&m] { throw UsageError("gradus {}: {} is not in this build", m.name, m.lacks); };
-    });
-  }
+void add_view(CLI::App& app, Commands& c) {
+  CLI::App* command = app.add_subcommand(
+      "view", "Draw the compiled program: stages, kernels, and what is held between stages");
+  add_program(*command, c.view.program);
+  command
+      ->add_option("-o", c.view.out,
+                   "A drawing, or a page that searches, folds and selects in it; if left out, the "
+                   "drawing goes to standard output")
+      ->type_name("OUT.svg|OUT.html");
+  command->add_option("--profile", c.view.profile, "Show the times of a profile of gradus run")
+      ->type_name("T.json");
+  command->add_flag("--written", c.view.written, "Draw the program as it is written");
+  command->add_option("--set", c.view.from.set, "The size of a dimension, for planning kernels")
+      ->type_name("DIM=N")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--inputs", c.view.from.inputs,
+                   "Inputs by name; those whose values decide a model's structure are fixed")
+      ->type_name("F.npz")
+      ->allow_extra_args(false);
+  command->callback([&c] { c.chosen = [&c] { view(c.view); }; });
 }
 
 void parse_and_run(int argc, char** argv) {
@@ -279,7 +285,7 @@ void parse_and_run(int argc, char** argv) {
   add_import(app, c);
   add_export(app, c);
   add_check_onnx(app, c);
-  add_missing(app, c);
+  add_view(app, c);
   app.footer(
       "Exit status: 0 fine, 1 the program or its input is wrong, 2 usage, 3 a fault of "
       "Gradus itself.");

@@ -81,7 +81,7 @@ void check_onnx(const CheckOnnxCommand& command) {
   std::string failures;
   for (size_t i = 0; i < tests.size(); ++i) {
     std::string name = test_name(tests[i]);
-    progress.show(fmt::format("{} of {}: {}", i + 1, tests.size(), name));
+    progress.show(static_cast<double>(i) / static_cast<double>(tests.size()), name);
     onnx::TestOutcome o = onnx::run_test(tests[i], options);
     n.right += o.right, n.wrong += o.wrong, n.unjudged += o.unjudged;
     if (o.kind == onnx::TestOutcome::Kind::passed) {
@@ -100,7 +100,7 @@ void check_onnx(const CheckOnnxCommand& command) {
       missing[o.reason].push_back(name);
     }
   }
-  progress.show("");
+  progress.clear();
   std::string text = failures + listed("unsupported", missing);
   if (command.exports)
     text += listed("not exported", not_exported) + fmt::format("{} exported\n", n.exported);

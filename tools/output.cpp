@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "ir/literal.h"
 
 namespace gradus::cli {
@@ -58,13 +59,26 @@ void write_file(const std::string& path, std::string_view text) {
 
 Progress::Progress() : terminal_(isatty(STDERR_FILENO)) {}
 
-Progress::~Progress() { show(""); }
+Progress::~Progress() { clear(); }
 
-void Progress::show(std::string_view text) {
+void Progress::show(double done, std::string_view what) {
   if (!terminal_) return;
-  fmt::print(stderr, "\r{:{}}\r{}", "", width_, text);
+  const auto now = Clock::now();
+  if (shown_ && now - *shown_ < std::chrono::milliseconds(100)) return;
+  shown_ = now;
+  constexpr int width = 24;
+  const int full = static_cast<int>(std::clamp(done, 0.0, 1.0) * width);
+  // The terminal itself erases what is left of the line.
+  fmt::print(stderr, "\r[{:#<{}}{:{}}] {:3.0f} %  {}\x1b[K", "", full, "", width - full, 100 * done,
+             printable(what, 48));
   std::fflush(stderr);
-  width_ = text.size();
+}
+
+void Progress::clear() {
+  if (!shown_) return;
+  fmt::print(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+  shown_.reset();
 }
 
 std::string summary(const Tensor& t) {

@@ -1,6 +1,8 @@
 // Standard output, and the progress line on a terminal.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,17 +19,21 @@ void finish_output();
 // Writes a text file whole or not at all.
 void write_file(const std::string& path, std::string_view text);
 
-// One line on standard error that is written over; nothing where that is no terminal.
+// A bar on standard error that is written over, at most some ten times a second; nothing where that
+// is no terminal. It is gone with its object.
 class Progress {
  public:
   Progress();
   ~Progress();
   Progress(const Progress&) = delete;
-  void show(std::string_view text);
+  // How much of the work is done, 0 to 1, and what is being done.
+  void show(double done, std::string_view what);
+  void clear();
 
  private:
+  using Clock = std::chrono::steady_clock;
   bool terminal_;
-  size_t width_ = 0;  // of what stands there
+  std::optional<Clock::time_point> shown_;
 };
 
 // "f32[2, 3]  [[1, 2, 3], [4, 5, 6]]", or for many elements "f32[64, 3]  min -1 max 2 mean 0.5",

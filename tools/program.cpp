@@ -43,6 +43,8 @@ std::set<std::string, std::less<>> dimension_names(const ir::Graph& program) {
   return names;
 }
 
+}  // namespace
+
 DimSizes read_sizes(const std::vector<std::string>& settings, const ir::Graph& program) {
   DimSizes sizes;
   std::set<std::string, std::less<>> known = dimension_names(program);
@@ -68,8 +70,6 @@ DimSizes read_sizes(const std::vector<std::string>& settings, const ir::Graph& p
   }
   return sizes;
 }
-
-}  // namespace
 
 LoadedProgram load_program(const std::string& path, const InputOptions& from) {
   if (!path.ends_with(".onnx")) return {ir::parse_file(path).module, nullptr};

@@ -22,6 +22,10 @@ struct LoadedProgram {
 // what is wrong.
 LoadedProgram load_program(const std::string& path, const InputOptions& from = {});
 
+// What --set says. Throws UsageError for what it cannot mean, Error for a name that the program has
+// not.
+DimSizes read_sizes(const std::vector<std::string>& settings, const ir::Graph& program);
+
 // Where inputs are found, the weights of the program itself last: the files are open as long as it
 // lives, and read as far as they are asked for. Throws Error for files that cannot be read,
 // UsageError for what --set cannot mean.

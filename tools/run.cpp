@@ -9,6 +9,7 @@
 #include "tools/cli.h"
 #include "tools/json.h"
 #include "tools/output.h"
+#include "tools/profile.h"
 #include "tools/program.h"
 
 namespace gradus::cli {
@@ -32,18 +33,26 @@ class Recorder final : public InstructionObserver {
   void after(size_t stage, size_t instruction) override {
     auto now = Clock::now();
     const Instruction& i = code_.stage(stage).instructions[instruction];
-    events_.push_back({group_.empty() ? std::string(i.op->name) : std::move(group_), stage,
-                       instruction, i.where, microseconds(begun_),
-                       std::chrono::duration<double, std::micro>(now - begun_).count()});
+    TraceEvent e{.op = std::string(i.op->name),
+                 .stage = stage,
+                 .instruction = instruction,
+                 .where = i.where,
+                 .begin = microseconds(begun_),
+                 .duration = std::chrono::duration<double, std::micro>(now - begun_).count(),
+                 .group = std::move(group_),
+                 .label = std::move(label_)};
     group_.clear();
+    label_.clear();
+    events_.push_back(std::move(e));
   }
   // The one event of a kernel names all its instructions, by line.
   void group(size_t stage, std::span<const uint32_t> instructions) override {
+    group_.assign(instructions.begin(), instructions.end());
     for (uint32_t n : instructions) {
       const Instruction& i = code_.stage(stage).instructions[n];
-      group_ += group_.empty() ? "" : ", ";
-      group_ += i.op->name;
-      if (i.where.known()) group_ += fmt::format(" @{}", i.where.line);
+      label_ += label_.empty() ? "" : ", ";
+      label_ += i.op->name;
+      if (i.where.known()) label_ += fmt::format(" @{}", i.where.line);
     }
   }
   void clear() { events_.clear(); }
@@ -56,7 +65,8 @@ class Recorder final : public InstructionObserver {
   const Code& code_;
   Clock::time_point start_, begun_;
   std::vector<TraceEvent> events_;
-  std::string group_;
+  std::vector<size_t> group_;
+  std::string label_;
 };
 
 void check_command(const RunCommand& c) {
@@ -176,7 +186,9 @@ void run(const RunCommand& command) {
   std::vector<std::vector<Tensor>> inputs(stages);
   std::vector<std::vector<NamedResult>> results(stages);
   std::vector<std::vector<double>> times(stages);
+  Progress progress;
   for (int round = 0; round < command.repeat; ++round) {
+    if (command.repeat > 1) progress.show(static_cast<double>(round) / command.repeat, "rounds");
     // A new state has the kernels that came meanwhile.
     if (round > 0 && state_options.fusion == fusion::FusionMode::behind)
       state = State(code, context, state_options);
@@ -197,11 +209,13 @@ void run(const RunCommand& command) {
     }
   }
 
+  progress.clear();
   if (!command.save_state.empty()) state.save(command.save_state);
   if (!command.outputs.empty()) write_outputs(command.outputs, results);
   if (!command.profile.empty())
     write_file(command.profile, trace_json(recorder.events(), program.source.get()));
   put(report(results, first));
+  if (!command.profile.empty()) put(profile_report(recorder.events(), *code));
   if (command.repeat > 1) put(times_report(times));
   if (!command.dump_after.empty()) put(describe_groups(state));
   if (command.stats) put(kernels_report(fusion::kernels_of(*context)->statistics()));

@@ -25,7 +25,6 @@ runs 0 --version
 is "$(cut -d' ' -f1 out)" gradus
 
 # What is not in this build says so.
-refuses 2 'not in this build' view p.ir -o p.svg
 refuses 2 'not in this build' run p.ir --device cuda:0
 echo 'graph p { stage 0 () { return } }' >p.ir
 refuses 1 'w.safetensors: cannot be read' run p.ir --weights w.safetensors

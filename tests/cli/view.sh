@@ -1,0 +1,59 @@
+# gradus view: what is drawn, from what, and what is refused. The page itself: tests/view.
+. "$GRADUS_SOURCE_DIR/tests/cli/lib.bash"
+
+cat >swing.ir <<'EOF'
+graph swing {
+  stage 0 (%x: f64[N], %w: f64[N]) {
+    %h = mul(%x, %w)
+    %s = softmax(%h) {dim = 0}
+    %t = square(%s)
+    %u = sub(%t, %x)
+    %v = mul(%u, %w)
+    %y = sum(%v)
+    return %y
+  }
+}
+EOF
+runs 0 grad swing.ir --order 1 -o swing1.ir
+
+runs 0 view swing1.ir -o swing.svg
+[ ! -s out ] || fail 'view prints nothing'
+says swing.svg '<svg xmlns=' 'stage 0' 'held after stage 0' '8*N B' 'for N = 256' 'class="frame"' \
+  'swing1.ir:5:10'
+! command -v xmllint >/dev/null || xmllint --noout swing.svg || fail 'swing.svg is no XML'
+runs 0 view swing1.ir
+cmp -s out swing.svg || fail 'without -o the drawing goes to standard output'
+runs 0 view swing1.ir -o swing.html
+says swing.html '<!DOCTYPE html>' 'Content-Security-Policy' "default-src 'none'"
+! grep -qE '(src|href)="?http|@import|url\(' swing.html || fail 'the page fetches something'
+
+# As it is written a softmax is one box, and there are no kernels.
+runs 0 view swing.ir --written -o written.svg
+says written.svg '>softmax<'
+! grep -q 'class="frame"' written.svg || fail '--written has kernels'
+runs 0 view swing.ir -o runs.svg
+! grep -q '>softmax<' runs.svg || fail 'what runs has a softmax'
+
+# Sizes decide what pays.
+runs 0 view swing1.ir --set N=1 -o one.svg
+says one.svg 'for N = 1'
+refuses 1 "no dimension 'M'" view swing1.ir --set M=1 -o one.svg
+
+# Times of a profile, and the kernels that ran.
+runs 0 run swing1.ir --random 1 --set N=64 --profile plain.json
+runs 0 view swing1.ir --profile plain.json -o timed.svg
+says timed.svg 'times of plain.json' 'class="time"' ' us<'
+runs 0 run swing1.ir --random 1 --set N=64 --fusion first --profile fused.json
+runs 0 view swing1.ir --profile fused.json -o fused.svg
+says fused.svg 'times and kernels of fused.json' 'class="frame"'
+refuses 1 'another program' view swing.ir --profile plain.json -o x.svg
+echo '{"traceEvents": [{"name": 3}]}' >bad.json
+refuses 1 'no profile' view swing.ir --profile bad.json -o x.svg
+echo 'not JSON' >bad.json
+refuses 1 'no profile' view swing.ir --profile bad.json -o x.svg
+refuses 1 'missing.json' view swing.ir --profile missing.json -o x.svg
+refuses 2 'leave' view swing.ir --written --profile plain.json -o x.svg
+refuses 2 '.svg or an .html' view swing.ir -o x.png
+refuses 1 'no/such/x.svg' view swing.ir -o no/such/x.svg
+[ ! -e x.svg ] || fail 'a refused drawing was written'
+finish

@@ -1,0 +1,37 @@
+// gradus view
+#include "ir/passes/passes.h"
+#include "tools/cli.h"
+#include "tools/output.h"
+#include "tools/program.h"
+#include "tools/view/scene.h"
+
+namespace gradus::cli {
+
+void view(const ViewCommand& command) {
+  const bool page = command.out.ends_with(".html");
+  if (!page && !command.out.empty() && !command.out.ends_with(".svg"))
+    throw UsageError("gradus view -o {}: a drawing is an .svg or an .html file", command.out);
+  if (command.written && !command.profile.empty())
+    throw UsageError("gradus view: a profile is of what runs; leave --written out");
+  LoadedProgram loaded = load_program(command.program, command.from);
+  const ir::Graph& program = loaded.module.program();
+  gradus::view::Picture picture;
+  if (command.written) {
+    picture = gradus::view::picture_of(program, {});
+  } else {
+    auto code = Code::compile(program);
+    DimSizes sizes = read_sizes(command.from.set, program);
+    gradus::view::Overlay overlay = gradus::view::overlay_of(*code, sizes);
+    if (!command.profile.empty())
+      gradus::view::add_profile(overlay, *code, read_trace(command.profile), command.profile);
+    picture = gradus::view::picture_of(code->graph(), overlay);
+  }
+  gradus::view::arrange(picture);
+  const std::string text = page ? to_page(picture) : to_svg(picture);
+  if (command.out.empty())
+    put(text);
+  else
+    write_file(command.out, text);
+}
+
+}  // namespace gradus::cli

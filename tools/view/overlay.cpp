@@ -1,0 +1,172 @@
+#include "tools/view/overlay.h"
+
+#include "base/text.h"
+#include "fusion/kernels.h"
+#include "interpreter/plan.h"
+#include "ops/opaque.h"
+
+namespace gradus::view {
+
+namespace {
+
+// Says which kernels there would be, and makes none.
+class WouldBe final : public fusion::Kernels {
+ public:
+  explicit WouldBe(std::shared_ptr<fusion::Kernels> judge) : judge_(std::move(judge)) {}
+  uint64_t id() const override { return judge_->id(); }
+  bool wants(const fusion::Nest& nest, const fusion::Frame& frame) const override {
+    return judge_->wants(nest, frame);
+  }
+  std::shared_ptr<const fusion::KernelSet> ready() override {
+    return std::make_shared<fusion::KernelSet>();
+  }
+  std::shared_ptr<const fusion::Kernel> get(const fusion::Nest& nest, const std::string&) override {
+    return std::make_shared<Placeholder>(nest);
+  }
+  void request(const fusion::Nest&, const std::string&) override {}
+  void wait() override {}
+  fusion::KernelStatistics statistics() const override { return {}; }
+
+ private:
+  class Placeholder final : public fusion::Kernel {
+   public:
+    explicit Placeholder(fusion::Nest nest) : nest_(std::move(nest)) {}
+    ir::Kernel bind(const fusion::Frame&) const override {
+      ir::Kernel kernel;
+      kernel.run = [](const void*, std::byte* const*, ir::KernelScope&) { GRADUS_CHECK(false); };
+      return kernel;
+    }
+    const fusion::Nest& nest() const override { return nest_; }
+
+   private:
+    fusion::Nest nest_;
+  };
+  std::shared_ptr<fusion::Kernels> judge_;
+};
+
+class Environment final : public ir::DimEnvironment {
+ public:
+  explicit Environment(const DimSizes& sizes) : sizes_(sizes) {}
+  std::optional<int64_t> find(std::string_view name) const override {
+    auto it = sizes_.find(name);
+    return it == sizes_.end() ? std::nullopt : std::optional(it->second);
+  }
+
+ private:
+  const DimSizes& sizes_;
+};
+
+// Of the type's sizes, with memory that nobody looks at: plans ask for layouts only.
+Tensor stand_in(const ir::Type& type, const DimSizes& sizes) {
+  Sizes shape;
+  for (const ir::Dim& d : type.dims) shape.push_back(d.evaluate(Environment(sizes)));
+  auto count = checked_numel(shape);
+  constexpr int64_t most = int64_t{1} << 46;
+  if (!count || *count > most) throw Error("{} has too many elements", to_string(type));
+  alignas(64) static std::byte place[64];
+  const size_t bytes = static_cast<size_t>(*count) * size_of(type.dtype);
+  return Tensor(make_ref<Storage>(place, bytes, type.device, [] {}), Layout(type.dtype, shape));
+}
+
+// What the segment is given: its stage's inputs, or what an opaque function gives.
+std::vector<Tensor> stand_ins(const Code& code, const Segment& segment, const DimSizes& sizes) {
+  std::vector<Tensor> tensors;
+  if (segment.begins_stage) {
+    for (size_t i = 0; i < code.inputs(segment.stage); ++i)
+      tensors.push_back(stand_in(code.input_type(segment.stage, i), sizes));
+  } else if (segment.opaque) {
+    const StageCode& stage = code.stage(segment.stage);
+    const Instruction& i = stage.instructions[*segment.opaque];
+    const ir::Node& node = code.graph().stages[segment.stage].nodes[i.node];
+    for (uint32_t k = 0; k < stage.opaque[i.opaque].tensors; ++k)
+      tensors.push_back(stand_in(code.graph()[node.results[k]].type, sizes));
+  }
+  return tensors;
+}
+
+void plan_all(const Code& code, Overlay& overlay) {
+  auto kernels = std::make_shared<WouldBe>(fusion::kernels_of(*Context::default_context()));
+  const interpreter::KernelChoice choice{fusion::FusionMode::first, kernels, nullptr};
+  std::shared_ptr<const interpreter::SegmentPlan> plan;
+  for (size_t s = 0; s < code.segments(); ++s) {
+    const Segment& segment = code.segment(s);
+    std::vector<Tensor> inputs = stand_ins(code, segment, overlay.sizes);
+    std::vector<int64_t> key;
+    for (const Tensor& t : inputs) interpreter::append_input_key(t, key);
+    if (segment.counts) key.push_back(overlay.sizes.at(code.dimensions()[*segment.counts]));
+    plan = interpreter::make_plan(code, s, plan, inputs, std::move(key), choice);
+    for (const auto& g : plan->groups) {
+      Kernel& kernel = overlay.kernels[segment.stage].emplace_back();
+      kernel.nest = fusion::print(g.kernel->nest());
+      for (uint32_t n : g.instructions)
+        kernel.nodes.push_back(code.stage(segment.stage).instructions[n].node);
+    }
+    for (const auto& [reg, held] : plan->held)
+      if (held.owner != reg && held.owner != no_register)
+        overlay.memory_of.emplace(code.value_of(reg), code.value_of(held.owner));
+  }
+}
+
+std::string sizes_text(const DimSizes& sizes) {
+  std::string text;
+  for (const auto& [name, size] : sizes)
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", name, size);
+  return text;
+}
+
+}  // namespace
+
+Overlay overlay_of(const Code& code, const DimSizes& sizes) {
+  Overlay overlay;
+  overlay.kernels.resize(code.stages());
+  overlay.times.resize(code.stages());
+  overlay.sizes = sizes;
+  for (const std::string& name : code.dimensions()) overlay.sizes.emplace(name, size_of_names);
+  try {
+    plan_all(code, overlay);
+    bool none = true;
+    for (const auto& kernels : overlay.kernels) none &= kernels.empty();
+    const std::string sizes = overlay.sizes.empty() ? "" : " for " + sizes_text(overlay.sizes);
+    overlay.notes.push_back((none ? "no kernel pays" : "kernels as planned") + sizes);
+  } catch (const Error& e) {
+    for (auto& kernels : overlay.kernels) kernels.clear();
+    overlay.memory_of.clear();
+    overlay.notes.push_back(fmt::format("kernels are not known for {}; say sizes with --set: {}",
+                                        sizes_text(overlay.sizes), e.message()));
+  }
+  return overlay;
+}
+
+void add_profile(Overlay& overlay, const Code& code, const std::vector<cli::TraceEvent>& events,
+                 const std::string& path) {
+  auto node_of = [&](size_t stage, size_t n, std::string_view op) {
+    if (stage >= code.stages() || n >= code.stage(stage).instructions.size() ||
+        (!op.empty() && code.stage(stage).instructions[n].op->name != op))
+      throw Error("{}: this profile is of another program: stage {} has no instruction {} '{}'",
+                  printable(path), stage, n, printable(op));
+    return code.stage(stage).instructions[n].node;
+  };
+  bool grouped = false;
+  for (const cli::TraceEvent& e : events) grouped |= !e.group.empty();
+  // What was planned says what each kernel computes, where the same ones ran.
+  std::map<std::pair<size_t, std::vector<uint32_t>>, std::string> nests;
+  if (grouped) {
+    for (size_t s = 0; s < overlay.kernels.size(); ++s) {
+      for (Kernel& k : overlay.kernels[s]) nests.emplace(std::pair(s, k.nodes), std::move(k.nest));
+      overlay.kernels[s].clear();
+    }
+    overlay.notes.clear();
+  }
+  for (const cli::TraceEvent& e : events) {
+    const uint32_t node = node_of(e.stage, e.instruction, e.op);
+    overlay.times[e.stage][node] += e.duration;
+    if (e.group.empty()) continue;
+    Kernel& kernel = overlay.kernels[e.stage].emplace_back();
+    for (size_t n : e.group) kernel.nodes.push_back(node_of(e.stage, n, ""));
+    if (auto nest = nests.find({e.stage, kernel.nodes}); nest != nests.end())
+      kernel.nest = nest->second;
+  }
+  overlay.notes.push_back((grouped ? "times and kernels of " : "times of ") + printable(path));
+}
+
+}  // namespace gradus::view

@@ -1,0 +1,298 @@
+#include "tools/view/scene.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "ir/text/printer.h"
+
+namespace gradus::view {
+
+namespace {
+
+constexpr size_t longest_title = 26, longest_line = 34;
+
+std::string shortened(const std::string& text, size_t limit) { return printable(text, limit); }
+
+std::string bytes_text(double bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  constexpr const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  for (bytes /= 1024; bytes >= 1024 && unit < 3; bytes /= 1024) ++unit;
+  return fmt::format("{:.3g} {}", bytes, units[unit]);
+}
+
+// "8*N B"; where sizes are numbers "2 KiB". Nothing where there is no such expression.
+std::optional<ir::Dim> bytes_of(const ir::Type& type) {
+  try {
+    return ir::numel(type.dims) * ir::Dim(static_cast<int64_t>(size_of(type.dtype)));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::string cost_text(const std::optional<ir::Dim>& bytes) {
+  if (!bytes) return "?";
+  if (auto n = bytes->constant()) return bytes_text(static_cast<double>(*n));
+  return bytes->to_string() + " B";
+}
+
+std::string time_text(double us) {
+  return us < 1000 ? fmt::format("{:.3g} us", us) : fmt::format("{:.3g} ms", us / 1000);
+}
+
+std::string_view trimmed(std::string_view line) {
+  size_t first = line.find_first_not_of(" \t\r");
+  if (first == line.npos) return {};
+  return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+}
+
+class Scene {
+ public:
+  Scene(const ir::Graph& graph, const Overlay& overlay)
+      : graph_(graph), overlay_(overlay), names_(graph), made_by_(graph.values.size(), nothing) {}
+  Picture take();
+
+ private:
+  using Readers = std::vector<std::pair<ir::ValueId, uint32_t>>;  // what is read, by which item
+  static uint32_t column_of(size_t stage) { return static_cast<uint32_t>(2 * stage); }
+  uint32_t add(Item item) {
+    picture_.items.push_back(std::move(item));
+    return static_cast<uint32_t>(picture_.items.size()) - 1;
+  }
+  std::string described(ir::ValueId v) const {
+    return names_.shown(v) + ": " + to_string(graph_[v].type);
+  }
+  void find_lives();
+  void find_heat();
+  void add_groups(size_t stage);
+  void add_inputs(size_t stage);
+  void add_node(size_t stage, uint32_t n);
+  void add_results(size_t stage);
+  void add_held(size_t stage);
+  void connect();
+
+  const ir::Graph& graph_;
+  const Overlay& overlay_;
+  ir::NameTable names_;
+  Picture picture_;
+  std::vector<uint32_t> made_by_;     // by value: the item that it comes from, at this stage
+  std::vector<uint32_t> last_stage_;  // by value: the last one that reads it
+  std::vector<std::vector<ir::ValueId>> held_;  // by stage: what is held after it
+  std::map<uint32_t, uint32_t> group_of_;       // of the stage at hand, by node
+  Readers readers_;                             // of the stage at hand
+  double slowest_ = 0;
+};
+
+void Scene::find_lives() {
+  last_stage_.assign(graph_.values.size(), 0);
+  for (uint32_t s = 0; s < graph_.stages.size(); ++s) {
+    auto read = [&](ir::ValueId v) {
+      if (v != ir::no_value) last_stage_[index_of(v)] = s;
+    };
+    for (const ir::Node& node : graph_.stages[s].nodes)
+      for (const ir::Operand& o : node.operands) read(value_in(o));
+    for (const ir::Result& r : graph_.stages[s].results) read(r.value);
+  }
+  held_.resize(graph_.stages.size());
+  for (uint32_t v = 0; v < graph_.values.size(); ++v)
+    for (uint32_t s = graph_.values[v].stage; s < last_stage_[v]; ++s)
+      held_[s].push_back(static_cast<ir::ValueId>(v));
+}
+
+void Scene::find_heat() {
+  for (const auto& stage : overlay_.times)
+    for (auto [node, time] : stage) slowest_ = std::max(slowest_, time);
+}
+
+// A profile may say anything: a node is of one group, and a group has two at least.
+void Scene::add_groups(size_t stage) {
+  group_of_.clear();
+  if (stage >= overlay_.kernels.size()) return;
+  for (const Kernel& kernel : overlay_.kernels[stage]) {
+    std::set<uint32_t> fresh;
+    for (uint32_t n : kernel.nodes)
+      if (!group_of_.contains(n)) fresh.insert(n);
+    if (fresh.size() < 2) continue;
+    const auto group = static_cast<uint32_t>(picture_.groups.size());
+    double time = 0;
+    for (uint32_t n : fresh) {
+      group_of_.emplace(n, group);
+      auto known = overlay_.times[stage].find(n);
+      if (known != overlay_.times[stage].end()) time += known->second;
+    }
+    picture_.groups.push_back({fmt::format("kernel {}: {} instructions", group, fresh.size()),
+                               time > 0 ? time_text(time) : "", kernel.nest, nothing});
+  }
+}
+
+void Scene::add_inputs(size_t stage) {
+  for (ir::ValueId v : graph_.stages[stage].inputs) {
+    Item item;
+    item.kind = Item::Kind::input;
+    item.column = column_of(stage);
+    item.title = shortened(names_.shown(v), longest_title);
+    item.subtitle = shortened(to_string(graph_[v].type), longest_line);
+    item.details = {{"input", described(v)},
+                    {"stage", std::to_string(stage)},
+                    {"memory", cost_text(bytes_of(graph_[v].type))}};
+    made_by_[index_of(v)] = add(std::move(item));
+  }
+}
+
+void Scene::add_node(size_t stage, uint32_t n) {
+  const ir::Node& node = graph_.stages[stage].nodes[n];
+  Item item;
+  item.kind = node.op->traits.opaque        ? Item::Kind::opaque
+              : node.op->name == "constant" ? Item::Kind::constant
+                                            : Item::Kind::instruction;
+  item.column = column_of(stage);
+  if (auto group = group_of_.find(n); group != group_of_.end()) item.group = group->second;
+  item.title = std::string(node.op->name);
+  std::string memory;
+  for (ir::ValueId v : node.results) {
+    item.subtitle += (item.subtitle.empty() ? "" : ", ") + described(v);
+    if (graph_[v].type.is_tensor())
+      memory += (memory.empty() ? "" : ", ") + cost_text(bytes_of(graph_[v].type));
+  }
+  item.subtitle = shortened(item.subtitle, longest_line);
+  item.details = {{"operator", signature(*node.op)}, {"meaning", std::string(node.op->traits.doc)}};
+  for (ir::ValueId v : node.results) item.details.emplace_back("result", described(v));
+  item.details.emplace_back("memory", memory);
+  item.details.emplace_back("instruction", printable(ir::print(node, graph_, names_), 400));
+  if (graph_.source && node.where.known()) {
+    item.details.emplace_back(
+        "place", fmt::format("{}:{}:{}", graph_.source->file, node.where.line, node.where.column));
+    item.details.emplace_back("line", std::string(trimmed(graph_.source->line(node.where))));
+  }
+  item.details.emplace_back("stage", std::to_string(stage));
+  if (item.group != nothing)
+    item.details.emplace_back("runs in", picture_.groups[item.group].title);
+  if (stage < overlay_.times.size())
+    if (auto time = overlay_.times[stage].find(n); time != overlay_.times[stage].end()) {
+      const bool within = item.group != nothing && !picture_.groups[item.group].time.empty();
+      item.details.emplace_back("time", within ? picture_.groups[item.group].time + " of the kernel"
+                                               : time_text(time->second));
+      if (!within) {
+        item.time = time_text(time->second);
+        item.heat = slowest_ > 0 ? time->second / slowest_ : 0;
+      }
+    }
+  const uint32_t made = add(std::move(item));
+  for (const ir::Operand& o : node.operands)
+    if (value_in(o) != ir::no_value) readers_.emplace_back(value_in(o), made);
+  for (ir::ValueId v : node.results) made_by_[index_of(v)] = made;
+}
+
+void Scene::add_results(size_t stage) {
+  for (const ir::Result& r : graph_.stages[stage].results) {
+    Item item;
+    item.kind = Item::Kind::result;
+    item.column = column_of(stage);
+    const bool zero = r.value == ir::no_value;
+    item.title = shortened(r.name + (zero ? " = none" : ""), longest_title);
+    if (!zero) item.subtitle = shortened(to_string(graph_[r.value].type), longest_line);
+    item.details = {{"result", r.name},
+                    {"value", zero ? "none: structurally zero" : described(r.value)},
+                    {"stage", std::to_string(stage)}};
+    const uint32_t made = add(std::move(item));
+    if (!zero) readers_.emplace_back(r.value, made);
+  }
+}
+
+// What later stages read of this one and the ones before, once for each memory.
+void Scene::add_held(size_t stage) {
+  Column column;
+  column.is_stage = false;
+  std::optional<ir::Dim> sum = ir::Dim(0);
+  std::set<uint32_t> counted;
+  size_t handles = 0;
+  std::vector<std::pair<ir::ValueId, uint32_t>> fresh;
+  for (ir::ValueId v : held_[stage]) {
+    Item item;
+    item.kind = Item::Kind::held;
+    item.column = column_of(stage) + 1;
+    item.title = shortened(names_.shown(v), longest_title);
+    const ir::Type& type = graph_[v].type;
+    const uint32_t made = made_by_[index_of(v)];
+    auto view = overlay_.memory_of.find(v);
+    const ir::ValueId memory = view == overlay_.memory_of.end() ? v : view->second;
+    std::string cost;
+    if (!type.is_tensor()) {
+      cost = "handle";
+      ++handles;
+    } else if (picture_.items[made].kind == Item::Kind::constant ||
+               picture_.items[made].subtitle == "of the program") {
+      cost = "of the program";
+    } else {
+      if (counted.insert(index_of(memory)).second) {
+        auto bytes = bytes_of(graph_[memory].type);
+        try {
+          sum = sum && bytes ? std::optional(*sum + *bytes) : std::nullopt;
+        } catch (const Error&) {
+          sum = std::nullopt;
+        }
+      }
+      cost = memory == v ? cost_text(bytes_of(type)) : "view of " + names_.shown(memory);
+    }
+    item.subtitle = shortened(cost, longest_line);
+    item.details = {{"held", described(v)},
+                    {"cost", cost},
+                    {"after stage", std::to_string(stage)},
+                    {"until stage", std::to_string(last_stage_[index_of(v)])}};
+    const uint32_t held = add(std::move(item));
+    picture_.links.push_back({made, held, {}});
+    fresh.emplace_back(v, held);
+  }
+  for (auto [v, held] : fresh) made_by_[index_of(v)] = held;
+  column.title = fmt::format("held after stage {}", stage);
+  column.subtitle =
+      fmt::format("{} value{}, {}", fresh.size(), fresh.size() == 1 ? "" : "s", cost_text(sum));
+  if (handles) column.subtitle += fmt::format(", {} handle{}", handles, handles == 1 ? "" : "s");
+  picture_.columns.push_back(std::move(column));
+}
+
+// Each pair of items once: a value that is read twice by an instruction is one link.
+void Scene::connect() {
+  std::set<std::pair<uint32_t, uint32_t>> seen;
+  for (auto [v, reader] : readers_)
+    if (uint32_t maker = made_by_[index_of(v)]; seen.emplace(maker, reader).second)
+      picture_.links.push_back({maker, reader, {}});
+  readers_.clear();
+}
+
+Picture Scene::take() {
+  picture_.title = graph_.name;
+  picture_.notes = overlay_.notes;
+  find_lives();
+  find_heat();
+  for (size_t s = 0; s < graph_.stages.size(); ++s) {
+    add_groups(s);
+    const auto nodes = static_cast<uint32_t>(graph_.stages[s].nodes.size());
+    double time = 0;
+    if (s < overlay_.times.size())
+      for (auto [node, t] : overlay_.times[s]) time += t;
+    picture_.columns.push_back(
+        {true,
+         fmt::format("stage {}", s),
+         fmt::format("{} instructions{}", nodes, time > 0 ? ", " + time_text(time) : ""),
+         0,
+         0,
+         {},
+         {}});
+    add_inputs(s);
+    for (uint32_t n = 0; n < nodes; ++n) add_node(s, n);
+    add_results(s);
+    connect();
+    if (s + 1 < graph_.stages.size()) add_held(s);
+  }
+  return std::move(picture_);
+}
+
+}  // namespace
+
+Picture picture_of(const ir::Graph& graph, const Overlay& overlay) {
+  return Scene(graph, overlay).take();
+}
+
+}  // namespace gradus::view
