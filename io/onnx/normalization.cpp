@@ -32,8 +32,10 @@ void batch_norm(Call& c) {
   Value x = c.x();
   int rank = x.rank();
   double epsilon = c.attribute("epsilon", 1e-5), momentum = c.attribute("momentum", 0.9);
-  bool training = c.opset() >= 14 ? c.attribute("training_mode", int64_t{0}) != 0
-                                  : c.opset() < 7 && !c.attribute("is_test", int64_t{0});
+  // Between versions 7 and 13 whoever asks for the statistics trains.
+  bool training = c.opset() >= 14  ? c.attribute("training_mode", int64_t{0}) != 0
+                  : c.opset() >= 7 ? c.wants(1)
+                                   : !c.attribute("is_test", int64_t{0});
   if (rank < 2) c.fail("it wants images [N, C, spatial..]");
   if (!c.attribute("spatial", int64_t{1})) c.unsupported("BatchNormalization with spatial = 0");
   Value scale = per_channel(c.x(1), rank), shift = per_channel(c.x(2), rank);
@@ -41,8 +43,6 @@ void batch_norm(Call& c) {
     if (c.wants(1)) c.fail("it has further results in training only");
     return c.give(cast(normalised(x, c.x(3), c.x(4), epsilon) * scale + shift, x.dtype()));
   }
-  if (c.opset() < 14 && c.wants(1))
-    c.unsupported("BatchNormalization in training before version 14");
   Ints dims{0};
   for (int d = 2; d < rank; ++d) dims.push_back(d);
   Value y = emit("standardize", {x}, {{"dim", Literal::list(dims), {}}, {"eps", epsilon, {}}});
@@ -51,8 +51,17 @@ void batch_norm(Call& c) {
     Value now = cast(moment(op, x, dims, false), c.dtype(input));
     return c.x(input) * momentum + now * (1 - momentum);
   };
-  if (c.wants(1)) c.give(running(3, "mean"));
-  if (c.wants(2)) c.give(running(4, "var"));
+  auto give = [&](size_t result, auto make) {
+    if (c.wants(result))
+      c.give(make());
+    else
+      c.give_absent();
+  };
+  give(1, [&] { return running(3, "mean"); });
+  give(2, [&] { return running(4, "var"); });
+  // Before version 14 also those of the batch alone.
+  give(3, [&] { return moment("mean", x, dims, false); });
+  give(4, [&] { return moment("var", x, dims, false); });
 }
 
 void instance_norm(Call& c) {

@@ -169,7 +169,7 @@ Recorded<T> select(RecordedTruth c, typename Recorded<T>::Literal a, Recorded<T>
   return select(c, like(b, a), b);
 }
 inline RecordedTruth select(RecordedTruth c, RecordedTruth a, RecordedTruth b) {
-  return (c & a) | (!c & b);
+  return (c & a) | ((!c) & b);
 }
 template <class Rare, class V>
 V select_rare(RecordedTruth c, Rare rare, V common) {

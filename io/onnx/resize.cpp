@@ -143,11 +143,24 @@ Resizing resizing_of(Call& c) {
   return r;
 }
 
+// How often each element comes, one after the other, where that is all; 0 where it is not. By a
+// whole scale no place lies half way between two elements, so that all ways to round are one.
+int64_t copies(const Resizing& r, const Dim& in, const double* scale, const Dim* size) {
+  bool cuts = r.transform == "asymmetric" && r.nearest == "floor";
+  bool rounds = r.transform.ends_with("half_pixel") && r.nearest.starts_with("round");
+  if (r.mode != "nearest" || !(cuts || rounds)) return 0;
+  constexpr int64_t most = 64;
+  for (int64_t n = 2; n <= most; ++n)
+    if (scale ? *scale == static_cast<double>(n) : *size == in * Dim(n)) return n;
+  return 0;
+}
+
 void resize(Call& c) {
   Value x = c.x();
   Resizing r = resizing_of(c);
   size_t rank = x.dims().size();
-  std::vector<double> scales, sizes, roi;
+  std::vector<double> scales, roi;
+  Dims sizes;
   if (c.opset() < 7) {
     scales = {1, 1, c.attribute("height_scale", 1.0), c.attribute("width_scale", 1.0)};
   } else if (c.op() == "Upsample" || c.opset() < 11) {
@@ -155,7 +168,7 @@ void resize(Call& c) {
   } else {
     roi = r.transform == "tf_crop_and_resize" ? known_numbers(c, 1, "roi") : roi;
     scales = known_numbers(c, 2, "scales");
-    if (scales.empty()) sizes = known_numbers(c, 3, "sizes");
+    if (scales.empty() && c.given(3)) sizes = c.sizes(3, "sizes");
   }
   Ints axes = c.integers("axes").value_or(Ints{});
   if (axes.empty())
@@ -167,11 +180,19 @@ void resize(Call& c) {
     int dim = c.axis(axes[k], x.rank());
     const Dim& in = x.dims()[static_cast<size_t>(dim)];
     bool whole = roi.empty() || (roi[k] == 0 && roi[k + n] == 1);
-    if (!scales.empty() && scales[k] == 1 && whole) continue;
-    if (!in.constant()) c.unsupported("{} along a size that has a name", c.op());
+    if (whole && (scales.empty() ? sizes[k] == in : scales[k] == 1)) continue;
+    if (int64_t times = whole ? copies(r, in, scales.empty() ? nullptr : &scales[k],
+                                       scales.empty() ? &sizes[k] : nullptr)
+                              : 0) {
+      x = emit("repeat_interleave", {x}, {{"repeats", times, {}}, {"dim", dim, {}}});
+      continue;
+    }
+    if (!in.constant() || (scales.empty() && !sizes[k].constant()))
+      c.unsupported("{} along a size that has a name", c.op());
     Axis a{in.value(), 0, 1, 0, 1, 0};
     if (!scales.empty() && !(scales[k] > 0 && scales[k] < 1e6)) c.fail("a scale is {}", scales[k]);
-    a.resized = scales.empty() ? sizes[k] : static_cast<double>(a.in) * scales[k];
+    a.resized = scales.empty() ? static_cast<double>(sizes[k].value())
+                               : static_cast<double>(a.in) * scales[k];
     if (!(a.resized >= 0 && a.resized < 1e7)) c.fail("a size is {}", a.resized);
     a.out = static_cast<int64_t>(std::floor(a.resized));
     a.scale = scales.empty() ? a.resized / static_cast<double>(a.in) : scales[k];

@@ -153,6 +153,52 @@ TEST(OnnxImport, WeightsOfInnerGraphsAreWeights) {
   expect_gradients(model, in);
 }
 
+// Images of any size are doubled; other scales need to know it.
+TEST(OnnxImport, NearestElementsAreRepeatedAlongNamedSizes) {
+  for (const char* transform : {"asymmetric", "half_pixel"}) {
+    Model m;
+    m.input("x", f32, {1, 1, "H", "W"});
+    m.weight(tensor("scales", {4}, {1, 1, 2, 3}));
+    m.node("Resize", {"x", "", "scales"}, {"y"})
+        .set("coordinate_transformation_mode", transform)
+        .set("nearest_mode", transform[0] == 'a' ? "floor" : "round_prefer_floor");
+    m.output("y");
+    onnx::Import model = m.import();
+    Values in{{"x", floats({1, 1, 2, 2}, {1, 2, 3, 4})}};
+    expect_near(run(model, in)["y"],
+                {1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 3, 3, 3, 4, 4, 4});
+    expect_gradients(model, in);
+  }
+  Model m;
+  m.input("x", f32, {1, 1, "H", 2});
+  m.weight(tensor("scales", {4}, {1, 1, 1.5f, 1}));
+  m.node("Resize", {"x", "", "scales"}, {"y"});
+  m.output("y");
+  expect_refused(m, {"Resize along a size that has a name"});
+}
+
+// Before version 14 a model trains where it asks for the statistics.
+TEST(OnnxImport, BatchNormalizationOfOldVersionsTrains) {
+  Model m(9);
+  m.input("x", f32, {"N", 1, 2});
+  for (const char* name : {"scale", "bias", "mean", "var"})
+    m.weight(tensor(name, {1}, {name[0] == 's' ? 2.0f : 0.5f}));
+  m.node("BatchNormalization", {"x", "scale", "bias", "mean", "var"},
+         {"y", "mean_out", "var_out", "batch_mean", "batch_var"})
+      .set("epsilon", 0.0f)
+      .set("momentum", 0.75f);
+  for (const char* name : {"y", "mean_out", "var_out", "batch_mean", "batch_var"}) m.output(name);
+  onnx::Import model = m.import();
+  Values in{{"x", floats({2, 1, 2}, {1, 3, 1, 3})}};
+  Values out = run(model, in);
+  expect_near(out["y"], {-1.5, 2.5, -1.5, 2.5});
+  expect_near(out["mean_out"], {0.875});
+  expect_near(out["var_out"], {0.625});
+  expect_near(out["batch_mean"], {2});
+  expect_near(out["batch_var"], {1});
+  expect_gradients(model, {{"x", floats({2, 1, 2}, {1, 2.5, -0.5, 3})}});
+}
+
 TEST(OnnxImport, ControlThatDataDecidesIsRefusedByName) {
   Model m;
   m.input("x", f32, {2});

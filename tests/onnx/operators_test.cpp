@@ -139,6 +139,14 @@ const Family families[] = {
        m.weight(tensor("scales", {4}, {1, 1, 1.7f, 0.6f}));
        m.node("Resize", {"x", "", "scales"}, {"y"}).set("mode", "cubic");
      }},
+    {"resize_to_sizes",  // as exporters write them, with the batch's size in front
+     {1, 3, 4},
+     [](Model& m) {
+       m.weight(integers("rest", {3}, {1, 5, 3}));
+       m.node("Shape", {"x"}, {"n"}).set("start", 0).set("end", 1);
+       m.node("Concat", {"n", "rest"}, {"sizes"}).set("axis", 0);
+       m.node("Resize", {"x", "", "", "sizes"}, {"y"}).set("mode", "linear");
+     }},
     {"sampling",
      {2, 3, 4},
      [](Model& m) {
