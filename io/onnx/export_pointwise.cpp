@@ -4,6 +4,7 @@
 
 #include "io/onnx/recorded.h"
 #include "ops/activation.h"
+#include "ops/apply_scalar.h"
 #include "ops/arithmetic.h"
 #include "ops/comparison.h"
 #include "ops/elementary.h"
@@ -22,55 +23,39 @@ using scalar::RecordedTruth;
 // Operands are in the compute type, or truth values.
 using Rule = Wire (*)(ModelWriter& to, const Wire* operands, const ir::AttributeRecord* attributes);
 
-template <class Op, class T, size_t... I>
-Wire record_rule(ModelWriter& to, const Wire* operands, const ir::AttributeRecord* attributes,
-                 std::index_sequence<I...>) {
-  using S = Recorded<T>;
-  auto operand = [&](auto index) {
-    constexpr size_t i = decltype(index)::value;
-    if constexpr (Op::roles[i] == ops::Role::condition)
-      return RecordedTruth{&to, operands[i]};
-    else
-      return S{&to, operands[i]};
-  };
-  if constexpr (requires { typename Op::Attr; }) {
-    const auto& a = static_cast<const ops::Record<typename Op::Attr>*>(attributes)->value;
-    return Op::template scalar<S>(operand(std::integral_constant<size_t, I>{})..., a).value;
-  } else {
-    return Op::template scalar<S>(operand(std::integral_constant<size_t, I>{})...).value;
-  }
-}
 template <class Op, class T>
 Wire record_rule(ModelWriter& to, const Wire* operands, const ir::AttributeRecord* attributes) {
-  return record_rule<Op, T>(to, operands, attributes, std::make_index_sequence<Op::arity>());
+  using S = Recorded<T>;
+  return ops::apply_scalar<Op, S>(
+             [&](size_t i) {
+               return S{&to, operands[i]};
+             },
+             [&](size_t i) {
+               return RecordedTruth{&to, operands[i]};
+             },
+             attributes)
+      .value;
 }
 
 // By Compute.
 using Rules = std::array<Rule, 3>;
 
 template <class Op>
-void add_rules(std::unordered_map<std::string_view, Rules>& table) {
-  if constexpr (ops::is_pointwise<Op>) {
-    Rules rules{record_rule<Op, double>, record_rule<Op, float>, nullptr};
-    if constexpr (!Op::computes_floating) rules[2] = record_rule<Op, int64_t>;
-    table.emplace(Op::name, rules);
-  }
-}
-template <class... Op>
-void add_family(std::unordered_map<std::string_view, Rules>& table, const std::tuple<Op...>*) {
-  (add_rules<Op>(table), ...);
-}
-template <class... List>
-std::unordered_map<std::string_view, Rules> rules_of() {
-  std::unordered_map<std::string_view, Rules> table;
-  (add_family(table, static_cast<const List*>(nullptr)), ...);
-  return table;
+Rules rules_of() {
+  Rules rules{record_rule<Op, double>, record_rule<Op, float>, nullptr};
+  if constexpr (!Op::computes_floating) rules[2] = record_rule<Op, int64_t>;
+  return rules;
 }
 
 const Rules* find_rules(std::string_view name) {
-  static const auto table =
-      rules_of<ops::ArithmeticOperators, ops::RoundingOperators, ops::ComparisonOperators,
-               ops::ElementaryOperators, ops::SpecialOperators, ops::ActivationOperators>();
+  static const auto table = [] {
+    std::unordered_map<std::string_view, Rules> t;
+    ops::for_each_pointwise<ops::ArithmeticOperators, ops::RoundingOperators,
+                            ops::ComparisonOperators, ops::ElementaryOperators,
+                            ops::SpecialOperators, ops::ActivationOperators>(
+        [&]<class Op>(const Op*) { t.emplace(Op::name, rules_of<Op>()); });
+    return t;
+  }();
   auto it = table.find(name);
   return it == table.end() ? nullptr : &it->second;
 }
