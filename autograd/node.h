@@ -10,6 +10,7 @@
 
 #include "autograd/input_metadata.h"
 #include "autograd/thread_state.h"
+#include "base/pool.h"
 #include "base/ref.h"
 #include "base/small_vector.h"
 
@@ -39,7 +40,7 @@ inline constexpr uint64_t accumulator_sequence_number = UINT64_MAX;
 
 // Made on one thread; then runs on any. A node has no lock held while its `apply`, a hook, or a
 // destructor of user data runs. Destroying a graph does not recurse, however long it is.
-class Node : public RefCounted {
+class Node : public RefCounted, public pool::Object {
  public:
   // The next number of this thread, and a topological number that grows with the edges.
   explicit Node(SmallVector<Edge, 2> next = {});

@@ -1,0 +1,28 @@
+// Memory for the many small objects that come and go: nodes, variables, small tensors.
+#pragma once
+
+#include <cstddef>
+
+namespace gradus::pool {
+
+// Blocks up to this size are pooled; larger ones are the C++ heap's.
+inline constexpr size_t most_bytes = 1024;
+
+// Uninitialised, aligned to 64 bytes. Throws std::bad_alloc. Thread-safe: any thread may give a
+// block back, with the size it was taken with. Each thread keeps some blocks at hand; what is more
+// than that goes to all threads, and pages that lie empty back to the heap, but for some.
+void* take(size_t bytes);
+void give(void* block, size_t bytes) noexcept;
+
+// Bytes of empty pages that are kept at most, and those that are pooled now (in use or not).
+inline constexpr size_t most_kept_bytes = size_t{32} << 20;
+size_t pooled_bytes();
+
+// A base whose objects, and those of classes that derive from it, lie in the pool.
+struct Object {
+  static void* operator new(size_t bytes) { return take(bytes); }
+  static void* operator new(size_t, void* place) noexcept { return place; }
+  static void operator delete(void* block, size_t bytes) noexcept { give(block, bytes); }
+};
+
+}  // namespace gradus::pool
