@@ -128,13 +128,17 @@ void GraphTask::discover_all(std::span<const Edge> roots) {
     size_t known = nodes_.size();
     uint32_t index = discover(edge.node.get());
     walked.resize(nodes_.size());
-    downward_ &= !walked[index];
+    const bool again = walked[index];
+    downward_ &= !again;
     if (edge.input >= edge.node->inputs())
       throw Error("an edge leads to input {} of node '{}', which has {} inputs", edge.input,
                   edge.node->name(), edge.node->inputs());
-    if (nodes_.size() > known) open.push({edge.node->sequence_number(), index});
+    TaskSlot& slot = slots_[nodes_[index].first_slot + edge.input];
+    // Another input of a selective node may lead on to more.
+    bool more = again && slot.contributions == 0 && edge.node->selective();
+    if (nodes_.size() > known || more) open.push({edge.node->sequence_number(), index});
     ++nodes_[index].dependencies;
-    return slots_[nodes_[index].first_slot + edge.input].contributions++;
+    return slot.contributions++;
   };
   for (const Edge& root : roots) {
     bool in = root.valid() && root.node->topological_number() >= least_topological_number_;
@@ -144,12 +148,28 @@ void GraphTask::discover_all(std::span<const Edge> roots) {
     uint32_t index = open.top().index;
     open.pop();
     Node* node = nodes_[index].node;
-    walked[index] = true;
-    walk_.push_back(index);
-    nodes_[index].first_edge = static_cast<uint32_t>(ordinals_.size());
-    for (const Edge& edge : node->next_edges()) {
-      bool in = edge.valid() && edge.node->topological_number() >= least_topological_number_;
-      ordinals_.push_back(in ? reach(edge) : 0);
+    auto edges = node->next_edges();
+    const bool selective = node->selective();
+    auto in = [&](const Edge& edge) {
+      return edge.valid() && edge.node->topological_number() >= least_topological_number_;
+    };
+    if (!walked[index]) {
+      walked[index] = true;
+      walk_.push_back(index);
+      nodes_[index].first_edge = static_cast<uint32_t>(ordinals_.size());
+      if (!selective) {
+        for (const Edge& edge : edges) ordinals_.push_back(in(edge) ? reach(edge) : 0);
+        continue;
+      }
+      ordinals_.resize(ordinals_.size() + edges.size(), none);
+    }
+    for (size_t e = 0; e < edges.size(); ++e) {
+      size_t place = nodes_[index].first_edge + e;
+      if (ordinals_[place] != none || !in(edges[e])) continue;
+      bool leads = false;
+      for (size_t i = 0; i < node->inputs(); ++i)
+        leads |= slots_[nodes_[index].first_slot + i].contributions != 0 && node->leads(i, e);
+      if (leads) ordinals_[place] = reach(edges[e]);
     }
   }
 }
@@ -181,18 +201,64 @@ void GraphTask::spread_wanted() {
   if (!downward_)
     std::ranges::stable_sort(upward, {},
                              [&](uint32_t i) { return nodes_[i].node->topological_number(); });
-  for (uint32_t i : upward)
+  for (uint32_t i : upward) {
+    if (nodes_[i].node->selective()) {
+      spread_selectively(i);
+      continue;
+    }
     for (const Edge& edge : nodes_[i].node->next_edges()) {
       uint32_t below = edge.valid() ? find(edge.node.get()) : none;
-      if (below != none && (nodes_[below].runs || nodes_[below].captured)) nodes_[i].runs = true;
+      if (below != none && is_used(below, edge.input)) nodes_[i].runs = true;
     }
+  }
+}
+
+// A selective node waits only for the inputs that bear on what is wanted.
+void GraphTask::spread_selectively(uint32_t index) {
+  TaskNode& entry = nodes_[index];
+  const Node& node = *entry.node;
+  auto edges = node.next_edges();
+  uint32_t dependencies = 0;
+  for (uint32_t i = 0; i < node.inputs(); ++i) {
+    TaskSlot& slot = slots_[entry.first_slot + i];
+    bool runs = false, captured = false;
+    for (size_t e = 0; e < edges.size() && !runs; ++e) {
+      if (!goes_on(entry, e) || !node.leads(i, e)) continue;
+      uint32_t below = find(edges[e].node.get());
+      runs = below != none && is_used(below, edges[e].input);
+    }
+    if (entry.captured) {
+      auto at = std::ranges::lower_bound(captures_by_node_, std::pair(index, 0u));
+      for (; at != captures_by_node_.end() && at->first == index; ++at)
+        captured |= captures_[at->second].edge.input == i;
+    }
+    entry.runs |= runs && slot.contributions != 0;
+    slot.idle = !runs && !captured;
+    if (!slot.idle) dependencies += slot.contributions;
+  }
+  // Asked for where nothing arrives.
+  if (dependencies == 0) entry.runs = entry.captured = false;
+  if (entry.runs || entry.captured) entry.dependencies = dependencies;
+}
+
+// Whether the walk went along an edge.
+bool GraphTask::goes_on(const TaskNode& from, size_t edge) const {
+  return from.node->next_edge(edge).valid() &&
+         (!from.node->selective() || ordinals_[from.first_edge + edge] != none);
+}
+
+// Whether what arrives at an input is used. A node may have got more inputs since.
+bool GraphTask::is_used(uint32_t target, uint32_t input) const {
+  const TaskNode& to = nodes_[target];
+  if (!to.runs && !to.captured) return false;
+  return !to.node->selective() || !slots_[to.first_slot + input].idle;
 }
 
 bool GraphTask::wants(const Edge& edge) const {
   uint32_t index = edge.valid() ? find(edge.node.get()) : none;
   if (index == none) return false;
   Lock lock(*this);
-  return nodes_[index].runs || nodes_[index].captured;
+  return is_used(index, edge.input);
 }
 
 bool GraphTask::runs(const Node& node) const {
@@ -207,8 +273,8 @@ uint32_t GraphTask::count_contributions(uint32_t target) const {
   uint32_t n = 0;
   for (const TaskNode& from : nodes_) {
     if (!from.runs) continue;
-    for (const Edge& edge : from.node->next_edges())
-      n += edge.valid() && find(edge.node.get()) == target;
+    for (size_t e = 0; e < from.node->outputs(); ++e)
+      n += goes_on(from, e) && find(from.node->next_edge(e).node.get()) == target;
   }
   return n;
 }

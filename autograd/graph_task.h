@@ -26,12 +26,14 @@ struct TaskNode {
   bool marked = false;    // the node carries this task's mark
   bool parallel = false;  // a worker may run it, and it is worth one
 };
-// An input of a node: the sum of the first `next` contributions; some thread may be adding.
+// An input of a node: the sum of the first `next` contributions; some thread may be adding. At an
+// idle input of a selective node nothing arrives: nothing that is wanted depends on it.
 struct TaskSlot {
   Variable sum;
   uint32_t contributions = 0;
-  uint32_t next : 31 = 0;
+  uint32_t next : 30 = 0;
   uint32_t adding : 1 = 0;
+  uint32_t idle : 1 = 0;
 };
 // A task's tables. The next task takes over their memory: fresh pages cost more than the work.
 struct TaskTables {
@@ -147,6 +149,9 @@ class GraphTask final : public RefCounted {
   void mark_wanted(std::span<const Capture> outputs);
   std::vector<uint32_t> execution() const;
   void spread_wanted();
+  void spread_selectively(uint32_t index);
+  bool goes_on(const TaskNode& from, size_t edge) const;
+  bool is_used(uint32_t target, uint32_t input) const;
   uint32_t count_contributions(uint32_t index) const;
   bool worth_a_worker(const Node& node) const;
   void decide_threads(bool multithreading);

@@ -163,6 +163,7 @@ Hooks& Node::hooks() {
 }
 
 Variable Node::accumulates_into() const { return {}; }
+bool Node::leads(size_t, size_t) const { return true; }
 
 void Node::end_of_run() {
   release_variables();

@@ -60,6 +60,11 @@ class Node : public RefCounted, public pool::Object {
   virtual void will_release_variables() {}
   // Whether `apply` only calls operators on variables, so that it can be traced.
   virtual bool is_traceable() const { return false; }
+  // Of a node that does what several would: whether the cotangent at an input bears on an edge's
+  // gradient. Where it does not, a backward goes as if no path led from the one to the other.
+  virtual bool leads(size_t input, size_t edge) const;
+  // Whether `leads` says so of anything.
+  bool selective() const { return selective_; }
   // Whether it hands its state on to the nodes it makes, so that a capture may look through it.
   virtual bool passes_state_transparently() const { return false; }
   // Whether hooks go when the graph is released: those of accumulators belong to the leaf.
@@ -125,6 +130,7 @@ class Node : public RefCounted, public pool::Object {
   virtual Variables apply(Variables&& cotangents) = 0;
   void dispose() const override;
   void set_sequence_number(uint64_t n) { sequence_number_ = n; }
+  void set_selective() { selective_ = true; }
   // Held only while values are unpacked or let go. Spins: such sections are short.
   class Lock {
    public:
@@ -160,6 +166,7 @@ class Node : public RefCounted, public pool::Object {
   mutable std::atomic_flag lock_;
   mutable std::atomic<bool> has_parent_{false};
   std::atomic<bool> released_{false};
+  bool selective_ = false;
 };
 
 // Number of nodes alive in the process, for tests of leaks.

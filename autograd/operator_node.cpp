@@ -50,7 +50,8 @@ Variables OperatorNode::apply(Variables&& cotangents) {
     if (cotangents[i].defined()) given.set(i);
   if (!given.any()) return Variables(outputs());
   const RuleTape& tape = call_->tape(wanted, given);
-  if (!recording()) return apply_unrecorded(tape, cotangents);
+  Variables gradients;
+  if (apply_small(tape, cotangents, gradients)) return gradients;
   SmallVector<Variable, 8> slots(tape.slots());
   {
     Lock lock(*this);
@@ -63,27 +64,35 @@ Variables OperatorNode::apply(Variables&& cotangents) {
   return tape.play(std::move(slots));
 }
 
-Variables OperatorNode::apply_unrecorded(const RuleTape& tape, Variables& cotangents) {
-  SmallVector<Tensor, 8> inputs(tape.inputs());
+bool OperatorNode::apply_small(const RuleTape& tape, const Variables& cotangents,
+                               Variables& gradients) {
+  // A recorder is told of operators one by one.
+  if (thread_state().recorder || !tape.is_small()) return false;
+  const bool record = recording();
+  SmallVector<Tensor, 3> values(saved_.size());
+  SmallVector<Edge, 3> edges(record ? saved_.size() : 0);
   {
     Lock lock(*this);
-    for (size_t s = 0; s < saved_.size(); ++s)
-      inputs[s] = saved_[s].tensor([&] { return what(s); });
-  }
-  for (size_t i = 0; i < cotangents.size(); ++i)
-    if (cotangents[i].defined()) inputs[saved_.size() + i] = cotangents[i].data();
-  Variables gradients(outputs());
-  // A recorder is told of operators one by one.
-  if (!thread_state().recorder)
-    if (auto tensors = tape.play_small(inputs)) {
-      for (size_t i = 0; i < gradients.size(); ++i)
-        if ((*tensors)[i].defined()) gradients[i] = Variable(std::move((*tensors)[i]));
-      return gradients;
+    Ref<Node> self(record ? this : nullptr);
+    for (size_t s = 0; s < saved_.size(); ++s) {
+      values[s] = saved_[s].tensor([&] { return what(s); });
+      if (record && values[s].defined()) edges[s] = saved_[s].edge(self);
     }
-  SmallVector<Variable, 8> slots(tape.slots());
-  for (size_t s = 0; s < inputs.size(); ++s)
-    if (inputs[s].defined()) slots[s] = Variable(std::move(inputs[s]));
-  return tape.play(std::move(slots));
+  }
+  SmallVector<TapeInput, 4> inputs;
+  for (uint32_t slot : tape.given()) {
+    if (slot < values.size()) {
+      inputs.push_back({&values[slot], nullptr});
+    } else {
+      const Variable& cotangent = cotangents[slot - values.size()];
+      inputs.push_back({&cotangent.data(), &cotangent});
+    }
+  }
+  if (!record) return play_small(tape, inputs, gradients);
+  auto edge_of = [&](uint32_t slot) {
+    return slot < edges.size() ? edges[slot] : cotangents[slot - edges.size()].gradient_edge();
+  };
+  return play_joined(call_, tape, inputs, edge_of, gradients);
 }
 
 void OperatorNode::release_variables() {

@@ -60,7 +60,7 @@ void GraphTask::start(Variables&& cotangents, ReadyQueue* device_queue) {
   for (size_t r = 0; r < roots_.size(); ++r) {
     const Edge& root = roots_[r];
     uint32_t index = root.valid() ? find(root.node.get()) : none;
-    if (index == none || !(nodes_[index].runs || nodes_[index].captured)) continue;
+    if (index == none || !is_used(index, root.input)) continue;
     add_contribution(lock, index, root.input, root_ordinals_[r], std::move(cotangents[r]));
   }
   // What is ready waits in the queue for the thread that drives.
@@ -265,7 +265,7 @@ void GraphTask::hand_on(const TaskNode& from, Variables&& gradients) {
   Lock lock(*this);
   for (size_t i = 0; i < edges.size(); ++i) {
     const Edge& edge = edges[i];
-    if (!edge.valid()) continue;
+    if (!goes_on(from, i)) continue;
     uint32_t target = find(edge.node.get());
     if (target == none) {
       if (edge.node->topological_number() >= least_topological_number_)
@@ -275,8 +275,7 @@ void GraphTask::hand_on(const TaskNode& from, Variables&& gradients) {
             from.node->name(), edge.node->name());
       continue;
     }
-    const TaskNode& to = nodes_[target];
-    if (!to.runs && !to.captured) continue;
+    if (!is_used(target, edge.input)) continue;
     add_contribution(lock, target, edge.input, ordinals_[from.first_edge + i],
                      std::move(gradients[i]));
   }
