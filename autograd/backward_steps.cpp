@@ -37,11 +37,9 @@ std::vector<uint32_t> GraphTask::execution() const {
     ready.pop();
     if (n.runs || n.captured) list.push_back(index);
     if (!n.runs) continue;
-    for (size_t e = 0; e < n.node->outputs(); ++e) {
-      const Edge& edge = n.node->next_edge(e);
-      uint32_t i = goes_on(n, e) ? find(edge.node.get()) : none;
-      if (i != none && arrives(i, edge.input)) arrive(i);
-    }
+    for (size_t e = 0; e < n.edges; ++e)
+      if (uint32_t i = edges_[n.first_edge + e].target; i != none)
+        if (arrives(i, n.node->next_edge(e).input)) arrive(i);
   }
   return list;
 }
@@ -79,10 +77,11 @@ std::vector<BackwardStep> GraphTask::steps() const {
   for (uint32_t s = 0; s < list.size(); ++s) {
     const TaskNode& n = nodes_[list[s]];
     if (!n.runs) continue;
-    auto edges = n.node->next_edges();
-    for (uint32_t i = 0; i < edges.size(); ++i)
-      steps[s].wanted.push_back(goes_on(n, i) &&
-                                arrives(edges[i], ordinals_[n.first_edge + i], {s, i}));
+    for (uint32_t i = 0; i < n.edges; ++i) {
+      TaskEdge walked = edges_[n.first_edge + i];
+      steps[s].wanted.push_back(walked.target != none &&
+                                arrives(n.node->next_edge(i), walked.ordinal, {s, i}));
+    }
   }
   return steps;
 }

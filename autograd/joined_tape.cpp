@@ -23,15 +23,6 @@ void drop(std::atomic<const T*>& list) {
   for (const T* e = list.load(std::memory_order_acquire); e;) delete std::exchange(e, e->next);
 }
 
-InputMetadata metadata_of(const ir::Type& type) {
-  InputMetadata m;
-  m.kind = InputMetadata::Kind::known;
-  m.dtype = type.dtype;
-  m.device = type.device;
-  m.shape = layout_of(type).shape;
-  return m;
-}
-
 }  // namespace
 
 JoinedTape::JoinedTape(const RuleTape& tape) : tape_(tape) {
@@ -151,8 +142,9 @@ bool JoinedTape::fill(Plan& plan) const {
   auto joint = [&](uint32_t slot) {
     auto known = std::ranges::find(plan.joints, slot, &Joint::slot);
     if (known == plan.joints.end()) {
-      plan.joints.push_back(
-          {slot, leads_[slot - tape_.inputs()] & plan.leading, metadata_of(tape_.types_[slot])});
+      plan.joints.push_back({slot, leads_[slot - tape_.inputs()] & plan.leading});
+      plan.metadata.push_back(metadata_of(tape_.types_[slot]));
+      plan.elements += numel(plan.metadata.back().shape);
       known = plan.joints.end() - 1;
     }
     return static_cast<uint32_t>(known - plan.joints.begin());

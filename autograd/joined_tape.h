@@ -23,14 +23,15 @@ class JoinedTape {
   struct Joint {
     uint32_t slot;
     Set leads;  // to these uses
-    InputMetadata metadata;
   };
   // How the node is made where these uses lead somewhere.
   struct Plan {
     Set leading;
     bool possible = false;  // else there is a node for each step
     SmallVector<Joint, 2> joints;
-    SmallVector<uint32_t, 4> kept;  // slots of the tape, all of them given to it
+    std::vector<InputMetadata> metadata;  // of the joints
+    int64_t elements = 0;                 // of all joints
+    SmallVector<uint32_t, 4> kept;        // slots of the tape, all of them given to it
     // By gradient of the tape: its joint; or none, where it is an input's value, or leads nowhere.
     SmallVector<uint32_t, 2> joint_of_gradient;
     const Plan* next = nullptr;

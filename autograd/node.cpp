@@ -118,7 +118,27 @@ void Node::set_next_edges(SmallVector<Edge, 2> edges) {
   next_edges_ = std::move(edges);
 }
 
+void Node::share_inputs(std::span<const InputMetadata> metadata, int64_t elements) {
+  shared_ = metadata.data();
+  shared_count_ = static_cast<uint32_t>(metadata.size());
+  elements_ = elements;
+}
+
+void Node::own_inputs() {
+  if (!shared_) return;
+  metadata_ = SmallVector<InputMetadata, 1>(shared_inputs());
+  shared_ = nullptr;
+}
+
+void Node::clear_input_metadata() {
+  own_inputs();
+  for (InputMetadata& m : metadata_) m.kind = InputMetadata::Kind::cleared;
+}
+
 uint32_t Node::add_input(InputMetadata metadata) {
+  own_inputs();
+  elements_ += numel(metadata.shape);
+  accelerated_ |= metadata.device.kind != DeviceKind::cpu;
   metadata_.push_back(std::move(metadata));
   return static_cast<uint32_t>(metadata_.size() - 1);
 }
@@ -144,7 +164,7 @@ bool Node::should_compute_output(size_t first, size_t count) const {
 bool Node::task_should_compute_output(size_t i) const {
   check_output(*this, i, 1);
   const GraphTask* task = GraphTask::current();
-  return next_edges_[i].valid() && (!task || task->wants(next_edges_[i]));
+  return next_edges_[i].valid() && (!task || task->wants(*this, i));
 }
 bool Node::task_should_compute_output(size_t first, size_t count) const {
   check_output(*this, first, count);

@@ -85,12 +85,15 @@ class Node : public RefCounted, public pool::Object {
   // Metadata, by input of the node (which is the function's output).
   uint32_t add_input(InputMetadata metadata);
   uint32_t add_undefined_input() { return add_input(InputMetadata()); }
-  size_t inputs() const { return metadata_.size(); }
-  const InputMetadata& input_metadata(size_t i) const { return metadata_[i]; }
-  // Whatever arrives is taken as it is from now on.
-  void clear_input_metadata() {
-    for (InputMetadata& m : metadata_) m.kind = InputMetadata::Kind::cleared;
+  size_t inputs() const { return shared_ ? shared_count_ : metadata_.size(); }
+  const InputMetadata& input_metadata(size_t i) const {
+    return shared_ ? shared_[i] : metadata_[i];
   }
+  // Whatever arrives is taken as it is from now on.
+  void clear_input_metadata();
+  // Of all inputs together; whether any lies on an accelerator.
+  int64_t elements() const { return elements_; }
+  bool accelerated() const { return accelerated_; }
 
   uint64_t sequence_number() const { return sequence_number_; }
   // The longest path to a node without edges. Asking fixes the edges.
@@ -131,6 +134,8 @@ class Node : public RefCounted, public pool::Object {
   void dispose() const override;
   void set_sequence_number(uint64_t n) { sequence_number_ = n; }
   void set_selective() { selective_ = true; }
+  // Of inputs on the CPU, where there are none yet: what outlives the node is not copied.
+  void share_inputs(std::span<const InputMetadata> metadata, int64_t elements);
   // Held only while values are unpacked or let go. Spins: such sections are short.
   class Lock {
    public:
@@ -149,6 +154,8 @@ class Node : public RefCounted, public pool::Object {
 
  private:
   friend class GraphTask;
+  std::span<const InputMetadata> shared_inputs() const { return {shared_, shared_count_}; }
+  void own_inputs();
   void count(const Edge& edge);
   void check_edges_are_free() const;
 
@@ -158,6 +165,8 @@ class Node : public RefCounted, public pool::Object {
   Ref<const OrderLimit> order_limit_;
   SmallVector<Edge, 2> next_edges_;
   SmallVector<InputMetadata, 1> metadata_;
+  const InputMetadata* shared_ = nullptr;  // in their place
+  uint32_t shared_count_ = 0;
   mutable std::atomic<Hooks*> hooks_{nullptr};  // owned
   std::unique_ptr<AnomalyMetadata> anomaly_;
   // Which running task numbers this node (upper half) and how (lower half); 0: none. A second task
@@ -167,6 +176,8 @@ class Node : public RefCounted, public pool::Object {
   mutable std::atomic<bool> has_parent_{false};
   std::atomic<bool> released_{false};
   bool selective_ = false;
+  bool accelerated_ = false;
+  int64_t elements_ = 0;
 };
 
 // Number of nodes alive in the process, for tests of leaks.

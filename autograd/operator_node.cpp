@@ -10,6 +10,7 @@ OperatorNode::OperatorNode(Ref<const OperatorCall> call, std::span<const Variabl
   for (size_t i = 0; i < results.size(); ++i)
     if (call_->rule_reads_result(i))
       saved_[operands.size() + i] = SavedVariable::output(results[i], static_cast<uint32_t>(i));
+  if (call_->device().kind == DeviceKind::cpu) share_inputs(call_->metadata(), call_->elements());
 }
 
 std::string OperatorNode::what(size_t slot) const {
@@ -68,29 +69,23 @@ bool OperatorNode::apply_small(const RuleTape& tape, const Variables& cotangents
                                Variables& gradients) {
   // A recorder is told of operators one by one.
   if (thread_state().recorder || !tape.is_small()) return false;
-  const bool record = recording();
-  SmallVector<Tensor, 3> values(saved_.size());
-  SmallVector<Edge, 3> edges(record ? saved_.size() : 0);
-  {
-    Lock lock(*this);
-    Ref<Node> self(record ? this : nullptr);
-    for (size_t s = 0; s < saved_.size(); ++s) {
-      values[s] = saved_[s].tensor([&] { return what(s); });
-      if (record && values[s].defined()) edges[s] = saved_[s].edge(self);
-    }
+  const size_t given = tape.given().size();
+  if (given > TapeInputs::most) return false;
+  TapeInputs inputs;
+  // Only kernels run below: what was saved is read where it lies.
+  Lock lock(*this);
+  for (size_t s = 0; s < saved_.size(); ++s)
+    static_cast<void>(saved_[s].tensor([&] { return what(s); }));
+  for (size_t i = 0; i < given; ++i) {
+    uint32_t slot = tape.given()[i];
+    inputs.variables[i] = slot < saved_.size() ? nullptr : &cotangents[slot - saved_.size()];
+    inputs.tensors[i] = inputs.variables[i] ? &inputs.variables[i]->data()
+                                            : &saved_[slot].tensor([&] { return what(slot); });
   }
-  SmallVector<TapeInput, 4> inputs;
-  for (uint32_t slot : tape.given()) {
-    if (slot < values.size()) {
-      inputs.push_back({&values[slot], nullptr});
-    } else {
-      const Variable& cotangent = cotangents[slot - values.size()];
-      inputs.push_back({&cotangent.data(), &cotangent});
-    }
-  }
-  if (!record) return play_small(tape, inputs, gradients);
+  if (!recording()) return play_small(tape, inputs, gradients);
   auto edge_of = [&](uint32_t slot) {
-    return slot < edges.size() ? edges[slot] : cotangents[slot - edges.size()].gradient_edge();
+    return slot < saved_.size() ? saved_[slot].edge(Ref<Node>(this))
+                                : cotangents[slot - saved_.size()].gradient_edge();
   };
   return play_joined(call_, tape, inputs, edge_of, gradients);
 }

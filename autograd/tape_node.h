@@ -1,27 +1,30 @@
 // The node of a whole tape: what a derivative rule did, as one function.
 #pragma once
 
+#include <array>
+
 #include "autograd/joined_tape.h"
 #include "autograd/variable.h"
 
 namespace gradus::autograd {
 
-// What a tape is given: a value, and the variable where that is at hand (of a cotangent).
-struct TapeInput {
-  const Tensor* tensor = nullptr;
-  const Variable* variable = nullptr;
+// What a tape is given, in its order: values, and variables where these are at hand (of
+// cotangents; else null). Places past those are not initialised.
+struct TapeInputs {
+  static constexpr size_t most = 16;
+  std::array<const Tensor*, most> tensors;
+  std::array<const Variable*, most> variables;
 };
 
 // Plays a tape on small values so that what it gives has one node (see joined_tape.h). `inputs` are
 // its given ones; `edge_of` says where an input's gradient goes; `owner` keeps the tape alive. False
 // where it has to be played step by step: for a recorder, in anomaly mode, for values that are not
 // small and contiguous, and for tapes that a node for each step would add up otherwise.
-bool play_joined(const Ref<const RefCounted>& owner, const RuleTape& tape,
-                 std::span<const TapeInput> inputs, FunctionRef<Edge(uint32_t)> edge_of,
-                 Variables& gradients);
+bool play_joined(const Ref<const RefCounted>& owner, const RuleTape& tape, const TapeInputs& inputs,
+                 FunctionRef<Edge(uint32_t)> edge_of, Variables& gradients);
 
 // The same unrecorded: see RuleTape::play_small.
-bool play_small(const RuleTape& tape, std::span<const TapeInput> inputs, Variables& gradients);
+bool play_small(const RuleTape& tape, const TapeInputs& inputs, Variables& gradients);
 
 class TapeNode final : public Node {
  public:
@@ -48,15 +51,18 @@ class TapeNode final : public Node {
   Variables unpack(const RuleTape& derivative) const;
 
  private:
-  friend bool play_joined(const Ref<const RefCounted>&, const RuleTape&, std::span<const TapeInput>,
+  friend bool play_joined(const Ref<const RefCounted>&, const RuleTape&, const TapeInputs&,
                           FunctionRef<Edge(uint32_t)>, Variables&);
   struct Kept {
     Tensor data;
     uint64_t version = 0;
   };
   Variables apply(Variables&& cotangents) override;
-  // What the derivative is given of the slots, in its order; a cotangent's place stays empty.
-  SmallVector<Tensor, 4> values_for(const RuleTape& derivative) const;
+  bool apply_small(const RuleTape& derivative, const Variables& cotangents, Variables& gradients);
+  // A slot's value; undefined if it is none that was kept. The lock is held.
+  const Tensor& value_of(uint32_t slot) const;
+  // The cotangent at a slot of the derivative; null where there is none.
+  const Variable* cotangent_at(uint32_t slot, const Variables& cotangents) const;
   Edge edge_of(uint32_t slot) const;
 
   const Ref<const RefCounted> owner_;

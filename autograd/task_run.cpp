@@ -89,7 +89,7 @@ void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, ui
         // On the stream that the node will run on: both are there by then.
         Device device = value.data().device();
         StreamGuard stream(device, stream_of(*entry.node, device));
-        if (!failed()) value = apply("add", {before, value})[0];
+        if (!failed()) value = autograd::add(before, value);
       } catch (...) {
         fail(named(std::current_exception(), *entry.node));
       }
@@ -197,7 +197,7 @@ void GraphTask::run(uint32_t index) {
 }
 
 void GraphTask::run_on_worker(uint32_t index) {
-  if (worth_a_worker(*nodes_[index].node)) return run(index);
+  if (worth_a_worker(nodes_[index])) return run(index);
   Lock lock(*this);
   queue_on_cpu(index, false);
 }
@@ -265,8 +265,12 @@ void GraphTask::hand_on(const TaskNode& from, Variables&& gradients) {
   Lock lock(*this);
   for (size_t i = 0; i < edges.size(); ++i) {
     const Edge& edge = edges[i];
-    if (!goes_on(from, i)) continue;
-    uint32_t target = find(edge.node.get());
+    TaskEdge walked = i < from.edges ? edges_[from.first_edge + i] : TaskEdge();
+    uint32_t target = walked.target;
+    if (target == none || nodes_[target].node != edge.node.get()) {
+      if (!edge.valid() || from.selective) continue;
+      target = find(edge.node.get());
+    }
     if (target == none) {
       if (edge.node->topological_number() >= least_topological_number_)
         throw Error(
@@ -276,8 +280,7 @@ void GraphTask::hand_on(const TaskNode& from, Variables&& gradients) {
       continue;
     }
     if (!is_used(target, edge.input)) continue;
-    add_contribution(lock, target, edge.input, ordinals_[from.first_edge + i],
-                     std::move(gradients[i]));
+    add_contribution(lock, target, edge.input, walked.ordinal, std::move(gradients[i]));
   }
 }
 

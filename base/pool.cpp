@@ -8,6 +8,10 @@
 
 #include <pthread.h>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "base/per_thread.h"
 
 namespace gradus::pool {
@@ -62,7 +66,8 @@ Page* page_of(void* block) {
 // What all threads share. Never destroyed: what dies late in the process still gives back.
 struct Shared {
   std::mutex mutex;
-  std::array<Page*, classes> pages{};  // with something to give, those given to last first
+  std::array<Page*, classes> pages{};  // in use, with something to give: given to last first
+  Page* empty = nullptr;               // of any size again
   size_t bytes = 0, empty_bytes = 0;
   bool closed = false;  // the process ends, or the module goes: nothing is kept
 
@@ -79,16 +84,20 @@ struct Shared {
   }
   Page* page_with(uint32_t size) {
     if (Page* p = pages[size]) return p;
-    void* memory = ::operator new(page_bytes, std::align_val_t(page_bytes));
+    void* memory = empty;
+    if (memory) {
+      empty = empty->next;
+      empty_bytes -= page_bytes;
+    } else {
+      memory = ::operator new(page_bytes, std::align_val_t(page_bytes));
+      bytes += page_bytes;
+    }
     auto* p = new (memory) Page(size);
-    bytes += page_bytes;
-    empty_bytes += page_bytes;
     link(p);
     return p;
   }
   void* take(uint32_t size) {
     Page* p = page_with(size);
-    if (p->used == 0) empty_bytes -= page_bytes;
     void* block = p->take();
     if (p->full()) unlink(p);
     return block;
@@ -98,24 +107,31 @@ struct Shared {
     if (p->full()) link(p);
     p->give(block);
     if (p->used != 0) return;
-    empty_bytes += page_bytes;
-    if (closed || empty_bytes > most_kept_bytes) drop(p);
-  }
-  void drop(Page* p) {
     unlink(p);
-    bytes -= page_bytes;
-    empty_bytes -= page_bytes;
-    p->~Page();
-    ::operator delete(p, std::align_val_t(page_bytes));
+    p->next = empty;
+    empty = p;
+    empty_bytes += page_bytes;
+    if (closed)
+      drop_empty();
+    else if (empty_bytes > most_kept_bytes)
+      offer(p);
   }
-  void close() {
-    closed = true;
-    for (Page* first : pages)
-      for (Page* p = first; p;) {
-        Page* next = p->next;
-        if (p->used == 0) drop(p);
-        p = next;
-      }
+  // The system may have the memory, and takes it when it is short of some: nothing is lost by what
+  // comes back in time. The head stays.
+  static void offer([[maybe_unused]] Page* p) {
+#if defined(__linux__) && defined(MADV_FREE)
+    constexpr size_t head = 4096;
+    static_cast<void>(
+        madvise(reinterpret_cast<std::byte*>(p) + head, page_bytes - head, MADV_FREE));
+#endif
+  }
+  void drop_empty() {
+    while (Page* p = empty) {
+      empty = p->next;
+      empty_bytes -= page_bytes;
+      bytes -= page_bytes;
+      ::operator delete(p, std::align_val_t(page_bytes));
+    }
   }
 };
 
@@ -130,7 +146,8 @@ struct Lifetime {
   }
   ~Lifetime() {
     std::lock_guard guard(get().mutex);
-    get().close();
+    get().closed = true;
+    get().drop_empty();
   }
   static Shared& get() { return *std::launder(reinterpret_cast<Shared*>(shared_memory)); }
 };

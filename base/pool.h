@@ -9,12 +9,12 @@ namespace gradus::pool {
 inline constexpr size_t most_bytes = 1024;
 
 // Uninitialised, aligned to 64 bytes. Throws std::bad_alloc. Thread-safe: any thread may give a
-// block back, with the size it was taken with. Each thread keeps some blocks at hand; what is more
-// than that goes to all threads, and pages that lie empty back to the heap, but for some.
+// block back, with the size it was taken with. Each thread keeps some blocks at hand, all
+// threads share the rest. Of pages that lie empty the system may have what is beyond some bytes.
 void* take(size_t bytes);
 void give(void* block, size_t bytes) noexcept;
 
-// Bytes of empty pages that are kept at most, and those that are pooled now (in use or not).
+// Bytes of empty pages that only we may have; of all pages, in use or not.
 inline constexpr size_t most_kept_bytes = size_t{32} << 20;
 size_t pooled_bytes();
 
