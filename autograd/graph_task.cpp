@@ -73,8 +73,11 @@ void GraphTask::prepare(bool multithreading) {
 GraphTask::~GraphTask() { let_go(); }
 
 void GraphTask::let_go() {
-  for (TaskNode& n : nodes_)
-    if (n.marked) n.node->mark_.store(0, std::memory_order_release);
+  constexpr size_t ahead = 8;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (i + ahead < nodes_.size()) nodes_[i + ahead].node->prefetch_mark();
+    if (nodes_[i].marked) nodes_[i].node->mark_.store(0, std::memory_order_release);
+  }
   tables_.clear();
   host_.give_tables(std::move(tables_));
   tables_ = TaskTables();

@@ -76,11 +76,17 @@ void Node::dispose() const {
     return;
   }
   digging = true;
-  delete this;
+  // What a node leads to often goes after it.
+  auto drop = [](const Node* node) {
+    for (const Edge& e : node->next_edges_)
+      if (e.node) e.node->prefetch();
+    delete node;
+  };
+  drop(this);
   while (const Node* node = waiting) {
     waiting = reinterpret_cast<const Node*>(
         static_cast<uintptr_t>(node->mark_.load(std::memory_order_relaxed)));
-    delete node;
+    drop(node);
   }
   digging = false;
 }

@@ -125,6 +125,13 @@ class Node : public RefCounted, public pool::Object {
   // Null unless the node was made in anomaly mode.
   const AnomalyMetadata* anomaly() const { return anomaly_.get(); }
 
+  // Has the processor fetch the node, all of it or what a task writes.
+  void prefetch() const {
+    constexpr size_t line = 64, lines = 5;
+    for (size_t i = 0; i < lines; ++i)
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(this) + i * line);
+  }
+  void prefetch_mark() const { __builtin_prefetch(&mark_, 1); }
   // By the engine, after a run in a graph that is not kept.
   void end_of_run();
   bool released() const { return released_.load(std::memory_order_acquire); }

@@ -1,5 +1,7 @@
 #include "autograd/small_tape.h"
 
+#include <algorithm>
+
 #include "autograd/tape_recorder.h"
 
 namespace gradus::autograd {
@@ -123,7 +125,12 @@ bool RuleTape::Small::lay_out(const RuleTape& tape) {
     steps_.push_back({call.kernel.run, call.kernel.parameters.get(), first,
                       static_cast<uint32_t>(pointers_.size()) - first, scratch});
   }
-  return draft_.stack <= most_scratch_bytes;
+  // Null pointers are those of the base after the last.
+  for (Pointer& p : pointers_)
+    if (p.base == unknown) p.base = numbers + 1;
+  auto most = std::ranges::max_element(steps_, {}, &Step::pointers);
+  return draft_.stack <= most_scratch_bytes && numbers + 1 < most_pointers &&
+         (most == steps_.end() || most->pointers <= most_pointers);
 }
 
 int64_t RuleTape::Small::on_stack(int64_t bytes) {
@@ -138,32 +145,33 @@ bool RuleTape::Small::play(std::span<const Tensor* const> given,
   for (uint32_t i = 0; i < given_; ++i)
     if (!(given[i]->layout().strides == layouts_[i].strides)) return false;
   Context& context = *current_context();
-  SmallVector<std::byte*, 12> bases(given_ + leaving_.size() + 2, nullptr);
-  for (uint32_t i = 0; i < given_; ++i) bases[i] = const_cast<std::byte*>(given[i]->data());
-  SmallVector<Tensor, 4> made;
-  for (size_t k = 0; k < leaving_.size(); ++k) {
-    made.push_back(Tensor::of_layout(leaving_[k], context));
-    bases[given_ + k] = const_cast<std::byte*>(made[k].data());
-  }
+  std::array<std::byte*, most_pointers> bases;
+  size_t count = 0;
+  for (uint32_t i = 0; i < given_; ++i) bases[count++] = const_cast<std::byte*>(given[i]->data());
+  SmallVector<Tensor, 2> made;
+  for (const Layout& layout : leaving_)
+    bases[count++] =
+        const_cast<std::byte*>(made.emplace_back(Tensor::of_layout(layout, context)).data());
   alignas(64) std::byte stack[most_scratch_bytes];
-  bases[bases.size() - 2] = stack;
-  bases[bases.size() - 1] = reinterpret_cast<std::byte*>(const_cast<uint64_t*>(numbers_.data()));
-  SmallVector<std::byte*, 8> args;
+  bases[count++] = stack;
+  bases[count++] = reinterpret_cast<std::byte*>(const_cast<uint64_t*>(numbers_.data()));
+  bases[count] = nullptr;
+  std::array<std::byte*, most_pointers> args;
   for (const Step& step : steps_) {
-    args.resize(step.pointers);
-    for (uint32_t a = 0; a < step.pointers; ++a) {
-      const Pointer& p = pointers_[step.first_pointer + a];
-      args[a] = p.base == unknown ? nullptr : bases[p.base] + p.offset;
-    }
+    const Pointer* pointers = pointers_.data() + step.first_pointer;
+    for (uint32_t a = 0; a < step.pointers; ++a)
+      args[a] = bases[pointers[a].base] + pointers[a].offset;
     ir::KernelScope scope{context.workers(), stack + step.scratch};
     step.run(step.parameters, args.data(), scope);
   }
-  gradients.resize(gradients_.size());
-  for (size_t i = 0; i < gradients_.size(); ++i) {
-    const Gradient& g = gradients_[i];
-    if (!g.given) continue;
+  gradients.clear();
+  for (const Gradient& g : gradients_) {
+    if (!g.given) {
+      gradients.emplace_back();
+      continue;
+    }
     const Tensor& root = g.root < given_ ? *given[g.root] : made[g.root - given_];
-    gradients[i] = g.whole ? root : root.view(g.layout, root.offset() + g.offset);
+    gradients.push_back(g.whole ? root : root.view(g.layout, root.offset() + g.offset));
   }
   return true;
 }

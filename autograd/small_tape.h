@@ -15,7 +15,7 @@ class RuleTape::Small {
 
  private:
   static constexpr int64_t most_scratch_bytes = 8192;
-  static constexpr uint32_t unknown = UINT32_MAX;
+  static constexpr uint32_t unknown = UINT32_MAX, most_pointers = 32;
 
   // Where a slot's elements lie: `root` is what is given, or what some step makes.
   struct Place {
@@ -25,7 +25,7 @@ class RuleTape::Small {
   };
   // A kernel's pointer. Bases are what is given, the tensors that leave, the stack, the numbers.
   struct Pointer {
-    uint32_t base = unknown;  // unknown: null
+    uint32_t base = unknown;  // unknown while it is made: null
     int64_t offset = 0;
   };
   struct Step {

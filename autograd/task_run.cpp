@@ -231,6 +231,9 @@ void GraphTask::run_node(TaskNode& entry) {
   std::optional<StreamGuard> stream;
   if (on_accelerator(device)) stream.emplace(device, stream_of(node, device));
   StepGuard step(node);
+  for (size_t e = 0; e < entry.edges; ++e)
+    if (uint32_t target = edges_[entry.first_edge + e].target; target != none)
+      nodes_[target].node->prefetch();
   Variables inputs = take_inputs(entry);
   if (node.released())
     throw Error(
