@@ -16,10 +16,10 @@ struct TapeInputs {
   std::array<const Variable*, most> variables;
 };
 
-// Plays a tape on small values so that what it gives has one node (see joined_tape.h). `inputs` are
-// its given ones; `edge_of` says where an input's gradient goes; `owner` keeps the tape alive.
-// False where it has to be played step by step: for a recorder, in anomaly mode, for values that are not
-// small and contiguous, and for tapes that a node for each step would add up otherwise.
+// Plays a tape on small values so that what it gives has one node (see joined_tape.h). `inputs`
+// are its given ones; `edge_of` says where an input's gradient goes; `owner` keeps the tape alive.
+// False where it has to be played step by step: for a recorder, in anomaly mode, for values that
+// are not small and contiguous, and for tapes that a node for each step would add up otherwise.
 bool play_joined(const Ref<const RefCounted>& owner, const RuleTape& tape, const TapeInputs& inputs,
                  FunctionRef<Edge(uint32_t)> edge_of, Variables& gradients);
 
