@@ -15,7 +15,7 @@ void* take(size_t bytes);
 void give(void* block, size_t bytes) noexcept;
 
 // Bytes of empty pages that only we may have; of all pages, in use or not.
-inline constexpr size_t most_kept_bytes = size_t{32} << 20;
+inline constexpr size_t most_kept_bytes = size_t{256} << 20;
 size_t pooled_bytes();
 
 // A base whose objects, and those of classes that derive from it, lie in the pool.
