@@ -143,7 +143,7 @@ class Node : public RefCounted, public pool::Object {
   void set_selective() { selective_ = true; }
   // Of inputs on the CPU, where there are none yet: what outlives the node is not copied.
   void share_inputs(std::span<const InputMetadata> metadata, int64_t elements);
-  // Held only while values are unpacked or let go. Spins: such sections are short.
+  // Held only while values are unpacked, read by small kernels, or let go: such sections are short.
   class Lock {
    public:
     explicit Lock(const Node& node) : flag_(node.lock_) {
