@@ -22,8 +22,14 @@ std::vector<uint32_t> GraphTask::execution() const {
     if (--left[i] == 0) ready.push({nodes_[i].node->sequence_number(), i});
   };
   for (size_t i = 0; i < nodes_.size(); ++i) left[i] = nodes_[i].dependencies;
+  // A selective node that takes part waits for what is used; what does not, never runs.
+  auto arrives = [&](uint32_t i, uint32_t input) {
+    const TaskNode& n = nodes_[i];
+    return !(n.runs || n.captured) || is_used(i, input);
+  };
   for (const Edge& root : roots_)
-    if (uint32_t i = root.valid() ? find(root.node.get()) : none; i != none) arrive(i);
+    if (uint32_t i = root.valid() ? find(root.node.get()) : none; i != none)
+      if (arrives(i, root.input)) arrive(i);
   std::vector<uint32_t> list;
   while (!ready.empty()) {
     uint32_t index = ready.top().index;
@@ -31,8 +37,9 @@ std::vector<uint32_t> GraphTask::execution() const {
     ready.pop();
     if (n.runs || n.captured) list.push_back(index);
     if (!n.runs) continue;
-    for (const Edge& edge : n.node->next_edges())
-      if (uint32_t i = edge.valid() ? find(edge.node.get()) : none; i != none) arrive(i);
+    for (size_t e = 0; e < n.edges; ++e)
+      if (uint32_t i = edges_[n.first_edge + e].target; i != none)
+        if (arrives(i, n.node->next_edge(e).input)) arrive(i);
   }
   return list;
 }
@@ -55,12 +62,13 @@ std::vector<BackwardStep> GraphTask::steps() const {
     steps[s].runs = n.runs;
     steps[s].inputs.resize(n.node->inputs());
     for (size_t i = 0; i < n.node->inputs(); ++i)
-      steps[s].inputs[i].resize(slots_[n.first_slot + i].contributions);
+      if (const TaskSlot& slot = slots_[n.first_slot + i]; !slot.idle)
+        steps[s].inputs[i].resize(slot.contributions);
   }
   // Whether what goes along the edge is used.
   auto arrives = [&](const Edge& edge, uint32_t ordinal, BackwardStep::Contribution c) {
     uint32_t index = edge.valid() ? find(edge.node.get()) : none;
-    if (index == none || step_of[index] == none) return false;
+    if (index == none || step_of[index] == none || !is_used(index, edge.input)) return false;
     steps[step_of[index]].inputs[edge.input][ordinal] = c;
     return true;
   };
@@ -69,9 +77,11 @@ std::vector<BackwardStep> GraphTask::steps() const {
   for (uint32_t s = 0; s < list.size(); ++s) {
     const TaskNode& n = nodes_[list[s]];
     if (!n.runs) continue;
-    auto edges = n.node->next_edges();
-    for (uint32_t i = 0; i < edges.size(); ++i)
-      steps[s].wanted.push_back(arrives(edges[i], ordinals_[n.first_edge + i], {s, i}));
+    for (uint32_t i = 0; i < n.edges; ++i) {
+      TaskEdge walked = edges_[n.first_edge + i];
+      steps[s].wanted.push_back(walked.target != none &&
+                                arrives(n.node->next_edge(i), walked.ordinal, {s, i}));
+    }
   }
   return steps;
 }

@@ -73,8 +73,11 @@ void GraphTask::prepare(bool multithreading) {
 GraphTask::~GraphTask() { let_go(); }
 
 void GraphTask::let_go() {
-  for (TaskNode& n : nodes_)
-    if (n.marked) n.node->mark_.store(0, std::memory_order_release);
+  constexpr size_t ahead = 8;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (i + ahead < nodes_.size()) nodes_[i + ahead].node->prefetch_mark();
+    if (nodes_[i].marked) nodes_[i].node->mark_.store(0, std::memory_order_release);
+  }
   tables_.clear();
   host_.give_tables(std::move(tables_));
   tables_ = TaskTables();
@@ -97,13 +100,19 @@ uint32_t GraphTask::find(const Node* node) const {
 // The node's index; a new one gets slots for its inputs.
 uint32_t GraphTask::discover(Node* node) {
   if (uint32_t known = find(node); known != none) return known;
-  if (nodes_.size() >= none || slots_.size() + node->inputs() >= none)
+  const size_t inputs = node->inputs();
+  if (nodes_.size() >= none || slots_.size() + inputs >= none)
     throw Error("this graph has more nodes than one backward can run (2^32)");
   auto index = static_cast<uint32_t>(nodes_.size());
   TaskNode& entry = nodes_.emplace_back();
   entry.node = node;
   entry.first_slot = static_cast<uint32_t>(slots_.size());
-  slots_.resize(slots_.size() + node->inputs());
+  entry.selective = node->selective();
+  entry.accelerated = node->accelerated();
+  // Waking a thread costs some microseconds: about what this many elements cost.
+  constexpr int64_t least_elements = 8192;
+  entry.heavy = node->elements() >= least_elements;
+  slots_.resize(slots_.size() + inputs);
   uint64_t free = 0;
   entry.marked =
       node->mark_.compare_exchange_strong(free, mark_of(serial_, index), std::memory_order_acq_rel);
@@ -123,34 +132,47 @@ void GraphTask::discover_all(std::span<const Edge> roots) {
     }
   };
   std::priority_queue<Next> open;
-  std::vector<bool> walked;  // by node: what lies below it is known
-  auto reach = [&](const Edge& edge) {
+  auto reach = [&](const Edge& edge) -> TaskEdge {
+    if (!edge.valid() || edge.node->topological_number() < least_topological_number_) return {};
     size_t known = nodes_.size();
     uint32_t index = discover(edge.node.get());
-    walked.resize(nodes_.size());
-    downward_ &= !walked[index];
+    TaskNode& entry = nodes_[index];
     if (edge.input >= edge.node->inputs())
       throw Error("an edge leads to input {} of node '{}', which has {} inputs", edge.input,
                   edge.node->name(), edge.node->inputs());
-    if (nodes_.size() > known) open.push({edge.node->sequence_number(), index});
-    ++nodes_[index].dependencies;
-    return slots_[nodes_[index].first_slot + edge.input].contributions++;
+    TaskSlot& slot = slots_[entry.first_slot + edge.input];
+    downward_ &= !entry.walked;
+    // Another input of a selective node may lead on to more.
+    bool more = entry.walked && entry.selective && slot.contributions == 0;
+    if (nodes_.size() > known || more) open.push({edge.node->sequence_number(), index});
+    ++entry.dependencies;
+    return {index, slot.contributions++};
   };
-  for (const Edge& root : roots) {
-    bool in = root.valid() && root.node->topological_number() >= least_topological_number_;
-    root_ordinals_.push_back(in ? reach(root) : 0);
-  }
+  for (const Edge& root : roots) root_ordinals_.push_back(reach(root).ordinal);
   while (!open.empty()) {
     uint32_t index = open.top().index;
     open.pop();
-    Node* node = nodes_[index].node;
-    walked[index] = true;
+    walk_from(index, reach);
+  }
+}
+
+void GraphTask::walk_from(uint32_t index, FunctionRef<TaskEdge(const Edge&)> reach) {
+  const Node& node = *nodes_[index].node;
+  auto edges = node.next_edges();
+  const bool first = !nodes_[index].walked, selective = nodes_[index].selective;
+  if (first) {
+    nodes_[index].walked = true;
+    nodes_[index].first_edge = static_cast<uint32_t>(edges_.size());
+    nodes_[index].edges = static_cast<uint32_t>(edges.size());
+    edges_.resize(edges_.size() + edges.size());
     walk_.push_back(index);
-    nodes_[index].first_edge = static_cast<uint32_t>(ordinals_.size());
-    for (const Edge& edge : node->next_edges()) {
-      bool in = edge.valid() && edge.node->topological_number() >= least_topological_number_;
-      ordinals_.push_back(in ? reach(edge) : 0);
-    }
+  }
+  for (size_t e = 0; e < edges.size(); ++e) {
+    const size_t place = nodes_[index].first_edge + e;
+    bool leads = !selective;
+    for (size_t i = 0; selective && edges_[place].target == none && i < node.inputs(); ++i)
+      leads |= slots_[nodes_[index].first_slot + i].contributions != 0 && node.leads(i, e);
+    if (leads) edges_[place] = reach(edges[e]);
   }
 }
 
@@ -181,18 +203,63 @@ void GraphTask::spread_wanted() {
   if (!downward_)
     std::ranges::stable_sort(upward, {},
                              [&](uint32_t i) { return nodes_[i].node->topological_number(); });
-  for (uint32_t i : upward)
-    for (const Edge& edge : nodes_[i].node->next_edges()) {
-      uint32_t below = edge.valid() ? find(edge.node.get()) : none;
-      if (below != none && (nodes_[below].runs || nodes_[below].captured)) nodes_[i].runs = true;
+  for (uint32_t i : upward) {
+    if (nodes_[i].selective) {
+      spread_selectively(i);
+      continue;
     }
+    for (size_t e = 0; e < nodes_[i].edges && !nodes_[i].runs; ++e)
+      nodes_[i].runs = is_used(nodes_[i], e);
+  }
 }
 
-bool GraphTask::wants(const Edge& edge) const {
-  uint32_t index = edge.valid() ? find(edge.node.get()) : none;
-  if (index == none) return false;
+// A selective node waits only for the inputs that bear on what is wanted.
+void GraphTask::spread_selectively(uint32_t index) {
+  TaskNode& entry = nodes_[index];
+  const Node& node = *entry.node;
+  uint32_t dependencies = 0;
+  for (uint32_t i = 0; i < node.inputs(); ++i) {
+    TaskSlot& slot = slots_[entry.first_slot + i];
+    bool runs = false, captured = false;
+    for (size_t e = 0; e < entry.edges && !runs; ++e) runs = node.leads(i, e) && is_used(entry, e);
+    if (entry.captured) {
+      auto at = std::ranges::lower_bound(captures_by_node_, std::pair(index, 0u));
+      for (; at != captures_by_node_.end() && at->first == index; ++at)
+        captured |= captures_[at->second].edge.input == i;
+    }
+    entry.runs |= runs && slot.contributions != 0;
+    slot.idle = !runs && !captured;
+    if (!slot.idle) dependencies += slot.contributions;
+  }
+  // Asked for where nothing arrives.
+  if (dependencies == 0) entry.runs = entry.captured = false;
+  if (entry.runs || entry.captured) entry.dependencies = dependencies;
+}
+
+// Whether what arrives at an input is used. A node may have got more inputs since.
+bool GraphTask::is_used(uint32_t target, uint32_t input) const {
+  const TaskNode& to = nodes_[target];
+  if (!to.runs && !to.captured) return false;
+  return !to.selective || !slots_[to.first_slot + input].idle;
+}
+
+// The same of what goes along an edge.
+bool GraphTask::is_used(const TaskNode& from, size_t edge) const {
+  uint32_t target = edges_[from.first_edge + edge].target;
+  if (target == none) return false;
+  const TaskNode& to = nodes_[target];
+  if (!to.selective) return to.runs || to.captured;
+  return is_used(target, from.node->next_edge(edge).input);
+}
+
+bool GraphTask::wants(const Node& node, size_t edge) const {
+  uint32_t index = find(&node);
   Lock lock(*this);
-  return nodes_[index].runs || nodes_[index].captured;
+  if (index != none && edge < nodes_[index].edges) return is_used(nodes_[index], edge);
+  // Of a node that is not in the task, but whose edges lead there.
+  const Edge& next = node.next_edge(edge);
+  uint32_t target = next.valid() ? find(next.node.get()) : none;
+  return target != none && is_used(target, next.input);
 }
 
 bool GraphTask::runs(const Node& node) const {
@@ -207,8 +274,7 @@ uint32_t GraphTask::count_contributions(uint32_t target) const {
   uint32_t n = 0;
   for (const TaskNode& from : nodes_) {
     if (!from.runs) continue;
-    for (const Edge& edge : from.node->next_edges())
-      n += edge.valid() && find(edge.node.get()) == target;
+    for (size_t e = 0; e < from.edges; ++e) n += edges_[from.first_edge + e].target == target;
   }
   return n;
 }
@@ -236,18 +302,15 @@ std::vector<const Node*> GraphTask::nodes() const {
 }
 
 Device GraphTask::device_of(const Node& node) const {
+  if (!node.accelerated()) return {};
   for (size_t i = 0; i < node.inputs(); ++i)
     if (node.input_metadata(i).device.kind != DeviceKind::cpu) return node.input_metadata(i).device;
   return {};
 }
 
-// Waking a thread costs some microseconds: about what this many elements cost.
-bool GraphTask::worth_a_worker(const Node& node) const {
-  constexpr int64_t least_elements = 8192;
-  int64_t elements = 0;
-  for (size_t i = 0; i < node.inputs(); ++i) elements += numel(node.input_metadata(i).shape);
-  if (elements < least_elements || !node.is_thread_safe()) return false;
-  const Hooks* hooks = node.hooks_if_any();
+bool GraphTask::worth_a_worker(const TaskNode& entry) const {
+  if (!entry.heavy || !entry.node->is_thread_safe()) return false;
+  const Hooks* hooks = entry.node->hooks_if_any();
   return !hooks || hooks->thread_safe();
 }
 
@@ -260,17 +323,17 @@ void GraphTask::decide_threads(bool multithreading) {
   size_t worth = 0;
   bool accelerated = false;
   for (const TaskNode& n : nodes_) {
-    if (Device device = device_of(*n.node); device.kind != DeviceKind::cpu) {
-      host_.device_queue(device);  // starts the threads, before anything runs
+    if (n.accelerated) {
+      host_.device_queue(device_of(*n.node));  // starts the threads, before anything runs
       accelerated = true;
     }
-    worth += worth < 2 && worth_a_worker(*n.node);
+    worth += n.heavy && worth < 2 && worth_a_worker(n);
   }
   bool parallel = worth >= 2 && !options_.create_graph;
   exclusive_ = !accelerated && !parallel;
   // Asked now, since a node's answer is user code and no lock is held.
   if (parallel)
-    for (TaskNode& n : nodes_) n.parallel = worth_a_worker(*n.node);
+    for (TaskNode& n : nodes_) n.parallel = worth_a_worker(n);
 }
 
 ThreadState GraphTask::state_of_nodes() const {

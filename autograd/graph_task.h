@@ -13,6 +13,7 @@
 #include "autograd/engine.h"
 #include "autograd/ready_queue.h"
 #include "autograd/thread_state.h"
+#include "base/function_ref.h"
 
 namespace gradus::autograd {
 
@@ -20,29 +21,41 @@ struct TaskNode {
   Node* node = nullptr;       // kept alive by the roots
   uint32_t dependencies = 0;  // contributions that are still to be added
   uint32_t first_slot = 0;    // of its inputs
-  uint32_t first_edge = 0;    // of its edges, in ordinals
+  uint32_t first_edge = 0;    // of its edges
+  uint32_t edges = 0;         // how many it had when it was walked from
   bool runs = false;          // wanted: itself, not only what arrives there
-  bool captured = false;
-  bool marked = false;    // the node carries this task's mark
-  bool parallel = false;  // a worker may run it, and it is worth one
+  bool captured : 1 = false;
+  bool walked : 1 = false;       // its edges are known
+  bool selective : 1 = false;    // as the node says
+  bool accelerated : 1 = false;  // of an accelerator
+  bool heavy : 1 = false;        // worth a worker by its sizes
+  bool marked = false;           // the node carries this task's mark
+  bool parallel = false;         // a worker may run it, and it is worth one
 };
-// An input of a node: the sum of the first `next` contributions; some thread may be adding.
+// An input of a node: the sum of the first `next` contributions; some thread may be adding. At an
+// idle input of a selective node nothing arrives: nothing that is wanted depends on it.
 struct TaskSlot {
   Variable sum;
   uint32_t contributions = 0;
-  uint32_t next : 31 = 0;
+  uint32_t next : 30 = 0;
   uint32_t adding : 1 = 0;
+  uint32_t idle : 1 = 0;
+};
+// An edge that was walked along; `target` none: one that was not.
+struct TaskEdge {
+  uint32_t target = UINT32_MAX;
+  uint32_t ordinal = 0;  // its place in the sum
 };
 // A task's tables. The next task takes over their memory: fresh pages cost more than the work.
 struct TaskTables {
   std::vector<TaskNode> nodes;
   std::vector<TaskSlot> slots;
-  std::vector<uint32_t> ordinals;  // by edge: its place in the sum
-  std::vector<uint32_t> walk;      // nodes in the order in which what lies below became known
+  std::vector<TaskEdge> edges;
+  std::vector<uint32_t> walk;  // nodes in the order in which what lies below became known
   void clear() {
     nodes.clear();
     slots.clear();
-    ordinals.clear();
+    edges.clear();
     walk.clear();
   }
 };
@@ -111,8 +124,8 @@ class GraphTask final : public RefCounted {
     GraphTask* saved_;
   };
 
-  // Whether a gradient along this edge is used in this task.
-  bool wants(const Edge& edge) const;
+  // Whether a gradient along this edge of a node is used in this task.
+  bool wants(const Node& node, size_t edge) const;
   bool runs(const Node& node) const;
   void add(const Node& node);
   std::vector<const Node*> nodes() const;
@@ -147,8 +160,12 @@ class GraphTask final : public RefCounted {
   void mark_wanted(std::span<const Capture> outputs);
   std::vector<uint32_t> execution() const;
   void spread_wanted();
+  void spread_selectively(uint32_t index);
+  void walk_from(uint32_t index, FunctionRef<TaskEdge(const Edge&)> reach);
+  bool is_used(uint32_t target, uint32_t input) const;
+  bool is_used(const TaskNode& from, size_t edge) const;
   uint32_t count_contributions(uint32_t index) const;
-  bool worth_a_worker(const Node& node) const;
+  bool worth_a_worker(const TaskNode& entry) const;
   void decide_threads(bool multithreading);
   Device device_of(const Node& node) const;
 
@@ -184,7 +201,7 @@ class GraphTask final : public RefCounted {
   TaskTables tables_;
   std::vector<TaskNode>& nodes_ = tables_.nodes;
   std::vector<TaskSlot>& slots_ = tables_.slots;
-  std::vector<uint32_t>& ordinals_ = tables_.ordinals;
+  std::vector<TaskEdge>& edges_ = tables_.edges;
   std::vector<uint32_t>& walk_ = tables_.walk;
   std::unordered_map<uint32_t, std::vector<Held>> early_;  // by slot: contributions out of turn
   std::unordered_map<const Node*, uint32_t> foreign_;      // nodes that another task has marked

@@ -76,11 +76,17 @@ void Node::dispose() const {
     return;
   }
   digging = true;
-  delete this;
+  // What a node leads to often goes after it.
+  auto drop = [](const Node* node) {
+    for (const Edge& e : node->next_edges_)
+      if (e.node) e.node->prefetch();
+    delete node;
+  };
+  drop(this);
   while (const Node* node = waiting) {
     waiting = reinterpret_cast<const Node*>(
         static_cast<uintptr_t>(node->mark_.load(std::memory_order_relaxed)));
-    delete node;
+    drop(node);
   }
   digging = false;
 }
@@ -118,7 +124,27 @@ void Node::set_next_edges(SmallVector<Edge, 2> edges) {
   next_edges_ = std::move(edges);
 }
 
+void Node::share_inputs(std::span<const InputMetadata> metadata, int64_t elements) {
+  shared_ = metadata.data();
+  shared_count_ = static_cast<uint32_t>(metadata.size());
+  elements_ = elements;
+}
+
+void Node::own_inputs() {
+  if (!shared_) return;
+  metadata_ = SmallVector<InputMetadata, 1>(shared_inputs());
+  shared_ = nullptr;
+}
+
+void Node::clear_input_metadata() {
+  own_inputs();
+  for (InputMetadata& m : metadata_) m.kind = InputMetadata::Kind::cleared;
+}
+
 uint32_t Node::add_input(InputMetadata metadata) {
+  own_inputs();
+  elements_ += numel(metadata.shape);
+  accelerated_ |= metadata.device.kind != DeviceKind::cpu;
   metadata_.push_back(std::move(metadata));
   return static_cast<uint32_t>(metadata_.size() - 1);
 }
@@ -144,7 +170,7 @@ bool Node::should_compute_output(size_t first, size_t count) const {
 bool Node::task_should_compute_output(size_t i) const {
   check_output(*this, i, 1);
   const GraphTask* task = GraphTask::current();
-  return next_edges_[i].valid() && (!task || task->wants(next_edges_[i]));
+  return next_edges_[i].valid() && (!task || task->wants(*this, i));
 }
 bool Node::task_should_compute_output(size_t first, size_t count) const {
   check_output(*this, first, count);
@@ -163,6 +189,7 @@ Hooks& Node::hooks() {
 }
 
 Variable Node::accumulates_into() const { return {}; }
+bool Node::leads(size_t, size_t) const { return true; }
 
 void Node::end_of_run() {
   release_variables();

@@ -10,6 +10,7 @@
 
 #include "autograd/input_metadata.h"
 #include "autograd/thread_state.h"
+#include "base/pool.h"
 #include "base/ref.h"
 #include "base/small_vector.h"
 
@@ -39,7 +40,7 @@ inline constexpr uint64_t accumulator_sequence_number = UINT64_MAX;
 
 // Made on one thread; then runs on any. A node has no lock held while its `apply`, a hook, or a
 // destructor of user data runs. Destroying a graph does not recurse, however long it is.
-class Node : public RefCounted {
+class Node : public RefCounted, public pool::Object {
  public:
   // The next number of this thread, and a topological number that grows with the edges.
   explicit Node(SmallVector<Edge, 2> next = {});
@@ -59,6 +60,11 @@ class Node : public RefCounted {
   virtual void will_release_variables() {}
   // Whether `apply` only calls operators on variables, so that it can be traced.
   virtual bool is_traceable() const { return false; }
+  // Of a node that does what several would: whether the cotangent at an input bears on an edge's
+  // gradient. Where it does not, a backward goes as if no path led from the one to the other.
+  virtual bool leads(size_t input, size_t edge) const;
+  // Whether `leads` says so of anything.
+  bool selective() const { return selective_; }
   // Whether it hands its state on to the nodes it makes, so that a capture may look through it.
   virtual bool passes_state_transparently() const { return false; }
   // Whether hooks go when the graph is released: those of accumulators belong to the leaf.
@@ -79,12 +85,15 @@ class Node : public RefCounted {
   // Metadata, by input of the node (which is the function's output).
   uint32_t add_input(InputMetadata metadata);
   uint32_t add_undefined_input() { return add_input(InputMetadata()); }
-  size_t inputs() const { return metadata_.size(); }
-  const InputMetadata& input_metadata(size_t i) const { return metadata_[i]; }
-  // Whatever arrives is taken as it is from now on.
-  void clear_input_metadata() {
-    for (InputMetadata& m : metadata_) m.kind = InputMetadata::Kind::cleared;
+  size_t inputs() const { return shared_ ? shared_count_ : metadata_.size(); }
+  const InputMetadata& input_metadata(size_t i) const {
+    return shared_ ? shared_[i] : metadata_[i];
   }
+  // Whatever arrives is taken as it is from now on.
+  void clear_input_metadata();
+  // Of all inputs together; whether any lies on an accelerator.
+  int64_t elements() const { return elements_; }
+  bool accelerated() const { return accelerated_; }
 
   uint64_t sequence_number() const { return sequence_number_; }
   // The longest path to a node without edges. Asking fixes the edges.
@@ -116,6 +125,13 @@ class Node : public RefCounted {
   // Null unless the node was made in anomaly mode.
   const AnomalyMetadata* anomaly() const { return anomaly_.get(); }
 
+  // Has the processor fetch the node, all of it or what a task writes.
+  void prefetch() const {
+    constexpr size_t line = 64, lines = 5;
+    for (size_t i = 0; i < lines; ++i)
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(this) + i * line);
+  }
+  void prefetch_mark() const { __builtin_prefetch(&mark_, 1); }
   // By the engine, after a run in a graph that is not kept.
   void end_of_run();
   bool released() const { return released_.load(std::memory_order_acquire); }
@@ -124,7 +140,10 @@ class Node : public RefCounted {
   virtual Variables apply(Variables&& cotangents) = 0;
   void dispose() const override;
   void set_sequence_number(uint64_t n) { sequence_number_ = n; }
-  // Held only while values are unpacked or let go. Spins: such sections are short.
+  void set_selective() { selective_ = true; }
+  // Of inputs on the CPU, where there are none yet: what outlives the node is not copied.
+  void share_inputs(std::span<const InputMetadata> metadata, int64_t elements);
+  // Held only while values are unpacked, read by small kernels, or let go: such sections are short.
   class Lock {
    public:
     explicit Lock(const Node& node) : flag_(node.lock_) {
@@ -142,6 +161,8 @@ class Node : public RefCounted {
 
  private:
   friend class GraphTask;
+  std::span<const InputMetadata> shared_inputs() const { return {shared_, shared_count_}; }
+  void own_inputs();
   void count(const Edge& edge);
   void check_edges_are_free() const;
 
@@ -151,6 +172,8 @@ class Node : public RefCounted {
   Ref<const OrderLimit> order_limit_;
   SmallVector<Edge, 2> next_edges_;
   SmallVector<InputMetadata, 1> metadata_;
+  const InputMetadata* shared_ = nullptr;  // in their place
+  uint32_t shared_count_ = 0;
   mutable std::atomic<Hooks*> hooks_{nullptr};  // owned
   std::unique_ptr<AnomalyMetadata> anomaly_;
   // Which running task numbers this node (upper half) and how (lower half); 0: none. A second task
@@ -159,6 +182,9 @@ class Node : public RefCounted {
   mutable std::atomic_flag lock_;
   mutable std::atomic<bool> has_parent_{false};
   std::atomic<bool> released_{false};
+  bool selective_ = false;
+  bool accelerated_ = false;
+  int64_t elements_ = 0;
 };
 
 // Number of nodes alive in the process, for tests of leaks.

@@ -38,6 +38,21 @@ OperatorCall::OperatorCall(const ir::Operator& op, ir::Attributes attributes,
   }
   auto results = ops::infer(op_, types, attributes_, nullptr);
   results_.append(results.begin(), results.end());
+  for (const ir::Type& type : results_) {
+    InputMetadata& m = metadata_.emplace_back();
+    if (!type.is_floating()) continue;
+    m = metadata_of(type);
+    elements_ += numel(m.shape);
+  }
+}
+
+InputMetadata metadata_of(const ir::Type& type) {
+  InputMetadata m;
+  m.kind = InputMetadata::Kind::known;
+  m.dtype = type.dtype;
+  m.device = type.device;
+  for (const ir::Dim& d : type.dims) m.shape.push_back(d.value());
+  return m;
 }
 
 OperatorCall::~OperatorCall() {

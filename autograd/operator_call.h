@@ -49,6 +49,9 @@ class OperatorCall final : public RefCounted {
   const ir::Attributes& attributes() const { return attributes_; }
   std::span<const Operand> operands() const { return operands_; }
   std::span<const ir::Type> results() const { return results_; }  // their types
+  // Of the results of a node of this call on the CPU; and their elements.
+  std::span<const InputMetadata> metadata() const { return metadata_; }
+  int64_t elements() const { return elements_; }
   // Where it runs: that of an operand that is not on the CPU, if there is one.
   Device device() const { return device_; }
   // Bound to contiguous operands; null for a composition.
@@ -75,11 +78,16 @@ class OperatorCall final : public RefCounted {
   const ir::Attributes attributes_;
   const SmallVector<Operand, 2> operands_;
   SmallVector<ir::Type, 1> results_;
+  std::vector<InputMetadata> metadata_;
+  int64_t elements_ = 0;
   Device device_;
   mutable std::atomic<const std::shared_ptr<const ops::BoundCall>*> bound_{nullptr};  // owned
   mutable std::atomic<const Reads*> reads_{nullptr};                                  // owned
   mutable std::atomic<const RuleTape*> tapes_{nullptr};  // owned; a list, the latest first
 };
+
+// Of a tensor on the CPU whose sizes are known.
+InputMetadata metadata_of(const ir::Type& type);
 
 // Runs a call on variables, recorded for the derivative where that is on and an operand leads
 // somewhere. One pointer per operand; null for a number or what is left out.

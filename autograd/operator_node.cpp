@@ -10,6 +10,7 @@ OperatorNode::OperatorNode(Ref<const OperatorCall> call, std::span<const Variabl
   for (size_t i = 0; i < results.size(); ++i)
     if (call_->rule_reads_result(i))
       saved_[operands.size() + i] = SavedVariable::output(results[i], static_cast<uint32_t>(i));
+  if (call_->device().kind == DeviceKind::cpu) share_inputs(call_->metadata(), call_->elements());
 }
 
 std::string OperatorNode::what(size_t slot) const {
@@ -50,7 +51,8 @@ Variables OperatorNode::apply(Variables&& cotangents) {
     if (cotangents[i].defined()) given.set(i);
   if (!given.any()) return Variables(outputs());
   const RuleTape& tape = call_->tape(wanted, given);
-  if (!recording()) return apply_unrecorded(tape, cotangents);
+  Variables gradients;
+  if (apply_small(tape, cotangents, gradients)) return gradients;
   SmallVector<Variable, 8> slots(tape.slots());
   {
     Lock lock(*this);
@@ -63,27 +65,29 @@ Variables OperatorNode::apply(Variables&& cotangents) {
   return tape.play(std::move(slots));
 }
 
-Variables OperatorNode::apply_unrecorded(const RuleTape& tape, Variables& cotangents) {
-  SmallVector<Tensor, 8> inputs(tape.inputs());
-  {
-    Lock lock(*this);
-    for (size_t s = 0; s < saved_.size(); ++s)
-      inputs[s] = saved_[s].tensor([&] { return what(s); });
-  }
-  for (size_t i = 0; i < cotangents.size(); ++i)
-    if (cotangents[i].defined()) inputs[saved_.size() + i] = cotangents[i].data();
-  Variables gradients(outputs());
+bool OperatorNode::apply_small(const RuleTape& tape, const Variables& cotangents,
+                               Variables& gradients) {
   // A recorder is told of operators one by one.
-  if (!thread_state().recorder)
-    if (auto tensors = tape.play_small(inputs)) {
-      for (size_t i = 0; i < gradients.size(); ++i)
-        if ((*tensors)[i].defined()) gradients[i] = Variable(std::move((*tensors)[i]));
-      return gradients;
-    }
-  SmallVector<Variable, 8> slots(tape.slots());
-  for (size_t s = 0; s < inputs.size(); ++s)
-    if (inputs[s].defined()) slots[s] = Variable(std::move(inputs[s]));
-  return tape.play(std::move(slots));
+  if (thread_state().recorder || !tape.is_small()) return false;
+  const size_t given = tape.given().size();
+  if (given > TapeInputs::most) return false;
+  TapeInputs inputs;
+  // Only kernels run below: what was saved is read where it lies.
+  Lock lock(*this);
+  for (size_t s = 0; s < saved_.size(); ++s)
+    static_cast<void>(saved_[s].tensor([&] { return what(s); }));
+  for (size_t i = 0; i < given; ++i) {
+    uint32_t slot = tape.given()[i];
+    inputs.variables[i] = slot < saved_.size() ? nullptr : &cotangents[slot - saved_.size()];
+    inputs.tensors[i] = inputs.variables[i] ? &inputs.variables[i]->data()
+                                            : &saved_[slot].tensor([&] { return what(slot); });
+  }
+  if (!recording()) return play_small(tape, inputs, gradients);
+  auto edge_of = [&](uint32_t slot) {
+    return slot < saved_.size() ? saved_[slot].edge(Ref<Node>(this))
+                                : cotangents[slot - saved_.size()].gradient_edge();
+  };
+  return play_joined(call_, tape, inputs, edge_of, gradients);
 }
 
 void OperatorNode::release_variables() {

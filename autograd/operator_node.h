@@ -1,8 +1,8 @@
 // The node of an operator: its derivative rule, run on variables.
 #pragma once
 
-#include "autograd/rule_tape.h"
 #include "autograd/saved_variable.h"
+#include "autograd/tape_node.h"
 
 namespace gradus::autograd {
 
@@ -28,7 +28,8 @@ class OperatorNode final : public Node {
 
  private:
   Variables apply(Variables&& cotangents) override;
-  Variables apply_unrecorded(const RuleTape& tape, Variables& cotangents);
+  // Small values, without variables in between. False if it cannot.
+  bool apply_small(const RuleTape& tape, const Variables& cotangents, Variables& gradients);
   std::string what(size_t slot) const;
 
   const Ref<const OperatorCall> call_;

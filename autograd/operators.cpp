@@ -1,6 +1,7 @@
 #include "autograd/operators.h"
 
 #include <algorithm>
+#include <array>
 
 #include "autograd/operator_node.h"
 #include "autograd/recorder.h"
@@ -45,28 +46,35 @@ Variables compose(const Operator& op, const Attributes& attributes,
   return results;
 }
 
-// Results of an operator whose operands lead somewhere.
+// The node of an operator whose operands lead somewhere; its inputs may still have to be added.
+Ref<Node> node_of(const Ref<const OperatorCall>& call, std::span<const Variable* const> operands,
+                  std::span<const Tensor> results) {
+  const Operator& op = call->op();
+  SmallVector<Edge, 2> edges;
+  edges.reserve(operands.size());
+  for (const Variable* v : operands) edges.push_back(v ? v->gradient_edge() : Edge());
+  if (op.has_vjp(call->attributes()))
+    return make_ref<OperatorNode>(call, operands, results, std::move(edges));
+  return make_ref<RefusingNode>(
+      std::string(op.name),
+      fmt::format("operator '{}' has no derivative; detach its operand", op.name),
+      std::move(edges));
+}
+
 Variables record(const Ref<const OperatorCall>& call, std::span<const Variable* const> operands,
                  SmallVector<Tensor, 2> results) {
-  const Operator& op = call->op();
-  SmallVector<Edge, 2> edges(operands.size());
-  for (size_t i = 0; i < operands.size(); ++i)
-    if (operands[i]) edges[i] = operands[i]->gradient_edge();
-  Ref<Node> node;
-  if (op.has_vjp(call->attributes()))
-    node = make_ref<OperatorNode>(call, operands, results, std::move(edges));
-  else
-    node = make_ref<RefusingNode>(
-        std::string(op.name),
-        fmt::format("operator '{}' has no derivative; detach its operand", op.name),
-        std::move(edges));
+  Ref<Node> node = node_of(call, operands, results);
+  const bool has_inputs = node->inputs() != 0;
   Variables out;
-  for (Tensor& t : results) {
-    if (is_floating(t.dtype())) {
-      out.push_back(create_gradient_edge(std::move(t), node));
-    } else {
-      node->add_undefined_input();
+  for (uint32_t k = 0; k < results.size(); ++k) {
+    Tensor& t = results[k];
+    if (!is_floating(t.dtype())) {
+      if (!has_inputs) node->add_undefined_input();
       out.emplace_back(std::move(t));
+    } else if (has_inputs) {
+      out.emplace_back(std::move(t), Edge{node, k});
+    } else {
+      out.push_back(create_gradient_edge(std::move(t), node));
     }
   }
   return out;
@@ -121,6 +129,15 @@ Variables apply(std::string_view name, std::initializer_list<VariableOperand> op
   const Operator* op = ops::find(name);
   if (!op) throw Error("there is no operator '{}'", name);
   return apply(*op, op->read(attributes), std::span(operands.begin(), operands.size()));
+}
+
+Variable add(const Variable& a, const Variable& b) {
+  static const Operator& op = *ops::find("add");
+  static const Attributes attributes = op.read({});
+  std::array<VariableOperand, 2> operands{a, b};
+  std::array<const Variable*, 2> variables{&a, &b};
+  Variables sum = autograd::apply(OperatorCall::find(op, attributes, operands), variables);
+  return std::move(sum[0]);
 }
 
 ops::Value VariableWorld::value(const Variable& v) { return value_of(*this, v); }

@@ -19,6 +19,9 @@ Variables apply(const ir::Operator& op, const ir::Attributes& attributes,
 Variables apply(std::string_view op, std::initializer_list<VariableOperand> operands,
                 const ir::LiteralList& attributes = {});
 
+// The sum of two variables of one type, as the engine adds up gradients.
+Variable add(const Variable& a, const Variable& b);
+
 // A world whose values are variables and whose operations run (and are recorded) at once: rules,
 // compositions and ops/rules.h work on variables by it. One per thread of use; holds nothing.
 class VariableWorld final : public ops::World {

@@ -49,6 +49,11 @@ Variable SavedVariable::unpack(const Ref<Node>& self, FunctionRef<std::string()>
   return edge_.valid() ? Variable(data_, edge_) : Variable(data_);
 }
 
+Edge SavedVariable::edge(const Ref<Node>& self) const {
+  if (kind_ != Kind::output) return edge_;
+  return is_floating(data_.dtype()) ? Edge{self, edge_.input} : Edge();
+}
+
 SavedVariable SavedVariable::release() {
   SavedVariable held = std::move(*this);
   *this = SavedVariable();

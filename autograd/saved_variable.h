@@ -22,6 +22,8 @@ class SavedVariable {
   // lead there. Throws Error if it was released or changed since; `name` gives it a name then
   // ("operand 'x' of 'mul'").
   Variable unpack(const Ref<Node>& self, FunctionRef<std::string()> name) const;
+  // Where its gradient goes.
+  Edge edge(const Ref<Node>& self) const;
   // Only its values; throws likewise.
   const Tensor& tensor(FunctionRef<std::string()> name) const;
   // Lets go; what it held is returned so that it dies where the caller wants it to.

@@ -1,10 +1,13 @@
 #include "autograd/small_tape.h"
 
+#include <algorithm>
+
+#include "autograd/tape_recorder.h"
+
 namespace gradus::autograd {
 
-RuleTape::Small::Small(const RuleTape& tape) : inputs_(tape.inputs()), layouts_(tape.layouts_) {
-  for (uint32_t i = 0; i < inputs_; ++i)
-    if (tape.reads(i)) checked_.push_back(i);
+RuleTape::Small::Small(const RuleTape& tape) : given_(static_cast<uint32_t>(tape.given().size())) {
+  for (uint32_t slot : tape.given()) layouts_.push_back(layout_of(tape.types_[slot]));
   possible_ = tape.on_cpu_ && place(tape) && lay_out(tape);
   draft_ = Draft();
 }
@@ -12,11 +15,11 @@ RuleTape::Small::Small(const RuleTape& tape) : inputs_(tape.inputs()), layouts_(
 // Finds layouts, views and kernels.
 bool RuleTape::Small::place(const RuleTape& tape) {
   draft_.places.resize(tape.slots());
-  for (uint32_t i = 0; i < inputs_; ++i) {
-    draft_.places[i] = {i, 0, layouts_[i]};
+  for (uint32_t i = 0; i < given_; ++i) {
+    draft_.places[tape.given()[i]] = {i, 0, layouts_[i]};
     draft_.roots.push_back({i, 0});
   }
-  draft_.made.resize(inputs_);
+  draft_.made = layouts_;
   for (const RuleTape::Step& step : tape.steps_)
     if (!place_step(step)) return false;
   return true;
@@ -70,10 +73,10 @@ void RuleTape::Small::choose_leaving(const RuleTape& tape) {
     const Place& place = draft_.places[slot];
     Pointer& root = draft_.roots[place.root];
     if (root.base == unknown) {
-      root.base = static_cast<uint32_t>(inputs_ + leaving_.size());
+      root.base = static_cast<uint32_t>(given_ + leaving_.size());
       leaving_.push_back(draft_.made[place.root]);
     }
-    const Layout& whole = place.root < inputs_ ? layouts_[place.root] : draft_.made[place.root];
+    const Layout& whole = draft_.made[place.root];
     g.given = true;
     g.root = root.base;
     g.layout = place.layout;
@@ -84,8 +87,8 @@ void RuleTape::Small::choose_leaving(const RuleTape& tape) {
 
 bool RuleTape::Small::lay_out(const RuleTape& tape) {
   choose_leaving(tape);
-  const auto stack = static_cast<uint32_t>(inputs_ + leaving_.size()), numbers = stack + 1;
-  for (size_t r = inputs_; r < draft_.roots.size(); ++r) {
+  const auto stack = static_cast<uint32_t>(given_ + leaving_.size()), numbers = stack + 1;
+  for (size_t r = given_; r < draft_.roots.size(); ++r) {
     if (draft_.roots[r].base != unknown) continue;
     int64_t bytes = draft_.made[r].numel() * static_cast<int64_t>(size_of(draft_.made[r].dtype));
     if (bytes > most_scratch_bytes) return false;
@@ -122,7 +125,12 @@ bool RuleTape::Small::lay_out(const RuleTape& tape) {
     steps_.push_back({call.kernel.run, call.kernel.parameters.get(), first,
                       static_cast<uint32_t>(pointers_.size()) - first, scratch});
   }
-  return draft_.stack <= most_scratch_bytes;
+  // Null pointers are those of the base after the last.
+  for (Pointer& p : pointers_)
+    if (p.base == unknown) p.base = numbers + 1;
+  auto most = std::ranges::max_element(steps_, {}, &Step::pointers);
+  return draft_.stack <= most_scratch_bytes && numbers + 1 < most_pointers &&
+         (most == steps_.end() || most->pointers <= most_pointers);
 }
 
 int64_t RuleTape::Small::on_stack(int64_t bytes) {
@@ -131,39 +139,41 @@ int64_t RuleTape::Small::on_stack(int64_t bytes) {
   return at;
 }
 
-std::optional<SmallVector<Tensor, 2>> RuleTape::Small::play(std::span<const Tensor> inputs) const {
-  if (!possible_) return std::nullopt;
-  for (uint32_t i : checked_)
-    if (!(inputs[i].layout().strides == layouts_[i].strides)) return std::nullopt;
+bool RuleTape::Small::play(std::span<const Tensor* const> given,
+                           SmallVector<Tensor, 4>& gradients) const {
+  if (!possible_) return false;
+  for (uint32_t i = 0; i < given_; ++i)
+    if (!(given[i]->layout().strides == layouts_[i].strides)) return false;
   Context& context = *current_context();
-  SmallVector<std::byte*, 12> bases(inputs_ + leaving_.size() + 2, nullptr);
-  for (uint32_t i : checked_) bases[i] = const_cast<std::byte*>(inputs[i].data());
+  std::array<std::byte*, most_pointers> bases;
+  size_t count = 0;
+  for (uint32_t i = 0; i < given_; ++i) bases[count++] = const_cast<std::byte*>(given[i]->data());
   SmallVector<Tensor, 2> made;
-  for (size_t k = 0; k < leaving_.size(); ++k) {
-    made.push_back(Tensor::of_layout(leaving_[k], context));
-    bases[inputs_ + k] = const_cast<std::byte*>(made[k].data());
-  }
+  for (const Layout& layout : leaving_)
+    bases[count++] =
+        const_cast<std::byte*>(made.emplace_back(Tensor::of_layout(layout, context)).data());
   alignas(64) std::byte stack[most_scratch_bytes];
-  bases[bases.size() - 2] = stack;
-  bases[bases.size() - 1] = reinterpret_cast<std::byte*>(const_cast<uint64_t*>(numbers_.data()));
-  SmallVector<std::byte*, 8> args;
+  bases[count++] = stack;
+  bases[count++] = reinterpret_cast<std::byte*>(const_cast<uint64_t*>(numbers_.data()));
+  bases[count] = nullptr;
+  std::array<std::byte*, most_pointers> args;
   for (const Step& step : steps_) {
-    args.resize(step.pointers);
-    for (uint32_t a = 0; a < step.pointers; ++a) {
-      const Pointer& p = pointers_[step.first_pointer + a];
-      args[a] = p.base == unknown ? nullptr : bases[p.base] + p.offset;
-    }
+    const Pointer* pointers = pointers_.data() + step.first_pointer;
+    for (uint32_t a = 0; a < step.pointers; ++a)
+      args[a] = bases[pointers[a].base] + pointers[a].offset;
     ir::KernelScope scope{context.workers(), stack + step.scratch};
     step.run(step.parameters, args.data(), scope);
   }
-  SmallVector<Tensor, 2> gradients(gradients_.size());
-  for (size_t i = 0; i < gradients_.size(); ++i) {
-    const Gradient& g = gradients_[i];
-    if (!g.given) continue;
-    const Tensor& root = g.root < inputs_ ? inputs[g.root] : made[g.root - inputs_];
-    gradients[i] = g.whole ? root : root.view(g.layout, root.offset() + g.offset);
+  gradients.clear();
+  for (const Gradient& g : gradients_) {
+    if (!g.given) {
+      gradients.emplace_back();
+      continue;
+    }
+    const Tensor& root = g.root < given_ ? *given[g.root] : made[g.root - given_];
+    gradients.push_back(g.whole ? root : root.view(g.layout, root.offset() + g.offset));
   }
-  return gradients;
+  return true;
 }
 
 }  // namespace gradus::autograd

@@ -9,22 +9,23 @@ namespace gradus::autograd {
 class RuleTape::Small {
  public:
   explicit Small(const RuleTape& tape);
-  // Nothing where the tape needs something else: see RuleTape::play_small.
-  std::optional<SmallVector<Tensor, 2>> play(std::span<const Tensor> inputs) const;
+  bool possible() const { return possible_; }
+  // See RuleTape::play_small.
+  bool play(std::span<const Tensor* const> given, SmallVector<Tensor, 4>& gradients) const;
 
  private:
   static constexpr int64_t most_scratch_bytes = 8192;
-  static constexpr uint32_t unknown = UINT32_MAX;
+  static constexpr uint32_t unknown = UINT32_MAX, most_pointers = 32;
 
-  // Where a slot's elements lie: `root` is an input, or what some step makes.
+  // Where a slot's elements lie: `root` is what is given, or what some step makes.
   struct Place {
     uint32_t root = unknown;
     int64_t offset = 0;  // in bytes
     Layout layout;
   };
-  // A kernel's pointer. Bases are the inputs, the tensors that leave, the stack, the numbers.
+  // A kernel's pointer. Bases are what is given, the tensors that leave, the stack, the numbers.
   struct Pointer {
-    uint32_t base = unknown;  // unknown: null
+    uint32_t base = unknown;  // unknown while it is made: null
     int64_t offset = 0;
   };
   struct Step {
@@ -35,7 +36,7 @@ class RuleTape::Small {
   };
   struct Gradient {
     bool given = false;
-    uint32_t root = 0;  // an input, or inputs + the number of a tensor that leaves
+    uint32_t root = 0;  // a base
     bool whole = true;  // else a view
     Layout layout;
     int64_t offset = 0;  // in elements
@@ -47,10 +48,9 @@ class RuleTape::Small {
   bool lay_out(const RuleTape& tape);
   int64_t on_stack(int64_t bytes);
 
-  const size_t inputs_;
+  const uint32_t given_;  // how many
   bool possible_ = false;
-  SmallVector<uint32_t, 4> checked_;  // inputs that are read
-  std::vector<Layout> layouts_;       // by input
+  std::vector<Layout> layouts_;  // of what is given
   std::vector<Step> steps_;
   std::vector<Pointer> pointers_;
   std::vector<uint64_t> numbers_;
@@ -62,7 +62,7 @@ class RuleTape::Small {
   struct Draft {
     std::vector<Place> places;                 // by slot
     std::vector<Pointer> roots;                // by root
-    std::vector<Layout> made;                  // by root, of what steps make
+    std::vector<Layout> made;                  // by root: of what is given, of what steps make
     std::vector<const ops::BoundCall*> calls;  // by step
     int64_t stack = 0;
   };

@@ -60,7 +60,7 @@ void GraphTask::start(Variables&& cotangents, ReadyQueue* device_queue) {
   for (size_t r = 0; r < roots_.size(); ++r) {
     const Edge& root = roots_[r];
     uint32_t index = root.valid() ? find(root.node.get()) : none;
-    if (index == none || !(nodes_[index].runs || nodes_[index].captured)) continue;
+    if (index == none || !is_used(index, root.input)) continue;
     add_contribution(lock, index, root.input, root_ordinals_[r], std::move(cotangents[r]));
   }
   // What is ready waits in the queue for the thread that drives.
@@ -89,7 +89,7 @@ void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, ui
         // On the stream that the node will run on: both are there by then.
         Device device = value.data().device();
         StreamGuard stream(device, stream_of(*entry.node, device));
-        if (!failed()) value = apply("add", {before, value})[0];
+        if (!failed()) value = autograd::add(before, value);
       } catch (...) {
         fail(named(std::current_exception(), *entry.node));
       }
@@ -197,7 +197,7 @@ void GraphTask::run(uint32_t index) {
 }
 
 void GraphTask::run_on_worker(uint32_t index) {
-  if (worth_a_worker(*nodes_[index].node)) return run(index);
+  if (worth_a_worker(nodes_[index])) return run(index);
   Lock lock(*this);
   queue_on_cpu(index, false);
 }
@@ -231,6 +231,9 @@ void GraphTask::run_node(TaskNode& entry) {
   std::optional<StreamGuard> stream;
   if (on_accelerator(device)) stream.emplace(device, stream_of(node, device));
   StepGuard step(node);
+  for (size_t e = 0; e < entry.edges; ++e)
+    if (uint32_t target = edges_[entry.first_edge + e].target; target != none)
+      nodes_[target].node->prefetch();
   Variables inputs = take_inputs(entry);
   if (node.released())
     throw Error(
@@ -265,8 +268,12 @@ void GraphTask::hand_on(const TaskNode& from, Variables&& gradients) {
   Lock lock(*this);
   for (size_t i = 0; i < edges.size(); ++i) {
     const Edge& edge = edges[i];
-    if (!edge.valid()) continue;
-    uint32_t target = find(edge.node.get());
+    TaskEdge walked = i < from.edges ? edges_[from.first_edge + i] : TaskEdge();
+    uint32_t target = walked.target;
+    if (target == none || nodes_[target].node != edge.node.get()) {
+      if (!edge.valid() || from.selective) continue;
+      target = find(edge.node.get());
+    }
     if (target == none) {
       if (edge.node->topological_number() >= least_topological_number_)
         throw Error(
@@ -275,10 +282,8 @@ void GraphTask::hand_on(const TaskNode& from, Variables&& gradients) {
             from.node->name(), edge.node->name());
       continue;
     }
-    const TaskNode& to = nodes_[target];
-    if (!to.runs && !to.captured) continue;
-    add_contribution(lock, target, edge.input, ordinals_[from.first_edge + i],
-                     std::move(gradients[i]));
+    if (!is_used(target, edge.input)) continue;
+    add_contribution(lock, target, edge.input, walked.ordinal, std::move(gradients[i]));
   }
 }
 

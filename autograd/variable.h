@@ -28,7 +28,7 @@ struct VariableExtras {
   bool retains_grad = false;
 };
 
-struct VariableBody final : RefCounted {
+struct VariableBody final : RefCounted, pool::Object {
   VariableBody(Tensor t, Edge e) : data(std::move(t)), edge(std::move(e)) {}
   ~VariableBody() override;
   VariableExtras& extras();

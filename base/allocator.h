@@ -22,6 +22,9 @@ class HeapAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes) override;
   void deallocate(void* block, size_t bytes) noexcept override;
+  // Counts a block that lies within something else, as `allocate` and `deallocate` count theirs.
+  void count(size_t bytes);
+  void uncount(size_t bytes) noexcept;
   size_t live_bytes() const { return live_.load(); }
   size_t peak_bytes() const { return peak_.load(); }
   size_t live_blocks() const { return blocks_.load(); }

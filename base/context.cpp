@@ -6,6 +6,7 @@ Context::Context(ContextOptions options)
     : workers_(options.workers),
       allocator_(options.allocator ? std::move(options.allocator)
                                    : std::make_shared<HeapAllocator>()),
+      heap_(dynamic_cast<HeapAllocator*>(allocator_.get())),
       log_(std::move(options.log)) {}
 
 const std::shared_ptr<Context>& Context::default_context() {

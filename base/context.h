@@ -28,6 +28,8 @@ class Context {
 
   WorkerPool& workers() { return workers_; }
   const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
+  // The same where it is the default one: such memory may lie wherever is best. Else null.
+  HeapAllocator* heap() const { return heap_; }
   void log(LogLevel level, std::string_view message) const {
     if (log_) log_(level, message);
   }
@@ -53,6 +55,7 @@ class Context {
  private:
   WorkerPool workers_;
   std::shared_ptr<Allocator> allocator_;
+  HeapAllocator* heap_;
   LogSink log_;
   std::mutex parts_mutex_;
   std::map<std::type_index, std::shared_ptr<void>> parts_;  // go first: they use the rest

@@ -26,6 +26,13 @@ class RefCounted {
   template <class T>
   friend class Ref;
   void acquire() const { count_.fetch_add(1, std::memory_order_relaxed); }
+  // By who made it: nobody else knows of it, unless its constructor told.
+  void acquire_first() const {
+    if (count_.load(std::memory_order_relaxed) == 0)
+      count_.store(1, std::memory_order_relaxed);
+    else
+      acquire();
+  }
   bool acquire_if_alive() const {
     uint32_t n = count_.load(std::memory_order_relaxed);
     while (n != 0 && !count_.compare_exchange_weak(n, n + 1, std::memory_order_relaxed)) {
@@ -58,6 +65,13 @@ class Ref {
     std::swap(p_, o.p_);
     return *this;
   }
+  // The first reference to an object just made: see make_ref.
+  static Ref first(T* p) {
+    p->acquire_first();
+    Ref r;
+    r.p_ = p;
+    return r;
+  }
   // A reference to an object that may be on its way out: null then. Whoever calls this holds a lock
   // that the object's destructor takes first.
   static Ref if_alive(T* p) {
@@ -77,7 +91,7 @@ class Ref {
 
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {
-  return Ref<T>(new T(std::forward<Args>(args)...));
+  return Ref<T>::first(new T(std::forward<Args>(args)...));
 }
 
 }  // namespace gradus

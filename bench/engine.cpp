@@ -79,7 +79,7 @@ void eager_double_backward(benchmark::State& bench) {
   }
   bench.counters["ns_per_operation"] = per_node(length);
 }
-BENCHMARK(eager_double_backward)->Arg(10'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(eager_double_backward)->Arg(100)->Arg(10'000)->Unit(benchmark::kMillisecond);
 
 // The same by symbolic stages: forward, backward, and the backward of that.
 void staged_double_backward(benchmark::State& bench) {

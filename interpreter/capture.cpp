@@ -18,6 +18,7 @@ using autograd::Edge;
 using autograd::InputMetadata;
 using autograd::Node;
 using autograd::OperatorNode;
+using autograd::TapeNode;
 using autograd::Variable;
 using autograd::Variables;
 using interpreter::CaptureBuilder;
@@ -166,6 +167,11 @@ class Capturer {
       refuse(node, fmt::format("'{}' can be differentiated only so often, which a program does not "
                                "know; let the engine run it",
                                limit->function));
+    step.tape = dynamic_cast<const TapeNode*>(&node);
+    if (step.tape) {
+      unpack_tape(step);
+      return step;
+    }
     step.node = dynamic_cast<const OperatorNode*>(&node);
     if (!step.node)
       refuse(node,
@@ -190,6 +196,14 @@ class Capturer {
       for (ops::Value& v : *values)
         if (ir::ValueId id = value_in(v.operand); id != ir::no_value)
           v.operand = static_cast<ir::ValueId>(saved_.number_of(found[index_of(id)]));
+  }
+
+  // What the derivative reads where all cotangents that may arrive do.
+  void unpack_tape(Step& step) {
+    SmallVector<bool, 4> given;
+    for (const auto& contributions : step.from->inputs) given.push_back(!contributions.empty());
+    for (const Variable& v : step.tape->unpack(step.tape->derivative(step.from->wanted, given)))
+      step.slots.push_back(v.defined() ? std::optional(saved_.number_of(v)) : std::nullopt);
   }
 
   // Those whose handles it needs come before it.
@@ -236,6 +250,28 @@ void Capturer::add_makers(Key& key) const {
   }
 }
 
+namespace {
+void add_operator(Key& key, const ir::Operator& op, const ir::Attributes& attributes) {
+  key << reinterpret_cast<uintptr_t>(&op);
+  auto list = op.write(attributes);
+  key << list.size();
+  for (const ir::NamedLiteral& a : list) key << a.name << to_string(a.value);
+}
+
+void add_tape(Key& key, const Step& step) {
+  for (const auto& slot : step.slots) key << (slot ? *slot : SIZE_MAX);
+  for (size_t i = 0; i < step.from->node->inputs(); ++i) key << step.tape->cotangent_slot(i);
+  step.tape->tape().visit([&](const autograd::OperatorCall& call, std::span<const uint32_t> slots) {
+    add_operator(key, call.op(), call.attributes());
+    for (size_t i = 0; i < slots.size(); ++i) {
+      key << slots[i];
+      if (const auto& number = call.operands()[i].number)
+        key << ops::Value{nullptr, *number, {}, {}};
+    }
+  });
+}
+}  // namespace
+
 std::string Capturer::key() {
   Key key;
   key << static_cast<uint64_t>(options_.derivatives) << roots_.size();
@@ -259,10 +295,13 @@ std::string Capturer::key() {
       for (size_t i = 0; i < from.node->inputs(); ++i) key << step.opaque->takes(i);
       continue;
     }
+    key << (step.tape != nullptr);
+    if (step.tape) {
+      add_tape(key, step);
+      continue;
+    }
     const ir::Operator& op = step.node->op();
-    key << reinterpret_cast<uintptr_t>(&op);
-    for (const ir::NamedLiteral& a : op.write(step.node->attributes()))
-      key << a.name << to_string(a.value);
+    add_operator(key, op, step.node->attributes());
     // Attributes of a call name a graph, which names do not tell apart.
     if (op.traits.structural) {
       key << reinterpret_cast<uintptr_t>(step.node->attributes().get());

@@ -62,7 +62,7 @@ void CaptureBuilder::add(const Step& step) {
   gradients_.emplace_back().resize(step.from->node->outputs());
   for (const auto& contributions : step.from->inputs) arrived.push_back(sum(contributions));
   if (!step.from->runs || std::ranges::none_of(arrived, &ops::Value::defined)) return;
-  auto given = step.opaque ? evaluate(step) : apply_rule(step);
+  auto given = step.opaque ? evaluate(step) : step.tape ? apply_tape(step) : apply_rule(step);
   auto edges = step.from->node->next_edges();
   for (size_t i = 0; i < edges.size(); ++i)
     if (step.from->wanted[i] && given[i].defined())
@@ -106,6 +106,21 @@ SmallVector<ops::Value, 4> CaptureBuilder::apply_rule(const Step& step) {
   call.gradients.resize(x.size());
   op.vjp(call);
   return std::move(call.gradients);
+}
+
+SmallVector<ops::Value, 4> CaptureBuilder::apply_tape(const Step& step) {
+  const auto& arrived = arrived_.back();
+  SmallVector<bool, 4> given;
+  for (const ops::Value& v : arrived) given.push_back(v.defined());
+  const autograd::RuleTape& tape = step.tape->derivative(step.from->wanted, given);
+  std::vector<ops::Value> slots(tape.slots());
+  for (size_t s = 0; s < step.slots.size(); ++s)
+    if (step.slots[s]) slots[s] = saved_[*step.slots[s]];
+  for (size_t i = 0; i < arrived.size(); ++i)
+    if (arrived[i].defined()) slots[step.tape->cotangent_slot(i)] = arrived[i];
+  SmallVector<ops::Value, 4> gradients;
+  for (ops::Value& v : tape.emit(world_, std::move(slots))) gradients.push_back(std::move(v));
+  return gradients;
 }
 
 SmallVector<ops::Value, 4> CaptureBuilder::evaluate(const Step& step) {

@@ -13,10 +13,13 @@ struct Step {
   const autograd::BackwardStep* from;
   // One of these; null where only what arrives is asked for.
   const autograd::OperatorNode* node = nullptr;
+  const autograd::TapeNode* tape = nullptr;
   const OpaqueNode* opaque = nullptr;
   // Of an operator, its operands and results as the rule sees them: what was saved is the number of
   // a saved variable.
   SmallVector<ops::Value, 2> x, y;
+  // Of a tape, by slot: the number of a saved variable.
+  std::vector<std::optional<size_t>> slots;
   size_t instruction = 0;  // of an opaque node: what left its handle
 };
 
@@ -47,6 +50,7 @@ class CaptureBuilder {
   ops::Value input(ir::Type type, std::string name);
   ops::Value sum(const std::vector<autograd::BackwardStep::Contribution>& contributions) const;
   SmallVector<ops::Value, 4> apply_rule(const Step& step);
+  SmallVector<ops::Value, 4> apply_tape(const Step& step);
   SmallVector<ops::Value, 4> evaluate(const Step& step);
   SmallVector<ops::Value, 2> placed(const SmallVector<ops::Value, 2>& values);
 

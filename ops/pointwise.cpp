@@ -177,6 +177,20 @@ void run_direct(const void* parameters, std::byte* const* args, ir::KernelScope&
          p.attributes.get());
 }
 
+// One row of one tile: operands that are numbers, or of another dtype, are read into tiles.
+void run_tile(const void* parameters, std::byte* const* args, ir::KernelScope&) {
+  const Plan& p = *static_cast<const Plan*>(parameters);
+  alignas(64) std::byte buffers[max_operands][tile * 8];
+  const void* in[max_operands];
+  const size_t n = p.operands.size();
+  for (size_t k = 0; k < n; ++k) {
+    const Operand& o = p.operands[k];
+    in[k] = o.direct ? args[k] : buffers[k];
+    if (!o.direct) load_tile(o.dtype, o.tile_dtype, args[k], o.strides[0], p.count, buffers[k]);
+  }
+  p.loop(p.count, in, args[n], p.attributes.get());
+}
+
 }  // namespace
 
 void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call) {
@@ -221,7 +235,8 @@ void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call) {
     p.shape.assign(1, 0);
   else
     collapse(p);
-  bool all_direct = p.shape.size() == 1 && p.result_dtype == p.result_tile;
+  const bool one_row = p.shape.size() == 1 && p.result_dtype == p.result_tile;
+  bool all_direct = one_row;
   for (Operand& o : p.operands) {
     if (p.count <= 1) o.strides.assign(p.shape.size(), 1);
     o.constant = std::all_of(o.strides.begin(), o.strides.end(), [](int64_t s) { return s == 0; });
@@ -233,7 +248,11 @@ void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call) {
     all_direct = all_direct && o.direct;
   }
   bool small = p.count <= chunk_elements;
-  call.set_kernel(all_direct && small ? run_direct : run_general, std::move(p));
+  const bool one_tile = one_row && p.count > 0 && p.count <= tile;
+  call.set_kernel(all_direct && small ? run_direct
+                  : one_tile          ? run_tile
+                                      : run_general,
+                  std::move(p));
 }
 
 }  // namespace gradus::ops

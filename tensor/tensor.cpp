@@ -29,20 +29,45 @@ Tensor Tensor::empty(DType dtype, std::span<const int64_t> shape, Context& conte
   if (!count || __builtin_mul_overflow(*count, static_cast<int64_t>(size_of(dtype)), &bytes))
     throw Error("a tensor {}{} has more elements than can be counted", name_of(dtype),
                 to_string(shape));
-  return Tensor(make_ref<Storage>(context.allocator(), static_cast<size_t>(bytes)),
-                Layout(dtype, Sizes(shape)));
+  return make(Layout(dtype, Sizes(shape)), static_cast<size_t>(bytes), context);
 }
 
 Tensor Tensor::of_layout(const Layout& layout, Context& context) {
-  auto bytes = static_cast<size_t>(layout.numel()) * size_of(layout.dtype);
-  auto body = make_ref<Body>();
-  body->storage = make_ref<Storage>(context.allocator(), bytes);
-  body->data = body->storage->data();
-  body->layout = layout;
-  body->offset = 0;
+  return make(layout, static_cast<size_t>(layout.numel()) * size_of(layout.dtype), context);
+}
+
+// What is small lies in one block: the storage, the body, the elements.
+Tensor Tensor::make(const Layout& layout, size_t bytes, Context& context) {
+  constexpr size_t alignment = Allocator::alignment;
+  constexpr size_t body_offset =
+      (sizeof(Storage) + alignof(Body) - 1) / alignof(Body) * alignof(Body);
+  constexpr size_t data_offset =
+      (body_offset + sizeof(Body) + alignment - 1) / alignment * alignment;
+  constexpr size_t most_small_bytes = pool::most_bytes - data_offset;
   Tensor t;
-  t.body_ = std::move(body);
+  if (HeapAllocator* heap = context.heap(); heap && bytes <= most_small_bytes) {
+    auto* storage = Storage::make_pooled(context.allocator(), *heap, data_offset, bytes);
+    auto* body = new (reinterpret_cast<std::byte*>(storage) + body_offset) Body;
+    body->in_block = true;
+    body->storage = Ref<Storage>::first(storage);
+    t.body_ = Ref<Body>::first(body);
+  } else {
+    t.body_ = make_ref<Body>();
+    t.body_->storage = make_ref<Storage>(context.allocator(), bytes);
+  }
+  t.body_->data = t.body_->storage->data();
+  t.body_->layout = layout;
   return t;
+}
+
+void Tensor::Body::dispose() const {
+  if (!in_block) {
+    delete this;
+    return;
+  }
+  auto* self = const_cast<Body*>(this);
+  Ref<Storage> block = std::move(self->storage);  // goes when nothing is in it any more
+  self->~Body();
 }
 
 Tensor Tensor::empty(DType dtype, std::span<const int64_t> shape) {

@@ -84,12 +84,18 @@ class Tensor {
   bool same_as(const Tensor& other) const;
 
  private:
-  struct Body final : RefCounted {
+  struct Body final : RefCounted, pool::Object {
     Ref<Storage> storage;
     Layout layout;
-    int64_t offset;
-    std::byte* data;
+    int64_t offset = 0;
+    std::byte* data = nullptr;
+    bool in_block = false;  // lies in the storage's pooled block, which it keeps
+
+   private:
+    void dispose() const override;
   };
+  // A contiguous one of so many bytes.
+  static Tensor make(const Layout& layout, size_t bytes, Context& context);
   Ref<Body> body_;
 };
 

@@ -2,6 +2,8 @@
 // GRADUS_STRESS_SECONDS (2 by default) with a seed that is printed (GRADUS_TEST_SEED repeats it).
 // Every gradient has to have the bits that a single thread gives it, every failure to be one that
 // was asked for, and nothing may be left over.
+#include "autograd/engine.h"
+
 #include <cstdlib>
 #include <random>
 #include <thread>
@@ -316,6 +318,34 @@ TEST(Stress, RandomBackwardsOnManyThreads) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(living_nodes(), nodes);
   EXPECT_EQ(living_variables(), variables);
+}
+
+// Many threads differentiate one graph of operators, of shapes that no thread has met, up to the
+// third order: tapes and their derivatives are recorded by several at once.
+TEST(Stress, OneGraphOfOperatorsOnManyThreads) {
+  for (int64_t n = 1; n <= 24; ++n) {
+    Variable x(Tensor::from(DType::f64, Sizes{n}, std::vector<double>(static_cast<size_t>(n), 0.3)),
+               true);
+    Variable y = x;
+    for (int i = 0; i < 3; ++i) y = op("tanh", {op("exp", {op("mul", {y, x})})});
+    Variable g = grad(std::array{op("sum", {y})}, std::array{x}, {}, {.create_graph = true})[0];
+    auto run = [&](std::vector<Tensor>& all) {
+      Variable z = op("sum", {op("mul", {g, g})});
+      for (int order = 2; order <= 3; ++order) {
+        Variable next =
+            grad(std::array{z}, std::array{x}, {}, {.keep_graph = true, .create_graph = true})[0];
+        all.push_back(next.data());
+        z = op("sum", {op("mul", {next, next})});
+      }
+    };
+    std::vector<std::vector<Tensor>> found(4);
+    std::vector<std::thread> threads;
+    for (auto& all : found) threads.emplace_back([&] { run(all); });
+    for (std::thread& t : threads) t.join();
+    for (const auto& all : found)
+      for (size_t k = 0; k < all.size(); ++k)
+        ASSERT_TRUE(bitwise_equal(all[k], found[0][k])) << "size " << n << ", order " << k + 2;
+  }
 }
 
 }  // namespace

@@ -127,6 +127,36 @@ TEST(Tensor, MemoryGoesBackToItsAllocator) {
   EXPECT_EQ(counted.heap->live_bytes(), 0u);
 }
 
+// Small or large, in one block or in three: handles, views and the storage go in any order.
+TEST(Tensor, PartsOutliveOneAnother) {
+  for (int64_t n : {0, 1, 50, 5000}) {
+    test::Counted counted;
+    Tensor view, copy;
+    Ref<Storage> storage;
+    {
+      Tensor t = Tensor::empty(DType::f64, Sizes{n}, counted.context);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(t.data()) % Allocator::alignment, 0u);
+      EXPECT_TRUE(t.sole_owner());
+      if (n > 0) t.mutable_data_as<double>()[n - 1] = 3;
+      copy = t;
+      view = t.view(Layout(DType::f64, Sizes{n}), 0);
+      storage = t.storage();
+      EXPECT_FALSE(t.sole_owner());
+    }
+    EXPECT_EQ(counted.heap->live_bytes(), static_cast<size_t>(n) * 8);
+    EXPECT_EQ(counted.heap->live_blocks(), 1u);
+    copy = Tensor();
+    if (n > 0) {
+      EXPECT_EQ(view.item(n - 1), 3);
+    }
+    view = Tensor();
+    EXPECT_EQ(storage->bytes(), static_cast<size_t>(n) * 8);
+    EXPECT_EQ(counted.heap->live_blocks(), 1u);
+    storage = nullptr;
+    EXPECT_EQ(counted.heap->live_blocks(), 0u);
+  }
+}
+
 TEST(Tensor, ForeignMemoryIsReleasedOnce) {
   std::vector<float> memory{1, 2, 3};
   int released = 0;
