@@ -67,8 +67,9 @@ Variables OperatorNode::apply(Variables&& cotangents) {
 
 bool OperatorNode::apply_small(const RuleTape& tape, const Variables& cotangents,
                                Variables& gradients) {
-  // A recorder is told of operators one by one.
-  if (thread_state().recorder || !tape.is_small()) return false;
+  // A recorder is told of operators one by one. An allocator of the user's is not called under the
+  // lock.
+  if (thread_state().recorder || !tape.is_small() || !current_context()->heap()) return false;
   const size_t given = tape.given().size();
   if (given > TapeInputs::most) return false;
   TapeInputs inputs;

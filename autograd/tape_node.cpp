@@ -157,6 +157,7 @@ bool TapeNode::apply_small(const RuleTape& tape, const Variables& cotangents,
                            Variables& gradients) {
   auto given = tape.given();
   if (given.size() > TapeInputs::most || thread_state().recorder) return false;
+  if (!current_context()->heap()) return false;  // what the user wrote is not called under the lock
   TapeInputs inputs;
   // Only kernels run below: what was kept is read where it lies.
   Lock lock(*this);

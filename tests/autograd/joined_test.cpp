@@ -1,6 +1,7 @@
 // The one node that a derivative rule's results have: it does what a node for each of the rule's
 // operators would, bit for bit. In anomaly mode there is a node for each.
 #include <random>
+#include <utility>
 
 #include "autograd/engine.h"
 #include "tests/autograd/support.h"
@@ -305,6 +306,43 @@ TEST(JoinedNodes, TakeWhatArrives) {
   EXPECT_EQ(values(found[0]), std::vector<double>{500});
   EXPECT_EQ(values(found[1]), std::vector<double>{5});
   EXPECT_EQ(values(found[2]), std::vector<double>{203});
+}
+
+// Lets go of what a node keeps, from within the first allocation that it makes when told to.
+class Releasing final : public Allocator {
+ public:
+  void* allocate(size_t bytes) override {
+    if (Node* node = std::exchange(next, nullptr)) node->release_variables();
+    return heap_.allocate(bytes);
+  }
+  void deallocate(void* block, size_t bytes) noexcept override { heap_.deallocate(block, bytes); }
+  Node* next = nullptr;
+
+ private:
+  HeapAllocator heap_;
+};
+
+// What the user wrote runs under no lock of a node's: an allocator may turn to the node that runs.
+TEST(JoinedNodes, AnAllocatorMayTurnToTheNodeThatRuns) {
+  auto allocator = std::make_shared<Releasing>();
+  ThreadState state = thread_state();
+  ContextOptions options;
+  options.allocator = allocator;
+  state.context = std::make_shared<Context>(options);
+  StateGuard guard(state);
+  std::mt19937 random(3);
+  for (bool create_graph : {false, true}) {
+    Variable x = random_leaf(random, {3}, DType::f64), ct = random_leaf(random, {3}, DType::f64);
+    Variable y = op("tanh", {x});
+    std::vector<double> slope = y.data().to_doubles(), by = ct.data().to_doubles();
+    allocator->next = y.gradient_edge().node.get();
+    Variable dx =
+        grad(std::array{y}, std::array{x}, std::array{ct}, {.create_graph = create_graph})[0];
+    EXPECT_EQ(allocator->next, nullptr);
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_NEAR(dx.data().item(static_cast<int64_t>(i)), by[i] * (1 - slope[i] * slope[i]),
+                  1e-14);
+  }
 }
 
 }  // namespace
