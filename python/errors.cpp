@@ -1,0 +1,85 @@
+#include "python/errors.h"
+
+#include <optional>
+
+#include "io/onnx/onnx.h"
+
+namespace gradus::python {
+
+namespace {
+
+// Dropped with the thread; Kept copes with any thread and time.
+thread_local std::optional<PythonFault> cause;
+
+nb::object class_named(const char* name) {
+  return nb::module_::import_("gradus.errors").attr(name);
+}
+
+// `what()` is "file:line:column: error: message", then the line and a caret, where a place is known.
+nb::object error_object(const Error& e, const nb::object& type) {
+  const std::string whole = e.what();
+  nb::object file = nb::none(), line = nb::none(), column = nb::none(), excerpt = nb::none();
+  if (e.where().known()) {
+    line = nb::int_(e.where().line);
+    column = nb::int_(e.where().column);
+    std::string mark = fmt::format(":{}:{}: error: ", e.where().line, e.where().column);
+    if (size_t at = whole.find(mark); at != whole.npos) file = nb::str(whole.substr(0, at).c_str());
+    if (size_t at = whole.find('\n'); at != whole.npos)
+      excerpt = nb::str(whole.substr(at + 1).c_str());
+  }
+  return type(nb::str(whole.c_str(), whole.size()), e.bare(), file, line, column, excerpt);
+}
+
+void raise_object(const nb::object& value) {
+  if (cause) PyException_SetCause(value.ptr(), cause->value().inc_ref().ptr());
+  cause.reset();
+  PyErr_SetObject(value.type().ptr(), value.ptr());
+}
+
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const PythonFault& e) {
+    e.raise();
+  } catch (const onnx::Unsupported& e) {
+    nb::object error = error_object(e, class_named("Unsupported"));
+    error.attr("reason") = e.reason();
+    raise_object(error);
+  } catch (const Error& e) {
+    raise_object(error_object(e, class_named("Error")));
+  } catch (const ResourceError& e) {
+    raise_object(class_named("ResourceError")(e.what()));
+  } catch (const InternalError& e) {
+    raise_object(class_named("InternalError")(e.what()));
+  }
+}
+
+}  // namespace
+
+PythonFault::PythonFault(nb::python_error& error) : value_(nb::borrow(error.value())) {
+#if PY_VERSION_HEX < 0x030C0000
+  if (nb::object traceback = error.traceback(); traceback.is_valid())
+    PyException_SetTraceback(value_.get().ptr(), traceback.ptr());
+#endif
+  what_ = nb::cast<std::string>(value_.get().type().attr("__name__"));
+  // What str gives is the user's: it may raise, too.
+  if (PyObject* text = PyObject_Str(value_.get().ptr())) {
+    if (const char* utf8 = PyUnicode_AsUTF8(text); utf8 && *utf8) what_ += std::string(": ") + utf8;
+    Py_DECREF(text);
+  }
+  PyErr_Clear();
+}
+
+void PythonFault::raise() const { PyErr_SetObject(value_.get().type().ptr(), value_.get().ptr()); }
+
+void PythonFault::add_note(const std::string& note) const {
+  if (!nb::hasattr(value_.get(), "add_note")) return;
+  value_.get().attr("add_note")(note);
+}
+
+void set_cause(const PythonFault& fault) { cause = fault; }
+void forget_cause() { cause.reset(); }
+
+void register_exceptions() { nb::register_exception_translator(translate, nullptr); }
+
+}  // namespace gradus::python
