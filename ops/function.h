@@ -14,8 +14,8 @@
 
 namespace gradus::ops {
 
-// What a call passes beside its tensors: `values` are numbers and bools, and `convention` says where
-// they stand among the arguments, a letter each: "tst" is tensor, scalar, tensor.
+// What a call passes beside its tensors: `values` are numbers and bools, and `convention` says
+// where they stand among the arguments, a letter each: "tst" is tensor, scalar, tensor.
 struct CallScalars {
   std::string convention;
   std::vector<ir::Literal> values;

@@ -13,4 +13,7 @@ void bind_state(nb::module_& m);      // State
 void bind_trace(nb::module_& m);      // trace, StagedFunction
 void bind_python_op(nb::module_& m);  // PythonFunction, FunctionContext
 
+// Operators and NumPy's protocol as methods of Tensor.
+void add_methods(nb::class_<Variable>& tensor);
+
 }  // namespace gradus::python

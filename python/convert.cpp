@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "python/exchange.h"
+#include "tensor/convert.h"
 #include "tensor/read_watch.h"
 
 namespace gradus::python {
@@ -16,7 +17,7 @@ nb::list to_python(const Variables& list) {
 
 namespace {
 
-std::string type_name(nb::handle object) {
+std::string class_of(nb::handle object) {
   return nb::cast<std::string>(object.type().attr("__name__"));
 }
 
@@ -47,7 +48,7 @@ Variable variable_from(nb::handle object, const char* what) {
   if (object.is_none()) return {};
   if (nb::isinstance<Variable>(object)) return nb::cast<Variable>(object);
   if (auto t = tensor_from(object)) return Variable(std::move(*t));
-  throw Error("{} must be a tensor or an array, not {}", what, printable(type_name(object)));
+  throw Error("{} must be a tensor or an array, not {}", what, printable(class_of(object)));
 }
 
 Variable variable_from(nb::handle object, DType dtype, const char* what) {
@@ -57,9 +58,9 @@ Variable variable_from(nb::handle object, DType dtype, const char* what) {
   visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (n.category == Category::floating || is_floating(dtype))
-      *t.mutable_data_as<T>() = convert<T>(n.as_double());
+      *t.mutable_data_as<T>() = gradus::convert<T>(n.as_double());
     else
-      *t.mutable_data_as<T>() = convert<T>(n.integer);
+      *t.mutable_data_as<T>() = gradus::convert<T>(n.integer);
   });
   return Variable(std::move(t));
 }
@@ -154,7 +155,7 @@ ir::Dim dim_from(nb::handle object) {
   if (nb::isinstance<ir::Dim>(object)) return nb::cast<ir::Dim>(object);
   int64_t n = 0;
   if (!nb::try_cast(object, n))
-    throw Error("a size must be an int or a gradus.Dim, not {}", printable(type_name(object)));
+    throw Error("a size must be an int or a gradus.Dim, not {}", printable(class_of(object)));
   return n;
 }
 

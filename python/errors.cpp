@@ -15,7 +15,7 @@ nb::object class_named(const char* name) {
   return nb::module_::import_("gradus.errors").attr(name);
 }
 
-// `what()` is "file:line:column: error: message", then the line and a caret, where a place is known.
+// `what()` is "file:line:column: error: message", then line and caret, where a place is known.
 nb::object error_object(const Error& e, const nb::object& type) {
   const std::string whole = e.what();
   nb::object file = nb::none(), line = nb::none(), column = nb::none(), excerpt = nb::none();
@@ -31,7 +31,8 @@ nb::object error_object(const Error& e, const nb::object& type) {
 }
 
 void raise_object(const nb::object& value) {
-  if (cause) PyException_SetCause(value.ptr(), cause->value().inc_ref().ptr());
+  if (cause && nb::cast<std::string>(nb::str(value)).find(cause->what()) != std::string::npos)
+    PyException_SetCause(value.ptr(), cause->value().inc_ref().ptr());
   cause.reset();
   PyErr_SetObject(value.type().ptr(), value.ptr());
 }

@@ -4,6 +4,8 @@
 #include <exception>
 #include <string>
 
+#include <nanobind/stl/string.h>
+
 #include "base/error.h"
 #include "python/gil.h"
 

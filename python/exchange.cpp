@@ -39,7 +39,7 @@ DLDataType dlpack_type(char format, Py_ssize_t size) {
   }
 }
 
-// A buffer that is viewed, as a struct of DLPack: what that has to hold is checked where it is read.
+// A buffer that is viewed, as a struct of DLPack: what has to hold is checked where that is read.
 struct Borrowed {
   DLManagedTensorVersioned managed{};
   Py_buffer buffer{};

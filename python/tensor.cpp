@@ -42,7 +42,7 @@ std::string repr_of(const Variable& v) {
   return text + ")";
 }
 
-// A binary operator of Python's. What is neither tensor, array nor number is left to the other side.
+// A binary operator of Python's. What is no tensor, array or number is left to the other side.
 template <bool reversed = false>
 auto binary(const char* name) {
   const ir::Operator* op = ops::find(name);
@@ -111,16 +111,24 @@ Future gradients_async(nb::handle outputs, nb::handle inputs, nb::handle cotange
   });
 }
 
-class NoGrad {
+// A scope of a gradient mode.
+template <autograd::GradMode mode>
+class ModeScope {
  public:
   void enter() {
     saved_.push_back(autograd::thread_state().mode);
-    autograd::thread_state().mode = autograd::GradMode::no_grad;
+    autograd::thread_state().mode = mode;
   }
   void exit() {
-    if (saved_.empty()) throw Error("no_grad was left before it was entered");
+    if (saved_.empty()) throw Error("the scope was left before it was entered");
     autograd::thread_state().mode = saved_.back();
     saved_.pop_back();
+  }
+  static void bind(nb::module_& m, const char* name, const char* doc) {
+    nb::class_<ModeScope>(m, name, doc)
+        .def(nb::init<>())
+        .def("__enter__", [](ModeScope& s) { s.enter(); })
+        .def("__exit__", [](ModeScope& s, const nb::args&) { s.exit(); });
   }
 
  private:
@@ -214,8 +222,12 @@ void add_operators(nb::class_<Variable>& tensor) {
   define("__floordiv__", binary("floor_divide")), define("__mod__", binary("remainder"));
   define("__pow__", binary("pow")), define("__rpow__", binary<true>("pow"));
   define("__matmul__", binary("matmul")), define("__rmatmul__", binary<true>("matmul"));
+  define("__eq__", binary("eq")), define("__ne__", binary("ne"));
   define("__lt__", binary("lt")), define("__le__", binary("le"));
   define("__gt__", binary("gt")), define("__ge__", binary("ge"));
+  // Equality is by element; as a key a tensor is itself.
+  tensor.def("__hash__",
+             [](nb::handle self) { return reinterpret_cast<Py_hash_t>(self.ptr()) >> 4; });
   tensor.def("__neg__", unary("neg")).def("__abs__", unary("abs"));
 }
 
@@ -230,9 +242,22 @@ void bind_tensor(nb::module_& m) {
   add_values(tensor);
   add_gradients(tensor);
   add_operators(tensor);
+  add_methods(tensor);
   // NumPy's own operators leave the work to a Tensor on their right.
   tensor.attr("__array_priority__") = 1000;
 
+  m.def(
+      "as_tensor",
+      [](nb::handle value) {
+        if (value.is_none()) throw Error("there must be a tensor, an array or a number, not None");
+        DType dtype = PyBool_Check(value.ptr())    ? DType::boolean
+                      : PyFloat_Check(value.ptr()) ? DType::f64
+                                                   : DType::i64;
+        return variable_from(value, dtype, "a value");
+      },
+      "value"_a, nb::sig("def as_tensor(value: ArrayLike) -> Tensor"),
+      "A tensor as it is; an array's memory, without a copy where it lies as tensors do; a number "
+      "as a 0-d f64, i64 or bool.");
   m.def("from_array", [](nb::handle a) { return Variable(tensor_from_buffer(a)); });
   m.def(
       "from_dlpack", [](nb::handle a) { return Variable(tensor_from_dlpack(a)); }, "object"_a,
@@ -249,10 +274,9 @@ void bind_tensor(nb::module_& m) {
            "Waits for the gradients; raises what the backward raised.")
       .def("done", &Future::done);
   m.def("grad_of_async", gradients_async);
-  nb::class_<NoGrad>(m, "no_grad", "Within it nothing is recorded: `with gradus.no_grad(): …`")
-      .def(nb::init<>())
-      .def("__enter__", [](NoGrad& g) { g.enter(); })
-      .def("__exit__", [](NoGrad& g, nb::args) { g.exit(); });
+  ModeScope<autograd::GradMode::no_grad>::bind(
+      m, "no_grad", "Within it nothing is recorded: `with gradus.no_grad(): …`. For one thread.");
+  ModeScope<autograd::GradMode::enabled>::bind(m, "recording", "Within it, all is.");
   m.def("is_recording", &autograd::recording);
   m.def("is_tracing", [] { return autograd::thread_state().recorder != nullptr; });
 }

@@ -18,8 +18,8 @@ ir::Type type_of(nb::handle dtype, nb::handle shape) {
 void bind_types(nb::module_& m) {
   auto dtype = nb::enum_<DType>(m, "DType", "An element type.");
   for (int d = 0; d < dtype_count; ++d) {
-    // "bool" would hide Python's own.
-    const char* name = d == static_cast<int>(DType::boolean) ? "bool_" : dtype_names[d].data();
+    // "bool" is a type of Python's.
+    const char* name = d == static_cast<int>(DType::boolean) ? "boolean" : dtype_names[d].data();
     dtype.value(name, static_cast<DType>(d));
   }
 

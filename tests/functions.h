@@ -56,8 +56,8 @@ class Replayed final : public autograd::CppFunction {
   }
 };
 
-// As a Python function is: called by `python_op`, y = s x w^n, "ttss" with a floating s and a whole n
-// from 0 on.
+// As a Python function is: called by `python_op`, y = s x w^n, "ttss" with a floating s and a whole
+// n from 0 on.
 class ScaledPower final : public autograd::CppFunction {
  public:
   explicit ScaledPower(ops::CallScalars scalars = {}) : scalars_(std::move(scalars)) {}
