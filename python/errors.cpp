@@ -25,7 +25,7 @@ nb::object error_object(const Error& e, const nb::object& type) {
     std::string mark = fmt::format(":{}:{}: error: ", e.where().line, e.where().column);
     if (size_t at = whole.find(mark); at != whole.npos) file = nb::str(whole.substr(0, at).c_str());
     if (size_t at = whole.find('\n'); at != whole.npos)
-      excerpt = nb::str(whole.substr(at + 1).c_str());
+      excerpt = nb::module_::import_("textwrap").attr("dedent")(whole.substr(at + 1));
   }
   return type(nb::str(whole.c_str(), whole.size()), e.bare(), file, line, column, excerpt);
 }

@@ -89,7 +89,7 @@ void add_methods(nb::class_<Variable>& tensor) {
           [](nb::handle self, nb::handle key) {
             return package("gradus._indexing").attr("get")(self, key);
           },
-          nb::sig("def __getitem__(self, key: typing.Any) -> Tensor"))
+          nb::arg("key").none(), nb::sig("def __getitem__(self, key: typing.Any) -> Tensor"))
       .def(
           "numpy",
           [](nb::handle self) { return package("gradus._tensors").attr("as_numpy")(self); },

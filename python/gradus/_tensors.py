@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _gradus
 from ._gradus import DType, Tensor
+from .errors import Error
 
 if TYPE_CHECKING:
     import numpy
@@ -76,7 +77,10 @@ def as_numpy(x: Tensor) -> numpy.ndarray:
     """The tensor's memory as an array, read-only and without a copy."""
     import numpy
 
-    return numpy.asarray(memoryview(x))
+    try:
+        return numpy.asarray(memoryview(x))
+    except BufferError as e:
+        raise Error(str(e)) from None
 
 
 def as_array(x: Tensor, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
