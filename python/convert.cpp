@@ -100,7 +100,10 @@ ir::Literal literal_from(nb::handle object) {
     return list;
   }
   // NumPy's integers and floats are no Python numbers, but 0-d arrays too.
-  if (PyIndex_Check(object.ptr())) return literal_from(nb::steal(PyNumber_Index(object.ptr())));
+  if (PyIndex_Check(object.ptr())) {
+    if (PyObject* index = PyNumber_Index(object.ptr())) return literal_from(nb::steal(index));
+    PyErr_Clear();  // an array of several, say
+  }
   if (PyFloat_Check(object.ptr())) return PyFloat_AS_DOUBLE(object.ptr());
   if (nb::isinstance<Variable>(object)) {
     const auto& v = nb::cast<const Variable&>(object);

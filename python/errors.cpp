@@ -57,10 +57,19 @@ void translate(const std::exception_ptr& thrown, void*) {
 
 }  // namespace
 
-PythonFault::PythonFault(nb::python_error& error) : value_(nb::borrow(error.value())) {
+PythonFault::PythonFault(nb::python_error& error) {
+  error.restore();
 #if PY_VERSION_HEX < 0x030C0000
-  if (nb::object traceback = error.traceback(); traceback.is_valid())
-    PyException_SetTraceback(value_.get().ptr(), traceback.ptr());
+  // What C code raised may be a class and a string yet.
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  value_ = Kept(nb::steal(value));
+#else
+  value_ = Kept(nb::steal(PyErr_GetRaisedException()));
 #endif
   what_ = nb::cast<std::string>(value_.get().type().attr("__name__"));
   // What str gives is the user's: it may raise, too.

@@ -206,14 +206,17 @@ std::shared_ptr<const ops::OpaqueFunction> PythonFunction::with_scalars(
   return std::make_shared<PythonFunction>(definition_, std::move(s));
 }
 
-std::vector<ir::Type> PythonFunction::infer(std::span<const ir::Type> operands) const {
+void PythonFunction::check_arguments(size_t tensors) const {
   const std::string& own = definition_->convention;
-  if (!own.empty() && operands.size() != count(own, 't'))
-    throw Error("it takes {} tensors (\"{}\"), {} are given", count(own, 't'), own,
-                operands.size());
+  if (!own.empty() && tensors != count(own, 't'))
+    throw Error("it takes {} tensors (\"{}\"), {} are given", count(own, 't'), own, tensors);
   if (scalars_.values.size() != count(own, 's'))
     throw Error("it takes {} scalars (\"{}\"): write convention = \"{}\" and scalars = […]",
                 count(own, 's'), own, own);
+}
+
+std::vector<ir::Type> PythonFunction::infer(std::span<const ir::Type> operands) const {
+  check_arguments(operands.size());
   try {
     return call_python([&] {
       nb::tuple arguments =
@@ -234,11 +237,19 @@ std::vector<ir::Type> PythonFunction::infer(std::span<const ir::Type> operands) 
 }
 
 Variables PythonFunction::call(std::span<const Variable> operands) const {
+  check_arguments(operands.size());
   return autograd::CustomFunction::apply(std::make_shared<PythonCustom>(definition_, scalars_),
                                          operands);
 }
 
 namespace {
+
+// A Python number, or one of NumPy's: those are no arrays, though they have a buffer.
+bool is_scalar(nb::handle a) {
+  if (is_number(a) || PyFloat_Check(a.ptr())) return true;
+  if (!nb::hasattr(a, "dtype")) return PyIndex_Check(a.ptr()) != 0;
+  return !nb::isinstance<Variable>(a) && nb::hasattr(a, "is_integer");
+}
 
 // What Python holds of a function that it registered.
 struct RegisteredFunction {
@@ -257,12 +268,12 @@ struct RegisteredFunction {
       nb::handle a = arguments[i];
       if (convention.empty() || convention[i] == 't') {
         operands.push_back(variable_from(a, what.c_str()));
-      } else if (is_number(a) || PyIndex_Check(a.ptr()) || PyFloat_Check(a.ptr())) {
-        scalars.values.push_back(literal_from(a));
-      } else {
+        continue;
+      }
+      if (!is_scalar(a))
         throw Error("{} must be a number: it is a scalar by the convention \"{}\"", what,
                     convention);
-      }
+      scalars.values.push_back(literal_from(a));
     }
     if (!scalars.values.empty()) scalars.convention = convention;
     auto function = std::make_shared<PythonFunction>(definition, std::move(scalars));

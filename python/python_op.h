@@ -58,6 +58,8 @@ class PythonFunction final : public autograd::CppFunction {
   autograd::Variables call(std::span<const autograd::Variable> operands) const override;
 
  private:
+  void check_arguments(size_t tensors) const;
+
   std::shared_ptr<const PythonDefinition> definition_;
   ops::CallScalars scalars_;
 };

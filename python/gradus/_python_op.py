@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 from typing import Any, Callable, Sequence
 
 from . import _gradus
@@ -31,7 +31,15 @@ class PythonOp:
         self._registered = _gradus.register_python_op(
             name, self._callbacks, convention, self._declared(), thread_safe, replayable
         )
-        functools.update_wrapper(self, forward)
+        self.__name__ = getattr(forward, "__name__", name)
+        self.__doc__ = forward.__doc__
+        try:  # a caller passes no context
+            signature = inspect.signature(forward)
+            self.__signature__ = signature.replace(
+                parameters=list(signature.parameters.values())[1:]
+            )
+        except (TypeError, ValueError):
+            pass
 
     def __call__(self, *args: Any) -> Tensor | tuple[Tensor, ...]:
         found = self._registered(*args)

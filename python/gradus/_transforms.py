@@ -97,12 +97,14 @@ def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> C
             out = _gradus.as_tensor(value)
             if out.ndim != 0:
                 raise Error(f"grad takes a function with one 0-d result, not {out!r}")
-            found = gradients(out, inputs, create_graph=again)
+            found: list[Tensor | None] = [None] * len(inputs)
+            if out.requires_grad:
+                found = gradients(out, inputs, create_graph=again)
         full = [
             g if g is not None else _gradus.apply("full_like", [x.detach()], {"value": 0})[0]
             for g, x in zip(found, inputs)
         ]
-        grads = [unflatten(s, [None] * 0 + full[a:b]) for s, a, b in trees]
+        grads = [unflatten(s, full[a:b]) for s, a, b in trees]
         if not again:
             value = out.detach()
         return value, tuple(grads) if several else grads[0]

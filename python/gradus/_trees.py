@@ -23,7 +23,8 @@ def flatten(tree: Tree, name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
 
     def walk(x: Any, at: str) -> Any:
         if isinstance(x, (tuple, list)):
-            items = [walk(item, f"{at}.{i}" if at else str(i)) for i, item in enumerate(x)]
+            names = getattr(x, "_fields", range(len(x)))
+            items = [walk(item, f"{at}.{n}" if at else str(n)) for n, item in zip(names, x)]
             if isinstance(x, list):
                 return items
             return tuple(items) if type(x) is tuple else type(x)(*items)
