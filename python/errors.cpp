@@ -11,12 +11,28 @@ namespace {
 // Dropped with the thread; Kept copes with any thread and time.
 thread_local std::optional<PythonFault> cause;
 
-nb::object class_named(const char* name) {
-  return nb::module_::import_("gradus.errors").attr(name);
+// The package's classes. Kept for good: what is raised last, when modules can no longer be imported,
+// needs them too.
+struct Classes {
+  PyObject *error, *unsupported, *resource, *internal;
+};
+Classes classes;
+
+// A source line and its caret, which are shown indented.
+std::string unindented(std::string_view lines) {
+  std::string out;
+  while (!lines.empty()) {
+    size_t end = std::min(lines.find('\n'), lines.size() - 1) + 1;
+    std::string_view line = lines.substr(0, end);
+    if (line.starts_with("  ")) line.remove_prefix(2);
+    out += line;
+    lines.remove_prefix(end);
+  }
+  return out;
 }
 
 // `what()` is "file:line:column: error: message", then line and caret, where a place is known.
-nb::object error_object(const Error& e, const nb::object& type) {
+nb::object error_object(const Error& e, nb::handle type) {
   const std::string whole = e.what();
   nb::object file = nb::none(), line = nb::none(), column = nb::none(), excerpt = nb::none();
   if (e.where().known()) {
@@ -25,7 +41,7 @@ nb::object error_object(const Error& e, const nb::object& type) {
     std::string mark = fmt::format(":{}:{}: error: ", e.where().line, e.where().column);
     if (size_t at = whole.find(mark); at != whole.npos) file = nb::str(whole.substr(0, at).c_str());
     if (size_t at = whole.find('\n'); at != whole.npos)
-      excerpt = nb::module_::import_("textwrap").attr("dedent")(whole.substr(at + 1));
+      excerpt = nb::cast(unindented(std::string_view(whole).substr(at + 1)));
   }
   return type(nb::str(whole.c_str(), whole.size()), e.bare(), file, line, column, excerpt);
 }
@@ -43,15 +59,15 @@ void translate(const std::exception_ptr& thrown, void*) {
   } catch (const PythonFault& e) {
     e.raise();
   } catch (const onnx::Unsupported& e) {
-    nb::object error = error_object(e, class_named("Unsupported"));
+    nb::object error = error_object(e, classes.unsupported);
     error.attr("reason") = e.reason();
     raise_object(error);
   } catch (const Error& e) {
-    raise_object(error_object(e, class_named("Error")));
+    raise_object(error_object(e, classes.error));
   } catch (const ResourceError& e) {
-    raise_object(class_named("ResourceError")(e.what()));
+    raise_object(nb::handle(classes.resource)(e.what()));
   } catch (const InternalError& e) {
-    raise_object(class_named("InternalError")(e.what()));
+    raise_object(nb::handle(classes.internal)(e.what()));
   }
 }
 
@@ -90,6 +106,11 @@ void PythonFault::add_note(const std::string& note) const {
 void set_cause(const PythonFault& fault) { cause = fault; }
 void forget_cause() { cause.reset(); }
 
-void register_exceptions() { nb::register_exception_translator(translate, nullptr); }
+void register_exceptions() {
+  nb::module_ errors = nb::module_::import_("gradus.errors");
+  auto take = [&](const char* name) { return nb::object(errors.attr(name)).release().ptr(); };
+  classes = {take("Error"), take("Unsupported"), take("ResourceError"), take("InternalError")};
+  nb::register_exception_translator(translate, nullptr);
+}
 
 }  // namespace gradus::python

@@ -27,6 +27,19 @@ Variables variables_from(nb::handle list, const char* what) {
   return out;
 }
 
+// One for each output; a number is a 0-d one of the output's dtype.
+Variables cotangents_from(nb::handle list, const Variables& outputs) {
+  Variables out;
+  if (list.is_none()) return out;
+  for (nb::handle item : list) {
+    DType dtype = out.size() < outputs.size() && outputs[out.size()].defined()
+                      ? outputs[out.size()].dtype()
+                      : DType::f64;
+    out.push_back(variable_from(item, dtype, "a cotangent"));
+  }
+  return out;
+}
+
 nb::object item_of(const Variable& v) {
   check_readable(v);
   const Tensor& t = v.data();
@@ -85,7 +98,7 @@ class Future {
 Variables gradients(nb::handle outputs, nb::handle inputs, nb::handle cotangents, bool keep_graph,
                     bool create_graph, bool allow_unused) {
   Variables of = variables_from(outputs, "an output"), by = variables_from(inputs, "an input"),
-            ct = variables_from(cotangents, "a cotangent");
+            ct = cotangents_from(cotangents, of);
   return unlocked([&] {
     return autograd::grad(
         of, by, ct,
@@ -96,7 +109,7 @@ Variables gradients(nb::handle outputs, nb::handle inputs, nb::handle cotangents
 Future gradients_async(nb::handle outputs, nb::handle inputs, nb::handle cotangents,
                        bool keep_graph, bool create_graph) {
   Variables of = variables_from(outputs, "an output"), by = variables_from(inputs, "an input"),
-            ct = variables_from(cotangents, "a cotangent");
+            ct = cotangents_from(cotangents, of);
   if (of.size() != ct.size())
     throw Error("{} outputs and {} cotangents are given; give one each", of.size(), ct.size());
   return unlocked([&] {

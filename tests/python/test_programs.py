@@ -97,7 +97,7 @@ def test_errors_name_the_programs_line():
     assert (e.value.file, e.value.line, e.value.column) == ("a.ir", 3, 10)
     assert "did you mean 'tanh'" in e.value.message
     assert str(e.value).startswith("a.ir:3:10: error: there is no operator")
-    assert e.value.excerpt == "%y = tanhh(%x)\n     ^"
+    assert e.value.excerpt == "    %y = tanhh(%x)\n         ^"
     bad = gradus.parse(
         "graph g {\n  stage 0 (%x: f64[N, N]) {\n    %y = inverse(%x)\n    return %y\n  }\n}", "b.ir"
     )
