@@ -93,7 +93,7 @@ void add_methods(nb::class_<Variable>& tensor) {
       .def(
           "numpy",
           [](nb::handle self) { return package("gradus._tensors").attr("as_numpy")(self); },
-          nb::sig("def numpy(self) -> numpy.ndarray"),
+          nb::sig("def numpy(self) -> NDArray"),
           "The memory as a NumPy array: read-only, without a copy.")
       .def(
           "__array__",
@@ -102,7 +102,7 @@ void add_methods(nb::class_<Variable>& tensor) {
           },
           nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
           nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> "
-                  "numpy.ndarray"))
+                  "NDArray"))
       .def(
           "tolist",
           [](nb::handle self) {

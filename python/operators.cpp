@@ -42,14 +42,22 @@ nb::dict description(const ir::Operator& op) {
 }  // namespace
 
 void bind_operators(nb::module_& m) {
-  m.def("apply", [](std::string_view name, const nb::list& operands, const nb::dict& attributes) {
-    return to_python(apply_named(name, operands, attributes));
-  });
-  m.def("operators", [] {
-    nb::list list;
-    for (const ir::Operator* op : ops::all()) list.append(description(*op));
-    return list;
-  });
+  m.def(
+      "apply",
+      [](std::string_view name, const nb::list& operands, const nb::dict& attributes) {
+        return to_python(apply_named(name, operands, attributes));
+      },
+      nb::sig(
+          "def apply(name: str, operands: list[typing.Any], attributes: dict[str, typing.Any]) -> "
+          "list[Tensor]"));
+  m.def(
+      "operators",
+      [] {
+        nb::list list;
+        for (const ir::Operator* op : ops::all()) list.append(description(*op));
+        return list;
+      },
+      nb::sig("def operators() -> list[dict[str, typing.Any]]"));
 }
 
 }  // namespace gradus::python

@@ -277,16 +277,23 @@ void bind_tensor(nb::module_& m) {
       nb::sig("def from_dlpack(object: typing.Any) -> Tensor"),
       "A tensor that views the object's memory, without a copy. What its owner writes later "
       "changes the tensor; nobody notices.");
-  m.def("grad_of", [](nb::handle outputs, nb::handle inputs, nb::handle cotangents, bool keep_graph,
-                      bool create_graph, bool allow_unused) {
-    return to_python(
-        gradients(outputs, inputs, cotangents, keep_graph, create_graph, allow_unused));
-  });
+  m.def(
+      "grad_of",
+      [](nb::handle outputs, nb::handle inputs, nb::handle cotangents, bool keep_graph,
+         bool create_graph, bool allow_unused) {
+        return to_python(
+            gradients(outputs, inputs, cotangents, keep_graph, create_graph, allow_unused));
+      },
+      nb::sig("def grad_of(outputs: list[Tensor], inputs: list[Tensor], cotangents: list[ArrayLike "
+              "| None], keep_graph: bool, create_graph: bool, allow_unused: bool) -> list[Tensor | "
+              "None]"));
   nb::class_<Future>(m, "Future", "What a backward on a thread of the engine's gives.")
       .def("get", &Future::get, nb::sig("def get(self) -> list[Tensor | None]"),
            "Waits for the gradients; raises what the backward raised.")
       .def("done", &Future::done);
-  m.def("grad_of_async", gradients_async);
+  m.def("grad_of_async", gradients_async,
+        nb::sig("def grad_of_async(outputs: list[Tensor], inputs: list[Tensor], cotangents: "
+                "list[ArrayLike], keep_graph: bool, create_graph: bool) -> Future"));
   ModeScope<autograd::GradMode::no_grad>::bind(
       m, "no_grad", "Within it nothing is recorded: `with gradus.no_grad(): …`. For one thread.");
   ModeScope<autograd::GradMode::enabled>::bind(m, "recording", "Within it, all is.");

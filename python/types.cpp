@@ -59,7 +59,7 @@ void bind_types(nb::module_& m) {
           "shape", [](const ir::Type& t) { return shape_to_python(t.dims); },
           nb::sig("def shape(self) -> tuple[int | Dim, ...]"))
       .def_prop_ro("is_floating", &ir::Type::is_floating)
-      .def(nb::self == nb::self)
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object) -> bool"))
       .def("__str__", [](const ir::Type& t) { return to_string(t); })
       .def("__repr__", [](const ir::Type& t) { return fmt::format("Type('{}')", to_string(t)); });
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable
+from typing import TYPE_CHECKING, Any, Iterable, Tuple
 
 if TYPE_CHECKING:
     from ._gradus import Tensor
 
 
-class Results(tuple):
+class Results(Tuple["Tensor | None", ...]):
     """A stage's results in order, and by name: `r[0]`, `r["y"]`, `r.y`. None is an absent one: a
     structural zero, or a cotangent that was handed on."""
 

@@ -78,7 +78,7 @@ def as_numpy(x: Tensor) -> numpy.ndarray:
     import numpy
 
     try:
-        return numpy.asarray(memoryview(x))
+        return numpy.asarray(memoryview(x))  # type: ignore[arg-type]
     except BufferError as e:
         raise Error(str(e)) from None
 

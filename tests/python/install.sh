@@ -11,7 +11,6 @@ if ! "${pip[@]}" install pytest; then
 fi
 "${pip[@]}" install . \
   --config-settings=cmake.build-type="$BUILD_TYPE" \
-  --config-settings=build-dir="$FOLDER/build" \
   --config-settings=cmake.define.CMAKE_CXX_FLAGS_"${BUILD_TYPE^^}"="$FLAGS"
 cd "$FOLDER"
 # Not what lies in the tree: the package that was installed.
