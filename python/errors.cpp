@@ -11,8 +11,8 @@ namespace {
 // Dropped with the thread; Kept copes with any thread and time.
 thread_local std::optional<PythonFault> cause;
 
-// The package's classes. Kept for good: what is raised last, when modules can no longer be imported,
-// needs them too.
+// The package's classes. Kept for good: what is raised last, when modules can no longer be
+// imported, needs them too.
 struct Classes {
   PyObject *error, *unsupported, *resource, *internal;
 };

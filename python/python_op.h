@@ -10,7 +10,7 @@
 namespace gradus::python {
 
 // What all calls of one function share. `object` has `forward(ctx, *arguments)`,
-// `backward(ctx, *cotangents)` and `infer(*arguments)`, where a tensor's place is taken by its type.
+// `backward(ctx, *cotangents)` and `infer(*arguments)`, where a type stands for a tensor.
 struct PythonDefinition {
   std::string name;
   Kept object;

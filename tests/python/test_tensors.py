@@ -123,6 +123,8 @@ def test_bfloat16():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dlpack_with_numpy(dtype):
+    if dtype == "bool" and np.lib.NumpyVersion(np.__version__) < "1.25.0":
+        pytest.skip("this NumPy knows no bools in DLPack")
     t = gradus.from_numpy(np.array([[1, 0], [1, 1], [0, 1]], dtype))
     a = np.from_dlpack(t.T)
     assert np.array_equal(a, t.numpy().T) and address(a) == address(t.numpy())
