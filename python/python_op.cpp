@@ -1,6 +1,7 @@
 #include "python/python_op.h"
 
 #include <algorithm>
+#include <array>
 
 #include "interpreter/opaque_call.h"
 #include "python/bindings.h"
@@ -68,12 +69,15 @@ nb::tuple OpContext::saved() const {
 bool OpContext::needs_gradient(size_t operand) const { return context().needs_gradient(operand); }
 
 void OpContext::mark_not_differentiable(const nb::args& results) {
-  // The library takes a list that is written out; one by one they would replace each other.
-  std::vector<size_t> list;
-  for (nb::handle r : results) list.push_back(nb::cast<size_t>(r));
-  if (list.size() == 1) return context().mark_not_differentiable({list[0]});
-  if (list.size() == 2) return context().mark_not_differentiable({list[0], list[1]});
-  throw Error("mark_not_differentiable takes one or two results' numbers");
+  // The library takes a list that is written out: the last one stands in the places left.
+  std::array<size_t, 8> list{};
+  if (results.size() > list.size())
+    throw Error("mark_not_differentiable takes {} results at most", list.size());
+  if (results.size() == 0) return;
+  for (size_t i = 0; i < list.size(); ++i)
+    list[i] = nb::cast<size_t>(results[std::min(i, results.size() - 1)]);
+  context().mark_not_differentiable(
+      {list[0], list[1], list[2], list[3], list[4], list[5], list[6], list[7]});
 }
 
 nb::tuple OpContext::scalars() const {

@@ -209,6 +209,27 @@ void add_gradients(nb::class_<Variable>& tensor) {
           },
           "The name of the node that its gradient goes to.")
       .def("detach", &Variable::detach, "The same values without a derivative; shares the memory.")
+      .def(
+          "register_hook",
+          [](Variable& v, nb::object f) {
+            Kept hook(std::move(f));
+            return v.register_hook([hook](const Variable& gradient) {
+              return call_python([&] {
+                nb::object given = hook.get()(to_python(gradient));
+                return variable_from(given, "what a hook gives");
+              });
+            });
+          },
+          "hook"_a,
+          nb::sig(
+              "def register_hook(self, hook: collections.abc.Callable[[Tensor | None], Tensor | "
+              "None]) -> int"),
+          "Has `hook` called with each gradient that arrives; what it returns replaces the "
+          "gradient, "
+          "unless that is None. Gives a key for remove_hook. A hook that holds its own tensor "
+          "keeps "
+          "it alive.")
+      .def("remove_hook", &Variable::remove_hook, "key"_a)
       .def("retain_grad", &Variable::retain_grad, "Has `grad` kept though this is no leaf.")
       .def(
           "backward",

@@ -454,3 +454,20 @@ def test_save_and_resume(tmp_path, fresh):
         state.save(path)
         again = gradus.State.resume(code, path)
         np.testing.assert_allclose(again.run(np.ones(2)).d1_x.numpy(), np.exp(x), rtol=1e-14)
+
+
+def test_results_without_a_derivative(fresh):
+    def forward(ctx, x):
+        ctx.mark_not_differentiable(1, 2)
+        ctx.save(x)
+        a = np.asarray(x)
+        return a * a, np.sign(a), np.floor(a)
+
+    op = gradus.python_op(
+        fresh(), forward, lambda ctx, dy, ds, df: dy * ctx.saved[0] * 2, results=3
+    )
+    x = gradus.tensor(np.array([1.5, -2.5]), requires_grad=True)
+    y, s, f = op(x)
+    assert y.requires_grad
+    (d,) = gradus.gradients((y + s + f).sum(), x)
+    assert d.tolist() == [3, -5]

@@ -278,3 +278,22 @@ def test_faults_of_the_user():
         gradus.ones(2).item()
     with pytest.raises(gradus.Error, match="no dtype"):
         gradus.ones(2).to("float80")
+
+
+def test_hooks():
+    x = gradus.tensor([1.0, 2.0], requires_grad=True)
+    seen = []
+    key = x.register_hook(lambda g: seen.append(g.tolist()))
+    double = x.register_hook(lambda g: g * 2)
+    (x * x).sum().backward()
+    assert seen == [[2, 4]] and x.grad.tolist() == [4, 8]
+    assert x.remove_hook(key) and x.remove_hook(double) and not x.remove_hook(key)
+    y = x * 3
+
+    def fails(g):
+        raise LookupError("in a hook")
+
+    y.register_hook(fails)
+    with pytest.raises(LookupError, match="in a hook"):
+        y.sum().backward()
+    assert len(seen) == 1
