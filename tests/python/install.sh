@@ -11,7 +11,8 @@ if ! "${pip[@]}" install pytest; then
 fi
 "${pip[@]}" install . \
   --config-settings=cmake.build-type="$BUILD_TYPE" \
-  --config-settings=cmake.define.CMAKE_CXX_FLAGS_"${BUILD_TYPE^^}"="$FLAGS"
+  --config-settings=cmake.define.CMAKE_CXX_FLAGS_"${BUILD_TYPE^^}"="$FLAGS" \
+  --config-settings=cmake.define.CMAKE_COMPILE_WARNING_AS_ERROR="${STRICT:-OFF}"
 cd "$FOLDER"
 # Not what lies in the tree: the package that was installed.
 env -u PYTHONPATH "$FOLDER/venv/bin/python" -c '
