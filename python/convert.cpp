@@ -23,6 +23,7 @@ std::string class_of(nb::handle object) {
 
 // An array whose strides, alignment or byte order tensors do not have, as one that they do.
 nb::object plain_copy(nb::handle array) {
+  IntoPython scope;
   nb::object numpy = nb::module_::import_("numpy");
   nb::object copy = numpy.attr("array")(array, nb::arg("order") = "C");
   return copy.attr("astype")(copy.attr("dtype").attr("newbyteorder")("="), nb::arg("copy") = false);
@@ -144,8 +145,10 @@ ir::LiteralList attributes_from(const nb::dict& attributes) {
 DType dtype_from(nb::handle object) {
   if (nb::isinstance<DType>(object)) return nb::cast<DType>(object);
   nb::object name = nb::borrow(object);
-  if (!PyUnicode_Check(object.ptr()) || !dtype_from_name(nb::cast<std::string_view>(object)))
+  if (!PyUnicode_Check(object.ptr()) || !dtype_from_name(nb::cast<std::string_view>(object))) {
+    IntoPython scope;
     name = nb::module_::import_("gradus._dtypes").attr("name_of")(object);
+  }
   auto dtype = dtype_from_name(nb::cast<std::string_view>(name));
   if (!dtype)
     throw Error(

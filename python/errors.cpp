@@ -54,6 +54,7 @@ void raise_object(const nb::object& value) {
 }
 
 void translate(const std::exception_ptr& thrown, void*) {
+  IntoPython scope;
   try {
     std::rethrow_exception(thrown);
   } catch (const PythonFault& e) {
@@ -99,6 +100,7 @@ PythonFault::PythonFault(nb::python_error& error) {
 void PythonFault::raise() const { PyErr_SetObject(value_.get().type().ptr(), value_.get().ptr()); }
 
 void PythonFault::add_note(const std::string& note) const {
+  IntoPython scope;
   if (!nb::hasattr(value_.get(), "add_note")) return;
   value_.get().attr("add_note")(note);
 }

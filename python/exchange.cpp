@@ -126,6 +126,7 @@ Tensor tensor_from_buffer(nb::handle object) {
 Tensor tensor_from_dlpack(nb::handle object) {
   nb::object capsule = nb::borrow(object);
   if (!PyCapsule_CheckExact(capsule.ptr())) {
+    IntoPython scope;
     nb::object method = object.attr("__dlpack__");
     try {
       using namespace nb::literals;

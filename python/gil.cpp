@@ -17,6 +17,8 @@ constexpr std::chrono::seconds longest_wait{5};
 std::atomic<bool> shut{false};
 // Threads that hold the lock on the library's behalf, or are about to ask for it.
 std::atomic<int> inside{0};
+// The thread that shut the door.
+std::atomic<std::thread::id> closer{};
 // This thread's part of it: what it calls within may let go of the lock and take it again.
 thread_local int depth = 0;
 
@@ -46,6 +48,7 @@ void leave() noexcept {
 }  // namespace detail
 
 void shut_door() {
+  closer.store(std::this_thread::get_id());
   shut.store(true);
   PyThreadState* state = PyEval_SaveThread();
   auto end = std::chrono::steady_clock::now() + longest_wait;
@@ -73,6 +76,15 @@ WithLock::WithLock() {
 WithLock::~WithLock() {
   PyGILState_Release(state_);
   detail::leave();
+}
+
+IntoPython::IntoPython() : entered_(detail::enter()) {
+  if (entered_ || closer.load() == std::this_thread::get_id()) return;
+  PyEval_SaveThread();
+  for (;;) pause();
+}
+IntoPython::~IntoPython() {
+  if (entered_) detail::leave();
 }
 
 Kept::Kept(nb::object object)

@@ -43,6 +43,20 @@ class WithLock {
   PyGILState_STATE state_;
 };
 
+// Python code runs, called from C++ on a thread of Python's own, which has the lock. CPython ends
+// daemon threads where they ask for the lock again, unwinding through C++ that then drops objects
+// without it. So the door waits for those inside, and who comes later stays there for ever; but for
+// the thread that shut it, which may go on.
+class IntoPython {
+ public:
+  IntoPython();
+  ~IntoPython();
+  IntoPython(const IntoPython&) = delete;
+
+ private:
+  bool entered_;
+};
+
 // A Python object that the library keeps: may be copied and dropped on any thread, without the
 // lock. What is dropped after the interpreter has ended is left behind.
 class Kept {

@@ -37,11 +37,19 @@ constexpr const char* reductions[] = {"sum", "mean", "prod", "amax", "amin"};
 
 nb::object package(const char* module) { return nb::module_::import_(module); }
 
+// A call of the package's function.
+template <class... Args>
+nb::object call(const char* module, const char* function, Args&&... args) {
+  IntoPython scope;
+  return package(module).attr(function)(std::forward<Args>(args)...);
+}
+
 void add_operator(nb::class_<Variable>& tensor, const char* name, const char* op,
                   const std::string& signature) {
   tensor.def(
       name,
       [op](nb::handle self, const nb::args& arguments, const nb::kwargs& attributes) {
+        IntoPython scope;
         return package("gradus.ops").attr(op)(self, *arguments, **attributes);
       },
       nb::sig(signature.c_str()));
@@ -66,13 +74,13 @@ void add_methods(nb::class_<Variable>& tensor) {
             nb::object sizes = shape.size() == 1 && !PyIndex_Check(nb::handle(shape[0]).ptr())
                                    ? nb::list(shape[0])
                                    : nb::list(shape);
-            return package("gradus.ops").attr("reshape")(self, nb::arg("shape") = sizes);
+            return call("gradus.ops", "reshape", self, nb::arg("shape") = sizes);
           },
           nb::sig("def reshape(self, *shape: int | collections.abc.Sequence[int]) -> Tensor"))
       .def(
           "to",
           [](nb::handle self, nb::handle dtype) {
-            return package("gradus.ops").attr("cast")(self, nb::arg("dtype") = dtype_from(dtype));
+            return call("gradus.ops", "cast", self, nb::arg("dtype") = dtype_from(dtype));
           },
           nb::arg("dtype"), nb::sig("def to(self, dtype: typing.Any) -> Tensor"),
           "The values as another dtype.")
@@ -81,24 +89,23 @@ void add_methods(nb::class_<Variable>& tensor) {
           [](nb::handle self) {
             nb::list dims;
             for (int d = nb::cast<int>(self.attr("ndim")) - 1; d >= 0; --d) dims.append(d);
-            return package("gradus.ops").attr("permute")(self, nb::arg("dims") = dims);
+            return call("gradus.ops", "permute", self, nb::arg("dims") = dims);
           },
           nb::sig("def T(self) -> Tensor"), "The dimensions in reverse order.")
       .def(
           "__getitem__",
           [](nb::handle self, nb::handle key) {
-            return package("gradus._indexing").attr("get")(self, key);
+            return call("gradus._indexing", "get", self, key);
           },
           nb::arg("key").none(), nb::sig("def __getitem__(self, key: typing.Any) -> Tensor"))
       .def(
-          "numpy",
-          [](nb::handle self) { return package("gradus._tensors").attr("as_numpy")(self); },
+          "numpy", [](nb::handle self) { return call("gradus._tensors", "as_numpy", self); },
           nb::sig("def numpy(self) -> NDArray"),
           "The memory as a NumPy array: read-only, without a copy.")
       .def(
           "__array__",
           [](nb::handle self, nb::handle dtype, nb::handle copy) {
-            return package("gradus._tensors").attr("as_array")(self, dtype, copy);
+            return call("gradus._tensors", "as_array", self, dtype, copy);
           },
           nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
           nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> "
@@ -106,7 +113,7 @@ void add_methods(nb::class_<Variable>& tensor) {
       .def(
           "tolist",
           [](nb::handle self) {
-            return package("gradus._tensors").attr("as_numpy")(self).attr("tolist")();
+            return call("gradus._tensors", "as_numpy", self).attr("tolist")();
           },
           nb::sig("def tolist(self) -> typing.Any"));
 }

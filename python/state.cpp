@@ -87,6 +87,7 @@ nb::object run(State& state, const nb::args& in_order, const nb::kwargs& keyword
   for (Tensor& t : results)
     values.append(t.defined() ? nb::cast(Variable(std::move(t))) : nb::none());
   for (const ir::Result& r : state.code()->results(stage)) names.append(r.name);
+  IntoPython scope;
   return nb::module_::import_("gradus._results").attr("Results")(values, names);
 }
 
