@@ -244,6 +244,8 @@ void Capturer::add_makers(Key& key) const {
   key << makers_.size();
   for (const HandleMaker& m : makers_) {
     key << (m.from->function ? m.from->function->name() : std::string()) << m.evaluated;
+    if (m.from->function)
+      for (const ir::Literal& scalar : m.from->function->scalars().values) key << to_string(scalar);
     for (bool mark : m.from->marks) key << mark;
     key << m.from->results << m.operands.size();
     for (const auto& o : m.operands) key << (o ? *o : SIZE_MAX);

@@ -34,8 +34,8 @@ struct CapturedBackward {
 // is left as it is. Thread-safe. Backwards of one structure (operators, attributes, sizes, and
 // which values are the same) share one graph and one code, kept in the current context.
 //
-// A registered function that was called by `call_function` is a `cpp_op` of what it was called with
-// and an `eval` of its handle: it is called again when the program runs.
+// A registered function that was called by `call_function` is a `cpp_op` (or `python_op`) of what
+// it was called with and an `eval` of its handle: it is called again when the program runs.
 //
 // Throws Error as `autograd::grad` does, and, naming the node, for what no program can hold: nodes
 // of custom functions and of other C++ code, hooks that may change gradients, functions that

@@ -45,15 +45,14 @@ void CaptureBuilder::add(const HandleMaker& maker) {
   SmallVector<ops::Value, 4> operands;
   for (const auto& o : maker.operands) operands.push_back(o ? saved_[*o] : ops::Value());
   const ir::Operator* op = &ops::operator_record<ops::Eval>;
-  ir::LiteralList attributes;
+  ir::Attributes attributes = op->read({});
   if (maker.from->function) {
-    op = &ops::operator_record<ops::CppOp>;
-    attributes = {{"name", maker.from->function->name(), {}},
-                  {"requires_grad", ir::Literal::list(maker.from->marks), {}}};
+    op = &ops::caller_of(*maker.from->function);
+    attributes = ops::call_attributes(*maker.from->function, maker.from->marks);
   } else {
     operands.push_back(handles_[maker.evaluated]);
   }
-  auto results = world_.emit_results(*op, op->read(attributes), operands, maker.from->results + 1);
+  auto results = world_.emit_results(*op, std::move(attributes), operands, maker.from->results + 1);
   handles_.push_back(results.back());
 }
 

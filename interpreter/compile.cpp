@@ -105,8 +105,8 @@ class Compiler {
     OpaqueInstruction o;
     o.what = ops::describe_opaque(graph_, node);
     if (i.kind == Instruction::Kind::function) {
-      const auto& name = ops::attributes_as<ops::CppOp::Attr>(node.attributes).name;
-      o.function = std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(name));
+      o.function = std::dynamic_pointer_cast<const autograd::CppFunction>(
+          ops::called_function(*node.op, node.attributes));
       if (!o.function)
         throw graph_.error_at(node.where,
                               fmt::format("{}: what is registered cannot be run", o.what));

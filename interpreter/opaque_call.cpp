@@ -165,14 +165,22 @@ OpaqueVariables evaluate_opaque(const OpaqueVariables& of, std::span<const Varia
 }  // namespace interpreter
 
 Variables call_function(std::string_view name, std::span<const Variable> operands) {
-  auto function = std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(name));
+  auto function = ops::find_function(name);
   if (!function) throw Error(ops::no_function(name));
+  return call_function(function, operands);
+}
+
+Variables call_function(const std::shared_ptr<const ops::OpaqueFunction>& function,
+                        std::span<const Variable> operands) {
+  auto callable = std::dynamic_pointer_cast<const autograd::CppFunction>(function);
+  if (!callable) throw Error("{}: what is registered cannot be run", printable(function->name()));
   SmallVector<bool, 4> marks;
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (!operands[i].defined()) throw Error("{}: operand {} is undefined", printable(name), i);
+    if (!operands[i].defined())
+      throw Error("{}: operand {} is undefined", printable(function->name()), i);
     marks.push_back(is_floating(operands[i].dtype()));
   }
-  return interpreter::call_opaque(std::move(function), operands, marks, false).results;
+  return interpreter::call_opaque(std::move(callable), operands, marks, false).results;
 }
 
 }  // namespace gradus

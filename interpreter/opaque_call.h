@@ -14,6 +14,10 @@ namespace gradus {
 // Throws Error for a name that is not registered; whatever the function throws goes through.
 autograd::Variables call_function(std::string_view name,
                                   std::span<const autograd::Variable> operands);
+// The same of a function at hand (of a registered name), which may bring scalars. Throws Error for
+// one that cannot be run.
+autograd::Variables call_function(const std::shared_ptr<const ops::OpaqueFunction>& function,
+                                  std::span<const autograd::Variable> operands);
 
 namespace interpreter {
 

@@ -71,6 +71,7 @@ void State::restart() {
 const std::shared_ptr<const Code>& State::code() const { return impl_->code; }
 size_t State::next_stage() const { return impl_->stage; }
 bool State::poisoned() const { return impl_->poisoned; }
+const std::string& State::fault() const { return impl_->poison; }
 
 const ir::Type& State::input_type(size_t i) const {
   if (finished()) throw Error("all {} stages have run: there is no next input", impl_->stage);

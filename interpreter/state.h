@@ -104,6 +104,8 @@ class State {
   size_t next_stage() const;
   bool finished() const { return next_stage() == code()->stages(); }
   bool poisoned() const;
+  // What poisoned it, with the instruction's place in the program; empty if it is not.
+  const std::string& fault() const;
   // The next stage's i-th input.
   const ir::Type& input_type(size_t i) const;
   const std::string& input_name(size_t i) const;

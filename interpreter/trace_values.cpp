@@ -115,13 +115,11 @@ void TraceTape::called(const autograd::OperatorCall& call,
 
 void TraceTape::function_called(const autograd::CppFunction& function, std::span<const bool> marks,
                                 std::span<const Variable> operands, const OpaqueVariables& found) {
-  const auto& op = ops::operator_record<ops::CppOp>;
   SmallVector<ops::Value, 4> in;
   for (const Variable& v : operands) in.push_back(value_of(v));
-  ir::LiteralList attributes{{"name", function.name(), {}},
-                             {"requires_grad", ir::Literal::list(marks), {}}};
   size_t tensors = found.results.size();
-  auto out = world().emit_results(op, op.read(attributes), in, tensors + !!found.instruction);
+  auto out = world().emit_results(ops::caller_of(function), ops::call_attributes(function, marks),
+                                  in, tensors + !!found.instruction);
   for (size_t i = 0; i < tensors; ++i)
     if (found.results[i].defined()) know(out[i], found.results[i]);
   if (found.instruction)

@@ -24,6 +24,10 @@ Functions& functions() {
 
 }  // namespace
 
+std::shared_ptr<const OpaqueFunction> OpaqueFunction::with_scalars(const CallScalars&) const {
+  throw Error("it takes tensors alone; leave `convention` and `scalars` out");
+}
+
 void register_function(std::shared_ptr<const OpaqueFunction> function) {
   if (!function) throw Error("a function that is registered must not be null");
   std::string name = function->name();
@@ -50,13 +54,15 @@ std::vector<std::string> function_names() {
   return names;
 }
 
-std::string no_function(std::string_view name) {
+std::string no_function(std::string_view name, std::string_view caller) {
   std::vector<std::string> names = function_names();
+  std::erase_if(names, [&](const std::string& n) { return find_function(n)->caller() != caller; });
   std::string hint = did_you_mean(name, std::vector<std::string_view>(names.begin(), names.end()));
+  const bool python = caller == "python_op";
   return fmt::format(
-      "no C++ function named '{}' is registered{} register it before the program is read, or name "
-      "the library that brings it",
-      printable(name), hint.empty() ? ";" : hint + " Otherwise");
+      "no {} function named '{}' is registered{} register it before the program is read{}",
+      python ? "Python" : "C++", printable(name), hint.empty() ? ";" : hint + " Otherwise",
+      python ? ": import the module that does" : ", or name the library that brings it");
 }
 
 }  // namespace gradus::ops

@@ -1,5 +1,5 @@
-// Opaque functions: what programs name in `cpp_op`. Here is what compiling needs of them; running
-// one needs variables and is autograd/'s business.
+// Opaque functions: what programs name in `cpp_op` and `python_op`. Here is what compiling needs of
+// them; running one needs variables and is autograd/'s business.
 #pragma once
 
 #include <climits>
@@ -9,9 +9,17 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/literal.h"
 #include "ir/type.h"
 
 namespace gradus::ops {
+
+// What a call passes beside its tensors: `values` are numbers and bools, and `convention` says
+// where they stand among the arguments, a letter each: "tst" is tensor, scalar, tensor.
+struct CallScalars {
+  std::string convention;
+  std::vector<ir::Literal> values;
+};
 
 // Shared by all programs and threads: const, and thread-safe.
 class OpaqueFunction {
@@ -20,6 +28,13 @@ class OpaqueFunction {
   virtual ~OpaqueFunction() = default;
   // As programs write it.
   virtual std::string name() const = 0;
+  // The operator that calls it.
+  virtual std::string_view caller() const { return "cpp_op"; }
+  // The scalars that it is called with; none: tensors alone.
+  virtual CallScalars scalars() const { return {}; }
+  // The same function for calls with these scalars; an empty convention is the function's own.
+  // Throws Error, saying what it takes, for others than it takes: here for any.
+  virtual std::shared_ptr<const OpaqueFunction> with_scalars(const CallScalars& given) const;
   // How many times it can be differentiated.
   virtual int order() const { return any_order; }
   // Whether a call with the same operands gives the same again, also in another process: then a
@@ -40,7 +55,7 @@ std::shared_ptr<const OpaqueFunction> find_function(std::string_view name);
 // All names, sorted.
 std::vector<std::string> function_names();
 // For a message about a name that is not there: "no C++ function named 'sqare' is registered; did
-// you mean 'square'? Otherwise register it …".
-std::string no_function(std::string_view name);
+// you mean 'square'? Otherwise register it …". `caller`: the operator that was to call it.
+std::string no_function(std::string_view name, std::string_view caller = "cpp_op");
 
 }  // namespace gradus::ops

@@ -4,13 +4,63 @@
 
 #include "base/text.h"
 #include "ops/families.h"
-#include "ops/function.h"
 
 namespace gradus::ops {
 
 bool requires_grad(const Attributes& attributes, size_t i, const Type& type) {
   const auto& marks = attributes_as<CppOp::Attr>(attributes).requires_grad;
   return type.is_floating() && (!marks || (i < marks->size() && (*marks)[i]));
+}
+
+namespace {
+
+std::vector<Literal> scalar_list(const Literal& scalars) {
+  auto refuse = [&](const Literal& l) {
+    throw Error("scalars must be a list of numbers and bools, not {}", to_string(l));
+  };
+  if (scalars.is_none()) return {};
+  const auto* list = std::get_if<std::vector<Literal>>(&scalars.value);
+  if (!list) refuse(scalars);
+  for (const Literal& l : *list) {
+    const Dim* d = std::get_if<Dim>(&l.value);
+    bool constant = d && d->is_constant();
+    if (!constant && !std::holds_alternative<bool>(l.value) &&
+        !std::holds_alternative<double>(l.value))
+      refuse(l);
+  }
+  return *list;
+}
+
+}  // namespace
+
+std::shared_ptr<const OpaqueFunction> called_function(const ir::Operator& op,
+                                                      const Attributes& attributes) {
+  const auto& a = attributes_as<CppOp::Attr>(attributes);
+  auto function = find_function(a.name);
+  if (!function) throw Error(no_function(a.name, op.name));
+  if (function->caller() != op.name)
+    throw Error("function '{}' is called by '{}'", printable(a.name), function->caller());
+  if (!a.convention && a.scalars.is_none()) return function;
+  try {
+    return function->with_scalars({a.convention.value_or(""), scalar_list(a.scalars)});
+  } catch (const Error& e) {
+    throw Error("function '{}': {}", printable(a.name), e.bare());
+  }
+}
+
+const ir::Operator& caller_of(const OpaqueFunction& function) {
+  return function.caller() == PythonOp::name ? operator_record<PythonOp> : operator_record<CppOp>;
+}
+
+Attributes call_attributes(const OpaqueFunction& function, std::span<const bool> requires_grad) {
+  CppOp::Attr a;
+  a.name = function.name();
+  a.requires_grad.emplace(requires_grad.begin(), requires_grad.end());
+  if (CallScalars s = function.scalars(); !s.convention.empty()) {
+    a.convention = s.convention;
+    a.scalars = Literal(std::move(s.values));
+  }
+  return make_attributes(std::move(a));
 }
 
 namespace {
@@ -56,13 +106,22 @@ std::vector<Type> floating(std::span<const Type> types) {
   return list;
 }
 
-void infer_function(ir::InferCall& call, const OpaqueFunction& function) {
+std::shared_ptr<const OpaqueFunction> function_of(const ir::InferCall& call) {
+  try {
+    return called_function(call.op, call.attributes);
+  } catch (const Error& e) {
+    call.fail_with(e.bare());
+  }
+}
+
+void infer_function(ir::InferCall& call) {
+  auto function = function_of(call);
   const auto& a = attributes_as<CppOp::Attr>(call.attributes);
   std::vector<Type> in = operand_types(call);
   check_marks(call, a, in);
   std::vector<Type> out;
   try {
-    out = function.infer(in);
+    out = function->infer(in);
   } catch (const Error& e) {
     call.fail("function '{}': {}", printable(a.name), e.bare());
   } catch (const Exception&) {
@@ -77,7 +136,7 @@ void infer_function(ir::InferCall& call, const OpaqueFunction& function) {
   s.outputs = floating(out);
   for (size_t i = 0; i < in.size(); ++i)
     if (requires_grad(call.attributes, i, in[i])) s.inputs.push_back(in[i]);
-  s.order = s.declared = function.order();
+  s.order = s.declared = function->order();
   s.function = a.name;
   call.out.push_back(Type::handle(std::move(s)));
 }
@@ -105,18 +164,11 @@ void vjp_of_function(VjpCall& d) {
 
 }  // namespace
 
-void CppOp::infer(ir::InferCall& call) {
-  const std::string& wanted = attributes_as<Attr>(call.attributes).name;
-  auto function = find_function(wanted);
-  if (!function) call.fail_with(no_function(wanted));
-  infer_function(call, *function);
-}
+void CppOp::infer(ir::InferCall& call) { infer_function(call); }
 void CppOp::vjp(VjpCall& d) { vjp_of_function(d); }
 
-void PythonOp::infer(ir::InferCall& call) {
-  call.fail("no Python function named '{}' is registered",
-            printable(attributes_as<Attr>(call.attributes).name));
-}
+void PythonOp::infer(ir::InferCall& call) { infer_function(call); }
+void PythonOp::vjp(VjpCall& d) { vjp_of_function(d); }
 
 void Eval::infer(ir::InferCall& call) {
   size_t n = call.operands();

@@ -13,13 +13,11 @@ class ReadWatch {
   // May throw Error to refuse.
   virtual void reads(const Tensor& tensor) const = 0;
 
-  static ReadWatch*& current() { return current_; }
+  // This thread's. In the library, so that a module which hides its symbols has none of its own.
+  static ReadWatch*& current();
 
  protected:
   ~ReadWatch() = default;
-
- private:
-  static inline constinit thread_local ReadWatch* current_ = nullptr;
 };
 
 // Sets this thread's watch (null: none) until the end of the scope.

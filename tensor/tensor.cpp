@@ -91,6 +91,11 @@ Tensor Tensor::from(DType dtype, std::span<const int64_t> shape, std::span<const
 
 Tensor Tensor::scalar(DType dtype, double value) { return from(dtype, {}, {&value, 1}); }
 
+ReadWatch*& ReadWatch::current() {
+  static constinit thread_local ReadWatch* current = nullptr;
+  return current;
+}
+
 namespace {
 void tell_watch(const Tensor& t) {
   if (ReadWatch* watch = ReadWatch::current()) [[unlikely]]

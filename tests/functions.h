@@ -56,6 +56,39 @@ class Replayed final : public autograd::CppFunction {
   }
 };
 
+// As a Python function is: called by `python_op`, y = s x w^n, "ttss" with a floating s and a whole
+// n from 0 on.
+class ScaledPower final : public autograd::CppFunction {
+ public:
+  explicit ScaledPower(ops::CallScalars scalars = {}) : scalars_(std::move(scalars)) {}
+  std::string name() const override { return "t.scaled_power"; }
+  std::string_view caller() const override { return "python_op"; }
+  ops::CallScalars scalars() const override { return scalars_; }
+  std::shared_ptr<const ops::OpaqueFunction> with_scalars(
+      const ops::CallScalars& given) const override {
+    ops::CallScalars s = given;
+    if (s.convention.empty()) s.convention = "ttss";
+    if (s.convention != "ttss" || s.values.size() != 2)
+      throw Error("it takes two tensors and two scalars, \"ttss\"");
+    return std::make_shared<ScaledPower>(std::move(s));
+  }
+  std::vector<ir::Type> infer(std::span<const ir::Type> operands) const override {
+    if (scalars_.values.empty()) throw Error("it takes two scalars: write them in `scalars`");
+    if (operands.size() != 2) throw Error("it takes two tensors");
+    return {operands[0]};
+  }
+  Variables call(std::span<const Variable> x) const override {
+    double s = std::get<double>(scalars_.values[0].value);
+    Variable y = op("mul", {x[0], ir::Number::of(s)});
+    for (int64_t n = std::get<ir::Dim>(scalars_.values[1].value).value(); n > 0; --n)
+      y = op("mul", {y, x[1]});
+    return {y};
+  }
+
+ private:
+  ops::CallScalars scalars_;
+};
+
 // So many floating operands, so many results of the first one's type.
 inline TestFunction::Infer elementwise(size_t operands, size_t results = 1) {
   return [=](std::span<const ir::Type> in) {
@@ -140,6 +173,7 @@ inline void define_smooth_functions() {
     return Variables{op("mul", {x[0], x[0]})};
   });
   ops::register_function(std::make_shared<Replayed>());
+  ops::register_function(std::make_shared<ScaledPower>());
   define("t.swish", 2, elementwise(1), [](std::span<const Variable> x) {
     return Variables{op("mul", {x[0], op("sigmoid", {x[0]})})};
   });

@@ -68,7 +68,8 @@ SmallVector<ops::Value, 2> Builder::emit(std::string_view name,
 
 SmallVector<ops::Value, 2> Builder::call(std::string_view function,
                                          std::initializer_list<ops::Value> operands) {
-  return emit("cpp_op", operands, {{"name", std::string(function), {}}});
+  auto known = ops::find_function(function);  // one that is not there is refused by the type rule
+  return emit(known ? known->caller() : "cpp_op", operands, {{"name", std::string(function), {}}});
 }
 
 void Builder::result(std::string name, const ops::Value& value) {

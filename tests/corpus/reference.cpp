@@ -45,9 +45,8 @@ class TensorWalk final : public Walk<Tensors> {
     interpreter::OpaqueResults results;
     auto context = Context::default_context();
     if (node.op->traits.acts) {
-      const auto& name = ops::attributes_as<ops::CppOp::Attr>(node.attributes).name;
-      auto function =
-          std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(name));
+      auto function = std::dynamic_pointer_cast<const autograd::CppFunction>(
+          ops::called_function(*node.op, node.attributes));
       SmallVector<bool, 4> marks;
       for (size_t i = 0; i < node.operands.size(); ++i)
         marks.push_back(

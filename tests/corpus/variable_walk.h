@@ -37,9 +37,8 @@ class VariableWalk final : public Walk<VariableValues> {
   }
 
   interpreter::OpaqueVariables call(const ir::Node& node) {
-    const auto& attributes = ops::attributes_as<ops::CppOp::Attr>(node.attributes);
-    auto function =
-        std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(attributes.name));
+    auto function = std::dynamic_pointer_cast<const autograd::CppFunction>(
+        ops::called_function(*node.op, node.attributes));
     autograd::Variables operands;
     SmallVector<bool, 4> marks;
     for (size_t i = 0; i < node.operands.size(); ++i) {

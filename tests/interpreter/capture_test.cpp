@@ -184,6 +184,24 @@ TEST(Capture, IsDerivedToTheBitWhereLeavesWereSaved) {
   for (size_t i = 0; i < 3; ++i) expect_same_bits(gg[i], second[i], "second");
 }
 
+// One that takes scalars is called with its own: captures of other scalars are others.
+TEST(Capture, KeepsScalarsOfFunctions) {
+  test::register_test_functions();
+  Variable x = random(DType::f64, {3}, "x"), w = random(DType::f64, {3}, "w"),
+           ct = random(DType::f64, {3}, "ct");
+  for (double scale : {2.0, 3.0}) {
+    auto function = ops::find_function("t.scaled_power")
+                        ->with_scalars({"ttss", {ir::Literal(scale), ir::Literal(2)}});
+    Variable y = call_function(function, std::array{x, w})[0];
+    auto captured = capture_backward(std::array{y}, std::array{x, w});
+    EXPECT_EQ(captured.graph->stages[0].nodes[0].op->name, "python_op");
+    State state(captured.code);
+    auto got = state.run(captured.inputs(std::array{ct.data()}));
+    Variables g = by_engine(std::array{y}, std::array{ct}, std::array{x, w});
+    for (size_t i = 0; i < 2; ++i) expect_same_bits(g[i], got[i], "gradient");
+  }
+}
+
 // A function is called again for its handle, which an `eval` takes.
 TEST(Capture, MakesEvalsOfRegisteredFunctions) {
   test::register_test_functions();

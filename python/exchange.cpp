@@ -1,0 +1,235 @@
+#include "python/exchange.h"
+
+#include <bit>
+
+#include "python/errors.h"
+#include "tensor/dlpack.h"
+
+namespace gradus::python {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+DLDataType dlpack_type(char format, Py_ssize_t size) {
+  auto bits = static_cast<uint8_t>(size * 8);
+  switch (format) {
+    case '?':
+      return {kDLBool, bits, 1};
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+    case 'n':
+      return {kDLInt, bits, 1};
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+    case 'N':
+      return {kDLUInt, bits, 1};
+    case 'e':
+    case 'f':
+    case 'd':
+      return {kDLFloat, bits, 1};
+    default:
+      return {kDLOpaqueHandle, bits, 1};
+  }
+}
+
+// A buffer that is viewed, as a struct of DLPack: what has to hold is checked where that is read.
+struct Borrowed {
+  DLManagedTensorVersioned managed{};
+  Py_buffer buffer{};
+  std::vector<int64_t> shape, strides;
+};
+
+void release_borrowed(DLManagedTensorVersioned* managed) {
+  auto* b = static_cast<Borrowed*>(managed->manager_ctx);
+  with_lock_or_never([b] {
+    PyBuffer_Release(&b->buffer);
+    delete b;
+  });
+}
+
+// Of another's struct, whose deleter wants the interpreter's lock or does not mind it.
+template <class Managed>
+struct Foreign {
+  DLManagedTensorVersioned managed{};
+  Managed* theirs = nullptr;
+};
+
+template <class Managed>
+Tensor adopt(Managed* theirs) {
+  auto foreign = std::make_unique<Foreign<Managed>>();
+  foreign->theirs = theirs;
+  foreign->managed.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+  foreign->managed.manager_ctx = foreign.get();
+  foreign->managed.dl_tensor = theirs->dl_tensor;
+  foreign->managed.deleter = [](DLManagedTensorVersioned* self) {
+    auto* f = static_cast<Foreign<Managed>*>(self->manager_ctx);
+    with_lock_or_never([f] {
+      if (f->theirs->deleter) f->theirs->deleter(f->theirs);
+      delete f;
+    });
+  };
+  Tensor t = from_dlpack(&foreign->managed);
+  static_cast<void>(foreign.release());
+  return t;
+}
+
+}  // namespace
+
+bool has_buffer(nb::handle object) { return PyObject_CheckBuffer(object.ptr()) != 0; }
+
+Tensor tensor_from_buffer(nb::handle object) {
+  auto b = std::make_unique<Borrowed>();
+  if (PyObject_GetBuffer(object.ptr(), &b->buffer, PyBUF_RECORDS_RO) != 0) throw nb::python_error();
+  struct Release {  // until the tensor does it
+    Py_buffer* buffer;
+    ~Release() {
+      if (buffer) PyBuffer_Release(buffer);
+    }
+  } release{&b->buffer};
+  const Py_buffer& view = b->buffer;
+  std::string_view format = view.format ? view.format : "B";
+  if (format.size() == 2 && (format[0] == '@' || format[0] == '=' || format[0] == '<'))
+    format.remove_prefix(1);
+  DLDataType type = format.size() == 1 ? dlpack_type(format[0], view.itemsize)
+                                       : DLDataType{kDLOpaqueHandle, 0, 1};
+  bool unknown = type.code == kDLOpaqueHandle || (type.code == kDLUInt && type.bits != 8) ||
+                 (type.code == kDLInt && type.bits == 16);
+  if (unknown)
+    throw Error(
+        "an array of format '{}' is no tensor; those of float64, float32, float16, int64, int32, "
+        "int8, uint8 and bool in this machine's byte order are: convert it with astype",
+        format);
+  for (int d = 0; d < view.ndim; ++d) {
+    if (view.strides[d] % view.itemsize != 0)
+      throw Error("an array whose strides are no multiples of its elements is no tensor; copy it");
+    b->shape.push_back(view.shape[d]);
+    b->strides.push_back(view.strides[d] / view.itemsize);
+  }
+  b->managed.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+  b->managed.manager_ctx = b.get();
+  b->managed.deleter = release_borrowed;
+  b->managed.dl_tensor = {view.buf,        {kDLCPU, 0},       view.ndim, type,
+                          b->shape.data(), b->strides.data(), 0};
+  Tensor t = from_dlpack(&b->managed);
+  release.buffer = nullptr;
+  static_cast<void>(b.release());
+  return t;
+}
+
+Tensor tensor_from_dlpack(nb::handle object) {
+  nb::object capsule = nb::borrow(object);
+  if (!PyCapsule_CheckExact(capsule.ptr())) {
+    IntoPython scope;
+    nb::object method = object.attr("__dlpack__");
+    try {
+      using namespace nb::literals;
+      capsule =
+          method("max_version"_a = nb::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION));
+    } catch (nb::python_error& e) {
+      if (!e.matches(PyExc_TypeError)) throw;
+      capsule = method();
+    }
+  }
+  // What is taken is renamed, so that the capsule does not let it go as well.
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+    Tensor t = adopt(static_cast<DLManagedTensorVersioned*>(
+        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned")));
+    PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
+    return t;
+  }
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
+    Tensor t =
+        adopt(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor")));
+    PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+    return t;
+  }
+  throw Error("the object's __dlpack__ gave no capsule of a tensor, or one that was taken already");
+}
+
+nb::object tensor_to_dlpack(const Tensor& tensor, bool versioned) {
+  if (versioned) {
+    auto* managed = to_dlpack(tensor, /*read_only=*/true);
+    return nb::steal(PyCapsule_New(managed, "dltensor_versioned", [](PyObject* self) {
+      if (!PyCapsule_IsValid(self, "dltensor_versioned")) return;
+      auto* m =
+          static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(self, "dltensor_versioned"));
+      m->deleter(m);
+    }));
+  }
+  auto* managed = to_dlpack_unversioned(tensor);
+  return nb::steal(PyCapsule_New(managed, "dltensor", [](PyObject* self) {
+    if (!PyCapsule_IsValid(self, "dltensor")) return;
+    auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(self, "dltensor"));
+    m->deleter(m);
+  }));
+}
+
+namespace {
+
+// What a buffer that was given away needs.
+struct Lent {
+  Tensor tensor;
+  std::vector<Py_ssize_t> shape, strides;
+  char format[2] = {0, 0};
+};
+
+char format_of(DType d) {
+  constexpr char formats[dtype_count] = {'d', 'f', 'e', 0, 'q', 'i', 'b', 'B', '?'};
+  return formats[static_cast<int>(d)];
+}
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
+  view->obj = nullptr;
+  try {
+    const Variable& v = *nb::inst_ptr<Variable>(self);
+    check_readable(v);
+    auto lent = std::make_unique<Lent>();
+    lent->tensor = v.data();
+    const Tensor& t = lent->tensor;
+    lent->format[0] = format_of(t.dtype());
+    if (!lent->format[0]) throw Error("NumPy has no bf16: cast the tensor to f32 first");
+    if (flags & PyBUF_WRITABLE) throw Error("a tensor is read-only for others; copy it to write");
+    const auto size = static_cast<Py_ssize_t>(size_of(t.dtype()));
+    for (int64_t n : t.shape()) lent->shape.push_back(n);
+    for (int64_t n : t.strides()) lent->strides.push_back(n * size);
+    const bool strided = (flags & PyBUF_STRIDES) == PyBUF_STRIDES;
+    if (!strided && !t.layout().contiguous())
+      throw Error("the tensor is not contiguous; ask for strides, or copy it");
+    view->buf = const_cast<std::byte*>(t.data());
+    view->len = t.numel() * size;
+    view->itemsize = size;
+    view->readonly = 1;
+    view->ndim = t.rank();
+    view->format = (flags & PyBUF_FORMAT) ? lent->format : nullptr;
+    view->shape = (flags & PyBUF_ND) ? lent->shape.data() : nullptr;
+    view->strides = strided ? lent->strides.data() : nullptr;
+    view->suboffsets = nullptr;
+    view->internal = lent.release();
+    view->obj = Py_NewRef(self);
+    return 0;
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_BufferError, e.what());
+    return -1;
+  }
+}
+
+void release_buffer(PyObject*, Py_buffer* view) noexcept {
+  delete static_cast<Lent*>(view->internal);
+}
+
+}  // namespace
+
+PyType_Slot tensor_buffer_slots[] = {
+    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+    {0, nullptr},
+};
+
+}  // namespace gradus::python

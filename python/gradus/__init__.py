@@ -1,0 +1,125 @@
+"""Staged graph programs, in which every derivative is just another stage.
+
+    program = gradus.parse(text).differentiate(2)   # or gradus.load("model.onnx")
+    state = gradus.State(program.compile())
+    y = state.run(x, w)                             # stage 0
+    d = state.run(1.0)                              # stage 1
+
+    @gradus.function(order=2)                       # a Python function as a program
+    def f(x, w): return gradus.ops.tanh(x * w).sum()
+"""
+
+from __future__ import annotations
+
+from . import errors
+from .errors import Error, InternalError, ResourceError, Unsupported
+from ._gradus import (
+    Code,
+    DType,
+    Dim,
+    Future,
+    GradcheckEntry,
+    GradcheckReport,
+    OpContext,
+    Program,
+    StagedFunction,
+    State,
+    Tensor,
+    Type,
+    __version__,
+    call,
+    from_dlpack,
+    function_names,
+    load_plugin,
+    no_grad,
+    parse,
+)
+from ._gradus import as_tensor as as_tensor
+from . import ops
+from ._function import Function, function, trace
+from ._program import load, load_tensors
+from ._python_op import PythonOp, python_op
+from ._results import Results
+from ._tensors import from_numpy, ones, tensor, zeros
+from ._transforms import (
+    grad,
+    gradients,
+    gradients_async,
+    hessian,
+    hvp,
+    jacobian,
+    jvp,
+    value_and_grad,
+)
+
+f64, f32, f16, bf16 = DType.f64, DType.f32, DType.f16, DType.bf16
+i64, i32, i8, u8, bool_ = DType.i64, DType.i32, DType.i8, DType.u8, DType.boolean
+
+
+def gradcheck(program: Program, order: int = 1, **options: object) -> GradcheckReport:
+    """Holds the program's derivatives against central differences: see Program.gradcheck. Raises
+    Error for a program whose derivatives are off."""
+    report = program.gradcheck(order, **options)  # type: ignore[arg-type]
+    if not report:
+        raise Error(f"'{program.name}': derivatives are off: {report!r}")
+    return report
+
+
+__all__ = [
+    "Code",
+    "DType",
+    "Dim",
+    "Error",
+    "Function",
+    "Future",
+    "GradcheckEntry",
+    "GradcheckReport",
+    "InternalError",
+    "OpContext",
+    "Program",
+    "PythonOp",
+    "ResourceError",
+    "Results",
+    "StagedFunction",
+    "State",
+    "Tensor",
+    "Type",
+    "Unsupported",
+    "__version__",
+    "as_tensor",
+    "bf16",
+    "bool_",
+    "call",
+    "errors",
+    "f16",
+    "f32",
+    "f64",
+    "from_dlpack",
+    "from_numpy",
+    "function",
+    "function_names",
+    "grad",
+    "gradcheck",
+    "gradients",
+    "gradients_async",
+    "hessian",
+    "hvp",
+    "i32",
+    "i64",
+    "i8",
+    "jacobian",
+    "jvp",
+    "load",
+    "load_plugin",
+    "load_tensors",
+    "no_grad",
+    "ones",
+    "ops",
+    "parse",
+    "python_op",
+    "tensor",
+    "trace",
+    "u8",
+    "value_and_grad",
+    "zeros",
+]

@@ -1,0 +1,191 @@
+"""Python functions recorded as programs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import threading
+from typing import Any, Callable, Generic, NamedTuple, TypeVar, overload
+
+from . import _gradus
+from ._gradus import Program, StagedFunction, Tensor
+from ._trees import flatten, key_of, unflatten
+from .errors import Error
+
+R = TypeVar("R")
+
+
+class Recorded(NamedTuple):
+    """A function as a program of one stage, for arguments like those that it was recorded with."""
+
+    program: Program
+    names: list[str]  # of the tensors among the arguments, which are the program's inputs
+    structure: Any  # of what the function returns
+
+
+def _tensors(leaves: list[tuple[str, Any]]) -> list[Tensor]:
+    return [x if isinstance(x, Tensor) else _gradus.as_tensor(x) for _, x in leaves]
+
+
+def _is_floating(x: Tensor) -> bool:
+    return str(x.dtype.name) in ("f64", "f32", "f16", "bf16")
+
+
+def _bind(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by name. What a function takes by `*xs` or `**xs` is one tuple or dict."""
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):
+        return {**{f"x{i}": a for i, a in enumerate(args)}, **kwargs}
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _name_of(f: Callable[..., Any]) -> str:
+    name = re.sub(r"\W", "_", getattr(f, "__name__", "traced"))
+    return name if re.match(r"[A-Za-z_]", name) else "_" + name
+
+
+def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recorded:
+    """Runs `f` once, and records what it does with the tensors among its arguments."""
+    leaves, structure = flatten(_bind(f, args, kwargs))
+    names = [re.sub(r"[^\w.]", "_", n) for n, _ in leaves]
+    names = [n if re.match(r"[A-Za-z_]", n) else "x" + n for n in names]
+    result: Any = None
+
+    def call(tensors: list[Tensor]) -> list[Tensor]:
+        nonlocal result
+        arguments = unflatten(structure, tensors)
+        out, result = flatten(_call_bound(f, arguments))
+        if not out:
+            raise Error(f"'{_name_of(f)}' gives no tensor: there is nothing to record")
+        return _tensors(out)
+
+    # All floating arguments require gradients while `f` runs: what it differentiates itself stays
+    # connected with them.
+    inputs = []
+    for x in _tensors(leaves):
+        x = x.detach()
+        if _is_floating(x):
+            x.requires_grad = True
+        inputs.append(x)
+    program = _gradus.record(call, inputs, _name_of(f), names, 0)
+    return Recorded(program, names, result)
+
+
+def _call_bound(f: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    try:
+        parameters = inspect.signature(f).parameters
+    except (TypeError, ValueError):
+        return f(*arguments.values())
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for name, value in arguments.items():
+        kind = parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            args.extend(value)
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            kwargs.update(value)
+        elif kind is inspect.Parameter.KEYWORD_ONLY:
+            kwargs[name] = value
+        else:
+            args.append(value)
+    return f(*args, **kwargs)
+
+
+class Function(Generic[R]):
+    """A Python function over tensors that runs as a program.
+
+    It is recorded once for each combination of its tensors' dtypes, shapes and requires_grad, and of
+    the values of its other arguments; then the program runs in its place. Whatever else the function
+    reads is what it was when it was recorded. The result can be differentiated `order` times. Within
+    another function that is being recorded it is part of that one.
+    """
+
+    def __init__(self, f: Callable[..., R], order: int = 1) -> None:
+        if order < 0:
+            raise Error(f"the order must be 0 or more, not {order}")
+        self.function = f
+        self.order = order
+        self._programs: dict[Any, tuple[StagedFunction, Any]] = {}
+        self._recorded: dict[Any, Recorded] = {}
+        self._lock = threading.Lock()
+        functools.update_wrapper(self, f)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        if _gradus.is_tracing():
+            return self.function(*args, **kwargs)
+        leaves, structure = flatten(_bind(self.function, args, kwargs))
+        tensors = _tensors(leaves)
+        recording = _gradus.is_recording()
+        wrt = tuple(recording and x.requires_grad for x in tensors)
+        key = (self._key(structure, tensors), wrt)
+        with self._lock:
+            known = self._programs.get(key)
+        if known is None:
+            recorded = self.record(*args, **kwargs)
+            program = recorded.program
+            if any(wrt):
+                names = [n for n, w in zip(recorded.names, wrt) if w]
+                program = program.differentiate(self.order, names)
+            known = (StagedFunction(program.compile()), recorded.structure)
+            with self._lock:
+                self._programs[key] = known
+        staged, result = known
+        return unflatten(result, staged(*tensors))
+
+    def record(self, *args: Any, **kwargs: Any) -> Recorded:
+        """The program of one stage for arguments like these."""
+        leaves, structure = flatten(_bind(self.function, args, kwargs))
+        key = self._key(structure, _tensors(leaves))
+        with self._lock:
+            known = self._recorded.get(key)
+        if known is None:
+            known = record(self.function, args, kwargs)
+            with self._lock:
+                self._recorded[key] = known
+        return known
+
+    def program(self, *args: Any, order: int | None = None, **kwargs: Any) -> Program:
+        """The staged program for arguments like these, with derivatives by all floating ones: to be
+        printed, or run stage by stage."""
+        one = self.record(*args, **kwargs).program
+        order = self.order if order is None else order
+        return one.differentiate(order) if order else one
+
+    def _key(self, structure: Any, tensors: list[Tensor]) -> Any:
+        try:
+            static = key_of(structure)
+        except TypeError as e:
+            raise Error(
+                f"'{_name_of(self.function)}': arguments that are no tensors must have a hash, since "
+                f"a program is recorded for their values: {e}"
+            ) from None
+        return static, tuple((x.dtype, x.shape) for x in tensors)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+
+@overload
+def function(f: Callable[..., R]) -> Function[R]: ...
+@overload
+def function(*, order: int = 1) -> Callable[[Callable[..., R]], Function[R]]: ...
+
+
+def function(f: Any = None, *, order: int = 1) -> Any:
+    """Makes a program of a Python function over tensors: `@gradus.function(order=2)`.
+
+    See Function. Arguments and results may be tuples, lists and dicts of tensors.
+    """
+    if f is None:
+        return lambda g: Function(g, order)
+    return Function(f, order)
+
+
+def trace(f: Callable[..., Any], *args: Any, order: int = 0, **kwargs: Any) -> Program:
+    """The program of what `f` does with these arguments, with derivatives up to `order`."""
+    recorded = f.record(*args, **kwargs) if isinstance(f, Function) else record(f, args, kwargs)
+    return recorded.program.differentiate(order) if order else recorded.program

@@ -1,0 +1,78 @@
+"""Arguments and results made of tuples, lists and dicts of tensors."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ._gradus import Tensor
+
+Tree = Any
+
+
+def is_leaf_tensor(x: Any) -> bool:
+    """Whether it is a tensor, or an array that becomes one."""
+    if isinstance(x, Tensor):
+        return True
+    return hasattr(x, "__array_interface__") or hasattr(x, "__dlpack__")
+
+
+def flatten(tree: Tree, name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
+    """The tensors in order, each with its name ("params.w"), and the tree with numbers of theirs in
+    their places."""
+    leaves: list[tuple[str, Any]] = []
+
+    def walk(x: Any, at: str) -> Any:
+        if isinstance(x, (tuple, list)):
+            names = getattr(x, "_fields", range(len(x)))
+            items = [walk(item, f"{at}.{n}" if at else str(n)) for n, item in zip(names, x)]
+            if isinstance(x, list):
+                return items
+            return tuple(items) if type(x) is tuple else type(x)(*items)
+        if isinstance(x, dict):
+            return {k: walk(v, f"{at}.{k}" if at else str(k)) for k, v in x.items()}
+        if is_leaf_tensor(x):
+            leaves.append((at, x))
+            return _Place(len(leaves) - 1)
+        return x
+
+    return leaves, walk(tree, name)
+
+
+class _Place:
+    """Stands for a tensor."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, _Place) and other.index == self.index
+
+    def __hash__(self) -> int:
+        return hash(("place", self.index))
+
+
+def unflatten(structure: Tree, leaves: list[Any]) -> Tree:
+    """The tree with these tensors."""
+    return _map(structure, lambda x: leaves[x.index] if isinstance(x, _Place) else x)
+
+
+def _map(tree: Tree, f: Callable[[Any], Any]) -> Tree:
+    if isinstance(tree, list):
+        return [_map(x, f) for x in tree]
+    if isinstance(tree, tuple):
+        items = [_map(x, f) for x in tree]
+        return tuple(items) if type(tree) is tuple else type(tree)(*items)
+    if isinstance(tree, dict):
+        return {k: _map(v, f) for k, v in tree.items()}
+    return f(tree)
+
+
+def key_of(tree: Tree) -> Any:
+    """A hashable stand-in for a structure. TypeError for values that have no hash."""
+    if isinstance(tree, (list, tuple)):
+        return (type(tree), tuple(key_of(x) for x in tree))
+    if isinstance(tree, dict):
+        return (dict, tuple((k, key_of(v)) for k, v in tree.items()))
+    hash(tree)
+    # 1, 1.0 and True are equal, and mean different things to a program.
+    return (type(tree), tree)

@@ -1,0 +1,239 @@
+// Program and Code in Python.
+#include "python/program.h"
+
+#include <fstream>
+
+#include "interpreter/code.h"
+#include "interpreter/gradcheck.h"
+#include "interpreter/plugin.h"
+#include "io/onnx/onnx.h"
+#include "ir/passes/directions.h"
+#include "ir/text/parser.h"
+#include "ir/text/printer.h"
+#include "python/bindings.h"
+#include "tensor/tensor_file.h"
+
+namespace gradus::python {
+
+namespace {
+
+using nb::literals::operator""_a;
+using Names = std::optional<std::vector<std::string>>;
+
+std::shared_ptr<const ir::Module> module_of(ir::Graph graph) {
+  auto module = std::make_shared<ir::Module>();
+  module->graphs.push_back(std::make_shared<const ir::Graph>(std::move(graph)));
+  return module;
+}
+
+Program load(const std::string& path) {
+  return unlocked([&] {
+    if (!path.ends_with(".onnx"))
+      return Program{std::make_shared<const ir::Module>(ir::parse_file(path).module), {}};
+    onnx::Import model = onnx::import_file(path);
+    Program p{module_of(std::move(model.program)), {}};
+    for (auto& [name, tensor] : model.weights) p.weights.emplace(name, std::move(tensor));
+    return p;
+  });
+}
+
+const ir::Stage& stage_of(const ir::Graph& graph, size_t stage) {
+  if (stage >= graph.stages.size())
+    throw Error("there is no stage {}: '{}' has {}", stage, graph.name, graph.stages.size());
+  return graph.stages[stage];
+}
+
+nb::list inputs_of(const ir::Graph& graph, size_t stage) {
+  nb::list list;
+  for (ir::ValueId v : stage_of(graph, stage).inputs)
+    list.append(nb::make_tuple(graph[v].name, graph[v].type));
+  return list;
+}
+
+nb::list results_of(const ir::Graph& graph, size_t stage) {
+  nb::list list;
+  for (const ir::Result& r : stage_of(graph, stage).results)
+    list.append(nb::make_tuple(
+        r.name, r.value == ir::no_value ? nb::none() : nb::cast(graph[r.value].type)));
+  return list;
+}
+
+// The same inputs of stage 0, another graph: the weights stay.
+template <class F>
+Program derive(const Program& p, F&& f) {
+  return unlocked([&] { return Program{module_of(f(p.graph())), p.weights}; });
+}
+
+NamedTensors tensors_from(const nb::dict& inputs) {
+  NamedTensors out;
+  for (auto [name, value] : inputs) {
+    auto key = nb::cast<std::string>(name);
+    // A number takes the type of the input when it is looked for; as a tensor it is an f64 or i64.
+    Variable v = PyFloat_Check(value.ptr()) ? variable_from(value, DType::f64, "an input")
+                                            : variable_from(value, DType::i64, "an input");
+    out.emplace(std::move(key), v.defined() ? v.data() : Tensor());
+  }
+  return out;
+}
+
+GradcheckReport check(const Program& p, int order, const nb::dict& inputs, const Names& wrt,
+                      const std::map<std::string, int64_t>& sizes, uint64_t seed,
+                      double tolerance) {
+  NamedTensors given = tensors_from(inputs);
+  return unlocked([&] {
+    auto context = Context::default_context();
+    InputSources sources = random_sources(seed, context);
+    sources.find = [&](std::string_view name) -> std::optional<FoundTensor> {
+      if (auto it = given.find(name); it != given.end()) return FoundTensor{it->second, "inputs"};
+      if (auto it = p.weights.find(name); it != p.weights.end())
+        return FoundTensor{it->second, "the model"};
+      return std::nullopt;
+    };
+    for (const auto& [name, size] : sizes) sources.sizes.emplace(name, size);
+    GradcheckOptions options;
+    options.order = order;
+    options.wrt = wrt;
+    options.seed = seed;
+    options.tolerance = tolerance;
+    return gradus::gradcheck(p.graph(), sources, options, context);
+  });
+}
+
+void bind_report(nb::module_& m) {
+  nb::class_<GradcheckEntry>(m, "GradcheckEntry", "One gradient of one derivative stage.")
+      .def_ro("stage", &GradcheckEntry::stage)
+      .def_ro("input", &GradcheckEntry::input)
+      .def_ro("error", &GradcheckEntry::error)
+      .def_ro("element", &GradcheckEntry::element)
+      .def_ro("analytic", &GradcheckEntry::analytic)
+      .def_ro("numeric", &GradcheckEntry::numeric)
+      .def_ro("passed", &GradcheckEntry::passed)
+      .def_ro("why", &GradcheckEntry::why)
+      .def("__repr__", [](const GradcheckEntry& e) {
+        return fmt::format("stage {} {}: {} (error {:.3g}){}", e.stage, e.input,
+                           e.passed ? "ok" : "WRONG", e.error, e.why.empty() ? "" : " " + e.why);
+      });
+  nb::class_<GradcheckReport>(m, "GradcheckReport", "What a gradcheck found; true if all agree.")
+      .def_prop_ro("entries", [](const GradcheckReport& r) { return r.entries; })
+      .def_prop_ro("passed", &GradcheckReport::passed)
+      .def("__bool__", &GradcheckReport::passed)
+      .def("__repr__", [](const GradcheckReport& r) {
+        std::string text = r.passed() ? "passed" : "FAILED";
+        for (const GradcheckEntry& e : r.entries)
+          text += fmt::format("\n  stage {} {}: {} (error {:.3g})", e.stage, e.input,
+                              e.passed ? "ok" : "WRONG", e.error);
+        return text;
+      });
+}
+
+void bind_directions(nb::class_<Program>& program) {
+  auto define = [&](const char* name,
+                    ir::Graph (*pass)(const ir::Graph&, const ir::DirectionOptions&),
+                    const char* doc) {
+    program.def(
+        name,
+        [pass](const Program& p, const Names& wrt) {
+          return derive(p, [&](const ir::Graph& g) { return pass(g, {.wrt = wrt}); });
+        },
+        "wrt"_a = nb::none(), doc);
+  };
+  define("jvp", ir::jvp,
+         "A program that takes a tangent t_<x> for each input and gives t_<y> for each result.");
+  define("hvp", ir::hvp,
+         "Of a program with one 0-d result: takes tangents t_<x>, gives hvp_<x>, the Hessian "
+         "times them.");
+  define("laplacian", ir::laplacian,
+         "Of a program with one 0-d result: gives laplacian_<x> beside it.");
+  define("jacobian", ir::jacobian, "Gives jacobian_<y>_<x> beside the results.");
+  define("hessian", ir::hessian,
+         "Of a program with one 0-d result: gives hessian_<x>_<w> beside it.");
+}
+
+}  // namespace
+
+void bind_program(nb::module_& m) {
+  bind_report(m);
+  nb::class_<Code>(m, "Code", "A compiled program: never changes, for any number of states.")
+      .def_prop_ro("stages", &Code::stages)
+      .def(
+          "inputs", [](const Code& c, size_t s) { return inputs_of(c.graph(), s); }, "stage"_a = 0,
+          nb::sig("def inputs(self, stage: int = 0) -> list[tuple[str, Type]]"))
+      .def(
+          "results", [](const Code& c, size_t s) { return results_of(c.graph(), s); },
+          "stage"_a = 0,
+          nb::sig("def results(self, stage: int = 0) -> list[tuple[str, Type | None]]"))
+      .def(
+          "disassemble", [](const Code& c) { return disassemble(c); },
+          "The instructions, as text.");
+
+  auto program = nb::class_<Program>(
+      m, "Program", "A staged graph program. Never changes: what derives from it is another one.");
+  program.def_prop_ro("name", [](const Program& p) { return p.graph().name; })
+      .def_prop_ro("stages", [](const Program& p) { return p.graph().stages.size(); })
+      .def(
+          "inputs", [](const Program& p, size_t s) { return inputs_of(p.graph(), s); },
+          "stage"_a = 0, nb::sig("def inputs(self, stage: int = 0) -> list[tuple[str, Type]]"),
+          "Names and types of a stage's inputs.")
+      .def(
+          "results", [](const Program& p, size_t s) { return results_of(p.graph(), s); },
+          "stage"_a = 0,
+          nb::sig("def results(self, stage: int = 0) -> list[tuple[str, Type | None]]"),
+          "Names and types of a stage's results; None is a structural zero.")
+      .def_prop_ro(
+          "weights",
+          [](const Program& p) {
+            nb::dict d;
+            for (const auto& [name, t] : p.weights) d[name.c_str()] = Variable(t);
+            return d;
+          },
+          nb::sig("def weights(self) -> dict[str, Tensor]"),
+          "The values that a model brings for some of its inputs.")
+      .def(
+          "differentiate",
+          [](const Program& p, int order, const Names& wrt, bool total) {
+            return derive(p, [&](const ir::Graph& g) {
+              return ir::differentiate(g, {.order = order, .wrt = wrt, .total = total});
+            });
+          },
+          "order"_a = 1, "wrt"_a = nb::none(), "total"_a = false,
+          "The program with derivative stages up to `order`.")
+      .def(
+          "compile",
+          [](const Program& p) {
+            return unlocked(
+                [&] { return std::const_pointer_cast<Code>(Code::compile(p.graph())); });
+          },
+          "Throws Error with the program's line where it cannot run.")
+      .def("gradcheck", check, "order"_a = 1, "inputs"_a = nb::dict(), "wrt"_a = nb::none(),
+           "sizes"_a = std::map<std::string, int64_t>(), "seed"_a = 0, "tolerance"_a = 1e-6,
+           "Holds stages 1 to `order` against central differences of the stage before, in f64. "
+           "Inputs that are not given are random.")
+      .def("__str__", [](const Program& p) { return ir::print(*p.module); })
+      .def("__repr__", [](const Program& p) {
+        return fmt::format("<Program '{}', {} stages>", p.graph().name, p.graph().stages.size());
+      });
+  bind_directions(program);
+
+  m.def(
+      "parse",
+      [](std::string text, std::string file) {
+        return unlocked([&] {
+          return Program{std::make_shared<const ir::Module>(ir::parse(text, file)), {}};
+        });
+      },
+      "text"_a, "file"_a = "", "The program of a text. `file` is its name in messages.");
+  m.def("load_program", load);
+  m.def("load_tensors", [](const std::string& path) {
+    return unlocked([&] {
+      TensorFile file(path);
+      std::vector<std::pair<std::string, Variable>> list;
+      for (const std::string& name : file.names()) list.emplace_back(name, file.read(name));
+      return list;
+    });
+  });
+  m.def(
+      "load_plugin", [](const std::string& path) { unlocked([&] { load_plugin(path); }); },
+      "path"_a, "Loads a shared library that registers C++ functions and operators.");
+}
+
+}  // namespace gradus::python

@@ -1,0 +1,20 @@
+// What Python knows as a program.
+#pragma once
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include "ir/graph.h"
+#include "tensor/npz.h"
+
+namespace gradus::python {
+
+// Shared and immutable, as graphs are; an ONNX model's weights go with it.
+struct Program {
+  std::shared_ptr<const ir::Module> module;
+  NamedTensors weights;
+  const ir::Graph& graph() const { return module->program(); }
+};
+
+}  // namespace gradus::python

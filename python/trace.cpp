@@ -1,0 +1,69 @@
+// Python functions over tensors, recorded as programs; programs as functions of tensors.
+#include "interpreter/trace.h"
+
+#include "autograd/engine.h"
+#include "python/bindings.h"
+#include "python/errors.h"
+#include "python/program.h"
+
+namespace gradus::python {
+
+namespace {
+
+using nb::literals::operator""_a;
+
+Variables variables_of(nb::handle list, const char* what) {
+  Variables out;
+  for (nb::handle item : list) out.push_back(variable_from(item, what));
+  return out;
+}
+
+// `f` takes and gives a list of tensors.
+Program record(const nb::object& f, const nb::list& inputs, const std::string& name,
+               std::vector<std::string> input_names, int order) {
+  Variables in = variables_of(inputs, "an input");
+  TraceOptions options;
+  options.order = order;
+  options.run_backward = order > 0;
+  options.name = name;
+  options.inputs = std::move(input_names);
+  auto call = [&](std::span<const Variable> given) {
+    return call_python([&] {
+      nb::list arguments;
+      for (const Variable& v : given) arguments.append(to_python(v));
+      return variables_of(f(arguments), "what the function gives");
+    });
+  };
+  return unlocked([&] {
+    Traced traced = trace(call, in, options);
+    auto module = std::make_shared<ir::Module>();
+    module->graphs.push_back(std::make_shared<const ir::Graph>(traced.trace.graph()));
+    return Program{std::move(module), {}};
+  });
+}
+
+}  // namespace
+
+void bind_trace(nb::module_& m) {
+  m.def("record", record, "f"_a, "inputs"_a, "name"_a, "input_names"_a, "order"_a = 0);
+  nb::class_<StagedFunction>(m, "StagedFunction",
+                             "A program as one differentiable function of tensors.")
+      .def(
+          "__init__",
+          [](StagedFunction* self, std::shared_ptr<Code> code) {
+            unlocked([&] { new (self) StagedFunction(code); });
+          },
+          "code"_a)
+      .def_prop_ro("derivatives", &StagedFunction::derivatives,
+                   "How often it can be differentiated.")
+      .def(
+          "__call__",
+          [](const StagedFunction& f, const nb::args& inputs) {
+            Variables in = variables_of(inputs, "an input");
+            return to_python(unlocked([&] { return f(in); }));
+          },
+          nb::sig("def __call__(self, *inputs: ArrayLike | None) -> list[Tensor | None]"),
+          "Stage 0; later stages run when a backward asks for them.");
+}
+
+}  // namespace gradus::python

@@ -1,0 +1,22 @@
+# pip install of the tree into a clean environment, and the Python tests there.
+set -euo pipefail
+
+cd "$GRADUS_SOURCE_DIR"
+rm -rf "$FOLDER" && mkdir -p "$FOLDER"
+"$PYTHON" -m venv "$FOLDER/venv"
+pip=("$FOLDER/venv/bin/python" -m pip --disable-pip-version-check --quiet)
+if ! "${pip[@]}" install pytest; then
+  echo "skipped: pip reaches no package index"
+  exit 77
+fi
+"${pip[@]}" install . \
+  --config-settings=cmake.build-type="$BUILD_TYPE" \
+  --config-settings=cmake.define.CMAKE_CXX_FLAGS_"${BUILD_TYPE^^}"="$FLAGS" \
+  --config-settings=cmake.define.CMAKE_COMPILE_WARNING_AS_ERROR="${STRICT:-OFF}"
+cd "$FOLDER"
+# Not what lies in the tree: the package that was installed.
+env -u PYTHONPATH "$FOLDER/venv/bin/python" -c '
+import gradus, sys
+assert gradus.__file__.startswith(sys.prefix), gradus.__file__'
+env -u PYTHONPATH PYTHONDONTWRITEBYTECODE=1 "$FOLDER/venv/bin/python" -m pytest -q \
+  -p no:cacheprovider "$GRADUS_SOURCE_DIR/tests/python"

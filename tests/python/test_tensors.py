@@ -1,0 +1,299 @@
+"""Tensors, NumPy and DLPack: memory is shared where it can be, and kept as long as it is seen."""
+
+import ctypes
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import gradus
+from gradus import ops
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+DTYPES = ["float64", "float32", "float16", "int64", "int32", "int8", "uint8", "bool"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3, 4), (3, 0)])
+def test_numpy_shares_memory_both_ways(dtype, shape):
+    a = np.asarray(np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2, dtype)
+    t = gradus.from_numpy(a)
+    assert t.shape == shape and t.ndim == len(shape) and t.size == a.size
+    b = t.numpy()
+    assert b.dtype == a.dtype and b.shape == shape and np.array_equal(a, b)
+    if a.size:
+        assert address(a) == address(b)
+        assert not b.flags.writeable  # values of programs are not changed behind their back
+
+
+def test_strided_views_are_not_copied():
+    a = np.arange(24.0).reshape(4, 6)
+    for view in (a.T, a[::2, 1::2], a[:, :1], np.broadcast_to(a[0], (3, 6))):
+        b = gradus.from_numpy(view).numpy()
+        assert address(b) == address(view) and b.strides == view.strides
+        assert np.array_equal(view, b)
+
+
+def test_readonly_arrays_are_taken_and_stay_so():
+    a = np.arange(3.0)
+    a.flags.writeable = False
+    b = gradus.from_numpy(a).numpy()
+    assert address(a) == address(b)
+    with pytest.raises(ValueError):
+        b.flags.writeable = True
+
+
+def test_the_array_lives_as_long_as_the_tensor():
+    class Owner(np.ndarray):
+        pass
+
+    a = np.arange(1000.0).view(Owner)
+    alive = weakref.ref(a)
+    t = gradus.from_numpy(a)
+    view = t[10:20].numpy()
+    del a, t
+    gc.collect()
+    assert alive() is not None and view[0] == 10
+    del view
+    gc.collect()
+    assert alive() is None
+
+
+def test_the_tensor_lives_as_long_as_the_array():
+    t = gradus.tensor([1.0, 2.0, 3.0])
+    alive = weakref.ref(t)
+    a = t.numpy()
+    memory = (ctypes.c_double * 3).from_address(address(a))
+    del t
+    gc.collect()
+    assert list(memory) == [1, 2, 3] and list(a) == [1, 2, 3]
+    del a
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6.0)[::-1],
+        np.arange(6.0).astype(">f8"),
+        np.frombuffer(b"x" * 65, "u1")[1:65].view("f8"),
+        np.zeros(3, [("a", "u1"), ("x", "<f4")])["x"],
+    ],
+)
+def test_what_cannot_be_shared_is_refused_or_copied(array):
+    with pytest.raises(gradus.Error):
+        gradus.from_numpy(array)
+    assert np.array_equal(gradus.as_tensor(array).numpy(), array)  # where a value is enough
+    assert np.array_equal(ops.add(array, 0).numpy(), array)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint32", "uint64", "complex128", "U3", "O"])
+def test_other_dtypes_are_refused(dtype):
+    with pytest.raises((gradus.Error, ValueError, BufferError)) as e:
+        gradus.from_numpy(np.zeros(2, dtype))
+    if isinstance(e.value, gradus.Error):
+        assert "astype" in str(e.value)
+
+
+def test_tensor_copies():
+    a = np.arange(3.0)
+    t = gradus.tensor(a)
+    a[0] = 7
+    assert t.tolist() == [0, 1, 2]
+    assert gradus.tensor([[1, 2], [3, 4]]).dtype == gradus.i64
+    assert gradus.tensor([1, 2], dtype="f32").numpy().dtype == np.float32
+    assert gradus.tensor([1, 2], dtype=np.float16).dtype == gradus.f16
+    assert gradus.tensor(2.5).item() == 2.5 and float(gradus.tensor(2.5)) == 2.5
+    assert gradus.zeros((2, 3), "f32").shape == (2, 3) and gradus.ones(2).tolist() == [1, 1]
+
+
+def test_bfloat16():
+    t = gradus.tensor([1.0, 2.5]).to("bf16")
+    assert t.dtype == gradus.bf16
+    with pytest.raises(gradus.Error, match="cast the tensor to f32"):
+        np.asarray(t)
+    assert t.to("f32").tolist() == [1, 2.5]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dlpack_with_numpy(dtype):
+    if dtype == "bool" and np.lib.NumpyVersion(np.__version__) < "1.25.0":
+        pytest.skip("this NumPy knows no bools in DLPack")
+    t = gradus.from_numpy(np.array([[1, 0], [1, 1], [0, 1]], dtype))
+    a = np.from_dlpack(t.T)
+    assert np.array_equal(a, t.numpy().T) and address(a) == address(t.numpy())
+    assert not a.flags.writeable
+    b = np.array([0, 1, 1], dtype)
+    u = gradus.from_dlpack(b)
+    assert address(u.numpy()) == address(b)
+    assert t.__dlpack_device__() == (1, 0)
+
+
+def test_dlpack_capsules():
+    t = gradus.tensor([1.0, 2.0])
+    for version in (None, (1, 0)):
+        capsule = t.__dlpack__(max_version=version)
+        assert gradus.from_dlpack(capsule).tolist() == [1, 2]
+        with pytest.raises(gradus.Error, match="taken already"):
+            gradus.from_dlpack(capsule)
+        t.__dlpack__(max_version=version)  # one that nobody takes
+    alive = weakref.ref(t)
+    u = gradus.from_dlpack(t)
+    del t, capsule
+    gc.collect()
+    assert alive() is None and u.tolist() == [1, 2]
+
+
+def test_operators_follow_numpy(rng):
+    a, b = rng.normal(size=(3, 4)), rng.normal(size=4)
+    x = gradus.from_numpy(a)
+    for got, want in [
+        (x + b, a + b),
+        (b - x, b - a),
+        (2 * x, 2 * a),
+        (x / 3, a / 3),
+        (1 / x, 1 / a),
+        (x**2, a**2),
+        (2.0**x, 2.0**a),
+        (-x, -a),
+        (abs(x), abs(a)),
+        (x @ b, a @ b),
+        (x // 0.5, a // 0.5),
+        (x % 0.5, a % 0.5),
+        (x < 0, a < 0),
+        (x == x, a == a),
+        (x.T, a.T),
+        (x.sum(dim=0), a.sum(0)),
+        (x.mean(), a.mean()),
+        (x.reshape(2, 6), a.reshape(2, 6)),
+        (x.reshape((-1, 2)), a.reshape(-1, 2)),
+        (ops.cat([x, x], dim=1), np.concatenate([a, a], 1)),
+        (ops.where(x > 0, x, 0.0), np.where(a > 0, a, 0)),
+        (ops.linear(x, a, None), a @ a.T),
+        (np.sin(x), np.sin(a)),
+    ]:
+        np.testing.assert_allclose(np.asarray(got), want, rtol=1e-14)
+    values, places = ops.sort(x, dim=1)
+    np.testing.assert_array_equal(values, np.sort(a, 1))
+    np.testing.assert_array_equal(places, np.argsort(a, 1))
+
+
+INDICES = [
+    0,
+    -1,
+    (1, 2),
+    slice(1, 3),
+    (slice(None), slice(0, 4, 2)),
+    (..., 1),
+    (1, ...),
+    None,
+    (None, 1, slice(None), None),
+    ([0, 2, 1],),
+    ([0, 2], [1, 3]),
+    (slice(None), [1, 1, 0]),
+    np.array([True, False, True]),
+    (np.int64(1), np.array([0, 3])),
+    (),
+]
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_indexing_follows_numpy(index):
+    a = np.arange(24.0).reshape(3, 4, 2)
+    np.testing.assert_array_equal(gradus.from_numpy(a)[index].numpy(), a[index])
+
+
+def test_indexing_is_differentiable():
+    x = gradus.tensor(np.arange(6.0).reshape(2, 3), requires_grad=True)
+    (x[1] * x[:, 1][0] + x[0, [0, 0, 2]]).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [[2, 12, 1], [1, 1, 1]])
+
+
+def test_indexing_refuses():
+    x = gradus.zeros((2, 3))
+    for index in [(0, 0, 0), slice(None, None, -1), (..., ...), "x", 1.5]:
+        with pytest.raises((gradus.Error, TypeError)):
+            x[index]
+    with pytest.raises(gradus.Error):
+        x[5]
+
+
+def test_backward_accumulates_and_modes():
+    x = gradus.tensor([1.0, 2.0], requires_grad=True)
+    assert x.is_leaf and x.grad is None and x.grad_fn is None
+    y = (x * x).sum()
+    assert y.grad_fn and not y.is_leaf
+    y.backward(keep_graph=True)
+    y.backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [4, 8])
+    with pytest.raises(gradus.Error, match="keep_graph"):
+        y.backward()
+    with gradus.no_grad():
+        assert not (x * x).requires_grad
+        x.numpy()
+    with pytest.raises(gradus.Error, match="detach"):
+        x.numpy()
+    with pytest.raises(gradus.Error, match="detach"):
+        np.asarray(x)
+    with pytest.raises(BufferError):
+        memoryview(x)
+    with pytest.raises(gradus.Error, match="detach"):
+        np.from_dlpack(x)
+    assert x.detach().tolist() == [1, 2]
+
+
+def test_gradients_nest():
+    x = gradus.tensor([0.3, -0.7], requires_grad=True)
+    y = ops.sin(x).sum()
+    (d1,) = gradus.gradients(y, x, create_graph=True)
+    (d2,) = gradus.gradients(d1.sum(), x, create_graph=True)
+    (d3,) = gradus.gradients(d2.sum(), x)
+    a = x.detach().numpy()
+    for got, want in [(d1, np.cos(a)), (d2, -np.sin(a)), (d3, -np.cos(a))]:
+        np.testing.assert_allclose(got.detach().numpy(), want, rtol=1e-14)
+    other = gradus.tensor([1.0], requires_grad=True)
+    assert gradus.gradients(ops.sin(x).sum(), other) == [None]
+    with pytest.raises(gradus.Error):
+        gradus.gradients(ops.sin(x).sum(), other, allow_unused=False)
+
+
+def test_faults_of_the_user():
+    with pytest.raises(gradus.Error, match="did you mean"):
+        gradus._gradus.apply("tanhh", [gradus.ones(2)], {})
+    with pytest.raises(gradus.Error, match="no attribute 'dims'"):
+        ops.sum(gradus.ones(2), dims=0)
+    with pytest.raises(gradus.Error, match="must be a tensor or an array, not dict"):
+        ops.exp({})
+    with pytest.raises(gradus.Error, match="64 bits"):
+        gradus.ones(2) + 2**70
+    with pytest.raises(TypeError):
+        gradus.ones(2) + "x"
+    with pytest.raises(gradus.Error, match="one element"):
+        gradus.ones(2).item()
+    with pytest.raises(gradus.Error, match="no dtype"):
+        gradus.ones(2).to("float80")
+
+
+def test_hooks():
+    x = gradus.tensor([1.0, 2.0], requires_grad=True)
+    seen = []
+    key = x.register_hook(lambda g: seen.append(g.tolist()))
+    double = x.register_hook(lambda g: g * 2)
+    (x * x).sum().backward()
+    assert seen == [[2, 4]] and x.grad.tolist() == [4, 8]
+    assert x.remove_hook(key) and x.remove_hook(double) and not x.remove_hook(key)
+    y = x * 3
+
+    def fails(g):
+        raise LookupError("in a hook")
+
+    y.register_hook(fails)
+    with pytest.raises(LookupError, match="in a hook"):
+        y.sum().backward()
+    assert len(seen) == 1
