@@ -41,8 +41,8 @@ struct CommandLine {
           throw gradus::Error("--steps takes a whole number from 1 on, not '{}'", text);
         out.steps = steps;
       } else {
-        throw gradus::Error(
-            "'{}' is not known; there are --small, --steps NUMBER and --plot FILE.svg", flag);
+        throw gradus::Error("'{}' is not known; there are --small, --steps NUMBER, --plot FILE.svg",
+                            flag);
       }
     }
     return out;
@@ -93,8 +93,8 @@ inline bool holds(const char* what, double value, double low, double high) {
   return right;
 }
 
-// Runs an example; what goes wrong is said, and is exit status 1. So is a figure that does not hold,
-// where the number of steps is the example's own.
+// Runs an example; what goes wrong is said, and is exit status 1, as is a figure that does not hold
+// after as many steps as the example takes by itself.
 inline int run_example(int argc, char** argv, const std::function<bool(const CommandLine&)>& run) {
   try {
     const CommandLine line = CommandLine::parse(argc, argv);

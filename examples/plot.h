@@ -21,12 +21,13 @@ struct Series {
   std::string label;         // in the legend; empty: not there
   std::vector<double> x, y;  // of one length; what is not finite is left out
   Mark mark = Mark::line;
+  int colour = -1;  // 0 to 5: blue, red, green, violet, ochre, grey; else its place among them
 };
 
 struct Panel {
   std::string title, x_label, y_label;
-  std::vector<Series> series;  // at most six colours, then they repeat
-  bool log_y = false;          // powers of ten; values that are not positive are left out
+  std::vector<Series> series;
+  bool log_y = false;  // powers of ten; values that are not positive are left out
 };
 
 namespace detail {
@@ -34,6 +35,11 @@ namespace detail {
 constexpr double panel_width = 400, panel_height = 320;
 constexpr double left = 68, right = 14, top = 34, bottom = 48;
 constexpr std::array colours{"#1f5fa8", "#c8501e", "#3a8a3f", "#8a4fa0", "#a3811b", "#4a4a4a"};
+
+inline const char* colour_of(const Series& s, size_t place) {
+  const auto own = static_cast<size_t>(s.colour);
+  return colours[own < colours.size() ? own : place % colours.size()];
+}
 
 inline std::string escaped(const std::string& text) {
   std::string out;
@@ -159,7 +165,7 @@ inline void draw_legend(std::ostream& out, const Panel& p, const Axis& x, const 
     row += 15;
     const bool point = s.mark == Mark::points;
     out << format("<path d='M%.1f %.1fh%d' class='%s' stroke='%s'/>", at + (point ? 15 : 5),
-                  row - 4, point ? 0 : 20, style(s.mark), colours[i % colours.size()])
+                  row - 4, point ? 0 : 20, style(s.mark), colour_of(s, i))
         << format("<text x='%.1f' y='%.1f'>", at + 30, row) << escaped(s.label) << "</text>\n";
   }
 }
@@ -174,7 +180,7 @@ inline void draw_panel(std::ostream& out, const Panel& p, double x0, double y0) 
   y.settle();
   draw_axes(out, p, x, y);
   for (size_t i = 0; i < p.series.size(); ++i)
-    draw_series(out, p.series[i], colours[i % colours.size()], x, y);
+    draw_series(out, p.series[i], colour_of(p.series[i], i), x, y);
   draw_legend(out, p, x, y);
 }
 

@@ -1,13 +1,21 @@
-// What the larger examples train with: random numbers, first weights, and Adam.
+// What the larger examples train with: random numbers, programs and their training step, Adam.
 #pragma once
 
 #include <cmath>
 #include <numbers>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "interpreter/state.h"
+#include "ir/passes/passes.h"
+#include "ir/text/parser.h"
 #include "tensor/tensor.h"
+
+inline gradus::Tensor matrix(int64_t rows, int64_t columns, std::span<const double> values) {
+  return gradus::Tensor::from(gradus::DType::f64, gradus::Sizes{rows, columns}, values);
+}
 
 // The same numbers on every machine.
 class Random {
@@ -73,3 +81,76 @@ class Adam {
   double beta1_, beta2_;
   int steps_ = 0;
 };
+
+// Runs one program again and again, with kernels compiled before the first time.
+class Runner {
+ public:
+  explicit Runner(const gradus::ir::Graph& program)
+      : state_(gradus::Code::compile(program), gradus::Context::default_context(),
+               {.fusion = gradus::fusion::FusionMode::first}) {}
+
+  // Stage 0.
+  std::vector<gradus::Tensor> run(std::span<const gradus::Tensor> inputs) {
+    state_.restart();
+    return state_.run(inputs);
+  }
+  // The stage after those that have run.
+  std::vector<gradus::Tensor> next(std::span<const gradus::Tensor> cotangents) {
+    return state_.run(cotangents);
+  }
+
+ private:
+  gradus::State state_;
+};
+
+// A program's loss, its first result, and the loss's gradients with respect to weights, which are
+// the inputs from the one named `first_weight` on: stages 0 and 1.
+class TrainingStep {
+ public:
+  TrainingStep(const gradus::ir::Graph& program, const std::string& first_weight)
+      : TrainingStep(program, weights_of(program, first_weight)) {}
+
+  double run(std::span<const gradus::Tensor> inputs) {
+    results_ = runner_.run(inputs);
+    std::vector<gradus::Tensor> cotangents(results_.size());
+    cotangents[0] = gradus::Tensor::scalar(gradus::DType::f64, 1);  // the others are absent
+    gradients_ = runner_.next(cotangents);
+    return results_[0].item();
+  }
+  const std::vector<gradus::Tensor>& results() const { return results_; }
+  const std::vector<gradus::Tensor>& gradients() const { return gradients_; }
+
+ private:
+  TrainingStep(const gradus::ir::Graph& program, std::vector<std::string> weights)
+      : runner_(gradus::ir::differentiate(program, {.order = 1, .wrt = std::move(weights)})) {}
+  static std::vector<std::string> weights_of(const gradus::ir::Graph& program,
+                                             const std::string& first) {
+    std::vector<std::string> out;
+    for (gradus::ir::ValueId input : program.stages[0].inputs) {
+      const std::string& name = program[input].name;
+      if (!out.empty() || name == first) out.push_back(name);
+    }
+    return out;
+  }
+
+  Runner runner_;
+  std::vector<gradus::Tensor> results_, gradients_;
+};
+
+// Weights of fully connected layers, W[out, in] and b[out] in turns.
+inline std::vector<gradus::Tensor> layers(std::initializer_list<int64_t> widths, Random& random) {
+  std::vector<gradus::Tensor> out;
+  const int64_t* in = widths.begin();
+  for (const int64_t* to = in + 1; to != widths.end(); in = to++) {
+    out.push_back(random.normals({*to, *in}, 1 / std::sqrt(static_cast<double>(*in))));
+    out.push_back(gradus::Tensor::zeros(gradus::DType::f64, gradus::Sizes{*to}));
+  }
+  return out;
+}
+
+// `values`, then `weights`: a program's inputs.
+inline std::vector<gradus::Tensor> with(std::vector<gradus::Tensor> values,
+                                        const std::vector<gradus::Tensor>& weights) {
+  values.insert(values.end(), weights.begin(), weights.end());
+  return values;
+}

@@ -2,17 +2,9 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "examples/force_field/clusters.h"
-#include "interpreter/state.h"
-#include "ir/passes/passes.h"
-#include "ir/text/parser.h"
-
-// The first two results of a program's stage 0: energies and forces.
-inline clusters::Labels labels(const std::vector<gradus::Tensor>& results) {
-  return {results[0].to_doubles(), results[1].to_doubles()};
-}
+#include "examples/training.h"
 
 inline gradus::ir::Module program(const char* name) {
   return gradus::ir::parse_file(std::string(EXAMPLE_FOLDER "/") + name).module;
@@ -20,13 +12,10 @@ inline gradus::ir::Module program(const char* name) {
 
 // A potential may be copied; copies share one state and are for one thread.
 inline clusters::Potential lennard_jones() {
-  auto code = gradus::Code::compile(program("lennard_jones.ir").program());
-  auto state = std::make_shared<gradus::State>(
-      code, gradus::Context::default_context(),
-      gradus::StateOptions{.fusion = gradus::fusion::FusionMode::first});
-  return [state](const clusters::Vector& r) {
-    state->restart();
-    return labels(state->run(std::array{clusters::tensor(r)}));
+  auto runner = std::make_shared<Runner>(program("lennard_jones.ir").program());
+  return [runner](const clusters::Vector& r) -> clusters::Labels {
+    auto results = runner->run(std::array{clusters::tensor(r)});
+    return {results[0].to_doubles(), results[1].to_doubles()};
   };
 }
 
@@ -37,12 +26,8 @@ class ForceField {
   // First weights; what the network sees is made to vary by about 1 over `set`, and its energy
   // begins at the set's mean.
   ForceField(const clusters::Set& set, Random& random)
-      : force_code_(gradus::Code::compile(program("force_field.ir").program())),
-        train_(
-            gradus::Code::compile(gradus::ir::differentiate(
-                program("force_field.ir").program(),
-                {.order = 1, .wrt = std::vector<std::string>{"w1", "b1", "w2", "b2", "w3", "b3"}})),
-            gradus::Context::default_context(), first()),
+      : module_(program("force_field.ir")),
+        training_(module_.program(), "w1"),
         weights_(first_weights(set, random)) {
     std::vector<double> centres(functions);
     for (size_t k = 0; k < functions; ++k) centres[k] = 3.0 + 0.4 * static_cast<double>(k);
@@ -51,8 +36,7 @@ class ForceField {
     standardise(set);
   }
 
-  // A step on geometries drawn from `set`: stage 0 gives the loss, stage 1 the weights' gradients,
-  // through energies and forces. Returns the loss.
+  // A step on geometries drawn from `set`, through energies and forces. Returns the loss.
   double train_step(const clusters::Set& set, Random& random, double rate) {
     clusters::Set drawn;
     for (int64_t n = 0; n < batch; ++n) {
@@ -65,27 +49,21 @@ class ForceField {
       piece(set.labels.force, drawn.labels.force);
       drawn.labels.energy.push_back(set.labels.energy[k]);
     }
-    train_.restart();
-    const double loss = train_.run(inputs(drawn.r, drawn.labels))[3].item();
-    // Cotangents of energy, force, features and loss: only the last is there.
-    const auto gradients = train_.run(
-        std::vector<gradus::Tensor>{{}, {}, {}, gradus::Tensor::scalar(gradus::DType::f64, 1)});
-    weights_.step(gradients, rate);
+    const double loss = training_.run(inputs(drawn.r, drawn.labels));
+    weights_.step(training_.gradients(), rate);
     return loss;
   }
 
-  // The network as it is now, without the training stage.
+  // The network as it is when the potential is called; the force field has to be there still.
   clusters::Potential potential() const {
-    auto state =
-        std::make_shared<gradus::State>(force_code_, gradus::Context::default_context(), first());
-    return [state, this](const clusters::Vector& r) {
-      state->restart();
-      return labels(state->run(inputs(r, unknown(r))));
+    auto runner = std::make_shared<Runner>(module_.program());
+    return [runner, this](const clusters::Vector& r) -> clusters::Labels {
+      auto results = runner->run(inputs(r, unknown(r)));
+      return {results[1].to_doubles(), results[2].to_doubles()};
     };
   }
 
  private:
-  static gradus::StateOptions first() { return {.fusion = gradus::fusion::FusionMode::first}; }
   static gradus::Tensor vector(const std::vector<double>& values) {
     return gradus::Tensor::from(gradus::DType::f64,
                                 gradus::Sizes{static_cast<int64_t>(values.size())}, values);
@@ -96,33 +74,22 @@ class ForceField {
 
   std::vector<gradus::Tensor> inputs(const clusters::Vector& r,
                                      const clusters::Labels& reference) const {
-    std::vector<gradus::Tensor> out{clusters::tensor(r), vector(reference.energy),
-                                    clusters::tensor(reference.force)};
-    out.insert(out.end(), constants_.begin(), constants_.end());
-    out.insert(out.end(), weights_.parameters().begin(), weights_.parameters().end());
-    return out;
+    std::vector<gradus::Tensor> values{clusters::tensor(r), vector(reference.energy),
+                                       clusters::tensor(reference.force)};
+    return with(with(std::move(values), constants_), weights_.parameters());
   }
 
   static std::vector<gradus::Tensor> first_weights(const clusters::Set& set, Random& random) {
     double mean = 0;
     for (double e : set.labels.energy) mean += e / static_cast<double>(set.size());
-    auto zeros = [](int64_t n) {
-      return gradus::Tensor::zeros(gradus::DType::f64, gradus::Sizes{n});
-    };
-    auto normals = [&](int64_t out, int64_t in) {
-      return random.normals({out, in}, 1 / std::sqrt(static_cast<double>(in)));
-    };
-    return {normals(width, 2 * functions),
-            zeros(width),
-            normals(width, width),
-            zeros(width),
-            normals(1, width),
-            vector({mean / static_cast<double>(clusters::atoms)})};
+    auto out = layers({2 * functions, width, width, 1}, random);
+    out.back() = vector({mean / static_cast<double>(clusters::atoms)});
+    return out;
   }
 
   void standardise(const clusters::Set& set) {
-    gradus::State state(force_code_);
-    const auto features = state.run(inputs(set.r, unknown(set.r)))[2].to_doubles();
+    Runner runner(module_.program());
+    const auto features = runner.run(inputs(set.r, unknown(set.r)))[3].to_doubles();
     const size_t count = 2 * functions;
     const double rows = static_cast<double>(features.size() / count);
     std::vector<double> mean(count), square(count), scale(count);
@@ -136,8 +103,8 @@ class ForceField {
     constants_[2] = vector(scale);
   }
 
-  std::shared_ptr<const gradus::Code> force_code_;
-  gradus::State train_;
+  gradus::ir::Module module_;
+  TrainingStep training_;
   Adam weights_;
   std::vector<gradus::Tensor> constants_;  // centre, shift, scale
 };
