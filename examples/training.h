@@ -82,6 +82,14 @@ class Adam {
   int steps_ = 0;
 };
 
+// The graph of that name. Throws Error where there is none.
+inline std::shared_ptr<const gradus::ir::Graph> graph(const gradus::ir::Module& module,
+                                                      const std::string& name) {
+  for (const auto& g : module.graphs)
+    if (g->name == name) return g;
+  throw gradus::Error("the file has no graph '{}'", name);
+}
+
 // Runs one program again and again, with kernels compiled before the first time.
 class Runner {
  public:

@@ -61,7 +61,7 @@ bool run(const CommandLine& line) {
   }
   std::printf("%d training steps, %.2f ms each\n", steps, 1e3 * watch.seconds() / steps);
 
-  Runner network(*module.graphs[1]);
+  Runner network(*graph(module, "network"));
   plot::Panel profiles{"Burgers' equation, nu = 0.05", "x", "u", {}};
   plot::Panel errors{"Error", "x", "network - exact", {}};
   Vector x;
