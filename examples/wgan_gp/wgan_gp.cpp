@@ -130,7 +130,7 @@ bool run(const CommandLine& line) {
     plot::write_svg(
         line.plot,
         std::vector<plot::Panel>{
-            {"Training", "step", "distance, as the critic sees it", {{"", at, distances}}, true},
+            {"Training", "step", "distance, as the critic sees it", {{"", at, distances}}},
             {"A mixture of eight",
              "x",
              "y",
