@@ -11,6 +11,7 @@
 #include "interpreter/state.h"
 #include "ir/passes/passes.h"
 #include "ir/text/parser.h"
+#include "ir/text/printer.h"
 #include "tensor/tensor.h"
 
 inline gradus::Tensor matrix(int64_t rows, int64_t columns, std::span<const double> values) {
