@@ -1,5 +1,6 @@
 // A character LSTM learns to count, and is judged by what it writes. README.md says what comes out.
 #include "examples/char_lstm/counting.h"
+#include "examples/char_lstm/unrolled.h"
 #include "examples/command_line.h"
 #include "examples/plot.h"
 #include "examples/training.h"
@@ -10,31 +11,6 @@ using Vector = std::vector<double>;
 namespace {
 
 constexpr int64_t length = 48, batch = 16, units = 48, features = 16;
-
-// The program of a training step: `next` called for each character, the loss of what it expects.
-std::string unrolled() {
-  const std::string weights = "%table, %wx, %wh, %b, %wo, %bo";
-  std::string out = fmt::format(
-      "graph train {{ stage 0 (%text: i64[{}, B], %table: f64[V, E], %wx: f64[4*H, E],"
-      " %wh: f64[4*H, H], %b: f64[4*H], %wo: f64[V, H], %bo: f64[V]) {{\n"
-      "%h0 = full() {{shape = [B, H], value = 0.0, dtype = f64}}\n"
-      "%c0 = full() {{shape = [B, H], value = 0.0, dtype = f64}}\n",
-      length + 1);
-  std::string scores;
-  for (int64_t t = 0; t < length; ++t) {
-    out += fmt::format("%x{0} = select(%text) {{dim = 0, index = {0}}}\n", t);
-    out +=
-        fmt::format("%s{0}, %h{1}, %c{1} = call(%x{0}, %h{0}, %c{0}, {2}) {{graph = \"next\"}}\n",
-                    t, t + 1, weights);
-    scores += fmt::format("{}%s{}", t == 0 ? "" : ", ", t);
-  }
-  return out + fmt::format(
-                   "%scores = cat({}) {{dim = 0}}\n"
-                   "%after = slice(%text) {{dim = 0, start = 1, end = {}, step = 1}}\n"
-                   "%target = reshape(%after) {{shape = [{} * B]}}\n"
-                   "%loss = cross_entropy(%scores, %target)\nreturn %loss }} }}\n",
-                   scores, length + 1, length);
-}
 
 std::vector<Tensor> first_weights(Random& random) {
   const auto v = static_cast<int64_t>(counting::alphabet.size());
@@ -97,7 +73,7 @@ std::vector<std::string> write(const ir::Module& module, const std::vector<Tenso
 bool run(const CommandLine& line) {
   const std::string path = EXAMPLE_FOLDER "/char_lstm.ir";
   const ir::Module next = ir::parse_file(path).module;
-  const ir::Module module = ir::parse(unrolled() + ir::print(next.program()), "unrolled");
+  const ir::Module module = ir::parse(unrolled(length) + ir::print(next.program()), "unrolled");
   Random random(6);
   TrainingStep training(*graph(module, "train"), "table");
   Adam adam(first_weights(random));
