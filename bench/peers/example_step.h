@@ -1,5 +1,5 @@
-// Training steps of the examples beside the same in libtorch's eager operators, on one thread and on
-// two. What they compute is compared first.
+// Training steps of the examples beside the same in libtorch's eager operators, on one thread and
+// on two. What they compute is compared first.
 #pragma once
 
 #include <torch/torch.h>
@@ -14,8 +14,8 @@ namespace gradus::bench {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Of a program's stage-0 inputs those from `first` on are weights; the first result is the loss. Where
-// there are no weights, the program has one stage, and all its results are compared.
+// Of a program's stage-0 inputs those from `first` on are weights; the first result is the loss.
+// Where there are no weights, the program has one stage, and all its results are compared.
 struct ExampleStep {
   ir::Graph program;
   std::vector<Tensor> inputs;  // in the program's order

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 
-// The program of a training step, for texts of `length` characters and what comes after each: `next`
-// called for each character, and the loss of what it expects.
+// The program of a training step, for texts of `length` characters and what comes after each:
+// `next` called for each character, and the loss of what it expects.
 inline std::string unrolled(int64_t length) {
   const std::string weights = "%table, %wx, %wh, %b, %wo, %bo";
   std::string out = fmt::format(
