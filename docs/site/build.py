@@ -1,7 +1,7 @@
 """Builds the documentation's site: build.py --gradus TOOL --out FOLDER
 
-FOLDER/pages are the pages as they are given to mkdocs: those of docs/, README.md and HACKING.md, the
-reference of operators (from `gradus ops --json`), plots (from bench/results) and drawings (by `gradus
+FOLDER/pages are the pages as they are given to mkdocs: those of docs/, README.md and HACKING.md, those
+of the examples, the reference of operators (from `gradus ops --json`), plots (from bench/results) and drawings (by `gradus
 view`). FOLDER/site is the site; its links are looked at. Nothing is fetched from anywhere.
 """
 
@@ -45,6 +45,8 @@ class Composer:
             new = path.name
         elif path in (ROOT / "README.md", ROOT / "HACKING.md"):
             new = PAGE_NAMES[path.name]
+        elif path.name == "README.md" and path.parent.parent == ROOT / "examples":
+            new = example_page(path)
         elif path.exists():
             new = self.source(path)
         else:
@@ -114,6 +116,10 @@ def with_plain_lists(text):
 PAGE_NAMES = {"README.md": "index.md", "HACKING.md": "hacking.md"}
 
 
+def example_page(readme):
+    return f"example-{readme.parent.name}.md"
+
+
 def escaped(text):
     return re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", text)
 
@@ -132,6 +138,8 @@ def main():
         composer.page(ROOT / name, page)
     for path in sorted((ROOT / "docs").glob("*.md")):
         composer.page(path, path.name)
+    for path in sorted((ROOT / "examples").glob("*/README.md")):
+        composer.page(path, example_page(path))
     composer.operators()
     config = out / "mkdocs.yml"
     # Its theme is our own: those that come with mkdocs fetch scripts, or miss them on Debian.
