@@ -32,6 +32,7 @@ const std::set<std::string_view> unsayable = {
     "operator uniform",
     "operator normal",
     "operator cpp_op",
+    "operator python_op",
     "operator eval",
     // a kernel that is an image of any size, as convolution_weight has: the importer refuses it
     "Conv with a kernel whose size has a name",

@@ -113,7 +113,8 @@ TEST(Cases, SayWhatIsWrong) {
 TEST(Cases, TheDocumentedFixtureIsRead) {
   std::ifstream in(GRADUS_SOURCE_DIR "/docs/program-text.md");
   std::string page(std::istreambuf_iterator<char>(in), {});
-  size_t first = page.find("```\n") + 4, end = page.find("```", first);
+  const std::string_view fence = "```ir squares.ir\n";
+  size_t first = page.find(fence) + fence.size(), end = page.find("```", first);
   std::string text = page.substr(first, end - first);
   Fixture f = parse_fixture(text, "squares.ir");
   EXPECT_EQ(f.cases.size(), 1u);
@@ -122,7 +123,8 @@ TEST(Cases, TheDocumentedFixtureIsRead) {
     parse(text, "squares.ir");
     ADD_FAILURE();
   } catch (const Error& e) {
-    EXPECT_NE(page.find(std::string("```\n") + e.what() + "\n```"), std::string::npos) << e.what();
+    EXPECT_NE(page.find(fmt::format("```text output\n{}\n```", e.what())), std::string::npos)
+        << e.what();
   }
 }
 
