@@ -115,6 +115,13 @@ ir::Graph first_stage(const ir::Graph& program) {
   return graph;
 }
 
+bool fits(const Tensor& t, const ir::Type& type) {
+  if (t.dtype() != type.dtype || t.rank() != type.rank()) return false;
+  for (size_t k = 0; k < type.dims.size(); ++k)
+    if (type.dims[k].is_constant() && type.dims[k].value() != t.shape()[k]) return false;
+  return true;
+}
+
 class StageExport {
  public:
   explicit StageExport(const ir::Graph& program)
@@ -143,10 +150,10 @@ class StageExport {
       auto weight = std::ranges::find_if(weights, [&](auto& w) { return w.first == input.name; });
       if (weight != weights.end()) {
         const Tensor& t = weight->second;
-        if (t.dtype() != input.type.dtype || t.rank() != input.type.rank())
+        if (!fits(t, input.type))
           throw Error("weight {} is not of the program's type {}", input.name,
                       to_string(input.type));
-        writer_.weight(input.name, t);
+        writer_.weight(input.name, t, input.type);
       } else {
         writer_.input(input.name, input.type);
       }

@@ -60,7 +60,7 @@ class ModelWriter {
   void input(const std::string& name, const ir::Type& type);
   // That a dimension of the tensor has this size: a name in it can be computed from there on.
   void know_size(const Dim& dim, const Wire& wire, int64_t dimension);
-  void weight(const std::string& name, const Tensor& value);
+  void weight(const std::string& name, const Tensor& value, const ir::Type& type);
   // Appends an output; the name gets a number behind it where it is taken. Sizes that are names are
   // declared, other expressions are left open.
   void output(std::string name, const Wire& wire, const ir::Type& type);

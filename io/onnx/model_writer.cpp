@@ -280,7 +280,9 @@ void ModelWriter::know_size(const Dim& dim, const Wire& wire, int64_t dimension)
   });
 }
 
-void ModelWriter::weight(const std::string& name, const Tensor& value) {
+void ModelWriter::weight(const std::string& name, const Tensor& value, const ir::Type& type) {
+  for (size_t k = 0; k < type.dims.size(); ++k)
+    know_size(type.dims[k], name, static_cast<int64_t>(k));
   pb::TensorProto& tensor = *graph_->add_initializer();
   fill(tensor, value);
   tensor.set_name(name);

@@ -104,6 +104,23 @@ TEST(OnnxExport, ComputesSizesFromShapes) {
   }
 }
 
+// A size that only a weight has.
+TEST(OnnxExport, ComputesSizesFromWeights) {
+  ir::Module module = ir::parse(R"(graph sizes {
+  stage 0 (%x: f32[], %w: f32[M]) {
+    %y = expand(%x) {shape = [M]}
+    %z = mul(%y, %w)
+    return %z
+  }
+})",
+                                "sizes.ir");
+  onnx::Import back = onnx::import_bytes(
+      onnx::export_stage(module.program(),
+                         std::vector{std::pair<std::string, Tensor>("w", floats({3}, {1, 2, 3}))}),
+      "sizes");
+  expect_near(run(back, {{"x", floats({}, {2})}})["z"], {2, 4, 6});
+}
+
 TEST(OnnxExport, RefusesByThePlaceInTheProgram) {
   EXPECT_EQ(refusal(R"(graph g {
   stage 0 (%x: f64[3]) {
@@ -114,6 +131,9 @@ TEST(OnnxExport, RefusesByThePlaceInTheProgram) {
                 .substr(0, 64),
             "program.ir:3:10: error: cumprod: there is no ONNX operator for i");
   EXPECT_NE(refusal(layer, {{"w", Tensor::zeros(DType::f64, std::array<int64_t, 2>{3, 2})}})
+                .find("weight w is not of the program's type f32[3, 2]"),
+            std::string::npos);
+  EXPECT_NE(refusal(layer, {{"w", Tensor::zeros(DType::f32, std::array<int64_t, 2>{2, 2})}})
                 .find("weight w is not of the program's type f32[3, 2]"),
             std::string::npos);
 }
