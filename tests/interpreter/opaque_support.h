@@ -9,6 +9,8 @@ namespace gradus::test {
 class OpaqueTest : public testing::Test {
  public:
   static void SetUpTestSuite() { register_test_functions(); }
+  // No test sees the faults that another asked for, whatever their order and process.
+  OpaqueTest() { disarm_faults(); }
 };
 
 // y = function(exp(x)) times `factor`, a number or %a, which is exp(x).
