@@ -1,6 +1,7 @@
 #include "fusion/group.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <unordered_map>
 
 #include "ops/added.h"
@@ -60,6 +61,9 @@ class Builder {
       : graph_(selection.graph), selection_(selection), inputs_(selection.layouts) {}
 
   std::optional<Group> run() {
+    // In full: code may be kept, and found from another folder.
+    if (selection_.places && graph_.source && !graph_.source->file.empty())
+      group_.nest.program = std::filesystem::absolute(graph_.source->file).string();
     for (const ir::Node* node : selection_.nodes) {
       if (!belongs_into_nests(graph_, *node, &why_not_)) return std::nullopt;
       take_numbers(*node);
@@ -148,6 +152,7 @@ class Builder {
 
   // False where reductions do not reduce the same, or leave no dimension to say what for.
   bool add(const ir::Node& node) {
+    const size_t before = group_.nest.steps.size();
     if (auto call = row_reduction(graph_, node)) {
       if (row_dims_ && (row_dims_ != call->dims.size() ||
                         loops_ != shapes_.at(ir::value_in(node.operands[0])))) {
@@ -158,6 +163,9 @@ class Builder {
     } else if (!add_pointwise(node)) {
       return false;
     }
+    if (selection_.places)
+      for (size_t i = before; i < group_.nest.steps.size(); ++i)
+        group_.nest.steps[i].where = node.where;
     const ValueId result = node.results[0];
     for (const auto& [view, of] : selection_.aliases)
       if (of == result) set(view, numbers_.at(of), loops_);

@@ -22,6 +22,7 @@ struct Selection {
   // What is stored of what they make or read: values of elements first, then those of rows.
   std::span<const ir::ValueId> results;
   std::span<const std::pair<ir::ValueId, ir::ValueId>> aliases = {};  // views, and whose
+  bool places = false;  // whether the steps say where their instructions stand
 };
 
 struct Group {

@@ -60,6 +60,8 @@ class Kernels {
   virtual ~Kernels() = default;
   // Tells sources apart, also those that are gone.
   virtual uint64_t id() const = 0;
+  // Whether a nest is to say where its instructions stand.
+  virtual bool wants_places() const { return false; }
   // Whether a kernel of the nest can be made, and is worth it for such sizes.
   virtual bool wants(const Nest& nest, const Frame& frame) const = 0;
   // What is there now.
@@ -83,6 +85,10 @@ struct KernelOptions {
   uint64_t most_folder_bytes = uint64_t{256} << 20;  // the entries used longest ago go first
   unsigned vector_bits = 0;                          // 256 or 512; 0: the widest there are
   bool always = false;  // kernels also where they are not worth it: for tests
+  // Kernels are named for gdb, which is told of them as they are loaded, and for perf, in its map
+  // file (/tmp/perf-PID.map, which stays). Those of a program that came from a file know its lines.
+  // Programs that differ in their places share no kernels then.
+  bool symbols = false;
 };
 
 // The kernels of a context, made on first use.

@@ -64,6 +64,7 @@ struct Step {
   SmallVector<ValueNumber, 3> operands;
   Compute compute = Compute::f32;  // has no meaning in conversions, in `all` and `any`
   DType dtype = DType::f32;        // of the result
+  SourceLocation where;            // in Nest::program, of the instruction; a comment in the text
 };
 
 // Data only. Invariants: see verify().
@@ -74,6 +75,7 @@ struct Nest {
   std::vector<Step> steps;
   std::vector<ValueNumber> stores;      // an element in each loop; row-major without gaps
   std::vector<ValueNumber> row_stores;  // an element for each row; likewise
+  std::string program;  // the file that `where` is of, in full; empty: they name no places
 
   bool reduces() const;
   size_t values() const { return loads.size() + numbers.size() + steps.size(); }

@@ -47,6 +47,8 @@ std::string step_text(const Nest& nest, size_t i) {
   }
   s += fmt::format(" : {}", name_of(step.dtype));
   if (computes_in(step)) s += fmt::format(" in {}", name_of(dtype_of(step.compute)));
+  if (!nest.program.empty() && step.where.known())
+    s += fmt::format("  # {}:{}", step.where.line, step.where.column);
   return s;
 }
 
@@ -193,7 +195,13 @@ class NestParser {
 }  // namespace
 
 std::string print(const Nest& nest) {
-  std::string s = fmt::format("nest {} {{\n", nest.rank);
+  std::string s = fmt::format("nest {} {{", nest.rank);
+  if (!nest.program.empty()) {
+    s += "  # of ";
+    // A name is one line, whatever is in it.
+    for (char c : nest.program) s += static_cast<unsigned char>(c) < ' ' ? '?' : c;
+  }
+  s += '\n';
   size_t v = 0;
   for (const Load& load : nest.loads) {
     s += fmt::format("  %v{} = load {} [", v++, name_of(load.dtype));

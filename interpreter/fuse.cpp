@@ -132,7 +132,8 @@ void Planner::fuse_members(std::span<const uint32_t> members) {
   std::vector<ir::ValueId> inputs, results;
   for (Register r : m.inputs) inputs.push_back(code_.value_of(r));
   for (Register r : m.stored) results.push_back(code_.value_of(r));
-  auto group = fusion::group_nodes({code_.graph(), m.nodes, inputs, m.layouts, results, m.aliases});
+  auto group = fusion::group_nodes({code_.graph(), m.nodes, inputs, m.layouts, results, m.aliases,
+                                    choice_.source->wants_places()});
   // Operands whose rows are no single loop, say: they may be those of one half alone.
   if (!group) return fuse_halves(members);
   if (group->nest.loads.size() + m.stored.size() > fusion::most_slots ||

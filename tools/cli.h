@@ -38,6 +38,7 @@ struct RunCommand {
   std::string fusion;      // off, behind, first; empty: as the engine says
   std::string kernels;     // a folder that keeps compiled kernels, empty: none
   std::string dump_after;  // "fusion": the groups are printed
+  bool symbols = false;    // of kernels, for gdb and perf
   bool stats = false;      // of kernels
   int threads = 0;         // 0: one per core
   int repeat = 1;

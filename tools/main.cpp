@@ -93,6 +93,8 @@ void add_run(CLI::App& app, Commands& c) {
       ->check(CLI::IsMember({"off", "behind", "first"}));
   command->add_option("--kernels", c.run.kernels, "Keep compiled kernels for other runs")
       ->type_name("FOLDER");
+  command->add_flag("--symbols", c.run.symbols,
+                    "Tell gdb of kernels, with the program's lines, and write perf's map file");
   command->add_option("--dump-after", c.run.dump_after, "fusion: print the groups that ran")
       ->type_name("STEP")
       ->check(CLI::IsMember({"fusion"}));

@@ -171,7 +171,9 @@ void run(const RunCommand& command) {
   InputSources sources = open_sources(command.from, loaded, context);
   std::shared_ptr<const Code> code = Code::compile(program);
   const StateOptions state_options{.fusion = fusion_mode(command)};
-  if (!command.kernels.empty()) fusion::set_kernel_options(*context, {.folder = command.kernels});
+  if (command.symbols && state_options.fusion == fusion::FusionMode::off)
+    throw Error("--symbols: there are no kernels without fusion; add --fusion first");
+  fusion::set_kernel_options(*context, {.folder = command.kernels, .symbols = command.symbols});
   State state = command.resume.empty()
                     ? State(code, context, state_options)
                     : State::resume(code, command.resume, context, state_options);

@@ -4,8 +4,8 @@
 
 namespace gradus::fusion::cpu {
 
-KernelCache::KernelCache(size_t capacity, std::shared_ptr<const ObjectStore> store)
-    : store_(std::move(store)), capacity_(std::max<size_t>(capacity, 1)) {}
+KernelCache::KernelCache(size_t capacity, std::shared_ptr<const ObjectStore> store, bool symbols)
+    : compiler_(symbols), store_(std::move(store)), capacity_(std::max<size_t>(capacity, 1)) {}
 
 // What was asked for longest ago goes. One that is being compiled may go too: whoever waits for it
 // holds its result.

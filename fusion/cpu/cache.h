@@ -23,8 +23,10 @@ struct CacheStatistics {
 // were asked for last. What it no longer keeps lives on where it is used. Thread-safe.
 class KernelCache {
  public:
-  // `store`, which may be null, keeps what is compiled for other processes.
-  explicit KernelCache(size_t capacity = 1024, std::shared_ptr<const ObjectStore> store = nullptr);
+  // `store`, which may be null, keeps what is compiled for other processes. `symbols` is
+  // Compiler's.
+  explicit KernelCache(size_t capacity = 1024, std::shared_ptr<const ObjectStore> store = nullptr,
+                       bool symbols = false);
 
   // As Compiler::compile, or from the store; who asks for what another thread is compiling waits
   // for that. A compilation that fails reaches all who wait, and is tried anew by who asks next.

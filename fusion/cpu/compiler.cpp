@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <llvm/Analysis/TargetTransformInfo.h>
+#include <llvm/ExecutionEngine/Orc/Debugging/DebuggerSupport.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -22,6 +23,7 @@
 #include "fusion/cpu/emitter_state.h"
 #include "fusion/cpu/fatal.h"
 #include "fusion/cpu/lower.h"
+#include "fusion/cpu/symbols.h"
 #include "ops/isa.h"
 
 namespace gradus::fusion::cpu {
@@ -31,10 +33,7 @@ namespace {
 namespace orc = llvm::orc;
 
 // Raised whenever the same nest comes to be compiled otherwise.
-constexpr int generation = 5;
-
-// What the function of a kernel is called: each has a library of its own.
-constexpr const char* entry_name = "gradus_kernel";
+constexpr int generation = 6;
 
 unsigned vector_bits(Isa isa) { return isa == Isa::avx512 ? 512 : 256; }
 const char* level(Isa isa) { return isa == Isa::avx512 ? "x86-64-v4" : "x86-64-v3"; }
@@ -113,15 +112,16 @@ llvm::SmallVector<char, 0> generate(Work& work, llvm::CodeGenFileType type) {
 // The nest as an object file, or as assembly.
 llvm::SmallVector<char, 0> compile_to(const Nest& nest, Isa isa, llvm::CodeGenFileType type,
                                       CompileTimes& times) {
+  const std::string name = kernel_name(nest);
   auto work = std::make_unique<Work>();
   try {
     FatalErrorsThrow scope;
     Lap lap;
     work->machine = target_machine(isa);
-    work->module = std::make_unique<llvm::Module>(entry_name, work->context);
+    work->module = std::make_unique<llvm::Module>(name, work->context);
     work->module->setTargetTriple(work->machine->getTargetTriple().str());
     work->module->setDataLayout(work->machine->createDataLayout());
-    lower(nest, vector_bits(isa), entry_name, *work->module);
+    lower(nest, vector_bits(isa), name.c_str(), *work->module);
     for (llvm::Function& f : *work->module) f.addFnAttr("tune-cpu", llvm::sys::getHostCPUName());
     times.lower = lap();
     verify(*work->module);
@@ -152,6 +152,7 @@ void initialize_llvm() {
 struct Compiler::Jit {
   std::unique_ptr<orc::LLJIT> jit;
   std::atomic<uint64_t> next{0};  // numbers the kernels' libraries
+  bool symbols = false;
   const pid_t process = getpid();
 };
 
@@ -208,7 +209,7 @@ bool runs_here(Isa isa) {
 #endif
 }
 
-Compiler::Compiler() : jit_(std::make_shared<Jit>()) {
+Compiler::Compiler(bool symbols) : jit_(std::make_shared<Jit>()) {
   initialize_llvm();
   FatalErrorsThrow scope;
   jit_->jit = take(orc::LLJITBuilder().create());
@@ -217,10 +218,13 @@ Compiler::Compiler() : jit_(std::make_shared<Jit>()) {
     return orc::ExecutorSymbolDef(orc::ExecutorAddr::fromPtr(function),
                                   llvm::JITSymbolFlags::Exported);
   };
-  orc::SymbolMap symbols{{jit.mangleAndIntern(fmod_f32_name), symbol(&fmod_f32)},
-                         {jit.mangleAndIntern(fmod_f64_name), symbol(&fmod_f64)}};
-  if (auto error = jit.getMainJITDylib().define(orc::absoluteSymbols(std::move(symbols))))
+  orc::SymbolMap called{{jit.mangleAndIntern(fmod_f32_name), symbol(&fmod_f32)},
+                        {jit.mangleAndIntern(fmod_f64_name), symbol(&fmod_f64)}};
+  if (auto error = jit.getMainJITDylib().define(orc::absoluteSymbols(std::move(called))))
     fail(std::move(error));
+  jit_->symbols = symbols;
+  if (!symbols) return;
+  if (auto error = orc::enableDebuggerSupport(jit)) fail(std::move(error));
 }
 Compiler::~Compiler() = default;
 
@@ -235,10 +239,12 @@ std::shared_ptr<const Kernel> Compiler::load(const Nest& nest, std::string_view 
   FatalErrorsThrow scope;
   Lap lap;
   Library library(jit_);
-  auto bytes = llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.data(), object.size()),
-                                                    entry_name);
+  const std::string name = kernel_name(nest);
+  auto bytes =
+      llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.data(), object.size()), name);
   if (auto error = jit_->jit->addObjectFile(*library, std::move(bytes))) fail(std::move(error));
-  auto address = take(jit_->jit->lookup(*library, entry_name));
+  auto address = take(jit_->jit->lookup(*library, name));
+  if (jit_->symbols) add_to_perf_map(address.getValue(), code_bytes(object, name), name);
   times.link = lap();
   return std::make_shared<CompiledKernel>(std::move(library), nest, times,
                                           address.toPtr<KernelEntry>());

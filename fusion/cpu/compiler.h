@@ -42,8 +42,9 @@ class Kernel : public fusion::Kernel {
 // Thread-safe: several threads may compile at once.
 class Compiler {
  public:
-  // Throws ResourceError where no code can be made.
-  Compiler();
+  // `symbols`: gdb and perf are told of each kernel that is loaded (KernelOptions::symbols). Throws
+  // ResourceError where no code can be made.
+  explicit Compiler(bool symbols = false);
   ~Compiler();
 
   // Throws Error for an invalid nest, ResourceError where the compiler fails or the machine does

@@ -123,7 +123,8 @@ KernelCache& CpuKernels::cache() {
                      ? nullptr
                      : std::make_shared<ObjectStore>(options_.folder, options_.most_folder_bytes);
     if (store) why_not_kept = store->why_not();
-    cache_ = std::make_unique<KernelCache>(options_.most_kernels, std::move(store));
+    cache_ =
+        std::make_unique<KernelCache>(options_.most_kernels, std::move(store), options_.symbols);
   }
   if (!why_not_kept.empty() && log_)
     log_(LogLevel::warning, "kernels are not kept: " + why_not_kept);

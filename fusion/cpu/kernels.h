@@ -23,6 +23,7 @@ class CpuKernels final : public Kernels {
   ~CpuKernels() override;
 
   uint64_t id() const override { return id_; }
+  bool wants_places() const override { return options_.symbols; }
   bool wants(const Nest& nest, const Frame& frame) const override;
   std::shared_ptr<const KernelSet> ready() override;
   std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string& text) override;

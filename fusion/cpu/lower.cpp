@@ -31,6 +31,7 @@ Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llv
   auto* type = llvm::FunctionType::get(builder_.getVoidTy(),
                                        {count, count, pointer, pointer, pointer}, false);
   function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
+  lines_.emplace(nest, *function_, builder_);
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   function_->addFnAttr("prefer-vector-width", fmt::format("{}", vector_bits));
   function_->addFnAttr("min-legal-vector-width", fmt::format("{}", vector_bits));
@@ -76,6 +77,7 @@ void Lowering::run() {
 
   builder_.SetInsertPoint(exit);
   builder_.CreateRetVoid();
+  lines_->finish();
 }
 
 Lowering::Values Lowering::each_vector(
@@ -230,6 +232,7 @@ Value* Lowering::number(const ir::Number& n) {
 }
 
 Value* Lowering::step(const Step& s) {
+  auto scope = lines_->of(s);
   if (!s.op) return convert(state_, nest_.dtype_of(s.operands[0]), s.dtype, values_[s.operands[0]]);
   const ops::PointwiseInfo& info = s.op->pointwise();
   const DType compute = dtype_of(s.compute);

@@ -6,6 +6,7 @@
 #include <llvm/IR/Module.h>
 
 #include "fusion/cpu/emitter_state.h"
+#include "fusion/cpu/line_table.h"
 #include "fusion/rows.h"
 
 namespace gradus::fusion::cpu {
@@ -86,8 +87,9 @@ class Lowering {
   Emitter::State state_;
   Emitter emitter_;
   llvm::Function* function_;
-  std::vector<Slot> slots_;  // loads, then stores, then those of rows
-  Values values_;            // as they are held; null until emitted
+  std::optional<LineTable> lines_;  // once there is a function
+  std::vector<Slot> slots_;         // loads, then stores, then those of rows
+  Values values_;                   // as they are held; null until emitted
 };
 
 }  // namespace gradus::fusion::cpu
