@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 import threading
+from collections import OrderedDict
 from typing import Any, Callable, Generic, NamedTuple, TypeVar, overload
 
 from . import _gradus
@@ -95,58 +96,86 @@ def _call_bound(f: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     return f(*args, **kwargs)
 
 
+class _Known(NamedTuple):
+    """A recorded function, ready to run: a program for each set of arguments that it was
+    differentiated by."""
+
+    recorded: Recorded
+    staged: dict[tuple[bool, ...], StagedFunction]
+
+
+class _Recent:
+    """What was asked for last, by key; the oldest goes. For any number of threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: OrderedDict[Any, _Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> _Known | None:
+        with self._lock:
+            if key not in self._known:
+                return None
+            self._known.move_to_end(key)
+            return self._known[key]
+
+    def put(self, key: Any, recorded: Recorded) -> _Known:
+        """What is there by then: another thread may have been faster."""
+        gone = []  # their ends may run anything, and do so without the lock
+        with self._lock:
+            known = self._known.setdefault(key, _Known(recorded, {}))
+            while len(self._known) > self._most:
+                gone.append(self._known.popitem(last=False))
+        return known
+
+
 class Function(Generic[R]):
     """A Python function over tensors that runs as a program.
 
     It is recorded once for each combination of its tensors' dtypes, shapes and requires_grad, and of
     the values of its other arguments; then the program runs in its place. Whatever else the function
     reads is what it was when it was recorded. The result can be differentiated `order` times. Within
-    another function that is being recorded it is part of that one.
+    another function that is being recorded it is part of that one. The `most_programs` recordings
+    that were called last are kept.
     """
 
-    def __init__(self, f: Callable[..., R], order: int = 1) -> None:
+    def __init__(self, f: Callable[..., R], order: int = 1, most_programs: int = 256) -> None:
         if order < 0:
             raise Error(f"the order must be 0 or more, not {order}")
+        if most_programs < 1:
+            raise Error(f"most_programs must be 1 or more, not {most_programs}")
         self.function = f
         self.order = order
-        self._programs: dict[Any, tuple[StagedFunction, Any]] = {}
-        self._recorded: dict[Any, Recorded] = {}
-        self._lock = threading.Lock()
+        self._recent = _Recent(most_programs)
         functools.update_wrapper(self, f)
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         if _gradus.is_tracing():
             return self.function(*args, **kwargs)
-        leaves, structure = flatten(_bind(self.function, args, kwargs))
-        tensors = _tensors(leaves)
+        known, tensors = self._find(args, kwargs)
         recording = _gradus.is_recording()
         wrt = tuple(recording and x.requires_grad for x in tensors)
-        key = (self._key(structure, tensors), wrt)
-        with self._lock:
-            known = self._programs.get(key)
-        if known is None:
-            recorded = self.record(*args, **kwargs)
-            program = recorded.program
+        staged = known.staged.get(wrt)
+        if staged is None:
+            program = known.recorded.program
             if any(wrt):
-                names = [n for n, w in zip(recorded.names, wrt) if w]
+                names = [n for n, w in zip(known.recorded.names, wrt) if w]
                 program = program.differentiate(self.order, names)
-            known = (StagedFunction(program.compile()), recorded.structure)
-            with self._lock:
-                self._programs[key] = known
-        staged, result = known
-        return unflatten(result, staged(*tensors))
+            staged = known.staged.setdefault(wrt, StagedFunction(program.compile()))
+        return unflatten(known.recorded.structure, staged(*tensors))
 
     def record(self, *args: Any, **kwargs: Any) -> Recorded:
         """The program of one stage for arguments like these."""
+        return self._find(args, kwargs)[0].recorded
+
+    def _find(self, args: Any, kwargs: Any) -> tuple[_Known, list[Tensor]]:
         leaves, structure = flatten(_bind(self.function, args, kwargs))
-        key = self._key(structure, _tensors(leaves))
-        with self._lock:
-            known = self._recorded.get(key)
+        tensors = _tensors(leaves)
+        key = self._key(structure, tensors)
+        known = self._recent.get(key)
         if known is None:
-            known = record(self.function, args, kwargs)
-            with self._lock:
-                self._recorded[key] = known
-        return known
+            known = self._recent.put(key, record(self.function, args, kwargs))
+        return known, tensors
 
     def program(self, *args: Any, order: int | None = None, **kwargs: Any) -> Program:
         """The staged program for arguments like these, with derivatives by all floating ones: to be
@@ -172,17 +201,19 @@ class Function(Generic[R]):
 @overload
 def function(f: Callable[..., R]) -> Function[R]: ...
 @overload
-def function(*, order: int = 1) -> Callable[[Callable[..., R]], Function[R]]: ...
+def function(
+    *, order: int = 1, most_programs: int = 256
+) -> Callable[[Callable[..., R]], Function[R]]: ...
 
 
-def function(f: Any = None, *, order: int = 1) -> Any:
+def function(f: Any = None, *, order: int = 1, most_programs: int = 256) -> Any:
     """Makes a program of a Python function over tensors: `@gradus.function(order=2)`.
 
     See Function. Arguments and results may be tuples, lists and dicts of tensors.
     """
     if f is None:
-        return lambda g: Function(g, order)
-    return Function(f, order)
+        return lambda g: Function(g, order, most_programs)
+    return Function(f, order, most_programs)
 
 
 def trace(f: Callable[..., Any], *args: Any, order: int = 0, **kwargs: Any) -> Program:

@@ -224,6 +224,23 @@ def test_nested_functions_are_one_program(rng):
     assert "exp" in str(program) and program.stages == 1
 
 
+def test_the_programs_called_last_are_kept():
+    recorded = []
+
+    @gradus.function(most_programs=2)
+    def f(x):
+        recorded.append(x.shape)
+        return x * 2.0
+
+    def runs(n):
+        assert f(np.ones(n)).numpy().tolist() == [2.0] * n
+        return len(recorded)
+
+    assert [runs(n) for n in (1, 2, 1, 3, 1, 2, 3)] == [1, 2, 2, 3, 3, 4, 5]
+    with pytest.raises(gradus.Error, match="most_programs must be 1 or more, not 0"):
+        gradus.function(most_programs=0)(lambda x: x)
+
+
 def test_methods():
     class Model:
         def __init__(self, w):
