@@ -38,6 +38,8 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   if(GRADUS_CCACHE)
     # CCACHE_NOHASHDIR: build folders of one tree share what they compiled. Debug information then
     # may name another build folder; the sources are named by full path.
-    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_NOHASHDIR=1 ${GRADUS_CCACHE})
+    # CCACHE_SLOPPINESS: what it asks for where headers are precompiled. None reads the clock.
+    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_NOHASHDIR=1
+        CCACHE_SLOPPINESS=pch_defines,time_macros ${GRADUS_CCACHE})
   endif()
 endif()
