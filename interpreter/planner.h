@@ -108,7 +108,7 @@ class Planner {
     SmallVector<Register, 16> made, read;  // by the group; read as often as members do
     SmallVector<Register, 16> inputs;      // read, and made elsewhere
     std::vector<Layout> layouts;           // of the inputs
-    SmallVector<Register, 16> stored;      // of `made`: read elsewhere; those of rows last
+    SmallVector<Register, 16> stored;      // of `made`: read elsewhere; see find_stored
     // Views of `made` that say for each element of a row what the row has.
     std::vector<std::pair<ir::ValueId, ir::ValueId>> aliases;
   };
@@ -121,6 +121,7 @@ class Planner {
   void fuse_members(std::span<const uint32_t> members);
   void fuse_halves(std::span<const uint32_t> members);
   void find_loads(const Instruction& i, Members& m);
+  void find_stored(std::span<const uint32_t> members, Members& m);
   std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest);
   void place_group(std::span<const uint32_t> members, const Members& m, const fusion::Group& group,
                    std::shared_ptr<const fusion::Kernel> kernel);

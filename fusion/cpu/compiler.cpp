@@ -31,7 +31,7 @@ namespace {
 namespace orc = llvm::orc;
 
 // Raised whenever the same nest comes to be compiled otherwise.
-constexpr int generation = 5;
+constexpr int generation = 6;
 
 // What the function of a kernel is called: each has a library of its own.
 constexpr const char* entry_name = "gradus_kernel";
