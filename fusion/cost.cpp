@@ -26,6 +26,7 @@ constexpr double again = 0.03;            // an element of a step computed once 
 constexpr double function_again = 0.4;    // the same of exp and its like
 constexpr double reduced_row = 15;        // a row's lanes folded
 constexpr double alone = 1 << 16;         // elements that more than one worker is worth
+constexpr int64_t most_accumulators = 1 << 14;  // columns by sums, of which each has sixteen
 
 }  // namespace
 
@@ -38,6 +39,11 @@ bool is_function(const ir::Operator* op) {
     return set;
   }();
   return functions.contains(op);
+}
+
+bool takes_columns(int64_t columns) {
+  return columns <= most_accumulators / 2 &&
+         (columns >= 256 || (columns >= 32 && columns % ops::reduce_lanes == 0));
 }
 
 int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
@@ -76,6 +82,10 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
   const RowLoops loops = row_loops(nest);
   const int levels = loops.levels;
   if (levels > 0 && rows < 4 && elements > alone) return false;
+  const bool whole_rows = nest.reduces() || !nest.row_stores.empty();
+  if (!nest.column_stores.empty() && whole_rows &&
+      columns * static_cast<int64_t>(nest.column_stores.size()) > most_accumulators)
+    return false;
   double saved = call * static_cast<double>(nest.steps.size() - 1), lost = 0;
   std::vector<int> reads(nest.values());  // by how many steps
   for (const Step& s : nest.steps)
@@ -87,7 +97,7 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
   for (size_t i = 0; i < nest.steps.size(); ++i) {
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
     const double bytes = elements * static_cast<double>(size_of(nest.steps[i].dtype));
-    if (loops.facts.of_row[v]) continue;
+    if (loops.facts.of_row[v] || nest.steps[i].reduces_column()) continue;
     const bool stored = std::ranges::count(nest.stores, v) > 0;
     const double moves = (reads[v] ? 1 : 0) + (stored ? 0 : 1);
     saved += moves * moved(bytes);

@@ -23,6 +23,11 @@ int64_t lanes_of(const Nest& nest, unsigned vector_bits);
 // Whether an operator is made of many instructions: exp and its like.
 bool is_function(const ir::Operator* op);
 
+// Whether sums over leading dimensions may join a group: of so many columns, which each row runs
+// through. Where rows end within a vector a group is better off without them, and accumulators of
+// too many columns stay in no cache.
+bool takes_columns(int64_t columns);
+
 // Whether a kernel of the nest, made for registers of so many bits, beats a loop for each step. It
 // saves calls and the memory between the steps. It loses where rows end within a vector, where it
 // gathers what is strided once more, and with functions whose loops are better in narrow registers.

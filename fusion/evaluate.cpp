@@ -86,11 +86,27 @@ void run_operator(const Nest& nest, const Step& step, int64_t at, int64_t n,
 
 void run_step(const Nest& nest, const Step& step, int64_t n, const std::vector<Values>& values,
               std::byte* result) {
+  if (step.reduces_column()) return;  // when all rows are done
   const ValueNumber x = step.operands.empty() ? 0 : step.operands[0];
   if (!step.op && step.reducer) return run_reduction(nest, step, n, values[x].data(), result);
   if (!step.op) return convert_all(nest.dtype_of(x), step.dtype, n, values[x].data(), result);
   for (int64_t at = 0; at < n; at += tile)
     run_operator(nest, step, at, std::min(tile, n - at), values, result);
+}
+
+// What a step reduces of all elements, by column.
+void reduce_columns(const Nest& nest, const Step& step, int64_t columns, const Values& all,
+                    std::byte* result) {
+  const DType from = nest.dtype_of(step.operands[0]);
+  const size_t bytes = size_of(from), width = static_cast<size_t>(columns) * bytes;
+  const size_t rows = all.size() / width;
+  Values column(rows * bytes), reduced(rows * widest);
+  for (size_t c = 0; c < static_cast<size_t>(columns); ++c) {
+    for (size_t r = 0; r < rows; ++r)
+      std::memcpy(&column[r * bytes], &all[r * width + c * bytes], bytes);
+    run_reduction(nest, step, static_cast<int64_t>(rows), column.data(), reduced.data());
+    std::memcpy(result + c * size_of(step.dtype), reduced.data(), size_of(step.dtype));
+  }
 }
 
 }  // namespace
@@ -100,6 +116,10 @@ void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args) {
   if (count == 0) return;
   // So many elements at a time: a row where rows are reduced or stored.
   const bool by_rows = nest.reduces() || !nest.row_stores.empty();
+  std::vector<Values> of_columns(nest.column_stores.size());
+  auto column_step = [&](size_t i) -> const Step& {
+    return nest.steps[nest.column_stores[i] - nest.first_step()];
+  };
   const int64_t block = by_rows ? frame.sizes.back() : tile;
   std::vector<Values> values(nest.values(), Values(static_cast<size_t>(block) * widest));
   for (size_t i = 0; i < nest.numbers.size(); ++i) {
@@ -122,7 +142,15 @@ void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args) {
     std::byte* const* to = args + nest.loads.size();
     for (ValueNumber v : nest.stores) store(v, *to++, first, n);
     for (ValueNumber v : nest.row_stores) store(v, *to++, first / block, 1);
+    for (size_t i = 0; i < of_columns.size(); ++i) {
+      const ValueNumber x = column_step(i).operands[0];
+      const auto bytes = n * static_cast<int64_t>(size_of(nest.dtype_of(x)));
+      of_columns[i].insert(of_columns[i].end(), values[x].begin(), values[x].begin() + bytes);
+    }
   }
+  std::byte* const* to = args + nest.loads.size() + nest.stores.size() + nest.row_stores.size();
+  for (size_t i = 0; i < of_columns.size(); ++i)
+    reduce_columns(nest, column_step(i), frame.sizes.back(), of_columns[i], to[i]);
 }
 
 }  // namespace gradus::fusion

@@ -34,15 +34,36 @@ bool is_power(const ir::Node& node) {
   return node.op->pointwise && &node.op->pointwise() == &ops::general_power_info();
 }
 
-// A reduction of trailing dimensions.
-std::optional<ops::ReductionCall> row_reduction(const ir::Graph& graph, const ir::Node& node) {
+// A reduction of some dimensions.
+std::optional<ops::ReductionCall> reduction(const ir::Graph& graph, const ir::Node& node) {
   const ValueId x = node.operands.empty() ? ir::no_value : ir::value_in(node.operands[0]);
   if (node.op->pointwise || x == ir::no_value || !graph[x].type.is_tensor()) return std::nullopt;
   const int rank = graph[x].type.rank();
   auto call = ops::reduction_call(*node.op, node.attributes, rank);
-  if (!call || call->dims.empty()) return std::nullopt;
+  return call && !call->dims.empty() ? call : std::nullopt;
+}
+
+// A reduction of trailing dimensions. They are ascending, each once.
+std::optional<ops::ReductionCall> row_reduction(const ir::Graph& graph, const ir::Node& node) {
+  auto call = reduction(graph, node);
+  if (!call) return call;
   const auto n = static_cast<int64_t>(call->dims.size());
-  return call->dims.front() == rank - n ? call : std::nullopt;  // ascending, each once
+  const int rank = graph[ir::value_in(node.operands[0])].type.rank();
+  return call->dims.front() == rank - n ? call : std::nullopt;
+}
+
+// Of leading ones, but not of all.
+std::optional<ops::ReductionCall> column_reduction(const ir::Graph& graph, const ir::Node& node) {
+  auto call = reduction(graph, node);
+  if (!call) return call;
+  const auto n = static_cast<int64_t>(call->dims.size());
+  const int rank = graph[ir::value_in(node.operands[0])].type.rank();
+  return n < rank && call->dims.back() == n - 1 ? call : std::nullopt;
+}
+
+Sizes column_of(Sizes shape, size_t row_dims) {
+  std::fill(shape.begin(), shape.end() - static_cast<long>(row_dims), 1);
+  return shape;
 }
 
 Sizes row_of(Sizes shape, size_t row_dims) {
@@ -122,13 +143,18 @@ class Builder {
   }
 
   bool store(ValueId v, const Sizes& shape) {
+    if (std::ranges::count(of_columns_, v)) {
+      group_.nest.column_stores.push_back(numbers_.at(v));
+      group_.results.emplace_back(graph_[v].type.dtype, shapes_.at(v));
+      return true;
+    }
     const bool of_row = row_dims_ > 0 && shapes_.at(v) != shape;
     if (shapes_.at(v) != (of_row ? row_of(shape, row_dims_) : shape)) {
       refuse("a result is smaller than another");
       return false;
     }
-    if (!of_row && !group_.nest.row_stores.empty()) {
-      refuse("a result of a row stands before one of elements");
+    if ((!of_row && !group_.nest.row_stores.empty()) || !group_.nest.column_stores.empty()) {
+      refuse("a result of a row or column stands before one of elements");
       return false;
     }
     (of_row ? group_.nest.row_stores : group_.nest.stores).push_back(numbers_.at(v));
@@ -136,30 +162,44 @@ class Builder {
     return true;
   }
 
-  void add_reduction(const ir::Node& node, const ops::ReductionCall& call) {
+  // False where it reduces other rows or columns than those before, or what is no element's.
+  bool add_reduction(const ir::Node& node, const ops::ReductionCall& call, bool columns) {
     const ValueId x = ir::value_in(node.operands[0]), y = node.results[0];
+    const size_t rank = shapes_.at(x).size();
+    const size_t row_dims = columns ? rank - call.dims.size() : call.dims.size();
+    if (row_dims_ && (row_dims_ != row_dims || loops_ != shapes_.at(x))) {
+      refuse("two reductions are of other rows");
+      return false;
+    }
+    if (std::ranges::count(of_columns_, x) || std::ranges::count(dropped_, x)) {
+      refuse("a reduction is reduced again");
+      return false;
+    }
     loops_ = broadcast(loops_, shapes_.at(x));
-    row_dims_ = call.dims.size();
+    row_dims_ = row_dims;
     Step step;
     step.reducer = call.reducer;
+    step.columns = columns;
     step.operands.push_back(numbers_.at(x));
     step.compute = compute_of(graph_[x].type.dtype);
     step.dtype = graph_[y].type.dtype;
-    set(y, static_cast<ValueNumber>(group_.nest.values()), row_of(shapes_.at(x), row_dims_));
-    if (drops(call, shapes_.at(x).size())) dropped_.push_back(y);
+    set(y, static_cast<ValueNumber>(group_.nest.values()),
+        (columns ? column_of : row_of)(shapes_.at(x), row_dims_));
+    if (columns)
+      of_columns_.push_back(y);
+    else if (drops(call, rank))
+      dropped_.push_back(y);
     group_.nest.steps.push_back(std::move(step));
+    return true;
   }
 
   // False where reductions do not reduce the same, or leave no dimension to say what for.
   bool add(const ir::Node& node) {
     const size_t before = group_.nest.steps.size();
-    if (auto call = row_reduction(graph_, node)) {
-      if (row_dims_ && (row_dims_ != call->dims.size() ||
-                        loops_ != shapes_.at(ir::value_in(node.operands[0])))) {
-        refuse("two reductions are of other rows");
-        return false;
-      }
-      add_reduction(node, *call);
+    if (auto row = row_reduction(graph_, node)) {
+      if (!add_reduction(node, *row, false)) return false;
+    } else if (auto column = column_reduction(graph_, node)) {
+      if (!add_reduction(node, *column, true)) return false;
     } else if (!add_pointwise(node)) {
       return false;
     }
@@ -186,6 +226,10 @@ class Builder {
       }
       if (std::ranges::count(dropped_, v)) {
         refuse("a reduction without its dimensions is read");
+        return false;
+      }
+      if (std::ranges::count(of_columns_, v)) {
+        refuse("what a column is reduced to is read");
         return false;
       }
       step.operands.push_back(numbers_.at(v));
@@ -257,6 +301,7 @@ class Builder {
   Sizes loops_;                      // where rows are reduced
   size_t row_dims_ = 0;              // how many of them are a row
   SmallVector<ValueId, 4> dropped_;  // values of rows whose types lack the rows' dimensions
+  SmallVector<ValueId, 4> of_columns_;
   ValueNumber next_number_ = 0, next_size_ = 0;
   std::unordered_map<ValueId, ValueNumber> numbers_;
   std::unordered_map<ValueId, Sizes> shapes_;
@@ -270,7 +315,7 @@ bool belongs_into_nests(const ir::Graph& graph, const ir::Node& node, std::strin
     if (why_not) *why_not = fmt::format("{} {}", node.op->name, why);
     return false;
   };
-  if (row_reduction(graph, node)) return true;
+  if (row_reduction(graph, node) || column_reduction(graph, node)) return true;
   if (!is_cast(node) && !node.op->pointwise) return refuse("is not pointwise");
   if (ops::is_added(node.op)) return refuse("was registered, and has no rule for kernels");
   if (node.op->pointwise && node.op->pointwise().refuses_zero_divisors &&
@@ -290,6 +335,13 @@ std::optional<RowResult> row_result(const ir::Graph& graph, const ir::Node& node
   auto call = row_reduction(graph, node);
   if (!call) return std::nullopt;
   return RowResult{row_of(shape, call->dims.size()), drops(*call, shape.size())};
+}
+
+std::optional<Sizes> column_result(const ir::Graph& graph, const ir::Node& node,
+                                   const Sizes& shape) {
+  auto call = column_reduction(graph, node);
+  if (!call) return std::nullopt;
+  return column_of(shape, shape.size() - call->dims.size());
 }
 
 std::optional<Group> group_nodes(const Selection& selection, std::string* why_not) {

@@ -12,6 +12,7 @@ namespace gradus::fusion {
 // Nodes of a stage that are to be one nest.
 //
 // Reductions may be among them where all reduce the same trailing dimensions: those are the rows.
+// Others may reduce all the dimensions before those, the columns; no node may read what they give.
 // A value of a row has one element where the loops have a row's. Its views that say the same for
 // each element of the row need no node: they are aliases.
 struct Selection {
@@ -19,7 +20,8 @@ struct Selection {
   std::span<const ir::Node* const> nodes;  // in the order of the stage
   std::span<const ir::ValueId> inputs;     // all that they read and none of them makes
   std::span<const Layout> layouts;         // of the inputs
-  // What is stored of what they make or read: values of elements first, then those of rows.
+  // What is stored of what they make or read: values of elements first, then those of rows, then
+  // those of columns.
   std::span<const ir::ValueId> results;
   std::span<const std::pair<ir::ValueId, ir::ValueId>> aliases = {};  // views, and whose
   bool places = false;  // whether the steps say where their instructions stand
@@ -35,8 +37,8 @@ struct Group {
 };
 
 // Whether a node can be part of a nest at all; if not, `why_not` (may be null) says why: it is not
-// pointwise and reduces no trailing dimensions, may refuse its operands while running, or has an
-// operand that no nest takes.
+// pointwise and reduces no trailing or leading dimensions, may refuse its operands while running,
+// or has an operand that no nest takes.
 bool belongs_into_nests(const ir::Graph& graph, const ir::Node& node,
                         std::string* why_not = nullptr);
 
@@ -48,6 +50,9 @@ struct RowResult {
 // Nothing for other nodes.
 std::optional<RowResult> row_result(const ir::Graph& graph, const ir::Node& node,
                                     const Sizes& shape);
+// The same of one that reduces leading dimensions, but not all; no node of the group reads it.
+std::optional<Sizes> column_result(const ir::Graph& graph, const ir::Node& node,
+                                   const Sizes& shape);
 
 // The nodes as one nest. Nothing where they are none, and then `why_not` (may be null) says why:
 // one of them belongs into no nest, or a result is smaller than the loops. The graph is verified,

@@ -23,8 +23,8 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
  public:
   virtual ~Kernel() = default;
   // Made ready for a frame that fits the nest. It is called with the first elements of loads, then
-  // of stores, then of row stores. A store may lie where a load lies if each element lies on its
-  // own and no row is reduced. A call allocates nothing and splits the work by sizes alone.
+  // of stores, then of row stores, then of column stores. A store may lie where a load lies if each
+  // element lies on its own and no row is reduced. A call allocates nothing; sizes split its work.
   virtual ir::Kernel bind(const Frame& frame) const = 0;
   virtual const Nest& nest() const = 0;
 };
@@ -64,6 +64,11 @@ class Kernels {
   virtual bool wants_places() const { return false; }
   // Whether a kernel of the nest can be made, and is worth it for such sizes.
   virtual bool wants(const Nest& nest, const Frame& frame) const = 0;
+  // Whether nests may reduce columns, where there are so many.
+  virtual bool takes_columns(int64_t columns) const {
+    static_cast<void>(columns);
+    return false;
+  }
   // What is there now.
   virtual std::shared_ptr<const KernelSet> ready() = 0;
   // The kernel of a nest, compiled on this thread if need be. Null where no code can be made, which

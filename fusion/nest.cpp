@@ -43,6 +43,9 @@ void verify_step(const Nest& nest, size_t i) {
   const size_t v = nest.first_step() + i;
   for (ValueNumber o : step.operands)
     if (o >= v) fail("step %v{} uses %v{}, which is not defined before it [N3]", v, o);
+  for (ValueNumber o : step.operands)
+    if (o >= nest.first_step() && nest.steps[o - nest.first_step()].reduces_column())
+      fail("step %v{} reads %v{}, which is there when all rows are done [N11]", v, o);
   if (!step.op && step.reducer) return verify_reduction(nest, step, v);
   if (!step.op) {
     if (step.operands.size() != 1 || step.attributes)
@@ -67,9 +70,7 @@ void verify_step(const Nest& nest, size_t i) {
 
 }  // namespace
 
-bool Nest::reduces() const {
-  return std::any_of(steps.begin(), steps.end(), [](const Step& s) { return s.reducer && !s.op; });
-}
+bool Nest::reduces() const { return std::ranges::any_of(steps, &Step::reduces_row); }
 
 const ir::Number* Nest::number(ValueNumber v) const {
   return v >= first_number() && v < first_step() ? &numbers[v - first_number()] : nullptr;
@@ -89,10 +90,17 @@ void verify(const Nest& nest) {
     fail("the rank is {}, it must lie between 1 and {} [N1]", nest.rank, max_rank);
   for (size_t i = 0; i < nest.loads.size(); ++i) verify_load(nest, i);
   for (size_t i = 0; i < nest.steps.size(); ++i) verify_step(nest, i);
-  if (nest.stores.empty() && nest.row_stores.empty()) fail("nothing is stored [N8]");
-  for (const auto* stores : {&nest.stores, &nest.row_stores})
-    for (ValueNumber v : *stores)
+  if (nest.stores.empty() && nest.row_stores.empty() && nest.column_stores.empty())
+    fail("nothing is stored [N8]");
+  for (const auto* stores : {&nest.stores, &nest.row_stores, &nest.column_stores})
+    for (ValueNumber v : *stores) {
       if (v >= nest.values()) fail("%v{} is stored, but there is no such value [N8]", v);
+      const bool of_column =
+          v >= nest.first_step() && nest.steps[v - nest.first_step()].reduces_column();
+      if (of_column != (stores == &nest.column_stores))
+        fail("%v{} {} for columns [N11]", v,
+             of_column ? "is reduced, but not stored," : "is stored, but not reduced,");
+    }
   const RowFacts facts = row_facts(nest);
   for (ValueNumber v : nest.row_stores)
     if (!facts.of_row[v])
@@ -111,7 +119,8 @@ RowFacts row_facts(const Nest& nest) {
       of_row = of_row && facts.of_row[o];
       level = std::max(level, facts.level[o]);
     }
-    const bool reduction = !s.op && s.reducer;
+    const bool reduction = s.reduces_row();
+    of_row = of_row && !s.reduces_column();
     facts.of_row.push_back(of_row || reduction);
     facts.level.push_back(level + reduction);
   }
@@ -138,6 +147,8 @@ void check_frame(const Nest& nest, const Frame& frame) {
     fail("the frame has {} dimensions and {} loads, the nest has {} and {}", frame.sizes.size(),
          frame.strides.size(), nest.rank, nest.loads.size());
   if (nest.reduces() && frame.sizes.back() < 1) fail("the frame's rows have nothing to reduce");
+  if (!nest.column_stores.empty() && frame.count() < 1)
+    fail("the frame's columns have nothing to reduce");
   for (size_t k = 0; k < nest.loads.size(); ++k) {
     if (frame.strides[k].size() != frame.sizes.size())
       fail("the frame has {} strides for load %v{} in {} dimensions", frame.strides[k].size(), k,

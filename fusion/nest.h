@@ -27,6 +27,17 @@
 //     store_row %v1
 //   }
 //
+// What is reduced over all the other loops gives one value for each place of the innermost one.
+// Such values can only be stored, since they are there when all rows are done:
+//
+//   nest 2 {
+//     %v0 = load f32 [strided, contiguous]
+//     %v1 = load f32 [strided, contiguous]
+//     %v2 = mul(%v0, %v1) : f32 in f32
+//     %v3 = reduce_columns sum(%v2) : f32 in f32
+//     store_column %v3
+//   }
+//
 // Sizes and strides are no part of it: they come with each run, as a Frame. So one nest, and one
 // kernel, serves all sizes.
 //
@@ -59,12 +70,15 @@ struct Step {
   const ir::Operator* op = nullptr;  // a pointwise one
   // Without `op`: reduces a row to one value, in the order of ops/reduce_kernel.h.
   std::optional<ops::Reducer> reducer;
+  bool columns = false;  // reduces each column instead, over all rows
   // With neither: a conversion to `dtype`.
   ir::Attributes attributes;
   SmallVector<ValueNumber, 3> operands;
   Compute compute = Compute::f32;  // has no meaning in conversions, in `all` and `any`
   DType dtype = DType::f32;        // of the result
   SourceLocation where;            // in Nest::program, of the instruction; a comment in the text
+  bool reduces_row() const { return !op && reducer && !columns; }
+  bool reduces_column() const { return !op && reducer && columns; }
 };
 
 // Data only. Invariants: see verify().
@@ -73,11 +87,12 @@ struct Nest {
   std::vector<Load> loads;
   std::vector<ir::Number> numbers;
   std::vector<Step> steps;
-  std::vector<ValueNumber> stores;      // an element in each loop; row-major without gaps
-  std::vector<ValueNumber> row_stores;  // an element for each row; likewise
+  std::vector<ValueNumber> stores;         // an element in each loop; row-major without gaps
+  std::vector<ValueNumber> row_stores;     // an element for each row; likewise
+  std::vector<ValueNumber> column_stores;  // an element for each place in a row; likewise
   std::string program;  // the file that `where` is of, in full; empty: they name no places
 
-  bool reduces() const;
+  bool reduces() const;  // rows
   size_t values() const { return loads.size() + numbers.size() + steps.size(); }
   ValueNumber first_number() const { return static_cast<ValueNumber>(loads.size()); }
   ValueNumber first_step() const { return static_cast<ValueNumber>(loads.size() + numbers.size()); }
@@ -86,8 +101,8 @@ struct Nest {
   DType dtype_of(ValueNumber v) const;
 };
 
-// By value. A value of the row is one for all its elements: what is reduced, what does not move
-// along the innermost loop, and steps over such alone.
+// By value. A value of the row is one for all its elements: what a row is reduced to, what does not
+// move along the innermost loop, and steps over such alone.
 struct RowFacts {
   std::vector<bool> of_row;
   std::vector<int> level;  // how many reductions, one after another, it waits for
@@ -107,6 +122,7 @@ inline constexpr int max_rank = 64;
 //   N8  something is stored, and what is stored is a value
 //   N9  a reduction computes in the type that its operand's dtype is computed in
 //   N10 what is stored once for a row is a value of the row
+//   N11 what is stored for columns reduces them, and nothing else reads or stores it
 void verify(const Nest& nest);
 
 // As text, which parse_nest reads back to the same nest.
@@ -125,12 +141,13 @@ struct Frame {
   int64_t count() const { return numel(sizes); }
 };
 
-// Throws Error where a frame does not fit: other ranks, a stride other than the walk says, rows
-// without elements to reduce. Strides of dimensions of at most one element have no say.
+// Throws Error where a frame does not fit: other ranks, a stride other than the walk says, rows or
+// columns without elements to reduce. Strides of dimensions of at most one element have no say.
 void check_frame(const Nest& nest, const Frame& frame);
 
 // Runs a nest by the operators' reference loops, on the calling thread: what every kernel must
-// give, bit by bit. `args` are the first elements of loads, stores and row stores. The frame fits.
+// give, bit by bit. `args` are the first elements of loads, stores, row stores and column stores.
+// The frame fits.
 void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args);
 
 }  // namespace gradus::fusion

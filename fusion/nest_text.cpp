@@ -29,10 +29,10 @@ bool computes_in(const Step& step) {
 std::string step_text(const Nest& nest, size_t i) {
   const Step& step = nest.steps[i];
   const bool reduction = !step.op && step.reducer;
-  std::string s = step.op ? std::string(step.op->name)
-                  : reduction
-                      ? fmt::format("reduce {}", reducer_names[static_cast<size_t>(*step.reducer)])
-                      : "convert";
+  std::string s = step.op     ? std::string(step.op->name)
+                  : reduction ? fmt::format("reduce{} {}", step.columns ? "_columns" : "",
+                                            reducer_names[static_cast<size_t>(*step.reducer)])
+                              : "convert";
   s += '(';
   for (size_t k = 0; k < step.operands.size(); ++k)
     s += fmt::format("{}%v{}", k ? ", " : "", step.operands[k]);
@@ -134,7 +134,8 @@ class NestParser {
 
   void step(const std::string& name, SourceLocation where) {
     Step s;
-    if (name == "reduce")
+    s.columns = name == "reduce_columns";
+    if (name == "reduce" || s.columns)
       s.reducer = reducer();
     else if (name != "convert" && !(s.op = ops::find(name)))
       at_.fail(where, "there is no operator '{}'{}", name, ops::advice(name));
@@ -180,10 +181,13 @@ class NestParser {
 
   void store() {
     SourceLocation where = at_.where();
-    std::string what = at_.name("store, store_row or the end of the nest");
-    if (what != "store" && what != "store_row")
-      at_.fail(where, "expected store, store_row or the end of the nest, found '{}'", what);
-    auto& stores = what == "store" ? nest_.stores : nest_.row_stores;
+    std::string what = at_.name("store, store_row, store_column or the end of the nest");
+    if (what != "store" && what != "store_row" && what != "store_column")
+      at_.fail(where, "expected store, store_row, store_column or the end of the nest, found '{}'",
+               what);
+    auto& stores = what == "store"       ? nest_.stores
+                   : what == "store_row" ? nest_.row_stores
+                                         : nest_.column_stores;
     do stores.push_back(operand());
     while (at_.accept(TokenKind::comma));
   }
@@ -220,6 +224,7 @@ std::string print(const Nest& nest) {
   };
   list("  store ", nest.stores);
   list("  store_row ", nest.row_stores);
+  list("  store_column ", nest.column_stores);
   return s + "}\n";
 }
 

@@ -8,13 +8,18 @@ namespace gradus::fusion {
 
 namespace {
 
-// What a loop reduces or stores.
+// What a loop reduces or stores. The last one also has what columns reduce.
 std::vector<ValueNumber> wanted_in(const Nest& nest, const RowLoops& rows, int loop) {
-  if (loop > rows.levels) return nest.stores;
   std::vector<ValueNumber> wanted;
+  if (loop > rows.levels) {
+    wanted = nest.stores;
+    for (ValueNumber v : nest.column_stores)
+      wanted.push_back(nest.steps[v - nest.first_step()].operands[0]);
+    return wanted;
+  }
   for (size_t i = 0; i < nest.steps.size(); ++i)
     if (const Step& s = nest.steps[i];
-        !s.op && s.reducer && rows.facts.level[nest.first_step() + i] == loop)
+        s.reduces_row() && rows.facts.level[nest.first_step() + i] == loop)
       wanted.push_back(s.operands[0]);
   return wanted;
 }

@@ -17,7 +17,7 @@ struct RowLoops {
   };
   // What a loop reads, computes and keeps of single elements.
   struct Loop {
-    std::vector<ValueNumber> wanted;  // what it reduces, or stores
+    std::vector<ValueNumber> wanted;  // what it reduces, stores, or adds to columns
     std::vector<bool> loads, steps;
     std::vector<size_t> reads, writes;  // indices into `kept`
   };

@@ -37,25 +37,40 @@ bool agree(const std::optional<Sizes>& a, const std::optional<Sizes>& b) {
   return !a || !b || *a == *b;
 }
 
+// Whether rows have the dimensions that columns have not.
+bool cross(const Sizes& shape, const std::optional<Sizes>& row,
+           const std::optional<Sizes>& column) {
+  for (size_t d = 0; row && column && d < shape.size(); ++d)
+    if (shape[d] != 1 && ((*row)[d] == 1) == ((*column)[d] == 1)) return false;
+  return true;
+}
+
 }  // namespace
 
 // One more member, and those of another group.
 bool GroupFinder::fits(const Open& a, const Loops& loops, const Open* b) const {
-  if (!agree(a.row, loops.row)) return false;
-  if (b && !(b->shape == a.shape && agree(a.row, b->row) && agree(b->row, loops.row))) return false;
+  if (!agree(a.row, loops.row) || !agree(a.column, loops.column)) return false;
+  if (b && !(b->shape == a.shape && agree(a.row, b->row) && agree(b->row, loops.row) &&
+             agree(a.column, b->column) && agree(b->column, loops.column)))
+    return false;
+  const auto& row = a.row ? a.row : b && b->row ? b->row : loops.row;
+  const auto& column = a.column ? a.column : b && b->column ? b->column : loops.column;
+  if (!cross(a.shape, row, column)) return false;
   return a.members.size() + (b ? b->members.size() : 0) + 1 <= fusion::most_steps &&
          a.loads.size() + (b ? b->loads.size() : 0) <= fusion::most_steps;
 }
 
 bool GroupFinder::reduces(uint32_t maker, const Sizes& shape, const Sizes& row) const {
-  return std::ranges::any_of(
-      open_, [&](const Open& g) { return g.has(maker) && g.row == row && g.shape == shape; });
+  return std::ranges::any_of(open_, [&](const Open& g) {
+    return g.has(maker) && g.row == row && g.shape == shape &&
+           std::ranges::count(g.dropping, maker) == 0;
+  });
 }
 
 // The loops that an instruction may join: those whose rows it computes with, or its own.
 const Sizes* GroupFinder::shape_for(const Loops& loops, std::span<const uint32_t> makers) const {
   if (!loops.shape) return nullptr;
-  if (!loops.row)
+  if (!loops.row && !loops.column)
     for (const Open& g : open_)
       if (g.row == loops.shape && std::ranges::any_of(makers, [&](uint32_t m) { return g.has(m); }))
         return &g.shape;
@@ -71,6 +86,7 @@ size_t GroupFinder::join(size_t a, size_t b) {
   for (Register r : from.loads)
     if (!to.reads({&r, 1})) to.loads.push_back(r);
   if (from.row) to.row = from.row;
+  if (from.column) to.column = from.column;
   to.dropping.insert(to.dropping.end(), from.dropping.begin(), from.dropping.end());
   open_.erase(open_.begin() + static_cast<long>(b));
   return b < a ? a - 1 : a;
@@ -106,10 +122,11 @@ void GroupFinder::add(uint32_t index, const Loops& loops, std::span<const uint32
   if (mine == none) {
     if (open_.size() == most_open) close(0);
     mine = open_.size();
-    open_.push_back({*shape, {}, {}, {}, {}});
+    open_.push_back({*shape, {}, {}, {}, {}, {}});
   }
   Open& group = open_[mine];
   if (loops.row) group.row = loops.row;
+  if (loops.column) group.column = loops.column;
   if (loops.drops) group.dropping.push_back(index);
   group.members.push_back(index);
   for (Register r : loads)

@@ -17,15 +17,17 @@ namespace gradus::interpreter {
 // before anybody outside reads of it, and no two groups wait for each other.
 //
 // A group has the shape of its loops. Where it reduces rows, values of a row have the shape `row`;
-// instructions of that shape join if they read of such a group.
+// instructions of that shape join if they read of such a group. Where it reduces columns as well,
+// these are all dimensions that a row does not have.
 class GroupFinder {
  public:
   // What an instruction's loops are: of a reduction, the shape that it reduces, and its result's
   // with all dimensions kept. Those of one without shape are no loops of a group.
   struct Loops {
     std::optional<Sizes> shape, row;
-    // Whether its result lacks dimensions of the row, so that no member can read it.
+    // Whether no member can read its result: it lacks dimensions of the row, or is of columns.
     bool drops = false;
+    std::optional<Sizes> column = {};  // of a reduction of columns, as `row`
   };
   // An instruction in its order. `makers` are the instructions of the segment whose results it
   // reads, `loads` the registers.
@@ -39,7 +41,7 @@ class GroupFinder {
  private:
   struct Open {
     Sizes shape;
-    std::optional<Sizes> row;
+    std::optional<Sizes> row, column;
     std::vector<uint32_t> members, dropping;
     std::vector<Register> loads;  // each once; those that members make are there as well
     bool reads(std::span<const Register> registers) const;

@@ -79,8 +79,12 @@ GroupFinder::Loops Planner::loops_of(uint32_t index) {
   if (of != no_register) {
     const Sizes& reduced =
         find(of).kind == Local::Kind::absent ? sizes_of(code_.type_of(of)) : find(of).layout.shape;
-    if (auto row = fusion::row_result(code_.graph(), node(index), reduced))
-      return {reduced, std::move(row->shape), row->drops};
+    auto row = fusion::row_result(code_.graph(), node(index), reduced);
+    auto column = fusion::column_result(code_.graph(), node(index), reduced);
+    if ((row || column) && numel(reduced) == 0) return {};  // nothing to run over
+    if (row) return {reduced, std::move(row->shape), row->drops};
+    if (column && !choice_.source->takes_columns(numel(*column))) return {};
+    if (column) return {reduced, {}, true, std::move(column)};
   }
   return {local(results_of(index)[0]).layout.shape, {}, false};
 }
@@ -116,18 +120,7 @@ void Planner::fuse_members(std::span<const uint32_t> members) {
     m.made.push_back(results_of(n)[0]);
   }
   for (uint32_t n : members) find_loads(instruction(n), m);
-  for (Register y : m.made)
-    if (uint32_t inside = static_cast<uint32_t>(std::ranges::count(m.read, y));
-        inside < uses_[local_numbers_[index_of(y)]])
-      m.stored.push_back(y);
-  // Those of rows last.
-  size_t most = 0;
-  for (uint32_t n : members)
-    if (auto loops = loops_of(n); loops.row)
-      most = std::max(most, static_cast<size_t>(numel(*loops.shape)));
-  std::ranges::stable_partition(m.stored, [&](Register y) {
-    return most == 0 || static_cast<size_t>(local(y).layout.numel()) == most;
-  });
+  find_stored(members, m);
   if (m.inputs.size() + m.stored.size() > fusion::most_slots) return fuse_halves(members);
   std::vector<ir::ValueId> inputs, results;
   for (Register r : m.inputs) inputs.push_back(code_.value_of(r));
@@ -140,6 +133,26 @@ void Planner::fuse_members(std::span<const uint32_t> members) {
       !choice_.source->wants(group->nest, group->frame))
     return;
   if (auto kernel = kernel_of(group->nest)) place_group(members, m, *group, std::move(kernel));
+}
+
+// What is read elsewhere: values of elements, then those of rows, then those of columns.
+void Planner::find_stored(std::span<const uint32_t> members, Members& m) {
+  int64_t most = 0;  // elements that rows are reduced of
+  SmallVector<Register, 16> of_rows, of_columns;
+  for (uint32_t n : members)
+    if (auto loops = loops_of(n); loops.row) most = std::max(most, numel(*loops.shape));
+  for (uint32_t n : members) {
+    const Register y = results_of(n)[0];
+    if (std::ranges::count(m.read, y) >= uses_[local_numbers_[index_of(y)]]) continue;
+    if (loops_of(n).column)
+      of_columns.push_back(y);
+    else if (most != 0 && local(y).layout.numel() != most)
+      of_rows.push_back(y);
+    else
+      m.stored.push_back(y);
+  }
+  m.stored.append(of_rows.begin(), of_rows.end());
+  m.stored.append(of_columns.begin(), of_columns.end());
 }
 
 // Each half is a group as well: the first one ends before the second.

@@ -135,6 +135,10 @@ bool CpuKernels::wants(const Nest& nest, const Frame& frame) const {
   return isa_ && (options_.always || worth_a_kernel(nest, frame, *isa_ == Isa::avx512 ? 512 : 256));
 }
 
+bool CpuKernels::takes_columns(int64_t columns) const {
+  return isa_ && (options_.always || fusion::takes_columns(columns));
+}
+
 std::shared_ptr<const KernelSet> CpuKernels::ready() {
   static const std::shared_ptr<const KernelSet> none = std::make_shared<KernelSet>();
   if (forked()) return none;

@@ -25,6 +25,7 @@ class CpuKernels final : public Kernels {
   uint64_t id() const override { return id_; }
   bool wants_places() const override { return options_.symbols; }
   bool wants(const Nest& nest, const Frame& frame) const override;
+  bool takes_columns(int64_t columns) const override;
   std::shared_ptr<const KernelSet> ready() override;
   std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string& text) override;
   void request(const Nest& nest, const std::string& text) override;

@@ -59,10 +59,11 @@ void Lowering::run() {
     reduce(level);
     compute_row_steps(level);
   }
-  if (!nest_.stores.empty())
+  if (!nest_.stores.empty() || !nest_.column_stores.empty())
     each_vector(integer(0), columns, rows_.storing(), {}, [&](Value*, const Values&) {
       for (size_t i = 0; i < nest_.stores.size(); ++i)
         store(slots_[nest_.loads.size() + i], values_[nest_.stores[i]]);
+      add_to_columns();
       return Values();
     });
   store_rows();
@@ -103,8 +104,10 @@ Lowering::Values Lowering::each_vector(
   in.resize(slots_.size());
   for (size_t k : loop.reads) in[nest_.loads.size() + rows_.kept[k].store] = true;
   for (size_t k : loop.writes) out[nest_.loads.size() + rows_.kept[k].store] = true;
-  if (&loop == &rows_.storing())
+  if (&loop == &rows_.storing()) {
     std::fill_n(out.begin() + static_cast<long>(nest_.loads.size()), nest_.stores.size(), true);
+    for (size_t k = first_column(); k < slots_.size(); ++k) in[k] = out[k] = true;
+  }
   auto used = [&](size_t k) { return slots_[k].buffer && (in[k] || out[k]); };
   for (size_t k = 0; k < slots_.size(); ++k)
     if (used(k)) slots_[k].here = advance(slots_[k].row, i, slots_[k].column_step);
@@ -201,6 +204,8 @@ void Lowering::make_slots() {
   for (const Load& l : nest_.loads) add(l.dtype, l.walks.back());
   for (ValueNumber v : nest_.stores) add(nest_.dtype_of(v), Walk::contiguous);
   for (ValueNumber v : nest_.row_stores) add(nest_.dtype_of(v), Walk::broadcast);
+  for (ValueNumber v : nest_.column_stores)
+    add(accumulator(nest_.steps[v - nest_.first_step()]), Walk::contiguous);
 }
 
 // Loads that do not move along a row, numbers, and the steps over such alone.
@@ -253,6 +258,17 @@ Value* Lowering::step(const Step& s) {
 
 void Lowering::store(const Slot& s, Value* held) {
   builder_.CreateAlignedStore(unhold(state_, s.dtype, held), s.at, align_of(s.dtype));
+}
+
+// What columns reduce meets what they have.
+void Lowering::add_to_columns() {
+  for (size_t i = 0; i < nest_.column_stores.size(); ++i) {
+    const Slot& s = slots_[first_column() + i];
+    const Step& step = nest_.steps[nest_.column_stores[i] - nest_.first_step()];
+    const ValueNumber x = step.operands[0];
+    Value* have = hold(state_, s.dtype, load(s));
+    store(s, combine(step, have, convert(state_, nest_.dtype_of(x), s.dtype, values_[x])));
+  }
 }
 
 void Lowering::store_rows() {

@@ -104,7 +104,7 @@ void Lowering::reduce(int level) {
   BasicBlock* here = builder_.GetInsertBlock();
   for (size_t i = 0; i < nest_.steps.size(); ++i) {
     const Step& s = nest_.steps[i];
-    if (s.op || !s.reducer || rows_.facts.level[nest_.first_step() + i] != level) continue;
+    if (!s.reduces_row() || rows_.facts.level[nest_.first_step() + i] != level) continue;
     steps.push_back(i);
     operands.push_back(s.operands[0]);
     for (size_t v = 0; v < vectors; ++v) carried.push_back(identity(s));

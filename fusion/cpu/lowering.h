@@ -58,6 +58,10 @@ class Lowering {
   llvm::Value* load(const Slot& s);
   void store(const Slot& s, llvm::Value* held);
   Slot& slot_of(const RowLoops::Kept& k) { return slots_[nest_.loads.size() + k.store]; }
+  size_t first_column() const {
+    return nest_.loads.size() + nest_.stores.size() + nest_.row_stores.size();
+  }
+  void add_to_columns();
   void store_rows();
   // Whether a vector instruction leaves out the lanes beyond what is left.
   bool by_mask(const Slot& s) const {
@@ -88,7 +92,7 @@ class Lowering {
   Emitter emitter_;
   llvm::Function* function_;
   std::optional<LineTable> lines_;  // once there is a function
-  std::vector<Slot> slots_;         // loads, then stores, then those of rows
+  std::vector<Slot> slots_;         // loads, then stores, then those of rows, then of columns
   Values values_;                   // as they are held; null until emitted
 };
 

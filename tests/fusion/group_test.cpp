@@ -173,6 +173,27 @@ TEST(Groups, ReduceRows) {
   EXPECT_EQ(rows->frame.sizes, (Sizes{4, 6}));
 }
 
+TEST(Groups, ReduceColumns) {
+  auto g = program(
+      "graph p { stage 0 (%a: f32[4, 3, 5], %b: f32[5]) { %x = mul(%a, %b)\n"
+      "%m = amax(%x) {dim = [2], keepdim = true} %y = sub(%x, %m)\n"
+      "%s = sum(%y) {dim = [0, 1], keepdim = true} %t = sum(%a) {dim = [0, 1], keepdim = true}\n"
+      "return %y, %m, %s, %t } }");
+  auto group = group_stage(*g, std::vector{Layout(DType::f32, {4, 3, 5}), Layout(DType::f32, {5})});
+  ASSERT_TRUE(group);
+  EXPECT_EQ(group->frame.sizes, (Sizes{12, 5}));
+  EXPECT_EQ(print(group->nest),
+            "nest 2 {\n  %v0 = load f32 [strided, contiguous]\n"
+            "  %v1 = load f32 [broadcast, contiguous]\n"
+            "  %v2 = mul(%v0, %v1) : f32 in f32\n"
+            "  %v3 = reduce max(%v2) : f32 in f32\n"
+            "  %v4 = sub(%v2, %v3) : f32 in f32\n"
+            "  %v5 = reduce_columns sum(%v4) : f32 in f32\n"
+            "  %v6 = reduce_columns sum(%v0) : f32 in f32\n"
+            "  store %v4\n  store_row %v3\n  store_column %v5, %v6\n}\n");
+  expect_same(*g, std::vector{tensor(DType::f32, {4, 3, 5}, 1), tensor(DType::f32, {5}, 2)});
+}
+
 TEST(Groups, SayWhyNot) {
   auto why = [](const std::string& text, std::vector<Layout> inputs) {
     std::string s;
@@ -180,10 +201,10 @@ TEST(Groups, SayWhyNot) {
     return s;
   };
   Layout row(DType::f32, {3}), matrix(DType::f32, {2, 3}), integers(DType::i64, {3});
-  EXPECT_NE(
-      why("graph p { stage 0 (%a: f32[2, 3]) { %x = sum(%a) {dim = [0]} return %x } }", {matrix})
-          .find("sum is not pointwise"),
-      std::string::npos);
+  EXPECT_NE(why("graph p { stage 0 (%a: f32[2, 3, 4]) { %x = sum(%a) {dim = [1]} return %x } }",
+                {Layout(DType::f32, {2, 3, 4})})
+                .find("sum is not pointwise"),
+            std::string::npos);
   EXPECT_NE(why("graph p { stage 0 (%a: f32[2, 3]) { %s = sum(%a) {dim = [1]} %x = exp(%s)"
                 " return %x } }",
                 {matrix})
@@ -198,6 +219,21 @@ TEST(Groups, SayWhyNot) {
                 " return %s, %x } }",
                 {matrix})
                 .find("before one of elements"),
+            std::string::npos);
+  EXPECT_NE(why("graph p { stage 0 (%a: f32[2, 3]) { %s = sum(%a) {dim = [0], keepdim = true}"
+                " %x = sub(%a, %s) return %x } }",
+                {matrix})
+                .find("a column is reduced to is read"),
+            std::string::npos);
+  EXPECT_NE(why("graph p { stage 0 (%a: f32[2, 3]) { %s = sum(%a) {dim = [0]}"
+                " %t = sum(%s) {dim = [0]} return %t } }",
+                {matrix})
+                .find("of other rows"),
+            std::string::npos);
+  EXPECT_NE(why("graph p { stage 0 (%a: f32[2, 3, 4]) { %s = sum(%a) {dim = [0]}"
+                " %t = sum(%a) {dim = [2]} return %t, %s } }",
+                {Layout(DType::f32, {2, 3, 4})})
+                .find("of other rows"),
             std::string::npos);
   EXPECT_NE(why("graph p { stage 0 (%a: i64[3]) { %x = remainder(%a, 2) return %x } }", {integers})
                 .find("remainder"),

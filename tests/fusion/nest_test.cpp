@@ -67,6 +67,28 @@ TEST(NestText, ReadsBackReductions) {
   EXPECT_EQ(facts.level, (std::vector<int>{0, 1, 1, 2, 2, 2}));
 }
 
+TEST(NestText, ReadsBackReducedColumns) {
+  constexpr const char* columns =
+      "nest 2 {\n"
+      "  %v0 = load f16 [strided, contiguous]\n"
+      "  %v1 = load f16 [strided, broadcast]\n"
+      "  %v2 = mul(%v0, %v1) : f16 in f32\n"
+      "  %v3 = reduce_columns sum(%v2) : f16 in f32\n"
+      "  %v4 = reduce max(%v2) : f16 in f32\n"
+      "  %v5 = reduce_columns any(%v1) : bool\n"
+      "  store %v2\n"
+      "  store_row %v4\n"
+      "  store_column %v3, %v5\n"
+      "}\n";
+  Nest nest = parse_nest(columns);
+  EXPECT_EQ(print(nest), columns);
+  EXPECT_TRUE(nest.reduces());
+  EXPECT_EQ(nest.column_stores, (std::vector<ValueNumber>{3, 5}));
+  RowFacts facts = row_facts(nest);
+  EXPECT_EQ(facts.of_row, (std::vector<bool>{false, true, false, false, true, false}));
+  EXPECT_EQ(facts.level, (std::vector<int>{0, 0, 0, 0, 1, 0}));
+}
+
 // What is wrong, and where.
 struct Fault {
   const char* text;
@@ -129,6 +151,15 @@ TEST(NestVerifier, NamesTheInvariant) {
       {"nest 1 { %v0 = load i32 [contiguous] %v1 = reduce any(%v0) : i32 store %v1 }", "[N6]"},
       {"nest 1 { %v0 = load f32 [contiguous] store_row %v0 }", "[N10]"},
       {"nest 1 { %v0 = load f32 [contiguous] store_row %v7 }", ""},
+      {"nest 1 { %v0 = load f32 [contiguous] store_column %v0 }", "[N11]"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0) : f32 in f32 store_column %v1 }",
+       "[N11]"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = reduce_columns sum(%v0) : f32 in f32 store %v1 "
+       "}",
+       "[N11]"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = reduce_columns sum(%v0) : f32 in f32\n"
+       "%v2 = exp(%v1) : f32 in f32 store %v2 }",
+       "[N11]"},
   };
   for (const Fault& f : faults) {
     try {
@@ -174,6 +205,11 @@ TEST(NestFrame, FitsTheWalks) {
       "nest 1 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0) : f32 in f32 store_row %v1 }");
   check_frame(rows, {{1}, {{1}}});
   EXPECT_THROW(check_frame(rows, {{0}, {{1}}}), Error);
+  Nest columns = parse_nest(
+      "nest 2 { %v0 = load f32 [strided, contiguous] %v1 = reduce_columns sum(%v0) : f32 in f32\n"
+      "store_column %v1 }");
+  check_frame(columns, {{1, 3}, {{3, 1}}});
+  EXPECT_THROW(check_frame(columns, {{0, 3}, {{3, 1}}}), Error);
 }
 
 }  // namespace

@@ -62,6 +62,34 @@ TEST(BoundKernels, AllocateNothing) {
   }
 }
 
+TEST(BoundKernels, AllocateNothingForColumns) {
+  if (!cpu::runs_here(cpu::Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+  cpu::Compiler compiler;
+  auto kernel = compiler.compile(
+      parse_nest("nest 3 {\n %v0 = load f32 [strided, strided, contiguous]\n"
+                 " %v1 = reduce_columns sum(%v0) : f32 in f32\n"
+                 " %v2 = reduce_columns max(%v0) : f32 in f32\n store_column %v1, %v2\n}\n"),
+      cpu::Isa::avx2);
+  for (int threads : {1, 3}) {
+    WorkerPool workers(threads);
+    for (const Sizes& sizes : {Sizes{1, 1, 1}, Sizes{2, 600, 100}, Sizes{50, 400, 7}}) {
+      std::vector<float> x(static_cast<size_t>(numel(sizes)), 2);
+      std::vector<float> p(static_cast<size_t>(sizes[2])), q(p.size());
+      std::byte* args[] = {reinterpret_cast<std::byte*>(x.data()),
+                           reinterpret_cast<std::byte*>(p.data()),
+                           reinterpret_cast<std::byte*>(q.data())};
+      ir::Kernel bound = kernel->bind({sizes, {contiguous_strides(sizes)}});
+      std::vector<double> scratch(bound.scratch_bytes / 8);
+      ir::KernelScope scope{workers, reinterpret_cast<std::byte*>(scratch.data())};
+      bound.run(bound.parameters.get(), args, scope);  // the workers' threads start
+      const size_t before = heap_calls;
+      for (int i = 0; i < 3; ++i) bound.run(bound.parameters.get(), args, scope);
+      EXPECT_EQ(heap_calls, before) << to_string(sizes) << ", " << threads << " threads";
+      EXPECT_EQ(p.back(), static_cast<float>(2 * sizes[0] * sizes[1]));
+      EXPECT_EQ(q.back(), 2);
+    }
+  }
+}
 #endif
 
 // Keeps its code, whatever becomes of the rest.

@@ -116,7 +116,7 @@ class Memory {
           return fmt::format("store {} of {}: element {} is {}, not {}; operands{}", i,
                              to_string(frame.sizes), e, shown(dtype, &results[i][e * bytes]),
                              shown(dtype, &expected_[i][e * bytes]),
-                             i < nest_.stores.size() ? operands_of(e) : " of the row");
+                             i < nest_.stores.size() ? operands_of(e) : " of more elements");
       for (size_t e = n * bytes; e < results[i].size(); ++e)
         if (results[i][e] != untouched)
           return fmt::format("store {} of {} writes beyond its end", i, to_string(frame.sizes));
@@ -128,18 +128,24 @@ class Memory {
 
  private:
   using Buffers = std::vector<std::vector<std::byte>>;
-  // Stores, then those of rows.
+  // Stores, then those of rows, then those of columns.
   ValueNumber stored(size_t i) const {
-    const size_t n = nest_.stores.size();
-    return i < n ? nest_.stores[i] : nest_.row_stores[i - n];
+    const size_t n = nest_.stores.size(), rows = n + nest_.row_stores.size();
+    return i < n      ? nest_.stores[i]
+           : i < rows ? nest_.row_stores[i - n]
+                      : nest_.column_stores[i - rows];
   }
   size_t elements(size_t i) const {
     const auto n = static_cast<size_t>(frame.count());
-    return i < nest_.stores.size() || n == 0 ? n : n / static_cast<size_t>(frame.sizes.back());
+    const auto columns = static_cast<size_t>(frame.sizes.back());
+    if (i < nest_.stores.size() || n == 0) return n;
+    return i < nest_.stores.size() + nest_.row_stores.size() ? n / columns : columns;
   }
   Buffers fresh() const {
     Buffers b;
-    for (size_t i = 0; i < nest_.stores.size() + nest_.row_stores.size(); ++i)
+    const size_t results =
+        nest_.stores.size() + nest_.row_stores.size() + nest_.column_stores.size();
+    for (size_t i = 0; i < results; ++i)
       b.emplace_back(elements(i) * size_of(nest_.dtype_of(stored(i))) + guard, untouched);
     return b;
   }

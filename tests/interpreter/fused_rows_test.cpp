@@ -115,9 +115,9 @@ TEST_F(FusedRows, ANumberOfAllIsReadByItsGroup) {
 }
 
 TEST_F(FusedRows, OfOtherRowsStayApart) {
-  // Over the first dimension, and over both.
-  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M]",
-                                "%e = exp(%x)\n%s = sum(%e) {dim = [0], keepdim = true}\n"
+  // Over a dimension that is neither first nor last, and over both.
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, 3, M]",
+                                "%e = exp(%x)\n%s = sum(%e) {dim = [1], keepdim = true}\n"
                                 "%y = div(%e, %s)\n%z = neg(%y)\nreturn %z"),
                       {}, {6, 40}),
             "2 3;");
@@ -132,6 +132,50 @@ TEST_F(FusedRows, OfOtherRowsStayApart) {
                                 "%d = sub(%x, %t)\n%q = mul(%d, %d)\n%s = sum(%q)\nreturn %s"),
                       {}, {6, 40}),
             "0 1 2;");
+}
+
+// Sums over leading dimensions join, beside rows too, and whoever reads one ends the group.
+TEST_F(FusedRows, ColumnsJoin) {
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M]",
+                                "%e = exp(%x)\n%s = sum(%e) {dim = [0], keepdim = true}\n"
+                                "%y = div(%e, %s)\n%z = neg(%y)\nreturn %z"),
+                      {}, {6, 40}),
+            "0 1, 2 3;");
+  const std::string norm =
+      one_stage("%x: f32[N, M], %w: f32[M], %b: f32[M]",
+                "%y = layer_norm(%x, %w, %b) {normalized_shape = [M]}\nreturn %y");
+  EXPECT_EQ(groups_of(norm, 1, {50, 70}), "0 1 2 3 4 5 6 7 8 9 10;, 0 1 2 3 4 5 6 7 8 9 10 11 12;");
+  // Rows and columns are all dimensions, each once.
+  EXPECT_EQ(groups_of(one_stage("%x: f32[3, N, M]",
+                                "%e = exp(%x)\n%s = sum(%e) {dim = [0]}\n"
+                                "%t = sum(%e) {dim = [2]}\nreturn %s, %t"),
+                      {}, {6, 40}),
+            "0 1;");
+  EXPECT_EQ(groups_of(one_stage("%x: f32[3, N, M]",
+                                "%e = exp(%x)\n%s = sum(%e) {dim = [0]}\n"
+                                "%t = sum(%e) {dim = [1, 2]}\nreturn %s, %t"),
+                      {}, {6, 40}),
+            "0 1 2;");
+  // A column's value as one of each row is not what a row has.
+  EXPECT_EQ(groups_of(one_stage("%x: f32[N, M]",
+                                "%e = exp(%x)\n%s = sum(%e) {dim = [0], keepdim = true}\n"
+                                "%v = expand(%s) {shape = [N, M]}\n%y = div(%e, %v)\n"
+                                "%z = neg(%y)\nreturn %z"),
+                      {}, {6, 40}),
+            "0 1, 3 4;");
+}
+
+// Without elements there is nothing to run over: rows and columns are what sums of nothing are.
+TEST_F(FusedRows, OfNoElements) {
+  const std::string rows = one_stage("%x: f32[N, M]",
+                                     "%s = sum(%x) {dim = [1]}\n%p = prod(%x) {dim = 1}\n"
+                                     "return %s, %p");
+  EXPECT_EQ(groups_of(rows, {}, {3, 0}), ";");
+  const std::string columns = one_stage("%x: f32[N, M]",
+                                        "%s = sum(%x) {dim = [0]}\n%p = prod(%x) {dim = 0}\n"
+                                        "return %s, %p");
+  EXPECT_EQ(groups_of(columns, {}, {0, 3}), ";");
+  EXPECT_EQ(groups_of(columns, {}, {2, 3}), "0 1;");
 }
 
 // Where the rows of operands are no single loop, a group is cut until they are.
@@ -172,11 +216,14 @@ TEST_F(FusedRows, GiveTheSameBits) {
       {"%x: f32[N, M], %w: f32[M], %b: f32[M]",
        "%y = layer_norm(%x, %w, %b) {normalized_shape = [M]}\nreturn %y"},
       {"%x: f32[N, M]", "%y = log_softmax(%x) {dim = -1}\nreturn %y"},
+      {"%x: f32[N, M], %w: f32[M]",
+       "%a = mul(%x, %w)\n%e = tanh(%a)\n%s = sum(%e) {dim = [0]}\n%y = mul(%s, %s)\nreturn %y"},
       {"%x: f32[N, M], %t: f32[N, M]", "%y = mse_loss(%x, %t)\nreturn %y"},
       {"%x: f32[N, M]", "%y = amax(%x) {dim = [1]}\n%z = mul(%y, %y)\nreturn %z"},
       {"%x: f32[N, M]", "%y = logsumexp(%x) {dim = [1]}\nreturn %y"}};
   for (auto [inputs, body] : programs)
-    for (Sizes sizes : {Sizes{4, 1}, Sizes{1, 9}, Sizes{7, 40}, Sizes{2, 2100}, Sizes{0, 5}})
+    for (Sizes sizes : {Sizes{4, 1}, Sizes{1, 9}, Sizes{7, 40}, Sizes{2, 2100}, Sizes{0, 5},
+                        Sizes{1100, 6}, Sizes{260, 200}})
       groups_of(one_stage(inputs, body), 2, sizes);
 }
 

@@ -99,7 +99,7 @@ TEST_F(Fused, DependenceThroughAnotherGroupClosesBoth) {
                                 "%s = sum(%d) {dim = [0]}\n%e = mul(%s, %a)\n%f = add(%e, %b)\n"
                                 "return %f"),
                       {ramp({4}), ramp({3, 4})}),
-            "0 1, 2 3, 5 6");
+            "0 1, 2 3 4, 5 6");
 }
 
 TEST_F(Fused, GroupsThatMeetAreOne) {

@@ -17,6 +17,7 @@ class WouldBe final : public fusion::Kernels {
   bool wants(const fusion::Nest& nest, const fusion::Frame& frame) const override {
     return judge_->wants(nest, frame);
   }
+  bool takes_columns(int64_t columns) const override { return judge_->takes_columns(columns); }
   std::shared_ptr<const fusion::KernelSet> ready() override {
     return std::make_shared<fusion::KernelSet>();
   }

@@ -1,0 +1,36 @@
+// A compiled nest and all that follows from the sizes of its runs.
+#pragma once
+
+#include "fusion/cpu/compiler.h"
+
+namespace gradus::fusion::cpu {
+
+// Which elements a call of the code begins at: its two innermost loops are the code's, those around
+// them ours. Slots are loads, stores, row stores and column stores.
+struct Walks {
+  std::shared_ptr<const fusion::Kernel> kernel;  // keeps the code
+  void (*entry)(int64_t, int64_t, std::byte* const*, const int64_t*, const int64_t*);
+  size_t slots;
+  Sizes outer;                                       // sizes of all loops but the two innermost
+  int64_t rows = 1, columns = 1;                     // those
+  SmallVector<int64_t, 16> row_steps, column_steps;  // in bytes, by slot
+  std::vector<int64_t> outer_steps;                  // in bytes, by dimension, then slot
+  bool whole_rows;                                   // what a row shares is made in one call
+
+  Walks(const Nest& nest, const Frame& frame);
+  // Adds to the slots' pointers what leads to an element, by the index of the outer loops.
+  void advance(std::byte** pointers, int64_t outer_index, int64_t row, int64_t column) const {
+    for (size_t d = outer.size(); d-- > 0; outer_index /= outer[d])
+      for (size_t k = 0; k < slots; ++k)
+        pointers[k] += outer_index % outer[d] * outer_steps[d * slots + k];
+    for (size_t k = 0; k < slots; ++k) pointers[k] += row * row_steps[k] + column * column_steps[k];
+  }
+};
+
+inline constexpr int64_t chunk_elements = 1 << 15;  // what one worker takes at a time, about
+
+// Of a nest that reduces columns, in the order of ops/reduce_kernel.h: run_columns.cpp. The frame
+// has elements.
+ir::Kernel bind_columns(const Nest& nest, Walks walks);
+
+}  // namespace gradus::fusion::cpu
