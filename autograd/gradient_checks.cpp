@@ -20,9 +20,16 @@ bool expands_to(std::span<const int64_t> small, std::span<const int64_t> large) 
   return true;
 }
 
+// Whether nothing is to be done, as mostly.
+bool fits(const InputMetadata& to, const Variable& gradient) {
+  if (!gradient.defined() || to.kind == InputMetadata::Kind::cleared) return true;
+  const Tensor& t = gradient.data();
+  return to.kind == InputMetadata::Kind::known && to.dtype == t.dtype() && is_floating(to.dtype) &&
+         to.device == t.device() && to.shape == t.layout().shape;
+}
+
 template <class Where>
 void fit(const InputMetadata& to, Variable& gradient, Where where) {
-  if (!gradient.defined() || to.kind == InputMetadata::Kind::cleared) return;
   if (to.kind == InputMetadata::Kind::undefined)
     throw Error("{} has to be undefined, as the value it belongs to is; it is {}", where(),
                 describe(gradient.data()));
@@ -65,14 +72,15 @@ void check_gradients(const Node& from, Variables& gradients) {
     if (edges[i].input >= edges[i].node->inputs())
       throw Error("edge {} of '{}' leads to input {} of '{}', which has {} inputs", i, from.name(),
                   edges[i].input, edges[i].node->name(), edges[i].node->inputs());
-    fit(edges[i].node->input_metadata(edges[i].input), gradients[i],
-        [&] { return fmt::format("gradient {} of '{}'", i, from.name()); });
+    const InputMetadata& to = edges[i].node->input_metadata(edges[i].input);
+    if (fits(to, gradients[i])) continue;
+    fit(to, gradients[i], [&] { return fmt::format("gradient {} of '{}'", i, from.name()); });
   }
 }
 
 void check_cotangents(std::span<const Edge> roots, Variables& cotangents) {
   for (size_t i = 0; i < roots.size(); ++i)
-    if (roots[i].valid())
+    if (roots[i].valid() && !fits(roots[i].node->input_metadata(roots[i].input), cotangents[i]))
       fit(roots[i].node->input_metadata(roots[i].input), cotangents[i],
           [&] { return fmt::format("the cotangent of root {} ('{}')", i, roots[i].node->name()); });
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <queue>
 
 #include "autograd/device_streams.h"
 #include "autograd/hooks.h"
@@ -112,7 +111,7 @@ uint32_t GraphTask::discover(Node* node) {
   // Waking a thread costs some microseconds: about what this many elements cost.
   constexpr int64_t least_elements = 8192;
   entry.heavy = node->elements() >= least_elements;
-  slots_.resize(slots_.size() + inputs);
+  for (size_t i = 0; i < inputs; ++i) slots_.emplace_back();
   uint64_t free = 0;
   entry.marked =
       node->mark_.compare_exchange_strong(free, mark_of(serial_, index), std::memory_order_acq_rel);
@@ -120,59 +119,108 @@ uint32_t GraphTask::discover(Node* node) {
   return index;
 }
 
-// Walks down from the roots, later made nodes first, counting what will arrive at each input. Nodes
-// that lie lower than every wanted output are left out.
-void GraphTask::discover_all(std::span<const Edge> roots) {
+// Nodes to be walked from, later made ones first. Those that come in the order of a stack, as they
+// mostly do, cost no more than one.
+class GraphTask::Open {
   struct Next {
-    uint64_t sequence_number;
-    uint32_t index;
+    uint64_t sequence_number = 0;
+    uint32_t index = none;
     bool operator<(const Next& o) const {
       return sequence_number != o.sequence_number ? sequence_number < o.sequence_number
                                                   : index > o.index;
     }
   };
-  std::priority_queue<Next> open;
-  auto reach = [&](const Edge& edge) -> TaskEdge {
-    if (!edge.valid() || edge.node->topological_number() < least_topological_number_) return {};
-    size_t known = nodes_.size();
-    uint32_t index = discover(edge.node.get());
-    TaskNode& entry = nodes_[index];
-    if (edge.input >= edge.node->inputs())
-      throw Error("an edge leads to input {} of node '{}', which has {} inputs", edge.input,
-                  edge.node->name(), edge.node->inputs());
-    TaskSlot& slot = slots_[entry.first_slot + edge.input];
-    downward_ &= !entry.walked;
-    // Another input of a selective node may lead on to more.
-    bool more = entry.walked && entry.selective && slot.contributions == 0;
-    if (nodes_.size() > known || more) open.push({edge.node->sequence_number(), index});
-    ++entry.dependencies;
-    return {index, slot.contributions++};
-  };
-  for (const Edge& root : roots) root_ordinals_.push_back(reach(root).ordinal);
-  while (!open.empty()) {
-    uint32_t index = open.top().index;
-    open.pop();
-    walk_from(index, reach);
+
+ public:
+  void push(uint64_t sequence_number, uint32_t index) {
+    Next next{sequence_number, index};
+    if (has_first_ && first_ < next) std::swap(first_, next);
+    if (!has_first_ && !(next < best_of_rest())) {
+      first_ = next;
+      has_first_ = true;
+    } else if (stack_.empty() || !(next < stack_.back())) {
+      stack_.push_back(next);
+    } else {
+      heap_.push_back(next);
+      std::push_heap(heap_.begin(), heap_.end());
+    }
   }
+  bool empty() const { return !has_first_ && stack_.empty() && heap_.empty(); }
+  uint32_t pop() {
+    if (std::exchange(has_first_, false)) return first_.index;
+    if (heap_.empty() || (!stack_.empty() && heap_.front() < stack_.back())) {
+      uint32_t index = stack_.back().index;
+      stack_.pop_back();
+      return index;
+    }
+    std::pop_heap(heap_.begin(), heap_.end());
+    uint32_t index = heap_.back().index;
+    heap_.pop_back();
+    return index;
+  }
+
+ private:
+  Next best_of_rest() const {
+    Next best;
+    if (!stack_.empty()) best = stack_.back();
+    return heap_.empty() ? best : std::max(best, heap_.front());
+  }
+  Next first_;  // if there, before all others
+  bool has_first_ = false;
+  std::vector<Next> stack_;  // ascending
+  std::vector<Next> heap_;
+};
+
+// The node that an edge leads to takes part; nothing where it lies lower than every wanted output.
+TaskEdge GraphTask::reach(const Edge& edge, Open& open) {
+  if (!edge.valid() || edge.node->topological_number() < least_topological_number_) return {};
+  const size_t known = nodes_.size();
+  const uint32_t index = discover(edge.node.get());
+  TaskNode& entry = nodes_[index];
+  if (edge.input >= edge.node->inputs())
+    throw Error("an edge leads to input {} of node '{}', which has {} inputs", edge.input,
+                edge.node->name(), edge.node->inputs());
+  TaskSlot& slot = slots_[entry.first_slot + edge.input];
+  downward_ &= !entry.walked;
+  // Another input of a selective node may lead on to more.
+  bool more = entry.walked && entry.selective && slot.contributions == 0;
+  if (nodes_.size() > known || more) open.push(edge.node->sequence_number(), index);
+  ++entry.dependencies;
+  return {index, slot.contributions++};
 }
 
-void GraphTask::walk_from(uint32_t index, FunctionRef<TaskEdge(const Edge&)> reach) {
-  const Node& node = *nodes_[index].node;
-  auto edges = node.next_edges();
-  const bool first = !nodes_[index].walked, selective = nodes_[index].selective;
-  if (first) {
+// Walks down from the roots, later made nodes first, counting what will arrive at each input.
+void GraphTask::discover_all(std::span<const Edge> roots) {
+  Open open;
+  for (const Edge& root : roots) root_ordinals_.push_back(reach(root, open).ordinal);
+  while (!open.empty()) walk_from(open.pop(), open);
+}
+
+void GraphTask::walk_from(uint32_t index, Open& open) {
+  auto edges = nodes_[index].node->next_edges();
+  if (!nodes_[index].walked) {
     nodes_[index].walked = true;
     nodes_[index].first_edge = static_cast<uint32_t>(edges_.size());
     nodes_[index].edges = static_cast<uint32_t>(edges.size());
-    edges_.resize(edges_.size() + edges.size());
     walk_.push_back(index);
+    if (!nodes_[index].selective) {
+      for (const Edge& edge : edges) edges_.push_back(reach(edge, open));
+      return;
+    }
+    for (size_t e = 0; e < edges.size(); ++e) edges_.emplace_back();
   }
-  for (size_t e = 0; e < edges.size(); ++e) {
+  if (nodes_[index].selective) walk_selectively(index, open);
+}
+
+// Along edges to which something leads from an input where something arrives.
+void GraphTask::walk_selectively(uint32_t index, Open& open) {
+  const Node& node = *nodes_[index].node;
+  for (size_t e = 0; e < nodes_[index].edges; ++e) {
     const size_t place = nodes_[index].first_edge + e;
-    bool leads = !selective;
-    for (size_t i = 0; selective && edges_[place].target == none && i < node.inputs(); ++i)
-      leads |= slots_[nodes_[index].first_slot + i].contributions != 0 && node.leads(i, e);
-    if (leads) edges_[place] = reach(edges[e]);
+    bool leads = false;
+    for (size_t i = 0; edges_[place].target == none && i < node.inputs() && !leads; ++i)
+      leads = slots_[nodes_[index].first_slot + i].contributions != 0 && node.leads(i, e);
+    if (leads) edges_[place] = reach(node.next_edge(e), open);
   }
 }
 
@@ -198,19 +246,21 @@ void GraphTask::mark_wanted(std::span<const Capture> outputs) {
 // A node runs if something wanted lies below it. Lower topological numbers first: what lies below
 // has been decided.
 void GraphTask::spread_wanted() {
-  std::vector<uint32_t> upward(walk_.rbegin(), walk_.rend());
   // Walks mostly go downward; where nodes were made on several threads they may not.
-  if (!downward_)
-    std::ranges::stable_sort(upward, {},
-                             [&](uint32_t i) { return nodes_[i].node->topological_number(); });
-  for (uint32_t i : upward) {
-    if (nodes_[i].selective) {
-      spread_selectively(i);
-      continue;
-    }
-    for (size_t e = 0; e < nodes_[i].edges && !nodes_[i].runs; ++e)
-      nodes_[i].runs = is_used(nodes_[i], e);
+  if (downward_) {
+    for (size_t i = walk_.size(); i-- > 0;) spread_to(walk_[i]);
+    return;
   }
+  std::vector<uint32_t> upward(walk_.rbegin(), walk_.rend());
+  std::ranges::stable_sort(upward, {},
+                           [&](uint32_t i) { return nodes_[i].node->topological_number(); });
+  for (uint32_t i : upward) spread_to(i);
+}
+
+void GraphTask::spread_to(uint32_t index) {
+  TaskNode& entry = nodes_[index];
+  if (entry.selective) return spread_selectively(index);
+  for (size_t e = 0; e < entry.edges && !entry.runs; ++e) entry.runs = is_used(entry, e);
 }
 
 // A selective node waits only for the inputs that bear on what is wanted.
@@ -260,6 +310,21 @@ bool GraphTask::wants(const Node& node, size_t edge) const {
   const Edge& next = node.next_edge(edge);
   uint32_t target = next.valid() ? find(next.node.get()) : none;
   return target != none && is_used(target, next.input);
+}
+
+uint64_t GraphTask::wanted_of(const Node& node) const {
+  uint64_t wanted = 0;
+  uint32_t index = find(&node);
+  if (index == none || nodes_[index].edges != node.outputs()) {
+    for (size_t e = 0; e < node.outputs(); ++e)
+      if (node.next_edge(e).valid() && wants(node, e)) wanted |= uint64_t{1} << e;
+    return wanted;
+  }
+  Lock lock(*this);
+  const TaskNode& entry = nodes_[index];
+  for (size_t e = 0; e < entry.edges; ++e)
+    if (is_used(entry, e)) wanted |= uint64_t{1} << e;
+  return wanted;
 }
 
 bool GraphTask::runs(const Node& node) const {

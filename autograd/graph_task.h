@@ -126,6 +126,8 @@ class GraphTask final : public RefCounted {
 
   // Whether a gradient along this edge of a node is used in this task.
   bool wants(const Node& node, size_t edge) const;
+  // The same of all its edges, of which there are 64 at most: a bit each.
+  uint64_t wanted_of(const Node& node) const;
   bool runs(const Node& node) const;
   void add(const Node& node);
   std::vector<const Node*> nodes() const;
@@ -157,11 +159,15 @@ class GraphTask final : public RefCounted {
   uint32_t find(const Node* node) const;
   uint32_t discover(Node* node);
   void discover_all(std::span<const Edge> roots);
+  class Open;
+  TaskEdge reach(const Edge& edge, Open& open);
   void mark_wanted(std::span<const Capture> outputs);
   std::vector<uint32_t> execution() const;
   void spread_wanted();
   void spread_selectively(uint32_t index);
-  void walk_from(uint32_t index, FunctionRef<TaskEdge(const Edge&)> reach);
+  void walk_from(uint32_t index, Open& open);
+  void walk_selectively(uint32_t index, Open& open);
+  void spread_to(uint32_t index);
   bool is_used(uint32_t target, uint32_t input) const;
   bool is_used(const TaskNode& from, size_t edge) const;
   uint32_t count_contributions(uint32_t index) const;
@@ -175,6 +181,8 @@ class GraphTask final : public RefCounted {
   void queue_on_cpu(uint32_t index, bool parallel);
   void hand_on(const TaskNode& from, Variables&& gradients);
   void run_node(TaskNode& entry);
+  void run_plain(TaskNode& entry);
+  void fetch_ahead(const TaskNode& entry) const;
   Variables take_inputs(const TaskNode& entry);
   void take_captures(uint32_t index, const Variables& gradients);
   void wait_for_streams();

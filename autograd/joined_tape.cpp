@@ -3,37 +3,14 @@
 #include <algorithm>
 
 #include "autograd/tape_derivative.h"
+#include "autograd/tape_node.h"
 
 namespace gradus::autograd {
-
-namespace {
-
-// A list that only grows, the latest first. If two threads add, both stay.
-template <class T>
-const T& add(std::atomic<const T*>& list, std::unique_ptr<T> entry) {
-  const T* first = list.load(std::memory_order_acquire);
-  do {
-    entry->next = first;
-  } while (!list.compare_exchange_weak(first, entry.get(), std::memory_order_acq_rel));
-  return *entry.release();
-}
-
-template <class T>
-void drop(std::atomic<const T*>& list) {
-  for (const T* e = list.load(std::memory_order_acquire); e;) delete std::exchange(e, e->next);
-}
-
-}  // namespace
 
 JoinedTape::JoinedTape(const RuleTape& tape) : tape_(tape) {
   if (tape.slots() - tape.inputs() > most || !tape.is_small()) return;
   find_uses();
   possible_ = uses_.size() <= most;
-}
-
-JoinedTape::~JoinedTape() {
-  drop(plans_);
-  drop(derivatives_);
 }
 
 bool JoinedTape::recorded(const RuleTape::Step& step) {
@@ -77,7 +54,7 @@ size_t JoinedTape::use_of(size_t step, size_t operand) const {
 }
 
 const JoinedTape::Plan& JoinedTape::plan(Set leading) const {
-  for (const Plan* p = plans_.load(std::memory_order_acquire); p; p = p->next)
+  for (const Plan* p = plans_.first(); p; p = p->next)
     if (p->leading == leading) return *p;
   auto made = std::make_unique<Plan>();
   made->leading = leading;
@@ -86,17 +63,41 @@ const JoinedTape::Plan& JoinedTape::plan(Set leading) const {
   } catch (const Error&) {
     made->possible = false;  // a rule refuses: the step's own node says so, should it run
   }
-  return add(plans_, std::move(made));
+  return plans_.add(std::move(made));
 }
 
 const RuleTape& JoinedTape::derivative(Set wanted, Set cotangents) const {
-  for (const Derivative* d = derivatives_.load(std::memory_order_acquire); d; d = d->next)
+  for (const Derivative* d = derivatives_.first(); d; d = d->next)
     if (d->wanted == wanted && d->cotangents == cotangents) return *d->tape;
   auto made = std::make_unique<Derivative>();
   made->wanted = wanted;
   made->cotangents = cotangents;
   made->tape = TapeDerivative(*this, wanted, cotangents).take();
-  return *add(derivatives_, std::move(made)).tape;
+  return *derivatives_.add(std::move(made)).tape;
+}
+
+const TapeRun& JoinedTape::run_of(const Plan& plan, Set wanted, uint64_t arrived) const {
+  for (const TapeRun* r = plan.runs.first(); r; r = r->next)
+    if (r->wanted == wanted && r->arrived == arrived) return *r;
+  Set cotangents = 0;
+  for (size_t k = 0; k < plan.joints.size(); ++k)
+    if (arrived >> k & 1) cotangents |= bit_of(plan.joints[k].slot);
+  auto run = std::make_unique<TapeRun>();
+  run->wanted = wanted;
+  run->arrived = arrived;
+  run->tape = &derivative(wanted, cotangents);
+  bool all_kept = true;
+  for (uint32_t slot : run->tape->given()) {
+    auto joint = std::ranges::find_if(plan.joints,
+                                      [&](const Joint& j) { return cotangent_of(j.slot) == slot; });
+    auto place = static_cast<uint32_t>(std::ranges::find(plan.kept, slot) - plan.kept.begin());
+    if (joint != plan.joints.end())
+      place = static_cast<uint32_t>(joint - plan.joints.begin()) | TapeRun::cotangent;
+    all_kept &= place != plan.kept.size();
+    run->sources.push_back(place);
+  }
+  run->small = all_kept && run->tape->is_small() && run->sources.size() <= TapeInputs::most;
+  return plan.runs.add(std::move(run));
 }
 
 // Whether a step that leads to one of these has no derivative.
@@ -138,13 +139,15 @@ bool JoinedTape::fill(Plan& plan) const {
     // Only to make others again: that would notice changes which the others need not.
     if (!reads[slot]) return false;
     plan.kept.push_back(slot);
+    plan.kept_places.push_back(static_cast<uint32_t>(std::ranges::lower_bound(tape_.given(), slot) -
+                                                     tape_.given().begin()));
   }
   auto joint = [&](uint32_t slot) {
     auto known = std::ranges::find(plan.joints, slot, &Joint::slot);
     if (known == plan.joints.end()) {
       plan.joints.push_back({slot, leads_[slot - tape_.inputs()] & plan.leading});
-      plan.metadata.push_back(metadata_of(tape_.types_[slot]));
-      plan.elements += numel(plan.metadata.back().shape);
+      plan.selective |= plan.joints.back().leads != plan.leading;
+      plan.inputs.add(metadata_of(tape_.types_[slot]));
       known = plan.joints.end() - 1;
     }
     return static_cast<uint32_t>(known - plan.joints.begin());

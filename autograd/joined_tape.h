@@ -29,16 +29,17 @@ class JoinedTape {
     Set leading;
     bool possible = false;  // else there is a node for each step
     SmallVector<Joint, 2> joints;
-    std::vector<InputMetadata> metadata;  // of the joints
-    int64_t elements = 0;                 // of all joints
-    SmallVector<uint32_t, 4> kept;        // slots of the tape, all of them given to it
+    NodeInputs inputs;                     // the joints
+    bool selective = false;                // a joint does not lead to all that leads somewhere
+    SmallVector<uint32_t, 4> kept;         // slots of the tape, all of them given to it
+    SmallVector<uint32_t, 4> kept_places;  // their places among those
     // By gradient of the tape: its joint; or none, where it is an input's value, or leads nowhere.
     SmallVector<uint32_t, 2> joint_of_gradient;
+    mutable GrowingList<TapeRun> runs;  // found so far
     const Plan* next = nullptr;
   };
 
   explicit JoinedTape(const RuleTape& tape);
-  ~JoinedTape();
   JoinedTape(const JoinedTape&) = delete;
 
   const RuleTape& tape() const { return tape_; }
@@ -49,6 +50,8 @@ class JoinedTape {
   // The uses' gradients, for cotangents of these results of steps (counted from the first slot that
   // is no input). Of a possible plan, with a part of what leads there.
   const RuleTape& derivative(Set wanted, Set cotangents) const;
+  // The same for a node of that plan; `arrived` are joints, `wanted` is a part of what leads.
+  const TapeRun& run_of(const Plan& plan, Set wanted, uint64_t arrived) const;
   // The bit of a joint's slot in `cotangents`.
   Set bit_of(uint32_t slot) const { return Set{1} << (slot - tape_.inputs()); }
   // Of a derivative: the number of the slot that has the cotangent of `slot`.
@@ -77,9 +80,9 @@ class JoinedTape {
   const RuleTape& tape_;
   bool possible_ = false;
   std::vector<Use> uses_;
-  std::vector<Set> leads_;                                       // by result of a step
-  mutable std::atomic<const Plan*> plans_{nullptr};              // owned
-  mutable std::atomic<const Derivative*> derivatives_{nullptr};  // owned
+  std::vector<Set> leads_;  // by result of a step
+  mutable GrowingList<Plan> plans_;
+  mutable GrowingList<Derivative> derivatives_;
   friend class TapeDerivative;
 };
 

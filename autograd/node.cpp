@@ -4,12 +4,12 @@
 
 #include "autograd/graph_task.h"
 #include "autograd/hooks.h"
+#include "autograd/living.h"
 
 namespace gradus::autograd {
 
 namespace {
 
-std::atomic<size_t> living{0};
 thread_local const Node* running = nullptr;
 thread_local uint64_t next_sequence_number = 0;
 
@@ -48,25 +48,51 @@ class ProfilerGuard {
 
 }  // namespace
 
-size_t living_nodes() { return living.load(); }
+size_t living_nodes() { return living_objects(Living::nodes); }
 const Node* current_node() { return running; }
 
 Node::Node(SmallVector<Edge, 2> next)
-    : sequence_number_(next_sequence_number++),
-      forward_thread_(thread_number()),
-      order_limit_(thread_state().order_limit),
+    : forward_thread_(static_cast<uint32_t>(thread_number())),
+      sequence_number_(next_sequence_number++),
       next_edges_(std::move(next)) {
-  living.fetch_add(1, std::memory_order_relaxed);
+  living_of_thread(Living::nodes).add(1);
   for (const Edge& e : next_edges_) count(e);
-  if (thread_state().anomaly == AnomalyMode::off) return;
-  anomaly_ = std::make_unique<AnomalyMetadata>();
-  anomaly_->place = thread_state().place ? thread_state().place() : std::string();
-  if (running) anomaly_->parent = Ref<Node>(const_cast<Node*>(running));
+  const ThreadState& state = thread_state();
+  if (state.order_limit) set_order_limit(state.order_limit);
+  if (state.anomaly == AnomalyMode::off) return;
+  auto anomaly = std::make_unique<AnomalyMetadata>();
+  anomaly->place = state.place ? thread_state().place() : std::string();
+  if (running) anomaly->parent = Ref<Node>(const_cast<Node*>(running));
+  rare().anomaly = std::move(anomaly);
 }
 
 Node::~Node() {
-  delete hooks_.load(std::memory_order_relaxed);
-  living.fetch_sub(1, std::memory_order_relaxed);
+  delete rare_.load(std::memory_order_acquire);
+  if (owns_inputs_) delete inputs_;
+  living_of_thread(Living::nodes).add(-1);
+}
+
+Node::Rare::~Rare() { delete hooks.load(std::memory_order_acquire); }
+
+namespace {
+
+// What is there, or else a fresh one, whoever of several threads puts it there.
+template <class T>
+T& made_once(std::atomic<T*>& place) {
+  if (T* known = place.load(std::memory_order_acquire)) return *known;
+  auto fresh = std::make_unique<T>();
+  T* expected = nullptr;
+  if (place.compare_exchange_strong(expected, fresh.get(), std::memory_order_acq_rel))
+    return *fresh.release();
+  return *expected;
+}
+
+}  // namespace
+
+Node::Rare& Node::rare() { return made_once(rare_); }
+Hooks& Node::hooks() { return made_once(rare().hooks); }
+void Node::set_order_limit(Ref<const OrderLimit> limit) {
+  if (limit || !plain()) rare().order_limit = std::move(limit);
 }
 
 void Node::dispose() const {
@@ -124,29 +150,27 @@ void Node::set_next_edges(SmallVector<Edge, 2> edges) {
   next_edges_ = std::move(edges);
 }
 
-void Node::share_inputs(std::span<const InputMetadata> metadata, int64_t elements) {
-  shared_ = metadata.data();
-  shared_count_ = static_cast<uint32_t>(metadata.size());
-  elements_ = elements;
+void NodeInputs::add(InputMetadata metadata) {
+  elements += numel(metadata.shape);
+  accelerated |= metadata.device.kind != DeviceKind::cpu;
+  list.push_back(std::move(metadata));
 }
 
-void Node::own_inputs() {
-  if (!shared_) return;
-  metadata_ = SmallVector<InputMetadata, 1>(shared_inputs());
-  shared_ = nullptr;
+NodeInputs& Node::own_inputs() {
+  if (!owns_inputs_) {
+    inputs_ = inputs_ ? new NodeInputs(*inputs_) : new NodeInputs;
+    owns_inputs_ = true;
+  }
+  return const_cast<NodeInputs&>(*inputs_);
 }
 
 void Node::clear_input_metadata() {
-  own_inputs();
-  for (InputMetadata& m : metadata_) m.kind = InputMetadata::Kind::cleared;
+  for (InputMetadata& m : own_inputs().list) m.kind = InputMetadata::Kind::cleared;
 }
 
 uint32_t Node::add_input(InputMetadata metadata) {
-  own_inputs();
-  elements_ += numel(metadata.shape);
-  accelerated_ |= metadata.device.kind != DeviceKind::cpu;
-  metadata_.push_back(std::move(metadata));
-  return static_cast<uint32_t>(metadata_.size() - 1);
+  own_inputs().add(std::move(metadata));
+  return static_cast<uint32_t>(inputs() - 1);
 }
 
 namespace {
@@ -179,24 +203,23 @@ bool Node::task_should_compute_output(size_t first, size_t count) const {
   return false;
 }
 
-Hooks& Node::hooks() {
-  if (Hooks* h = hooks_.load(std::memory_order_acquire)) return *h;
-  auto fresh = std::make_unique<Hooks>();
-  Hooks* expected = nullptr;
-  if (hooks_.compare_exchange_strong(expected, fresh.get(), std::memory_order_acq_rel))
-    return *fresh.release();
-  return *expected;
-}
-
 Variable Node::accumulates_into() const { return {}; }
+uint64_t Node::task_outputs() const {
+  const GraphTask* task = GraphTask::current();
+  if (task) return task->wanted_of(*this);
+  uint64_t wanted = 0;
+  for (size_t i = 0; i < outputs(); ++i)
+    if (next_edges_[i].valid()) wanted |= uint64_t{1} << i;
+  return wanted;
+}
 bool Node::leads(size_t, size_t) const { return true; }
 
 void Node::end_of_run() {
   release_variables();
   // Hooks often hold what their graph made: a cycle that ends here. A later run is refused rather
   // than done without them.
-  if (Hooks* h = hooks_.load(std::memory_order_acquire); h && releases_hooks()) {
-    h->clear();
+  if (hooks_if_any() && releases_hooks()) {
+    hooks().clear();
     released_.store(true, std::memory_order_release);
   }
 }

@@ -35,6 +35,14 @@ struct AnomalyMetadata {
   Ref<Node> parent;
 };
 
+// What is known of a node's inputs, and of all together.
+struct NodeInputs final : pool::Object {
+  SmallVector<InputMetadata, 1> list;
+  int64_t elements = 0;
+  bool accelerated = false;  // any of them
+  void add(InputMetadata metadata);
+};
+
 // Sequence numbers sort what is ready: later made runs first, accumulators before all.
 inline constexpr uint64_t accumulator_sequence_number = UINT64_MAX;
 
@@ -85,15 +93,13 @@ class Node : public RefCounted, public pool::Object {
   // Metadata, by input of the node (which is the function's output).
   uint32_t add_input(InputMetadata metadata);
   uint32_t add_undefined_input() { return add_input(InputMetadata()); }
-  size_t inputs() const { return shared_ ? shared_count_ : metadata_.size(); }
-  const InputMetadata& input_metadata(size_t i) const {
-    return shared_ ? shared_[i] : metadata_[i];
-  }
+  size_t inputs() const { return inputs_ ? inputs_->list.size() : 0; }
+  const InputMetadata& input_metadata(size_t i) const { return inputs_->list[i]; }
   // Whatever arrives is taken as it is from now on.
   void clear_input_metadata();
   // Of all inputs together; whether any lies on an accelerator.
-  int64_t elements() const { return elements_; }
-  bool accelerated() const { return accelerated_; }
+  int64_t elements() const { return inputs_ ? inputs_->elements : 0; }
+  bool accelerated() const { return inputs_ && inputs_->accelerated; }
 
   uint64_t sequence_number() const { return sequence_number_; }
   // The longest path to a node without edges. Asking fixes the edges.
@@ -103,8 +109,11 @@ class Node : public RefCounted, public pool::Object {
   }
   // How often the function can be differentiated (null: without end). A run is one derivative; what
   // it makes with create_graph has one less, and where none is left a run is an Error.
-  const OrderLimit* order_limit() const { return order_limit_.get(); }
-  void set_order_limit(Ref<const OrderLimit> limit) { order_limit_ = std::move(limit); }
+  const OrderLimit* order_limit() const {
+    const Rare* r = rare_.load(std::memory_order_acquire);
+    return r ? r->order_limit.get() : nullptr;
+  }
+  void set_order_limit(Ref<const OrderLimit> limit);
   // The thread that made it: see thread_number().
   uint64_t forward_thread() const { return forward_thread_; }
 
@@ -116,22 +125,34 @@ class Node : public RefCounted, public pool::Object {
   // The same within the running task, which may need less. Outside a task: the graph's shape.
   bool task_should_compute_output(size_t i) const;
   bool task_should_compute_output(size_t first, size_t count) const;
+  // The same of all outputs, of which there are 64 at most: a bit each.
+  uint64_t task_outputs() const;
 
   // Hooks; see hooks.h for their order. Never null.
   Hooks& hooks();
   // Null where there are none.
-  const Hooks* hooks_if_any() const { return hooks_.load(std::memory_order_acquire); }
+  const Hooks* hooks_if_any() const {
+    const Rare* r = rare_.load(std::memory_order_acquire);
+    return r ? r->hooks.load(std::memory_order_acquire) : nullptr;
+  }
 
   // Null unless the node was made in anomaly mode.
-  const AnomalyMetadata* anomaly() const { return anomaly_.get(); }
+  const AnomalyMetadata* anomaly() const {
+    const Rare* r = rare_.load(std::memory_order_acquire);
+    return r ? r->anomaly.get() : nullptr;
+  }
+  // Whether it has none of these: no hooks, no limit, no metadata of anomaly mode.
+  bool plain() const { return !rare_.load(std::memory_order_acquire); }
 
-  // Has the processor fetch the node, all of it or what a task writes.
+  // Has the processor fetch the node, all of it or what a task writes; and the values that it
+  // keeps.
   void prefetch() const {
-    constexpr size_t line = 64, lines = 5;
+    constexpr size_t line = 64, lines = 3;
     for (size_t i = 0; i < lines; ++i)
       __builtin_prefetch(reinterpret_cast<const std::byte*>(this) + i * line);
   }
   void prefetch_mark() const { __builtin_prefetch(&mark_, 1); }
+  virtual void prefetch_values() const {}
   // By the engine, after a run in a graph that is not kept.
   void end_of_run();
   bool released() const { return released_.load(std::memory_order_acquire); }
@@ -141,50 +162,54 @@ class Node : public RefCounted, public pool::Object {
   void dispose() const override;
   void set_sequence_number(uint64_t n) { sequence_number_ = n; }
   void set_selective() { selective_ = true; }
-  // Of inputs on the CPU, where there are none yet: what outlives the node is not copied.
-  void share_inputs(std::span<const InputMetadata> metadata, int64_t elements);
+  // Where there are none yet. What outlives the node is not copied.
+  void share_inputs(const NodeInputs& inputs) { inputs_ = &inputs; }
   // Held only while values are unpacked, read by small kernels, or let go: such sections are short.
   class Lock {
    public:
-    explicit Lock(const Node& node) : flag_(node.lock_) {
-      while (flag_.test_and_set(std::memory_order_acquire)) flag_.wait(true);
+    explicit Lock(const Node& node) : state_(node.lock_) {
+      uint8_t free = 0;
+      if (state_.compare_exchange_strong(free, 1, std::memory_order_acquire)) return;
+      while (state_.exchange(2, std::memory_order_acquire) != 0) state_.wait(2);
     }
     ~Lock() {
-      flag_.clear(std::memory_order_release);
-      flag_.notify_one();
+      if (state_.exchange(0, std::memory_order_release) == 2) state_.notify_one();
     }
     Lock(const Lock&) = delete;
 
    private:
-    std::atomic_flag& flag_;
+    std::atomic<uint8_t>& state_;  // 1: held; 2: somebody may wait
   };
 
  private:
   friend class GraphTask;
-  std::span<const InputMetadata> shared_inputs() const { return {shared_, shared_count_}; }
-  void own_inputs();
+  // What few nodes have.
+  struct Rare {
+    ~Rare();
+    std::atomic<Hooks*> hooks{nullptr};  // owned
+    std::unique_ptr<AnomalyMetadata> anomaly;
+    Ref<const OrderLimit> order_limit;
+  };
+  Rare& rare();
+  NodeInputs& own_inputs();
   void count(const Edge& edge);
   void check_edges_are_free() const;
 
+  // The order keeps what a run reads in few lines of memory.
+  uint32_t forward_thread_;
   uint64_t sequence_number_;
   uint64_t topological_number_ = 0;
-  uint64_t forward_thread_;
-  Ref<const OrderLimit> order_limit_;
-  SmallVector<Edge, 2> next_edges_;
-  SmallVector<InputMetadata, 1> metadata_;
-  const InputMetadata* shared_ = nullptr;  // in their place
-  uint32_t shared_count_ = 0;
-  mutable std::atomic<Hooks*> hooks_{nullptr};  // owned
-  std::unique_ptr<AnomalyMetadata> anomaly_;
   // Which running task numbers this node (upper half) and how (lower half); 0: none. A second task
   // at the same time keeps a table of its own. Of a node that waits to be freed: the next such.
   mutable std::atomic<uint64_t> mark_{0};
-  mutable std::atomic_flag lock_;
+  const NodeInputs* inputs_ = nullptr;  // owned, or shared
+  std::atomic<Rare*> rare_{nullptr};    // owned
+  mutable std::atomic<uint8_t> lock_{0};
   mutable std::atomic<bool> has_parent_{false};
   std::atomic<bool> released_{false};
+  bool owns_inputs_ = false;
   bool selective_ = false;
-  bool accelerated_ = false;
-  int64_t elements_ = 0;
+  SmallVector<Edge, 2> next_edges_;
 };
 
 // Number of nodes alive in the process, for tests of leaks.

@@ -1,7 +1,9 @@
 #include "autograd/operator_call.h"
 
+#include <algorithm>
+
 #include "autograd/device_streams.h"
-#include "autograd/rule_tape.h"
+#include "autograd/tape_node.h"
 #include "base/per_thread.h"
 #include "ops/evaluate.h"
 #include "ops/registry.h"
@@ -9,6 +11,8 @@
 namespace gradus::autograd {
 
 namespace {
+
+constexpr size_t most_loop_operands = 4;
 
 // Puts what was made in an empty place; if another thread was there first, takes its.
 template <class T>
@@ -38,12 +42,43 @@ OperatorCall::OperatorCall(const ir::Operator& op, ir::Attributes attributes,
   }
   auto results = ops::infer(op_, types, attributes_, nullptr);
   results_.append(results.begin(), results.end());
-  for (const ir::Type& type : results_) {
-    InputMetadata& m = metadata_.emplace_back();
-    if (!type.is_floating()) continue;
-    m = metadata_of(type);
-    elements_ += numel(m.shape);
+  for (const ir::Type& type : results_)
+    node_inputs_.add(type.is_floating() ? metadata_of(type) : InputMetadata());
+  for (size_t i = 0; i < std::min<size_t>(operands_.size(), 64); ++i)
+    if (operands_[i].is_tensor) tensors_ |= uint64_t{1} << i;
+  look_for_loop();
+}
+
+void OperatorCall::look_for_loop() {
+  constexpr int64_t most_elements = 1 << 15;  // of more, workers take parts
+  if (!op_.pointwise || results_.size() != 1 || operands_.size() > most_loop_operands) return;
+  const ops::PointwiseInfo& info = op_.pointwise();
+  const ir::Type& type = results_[0];
+  if (type.dtype != DType::f32 && type.dtype != DType::f64) return;
+  if (info.result == ops::Result::boolean || operands_.size() != info.roles.size()) return;
+  for (size_t i = 0; i < operands_.size(); ++i)
+    if (!operands_[i].is_tensor || !(operands_[i].type == type) ||
+        type.device.kind != DeviceKind::cpu || info.roles[i] != ops::Role::value)
+      return;
+  const int64_t elements = operands_[0].layout.numel();
+  if (elements > most_elements) return;
+  loop_ = {info.loops[type.dtype == DType::f64 ? 0 : 1], elements,
+           static_cast<size_t>(elements) * size_of(type.dtype)};
+}
+
+bool OperatorCall::run_loop(std::span<const Tensor* const> operands,
+                            SmallVector<Tensor, 2>& results) const {
+  if (!loop_.run) return false;
+  std::array<const void*, most_loop_operands> in;
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    const Tensor& t = *operands[i];
+    if (!t.plain() && !(t.layout().strides == operands_[i].layout.strides)) return false;
+    in[i] = t.data();
   }
+  Tensor& out =
+      results.emplace_back(Tensor::of_layout(operands_[0].layout, loop_.bytes, *current_context()));
+  loop_.run(loop_.elements, in.data(), const_cast<std::byte*>(out.data()), attributes_.get());
+  return true;
 }
 
 InputMetadata metadata_of(const ir::Type& type) {
@@ -62,6 +97,20 @@ OperatorCall::~OperatorCall() {
     delete std::exchange(t, t->next());
 }
 
+namespace {
+bool same_type(const OperatorCall::Operand& o, const Tensor& t) {
+  return o.is_tensor && o.type.dtype == t.dtype() && o.type.device == t.device() &&
+         o.layout.shape == t.layout().shape;
+}
+}  // namespace
+
+bool OperatorCall::is_for(std::span<const Variable* const> operands) const {
+  if (operands.size() != operands_.size()) return false;
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (!same_type(operands_[i], operands[i]->data())) return false;
+  return true;
+}
+
 bool OperatorCall::matches(const ir::Operator& op, const ir::Attributes& attributes,
                            std::span<const VariableOperand> operands) const {
   if (&op_ != &op || attributes_.get() != attributes.get() || operands_.size() != operands.size())
@@ -69,10 +118,7 @@ bool OperatorCall::matches(const ir::Operator& op, const ir::Attributes& attribu
   for (size_t i = 0; i < operands.size(); ++i) {
     const Operand& mine = operands_[i];
     if (const auto* v = std::get_if<Variable>(&operands[i])) {
-      const Tensor& t = v->data();
-      if (!mine.is_tensor || mine.type.dtype != t.dtype() || !(mine.type.device == t.device()) ||
-          !(mine.layout.shape == t.layout().shape))
-        return false;
+      if (!same_type(mine, v->data())) return false;
     } else if (const auto* n = std::get_if<ir::Number>(&operands[i])) {
       if (!mine.number || !(*mine.number == *n)) return false;
     } else if (mine.is_tensor || mine.number) {
@@ -143,6 +189,8 @@ const ops::BoundCall* OperatorCall::bound() const {
 }
 
 SmallVector<Tensor, 2> OperatorCall::run(std::span<const Tensor* const> operands) const {
+  SmallVector<Tensor, 2> results;
+  if (run_loop(operands, results)) return results;
   bool here = device_.kind == DeviceKind::cpu, contiguous = here;
   SmallVector<ops::RunOperand, 4> in(operands_.size());
   for (size_t i = 0; i < operands_.size(); ++i) {
@@ -169,21 +217,17 @@ SmallVector<Tensor, 2> OperatorCall::run(std::span<const Tensor* const> operands
   throw Error("{}: nothing is registered that runs operators on {}", op_.name, to_string(device_));
 }
 
-const OperatorCall::Reads& OperatorCall::reads() const {
-  if (const Reads* known = reads_.load(std::memory_order_acquire)) return *known;
-  auto reads =
-      std::make_unique<Reads>(Reads{SlotMask(operands_.size()), SlotMask(results_.size())});
-  SlotMask wanted(operands_.size()), all(results_.size());
+const OperatorCall::Reads& OperatorCall::find_reads() const {
+  const size_t slots = operands_.size() + results_.size();
+  SlotMask read(slots), wanted(operands_.size()), all(results_.size());
   for (size_t i = 0; i < operands_.size(); ++i)
     if (operands_[i].is_tensor && operands_[i].type.is_floating()) wanted.set(i);
   for (size_t i = 0; i < results_.size(); ++i)
     if (results_[i].is_floating()) all.set(i);
   auto note = [&](const SlotMask& cotangents) {
     const RuleTape& tape = this->tape(wanted, cotangents);
-    for (size_t i = 0; i < operands_.size(); ++i)
-      if (tape.reads(i)) reads->operands.set(i);
-    for (size_t i = 0; i < results_.size(); ++i)
-      if (tape.reads(operands_.size() + i)) reads->results.set(i);
+    for (size_t i = 0; i < slots; ++i)
+      if (tape.reads(i)) read.set(i);
   };
   // With all cotangents, and with each alone: rules look at which there are.
   if (all.any()) note(all);
@@ -193,7 +237,34 @@ const OperatorCall::Reads& OperatorCall::reads() const {
     alone.set(i);
     note(alone);
   }
+  auto reads = std::make_unique<Reads>();
+  for (uint32_t i = 0; i < slots; ++i)
+    if (read[i] && (i >= operands_.size() || operands_[i].is_tensor)) reads->kept.push_back(i);
   return *settle<Reads>(reads_, std::move(reads));
+}
+
+const TapeRun& OperatorCall::run_of(uint64_t wanted, uint64_t cotangents) const {
+  wanted &= tensors_;
+  for (const TapeRun* r = runs_.first(); r; r = r->next)
+    if (r->wanted == wanted && r->arrived == cotangents) return *r;
+  SlotMask wants(operands_.size()), given(results_.size());
+  for (size_t i = 0; i < operands_.size(); ++i)
+    if (wanted >> i & 1) wants.set(i);
+  for (size_t i = 0; i < results_.size(); ++i)
+    if (cotangents >> i & 1) given.set(i);
+  auto run = std::make_unique<TapeRun>();
+  run->wanted = wanted;
+  run->arrived = cotangents;
+  run->tape = &tape(wants, given);
+  const auto values = static_cast<uint32_t>(operands_.size() + results_.size());
+  for (uint32_t slot : run->tape->given()) {
+    auto place = static_cast<uint32_t>(std::ranges::find(kept(), slot) - kept().begin());
+    run->sources.push_back(slot < values ? place : (slot - values) | TapeRun::cotangent);
+  }
+  const bool all_kept =
+      std::ranges::none_of(run->sources, [&](uint32_t source) { return source == kept().size(); });
+  run->small = all_kept && run->tape->is_small() && run->sources.size() <= TapeInputs::most;
+  return runs_.add(std::move(run));
 }
 
 const RuleTape& OperatorCall::tape(const SlotMask& wanted, const SlotMask& cotangents) const {

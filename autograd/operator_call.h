@@ -3,12 +3,15 @@
 
 #include <mutex>
 
+#include "autograd/growing_list.h"
 #include "autograd/operators.h"
 #include "ops/bound_call.h"
+#include "ops/pointwise.h"
 
 namespace gradus::autograd {
 
 class RuleTape;
+struct TapeRun;
 
 // One bit per operand or result.
 class SlotMask {
@@ -49,41 +52,61 @@ class OperatorCall final : public RefCounted {
   const ir::Attributes& attributes() const { return attributes_; }
   std::span<const Operand> operands() const { return operands_; }
   std::span<const ir::Type> results() const { return results_; }  // their types
-  // Of the results of a node of this call on the CPU; and their elements.
-  std::span<const InputMetadata> metadata() const { return metadata_; }
-  int64_t elements() const { return elements_; }
+  // The inputs of a node of this call on the CPU.
+  const NodeInputs& node_inputs() const { return node_inputs_; }
   // Where it runs: that of an operand that is not on the CPU, if there is one.
   Device device() const { return device_; }
   // Bound to contiguous operands; null for a composition.
   const ops::BoundCall* bound() const;
 
+  // Whether it is for these operands, all of them tensors.
+  bool is_for(std::span<const Variable* const> operands) const;
   // Runs it; no tensor for a number or what is left out. Throws Error as ops::evaluate does.
   SmallVector<Tensor, 2> run(std::span<const Tensor* const> operands) const;
 
-  // Of an operator with a derivative rule: which operands' and results' values the rule may read,
-  // and what it emits for these wanted operands and these cotangents that are there.
-  bool rule_reads_operand(size_t i) const { return reads().operands[i]; }
-  bool rule_reads_result(size_t i) const { return reads().results[i]; }
+  // Of an operator with a derivative rule: whose values the rule may read (slots of the rule: the
+  // operands, then the results), ascending; and what it emits for these wanted operands and these
+  // cotangents that are there.
+  std::span<const uint32_t> kept() const { return reads().kept; }
   const RuleTape& tape(const SlotMask& wanted, const SlotMask& cotangents) const;
+  // The same of at most 64 operands and results, for a node that keeps those values. `wanted` may
+  // name operands that are no tensors.
+  const TapeRun& run_of(uint64_t wanted, uint64_t cotangents) const;
 
  private:
   struct Reads {
-    SlotMask operands, results;
+    SmallVector<uint32_t, 4> kept;
   };
-  const Reads& reads() const;
+  const Reads& reads() const {
+    const Reads* known = reads_.load(std::memory_order_acquire);
+    return known ? *known : find_reads();
+  }
+  const Reads& find_reads() const;
   bool matches(const ir::Operator& op, const ir::Attributes& attributes,
                std::span<const VariableOperand> operands) const;
+  void look_for_loop();
+  // By its loop, if it has one and all lie contiguously.
+  bool run_loop(std::span<const Tensor* const> operands, SmallVector<Tensor, 2>& results) const;
 
   const ir::Operator& op_;
   const ir::Attributes attributes_;
   const SmallVector<Operand, 2> operands_;
   SmallVector<ir::Type, 1> results_;
-  std::vector<InputMetadata> metadata_;
-  int64_t elements_ = 0;
+  NodeInputs node_inputs_;
+  uint64_t tensors_ = 0;  // of the first 64 operands: which are tensors
   Device device_;
+  // Of a pointwise operator whose operands lie as its result does, in the dtype that it is computed
+  // in: nothing has to be looked up to run it. The kernel that it is bound to would call the same.
+  struct Loop {
+    ops::PointwiseLoop run = nullptr;
+    int64_t elements = 0;
+    size_t bytes = 0;
+  };
+  Loop loop_;
   mutable std::atomic<const std::shared_ptr<const ops::BoundCall>*> bound_{nullptr};  // owned
   mutable std::atomic<const Reads*> reads_{nullptr};                                  // owned
   mutable std::atomic<const RuleTape*> tapes_{nullptr};  // owned; a list, the latest first
+  mutable GrowingList<TapeRun> runs_;
 };
 
 // Of a tensor on the CPU whose sizes are known.

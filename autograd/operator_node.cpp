@@ -1,16 +1,18 @@
 #include "autograd/operator_node.h"
 
+#include <algorithm>
+
 namespace gradus::autograd {
 
 OperatorNode::OperatorNode(Ref<const OperatorCall> call, std::span<const Variable* const> operands,
                            std::span<const Tensor> results, SmallVector<Edge, 2> edges)
-    : Node(std::move(edges)), call_(std::move(call)), saved_(operands.size() + results.size()) {
-  for (size_t i = 0; i < operands.size(); ++i)
-    if (operands[i] && call_->rule_reads_operand(i)) saved_[i] = SavedVariable::input(*operands[i]);
-  for (size_t i = 0; i < results.size(); ++i)
-    if (call_->rule_reads_result(i))
-      saved_[operands.size() + i] = SavedVariable::output(results[i], static_cast<uint32_t>(i));
-  if (call_->device().kind == DeviceKind::cpu) share_inputs(call_->metadata(), call_->elements());
+    : Node(std::move(edges)), call_(std::move(call)) {
+  for (uint32_t slot : call_->kept()) {
+    if (slot < operands.size() && operands[slot]->is_inference()) refuse_inference();
+    kept_.emplace_back(slot < operands.size() ? operands[slot]->data()
+                                              : results[slot - operands.size()]);
+  }
+  if (call_->device().kind == DeviceKind::cpu) share_inputs(call_->node_inputs());
 }
 
 std::string OperatorNode::what(size_t slot) const {
@@ -21,13 +23,36 @@ std::string OperatorNode::what(size_t slot) const {
                      op.results[std::min(slot - operands, op.results.size() - 1)], op.name);
 }
 
+const Tensor& OperatorNode::value_at(size_t place) const {
+  auto name = [&] { return what(call_->kept()[place]); };
+  if (place >= kept_.size()) refuse_freed(name());
+  return kept_[place].get(name);
+}
+
+Edge OperatorNode::edge_of(size_t slot) const {
+  const size_t operands = call_->operands().size();
+  if (slot < operands) return next_edge(slot);
+  if (!call_->results()[slot - operands].is_floating()) return {};
+  return {Ref<Node>(const_cast<OperatorNode*>(this)), static_cast<uint32_t>(slot - operands)};
+}
+
+Variable OperatorNode::unpack(size_t slot) const {
+  auto kept = call_->kept();
+  auto place = std::ranges::find(kept, slot);
+  if (place == kept.end()) return {};
+  const Tensor& value = value_at(static_cast<size_t>(place - kept.begin()));
+  Edge edge = edge_of(slot);
+  if (edge.valid() && slot < call_->operands().size())
+    if (Variable leaf = edge.node->accumulates_into(); leaf.defined()) return leaf;
+  return edge.valid() ? Variable(value, std::move(edge)) : Variable(value);
+}
+
 void OperatorNode::unpack(ops::World& world, FunctionRef<ops::Value(const Variable&)> value,
                           SmallVector<ops::Value, 2>& operands,
                           SmallVector<ops::Value, 2>& results) const {
   Lock lock(*this);
-  Ref<Node> self(const_cast<OperatorNode*>(this));
   auto of_type = [&](size_t slot, const ir::Type& type) {
-    Variable v = saved_[slot].unpack(self, [&] { return what(slot); });
+    Variable v = unpack(slot);
     if (v.defined()) return value(v);
     ops::Value by_type;
     by_type.world = &world;
@@ -44,6 +69,19 @@ void OperatorNode::unpack(ops::World& world, FunctionRef<ops::Value(const Variab
 }
 
 Variables OperatorNode::apply(Variables&& cotangents) {
+  constexpr size_t most = 64;
+  if (outputs() > most || cotangents.size() > most) return apply_any(std::move(cotangents));
+  uint64_t arrived = 0;
+  for (size_t i = 0; i < cotangents.size(); ++i)
+    if (cotangents[i].defined()) arrived |= uint64_t{1} << i;
+  if (arrived == 0) return Variables(outputs());
+  const TapeRun& run = call_->run_of(task_outputs(), arrived);
+  Variables gradients;
+  if (run.small && apply_small(run, cotangents, gradients)) return gradients;
+  return apply_any(std::move(cotangents));
+}
+
+Variables OperatorNode::apply_any(Variables&& cotangents) {
   SlotMask wanted(outputs()), given(cotangents.size());
   for (size_t i = 0; i < outputs(); ++i)
     if (call_->operands()[i].is_tensor && task_should_compute_output(i)) wanted.set(i);
@@ -51,51 +89,46 @@ Variables OperatorNode::apply(Variables&& cotangents) {
     if (cotangents[i].defined()) given.set(i);
   if (!given.any()) return Variables(outputs());
   const RuleTape& tape = call_->tape(wanted, given);
-  Variables gradients;
-  if (apply_small(tape, cotangents, gradients)) return gradients;
   SmallVector<Variable, 8> slots(tape.slots());
+  const size_t values = call_->operands().size() + call_->results().size();
   {
     Lock lock(*this);
-    Ref<Node> self(this);
-    for (size_t s = 0; s < saved_.size(); ++s)
-      slots[s] = saved_[s].unpack(self, [&] { return what(s); });
+    for (uint32_t slot : call_->kept()) slots[slot] = unpack(slot);
   }
-  for (size_t i = 0; i < cotangents.size(); ++i)
-    slots[saved_.size() + i] = std::move(cotangents[i]);
+  for (size_t i = 0; i < cotangents.size(); ++i) slots[values + i] = std::move(cotangents[i]);
   return tape.play(std::move(slots));
 }
 
-bool OperatorNode::apply_small(const RuleTape& tape, const Variables& cotangents,
+bool OperatorNode::apply_small(const TapeRun& run, const Variables& cotangents,
                                Variables& gradients) {
   // A recorder is told of operators one by one. An allocator of the user's is not called under the
   // lock.
-  if (thread_state().recorder || !tape.is_small() || !current_context()->heap()) return false;
-  const size_t given = tape.given().size();
-  if (given > TapeInputs::most) return false;
+  const ThreadState& state = thread_state();
+  Context& context = *current_context();
+  if (state.recorder || !context.heap()) return false;
   TapeInputs inputs;
   // Only kernels run below: what was saved is read where it lies.
   Lock lock(*this);
-  for (size_t s = 0; s < saved_.size(); ++s)
-    static_cast<void>(saved_[s].tensor([&] { return what(s); }));
-  for (size_t i = 0; i < given; ++i) {
-    uint32_t slot = tape.given()[i];
-    inputs.variables[i] = slot < saved_.size() ? nullptr : &cotangents[slot - saved_.size()];
-    inputs.tensors[i] = inputs.variables[i] ? &inputs.variables[i]->data()
-                                            : &saved_[slot].tensor([&] { return what(slot); });
+  for (size_t place = 0; place < call_->kept().size(); ++place) static_cast<void>(value_at(place));
+  for (size_t i = 0; i < run.sources.size(); ++i) {
+    const uint32_t source = run.sources[i];
+    const bool arrives = (source & TapeRun::cotangent) != 0;
+    inputs.variables[i] = arrives ? &cotangents[source & ~TapeRun::cotangent] : nullptr;
+    inputs.tensors[i] = arrives ? &inputs.variables[i]->data() : &kept_[source].data;
   }
-  if (!recording()) return play_small(tape, inputs, gradients);
-  auto edge_of = [&](uint32_t slot) {
-    return slot < saved_.size() ? saved_[slot].edge(Ref<Node>(this))
-                                : cotangents[slot - saved_.size()].gradient_edge();
+  const RuleTape& tape = *run.tape;
+  if (state.mode != GradMode::enabled) return play_small(tape, inputs, context, gradients);
+  const size_t values = call_->operands().size() + call_->results().size();
+  auto edge_at = [&](uint32_t slot) {
+    return slot < values ? edge_of(slot) : cotangents[slot - values].gradient_edge();
   };
-  return play_joined(call_, tape, inputs, edge_of, gradients);
+  return play_joined(call_, tape, inputs, context, edge_at, gradients);
 }
 
 void OperatorNode::release_variables() {
-  // What was kept dies after the lock is let go.
-  SmallVector<SavedVariable, 4> gone;
+  SmallVector<KeptValue, 2> gone;  // dies after the lock is let go
   Lock lock(*this);
-  for (SavedVariable& s : saved_) gone.push_back(s.release());
+  gone = std::move(kept_);
 }
 
 }  // namespace gradus::autograd

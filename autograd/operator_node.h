@@ -17,6 +17,9 @@ class OperatorNode final : public Node {
   bool is_traceable() const override { return true; }
   bool is_thread_safe() const override { return true; }
   void release_variables() override;
+  void prefetch_values() const override {
+    for (const KeptValue& k : kept_) k.data.prefetch();
+  }
 
   const ir::Operator& op() const { return call_->op(); }
   const ir::Attributes& attributes() const { return call_->attributes(); }
@@ -28,12 +31,18 @@ class OperatorNode final : public Node {
 
  private:
   Variables apply(Variables&& cotangents) override;
+  Variables apply_any(Variables&& cotangents);
   // Small values, without variables in between. False if it cannot.
-  bool apply_small(const RuleTape& tape, const Variables& cotangents, Variables& gradients);
+  bool apply_small(const TapeRun& run, const Variables& cotangents, Variables& gradients);
+  // A slot of the rule as it was; undefined if it is not kept. The lock is held.
+  Variable unpack(size_t slot) const;
+  // Where the gradient of a slot goes.
+  Edge edge_of(size_t slot) const;
+  const Tensor& value_at(size_t place) const;
   std::string what(size_t slot) const;
 
   const Ref<const OperatorCall> call_;
-  SmallVector<SavedVariable, 3> saved_;  // by the rule's slots: the operands, then the results
+  SmallVector<KeptValue, 2> kept_;  // as call_->kept(), until they are let go
 };
 
 // In the place of a derivative that there is not: a run is an Error.

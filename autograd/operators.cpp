@@ -5,6 +5,7 @@
 
 #include "autograd/operator_node.h"
 #include "autograd/recorder.h"
+#include "base/per_thread.h"
 #include "ops/evaluate.h"
 #include "ops/registry.h"
 
@@ -62,7 +63,7 @@ Ref<Node> node_of(const Ref<const OperatorCall>& call, std::span<const Variable*
 }
 
 Variables record(const Ref<const OperatorCall>& call, std::span<const Variable* const> operands,
-                 SmallVector<Tensor, 2> results) {
+                 SmallVector<Tensor, 2>& results) {
   Ref<Node> node = node_of(call, operands, results);
   const bool has_inputs = node->inputs() != 0;
   Variables out;
@@ -72,7 +73,8 @@ Variables record(const Ref<const OperatorCall>& call, std::span<const Variable* 
       if (!has_inputs) node->add_undefined_input();
       out.emplace_back(std::move(t));
     } else if (has_inputs) {
-      out.emplace_back(std::move(t), Edge{node, k});
+      bool last = k + 1 == results.size();
+      out.emplace_back(std::move(t), Edge{last ? std::move(node) : node, k});
     } else {
       out.push_back(create_gradient_edge(std::move(t), node));
     }
@@ -93,7 +95,7 @@ Variables apply(const Ref<const OperatorCall>& call, std::span<const Variable* c
   SmallVector<Tensor, 2> results = call->run(tensors);
   Variables out;
   if (recording() && leads && !call->op().traits.zero_gradient)
-    out = record(call, operands, std::move(results));
+    out = record(call, operands, results);
   else
     for (Tensor& t : results) out.emplace_back(std::move(t));
   if (Recorder* recorder = thread_state().recorder) [[unlikely]]
@@ -124,20 +126,56 @@ Variables apply(const Operator& op, const Attributes& attributes,
   return apply(OperatorCall::find(op, attributes, operands), variables);
 }
 
+namespace {
+
+// The operators that a thread named last, by a hash of little. Operators are never taken away.
+struct Named {
+  std::array<const Operator*, 64> operators{};
+};
+
+const Operator& named(std::string_view name) {
+  size_t place = name.size();
+  for (size_t i = 0; i < std::min<size_t>(name.size(), 3); ++i)
+    place = place * 7 + static_cast<unsigned char>(name[i]);
+  auto& known = PerThread<Named>::get().operators;
+  const Operator*& op = known[place % known.size()];
+  if (op && op->name == name) return *op;
+  const Operator* found = ops::find(name);
+  if (!found) throw Error("there is no operator '{}'", name);
+  op = found;
+  return *found;
+}
+
+}  // namespace
+
 Variables apply(std::string_view name, std::initializer_list<VariableOperand> operands,
                 const ir::LiteralList& attributes) {
-  const Operator* op = ops::find(name);
-  if (!op) throw Error("there is no operator '{}'", name);
-  return apply(*op, op->read(attributes), std::span(operands.begin(), operands.size()));
+  const Operator& op = named(name);
+  return apply(op, op.read(attributes), std::span(operands.begin(), operands.size()));
 }
+
+namespace {
+struct LastSum {
+  Ref<const OperatorCall> call;
+};
+}  // namespace
 
 Variable add(const Variable& a, const Variable& b) {
   static const Operator& op = *ops::find("add");
   static const Attributes attributes = op.read({});
-  std::array<VariableOperand, 2> operands{a, b};
   std::array<const Variable*, 2> variables{&a, &b};
-  Variables sum = autograd::apply(OperatorCall::find(op, attributes, operands), variables);
-  return std::move(sum[0]);
+  Ref<const OperatorCall>& last = PerThread<LastSum>::get().call;
+  if (!last || !last->is_for(variables)) {
+    std::array<VariableOperand, 2> operands{a, b};
+    last = OperatorCall::find(op, attributes, operands);
+  }
+  const Ref<const OperatorCall> call = last;  // what is called may add, too
+  if (const ThreadState& state = thread_state();
+      state.mode != GradMode::enabled && !state.recorder) {
+    std::array<const Tensor*, 2> tensors{&a.data(), &b.data()};
+    return Variable(std::move(call->run(tensors)[0]));
+  }
+  return std::move(autograd::apply(call, variables)[0]);
 }
 
 ops::Value VariableWorld::value(const Variable& v) { return value_of(*this, v); }

@@ -148,9 +148,9 @@ const RuleTape::Small& RuleTape::small() const { return made_once(small_, *this)
 const JoinedTape& RuleTape::joined() const { return made_once(joined_, *this); }
 bool RuleTape::is_small() const { return small().possible(); }
 
-bool RuleTape::play_small(std::span<const Tensor* const> given,
+bool RuleTape::play_small(std::span<const Tensor* const> given, Context& context,
                           SmallVector<Tensor, 4>& gradients) const {
-  return small().play(given, gradients);
+  return small().play(given, context, gradients);
 }
 
 }  // namespace gradus::autograd

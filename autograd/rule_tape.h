@@ -42,7 +42,8 @@ class RuleTape {
   void make_again(SmallVector<Variable, 8>& slots) const;
   // The same unrecorded, where it can be done without tensors in between: small contiguous values
   // on the CPU. `given` are the values of given(). False if it cannot.
-  bool play_small(std::span<const Tensor* const> given, SmallVector<Tensor, 4>& gradients) const;
+  bool play_small(std::span<const Tensor* const> given, Context& context,
+                  SmallVector<Tensor, 4>& gradients) const;
   // Whether play_small can where all is contiguous.
   bool is_small() const;
   // The tape run as one node; made on first use.
@@ -87,6 +88,18 @@ class RuleTape {
   const RuleTape* next_ = nullptr;
   mutable std::atomic<const Small*> small_{nullptr};        // owned
   mutable std::atomic<const JoinedTape*> joined_{nullptr};  // owned
+};
+
+// A tape of a node's gradients, and where the node has what it is given.
+struct TapeRun {
+  static constexpr uint32_t cotangent = 1u << 31;
+  uint64_t wanted, arrived;  // edges, and inputs of the node
+  const RuleTape* tape;
+  // By given(): the place among what the node keeps; or the input whose cotangent it is, and
+  // `cotangent`.
+  SmallVector<uint32_t, 8> sources;
+  bool small = false;  // it may be played on values where they lie: see TapeInputs
+  const TapeRun* next = nullptr;
 };
 
 }  // namespace gradus::autograd

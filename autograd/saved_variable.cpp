@@ -2,13 +2,38 @@
 
 namespace gradus::autograd {
 
+namespace {
+
+[[noreturn]] void refuse_changed(const Tensor& t, uint64_t saved, const std::string& name) {
+  throw Error(
+      "{} was changed in place (version {}, saved at version {}) and is needed for a "
+      "derivative; work on a copy of it instead",
+      name, t.version(), saved);
+}
+
+}  // namespace
+
+void refuse_freed(const std::string& name) {
+  throw Error(
+      "{} was freed by an earlier backward through this graph; keep the graph (keep_graph) to "
+      "run it again",
+      name);
+}
+
+void refuse_inference() {
+  throw Error(
+      "a variable made in inference mode cannot be kept for a derivative; make it outside, or "
+      "use a clone made outside");
+}
+
+void KeptValue::refuse_changed(const std::string& name) const {
+  autograd::refuse_changed(data, version, name);
+}
+
 SavedVariable SavedVariable::input(const Variable& v) {
   SavedVariable s;
   if (!v.defined()) return s;
-  if (v.is_inference())
-    throw Error(
-        "a variable made in inference mode cannot be kept for a derivative; make it outside, or "
-        "use a clone made outside");
+  if (v.is_inference()) refuse_inference();
   s.kind_ = Kind::input;
   s.data_ = v.data();
   s.edge_ = v.gradient_edge();
@@ -27,16 +52,8 @@ SavedVariable SavedVariable::output(Tensor t, uint32_t output_number) {
 }
 
 const Tensor& SavedVariable::tensor(FunctionRef<std::string()> name) const {
-  if (kind_ == Kind::released)
-    throw Error(
-        "{} was freed by an earlier backward through this graph; keep the graph (keep_graph) to "
-        "run it again",
-        name());
-  if (data_.defined() && data_.version() != version_)
-    throw Error(
-        "{} was changed in place (version {}, saved at version {}) and is needed for a "
-        "derivative; work on a copy of it instead",
-        name(), data_.version(), version_);
+  if (kind_ == Kind::released) refuse_freed(name());
+  if (data_.defined() && data_.version() != version_) refuse_changed(data_, version_, name());
   return data_;
 }
 

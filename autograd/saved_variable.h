@@ -37,4 +37,26 @@ class SavedVariable {
   Kind kind_ = Kind::undefined;
 };
 
+// Only the values, and the version that they had. For nodes that know the rest.
+struct KeptValue {
+  Tensor data;
+  uint64_t version = 0;
+
+  KeptValue() = default;
+  explicit KeptValue(const Tensor& t) : data(t), version(t.version()) {}
+  // Throws Error if it was changed since; `name` gives it a name then.
+  const Tensor& get(FunctionRef<std::string()> name) const {
+    if (data.version() != version) [[unlikely]]
+      refuse_changed(name());
+    return data;
+  }
+
+ private:
+  [[noreturn]] void refuse_changed(const std::string& name) const;
+};
+
+// Errors that several kinds of nodes have.
+[[noreturn]] void refuse_freed(const std::string& name);
+[[noreturn]] void refuse_inference();
+
 }  // namespace gradus::autograd

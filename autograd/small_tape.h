@@ -3,6 +3,7 @@
 #pragma once
 
 #include "autograd/rule_tape.h"
+#include "ops/pointwise.h"
 
 namespace gradus::autograd {
 
@@ -11,7 +12,8 @@ class RuleTape::Small {
   explicit Small(const RuleTape& tape);
   bool possible() const { return possible_; }
   // See RuleTape::play_small.
-  bool play(std::span<const Tensor* const> given, SmallVector<Tensor, 4>& gradients) const;
+  bool play(std::span<const Tensor* const> given, Context& context,
+            SmallVector<Tensor, 4>& gradients) const;
 
  private:
   static constexpr int64_t most_scratch_bytes = 8192;
@@ -29,15 +31,23 @@ class RuleTape::Small {
     int64_t offset = 0;
   };
   struct Step {
-    ir::KernelFunction run;
-    const void* parameters;
-    uint32_t first_pointer, pointers;
-    int64_t scratch;  // on the stack
+    ops::PointwiseLoop loop = nullptr;  // called itself where it is known to serve; else the kernel
+    int64_t elements = 0;
+    const ir::AttributeRecord* attributes = nullptr;
+    ir::KernelFunction run = nullptr;
+    const void* parameters = nullptr;
+    uint32_t first_pointer = 0, pointers = 0;
+    int64_t scratch = 0;  // on the stack
+  };
+  struct Leaving {
+    Layout layout;
+    size_t bytes;
   };
   struct Gradient {
     bool given = false;
-    uint32_t root = 0;  // a base
     bool whole = true;  // else a view
+    bool last = true;   // no later one lies there
+    uint32_t root = 0;  // a base
     Layout layout;
     int64_t offset = 0;  // in elements
   };
@@ -46,6 +56,9 @@ class RuleTape::Small {
   bool place_step(const RuleTape::Step& step);
   void choose_leaving(const RuleTape& tape);
   bool lay_out(const RuleTape& tape);
+  bool lay_out_step(const RuleTape::Step& step, const ops::BoundCall& call);
+  ops::PointwiseLoop loop_of(const RuleTape::Step& step, const ops::BoundCall& call) const;
+  Pointer number(const ir::Number& n, const Layout* as);
   int64_t on_stack(int64_t bytes);
 
   const uint32_t given_;  // how many
@@ -54,7 +67,7 @@ class RuleTape::Small {
   std::vector<Step> steps_;
   std::vector<Pointer> pointers_;
   std::vector<uint64_t> numbers_;
-  std::vector<Layout> leaving_;  // of tensors that are made
+  std::vector<Leaving> leaving_;  // tensors that are made
   SmallVector<Gradient, 2> gradients_;
   std::vector<std::shared_ptr<const void>> kept_;  // kernels that no call of the tape holds
 

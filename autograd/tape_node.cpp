@@ -23,7 +23,7 @@ Variable handed_through(const RuleTape& tape, uint32_t slot, const TapeInputs& i
 }  // namespace
 
 bool play_joined(const Ref<const RefCounted>& owner, const RuleTape& tape, const TapeInputs& inputs,
-                 FunctionRef<Edge(uint32_t)> edge_of, Variables& gradients) {
+                 Context& context, FunctionRef<Edge(uint32_t)> edge_of, Variables& gradients) {
   const JoinedTape& joined = tape.joined();
   const ThreadState& state = thread_state();
   if (!joined.possible() || state.recorder || state.anomaly != AnomalyMode::off) return false;
@@ -36,29 +36,24 @@ bool play_joined(const Ref<const RefCounted>& owner, const RuleTape& tape, const
   const JoinedTape::Plan& plan = joined.plan(leading);
   if (!plan.possible) return false;
   SmallVector<Tensor, 4> tensors;
-  if (!tape.play_small({inputs.tensors.data(), tape.given().size()}, tensors)) return false;
+  if (!tape.play_small({inputs.tensors.data(), tape.given().size()}, context, tensors))
+    return false;
   Ref<TapeNode> node;
   if (!plan.joints.empty()) {
     node = make_ref<TapeNode>(owner, joined, plan, std::move(edges));
-    for (size_t k = 0; k < plan.kept.size(); ++k) {
-      size_t place = place_of(tape, plan.kept[k]);
-      if (inputs.variables[place] && inputs.variables[place]->is_inference())
-        throw Error(
-            "a variable made in inference mode cannot be kept for a derivative; make it outside, "
-            "or use a clone made outside");
-      const Tensor& value = *inputs.tensors[place];
-      node->kept_.push_back({value, value.version()});
+    for (uint32_t place : plan.kept_places) {
+      if (inputs.variables[place] && inputs.variables[place]->is_inference()) refuse_inference();
+      node->kept_.emplace_back(*inputs.tensors[place]);
     }
   }
-  gradients.clear();
   for (size_t i = 0; i < tensors.size(); ++i) {
     uint32_t slot = tape.gradients()[i], joint = plan.joint_of_gradient[i];
     if (slot == RuleTape::none) {
       gradients.emplace_back();
     } else if (joint != RuleTape::none) {
       // The same variable where the same value is the gradient of several.
-      auto first = std::find(plan.joint_of_gradient.begin(), plan.joint_of_gradient.end(), joint);
-      auto before = static_cast<size_t>(first - plan.joint_of_gradient.begin());
+      size_t before = 0;
+      while (plan.joint_of_gradient[before] != joint) ++before;
       if (before < i)
         gradients.push_back(gradients[before]);
       else
@@ -72,10 +67,11 @@ bool play_joined(const Ref<const RefCounted>& owner, const RuleTape& tape, const
   return true;
 }
 
-bool play_small(const RuleTape& tape, const TapeInputs& inputs, Variables& gradients) {
+bool play_small(const RuleTape& tape, const TapeInputs& inputs, Context& context,
+                Variables& gradients) {
   SmallVector<Tensor, 4> tensors;
-  if (!tape.play_small({inputs.tensors.data(), tape.given().size()}, tensors)) return false;
-  gradients.clear();
+  if (!tape.play_small({inputs.tensors.data(), tape.given().size()}, context, tensors))
+    return false;
   for (Tensor& t : tensors)
     if (t.defined())
       gradients.emplace_back(std::move(t));
@@ -87,27 +83,21 @@ bool play_small(const RuleTape& tape, const TapeInputs& inputs, Variables& gradi
 TapeNode::TapeNode(Ref<const RefCounted> owner, const JoinedTape& tape,
                    const JoinedTape::Plan& plan, SmallVector<Edge, 2> edges)
     : Node(std::move(edges)), owner_(std::move(owner)), tape_(tape), plan_(plan) {
-  share_inputs(plan.metadata, plan.elements);
-  for (const JoinedTape::Joint& joint : plan.joints)
-    if (joint.leads != plan.leading) set_selective();
+  share_inputs(plan.inputs);
+  if (plan.selective) set_selective();
+}
+
+const Tensor& TapeNode::value_at(size_t place) const {
+  auto name = [&] { return tape_.what(plan_.kept[place]); };
+  if (place >= kept_.size()) refuse_freed(name());
+  return kept_[place].get(name);
 }
 
 const Tensor& TapeNode::value_of(uint32_t slot) const {
   static const Tensor undefined;
-  auto place = std::find(plan_.kept.begin(), plan_.kept.end(), slot);
-  if (place == plan_.kept.end()) return undefined;
-  if (let_go_)
-    throw Error(
-        "{} was freed by an earlier backward through this graph; keep the graph (keep_graph) to "
-        "run it again",
-        tape_.what(slot));
-  const Kept& kept = kept_[static_cast<size_t>(place - plan_.kept.begin())];
-  if (kept.data.version() != kept.version)
-    throw Error(
-        "{} was changed in place (version {}, saved at version {}) and is needed for a "
-        "derivative; work on a copy of it instead",
-        tape_.what(slot), kept.data.version(), kept.version);
-  return kept.data;
+  auto place = std::ranges::find(plan_.kept, slot);
+  return place == plan_.kept.end() ? undefined
+                                   : value_at(static_cast<size_t>(place - plan_.kept.begin()));
 }
 
 // Of a slot of the tape.
@@ -127,16 +117,17 @@ const Variable* TapeNode::cotangent_at(uint32_t slot, const Variables& cotangent
 }
 
 Variables TapeNode::apply(Variables&& cotangents) {
-  JoinedTape::Set wanted = 0, arrived = 0;
+  uint64_t arrived = 0;
   for (size_t k = 0; k < cotangents.size(); ++k)
-    if (cotangents[k].defined()) arrived |= tape_.bit_of(plan_.joints[k].slot);
+    if (cotangents[k].defined()) arrived |= uint64_t{1} << k;
   if (arrived == 0) return Variables(outputs());
-  for (size_t e = 0; e < outputs(); ++e)
-    if ((plan_.leading >> e & 1) != 0 && task_should_compute_output(e))
-      wanted |= JoinedTape::Set{1} << e;
-  const RuleTape& tape = tape_.derivative(wanted, arrived);
+  const TapeRun& run = tape_.run_of(plan_, task_outputs() & plan_.leading, arrived);
   Variables gradients;
-  if (apply_small(tape, cotangents, gradients)) return gradients;
+  if (run.small && apply_small(run, cotangents, gradients)) return gradients;
+  return apply_any(*run.tape, cotangents);
+}
+
+Variables TapeNode::apply_any(const RuleTape& tape, const Variables& cotangents) {
   SmallVector<Variable, 8> slots(tape.slots());
   {
     Lock lock(*this);
@@ -153,24 +144,27 @@ Variables TapeNode::apply(Variables&& cotangents) {
   return tape.play(std::move(slots), [&](uint32_t slot) { return edge_of(slot); });
 }
 
-bool TapeNode::apply_small(const RuleTape& tape, const Variables& cotangents,
-                           Variables& gradients) {
-  auto given = tape.given();
-  if (given.size() > TapeInputs::most || thread_state().recorder) return false;
-  if (!current_context()->heap()) return false;  // what the user wrote is not called under the lock
+bool TapeNode::apply_small(const TapeRun& run, const Variables& cotangents, Variables& gradients) {
+  const ThreadState& state = thread_state();
+  Context& context = *current_context();
+  // What the user wrote is not called under the lock.
+  if (state.recorder || !context.heap()) return false;
   TapeInputs inputs;
   // Only kernels run below: what was kept is read where it lies.
   Lock lock(*this);
-  for (size_t i = 0; i < given.size(); ++i) {
-    inputs.variables[i] = cotangent_at(given[i], cotangents);
-    inputs.tensors[i] = inputs.variables[i] ? &inputs.variables[i]->data() : &value_of(given[i]);
+  for (size_t i = 0; i < run.sources.size(); ++i) {
+    const uint32_t source = run.sources[i];
+    const bool arrives = (source & TapeRun::cotangent) != 0;
+    inputs.variables[i] = arrives ? &cotangents[source & ~TapeRun::cotangent] : nullptr;
+    inputs.tensors[i] = arrives ? &inputs.variables[i]->data() : &value_at(source);
   }
-  if (!recording()) return play_small(tape, inputs, gradients);
+  const RuleTape& tape = *run.tape;
+  if (state.mode != GradMode::enabled) return play_small(tape, inputs, context, gradients);
   auto edge_at = [&](uint32_t slot) {
     const Variable* cotangent = cotangent_at(slot, cotangents);
     return cotangent ? cotangent->gradient_edge() : edge_of(slot);
   };
-  return play_joined(owner_, tape, inputs, edge_at, gradients);
+  return play_joined(owner_, tape, inputs, context, edge_at, gradients);
 }
 
 const RuleTape& TapeNode::derivative(std::span<const bool> wanted,
@@ -202,9 +196,8 @@ Variables TapeNode::unpack(const RuleTape& derivative) const {
 }
 
 void TapeNode::release_variables() {
-  SmallVector<Kept, 3> gone;  // dies after the lock is let go
+  SmallVector<KeptValue, 2> gone;  // dies after the lock is let go
   Lock lock(*this);
-  let_go_ = true;
   gone = std::move(kept_);
 }
 

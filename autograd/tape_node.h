@@ -4,7 +4,7 @@
 #include <array>
 
 #include "autograd/joined_tape.h"
-#include "autograd/variable.h"
+#include "autograd/saved_variable.h"
 
 namespace gradus::autograd {
 
@@ -21,10 +21,11 @@ struct TapeInputs {
 // False where it has to be played step by step: for a recorder, in anomaly mode, for values that
 // are not small and contiguous, and for tapes that a node for each step would add up otherwise.
 bool play_joined(const Ref<const RefCounted>& owner, const RuleTape& tape, const TapeInputs& inputs,
-                 FunctionRef<Edge(uint32_t)> edge_of, Variables& gradients);
+                 Context& context, FunctionRef<Edge(uint32_t)> edge_of, Variables& gradients);
 
 // The same unrecorded: see RuleTape::play_small.
-bool play_small(const RuleTape& tape, const TapeInputs& inputs, Variables& gradients);
+bool play_small(const RuleTape& tape, const TapeInputs& inputs, Context& context,
+                Variables& gradients);
 
 class TapeNode final : public Node {
  public:
@@ -38,6 +39,9 @@ class TapeNode final : public Node {
     return (plan_.joints[input].leads >> edge & 1) != 0;
   }
   void release_variables() override;
+  void prefetch_values() const override {
+    for (const KeptValue& k : kept_) k.data.prefetch();
+  }
 
   // For who runs it elsewhere: the tape that it did; that of its gradients, for these edges and
   // these cotangents; the slot there of the cotangent at an input.
@@ -52,14 +56,13 @@ class TapeNode final : public Node {
 
  private:
   friend bool play_joined(const Ref<const RefCounted>&, const RuleTape&, const TapeInputs&,
-                          FunctionRef<Edge(uint32_t)>, Variables&);
-  struct Kept {
-    Tensor data;
-    uint64_t version = 0;
-  };
+                          Context&, FunctionRef<Edge(uint32_t)>, Variables&);
   Variables apply(Variables&& cotangents) override;
-  bool apply_small(const RuleTape& derivative, const Variables& cotangents, Variables& gradients);
-  // A slot's value; undefined if it is none that was kept. The lock is held.
+  Variables apply_any(const RuleTape& derivative, const Variables& cotangents);
+  bool apply_small(const TapeRun& run, const Variables& cotangents, Variables& gradients);
+  // What was kept, by its place in the plan; a slot's value, undefined if it is none that was kept.
+  // The lock is held.
+  const Tensor& value_at(size_t place) const;
   const Tensor& value_of(uint32_t slot) const;
   // The cotangent at a slot of the derivative; null where there is none.
   const Variable* cotangent_at(uint32_t slot, const Variables& cotangents) const;
@@ -68,8 +71,7 @@ class TapeNode final : public Node {
   const Ref<const RefCounted> owner_;
   const JoinedTape& tape_;
   const JoinedTape::Plan& plan_;
-  SmallVector<Kept, 3> kept_;  // as in the plan
-  bool let_go_ = false;
+  SmallVector<KeptValue, 2> kept_;  // as in the plan, until they are let go
 };
 
 }  // namespace gradus::autograd

@@ -79,6 +79,12 @@ void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, ui
     early_[number].push_back({ordinal, std::move(value)});
     return;
   }
+  if (!slot.sum.defined() && early_.empty()) {
+    slot.sum = std::move(value);
+    ++slot.next;
+    if (--entry.dependencies == 0) make_ready(target);
+    return;
+  }
   uint32_t added = 0;
   slot.adding = true;
   for (;;) {
@@ -108,6 +114,7 @@ void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, ui
     if (early == waiting->second.end()) break;
     value = std::move(early->value);
     waiting->second.erase(early);
+    if (waiting->second.empty()) early_.erase(waiting);
   }
   slot.adding = false;
   entry.dependencies -= added;
@@ -224,20 +231,59 @@ void GraphTask::take_captures(uint32_t index, const Variables& gradients) {
   }
 }
 
+// Has the processor fetch what the next node reads, which was found two nodes before, and finds that
+// of the one after it.
+void GraphTask::fetch_ahead(const TaskNode& entry) const {
+  for (size_t e = 0; e < entry.edges; ++e) {
+    const uint32_t target = edges_[entry.first_edge + e].target;
+    if (target == none || nodes_[target].dependencies != 1) continue;
+    const TaskNode& next = nodes_[target];
+    next.node->prefetch_values();
+    if (const Variable& sum = slots_[next.first_slot].sum; sum.defined()) sum.data().prefetch();
+    for (size_t i = 0; i < next.edges; ++i) {
+      const uint32_t after = edges_[next.first_edge + i].target;
+      if (after == none) continue;
+      nodes_[after].node->prefetch();
+      __builtin_prefetch(slots_[nodes_[after].first_slot].sum.body().get());
+    }
+  }
+}
+
+[[noreturn]] static void refuse_released() {
+  throw Error("this graph was freed by an earlier backward; keep it (keep_graph) to run it again");
+}
+
+// A node without hooks, on a task's only thread: what run_node does is mostly nothing then.
+void GraphTask::run_plain(TaskNode& entry) {
+  Node& node = *entry.node;
+  fetch_ahead(entry);
+  Variables inputs = take_inputs(entry);
+  if (node.released()) refuse_released();
+  if (entry.captured) take_captures(static_cast<uint32_t>(&entry - nodes_.data()), inputs);
+  --left_;
+  if (!entry.runs) return;
+  if (!options_.keep_graph) node.will_release_variables();
+  Variables outputs = node(std::move(inputs));
+  if (!options_.keep_graph) node.end_of_run();
+  check_gradients(node, outputs);
+  inputs.clear();  // let go before anybody is told
+  hand_on(entry, std::move(outputs));
+}
+
 void GraphTask::run_node(TaskNode& entry) {
   Node& node = *entry.node;
+  const ThreadState& state = thread_state();
+  // Accumulators, which have no edges, run the hooks of their leaves.
+  if (exclusive_ && node.plain() && entry.edges != 0 && !state.profiler &&
+      state.anomaly == AnomalyMode::off)
+    return run_plain(entry);
   auto index = static_cast<uint32_t>(&entry - nodes_.data());
   Device device = device_of(node);
   std::optional<StreamGuard> stream;
   if (on_accelerator(device)) stream.emplace(device, stream_of(node, device));
   StepGuard step(node);
-  for (size_t e = 0; e < entry.edges; ++e)
-    if (uint32_t target = edges_[entry.first_edge + e].target; target != none)
-      nodes_[target].node->prefetch();
   Variables inputs = take_inputs(entry);
-  if (node.released())
-    throw Error(
-        "this graph was freed by an earlier backward; keep it (keep_graph) to run it again");
+  if (node.released()) refuse_released();
   NodeHooks hooks(node);
   hooks.run_tensor_pre_hooks(inputs);
   if (entry.captured) take_captures(index, inputs);
@@ -263,7 +309,7 @@ void GraphTask::run_node(TaskNode& entry) {
 void GraphTask::hand_on(const TaskNode& from, Variables&& gradients) {
   auto edges = from.node->next_edges();
   if (edges.empty()) return;
-  for (size_t i = 0; i < edges.size(); ++i)
+  for (size_t i = 0; i < edges.size() && !exclusive_; ++i)
     if (edges[i].valid()) synchronise(gradients[i], *edges[i].node, device_of(*edges[i].node));
   Lock lock(*this);
   for (size_t i = 0; i < edges.size(); ++i) {

@@ -5,27 +5,28 @@
 #include "autograd/accumulate_grad.h"
 #include "autograd/engine.h"
 #include "autograd/hooks.h"
+#include "autograd/living.h"
 
 namespace gradus::autograd {
 
 namespace {
-std::atomic<size_t> living{0};
-
 Ref<VariableBody> make_body(Tensor data, Edge edge) {
   if (!data.defined()) throw Error("a variable needs a defined tensor");
   auto body = make_ref<VariableBody>(std::move(data), std::move(edge));
   body->inference = grad_mode() == GradMode::inference;
-  living.fetch_add(1, std::memory_order_relaxed);
+  living_of_thread(Living::variables).add(1);
   return body;
 }
 }  // namespace
 
-size_t living_variables() { return living.load(); }
+size_t living_variables() { return living_objects(Living::variables); }
 
 VariableBody::~VariableBody() {
-  living.fetch_sub(1, std::memory_order_relaxed);
-  std::unique_ptr<VariableExtras> extras(lazy_extras.load(std::memory_order_acquire));
-  if (extras && extras->anchor) extras->anchor->clear();
+  living_of_thread(Living::variables).add(-1);
+  VariableExtras* extras = lazy_extras.load(std::memory_order_acquire);
+  if (!extras) return;
+  std::unique_ptr<VariableExtras> owned(extras);
+  if (extras->anchor) extras->anchor->clear();
 }
 
 VariableExtras& VariableBody::extras() {

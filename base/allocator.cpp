@@ -61,26 +61,26 @@ void* allocate_large(size_t bytes) {
 void* HeapAllocator::allocate(size_t bytes) {
   void* block = bytes < most_small_bytes ? allocate_small(bytes) : allocate_large(bytes);
   if (!block) throw ResourceError("no memory for a tensor of {} bytes", bytes);
-  count(bytes);
+  counts_->add(bytes);
   return block;
 }
 
-void HeapAllocator::count(size_t bytes) {
+void HeapAllocator::Counts::add(size_t bytes) {
   size_t live = live_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   size_t peak = peak_.load(std::memory_order_relaxed);
   while (live > peak && !peak_.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
   }
-  blocks_.fetch_add(1, std::memory_order_relaxed);
+  holders_.fetch_add(1, std::memory_order_relaxed);
   calls_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void HeapAllocator::uncount(size_t bytes) noexcept {
+void HeapAllocator::Counts::remove(size_t bytes) noexcept {
   live_.fetch_sub(bytes, std::memory_order_relaxed);
-  blocks_.fetch_sub(1, std::memory_order_relaxed);
+  drop();
 }
 
 void HeapAllocator::deallocate(void* block, size_t bytes) noexcept {
-  uncount(bytes);
+  counts_->remove(bytes);
   if (bytes < most_small_bytes)
     free_small(block);
   else

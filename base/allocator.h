@@ -20,20 +20,37 @@ class Allocator {
 // The default: the C++ heap, with counts of what lives.
 class HeapAllocator final : public Allocator {
  public:
+  // They live as long as the allocator, or a block that was counted. Thread-safe.
+  class Counts {
+   public:
+    void add(size_t bytes);
+    void remove(size_t bytes) noexcept;
+
+   private:
+    friend class HeapAllocator;
+    void drop() noexcept {
+      if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    }
+    std::atomic<size_t> live_{0}, peak_{0}, calls_{0};
+    std::atomic<size_t> holders_{1};  // living blocks, and the allocator
+  };
+
+  HeapAllocator() = default;
+  ~HeapAllocator() override { counts_->drop(); }
+  HeapAllocator(const HeapAllocator&) = delete;
   void* allocate(size_t bytes) override;
   void deallocate(void* block, size_t bytes) noexcept override;
-  // Counts a block that lies within something else, as `allocate` and `deallocate` count theirs.
-  void count(size_t bytes);
-  void uncount(size_t bytes) noexcept;
-  size_t live_bytes() const { return live_.load(); }
-  size_t peak_bytes() const { return peak_.load(); }
-  size_t live_blocks() const { return blocks_.load(); }
+  // For blocks that lie within something else, which count as those of `allocate` do.
+  Counts& counts() const { return *counts_; }
+  size_t live_bytes() const { return counts_->live_.load(); }
+  size_t peak_bytes() const { return counts_->peak_.load(); }
+  size_t live_blocks() const { return counts_->holders_.load() - 1; }
   // Number of allocate calls so far.
-  size_t calls() const { return calls_.load(); }
-  void reset_peak() { peak_ = live_.load(); }
+  size_t calls() const { return counts_->calls_.load(); }
+  void reset_peak() { counts_->peak_ = counts_->live_.load(); }
 
  private:
-  std::atomic<size_t> live_{0}, peak_{0}, blocks_{0}, calls_{0};
+  Counts* const counts_ = new Counts;
 };
 
 }  // namespace gradus

@@ -79,6 +79,8 @@ class Ref {
     if (p && p->acquire_if_alive()) r.p_ = p;
     return r;
   }
+  // Leaves the count as it is: the reference is the caller's to see to.
+  T* leave() { return std::exchange(p_, nullptr); }
   T* get() const { return p_; }
   T* operator->() const { return p_; }
   T& operator*() const { return *p_; }

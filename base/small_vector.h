@@ -32,12 +32,12 @@ class SmallVector {
     append(first, last);
   }
   explicit SmallVector(std::span<const T> s) : SmallVector() { append(s.begin(), s.end()); }
-  SmallVector(const SmallVector& o) : SmallVector() { append(o.begin(), o.end()); }
+  SmallVector(const SmallVector& o) : SmallVector() { copy(o); }
   SmallVector(SmallVector&& o) noexcept { take(std::move(o)); }
   SmallVector& operator=(const SmallVector& o) {
     if (this != &o) {
       clear();
-      append(o.begin(), o.end());
+      copy(o);
     }
     return *this;
   }
@@ -128,12 +128,27 @@ class SmallVector {
     pop_back();
     return p;
   }
+  // A loop of its own: few elements are compared faster than a call takes.
   friend bool operator==(const SmallVector& a, const SmallVector& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+    if (a.size_ != b.size_) return false;
+    for (uint32_t i = 0; i < a.size_; ++i)
+      if (!(a.data_[i] == b.data_[i])) return false;
+    return true;
   }
 
  private:
   T* inline_data() { return reinterpret_cast<T*>(inline_); }
+  // While this is empty.
+  void copy(const SmallVector& o) {
+    if constexpr (std::is_trivially_copyable_v<T>) {
+      if (o.size_ <= capacity_) {
+        for (uint32_t i = 0; i < o.size_; ++i) new (data_ + i) T(o.data_[i]);
+        size_ = o.size_;
+        return;
+      }
+    }
+    append(o.begin(), o.end());
+  }
   void reserve_more(size_t n) {
     if (capacity_ - size_ < n) grow(size_ + n);
   }

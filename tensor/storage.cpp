@@ -18,40 +18,40 @@ Storage::Storage(void* data, size_t bytes, Device device, std::function<void()> 
       release_(release ? std::make_unique<const std::function<void()>>(std::move(release))
                        : nullptr) {}
 
-Storage::Storage(Pooled, const std::shared_ptr<Allocator>& allocator, size_t data_offset,
-                 size_t bytes)
-    : pooled_(true),
-      data_(reinterpret_cast<std::byte*>(this) + data_offset),
-      bytes_(bytes),
-      allocator_(allocator) {}
+Storage::Storage(HeapAllocator& heap, std::byte* start, const Block& block)
+    : data_(start + block.data_offset),
+      bytes_(block.bytes),
+      counts_(&heap.counts()),
+      block_bytes_(static_cast<uint32_t>(block.block_bytes)),
+      offset_(static_cast<uint32_t>(block.offset)) {}
 
-Storage* Storage::make_pooled(const std::shared_ptr<Allocator>& allocator, HeapAllocator& heap,
-                              size_t data_offset, size_t bytes) {
-  void* block = nullptr;
+Storage* Storage::make_pooled(HeapAllocator& heap, const Block& block) {
+  std::byte* start = nullptr;
   try {
-    block = pool::take(data_offset + bytes);
+    start = static_cast<std::byte*>(pool::take(block.block_bytes));
   } catch (const std::bad_alloc&) {
-    throw ResourceError("no memory for a tensor of {} bytes", bytes);
+    throw ResourceError("no memory for a tensor of {} bytes", block.bytes);
   }
-  heap.count(bytes);
-  return new (block) Storage(Pooled(), allocator, data_offset, bytes);
+  heap.counts().add(block.bytes);
+  return new (start + block.offset) Storage(heap, start, block);
 }
 
 Storage::~Storage() {
-  if (allocator_ && !pooled_) allocator_->deallocate(data_, bytes_);
+  if (allocator_) allocator_->deallocate(data_, bytes_);
   if (release_) (*release_)();
 }
 
 void Storage::dispose() const {
-  if (!pooled_) {
+  if (counts_)
+    const_cast<Storage*>(this)->free_pooled();
+  else
     delete this;
-    return;
-  }
-  auto* self = const_cast<Storage*>(this);
-  size_t whole = static_cast<size_t>(data_ - reinterpret_cast<std::byte*>(self)) + bytes_;
-  static_cast<HeapAllocator&>(*allocator_).uncount(bytes_);
-  self->~Storage();
-  pool::give(self, whole);
+}
+
+// Such a storage owns nothing but its block.
+void Storage::free_pooled() noexcept {
+  counts_->remove(bytes_);
+  pool::give(reinterpret_cast<std::byte*>(this) - offset_, block_bytes_);
 }
 
 }  // namespace gradus

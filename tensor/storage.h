@@ -22,11 +22,15 @@ class Storage final : public RefCounted, public pool::Object {
   Storage(void* data, size_t bytes, Device device, std::function<void()> release);
   ~Storage() override;
 
-  // Head of a pooled block: `bytes` of elements lie `data_offset` after its start, counted by
-  // `heap`, and what whoever made it put between them. The block goes with the storage. Throws
-  // ResourceError.
-  static Storage* make_pooled(const std::shared_ptr<Allocator>& allocator, HeapAllocator& heap,
-                              size_t data_offset, size_t bytes);
+  // In a pooled block of `block_bytes`: the storage lies `offset` after its start, `bytes` of
+  // elements (counted by `heap`) `data_offset` after it, and what whoever makes it puts between
+  // them. The block goes with the storage. Throws ResourceError.
+  struct Block {
+    size_t block_bytes, offset, data_offset, bytes;
+  };
+  static Storage* make_pooled(HeapAllocator& heap, const Block& block);
+  // Frees a pooled block to which the caller has the only reference, which is gone then.
+  void free_pooled() noexcept;
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
@@ -35,15 +39,15 @@ class Storage final : public RefCounted, public pool::Object {
   void bump_version() { version_.fetch_add(1, std::memory_order_acq_rel); }
 
  private:
-  struct Pooled {};
-  Storage(Pooled, const std::shared_ptr<Allocator>& allocator, size_t data_offset, size_t bytes);
+  Storage(HeapAllocator& heap, std::byte* start, const Block& block);
   void dispose() const override;
 
   Device device_;
-  const bool pooled_ = false;
   std::byte* data_;
   size_t bytes_;
   std::atomic<uint64_t> version_{0};
+  HeapAllocator::Counts* const counts_ = nullptr;  // of a pooled one
+  const uint32_t block_bytes_ = 0, offset_ = 0;    // likewise
   std::shared_ptr<Allocator> allocator_;
   std::unique_ptr<const std::function<void()>> release_;
 };

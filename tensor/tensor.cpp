@@ -1,5 +1,7 @@
 #include "tensor/tensor.h"
 
+#include <algorithm>
+
 #include "tensor/convert.h"
 #include "tensor/read_watch.h"
 
@@ -36,27 +38,37 @@ Tensor Tensor::of_layout(const Layout& layout, Context& context) {
   return make(layout, static_cast<size_t>(layout.numel()) * size_of(layout.dtype), context);
 }
 
-// What is small lies in one block: the storage, the body, the elements.
+// What is small lies in one block: the elements, the storage, the body. With the elements first few
+// lines of memory hold all that is read of a tensor; a sanitizer sees more if they are last.
 Tensor Tensor::make(const Layout& layout, size_t bytes, Context& context) {
-  constexpr size_t alignment = Allocator::alignment;
-  constexpr size_t body_offset =
-      (sizeof(Storage) + alignof(Body) - 1) / alignof(Body) * alignof(Body);
-  constexpr size_t data_offset =
-      (body_offset + sizeof(Body) + alignment - 1) / alignment * alignment;
-  constexpr size_t most_small_bytes = pool::most_bytes - data_offset;
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr bool data_first = false;
+#else
+  constexpr bool data_first = true;
+#endif
+  constexpr size_t unit = std::max(alignof(Storage), alignof(Body)), alignment = 64;
+  static_assert(alignment == Allocator::alignment);
+  constexpr size_t storage_bytes = (sizeof(Storage) + unit - 1) / unit * unit;
+  constexpr size_t head = (storage_bytes + sizeof(Body) + alignment - 1) / alignment * alignment;
+  constexpr size_t most_small_bytes = pool::most_bytes - head;
+  HeapAllocator* heap = context.heap();
   Tensor t;
-  if (HeapAllocator* heap = context.heap(); heap && bytes <= most_small_bytes) {
-    auto* storage = Storage::make_pooled(context.allocator(), *heap, data_offset, bytes);
-    auto* body = new (reinterpret_cast<std::byte*>(storage) + body_offset) Body;
+  if (heap && bytes <= most_small_bytes) [[likely]] {
+    const size_t at = data_first ? (bytes + unit - 1) / unit * unit : 0;
+    Storage* storage =
+        data_first ? Storage::make_pooled(*heap, {at + storage_bytes + sizeof(Body), at, 0, bytes})
+                   : Storage::make_pooled(*heap, {head + bytes, 0, head, bytes});
+    auto* body = new (reinterpret_cast<std::byte*>(storage) + storage_bytes) Body(layout);
     body->in_block = true;
     body->storage = Ref<Storage>::first(storage);
+    body->data = storage->data();
     t.body_ = Ref<Body>::first(body);
-  } else {
-    t.body_ = make_ref<Body>();
-    t.body_->storage = make_ref<Storage>(context.allocator(), bytes);
+    return t;
   }
-  t.body_->data = t.body_->storage->data();
-  t.body_->layout = layout;
+  auto body = make_ref<Body>(layout);
+  body->storage = make_ref<Storage>(context.allocator(), bytes);
+  body->data = body->storage->data();
+  t.body_ = std::move(body);
   return t;
 }
 
@@ -66,6 +78,13 @@ void Tensor::Body::dispose() const {
     return;
   }
   auto* self = const_cast<Body*>(this);
+  // Where nobody else knows of the storage, nobody can come to know of it.
+  if (storage->use_count() == 1) {
+    Storage* block = self->storage.leave();
+    self->~Body();
+    block->free_pooled();
+    return;
+  }
   Ref<Storage> block = std::move(self->storage);  // goes when nothing is in it any more
   self->~Body();
 }

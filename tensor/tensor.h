@@ -28,6 +28,10 @@ class Tensor {
   static Tensor empty(DType dtype, std::span<const int64_t> shape);
   // Of a contiguous layout whose sizes are known to be sane, as a kernel's result has.
   static Tensor of_layout(const Layout& layout, Context& context);
+  // The same where the bytes are known, too.
+  static Tensor of_layout(const Layout& layout, size_t bytes, Context& context) {
+    return make(layout, bytes, context);
+  }
   static Tensor zeros(DType dtype, std::span<const int64_t> shape);
   // A contiguous tensor with these elements, converted to `dtype`. Throws Error for a wrong count.
   static Tensor from(DType dtype, std::span<const int64_t> shape, std::span<const double> values);
@@ -80,16 +84,27 @@ class Tensor {
   // Whether nothing else refers to the memory: no other tensor and no copy of this handle.
   bool sole_owner() const { return body_->use_count() == 1 && body_->storage->use_count() == 1; }
 
+  // Whether it is known without a look at its strides that it is contiguous and begins where its
+  // storage does. Small ones are, unless they are views.
+  bool plain() const { return body_->in_block; }
+  // Has the processor fetch what a kernel that reads it needs first.
+  void prefetch() const {
+    __builtin_prefetch(body_.get());
+    if (body_) __builtin_prefetch(reinterpret_cast<const std::byte*>(body_.get()) - 64);
+  }
+
   // The same storage, layout and offset.
   bool same_as(const Tensor& other) const;
 
  private:
   struct Body final : RefCounted, pool::Object {
-    Ref<Storage> storage;
-    Layout layout;
-    int64_t offset = 0;
-    std::byte* data = nullptr;
+    Body() = default;
+    explicit Body(const Layout& l) : layout(l) {}
     bool in_block = false;  // lies in the storage's pooled block, which it keeps
+    Ref<Storage> storage;
+    std::byte* data = nullptr;
+    int64_t offset = 0;
+    Layout layout;
 
    private:
     void dispose() const override;

@@ -51,6 +51,18 @@ TEST_F(Leaks, AccumulatingWithCreateGraphWarnsOnceAndLeaksNothing) {
   EXPECT_NE(heard[0].find("autograd::grad"), std::string::npos);
 }
 
+TEST_F(Leaks, AreSeenWhicheverThreadMakesOrDestroys) {
+  Variable x = leaf({1}), y;
+  std::thread([&] { y = op("neg", {op("neg", {x})}); }).join();
+  EXPECT_EQ(living_nodes(), nodes_ + 3);  // two, and the accumulator
+  EXPECT_EQ(living_variables(), variables_ + 2);
+  std::thread([&] {
+    y = Variable();
+    EXPECT_EQ(living_nodes(), nodes_);
+  }).join();
+  EXPECT_EQ(living_variables(), variables_ + 1);
+}
+
 TEST_F(Leaks, HooksWithWeakVariablesKeepNothing) {
   Variable x = leaf({1});
   Variable y = op("neg", {x});

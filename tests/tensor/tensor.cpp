@@ -157,6 +157,19 @@ TEST(Tensor, PartsOutliveOneAnother) {
   }
 }
 
+// The allocator goes with its context; what was taken from it, and is counted there, stays.
+TEST(Tensor, OutlivesItsContext) {
+  for (int64_t n : {1, 5000}) {
+    Tensor t;
+    {
+      Context context;
+      t = Tensor::empty(DType::f64, Sizes{n}, context);
+    }
+    t.mutable_data_as<double>()[n - 1] = 3;
+    EXPECT_EQ(t.item(n - 1), 3);
+  }
+}
+
 TEST(Tensor, ForeignMemoryIsReleasedOnce) {
   std::vector<float> memory{1, 2, 3};
   int released = 0;
