@@ -5,15 +5,15 @@
 #include <span>
 #include <string_view>
 
-#include "fusion/cpu/emitter.h"
+#include "fusion/scalar_emitter.h"
 #include "ir/operator.h"
 
-namespace gradus::fusion::cpu {
+namespace gradus::fusion {
 
-// Emits one operator's scalar rule. Operands are vectors of what is computed in (i64 for integers)
+// Emits one operator's scalar rule. Operands are values of what is computed in (i64 for integers)
 // or, for conditions, truth values.
-using Rule = llvm::Value* (*)(Emitter& at, llvm::Value* const* operands,
-                              const ir::AttributeRecord* attributes);
+using Rule = Emitted* (*)(ScalarEmitter& at, Emitted* const* operands,
+                          const ir::AttributeRecord* attributes);
 
 // One operator's rules, by Compute; null where it has none.
 struct OperatorRules {
@@ -33,4 +33,4 @@ RuleTable elementary_rules();
 RuleTable special_rules();
 RuleTable activation_rules();
 
-}  // namespace gradus::fusion::cpu
+}  // namespace gradus::fusion

@@ -1,11 +1,11 @@
-#include "fusion/cpu/make_rules.h"
+#include "fusion/make_rules.h"
 #include "ops/arithmetic.h"
 #include "ops/comparison.h"
 #include "ops/powers.h"
 #include "ops/rounding.h"
 #include "ops/scalar/math.h"
 
-namespace gradus::fusion::cpu {
+namespace gradus::fusion {
 
 RuleTable arithmetic_rules() {
   return fold_rules<ops::ArithmeticOperators, ops::RoundingOperators, ops::ComparisonOperators>();
@@ -25,4 +25,4 @@ Rule half_power_rule(int half, Compute compute) {
   return rule;
 }
 
-}  // namespace gradus::fusion::cpu
+}  // namespace gradus::fusion

@@ -1,9 +1,9 @@
-#include "fusion/cpu/make_rules.h"
+#include "fusion/make_rules.h"
 #include "ops/elementary.h"
 #include "ops/scalar/math.h"
 
-namespace gradus::fusion::cpu {
+namespace gradus::fusion {
 
 RuleTable elementary_rules() { return fold_rules<ops::ElementaryOperators>(); }
 
-}  // namespace gradus::fusion::cpu
+}  // namespace gradus::fusion

@@ -4,15 +4,15 @@
 #include <tuple>
 #include <vector>
 
-#include "fusion/cpu/lane.h"
-#include "fusion/cpu/rules.h"
+#include "fusion/lane.h"
+#include "fusion/rules.h"
 #include "ops/apply_scalar.h"
 
-namespace gradus::fusion::cpu {
+namespace gradus::fusion {
 
 template <class Op, class T>
-llvm::Value* emit_rule(Emitter& at, llvm::Value* const* operands,
-                       const ir::AttributeRecord* attributes) {
+Emitted* emit_rule(ScalarEmitter& at, Emitted* const* operands,
+                   const ir::AttributeRecord* attributes) {
   using S = scalar::Lane<T>;
   return ops::apply_scalar<Op, S>(
              [&](size_t i) {
@@ -46,4 +46,4 @@ RuleTable fold_rules() {
   return table;
 }
 
-}  // namespace gradus::fusion::cpu
+}  // namespace gradus::fusion

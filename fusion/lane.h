@@ -1,41 +1,40 @@
-// The scalar world of LLVM values: Lane<float>, Lane<double>, Lane<int32_t>, Lane<int64_t>. Each
-// operation emits an instruction on vectors of as many elements as a kernel takes at a time. What
-// each means is said at the head of ops/scalar/num.h.
+// The scalar world of emitted values: Lane<float>, Lane<double>, Lane<int32_t>, Lane<int64_t>. Each
+// operation appends an instruction to a kernel, by whichever emitter stands behind: LLVM's vectors
+// of as many elements as a kernel takes at a time, or lines of CUDA C++. What each means is said at
+// the head of ops/scalar/num.h.
 #pragma once
 
-#include "fusion/cpu/emitter.h"
+#include "fusion/scalar_emitter.h"
 #include "ops/scalar/num.h"
 
 namespace gradus::scalar {
 
-namespace cpu = fusion::cpu;
-
 // A lane's truth value.
 struct Truth {
-  cpu::Emitter* at = nullptr;
-  llvm::Value* value = nullptr;
+  fusion::ScalarEmitter* at = nullptr;
+  fusion::Emitted* value = nullptr;
 };
 
 template <class T>
 struct LaneTraits;
 template <>
 struct LaneTraits<float> {
-  static constexpr cpu::LaneType type = cpu::LaneType::f32;
+  static constexpr fusion::LaneType type = fusion::LaneType::f32;
   using Int = int32_t;
 };
 template <>
 struct LaneTraits<double> {
-  static constexpr cpu::LaneType type = cpu::LaneType::f64;
+  static constexpr fusion::LaneType type = fusion::LaneType::f64;
   using Int = int64_t;
 };
 template <>
 struct LaneTraits<int32_t> {
-  static constexpr cpu::LaneType type = cpu::LaneType::i32;
+  static constexpr fusion::LaneType type = fusion::LaneType::i32;
   using Float = float;
 };
 template <>
 struct LaneTraits<int64_t> {
-  static constexpr cpu::LaneType type = cpu::LaneType::i64;
+  static constexpr fusion::LaneType type = fusion::LaneType::i64;
   using Float = double;
 };
 
@@ -57,10 +56,10 @@ struct Lane : LaneInt<T> {
   static constexpr int bits = static_cast<int>(sizeof(T)) * 8;
 
   Lane() = default;
-  Lane(cpu::Emitter* emitter, llvm::Value* v) : at(emitter), value(v) {}
+  Lane(fusion::ScalarEmitter* emitter, fusion::Emitted* v) : at(emitter), value(v) {}
 
-  cpu::Emitter* at = nullptr;
-  llvm::Value* value = nullptr;
+  fusion::ScalarEmitter* at = nullptr;
+  fusion::Emitted* value = nullptr;
 };
 
 template <class T>
@@ -81,18 +80,18 @@ inline Truth like(Truth x, bool c) { return {x.at, x.at->truth(c)}; }
 #define GRADUS_LANE_BINARY(condition, name, op)                     \
   template <class T>                                                \
   requires(condition) Lane<T> name(Lane<T> a, Lane<T> b) {          \
-    return {a.at, a.at->binary(cpu::Binary::op, a.value, b.value)}; \
+    return {a.at, a.at->binary(fusion::Binary::op, a.value, b.value)}; \
   }
 #define GRADUS_LANE_COMPARISON(symbol, op)                            \
   template <class T>                                                  \
   Truth operator symbol(Lane<T> a, Lane<T> b) {                       \
-    return {a.at, a.at->compare(cpu::Compare::op, a.value, b.value)}; \
+    return {a.at, a.at->compare(fusion::Compare::op, a.value, b.value)}; \
   }                                                                   \
   GRADUS_LANE_LITERALS(Truth, operator symbol)
 #define GRADUS_LANE_UNARY(condition, name, op)           \
   template <class T>                                     \
   requires(condition) Lane<T> name(Lane<T> x) {          \
-    return {x.at, x.at->unary(cpu::Unary::op, x.value)}; \
+    return {x.at, x.at->unary(fusion::Unary::op, x.value)}; \
   }
 
 GRADUS_LANE_BINARY(true, operator+, add)
@@ -141,19 +140,19 @@ operator<<(Lane<T> x, int n) { return shl(x, like(x, n)); }
 template <class T>
 requires(!Lane<T>::is_floating) Lane<T>
 operator>>(Lane<T> x, int n) {
-  return {x.at, x.at->binary(cpu::Binary::shift_right, x.value, like(x, n).value)};
+  return {x.at, x.at->binary(fusion::Binary::shift_right, x.value, like(x, n).value)};
 }
 template <class T>
 requires(!Lane<T>::is_floating) Lane<T> lshr(Lane<T> x, int n) { return lshr(x, like(x, n)); }
 
 inline Truth operator&(Truth a, Truth b) {
-  return {a.at, a.at->binary(cpu::Binary::bit_and, a.value, b.value)};
+  return {a.at, a.at->binary(fusion::Binary::bit_and, a.value, b.value)};
 }
 inline Truth operator|(Truth a, Truth b) {
-  return {a.at, a.at->binary(cpu::Binary::bit_or, a.value, b.value)};
+  return {a.at, a.at->binary(fusion::Binary::bit_or, a.value, b.value)};
 }
 inline Truth operator^(Truth a, Truth b) {
-  return {a.at, a.at->binary(cpu::Binary::bit_xor, a.value, b.value)};
+  return {a.at, a.at->binary(fusion::Binary::bit_xor, a.value, b.value)};
 }
 inline Truth operator!(Truth a) { return a ^ like(a, true); }
 
@@ -225,13 +224,13 @@ requires(!Lane<T>::is_floating) Lane<T> trunc_div(Lane<T> a, Lane<T> b) {
   Truth zero = b == 0;
   Truth wraps = (a == std::numeric_limits<T>::min()) & (b == -1);
   Lane<T> safe = select(zero | wraps, 1, b);
-  Lane<T> quotient{a.at, a.at->binary(cpu::Binary::divide, a.value, safe.value)};
+  Lane<T> quotient{a.at, a.at->binary(fusion::Binary::divide, a.value, safe.value)};
   return select(zero, 0, quotient);
 }
 template <class T>
 requires(!Lane<T>::is_floating) Lane<T> c_rem(Lane<T> a, Lane<T> b) {
   Lane<T> safe = select((b == 0) | (b == -1), 1, b);
-  return {a.at, a.at->binary(cpu::Binary::remainder, a.value, safe.value)};
+  return {a.at, a.at->binary(fusion::Binary::remainder, a.value, safe.value)};
 }
 template <class T>
 requires(!Lane<T>::is_floating) Lane<T> floor_mod(Lane<T> a, Lane<T> b) {

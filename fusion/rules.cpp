@@ -1,11 +1,11 @@
-#include "fusion/cpu/rules.h"
+#include "fusion/rules.h"
 
 #include <unordered_map>
 
 #include "base/error.h"
 #include "ops/registry.h"
 
-namespace gradus::fusion::cpu {
+namespace gradus::fusion {
 
 Rule rule_of(const ir::Operator& op, Compute compute) {
   static const auto table = [] {
@@ -23,4 +23,4 @@ Rule rule_of(const ir::Operator& op, Compute compute) {
   return found == table.end() ? nullptr : found->second[static_cast<size_t>(compute)];
 }
 
-}  // namespace gradus::fusion::cpu
+}  // namespace gradus::fusion
