@@ -10,7 +10,8 @@ namespace gradus::fusion::cuda {
 
 namespace {
 
-constexpr size_t longest_inside = 32;  // characters of an expression that gets no line of its own
+// Characters of an expression that gets no line of its own, and of one that is the result.
+constexpr size_t longest_inside = 32, longest_result = 80;
 
 bool is_floating(TextType t) { return t == TextType::f32 || t == TextType::f64; }
 
@@ -63,7 +64,7 @@ std::string literal(bool value) { return value ? "true" : "false"; }
 struct RuleText::Expression {
   TextType type;
   std::string pattern;  // as add() has it; of leaves the text
-  bool loose = false, leaf = false;
+  bool loose = false, leaf = false, number = false;
   SmallVector<Expression*, 3> operands;
   const Rare* inside = nullptr;  // the branch it stands in
   Rare* joins = nullptr;         // of what joins a branch: operands are what it gave, and what else
@@ -107,7 +108,9 @@ ScalarEmitter::V RuleText::constant(LaneType type, int64_t value) {
     return constant(type, static_cast<double>(value));
   std::string s = literal(type_of(type), value);
   const bool negative = s[0] == '-';
-  return leaf(type_of(type), std::move(s), negative);
+  const V v = leaf(type_of(type), std::move(s), negative);
+  of(v).number = true;
+  return v;
 }
 ScalarEmitter::V RuleText::truth(bool value) {
   return leaf(TextType::truth, literal(value), false);
@@ -154,10 +157,11 @@ ScalarEmitter::V RuleText::unary(Unary op, V x) {
 namespace {
 
 // Signed overflow means nothing in C++: integers are added, subtracted, multiplied and shifted as
-// unsigned ones.
-std::string wrapping(TextType t, const char* op, bool by_lane = false) {
+// unsigned ones. A number as second operand becomes one by itself.
+std::string wrapping(TextType t, const char* op, bool number, bool by_lane = false) {
   const char* u = t == TextType::i32 ? "u32" : "u64";
-  return fmt::format("{0}({1}({{}}) {2} {3}({{}}))", name_of(t), u, op, by_lane ? "u32" : u);
+  const std::string second = number ? "{}" : fmt::format("{}({{}})", by_lane ? "u32" : u);
+  return fmt::format("{}({}({{}}) {} {})", name_of(t), u, op, second);
 }
 
 }  // namespace
@@ -168,7 +172,7 @@ ScalarEmitter::V RuleText::binary(Binary op, V a, V b) {
     return add(t, fmt::format("{{}} {} {{}}", symbol), true, {a, b});
   };
   auto arithmetic = [&](const char* symbol) {
-    return is_floating(t) ? infix(symbol) : add(t, wrapping(t, symbol), false, {a, b});
+    return is_floating(t) ? infix(symbol) : add(t, wrapping(t, symbol, of(b).number), false, {a, b});
   };
   switch (op) {
     case Binary::add:
@@ -190,11 +194,11 @@ ScalarEmitter::V RuleText::binary(Binary op, V a, V b) {
         return add(t, "!{}", true, {a});
       return infix(t == TextType::truth ? "!=" : "^");
     case Binary::shift_left:
-      return add(t, wrapping(t, "<<", true), false, {a, b});
+      return add(t, wrapping(t, "<<", of(b).number, true), false, {a, b});
     case Binary::shift_right:
-      return add(t, "{} >> u32({})", true, {a, b});
+      return infix(">>");
     case Binary::shift_right_logical:
-      return add(t, wrapping(t, ">>", true), false, {a, b});
+      return add(t, wrapping(t, ">>", of(b).number, true), false, {a, b});
     case Binary::copysign:
       break;
   }
@@ -300,7 +304,8 @@ void RuleText::write_block(const Block& block, const std::string& indent, Writte
       if (e->uses == 0) continue;
       ++to.instructions;
       const std::string s = text(*e, false);
-      const bool stays = e->uses == 1 && e->inside == e->user && s.size() <= longest_inside;
+      const size_t longest = e == result_ ? longest_result : longest_inside;
+      const bool stays = e->uses == 1 && e->inside == e->user && s.size() <= longest;
       if (!stays) declare(*e, "const ", s);
       continue;
     }
@@ -320,7 +325,8 @@ void RuleText::write_block(const Block& block, const std::string& indent, Writte
 }
 
 RuleText::Written RuleText::write(V result) {
-  find_uses(of(result));
+  result_ = &of(result);
+  find_uses(*result_);
   Written written;
   write_block(body_, "", written);
   written.result = text(of(result), false);

@@ -77,6 +77,7 @@ class RuleText final : public ScalarEmitter {
   Block body_;
   Rare* rare_ = nullptr;  // between begin_rare and end_rare
   bool joining_ = false;
+  Expression* result_ = nullptr;
   int named_ = 0;
 };
 
