@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace gradus::fusion::cpu {
+namespace gradus::fusion {
 
 // A folder of entries, each under the name of its key's hash. Several processes may use one at a
 // time: an entry appears whole, by renaming it. Thread-safe. Nothing that fails here is an error:
@@ -39,4 +39,4 @@ class ObjectStore {
   mutable std::atomic<int64_t> room_{0};
 };
 
-}  // namespace gradus::fusion::cpu
+}  // namespace gradus::fusion

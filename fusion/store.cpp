@@ -1,4 +1,4 @@
-#include "fusion/cpu/store.h"
+#include "fusion/store.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace gradus::fusion::cpu {
+namespace gradus::fusion {
 
 namespace {
 
@@ -181,4 +181,4 @@ void ObjectStore::remove_oldest() const {
   room_ = sum < most_bytes_ ? static_cast<int64_t>((most_bytes_ - sum) / 4) : 0;
 }
 
-}  // namespace gradus::fusion::cpu
+}  // namespace gradus::fusion
