@@ -12,8 +12,8 @@ namespace {
 
 using ops::Reducer;
 
-// Instructions that a loop over elements is unrolled to, about.
-constexpr size_t most_unrolled = 512;
+// Instructions that a loop over elements is unrolled to, about, and registers that wait for loads.
+constexpr size_t most_unrolled = 512, most_waiting = 32;
 
 class Rows : public Writer {
  public:
@@ -170,12 +170,24 @@ class Rows : public Writer {
     }
   }
 
-  // The elements of this thread in a chunk, or in all of its chunks.
-  void open_elements(const RowLoops::Loop& loop) {
-    size_t instructions = 0;
+  // How many elements of a loop a thread has under way at a time: what hides memory's latency, and
+  // fits into registers.
+  int unrolled(const RowLoops::Loop& loop) const {
+    size_t instructions = 0, words = 0;  // registers that loads wait in
     for (size_t i = 0; i < nest_.steps.size(); ++i)
       if (loop.steps[i]) instructions += instructions_[i];
-    line(instructions <= most_unrolled / 4 ? "#pragma unroll 4" : "#pragma unroll 1");
+    for (size_t k = 0; k < nest_.loads.size(); ++k)
+      if (loop.loads[k]) words += (size_of(nest_.loads[k].dtype) + 3) / 4;
+    int n = 4;
+    while (n > 1 && (instructions * static_cast<size_t>(n) > most_unrolled ||
+                     words * static_cast<size_t>(n) > most_waiting))
+      n /= 2;
+    return n;
+  }
+
+  // The elements of this thread in a chunk, or in all of its chunks.
+  void open_elements(const RowLoops::Loop& loop) {
+    line(fmt::format("#pragma unroll {}", unrolled(loop)));
     line("for (u32 c = chunk + lane; c < end; c += 16) {");
     indent_ += "  ";
   }

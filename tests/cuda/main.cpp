@@ -1,6 +1,7 @@
 // Runs the kernels of every fixture of tests/text, and of the examples' cases: a test is named
 // CudaCorpusAccepted.file or CudaCorpusInterpreted.file.
 #include "tests/cuda/corpus.h"
+#include "tests/cuda/interpreted.h"
 #include "tests/cuda/needs.h"
 #include "tests/functions.h"
 #include "tools/functions.h"
@@ -34,6 +35,12 @@ void accepted(const ir::Fixture& fixture) {
   testing::Test::RecordProperty("most_shared_bytes", shared);
 }
 
+// By the PTX interpreter: bit for bit what the operators' loops give, without a fault.
+// SPEC F6, F9
+void interpreted(const ir::Fixture& fixture) {
+  EXPECT_EQ(fusion::test::difference_by(fixture, fusion::test::interpreted), "");
+}
+
 class FixtureTest : public testing::Test {
  public:
   FixtureTest(void (*run)(const ir::Fixture&), std::string file)
@@ -52,7 +59,7 @@ struct Way {
   const char* name;
   void (*run)(const ir::Fixture&);
 };
-constexpr Way ways[] = {{"CudaCorpusAccepted", accepted}};
+constexpr Way ways[] = {{"CudaCorpusAccepted", accepted}, {"CudaCorpusInterpreted", interpreted}};
 
 }  // namespace
 
