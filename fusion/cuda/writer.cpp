@@ -73,8 +73,11 @@ void Writer::line(std::string_view text) {
 
 std::string Writer::comment(ValueNumber v) const {
   std::string s = "// " + comments_[v];
-  if (v >= nest_.first_step() && v - nest_.first_step() < lines_.size())
+  if (v >= nest_.first_step() && v - nest_.first_step() < lines_.size() &&
+      !lines_[v - nest_.first_step()].empty())
     s += "  # " + lines_[v - nest_.first_step()];
+  // One at a line's end would take the next one into the comment.
+  std::replace(s.begin(), s.end(), '\\', '/');
   return s;
 }
 

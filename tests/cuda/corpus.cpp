@@ -1,5 +1,7 @@
 #include "tests/cuda/corpus.h"
 
+#include <atomic>
+
 namespace gradus::fusion::test {
 
 namespace {
@@ -18,7 +20,10 @@ cuda::Compiler& cuda_compiler() {
   return compiler;
 }
 
-uint64_t MadeKernels::id() const { return reinterpret_cast<uintptr_t>(this); }
+MadeKernels::MadeKernels(Make make) : make_(std::move(make)) {
+  static std::atomic<uint64_t> next{uint64_t{1} << 40};  // no other source counts so far
+  id_ = next++;
+}
 
 std::shared_ptr<const KernelSet> MadeKernels::ready() { return std::make_shared<KernelSet>(); }
 

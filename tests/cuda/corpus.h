@@ -19,9 +19,9 @@ cuda::Compiler& cuda_compiler();
 class MadeKernels final : public Kernels {
  public:
   using Make = std::function<std::shared_ptr<const Kernel>(const Nest&)>;
-  explicit MadeKernels(Make make) : make_(std::move(make)) {}
+  explicit MadeKernels(Make make);
 
-  uint64_t id() const override;
+  uint64_t id() const override { return id_; }
   bool wants(const Nest&, const Frame&) const override { return true; }
   std::shared_ptr<const KernelSet> ready() override;
   std::shared_ptr<const Kernel> get(const Nest& nest, const std::string& text) override;
@@ -34,6 +34,7 @@ class MadeKernels final : public Kernels {
 
  private:
   const Make make_;
+  uint64_t id_;
   std::map<std::string, std::shared_ptr<const Kernel>> made_;
   std::vector<std::string> failures_;
 };

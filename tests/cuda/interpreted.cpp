@@ -3,8 +3,8 @@
 #include <atomic>
 #include <map>
 
-#include "fusion/cuda/prelude.h"
 #include "tests/cuda/corpus.h"
+#include "tests/cuda/device.h"
 
 namespace gradus::fusion::test {
 
@@ -53,16 +53,9 @@ struct InterpretedRun {
   void launch_part(size_t part, const std::vector<uint64_t>& addresses,
                    ptx::Memory& memory) const {
     std::vector<std::byte> room(plan.parameter_bytes());
-    const auto l = plan.launch(part, addresses, room);
-    ptx::Launch launch;
-    launch.grid.x = l.blocks;
-    launch.block.x = cuda::block_threads;
-    for (size_t k = 0; k <= addresses.size(); ++k)
-      launch.args.push_back(l.parameters.data() + 8 * k);
-    const std::vector<size_t> sizes = kernel->module_.parameter_sizes(cuda::entry_name);
-    if (sizes.size() != addresses.size() + 1 || sizes.back() + 8 * addresses.size() != room.size())
-      throw Error("the kernel takes other parameters than are given");
-    all_instructions += ptx::launch(kernel->module_, cuda::entry_name, launch, memory).instructions;
+    all_instructions +=
+        launch_interpreted(kernel->module_, plan.launch(part, addresses, room), memory)
+            .instructions;
   }
 };
 
