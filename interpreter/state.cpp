@@ -123,9 +123,13 @@ std::vector<FusedGroup> State::groups() const {
   std::vector<FusedGroup> groups;
   for (const auto& plan : impl_->plans) {
     if (!plan) continue;
-    for (const auto& g : plan->groups)
-      groups.push_back({impl_->code->segment(plan->segment).stage, g.instructions,
-                        fusion::print(g.kernel->nest())});
+    const size_t stage = impl_->code->segment(plan->segment).stage;
+    for (const auto& g : plan->groups) {
+      FusedGroup group{stage, g.instructions, {}, fusion::print(g.kernel->nest())};
+      for (uint32_t n : g.instructions)
+        group.places.push_back(impl_->code->stage(stage).instructions[n].where);
+      groups.push_back(std::move(group));
+    }
   }
   return groups;
 }

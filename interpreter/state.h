@@ -58,7 +58,8 @@ struct StateOptions {
 struct FusedGroup {
   size_t stage = 0;
   std::vector<uint32_t> instructions;
-  std::string nest;  // what the kernel computes, see fusion/nest.h
+  std::vector<SourceLocation> places;  // of the instructions in the program
+  std::string nest;                    // what the kernel computes, see fusion/nest.h
 };
 
 // Runs stages 0, 1, … of a code in order and holds what later stages read. Moving and destroying is

@@ -37,13 +37,16 @@ struct RunCommand {
   std::string engine = "interpret", device = "cpu";
   std::string fusion;      // off, behind, first; empty: as the engine says
   std::string kernels;     // a folder that keeps compiled kernels, empty: none
-  std::string dump_after;  // "fusion": the groups are printed
+  std::string dump_after;  // "fusion": the groups are printed; "cuda": their sources
   bool symbols = false;    // of kernels, for gdb and perf
   bool stats = false;      // of kernels
   int threads = 0;         // 0: one per core
   int repeat = 1;
 };
 void run(const RunCommand& command);
+
+// What there is of CUDA.
+void devices();
 
 struct ViewCommand {
   std::string program, out, profile;  // no out: an SVG to standard output

@@ -95,11 +95,16 @@ void add_run(CLI::App& app, Commands& c) {
       ->type_name("FOLDER");
   command->add_flag("--symbols", c.run.symbols,
                     "Tell gdb of kernels, with the program's lines, and write perf's map file");
-  command->add_option("--dump-after", c.run.dump_after, "fusion: print the groups that ran")
+  command
+      ->add_option("--dump-after", c.run.dump_after,
+                   "fusion: print the groups that ran; cuda: their CUDA sources")
       ->type_name("STEP")
-      ->check(CLI::IsMember({"fusion"}));
+      ->check(CLI::IsMember({"fusion", "cuda"}));
   command->add_flag("--stats", c.run.stats, "Print what became of the kernels");
-  command->add_option("--device", c.run.device, "cpu or cuda:0")->type_name("NAME");
+  command
+      ->add_option("--device", c.run.device,
+                   "cpu; or cuda:0, where kernels of groups run then (--fusion first)")
+      ->type_name("NAME");
   command->add_option("--repeat", c.run.repeat, "Run N times; print each stage's median time")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
@@ -197,6 +202,11 @@ void add_ops(CLI::App& app, Commands& c) {
   });
 }
 
+void add_devices(CLI::App& app, Commands& c) {
+  CLI::App* command = app.add_subcommand("devices", "Say what there is of CUDA, and what is not");
+  command->callback([&c] { c.chosen = devices; });
+}
+
 void add_import(CLI::App& app, Commands& c) {
   CLI::App* command = app.add_subcommand("import", "Convert an ONNX model to a program text");
   command->add_option("MODEL", c.import.model, "An .onnx model")->required();
@@ -284,6 +294,7 @@ void parse_and_run(int argc, char** argv) {
   add_gradcheck(app, c);
   add_inspection(app, c);
   add_ops(app, c);
+  add_devices(app, c);
   add_import(app, c);
   add_export(app, c);
   add_check_onnx(app, c);

@@ -1,9 +1,11 @@
 // gradus run
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <map>
 
 #include "base/file.h"
+#include "fusion/cuda/kernels.h"
 #include "interpreter/state.h"
 #include "tensor/tensor_file.h"
 #include "tools/cli.h"
@@ -69,11 +71,24 @@ class Recorder final : public InstructionObserver {
   std::string label_;
 };
 
+// The number of cuda:0; nothing for cpu.
+std::optional<int> device_number(const std::string& device) {
+  constexpr std::string_view cuda = "cuda:";
+  if (device == "cpu") return std::nullopt;
+  int number = 0;
+  const char* end = device.data() + device.size();
+  if (!device.starts_with(cuda) ||
+      std::from_chars(device.data() + std::min(cuda.size(), device.size()), end, number).ptr !=
+          end ||
+      device.size() == cuda.size() || number < 0)
+    throw UsageError("gradus run: --device {} is no device; say cpu or cuda:0", device);
+  return number;
+}
+
 void check_command(const RunCommand& c) {
-  if (c.device.starts_with("cuda:"))
-    throw UsageError("gradus run: --device {} is not in this build; use --device cpu", c.device);
-  if (c.device != "cpu")
-    throw UsageError("gradus run: --device {} is no device; say cpu or cuda:0", c.device);
+  if (device_number(c.device) && c.fusion == "off")
+    throw UsageError("gradus run: kernels of groups are what runs on {}; --fusion off has none",
+                     c.device);
   if (c.repeat > 1 && !c.resume.empty())
     throw UsageError("gradus run: --repeat begins at stage 0, --resume does not");
 }
@@ -126,7 +141,7 @@ void write_outputs(const std::string& path, const std::vector<std::vector<NamedR
 
 fusion::FusionMode fusion_mode(const RunCommand& c) {
   if (c.fusion == "behind") return fusion::FusionMode::behind;
-  if (c.fusion == "first" || (c.fusion.empty() && c.engine == "fused"))
+  if (c.fusion == "first" || (c.fusion.empty() && (c.engine == "fused" || c.device != "cpu")))
     return fusion::FusionMode::first;
   return fusion::FusionMode::off;
 }
@@ -136,6 +151,36 @@ std::string kernels_report(const fusion::KernelStatistics& s) {
       "kernels: {} compiled in {:.3f} s, {} loaded, {} used again, {} failed, {} left out, {} "
       "waiting\n",
       s.misses, s.seconds, s.loaded, s.hits, s.failed, s.evicted + s.dropped, s.waiting);
+}
+
+// The text of a line of the program, without what stands around it.
+std::string line_of(const ir::Graph& program, uint32_t line) {
+  if (!program.source || line == 0) return "";
+  std::string_view text = program.source->text;
+  for (; line > 1; --line) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return "";
+    text.remove_prefix(end + 1);
+  }
+  text = text.substr(0, text.find('\n'));
+  const size_t first = text.find_first_not_of(" \t");
+  return first == std::string_view::npos ? "" : std::string(text.substr(first));
+}
+
+// What would run on a CUDA device in each group's place; its comments name the program's lines.
+std::string cuda_sources(const State& state, const ir::Graph& program) {
+  std::string text;
+  for (const FusedGroup& g : state.groups()) {
+    const fusion::Nest nest = fusion::parse_nest(g.nest);
+    std::vector<std::string> lines;
+    for (const SourceLocation& where : g.places)
+      lines.push_back(where.known()
+                          ? fmt::format("line {}: {}", where.line, line_of(program, where.line))
+                          : "");
+    if (lines.size() != nest.steps.size()) lines.clear();
+    text += fusion::cuda::write_source(nest, lines).text;
+  }
+  return text;
 }
 
 std::string times_report(std::vector<std::vector<double>>& times) {
@@ -173,7 +218,11 @@ void run(const RunCommand& command) {
   const StateOptions state_options{.fusion = fusion_mode(command)};
   if (command.symbols && state_options.fusion == fusion::FusionMode::off)
     throw Error("--symbols: there are no kernels without fusion; add --fusion first");
-  fusion::set_kernel_options(*context, {.folder = command.kernels, .symbols = command.symbols});
+  const fusion::KernelOptions kernel_options{.folder = command.kernels, .symbols = command.symbols};
+  if (const auto number = device_number(command.device))
+    fusion::cuda::use_device(*context, *number, kernel_options);
+  else if (!command.kernels.empty() || command.symbols)
+    fusion::set_kernel_options(*context, kernel_options);
   State state = command.resume.empty()
                     ? State(code, context, state_options)
                     : State::resume(code, command.resume, context, state_options);
@@ -219,7 +268,8 @@ void run(const RunCommand& command) {
   put(report(results, first));
   if (!command.profile.empty()) put(profile_report(recorder.events(), *code));
   if (command.repeat > 1) put(times_report(times));
-  if (!command.dump_after.empty()) put(describe_groups(state));
+  if (command.dump_after == "fusion") put(describe_groups(state));
+  if (command.dump_after == "cuda") put(cuda_sources(state, program));
   if (command.stats) put(kernels_report(fusion::kernels_of(*context)->statistics()));
 }
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "fusion/cpu/compiler.h"
-#include "fusion/cpu/store.h"
+#include "fusion/store.h"
 
 namespace gradus::fusion::cpu {
 

@@ -1,37 +1,14 @@
-// The instructions of a kernel's body, as the scalar world of LLVM values asks for them.
-//
-// No header of LLVM is needed to write rules over it: operators' templates are instantiated in
-// files that see this one and lane.h alone.
+// The instructions of a kernel's body in LLVM values: vectors of as many lanes as the kernel works
+// on elements at a time. What operators' rules ask for comes through fusion/cpu/rule_emitter.h.
 #pragma once
 
-#include <cstdint>
-#include <memory>
+#include "fusion/scalar_emitter.h"
 
 namespace llvm {
 class Value;
 }
 
 namespace gradus::fusion::cpu {
-
-// What a lane holds. A vector has as many lanes as the kernel works on elements at a time.
-enum class LaneType : uint8_t { f32, f64, i32, i64 };
-
-enum class Unary : uint8_t { negate, abs, sqrt, floor, ceil, trunc, round_even };
-enum class Binary : uint8_t {
-  add,
-  subtract,
-  multiply,
-  divide,  // integers: towards zero; the divisor is neither 0 nor, under the minimum, -1
-  remainder,
-  bit_and,
-  bit_or,
-  bit_xor,
-  shift_left,
-  shift_right,  // arithmetic
-  shift_right_logical,
-  copysign,
-};
-enum class Compare : uint8_t { equal, not_equal, less, less_equal, greater, greater_equal };
 
 // Appends to where it stands. Values are vectors; floats and integers are told apart by their
 // types. Nothing is contracted or reassociated.

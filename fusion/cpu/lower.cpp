@@ -5,7 +5,7 @@
 #include "fusion/cost.h"
 #include "fusion/cpu/convert.h"
 #include "fusion/cpu/lowering.h"
-#include "fusion/cpu/rules.h"
+#include "fusion/cpu/rule_emitter.h"
 #include "ops/powers.h"
 
 namespace gradus::fusion::cpu {
@@ -251,7 +251,7 @@ Value* Lowering::step(const Step& s) {
   const int half = cheap_half_power(nest_, s);
   const Rule rule = half ? half_power_rule(half, s.compute) : rule_of(*s.op, s.compute);
   GRADUS_CHECK(rule);
-  Value* y = rule(emitter_, operands.data(), s.attributes.get());
+  Value* y = emit(rule, emitter_, {operands.data(), operands.size()}, s.attributes.get());
   const bool truth = info.result == ops::Result::boolean;
   return convert(state_, truth ? DType::boolean : compute, s.dtype, y);
 }

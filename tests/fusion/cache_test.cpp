@@ -87,7 +87,7 @@ class StoreTest : public CacheTest {
   }
   // What a new process would do: compiled or loaded, with the right results.
   cpu::CacheStatistics ask(const Nest& nest) {
-    cpu::KernelCache cache(8, std::make_shared<cpu::ObjectStore>(folder));
+    cpu::KernelCache cache(8, std::make_shared<ObjectStore>(folder));
     auto kernel = cache.get(nest, Isa::avx2);
     WorkerPool workers(1);
     EXPECT_EQ(Memory(nest, {40}, 1).difference(*kernel, workers), "");
@@ -121,7 +121,7 @@ TEST_F(StoreTest, ServesTheNextProcess) {
 // Whatever byte is wrong, wherever it ends, the kernel is compiled anew and written over.
 TEST_F(StoreTest, CompilesAnewWhatIsDamaged) {
   ask(sample(1));
-  const std::string path = cpu::ObjectStore(folder).path(cpu::Compiler::key(sample(1), Isa::avx2));
+  const std::string path = ObjectStore(folder).path(cpu::Compiler::key(sample(1), Isa::avx2));
   const std::string whole = read(path);
   ASSERT_GT(whole.size(), 500u);
   for (size_t at : {size_t{0}, size_t{17}, size_t{30}, whole.size() / 2, whole.size() - 1}) {
@@ -137,9 +137,9 @@ TEST_F(StoreTest, CompilesAnewWhatIsDamaged) {
   }
   // Another key's entry, and one that is whole but no object.
   ask(sample(2));
-  write(path, read(cpu::ObjectStore(folder).path(cpu::Compiler::key(sample(2), Isa::avx2))));
+  write(path, read(ObjectStore(folder).path(cpu::Compiler::key(sample(2), Isa::avx2))));
   EXPECT_EQ(ask(sample(1)).misses, 1u);
-  cpu::ObjectStore(folder).put(cpu::Compiler::key(sample(1), Isa::avx2), "no object file");
+  ObjectStore(folder).put(cpu::Compiler::key(sample(1), Isa::avx2), "no object file");
   EXPECT_EQ(ask(sample(1)).misses, 1u);
   EXPECT_EQ(ask(sample(1)).loaded, 1u);
 }
@@ -153,7 +153,7 @@ TEST_F(StoreTest, IsBounded) {
     for (auto& f : std::filesystem::directory_iterator(folder)) sum += f.file_size();
     return sum;
   };
-  cpu::ObjectStore store(folder, 20000);
+  ObjectStore store(folder, 20000);
   for (int i = 0; i < 100; ++i) {
     store.put(key(i), object);
     EXPECT_TRUE(store.find(key(0))) << i;  // used all the time
@@ -163,7 +163,7 @@ TEST_F(StoreTest, IsBounded) {
   EXPECT_FALSE(store.find(key(50)));
   EXPECT_GT(bytes(), 10000u);
   // An entry that is larger than the folder may be goes at once, and the others with it.
-  cpu::ObjectStore tiny(folder, 500);
+  ObjectStore tiny(folder, 500);
   tiny.put(key(0), object);
   EXPECT_LE(bytes(), 500u);
 }
@@ -171,7 +171,7 @@ TEST_F(StoreTest, IsBounded) {
 TEST_F(StoreTest, IsNotUsedWhereOthersCanWrite) {
   ask(sample(1));
   ASSERT_EQ(chmod(folder.c_str(), 0777), 0);
-  cpu::ObjectStore open(folder);
+  ObjectStore open(folder);
   EXPECT_FALSE(open.usable());
   EXPECT_NE(open.why_not().find("written by others"), std::string::npos) << open.why_not();
   EXPECT_EQ(ask(sample(1)).misses, 1u);
@@ -179,11 +179,11 @@ TEST_F(StoreTest, IsNotUsedWhereOthersCanWrite) {
   ASSERT_EQ(chmod(folder.c_str(), 0700), 0);
   EXPECT_EQ(ask(sample(1)).loaded, 1u);
   // An entry that others can write is not read either.
-  const std::string path = cpu::ObjectStore(folder).path(cpu::Compiler::key(sample(1), Isa::avx2));
+  const std::string path = ObjectStore(folder).path(cpu::Compiler::key(sample(1), Isa::avx2));
   ASSERT_EQ(chmod(path.c_str(), 0666), 0);
   EXPECT_EQ(ask(sample(1)).misses, 1u);
-  EXPECT_FALSE(cpu::ObjectStore(path).usable());
-  EXPECT_FALSE(cpu::ObjectStore(folder + "/a/b").usable());
+  EXPECT_FALSE(ObjectStore(path).usable());
+  EXPECT_FALSE(ObjectStore(folder + "/a/b").usable());
 }
 
 }  // namespace

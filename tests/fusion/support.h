@@ -106,8 +106,13 @@ class Memory {
 
   // What a run of `kernel` does otherwise than the reference; empty if nothing.
   std::string difference(const cpu::Kernel& kernel, WorkerPool& workers) {
+    return difference([&](std::byte* const* args) { kernel.run(frame, args, workers); });
+  }
+  // `run` is given the first elements of loads and stores.
+  template <class Run>
+  std::string difference(const Run& run) {
     auto results = fresh();
-    kernel.run(frame, arguments(results).data(), workers);
+    run(arguments(results).data());
     for (size_t i = 0; i < results.size(); ++i) {
       const DType dtype = nest_.dtype_of(stored(i));
       const size_t bytes = size_of(dtype), n = elements(i);

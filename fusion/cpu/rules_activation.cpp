@@ -1,9 +1,0 @@
-#include "fusion/cpu/make_rules.h"
-#include "ops/activation.h"
-#include "ops/scalar/math.h"
-
-namespace gradus::fusion::cpu {
-
-RuleTable activation_rules() { return fold_rules<ops::ActivationOperators>(); }
-
-}  // namespace gradus::fusion::cpu

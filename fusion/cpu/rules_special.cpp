@@ -1,9 +1,0 @@
-#include "fusion/cpu/make_rules.h"
-#include "ops/scalar/math.h"
-#include "ops/special.h"
-
-namespace gradus::fusion::cpu {
-
-RuleTable special_rules() { return fold_rules<ops::SpecialOperators>(); }
-
-}  // namespace gradus::fusion::cpu

@@ -1,0 +1,56 @@
+// A device as kernels see it: memory, streams, code and launches. One behind the driver, and in
+// tests one behind an interpreter.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "fusion/cuda/compiler.h"
+#include "fusion/cuda/devices.h"
+#include "fusion/cuda/launch.h"
+
+namespace gradus::fusion::cuda {
+
+using Address = uint64_t;  // in a device's memory
+
+// Work on one stream is done in order. 0 is one that every device has.
+using StreamNumber = uint32_t;
+
+// Code on a device, as long as it is kept.
+class LoadedCode {
+ public:
+  virtual ~LoadedCode() = default;
+};
+
+// Thread-safe. Whatever fails throws ResourceError that names the device and what was tried.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceFacts& facts() const = 0;
+
+  // Memory of the device itself, aligned to 256 bytes. Slow: MemoryCache keeps what is freed.
+  // OutOfMemory where there is none left. Freeing waits for nothing.
+  virtual Address allocate(size_t bytes) = 0;
+  virtual void free(Address address) = 0;
+
+  // In the stream's order. The host's memory is read before copy_to_device returns, and written
+  // when copy_to_host does.
+  virtual void copy_to_device(Address to, const void* from, size_t bytes, StreamNumber) = 0;
+  virtual void copy_to_host(void* to, Address from, size_t bytes, StreamNumber) = 0;
+  virtual void synchronize(StreamNumber) = 0;
+
+  virtual std::shared_ptr<const LoadedCode> load(const Code& code) = 0;
+  virtual void launch(const LoadedCode& code, const LaunchPlan::Launch& launch, StreamNumber) = 0;
+};
+
+class OutOfMemory : public ResourceError {
+ public:
+  using ResourceError::ResourceError;
+};
+
+// The device cuda:`number` behind NVIDIA's driver. ResourceError where there is none that can be
+// used: it says why, and what to do.
+std::shared_ptr<Device> open_device(int number);
+
+}  // namespace gradus::fusion::cuda

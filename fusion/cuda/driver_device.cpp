@@ -1,0 +1,142 @@
+// A device behind NVIDIA's driver.
+#include <mutex>
+#include <unordered_map>
+
+#include "fusion/cuda/device.h"
+#include "fusion/cuda/driver_library.h"
+#include "fusion/cuda/prelude.h"
+
+namespace gradus::fusion::cuda {
+
+namespace {
+
+constexpr int out_of_memory = 2;             // CUDA_ERROR_OUT_OF_MEMORY
+constexpr unsigned stream_non_blocking = 1;  // CU_STREAM_NON_BLOCKING
+
+// Marks in the list of a launch's extra arguments.
+void* const parameter_buffer = reinterpret_cast<void*>(1);
+void* const parameter_bytes = reinterpret_cast<void*>(2);
+void* const parameters_end = nullptr;
+
+class DriverDevice final : public Device, public std::enable_shared_from_this<DriverDevice> {
+ public:
+  explicit DriverDevice(DeviceFacts facts) : facts_(std::move(facts)) {
+    check(t_.device(&device_, facts_.number), "opening it");
+    check(t_.retain_context(&context_, device_), "making its context");
+  }
+  ~DriverDevice() override {
+    // A fault here has nobody to tell.
+    t_.set_context(context_);
+    for (auto& [number, stream] : streams_) t_.destroy_stream(stream);
+    t_.release_context(device_);
+  }
+
+  const DeviceFacts& facts() const override { return facts_; }
+
+  Address allocate(size_t bytes) override {
+    enter();
+    DevicePointer p = 0;
+    const int fault = t_.allocate(&p, bytes);
+    if (fault == out_of_memory)
+      throw OutOfMemory("cuda:{} has no {} bytes left", facts_.number, bytes);
+    check(fault, "allocating memory");
+    return p;
+  }
+  void free(Address address) override {
+    enter();
+    check(t_.free(address), "freeing memory");
+  }
+
+  void copy_to_device(Address to, const void* from, size_t bytes, StreamNumber n) override {
+    enter();
+    check(t_.copy_to_device(to, from, bytes, stream(n)), "copying to it");
+    // The driver may still read what is no pinned memory.
+    check(t_.wait_for_stream(stream(n)), "copying to it");
+  }
+  void copy_to_host(void* to, Address from, size_t bytes, StreamNumber n) override {
+    enter();
+    check(t_.copy_to_host(to, from, bytes, stream(n)), "copying from it");
+    check(t_.wait_for_stream(stream(n)), "copying from it");
+  }
+  void synchronize(StreamNumber n) override {
+    enter();
+    check(t_.wait_for_stream(stream(n)), "waiting for it");
+  }
+
+  std::shared_ptr<const LoadedCode> load(const Code& code) override;
+  void launch(const LoadedCode& code, const LaunchPlan::Launch& launch, StreamNumber n) override;
+
+ private:
+  friend class DriverCode;
+  // The context is a thread's: whoever comes here sets it.
+  void enter() { check(t_.set_context(context_), "setting its context"); }
+  void check(int fault, const char* what) const {
+    if (fault)
+      throw ResourceError("cuda:{} ({}): {} fails: {}", facts_.number, facts_.name, what,
+                          DriverLibrary::get().error_text(fault));
+  }
+  DriverStream stream(StreamNumber n) {
+    std::lock_guard guard(mutex_);
+    DriverStream& s = streams_[n];
+    if (!s) check(t_.make_stream(&s, stream_non_blocking), "making a stream");
+    return s;
+  }
+
+  const DriverTable& t_ = DriverLibrary::get().table();
+  const DeviceFacts facts_;
+  int device_ = 0;
+  DriverContext context_ = nullptr;
+  std::mutex mutex_;
+  std::unordered_map<StreamNumber, DriverStream> streams_;
+};
+
+class DriverCode final : public LoadedCode {
+ public:
+  DriverCode(std::shared_ptr<DriverDevice> device, DriverModule module, DriverFunction function)
+      : device_(std::move(device)), module_(module), function_(function) {}
+  ~DriverCode() override {
+    if (!device_->t_.set_context(device_->context_)) device_->t_.unload_module(module_);
+  }
+  DriverFunction function() const { return function_; }
+
+ private:
+  const std::shared_ptr<DriverDevice> device_;  // goes last
+  const DriverModule module_;
+  const DriverFunction function_;
+};
+
+std::shared_ptr<const LoadedCode> DriverDevice::load(const Code& code) {
+  if (code.cubin.empty()) throw ResourceError("cuda:{}: there is no machine code", facts_.number);
+  enter();
+  DriverModule module = nullptr;
+  DriverFunction function = nullptr;
+  check(t_.load_module(&module, code.cubin.data()), "loading a kernel");
+  if (const int fault = t_.find_function(&function, module, entry_name)) {
+    t_.unload_module(module);
+    check(fault, "finding a kernel");
+  }
+  return std::make_shared<DriverCode>(shared_from_this(), module, function);
+}
+
+void DriverDevice::launch(const LoadedCode& code, const LaunchPlan::Launch& launch,
+                          StreamNumber n) {
+  enter();
+  size_t bytes = launch.parameters.size();
+  // The driver reads what it is given, and writes none of it.
+  void* extra[] = {parameter_buffer, const_cast<std::byte*>(launch.parameters.data()),
+                   parameter_bytes, &bytes, parameters_end};
+  check(t_.launch(static_cast<const DriverCode&>(code).function(), launch.blocks, 1, 1,
+                  block_threads, 1, 1, 0, stream(n), nullptr, extra),
+        "launching a kernel");
+}
+
+}  // namespace
+
+std::shared_ptr<Device> open_device(int number) {
+  const std::string why = why_no_device(number);
+  if (!why.empty()) throw ResourceError("cuda:{} cannot be used: {}", number, why);
+  const DeviceReport report = probe_kernels();
+  return std::make_shared<DriverDevice>(report.devices[static_cast<size_t>(number)]);
+}
+
+}  // namespace gradus::fusion::cuda

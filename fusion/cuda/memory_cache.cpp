@@ -1,0 +1,80 @@
+#include "fusion/cuda/memory_cache.h"
+
+#include <bit>
+#include <set>
+
+namespace gradus::fusion::cuda {
+
+// Eighths of a power of two, at least 512 bytes: an eighth is lost at most.
+size_t MemoryCache::rounded(size_t bytes) {
+  constexpr size_t least = 512;
+  if (bytes <= least) return least;
+  const size_t step = std::max(std::bit_floor(bytes - 1) / 8, least);
+  return (bytes + step - 1) / step * step;
+}
+
+MemoryCache::~MemoryCache() {
+  for (const auto& [key, address] : kept_) try {
+      device_.free(address);
+    } catch (const ResourceError&) {
+      // The device is gone, and its memory with it.
+    }
+}
+
+// Each stream's work on it is waited for.
+void MemoryCache::give_back_kept() {
+  std::set<StreamNumber> streams;
+  for (const auto& [key, address] : kept_) streams.insert(key.first);
+  for (StreamNumber s : streams) device_.synchronize(s);
+  for (const auto& [key, address] : kept_) {
+    device_.free(address);
+    statistics_.kept_bytes -= key.second;
+  }
+  kept_.clear();
+}
+
+Address MemoryCache::ask_device(size_t bytes) {
+  ++statistics_.allocations;
+  try {
+    return device_.allocate(bytes);
+  } catch (const OutOfMemory&) {
+    if (kept_.empty()) throw;
+  }
+  give_back_kept();
+  return device_.allocate(bytes);
+}
+
+Address MemoryCache::allocate(size_t bytes, StreamNumber stream) {
+  bytes = rounded(bytes);
+  std::lock_guard guard(mutex_);
+  Address address;
+  if (auto found = kept_.find({stream, bytes}); found != kept_.end()) {
+    address = found->second;
+    kept_.erase(found);
+    statistics_.kept_bytes -= bytes;
+    ++statistics_.reused;
+  } else {
+    address = ask_device(bytes);
+  }
+  used_.emplace(address, bytes);
+  statistics_.used_bytes += bytes;
+  return address;
+}
+
+void MemoryCache::release(Address address, StreamNumber stream) {
+  std::lock_guard guard(mutex_);
+  const auto found = used_.find(address);
+  GRADUS_CHECK(found != used_.end());
+  const size_t bytes = found->second;
+  used_.erase(found);
+  kept_.emplace(std::pair(stream, bytes), address);
+  statistics_.used_bytes -= bytes;
+  statistics_.kept_bytes += bytes;
+}
+
+MemoryCache::Statistics MemoryCache::statistics() const {
+  std::lock_guard guard(mutex_);
+  return statistics_;
+}
+
+}  // namespace gradus::fusion::cuda

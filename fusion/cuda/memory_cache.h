@@ -1,0 +1,47 @@
+// A device's memory, kept for whoever wants it next.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "fusion/cuda/device.h"
+
+namespace gradus::fusion::cuda {
+
+// What is given back serves later work of the same stream at once, since that comes after all that
+// still uses it; no other stream gets it. Sizes are rounded up, so that blocks are found again.
+// Thread-safe; the device outlives it.
+class MemoryCache {
+ public:
+  explicit MemoryCache(Device& device) : device_(device) {}
+  // Gives everything back to the device. Nothing is in use any more.
+  ~MemoryCache();
+  MemoryCache(const MemoryCache&) = delete;
+
+  // For work on the stream. Where the device has nothing left, what is kept of other streams and
+  // sizes goes back to it first. Throws OutOfMemory. 0 bytes give an address that nobody may touch.
+  Address allocate(size_t bytes, StreamNumber stream);
+  // Of an address that allocate gave to this stream.
+  void release(Address address, StreamNumber stream);
+
+  struct Statistics {
+    size_t used_bytes = 0, kept_bytes = 0;  // given out; waiting
+    size_t allocations = 0, reused = 0;     // asked of the device; not
+  };
+  Statistics statistics() const;
+
+  // What a block of so many bytes takes.
+  static size_t rounded(size_t bytes);
+
+ private:
+  void give_back_kept();
+  Address ask_device(size_t bytes);
+
+  Device& device_;
+  mutable std::mutex mutex_;
+  std::map<Address, size_t> used_;
+  std::multimap<std::pair<StreamNumber, size_t>, Address> kept_;
+  Statistics statistics_;
+};
+
+}  // namespace gradus::fusion::cuda

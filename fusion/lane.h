@@ -1,0 +1,263 @@
+// The scalar world of emitted values: Lane<float>, Lane<double>, Lane<int32_t>, Lane<int64_t>. Each
+// operation appends an instruction to a kernel, by whichever emitter stands behind: LLVM's vectors
+// of as many elements as a kernel takes at a time, or lines of CUDA C++. What each means is said at
+// the head of ops/scalar/num.h.
+#pragma once
+
+#include "fusion/scalar_emitter.h"
+#include "ops/scalar/num.h"
+
+namespace gradus::scalar {
+
+// A lane's truth value.
+struct Truth {
+  fusion::ScalarEmitter* at = nullptr;
+  fusion::Emitted* value = nullptr;
+};
+
+template <class T>
+struct LaneTraits;
+template <>
+struct LaneTraits<float> {
+  static constexpr fusion::LaneType type = fusion::LaneType::f32;
+  using Int = int32_t;
+};
+template <>
+struct LaneTraits<double> {
+  static constexpr fusion::LaneType type = fusion::LaneType::f64;
+  using Int = int64_t;
+};
+template <>
+struct LaneTraits<int32_t> {
+  static constexpr fusion::LaneType type = fusion::LaneType::i32;
+  using Float = float;
+};
+template <>
+struct LaneTraits<int64_t> {
+  static constexpr fusion::LaneType type = fusion::LaneType::i64;
+  using Float = double;
+};
+
+template <class T>
+struct Lane;
+template <class T>
+struct LaneInt {};
+template <class T>
+requires std::is_floating_point_v<T>
+struct LaneInt<T> {
+  using Int = Lane<typename LaneTraits<T>::Int>;
+};
+
+template <class T>
+struct Lane : LaneInt<T> {
+  using Bool = Truth;
+  using Literal = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
+  static constexpr bool is_floating = std::is_floating_point_v<T>;
+  static constexpr int bits = static_cast<int>(sizeof(T)) * 8;
+
+  Lane() = default;
+  Lane(fusion::ScalarEmitter* emitter, fusion::Emitted* v) : at(emitter), value(v) {}
+
+  fusion::ScalarEmitter* at = nullptr;
+  fusion::Emitted* value = nullptr;
+};
+
+template <class T>
+Lane<T> like(Lane<T> x, typename Lane<T>::Literal c) {
+  return {x.at, x.at->constant(LaneTraits<T>::type, c)};
+}
+inline Truth like(Truth x, bool c) { return {x.at, x.at->truth(c)}; }
+
+#define GRADUS_LANE_LITERALS(result, name)              \
+  template <class T>                                    \
+  result name(Lane<T> a, typename Lane<T>::Literal b) { \
+    return name(a, like(a, b));                         \
+  }                                                     \
+  template <class T>                                    \
+  result name(typename Lane<T>::Literal a, Lane<T> b) { \
+    return name(like(b, a), b);                         \
+  }
+#define GRADUS_LANE_BINARY(condition, name, op)                        \
+  template <class T>                                                   \
+  requires(condition) Lane<T> name(Lane<T> a, Lane<T> b) {             \
+    return {a.at, a.at->binary(fusion::Binary::op, a.value, b.value)}; \
+  }
+#define GRADUS_LANE_COMPARISON(symbol, op)                               \
+  template <class T>                                                     \
+  Truth operator symbol(Lane<T> a, Lane<T> b) {                          \
+    return {a.at, a.at->compare(fusion::Compare::op, a.value, b.value)}; \
+  }                                                                      \
+  GRADUS_LANE_LITERALS(Truth, operator symbol)
+#define GRADUS_LANE_UNARY(condition, name, op)              \
+  template <class T>                                        \
+  requires(condition) Lane<T> name(Lane<T> x) {             \
+    return {x.at, x.at->unary(fusion::Unary::op, x.value)}; \
+  }
+
+GRADUS_LANE_BINARY(true, operator+, add)
+GRADUS_LANE_LITERALS(Lane<T>, operator+)
+GRADUS_LANE_BINARY(true, operator-, subtract)
+GRADUS_LANE_LITERALS(Lane<T>, operator-)
+GRADUS_LANE_BINARY(true, operator*, multiply)
+GRADUS_LANE_LITERALS(Lane<T>, operator*)
+GRADUS_LANE_BINARY(Lane<T>::is_floating, operator/, divide)
+GRADUS_LANE_LITERALS(Lane<T>, operator/)
+GRADUS_LANE_BINARY(Lane<T>::is_floating, copysign, copysign)
+GRADUS_LANE_LITERALS(Lane<T>, copysign)
+GRADUS_LANE_BINARY(!Lane<T>::is_floating, operator&, bit_and)
+GRADUS_LANE_LITERALS(Lane<T>, operator&)
+GRADUS_LANE_BINARY(!Lane<T>::is_floating, operator|, bit_or)
+GRADUS_LANE_LITERALS(Lane<T>, operator|)
+GRADUS_LANE_BINARY(!Lane<T>::is_floating, operator^, bit_xor)
+GRADUS_LANE_LITERALS(Lane<T>, operator^)
+GRADUS_LANE_BINARY(!Lane<T>::is_floating, shl, shift_left)
+GRADUS_LANE_BINARY(!Lane<T>::is_floating, lshr, shift_right_logical)
+GRADUS_LANE_COMPARISON(==, equal)
+GRADUS_LANE_COMPARISON(!=, not_equal)
+GRADUS_LANE_COMPARISON(<, less)
+GRADUS_LANE_COMPARISON(<=, less_equal)
+GRADUS_LANE_COMPARISON(>, greater)
+GRADUS_LANE_COMPARISON(>=, greater_equal)
+GRADUS_LANE_UNARY(true, operator-, negate)
+GRADUS_LANE_UNARY(Lane<T>::is_floating, abs, abs)
+GRADUS_LANE_UNARY(Lane<T>::is_floating, sqrt, sqrt)
+GRADUS_LANE_UNARY(Lane<T>::is_floating, floor, floor)
+GRADUS_LANE_UNARY(Lane<T>::is_floating, ceil, ceil)
+GRADUS_LANE_UNARY(Lane<T>::is_floating, trunc, trunc)
+GRADUS_LANE_UNARY(Lane<T>::is_floating, round_even, round_even)
+#undef GRADUS_LANE_UNARY
+#undef GRADUS_LANE_COMPARISON
+#undef GRADUS_LANE_BINARY
+
+template <class T>
+requires(!Lane<T>::is_floating) Lane<T>
+operator~(Lane<T> x) {
+  return x ^ int64_t { -1 };
+}
+template <class T>
+requires(!Lane<T>::is_floating) Lane<T>
+operator<<(Lane<T> x, int n) { return shl(x, like(x, n)); }
+template <class T>
+requires(!Lane<T>::is_floating) Lane<T>
+operator>>(Lane<T> x, int n) {
+  return {x.at, x.at->binary(fusion::Binary::shift_right, x.value, like(x, n).value)};
+}
+template <class T>
+requires(!Lane<T>::is_floating) Lane<T> lshr(Lane<T> x, int n) { return lshr(x, like(x, n)); }
+
+inline Truth operator&(Truth a, Truth b) {
+  return {a.at, a.at->binary(fusion::Binary::bit_and, a.value, b.value)};
+}
+inline Truth operator|(Truth a, Truth b) {
+  return {a.at, a.at->binary(fusion::Binary::bit_or, a.value, b.value)};
+}
+inline Truth operator^(Truth a, Truth b) {
+  return {a.at, a.at->binary(fusion::Binary::bit_xor, a.value, b.value)};
+}
+inline Truth operator!(Truth a) { return a ^ like(a, true); }
+
+template <class T>
+Lane<T> select(Truth c, Lane<T> a, Lane<T> b) {
+  return {c.at, c.at->select(c.value, a.value, b.value)};
+}
+template <class T>
+Lane<T> select(Truth c, Lane<T> a, typename Lane<T>::Literal b) {
+  return select(c, a, like(a, b));
+}
+template <class T>
+Lane<T> select(Truth c, typename Lane<T>::Literal a, Lane<T> b) {
+  return select(c, like(b, a), b);
+}
+inline Truth select(Truth c, Truth a, Truth b) {
+  return {c.at, c.at->select(c.value, a.value, b.value)};
+}
+
+template <class T>
+requires(Lane<T>::is_floating) typename Lane<T>::Int bits(Lane<T> x) {
+  return {x.at, x.at->to_bits(x.value)};
+}
+template <class T>
+requires(!Lane<T>::is_floating) Lane<typename LaneTraits<T>::Float> from_bits(Lane<T> x) {
+  return {x.at, x.at->from_bits(x.value)};
+}
+
+template <class T>
+Lane<T> fma(Lane<T> a, Lane<T> b, Lane<T> c) {
+  return {a.at, a.at->fma(a.value, b.value, c.value)};
+}
+template <class T>
+Lane<T> fma(Lane<T> a, Lane<T> b, double c) {
+  return fma(a, b, like(a, c));
+}
+template <class T>
+Lane<T> fma(Lane<T> a, double b, Lane<T> c) {
+  return fma(a, like(a, b), c);
+}
+template <class T>
+Lane<T> fma(Lane<T> a, double b, double c) {
+  return fma(a, like(a, b), like(a, c));
+}
+template <class T>
+Lane<T> fma(double a, Lane<T> b, Lane<T> c) {
+  return fma(like(b, a), b, c);
+}
+template <class T>
+Lane<T> fma(double a, Lane<T> b, double c) {
+  return fma(like(b, a), b, like(b, c));
+}
+template <class T>
+Lane<T> fma(double a, double b, Lane<T> c) {
+  return fma(like(c, a), like(c, b), c);
+}
+
+template <class T>
+requires(Lane<T>::is_floating) Lane<T> fmod_exact(Lane<T> a, Lane<T> b) {
+  return {a.at, a.at->fmod(a.value, b.value)};
+}
+
+template <class T>
+requires(!Lane<T>::is_floating) Lane<T> abs(Lane<T> x) { return select(x < 0, -x, x); }
+
+// Total, as ops/scalar/num.h has them: the instructions see no divisor that they fault on.
+template <class T>
+requires(!Lane<T>::is_floating) Lane<T> trunc_div(Lane<T> a, Lane<T> b) {
+  Truth zero = b == 0;
+  Truth wraps = (a == std::numeric_limits<T>::min()) & (b == -1);
+  Lane<T> safe = select(zero | wraps, 1, b);
+  Lane<T> quotient{a.at, a.at->binary(fusion::Binary::divide, a.value, safe.value)};
+  return select(zero, 0, quotient);
+}
+template <class T>
+requires(!Lane<T>::is_floating) Lane<T> c_rem(Lane<T> a, Lane<T> b) {
+  Lane<T> safe = select((b == 0) | (b == -1), 1, b);
+  return {a.at, a.at->binary(fusion::Binary::remainder, a.value, safe.value)};
+}
+template <class T>
+requires(!Lane<T>::is_floating) Lane<T> floor_mod(Lane<T> a, Lane<T> b) {
+  Lane<T> r = c_rem(a, b);
+  return select((r != 0) & ((r ^ b) < 0), r + b, r);
+}
+template <class T>
+requires(!Lane<T>::is_floating) Lane<T> floor_div(Lane<T> a, Lane<T> b) {
+  Lane<T> q = trunc_div(a, b);
+  Lane<T> r = c_rem(a, b);
+  return select((r != 0) & ((r ^ b) < 0), q - 1, q);
+}
+GRADUS_LANE_LITERALS(Lane<T>, trunc_div)
+GRADUS_LANE_LITERALS(Lane<T>, c_rem)
+GRADUS_LANE_LITERALS(Lane<T>, floor_mod)
+GRADUS_LANE_LITERALS(Lane<T>, floor_div)
+#undef GRADUS_LANE_LITERALS
+
+// A branch around what is rare. V's select is called once to join the two ways, part by part.
+template <class Rare, class V>
+V select_rare(Truth c, Rare rare, V common) {
+  c.at->begin_rare(c.value);
+  V other = rare();
+  c.at->join_rare();
+  V joined = select(c, other, common);
+  c.at->end_rare();
+  return joined;
+}
+
+}  // namespace gradus::scalar

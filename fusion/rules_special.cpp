@@ -1,0 +1,9 @@
+#include "fusion/make_rules.h"
+#include "ops/scalar/math.h"
+#include "ops/special.h"
+
+namespace gradus::fusion {
+
+RuleTable special_rules() { return fold_rules<ops::SpecialOperators>(); }
+
+}  // namespace gradus::fusion

@@ -1,0 +1,49 @@
+// Nests of the corpus: every kernel that its programs ask for, in all their stages.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "fusion/cuda/compiler.h"
+#include "fusion/kernels.h"
+#include "tests/corpus/subject.h"
+
+namespace gradus::fusion::test {
+
+// Compiles for sm_90, and keeps what it compiled for the process and in the build folder.
+cuda::Compiler& cuda_compiler();
+
+// A source of kernels that are made by `make` when they are first asked for, each once. What `make`
+// throws is kept, and there is no kernel then.
+class MadeKernels final : public Kernels {
+ public:
+  using Make = std::function<std::shared_ptr<const Kernel>(const Nest&)>;
+  explicit MadeKernels(Make make);
+
+  uint64_t id() const override { return id_; }
+  bool wants(const Nest&, const Frame&) const override { return true; }
+  std::shared_ptr<const KernelSet> ready() override;
+  std::shared_ptr<const Kernel> get(const Nest& nest, const std::string& text) override;
+  void request(const Nest&, const std::string&) override {}
+  void wait() override {}
+  KernelStatistics statistics() const override;
+
+  const std::vector<std::string>& failures() const { return failures_; }
+  const std::map<std::string, std::shared_ptr<const Kernel>>& made() const { return made_; }
+
+ private:
+  const Make make_;
+  uint64_t id_;
+  std::map<std::string, std::shared_ptr<const Kernel>> made_;
+  std::vector<std::string> failures_;
+};
+
+// The nests of a fixture's programs, by their text.
+std::map<std::string, Nest> nests_of(const ir::Fixture& fixture);
+
+// Runs all stages of the fixture's programs by such kernels. Where bits differ from those of a run
+// without any, or a kernel cannot be made, says so.
+std::string difference_by(const ir::Fixture& fixture, const MadeKernels::Make& make);
+
+}  // namespace gradus::fusion::test

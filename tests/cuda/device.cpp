@@ -1,0 +1,81 @@
+#include "tests/cuda/device.h"
+
+#include "fusion/cuda/prelude.h"
+
+namespace gradus::fusion::test {
+
+namespace {
+
+class InterpretedCode final : public cuda::LoadedCode {
+ public:
+  explicit InterpretedCode(const std::string& ptx) : module(ptx::Module::parse(ptx)) {}
+  const ptx::Module module;
+};
+
+}  // namespace
+
+ptx::LaunchCounts launch_interpreted(const ptx::Module& module,
+                                     const cuda::LaunchPlan::Launch& launch, ptx::Memory& memory) {
+  ptx::Launch l;
+  l.grid.x = launch.blocks;
+  l.block.x = cuda::block_threads;
+  size_t at = 0;
+  for (size_t bytes : module.parameter_sizes(cuda::entry_name)) {
+    l.args.push_back(launch.parameters.data() + at);
+    at += bytes;
+  }
+  if (at != launch.parameters.size())
+    throw Error("the kernel takes {} bytes of parameters, {} are given", at,
+                launch.parameters.size());
+  return ptx::launch(module, cuda::entry_name, l, memory);
+}
+
+InterpretedDevice::InterpretedDevice(size_t memory_bytes) : left_(memory_bytes) {
+  facts_.name = "PTX interpreter";
+  facts_.major = 9;
+  facts_.multiprocessors = 1;
+  facts_.memory_bytes = memory_bytes;
+}
+
+cuda::Address InterpretedDevice::allocate(size_t bytes) {
+  std::lock_guard guard(mutex_);
+  if (bytes > left_) throw cuda::OutOfMemory("the device has no {} bytes left", bytes);
+  left_ -= bytes;
+  ++allocations;
+  const cuda::Address address = memory_.allocate(bytes);
+  sizes_[address] = bytes;
+  return address;
+}
+
+void InterpretedDevice::free(cuda::Address address) {
+  std::lock_guard guard(mutex_);
+  memory_.free(address);
+  left_ += sizes_.at(address);
+  sizes_.erase(address);
+  ++frees;
+}
+
+void InterpretedDevice::copy_to_device(cuda::Address to, const void* from, size_t bytes,
+                                       cuda::StreamNumber) {
+  std::lock_guard guard(mutex_);
+  memory_.write(to, from, bytes);
+}
+
+void InterpretedDevice::copy_to_host(void* to, cuda::Address from, size_t bytes,
+                                     cuda::StreamNumber) {
+  std::lock_guard guard(mutex_);
+  memory_.read(to, from, bytes);
+}
+
+std::shared_ptr<const cuda::LoadedCode> InterpretedDevice::load(const cuda::Code& code) {
+  return std::make_shared<InterpretedCode>(code.ptx);
+}
+
+void InterpretedDevice::launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,
+                               cuda::StreamNumber) {
+  std::lock_guard guard(mutex_);
+  launch_interpreted(static_cast<const InterpretedCode&>(code).module, launch, memory_);
+  ++launches;
+}
+
+}  // namespace gradus::fusion::test

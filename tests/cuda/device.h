@@ -1,0 +1,42 @@
+// Devices for tests: one behind the PTX interpreter, which counts what it is asked for.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "fusion/cuda/device.h"
+#include "tests/ptx/launch.h"
+
+namespace gradus::fusion::test {
+
+// The launch that a plan gives, by a module's kernel.
+ptx::LaunchCounts launch_interpreted(const ptx::Module& module,
+                                     const cuda::LaunchPlan::Launch& launch, ptx::Memory& memory);
+
+class InterpretedDevice final : public cuda::Device {
+ public:
+  // With so many bytes of memory, of which every allocation takes what it asks for.
+  explicit InterpretedDevice(size_t memory_bytes = size_t{1} << 30);
+
+  const cuda::DeviceFacts& facts() const override { return facts_; }
+  cuda::Address allocate(size_t bytes) override;
+  void free(cuda::Address address) override;
+  void copy_to_device(cuda::Address to, const void* from, size_t bytes,
+                      cuda::StreamNumber) override;
+  void copy_to_host(void* to, cuda::Address from, size_t bytes, cuda::StreamNumber) override;
+  void synchronize(cuda::StreamNumber) override { ++synchronized; }
+  std::shared_ptr<const cuda::LoadedCode> load(const cuda::Code& code) override;
+  void launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,
+              cuda::StreamNumber) override;
+
+  std::atomic<size_t> launches{0}, synchronized{0}, allocations{0}, frees{0};
+
+ private:
+  std::mutex mutex_;  // of the memory
+  cuda::DeviceFacts facts_;
+  ptx::Memory memory_;
+  size_t left_;
+  std::map<cuda::Address, size_t> sizes_;
+};
+
+}  // namespace gradus::fusion::test

@@ -1,0 +1,168 @@
+// What runs kernels on a device: memory that is kept, programs by copies of their operands, and
+// what is said where there is none.
+#include "tests/cuda/device.h"
+
+#include "fusion/cuda/kernels.h"
+#include "tests/cuda/corpus.h"
+#include "tests/cuda/needs.h"
+
+namespace gradus::fusion::test {
+namespace {
+
+using cuda::Address;
+using cuda::MemoryCache;
+
+TEST(MemoryCache, RoundsToEighths) {
+  EXPECT_EQ(MemoryCache::rounded(0), 512u);
+  EXPECT_EQ(MemoryCache::rounded(513), 1024u);
+  EXPECT_EQ(MemoryCache::rounded(4096), 4096u);
+  EXPECT_EQ(MemoryCache::rounded(4097), 4608u);
+  EXPECT_EQ(MemoryCache::rounded((1 << 20) + 1), (1u << 20) + (1u << 17));
+  for (size_t n = 1; n < 1000000; n += 997) {
+    EXPECT_GE(MemoryCache::rounded(n), n);
+    EXPECT_LE(MemoryCache::rounded(n), n + std::max<size_t>(n / 8, 512));
+    EXPECT_EQ(MemoryCache::rounded(MemoryCache::rounded(n)), MemoryCache::rounded(n));
+  }
+}
+
+TEST(MemoryCache, ServesAStreamWhatItGaveBack) {
+  InterpretedDevice device;
+  {
+    MemoryCache memory(device);
+    const Address a = memory.allocate(1000, 1), b = memory.allocate(1000, 1);
+    EXPECT_NE(a, b);
+    memory.release(a, 1);
+    // Another stream may still be behind.
+    const Address other = memory.allocate(1000, 2);
+    EXPECT_NE(other, a);
+    EXPECT_EQ(memory.allocate(1024, 1), a);
+    EXPECT_EQ(memory.statistics().allocations, 3u);
+    EXPECT_EQ(memory.statistics().reused, 1u);
+    EXPECT_EQ(memory.statistics().used_bytes, 3072u);
+    for (Address x : {a, b}) memory.release(x, 1);
+    memory.release(other, 2);
+    EXPECT_EQ(memory.statistics().used_bytes, 0u);
+    EXPECT_EQ(memory.statistics().kept_bytes, 3072u);
+    EXPECT_EQ(device.frees, 0u);
+  }
+  EXPECT_EQ(device.frees, 3u);
+}
+
+TEST(MemoryCache, GivesBackWhatItKeepsBeforeItFails) {
+  InterpretedDevice device(10000);
+  MemoryCache memory(device);
+  const Address a = memory.allocate(4096, 1), b = memory.allocate(4096, 2);
+  EXPECT_THROW(memory.allocate(4096, 1), cuda::OutOfMemory);
+  memory.release(a, 1);
+  memory.release(b, 2);
+  const Address c = memory.allocate(8192, 1);  // neither is of that size
+  EXPECT_EQ(device.synchronized, 2u);
+  EXPECT_EQ(device.frees, 2u);
+  EXPECT_EQ(memory.statistics().kept_bytes, 0u);
+  memory.release(c, 1);
+}
+
+corpus::Results run(const corpus::Subject& subject, const std::shared_ptr<Context>& context,
+                    FusionMode mode) {
+  State state(subject.code, context, {.fusion = mode});
+  return corpus::run_all(state, subject);
+}
+
+// SPEC F9
+TEST(CudaKernels, RunProgramsByCopies) {
+  GRADUS_NEEDS_NVRTC();
+  auto device = std::make_shared<InterpretedDevice>();
+  auto context = std::make_shared<Context>(ContextOptions{});
+  KernelOptions options;
+  options.folder = GRADUS_CUDA_TEST_KERNELS;
+  auto kernels = std::make_shared<cuda::CudaKernels>(device, options, nullptr);
+  context->replace_part<Kernels>(kernels);
+  size_t programs = 0;
+  for (const char* file : {"networks/rms_norm.ir", "ops/softmax.ir", "ops/layer_norm.ir"}) {
+    const ir::Fixture fixture = corpus::load(file);
+    for (const corpus::Subject& s : corpus::subjects(fixture)) {
+      EXPECT_EQ(corpus::difference(s, run(s, Context::default_context(), FusionMode::off),
+                                   run(s, context, FusionMode::first)),
+                "")
+          << file;
+      ++programs;
+    }
+  }
+  EXPECT_GE(programs, 2u);
+  EXPECT_GT(device->launches, 0u);
+  const KernelStatistics s = kernels->statistics();
+  EXPECT_GT(s.kernels, 0u);
+  EXPECT_EQ(s.failed, 0u);
+  EXPECT_EQ(s.kernels, s.misses + s.loaded);
+  // Memory is asked of the device for a few sizes, then kept.
+  EXPECT_LT(device->allocations, device->launches);
+}
+
+// A device without memory: the run fails, and says why.
+TEST(CudaKernels, SayThatMemoryIsShort) {
+  GRADUS_NEEDS_NVRTC();
+  auto device = std::make_shared<InterpretedDevice>(1000);
+  auto kernels = std::make_shared<cuda::CudaKernels>(device, KernelOptions{}, nullptr);
+  const Nest nest = parse_nest("nest 1 { %v0 = load f32 [contiguous] store %v0 }");
+  const auto kernel = kernels->get(nest, print(nest));
+  ASSERT_NE(kernel, nullptr);
+  EXPECT_EQ(kernels->get(nest, print(nest)), kernel);
+  EXPECT_EQ(kernels->ready()->find(print(nest)), kernel);
+  WorkerPool workers(1);
+  ir::KernelScope scope{workers, nullptr};
+  std::vector<float> x(100, 1.5f), y(100);
+  std::byte* args[] = {reinterpret_cast<std::byte*>(x.data()),
+                       reinterpret_cast<std::byte*>(y.data())};
+  ir::Kernel bound = kernel->bind({{100}, {{1}}});
+  EXPECT_THROW(bound.run(bound.parameters.get(), args, scope), ResourceError);
+}
+
+TEST(CudaKernels, TellTheLogWhatCannotBeCompiled) {
+  std::vector<std::string> told;
+  auto kernels = std::make_shared<cuda::CudaKernels>(
+      std::make_shared<InterpretedDevice>(), KernelOptions{},
+      [&](LogLevel, std::string_view message) { told.emplace_back(message); });
+  std::string text = "nest 1 {\n", sum;
+  for (int i = 0; i < 33; ++i) text += fmt::format("%v{} = load f32 [contiguous]\n", i);
+  const Nest nest = parse_nest(text + "store %v0, %v1\n}");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(kernels->get(nest, print(nest)), nullptr);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].find("a group runs unfused, on the CPU: CUDA kernels of elements take 32"), 0u)
+      << told[0];
+  EXPECT_EQ(kernels->statistics().failed, 1u);
+}
+
+TEST(Devices, AreReported) {
+  const cuda::DeviceReport report = cuda::probe_devices();
+  const std::string text = to_string(report);
+  for (const char* what : {"NVIDIA's driver", "NVRTC", "cuBLASLt", "cuDNN"})
+    EXPECT_NE(text.find(what), std::string::npos) << text;
+  EXPECT_EQ(text.starts_with("no CUDA device\n"), report.devices.empty()) << text;
+  EXPECT_EQ(cuda::why_no_device(0).empty(), report.no_device.empty());
+}
+
+// With a device: a kernel's bits are the loops'. Without: what is missing has its name.
+TEST(Devices, OpenOrSayWhyNot) {
+  const std::string why = cuda::why_no_device(0);
+  if (why.empty()) {
+    auto kernels =
+        std::make_shared<cuda::CudaKernels>(cuda::open_device(0), KernelOptions{}, nullptr);
+    EXPECT_EQ(difference_by(corpus::load("ops/softmax.ir"),
+                            [&](const Nest& nest) { return kernels->get(nest, print(nest)); }),
+              "");
+    EXPECT_EQ(kernels->statistics().failed, 0u);
+    return;
+  }
+  try {
+    cuda::open_device(0);
+    FAIL() << "it opened";
+  } catch (const ResourceError& e) {
+    EXPECT_EQ(e.message(), "cuda:0 cannot be used: " + why);
+  }
+  if (!cuda::probe_kernels().driver) {
+    EXPECT_NE(why.find("libcuda.so.1"), std::string::npos) << why;
+  }
+}
+
+}  // namespace
+}  // namespace gradus::fusion::test
