@@ -108,7 +108,6 @@ struct Region {
   std::vector<uint8_t> defined;  // 1 for each byte that was written
   std::vector<Shadow> shadow;
   bool constant = false;  // .const: programs only read it, by ld.const or generic addresses
-  bool read_only = false;
 
   uint64_t size() const { return data.size(); }
   // The address lies in it; n bytes from there may not.
