@@ -84,7 +84,7 @@ Target in_global(const Accessed& a) {
     a.fault("runs over the end of what is allocated" + memory.describe(a.address));
   if (a.space == Space::constant && !r->constant) a.fault("is not in constant memory");
   if (a.space == Space::global && r->constant) a.fault("is in constant memory");
-  if (writes(a.access) && r->read_only) a.fault("writes what is constant");
+  if (writes(a.access) && r->constant) a.fault("writes what is constant");
   return in_region(a, *r, offset);
 }
 

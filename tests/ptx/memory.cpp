@@ -128,7 +128,7 @@ const std::vector<uint64_t>& Memory::addresses_of(const Module& module) {
     if (v.bytes == 0) continue;
     fill(address, std::byte{0}, v.bytes);  // what has no initial value is zeros
     if (!v.initial.empty()) write(address, v.initial.data(), v.initial.size());
-    find(address)->constant = find(address)->read_only = v.space == Space::constant;
+    find(address)->constant = v.space == Space::constant;
   }
   for (size_t i = 0; i < code.variables.size(); ++i)
     for (const auto& p : code.variables[i].pointers) {
