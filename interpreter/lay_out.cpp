@@ -59,6 +59,7 @@ void Planner::sort_deaths() {
 
 void Planner::lay_out(uint32_t index) {
   const Instruction& i = instruction(index);
+  lay_out_packings(index);
   Step step;
   step.instruction = segment_.first + index;
   step.first_event = static_cast<uint32_t>(plan_->events.size());
@@ -74,6 +75,7 @@ void Planner::lay_out(uint32_t index) {
     lay_out_kernel(bound_[index], step);
     step.group = bound_[index].group;
   }
+  release_packings(index);
   for (uint32_t d = first_death_[index]; d < first_death_[index + 1]; ++d) die(deaths_[d]);
   step.after = static_cast<uint32_t>(plan_->events.size()) - step.first_event - step.before;
   if (step.run || step.before || step.after) plan_->steps.push_back(step);
@@ -105,6 +107,10 @@ void Planner::lay_out_kernel(const Bound& bound, Step& step) {
       case BoundArg::Kind::dropped:
         arg.kind = Arg::Kind::slot;
         arg.offset = allocate(from.bytes);
+        break;
+      case BoundArg::Kind::packed:
+        arg.kind = Arg::Kind::slot;
+        arg.offset = packings_[from.packing].slot;
         break;
     }
     plan_->args.push_back(arg);

@@ -37,6 +37,7 @@ std::shared_ptr<const SegmentPlan> Planner::run() {
   bound_.resize(segment_.end - segment_.first);
   reserve();
   for (uint32_t i = 0; i < bound_.size(); ++i) bind(i);
+  share_packings();
   fuse();
   find_leaving();
   for (uint32_t i = 0; i < bound_.size(); ++i) lay_out(i);

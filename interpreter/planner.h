@@ -1,5 +1,6 @@
 // Makes a segment's plan, in passes over its instructions: `bind` finds layouts, views and kernels
-// (planner.cpp); `fuse` puts one kernel in the place of several (fuse.cpp); `lay_out` says where
+// (planner.cpp); `share_packings` has what several kernels would rearrange copied once (pack.cpp);
+// `fuse` puts one kernel in the place of several (fuse.cpp); `lay_out` says where
 // values lie and what happens when (lay_out.cpp).
 #pragma once
 
@@ -11,6 +12,7 @@
 #include "interpreter/plan.h"
 #include "interpreter/slots.h"
 #include "ops/kernel_memo.h"
+#include "ops/packing.h"
 
 namespace gradus::interpreter {
 
@@ -40,10 +42,23 @@ struct Local {
 
 // A kernel's pointer before memory is laid out.
 struct BoundArg {
-  enum class Kind : uint8_t { null, fixed, value, dropped } kind = Kind::null;
+  enum class Kind : uint8_t { null, fixed, value, dropped, packed } kind = Kind::null;
   Register reg = no_register;        // value
   const std::byte* fixed = nullptr;  // a number, or zeros
   int64_t bytes = 0;                 // dropped: of a result that nobody uses
+  size_t packing = 0;                // packed: index into Planner::packings_
+};
+
+// A copy of an operand that several instructions read rearranged: made before the first of them,
+// gone after the last.
+struct SharedPacking {
+  Register reg = no_register;  // of what; its layout is the first reader's operand's
+  Layout from;
+  ops::Packing packing;
+  SmallVector<uint32_t, 4> readers;  // instructions, ascending
+  ir::Kernel kernel;
+  int64_t slot = 0;  // offset in the buffer
+  int64_t bytes() const { return from.numel() * static_cast<int64_t>(size_of(from.dtype)); }
 };
 
 // An instruction bound to layouts. Its parameters are kept alive by the plan.
@@ -102,6 +117,14 @@ class Planner {
   void place_results(const Instruction& i, uint32_t index, const ops::KernelMemo::Entry& memo);
   std::byte* number_memory();
 
+  // Sharing copies: pack.cpp.
+  void share_packings();
+  void find_packings();
+  SmallVector<Layout, 4> operand_layouts(uint32_t index);
+  void read_packed(size_t packing, uint32_t index);
+  void lay_out_packings(uint32_t index);
+  void release_packings(uint32_t index);
+
   // Fusing.
   struct Members {
     SmallVector<const ir::Node*, 16> nodes;
@@ -159,6 +182,9 @@ class Planner {
   std::vector<uint32_t> first_death_;  // by instruction, one more at the end: slices of deaths_
   std::vector<Register> deaths_;
   ops::KernelMemo kernels_;
+  std::vector<SharedPacking> packings_;                    // by their first readers
+  std::vector<std::pair<uint32_t, size_t>> packing_ends_;  // last readers, and whose
+  size_t next_packing_ = 0, ended_packings_ = 0;
   SlotAllocator slots_;
   size_t number_at_ = 0;
 };

@@ -308,14 +308,13 @@ void State::Impl::run_checked_steps(const SegmentPlan& plan, Frame& frame, uint3
         options.observer->group(stage, plan.groups[s->group].instructions);
       options.observer->before(stage, at);
     }
-    if (has_step) {
+    for (; s != end && s->instruction == at; ++s) {
       if (s->before) do_events(plan, frame, s->first_event, s->before);
       if (s->run) {
         scope.scratch = buffer->data() + s->scratch;
         s->run(s->parameters, frame.args.data() + s->args, scope);
       }
       if (s->after) do_events(plan, frame, s->first_event + s->before, s->after);
-      ++s;
     }
     if (options.observer) options.observer->after(stage, at);
   }

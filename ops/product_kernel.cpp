@@ -28,6 +28,8 @@ constexpr int64_t tile_rows = 256, tile_columns = 1024, narrow_columns = 512;
 constexpr int64_t strip_bytes = 512, most_copied_bytes = 4 << 20, prefetched_rows = 12;
 constexpr double split_work = 1 << 23;    // what is not worth two workers
 constexpr double entries_work = 1 << 22;  // of small matrices multiplied together, at least
+// Of own products that are worth neither packing operands nor a second worker.
+constexpr double few_tiles_work = 1 << 14;
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -208,15 +210,36 @@ void run_tile(const void* parameters, std::byte* const* args, KernelScope&) {
   gemm_kernels<C>(cpu_has_v3()).tile(t);
 }
 
+// A product of several such tiles, of operands that are read where they lie.
+template <class C>
+void run_tiles(const void* parameters, std::byte* const* args, KernelScope&) {
+  using K = GemmKernels<C>;
+  const GemmTile<C>& whole = *static_cast<const GemmTile<C>*>(parameters);
+  const GemmKernels<C>& kernels = gemm_kernels<C>(cpu_has_v3());
+  GemmTile<C> t = whole;
+  const int64_t width = whole.rows == 1 ? K::wide : K::columns;
+  for (int64_t j = 0; j < whole.columns; j += width) {
+    t.columns = std::min(width, whole.columns - j);
+    t.b = reinterpret_cast<const C*>(args[1]) + j;
+    for (int64_t i = 0; i < whole.rows; i += K::rows) {
+      t.rows = std::min(K::rows, whole.rows - i);
+      t.a = reinterpret_cast<const C*>(args[0]) + i * whole.a_row;
+      t.c = reinterpret_cast<C*>(args[2]) + i * whole.c_row + j;
+      kernels.tile(t);
+    }
+  }
+}
+
 template <class C>
 bool bind_tile(BindCall& call, const Gemm& g) {
   using K = GemmKernels<C>;
   const bool fits = (g.m <= K::rows && g.n <= K::columns) || (g.m == 1 && g.n <= K::wide);
-  if (!fits || !g.batch.empty() || std::min({g.m, g.n, g.k}) < 1 || g.k > gemm_block ||
-      (g.b_column != 1 && g.n > 1))
+  if (!g.batch.empty() || std::min({g.m, g.n, g.k}) < 1 || g.k > gemm_block ||
+      (g.b_column != 1 && g.n > 1) || (!fits && (g.n == 1 || work_of(g) > few_tiles_work)))
     return false;
-  call.set_kernel(run_tile<C>, GemmTile<C>{g.m, g.n, g.k, nullptr, g.a_row, g.a_column, nullptr,
-                                           g.b_row, nullptr, g.n, true});
+  call.set_kernel(fits ? run_tile<C> : run_tiles<C>,
+                  GemmTile<C>{g.m, g.n, g.k, nullptr, g.a_row, g.a_column, nullptr, g.b_row,
+                              nullptr, g.n, true});
   return true;
 }
 
