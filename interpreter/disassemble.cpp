@@ -72,6 +72,14 @@ std::string disassemble(const Code& code) {
   return out;
 }
 
+std::string describe_memory(std::span<const StageMemory> stages) {
+  std::string out;
+  for (size_t s = 0; s < stages.size(); ++s)
+    out += fmt::format("stage {}: a buffer of {} bytes, {} held, {} returned\n", s,
+                       stages[s].buffer, stages[s].held, stages[s].results);
+  return out;
+}
+
 std::string describe_groups(const State& state) {
   const Code& code = *state.code();
   std::string out;

@@ -12,9 +12,6 @@
 
 namespace gradus {
 
-// Sizes of dimension names.
-using DimSizes = std::map<std::string, int64_t, std::less<>>;
-
 // Elements that depend on the name, the seed and their row-major index alone: the same on every
 // machine, whatever the dtype's width. Floating ones are N(0, 1), rounded to the dtype; integers
 // and bools are 0 or 1 with equal chance, so that they may stand for an index.

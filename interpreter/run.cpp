@@ -187,11 +187,12 @@ void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan, ui
   for (uint32_t s : code->settled_after(plan->segment)) blocks[s] = nullptr;
 }
 
-State::Impl::Frame& State::Impl::prepare_frame(const std::shared_ptr<const SegmentPlan>& plan) {
-  size_t bytes = static_cast<size_t>(plan->buffer_bytes);
-  if (!buffer || buffer->bytes() < bytes) {
+// The plan's frame, with a buffer of at least so many bytes.
+State::Impl::Frame& State::Impl::frame_of(const std::shared_ptr<const SegmentPlan>& plan,
+                                          size_t buffer_bytes) {
+  if (!buffer || buffer->bytes() < buffer_bytes) {
     buffer = nullptr;
-    buffer = make_ref<Storage>(context->allocator(), bytes);
+    buffer = make_ref<Storage>(context->allocator(), buffer_bytes);
   }
   Frame& frame = frames[plan->segment];
   if (frame.plan != plan || frame.buffer != buffer->data()) {
@@ -206,6 +207,11 @@ State::Impl::Frame& State::Impl::prepare_frame(const std::shared_ptr<const Segme
                                                      : nullptr;
     }
   }
+  return frame;
+}
+
+State::Impl::Frame& State::Impl::prepare_frame(const std::shared_ptr<const SegmentPlan>& plan) {
+  Frame& frame = frame_of(plan, static_cast<size_t>(plan->buffer_bytes));
   for (uint32_t e = 0; e < plan->externals.size(); ++e)
     if (plan->external_before[e]) patch(*plan, frame, e);
   if (plan->block_bytes)
@@ -333,7 +339,7 @@ std::vector<Tensor> State::Impl::finish(const SegmentPlan& plan) {
     if (r != no_register && !code->outlives_stage(r, stage)) registers[index_of(r)] = Tensor();
   for (Register r : stage_code.inputs)
     if (r != no_register && !code->outlives_stage(r, stage)) registers[index_of(r)] = Tensor();
-  if (buffer->bytes() > kept_buffer_bytes) buffer = nullptr;
+  if (buffer->bytes() > kept_buffer_bytes && !prepared) buffer = nullptr;
   ++stage;
   return results;
 }

@@ -55,6 +55,7 @@ State State::clone() const {
   copy->plans = impl_->plans;
   copy->poison = impl_->poison;
   copy->poisoned = impl_->poisoned;
+  copy->prepared = impl_->prepared;
   return State(std::move(copy));
 }
 

@@ -4,9 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fusion/kernels.h"
@@ -54,6 +56,16 @@ struct StateOptions {
   fusion::FusionMode fusion = fusion::FusionMode::behind;
 };
 
+// Sizes of dimension names.
+using DimSizes = std::map<std::string, int64_t, std::less<>>;
+
+// What a run of a stage takes, in bytes, beside its inputs and what earlier stages have left.
+struct StageMemory {
+  size_t buffer = 0;   // values that stay inside; the state has one buffer, as large as the largest
+  size_t held = 0;     // left for later stages alone, inputs that are held not counted
+  size_t results = 0;  // returned, whether or not later stages read them as well
+};
+
 // Instructions of a stage that run as one kernel, where the last of them stands.
 struct FusedGroup {
   size_t stage = 0;
@@ -84,6 +96,14 @@ class State {
 
   // An independent state at the same point that shares the tensors; neither sees the other's runs.
   State clone() const;
+  // Plans all stages for inputs of these sizes, row-major and none absent, and compiles the kernels
+  // that they use, also with FusionMode::behind. Runs on such inputs then plan and compile nothing,
+  // take no lock, and find their buffer there, which is kept between stages however large; what
+  // they take from the heap is what they leave and return. Other inputs are planned as ever.
+  // Returns what each stage takes. Throws Error unless the state is before stage 0, where a size
+  // is missing or does not fit, and for opaque instructions or sizes that data settles: their
+  // stages are planned while they run.
+  std::vector<StageMemory> prepare(const DimSizes& sizes);
   // Back to before stage 0, releasing what is held; memory is kept for the next round. Cures
   // poisoning.
   void restart();
@@ -127,6 +147,9 @@ class State {
   explicit State(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// As text, a line for each stage.
+std::string describe_memory(std::span<const StageMemory> stages);
 
 // The groups as text: the instructions of each with their places in the program, and its nest.
 std::string describe_groups(const State& state);

@@ -51,6 +51,7 @@ struct State::Impl {
   std::vector<int64_t> key;  // kept to save the allocation
   std::string poison;
   bool poisoned = false;
+  bool prepared = false;  // keeps its buffer
   std::atomic<bool> running{false};
 
   Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x, interpreter::KernelChoice k);
@@ -68,7 +69,9 @@ struct State::Impl {
   // A segment. `at` is the instruction that is running, for who catches what it throws.
   void run_segment(const std::shared_ptr<const SegmentPlan>& plan, uint32_t& at,
                    const RunOptions& options);
+  std::vector<StageMemory> prepare(const DimSizes& sizes);
   Frame& prepare_frame(const std::shared_ptr<const SegmentPlan>& plan);
+  Frame& frame_of(const std::shared_ptr<const SegmentPlan>& plan, size_t buffer_bytes);
   void patch(const SegmentPlan& plan, Frame& frame, uint32_t external);
   void patch_blocks(const SegmentPlan& plan, Frame& frame);
   void do_events(const SegmentPlan& plan, Frame& frame, uint32_t first, uint32_t count);

@@ -103,7 +103,7 @@ void check_onnx(const CheckOnnxCommand& command);
 
 void verify(const std::string& program);
 void print(const std::string& program, const std::string& dump_after);
-void disasm(const std::string& program);
+void disasm(const std::string& program, const std::vector<std::string>& set);
 
 enum class TableFormat { text, markdown, json };
 void list_operators(TableFormat format);

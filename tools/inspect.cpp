@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "interpreter/code.h"
+#include "interpreter/state.h"
 #include "ir/passes/passes.h"
 #include "ir/text/printer.h"
 #include "tools/cli.h"
@@ -44,8 +44,16 @@ void print(const std::string& program, const std::string& dump_after) {
   put(text);
 }
 
-void disasm(const std::string& program) {
-  put(disassemble(*Code::compile(load_program(program).module.program())));
+void disasm(const std::string& program, const std::vector<std::string>& set) {
+  const auto loaded = load_program(program);
+  auto code = Code::compile(loaded.module.program());
+  put(disassemble(*code));
+  bool opaque = false;
+  for (size_t s = 0; s < code->segments(); ++s)
+    opaque |= code->segment(s).opaque || code->segment(s).counts;
+  if (set.empty() && (opaque || !code->dimensions().empty())) return;
+  State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  put(describe_memory(state.prepare(read_sizes(set, loaded.module.program()))));
 }
 
 }  // namespace gradus::cli

@@ -28,7 +28,7 @@ struct Commands {
   CheckOnnxCommand check_onnx;
   std::string program, dump_after;
   bool markdown = false, json = false;
-  std::vector<std::string> plugins;
+  std::vector<std::string> plugins, sizes;
   std::function<void()> chosen;
 };
 
@@ -186,7 +186,12 @@ void add_inspection(CLI::App& app, Commands& c) {
   CLI::App* disassembling =
       app.add_subcommand("disasm", "Show the compiled stages: registers, frees, places");
   add_program(*disassembling, c.program);
-  disassembling->callback([&c] { c.chosen = [&c] { disasm(c.program); }; });
+  disassembling
+      ->add_option("--set", c.sizes,
+                   "The size of a dimension, for saying what stages take of memory")
+      ->type_name("DIM=N")
+      ->allow_extra_args(false);
+  disassembling->callback([&c] { c.chosen = [&c] { disasm(c.program, c.sizes); }; });
 }
 
 void add_ops(CLI::App& app, Commands& c) {

@@ -93,6 +93,7 @@ says out 'graph p' 'stage 2'
 refuses 2 'the steps are expand_grad, decompose' print p.ir --dump-after nonsense
 runs 0 disasm second.ir
 says out 'stage 2' 'tanh' 'R0'
+refuses 1 "no dimension 'Q'" disasm second.ir --set Q=3
 
 runs 0 ops
 says out 'add(x, y; alpha = 1)' 'softplus(x; beta = 1.0, threshold = 20.0)'

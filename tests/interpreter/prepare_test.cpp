@@ -1,0 +1,158 @@
+// Planning before anything runs: what is reported is what is taken.
+#include "fusion/kernels.h"
+#include "interpreter/inputs.h"
+#include "tests/interpreter/support.h"
+
+namespace gradus {
+namespace {
+
+using namespace test;
+
+constexpr const char* program = R"(
+graph g {
+  stage 0 (%x: f64[N, M], %w: f64[M]) {
+    %a = mul(%x, %w)
+    %t = tanh(%a)
+    %e = exp(%t)
+    %y = sum(%e) {dim = [0]}
+    return %y
+  }
+}
+)";
+
+std::vector<Tensor> inputs_of(State& state, const DimSizes& sizes) {
+  InputSources sources = random_sources(7, Context::default_context());
+  sources.sizes = sizes;
+  return find_inputs(state, sources);
+}
+
+// SPEC I15
+TEST(Prepare, ReportsWhatEachStageTakes) {
+  auto code = compile(program, 2);
+  for (const DimSizes& sizes : {DimSizes{{"M", 3}, {"N", 2}}, DimSizes{{"M", 40}, {"N", 500}}}) {
+    Counted counted;
+    State state(code, counted.context, {.fusion = fusion::FusionMode::off});
+    const auto memory = state.prepare(sizes);
+    ASSERT_EQ(memory.size(), code->stages());
+    size_t buffer = 0;
+    for (const StageMemory& m : memory) buffer = std::max(buffer, m.buffer);
+    EXPECT_EQ(counted.heap->live_bytes(), buffer);
+    // All results are kept; what is held goes when no stage needs it.
+    std::vector<std::vector<Tensor>> results;
+    size_t returned = 0;
+    for (size_t s = 0; s < code->stages(); ++s) {
+      const size_t before = counted.heap->live_bytes();
+      results.push_back(run(state, inputs_of(state, sizes)));
+      if (s == 0) {  // later stages also give back what they read last
+        EXPECT_GT(memory[s].held, 0u);
+        EXPECT_EQ(counted.heap->live_bytes() - before, memory[s].held + memory[s].results);
+      }
+      size_t bytes = 0;
+      for (const Tensor& t : results.back())
+        if (t.defined()) bytes += t.storage()->bytes();
+      EXPECT_EQ(bytes, memory[s].results) << s;
+      returned += bytes;
+    }
+    EXPECT_EQ(counted.heap->live_bytes(), buffer + returned);
+  }
+}
+
+TEST(Prepare, TheBufferStays) {
+  auto code = compile(program, 1);
+  const DimSizes sizes{{"M", 1000}, {"N", 700}};  // more than is kept otherwise
+  Counted counted;
+  State state(code, counted.context, {.fusion = fusion::FusionMode::off});
+  state.prepare(sizes);
+  const size_t buffer = counted.heap->live_bytes();
+  EXPECT_GT(buffer, size_t{1} << 20);
+  for (int round = 0; round < 2; ++round) {
+    state.restart();
+    for (size_t s = 0; s < code->stages(); ++s) run(state, inputs_of(state, sizes));
+    EXPECT_EQ(counted.heap->live_bytes(), buffer);
+  }
+}
+
+// Inputs of other sizes are planned when they come.
+TEST(Prepare, GivesTheSameResults) {
+  auto code = compile(program, 1);
+  State plain(code), state(code);
+  const DimSizes sizes{{"M", 5}, {"N", 4}};
+  state.prepare(sizes);
+  const DimSizes others{{"M", 6}, {"N", 1}};
+  for (const DimSizes& s : {sizes, others}) {
+    plain.restart();
+    state.restart();
+    const auto first = inputs_of(plain, s);
+    EXPECT_TRUE(bitwise_equal(run(plain, first)[0], run(state, first)[0]));
+    State clone = state.clone();
+    const auto second = inputs_of(plain, s);
+    const auto expected = run(plain, second);
+    for (State* other : {&state, &clone}) {
+      const auto results = run(*other, second);
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_TRUE(bitwise_equal(results[i], expected[i])) << i;
+    }
+  }
+}
+
+// SPEC I15
+TEST(Prepare, CompilesWhatRunsUse) {
+  auto context = std::make_shared<Context>();
+  fusion::set_kernel_options(*context, {.always = true});
+  auto kernels = fusion::kernels_of(*context);
+  auto code = compile(program, 1);
+  const DimSizes sizes{{"M", 50}, {"N", 40}};
+  State state(code, context);  // which would compile behind its runs
+  state.prepare(sizes);
+  const fusion::KernelStatistics before = kernels->statistics();
+  if (before.misses == 0) GTEST_SKIP() << "no kernels here";
+  State plain(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  for (size_t s = 0; s < code->stages(); ++s) {
+    const auto inputs = inputs_of(plain, sizes);
+    const auto expected = run(plain, inputs), results = run(state, inputs);
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_TRUE(bitwise_equal(results[i], expected[i])) << s;
+  }
+  EXPECT_FALSE(state.groups().empty());
+  const fusion::KernelStatistics after = kernels->statistics();
+  EXPECT_EQ(after.misses, before.misses);
+  EXPECT_EQ(after.hits, before.hits);
+  EXPECT_EQ(after.waiting, 0u);
+}
+
+TEST(Prepare, SaysWhatItCannot) {
+  auto code = compile(program, 1);
+  State state(code);
+  EXPECT_NE(error_of([&] {
+              state.prepare({{"M", 3}});
+            }).find("wants the size of 'N'"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              state.prepare({{"M", 3}, {"N", 2}, {"K", 2}});
+            }).find("'K'"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              state.prepare({{"M", 3}, {"N", -2}});
+            }).find("negative"),
+            std::string::npos);
+  const int64_t huge = int64_t{1} << 40;
+  EXPECT_NE(error_of([&] {
+              state.prepare({{"M", huge}, {"N", huge}});
+            }).find("elements"),
+            std::string::npos);
+  run(state, inputs_of(state, {{"M", 3}, {"N", 2}}));
+  EXPECT_NE(error_of([&] {
+              state.prepare({{"M", 3}, {"N", 2}});
+            }).find("before stage 0"),
+            std::string::npos);
+  auto counts =
+      compile("graph g {\n stage 0 (%m: bool[N]) {\n %i = nonzero(%m)\n return %i\n }\n}\n");
+  State other(counts);
+  EXPECT_NE(error_of([&] {
+              other.prepare({{"N", 3}});
+            }).find("cannot be prepared"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace gradus
