@@ -188,6 +188,18 @@ const ops::BoundCall* OperatorCall::bound() const {
   return shared->get();
 }
 
+bool OperatorCall::run_in_place(const Tensor& first, const Tensor& second) const {
+  constexpr size_t most_bytes = 256;
+  if (!loop_.run || loop_.bytes > most_bytes || operands_.size() != 2) return false;
+  if (!first.plain() || !second.plain()) return false;
+  std::array<const void*, 2> in{first.data(), second.data()};
+  // Loops take it that nothing is read where they write.
+  alignas(64) std::byte result[most_bytes];
+  loop_.run(loop_.elements, in.data(), result, attributes_.get());
+  std::memcpy(const_cast<std::byte*>(first.data()), result, loop_.bytes);
+  return true;
+}
+
 SmallVector<Tensor, 2> OperatorCall::run(std::span<const Tensor* const> operands) const {
   SmallVector<Tensor, 2> results;
   if (run_loop(operands, results)) return results;

@@ -61,6 +61,9 @@ class OperatorCall final : public RefCounted {
 
   // Whether it is for these operands, all of them tensors.
   bool is_for(std::span<const Variable* const> operands) const;
+  // Puts the result in the place of the first operand's values, which nobody else sees: of small
+  // pointwise operators on contiguous operands. False if it cannot.
+  bool run_in_place(const Tensor& first, const Tensor& second) const;
   // Runs it; no tensor for a number or what is left out. Throws Error as ops::evaluate does.
   SmallVector<Tensor, 2> run(std::span<const Tensor* const> operands) const;
 
