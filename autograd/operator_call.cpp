@@ -208,6 +208,7 @@ const ops::BoundCall* OperatorCall::bound() const {
 
 bool OperatorCall::run_in_place(const Tensor& first, const Tensor& second) const {
   constexpr size_t most_bytes = 256;
+  if (!bound_.load(std::memory_order_acquire)) static_cast<void>(bound());
   const Loop* loop = loop_.load(std::memory_order_acquire);
   if (!loop || loop->bytes > most_bytes || operands_.size() != 2) return false;
   if (!first.plain() || !second.plain()) return false;
