@@ -46,12 +46,26 @@ OperatorCall::OperatorCall(const ir::Operator& op, ir::Attributes attributes,
     node_inputs_.add(type.is_floating() ? metadata_of(type) : InputMetadata());
   for (size_t i = 0; i < std::min<size_t>(operands_.size(), 64); ++i)
     if (operands_[i].is_tensor) tensors_ |= uint64_t{1} << i;
-  look_for_loop();
 }
 
-void OperatorCall::look_for_loop() {
+// The kernels are known by those of an operator that has no others.
+bool only_calls_loop(const ir::Kernel& kernel) {
+  static const std::array<ir::KernelFunction, 2> known = [] {
+    const ir::Operator& add = *ops::find("add");
+    const Layout layout(DType::f64, Sizes{2});
+    const ir::Number one = ir::Number::of(1.0);
+    const ops::CallOperand tensor{&layout, {}, nullptr}, number{nullptr, {}, &one};
+    const ir::Attributes attributes = add.read({});
+    return std::array{ops::bound_call(add, attributes, std::array{tensor, tensor})->kernel.run,
+                      ops::bound_call(add, attributes, std::array{tensor, number})->kernel.run};
+  }();
+  return kernel.run && std::ranges::count(known, kernel.run) != 0;
+}
+
+void OperatorCall::look_for_loop(const ops::BoundCall& bound) const {
   constexpr int64_t most_elements = 1 << 15;  // of more, workers take parts
   if (!op_.pointwise || results_.size() != 1 || operands_.size() > most_loop_operands) return;
+  if (!only_calls_loop(bound.kernel)) return;
   const ops::PointwiseInfo& info = op_.pointwise();
   const ir::Type& type = results_[0];
   if (type.dtype != DType::f32 && type.dtype != DType::f64) return;
@@ -62,13 +76,15 @@ void OperatorCall::look_for_loop() {
       return;
   const int64_t elements = operands_[0].layout.numel();
   if (elements > most_elements) return;
-  loop_ = {info.loops[type.dtype == DType::f64 ? 0 : 1], elements,
-           static_cast<size_t>(elements) * size_of(type.dtype)};
+  settle(loop_,
+         std::make_unique<const Loop>(Loop{info.loops[type.dtype == DType::f64 ? 0 : 1], elements,
+                                           static_cast<size_t>(elements) * size_of(type.dtype)}));
 }
 
 bool OperatorCall::run_loop(std::span<const Tensor* const> operands,
                             SmallVector<Tensor, 2>& results) const {
-  if (!loop_.run) return false;
+  const Loop* loop = loop_.load(std::memory_order_acquire);
+  if (!loop) return false;
   std::array<const void*, most_loop_operands> in;
   for (size_t i = 0; i < operands_.size(); ++i) {
     const Tensor& t = *operands[i];
@@ -76,8 +92,8 @@ bool OperatorCall::run_loop(std::span<const Tensor* const> operands,
     in[i] = t.data();
   }
   Tensor& out =
-      results.emplace_back(Tensor::of_layout(operands_[0].layout, loop_.bytes, *current_context()));
-  loop_.run(loop_.elements, in.data(), const_cast<std::byte*>(out.data()), attributes_.get());
+      results.emplace_back(Tensor::of_layout(operands_[0].layout, loop->bytes, *current_context()));
+  loop->run(loop->elements, in.data(), const_cast<std::byte*>(out.data()), attributes_.get());
   return true;
 }
 
@@ -92,6 +108,7 @@ InputMetadata metadata_of(const ir::Type& type) {
 
 OperatorCall::~OperatorCall() {
   delete bound_.load(std::memory_order_acquire);
+  delete loop_.load(std::memory_order_acquire);
   delete reads_.load(std::memory_order_acquire);
   for (const RuleTape* t = tapes_.load(std::memory_order_acquire); t;)
     delete std::exchange(t, t->next());
@@ -184,8 +201,23 @@ const ops::BoundCall* OperatorCall::bound() const {
     }
     shared =
         settle(bound_, std::make_unique<const Shared>(ops::bound_call(op_, attributes_, operands)));
+    if (*shared) look_for_loop(**shared);
   }
   return shared->get();
+}
+
+bool OperatorCall::run_in_place(const Tensor& first, const Tensor& second) const {
+  constexpr size_t most_bytes = 256;
+  if (!bound_.load(std::memory_order_acquire)) static_cast<void>(bound());
+  const Loop* loop = loop_.load(std::memory_order_acquire);
+  if (!loop || loop->bytes > most_bytes || operands_.size() != 2) return false;
+  if (!first.plain() || !second.plain()) return false;
+  std::array<const void*, 2> in{first.data(), second.data()};
+  // Loops take it that nothing is read where they write.
+  alignas(64) std::byte result[most_bytes];
+  loop->run(loop->elements, in.data(), result, attributes_.get());
+  std::memcpy(const_cast<std::byte*>(first.data()), result, loop->bytes);
+  return true;
 }
 
 SmallVector<Tensor, 2> OperatorCall::run(std::span<const Tensor* const> operands) const {

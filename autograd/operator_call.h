@@ -61,6 +61,9 @@ class OperatorCall final : public RefCounted {
 
   // Whether it is for these operands, all of them tensors.
   bool is_for(std::span<const Variable* const> operands) const;
+  // Puts the result in the place of the first operand's values, which nobody else sees: of small
+  // pointwise operators on contiguous operands. False if it cannot.
+  bool run_in_place(const Tensor& first, const Tensor& second) const;
   // Runs it; no tensor for a number or what is left out. Throws Error as ops::evaluate does.
   SmallVector<Tensor, 2> run(std::span<const Tensor* const> operands) const;
 
@@ -84,7 +87,7 @@ class OperatorCall final : public RefCounted {
   const Reads& find_reads() const;
   bool matches(const ir::Operator& op, const ir::Attributes& attributes,
                std::span<const VariableOperand> operands) const;
-  void look_for_loop();
+  void look_for_loop(const ops::BoundCall& bound) const;
   // By its loop, if it has one and all lie contiguously.
   bool run_loop(std::span<const Tensor* const> operands, SmallVector<Tensor, 2>& results) const;
 
@@ -96,18 +99,22 @@ class OperatorCall final : public RefCounted {
   uint64_t tensors_ = 0;  // of the first 64 operands: which are tensors
   Device device_;
   // Of a pointwise operator whose operands lie as its result does, in the dtype that it is computed
-  // in: nothing has to be looked up to run it. The kernel that it is bound to would call the same.
+  // in: nothing has to be looked up to run it. The kernel that it is bound to does no more.
   struct Loop {
     ops::PointwiseLoop run = nullptr;
     int64_t elements = 0;
     size_t bytes = 0;
   };
-  Loop loop_;
+  mutable std::atomic<const Loop*> loop_{nullptr};  // owned; known once it is bound
   mutable std::atomic<const std::shared_ptr<const ops::BoundCall>*> bound_{nullptr};  // owned
   mutable std::atomic<const Reads*> reads_{nullptr};                                  // owned
   mutable std::atomic<const RuleTape*> tapes_{nullptr};  // owned; a list, the latest first
   mutable GrowingList<TapeRun> runs_;
 };
+
+// Whether a kernel is the pointwise operators' own, which does no more than to hand their loop what
+// it reads. Some operators have another for some operands.
+bool only_calls_loop(const ir::Kernel& kernel);
 
 // Of a tensor on the CPU whose sizes are known.
 InputMetadata metadata_of(const ir::Type& type);

@@ -125,6 +125,11 @@ bool OperatorNode::apply_small(const TapeRun& run, const Variables& cotangents,
   return play_joined(call_, tape, inputs, context, edge_at, gradients);
 }
 
+void OperatorNode::prefetch_values() const {
+  Lock lock(*this);  // another backward may let them go
+  for (const KeptValue& k : kept_) k.data.prefetch();
+}
+
 void OperatorNode::release_variables() {
   SmallVector<KeptValue, 2> gone;  // dies after the lock is let go
   Lock lock(*this);

@@ -17,9 +17,7 @@ class OperatorNode final : public Node {
   bool is_traceable() const override { return true; }
   bool is_thread_safe() const override { return true; }
   void release_variables() override;
-  void prefetch_values() const override {
-    for (const KeptValue& k : kept_) k.data.prefetch();
-  }
+  void prefetch_values() const override;
 
   const ir::Operator& op() const { return call_->op(); }
   const ir::Attributes& attributes() const { return call_->attributes(); }

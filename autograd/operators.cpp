@@ -85,13 +85,12 @@ Variables record(const Ref<const OperatorCall>& call, std::span<const Variable* 
 }  // namespace
 
 Variables apply(const Ref<const OperatorCall>& call, std::span<const Variable* const> operands) {
-  SmallVector<const Tensor*, 4> tensors(operands.size(), nullptr);
+  SmallVector<const Tensor*, 4> tensors;
   bool leads = false;
-  for (size_t i = 0; i < operands.size(); ++i)
-    if (operands[i]) {
-      tensors[i] = &operands[i]->data();
-      leads |= operands[i]->requires_grad();
-    }
+  for (const Variable* v : operands) {
+    tensors.push_back(v ? &v->data() : nullptr);
+    leads |= v && v->requires_grad();
+  }
   SmallVector<Tensor, 2> results = call->run(tensors);
   Variables out;
   if (recording() && leads && !call->op().traits.zero_gradient)
@@ -152,30 +151,6 @@ Variables apply(std::string_view name, std::initializer_list<VariableOperand> op
                 const ir::LiteralList& attributes) {
   const Operator& op = named(name);
   return apply(op, op.read(attributes), std::span(operands.begin(), operands.size()));
-}
-
-namespace {
-struct LastSum {
-  Ref<const OperatorCall> call;
-};
-}  // namespace
-
-Variable add(const Variable& a, const Variable& b) {
-  static const Operator& op = *ops::find("add");
-  static const Attributes attributes = op.read({});
-  std::array<const Variable*, 2> variables{&a, &b};
-  Ref<const OperatorCall>& last = PerThread<LastSum>::get().call;
-  if (!last || !last->is_for(variables)) {
-    std::array<VariableOperand, 2> operands{a, b};
-    last = OperatorCall::find(op, attributes, operands);
-  }
-  const Ref<const OperatorCall> call = last;  // what is called may add, too
-  if (const ThreadState& state = thread_state();
-      state.mode != GradMode::enabled && !state.recorder) {
-    std::array<const Tensor*, 2> tensors{&a.data(), &b.data()};
-    return Variable(std::move(call->run(tensors)[0]));
-  }
-  return std::move(autograd::apply(call, variables)[0]);
 }
 
 ops::Value VariableWorld::value(const Variable& v) { return value_of(*this, v); }

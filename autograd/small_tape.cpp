@@ -146,7 +146,7 @@ ops::PointwiseLoop RuleTape::Small::loop_of(const RuleTape::Step& step,
                                             const ops::BoundCall& call) const {
   constexpr int64_t most_elements = 64;
   const ir::Operator& op = step.call->op();
-  if (!op.pointwise || call.out.size() != 1 || call.views[0].operand >= 0) return nullptr;
+  if (!op.pointwise || !only_calls_loop(call.kernel) || call.out.size() != 1) return nullptr;
   const Layout& out = call.out[0];
   if (out.dtype != DType::f32 && out.dtype != DType::f64) return nullptr;
   const ops::PointwiseInfo& info = op.pointwise();

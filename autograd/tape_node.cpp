@@ -195,6 +195,11 @@ Variables TapeNode::unpack(const RuleTape& derivative) const {
   return found;
 }
 
+void TapeNode::prefetch_values() const {
+  Lock lock(*this);  // another backward may let them go
+  for (const KeptValue& k : kept_) k.data.prefetch();
+}
+
 void TapeNode::release_variables() {
   SmallVector<KeptValue, 2> gone;  // dies after the lock is let go
   Lock lock(*this);

@@ -39,9 +39,7 @@ class TapeNode final : public Node {
     return (plan_.joints[input].leads >> edge & 1) != 0;
   }
   void release_variables() override;
-  void prefetch_values() const override {
-    for (const KeptValue& k : kept_) k.data.prefetch();
-  }
+  void prefetch_values() const override;
 
   // For who runs it elsewhere: the tape that it did; that of its gradients, for these edges and
   // these cotangents; the slot there of the cotangent at an input.

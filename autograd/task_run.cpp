@@ -5,7 +5,7 @@
 #include "autograd/device_streams.h"
 #include "autograd/gradient_checks.h"
 #include "autograd/node_hooks.h"
-#include "autograd/operators.h"
+#include "autograd/sums.h"
 #include "autograd/task_lock.h"
 
 namespace gradus::autograd {
@@ -95,7 +95,7 @@ void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, ui
         // On the stream that the node will run on: both are there by then.
         Device device = value.data().device();
         StreamGuard stream(device, stream_of(*entry.node, device));
-        if (!failed()) value = autograd::add(before, value);
+        if (!failed()) value = add_up(std::move(before), value);
       } catch (...) {
         fail(named(std::current_exception(), *entry.node));
       }

@@ -2,17 +2,7 @@
 
 #include <atomic>
 
-#include "base/per_thread.h"
-
 namespace gradus::autograd {
-
-namespace {
-struct Own {
-  ThreadState state;
-};
-}  // namespace
-
-ThreadState& thread_state() { return PerThread<Own>::get().state; }
 
 const std::shared_ptr<Context>& current_context() {
   const ThreadState& state = thread_state();

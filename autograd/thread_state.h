@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/context.h"
+#include "base/per_thread.h"
 #include "base/ref.h"
 
 namespace gradus::autograd {
@@ -60,7 +61,10 @@ struct ThreadState {
 };
 
 // This thread's.
-ThreadState& thread_state();
+struct OwnThreadState {
+  ThreadState state;
+};
+inline ThreadState& thread_state() { return PerThread<OwnThreadState>::get().state; }
 const std::shared_ptr<Context>& current_context();
 inline GradMode grad_mode() { return thread_state().mode; }
 inline bool recording() { return thread_state().mode == GradMode::enabled; }
