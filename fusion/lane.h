@@ -77,20 +77,20 @@ inline Truth like(Truth x, bool c) { return {x.at, x.at->truth(c)}; }
   result name(typename Lane<T>::Literal a, Lane<T> b) { \
     return name(like(b, a), b);                         \
   }
-#define GRADUS_LANE_BINARY(condition, name, op)                     \
-  template <class T>                                                \
-  requires(condition) Lane<T> name(Lane<T> a, Lane<T> b) {          \
+#define GRADUS_LANE_BINARY(condition, name, op)                        \
+  template <class T>                                                   \
+  requires(condition) Lane<T> name(Lane<T> a, Lane<T> b) {             \
     return {a.at, a.at->binary(fusion::Binary::op, a.value, b.value)}; \
   }
-#define GRADUS_LANE_COMPARISON(symbol, op)                            \
-  template <class T>                                                  \
-  Truth operator symbol(Lane<T> a, Lane<T> b) {                       \
+#define GRADUS_LANE_COMPARISON(symbol, op)                               \
+  template <class T>                                                     \
+  Truth operator symbol(Lane<T> a, Lane<T> b) {                          \
     return {a.at, a.at->compare(fusion::Compare::op, a.value, b.value)}; \
-  }                                                                   \
+  }                                                                      \
   GRADUS_LANE_LITERALS(Truth, operator symbol)
-#define GRADUS_LANE_UNARY(condition, name, op)           \
-  template <class T>                                     \
-  requires(condition) Lane<T> name(Lane<T> x) {          \
+#define GRADUS_LANE_UNARY(condition, name, op)              \
+  template <class T>                                        \
+  requires(condition) Lane<T> name(Lane<T> x) {             \
     return {x.at, x.at->unary(fusion::Unary::op, x.value)}; \
   }
 

@@ -93,12 +93,14 @@ void add_run(CLI::App& app, Commands& c) {
       ->check(CLI::IsMember({"off", "behind", "first"}));
   command->add_option("--kernels", c.run.kernels, "Keep compiled kernels for other runs")
       ->type_name("FOLDER");
-  command->add_option("--dump-after", c.run.dump_after,
+  command
+      ->add_option("--dump-after", c.run.dump_after,
                    "fusion: print the groups that ran; cuda: their CUDA sources")
       ->type_name("STEP")
       ->check(CLI::IsMember({"fusion", "cuda"}));
   command->add_flag("--stats", c.run.stats, "Print what became of the kernels");
-  command->add_option("--device", c.run.device,
+  command
+      ->add_option("--device", c.run.device,
                    "cpu; or cuda:0, where kernels of groups run then (--fusion first)")
       ->type_name("NAME");
   command->add_option("--repeat", c.run.repeat, "Run N times; print each stage's median time")

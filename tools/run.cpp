@@ -78,7 +78,8 @@ std::optional<int> device_number(const std::string& device) {
   int number = 0;
   const char* end = device.data() + device.size();
   if (!device.starts_with(cuda) ||
-      std::from_chars(device.data() + std::min(cuda.size(), device.size()), end, number).ptr != end ||
+      std::from_chars(device.data() + std::min(cuda.size(), device.size()), end, number).ptr !=
+          end ||
       device.size() == cuda.size() || number < 0)
     throw UsageError("gradus run: --device {} is no device; say cpu or cuda:0", device);
   return number;
@@ -173,9 +174,9 @@ std::string cuda_sources(const State& state, const ir::Graph& program) {
     const fusion::Nest nest = fusion::parse_nest(g.nest);
     std::vector<std::string> lines;
     for (const SourceLocation& where : g.places)
-      lines.push_back(where.known() ? fmt::format("line {}: {}", where.line,
-                                                  line_of(program, where.line))
-                                    : "");
+      lines.push_back(where.known()
+                          ? fmt::format("line {}: {}", where.line, line_of(program, where.line))
+                          : "");
     if (lines.size() != nest.steps.size()) lines.clear();
     text += fusion::cuda::write_source(nest, lines).text;
   }
@@ -215,10 +216,12 @@ void run(const RunCommand& command) {
   InputSources sources = open_sources(command.from, loaded, context);
   std::shared_ptr<const Code> code = Code::compile(program);
   const StateOptions state_options{.fusion = fusion_mode(command)};
-  const fusion::KernelOptions kernel_options{.folder = command.kernels};
+  // Sources are shown of all groups, also of those that the CPU runs better without.
+  const fusion::KernelOptions kernel_options{.folder = command.kernels,
+                                             .always = command.dump_after == "cuda"};
   if (const auto number = device_number(command.device))
     fusion::cuda::use_device(*context, *number, kernel_options);
-  else if (!command.kernels.empty())
+  else if (!command.kernels.empty() || kernel_options.always)
     fusion::set_kernel_options(*context, kernel_options);
   State state = command.resume.empty()
                     ? State(code, context, state_options)

@@ -99,9 +99,9 @@ std::string convert(DType from, DType to, std::string_view x) {
   if (from == to) return std::string(x);
   if (to == DType::boolean)
     return fmt::format("({} != {})", x,
-                       from == DType::f64     ? "0.0"
+                       from == DType::f64  ? "0.0"
                        : is_floating(from) ? "0.0f"
-                                              : "0");
+                                           : "0");
   if (is_floating(from)) {
     if (is_floating(to)) return floating_to_floating(from, to, x);
     return call(fmt::format("to_{}", gradus::name_of(to)), x);

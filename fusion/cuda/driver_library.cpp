@@ -10,15 +10,16 @@ namespace {
 
 constexpr std::string_view driver_files[] = {"libcuda.so.1"};
 constexpr LibraryNames driver_names{
-    "NVIDIA's driver", driver_files, {},
+    "NVIDIA's driver",
+    driver_files,
+    {},
     "Install the driver of this machine's GPU, version 525 or newer, which brings libcuda.so.1; in "
     "a container, start it with the GPU and the driver's libraries passed in."};
 
 constexpr std::string_view product_files[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 constexpr std::string_view product_wheels[] = {"nvidia/cu13/lib", "nvidia/cublas/lib"};
-constexpr LibraryNames product_names{
-    "cuBLASLt", product_files, product_wheels,
-    "Install CUDA 12 or 13, or the Python package nvidia-cublas."};
+constexpr LibraryNames product_names{"cuBLASLt", product_files, product_wheels,
+                                     "Install CUDA 12 or 13, or the Python package nvidia-cublas."};
 
 constexpr std::string_view convolution_files[] = {"libcudnn.so.9"};
 constexpr std::string_view convolution_wheels[] = {"nvidia/cudnn/lib"};

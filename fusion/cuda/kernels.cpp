@@ -134,9 +134,9 @@ CudaKernels::CudaKernels(std::shared_ptr<Device> device, const KernelOptions& op
       log_(std::move(log)),
       place_(std::make_shared<Place>(std::move(device))),
       compiler_(place_->device->facts().architecture(),
-                options.folder.empty() ? nullptr
-                                       : std::make_shared<ObjectStore>(options.folder,
-                                                                       options.most_folder_bytes)),
+                options.folder.empty()
+                    ? nullptr
+                    : std::make_shared<ObjectStore>(options.folder, options.most_folder_bytes)),
       ready_(std::make_shared<KernelSet>()) {}
 
 bool CudaKernels::wants(const Nest&, const Frame& frame) const { return frame.count() > 0; }

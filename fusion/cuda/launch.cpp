@@ -121,8 +121,7 @@ void LaunchPlan::add_part(const Nest& nest, const KernelShape& shape, const Fram
   }
   // A struct with a field of 64 bits ends at a multiple of them.
   const auto fields = fields_of(nest, shape);
-  if (!fields.empty() && fields.back().wide())
-    part.fields.resize((part.fields.size() + 7) / 8 * 8);
+  if (!fields.empty() && fields.back().wide()) part.fields.resize((part.fields.size() + 7) / 8 * 8);
   bytes_ = slots_of(nest) * 8 + part.fields.size();
   parts_.push_back(std::move(part));
 }
@@ -135,8 +134,8 @@ void LaunchPlan::find_alignments(const Nest& nest, const KernelShape& shape, con
         std::min<uint64_t>(16, size_of(dtype_of_slot(nest, k)) * static_cast<uint64_t>(shape.pack));
     bool fits = k >= loads || nest.loads[k].walks.back() == Walk::contiguous;
     for (size_t d = 0; d < last; ++d)
-      fits = fits && (frame.sizes[d] == 1 ||
-                      static_cast<uint64_t>(step_of(nest, frame, k, d)) % pack == 0);
+      fits = fits &&
+             (frame.sizes[d] == 1 || static_cast<uint64_t>(step_of(nest, frame, k, d)) % pack == 0);
     alignments_.push_back(fits ? pack : 0);
   }
 }

@@ -19,14 +19,13 @@ class LaunchPlan {
   LaunchPlan(const Nest& nest, const KernelShape& shape, const Frame& frame, int multiprocessors);
 
   struct Launch {
-    uint32_t blocks;                    // of block_threads each
+    uint32_t blocks;                        // of block_threads each
     std::span<const std::byte> parameters;  // as the kernel takes them, one after another
   };
   size_t launches() const { return parts_.size(); }  // none where there is no element
   // `addresses` are those of the first elements of loads, stores and row stores; `room` is for the
   // parameters, of parameter_bytes() at least, and is what the result refers to.
-  Launch launch(size_t part, std::span<const uint64_t> addresses,
-                std::span<std::byte> room) const;
+  Launch launch(size_t part, std::span<const uint64_t> addresses, std::span<std::byte> room) const;
   size_t parameter_bytes() const { return bytes_; }
 
  private:
@@ -35,8 +34,8 @@ class LaunchPlan {
     std::vector<std::byte> fields;
     std::vector<int64_t> offsets;  // in bytes, by slot
   };
-  void split(const Nest& nest, const KernelShape& shape, Frame frame,
-             std::vector<int64_t> offsets, int multiprocessors);
+  void split(const Nest& nest, const KernelShape& shape, Frame frame, std::vector<int64_t> offsets,
+             int multiprocessors);
   void add_part(const Nest& nest, const KernelShape& shape, const Frame& frame,
                 std::vector<int64_t> offsets, int multiprocessors);
   void find_alignments(const Nest& nest, const KernelShape& shape, const Frame& frame);

@@ -88,7 +88,8 @@ Library open_library(const LibraryNames& names) {
   const std::vector<std::string> folders = library_folders(names.wheels);
   for (std::string_view file : names.files)
     for (const std::string& folder : folders) {
-      const std::string path = folder.empty() ? std::string(file) : fmt::format("{}/{}", folder, file);
+      const std::string path =
+          folder.empty() ? std::string(file) : fmt::format("{}/{}", folder, file);
       std::error_code failed;
       if (!folder.empty() && !files::exists(path, failed)) continue;
       if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {

@@ -32,7 +32,8 @@ int number_before(const std::string& log, const std::string& after) {
 Resources resources_in(const std::string& log) {
   Resources r;
   r.registers = number_before(log, " registers");
-  r.spilled_bytes = number_before(log, " bytes spill stores") + number_before(log, " bytes spill loads");
+  r.spilled_bytes =
+      number_before(log, " bytes spill stores") + number_before(log, " bytes spill loads");
   r.stack_bytes = number_before(log, " bytes stack frame");
   r.shared_bytes = number_before(log, " bytes smem");
   return r;
@@ -46,7 +47,8 @@ const Nvrtc& Nvrtc::get() {
 Nvrtc::Nvrtc() : library_(open_library(nvrtc_names)) {
   if (!library_) return;
   auto load = [&](auto*& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library_.function(name));
+    function =
+        reinterpret_cast<std::remove_reference_t<decltype(function)>>(library_.function(name));
   };
   load(table_.version, "nvrtcVersion");
   load(table_.error, "nvrtcGetErrorString");
@@ -61,7 +63,8 @@ Nvrtc::Nvrtc() : library_(open_library(nvrtc_names)) {
   load(table_.log, "nvrtcGetProgramLog");
   if (!library_) return;
   if (const int fault = table_.version(&major_, &minor_)) {
-    library_.fault = fmt::format("{} does not tell its version: {}", library_.path, table_.error(fault));
+    library_.fault =
+        fmt::format("{} does not tell its version: {}", library_.path, table_.error(fault));
     library_.handle = nullptr;
     return;
   }
@@ -71,17 +74,15 @@ Nvrtc::Nvrtc() : library_(open_library(nvrtc_names)) {
 
 void Nvrtc::open_builtins() {
   namespace files = std::filesystem;
-  const files::path file =
-      files::path(library_.path).parent_path() /
-      fmt::format("libnvrtc-builtins.so.{}.{}", major_, minor_);
+  const files::path file = files::path(library_.path).parent_path() /
+                           fmt::format("libnvrtc-builtins.so.{}.{}", major_, minor_);
   std::error_code failed;
   // Where it is not beside the compiler, that may find it by itself, and says so if not.
   if (files::exists(file, failed)) dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 std::vector<std::string> Nvrtc::options() {
-  return {"--std=c++17",  "--fmad=false", "--ftz=false",
-          "--prec-div=true", "--prec-sqrt=true"};
+  return {"--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
 }
 
 Compiled Nvrtc::compile(const std::string& source, const std::string& architecture) const {

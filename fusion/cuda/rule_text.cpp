@@ -172,7 +172,8 @@ ScalarEmitter::V RuleText::binary(Binary op, V a, V b) {
     return add(t, fmt::format("{{}} {} {{}}", symbol), true, {a, b});
   };
   auto arithmetic = [&](const char* symbol) {
-    return is_floating(t) ? infix(symbol) : add(t, wrapping(t, symbol, of(b).number), false, {a, b});
+    return is_floating(t) ? infix(symbol)
+                          : add(t, wrapping(t, symbol, of(b).number), false, {a, b});
   };
   switch (op) {
     case Binary::add:

@@ -28,9 +28,10 @@ class Elements : public Writer {
     find_shared();
     write_still();
     line("#pragma unroll 1");
-    line(fmt::format("for (u32 item = blockIdx.x * {0} + threadIdx.x; item < shape.items; "
-                     "item += gridDim.x * {0}) {{",
-                     block_threads));
+    line(
+        fmt::format("for (u32 item = blockIdx.x * {0} + threadIdx.x; item < shape.items; "
+                    "item += gridDim.x * {0}) {{",
+                    block_threads));
     indent_ = "    ";
     write_item();
     indent_ = "  ";
@@ -69,8 +70,7 @@ class Elements : public Writer {
   void write_still() {
     for (size_t k = 0; k < nest_.loads.size(); ++k)
       if (still_[k])
-        define(static_cast<ValueNumber>(k),
-               hold(nest_.loads[k].dtype, fmt::format("x{}[0]", k)));
+        define(static_cast<ValueNumber>(k), hold(nest_.loads[k].dtype, fmt::format("x{}[0]", k)));
     write_steps([&](size_t v) { return still_[v]; });
   }
 

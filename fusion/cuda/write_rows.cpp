@@ -29,8 +29,9 @@ class Rows : public Writer {
     for (size_t i = 0; i < nest_.steps.size(); ++i)
       if (is_reduction(i)) declare(i);
     line("#pragma unroll 1");
-    line("for (u32 first = blockIdx.x * rows_each; first < shape.rows; "
-         "first += gridDim.x * rows_each) {");
+    line(
+        "for (u32 first = blockIdx.x * rows_each; first < shape.rows; "
+        "first += gridDim.x * rows_each) {");
     indent_ = "    ";
     line("// A row that is not there is one without elements.");
     line("const u32 wanted = first + threadIdx.x / (16 * shape.groups);");
@@ -83,7 +84,8 @@ class Rows : public Writer {
     const DType d = accumulator(s);
     const bool floating = is_floating(d);
     constexpr std::string_view names[] = {"Sum", "Prod", "Max", "Min", "All", "Any"};
-    std::string name = fmt::format("{}_{}", names[static_cast<size_t>(*s.reducer)], gradus::name_of(d));
+    std::string name =
+        fmt::format("{}_{}", names[static_cast<size_t>(*s.reducer)], gradus::name_of(d));
     if (std::find(structs_.begin(), structs_.end(), name) != structs_.end()) return name;
     structs_.push_back(name);
     constexpr double inf = std::numeric_limits<double>::infinity();
@@ -158,8 +160,9 @@ class Rows : public Writer {
     }
     for (size_t r : loop.reads) {
       const RowLoops::Kept& kept = rows_.kept[r];
-      line(fmt::format("const {} v{} = {};  // kept", type(kept.value), kept.value,
-                       hold(nest_.dtype_of(kept.value), fmt::format("y{}[begin + c]", kept.store))));
+      line(
+          fmt::format("const {} v{} = {};  // kept", type(kept.value), kept.value,
+                      hold(nest_.dtype_of(kept.value), fmt::format("y{}[begin + c]", kept.store))));
     }
     for (size_t i = 0; i < nest_.steps.size(); ++i)
       if (loop.steps[i]) compute(i);
@@ -224,7 +227,8 @@ class Rows : public Writer {
                        value_as(s.operands[0], accumulator(s))));
     }
     close();
-    for (size_t i : steps) line(fmt::format("reduction{0}.put(sum{0}, shape.groups);", value_of(i)));
+    for (size_t i : steps)
+      line(fmt::format("reduction{0}.put(sum{0}, shape.groups);", value_of(i)));
     line("if (shape.groups > 2) __syncthreads();");
     for (size_t i : steps) line(fmt::format("reduction{}.take(shape.groups);", value_of(i)));
     close();

@@ -116,9 +116,8 @@ std::string Writer::function_for(const Step& step, std::string_view result, size
   text += fmt::format("  return {};\n}}\n", written.result);
   auto [found, fresh] = functions_.try_emplace(fmt::format("{} {}", result, text));
   if (fresh) {
-    std::string name =
-        fmt::format("{}_{}", half ? "half_power" : step.op->name,
-                    gradus::name_of(dtype_of(step.compute)));
+    std::string name = fmt::format("{}_{}", half ? "half_power" : step.op->name,
+                                   gradus::name_of(dtype_of(step.compute)));
     if (const int n = named_[name]++) name += fmt::format("_{}", n + 1);
     found->second = name;
     definitions_ += fmt::format("\n// {}: {}\n__device__ __forceinline__ {} {}{}", step.op->name,
@@ -222,16 +221,18 @@ std::string Writer::head(bool restricted) const {
 std::string Writer::finish(const KernelShape& shape, bool restricted) {
   std::string s = "// A kernel of the loop nest\n//\n";
   for (const std::string& l : lines_of(print(nest_))) s += "//   " + l + '\n';
-  std::string structure = "\n// Sizes of the loops, and strides of what is read, in elements.\nstruct Shape {\n";
+  std::string structure =
+      "\n// Sizes of the loops, and strides of what is read, in elements.\nstruct Shape {\n";
   size_t bytes = 8 * (nest_.loads.size() + nest_.stores.size() + nest_.row_stores.size());
   for (const Field& f : fields_of(nest_, shape)) {
     structure += fmt::format("  {} {};\n", f.wide() ? "i64" : "u32", field(f));
     bytes += f.wide() ? 8 : 4;
   }
   if (bytes + 4 > most_bytes)
-    throw Error("CUDA kernels take {} bytes of parameters, this nest wants {}: it has too many "
-                "operands in too many dimensions",
-                most_bytes, bytes);
+    throw Error(
+        "CUDA kernels take {} bytes of parameters, this nest wants {}: it has too many "
+        "operands in too many dimensions",
+        most_bytes, bytes);
   structure += "};\n";
   const std::string rest = definitions_ + structure + '\n' + head(restricted) + body_ + "}\n";
   return s + '\n' + prelude_for(rest) + rest;

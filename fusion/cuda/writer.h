@@ -55,7 +55,7 @@ class Writer {
   std::string function_for(const Step& step, std::string_view result, size_t& instructions,
                            const std::vector<std::string>& operands, bool& inside);
   const std::span<const std::string> lines_;
-  std::vector<std::string> comments_;           // by value
+  std::vector<std::string> comments_;             // by value
   std::map<std::string, std::string> functions_;  // by text without the name
   std::map<std::string, int> named_;
 };

@@ -15,8 +15,7 @@ corpus::Results run(const corpus::Subject& subject, const std::shared_ptr<Contex
 }  // namespace
 
 cuda::Compiler& cuda_compiler() {
-  static cuda::Compiler compiler("sm_90",
-                                 std::make_shared<ObjectStore>(GRADUS_CUDA_TEST_KERNELS));
+  static cuda::Compiler compiler("sm_90", std::make_shared<ObjectStore>(GRADUS_CUDA_TEST_KERNELS));
   return compiler;
 }
 

@@ -71,8 +71,8 @@ std::shared_ptr<const cuda::LoadedCode> InterpretedDevice::load(const cuda::Code
   return std::make_shared<InterpretedCode>(code.ptx);
 }
 
-void InterpretedDevice::launch(const cuda::LoadedCode& code,
-                               const cuda::LaunchPlan::Launch& launch, cuda::StreamNumber) {
+void InterpretedDevice::launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,
+                               cuda::StreamNumber) {
   std::lock_guard guard(mutex_);
   launch_interpreted(static_cast<const InterpretedCode&>(code).module, launch, memory_);
   ++launches;

@@ -1,8 +1,9 @@
 // What runs kernels on a device: memory that is kept, programs by copies of their operands, and
 // what is said where there is none.
+#include "tests/cuda/device.h"
+
 #include "fusion/cuda/kernels.h"
 #include "tests/cuda/corpus.h"
-#include "tests/cuda/device.h"
 #include "tests/cuda/needs.h"
 
 namespace gradus::fusion::test {
@@ -67,7 +68,7 @@ corpus::Results run(const corpus::Subject& subject, const std::shared_ptr<Contex
   return corpus::run_all(state, subject);
 }
 
-// SPEC F9
+// Of row F9: a source for each group, compiled for a device.
 TEST(CudaKernels, RunProgramsByCopies) {
   GRADUS_NEEDS_NVRTC();
   auto device = std::make_shared<InterpretedDevice>();

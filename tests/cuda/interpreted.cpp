@@ -50,8 +50,7 @@ struct InterpretedRun {
       memory.read(args[k], addresses[k], static_cast<size_t>(extents[k].above));
   }
 
-  void launch_part(size_t part, const std::vector<uint64_t>& addresses,
-                   ptx::Memory& memory) const {
+  void launch_part(size_t part, const std::vector<uint64_t>& addresses, ptx::Memory& memory) const {
     std::vector<std::byte> room(plan.parameter_bytes());
     all_instructions +=
         launch_interpreted(kernel->module_, plan.launch(part, addresses, room), memory)
@@ -69,11 +68,11 @@ Interpreted::Interpreted(const Nest& nest, std::shared_ptr<const cuda::Code> cod
 uint64_t Interpreted::instructions() { return all_instructions; }
 
 ir::Kernel Interpreted::bind(const Frame& frame) const {
-  auto run = std::make_shared<InterpretedRun>(InterpretedRun{
-      std::static_pointer_cast<const Interpreted>(shared_from_this()),
-      cuda::LaunchPlan(nest_, code_->shape, frame, multiprocessors_),
-      {},
-      nest_.loads.size()});
+  auto run = std::make_shared<InterpretedRun>(
+      InterpretedRun{std::static_pointer_cast<const Interpreted>(shared_from_this()),
+                     cuda::LaunchPlan(nest_, code_->shape, frame, multiprocessors_),
+                     {},
+                     nest_.loads.size()});
   const bool any = frame.count() > 0;
   for (size_t k = 0; any && k < nest_.loads.size(); ++k) {
     const auto bytes = static_cast<int64_t>(size_of(nest_.loads[k].dtype));

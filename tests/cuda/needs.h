@@ -6,6 +6,6 @@
 #include "fusion/cuda/nvrtc.h"
 
 // At the head of a test: without NVRTC it is skipped, and says where that was looked for.
-#define GRADUS_NEEDS_NVRTC()                           \
-  if (!::gradus::fusion::cuda::Nvrtc::get().usable())  \
+#define GRADUS_NEEDS_NVRTC()                          \
+  if (!::gradus::fusion::cuda::Nvrtc::get().usable()) \
   GTEST_SKIP() << ::gradus::fusion::cuda::Nvrtc::get().library().fault

@@ -15,11 +15,11 @@ constexpr const char* sample =
 
 TEST(Nvrtc, GivesPtxAndMachineCode) {
   GRADUS_NEEDS_NVRTC();
-  const Compiled compiled =
-      Nvrtc::get().compile(write_source(parse_nest(sample)).text, "sm_90");
+  const Compiled compiled = Nvrtc::get().compile(write_source(parse_nest(sample)).text, "sm_90");
   EXPECT_NE(compiled.ptx.find(".entry gradus_kernel("), std::string::npos);
-  EXPECT_EQ(compiled.cubin.substr(0, 4), "\x7f"
-                                         "ELF");
+  EXPECT_EQ(compiled.cubin.substr(0, 4),
+            "\x7f"
+            "ELF");
   EXPECT_GT(resources_in(compiled.log).registers, 4) << compiled.log;
 }
 
@@ -100,8 +100,7 @@ TEST_F(CudaCompiler, CompilesOnceAndKeepsCode) {
   Compiler cold("sm_90", store);
   std::vector<std::shared_ptr<const Code>> codes(4);
   std::vector<std::thread> threads;
-  for (auto& code : codes)
-    threads.emplace_back([&] { code = cold.compile(parse_nest(sample)); });
+  for (auto& code : codes) threads.emplace_back([&] { code = cold.compile(parse_nest(sample)); });
   for (std::thread& t : threads) t.join();
   for (const auto& code : codes) EXPECT_EQ(code, codes[0]);
   EXPECT_GT(codes[0]->seconds, 0);
@@ -121,8 +120,7 @@ TEST_F(CudaCompiler, CompilesOnceAndKeepsCode) {
 std::string wide_nest(int rank, const std::string& stores) {
   std::string walks, nest = fmt::format("nest {} {{\n", rank);
   for (int d = 0; d + 1 < rank; ++d) walks += "strided, ";
-  for (int i = 0; i < 33; ++i)
-    nest += fmt::format("  %v{} = load f32 [{}contiguous]\n", i, walks);
+  for (int i = 0; i < 33; ++i) nest += fmt::format("  %v{} = load f32 [{}contiguous]\n", i, walks);
   for (int i = 33; i < 65; ++i)
     nest += fmt::format("  %v{} = add(%v{}, %v{}) : f32 in f32\n", i, i == 33 ? 0 : i - 1, i - 32);
   return nest + stores + "}\n";

@@ -22,10 +22,10 @@ class CudaRows : public testing::TestWithParam<DType> {};
 TEST_P(CudaRows, ReduceInTheReferenceOrder) {
   GRADUS_NEEDS_NVRTC();
   const DType d = GetParam();
-  const Sizes sizes[] = {{3, 1},    {5, 15},   {2, 16},    {17, 17},   {2, 100},   {3, 1023},
-                         {2, 1024}, {2, 1025}, {9, 2048},  {1, 2049},  {3, 3100},  {2, 7168},
-                         {1, 9000}, {0, 5},    {600, 3},   {2, 16384}, {1, 16385}, {1, 33000},
-                         {2, 50001}};
+  const Sizes sizes[] = {{3, 1},     {5, 15},    {2, 16},    {17, 17},  {2, 100},
+                         {3, 1023},  {2, 1024},  {2, 1025},  {9, 2048}, {1, 2049},
+                         {3, 3100},  {2, 7168},  {1, 9000},  {0, 5},    {600, 3},
+                         {2, 16384}, {1, 16385}, {1, 33000}, {2, 50001}};
   std::string nest = fmt::format("nest 2 {{ %v0 = load {} [strided, contiguous]\n", name_of(d));
   std::string rows = "store_row ";
   for (size_t i = 0; i < std::size(reducers); ++i) {

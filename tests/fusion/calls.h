@@ -50,8 +50,8 @@ inline std::vector<std::string> attributes_of(const ir::Operator& op) {
 }
 
 // A call of `op` on loads of a dtype, as text. Conditions are bool, or u8 for those of that dtype.
-inline std::string call_text(const ir::Operator& op, DType dtype, const std::string& attributes, int rank,
-                      std::span<const std::string_view> walks) {
+inline std::string call_text(const ir::Operator& op, DType dtype, const std::string& attributes,
+                             int rank, std::span<const std::string_view> walks) {
   const ops::PointwiseInfo& info = op.pointwise();
   Compute compute = compute_of(dtype);
   if (info.computes_floating && !is_floating(dtype)) compute = Compute::f32;
