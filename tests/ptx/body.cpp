@@ -125,21 +125,21 @@ class Body {
     s.line = opcode.line;
     s.parts.push_back(opcode.text);
     while (in_.peek().kind == TokenKind::directive) s.parts.push_back(in_.next().text);
+    const auto known = opcodes().find(s.parts[0]);
+    if (known == opcodes().end()) {
+      std::string whole;
+      for (auto p : s.parts) whole += fmt::format("{}{}", whole.empty() ? "" : ".", p);
+      throw Error("ptx:{}: the interpreter knows no instruction {}", s.line, whole);
+    }
     if (!in_.peek().is(';')) {
       do s.operands.push_back(operand(0));
       while (in_.take(','));
     }
     in_.expect(';');
-    decode(s);
+    decode(s, known->second);
   }
 
-  void decode(const Statement& s) {
-    const auto it = opcodes().find(s.parts[0]);
-    if (it == opcodes().end()) {
-      std::string whole;
-      for (auto p : s.parts) whole += fmt::format("{}{}", whole.empty() ? "" : ".", p);
-      throw Error("ptx:{}: the interpreter knows no instruction {}", s.line, whole);
-    }
+  void decode(const Statement& s, Decode opcode) {
     Decoder d(s, f_);
     d.out.line = s.line;
     d.out.place = place_;
@@ -149,7 +149,7 @@ class Body {
       if (!d.out.guard || d.out.guard.width != 0)
         throw Error("ptx:{}: {} is no predicate", s.line, s.guard);
     }
-    it->second(d);
+    opcode(d);
     d.finish();
     f_.append(d.out);
   }

@@ -200,6 +200,10 @@ uint32_t FunctionBuilder::call(std::string_view function, std::vector<uint32_t> 
   return static_cast<uint32_t>(function_.calls.size() - 1);
 }
 
+void FunctionBuilder::note_approximate(uint32_t line) {
+  if (!function_.approximate) function_.approximate = line;
+}
+
 void FunctionBuilder::finish(uint32_t line) {
   if (scope_ != 0) throw Error("ptx:{}: a brace of {} is not closed", line, function_.name);
   for (const Fixup& f : fixups_) {

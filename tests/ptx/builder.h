@@ -56,6 +56,8 @@ class FunctionBuilder {
   uint32_t call(std::string_view function, std::vector<uint32_t> arguments,
                 std::vector<uint32_t> results, uint32_t line);
 
+  void note_approximate(uint32_t line);
+
   // Given that the body is complete: labels get their places.
   void finish(uint32_t line);
 

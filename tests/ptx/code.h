@@ -133,6 +133,7 @@ struct Function {
   std::vector<uint32_t> shared;               // module variables in shared memory that it names
   uint32_t register_bytes = 0;
   uint32_t registers = 0;
+  uint32_t approximate = 0;     // the first line with an instruction that has no exact result
   uint64_t param_bytes = 0;     // of a call's params, its own and those of calls it makes
   uint64_t argument_bytes = 0;  // of an entry
   uint64_t local_bytes = 0;

@@ -76,12 +76,11 @@ void run_shuffle(Warp& w, const Instruction& in, Mask m) {
   for (unsigned i = 0; i < warp_size; ++i) {
     if (!(m >> i & 1)) continue;
     const Source s = source_of(in.mode, i, b.v[i], c.v[i]);
-    if (s.lane >= warp_size || !(members.v[i] >> s.lane & 1))
-      w.fault(i, fmt::format("a shuffle reads from lane {}, which its mask {:#010x} does not name",
-                             s.lane, members.v[i]));
+    inside |= static_cast<Mask>(s.inside) << i;
+    // From a lane that does not take part comes nothing that is defined.
+    if (s.lane >= warp_size || !(members.v[i] >> s.lane & 1)) continue;
     r.v[i] = a.v[s.lane];
     defined |= (from >> s.lane & 1) << i;
-    inside |= static_cast<Mask>(s.inside) << i;
   }
   w.put(in.r[0], m, r, defined);
   if (in.r[1]) w.put_predicate(in.r[1], m, inside, all_lanes);

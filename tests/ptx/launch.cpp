@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
 
 #include "base/error.h"
 #include "tests/ptx/block.h"
@@ -11,21 +10,36 @@ namespace gradus::ptx {
 
 namespace {
 
-// The variables in shared memory that a kernel and what it calls name, laid out one behind the
-// other; dynamic ones lie behind all others, and all at the same place.
+// The kernel and what it calls.
+std::vector<const Function*> reachable(const Grid& grid) {
+  const Code& code = grid.module.code();
+  std::vector<const Function*> all{&grid.kernel};
+  for (size_t i = 0; i < all.size(); ++i)
+    for (const Call& c : all[i]->calls) {
+      const Function* f = &code.functions[c.function];
+      if (std::find(all.begin(), all.end(), f) == all.end()) all.push_back(f);
+    }
+  return all;
+}
+
+void refuse_approximate(const Grid& grid) {
+  for (const Function* f : reachable(grid)) {
+    if (!f->approximate) continue;
+    throw Error(
+        "ptx:{}: {} has an instruction without an exact result, so that it depends on the "
+        "device; Launch::allow_approximate runs it all the same\n  {}",
+        f->approximate, f->name, grid.module.code().line(f->approximate));
+  }
+}
+
+// The variables in shared memory that these functions name, laid out one behind the other;
+// dynamic ones lie behind all others, and all at the same place.
 void lay_out_shared(Grid& grid) {
   const Code& code = grid.module.code();
   grid.shared.assign(code.variables.size(), 0);
-  std::vector<bool> used(code.variables.size()), seen(code.functions.size());
-  std::function<void(const Function&)> visit = [&](const Function& f) {
-    for (uint32_t v : f.shared) used[v] = true;
-    for (const Call& c : f.calls) {
-      if (seen[c.function]) continue;
-      seen[c.function] = true;
-      visit(code.functions[c.function]);
-    }
-  };
-  visit(grid.kernel);
+  std::vector<bool> used(code.variables.size());
+  for (const Function* f : reachable(grid))
+    for (uint32_t v : f->shared) used[v] = true;
   uint64_t at = shared_base, dynamic_align = 16;
   for (size_t i = 0; i < used.size(); ++i) {
     const Variable& v = code.variables[i];
@@ -140,6 +154,7 @@ void Block::fault_divergent() const {
 LaunchCounts launch(const Module& module, std::string_view kernel, const Launch& l,
                     Memory& memory) {
   Grid grid{module, module.kernel(kernel), l, memory, memory.addresses_of(module), {}, 0, {}, 0};
+  if (!l.allow_approximate) refuse_approximate(grid);
   lay_out_shared(grid);
   check(grid);
   grid.params.resize(grid.kernel.argument_bytes);

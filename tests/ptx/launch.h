@@ -20,7 +20,8 @@ struct Launch {
   size_t shared_bytes = 0;  // dynamic
   // A pointer to each parameter's bytes, in order; as many bytes are read as it has.
   std::vector<const void*> args;
-  // Runs .approx instructions by the C library's functions instead of refusing them.
+  // Instructions that say .approx or .full have no exact result. A kernel that has one, or calls
+  // a function that does, is refused; or they are the C library's functions.
   bool allow_approximate = false;
   // A kernel that runs longer is taken to hang: instructions of warps.
   uint64_t max_steps = uint64_t{1} << 34;

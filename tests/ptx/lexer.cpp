@@ -56,8 +56,10 @@ class Lexer {
     const char c = text_[at_];
     if (is_letter(c)) return word(TokenKind::word, at_);
     if (is_digit(c)) return number();
-    if (c == '.' && is_digit(peek(1))) return number();
-    if (c == '.' && (is_letter(peek(1)))) {
+    // A modifier may begin with a digit (tex.2d); it stands right behind a word.
+    const bool modifier = at_ > 0 && (is_letter(text_[at_ - 1]) || is_digit(text_[at_ - 1]));
+    if (c == '.' && is_digit(peek(1)) && !modifier) return number();
+    if (c == '.' && (is_letter(peek(1)) || is_digit(peek(1)))) {
       ++at_;
       return word(TokenKind::directive, at_);
     }

@@ -1,9 +1,9 @@
 #include "tests/ptx/packed_floats.h"
 
-#include <bit>
 #include <cmath>
+#include <string_view>
+#include <unordered_map>
 
-#include "tests/ptx/block.h"
 #include "tests/ptx/floats.h"
 #include "tests/ptx/lanes.h"
 #include "tests/ptx/rounding.h"
@@ -128,22 +128,27 @@ Run handler(PackedOp op, bool pair) {
   return nullptr;
 }
 
-// The launch allows it, or this is a fault.
-template <class F>
+template <class T, class F>
 Run approximate_lanes(F) {
-  return [](Warp& w, const Instruction& in, Mask m) {
-    if (!w.block().grid().launch.allow_approximate)
-      w.fault(static_cast<unsigned>(std::countr_zero(m)),
-              "the instruction has no exact definition, so its result depends on the device; "
-              "Launch::allow_approximate lets the C library's function stand in for it");
-    const auto a = w.get<float>(in.r[1]), b = w.get<float>(in.r[2]);
-    Lanes<float> r;
-    for (unsigned i = 0; i < warp_size; ++i) {
-      const float x = in.mode ? flushed(a.v[i]) : a.v[i], y = in.mode ? flushed(b.v[i]) : b.v[i];
-      r.v[i] = canonical(in.mode ? flushed(F{}(x, y)) : F{}(x, y));
-    }
-    w.put(in.r[0], m, r, w.defined(in.r[1]) & w.defined(in.r[2]));
-  };
+  return lanes<T, T, T>([](uint8_t flush, T a, T b) {
+    if (!flush) return canonical(F{}(a, b));
+    return canonical(flushed(F{}(flushed(a), flushed(b))));
+  });
+}
+
+template <class T>
+Run approximation(std::string_view name) {
+  static const std::unordered_map<std::string_view, Run> functions = {
+      {"div", approximate_lanes<T>([](T a, T b) { return a / b; })},
+      {"rcp", approximate_lanes<T>([](T a, T) { return T{1} / a; })},
+      {"sqrt", approximate_lanes<T>([](T a, T) { return std::sqrt(a); })},
+      {"rsqrt", approximate_lanes<T>([](T a, T) { return T{1} / std::sqrt(a); })},
+      {"sin", approximate_lanes<T>([](T a, T) { return std::sin(a); })},
+      {"cos", approximate_lanes<T>([](T a, T) { return std::cos(a); })},
+      {"lg2", approximate_lanes<T>([](T a, T) { return std::log2(a); })},
+      {"ex2", approximate_lanes<T>([](T a, T) { return std::exp2(a); })},
+      {"tanh", approximate_lanes<T>([](T a, T) { return std::tanh(a); })}};
+  return functions.at(name);
 }
 
 }  // namespace
@@ -163,28 +168,18 @@ void decode_packed(Decoder& d, PackedOp op, uint8_t mode) {
 }
 
 void decode_approximate(Decoder& d) {
-  const bool flush = d.take("ftz");
-  if (d.last_type() != Type::f32) d.fail("the interpreter knows approximations of .f32 alone");
-  d.take_type();
+  d.out.mode = d.take("ftz");
+  const Type t = d.take_type({Type::f32, Type::f64});
   const std::string_view name = d.statement().parts[0];
-  d.dest(Type::f32);
-  d.source(Type::f32);
+  if (t == Type::f64 && name != "rcp" && name != "rsqrt") d.fail("is for .f32");
+  d.dest(t);
+  d.source(t);
   if (name == "div")
-    d.source(Type::f32);
+    d.source(t);
   else
     d.copy(d.last());
-  d.out.mode = flush;
-  static const std::unordered_map<std::string_view, Run> functions = {
-      {"div", approximate_lanes([](float a, float b) { return a / b; })},
-      {"rcp", approximate_lanes([](float a, float) { return 1.0f / a; })},
-      {"sqrt", approximate_lanes([](float a, float) { return std::sqrt(a); })},
-      {"rsqrt", approximate_lanes([](float a, float) { return 1.0f / std::sqrt(a); })},
-      {"sin", approximate_lanes([](float a, float) { return std::sin(a); })},
-      {"cos", approximate_lanes([](float a, float) { return std::cos(a); })},
-      {"lg2", approximate_lanes([](float a, float) { return std::log2(a); })},
-      {"ex2", approximate_lanes([](float a, float) { return std::exp2(a); })},
-      {"tanh", approximate_lanes([](float a, float) { return std::tanh(a); })}};
-  d.out.run = functions.at(name);
+  d.builder().note_approximate(d.statement().line);
+  d.out.run = t == Type::f64 ? approximation<double>(name) : approximation<float>(name);
 }
 
 }  // namespace gradus::ptx

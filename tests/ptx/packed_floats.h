@@ -10,8 +10,8 @@ enum class PackedOp : uint8_t { add, sub, mul, fma, neg, abs, min, max };
 // Given that the modifiers before the type are read: FloatMode's bits.
 void decode_packed(Decoder&, PackedOp, uint8_t mode);
 
-// Given that .approx or .full is read. The instruction is refused when it runs, unless the launch
-// allows such; then the C library's function stands in for it.
+// Given that .approx or .full is read. A launch refuses a kernel with such an instruction, unless
+// it allows them; then the C library's function stands in.
 void decode_approximate(Decoder&);
 
 }  // namespace gradus::ptx

@@ -5,26 +5,45 @@
 
 namespace gradus::ptx {
 
+namespace {
+
+// The earlier accesses of one kind to a byte, with this one.
+struct Record {
+  uint32_t& time;
+  Toucher& who;
+};
+
+void note(Record r, Toucher self, unsigned thread, const Clock& clock) {
+  if (is_synchronised(clock, r.time, r.who, thread)) {
+    r.who = self;  // whoever races with the earlier ones from now on races with this one, too
+  } else if (r.time < clock.block) {
+    // No barrier of this block orders those of another: they stay what is remembered.
+    r.who = Toucher::all(r.who.atomic() && self.atomic());
+    return;
+  } else {
+    r.who = r.who.joined(self);
+  }
+  r.time = clock.now;
+}
+
+bool conflicts(Record r, Toucher self, unsigned thread, const Clock& clock) {
+  return !(r.who.atomic() && self.atomic()) && !is_synchronised(clock, r.time, r.who, thread) &&
+         !is_own(clock, r.time, r.who, thread);
+}
+
+}  // namespace
+
 Race touch(Shadow* bytes, size_t n, Access access, unsigned thread, const Clock& clock) {
   const Toucher self(thread, is_atomic(access));
   for (size_t i = 0; i < n; ++i) {
-    Shadow& s = bytes[i];
-    const bool after_writes = is_ordered(clock, s.written_at, s.writer, thread);
-    if (!after_writes && !(self.atomic() && s.writer.atomic()))
-      return {true, i, true, s.writer, s.written_at};
+    const Record written{bytes[i].written_at, bytes[i].writer};
+    const Record read{bytes[i].read_at, bytes[i].reader};
+    if (conflicts(written, self, thread, clock)) return {true, i, true, written.who, written.time};
     if (writes(access)) {
-      const bool after_reads = is_ordered(clock, s.read_at, s.reader, thread);
-      if (!after_reads && !(self.atomic() && s.reader.atomic()))
-        return {true, i, false, s.reader, s.read_at};
-      s.writer = after_writes ? self : s.writer.joined(self);
-      s.written_at = clock.now;
+      if (conflicts(read, self, thread, clock)) return {true, i, false, read.who, read.time};
+      note(written, self, thread, clock);
     }
-    if (reads(access)) {
-      // The same thread again: only the time changes.
-      const bool after_reads = is_ordered(clock, s.read_at, s.reader, thread);
-      s.reader = after_reads ? self : s.reader.joined(self);
-      s.read_at = clock.now;
-    }
+    if (reads(access)) note(read, self, thread, clock);
   }
   return {};
 }

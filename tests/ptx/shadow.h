@@ -44,7 +44,10 @@ class Toucher {
   constexpr bool is_warp() const { return who() < everybody; }
   constexpr unsigned warp() const { return is_thread() ? who() / 32 : who() - several; }
 
-  // Both of them, which were at the same time; atomic if both are.
+  // Those of several blocks, or of several warps.
+  static constexpr Toucher all(bool atomic) { return {everybody, atomic}; }
+
+  // Both of them, of one block; atomic if both are.
   constexpr Toucher joined(Toucher o) const {
     Toucher r;
     const uint16_t bit = code_ & o.code_ & atomic_bit;
@@ -68,13 +71,18 @@ struct Shadow {
   Toucher writer, reader;
 };
 
-// Whether what happened at `time` by `who` is ordered before what `thread` does now.
-inline bool is_ordered(const Clock& c, uint32_t time, Toucher who, unsigned thread) {
+// Whether a barrier, or the end of a launch, stands between what happened at `time` by `who` and
+// what `thread` does now.
+inline bool is_synchronised(const Clock& c, uint32_t time, Toucher who, unsigned thread) {
   if (time < c.launch) return true;
   if (time < c.block) return false;
   if (time < c.barrier) return true;
-  if (who.is_thread() && who.who() == thread) return true;
   return who.is_warp() && who.warp() == thread / 32 && time < c.warp[thread / 32];
+}
+
+// Whether all of it was done by that thread itself.
+inline bool is_own(const Clock& c, uint32_t time, Toucher who, unsigned thread) {
+  return time >= c.block && who.is_thread() && who.who() == thread;
 }
 
 enum class Access : uint8_t { load, store, atomic_load, atomic_store, update };
