@@ -218,10 +218,13 @@ void run(const RunCommand& command) {
   const StateOptions state_options{.fusion = fusion_mode(command)};
   if (command.symbols && state_options.fusion == fusion::FusionMode::off)
     throw Error("--symbols: there are no kernels without fusion; add --fusion first");
-  const fusion::KernelOptions kernel_options{.folder = command.kernels, .symbols = command.symbols};
+  // Sources are shown of all groups, also of those that the CPU runs better without.
+  const fusion::KernelOptions kernel_options{.folder = command.kernels,
+                                             .always = command.dump_after == "cuda",
+                                             .symbols = command.symbols};
   if (const auto number = device_number(command.device))
     fusion::cuda::use_device(*context, *number, kernel_options);
-  else if (!command.kernels.empty() || command.symbols)
+  else if (!command.kernels.empty() || command.symbols || kernel_options.always)
     fusion::set_kernel_options(*context, kernel_options);
   State state = command.resume.empty()
                     ? State(code, context, state_options)

@@ -2,6 +2,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include <unistd.h>
+
 #include "fusion/cuda/device.h"
 #include "fusion/cuda/driver_library.h"
 #include "fusion/cuda/prelude.h"
@@ -25,7 +27,8 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
     check(t_.retain_context(&context_, device_), "making its context");
   }
   ~DriverDevice() override {
-    // A fault here has nobody to tell.
+    // In a forked child there is nothing to end; a fault here has nobody to tell.
+    if (process_ != getpid()) return;
     t_.set_context(context_);
     for (auto& [number, stream] : streams_) t_.destroy_stream(stream);
     t_.release_context(device_);
@@ -69,7 +72,12 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
  private:
   friend class DriverCode;
   // The context is a thread's: whoever comes here sets it.
-  void enter() { check(t_.set_context(context_), "setting its context"); }
+  void enter() {
+    if (process_ != getpid())
+      throw ResourceError("cuda:{} was opened before a fork; open it in the child alone",
+                          facts_.number);
+    check(t_.set_context(context_), "setting its context");
+  }
   void check(int fault, const char* what) const {
     if (fault)
       throw ResourceError("cuda:{} ({}): {} fails: {}", facts_.number, facts_.name, what,
@@ -84,6 +92,7 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
 
   const DriverTable& t_ = DriverLibrary::get().table();
   const DeviceFacts facts_;
+  const int64_t process_ = getpid();
   int device_ = 0;
   DriverContext context_ = nullptr;
   std::mutex mutex_;
@@ -95,7 +104,8 @@ class DriverCode final : public LoadedCode {
   DriverCode(std::shared_ptr<DriverDevice> device, DriverModule module, DriverFunction function)
       : device_(std::move(device)), module_(module), function_(function) {}
   ~DriverCode() override {
-    if (!device_->t_.set_context(device_->context_)) device_->t_.unload_module(module_);
+    if (device_->process_ == getpid() && !device_->t_.set_context(device_->context_))
+      device_->t_.unload_module(module_);
   }
   DriverFunction function() const { return function_; }
 

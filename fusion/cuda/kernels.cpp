@@ -3,6 +3,8 @@
 #include <atomic>
 #include <map>
 
+#include <unistd.h>
+
 namespace gradus::fusion::cuda {
 
 namespace {
@@ -130,6 +132,7 @@ ir::Kernel CopyingKernel::bind(const Frame& frame) const {
 
 CudaKernels::CudaKernels(std::shared_ptr<Device> device, const KernelOptions& options, LogSink log)
     : id_(next_id++),
+      process_(getpid()),
       options_(options),
       log_(std::move(log)),
       place_(std::make_shared<Place>(std::move(device))),
@@ -141,12 +144,17 @@ CudaKernels::CudaKernels(std::shared_ptr<Device> device, const KernelOptions& op
 
 bool CudaKernels::wants(const Nest&, const Frame& frame) const { return frame.count() > 0; }
 
+bool CudaKernels::forked() const { return process_ != getpid(); }
+
 std::shared_ptr<const KernelSet> CudaKernels::ready() {
+  static const std::shared_ptr<const KernelSet> none = std::make_shared<KernelSet>();
+  if (forked()) return none;  // another thread of the parent's may have held the mutex
   std::lock_guard guard(mutex_);
   return ready_;
 }
 
 std::shared_ptr<const fusion::Kernel> CudaKernels::get(const Nest& nest, const std::string& text) {
+  if (forked()) return nullptr;
   {
     std::lock_guard guard(mutex_);
     if (failed_.contains(text)) return nullptr;
@@ -182,6 +190,7 @@ std::shared_ptr<const fusion::Kernel> CudaKernels::get(const Nest& nest, const s
 }
 
 KernelStatistics CudaKernels::statistics() const {
+  if (forked()) return {};
   std::lock_guard guard(mutex_);
   KernelStatistics s = statistics_;
   s.failed = failed_.size();

@@ -12,8 +12,10 @@
 namespace gradus::fusion::cuda {
 
 // Kernels for operands in the host's memory: a run copies them to the device, launches, and copies
-// the results back before it returns. So what is not a kernel runs on the CPU as ever, with the
-// same bits. Kernels are compiled where they are asked for.
+// the results back before it returns; unlike the CPU's kernels it allocates. So what is not a
+// kernel runs on the CPU as ever, with the same bits. Kernels are compiled where they are asked
+// for. A device is not there in a forked child: it has no kernels for new states, and old ones
+// throw.
 class CudaKernels final : public Kernels {
  public:
   // Of the options, `folder` and its bound are heeded. A kernel is wanted for whatever has an
@@ -37,7 +39,10 @@ class CudaKernels final : public Kernels {
   };
 
  private:
+  bool forked() const;
+
   const uint64_t id_;
+  const int64_t process_;  // that has opened the device
   const KernelOptions options_;
   const LogSink log_;
   const std::shared_ptr<Place> place_;

@@ -102,8 +102,8 @@ __device__ __forceinline__ i64 to_u8(T x) {
 }
 )"},
     // C's, exact whatever the quotient: the toolkit's own approximates on its way.
-    {"fmod_f32", R"(
-__device__ inline float fmod_f32(float x, float y) {
+    {"exact_fmod_f32", R"(
+__device__ inline float exact_fmod_f32(float x, float y) {
   const u32 sign = u32(__float_as_int(x)) & 0x80000000u;
   u32 a = u32(__float_as_int(x)) & 0x7fffffffu, b = u32(__float_as_int(y)) & 0x7fffffffu;
   if (a >= 0x7f800000u || b > 0x7f800000u || b == 0) return __int_as_float(0x7fc00000);
@@ -125,8 +125,8 @@ __device__ inline float fmod_f32(float x, float y) {
   return __int_as_float(i32(sign | a));
 }
 )"},
-    {"fmod_f64", R"(
-__device__ inline double fmod_f64(double x, double y) {
+    {"exact_fmod_f64", R"(
+__device__ inline double exact_fmod_f64(double x, double y) {
   const u64 sign = u64(__double_as_longlong(x)) & 0x8000000000000000ull;
   u64 a = u64(__double_as_longlong(x)) & 0x7fffffffffffffffull;
   u64 b = u64(__double_as_longlong(y)) & 0x7fffffffffffffffull;

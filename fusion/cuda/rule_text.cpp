@@ -240,7 +240,8 @@ ScalarEmitter::V RuleText::from_bits(V x) {
 }
 
 ScalarEmitter::V RuleText::fmod(V a, V b) {
-  return add(of(a).type, of(a).type == TextType::f32 ? "fmod_f32({}, {})" : "fmod_f64({}, {})",
+  return add(of(a).type,
+             of(a).type == TextType::f32 ? "exact_fmod_f32({}, {})" : "exact_fmod_f64({}, {})",
              false, {a, b});
 }
 

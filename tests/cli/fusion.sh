@@ -38,6 +38,9 @@ runs 0 run p.ir --random 1 --set N=4096 --fusion first --dump-after fusion --sta
 says out 'stage 0, instructions 0 mul @3:10, 1 tanh @4:10, 2 add @5:10' 'nest 1 {' \
   '%v3 = tanh(%v2) : f64 in f64' 'store %v4' 'kernels: 1 compiled in'
 says trace.json '"name": "mul @3, tanh @4, add @5, sum @6"'
+# Sources for CUDA, which nobody compiles here, name the program's lines.
+runs 0 run p.ir --random 1 --set N=4 --fusion first --dump-after cuda
+says out 'extern "C" __global__' '// %v2 = mul(%v0, %v1) : f64 in f64  # line 3: %h = mul(%x, %w)'
 
 # A folder serves the next process; what is damaged is compiled anew.
 # SPEC F4

@@ -15,7 +15,7 @@ refuses 2 '--random' run p.ir --random 99999999999999999999999
 refuses 2 '--engine' run p.ir --engine steam
 refuses 2 '--device gpu is no device' run p.ir --device gpu
 refuses 2 'excludes' ops --markdown --json
-for command in run grad gradcheck verify print disasm ops import check-onnx; do
+for command in run grad gradcheck verify print disasm ops devices import check-onnx; do
   runs 0 $command --help
   says out "$command"
 done
@@ -24,9 +24,20 @@ says out run gradcheck 'Exit status'
 runs 0 --version
 is "$(cut -d' ' -f1 out)" gradus
 
-# What is not in this build says so.
-refuses 2 'not in this build' run p.ir --device cuda:0
+# Devices that are none, and devices without kernels.
+refuses 2 '--device cuda: is no device' run p.ir --device cuda:
+refuses 2 '--device cuda:0x is no device' run p.ir --device cuda:0x
+refuses 2 '--fusion off has none' run p.ir --device cuda:0 --fusion off
 echo 'graph p { stage 0 () { return } }' >p.ir
+# Where there is no driver, it is named.
+runs 0 devices
+says out "NVIDIA's driver" NVRTC cuBLASLt cuDNN
+if grep -q 'no CUDA device' out; then
+  refuses 1 'cuda:0 cannot be used: ' run p.ir --device cuda:0
+fi
+if grep -q 'driver was not found' out; then
+  refuses 1 'libcuda.so.1' run p.ir --device cuda:0
+fi
 refuses 1 'w.safetensors: cannot be read' run p.ir --weights w.safetensors
 refuses 1 'mine.so: cannot be read' ops --plugin mine.so
 cp p.ir text.so

@@ -2,6 +2,9 @@
 // what is said where there is none.
 #include "tests/cuda/device.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "fusion/cuda/kernels.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/needs.h"
@@ -68,7 +71,7 @@ corpus::Results run(const corpus::Subject& subject, const std::shared_ptr<Contex
   return corpus::run_all(state, subject);
 }
 
-// SPEC F9
+// Of row F9: a source for each group, compiled for a device.
 TEST(CudaKernels, RunProgramsByCopies) {
   GRADUS_NEEDS_NVRTC();
   auto device = std::make_shared<InterpretedDevice>();
@@ -130,6 +133,19 @@ TEST(CudaKernels, TellTheLogWhatCannotBeCompiled) {
   EXPECT_EQ(told[0].find("a group runs unfused, on the CPU: CUDA kernels of elements take 32"), 0u)
       << told[0];
   EXPECT_EQ(kernels->statistics().failed, 1u);
+}
+
+TEST(CudaKernels, AreNoneInAForkedChild) {
+  GRADUS_NEEDS_NVRTC();
+  cuda::CudaKernels kernels(std::make_shared<InterpretedDevice>(), KernelOptions{}, nullptr);
+  const Nest nest = parse_nest("nest 1 { %v0 = load f32 [contiguous] store %v0 }");
+  ASSERT_NE(kernels.get(nest, print(nest)), nullptr);
+  const pid_t child = fork();
+  if (child == 0)
+    _exit(kernels.get(nest, print(nest)) == nullptr && kernels.ready()->kernels.empty() ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Devices, AreReported) {

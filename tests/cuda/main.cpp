@@ -12,7 +12,7 @@ using namespace gradus;
 using namespace gradus::fusion;
 
 // NVRTC compiles each, and ptxas takes it. What it takes of a multiprocessor is recorded.
-// SPEC F9
+// Of row F9: a source for each group, compiled for a device.
 void accepted(const ir::Fixture& fixture) {
   int most = 0, spilled = 0, shared = 0;
   size_t n = 0;
@@ -36,7 +36,7 @@ void accepted(const ir::Fixture& fixture) {
 }
 
 // By the PTX interpreter: bit for bit what the operators' loops give, without a fault.
-// SPEC F6, F9
+// SPEC F6
 void interpreted(const ir::Fixture& fixture) {
   EXPECT_EQ(fusion::test::difference_by(fixture, fusion::test::interpreted), "");
 }

@@ -53,7 +53,7 @@ __device__ __forceinline__ i64 to_i8(T x) {
   return i < -128 ? -128 : i > 127 ? 127 : i;
 }
 
-__device__ inline double fmod_f64(double x, double y) {
+__device__ inline double exact_fmod_f64(double x, double y) {
   const u64 sign = u64(__double_as_longlong(x)) & 0x8000000000000000ull;
   u64 a = u64(__double_as_longlong(x)) & 0x7fffffffffffffffull;
   u64 b = u64(__double_as_longlong(y)) & 0x7fffffffffffffffull;
@@ -138,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(
     const Shape shape) {
   const double v2 = x2[0];  // %v2 = load f64 [broadcast, broadcast, broadcast]
   const i64 v6 = to_i8(v2);  // %v6 = convert(%v2) : i8
-  const double v9 = fmod_f64(v2, 7.0);  // %v9 = fmod(%v2, %v4) : f64 in f64
+  const double v9 = exact_fmod_f64(v2, 7.0);  // %v9 = fmod(%v2, %v4) : f64 in f64
   const float v10 = round_f16(odd_f32(v9));  // %v10 = convert(%v9) : f16
 #pragma unroll 1
   for (u32 item = blockIdx.x * 256 + threadIdx.x; item < shape.items; item += gridDim.x * 256) {
