@@ -231,8 +231,7 @@ void GraphTask::take_captures(uint32_t index, const Variables& gradients) {
   }
 }
 
-// Has the processor fetch what the next node reads, which was found two nodes before, and finds
-// that of the one after it.
+// Has the processor fetch what the next node reads, and the node after it.
 void GraphTask::fetch_ahead(const TaskNode& entry) const {
   for (size_t e = 0; e < entry.edges; ++e) {
     const uint32_t target = edges_[entry.first_edge + e].target;
