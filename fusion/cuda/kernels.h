@@ -12,9 +12,10 @@
 namespace gradus::fusion::cuda {
 
 // Kernels for operands in the host's memory: a run copies them to the device, launches, and copies
-// the results back before it returns; unlike the CPU's kernels it allocates. So what is not a kernel
-// runs on the CPU as ever, with the same bits. Kernels are compiled where they are asked for. A
-// device is not there in a forked child: it has no kernels for new states, and old ones throw.
+// the results back before it returns; unlike the CPU's kernels it allocates. So what is not a
+// kernel runs on the CPU as ever, with the same bits. Kernels are compiled where they are asked
+// for. A device is not there in a forked child: it has no kernels for new states, and old ones
+// throw.
 class CudaKernels final : public Kernels {
  public:
   // Of the options, `folder` and its bound are heeded. A kernel is wanted for whatever has an
