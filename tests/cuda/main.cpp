@@ -1,8 +1,8 @@
 // Runs the kernels of every fixture of tests/text, and of the examples' cases: a test is named
-// CudaCorpusAccepted.file or CudaCorpusInterpreted.file.
+// CudaCorpusAccepted.file, CudaCorpusInterpreted.file or CudaCorpusOnDevice.file.
+#include "fusion/cuda/kernels.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/interpreted.h"
-#include "tests/cuda/needs.h"
 #include "tests/functions.h"
 #include "tools/functions.h"
 
@@ -41,25 +41,34 @@ void interpreted(const ir::Fixture& fixture) {
   EXPECT_EQ(fusion::test::difference_by(fixture, fusion::test::interpreted), "");
 }
 
-class FixtureTest : public testing::Test {
- public:
-  FixtureTest(void (*run)(const ir::Fixture&), std::string file)
-      : run_(run), file_(std::move(file)) {}
-  void TestBody() override {
-    GRADUS_NEEDS_NVRTC();
-    run_(corpus::load(file_));
-  }
-
- private:
-  void (*run_)(const ir::Fixture&);
-  std::string file_;
-};
+// On the device at hand: the same bits. Operands are copied to it and back.
+void on_device(const ir::Fixture& fixture) {
+  static cuda::CudaKernels kernels(cuda::open_device(0), {.folder = GRADUS_CUDA_TEST_KERNELS},
+                                   nullptr);
+  EXPECT_EQ(fusion::test::difference_by(
+                fixture, [](const Nest& nest) { return kernels.get(nest, print(nest)); }),
+            "");
+  EXPECT_EQ(kernels.statistics().failed, 0u);
+}
 
 struct Way {
   const char* name;
   void (*run)(const ir::Fixture&);
+  std::string missing;  // why it cannot be gone here; empty if it can
 };
-constexpr Way ways[] = {{"CudaCorpusAccepted", accepted}, {"CudaCorpusInterpreted", interpreted}};
+
+class FixtureTest : public testing::Test {
+ public:
+  FixtureTest(Way way, std::string file) : way_(std::move(way)), file_(std::move(file)) {}
+  void TestBody() override {
+    if (!way_.missing.empty()) GTEST_SKIP() << way_.missing;
+    way_.run(corpus::load(file_));
+  }
+
+ private:
+  const Way way_;
+  const std::string file_;
+};
 
 }  // namespace
 
@@ -67,16 +76,21 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   gradus::test::register_test_functions();
   cli::register_functions();
-  // Where there is no NVRTC, the names say so.
-  const bool usable = cuda::Nvrtc::get().usable();
+  const std::string& no_compiler = cuda::Nvrtc::get().library().fault;
+  const Way ways[] = {{"CudaCorpusAccepted", accepted, no_compiler},
+                      {"CudaCorpusInterpreted", interpreted, no_compiler},
+                      {"CudaCorpusOnDevice", on_device, cuda::why_no_device(0)}};
   for (const Way& way : ways) {
     std::vector<std::string> files = corpus::fixture_files();
-    if (!usable) files.resize(1);
+    // What is missing is skipped once, by a name that says so.
+    const bool here = way.missing.empty();
+    if (!here) files.resize(1);
     for (const std::string& file : files) {
-      const std::string name = usable ? file.substr(0, file.size() - 3) : "skipped_without_NVRTC";
-      testing::RegisterTest(
-          way.name, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-          [file, run = way.run]() -> FixtureTest* { return new FixtureTest(run, file); });
+      const std::string name = here                   ? file.substr(0, file.size() - 3)
+                               : way.run == on_device ? "skipped_without_a_device"
+                                                      : "skipped_without_NVRTC";
+      testing::RegisterTest(way.name, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                            [file, way]() -> FixtureTest* { return new FixtureTest(way, file); });
     }
   }
   return RUN_ALL_TESTS();
