@@ -17,12 +17,12 @@ graph main {
 }
 )";
 
-std::vector<Case> cases(const std::string& text) {
-  return parse_fixture(programs + text, "t.ir").cases;
-}
+std::string with(std::string_view text) { return fmt::format("{}{}", programs, text); }
+
+std::vector<Case> cases(const std::string& text) { return parse_fixture(with(text), "t.ir").cases; }
 
 void expect_case_error(const std::string& body, const std::string& part) {
-  expect_error(std::string(programs) + "case c { " + body + " }", part);
+  expect_error(with(fmt::format("case c {{ {} }}", body)), part);
 }
 
 // SPEC P6
@@ -103,10 +103,10 @@ TEST(Cases, SayWhatIsWrong) {
   expect_case_error("engines warp", "expected an engine (interpret, fused, eager or cuda)");
   expect_case_error("error nothing", "expected a string in double quotes that the error contains");
   expect_case_error("graph nobody", "there is no graph 'nobody'");
-  expect_error(std::string(programs) + "case a { } case a { }", "there is a case 'a' already");
-  expect_error(std::string(programs) + "case a { } graph g { stage 0 () { return } }",
+  expect_error(with("case a { } case a { }"), "there is a case 'a' already");
+  expect_error(with("case a { } graph g { stage 0 () { return } }"),
                "expected 'case' or the end of the text, found 'graph'");
-  expect_error(std::string(programs) + "case a {", "found the end of the text");
+  expect_error(with("case a {"), "found the end of the text");
 }
 
 // The page that explains the language shows a program and an error: both are real.
