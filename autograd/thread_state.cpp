@@ -2,7 +2,22 @@
 
 #include <atomic>
 
+#include "base/per_thread.h"
+
 namespace gradus::autograd {
+
+constinit thread_local ThreadState* own_thread_state = nullptr;
+
+namespace {
+struct Own {
+  Own() { own_thread_state = &state; }
+  // Before the state's own end, which may ask for one.
+  ~Own() { own_thread_state = nullptr; }
+  ThreadState state;
+};
+}  // namespace
+
+ThreadState& make_thread_state() { return PerThread<Own>::get().state; }
 
 const std::shared_ptr<Context>& current_context() {
   const ThreadState& state = thread_state();

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "base/context.h"
-#include "base/per_thread.h"
 #include "base/ref.h"
 
 namespace gradus::autograd {
@@ -60,11 +59,14 @@ struct ThreadState {
   std::function<std::string()> place;
 };
 
-// This thread's.
-struct OwnThreadState {
-  ThreadState state;
-};
-inline ThreadState& thread_state() { return PerThread<OwnThreadState>::get().state; }
+// This thread's; null until it is asked for. A variable that one file defines: of what a header
+// defines, a module that hides its symbols would have its own.
+extern constinit thread_local ThreadState* own_thread_state;
+ThreadState& make_thread_state();
+inline ThreadState& thread_state() {
+  ThreadState* own = own_thread_state;
+  return own ? *own : make_thread_state();
+}
 const std::shared_ptr<Context>& current_context();
 inline GradMode grad_mode() { return thread_state().mode; }
 inline bool recording() { return thread_state().mode == GradMode::enabled; }
