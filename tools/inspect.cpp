@@ -47,13 +47,15 @@ void print(const std::string& program, const std::string& dump_after) {
 void disasm(const std::string& program, const std::vector<std::string>& set) {
   const auto loaded = load_program(program);
   auto code = Code::compile(loaded.module.program());
-  put(disassemble(*code));
   bool opaque = false;
   for (size_t s = 0; s < code->segments(); ++s)
     opaque |= code->segment(s).opaque || code->segment(s).counts;
-  if (set.empty() && (opaque || !code->dimensions().empty())) return;
-  State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
-  put(describe_memory(state.prepare(read_sizes(set, loaded.module.program()))));
+  std::string memory;
+  if (!set.empty() || (!opaque && code->dimensions().empty())) {
+    State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+    memory = describe_memory(state.prepare(read_sizes(set, loaded.module.program())));
+  }
+  put(disassemble(*code) + memory);
 }
 
 }  // namespace gradus::cli
