@@ -22,12 +22,16 @@ std::string operand_text(const StageCode& stage, const CodeOperand& o, bool free
 
 std::string instruction_text(const StageCode& stage, const Instruction& i) {
   std::string s;
-  for (uint32_t k = 0; k < i.results; ++k)
-    s += (k ? ", " : "") + text_of(stage.results[i.first_result + k]);
+  for (uint32_t k = 0; k < i.results; ++k) {
+    if (k) s += ", ";
+    s += text_of(stage.results[i.first_result + k]);
+  }
   s += fmt::format(" := {}(", i.op->name);
-  for (uint32_t k = 0; k < i.operands; ++k)
-    s += (k ? ", " : "") +
-         operand_text(stage, stage.operands[i.first_operand + k], stage.frees[i.first_operand + k]);
+  for (uint32_t k = 0; k < i.operands; ++k) {
+    uint32_t operand = i.first_operand + k;
+    if (k) s += ", ";
+    s += operand_text(stage, stage.operands[operand], stage.frees[operand]);
+  }
   s += ")";
   std::string attributes;
   for (const auto& a : i.op->write(i.attributes)) {
