@@ -153,8 +153,6 @@ class Node : public RefCounted, public pool::Object {
   }
   void prefetch_mark() const { __builtin_prefetch(&mark_, 1); }
   virtual void prefetch_values() const {}
-  // A leaf looks for its accumulator, which it does not keep.
-  bool revivable() const { return sequence_number_ == accumulator_sequence_number; }
   // By the engine, after a run in a graph that is not kept.
   void end_of_run();
   bool released() const { return released_.load(std::memory_order_acquire); }

@@ -32,8 +32,6 @@ struct VariableBody final : RefCounted, pool::Object {
   VariableBody(Tensor t, Edge e) : data(std::move(t)), edge(std::move(e)) {}
   ~VariableBody() override;
   VariableExtras& extras();
-  // Weak references hang on the extras.
-  bool revivable() const { return lazy_extras.load(std::memory_order_relaxed) != nullptr; }
 
   const Tensor data;
   const Edge edge;  // of a result: the node that takes its cotangent; empty for a leaf

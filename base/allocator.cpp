@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
-#include <utility>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -57,20 +56,6 @@ void* allocate_large(size_t bytes) {
   return block;
 }
 
-// A number of each thread that lives, by its address. A later thread may have it again: the numbers
-// that it owns then are nobody else's any more.
-const void* this_thread() {
-  static constinit thread_local char mine = 0;
-  return &mine;
-}
-
-// Where no other thread writes: the sum.
-int64_t add_alone(std::atomic<int64_t>& number, int64_t n) {
-  const int64_t sum = number.load(std::memory_order_relaxed) + n;
-  number.store(sum, std::memory_order_release);
-  return sum;
-}
-
 }  // namespace
 
 void* HeapAllocator::allocate(size_t bytes) {
@@ -80,74 +65,18 @@ void* HeapAllocator::allocate(size_t bytes) {
   return block;
 }
 
-// Blocks that outlive their allocator leave its counts behind, which are looked after whenever
-// another one goes: whoever frees the last block cannot know that it is the last. Once the
-// allocator is gone blocks only go, so that what adds up to none stays so, and nobody looks at the
-// counts again.
-struct HeapAllocator::Counts::Orphans {
-  ~Orphans() { free_those_without_blocks(); }
-  static void keep(Counts* counts) noexcept {
-    counts->next_ = first.load(std::memory_order_relaxed);
-    while (!first.compare_exchange_weak(counts->next_, counts, std::memory_order_release,
-                                        std::memory_order_relaxed)) {
-    }
-  }
-  static void free_those_without_blocks() noexcept {
-    Counts* counts = first.exchange(nullptr, std::memory_order_acquire);
-    while (counts) drop(std::exchange(counts, counts->next_));
-  }
-  static inline constinit std::atomic<Counts*> first{nullptr};
-};
-
-void HeapAllocator::Counts::drop(Counts* counts) noexcept {
-  if (counts->blocks() == 0)
-    delete counts;
-  else
-    Orphans::keep(counts);
-}
-
-HeapAllocator::~HeapAllocator() {
-  // Also when the module goes.
-  static const Counts::Orphans orphans;
-  Counts::Orphans::free_those_without_blocks();
-  Counts::drop(counts_);
-}
-
-bool HeapAllocator::Counts::by_owner() noexcept {
-  const void* owner = owner_.load(std::memory_order_relaxed);
-  if (owner == this_thread()) [[likely]]
-    return true;
-  return !owner && owner_.compare_exchange_strong(owner, this_thread(), std::memory_order_relaxed);
-}
-
 void HeapAllocator::Counts::add(size_t bytes) {
-  const auto n = static_cast<int64_t>(bytes);
-  int64_t live = 0;
-  if (by_owner()) {
-    live = add_alone(own_.bytes, n) + others_.bytes.load(std::memory_order_relaxed);
-    add_alone(own_.blocks, 1);
-    add_alone(own_.calls, 1);
-  } else {
-    live = others_.bytes.fetch_add(n, std::memory_order_relaxed) + n +
-           own_.bytes.load(std::memory_order_relaxed);
-    others_.blocks.fetch_add(1, std::memory_order_relaxed);
-    others_.calls.fetch_add(1, std::memory_order_relaxed);
-  }
-  int64_t peak = peak_.load(std::memory_order_relaxed);
+  size_t live = live_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  size_t peak = peak_.load(std::memory_order_relaxed);
   while (live > peak && !peak_.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
   }
+  holders_.fetch_add(1, std::memory_order_relaxed);
+  calls_.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Blocks last: who reads that there is none may free the counts.
 void HeapAllocator::Counts::remove(size_t bytes) noexcept {
-  const auto n = static_cast<int64_t>(bytes);
-  if (by_owner()) {
-    add_alone(own_.bytes, -n);
-    add_alone(own_.blocks, -1);
-  } else {
-    others_.bytes.fetch_sub(n, std::memory_order_relaxed);
-    others_.blocks.fetch_sub(1, std::memory_order_release);
-  }
+  live_.fetch_sub(bytes, std::memory_order_relaxed);
+  drop();
 }
 
 void HeapAllocator::deallocate(void* block, size_t bytes) noexcept {

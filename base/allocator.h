@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 
 namespace gradus {
 
@@ -21,10 +20,7 @@ class Allocator {
 // The default: the C++ heap, with counts of what lives.
 class HeapAllocator final : public Allocator {
  public:
-  // They live as long as the allocator, or a block that was counted. Thread-safe. The thread that
-  // counts first has numbers of its own, which it alone changes: most contexts have one thread that
-  // makes small tensors by the million. What is read while another thread counts may be off by
-  // what that one is at.
+  // They live as long as the allocator, or a block that was counted. Thread-safe.
   class Counts {
    public:
     void add(size_t bytes);
@@ -32,37 +28,26 @@ class HeapAllocator final : public Allocator {
 
    private:
     friend class HeapAllocator;
-    struct Numbers {
-      std::atomic<int64_t> bytes{0}, blocks{0}, calls{0};
-    };
-    static void drop(Counts* counts) noexcept;
-    bool by_owner() noexcept;
-    // One may have freed what another made: only the sum counts.
-    int64_t bytes() const { return own_.bytes.load() + others_.bytes.load(); }
-    int64_t blocks() const { return own_.blocks.load() + others_.blocks.load(); }
-
-    std::atomic<const void*> owner_{nullptr};  // see this_thread in allocator.cpp
-    Numbers own_, others_;
-    std::atomic<int64_t> peak_{0};
-    Counts* next_ = nullptr;  // of those whose allocator is gone
-    struct Orphans;
+    void drop() noexcept {
+      if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    }
+    std::atomic<size_t> live_{0}, peak_{0}, calls_{0};
+    std::atomic<size_t> holders_{1};  // living blocks, and the allocator
   };
 
   HeapAllocator() = default;
-  ~HeapAllocator() override;
+  ~HeapAllocator() override { counts_->drop(); }
   HeapAllocator(const HeapAllocator&) = delete;
   void* allocate(size_t bytes) override;
   void deallocate(void* block, size_t bytes) noexcept override;
   // For blocks that lie within something else, which count as those of `allocate` do.
   Counts& counts() const { return *counts_; }
-  size_t live_bytes() const { return static_cast<size_t>(counts_->bytes()); }
-  size_t peak_bytes() const { return static_cast<size_t>(counts_->peak_.load()); }
-  size_t live_blocks() const { return static_cast<size_t>(counts_->blocks()); }
+  size_t live_bytes() const { return counts_->live_.load(); }
+  size_t peak_bytes() const { return counts_->peak_.load(); }
+  size_t live_blocks() const { return counts_->holders_.load() - 1; }
   // Number of allocate calls so far.
-  size_t calls() const {
-    return static_cast<size_t>(counts_->own_.calls.load() + counts_->others_.calls.load());
-  }
-  void reset_peak() { counts_->peak_ = counts_->bytes(); }
+  size_t calls() const { return counts_->calls_.load(); }
+  void reset_peak() { counts_->peak_ = counts_->live_.load(); }
 
  private:
   Counts* const counts_ = new Counts;

@@ -21,9 +21,6 @@ class RefCounted {
   // Nobody refers to it any more. Objects that hang together in long chains free themselves one
   // after the other instead of each within the one before.
   virtual void dispose() const { delete this; }
-  // Whether `Ref::if_alive` may be asked for it; hidden by classes that know better. Of the others
-  // the last reference goes without a count: nobody can make another one meanwhile.
-  bool revivable() const { return true; }
 
  private:
   template <class T>
@@ -42,13 +39,8 @@ class RefCounted {
     }
     return n != 0;
   }
-  template <class T>
-  static void release(const T& object) {
-    const RefCounted& counted = object;
-    if (counted.use_count() == 1 && !object.revivable())
-      counted.dispose();
-    else if (counted.count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
-      counted.dispose();
+  void release() const {
+    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) dispose();
   }
   mutable std::atomic<uint32_t> count_{0};
 };
@@ -67,7 +59,7 @@ class Ref {
   requires std::is_convertible_v<U*, T*> Ref(const Ref<U>& o)
       : Ref(o.get()) {}  // NOLINT: as pointers convert
   ~Ref() {
-    if (p_) RefCounted::release(*p_);
+    if (p_) p_->release();
   }
   Ref& operator=(Ref o) noexcept {
     std::swap(p_, o.p_);

@@ -37,7 +37,6 @@ class Storage final : public RefCounted, public pool::Object {
   Device device() const { return device_; }
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   void bump_version() { version_.fetch_add(1, std::memory_order_acq_rel); }
-  bool revivable() const { return false; }
 
  private:
   Storage(HeapAllocator& heap, std::byte* start, const Block& block);

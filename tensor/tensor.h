@@ -100,7 +100,6 @@ class Tensor {
   struct Body final : RefCounted, pool::Object {
     Body() = default;
     explicit Body(const Layout& l) : layout(l) {}
-    bool revivable() const { return false; }
     bool in_block = false;  // lies in the storage's pooled block, which it keeps
     Ref<Storage> storage;
     std::byte* data = nullptr;
