@@ -16,7 +16,7 @@ namespace gradus::interpreter {
 void Planner::fuse() {
   if (choice_.mode == fusion::FusionMode::off) return;
   count_uses();
-  GroupFinder finder;
+  GroupFinder finder(choice_.device ? 1 : 2);
   std::vector<uint32_t> maker(locals_.size(), Local::never);
   SmallVector<uint32_t, 4> makers;
   SmallVector<Register, 4> loads;
@@ -132,7 +132,10 @@ void Planner::fuse_members(std::span<const uint32_t> members) {
   if (group->nest.loads.size() + m.stored.size() > fusion::most_slots ||
       !choice_.source->wants(group->nest, group->frame))
     return;
-  if (auto kernel = kernel_of(group->nest)) place_group(members, m, *group, std::move(kernel));
+  if (auto kernel = kernel_of(group->nest))
+    place_group(members, m, *group, std::move(kernel));
+  else if (choice_.device)
+    fuse_halves(members);  // less may have a form that the device has
 }
 
 // What is read elsewhere: values of elements, then those of rows, then those of columns.
@@ -157,9 +160,10 @@ void Planner::find_stored(std::span<const uint32_t> members, Members& m) {
 
 // Each half is a group as well: the first one ends before the second.
 void Planner::fuse_halves(std::span<const uint32_t> members) {
-  const size_t half = members.size() / 2;
+  const size_t half = members.size() / 2, least = choice_.device ? 1 : 2;
+  if (half == 0) return;
   for (auto part : {members.first(half), members.subspan(half)})
-    if (part.size() > 1) fuse_members(part);
+    if (part.size() >= least) fuse_members(part);
 }
 
 // What the instruction reads: of the group, or loaded.

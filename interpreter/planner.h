@@ -1,10 +1,12 @@
 // Makes a segment's plan, in passes over its instructions: `bind` finds layouts, views and kernels
 // (planner.cpp); `share_packings` has what several kernels would rearrange copied once (pack.cpp);
-// `fuse` puts one kernel in the place of several (fuse.cpp); `lay_out` says where
-// values lie and what happens when (lay_out.cpp).
+// `fuse` puts one kernel in the place of several (fuse.cpp); `place_on_device`, where there is one,
+// finds code for the rest (on_device.cpp); `lay_out` says where values lie and what happens when
+// (lay_out.cpp).
 #pragma once
 
 #include <deque>
+#include <map>
 
 #include "fusion/group.h"
 #include "interpreter/bind_sizes.h"
@@ -42,11 +44,11 @@ struct Local {
 
 // A kernel's pointer before memory is laid out.
 struct BoundArg {
-  enum class Kind : uint8_t { null, fixed, value, dropped, packed } kind = Kind::null;
+  enum class Kind : uint8_t { null, fixed, value, dropped, packed, faults } kind = Kind::null;
   Register reg = no_register;        // value
   const std::byte* fixed = nullptr;  // a number, or zeros
   int64_t bytes = 0;                 // dropped: of a result that nobody uses
-  size_t packing = 0;                // packed: index into Planner::packings_
+  size_t packing = 0;                // packed: index into Planner::packings_; faults: the first one
 };
 
 // A copy of an operand that several instructions read rearranged: made before the first of them,
@@ -68,6 +70,7 @@ struct Bound {
   size_t scratch_bytes = 0;
   uint32_t first_arg = 0, args = 0;  // slice of the planner's
   uint32_t group = Local::never;     // index into SegmentPlan::groups of a member
+  bool host = false;                 // see Step::host
 };
 
 class Planner {
@@ -115,6 +118,7 @@ class Planner {
   bool is_view_of_absent(const Instruction& i, const ir::BindCall::View& view);
   void zero_views_of_absent(Bound& bound, std::vector<std::pair<size_t, size_t>> fills);
   void place_results(const Instruction& i, uint32_t index, const ops::KernelMemo::Entry& memo);
+  static constexpr size_t number_block = 4096;  // bytes of SegmentPlan::numbers' blocks
   std::byte* number_memory();
 
   // Sharing copies: pack.cpp.
@@ -148,6 +152,15 @@ class Planner {
   std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest);
   void place_group(std::span<const uint32_t> members, const Members& m, const fusion::Group& group,
                    std::shared_ptr<const fusion::Kernel> kernel);
+
+  // On a device: on_device.cpp.
+  void place_on_device();
+  bool has_results(uint32_t index) const;
+  bool run_by_form(uint32_t index);
+  void run_on_host(uint32_t index);
+  const std::byte* number_there(const std::byte* number);
+  const std::byte* constant_there(Register r);
+  void send_numbers();
 
   // Laying out.
   void find_leaving();
@@ -187,6 +200,9 @@ class Planner {
   size_t next_packing_ = 0, ended_packings_ = 0;
   SlotAllocator slots_;
   size_t number_at_ = 0;
+  // What a device reads of the plan's numbers, by block, and of constants.
+  std::vector<std::byte*> numbers_there_;
+  std::map<Register, const std::byte*> constants_there_;
 };
 
 }  // namespace gradus::interpreter

@@ -52,4 +52,7 @@ struct ElementPlan {
 void bind_slabs(BindCall& call, SlabPlan plan);
 void bind_elements(BindCall& call, ElementPlan plan);
 
+// What is wrong with an index.
+Error index_error(const Operator& op, const IndexOperand& index, int64_t value);
+
 }  // namespace gradus::ops

@@ -46,4 +46,14 @@ std::map<std::string, Nest> nests_of(const ir::Fixture& fixture);
 // without any, or a kernel cannot be made, says so.
 std::string difference_by(const ir::Fixture& fixture, const MadeKernels::Make& make);
 
+// What a fixture's programs did on a device.
+struct DeviceRun {
+  std::string difference;              // as difference_by says it
+  size_t instructions = 0;             // that ran as kernels, or did something else
+  std::map<std::string, size_t> host;  // of them, by operator, what the host did
+  size_t host_instructions() const;
+};
+// All stages of them by `context`, whose kernels are a device's.
+DeviceRun run_on_device(const ir::Fixture& fixture, const std::shared_ptr<Context>& context);
+
 }  // namespace gradus::fusion::test
