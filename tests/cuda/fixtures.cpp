@@ -4,6 +4,7 @@
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/interpreted.h"
 #include "tests/functions.h"
+#include "tests/start.h"
 #include "tools/functions.h"
 
 namespace {
@@ -43,7 +44,7 @@ void interpreted(const ir::Fixture& fixture) {
 
 // On the device at hand: the same bits. Operands are copied to it and back.
 void on_device(const ir::Fixture& fixture) {
-  static cuda::CudaKernels kernels(cuda::open_device(0), {.folder = GRADUS_CUDA_TEST_KERNELS},
+  static cuda::CudaKernels kernels(cuda::open_device(0), {.folder = fusion::test::kernel_folder()},
                                    nullptr);
   EXPECT_EQ(fusion::test::difference_by(
                 fixture, [](const Nest& nest) { return kernels.get(nest, print(nest)); }),
@@ -70,10 +71,7 @@ class FixtureTest : public testing::Test {
   const std::string file_;
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
+const gradus::test::AtStart start([] {
   gradus::test::register_test_functions();
   cli::register_functions();
   const std::string& no_compiler = cuda::Nvrtc::get().library().fault;
@@ -93,5 +91,6 @@ int main(int argc, char** argv) {
                             [file, way]() -> FixtureTest* { return new FixtureTest(way, file); });
     }
   }
-  return RUN_ALL_TESTS();
-}
+});
+
+}  // namespace
