@@ -1,16 +1,25 @@
-# gradus_library(NAME [LINK lib...] [LINK_PRIVATE lib...] [OPTIONS flag...])
+# gradus_library(NAME [LINK lib...] [LINK_PRIVATE lib...] [OPTIONS flag...] [SOURCES file...]
+#                [WITHOUT name...])
 #
-# The static library gradus_NAME of the .cpp files in the current folder. It sees every library
-# made before it: the order of the calls is the order of the folders. A folder that has no .cpp
-# file yet makes a library of headers.
+# The static library gradus_NAME of the .cpp files in the current folder (or of SOURCES). It sees
+# every library made before it: the order of the calls is the order of the folders. A folder that
+# has no .cpp file yet makes a library of headers. WITHOUT: a build that leaves a library out takes
+# absent/name.cpp in the place of name.cpp.
 set_property(GLOBAL PROPERTY GRADUS_LIBRARIES "")
 # What they link and nobody else sees.
 set_property(GLOBAL PROPERTY GRADUS_INSIDE "")
 function(gradus_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;LINK_PRIVATE;OPTIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;LINK_PRIVATE;OPTIONS;SOURCES;WITHOUT")
   set(target gradus_${name})
   get_property(above GLOBAL PROPERTY GRADUS_LIBRARIES)
   file(GLOB sources CONFIGURE_DEPENDS *.cpp)
+  if(arg_SOURCES)
+    set(sources ${arg_SOURCES})
+  endif()
+  foreach(absent IN LISTS arg_WITHOUT)
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${absent}.cpp)
+    list(APPEND sources absent/${absent}.cpp)
+  endforeach()
   if(sources)
     add_library(${target} STATIC ${sources})
     target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})

@@ -12,6 +12,9 @@
 
 namespace gradus::cli {
 
+// Reads the command line, does what it says, and returns the exit status.
+int tool(int argc, char** argv);
+
 // The command line cannot mean anything, or means something that this build cannot do.
 class UsageError : public Exception {
  public:

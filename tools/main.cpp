@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/build.h"
 #include "base/text.h"
 #include "interpreter/plugin.h"
 #include "tools/cli.h"
@@ -286,7 +287,9 @@ void add_view(CLI::App& app, Commands& c) {
 
 void parse_and_run(int argc, char** argv) {
   CLI::App app("Runs staged graph programs and derives their derivatives.", "gradus");
-  app.set_version_flag("--version", "gradus " GRADUS_VERSION);
+  const std::string without = left_out();
+  app.set_version_flag("--version",
+                       "gradus " GRADUS_VERSION + (without.empty() ? "" : ", " + without));
   app.require_subcommand(1);
   app.fallthrough();  // so that --plugin may stand behind the command
   Commands c;
@@ -330,16 +333,12 @@ int fail(int status, std::string_view message) {
 
 }  // namespace
 
-}  // namespace gradus::cli
-
-int main(int argc, char** argv) {
-  using namespace gradus;
-  using cli::fail;
+int tool(int argc, char** argv) {
   try {
-    cli::register_functions();
-    cli::parse_and_run(argc, argv);
+    register_functions();
+    parse_and_run(argc, argv);
     return 0;
-  } catch (const cli::UsageError& e) {
+  } catch (const UsageError& e) {
     return fail(2, "error: " + e.message());
   } catch (const Error& e) {
     // What has a place says "file:line:col: error: " itself.
@@ -352,3 +351,5 @@ int main(int argc, char** argv) {
     return fail(3, fmt::format("error: a fault of Gradus itself, please report it: {}", e.what()));
   }
 }
+
+}  // namespace gradus::cli

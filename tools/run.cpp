@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 
+#include "base/build.h"
 #include "base/file.h"
 #include "fusion/accelerator.h"
 #include "fusion/cuda/kernels.h"
@@ -116,7 +117,12 @@ std::optional<int> device_number(const RunCommand& c, const ir::Graph& program) 
 
 void check_command(const RunCommand& c) {
   if (device_number(c.device) && c.fusion == "off")
-    throw UsageError("gradus run: {} wants kernels; --fusion off has none", c.device);
+    throw UsageError("gradus run: kernels of groups are what runs on {}; --fusion off has none",
+                     c.device);
+  const bool fused = c.engine == "fused" || c.fusion == "first" || c.fusion == "behind";
+  if (fused && !device_number(c.device) && !has_part(Part::llvm))
+    throw Error("no kernels are made for the CPU: {}; --fusion off runs the program without",
+                why_missing(Part::llvm));
   if (c.repeat > 1 && !c.resume.empty())
     throw UsageError("gradus run: --repeat begins at stage 0, --resume does not");
 }

@@ -16,8 +16,8 @@ namespace gradus::fusion::cuda {
 //         source, target, items, value, size[rank], from[rank], to[rank]
 Source copy_source(const ops::DeviceMove& move, bool wide);
 
-// index   see ops::DeviceIndexing. The first `parallel` dimensions are shared among threads, each of
-//         which walks all others in order.
+// index   see ops::DeviceIndexing. The first `parallel` dimensions are shared among threads, each
+//         of which walks all others in order.
 //         indexed, plain, faults, items, steps, alpha (bits), size[rank], indexed_by[rank],
 //         plain_by[rank], then for each index its address, bound, step, by[rank]
 struct IndexShape {

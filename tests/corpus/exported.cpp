@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/build.h"
 #include "io/onnx/onnx.h"
 
 namespace gradus::corpus {
@@ -103,6 +104,7 @@ void run_exported(const Subject& s) {
 }  // namespace
 
 void exported(const ir::Fixture& fixture) {
+  if (!has_part(Part::onnx)) GTEST_SKIP() << why_missing(Part::onnx);
   for (const Subject& s : subjects(fixture)) run_exported(s);
 }
 

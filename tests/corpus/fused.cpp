@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 
+#include "base/build.h"
 #include "fusion/cpu/compiler.h"
 
 namespace gradus::corpus {
@@ -29,6 +30,7 @@ std::shared_ptr<Context> KernelFolder::open(int workers, unsigned vector_bits) c
   ContextOptions options;
   options.workers = workers;
   auto context = std::make_shared<Context>(options);
+  if (!has_part(Part::llvm)) return context;  // there is nothing to keep
   fusion::KernelOptions kernels{.folder = path_, .vector_bits = vector_bits, .always = true};
   kernels.most_kernels = 1 << 20;  // so that none is loaded twice
   fusion::set_kernel_options(*context, kernels);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "ir/text/parser.h"
+#include "tests/start.h"
 
 namespace gradus::corpus {
 
@@ -163,13 +164,13 @@ std::string difference(const Subject& subject, const Results& expected, const Re
 
 std::vector<std::string> fixture_files() {
   namespace fs = std::filesystem;
-  fs::path root = fs::path(GRADUS_SOURCE_DIR) / "tests" / "text";
+  fs::path root = fs::path(test::source_folder()) / "tests" / "text";
   std::vector<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(root))
     if (entry.path().extension() == ".ir")
       files.push_back(entry.path().lexically_relative(root).generic_string());
   // Of the examples, those that have cases.
-  for (const auto& entry : fs::directory_iterator(GRADUS_SOURCE_DIR "/examples")) {
+  for (const auto& entry : fs::directory_iterator(test::source_folder() + "/examples")) {
     std::string name = "examples/" + entry.path().filename().string();
     if (entry.path().extension() == ".ir" && !load(name).cases.empty()) files.push_back(name);
   }
@@ -179,8 +180,7 @@ std::vector<std::string> fixture_files() {
 
 ir::Fixture load(const std::string& file) {
   bool example = file.starts_with("examples/");
-  return ir::parse_file((example ? GRADUS_SOURCE_DIR "/" : GRADUS_SOURCE_DIR "/tests/text/") +
-                        file);
+  return ir::parse_file(test::source_folder() + (example ? "/" : "/tests/text/") + file);
 }
 
 }  // namespace gradus::corpus

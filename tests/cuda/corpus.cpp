@@ -1,6 +1,7 @@
 #include "tests/cuda/corpus.h"
 
 #include <atomic>
+#include <cstdlib>
 
 namespace gradus::fusion::test {
 
@@ -14,8 +15,13 @@ corpus::Results run(const corpus::Subject& subject, const std::shared_ptr<Contex
 
 }  // namespace
 
+std::string kernel_folder() {
+  const char* given = std::getenv("GRADUS_CUDA_TEST_KERNELS");
+  return given ? given : GRADUS_CUDA_TEST_KERNELS;
+}
+
 cuda::Compiler& cuda_compiler() {
-  static cuda::Compiler compiler("sm_90", std::make_shared<ObjectStore>(GRADUS_CUDA_TEST_KERNELS));
+  static cuda::Compiler compiler("sm_90", std::make_shared<ObjectStore>(kernel_folder()));
   return compiler;
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "fusion/cuda/compiler.h"
 #include "fusion/kernels.h"
@@ -11,7 +12,10 @@
 
 namespace gradus::fusion::test {
 
-// Compiles for sm_90, and keeps what it compiled for the process and in the build folder.
+// Where kernels are kept for other runs: $GRADUS_CUDA_TEST_KERNELS, or the build's folder.
+std::string kernel_folder();
+
+// Compiles for sm_90, and keeps what it compiled for the process and in that folder.
 cuda::Compiler& cuda_compiler();
 
 // A source of kernels that are made by `make` when they are first asked for, each once. What `make`

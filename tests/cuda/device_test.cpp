@@ -77,7 +77,7 @@ TEST(CudaKernels, RunPrograms) {
   auto device = std::make_shared<InterpretedDevice>();
   auto context = std::make_shared<Context>(ContextOptions{});
   KernelOptions options;
-  options.folder = GRADUS_CUDA_TEST_KERNELS;
+  options.folder = kernel_folder();
   auto kernels = std::make_shared<cuda::CudaKernels>(device, options, nullptr);
   context->replace_part<Kernels>(kernels);
   size_t programs = 0;

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "fusion/cuda/source.h"
+#include "tests/start.h"
 
 namespace gradus::fusion::cuda {
 namespace {
@@ -23,7 +24,8 @@ std::string read(const files::path& path) {
 
 TEST(CudaGolden, SourcesAreAsTheyWere) {
   size_t seen = 0;
-  for (const auto& entry : files::directory_iterator(GRADUS_SOURCE_DIR "/tests/cuda/golden")) {
+  for (const auto& entry :
+       files::directory_iterator(gradus::test::source_folder() + "/tests/cuda/golden")) {
     if (entry.path().extension() != ".nest") continue;
     ++seen;
     const std::string text = write_source(parse_nest(read(entry.path()))).text;

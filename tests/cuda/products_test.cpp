@@ -3,6 +3,7 @@
 
 #include "fusion/cuda/accelerator.h"
 #include "ops/device_form.h"
+#include "tests/cuda/corpus.h"
 #include "tests/cuda/needs.h"
 #include "tests/cuda/product_double.h"
 
@@ -73,8 +74,8 @@ class Products : public testing::Test {
 
   const std::shared_ptr<InterpretedDevice> device_ = std::make_shared<InterpretedDevice>();
   const std::shared_ptr<cuda::CudaAccelerator> accelerator_ =
-      std::make_shared<cuda::CudaAccelerator>(
-          device_, std::make_shared<ObjectStore>(GRADUS_CUDA_TEST_KERNELS));
+      std::make_shared<cuda::CudaAccelerator>(device_,
+                                              std::make_shared<ObjectStore>(kernel_folder()));
 };
 
 TEST_F(Products, OfEveryFloatingDtype) {

@@ -6,16 +6,17 @@
 
 #include "ir/literal.h"
 #include "ops/registry.h"
+#include "tests/start.h"
 
 namespace gradus::golden {
 
 namespace {
 
-const std::string folder = std::string(GRADUS_SOURCE_DIR) + "/tests/golden/data/";
+std::string folder() { return test::source_folder() + "/tests/golden/data/"; }
 
 const NpzFile& file_of(const Json& json) {
   static std::map<std::string, NpzFile> files;
-  std::string path = folder + std::string(json["file"]);
+  std::string path = folder() + std::string(json["file"]);
   return files.try_emplace(path, path).first->second;
 }
 
@@ -53,7 +54,7 @@ Tensor lay_out(const Tensor& values, const Json& input) {
 
 const std::vector<Json>& all_cases() {
   static const std::vector<Json> cases = [] {
-    std::ifstream in(folder + "index.json");
+    std::ifstream in(folder() + "index.json");
     return Json::parse(in)["cases"].get<std::vector<Json>>();
   }();
   return cases;

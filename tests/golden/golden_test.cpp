@@ -9,6 +9,7 @@
 #include "tests/corpus/eager.h"
 #include "tests/corpus/fused.h"
 #include "tests/corpus/hidden.h"
+#include "tests/corpus/on_device.h"
 #include "tests/golden/case.h"
 
 namespace gradus::golden {
@@ -17,7 +18,7 @@ namespace {
 struct Way {
   const char* group;
   DType dtype;
-  enum class By { differentiate, grad, engine, opaque, fused } by;
+  enum class By { differentiate, grad, engine, opaque, fused, device } by;
 };
 
 std::vector<std::string> failures_of(const Case& c,
@@ -102,6 +103,14 @@ void check_fused(const Case& c, std::vector<std::string>& failures) {
   note(failures, corpus::fused_difference(s));
 }
 
+// The stages on a device: as near to the reference, and to the CPU's.
+void check_device(const Case& c, std::vector<std::string>& failures) {
+  corpus::Subject s = staged(c);
+  const corpus::Results results = corpus::run_on_device(s);
+  compare_stages(c, s, results, failures);
+  note(failures, corpus::device_difference(s, corpus::run_unfused(s), results));
+}
+
 // Hidden behind functions, the derivatives by `eval`.
 void check_opaque(const Case& c, std::vector<std::string>& failures) {
   corpus::Subject s = staged(c);
@@ -143,6 +152,9 @@ class Golden : public testing::TestWithParam<Way> {};
 
 TEST_P(Golden, Agrees) {
   auto [group, dtype, by] = GetParam();
+  if (by == Way::By::fused && !corpus::has_kernels(256)) GTEST_SKIP() << "no kernels here";
+  if (by == Way::By::device && !corpus::why_no_device().empty())
+    GTEST_SKIP() << corpus::why_no_device();
   size_t ran = 0, failed = 0;
   std::set<std::string> missing;
   std::string report;
@@ -165,6 +177,8 @@ TEST_P(Golden, Agrees) {
         check_opaque(c, f);
       else if (by == Way::By::fused)
         check_fused(c, f);
+      else if (by == Way::By::device)
+        check_device(c, f);
       else
         check_stages(c, f);
     });
@@ -185,6 +199,7 @@ std::string name_of_way(const testing::TestParamInfo<Way>& info) {
                      : info.param.by == Way::By::engine ? "engine"
                      : info.param.by == Way::By::opaque ? "opaque"
                      : info.param.by == Way::By::fused  ? "fused"
+                     : info.param.by == Way::By::device ? "device"
                                                         : "differentiate");
 }
 
@@ -193,7 +208,7 @@ std::vector<Way> ways() {
   for (const char* group : {"op", "edge", "program", "engine", "fuzz"})
     for (DType dtype : {DType::f64, DType::f32})
       for (Way::By by : {Way::By::differentiate, Way::By::grad, Way::By::engine, Way::By::opaque,
-                         Way::By::fused})
+                         Way::By::fused, Way::By::device})
         if (std::string(group) != "edge" || dtype == DType::f64) list.push_back({group, dtype, by});
   return list;
 }

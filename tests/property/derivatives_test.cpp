@@ -8,6 +8,7 @@
 #include "ir/passes/passes.h"
 #include "tests/corpus/eager.h"
 #include "tests/corpus/fused.h"
+#include "tests/corpus/on_device.h"
 #include "tests/property/samples.h"
 
 namespace gradus::property {
@@ -108,6 +109,23 @@ TEST_P(FusedDerivatives, AreTheSame) {
       const int order = !derived ? 0 : lie == Lie::contiguous ? highest : 2;
       corpus::Subject subject = subject_of(s, *program, order, lie, GetParam());
       EXPECT_EQ(corpus::fused_difference(subject), "")
+          << s.text(GetParam()) << ", layout " << static_cast<int>(lie);
+    }
+  }
+}
+
+// However the operands lie, a device gives what the CPU gives.
+TEST_P(FusedDerivatives, AreTheSameOnADevice) {
+  if (!corpus::why_no_device().empty()) GTEST_SKIP() << corpus::why_no_device();
+  for (const Sample& s : all_samples()) {
+    auto program = s.program(GetParam());
+    if (!program) continue;
+    const bool derived = s.op->traits.differentiable || s.op->traits.zero_gradient;
+    for (Lie lie : {Lie::contiguous, Lie::transposed}) {
+      corpus::Subject subject = subject_of(s, *program, derived ? 2 : 0, lie, GetParam());
+      EXPECT_EQ(corpus::device_difference(subject, corpus::run_unfused(subject),
+                                          corpus::run_on_device(subject)),
+                "")
           << s.text(GetParam()) << ", layout " << static_cast<int>(lie);
     }
   }

@@ -12,6 +12,7 @@
 
 #include "base/context.h"
 #include "tensor/tensor.h"
+#include "tests/start.h"
 
 namespace gradus::test {
 
@@ -37,7 +38,7 @@ inline std::string get(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 inline std::string data_file(const std::string& name) {
-  return std::string(GRADUS_SOURCE_DIR) + "/tests/tensor/data/" + name;
+  return source_folder() + "/tests/tensor/data/" + name;
 }
 
 // A context whose memory is counted.

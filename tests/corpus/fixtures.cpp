@@ -2,6 +2,7 @@
 // named disguise.file.
 #include "tests/corpus/subject.h"
 #include "tests/functions.h"
+#include "tests/start.h"
 #include "tools/functions.h"
 
 namespace {
@@ -19,10 +20,7 @@ class FixtureTest : public testing::Test {
   std::string file_;
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
+const gradus::test::AtStart start([] {
   gradus::test::register_test_functions();
   cli::register_functions();
   for (const std::string& file : corpus::fixture_files()) {
@@ -32,5 +30,6 @@ int main(int argc, char** argv) {
           d.name, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
           [file, run = d.run]() -> FixtureTest* { return new FixtureTest(run, file); });
   }
-  return RUN_ALL_TESTS();
-}
+});
+
+}  // namespace

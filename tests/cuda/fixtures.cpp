@@ -1,5 +1,6 @@
 // Runs the kernels of every fixture of tests/text, and of the examples' cases: a test is named
-// CudaCorpusAccepted.file, CudaCorpusInterpreted.file, CudaCorpusSimulated.file or CudaCorpusOnDevice.file.
+// CudaCorpusAccepted.file, CudaCorpusInterpreted.file, CudaCorpusSimulated.file or
+// CudaCorpusOnDevice.file.
 #include <fstream>
 
 #include "fusion/cuda/kernels.h"
@@ -7,6 +8,7 @@
 #include "tests/cuda/device.h"
 #include "tests/cuda/interpreted.h"
 #include "tests/functions.h"
+#include "tests/start.h"
 #include "tools/functions.h"
 
 namespace {
@@ -47,7 +49,7 @@ void interpreted(const ir::Fixture& fixture, const std::string&) {
 std::shared_ptr<Context> context_on(std::shared_ptr<cuda::Device> device) {
   auto context = std::make_shared<Context>(ContextOptions{});
   context->replace_part<Kernels>(std::make_shared<cuda::CudaKernels>(
-      std::move(device), KernelOptions{.folder = GRADUS_CUDA_TEST_KERNELS}, nullptr));
+      std::move(device), KernelOptions{.folder = fusion::test::kernel_folder()}, nullptr));
   return context;
 }
 
@@ -77,7 +79,7 @@ HostWork& host_work() {
 const std::map<std::string, size_t>& allowed_host_work() {
   static const std::map<std::string, size_t> allowed = [] {
     std::map<std::string, size_t> list;
-    std::ifstream in(GRADUS_SOURCE_DIR "/tests/cuda/host_instructions.txt");
+    std::ifstream in(test::source_folder() + "/tests/cuda/host_instructions.txt");
     std::string file;
     for (size_t n; in >> file >> n;) list[file] = n;
     return list;
@@ -132,10 +134,7 @@ class FixtureTest : public testing::Test {
   const std::string file_;
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
+const gradus::test::AtStart start([] {
   testing::AddGlobalTestEnvironment(&host_work());
   gradus::test::register_test_functions();
   cli::register_functions();
@@ -157,5 +156,6 @@ int main(int argc, char** argv) {
                             [file, way]() -> FixtureTest* { return new FixtureTest(way, file); });
     }
   }
-  return RUN_ALL_TESTS();
-}
+});
+
+}  // namespace

@@ -1,0 +1,47 @@
+// In the place of the kernel compiler, in builds without LLVM: there are no kernels for the CPU,
+// and programs run instruction by instruction, with the same bits.
+#include "fusion/kernels.h"
+
+#include <atomic>
+
+#include "base/build.h"
+#include "fusion/cpu/compiler.h"
+
+namespace gradus::fusion {
+
+namespace {
+
+class NoKernels final : public Kernels {
+ public:
+  uint64_t id() const override { return id_; }
+  bool wants(const Nest&, const Frame&) const override { return false; }
+  std::shared_ptr<const KernelSet> ready() override { return none_; }
+  std::shared_ptr<const Kernel> get(const Nest&, const std::string&) override { return nullptr; }
+  void request(const Nest&, const std::string&) override {}
+  void wait() override {}
+  KernelStatistics statistics() const override { return {}; }
+
+ private:
+  static uint64_t next_id() {
+    static std::atomic<uint64_t> next{1};
+    return next++;
+  }
+  const uint64_t id_ = next_id();
+  const std::shared_ptr<const KernelSet> none_ = std::make_shared<KernelSet>();
+};
+
+}  // namespace
+
+std::shared_ptr<Kernels> kernels_of(Context& context) {
+  return context.part<Kernels>([] { return std::make_shared<NoKernels>(); });
+}
+
+void set_kernel_options(Context& context, const KernelOptions& options) {
+  if (!options.folder.empty() || options.symbols)
+    throw ResourceError("no kernels can be kept or named for the CPU: {}", why_missing(Part::llvm));
+  context.replace_part<Kernels>(std::make_shared<NoKernels>());
+}
+
+bool cpu::runs_here(Isa) { return false; }
+
+}  // namespace gradus::fusion
