@@ -316,9 +316,8 @@ void Planner::place_results(const Instruction& i, uint32_t index,
 }
 
 std::byte* Planner::number_memory() {
-  constexpr size_t block = 4096;
-  if (plan_->numbers.empty() || number_at_ == block) {
-    plan_->numbers.push_back(std::make_unique<std::byte[]>(block));
+  if (plan_->numbers.empty() || number_at_ == number_block) {
+    plan_->numbers.push_back(std::make_unique<std::byte[]>(number_block));
     number_at_ = 0;
   }
   std::byte* p = plan_->numbers.back().get() + number_at_;
