@@ -106,7 +106,7 @@ void GroupFinder::add(uint32_t index, const Loops& loops, std::span<const uint32
     if (!std::ranges::any_of(makers, [&](uint32_t m) { return open.has(m); })) continue;
     const bool unread = std::ranges::none_of(
         makers, [&](uint32_t m) { return std::ranges::count(open.dropping, m) > 0; });
-    if (!unread || open.shape != shape ||
+    if (!unread || loops.edge || open.shape != shape ||
         !fits(open, loops, mine == none ? nullptr : &open_[mine])) {
       if (mine != none && g < mine) --mine;
       close(g);

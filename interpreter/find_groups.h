@@ -28,6 +28,8 @@ class GroupFinder {
     // Whether no member can read its result: it lacks dimensions of the row, or is of columns.
     bool drops = false;
     std::optional<Sizes> column = {};  // of a reduction of columns, as `row`
+    // Whether it is read where its operands are: then no member may make those.
+    bool edge = false;
   };
   // Groups of fewer than `least` members are none.
   explicit GroupFinder(size_t least) : least_(least) {}

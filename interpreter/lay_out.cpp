@@ -67,7 +67,7 @@ void Planner::lay_out(uint32_t index) {
   if (const uint32_t g = bound_[index].group; g != Local::never) {
     if (bound_[index].run)
       for (Register y : plan_->groups[g].stored) place_result(y);
-  } else if (i.kind == Instruction::Kind::kernel) {
+  } else if (i.kind == Instruction::Kind::kernel && !bound_[index].checks) {
     for (Register y : results_of(index))
       if (y != no_register) place_result(y);
   }

@@ -401,4 +401,57 @@ void bind_elements(BindCall& call, ElementPlan plan) {
   call.set_kernel(run_element_plan, std::move(k), scratch);
 }
 
+namespace {
+
+struct Check {
+  const Operator* op;
+  IndexOperand of;
+  Sizes shape;
+};
+
+void run_check(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const Check& c = *static_cast<const Check*>(parameters);
+  const size_t outer = c.shape.size() - 1;
+  const int64_t row = c.shape.back(), rows = numel(c.shape) / row;
+  const int64_t each = std::max<int64_t>(1, chunk_elements / row);
+  auto run = [&](int64_t chunk) {
+    const int64_t first = chunk * each, last = std::min(rows, first + each);
+    alignas(64) int64_t offsets[tile];
+    Walk<1> walk({c.shape.data(), outer}, {std::span(c.of.strides.data(), outer)}, first);
+    for (int64_t r = first; r < last; ++r, walk.next())
+      for (int64_t i = 0; i < row; i += tile) {
+        const int64_t n = std::min(tile, row - i);
+        std::fill(offsets, offsets + n, 0);
+        add_offsets(*c.op, c.of,
+                    args[0] + bytes(walk.offset(0) + i * c.of.strides.back(), c.of.dtype),
+                    c.of.strides.back(), n, offsets);
+      }
+  };
+  const int64_t chunks = (rows + each - 1) / each;
+  if (chunks == 1) return run(0);
+  scope.workers.parallel_for(chunks, run);
+}
+
+}  // namespace
+
+ir::Kernel bind_check(const ir::Operator& op, IndexOperand of, Sizes shape) {
+  Sizes joined, strides;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    if (!joined.empty() && strides.back() == of.strides[d] * shape[d])
+      joined.back() *= shape[d];
+    else
+      joined.push_back(shape[d]);
+    strides.resize(joined.size());
+    strides.back() = of.strides[d];
+  }
+  if (joined.empty()) {
+    joined.push_back(1);
+    strides.push_back(0);
+  }
+  of.strides = std::move(strides);
+  return {run_check, std::make_shared<const Check>(Check{&op, std::move(of), std::move(joined)}),
+          0};
+}
+
 }  // namespace gradus::ops

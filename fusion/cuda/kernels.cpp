@@ -79,7 +79,9 @@ CudaKernels::CudaKernels(std::shared_ptr<Device> device, const KernelOptions& op
               : std::make_shared<ObjectStore>(options.folder, options.most_folder_bytes))),
       ready_(std::make_shared<KernelSet>()) {}
 
-bool CudaKernels::wants(const Nest&, const Frame& frame) const { return frame.count() > 0; }
+bool CudaKernels::wants(const Nest& nest, const Frame& frame) const {
+  return frame.count() > 0 && !nest.has_edges();
+}
 
 std::shared_ptr<Accelerator> CudaKernels::accelerator() {
   return forked() ? nullptr : accelerator_;

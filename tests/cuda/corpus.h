@@ -26,7 +26,7 @@ class MadeKernels final : public Kernels {
   explicit MadeKernels(Make make);
 
   uint64_t id() const override { return id_; }
-  bool wants(const Nest&, const Frame&) const override { return true; }
+  bool wants(const Nest& nest, const Frame&) const override { return !nest.has_edges(); }
   std::shared_ptr<const KernelSet> ready() override;
   std::shared_ptr<const Kernel> get(const Nest& nest, const std::string& text) override;
   void request(const Nest&, const std::string&) override {}
