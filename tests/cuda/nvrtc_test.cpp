@@ -142,6 +142,11 @@ TEST(CudaSource, RefusesByName) {
   EXPECT_EQ(refusal(wide_nest(9, rows)), "it is not refused");
   EXPECT_EQ(refusal(wide_nest(20, rows)).substr(0, 62),
             "CUDA kernels take 4096 bytes of parameters, this nest wants 53");
+  EXPECT_EQ(refusal("nest 1 { %v0 = load f32 [contiguous] of 3 store %v0 }"),
+            "CUDA kernels do not read several operands in a load's place ('of 3')");
+  EXPECT_EQ(refusal("nest 1 { %v0 = load i64 [contiguous] %v1 = load f32 [broadcast] at %v0 store "
+                    "%v1 }"),
+            "CUDA kernels do not read at an index ('at %v0')");
 }
 
 }  // namespace
