@@ -161,6 +161,7 @@ class Planner {
   const std::byte* number_there(const std::byte* number);
   const std::byte* constant_there(Register r);
   void send_numbers();
+  bool is_recordable() const;
 
   // Laying out.
   void find_leaving();

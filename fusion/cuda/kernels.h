@@ -11,8 +11,8 @@
 namespace gradus::fusion::cuda {
 
 // Kernels for operands in the device's memory, and the device: states that have them run there.
-// Kernels are compiled where they are asked for. A device is not there in a forked child: new states
-// run on the CPU, and old ones throw.
+// Kernels are compiled where they are asked for. A device is not there in a forked child: new
+// states run on the CPU, and old ones throw.
 class CudaKernels final : public Kernels {
  public:
   // Of the options, `folder` and its bound are heeded. A kernel is wanted for whatever has an

@@ -1,5 +1,6 @@
 // Runs the kernels of every fixture of tests/text, and of the examples' cases: a test is named
-// CudaCorpusAccepted.file, CudaCorpusInterpreted.file, CudaCorpusSimulated.file or CudaCorpusOnDevice.file.
+// CudaCorpusAccepted.file, CudaCorpusInterpreted.file, CudaCorpusSimulated.file or
+// CudaCorpusOnDevice.file.
 #include <fstream>
 
 #include "fusion/cuda/kernels.h"
