@@ -1,6 +1,7 @@
 // A device that whole stages run on, as whoever runs them sees it.
 #pragma once
 
+#include "base/function_ref.h"
 #include "ir/operator.h"
 #include "tensor/tensor.h"
 
@@ -37,6 +38,12 @@ class Accelerator {
   // Memory of the host that copies are fast from and to, aligned to 64 bytes.
   virtual std::byte* take_staging(size_t bytes) = 0;
   virtual void give_staging(std::byte* memory, size_t bytes) noexcept = 0;
+
+  // What the work launches, to be launched as one, with the same addresses. Nothing is run. The
+  // work throws nothing but what launches throw, and only launches. Its kernels outlive what is
+  // recorded.
+  virtual std::shared_ptr<const void> record(FunctionRef<void()> work) = 0;
+  virtual void replay(const std::shared_ptr<const void>& recorded) = 0;
 
   // Code for what an instruction's kernel of so many pointers does.
   virtual DeviceCode bind(const ops::DeviceForm& form, int arguments) = 0;

@@ -164,6 +164,23 @@ void Planner::send_numbers() {
       choice_.device->to_device(numbers_there_[b], plan_->numbers[b].get(), number_block);
 }
 
+// Many launches of little work each, and no detour. Memory that is let go on the way is kept to the
+// end when they are one, so there must be little of it.
+bool Planner::is_recordable() const {
+  constexpr size_t least_launches = 4;
+  constexpr int64_t most_bytes = 64 << 20;
+  size_t launches = 0;
+  for (const Step& s : plan_->steps) {
+    if (s.host) return false;
+    launches += s.run != nullptr;
+  }
+  int64_t bytes = plan_->buffer_bytes;
+  for (const Event& e : plan_->events)
+    if (e.kind == Event::Kind::allocate)
+      bytes += e.layout.numel() * static_cast<int64_t>(size_of(e.layout.dtype));
+  return launches >= least_launches && bytes <= most_bytes;
+}
+
 const std::byte* Planner::constant_there(Register r) {
   auto [found, fresh] = constants_there_.try_emplace(r, nullptr);
   if (fresh) {

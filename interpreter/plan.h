@@ -137,6 +137,7 @@ struct SegmentPlan {
   static constexpr int64_t fault_bytes = 16;
   std::vector<Fault> faults;
   int64_t faults_at = 0;
+  bool recordable = false;  // on a device: what it does is a few launches, worth being one
   int64_t block_bytes = 0;  // of the block that this segment leaves
   int64_t buffer_bytes = 0;
   int64_t least_buffer_bytes = 0;  // the largest sum of live slots: what the schedule allows

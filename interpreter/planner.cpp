@@ -49,6 +49,7 @@ std::shared_ptr<const SegmentPlan> Planner::run() {
   finish_patches();
   record_held();
   if (choice_.device) send_numbers();
+  if (choice_.device) plan_->recordable = is_recordable();
   if (choice_.source) {
     plan_->kernel_source = choice_.source->id();
     const bool all = choice_.mode == fusion::FusionMode::first;

@@ -165,6 +165,7 @@ class Planner {
   const std::byte* number_there(const std::byte* number);
   const std::byte* constant_there(Register r);
   void send_numbers();
+  bool is_recordable() const;
 
   // A device runs single instructions by kernels of groups, too.
   size_t least_members() const { return choice_.device ? 1 : 2; }

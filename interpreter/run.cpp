@@ -205,7 +205,9 @@ void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan, ui
   Frame& frame = prepare_frame(plan);
   clear_faults(*plan);
   bool plain = !options.deadline && !options.cancel && !options.observer;
-  if (plain)
+  if (plain && plan->recordable)
+    run_recorded(*plan, frame, at);
+  else if (plain)
     run_steps(*plan, frame, at);
   else
     run_checked_steps(*plan, frame, at, options);
@@ -225,6 +227,8 @@ State::Impl::Frame& State::Impl::frame_of(const std::shared_ptr<const SegmentPla
   Frame& frame = frames[plan->segment];
   if (frame.plan != plan || frame.buffer != buffer->data()) {
     frame.plan = plan;
+    frame.recorded = nullptr;
+    frame.last_args.clear();
     frame.buffer = buffer->data();
     frame.args.resize(plan->args.size());
     frame.blocks.assign(plan->blocks.size(), nullptr);
@@ -315,6 +319,34 @@ void State::Impl::run_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at)
     }
     if (s->after) do_events(plan, frame, s->first_event + s->before, s->after);
   }
+}
+
+// Memory first, so that all pointers are known; then the launches, by themselves or, where the
+// pointers are those of the run before, as one; then what is let go.
+void State::Impl::run_recorded(const SegmentPlan& plan, Frame& frame, uint32_t& at) {
+  for (const Step& s : plan.steps) {
+    at = s.instruction;
+    if (s.before) do_events(plan, frame, s.first_event, s.before);
+  }
+  ir::KernelScope scope{context->workers(), nullptr};
+  auto launch = [&] {
+    for (const Step& s : plan.steps) {
+      if (!s.run) continue;
+      at = s.instruction;
+      scope.scratch = buffer->data() + s.scratch;
+      s.run(s.parameters, frame.args.data() + s.args, scope);
+    }
+  };
+  if (frame.last_args != frame.args) {
+    frame.recorded = nullptr;
+    frame.last_args = frame.args;
+    launch();
+  } else {
+    if (!frame.recorded) frame.recorded = kernels.device->record(launch);
+    kernels.device->replay(frame.recorded);
+  }
+  for (const Step& s : plan.steps)
+    if (s.after) do_events(plan, frame, s.first_event + s.before, s.after);
 }
 
 void State::Impl::clear_faults(const SegmentPlan& plan) const {

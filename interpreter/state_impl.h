@@ -33,6 +33,9 @@ struct State::Impl {
     const std::byte* buffer = nullptr;
     std::vector<std::byte*> args;
     std::vector<const std::byte*> blocks;  // by SegmentPlan::blocks: where the pointers lead
+    // On a device: the pointers of the last run, and its launches, once they came again.
+    std::vector<std::byte*> last_args;
+    std::shared_ptr<const void> recorded;
   };
 
   std::shared_ptr<const Code> code;
@@ -76,6 +79,7 @@ struct State::Impl {
   void patch_blocks(const SegmentPlan& plan, Frame& frame);
   void do_events(const SegmentPlan& plan, Frame& frame, uint32_t first, uint32_t count);
   void run_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at);
+  void run_recorded(const SegmentPlan& plan, Frame& frame, uint32_t& at);
   void run_checked_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at,
                          const RunOptions& options);
   // Whether code of a device found anything wrong.

@@ -3,8 +3,9 @@
 namespace gradus::ops {
 
 std::optional<DeviceForm> device_form(ir::KernelFunction run, const void* parameters) {
-  for (auto* family : {form_of_copies, form_of_indexing, form_of_reduction, form_of_product,
-                       form_of_convolution, form_of_triangle, form_of_range, form_of_window_sum})
+  for (auto* family :
+       {form_of_copies, form_of_indexing, form_of_reduction, form_of_product, form_of_convolution,
+        form_of_triangle, form_of_range, form_of_window_sum, form_of_scan})
     if (auto form = family(run, parameters)) return form;
   return std::nullopt;
 }

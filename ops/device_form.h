@@ -11,6 +11,7 @@
 #include "ops/gemm.h"
 #include "ops/index_kernel.h"
 #include "ops/reduce_kernel.h"
+#include "ops/scan_kernel.h"
 
 namespace gradus::ops {
 
@@ -84,9 +85,19 @@ struct DeviceRange {
   double first = 0, by = 0;
 };
 
+// See ops/scan_kernel.h: operands 0 (and 1, of a recurrence) into result 0, along `dim`. Not of
+// log_sum_exp.
+struct DeviceScan {
+  Scan scan;
+  ScanOptions options;
+  int dim = 0;
+  SmallVector<Layout, 2> in;
+  DType out;
+};
+
 struct DeviceForm {
   std::variant<DeviceMoves, DeviceIndexing, DeviceReduction, DeviceProduct, DeviceConvolution,
-               DeviceTriangle, DeviceRange>
+               DeviceTriangle, DeviceRange, DeviceScan>
       what;
   size_t scratch_bytes = 0;  // as the kernel asks for
 };
@@ -102,6 +113,7 @@ std::optional<DeviceForm> form_of_product(ir::KernelFunction run, const void* pa
 std::optional<DeviceForm> form_of_convolution(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_triangle(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_range(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_scan(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_window_sum(ir::KernelFunction run, const void* parameters);
 
 }  // namespace gradus::ops

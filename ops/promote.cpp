@@ -93,10 +93,11 @@ void infer_pointwise(const PointwiseInfo& info, ir::InferCall& call) {
     if (!call.given(i)) call.fail("{} is missing", call.name_of_operand(i));
     if (call.is_number(i)) continue;
     const ir::Type& t = call.tensor(i);
-    if (any_tensor && t.device != device)
+    // What says nothing lies wherever it is wanted.
+    if (t.device != Device() && device != Device() && t.device != device)
       call.fail("operands lie on different devices, {} and {}", to_string(device),
                 to_string(t.device));
-    device = t.device;
+    if (t.device != Device()) device = t.device;
     any_tensor = true;
     if (info.refuses_bool && info.roles[i] == Role::value && t.dtype == DType::boolean)
       call.fail("{} is bool, for which it is not defined; cast it to a number first",

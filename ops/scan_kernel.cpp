@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ops/axes.h"
+#include "ops/device_form.h"
 #include "ops/isa.h"
 #include "ops/scalar/math.h"
 #include "ops/tiles.h"
@@ -128,6 +129,7 @@ struct Side {
 };
 
 struct Plan {
+  std::optional<DeviceScan> form;  // the same in other words
   ScanLoop loop;
   Compute compute;
   double float_identity;
@@ -289,6 +291,12 @@ void set_extents(P& p, const Layout& y, int dim) {
 
 }  // namespace
 
+std::optional<DeviceForm> form_of_scan(ir::KernelFunction function, const void* parameters) {
+  if (function != run) return std::nullopt;
+  const Plan& p = *static_cast<const Plan*>(parameters);
+  return p.form ? std::optional(DeviceForm{*p.form}) : std::nullopt;
+}
+
 void bind_scan(ir::BindCall& call, Scan scan, int dim, ScanOptions options) {
   if (call.out[0].numel() == 0) return call.set_kernel(run_none, 0);
   Plan p;
@@ -311,6 +319,8 @@ void bind_scan(ir::BindCall& call, Scan scan, int dim, ScanOptions options) {
       choose_loop<LogSumExpStep>(p, options.exclusive);
       break;
   }
+  if (scan != Scan::log_sum_exp)
+    p.form = DeviceScan{scan, options, dim, SmallVector<Layout, 2>(call.in), p.out_dtype};
   call.set_kernel(run, std::move(p));
 }
 

@@ -6,6 +6,14 @@ namespace {
 
 Address address_of(const std::byte* p) { return reinterpret_cast<Address>(p); }
 
+constexpr StreamNumber recording_stream = 1;
+
+// The device whose launches this thread records; null: none.
+const CudaAccelerator*& recording() {
+  static constinit thread_local const CudaAccelerator* device = nullptr;
+  return device;
+}
+
 }  // namespace
 
 CudaAccelerator::CudaAccelerator(std::shared_ptr<Device> device,
@@ -40,6 +48,36 @@ void CudaAccelerator::to_device(std::byte* to, const std::byte* from, size_t byt
 
 void CudaAccelerator::to_host(std::byte* to, const std::byte* from, size_t bytes) {
   device_->copy_to_host(to, address_of(from), bytes, stage_stream);
+}
+
+StreamNumber CudaAccelerator::stream() const {
+  return recording() == this ? recording_stream : stage_stream;
+}
+
+std::shared_ptr<const void> CudaAccelerator::record(FunctionRef<void()> work) {
+  std::lock_guard guard(recording_mutex_);
+  device_->begin_recording(recording_stream);
+  recording() = this;
+  std::exception_ptr fault;
+  try {
+    work();
+  } catch (...) {
+    fault = std::current_exception();
+  }
+  recording() = nullptr;
+  // Also where the work failed: nobody could record again.
+  std::shared_ptr<const LoadedGraph> graph;
+  try {
+    graph = device_->end_recording(recording_stream);
+  } catch (...) {
+    if (!fault) throw;
+  }
+  if (fault) std::rethrow_exception(fault);
+  return graph;
+}
+
+void CudaAccelerator::replay(const std::shared_ptr<const void>& recorded) {
+  device_->launch(*static_cast<const LoadedGraph*>(recorded.get()), stage_stream);
 }
 
 std::byte* CudaAccelerator::take_staging(size_t bytes) {

@@ -27,9 +27,13 @@ class CudaAccelerator final : public Accelerator,
   void to_host(std::byte* to, const std::byte* from, size_t bytes) override;
   std::byte* take_staging(size_t bytes) override;
   void give_staging(std::byte* memory, size_t bytes) noexcept override;
+  std::shared_ptr<const void> record(FunctionRef<void()> work) override;
+  void replay(const std::shared_ptr<const void>& recorded) override;
   // Throws where code cannot be made.
   DeviceCode bind(const ops::DeviceForm& form, int arguments) override;
 
+  // Where this thread's kernels are launched: the stages' stream, or one that is recorded.
+  StreamNumber stream() const;
   Device& device_code() const { return *device_; }
   Compiler& compiler() { return compiler_; }
   // Code of a source that is no nest's, loaded once.
@@ -40,7 +44,7 @@ class CudaAccelerator final : public Accelerator,
   const std::shared_ptr<Device> device_;
   Compiler compiler_;
   MemoryCache memory_;
-  std::mutex mutex_;
+  std::mutex mutex_, recording_mutex_;
   std::unordered_map<std::string, std::shared_ptr<const LoadedCode>> stock_;
   std::multimap<size_t, std::byte*> staging_;  // waiting, by size
 };

@@ -68,7 +68,7 @@ void run_products(const Launches& launches, std::byte* const* args, std::byte* s
     const Address a = address(args[0], m.a), b = address(args[1], m.b), c = address(args[2], m.c);
     const bool aligned = (a | b | c) % product_alignment == 0;
     launches.accelerator->device_code().multiply(aligned ? *m.aligned : *m.other, a, b, c,
-                                                 workspace, stage_stream);
+                                                 workspace, launches.accelerator->stream());
   }
 }
 
@@ -83,7 +83,8 @@ void run_launches(const void* parameters, std::byte* const* args, ir::KernelScop
       words[p.word] = reinterpret_cast<uint64_t>(base) + static_cast<uint64_t>(p.offset);
     }
     launches.accelerator->device_code().launch(
-        *l.code, {l.blocks, std::as_bytes(std::span(words.data(), words.size()))}, stage_stream);
+        *l.code, {l.blocks, std::as_bytes(std::span(words.data(), words.size()))},
+        launches.accelerator->stream());
   }
 }
 
@@ -247,6 +248,36 @@ class Binder {
     l.add(form.x.shape);
     l.add(form.x.strides);
     launch(std::move(l), triangle_source(form, items > most_narrow), blocks_of(items));
+  }
+
+  void bind(const ops::DeviceScan& form) {
+    const Layout &a = form.in[0], &b = form.in[form.in.size() > 1 ? 1 : 0];
+    const auto dim = static_cast<size_t>(form.dim);
+    int64_t lines = 1, inner = 1;
+    Sizes size{1}, a_of{0}, b_of{0};
+    for (size_t d = 0; d < a.shape.size(); ++d) {
+      if (d == dim) continue;
+      size.push_back(a.shape[d]);
+      a_of.push_back(a.strides[d]);
+      b_of.push_back(b.strides[d]);
+      lines *= a.shape[d];
+      if (d > dim) inner *= a.shape[d];
+    }
+    const bool scalar = a.shape.empty();
+    if (a.numel() == 0) return;
+    Launch l;
+    l.add_pointer(0, 0);
+    l.add_pointer(form.in.size() > 1 ? 1 : 0, 0);
+    l.add_pointer(static_cast<int>(form.in.size()), 0);
+    l.add(lines);
+    l.add(scalar ? 1 : a.shape[dim]);
+    l.add(inner);
+    l.add(scalar ? 0 : a.strides[dim]);
+    l.add(scalar ? 0 : b.strides[dim]);
+    l.add(size);
+    l.add(a_of);
+    l.add(b_of);
+    launch(std::move(l), scan_source(form, static_cast<int>(size.size())), blocks_of(lines));
   }
 
   void bind(const ops::DeviceRange& form) {

@@ -24,6 +24,12 @@ class LoadedCode {
   virtual ~LoadedCode() = default;
 };
 
+// Launches that were recorded, as one.
+class LoadedGraph {
+ public:
+  virtual ~LoadedGraph() = default;
+};
+
 // Thread-safe. Whatever fails throws ResourceError that names the device and what was tried.
 class Device {
  public:
@@ -47,6 +53,12 @@ class Device {
 
   virtual std::shared_ptr<const LoadedCode> load(const Code& code) = 0;
   virtual void launch(const LoadedCode& code, const LaunchPlan::Launch& launch, StreamNumber) = 0;
+
+  // Between the two, what this thread launches on the stream is recorded and not run; nothing else
+  // is asked of the device by it. The stream is nobody else's. Code is kept by who recorded it.
+  virtual void begin_recording(StreamNumber) = 0;
+  virtual std::shared_ptr<const LoadedGraph> end_recording(StreamNumber) = 0;
+  virtual void launch(const LoadedGraph& graph, StreamNumber) = 0;
 
   // NVIDIA's library for products, loaded when first asked for; null where there is none.
   virtual const Products* products() = 0;

@@ -81,6 +81,14 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   std::shared_ptr<const LoadedCode> load(const Code& code) override;
   void launch(const LoadedCode& code, const LaunchPlan::Launch& launch, StreamNumber n) override;
 
+  void begin_recording(StreamNumber n) override {
+    enter();
+    constexpr int of_this_thread = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+    check(t_.begin_capture(stream(n), of_this_thread), "recording launches");
+  }
+  std::shared_ptr<const LoadedGraph> end_recording(StreamNumber n) override;
+  void launch(const LoadedGraph& graph, StreamNumber n) override;
+
   const Products* products() override {
     std::call_once(products_sought_, [&] {
       const LateLibrary<ProductTable>& late = product_library();
@@ -99,6 +107,7 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
 
  private:
   friend class DriverCode;
+  friend class DriverGraphCode;
   // The context is a thread's: whoever comes here sets it.
   void enter() {
     if (process_ != getpid())
@@ -144,6 +153,38 @@ class DriverCode final : public LoadedCode {
   const DriverModule module_;
   const DriverFunction function_;
 };
+
+class DriverGraphCode final : public LoadedGraph {
+ public:
+  DriverGraphCode(std::shared_ptr<DriverDevice> device, DriverGraphRun run)
+      : device_(std::move(device)), run_(run) {}
+  ~DriverGraphCode() override {
+    if (device_->process_ == getpid() && !device_->t_.set_context(device_->context_))
+      device_->t_.destroy_graph_run(run_);
+  }
+  DriverGraphRun run() const { return run_; }
+
+ private:
+  const std::shared_ptr<DriverDevice> device_;  // goes last
+  const DriverGraphRun run_;
+};
+
+std::shared_ptr<const LoadedGraph> DriverDevice::end_recording(StreamNumber n) {
+  enter();
+  DriverGraph graph = nullptr;
+  check(t_.end_capture(stream(n), &graph), "recording launches");
+  DriverGraphRun run = nullptr;
+  const int fault = t_.make_graph_run(&run, graph, 0);
+  t_.destroy_graph(graph);
+  check(fault, "making a graph of launches");
+  return std::make_shared<DriverGraphCode>(shared_from_this(), run);
+}
+
+void DriverDevice::launch(const LoadedGraph& graph, StreamNumber n) {
+  enter();
+  check(t_.launch_graph(static_cast<const DriverGraphCode&>(graph).run(), stream(n)),
+        "launching a graph");
+}
 
 std::shared_ptr<const LoadedCode> DriverDevice::load(const Code& code) {
   if (code.cubin.empty()) throw ResourceError("cuda:{}: there is no machine code", facts_.number);

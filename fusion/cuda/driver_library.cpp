@@ -74,6 +74,12 @@ DriverLibrary::DriverLibrary() : library_(open_library(driver_names)) {
   load(t.unload_module, "cuModuleUnload");
   load(t.find_function, "cuModuleGetFunction");
   load(t.launch, "cuLaunchKernel");
+  load(t.begin_capture, "cuStreamBeginCapture_v2");
+  load(t.end_capture, "cuStreamEndCapture");
+  load(t.destroy_graph, "cuGraphDestroy");
+  load(t.make_graph_run, "cuGraphInstantiateWithFlags");
+  load(t.destroy_graph_run, "cuGraphExecDestroy");
+  load(t.launch_graph, "cuGraphLaunch");
   if (!library_) return;
   int version = 0;
   const int fault = t.init(0);

@@ -14,6 +14,8 @@ using DriverStream = struct CudaStream*;
 using DriverEvent = struct CudaEvent*;
 using DriverModule = struct CudaModule*;
 using DriverFunction = struct CudaFunction*;
+using DriverGraph = struct CudaGraph*;
+using DriverGraphRun = struct CudaGraphExec*;
 
 // libcuda.so.1. Every function returns 0, or a fault that error_text() names.
 struct DriverTable {
@@ -51,6 +53,12 @@ struct DriverTable {
   int (*launch)(DriverFunction, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
                 unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
                 DriverStream, void** parameters, void** extra);
+  int (*begin_capture)(DriverStream, int mode);
+  int (*end_capture)(DriverStream, DriverGraph*);
+  int (*destroy_graph)(DriverGraph);
+  int (*make_graph_run)(DriverGraphRun*, DriverGraph, unsigned long long flags);
+  int (*destroy_graph_run)(DriverGraphRun);
+  int (*launch_graph)(DriverGraphRun, DriverStream);
 };
 
 // Opened when first asked for, then kept for the process. Thread-safe; throws nothing.

@@ -35,6 +35,7 @@ class DeviceKernel final : public fusion::Kernel {
   const Nest& nest() const override { return nest_; }
   cuda::Device& device() const { return accelerator_->device_code(); }
   const LoadedCode& loaded() const { return *loaded_; }
+  StreamNumber stream() const { return accelerator_->stream(); }
 
  private:
   const Nest nest_;
@@ -48,7 +49,7 @@ void Bound::run(std::byte* const* args) const {
   for (size_t k = 0; k < slots; ++k) addresses.push_back(reinterpret_cast<uint64_t>(args[k]));
   SmallVector<std::byte, 256> room(plan.parameter_bytes());
   for (size_t part = 0; part < plan.launches(); ++part)
-    kernel->device().launch(kernel->loaded(), plan.launch(part, addresses, room), stage_stream);
+    kernel->device().launch(kernel->loaded(), plan.launch(part, addresses, room), kernel->stream());
 }
 
 void run_bound(const void* parameters, std::byte* const* args, ir::KernelScope&) {

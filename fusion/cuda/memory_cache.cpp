@@ -1,7 +1,6 @@
 #include "fusion/cuda/memory_cache.h"
 
 #include <bit>
-#include <set>
 
 namespace gradus::fusion::cuda {
 
@@ -14,8 +13,8 @@ size_t MemoryCache::rounded(size_t bytes) {
 }
 
 MemoryCache::~MemoryCache() {
-  for (const auto& [key, address] : kept_) try {
-      device_.free(address);
+  for (const Kept& k : kept_) try {
+      device_.free(k.address);
     } catch (const ResourceError&) {
       // The device is gone, and its memory with it.
     }
@@ -24,11 +23,11 @@ MemoryCache::~MemoryCache() {
 // Each stream's work on it is waited for.
 void MemoryCache::give_back_kept() {
   std::set<StreamNumber> streams;
-  for (const auto& [key, address] : kept_) streams.insert(key.first);
+  for (const Kept& k : kept_) streams.insert(k.stream);
   for (StreamNumber s : streams) device_.synchronize(s);
-  for (const auto& [key, address] : kept_) {
-    device_.free(address);
-    statistics_.kept_bytes -= key.second;
+  for (const Kept& k : kept_) {
+    device_.free(k.address);
+    statistics_.kept_bytes -= k.bytes;
   }
   kept_.clear();
 }
@@ -48,8 +47,9 @@ Address MemoryCache::allocate(size_t bytes, StreamNumber stream) {
   bytes = rounded(bytes);
   std::lock_guard guard(mutex_);
   Address address;
-  if (auto found = kept_.find({stream, bytes}); found != kept_.end()) {
-    address = found->second;
+  const auto found = kept_.lower_bound({stream, bytes, 0});
+  if (found != kept_.end() && found->stream == stream && found->bytes == bytes) {
+    address = found->address;
     kept_.erase(found);
     statistics_.kept_bytes -= bytes;
     ++statistics_.reused;
@@ -67,7 +67,7 @@ void MemoryCache::release(Address address, StreamNumber stream) {
   GRADUS_CHECK(found != used_.end());
   const size_t bytes = found->second;
   used_.erase(found);
-  kept_.emplace(std::pair(stream, bytes), address);
+  kept_.insert({stream, bytes, address});
   statistics_.used_bytes -= bytes;
   statistics_.kept_bytes += bytes;
 }

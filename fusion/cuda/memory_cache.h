@@ -3,13 +3,15 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "fusion/cuda/device.h"
 
 namespace gradus::fusion::cuda {
 
 // What is given back serves later work of the same stream at once, since that comes after all that
-// still uses it; no other stream gets it. Sizes are rounded up, so that blocks are found again.
+// still uses it; no other stream gets it. Sizes are rounded up, so that blocks are found again; of several the lowest
+// is given, so that what asks alike again gets the same.
 // Thread-safe; the device outlives it.
 class MemoryCache {
  public:
@@ -40,7 +42,13 @@ class MemoryCache {
   Device& device_;
   mutable std::mutex mutex_;
   std::map<Address, size_t> used_;
-  std::multimap<std::pair<StreamNumber, size_t>, Address> kept_;
+  struct Kept {
+    StreamNumber stream;
+    size_t bytes;
+    Address address;
+    auto operator<=>(const Kept&) const = default;
+  };
+  std::set<Kept> kept_;
   Statistics statistics_;
 };
 

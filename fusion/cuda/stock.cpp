@@ -271,6 +271,43 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 }
 )";
 
+constexpr std::string_view scan_text = R"(
+// Runs along a dimension, element after element.
+struct Work {
+  const $A$* a;
+  const $B$* b;
+  $OUT$* result;
+  i64 lines, length, inner, a_by, b_by;
+  i64 size[$RANK$], a_of[$RANK$], b_of[$RANK$];
+};
+
+extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
+  const i64 stride = i64(gridDim.x) * 256;
+  for (i64 line = i64(blockIdx.x) * 256 + threadIdx.x; line < work.lines; line += stride) {
+    const $A$* a = work.a;
+    const $B$* b = work.b;
+    i64 left = line;
+#pragma unroll
+    for (i32 d = $RANK$ - 1; d >= 0; --d) {
+      const i64 next = left / work.size[d], i = left - next * work.size[d];
+      a += i * work.a_of[d];
+      b += i * work.b_of[d];
+      left = next;
+    }
+    const i64 outer = line / work.inner, inner = line - outer * work.inner;
+    $STATE$ s = $IDENTITY$;
+    for (i64 k = 0; k < work.length; ++k) {
+      const i64 i = $REVERSE$ ? work.length - 1 - k : k;
+      const $STATE$ u = $LOAD_A$, v = $LOAD_B$;
+      const $STATE$ next = $NEXT$;
+      const $STATE$ y = $EXCLUSIVE$ ? s : next;
+      work.result[(outer * work.length + i) * work.inner + inner] = $RESULT$;
+      s = next;
+    }
+  }
+}
+)";
+
 constexpr std::string_view range_text = R"(
 typedef $COUNT$ Count;
 struct Work {
@@ -424,6 +461,33 @@ Source triangle_source(const ops::DeviceTriangle& form, bool wide) {
       .with("TYPE", bits_type(form.x.dtype))
       .with("RANK", form.x.rank())
       .with("KEEPS", form.lower ? "<=" : ">=")
+      .source();
+}
+
+Source scan_source(const ops::DeviceScan& form, int rank) {
+  const DType state = is_floating(form.out) ? DType::f64 : DType::i64;
+  const bool two = form.in.size() > 1, floating = state == DType::f64;
+  auto load = [&](size_t k, const char* element) {
+    const DType d = form.in[k].dtype;
+    return convert(d, state, "(" + hold(d, element) + ")");
+  };
+  const std::string_view next =
+      form.scan == ops::Scan::sum    ? (floating ? "s + u" : "i64(u64(s) + u64(u))")
+      : form.scan == ops::Scan::prod ? (floating ? "s * u" : "i64(u64(s) * u64(u))")
+                                     : (floating ? "u * s + v" : "i64(u64(u) * u64(s) + u64(v))");
+  return StockText(scan_text)
+      .with("A", memory_type(form.in[0].dtype))
+      .with("B", memory_type(form.in[two ? 1 : 0].dtype))
+      .with("OUT", memory_type(form.out))
+      .with("RANK", rank)
+      .with("STATE", name_of(held_type(state)))
+      .with("IDENTITY", form.scan == ops::Scan::prod ? "1" : "0")
+      .with("REVERSE", form.options.reverse ? "true" : "false")
+      .with("EXCLUSIVE", form.options.exclusive ? "true" : "false")
+      .with("LOAD_A", load(0, "a[i * work.a_by]"))
+      .with("LOAD_B", two ? load(1, "b[i * work.b_by]") : "0")
+      .with("NEXT", next)
+      .with("RESULT", unhold(form.out, convert(state, form.out, "y")))
       .source();
 }
 

@@ -16,8 +16,8 @@ namespace gradus::fusion::cuda {
 //         source, target, items, value, size[rank], from[rank], to[rank]
 Source copy_source(const ops::DeviceMove& move, bool wide);
 
-// index   see ops::DeviceIndexing. The first `parallel` dimensions are shared among threads, each
-//         of which walks all others in order.
+// index   see ops::DeviceIndexing. Threads share the first `parallel` dimensions, and each of them
+//         walks all others in order.
 //         indexed, plain, faults, items, steps, alpha (bits), size[rank], indexed_by[rank],
 //         plain_by[rank], then for each index its address, bound, step, by[rank]
 struct IndexShape {
@@ -43,6 +43,10 @@ Source product_source(DType dtype, int batch_rank);
 // triangle  row-major elements of x, or 0: column - row <= diagonal where `lower`, else >=
 //           source, target, items, rows, columns, diagonal, size[rank], by[rank]
 Source triangle_source(const ops::DeviceTriangle& form, bool wide);
+
+// scan      one thread for each line along the dimension
+//           a, b, result, lines, length, inner, a_by, b_by, size[rank], a_of[rank], b_of[rank]
+Source scan_source(const ops::DeviceScan& form, int rank);
 
 // range     first + i * step
 //           target, items, start, step, first (bits), by (bits)

@@ -79,10 +79,27 @@ class GraphParser {
       for (size_t i : written.any) written.type.dims[i] = Dim::symbol(fresh_dimension());
       if (std::string why = why_no_input(written.type); !why.empty())
         cursor_.fail(places.back(), "the input '%{}' {}", printable(name.text), why);
+      check_device(name, written.type, places.back());
       graph_->stages.back().inputs.push_back(define(name, std::move(written.type)));
     }
     settle(places, start);
     cursor_.restrict_dimensions(&dimensions_);
+  }
+
+  // Before the verifier does, with the place.
+  void check_device(const Token& name, const Type& type, SourceLocation where) {
+    if (type.device == Device()) return;
+    for (const Stage& stage : graph_->stages)
+      for (ValueId v : stage.inputs) {
+        const Device other = (*graph_)[v].type.device;
+        if (other == Device()) continue;
+        if (other != type.device)
+          cursor_.fail(where,
+                       "the input '%{}' lies on {}, another one on {}; a program runs on one "
+                       "device [V13]",
+                       printable(name.text), to_string(type.device), to_string(other));
+        return;
+      }
   }
 
   void settle(const std::vector<SourceLocation>& places, SourceLocation start) {

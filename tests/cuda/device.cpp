@@ -92,9 +92,46 @@ void InterpretedDevice::multiply(const cuda::Product& product, cuda::Address a, 
     throw ResourceError("a product fails: status {}", status);
 }
 
-void InterpretedDevice::launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,
-                               cuda::StreamNumber) {
+// Launches with their parameters' bytes, as a driver keeps them.
+struct InterpretedDevice::Recording final : cuda::LoadedGraph {
+  struct Kept {
+    const InterpretedCode* code;
+    uint32_t blocks;
+    std::vector<std::byte> parameters;
+  };
+  std::vector<Kept> launches;
+};
+
+void InterpretedDevice::begin_recording(cuda::StreamNumber n) {
   std::lock_guard guard(mutex_);
+  if (!recording_.try_emplace(n, std::make_shared<Recording>()).second)
+    throw ResourceError("stream {} is recorded already", n);
+}
+
+std::shared_ptr<const cuda::LoadedGraph> InterpretedDevice::end_recording(cuda::StreamNumber n) {
+  std::lock_guard guard(mutex_);
+  ++recordings;
+  auto node = recording_.extract(n);
+  if (node.empty()) throw ResourceError("stream {} is not recorded", n);
+  return node.mapped();
+}
+
+void InterpretedDevice::launch(const cuda::LoadedGraph& graph, cuda::StreamNumber) {
+  std::lock_guard guard(mutex_);
+  for (const auto& k : static_cast<const Recording&>(graph).launches)
+    launch_interpreted(k.code->module, {k.blocks, k.parameters}, memory_);
+  ++replays;
+}
+
+void InterpretedDevice::launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,
+                               cuda::StreamNumber n) {
+  std::lock_guard guard(mutex_);
+  if (auto to = recording_.find(n); to != recording_.end()) {
+    to->second->launches.push_back({&static_cast<const InterpretedCode&>(code),
+                                    launch.blocks,
+                                    {launch.parameters.begin(), launch.parameters.end()}});
+    return;
+  }
   launch_interpreted(static_cast<const InterpretedCode&>(code).module, launch, memory_);
   ++launches;
 }

@@ -31,6 +31,9 @@ class InterpretedDevice final : public cuda::Device {
   void launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,
               cuda::StreamNumber) override;
 
+  void begin_recording(cuda::StreamNumber) override;
+  std::shared_ptr<const cuda::LoadedGraph> end_recording(cuda::StreamNumber) override;
+  void launch(const cuda::LoadedGraph& graph, cuda::StreamNumber) override;
   // Null, unless a test puts a library's double here.
   const cuda::Products* products() override { return library.get(); }
   void multiply(const cuda::Product& product, cuda::Address a, cuda::Address b, cuda::Address c,
@@ -39,6 +42,7 @@ class InterpretedDevice final : public cuda::Device {
   ptx::Memory& memory() { return memory_; }
 
   std::atomic<size_t> launches{0}, synchronized{0}, allocations{0}, frees{0};
+  std::atomic<size_t> recordings{0}, replays{0};
   std::atomic<size_t> copies_in{0}, copies_out{0}, pinned{0};  // pinned: blocks there are
 
  private:
@@ -47,6 +51,8 @@ class InterpretedDevice final : public cuda::Device {
   ptx::Memory memory_;
   size_t left_;
   std::map<cuda::Address, size_t> sizes_;
+  struct Recording;
+  std::map<cuda::StreamNumber, std::shared_ptr<Recording>> recording_;
 };
 
 }  // namespace gradus::fusion::test

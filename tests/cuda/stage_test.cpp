@@ -1,0 +1,253 @@
+// Stages on a device: where tensors lie, what is copied, and what goes wrong.
+#include "fusion/cuda/kernels.h"
+#include "interpreter/state.h"
+#include "ir/text/parser.h"
+#include "tests/cuda/device.h"
+#include "tests/cuda/needs.h"
+
+namespace gradus::fusion::test {
+namespace {
+
+class Stages : public testing::Test {
+ public:
+  void SetUp() override {
+    GRADUS_NEEDS_NVRTC();
+    device_ = std::make_shared<InterpretedDevice>();
+    context_ = std::make_shared<Context>(ContextOptions{});
+    auto kernels = std::make_shared<cuda::CudaKernels>(
+        device_, KernelOptions{.folder = GRADUS_CUDA_TEST_KERNELS}, nullptr);
+    accelerator_ = kernels->accelerator();
+    context_->replace_part<Kernels>(std::move(kernels));
+  }
+
+  State state(const std::string& text, FusionMode mode = FusionMode::first) {
+    return State(Code::compile(ir::parse(text).program()), context_, {.fusion = mode});
+  }
+  Tensor here(const Tensor& t) { return to_host(*accelerator_, t, *context_); }
+
+  std::shared_ptr<InterpretedDevice> device_;
+  std::shared_ptr<Context> context_;
+  std::shared_ptr<Accelerator> accelerator_;
+};
+
+constexpr Device cuda0{DeviceKind::cuda, 0};
+
+constexpr const char* two_stages = R"(graph g {
+  stage 0 (%x: f32[N], %w: f32[N]) {
+    %h = mul(%x, %w)
+    %y = tanh(%h)
+    return %y
+  }
+  stage 1 (%d: f32[N]) {
+    %g = mul(%d, %h)
+    return %g
+  }
+})";
+
+Tensor f32(std::vector<double> values) {
+  return Tensor::from(DType::f32, Sizes{static_cast<int64_t>(values.size())}, values);
+}
+
+// Each input is copied once, each result once, and nothing in between.
+TEST_F(Stages, CopyInputsInAndResultsOut) {
+  State s = state(two_stages);
+  const Tensor y = s.run(std::vector{f32({1, 2, 3}), f32({.5, .25, 2})})[0];
+  EXPECT_EQ(y.device(), Device());
+  EXPECT_EQ(device_->copies_in, 2u);
+  EXPECT_EQ(device_->copies_out, 1u);
+  const Tensor g = s.run(std::vector{f32({1, 1, 2})})[0];
+  EXPECT_EQ(g.to_doubles(), (std::vector<double>{.5, .5, 12}));
+  EXPECT_EQ(device_->copies_in, 3u);
+  EXPECT_EQ(device_->copies_out, 2u);
+  EXPECT_TRUE(s.host_instructions().empty());
+}
+
+TEST_F(Stages, LeaveResultsThere) {
+  State s = state(two_stages);
+  RunOptions stay;
+  stay.results_on_device = true;
+  const Tensor x = to_device(accelerator_, f32({1, 2, 3}));
+  const Tensor y = s.run(std::vector{x, f32({.5, .25, 2})}, stay)[0];
+  EXPECT_EQ(y.device(), cuda0);
+  EXPECT_EQ(device_->copies_out, 0u);
+  const Tensor g = s.run(std::vector{y}, stay)[0];
+  EXPECT_EQ(device_->copies_out, 0u);
+  EXPECT_EQ(device_->copies_in, 2u);
+  State cpu(s.code(), Context::default_context(), {.fusion = FusionMode::off});
+  const Tensor expected = cpu.run(std::vector{f32({1, 2, 3}), f32({.5, .25, 2})})[0];
+  EXPECT_TRUE(bitwise_equal(here(y), expected));
+  EXPECT_TRUE(bitwise_equal(here(g), cpu.run(std::vector{expected})[0]));
+}
+
+// Views are of the same memory, there as here.
+TEST_F(Stages, TakeTensorsThatLieOtherwise) {
+  State s = state("graph g { stage 0 (%x: f32[M, N]) { %y = neg(%x) return %y } }");
+  const Tensor rows = Tensor::from(DType::f32, Sizes{2, 3}, std::vector<double>{1, 2, 3, 4, 5, 6});
+  const Tensor turned = rows.view(Layout(DType::f32, {3, 2}, {1, 3}), 0);
+  EXPECT_EQ(s.run(std::vector{turned})[0].to_doubles(),
+            (std::vector<double>{-1, -4, -2, -5, -3, -6}));
+  s.restart();
+  const Tensor repeated = rows.view(Layout(DType::f32, {2, 3}, {0, 1}), 0);
+  EXPECT_EQ(s.run(std::vector{repeated})[0].to_doubles(),
+            (std::vector<double>{-1, -2, -3, -1, -2, -3}));
+}
+
+// A program whose types name the device: results stay there, and elsewhere it does not run.
+TEST_F(Stages, RunProgramsThatNameTheDevice) {
+  const char* text =
+      "graph g { stage 0 (%x: f32[N]@cuda:0) { %y = exp(%x) %z = full() {shape = [N], value = 2.0} "
+      "%s = mul(%y, %z) return %s } }";
+  State s = state(text);
+  const Tensor y = s.run(std::vector{f32({0, 1})})[0];
+  EXPECT_EQ(y.device(), cuda0);
+  EXPECT_EQ(here(y).item(0), 2);
+  State cpu(s.code());
+  try {
+    cpu.run(std::vector{f32({0, 1})});
+    FAIL() << "it ran";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("must lie on cuda:0, and this state runs on cpu"),
+              std::string::npos)
+        << e.what();
+  }
+  State other = state("graph g { stage 0 (%x: f32[N]@cuda:1) { return %x } }");
+  EXPECT_THROW(other.run(std::vector{f32({0, 1})}), Error);
+}
+
+class Told final : public InstructionObserver {
+ public:
+  void before(size_t, size_t) override {}
+  void after(size_t, size_t) override {}
+  void host(size_t, size_t instruction) override { instructions.push_back(instruction); }
+  std::vector<size_t> instructions;
+};
+
+// What there is no code for is right, and is told of.
+TEST_F(Stages, TellWhatTheHostDoes) {
+  State s = state(
+      "graph g { stage 0 (%x: f32[N]) { %a = neg(%x) %b, %i = sort(%a) %y = exp(%b) return %y } }");
+  Told told;
+  RunOptions options;
+  options.observer = &told;
+  const Tensor y = s.run(std::vector{f32({-1, 0, 2})}, options)[0];
+  EXPECT_EQ(told.instructions, std::vector<size_t>{1});
+  ASSERT_EQ(s.host_instructions().size(), 1u);
+  EXPECT_EQ(s.host_instructions()[0].instruction, 1u);
+  State cpu(s.code(), Context::default_context(), {.fusion = FusionMode::off});
+  EXPECT_TRUE(bitwise_equal(y, cpu.run(std::vector{f32({-1, 0, 2})})[0]));
+  EXPECT_EQ(device_->pinned, 1u);  // kept for the next
+}
+
+// An index out of range is found there, and has the words that it has here.
+TEST_F(Stages, FindIndicesThatAreOutOfRange) {
+  const std::string text =
+      "graph g { stage 0 (%x: f32[N], %i: i64[M]) {\n"
+      "  %y = index_select(%x, %i) {dim = 0}\n"
+      "  %z = exp(%y)\n return %z } }";
+  State s = state(text);
+  const Tensor x = f32({1, 2, 3});
+  auto run = [&](State& on, double index) -> std::string {
+    try {
+      on.run(std::vector{x, Tensor::from(DType::i64, Sizes{2}, std::vector<double>{1, index})});
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  State cpu(s.code(), Context::default_context(), {.fusion = FusionMode::off});
+  const std::string expected = run(cpu, 3);
+  EXPECT_NE(expected.find("out of range"), std::string::npos) << expected;
+  EXPECT_EQ(run(s, 3), expected);
+  EXPECT_TRUE(s.poisoned());
+  s.restart();
+  EXPECT_EQ(run(s, 2), "");
+  EXPECT_TRUE(s.host_instructions().empty());
+}
+
+TEST_F(Stages, GoOnElsewhere) {
+  const std::string path = testing::TempDir() + "/on_device.state";
+  State s = state(two_stages);
+  s.run(std::vector{f32({1, 2, 3}), f32({.5, .25, 2})});
+  State clone = s.clone();
+  s.save(path);
+  const std::vector inputs{f32({1, 1, 2})};
+  const Tensor expected = s.run(inputs)[0];
+  EXPECT_TRUE(bitwise_equal(clone.run(inputs)[0], expected));
+  State cpu =
+      State::resume(s.code(), path, Context::default_context(), {.fusion = FusionMode::off});
+  EXPECT_TRUE(bitwise_equal(cpu.run(inputs)[0], expected));
+  State again = State::resume(s.code(), path, context_, {.fusion = FusionMode::first});
+  EXPECT_TRUE(bitwise_equal(again.run(inputs)[0], expected));
+  cpu.restart();
+  cpu.run(std::vector{f32({1, 2, 3}), f32({.5, .25, 2})});
+  cpu.save(path);
+  State there = State::resume(s.code(), path, context_, {.fusion = FusionMode::first});
+  EXPECT_TRUE(bitwise_equal(there.run(inputs)[0], expected));
+}
+
+// Prepared, and run once: the device is asked for nothing more.
+TEST_F(Stages, KeepMemory) {
+  State s = state(two_stages);
+  s.prepare({{"N", 3}});
+  auto round = [&] {
+    s.run(std::vector{f32({1, 2, 3}), f32({.5, .25, 2})});
+    s.run(std::vector{f32({1, 1, 2})});
+    s.restart();
+  };
+  round();
+  const size_t asked = device_->allocations;
+  for (int i = 0; i < 3; ++i) round();
+  EXPECT_EQ(device_->allocations, asked);
+}
+
+TEST_F(Stages, GiveMemoryBack) {
+  {
+    State s = state("graph g { stage 0 (%x: f32[N]) { %y, %i = sort(%x) return %y } }");
+    s.run(std::vector{f32({1, 2, 3})});
+  }
+  EXPECT_GT(device_->allocations, device_->frees);
+  accelerator_ = nullptr;
+  context_ = nullptr;
+  EXPECT_EQ(device_->allocations, device_->frees);
+  EXPECT_EQ(device_->pinned, 0u);
+}
+
+// Many small instructions, again and again on the same memory: one launch.
+TEST_F(Stages, AreLaunchedAsOne) {
+  std::string text = "graph g { stage 0 (%x: f32[N, N]) { %m0 = matmul(%x, %x)";
+  for (int i = 1; i < 6; ++i) text += fmt::format(" %m{} = matmul(%m{}, %x)", i, i - 1);
+  State s = state(text + " return %m5 } }");
+  const Tensor x = Tensor::from(DType::f32, Sizes{2, 2}, std::vector<double>{.5, .25, -1, 2});
+  const Tensor y = Tensor::from(DType::f32, Sizes{2, 2}, std::vector<double>{1, -.5, 3, .125});
+  State cpu(s.code(), Context::default_context(), {.fusion = FusionMode::off});
+  for (int i = 0; i < 5; ++i) {
+    for (State* one : {&s, &cpu}) one->restart();
+    const Tensor& in = i % 2 ? x : y;
+    EXPECT_TRUE(bitwise_equal(s.run(std::vector{in})[0], cpu.run(std::vector{in})[0])) << i;
+  }
+  EXPECT_EQ(device_->recordings, 1u);
+  EXPECT_GE(device_->replays, 3u);
+  // On other memory they are launched by themselves.
+  const size_t replays = device_->replays;
+  const Tensor there = to_device(accelerator_, y), more = to_device(accelerator_, x);
+  for (int i = 0; i < 4; ++i) {
+    for (State* one : {&s, &cpu}) one->restart();
+    const Tensor got = s.run(std::vector{i % 2 ? more : there})[0];
+    EXPECT_TRUE(bitwise_equal(got, cpu.run(std::vector{i % 2 ? x : y})[0]));
+  }
+  EXPECT_EQ(device_->replays, replays);
+}
+
+// Kernels that are not there yet: the host does what they will do.
+TEST_F(Stages, DoNotWaitForKernels) {
+  State first = state(two_stages, FusionMode::behind);
+  const std::vector inputs{f32({1, 2, 3}), f32({.5, .25, 2})};
+  const Tensor y = first.run(inputs)[0];
+  kernels_of(*context_)->wait();
+  State second = state(two_stages, FusionMode::behind);
+  EXPECT_TRUE(bitwise_equal(second.run(inputs)[0], y));
+  EXPECT_TRUE(second.host_instructions().empty());
+}
+
+}  // namespace
+}  // namespace gradus::fusion::test
