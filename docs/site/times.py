@@ -1,16 +1,8 @@
-#!/usr/bin/env python3
-"""Draws time against size from bench/results/peer_fusion.json, as SVG in docs/plots/.
+"""Time against size, from the rows of bench_peer_fusion: a drawing for the pointwise chain, one for
+softmax and one for layer norm over rows; a panel for each order."""
 
-scripts/plots [RESULTS.json [FOLDER]]. Needs nothing but Python's standard library. A drawing for the
-pointwise chain, one for softmax and one for layer norm over rows; a panel for each order.
-"""
-
-import json
 import math
-import pathlib
-import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLOURS = {"Gradus": "#0b62a4", "libtorch": "#c4521a"}
 PANEL, HEIGHT, LEFT, TOP, BOTTOM, GAP = 270, 230, 62, 74, 46, 28
 ORDERS = ["forward", "forward and backward", "and second backward"]
@@ -20,10 +12,10 @@ DRAWINGS = {"chain": ("tanh(a b + c) sigmoid(a) − c / 2, f32", 1, "elements"),
             "layer_norm": ("layer norm of rows of 1,024, f32", 1024, "elements")}
 
 
-def points(results, drawing, scale):
+def points(benchmarks, drawing, scale):
     """{order: {(who, threads): [(elements, microseconds)]}} of rows NAME/SIZE/order_N/THREADS."""
     orders = {}
-    for row in results["benchmarks"]:
+    for row in benchmarks:
         name, *rest = row["name"].split("/")
         if name != drawing or len(rest) < 3 or not rest[0].isdigit() or "gradus_us" not in row:
             continue
@@ -104,20 +96,9 @@ def draw(title, unit, orders):
     return "\n".join([*svg, "</svg>", ""])
 
 
-def main():
-    given = sys.argv[1:]
-    source = pathlib.Path(given[0]) if given else ROOT / "bench/results/peer_fusion.json"
-    folder = pathlib.Path(given[1]) if len(given) > 1 else ROOT / "docs/plots"
-    results = json.loads(source.read_text())
-    folder.mkdir(parents=True, exist_ok=True)
+def drawings(benchmarks):
+    """(name, title, SVG) of each that there are sizes of."""
     for name, (title, scale, unit) in DRAWINGS.items():
-        orders = points(results, name, scale)
-        if not orders:
-            print(f"note: {source} has no sizes of {name}", file=sys.stderr)
-            continue
-        path = folder / f"{name}.svg"
-        path.write_text(draw(title, unit, orders))
-        print(f"wrote {path}", file=sys.stderr)
-
-
-main()
+        orders = points(benchmarks, name, scale)
+        if orders:
+            yield name, f"{title}: time against size", draw(title, unit, orders)
