@@ -3,9 +3,8 @@
 
 #include <benchmark/benchmark.h>
 
-#include "autograd/opaque_function.h"
 #include "autograd/operators.h"
-#include "bench/programs.h"
+#include "bench/double_backward.h"
 
 namespace gradus::bench {
 namespace {
@@ -66,71 +65,21 @@ void destroy_chain(benchmark::State& bench) {
 }
 BENCHMARK(destroy_chain)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
 
-// Forward, backward and the backward of that, of a chain of tanh as eager variables.
-void eager_double_backward(benchmark::State& bench) {
-  const int64_t length = bench.range(0);
-  Variable x(Tensor::from(DType::f32, std::array<int64_t, 1>{1}, std::vector<double>{0.5}), true);
-  Variable one(Tensor::from(DType::f32, std::array<int64_t, 1>{1}, std::vector<double>{1}));
-  for (auto _ : bench) {
-    Variable y = x;
-    for (int64_t i = 0; i < length; ++i) y = apply("tanh", {y})[0];
-    Variable g = grad(std::array{y}, std::array{x}, std::array{one}, {.create_graph = true})[0];
-    benchmark::DoNotOptimize(grad(std::array{g}, std::array{x}, std::array{one}));
-  }
-  bench.counters["ns_per_operation"] = per_node(length);
+template <class Chain>
+void run(benchmark::State& bench, Chain&& chain) {
+  for (auto _ : bench) benchmark::DoNotOptimize(chain.run());
+  bench.counters["ns_per_operation"] = per_node(bench.range(0));
+}
+
+// Three orders of a chain of tanh: see double_backward.h.
+void eager_double_backward(benchmark::State& bench) { run(bench, EagerChain(bench.range(0))); }
+void staged_double_backward(benchmark::State& bench) { run(bench, symbolic_chain(bench.range(0))); }
+void evaluated_double_backward(benchmark::State& bench) {
+  run(bench, evaluated_chain(bench.range(0)));
 }
 BENCHMARK(eager_double_backward)->Arg(100)->Arg(10'000)->Unit(benchmark::kMillisecond);
-
-// The same by symbolic stages: forward, backward, and the backward of that.
-void staged_double_backward(benchmark::State& bench) {
-  const int64_t length = bench.range(0);
-  ir::Module module = ir::parse(chain_text(length, only_tanh, 1));
-  State state(Code::compile(ir::differentiate(module.program(), {.order = 2})));
-  Tensor one = Tensor::from(DType::f32, std::array<int64_t, 1>{1}, std::vector<double>{1});
-  auto inputs = chain_inputs(1);
-  for (auto _ : bench) {
-    state.restart();
-    state.run(inputs);
-    for (size_t k = 1; k < 3; ++k)
-      benchmark::DoNotOptimize(state.run(std::vector<Tensor>(state.code()->inputs(k), one)));
-  }
-  bench.counters["ns_per_operation"] = per_node(length);
-}
 BENCHMARK(staged_double_backward)->Arg(10'000)->Unit(benchmark::kMillisecond);
-
-// The same behind one opaque function, whose handle two evals give to the engine.
-class TanhChain final : public CppFunction {
- public:
-  std::string name() const override { return "bench.tanh_chain"; }
-  std::vector<ir::Type> infer(std::span<const ir::Type> operands) const override {
-    return {operands[0]};
-  }
-  Variables call(std::span<const Variable> operands) const override {
-    Variable y = operands[0];
-    for (int i = 0; i < 10'000; ++i) y = apply("tanh", {y})[0];
-    return {y};
-  }
-};
-
-void evaluated_double_backward(benchmark::State& bench) {
-  if (!ops::find_function("bench.tanh_chain"))
-    ops::register_function(std::make_shared<TanhChain>());
-  ir::Module module = ir::parse(R"(graph chain {
-    stage 0 (%x: f32[1]) {
-      %y = cpp_op(%x) {name = "bench.tanh_chain"}
-      return %y
-    }
-  })");
-  State state(Code::compile(ir::differentiate(module.program(), {.order = 2})));
-  Tensor one = Tensor::from(DType::f32, std::array<int64_t, 1>{1}, std::vector<double>{1});
-  for (auto _ : bench) {
-    state.restart();
-    for (size_t k = 0; k < 3; ++k)
-      benchmark::DoNotOptimize(state.run(std::vector<Tensor>(state.code()->inputs(k), one)));
-  }
-  bench.counters["ns_per_operation"] = per_node(10'000);
-}
-BENCHMARK(evaluated_double_backward)->Unit(benchmark::kMillisecond);
+BENCHMARK(evaluated_double_backward)->Arg(10'000)->Unit(benchmark::kMillisecond);
 
 // Two heavy independent branches; the argument is the number of workers.
 void two_branches(benchmark::State& bench) {

@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "fusion/cells.h"
 #include "fusion/rows.h"
 #include "ops/families.h"
 
@@ -75,7 +76,9 @@ double repeated(const Nest& nest, const RowLoops& rows, double elements) {
 }  // namespace
 
 bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) {
-  if (nest.steps.size() < 2) return false;
+  const auto edges = static_cast<size_t>(
+      std::ranges::count_if(nest.loads, [](const Load& l) { return l.operands > 1 || l.index; }));
+  if (nest.steps.size() + edges < 2) return false;
   const auto elements = static_cast<double>(frame.count());
   const int64_t columns = frame.sizes.back();
   const double rows = elements / static_cast<double>(columns);
@@ -86,7 +89,7 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
   if (!nest.column_stores.empty() && whole_rows &&
       columns * static_cast<int64_t>(nest.column_stores.size()) > most_accumulators)
     return false;
-  double saved = call * static_cast<double>(nest.steps.size() - 1), lost = 0;
+  double saved = call * static_cast<double>(nest.steps.size() + edges - 1), lost = 0;
   std::vector<int> reads(nest.values());  // by how many steps
   for (const Step& s : nest.steps)
     for (ValueNumber o : s.operands) ++reads[o];
@@ -94,6 +97,15 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
   for (size_t v = 0; v < nest.loads.size(); ++v)
     if (reads[v] > 1 && nest.loads[v].walks.back() == Walk::contiguous)
       saved += (reads[v] - 1) * moved(elements * static_cast<double>(size_of(nest.loads[v].dtype)));
+  // What an edge moves is not stored and read again; it is read at an index as before.
+  for (size_t v = 0; v < nest.loads.size(); ++v)
+    if (const Load& l = nest.loads[v]; l.operands > 1 || l.index) {
+      const bool stored = std::ranges::count(nest.stores, v) > 0;
+      saved += ((reads[v] ? 1 : 0) + (stored ? 0 : 1)) *
+               moved(elements * static_cast<double>(size_of(l.dtype)));
+      if (l.index && size_of(l.dtype) < 4) lost += elements * strided_element;
+    }
+  if (edges) lost += call * static_cast<double>(count_cells(nest, frame) - 1);
   for (size_t i = 0; i < nest.steps.size(); ++i) {
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
     const double bytes = elements * static_cast<double>(size_of(nest.steps[i].dtype));
@@ -103,7 +115,7 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
     saved += moves * moved(bytes);
     if (vector_bits < 512 && is_function(nest.steps[i].op)) lost += elements * narrow_function;
   }
-  lost += slot * static_cast<double>(nest.loads.size() + nest.stores.size());
+  lost += slot * static_cast<double>(nest.operands() + nest.stores.size());
   if (rows > 1) lost += rows * row;
   if (columns % lanes_of(nest, vector_bits)) lost += rows * rest * (levels + 1);
   lost += rows * levels * reduced_row + repeated(nest, loops, elements);

@@ -18,15 +18,45 @@ constexpr size_t max_operands = 5;
 
 using Values = std::vector<std::byte>;
 
-// Elements [first, first + n) of a load, row-major, without gaps.
-void gather(const Frame& frame, size_t load, size_t bytes, const std::byte* base, int64_t first,
-            int64_t n, std::byte* target) {
+// Which of a load's parts an element of the loops is in.
+size_t part_of(const std::vector<Frame::Part>& parts, const Sizes& element) {
+  for (size_t p = 0;; ++p) {
+    bool inside = true;
+    for (size_t d = 0; d < element.size(); ++d)
+      inside &=
+          element[d] >= parts[p].first[d] && element[d] < parts[p].first[d] + parts[p].sizes[d];
+    if (inside) return p;
+  }
+}
+
+int64_t index_at(DType dtype, const Values& values, int64_t i) {
+  int64_t index = 0;
+  ops::load_tile(dtype, DType::i64, values.data() + static_cast<size_t>(i) * size_of(dtype), 1, 1,
+                 &index);
+  return index;
+}
+
+// Elements [first, first + n) of a load, row-major, without gaps. The loads before are there.
+void gather(const Nest& nest, const Frame& frame, size_t load, std::byte* const* operands,
+            int64_t first, int64_t n, const std::vector<Values>& values, std::byte* target) {
+  const Load& l = nest.loads[load];
+  const auto bytes = static_cast<int64_t>(size_of(l.dtype));
+  const size_t rank = frame.sizes.size();
+  Sizes index(rank);
   for (int64_t i = 0; i < n; ++i) {
     int64_t element = first + i, at = 0;
-    for (size_t d = frame.sizes.size(); d-- > 0; element /= frame.sizes[d])
-      at += element % frame.sizes[d] * frame.strides[load][d];
-    std::memcpy(target + static_cast<size_t>(i) * bytes, base + at * static_cast<int64_t>(bytes),
-                bytes);
+    for (size_t d = rank; d-- > 0; element /= frame.sizes[d]) index[d] = element % frame.sizes[d];
+    size_t part = 0;
+    if (l.operands > 1) {
+      part = part_of(frame.parts[load], index);
+      const Frame::Part& p = frame.parts[load][part];
+      for (size_t d = 0; d < rank; ++d) at += (index[d] - p.first[d]) * p.strides[d];
+    } else {
+      for (size_t d = 0; d < rank; ++d) at += index[d] * frame.strides[load][d];
+    }
+    if (l.index)
+      at += index_at(nest.loads[*l.index].dtype, values[*l.index], i) * frame.index_steps[load];
+    std::memcpy(target + i * bytes, operands[part] + at * bytes, static_cast<size_t>(bytes));
   }
 }
 
@@ -135,11 +165,11 @@ void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args) {
   };
   for (int64_t first = 0; first < count; first += block) {
     const int64_t n = std::min(block, count - first);
-    for (size_t k = 0; k < nest.loads.size(); ++k)
-      gather(frame, k, size_of(nest.loads[k].dtype), args[k], first, n, values[k].data());
+    std::byte* const* to = args;
+    for (size_t k = 0; k < nest.loads.size(); to += nest.loads[k++].operands)
+      gather(nest, frame, k, to, first, n, values, values[k].data());
     for (size_t i = 0; i < nest.steps.size(); ++i)
       run_step(nest, nest.steps[i], n, values, values[nest.first_step() + i].data());
-    std::byte* const* to = args + nest.loads.size();
     for (ValueNumber v : nest.stores) store(v, *to++, first, n);
     for (ValueNumber v : nest.row_stores) store(v, *to++, first / block, 1);
     for (size_t i = 0; i < of_columns.size(); ++i) {
@@ -148,7 +178,7 @@ void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args) {
       of_columns[i].insert(of_columns[i].end(), values[x].begin(), values[x].begin() + bytes);
     }
   }
-  std::byte* const* to = args + nest.loads.size() + nest.stores.size() + nest.row_stores.size();
+  std::byte* const* to = args + nest.operands() + nest.stores.size() + nest.row_stores.size();
   for (size_t i = 0; i < of_columns.size(); ++i)
     reduce_columns(nest, column_step(i), frame.sizes.back(), of_columns[i], to[i]);
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <unordered_map>
 
+#include "fusion/group_loops.h"
 #include "ops/added.h"
 #include "ops/attributes.h"
 #include "ops/creation.h"
@@ -94,7 +95,9 @@ class Builder {
       set(selection_.inputs[i], static_cast<ValueNumber>(i), inputs_[i].shape);
       group_.nest.loads.push_back({inputs_[i].dtype, {}});
     }
-    group_.nest.loads.resize(inputs_.size() + group_.sizes.size(), {DType::i64, {}});
+    add_edges();
+    first_size_ = static_cast<ValueNumber>(group_.nest.loads.size());
+    group_.nest.loads.resize(first_size_ + group_.sizes.size(), {DType::i64, {}});
     for (const ir::Node* node : selection_.nodes)
       if (!add(*node)) return std::nullopt;
     // The loops. Where rows are reduced, what is reduced has their shape.
@@ -106,7 +109,7 @@ class Builder {
     for (ValueId v : selection_.results)
       if (!store(v, shape)) return std::nullopt;
     if (group_.results.empty()) return refuse("there is no result");
-    if (!lay_out(shape)) return refuse("the rows are no single loop");
+    if (const char* why = find_loops(group_, inputs_, shape, row_dims_)) return refuse(why);
     return std::move(group_);
   }
 
@@ -137,8 +140,7 @@ class Builder {
   // The next number or size, in the order in which they were taken.
   ValueNumber next(const ir::Operand& o) {
     const ir::Dim* size = std::get_if<ir::Dim>(&o);
-    if (size && !size->is_constant())
-      return static_cast<ValueNumber>(inputs_.size()) + next_size_++;
+    if (size && !size->is_constant()) return first_size_ + next_size_++;
     return group_.nest.first_number() + next_number_++;
   }
 
@@ -248,50 +250,23 @@ class Builder {
     return true;
   }
 
-  // Loops over `shape`, neighbours joined where every load walks them in one stride, those of a row
-  // among themselves. False where they are more than one loop then.
-  bool lay_out(const Sizes& shape) {
-    Frame& frame = group_.frame;
-    const size_t loads = group_.nest.loads.size();
-    frame.strides.resize(loads);
-    auto stride = [&](size_t k, size_t d) -> int64_t {
-      if (k >= inputs_.size()) return 0;  // a size
-      const Layout& l = inputs_[k];
-      const size_t lead = shape.size() - l.shape.size();
-      return d < lead || l.shape[d - lead] == 1 ? 0 : l.strides[d - lead];
-    };
-    const size_t first_of_row = shape.size() - row_dims_;
-    size_t outer = SIZE_MAX;  // loops, before the row's
-    for (size_t d = 0; d < shape.size(); ++d) {
-      if (row_dims_ && d == first_of_row) outer = frame.sizes.size();
-      if (shape[d] == 1) continue;
-      bool joins = !frame.sizes.empty() && frame.sizes.size() != outer;
-      for (size_t k = 0; k < loads; ++k)
-        joins = joins && frame.strides[k].back() == stride(k, d) * shape[d];
-      if (joins)
-        frame.sizes.back() *= shape[d];
-      else
-        frame.sizes.push_back(shape[d]);
-      for (size_t k = 0; k < loads; ++k) {
-        if (!joins) frame.strides[k].push_back(0);
-        frame.strides[k].back() = stride(k, d);
+  // Its index's load, then its own.
+  void add_edges() {
+    std::vector<Load>& loads = group_.nest.loads;
+    for (size_t e = 0; e < selection_.edges.size(); ++e) {
+      const Edge& edge = selection_.edges[e];
+      Load load{edge.layout.dtype, {}, edge.sources.size(), {}};
+      if (edge.index) {
+        load.index = static_cast<ValueNumber>(loads.size());
+        loads.push_back({edge.index->check.dtype, {}});
+        group_.arguments.push_back({e, Edge::index_operand});
       }
+      set(edge.result, static_cast<ValueNumber>(loads.size()), edge.layout.shape);
+      loads.push_back(std::move(load));
+      for (const Edge::Source& source : edge.sources)
+        group_.arguments.push_back({e, source.operand});
     }
-    if (row_dims_ && frame.sizes.size() != outer + 1) return false;
-    if (frame.sizes.empty()) {
-      frame.sizes.push_back(1);
-      for (Sizes& s : frame.strides) s.push_back(0);
-    }
-    group_.nest.rank = static_cast<int>(frame.sizes.size());
-    for (size_t k = 0; k < loads; ++k)
-      for (size_t d = 0; d < frame.sizes.size(); ++d) {
-        int64_t s = frame.strides[k][d];
-        bool last = d + 1 == frame.sizes.size();
-        group_.nest.loads[k].walks.push_back(s == 0           ? Walk::broadcast
-                                             : last && s == 1 ? Walk::contiguous
-                                                              : Walk::strided);
-      }
-    return true;
+    group_.edges.assign(selection_.edges.begin(), selection_.edges.end());
   }
 
   const ir::Graph& graph_;
@@ -302,6 +277,7 @@ class Builder {
   size_t row_dims_ = 0;              // how many of them are a row
   SmallVector<ValueId, 4> dropped_;  // values of rows whose types lack the rows' dimensions
   SmallVector<ValueId, 4> of_columns_;
+  ValueNumber first_size_ = 0;  // loads of sizes stand behind all others
   ValueNumber next_number_ = 0, next_size_ = 0;
   std::unordered_map<ValueId, ValueNumber> numbers_;
   std::unordered_map<ValueId, Sizes> shapes_;
@@ -351,6 +327,31 @@ std::optional<Group> group_nodes(const Selection& selection, std::string* why_no
   return group;
 }
 
+namespace {
+
+// A node of stage 0 whose operands are its inputs and whose sizes are numbers.
+std::optional<Edge> edge_of_inputs(const ir::Graph& graph, const ir::Node& node,
+                                   std::span<const Layout> inputs) {
+  struct Nothing final : ir::DimEnvironment {
+    std::optional<int64_t> find(std::string_view) const override { return std::nullopt; }
+  };
+  const auto& names = graph.stages[0].inputs;
+  std::vector<std::optional<Layout>> in;
+  for (const ir::Operand& o : node.operands) {
+    const auto found = std::ranges::find(names, ir::value_in(o));
+    if (found == names.end()) return std::nullopt;
+    in.emplace_back(inputs[static_cast<size_t>(found - names.begin())]);
+  }
+  if (node.results.size() != 1) return std::nullopt;
+  const ir::Type& type = graph[node.results[0]].type;
+  if (!type.is_tensor() || !ir::all_constant(type.dims)) return std::nullopt;
+  Sizes shape;
+  for (const ir::Dim& d : type.dims) shape.push_back(d.value());
+  return edge_of(node, in, Layout(type.dtype, shape), Nothing());
+}
+
+}  // namespace
+
 std::optional<Group> group_stage(const ir::Graph& graph, std::span<const Layout> inputs,
                                  std::string* why_not) {
   auto refuse = [&](const char* why) {
@@ -359,13 +360,19 @@ std::optional<Group> group_stage(const ir::Graph& graph, std::span<const Layout>
   };
   const ir::Stage& stage = graph.stages[0];
   std::vector<const ir::Node*> nodes;
-  for (const ir::Node& node : stage.nodes) nodes.push_back(&node);
+  std::vector<Edge> edges;
+  for (const ir::Node& node : stage.nodes)
+    if (auto edge = edge_of_inputs(graph, node, inputs))
+      edges.push_back(std::move(*edge));
+    else
+      nodes.push_back(&node);
   std::vector<ValueId> results;
   for (const ir::Result& r : stage.results) {
     if (r.value == ir::no_value) return refuse("a result is none");
     results.push_back(r.value);
   }
-  auto group = group_nodes({graph, nodes, stage.inputs, inputs, results}, why_not);
+  auto group =
+      group_nodes({graph, nodes, stage.inputs, inputs, results, {}, false, edges}, why_not);
   if (group && !group->sizes.empty()) return refuse("a size stands as a number");
   return group;
 }

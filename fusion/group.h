@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "fusion/edges.h"
 #include "fusion/nest.h"
-#include "ir/graph.h"
 
 namespace gradus::fusion {
 
@@ -25,16 +25,31 @@ struct Selection {
   std::span<const ir::ValueId> results;
   std::span<const std::pair<ir::ValueId, ir::ValueId>> aliases = {};  // views, and whose
   bool places = false;  // whether the steps say where their instructions stand
+  // Results that are read where their operands are. They are inputs of the nodes, no results.
+  std::span<const Edge> edges = {};
 };
 
 struct Group {
+  // An operand of an edge, or elements of its number.
+  struct Argument {
+    size_t edge;
+    std::optional<uint32_t> operand;
+    int64_t filled = 0;  // without an operand: how many
+  };
   Nest nest;
   Frame frame;
+  std::vector<Argument> arguments;  // of the loads after those of the inputs
   std::vector<Layout> results;  // of the stores, as they are without the collapsing of dimensions
-  // Sizes that stand as numbers: an i64 each, loaded after the inputs, so that a kernel does not
+  // Sizes that stand as numbers: an i64 each, loaded after all others, so that a kernel does not
   // depend on them.
   std::vector<ir::Dim> sizes;
+  std::vector<Edge> edges;  // what `arguments` are of
 };
+
+// Boxes of the loops that a group may fall into: each is a call.
+inline constexpr int64_t most_cells = 128;
+// Bytes of an edge's number that lie one after the other for a group's sake.
+inline constexpr int64_t most_filled = 1 << 16;
 
 // Whether a node can be part of a nest at all; if not, `why_not` (may be null) says why: it is not
 // pointwise and reduces no trailing or leading dimensions, may refuse its operands while running,
@@ -60,7 +75,8 @@ std::optional<Sizes> column_result(const ir::Graph& graph, const ir::Node& node,
 // one loop.
 std::optional<Group> group_nodes(const Selection& selection, std::string* why_not = nullptr);
 
-// The same of stage 0 of a graph, for inputs that lie so. Sizes in a number's place are refused.
+// The same of stage 0 of a graph, for inputs that lie so; nodes that only move inputs are edges.
+// Sizes in a number's place are refused.
 std::optional<Group> group_stage(const ir::Graph& graph, std::span<const Layout> inputs,
                                  std::string* why_not = nullptr);
 

@@ -11,6 +11,8 @@
 
 namespace gradus::fusion {
 
+class Accelerator;
+
 // Whether pointwise instructions and reductions of rows run as fused kernels, with the same bits.
 enum class FusionMode : uint8_t {
   off,     // one loop for each instruction
@@ -69,6 +71,9 @@ class Kernels {
     static_cast<void>(columns);
     return false;
   }
+  // The device that states with these kernels run on; null: the CPU. Kernels are called with
+  // addresses of its memory then, and one instruction alone is worth a kernel.
+  virtual std::shared_ptr<Accelerator> accelerator() { return nullptr; }
   // What is there now.
   virtual std::shared_ptr<const KernelSet> ready() = 0;
   // The kernel of a nest, compiled on this thread if need be. Null where no code can be made, which

@@ -22,6 +22,21 @@ void verify_load(const Nest& nest, size_t i) {
       fail("load %v{} is contiguous in dimension {}, which is not the last [N2]", i, d);
 }
 
+void verify_edge(const Nest& nest, size_t i) {
+  const Load& load = nest.loads[i];
+  const bool alone = load.index || !nest.column_stores.empty();
+  if (load.operands < 1 || load.operands > (alone ? 1 : most_operands))
+    fail("load %v{} has {} operands; it may have {} [N12]", i, load.operands,
+         alone ? 1 : most_operands);
+  if (!load.index) return;
+  const ValueNumber v = *load.index;
+  if (v >= i) fail("load %v{} reads at %v{}, which is no load before it [N13]", i, v);
+  const Load& index = nest.loads[v];
+  if ((index.dtype != DType::i64 && index.dtype != DType::i32) || index.operands != 1 ||
+      index.index)
+    fail("load %v{} reads at %v{}, which is not one operand of i64 or i32 [N13]", i, v);
+}
+
 void verify_reduction(const Nest& nest, const Step& step, size_t v) {
   if (step.operands.size() != 1 || step.attributes)
     fail("reduction %v{} takes one operand and no attributes [N7]", v);
@@ -72,6 +87,16 @@ void verify_step(const Nest& nest, size_t i) {
 
 bool Nest::reduces() const { return std::ranges::any_of(steps, &Step::reduces_row); }
 
+bool Nest::has_edges() const {
+  return std::ranges::any_of(loads, [](const Load& l) { return l.operands != 1 || l.index; });
+}
+
+size_t Nest::operands() const {
+  size_t n = 0;
+  for (const Load& l : loads) n += l.operands;
+  return n;
+}
+
 const ir::Number* Nest::number(ValueNumber v) const {
   return v >= first_number() && v < first_step() ? &numbers[v - first_number()] : nullptr;
 }
@@ -88,7 +113,10 @@ DType Nest::dtype_of(ValueNumber v) const {
 void verify(const Nest& nest) {
   if (nest.rank < 1 || nest.rank > max_rank)
     fail("the rank is {}, it must lie between 1 and {} [N1]", nest.rank, max_rank);
-  for (size_t i = 0; i < nest.loads.size(); ++i) verify_load(nest, i);
+  for (size_t i = 0; i < nest.loads.size(); ++i) {
+    verify_load(nest, i);
+    verify_edge(nest, i);
+  }
   for (size_t i = 0; i < nest.steps.size(); ++i) verify_step(nest, i);
   if (nest.stores.empty() && nest.row_stores.empty() && nest.column_stores.empty())
     fail("nothing is stored [N8]");
@@ -109,7 +137,9 @@ void verify(const Nest& nest) {
 
 RowFacts row_facts(const Nest& nest) {
   RowFacts facts;
-  for (const Load& l : nest.loads) facts.of_row.push_back(l.walks.back() == Walk::broadcast);
+  for (const Load& l : nest.loads)
+    facts.of_row.push_back(l.walks.back() == Walk::broadcast &&
+                           (!l.index || facts.of_row[*l.index]));
   facts.of_row.resize(nest.first_step(), true);
   facts.level.resize(nest.first_step(), 0);
   for (const Step& s : nest.steps) {
@@ -141,6 +171,52 @@ int cheap_half_power(const Nest& nest, const Step& step) {
              : 0;
 }
 
+namespace {
+
+void check_strides(const Nest& nest, size_t load, const Sizes& sizes, const Sizes& strides) {
+  if (strides.size() != sizes.size())
+    fail("the frame has {} strides for load %v{} in {} dimensions", strides.size(), load,
+         sizes.size());
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const Walk walk = nest.loads[load].walks[d];
+    const bool fits = walk == Walk::strided || strides[d] == (walk == Walk::contiguous ? 1 : 0);
+    if (sizes[d] > 1 && !fits)
+      fail("load %v{} has the stride {} in dimension {}, which it does not walk so", load,
+           strides[d], d);
+  }
+}
+
+bool overlap(const Frame::Part& a, const Frame::Part& b) {
+  for (size_t d = 0; d < a.first.size(); ++d)
+    if (a.first[d] + a.sizes[d] <= b.first[d] || b.first[d] + b.sizes[d] <= a.first[d])
+      return false;
+  return true;
+}
+
+void check_parts(const Nest& nest, const Frame& frame, size_t load) {
+  const auto& parts = frame.parts[load];
+  const size_t rank = frame.sizes.size();
+  const bool whole_rows = nest.reduces() || !nest.row_stores.empty();
+  int64_t count = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const Frame::Part& part = parts[p];
+    bool fits = part.first.size() == rank && part.sizes.size() == rank;
+    for (size_t d = 0; fits && d < rank; ++d)
+      fits = part.first[d] >= 0 && part.sizes[d] >= 1 &&
+             part.first[d] + part.sizes[d] <= frame.sizes[d];
+    if (!fits) fail("part {} of load %v{} does not lie in the loops", p, load);
+    if (whole_rows && part.sizes[rank - 1] != frame.sizes[rank - 1])
+      fail("part {} of load %v{} cuts rows", p, load);
+    for (size_t q = 0; q < p; ++q)
+      if (overlap(part, parts[q])) fail("parts {} and {} of load %v{} overlap", q, p, load);
+    check_strides(nest, load, part.sizes, part.strides);
+    count += numel(part.sizes);
+  }
+  if (count != frame.count()) fail("the parts of load %v{} are not all of the loops", load);
+}
+
+}  // namespace
+
 void check_frame(const Nest& nest, const Frame& frame) {
   if (frame.sizes.size() != static_cast<size_t>(nest.rank) ||
       frame.strides.size() != nest.loads.size())
@@ -150,17 +226,17 @@ void check_frame(const Nest& nest, const Frame& frame) {
   if (!nest.column_stores.empty() && frame.count() < 1)
     fail("the frame's columns have nothing to reduce");
   for (size_t k = 0; k < nest.loads.size(); ++k) {
-    if (frame.strides[k].size() != frame.sizes.size())
-      fail("the frame has {} strides for load %v{} in {} dimensions", frame.strides[k].size(), k,
-           frame.sizes.size());
-    for (size_t d = 0; d < frame.sizes.size(); ++d) {
-      int64_t stride = frame.strides[k][d];
-      Walk walk = nest.loads[k].walks[d];
-      bool fits = walk == Walk::strided || stride == (walk == Walk::contiguous ? 1 : 0);
-      if (frame.sizes[d] > 1 && !fits)
-        fail("load %v{} has the stride {} in dimension {}, which it does not walk so", k, stride,
-             d);
+    const Load& load = nest.loads[k];
+    if (load.operands > 1) {
+      if (k >= frame.parts.size() || frame.parts[k].size() != load.operands)
+        fail("the frame does not have a part for each of the {} operands of load %v{}",
+             load.operands, k);
+      check_parts(nest, frame, k);
+      continue;
     }
+    if (load.index && k >= frame.index_steps.size())
+      fail("the frame does not say how far apart the indices of load %v{} are", k);
+    check_strides(nest, k, frame.sizes, frame.strides[k]);
   }
 }
 

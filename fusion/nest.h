@@ -38,6 +38,17 @@
 //     store_column %v3
 //   }
 //
+// A load may have several operands, each for a part of the loops: what is joined, or padded. Or it
+// reads at an index, that another load gives, beside where it walks:
+//
+//   nest 2 {
+//     %v0 = load f32 [strided, contiguous] of 3
+//     %v1 = load i64 [strided, broadcast]
+//     %v2 = load f32 [broadcast, contiguous] at %v1
+//     %v3 = add(%v0, %v2) : f32 in f32
+//     store %v3
+//   }
+//
 // Sizes and strides are no part of it: they come with each run, as a Frame. So one nest, and one
 // kernel, serves all sizes.
 //
@@ -46,6 +57,7 @@
 // takes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,13 +70,17 @@ namespace gradus::fusion {
 // How a load moves along a dimension: not at all, by one element, or by a stride known in the run.
 enum class Walk : uint8_t { contiguous, strided, broadcast };
 
+// A value of a nest: loads are numbered first, then numbers, then steps.
+using ValueNumber = uint32_t;
+
 struct Load {
   DType dtype = DType::f32;
   SmallVector<Walk, 4> walks;  // one per dimension, outermost first
+  size_t operands = 1;         // more than one: each for a part of the loops, Frame::parts
+  // Of a load before it, an i64 or i32: how many times Frame::index_steps farther on it reads. Who
+  // runs the nest has seen to it that the index lies in range.
+  std::optional<ValueNumber> index = {};
 };
-
-// A value of a nest: loads are numbered first, then numbers, then steps.
-using ValueNumber = uint32_t;
 
 struct Step {
   const ir::Operator* op = nullptr;  // a pointwise one
@@ -92,7 +108,9 @@ struct Nest {
   std::vector<ValueNumber> column_stores;  // an element for each place in a row; likewise
   std::string program;  // the file that `where` is of, in full; empty: they name no places
 
-  bool reduces() const;  // rows
+  bool reduces() const;     // rows
+  bool has_edges() const;   // loads of several operands, or at an index
+  size_t operands() const;  // of all loads
   size_t values() const { return loads.size() + numbers.size() + steps.size(); }
   ValueNumber first_number() const { return static_cast<ValueNumber>(loads.size()); }
   ValueNumber first_step() const { return static_cast<ValueNumber>(loads.size() + numbers.size()); }
@@ -110,6 +128,7 @@ struct RowFacts {
 RowFacts row_facts(const Nest& nest);
 
 inline constexpr int max_rank = 64;
+inline constexpr size_t most_operands = 32;  // of one load
 
 // Throws Error naming the invariant that does not hold:
 //   N1  the rank lies between 1 and 64
@@ -123,6 +142,8 @@ inline constexpr int max_rank = 64;
 //   N9  a reduction computes in the type that its operand's dtype is computed in
 //   N10 what is stored once for a row is a value of the row
 //   N11 what is stored for columns reduces them, and nothing else reads or stores it
+//   N12 a load has 1 to 32 operands, and one only if it has an index or columns are reduced
+//   N13 an index is a load before it, of i64 or i32, with one operand and no index
 void verify(const Nest& nest);
 
 // As text, which parse_nest reads back to the same nest.
@@ -136,18 +157,27 @@ int cheap_half_power(const Nest& nest, const Step& step);
 
 // The sizes of a run: those of the loops, and the strides of each load, in elements.
 struct Frame {
+  // Which of the loops' elements an operand is for, and how it lies; its pointer is to the first.
+  struct Part {
+    Sizes first, sizes, strides;
+  };
   Sizes sizes;
   std::vector<Sizes> strides;
+  // By load: of those with several operands, whose `strides` have no say. Left out if none has.
+  std::vector<std::vector<Part>> parts = {};
+  // By load: elements from one index to the next. Left out if none has an index.
+  std::vector<int64_t> index_steps = {};
   int64_t count() const { return numel(sizes); }
 };
 
 // Throws Error where a frame does not fit: other ranks, a stride other than the walk says, rows or
-// columns without elements to reduce. Strides of dimensions of at most one element have no say.
+// columns without elements to reduce, parts that are not the loops or cut a row that is reduced or
+// stored. Strides of dimensions of at most one element have no say.
 void check_frame(const Nest& nest, const Frame& frame);
 
 // Runs a nest by the operators' reference loops, on the calling thread: what every kernel must
-// give, bit by bit. `args` are the first elements of loads, stores, row stores and column stores.
-// The frame fits.
+// give, bit by bit. `args` are the first elements of the loads' operands, stores, row stores and
+// column stores. The frame fits.
 void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args);
 
 }  // namespace gradus::fusion

@@ -102,6 +102,9 @@ class NestParser {
       l.walks.push_back(static_cast<Walk>(found - walk_names));
     } while (at_.accept(TokenKind::comma));
     at_.expect(TokenKind::right_bracket);
+    if (at_.accept("of"))
+      l.operands = static_cast<size_t>(at_.count(most_operands, "the number of operands"));
+    if (at_.accept("at")) l.index = operand();
     nest_.loads.push_back(std::move(l));
   }
 
@@ -211,7 +214,10 @@ std::string print(const Nest& nest) {
     s += fmt::format("  %v{} = load {} [", v++, name_of(load.dtype));
     for (size_t d = 0; d < load.walks.size(); ++d)
       s += fmt::format("{}{}", d ? ", " : "", walk_names[static_cast<size_t>(load.walks[d])]);
-    s += "]\n";
+    s += ']';
+    if (load.operands != 1) s += fmt::format(" of {}", load.operands);
+    if (load.index) s += fmt::format(" at %v{}", *load.index);
+    s += '\n';
   }
   for (const ir::Number& n : nest.numbers)
     s += fmt::format("  %v{} = number {}\n", v++, number_text(n));

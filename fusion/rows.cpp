@@ -43,6 +43,8 @@ RowLoops::Loop loop_of(const Nest& nest, const RowLoops& rows, int loop) {
     l.steps[i] = true;
     for (ValueNumber o : nest.steps[i].operands) wanted[o] = true;
   }
+  for (size_t k = nest.loads.size(); k-- > 0;)
+    if (wanted[k] && nest.loads[k].index) wanted[*nest.loads[k].index] = true;
   l.loads.assign(wanted.begin(), wanted.begin() + static_cast<long>(nest.loads.size()));
   return l;
 }

@@ -6,8 +6,9 @@ namespace {
 
 class Binder {
  public:
-  Binder(const Code& code, size_t stage, std::span<const Tensor> inputs, DimensionSizes& sizes)
-      : code_(code), stage_(stage), inputs_(inputs), sizes_(sizes) {}
+  Binder(const Code& code, size_t stage, std::span<const Tensor> inputs, Device place,
+         DimensionSizes& sizes)
+      : code_(code), stage_(stage), inputs_(inputs), place_(place), sizes_(sizes) {}
 
   void run() {
     for (size_t i = 0; i < inputs_.size(); ++i) check_kind(i);
@@ -34,8 +35,12 @@ class Binder {
     if (got.dtype() != want.dtype)
       fail(i, fmt::format("must be {}, it is {}; convert it to {}", to_string(want), describe(got),
                           name_of(want.dtype)));
-    if (got.device() != want.device)
-      fail(i, fmt::format("must lie on {}, it lies on {}", gradus::to_string(want.device),
+    if (want.device != Device() && want.device != place_)
+      fail(i, fmt::format("must lie on {}, and this state runs on {}; have its context use that "
+                          "device (gradus run --device)",
+                          gradus::to_string(want.device), gradus::to_string(place_)));
+    if (got.device() != place_)
+      fail(i, fmt::format("must lie on {}, it lies on {}", gradus::to_string(place_),
                           gradus::to_string(got.device())));
     if (got.rank() != want.rank())
       fail(i, fmt::format("must be {} (rank {}), it is {}", to_string(want), want.rank(),
@@ -101,15 +106,16 @@ class Binder {
   const Code& code_;
   size_t stage_;
   std::span<const Tensor> inputs_;
+  const Device place_;
   DimensionSizes& sizes_;
 };
 
 }  // namespace
 
-void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs,
+void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs, Device place,
                 DimensionSizes& sizes) {
   sizes.resize(code.dimensions().size());
-  Binder(code, stage, inputs, sizes).run();
+  Binder(code, stage, inputs, place, sizes).run();
 }
 
 std::optional<int64_t> SizesByName::find(std::string_view symbol) const {

@@ -5,10 +5,10 @@
 
 namespace gradus::interpreter {
 
-// Checks every input of the stage against its declared type and extends `sizes` (by the index of
-// Code::dimensions()). Throws Error that says which stage and input, what was expected and what
-// came.
-void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs,
+// Checks every input of the stage against its declared type and `place`, and extends `sizes` (by
+// the index of Code::dimensions()). Throws Error that says which stage and input, what was expected
+// and what came.
+void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs, Device place,
                 DimensionSizes& sizes);
 
 // Sizes by name, for Dim::evaluate.

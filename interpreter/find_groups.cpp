@@ -26,7 +26,7 @@ bool GroupFinder::Open::has(uint32_t index) const {
 }
 
 void GroupFinder::close(size_t open) {
-  if (open_[open].members.size() > 1) closed_.push_back(std::move(open_[open].members));
+  if (open_[open].members.size() >= least_) closed_.push_back(std::move(open_[open].members));
   open_.erase(open_.begin() + static_cast<long>(open));
 }
 
@@ -106,7 +106,7 @@ void GroupFinder::add(uint32_t index, const Loops& loops, std::span<const uint32
     if (!std::ranges::any_of(makers, [&](uint32_t m) { return open.has(m); })) continue;
     const bool unread = std::ranges::none_of(
         makers, [&](uint32_t m) { return std::ranges::count(open.dropping, m) > 0; });
-    if (!unread || open.shape != shape ||
+    if (!unread || loops.edge || open.shape != shape ||
         !fits(open, loops, mine == none ? nullptr : &open_[mine])) {
       if (mine != none && g < mine) --mine;
       close(g);

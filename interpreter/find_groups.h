@@ -28,14 +28,18 @@ class GroupFinder {
     // Whether no member can read its result: it lacks dimensions of the row, or is of columns.
     bool drops = false;
     std::optional<Sizes> column = {};  // of a reduction of columns, as `row`
+    // Whether it is read where its operands are: then no member may make those.
+    bool edge = false;
   };
+  // Groups of fewer than `least` members are none.
+  explicit GroupFinder(size_t least) : least_(least) {}
   // An instruction in its order. `makers` are the instructions of the segment whose results it
   // reads, `loads` the registers.
   void add(uint32_t index, const Loops& loops, std::span<const uint32_t> makers,
            std::span<const Register> loads);
   // Whether an open group that `maker` belongs to reduces `shape` to `row`.
   bool reduces(uint32_t maker, const Sizes& shape, const Sizes& row) const;
-  // The groups of at least two members, each in order.
+  // The groups of enough members, each in order.
   std::vector<std::vector<uint32_t>> take();
 
  private:
@@ -52,6 +56,7 @@ class GroupFinder {
   bool fits(const Open& a, const Loops& loops, const Open* b) const;
   const Sizes* shape_for(const Loops& loops, std::span<const uint32_t> makers) const;
 
+  const size_t least_;
   std::vector<Open> open_;
   std::vector<std::vector<uint32_t>> closed_;
 };

@@ -16,7 +16,8 @@ namespace gradus::interpreter {
 void Planner::fuse() {
   if (choice_.mode == fusion::FusionMode::off) return;
   count_uses();
-  GroupFinder finder;
+  find_edges();
+  GroupFinder finder(least_members());
   std::vector<uint32_t> maker(locals_.size(), Local::never);
   SmallVector<uint32_t, 4> makers;
   SmallVector<Register, 4> loads;
@@ -32,6 +33,10 @@ void Planner::fuse() {
     }
     if (!makers.empty() && repeats_rows(n, finder, maker)) {
       maker[local_numbers_[index_of(results_of(n)[0])]] = makers[0];
+      continue;
+    }
+    if (add_edge(n, finder, makers, loads)) {
+      maker[local_numbers_[index_of(results_of(n)[0])]] = n;
       continue;
     }
     finder.add(n, loops_of(n), makers, loads);
@@ -113,26 +118,52 @@ bool Planner::repeats_rows(uint32_t index, const GroupFinder& finder,
   return m != Local::never && finder.reduces(m, view.layout.shape, root.layout.shape);
 }
 
-void Planner::fuse_members(std::span<const uint32_t> members) {
-  Members m;
-  for (uint32_t n : members) {
-    m.nodes.push_back(&node(n));
-    m.made.push_back(results_of(n)[0]);
-  }
-  for (uint32_t n : members) find_loads(instruction(n), m);
-  find_stored(members, m);
-  if (m.inputs.size() + m.stored.size() > fusion::most_slots) return fuse_halves(members);
+// Edges are members where a member reads them, and where a kernel that reads their operands can be
+// made and is worth it; else they run as they would.
+void Planner::fuse_members(std::span<const uint32_t> found) {
+  const SmallVector<uint32_t, 16> kept = with_edges(found, false);
+  const std::span<const uint32_t> members(kept.data(), kept.size());
+  if (members.size() < least_members()) return;
+  Members m = members_of(members);
+  auto without = [&] {
+    const SmallVector<uint32_t, 16> others = with_edges(members, true);
+    fuse_members({others.data(), others.size()});
+  };
+  if (m.inputs.size() + m.stored.size() > fusion::most_slots)
+    return m.edges.empty() ? fuse_halves(members) : without();
   std::vector<ir::ValueId> inputs, results;
   for (Register r : m.inputs) inputs.push_back(code_.value_of(r));
   for (Register r : m.stored) results.push_back(code_.value_of(r));
   auto group = fusion::group_nodes({code_.graph(), m.nodes, inputs, m.layouts, results, m.aliases,
-                                    choice_.source->wants_places()});
+                                    choice_.source->wants_places(), m.edges});
   // Operands whose rows are no single loop, say: they may be those of one half alone.
-  if (!group) return fuse_halves(members);
-  if (group->nest.loads.size() + m.stored.size() > fusion::most_slots ||
-      !choice_.source->wants(group->nest, group->frame))
+  if (!group) return m.edges.empty() ? fuse_halves(members) : without();
+  if (group->nest.operands() + m.stored.size() > fusion::most_slots ||
+      !choice_.source->wants(group->nest, group->frame)) {
+    if (!m.edges.empty()) without();
     return;
-  if (auto kernel = kernel_of(group->nest)) place_group(members, m, *group, std::move(kernel));
+  }
+  if (auto kernel = kernel_of(group->nest))
+    place_group(members, m, *group, std::move(kernel));
+  else if (choice_.device)
+    fuse_halves(members);  // less may have a form that the device has
+}
+
+Planner::Members Planner::members_of(std::span<const uint32_t> members) {
+  Members m;
+  for (uint32_t n : members) {
+    m.made.push_back(results_of(n)[0]);
+    if (const fusion::Edge* e = edge_of(n)) {
+      m.edges.push_back(*e);
+      m.edge_instructions.push_back(edges_.at(n).instruction);
+    } else {
+      m.nodes.push_back(&node(n));
+    }
+  }
+  for (uint32_t n : members)
+    if (!edge_of(n)) find_loads(instruction(n), m);
+  find_stored(members, m);
+  return m;
 }
 
 // What is read elsewhere: values of elements, then those of rows, then those of columns.
@@ -158,8 +189,9 @@ void Planner::find_stored(std::span<const uint32_t> members, Members& m) {
 // Each half is a group as well: the first one ends before the second.
 void Planner::fuse_halves(std::span<const uint32_t> members) {
   const size_t half = members.size() / 2;
+  if (half == 0) return;
   for (auto part : {members.first(half), members.subspan(half)})
-    if (part.size() > 1) fuse_members(part);
+    if (part.size() >= least_members()) fuse_members(part);
 }
 
 // What the instruction reads: of the group, or loaded.
@@ -219,6 +251,7 @@ void Planner::place_group(std::span<const uint32_t> members, const Members& m,
       root.last_use = std::max(root.last_use, last);
     }
   }
+  place_edges(m, group, last);
   for (const ir::Dim& size : group.sizes) {
     std::byte* memory = number_memory();
     ops::store_number(ir::Number::of(size.evaluate(sizes_)), memory);
@@ -233,8 +266,12 @@ void Planner::place_group(std::span<const uint32_t> members, const Members& m,
   }
   bound.args = static_cast<uint32_t>(args_.size()) - bound.first_arg;
   if (ready.parameters) plan_->kernels.push_back(std::move(ready.parameters));
+  place_checks(m);
   SegmentPlan::Group& placed = plan_->groups.emplace_back();
   for (uint32_t n : members) placed.instructions.push_back(segment_.first + n);
+  for (uint32_t n : m.edge_instructions)
+    if (!std::ranges::count(members, n)) placed.instructions.push_back(segment_.first + n);
+  std::ranges::sort(placed.instructions);
   placed.stored.assign(m.stored.begin(), m.stored.end());
   placed.kernel = std::move(kernel);
 }

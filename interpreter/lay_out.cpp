@@ -36,7 +36,8 @@ void Planner::choose_carried() {
     if (l.kind != Local::Kind::slot) continue;
     const Local& root = local(l.root);
     if (!root.leaves) continue;
-    bool carried = !root.pinned && root.bytes() <= most_carried_bytes;
+    // A device's memory is cheap to ask for.
+    bool carried = !choice_.device && !root.pinned && root.bytes() <= most_carried_bytes;
     l.kind = carried ? Local::Kind::carried : Local::Kind::tensor;
   }
 }
@@ -66,7 +67,7 @@ void Planner::lay_out(uint32_t index) {
   if (const uint32_t g = bound_[index].group; g != Local::never) {
     if (bound_[index].run)
       for (Register y : plan_->groups[g].stored) place_result(y);
-  } else if (i.kind == Instruction::Kind::kernel) {
+  } else if (i.kind == Instruction::Kind::kernel && !bound_[index].checks) {
     for (Register y : results_of(index))
       if (y != no_register) place_result(y);
   }
@@ -74,6 +75,7 @@ void Planner::lay_out(uint32_t index) {
   if (bound_[index].run) {
     lay_out_kernel(bound_[index], step);
     step.group = bound_[index].group;
+    step.host = bound_[index].host;
   }
   release_packings(index);
   for (uint32_t d = first_death_[index]; d < first_death_[index + 1]; ++d) die(deaths_[d]);
@@ -87,6 +89,7 @@ void Planner::lay_out_kernel(const Bound& bound, Step& step) {
     temporary.emplace_back(slots_.allocate(bytes), bytes);
     return temporary.back().first;
   };
+  const bool there = choice_.device && !bound.host;
   step.run = bound.run;
   step.parameters = bound.parameters;
   if (bound.scratch_bytes) step.scratch = allocate(static_cast<int64_t>(bound.scratch_bytes));
@@ -99,14 +102,23 @@ void Planner::lay_out_kernel(const Bound& bound, Step& step) {
         break;
       case BoundArg::Kind::fixed:
         arg.kind = Arg::Kind::fixed;
-        arg.fixed = from.fixed;
+        arg.fixed = there ? number_there(from.fixed) : from.fixed;
         break;
       case BoundArg::Kind::value:
         arg = arg_of(from.reg);
+        if (there && arg.kind == Arg::Kind::fixed) {
+          const Local& l = local(from.reg);
+          arg.fixed = constant_there(l.root) + l.offset;
+        }
         break;
       case BoundArg::Kind::dropped:
         arg.kind = Arg::Kind::slot;
         arg.offset = allocate(from.bytes);
+        break;
+      case BoundArg::Kind::faults:
+        arg.kind = Arg::Kind::slot;
+        arg.offset =
+            plan_->faults_at + static_cast<int64_t>(from.packing) * SegmentPlan::fault_bytes;
         break;
       case BoundArg::Kind::packed:
         arg.kind = Arg::Kind::slot;

@@ -46,6 +46,7 @@ std::shared_ptr<const SegmentPlan> State::Impl::run_opaque(size_t segment, uint3
     }
   }
   check_opaque_results(i, results.tensors, before);
+  for (Tensor& t : results.tensors) t = there(t);
   if (o.handle != no_register) handles[index_of(o.handle)] = std::move(results.handle);
   for (uint32_t k = i.first_operand; k < i.first_operand + i.operands; ++k) {
     if (!stage_code.frees[k]) continue;
@@ -83,7 +84,7 @@ SmallVector<Tensor, 4> State::Impl::opaque_operands(const Instruction& i,
     if (code->is_handle(r)) continue;
     const Tensor& constant = code->constant(r);
     if (!constant.defined() && registers[index_of(r)].defined()) check_version(r, before);
-    operands.push_back(constant.defined() ? copy_of(constant) : registers[index_of(r)]);
+    operands.push_back(constant.defined() ? copy_of(constant) : here(registers[index_of(r)]));
     if (!operands.back().defined() && dense)
       operands.back() = zeros_of(code->type_of(r), sizes, *context);
   }
@@ -119,8 +120,7 @@ void State::Impl::check_opaque_results(const Instruction& i, std::span<const Ten
       throw Error("{}: result {} is undefined, it must be {}", o.what, k, to_string(type));
     }
     Sizes shape = sizes_of(type, sizes);
-    if (t.dtype() != type.dtype || t.device() != type.device ||
-        !std::ranges::equal(t.shape(), shape))
+    if (t.dtype() != type.dtype || t.device() != Device() || !std::ranges::equal(t.shape(), shape))
       throw Error("{}: result {} is {}, it must be {} ({}{})", o.what, k, describe(t),
                   to_string(type), name_of(type.dtype), gradus::to_string(shape));
   }

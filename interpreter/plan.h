@@ -6,6 +6,7 @@
 #include <list>
 #include <mutex>
 
+#include "fusion/accelerator.h"
 #include "fusion/kernels.h"
 #include "interpreter/code.h"
 
@@ -16,6 +17,8 @@ struct KernelChoice {
   fusion::FusionMode mode = fusion::FusionMode::off;
   std::shared_ptr<fusion::Kernels> source;       // null with `off`
   std::shared_ptr<const fusion::KernelSet> set;  // with `behind`: those there are
+  std::shared_ptr<fusion::Accelerator> device;   // where stages run; null: here
+  Device place() const { return device ? device->device() : Device(); }
 };
 
 // Sizes of Code::dimensions(), known from some stage on.
@@ -65,6 +68,7 @@ struct Step {
   int64_t scratch = 0;                              // offset in the buffer
   uint32_t first_event = 0, before = 0, after = 0;  // events before, then after the kernel
   uint32_t group = UINT32_MAX;                      // index into SegmentPlan::groups
+  bool host = false;  // on a device: between copies, since there is no code for it
 };
 
 // One pointer of a frame.
@@ -125,11 +129,20 @@ struct SegmentPlan {
     uint32_t first_patch, patches;
   };
   std::vector<Block> blocks;
+  // What code of a device may find wrong, and where in the buffer it says so.
+  struct Fault {
+    uint32_t instruction;
+    fusion::DeviceCode::Fault error;
+  };
+  static constexpr int64_t fault_bytes = 16;
+  std::vector<Fault> faults;
+  int64_t faults_at = 0;
   int64_t block_bytes = 0;  // of the block that this segment leaves
   int64_t buffer_bytes = 0;
   int64_t least_buffer_bytes = 0;  // the largest sum of live slots: what the schedule allows
   std::vector<std::shared_ptr<const void>> kernels;   // keeps parameters alive
   std::vector<std::unique_ptr<std::byte[]>> numbers;  // numbers and zeros as operands
+  std::vector<Ref<Storage>> on_device;  // these and constants, where a device reads them
 };
 
 // What of the inputs decides a plan.

@@ -1,9 +1,8 @@
 // Makes plans: layouts, views and kernels of a segment's instructions.
 #include "interpreter/planner.h"
 
-#include <cstring>
-
 #include "ops/bound_call.h"
+#include "ops/copies.h"
 
 namespace gradus::interpreter {
 
@@ -29,7 +28,7 @@ Planner::Planner(const Code& code, size_t segment, std::shared_ptr<const Segment
 
 std::shared_ptr<const SegmentPlan> Planner::run() {
   if (segment_.begins_stage) {
-    bind_sizes(code_, segment_.stage, inputs_, plan_->sizes);
+    bind_sizes(code_, segment_.stage, inputs_, choice_.place(), plan_->sizes);
     check_equalities();
   }
   if (segment_.counts) check_equalities();  // of that size too
@@ -37,14 +36,19 @@ std::shared_ptr<const SegmentPlan> Planner::run() {
   bound_.resize(segment_.end - segment_.first);
   reserve();
   for (uint32_t i = 0; i < bound_.size(); ++i) bind(i);
-  share_packings();
+  if (!choice_.device) share_packings();
   fuse();
+  if (choice_.device) place_on_device();
   find_leaving();
+  if (!plan_->faults.empty())
+    plan_->faults_at =
+        slots_.allocate(static_cast<int64_t>(plan_->faults.size()) * SegmentPlan::fault_bytes);
   for (uint32_t i = 0; i < bound_.size(); ++i) lay_out(i);
   plan_->buffer_bytes = slots_.end();
   plan_->least_buffer_bytes = slots_.peak();
   finish_patches();
   record_held();
+  if (choice_.device) send_numbers();
   if (choice_.source) {
     plan_->kernel_source = choice_.source->id();
     const bool all = choice_.mode == fusion::FusionMode::first;
@@ -276,13 +280,15 @@ bool Planner::is_view_of_absent(const Instruction& i, const ir::BindCall::View& 
 void Planner::zero_views_of_absent(Bound& bound, std::vector<std::pair<size_t, size_t>> fills) {
   if (fills.empty()) return;
   GRADUS_CHECK(!bound.run);  // results are views, or a kernel makes them: not both
-  bound.run = [](const void* parameters, std::byte* const* args, ir::KernelScope&) {
-    for (auto [arg, bytes] : *static_cast<const decltype(fills)*>(parameters))
-      std::memset(args[arg], 0, bytes);
-  };
-  auto owned = std::make_shared<const decltype(fills)>(std::move(fills));
-  bound.parameters = owned.get();
-  plan_->kernels.push_back(std::move(owned));
+  ops::Copies zeros;
+  for (auto [arg, bytes] : fills) {
+    const Sizes size{static_cast<int64_t>(bytes)};
+    zeros.fill(size, {}, {static_cast<int>(arg), DType::u8, {1}, 0});
+  }
+  ir::Kernel kernel = ops::Copies::kernel(std::move(zeros));
+  bound.run = kernel.run;
+  bound.parameters = kernel.parameters.get();
+  plan_->kernels.push_back(std::move(kernel.parameters));
 }
 
 void Planner::place_results(const Instruction& i, uint32_t index,
@@ -316,9 +322,8 @@ void Planner::place_results(const Instruction& i, uint32_t index,
 }
 
 std::byte* Planner::number_memory() {
-  constexpr size_t block = 4096;
-  if (plan_->numbers.empty() || number_at_ == block) {
-    plan_->numbers.push_back(std::make_unique<std::byte[]>(block));
+  if (plan_->numbers.empty() || number_at_ == number_block) {
+    plan_->numbers.push_back(std::make_unique<std::byte[]>(number_block));
     number_at_ = 0;
   }
   std::byte* p = plan_->numbers.back().get() + number_at_;

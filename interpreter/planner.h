@@ -1,10 +1,12 @@
 // Makes a segment's plan, in passes over its instructions: `bind` finds layouts, views and kernels
 // (planner.cpp); `share_packings` has what several kernels would rearrange copied once (pack.cpp);
-// `fuse` puts one kernel in the place of several (fuse.cpp); `lay_out` says where
-// values lie and what happens when (lay_out.cpp).
+// `fuse` puts one kernel in the place of several (fuse.cpp, fuse_edges.cpp); `place_on_device`,
+// where there is one, finds code for the rest (on_device.cpp); `lay_out` says where values lie and
+// what happens when (lay_out.cpp).
 #pragma once
 
 #include <deque>
+#include <map>
 
 #include "fusion/group.h"
 #include "interpreter/bind_sizes.h"
@@ -42,11 +44,11 @@ struct Local {
 
 // A kernel's pointer before memory is laid out.
 struct BoundArg {
-  enum class Kind : uint8_t { null, fixed, value, dropped, packed } kind = Kind::null;
+  enum class Kind : uint8_t { null, fixed, value, dropped, packed, faults } kind = Kind::null;
   Register reg = no_register;        // value
   const std::byte* fixed = nullptr;  // a number, or zeros
   int64_t bytes = 0;                 // dropped: of a result that nobody uses
-  size_t packing = 0;                // packed: index into Planner::packings_
+  size_t packing = 0;                // packed: index into Planner::packings_; faults: the first one
 };
 
 // A copy of an operand that several instructions read rearranged: made before the first of them,
@@ -68,6 +70,8 @@ struct Bound {
   size_t scratch_bytes = 0;
   uint32_t first_arg = 0, args = 0;  // slice of the planner's
   uint32_t group = Local::never;     // index into SegmentPlan::groups of a member
+  bool host = false;                 // see Step::host
+  bool checks = false;               // makes no result: a group does
 };
 
 class Planner {
@@ -115,6 +119,7 @@ class Planner {
   bool is_view_of_absent(const Instruction& i, const ir::BindCall::View& view);
   void zero_views_of_absent(Bound& bound, std::vector<std::pair<size_t, size_t>> fills);
   void place_results(const Instruction& i, uint32_t index, const ops::KernelMemo::Entry& memo);
+  static constexpr size_t number_block = 4096;  // bytes of SegmentPlan::numbers' blocks
   std::byte* number_memory();
 
   // Sharing copies: pack.cpp.
@@ -134,6 +139,8 @@ class Planner {
     SmallVector<Register, 16> stored;      // of `made`: read elsewhere; see find_stored
     // Views of `made` that say for each element of a row what the row has.
     std::vector<std::pair<ir::ValueId, ir::ValueId>> aliases;
+    std::vector<fusion::Edge> edges;
+    SmallVector<uint32_t, 4> edge_instructions;
   };
   void fuse();
   void count_uses();
@@ -142,12 +149,35 @@ class Planner {
   GroupFinder::Loops loops_of(uint32_t index);
   bool repeats_rows(uint32_t index, const GroupFinder& finder, std::span<const uint32_t> maker);
   void fuse_members(std::span<const uint32_t> members);
+  Members members_of(std::span<const uint32_t> members);
   void fuse_halves(std::span<const uint32_t> members);
   void find_loads(const Instruction& i, Members& m);
   void find_stored(std::span<const uint32_t> members, Members& m);
   std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest);
   void place_group(std::span<const uint32_t> members, const Members& m, const fusion::Group& group,
                    std::shared_ptr<const fusion::Kernel> kernel);
+
+  // On a device: on_device.cpp.
+  void place_on_device();
+  bool has_results(uint32_t index) const;
+  bool run_by_form(uint32_t index);
+  void run_on_host(uint32_t index);
+  const std::byte* number_there(const std::byte* number);
+  const std::byte* constant_there(Register r);
+  void send_numbers();
+
+  // A device runs single instructions by kernels of groups, too.
+  size_t least_members() const { return choice_.device ? 1 : 2; }
+
+  // Edges of groups: fuse_edges.cpp.
+  std::optional<fusion::Edge> edge_at(uint32_t index);
+  void find_edges();
+  bool add_edge(uint32_t index, GroupFinder& finder, std::span<const uint32_t> makers,
+                std::span<const Register> loads);
+  const fusion::Edge* edge_of(uint32_t member) const;
+  SmallVector<uint32_t, 16> with_edges(std::span<const uint32_t> members, bool none) const;
+  void place_edges(const Members& m, const fusion::Group& group, uint32_t last);
+  void place_checks(const Members& m);
 
   // Laying out.
   void find_leaving();
@@ -178,6 +208,14 @@ class Planner {
   const KernelChoice& choice_;
   std::vector<Bound> bound_;    // by instruction
   std::vector<uint32_t> uses_;  // by local, while groups are made
+  // Edges by who stands for them in groups: the instruction, or a view of its result that is all
+  // that reads it.
+  struct PlacedEdge {
+    uint32_t instruction;
+    fusion::Edge edge;
+  };
+  std::map<uint32_t, PlacedEdge> edges_;
+  std::vector<bool> seen_by_view_;  // by instruction: a view stands for it
   std::vector<BoundArg> args_;
   std::vector<uint32_t> first_death_;  // by instruction, one more at the end: slices of deaths_
   std::vector<Register> deaths_;
@@ -186,7 +224,10 @@ class Planner {
   std::vector<std::pair<uint32_t, size_t>> packing_ends_;  // last readers, and whose
   size_t next_packing_ = 0, ended_packings_ = 0;
   SlotAllocator slots_;
-  size_t number_at_ = 0;
+  size_t number_at_ = 0;  // in the last of SegmentPlan::numbers
+  // What a device reads of the plan's numbers, by block, and of constants.
+  std::vector<std::byte*> numbers_there_;
+  std::map<Register, const std::byte*> constants_there_;
 };
 
 }  // namespace gradus::interpreter

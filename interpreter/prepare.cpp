@@ -13,7 +13,7 @@ using interpreter::SegmentPlan;
 namespace {
 
 // An input of these sizes, without memory: plans ask for layouts alone.
-Tensor stand_in(const ir::Type& type, const ir::DimEnvironment& sizes) {
+Tensor stand_in(const ir::Type& type, const ir::DimEnvironment& sizes, Device device) {
   Sizes shape;
   for (const ir::Dim& d : type.dims) shape.push_back(d.evaluate(sizes));
   const auto count = checked_numel(shape);
@@ -21,7 +21,7 @@ Tensor stand_in(const ir::Type& type, const ir::DimEnvironment& sizes) {
   if (!count || *count > most) throw Error("{} has too many elements", to_string(type));
   alignas(64) static std::byte place[64];
   const size_t bytes = static_cast<size_t>(*count) * size_of(type.dtype);
-  return Tensor(make_ref<Storage>(place, bytes, type.device, [] {}), Layout(type.dtype, shape));
+  return Tensor(make_ref<Storage>(place, bytes, device, [] {}), Layout(type.dtype, shape));
 }
 
 DimensionSizes in_order(const Code& code, const DimSizes& sizes) {
@@ -90,7 +90,7 @@ std::vector<StageMemory> State::Impl::prepare(const DimSizes& sizes) {
     std::vector<Tensor> inputs;
     std::vector<int64_t> input_key;
     for (size_t i = 0; i < code->inputs(s); ++i) {
-      inputs.push_back(stand_in(code->input_type(s, i), by_name));
+      inputs.push_back(stand_in(code->input_type(s, i), by_name, kernels.place()));
       interpreter::append_input_key(inputs.back(), input_key);
     }
     const auto previous = s ? ready.back() : nullptr;

@@ -84,8 +84,10 @@ Tensor without_memory(const Layout& layout, Device device) {
 // What append_input_key made a key of: the segment's inputs, and the count behind them.
 class KeyReader {
  public:
-  KeyReader(const Saved& saved, const Tensor& key)
-      : saved_(saved), words_(key.data_as<int64_t>(), static_cast<size_t>(key.numel())) {
+  KeyReader(const Saved& saved, const Tensor& key, Device place)
+      : saved_(saved),
+        place_(place),
+        words_(key.data_as<int64_t>(), static_cast<size_t>(key.numel())) {
     if (key.dtype() != DType::i64 || key.rank() != 1) saved_.damaged();
   }
   Tensor tensor() {
@@ -93,15 +95,16 @@ class KeyReader {
     if (word == -1) return {};
     int64_t dtype = word & 0xff, rank = word >> 8 & 0xffffffff;
     bool contiguous = word >> 40 & 1;
-    // Of a device there is nothing to be resumed.
-    if (dtype >= dtype_count || rank > 64 || word >> 41 != 0) saved_.damaged();
+    // Where it ran does not say where it goes on.
+    const auto kind = word >> 41 & 1;
+    if (dtype >= dtype_count || rank > 64 || word >> (kind ? 58 : 41) != 0) saved_.damaged();
     Sizes shape = sizes(rank);
     if (!checked_numel(shape)) saved_.damaged();
     Layout layout(static_cast<DType>(dtype), std::move(shape));
     if (!contiguous) layout.strides = sizes(rank);
     auto extent = layout.checked_extent();
     if (!extent || *extent > INT64_MAX / 16) saved_.damaged();
-    return without_memory(layout, Device());
+    return without_memory(layout, place_);
   }
   int64_t next() {
     if (words_.empty()) saved_.damaged();
@@ -121,6 +124,7 @@ class KeyReader {
     return list;
   }
   const Saved& saved_;
+  const Device place_;
   std::span<const int64_t> words_;
 };
 
@@ -136,7 +140,7 @@ struct State::Resume {
 
   void plan_segment(size_t n) {
     const Segment& segment = code.segment(n);
-    KeyReader key(saved, saved.read(fmt::format("key{}", n), *s.context));
+    KeyReader key(saved, saved.read(fmt::format("key{}", n), *s.context), s.kernels.place());
     std::vector<Tensor> inputs;
     std::span<const Register> registers = interpreter::inputs_of(code, n);
     for (size_t i = 0; i < registers.size(); ++i) inputs.push_back(key.tensor());
@@ -164,7 +168,7 @@ struct State::Resume {
     if (held.absent) return;
     if (!held.carried) {
       Tensor& t = s.registers[index_of(r)];
-      t = tensor(r, held.layout);
+      t = s.there(tensor(r, held.layout), true);
       s.versions[index_of(r)] = t.version();
       return;
     }

@@ -93,6 +93,25 @@ Tensor State::Impl::copy_of(const Tensor& t) const {
   return copy;
 }
 
+Ref<Storage> State::Impl::memory_there(size_t bytes) const {
+  return kernels.device ? fusion::device_storage(kernels.device, bytes)
+                        : make_ref<Storage>(context->allocator(), bytes);
+}
+
+Tensor State::Impl::empty_there(const Layout& layout) const {
+  return kernels.device ? fusion::device_tensor(kernels.device, layout)
+                        : Tensor::empty(layout.dtype, layout.shape, *context);
+}
+
+Tensor State::Impl::there(const Tensor& t, bool exactly) const {
+  if (!kernels.device || !t.defined() || t.device() != Device()) return t;
+  return fusion::to_device(kernels.device, t, exactly);
+}
+
+Tensor State::Impl::here(const Tensor& t) const {
+  return kernels.device ? fusion::to_host(*kernels.device, t, *context) : t;
+}
+
 std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOptions& options) {
   check_runnable(inputs);
   if (const ReadWatch* watch = ReadWatch::current()) [[unlikely]]
@@ -100,12 +119,17 @@ std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOp
       if (t.defined()) watch->reads(t);
   const StageCode& stage_code = code->stage(stage);
   size_t segment = stage_code.first_segment;
-  auto plan = find_plan(segment, inputs);
   std::vector<Tensor> copies;
+  if (kernels.device) {
+    for (const Tensor& t : inputs) copies.push_back(there(t));
+    inputs = copies;
+  }
+  auto plan = find_plan(segment, inputs);
   if (options.copy_inputs && std::ranges::count(plan->held_inputs, true)) {
-    copies.assign(inputs.begin(), inputs.end());
+    std::vector<Tensor> owned(inputs.begin(), inputs.end());
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (plan->held_inputs[i] && inputs[i].defined()) copies[i] = copy_of(inputs[i]);
+      if (plan->held_inputs[i] && inputs[i].defined()) owned[i] = there(copy_of(here(inputs[i])));
+    copies = std::move(owned);
     inputs = copies;
     plan = find_plan(segment, inputs);  // copies may lie otherwise
   }
@@ -122,7 +146,7 @@ std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOp
       run_segment(plan, at, options);
     }
     at = no_instruction;
-    return finish(*plan);
+    return finish(*plan, options);
   } catch (const Error& e) {
     set_poison(no_instruction, e.what());
     if (at == no_instruction || e.where().known()) throw;
@@ -166,6 +190,8 @@ std::shared_ptr<const SegmentPlan> State::Impl::count(size_t segment, uint32_t& 
   Register r = stage_code.operands[i.first_operand].reg;
   const Tensor& constant = code->constant(r);
   const Tensor* x = constant.defined() ? &constant : &registers[index_of(r)];
+  const Tensor counted = here(*x);
+  x = &counted;
   // What is absent is zeros.
   auto plan = find_plan(segment, {}, x->defined() ? i.op->count({&x, 1}) : 0);
   check_versions(*plan);
@@ -177,11 +203,13 @@ void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan, ui
   plans[plan->segment] = plan;
   at = no_instruction;  // until the first step: memory is the stage's
   Frame& frame = prepare_frame(plan);
+  clear_faults(*plan);
   bool plain = !options.deadline && !options.cancel && !options.observer;
   if (plain)
     run_steps(*plan, frame, at);
   else
     run_checked_steps(*plan, frame, at, options);
+  check_faults(*plan, at);
   for (const auto& [r, held] : plan->held)
     if (!held.absent && !held.carried) versions[index_of(r)] = registers[index_of(r)].version();
   for (uint32_t s : code->settled_after(plan->segment)) blocks[s] = nullptr;
@@ -192,7 +220,7 @@ State::Impl::Frame& State::Impl::frame_of(const std::shared_ptr<const SegmentPla
                                           size_t buffer_bytes) {
   if (!buffer || buffer->bytes() < buffer_bytes) {
     buffer = nullptr;
-    buffer = make_ref<Storage>(context->allocator(), buffer_bytes);
+    buffer = memory_there(buffer_bytes);
   }
   Frame& frame = frames[plan->segment];
   if (frame.plan != plan || frame.buffer != buffer->data()) {
@@ -245,14 +273,15 @@ void State::Impl::do_events(const SegmentPlan& plan, Frame& frame, uint32_t firs
     Tensor& t = registers[index_of(e.reg)];
     switch (e.kind) {
       case Event::Kind::allocate:
-        t = Tensor::empty(e.layout.dtype, e.layout.shape, *context);
+        t = empty_there(e.layout);
         if (plan.external_of_event[i] != UINT32_MAX) patch(plan, frame, plan.external_of_event[i]);
         break;
       case Event::Kind::view: {
         const Tensor& constant = code->constant(e.base);
         const Tensor& base = constant.defined() ? constant : registers[index_of(e.base)];
         t = base.view(e.layout, base.offset() + e.offset);
-        if (constant.defined()) t = copy_of(t);  // the program's own values stay out of reach
+        if (constant.defined())
+          t = there(copy_of(t));  // the program's own values stay out of reach
         break;
       }
       case Event::Kind::take: {
@@ -288,6 +317,26 @@ void State::Impl::run_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at)
   }
 }
 
+void State::Impl::clear_faults(const SegmentPlan& plan) const {
+  if (plan.faults.empty()) return;
+  const std::vector<std::byte> none(plan.faults.size() * SegmentPlan::fault_bytes);
+  kernels.device->to_device(buffer->data() + plan.faults_at, none.data(), none.size());
+}
+
+// The first instruction's counts: what others met may follow from it.
+void State::Impl::check_faults(const SegmentPlan& plan, uint32_t& at) const {
+  if (plan.faults.empty()) return;
+  std::vector<std::array<int64_t, 2>> met(plan.faults.size());
+  static_assert(sizeof met[0] == SegmentPlan::fault_bytes);
+  kernels.device->to_host(reinterpret_cast<std::byte*>(met.data()), buffer->data() + plan.faults_at,
+                          met.size() * SegmentPlan::fault_bytes);
+  for (size_t f = 0; f < met.size(); ++f) {
+    if (met[f][0] == 0) continue;
+    at = plan.faults[f].instruction;
+    throw plan.faults[f].error(met[f][1]);
+  }
+}
+
 void State::Impl::check_limits(const RunOptions& options, size_t instruction) const {
   const char* what = options.cancel && options.cancel->cancelled() ? "was cancelled"
                      : options.deadline && std::chrono::steady_clock::now() >= *options.deadline
@@ -312,6 +361,7 @@ void State::Impl::run_checked_steps(const SegmentPlan& plan, Frame& frame, uint3
     if (options.observer) {
       if (has_step && s->group != UINT32_MAX)
         options.observer->group(stage, plan.groups[s->group].instructions);
+      if (has_step && s->host) options.observer->host(stage, at);
       options.observer->before(stage, at);
     }
     for (; s != end && s->instruction == at; ++s) {
@@ -326,7 +376,7 @@ void State::Impl::run_checked_steps(const SegmentPlan& plan, Frame& frame, uint3
   }
 }
 
-std::vector<Tensor> State::Impl::finish(const SegmentPlan& plan) {
+std::vector<Tensor> State::Impl::finish(const SegmentPlan& plan, const RunOptions& options) {
   const StageCode& stage_code = code->stage(stage);
   std::vector<Tensor> results(stage_code.returns.size());
   for (size_t i = 0; i < results.size(); ++i) {
@@ -334,6 +384,9 @@ std::vector<Tensor> State::Impl::finish(const SegmentPlan& plan) {
     Register r = stage_code.returns[i];
     const Tensor& constant = code->constant(r);
     results[i] = constant.defined() ? copy_of(constant) : registers[index_of(r)];
+    // A result whose type names the device stays there, too.
+    const bool stays = options.results_on_device || code->type_of(r).device == kernels.place();
+    if (kernels.device) results[i] = stays ? there(results[i]) : here(results[i]);
   }
   for (Register r : stage_code.returns)
     if (r != no_register && !code->outlives_stage(r, stage)) registers[index_of(r)] = Tensor();

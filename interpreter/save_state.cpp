@@ -162,7 +162,7 @@ void State::save(const std::string& path) const {
     if (held.absent) continue;
     if (!held.carried) {
       s.check_version(r, plan);
-      pieces.add(r, s.registers[index_of(r)]);
+      pieces.add(r, s.here(s.registers[index_of(r)]));
       continue;
     }
     Tensor t = Tensor::empty(held.layout.dtype, held.layout.shape);

@@ -11,7 +11,8 @@ namespace {
 
 interpreter::KernelChoice choose(fusion::FusionMode mode, Context& context) {
   if (mode == fusion::FusionMode::off) return {};
-  interpreter::KernelChoice choice{mode, fusion::kernels_of(context), nullptr};
+  interpreter::KernelChoice choice{mode, fusion::kernels_of(context), nullptr, nullptr};
+  choice.device = choice.source->accelerator();
   if (mode == fusion::FusionMode::behind) choice.set = choice.source->ready();
   return choice;
 }
@@ -133,6 +134,16 @@ std::vector<FusedGroup> State::groups() const {
     }
   }
   return groups;
+}
+
+std::vector<HostInstruction> State::host_instructions() const {
+  std::vector<HostInstruction> list;
+  for (const auto& plan : impl_->plans) {
+    if (!plan) continue;
+    for (const interpreter::Step& s : plan->steps)
+      if (s.host) list.push_back({impl_->code->segment(plan->segment).stage, s.instruction});
+  }
+  return list;
 }
 
 }  // namespace gradus

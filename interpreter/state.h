@@ -38,6 +38,10 @@ class InstructionObserver {
   virtual void group(size_t stage, std::span<const uint32_t> instructions) {
     static_cast<void>(stage), static_cast<void>(instructions);
   }
+  // Told before an instruction that a device has no code for: the host does it, between copies.
+  virtual void host(size_t stage, size_t instruction) {
+    static_cast<void>(stage), static_cast<void>(instruction);
+  }
 };
 
 struct RunOptions {
@@ -45,6 +49,9 @@ struct RunOptions {
   const CancelToken* cancel = nullptr;      // borrowed for the run
   InstructionObserver* observer = nullptr;  // borrowed for the run
   bool copy_inputs = false;  // inputs held for later stages are copied: nobody can change them
+  // Results stay where the state runs: on a device they are tensors there, of which an input may be
+  // made again without a copy. fusion::to_host gives their values.
+  bool results_on_device = false;
 };
 
 struct StateOptions {
@@ -74,6 +81,12 @@ struct FusedGroup {
   std::string nest;                    // what the kernel computes, see fusion/nest.h
 };
 
+// An instruction that a device has no code for: the host ran it, between copies.
+struct HostInstruction {
+  size_t stage = 0;
+  uint32_t instruction = 0;
+};
+
 // Runs stages 0, 1, … of a code in order and holds what later stages read. Moving and destroying is
 // free of surprises; one thread at a time (two at once, or a run inside its own run, is an Error).
 class State {
@@ -86,8 +99,10 @@ class State {
   ~State();
 
   // Runs the next stage. One tensor per input, in order; an undefined tensor is an absent
-  // cotangent. Returns one tensor per result, undefined where the result is a structural zero (or
-  // an absent cotangent handed on).
+  // cotangent. Where the context's kernels are a device's, the stage runs there: inputs that are
+  // not there are copied to it, and results from it, unless types or options say they stay. Returns
+  // one tensor per result, undefined where the result is a structural zero (or an absent cotangent
+  // handed on).
   // Throws Error for a wrong number, dtype, shape or device of inputs, an input held from an
   // earlier stage that was changed since, or when no stage is left: the state is as it was. An
   // instruction that throws leaves the state poisoned: every register is released, and further runs
@@ -139,6 +154,9 @@ class State {
   std::optional<int64_t> dimension(std::string_view name) const;
   // The groups of the stages that have run, as they ran last.
   std::vector<FusedGroup> groups() const;
+  // What of them ran on the host because the state's device has no code for it. Opaque
+  // instructions always do, and are not among them.
+  std::vector<HostInstruction> host_instructions() const;
 
  private:
   struct Impl;

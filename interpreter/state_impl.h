@@ -78,8 +78,11 @@ struct State::Impl {
   void run_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at);
   void run_checked_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at,
                          const RunOptions& options);
+  // Whether code of a device found anything wrong.
+  void clear_faults(const SegmentPlan& plan) const;
+  void check_faults(const SegmentPlan& plan, uint32_t& at) const;
   void check_limits(const RunOptions& options, size_t instruction) const;
-  std::vector<Tensor> finish(const SegmentPlan& plan);
+  std::vector<Tensor> finish(const SegmentPlan& plan, const RunOptions& options);
   std::string lines_of_group(const SegmentPlan& plan, uint32_t at) const;
 
   // The opaque instruction that a segment begins with. Its results are in their registers then.
@@ -96,6 +99,13 @@ struct State::Impl {
 
   // A contiguous copy in memory of this state's context.
   Tensor copy_of(const Tensor& t) const;
+  // Where the state runs: on its device, or here.
+  Ref<Storage> memory_there(size_t bytes) const;
+  Tensor empty_there(const Layout& layout) const;
+  // A copy where the state runs, if the tensor is not there. `exactly`: with the same strides.
+  Tensor there(const Tensor& t, bool exactly = false) const;
+  // A copy here, if the tensor is on the state's device.
+  Tensor here(const Tensor& t) const;
   void release_all();
   // Holds also where there is no memory for the reason.
   void set_poison(uint32_t at, const char* why) noexcept;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/copies.h"
+#include "ops/device_form.h"
 #include "ops/rules.h"
 #include "ops/slicing.h"
 
@@ -305,6 +306,16 @@ void run_triangle(const void* parameters, std::byte* const* args, KernelScope& s
   scope.workers.parallel_for(
       chunks, [&](int64_t c) { run(c * per_chunk, std::min(total, (c + 1) * per_chunk)); });
 }
+
+}  // namespace
+
+std::optional<DeviceForm> form_of_triangle(ir::KernelFunction run, const void* parameters) {
+  if (run != run_triangle) return std::nullopt;
+  const auto& p = *static_cast<const TrianglePlan*>(parameters);
+  return DeviceForm{DeviceTriangle{p.x, p.diagonal, p.lower}};
+}
+
+namespace {
 
 void infer_triangle(InferCall& call) {
   const Type& x = call.tensor(0);

@@ -4,6 +4,7 @@
 
 #include "ops/accumulate.h"
 #include "ops/conv_library.h"
+#include "ops/device_form.h"
 #include "ops/gemm.h"
 #include "ops/slots.h"
 #include "tensor/convert.h"
@@ -49,7 +50,8 @@ void visit_work(DType dtype, F f) {
 // target [N, groups * rows, ..] = a kernel [rows, channels, taps] times the columns of a source
 // [N, groups * channels, ..], for each group.
 struct GatherPlan {
-  struct Part {  // a phase, and its products
+  DeviceConvolution form;  // the same in other words
+  struct Part {            // a phase, and its products
     Phase phase;
     int64_t width, tiles;
     int64_t weights;  // elements before its packed kernels
@@ -179,6 +181,7 @@ void bind_gather(BindCall& call, GatherPlan p, std::vector<Phase> phases) {
 // dw [O, C / groups, taps] = the sum over images and positions of dy times x's columns. An item is
 // some channels of a group, over a part of the batch; the parts' sums add up in order.
 struct WeightPlan {
+  DeviceConvolution form;  // the same in other words
   Phase windows, positions;
   ConvTensor x, dy;
   DType dtype = DType::f32, work = DType::f32;
@@ -260,12 +263,32 @@ void run_weight(const void* parameters, std::byte* const* args, KernelScope& sco
   });
 }
 
+DeviceConvolution form_of(const BindCall& call, DeviceConvolution::Direction direction,
+                          const ConvAxes& axes, int64_t groups) {
+  return {direction, axes, groups, call.in[0], call.in[1], call.out[0]};
+}
+
+template <class T, class C>
+std::optional<DeviceForm> form_of_kernels(ir::KernelFunction run, const void* parameters) {
+  if (run == run_gather<T, C>) return DeviceForm{static_cast<const GatherPlan*>(parameters)->form};
+  if (run == run_weight<T, C>) return DeviceForm{static_cast<const WeightPlan*>(parameters)->form};
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::optional<DeviceForm> form_of_convolution(ir::KernelFunction run, const void* parameters) {
+  for (auto* kernels : {form_of_kernels<double, double>, form_of_kernels<float, float>,
+                        form_of_kernels<Half, float>, form_of_kernels<BFloat16, float>})
+    if (auto form = kernels(run, parameters)) return form;
+  return form_of_library_convolution(run, parameters);
+}
 
 void bind_convolution(BindCall& call, const ConvAxes& axes, int64_t groups) {
   if (bind_library_convolution(call, onednn::Direction::result, axes, groups)) return;
   const Layout& w = call.in[1];
   GatherPlan p;
+  p.form = form_of(call, DeviceConvolution::Direction::result, axes, groups);
   p.groups = groups;
   p.rows = w.shape[0] / groups;
   p.channels = w.shape[1];
@@ -279,6 +302,7 @@ void bind_convolution_input(BindCall& call, const ConvAxes& axes, int64_t groups
   if (bind_library_convolution(call, onednn::Direction::image, axes, groups)) return;
   const Layout& w = call.in[1];
   GatherPlan p;
+  p.form = form_of(call, DeviceConvolution::Direction::image, axes, groups);
   p.groups = groups;
   p.rows = w.shape[1];
   p.channels = w.shape[0] / groups;
@@ -311,6 +335,9 @@ void bind_convolution_weight(BindCall& call, const ConvAxes& axes, int64_t group
   p.in_place = p.dtype == p.work && p.dy.lies_in_place(p.positions);
   const int64_t n = p.channels_each * taps;
   p.width = tile_width(std::max(n, p.rows), positions);
+  p.form = form_of(call, DeviceConvolution::Direction::kernel, axes, groups);
+  p.form.parts = p.parts;
+  p.form.width = p.width;
   size_t gemm_bytes = 0;
   for (int64_t rows : {n, (p.channels % p.channels_each) * taps})
     for (int64_t width : {p.width, positions % p.width})

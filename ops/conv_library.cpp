@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/device_form.h"
 #include "ops/slots.h"
 
 namespace gradus::ops {
@@ -21,6 +22,7 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Parts are images, or for dw where it is larger than they are, channels of y: rows of dw.
 struct LibraryPlan {
+  DeviceConvolution form;  // the same in other words
   Direction direction;
   bool by_rows = false;
   int64_t parts = 1, each = 1;                // images or rows of each part but the last
@@ -128,6 +130,12 @@ bool make_parts(LibraryPlan& p, const onednn::ConvolutionSizes& s) {
 
 }  // namespace
 
+std::optional<DeviceForm> form_of_library_convolution(ir::KernelFunction run,
+                                                      const void* parameters) {
+  if (run != run_library) return std::nullopt;
+  return DeviceForm{static_cast<const LibraryPlan*>(parameters)->form};
+}
+
 bool bind_library_convolution(BindCall& call, Direction direction, const ConvAxes& axes,
                               int64_t groups) {
   onednn::ConvolutionSizes s;
@@ -144,6 +152,15 @@ bool bind_library_convolution(BindCall& call, Direction direction, const ConvAxe
       static_cast<double>(s.y.numel()) * static_cast<double>(s.w.numel() / s.w.shape[0]);
   if (work < library_work) return false;
   LibraryPlan p;
+  p.form = {direction == Direction::result  ? DeviceConvolution::Direction::result
+            : direction == Direction::image ? DeviceConvolution::Direction::image
+                                            : DeviceConvolution::Direction::kernel,
+            axes,
+            groups,
+            call.in[0],
+            call.in[1],
+            call.out[0]};
+  p.form.width = std::max<int64_t>(1, axes[0].windows * axes[1].windows * axes[2].windows);
   p.direction = direction;
   cut(p, s, work);
   if (!make_parts(p, s)) return false;

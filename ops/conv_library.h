@@ -1,7 +1,7 @@
 // Convolutions that oneDNN computes: f32 and bf16, from a size on.
 #pragma once
 
-#include "ir/operator.h"
+#include "ops/device_form.h"
 #include "ops/onednn.h"
 
 namespace gradus::ops {
@@ -11,5 +11,9 @@ namespace gradus::ops {
 // parts of dw are added up in order, in f32.
 bool bind_library_convolution(ir::BindCall& call, onednn::Direction direction, const ConvAxes& axes,
                               int64_t groups);
+
+// See ops/device_form.h: nothing where the kernel is none of these.
+std::optional<DeviceForm> form_of_library_convolution(ir::KernelFunction run,
+                                                      const void* parameters);
 
 }  // namespace gradus::ops

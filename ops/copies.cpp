@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "ops/device_form.h"
 #include "ops/tiles.h"
 #include "tensor/convert.h"
 
@@ -31,6 +32,10 @@ decltype(auto) visit_size(size_t size, F f) {
 }
 
 int64_t bytes(int64_t elements, DType d) { return elements * static_cast<int64_t>(size_of(d)); }
+
+void run_copies(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  static_cast<const Copies*>(parameters)->run(args, scope);
+}
 
 }  // namespace
 
@@ -242,9 +247,23 @@ void Copies::run(std::byte* const* args, KernelScope& scope) const {
 }
 
 void Copies::bind(BindCall& call, Copies copies, size_t scratch_bytes) {
-  call.set_kernel([](const void* p, std::byte* const* args,
-                     KernelScope& scope) { static_cast<const Copies*>(p)->run(args, scope); },
-                  std::move(copies), scratch_bytes);
+  call.kernel = kernel(std::move(copies), scratch_bytes);
+}
+
+ir::Kernel Copies::kernel(Copies copies, size_t scratch_bytes) {
+  return {run_copies, std::make_shared<const Copies>(std::move(copies)), scratch_bytes};
+}
+
+std::vector<DeviceMove> device_moves(const Copies& copies) {
+  std::vector<DeviceMove> moves;
+  for (const Copies::Job& j : copies.jobs())
+    moves.push_back({j.shape, j.source, j.target, j.fills, j.pattern});
+  return moves;
+}
+
+std::optional<DeviceForm> form_of_copies(ir::KernelFunction run, const void* parameters) {
+  if (run != run_copies) return std::nullopt;
+  return DeviceForm{DeviceMoves{device_moves(*static_cast<const Copies*>(parameters))}};
 }
 
 Window operand_window(const BindCall& call, size_t i) {

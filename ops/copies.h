@@ -37,8 +37,9 @@ class Copies {
   void run(std::byte* const* args, KernelScope& scope) const;
   // Makes the list the call's kernel.
   static void bind(BindCall& call, Copies copies, size_t scratch_bytes = 0);
+  // A kernel of its own.
+  static ir::Kernel kernel(Copies copies, size_t scratch_bytes = 0);
 
- private:
   struct Job {
     Sizes shape;  // collapsed; the last dimension is the row
     Window source, target;
@@ -47,6 +48,9 @@ class Copies {
     int across = -1;  // a dimension that the source walks in steps of one while the row does not
     int64_t count = 0;
   };
+  std::span<const Job> jobs() const { return {jobs_.data(), jobs_.size()}; }
+
+ private:
   void add(Job job);
   static void run_job(const Job& job, std::byte* const* args, KernelScope& scope);
   static void run_rows(const Job& job, const std::byte* source, std::byte* target, int64_t first,

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ops/copies.h"
+#include "ops/device_form.h"
 #include "ops/tiles.h"
 #include "tensor/convert.h"
 
@@ -88,6 +89,12 @@ void run_arange(const void* parameters, std::byte* const* args, KernelScope&) {
 }
 
 }  // namespace
+
+std::optional<DeviceForm> form_of_range(ir::KernelFunction run, const void* parameters) {
+  if (run != run_arange) return std::nullopt;
+  const auto& p = *static_cast<const ArangePlan*>(parameters);
+  return DeviceForm{DeviceRange{p.dtype, p.count, p.integral, p.start, p.step, p.first, p.by}};
+}
 
 void Arange::infer(InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/accumulate.h"
+#include "ops/device_form.h"
 #include "ops/tiles.h"
 
 namespace gradus::ops {
@@ -54,14 +55,6 @@ size_t prepare_target(BindCall& call, IndexSides& sides, Target& target, size_t 
   return used + static_cast<size_t>(call.out[0].numel()) * size_of(acc);
 }
 
-[[noreturn]] void out_of_range(const Operator& op, const IndexOperand& o, int64_t value) {
-  if (o.size == 0)
-    throw Error("{}: an index of {} picks from dimension {}, which has a size of 0", op.name, value,
-                o.dimension);
-  throw Error("{}: an index of {} is out of range; dimension {} takes {} to {}", op.name, value,
-              o.dimension, o.wraps ? -o.size : 0, o.size - 1);
-}
-
 // offsets[i] += index[i] * step, i < n, every index checked.
 void add_offsets(const Operator& op, const IndexOperand& o, const std::byte* index, int64_t stride,
                  int64_t n, int64_t* offsets) {
@@ -81,7 +74,7 @@ void add_offsets(const Operator& op, const IndexOperand& o, const std::byte* ind
         if (values[i] < 0 || values[i] >= o.size) {
           int64_t raw = 0;
           load_tile(o.dtype, DType::i64, index + bytes((done + i) * stride, o.dtype), 0, 1, &raw);
-          out_of_range(op, o, raw);
+          throw index_error(op, o, raw);
         }
     for (int64_t i = 0; i < m; ++i) offsets[done + i] += values[i] * o.step;
   }
@@ -310,6 +303,77 @@ void join(Sizes& shape, Sizes& a, Sizes& b) {
 
 }  // namespace
 
+namespace {
+
+// Some dimensions behind the others of a form; `indexed` is empty where indices say all.
+void add_dimensions(DeviceIndexing& form, const Sizes& shape, const Sizes& plain,
+                    const Sizes& indexed, bool serial) {
+  for (size_t d = 0; d < shape.size(); ++d) {
+    form.shape.push_back(shape[d]);
+    form.plain.push_back(plain[d]);
+    form.indexed.push_back(indexed.empty() ? 0 : indexed[d]);
+    form.serial.push_back(serial);
+  }
+}
+
+void add_target(DeviceIndexing& form, const Target& target) {
+  form.begin = device_moves(target.begin);
+  form.end = device_moves(target.end);
+  if (!form.end.empty()) form.sums = target.scratch_offset;
+}
+
+DeviceIndexing form_of(const SlabsOf& call) {
+  const SlabPlan& p = call.slabs.plan;
+  DeviceIndexing form;
+  form.op = call.op;
+  form.sides = p.sides;
+  add_dimensions(form, p.outer, p.outer_plain, p.outer_indexed, false);
+  add_dimensions(form, p.shape, p.plain_strides, {}, true);
+  add_dimensions(form, p.inner, p.inner_plain, p.inner_indexed, false);
+  for (IndexOperand o : p.indices) {
+    Sizes strides(p.outer.size(), 0);
+    for (int64_t s : o.strides) strides.push_back(s);
+    for (size_t d = 0; d < p.inner.size(); ++d) strides.push_back(0);
+    o.strides = std::move(strides);
+    form.indices.push_back(std::move(o));
+  }
+  add_target(form, call.slabs.target);
+  return form;
+}
+
+DeviceIndexing form_of(const ElementsOf& call) {
+  const ElementPlan& p = call.elements.plan;
+  DeviceIndexing form;
+  form.op = call.op;
+  form.sides = p.sides;
+  add_dimensions(form, p.shape, p.plain_strides, p.indexed_strides, false);
+  form.serial[static_cast<size_t>(p.index.dimension)] = true;
+  form.indices.push_back(p.index);
+  add_target(form, call.elements.target);
+  return form;
+}
+
+}  // namespace
+
+std::optional<DeviceForm> form_of_indexing(ir::KernelFunction run, const void* parameters) {
+  DeviceForm form;
+  if (run == run_slabs)
+    form.what = form_of(*static_cast<const SlabsOf*>(parameters));
+  else if (run == run_element_plan)
+    form.what = form_of(*static_cast<const ElementsOf*>(parameters));
+  else
+    return std::nullopt;
+  return form;
+}
+
+Error index_error(const Operator& op, const IndexOperand& o, int64_t value) {
+  if (o.size == 0)
+    return Error("{}: an index of {} picks from dimension {}, which has a size of 0", op.name,
+                 value, o.dimension);
+  return Error("{}: an index of {} is out of range; dimension {} takes {} to {}", op.name, value,
+               o.dimension, o.wraps ? -o.size : 0, o.size - 1);
+}
+
 void bind_slabs(BindCall& call, SlabPlan plan) {
   SlabsOf k{{std::move(plan), {}, 0, 0, 0}, &call.op};
   SlabPlan& p = k.slabs.plan;
@@ -335,6 +399,59 @@ void bind_elements(BindCall& call, ElementPlan plan) {
   if (p.shape.empty()) p.shape = p.plain_strides = p.indexed_strides = p.index.strides = {1};
   size_t scratch = prepare_target(call, p.sides, k.elements.target, 0);
   call.set_kernel(run_element_plan, std::move(k), scratch);
+}
+
+namespace {
+
+struct Check {
+  const Operator* op;
+  IndexOperand of;
+  Sizes shape;
+};
+
+void run_check(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const Check& c = *static_cast<const Check*>(parameters);
+  const size_t outer = c.shape.size() - 1;
+  const int64_t row = c.shape.back(), rows = numel(c.shape) / row;
+  const int64_t each = std::max<int64_t>(1, chunk_elements / row);
+  auto run = [&](int64_t chunk) {
+    const int64_t first = chunk * each, last = std::min(rows, first + each);
+    alignas(64) int64_t offsets[tile];
+    Walk<1> walk({c.shape.data(), outer}, {std::span(c.of.strides.data(), outer)}, first);
+    for (int64_t r = first; r < last; ++r, walk.next())
+      for (int64_t i = 0; i < row; i += tile) {
+        const int64_t n = std::min(tile, row - i);
+        std::fill(offsets, offsets + n, 0);
+        add_offsets(*c.op, c.of,
+                    args[0] + bytes(walk.offset(0) + i * c.of.strides.back(), c.of.dtype),
+                    c.of.strides.back(), n, offsets);
+      }
+  };
+  const int64_t chunks = (rows + each - 1) / each;
+  if (chunks == 1) return run(0);
+  scope.workers.parallel_for(chunks, run);
+}
+
+}  // namespace
+
+ir::Kernel bind_check(const ir::Operator& op, IndexOperand of, Sizes shape) {
+  Sizes joined, strides;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    if (!joined.empty() && strides.back() == of.strides[d] * shape[d])
+      joined.back() *= shape[d];
+    else
+      joined.push_back(shape[d]);
+    strides.resize(joined.size());
+    strides.back() = of.strides[d];
+  }
+  if (joined.empty()) {
+    joined.push_back(1);
+    strides.push_back(0);
+  }
+  of.strides = std::move(strides);
+  return {run_check, std::make_shared<const Check>(Check{&op, std::move(of), std::move(joined)}),
+          0};
 }
 
 }  // namespace gradus::ops

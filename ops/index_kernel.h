@@ -52,4 +52,11 @@ struct ElementPlan {
 void bind_slabs(BindCall& call, SlabPlan plan);
 void bind_elements(BindCall& call, ElementPlan plan);
 
+// What is wrong with an index.
+Error index_error(const Operator& op, const IndexOperand& index, int64_t value);
+// A kernel that holds the elements of an index tensor of `shape`, its one argument, to what `of`
+// says, and does nothing else: it throws what an instruction of `op` would. `of.strides` are the
+// tensor's.
+ir::Kernel bind_check(const ir::Operator& op, IndexOperand of, Sizes shape);
+
 }  // namespace gradus::ops

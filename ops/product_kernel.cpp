@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "ops/device_form.h"
 #include "ops/gemm_kernel.h"
 #include "ops/isa.h"
 #include "ops/onednn.h"
@@ -243,7 +244,28 @@ bool bind_tile(BindCall& call, const Gemm& g) {
   return true;
 }
 
+template <class C>
+std::optional<DeviceForm> form_of_tiles(ir::KernelFunction run, const void* parameters) {
+  if (run != run_tile<C> && run != run_tiles<C>) return std::nullopt;
+  const auto& t = *static_cast<const GemmTile<C>*>(parameters);
+  Gemm g{std::is_same_v<C, float> ? DType::f32 : DType::f64, t.rows, t.columns, t.k};
+  g.a_row = t.a_row;
+  g.a_column = t.a_column;
+  g.b_row = t.b_row;
+  g.b_column = 1;
+  return DeviceForm{DeviceProduct{std::move(g), false}};
+}
+
 }  // namespace
+
+std::optional<DeviceForm> form_of_product(ir::KernelFunction run, const void* parameters) {
+  if (run == run_library)
+    return DeviceForm{DeviceProduct{static_cast<const LibraryPlan*>(parameters)->g, true}};
+  if (run == run_own)
+    return DeviceForm{DeviceProduct{*static_cast<const Gemm*>(parameters), false}};
+  if (auto form = form_of_tiles<float>(run, parameters)) return form;
+  return form_of_tiles<double>(run, parameters);
+}
 
 bool is_for_library(const Gemm& g) {
   // A vector's product is bound by memory: it reads the matrix once.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ops/axes.h"
+#include "ops/device_form.h"
 #include "ops/reduce_loops.h"
 #include "ops/tiles.h"
 #include "tensor/dtype.h"
@@ -22,6 +23,7 @@ constexpr int max_levels = 54;     // of the tree over 2^63 / 1024 chunks
 // A unit of work is one output (by rows), or up to tile_bytes of neighbouring outputs along the
 // innermost kept axis (by columns).
 struct Plan {
+  Reducer reducer;
   const ReduceLoops* loops;
   DType in_dtype, tile_dtype, out_dtype;
   Axes kept, reduced;  // sizes > 1, neighbours joined where strides allow; never empty
@@ -260,9 +262,17 @@ void reduce_run(Reducer reducer, Compute compute, const void* x, int64_t n, void
   std::memcpy(result, counter.finish(), loops.size);
 }
 
+std::optional<DeviceForm> form_of_reduction(ir::KernelFunction function, const void* parameters) {
+  if (function != run && function != run_empty) return std::nullopt;
+  const Plan& p = *static_cast<const Plan*>(parameters);
+  return DeviceForm{
+      DeviceReduction{p.reducer, p.in_dtype, p.out_dtype, p.kept, p.reduced, p.outputs, p.count}};
+}
+
 void bind_reduction(ir::BindCall& call, Reducer reducer, const Layout& in,
                     std::span<const int64_t> dims) {
   Plan p;
+  p.reducer = reducer;
   const bool logical = reducer == Reducer::all || reducer == Reducer::any;
   Compute compute = compute_of(in.dtype);
   p.loops = &reduce_loops(reducer, compute);

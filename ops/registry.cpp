@@ -206,6 +206,12 @@ SmallVector<ir::Type, 2> infer_part(const ir::Operator& op, std::span<const ir::
       call.fail("{} is missing", call.name_of_operand(i));
   }
   op.infer(call);
+  // Results lie where operands do; those of operators that have none, wherever they are wanted.
+  for (const ir::OperandType& o : in)
+    if (o.kind == ir::OperandType::Kind::tensor && o.type->is_tensor() &&
+        o.type->device != Device())
+      for (ir::Type& t : call.out)
+        if (t.is_tensor()) t.device = o.type->device;
   // Sizes that overflow are refused here once, for every operator.
   for (const ir::Type& t : call.out) {
     for (const ir::Dim& d : t.dims)

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ops/accumulate.h"
 #include "ops/copies.h"
+#include "ops/device_form.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
@@ -124,6 +125,31 @@ void run_sum(const void* parameters, std::byte* const* args, KernelScope& scope)
   }
   p.finish.run(args, scope);
 }
+
+}  // namespace
+
+// Dimensions that stand apart each have an index of their own for whatever meets.
+std::optional<DeviceForm> form_of_window_sum(ir::KernelFunction run, const void* parameters) {
+  if (run != run_sum) return std::nullopt;
+  const auto& p = *static_cast<const SumPlan*>(parameters);
+  DeviceIndexing form;
+  form.sides.dtype = p.source.dtype;
+  form.sides.action = IndexAction::add;
+  form.sides.indexed = 1;
+  form.sides.plain = 0;
+  form.shape = p.source.shape;
+  form.plain = p.source.strides;
+  form.indexed = p.strides;
+  form.indexed_offset = p.offset;
+  for (size_t d = 0; d < form.shape.size(); ++d)
+    form.serial.push_back(!stands_apart(p.source, p.strides, d));
+  form.begin = device_moves(p.zeros);
+  form.end = device_moves(p.finish);
+  if (!form.end.empty()) form.sums = 0;
+  return DeviceForm{std::move(form)};
+}
+
+namespace {
 
 void bind_sum(BindCall& call, Sizes strides, int64_t offset) {
   const Layout& x = call.in[0];

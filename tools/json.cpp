@@ -30,6 +30,7 @@ std::string trace_json(const std::vector<TraceEvent>& events, const ir::Source* 
   for (const TraceEvent& e : events) {
     Json arguments = {{"stage", e.stage}, {"instruction", e.instruction}, {"operator", e.op}};
     if (!e.group.empty()) arguments["group"] = e.group;
+    if (e.host) arguments["host"] = true;
     if (source && e.where.known()) {
       arguments["place"] = fmt::format("{}:{}:{}", source->file, e.where.line, e.where.column);
       arguments["line"] = printable(trimmed(source->line(e.where)), 200);
@@ -60,6 +61,7 @@ std::vector<TraceEvent> read_trace(const std::string& path) {
       event.instruction = arguments.at("instruction").get<size_t>();
       event.duration = e.at("dur").get<double>();
       if (arguments.contains("group")) event.group = arguments["group"].get<std::vector<size_t>>();
+      event.host = arguments.contains("host");
       events.push_back(std::move(event));
     }
   } catch (const Json::exception&) {

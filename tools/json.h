@@ -18,6 +18,7 @@ struct TraceEvent {
   double begin = 0, duration = 0;
   std::vector<size_t> group;  // all instructions of the kernel; empty: there is none
   std::string label;          // of a kernel: "mul @4, tanh @5"
+  bool host = false;          // the host did it, between copies: the device has no code for it
 };
 
 // In the format of chrome://tracing and Perfetto: a complete event per instruction, with the

@@ -104,7 +104,7 @@ void add_run(CLI::App& app, Commands& c) {
   command->add_flag("--stats", c.run.stats, "Print what became of the kernels");
   command
       ->add_option("--device", c.run.device,
-                   "cpu; or cuda:0, where kernels of groups run then (--fusion first)")
+                   "cpu; or cuda:0, where all stages run then (--fusion first)")
       ->type_name("NAME");
   command->add_option("--repeat", c.run.repeat, "Run N times; print each stage's median time")
       ->type_name("N")

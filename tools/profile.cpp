@@ -110,7 +110,8 @@ std::string profile_report(const std::vector<TraceEvent>& events, const Code& co
       lines.add(kernel_lines(stage, e), std::move(name), e.duration);
       continue;
     }
-    operators.add(e.op, "", e.duration);
+    // What a device has no code for goes by way of the host: nobody shall have to guess it.
+    operators.add(e.host ? e.op + " (host)" : e.op, "", e.duration);
     if (graph.source && e.where.known()) {
       lines.add(std::to_string(e.where.line), printable(trimmed(graph.source->line(e.where)), 80),
                 e.duration);

@@ -6,6 +6,7 @@
 
 #include "base/build.h"
 #include "base/file.h"
+#include "fusion/accelerator.h"
 #include "fusion/cuda/kernels.h"
 #include "interpreter/state.h"
 #include "tensor/tensor_file.h"
@@ -43,7 +44,9 @@ class Recorder final : public InstructionObserver {
                  .begin = microseconds(begun_),
                  .duration = std::chrono::duration<double, std::micro>(now - begun_).count(),
                  .group = std::move(group_),
-                 .label = std::move(label_)};
+                 .label = std::move(label_),
+                 .host = host_};
+    host_ = false;
     group_.clear();
     label_.clear();
     events_.push_back(std::move(e));
@@ -58,6 +61,7 @@ class Recorder final : public InstructionObserver {
       if (i.where.known()) label_ += fmt::format(" @{}", i.where.line);
     }
   }
+  void host(size_t, size_t) override { host_ = true; }
   void clear() { events_.clear(); }
   const std::vector<TraceEvent>& events() const { return events_; }
 
@@ -70,7 +74,23 @@ class Recorder final : public InstructionObserver {
   std::vector<TraceEvent> events_;
   std::vector<size_t> group_;
   std::string label_;
+  bool host_ = false;
 };
+
+// What a device left to the host, an instruction in a line.
+std::string host_report(const State& state) {
+  const Code& code = *state.code();
+  std::string text;
+  const auto list = state.host_instructions();
+  for (const HostInstruction& h : list) {
+    const Instruction& i = code.stage(h.stage).instructions[h.instruction];
+    text += fmt::format("  stage {}, instruction {}: {}", h.stage, h.instruction, i.op->name);
+    if (i.where.known()) text += fmt::format(" @{}:{}", i.where.line, i.where.column);
+    text += "\n";
+  }
+  return fmt::format("host: {} instruction{} between copies\n{}", list.size(),
+                     list.size() == 1 ? "" : "s", text);
+}
 
 // The number of cuda:0; nothing for cpu.
 std::optional<int> device_number(const std::string& device) {
@@ -84,6 +104,15 @@ std::optional<int> device_number(const std::string& device) {
       device.size() == cuda.size() || number < 0)
     throw UsageError("gradus run: --device {} is no device; say cpu or cuda:0", device);
   return number;
+}
+
+// Where the command or else the program's types say that it runs.
+std::optional<int> device_number(const RunCommand& c, const ir::Graph& program) {
+  if (auto number = device_number(c.device)) return number;
+  for (const ir::Stage& stage : program.stages)
+    for (ir::ValueId v : stage.inputs)
+      if (const Device d = program[v].type.device; d.kind == DeviceKind::cuda) return d.index;
+  return std::nullopt;
 }
 
 void check_command(const RunCommand& c) {
@@ -144,9 +173,9 @@ void write_outputs(const std::string& path, const std::vector<std::vector<NamedR
   write_tensors(path, tensors);
 }
 
-fusion::FusionMode fusion_mode(const RunCommand& c) {
+fusion::FusionMode fusion_mode(const RunCommand& c, bool on_device) {
   if (c.fusion == "behind") return fusion::FusionMode::behind;
-  if (c.fusion == "first" || (c.fusion.empty() && (c.engine == "fused" || c.device != "cpu")))
+  if (c.fusion == "first" || (c.fusion.empty() && (c.engine == "fused" || on_device)))
     return fusion::FusionMode::first;
   return fusion::FusionMode::off;
 }
@@ -220,15 +249,16 @@ void run(const RunCommand& command) {
   auto context = std::make_shared<Context>(context_options);
   InputSources sources = open_sources(command.from, loaded, context);
   std::shared_ptr<const Code> code = Code::compile(program);
-  const StateOptions state_options{.fusion = fusion_mode(command)};
+  const std::optional<int> device = device_number(command, program);
+  const StateOptions state_options{.fusion = fusion_mode(command, device.has_value())};
   if (command.symbols && state_options.fusion == fusion::FusionMode::off)
     throw Error("--symbols: there are no kernels without fusion; add --fusion first");
   // Sources are shown of all groups, also of those that the CPU runs better without.
   const fusion::KernelOptions kernel_options{.folder = command.kernels,
                                              .always = command.dump_after == "cuda",
                                              .symbols = command.symbols};
-  if (const auto number = device_number(command.device))
-    fusion::cuda::use_device(*context, *number, kernel_options);
+  if (device)
+    fusion::cuda::use_device(*context, *device, kernel_options);
   else if (!command.kernels.empty() || command.symbols || kernel_options.always)
     fusion::set_kernel_options(*context, kernel_options);
   State state = command.resume.empty()
@@ -259,6 +289,9 @@ void run(const RunCommand& command) {
       auto begin = Clock::now();
       std::vector<Tensor> out = state.run(inputs[s], options);
       times[s].push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+      if (device)
+        for (Tensor& t : out)
+          t = fusion::to_host(*fusion::kernels_of(*context)->accelerator(), t, *context);
       for (size_t r = 0; r < out.size(); ++r) {
         const ir::Result& result = code->results(s)[r];
         const ir::Type* type =
@@ -278,6 +311,7 @@ void run(const RunCommand& command) {
   if (command.repeat > 1) put(times_report(times));
   if (command.dump_after == "fusion") put(describe_groups(state));
   if (command.dump_after == "cuda") put(cuda_sources(state, program));
+  if (command.stats && device) put(host_report(state));
   if (command.stats) put(kernels_report(fusion::kernels_of(*context)->statistics()));
 }
 

@@ -8,8 +8,7 @@
 #include <torch/types.h>
 
 #include "autograd/custom_function.h"
-#include "autograd/operators.h"
-#include "bench/programs.h"
+#include "bench/double_backward.h"
 
 namespace gradus::bench {
 namespace {
@@ -42,8 +41,7 @@ struct TorchHandOn : torch::autograd::Function<TorchHandOn> {
 };
 
 autograd::Variable one(bool requires_grad) {
-  return autograd::Variable(
-      Tensor::from(DType::f32, std::array<int64_t, 1>{1}, std::vector<double>{0.5}), requires_grad);
+  return autograd::Variable(one_value(0.5), requires_grad);
 }
 torch::Tensor torch_one(bool requires_grad) {
   at::set_num_threads(1);
@@ -94,17 +92,19 @@ void torch_run_custom(benchmark::State& bench) {
 BENCHMARK(gradus_run_custom)->Arg(10'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(torch_run_custom)->Arg(10'000)->Unit(benchmark::kMillisecond);
 
-// Forward, backward and the backward of that, of a chain of tanh.
-void gradus_double_backward(benchmark::State& bench) {
-  autograd::Variable x = one(true), ct = one(false);
-  for (auto _ : bench) {
-    autograd::Variable y = x;
-    for (int64_t i = 0; i < bench.range(0); ++i) y = autograd::apply("tanh", {y})[0];
-    autograd::Variable g =
-        autograd::grad(std::array{y}, std::array{x}, std::array{ct}, {.create_graph = true})[0];
-    benchmark::DoNotOptimize(autograd::grad(std::array{g}, std::array{x}, std::array{ct}));
-  }
+template <class Chain>
+void run(benchmark::State& bench, Chain&& chain) {
+  for (auto _ : bench) benchmark::DoNotOptimize(chain.run());
   bench.counters["ns_per_operation"] = per_node(bench.range(0));
+}
+
+// Forward, backward and the backward of that, of a chain of tanh: eagerly, by `eval`, by stages.
+void gradus_double_backward(benchmark::State& bench) { run(bench, EagerChain(bench.range(0))); }
+void gradus_double_backward_by_eval(benchmark::State& bench) {
+  run(bench, evaluated_chain(bench.range(0)));
+}
+void gradus_double_backward_by_stages(benchmark::State& bench) {
+  run(bench, symbolic_chain(bench.range(0)));
 }
 void torch_double_backward(benchmark::State& bench) {
   torch::Tensor x = torch_one(true), ct = torch_one(false);
@@ -116,21 +116,9 @@ void torch_double_backward(benchmark::State& bench) {
   }
   bench.counters["ns_per_operation"] = per_node(bench.range(0));
 }
-void gradus_double_backward_by_stages(benchmark::State& bench) {
-  ir::Module module = ir::parse(chain_text(bench.range(0), only_tanh, 1));
-  State state(Code::compile(ir::differentiate(module.program(), {.order = 2})));
-  Tensor ct = one(false).data();
-  auto inputs = chain_inputs(1);
-  for (auto _ : bench) {
-    state.restart();
-    state.run(inputs);
-    for (size_t k = 1; k < 3; ++k)
-      benchmark::DoNotOptimize(state.run(std::vector<Tensor>(state.code()->inputs(k), ct)));
-  }
-  bench.counters["ns_per_operation"] = per_node(bench.range(0));
-}
 BENCHMARK(gradus_double_backward)->Arg(10'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(torch_double_backward)->Arg(10'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(gradus_double_backward_by_eval)->Arg(10'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(gradus_double_backward_by_stages)->Arg(10'000)->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -1,23 +1,30 @@
 // A compiled nest and all that follows from the sizes of its runs.
 #pragma once
 
+#include "fusion/cells.h"
 #include "fusion/cpu/compiler.h"
 
 namespace gradus::fusion::cpu {
 
-// Which elements a call of the code begins at: its two innermost loops are the code's, those around
-// them ours. Slots are loads, stores, row stores and column stores.
+// Which elements of a cell a call of the code begins at: its two innermost loops are the code's,
+// those around them ours. Slots are loads, stores, row stores and column stores.
 struct Walks {
   std::shared_ptr<const fusion::Kernel> kernel;  // keeps the code
   void (*entry)(int64_t, int64_t, std::byte* const*, const int64_t*, const int64_t*);
   size_t slots;
   Sizes outer;                                       // sizes of all loops but the two innermost
   int64_t rows = 1, columns = 1;                     // those
-  SmallVector<int64_t, 16> row_steps, column_steps;  // in bytes, by slot
+  SmallVector<size_t, 16> args;                      // by slot: which argument of the kernel,
+  SmallVector<int64_t, 16> offsets;                  // and where the cell begins there, in bytes
+  SmallVector<int64_t, 16> row_steps, column_steps;  // in bytes, by slot; then those of indices
   std::vector<int64_t> outer_steps;                  // in bytes, by dimension, then slot
   bool whole_rows;                                   // what a row shares is made in one call
 
-  Walks(const Nest& nest, const Frame& frame);
+  Walks(const Nest& nest, const Frame& frame, const Cell& cell);
+  // The slots' pointers at the cell's first element.
+  void begin(std::byte* const* arguments, std::byte** pointers) const {
+    for (size_t k = 0; k < slots; ++k) pointers[k] = arguments[args[k]] + offsets[k];
+  }
   // Adds to the slots' pointers what leads to an element, by the index of the outer loops.
   void advance(std::byte** pointers, int64_t outer_index, int64_t row, int64_t column) const {
     for (size_t d = outer.size(); d-- > 0; outer_index /= outer[d])

@@ -110,7 +110,7 @@ Lowering::Values Lowering::each_vector(
   }
   auto used = [&](size_t k) { return slots_[k].buffer && (in[k] || out[k]); };
   for (size_t k = 0; k < slots_.size(); ++k)
-    if (used(k)) slots_[k].here = advance(slots_[k].row, i, slots_[k].column_step);
+    if (used(k)) slots_[k].here = advance(slots_[k].start, i, slots_[k].column_step);
   builder_.CreateCondBr(whole, body, partial);
 
   builder_.SetInsertPoint(partial);
@@ -128,6 +128,8 @@ Lowering::Values Lowering::each_vector(
   auto read = [&](const Slot& s) { return hold(state_, s.dtype, load(s)); };
   for (size_t k = 0; k < nest_.loads.size(); ++k)
     if (used(k)) values_[k] = read(slots_[k]);
+  for (size_t k = 0; k < nest_.loads.size(); ++k)
+    if (loop.loads[k] && gathers(k)) values_[k] = hold(state_, slots_[k].dtype, gather(k, i, left));
   for (size_t k : loop.reads) values_[rows_.kept[k].value] = read(slot_of(rows_.kept[k]));
   for (size_t k = 0; k < nest_.steps.size(); ++k) {
     Value*& v = values_[nest_.first_step() + k];
@@ -174,7 +176,8 @@ Value* Lowering::advance(Value* base, Value* index, Value* step) {
 }
 
 void Lowering::make_slots() {
-  auto add = [&](DType dtype, Walk walk) {
+  size_t indices = first_column() + nest_.column_stores.size();
+  auto add = [&](DType dtype, Walk walk, bool buffered = true) {
     const size_t k = slots_.size();
     auto argument = [&](unsigned a, llvm::Type* type) {
       Value* place = builder_.CreateConstGEP1_64(type, function_->getArg(a), k);
@@ -190,7 +193,7 @@ void Lowering::make_slots() {
     s.first = argument(2, builder_.getPtrTy());
     s.row_step = argument(3, builder_.getInt64Ty());
     s.column_step = walk == Walk::strided ? argument(4, builder_.getInt64Ty()) : s.bytes;
-    if (walk != Walk::broadcast) {
+    if (walk != Walk::broadcast && buffered) {
       auto* buffer = builder_.CreateAlloca(state_.vector(s.element));
       buffer->setAlignment(llvm::Align(64));
       s.buffer = buffer;
@@ -201,7 +204,14 @@ void Lowering::make_slots() {
     }
     slots_.push_back(s);
   };
-  for (const Load& l : nest_.loads) add(l.dtype, l.walks.back());
+  for (size_t k = 0; k < nest_.loads.size(); ++k) {
+    const Load& l = nest_.loads[k];
+    add(l.dtype, l.walks.back(), !gathers(k));
+    if (!l.index) continue;
+    Value* place =
+        builder_.CreateConstGEP1_64(builder_.getInt64Ty(), function_->getArg(4), indices++);
+    slots_[k].index_step = builder_.CreateLoad(builder_.getInt64Ty(), place);
+  }
   for (ValueNumber v : nest_.stores) add(nest_.dtype_of(v), Walk::contiguous);
   for (ValueNumber v : nest_.row_stores) add(nest_.dtype_of(v), Walk::broadcast);
   for (ValueNumber v : nest_.column_stores)
@@ -210,15 +220,54 @@ void Lowering::make_slots() {
 
 // Loads that do not move along a row, numbers, and the steps over such alone.
 void Lowering::share_row() {
+  for (size_t k = 0; k < slots_.size(); ++k) begin_row(k);
   for (size_t k = 0; k < nest_.loads.size(); ++k) {
     const Slot& s = slots_[k];
-    if (s.walk != Walk::broadcast) continue;
-    Value* element = builder_.CreateAlignedLoad(s.element, s.row, align_of(s.dtype));
+    if (!rows_.facts.of_row[k]) continue;
+    Value* element = builder_.CreateAlignedLoad(s.element, s.start, align_of(s.dtype));
     values_[k] = hold(state_, s.dtype, builder_.CreateVectorSplat(state_.lanes, element));
   }
   for (size_t i = 0; i < nest_.numbers.size(); ++i)
     values_[nest_.first_number() + i] = number(nest_.numbers[i]);
   compute_row_steps(0);
+}
+
+// Where a slot's elements of the row begin: an index that the row has leads there.
+void Lowering::begin_row(size_t slot) {
+  Slot& s = slots_[slot];
+  s.start = s.row;
+  if (!s.index_step || gathers(slot)) return;
+  const Slot& of = slots_[*nest_.loads[slot].index];
+  Value* index = builder_.CreateAlignedLoad(of.element, of.row, align_of(of.dtype));
+  s.start = advance(s.row, builder_.CreateSExt(index, builder_.getInt64Ty()), s.index_step);
+}
+
+// 0, 1, .. as i64 or i32.
+Value* Lowering::lane_numbers(bool wide) {
+  SmallVector<llvm::Constant*, 16> numbers;
+  for (unsigned l = 0; l < state_.lanes; ++l)
+    numbers.push_back(wide ? builder_.getInt64(l) : builder_.getInt32(l));
+  return llvm::ConstantVector::get({numbers.begin(), numbers.size()});
+}
+
+// The elements from `first` on, each at its own index. Beyond the row's end nothing is read: there
+// indices are anything.
+Value* Lowering::gather(size_t load, Value* first, Value* left) {
+  const Slot& s = slots_[load];
+  const unsigned lanes = state_.lanes;
+  auto all = [&](Value* v) { return builder_.CreateVectorSplat(lanes, v); };
+  Value* lane = lane_numbers(true);
+  Value* there = builder_.CreateICmpSLT(lane, all(left));
+  const ValueNumber index = *nest_.loads[load].index;  // held as i64
+  Value* offsets = builder_.CreateMul(values_[index], all(s.index_step));
+  if (s.walk != Walk::broadcast) {
+    Value* columns = builder_.CreateAdd(all(first), lane);
+    offsets = builder_.CreateAdd(offsets, builder_.CreateMul(columns, all(s.column_step)));
+  }
+  Value* places = builder_.CreateGEP(builder_.getInt8Ty(), s.row, offsets);
+  llvm::Type* vector = state_.vector(s.element);
+  return builder_.CreateMaskedGather(vector, places, align_of(s.dtype), there,
+                                     llvm::Constant::getNullValue(vector));
 }
 
 // The steps of the row that wait for so many reductions, which are there.

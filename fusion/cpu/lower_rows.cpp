@@ -143,9 +143,7 @@ void Lowering::reduce(int level) {
   // As many vectors as lanes in turns need, some of them empty.
   Value* size = builder_.CreateAdd(builder_.CreateSub(end, start), integer(ops::reduce_lanes - 1));
   Value* to = builder_.CreateAdd(start, builder_.CreateAnd(size, integer(-ops::reduce_lanes)));
-  SmallVector<llvm::Constant*, 16> numbers;
-  for (unsigned l = 0; l < lanes; ++l) numbers.push_back(builder_.getInt32(l));
-  Value* lane = llvm::ConstantVector::get({numbers.begin(), numbers.size()});
+  Value* lane = lane_numbers(false);
   auto take = [&](Value* left, const Values& so_far) {
     Value* few = builder_.CreateICmpSLT(left, integer(lanes));
     Value* here_left = builder_.CreateTrunc(builder_.CreateSelect(few, left, integer(lanes)),

@@ -40,6 +40,8 @@ class Lowering {
     llvm::Value *first, *row_step, *column_step;
     llvm::Value* buffer = nullptr;  // null for what a row shares
     llvm::PHINode* row = nullptr;
+    llvm::Value* start = nullptr;       // `row`, farther on by what the row has of an index
+    llvm::Value* index_step = nullptr;  // bytes; null for what has no index
     llvm::Value* here = nullptr;
     llvm::Value *at = nullptr, *step = nullptr;  // in the body
   };
@@ -56,6 +58,14 @@ class Lowering {
   llvm::Value* number(const ir::Number& n);
   llvm::Value* step(const Step& s);
   llvm::Value* load(const Slot& s);
+  // Whether each element has an index of its own.
+  bool gathers(size_t load) const {
+    const auto& index = nest_.loads[load].index;
+    return index && !rows_.facts.of_row[*index];
+  }
+  void begin_row(size_t slot);
+  llvm::Value* gather(size_t load, llvm::Value* first, llvm::Value* left);
+  llvm::Value* lane_numbers(bool wide);
   void store(const Slot& s, llvm::Value* held);
   Slot& slot_of(const RowLoops::Kept& k) { return slots_[nest_.loads.size() + k.store]; }
   size_t first_column() const {

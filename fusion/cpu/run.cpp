@@ -6,47 +6,70 @@
 
 namespace gradus::fusion::cpu {
 
-Walks::Walks(const Nest& nest, const Frame& frame) {
+Walks::Walks(const Nest& nest, const Frame& frame, const Cell& cell) {
   const size_t rank = frame.sizes.size(), loads = nest.loads.size(), stores = nest.stores.size();
   const size_t row_stores = nest.row_stores.size();
   slots = loads + stores + row_stores + nest.column_stores.size();
-  columns = frame.sizes.back();
-  for (size_t d = 0; d + 2 < rank; ++d) outer.push_back(frame.sizes[d]);
-  if (rank > 1) rows = frame.sizes[rank - 2];
+  columns = cell.sizes.back();
+  for (size_t d = 0; d + 2 < rank; ++d) outer.push_back(cell.sizes[d]);
+  if (rank > 1) rows = cell.sizes[rank - 2];
   outer_steps.resize(outer.size() * slots);
   Sizes one_each = frame.sizes;
   one_each.back() = 1;
   const Sizes dense = contiguous_strides(frame.sizes), dense_rows = contiguous_strides(one_each);
+  size_t arg = 0;
   for (size_t k = 0; k < slots; ++k) {
     const bool load = k < loads, of_row = k >= loads + stores && k < loads + stores + row_stores,
                of_column = k >= loads + stores + row_stores;
+    const Frame::Part* part =
+        load && nest.loads[k].operands > 1 ? &frame.parts[k][cell.part[k]] : nullptr;
     const DType dtype = load     ? nest.loads[k].dtype
                         : of_row ? nest.dtype_of(nest.row_stores[k - loads - stores])
                         : of_column
                             ? nest.dtype_of(nest.column_stores[k - loads - stores - row_stores])
                             : nest.dtype_of(nest.stores[k - loads]);
-    const Sizes& strides = load ? frame.strides[k] : of_row ? dense_rows : dense;
+    const Sizes& strides = part     ? part->strides
+                           : load   ? frame.strides[k]
+                           : of_row ? dense_rows
+                                    : dense;
+    const auto bytes = static_cast<int64_t>(size_of(dtype));
     auto step = [&](size_t d) -> int64_t {
       // Of a loop of one element the stride has no say: the code walks as the nest says.
-      bool still = frame.sizes[d] == 1 || (of_row && d + 1 == rank) ||
-                   (of_column && d + 1 < rank) ||
+      bool still = cell.sizes[d] == 1 || (of_row && d + 1 == rank) || (of_column && d + 1 < rank) ||
                    (load && nest.loads[k].walks[d] == Walk::broadcast);
-      return still ? 0 : strides[d] * static_cast<int64_t>(size_of(dtype));
+      return still ? 0 : strides[d] * bytes;
     };
+    int64_t offset = 0;
+    for (size_t d = 0; d < rank && !of_column; ++d)
+      offset += (cell.first[d] - (part ? part->first[d] : 0)) * strides[d] * bytes;
+    args.push_back(arg + (part ? cell.part[k] : 0));
+    arg += load ? nest.loads[k].operands : 1;
+    offsets.push_back(offset);
     column_steps.push_back(step(rank - 1));
     row_steps.push_back(rank > 1 ? step(rank - 2) : 0);
     for (size_t d = 0; d < outer.size(); ++d) outer_steps[d * slots + k] = step(d);
   }
+  for (size_t k = 0; k < loads; ++k)
+    if (nest.loads[k].index)
+      column_steps.push_back(frame.index_steps[k] *
+                             static_cast<int64_t>(size_of(nest.loads[k].dtype)));
   whole_rows = nest.reduces() || !nest.row_stores.empty();
 }
 
 namespace {
 
-// A kernel in parts that a worker takes at a time.
-struct Bound {
+// A cell in parts that a worker takes at a time.
+struct CellRun {
   Walks walks;
   int64_t rows_each, columns_each;  // of one part
-  int64_t parts, each, chunks;      // a chunk is so many parts
+  int64_t parts, first_part;        // of the kernel's
+
+  explicit CellRun(Walks w, int64_t first) : walks(std::move(w)), first_part(first) {
+    // Of about as many elements: some columns of a row, or some rows.
+    columns_each = walks.whole_rows ? walks.columns : std::min(walks.columns, chunk_elements);
+    rows_each = std::clamp<int64_t>(chunk_elements / columns_each, 1, walks.rows);
+    parts = numel(walks.outer) * row_parts() * column_parts();
+  }
 
   int64_t row_parts() const { return (walks.rows + rows_each - 1) / rows_each; }
   int64_t column_parts() const { return (walks.columns + columns_each - 1) / columns_each; }
@@ -55,21 +78,34 @@ struct Bound {
     const int64_t column = p % column_parts() * columns_each;
     p /= column_parts();
     const int64_t row = p % row_parts() * rows_each;
-    SmallVector<std::byte*, 32> pointers(args, args + walks.slots);
+    SmallVector<std::byte*, 32> pointers(walks.slots);
+    walks.begin(args, pointers.data());
     walks.advance(pointers.data(), p / row_parts(), row, column);
     walks.entry(std::min(rows_each, walks.rows - row),
                 std::min(columns_each, walks.columns - column), pointers.data(),
                 walks.row_steps.data(), walks.column_steps.data());
   }
+};
+
+// A kernel's cells.
+struct Bound {
+  std::vector<CellRun> cells;
+  int64_t parts = 0, each = 1, chunks = 1;  // a chunk is so many parts
 
   void run_chunk(std::byte* const* args, int64_t c) const {
-    for (int64_t p = c * each; p < std::min(parts, (c + 1) * each); ++p) run_part(args, p);
+    int64_t p = c * each;
+    const int64_t end = std::min(parts, p + each);
+    auto cell = std::ranges::upper_bound(cells, p, {}, &CellRun::first_part) - 1;
+    for (; p < end; ++p) {
+      if (p == cell->first_part + cell->parts) ++cell;
+      cell->run_part(args, p - cell->first_part);
+    }
   }
 };
 
 // Of one part: pointers are where it begins.
 void run_whole(const void* parameters, std::byte* const* args, ir::KernelScope&) {
-  const Walks& w = static_cast<const Bound*>(parameters)->walks;
+  const Walks& w = static_cast<const Bound*>(parameters)->cells[0].walks;
   w.entry(w.rows, w.columns, args, w.row_steps.data(), w.column_steps.data());
 }
 
@@ -85,18 +121,18 @@ void run_nothing(const void*, std::byte* const*, ir::KernelScope&) {}
 
 ir::Kernel Kernel::bind(const Frame& frame) const {
   if (frame.count() == 0) return {run_nothing, nullptr, 0};
-  Walks walks(nest_, frame);
-  walks.kernel = shared_from_this();
-  walks.entry = entry_;
-  if (!nest_.column_stores.empty()) return bind_columns(nest_, std::move(walks));
-  auto bound = std::make_shared<Bound>(Bound{std::move(walks), 1, 1, 1, 1, 1});
+  auto bound = std::make_shared<Bound>();
   Bound& b = *bound;
-  // Parts of about as many elements: some columns of a row, or some rows.
-  const Walks& w = b.walks;
-  b.columns_each = w.whole_rows ? w.columns : std::min(w.columns, chunk_elements);
-  b.rows_each = std::clamp<int64_t>(chunk_elements / b.columns_each, 1, w.rows);
-  b.parts = numel(w.outer) * b.row_parts() * b.column_parts();
-  b.each = std::max<int64_t>(1, chunk_elements / (b.rows_each * b.columns_each));
+  for (const Cell& cell : cells_of(nest_, frame)) {
+    Walks walks(nest_, frame, cell);
+    walks.kernel = shared_from_this();
+    walks.entry = entry_;
+    if (!nest_.column_stores.empty()) return bind_columns(nest_, std::move(walks));
+    b.cells.emplace_back(std::move(walks), b.parts);
+    b.parts += b.cells.back().parts;
+  }
+  const int64_t elements = (frame.count() + b.parts - 1) / b.parts;  // of a part
+  b.each = std::max<int64_t>(1, chunk_elements / elements);
   b.chunks = (b.parts + b.each - 1) / b.each;
   const auto run = b.parts == 1 ? run_whole : run_parts;
   return {run, std::move(bound), 0};

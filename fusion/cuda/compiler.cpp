@@ -66,7 +66,15 @@ std::shared_ptr<const Code> Compiler::load_or_compile(const Source& source) cons
 }
 
 std::shared_ptr<const Code> Compiler::compile(const Nest& nest) {
-  const std::string text = print(nest);
+  return compile_once(print(nest), [&] { return write_source(nest); });
+}
+
+std::shared_ptr<const Code> Compiler::compile(const Source& source) {
+  return compile_once(source.text, [&] { return source; });
+}
+
+template <class Write>
+std::shared_ptr<const Code> Compiler::compile_once(const std::string& text, Write write) {
   std::promise<std::shared_ptr<const Code>> promise;
   std::shared_future<std::shared_ptr<const Code>> other;
   {
@@ -78,7 +86,7 @@ std::shared_ptr<const Code> Compiler::compile(const Nest& nest) {
   }
   if (other.valid()) return other.get();
   try {
-    auto code = load_or_compile(write_source(nest));
+    auto code = load_or_compile(write());
     promise.set_value(code);
     return code;
   } catch (...) {

@@ -32,18 +32,23 @@ class Compiler {
   // Throws Error where the nest has a form that CUDA kernels do not, ResourceError where NVRTC is
   // not there or fails; who asks again tries again.
   std::shared_ptr<const Code> compile(const Nest& nest);
+  // The same of a source that is no nest's.
+  std::shared_ptr<const Code> compile(const Source& source);
 
   // What code depends on: the source, the compiler's version, its options and the architecture.
   std::string key(const Source& source) const;
   const std::string& architecture() const { return architecture_; }
 
  private:
+  template <class Write>
+  std::shared_ptr<const Code> compile_once(const std::string& text, Write write);
   std::shared_ptr<const Code> load_or_compile(const Source& source) const;
 
   const std::string architecture_;
   const std::shared_ptr<const ObjectStore> store_;
   std::mutex mutex_;
-  std::unordered_map<std::string, std::shared_future<std::shared_ptr<const Code>>> codes_;
+  std::unordered_map<std::string, std::shared_future<std::shared_ptr<const Code>>>
+      codes_;  // by text
 };
 
 }  // namespace gradus::fusion::cuda

@@ -9,6 +9,7 @@
 #include "fusion/cuda/compiler.h"
 #include "fusion/cuda/devices.h"
 #include "fusion/cuda/launch.h"
+#include "fusion/cuda/products.h"
 
 namespace gradus::fusion::cuda {
 
@@ -34,6 +35,10 @@ class Device {
   virtual Address allocate(size_t bytes) = 0;
   virtual void free(Address address) = 0;
 
+  // Memory of the host, pinned, so that copies from and to it are fast; aligned to 64 bytes.
+  virtual void* allocate_host(size_t bytes) = 0;
+  virtual void free_host(void* memory) = 0;
+
   // In the stream's order. The host's memory is read before copy_to_device returns, and written
   // when copy_to_host does.
   virtual void copy_to_device(Address to, const void* from, size_t bytes, StreamNumber) = 0;
@@ -42,6 +47,12 @@ class Device {
 
   virtual std::shared_ptr<const LoadedCode> load(const Code& code) = 0;
   virtual void launch(const LoadedCode& code, const LaunchPlan::Launch& launch, StreamNumber) = 0;
+
+  // NVIDIA's library for products, loaded when first asked for; null where there is none.
+  virtual const Products* products() = 0;
+  // One of its products; the workspace is aligned to 256 bytes.
+  virtual void multiply(const Product& product, Address a, Address b, Address c, Address workspace,
+                        StreamNumber) = 0;
 };
 
 class OutOfMemory : public ResourceError {

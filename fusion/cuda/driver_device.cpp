@@ -30,6 +30,7 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
     // In a forked child there is nothing to end; a fault here has nobody to tell.
     if (process_ != getpid()) return;
     t_.set_context(context_);
+    products_ = nullptr;
     for (auto& [number, stream] : streams_) t_.destroy_stream(stream);
     t_.release_context(device_);
   }
@@ -50,6 +51,17 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
     check(t_.free(address), "freeing memory");
   }
 
+  void* allocate_host(size_t bytes) override {
+    enter();
+    void* memory = nullptr;
+    check(t_.allocate_host(&memory, std::max<size_t>(bytes, 1)), "allocating pinned memory");
+    return memory;
+  }
+  void free_host(void* memory) override {
+    enter();
+    check(t_.free_host(memory), "freeing pinned memory");
+  }
+
   void copy_to_device(Address to, const void* from, size_t bytes, StreamNumber n) override {
     enter();
     check(t_.copy_to_device(to, from, bytes, stream(n)), "copying to it");
@@ -68,6 +80,22 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
 
   std::shared_ptr<const LoadedCode> load(const Code& code) override;
   void launch(const LoadedCode& code, const LaunchPlan::Launch& launch, StreamNumber n) override;
+
+  const Products* products() override {
+    std::call_once(products_sought_, [&] {
+      const LateLibrary<ProductTable>& late = product_library();
+      enter();
+      if (late.library) products_ = std::make_unique<const Products>(late.table);
+    });
+    return products_.get();
+  }
+  void multiply(const Product& product, Address a, Address b, Address c, Address workspace,
+                StreamNumber n) override {
+    enter();
+    if (const int status = product.run(a, b, c, workspace, stream(n)))
+      throw ResourceError("cuda:{} ({}): a product by cuBLASLt fails: status {}", facts_.number,
+                          facts_.name, status);
+  }
 
  private:
   friend class DriverCode;
@@ -97,6 +125,8 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   DriverContext context_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<StreamNumber, DriverStream> streams_;
+  std::once_flag products_sought_;
+  std::unique_ptr<const Products> products_;
 };
 
 class DriverCode final : public LoadedCode {

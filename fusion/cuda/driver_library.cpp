@@ -100,6 +100,17 @@ const LateLibrary<ProductTable>& product_library() {
     load(l->library, l->table.version, "cublasLtGetVersion");
     load(l->library, l->table.create, "cublasLtCreate");
     load(l->library, l->table.destroy, "cublasLtDestroy");
+    load(l->library, l->table.make_what, "cublasLtMatmulDescCreate");
+    load(l->library, l->table.destroy_what, "cublasLtMatmulDescDestroy");
+    load(l->library, l->table.set_what, "cublasLtMatmulDescSetAttribute");
+    load(l->library, l->table.make_layout, "cublasLtMatrixLayoutCreate");
+    load(l->library, l->table.destroy_layout, "cublasLtMatrixLayoutDestroy");
+    load(l->library, l->table.set_layout, "cublasLtMatrixLayoutSetAttribute");
+    load(l->library, l->table.make_wishes, "cublasLtMatmulPreferenceCreate");
+    load(l->library, l->table.destroy_wishes, "cublasLtMatmulPreferenceDestroy");
+    load(l->library, l->table.set_wishes, "cublasLtMatmulPreferenceSetAttribute");
+    load(l->library, l->table.find, "cublasLtMatmulAlgoGetHeuristic");
+    load(l->library, l->table.multiply, "cublasLtMatmul");
     if (l->library) {
       const size_t v = l->table.version();  // 13.1.2 is 130102
       l->library.version = fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);

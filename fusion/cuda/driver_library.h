@@ -72,10 +72,39 @@ class DriverLibrary {
 
 // cuBLASLt and cuDNN are large: nobody loads them before a product or a convolution wants them, or
 // somebody asks what is there.
-struct ProductTable {  // libcublasLt
+// What libcublasLt hands out, and what it fills in: as cublasLt.h lays it out.
+using LtDescriptor = struct CublasLtMatmulDesc;
+using LtLayout = struct CublasLtMatrixLayout;
+using LtWishes = struct CublasLtMatmulPreference;
+struct LtAlgorithm {
+  uint64_t data[8];
+};
+struct LtFound {
+  LtAlgorithm algorithm;
+  size_t workspace_bytes;
+  int state;
+  float waves;
+  int reserved[4];
+};
+struct ProductTable {  // libcublasLt. 0 is success
   size_t (*version)();
   int (*create)(struct CublasLtHandle**);
   int (*destroy)(struct CublasLtHandle*);
+  int (*make_what)(LtDescriptor**, int compute_type, int scale_type);
+  int (*destroy_what)(LtDescriptor*);
+  int (*set_what)(LtDescriptor*, int attribute, const void* value, size_t bytes);
+  int (*make_layout)(LtLayout**, int type, uint64_t rows, uint64_t columns, int64_t step);
+  int (*destroy_layout)(LtLayout*);
+  int (*set_layout)(LtLayout*, int attribute, const void* value, size_t bytes);
+  int (*make_wishes)(LtWishes**);
+  int (*destroy_wishes)(LtWishes*);
+  int (*set_wishes)(LtWishes*, int attribute, const void* value, size_t bytes);
+  int (*find)(struct CublasLtHandle*, LtDescriptor*, LtLayout* a, LtLayout* b, LtLayout* c,
+              LtLayout* d, LtWishes*, int most, LtFound*, int* found);
+  int (*multiply)(struct CublasLtHandle*, LtDescriptor*, const void* alpha, const void* a,
+                  LtLayout*, const void* b, LtLayout*, const void* beta, const void* c, LtLayout*,
+                  void* d, LtLayout*, const LtAlgorithm*, void* workspace, size_t workspace_bytes,
+                  DriverStream);
 };
 struct ConvolutionTable {  // libcudnn
   size_t (*version)();

@@ -5,17 +5,14 @@
 #include <unordered_set>
 
 #include "base/log.h"
-#include "fusion/cuda/device.h"
-#include "fusion/cuda/memory_cache.h"
+#include "fusion/cuda/accelerator.h"
 #include "fusion/kernels.h"
 
 namespace gradus::fusion::cuda {
 
-// Kernels for operands in the host's memory: a run copies them to the device, launches, and copies
-// the results back before it returns; unlike the CPU's kernels it allocates. So what is not a
-// kernel runs on the CPU as ever, with the same bits. Kernels are compiled where they are asked
-// for. A device is not there in a forked child: it has no kernels for new states, and old ones
-// throw.
+// Kernels for operands in the device's memory, and the device: states that have them run there.
+// Kernels are compiled where they are asked for. A device is not there in a forked child: new
+// states run on the CPU, and old ones throw.
 class CudaKernels final : public Kernels {
  public:
   // Of the options, `folder` and its bound are heeded. A kernel is wanted for whatever has an
@@ -23,6 +20,7 @@ class CudaKernels final : public Kernels {
   CudaKernels(std::shared_ptr<Device> device, const KernelOptions& options, LogSink log);
 
   uint64_t id() const override { return id_; }
+  std::shared_ptr<Accelerator> accelerator() override;
   bool wants(const Nest& nest, const Frame& frame) const override;
   std::shared_ptr<const KernelSet> ready() override;
   std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string& text) override;
@@ -31,13 +29,6 @@ class CudaKernels final : public Kernels {
   void wait() override {}
   KernelStatistics statistics() const override;
 
-  // A device with what kernels keep there.
-  struct Place {
-    explicit Place(std::shared_ptr<Device> d) : device(std::move(d)), memory(*device) {}
-    const std::shared_ptr<Device> device;
-    MemoryCache memory;
-  };
-
  private:
   bool forked() const;
 
@@ -45,16 +36,15 @@ class CudaKernels final : public Kernels {
   const int64_t process_;  // that has opened the device
   const KernelOptions options_;
   const LogSink log_;
-  const std::shared_ptr<Place> place_;
-  Compiler compiler_;
+  const std::shared_ptr<CudaAccelerator> accelerator_;
   mutable std::mutex mutex_;
   std::shared_ptr<const KernelSet> ready_;  // never null
   std::unordered_set<std::string> failed_;
   KernelStatistics statistics_;
 };
 
-// From now on the context's new states run their fused kernels on cuda:`number`. Throws
-// ResourceError where that cannot be used.
+// From now on the context's new states run on cuda:`number`, those with FusionMode::off excepted.
+// Throws ResourceError where that cannot be used.
 void use_device(Context& context, int number, const KernelOptions& options = {});
 
 }  // namespace gradus::fusion::cuda

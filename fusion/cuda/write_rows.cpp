@@ -3,6 +3,7 @@
 
 #include "fusion/cuda/convert.h"
 #include "fusion/cuda/prelude.h"
+#include "fusion/cuda/reducer_text.h"
 #include "fusion/cuda/writer.h"
 #include "fusion/rows.h"
 
@@ -73,65 +74,18 @@ class Rows : public Writer {
     const bool logical = *s.reducer == Reducer::all || *s.reducer == Reducer::any;
     return logical ? DType::boolean : dtype_of(s.compute);
   }
-  // No shuffle takes a bool.
   std::string_view accumulator_type(const Step& s) const {
-    const DType d = accumulator(s);
-    return d == DType::boolean ? "i32" : name_of(held_type(d));
+    return cuda::accumulator_type(accumulator(s));
   }
 
   // A struct of what is reduced how, once for each kind.
   std::string reducer_struct(const Step& s) {
-    const DType d = accumulator(s);
-    const bool floating = is_floating(d);
-    constexpr std::string_view names[] = {"Sum", "Prod", "Max", "Min", "All", "Any"};
-    std::string name =
-        fmt::format("{}_{}", names[static_cast<size_t>(*s.reducer)], gradus::name_of(d));
-    if (std::find(structs_.begin(), structs_.end(), name) != structs_.end()) return name;
-    structs_.push_back(name);
-    constexpr double inf = std::numeric_limits<double>::infinity();
-    using Limits = std::numeric_limits<int64_t>;
-    auto number = [&](double of_float, int64_t of_int) {
-      return floating ? literal(held_type(d), of_float) : literal(TextType::i64, of_int);
-    };
-    auto extreme = [&](char better) {
-      return floating ? fmt::format("b {} a || b != b ? b : a", better)
-                      : fmt::format("b {} a ? b : a", better);
-    };
-    std::string identity, combine;
-    switch (*s.reducer) {
-      case Reducer::sum:
-        identity = number(0, 0);
-        combine = floating ? "a + b" : "i64(u64(a) + u64(b))";
-        break;
-      case Reducer::prod:
-        identity = number(1, 1);
-        combine = floating ? "a * b" : "i64(u64(a) * u64(b))";
-        break;
-      case Reducer::max:
-        identity = number(-inf, Limits::min());
-        combine = extreme('>');
-        break;
-      case Reducer::min:
-        identity = number(inf, Limits::max());
-        combine = extreme('<');
-        break;
-      case Reducer::all:
-        identity = "1";
-        combine = "a & b";
-        break;
-      case Reducer::any:
-        identity = "0";
-        combine = "a | b";
-        break;
+    const ReducerText text = reducer_text(*s.reducer, accumulator(s));
+    if (std::find(structs_.begin(), structs_.end(), text.name) == structs_.end()) {
+      structs_.push_back(text.name);
+      definitions_ += text.definition;
     }
-    definitions_ += fmt::format(
-        "\nstruct {0} {{\n"
-        "  typedef {1} T;\n"
-        "  static __device__ __forceinline__ T identity() {{ return {2}; }}\n"
-        "  static __device__ __forceinline__ T combine(T a, T b) {{ return {3}; }}\n"
-        "}};\n",
-        name, accumulator_type(s), identity, combine);
-    return name;
+    return text.name;
   }
 
   void declare(size_t i) {

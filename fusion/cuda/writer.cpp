@@ -255,6 +255,12 @@ std::vector<Field> fields_of(const Nest& nest, const KernelShape& shape) {
 }
 
 Source write_source(const Nest& nest, std::span<const std::string> lines) {
+  for (const Load& l : nest.loads) {
+    if (l.operands != 1)
+      throw Error("CUDA kernels do not read several operands in a load's place ('of {}')",
+                  l.operands);
+    if (l.index) throw Error("CUDA kernels do not read at an index ('at %v{}')", *l.index);
+  }
   const bool by_rows = nest.reduces() || !nest.row_stores.empty();
   return by_rows ? write_rows(nest, lines) : write_elements(nest, lines);
 }

@@ -38,8 +38,8 @@ std::string why_not_countable(const Type& type) {
 }
 
 std::string why_no_device(const Type& type) {
-  if (type.device == Device()) return "";
-  return fmt::format("lies on {}, but only cpu is in this build [V13]", to_string(type.device));
+  if (type.device.kind != DeviceKind::other) return "";
+  return fmt::format("lies on {}, which no program can name [V13]", to_string(type.device));
 }
 
 // Of the operators that there are: whether they have attributes. Nothing for others.
@@ -120,6 +120,12 @@ class Verifier {
         fail({}, "input '%{}' has the name of another input [V10]", printable(value.name));
       if (std::string why = why_no_input(value.type); !why.empty())
         fail({}, "input '%{}' {}", printable(value.name), why);
+      if (value.type.device != Device()) {
+        if (device_ && *device_ != value.type.device)
+          fail({}, "input '%{}' lies on {}, another one on {}; a program runs on one device [V13]",
+               printable(value.name), to_string(value.type.device), to_string(*device_));
+        device_ = value.type.device;
+      }
       types.push_back(&value.type);
     }
     if (auto unsettled = settle_names(types, known_))
@@ -263,6 +269,7 @@ class Verifier {
   size_t stage_ = 0, node_ = 0;
   std::vector<bool> defined_;  // by value
   std::unordered_set<std::string_view> input_names_;
+  std::optional<Device> device_;  // that inputs so far name
   DimensionNames known_;
   std::vector<const Graph*> callees_;
   std::unordered_set<const Graph*> seen_callees_;

@@ -27,7 +27,7 @@ namespace gradus::ir {
 //        of elements can be counted.
 //   V12  Names of dimensions that inputs, attributes and operands use are settled by inputs of the
 //        same stage or of an earlier one, or by the `count` of an earlier node.
-//   V13  Everything lies on a device of this build.
+//   V13  Inputs that lie on a device lie on the same one.
 //   V14  A `call` knows its graph, which has one stage and does not call itself, not even through
 //        others, and is valid itself. It has no size that data decides.
 

@@ -83,12 +83,12 @@ std::string fused_difference(const Subject& subject) {
 }
 
 std::string through_a_folder(
-    const std::function<std::string(const std::shared_ptr<Context>&)>& all) {
+    unsigned vector_bits, const std::function<std::string(const std::shared_ptr<Context>&)>& all) {
   const KernelFolder folder;
   for (const char* round : {"cold", "warm", "damaged", "mended"}) {
     const bool compiles = round == std::string_view("cold") || round == std::string_view("damaged");
     if (round == std::string_view("damaged")) folder.damage();
-    auto context = folder.open();
+    auto context = folder.open(compiles ? 1 : 4, vector_bits);
     std::string found = all(context);
     const fusion::KernelStatistics n = fusion::kernels_of(*context)->statistics();
     if (found.empty() && n.failed) found = fmt::format("{} kernels failed", n.failed);
@@ -97,6 +97,19 @@ std::string through_a_folder(
     if (!found.empty()) return fmt::format("{}: {}", round, found);
   }
   return "";
+}
+
+std::string through_a_folder(unsigned vector_bits, const std::vector<Subject>& subjects) {
+  std::vector<Results> plain;
+  for (const Subject& s : subjects) plain.push_back(run_unfused(s));
+  return through_a_folder(vector_bits, [&](const std::shared_ptr<Context>& context) {
+    std::string found;
+    for (size_t i = 0; i < subjects.size(); ++i)
+      if (std::string d = difference(subjects[i], plain[i], run_fused(subjects[i], context));
+          !d.empty())
+        found += fmt::format("{}{}: {}", found.empty() ? "" : "\n", subjects[i].graph.name, d);
+    return found;
+  });
 }
 
 // SPEC F6
@@ -109,13 +122,10 @@ void fused(const ir::Fixture& fixture) {
 void fused_from_disk(const ir::Fixture& fixture) {
   if (!has_kernels(256)) GTEST_SKIP() << "no kernels here";
   const std::vector<Subject> all = subjects(fixture);
-  EXPECT_EQ(through_a_folder([&](const std::shared_ptr<Context>& context) {
-              std::string found;
-              for (const Subject& s : all)
-                found += difference(s, run_unfused(s), run_fused(s, context));
-              return found;
-            }),
-            "");
+  for (unsigned bits : {256u, 512u})
+    if (has_kernels(bits)) {
+      EXPECT_EQ(through_a_folder(bits, all), "") << bits << " bits";
+    }
 }
 
 }  // namespace gradus::corpus

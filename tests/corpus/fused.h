@@ -40,10 +40,13 @@ class KernelFolder {
 };
 
 // Runs `all`, which gives whatever went wrong, with kernels that are compiled, that come from a
-// folder, and that come from one in which every entry is damaged. Says what went wrong, of the
-// kernels' statistics as well.
+// folder, and that come from one in which every entry is damaged; with one worker where kernels are
+// compiled, with four where they are loaded. Says what went wrong, of the kernels' statistics as
+// well.
 std::string through_a_folder(
-    const std::function<std::string(const std::shared_ptr<Context>&)>& all);
+    unsigned vector_bits, const std::function<std::string(const std::shared_ptr<Context>&)>& all);
+// The same of programs: where their bits differ from those of the unfused runs.
+std::string through_a_folder(unsigned vector_bits, const std::vector<Subject>& subjects);
 
 // Fixtures: by kernels of both widths, and by kernels that come from a folder.
 void fused(const ir::Fixture& fixture);

@@ -69,4 +69,26 @@ std::string difference_by(const ir::Fixture& fixture, const MadeKernels::Make& m
   return found;
 }
 
+size_t DeviceRun::host_instructions() const {
+  size_t n = 0;
+  for (const auto& [op, count] : host) n += count;
+  return n;
+}
+
+DeviceRun run_on_device(const ir::Fixture& fixture, const std::shared_ptr<Context>& context) {
+  DeviceRun result;
+  for (const corpus::Subject& s : corpus::subjects(fixture)) {
+    State state(s.code, context, {.fusion = FusionMode::first});
+    const corpus::Results results = corpus::run_all(state, s);
+    result.difference +=
+        corpus::difference(s, run(s, Context::default_context(), FusionMode::off), results);
+    for (const HostInstruction& h : state.host_instructions())
+      ++result.host[std::string(s.code->stage(h.stage).instructions[h.instruction].op->name)];
+    for (size_t stage = 0; stage < s.code->stages(); ++stage)
+      for (const Instruction& i : s.code->stage(stage).instructions)
+        result.instructions += i.kind == Instruction::Kind::kernel;
+  }
+  return result;
+}
+
 }  // namespace gradus::fusion::test

@@ -26,7 +26,7 @@ class MadeKernels final : public Kernels {
   explicit MadeKernels(Make make);
 
   uint64_t id() const override { return id_; }
-  bool wants(const Nest&, const Frame&) const override { return true; }
+  bool wants(const Nest& nest, const Frame&) const override { return !nest.has_edges(); }
   std::shared_ptr<const KernelSet> ready() override;
   std::shared_ptr<const Kernel> get(const Nest& nest, const std::string& text) override;
   void request(const Nest&, const std::string&) override {}
@@ -49,5 +49,15 @@ std::map<std::string, Nest> nests_of(const ir::Fixture& fixture);
 // Runs all stages of the fixture's programs by such kernels. Where bits differ from those of a run
 // without any, or a kernel cannot be made, says so.
 std::string difference_by(const ir::Fixture& fixture, const MadeKernels::Make& make);
+
+// What a fixture's programs did on a device.
+struct DeviceRun {
+  std::string difference;              // as difference_by says it
+  size_t instructions = 0;             // that ran as kernels, or did something else
+  std::map<std::string, size_t> host;  // of them, by operator, what the host did
+  size_t host_instructions() const;
+};
+// All stages of them by `context`, whose kernels are a device's.
+DeviceRun run_on_device(const ir::Fixture& fixture, const std::shared_ptr<Context>& context);
 
 }  // namespace gradus::fusion::test

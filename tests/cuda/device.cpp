@@ -1,5 +1,7 @@
 #include "tests/cuda/device.h"
 
+#include <new>
+
 #include "fusion/cuda/prelude.h"
 
 namespace gradus::fusion::test {
@@ -55,20 +57,39 @@ void InterpretedDevice::free(cuda::Address address) {
   ++frees;
 }
 
+void* InterpretedDevice::allocate_host(size_t bytes) {
+  ++pinned;
+  return ::operator new(bytes, std::align_val_t(64));
+}
+
+void InterpretedDevice::free_host(void* memory) {
+  --pinned;
+  ::operator delete(memory, std::align_val_t(64));
+}
+
 void InterpretedDevice::copy_to_device(cuda::Address to, const void* from, size_t bytes,
                                        cuda::StreamNumber) {
   std::lock_guard guard(mutex_);
   memory_.write(to, from, bytes);
+  ++copies_in;
 }
 
 void InterpretedDevice::copy_to_host(void* to, cuda::Address from, size_t bytes,
                                      cuda::StreamNumber) {
   std::lock_guard guard(mutex_);
   memory_.read(to, from, bytes);
+  ++copies_out;
 }
 
 std::shared_ptr<const cuda::LoadedCode> InterpretedDevice::load(const cuda::Code& code) {
   return std::make_shared<InterpretedCode>(code.ptx);
+}
+
+void InterpretedDevice::multiply(const cuda::Product& product, cuda::Address a, cuda::Address b,
+                                 cuda::Address c, cuda::Address workspace, cuda::StreamNumber) {
+  std::lock_guard guard(mutex_);
+  if (const int status = product.run(a, b, c, workspace, nullptr))
+    throw ResourceError("a product fails: status {}", status);
 }
 
 void InterpretedDevice::launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,

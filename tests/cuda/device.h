@@ -21,6 +21,8 @@ class InterpretedDevice final : public cuda::Device {
   const cuda::DeviceFacts& facts() const override { return facts_; }
   cuda::Address allocate(size_t bytes) override;
   void free(cuda::Address address) override;
+  void* allocate_host(size_t bytes) override;
+  void free_host(void* memory) override;
   void copy_to_device(cuda::Address to, const void* from, size_t bytes,
                       cuda::StreamNumber) override;
   void copy_to_host(void* to, cuda::Address from, size_t bytes, cuda::StreamNumber) override;
@@ -29,7 +31,15 @@ class InterpretedDevice final : public cuda::Device {
   void launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,
               cuda::StreamNumber) override;
 
+  // Null, unless a test puts a library's double here.
+  const cuda::Products* products() override { return library.get(); }
+  void multiply(const cuda::Product& product, cuda::Address a, cuda::Address b, cuda::Address c,
+                cuda::Address workspace, cuda::StreamNumber) override;
+  std::unique_ptr<const cuda::Products> library;
+  ptx::Memory& memory() { return memory_; }
+
   std::atomic<size_t> launches{0}, synchronized{0}, allocations{0}, frees{0};
+  std::atomic<size_t> copies_in{0}, copies_out{0}, pinned{0};  // pinned: blocks there are
 
  private:
   std::mutex mutex_;  // of the memory

@@ -6,6 +6,7 @@
 
 #include "ir/text/parser.h"
 #include "ops/bound_call.h"
+#include "ops/copies.h"
 #include "ops/registry.h"
 #include "tests/fusion/support.h"
 
@@ -49,10 +50,26 @@ std::vector<Tensor> run_nodes(const ir::Graph& g, std::span<const Tensor> inputs
 
 // Results of the group, by `run` over its arguments.
 template <class Run>
-std::vector<Tensor> run_group(const Group& group, std::span<const Tensor> inputs, Run run) {
+std::vector<Tensor> run_group(const ir::Graph& g, const Group& group,
+                              std::span<const Tensor> inputs, Run run) {
   std::vector<std::byte*> args;
   std::vector<Tensor> results;
+  std::vector<std::vector<std::byte>> filled;
   for (const Tensor& t : inputs) args.push_back(const_cast<std::byte*>(t.data()));
+  for (const Group::Argument& a : group.arguments) {
+    const Edge& edge = group.edges[a.edge];
+    if (a.operand) {
+      const auto& names = g.stages[0].inputs;
+      const auto at = std::ranges::find(names, ir::value_in(edge.node->operands[*a.operand]));
+      args.push_back(args[static_cast<size_t>(at - names.begin())]);
+      continue;
+    }
+    const size_t bytes = size_of(edge.layout.dtype);
+    filled.emplace_back(static_cast<size_t>(a.filled) * bytes);
+    ops::fill_row(bytes, ops::pattern_of(edge.fill, edge.layout.dtype), filled.back().data(), 1,
+                  a.filled);
+    args.push_back(filled.back().data());
+  }
   for (const Layout& l : group.results) {
     results.push_back(Tensor::of_layout(l, *Context::default_context()));
     args.push_back(results.back().mutable_data());
@@ -88,14 +105,16 @@ void expect_same(const ir::Graph& g, std::span<const Tensor> inputs) {
   check_frame(group->nest, group->frame);
   EXPECT_EQ(print(parse_nest(print(group->nest))), print(group->nest));
   auto expected = run_nodes(g, inputs);
-  auto by_reference = run_group(
-      *group, inputs, [&](std::byte* const* args) { evaluate(group->nest, group->frame, args); });
+  auto by_reference = run_group(g, *group, inputs, [&](std::byte* const* args) {
+    evaluate(group->nest, group->frame, args);
+  });
   ASSERT_EQ(difference(by_reference, expected), "") << print(group->nest);
   for (Isa isa : {Isa::avx2, Isa::avx512}) {
     if (!cpu::runs_here(isa)) continue;
     auto kernel = compiler.compile(group->nest, isa);
-    auto compiled = run_group(
-        *group, inputs, [&](std::byte* const* args) { kernel->run(group->frame, args, workers); });
+    auto compiled = run_group(g, *group, inputs, [&](std::byte* const* args) {
+      kernel->run(group->frame, args, workers);
+    });
     ASSERT_EQ(difference(compiled, expected), "") << print(group->nest);
   }
 }
@@ -192,6 +211,42 @@ TEST(Groups, ReduceColumns) {
             "  %v6 = reduce_columns sum(%v0) : f32 in f32\n"
             "  store %v4\n  store_row %v3\n  store_column %v5, %v6\n}\n");
   expect_same(*g, std::vector{tensor(DType::f32, {4, 3, 5}, 1), tensor(DType::f32, {5}, 2)});
+}
+
+// What is joined, padded and picked by indices, as loads; who has the same bits is expect_same's.
+TEST(Groups, ReadEdges) {
+  auto joined = program(
+      "graph p { stage 0 (%a: f32[2, 3, 5], %b: f32[4, 3, 5], %w: f64[5]) {\n"
+      "%c = cat(%a, %b) {dim = 0} %u = mul(%c, %w) return %u, %c } }");
+  const std::vector inputs{tensor(DType::f32, {2, 3, 5}, 1), tensor(DType::f32, {4, 3, 5}, 2),
+                           tensor(DType::f64, {5}, 3)};
+  auto group =
+      group_stage(*joined, std::vector{inputs[0].layout(), inputs[1].layout(), inputs[2].layout()});
+  ASSERT_TRUE(group);
+  EXPECT_EQ(group->frame.sizes, (Sizes{18, 5}));
+  ASSERT_EQ(group->frame.parts.size(), 4u);
+  EXPECT_EQ(group->frame.parts[3][1].first, (Sizes{6, 0}));
+  EXPECT_EQ(group->frame.parts[3][1].sizes, (Sizes{12, 5}));
+  EXPECT_TRUE(print(group->nest).find("%v3 = load f32 [strided, contiguous] of 2\n") !=
+              std::string::npos)
+      << print(group->nest);
+  expect_same(*joined, inputs);
+
+  for (const char* node : {"cat(%a, %b, %b) {dim = 0}", "cat(%b, %a) {dim = 2}",
+                           "constant_pad_nd(%a) {pad = [2, 1, 0, 2], value = 7}",
+                           "index_select(%b, %i) {dim = 0}", "index_select(%a, %i) {dim = 1}",
+                           "index_select(%b, %i) {dim = 2}", "gather(%b, %j) {dim = 1}"}) {
+    auto g = program(
+        fmt::format("graph p {{ stage 0 (%a: bf16[4, 3, 35], %b: bf16[4, 3, 35], %i: i32[20], "
+                    "%j: i64[2, 7, 34]) {{ %c = {} %x = square(%c) return %x, %c }} }}",
+                    node));
+    Tensor index = Tensor::of_layout(Layout(DType::i32, {20}), *Context::default_context()),
+           each = Tensor::of_layout(Layout(DType::i64, {2, 7, 34}), *Context::default_context());
+    for (int32_t k = 0; k < 20; ++k) index.mutable_data_as<int32_t>()[k] = k * 5 % 3;
+    for (int64_t k = 0; k < each.numel(); ++k) each.mutable_data_as<int64_t>()[k] = k * 5 % 3;
+    const Tensor a = tensor(DType::bf16, {4, 3, 35}, 1);
+    expect_same(*g, std::vector{a, transposed(a, 2), index, each});
+  }
 }
 
 TEST(Groups, SayWhyNot) {

@@ -89,6 +89,58 @@ TEST(NestText, ReadsBackReducedColumns) {
   EXPECT_EQ(facts.level, (std::vector<int>{0, 0, 0, 0, 1, 0}));
 }
 
+TEST(NestText, ReadsBackEdges) {
+  constexpr const char* edges =
+      "nest 2 {\n"
+      "  %v0 = load f16 [strided, contiguous] of 3\n"
+      "  %v1 = load i32 [strided, broadcast]\n"
+      "  %v2 = load f16 [broadcast, contiguous] at %v1\n"
+      "  %v3 = load i64 [strided, contiguous]\n"
+      "  %v4 = load f16 [strided, broadcast] at %v3\n"
+      "  %v5 = add(%v0, %v2) : f16 in f32\n"
+      "  store %v5, %v4\n"
+      "}\n";
+  Nest nest = parse_nest(edges);
+  EXPECT_EQ(print(nest), edges);
+  EXPECT_TRUE(nest.has_edges());
+  EXPECT_FALSE(parse_nest(sample).has_edges());
+  EXPECT_EQ(nest.loads[0].operands, 3u);
+  EXPECT_EQ(nest.operands(), 7u);
+  EXPECT_EQ(nest.loads[2].index, 1u);
+  // An index for each element makes a value of the element.
+  EXPECT_EQ(row_facts(nest).of_row, (std::vector<bool>{false, true, false, false, false, false}));
+}
+
+TEST(NestFrames, OfPartsAreTheLoops) {
+  const Nest nest = parse_nest("nest 2 { %v0 = load f32 [strided, contiguous] of 2 store %v0 }");
+  using Part = Frame::Part;
+  auto says = [&](std::vector<Part> parts) -> std::string {
+    try {
+      check_frame(nest, {{3, 4}, {{}}, {std::move(parts)}});
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const Part top{{0, 0}, {1, 4}, {4, 1}}, rest{{1, 0}, {2, 4}, {9, 1}};
+  EXPECT_EQ(says({top, rest}), "");
+  EXPECT_NE(says({top}).find("each of the 2 operands"), std::string::npos);
+  EXPECT_NE(says({top, {{1, 0}, {1, 4}, {9, 1}}}).find("not all of the loops"), std::string::npos);
+  EXPECT_NE(says({top, {{0, 0}, {2, 4}, {9, 1}}}).find("overlap"), std::string::npos);
+  EXPECT_NE(says({top, {{1, 0}, {3, 4}, {9, 1}}}).find("lie in the loops"), std::string::npos);
+  EXPECT_NE(says({top, {{1, 0}, {2, 4}, {9, 2}}}).find("stride 2"), std::string::npos);
+  const Nest rows = parse_nest(
+      "nest 2 { %v0 = load f32 [strided, contiguous] of 2 %v1 = reduce sum(%v0) : f32 in f32 "
+      "store_row %v1 }");
+  EXPECT_THROW(
+      check_frame(rows, {{3, 4}, {{}}, {{{{0, 0}, {3, 1}, {1, 1}}, {{0, 1}, {3, 3}, {3, 1}}}}}),
+      Error);
+  const Nest picked = parse_nest(
+      "nest 1 { %v0 = load i64 [contiguous] %v1 = load f32 [broadcast] at %v0 store %v1 }");
+  EXPECT_THROW(check_frame(picked, {{3}, {{1}, {0}}}), Error);
+  check_frame(picked, {{3}, {{1}, {0}}, {}, {0, 5}});
+}
+
 // What is wrong, and where.
 struct Fault {
   const char* text;
@@ -151,6 +203,16 @@ TEST(NestVerifier, NamesTheInvariant) {
       {"nest 1 { %v0 = load i32 [contiguous] %v1 = reduce any(%v0) : i32 store %v1 }", "[N6]"},
       {"nest 1 { %v0 = load f32 [contiguous] store_row %v0 }", "[N10]"},
       {"nest 1 { %v0 = load f32 [contiguous] store_row %v7 }", ""},
+      {"nest 1 { %v0 = load f32 [contiguous] of 0 store %v0 }", "[N12]"},
+      {"nest 2 { %v0 = load f32 [strided, contiguous] of 2 %v1 = reduce_columns sum(%v0) : f32 in "
+       "f32 store_column %v1 }",
+       "[N12]"},
+      {"nest 1 { %v0 = load i64 [contiguous] %v1 = load f32 [contiguous] of 2 at %v0 store %v1 }",
+       "[N12]"},
+      {"nest 1 { %v0 = load f32 [contiguous] %v1 = load f32 [contiguous] at %v0 store %v1 }",
+       "[N13]"},
+      {"nest 1 { %v0 = load i64 [contiguous] of 2 %v1 = load f32 [contiguous] at %v0 store %v1 }",
+       "[N13]"},
       {"nest 1 { %v0 = load f32 [contiguous] store_column %v0 }", "[N11]"},
       {"nest 1 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0) : f32 in f32 store_column %v1 }",
        "[N11]"},

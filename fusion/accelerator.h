@@ -1,0 +1,55 @@
+// A device that whole stages run on, as whoever runs them sees it.
+#pragma once
+
+#include "ir/operator.h"
+#include "tensor/tensor.h"
+
+namespace gradus::ops {
+struct DeviceForm;
+}
+
+namespace gradus::fusion {
+
+// Code for one instruction, called with its pointers and, where it may find faults, with that of 16
+// bytes of the device's for each, which are 0 before. A fault that is met leaves there a 1 and the
+// value that it is about, 64 bits each, and the results mean nothing.
+struct DeviceCode {
+  using Fault = std::function<Error(int64_t value)>;
+  ir::Kernel kernel;  // `run` is null where there is none; scratch memory is the device's
+  std::vector<Fault> faults;
+};
+
+// Work is done in the order in which it is asked for. `std::byte*` of its memory is an address
+// there: a number, which nobody follows here. Thread-safe. Whatever fails throws ResourceError.
+class Accelerator {
+ public:
+  virtual ~Accelerator() = default;
+  virtual Device device() const = 0;
+
+  // Memory there, aligned to 256 bytes. Releasing waits for nothing: work that was asked for before
+  // may still use it.
+  virtual std::byte* allocate(size_t bytes) = 0;
+  virtual void release(std::byte* address) noexcept = 0;
+  // The host's memory is read before to_device returns, and written when to_host does.
+  virtual void to_device(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  virtual void to_host(std::byte* to, const std::byte* from, size_t bytes) = 0;
+
+  // Memory of the host that copies are fast from and to, aligned to 64 bytes.
+  virtual std::byte* take_staging(size_t bytes) = 0;
+  virtual void give_staging(std::byte* memory, size_t bytes) noexcept = 0;
+
+  // Code for what an instruction's kernel of so many pointers does.
+  virtual DeviceCode bind(const ops::DeviceForm& form, int arguments) = 0;
+};
+
+// Memory of a device's, which the storage keeps.
+Ref<Storage> device_storage(const std::shared_ptr<Accelerator>& device, size_t bytes);
+// Uninitialised, contiguous.
+Tensor device_tensor(const std::shared_ptr<Accelerator>& device, const Layout& layout);
+
+// A copy there. `exactly`: with the same strides; else contiguous where that takes less memory.
+Tensor to_device(const std::shared_ptr<Accelerator>& device, const Tensor& t, bool exactly = false);
+// A copy in memory of the context's, with the same strides; itself if it is there.
+Tensor to_host(Accelerator& device, const Tensor& t, Context& context);
+
+}  // namespace gradus::fusion

@@ -1,0 +1,48 @@
+// A CUDA device that stages run on.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "fusion/accelerator.h"
+#include "fusion/cuda/compiler.h"
+#include "fusion/cuda/memory_cache.h"
+
+namespace gradus::fusion::cuda {
+
+// Stages of all states, and their copies, are work of one stream: so they are in order.
+inline constexpr StreamNumber stage_stream = 0;
+
+class CudaAccelerator final : public Accelerator,
+                              public std::enable_shared_from_this<CudaAccelerator> {
+ public:
+  // `store`, which may be null, keeps code for other processes.
+  CudaAccelerator(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store);
+  ~CudaAccelerator() override;
+
+  gradus::Device device() const override;
+  std::byte* allocate(size_t bytes) override;
+  void release(std::byte* address) noexcept override;
+  void to_device(std::byte* to, const std::byte* from, size_t bytes) override;
+  void to_host(std::byte* to, const std::byte* from, size_t bytes) override;
+  std::byte* take_staging(size_t bytes) override;
+  void give_staging(std::byte* memory, size_t bytes) noexcept override;
+  // Throws where code cannot be made.
+  DeviceCode bind(const ops::DeviceForm& form, int arguments) override;
+
+  Device& device_code() const { return *device_; }
+  Compiler& compiler() { return compiler_; }
+  // Code of a source that is no nest's, loaded once.
+  std::shared_ptr<const LoadedCode> stock(const Source& source);
+  MemoryCache::Statistics memory() const { return memory_.statistics(); }
+
+ private:
+  const std::shared_ptr<Device> device_;
+  Compiler compiler_;
+  MemoryCache memory_;
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const LoadedCode>> stock_;
+  std::multimap<size_t, std::byte*> staging_;  // waiting, by size
+};
+
+}  // namespace gradus::fusion::cuda

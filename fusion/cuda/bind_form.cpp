@@ -1,0 +1,371 @@
+// Code for what single instructions do: launches of kernels that are in stock.
+#include <bit>
+
+#include "fusion/cuda/accelerator.h"
+#include "fusion/cuda/prelude.h"
+#include "fusion/cuda/stock.h"
+#include "fusion/cuda/stock_convolution.h"
+#include "ops/accumulate.h"
+
+namespace gradus::fusion::cuda {
+
+namespace {
+
+using ops::Window;
+
+constexpr int64_t blocks_each = 32;  // of a multiprocessor, at most
+constexpr int64_t most_narrow = (int64_t{1} << 31) - 1;
+constexpr size_t most_words = 512;  // of a kernel's parameters
+constexpr size_t fault_bytes = 16;
+
+// One launch: its parameters are words, of which some are addresses that come with the run.
+struct Launch {
+  struct Pointer {
+    size_t word;
+    int argument;    // Window::scratch: of the scratch memory
+    int64_t offset;  // in bytes
+  };
+  std::shared_ptr<const LoadedCode> code;
+  uint32_t blocks = 0;
+  std::vector<uint64_t> words;
+  std::vector<Pointer> pointers;
+
+  void add(int64_t n) { words.push_back(static_cast<uint64_t>(n)); }
+  void add(std::span<const int64_t> list) {
+    for (int64_t n : list) add(n);
+  }
+  void add_pointer(int argument, int64_t offset) {
+    pointers.push_back({words.size(), argument, offset});
+    words.push_back(0);
+  }
+  void add_pointer(const Window& w) {
+    add_pointer(w.argument, w.offset * static_cast<int64_t>(size_of(w.dtype)));
+  }
+};
+
+// A product by the library: as it is chosen for aligned pointers, and for all others.
+struct Multiply {
+  std::shared_ptr<const Product> aligned, other;
+  int64_t a, b, c;  // offsets in bytes
+};
+
+// Either the one or the other.
+struct Launches {
+  std::shared_ptr<CudaAccelerator> accelerator;
+  std::vector<Launch> list;
+  std::vector<Multiply> products;
+};
+
+constexpr uint32_t product_alignment = 16, workspace_alignment = 256;
+
+void run_products(const Launches& launches, std::byte* const* args, std::byte* scratch) {
+  auto address = [](const std::byte* p, int64_t offset) {
+    return reinterpret_cast<Address>(p) + static_cast<Address>(offset);
+  };
+  const Address workspace =
+      (address(scratch, 0) + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
+  for (const Multiply& m : launches.products) {
+    const Address a = address(args[0], m.a), b = address(args[1], m.b), c = address(args[2], m.c);
+    const bool aligned = (a | b | c) % product_alignment == 0;
+    launches.accelerator->device_code().multiply(aligned ? *m.aligned : *m.other, a, b, c,
+                                                 workspace, stage_stream);
+  }
+}
+
+void run_launches(const void* parameters, std::byte* const* args, ir::KernelScope& scope) {
+  const auto& launches = *static_cast<const Launches*>(parameters);
+  run_products(launches, args, scope.scratch);
+  for (const Launch& l : launches.list) {
+    SmallVector<uint64_t, 64> words;
+    words.append(l.words.begin(), l.words.end());
+    for (const Launch::Pointer& p : l.pointers) {
+      std::byte* base = p.argument == Window::scratch ? scope.scratch : args[p.argument];
+      words[p.word] = reinterpret_cast<uint64_t>(base) + static_cast<uint64_t>(p.offset);
+    }
+    launches.accelerator->device_code().launch(
+        *l.code, {l.blocks, std::as_bytes(std::span(words.data(), words.size()))}, stage_stream);
+  }
+}
+
+class Binder {
+ public:
+  Binder(std::shared_ptr<CudaAccelerator> accelerator, int arguments)
+      : accelerator_(std::move(accelerator)), arguments_(arguments) {}
+
+  DeviceCode run(const ops::DeviceForm& form) {
+    scratch_ = form.scratch_bytes;
+    std::visit([&](const auto& what) { bind(what); }, form.what);
+    for (const Launch& l : launches_)
+      if (l.words.size() > most_words) return {};
+    auto owned = std::make_shared<const Launches>(
+        Launches{accelerator_, std::move(launches_), std::move(products_)});
+    return {{run_launches, std::move(owned), scratch_}, std::move(faults_)};
+  }
+
+ private:
+  uint32_t blocks_for(int64_t blocks) const {
+    const int64_t most = blocks_each * accelerator_->device_code().facts().multiprocessors;
+    return static_cast<uint32_t>(std::clamp<int64_t>(blocks, 1, most));
+  }
+  static int64_t blocks_of(int64_t items) { return (items + block_threads - 1) / block_threads; }
+  void launch(Launch l, const Source& source, int64_t blocks) {
+    l.code = accelerator_->stock(source);
+    l.blocks = blocks_for(blocks);
+    launches_.push_back(std::move(l));
+  }
+
+  void bind(const ops::DeviceMoves& form) {
+    for (const ops::DeviceMove& m : form.moves) add_move(m);
+  }
+  void add_move(const ops::DeviceMove& m) {
+    const int64_t items = numel(m.shape);
+    if (items == 0) return;
+    Launch l;
+    uint64_t value = 0;
+    if (m.fills) {
+      std::memcpy(&value, m.pattern.bytes, size_of(m.target.dtype));
+      l.add(0);
+    } else {
+      l.add_pointer(m.source);
+    }
+    l.add_pointer(m.target);
+    l.add(items);
+    l.words.push_back(value);
+    l.add(m.shape);
+    l.add(m.source.strides);
+    l.add(m.target.strides);
+    launch(std::move(l), copy_source(m, items > most_narrow), blocks_of(items));
+  }
+
+  void bind(const ops::DeviceIndexing& form) {
+    for (const ops::DeviceMove& m : form.begin) add_move(m);
+    add_indexing(form);
+    for (const ops::DeviceMove& m : form.end) add_move(m);
+  }
+  void add_indexing(const ops::DeviceIndexing& form) {
+    if (numel(form.shape) == 0) return;
+    const bool reads = form.sides.action == ops::IndexAction::read;
+    // Dimensions that threads share come first; there is one of them at least.
+    std::vector<size_t> order;
+    for (size_t d = 0; d < form.shape.size(); ++d)
+      if (reads || !form.serial[d]) order.push_back(d);
+    const size_t parallel = order.size();
+    for (size_t d = 0; d < form.shape.size(); ++d)
+      if (!reads && form.serial[d]) order.push_back(d);
+    auto arranged = [&](const Sizes& from) {
+      Sizes to;
+      for (size_t d : order) to.push_back(from[d]);
+      return to;
+    };
+    int64_t items = 1, steps = 1;
+    for (size_t i = 0; i < order.size(); ++i)
+      (i < parallel ? items : steps) *= form.shape[order[i]];
+    Launch l;
+    const DType there = form.sums ? ops::accumulation_dtype(form.sides.dtype) : form.sides.dtype;
+    l.add_pointer(form.sums ? static_cast<int>(Window::scratch) : form.sides.indexed,
+                  static_cast<int64_t>(form.sums.value_or(0)) +
+                      form.indexed_offset * static_cast<int64_t>(size_of(there)));
+    l.add_pointer(form.sides.plain, 0);
+    if (form.indices.empty())
+      l.add(0);
+    else
+      l.add_pointer(arguments_, static_cast<int64_t>(faults_.size() * fault_bytes));
+    l.add(items);
+    l.add(steps);
+    const bool floating = is_floating(form.sides.dtype);
+    l.add(floating ? std::bit_cast<int64_t>(form.sides.alpha)
+                   : static_cast<int64_t>(form.sides.alpha));
+    l.add(arranged(form.shape));
+    l.add(arranged(form.indexed));
+    l.add(arranged(form.plain));
+    for (const ops::IndexOperand& o : form.indices) {
+      l.add_pointer(o.argument, 0);
+      l.add(o.size);
+      l.add(o.step);
+      l.add(arranged(o.strides));
+      faults_.push_back(
+          [op = form.op, o](int64_t value) { return ops::index_error(*op, o, value); });
+    }
+    const IndexShape shape{static_cast<int>(order.size()), static_cast<int>(parallel),
+                           std::max(items, steps) > most_narrow};
+    launch(std::move(l), index_source(form, shape), blocks_of(items));
+  }
+
+  void bind(const ops::DeviceReduction& form) {
+    if (form.outputs == 0) return;
+    const int64_t chunks =
+        std::max<int64_t>(1, (form.count + ops::reduce_chunk - 1) / ops::reduce_chunk);
+    const bool one = chunks == 1;
+    Launch l;
+    l.add_pointer(0, 0);
+    l.add_pointer(one ? 1 : static_cast<int>(Window::scratch), 0);
+    l.add(form.outputs);
+    l.add(form.count);
+    l.add(chunks);
+    for (const ops::Axes* axes : {&form.kept, &form.reduced}) {
+      for (const ops::Axis& a : *axes) l.add(a.size);
+      for (const ops::Axis& a : *axes) l.add(a.stride);
+    }
+    launch(std::move(l), reduce_source(form, one), (form.outputs + 15) / 16 * chunks);
+    if (one) return;
+    scratch_ = static_cast<size_t>(form.outputs * chunks) * 8;
+    Launch fold;
+    fold.add_pointer(Window::scratch, 0);
+    fold.add_pointer(1, 0);
+    fold.add(form.outputs);
+    fold.add(chunks);
+    launch(std::move(fold), fold_source(form), blocks_of(form.outputs));
+  }
+
+  void bind(const ops::DeviceProduct& form) {
+    ops::Gemm g = form.gemm;
+    if (g.batch.empty()) g.batch.push_back({1, 0, 0});
+    int64_t batch = 1;
+    for (const ops::Gemm::Batch& b : g.batch) batch *= b.size;
+    if (batch * g.m * g.n == 0 || bind_library(form)) return;
+    Launch l;
+    for (int argument : {0, 1, 2}) l.add_pointer(argument, 0);
+    for (int64_t n : {batch, g.m, g.n, g.k, g.a_row, g.a_column, g.b_row, g.b_column}) l.add(n);
+    for (const auto& b : g.batch) l.add(b.size);
+    for (const auto& b : g.batch) l.add(b.a_stride);
+    for (const auto& b : g.batch) l.add(b.b_stride);
+    launch(std::move(l), product_source(g.dtype, static_cast<int>(g.batch.size())),
+           batch * ((g.m + 15) / 16) * ((g.n + 15) / 16));
+  }
+
+  void bind(const ops::DeviceTriangle& form) {
+    const int64_t items = form.x.numel(), rank = form.x.rank();
+    if (items == 0) return;
+    const int64_t rows = form.x.shape[rank - 2], columns = form.x.shape[rank - 1];
+    Launch l;
+    l.add_pointer(0, 0);
+    l.add_pointer(1, 0);
+    l.add(items);
+    l.add(rows);
+    l.add(columns);
+    l.add(std::clamp(form.diagonal, -rows - 1, columns + 1));
+    l.add(form.x.shape);
+    l.add(form.x.strides);
+    launch(std::move(l), triangle_source(form, items > most_narrow), blocks_of(items));
+  }
+
+  void bind(const ops::DeviceRange& form) {
+    if (form.count == 0) return;
+    Launch l;
+    l.add_pointer(0, 0);
+    for (int64_t n : {form.count, form.start, form.step, std::bit_cast<int64_t>(form.first),
+                      std::bit_cast<int64_t>(form.by)})
+      l.add(n);
+    launch(std::move(l), range_source(form, form.count > most_narrow), blocks_of(form.count));
+  }
+
+  using Direction = ops::DeviceConvolution::Direction;
+  static void add_tensor(Launch& l, const ops::ConvTensor& t) {
+    l.add(t.batch_stride);
+    l.add(t.channel_stride);
+    l.add(t.strides);
+  }
+  static void add_phase(Launch& l, const ops::Phase& phase) {
+    using Axis = ops::PhaseAxis;
+    for (int64_t Axis::*field :
+         {&Axis::first, &Axis::step, &Axis::count, &Axis::tap_first, &Axis::tap_step, &Axis::taps,
+          &Axis::offset, &Axis::move, &Axis::tap_move, &Axis::source_size})
+      for (const Axis& axis : phase.axes) l.add(axis.*field);
+  }
+  void bind(const ops::DeviceConvolution& form) {
+    if (form.direction == Direction::kernel) return add_weight(form);
+    const bool forward = form.direction == Direction::result;
+    const Layout& w = form.second;
+    const int64_t outputs = w.shape[0] / form.groups;
+    const int64_t rows = forward ? outputs : w.shape[1], channels = forward ? w.shape[1] : outputs;
+    const ops::ConvTensor source(form.first), target(form.result), kernel(w);
+    for (const ops::Phase& phase :
+         forward ? std::vector{ops::window_phase(form.axes)} : ops::image_phases(form.axes)) {
+      const int64_t tiles = (rows + 15) / 16 * ((phase.positions() + 15) / 16);
+      if (form.first.shape[0] * form.groups * tiles == 0) continue;
+      Launch l;
+      for (int argument : {0, 1, 2}) l.add_pointer(argument, 0);
+      for (int64_t n : {form.first.shape[0], form.groups, rows, channels}) l.add(n);
+      add_tensor(l, source);
+      add_tensor(l, target);
+      l.add(outputs * w.strides[0]);
+      l.add(w.strides[forward ? 0 : 1]);
+      l.add(w.strides[forward ? 1 : 0]);
+      l.add(kernel.strides);
+      add_phase(l, phase);
+      launch(std::move(l), gather_source(form.first.dtype),
+             form.first.shape[0] * form.groups * tiles);
+    }
+  }
+  void add_weight(const ops::DeviceConvolution& form) {
+    const Layout &x = form.first, &dy = form.second;
+    const ops::Phase phase = ops::window_phase(form.axes);
+    const int64_t rows = dy.shape[1] / form.groups, channels = x.shape[1] / form.groups;
+    const int64_t tiles = (rows + 15) / 16 * ((channels * phase.taps() + 15) / 16);
+    if (form.result.numel() == 0) return;
+    Launch l;
+    for (int argument : {0, 1, 2}) l.add_pointer(argument, 0);
+    for (int64_t n : {x.shape[0], form.groups, rows, channels, form.parts, form.width}) l.add(n);
+    add_tensor(l, ops::ConvTensor(x));
+    add_tensor(l, ops::ConvTensor(dy));
+    add_phase(l, phase);
+    launch(std::move(l), weight_source(x.dtype), form.groups * tiles);
+  }
+
+  // Matrices of the last batch dimension are one call; of others there are few, or it is not worth
+  // it.
+  bool bind_library(const ops::DeviceProduct& form) {
+    constexpr int64_t most_calls = 64;
+    constexpr double least_work = 1 << 20;
+    ops::Gemm g = form.gemm;
+    const double work =
+        static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+    if (!form.large &&
+        !(g.dtype == DType::f16 && std::min({g.m, g.n, g.k}) > 1 && work >= least_work))
+      return false;
+    const Products* library = accelerator_->device_code().products();
+    if (!library) return false;
+    int64_t calls = 1, each = g.m * g.n;
+    for (size_t d = 0; d + 1 < g.batch.size(); ++d) calls *= g.batch[d].size;
+    if (calls > most_calls) return false;
+    if (!g.batch.empty()) each *= g.batch.back().size;
+    const SmallVector<ops::Gemm::Batch, 3> batch = g.batch;
+    if (batch.size() > 1) g.batch = {batch.back()};
+    const auto bytes = static_cast<int64_t>(size_of(g.dtype));
+    const auto aligned = library->make(g, product_alignment);
+    const auto other = library->make(g, static_cast<uint32_t>(bytes));
+    if (!aligned || !other) return false;
+    for (int64_t call = 0; call < calls; ++call) {
+      int64_t left = call, a = 0, b = 0;
+      for (size_t d = batch.size(); d-- > 1; left /= batch[d - 1].size) {
+        a += left % batch[d - 1].size * batch[d - 1].a_stride;
+        b += left % batch[d - 1].size * batch[d - 1].b_stride;
+      }
+      products_.push_back({aligned, other, a * bytes, b * bytes, call * each * bytes});
+    }
+    scratch_ = std::max(aligned->workspace_bytes(), other->workspace_bytes()) + workspace_alignment;
+    return true;
+  }
+
+  const std::shared_ptr<CudaAccelerator> accelerator_;
+  const int arguments_;
+  size_t scratch_ = 0;
+  std::vector<Launch> launches_;
+  std::vector<Multiply> products_;
+  std::vector<DeviceCode::Fault> faults_;
+};
+
+}  // namespace
+
+DeviceCode CudaAccelerator::bind(const ops::DeviceForm& form, int arguments) {
+  return Binder(shared_from_this(), arguments).run(form);
+}
+
+std::shared_ptr<const LoadedCode> CudaAccelerator::stock(const Source& source) {
+  std::lock_guard guard(mutex_);
+  std::shared_ptr<const LoadedCode>& code = stock_[source.text];
+  if (!code) code = device_->load(*compiler_.compile(source));
+  return code;
+}
+
+}  // namespace gradus::fusion::cuda

@@ -1,0 +1,133 @@
+#include "fusion/cuda/products.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace gradus::fusion::cuda {
+
+namespace {
+
+// Of cublasLt.h, cublas_api.h and library_types.h.
+constexpr int type_f32 = 0, type_f64 = 1, type_f16 = 2, type_bf16 = 14;
+constexpr int compute_f32 = 68, compute_f64 = 70;
+constexpr int32_t as_it_is = 0, transposed = 1;
+constexpr int what_first_transposed = 3, what_second_transposed = 4;
+constexpr int layout_batch_count = 5, layout_batch_stride = 6;
+constexpr int wish_workspace = 1, wish_alignment = 5;  // of a, then of b, c and d
+
+constexpr uint64_t most_workspace = 32 << 20;  // what the library is said to want on Hopper
+
+std::optional<int> type_of(DType d) {
+  switch (d) {
+    case DType::f64:
+      return type_f64;
+    case DType::f32:
+      return type_f32;
+    case DType::f16:
+      return type_f16;
+    case DType::bf16:
+      return type_bf16;
+    default:
+      return std::nullopt;
+  }
+}
+
+// A matrix of `rows` by `columns`, row by row as we see it, and how the library takes it: as its
+// transpose by columns, or turned.
+struct Side {
+  int64_t rows, columns, step;
+  bool turned;
+};
+std::optional<Side> side_of(int64_t rows, int64_t columns, int64_t by_row, int64_t by_column) {
+  if ((by_column == 1 || columns == 1) && (by_row >= columns || rows == 1))
+    return Side{columns, rows, std::max(by_row, columns), false};
+  if ((by_row == 1 || rows == 1) && (by_column >= rows || columns == 1))
+    return Side{rows, columns, std::max(by_column, rows), true};
+  return std::nullopt;
+}
+
+}  // namespace
+
+Products::Products(const ProductTable& table) : t_(table) {
+  if (const int fault = t_.create(&handle_))
+    throw ResourceError("cuBLASLt does not start: status {}", fault);
+}
+
+Products::~Products() { t_.destroy(handle_); }
+
+std::shared_ptr<const Product> Products::make(const ops::Gemm& g, uint32_t alignment) const {
+  if (g.batch.size() > 1 || std::min({g.m, g.n, g.k}) < 1 || !type_of(g.dtype)) return nullptr;
+  std::shared_ptr<Product> product(new Product(t_, handle_));
+  if (!product->describe(g, g.batch.empty() ? 1 : g.batch[0].size) ||
+      !product->find_algorithm(alignment))
+    return nullptr;
+  return product;
+}
+
+bool Product::describe(const ops::Gemm& g, int64_t batch) {
+  const auto first = side_of(g.k, g.n, g.b_row, g.b_column);
+  const auto second = side_of(g.m, g.k, g.a_row, g.a_column);
+  if (!first || !second || batch < 1 || batch > INT32_MAX) return false;
+  f64_ = g.dtype == DType::f64;
+  const int type = *type_of(g.dtype);
+  if (t_.make_what(&what_, f64_ ? compute_f64 : compute_f32, f64_ ? type_f64 : type_f32))
+    return false;
+  const int32_t turn_first = first->turned ? transposed : as_it_is;
+  const int32_t turn_second = second->turned ? transposed : as_it_is;
+  if (t_.set_what(what_, what_first_transposed, &turn_first, sizeof turn_first) ||
+      t_.set_what(what_, what_second_transposed, &turn_second, sizeof turn_second))
+    return false;
+  auto layout = [&](LtLayout*& to, int64_t rows, int64_t columns, int64_t step, int64_t stride) {
+    if (t_.make_layout(&to, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
+                       step))
+      return false;
+    if (batch == 1) return true;
+    const auto count = static_cast<int32_t>(batch);
+    return !t_.set_layout(to, layout_batch_count, &count, sizeof count) &&
+           !t_.set_layout(to, layout_batch_stride, &stride, sizeof stride);
+  };
+  const int64_t by_a = batch > 1 ? g.batch[0].a_stride : 0;
+  const int64_t by_b = batch > 1 ? g.batch[0].b_stride : 0;
+  return layout(first_, first->rows, first->columns, first->step, by_b) &&
+         layout(second_, second->rows, second->columns, second->step, by_a) &&
+         layout(result_, g.n, g.m, g.n, g.m * g.n);
+}
+
+bool Product::find_algorithm(uint32_t alignment) {
+  LtWishes* wishes = nullptr;
+  if (t_.make_wishes(&wishes)) return false;
+  bool good = !t_.set_wishes(wishes, wish_workspace, &most_workspace, sizeof most_workspace);
+  for (int side = 0; side < 4; ++side)
+    good = good && !t_.set_wishes(wishes, wish_alignment + side, &alignment, sizeof alignment);
+  LtFound found{};
+  int count = 0;
+  good = good &&
+         !t_.find(handle_, what_, first_, second_, result_, result_, wishes, 1, &found, &count);
+  t_.destroy_wishes(wishes);
+  if (!good || count < 1 || found.state) return false;
+  algorithm_ = found.algorithm;
+  workspace_bytes_ = found.workspace_bytes;
+  return true;
+}
+
+Product::~Product() {
+  for (LtLayout* l : {first_, second_, result_})
+    if (l) t_.destroy_layout(l);
+  if (what_) t_.destroy_what(what_);
+}
+
+int Product::run(DevicePointer a, DevicePointer b, DevicePointer c, DevicePointer workspace,
+                 DriverStream stream) const {
+  // Alpha and beta are read before the call returns.
+  const double one = 1, zero = 0;
+  const float one_f32 = 1, zero_f32 = 0;
+  auto* to = reinterpret_cast<void*>(c);
+  return t_.multiply(handle_, what_, f64_ ? static_cast<const void*>(&one) : &one_f32,
+                     reinterpret_cast<const void*>(b), first_, reinterpret_cast<const void*>(a),
+                     second_, f64_ ? static_cast<const void*>(&zero) : &zero_f32, to, result_, to,
+                     result_, &algorithm_, reinterpret_cast<void*>(workspace), workspace_bytes_,
+                     stream);
+}
+
+}  // namespace gradus::fusion::cuda

@@ -1,0 +1,58 @@
+// Matrix products by cuBLASLt.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "fusion/cuda/driver_library.h"
+#include "ops/gemm.h"
+
+namespace gradus::fusion::cuda {
+
+// One call of the library, for operands that lie so. Immutable.
+class Product {
+ public:
+  ~Product();
+  Product(const Product&) = delete;
+  // Of the scratch memory, which is aligned to 256 bytes.
+  size_t workspace_bytes() const { return workspace_bytes_; }
+  // Pointers are the device's, aligned as the product was made for. Returns the library's status.
+  int run(DevicePointer a, DevicePointer b, DevicePointer c, DevicePointer workspace,
+          DriverStream stream) const;
+
+ private:
+  friend class Products;
+  explicit Product(const ProductTable& table, struct CublasLtHandle* handle)
+      : t_(table), handle_(handle) {}
+  bool describe(const ops::Gemm& g, int64_t batch);
+  bool find_algorithm(uint32_t alignment);
+
+  const ProductTable& t_;
+  struct CublasLtHandle* const handle_;
+  LtDescriptor* what_ = nullptr;
+  // The library knows columns: it computes the transpose of c, from b (its first) and a.
+  LtLayout *first_ = nullptr, *second_ = nullptr, *result_ = nullptr;
+  bool f64_ = false;
+  LtAlgorithm algorithm_{};
+  size_t workspace_bytes_ = 0;
+};
+
+// The library on one device, whose context is current where it is made. Thread-safe.
+class Products {
+ public:
+  // Throws ResourceError where the library does not start.
+  explicit Products(const ProductTable& table);
+  ~Products();
+  Products(const Products&) = delete;
+
+  // A product of at most one batch dimension, of pointers that are multiples of `alignment` bytes.
+  // Null where the library has none of this dtype and these strides.
+  std::shared_ptr<const Product> make(const ops::Gemm& g, uint32_t alignment) const;
+
+ private:
+  const ProductTable& t_;
+  struct CublasLtHandle* handle_ = nullptr;
+};
+
+}  // namespace gradus::fusion::cuda

@@ -1,0 +1,46 @@
+// Instructions that only move elements, as loads of nests: at the edges of groups.
+#pragma once
+
+#include <optional>
+
+#include "ir/graph.h"
+#include "ir/operator.h"
+#include "ops/index_kernel.h"
+
+namespace gradus::fusion {
+
+// An instruction's result by where its elements are: `cat` and `constant_pad_nd` have several
+// sources, each for a part; `gather` and `index_select` one, and an index.
+struct Edge {
+  struct Source {
+    std::optional<uint32_t> operand;  // none: `fill` for all elements
+    Sizes first, sizes;               // the part
+    Sizes strides;                    // of the operand, by the result's dimensions
+  };
+  struct Index {
+    Sizes strides;            // of the index tensor, by the result's dimensions
+    int64_t step = 0;         // elements of the operand from one index to the next
+    ops::IndexOperand check;  // what the instruction holds indices to
+    Sizes shape;              // of the index tensor
+  };
+  static constexpr uint32_t index_operand = 1;
+  const ir::Node* node = nullptr;
+  ir::ValueId result = ir::no_value;  // which value of the stage it is
+  Layout layout;                      // of the result
+  std::vector<Source> sources;        // none without elements
+  ir::Number fill = ir::Number::of(int64_t{0});
+  std::optional<Index> index;
+
+  size_t operands() const { return sources.size() + (index ? 1 : 0); }
+};
+
+// What a node is to a kernel that reads its result where its operands are. `in` are their layouts,
+// none of one that is absent. Nothing where it is no such node, has an absent operand, converts,
+// has no elements, or leaves out some of a padded operand.
+std::optional<Edge> edge_of(const ir::Node& node, std::span<const std::optional<Layout>> in,
+                            const Layout& out, const ir::DimEnvironment& sizes);
+
+// The same elements in the same order as a result of another shape; false where they do not lie so.
+bool reshape(Edge& edge, const Sizes& shape);
+
+}  // namespace gradus::fusion

@@ -1,0 +1,177 @@
+// Makes plans for a device: what it has code for runs there, the rest on the host between copies.
+#include "interpreter/planner.h"
+#include "ops/device_form.h"
+
+namespace gradus::interpreter {
+
+namespace {
+
+// A pointer of a host's kernel: as it is, or to a place in the staging memory of a call.
+struct HostArg {
+  enum class Kind : uint8_t { as_is, in, out, dropped } kind = Kind::as_is;
+  const std::byte* fixed = nullptr;
+  size_t at = 0, bytes = 0;
+};
+
+struct HostCall {
+  std::shared_ptr<fusion::Accelerator> device;
+  ir::KernelFunction run;
+  const void* parameters;
+  std::vector<HostArg> args;
+  size_t staging_bytes = 0, scratch_at = 0;
+};
+
+class Staging {
+ public:
+  Staging(fusion::Accelerator& device, size_t bytes)
+      : device_(device), bytes_(bytes), memory_(device.take_staging(bytes)) {}
+  ~Staging() { device_.give_staging(memory_, bytes_); }
+  Staging(const Staging&) = delete;
+  std::byte* at(size_t offset) const { return memory_ + offset; }
+
+ private:
+  fusion::Accelerator& device_;
+  const size_t bytes_;
+  std::byte* const memory_;
+};
+
+void run_between_copies(const void* parameters, std::byte* const* args, ir::KernelScope& scope) {
+  const auto& call = *static_cast<const HostCall*>(parameters);
+  Staging staging(*call.device, call.staging_bytes);
+  SmallVector<std::byte*, 8> here;
+  for (size_t a = 0; a < call.args.size(); ++a) {
+    const HostArg& arg = call.args[a];
+    here.push_back(arg.kind == HostArg::Kind::as_is ? const_cast<std::byte*>(arg.fixed)
+                                                    : staging.at(arg.at));
+    if (arg.kind == HostArg::Kind::in && arg.bytes)
+      call.device->to_host(here.back(), args[a], arg.bytes);
+  }
+  ir::KernelScope inner{scope.workers, staging.at(call.scratch_at)};
+  call.run(call.parameters, here.data(), inner);
+  for (size_t a = 0; a < call.args.size(); ++a)
+    if (call.args[a].kind == HostArg::Kind::out && call.args[a].bytes)
+      call.device->to_device(args[a], here[a], call.args[a].bytes);
+}
+
+}  // namespace
+
+// Given    all instructions are bound, and groups have their kernels
+// Result   what is left runs by code that the device has for it, or on the host
+void Planner::place_on_device() {
+  for (uint32_t index = 0; index < bound_.size(); ++index) {
+    if (!bound_[index].run || bound_[index].group != Local::never) continue;
+    if (!has_results(index))
+      bound_[index].run = nullptr;
+    else if (!run_by_form(index))
+      run_on_host(index);
+  }
+}
+
+// Whether there is an element to be written.
+bool Planner::has_results(uint32_t index) const {
+  const Bound& bound = bound_[index];
+  for (uint32_t k = instruction(index).operands; k < bound.args; ++k) {
+    const BoundArg& arg = args_[bound.first_arg + k];
+    if (arg.kind == BoundArg::Kind::dropped && arg.bytes) return true;
+    if (arg.kind == BoundArg::Kind::value &&
+        locals_[local_numbers_[index_of(arg.reg)]].layout.numel())
+      return true;
+  }
+  return false;
+}
+
+bool Planner::run_by_form(uint32_t index) {
+  Bound& bound = bound_[index];
+  auto form = ops::device_form(bound.run, bound.parameters);
+  if (!form) return false;
+  form->scratch_bytes = bound.scratch_bytes;
+  fusion::DeviceCode code = choice_.device->bind(*form, static_cast<int>(bound.args));
+  if (!code.kernel.run) return false;
+  bound.run = code.kernel.run;
+  bound.parameters = code.kernel.parameters.get();
+  bound.scratch_bytes = code.kernel.scratch_bytes;
+  plan_->kernels.push_back(std::move(code.kernel.parameters));
+  if (code.faults.empty()) return true;
+  // The pointers once more, and one to where faults are told.
+  const auto first = static_cast<uint32_t>(args_.size());
+  for (uint32_t a = 0; a < bound.args; ++a) args_.push_back(BoundArg(args_[bound.first_arg + a]));
+  BoundArg faults;
+  faults.kind = BoundArg::Kind::faults;
+  faults.packing = plan_->faults.size();
+  args_.push_back(faults);
+  bound.first_arg = first;
+  ++bound.args;
+  for (auto& fault : code.faults)
+    plan_->faults.push_back({segment_.first + index, std::move(fault)});
+  return true;
+}
+
+void Planner::run_on_host(uint32_t index) {
+  Bound& bound = bound_[index];
+  HostCall call{choice_.device, bound.run, bound.parameters, {}, 0, 0};
+  auto place = [&](size_t bytes) {
+    const size_t at = call.staging_bytes;
+    call.staging_bytes += static_cast<size_t>(SlotAllocator::rounded(static_cast<int64_t>(bytes)));
+    return at;
+  };
+  for (uint32_t k = 0; k < bound.args; ++k) {
+    const BoundArg& from = args_[bound.first_arg + k];
+    HostArg arg;
+    arg.fixed = from.fixed;
+    if (from.kind == BoundArg::Kind::dropped) {
+      arg.kind = HostArg::Kind::dropped;
+      arg.bytes = static_cast<size_t>(from.bytes);
+    } else if (from.kind == BoundArg::Kind::value) {
+      const Local& l = local(from.reg);
+      if (l.kind == Local::Kind::constant) {
+        arg.fixed = code_.constant(l.root).data() + l.offset;
+      } else {
+        arg.kind = k < instruction(index).operands ? HostArg::Kind::in : HostArg::Kind::out;
+        arg.bytes = static_cast<size_t>(l.layout.extent()) * size_of(l.layout.dtype);
+      }
+    }
+    if (arg.kind != HostArg::Kind::as_is) arg.at = place(arg.bytes);
+    call.args.push_back(arg);
+  }
+  call.scratch_at = place(bound.scratch_bytes);
+  auto owned = std::make_shared<const HostCall>(std::move(call));
+  bound.run = run_between_copies;
+  bound.parameters = owned.get();
+  bound.scratch_bytes = 0;
+  bound.host = true;
+  plan_->kernels.push_back(std::move(owned));
+}
+
+// Where the device reads a number of the plan's. They are sent when all are known.
+const std::byte* Planner::number_there(const std::byte* number) {
+  numbers_there_.resize(plan_->numbers.size());
+  for (size_t b = plan_->numbers.size(); b-- > 0;) {
+    const std::byte* block = plan_->numbers[b].get();
+    if (number < block || number >= block + number_block) continue;
+    if (!numbers_there_[b]) {
+      plan_->on_device.push_back(fusion::device_storage(choice_.device, number_block));
+      numbers_there_[b] = plan_->on_device.back()->data();
+    }
+    return numbers_there_[b] + (number - block);
+  }
+  GRADUS_CHECK(false);
+  return nullptr;
+}
+
+void Planner::send_numbers() {
+  for (size_t b = 0; b < numbers_there_.size(); ++b)
+    if (numbers_there_[b])
+      choice_.device->to_device(numbers_there_[b], plan_->numbers[b].get(), number_block);
+}
+
+const std::byte* Planner::constant_there(Register r) {
+  auto [found, fresh] = constants_there_.try_emplace(r, nullptr);
+  if (fresh) {
+    const Tensor t = fusion::to_device(choice_.device, code_.constant(r), true);
+    plan_->on_device.push_back(t.storage());
+    found->second = t.data();
+  }
+  return found->second;
+}
+
+}  // namespace gradus::interpreter

@@ -1,0 +1,383 @@
+#include "ir/text/graph_parser.h"
+
+#include <unordered_set>
+
+#include "base/text.h"
+#include "ir/text/name_index.h"
+#include "ir/text/settle.h"
+#include "ir/text/verifier.h"
+#include "ops/opaque.h"
+#include "ops/registry.h"
+#include "ops/structural.h"
+
+namespace gradus::ir {
+
+namespace {
+
+class GraphParser {
+ public:
+  GraphParser(std::shared_ptr<const Source> source, Cursor cursor, GraphFile& file)
+      : cursor_(cursor), file_(file), graph_(std::make_shared<Graph>()), names_(*graph_) {
+    graph_->source = std::move(source);
+  }
+
+  ParsedGraph run() {
+    cursor_.expect("graph");
+    graph_->name = cursor_.name("the graph's name");
+    cursor_.expect(TokenKind::left_brace, "after the graph's name");
+    if (cursor_.at(TokenKind::right_brace))
+      cursor_.fail_expected("'stage 0'; a graph has at least one stage [V1]");
+    while (!cursor_.accept(TokenKind::right_brace)) stage();
+    cursor_.restrict_dimensions(nullptr);
+    verify_but_types(*graph_);
+    return {graph_, cursor_};
+  }
+
+ private:
+  struct WrittenResult {
+    Token name;
+    std::optional<WrittenType> type;
+    SourceLocation type_where;
+  };
+  using WrittenResults = SmallVector<WrittenResult, 2>;
+
+  size_t stage_number() const { return graph_->stages.size() - 1; }
+
+  void stage() {
+    SourceLocation start = cursor_.where();
+    cursor_.expect("stage", "or '}' at the end of the graph");
+    Token number = cursor_.peek();
+    uint64_t n = cursor_.count(UINT32_MAX, "the stage's number");
+    if (n != graph_->stages.size())
+      cursor_.fail(number.where,
+                   "expected stage {}, found stage {}; stages are numbered 0, 1, 2, …",
+                   graph_->stages.size(), n);
+    graph_->stages.emplace_back();
+    inputs(start);
+    cursor_.expect(TokenKind::left_brace, "after the stage's inputs");
+    while (cursor_.at(TokenKind::value)) node();
+    if (!cursor_.accept("return"))
+      cursor_.fail_expected(cursor_.at(TokenKind::name)
+                                ? "a node (%name = operator(…)) or 'return'"
+                                : "a node or 'return', which ends every stage");
+    results();
+  }
+
+  void inputs(SourceLocation start) {
+    cursor_.restrict_dimensions(nullptr);
+    cursor_.expect(TokenKind::left_parenthesis, "and inputs after the stage's number");
+    std::vector<SourceLocation> places;
+    while (!cursor_.accept(TokenKind::right_parenthesis)) {
+      if (!places.empty()) {
+        if (!cursor_.accept(TokenKind::comma)) cursor_.fail_expected("',' or ')' after an input");
+      }
+      Token name = cursor_.expect(TokenKind::value, "for an input");
+      cursor_.expect(TokenKind::colon,
+                     fmt::format("and a type after the input '%{}'", printable(name.text)));
+      places.push_back(cursor_.where());
+      WrittenType written = cursor_.type();
+      for (size_t i : written.any) written.type.dims[i] = Dim::symbol(fresh_dimension());
+      if (std::string why = why_no_input(written.type); !why.empty())
+        cursor_.fail(places.back(), "the input '%{}' {}", printable(name.text), why);
+      graph_->stages.back().inputs.push_back(define(name, std::move(written.type)));
+    }
+    settle(places, start);
+    cursor_.restrict_dimensions(&dimensions_);
+  }
+
+  void settle(const std::vector<SourceLocation>& places, SourceLocation start) {
+    std::vector<const Type*> types;
+    for (ValueId v : graph_->stages.back().inputs) types.push_back(&(*graph_)[v].type);
+    if (auto unsettled = settle_names(types, dimensions_))
+      cursor_.fail(unsettled->input < places.size() ? places[unsettled->input] : start,
+                   "no input settles the size '{}', which {} needs: one must have a dimension "
+                   "'{}' [V12]",
+                   unsettled->name, unsettled->size.to_string(), unsettled->name);
+  }
+
+  // s0, s1, … as far as they stand nowhere in the file.
+  std::string fresh_dimension() {
+    for (;;) {
+      std::string name = fmt::format("s{}", next_fresh_++);
+      if (!file_.mentions(name)) return name;
+    }
+  }
+
+  ValueId define(const Token& token, Type type) {
+    std::string name = token.content();
+    if (name.empty()) cursor_.fail(token.where, "a value's name is empty");
+    ValueId v = graph_->add_value(std::move(type), std::move(name), stage_number());
+    if (!names_.insert(v))
+      cursor_.fail(token.where,
+                   "stage {}: '%{}' is defined already{}; a value is defined once [V3]",
+                   stage_number(), printable(token.text),
+                   place_of_definition(names_.find((*graph_)[v].name)));
+    return v;
+  }
+
+  // ", in line 12"
+  std::string place_of_definition(ValueId v) const {
+    for (const Stage& stage : graph_->stages)
+      for (const Node& node : stage.nodes)
+        for (ValueId r : node.results)
+          if (r == v) return fmt::format(", in line {}", node.where.line);
+    return fmt::format(", as an input of stage {}", (*graph_)[v].stage);
+  }
+
+  ValueId use(const Token& token) {
+    ValueId v = token.escaped ? names_.find(token.content()) : names_.find(token.text);
+    if (v != no_value) return v;
+    if (uint32_t line = later_definition(token.content()))
+      cursor_.fail(
+          token.where,
+          "stage {}: '%{}' is defined only later, in line {}; a value is defined before it "
+          "is used [V4]",
+          stage_number(), printable(token.text), line);
+    std::vector<std::string_view> names;
+    for (const Value& value : graph_->values) names.push_back(value.name);
+    cursor_.fail(token.where, "stage {}: '%{}' is not defined{} [V4]", stage_number(),
+                 printable(token.text), did_you_mean(token.text, names, "%"));
+  }
+
+  // The line of the text behind the cursor in which a value of that name is defined in this graph;
+  // 0 if there is none, or if what follows is no program.
+  uint32_t later_definition(const std::string& name) const {
+    Cursor c = cursor_;
+    int parentheses = 0, braces = 2;
+    bool returning = false;
+    try {
+      for (; !c.at(TokenKind::end) && braces > 0; c.take()) {
+        TokenKind kind = c.peek().kind;
+        parentheses +=
+            (kind == TokenKind::left_parenthesis) - (kind == TokenKind::right_parenthesis);
+        braces += (kind == TokenKind::left_brace) - (kind == TokenKind::right_brace);
+        if (c.at("return")) returning = true;
+        if (kind == TokenKind::right_brace) returning = false;
+        if (kind != TokenKind::value || returning || c.peek().content() != name) continue;
+        TokenKind next = c.peek_second().kind;
+        // Results stand outside parentheses, inputs before a colon.
+        bool result = parentheses <= 0 && (next == TokenKind::comma || next == TokenKind::equals);
+        if (result || next == TokenKind::colon) return c.where().line;
+      }
+    } catch (const Error&) {  // the text is broken further on: said when it is reached
+    }
+    return 0;
+  }
+
+  void node() {
+    WrittenResults written;
+    do {
+      WrittenResult r{cursor_.expect(TokenKind::value, "for a result"), {}, {}};
+      if (cursor_.accept(TokenKind::colon)) {
+        r.type_where = cursor_.where();
+        r.type = cursor_.type();
+      }
+      written.push_back(std::move(r));
+    } while (cursor_.accept(TokenKind::comma));
+    if (!cursor_.accept(TokenKind::equals))
+      cursor_.fail_expected("'=', ':' or ',' after a result's name");
+    Token op = cursor_.expect(TokenKind::name, "of an operator");
+    Node node;
+    node.where = op.where;
+    node.op = ops::find(op.text);
+    if (!node.op) unknown_operator(op);
+    operands(node);
+    read_attributes(node, written);
+    finish(std::move(node), written);
+  }
+
+  [[noreturn]] void unknown_operator(const Token& op) const {
+    cursor_.fail(op.where, "there is no operator '{}'{}", printable(op.text), ops::advice(op.text));
+  }
+
+  void operands(Node& node) {
+    if (!cursor_.accept(TokenKind::left_parenthesis))
+      cursor_.fail_expected(fmt::format("'(' after '{}'", node.op->name));
+    bool first = true;
+    while (!cursor_.accept(TokenKind::right_parenthesis)) {
+      if (!first && !cursor_.accept(TokenKind::comma))
+        cursor_.fail_expected("',' or ')' after an operand");
+      first = false;
+      node.operands.push_back(operand(node));
+    }
+    while (!node.operands.empty() && is_none(node.operands.back())) node.operands.pop_back();
+  }
+
+  Operand operand(const Node& node) {
+    if (cursor_.at(TokenKind::value)) {
+      Token token = cursor_.take();
+      ValueId v = use(token);
+      if (!(*graph_)[v].type.is_tensor() && node.op != &ops::operator_record<ops::Eval>)
+        cursor_.fail(token.where, "stage {}: '%{}' is a handle, which only `eval` takes [V8]",
+                     stage_number(), printable(token.text));
+      return v;
+    }
+    if (cursor_.accept("none")) return std::monostate();
+    if (cursor_.accept("true")) return Number::of(true);
+    if (cursor_.accept("false")) return Number::of(false);
+    if (cursor_.at_floating()) return Number::of(cursor_.floating());
+    switch (cursor_.peek().kind) {
+      case TokenKind::name:
+      case TokenKind::integer:
+      case TokenKind::minus:
+      case TokenKind::left_parenthesis:
+        break;
+      default:
+        cursor_.fail_expected("an operand (%name, a number, a size, or none)");
+    }
+    Dim d = cursor_.dim();
+    if (d.is_constant()) return Number::of(d.value());
+    return d;
+  }
+
+  void read_attributes(Node& node, const WrittenResults& written) {
+    LiteralList list;
+    if (cursor_.accept(TokenKind::left_brace)) {
+      while (!cursor_.accept(TokenKind::right_brace)) {
+        if (!list.empty() && !cursor_.accept(TokenKind::comma))
+          cursor_.fail_expected("',' or '}' after an attribute");
+        Token name = cursor_.expect(TokenKind::name, "of an attribute");
+        cursor_.expect(TokenKind::equals, "after the attribute's name");
+        if (node.op->data_sized && name.content() == "count") settle_by_data();
+        list.push_back({name.content(), cursor_.literal(), name.where});
+      }
+    }
+    if (node.op == &ops::operator_record<ops::Undefined>) type_as_attributes(written, list);
+    try {
+      node.attributes = node.op->read(list);
+    } catch (const Error& e) {
+      cursor_.fail(e.where().known() ? e.where() : node.where, "{}: {}", node.op->name, e.bare());
+    }
+    if (node.op == &ops::operator_record<ops::Call>) resolve_call(node, list);
+  }
+
+  // A name that stands for the count of what data picks is known from there on.
+  void settle_by_data() {
+    const Token& token = cursor_.peek();
+    if (token.kind == TokenKind::name) dimensions_.insert(std::string(token.text));
+  }
+
+  // Gives what data picks a count, where none is written.
+  void name_count(Node& node) {
+    SmallVector<OperandType, 4> types;
+    for (const Operand& o : node.operands) types.push_back(graph_->type_of(o));
+    if (!ops::lacks_count(*node.op, node.attributes, types)) return;
+    std::string name = fresh_dimension();
+    dimensions_.insert(name);
+    node.attributes = ops::with_count(*node.op, node.attributes, Dim::symbol(name));
+  }
+
+  // `%u: f32[N] = undefined()`
+  void type_as_attributes(const WrittenResults& written, LiteralList& list) const {
+    if (!list.empty() || written.empty() || !written[0].type) return;
+    const WrittenType& type = *written[0].type;
+    if (!type.any.empty() || !type.type.is_tensor())
+      cursor_.fail(written[0].type_where, "an undefined value needs a tensor type without '?'");
+    list.push_back({"dtype", type.type.dtype, written[0].type_where});
+    list.push_back({"shape", Literal::list(type.type.dims), written[0].type_where});
+  }
+
+  void resolve_call(Node& node, const LiteralList& list) {
+    auto call = ops::attributes_as<ops::Call::Attr>(node.attributes);
+    auto target = [&](const std::string& name, std::string_view attribute) {
+      SourceLocation where = node.where;
+      for (const NamedLiteral& l : list)
+        if (l.name == attribute) where = l.where;
+      auto graph = file_.resolve(name, cursor_, where);
+      if (graph->stages.size() != 1)
+        cursor_.fail(where,
+                     "graph '{}' has {} stages; only a graph with one stage can be called [V14]",
+                     printable(name), graph->stages.size());
+      return graph;
+    };
+    call.target = target(call.graph, "graph");
+    if (call.vjp) call.vjp_target = target(*call.vjp, "vjp");
+    node.attributes = ops::make_attributes(std::move(call));
+  }
+
+  void finish(Node node, const WrittenResults& written) {
+    if (std::string why = why_wrong_operands(*node.op, node.operands); !why.empty())
+      cursor_.fail(node.where, "{}", why);
+    if (node.op->data_sized) name_count(node);
+    SmallVector<Type, 2> types;
+    try {
+      types = ops::infer(*graph_, node, nullptr, written.size());
+    } catch (const Error& e) {
+      cursor_.fail(node.where, "{} [V9]", e.bare());
+    }
+    if (types.size() != written.size())
+      cursor_.fail(written[0].name.where, "'{}' gives {} result{} here, {} {} written [V9]",
+                   node.op->name, types.size(), types.size() == 1 ? "" : "s", written.size(),
+                   written.size() == 1 ? "is" : "are");
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (written[i].type) check_written(written[i], types[i]);
+      node.results.push_back(define(written[i].name, std::move(types[i])));
+    }
+    graph_->stages.back().nodes.push_back(std::move(node));
+  }
+
+  void check_written(const WrittenResult& written, const Type& type) const {
+    Type expected = written.type->type;
+    for (size_t i : written.type->any)
+      if (i < type.dims.size()) expected.dims[i] = type.dims[i];
+    if (expected == type || (!expected.is_tensor() && !type.is_tensor())) return;
+    cursor_.fail(written.type_where, "stage {}: '%{}' is {}, not {} [V9]", stage_number(),
+                 printable(written.name.text), to_string(type), to_string(expected));
+  }
+
+  void results() {
+    std::unordered_set<std::string> names;
+    std::vector<Result>& list = graph_->stages.back().results;
+    while (!cursor_.accept(TokenKind::right_brace)) {
+      if (!list.empty() && !cursor_.accept(TokenKind::comma))
+        cursor_.fail_expected("',' or '}' after a result");
+      SourceLocation start = cursor_.where();
+      list.push_back(result());
+      if (!names.insert(list.back().name).second)
+        cursor_.fail(
+            start,
+            "stage {}: two results have the name '{}'; give the second another one: name = "
+            "%value [V10]",
+            stage_number(), printable(list.back().name));
+    }
+  }
+
+  Result result() {
+    Result r;
+    bool named = !cursor_.at(TokenKind::value) &&
+                 (!cursor_.at("none") || cursor_.peek_second().kind == TokenKind::equals);
+    if (cursor_.at("none"))
+      cursor_.fail(cursor_.where(), "{}",
+                   named ? "a result called none is quoted: \"none\" = %value"
+                         : "a result that is `none` needs a name: name = none [V10]");
+    if (named) {
+      r.name = cursor_.name("a result (%name, or name = %name)");
+      cursor_.expect(TokenKind::equals, "after the result's name");
+    }
+    if (named && cursor_.accept("none")) return r;
+    Token token = cursor_.expect(TokenKind::value, named ? "or 'none' as the result" : "");
+    r.value = use(token);
+    if (!(*graph_)[r.value].type.is_tensor())
+      cursor_.fail(token.where,
+                   "stage {}: '%{}' is a handle and cannot be returned; only `eval` "
+                   "takes it [V8]",
+                   stage_number(), printable(token.text));
+    if (!named) r.name = token.content();
+    return r;
+  }
+
+  Cursor cursor_;
+  GraphFile& file_;
+  std::shared_ptr<Graph> graph_;
+  NameIndex names_;
+  DimensionNames dimensions_;  // that inputs settle so far
+  uint64_t next_fresh_ = 0;
+};
+
+}  // namespace
+
+ParsedGraph parse_graph(std::shared_ptr<const Source> source, Cursor cursor, GraphFile& file) {
+  return GraphParser(std::move(source), cursor, file).run();
+}
+
+}  // namespace gradus::ir

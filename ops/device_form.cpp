@@ -1,0 +1,12 @@
+#include "ops/device_form.h"
+
+namespace gradus::ops {
+
+std::optional<DeviceForm> device_form(ir::KernelFunction run, const void* parameters) {
+  for (auto* family : {form_of_copies, form_of_indexing, form_of_reduction, form_of_product,
+                       form_of_convolution, form_of_triangle, form_of_range, form_of_window_sum})
+    if (auto form = family(run, parameters)) return form;
+  return std::nullopt;
+}
+
+}  // namespace gradus::ops

@@ -1,0 +1,107 @@
+// What a bound kernel does, for a device that has code of its own for it. The families of kernels
+// say so themselves, beside what they run on the CPU: no operator is known by name.
+#pragma once
+
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "ops/axes.h"
+#include "ops/conv_columns.h"
+#include "ops/gemm.h"
+#include "ops/index_kernel.h"
+#include "ops/reduce_kernel.h"
+
+namespace gradus::ops {
+
+// Lists of copies and fills, in order: see Copies. A shape is collapsed.
+struct DeviceMove {
+  Sizes shape;
+  Window source, target;
+  bool fills = false;
+  Pattern pattern;
+};
+struct DeviceMoves {
+  std::vector<DeviceMove> moves;
+};
+std::vector<DeviceMove> device_moves(const Copies& copies);
+
+// Reading and writing where indices say: see SlabPlan and ElementPlan, of which this is either. For
+// each place of `shape` the element on the indexed side lies at the sum of the strides and of each
+// index times its step. Places that differ in `serial` dimensions alone may meet, and are written
+// in row-major order.
+struct DeviceIndexing {
+  const ir::Operator* op = nullptr;  // for messages
+  IndexSides sides;
+  Sizes shape, plain, indexed;
+  int64_t indexed_offset = 0;  // in elements
+  SmallVector<bool, 6> serial;
+  SmallVector<IndexOperand, 2> indices;  // strides over `shape`; there may be none
+  std::vector<DeviceMove> begin, end;    // before and after
+  // Where sums are kept that are not kept where they end: bytes in the scratch memory.
+  std::optional<size_t> sums;
+};
+
+// See bind_reduction: operand 0 into result 0.
+struct DeviceReduction {
+  Reducer reducer;
+  DType in, out;
+  Axes kept, reduced;  // never empty
+  int64_t outputs = 1, count = 1;
+};
+
+// See Gemm: operands 0 and 1 into result 0.
+struct DeviceProduct {
+  Gemm gemm;
+  bool large = false;  // for a library, where there is one: it adds up in an order of its own
+};
+
+// See ops/conv_kernel.h: operands 0 and 1 into result 0.
+struct DeviceConvolution {
+  enum class Direction : uint8_t { result, image, kernel };
+  Direction direction;
+  ConvAxes axes;
+  int64_t groups = 1;
+  Layout first, second, result;
+  // Of `kernel`: the batch is cut into parts, an image's positions into tiles of this width, and
+  // sums of each add up in order.
+  int64_t parts = 1, width = 1;
+};
+
+// What a triangle keeps of operand 0; the rest of result 0 is zero.
+struct DeviceTriangle {
+  Layout x;
+  int64_t diagonal = 0;
+  bool lower = true;
+};
+
+// result 0 [i] = first + i * step, in the type that this dtype computes in.
+struct DeviceRange {
+  DType dtype;
+  int64_t count = 0;
+  bool integral = true;  // the integers, else the floats
+  int64_t start = 0, step = 0;
+  double first = 0, by = 0;
+};
+
+struct DeviceForm {
+  std::variant<DeviceMoves, DeviceIndexing, DeviceReduction, DeviceProduct, DeviceConvolution,
+               DeviceTriangle, DeviceRange>
+      what;
+  size_t scratch_bytes = 0;  // as the kernel asks for
+};
+
+// Nothing where a kernel has no such form.
+std::optional<DeviceForm> device_form(ir::KernelFunction run, const void* parameters);
+
+// Of one family, nothing for kernels of others: in the family's own file.
+std::optional<DeviceForm> form_of_copies(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_indexing(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_reduction(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_product(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_convolution(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_triangle(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_range(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_window_sum(ir::KernelFunction run, const void* parameters);
+
+}  // namespace gradus::ops
