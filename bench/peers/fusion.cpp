@@ -1,6 +1,6 @@
-// Pointwise chains of many sizes, and softmax and layer norm over rows, beside libtorch's eager
-// operators: a program with its derivatives, stages one after the other. `memcpys` of the rows is
-// our time by that of a copy of as many bytes as a result has.
+// Pointwise chains of many sizes, and softmax and layer norm over rows of 1024, beside libtorch's
+// eager operators: a program with its derivatives, stages one after the other. `memcpys` of the
+// rows is our time by that of a copy of as many bytes as a result has.
 #include <cstring>
 
 #include <torch/torch.h>
@@ -96,25 +96,32 @@ std::string chain_text(int64_t n) {
                      n);
 }
 
-const std::string softmax = R"(graph softmax {
-  stage 0 (%x: f32[4096, 1024]) {
-    %y = softmax(%x) {dim = -1}
+constexpr int64_t columns = 1024;
+std::string softmax_text(int64_t rows) {
+  return fmt::format(R"(graph softmax {{
+  stage 0 (%x: f32[{}, {}]) {{
+    %y = softmax(%x) {{dim = -1}}
     return %y
-  }
-})";
-const std::string layer_norm = R"(graph layer_norm {
-  stage 0 (%x: f32[4096, 1024], %w: f32[1024], %b: f32[1024]) {
-    %y = layer_norm(%x, %w, %b) {normalized_shape = [1024]}
+  }}
+}})",
+                     rows, columns);
+}
+std::string layer_norm_text(int64_t rows) {
+  return fmt::format(R"(graph layer_norm {{
+  stage 0 (%x: f32[{0}, {1}], %w: f32[{1}], %b: f32[{1}]) {{
+    %y = layer_norm(%x, %w, %b) {{normalized_shape = [{1}]}}
     return %y
-  }
-})";
+  }}
+}})",
+                     rows, columns);
+}
 
 at::Tensor chain_peer(const Tensors& in) {
   return at::tanh(in[0] * in[1] + in[2]) * at::sigmoid(in[0]) - in[2] * 0.5;
 }
 at::Tensor softmax_peer(const Tensors& in) { return in[0].softmax(-1); }
 at::Tensor layer_norm_peer(const Tensors& in) {
-  return at::layer_norm(in[0], {1024}, in[1], in[2]);
+  return at::layer_norm(in[0], {columns}, in[1], in[2]);
 }
 
 void add(const std::string& name, const std::string& text, int order, const Peer& peer,
@@ -133,10 +140,14 @@ const bool registered = [] {
       const int64_t n = int64_t{1} << bits;
       add(fmt::format("chain/{}", n), chain_text(n), order, chain_peer, n * 4, bits > 20 ? 8 : 20);
     }
-  for (int order : {0, 1, 2}) {
-    add("softmax", softmax, order, softmax_peer, 4096 * 1024 * 4, 10);
-    add("layer_norm", layer_norm, order, layer_norm_peer, 4096 * 1024 * 4, 10);
-  }
+  for (int order : {0, 1, 2})
+    for (int64_t rows : {1, 16, 256, 4096}) {
+      const int64_t bytes = rows * columns * 4;
+      const int rounds = rows < 4096 ? 20 : 10;
+      add(fmt::format("softmax/{}", rows), softmax_text(rows), order, softmax_peer, bytes, rounds);
+      add(fmt::format("layer_norm/{}", rows), layer_norm_text(rows), order, layer_norm_peer, bytes,
+          rounds);
+    }
   return true;
 }();
 

@@ -5,6 +5,8 @@ import math
 import re
 from xml.sax.saxutils import escape
 
+import times
+
 COLOURS = ("#2f6db3", "#e08a2e", "#4a9c59")
 FONT = 'font-family="DejaVu Sans, sans-serif" font-size="12"'
 
@@ -136,7 +138,11 @@ def draw(folder, out):
     if chain:
         title = "A pointwise chain, one thread: our time over libtorch's"
         add("chain", title, curves(title, chain, "elements"))
-    rows = by_threads(results(folder, "peer_fusion"), lambda n: not n.startswith("chain/"))
+    for name, title, drawing in times.drawings(results(folder, "peer_fusion")):
+        add(f"times-{name}", title, drawing)
+    # Of several numbers of rows, the most.
+    rows = by_threads(results(folder, "peer_fusion"),
+                      lambda n: re.match(r"\w+/(4096/)?order_", n) is not None)
     if rows:
         title = "Softmax and layer norm, stages up to an order: our time over libtorch's"
         add("rows", title, bars(title, rows, threads))
