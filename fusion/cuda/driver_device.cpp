@@ -93,7 +93,11 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
     std::call_once(products_sought_, [&] {
       const LateLibrary<ProductTable>& late = product_library();
       enter();
-      if (late.library) products_ = std::make_unique<const Products>(late.table);
+      if (late.library) try {
+          products_ = std::make_unique<const Products>(late.table);
+        } catch (const ResourceError&) {
+          // As if it were not there: our own kernels are.
+        }
     });
     return products_.get();
   }

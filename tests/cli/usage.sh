@@ -34,6 +34,8 @@ runs 0 devices
 says out "NVIDIA's driver" NVRTC cuBLASLt cuDNN
 if grep -q 'no CUDA device' out; then
   refuses 1 'cuda:0 cannot be used: ' run p.ir --device cuda:0
+  echo 'graph p { stage 0 (%x: f32[2]@cuda:0) { return %x } }' >typed.ir
+  refuses 1 'cuda:0 cannot be used: ' run typed.ir --random 1
 fi
 if grep -q 'driver was not found' out; then
   refuses 1 'libcuda.so.1' run p.ir --device cuda:0
