@@ -5,6 +5,7 @@
 
 #include "bench/models.h"
 #include "bench/programs.h"
+#include "fusion/accelerator.h"
 #include "fusion/kernels.h"
 #include "interpreter/inputs.h"
 #include "ir/passes/passes.h"
@@ -34,21 +35,11 @@ double bytes_of(const Tensors& tensors) {
   return bytes;
 }
 
-// Results stay on the device where runs can be told so.
-template <class Options = RunOptions>
-Options staying() {
-  Options options;
-  if constexpr (requires { options.results_on_device; }) options.results_on_device = true;
+const RunOptions staying = [] {
+  RunOptions options;
+  options.results_on_device = true;
   return options;
-}
-
-template <class S>
-size_t host_copies(const S& state) {
-  if constexpr (requires { state.host_instructions(); })
-    return state.host_instructions().size();
-  else
-    return 0;
-}
+}();
 
 StateOptions first() { return {.fusion = fusion::FusionMode::first}; }
 
@@ -106,7 +97,7 @@ double timed(Wait& wait, double seconds, Run run) {
   return median(times);
 }
 
-// Values of N(0, 1) for a stage, once there where the stage runs.
+// Values of N(0, 1) for a stage.
 Tensors drawn(const Code& code, size_t stage, const std::shared_ptr<Context>& context) {
   Tensors inputs;
   for (size_t i = 0; i < code.inputs(stage); ++i) {
@@ -117,23 +108,10 @@ Tensors drawn(const Code& code, size_t stage, const std::shared_ptr<Context>& co
   return inputs;
 }
 
-// The tensors times one, as the device has them.
-Tensors on_device(const Tensors& host, const std::shared_ptr<Context>& context) {
+Tensors on_device(const Tensors& host, Context& context) {
   Tensors there;
-  for (const Tensor& t : host) {
-    if (!is_floating(t.dtype())) {
-      there.push_back(t);
-      continue;
-    }
-    const std::string type = fmt::format("f32{}", to_string(Sizes(t.shape())));
-    State state(Code::compile(ir::parse(fmt::format("graph one {{ stage 0 (%x: {}) {{ %y = mul(%x, "
-                                                    "1.0) return %y }} }}",
-                                                    type))
-                                  .program()),
-                context, first());
-    const Tensor inputs[] = {t};
-    there.push_back(state.run(inputs, staying())[0]);
-  }
+  for (const Tensor& t : host)
+    there.push_back(fusion::to_device(fusion::kernels_of(context)->accelerator(), t));
   return there;
 }
 
@@ -160,16 +138,16 @@ struct Bench {
     State state(code, device.context, first());
     double read = 0;
     for (size_t s = 0; s < code->stages(); ++s) {
-      const Tensors inputs = on_device(drawn(*code, s, device.context), device.context);
+      const Tensors inputs = on_device(drawn(*code, s, device.context), *device.context);
       read += bytes_of(inputs);
       DeviceRow row{.name = fmt::format("{}, {}", name, named[s]), .goal = goals.begin()[s]};
-      row.moved_bytes = read + bytes_of(state.clone().run(inputs, staying()));
+      row.moved_bytes = read + bytes_of(state.clone().run(inputs, staying));
       row.seconds = timed(wait, sizes.seconds, [&] {
         State at = state.clone();
-        at.run(inputs, staying());
+        at.run(inputs, staying);
       });
-      state.run(inputs, staying());
-      row.host_copies = host_copies(state);
+      state.run(inputs, staying);
+      row.host_copies = state.host_instructions().size();
       put(row);
     }
   }
@@ -183,13 +161,13 @@ struct Bench {
       for (double& v : values) v *= model.inputs[i].scale;
       inputs[i] = Tensor::from(DType::f32, model.inputs[i].shape, values);
     }
-    inputs = on_device(inputs, device.context);
+    inputs = on_device(inputs, *device.context);
     DeviceRow row{.name = name};
     row.seconds = timed(wait, sizes.seconds, [&] {
       state.restart();
-      state.run(inputs, staying());
+      state.run(inputs, staying);
     });
-    row.host_copies = host_copies(state);
+    row.host_copies = state.host_instructions().size();
     put(row);
   }
 
@@ -205,14 +183,14 @@ struct Bench {
     }
     auto code = Code::compile(ir::parse(text + "return %" + last + " } }").program());
     State state(code, device.context, first());
-    const Tensors inputs = on_device(drawn(*code, 0, device.context), device.context);
+    const Tensors inputs = on_device(drawn(*code, 0, device.context), *device.context);
     DeviceRow row{.name = fmt::format("{} tiny instructions", n), .goal = 1.5};
     row.seconds = timed(wait, sizes.seconds, [&] {
       state.restart();
-      state.run(inputs, staying());
+      state.run(inputs, staying);
     });
     row.each = row.seconds * 1e6 / static_cast<double>(n);
-    row.host_copies = host_copies(state);
+    row.host_copies = state.host_instructions().size();
     put(row);
   }
 };

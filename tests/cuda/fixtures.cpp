@@ -79,7 +79,7 @@ HostWork& host_work() {
 const std::map<std::string, size_t>& allowed_host_work() {
   static const std::map<std::string, size_t> allowed = [] {
     std::map<std::string, size_t> list;
-    std::ifstream in(test::source_folder() + "/tests/cuda/host_instructions.txt");
+    std::ifstream in(gradus::test::source_folder() + "/tests/cuda/host_instructions.txt");
     std::string file;
     for (size_t n; in >> file >> n;) list[file] = n;
     return list;
