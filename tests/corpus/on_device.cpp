@@ -35,6 +35,11 @@ void set_test_device(std::shared_ptr<Context> context) { test_device() = std::mo
 
 std::string why_no_device() { return test_device() ? "" : fusion::cuda::why_no_device(0); }
 
+const char* device_test_name() {
+  static const bool there = why_no_device().empty();
+  return there ? "device" : "skipped_without_a_device";
+}
+
 Results run_on_device(const Subject& subject) {
   if (!test_device()) {
     auto context = std::make_shared<Context>(ContextOptions{});

@@ -13,6 +13,8 @@ void set_test_device(std::shared_ptr<Context> context);
 
 // Why there is no device to run on; empty if there is one.
 std::string why_no_device();
+// "device", or what says that such a test is skipped.
+const char* device_test_name();
 
 // All stages on the device, their kernels compiled first and kept in
 // $GRADUS_CUDA_TEST_KERNELS. Throws ResourceError where there is no device.

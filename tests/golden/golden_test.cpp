@@ -199,7 +199,7 @@ std::string name_of_way(const testing::TestParamInfo<Way>& info) {
                      : info.param.by == Way::By::engine ? "engine"
                      : info.param.by == Way::By::opaque ? "opaque"
                      : info.param.by == Way::By::fused  ? "fused"
-                     : info.param.by == Way::By::device ? "device"
+                     : info.param.by == Way::By::device ? corpus::device_test_name()
                                                         : "differentiate");
 }
 

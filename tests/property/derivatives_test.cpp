@@ -114,8 +114,10 @@ TEST_P(FusedDerivatives, AreTheSame) {
   }
 }
 
+class DeviceDerivatives : public testing::TestWithParam<DType> {};
+
 // However the operands lie, a device gives what the CPU gives.
-TEST_P(FusedDerivatives, AreTheSameOnADevice) {
+TEST_P(DeviceDerivatives, AreTheSame) {
   if (!corpus::why_no_device().empty()) GTEST_SKIP() << corpus::why_no_device();
   for (const Sample& s : all_samples()) {
     auto program = s.program(GetParam());
@@ -130,6 +132,11 @@ TEST_P(FusedDerivatives, AreTheSameOnADevice) {
     }
   }
 }
+INSTANTIATE_TEST_SUITE_P(Dtypes, DeviceDerivatives, testing::Values(DType::f64, DType::f32),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", name_of(info.param),
+                                              corpus::device_test_name());
+                         });
 INSTANTIATE_TEST_SUITE_P(Dtypes, FusedDerivatives, testing::Values(DType::f64, DType::f32),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
