@@ -141,6 +141,23 @@ void reduce_columns(const Nest& nest, const Step& step, int64_t columns, const V
 
 }  // namespace
 
+namespace {
+
+// By load: whether anything reads it. One that only stands for an edge's operand need not have an
+// element in each loop.
+std::vector<bool> read_loads(const Nest& nest) {
+  std::vector<bool> read(nest.values());
+  for (const Load& l : nest.loads)
+    if (l.index) read[*l.index] = true;
+  for (const Step& step : nest.steps)
+    for (ValueNumber v : step.operands) read[v] = true;
+  for (const auto* list : {&nest.stores, &nest.row_stores, &nest.column_stores})
+    for (ValueNumber v : *list) read[v] = true;
+  return read;
+}
+
+}  // namespace
+
 void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args) {
   const int64_t count = frame.count();
   if (count == 0) return;
@@ -150,6 +167,7 @@ void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args) {
   auto column_step = [&](size_t i) -> const Step& {
     return nest.steps[nest.column_stores[i] - nest.first_step()];
   };
+  const std::vector<bool> read = read_loads(nest);
   const int64_t block = by_rows ? frame.sizes.back() : tile;
   std::vector<Values> values(nest.values(), Values(static_cast<size_t>(block) * widest));
   for (size_t i = 0; i < nest.numbers.size(); ++i) {
@@ -167,7 +185,7 @@ void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args) {
     const int64_t n = std::min(block, count - first);
     std::byte* const* to = args;
     for (size_t k = 0; k < nest.loads.size(); to += nest.loads[k++].operands)
-      gather(nest, frame, k, to, first, n, values, values[k].data());
+      if (read[k]) gather(nest, frame, k, to, first, n, values, values[k].data());
     for (size_t i = 0; i < nest.steps.size(); ++i)
       run_step(nest, nest.steps[i], n, values, values[nest.first_step() + i].data());
     for (ValueNumber v : nest.stores) store(v, *to++, first, n);
