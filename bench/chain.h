@@ -18,10 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/programs.h"
 #include "bench/side_by_side.h"
 #include "fusion/kernels.h"
 #include "interpreter/inputs.h"
-#include "ir/text/parser.h"
 
 namespace gradus::bench {
 
@@ -136,20 +136,7 @@ class ChainContest {
     ContextOptions options;
     options.workers = workers;
     context_ = std::make_shared<Context>(options);
-    auto code = Code::compile(ir::parse(fmt::format(R"(graph chain {{
-  stage 0 (%a: f32[{0}], %b: f32[{0}], %c: f32[{0}]) {{
-    %p = mul(%a, %b)
-    %s = add(%p, %c)
-    %t = tanh(%s)
-    %g = sigmoid(%a)
-    %m = mul(%t, %g)
-    %h = mul(%c, 0.5)
-    %y = sub(%m, %h)
-    return %y
-  }}
-}})",
-                                                    chain_elements))
-                                  .program());
+    auto code = Code::compile(ir::parse(gated_chain_text(chain_elements)).program());
     state_.emplace(code, context_, StateOptions{.fusion = fusion::FusionMode::first});
     for (const char* name : {"a", "b", "c"})
       inputs_.push_back(random_tensor(DType::f32, Sizes{chain_elements}, name, 1, *context_));

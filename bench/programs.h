@@ -26,6 +26,23 @@ inline std::string chain_text(int64_t nodes, std::span<const char* const> ops, i
   return s + fmt::format("    return y = %{}\n  }}\n}}\n", last);
 }
 
+// tanh(a b + c) sigmoid(a) - c / 2 over n elements of f32: the chain that bandwidth is measured by.
+inline std::string gated_chain_text(int64_t n) {
+  return fmt::format(R"(graph chain {{
+  stage 0 (%a: f32[{0}], %b: f32[{0}], %c: f32[{0}]) {{
+    %p = mul(%a, %b)
+    %s = add(%p, %c)
+    %t = tanh(%s)
+    %g = sigmoid(%a)
+    %m = mul(%t, %g)
+    %h = mul(%c, 0.5)
+    %y = sub(%m, %h)
+    return %y
+  }}
+}})",
+                     n);
+}
+
 inline std::vector<Tensor> chain_inputs(int64_t size) {
   std::vector<double> x, w;
   for (int64_t i = 0; i < size; ++i) {

@@ -184,7 +184,15 @@ void write_npz(const std::string& path, std::span<const std::pair<std::string, T
   if (tensors.empty()) {
     write_empty_archive(path, file.temporary());
   } else {
-    write_zip(path, file.temporary(), tensors);
+    const std::unique_ptr<ZipWriter> writer = ZipWriter::open(path, file.temporary());
+    for (const auto& [name, tensor] : tensors) {
+      try {
+        writer->add(name, tensor);
+      } catch (const Error& e) {
+        throw Error("{}: entry '{}': {}", path, printable(name), e.bare());
+      }
+    }
+    writer->close();
   }
   file.commit();
 }

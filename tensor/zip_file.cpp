@@ -111,20 +111,20 @@ class LibzipFile final : public ZipFile {
   throw ResourceError("{}: cannot be written: {}", path, zip_error_strerror(error));
 }
 
-class ZipWriter {
+class LibzipWriter final : public ZipWriter {
  public:
-  explicit ZipWriter(std::string path, const std::string& temporary) : path_(std::move(path)) {
+  LibzipWriter(std::string path, const std::string& temporary) : path_(std::move(path)) {
     int code = 0;
     zip_ = zip_open(temporary.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
     if (!zip_) throw ResourceError("{}: cannot be written: {}", path_, zip_reason(code));
   }
-  ~ZipWriter() {
+  ~LibzipWriter() override {
     if (zip_) zip_discard(zip_);
   }
-  ZipWriter(const ZipWriter&) = delete;
-  ZipWriter& operator=(const ZipWriter&) = delete;
+  LibzipWriter(const LibzipWriter&) = delete;
+  LibzipWriter& operator=(const LibzipWriter&) = delete;
 
-  void add(const std::string& name, const Tensor& tensor) {
+  void add(const std::string& name, const Tensor& tensor) override {
     const std::string& header = headers_.emplace_back(npy_header(tensor));
     const Tensor& t = tensors_.emplace_back(tensor.contiguous());
     // libzip reads the bytes when the archive is closed; nothing is copied.
@@ -148,7 +148,7 @@ class ZipWriter {
         zip_file_set_dostime(zip_, at, 0, first_day, 0) != 0)
       throw ResourceError("{}: cannot be written: {}", path_, zip_strerror(zip_));
   }
-  void close() {
+  void close() override {
     if (zip_close(zip_) != 0) throw_write_error(path_, zip_get_error(zip_));
     zip_ = nullptr;
   }
@@ -166,17 +166,8 @@ std::unique_ptr<ZipFile> ZipFile::open(const std::string& path) {
   return std::make_unique<LibzipFile>(path);
 }
 
-void write_zip(const std::string& path, const std::string& file,
-               std::span<const std::pair<std::string, Tensor>> tensors) {
-  ZipWriter writer(path, file);
-  for (const auto& [name, tensor] : tensors) {
-    try {
-      writer.add(name, tensor);
-    } catch (const Error& e) {
-      throw Error("{}: entry '{}': {}", path, printable(name), e.bare());
-    }
-  }
-  writer.close();
+std::unique_ptr<ZipWriter> ZipWriter::open(const std::string& path, const std::string& file) {
+  return std::make_unique<LibzipWriter>(path, file);
 }
 
 }  // namespace gradus

@@ -7,7 +7,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "tensor/tensor.h"
 
@@ -47,9 +46,17 @@ class ZipFile {
   virtual std::unique_ptr<ZipStream> stream(uint64_t place) const = 0;
 };
 
-// Writes the tensors as .npy files of an archive, stored, in this order; there is one at least.
-// `path` is for messages, what is written is `file`.
-void write_zip(const std::string& path, const std::string& file,
-               std::span<const std::pair<std::string, Tensor>> tensors);
+// The writing end: .npy files, stored. Not thread-safe.
+class ZipWriter {
+ public:
+  // `path` is for messages, what is written is `file`. Throws ResourceError for what cannot be
+  // written, as the others do.
+  static std::unique_ptr<ZipWriter> open(const std::string& path, const std::string& file);
+  virtual ~ZipWriter() = default;
+  // Throws Error, with the reason alone, for a name or a size that the archive cannot have.
+  virtual void add(const std::string& name, const Tensor& tensor) = 0;
+  // Until then there is no archive.
+  virtual void close() = 0;
+};
 
 }  // namespace gradus

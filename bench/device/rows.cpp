@@ -195,22 +195,6 @@ struct Bench {
   }
 };
 
-std::string chain_text(int64_t n) {
-  return fmt::format(R"(graph chain {{
-  stage 0 (%a: f32[{0}], %b: f32[{0}], %c: f32[{0}]) {{
-    %p = mul(%a, %b)
-    %s = add(%p, %c)
-    %t = tanh(%s)
-    %g = sigmoid(%a)
-    %m = mul(%t, %g)
-    %h = mul(%c, 0.5)
-    %y = sub(%m, %h)
-    return %y
-  }}
-}})",
-                     n);
-}
-
 std::string softmax_text(int64_t rows, int64_t columns) {
   return fmt::format(
       "graph softmax {{ stage 0 (%x: f32[{}, {}]) {{ %y = softmax(%x) {{dim = -1}} return %y }} }}",
@@ -250,7 +234,7 @@ std::vector<DeviceRow> run_device_rows(const DeviceUnderTest& device, const Devi
   bench.put({.name = "device-to-device copy",
              .seconds = device.copy(static_cast<size_t>(sizes.chain_bytes)),
              .moved_bytes = 2.0 * static_cast<double>(sizes.chain_bytes)});
-  bench.stages("pointwise chain", chain_text(chain), 2, {0.9, 0.85, 0.85});
+  bench.stages("pointwise chain", gated_chain_text(chain), 2, {0.9, 0.85, 0.85});
   bench.stages("softmax", softmax_text(sizes.rows, sizes.columns), 2, {0.85, 0.85, 0.85});
   bench.stages("layer norm", layer_norm_text(sizes.rows, sizes.columns), 2, {0.85, 0.85, 0.85});
   bench.step("LSTM step", lstm(sizes.batch, sizes.hidden, sizes.steps));

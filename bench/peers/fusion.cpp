@@ -5,6 +5,7 @@
 
 #include <torch/torch.h>
 
+#include "bench/programs.h"
 #include "bench/side_by_side.h"
 #include "fusion/kernels.h"
 #include "interpreter/inputs.h"
@@ -80,22 +81,6 @@ void compare(benchmark::State& bench, const std::string& text, int order, int wo
   bench.counters["memcpys"] = bench.counters["gradus_us"] * 1e-6 / median(times);
 }
 
-std::string chain_text(int64_t n) {
-  return fmt::format(R"(graph chain {{
-  stage 0 (%a: f32[{0}], %b: f32[{0}], %c: f32[{0}]) {{
-    %p = mul(%a, %b)
-    %s = add(%p, %c)
-    %t = tanh(%s)
-    %g = sigmoid(%a)
-    %m = mul(%t, %g)
-    %h = mul(%c, 0.5)
-    %y = sub(%m, %h)
-    return %y
-  }}
-}})",
-                     n);
-}
-
 constexpr int64_t columns = 1024;
 std::string softmax_text(int64_t rows) {
   return fmt::format(R"(graph softmax {{
@@ -138,7 +123,8 @@ const bool registered = [] {
   for (int order : {0, 1})
     for (int64_t bits : {6, 10, 14, 18, 20, 22, 24}) {
       const int64_t n = int64_t{1} << bits;
-      add(fmt::format("chain/{}", n), chain_text(n), order, chain_peer, n * 4, bits > 20 ? 8 : 20);
+      add(fmt::format("chain/{}", n), gated_chain_text(n), order, chain_peer, n * 4,
+          bits > 20 ? 8 : 20);
     }
   for (int order : {0, 1, 2})
     for (int64_t rows : {1, 16, 256, 4096}) {

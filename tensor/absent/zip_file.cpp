@@ -254,14 +254,14 @@ void append(std::string& to, uint64_t n, size_t bytes) {
 }
 
 // Stored files, one after the other, then what stands of them in the directory.
-class Writer {
+class PlainWriter final : public ZipWriter {
  public:
-  Writer(const std::string& path, const std::string& file)
+  PlainWriter(const std::string& path, const std::string& file)
       : path_(path), out_(file, std::ios::binary) {
     if (!out_) throw_file_error(path, "cannot be written", errno);
   }
 
-  void add(const std::string& name, const Tensor& tensor) {
+  void add(const std::string& name, const Tensor& tensor) override {
     const std::string header = npy_header(tensor), file = name + ".npy";
     for (size_t at = 0; at < name.size();) {
       const size_t length = utf8_length(name, at);
@@ -302,7 +302,7 @@ class Writer {
       put(bytes);
   }
 
-  void close() {
+  void close() override {
     std::string end;
     append(end, end_sign, 4);
     append(end, 0, 4);
@@ -335,17 +335,8 @@ std::unique_ptr<ZipFile> ZipFile::open(const std::string& path) {
   return std::make_unique<PlainFile>(path);
 }
 
-void write_zip(const std::string& path, const std::string& file,
-               std::span<const std::pair<std::string, Tensor>> tensors) {
-  Writer writer(path, file);
-  for (const auto& [name, tensor] : tensors) {
-    try {
-      writer.add(name, tensor);
-    } catch (const Error& e) {
-      throw Error("{}: entry '{}': {}", path, printable(name), e.bare());
-    }
-  }
-  writer.close();
+std::unique_ptr<ZipWriter> ZipWriter::open(const std::string& path, const std::string& file) {
+  return std::make_unique<PlainWriter>(path, file);
 }
 
 }  // namespace gradus

@@ -1,19 +1,10 @@
 // Interpreted CUDA kernels of rows give the bits of the reference order of reductions.
 // SPEC F6
 #include "tests/cuda/same.h"
+#include "tests/fusion/row_nests.h"
 
 namespace gradus::fusion::test {
 namespace {
-
-constexpr std::string_view reducers[] = {"sum", "prod", "max", "min", "all", "any"};
-
-std::string reduction(std::string_view reducer, std::string_view x, DType d) {
-  if (reducer == "all" || reducer == "any") return fmt::format("reduce {}({}) : bool", reducer, x);
-  const bool adds = reducer == "sum" || reducer == "prod";
-  const DType result = adds && !is_floating(d) ? DType::i64 : d;
-  return fmt::format("reduce {}({}) : {} in {}", reducer, x, name_of(result),
-                     name_of(dtype_of(compute_of(d))));
-}
 
 class CudaRows : public testing::TestWithParam<DType> {};
 
@@ -55,24 +46,8 @@ const Sizes several[] = {{5, 1}, {3, 16}, {7, 100}, {2, 1024}, {3, 5000}, {1, 20
 TEST(CudaRowKernels, OfSoftmaxAndItsDerivative) {
   GRADUS_NEEDS_NVRTC();
   for (std::string_view d : {"f32", "f64", "f16", "bf16"}) {
-    std::string in = d == "f64" ? "f64" : "f32";
-    expect_same(parse_nest(fmt::format("nest 2 {{ %v0 = load {0} [strided, contiguous]\n"
-                                       "%v1 = reduce max(%v0) : {0} in {1}\n"
-                                       "%v2 = sub(%v0, %v1) : {0} in {1}\n"
-                                       "%v3 = exp(%v2) : {0} in {1}\n"
-                                       "%v4 = reduce sum(%v3) : {0} in {1}\n"
-                                       "%v5 = div(%v3, %v4) : {0} in {1}\n"
-                                       "store %v5 store_row %v1, %v4 }}",
-                                       d, in)),
-                several);
-    expect_same(parse_nest(fmt::format("nest 2 {{ %v0 = load {0} [strided, contiguous]\n"
-                                       "%v1 = load {0} [strided, contiguous]\n"
-                                       "%v2 = mul(%v0, %v1) : {0} in {1}\n"
-                                       "%v3 = reduce sum(%v2) : {0} in {1}\n"
-                                       "%v4 = sub(%v1, %v3) : {0} in {1}\n"
-                                       "%v5 = mul(%v0, %v4) : {0} in {1} store %v5 }}",
-                                       d, in)),
-                several);
+    expect_same(parse_nest(softmax_nest(d)), several);
+    expect_same(parse_nest(softmax_derivative_nest(d)), several);
   }
 }
 

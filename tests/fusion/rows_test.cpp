@@ -2,14 +2,13 @@
 // compiled nests give the evaluator's.
 // SPEC F6
 #include "ops/evaluate.h"
+#include "tests/fusion/row_nests.h"
 #include "tests/fusion/support.h"
 
 namespace gradus::fusion::test {
 namespace {
 
 using cpu::Isa;
-
-constexpr std::string_view reducers[] = {"sum", "prod", "max", "min", "all", "any"};
 
 cpu::Compiler& compiler() {
   static cpu::Compiler c;
@@ -30,19 +29,6 @@ void expect_same(const Nest& nest, std::span<const Sizes> sizes) {
         if (!difference.empty()) return;
       }
   }
-}
-
-// What a reduction of a dtype gives, as operators have it.
-DType result_of(std::string_view reducer, DType d) {
-  if (reducer == "all" || reducer == "any") return DType::boolean;
-  const bool adds = reducer == "sum" || reducer == "prod";
-  return adds && !is_floating(d) ? DType::i64 : d;
-}
-
-std::string reduction(std::string_view reducer, std::string_view x, DType d) {
-  std::string s = fmt::format("reduce {}({}) : {}", reducer, x, name_of(result_of(reducer, d)));
-  if (reducer == "all" || reducer == "any") return s;
-  return s + fmt::format(" in {}", name_of(dtype_of(compute_of(d))));
 }
 
 TEST(RowEvaluator, ReducesAsTheOperatorsDo) {
@@ -94,24 +80,8 @@ const Sizes several[] = {{5, 1}, {3, 16}, {7, 100}, {2, 1024}, {3, 5000}, {300, 
 
 TEST(RowKernels, OfSoftmaxAndItsDerivative) {
   for (std::string_view d : {"f32", "f64", "f16"}) {
-    std::string in = d == "f64" ? "f64" : "f32";
-    expect_same(parse_nest(fmt::format("nest 2 {{ %v0 = load {0} [strided, contiguous]\n"
-                                       "%v1 = reduce max(%v0) : {0} in {1}\n"
-                                       "%v2 = sub(%v0, %v1) : {0} in {1}\n"
-                                       "%v3 = exp(%v2) : {0} in {1}\n"
-                                       "%v4 = reduce sum(%v3) : {0} in {1}\n"
-                                       "%v5 = div(%v3, %v4) : {0} in {1}\n"
-                                       "store %v5 store_row %v1, %v4 }}",
-                                       d, in)),
-                several);
-    expect_same(parse_nest(fmt::format("nest 2 {{ %v0 = load {0} [strided, contiguous]\n"
-                                       "%v1 = load {0} [strided, contiguous]\n"
-                                       "%v2 = mul(%v0, %v1) : {0} in {1}\n"
-                                       "%v3 = reduce sum(%v2) : {0} in {1}\n"
-                                       "%v4 = sub(%v1, %v3) : {0} in {1}\n"
-                                       "%v5 = mul(%v0, %v4) : {0} in {1} store %v5 }}",
-                                       d, in)),
-                several);
+    expect_same(parse_nest(softmax_nest(d)), several);
+    expect_same(parse_nest(softmax_derivative_nest(d)), several);
   }
 }
 

@@ -1,0 +1,212 @@
+// Indexing by several tensors at once, as NumPy does it: index and index_put.
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/index_kernel.h"
+#include "ops/index_operands.h"
+#include "ops/indexing.h"
+#include "ops/rules.h"
+
+namespace gradus::ops {
+
+namespace {
+
+// How index tensors (operands `first` ..) pick from x: which dimensions, and where in the result
+// their common shape stands.
+struct Picking {
+  SmallVector<size_t, 4> operands, dimensions;
+  size_t place = 0;      // dimensions of the result before the common shape
+  bool adjacent = true;  // else the common shape stands in front
+
+  Picking(size_t first, size_t operands_given, auto given) {
+    for (size_t i = first; i < operands_given; ++i)
+      if (given(i)) {
+        operands.push_back(i);
+        dimensions.push_back(i - first);
+      }
+    if (operands.empty()) return;
+    adjacent = dimensions.back() - dimensions.front() + 1 == dimensions.size();
+    place = adjacent ? dimensions.front() : 0;
+  }
+  bool picks(size_t d) const {
+    return std::find(dimensions.begin(), dimensions.end(), d) != dimensions.end();
+  }
+};
+
+// The common size of two that are broadcast, decided by the types.
+Dim broadcast_size(const InferCall& call, const Dim& a, const Dim& b, std::string_view what) {
+  if (a == Dim(1)) return b;
+  if (b == Dim(1)) return a;
+  if (a.is_constant() && b.is_constant() && !(a == b))
+    call.fail("sizes {} and {} do not broadcast: {}", a.value(), b.value(), what);
+  call.require_equal(a, b, what);
+  return a.is_constant() ? a : b.is_constant() ? b : a;
+}
+
+// The type of x[idx..], with the indices from operand `first` on.
+Type picked_type(const InferCall& call, size_t first) {
+  const Type& x = call.tensor(0);
+  if (call.operands() - first > x.dims.size())
+    call.fail("{} indices are given for {}", call.operands() - first, to_string(x));
+  Picking p(first, call.operands(), [&](size_t i) { return call.given(i); });
+  if (p.operands.empty()) call.fail("every index is `none`; give at least one index tensor");
+  Dims common;
+  for (size_t i : p.operands) {
+    const Type& t = index_tensor(call, i);
+    while (common.size() < t.dims.size()) common.insert(common.begin(), 1);
+    size_t lead = common.size() - t.dims.size();
+    for (size_t d = 0; d < t.dims.size(); ++d)
+      common[lead + d] =
+          broadcast_size(call, common[lead + d], t.dims[d],
+                         fmt::format("{} and the indices before it", call.name_of_operand(i)));
+  }
+  Dims dims;
+  for (size_t d = 0; d < x.dims.size(); ++d)
+    if (!p.picks(d)) dims.push_back(x.dims[d]);
+  for (size_t d = 0; d < common.size(); ++d) dims.insert(dims.begin() + p.place + d, common[d]);
+  return Type(x.dtype, std::move(dims), x.device);
+}
+
+// Strides of `from` seen as `shape`, sizes 1 expanded.
+Sizes broadcast_strides(const BindCall& call, const Layout& from, std::span<const int64_t> shape) {
+  Sizes strides(shape.size(), 0);
+  if (from.shape.size() > shape.size())
+    call.fail("{} does not broadcast to {}", to_string(from.shape), to_string(shape));
+  size_t lead = shape.size() - from.shape.size();
+  for (size_t d = 0; d < from.shape.size(); ++d) {
+    if (from.shape[d] != shape[lead + d] && from.shape[d] != 1)
+      call.fail("{} does not broadcast to {}", to_string(from.shape), to_string(shape));
+    if (from.shape[d] == shape[lead + d]) strides[lead + d] = from.strides[d];
+  }
+  return strides;
+}
+
+// `plain(shape)` gives the plain side's strides over the shape of x[idx..].
+SlabPlan picked_plan(const BindCall& call, size_t first, IndexAction action, const Layout& indexed,
+                     auto plain) {
+  const Layout& x = call.in[0];
+  Picking pick(first, call.in.size(), [&](size_t i) { return call.present[i]; });
+  SlabPlan p;
+  p.sides.dtype = x.dtype;
+  p.sides.action = action;
+  for (size_t i : pick.operands) {
+    const Sizes& s = call.in[i].shape;
+    while (p.shape.size() < s.size()) p.shape.insert(p.shape.begin(), 1);
+    size_t lead = p.shape.size() - s.size();
+    for (size_t d = 0; d < s.size(); ++d)
+      if (p.shape[lead + d] == 1) p.shape[lead + d] = s[d];
+  }
+  for (size_t k = 0; k < pick.operands.size(); ++k) {
+    size_t i = pick.operands[k], d = pick.dimensions[k];
+    p.indices.push_back({static_cast<int>(i), call.in[i].dtype,
+                         broadcast_strides(call, call.in[i], p.shape), x.shape[d],
+                         indexed.strides[d], true, static_cast<int>(d)});
+  }
+  Sizes whole;
+  for (size_t d = 0; d < x.shape.size(); ++d)
+    if (!pick.picks(d)) whole.push_back(x.shape[d]);
+  for (size_t d = 0; d < p.shape.size(); ++d)
+    whole.insert(whole.begin() + pick.place + d, p.shape[d]);
+  Sizes strides = plain(whole);
+  for (size_t d = 0; d < p.shape.size(); ++d) p.plain_strides.push_back(strides[pick.place + d]);
+  size_t at = 0;  // in `whole`
+  for (size_t d = 0; d < x.shape.size(); ++d) {
+    if (pick.picks(d)) continue;
+    if (at == pick.place) at += p.shape.size();
+    bool before = at < pick.place;
+    (before ? p.outer : p.inner).push_back(x.shape[d]);
+    (before ? p.outer_plain : p.inner_plain).push_back(strides[at]);
+    (before ? p.outer_indexed : p.inner_indexed).push_back(indexed.strides[d]);
+    ++at;
+  }
+  return p;
+}
+
+}  // namespace
+
+void Index::infer(InferCall& call) {
+  if (attributes_as<Attr>(call.attributes).count && has_mask(call.in, 1))
+    infer_by_composing(call);
+  else
+    call.out.push_back(picked_type(call, 1));
+}
+void Index::compose(ComposeCall& c) {
+  c.give(emit_all(c.world, "index", without_masks(c, 1, *c.attr<Attr>().count))[0]);
+}
+void Index::bind(BindCall& call) {
+  SlabPlan p = picked_plan(call, 1, IndexAction::read, call.in[0], [&](const Sizes& whole) {
+    if (!(whole == call.out[0].shape))
+      call.fail("the indices pick the shape {}, not {}", to_string(whole),
+                to_string(call.out[0].shape));
+    return call.out[0].strides;
+  });
+  p.sides.indexed = 0;
+  p.sides.plain = static_cast<int>(call.in.size());
+  bind_slabs(call, std::move(p));
+}
+void Index::vjp(VjpCall& d) {
+  d.give(0, [&] {
+    SmallVector<Value, 6> in;
+    in.push_back(zeros_of(d.world, d.x_type()));
+    in.push_back(d.dy());
+    for (size_t i = 1; i < d.operands.size(); ++i) in.push_back(d.x(i));
+    return emit_all(d.world, "index_put", in, {{"accumulate", true, {}}})[0];
+  });
+}
+
+void IndexPut::compose(ComposeCall& c) {
+  const auto& a = c.attr<Attr>();
+  c.give(emit_all(c.world, "index_put", without_masks(c, 2, *a.count),
+                  {{"accumulate", a.accumulate, {}}})[0]);
+}
+void IndexPut::infer(InferCall& call) {
+  if (attributes_as<Attr>(call.attributes).count && has_mask(call.in, 2)) {
+    infer_by_composing(call);
+    return;
+  }
+  const Type& x = call.tensor(0);
+  same_dtype(call, x, 1);
+  Type picked = picked_type(call, 2);
+  if (!call.is_number(1)) {
+    const Type& values = call.tensor(1);
+    bool fits = values.rank() <= picked.rank();
+    int lead = picked.rank() - values.rank();
+    for (int d = 0; fits && d < values.rank(); ++d) {
+      const Dim &a = values.dims[d], &b = picked.dims[lead + d];
+      fits = a == Dim(1) || !(a.is_constant() && b.is_constant() && !(a == b));
+    }
+    if (!fits)
+      call.fail("operand 'values' is {}, the indices pick {}", to_string(values),
+                to_string(picked.dims));
+    for (int d = 0; d < values.rank(); ++d)
+      if (!(values.dims[d] == Dim(1)))
+        call.require_equal(values.dims[d], picked.dims[lead + d],
+                           fmt::format("dimension {} of 'values' and of what the indices pick", d));
+  }
+  call.out.push_back(x);
+}
+void IndexPut::bind(BindCall& call) {
+  bool accumulate = attributes_as<Attr>(call.attributes).accumulate;
+  SlabPlan p = picked_plan(call, 2, accumulate ? IndexAction::add : IndexAction::write, call.out[0],
+                           [&](const Sizes& whole) {
+                             return call.number[1] ? Sizes(whole.size(), 0)
+                                                   : broadcast_strides(call, call.in[1], whole);
+                           });
+  p.sides.plain = 1;
+  p.sides.plain_is_number = call.number[1];
+  p.sides.number_dtype = call.in[1].dtype;
+  bind_slabs(call, std::move(p));
+}
+void IndexPut::vjp(VjpCall& d) {
+  auto with_indices = [&](SmallVector<Value, 6> in) {
+    for (size_t i = 2; i < d.operands.size(); ++i) in.push_back(d.x(i));
+    return in;
+  };
+  d.give(0, [&] {
+    if (d.attr<Attr>().accumulate) return d.dy();
+    return emit_all(d.world, "index_put", with_indices({d.dy(), num(0.0)}))[0];
+  });
+  d.give(1, [&] { return emit_all(d.world, "index", with_indices({d.dy()}))[0]; });
+}
+
+}  // namespace gradus::ops
