@@ -31,7 +31,7 @@ void Embedding::vjp(VjpCall& d) {
     Value padding = row < 0 ? Value::number(weight.dims[0] + row) : num(row);
     Value counts = unsqueeze(ne(flat, padding), 1);
     Value kept = keep_where(counts, reshape(d.dy(), rows));
-    Value zeros = zeros_of(d.world, weight);
+    Value zeros = zeros_to_fill(d.world, weight);
     return emit("index_add", {zeros, flat, kept}, {{"dim", int64_t{0}, {}}});
   });
 }

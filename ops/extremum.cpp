@@ -28,7 +28,7 @@ void give_back(VjpCall& d) {
   d.give(0, [&] {
     const Type& x = d.x_type();
     if (x.rank() == 0) return d.dy(0);
-    Value zeros = zeros_of(d.world, x);
+    Value zeros = zeros_to_fill(d.world, x);
     Value at = restore_dims(d.y(1), {a.dim}, a.keepdim, x.rank());
     Value dy = restore_dims(d.dy(0), {a.dim}, a.keepdim, x.rank());
     return emit("scatter_add", {zeros, at, dy}, {{"dim", a.dim, {}}});

@@ -147,7 +147,7 @@ void Index::bind(BindCall& call) {
 void Index::vjp(VjpCall& d) {
   d.give(0, [&] {
     SmallVector<Value, 6> in;
-    in.push_back(zeros_of(d.world, d.x_type()));
+    in.push_back(zeros_to_fill(d.world, d.x_type()));
     in.push_back(d.dy());
     for (size_t i = 1; i < d.operands.size(); ++i) in.push_back(d.x(i));
     return emit_all(d.world, "index_put", in, {{"accumulate", true, {}}})[0];

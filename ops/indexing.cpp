@@ -113,7 +113,7 @@ void Gather::bind(BindCall& call) {
 }
 void Gather::vjp(VjpCall& d) {
   d.give(0, [&] {
-    Value zeros = zeros_of(d.world, d.x_type());
+    Value zeros = zeros_to_fill(d.world, d.x_type());
     return emit("scatter_add", {zeros, d.x(1), d.dy()}, at(d.attr<Attr>().dim));
   });
 }
@@ -228,7 +228,7 @@ void IndexSelect::bind(BindCall& call) {
 }
 void IndexSelect::vjp(VjpCall& d) {
   d.give(0, [&] {
-    Value zeros = zeros_of(d.world, d.x_type());
+    Value zeros = zeros_to_fill(d.world, d.x_type());
     return emit("index_add", {zeros, d.x(1), d.dy()}, at(d.attr<Attr>().dim));
   });
 }

@@ -1,6 +1,7 @@
 // The greatest element of each window, and where it is.
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -37,6 +38,12 @@ struct PoolPlan {
     int64_t at, memory;
   };
   std::vector<Element> elements;
+  // Whether the padding cuts nothing off a window of an axis; and whether an image is small enough
+  // for distances within a window to be 32 bits wide.
+  std::array<std::vector<bool>, conv_axes> is_whole;
+  bool small = false;
+  bool pairs =
+      false;  // windows are two wide, lie side by side and, along their last axis, without gaps
 };
 constexpr int64_t most_elements = 256;
 
@@ -138,10 +145,69 @@ template <class T, class C, int64_t known_step>
   }
 }
 
+// Windows of so many elements, none of them cut off: all of a window's in registers. The best one is
+// known by its distance from the window's first, so values have the width that they are compared in.
+template <class T, int count, int64_t known_step>
+[[gnu::always_inline]] inline void pool_small(const PoolPlan& p, const T* plane, const Row& row,
+                                              T* values, int64_t* indices) {
+  using Distance = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+  const auto& [a0, a1, a2] = p.axes;
+  const auto [s0, s1, s2] = p.x.strides;
+  const int64_t i = row.window0 * a0.stride - a0.padding;
+  const int64_t j = row.window1 * a1.stride - a1.padding;
+  const int64_t k = row.first * a2.stride - a2.padding;
+  const int64_t step = known_step ? known_step : a2.stride * s2;
+  const T* lines[count];
+  Distance distances[count];
+  for (int e = 0; e < count; ++e) {
+    const PoolPlan::Element& element = p.elements[static_cast<size_t>(e)];
+    lines[e] = plane + i * s0 + j * s1 + k * s2 + element.memory;
+    distances[e] = static_cast<Distance>(element.at);
+  }
+  const int64_t at = (i * a1.image + j) * a2.image + k, stride = a2.stride;
+#pragma GCC ivdep
+  for (int64_t w = 0; w < row.count; ++w) {
+    T best = lines[0][w * step];
+    Distance of = 0;
+#pragma GCC unroll 16
+    for (int e = 1; e < count; ++e) {
+      const T c = lines[e][w * step];
+      const bool better = (c > best) | (c != c);
+      best = choose(better, c, best);
+      of = choose(better, distances[e], of);
+    }
+    values[w] = best;
+    indices[w] = at + w * stride + of;
+  }
+}
+
+template <class T, int64_t known_step>
+[[gnu::always_inline]] inline bool pool_small_row(const PoolPlan& p, const T* plane, const Row& row,
+                                                  T* values, int64_t* indices) {
+  if (!p.small || !p.is_whole[0][row.window0] || !p.is_whole[1][row.window1]) return false;
+  switch (p.elements.size()) {
+    case 3:
+      pool_small<T, 3, known_step>(p, plane, row, values, indices);
+      return true;
+    case 4:
+      pool_small<T, 4, known_step>(p, plane, row, values, indices);
+      return true;
+    case 9:
+      pool_small<T, 9, known_step>(p, plane, row, values, indices);
+      return true;
+    default:
+      return false;
+  }
+}
+
 template <class T, class C>
 [[gnu::always_inline]] inline void pool_row(const PoolPlan& p, const T* plane, Row row, T* values,
                                             int64_t* indices) {
   const int64_t step = p.axes[2].stride * p.x.strides[2], last = row.first + row.count;
+  if constexpr (std::is_same_v<T, C>)
+    if (step == 1 ? pool_small_row<T, 1>(p, plane, row, values, indices)
+                  : step == 2 && pool_small_row<T, 2>(p, plane, row, values, indices))
+      return;
   for (; row.first < last; row.first += tile) {
     row.count = std::min(tile, last - row.first);
     if (step == 1)
@@ -160,10 +226,81 @@ void pool_row_base(const PoolPlan& p, const T* plane, const Row& row, T* values,
   pool_row<T, C>(p, plane, row, values, indices);
 }
 #if GRADUS_HAS_V3
+#define GRADUS_V3 gnu::target("arch=x86-64-v3")
+
+template <class T, int lanes>
+struct Vector {
+  typedef T Type __attribute__((vector_size(lanes * sizeof(T))));
+};
+
+// Whole windows [first, last) two wide that lie side by side, lines of elements being contiguous:
+// each line is read once, without gaps, and parted into first and second elements. `at` and
+// `corner` are those of window 0. Returns the first window that is left.
+template <class T, int lanes>
+[[GRADUS_V3]] int64_t pool_pairs(const PoolPlan& p, const T* corner, int64_t at, int64_t first,
+                                 int64_t last, T* values, int64_t* indices) {
+  using Distance = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+  using Values = typename Vector<T, lanes>::Type;
+  using Distances = typename Vector<Distance, lanes>::Type;
+  using Indices = typename Vector<int64_t, lanes>::Type;
+  Indices own{};
+  for (int l = 0; l < lanes; ++l) own[l] = 2 * l;
+  int64_t w = first;
+  for (; w + lanes <= last; w += lanes) {
+    Values best{};
+    Distances of{}, begins = ~Distances{};
+    for (size_t e = 0; e < p.elements.size(); e += 2) {
+      Values low, high, even, odd;
+      const T* line = corner + p.elements[e].memory + 2 * w;
+      std::memcpy(&low, line, sizeof low);
+      std::memcpy(&high, line + lanes, sizeof high);
+      if constexpr (lanes == 8) {
+        even = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14);
+        odd = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15);
+      } else {
+        even = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+        odd = __builtin_shufflevector(low, high, 1, 3, 5, 7);
+      }
+      const Distances even_at = Distances{} + static_cast<Distance>(p.elements[e].at);
+      const Distances odd_at = Distances{} + static_cast<Distance>(p.elements[e + 1].at);
+      const Distances first_better = begins | (even > best) | (even != even);
+      best = first_better ? even : best;
+      of = first_better ? even_at : of;
+      const Distances second_better = (odd > best) | (odd != odd);
+      best = second_better ? odd : best;
+      of = second_better ? odd_at : of;
+      begins = Distances{};
+    }
+    const Indices index = __builtin_convertvector(of, Indices) + own + (at + 2 * w);
+    std::memcpy(values + w, &best, sizeof best);
+    std::memcpy(indices + w, &index, sizeof index);
+  }
+  return w;
+}
+
 template <class T, class C>
-[[gnu::target("arch=x86-64-v3")]] void pool_row_v3(const PoolPlan& p, const T* plane,
-                                                   const Row& row, T* values, int64_t* indices) {
-  pool_row<T, C>(p, plane, row, values, indices);
+[[GRADUS_V3]] void pool_row_v3(const PoolPlan& p, const T* plane, const Row& row, T* values,
+                               int64_t* indices) {
+  Row rest = row;
+  if constexpr (std::is_floating_point_v<T>)
+    if (p.pairs && p.is_whole[0][row.window0] && p.is_whole[1][row.window1]) {
+      const auto& [a0, a1, a2] = p.axes;
+      const int64_t i = row.window0 * a0.stride - a0.padding;
+      const int64_t j = row.window1 * a1.stride - a1.padding;
+      const int64_t k = row.first * a2.stride - a2.padding;
+      const T* corner = plane + i * p.x.strides[0] + j * p.x.strides[1] + k;
+      const int64_t at = (i * a1.image + j) * a2.image + k;
+      int64_t done = 0;
+      if constexpr (sizeof(T) == 4)
+        done = pool_pairs<T, 8>(p, corner, at, done, row.count, values, indices);
+      done = pool_pairs<T, 4>(p, corner, at, done, row.count, values, indices);
+      if (done == row.count) return;
+      rest.first += done;
+      rest.count -= done;
+      values += done;
+      indices += done;
+    }
+  pool_row<T, C>(p, plane, rest, values, indices);
 }
 #endif
 
@@ -179,27 +316,32 @@ auto best_row() {
 template <class T, class C>
 void pool_windows(const PoolPlan& p, const T* x, int64_t first, int64_t last, T* values,
                   int64_t* indices) {
-  const int64_t n2 = p.axes[2].windows, n1 = p.axes[1].windows;
+  const int64_t n0 = p.axes[0].windows, n1 = p.axes[1].windows, n2 = p.axes[2].windows;
   const auto whole_row = best_row<T, C>();
+  int64_t plane = first / p.windows, start = first % n2;
+  int64_t w1 = first / n2 % n1, w0 = first / n2 / n1 % n0;
   for (int64_t i = first; i < last;) {
-    const int64_t plane = i / p.windows, within = i % p.windows, start = within % n2;
     const T* source =
         x + plane / p.channels * p.x.batch_stride + plane % p.channels * p.x.channel_stride;
-    const int64_t w1 = within / n2 % n1, w0 = within / n2 / n1;
-    const int64_t end = std::min(n2, start + last - i);
-    const int64_t whole = std::clamp(p.whole.first, start, end);
-    const int64_t cut = std::clamp(p.whole.last, whole, end);
-    auto one_by_one = [&](int64_t from, int64_t to) {
-      for (int64_t k = from; k < to; ++k)
-        pool_window<T, C>(p, source, p.ranges[0][w0], p.ranges[1][w1], p.ranges[2][k],
-                          values[i + k - start], indices[i + k - start]);
-    };
-    one_by_one(start, whole);
-    if (whole < cut)
-      whole_row(p, source, {w0, w1, whole, cut - whole}, values + i + whole - start,
-                indices + i + whole - start);
-    one_by_one(cut, end);
-    i += end - start;
+    for (; i < last && w0 < n0; ++w0, w1 = 0)
+      for (; i < last && w1 < n1; ++w1, start = 0) {
+        const int64_t end = std::min(n2, start + last - i);
+        const int64_t whole = std::clamp(p.whole.first, start, end);
+        const int64_t cut = std::clamp(p.whole.last, whole, end);
+        auto one_by_one = [&](int64_t from, int64_t to) {
+          for (int64_t k = from; k < to; ++k)
+            pool_window<T, C>(p, source, p.ranges[0][w0], p.ranges[1][w1], p.ranges[2][k],
+                              values[i + k - start], indices[i + k - start]);
+        };
+        one_by_one(start, whole);
+        if (whole < cut)
+          whole_row(p, source, {w0, w1, whole, cut - whole}, values + i + whole - start,
+                    indices + i + whole - start);
+        one_by_one(cut, end);
+        i += end - start;
+      }
+    ++plane;
+    w0 = 0;
   }
 }
 
@@ -214,13 +356,18 @@ void make_table(PoolPlan& p) {
         const int64_t di = i * a0.dilation, dj = j * a1.dilation, dk = k * a2.dilation;
         p.elements.push_back({(di * a1.image + dj) * a2.image + dk, di * s0 + dj * s1 + dk * s2});
       }
-  auto is_whole = [&axis = a2](int64_t i) {
-    const int64_t begin = i * axis.stride - axis.padding;
-    return begin >= 0 && begin + (axis.kernel - 1) * axis.dilation < axis.image;
-  };
-  while (p.whole.first < a2.windows && !is_whole(p.whole.first)) ++p.whole.first;
-  p.whole.last = p.whole.first;
-  while (p.whole.last < a2.windows && is_whole(p.whole.last)) ++p.whole.last;
+  for (int d = 0; d < conv_axes; ++d) {
+    const ConvAxis& a = p.axes[d];
+    for (int64_t w = 0; w < a.windows; ++w) {
+      const int64_t begin = w * a.stride - a.padding;
+      p.is_whole[d].push_back(begin >= 0 && begin + (a.kernel - 1) * a.dilation < a.image);
+    }
+  }
+  p.small = p.elements.back().at <= INT32_MAX;
+  p.pairs = p.small && a2.kernel == 2 && a2.stride == 2 && a2.dilation == 1 && s2 == 1;
+  const std::vector<bool>& whole = p.is_whole[2];
+  p.whole.first = std::find(whole.begin(), whole.end(), true) - whole.begin();
+  p.whole.last = std::find(whole.begin() + p.whole.first, whole.end(), false) - whole.begin();
 }
 
 template <class T, class C>
@@ -294,7 +441,7 @@ void MaxPool::vjp(VjpCall& d) {
     auto flat = [&](const Dims& dims) {
       return Dims{dims[0], dims[1], ir::numel(std::span(dims).subspan(2))};
     };
-    Value zeros = full(d.world, flat(x.dims), 0, x.dtype);
+    Value zeros = zeros_to_fill(d.world, Type(x.dtype, flat(x.dims), x.device));
     Value at = reshape(d.y(1), flat(d.y_type(1).dims));
     Value dy = reshape(d.dy(0), flat(d.y_type(0).dims));
     return reshape(emit("scatter_add", {zeros, at, dy}, {{"dim", 2, {}}}), x.dims);

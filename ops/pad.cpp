@@ -236,7 +236,7 @@ void SliceScatter::vjp(VjpCall& d) {
                     {"end", write_literal(a.end), {}},
                     {"step", a.step, {}}};
   d.give(0, [&] {
-    Value zeros = zeros_of(d.world, d.x_type(1));
+    Value zeros = zeros_to_fill(d.world, d.x_type(1));
     return emit("slice_scatter", {d.dy(), zeros}, where);
   });
   d.give(1, [&] { return emit("slice", {d.dy()}, where); });

@@ -55,6 +55,9 @@ Value full(World& world, const Dims& shape, double value, DType dtype) {
       {{"shape", Literal::list(shape), {}}, {"value", value, {}}, {"dtype", dtype, {}}})[0];
 }
 Value zeros_of(World& world, const Type& type) { return full(world, type.dims, 0, type.dtype); }
+Value zeros_to_fill(World& world, const Type& type) {
+  return expand(full(world, {}, 0, type.dtype), type.dims);
+}
 Value zeros_like(const Value& x) { return full(*x.world, x.dims(), 0, x.dtype()); }
 Value ones_like(const Value& x) { return full(*x.world, x.dims(), 1, x.dtype()); }
 

@@ -48,6 +48,8 @@ Value full(World& world, const Dims& shape, double value, DType dtype);
 Value zeros_like(const Value& x);  // `full` of x's shape: x's values are not read
 Value ones_like(const Value& x);
 Value zeros_of(World& world, const Type& type);
+// The same where only parts are going to stay: one element, seen as all of them.
+Value zeros_to_fill(World& world, const Type& type);
 
 // Reductions. `dims` may be negative; all of them where empty is not meant: see sum_all.
 Value sum(const Value& x, const Ints& dims, bool keepdim);

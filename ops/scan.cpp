@@ -127,7 +127,7 @@ void CumMax::bind(BindCall& call) {
 void CumMax::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
   d.give(0, [&] {
-    Value zeros = zeros_of(d.world, d.x_type());
+    Value zeros = zeros_to_fill(d.world, d.x_type());
     return emit("scatter_add", {zeros, d.y(1), d.dy(0)}, {{"dim", a.dim, {}}});
   });
 }

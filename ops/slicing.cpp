@@ -137,7 +137,7 @@ void Slice::vjp(VjpCall& d) {
     const Dim& size = d.x_type().dims[dim];
     auto [first, last] = a.range(size);
     if (a.step == 1) return pad_zeros(d.dy(), dim, first, size - last);
-    Value zeros = zeros_of(d.world, d.x_type());
+    Value zeros = zeros_to_fill(d.world, d.x_type());
     return emit(
         "slice_scatter", {zeros, d.dy()},
         {{"dim", int64_t{dim}, {}}, {"start", first, {}}, {"end", last, {}}, {"step", a.step, {}}});

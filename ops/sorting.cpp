@@ -120,7 +120,7 @@ void bind_sort(BindCall& call, int64_t at_dim, bool descending) {
 void give_back(VjpCall& d, int64_t dim) {
   if (!d.has_dy(0)) return;
   d.give(0, [&] {
-    Value zeros = zeros_of(d.world, d.x_type());
+    Value zeros = zeros_to_fill(d.world, d.x_type());
     return emit("scatter_add", {zeros, d.y(1), d.dy(0)}, {{"dim", dim, {}}});
   });
 }

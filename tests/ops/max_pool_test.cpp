@@ -66,6 +66,12 @@ TEST(MaxPool, FindsWhatASearchFinds) {
       {{1, 2, 4, 5, 21}, {2, 3, 3}, {1, 2, 2}, {1, 1, 0}, {1, 1, 2}},
       {{1, 1, 20, 40}, {17, 16}, {1, 1}, {0, 0}, {1, 1}},  // more elements than a table has
       {{1, 1, 3, 4}, {3, 4}, {1, 1}, {0, 0}, {1, 1}},
+      // Two wide, side by side: full vectors, half ones, single windows; cut ones at both ends.
+      {{2, 2, 6, 47}, {2, 2}, {2, 2}, {0, 0}, {1, 1}},
+      {{1, 2, 7, 46}, {3, 2}, {1, 2}, {1, 1}, {2, 1}},
+      {{2, 3, 61}, {2}, {2}, {1}, {1}},
+      {{1, 2, 5, 4, 26}, {2, 2, 2}, {2, 1, 2}, {1, 0, 0}, {1, 1, 1}},
+      {{1, 2, 30}, {3}, {2}, {1}, {1}},
   };
   std::mt19937 random(7);
   for (const Case& c : cases)
