@@ -106,7 +106,13 @@ void check_onnx(const CheckOnnxCommand& command);
 
 void verify(const std::string& program);
 void print(const std::string& program, const std::string& dump_after);
-void disasm(const std::string& program, const std::vector<std::string>& set);
+struct DisasmCommand {
+  std::string program;
+  std::vector<std::string> set;  // "N=32"
+  std::string fusion = "off";    // off or first: what memory is said for
+  std::string dump_after;        // "memory": what is alive where stages take most
+};
+void disasm(const DisasmCommand& command);
 
 enum class TableFormat { text, markdown, json };
 void list_operators(TableFormat format);

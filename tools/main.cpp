@@ -27,9 +27,10 @@ struct Commands {
   ExportCommand export_;
   ViewCommand view;
   CheckOnnxCommand check_onnx;
+  DisasmCommand disasm;
   std::string program, dump_after;
   bool markdown = false, json = false;
-  std::vector<std::string> plugins, sizes;
+  std::vector<std::string> plugins;
   std::function<void()> chosen;
 };
 
@@ -186,13 +187,23 @@ void add_inspection(CLI::App& app, Commands& c) {
   printing->callback([&c] { c.chosen = [&c] { print(c.program, c.dump_after); }; });
   CLI::App* disassembling =
       app.add_subcommand("disasm", "Show the compiled stages: registers, frees, places");
-  add_program(*disassembling, c.program);
+  add_program(*disassembling, c.disasm.program);
   disassembling
-      ->add_option("--set", c.sizes,
+      ->add_option("--set", c.disasm.set,
                    "The size of a dimension, for saying what stages take of memory")
       ->type_name("DIM=N")
       ->allow_extra_args(false);
-  disassembling->callback([&c] { c.chosen = [&c] { disasm(c.program, c.sizes); }; });
+  disassembling
+      ->add_option("--fusion", c.disasm.fusion,
+                   "Say it for single instructions (off, the default) or for kernels (first)")
+      ->type_name("MODE")
+      ->check(CLI::IsMember({"off", "first"}));
+  disassembling
+      ->add_option("--dump-after", c.disasm.dump_after,
+                   "memory: say what is alive where each stage takes most")
+      ->type_name("STEP")
+      ->check(CLI::IsMember({"memory"}));
+  disassembling->callback([&c] { c.chosen = [&c] { disasm(c.disasm); }; });
 }
 
 void add_ops(CLI::App& app, Commands& c) {
