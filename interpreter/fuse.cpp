@@ -153,7 +153,7 @@ bool Planner::waits_too_long(uint32_t index, std::span<const uint32_t> members,
     roots.push_back(root.reg);
     waiting += root.bytes();
   }
-  return waiting > std::max(fusion::most_waiting_bytes, 2 * largest);
+  return waiting > std::max(fusion::most_waiting_bytes, largest);
 }
 
 // Edges are members where a member reads them, and where a kernel that reads their operands can be
