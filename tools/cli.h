@@ -33,6 +33,7 @@ struct InputOptions {
 
 struct RunCommand {
   std::string program;
+  std::optional<uint64_t> memory_budget;  // bytes held between stages; absent: as many as there are
   InputOptions from;
   std::optional<uint64_t> stages;  // absent: all
   std::string outputs, profile;    // files, empty: none
@@ -52,6 +53,7 @@ void run(const RunCommand& command);
 void devices();
 
 struct ViewCommand {
+  std::optional<uint64_t> memory_budget;
   std::string program, out, profile;  // no out: an SVG to standard output
   InputOptions from;                  // sizes, and values that decide a model's structure
   bool written = false;               // the program as it is written, not as it runs
@@ -107,6 +109,7 @@ void check_onnx(const CheckOnnxCommand& command);
 void verify(const std::string& program);
 void print(const std::string& program, const std::string& dump_after);
 struct DisasmCommand {
+  std::optional<uint64_t> memory_budget;
   std::string program;
   std::vector<std::string> set;  // "N=32"
   std::string fusion = "off";    // off or first: what memory is said for

@@ -47,7 +47,8 @@ void print(const std::string& program, const std::string& dump_after) {
 
 void disasm(const DisasmCommand& command) {
   const auto loaded = load_program(command.program);
-  auto code = Code::compile(loaded.module.program());
+  const DimSizes sizes = read_sizes(command.set, loaded.module.program());
+  auto code = Code::compile(loaded.module.program(), compile_options(command.memory_budget, sizes));
   bool opaque = false;
   for (size_t s = 0; s < code->segments(); ++s)
     opaque |= code->segment(s).opaque || code->segment(s).counts;
@@ -58,7 +59,7 @@ void disasm(const DisasmCommand& command) {
   if (!command.set.empty() || first || peaks || (!opaque && code->dimensions().empty())) {
     State state(code, Context::default_context(),
                 {.fusion = first ? fusion::FusionMode::first : fusion::FusionMode::off});
-    memory = describe_memory(state.prepare(read_sizes(command.set, loaded.module.program())));
+    memory = describe_memory(state.prepare(sizes));
     if (peaks) memory += describe_peaks(state);
   }
   put(disassemble(*code) + memory);

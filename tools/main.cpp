@@ -47,6 +47,14 @@ void add_program(CLI::App& command, std::string& program) {
   command.add_option("PROGRAM", program, "A .ir text, or an .onnx model")->required();
 }
 
+void add_memory_budget(CLI::App& command, std::optional<uint64_t>& bytes) {
+  command
+      .add_option("--memory-budget", bytes,
+                  "Hold at most so much between stages: later ones compute the rest again")
+      ->type_name("BYTES")
+      ->check(whole_number);
+}
+
 void add_inputs(CLI::App& command, InputOptions& from) {
   command.add_option("--inputs", from.inputs, "Inputs by name; of several files a later one wins")
       ->type_name("F.npz|F.safetensors")
@@ -72,6 +80,7 @@ void add_run(CLI::App& app, Commands& c) {
       ->type_name("N")
       ->check(CLI::PositiveNumber)
       ->check(whole_number);
+  add_memory_budget(*command, c.run.memory_budget);
   command->add_option("--outputs", c.run.outputs, "Write all results that are defined, by name")
       ->type_name("OUT.npz|OUT.safetensors");
   command
@@ -193,6 +202,7 @@ void add_inspection(CLI::App& app, Commands& c) {
                    "The size of a dimension, for saying what stages take of memory")
       ->type_name("DIM=N")
       ->allow_extra_args(false);
+  add_memory_budget(*disassembling, c.disasm.memory_budget);
   disassembling
       ->add_option("--fusion", c.disasm.fusion,
                    "Say it for single instructions (off, the default) or for kernels (first)")
@@ -284,6 +294,7 @@ void add_view(CLI::App& app, Commands& c) {
       ->type_name("OUT.svg|OUT.html");
   command->add_option("--profile", c.view.profile, "Show the times of a profile of gradus run")
       ->type_name("T.json");
+  add_memory_budget(*command, c.view.memory_budget);
   command->add_flag("--written", c.view.written, "Draw the program as it is written");
   command->add_option("--set", c.view.from.set, "The size of a dimension, for planning kernels")
       ->type_name("DIM=N")
