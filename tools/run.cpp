@@ -264,7 +264,9 @@ void run(const RunCommand& command) {
   InputSources sources = open_sources(command.from, loaded, context);
   std::shared_ptr<const Code> code = Code::compile(program);
   if (command.memory_budget) {
-    const DimSizes sizes = sizes_of_inputs(code, sources, context);
+    // The inputs of a stage that ran already need not be there.
+    const DimSizes sizes =
+        command.resume.empty() ? sizes_of_inputs(code, sources, context) : sources.sizes;
     code = Code::compile(program, compile_options(command.memory_budget, sizes));
   }
   const std::optional<int> device = device_number(command, program);

@@ -233,7 +233,7 @@ TEST(Rematerialize, RandomProgramsKeepTheirBitsWithinAnyBudget) {
   const auto one = std::make_shared<Context>(ContextOptions{.workers = 1});
   const bool fuse = corpus::has_kernels(256);
   size_t changed = 0, refused = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
     const RandomProgram program(seed);
     for (int order = 1; order <= 3; ++order) {
       SCOPED_TRACE(fmt::format("seed {}, order {}", seed, order));
@@ -268,14 +268,14 @@ TEST(Rematerialize, RandomProgramsKeepTheirBitsWithinAnyBudget) {
         for (int64_t bytes : ir::held_bytes(code->graph(), budget)) EXPECT_LE(bytes, budget.bytes);
         changed += print(code->graph()) != print(plain);
         expect_same(run_code(code, inputs, one, fusion::FusionMode::off), want);
-        if (fuse && share % 2 == 0)
+        if (fuse && share == 1)
           expect_same(run_code(code, inputs, corpus::fusing_context(2), fusion::FusionMode::first),
                       want);
       }
     }
   }
-  EXPECT_GT(changed, 200u);
-  EXPECT_GT(refused, 20u);
+  EXPECT_GT(changed, 100u);
+  EXPECT_GT(refused, 10u);
 }
 
 // What prepare says: held bytes fit, and the most that the stages take together falls.
