@@ -26,8 +26,8 @@ LoadedProgram load_program(const std::string& path, const InputOptions& from = {
 // not.
 DimSizes read_sizes(const std::vector<std::string>& settings, const ir::Graph& program);
 
-// What --memory-budget says, if it was given, for these sizes. Throws UsageError for more bytes than
-// can be counted.
+// What --memory-budget says, if it was given, for these sizes. Throws UsageError for more bytes
+// than can be counted.
 CompileOptions compile_options(std::optional<uint64_t> memory_budget, const DimSizes& sizes);
 
 // Where inputs are found, the weights of the program itself last: the files are open as long as it

@@ -124,8 +124,8 @@ class Chooser {
   }
 
   // A network with a node for each program's node and each value that matter: those on the sink's
-  // side are computed again, or there in later stages. What is cut is paid for: source -> node where
-  // it is computed again, node -> value where that is held.
+  // side are computed again, or there in later stages. What is cut is paid for: source -> node
+  // where it is computed again, node -> value where that is held.
   Choice choose(int64_t price) const {
     FlowNetwork network;
     const uint32_t source = network.add_node(), sink = network.add_node();

@@ -16,17 +16,17 @@ struct MemoryBudget {
   std::map<std::string, int64_t, std::less<>> sizes;
 };
 
-// What is held after a stage: memory that the stages so far have made and later ones read. Inputs and
-// what stages returned are not counted, which the caller has, nor are the program's constants, nor
-// what a function's handle keeps. A view is its base's memory; a place is whole units of 64 bytes.
-// Throws Error for a size that is missing or that data decides.
+// What is held after a stage: memory that the stages so far have made and later ones read. Inputs
+// and what stages returned are not counted, which the caller has, nor are the program's constants,
+// nor what a function's handle keeps. A view is its base's memory; a place is whole units of 64
+// bytes. By stage; throws Error for a size that is missing or that data decides.
 std::vector<int64_t> held_bytes(const Graph& graph, const MemoryBudget& sizes);
 
 // Given   a lowered program
 // Execute after each stage whose held values are more than the budget, values are chosen that later
-//         stages compute again, right before they are read, of others that are held or the caller's:
-//         those that cost least to compute, by `recompute_cost`; products and convolutions only
-//         where nothing cheaper suffices
+//         stages compute again, right before they are read, of others that are held or the
+//         caller's: those that cost least to compute, by `recompute_cost`; products and
+//         convolutions only where nothing cheaper suffices
 // Result  the same results, bit for bit; never more is held than the budget allows. Throws Error,
 //         with how many bytes would do, where that cannot be
 //
