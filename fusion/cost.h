@@ -11,6 +11,13 @@ namespace gradus::fusion {
 inline constexpr size_t most_steps = 48;
 // Loads and stores. A kernel keeps as many pointers on its stack.
 inline constexpr size_t most_slots = 32;
+// What a group may keep alive for members to come, if that is more than the largest value it makes:
+// what stays in near caches. Each cut stores a value and reads it again, and is cheaper than what
+// went out of the caches meanwhile: the step of an LSTM with products of 1 MiB took 19.1 ms with
+// groups of two sums, and 20.7 with one of all twenty. Who asks for less than `least_waiting_bytes`
+// meanwhile finds no harm in a group that waits.
+inline constexpr int64_t most_waiting_bytes = int64_t{1} << 20;
+inline constexpr int64_t least_waiting_bytes = int64_t{64} << 10;
 // Up to so many elements what an instruction costs is the call, not its elements: then also those
 // are grouped that share nothing.
 inline constexpr int64_t few_elements = 512;

@@ -10,6 +10,7 @@
 
 #include "base/small_vector.h"
 #include "ir/passes/passes.h"
+#include "ir/passes/rematerialize.h"
 
 namespace gradus {
 
@@ -100,6 +101,10 @@ struct CompilePass {
 
 struct CompileOptions {
   ir::DumpHook dump;  // called after each pass
+  // How much may be held between stages, see ir/passes/rematerialize.h: later stages compute again
+  // what would be more. For inputs of these sizes; others are run as well, and hold what they do.
+  // An Error where the budget cannot be kept.
+  std::optional<ir::MemoryBudget> memory_budget;
   // Run on the verified program before it is lowered, in this order. What each leaves is verified:
   // an Error that names the pass.
   std::vector<CompilePass> passes;

@@ -323,6 +323,10 @@ std::shared_ptr<const Code> Code::compile(const ir::Graph& graph, const CompileO
     if (options.dump) options.dump(pass.name, changed);
   }
   code->graph_ = ir::lower(*program, options.dump);
+  if (options.memory_budget) {
+    ir::rematerialize(code->graph_, *options.memory_budget);
+    if (options.dump) options.dump("rematerialize", code->graph_);
+  }
   Compiler(*code, *program).run();
   return code;
 }

@@ -84,6 +84,34 @@ std::string describe_memory(std::span<const StageMemory> stages) {
   return out;
 }
 
+std::string describe_peaks(const State& state, size_t most) {
+  const Code& code = *state.code();
+  std::string out;
+  for (const StagePeak& peak : state.peaks()) {
+    auto name = [&](uint32_t n) {
+      const Instruction& i = code.stage(peak.stage).instructions[n];
+      std::string text = fmt::format("{} {}", n, i.op->name);
+      if (i.where.known()) text += fmt::format(" @{}:{}", i.where.line, i.where.column);
+      return text;
+    };
+    out += fmt::format("stage {} takes most at instruction {}: {} bytes\n", peak.stage,
+                       name(peak.instruction), peak.bytes);
+    if (peak.scratch) out += fmt::format("  {} bytes for its kernel\n", peak.scratch);
+    size_t shown = 0, rest = 0;
+    for (const StagePeak::Living& l : peak.living) {
+      if (shown++ >= most) {
+        rest += l.bytes;
+        continue;
+      }
+      out += fmt::format("  {} bytes {}: {}, made by {}, {}\n", l.bytes, code.name_of(l.reg),
+                         to_string(code.type_of(l.reg)), name(l.made),
+                         l.last ? "last read by " + name(*l.last) : "outlives the stage");
+    }
+    if (rest) out += fmt::format("  {} bytes of {} more\n", rest, shown - most);
+  }
+  return out;
+}
+
 std::string describe_groups(const State& state) {
   const Code& code = *state.code();
   std::string out;

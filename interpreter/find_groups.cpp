@@ -133,6 +133,12 @@ void GroupFinder::add(uint32_t index, const Loops& loops, std::span<const uint32
     if (!group.reads({&r, 1})) group.loads.push_back(r);
 }
 
+void GroupFinder::close_others(uint32_t index, Closes closes) {
+  for (size_t g = open_.size(); g-- > 0;)
+    if (const Open& open = open_[g]; open.members.back() != index)
+      if (closes(open.members, open.loads)) close(g);
+}
+
 std::vector<std::vector<uint32_t>> GroupFinder::take() {
   while (!open_.empty()) close(0);
   return std::move(closed_);

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "interpreter/code.h"
 
 namespace gradus::interpreter {
@@ -37,6 +38,10 @@ class GroupFinder {
   // reads, `loads` the registers.
   void add(uint32_t index, const Loops& loops, std::span<const uint32_t> makers,
            std::span<const Register> loads);
+  // Closes the open groups that the instruction, which was added last, is no member of, and of
+  // which `closes` is true.
+  using Closes = FunctionRef<bool(std::span<const uint32_t> members, std::span<const Register>)>;
+  void close_others(uint32_t index, Closes closes);
   // Whether an open group that `maker` belongs to reduces `shape` to `row`.
   bool reduces(uint32_t maker, const Sizes& shape, const Sizes& row) const;
   // The groups of enough members, each in order.

@@ -40,6 +40,9 @@ void Planner::fuse() {
       continue;
     }
     finder.add(n, loops_of(n), makers, loads);
+    if (takes_memory(n))
+      finder.close_others(
+          n, [&](auto members, auto read) { return waits_too_long(n, members, read); });
     for (Register r : results_of(n))
       if (is_met(r)) maker[local_numbers_[index_of(r)]] = n;
   }
@@ -116,6 +119,41 @@ bool Planner::repeats_rows(uint32_t index, const GroupFinder& finder,
   }
   const uint32_t m = maker[local_numbers_[index_of(view.root)]];
   return m != Local::never && finder.reduces(m, view.layout.shape, root.layout.shape);
+}
+
+// Whether somewhere to put its results is worth a thought.
+bool Planner::takes_memory(uint32_t index) {
+  return std::ranges::any_of(results_of(index), [&](Register r) {
+    if (!is_met(r)) return false;
+    const Local& l = local(r);
+    return l.kind == Local::Kind::slot && l.root == r && l.bytes() >= fusion::least_waiting_bytes;
+  });
+}
+
+// A group that waits for members keeps alive what it reads, while other instructions take memory.
+// Given   an instruction that is no member
+// Result  whether what nobody else reads any more is too much beside what the members, had they run
+//         already, would have left for later ones: a network's gradient of a weight is a product of
+//         each step, added to those before, and the sums would hold all the products
+bool Planner::waits_too_long(uint32_t index, std::span<const uint32_t> members,
+                             std::span<const Register> loads) {
+  SmallVector<Register, 16> roots;
+  int64_t waiting = 0, largest = 0;
+  for (uint32_t n : members) {
+    const Local& y = local(results_of(n)[0]);
+    roots.push_back(y.root);
+    if (y.last_use > index) waiting -= y.bytes();
+    largest = std::max(largest, y.bytes());
+  }
+  for (Register r : loads) {
+    const Local& root = local(local(r).root);
+    if (root.kind != Local::Kind::slot || root.last_use > index ||
+        std::ranges::count(roots, root.reg) || code_.last_segment(root.reg) > number_)
+      continue;
+    roots.push_back(root.reg);
+    waiting += root.bytes();
+  }
+  return waiting > std::max(fusion::most_waiting_bytes, largest);
 }
 
 // Edges are members where a member reads them, and where a kernel that reads their operands can be

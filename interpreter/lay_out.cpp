@@ -66,16 +66,18 @@ void Planner::lay_out(uint32_t index) {
   step.first_event = static_cast<uint32_t>(plan_->events.size());
   if (const uint32_t g = bound_[index].group; g != Local::never) {
     if (bound_[index].run)
-      for (Register y : plan_->groups[g].stored) place_result(y);
+      for (Register y : plan_->groups[g].stored) place_result(y, index);
   } else if (i.kind == Instruction::Kind::kernel && !bound_[index].checks) {
     for (Register y : results_of(index))
-      if (y != no_register) place_result(y);
+      if (y != no_register) place_result(y, index);
   }
   step.before = static_cast<uint32_t>(plan_->events.size()) - step.first_event;
   if (bound_[index].run) {
-    lay_out_kernel(bound_[index], step);
+    lay_out_kernel(bound_[index], step, index);
     step.group = bound_[index].group;
     step.host = bound_[index].host;
+  } else if (step.before) {
+    note_peak(index, 0);
   }
   release_packings(index);
   for (uint32_t d = first_death_[index]; d < first_death_[index + 1]; ++d) die(deaths_[d]);
@@ -83,10 +85,12 @@ void Planner::lay_out(uint32_t index) {
   if (step.run || step.before || step.after) plan_->steps.push_back(step);
 }
 
-void Planner::lay_out_kernel(const Bound& bound, Step& step) {
+void Planner::lay_out_kernel(const Bound& bound, Step& step, uint32_t index) {
   SmallVector<std::pair<int64_t, int64_t>, 2> temporary;
+  int64_t scratch = 0;
   auto allocate = [&](int64_t bytes) {
     temporary.emplace_back(slots_.allocate(bytes), bytes);
+    scratch += bytes;
     return temporary.back().first;
   };
   const bool there = choice_.device && !bound.host;
@@ -127,12 +131,14 @@ void Planner::lay_out_kernel(const Bound& bound, Step& step) {
     }
     plan_->args.push_back(arg);
   }
+  note_peak(index, scratch);
   for (auto [offset, bytes] : temporary) slots_.release(offset, bytes);
 }
 
-void Planner::place_result(Register y) {
+void Planner::place_result(Register y, uint32_t index) {
   Local& l = local(y);
   if (l.kind == Local::Kind::absent) return;
+  if (l.root == y) l.born = index;
   if (l.root != y) {
     if (l.leaves) place_view(y);
   } else if (l.kind == Local::Kind::slot) {
@@ -141,6 +147,7 @@ void Planner::place_result(Register y) {
     l.extent = l.bytes();
     l.slot = carry(l.extent);
   } else if (l.kind == Local::Kind::tensor) {
+    tensor_bytes_ += l.bytes();
     plan_->events.push_back({Event::Kind::allocate, y, no_register, 0, l.layout});
   }
 }
@@ -196,7 +203,37 @@ void Planner::die(Register r) {
   if (l.kind == Local::Kind::slot) slots_.release(l.slot, l.bytes());
   if (l.kind != Local::Kind::tensor) return;
   if (code_.last_segment(r) > number_ || l.returned) return;
+  if (!l.before) tensor_bytes_ -= l.bytes();
   plan_->events.push_back({Event::Kind::release, r, no_register, 0, {}});
+}
+
+// Called when all that an instruction needs has its place, and nothing was given back yet.
+void Planner::note_peak(uint32_t index, int64_t scratch) {
+  const int64_t bytes = slots_.live() + tensor_bytes_ + plan_->block_bytes;
+  if (peak_index_ != Local::never && bytes <= plan_->peak.bytes) return;
+  peak_index_ = index;
+  plan_->peak.bytes = bytes;
+  plan_->peak.scratch = scratch;
+}
+
+void Planner::record_peak() {
+  SegmentPlan::Peak& peak = plan_->peak;
+  if (peak_index_ == Local::never) return;
+  peak.instruction = segment_.first + peak_index_;
+  for (const Local& l : locals_) {
+    if (l.born == Local::never || l.born > peak_index_) continue;
+    // What leaves is there when the segment ends.
+    const bool stays =
+        l.kind == Local::Kind::carried ||
+        (l.kind == Local::Kind::tensor && (code_.last_segment(l.reg) > number_ || l.returned));
+    if (!stays && l.last_use < peak_index_) continue;
+    peak.living.push_back({l.reg, l.bytes(), segment_.first + l.born,
+                           stays ? Local::never : segment_.first + l.last_use});
+  }
+  for (const SharedPacking& p : packings_)
+    if (p.readers.front() <= peak_index_ && peak_index_ <= p.readers.back())
+      peak.living.push_back({p.reg, p.bytes(), segment_.first + p.readers.front(),
+                             segment_.first + p.readers.back()});
 }
 
 // Groups the pointers that follow from each external tensor, then those into each block.

@@ -141,6 +141,19 @@ struct SegmentPlan {
   int64_t block_bytes = 0;  // of the block that this segment leaves
   int64_t buffer_bytes = 0;
   int64_t least_buffer_bytes = 0;  // the largest sum of live slots: what the schedule allows
+  // Where the segment takes most, and what of its own is alive there.
+  struct Peak {
+    struct Living {
+      Register reg = no_register;
+      int64_t bytes = 0;
+      uint32_t made = 0, last = 0;  // instructions of the stage; last: UINT32_MAX if it stays
+    };
+    uint32_t instruction = 0;  // of the stage
+    int64_t bytes = 0;         // places are whole units of SlotAllocator::alignment
+    int64_t scratch = 0;       // of them: what its kernel needs while it runs
+    std::vector<Living> living;
+  };
+  Peak peak;
   std::vector<std::shared_ptr<const void>> kernels;   // keeps parameters alive
   std::vector<std::unique_ptr<std::byte[]>> numbers;  // numbers and zeros as operands
   std::vector<Ref<Storage>> on_device;  // these and constants, where a device reads them

@@ -46,6 +46,7 @@ std::shared_ptr<const SegmentPlan> Planner::run() {
   for (uint32_t i = 0; i < bound_.size(); ++i) lay_out(i);
   plan_->buffer_bytes = slots_.end();
   plan_->least_buffer_bytes = slots_.peak();
+  record_peak();
   finish_patches();
   record_held();
   if (choice_.device) send_numbers();

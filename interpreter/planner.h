@@ -32,10 +32,11 @@ struct Local {
   bool leaves = false;        // of a root: a value made in this segment that outlives it
   bool pinned = false;        // of a root: somebody sees it as a tensor
   bool returned = false;
-  bool before = false;  // there when the segment starts
-  bool held = false;    // of a root: a later segment reads its memory
-  int64_t slot = 0;     // offset in the buffer; of a carried root, in its segment's block
-  int64_t extent = 0;   // of a carried root: how many bytes there
+  bool before = false;    // there when the segment starts
+  bool held = false;      // of a root: a later segment reads its memory
+  uint32_t born = never;  // of a root: the instruction that its memory is taken for
+  int64_t slot = 0;       // offset in the buffer; of a carried root, in its segment's block
+  int64_t extent = 0;     // of a carried root: how many bytes there
   // Of a carried root of an earlier segment of which a view outlives this one: where in this
   // segment's block its bytes are brought.
   std::optional<int64_t> brought;
@@ -148,6 +149,9 @@ class Planner {
   bool can_fuse(uint32_t index);
   GroupFinder::Loops loops_of(uint32_t index);
   bool repeats_rows(uint32_t index, const GroupFinder& finder, std::span<const uint32_t> maker);
+  bool takes_memory(uint32_t index);
+  bool waits_too_long(uint32_t index, std::span<const uint32_t> members,
+                      std::span<const Register> loads);
   void fuse_members(std::span<const uint32_t> members);
   Members members_of(std::span<const uint32_t> members);
   void fuse_halves(std::span<const uint32_t> members);
@@ -186,12 +190,14 @@ class Planner {
   void choose_carried();
   void sort_deaths();
   void lay_out(uint32_t index);
-  void lay_out_kernel(const Bound& bound, Step& step);
-  void place_result(Register y);
+  void lay_out_kernel(const Bound& bound, Step& step, uint32_t index);
+  void place_result(Register y, uint32_t index);
   void place_view(Register y);
   int64_t carry(int64_t bytes);
   Arg arg_of(Register r);
   void die(Register r);
+  void note_peak(uint32_t index, int64_t scratch);
+  void record_peak();
   void finish_patches();
   void record_held();
   void hold(Register r);
@@ -224,6 +230,8 @@ class Planner {
   std::vector<SharedPacking> packings_;                    // by their first readers
   std::vector<std::pair<uint32_t, size_t>> packing_ends_;  // last readers, and whose
   size_t next_packing_ = 0, ended_packings_ = 0;
+  int64_t tensor_bytes_ = 0;            // of tensors made here and not let go
+  uint32_t peak_index_ = Local::never;  // see SegmentPlan::Peak
   SlotAllocator slots_;
   size_t number_at_ = 0;  // in the last of SegmentPlan::numbers
   // What a device reads of the plan's numbers, by block, and of constants.

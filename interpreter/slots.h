@@ -61,6 +61,7 @@ class SlotAllocator {
   }
 
   int64_t end() const { return end_; }
+  int64_t live() const { return live_; }
   // The largest sum of slots that were alive at once.
   int64_t peak() const { return peak_; }
 

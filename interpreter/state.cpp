@@ -136,6 +136,25 @@ std::vector<FusedGroup> State::groups() const {
   return groups;
 }
 
+std::vector<StagePeak> State::peaks() const {
+  std::vector<StagePeak> peaks;
+  for (const auto& plan : impl_->plans) {
+    if (!plan || plan->peak.bytes == 0) continue;
+    const interpreter::SegmentPlan::Peak& p = plan->peak;
+    StagePeak peak{impl_->code->segment(plan->segment).stage,
+                   p.instruction,
+                   static_cast<size_t>(p.bytes),
+                   static_cast<size_t>(p.scratch),
+                   {}};
+    for (const auto& l : p.living)
+      peak.living.push_back({l.reg, static_cast<size_t>(l.bytes), l.made,
+                             l.last == UINT32_MAX ? std::nullopt : std::optional(l.last)});
+    std::ranges::stable_sort(peak.living, std::greater(), &StagePeak::Living::bytes);
+    peaks.push_back(std::move(peak));
+  }
+  return peaks;
+}
+
 std::vector<HostInstruction> State::host_instructions() const {
   std::vector<HostInstruction> list;
   for (const auto& plan : impl_->plans) {

@@ -73,6 +73,22 @@ struct StageMemory {
   size_t results = 0;  // returned, whether or not later stages read them as well
 };
 
+// Where a stage takes most of what StageMemory counts, and what is alive there.
+struct StagePeak {
+  // A value that the stage makes, or a copy of one that several kernels read rearranged.
+  struct Living {
+    Register reg = no_register;
+    size_t bytes = 0;
+    uint32_t made = 0;             // the instruction that its memory is taken for
+    std::optional<uint32_t> last;  // the last that reads it; nullopt: it outlives the stage
+  };
+  size_t stage = 0;
+  uint32_t instruction = 0;
+  size_t bytes = 0;            // of all that is alive, in places as they are laid out
+  size_t scratch = 0;          // of these: what the instruction's kernel needs while it runs
+  std::vector<Living> living;  // the largest first
+};
+
 // Instructions of a stage that run as one kernel, where the last of them stands.
 struct FusedGroup {
   size_t stage = 0;
@@ -158,6 +174,9 @@ class State {
   // What of them ran on the host because the state's device has no code for it. Opaque
   // instructions always do, and are not among them.
   std::vector<HostInstruction> host_instructions() const;
+  // Where the stages that have run, or are prepared, take most of memory. A stage that opaque
+  // instructions cut has several.
+  std::vector<StagePeak> peaks() const;
 
  private:
   struct Impl;
@@ -169,6 +188,10 @@ class State {
 
 // As text, a line for each stage.
 std::string describe_memory(std::span<const StageMemory> stages);
+
+// What is alive where each stage takes most, as text: values with their types and places, the
+// largest first and no more than `most` of them.
+std::string describe_peaks(const State& state, size_t most = 30);
 
 // The groups as text: the instructions of each with their places in the program, and its nest.
 std::string describe_groups(const State& state);

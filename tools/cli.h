@@ -33,6 +33,7 @@ struct InputOptions {
 
 struct RunCommand {
   std::string program;
+  std::optional<uint64_t> memory_budget;  // bytes held between stages; absent: as many as there are
   InputOptions from;
   std::optional<uint64_t> stages;  // absent: all
   std::string outputs, profile;    // files, empty: none
@@ -52,6 +53,7 @@ void run(const RunCommand& command);
 void devices();
 
 struct ViewCommand {
+  std::optional<uint64_t> memory_budget;
   std::string program, out, profile;  // no out: an SVG to standard output
   InputOptions from;                  // sizes, and values that decide a model's structure
   bool written = false;               // the program as it is written, not as it runs
@@ -106,7 +108,14 @@ void check_onnx(const CheckOnnxCommand& command);
 
 void verify(const std::string& program);
 void print(const std::string& program, const std::string& dump_after);
-void disasm(const std::string& program, const std::vector<std::string>& set);
+struct DisasmCommand {
+  std::optional<uint64_t> memory_budget;
+  std::string program;
+  std::vector<std::string> set;  // "N=32"
+  std::string fusion = "off";    // off or first: what memory is said for
+  std::string dump_after;        // "memory": what is alive where stages take most
+};
+void disasm(const DisasmCommand& command);
 
 enum class TableFormat { text, markdown, json };
 void list_operators(TableFormat format);

@@ -1,6 +1,7 @@
 // gradus verify, print, disasm
 #include <algorithm>
 
+#include "base/build.h"
 #include "base/text.h"
 #include "interpreter/state.h"
 #include "ir/passes/passes.h"
@@ -44,16 +45,22 @@ void print(const std::string& program, const std::string& dump_after) {
   put(text);
 }
 
-void disasm(const std::string& program, const std::vector<std::string>& set) {
-  const auto loaded = load_program(program);
-  auto code = Code::compile(loaded.module.program());
+void disasm(const DisasmCommand& command) {
+  const auto loaded = load_program(command.program);
+  const DimSizes sizes = read_sizes(command.set, loaded.module.program());
+  auto code = Code::compile(loaded.module.program(), compile_options(command.memory_budget, sizes));
   bool opaque = false;
   for (size_t s = 0; s < code->segments(); ++s)
     opaque |= code->segment(s).opaque || code->segment(s).counts;
+  const bool first = command.fusion == "first", peaks = !command.dump_after.empty();
+  if (first && !has_part(Part::llvm))
+    throw Error("--fusion first: there are no kernels: {}", why_missing(Part::llvm));
   std::string memory;
-  if (!set.empty() || (!opaque && code->dimensions().empty())) {
-    State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
-    memory = describe_memory(state.prepare(read_sizes(set, loaded.module.program())));
+  if (!command.set.empty() || first || peaks || (!opaque && code->dimensions().empty())) {
+    State state(code, Context::default_context(),
+                {.fusion = first ? fusion::FusionMode::first : fusion::FusionMode::off});
+    memory = describe_memory(state.prepare(sizes));
+    if (peaks) memory += describe_peaks(state);
   }
   put(disassemble(*code) + memory);
 }

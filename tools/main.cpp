@@ -27,9 +27,10 @@ struct Commands {
   ExportCommand export_;
   ViewCommand view;
   CheckOnnxCommand check_onnx;
+  DisasmCommand disasm;
   std::string program, dump_after;
   bool markdown = false, json = false;
-  std::vector<std::string> plugins, sizes;
+  std::vector<std::string> plugins;
   std::function<void()> chosen;
 };
 
@@ -44,6 +45,14 @@ std::string whole_number(const std::string& text) {
 
 void add_program(CLI::App& command, std::string& program) {
   command.add_option("PROGRAM", program, "A .ir text, or an .onnx model")->required();
+}
+
+void add_memory_budget(CLI::App& command, std::optional<uint64_t>& bytes) {
+  command
+      .add_option("--memory-budget", bytes,
+                  "Hold at most so much between stages: later ones compute the rest again")
+      ->type_name("BYTES")
+      ->check(whole_number);
 }
 
 void add_inputs(CLI::App& command, InputOptions& from) {
@@ -71,6 +80,7 @@ void add_run(CLI::App& app, Commands& c) {
       ->type_name("N")
       ->check(CLI::PositiveNumber)
       ->check(whole_number);
+  add_memory_budget(*command, c.run.memory_budget);
   command->add_option("--outputs", c.run.outputs, "Write all results that are defined, by name")
       ->type_name("OUT.npz|OUT.safetensors");
   command
@@ -186,13 +196,24 @@ void add_inspection(CLI::App& app, Commands& c) {
   printing->callback([&c] { c.chosen = [&c] { print(c.program, c.dump_after); }; });
   CLI::App* disassembling =
       app.add_subcommand("disasm", "Show the compiled stages: registers, frees, places");
-  add_program(*disassembling, c.program);
+  add_program(*disassembling, c.disasm.program);
   disassembling
-      ->add_option("--set", c.sizes,
+      ->add_option("--set", c.disasm.set,
                    "The size of a dimension, for saying what stages take of memory")
       ->type_name("DIM=N")
       ->allow_extra_args(false);
-  disassembling->callback([&c] { c.chosen = [&c] { disasm(c.program, c.sizes); }; });
+  add_memory_budget(*disassembling, c.disasm.memory_budget);
+  disassembling
+      ->add_option("--fusion", c.disasm.fusion,
+                   "Say it for single instructions (off, the default) or for kernels (first)")
+      ->type_name("MODE")
+      ->check(CLI::IsMember({"off", "first"}));
+  disassembling
+      ->add_option("--dump-after", c.disasm.dump_after,
+                   "memory: say what is alive where each stage takes most")
+      ->type_name("STEP")
+      ->check(CLI::IsMember({"memory"}));
+  disassembling->callback([&c] { c.chosen = [&c] { disasm(c.disasm); }; });
 }
 
 void add_ops(CLI::App& app, Commands& c) {
@@ -273,6 +294,7 @@ void add_view(CLI::App& app, Commands& c) {
       ->type_name("OUT.svg|OUT.html");
   command->add_option("--profile", c.view.profile, "Show the times of a profile of gradus run")
       ->type_name("T.json");
+  add_memory_budget(*command, c.view.memory_budget);
   command->add_flag("--written", c.view.written, "Draw the program as it is written");
   command->add_option("--set", c.view.from.set, "The size of a dimension, for planning kernels")
       ->type_name("DIM=N")

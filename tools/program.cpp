@@ -71,6 +71,15 @@ DimSizes read_sizes(const std::vector<std::string>& settings, const ir::Graph& p
   return sizes;
 }
 
+CompileOptions compile_options(std::optional<uint64_t> memory_budget, const DimSizes& sizes) {
+  CompileOptions options;
+  if (!memory_budget) return options;
+  if (*memory_budget > INT64_MAX)
+    throw UsageError("--memory-budget {}: that is more than can be counted", *memory_budget);
+  options.memory_budget = {static_cast<int64_t>(*memory_budget), sizes};
+  return options;
+}
+
 LoadedProgram load_program(const std::string& path, const InputOptions& from) {
   if (!path.ends_with(".onnx")) return {ir::parse_file(path).module, nullptr};
   Files files(Context::default_context());

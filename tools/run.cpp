@@ -217,6 +217,20 @@ std::string cuda_sources(const State& state, const ir::Graph& program) {
   return text;
 }
 
+// What --set says, and the sizes that the first stage's inputs settle.
+DimSizes sizes_of_inputs(const std::shared_ptr<const Code>& code, const InputSources& sources,
+                         const std::shared_ptr<Context>& context) {
+  DimSizes sizes = sources.sizes;
+  const std::vector<Tensor> inputs = find_inputs(State(code, context), sources);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ir::Dims& dims = code->input_type(0, i).dims;
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (const std::string_view name = dims[d].symbol_name(); !name.empty())
+        sizes.emplace(name, inputs[i].shape()[d]);
+  }
+  return sizes;
+}
+
 std::string times_report(std::vector<std::vector<double>>& times) {
   std::string text;
   for (size_t s = 0; s < times.size(); ++s) {
@@ -249,6 +263,12 @@ void run(const RunCommand& command) {
   auto context = std::make_shared<Context>(context_options);
   InputSources sources = open_sources(command.from, loaded, context);
   std::shared_ptr<const Code> code = Code::compile(program);
+  if (command.memory_budget) {
+    // The inputs of a stage that ran already need not be there.
+    const DimSizes sizes =
+        command.resume.empty() ? sizes_of_inputs(code, sources, context) : sources.sizes;
+    code = Code::compile(program, compile_options(command.memory_budget, sizes));
+  }
   const std::optional<int> device = device_number(command, program);
   const StateOptions state_options{.fusion = fusion_mode(command, device.has_value())};
   if (command.symbols && state_options.fusion == fusion::FusionMode::off)

@@ -13,14 +13,16 @@ void view(const ViewCommand& command) {
     throw UsageError("gradus view -o {}: a drawing is an .svg or an .html file", command.out);
   if (command.written && !command.profile.empty())
     throw UsageError("gradus view: a profile is of what runs; leave --written out");
+  if (command.written && command.memory_budget)
+    throw UsageError("gradus view: a memory budget changes what runs; leave --written out");
   LoadedProgram loaded = load_program(command.program, command.from);
   const ir::Graph& program = loaded.module.program();
   gradus::view::Picture picture;
   if (command.written) {
     picture = gradus::view::picture_of(program, {});
   } else {
-    auto code = Code::compile(program);
-    DimSizes sizes = read_sizes(command.from.set, program);
+    const DimSizes sizes = read_sizes(command.from.set, program);
+    auto code = Code::compile(program, compile_options(command.memory_budget, sizes));
     gradus::view::Overlay overlay = gradus::view::overlay_of(*code, sizes);
     if (!command.profile.empty())
       gradus::view::add_profile(overlay, *code, read_trace(command.profile), command.profile);

@@ -29,6 +29,14 @@ runs 0 run p.ir --random 1 --set N=4096 --fusion off --stats --dump-after fusion
 says out 'kernels: 0 compiled in 0.000 s, 0 loaded'
 grep -q nest out && fail 'there are groups without fusion'
 
+# What stages take of memory, and of what.
+runs 0 disasm p.ir --set N=4096 --dump-after memory
+says out 'stage 0: a buffer of' 'stage 0 takes most at instruction 1 tanh @4:10' \
+  '32768 bytes %t: f64[N], made by 1 tanh @4:10, last read by 2 add @5:10'
+refuses 2 '--dump-after' disasm p.ir --set N=4096 --dump-after fusion
+refuses 2 '--fusion' disasm p.ir --set N=4096 --fusion behind
+refuses 1 "wants the size of 'N'" disasm p.ir --dump-after memory
+
 # Where no kernels can be made, the rest says nothing.
 grep -q avx2 /proc/cpuinfo || { finish; exit 0; }
 
@@ -38,6 +46,9 @@ runs 0 run p.ir --random 1 --set N=4096 --fusion first --dump-after fusion --sta
 says out 'stage 0, instructions 0 mul @3:10, 1 tanh @4:10, 2 add @5:10' 'nest 1 {' \
   '%v3 = tanh(%v2) : f64 in f64' 'store %v4' 'kernels: 1 compiled in'
 says trace.json '"name": "mul @3, tanh @4, add @5, sum @6"'
+# One kernel has no memory but for what it gives.
+runs 0 disasm p.ir --set N=4096 --fusion first --dump-after memory
+says out 'stage 0: a buffer of 0 bytes' '32768 bytes %y: f64[N], made by 3 sum @6:10'
 # Sources for CUDA, which nobody compiles here, name the program's lines.
 runs 0 run p.ir --random 1 --set N=4 --fusion first --dump-after cuda
 says out 'extern "C" __global__' '// %v2 = mul(%v0, %v1) : f64 in f64  # line 3: %h = mul(%x, %w)'

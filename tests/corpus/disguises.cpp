@@ -234,6 +234,39 @@ void any_workers(const ir::Fixture& fixture) {
   }
 }
 
+// What later stages compute again instead of finding it held.
+void within_budgets(const ir::Fixture& fixture) {
+  size_t ran = 0;
+  for (const Subject& s : subjects(fixture)) {
+    if (s.code->stages() < 2) continue;
+    const Results plain = run_all(s);
+    ir::MemoryBudget budget;
+    State sized(s.code);
+    run_all(sized, s);
+    for (const std::string& name : s.code->dimensions())
+      if (auto size = sized.dimension(name)) budget.sizes.emplace(name, *size);
+    for (int tries = 0; tries < 20; ++tries) {
+      std::shared_ptr<const Code> code;
+      try {
+        code = Code::compile(s.graph, {.memory_budget = budget});
+      } catch (const Error& e) {
+        const std::string what = e.what();
+        const size_t at = what.find("at least ");
+        if (at == std::string::npos) break;  // data decides a size
+        budget.bytes = std::stoll(what.substr(at + 9));
+        continue;
+      }
+      ++ran;
+      Subject again = s;
+      again.code = code;
+      EXPECT_EQ(difference(s, plain, run_all(again)), "") << budget.bytes << " bytes";
+      EXPECT_EQ(difference(s, plain, run_fused(again, fusing_context(2))), "");
+      break;
+    }
+  }
+  if (ran == 0) GTEST_SKIP() << "nothing is held that can be counted";
+}
+
 // A state may be run again and again; results of earlier rounds stay what they were.
 void restarted(const ir::Fixture& fixture) {
   for (const Subject& s : subjects(fixture)) {
@@ -358,6 +391,7 @@ const std::vector<Disguise> disguises = {
     {"cloned", cloned},
     {"strided", strided},
     {"any_workers", any_workers},
+    {"within_budgets", within_budgets},
     {"restarted", restarted},
     {"failing_anywhere", failing_anywhere},
     {"failing_in_groups", failing_in_groups},

@@ -330,5 +330,36 @@ TEST_F(Fused, GroupsThatAreNotWorthItStayApart) {
             0u);
 }
 
+// What a recurrent network's gradient of a weight is: a product of each step, all added up.
+std::string sums_of_products(int steps, int64_t size) {
+  std::string text = fmt::format(
+      "graph g {{\n  stage 0 (%a: f32[8, {0}], %b: f32[8, {0}]) {{\n"
+      "    %t = transpose(%a) {{dim0 = 0, dim1 = 1}}\n    %s0 = matmul(%t, %b)\n",
+      size);
+  for (int i = 1; i < steps; ++i)
+    text += fmt::format(
+        "    %m{0} = mul(%b, 0.{0})\n    %p{0} = matmul(%t, %m{0})\n    %s{0} = add(%s{1}, "
+        "%p{0})\n",
+        i, i - 1);
+  return text + fmt::format("    return y = %s{}\n  }}\n}}\n", steps - 1);
+}
+
+// A group of all the sums would keep all the products.
+TEST_F(Fused, NoGroupWaitsOnMuchMemory) {
+  const int64_t n = 512, megabyte = n * n * 4;
+  const std::vector<Tensor> inputs{ramp({8, n}, DType::f32), ramp({8, n}, DType::f32)};
+  auto code = compile(sums_of_products(12, n));
+  State fused = state(code), plain = unfused(code);
+  EXPECT_LE(fused.prepare({})[0].buffer, static_cast<size_t>(6 * megabyte));
+  EXPECT_FALSE(fused.groups().empty());
+  EXPECT_TRUE(bitwise_equal(run(fused, inputs)[0], run(plain, inputs)[0]));
+  // Where that is little, one group reads each sum once.
+  State small = state(compile(sums_of_products(12, 64)));
+  small.prepare({});
+  size_t most = 0;
+  for (const FusedGroup& g : small.groups()) most = std::max(most, g.instructions.size());
+  EXPECT_EQ(most, 11u);
+}
+
 }  // namespace
 }  // namespace gradus

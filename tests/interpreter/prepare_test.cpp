@@ -154,5 +154,50 @@ TEST(Prepare, SaysWhatItCannot) {
             std::string::npos);
 }
 
+// What is alive at the peak adds up to it, and is what the schedule leaves there.
+TEST(Prepare, SaysWhatIsAliveAtThePeak) {
+  auto code = compile(R"(
+graph g {
+  stage 0 (%x: f64[N]) {
+    %z = neg(%x)
+    %a = sin(%z)
+    %b = cos(%a)
+    %c = mul(%a, %b)
+    %e = exp(%c)
+    return y = %e, %c
+  }
+  stage 1 (%w: f64[N]) {
+    %r = mul(%w, %b)
+    return %r
+  }
+}
+)");
+  State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  EXPECT_TRUE(state.peaks().empty());
+  state.prepare({{"N", 1000}});
+  const auto peaks = state.peaks();
+  ASSERT_EQ(peaks.size(), 2u);
+  const StagePeak& first = peaks[0];
+  EXPECT_EQ(first.stage, 0u);
+  EXPECT_EQ(first.instruction, 3u);  // of z there is nothing any more, of e nothing yet
+  std::string names;
+  size_t bytes = 0;
+  for (const StagePeak::Living& l : first.living) {
+    names += code->name_of(l.reg) + (l.last ? fmt::format(" until {}, ", *l.last) : " stays, ");
+    bytes += l.bytes;
+  }
+  EXPECT_EQ(names, "%a until 3, %b stays, %c stays, ");
+  EXPECT_EQ(bytes, 24000u);
+  EXPECT_EQ(first.bytes, 24000u);
+  EXPECT_EQ(peaks[1].bytes, 8000u);
+  const std::string text = describe_peaks(state, 2);
+  EXPECT_NE(text.find("stage 0 takes most at instruction 3 mul @7:10: "), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("  8000 bytes %a: f64[N], made by 1 sin @5:10, last read by 3 mul @7:10\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("  8000 bytes of 1 more\n"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace gradus
