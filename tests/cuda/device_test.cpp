@@ -34,7 +34,7 @@ TEST(MemoryCache, ServesAStreamWhatItGaveBack) {
     MemoryCache memory(device);
     const Address a = memory.allocate(1000, 1), b = memory.allocate(1000, 1);
     EXPECT_NE(a, b);
-    memory.release(a, 1);
+    memory.release(a);
     // Another stream may still be behind.
     const Address other = memory.allocate(1000, 2);
     EXPECT_NE(other, a);
@@ -42,8 +42,7 @@ TEST(MemoryCache, ServesAStreamWhatItGaveBack) {
     EXPECT_EQ(memory.statistics().allocations, 3u);
     EXPECT_EQ(memory.statistics().reused, 1u);
     EXPECT_EQ(memory.statistics().used_bytes, 3072u);
-    for (Address x : {a, b}) memory.release(x, 1);
-    memory.release(other, 2);
+    for (Address x : {a, b, other}) memory.release(x);
     EXPECT_EQ(memory.statistics().used_bytes, 0u);
     EXPECT_EQ(memory.statistics().kept_bytes, 3072u);
     EXPECT_EQ(device.frees, 0u);
@@ -56,13 +55,13 @@ TEST(MemoryCache, GivesBackWhatItKeepsBeforeItFails) {
   MemoryCache memory(device);
   const Address a = memory.allocate(4096, 1), b = memory.allocate(4096, 2);
   EXPECT_THROW(memory.allocate(4096, 1), cuda::OutOfMemory);
-  memory.release(a, 1);
-  memory.release(b, 2);
+  memory.release(a);
+  memory.release(b);
   const Address c = memory.allocate(8192, 1);  // neither is of that size
   EXPECT_EQ(device.synchronized, 2u);
   EXPECT_EQ(device.frees, 2u);
   EXPECT_EQ(memory.statistics().kept_bytes, 0u);
-  memory.release(c, 1);
+  memory.release(c);
 }
 
 corpus::Results run(const corpus::Subject& subject, const std::shared_ptr<Context>& context,
