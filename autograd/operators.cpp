@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "autograd/device_streams.h"
 #include "autograd/operator_node.h"
 #include "autograd/recorder.h"
 #include "base/per_thread.h"
@@ -82,6 +83,28 @@ Variables record(const Ref<const OperatorCall>& call, std::span<const Variable* 
   return out;
 }
 
+// As ops::counted, by copies of what lies on a device.
+Attributes counted(const Operator& op, const Attributes& attributes,
+                   std::span<const Variable* const> operands) {
+  SmallVector<Type, 4> types(operands.size());
+  SmallVector<ir::OperandType, 4> in(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i]) continue;
+    types[i] = type_of(operands[i]->data());
+    in[i].kind = ir::OperandType::Kind::tensor;
+    in[i].type = &types[i];
+  }
+  if (!ops::lacks_count(op, attributes, in)) return attributes;
+  SmallVector<Variable, 4> here(operands.size());
+  SmallVector<const Tensor*, 4> tensors(operands.size(), nullptr);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i]) continue;
+    here[i] = move_to(operands[i]->detach(), Device());
+    tensors[i] = &here[i].data();
+  }
+  return ops::counted(op, attributes, tensors);
+}
+
 }  // namespace
 
 Variables apply(const Ref<const OperatorCall>& call, std::span<const Variable* const> operands) {
@@ -111,10 +134,7 @@ Variables apply(const Operator& op, const Attributes& attributes,
       throw Error("{}: operand {} is undefined", op.name, i);
   }
   if (op.data_sized) {
-    SmallVector<const Tensor*, 4> tensors(operands.size(), nullptr);
-    for (size_t i = 0; i < operands.size(); ++i)
-      if (variables[i]) tensors[i] = &variables[i]->data();
-    ir::Attributes with_count = ops::counted(op, attributes, tensors);
+    ir::Attributes with_count = counted(op, attributes, variables);
     if (with_count.get() != attributes.get()) {
       if (Recorder* recorder = thread_state().recorder)
         recorder->meets(fmt::format("'{}', whose result's size its data decides", op.name));

@@ -160,8 +160,8 @@ class Accelerators final : public autograd::DeviceStreams {
   Tensor copy_to(const Tensor& tensor, Device device) override {
     const Device from = tensor.device();
     Tensor here = tensor;
-    if (from != Device()) here = fusion::to_host(*get(from)->device, tensor,
-                                                 *autograd::current_context());
+    if (from != Device())
+      here = fusion::to_host(*get(from)->device, tensor, *autograd::current_context());
     return device == Device() ? here : fusion::to_device(get(device)->device, here);
   }
 
