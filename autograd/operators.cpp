@@ -43,8 +43,17 @@ Variables compose(const Operator& op, const Attributes& attributes,
   for (const VariableOperand& o : operands) values.push_back(value_of(world, o));
   ops::ComposeCall call{op, world, values, attributes, {}};
   op.compose(call);
+  // What is made of no operand is made on the cpu; results lie where operands do.
+  Device device;
+  for (const VariableOperand& o : operands)
+    if (const auto* v = std::get_if<Variable>(&o); v && v->data().device() != Device())
+      device = v->data().device();
   Variables results;
-  for (const ops::Value& v : call.results) results.push_back(VariableWorld::variable(v));
+  for (const ops::Value& v : call.results) {
+    results.push_back(VariableWorld::variable(v));
+    if (device != Device() && results.back().defined())
+      results.back() = move_to(results.back(), device);
+  }
   return results;
 }
 

@@ -6,6 +6,7 @@
 #include "fusion/cuda/kernels.h"
 #include "interpreter/state.h"
 #include "ops/registry.h"
+#include "tensor/dlpack.h"
 
 namespace gradus {
 
@@ -90,6 +91,7 @@ class Accelerators final : public autograd::DeviceStreams {
     static Accelerators& one = []() -> Accelerators& {
       auto fresh = std::make_shared<Accelerators>();
       autograd::register_device_streams(DeviceKind::cuda, fresh);
+      set_device_fence(DeviceKind::cuda, [](Device device) noexcept { of_cuda().fence(device); });
       return *fresh;  // which the registry keeps
     }();
     return one;
@@ -168,14 +170,27 @@ class Accelerators final : public autograd::DeviceStreams {
   std::shared_ptr<fusion::Accelerator> accelerator(Device device) const {
     return get(device)->device;
   }
+  bool is_used(Device device) const { return find(device) != nullptr; }
   Stream next_stream(Device device) {
     get(device);
-    // 1 is where the accelerator records.
-    constexpr uint32_t first = 2, streams = 32;
-    return first + next_.fetch_add(1, std::memory_order_relaxed) % streams;
+    return first_stream + next_.fetch_add(1, std::memory_order_relaxed) % streams;
+  }
+  // All that its streams were given is done.
+  void fence(Device device) noexcept {
+    const auto place = find(device);
+    if (!place) return;
+    const uint32_t made = std::min(next_.load(std::memory_order_relaxed), streams);
+    try {
+      place->device->synchronize(0);
+      for (uint32_t s = 0; s < made; ++s) place->device->synchronize(first_stream + s);
+    } catch (const ResourceError&) {
+      // The device is gone: nothing is done there.
+    }
   }
 
  private:
+  // 1 is where the accelerator records.
+  static constexpr uint32_t first_stream = 2, streams = 32;
   struct Place {
     std::shared_ptr<Context> context;  // whose kernels are the device's
     std::shared_ptr<fusion::Accelerator> device;
@@ -228,13 +243,19 @@ Stream new_stream(Device device) {
   return Accelerators::of_cuda().next_stream(device);
 }
 
-uintptr_t native_stream(Device device, Stream stream) {
-  return accelerator_of(device)->native_stream(stream);
+uintptr_t native_stream(Device device) {
+  const auto accelerator = accelerator_of(device);
+  return accelerator->native_stream(accelerator->stream());
 }
 
 void let_wait(Device device, uintptr_t native) {
   const auto accelerator = accelerator_of(device);
   accelerator->let_wait(native, accelerator->stream());
+}
+
+bool is_used(Device device) {
+  return device.kind == DeviceKind::cuda && autograd::device_streams(DeviceKind::cuda) &&
+         Accelerators::of_cuda().is_used(device);
 }
 
 }  // namespace gradus

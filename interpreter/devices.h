@@ -20,10 +20,14 @@ void use_device(Context& context, std::shared_ptr<fusion::Kernels> kernels);
 // by autograd::StreamGuard. Throws Error for a device that nobody uses.
 autograd::Stream new_stream(Device device);
 
-// What is done with tensors that another library has made or is to read; see tensor/dlpack.h.
-// A stream as that library names it (CUDA: the CUstream, as a number).
-uintptr_t native_stream(Device device, autograd::Stream stream);
-// The other library's stream waits for what this thread's current one has been given so far.
+// For tensors that another library has made or is to read (tensor/dlpack.h): this thread's current
+// stream as that library names it (CUDA: the CUstream, as a number), so that it has it wait; and one
+// of the library's, which then waits for what ours has been given so far. Throw Error for a device
+// that nobody uses.
+uintptr_t native_stream(Device device);
 void let_wait(Device device, uintptr_t native);
+
+// Whether somebody uses it.
+bool is_used(Device device);
 
 }  // namespace gradus
