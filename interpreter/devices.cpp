@@ -108,10 +108,6 @@ class Accelerators final : public autograd::DeviceStreams {
     const size_t there = fusion::cuda::probe_kernels().devices.size();
     std::unique_lock guard(mutex_);
     if (places_.size() <= number) places_.resize(std::max(number + 1, there));
-    // Tensors may lie in memory of those before.
-    if (places_[number]) place->earlier = std::move(places_[number]->earlier);
-    std::erase_if(place->earlier, [](const auto& e) { return e.expired(); });
-    if (places_[number]) place->earlier.push_back(places_[number]->device);
     places_[number] = std::move(place);
     count_.store(static_cast<int>(places_.size()), std::memory_order_release);
   }
@@ -129,12 +125,8 @@ class Accelerators final : public autograd::DeviceStreams {
     get(to_device)->device->wait(to, get(device)->device->mark(from));
   }
   void record_use(const Tensor& tensor, Stream stream) override {
-    auto place = find(tensor.device());
-    if (!place) return;
-    const std::byte* memory = tensor.storage()->data();
-    place->device->record_use(memory, stream);
-    for (const auto& e : place->earlier)
-      if (auto device = e.lock()) device->record_use(memory, stream);
+    if (auto place = find(tensor.device()))
+      place->device->record_use(tensor.storage()->data(), stream);
   }
 
   SmallVector<Tensor, 2> evaluate(const ir::Operator& op, const ir::Attributes& attributes,
@@ -194,7 +186,6 @@ class Accelerators final : public autograd::DeviceStreams {
   struct Place {
     std::shared_ptr<Context> context;  // whose kernels are the device's
     std::shared_ptr<fusion::Accelerator> device;
-    std::vector<std::weak_ptr<fusion::Accelerator>> earlier;
   };
   std::shared_ptr<Place> find(Device device) const {
     std::shared_lock guard(mutex_);

@@ -67,9 +67,10 @@ struct Foreign {
 // Nobody could read what lies there.
 void check_used(Device device) {
   if (device != Device() && !is_used(device))
-    throw Error("the array lies on {0}, which this process does not use; call gradus.use_device("
-                "\"{0}\") first, or give it on the cpu",
-                to_string(device));
+    throw Error(
+        "the array lies on {0}, which this process does not use; call gradus.use_device("
+        "\"{0}\") first, or give it on the cpu",
+        to_string(device));
 }
 
 bool is_on_cuda(int type) { return type == kDLCUDA || type == kDLCUDAManaged; }
@@ -170,8 +171,7 @@ nb::object capsule_of(nb::handle object) {
 }  // namespace
 
 Tensor tensor_from_dlpack(nb::handle object) {
-  nb::object capsule =
-      PyCapsule_CheckExact(object.ptr()) ? nb::borrow(object) : capsule_of(object);
+  nb::object capsule = PyCapsule_CheckExact(object.ptr()) ? nb::borrow(object) : capsule_of(object);
   // What is taken is renamed, so that the capsule does not let it go as well.
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     Tensor t = adopt(static_cast<DLManagedTensorVersioned*>(

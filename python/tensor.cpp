@@ -207,7 +207,8 @@ void add_values(nb::class_<Variable>& tensor) {
           nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(),
           "dl_device"_a = nb::none(), "copy"_a = nb::none(),
           "The memory itself, without a copy; read-only where the consumer knows of that. On a "
-          "device the consumer's stream waits for ours; `dl_device=(1, 0)` gives a copy on the cpu.")
+          "device the consumer's stream waits for ours; `dl_device=(1, 0)` gives a copy on the "
+          "cpu.")
       .def(
           "__dlpack_device__", [](const Variable& v) { return dlpack_device_of(v.data()); },
           nb::sig("def __dlpack_device__(self) -> tuple[int, int]"));

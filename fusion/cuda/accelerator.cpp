@@ -10,6 +10,18 @@ Address address_of(const std::byte* p) { return reinterpret_cast<Address>(p); }
 
 constexpr StreamNumber recording_stream = 1;
 
+// One for all who use a device at a time: each finds what lies there.
+std::shared_ptr<MemoryCache> cache_of(Device& device) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& caches = *new std::map<Device*, std::weak_ptr<MemoryCache>>;
+  std::lock_guard guard(mutex);
+  std::erase_if(caches, [](const auto& known) { return known.second.expired(); });
+  std::weak_ptr<MemoryCache>& known = caches[&device];
+  auto cache = known.lock();
+  if (!cache) known = cache = std::make_shared<MemoryCache>(device);
+  return cache;
+}
+
 // This thread's, of a device: of all who run it.
 struct CurrentStreams {
   std::vector<StreamNumber> by_device;
@@ -33,7 +45,7 @@ CudaAccelerator::CudaAccelerator(std::shared_ptr<Device> device,
                                  std::shared_ptr<const ObjectStore> store)
     : device_(std::move(device)),
       compiler_(device_->facts().architecture(), std::move(store)),
-      memory_(*device_) {}
+      memory_(cache_of(*device_)) {}
 
 CudaAccelerator::~CudaAccelerator() {
   for (const auto& [bytes, memory] : staging_) try {
@@ -76,14 +88,16 @@ void CudaAccelerator::synchronize(Stream stream) {
 }
 
 void CudaAccelerator::record_use(const std::byte* address, Stream stream) {
-  memory_.record_use(address_of(address), static_cast<StreamNumber>(stream));
+  memory_->record_use(address_of(address), static_cast<StreamNumber>(stream));
 }
 
 std::byte* CudaAccelerator::allocate(size_t bytes) {
-  return reinterpret_cast<std::byte*>(memory_.allocate(bytes, current_stream(*device_)));
+  return reinterpret_cast<std::byte*>(memory_->allocate(bytes, current_stream(*device_)));
 }
 
-void CudaAccelerator::release(std::byte* address) noexcept { memory_.release(address_of(address)); }
+void CudaAccelerator::release(std::byte* address) noexcept {
+  memory_->release(address_of(address));
+}
 
 void CudaAccelerator::to_device(std::byte* to, const std::byte* from, size_t bytes) {
   device_->copy_to_device(address_of(to), from, bytes, current_stream(*device_));

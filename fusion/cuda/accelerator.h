@@ -43,12 +43,12 @@ class CudaAccelerator final : public Accelerator,
   Compiler& compiler() { return compiler_; }
   // Code of a source that is no nest's, loaded once.
   std::shared_ptr<const LoadedCode> stock(const Source& source);
-  MemoryCache::Statistics memory() const { return memory_.statistics(); }
+  MemoryCache::Statistics memory() const { return memory_->statistics(); }
 
  private:
   const std::shared_ptr<Device> device_;
   Compiler compiler_;
-  MemoryCache memory_;
+  const std::shared_ptr<MemoryCache> memory_;
   std::mutex mutex_, recording_mutex_;
   std::unordered_map<std::string, std::shared_ptr<const LoadedCode>> stock_;
   std::multimap<size_t, std::byte*> staging_;  // waiting, by size

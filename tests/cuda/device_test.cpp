@@ -50,6 +50,35 @@ TEST(MemoryCache, ServesAStreamWhatItGaveBack) {
   EXPECT_EQ(device.frees, 3u);
 }
 
+TEST(MemoryCache, WaitsForOtherUsers) {
+  InterpretedDevice device;
+  MemoryCache memory(device);
+  const Address a = memory.allocate(1000, 1), b = memory.allocate(1000, 1);
+  EXPECT_TRUE(memory.record_use(a, 1));  // its own
+  EXPECT_TRUE(memory.record_use(b, 2));
+  EXPECT_TRUE(memory.record_use(b, 2));
+  EXPECT_TRUE(memory.record_use(b, 3));
+  EXPECT_FALSE(memory.record_use(a + b, 2));
+  memory.release(a);
+  EXPECT_EQ(device.waits, 0u);
+  memory.release(b);
+  EXPECT_EQ(device.waits, 2u);
+  EXPECT_EQ(memory.allocate(1000, 1), a);  // they went home
+  EXPECT_EQ(memory.allocate(1000, 1), b);
+}
+
+TEST(MemoryCache, IsOneForAllWhoUseADevice) {
+  auto device = std::make_shared<InterpretedDevice>();
+  auto a = std::make_shared<cuda::CudaAccelerator>(device, nullptr),
+       b = std::make_shared<cuda::CudaAccelerator>(device, nullptr);
+  std::byte* address = a->allocate(100);
+  b->record_use(address, 5);
+  a->release(address);
+  EXPECT_EQ(device->waits, 1u);
+  EXPECT_EQ(b->allocate(100), address);
+  b->release(address);
+}
+
 TEST(MemoryCache, GivesBackWhatItKeepsBeforeItFails) {
   InterpretedDevice device(10000);
   MemoryCache memory(device);

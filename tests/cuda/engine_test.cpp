@@ -367,6 +367,39 @@ TEST_F(CudaEngine, IndicesOutOfRangeAreSaidInTheCpusWords) {
   EXPECT_EQ(text(cuda0), text(Device()));
 }
 
+// x and 2 x; a gradient is the sum of the cotangents.
+struct Pair final : autograd::CustomFunction {
+  std::string name() const override { return "Pair"; }
+  std::vector<Tensor> forward(autograd::FunctionContext&,
+                              std::span<const Variable> in) const override {
+    return {op("neg", {in[0]}).data(), op("mul", {in[0], ir::Number::of(2.0)}).data()};
+  }
+  Variables backward(autograd::FunctionContext&, const Variables& dy) const override {
+    return {dy[1]};
+  }
+};
+
+// An absent cotangent is zeros that lie where the output does.
+TEST_F(CudaEngine, CustomFunctions) {
+  const Variable x = leaf({1, 2});
+  const Variables y =
+      autograd::CustomFunction::apply(std::make_shared<const Pair>(), std::array{x});
+  y[0].backward(leaf({1, 1}, cuda0, false));
+  EXPECT_EQ(x.grad().data().device(), cuda0);
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{0, 0}));
+}
+
+// A function of the user's that is called with tensors there computes there.
+TEST_F(CudaEngine, OpaqueFunctionsOfVariables) {
+  gradus::test::register_test_functions();
+  const std::vector inputs{random(DType::f64, {5}, "x", 1), random(DType::f64, {5}, "y", 2)};
+  auto f = [](std::span<const Variable> x) { return call_function("t.wave", x); };
+  const size_t copies = first_->copies_out;
+  const auto device = derivatives(f, inputs, 2, cuda0);
+  EXPECT_EQ(first_->copies_out, copies + device.size());
+  EXPECT_EQ(difference(derivatives(f, inputs, 2, Device()), device), "");
+}
+
 // What looks at values looks at them here.
 TEST_F(CudaEngine, SizesThatDataDecides) {
   const Variable x = leaf({0, 2, 0, 3});
