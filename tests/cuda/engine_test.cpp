@@ -299,6 +299,46 @@ TEST_F(CudaEngine, MemoryIsNotReusedWhileAnotherStreamReadsIt) {
   }
 }
 
+// An operand that nobody keeps: the memory's own stream takes it for something else at once.
+TEST_F(CudaEngine, OperandsAreTheirReadersUntilTheseAreDone) {
+  const Stream low = stream_after_current(), high = new_stream(cuda0);
+  Variable a, b;
+  {
+    StreamGuard guard(cuda0, low);
+    a = op("exp", {leaf({1, 2, 3}, cuda0, false)});
+    streams().wait(cuda0, low, cuda0, high);
+  }
+  {
+    StreamGuard guard(cuda0, high);
+    b = op("neg", {a});
+  }
+  const std::byte* memory = a.data().data();
+  a = Variable();
+  StreamGuard guard(cuda0, low);
+  std::vector<Variable> others;
+  do others.push_back(leaf({7, 8, 9}, cuda0, false));
+  while (others.back().data().data() != memory && others.size() < 1000);
+  EXPECT_EQ(others.back().data().data(), memory);
+  EXPECT_EQ(values(others.back()), (std::vector<double>{7, 8, 9}));
+  StreamGuard other(cuda0, high);
+  const Variable expected = op("neg", {op("exp", {leaf({1, 2, 3}, Device(), false)})});
+  EXPECT_EQ(values(b), values(expected));
+}
+
+// A result that nobody wants any more before it is made: it is written where its memory still is.
+TEST_F(CudaEngine, ResultsLieInMemoryOfTheirStream) {
+  const Stream s = stream_after_current();
+  {
+    StreamGuard guard(cuda0, s);
+    op("exp", {leaf({1, 2, 3}, cuda0, false)});
+  }
+  std::vector<Variable> others;
+  for (int i = 0; i < 4; ++i) others.push_back(leaf({7, 8, 9}, cuda0, false));
+  EXPECT_EQ(values(others[0]), (std::vector<double>{7, 8, 9}));
+  first_->synchronize(static_cast<cuda::StreamNumber>(s));
+  for (const Variable& v : others) EXPECT_EQ(values(v), (std::vector<double>{7, 8, 9}));
+}
+
 // SPEC E11, E12
 TEST_F(CudaEngine, CallbacksRunOnTheCallersStreams) {
   OwnEngine engine;
@@ -504,6 +544,20 @@ TEST_F(CudaEngine, StatesGoOnOnOtherStreams) {
     State clone = s.clone();
     EXPECT_EQ(difference(expected, clone.run(ct)), "");
   }
+  // What it held is let go with it, before the other stream has read that.
+  std::vector<Tensor> late;
+  const Stream other = new_stream(cuda0);
+  {
+    StreamGuard guard(cuda0, other);
+    State last = std::move(s);
+    late = last.run(ct, stay);
+  }
+  std::vector<Variable> fresh;
+  for (int i = 0; i < 8; ++i) fresh.push_back(leaf(std::vector<double>(9, 5)));
+  EXPECT_EQ(values(fresh.back())[0], 5);
+  StreamGuard guard(cuda0, other);
+  for (Tensor& t : late) t = here(t);
+  EXPECT_EQ(difference(expected, late), "");
 }
 
 TEST_F(CudaEngine, DevicesThatNobodyUsesAreRefused) {
