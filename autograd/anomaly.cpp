@@ -2,12 +2,14 @@
 
 #include <cmath>
 
+#include "autograd/device_streams.h"
+
 namespace gradus::autograd {
 
 namespace {
 
 const char* anomaly_in(const Tensor& t, AnomalyMode mode) {
-  for (double v : t.to_doubles()) {
+  for (double v : move_to(Variable(t), Device()).data().to_doubles()) {
     if (std::isnan(v)) return "NaN";
     if (mode == AnomalyMode::nan_and_infinity && std::isinf(v)) return "an infinity";
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/device_streams.h"
 #include "autograd/operators.h"
 #include "autograd/recorder.h"
 #include "autograd/saved_variable.h"
@@ -51,7 +52,7 @@ class CustomNode final : public Node {
       for (size_t i = 0; i < cotangents.size(); ++i) {
         const InputMetadata& m = outputs_of_forward_[i];
         if (!cotangents[i].defined() && m.kind == InputMetadata::Kind::known)
-          cotangents[i] = Variable(Tensor::zeros(m.dtype, m.shape));
+          cotangents[i] = move_to(Variable(Tensor::zeros(m.dtype, m.shape)), m.device);
       }
     return function_->backward(context_, cotangents);
   }

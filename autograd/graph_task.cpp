@@ -42,6 +42,7 @@ GraphTask::GraphTask(const Request& request, TaskHost& host)
       checkpoint_valid_(request.checkpoint_valid),
       caller_state_(thread_state()),
       caller_streams_(current_streams()),
+      next_number_(next_sequence_number()),
       roots_(request.roots.begin(), request.roots.end()),
       captures_(request.outputs.begin(), request.outputs.end()),
       accumulated_(request.outputs.size()),

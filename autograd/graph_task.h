@@ -199,6 +199,8 @@ class GraphTask final : public RefCounted {
   const bool checkpoint_valid_;
   ThreadState caller_state_;
   const Streams caller_streams_;
+  // Of nodes that are made while this runs, where several threads may make some.
+  std::atomic<uint64_t> next_number_;
   SmallVector<Edge, 2> roots_;
   SmallVector<uint32_t, 2> root_ordinals_;  // their places in the sums
   std::vector<Capture> captures_;

@@ -11,7 +11,7 @@ namespace gradus::autograd {
 namespace {
 
 thread_local const Node* running = nullptr;
-thread_local uint64_t next_sequence_number = 0;
+thread_local uint64_t next_number = 0;
 
 // Nodes of this thread that nobody refers to any more and that wait for their turn to go: freeing
 // one frees others, which join the list instead of the stack. Linked through the nodes themselves:
@@ -50,10 +50,12 @@ class ProfilerGuard {
 
 size_t living_nodes() { return living_objects(Living::nodes); }
 const Node* current_node() { return running; }
+uint64_t next_sequence_number() { return next_number; }
+void raise_sequence_number(uint64_t least) { next_number = std::max(next_number, least); }
 
 Node::Node(SmallVector<Edge, 2> next)
     : forward_thread_(static_cast<uint32_t>(thread_number())),
-      sequence_number_(next_sequence_number++),
+      sequence_number_(next_number++),
       next_edges_(std::move(next)) {
   living_of_thread(Living::nodes).add(1);
   for (const Edge& e : next_edges_) count(e);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "autograd/device_streams.h"
 #include "autograd/operator_node.h"
 #include "autograd/recorder.h"
 #include "base/per_thread.h"
@@ -42,8 +43,17 @@ Variables compose(const Operator& op, const Attributes& attributes,
   for (const VariableOperand& o : operands) values.push_back(value_of(world, o));
   ops::ComposeCall call{op, world, values, attributes, {}};
   op.compose(call);
+  // What is made of no operand is made on the cpu; results lie where operands do.
+  Device device;
+  for (const VariableOperand& o : operands)
+    if (const auto* v = std::get_if<Variable>(&o); v && v->data().device() != Device())
+      device = v->data().device();
   Variables results;
-  for (const ops::Value& v : call.results) results.push_back(VariableWorld::variable(v));
+  for (const ops::Value& v : call.results) {
+    results.push_back(VariableWorld::variable(v));
+    if (device != Device() && results.back().defined())
+      results.back() = move_to(results.back(), device);
+  }
   return results;
 }
 
@@ -82,6 +92,28 @@ Variables record(const Ref<const OperatorCall>& call, std::span<const Variable* 
   return out;
 }
 
+// As ops::counted, by copies of what lies on a device.
+Attributes counted(const Operator& op, const Attributes& attributes,
+                   std::span<const Variable* const> operands) {
+  SmallVector<Type, 4> types(operands.size());
+  SmallVector<ir::OperandType, 4> in(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i]) continue;
+    types[i] = type_of(operands[i]->data());
+    in[i].kind = ir::OperandType::Kind::tensor;
+    in[i].type = &types[i];
+  }
+  if (!ops::lacks_count(op, attributes, in)) return attributes;
+  SmallVector<Variable, 4> here(operands.size());
+  SmallVector<const Tensor*, 4> tensors(operands.size(), nullptr);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i]) continue;
+    here[i] = move_to(operands[i]->detach(), Device());
+    tensors[i] = &here[i].data();
+  }
+  return ops::counted(op, attributes, tensors);
+}
+
 }  // namespace
 
 Variables apply(const Ref<const OperatorCall>& call, std::span<const Variable* const> operands) {
@@ -111,10 +143,7 @@ Variables apply(const Operator& op, const Attributes& attributes,
       throw Error("{}: operand {} is undefined", op.name, i);
   }
   if (op.data_sized) {
-    SmallVector<const Tensor*, 4> tensors(operands.size(), nullptr);
-    for (size_t i = 0; i < operands.size(); ++i)
-      if (variables[i]) tensors[i] = &variables[i]->data();
-    ir::Attributes with_count = ops::counted(op, attributes, tensors);
+    ir::Attributes with_count = counted(op, attributes, variables);
     if (with_count.get() != attributes.get()) {
       if (Recorder* recorder = thread_state().recorder)
         recorder->meets(fmt::format("'{}', whose result's size its data decides", op.name));

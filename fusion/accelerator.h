@@ -20,15 +20,34 @@ struct DeviceCode {
   std::vector<Fault> faults;
 };
 
-// Work is done in the order in which it is asked for. `std::byte*` of its memory is an address
-// there: a number, which nobody follows here. Thread-safe. Whatever fails throws ResourceError.
+// Work of one stream is done in the order in which it is asked for; that of two streams is ordered
+// by waiting alone. What a thread asks for is work of its current stream. `std::byte*` of its memory
+// is an address there: a number, which nobody follows here. Thread-safe. Whatever fails throws
+// ResourceError.
 class Accelerator {
  public:
+  // 0 is a stream that every device has, and the current one of a thread that chose no other.
+  using Stream = uint64_t;
+
   virtual ~Accelerator() = default;
   virtual Device device() const = 0;
 
-  // Memory there, aligned to 256 bytes. Releasing waits for nothing: work that was asked for before
-  // may still use it.
+  virtual Stream stream() const = 0;  // the calling thread's
+  virtual void set_stream(Stream stream) = 0;
+  // What a stream has been given so far; and what another one, maybe of another device of this
+  // kind, is given from now on waits for it. The host does not wait.
+  virtual std::shared_ptr<const void> mark(Stream stream) = 0;
+  virtual void wait(Stream stream, const std::shared_ptr<const void>& mark) = 0;
+  // A stream in the words of other libraries (CUDA: its CUstream), and one of theirs, which waits
+  // for what ours has been given so far.
+  virtual uintptr_t native_stream(Stream stream) = 0;
+  virtual void let_wait(uintptr_t native, Stream for_what) = 0;
+  virtual void synchronize(Stream stream) = 0;
+
+  // Memory there, aligned to 256 bytes, for work of the current stream, and of others that are
+  // recorded as users. Releasing waits for nothing: work of theirs that was asked for before may
+  // still use it. Nothing is recorded of memory that is not this device's own.
+  virtual void record_use(const std::byte* address, Stream stream) = 0;
   virtual std::byte* allocate(size_t bytes) = 0;
   virtual void release(std::byte* address) noexcept = 0;
   // The host's memory is read before to_device returns, and written when to_host does.

@@ -38,6 +38,7 @@
 
 // Compiled programs and their runs.
 #include "interpreter/code.h"
+#include "interpreter/devices.h"
 #include "interpreter/gradcheck.h"
 #include "interpreter/inputs.h"
 #include "interpreter/plugin.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/device_streams.h"
 #include "base/text.h"
 #include "interpreter/trace_tape.h"
 
@@ -125,7 +126,7 @@ Variables OpaqueNode::apply(Variables&& cotangents) {
     const autograd::InputMetadata& m = input_metadata(i);
     if (!given.back().defined() && autograd::recording() &&
         m.kind == autograd::InputMetadata::Kind::known)
-      given.back() = Variable(Tensor::zeros(m.dtype, m.shape));
+      given.back() = autograd::move_to(Variable(Tensor::zeros(m.dtype, m.shape)), m.device);
   }
   SmallVector<bool, 4> wanted;
   for (size_t i = 0; i < outputs(); ++i) wanted.push_back(task_should_compute_output(i));

@@ -80,6 +80,7 @@ std::vector<StageMemory> State::Impl::prepare(const DimSizes& sizes) {
   if (stage != 0 || poisoned)
     throw Error("a state is prepared before stage 0; restart it, or prepare another");
   check_known(*code);
+  join_stream();
   const DimensionSizes ordered = in_order(*code, sizes);
   const interpreter::SizesByName by_name(*code, ordered);
   interpreter::KernelChoice choice = kernels;

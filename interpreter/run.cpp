@@ -112,8 +112,23 @@ Tensor State::Impl::here(const Tensor& t) const {
   return kernels.device ? fusion::to_host(*kernels.device, t, *context) : t;
 }
 
+void State::Impl::record_use(const Ref<Storage>& memory) const {
+  if (memory && memory->device() == kernels.place())
+    kernels.device->record_use(memory->data(), stream);
+}
+
+void State::Impl::join_stream() {
+  if (!kernels.device || kernels.device->stream() == stream) return;
+  const auto before = std::exchange(stream, kernels.device->stream());
+  kernels.device->wait(stream, kernels.device->mark(before));
+  for (const Tensor& t : registers)
+    if (t.defined()) record_use(t.storage());
+  record_use(buffer);
+}
+
 std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOptions& options) {
   check_runnable(inputs);
+  join_stream();
   if (const ReadWatch* watch = ReadWatch::current()) [[unlikely]]
     for (const Tensor& t : inputs)
       if (t.defined()) watch->reads(t);
@@ -121,7 +136,10 @@ std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOp
   size_t segment = stage_code.first_segment;
   std::vector<Tensor> copies;
   if (kernels.device) {
-    for (const Tensor& t : inputs) copies.push_back(there(t));
+    for (const Tensor& t : inputs) {
+      copies.push_back(there(t));
+      if (t.defined()) record_use(t.storage());
+    }
     inputs = copies;
   }
   auto plan = find_plan(segment, inputs);
@@ -203,6 +221,7 @@ void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan, ui
   plans[plan->segment] = plan;
   at = no_instruction;  // until the first step: memory is the stage's
   Frame& frame = prepare_frame(plan);
+  for (const Ref<Storage>& memory : plan->on_device) record_use(memory);
   clear_faults(*plan);
   bool plain = !options.deadline && !options.cancel && !options.observer;
   if (plain && plan->recordable)

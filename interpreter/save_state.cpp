@@ -132,6 +132,7 @@ class Pieces {
 
 void State::save(const std::string& path) const {
   Occupy occupy(impl_->running);
+  impl_->join_stream();
   const Impl& s = *impl_;
   const Code& code = *s.code;
   if (s.poisoned)

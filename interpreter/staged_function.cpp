@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "autograd/device_streams.h"
 #include "autograd/engine.h"
 #include "autograd/operator_node.h"
 #include "autograd/recorder.h"
@@ -32,19 +33,36 @@ std::string_view named_by(std::string_view name, char kind, size_t stage) {
   return name.starts_with(prefix) ? name.substr(prefix.size()) : std::string_view();
 }
 
+// What all stages of a call share.
+struct Call {
+  Unread unread;
+  bool stays = false;  // results lie on the device, since inputs do
+  RunOptions options() const { return {.results_on_device = stays}; }
+};
+
 Variables attach(std::vector<Tensor> results, State state, size_t stage, EdgesByName edges,
-                 const Unread& unread);
+                 const Call& call);
+
+// Each where the input lies whose gradient it is.
+Variables placed(Variables gradients, std::span<const Edge> edges) {
+  for (size_t i = 0; i < gradients.size() && i < edges.size(); ++i) {
+    if (!edges[i].valid() || !gradients[i].defined()) continue;
+    const autograd::InputMetadata& to = edges[i].node->input_metadata(edges[i].input);
+    if (to.kind == autograd::InputMetadata::Kind::known)
+      gradients[i] = autograd::move_to(gradients[i], to.device);
+  }
+  return gradients;
+}
 
 // Runs stage `stage` when cotangents of the stage before arrive.
 class StageNode final : public Node {
  public:
-  StageNode(State state, size_t stage, EdgesByName by_name, SmallVector<Edge, 2> edges,
-            Unread unread)
+  StageNode(State state, size_t stage, EdgesByName by_name, SmallVector<Edge, 2> edges, Call call)
       : Node(std::move(edges)),
         code_(state.code()),
         stage_(stage),
         by_name_(std::move(by_name)),
-        unread_(std::move(unread)),
+        call_(std::move(call)),
         state_(std::move(state)),
         thread_safe_(!has_function(*code_)) {}
 
@@ -75,7 +93,7 @@ class StageNode final : public Node {
   void check_arriving(const Variables& cotangents) const {
     for (size_t i = 0; i < cotangents.size(); ++i)
       if (const std::string& name = code_->input_name(stage_, i);
-          cotangents[i].defined() && std::ranges::count(*unread_, name))
+          cotangents[i].defined() && std::ranges::count(*call_.unread, name))
         throw Error(
             "cotangent '{}' of '{}' was undefined when its stage was recorded, and is defined "
             "now: record it anew with this cotangent",
@@ -93,27 +111,28 @@ class StageNode final : public Node {
       for (size_t i = 0; i < cotangents.size(); ++i)
         edges[code_->input_name(stage_, i)] = cotangents[i].gradient_edge();
     cotangents.clear();
-    std::vector<Tensor> results = state.run(given);
+    std::vector<Tensor> results = state.run(given, call_.options());
     given.clear();
-    if (autograd::recording())
-      return attach(std::move(results), std::move(state), stage_, edges, unread_);
     Variables gradients;
-    for (Tensor& t : results)
-      gradients.push_back(t.defined() ? Variable(std::move(t)) : Variable());
-    return gradients;
+    if (autograd::recording())
+      gradients = attach(std::move(results), std::move(state), stage_, edges, call_);
+    else
+      for (Tensor& t : results)
+        gradients.push_back(t.defined() ? Variable(std::move(t)) : Variable());
+    return call_.stays ? placed(std::move(gradients), next_edges()) : gradients;
   }
 
   const std::shared_ptr<const Code> code_;
   const size_t stage_;
   const EdgesByName by_name_;  // of all inputs of the stages before
-  const Unread unread_;
+  const Call call_;
   std::optional<State> state_;
   const bool thread_safe_;
 };
 
 // What takes the cotangents of stage `stage`'s results: the node of the next one, or one that says
 // that there is none.
-Ref<Node> next_node(State state, size_t stage, EdgesByName edges, const Unread& unread) {
+Ref<Node> next_node(State state, size_t stage, EdgesByName edges, const Call& call) {
   const Code& code = *state.code();
   size_t next = stage + 1;
   SmallVector<Edge, 2> outputs;
@@ -130,15 +149,15 @@ Ref<Node> next_node(State state, size_t stage, EdgesByName edges, const Unread& 
     auto it = edges.find(named_by(r.name, 'd', next));
     outputs.push_back(it == edges.end() ? Edge() : it->second);
   }
-  return make_ref<StageNode>(std::move(state), next, std::move(edges), std::move(outputs), unread);
+  return make_ref<StageNode>(std::move(state), next, std::move(edges), std::move(outputs), call);
 }
 
 // The results of stage `stage` as variables that lead to the next one. `edges`: of the inputs of
 // all stages so far.
 Variables attach(std::vector<Tensor> results, State state, size_t stage, EdgesByName edges,
-                 const Unread& unread) {
+                 const Call& call) {
   std::shared_ptr<const Code> code = state.code();
-  Ref<Node> node = next_node(std::move(state), stage, std::move(edges), unread);
+  Ref<Node> node = next_node(std::move(state), stage, std::move(edges), call);
   size_t next = stage + 1;
   bool last = next == code->stages();
   // The next stage's inputs are the cotangents of some results, in the results' order.
@@ -196,8 +215,10 @@ Variables StagedFunction::operator()(std::span<const Variable> inputs) const {
   std::vector<Tensor> tensors;
   for (const Variable& v : inputs) tensors.push_back(v.defined() ? v.data() : Tensor());
   bool record = autograd::recording() && autograd::any_variable_requires_grad(inputs);
+  Call call{unread_};
+  for (const Tensor& t : tensors) call.stays |= t.defined() && t.device() != Device();
   State state(code_, context_);
-  std::vector<Tensor> results = state.run(tensors);
+  std::vector<Tensor> results = state.run(tensors, call.options());
   if (!record) {
     Variables out;
     for (Tensor& t : results) out.push_back(t.defined() ? Variable(std::move(t)) : Variable());
@@ -216,7 +237,7 @@ Variables StagedFunction::operator()(std::span<const Variable> inputs) const {
           "input '{}' requires a gradient, but '{}' was not differentiated with respect to it",
           name, code_->graph().name);
   }
-  return attach(std::move(results), std::move(state), 0, std::move(edges), unread_);
+  return attach(std::move(results), std::move(state), 0, std::move(edges), call);
 }
 
 }  // namespace gradus

@@ -15,6 +15,9 @@ namespace gradus {
 // backward that keeps the graph, or runs beside another one, works on a clone; one that does not
 // keep it uses the state up, and a second one is an Error. Thread-safe; calls share the code and
 // nothing else.
+//
+// Where the context's kernels are a device's, stages run there, on the current stream of who calls
+// and of who runs the node; results lie there if an input does, gradients where their inputs lie.
 class StagedFunction {
  public:
   // Throws Error if a later stage does not have the interface of a derivative.

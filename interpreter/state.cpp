@@ -28,6 +28,7 @@ State::Impl::Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x,
   plans.resize(code->segments());
   frames.resize(code->segments());
   blocks.resize(code->segments());
+  if (kernels.device) stream = kernels.device->stream();
 }
 
 State::State(std::shared_ptr<const Code> code, std::shared_ptr<Context> context,
@@ -57,6 +58,7 @@ State State::clone() const {
   copy->poison = impl_->poison;
   copy->poisoned = impl_->poisoned;
   copy->prepared = impl_->prepared;
+  copy->stream = impl_->stream;
   return State(std::move(copy));
 }
 

@@ -117,9 +117,9 @@ class State {
   // Runs the next stage. One tensor per input, in order; an undefined tensor is an absent
   // cotangent. Returns one tensor per result, undefined where the result is a structural zero (or
   // an absent cotangent handed on).
-  // Where the context's kernels are a device's, the stage runs there: inputs that are not there are
-  // copied to it, and results from it, but for those that stay (whose types name the device, or all
-  // with `results_on_device`).
+  // Where the context's kernels are a device's, the stage runs there, on the calling thread's
+  // current stream: inputs that are not there are copied to it, and results from it, but for those
+  // that stay (whose types name the device, or all with `results_on_device`).
   // Throws Error for a wrong number, dtype, shape or device of inputs, an input held from an
   // earlier stage that was changed since, or when no stage is left: the state is as it was. An
   // instruction that throws leaves the state poisoned: every register is released, and further runs

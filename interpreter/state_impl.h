@@ -55,6 +55,8 @@ struct State::Impl {
   std::string poison;
   bool poisoned = false;
   bool prepared = false;  // keeps its buffer
+  // Of the device, where what the state holds was made or used last.
+  fusion::Accelerator::Stream stream = 0;
   std::atomic<bool> running{false};
 
   Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x, interpreter::KernelChoice k);
@@ -101,6 +103,10 @@ struct State::Impl {
   void check_opaque_results(const Instruction& i, std::span<const Tensor> results,
                             const SegmentPlan& before) const;
 
+  // Work goes on on the calling thread's current stream, after what was asked for before.
+  void join_stream();
+  // The memory is in use by that stream.
+  void record_use(const Ref<Storage>& memory) const;
   // A contiguous copy in memory of this state's context.
   Tensor copy_of(const Tensor& t) const;
   // Where the state runs: on its device, or here.

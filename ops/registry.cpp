@@ -157,7 +157,12 @@ std::optional<ir::Dim> count_in(const ir::Operator& op, const ir::Attributes& at
 
 bool lacks_count(const ir::Operator& op, const ir::Attributes& attributes,
                  std::span<const ir::OperandType> in) {
-  return op.data_sized && op.data_sized(in) && !count_in(op, attributes);
+  if (!op.data_sized) return false;
+  for (size_t i = 0; i < op.operands.size(); ++i)  // what is missing is said by the type rule
+    if (!op.operands[i].optional && !op.operands[i].variadic &&
+        (i >= in.size() || in[i].kind == ir::OperandType::Kind::none))
+      return false;
+  return op.data_sized(in) && !count_in(op, attributes);
 }
 
 ir::Attributes with_count(const ir::Operator& op, const ir::Attributes& attributes, ir::Dim count) {
@@ -179,10 +184,6 @@ ir::Attributes counted(const ir::Operator& op, const ir::Attributes& attributes,
     in[i].kind = ir::OperandType::Kind::tensor;
     in[i].type = &types[i];
   }
-  for (size_t i = 0; i < op.operands.size(); ++i)  // what is missing is said by the type rule
-    if (!op.operands[i].optional && !op.operands[i].variadic &&
-        (i >= operands.size() || !operands[i]))
-      return attributes;
   if (!lacks_count(op, attributes, in)) return attributes;
   return with_count(op, attributes, op.count(operands));
 }

@@ -2,6 +2,9 @@
 
 #include <bit>
 
+#include "autograd/device_streams.h"
+#include "autograd/operators.h"
+#include "interpreter/devices.h"
 #include "python/errors.h"
 #include "tensor/dlpack.h"
 
@@ -61,8 +64,21 @@ struct Foreign {
   Managed* theirs = nullptr;
 };
 
+// Nobody could read what lies there.
+void check_used(Device device) {
+  if (device != Device() && !is_used(device))
+    throw Error(
+        "the array lies on {0}, which this process does not use; call gradus.use_device("
+        "\"{0}\") first, or give it on the cpu",
+        to_string(device));
+}
+
+bool is_on_cuda(int type) { return type == kDLCUDA || type == kDLCUDAManaged; }
+
 template <class Managed>
 Tensor adopt(Managed* theirs) {
+  if (const DLDevice d = theirs->dl_tensor.device; is_on_cuda(d.device_type))
+    check_used({DeviceKind::cuda, static_cast<uint16_t>(d.device_id)});
   auto foreign = std::make_unique<Foreign<Managed>>();
   foreign->theirs = theirs;
   foreign->managed.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
@@ -123,20 +139,39 @@ Tensor tensor_from_buffer(nb::handle object) {
   return t;
 }
 
-Tensor tensor_from_dlpack(nb::handle object) {
-  nb::object capsule = nb::borrow(object);
-  if (!PyCapsule_CheckExact(capsule.ptr())) {
-    IntoPython scope;
-    nb::object method = object.attr("__dlpack__");
-    try {
-      using namespace nb::literals;
-      capsule =
-          method("max_version"_a = nb::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION));
-    } catch (nb::python_error& e) {
-      if (!e.matches(PyExc_TypeError)) throw;
-      capsule = method();
-    }
+namespace {
+
+// The stream that an object's producer is told of; none where it lies on the cpu.
+nb::dict stream_for(nb::handle object) {
+  nb::dict arguments;
+  if (!nb::hasattr(object, "__dlpack_device__")) return arguments;
+  nb::object place = object.attr("__dlpack_device__")();
+  const int type = nb::cast<int>(nb::int_(place[0])), number = nb::cast<int>(nb::int_(place[1]));
+  if (!is_on_cuda(type)) return arguments;
+  const Device device{DeviceKind::cuda, static_cast<uint16_t>(number)};
+  check_used(device);
+  arguments["stream"] = native_stream(device);
+  return arguments;
+}
+
+nb::object capsule_of(nb::handle object) {
+  IntoPython scope;
+  nb::object method = object.attr("__dlpack__");
+  nb::dict arguments = stream_for(object);
+  arguments["max_version"] = nb::make_tuple(DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+  try {
+    return method(**arguments);
+  } catch (nb::python_error& e) {
+    if (!e.matches(PyExc_TypeError)) throw;
   }
+  arguments.attr("pop")("max_version");  // it knows version 0 alone
+  return method(**arguments);
+}
+
+}  // namespace
+
+Tensor tensor_from_dlpack(nb::handle object) {
+  nb::object capsule = PyCapsule_CheckExact(object.ptr()) ? nb::borrow(object) : capsule_of(object);
   // What is taken is renamed, so that the capsule does not let it go as well.
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     Tensor t = adopt(static_cast<DLManagedTensorVersioned*>(
@@ -153,22 +188,72 @@ Tensor tensor_from_dlpack(nb::handle object) {
   throw Error("the object's __dlpack__ gave no capsule of a tensor, or one that was taken already");
 }
 
-nb::object tensor_to_dlpack(const Tensor& tensor, bool versioned) {
-  if (versioned) {
-    auto* managed = to_dlpack(tensor, /*read_only=*/true);
-    return nb::steal(PyCapsule_New(managed, "dltensor_versioned", [](PyObject* self) {
-      if (!PyCapsule_IsValid(self, "dltensor_versioned")) return;
-      auto* m =
-          static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(self, "dltensor_versioned"));
-      m->deleter(m);
-    }));
+nb::tuple dlpack_device_of(const Tensor& tensor) {
+  const Device d = tensor.device();
+  return nb::make_tuple(static_cast<int>(d == Device() ? kDLCPU : kDLCUDA),
+                        static_cast<int>(d.index));
+}
+
+namespace {
+
+// What the consumer asks of `stream`, done.
+void serve_stream(const Tensor& t, nb::handle stream) {
+  if (t.device() == Device()) {
+    if (!stream.is_none())
+      throw Error("__dlpack__ of a tensor on the cpu takes no stream, but None");
+    return;
   }
-  auto* managed = to_dlpack_unversioned(tensor);
-  return nb::steal(PyCapsule_New(managed, "dltensor", [](PyObject* self) {
-    if (!PyCapsule_IsValid(self, "dltensor")) return;
-    auto* m = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(self, "dltensor"));
+  constexpr int64_t nothing = -1, legacy_default = 1;
+  const int64_t native = stream.is_none() ? legacy_default : nb::cast<int64_t>(stream);
+  if (native == nothing) return;
+  if (native < legacy_default)
+    throw Error(
+        "__dlpack__ takes as stream 1 (the legacy default one), 2 (the thread's default one), a "
+        "stream's address, -1 (nobody waits) or None (as 1); {} is none of them",
+        native);
+  let_wait(t.device(), static_cast<uintptr_t>(native));
+}
+
+// Where the consumer wants it, copied if that is elsewhere or asked for.
+Tensor placed(const Tensor& t, const DlpackRequest& request) {
+  const bool says = !request.copy.is_none(), copies = says && nb::cast<bool>(request.copy);
+  const nb::tuple here = dlpack_device_of(t);
+  if (request.device.is_none() || request.device.equal(here)) {
+    if (!copies) return t;
+    if (t.device() == Device()) return unlocked([&] { return t.copy(); });
+    return unlocked([&] { return autograd::apply("clone", {Variable(t)})[0].data(); });
+  }
+  const nb::tuple cpu = nb::make_tuple(static_cast<int>(kDLCPU), 0);
+  if (!request.device.equal(cpu))
+    throw nb::buffer_error(
+        fmt::format("a tensor on {} is handed out there, or as a copy on the cpu (1, 0)",
+                    to_string(t.device()))
+            .c_str());
+  if (says && !copies)
+    throw nb::buffer_error("a tensor on a device is seen on the cpu by a copy alone");
+  return unlocked([&] { return autograd::move_to(Variable(t), Device()).data(); });
+}
+
+template <class Managed>
+nb::object capsule_of(Managed* managed, const char* name) {
+  return nb::steal(PyCapsule_New(managed, name, [](PyObject* self) {
+    constexpr const char* kept =
+        std::is_same_v<Managed, DLManagedTensor> ? "dltensor" : "dltensor_versioned";
+    if (!PyCapsule_IsValid(self, kept)) return;
+    auto* m = static_cast<Managed*>(PyCapsule_GetPointer(self, kept));
     m->deleter(m);
   }));
+}
+
+}  // namespace
+
+nb::object tensor_to_dlpack(const Tensor& tensor, const DlpackRequest& request) {
+  const Tensor t = placed(tensor, request);
+  serve_stream(t, request.stream);
+  const nb::object& version = request.max_version;
+  if (!version.is_none() && nb::cast<int>(version[0]) >= 1)
+    return capsule_of(to_dlpack(t, /*read_only=*/true), "dltensor_versioned");
+  return capsule_of(to_dlpack_unversioned(t), "dltensor");
 }
 
 namespace {
@@ -193,6 +278,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
     auto lent = std::make_unique<Lent>();
     lent->tensor = v.data();
     const Tensor& t = lent->tensor;
+    if (t.device() != Device())
+      throw Error("the tensor lies on {}; give to_device(\"cpu\")", to_string(t.device()));
     lent->format[0] = format_of(t.dtype());
     if (!lent->format[0]) throw Error("NumPy has no bf16: cast the tensor to f32 first");
     if (flags & PyBUF_WRITABLE) throw Error("a tensor is read-only for others; copy it to write");

@@ -10,11 +10,18 @@ bool has_buffer(nb::handle object);
 // Read-only memory is taken: Gradus writes to nothing that it is given. Throws Error for formats,
 // byte orders and strides that tensors do not have.
 Tensor tensor_from_buffer(nb::handle object);
-// The same for an object with __dlpack__, or a capsule.
+// The same for an object with __dlpack__, or a capsule. Memory of a cuda device that somebody uses
+// is taken as well: the object's stream is asked to have our current one wait.
 Tensor tensor_from_dlpack(nb::handle object);
-// A capsule; versioned where the consumer knows that (`max_version`), and read-only then: what a
-// consumer wrote would change values behind programs that hold them.
-nb::object tensor_to_dlpack(const Tensor& tensor, bool versioned);
+// As __dlpack__ of the array API says. A capsule; versioned where the consumer knows that
+// (`max_version`), and read-only then: what a consumer wrote would change values behind programs
+// that hold them. On a device the consumer's `stream` waits for what ours has been given.
+struct DlpackRequest {
+  nb::object stream, max_version, device, copy;  // each may be None
+};
+nb::object tensor_to_dlpack(const Tensor& tensor, const DlpackRequest& request);
+// (1, 0) on the cpu, (2, n) on cuda:n.
+nb::tuple dlpack_device_of(const Tensor& tensor);
 
 // The slots that give Tensor the buffer protocol: read-only, without a copy.
 extern PyType_Slot tensor_buffer_slots[];

@@ -1,8 +1,11 @@
 // Tensor: a variable of the engine, and what runs backward from it.
+#include <charconv>
 #include <chrono>
 #include <future>
 
 #include "autograd/engine.h"
+#include "base/text.h"
+#include "interpreter/devices.h"
 #include "ops/registry.h"
 #include "python/bindings.h"
 #include "python/errors.h"
@@ -49,8 +52,21 @@ nb::object item_of(const Variable& v) {
   return nb::int_(t.to_int64s()[0]);
 }
 
+// "cpu", or "cuda:" and a number.
+Device device_from(std::string_view text) {
+  if (text == "cpu") return {};
+  uint16_t number = 0;
+  if (text.starts_with("cuda:")) {
+    const std::string_view digits = text.substr(5);
+    const auto [end, fault] = std::from_chars(digits.begin(), digits.end(), number);
+    if (fault == std::errc() && end == digits.end()) return {DeviceKind::cuda, number};
+  }
+  throw Error("'{}' is no device; 'cpu', 'cuda:0', 'cuda:1', … are", printable(text));
+}
+
 std::string repr_of(const Variable& v) {
   std::string text = "Tensor(" + describe(v.data());
+  if (v.data().device() != Device()) text += "@" + to_string(v.data().device());
   if (v.requires_grad()) text += ", requires_grad";
   return text + ")";
 }
@@ -154,6 +170,15 @@ void add_values(nb::class_<Variable>& tensor) {
       .def_prop_ro("ndim", [](const Variable& v) { return v.data().rank(); })
       .def_prop_ro(
           "size", [](const Variable& v) { return v.data().numel(); }, "The number of elements.")
+      .def_prop_ro(
+          "device", [](const Variable& v) { return to_string(v.data().device()); },
+          "Where it lies: 'cpu', 'cuda:0', ….")
+      .def(
+          "to_device",
+          [](const Variable& v, std::string_view device) {
+            return unlocked([&] { return autograd::move_to(v, device_from(device)); });
+          },
+          "device"_a, "The same values on another device; derivatives go through the copy.")
       .def("item", item_of, nb::sig("def item(self) -> float | int | bool"),
            "The only element, as a Python number.")
       .def("__float__", [](const Variable& v) { return nb::float_(item_of(v)); })
@@ -176,17 +201,16 @@ void add_values(nb::class_<Variable>& tensor) {
           "__dlpack__",
           [](const Variable& v, nb::object stream, nb::object max_version, nb::object dl_device,
              nb::object copy) {
-            static_cast<void>(stream), static_cast<void>(dl_device);
             check_readable(v);
-            bool copied = !copy.is_none() && nb::cast<bool>(copy);
-            bool versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
-            return tensor_to_dlpack(copied ? v.data().copy() : v.data(), versioned);
+            return tensor_to_dlpack(v.data(), {stream, max_version, dl_device, copy});
           },
           nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(),
           "dl_device"_a = nb::none(), "copy"_a = nb::none(),
-          "The memory itself, without a copy; read-only where the consumer knows of that.")
+          "The memory itself, without a copy; read-only where the consumer knows of that. On a "
+          "device the consumer's stream waits for ours; `dl_device=(1, 0)` gives a copy on the "
+          "cpu.")
       .def(
-          "__dlpack_device__", [](const Variable&) { return nb::make_tuple(1, 0); },
+          "__dlpack_device__", [](const Variable& v) { return dlpack_device_of(v.data()); },
           nb::sig("def __dlpack_device__(self) -> tuple[int, int]"));
 }
 
@@ -292,6 +316,14 @@ void bind_tensor(nb::module_& m) {
       "value"_a, nb::sig("def as_tensor(value: ArrayLike) -> Tensor"),
       "A tensor as it is; an array's memory, without a copy where it lies as tensors do; a number "
       "as a 0-d f64, i64 or bool.");
+  m.def(
+      "use_device",
+      [](std::string_view device) {
+        unlocked([&] { use_device(*Context::default_context(), device_from(device)); });
+      },
+      "device"_a,
+      "Has programs run on a device ('cuda:0') from now on, and operators on tensors that lie "
+      "there. Raises ResourceError, which says why, where it cannot be used.");
   m.def("from_array", [](nb::handle a) { return Variable(tensor_from_buffer(a)); });
   m.def(
       "from_dlpack", [](nb::handle a) { return Variable(tensor_from_dlpack(a)); }, "object"_a,

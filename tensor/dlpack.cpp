@@ -1,5 +1,7 @@
 #include "tensor/dlpack.h"
 
+#include <array>
+#include <atomic>
 #include <memory>
 
 #include "tensor/read_watch.h"
@@ -29,9 +31,10 @@ struct Exported {
 template <class Managed>
 Managed* export_tensor(const Tensor& t) {
   if (!t.defined()) throw Error("an undefined tensor cannot be handed out through DLPack");
-  if (t.device().kind != DeviceKind::cpu)
+  if (t.device().kind == DeviceKind::other)
     throw Error("a tensor on {} cannot be handed out through DLPack; copy it to the cpu first",
                 to_string(t.device()));
+  const bool on_cuda = t.device().kind == DeviceKind::cuda;
   if (const ReadWatch* watch = ReadWatch::current()) watch->reads(t);
   auto owner = std::make_unique<Exported<Managed>>();
   owner->tensor = t;
@@ -43,7 +46,7 @@ Managed* export_tensor(const Tensor& t) {
   // Without elements there is no address, says the specification.
   d.data = t.numel() == 0 ? nullptr : const_cast<std::byte*>(t.data());
   d.byte_offset = 0;
-  d.device = {kDLCPU, 0};
+  d.device = {on_cuda ? kDLCUDA : kDLCPU, t.device().index};
   d.ndim = t.rank();
   d.dtype = {codes[static_cast<int>(t.dtype())].code, codes[static_cast<int>(t.dtype())].bits, 1};
   d.shape = owner->shape.data();
@@ -138,12 +141,24 @@ void check_bools(const Layout& layout, const std::byte* data) {
   }
 }
 
+// Throws Error for memory that is neither the host's nor a cuda device's.
+Device place_of(DLDevice d) {
+  const bool numbered = d.device_id >= 0 && d.device_id <= UINT16_MAX;
+  if (d.device_type == kDLCPU || d.device_type == kDLCUDAHost) return {};
+  if (numbered && (d.device_type == kDLCUDA || d.device_type == kDLCUDAManaged))
+    return {DeviceKind::cuda, static_cast<uint16_t>(d.device_id)};
+  throw Error("a DLPack tensor on {} is not taken; copy it to the cpu first", device_name(d));
+}
+
+std::atomic<DeviceFence>& fence_of(DeviceKind kind) {
+  static constinit std::array<std::atomic<DeviceFence>, 3> fences{};
+  return fences[static_cast<size_t>(kind)];
+}
+
 template <class Managed>
 Tensor import_tensor(Managed* managed) {
   const DLTensor& d = managed->dl_tensor;
-  if (d.device.device_type != kDLCPU)
-    throw Error("a DLPack tensor on {} is not taken; copy it to the cpu first",
-                device_name(d.device));
+  const Device place = place_of(d.device);
   Layout layout = layout_of(d);
   size_t item = size_of(layout.dtype);
   auto bytes = static_cast<size_t>(layout.extent()) * item;
@@ -162,19 +177,25 @@ Tensor import_tensor(Managed* managed) {
           name_of(layout.dtype), item);
   }
   auto* first = bytes > 0 ? static_cast<std::byte*>(d.data) + d.byte_offset : nullptr;
-  if (layout.dtype == DType::boolean) check_bools(layout, first);
+  if (layout.dtype == DType::boolean && place == Device()) check_bools(layout, first);
 
   // Should making the tensor fail, the struct stays the caller's: it is taken at the very end.
   auto taken = std::make_shared<bool>(false);
-  auto release = [managed, taken] {
-    if (*taken && managed->deleter) managed->deleter(managed);
+  auto release = [managed, taken, place] {
+    if (!*taken || !managed->deleter) return;
+    if (DeviceFence fence = fence_of(place.kind).load(std::memory_order_acquire)) fence(place);
+    managed->deleter(managed);
   };
-  Tensor tensor(make_ref<Storage>(first, bytes, Device{}, std::move(release)), std::move(layout));
+  Tensor tensor(make_ref<Storage>(first, bytes, place, std::move(release)), std::move(layout));
   *taken = true;
   return tensor;
 }
 
 }  // namespace
+
+void set_device_fence(DeviceKind kind, DeviceFence fence) {
+  fence_of(kind).store(fence, std::memory_order_release);
+}
 
 DLManagedTensorVersioned* to_dlpack(const Tensor& tensor, bool read_only) {
   auto* managed = export_tensor<DLManagedTensorVersioned>(tensor);

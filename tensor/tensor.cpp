@@ -116,7 +116,11 @@ ReadWatch*& ReadWatch::current() {
 }
 
 namespace {
-void tell_watch(const Tensor& t) {
+// Before its elements are read.
+void check_readable(const Tensor& t) {
+  if (t.device() != Device()) [[unlikely]]
+    throw Error("{} lies on {}; its elements are read from a copy on the cpu", describe(t),
+                to_string(t.device()));
   if (ReadWatch* watch = ReadWatch::current()) [[unlikely]]
     watch->reads(t);
 }
@@ -131,14 +135,14 @@ Tensor Tensor::contiguous() const { return layout().contiguous() ? *this : copy(
 Tensor Tensor::copy() const { return to(dtype()); }
 
 Tensor Tensor::to(DType dtype) const {
-  tell_watch(*this);
+  check_readable(*this);
   Tensor t = empty(dtype, shape());
   copy_elements(layout(), data(), t.layout(), t.body_->data);
   return t;
 }
 
 std::vector<double> Tensor::to_doubles() const {
-  tell_watch(*this);
+  check_readable(*this);
   std::vector<double> values(static_cast<size_t>(numel()));
   copy_elements(layout(), data(), Layout(DType::f64, Sizes(shape())),
                 reinterpret_cast<std::byte*>(values.data()));
@@ -146,7 +150,7 @@ std::vector<double> Tensor::to_doubles() const {
 }
 
 std::vector<int64_t> Tensor::to_int64s() const {
-  tell_watch(*this);
+  check_readable(*this);
   std::vector<int64_t> values(static_cast<size_t>(numel()));
   copy_elements(layout(), data(), Layout(DType::i64, Sizes(shape())),
                 reinterpret_cast<std::byte*>(values.data()));
@@ -156,7 +160,7 @@ std::vector<int64_t> Tensor::to_int64s() const {
 double Tensor::item(int64_t index) const {
   if (index < 0 || index >= numel())
     throw Error("element {} of a tensor of {} elements was asked for", index, numel());
-  tell_watch(*this);
+  check_readable(*this);
   const Layout& l = layout();
   int64_t at = 0;
   for (int i = l.rank() - 1; i >= 0; --i) {
@@ -181,6 +185,8 @@ std::string describe(const Tensor& t) {
 bool bitwise_equal(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() == b.defined();
   if (a.dtype() != b.dtype() || a.layout().shape != b.layout().shape) return false;
+  check_readable(a);
+  check_readable(b);
   Tensor x = a.contiguous(), y = b.contiguous();
   size_t bytes = static_cast<size_t>(x.numel()) * size_of(a.dtype());
   return bytes == 0 || std::memcmp(x.data(), y.data(), bytes) == 0;

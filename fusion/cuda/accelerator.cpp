@@ -1,5 +1,7 @@
 #include "fusion/cuda/accelerator.h"
 
+#include "base/per_thread.h"
+
 namespace gradus::fusion::cuda {
 
 namespace {
@@ -7,6 +9,29 @@ namespace {
 Address address_of(const std::byte* p) { return reinterpret_cast<Address>(p); }
 
 constexpr StreamNumber recording_stream = 1;
+
+// One for all who use a device at a time: each finds what lies there.
+std::shared_ptr<MemoryCache> cache_of(Device& device) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& caches = *new std::map<Device*, std::weak_ptr<MemoryCache>>;
+  std::lock_guard guard(mutex);
+  std::erase_if(caches, [](const auto& known) { return known.second.expired(); });
+  std::weak_ptr<MemoryCache>& known = caches[&device];
+  auto cache = known.lock();
+  if (!cache) known = cache = std::make_shared<MemoryCache>(device);
+  return cache;
+}
+
+// This thread's, of a device: of all who run it.
+struct CurrentStreams {
+  std::vector<StreamNumber> by_device;
+};
+StreamNumber& current_stream(const Device& device) {
+  std::vector<StreamNumber>& list = PerThread<CurrentStreams>::get().by_device;
+  const auto number = static_cast<size_t>(device.facts().number);
+  if (number >= list.size()) list.resize(number + 1, 0);
+  return list[number];
+}
 
 // The device whose launches this thread records; null: none.
 const CudaAccelerator*& recording() {
@@ -20,7 +45,7 @@ CudaAccelerator::CudaAccelerator(std::shared_ptr<Device> device,
                                  std::shared_ptr<const ObjectStore> store)
     : device_(std::move(device)),
       compiler_(device_->facts().architecture(), std::move(store)),
-      memory_(*device_) {}
+      memory_(cache_of(*device_)) {}
 
 CudaAccelerator::~CudaAccelerator() {
   for (const auto& [bytes, memory] : staging_) try {
@@ -34,24 +59,56 @@ gradus::Device CudaAccelerator::device() const {
   return {DeviceKind::cuda, static_cast<uint16_t>(device_->facts().number)};
 }
 
+Accelerator::Stream CudaAccelerator::stream() const { return current_stream(*device_); }
+
+void CudaAccelerator::set_stream(Stream stream) {
+  if (stream == recording_stream || stream > UINT32_MAX)
+    throw Error("{} has no stream {}", to_string(device()), stream);
+  current_stream(*device_) = static_cast<StreamNumber>(stream);
+}
+
+std::shared_ptr<const void> CudaAccelerator::mark(Stream stream) {
+  return device_->mark(static_cast<StreamNumber>(stream));
+}
+
+void CudaAccelerator::wait(Stream stream, const std::shared_ptr<const void>& mark) {
+  device_->wait(static_cast<StreamNumber>(stream), *static_cast<const StreamMark*>(mark.get()));
+}
+
+uintptr_t CudaAccelerator::native_stream(Stream stream) {
+  return device_->native(static_cast<StreamNumber>(stream));
+}
+
+void CudaAccelerator::let_wait(uintptr_t native, Stream for_what) {
+  device_->let_wait(native, static_cast<StreamNumber>(for_what));
+}
+
+void CudaAccelerator::synchronize(Stream stream) {
+  device_->synchronize(static_cast<StreamNumber>(stream));
+}
+
+void CudaAccelerator::record_use(const std::byte* address, Stream stream) {
+  memory_->record_use(address_of(address), static_cast<StreamNumber>(stream));
+}
+
 std::byte* CudaAccelerator::allocate(size_t bytes) {
-  return reinterpret_cast<std::byte*>(memory_.allocate(bytes, stage_stream));
+  return reinterpret_cast<std::byte*>(memory_->allocate(bytes, current_stream(*device_)));
 }
 
 void CudaAccelerator::release(std::byte* address) noexcept {
-  memory_.release(address_of(address), stage_stream);
+  memory_->release(address_of(address));
 }
 
 void CudaAccelerator::to_device(std::byte* to, const std::byte* from, size_t bytes) {
-  device_->copy_to_device(address_of(to), from, bytes, stage_stream);
+  device_->copy_to_device(address_of(to), from, bytes, current_stream(*device_));
 }
 
 void CudaAccelerator::to_host(std::byte* to, const std::byte* from, size_t bytes) {
-  device_->copy_to_host(to, address_of(from), bytes, stage_stream);
+  device_->copy_to_host(to, address_of(from), bytes, current_stream(*device_));
 }
 
-StreamNumber CudaAccelerator::stream() const {
-  return recording() == this ? recording_stream : stage_stream;
+StreamNumber CudaAccelerator::launch_stream() const {
+  return recording() == this ? recording_stream : current_stream(*device_);
 }
 
 std::shared_ptr<const void> CudaAccelerator::record(FunctionRef<void()> work) {
@@ -77,7 +134,7 @@ std::shared_ptr<const void> CudaAccelerator::record(FunctionRef<void()> work) {
 }
 
 void CudaAccelerator::replay(const std::shared_ptr<const void>& recorded) {
-  device_->launch(*static_cast<const LoadedGraph*>(recorded.get()), stage_stream);
+  device_->launch(*static_cast<const LoadedGraph*>(recorded.get()), current_stream(*device_));
 }
 
 std::byte* CudaAccelerator::take_staging(size_t bytes) {

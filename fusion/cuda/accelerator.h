@@ -10,9 +10,6 @@
 
 namespace gradus::fusion::cuda {
 
-// Stages of all states, and their copies, are work of one stream: so they are in order.
-inline constexpr StreamNumber stage_stream = 0;
-
 class CudaAccelerator final : public Accelerator,
                               public std::enable_shared_from_this<CudaAccelerator> {
  public:
@@ -21,6 +18,14 @@ class CudaAccelerator final : public Accelerator,
   ~CudaAccelerator() override;
 
   gradus::Device device() const override;
+  Stream stream() const override;
+  void set_stream(Stream stream) override;
+  std::shared_ptr<const void> mark(Stream stream) override;
+  void wait(Stream stream, const std::shared_ptr<const void>& mark) override;
+  uintptr_t native_stream(Stream stream) override;
+  void let_wait(uintptr_t native, Stream for_what) override;
+  void synchronize(Stream stream) override;
+  void record_use(const std::byte* address, Stream stream) override;
   std::byte* allocate(size_t bytes) override;
   void release(std::byte* address) noexcept override;
   void to_device(std::byte* to, const std::byte* from, size_t bytes) override;
@@ -32,18 +37,18 @@ class CudaAccelerator final : public Accelerator,
   // Throws where code cannot be made.
   DeviceCode bind(const ops::DeviceForm& form, int arguments) override;
 
-  // Where this thread's kernels are launched: the stages' stream, or one that is recorded.
-  StreamNumber stream() const;
+  // Where this thread's kernels are launched: on its current stream, or one that is recorded.
+  StreamNumber launch_stream() const;
   Device& device_code() const { return *device_; }
   Compiler& compiler() { return compiler_; }
   // Code of a source that is no nest's, loaded once.
   std::shared_ptr<const LoadedCode> stock(const Source& source);
-  MemoryCache::Statistics memory() const { return memory_.statistics(); }
+  MemoryCache::Statistics memory() const { return memory_->statistics(); }
 
  private:
   const std::shared_ptr<Device> device_;
   Compiler compiler_;
-  MemoryCache memory_;
+  const std::shared_ptr<MemoryCache> memory_;
   std::mutex mutex_, recording_mutex_;
   std::unordered_map<std::string, std::shared_ptr<const LoadedCode>> stock_;
   std::multimap<size_t, std::byte*> staging_;  // waiting, by size

@@ -68,7 +68,7 @@ void run_products(const Launches& launches, std::byte* const* args, std::byte* s
     const Address a = address(args[0], m.a), b = address(args[1], m.b), c = address(args[2], m.c);
     const bool aligned = (a | b | c) % product_alignment == 0;
     launches.accelerator->device_code().multiply(aligned ? *m.aligned : *m.other, a, b, c,
-                                                 workspace, launches.accelerator->stream());
+                                                 workspace, launches.accelerator->launch_stream());
   }
 }
 
@@ -84,7 +84,7 @@ void run_launches(const void* parameters, std::byte* const* args, ir::KernelScop
     }
     launches.accelerator->device_code().launch(
         *l.code, {l.blocks, std::as_bytes(std::span(words.data(), words.size()))},
-        launches.accelerator->stream());
+        launches.accelerator->launch_stream());
   }
 }
 

@@ -30,6 +30,12 @@ class LoadedGraph {
   virtual ~LoadedGraph() = default;
 };
 
+// What a stream had been given at some moment.
+class StreamMark {
+ public:
+  virtual ~StreamMark() = default;
+};
+
 // Thread-safe. Whatever fails throws ResourceError that names the device and what was tried.
 class Device {
  public:
@@ -50,6 +56,15 @@ class Device {
   virtual void copy_to_device(Address to, const void* from, size_t bytes, StreamNumber) = 0;
   virtual void copy_to_host(void* to, Address from, size_t bytes, StreamNumber) = 0;
   virtual void synchronize(StreamNumber) = 0;
+
+  // What a stream is given from now on waits for a mark, which may be of another device of this
+  // kind. The host does not wait.
+  virtual std::shared_ptr<const StreamMark> mark(StreamNumber) = 0;
+  virtual void wait(StreamNumber, const StreamMark& mark) = 0;
+  // The driver's own name of a stream (CUstream), for other libraries; and the same of a stream
+  // that is theirs: it waits for what ours has been given.
+  virtual uintptr_t native(StreamNumber) = 0;
+  virtual void let_wait(uintptr_t native, StreamNumber for_what) = 0;
 
   virtual std::shared_ptr<const LoadedCode> load(const Code& code) = 0;
   virtual void launch(const LoadedCode& code, const LaunchPlan::Launch& launch, StreamNumber) = 0;
@@ -72,8 +87,9 @@ class OutOfMemory : public ResourceError {
   using ResourceError::ResourceError;
 };
 
-// The device cuda:`number` behind NVIDIA's driver. ResourceError where there is none that can be
-// used: it says why, and what to do.
+// The device cuda:`number` behind NVIDIA's driver, the same for all who keep it at a time: so their
+// streams are, too. ResourceError where there is none that can be used: it says why, and what to
+// do.
 std::shared_ptr<Device> open_device(int number);
 
 }  // namespace gradus::fusion::cuda

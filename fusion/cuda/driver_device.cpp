@@ -14,6 +14,7 @@ namespace {
 
 constexpr int out_of_memory = 2;             // CUDA_ERROR_OUT_OF_MEMORY
 constexpr unsigned stream_non_blocking = 1;  // CU_STREAM_NON_BLOCKING
+constexpr unsigned event_without_time = 2;   // CU_EVENT_DISABLE_TIMING
 
 // Marks in the list of a launch's extra arguments.
 void* const parameter_buffer = reinterpret_cast<void*>(1);
@@ -78,6 +79,14 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
     check(t_.wait_for_stream(stream(n)), "waiting for it");
   }
 
+  std::shared_ptr<const StreamMark> mark(StreamNumber n) override;
+  void wait(StreamNumber n, const StreamMark& mark) override;
+  uintptr_t native(StreamNumber n) override {
+    enter();
+    return reinterpret_cast<uintptr_t>(stream(n));
+  }
+  void let_wait(uintptr_t native, StreamNumber n) override;
+
   std::shared_ptr<const LoadedCode> load(const Code& code) override;
   void launch(const LoadedCode& code, const LaunchPlan::Launch& launch, StreamNumber n) override;
 
@@ -110,6 +119,7 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   }
 
  private:
+  friend class DriverMark;
   friend class DriverCode;
   friend class DriverGraphCode;
   // The context is a thread's: whoever comes here sets it.
@@ -142,6 +152,22 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   std::unique_ptr<const Products> products_;
 };
 
+// The driver keeps an event that is destroyed until whoever waits for it has.
+class DriverMark final : public StreamMark {
+ public:
+  DriverMark(std::shared_ptr<DriverDevice> device, DriverEvent event)
+      : device_(std::move(device)), event_(event) {}
+  ~DriverMark() override {
+    if (device_->process_ == getpid() && !device_->t_.set_context(device_->context_))
+      device_->t_.destroy_event(event_);
+  }
+  DriverEvent event() const { return event_; }
+
+ private:
+  const std::shared_ptr<DriverDevice> device_;  // goes last
+  const DriverEvent event_;
+};
+
 class DriverCode final : public LoadedCode {
  public:
   DriverCode(std::shared_ptr<DriverDevice> device, DriverModule module, DriverFunction function)
@@ -172,6 +198,28 @@ class DriverGraphCode final : public LoadedGraph {
   const std::shared_ptr<DriverDevice> device_;  // goes last
   const DriverGraphRun run_;
 };
+
+std::shared_ptr<const StreamMark> DriverDevice::mark(StreamNumber n) {
+  enter();
+  DriverEvent event = nullptr;
+  check(t_.make_event(&event, event_without_time), "making an event");
+  auto mark = std::make_shared<DriverMark>(shared_from_this(), event);
+  check(t_.record_event(event, stream(n)), "recording an event");
+  return mark;
+}
+
+void DriverDevice::wait(StreamNumber n, const StreamMark& mark) {
+  enter();
+  check(t_.stream_waits(stream(n), static_cast<const DriverMark&>(mark).event(), 0),
+        "having a stream wait");
+}
+
+void DriverDevice::let_wait(uintptr_t native, StreamNumber n) {
+  const auto made = mark(n);
+  check(t_.stream_waits(reinterpret_cast<DriverStream>(native),
+                        static_cast<const DriverMark&>(*made).event(), 0),
+        "having another library's stream wait");
+}
 
 std::shared_ptr<const LoadedGraph> DriverDevice::end_recording(StreamNumber n) {
   enter();
@@ -220,8 +268,22 @@ void DriverDevice::launch(const LoadedCode& code, const LaunchPlan::Launch& laun
 std::shared_ptr<Device> open_device(int number) {
   const std::string why = why_no_device(number);
   if (!why.empty()) throw ResourceError("cuda:{} cannot be used: {}", number, why);
-  const DeviceReport report = probe_kernels();
-  return std::make_shared<DriverDevice>(report.devices[static_cast<size_t>(number)]);
+  struct Opened {
+    int64_t process = 0;
+    std::weak_ptr<Device> device;
+  };
+  static std::mutex& mutex = *new std::mutex;
+  static auto& opened = *new std::unordered_map<int, Opened>;
+  std::lock_guard guard(mutex);
+  Opened& known = opened[number];
+  // What a parent had opened is of no use in a forked child.
+  auto device = known.process == getpid() ? known.device.lock() : nullptr;
+  if (!device) {
+    const DeviceReport report = probe_kernels();
+    device = std::make_shared<DriverDevice>(report.devices[static_cast<size_t>(number)]);
+    known = {getpid(), device};
+  }
+  return device;
 }
 
 }  // namespace gradus::fusion::cuda

@@ -35,7 +35,7 @@ class DeviceKernel final : public fusion::Kernel {
   const Nest& nest() const override { return nest_; }
   cuda::Device& device() const { return accelerator_->device_code(); }
   const LoadedCode& loaded() const { return *loaded_; }
-  StreamNumber stream() const { return accelerator_->stream(); }
+  StreamNumber stream() const { return accelerator_->launch_stream(); }
 
  private:
   const Nest nest_;

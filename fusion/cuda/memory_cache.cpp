@@ -1,5 +1,6 @@
 #include "fusion/cuda/memory_cache.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace gradus::fusion::cuda {
@@ -56,20 +57,35 @@ Address MemoryCache::allocate(size_t bytes, StreamNumber stream) {
   } else {
     address = ask_device(bytes);
   }
-  used_.emplace(address, bytes);
+  used_.emplace(address, Used{bytes, stream, {}});
   statistics_.used_bytes += bytes;
   return address;
 }
 
-void MemoryCache::release(Address address, StreamNumber stream) {
+bool MemoryCache::record_use(Address address, StreamNumber stream) {
+  std::lock_guard guard(mutex_);
+  const auto found = used_.find(address);
+  if (found == used_.end()) return false;
+  Used& used = found->second;
+  if (stream != used.stream && !std::ranges::count(used.others, stream))
+    used.others.push_back(stream);
+  return true;
+}
+
+void MemoryCache::release(Address address) {
   std::lock_guard guard(mutex_);
   const auto found = used_.find(address);
   GRADUS_CHECK(found != used_.end());
-  const size_t bytes = found->second;
+  const Used used = std::move(found->second);
   used_.erase(found);
-  kept_.insert({stream, bytes, address});
-  statistics_.used_bytes -= bytes;
-  statistics_.kept_bytes += bytes;
+  statistics_.used_bytes -= used.bytes;
+  try {
+    for (StreamNumber other : used.others) device_.wait(used.stream, *device_.mark(other));
+  } catch (const ResourceError&) {
+    return;  // the device is gone, and its memory with it
+  }
+  kept_.insert({used.stream, used.bytes, address});
+  statistics_.kept_bytes += used.bytes;
 }
 
 MemoryCache::Statistics MemoryCache::statistics() const {

@@ -5,12 +5,13 @@
 #include <mutex>
 #include <set>
 
+#include "base/small_vector.h"
 #include "fusion/cuda/device.h"
 
 namespace gradus::fusion::cuda {
 
 // What is given back serves later work of the same stream at once, since that comes after all that
-// still uses it; no other stream gets it. Sizes are rounded up, so that blocks are found again. Of
+// still uses it (where other streams do, it waits for them); no other stream gets it. Sizes are rounded up, so that blocks are found again. Of
 // several the one with the lowest address is given: who asks alike again gets the same.
 // Thread-safe; the device outlives it.
 class MemoryCache {
@@ -23,8 +24,11 @@ class MemoryCache {
   // For work on the stream. Where the device has nothing left, what is kept of other streams and
   // sizes goes back to it first. Throws OutOfMemory. 0 bytes give an address that nobody may touch.
   Address allocate(size_t bytes, StreamNumber stream);
-  // Of an address that allocate gave to this stream.
-  void release(Address address, StreamNumber stream);
+  // Another stream, too, uses what lies there, until what it has been given when it is released is
+  // done. False where this cache has not given out such an address.
+  bool record_use(Address address, StreamNumber stream);
+  // Of an address that allocate gave.
+  void release(Address address);
 
   struct Statistics {
     size_t used_bytes = 0, kept_bytes = 0;  // given out; waiting
@@ -41,7 +45,12 @@ class MemoryCache {
 
   Device& device_;
   mutable std::mutex mutex_;
-  std::map<Address, size_t> used_;
+  struct Used {
+    size_t bytes;
+    StreamNumber stream;
+    SmallVector<StreamNumber, 2> others;
+  };
+  std::map<Address, Used> used_;
   struct Kept {
     StreamNumber stream;
     size_t bytes;

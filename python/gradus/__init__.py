@@ -33,6 +33,7 @@ from ._gradus import (
     load_plugin,
     no_grad,
     parse,
+    use_device,
 )
 from ._gradus import as_tensor as as_tensor
 from . import ops
@@ -120,6 +121,7 @@ __all__ = [
     "tensor",
     "trace",
     "u8",
+    "use_device",
     "value_and_grad",
     "zeros",
 ]

@@ -138,6 +138,21 @@ TEST_F(Devices, ScalarGradientsMoveAndOthersAreRefused) {
       << text;
 }
 
+// Numbers decide the order of sums in the next derivative: what a device's thread makes follows what
+// its caller has made, and the caller goes on after that.
+// SPEC N2
+TEST_F(Devices, NodesAreNumberedOnAcrossThreads) {
+  OwnEngine engine;
+  op("neg", {device_leaf(0, {1})}).backward(device_leaf(0, {1}, false));  // the thread is there
+  Variable x = device_leaf(0, {1, 2}), y = x;
+  for (int i = 0; i < 100; ++i) y = op("neg", {y});
+  Variable square = op("mul", {y, y});
+  Variable d = grad(std::array{square}, std::array{x}, std::array{device_leaf(0, {1, 1})},
+                    {.create_graph = true})[0];
+  EXPECT_GT(d.grad_fn()->sequence_number(), square.grad_fn()->sequence_number());
+  EXPECT_GT(op("neg", {d}).grad_fn()->sequence_number(), d.grad_fn()->sequence_number());
+}
+
 // SPEC E2
 TEST_F(Devices, MovingIsDifferentiated) {
   OwnEngine engine;

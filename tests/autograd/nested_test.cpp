@@ -41,6 +41,24 @@ TEST(Nested, BackwardsRunToAnyDepth) {
   }
 }
 
+// SPEC E9, N2
+TEST(Nested, NodesOfAnotherThreadAreNumberedOn) {
+  OwnEngine engine({.depth_limit = 1});
+  uint64_t made = 0;
+  Variable x = leaf({3}), d;
+  through("outer", leaf({1}), [&](Variables&& c) {
+    GradModeGuard mode(GradMode::enabled);
+    Variable y = x;
+    for (int i = 0; i < 100; ++i) y = op("neg", {y});
+    made = y.grad_fn()->sequence_number();
+    d = grad(std::array{op("mul", {y, y})}, std::array{x}, std::array{leaf({1})},
+             {.create_graph = true})[0];
+    EXPECT_GT(op("neg", {d}).grad_fn()->sequence_number(), d.grad_fn()->sequence_number());
+    return std::move(c);
+  }).backward(one);
+  EXPECT_GT(d.grad_fn()->sequence_number(), made);
+}
+
 // SPEC E9
 TEST(Nested, BeyondTheLimitAnotherThreadGoesOn) {
   OwnEngine engine({.depth_limit = 3});

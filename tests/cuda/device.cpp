@@ -32,7 +32,8 @@ ptx::LaunchCounts launch_interpreted(const ptx::Module& module,
   return ptx::launch(module, cuda::entry_name, l, memory);
 }
 
-InterpretedDevice::InterpretedDevice(size_t memory_bytes) : left_(memory_bytes) {
+InterpretedDevice::InterpretedDevice(size_t memory_bytes, int number) : left_(memory_bytes) {
+  facts_.number = number;
   facts_.name = "PTX interpreter";
   facts_.major = 9;
   facts_.multiprocessors = 1;
@@ -101,6 +102,11 @@ struct InterpretedDevice::Recording final : cuda::LoadedGraph {
   };
   std::vector<Kept> launches;
 };
+
+bool InterpretedDevice::records(cuda::StreamNumber n) {
+  std::lock_guard guard(mutex_);
+  return recording_.contains(n);
+}
 
 void InterpretedDevice::begin_recording(cuda::StreamNumber n) {
   std::lock_guard guard(mutex_);

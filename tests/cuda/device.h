@@ -13,10 +13,11 @@ namespace gradus::fusion::test {
 ptx::LaunchCounts launch_interpreted(const ptx::Module& module,
                                      const cuda::LaunchPlan::Launch& launch, ptx::Memory& memory);
 
-class InterpretedDevice final : public cuda::Device {
+// What it is asked for is done at once, whatever the stream.
+class InterpretedDevice : public cuda::Device {
  public:
   // With so many bytes of memory, of which every allocation takes what it asks for.
-  explicit InterpretedDevice(size_t memory_bytes = size_t{1} << 30);
+  explicit InterpretedDevice(size_t memory_bytes = size_t{1} << 30, int number = 0);
 
   const cuda::DeviceFacts& facts() const override { return facts_; }
   cuda::Address allocate(size_t bytes) override;
@@ -27,6 +28,13 @@ class InterpretedDevice final : public cuda::Device {
                       cuda::StreamNumber) override;
   void copy_to_host(void* to, cuda::Address from, size_t bytes, cuda::StreamNumber) override;
   void synchronize(cuda::StreamNumber) override { ++synchronized; }
+  std::shared_ptr<const cuda::StreamMark> mark(cuda::StreamNumber) override {
+    return std::make_shared<cuda::StreamMark>();
+  }
+  void wait(cuda::StreamNumber, const cuda::StreamMark&) override { ++waits; }
+  uintptr_t native(cuda::StreamNumber n) override { return first_native + n; }
+  void let_wait(uintptr_t, cuda::StreamNumber) override { ++waits; }
+  static constexpr uintptr_t first_native = 4096;
   std::shared_ptr<const cuda::LoadedCode> load(const cuda::Code& code) override;
   void launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,
               cuda::StreamNumber) override;
@@ -43,7 +51,11 @@ class InterpretedDevice final : public cuda::Device {
 
   std::atomic<size_t> launches{0}, synchronized{0}, allocations{0}, frees{0};
   std::atomic<size_t> recordings{0}, replays{0};
+  std::atomic<size_t> waits{0};
   std::atomic<size_t> copies_in{0}, copies_out{0}, pinned{0};  // pinned: blocks there are
+
+ protected:
+  bool records(cuda::StreamNumber n);
 
  private:
   std::mutex mutex_;  // of the memory

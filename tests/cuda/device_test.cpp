@@ -34,7 +34,7 @@ TEST(MemoryCache, ServesAStreamWhatItGaveBack) {
     MemoryCache memory(device);
     const Address a = memory.allocate(1000, 1), b = memory.allocate(1000, 1);
     EXPECT_NE(a, b);
-    memory.release(a, 1);
+    memory.release(a);
     // Another stream may still be behind.
     const Address other = memory.allocate(1000, 2);
     EXPECT_NE(other, a);
@@ -42,8 +42,7 @@ TEST(MemoryCache, ServesAStreamWhatItGaveBack) {
     EXPECT_EQ(memory.statistics().allocations, 3u);
     EXPECT_EQ(memory.statistics().reused, 1u);
     EXPECT_EQ(memory.statistics().used_bytes, 3072u);
-    for (Address x : {a, b}) memory.release(x, 1);
-    memory.release(other, 2);
+    for (Address x : {a, b, other}) memory.release(x);
     EXPECT_EQ(memory.statistics().used_bytes, 0u);
     EXPECT_EQ(memory.statistics().kept_bytes, 3072u);
     EXPECT_EQ(device.frees, 0u);
@@ -51,18 +50,47 @@ TEST(MemoryCache, ServesAStreamWhatItGaveBack) {
   EXPECT_EQ(device.frees, 3u);
 }
 
+TEST(MemoryCache, WaitsForOtherUsers) {
+  InterpretedDevice device;
+  MemoryCache memory(device);
+  const Address a = memory.allocate(1000, 1), b = memory.allocate(1000, 1);
+  EXPECT_TRUE(memory.record_use(a, 1));  // its own
+  EXPECT_TRUE(memory.record_use(b, 2));
+  EXPECT_TRUE(memory.record_use(b, 2));
+  EXPECT_TRUE(memory.record_use(b, 3));
+  EXPECT_FALSE(memory.record_use(a + b, 2));
+  memory.release(a);
+  EXPECT_EQ(device.waits, 0u);
+  memory.release(b);
+  EXPECT_EQ(device.waits, 2u);
+  EXPECT_EQ(memory.allocate(1000, 1), a);  // they went home
+  EXPECT_EQ(memory.allocate(1000, 1), b);
+}
+
+TEST(MemoryCache, IsOneForAllWhoUseADevice) {
+  auto device = std::make_shared<InterpretedDevice>();
+  auto a = std::make_shared<cuda::CudaAccelerator>(device, nullptr),
+       b = std::make_shared<cuda::CudaAccelerator>(device, nullptr);
+  std::byte* address = a->allocate(100);
+  b->record_use(address, 5);
+  a->release(address);
+  EXPECT_EQ(device->waits, 1u);
+  EXPECT_EQ(b->allocate(100), address);
+  b->release(address);
+}
+
 TEST(MemoryCache, GivesBackWhatItKeepsBeforeItFails) {
   InterpretedDevice device(10000);
   MemoryCache memory(device);
   const Address a = memory.allocate(4096, 1), b = memory.allocate(4096, 2);
   EXPECT_THROW(memory.allocate(4096, 1), cuda::OutOfMemory);
-  memory.release(a, 1);
-  memory.release(b, 2);
+  memory.release(a);
+  memory.release(b);
   const Address c = memory.allocate(8192, 1);  // neither is of that size
   EXPECT_EQ(device.synchronized, 2u);
   EXPECT_EQ(device.frees, 2u);
   EXPECT_EQ(memory.statistics().kept_bytes, 0u);
-  memory.release(c, 1);
+  memory.release(c);
 }
 
 corpus::Results run(const corpus::Subject& subject, const std::shared_ptr<Context>& context,

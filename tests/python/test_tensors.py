@@ -150,6 +150,52 @@ def test_dlpack_capsules():
     assert alive() is None and u.tolist() == [1, 2]
 
 
+def test_dlpack_requests():
+    t = gradus.tensor([1.0, 2.0])
+    assert t.device == "cpu" and t.to_device("cpu").tolist() == [1, 2]
+    shared = gradus.from_dlpack(t.__dlpack__(stream=None, dl_device=(1, 0), copy=False))
+    assert address(shared.numpy()) == address(t.numpy())
+    copied = gradus.from_dlpack(t.__dlpack__(copy=True))
+    assert address(copied.numpy()) != address(t.numpy()) and copied.tolist() == [1, 2]
+    with pytest.raises(gradus.Error, match="takes no stream"):
+        t.__dlpack__(stream=1)
+    with pytest.raises(BufferError, match="handed out there"):
+        t.__dlpack__(dl_device=(2, 0))
+
+
+class OnDevice:
+    """A producer whose memory is on a device that nobody uses: it is not asked for it."""
+
+    def __init__(self, device):
+        self.device, self.asked = device, False
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **_):
+        self.asked = True
+
+
+def test_dlpack_of_devices_that_nobody_uses():
+    for kind in (2, 13):  # of the device itself, and managed
+        producer = OnDevice((kind, 7))
+        with pytest.raises(gradus.Error, match=r"cuda:7.*use_device"):
+            gradus.from_dlpack(producer)
+        assert not producer.asked
+
+
+def test_devices_by_name():
+    for name in ("cuda", "cuda:", "cuda:x", "cuda:70000", "tpu:0", ""):
+        with pytest.raises(gradus.Error, match="is no device"):
+            gradus.tensor(1.0).to_device(name)
+    with pytest.raises(gradus.Error):
+        gradus.use_device("cpu")
+    with pytest.raises(gradus.Error, match="cuda:9"):
+        gradus.tensor(1.0).to_device("cuda:9")
+    with pytest.raises(gradus.ResourceError, match="cuda:999 cannot be used"):
+        gradus.use_device("cuda:999")
+
+
 def test_operators_follow_numpy(rng):
     a, b = rng.normal(size=(3, 4)), rng.normal(size=4)
     x = gradus.from_numpy(a)

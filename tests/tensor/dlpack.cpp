@@ -151,13 +151,13 @@ TYPED_TEST(DLPack, RefusalsLeaveTheStructToItsOwner) {
     void (*spoil)(P&);
   };
   const Case cases[] = {
-      {"cuda:3",
+      {"cuda:-1",
        [](P& p) {
-         p.d().device = {kDLCUDA, 3};
+         p.d().device = {kDLCUDA, -1};
        }},
-      {"cuda_host",
+      {"rocm:0",
        [](P& p) {
-         p.d().device = {kDLCUDAHost, 0};
+         p.d().device = {kDLROCM, 0};
        }},
       {"DLPack device type 99",
        [](P& p) {
@@ -228,9 +228,64 @@ TYPED_TEST(DLPack, ADeleterMayBeMissing) {
 TYPED_TEST(DLPack, RefusesToHandOutWhatIsNotThere) {
   EXPECT_THROW(out<TypeParam>(Tensor()), Error);
   float x = 0;
-  Tensor device(make_ref<Storage>(&x, 4, Device{DeviceKind::cuda, 2}, nullptr),
+  Tensor device(make_ref<Storage>(&x, 4, Device{DeviceKind::other, 2}, nullptr),
                 Layout(DType::f32, Sizes{1}));
-  EXPECT_NE(error_of([&] { out<TypeParam>(device); }).find("cuda:2"), std::string::npos);
+  EXPECT_NE(error_of([&] { out<TypeParam>(device); }).find("other:2"), std::string::npos);
+}
+
+// Memory of a device is an address that nobody follows here.
+TYPED_TEST(DLPack, MemoryOfCudaDevicesGoesOutAndComesIn) {
+  auto* address = reinterpret_cast<std::byte*>(uintptr_t{1} << 44);
+  int freed = 0;
+  Tensor device(make_ref<Storage>(address, 400, Device{DeviceKind::cuda, 2}, [&] { ++freed; }),
+                Layout(DType::f32, Sizes{3, 5}, Sizes{1, 4}), 8);
+  TypeParam* managed = out<TypeParam>(device);
+  EXPECT_EQ(managed->dl_tensor.data, address + 32);
+  EXPECT_EQ(managed->dl_tensor.device.device_type, kDLCUDA);
+  EXPECT_EQ(managed->dl_tensor.device.device_id, 2);
+  device = Tensor();
+  Tensor back = from_dlpack(managed);
+  EXPECT_EQ(back.device(), (Device{DeviceKind::cuda, 2}));
+  EXPECT_EQ(back.data(), address + 32);
+  EXPECT_EQ(back.strides()[1], 4);
+  EXPECT_EQ(freed, 0);
+  back = Tensor();
+  EXPECT_EQ(freed, 1);
+  // Nobody looks at bools there.
+  Producer<TypeParam> bools;
+  bools.d().device = {kDLCUDA, 0};
+  bools.d().dtype = {kDLBool, 8, 1};
+  bools.d().data = address;
+  EXPECT_EQ(from_dlpack(&bools.managed).dtype(), DType::boolean);
+  EXPECT_EQ(bools.deleted, 1);
+}
+
+TYPED_TEST(DLPack, PinnedAndManagedMemory) {
+  Producer<TypeParam> pinned, managed;
+  pinned.d().device = {kDLCUDAHost, 1};
+  EXPECT_EQ(from_dlpack(&pinned.managed).item(5), 5);
+  managed.d().device = {kDLCUDAManaged, 1};
+  EXPECT_EQ(from_dlpack(&managed.managed).device(), (Device{DeviceKind::cuda, 1}));
+}
+
+// What a device was given is done before another library's memory there goes.
+TYPED_TEST(DLPack, DeletersWaitForTheDevice) {
+  static Device fenced;
+  static int deleted_then;
+  static Producer<TypeParam>* producer;
+  Producer<TypeParam> p;
+  producer = &p;
+  deleted_then = -1;
+  p.d().device = {kDLCUDA, 3};
+  set_device_fence(DeviceKind::cuda, [](Device d) noexcept {
+    fenced = d;
+    deleted_then = producer->deleted;
+  });
+  from_dlpack(&p.managed);
+  set_device_fence(DeviceKind::cuda, nullptr);
+  EXPECT_EQ(fenced, (Device{DeviceKind::cuda, 3}));
+  EXPECT_EQ(deleted_then, 0);
+  EXPECT_EQ(p.deleted, 1);
 }
 
 TEST(DLPackVersioned, OtherMajorVersionsAreNotTaken) {

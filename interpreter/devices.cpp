@@ -1,0 +1,252 @@
+#include "interpreter/devices.h"
+
+#include <shared_mutex>
+
+#include "fusion/cuda/devices.h"
+#include "fusion/cuda/kernels.h"
+#include "interpreter/state.h"
+#include "ops/registry.h"
+#include "tensor/dlpack.h"
+
+namespace gradus {
+
+namespace {
+
+using autograd::Stream;
+using ops::EagerOperand;
+
+std::string words_of(const EagerOperand& operand) {
+  if (const auto* t = std::get_if<Tensor>(&operand)) return describe(*t);
+  if (const auto* n = std::get_if<ir::Number>(&operand))
+    return fmt::format("{}:{}", static_cast<int>(n->category), n->bits());
+  return "none";
+}
+
+// An operator with its attributes on operands of given types, as a program of that one instruction.
+ir::Graph program_of(const ir::Operator& op, const ir::Attributes& attributes,
+                     std::span<const EagerOperand> operands) {
+  ir::Graph graph;
+  graph.name = op.name;
+  ir::Stage& stage = graph.stages.emplace_back();
+  ir::Node node;
+  node.op = &op;
+  node.attributes = attributes;
+  SmallVector<ir::Type, 4> types(operands.size());
+  SmallVector<ir::OperandType, 4> in(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (const auto* t = std::get_if<Tensor>(&operands[i])) {
+      types[i] = ir::Type(t->dtype(), ir::Dims(t->shape().begin(), t->shape().end()));
+      in[i].kind = ir::OperandType::Kind::tensor;
+      in[i].type = &types[i];
+      stage.inputs.push_back(graph.add_value(types[i], fmt::format("x{}", i), 0));
+      node.operands.emplace_back(stage.inputs.back());
+    } else if (const auto* n = std::get_if<ir::Number>(&operands[i])) {
+      in[i].kind = ir::OperandType::Kind::number;
+      in[i].category = n->category;
+      node.operands.emplace_back(*n);
+    } else {
+      node.operands.emplace_back();
+    }
+  }
+  for (const ir::Type& type : ops::infer(op, in, attributes, nullptr)) {
+    node.results.push_back(graph.add_value(type, fmt::format("y{}", node.results.size()), 0));
+    stage.results.push_back({graph[node.results.back()].name, node.results.back()});
+  }
+  stage.nodes.push_back(std::move(node));
+  return graph;
+}
+
+// The code of operators that were run lately, by what it depends on.
+class OperatorCodes {
+ public:
+  std::shared_ptr<const Code> get(const ir::Operator& op, const ir::Attributes& attributes,
+                                  std::span<const EagerOperand> operands) {
+    std::string key(op.name);
+    for (const ir::NamedLiteral& a : op.write(attributes))
+      key += fmt::format(" {}={}", a.name, ir::to_string(a.value));
+    for (const EagerOperand& o : operands) (key += ' ') += words_of(o);
+    {
+      std::shared_lock guard(mutex_);
+      if (auto found = codes_.find(key); found != codes_.end()) return found->second;
+    }
+    auto code = Code::compile(program_of(op, attributes, operands));
+    std::unique_lock guard(mutex_);
+    if (codes_.size() >= most) codes_.clear();
+    return codes_.try_emplace(std::move(key), std::move(code)).first->second;
+  }
+
+ private:
+  static constexpr size_t most = 4096;
+  std::shared_mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const Code>> codes_;
+};
+
+// Streams and operators of one kind of device. An operator is a program of one instruction, which
+// a state runs: so it has the code, the detours by the host and the faults that it has in any
+// other program.
+class Accelerators final : public autograd::DeviceStreams {
+ public:
+  // The one of this process, registered by the first device.
+  static Accelerators& of_cuda() {
+    static Accelerators& one = []() -> Accelerators& {
+      auto fresh = std::make_shared<Accelerators>();
+      autograd::register_device_streams(DeviceKind::cuda, fresh);
+      set_device_fence(DeviceKind::cuda, [](Device device) noexcept { of_cuda().fence(device); });
+      return *fresh;  // which the registry keeps
+    }();
+    return one;
+  }
+
+  void add(std::shared_ptr<fusion::Kernels> kernels) {
+    auto place = std::make_shared<Place>();
+    place->device = kernels->accelerator();
+    const size_t number = place->device->device().index;
+    // Threads of its own, if what has no code on the device is large.
+    place->context = std::make_shared<Context>();
+    place->context->replace_part<fusion::Kernels>(std::move(kernels));
+    // All there are have a thread of the engine's, also those that are opened later.
+    const size_t there = fusion::cuda::probe_kernels().devices.size();
+    std::unique_lock guard(mutex_);
+    if (places_.size() <= number) places_.resize(std::max(number + 1, there));
+    places_[number] = std::move(place);
+    count_.store(static_cast<int>(places_.size()), std::memory_order_release);
+  }
+
+  int devices() const override { return count_.load(std::memory_order_acquire); }
+
+  Stream current(Device device) override {
+    auto place = find(device);
+    return place ? place->device->stream() : 0;
+  }
+  void set_current(Device device, Stream stream) override {
+    if (auto place = find(device)) place->device->set_stream(stream);
+  }
+  void wait(Device device, Stream from, Device to_device, Stream to) override {
+    get(to_device)->device->wait(to, get(device)->device->mark(from));
+  }
+  void record_use(const Tensor& tensor, Stream stream) override {
+    if (auto place = find(tensor.device()))
+      place->device->record_use(tensor.storage()->data(), stream);
+  }
+
+  SmallVector<Tensor, 2> evaluate(const ir::Operator& op, const ir::Attributes& attributes,
+                                  std::span<const EagerOperand> operands) override {
+    std::vector<Tensor> inputs;
+    Device device;
+    for (const EagerOperand& o : operands)
+      if (const auto* t = std::get_if<Tensor>(&o)) {
+        inputs.push_back(*t);
+        if (t->device() != Device()) device = t->device();
+      }
+    const auto place = get(device);
+    try {
+      State state(codes_.get(op, attributes, operands), place->context,
+                  {.fusion = fusion::FusionMode::first});
+      std::vector<Tensor> made = state.run(inputs, {.results_on_device = true});
+      SmallVector<Tensor, 2> results;
+      for (Tensor& t : made) results.push_back(std::move(t));
+      return results;
+    } catch (const Error& e) {
+      throw Error("{}", e.bare());  // the place is one of a program that nobody wrote
+    }
+  }
+
+  Tensor copy_to(const Tensor& tensor, Device device) override {
+    const Device from = tensor.device();
+    Tensor here = tensor;
+    if (from != Device())
+      here = fusion::to_host(*get(from)->device, tensor, *autograd::current_context());
+    return device == Device() ? here : fusion::to_device(get(device)->device, here);
+  }
+
+  std::shared_ptr<fusion::Accelerator> accelerator(Device device) const {
+    return get(device)->device;
+  }
+  bool is_used(Device device) const { return find(device) != nullptr; }
+  Stream next_stream(Device device) {
+    get(device);
+    return first_stream + next_.fetch_add(1, std::memory_order_relaxed) % streams;
+  }
+  // All that its streams were given is done.
+  void fence(Device device) noexcept {
+    const auto place = find(device);
+    if (!place) return;
+    const uint32_t made = std::min(next_.load(std::memory_order_relaxed), streams);
+    try {
+      place->device->synchronize(0);
+      for (uint32_t s = 0; s < made; ++s) place->device->synchronize(first_stream + s);
+    } catch (const ResourceError&) {
+      // The device is gone: nothing is done there.
+    }
+  }
+
+ private:
+  // 1 is where the accelerator records.
+  static constexpr uint32_t first_stream = 2, streams = 32;
+  struct Place {
+    std::shared_ptr<Context> context;  // whose kernels are the device's
+    std::shared_ptr<fusion::Accelerator> device;
+  };
+  std::shared_ptr<Place> find(Device device) const {
+    std::shared_lock guard(mutex_);
+    return device.index < places_.size() ? places_[device.index] : nullptr;
+  }
+  std::shared_ptr<Place> get(Device device) const {
+    auto place = find(device);
+    if (!place)
+      throw Error("nobody uses {}: call gradus::use_device for it first",
+                  gradus::to_string(device));
+    return place;
+  }
+
+  mutable std::shared_mutex mutex_;
+  std::vector<std::shared_ptr<Place>> places_;  // by number; null: not used so far
+  std::atomic<int> count_{0};
+  std::atomic<uint32_t> next_{0};
+  OperatorCodes codes_;
+};
+
+std::shared_ptr<fusion::Accelerator> accelerator_of(Device device) {
+  if (device.kind != DeviceKind::cuda)
+    throw Error("{} has no streams of ours; cuda devices have", to_string(device));
+  return Accelerators::of_cuda().accelerator(device);
+}
+
+}  // namespace
+
+void use_device(Context& context, Device device, const fusion::KernelOptions& options) {
+  if (device.kind != DeviceKind::cuda)
+    throw Error("{} cannot be used by name; cuda devices can", to_string(device));
+  fusion::cuda::use_device(context, device.index, options);
+  Accelerators::of_cuda().add(fusion::kernels_of(context));
+}
+
+void use_device(Context& context, std::shared_ptr<fusion::Kernels> kernels) {
+  if (const auto device = kernels->accelerator();
+      !device || device->device().kind != DeviceKind::cuda)
+    throw Error("these kernels are no cuda device's");
+  context.replace_part<fusion::Kernels>(kernels);
+  Accelerators::of_cuda().add(std::move(kernels));
+}
+
+Stream new_stream(Device device) {
+  accelerator_of(device);
+  return Accelerators::of_cuda().next_stream(device);
+}
+
+uintptr_t native_stream(Device device) {
+  const auto accelerator = accelerator_of(device);
+  return accelerator->native_stream(accelerator->stream());
+}
+
+void let_wait(Device device, uintptr_t native) {
+  const auto accelerator = accelerator_of(device);
+  accelerator->let_wait(native, accelerator->stream());
+}
+
+bool is_used(Device device) {
+  return device.kind == DeviceKind::cuda && autograd::device_streams(DeviceKind::cuda) &&
+         Accelerators::of_cuda().is_used(device);
+}
+
+}  // namespace gradus

@@ -1,0 +1,33 @@
+// Devices that programs and the autograd engine run on: the one call that a user makes.
+#pragma once
+
+#include "autograd/device_streams.h"
+#include "fusion/accelerator.h"
+#include "fusion/kernels.h"
+
+namespace gradus {
+
+// From now on the context's new states run on the device (those with FusionMode::off excepted), and
+// whatever the context, operators on variables whose tensors lie there, and the autograd engine's
+// nodes, do, on the current streams of their threads. May be called again, also for another device.
+// Throws Error for a kind other than cuda, ResourceError where the device cannot be used: it says
+// what is missing, and what to do.
+void use_device(Context& context, Device device, const fusion::KernelOptions& options = {});
+// The same by kernels of whoever brings them, whose accelerator() is not null.
+void use_device(Context& context, std::shared_ptr<fusion::Kernels> kernels);
+
+// A stream beside the default one; there are few, which are handed out in turns. It is made current
+// by autograd::StreamGuard. Throws Error for a device that nobody uses.
+autograd::Stream new_stream(Device device);
+
+// For tensors that another library has made or is to read (tensor/dlpack.h): this thread's current
+// stream as that library names it (CUDA: the CUstream, as a number), so that it has it wait; and one
+// of the library's, which then waits for what ours has been given so far. Throw Error for a device
+// that nobody uses.
+uintptr_t native_stream(Device device);
+void let_wait(Device device, uintptr_t native);
+
+// Whether somebody uses it.
+bool is_used(Device device);
+
+}  // namespace gradus
