@@ -99,6 +99,12 @@ struct KernelOptions {
   // file (/tmp/perf-PID.map, which stays). Those of a program that came from a file know its lines.
   // Programs that differ in their places share no kernels then.
   bool symbols = false;
+  // On a device: what several indices add to one place (scatter_add, index_add, index_put with
+  // `accumulate`, the gradients of gather, index_select and embedding), and windows that overlap,
+  // is added up by atomic additions, in a thread for each element. That is fast, and in no fixed
+  // order: floating sums may differ from run to run in their last bits. Elsewhere one thread adds
+  // up all that meets, in index order, with the CPU's bits. Integers of 8 bits and bools stay so.
+  bool atomics = false;
 };
 
 // The kernels of a context, made on first use.

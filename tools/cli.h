@@ -43,6 +43,7 @@ struct RunCommand {
   std::string dump_after;  // "fusion": the groups are printed; "cuda": their sources
   bool symbols = false;    // of kernels, for gdb and perf
   bool stats = false;      // of kernels
+  bool atomics = false;    // sums over indices in any order, on a device
   int threads = 0;         // 0: one per core
   int repeat = 1;
 };

@@ -106,6 +106,10 @@ void add_run(CLI::App& app, Commands& c) {
       ->add_option("--device", c.run.device,
                    "cpu; or cuda:0, where all stages run then (--fusion first)")
       ->type_name("NAME");
+  command->add_flag(
+      "--atomics", c.run.atomics,
+      "On a device: add up what several indices add to one place by atomic additions, "
+      "faster and in no fixed order; without, in index order, with the CPU's bits");
   command->add_option("--repeat", c.run.repeat, "Run N times; print each stage's median time")
       ->type_name("N")
       ->check(CLI::PositiveNumber);

@@ -250,13 +250,16 @@ void run(const RunCommand& command) {
   InputSources sources = open_sources(command.from, loaded, context);
   std::shared_ptr<const Code> code = Code::compile(program);
   const std::optional<int> device = device_number(command, program);
+  if (command.atomics && !device)
+    throw UsageError("gradus run: --atomics is about a device's sums; add --device cuda:0");
   const StateOptions state_options{.fusion = fusion_mode(command, device.has_value())};
   if (command.symbols && state_options.fusion == fusion::FusionMode::off)
     throw Error("--symbols: there are no kernels without fusion; add --fusion first");
   // Sources are shown of all groups, also of those that the CPU runs better without.
   const fusion::KernelOptions kernel_options{.folder = command.kernels,
                                              .always = command.dump_after == "cuda",
-                                             .symbols = command.symbols};
+                                             .symbols = command.symbols,
+                                             .atomics = command.atomics};
   if (device)
     fusion::cuda::use_device(*context, *device, kernel_options);
   else if (!command.kernels.empty() || command.symbols || kernel_options.always)

@@ -17,8 +17,9 @@ const CudaAccelerator*& recording() {
 }  // namespace
 
 CudaAccelerator::CudaAccelerator(std::shared_ptr<Device> device,
-                                 std::shared_ptr<const ObjectStore> store)
+                                 std::shared_ptr<const ObjectStore> store, bool atomics)
     : device_(std::move(device)),
+      atomics_(atomics),
       compiler_(device_->facts().architecture(), std::move(store)),
       memory_(*device_) {}
 

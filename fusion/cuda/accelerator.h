@@ -16,8 +16,9 @@ inline constexpr StreamNumber stage_stream = 0;
 class CudaAccelerator final : public Accelerator,
                               public std::enable_shared_from_this<CudaAccelerator> {
  public:
-  // `store`, which may be null, keeps code for other processes.
-  CudaAccelerator(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store);
+  // `store`, which may be null, keeps code for other processes. `atomics`: see KernelOptions.
+  CudaAccelerator(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store,
+                  bool atomics = false);
   ~CudaAccelerator() override;
 
   gradus::Device device() const override;
@@ -34,6 +35,7 @@ class CudaAccelerator final : public Accelerator,
 
   // Where this thread's kernels are launched: the stages' stream, or one that is recorded.
   StreamNumber stream() const;
+  bool atomics() const { return atomics_; }
   Device& device_code() const { return *device_; }
   Compiler& compiler() { return compiler_; }
   // Code of a source that is no nest's, loaded once.
@@ -42,6 +44,7 @@ class CudaAccelerator final : public Accelerator,
 
  private:
   const std::shared_ptr<Device> device_;
+  const bool atomics_;
   Compiler compiler_;
   MemoryCache memory_;
   std::mutex mutex_, recording_mutex_;

@@ -1,11 +1,13 @@
 // Code for what single instructions do: launches of kernels that are in stock.
+#include <algorithm>
 #include <bit>
+#include <functional>
+#include <numeric>
 
 #include "fusion/cuda/accelerator.h"
 #include "fusion/cuda/prelude.h"
 #include "fusion/cuda/stock.h"
 #include "fusion/cuda/stock_convolution.h"
-#include "ops/accumulate.h"
 
 namespace gradus::fusion::cuda {
 
@@ -146,13 +148,13 @@ class Binder {
   void add_indexing(const ops::DeviceIndexing& form) {
     if (numel(form.shape) == 0) return;
     const bool reads = form.sides.action == ops::IndexAction::read;
-    // Dimensions that threads share come first; there is one of them at least.
-    std::vector<size_t> order;
-    for (size_t d = 0; d < form.shape.size(); ++d)
-      if (reads || !form.serial[d]) order.push_back(d);
-    const size_t parallel = order.size();
-    for (size_t d = 0; d < form.shape.size(); ++d)
-      if (!reads && form.serial[d]) order.push_back(d);
+    const bool atomic = accelerator_->atomics() && adds_atomically(form);
+    auto serial = [&](size_t d) { return !reads && !atomic && form.serial[d]; };
+    // Dimensions that threads share come first.
+    std::vector<size_t> order(form.shape.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    const size_t parallel = static_cast<size_t>(
+        std::ranges::stable_partition(order, std::not_fn(serial)).begin() - order.begin());
     auto arranged = [&](const Sizes& from) {
       Sizes to;
       for (size_t d : order) to.push_back(from[d]);
@@ -162,10 +164,9 @@ class Binder {
     for (size_t i = 0; i < order.size(); ++i)
       (i < parallel ? items : steps) *= form.shape[order[i]];
     Launch l;
-    const DType there = form.sums ? ops::accumulation_dtype(form.sides.dtype) : form.sides.dtype;
     l.add_pointer(form.sums ? static_cast<int>(Window::scratch) : form.sides.indexed,
                   static_cast<int64_t>(form.sums.value_or(0)) +
-                      form.indexed_offset * static_cast<int64_t>(size_of(there)));
+                      form.indexed_offset * static_cast<int64_t>(size_of(form.indexed_dtype())));
     l.add_pointer(form.sides.plain, 0);
     if (form.indices.empty())
       l.add(0);
@@ -188,7 +189,7 @@ class Binder {
           [op = form.op, o](int64_t value) { return ops::index_error(*op, o, value); });
     }
     const IndexShape shape{static_cast<int>(order.size()), static_cast<int>(parallel),
-                           std::max(items, steps) > most_narrow};
+                           std::max(items, steps) > most_narrow, atomic};
     launch(std::move(l), index_source(form, shape), blocks_of(items));
   }
 

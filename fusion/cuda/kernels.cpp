@@ -77,7 +77,8 @@ CudaKernels::CudaKernels(std::shared_ptr<Device> device, const KernelOptions& op
           std::move(device),
           options.folder.empty()
               ? nullptr
-              : std::make_shared<ObjectStore>(options.folder, options.most_folder_bytes))),
+              : std::make_shared<ObjectStore>(options.folder, options.most_folder_bytes),
+          options.atomics)),
       ready_(std::make_shared<KernelSet>()) {}
 
 bool CudaKernels::wants(const Nest& nest, const Frame& frame) const {

@@ -15,7 +15,7 @@ namespace gradus::fusion::cuda {
 // states run on the CPU, and old ones throw.
 class CudaKernels final : public Kernels {
  public:
-  // Of the options, `folder` and its bound are heeded. A kernel is wanted for whatever has an
+  // Of the options, `folder`, its bound and `atomics` are heeded. A kernel is wanted for whatever has an
   // element: who names a device is not asked whether it is worth it.
   CudaKernels(std::shared_ptr<Device> device, const KernelOptions& options, LogSink log);
 

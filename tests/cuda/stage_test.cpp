@@ -1,7 +1,11 @@
 // Stages on a device: where tensors lie, what is copied, and what goes wrong.
+#include <set>
+
 #include "fusion/cuda/kernels.h"
 #include "interpreter/state.h"
+#include "ir/passes/passes.h"
 #include "ir/text/parser.h"
+#include "tests/cuda/corpus.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/needs.h"
 
@@ -112,6 +116,58 @@ TEST_F(Stages, RunProgramsThatNameTheDevice) {
   }
   State other = state("graph g { stage 0 (%x: f32[N]@cuda:1) { return %x } }");
   EXPECT_THROW(other.run(std::vector{f32({0, 1})}), Error);
+}
+
+// One program, on the CPU and with types that name the device: the same values by the same names, in
+// all stages. Each group is one generated source, which becomes machine code for the device.
+// SPEC F9
+TEST_F(Stages, AreTheSameProgramThere) {
+  auto code_on = [](const std::string& where) {
+    std::string text =
+        "graph g { stage 0 (%x: f32[N, 6]AT, %i: i64[K]AT, %w: f32[6]AT) {\n"
+        "  %h = mul(%x, %w)\n  %p = softmax(%h) {dim = 1}\n"
+        "  %q = index_select(%p, %i) {dim = 0}\n  %y = square(%q)\n  return %y } }";
+    for (size_t at; (at = text.find("AT")) != std::string::npos;) text.replace(at, 2, where);
+    return Code::compile(ir::differentiate(ir::parse(text).program(), {.order = 2}));
+  };
+  const auto cpu = code_on(""), there = code_on("@cuda:0");
+  ASSERT_EQ(cpu->stages(), 3u);
+  State on_cpu(cpu, Context::default_context(), {.fusion = FusionMode::off});
+  std::vector<Tensor> last;
+  State on_device(there, context_, {.fusion = FusionMode::first});
+  for (size_t s = 0; s < cpu->stages(); ++s) {
+    ASSERT_EQ(cpu->inputs(s), there->inputs(s));
+    ASSERT_EQ(cpu->results(s).size(), there->results(s).size());
+    for (size_t i = 0; i < cpu->inputs(s); ++i)
+      EXPECT_EQ(cpu->input_name(s, i), there->input_name(s, i));
+    std::vector<Tensor> inputs;
+    if (s == 0) {
+      inputs = {f32({1, 2, -3, .5, .25, 0, 3, 1, 4, -1, 5, -9, 2, 6, -5, 3, 5, 8}),
+                Tensor::from(DType::i64, Sizes{4}, std::vector<double>{2, 0, 2, 1}),
+                f32({.5, .25, 2, -1, 1, .75})};
+      inputs[0] = inputs[0].view(Layout(DType::f32, {3, 6}), 0);
+    } else {
+      for (const ir::Result& r : cpu->results(s - 1))
+        if (r.value != ir::no_value) inputs.push_back(last[inputs.size()]);
+    }
+    last = on_cpu.run(inputs);
+    const std::vector<Tensor> got = on_device.run(inputs);
+    for (size_t r = 0; r < got.size(); ++r) {
+      EXPECT_EQ(cpu->results(s)[r].name, there->results(s)[r].name);
+      EXPECT_EQ(got[r].device(), cuda0);
+      EXPECT_TRUE(bitwise_equal(here(got[r]), last[r])) << cpu->results(s)[r].name;
+    }
+  }
+  EXPECT_TRUE(on_device.host_instructions().empty());
+  std::set<std::string> nests;
+  for (const FusedGroup& g : on_device.groups()) nests.insert(g.nest);
+  EXPECT_GE(nests.size(), 3u);
+  EXPECT_EQ(kernels_of(*context_)->statistics().kernels, nests.size());
+  for (const std::string& nest : nests) {
+    const std::string source = cuda::write_source(parse_nest(nest)).text;
+    EXPECT_EQ(source.find(cuda::entry_name), source.rfind(cuda::entry_name)) << source;
+    EXPECT_FALSE(cuda_compiler().compile(parse_nest(nest))->cubin.empty());
+  }
 }
 
 class Told final : public InstructionObserver {
