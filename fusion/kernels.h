@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/context.h"
 #include "fusion/nest.h"
@@ -34,12 +35,14 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
 // The kernels that were there at some moment. Immutable.
 class KernelSet {
  public:
-  // By the text of a nest; null if there is none.
+  // By the text of a nest; null if there is none, or none yet.
   std::shared_ptr<const Kernel> find(const std::string& nest) const {
     auto found = kernels.find(nest);
     return found == kernels.end() ? nullptr : found->second;
   }
   std::unordered_map<std::string, std::shared_ptr<const Kernel>> kernels;
+  // Nests that no code can be made for, where instructions of theirs need kernels all the same.
+  std::unordered_set<std::string> failed;
   uint64_t generation = 0;  // sets of one source are numbered as they come
 };
 

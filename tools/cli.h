@@ -54,6 +54,7 @@ void devices();
 
 struct ViewCommand {
   std::string program, out, profile;  // no out: an SVG to standard output
+  std::string device;                 // empty: as the program's types say
   InputOptions from;                  // sizes, and values that decide a model's structure
   bool written = false;               // the program as it is written, not as it runs
 };
@@ -107,7 +108,9 @@ void check_onnx(const CheckOnnxCommand& command);
 
 void verify(const std::string& program);
 void print(const std::string& program, const std::string& dump_after);
-void disasm(const std::string& program, const std::vector<std::string>& set);
+// `device`: as of a run; empty: what the program's types say.
+void disasm(const std::string& program, const std::vector<std::string>& set,
+            const std::string& device);
 
 enum class TableFormat { text, markdown, json };
 void list_operators(TableFormat format);

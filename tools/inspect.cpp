@@ -2,10 +2,12 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "fusion/cuda/planned_device.h"
 #include "interpreter/state.h"
 #include "ir/passes/passes.h"
 #include "ir/text/printer.h"
 #include "tools/cli.h"
+#include "tools/device.h"
 #include "tools/output.h"
 #include "tools/program.h"
 
@@ -44,18 +46,30 @@ void print(const std::string& program, const std::string& dump_after) {
   put(text);
 }
 
-void disasm(const std::string& program, const std::vector<std::string>& set) {
+void disasm(const std::string& program, const std::vector<std::string>& set,
+            const std::string& device) {
   const auto loaded = load_program(program);
-  auto code = Code::compile(loaded.module.program());
+  const ir::Graph& graph = loaded.module.program();
+  const std::optional<int> number = device_number("disasm", device, graph);
+  auto code = Code::compile(graph);
   bool opaque = false;
   for (size_t s = 0; s < code->segments(); ++s)
     opaque |= code->segment(s).opaque || code->segment(s).counts;
-  std::string memory;
+  auto context = std::make_shared<Context>();
+  if (number) fusion::cuda::plan_for_device(*context, *number);
+  State state(code, context,
+              {.fusion = number ? fusion::FusionMode::first : fusion::FusionMode::off});
+  std::string planned;
   if (!set.empty() || (!opaque && code->dimensions().empty())) {
-    State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
-    memory = describe_memory(state.prepare(read_sizes(set, loaded.module.program())));
+    planned = describe_memory(state.prepare(read_sizes(set, graph)));
+    if (number) planned += host_report(state);
+  } else if (number) {
+    planned = opaque
+                  ? "host: what a device leaves to it is known when the program runs (gradus run "
+                    "--stats): functions and counts decide about sizes\n"
+                  : "host: say sizes with --set for what a device leaves to it\n";
   }
-  put(disassemble(*code) + memory);
+  put(disassemble(*code) + planned);
 }
 
 }  // namespace gradus::cli

@@ -25,6 +25,7 @@ struct Commands {
   GradcheckCommand gradcheck;
   ImportCommand import;
   ExportCommand export_;
+  std::string device;  // of disasm
   ViewCommand view;
   CheckOnnxCommand check_onnx;
   std::string program, dump_after;
@@ -196,7 +197,11 @@ void add_inspection(CLI::App& app, Commands& c) {
                    "The size of a dimension, for saying what stages take of memory")
       ->type_name("DIM=N")
       ->allow_extra_args(false);
-  disassembling->callback([&c] { c.chosen = [&c] { disasm(c.program, c.sizes); }; });
+  disassembling
+      ->add_option("--device", c.device,
+                   "cuda:0, which need not be there: say what the host does of each stage there")
+      ->type_name("NAME");
+  disassembling->callback([&c] { c.chosen = [&c] { disasm(c.program, c.sizes, c.device); }; });
 }
 
 void add_ops(CLI::App& app, Commands& c) {
@@ -278,6 +283,10 @@ void add_view(CLI::App& app, Commands& c) {
   command->add_option("--profile", c.view.profile, "Show the times of a profile of gradus run")
       ->type_name("T.json");
   command->add_flag("--written", c.view.written, "Draw the program as it is written");
+  command
+      ->add_option("--device", c.view.device,
+                   "cuda:0, which need not be there: draw the kernels that would run on it")
+      ->type_name("NAME");
   command->add_option("--set", c.view.from.set, "The size of a dimension, for planning kernels")
       ->type_name("DIM=N")
       ->allow_extra_args(false);

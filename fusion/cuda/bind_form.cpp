@@ -92,17 +92,18 @@ void run_launches(const void* parameters, std::byte* const* args, ir::KernelScop
 
 class Binder {
  public:
-  Binder(std::shared_ptr<CudaAccelerator> accelerator, int arguments)
-      : accelerator_(std::move(accelerator)), arguments_(arguments) {}
+  Binder(std::shared_ptr<CudaAccelerator> accelerator, int arguments, bool wait)
+      : accelerator_(std::move(accelerator)), arguments_(arguments), wait_(wait) {}
 
   DeviceCode run(const ops::DeviceForm& form) {
     scratch_ = form.scratch_bytes;
     std::visit([&](const auto& what) { bind(what); }, form.what);
     for (const Launch& l : launches_)
       if (l.words.size() > most_words) return {};
+    if (!all_there_) return {.kernel = {}, .faults = {}, .later = std::move(later_)};
     auto owned = std::make_shared<const Launches>(
         Launches{accelerator_, std::move(launches_), std::move(products_)});
-    return {{run_launches, std::move(owned), scratch_}, std::move(faults_)};
+    return {{run_launches, std::move(owned), scratch_}, std::move(faults_), {}};
   }
 
  private:
@@ -112,7 +113,12 @@ class Binder {
   }
   static int64_t blocks_of(int64_t items) { return (items + block_threads - 1) / block_threads; }
   void launch(Launch l, const Source& source, int64_t blocks) {
-    l.code = accelerator_->stock(source);
+    const auto code = accelerator_->stock(source, wait_);
+    if (code)
+      l.code = *code;
+    else
+      later_.push_back(source.text);
+    all_there_ &= l.code != nullptr;
     l.blocks = blocks_for(blocks);
     launches_.push_back(std::move(l));
   }
@@ -381,6 +387,9 @@ class Binder {
 
   const std::shared_ptr<CudaAccelerator> accelerator_;
   const int arguments_;
+  const bool wait_;
+  bool all_there_ = true;
+  std::vector<std::string> later_;
   size_t scratch_ = 0;
   std::vector<Launch> launches_;
   std::vector<Multiply> products_;
@@ -389,15 +398,8 @@ class Binder {
 
 }  // namespace
 
-DeviceCode CudaAccelerator::bind(const ops::DeviceForm& form, int arguments) {
-  return Binder(shared_from_this(), arguments).run(form);
-}
-
-std::shared_ptr<const LoadedCode> CudaAccelerator::stock(const Source& source) {
-  std::lock_guard guard(mutex_);
-  std::shared_ptr<const LoadedCode>& code = stock_[source.text];
-  if (!code) code = device_->load(*compiler_.compile(source));
-  return code;
+DeviceCode CudaAccelerator::bind(const ops::DeviceForm& form, int arguments, bool wait) {
+  return Binder(shared_from_this(), arguments, wait).run(form);
 }
 
 }  // namespace gradus::fusion::cuda

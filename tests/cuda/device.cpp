@@ -84,6 +84,7 @@ void InterpretedDevice::copy_to_host(void* to, cuda::Address from, size_t bytes,
 }
 
 std::shared_ptr<const cuda::LoadedCode> InterpretedDevice::load(const cuda::Code& code) {
+  loading();
   return std::make_shared<InterpretedCode>(code.ptx);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 
 #include "fusion/cuda/device.h"
@@ -41,7 +42,8 @@ class InterpretedDevice final : public cuda::Device {
                 cuda::Address workspace, cuda::StreamNumber) override;
   std::unique_ptr<const cuda::Products> library;
   ptx::Memory& memory() { return memory_; }
-  bool backwards = false;  // see ptx::Launch
+  bool backwards = false;                 // see ptx::Launch
+  std::function<void()> loading = [] {};  // called by load()
 
   std::atomic<size_t> launches{0}, synchronized{0}, allocations{0}, frees{0};
   std::atomic<size_t> recordings{0}, replays{0};
