@@ -32,6 +32,12 @@ std::string why_missing(Part part) {
   return fmt::format("this build has no {} (it was configured with {}=OFF)", r.name, r.option);
 }
 
+std::string why_no_plugins() {
+  if (!GRADUS_IS_PORTABLE) return "";
+  return "the portable program has Gradus inside of itself and shows none of it to others, so a "
+         "plug-in would register with another copy; use an installed Gradus (docs/embedding.md)";
+}
+
 std::string left_out() {
   std::string text;
   for (const PartRecord& r : parts)

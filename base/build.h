@@ -20,5 +20,7 @@ bool has_part(Part part);
 std::string why_missing(Part part);
 // "without LLVM, oneDNN"; empty where nothing is left out.
 std::string left_out();
+// Why this build loads no plug-ins, and what to do; empty where it does.
+std::string why_no_plugins();
 
 }  // namespace gradus

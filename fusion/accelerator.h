@@ -18,6 +18,8 @@ struct DeviceCode {
   using Fault = std::function<Error(int64_t value)>;
   ir::Kernel kernel;  // `run` is null where there is none; scratch memory is the device's
   std::vector<Fault> faults;
+  // Names of what is being compiled for it: until all of it is there, it is no code.
+  std::vector<std::string> later;
 };
 
 // Work of one stream is done in the order in which it is asked for; that of two streams is ordered
@@ -64,8 +66,11 @@ class Accelerator {
   virtual std::shared_ptr<const void> record(FunctionRef<void()> work) = 0;
   virtual void replay(const std::shared_ptr<const void>& recorded) = 0;
 
-  // Code for what an instruction's kernel of so many pointers does.
-  virtual DeviceCode bind(const ops::DeviceForm& form, int arguments) = 0;
+  // Code for what an instruction's kernel of so many pointers does. What is not there is compiled
+  // before bind returns where it is to `wait`; else it is compiled behind, and named.
+  virtual DeviceCode bind(const ops::DeviceForm& form, int arguments, bool wait) = 0;
+  // Whether what `later` has named is there, or will never be.
+  virtual bool is_settled(const std::string& code) const = 0;
 };
 
 // Memory of a device's, which the storage keeps.

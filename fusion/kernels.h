@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/context.h"
 #include "fusion/nest.h"
@@ -34,12 +35,14 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
 // The kernels that were there at some moment. Immutable.
 class KernelSet {
  public:
-  // By the text of a nest; null if there is none.
+  // By the text of a nest; null if there is none, or none yet.
   std::shared_ptr<const Kernel> find(const std::string& nest) const {
     auto found = kernels.find(nest);
     return found == kernels.end() ? nullptr : found->second;
   }
   std::unordered_map<std::string, std::shared_ptr<const Kernel>> kernels;
+  // Nests that no code can be made for, where instructions of theirs need kernels all the same.
+  std::unordered_set<std::string> failed;
   uint64_t generation = 0;  // sets of one source are numbered as they come
 };
 
@@ -99,6 +102,12 @@ struct KernelOptions {
   // file (/tmp/perf-PID.map, which stays). Those of a program that came from a file know its lines.
   // Programs that differ in their places share no kernels then.
   bool symbols = false;
+  // On a device: what several indices add to one place (scatter_add, index_add, index_put with
+  // `accumulate`, the gradients of gather, index_select and embedding), and windows that overlap,
+  // is added up by atomic additions, in a thread for each element. That is fast, and in no fixed
+  // order: floating sums may differ from run to run in their last bits. Elsewhere one thread adds
+  // up all that meets, in index order, with the CPU's bits. Integers of 8 bits and bools stay so.
+  bool atomics = false;
 };
 
 // The kernels of a context, made on first use.

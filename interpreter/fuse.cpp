@@ -181,10 +181,14 @@ void Planner::fuse_members(std::span<const uint32_t> found) {
     if (!m.edges.empty()) without();
     return;
   }
-  if (auto kernel = kernel_of(group->nest))
+  const std::string text = fusion::print(group->nest);
+  if (auto kernel = kernel_of(group->nest, text)) {
     place_group(members, m, *group, std::move(kernel));
-  else if (choice_.device)
+  } else if (choice_.device && is_on_its_way(text)) {
+    for (uint32_t n : members) bound_[n].later = true;
+  } else if (choice_.device) {
     fuse_halves(members);  // less may have a form that the device has
+  }
 }
 
 Planner::Members Planner::members_of(std::span<const uint32_t> members) {
@@ -256,14 +260,19 @@ void Planner::find_loads(const Instruction& i, Members& m) {
 }
 
 // Null where there is none yet.
-std::shared_ptr<const fusion::Kernel> Planner::kernel_of(const fusion::Nest& nest) {
-  std::string text = fusion::print(nest);
+std::shared_ptr<const fusion::Kernel> Planner::kernel_of(const fusion::Nest& nest,
+                                                         const std::string& text) {
   if (choice_.mode == fusion::FusionMode::first) return choice_.source->get(nest, text);
   if (auto kernel = choice_.set->find(text)) return kernel;
   auto& missing = plan_->missing;
-  if (std::ranges::none_of(missing, [&](const auto& other) { return other.second == text; }))
-    missing.emplace_back(nest, std::move(text));
+  if (!choice_.set->failed.contains(text) &&
+      std::ranges::none_of(missing, [&](const auto& other) { return other.second == text; }))
+    missing.emplace_back(nest, text);
   return nullptr;
+}
+
+bool Planner::is_on_its_way(const std::string& nest) const {
+  return choice_.mode == fusion::FusionMode::behind && !choice_.set->failed.contains(nest);
 }
 
 void Planner::place_group(std::span<const uint32_t> members, const Members& m,

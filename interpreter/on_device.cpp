@@ -62,7 +62,7 @@ void Planner::place_on_device() {
     if (!bound_[index].run || bound_[index].group != Local::never) continue;
     if (!has_results(index))
       bound_[index].run = nullptr;
-    else if (!run_by_form(index))
+    else if (bound_[index].later || !run_by_form(index))
       run_on_host(index);
   }
 }
@@ -85,7 +85,9 @@ bool Planner::run_by_form(uint32_t index) {
   auto form = ops::device_form(bound.run, bound.parameters);
   if (!form) return false;
   form->scratch_bytes = bound.scratch_bytes;
-  fusion::DeviceCode code = choice_.device->bind(*form, static_cast<int>(bound.args));
+  const bool wait = choice_.mode != fusion::FusionMode::behind;
+  fusion::DeviceCode code = choice_.device->bind(*form, static_cast<int>(bound.args), wait);
+  plan_->later.insert(plan_->later.end(), code.later.begin(), code.later.end());
   if (!code.kernel.run) return false;
   bound.run = code.kernel.run;
   bound.parameters = code.kernel.parameters.get();

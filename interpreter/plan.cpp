@@ -60,11 +60,15 @@ namespace {
 // left out again; a plan keeps that.
 bool suits(const SegmentPlan& plan, const KernelChoice& choice) {
   if (plan.kernel_source != (choice.source ? choice.source->id() : 0)) return false;
-  if (choice.mode != fusion::FusionMode::behind) return plan.missing.empty();
+  if (choice.mode != fusion::FusionMode::behind) return plan.missing.empty() && plan.later.empty();
   return plan.kernel_generation <= choice.set->generation &&
-         std::ranges::none_of(plan.missing, [&](const auto& nest) {
-           return choice.set->find(nest.second) != nullptr;
-         });
+         std::ranges::none_of(plan.missing,
+                              [&](const auto& nest) {
+                                return choice.set->find(nest.second) != nullptr ||
+                                       choice.set->failed.contains(nest.second);
+                              }) &&
+         std::ranges::none_of(
+             plan.later, [&](const std::string& code) { return choice.device->is_settled(code); });
 }
 
 }  // namespace

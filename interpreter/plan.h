@@ -111,6 +111,7 @@ struct SegmentPlan {
   std::vector<Group> groups;
   // Groups that there was no kernel for, with the text of each nest, each nest once.
   std::vector<std::pair<fusion::Nest, std::string>> missing;
+  std::vector<std::string> later;  // see DeviceCode: of instructions that run on the host meanwhile
   uint64_t kernel_source = 0, kernel_generation = 0;  // what there was to choose from; 0: nothing
   std::vector<bool> absent_returns;                   // by return, where the segment ends its stage
   // For each external register the frame's pointers that follow from its data.

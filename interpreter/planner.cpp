@@ -26,7 +26,9 @@ Planner::Planner(const Code& code, size_t segment, std::shared_ptr<const Segment
   if (segment_.counts) plan_->sizes[*segment_.counts] = plan_->key.back();
 }
 
-std::shared_ptr<const SegmentPlan> Planner::run() {
+// Given    nothing is planned
+// Result   what runs in each instruction's place is settled; memory is not laid out
+void Planner::choose_code() {
   if (segment_.begins_stage) {
     bind_sizes(code_, segment_.stage, inputs_, choice_.place(), plan_->sizes);
     check_equalities();
@@ -39,6 +41,17 @@ std::shared_ptr<const SegmentPlan> Planner::run() {
   if (!choice_.device) share_packings();
   fuse();
   if (choice_.device) place_on_device();
+}
+
+bool Planner::waits_for_code() const { return !plan_->missing.empty() || !plan_->later.empty(); }
+
+// Has compiled what waits_for_code() is about, by several threads at a time.
+void Planner::compile_code() const {
+  for (const auto& [nest, text] : plan_->missing) choice_.source->request(nest, text);
+  choice_.source->wait();
+}
+
+std::shared_ptr<const SegmentPlan> Planner::finish() {
   find_leaving();
   if (!plan_->faults.empty())
     plan_->faults_at =
@@ -337,7 +350,19 @@ std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
                                              std::shared_ptr<const SegmentPlan> previous,
                                              std::span<const Tensor> inputs,
                                              std::vector<int64_t> key, const KernelChoice& choice) {
-  return Planner(code, segment, std::move(previous), inputs, std::move(key), choice).run();
+  if (choice.device && choice.mode == fusion::FusionMode::first) {
+    // As if it were not to wait: then all that is wanted is known before any of it is compiled.
+    KernelChoice asking = choice;
+    asking.mode = fusion::FusionMode::behind;
+    asking.set = choice.source->ready();
+    Planner planner(code, segment, previous, inputs, key, asking);
+    planner.choose_code();
+    if (!planner.waits_for_code()) return planner.finish();
+    planner.compile_code();
+  }
+  Planner planner(code, segment, std::move(previous), inputs, std::move(key), choice);
+  planner.choose_code();
+  return planner.finish();
 }
 
 }  // namespace gradus::interpreter

@@ -73,13 +73,19 @@ struct Bound {
   uint32_t group = Local::never;     // index into SegmentPlan::groups of a member
   bool host = false;                 // see Step::host
   bool checks = false;               // makes no result: a group does
+  bool later = false;                // on a device: the kernel of its group is being compiled
 };
 
 class Planner {
  public:
   Planner(const Code& code, size_t segment, std::shared_ptr<const SegmentPlan> previous,
           std::span<const Tensor> inputs, std::vector<int64_t> key, const KernelChoice& choice);
-  std::shared_ptr<const SegmentPlan> run();
+  // Once each, in this order.
+  void choose_code();
+  std::shared_ptr<const SegmentPlan> finish();
+  // Between the two: whether code is being compiled, or is to be, that the plan does without.
+  bool waits_for_code() const;
+  void compile_code() const;
 
  private:
   // What both passes ask. An `index` is an instruction's number in the segment.
@@ -157,7 +163,9 @@ class Planner {
   void fuse_halves(std::span<const uint32_t> members);
   void find_loads(const Instruction& i, Members& m);
   void find_stored(std::span<const uint32_t> members, Members& m);
-  std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest);
+  std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest,
+                                                  const std::string& text);
+  bool is_on_its_way(const std::string& nest) const;
   void place_group(std::span<const uint32_t> members, const Members& m, const fusion::Group& group,
                    std::shared_ptr<const fusion::Kernel> kernel);
 

@@ -6,12 +6,15 @@
 
 #include <dlfcn.h>
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/file.h"
 
 namespace gradus {
 
 void load_plugin(const std::string& path) {
+  if (const std::string why = why_no_plugins(); !why.empty())
+    throw Error("{}: cannot be loaded: {}", path, why);
   static std::mutex mutex;
   static std::set<void*> loaded;
   regular_file_size(path);  // says what cannot be read; no search along the system's paths

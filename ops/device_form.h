@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "ops/accumulate.h"
 #include "ops/axes.h"
 #include "ops/conv_columns.h"
 #include "ops/gemm.h"
@@ -41,6 +42,8 @@ struct DeviceIndexing {
   std::vector<DeviceMove> begin, end;    // before and after
   // Where sums are kept that are not kept where they end: bytes in the scratch memory.
   std::optional<size_t> sums;
+  // Of the elements on the indexed side.
+  DType indexed_dtype() const { return sums ? accumulation_dtype(sides.dtype) : sides.dtype; }
 };
 
 // See bind_reduction: operand 0 into result 0.

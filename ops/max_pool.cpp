@@ -145,8 +145,8 @@ template <class T, class C, int64_t known_step>
   }
 }
 
-// Windows of so many elements, none of them cut off: all of a window's in registers. The best one is
-// known by its distance from the window's first, so values have the width that they are compared in.
+// Windows of so many elements, none of them cut off: all of a window's in registers. The best one
+// is known by its distance from the window's first, so values are as wide as what is compared.
 template <class T, int count, int64_t known_step>
 [[gnu::always_inline]] inline void pool_small(const PoolPlan& p, const T* plane, const Row& row,
                                               T* values, int64_t* indices) {

@@ -44,6 +44,7 @@ struct RunCommand {
   std::string dump_after;  // "fusion": the groups are printed; "cuda": their sources
   bool symbols = false;    // of kernels, for gdb and perf
   bool stats = false;      // of kernels
+  bool atomics = false;    // sums over indices in any order, on a device
   int threads = 0;         // 0: one per core
   int repeat = 1;
 };
@@ -55,6 +56,7 @@ void devices();
 struct ViewCommand {
   std::optional<uint64_t> memory_budget;
   std::string program, out, profile;  // no out: an SVG to standard output
+  std::string device;                 // empty: as the program's types say
   InputOptions from;                  // sizes, and values that decide a model's structure
   bool written = false;               // the program as it is written, not as it runs
 };
@@ -111,6 +113,7 @@ void print(const std::string& program, const std::string& dump_after);
 struct DisasmCommand {
   std::optional<uint64_t> memory_budget;
   std::string program;
+  std::string device;            // as of a run; empty: what the program's types say
   std::vector<std::string> set;  // "N=32"
   std::string fusion = "off";    // off or first: what memory is said for
   std::string dump_after;        // "memory": what is alive where stages take most

@@ -3,10 +3,12 @@
 
 #include "base/build.h"
 #include "base/text.h"
+#include "fusion/cuda/planned_device.h"
 #include "interpreter/state.h"
 #include "ir/passes/passes.h"
 #include "ir/text/printer.h"
 #include "tools/cli.h"
+#include "tools/device.h"
 #include "tools/output.h"
 #include "tools/program.h"
 
@@ -47,22 +49,32 @@ void print(const std::string& program, const std::string& dump_after) {
 
 void disasm(const DisasmCommand& command) {
   const auto loaded = load_program(command.program);
-  const DimSizes sizes = read_sizes(command.set, loaded.module.program());
-  auto code = Code::compile(loaded.module.program(), compile_options(command.memory_budget, sizes));
+  const ir::Graph& graph = loaded.module.program();
+  const DimSizes sizes = read_sizes(command.set, graph);
+  const std::optional<int> number = device_number("disasm", command.device, graph);
+  auto code = Code::compile(graph, compile_options(command.memory_budget, sizes));
   bool opaque = false;
   for (size_t s = 0; s < code->segments(); ++s)
     opaque |= code->segment(s).opaque || code->segment(s).counts;
   const bool first = command.fusion == "first", peaks = !command.dump_after.empty();
-  if (first && !has_part(Part::llvm))
+  if (first && !number && !has_part(Part::llvm))
     throw Error("--fusion first: there are no kernels: {}", why_missing(Part::llvm));
-  std::string memory;
+  auto context = std::make_shared<Context>();
+  if (number) fusion::cuda::plan_for_device(*context, *number);
+  std::string planned;
   if (!command.set.empty() || first || peaks || (!opaque && code->dimensions().empty())) {
-    State state(code, Context::default_context(),
-                {.fusion = first ? fusion::FusionMode::first : fusion::FusionMode::off});
-    memory = describe_memory(state.prepare(sizes));
-    if (peaks) memory += describe_peaks(state);
+    State state(code, context,
+                {.fusion = first || number ? fusion::FusionMode::first : fusion::FusionMode::off});
+    planned = describe_memory(state.prepare(sizes));
+    if (peaks) planned += describe_peaks(state);
+    if (number) planned += host_report(state);
+  } else if (number) {
+    planned = opaque
+                  ? "host: what a device leaves to it is known when the program runs (gradus run "
+                    "--stats): functions and counts decide about sizes\n"
+                  : "host: say sizes with --set for what a device leaves to it\n";
   }
-  put(disassemble(*code) + memory);
+  put(disassemble(*code) + planned);
 }
 
 }  // namespace gradus::cli

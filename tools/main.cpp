@@ -116,6 +116,10 @@ void add_run(CLI::App& app, Commands& c) {
       ->add_option("--device", c.run.device,
                    "cpu; or cuda:0, where all stages run then (--fusion first)")
       ->type_name("NAME");
+  command->add_flag(
+      "--atomics", c.run.atomics,
+      "On a device: add up what several indices add to one place by atomic additions, "
+      "faster and in no fixed order; without, in index order, with the CPU's bits");
   command->add_option("--repeat", c.run.repeat, "Run N times; print each stage's median time")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
@@ -213,6 +217,10 @@ void add_inspection(CLI::App& app, Commands& c) {
                    "memory: say what is alive where each stage takes most")
       ->type_name("STEP")
       ->check(CLI::IsMember({"memory"}));
+  disassembling
+      ->add_option("--device", c.disasm.device,
+                   "cuda:0, which need not be there: say what the host does of each stage there")
+      ->type_name("NAME");
   disassembling->callback([&c] { c.chosen = [&c] { disasm(c.disasm); }; });
 }
 
@@ -296,6 +304,10 @@ void add_view(CLI::App& app, Commands& c) {
       ->type_name("T.json");
   add_memory_budget(*command, c.view.memory_budget);
   command->add_flag("--written", c.view.written, "Draw the program as it is written");
+  command
+      ->add_option("--device", c.view.device,
+                   "cuda:0, which need not be there: draw the kernels that would run on it")
+      ->type_name("NAME");
   command->add_option("--set", c.view.from.set, "The size of a dimension, for planning kernels")
       ->type_name("DIM=N")
       ->allow_extra_args(false);

@@ -1,6 +1,5 @@
 // gradus run
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <map>
 
@@ -11,6 +10,7 @@
 #include "interpreter/state.h"
 #include "tensor/tensor_file.h"
 #include "tools/cli.h"
+#include "tools/device.h"
 #include "tools/json.h"
 #include "tools/output.h"
 #include "tools/profile.h"
@@ -77,50 +77,12 @@ class Recorder final : public InstructionObserver {
   bool host_ = false;
 };
 
-// What a device left to the host, an instruction in a line.
-std::string host_report(const State& state) {
-  const Code& code = *state.code();
-  std::string text;
-  const auto list = state.host_instructions();
-  for (const HostInstruction& h : list) {
-    const Instruction& i = code.stage(h.stage).instructions[h.instruction];
-    text += fmt::format("  stage {}, instruction {}: {}", h.stage, h.instruction, i.op->name);
-    if (i.where.known()) text += fmt::format(" @{}:{}", i.where.line, i.where.column);
-    text += "\n";
-  }
-  return fmt::format("host: {} instruction{} between copies\n{}", list.size(),
-                     list.size() == 1 ? "" : "s", text);
-}
-
-// The number of cuda:0; nothing for cpu.
-std::optional<int> device_number(const std::string& device) {
-  constexpr std::string_view cuda = "cuda:";
-  if (device == "cpu") return std::nullopt;
-  int number = 0;
-  const char* end = device.data() + device.size();
-  if (!device.starts_with(cuda) ||
-      std::from_chars(device.data() + std::min(cuda.size(), device.size()), end, number).ptr !=
-          end ||
-      device.size() == cuda.size() || number < 0)
-    throw UsageError("gradus run: --device {} is no device; say cpu or cuda:0", device);
-  return number;
-}
-
-// Where the command or else the program's types say that it runs.
-std::optional<int> device_number(const RunCommand& c, const ir::Graph& program) {
-  if (auto number = device_number(c.device)) return number;
-  for (const ir::Stage& stage : program.stages)
-    for (ir::ValueId v : stage.inputs)
-      if (const Device d = program[v].type.device; d.kind == DeviceKind::cuda) return d.index;
-  return std::nullopt;
-}
-
 void check_command(const RunCommand& c) {
-  if (device_number(c.device) && c.fusion == "off")
+  if (device_number("run", c.device) && c.fusion == "off")
     throw UsageError("gradus run: kernels of groups are what runs on {}; --fusion off has none",
                      c.device);
   const bool fused = c.engine == "fused" || c.fusion == "first" || c.fusion == "behind";
-  if (fused && !device_number(c.device) && !has_part(Part::llvm))
+  if (fused && !device_number("run", c.device) && !has_part(Part::llvm))
     throw Error("no kernels are made for the CPU: {}; --fusion off runs the program without",
                 why_missing(Part::llvm));
   if (c.repeat > 1 && !c.resume.empty())
@@ -269,14 +231,17 @@ void run(const RunCommand& command) {
         command.resume.empty() ? sizes_of_inputs(code, sources, context) : sources.sizes;
     code = Code::compile(program, compile_options(command.memory_budget, sizes));
   }
-  const std::optional<int> device = device_number(command, program);
+  const std::optional<int> device = device_number("run", command.device, program);
+  if (command.atomics && !device)
+    throw UsageError("gradus run: --atomics is about a device's sums; add --device cuda:0");
   const StateOptions state_options{.fusion = fusion_mode(command, device.has_value())};
   if (command.symbols && state_options.fusion == fusion::FusionMode::off)
     throw Error("--symbols: there are no kernels without fusion; add --fusion first");
   // Sources are shown of all groups, also of those that the CPU runs better without.
   const fusion::KernelOptions kernel_options{.folder = command.kernels,
                                              .always = command.dump_after == "cuda",
-                                             .symbols = command.symbols};
+                                             .symbols = command.symbols,
+                                             .atomics = command.atomics};
   if (device)
     fusion::cuda::use_device(*context, *device, kernel_options);
   else if (!command.kernels.empty() || command.symbols || kernel_options.always)

@@ -1,6 +1,7 @@
 // gradus view
 #include "ir/passes/passes.h"
 #include "tools/cli.h"
+#include "tools/device.h"
 #include "tools/output.h"
 #include "tools/program.h"
 #include "tools/view/scene.h"
@@ -23,7 +24,8 @@ void view(const ViewCommand& command) {
   } else {
     const DimSizes sizes = read_sizes(command.from.set, program);
     auto code = Code::compile(program, compile_options(command.memory_budget, sizes));
-    gradus::view::Overlay overlay = gradus::view::overlay_of(*code, sizes);
+    gradus::view::Overlay overlay =
+        gradus::view::overlay_of(*code, sizes, device_number("view", command.device, program));
     if (!command.profile.empty())
       gradus::view::add_profile(overlay, *code, read_trace(command.profile), command.profile);
     picture = gradus::view::picture_of(code->graph(), overlay);

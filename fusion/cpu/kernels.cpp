@@ -1,7 +1,6 @@
 #include "fusion/cpu/kernels.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include <unistd.h>
@@ -23,33 +22,6 @@ std::optional<Isa> choose_isa(unsigned vector_bits) {
   return runs_here(Isa::avx2) ? std::optional(Isa::avx2) : std::nullopt;
 }
 
-// Those with threads that compile, all of the process. When it ends they are stopped before
-// anything that they use goes.
-class Threads {
- public:
-  // Never destroyed: contexts may go at any time.
-  static Threads& get() {
-    static Threads& threads = *new Threads();
-    return threads;
-  }
-  void add(CpuKernels* one) {
-    std::lock_guard guard(mutex_);
-    all_.push_back(one);
-  }
-  void remove(CpuKernels* one) {
-    std::lock_guard guard(mutex_);
-    std::erase(all_, one);
-  }
-  void stop() {
-    std::lock_guard guard(mutex_);
-    for (CpuKernels* one : all_) one->stop();
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<CpuKernels*> all_;
-};
-
 // LLVM makes static objects while it first compiles. A process destroys what was made last first:
 // were they made on a thread of ours, they would go while it goes on, before anybody can stop it.
 // So the first who wants a thread compiles something small itself (some milliseconds), and what
@@ -66,7 +38,7 @@ void prepare_process(Isa isa) {
                                   " %v6 = convert(%v5) : f16\n"
                                   " store %v6\n}\n"),
                        isa);
-    std::atexit([] { Threads::get().stop(); });
+    TaskQueue::stop_all_at_exit();
     return true;
   }();
   static_cast<void>(done);
@@ -79,33 +51,16 @@ CpuKernels::CpuKernels(const KernelOptions& options, LogSink log)
       options_(options),
       log_(std::move(log)),
       isa_(choose_isa(options.vector_bits)),
-      sync_(std::make_unique<Sync>()),
-      ready_(std::make_shared<KernelSet>()) {
-  Threads::get().add(this);
-}
+      ready_(std::make_shared<KernelSet>()),
+      behind_(std::make_unique<TaskQueue>(1, most_waiting, [this] {
+        prepare_process(*isa_);
+        process_.store(getpid(), std::memory_order_relaxed);
+      })) {}
 
 CpuKernels::~CpuKernels() {
-  Threads::get().remove(this);
-  if (forked()) {
-    // Nobody to wait for: the thread is the parent's, and what it held is left.
-    static_cast<void>(sync_.release());
-    static_cast<void>(cache_.release());
-    return;
-  }
-  stop();
-}
-
-void CpuKernels::stop() {
-  if (forked()) return;
-  std::thread thread;
-  {
-    std::lock_guard guard(sync_->mutex);
-    stop_ = true;
-    thread = std::move(sync_->thread);
-  }
-  sync_->wake.notify_all();
-  sync_->idle.notify_all();
-  if (thread.joinable()) thread.join();
+  behind_.reset();
+  // What the parent's thread held is left.
+  if (forked()) static_cast<void>(cache_.release());
 }
 
 bool CpuKernels::forked() const {
@@ -116,7 +71,7 @@ bool CpuKernels::forked() const {
 KernelCache& CpuKernels::cache() {
   std::string why_not_kept;
   {
-    std::lock_guard guard(sync_->mutex);
+    std::lock_guard guard(mutex_);
     process_.store(getpid(), std::memory_order_relaxed);
     if (cache_) return *cache_;
     auto store = options_.folder.empty()
@@ -142,14 +97,14 @@ bool CpuKernels::takes_columns(int64_t columns) const {
 std::shared_ptr<const KernelSet> CpuKernels::ready() {
   static const std::shared_ptr<const KernelSet> none = std::make_shared<KernelSet>();
   if (forked()) return none;
-  std::lock_guard guard(sync_->mutex);
+  std::lock_guard guard(mutex_);
   return ready_;
 }
 
 std::shared_ptr<const fusion::Kernel> CpuKernels::get(const Nest& nest, const std::string& text) {
   if (!isa_ || forked()) return nullptr;
   {
-    std::lock_guard guard(sync_->mutex);
+    std::lock_guard guard(mutex_);
     if (failed_.contains(text)) return nullptr;
     if (auto kernel = ready_->find(text)) {
       ++reused_;
@@ -171,7 +126,7 @@ std::shared_ptr<const fusion::Kernel> CpuKernels::compile(const Nest& nest,
   }
   bool first;
   {
-    std::lock_guard guard(sync_->mutex);
+    std::lock_guard guard(mutex_);
     first = failed_.insert(text).second;
   }
   if (first && log_)
@@ -183,7 +138,7 @@ std::shared_ptr<const fusion::Kernel> CpuKernels::compile(const Nest& nest,
 void CpuKernels::publish(const std::string& text,
                          const std::shared_ptr<const fusion::Kernel>& kernel) {
   std::shared_ptr<const KernelSet> before;  // dies after the lock is released
-  std::lock_guard guard(sync_->mutex);
+  std::lock_guard guard(mutex_);
   if (ready_->find(text)) return;
   auto next = std::make_shared<KernelSet>(*ready_);
   next->kernels.emplace(text, kernel);
@@ -198,62 +153,22 @@ void CpuKernels::publish(const std::string& text,
 
 void CpuKernels::request(const Nest& nest, const std::string& text) {
   if (!isa_ || forked()) return;
-  std::lock_guard guard(sync_->mutex);
-  if (stop_ || failed_.contains(text) || on_its_way_.contains(text) || ready_->find(text)) return;
-  if (waiting_.size() >= most_waiting || !start()) {
-    ++dropped_;
-    return;
+  {
+    std::lock_guard guard(mutex_);
+    if (failed_.contains(text) || ready_->find(text)) return;
   }
-  on_its_way_.insert(text);
-  waiting_.emplace_back(nest, text);
-  sync_->wake.notify_one();
-}
-
-// False where there is no compiler, or the machine gives no thread: programs run as they do.
-bool CpuKernels::start() {
-  if (sync_->thread.joinable()) return true;
-  try {
-    prepare_process(*isa_);
-    process_.store(getpid(), std::memory_order_relaxed);
-    sync_->thread = std::thread([this] { work(); });
-    return true;
-  } catch (const ResourceError&) {
-  } catch (const std::system_error&) {
-  }
-  return false;
-}
-
-void CpuKernels::work() {
-  std::unique_lock lock(sync_->mutex);
-  for (;;) {
-    sync_->wake.wait(lock, [&] { return stop_ || !waiting_.empty(); });
-    if (stop_) return;
-    auto [nest, text] = std::move(waiting_.front());
-    waiting_.pop_front();
-    busy_ = true;
-    lock.unlock();
-    try {
-      compile(nest, text);
-    } catch (const std::exception&) {
-      // No memory to remember it by: who needs the kernel asks again.
-    }
-    lock.lock();
-    on_its_way_.erase(text);
-    busy_ = false;
-    if (waiting_.empty()) sync_->idle.notify_all();
-  }
+  behind_->add(text, [this, nest, text] { compile(nest, text); });
 }
 
 void CpuKernels::wait() {
-  if (forked()) return;
-  std::unique_lock lock(sync_->mutex);
-  sync_->idle.wait(lock, [&] { return stop_ || (waiting_.empty() && !busy_); });
+  if (!forked()) behind_->wait();
 }
 
 KernelStatistics CpuKernels::statistics() const {
   KernelStatistics s;
   if (forked()) return s;
-  std::lock_guard guard(sync_->mutex);
+  const TaskQueue::Statistics behind = behind_->statistics();
+  std::lock_guard guard(mutex_);
   if (cache_) {
     CacheStatistics c = cache_->statistics();
     s = {.hits = c.hits,
@@ -264,8 +179,8 @@ KernelStatistics CpuKernels::statistics() const {
   }
   s.hits += reused_;
   s.failed = failed_.size();
-  s.dropped = dropped_;
-  s.waiting = waiting_.size() + busy_;
+  s.dropped = behind.dropped;
+  s.waiting = behind.waiting;
   s.kernels = ready_->kernels.size();
   return s;
 }

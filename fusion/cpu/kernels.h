@@ -1,15 +1,15 @@
 // A context's kernels, compiled by LLVM: at once, or on a thread of their own.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <unordered_set>
 
 #include "fusion/cpu/cache.h"
 #include "fusion/kernels.h"
+#include "fusion/task_queue.h"
 
 namespace gradus::fusion::cpu {
 
@@ -31,17 +31,13 @@ class CpuKernels final : public Kernels {
   void request(const Nest& nest, const std::string& text) override;
   void wait() override;
   KernelStatistics statistics() const override;
-  // Ends the thread after what it compiles now; there will be no other.
-  void stop();
 
  private:
   // In the child of a fork, where a mutex may be held by a thread that is not there.
   bool forked() const;
-  bool start();          // the thread, under the mutex
   KernelCache& cache();  // made on the first call
   std::shared_ptr<const fusion::Kernel> compile(const Nest& nest, const std::string& text);
   void publish(const std::string& text, const std::shared_ptr<const fusion::Kernel>& kernel);
-  void work();
 
   const uint64_t id_;
   const KernelOptions options_;
@@ -49,21 +45,15 @@ class CpuKernels final : public Kernels {
   const std::optional<Isa> isa_;     // none: this machine runs no code of ours
   std::atomic<int64_t> process_{0};  // that has used the compiler; 0: none yet
 
-  // Left behind in a forked child: destroying what waiters of the parent wait for would hang.
-  struct Sync {
-    std::mutex mutex;
-    std::condition_variable wake, idle;
-    std::thread thread;
-  };
-  std::unique_ptr<Sync> sync_;
+  mutable std::mutex mutex_;
   // Guarded by the mutex.
   std::unique_ptr<KernelCache> cache_;      // made by the first who needs it, then never changed
   std::shared_ptr<const KernelSet> ready_;  // never null
   std::deque<std::string> order_;           // of what is ready: the oldest first
-  std::unordered_set<std::string> failed_, on_its_way_;
-  std::deque<std::pair<Nest, std::string>> waiting_;
-  bool busy_ = false, stop_ = false;
-  uint64_t dropped_ = 0, reused_ = 0;
+  std::unordered_set<std::string> failed_;
+  uint64_t reused_ = 0;
+
+  std::unique_ptr<TaskQueue> behind_;  // the last: its thread uses the others
 };
 
 }  // namespace gradus::fusion::cpu

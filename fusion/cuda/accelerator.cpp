@@ -1,5 +1,10 @@
 #include "fusion/cuda/accelerator.h"
 
+#include <algorithm>
+#include <thread>
+
+#include <fmt/format.h>
+
 #include "base/per_thread.h"
 
 namespace gradus::fusion::cuda {
@@ -33,6 +38,22 @@ StreamNumber& current_stream(const Device& device) {
   return list[number];
 }
 
+constexpr size_t most_waiting = 4096;
+
+// Half of the machine, since a program may run meanwhile; two where that is less.
+unsigned compiling_threads() { return std::clamp(std::thread::hardware_concurrency() / 2, 2u, 8u); }
+
+// NVRTC makes static objects while it first compiles: see TaskQueue::stop_all_at_exit.
+void prepare_process() {
+  static const bool done = [] {
+    Nvrtc::get().compile("extern \"C\" __global__ void gradus_kernel(float* x) { *x = *x + 1; }",
+                         "sm_90");
+    TaskQueue::stop_all_at_exit();
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
 // The device whose launches this thread records; null: none.
 const CudaAccelerator*& recording() {
   static constinit thread_local const CudaAccelerator* device = nullptr;
@@ -42,10 +63,16 @@ const CudaAccelerator*& recording() {
 }  // namespace
 
 CudaAccelerator::CudaAccelerator(std::shared_ptr<Device> device,
-                                 std::shared_ptr<const ObjectStore> store)
+                                 std::shared_ptr<const ObjectStore> store, LogSink log,
+                                 bool atomics)
     : device_(std::move(device)),
+      atomics_(atomics),
       compiler_(device_->facts().architecture(), std::move(store)),
-      memory_(cache_of(*device_)) {}
+      memory_(cache_of(*device_)),
+      log_(std::move(log)),
+      behind_(compiling_threads(), most_waiting, [this] {
+        if (!compiler_.architecture().empty()) prepare_process();
+      }) {}
 
 CudaAccelerator::~CudaAccelerator() {
   for (const auto& [bytes, memory] : staging_) try {
@@ -135,6 +162,42 @@ std::shared_ptr<const void> CudaAccelerator::record(FunctionRef<void()> work) {
 
 void CudaAccelerator::replay(const std::shared_ptr<const void>& recorded) {
   device_->launch(*static_cast<const LoadedGraph*>(recorded.get()), current_stream(*device_));
+}
+
+bool CudaAccelerator::is_settled(const std::string& code) const {
+  std::lock_guard guard(mutex_);
+  return stock_.contains(code);
+}
+
+std::optional<std::shared_ptr<const LoadedCode>> CudaAccelerator::stock(const Source& source,
+                                                                        bool wait) {
+  {
+    std::lock_guard guard(mutex_);
+    if (auto found = stock_.find(source.text); found != stock_.end()) return found->second;
+  }
+  if (wait) return compile_stock(source);
+  behind_.add(source.text, [this, source] { compile_stock(source); });
+  return std::nullopt;
+}
+
+std::shared_ptr<const LoadedCode> CudaAccelerator::compile_stock(const Source& source) {
+  std::shared_ptr<const LoadedCode> code;
+  std::string why;
+  try {
+    code = device_->load(*compiler_.compile(source));
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  {
+    std::lock_guard guard(mutex_);
+    auto [kept, fresh] = stock_.try_emplace(source.text, std::move(code));
+    if (!fresh || kept->second) return kept->second;
+  }
+  if (log_)
+    log_(LogLevel::warning,
+         fmt::format("no kernel on cuda:{} for an instruction, which the host does: {}",
+                     device().index, why));
+  return nullptr;
 }
 
 std::byte* CudaAccelerator::take_staging(size_t bytes) {

@@ -3,18 +3,23 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
+#include "base/log.h"
 #include "fusion/accelerator.h"
 #include "fusion/cuda/compiler.h"
 #include "fusion/cuda/memory_cache.h"
+#include "fusion/task_queue.h"
 
 namespace gradus::fusion::cuda {
 
 class CudaAccelerator final : public Accelerator,
                               public std::enable_shared_from_this<CudaAccelerator> {
  public:
-  // `store`, which may be null, keeps code for other processes.
-  CudaAccelerator(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store);
+  // `store`, which may be null, keeps code for other processes; `log` is told of what cannot be
+  // compiled behind. `atomics`: see KernelOptions.
+  CudaAccelerator(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store,
+                  LogSink log = nullptr, bool atomics = false);
   ~CudaAccelerator() override;
 
   gradus::Device device() const override;
@@ -34,24 +39,34 @@ class CudaAccelerator final : public Accelerator,
   void give_staging(std::byte* memory, size_t bytes) noexcept override;
   std::shared_ptr<const void> record(FunctionRef<void()> work) override;
   void replay(const std::shared_ptr<const void>& recorded) override;
-  // Throws where code cannot be made.
-  DeviceCode bind(const ops::DeviceForm& form, int arguments) override;
+  DeviceCode bind(const ops::DeviceForm& form, int arguments, bool wait) override;
+  bool is_settled(const std::string& code) const override;
 
   // Where this thread's kernels are launched: on its current stream, or one that is recorded.
   StreamNumber launch_stream() const;
+  bool atomics() const { return atomics_; }
   Device& device_code() const { return *device_; }
   Compiler& compiler() { return compiler_; }
-  // Code of a source that is no nest's, loaded once.
-  std::shared_ptr<const LoadedCode> stock(const Source& source);
+  // Code of a source that is no nest's, loaded once. Null where none can be made, which the log is
+  // told once. Nothing while it is compiled behind, where it is not to wait for that.
+  std::optional<std::shared_ptr<const LoadedCode>> stock(const Source& source, bool wait);
+  // Its threads compile.
+  TaskQueue& behind() { return behind_; }
   MemoryCache::Statistics memory() const { return memory_->statistics(); }
 
  private:
+  std::shared_ptr<const LoadedCode> compile_stock(const Source& source);
+
   const std::shared_ptr<Device> device_;
+  const bool atomics_;
   Compiler compiler_;
   const std::shared_ptr<MemoryCache> memory_;
-  std::mutex mutex_, recording_mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const LoadedCode>> stock_;
-  std::multimap<size_t, std::byte*> staging_;  // waiting, by size
+  const LogSink log_;
+  mutable std::mutex mutex_;
+  std::mutex recording_mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const LoadedCode>> stock_;  // null: none can be
+  std::multimap<size_t, std::byte*> staging_;                                 // waiting, by size
+  TaskQueue behind_;  // the last: its threads use the others
 };
 
 }  // namespace gradus::fusion::cuda

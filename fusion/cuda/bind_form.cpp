@@ -1,11 +1,13 @@
 // Code for what single instructions do: launches of kernels that are in stock.
+#include <algorithm>
 #include <bit>
+#include <functional>
+#include <numeric>
 
 #include "fusion/cuda/accelerator.h"
 #include "fusion/cuda/prelude.h"
 #include "fusion/cuda/stock.h"
 #include "fusion/cuda/stock_convolution.h"
-#include "ops/accumulate.h"
 
 namespace gradus::fusion::cuda {
 
@@ -90,17 +92,18 @@ void run_launches(const void* parameters, std::byte* const* args, ir::KernelScop
 
 class Binder {
  public:
-  Binder(std::shared_ptr<CudaAccelerator> accelerator, int arguments)
-      : accelerator_(std::move(accelerator)), arguments_(arguments) {}
+  Binder(std::shared_ptr<CudaAccelerator> accelerator, int arguments, bool wait)
+      : accelerator_(std::move(accelerator)), arguments_(arguments), wait_(wait) {}
 
   DeviceCode run(const ops::DeviceForm& form) {
     scratch_ = form.scratch_bytes;
     std::visit([&](const auto& what) { bind(what); }, form.what);
     for (const Launch& l : launches_)
       if (l.words.size() > most_words) return {};
+    if (!all_there_) return {.kernel = {}, .faults = {}, .later = std::move(later_)};
     auto owned = std::make_shared<const Launches>(
         Launches{accelerator_, std::move(launches_), std::move(products_)});
-    return {{run_launches, std::move(owned), scratch_}, std::move(faults_)};
+    return {{run_launches, std::move(owned), scratch_}, std::move(faults_), {}};
   }
 
  private:
@@ -110,7 +113,12 @@ class Binder {
   }
   static int64_t blocks_of(int64_t items) { return (items + block_threads - 1) / block_threads; }
   void launch(Launch l, const Source& source, int64_t blocks) {
-    l.code = accelerator_->stock(source);
+    const auto code = accelerator_->stock(source, wait_);
+    if (code)
+      l.code = *code;
+    else
+      later_.push_back(source.text);
+    all_there_ &= l.code != nullptr;
     l.blocks = blocks_for(blocks);
     launches_.push_back(std::move(l));
   }
@@ -146,13 +154,13 @@ class Binder {
   void add_indexing(const ops::DeviceIndexing& form) {
     if (numel(form.shape) == 0) return;
     const bool reads = form.sides.action == ops::IndexAction::read;
-    // Dimensions that threads share come first; there is one of them at least.
-    std::vector<size_t> order;
-    for (size_t d = 0; d < form.shape.size(); ++d)
-      if (reads || !form.serial[d]) order.push_back(d);
-    const size_t parallel = order.size();
-    for (size_t d = 0; d < form.shape.size(); ++d)
-      if (!reads && form.serial[d]) order.push_back(d);
+    const bool atomic = accelerator_->atomics() && adds_atomically(form);
+    auto serial = [&](size_t d) { return !reads && !atomic && form.serial[d]; };
+    // Dimensions that threads share come first.
+    std::vector<size_t> order(form.shape.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    const size_t parallel = static_cast<size_t>(
+        std::ranges::stable_partition(order, std::not_fn(serial)).begin() - order.begin());
     auto arranged = [&](const Sizes& from) {
       Sizes to;
       for (size_t d : order) to.push_back(from[d]);
@@ -162,10 +170,9 @@ class Binder {
     for (size_t i = 0; i < order.size(); ++i)
       (i < parallel ? items : steps) *= form.shape[order[i]];
     Launch l;
-    const DType there = form.sums ? ops::accumulation_dtype(form.sides.dtype) : form.sides.dtype;
     l.add_pointer(form.sums ? static_cast<int>(Window::scratch) : form.sides.indexed,
                   static_cast<int64_t>(form.sums.value_or(0)) +
-                      form.indexed_offset * static_cast<int64_t>(size_of(there)));
+                      form.indexed_offset * static_cast<int64_t>(size_of(form.indexed_dtype())));
     l.add_pointer(form.sides.plain, 0);
     if (form.indices.empty())
       l.add(0);
@@ -188,7 +195,7 @@ class Binder {
           [op = form.op, o](int64_t value) { return ops::index_error(*op, o, value); });
     }
     const IndexShape shape{static_cast<int>(order.size()), static_cast<int>(parallel),
-                           std::max(items, steps) > most_narrow};
+                           std::max(items, steps) > most_narrow, atomic};
     launch(std::move(l), index_source(form, shape), blocks_of(items));
   }
 
@@ -380,6 +387,9 @@ class Binder {
 
   const std::shared_ptr<CudaAccelerator> accelerator_;
   const int arguments_;
+  const bool wait_;
+  bool all_there_ = true;
+  std::vector<std::string> later_;
   size_t scratch_ = 0;
   std::vector<Launch> launches_;
   std::vector<Multiply> products_;
@@ -388,15 +398,8 @@ class Binder {
 
 }  // namespace
 
-DeviceCode CudaAccelerator::bind(const ops::DeviceForm& form, int arguments) {
-  return Binder(shared_from_this(), arguments).run(form);
-}
-
-std::shared_ptr<const LoadedCode> CudaAccelerator::stock(const Source& source) {
-  std::lock_guard guard(mutex_);
-  std::shared_ptr<const LoadedCode>& code = stock_[source.text];
-  if (!code) code = device_->load(*compiler_.compile(source));
-  return code;
+DeviceCode CudaAccelerator::bind(const ops::DeviceForm& form, int arguments, bool wait) {
+  return Binder(shared_from_this(), arguments, wait).run(form);
 }
 
 }  // namespace gradus::fusion::cuda

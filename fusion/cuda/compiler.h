@@ -25,7 +25,8 @@ struct Code {
 // Thread-safe.
 class Compiler {
  public:
-  // `architecture` as Nvrtc::compile takes it. `store`, which may be null, keeps code for other
+  // `architecture` as Nvrtc::compile takes it; empty: sources are written, and are all that there
+  // is. `store`, which may be null, keeps code for other
   // processes.
   explicit Compiler(std::string architecture, std::shared_ptr<const ObjectStore> store = nullptr);
 

@@ -52,7 +52,9 @@ std::string line(const Library& library) {
 
 }  // namespace
 
-std::string DeviceFacts::architecture() const { return fmt::format("sm_{}{}", major, minor); }
+std::string DeviceFacts::architecture() const {
+  return major ? fmt::format("sm_{}{}", major, minor) : "";
+}
 
 DeviceReport probe_devices() {
   DeviceReport report = probe_kernels();

@@ -14,7 +14,7 @@ struct DeviceFacts {
   int major = 0, minor = 0;
   int multiprocessors = 0;
   size_t memory_bytes = 0;
-  // sm_90: what machine code for it is called.
+  // sm_90: what machine code for it is called; empty for a device that is none (planned_device).
   std::string architecture() const;
 };
 

@@ -77,8 +77,24 @@ CudaKernels::CudaKernels(std::shared_ptr<Device> device, const KernelOptions& op
           std::move(device),
           options.folder.empty()
               ? nullptr
-              : std::make_shared<ObjectStore>(options.folder, options.most_folder_bytes))),
+              : std::make_shared<ObjectStore>(options.folder, options.most_folder_bytes),
+          log_, options.atomics)),
       ready_(std::make_shared<KernelSet>()) {}
+
+CudaKernels::~CudaKernels() { accelerator_->behind().stop(); }
+
+void CudaKernels::request(const Nest& nest, const std::string& text) {
+  if (forked()) return;
+  {
+    std::lock_guard guard(mutex_);
+    if (failed_.contains(text) || ready_->find(text)) return;
+  }
+  accelerator_->behind().add(text, [this, nest, text] { get(nest, text); });
+}
+
+void CudaKernels::wait() {
+  if (!forked()) accelerator_->behind().wait();
+}
 
 bool CudaKernels::wants(const Nest& nest, const Frame& frame) const {
   return frame.count() > 0 && !nest.has_edges();
@@ -127,6 +143,10 @@ std::shared_ptr<const fusion::Kernel> CudaKernels::get(const Nest& nest, const s
   {
     std::lock_guard guard(mutex_);
     first = failed_.insert(text).second;
+    auto next = std::make_shared<KernelSet>(*ready_);
+    next->failed.insert(text);
+    ++next->generation;
+    ready_ = std::move(next);
   }
   if (first && log_)
     log_(LogLevel::warning,
@@ -137,10 +157,13 @@ std::shared_ptr<const fusion::Kernel> CudaKernels::get(const Nest& nest, const s
 
 KernelStatistics CudaKernels::statistics() const {
   if (forked()) return {};
+  const TaskQueue::Statistics behind = accelerator_->behind().statistics();
   std::lock_guard guard(mutex_);
   KernelStatistics s = statistics_;
   s.failed = failed_.size();
   s.kernels = ready_->kernels.size();
+  s.waiting = behind.waiting;
+  s.dropped = behind.dropped;
   return s;
 }
 

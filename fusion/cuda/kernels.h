@@ -11,22 +11,24 @@
 namespace gradus::fusion::cuda {
 
 // Kernels for operands in the device's memory, and the device: states that have them run there.
-// Kernels are compiled where they are asked for. A device is not there in a forked child: new
-// states run on the CPU, and old ones throw.
+// Threads compile what is requested, several kernels at a time. A device is not there in a forked
+// child: new states run on the CPU, and old ones throw.
 class CudaKernels final : public Kernels {
  public:
-  // Of the options, `folder` and its bound are heeded. A kernel is wanted for whatever has an
-  // element: who names a device is not asked whether it is worth it.
+  // Of the options, `folder`, its bound and `atomics` are heeded. A kernel is wanted for whatever
+  // has an element: who names a device is not asked whether it is worth it.
   CudaKernels(std::shared_ptr<Device> device, const KernelOptions& options, LogSink log);
+  // Ends what is being compiled behind, and leaves the rest.
+  ~CudaKernels() override;
 
   uint64_t id() const override { return id_; }
   std::shared_ptr<Accelerator> accelerator() override;
   bool wants(const Nest& nest, const Frame& frame) const override;
   std::shared_ptr<const KernelSet> ready() override;
   std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string& text) override;
-  // Compiles at once.
-  void request(const Nest& nest, const std::string& text) override { get(nest, text); }
-  void wait() override {}
+  void request(const Nest& nest, const std::string& text) override;
+  // For what single instructions wait for, too.
+  void wait() override;
   KernelStatistics statistics() const override;
 
  private:

@@ -5,18 +5,10 @@
 #include "fusion/cuda/convert.h"
 #include "fusion/cuda/reducer_text.h"
 #include "fusion/cuda/stock_text.h"
-#include "ops/accumulate.h"
 
 namespace gradus::fusion::cuda {
 
 namespace {
-
-std::string_view bits_type(DType dtype) {
-  constexpr std::string_view types[] = {"u8", "u8", "u16", "", "u32", "", "", "", "u64"};
-  return types[size_of(dtype)];
-}
-
-std::string_view count_type(bool wide) { return wide ? "u64" : "u32"; }
 
 constexpr std::string_view copy_text = R"(
 // Copies elements from one order into another, or writes one everywhere.
@@ -41,67 +33,6 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
       left = next;
     }
     work.target[to] = $VALUE$;
-  }
-}
-)";
-
-constexpr std::string_view index_text = R"(
-// Reads or writes where indices say.
-typedef $COUNT$ Count;
-struct Fault {
-  u64 met, value;
-};
-struct Work {
-  $INDEXED$* indexed;
-  $PLAIN$* plain;
-  Fault* faults;
-  i64 items, steps, alpha;
-  i64 size[$RANK$], indexed_by[$RANK$], plain_by[$RANK$];
-$OPERANDS$};
-
-// A place as the sides and the indices see it.
-struct At {
-  i64 indexed, plain;
-  i64 index[$INDICES$];  // one at least, so that there is a list
-};
-
-template <i32 first, i32 end>
-__device__ __forceinline__ void walk(const Work& work, Count left, At& at) {
-#pragma unroll
-  for (i32 d = end - 1; d >= first; --d) {
-    const Count size = Count(work.size[d]), next = d > first ? left / size : 0;
-    const i64 i = i64(left - next * size);
-    at.indexed += i * work.indexed_by[d];
-    at.plain += i * work.plain_by[d];
-$WALKS$    left = next;
-  }
-}
-
-template <class T>
-__device__ __forceinline__ bool pick(const T* index, i64 at, i64 bound, i64 step, bool wraps,
-                                     Fault* fault, i64& offset) {
-  const i64 given = i64(index[at]), i = wraps && given < 0 ? given + bound : given;
-  if (i < 0 || i >= bound) {
-    if (atomicCAS(&fault->met, 0ull, 1ull) == 0) atomicExch(&fault->value, u64(given));
-    return false;
-  }
-  offset += i * step;
-  return true;
-}
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const Count stride = Count(gridDim.x) * 256;
-  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < Count(work.items);
-       item += stride) {
-    At outside = {};
-    walk<0, $PARALLEL$>(work, item, outside);
-#pragma unroll 1
-    for (Count step = 0; step < Count(work.steps); ++step) {
-      At at = outside;
-      walk<$PARALLEL$, $RANK$>(work, step, at);
-      bool good = true;
-$PICKS$      $MOVE$
-    }
   }
 }
 )";
@@ -351,63 +282,6 @@ Source copy_source(const ops::DeviceMove& move, bool wide) {
   else
     text.with("VALUE", "work.source[from]");
   return text.source();
-}
-
-Source index_source(const ops::DeviceIndexing& form, const IndexShape& shape) {
-  const ops::IndexSides& s = form.sides;
-  const bool adds = s.action == ops::IndexAction::add, reads = s.action == ops::IndexAction::read;
-  const DType there = form.sums ? ops::accumulation_dtype(s.dtype) : s.dtype;
-  const DType plain = s.plain_is_number ? s.number_dtype : s.dtype;
-  const bool bits = !adds && !s.plain_is_number;
-  std::string operands, walks, picks;
-  for (size_t k = 0; k < form.indices.size(); ++k) {
-    const ops::IndexOperand& o = form.indices[k];
-    operands +=
-        fmt::format("  const {}* index{k};\n  i64 bound{k}, step{k}, index{k}_by[{rank}];\n",
-                    memory_type(o.dtype), fmt::arg("k", k), fmt::arg("rank", shape.rank));
-    walks += fmt::format("    at.index[{0}] += i * work.index{0}_by[d];\n", k);
-    picks += fmt::format(
-        "      good &= pick(work.index{0}, at.index[{0}], work.bound{0}, work.step{0}, {1},\n"
-        "                   work.faults + {0}, at.indexed);\n",
-        k, o.wraps);
-  }
-  std::string move;
-  if (reads) {
-    move = fmt::format("work.plain[at.plain] = good ? work.indexed[at.indexed] : {}(0);",
-                       bits_type(s.dtype));
-  } else {
-    std::string value = fmt::format("work.plain[{}]", s.plain_is_number ? "0" : "at.plain");
-    if (!bits) value = convert(plain, s.dtype, "(" + hold(plain, value) + ")");
-    if (adds) {
-      const std::string old = hold(there, "work.indexed[at.indexed]");
-      if (there == DType::boolean)
-        value = fmt::format("({}) || {}", old, value);
-      else if (is_floating(there))
-        value = s.alpha == 1
-                    ? fmt::format("{} + {}", old, value)
-                    : fmt::format("{} + {} * {}", old, value,
-                                  there == DType::f64 ? "__longlong_as_double(work.alpha)"
-                                                      : "float(__longlong_as_double(work.alpha))");
-      else
-        value = fmt::format("i64(u64({}) + u64({}) * u64(work.alpha))", old, value);
-      value = unhold(there, "(" + value + ")");
-    } else if (!bits) {
-      value = unhold(s.dtype, value);
-    }
-    move = fmt::format("if (good) work.indexed[at.indexed] = {};", value);
-  }
-  return StockText(index_text)
-      .with("COUNT", count_type(shape.wide))
-      .with("RANK", shape.rank)
-      .with("PARALLEL", shape.parallel)
-      .with("INDICES", std::max(1, static_cast<int>(form.indices.size())))
-      .with("INDEXED", bits ? bits_type(there) : memory_type(there))
-      .with("PLAIN", bits ? bits_type(plain) : memory_type(plain))
-      .with("OPERANDS", operands)
-      .with("WALKS", walks)
-      .with("PICKS", picks)
-      .with("MOVE", move)
-      .source();
 }
 
 Source reduce_source(const ops::DeviceReduction& form, bool one_chunk) {

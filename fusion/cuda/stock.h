@@ -17,14 +17,16 @@ namespace gradus::fusion::cuda {
 Source copy_source(const ops::DeviceMove& move, bool wide);
 
 // index   see ops::DeviceIndexing. Threads share the first `parallel` dimensions, and each of them
-//         walks all others in order.
+//         walks all others in order. `atomic`: the sums are atomic additions.
 //         indexed, plain, faults, items, steps, alpha (bits), size[rank], indexed_by[rank],
 //         plain_by[rank], then for each index its address, bound, step, by[rank]
 struct IndexShape {
   int rank, parallel;
-  bool wide;
+  bool wide, atomic;
 };
 Source index_source(const ops::DeviceIndexing& form, const IndexShape& shape);
+// Whether it adds up numbers of 32 or 64 bits, which there are atomic additions of.
+bool adds_atomically(const ops::DeviceIndexing& form);
 
 // reduce  the partials of chunks of 1024 elements, in the order of ops/reduce_kernel.h: of 16
 //         outputs at a time. With one chunk that is the result.

@@ -6,8 +6,16 @@
 
 #include "fusion/cuda/prelude.h"
 #include "fusion/cuda/source.h"
+#include "tensor/dtype.h"
 
 namespace gradus::fusion::cuda {
+
+// What elements are that are moved and not computed with.
+inline std::string_view bits_type(DType dtype) {
+  constexpr std::string_view types[] = {"u8", "u8", "u16", "", "u32", "", "", "", "u64"};
+  return types[size_of(dtype)];
+}
+inline std::string_view count_type(bool wide) { return wide ? "u64" : "u32"; }
 
 // A translation unit: the text with $NAME$ filled in, behind what it calls.
 class StockText {

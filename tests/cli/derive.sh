@@ -95,6 +95,28 @@ runs 0 disasm second.ir
 says out 'stage 2' 'tanh' 'R0'
 refuses 1 "no dimension 'Q'" disasm second.ir --set Q=3
 
+# What a device would leave to the host; it need not be there.
+cat >there.ir <<'END'
+graph there {
+  stage 0 (%x: f32[N]@cuda:0) {
+    %a = neg(%x)
+    %b, %i = sort(%a)
+    %y = exp(%b)
+    return %y
+  }
+}
+END
+runs 0 disasm there.ir
+says out 'host: say sizes with --set'
+runs 0 disasm there.ir --set N=8
+says out 'stage 0: a buffer of' 'host: 1 instruction between copies' 'stage 0, instruction 1: sort @4:'
+runs 0 disasm second.ir --device cuda:1 --set N=8
+says out 'host: 0 instructions between copies'
+runs 0 disasm second.ir --set N=8
+! grep -q 'host:' out || fail 'there is a host without a device'
+refuses 2 'gradus disasm: --device gpu is no device' disasm there.ir --device gpu
+refuses 1 'must lie on cuda:0' disasm there.ir --device cuda:1 --set N=8
+
 runs 0 ops
 says out 'add(x, y; alpha = 1)' 'softplus(x; beta = 1.0, threshold = 20.0)'
 runs 0 ops --markdown

@@ -29,6 +29,7 @@ refuses 2 '--device cuda: is no device' run p.ir --device cuda:
 refuses 2 '--device cuda:0x is no device' run p.ir --device cuda:0x
 refuses 2 '--fusion off has none' run p.ir --device cuda:0 --fusion off
 echo 'graph p { stage 0 () { return } }' >p.ir
+refuses 2 '--atomics is about a device' run p.ir --atomics
 # Where there is no driver, it is named.
 runs 0 devices
 says out "NVIDIA's driver" NVRTC cuBLASLt cuDNN
@@ -36,6 +37,7 @@ if grep -q 'no CUDA device' out; then
   refuses 1 'cuda:0 cannot be used: ' run p.ir --device cuda:0
   echo 'graph p { stage 0 (%x: f32[2]@cuda:0) { return %x } }' >typed.ir
   refuses 1 'cuda:0 cannot be used: ' run typed.ir --random 1
+  refuses 1 'cuda:0 cannot be used: ' run typed.ir --random 1 --atomics
 fi
 if grep -q 'driver was not found' out; then
   refuses 1 'libcuda.so.1' run p.ir --device cuda:0

@@ -39,6 +39,23 @@ runs 0 view swing1.ir --set N=1 -o one.svg
 says one.svg 'for N = 1'
 refuses 1 "no dimension 'M'" view swing1.ir --set M=1 -o one.svg
 
+# Kernels of a device, which need not be there.
+cat >there.ir <<'EOF'
+graph there {
+  stage 0 (%x: f32[N]@cuda:0) {
+    %a = neg(%x)
+    %b, %i = sort(%a)
+    %y = exp(%b)
+    return %y
+  }
+}
+EOF
+runs 0 view there.ir -o there.svg
+says there.svg 'kernels as planned on cuda:0 for N = 256' '1 instruction on the host'
+runs 0 view swing1.ir --device cuda:0 -o swing_there.svg
+says swing_there.svg 'kernels as planned on cuda:0 for N = 256' 'class="frame"'
+refuses 2 'gradus view: --device gpu is no device' view there.ir --device gpu
+
 # Times of a profile, and the kernels that ran.
 runs 0 run swing1.ir --random 1 --set N=64 --profile plain.json
 runs 0 view swing1.ir --profile plain.json -o timed.svg

@@ -17,9 +17,11 @@ class InterpretedCode final : public cuda::LoadedCode {
 }  // namespace
 
 ptx::LaunchCounts launch_interpreted(const ptx::Module& module,
-                                     const cuda::LaunchPlan::Launch& launch, ptx::Memory& memory) {
+                                     const cuda::LaunchPlan::Launch& launch, ptx::Memory& memory,
+                                     bool backwards) {
   ptx::Launch l;
   l.grid.x = launch.blocks;
+  l.backwards = backwards;
   l.block.x = cuda::block_threads;
   size_t at = 0;
   for (size_t bytes : module.parameter_sizes(cuda::entry_name)) {
@@ -83,6 +85,7 @@ void InterpretedDevice::copy_to_host(void* to, cuda::Address from, size_t bytes,
 }
 
 std::shared_ptr<const cuda::LoadedCode> InterpretedDevice::load(const cuda::Code& code) {
+  loading();
   return std::make_shared<InterpretedCode>(code.ptx);
 }
 
@@ -125,7 +128,7 @@ std::shared_ptr<const cuda::LoadedGraph> InterpretedDevice::end_recording(cuda::
 void InterpretedDevice::launch(const cuda::LoadedGraph& graph, cuda::StreamNumber) {
   std::lock_guard guard(mutex_);
   for (const auto& k : static_cast<const Recording&>(graph).launches)
-    launch_interpreted(k.code->module, {k.blocks, k.parameters}, memory_);
+    launch_interpreted(k.code->module, {k.blocks, k.parameters}, memory_, backwards);
   ++replays;
 }
 
@@ -138,8 +141,9 @@ void InterpretedDevice::launch(const cuda::LoadedCode& code, const cuda::LaunchP
                                     {launch.parameters.begin(), launch.parameters.end()}});
     return;
   }
-  launch_interpreted(static_cast<const InterpretedCode&>(code).module, launch, memory_);
+  launch_interpreted(static_cast<const InterpretedCode&>(code).module, launch, memory_, backwards);
   ++launches;
+  most_threads = std::max(most_threads.load(), size_t{launch.blocks} * cuda::block_threads);
 }
 
 }  // namespace gradus::fusion::test

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 
 #include "fusion/cuda/device.h"
@@ -11,7 +12,8 @@ namespace gradus::fusion::test {
 
 // The launch that a plan gives, by a module's kernel.
 ptx::LaunchCounts launch_interpreted(const ptx::Module& module,
-                                     const cuda::LaunchPlan::Launch& launch, ptx::Memory& memory);
+                                     const cuda::LaunchPlan::Launch& launch, ptx::Memory& memory,
+                                     bool backwards = false);
 
 // What it is asked for is done at once, whatever the stream.
 class InterpretedDevice : public cuda::Device {
@@ -48,10 +50,13 @@ class InterpretedDevice : public cuda::Device {
                 cuda::Address workspace, cuda::StreamNumber) override;
   std::unique_ptr<const cuda::Products> library;
   ptx::Memory& memory() { return memory_; }
+  bool backwards = false;                 // see ptx::Launch
+  std::function<void()> loading = [] {};  // called by load()
 
   std::atomic<size_t> launches{0}, synchronized{0}, allocations{0}, frees{0};
   std::atomic<size_t> recordings{0}, replays{0};
   std::atomic<size_t> waits{0};
+  std::atomic<size_t> most_threads{0};                         // of one launch
   std::atomic<size_t> copies_in{0}, copies_out{0}, pinned{0};  // pinned: blocks there are
 
  protected:

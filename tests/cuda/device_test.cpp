@@ -152,6 +152,9 @@ TEST(CudaKernels, TellTheLogWhatCannotBeCompiled) {
   for (int i = 0; i < 33; ++i) text += fmt::format("%v{} = load f32 [contiguous]\n", i);
   const Nest nest = parse_nest(text + "store %v0, %v1\n}");
   for (int i = 0; i < 2; ++i) EXPECT_EQ(kernels->get(nest, print(nest)), nullptr);
+  kernels->request(nest, print(nest));
+  kernels->wait();
+  EXPECT_TRUE(kernels->ready()->failed.contains(print(nest)));
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].find("no kernel on cuda:0 for a group, which runs otherwise: CUDA kernels of "
                          "elements take 32"),

@@ -1,5 +1,6 @@
-// Generated sources as people read them: tests/cuda/golden/NAME.nest gives NAME.cu. With
-// GRADUS_WRITE_GOLDEN set, what is generated is written there instead.
+// Generated sources as people read them: tests/cuda/golden/NAME.nest gives NAME.cu, and kernels of
+// single instructions stand there as NAME.cu alone. With GRADUS_WRITE_GOLDEN set, what is generated
+// is written there instead.
 // SPEC F8
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "fusion/cuda/source.h"
+#include "fusion/cuda/stock.h"
 #include "tests/start.h"
 
 namespace gradus::fusion::cuda {
@@ -22,6 +24,18 @@ std::string read(const files::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+void expect_golden(const files::path& golden, const std::string& text) {
+  if (std::getenv("GRADUS_WRITE_GOLDEN")) {
+    std::ofstream(golden, std::ios::binary) << text;
+    return;
+  }
+  const std::string expected = read(golden);
+  const auto [at, other] =
+      std::mismatch(text.begin(), text.end(), expected.begin(), expected.end());
+  EXPECT_EQ(text, expected) << golden.filename() << " differs first in line "
+                            << std::count(text.begin(), at, '\n') + 1;
+}
+
 TEST(CudaGolden, SourcesAreAsTheyWere) {
   size_t seen = 0;
   for (const auto& entry :
@@ -31,17 +45,35 @@ TEST(CudaGolden, SourcesAreAsTheyWere) {
     const std::string text = write_source(parse_nest(read(entry.path()))).text;
     files::path golden = entry.path();
     golden.replace_extension(".cu");
-    if (std::getenv("GRADUS_WRITE_GOLDEN")) {
-      std::ofstream(golden, std::ios::binary) << text;
-      continue;
-    }
-    const std::string expected = read(golden);
-    const auto [at, other] =
-        std::mismatch(text.begin(), text.end(), expected.begin(), expected.end());
-    EXPECT_EQ(text, expected) << golden.filename() << " differs first in line "
-                              << std::count(text.begin(), at, '\n') + 1;
+    expect_golden(golden, text);
   }
   EXPECT_GE(seen, 4u);
+}
+
+// y[index[i], j] += alpha * src[i, j], of bf16: one thread for a column, or one for each element.
+TEST(CudaGolden, SumsOverIndices) {
+  ops::DeviceIndexing form;
+  form.sides.dtype = DType::bf16;
+  form.sides.action = ops::IndexAction::add;
+  form.sides.alpha = 2;
+  form.shape = {100, 8};
+  form.plain = {8, 1};
+  form.indexed = {0, 1};
+  form.serial = {true, false};
+  form.sums = 0;
+  ops::IndexOperand index;
+  index.argument = 1;
+  index.size = 10;
+  index.step = 8;
+  index.strides = {1, 0};
+  form.indices.push_back(index);
+  ASSERT_TRUE(adds_atomically(form));
+  const files::path folder = gradus::test::source_folder() + "/tests/cuda/golden";
+  expect_golden(
+      folder / "index_add.cu",
+      index_source(form, {.rank = 2, .parallel = 1, .wide = false, .atomic = false}).text);
+  expect_golden(folder / "index_add_atomics.cu",
+                index_source(form, {.rank = 2, .parallel = 2, .wide = false, .atomic = true}).text);
 }
 
 }  // namespace

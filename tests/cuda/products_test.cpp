@@ -43,7 +43,7 @@ class Products : public testing::Test {
       accelerator_->to_device(there, t.data(), t.storage()->bytes());
       return there;
     };
-    DeviceCode code = accelerator_->bind({ops::DeviceProduct{g, large}, 0}, 3);
+    DeviceCode code = accelerator_->bind({ops::DeviceProduct{g, large}, 0}, 3, true);
     ASSERT_NE(code.kernel.run, nullptr);
     std::byte* args[] = {to_device(a), to_device(b), accelerator_->allocate(bytes + shift) + shift};
     // Scratch memory is aligned to 64 bytes, and to no more.

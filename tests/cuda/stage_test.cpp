@@ -1,7 +1,15 @@
 // Stages on a device: where tensors lie, what is copied, and what goes wrong.
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <set>
+
 #include "fusion/cuda/kernels.h"
 #include "interpreter/state.h"
+#include "ir/passes/passes.h"
 #include "ir/text/parser.h"
+#include "tests/cuda/corpus.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/needs.h"
 
@@ -112,6 +120,58 @@ TEST_F(Stages, RunProgramsThatNameTheDevice) {
   }
   State other = state("graph g { stage 0 (%x: f32[N]@cuda:1) { return %x } }");
   EXPECT_THROW(other.run(std::vector{f32({0, 1})}), Error);
+}
+
+// One program, on the CPU and with types that name the device: the same values by the same names,
+// in all stages. Each group is one generated source, which becomes machine code for the device.
+// SPEC F9
+TEST_F(Stages, AreTheSameProgramThere) {
+  auto code_on = [](const std::string& where) {
+    std::string text =
+        "graph g { stage 0 (%x: f32[N, 6]AT, %i: i64[K]AT, %w: f32[6]AT) {\n"
+        "  %h = mul(%x, %w)\n  %p = softmax(%h) {dim = 1}\n"
+        "  %q = index_select(%p, %i) {dim = 0}\n  %y = square(%q)\n  return %y } }";
+    for (size_t at; (at = text.find("AT")) != std::string::npos;) text.replace(at, 2, where);
+    return Code::compile(ir::differentiate(ir::parse(text).program(), {.order = 2}));
+  };
+  const auto cpu = code_on(""), there = code_on("@cuda:0");
+  ASSERT_EQ(cpu->stages(), 3u);
+  State on_cpu(cpu, Context::default_context(), {.fusion = FusionMode::off});
+  std::vector<Tensor> last;
+  State on_device(there, context_, {.fusion = FusionMode::first});
+  for (size_t s = 0; s < cpu->stages(); ++s) {
+    ASSERT_EQ(cpu->inputs(s), there->inputs(s));
+    ASSERT_EQ(cpu->results(s).size(), there->results(s).size());
+    for (size_t i = 0; i < cpu->inputs(s); ++i)
+      EXPECT_EQ(cpu->input_name(s, i), there->input_name(s, i));
+    std::vector<Tensor> inputs;
+    if (s == 0) {
+      inputs = {f32({1, 2, -3, .5, .25, 0, 3, 1, 4, -1, 5, -9, 2, 6, -5, 3, 5, 8}),
+                Tensor::from(DType::i64, Sizes{4}, std::vector<double>{2, 0, 2, 1}),
+                f32({.5, .25, 2, -1, 1, .75})};
+      inputs[0] = inputs[0].view(Layout(DType::f32, {3, 6}), 0);
+    } else {
+      for (const ir::Result& r : cpu->results(s - 1))
+        if (r.value != ir::no_value) inputs.push_back(last[inputs.size()]);
+    }
+    last = on_cpu.run(inputs);
+    const std::vector<Tensor> got = on_device.run(inputs);
+    for (size_t r = 0; r < got.size(); ++r) {
+      EXPECT_EQ(cpu->results(s)[r].name, there->results(s)[r].name);
+      EXPECT_EQ(got[r].device(), cuda0);
+      EXPECT_TRUE(bitwise_equal(here(got[r]), last[r])) << cpu->results(s)[r].name;
+    }
+  }
+  EXPECT_TRUE(on_device.host_instructions().empty());
+  std::set<std::string> nests;
+  for (const FusedGroup& g : on_device.groups()) nests.insert(g.nest);
+  EXPECT_GE(nests.size(), 3u);
+  EXPECT_EQ(kernels_of(*context_)->statistics().kernels, nests.size());
+  for (const std::string& nest : nests) {
+    const std::string source = cuda::write_source(parse_nest(nest)).text;
+    EXPECT_EQ(source.find(cuda::entry_name), source.rfind(cuda::entry_name)) << source;
+    EXPECT_FALSE(cuda_compiler().compile(parse_nest(nest))->cubin.empty());
+  }
 }
 
 class Told final : public InstructionObserver {
@@ -238,15 +298,100 @@ TEST_F(Stages, AreLaunchedAsOne) {
   EXPECT_EQ(device_->replays, replays);
 }
 
-// Kernels that are not there yet: the host does what they will do.
+constexpr const char* many_kinds = R"(graph g {
+  stage 0 (%x: f32[N, N], %i: i64[N]) {
+    %h = mul(%x, %x)
+    %s = tanh(%h)
+    %m = matmul(%s, %x)
+    %p = index_select(%m, %i) {dim = 0}
+    %c = cumsum(%p) {dim = 0}
+    %y = sum(%c) {dim = [0]}
+    return %y, %m
+  }
+})";
+
+// Kernels that are not there yet: the host does what they will do. States made later have them.
 TEST_F(Stages, DoNotWaitForKernels) {
-  State first = state(two_stages, FusionMode::behind);
-  const std::vector inputs{f32({1, 2, 3}), f32({.5, .25, 2})};
-  const Tensor y = first.run(inputs)[0];
+  std::promise<void> gate;
+  device_->loading = [opened = gate.get_future().share()] { opened.wait(); };
+  const std::vector inputs{
+      Tensor::from(DType::f32, Sizes{3, 3}, std::vector<double>{1, 2, 3, .5, -1, 2, 0, 1, .25}),
+      Tensor::from(DType::i64, Sizes{3}, std::vector<double>{2, 0, 2})};
+  const auto code = Code::compile(ir::parse(many_kinds).program());
+  auto make = [&] { return State(code, context_, {.fusion = FusionMode::behind}); };
+  State cpu(code, Context::default_context(), {.fusion = FusionMode::off});
+  const std::vector<Tensor> expected = cpu.run(inputs);
+  auto expect_right = [&](State& s) {
+    const std::vector<Tensor> got = s.run(inputs);
+    for (size_t r = 0; r < got.size(); ++r) EXPECT_TRUE(bitwise_equal(got[r], expected[r])) << r;
+  };
+  State first = make(), second = make();
+  expect_right(first);
+  expect_right(second);
+  const size_t instructions = code->stage(0).instructions.size();
+  EXPECT_EQ(first.host_instructions().size(), instructions);
+  EXPECT_EQ(second.host_instructions().size(), instructions);
+  EXPECT_EQ(device_->launches, 0u);
+  EXPECT_GT(kernels_of(*context_)->statistics().waiting, 2u);
+  gate.set_value();
   kernels_of(*context_)->wait();
-  State second = state(two_stages, FusionMode::behind);
-  EXPECT_TRUE(bitwise_equal(second.run(inputs)[0], y));
-  EXPECT_TRUE(second.host_instructions().empty());
+  EXPECT_EQ(kernels_of(*context_)->statistics().waiting, 0u);
+  State third = make();
+  expect_right(third);
+  EXPECT_TRUE(third.host_instructions().empty());
+  EXPECT_GT(device_->launches, 0u);
+  // Which kernels a state uses is settled when it is made.
+  first.restart();
+  expect_right(first);
+  EXPECT_EQ(first.host_instructions().size(), instructions);
+  // Nothing is asked for that a plan has no use for: halves of groups, or a reduction by itself.
+  EXPECT_EQ(kernels_of(*context_)->statistics().kernels, third.groups().size());
+}
+
+// Who waits has several compiled at a time.
+TEST_F(Stages, CompileSideBySide) {
+  std::mutex mutex;
+  std::condition_variable several;
+  size_t loading = 0;
+  device_->loading = [&] {
+    std::unique_lock lock(mutex);
+    if (++loading == 2) several.notify_all();
+    several.wait_for(lock, std::chrono::seconds(30), [&] { return loading >= 2; });
+  };
+  State s = state(many_kinds);
+  const auto start = std::chrono::steady_clock::now();
+  s.prepare({{"N", 3}});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_GT(loading, 2u);
+  EXPECT_TRUE(s.host_instructions().empty());
+}
+
+// What cannot be loaded is told once; the host does it, whether somebody waits or not.
+TEST(StagesWithoutCode, RunOnTheHost) {
+  GRADUS_NEEDS_NVRTC();
+  std::mutex mutex;
+  std::vector<std::string> told;
+  auto device = std::make_shared<InterpretedDevice>();
+  device->loading = [] { throw ResourceError("the device takes no code"); };
+  auto context = std::make_shared<Context>(ContextOptions{});
+  context->replace_part<Kernels>(
+      std::make_shared<cuda::CudaKernels>(device, KernelOptions{.folder = GRADUS_CUDA_TEST_KERNELS},
+                                          [&](LogLevel, std::string_view message) {
+                                            std::lock_guard guard(mutex);
+                                            told.emplace_back(message);
+                                          }));
+  const auto code = Code::compile(ir::parse(two_stages).program());
+  const std::vector inputs{f32({1, 2, 3}), f32({.5, .25, 2})};
+  for (FusionMode mode : {FusionMode::behind, FusionMode::behind, FusionMode::first}) {
+    State s(code, context, {.fusion = mode});
+    State cpu(code, Context::default_context(), {.fusion = FusionMode::off});
+    EXPECT_TRUE(bitwise_equal(s.run(inputs)[0], cpu.run(inputs)[0]));
+    EXPECT_EQ(s.host_instructions().size(), 2u);
+    kernels_of(*context)->wait();
+  }
+  // The group, then its halves; by the third state nothing is asked for any more.
+  EXPECT_EQ(kernels_of(*context)->statistics().failed, told.size());
+  EXPECT_EQ(told.size(), 3u);
 }
 
 }  // namespace

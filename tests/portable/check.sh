@@ -57,6 +57,8 @@ refused() {  # WHAT IS SAID, COMMAND...
 refused 'this build has no LLVM (it was configured with GRADUS_LLVM=OFF)' \
   run product.ir --random 1 --set M=2 --set K=2 --set N=2 --fusion first
 : >model.onnx
+refused 'mine.so: cannot be loaded: the portable program has Gradus inside of itself' \
+  ops --plugin mine.so
 refused 'this build has no ONNX (it was configured with GRADUS_ONNX=OFF)' import model.onnx
 
 # What there is of CUDA is said; without a device gpu-check ends where it is opened, with nothing

@@ -1,6 +1,8 @@
-// atom and red: lanes in their order, so that a sum of floats is the same in each run.
+// atom and red: lanes in their order, or all the way back, so that a sum of floats is the same in
+// each run.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "base/error.h"
 #include "tests/ptx/access.h"
@@ -62,8 +64,6 @@ uint64_t updated(Update u, Type t, uint64_t old, uint64_t b, uint64_t c) {
   const auto low16 = [](uint64_t x) { return static_cast<uint16_t>(x); };
   switch (t) {
     case Type::f32:
-      // Of f32, subnormal numbers count as they do in an addition without .ftz: red and atom of
-      // global memory flush them, but no result should hang on that.
       return std::bit_cast<uint32_t>(
           canonical(std::bit_cast<float>(low(old)) + std::bit_cast<float>(low(b))));
     case Type::f64:
@@ -90,23 +90,38 @@ uint64_t updated(Update u, Type t, uint64_t old, uint64_t b, uint64_t c) {
   }
 }
 
+uint64_t flushed(uint64_t bits) {
+  const auto x = std::bit_cast<float>(static_cast<uint32_t>(bits));
+  return std::fpclassify(x) == FP_SUBNORMAL ? std::bit_cast<uint32_t>(std::copysign(0.0f, x))
+                                            : bits;
+}
+
+// Sums of f32 flush subnormal numbers to zero, on both sides, in all memory that is not shared.
+uint64_t updated_there(Update u, Type t, bool shared, uint64_t old, uint64_t b, uint64_t c) {
+  if (t != Type::f32 || shared) return updated(u, t, old, b, c);
+  return flushed(updated(u, t, flushed(old), flushed(b), c));
+}
+
 // r[0] (none for red) := the old value of [r[1]], which becomes update(old, r[2], r[3]).
 void run_atomic(Warp& w, const Instruction& in, Mask m) {
   w.need(in.r[1], m, "the address");
   w.need(in.r[2], m, "the operand of an atomic instruction");
   if (in.r[3]) w.need(in.r[3], m, "the operand of an atomic instruction");
   const unsigned width = width_of(in.type);
-  for (unsigned i = 0; i < warp_size; ++i) {
+  const bool backwards = w.block().grid().launch.backwards;
+  for (unsigned n = 0; n < warp_size; ++n) {
+    const unsigned i = backwards ? warp_size - 1 - n : n;
     if (!(m >> i & 1)) continue;
     const uint64_t at = address_of(w, in, in.r[1], i);
+    const bool shared = in.space == Space::shared || at - shared_window < window_size;
     const Target t = locate(w, i, in.space, at, width, Access::update);
     if (!std::all_of(t.defined, t.defined + width, [](uint8_t b) { return b; }))
       w.fault(
           i, fmt::format("atomic access of {} bytes at {:#x}, which was never written", width, at));
     uint64_t old = 0;
     std::memcpy(&old, t.data, width);
-    const uint64_t now = updated(static_cast<Update>(in.mode), in.type, old, w.lane(in.r[2], i),
-                                 in.r[3] ? w.lane(in.r[3], i) : 0);
+    const uint64_t now = updated_there(static_cast<Update>(in.mode), in.type, shared, old,
+                                       w.lane(in.r[2], i), in.r[3] ? w.lane(in.r[3], i) : 0);
     std::memcpy(t.data, &now, width);
     if (in.r[0]) w.put_lane(in.r[0], i, old, true);
   }

@@ -106,7 +106,9 @@ uint64_t Block::run() {
   }
   for (;;) {
     bool done = true;
-    for (auto& w : warps_) done &= w->run() == Warp::Status::done;
+    for (size_t w = 0; w < warps_.size(); ++w)
+      done &=
+          warps_[grid_.launch.backwards ? warps_.size() - 1 - w : w]->run() == Warp::Status::done;
     if (done) break;
     pass_barrier();
   }
@@ -167,7 +169,8 @@ LaunchCounts launch(const Module& module, std::string_view kernel, const Launch&
   LaunchCounts counts;
   for (uint32_t z = 0; z < l.grid.z; ++z)
     for (uint32_t y = 0; y < l.grid.y; ++y)
-      for (uint32_t x = 0; x < l.grid.x; ++x) counts.instructions += Block(grid, {x, y, z}).run();
+      for (uint32_t x = 0; x < l.grid.x; ++x)
+        counts.instructions += Block(grid, {l.backwards ? l.grid.x - 1 - x : x, y, z}).run();
   return counts;
 }
 

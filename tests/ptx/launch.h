@@ -23,6 +23,9 @@ struct Launch {
   // Instructions that say .approx or .full have no exact result. A kernel that has one, or calls
   // a function that does, is refused; or they are the C library's functions.
   bool allow_approximate = false;
+  // Blocks and warps run, and lanes of an atomic instruction come, last to first: what hangs on
+  // their order is another then than a loop's.
+  bool backwards = false;
   // A kernel that runs longer is taken to hang: instructions of warps.
   uint64_t max_steps = uint64_t{1} << 34;
 };

@@ -218,12 +218,14 @@ TEST(Program, Atomics) {
   Memory memory;
   const auto check = [&](const std::string& code, auto start, auto expected) {
     const u64 p = upload(memory, std::vector{start});
-    run_kernel(kernel(".param .u64 p",
-                      ".reg .b64 %rd<4>; .reg .b32 %r<4>; .reg .b16 %h<4>; .reg .f32 %f<2>;"
-                      "ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x;"
-                      "mad.lo.u32 %r0, %r1, 40, %r0; cvt.u64.u32 %rd1, %r0;" +
-                          code + "ret;"),
-               memory, {3}, {40}, 0, p);
+    run_kernel(
+        kernel(
+            ".param .u64 p",
+            ".reg .b64 %rd<4>; .reg .b32 %r<4>; .reg .b16 %h<4>; .reg .f32 %f<2>; .reg .f64 %fd<1>;"
+            "ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x;"
+            "mad.lo.u32 %r0, %r1, 40, %r0; cvt.u64.u32 %rd1, %r0;" +
+                code + "ret;"),
+        memory, {3}, {40}, 0, p);
     EXPECT_EQ(download<decltype(start)>(memory, p, 1)[0], expected) << code;
   };
   const u32 sum = 119 * 120 / 2;
@@ -235,6 +237,14 @@ TEST(Program, Atomics) {
   check("red.global.inc.u32 [%rd0], 6;", u32{0}, u32{120 % 7});
   check("cvt.rn.f32.u32 %f0, %r0; red.global.add.f32 [%rd0], %f0;", 0.5f,
         0.5f + static_cast<float>(sum));
+  // Subnormal f32 are zero of their sign, before and after.
+  check("mov.f32 %f0, 0f00000000; red.global.add.f32 [%rd0], %f0;", u32{3}, u32{0});
+  check("mov.f32 %f0, 0f80000003; atom.add.f32 %f1, [%rd0], %f0;", u32{0x80000003}, u32{1} << 31);
+  check(
+      ".reg .pred %p; setp.eq.u32 %p, %r0, 0; mov.f32 %f0, 0f80800000;"
+      "@%p red.global.add.f32 [%rd0], %f0;",
+      u32{0x00800001}, u32{0});
+  check("mov.f64 %fd0, 0d0000000000000001; red.global.add.f64 [%rd0], %fd0;", u64{3}, u64{123});
   check("red.global.add.noftz.f16 [%rd0], 0x3C00;", uint16_t{0}, uint16_t{0x5780});  // 120
   check("red.global.add.noftz.bf16x2 [%rd0], 0x3F800000;", u32{0}, u32{0x42F00000});
   // The one who finds 0 leaves its number behind.

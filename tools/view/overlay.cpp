@@ -1,6 +1,10 @@
 #include "tools/view/overlay.h"
 
+#include <algorithm>
+
 #include "base/text.h"
+#include "fusion/accelerator.h"
+#include "fusion/cuda/planned_device.h"
 #include "fusion/kernels.h"
 #include "interpreter/plan.h"
 #include "ops/opaque.h"
@@ -58,7 +62,7 @@ class Environment final : public ir::DimEnvironment {
 };
 
 // Of the type's sizes, with memory that nobody looks at: plans ask for layouts only.
-Tensor stand_in(const ir::Type& type, const DimSizes& sizes) {
+Tensor stand_in(const ir::Type& type, Device device, const DimSizes& sizes) {
   Sizes shape;
   for (const ir::Dim& d : type.dims) shape.push_back(d.evaluate(Environment(sizes)));
   auto count = checked_numel(shape);
@@ -66,36 +70,53 @@ Tensor stand_in(const ir::Type& type, const DimSizes& sizes) {
   if (!count || *count > most) throw Error("{} has too many elements", to_string(type));
   alignas(64) static std::byte place[64];
   const size_t bytes = static_cast<size_t>(*count) * size_of(type.dtype);
-  return Tensor(make_ref<Storage>(place, bytes, type.device, [] {}), Layout(type.dtype, shape));
+  return Tensor(make_ref<Storage>(place, bytes, device, [] {}), Layout(type.dtype, shape));
 }
 
 // What the segment is given: its stage's inputs, or what an opaque function gives.
-std::vector<Tensor> stand_ins(const Code& code, const Segment& segment, const DimSizes& sizes) {
+std::vector<Tensor> stand_ins(const Code& code, const Segment& segment, Device device,
+                              const DimSizes& sizes) {
   std::vector<Tensor> tensors;
   if (segment.begins_stage) {
     for (size_t i = 0; i < code.inputs(segment.stage); ++i)
-      tensors.push_back(stand_in(code.input_type(segment.stage, i), sizes));
+      tensors.push_back(stand_in(code.input_type(segment.stage, i), device, sizes));
   } else if (segment.opaque) {
     const StageCode& stage = code.stage(segment.stage);
     const Instruction& i = stage.instructions[*segment.opaque];
     const ir::Node& node = code.graph().stages[segment.stage].nodes[i.node];
     for (uint32_t k = 0; k < stage.opaque[i.opaque].tensors; ++k)
-      tensors.push_back(stand_in(code.graph()[node.results[k]].type, sizes));
+      tensors.push_back(stand_in(code.graph()[node.results[k]].type, device, sizes));
   }
   return tensors;
 }
 
-void plan_all(const Code& code, Overlay& overlay) {
-  auto kernels = std::make_shared<WouldBe>(fusion::kernels_of(*Context::default_context()));
-  const interpreter::KernelChoice choice{fusion::FusionMode::first, kernels, nullptr};
+interpreter::KernelChoice choose(std::optional<int> device) {
+  interpreter::KernelChoice choice{fusion::FusionMode::first, nullptr, nullptr, nullptr};
+  if (device) {
+    Context context;
+    fusion::cuda::plan_for_device(context, *device);
+    choice.source = fusion::kernels_of(context);
+    choice.device = choice.source->accelerator();
+  } else {
+    choice.source = std::make_shared<WouldBe>(fusion::kernels_of(*Context::default_context()));
+  }
+  return choice;
+}
+
+// How many instructions the plans leave to a device's host.
+size_t plan_all(const Code& code, std::optional<int> device, Overlay& overlay) {
+  const interpreter::KernelChoice choice = choose(device);
+  size_t on_host = 0;
   std::shared_ptr<const interpreter::SegmentPlan> plan;
   for (size_t s = 0; s < code.segments(); ++s) {
     const Segment& segment = code.segment(s);
-    std::vector<Tensor> inputs = stand_ins(code, segment, overlay.sizes);
+    std::vector<Tensor> inputs = stand_ins(code, segment, choice.place(), overlay.sizes);
     std::vector<int64_t> key;
     for (const Tensor& t : inputs) interpreter::append_input_key(t, key);
     if (segment.counts) key.push_back(overlay.sizes.at(code.dimensions()[*segment.counts]));
     plan = interpreter::make_plan(code, s, plan, inputs, std::move(key), choice);
+    on_host += static_cast<size_t>(
+        std::ranges::count_if(plan->steps, [](const auto& step) { return step.host; }));
     for (const auto& g : plan->groups) {
       Kernel& kernel = overlay.kernels[segment.stage].emplace_back();
       kernel.nest = fusion::print(g.kernel->nest());
@@ -106,6 +127,7 @@ void plan_all(const Code& code, Overlay& overlay) {
       if (held.owner != reg && held.owner != no_register)
         overlay.memory_of.emplace(code.value_of(reg), code.value_of(held.owner));
   }
+  return on_host;
 }
 
 std::string sizes_text(const DimSizes& sizes) {
@@ -117,18 +139,22 @@ std::string sizes_text(const DimSizes& sizes) {
 
 }  // namespace
 
-Overlay overlay_of(const Code& code, const DimSizes& sizes) {
+Overlay overlay_of(const Code& code, const DimSizes& sizes, std::optional<int> device) {
   Overlay overlay;
   overlay.kernels.resize(code.stages());
   overlay.times.resize(code.stages());
   overlay.sizes = sizes;
   for (const std::string& name : code.dimensions()) overlay.sizes.emplace(name, size_of_names);
   try {
-    plan_all(code, overlay);
+    const size_t on_host = plan_all(code, device, overlay);
     bool none = true;
     for (const auto& kernels : overlay.kernels) none &= kernels.empty();
     const std::string sizes = overlay.sizes.empty() ? "" : " for " + sizes_text(overlay.sizes);
-    overlay.notes.push_back((none ? "no kernel pays" : "kernels as planned") + sizes);
+    const std::string on = device ? fmt::format(" on cuda:{}", *device) : "";
+    overlay.notes.push_back((none ? "no kernel pays" : "kernels as planned") + on + sizes);
+    if (on_host)
+      overlay.notes.push_back(fmt::format("{} instruction{} on the host, between copies", on_host,
+                                          on_host == 1 ? "" : "s"));
   } catch (const Error& e) {
     for (auto& kernels : overlay.kernels) kernels.clear();
     overlay.memory_of.clear();

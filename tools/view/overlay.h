@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ struct Overlay {
 };
 
 // Plans every stage for these sizes, others being `size_of_names`, without running or compiling
-// anything. Where that cannot be done a note says why, and groups and views stay unknown.
-Overlay overlay_of(const Code& code, const DimSizes& sizes);
+// anything: on the CPU, or on cuda:`device`, which need not be there. Where that cannot be done a
+// note says why, and groups and views stay unknown.
+Overlay overlay_of(const Code& code, const DimSizes& sizes, std::optional<int> device = {});
 
 inline constexpr int64_t size_of_names = 256;
 

@@ -1,0 +1,44 @@
+// Work done behind whoever asks for it: a context's kernels are compiled so.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace gradus::fusion {
+
+// Threads, started when there is something to do, for tasks that are known by name. Thread-safe. In
+// a forked child there are no threads: nothing is taken, and nobody is waited for.
+class TaskQueue {
+ public:
+  // `before` runs on the thread that brings the first task, before there are threads. Where it
+  // throws there are none.
+  TaskQueue(unsigned threads, size_t most_waiting, std::function<void()> before);
+  // Ends what is being done, and leaves the rest.
+  ~TaskQueue();
+
+  // Nothing where one of this name waits or runs. What a task throws is left: who needs what it
+  // makes asks again.
+  void add(const std::string& name, std::function<void()> task);
+  // From now on the threads of all queues are stopped when the process ends, before static objects
+  // that are there go: called by `before`, once what tasks use has been used, since libraries make
+  // such objects when they are first used.
+  static void stop_all_at_exit();
+  // Returns when nothing waits or runs.
+  void wait();
+  // The same as the end: there will be no more.
+  void stop();
+
+  struct Statistics {
+    uint64_t waiting = 0;  // and running
+    uint64_t dropped = 0;  // not taken, since too many waited or the machine gave no thread
+  };
+  Statistics statistics() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gradus::fusion

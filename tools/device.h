@@ -1,0 +1,24 @@
+// Which device a command is about.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "interpreter/state.h"
+#include "ir/graph.h"
+
+namespace gradus::cli {
+
+// The number of cuda:0; nothing for cpu and where none is named. UsageError for other words, with
+// the command's name.
+std::optional<int> device_number(std::string_view command, const std::string& device);
+
+// Where --device or else the program's types say that it runs.
+std::optional<int> device_number(std::string_view command, const std::string& device,
+                                 const ir::Graph& program);
+
+// What a device leaves to the host, an instruction in a line.
+std::string host_report(const State& state);
+
+}  // namespace gradus::cli
