@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "autograd/device_streams.h"
 #include "base/per_thread.h"
 #include "base/version.h"
 #include "interpreter/state.h"
@@ -204,7 +205,8 @@ size_t tensor_rank(const gradus_tensor* t) { return t->tensor.shape().size(); }
 const int64_t* tensor_shape(const gradus_tensor* t) { return t->tensor.shape().data(); }
 gradus_status tensor_read(const gradus_tensor* tensor, void* elements, size_t bytes) {
   return guarded([&] {
-    Tensor t = given(tensor, "the tensor").tensor.contiguous();
+    const autograd::Variable v(given(tensor, "the tensor").tensor);
+    const Tensor t = autograd::move_to(v, Device()).data().contiguous();
     auto there = static_cast<size_t>(t.numel()) * size_of(t.dtype());
     if (bytes != there) throw Error("the tensor has {} bytes, {} are asked for", there, bytes);
     if (bytes) std::memcpy(elements, t.data(), bytes);
