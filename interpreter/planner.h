@@ -32,11 +32,12 @@ struct Local {
   bool leaves = false;        // of a root: a value made in this segment that outlives it
   bool pinned = false;        // of a root: somebody sees it as a tensor
   bool returned = false;
-  bool before = false;    // there when the segment starts
-  bool held = false;      // of a root: a later segment reads its memory
-  uint32_t born = never;  // of a root: the instruction that its memory is taken for
-  int64_t slot = 0;       // offset in the buffer; of a carried root, in its segment's block
-  int64_t extent = 0;     // of a carried root: how many bytes there
+  bool before = false;     // there when the segment starts
+  bool held = false;       // of a root: a later segment reads its memory
+  bool handed_on = false;  // of a root: its last reader's result has its slot now
+  uint32_t born = never;   // of a root: the instruction that its memory is taken for
+  int64_t slot = 0;        // offset in the buffer; of a carried root, in its segment's block
+  int64_t extent = 0;      // of a carried root: how many bytes there
   // Of a carried root of an earlier segment of which a view outlives this one: where in this
   // segment's block its bytes are brought.
   std::optional<int64_t> brought;
@@ -73,6 +74,9 @@ struct Bound {
   uint32_t group = Local::never;     // index into SegmentPlan::groups of a member
   bool host = false;                 // see Step::host
   bool checks = false;               // makes no result: a group does
+  // Of a group of one result: what it reads element by element as the result lies. The result may
+  // lie there, if nobody reads that any more.
+  Register in_place = no_register;
 };
 
 class Planner {
@@ -158,6 +162,8 @@ class Planner {
   void find_loads(const Instruction& i, Members& m);
   void find_stored(std::span<const uint32_t> members, Members& m);
   std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest);
+  Register find_in_place(const Members& m, const fusion::Nest& nest);
+  Local* dying_operand(uint32_t index);
   void place_group(std::span<const uint32_t> members, const Members& m, const fusion::Group& group,
                    std::shared_ptr<const fusion::Kernel> kernel);
 
