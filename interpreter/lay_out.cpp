@@ -86,12 +86,12 @@ void Planner::lay_out(uint32_t index) {
 }
 
 void Planner::lay_out_kernel(const Bound& bound, Step& step, uint32_t index) {
-  SmallVector<std::pair<int64_t, int64_t>, 2> temporary;
+  SmallVector<int64_t, 2> temporary;
   int64_t scratch = 0;
   auto allocate = [&](int64_t bytes) {
-    temporary.emplace_back(slots_.allocate(bytes), bytes);
+    temporary.push_back(slots_.allocate(bytes));
     scratch += bytes;
-    return temporary.back().first;
+    return temporary.back();
   };
   const bool there = choice_.device && !bound.host;
   step.run = bound.run;
@@ -132,7 +132,7 @@ void Planner::lay_out_kernel(const Bound& bound, Step& step, uint32_t index) {
     plan_->args.push_back(arg);
   }
   note_peak(index, scratch);
-  for (auto [offset, bytes] : temporary) slots_.release(offset, bytes);
+  for (int64_t address : temporary) slots_.release(address);
 }
 
 void Planner::place_result(Register y, uint32_t index) {
@@ -213,11 +213,20 @@ Arg Planner::arg_of(Register r) {
 
 void Planner::die(Register r) {
   Local& l = local(r);
-  if (l.kind == Local::Kind::slot && !l.handed_on) slots_.release(l.slot, l.bytes());
+  if (l.kind == Local::Kind::slot && !l.handed_on) slots_.release(l.slot);
   if (l.kind != Local::Kind::tensor) return;
   if (code_.last_segment(r) > number_ || l.returned) return;
   if (!l.before) tensor_bytes_ -= l.bytes();
   plan_->events.push_back({Event::Kind::release, r, no_register, 0, {}});
+}
+
+// From slots' addresses to where they lie in the buffer.
+void Planner::settle_slots() {
+  slots_.settle();
+  for (Arg& a : plan_->args)
+    if (a.kind == Arg::Kind::slot) a.offset = slots_.offset(a.offset);
+  for (Step& s : plan_->steps) s.scratch = slots_.offset(s.scratch);
+  plan_->faults_at = slots_.offset(plan_->faults_at);
 }
 
 // Called when all that an instruction needs has its place, and nothing was given back yet.

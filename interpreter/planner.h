@@ -202,6 +202,7 @@ class Planner {
   int64_t carry(int64_t bytes);
   Arg arg_of(Register r);
   void die(Register r);
+  void settle_slots();
   void note_peak(uint32_t index, int64_t scratch);
   void record_peak();
   void finish_patches();
@@ -238,7 +239,7 @@ class Planner {
   size_t next_packing_ = 0, ended_packings_ = 0;
   int64_t tensor_bytes_ = 0;            // of tensors made here and not let go
   uint32_t peak_index_ = Local::never;  // see SegmentPlan::Peak
-  SlotAllocator slots_;
+  SlotPlan slots_;
   size_t number_at_ = 0;  // in the last of SegmentPlan::numbers
   // What a device reads of the plan's numbers, by block, and of constants.
   std::vector<std::byte*> numbers_there_;
