@@ -275,6 +275,23 @@ bool Planner::is_on_its_way(const std::string& nest) const {
   return choice_.mode == fusion::FusionMode::behind && !choice_.set->failed.contains(nest);
 }
 
+// Of a kernel with one store and single loops: all that it reads of an element is read before the
+// element is written.
+Register Planner::find_in_place(const Members& m, const fusion::Nest& nest) {
+  if (choice_.device || m.stored.size() != 1 || !m.edges.empty() || nest.stores.size() != 1 ||
+      nest.reduces())
+    return no_register;
+  const Layout& result = local(m.stored[0]).layout;
+  for (Register r : m.inputs) {
+    const Local& l = local(r);
+    if (l.kind != Local::Kind::slot || l.root != r || !(l.layout == result)) continue;
+    // By no other way.
+    if (std::ranges::count_if(m.inputs, [&](Register q) { return local(q).root == r; }) == 1)
+      return r;
+  }
+  return no_register;
+}
+
 void Planner::place_group(std::span<const uint32_t> members, const Members& m,
                           const fusion::Group& group,
                           std::shared_ptr<const fusion::Kernel> kernel) {
@@ -312,6 +329,7 @@ void Planner::place_group(std::span<const uint32_t> members, const Members& m,
     args_.push_back({BoundArg::Kind::value, y});
   }
   bound.args = static_cast<uint32_t>(args_.size()) - bound.first_arg;
+  bound.in_place = find_in_place(m, group.nest);
   if (ready.parameters) plan_->kernels.push_back(std::move(ready.parameters));
   place_checks(m);
   SegmentPlan::Group& placed = plan_->groups.emplace_back();

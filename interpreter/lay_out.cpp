@@ -86,12 +86,12 @@ void Planner::lay_out(uint32_t index) {
 }
 
 void Planner::lay_out_kernel(const Bound& bound, Step& step, uint32_t index) {
-  SmallVector<std::pair<int64_t, int64_t>, 2> temporary;
+  SmallVector<int64_t, 2> temporary;
   int64_t scratch = 0;
   auto allocate = [&](int64_t bytes) {
-    temporary.emplace_back(slots_.allocate(bytes), bytes);
+    temporary.push_back(slots_.allocate(bytes));
     scratch += bytes;
-    return temporary.back().first;
+    return temporary.back();
   };
   const bool there = choice_.device && !bound.host;
   step.run = bound.run;
@@ -132,7 +132,7 @@ void Planner::lay_out_kernel(const Bound& bound, Step& step, uint32_t index) {
     plan_->args.push_back(arg);
   }
   note_peak(index, scratch);
-  for (auto [offset, bytes] : temporary) slots_.release(offset, bytes);
+  for (int64_t address : temporary) slots_.release(address);
 }
 
 void Planner::place_result(Register y, uint32_t index) {
@@ -142,7 +142,12 @@ void Planner::place_result(Register y, uint32_t index) {
   if (l.root != y) {
     if (l.leaves) place_view(y);
   } else if (l.kind == Local::Kind::slot) {
-    l.slot = slots_.allocate(l.bytes());
+    if (Local* dying = dying_operand(index)) {
+      l.slot = dying->slot;
+      dying->handed_on = true;
+    } else {
+      l.slot = slots_.allocate(l.bytes());
+    }
   } else if (l.kind == Local::Kind::carried) {
     l.extent = l.bytes();
     l.slot = carry(l.extent);
@@ -150,6 +155,14 @@ void Planner::place_result(Register y, uint32_t index) {
     tensor_bytes_ += l.bytes();
     plan_->events.push_back({Event::Kind::allocate, y, no_register, 0, l.layout});
   }
+}
+
+// Of an instruction whose result may lie in an operand's place: that, if it is free then.
+Local* Planner::dying_operand(uint32_t index) {
+  const Register r = bound_[index].in_place;
+  if (r == no_register) return nullptr;
+  Local& l = local(r);
+  return l.kind == Local::Kind::slot && l.last_use == index ? &l : nullptr;
 }
 
 // Of a view that outlives the segment. One of a block that this segment leaves needs nothing.
@@ -200,11 +213,20 @@ Arg Planner::arg_of(Register r) {
 
 void Planner::die(Register r) {
   Local& l = local(r);
-  if (l.kind == Local::Kind::slot) slots_.release(l.slot, l.bytes());
+  if (l.kind == Local::Kind::slot && !l.handed_on) slots_.release(l.slot);
   if (l.kind != Local::Kind::tensor) return;
   if (code_.last_segment(r) > number_ || l.returned) return;
   if (!l.before) tensor_bytes_ -= l.bytes();
   plan_->events.push_back({Event::Kind::release, r, no_register, 0, {}});
+}
+
+// From slots' addresses to where they lie in the buffer.
+void Planner::settle_slots() {
+  slots_.settle();
+  for (Arg& a : plan_->args)
+    if (a.kind == Arg::Kind::slot) a.offset = slots_.offset(a.offset);
+  for (Step& s : plan_->steps) s.scratch = slots_.offset(s.scratch);
+  plan_->faults_at = slots_.offset(plan_->faults_at);
 }
 
 // Called when all that an instruction needs has its place, and nothing was given back yet.
@@ -226,7 +248,9 @@ void Planner::record_peak() {
     const bool stays =
         l.kind == Local::Kind::carried ||
         (l.kind == Local::Kind::tensor && (code_.last_segment(l.reg) > number_ || l.returned));
-    if (!stays && l.last_use < peak_index_) continue;
+    // What was handed on at the peak is its reader's.
+    if (!stays && (l.last_use < peak_index_ || (l.handed_on && l.last_use == peak_index_)))
+      continue;
     peak.living.push_back({l.reg, l.bytes(), segment_.first + l.born,
                            stays ? Local::never : segment_.first + l.last_use});
   }

@@ -101,7 +101,7 @@ void Planner::release_packings(uint32_t index) {
   for (; ended_packings_ < packing_ends_.size(); ++ended_packings_) {
     const auto [last, p] = packing_ends_[ended_packings_];
     if (last != index) return;
-    slots_.release(packings_[p].slot, packings_[p].bytes());
+    slots_.release(packings_[p].slot);
   }
 }
 

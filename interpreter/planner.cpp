@@ -57,6 +57,7 @@ std::shared_ptr<const SegmentPlan> Planner::finish() {
     plan_->faults_at =
         slots_.allocate(static_cast<int64_t>(plan_->faults.size()) * SegmentPlan::fault_bytes);
   for (uint32_t i = 0; i < bound_.size(); ++i) lay_out(i);
+  settle_slots();
   plan_->buffer_bytes = slots_.end();
   plan_->least_buffer_bytes = slots_.peak();
   record_peak();

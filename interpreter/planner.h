@@ -32,11 +32,12 @@ struct Local {
   bool leaves = false;        // of a root: a value made in this segment that outlives it
   bool pinned = false;        // of a root: somebody sees it as a tensor
   bool returned = false;
-  bool before = false;    // there when the segment starts
-  bool held = false;      // of a root: a later segment reads its memory
-  uint32_t born = never;  // of a root: the instruction that its memory is taken for
-  int64_t slot = 0;       // offset in the buffer; of a carried root, in its segment's block
-  int64_t extent = 0;     // of a carried root: how many bytes there
+  bool before = false;     // there when the segment starts
+  bool held = false;       // of a root: a later segment reads its memory
+  bool handed_on = false;  // of a root: its last reader's result has its slot now
+  uint32_t born = never;   // of a root: the instruction that its memory is taken for
+  int64_t slot = 0;        // offset in the buffer; of a carried root, in its segment's block
+  int64_t extent = 0;      // of a carried root: how many bytes there
   // Of a carried root of an earlier segment of which a view outlives this one: where in this
   // segment's block its bytes are brought.
   std::optional<int64_t> brought;
@@ -74,6 +75,9 @@ struct Bound {
   bool host = false;                 // see Step::host
   bool checks = false;               // makes no result: a group does
   bool later = false;                // on a device: the kernel of its group is being compiled
+  // Of a group of one result: what it reads element by element as the result lies. The result may
+  // lie there, if nobody reads that any more.
+  Register in_place = no_register;
 };
 
 class Planner {
@@ -166,6 +170,8 @@ class Planner {
   std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest,
                                                   const std::string& text);
   bool is_on_its_way(const std::string& nest) const;
+  Register find_in_place(const Members& m, const fusion::Nest& nest);
+  Local* dying_operand(uint32_t index);
   void place_group(std::span<const uint32_t> members, const Members& m, const fusion::Group& group,
                    std::shared_ptr<const fusion::Kernel> kernel);
 
@@ -204,6 +210,7 @@ class Planner {
   int64_t carry(int64_t bytes);
   Arg arg_of(Register r);
   void die(Register r);
+  void settle_slots();
   void note_peak(uint32_t index, int64_t scratch);
   void record_peak();
   void finish_patches();
@@ -240,7 +247,7 @@ class Planner {
   size_t next_packing_ = 0, ended_packings_ = 0;
   int64_t tensor_bytes_ = 0;            // of tensors made here and not let go
   uint32_t peak_index_ = Local::never;  // see SegmentPlan::Peak
-  SlotAllocator slots_;
+  SlotPlan slots_;
   size_t number_at_ = 0;  // in the last of SegmentPlan::numbers
   // What a device reads of the plan's numbers, by block, and of constants.
   std::vector<std::byte*> numbers_there_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <vector>
 
 namespace gradus::interpreter {
 
@@ -17,8 +18,6 @@ class SlotAllocator {
   // Offset of a free slot of so many bytes (at least one alignment unit, so that slots differ).
   int64_t allocate(int64_t bytes) {
     int64_t n = std::max(rounded(bytes), alignment);
-    live_ += n;
-    peak_ = std::max(peak_, live_);
     auto hole = by_size_.lower_bound({n, 0});
     if (hole != by_size_.end()) {
       auto [size, offset] = *hole;
@@ -41,7 +40,6 @@ class SlotAllocator {
 
   void release(int64_t offset, int64_t bytes) {
     int64_t n = std::max(rounded(bytes), alignment);
-    live_ -= n;
     auto next = by_offset_.lower_bound(offset);
     if (next != by_offset_.begin()) {
       auto [before, size] = *std::prev(next);
@@ -61,9 +59,6 @@ class SlotAllocator {
   }
 
   int64_t end() const { return end_; }
-  int64_t live() const { return live_; }
-  // The largest sum of slots that were alive at once.
-  int64_t peak() const { return peak_; }
 
  private:
   void add(int64_t offset, int64_t size) {
@@ -76,7 +71,46 @@ class SlotAllocator {
   }
   std::map<int64_t, int64_t> by_offset_;
   std::set<std::pair<int64_t, int64_t>> by_size_;
-  int64_t end_ = 0, live_ = 0, peak_ = 0;
+  int64_t end_ = 0;
+};
+
+// The slots of a buffer whose allocations and releases are all known before anything runs: where
+// they lie is settled when the last of them is. Until then a slot has an address that no other has.
+class SlotPlan {
+ public:
+  // Its address; what lies within it is at so many bytes from there.
+  int64_t allocate(int64_t bytes);
+  void release(int64_t address);
+  // Where they lie: as they came, each in the best hole of the moment, or the largest first (of bytes,
+  // or of bytes by time), each in the best gap between those that live at the same time, if that
+  // makes a smaller buffer
+  // (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020).
+  void settle();
+  // In the buffer, of an address in a slot.
+  int64_t offset(int64_t address) const;
+
+  int64_t end() const { return end_; }
+  int64_t live() const { return live_; }
+  // The largest sum of slots that were alive at once: no buffer is smaller.
+  int64_t peak() const { return peak_; }
+
+ private:
+  // Many slots are settled as they came: the other way takes time by their square. So are those
+  // that little can be gained for.
+  static constexpr size_t most_by_size = 4096;
+  static constexpr int64_t least_gain = 64 << 10;
+  struct Slot {
+    int64_t address, bytes;
+    int64_t offset = 0;
+    uint32_t from, to = UINT32_MAX;  // alive in [from, to), in calls
+  };
+  size_t find(int64_t address) const;
+  void settle_as_they_came();
+  void settle_largest_first(bool by_time);  // of bytes, or of bytes by calls
+
+  std::vector<Slot> slots_;    // by address
+  std::vector<size_t> calls_;  // slots by their allocations and releases
+  int64_t next_ = 0, end_ = 0, live_ = 0, peak_ = 0;
 };
 
 }  // namespace gradus::interpreter

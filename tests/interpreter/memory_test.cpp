@@ -113,6 +113,108 @@ TEST(Slots, AreReusedJoinedAndNeverOverlap) {
   EXPECT_EQ(slots.allocate(slots.end()), 0);  // all holes have become one
 }
 
+// What lives at the same time lies apart, whichever way it is settled.
+TEST(Slots, OfAPlanLieApart) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 200; ++round) {
+    interpreter::SlotPlan slots;
+    interpreter::SlotAllocator online;
+    struct Lived {
+      int64_t address, bytes, at;  // at: of the allocator, as they come
+      int from, to;
+    };
+    std::vector<Lived> all;
+    std::vector<size_t> live;
+    int64_t now = 0, most = 0;
+    const int calls = 4 + static_cast<int>(random() % 200);
+    for (int call = 0; call < calls; ++call) {
+      if (live.empty() || random() % 2) {
+        // Of a few sizes, large ones among them.
+        const int64_t bytes = (int64_t{1} << random() % 20) - static_cast<int64_t>(random() % 2);
+        all.push_back({slots.allocate(bytes), bytes, online.allocate(bytes), call, calls});
+        live.push_back(all.size() - 1);
+        now += std::max<int64_t>(64, (bytes + 63) / 64 * 64);
+        most = std::max(most, now);
+      } else {
+        const size_t n = random() % live.size();
+        Lived& l = all[live[n]];
+        slots.release(l.address);
+        online.release(l.at, l.bytes);
+        l.to = call;
+        now -= std::max<int64_t>(64, (l.bytes + 63) / 64 * 64);
+        live.erase(live.begin() + static_cast<long>(n));
+      }
+    }
+    slots.settle();
+    EXPECT_EQ(slots.peak(), most);
+    EXPECT_GE(slots.end(), most);
+    EXPECT_LE(slots.end(), online.end());
+    for (const Lived& a : all) {
+      const int64_t at = slots.offset(a.address);
+      EXPECT_EQ(at % 64, 0);
+      EXPECT_LE(at + a.bytes, slots.end());
+      EXPECT_EQ(slots.offset(a.address + a.bytes / 2), at + a.bytes / 2);
+      for (const Lived& b : all) {
+        if (&a == &b || a.to <= b.from || b.to <= a.from) continue;
+        const int64_t other = slots.offset(b.address);
+        ASSERT_TRUE(at + a.bytes <= other || other + b.bytes <= at) << "round " << round;
+      }
+    }
+  }
+}
+
+// A hole that the next value does not fit into is what comes of settling in order.
+TEST(Slots, OfAPlanLeaveNoHoles) {
+  const int64_t unit = 1 << 20;
+  interpreter::SlotPlan slots;
+  const int64_t a = slots.allocate(unit), b = slots.allocate(unit);
+  slots.release(a);
+  const int64_t c = slots.allocate(2 * unit);  // not into a's place
+  slots.release(b);
+  const int64_t d = slots.allocate(unit);
+  slots.release(c);
+  slots.release(d);
+  slots.settle();
+  EXPECT_EQ(slots.peak(), 3 * unit);
+  EXPECT_EQ(slots.end(), 3 * unit);
+}
+
+// A kernel's result has the place of what it reads last, and no bit of the others changes.
+TEST(Memory, AKernelsResultLiesWhereAnOperandDies) {
+  const auto code = compile(R"(
+graph g {
+  stage 0 (%x: f64[N], %i: i64[N]) {
+    %a = cumsum(%x) {dim = 0}
+    %b = cumsum(%a) {dim = 0}
+    %c = mul(%a, %b)
+    %d = sub(%c, %x)
+    %e = cumsum(%d) {dim = 0}
+    %r = flip(%e) {dims = [0]}
+    %f = mul(%e, %r)
+    %g = add(%f, %d)
+    %y = cumsum(%g) {dim = 0}
+    return %y, %b
+  }
+}
+)");
+  auto context = std::make_shared<Context>();
+  fusion::set_kernel_options(*context, {.always = true});
+  State fused(code, context, {.fusion = fusion::FusionMode::first});
+  State plain(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  const int64_t n = 1 << 14;
+  const auto memory = fused.prepare({{"N", n}});
+  if (fused.groups().empty()) GTEST_SKIP() << "no kernels here";
+  Tensor x = Tensor::zeros(DType::f64, Sizes{n});
+  for (int64_t i = 0; i < n; ++i)
+    x.mutable_data_as<double>()[i] = 0.25 * static_cast<double>(i % 7);
+  const std::vector<Tensor> in{x, Tensor::zeros(DType::i64, Sizes{n})};
+  const auto results = run(fused, in), expected = run(plain, in);
+  for (size_t r = 0; r < expected.size(); ++r)
+    EXPECT_TRUE(bitwise_equal(results[r], expected[r])) << r;
+  // Of d, e and its reverse, each kernel's result lies in one.
+  EXPECT_LE(memory[0].buffer, static_cast<size_t>(3 * n * 8));
+}
+
 // A steady state: the same sizes again make no plan, and the buffer is there.
 TEST(Memory, RestartedStatesReuseTheirBuffer) {
   Counted counted;
