@@ -129,10 +129,22 @@ struct DeviceMaxPool {
   int64_t channels = 0, planes = 0, windows = 1;  // planes: images times channels
 };
 
+// See ops/random.cpp: philox, keyed by the two numbers of operand 0, into result 0: i64, in order.
+struct DeviceRandomBits {
+  int64_t key_stride = 1, count = 0;
+};
+
+// See ops/matrix_kernel.cpp: the triangle of operand 0 and the columns of operand 1, with the same
+// dimensions before the last two, into result 0, of operand 1's dtype and in order. Sums are f64.
+struct DeviceSolve {
+  Layout a, b;
+  bool upper = false, transpose = false;
+};
+
 struct DeviceForm {
   std::variant<DeviceMoves, DeviceIndexing, DeviceReduction, DeviceProduct, DeviceConvolution,
                DeviceTriangle, DeviceRange, DeviceScan, DeviceDivision, DeviceColumns,
-               DeviceMaxPool>
+               DeviceMaxPool, DeviceRandomBits, DeviceSolve>
       what;
   size_t scratch_bytes = 0;  // as the kernel asks for
 };
@@ -152,6 +164,8 @@ std::optional<DeviceForm> form_of_scan(ir::KernelFunction run, const void* param
 std::optional<DeviceForm> form_of_division(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_columns(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_max_pool(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_random_bits(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_solve(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_window_sum(ir::KernelFunction run, const void* parameters);
 
 }  // namespace gradus::ops

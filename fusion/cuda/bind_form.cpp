@@ -242,6 +242,42 @@ class Binder {
     launch(std::move(l), division_source(form, items > most_narrow), blocks_of(items));
   }
 
+  void bind(const ops::DeviceRandomBits& form) {
+    if (form.count == 0) return;
+    Launch l;
+    l.add_pointer(0, 0);
+    l.add_pointer(1, 0);
+    l.add(form.count);
+    l.add(form.key_stride);
+    const int64_t items = (form.count + 3) / 4;
+    launch(std::move(l), random_source(items > most_narrow), blocks_of(items));
+  }
+
+  void bind(const ops::DeviceSolve& form) {
+    const Layout &a = form.a, &b = form.b;
+    if (b.numel() == 0) return;
+    const size_t stacked = b.shape.size() - 2;
+    const int64_t n = b.shape[stacked], m = b.shape[stacked + 1], count = b.numel() / (n * m);
+    Sizes size, a_of, b_of;
+    for (size_t d = 0; d < stacked; ++d) {
+      size.push_back(b.shape[d]);
+      a_of.push_back(a.strides[d]);
+      b_of.push_back(b.strides[d]);
+    }
+    if (stacked == 0) size = {1}, a_of = b_of = {0};
+    Launch l;
+    for (int argument : {0, 1, 2, static_cast<int>(Window::scratch)}) l.add_pointer(argument, 0);
+    for (int64_t k : {count, n, m}) l.add(k);
+    l.add(a.strides[stacked + (form.transpose ? 1 : 0)]);
+    l.add(a.strides[stacked + (form.transpose ? 0 : 1)]);
+    l.add(b.strides[stacked]);
+    l.add(b.strides[stacked + 1]);
+    for (const Sizes* list : {&size, &a_of, &b_of}) l.add(*list);
+    scratch_ = static_cast<size_t>(b.numel()) * sizeof(double);
+    launch(std::move(l), solve_source(form, static_cast<int>(size.size()), count * m > most_narrow),
+           blocks_of(count * m));
+  }
+
   static void add_axis(Launch& l, const ops::ConvAxis& a) {
     for (int64_t n : {a.image, a.windows, a.kernel, a.stride, a.padding, a.dilation}) l.add(n);
   }

@@ -166,6 +166,85 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 }
 )";
 
+constexpr std::string_view random_text = R"(
+typedef $COUNT$ Count;
+struct Work {
+  const i64* key;
+  i64* target;
+  i64 count, key_by;
+};
+
+extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
+  const Count step = Count(gridDim.x) * 256, items = Count((work.count + 3) / 4);
+  const u64 key = u64(work.key[0]), stream = u64(work.key[work.key_by]);
+  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < items; item += step) {
+    u32 c0 = u32(item), c1 = u32(u64(item) >> 32), c2 = u32(stream), c3 = u32(stream >> 32);
+    u32 k0 = u32(key), k1 = u32(key >> 32);
+#pragma unroll
+    for (i32 round = 0; round < 10; ++round) {
+      const u64 a = u64(0xD2511F53u) * c0, b = u64(0xCD9E8D57u) * c2;
+      c0 = u32(b >> 32) ^ c1 ^ k0;
+      c1 = u32(b);
+      c2 = u32(a >> 32) ^ c3 ^ k1;
+      c3 = u32(a);
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    const u32 four[4] = {c0, c1, c2, c3};
+    const i64 first = i64(item) * 4;
+#pragma unroll
+    for (i32 k = 0; k < 4; ++k)
+      if (first + k < work.count) work.target[first + k] = i64(four[k]);
+  }
+}
+)";
+
+constexpr std::string_view solve_text = R"(
+typedef $COUNT$ Count;
+struct Work {
+  const $A$* a;
+  const $B$* b;
+  $B$* target;
+  double* solution;
+  i64 count, n, m, a_down, a_across, b_down, b_across;
+  i64 size[$RANK$], a_by[$RANK$], b_by[$RANK$];
+};
+
+extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
+  const Count step = Count(gridDim.x) * 256, items = Count(work.count) * Count(work.m);
+  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < items; item += step) {
+    const Count matrix = item / Count(work.m);
+    const i64 j = i64(item - matrix * Count(work.m));
+    const $A$* a = work.a;
+    const $B$* b = work.b + j * work.b_across;
+    Count left = matrix;
+#pragma unroll
+    for (i32 d = $RANK$ - 1; d >= 0; --d) {
+      const Count size = Count(work.size[d]), next = d ? left / size : 0;
+      const i64 i = i64(left - next * size);
+      a += i * work.a_by[d];
+      b += i * work.b_by[d];
+      left = next;
+    }
+    const i64 first = i64(matrix) * work.n * work.m + j;
+    double* const y = work.solution + first;
+    for (i64 above = 0; above < work.n; ++above) {
+      const i64 i = $BACKWARDS$ ? work.n - 1 - above : above;
+      double value = $LOAD_B$;
+      for (i64 before = 0; before < above; ++before) {
+        const i64 k = $BACKWARDS$ ? work.n - 1 - before : before;
+        const $A$ factor = a[i * work.a_down + k * work.a_across];
+        value = value - $FACTOR$ * y[k * work.m];
+      }
+      const $A$ factor = a[i * (work.a_down + work.a_across)];
+      value = value / $FACTOR$;
+      y[i * work.m] = value;
+      work.target[first + i * work.m] = $RESULT$;
+    }
+  }
+}
+)";
+
 }  // namespace
 
 Source division_source(const ops::DeviceDivision& form, bool wide) {
@@ -200,6 +279,27 @@ Source max_pool_source(const ops::DeviceMaxPool& form, bool wide) {
       .with("TYPE", memory_type(form.dtype))
       .with("HELD", name_of(held_type(form.dtype)))
       .with("HOLD", hold(form.dtype, "element"))
+      .source();
+}
+
+Source random_source(bool wide) {
+  return StockText(random_text).with("COUNT", count_type(wide)).source();
+}
+
+Source solve_source(const ops::DeviceSolve& form, int rank, bool wide) {
+  const DType a = form.a.dtype, b = form.b.dtype;
+  auto load = [](DType d, const char* element) {
+    return convert(d, DType::f64, "(" + hold(d, element) + ")");
+  };
+  return StockText(solve_text)
+      .with("COUNT", count_type(wide))
+      .with("RANK", rank)
+      .with("A", memory_type(a))
+      .with("B", memory_type(b))
+      .with("BACKWARDS", form.upper != form.transpose ? "true" : "false")
+      .with("LOAD_B", load(b, "b[i * work.b_down]"))
+      .with("FACTOR", load(a, "factor"))
+      .with("RESULT", unhold(b, convert(DType::f64, b, "(value)")))
       .source();
 }
 

@@ -1,5 +1,6 @@
-// Kernels of a thread for each element of a result: divisions of integers that look at their
-// divisors, windows of images as columns and back, their greatest elements.
+// Kernels of a thread for each element of a result, or four: divisions of integers that look at
+// their divisors, windows of images as columns and back, their greatest elements, random bits,
+// triangular solves.
 #pragma once
 
 #include "fusion/cuda/source.h"
@@ -22,5 +23,14 @@ Source columns_source(const ops::DeviceColumns& form, bool wide);
 //           x, values, places, items, channels, then of x the strides of batch, channel and the
 //           three axes, then for each axis as above
 Source max_pool_source(const ops::DeviceMaxPool& form, bool wide);
+
+// random    four elements of philox's, of ops/philox.h
+//           key, target, count, key_by
+Source random_source(bool wide);
+
+// solve     a column of a solution: rows in order, each with those before it
+//           a, b, target, scratch (f64), count, n, m, then of a and b the strides of row and column
+//           (a's the other way where it is transposed), size[rank], a_by[rank], b_by[rank]
+Source solve_source(const ops::DeviceSolve& form, int rank, bool wide);
 
 }  // namespace gradus::fusion::cuda
