@@ -2,6 +2,7 @@
 // say so themselves, beside what they run on the CPU: no operator is known by name.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -98,9 +99,52 @@ struct DeviceScan {
   DType out;
 };
 
+// A pointwise operator of integers that refuses a divisor of zero: operands 0 and 1 into result 0,
+// whose elements lie in order. The strides are over its shape, which is collapsed.
+struct DeviceDivision {
+  const ir::Operator* op = nullptr;
+  Sizes shape;
+  std::array<DType, 2> in{};
+  std::array<Sizes, 2> strides;
+  DType out;
+};
+
+// See ops/im2col.cpp: images [N, C, H, W] and their columns [N, C * taps, windows], of which the
+// result's elements lie in order. `folds`: the columns add up to the images, tap by tap.
+struct DeviceColumns {
+  DType dtype;
+  bool folds = false;
+  ConvAxes axes;  // the last two
+  ConvTensor image;
+  Sizes columns;  // strides
+  int64_t batch = 0, channels = 0;
+};
+
+// See ops/max_pool.cpp: operand 0 into result 0, the places in an image into result 1, which are
+// i64. The elements of both lie in order.
+struct DeviceMaxPool {
+  DType dtype;
+  ConvAxes axes;
+  ConvTensor x;
+  int64_t channels = 0, planes = 0, windows = 1;  // planes: images times channels
+};
+
+// See ops/random.cpp: philox, keyed by the two numbers of operand 0, into result 0: i64, in order.
+struct DeviceRandomBits {
+  int64_t key_stride = 1, count = 0;
+};
+
+// See ops/matrix_kernel.cpp: the triangle of operand 0 and the columns of operand 1, with the same
+// dimensions before the last two, into result 0, of operand 1's dtype and in order. Sums are f64.
+struct DeviceSolve {
+  Layout a, b;
+  bool upper = false, transpose = false;
+};
+
 struct DeviceForm {
   std::variant<DeviceMoves, DeviceIndexing, DeviceReduction, DeviceProduct, DeviceConvolution,
-               DeviceTriangle, DeviceRange, DeviceScan>
+               DeviceTriangle, DeviceRange, DeviceScan, DeviceDivision, DeviceColumns,
+               DeviceMaxPool, DeviceRandomBits, DeviceSolve>
       what;
   size_t scratch_bytes = 0;  // as the kernel asks for
 };
@@ -117,6 +161,11 @@ std::optional<DeviceForm> form_of_convolution(ir::KernelFunction run, const void
 std::optional<DeviceForm> form_of_triangle(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_range(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_scan(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_division(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_columns(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_max_pool(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_random_bits(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_solve(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_window_sum(ir::KernelFunction run, const void* parameters);
 
 }  // namespace gradus::ops

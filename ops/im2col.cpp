@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/accumulate.h"
+#include "ops/device_form.h"
 #include "ops/image_axes.h"
 #include "ops/rules.h"
 #include "ops/slots.h"
@@ -15,6 +16,7 @@ namespace {
 
 // Images [N, C, H, W] and their columns [N, C * taps, windows], N filled in.
 struct ColumnsPlan {
+  DType dtype = DType::f32;
   ConvAxes axes;
   ConvTensor image;
   Sizes columns;  // strides of [N, C * taps, windows]
@@ -62,6 +64,7 @@ ColumnsPlan plan_of(const BindCall& call, const Im2colAttr& a, const Layout& ima
                     const Layout& columns_as_they_lie) {
   Layout image = batched(image_as_it_lies, 4), columns = batched(columns_as_they_lie, 3);
   ColumnsPlan p;
+  p.dtype = image.dtype;
   p.image = ConvTensor(image);
   p.columns = columns.strides;
   p.batch = image.shape[0];
@@ -145,6 +148,18 @@ void visit_floating(DType dtype, F f) {
   });
 }
 
+// Whether it is run_unfold, or run_fold, of some dtype.
+bool runs(ir::KernelFunction run, bool folds) {
+  bool same = false;
+  for (DType d : {DType::f64, DType::f32, DType::f16, DType::bf16})
+    visit_floating(d, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      using C = std::conditional_t<sizeof(T) == 2, float, T>;
+      same |= folds ? run == run_fold<T, C> : run == run_unfold<T>;
+    });
+  return same;
+}
+
 LiteralList attributes_with(const Im2colAttr& a, const Dims* output_size) {
   LiteralList list{{"kernel", Literal::list(a.kernel), {}},
                    {"dilation", Literal::list(a.dilation), {}},
@@ -165,6 +180,16 @@ const Type& floating(const InferCall& call, int rank) {
 }
 
 }  // namespace
+
+std::optional<DeviceForm> form_of_columns(ir::KernelFunction run, const void* parameters) {
+  for (bool folds : {false, true}) {
+    if (!runs(run, folds)) continue;
+    const auto& p = *static_cast<const ColumnsPlan*>(parameters);
+    return DeviceForm{
+        DeviceColumns{p.dtype, folds, p.axes, p.image, p.columns, p.batch, p.channels}};
+  }
+  return std::nullopt;
+}
 
 void UnfoldIm2col::infer(InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ops/copies.h"
+#include "ops/device_form.h"
 #include "ops/slots.h"
 
 namespace gradus::ops {
@@ -272,6 +273,12 @@ size_t scratch_for(int64_t count, int64_t each) {
 }
 
 }  // namespace
+
+std::optional<DeviceForm> form_of_solve(ir::KernelFunction run, const void* parameters) {
+  if (run != run_solve) return std::nullopt;
+  const auto& p = *static_cast<const SolvePlan*>(parameters);
+  return DeviceForm{DeviceSolve{p.a.layout, p.b.layout, p.upper, p.transpose}};
+}
 
 void bind_matrix(BindCall& call, MatrixFunction function) {
   MatrixPlan p{function, call.op.name, Stack(call.in[0]), matrices(call.in[0])};

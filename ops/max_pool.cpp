@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ops/device_form.h"
 #include "ops/image_axes.h"
 #include "ops/isa.h"
 #include "ops/operands.h"
@@ -25,6 +26,7 @@ struct Range {
 };
 
 struct PoolPlan {
+  DType dtype = DType::f32;
   ConvAxes axes;
   std::array<std::vector<Range>, conv_axes> ranges;  // one for each window of an axis
   ConvTensor x;
@@ -383,7 +385,23 @@ void run_pool(const void* parameters, std::byte* const* args, KernelScope& scope
   });
 }
 
+// What a dtype's elements are compared in.
+template <class T>
+using Compared = std::conditional_t<std::is_integral_v<T> || sizeof(T) != 2, T, float>;
+
 }  // namespace
+
+std::optional<DeviceForm> form_of_max_pool(ir::KernelFunction run, const void* parameters) {
+  bool same = false;
+  for (size_t d = 0; d < dtype_count; ++d)
+    visit_dtype(static_cast<DType>(d), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      same |= run == run_pool<T, Compared<T>>;
+    });
+  if (!same) return std::nullopt;
+  const auto& p = *static_cast<const PoolPlan*>(parameters);
+  return DeviceForm{DeviceMaxPool{p.dtype, p.axes, p.x, p.channels, p.planes, p.windows}};
+}
 
 void MaxPool::infer(InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
@@ -405,6 +423,7 @@ void MaxPool::bind(BindCall& call) {
   const Layout& x = call.in[0];
   const int spatial = x.rank() - 2;
   PoolPlan p;
+  p.dtype = x.dtype;
   p.x = ConvTensor(x);
   p.channels = x.shape[1];
   p.planes = x.shape[0] * x.shape[1];
@@ -429,8 +448,7 @@ void MaxPool::bind(BindCall& call) {
   make_table(p);
   visit_dtype(x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using C = std::conditional_t<std::is_integral_v<T> || sizeof(T) != 2, T, float>;
-    call.set_kernel(run_pool<T, C>, std::move(p));
+    call.set_kernel(run_pool<T, Compared<T>>, std::move(p));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numbers>
 
+#include "ops/device_form.h"
 #include "ops/families.h"
 #include "ops/operands.h"
 #include "ops/philox.h"
@@ -69,6 +70,12 @@ void require_floating(ComposeCall& c) {
 }
 
 }  // namespace
+
+std::optional<DeviceForm> form_of_random_bits(ir::KernelFunction run, const void* parameters) {
+  if (run != run_bits) return std::nullopt;
+  const auto& p = *static_cast<const BitsPlan*>(parameters);
+  return DeviceForm{DeviceRandomBits{p.key_stride, p.count}};
+}
 
 void RandomBits::infer(InferCall& call) {
   const Type& key = call.tensor(0);

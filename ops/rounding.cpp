@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/device_form.h"
 #include "ops/families.h"
 #include "ops/scalar/math.h"
 #include "ops/tiles.h"
@@ -13,8 +14,8 @@ namespace {
 // A division of integers, refused where the divisor has a zero.
 struct CheckedDivision {
   ir::Kernel division;
-  Layout divisor;
-  std::string_view op;
+  Layout dividend, divisor, result;
+  const Operator* op;
 };
 
 // Whether any element is zero: rows of the last dimension, converted a tile at a time.
@@ -41,18 +42,55 @@ bool has_zero(const Layout& layout, const std::byte* data, size_t d) {
 
 void run_checked_division(const void* parameters, std::byte* const* args, KernelScope& scope) {
   const auto& p = *static_cast<const CheckedDivision*>(parameters);
-  if (has_zero(p.divisor, args[1], 0))
-    throw Error("{}: operand 'y' has a zero, by which integers cannot be divided", p.op);
+  if (has_zero(p.divisor, args[1], 0)) throw zero_divisor_error(*p.op);
   p.division.run(p.division.parameters.get(), args, scope);
 }
 
 void refuse_integer_zero_divisors(BindCall& call) {
   if (is_floating(call.out[0].dtype) || call.out[0].numel() == 0) return;
-  CheckedDivision p{call.kernel, call.in[1], call.op.name};
+  CheckedDivision p{call.kernel, call.in[0], call.in[1], call.out[0], &call.op};
   call.set_kernel(run_checked_division, std::move(p), call.kernel.scratch_bytes);
 }
 
 }  // namespace
+
+Error zero_divisor_error(const Operator& op) {
+  return Error("{}: operand 'y' has a zero, by which integers cannot be divided", op.name);
+}
+
+std::optional<DeviceForm> form_of_division(ir::KernelFunction run, const void* parameters) {
+  if (run != run_checked_division) return std::nullopt;
+  const auto& p = *static_cast<const CheckedDivision*>(parameters);
+  DeviceDivision form;
+  form.op = p.op;
+  form.out = p.result.dtype;
+  const Sizes& shape = p.result.shape;
+  auto stride_of = [&](const Layout& l, size_t d) {
+    const size_t lead = shape.size() - l.shape.size();
+    return d < lead || l.shape[d - lead] == 1 ? 0 : l.strides[d - lead];
+  };
+  const std::array<const Layout*, 2> in{&p.dividend, &p.divisor};
+  for (size_t k = 0; k < in.size(); ++k) form.in[k] = in[k]->dtype;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    bool joins = !form.shape.empty();
+    for (size_t k = 0; k < in.size() && joins; ++k)
+      joins = form.strides[k].back() == stride_of(*in[k], d) * shape[d];
+    if (joins)
+      form.shape.back() *= shape[d];
+    else
+      form.shape.push_back(shape[d]);
+    for (size_t k = 0; k < in.size(); ++k) {
+      form.strides[k].resize(form.shape.size());
+      form.strides[k].back() = stride_of(*in[k], d);
+    }
+  }
+  if (form.shape.empty()) {
+    form.shape = {1};
+    form.strides = {Sizes{0}, Sizes{0}};
+  }
+  return DeviceForm{std::move(form)};
+}
 
 void Fmod::bind(BindCall& call) {
   PointwiseEntry<Fmod>::bind(call);

@@ -71,7 +71,8 @@ struct Frac : Unary<> {  // y = x - trunc(x)
   }
 };
 
-// Integers are refused a divisor of zero when the kernel runs.
+// Integers are refused a divisor of zero when the kernel runs, by this.
+Error zero_divisor_error(const Operator& op);
 
 struct Fmod : Binary<> {  // z = x - y trunc(x / y)
   static constexpr std::string_view name = "fmod", doc = "z = x - y * trunc(x / y), the sign of x";

@@ -4,10 +4,12 @@
 #include <functional>
 #include <numeric>
 
-#include "fusion/cuda/accelerator.h"
+#include "fusion/cuda/launches.h"
 #include "fusion/cuda/prelude.h"
 #include "fusion/cuda/stock.h"
 #include "fusion/cuda/stock_convolution.h"
+#include "fusion/cuda/stock_elements.h"
+#include "ops/rounding.h"
 
 namespace gradus::fusion::cuda {
 
@@ -19,76 +21,6 @@ constexpr int64_t blocks_each = 32;  // of a multiprocessor, at most
 constexpr int64_t most_narrow = (int64_t{1} << 31) - 1;
 constexpr size_t most_words = 512;  // of a kernel's parameters
 constexpr size_t fault_bytes = 16;
-
-// One launch: its parameters are words, of which some are addresses that come with the run.
-struct Launch {
-  struct Pointer {
-    size_t word;
-    int argument;    // Window::scratch: of the scratch memory
-    int64_t offset;  // in bytes
-  };
-  std::shared_ptr<const LoadedCode> code;
-  uint32_t blocks = 0;
-  std::vector<uint64_t> words;
-  std::vector<Pointer> pointers;
-
-  void add(int64_t n) { words.push_back(static_cast<uint64_t>(n)); }
-  void add(std::span<const int64_t> list) {
-    for (int64_t n : list) add(n);
-  }
-  void add_pointer(int argument, int64_t offset) {
-    pointers.push_back({words.size(), argument, offset});
-    words.push_back(0);
-  }
-  void add_pointer(const Window& w) {
-    add_pointer(w.argument, w.offset * static_cast<int64_t>(size_of(w.dtype)));
-  }
-};
-
-// A product by the library: as it is chosen for aligned pointers, and for all others.
-struct Multiply {
-  std::shared_ptr<const Product> aligned, other;
-  int64_t a, b, c;  // offsets in bytes
-};
-
-// Either the one or the other.
-struct Launches {
-  std::shared_ptr<CudaAccelerator> accelerator;
-  std::vector<Launch> list;
-  std::vector<Multiply> products;
-};
-
-constexpr uint32_t product_alignment = 16, workspace_alignment = 256;
-
-void run_products(const Launches& launches, std::byte* const* args, std::byte* scratch) {
-  auto address = [](const std::byte* p, int64_t offset) {
-    return reinterpret_cast<Address>(p) + static_cast<Address>(offset);
-  };
-  const Address workspace =
-      (address(scratch, 0) + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
-  for (const Multiply& m : launches.products) {
-    const Address a = address(args[0], m.a), b = address(args[1], m.b), c = address(args[2], m.c);
-    const bool aligned = (a | b | c) % product_alignment == 0;
-    launches.accelerator->device_code().multiply(aligned ? *m.aligned : *m.other, a, b, c,
-                                                 workspace, launches.accelerator->launch_stream());
-  }
-}
-
-void run_launches(const void* parameters, std::byte* const* args, ir::KernelScope& scope) {
-  const auto& launches = *static_cast<const Launches*>(parameters);
-  run_products(launches, args, scope.scratch);
-  for (const Launch& l : launches.list) {
-    SmallVector<uint64_t, 64> words;
-    words.append(l.words.begin(), l.words.end());
-    for (const Launch::Pointer& p : l.pointers) {
-      std::byte* base = p.argument == Window::scratch ? scope.scratch : args[p.argument];
-      words[p.word] = reinterpret_cast<uint64_t>(base) + static_cast<uint64_t>(p.offset);
-    }
-    launches.accelerator->device_code().launch(
-        *l.code, {l.blocks, std::as_bytes(std::span(words.data(), words.size()))},
-        launches.accelerator->launch_stream());
-  }
-}
 
 class Binder {
  public:
@@ -295,6 +227,92 @@ class Binder {
                       std::bit_cast<int64_t>(form.by)})
       l.add(n);
     launch(std::move(l), range_source(form, form.count > most_narrow), blocks_of(form.count));
+  }
+
+  void bind(const ops::DeviceDivision& form) {
+    const int64_t items = numel(form.shape);
+    if (items == 0) return;
+    Launch l;
+    for (int argument : {0, 1, 2}) l.add_pointer(argument, 0);
+    l.add_pointer(arguments_, 0);
+    l.add(items);
+    l.add(form.shape);
+    for (const Sizes& strides : form.strides) l.add(strides);
+    faults_.push_back([op = form.op](int64_t) { return ops::zero_divisor_error(*op); });
+    launch(std::move(l), division_source(form, items > most_narrow), blocks_of(items));
+  }
+
+  void bind(const ops::DeviceRandomBits& form) {
+    if (form.count == 0) return;
+    Launch l;
+    l.add_pointer(0, 0);
+    l.add_pointer(1, 0);
+    l.add(form.count);
+    l.add(form.key_stride);
+    const int64_t items = (form.count + 3) / 4;
+    launch(std::move(l), random_source(items > most_narrow), blocks_of(items));
+  }
+
+  void bind(const ops::DeviceSolve& form) {
+    const Layout &a = form.a, &b = form.b;
+    if (b.numel() == 0) return;
+    const size_t stacked = b.shape.size() - 2;
+    const int64_t n = b.shape[stacked], m = b.shape[stacked + 1], count = b.numel() / (n * m);
+    Sizes size, a_of, b_of;
+    for (size_t d = 0; d < stacked; ++d) {
+      size.push_back(b.shape[d]);
+      a_of.push_back(a.strides[d]);
+      b_of.push_back(b.strides[d]);
+    }
+    if (stacked == 0) size = {1}, a_of = b_of = {0};
+    Launch l;
+    for (int argument : {0, 1, 2, static_cast<int>(Window::scratch)}) l.add_pointer(argument, 0);
+    for (int64_t k : {count, n, m}) l.add(k);
+    l.add(a.strides[stacked + (form.transpose ? 1 : 0)]);
+    l.add(a.strides[stacked + (form.transpose ? 0 : 1)]);
+    l.add(b.strides[stacked]);
+    l.add(b.strides[stacked + 1]);
+    for (const Sizes* list : {&size, &a_of, &b_of}) l.add(*list);
+    scratch_ = static_cast<size_t>(b.numel()) * sizeof(double);
+    launch(std::move(l), solve_source(form, static_cast<int>(size.size()), count * m > most_narrow),
+           blocks_of(count * m));
+  }
+
+  static void add_axis(Launch& l, const ops::ConvAxis& a) {
+    for (int64_t n : {a.image, a.windows, a.kernel, a.stride, a.padding, a.dilation}) l.add(n);
+  }
+  void bind(const ops::DeviceMaxPool& form) {
+    const int64_t items = form.planes * form.windows;
+    if (items == 0) return;
+    Launch l;
+    for (int argument : {0, 1, 2}) l.add_pointer(argument, 0);
+    l.add(items);
+    l.add(form.channels);
+    add_tensor(l, form.x);
+    for (const ops::ConvAxis& axis : form.axes) add_axis(l, axis);
+    launch(std::move(l), max_pool_source(form, items > most_narrow), blocks_of(items));
+  }
+  void bind(const ops::DeviceColumns& form) {
+    const ops::ConvAxis &h = form.axes[1], &w = form.axes[2];
+    const int64_t each =
+                      form.folds ? h.image * w.image : h.kernel * w.kernel * h.windows * w.windows,
+                  items = form.batch * form.channels * each;
+    if (items == 0) return;
+    Launch l;
+    l.add_pointer(0, 0);
+    l.add_pointer(1, 0);
+    l.add(items);
+    l.add(form.channels);
+    if (form.folds) {
+      l.add(form.columns);
+      l.add(0);
+    } else {
+      for (int64_t n : {form.image.batch_stride, form.image.channel_stride, form.image.strides[1],
+                        form.image.strides[2]})
+        l.add(n);
+    }
+    for (const ops::ConvAxis* axis : {&h, &w}) add_axis(l, *axis);
+    launch(std::move(l), columns_source(form, items > most_narrow), blocks_of(items));
   }
 
   using Direction = ops::DeviceConvolution::Direction;

@@ -224,6 +224,36 @@ TEST_F(Stages, FindIndicesThatAreOutOfRange) {
   EXPECT_TRUE(s.host_instructions().empty());
 }
 
+// Integers are divided there, and a divisor of zero has the words that it has here.
+TEST_F(Stages, DivideIntegers) {
+  const std::string text =
+      "graph g { stage 0 (%x: i64[M, N], %y: i32[N]) {\n"
+      "  %a = floor_divide(%x, %y)\n  %b = remainder(%x, %y)\n  %c = fmod(%x, -3)\n"
+      "  %d = floor_divide(%y, 2)\n  return %a, %b, %c, %d } }";
+  State s = state(text);
+  State cpu(s.code(), Context::default_context(), {.fusion = FusionMode::off});
+  auto inputs = [](double divisor) {
+    return std::vector{
+        Tensor::from(DType::i64, Sizes{2, 4}, std::vector<double>{7, -7, 7, -7, 0, 9, -9, 4e15}),
+        Tensor::from(DType::i32, Sizes{4}, std::vector<double>{2, divisor, -2, -3})};
+  };
+  const auto got = s.run(inputs(3)), expected = cpu.run(inputs(3));
+  for (size_t r = 0; r < got.size(); ++r) EXPECT_TRUE(bitwise_equal(got[r], expected[r])) << r;
+  EXPECT_TRUE(s.host_instructions().empty());
+  auto fault = [&](State& on) -> std::string {
+    on.restart();
+    try {
+      on.run(inputs(0));
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  const std::string why = fault(cpu);
+  EXPECT_NE(why.find("has a zero, by which integers cannot be divided"), std::string::npos) << why;
+  EXPECT_EQ(fault(s), why);
+}
+
 TEST_F(Stages, GoOnElsewhere) {
   const std::string path = testing::TempDir() + "/on_device.state";
   State s = state(two_stages);
@@ -313,7 +343,9 @@ constexpr const char* many_kinds = R"(graph g {
 // Kernels that are not there yet: the host does what they will do. States made later have them.
 TEST_F(Stages, DoNotWaitForKernels) {
   std::promise<void> gate;
-  device_->loading = [opened = gate.get_future().share()] { opened.wait(); };
+  device_->loading = [opened = gate.get_future().share()] {
+    opened.wait_for(std::chrono::seconds(20));
+  };
   const std::vector inputs{
       Tensor::from(DType::f32, Sizes{3, 3}, std::vector<double>{1, 2, 3, .5, -1, 2, 0, 1, .25}),
       Tensor::from(DType::i64, Sizes{3}, std::vector<double>{2, 0, 2})};

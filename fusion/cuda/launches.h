@@ -1,0 +1,57 @@
+// What the code of a single instruction is: launches of kernels, or calls of the library for
+// products.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "fusion/cuda/accelerator.h"
+#include "ops/copies.h"
+
+namespace gradus::fusion::cuda {
+
+// One launch: its parameters are words, of which some are addresses that come with the run.
+struct Launch {
+  struct Pointer {
+    size_t word;
+    int argument;    // ops::Window::scratch: of the scratch memory
+    int64_t offset;  // in bytes
+  };
+  std::shared_ptr<const LoadedCode> code;
+  uint32_t blocks = 0;
+  std::vector<uint64_t> words;
+  std::vector<Pointer> pointers;
+
+  void add(int64_t n) { words.push_back(static_cast<uint64_t>(n)); }
+  void add(std::span<const int64_t> list) {
+    for (int64_t n : list) add(n);
+  }
+  void add_pointer(int argument, int64_t offset) {
+    pointers.push_back({words.size(), argument, offset});
+    words.push_back(0);
+  }
+  void add_pointer(const ops::Window& w) {
+    add_pointer(w.argument, w.offset * static_cast<int64_t>(size_of(w.dtype)));
+  }
+};
+
+// A product by the library: as it is chosen for aligned pointers, and for all others.
+struct Multiply {
+  std::shared_ptr<const Product> aligned, other;
+  int64_t a, b, c;  // offsets in bytes
+};
+
+// Either the one or the other.
+struct Launches {
+  std::shared_ptr<CudaAccelerator> accelerator;
+  std::vector<Launch> list;
+  std::vector<Multiply> products;
+};
+
+inline constexpr uint32_t product_alignment = 16, workspace_alignment = 256;
+
+// An ir::KernelFunction, whose parameters are Launches.
+void run_launches(const void* launches, std::byte* const* args, ir::KernelScope& scope);
+
+}  // namespace gradus::fusion::cuda
