@@ -11,11 +11,14 @@ void Planner::find_leaving() {
   for (uint32_t n = 0; n < bound_.size(); ++n)
     for (Register r : results_of(n))
       if (r != no_register && code_.last_segment(r) > number_) leave(r);
-  for (Register r : returns()) {
+  for (uint32_t i = 0; i < returns().size(); ++i) {
+    const Register r = returns()[i];
     plan_->absent_returns.push_back(r == no_register || find(r).kind == Local::Kind::absent);
     if (r == no_register) continue;
     leave(r);
-    local(r).returned = true;
+    Local& l = local(r);
+    if (!l.returned) l.result = i;
+    l.returned = true;
   }
   choose_carried();
   sort_deaths();
@@ -153,7 +156,7 @@ void Planner::place_result(Register y, uint32_t index) {
     l.slot = carry(l.extent);
   } else if (l.kind == Local::Kind::tensor) {
     tensor_bytes_ += l.bytes();
-    plan_->events.push_back({Event::Kind::allocate, y, no_register, 0, l.layout});
+    plan_->events.push_back({Event::Kind::allocate, y, no_register, 0, l.layout, 0, 0, l.result});
   }
 }
 

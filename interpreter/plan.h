@@ -58,6 +58,7 @@ struct Event {
   int64_t offset = 0;             // of a view, in elements; take, bring: bytes in that block
   Layout layout;                  // take: as the elements lie there
   int64_t bytes = 0, target = 0;  // bring: how many, and where to
+  uint32_t result = UINT32_MAX;   // allocate: the stage's result that this is
 };
 
 struct Step {

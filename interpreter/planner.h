@@ -32,12 +32,13 @@ struct Local {
   bool leaves = false;        // of a root: a value made in this segment that outlives it
   bool pinned = false;        // of a root: somebody sees it as a tensor
   bool returned = false;
-  bool before = false;     // there when the segment starts
-  bool held = false;       // of a root: a later segment reads its memory
-  bool handed_on = false;  // of a root: its last reader's result has its slot now
-  uint32_t born = never;   // of a root: the instruction that its memory is taken for
-  int64_t slot = 0;        // offset in the buffer; of a carried root, in its segment's block
-  int64_t extent = 0;      // of a carried root: how many bytes there
+  uint32_t result = UINT32_MAX;  // of the stage's results, the first that it is
+  bool before = false;           // there when the segment starts
+  bool held = false;             // of a root: a later segment reads its memory
+  bool handed_on = false;        // of a root: its last reader's result has its slot now
+  uint32_t born = never;         // of a root: the instruction that its memory is taken for
+  int64_t slot = 0;              // offset in the buffer; of a carried root, in its segment's block
+  int64_t extent = 0;            // of a carried root: how many bytes there
   // Of a carried root of an earlier segment of which a view outlives this one: where in this
   // segment's block its bytes are brought.
   std::optional<int64_t> brought;

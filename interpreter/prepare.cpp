@@ -107,6 +107,13 @@ std::vector<StageMemory> State::Impl::prepare(const DimSizes& sizes) {
   for (const StageMemory& m : memory) bytes = std::max(bytes, m.buffer);
   plans = std::move(ready);
   prepared = true;
+  is_left.assign(registers.size(), false);
+  for (const auto& plan : plans)
+    for (const Event& e : plan->events)
+      if (e.kind == Event::Kind::allocate && e.result == UINT32_MAX)
+        is_left[index_of(e.reg)] = true;
+  spare_tensors.assign(registers.size(), Tensor());
+  spare_blocks.assign(blocks.size(), nullptr);
   for (const auto& plan : plans) frame_of(plan, bytes);
   return memory;
 }

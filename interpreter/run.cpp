@@ -126,7 +126,8 @@ void State::Impl::join_stream() {
   record_use(buffer);
 }
 
-std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOptions& options) {
+void State::Impl::run(std::span<const Tensor> inputs, std::span<Tensor> results,
+                      const RunOptions& options) {
   check_runnable(inputs);
   join_stream();
   if (const ReadWatch* watch = ReadWatch::current()) [[unlikely]]
@@ -153,6 +154,12 @@ std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOp
   }
   check_versions(*plan);
   check_outer(*plan);
+  check_buffers(*plan, inputs, results);
+  struct Lend {  // for as long as the stage runs
+    std::span<Tensor>& into;
+    ~Lend() { into = {}; }
+  } lend{into};
+  into = results;
   uint32_t at = no_instruction;
   try {
     for (size_t i = 0; i < inputs.size(); ++i)
@@ -164,7 +171,7 @@ std::vector<Tensor> State::Impl::run(std::span<const Tensor> inputs, const RunOp
       run_segment(plan, at, options);
     }
     at = no_instruction;
-    return finish(*plan, options);
+    finish(*plan, results, options);
   } catch (const Error& e) {
     set_poison(no_instruction, e.what());
     if (at == no_instruction || e.where().known()) throw;
@@ -233,7 +240,7 @@ void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan, ui
   check_faults(*plan, at);
   for (const auto& [r, held] : plan->held)
     if (!held.absent && !held.carried) versions[index_of(r)] = registers[index_of(r)].version();
-  for (uint32_t s : code->settled_after(plan->segment)) blocks[s] = nullptr;
+  for (uint32_t s : code->settled_after(plan->segment)) let_block_go(s);
 }
 
 // The plan's frame, with a buffer of at least so many bytes.
@@ -265,9 +272,7 @@ State::Impl::Frame& State::Impl::prepare_frame(const std::shared_ptr<const Segme
   Frame& frame = frame_of(plan, static_cast<size_t>(plan->buffer_bytes));
   for (uint32_t e = 0; e < plan->externals.size(); ++e)
     if (plan->external_before[e]) patch(*plan, frame, e);
-  if (plan->block_bytes)
-    blocks[plan->segment] =
-        make_ref<Storage>(context->allocator(), static_cast<size_t>(plan->block_bytes));
+  if (plan->block_bytes) blocks[plan->segment] = block_to_leave(*plan);
   patch_blocks(*plan, frame);
   return frame;
 }
@@ -296,7 +301,7 @@ void State::Impl::do_events(const SegmentPlan& plan, Frame& frame, uint32_t firs
     Tensor& t = registers[index_of(e.reg)];
     switch (e.kind) {
       case Event::Kind::allocate:
-        t = empty_there(e.layout);
+        t = tensor_to_leave(e);
         if (plan.external_of_event[i] != UINT32_MAX) patch(plan, frame, plan.external_of_event[i]);
         break;
       case Event::Kind::view: {
@@ -318,7 +323,7 @@ void State::Impl::do_events(const SegmentPlan& plan, Frame& frame, uint32_t firs
                     blocks[code->made_in(e.base)]->data() + e.offset, static_cast<size_t>(e.bytes));
         break;
       case Event::Kind::release:
-        t = Tensor();
+        let_go(e.reg);
         break;
     }
   }
@@ -427,14 +432,22 @@ void State::Impl::run_checked_steps(const SegmentPlan& plan, Frame& frame, uint3
   }
 }
 
-std::vector<Tensor> State::Impl::finish(const SegmentPlan& plan, const RunOptions& options) {
+void State::Impl::finish(const SegmentPlan& plan, std::span<Tensor> results,
+                         const RunOptions& options) {
   const StageCode& stage_code = code->stage(stage);
-  std::vector<Tensor> results(stage_code.returns.size());
   for (size_t i = 0; i < results.size(); ++i) {
-    if (plan.absent_returns[i]) continue;
+    if (plan.absent_returns[i]) {
+      results[i] = Tensor();
+      continue;
+    }
     Register r = stage_code.returns[i];
     const Tensor& constant = code->constant(r);
-    results[i] = constant.defined() ? copy_of(constant) : registers[index_of(r)];
+    const Tensor& value = constant.defined() ? constant : registers[index_of(r)];
+    if (results[i].defined()) {
+      fill_buffer(i, value, results[i]);
+      continue;
+    }
+    results[i] = constant.defined() ? copy_of(constant) : value;
     // A result whose type names the device stays there, too.
     const bool stays = options.results_on_device || code->type_of(r).device == kernels.place();
     if (kernels.device) results[i] = stays ? there(results[i]) : here(results[i]);
@@ -445,7 +458,6 @@ std::vector<Tensor> State::Impl::finish(const SegmentPlan& plan, const RunOption
     if (r != no_register && !code->outlives_stage(r, stage)) registers[index_of(r)] = Tensor();
   if (buffer->bytes() > kept_buffer_bytes && !prepared) buffer = nullptr;
   ++stage;
-  return results;
 }
 
 void State::Impl::release_all() {
@@ -453,6 +465,8 @@ void State::Impl::release_all() {
   for (auto& h : handles) h = nullptr;
   for (Frame& f : frames) f = Frame();
   for (auto& b : blocks) b = nullptr;
+  for (Tensor& t : spare_tensors) t = Tensor();
+  for (auto& b : spare_blocks) b = nullptr;
   buffer = nullptr;
 }
 

@@ -43,7 +43,15 @@ State::~State() = default;
 
 std::vector<Tensor> State::run(std::span<const Tensor> inputs, const RunOptions& options) {
   Occupy occupy(impl_->running);
-  return impl_->run(inputs, options);
+  std::vector<Tensor> results(finished() ? 0 : impl_->code->stage(impl_->stage).returns.size());
+  impl_->run(inputs, results, options);
+  return results;
+}
+
+void State::run_into(std::span<const Tensor> inputs, std::span<Tensor> results,
+                     const RunOptions& options) {
+  Occupy occupy(impl_->running);
+  impl_->run(inputs, results, options);
 }
 
 State State::clone() const {
@@ -58,15 +66,18 @@ State State::clone() const {
   copy->poison = impl_->poison;
   copy->poisoned = impl_->poisoned;
   copy->prepared = impl_->prepared;
+  copy->is_left = impl_->is_left;
+  copy->spare_tensors.resize(impl_->spare_tensors.size());
+  copy->spare_blocks.resize(impl_->spare_blocks.size());
   copy->stream = impl_->stream;
   return State(std::move(copy));
 }
 
 void State::restart() {
   Occupy occupy(impl_->running);
-  for (Tensor& t : impl_->registers) t = Tensor();
+  for (uint32_t r = 0; r < impl_->registers.size(); ++r) impl_->let_go(Register(r));
   for (auto& h : impl_->handles) h = nullptr;
-  for (auto& b : impl_->blocks) b = nullptr;
+  for (size_t s = 0; s < impl_->blocks.size(); ++s) impl_->let_block_go(s);
   impl_->stage = 0;
   impl_->poisoned = false;
   impl_->poison.clear();

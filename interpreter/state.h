@@ -125,13 +125,21 @@ class State {
   // instruction that throws leaves the state poisoned: every register is released, and further runs
   // are refused.
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {});
+  // The same into the caller's memory: `results` has one entry per result. Where one is defined, it
+  // is a buffer of the result's dtype and shape, contiguous and in the host's memory, and holds the
+  // result afterwards; others are filled with new tensors. What the stage reads may not lie in a
+  // buffer, nor one buffer in another (Error). A result that later stages read is the state's until
+  // they ran, as an input is: a buffer that is given again before is an Error of the later stage.
+  // On a prepared state, rounds like the one before make no heap call.
+  void run_into(std::span<const Tensor> inputs, std::span<Tensor> results,
+                const RunOptions& options = {});
 
   // An independent state at the same point that shares the tensors; neither sees the other's runs.
   State clone() const;
   // Plans all stages for inputs of these sizes, row-major and none absent, and compiles the kernels
   // that they use, also with FusionMode::behind. Runs on such inputs then plan and compile nothing,
   // take no lock, and find their buffer there, which is kept between stages however large; what
-  // they take from the heap is what they leave and return. Other inputs are planned as ever.
+  // stages leave for later ones is kept for the next round, too, if no clone shares it. Other inputs are planned as ever.
   // Returns what each stage takes. Throws Error unless the state is before stage 0, where a size
   // is missing or does not fit, and for opaque instructions or sizes that data settles: their
   // stages are planned while they run.

@@ -25,6 +25,7 @@ class State::Occupy {
 
 struct State::Impl {
   using SegmentPlan = interpreter::SegmentPlan;
+  using Event = interpreter::Event;
   static constexpr uint32_t no_instruction = UINT32_MAX;
 
   // The pointers of a segment's kernels, valid for one plan and one buffer.
@@ -54,14 +55,20 @@ struct State::Impl {
   std::vector<int64_t> key;  // kept to save the allocation
   std::string poison;
   bool poisoned = false;
-  bool prepared = false;  // keeps its buffer
+  bool prepared = false;  // keeps its memory
+  // Of a prepared state: what stages of the last round left, for the next one's; by register and by
+  // segment.
+  std::vector<Tensor> spare_tensors;
+  std::vector<Ref<Storage>> spare_blocks;
+  std::vector<bool> is_left;  // by register: a tensor of the state's own that is no result
+  std::span<Tensor> into;     // while a stage runs: the caller's buffers, by result; may be empty
   // Of the device, where what the state holds was made or used last.
   fusion::Accelerator::Stream stream = 0;
   std::atomic<bool> running{false};
 
   Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x, interpreter::KernelChoice k);
 
-  std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options);
+  void run(std::span<const Tensor> inputs, std::span<Tensor> results, const RunOptions& options);
 
   // Before anything runs.
   void check_runnable(std::span<const Tensor> inputs) const;
@@ -88,7 +95,19 @@ struct State::Impl {
   void clear_faults(const SegmentPlan& plan) const;
   void check_faults(const SegmentPlan& plan, uint32_t& at) const;
   void check_limits(const RunOptions& options, size_t instruction) const;
-  std::vector<Tensor> finish(const SegmentPlan& plan, const RunOptions& options);
+  void finish(const SegmentPlan& plan, std::span<Tensor> results, const RunOptions& options);
+
+  // The caller's buffers: whether they fit what is to be run, as far as that is known before.
+  void check_buffers(const SegmentPlan& plan, std::span<const Tensor> inputs,
+                     std::span<Tensor> results) const;
+  // The result, in its buffer.
+  void fill_buffer(size_t result, const Tensor& value, Tensor& buffer) const;
+
+  // Memory that stages leave for later ones: of the round before, where the state is prepared.
+  Tensor tensor_to_leave(const Event& e);
+  Ref<Storage> block_to_leave(const SegmentPlan& plan);
+  void let_go(Register r);
+  void let_block_go(size_t segment);
   std::string lines_of_group(const SegmentPlan& plan, uint32_t at) const;
 
   // The opaque instruction that a segment begins with. Its results are in their registers then.
