@@ -27,17 +27,6 @@ class ValueGuard {
   T saved_;
 };
 
-// This thread's nodes are numbered on from there; then `next` says how far it came.
-class NumbersGuard {
- public:
-  explicit NumbersGuard(uint64_t& next) : next_(next) { raise_sequence_number(next); }
-  ~NumbersGuard() { next_ = next_sequence_number(); }
-  NumbersGuard(const NumbersGuard&) = delete;
-
- private:
-  uint64_t& next_;
-};
-
 // The threads of all devices: each says when it is up.
 struct StartingLine {
   std::mutex mutex;
@@ -79,9 +68,9 @@ Variables Engine::Core::execute(std::span<const Edge> roots, Variables cotangent
   if (!options.multithreading || nested_tasks < depth_limit.load())
     return execute_here(roots, std::move(cotangents), execute_options, outputs, parent, serving);
   // A fresh stack: this thread waits, and the other does its duties.
-  uint64_t number = next_sequence_number();
+  std::atomic<uint64_t> number = next_sequence_number();
   std::packaged_task<Variables()> job([&, state = thread_state(), streams = current_streams()] {
-    NumbersGuard numbers(number);
+    SequenceGuard numbers(number);
     StateGuard guard(state);
     StreamsGuard same_streams(streams);
     ValueGuard<ReadyQueue*> serves(served_queue, serving);
@@ -91,7 +80,7 @@ Variables Engine::Core::execute(std::span<const Edge> roots, Variables cotangent
   auto result = job.get_future();
   run_on_pool([&job] { job(); });
   result.wait();
-  raise_sequence_number(number);
+  SequenceGuard numbers(number);
   return result.get();
 }
 

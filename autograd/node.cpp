@@ -51,7 +51,16 @@ class ProfilerGuard {
 size_t living_nodes() { return living_objects(Living::nodes); }
 const Node* current_node() { return running; }
 uint64_t next_sequence_number() { return next_number; }
-void raise_sequence_number(uint64_t least) { next_number = std::max(next_number, least); }
+
+SequenceGuard::SequenceGuard(std::atomic<uint64_t>& next) : next_(next) {
+  next_number = std::max(next_number, next.load(std::memory_order_acquire));
+}
+SequenceGuard::~SequenceGuard() {
+  uint64_t known = next_.load(std::memory_order_acquire);
+  while (known < next_number &&
+         !next_.compare_exchange_weak(known, next_number, std::memory_order_acq_rel)) {
+  }
+}
 
 Node::Node(SmallVector<Edge, 2> next)
     : forward_thread_(static_cast<uint32_t>(thread_number())),

@@ -46,11 +46,21 @@ struct NodeInputs final : pool::Object {
 // Sequence numbers sort what is ready: later made runs first, accumulators before all.
 inline constexpr uint64_t accumulator_sequence_number = UINT64_MAX;
 
-// The number of the next node that this thread makes; and has it be as large at the least. A thread
-// that works for another goes on with that one's numbers, and that one with its: later made nodes
-// have higher ones then, whoever made them.
+// The number of the next node that this thread makes.
 uint64_t next_sequence_number();
-void raise_sequence_number(uint64_t least);
+
+// While it lives this thread's nodes are numbered from `next` on at the least, which is what
+// follows them at the end. So a thread that works for another goes on with that one's numbers, and
+// that one with its: later made nodes have higher ones, whoever made them.
+class SequenceGuard {
+ public:
+  explicit SequenceGuard(std::atomic<uint64_t>& next);
+  ~SequenceGuard();
+  SequenceGuard(const SequenceGuard&) = delete;
+
+ private:
+  std::atomic<uint64_t>& next_;
+};
 
 // Made on one thread; then runs on any. A node has no lock held while its `apply`, a hook, or a
 // destructor of user data runs. Destroying a graph does not recurse, however long it is.

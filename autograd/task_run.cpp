@@ -33,24 +33,6 @@ void synchronise(const Variable& v, const Node& node, Device of_node) {
   if (of_value == device) streams->record_use(v.data(), to);
 }
 
-// What a thread makes has the numbers that follow those made for the task so far.
-class NumbersGuard {
- public:
-  explicit NumbersGuard(std::atomic<uint64_t>& next) : next_(next) {
-    raise_sequence_number(next_.load(std::memory_order_acquire));
-  }
-  ~NumbersGuard() {
-    const uint64_t own = next_sequence_number();
-    uint64_t known = next_.load(std::memory_order_acquire);
-    while (known < own && !next_.compare_exchange_weak(known, own, std::memory_order_acq_rel)) {
-    }
-  }
-  NumbersGuard(const NumbersGuard&) = delete;
-
- private:
-  std::atomic<uint64_t>& next_;
-};
-
 // Tells the profiler of the engine's step around a node, also of one that fails.
 class StepGuard {
  public:
@@ -298,7 +280,7 @@ void GraphTask::run_node(TaskNode& entry) {
   Device device = device_of(node);
   std::optional<StreamGuard> stream;
   if (on_accelerator(device)) stream.emplace(device, stream_of(node, device));
-  std::optional<NumbersGuard> numbers;
+  std::optional<SequenceGuard> numbers;
   if (options_.create_graph && !exclusive_) numbers.emplace(next_number_);
   StepGuard step(node);
   Variables inputs = take_inputs(entry);
@@ -402,7 +384,7 @@ Variables GraphTask::finish() {
               "cotangents",
               left_, nodes_.size())));
   wait_for_streams();
-  raise_sequence_number(next_number_.load(std::memory_order_acquire));
+  SequenceGuard numbers(next_number_);
   if (!failed()) {
     try {
       run_callbacks();

@@ -23,9 +23,9 @@ struct DeviceCode {
 };
 
 // Work of one stream is done in the order in which it is asked for; that of two streams is ordered
-// by waiting alone. What a thread asks for is work of its current stream. `std::byte*` of its memory
-// is an address there: a number, which nobody follows here. Thread-safe. Whatever fails throws
-// ResourceError.
+// by waiting alone. What a thread asks for is work of its current stream. `std::byte*` of its
+// memory is an address there: a number, which nobody follows here. Thread-safe. Whatever fails
+// throws ResourceError.
 class Accelerator {
  public:
   // 0 is a stream that every device has, and the current one of a thread that chose no other.

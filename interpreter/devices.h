@@ -21,9 +21,9 @@ void use_device(Context& context, std::shared_ptr<fusion::Kernels> kernels);
 autograd::Stream new_stream(Device device);
 
 // For tensors that another library has made or is to read (tensor/dlpack.h): this thread's current
-// stream as that library names it (CUDA: the CUstream, as a number), so that it has it wait; and one
-// of the library's, which then waits for what ours has been given so far. Throw Error for a device
-// that nobody uses.
+// stream as that library names it (CUDA: the CUstream, as a number), so that it has it wait; and
+// one of the library's, which then waits for what ours has been given so far. Throw Error for a
+// device that nobody uses.
 uintptr_t native_stream(Device device);
 void let_wait(Device device, uintptr_t native);
 

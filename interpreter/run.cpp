@@ -112,20 +112,6 @@ Tensor State::Impl::here(const Tensor& t) const {
   return kernels.device ? fusion::to_host(*kernels.device, t, *context) : t;
 }
 
-void State::Impl::record_use(const Ref<Storage>& memory) const {
-  if (memory && memory->device() == kernels.place())
-    kernels.device->record_use(memory->data(), stream);
-}
-
-void State::Impl::join_stream() {
-  if (!kernels.device || kernels.device->stream() == stream) return;
-  const auto before = std::exchange(stream, kernels.device->stream());
-  kernels.device->wait(stream, kernels.device->mark(before));
-  for (const Tensor& t : registers)
-    if (t.defined()) record_use(t.storage());
-  record_use(buffer);
-}
-
 void State::Impl::run(std::span<const Tensor> inputs, std::span<Tensor> results,
                       const RunOptions& options) {
   check_runnable(inputs);

@@ -31,6 +31,20 @@ State::Impl::Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x,
   if (kernels.device) stream = kernels.device->stream();
 }
 
+void State::Impl::record_use(const Ref<Storage>& memory) const {
+  if (memory && memory->device() == kernels.place())
+    kernels.device->record_use(memory->data(), stream);
+}
+
+void State::Impl::join_stream() {
+  if (!kernels.device || kernels.device->stream() == stream) return;
+  const auto before = std::exchange(stream, kernels.device->stream());
+  kernels.device->wait(stream, kernels.device->mark(before));
+  for (const Tensor& t : registers)
+    if (t.defined()) record_use(t.storage());
+  record_use(buffer);
+}
+
 State::State(std::shared_ptr<const Code> code, std::shared_ptr<Context> context,
              const StateOptions& options) {
   auto kernels = choose(options.fusion, *context);

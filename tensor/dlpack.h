@@ -96,10 +96,11 @@ namespace gradus {
 
 // Out. The result shares the tensor's storage and keeps it alive until its deleter is called, once,
 // on any thread; whoever receives it calls it. Throw Error for undefined tensors and those on a
-// device that DLPack has no name for. Of a tensor on a cuda device the work that makes it may still
-// be waiting: the consumer's stream has to wait for ours (gradus::let_wait in interpreter/devices.h,
-// as Python's __dlpack__ does with the stream that it is given). What a consumer writes raises no version: export with `read_only` what a later
-// stage still needs, or a copy. The old struct has no such flag.
+// device that DLPack has no name for. Of a tensor on a cuda device the work that makes it may
+// still be waiting: the consumer's stream has to wait for ours (gradus::let_wait in
+// interpreter/devices.h, as Python's __dlpack__ does with the stream that it is given). What a
+// consumer writes raises no version: export with `read_only` what a later stage still needs, or a
+// copy. The old struct has no such flag.
 DLManagedTensorVersioned* to_dlpack(const Tensor& tensor, bool read_only = false);
 DLManagedTensor* to_dlpack_unversioned(const Tensor& tensor);
 
@@ -110,14 +111,14 @@ DLManagedTensor* to_dlpack_unversioned(const Tensor& tensor);
 //
 // Memory of a cuda device is taken as that, also if it is managed: operators run there once
 // gradus::use_device was called for it. What its producer's streams still do there is for the
-// producer to order before ours (__dlpack__'s `stream` is gradus::native_stream). Before its deleter
-// is called, our streams have done what they were given. Pinned memory (cuda_host) is the cpu's.
+// producer to order before ours (__dlpack__'s `stream` is gradus::native_stream). Before its
+// deleter is called, our streams have done what they were given. Pinned memory (cuda_host) is the
+// cpu's.
 //
 // Throws Error for null, another major version, memory of other devices, dtypes without a
 // counterpart (dtype.h's list is what there is), lanes other than 1, negative sizes or strides,
 // sizes that overflow, null data with elements, elements that are not aligned to their size, and,
-// on the cpu, bools other than 0 and 1: on a device nobody looks, and they are for who gives them to
-// rule out.
+// on the cpu, bools other than 0 and 1: on a device nobody looks, and whoever gives them has to.
 //
 // Read-only tensors are taken: Gradus does not write to what it is given. Writes that the owner
 // makes behind the tensor cannot be watched: its version stays.

@@ -69,6 +69,7 @@ class Tensor {
 
   // Another view of the same storage. `offset` counts from the storage's start, in elements.
   Tensor view(Layout layout, int64_t offset) const;
+  // Whatever reads elements throws Error for a tensor on a device: autograd::move_to copies it.
   // Itself if contiguous, else a copy.
   Tensor contiguous() const;
   // A contiguous copy with storage of its own.

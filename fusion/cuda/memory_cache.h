@@ -11,9 +11,9 @@
 namespace gradus::fusion::cuda {
 
 // What is given back serves later work of the same stream at once, since that comes after all that
-// still uses it (where other streams do, it waits for them); no other stream gets it. Sizes are rounded up, so that blocks are found again. Of
-// several the one with the lowest address is given: who asks alike again gets the same.
-// Thread-safe; the device outlives it.
+// still uses it (where other streams do, it waits for them); no other stream gets it. Sizes are
+// rounded up, so that blocks are found again. Of several the one with the lowest address is given:
+// who asks alike again gets the same. Thread-safe; the device outlives it.
 class MemoryCache {
  public:
   explicit MemoryCache(Device& device) : device_(device) {}

@@ -138,8 +138,8 @@ TEST_F(Devices, ScalarGradientsMoveAndOthersAreRefused) {
       << text;
 }
 
-// Numbers decide the order of sums in the next derivative: what a device's thread makes follows what
-// its caller has made, and the caller goes on after that.
+// Numbers decide the order of sums in the next derivative: what a device's thread makes follows
+// what its caller has made, and the caller goes on after that.
 // SPEC N2
 TEST_F(Devices, NodesAreNumberedOnAcrossThreads) {
   OwnEngine engine;

@@ -1,7 +1,7 @@
 // A device that does as late as it may what its streams are given: when the host wants something of
-// a stream, or a stream that the host wants something of waits for another. Work that nobody ordered
-// is therefore not done when it is needed, and memory that was let go too early is another's by
-// then: a missing synchronisation shows as a wrong number.
+// a stream, or a stream that the host wants something of waits for another. Work that nobody
+// ordered is therefore not done when it is needed, and memory that was let go too early is
+// another's by then: a missing synchronisation shows as a wrong number.
 #pragma once
 
 #include <deque>
