@@ -19,10 +19,10 @@ namespace {
 constexpr size_t huge_page = size_t{2} << 20, least_huge_bytes = 2 * huge_page;
 
 // The C library keeps blocks at hand, but not aligned ones: of small ones it splits and joins
-// chunks each time, and a large one that was given back does not serve the next of its size, for it looks
-// for one with room to align it (a step that returns new parameters took half as much again). So
-// blocks come from `malloc` with that room, and the distance to its pointer in the byte before the
-// block. Sanitizers see more if every block is one of theirs.
+// chunks each time, and a large one that was given back does not serve the next of its size, for it
+// looks for one with room to align it (a step that returns new parameters took half as much again).
+// So blocks come from `malloc` with that room, and the distance to its pointer in the byte before
+// the block. Sanitizers see more if every block is one of theirs.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr size_t most_padded_bytes = 0;
 #else
