@@ -14,16 +14,22 @@ namespace gradus {
 
 namespace {
 
-// The C library keeps small blocks at hand, but not aligned ones: of those it splits and joins
-// chunks each time. So small blocks come from `malloc` with room to align them, the distance to its
-// pointer in the bytes before the block. Sanitizers see more if every block is one of theirs.
+// Large blocks are fresh memory each time, and the system's pages cost more than filling them: of
+// 64 MiB some 40 ms, in huge pages 6 ms. Where the system has none, the advice changes nothing.
+constexpr size_t huge_page = size_t{2} << 20, least_huge_bytes = 2 * huge_page;
+
+// The C library keeps blocks at hand, but not aligned ones: of small ones it splits and joins
+// chunks each time, and a large one that was given back does not serve the next of its size, for it
+// looks for one with room to align it (a step that returns new parameters took half as much again).
+// So blocks come from `malloc` with that room, and the distance to its pointer in the byte before
+// the block. Sanitizers see more if every block is one of theirs.
 #if defined(__SANITIZE_ADDRESS__)
-constexpr size_t most_small_bytes = 0;
+constexpr size_t most_padded_bytes = 0;
 #else
-constexpr size_t most_small_bytes = 512;
+constexpr size_t most_padded_bytes = least_huge_bytes;
 #endif
 
-void* allocate_small(size_t bytes) {
+void* allocate_padded(size_t bytes) {
   auto* start = static_cast<std::byte*>(std::malloc(bytes + Allocator::alignment));
   if (!start) return nullptr;
   size_t past = reinterpret_cast<uintptr_t>(start) % Allocator::alignment;
@@ -33,14 +39,10 @@ void* allocate_small(size_t bytes) {
   return block;
 }
 
-void free_small(void* block) {
+void free_padded(void* block) {
   auto* p = static_cast<std::byte*>(block);
   std::free(p - static_cast<size_t>(p[-1]));
 }
-
-// Large blocks are fresh memory each time, and the system's pages cost more than filling them: of
-// 64 MiB some 40 ms, in huge pages 6 ms. Where the system has none, the advice changes nothing.
-constexpr size_t huge_page = size_t{2} << 20, least_huge_bytes = 2 * huge_page;
 
 std::align_val_t alignment_of(size_t bytes) {
   return std::align_val_t(bytes < least_huge_bytes ? Allocator::alignment : huge_page);
@@ -59,7 +61,7 @@ void* allocate_large(size_t bytes) {
 }  // namespace
 
 void* HeapAllocator::allocate(size_t bytes) {
-  void* block = bytes < most_small_bytes ? allocate_small(bytes) : allocate_large(bytes);
+  void* block = bytes < most_padded_bytes ? allocate_padded(bytes) : allocate_large(bytes);
   if (!block) throw ResourceError("no memory for a tensor of {} bytes", bytes);
   counts_->add(bytes);
   return block;
@@ -81,8 +83,8 @@ void HeapAllocator::Counts::remove(size_t bytes) noexcept {
 
 void HeapAllocator::deallocate(void* block, size_t bytes) noexcept {
   counts_->remove(bytes);
-  if (bytes < most_small_bytes)
-    free_small(block);
+  if (bytes < most_padded_bytes)
+    free_padded(block);
   else
     ::operator delete(block, alignment_of(bytes));
 }

@@ -25,6 +25,7 @@
 #include "ir/passes/directions.h"
 #include "ir/passes/lift_constants.h"
 #include "ir/passes/passes.h"
+#include "ir/passes/rematerialize.h"
 #include "ir/text/parser.h"
 #include "ir/text/printer.h"
 #include "ir/text/verifier.h"

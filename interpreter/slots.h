@@ -81,9 +81,9 @@ class SlotPlan {
   // Its address; what lies within it is at so many bytes from there.
   int64_t allocate(int64_t bytes);
   void release(int64_t address);
-  // Where they lie: as they came, each in the best hole of the moment, or the largest first (of bytes,
-  // or of bytes by time), each in the best gap between those that live at the same time, if that
-  // makes a smaller buffer
+  // Where they lie: as they came, each in the best hole of the moment, or the largest first (of
+  // bytes, or of bytes by time), each in the best gap between those that live at the same time, if
+  // that makes a smaller buffer
   // (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020).
   void settle();
   // In the buffer, of an address in a slot.
