@@ -49,10 +49,13 @@ void State::Impl::check_buffers(const SegmentPlan& plan, std::span<const Tensor>
     for (size_t k = 0; k < inputs.size(); ++k)
       if (inputs[k].defined() && overlap(buffer, inputs[k]))
         refuse(i, fmt::format("lies in the memory of input '{}'", code->input_name(stage, k)));
-    for (Register held : stage_code.outer)
+    auto refuse_if_read = [&](Register held) {
       if (const Tensor& t = registers[index_of(held)]; t.defined() && overlap(buffer, t))
         refuse(i, fmt::format("lies in the memory of '{}', which the stage reads",
                               code->name_of(held)));
+    };
+    for (Register held : plan.externals) refuse_if_read(held);
+    for (Register held : stage_code.outer) refuse_if_read(held);
     for (size_t k = 0; k < i; ++k)
       if (results[k].defined() && overlap(buffer, results[k]))
         refuse(i, fmt::format("lies in that for '{}'", code->name_of(stage_code.returns[k])));
