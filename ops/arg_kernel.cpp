@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/axes.h"
+#include "ops/device_form.h"
 #include "ops/isa.h"
 #include "ops/reduce_loops.h"
 #include "ops/tiles.h"
@@ -147,6 +148,14 @@ void run(const void* parameters, std::byte* const* args, ir::KernelScope& scope)
 void run_none(const void*, std::byte* const*, ir::KernelScope&) {}
 
 }  // namespace
+
+std::optional<DeviceForm> form_of_extremum(ir::KernelFunction function, const void* parameters) {
+  if (function != run<double> && function != run<float> && function != run<int64_t>)
+    return std::nullopt;
+  const auto& p = *static_cast<const Plan*>(parameters);
+  return DeviceForm{DeviceExtremum{p.greatest, p.in_dtype, p.kept, p.reduced, p.outputs, p.count,
+                                   p.value, p.index}};
+}
 
 void bind_arg_reduction(ir::BindCall& call, bool greatest, std::span<const int64_t> dims, int value,
                         int index) {

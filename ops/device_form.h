@@ -141,10 +141,20 @@ struct DeviceSolve {
   bool upper = false, transpose = false;
 };
 
+// See ops/arg_kernel.h: operand 0's places into result `index`, its elements into result `value`,
+// unless that is -1.
+struct DeviceExtremum {
+  bool greatest = true;
+  DType dtype;
+  Axes kept, reduced;  // never empty
+  int64_t outputs = 1, count = 1;
+  int value = -1, index = 0;
+};
+
 struct DeviceForm {
   std::variant<DeviceMoves, DeviceIndexing, DeviceReduction, DeviceProduct, DeviceConvolution,
                DeviceTriangle, DeviceRange, DeviceScan, DeviceDivision, DeviceColumns,
-               DeviceMaxPool, DeviceRandomBits, DeviceSolve>
+               DeviceMaxPool, DeviceRandomBits, DeviceSolve, DeviceExtremum>
       what;
   size_t scratch_bytes = 0;  // as the kernel asks for
 };
@@ -166,6 +176,7 @@ std::optional<DeviceForm> form_of_columns(ir::KernelFunction run, const void* pa
 std::optional<DeviceForm> form_of_max_pool(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_random_bits(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_solve(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_extremum(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_window_sum(ir::KernelFunction run, const void* parameters);
 
 }  // namespace gradus::ops

@@ -9,6 +9,7 @@
 #include "fusion/cuda/stock.h"
 #include "fusion/cuda/stock_convolution.h"
 #include "fusion/cuda/stock_elements.h"
+#include "fusion/cuda/stock_extremum.h"
 #include "ops/rounding.h"
 
 namespace gradus::fusion::cuda {
@@ -131,6 +132,10 @@ class Binder {
     launch(std::move(l), index_source(form, shape), blocks_of(items));
   }
 
+  static void add_axes(Launch& l, const ops::Axes& axes) {
+    for (const ops::Axis& a : axes) l.add(a.size);
+    for (const ops::Axis& a : axes) l.add(a.stride);
+  }
   void bind(const ops::DeviceReduction& form) {
     if (form.outputs == 0) return;
     const int64_t chunks =
@@ -142,10 +147,7 @@ class Binder {
     l.add(form.outputs);
     l.add(form.count);
     l.add(chunks);
-    for (const ops::Axes* axes : {&form.kept, &form.reduced}) {
-      for (const ops::Axis& a : *axes) l.add(a.size);
-      for (const ops::Axis& a : *axes) l.add(a.stride);
-    }
+    for (const ops::Axes* axes : {&form.kept, &form.reduced}) add_axes(l, *axes);
     launch(std::move(l), reduce_source(form, one), (form.outputs + 15) / 16 * chunks);
     if (one) return;
     scratch_ = static_cast<size_t>(form.outputs * chunks) * 8;
@@ -276,6 +278,20 @@ class Binder {
     scratch_ = static_cast<size_t>(b.numel()) * sizeof(double);
     launch(std::move(l), solve_source(form, static_cast<int>(size.size()), count * m > most_narrow),
            blocks_of(count * m));
+  }
+
+  void bind(const ops::DeviceExtremum& form) {
+    Launch l;
+    l.add_pointer(0, 0);
+    if (form.value < 0)
+      l.add(0);
+    else
+      l.add_pointer(1 + form.value, 0);
+    l.add_pointer(1 + form.index, 0);
+    l.add(form.outputs);
+    l.add(form.count);
+    for (const ops::Axes* axes : {&form.kept, &form.reduced}) add_axes(l, *axes);
+    launch(std::move(l), extremum_source(form), (form.outputs + 15) / 16);
   }
 
   static void add_axis(Launch& l, const ops::ConvAxis& a) {

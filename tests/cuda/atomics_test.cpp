@@ -185,33 +185,38 @@ TEST_P(Atomics, TakeAThreadForEachElement) {
 }
 
 // No more than the rounding of another order: twice as many units as there are terms, of the sum of
-// their magnitudes. 16-bit floats are added up in f32, and rounded once.
+// their magnitudes. 16-bit floats are added up in f32, and rounded once. Whether bits differ.
+template <class Run>
+bool differs_by_rounding(const Sum& sum, DType d, Random& random, Run run) {
+  const auto code = code_of(sum.stage, d);
+  const auto inputs = sum.inputs(random, d, Values::any);
+  const Tensor got = run(code, inputs), expected = on_cpu(code, inputs)[0];
+  std::vector<Tensor> magnitudes = inputs;
+  for (size_t k : {0, 2}) {
+    std::vector<double> v = inputs[k].to_doubles();
+    for (double& x : v) x = std::fabs(x);
+    magnitudes[k] = Tensor::from(d, inputs[k].shape(), v);
+  }
+  const std::vector<double> a = got.to_doubles(), b = expected.to_doubles(),
+                            m = on_cpu(code, magnitudes)[0].to_doubles();
+  const double unit = d == DType::f64 ? 0x1p-53 : 0x1p-24, last = d == DType::bf16 ? 0x1p-7 : 0;
+  const auto terms = static_cast<double>(numel(sum.i) + 1);
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_LE(std::fabs(a[i] - b[i]), 2 * terms * unit * m[i] + last * std::fabs(b[i]))
+        << sum.stage << ' ' << i;
+  return !bitwise_equal(got, expected);
+}
+
 TEST_P(Atomics, RoundInAnotherOrder) {
   GRADUS_NEEDS_NVRTC();
   if (!is_floating(GetParam())) return;
   Simulated device(true);
   Random random(3);
   bool differs = false;
-  for (const Sum& sum : all()) {
-    const auto code = code_of(sum.stage, GetParam());
-    const auto inputs = sum.inputs(random, GetParam(), Values::any);
-    const Tensor got = device.run(code, inputs)[0], expected = on_cpu(code, inputs)[0];
-    std::vector<Tensor> magnitudes = inputs;
-    for (size_t k : {0, 2}) {
-      std::vector<double> v = inputs[k].to_doubles();
-      for (double& x : v) x = std::fabs(x);
-      magnitudes[k] = Tensor::from(GetParam(), inputs[k].shape(), v);
-    }
-    const std::vector<double> a = got.to_doubles(), b = expected.to_doubles(),
-                              m = on_cpu(code, magnitudes)[0].to_doubles();
-    const double unit = GetParam() == DType::f64 ? 0x1p-53 : 0x1p-24,
-                 last = GetParam() == DType::bf16 ? 0x1p-7 : 0;
-    const auto terms = static_cast<double>(numel(sum.i) + 1);
-    for (size_t i = 0; i < a.size(); ++i)
-      ASSERT_LE(std::fabs(a[i] - b[i]), 2 * terms * unit * m[i] + last * std::fabs(b[i]))
-          << sum.stage << ' ' << i;
-    differs |= !bitwise_equal(got, expected);
-  }
+  for (const Sum& sum : all())
+    differs |= differs_by_rounding(sum, GetParam(), random, [&](const auto& code, const auto& in) {
+      return device.run(code, in)[0];
+    });
   EXPECT_TRUE(differs || GetParam() == DType::bf16);
 }
 
@@ -292,6 +297,28 @@ TEST(AtomicsOfWindows, AreExactWhereSumsAre) {
       EXPECT_TRUE(bitwise_equal(Simulated(atomics).run(code, inputs)[0], expected)) << atomics;
   }
 }
+
+class AtomicsOnGpu : public testing::TestWithParam<const char*> {};
+
+// On the device at hand, if there is one.
+TEST_P(AtomicsOnGpu, RoundInAnotherOrder) {
+  if (const std::string why = cuda::why_no_device(0); !why.empty()) GTEST_SKIP() << why;
+  auto context = std::make_shared<Context>(ContextOptions{});
+  cuda::use_device(*context, 0, {.folder = kernel_folder(), .atomics = true});
+  Random random(8);
+  for (const auto& list : {std::span<const Sum>(sums), std::span<const Sum>(gradients)})
+    for (const Sum& sum : list)
+      for (DType d : {DType::f64, DType::f32, DType::bf16})
+        differs_by_rounding(sum, d, random, [&](const auto& code, const auto& in) {
+          State state(code, context, {.fusion = FusionMode::first});
+          return state.run(in)[0];
+        });
+}
+INSTANTIATE_TEST_SUITE_P(All, AtomicsOnGpu,
+                         testing::Values(cuda::why_no_device(0).empty()
+                                             ? "device"
+                                             : "skipped_without_a_device"),
+                         [](const auto& info) { return std::string(info.param); });
 
 // An index out of range has the words that it has on the CPU.
 TEST(AtomicsOfBadIndices, SaySo) {

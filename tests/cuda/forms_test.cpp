@@ -78,6 +78,27 @@ TEST_F(Forms, MaxPool) {
       "f16", {random(DType::f16, {1, 2, 3, 4, 5}, {not_a_number})});
 }
 
+TEST_F(Forms, PlacesOfExtrema) {
+  for (DType d : {DType::f64, DType::f32, DType::bf16, DType::i64, DType::i8}) {
+    const Tensor x = random(d, {3, 50, 7}, {0, 1, -0.0}),
+                 rare = is_floating(d) ? random(d, {3, 50, 7}, {not_a_number, infinity, -infinity})
+                                       : x;
+    for (int dim : {0, 1, 2})
+      for (const char* op : {"max_dim", "min_dim"}) {
+        const std::string stage = fmt::format(
+            "(%x: DTYPE[A, B, C]) {{ %v, %i = {}(%x) {{dim = {}}} return %v, %i }}", op, dim);
+        check(stage, name_of(d), {x});
+        check(stage, name_of(d), {rare});
+        check(stage, name_of(d), {turned(x)});
+      }
+    for (const char* op : {"argmax", "argmin"})
+      check(fmt::format("(%x: DTYPE[A, B, C]) {{ %i = {0}(%x) %j = {0}(%x) {{dim = 1}} "
+                        "return %i, %j }}",
+                        op),
+            name_of(d), {rare});
+  }
+}
+
 TEST_F(Forms, ColumnsOfImages) {
   const char* unfold =
       "(%x: DTYPE[N, C, H, W]) { %y = unfold_im2col(%x) {kernel = [2, 3], dilation = [2, 1],"

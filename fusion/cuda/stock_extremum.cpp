@@ -1,0 +1,102 @@
+#include "fusion/cuda/stock_extremum.h"
+
+#include "fusion/cuda/convert.h"
+#include "fusion/cuda/stock_text.h"
+
+namespace gradus::fusion::cuda {
+
+namespace {
+
+constexpr std::string_view extremum_text = R"(
+struct Work {
+  const $TYPE$* x;
+  $TYPE$* values;
+  i64* places;
+  i64 outputs, count;
+  i64 kept_size[$KEPT$], kept_by[$KEPT$], reduced_size[$REDUCED$], reduced_by[$REDUCED$];
+};
+
+struct Best {
+  $HELD$ value;
+  i64 place;  // -1: none
+};
+__device__ __forceinline__ bool better($HELD$ a, $HELD$ b) {
+  return a $BETTER$ b || (a != a && b == b);
+}
+// The first NaN, else the first of the greatest or least.
+__device__ __forceinline__ Best chosen(Best a, Best b) {
+  if (a.place < 0 || b.place < 0) return a.place < 0 ? b : a;
+  if (better(a.value, b.value)) return a;
+  if (better(b.value, a.value)) return b;
+  return a.place < b.place ? a : b;
+}
+
+// How far from an output's first element one of its others is.
+__device__ __forceinline__ i64 offset_of(const Work& work, i64 place) {
+  i64 at = 0;
+#pragma unroll
+  for (i32 d = $REDUCED$ - 1; d >= 0; --d) {
+    const i64 next = d ? place / work.reduced_size[d] : 0;
+    at += (place - next * work.reduced_size[d]) * work.reduced_by[d];
+    place = next;
+  }
+  return at;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
+  __shared__ Best parts[16][17];
+  const u32 lane = threadIdx.x & 15, column = threadIdx.x >> 4;
+  const i64 tiles = (work.outputs + 15) / 16;
+  for (i64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const i64 output = tile * 16 + column;
+    const bool there = output < work.outputs;
+    i64 begin = 0, left = there ? output : 0;
+#pragma unroll
+    for (i32 d = $KEPT$ - 1; d >= 0; --d) {
+      const i64 next = d ? left / work.kept_size[d] : 0;
+      begin += (left - next * work.kept_size[d]) * work.kept_by[d];
+      left = next;
+    }
+    Best best;
+    best.value = 0;
+    best.place = -1;
+    for (i64 r = lane; r < (there ? work.count : 0); r += 16) {
+      const i64 at = begin + offset_of(work, r);
+      Best here;
+      here.value = $VALUE$;
+      here.place = r;
+      best = chosen(best, here);
+    }
+    parts[lane][column] = best;
+    __syncthreads();
+#pragma unroll
+    for (u32 width = 8; width > 0; width /= 2) {
+      if (lane < width)
+        parts[lane][column] = chosen(parts[lane][column], parts[lane + width][column]);
+      __syncthreads();
+    }
+    if (lane == 0 && there) {
+      const i64 place = parts[0][column].place;
+      work.places[output] = place;
+      if (work.values) work.values[output] = work.x[begin + offset_of(work, place)];
+    }
+    __syncthreads();
+  }
+}
+)";
+
+}  // namespace
+
+Source extremum_source(const ops::DeviceExtremum& form) {
+  const DType held = dtype_of(compute_of(form.dtype));
+  return StockText(extremum_text)
+      .with("TYPE", memory_type(form.dtype))
+      .with("HELD", name_of(held_type(held)))
+      .with("KEPT", static_cast<int>(form.kept.size()))
+      .with("REDUCED", static_cast<int>(form.reduced.size()))
+      .with("BETTER", form.greatest ? ">" : "<")
+      .with("VALUE", convert(form.dtype, held, "(" + hold(form.dtype, "work.x[at]") + ")"))
+      .source();
+}
+
+}  // namespace gradus::fusion::cuda
