@@ -144,7 +144,8 @@ class ChainContest {
     check_hand();
     add("gradus", [this] {
       state_->restart();
-      benchmark::DoNotOptimize(state_->run(inputs_));
+      state_->run_into(inputs_, result_);
+      benchmark::DoNotOptimize(result_.data());
     });
     float* y = hand_.mutable_data_as<float>();
     parts("by_hand", [this, y](int64_t at, int64_t n) {
@@ -209,7 +210,7 @@ class ChainContest {
   const int workers_;
   std::shared_ptr<Context> context_;
   std::optional<State> state_;
-  std::vector<Tensor> inputs_;
+  std::vector<Tensor> inputs_, result_ = std::vector<Tensor>(1);
   Tensor hand_;
   std::unique_ptr<NumExpr> numexpr_;
   std::vector<Contestant> contestants_;

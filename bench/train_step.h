@@ -18,13 +18,16 @@ class TrainStep {
     context_ = std::make_shared<Context>(options);
     state_.emplace(Code::compile(ir::parse(model.text()).program()), context_,
                    StateOptions{.fusion = mode});
+    state_->prepare({});
     for (const ModelInput& i : model.inputs) inputs_.push_back(drawn(i));
   }
 
   // The loss, then what the step gives for each parameter; new parameters are taken up.
   const std::vector<Tensor>& run() {
     state_->restart();
-    results_ = state_->run(inputs_);
+    if (model_.updates) std::swap(results_, before_);  // those are the parameters
+    results_.resize(state_->code()->stage(0).returns.size());
+    state_->run_into(inputs_, results_);
     if (model_.updates)
       for (size_t i = 0, p = 1; i < inputs_.size(); ++i)
         if (model_.inputs[i].parameter) inputs_[i] = results_[p++];
@@ -50,7 +53,7 @@ class TrainStep {
   const Model model_;
   std::shared_ptr<Context> context_;
   std::optional<State> state_;
-  std::vector<Tensor> inputs_, results_;
+  std::vector<Tensor> inputs_, results_, before_;
 };
 
 // A benchmark for each model, on one worker and on two: `step` is given the number in models() of

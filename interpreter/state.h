@@ -139,10 +139,10 @@ class State {
   // Plans all stages for inputs of these sizes, row-major and none absent, and compiles the kernels
   // that they use, also with FusionMode::behind. Runs on such inputs then plan and compile nothing,
   // take no lock, and find their buffer there, which is kept between stages however large; what
-  // stages leave for later ones is kept for the next round, too, if no clone shares it. Other inputs are planned as ever.
-  // Returns what each stage takes. Throws Error unless the state is before stage 0, where a size
-  // is missing or does not fit, and for opaque instructions or sizes that data settles: their
-  // stages are planned while they run.
+  // stages leave for later ones is kept for the next round, too, if no clone shares it. Other
+  // inputs are planned as ever. Returns what each stage takes. Throws Error unless the state is
+  // before stage 0, where a size is missing or does not fit, and for opaque instructions or sizes
+  // that data settles: their stages are planned while they run.
   std::vector<StageMemory> prepare(const DimSizes& sizes);
   // Back to before stage 0, releasing what is held; memory is kept for the next round. Cures
   // poisoning.
