@@ -120,10 +120,10 @@ struct DeviceColumns {
   int64_t batch = 0, channels = 0;
 };
 
-// See ops/max_pool.cpp: operand 0 into result 0, the places in an image into result 1, which are
-// i64. The elements of both lie in order.
+// See ops/max_pool_kernel.h: operand 0 into result 0, the places in an image into result 1, which
+// are i64. The elements of both lie in order.
 struct DeviceMaxPool {
-  DType dtype;
+  DType dtype = DType::f32;
   ConvAxes axes;
   ConvTensor x;
   int64_t channels = 0, planes = 0, windows = 1;  // planes: images times channels
