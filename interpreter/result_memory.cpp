@@ -56,8 +56,10 @@ void State::Impl::check_buffers(const SegmentPlan& plan, std::span<const Tensor>
     };
     for (Register held : plan.externals) refuse_if_read(held);
     for (Register held : stage_code.outer) refuse_if_read(held);
+    // One value returned twice may lie in one buffer.
     for (size_t k = 0; k < i; ++k)
-      if (results[k].defined() && overlap(buffer, results[k]))
+      if (results[k].defined() && overlap(buffer, results[k]) &&
+          !(stage_code.returns[k] == r && buffer.same_as(results[k])))
         refuse(i, fmt::format("lies in that for '{}'", code->name_of(stage_code.returns[k])));
   }
   if (!any) return;

@@ -8,8 +8,8 @@ namespace {
 
 using namespace test;
 
-// A result that is made (y), one that later stages read (t), a view (v), an input (w) and a value
-// of the program (c).
+// A result that is made, twice (y), one that later stages read (t), a view (v), an input (w) and a
+// value of the program (c).
 constexpr const char* program = R"(
 graph g {
   stage 0 (%x: f64[N, 2], %w: f64[N, 2]) {
@@ -19,7 +19,7 @@ graph g {
     %e = exp(%t)
     %v = transpose(%e) {dim0 = 0, dim1 = 1}
     %c = full() {shape = [3], value = 2.5, dtype = f64}
-    return %y, %t, %v, %w, %c
+    return %y, %t, %v, %w, %c, again = %y
   }
 }
 )";
@@ -72,10 +72,10 @@ TEST(RunInto, FillsEntriesThatHaveNone) {
   State plain(code), state(code);
   const auto inputs = inputs_of(plain, 4, 1);
   const auto expected = run(plain, inputs);
-  std::vector<Tensor> results(5);
+  std::vector<Tensor> results(6);
   results[2] = Tensor::zeros(DType::f64, expected[2].shape());
   state.run_into(inputs, results);
-  for (size_t i = 0; i < 5; ++i) EXPECT_TRUE(bitwise_equal(results[i], expected[i])) << i;
+  for (size_t i = 0; i < 6; ++i) EXPECT_TRUE(bitwise_equal(results[i], expected[i])) << i;
 }
 
 // A clone, or whoever kept the results of a round, does not see the next one's.
@@ -114,7 +114,7 @@ TEST(RunInto, RefusesBuffersThatDoNotFit) {
   EXPECT_EQ(refusal(1, f64({2, 4}).view(Layout(DType::f64, {4, 2}, {1, 4}), 0)),
             "the buffer for result '%t' is not contiguous");
   EXPECT_EQ(refusal(1, inputs[0]), "the buffer for result '%t' lies in the memory of input 'x'");
-  std::vector<Tensor> two(5);
+  std::vector<Tensor> two(6);
   Tensor both = f64({20});
   two[0] = both.view(Layout(DType::f64, {4}), 5);
   two[1] = both.view(Layout(DType::f64, {4, 2}), 0);
@@ -122,9 +122,17 @@ TEST(RunInto, RefusesBuffersThatDoNotFit) {
             "the buffer for result '%t' lies in that for '%y'");
   two.resize(3);
   EXPECT_EQ(error_of([&] { state.run_into(inputs, two); }),
-            "stage 0 gives 5 results, 3 entries are there for them");
+            "stage 0 gives 6 results, 3 entries are there for them");
   // All of that before anything ran.
   EXPECT_FALSE(state.poisoned());
+  // What run gave for both is one tensor, which may be given for both.
+  const std::vector<Tensor> given = run(state, inputs);
+  state.restart();
+  std::vector<Tensor> twice(6);
+  twice[0] = twice[5] = given[0];
+  state.run_into(inputs, twice);
+  EXPECT_TRUE(twice[0].same_as(given[0]) && twice[5].same_as(given[0]));
+  state.restart();
   // Sizes that have names, once they are known.
   EXPECT_NE(refusal(0, f64({5})).find("the buffer for result '%y' is f64[5], the result f64["),
             std::string::npos);
