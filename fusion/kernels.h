@@ -74,6 +74,9 @@ class Kernels {
     static_cast<void>(columns);
     return false;
   }
+  // Whether a kernel of single loops reads all that it reads of an element before it writes it, so
+  // that a result may lie where an operand does.
+  virtual bool reads_before_writing() const { return false; }
   // The device that states with these kernels run on; null: the CPU. Kernels are called with
   // addresses of its memory then, and one instruction alone is worth a kernel.
   virtual std::shared_ptr<Accelerator> accelerator() { return nullptr; }

@@ -278,8 +278,8 @@ bool Planner::is_on_its_way(const std::string& nest) const {
 // Of a kernel with one store and single loops: all that it reads of an element is read before the
 // element is written.
 Register Planner::find_in_place(const Members& m, const fusion::Nest& nest) {
-  if (choice_.device || m.stored.size() != 1 || !m.edges.empty() || nest.stores.size() != 1 ||
-      nest.reduces())
+  if (!choice_.source->reads_before_writing() || m.stored.size() != 1 || !m.edges.empty() ||
+      nest.stores.size() != 1 || nest.reduces())
     return no_register;
   const Layout& result = local(m.stored[0]).layout;
   for (Register r : m.inputs) {

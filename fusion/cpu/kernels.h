@@ -26,6 +26,7 @@ class CpuKernels final : public Kernels {
   bool wants_places() const override { return options_.symbols; }
   bool wants(const Nest& nest, const Frame& frame) const override;
   bool takes_columns(int64_t columns) const override;
+  bool reads_before_writing() const override { return true; }
   std::shared_ptr<const KernelSet> ready() override;
   std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string& text) override;
   void request(const Nest& nest, const std::string& text) override;
