@@ -162,9 +162,9 @@ TEST(OnnxBadInput, SmallModelsOfLargeThings) {
 class OnnxFolder : public testing::Test {
  protected:
   void SetUp() override {
-    root =
-        std::filesystem::temp_directory_path() /
-        fmt::format("gradus-onnx-{}", testing::UnitTest::GetInstance()->random_seed() + getpid());
+    std::string name = std::filesystem::temp_directory_path() / "gradus-onnx-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    root = name;
     std::filesystem::create_directories(root / "model");
     write(root / "secret.bin", std::string(16, '\1'));
     write(root / "model" / "data.bin", std::string(24, '\0'));
