@@ -1,6 +1,7 @@
 #include "fusion/cost.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 #include <vector>
 
@@ -122,6 +123,38 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
   for (const Load& l : nest.loads)
     if (l.walks.back() == Walk::strided) lost += elements * strided_element;
   return saved > lost;
+}
+
+bool fits_into_stage(const Nest& nest, const Frame& frame) {
+  constexpr int64_t most_elements = 1 << 13, most_calls = 16;
+  if (frame.count() == 0 || frame.count() > most_elements || !nest.column_stores.empty())
+    return false;
+  int64_t calls = count_cells(nest, frame);  // of the code of the two innermost loops
+  for (size_t d = 0; d + 2 < frame.sizes.size(); ++d) calls *= frame.sizes[d];
+  return calls <= most_calls;
+}
+
+double nanoseconds_of(const Nest& nest, const Frame& frame) {
+  constexpr double vector = 16, step = 0.5, function = 10;  // of a vector
+  const double columns = static_cast<double>(frame.sizes.back());
+  const double vectors = static_cast<double>(frame.count()) / columns * std::ceil(columns / vector);
+  double cost = slot * static_cast<double>(nest.operands() + nest.stores.size());
+  for (const Step& s : nest.steps) cost += vectors * (is_function(s.op) ? function : step);
+  return cost + vectors * reduced_row * static_cast<double>(nest.reduces());
+}
+
+double nanoseconds_of(const ops::Gemm& product) {
+  constexpr double vector = 16, multiplication = 0.5;  // of a vector
+  const ops::Gemm wide = ops::with_wide_result(product);
+  return call + multiplication * static_cast<double>(wide.m * wide.k) *
+                    std::ceil(static_cast<double>(wide.n) / vector);
+}
+
+// A kernel that multiplies what it reads with each other takes less than the power 3/2 of it.
+double nanoseconds_of_call(int64_t elements, bool linear) {
+  constexpr double base = 30, element = 0.5;
+  const auto n = static_cast<double>(elements);
+  return base + element * (linear ? n : n * std::sqrt(n));
 }
 
 }  // namespace gradus::fusion

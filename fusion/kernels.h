@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "base/context.h"
-#include "fusion/nest.h"
+#include "fusion/stage.h"
 #include "ir/operator.h"
 
 namespace gradus::fusion {
@@ -19,6 +19,13 @@ enum class FusionMode : uint8_t {
   off,     // one loop for each instruction
   behind,  // kernels that are there when a state is made; others are compiled for later states
   first,   // kernels are compiled before a stage's first run
+};
+
+// Which stages are one function each, of those whose sizes are known.
+enum class WholeStages : uint8_t {
+  off,
+  small,   // that are small, and mostly loops and products; none with KernelOptions::always
+  always,  // for tests: all that have something of either
 };
 
 // Code of one nest. Immutable, for any number of threads; keeps what it needs alive.
@@ -40,8 +47,14 @@ class KernelSet {
     auto found = kernels.find(nest);
     return found == kernels.end() ? nullptr : found->second;
   }
+  std::shared_ptr<const StageKernel> find_stage(const std::string& stage) const {
+    auto found = stages.find(stage);
+    return found == stages.end() ? nullptr : found->second;
+  }
   std::unordered_map<std::string, std::shared_ptr<const Kernel>> kernels;
-  // Nests that no code can be made for, where instructions of theirs need kernels all the same.
+  std::unordered_map<std::string, std::shared_ptr<const StageKernel>> stages;  // by their texts
+  // Nests that no code can be made for, where instructions of theirs need kernels all the same; and
+  // stages.
   std::unordered_set<std::string> failed;
   uint64_t generation = 0;  // sets of one source are numbered as they come
 };
@@ -77,8 +90,10 @@ class Kernels {
   // Whether a kernel of single loops reads all that it reads of an element before it writes it, so
   // that a result may lie where an operand does.
   virtual bool reads_before_writing() const { return false; }
+  // Whether one instruction alone is worth a kernel.
+  virtual bool wants_single_steps() { return accelerator() != nullptr; }
   // The device that states with these kernels run on; null: the CPU. Kernels are called with
-  // addresses of its memory then, and one instruction alone is worth a kernel.
+  // addresses of its memory then.
   virtual std::shared_ptr<Accelerator> accelerator() { return nullptr; }
   // What is there now.
   virtual std::shared_ptr<const KernelSet> ready() = 0;
@@ -88,6 +103,17 @@ class Kernels {
   // Has the kernel compiled on a thread of its own, unless it is there, on its way or has failed,
   // or too many are waiting. A later set has it.
   virtual void request(const Nest& nest, const std::string& text) = 0;
+  // Which stages are to be one function (fusion/stage.h); and that function, as get() and request()
+  // do it for nests. `text` is print(stage).
+  virtual WholeStages whole_stages() const { return WholeStages::off; }
+  virtual std::shared_ptr<const StageKernel> get_stage(const StageProgram& stage,
+                                                       const std::string& text) {
+    static_cast<void>(stage), static_cast<void>(text);
+    return nullptr;
+  }
+  virtual void request_stage(const StageProgram& stage, const std::string& text) {
+    static_cast<void>(stage), static_cast<void>(text);
+  }
   // Returns when nothing is waiting to be compiled.
   virtual void wait() = 0;
   virtual KernelStatistics statistics() const = 0;
@@ -101,6 +127,9 @@ struct KernelOptions {
   uint64_t most_folder_bytes = uint64_t{256} << 20;  // the entries used longest ago go first
   unsigned vector_bits = 0;                          // 256 or 512; 0: the widest there are
   bool always = false;  // kernels also where they are not worth it: for tests
+  // On the CPU: stages of known sizes that take less than some 50 microseconds are compiled as one
+  // function each. They are run step by step where somebody watches (RunOptions).
+  WholeStages whole_stages = WholeStages::small;
   // Kernels are named for gdb, which is told of them as they are loaded, and for perf, in its map
   // file (/tmp/perf-PID.map, which stays). Those of a program that came from a file know its lines.
   // Programs that differ in their places share no kernels then.

@@ -125,6 +125,25 @@ std::string describe_groups(const State& state) {
     }
     out += "\n" + g.nest;
   }
+  for (const WholeStage& whole : state.whole_stages()) {
+    using Kind = fusion::StageProgram::Item::Kind;
+    std::map<std::string_view, size_t> called;  // instructions of no loops and no product
+    size_t loops = 0, products = 0;
+    for (const WholeStage::Item& i : whole.items) {
+      loops += i.kind == Kind::loops;
+      products += i.kind == Kind::product;
+      if (i.kind == Kind::call)
+        ++called[code.stage(whole.stage).instructions[i.instruction].op->name];
+    }
+    out += fmt::format("stage {} is one function of {} loops, {} products", whole.stage, loops,
+                       products);
+    const char* before = " and calls of ";
+    for (const auto& [name, times] : called) {
+      out += fmt::format("{}{} {}", before, times, name);
+      before = ", ";
+    }
+    out += "\n";
+  }
   return out;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fusion/cost.h"
+
 namespace gradus::interpreter {
 
 // A chain is as long as the program has segments: no recursion.
@@ -60,7 +62,11 @@ namespace {
 // left out again; a plan keeps that.
 bool suits(const SegmentPlan& plan, const KernelChoice& choice) {
   if (plan.kernel_source != (choice.source ? choice.source->id() : 0)) return false;
-  if (choice.mode != fusion::FusionMode::behind) return plan.missing.empty() && plan.later.empty();
+  if (choice.mode != fusion::FusionMode::behind)
+    return plan.missing.empty() && plan.later.empty() && !plan.may_be_whole;
+  // Its function may be there now.
+  if (plan.runs >= fusion::runs_before_stage && plan.kernel_generation < choice.set->generation)
+    return false;
   return plan.kernel_generation <= choice.set->generation &&
          std::ranges::none_of(plan.missing,
                               [&](const auto& nest) {

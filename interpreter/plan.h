@@ -3,6 +3,7 @@
 // opaque instructions is one segment; others are cut at them (see Segment).
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <mutex>
 
@@ -114,7 +115,19 @@ struct SegmentPlan {
   std::vector<std::pair<fusion::Nest, std::string>> missing;
   std::vector<std::string> later;  // see DeviceCode: of instructions that run on the host meanwhile
   uint64_t kernel_source = 0, kernel_generation = 0;  // what there was to choose from; 0: nothing
-  std::vector<bool> absent_returns;                   // by return, where the segment ends its stage
+  // The segment as one function, see whole_stage.h.
+  struct Whole {
+    std::shared_ptr<const fusion::StageKernel> code;
+    std::vector<fusion::OuterCall> calls;
+    // By item, of the stage's instructions, and what it is.
+    std::vector<uint32_t> instructions;
+    std::vector<fusion::StageProgram::Item::Kind> kinds;
+  };
+  std::optional<Whole> whole;
+  // Whether it may become one function, once it has run so often; and whether that was asked for.
+  bool may_be_whole = false;
+  mutable std::atomic<uint32_t> runs{0};
+  std::vector<bool> absent_returns;  // by return, where the segment ends its stage
   // For each external register the frame's pointers that follow from its data.
   struct Patch {
     uint32_t arg;

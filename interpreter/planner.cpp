@@ -1,6 +1,7 @@
 // Makes plans: layouts, views and kernels of a segment's instructions.
 #include "interpreter/planner.h"
 
+#include "interpreter/whole_stage.h"
 #include "ops/bound_call.h"
 #include "ops/copies.h"
 
@@ -51,7 +52,8 @@ void Planner::compile_code() const {
   choice_.source->wait();
 }
 
-std::shared_ptr<const SegmentPlan> Planner::finish() {
+std::shared_ptr<SegmentPlan> Planner::finish(bool may_be_whole) {
+  plan_->may_be_whole = may_be_whole;
   find_leaving();
   if (!plan_->faults.empty())
     plan_->faults_at =
@@ -361,9 +363,12 @@ std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
     if (!planner.waits_for_code()) return planner.finish();
     planner.compile_code();
   }
+  const bool may_be_whole = is_small_stage(code, segment, inputs, choice);
+  if (may_be_whole)
+    if (auto whole = plan_whole_stage(code, segment, previous, inputs, key, choice)) return whole;
   Planner planner(code, segment, std::move(previous), inputs, std::move(key), choice);
   planner.choose_code();
-  return planner.finish();
+  return planner.finish(may_be_whole && choice.mode == fusion::FusionMode::behind);
 }
 
 }  // namespace gradus::interpreter

@@ -87,7 +87,7 @@ class Planner {
           std::span<const Tensor> inputs, std::vector<int64_t> key, const KernelChoice& choice);
   // Once each, in this order.
   void choose_code();
-  std::shared_ptr<const SegmentPlan> finish();
+  std::shared_ptr<SegmentPlan> finish(bool may_be_whole = false);
   // Between the two: whether code is being compiled, or is to be, that the plan does without.
   bool waits_for_code() const;
   void compile_code() const;
@@ -186,8 +186,7 @@ class Planner {
   void send_numbers();
   bool is_recordable() const;
 
-  // A device runs single instructions by kernels of groups, too.
-  size_t least_members() const { return choice_.device ? 1 : 2; }
+  size_t least_members() const { return choice_.source->wants_single_steps() ? 1 : 2; }
 
   // Edges of groups: fuse_edges.cpp.
   std::optional<fusion::Edge> edge_at(uint32_t index);

@@ -4,6 +4,7 @@
 
 #include "interpreter/bind_sizes.h"
 #include "interpreter/state_impl.h"
+#include "interpreter/whole_stage.h"
 #include "tensor/read_watch.h"
 
 namespace gradus {
@@ -48,12 +49,16 @@ std::shared_ptr<const SegmentPlan> State::Impl::find_plan(size_t segment,
   if (count) key.push_back(*count);
   const std::shared_ptr<const SegmentPlan> previous = segment ? plans[segment - 1] : nullptr;
   const auto& last = plans[segment];
-  if (last && last->previous == previous && last->key == key) return last;
+  if (last && last->previous == previous && last->key == key) {
+    if (last->may_be_whole) interpreter::count_run(*code, *last, inputs, kernels);
+    return last;
+  }
   auto plan = code->plans().find(segment, previous.get(), key, kernels);
   if (!plan) {
     plan = interpreter::make_plan(*code, segment, previous, inputs, key, kernels);
     code->plans().insert(segment, plan);
   }
+  if (plan->may_be_whole) interpreter::count_run(*code, *plan, inputs, kernels);
   // For the states to come.
   for (const auto& [nest, text] : plan->missing) kernels.source->request(nest, text);
   return plan;
@@ -219,6 +224,8 @@ void State::Impl::run_segment(const std::shared_ptr<const SegmentPlan>& plan, ui
   bool plain = !options.deadline && !options.cancel && !options.observer;
   if (plain && plan->recordable)
     run_recorded(*plan, frame, at);
+  else if (plain && plan->whole)
+    run_whole(*plan, frame, at);
   else if (plain)
     run_steps(*plan, frame, at);
   else
@@ -329,6 +336,24 @@ void State::Impl::run_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at)
     }
     if (s->after) do_events(plan, frame, s->first_event + s->before, s->after);
   }
+}
+
+// Memory first, so that all pointers are known; then the function; then what is let go.
+void State::Impl::run_whole(const SegmentPlan& plan, Frame& frame, uint32_t& at) {
+  for (const Step& s : plan.steps) {
+    at = s.instruction;
+    if (s.before) do_events(plan, frame, s.first_event, s.before);
+  }
+  const SegmentPlan::Whole& whole = *plan.whole;
+  size_t item = 0;
+  try {
+    whole.code->run(frame.args.data(), whole.calls, context->workers(), buffer->data(), item);
+  } catch (...) {
+    at = whole.instructions[item];
+    throw;
+  }
+  for (const Step& s : plan.steps)
+    if (s.after) do_events(plan, frame, s.first_event + s.before, s.after);
 }
 
 // Memory first, so that all pointers are known; then the launches, by themselves or, where the

@@ -89,7 +89,8 @@ State State::clone() const {
 
 void State::restart() {
   Occupy occupy(impl_->running);
-  for (uint32_t r = 0; r < impl_->registers.size(); ++r) impl_->let_go(Register(r));
+  for (uint32_t r = 0; r < impl_->registers.size(); ++r)
+    if (impl_->registers[r].defined()) impl_->let_go(Register(r));
   for (auto& h : impl_->handles) h = nullptr;
   for (size_t s = 0; s < impl_->blocks.size(); ++s) impl_->let_block_go(s);
   impl_->stage = 0;
@@ -161,6 +162,18 @@ std::vector<FusedGroup> State::groups() const {
     }
   }
   return groups;
+}
+
+std::vector<WholeStage> State::whole_stages() const {
+  std::vector<WholeStage> stages;
+  for (const auto& plan : impl_->plans) {
+    if (!plan || !plan->whole) continue;
+    WholeStage& s = stages.emplace_back();
+    s.stage = impl_->code->segment(plan->segment).stage;
+    for (size_t i = 0; i < plan->whole->kinds.size(); ++i)
+      s.items.push_back({plan->whole->kinds[i], plan->whole->instructions[i]});
+  }
+  return stages;
 }
 
 std::vector<StagePeak> State::peaks() const {

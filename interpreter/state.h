@@ -97,6 +97,17 @@ struct FusedGroup {
   std::string nest;                    // what the kernel computes, see fusion/nest.h
 };
 
+// A stage, or what of it lies between opaque instructions, that is one function: what that does,
+// item by item, and where the instructions stand that the items are of. A group is one item.
+struct WholeStage {
+  struct Item {
+    fusion::StageProgram::Item::Kind kind;
+    uint32_t instruction = 0;
+  };
+  size_t stage = 0;
+  std::vector<Item> items;
+};
+
 // An instruction that a device has no code for: the host ran it, between copies.
 struct HostInstruction {
   size_t stage = 0;
@@ -179,6 +190,7 @@ class State {
   std::optional<int64_t> dimension(std::string_view name) const;
   // The groups of the stages that have run, as they ran last.
   std::vector<FusedGroup> groups() const;
+  std::vector<WholeStage> whole_stages() const;
   // What of them ran on the host because the state's device has no code for it. Opaque
   // instructions always do, and are not among them.
   std::vector<HostInstruction> host_instructions() const;

@@ -88,6 +88,7 @@ struct State::Impl {
   void patch_blocks(const SegmentPlan& plan, Frame& frame);
   void do_events(const SegmentPlan& plan, Frame& frame, uint32_t first, uint32_t count);
   void run_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at);
+  void run_whole(const SegmentPlan& plan, Frame& frame, uint32_t& at);
   void run_recorded(const SegmentPlan& plan, Frame& frame, uint32_t& at);
   void run_checked_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at,
                          const RunOptions& options);

@@ -209,7 +209,18 @@ void run(const Gemm& g, const T* a, const T* b, T* c, std::byte* scratch, Worker
                [&](int64_t i, int64_t slot) { work(i, scratch + slot * blocking.bytes()); });
 }
 
-// A product of one column is one of one row, b^T a^T: tiles are wider than they are high.
+template <class F>
+void visit(DType dtype, F f) {
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = std::conditional_t<std::is_integral_v<T>, int64_t,
+                                 std::conditional_t<std::is_same_v<T, double>, double, float>>;
+    if constexpr (!std::is_same_v<T, bool>) f(TypeTag<T>{}, TypeTag<C>{});
+  });
+}
+
+}  // namespace
+
 Gemm with_wide_result(const Gemm& g) {
   if (g.n != 1 || g.m == 1) return g;
   Gemm t = g;
@@ -222,18 +233,6 @@ Gemm with_wide_result(const Gemm& g) {
   for (Gemm::Batch& b : t.batch) std::swap(b.a_stride, b.b_stride);
   return t;
 }
-
-template <class F>
-void visit(DType dtype, F f) {
-  visit_dtype(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = std::conditional_t<std::is_integral_v<T>, int64_t,
-                                 std::conditional_t<std::is_same_v<T, double>, double, float>>;
-    if constexpr (!std::is_same_v<T, bool>) f(TypeTag<T>{}, TypeTag<C>{});
-  });
-}
-
-}  // namespace
 
 size_t gemm_scratch_bytes(const Gemm& product, bool split) {
   const Gemm g = with_wide_result(product);

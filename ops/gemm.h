@@ -31,6 +31,10 @@ struct Gemm {
   SmallVector<Batch, 3> batch;      // outermost first
 };
 
+// A product of one column is one of one row, b^T a^T: who computes in tiles has them wider than
+// they are high. Operands change places then. Others stay as they are.
+Gemm with_wide_result(const Gemm& g);
+
 // Bytes of scratch memory that `gemm` wants for these sizes, on a pool of any size or (where it is
 // not to be split) on a pool of one worker.
 size_t gemm_scratch_bytes(const Gemm& g, bool split = true);

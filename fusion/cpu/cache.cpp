@@ -17,8 +17,9 @@ void KernelCache::evict() {
   }
 }
 
-std::shared_ptr<const Kernel> KernelCache::load_or_compile(const std::string& key, const Nest& nest,
-                                                           Isa isa) {
+template <class Source>
+KernelCache::Code KernelCache::load_or_compile(const std::string& key, const Source& source,
+                                               Isa isa) {
   auto spent = [&](uint64_t CacheStatistics::*what, const CompileTimes& times) {
     std::lock_guard guard(mutex_);
     ++(statistics_.*what);
@@ -26,7 +27,7 @@ std::shared_ptr<const Kernel> KernelCache::load_or_compile(const std::string& ke
   };
   if (store_ && runs_here(isa))
     if (auto object = store_->find(key)) try {
-        auto kernel = compiler_.load(nest, *object);
+        auto kernel = compiler_.load(source, *object);
         spent(&CacheStatistics::loaded, kernel->times());
         return kernel;
       } catch (const ResourceError&) {
@@ -35,12 +36,12 @@ std::shared_ptr<const Kernel> KernelCache::load_or_compile(const std::string& ke
   CompileTimes times;
   try {
     if (!store_ || !runs_here(isa)) {
-      auto kernel = compiler_.compile(nest, isa);
+      auto kernel = compiler_.compile(source, isa);
       spent(&CacheStatistics::misses, kernel->times());
       return kernel;
     }
-    std::string object = compiler_.object(nest, isa, times);
-    auto kernel = compiler_.load(nest, object, times);
+    std::string object = compiler_.object(source, isa, times);
+    auto kernel = compiler_.load(source, object, times);
     store_->put(key, object);
     spent(&CacheStatistics::misses, kernel->times());
     return kernel;
@@ -52,7 +53,18 @@ std::shared_ptr<const Kernel> KernelCache::load_or_compile(const std::string& ke
 
 std::shared_ptr<const Kernel> KernelCache::get(const Nest& nest, Isa isa) {
   const std::string key = Compiler::key(nest, isa);
-  std::promise<std::shared_ptr<const Kernel>> promise;
+  return std::static_pointer_cast<const Kernel>(
+      get(key, [&] { return load_or_compile(key, nest, isa); }));
+}
+
+std::shared_ptr<const CompiledStage> KernelCache::get(const StageProgram& stage, Isa isa) {
+  const std::string key = Compiler::key(stage, isa);
+  return std::static_pointer_cast<const CompiledStage>(
+      get(key, [&] { return load_or_compile(key, stage, isa); }));
+}
+
+KernelCache::Code KernelCache::get(const std::string& key, const std::function<Code()>& make) {
+  std::promise<Code> promise;
   Result result;
   {
     std::lock_guard guard(mutex_);
@@ -68,9 +80,9 @@ std::shared_ptr<const Kernel> KernelCache::get(const Nest& nest, Isa isa) {
   }
   if (result.valid()) return result.get();
   try {
-    auto kernel = load_or_compile(key, nest, isa);
-    promise.set_value(kernel);
-    return kernel;
+    Code code = make();
+    promise.set_value(code);
+    return code;
   } catch (...) {
     {
       std::lock_guard guard(mutex_);

@@ -1,6 +1,7 @@
 // Kernels by what they are made of.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <list>
 #include <mutex>
@@ -19,8 +20,8 @@ struct CacheStatistics {
   double seconds = 0;    // spent compiling
 };
 
-// Compiles each nest once, however many threads ask for it at a time, and keeps the kernels that
-// were asked for last. What it no longer keeps lives on where it is used. Thread-safe.
+// Compiles each nest and each small stage once, however many threads ask for it at a time, and
+// keeps what was asked for last. What it no longer keeps lives on where it is used. Thread-safe.
 class KernelCache {
  public:
   // `store`, which may be null, keeps what is compiled for other processes. `symbols` is
@@ -31,17 +32,21 @@ class KernelCache {
   // As Compiler::compile, or from the store; who asks for what another thread is compiling waits
   // for that. A compilation that fails reaches all who wait, and is tried anew by who asks next.
   std::shared_ptr<const Kernel> get(const Nest& nest, Isa isa);
+  std::shared_ptr<const CompiledStage> get(const StageProgram& stage, Isa isa);
   CacheStatistics statistics() const;
   size_t size() const;
 
  private:
-  using Result = std::shared_future<std::shared_ptr<const Kernel>>;
+  using Code = std::shared_ptr<const void>;  // of what its key names
+  using Result = std::shared_future<Code>;
   struct Entry {
     Result result;
     std::list<std::string>::iterator place;
   };
   void evict();
-  std::shared_ptr<const Kernel> load_or_compile(const std::string& key, const Nest& nest, Isa isa);
+  Code get(const std::string& key, const std::function<Code()>& make);
+  template <class Source>
+  Code load_or_compile(const std::string& key, const Source& source, Isa isa);
 
   Compiler compiler_;
   const std::shared_ptr<const ObjectStore> store_;

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <utility>
 
-#include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/ExecutionEngine/Orc/Debugging/DebuggerSupport.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LLVMContext.h>
@@ -17,12 +17,13 @@
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
-#include <llvm/Transforms/Scalar.h>
 #include <unistd.h>
 
 #include "fusion/cpu/emitter_state.h"
 #include "fusion/cpu/fatal.h"
 #include "fusion/cpu/lower.h"
+#include "fusion/cpu/lower_stage.h"
+#include "fusion/cpu/optimize.h"
 #include "fusion/cpu/symbols.h"
 #include "ops/isa.h"
 
@@ -89,16 +90,6 @@ void verify(const llvm::Module& module) {
     throw InternalError("a kernel's code is not valid: " + why);
 }
 
-// Rules written over values compute some things twice; the rest is in good order as it is emitted.
-void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
-  llvm::legacy::FunctionPassManager passes(&module);
-  passes.add(llvm::createTargetTransformInfoWrapperPass(machine.getTargetIRAnalysis()));
-  passes.add(llvm::createEarlyCSEPass());
-  passes.doInitialization();
-  for (llvm::Function& f : module) passes.run(f);
-  passes.doFinalization();
-}
-
 llvm::SmallVector<char, 0> generate(Work& work, llvm::CodeGenFileType type) {
   llvm::SmallVector<char, 0> out;
   llvm::raw_svector_ostream stream(out);
@@ -109,24 +100,41 @@ llvm::SmallVector<char, 0> generate(Work& work, llvm::CodeGenFileType type) {
   return out;
 }
 
-// The nest as an object file, or as assembly.
-llvm::SmallVector<char, 0> compile_to(const Nest& nest, Isa isa, llvm::CodeGenFileType type,
-                                      CompileTimes& times) {
+// A nest, or a stage.
+struct Source {
+  std::string name;  // of its function
+  std::function<void(llvm::Module&)> lower;
+  void (*optimize)(llvm::Module&, llvm::TargetMachine&);
+};
+Source source_of(const Nest& nest, Isa isa) {
   const std::string name = kernel_name(nest);
+  return {name,
+          [&nest, isa, name](llvm::Module& m) { lower(nest, vector_bits(isa), name.c_str(), m); },
+          optimize};
+}
+Source source_of(const StageProgram& stage, Isa isa) {
+  const std::string name = kernel_name(stage);
+  return {name, [&stage, isa, name](llvm::Module& m) { lower(stage, vector_bits(isa), name, m); },
+          optimize_stage};
+}
+
+// As an object file, or as assembly.
+llvm::SmallVector<char, 0> compile_to(const Source& source, Isa isa, llvm::CodeGenFileType type,
+                                      CompileTimes& times) {
   auto work = std::make_unique<Work>();
   try {
     FatalErrorsThrow scope;
     Lap lap;
     work->machine = target_machine(isa);
-    work->module = std::make_unique<llvm::Module>(name, work->context);
+    work->module = std::make_unique<llvm::Module>(source.name, work->context);
     work->module->setTargetTriple(work->machine->getTargetTriple().str());
     work->module->setDataLayout(work->machine->createDataLayout());
-    lower(nest, vector_bits(isa), name.c_str(), *work->module);
+    source.lower(*work->module);
     for (llvm::Function& f : *work->module) f.addFnAttr("tune-cpu", llvm::sys::getHostCPUName());
     times.lower = lap();
     verify(*work->module);
     times.verify = lap();
-    optimize(*work->module, *work->machine);
+    source.optimize(*work->module, *work->machine);
     times.optimize = lap();
     auto bytes = generate(*work, type);
     times.generate = lap();
@@ -139,6 +147,8 @@ llvm::SmallVector<char, 0> compile_to(const Nest& nest, Isa isa, llvm::CodeGenFi
 
 float fmod_f32(float a, float b) { return std::fmod(a, b); }
 double fmod_f64(double a, double b) { return std::fmod(a, b); }
+
+int64_t outer_call(StageCalls* calls, int64_t number) { return calls->run(number); }
 
 void initialize_llvm() {
   static const bool done = [] {
@@ -177,7 +187,16 @@ class Library {
   Library(Library&& other) noexcept
       : jit_(std::move(other.jit_)), library_(std::exchange(other.library_, nullptr)) {}
   Library& operator=(Library&&) = delete;
-  orc::JITDylib& operator*() const { return *library_; }
+  void add(std::string_view object, const std::string& name) {
+    auto bytes =
+        llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.data(), object.size()), name);
+    if (auto error = jit_->jit->addObjectFile(*library_, std::move(bytes))) fail(std::move(error));
+  }
+  orc::ExecutorAddr find(std::string_view object, const std::string& name) {
+    const auto address = take(jit_->jit->lookup(*library_, name));
+    if (jit_->symbols) add_to_perf_map(address.getValue(), code_bytes(object, name), name);
+    return address;
+  }
 
  private:
   std::shared_ptr<Compiler::Jit> jit_;
@@ -192,6 +211,16 @@ class CompiledKernel final : public Kernel {
     times_ = times;
     entry_ = entry;
   }
+
+ private:
+  Library library_;
+};
+
+class LoadedStage final : public CompiledStage {
+ public:
+  LoadedStage(Library library, const CompileTimes& times, StageEntry entry,
+              std::vector<Loops> loops)
+      : CompiledStage(times, entry, std::move(loops)), library_(std::move(library)) {}
 
  private:
   Library library_;
@@ -219,7 +248,8 @@ Compiler::Compiler(bool symbols) : jit_(std::make_shared<Jit>()) {
                                   llvm::JITSymbolFlags::Exported);
   };
   orc::SymbolMap called{{jit.mangleAndIntern(fmod_f32_name), symbol(&fmod_f32)},
-                        {jit.mangleAndIntern(fmod_f64_name), symbol(&fmod_f64)}};
+                        {jit.mangleAndIntern(fmod_f64_name), symbol(&fmod_f64)},
+                        {jit.mangleAndIntern(outer_call_name), symbol(&outer_call)}};
   if (auto error = jit.getMainJITDylib().define(orc::absoluteSymbols(std::move(called))))
     fail(std::move(error));
   jit_->symbols = symbols;
@@ -230,7 +260,12 @@ Compiler::~Compiler() = default;
 
 std::string Compiler::object(const Nest& nest, Isa isa, CompileTimes& times) {
   fusion::verify(nest);
-  auto bytes = compile_to(nest, isa, llvm::CodeGenFileType::ObjectFile, times);
+  auto bytes = compile_to(source_of(nest, isa), isa, llvm::CodeGenFileType::ObjectFile, times);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+std::string Compiler::object(const StageProgram& stage, Isa isa, CompileTimes& times) {
+  auto bytes = compile_to(source_of(stage, isa), isa, llvm::CodeGenFileType::ObjectFile, times);
   return std::string(bytes.begin(), bytes.end());
 }
 
@@ -238,34 +273,63 @@ std::shared_ptr<const Kernel> Compiler::load(const Nest& nest, std::string_view 
                                              CompileTimes times) {
   FatalErrorsThrow scope;
   Lap lap;
-  Library library(jit_);
   const std::string name = kernel_name(nest);
-  auto bytes =
-      llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.data(), object.size()), name);
-  if (auto error = jit_->jit->addObjectFile(*library, std::move(bytes))) fail(std::move(error));
-  auto address = take(jit_->jit->lookup(*library, name));
-  if (jit_->symbols) add_to_perf_map(address.getValue(), code_bytes(object, name), name);
+  Library library(jit_);
+  library.add(object, name);
+  const auto address = library.find(object, name);
   times.link = lap();
   return std::make_shared<CompiledKernel>(std::move(library), nest, times,
                                           address.toPtr<KernelEntry>());
 }
 
-std::shared_ptr<const Kernel> Compiler::compile(const Nest& nest, Isa isa) {
+std::shared_ptr<const CompiledStage> Compiler::load(const StageProgram& stage,
+                                                    std::string_view object, CompileTimes times) {
+  FatalErrorsThrow scope;
+  Lap lap;
+  const std::string name = kernel_name(stage);
+  Library library(jit_);
+  library.add(object, name);
+  const auto entry = library.find(object, name).toPtr<StageEntry>();
+  std::vector<StageKernel::Loops> loops;
+  for (size_t l = 0; l < stage.loops.size(); ++l)
+    loops.push_back(library.find(object, loops_name(name, l)).toPtr<StageKernel::Loops>());
+  times.link = lap();
+  return std::make_shared<LoadedStage>(std::move(library), times, entry, std::move(loops));
+}
+
+namespace {
+
+void check_runs_here(Isa isa) {
   if (!runs_here(isa)) throw ResourceError("this machine does not run {} code", level(isa));
+}
+
+std::string key_of(const std::string& text, Isa isa) {
+  return fmt::format("gradus {} llvm {} {} tuned for {}\n{}", generation, LLVM_VERSION_STRING,
+                     level(isa), llvm::sys::getHostCPUName().str(), text);
+}
+
+}  // namespace
+
+std::shared_ptr<const Kernel> Compiler::compile(const Nest& nest, Isa isa) {
+  check_runs_here(isa);
   CompileTimes times;
   std::string bytes = object(nest, isa, times);
   return load(nest, bytes, times);
 }
-
-std::string Compiler::key(const Nest& nest, Isa isa) {
-  return fmt::format("gradus {} llvm {} {} tuned for {}\n{}", generation, LLVM_VERSION_STRING,
-                     level(isa), llvm::sys::getHostCPUName().str(), print(nest));
+std::shared_ptr<const CompiledStage> Compiler::compile(const StageProgram& stage, Isa isa) {
+  check_runs_here(isa);
+  CompileTimes times;
+  std::string bytes = object(stage, isa, times);
+  return load(stage, bytes, times);
 }
+
+std::string Compiler::key(const Nest& nest, Isa isa) { return key_of(print(nest), isa); }
+std::string Compiler::key(const StageProgram& stage, Isa isa) { return key_of(print(stage), isa); }
 
 std::string Compiler::assembly(const Nest& nest, Isa isa) {
   fusion::verify(nest);
   CompileTimes times;
-  auto text = compile_to(nest, isa, llvm::CodeGenFileType::AssemblyFile, times);
+  auto text = compile_to(source_of(nest, isa), isa, llvm::CodeGenFileType::AssemblyFile, times);
   return std::string(text.begin(), text.end());
 }
 

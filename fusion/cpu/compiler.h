@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "fusion/cpu/compiled_stage.h"
 #include "fusion/kernels.h"
 
 namespace gradus::fusion::cpu {
@@ -15,12 +16,6 @@ enum class Isa : uint8_t { avx2, avx512 };
 
 // Whether this machine runs such code.
 bool runs_here(Isa isa);
-
-// Where the time of a compilation went, in seconds.
-struct CompileTimes {
-  double lower = 0, verify = 0, optimize = 0, generate = 0, link = 0;
-  double total() const { return lower + verify + optimize + generate + link; }
-};
 
 // Compiled code of one nest.
 class Kernel : public fusion::Kernel {
@@ -57,6 +52,13 @@ class Compiler {
   std::string object(const Nest& nest, Isa isa, CompileTimes& times);
   std::shared_ptr<const Kernel> load(const Nest& nest, std::string_view object,
                                      CompileTimes times = {});
+
+  // The same of a small stage, whose nests are valid.
+  std::shared_ptr<const CompiledStage> compile(const StageProgram& stage, Isa isa);
+  std::string object(const StageProgram& stage, Isa isa, CompileTimes& times);
+  std::shared_ptr<const CompiledStage> load(const StageProgram& stage, std::string_view object,
+                                            CompileTimes times = {});
+  static std::string key(const StageProgram& stage, Isa isa);
 
   // What a kernel depends on: the nest's text, the compiler's version, the target, and how code is
   // made.

@@ -94,6 +94,11 @@ bool CpuKernels::takes_columns(int64_t columns) const {
   return isa_ && (options_.always || fusion::takes_columns(columns));
 }
 
+WholeStages CpuKernels::whole_stages() const {
+  const bool groups = options_.always && options_.whole_stages == WholeStages::small;
+  return !isa_ || groups ? WholeStages::off : options_.whole_stages;
+}
+
 std::shared_ptr<const KernelSet> CpuKernels::ready() {
   static const std::shared_ptr<const KernelSet> none = std::make_shared<KernelSet>();
   if (forked()) return none;
@@ -101,26 +106,26 @@ std::shared_ptr<const KernelSet> CpuKernels::ready() {
   return ready_;
 }
 
-std::shared_ptr<const fusion::Kernel> CpuKernels::get(const Nest& nest, const std::string& text) {
-  if (!isa_ || forked()) return nullptr;
-  {
-    std::lock_guard guard(mutex_);
-    if (failed_.contains(text)) return nullptr;
-    if (auto kernel = ready_->find(text)) {
-      ++reused_;
-      return kernel;
-    }
-  }
-  return compile(nest, text);
-}
+namespace {
 
-std::shared_ptr<const fusion::Kernel> CpuKernels::compile(const Nest& nest,
-                                                          const std::string& text) {
+// What a set has of the kind that is made of a nest, or of a stage.
+auto& codes_of(auto& set, const Nest&) { return set.kernels; }
+auto& codes_of(auto& set, const StageProgram&) { return set.stages; }
+template <class Source>
+using CodeOf = typename std::decay_t<decltype(codes_of(std::declval<KernelSet&>(),
+                                                       std::declval<Source>()))>::mapped_type;
+
+}  // namespace
+
+// Null where no code can be made, which is told once.
+template <class Source>
+auto CpuKernels::compile(const Source& source, const std::string& text) {
+  using Code = CodeOf<Source>;
   std::string why;
   try {
-    auto kernel = cache().get(nest, *isa_);
-    publish(text, kernel);
-    return kernel;
+    const Code code = cache().get(source, *isa_);
+    publish(source, text, code);
+    return code;
   } catch (const std::exception& e) {
     why = e.what();
   }
@@ -131,33 +136,63 @@ std::shared_ptr<const fusion::Kernel> CpuKernels::compile(const Nest& nest,
   }
   if (first && log_)
     log_(LogLevel::warning, fmt::format("a group runs unfused: {}\n{}", why, text));
-  return nullptr;
+  return Code();
+}
+
+template <class Source>
+auto CpuKernels::get_one(const Source& source, const std::string& text) {
+  using Code = CodeOf<Source>;
+  if (!isa_ || forked()) return Code();
+  {
+    std::lock_guard guard(mutex_);
+    if (failed_.contains(text)) return Code();
+    const auto& codes = codes_of(*ready_, source);
+    if (auto found = codes.find(text); found != codes.end()) {
+      ++reused_;
+      return found->second;
+    }
+  }
+  return compile(source, text);
+}
+
+template <class Source>
+void CpuKernels::request_one(const Source& source, const std::string& text) {
+  if (!isa_ || forked()) return;
+  {
+    std::lock_guard guard(mutex_);
+    if (failed_.contains(text) || codes_of(*ready_, source).contains(text)) return;
+  }
+  behind_->add(text, [this, source, text] { compile(source, text); });
 }
 
 // A set is never changed: whoever holds it keeps what it had.
-void CpuKernels::publish(const std::string& text,
-                         const std::shared_ptr<const fusion::Kernel>& kernel) {
+template <class Source, class Code>
+void CpuKernels::publish(const Source& source, const std::string& text, const Code& code) {
   std::shared_ptr<const KernelSet> before;  // dies after the lock is released
   std::lock_guard guard(mutex_);
-  if (ready_->find(text)) return;
+  if (codes_of(*ready_, source).contains(text)) return;
   auto next = std::make_shared<KernelSet>(*ready_);
-  next->kernels.emplace(text, kernel);
+  codes_of(*next, source).emplace(text, code);
   order_.push_back(text);
   while (order_.size() > std::max<size_t>(options_.most_kernels, 1)) {
     next->kernels.erase(order_.front());
+    next->stages.erase(order_.front());
     order_.pop_front();
   }
   ++next->generation;
   before = std::exchange(ready_, std::move(next));
 }
 
-void CpuKernels::request(const Nest& nest, const std::string& text) {
-  if (!isa_ || forked()) return;
-  {
-    std::lock_guard guard(mutex_);
-    if (failed_.contains(text) || ready_->find(text)) return;
-  }
-  behind_->add(text, [this, nest, text] { compile(nest, text); });
+std::shared_ptr<const fusion::Kernel> CpuKernels::get(const Nest& nest, const std::string& text) {
+  return get_one(nest, text);
+}
+void CpuKernels::request(const Nest& nest, const std::string& text) { request_one(nest, text); }
+std::shared_ptr<const StageKernel> CpuKernels::get_stage(const StageProgram& stage,
+                                                         const std::string& text) {
+  return get_one(stage, text);
+}
+void CpuKernels::request_stage(const StageProgram& stage, const std::string& text) {
+  request_one(stage, text);
 }
 
 void CpuKernels::wait() {
@@ -181,7 +216,7 @@ KernelStatistics CpuKernels::statistics() const {
   s.failed = failed_.size();
   s.dropped = behind.dropped;
   s.waiting = behind.waiting;
-  s.kernels = ready_->kernels.size();
+  s.kernels = ready_->kernels.size() + ready_->stages.size();
   return s;
 }
 

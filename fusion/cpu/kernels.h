@@ -30,6 +30,10 @@ class CpuKernels final : public Kernels {
   std::shared_ptr<const KernelSet> ready() override;
   std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string& text) override;
   void request(const Nest& nest, const std::string& text) override;
+  WholeStages whole_stages() const override;
+  std::shared_ptr<const StageKernel> get_stage(const StageProgram& stage,
+                                               const std::string& text) override;
+  void request_stage(const StageProgram& stage, const std::string& text) override;
   void wait() override;
   KernelStatistics statistics() const override;
 
@@ -37,8 +41,15 @@ class CpuKernels final : public Kernels {
   // In the child of a fork, where a mutex may be held by a thread that is not there.
   bool forked() const;
   KernelCache& cache();  // made on the first call
-  std::shared_ptr<const fusion::Kernel> compile(const Nest& nest, const std::string& text);
-  void publish(const std::string& text, const std::shared_ptr<const fusion::Kernel>& kernel);
+  // Of a nest, or of a stage.
+  template <class Source>
+  auto get_one(const Source& source, const std::string& text);
+  template <class Source>
+  void request_one(const Source& source, const std::string& text);
+  template <class Source>
+  auto compile(const Source& source, const std::string& text);
+  template <class Source, class Code>
+  void publish(const Source& source, const std::string& text, const Code& code);
 
   const uint64_t id_;
   const KernelOptions options_;

@@ -1,5 +1,6 @@
 #include "fusion/cpu/line_table.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <llvm/BinaryFormat/Dwarf.h>
@@ -7,25 +8,17 @@
 
 namespace gradus::fusion::cpu {
 
-namespace {
-
-uint32_t first_line(const Nest& nest) {
-  for (const Step& s : nest.steps)
-    if (s.where.known()) return s.where.line;
-  return 0;
-}
-
-}  // namespace
-
-LineTable::LineTable(const Nest& nest, llvm::Function& function, llvm::IRBuilder<>& builder)
+LineTable::LineTable(const std::string& program, std::span<const SourceLocation> places,
+                     llvm::Function& function, llvm::IRBuilder<>& builder)
     : builder_(builder) {
-  const uint32_t line = first_line(nest);
-  if (nest.program.empty() || line == 0) return;
+  const auto known = std::ranges::find_if(places, &SourceLocation::known);
+  if (program.empty() || known == places.end()) return;
+  const uint32_t line = known->line;
   llvm::Module& module = *function.getParent();
   module.addModuleFlag(llvm::Module::Warning, "Debug Info Version", llvm::DEBUG_METADATA_VERSION);
   module.addModuleFlag(llvm::Module::Warning, "Dwarf Version", 4);
   table_.emplace(module);
-  const std::filesystem::path path = nest.program;
+  const std::filesystem::path path = program;
   llvm::DIFile* file = table_->createFile(path.filename().string(), path.parent_path().string());
   // There is no language of ours; with that of C, debuggers take names as they are.
   table_->createCompileUnit(llvm::dwarf::DW_LANG_C99, file, "gradus", true, "", 0);
@@ -37,10 +30,10 @@ LineTable::LineTable(const Nest& nest, llvm::Function& function, llvm::IRBuilder
   builder_.SetCurrentDebugLocation(llvm::DILocation::get(module.getContext(), line, 0, function_));
 }
 
-LineTable::Scope LineTable::of(const Step& step) {
-  if (!function_ || !step.where.known()) return {builder_, builder_.getCurrentDebugLocation()};
-  return {builder_, llvm::DILocation::get(builder_.getContext(), step.where.line, step.where.column,
-                                          function_)};
+LineTable::Scope LineTable::of(const SourceLocation& where) {
+  if (!function_ || !where.known()) return {builder_, builder_.getCurrentDebugLocation()};
+  return {builder_,
+          llvm::DILocation::get(builder_.getContext(), where.line, where.column, function_)};
 }
 
 void LineTable::finish() {

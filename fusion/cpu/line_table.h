@@ -2,20 +2,24 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <string>
 
 #include <llvm/IR/DIBuilder.h>
 #include <llvm/IR/IRBuilder.h>
 
-#include "fusion/nest.h"
+#include "base/error.h"
 
 namespace gradus::fusion::cpu {
 
-// Of one function. Where the nest names no file, nothing is recorded.
+// Of one function. Where the program has no name, or no place is known, nothing is recorded.
 class LineTable {
  public:
-  LineTable(const Nest& nest, llvm::Function& function, llvm::IRBuilder<>& builder);
+  // `program`: the file, in full. `places`: of what the function is made of.
+  LineTable(const std::string& program, std::span<const SourceLocation> places,
+            llvm::Function& function, llvm::IRBuilder<>& builder);
 
-  // What is emitted until the scope ends is the step's; outside of all, it is the first line's.
+  // What is emitted until the scope ends is of that place; outside of all, of the first one.
   class Scope {
    public:
     ~Scope() { builder_.SetCurrentDebugLocation(before_); }
@@ -30,7 +34,7 @@ class LineTable {
     llvm::IRBuilder<>& builder_;
     llvm::DebugLoc before_;
   };
-  Scope of(const Step& step);
+  Scope of(const SourceLocation& where);
   // Called when the function is whole.
   void finish();
 

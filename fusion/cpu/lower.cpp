@@ -19,19 +19,22 @@ llvm::Align align_of(DType d) { return llvm::Align(size_of(d)); }
 
 }  // namespace
 
-Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module)
+Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module,
+                   unsigned lanes)
     : nest_(nest),
       vector_bits_(vector_bits),
       rows_(row_loops(nest)),
       builder_(module.getContext()),
-      state_{builder_, static_cast<unsigned>(lanes_of(nest, vector_bits))},
+      state_{builder_, lanes ? lanes : static_cast<unsigned>(lanes_of(nest, vector_bits))},
       emitter_(state_) {
   llvm::Type* pointer = builder_.getPtrTy();
   llvm::Type* count = builder_.getInt64Ty();
   auto* type = llvm::FunctionType::get(builder_.getVoidTy(),
                                        {count, count, pointer, pointer, pointer}, false);
   function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
-  lines_.emplace(nest, *function_, builder_);
+  std::vector<SourceLocation> places;
+  for (const Step& s : nest.steps) places.push_back(s.where);
+  lines_.emplace(nest.program, places, *function_, builder_);
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   function_->addFnAttr("prefer-vector-width", fmt::format("{}", vector_bits));
   function_->addFnAttr("min-legal-vector-width", fmt::format("{}", vector_bits));
@@ -286,7 +289,7 @@ Value* Lowering::number(const ir::Number& n) {
 }
 
 Value* Lowering::step(const Step& s) {
-  auto scope = lines_->of(s);
+  auto scope = lines_->of(s.where);
   if (!s.op) return convert(state_, nest_.dtype_of(s.operands[0]), s.dtype, values_[s.operands[0]]);
   const ops::PointwiseInfo& info = s.op->pointwise();
   const DType compute = dtype_of(s.compute);
@@ -395,8 +398,9 @@ BasicBlock* Lowering::copy_one_by_one(Value* left, const std::vector<bool>& slot
   return done;
 }
 
-void lower(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module) {
-  Lowering(nest, vector_bits, name, module).run();
+void lower(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module,
+           unsigned lanes) {
+  Lowering(nest, vector_bits, name, module, lanes).run();
 }
 
 }  // namespace gradus::fusion::cpu

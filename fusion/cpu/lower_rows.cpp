@@ -52,7 +52,7 @@ Value* Lowering::identity(const Step& s) {
 }
 
 Value* Lowering::combine(const Step& s, Value* a, Value* b) {
-  auto scope = lines_->of(s);
+  auto scope = lines_->of(s.where);
   auto extreme = [&](Compare better) {
     Value* y = emitter_.select(emitter_.compare(better, b, a), b, a);
     if (!is_floating(accumulator(s))) return y;

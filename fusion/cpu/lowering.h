@@ -26,7 +26,8 @@ namespace gradus::fusion::cpu {
 // chunks, and one for the stores (fusion/rows.h).
 class Lowering {
  public:
-  Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module);
+  Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module,
+           unsigned lanes);
   void run();
 
  private:

@@ -30,6 +30,10 @@ std::string kernel_name(const Nest& nest) {
   return fmt::format("{}_{:08x}", name, hash_of(print(nest)));
 }
 
+std::string kernel_name(const StageProgram& stage) {
+  return fmt::format("gradus_stage_of_{}_{:08x}", stage.items.size(), hash_of(print(stage)));
+}
+
 uint64_t code_bytes(std::string_view object, const std::string& name) {
   auto file = llvm::object::ObjectFile::createELFObjectFile(
       llvm::MemoryBufferRef({object.data(), object.size()}, name));

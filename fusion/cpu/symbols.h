@@ -5,13 +5,15 @@
 #include <string>
 #include <string_view>
 
-#include "fusion/nest.h"
+#include "fusion/stage.h"
 
 namespace gradus::fusion::cpu {
 
 // The name of a nest's function: gradus_, what it computes, and a hash that tells it from others
 // that compute alike. Letters, digits and underscores.
 std::string kernel_name(const Nest& nest);
+// Of a small stage: how many items it has, and a hash.
+std::string kernel_name(const StageProgram& stage);
 
 // How many bytes of code the function `name` has in an object file; 0 where it is not there.
 uint64_t code_bytes(std::string_view object, const std::string& name);

@@ -397,6 +397,7 @@ const std::vector<Disguise> disguises = {
     {"failing_in_groups", failing_in_groups},
     {"fused", fused},
     {"fused_from_disk", fused_from_disk},
+    {"whole_stages", whole_stages},
     {"exported", exported},
 };
 

@@ -8,6 +8,8 @@
 
 #include "base/build.h"
 #include "fusion/cpu/compiler.h"
+#include "tests/corpus/eager.h"
+#include "tests/corpus/sizes.h"
 
 namespace gradus::corpus {
 
@@ -116,6 +118,27 @@ std::string through_a_folder(unsigned vector_bits, const std::vector<Subject>& s
 void fused(const ir::Fixture& fixture) {
   if (!has_kernels(256)) GTEST_SKIP() << "no kernels here";
   for (const Subject& s : subjects(fixture)) EXPECT_EQ(fused_difference(s), "");
+}
+
+void whole_stages(const ir::Fixture& fixture) {
+  if (!has_kernels(256)) GTEST_SKIP() << "no kernels here";
+  static std::map<unsigned, std::shared_ptr<Context>> contexts;
+  for (const Subject& s : subjects(fixture)) {
+    // Programs that cannot be said with numbers for sizes are run as they are.
+    const Subject known = is_derived(s) && !s.code->has_handles() ? with_known_sizes(s) : s;
+    const Results plain = run_unfused(known);
+    for (unsigned bits : {256u, 512u}) {
+      if (!has_kernels(bits)) continue;
+      auto& context = contexts[bits];
+      if (!context) {
+        context = std::make_shared<Context>();
+        fusion::set_kernel_options(
+            *context, {.vector_bits = bits, .whole_stages = fusion::WholeStages::always});
+      }
+      EXPECT_EQ(difference(known, plain, run_fused(known, context)), "") << bits << " bits";
+      EXPECT_EQ(fusion::kernels_of(*context)->statistics().failed, 0u);
+    }
+  }
 }
 
 // SPEC F4

@@ -51,5 +51,7 @@ std::string through_a_folder(unsigned vector_bits, const std::vector<Subject>& s
 // Fixtures: by kernels of both widths, and by kernels that come from a folder.
 void fused(const ir::Fixture& fixture);
 void fused_from_disk(const ir::Fixture& fixture);
+// With all sizes known: by functions of whole stages, where they have loops or products.
+void whole_stages(const ir::Fixture& fixture);
 
 }  // namespace gradus::corpus

@@ -1,0 +1,33 @@
+// A small stage -> a function of LLVM.
+#pragma once
+
+#include "fusion/stage.h"
+
+namespace llvm {
+class Module;
+}
+
+namespace gradus::fusion::cpu {
+
+// What a stage's function hands to a call.
+struct StageCalls;
+
+// How the compiled function is called: with the stage's pointers, and what its calls need. Returns
+// the number of the item whose call failed, or how many items there are.
+using StageEntry = int64_t (*)(std::byte* const* args, StageCalls* calls);
+
+// The function that it calls, with the same and a call's number: not 0 if the call failed.
+inline constexpr const char* outer_call_name = "gradus_outer_call";
+
+// Appends the stage's function `name` to the module, and one for each of its loops (loops_name),
+// which is called with the loops' pointers.
+void lower(const StageProgram& stage, unsigned vector_bits, const std::string& name,
+           llvm::Module& module);
+std::string loops_name(const std::string& name, size_t loops);
+
+// Appends a product that is_inline takes, called with the pointers of a, b and c: c = a b, in the
+// order of ops/gemm.h.
+void lower_product(const ops::Gemm& product, unsigned vector_bits, const std::string& name,
+                   llvm::Module& module);
+
+}  // namespace gradus::fusion::cpu

@@ -1,0 +1,63 @@
+// A small stage as one function: what it does, step by step, for known sizes.
+//
+// Where all of a stage's work is small, calling its kernels costs more than what they compute, and
+// sizes that are known when it is compiled leave no loop to be set up. Groups and small products
+// become code of one function then; what else there is, it calls where its turn comes.
+#pragma once
+
+#include <span>
+
+#include "fusion/nest.h"
+#include "ops/gemm.h"
+
+namespace gradus::fusion {
+
+// A kernel outside of the function, as a state calls it.
+struct OuterCall {
+  ir::KernelFunction run = nullptr;
+  const void* parameters = nullptr;
+  uint32_t args = 0;    // its first pointer among the stage's
+  int64_t scratch = 0;  // where its scratch memory begins in the stage's
+};
+
+// Data only. Nests and frames that fit them, products that `is_inline` takes.
+struct StageProgram {
+  struct Loops {
+    Nest nest;
+    Frame frame;
+  };
+  struct Item {
+    enum class Kind : uint8_t { loops, product, call } kind = Kind::call;
+    uint32_t what = 0;     // index into loops or products; calls are numbered as they come
+    uint32_t args = 0;     // its first pointer among the stage's
+    SourceLocation where;  // in `program`; a comment in the text
+  };
+  std::vector<Loops> loops;         // each once
+  std::vector<ops::Gemm> products;  // likewise
+  std::vector<Item> items;          // in the order in which they run
+  std::string program;              // the file that `where` is of, in full; empty: none
+};
+
+// As text: what its code depends on.
+std::string print(const StageProgram& stage);
+std::string print(const Frame& frame);
+std::string print(const ops::Gemm& product);
+
+// Whether a product is code of the function: one matrix of f32 or f64, whose sums are one chain
+// (ops/gemm.h), of so few multiplications that they stand there one by one.
+bool is_inline(const ops::Gemm& product);
+
+// Compiled code of a stage. Immutable, for any number of threads.
+class StageKernel {
+ public:
+  using Loops = void (*)(std::byte* const* args);
+  virtual ~StageKernel() = default;
+  // Runs all items in order. `calls` has the calls by number; their scratch memory begins at
+  // `scratch`. What a call throws passes through: `item` is the one that did.
+  virtual void run(std::byte* const* args, std::span<const OuterCall> calls, WorkerPool& workers,
+                   std::byte* scratch, size_t& item) const = 0;
+  // One of the program's loops alone, for who runs item by item. Valid as long as this is.
+  virtual Loops loops(size_t index) const = 0;
+};
+
+}  // namespace gradus::fusion

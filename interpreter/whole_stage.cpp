@@ -1,0 +1,243 @@
+#include "interpreter/whole_stage.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "fusion/cost.h"
+#include "interpreter/planner.h"
+#include "ops/device_form.h"
+
+namespace gradus::interpreter {
+
+namespace {
+
+using fusion::Frame;
+using fusion::Nest;
+using fusion::StageProgram;
+
+// A group of a stage: what it will run by when the stage is compiled.
+struct Part {
+  Nest nest;
+  Frame frame;
+  mutable fusion::StageKernel::Loops loops = nullptr;  // set before anybody runs it
+};
+
+void run_part(const void* parameters, std::byte* const* args, ir::KernelScope&) {
+  static_cast<const Part*>(parameters)->loops(args);
+}
+
+class PartKernel final : public fusion::Kernel {
+ public:
+  explicit PartKernel(const Nest& nest) : nest_(nest) {}
+  ir::Kernel bind(const Frame& frame) const override {
+    return {run_part, std::make_shared<const Part>(nest_, frame), 0};
+  }
+  const Nest& nest() const override { return nest_; }
+
+ private:
+  const Nest nest_;
+};
+
+// Has a kernel for every nest that is small enough, and compiles none. Places are the stage's to
+// tell: nests that compute alike are one.
+class PartKernels final : public fusion::Kernels {
+ public:
+  explicit PartKernels(fusion::Kernels& of) : of_(of) {}
+  uint64_t id() const override { return of_.id(); }
+  bool wants(const Nest& nest, const Frame& frame) const override {
+    return fusion::fits_into_stage(nest, frame);
+  }
+  bool reads_before_writing() const override { return true; }
+  bool wants_single_steps() override { return true; }
+  std::shared_ptr<const fusion::KernelSet> ready() override { return of_.ready(); }
+  std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string&) override {
+    return std::make_shared<const PartKernel>(nest);
+  }
+  void request(const Nest&, const std::string&) override {}
+  void wait() override {}
+  fusion::KernelStatistics statistics() const override { return {}; }
+
+ private:
+  fusion::Kernels& of_;
+};
+
+// Elements of a type whose sizes are all numbers; nothing where one is not, or they are too many.
+std::optional<int64_t> elements_of(const ir::Type& type) {
+  constexpr int64_t most = 1 << 16;
+  int64_t n = 1;
+  for (const ir::Dim& d : type.dims) {
+    if (!d.is_constant()) return std::nullopt;
+    n *= d.value();
+    if (n > most) return std::nullopt;
+  }
+  return n;
+}
+
+// A stage's program, made of the steps of its plan.
+class Describer {
+ public:
+  StageProgram program;
+  SegmentPlan::Whole whole;
+  double nanoseconds = 0;
+
+  explicit Describer(const Code& code, size_t segment)
+      : code_(code), stage_(code.stage(code.segment(segment).stage)) {}
+
+  void add(const Step& step) {
+    using Kind = StageProgram::Item::Kind;
+    auto form = ops::device_form(step.run, step.parameters);
+    const auto* product = form ? std::get_if<ops::DeviceProduct>(&form->what) : nullptr;
+    if (step.run == run_part) {
+      const auto& part = *static_cast<const Part*>(step.parameters);
+      parts_.emplace_back(&part, number_of(part));
+      add(Kind::loops, parts_.back().second, step, nanoseconds_of(part.nest, part.frame));
+    } else if (product && !product->large && fusion::is_inline(product->gemm)) {
+      add(Kind::product, number_of(product->gemm), step, fusion::nanoseconds_of(product->gemm));
+    } else {
+      const auto number = static_cast<uint32_t>(whole.calls.size());
+      whole.calls.push_back({step.run, step.parameters, step.args, step.scratch});
+      const bool linear = form && (std::holds_alternative<ops::DeviceMoves>(form->what) ||
+                                   std::holds_alternative<ops::DeviceReduction>(form->what) ||
+                                   std::holds_alternative<ops::DeviceIndexing>(form->what));
+      add(Kind::call, number, step, fusion::nanoseconds_of_call(elements(step), linear));
+    }
+  }
+  // A function of little but calls would gain little.
+  bool is_worth_it(fusion::WholeStages which) const {
+    constexpr size_t least_items = 3;
+    if (which == fusion::WholeStages::always) return program.items.size() > whole.calls.size();
+    return program.items.size() >= least_items && 2 * whole.calls.size() <= program.items.size() &&
+           nanoseconds <= fusion::most_stage_nanoseconds;
+  }
+  void set_loops(const fusion::StageKernel& code) const {
+    for (auto [part, number] : parts_) part->loops = code.loops(number);
+  }
+
+ private:
+  void add(StageProgram::Item::Kind kind, uint32_t what, const Step& step, double cost) {
+    program.items.push_back({kind, what, step.args, stage_.instructions[step.instruction].where});
+    whole.instructions.push_back(step.instruction);
+    whole.kinds.push_back(kind);
+    nanoseconds += cost;
+  }
+  uint32_t number_of(const Part& part) {
+    const auto next = static_cast<uint32_t>(program.loops.size());
+    auto [place, first] = loops_.try_emplace(print(part.nest) + print(part.frame), next);
+    if (first) program.loops.push_back({part.nest, part.frame});
+    return place->second;
+  }
+  uint32_t number_of(const ops::Gemm& product) {
+    const auto next = static_cast<uint32_t>(program.products.size());
+    auto [place, first] = products_.try_emplace(fusion::print(product), next);
+    if (first) program.products.push_back(product);
+    return place->second;
+  }
+  // That an instruction reads and writes.
+  int64_t elements(const Step& step) const {
+    const Instruction& i = stage_.instructions[step.instruction];
+    int64_t n = 0;
+    auto add = [&](Register r) {
+      if (r != no_register) n += elements_of(code_.type_of(r)).value_or(0);
+    };
+    for (uint32_t k = 0; k < i.operands; ++k) add(stage_.operands[i.first_operand + k].reg);
+    for (uint32_t k = 0; k < i.results; ++k) add(stage_.results[i.first_result + k]);
+    return n;
+  }
+
+  const Code& code_;
+  const StageCode& stage_;
+  std::vector<std::pair<const Part*, uint32_t>> parts_;  // and the numbers of their loops
+  std::map<std::string, uint32_t> loops_, products_;     // by text
+};
+
+}  // namespace
+
+bool is_small_stage(const Code& code, size_t number, std::span<const Tensor> inputs,
+                    const KernelChoice& choice) {
+  constexpr uint32_t most_instructions = 4096;
+  constexpr int64_t most_elements = 1 << 18;
+  if (choice.mode == fusion::FusionMode::off || choice.device ||
+      choice.source->whole_stages() == fusion::WholeStages::off)
+    return false;
+  const Segment& segment = code.segment(number);
+  const StageCode& stage = code.stage(segment.stage);
+  if (segment.counts || segment.end - segment.first > most_instructions) return false;
+  int64_t elements = 0;
+  auto count = [&](Register r) {
+    if (r == no_register || code.is_handle(r)) return true;
+    const auto n = elements_of(code.type_of(r));
+    elements += n.value_or(0);
+    return n && elements <= most_elements;
+  };
+  for (Register r : inputs_of(code, number))
+    if (!count(r)) return false;
+  for (uint32_t n = segment.first; n < segment.end; ++n) {
+    const Instruction& i = stage.instructions[n];
+    for (uint32_t k = 0; k < i.results; ++k)
+      if (!count(stage.results[i.first_result + k])) return false;
+  }
+  // However inputs lie: who passes views passes others the next time.
+  return std::ranges::all_of(
+      inputs, [](const Tensor& t) { return !t.defined() || t.layout().contiguous(); });
+}
+
+namespace {
+
+// A plan of parts, and its program.
+struct Described {
+  std::shared_ptr<SegmentPlan> plan;
+  Describer stage;
+  std::string text;
+};
+
+std::optional<Described> describe(const Code& code, size_t segment,
+                                  std::shared_ptr<const SegmentPlan> previous,
+                                  std::span<const Tensor> inputs, std::vector<int64_t> key,
+                                  const KernelChoice& choice) {
+  KernelChoice parts = choice;
+  parts.mode = fusion::FusionMode::first;
+  parts.source = std::make_shared<PartKernels>(*choice.source);
+  Planner planner(code, segment, std::move(previous), inputs, std::move(key), parts);
+  planner.choose_code();
+  Described d{planner.finish(), Describer(code, segment), {}};
+  for (const Step& s : d.plan->steps)
+    if (s.run) d.stage.add(s);
+  if (!d.stage.is_worth_it(choice.source->whole_stages())) return std::nullopt;
+  const auto& source = code.graph().source;
+  if (choice.source->wants_places() && source && !source->file.empty())
+    d.stage.program.program = std::filesystem::absolute(source->file).string();
+  d.text = fusion::print(d.stage.program);
+  return d;
+}
+
+}  // namespace
+
+std::shared_ptr<const SegmentPlan> plan_whole_stage(const Code& code, size_t segment,
+                                                    std::shared_ptr<const SegmentPlan> previous,
+                                                    std::span<const Tensor> inputs,
+                                                    std::vector<int64_t> key,
+                                                    const KernelChoice& choice) {
+  const bool behind = choice.mode == fusion::FusionMode::behind;
+  if (behind && choice.set->stages.empty()) return nullptr;
+  auto d = describe(code, segment, std::move(previous), inputs, std::move(key), choice);
+  if (!d) return nullptr;
+  d->stage.whole.code = behind ? choice.set->find_stage(d->text)
+                               : choice.source->get_stage(d->stage.program, d->text);
+  if (!d->stage.whole.code) return nullptr;
+  d->stage.set_loops(*d->stage.whole.code);
+  d->plan->whole = std::move(d->stage.whole);
+  return d->plan;
+}
+
+void count_run(const Code& code, const SegmentPlan& plan, std::span<const Tensor> inputs,
+               const KernelChoice& choice) {
+  // Later runs are not counted, so that states on many threads write nothing that they share.
+  if (plan.runs.load(std::memory_order_relaxed) >= fusion::runs_before_stage ||
+      plan.runs.fetch_add(1, std::memory_order_relaxed) + 1 != fusion::runs_before_stage)
+    return;
+  if (auto d = describe(code, plan.segment, plan.previous, inputs, plan.key, choice))
+    choice.source->request_stage(d->stage.program, d->text);
+}
+
+}  // namespace gradus::interpreter

@@ -1,0 +1,257 @@
+// Functions of whole stages: loops, products and calls for known sizes, with the reference's bits.
+// SPEC F6
+#include <numeric>
+
+#include "ops/registry.h"
+#include "tests/fusion/calls.h"
+#include "tests/fusion/row_nests.h"
+#include "tests/fusion/support.h"
+
+namespace gradus::fusion::test {
+namespace {
+
+using cpu::Isa;
+using Kind = StageProgram::Item::Kind;
+
+class Stages : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (!cpu::runs_here(GetParam())) GTEST_SKIP() << "no such instructions here";
+  }
+  std::shared_ptr<const StageKernel> compile(const StageProgram& p) {
+    return compiler_.compile(p, GetParam());
+  }
+  // The nests for all of the sizes, by one function; each of its items has its own pointers.
+  void expect_same(const std::vector<Nest>& nests, const std::vector<Sizes>& sizes,
+                   bool tame = false) {
+    StageProgram p;
+    std::vector<Memory> memories;
+    for (const Nest& nest : nests)
+      for (const Sizes& s : sizes) {
+        memories.emplace_back(nest, s, 7 + p.loops.size(), tame);
+        p.items.push_back({Kind::loops, static_cast<uint32_t>(p.loops.size()), 0, {}});
+        p.loops.push_back({nest, memories.back().frame});
+      }
+    auto code = compile(p);
+    for (size_t i = 0; i < memories.size(); ++i)
+      EXPECT_EQ(memories[i].difference([&](std::byte* const* args) { code->loops(i)(args); }), "")
+          << print(p.loops[i].nest);
+  }
+  cpu::Compiler compiler_;
+  WorkerPool workers_{1};
+};
+
+TEST_P(Stages, LoopsOfEveryOperator) {
+  constexpr std::string_view walks[] = {"contiguous"};
+  for (const ir::Operator* op : ops::all()) {
+    if (!op->pointwise) continue;
+    for (const std::string& attributes : attributes_of(*op)) {
+      std::vector<Nest> nests;
+      for (DType d : {DType::f64, DType::f32, DType::bf16, DType::i64, DType::u8})
+        nests.push_back(parse_nest(call_text(*op, d, attributes, 1, walks)));
+      expect_same(nests, {{1}, {5}, {16}, {37}});
+    }
+  }
+}
+
+TEST_P(Stages, LoopsThatWalkInEveryWay) {
+  std::vector<Nest> nests;
+  for (std::string_view d : {"f32", "f64", "f16", "i32", "bool"})
+    for (std::string_view last : {"contiguous", "strided", "broadcast"})
+      for (std::string_view outer : {"strided, strided", "broadcast, strided"})
+        nests.push_back(parse_nest(fmt::format(
+            "nest 3 {{ %v0 = load {0} [{1}, {2}] %v1 = load f32 [strided, broadcast, contiguous] "
+            "%v2 = maximum(%v0, %v1) : f32 in f32 store %v2, %v0 }}",
+            d, outer, last)));
+  expect_same(nests, {{1, 1, 3}, {2, 3, 5}, {2, 1, 32}, {1, 4, 1}});
+}
+
+TEST_P(Stages, LoopsThatReduceRows) {
+  std::vector<Nest> nests;
+  for (std::string_view d : {"f32", "f64", "bf16"}) {
+    nests.push_back(parse_nest(softmax_nest(d)));
+    nests.push_back(parse_nest(softmax_derivative_nest(d)));
+  }
+  for (std::string_view r : reducers)
+    for (DType d : {DType::f32, DType::i32})
+      nests.push_back(parse_nest(
+          fmt::format("nest 2 {{ %v0 = load {} [strided, contiguous]\n%v1 = {} store_row %v1 }}",
+                      name_of(d), reduction(r, "%v0", d))));
+  expect_same(nests, {{1, 1}, {3, 5}, {2, 16}, {1, 40}, {2, 1100}}, true);
+}
+
+ops::Gemm product(DType d, int64_t m, int64_t k, int64_t n, int64_t a_row, int64_t a_column,
+                  int64_t b_row, int64_t b_column) {
+  ops::Gemm g;
+  g.dtype = d;
+  g.m = m, g.k = k, g.n = n;
+  g.a_row = a_row, g.a_column = a_column, g.b_row = b_row, g.b_column = b_column;
+  return g;
+}
+
+int64_t extent(int64_t rows, int64_t row, int64_t columns, int64_t column) {
+  return (rows - 1) * row + (columns - 1) * column + 1;
+}
+
+TEST_P(Stages, Products) {
+  StageProgram p;
+  for (DType d : {DType::f32, DType::f64})
+    for (auto [m, k, n] : {std::array{1, 1, 1},
+                           {1, 16, 64},
+                           {16, 1, 64},
+                           {3, 5, 7},
+                           {6, 17, 33},
+                           {1, 128, 40},
+                           {9, 3, 1},
+                           {1, 3, 9},
+                           {12, 20, 2},
+                           {13, 128, 1}})
+      for (bool a_turned : {false, true})
+        for (bool b_turned : {false, true})
+          for (int64_t gap : {0, 3})
+            if (auto g = product(d, m, k, n, a_turned ? 1 : k + gap, a_turned ? m + gap : 1,
+                                 b_turned ? 1 : n + gap, b_turned ? k + gap : 1);
+                is_inline(g))
+              p.products.push_back(g);
+  EXPECT_GT(p.products.size(), 120u);  // of 160: not where what is a vector would have gaps
+  for (uint32_t n = 0; n < p.products.size(); ++n) p.items.push_back({Kind::product, n, 3 * n, {}});
+  std::vector<std::vector<std::byte>> operands, results;
+  std::vector<std::byte*> args;
+  for (size_t n = 0; n < p.products.size(); ++n) {
+    const ops::Gemm& g = p.products[n];
+    auto count = [&](int64_t e) { return static_cast<size_t>(e); };
+    operands.push_back(values(g.dtype, count(extent(g.m, g.a_row, g.k, g.a_column)), n, n % 2));
+    operands.push_back(values(g.dtype, count(extent(g.k, g.b_row, g.n, g.b_column)), ~n, n % 2));
+    results.emplace_back(count(g.m * g.n) * size_of(g.dtype) + 64, std::byte{0xa5});
+    args.insert(args.end(),
+                {operands[2 * n].data(), operands[2 * n + 1].data(), results[n].data()});
+  }
+  size_t item = 0;
+  compile(p)->run(args.data(), {}, workers_, nullptr, item);
+  EXPECT_EQ(item, p.items.size());
+  for (size_t n = 0; n < p.products.size(); ++n) {
+    const ops::Gemm& g = p.products[n];
+    const size_t bytes = results[n].size() - 64, size = size_of(g.dtype);
+    std::vector<std::byte> expected(bytes), scratch(ops::gemm_scratch_bytes(g) + 64);
+    auto* aligned =
+        reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+    ops::gemm(g, operands[2 * n].data(), operands[2 * n + 1].data(), expected.data(), aligned,
+              workers_);
+    for (size_t e = 0; e < bytes; e += size)
+      ASSERT_TRUE(same(g.dtype, &results[n][e], &expected[e]))
+          << print(g) << "element " << e / size;
+    for (size_t e = bytes; e < results[n].size(); ++e) ASSERT_EQ(results[n][e], std::byte{0xa5});
+  }
+}
+
+TEST_P(Stages, ProductsThatAreNoCodeOfTheirs) {
+  EXPECT_TRUE(is_inline(product(DType::f32, 1, 16, 64, 16, 1, 64, 1)));
+  EXPECT_FALSE(is_inline(product(DType::f16, 1, 16, 64, 16, 1, 64, 1)));
+  EXPECT_FALSE(is_inline(product(DType::f32, 1, 0, 64, 16, 1, 64, 1)));
+  EXPECT_FALSE(is_inline(product(DType::f32, 64, 64, 64, 64, 1, 64, 1)));
+  EXPECT_FALSE(is_inline(product(DType::f32, 1, 300, 1, 1, 1, 1, 1)));
+  EXPECT_FALSE(is_inline(product(DType::f32, 1, int64_t{1} << 62, 1 << 20, 1, 1, 1, 1)));
+  EXPECT_FALSE(is_inline(product(DType::f32, 4, 4, 4, 4, 1, 8, 2)));  // gaps either way
+  ops::Gemm batch = product(DType::f32, 2, 2, 2, 2, 1, 2, 1);
+  batch.batch.push_back({3, 4, 4});
+  EXPECT_FALSE(is_inline(batch));
+}
+
+// Adds its number to a float, and throws where that was negative.
+struct Adder {
+  float number;
+  static void run(const void* self, std::byte* const* args, ir::KernelScope& scope) {
+    auto& x = *reinterpret_cast<float*>(args[0]);
+    if (x < 0) throw Error("{} is negative", x);
+    x += static_cast<const Adder*>(self)->number;
+    if (scope.scratch) *reinterpret_cast<float*>(scope.scratch) = x;
+  }
+};
+
+TEST_P(Stages, CallsInTheirPlaceAndWhatTheyThrow) {
+  const Nest twice = parse_nest(
+      "nest 1 { %v0 = load f32 [contiguous] %v1 = add(%v0, %v0) : f32 in f32 store %v1 }");
+  StageProgram p;
+  p.loops.push_back({twice, {{1}, {{1}}}});
+  p.items = {{Kind::call, 0, 0, {}}, {Kind::loops, 0, 0, {}}, {Kind::call, 1, 0, {}}};
+  const Adder one{1}, ten{10};
+  alignas(64) float scratch[32] = {};
+  const OuterCall calls[] = {{Adder::run, &one, 0, 0}, {Adder::run, &ten, 1, 64}};
+  float x = 3, y = 0;
+  std::byte* args[] = {reinterpret_cast<std::byte*>(&x), reinterpret_cast<std::byte*>(&y)};
+  auto code = compile(p);
+  size_t item = 0;
+  auto run = [&] { code->run(args, calls, workers_, reinterpret_cast<std::byte*>(scratch), item); };
+  run();
+  EXPECT_EQ(x, 4);
+  EXPECT_EQ(y, 18);
+  EXPECT_EQ(item, 3u);
+  EXPECT_EQ(scratch[0], 4);
+  EXPECT_EQ(scratch[16], 18);
+  x = -5;
+  y = 1;
+  EXPECT_THROW(run(), Error);
+  EXPECT_EQ(item, 0u);
+  EXPECT_EQ(y, 1);  // nothing after it has run
+  x = 1;
+  run();
+  EXPECT_EQ(y, 14);
+  x = -0.5f;  // -0.5 + 1 is 0.5, so that nothing is negative after the first
+  EXPECT_THROW(run(), Error);
+  p.items[0].kind = Kind::loops;  // y = 2 x, then what the last call does
+  p.items[0].what = 0;
+  p.items.erase(p.items.begin() + 1);
+  code = compile(p);
+  x = -2;
+  const OuterCall last[] = {{Adder::run, &ten, 1, 64}};
+  EXPECT_THROW(code->run(args, last, workers_, reinterpret_cast<std::byte*>(scratch), item), Error);
+  EXPECT_EQ(item, 1u);
+  EXPECT_EQ(y, -4);
+}
+
+// Objects are kept for other processes: nothing of this one is in them.
+TEST_P(Stages, LoadFromObjects) {
+  StageProgram p;
+  p.products.push_back(product(DType::f32, 2, 3, 4, 3, 1, 4, 1));
+  p.items = {{Kind::product, 0, 0, {}}, {Kind::call, 0, 0, {}}};
+  cpu::CompileTimes times;
+  const std::string object = compiler_.object(p, GetParam(), times);
+  cpu::Compiler other;
+  auto code = other.load(p, object);
+  std::vector<float> a(6), b(12), c(8);
+  std::iota(a.begin(), a.end(), 1.0f);
+  std::iota(b.begin(), b.end(), 1.0f);
+  std::byte* args[] = {reinterpret_cast<std::byte*>(a.data()),
+                       reinterpret_cast<std::byte*>(b.data()),
+                       reinterpret_cast<std::byte*>(c.data())};
+  const Adder one{1};
+  const OuterCall calls[] = {{Adder::run, &one, 2, 0}};
+  size_t item = 0;
+  code->run(args, calls, workers_, nullptr, item);
+  EXPECT_EQ(c, (std::vector<float>{39, 44, 50, 56, 83, 98, 113, 128}));
+  EXPECT_THROW(other.load(p, object.substr(0, object.size() / 2)), ResourceError);
+  EXPECT_NE(cpu::Compiler::key(p, GetParam()), cpu::Compiler::key(StageProgram{}, GetParam()));
+}
+
+TEST(StageProgramTest, PrintsWhatItsCodeDependsOn) {
+  StageProgram p;
+  p.loops.push_back({parse_nest("nest 1 { %v0 = load f32 [contiguous] %v1 = exp(%v0) : f32 in f32 "
+                                "store %v1 }"),
+                     {{16}, {{1}}}});
+  p.products.push_back(product(DType::f64, 2, 3, 4, 3, 1, 1, 3));
+  p.items = {{Kind::loops, 0, 0, {}}, {Kind::product, 0, 2, {}}, {Kind::call, 0, 5, {}}};
+  EXPECT_EQ(print(p),
+            "stage {\n"
+            "loops 0: nest 1 {\n  %v0 = load f32 [contiguous]\n  %v1 = exp(%v0) : f32 in f32\n"
+            "  store %v1\n}\nsizes [16]\nstrides [1]\n"
+            "product 0: f64 [2, 3] by (3, 1) times [3, 4] by (1, 3)\n"
+            "loops 0 at 0\nproduct 0 at 2\ncall 0 at 5\n}\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, Stages, testing::Values(Isa::avx2, Isa::avx512),
+                         [](const auto& info) {
+                           return info.param == Isa::avx2 ? "avx2" : "avx512";
+                         });
+
+}  // namespace
+}  // namespace gradus::fusion::test
