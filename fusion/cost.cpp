@@ -150,6 +150,8 @@ double nanoseconds_of(const ops::Gemm& product) {
                     std::ceil(static_cast<double>(wide.n) / vector);
 }
 
+double nanoseconds_of_few(int64_t elements) { return call + 0.1 * static_cast<double>(elements); }
+
 // A kernel that multiplies what it reads with each other takes less than the power 3/2 of it.
 double nanoseconds_of_call(int64_t elements, bool linear) {
   constexpr double base = 30, element = 0.5;

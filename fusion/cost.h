@@ -43,15 +43,16 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits);
 
 // Whether a nest is small enough to be written out for its sizes in a stage's function.
 bool fits_into_stage(const Nest& nest, const Frame& frame);
-// What that, or a small product, or a kernel called from there may take, about; of the kernel is
-// known how many elements it reads and writes, and whether it takes each a few times at most.
+// What that, or another piece of it, or a kernel called from there may take, about; of the kernel
+// is known how many elements it reads and writes, and whether it takes each a few times at most.
 double nanoseconds_of(const Nest& nest, const Frame& frame);
 double nanoseconds_of(const ops::Gemm& product);
+double nanoseconds_of_few(int64_t elements);  // a small sum, or copies
 double nanoseconds_of_call(int64_t elements, bool linear);
 // A stage is one function up to this. Nobody can stop it on the way.
 inline constexpr double most_stage_nanoseconds = 50e3;
-// A function is compiled behind when the stage has run so often: it takes some tenths of a second,
-// and saves some microseconds a run.
+// A function is compiled behind when the stage has run so often: it takes some ten milliseconds to
+// make, and saves some microseconds a run.
 inline constexpr uint32_t runs_before_stage = 1000;
 
 }  // namespace gradus::fusion

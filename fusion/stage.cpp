@@ -1,6 +1,7 @@
 #include "fusion/stage.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace gradus::fusion {
 
@@ -29,6 +30,30 @@ std::string print(const ops::Gemm& g) {
                      g.k, g.a_row, g.a_column, g.k, g.n, g.b_row, g.b_column);
 }
 
+std::string print(const ops::DeviceReduction& sum) {
+  auto text = [](const ops::Axes& axes) {
+    std::string out;
+    for (const ops::Axis& a : axes)
+      out += fmt::format("{}{} by {}", out.empty() ? "" : ", ", a.size, a.stride);
+    return "(" + out + ")";
+  };
+  return fmt::format("{} {} over {}\n", name_of(sum.in), text(sum.kept), text(sum.reduced));
+}
+
+std::string print(const ops::DeviceMoves& copies) {
+  auto text = [](const ops::Window& w) {
+    return fmt::format("{} {} by {}", w.argument, w.offset, text_of(w.strides));
+  };
+  std::string out;
+  for (const ops::DeviceMove& m : copies.moves) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, m.pattern.bytes, sizeof bits);
+    out += fmt::format("\n  {} {} {} to {}", name_of(m.target.dtype), text_of(m.shape),
+                       m.fills ? fmt::format("{:x}", bits) : text(m.source), text(m.target));
+  }
+  return out + "\n";
+}
+
 std::string print(const StageProgram& stage) {
   std::string out = "stage {\n";
   for (size_t i = 0; i < stage.loops.size(); ++i)
@@ -36,8 +61,12 @@ std::string print(const StageProgram& stage) {
         fmt::format("loops {}: {}{}", i, print(stage.loops[i].nest), print(stage.loops[i].frame));
   for (size_t i = 0; i < stage.products.size(); ++i)
     out += fmt::format("product {}: {}", i, print(stage.products[i]));
+  for (size_t i = 0; i < stage.sums.size(); ++i)
+    out += fmt::format("sum {}: {}", i, print(stage.sums[i]));
+  for (size_t i = 0; i < stage.copies.size(); ++i)
+    out += fmt::format("copies {}:{}", i, print(stage.copies[i]));
   for (const StageProgram::Item& i : stage.items) {
-    static constexpr const char* kinds[] = {"loops", "product", "call"};
+    static constexpr const char* kinds[] = {"loops", "product", "sum", "copies", "call"};
     out += fmt::format("{} {} at {}", kinds[static_cast<size_t>(i.kind)], i.what, i.args);
     if (!stage.program.empty() && i.where.known())
       out += fmt::format("  # {}:{}", i.where.line, i.where.column);
@@ -56,6 +85,40 @@ bool is_inline(const ops::Gemm& g) {
   if (wide.m * wide.k * ((wide.n + lanes - 1) / lanes) > most_steps) return false;
   // b is read by vectors: along its rows, or along its columns and turned then.
   return wide.b_column == 1 || wide.n == 1 || wide.b_row == 1 || wide.k == 1;
+}
+
+bool is_inline(const ops::DeviceReduction& r) {
+  constexpr int64_t most_terms = 64, most_elements = 1 << 11;
+  return r.reducer == ops::Reducer::sum && r.in == r.out &&
+         (r.in == DType::f32 || r.in == DType::f64) && r.outputs > 0 && r.count > 0 &&
+         r.count <= most_terms && r.outputs <= most_elements / r.count && r.kept.size() == 1 &&
+         (r.kept[0].stride == 1 || r.outputs == 1);
+}
+
+bool is_inline(const ops::DeviceMoves& copies) {
+  constexpr int64_t most_elements = 1 << 10, most_single = 1 << 6, most_rows = 1 << 6;
+  int64_t elements = 0, rows = 0, single = 0;
+  for (const ops::DeviceMove& m : copies.moves) {
+    if (m.target.argument < 0 || (!m.fills && m.source.argument < 0)) return false;
+    if (!m.fills && m.source.dtype != m.target.dtype) return false;
+    int64_t n = 1;
+    for (int64_t size : m.shape) {
+      if (size <= 0 || size > most_elements) return false;
+      n *= size;
+      if (n > most_elements) return false;
+    }
+    elements += n;
+    if (m.shape.empty() || has_rows(m))
+      rows += m.shape.empty() ? 1 : n / m.shape.back();
+    else
+      single += n;
+  }
+  return elements > 0 && elements <= most_elements && rows <= most_rows && single <= most_single;
+}
+
+bool has_rows(const ops::DeviceMove& m) {
+  return !m.shape.empty() && m.target.strides.back() == 1 &&
+         (m.fills || m.source.strides.back() == 1);
 }
 
 }  // namespace gradus::fusion

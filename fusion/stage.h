@@ -1,14 +1,15 @@
 // A small stage as one function: what it does, step by step, for known sizes.
 //
 // Where all of a stage's work is small, calling its kernels costs more than what they compute, and
-// sizes that are known when it is compiled leave no loop to be set up. Groups and small products
-// become code of one function then; what else there is, it calls where its turn comes.
+// sizes that are known when it is compiled leave no loop to be set up. Groups, small products,
+// sums and copies become code of one function then; what else there is, it calls where its turn
+// comes.
 #pragma once
 
 #include <span>
 
 #include "fusion/nest.h"
-#include "ops/gemm.h"
+#include "ops/device_form.h"
 
 namespace gradus::fusion {
 
@@ -20,32 +21,42 @@ struct OuterCall {
   int64_t scratch = 0;  // where its scratch memory begins in the stage's
 };
 
-// Data only. Nests and frames that fit them, products that `is_inline` takes.
+// Data only. Nests and frames that fit them, and what `is_inline` takes.
 struct StageProgram {
   struct Loops {
     Nest nest;
     Frame frame;
   };
   struct Item {
-    enum class Kind : uint8_t { loops, product, call } kind = Kind::call;
-    uint32_t what = 0;     // index into loops or products; calls are numbered as they come
+    enum class Kind : uint8_t { loops, product, sum, copies, call } kind = Kind::call;
+    uint32_t what = 0;     // index into those of its kind; calls are numbered as they come
     uint32_t args = 0;     // its first pointer among the stage's
     SourceLocation where;  // in `program`; a comment in the text
   };
   std::vector<Loops> loops;         // each once
-  std::vector<ops::Gemm> products;  // likewise
-  std::vector<Item> items;          // in the order in which they run
-  std::string program;              // the file that `where` is of, in full; empty: none
+  std::vector<ops::Gemm> products;  // likewise, as the others
+  std::vector<ops::DeviceReduction> sums;
+  std::vector<ops::DeviceMoves> copies;
+  std::vector<Item> items;  // in the order in which they run
+  std::string program;      // the file that `where` is of, in full; empty: none
 };
 
 // As text: what its code depends on.
 std::string print(const StageProgram& stage);
 std::string print(const Frame& frame);
 std::string print(const ops::Gemm& product);
+std::string print(const ops::DeviceReduction& sum);
+std::string print(const ops::DeviceMoves& copies);
 
 // Whether a product is code of the function: one matrix of f32 or f64, whose sums are one chain
 // (ops/gemm.h), of so few multiplications that they stand there one by one.
 bool is_inline(const ops::Gemm& product);
+// The same of sums of few elements in f32 or f64, whose results are of neighbours or but one; and
+// of copies of few elements that convert nothing.
+bool is_inline(const ops::DeviceReduction& reduction);
+bool is_inline(const ops::DeviceMoves& copies);
+// Whether the elements of a copy's last dimension are neighbours where they come from and go to.
+bool has_rows(const ops::DeviceMove& copy);
 
 // Compiled code of a stage. Immutable, for any number of threads.
 class StageKernel {

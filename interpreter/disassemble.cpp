@@ -128,15 +128,16 @@ std::string describe_groups(const State& state) {
   for (const WholeStage& whole : state.whole_stages()) {
     using Kind = fusion::StageProgram::Item::Kind;
     std::map<std::string_view, size_t> called;  // instructions of no loops and no product
-    size_t loops = 0, products = 0;
+    size_t loops = 0, products = 0, others = 0;
     for (const WholeStage::Item& i : whole.items) {
       loops += i.kind == Kind::loops;
       products += i.kind == Kind::product;
+      others += i.kind == Kind::sum || i.kind == Kind::copies;
       if (i.kind == Kind::call)
         ++called[code.stage(whole.stage).instructions[i.instruction].op->name];
     }
-    out += fmt::format("stage {} is one function of {} loops, {} products", whole.stage, loops,
-                       products);
+    out += fmt::format("stage {} is one function of {} loops, {} products, {} sums and copies",
+                       whole.stage, loops, products, others);
     const char* before = " and calls of ";
     for (const auto& [name, times] : called) {
       out += fmt::format("{}{} {}", before, times, name);

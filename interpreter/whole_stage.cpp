@@ -86,20 +86,29 @@ class Describer {
 
   void add(const Step& step) {
     using Kind = StageProgram::Item::Kind;
-    auto form = ops::device_form(step.run, step.parameters);
-    const auto* product = form ? std::get_if<ops::DeviceProduct>(&form->what) : nullptr;
     if (step.run == run_part) {
       const auto& part = *static_cast<const Part*>(step.parameters);
       parts_.emplace_back(&part, number_of(part));
-      add(Kind::loops, parts_.back().second, step, nanoseconds_of(part.nest, part.frame));
-    } else if (product && !product->large && fusion::is_inline(product->gemm)) {
-      add(Kind::product, number_of(product->gemm), step, fusion::nanoseconds_of(product->gemm));
+      return add(Kind::loops, parts_.back().second, step, nanoseconds_of(part.nest, part.frame));
+    }
+    const auto form = ops::device_form(step.run, step.parameters);
+    const auto* product = form ? std::get_if<ops::DeviceProduct>(&form->what) : nullptr;
+    const auto* sum = form ? std::get_if<ops::DeviceReduction>(&form->what) : nullptr;
+    const auto* copies = form ? std::get_if<ops::DeviceMoves>(&form->what) : nullptr;
+    if (product && !product->large && fusion::is_inline(product->gemm)) {
+      add(Kind::product, number_of(product->gemm, program.products), step,
+          fusion::nanoseconds_of(product->gemm));
+    } else if (sum && fusion::is_inline(*sum)) {
+      add(Kind::sum, number_of(*sum, program.sums), step,
+          fusion::nanoseconds_of_few(sum->outputs * sum->count));
+    } else if (copies && fusion::is_inline(*copies)) {
+      add(Kind::copies, number_of(*copies, program.copies), step,
+          fusion::nanoseconds_of_few(elements(step)));
     } else {
       const auto number = static_cast<uint32_t>(whole.calls.size());
       whole.calls.push_back({step.run, step.parameters, step.args, step.scratch});
-      const bool linear = form && (std::holds_alternative<ops::DeviceMoves>(form->what) ||
-                                   std::holds_alternative<ops::DeviceReduction>(form->what) ||
-                                   std::holds_alternative<ops::DeviceIndexing>(form->what));
+      const bool linear =
+          sum || copies || (form && std::holds_alternative<ops::DeviceIndexing>(form->what));
       add(Kind::call, number, step, fusion::nanoseconds_of_call(elements(step), linear));
     }
   }
@@ -127,10 +136,11 @@ class Describer {
     if (first) program.loops.push_back({part.nest, part.frame});
     return place->second;
   }
-  uint32_t number_of(const ops::Gemm& product) {
-    const auto next = static_cast<uint32_t>(program.products.size());
-    auto [place, first] = products_.try_emplace(fusion::print(product), next);
-    if (first) program.products.push_back(product);
+  template <class Form>
+  uint32_t number_of(const Form& form, std::vector<Form>& forms) {
+    const auto next = static_cast<uint32_t>(forms.size());
+    auto [place, first] = forms_.try_emplace(fusion::print(form), next);
+    if (first) forms.push_back(form);
     return place->second;
   }
   // That an instruction reads and writes.
@@ -148,7 +158,7 @@ class Describer {
   const Code& code_;
   const StageCode& stage_;
   std::vector<std::pair<const Part*, uint32_t>> parts_;  // and the numbers of their loops
-  std::map<std::string, uint32_t> loops_, products_;     // by text
+  std::map<std::string, uint32_t> loops_, forms_;        // by text
 };
 
 }  // namespace

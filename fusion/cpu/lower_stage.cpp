@@ -100,11 +100,18 @@ std::string loops_name(const std::string& name, size_t loops) {
 void lower(const StageProgram& stage, unsigned vector_bits, const std::string& name,
            llvm::Module& module) {
   using Kind = StageProgram::Item::Kind;
-  auto product_name = [&](size_t p) { return fmt::format("{}_product_{}", name, p); };
+  auto name_of = [&](Kind kind, size_t n) {
+    const char* what = kind == Kind::product ? "product" : kind == Kind::sum ? "sum" : "copies";
+    return kind == Kind::loops ? loops_name(name, n) : fmt::format("{}_{}_{}", name, what, n);
+  };
   LoopsLowering loops(vector_bits, module);
   for (size_t l = 0; l < stage.loops.size(); ++l) loops.run(stage.loops[l], loops_name(name, l));
   for (size_t p = 0; p < stage.products.size(); ++p)
-    lower_product(stage.products[p], vector_bits, product_name(p), module);
+    lower_product(stage.products[p], vector_bits, name_of(Kind::product, p), module);
+  for (size_t n = 0; n < stage.sums.size(); ++n)
+    lower_sum(stage.sums[n], vector_bits, name_of(Kind::sum, n), module);
+  for (size_t n = 0; n < stage.copies.size(); ++n)
+    lower_copies(stage.copies[n], vector_bits, name_of(Kind::copies, n), module);
 
   llvm::IRBuilder<> builder(module.getContext());
   llvm::Type *pointer = builder.getPtrTy(), *number = builder.getInt64Ty();
@@ -123,9 +130,7 @@ void lower(const StageProgram& stage, unsigned vector_bits, const std::string& n
     const StageProgram::Item& item = stage.items[n];
     auto scope = lines.of(item.where);
     if (item.kind != Kind::call) {
-      const std::string of =
-          item.kind == Kind::loops ? loops_name(name, item.what) : product_name(item.what);
-      builder.CreateCall(module.getFunction(of),
+      builder.CreateCall(module.getFunction(name_of(item.kind, item.what)),
                          {builder.CreateConstGEP1_64(pointer, function->getArg(0), item.args)});
       continue;
     }

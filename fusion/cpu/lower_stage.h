@@ -29,5 +29,10 @@ std::string loops_name(const std::string& name, size_t loops);
 // order of ops/gemm.h.
 void lower_product(const ops::Gemm& product, unsigned vector_bits, const std::string& name,
                    llvm::Module& module);
+// The same of a sum, in the order of ops/reduce_kernel.h, and of copies.
+void lower_sum(const ops::DeviceReduction& sum, unsigned vector_bits, const std::string& name,
+               llvm::Module& module);
+void lower_copies(const ops::DeviceMoves& copies, unsigned vector_bits, const std::string& name,
+                  llvm::Module& module);
 
 }  // namespace gradus::fusion::cpu

@@ -1,4 +1,5 @@
-// Functions of whole stages: loops, products and calls for known sizes, with the reference's bits.
+// Functions of whole stages: loops, products, sums, copies and calls for known sizes, with the
+// reference's bits.
 // SPEC F6
 #include <numeric>
 
@@ -155,6 +156,118 @@ TEST_P(Stages, ProductsThatAreNoCodeOfTheirs) {
   ops::Gemm batch = product(DType::f32, 2, 2, 2, 2, 1, 2, 1);
   batch.batch.push_back({3, 4, 4});
   EXPECT_FALSE(is_inline(batch));
+}
+
+ops::DeviceReduction sum_of(DType d, ops::Axes kept, ops::Axes reduced) {
+  ops::DeviceReduction r{ops::Reducer::sum, d, d, kept, reduced};
+  for (const ops::Axis& a : kept) r.outputs *= a.size;
+  for (const ops::Axis& a : reduced) r.count *= a.size;
+  return r;
+}
+
+TEST_P(Stages, Sums) {
+  StageProgram p;
+  for (DType d : {DType::f32, DType::f64}) {
+    for (int64_t n : {1, 3, 16, 64, 77})
+      for (int64_t count : {1, 2, 15, 16, 17, 26})
+        p.sums.push_back(sum_of(d, {{n, 1}}, {{count, n + 2}}));
+    p.sums.push_back(sum_of(d, {{9, 1}}, {{5, 40}, {6, 10}}));  // of a middle dimension, too
+    p.sums.push_back(sum_of(d, {{1, 7}}, {{50, 1}}));
+  }
+  std::vector<std::vector<std::byte>> operands, results;
+  std::vector<std::byte*> args;
+  for (uint32_t n = 0; n < p.sums.size(); ++n) {
+    const ops::DeviceReduction& r = p.sums[n];
+    ASSERT_TRUE(is_inline(r));
+    p.items.push_back({Kind::sum, n, 2 * n, {}});
+    operands.push_back(values(r.in, 5000, n, n % 2));
+    results.emplace_back(static_cast<size_t>(r.outputs) * size_of(r.in) + 64, std::byte{0xa5});
+    args.insert(args.end(), {operands[n].data(), results[n].data()});
+  }
+  size_t item = 0;
+  compile(p)->run(args.data(), {}, workers_, nullptr, item);
+  for (size_t n = 0; n < p.sums.size(); ++n) {
+    const ops::DeviceReduction& r = p.sums[n];
+    const size_t size = size_of(r.in);
+    const auto count = static_cast<size_t>(r.count);
+    for (size_t o = 0; o < static_cast<size_t>(r.outputs); ++o) {
+      std::vector<std::byte> terms(count * size), expected(size);
+      for (size_t t = 0; t < count; ++t) {
+        const auto inner = static_cast<size_t>(r.reduced.back().size);
+        size_t at = o + t % inner * static_cast<size_t>(r.reduced.back().stride);
+        if (r.reduced.size() > 1) at += t / inner * static_cast<size_t>(r.reduced[0].stride);
+        std::memcpy(&terms[t * size], &operands[n][at * size], size);
+      }
+      ops::reduce_run(ops::Reducer::sum, compute_of(r.in), terms.data(), r.count, expected.data());
+      ASSERT_TRUE(same(r.in, &results[n][o * size], expected.data())) << print(r) << o;
+    }
+    for (size_t e = static_cast<size_t>(r.outputs) * size; e < results[n].size(); ++e)
+      ASSERT_EQ(results[n][e], std::byte{0xa5});
+  }
+  EXPECT_FALSE(is_inline(sum_of(DType::f32, {{4, 2}}, {{3, 8}})));
+  EXPECT_FALSE(is_inline(sum_of(DType::f16, {{4, 1}}, {{3, 4}})));
+  EXPECT_FALSE(is_inline(sum_of(DType::f32, {{4, 1}}, {{65, 4}})));
+  EXPECT_FALSE(is_inline(sum_of(DType::f32, {{0, 1}}, {{3, 4}})));
+}
+
+TEST_P(Stages, Copies) {
+  auto window = [](int argument, DType d, Sizes strides, int64_t offset = 0) {
+    return ops::Window{argument, d, std::move(strides), offset};
+  };
+  StageProgram p;
+  p.copies.reserve(3);
+  ops::DeviceMoves& joined = p.copies.emplace_back();  // rows of 3 and 70 joined, then a fill
+  joined.moves.push_back(
+      {{2, 3}, window(0, DType::f32, {5, 1}, 1), window(1, DType::f32, {75, 1}), false, {}});
+  joined.moves.push_back(
+      {{2, 70}, window(0, DType::f32, {70, 1}, 9), window(1, DType::f32, {75, 1}, 3), false, {}});
+  joined.moves.push_back({{2, 2},
+                          {},
+                          window(1, DType::f32, {75, 1}, 73),
+                          true,
+                          ops::pattern_of(ir::Number::of(0.25), DType::f32)});
+  ops::DeviceMoves& turned = p.copies.emplace_back();
+  turned.moves.push_back(
+      {{4, 6}, window(0, DType::u8, {1, 4}), window(1, DType::u8, {6, 1}), false, {}});
+  ops::DeviceMoves& single = p.copies.emplace_back();
+  single.moves.push_back(
+      {{}, window(0, DType::f64, {}, 2), window(1, DType::f64, {}, 1), false, {}});
+  for (uint32_t n = 0; n < 3; ++n) {
+    ASSERT_TRUE(is_inline(p.copies[n]));
+    p.items.push_back({Kind::copies, n, 2 * n, {}});
+  }
+  const auto from = values(DType::f32, 200, 1);
+  std::vector<std::byte> a(150 * 4 + 64, std::byte{0xa5}), b(24 + 64, std::byte{0xa5}),
+      c(16 + 64, std::byte{0xa5});
+  auto* source = const_cast<std::byte*>(from.data());
+  std::byte* args[] = {source, a.data(), source, b.data(), source, c.data()};
+  size_t item = 0;
+  compile(p)->run(args, {}, workers_, nullptr, item);
+  auto element = [](const std::vector<std::byte>& of, size_t at, size_t size) {
+    return std::vector<std::byte>(of.begin() + static_cast<long>(at * size),
+                                  of.begin() + static_cast<long>((at + 1) * size));
+  };
+  const float quarter = 0.25f;
+  for (size_t i = 0; i < 2; ++i) {
+    for (size_t j = 0; j < 3; ++j)
+      EXPECT_EQ(element(a, i * 75 + j, 4), element(from, i * 5 + j + 1, 4));
+    for (size_t j = 0; j < 70; ++j)
+      EXPECT_EQ(element(a, i * 75 + j + 3, 4), element(from, i * 70 + j + 9, 4));
+    for (size_t j = 73; j < 75; ++j) EXPECT_EQ(std::memcmp(&a[(i * 75 + j) * 4], &quarter, 4), 0);
+  }
+  for (size_t i = 0; i < 4; ++i)
+    for (size_t j = 0; j < 6; ++j) EXPECT_EQ(b[i * 6 + j], from[i + j * 4]);
+  EXPECT_EQ(element(c, 1, 8), element(from, 2, 8));
+  EXPECT_EQ(c[0], std::byte{0xa5});
+  for (auto [of, end] : {std::pair(&a, 600), {&b, 24}, {&c, 16}})
+    for (size_t e = static_cast<size_t>(end); e < of->size(); ++e)
+      EXPECT_EQ((*of)[e], std::byte{0xa5});
+  ops::DeviceMoves converts = single;
+  converts.moves[0].source.dtype = DType::f32;
+  EXPECT_FALSE(is_inline(converts));
+  ops::DeviceMoves large = joined;
+  large.moves[1].shape = {2, 1000};
+  EXPECT_FALSE(is_inline(large));
 }
 
 // Adds its number to a float, and throws where that was negative.
