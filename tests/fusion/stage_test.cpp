@@ -2,6 +2,9 @@
 // reference's bits.
 // SPEC F6
 #include <numeric>
+#include <utility>
+
+#include <sys/mman.h>
 
 #include "ops/registry.h"
 #include "tests/fusion/calls.h"
@@ -81,6 +84,32 @@ TEST_P(Stages, LoopsThatReduceRows) {
   expect_same(nests, {{1, 1}, {3, 5}, {2, 16}, {1, 40}, {2, 1100}}, true);
 }
 
+// Bytes that end where a page ends that nobody may read.
+class Fenced {
+ public:
+  explicit Fenced(std::span<const std::byte> bytes) : size_((bytes.size() / page + 2) * page) {
+    void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    first_ = static_cast<std::byte*>(memory);
+    data_ = first_ + size_ - page - bytes.size();
+    std::ranges::copy(bytes, data_);
+    mprotect(first_ + size_ - page, page, PROT_NONE);
+  }
+  Fenced(Fenced&& other) noexcept
+      : size_(other.size_), first_(std::exchange(other.first_, nullptr)), data_(other.data_) {}
+  ~Fenced() {
+    if (first_) munmap(first_, size_);
+  }
+  std::byte* data() const { return data_; }
+  const std::byte& operator[](size_t i) const { return data_[i]; }
+
+ private:
+  static constexpr size_t page = 4096;
+  size_t size_;
+  std::byte* first_;
+  std::byte* data_;
+};
+
 ops::Gemm product(DType d, int64_t m, int64_t k, int64_t n, int64_t a_row, int64_t a_column,
                   int64_t b_row, int64_t b_column) {
   ops::Gemm g;
@@ -116,13 +145,14 @@ TEST_P(Stages, Products) {
               p.products.push_back(g);
   EXPECT_GT(p.products.size(), 120u);  // of 160: not where what is a vector would have gaps
   for (uint32_t n = 0; n < p.products.size(); ++n) p.items.push_back({Kind::product, n, 3 * n, {}});
-  std::vector<std::vector<std::byte>> operands, results;
+  std::vector<Fenced> operands;
+  std::vector<std::vector<std::byte>> results;
   std::vector<std::byte*> args;
   for (size_t n = 0; n < p.products.size(); ++n) {
     const ops::Gemm& g = p.products[n];
     auto count = [&](int64_t e) { return static_cast<size_t>(e); };
-    operands.push_back(values(g.dtype, count(extent(g.m, g.a_row, g.k, g.a_column)), n, n % 2));
-    operands.push_back(values(g.dtype, count(extent(g.k, g.b_row, g.n, g.b_column)), ~n, n % 2));
+    operands.emplace_back(values(g.dtype, count(extent(g.m, g.a_row, g.k, g.a_column)), n, n % 2));
+    operands.emplace_back(values(g.dtype, count(extent(g.k, g.b_row, g.n, g.b_column)), ~n, n % 2));
     results.emplace_back(count(g.m * g.n) * size_of(g.dtype) + 64, std::byte{0xa5});
     args.insert(args.end(),
                 {operands[2 * n].data(), operands[2 * n + 1].data(), results[n].data()});
@@ -174,13 +204,20 @@ TEST_P(Stages, Sums) {
     p.sums.push_back(sum_of(d, {{9, 1}}, {{5, 40}, {6, 10}}));  // of a middle dimension, too
     p.sums.push_back(sum_of(d, {{1, 7}}, {{50, 1}}));
   }
-  std::vector<std::vector<std::byte>> operands, results;
+  std::vector<Fenced> operands;
+  std::vector<std::vector<std::byte>> results;
   std::vector<std::byte*> args;
   for (uint32_t n = 0; n < p.sums.size(); ++n) {
     const ops::DeviceReduction& r = p.sums[n];
     ASSERT_TRUE(is_inline(r));
     p.items.push_back({Kind::sum, n, 2 * n, {}});
-    operands.push_back(values(r.in, 5000, n, n % 2));
+    auto last = [](const ops::Axes& axes) {
+      int64_t at = 0;
+      for (const ops::Axis& a : axes) at += (a.size - 1) * a.stride;
+      return at;
+    };
+    const auto elements = static_cast<size_t>(last(r.kept) + last(r.reduced) + 1);
+    operands.emplace_back(values(r.in, elements, n, n % 2));
     results.emplace_back(static_cast<size_t>(r.outputs) * size_of(r.in) + 64, std::byte{0xa5});
     args.insert(args.end(), {operands[n].data(), results[n].data()});
   }

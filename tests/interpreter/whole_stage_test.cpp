@@ -166,6 +166,7 @@ TEST_F(Whole, NotOfSizesToComeNorOfMuchWorkNorOfViews) {
   EXPECT_EQ(wholes(chain("6"), {x}), 1u);
   EXPECT_EQ(wholes(chain("N"), {x}), 0u);
   EXPECT_EQ(wholes(chain("6000"), {random({6000, 4}, 1)}), 0u);
+  EXPECT_EQ(wholes(chain("1500"), {random({1500, 4}, 1)}), 0u);
   EXPECT_EQ(wholes(chain("6"), {x}, {.whole_stages = WholeStages::off}), 0u);
   EXPECT_EQ(wholes(chain("6"), {x}, {.always = true}), 0u);
   const Tensor turned = random({4, 6}, 1).view(Layout(DType::f64, {6, 4}, {1, 6}), 0);
@@ -208,6 +209,17 @@ TEST_F(Whole, BehindComesForStatesAfterManyRuns) {
   State clone = late.clone();
   run_both(clone);
   EXPECT_EQ(clone.whole_stages().size(), 2u);
+}
+
+TEST_F(Whole, FirstDoesNotTakeThePlansOfOthers) {
+  auto shared = context();
+  auto code = compile(layer);
+  const auto inputs = layer_inputs(4);
+  State behind(code, shared, {.fusion = FusionMode::behind}), whole = first(code, shared);
+  const auto expected = run(behind, inputs[0]);
+  EXPECT_EQ(behind.whole_stages().size(), 0u);
+  expect_same(run(whole, inputs[0]), expected);
+  EXPECT_EQ(whole.whole_stages().size(), 1u);
 }
 
 TEST_F(Whole, KeptOnDiskAndCountedAsKernels) {
