@@ -136,13 +136,16 @@ std::string describe_groups(const State& state) {
       if (i.kind == Kind::call)
         ++called[code.stage(whole.stage).instructions[i.instruction].op->name];
     }
-    out += fmt::format("stage {} is one function of {} loops, {} products, {} sums and copies",
-                       whole.stage, loops, products, others);
-    const char* before = " and calls of ";
+    out += fmt::format(
+        "stage {} is one function of loops ({}), products ({}), "
+        "sums and copies ({})",
+        whole.stage, loops, products, others);
+    const char* before = ", calls (";
     for (const auto& [name, times] : called) {
       out += fmt::format("{}{} {}", before, times, name);
       before = ", ";
     }
+    if (!called.empty()) out += ")";
     out += "\n";
   }
   return out;

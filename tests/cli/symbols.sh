@@ -42,6 +42,23 @@ grep -Eq '^[0-9a-f]+ [1-9a-f][0-9a-f]* gradus_mul_tanh_add_by_rows_[0-9a-f]{8}$'
 [ "$(stat -c %a "$map")" = 600 ] || fail 'others may read the map file'
 rm -f "$map"
 
+# A stage of known sizes is one function, whose lines are the program's, one after the other.
+cat >s.ir <<'PROGRAM'
+graph s {
+  stage 0 (%x: f64[2, 4], %w: f64[3, 4]) {
+    %h = matmul(%x, %w) {transpose_b = true}
+    %t = tanh(%h)
+    %c = cumsum(%t) {dim = 0}
+    %y = mul(%c, %t)
+    return %y
+  }
+}
+PROGRAM
+runs 0 run s.ir --random 1 --fusion first --symbols --dump-after fusion --outputs named.npz
+says out 'stage 0 is one function of loops (2), products (1), sums and copies (0), calls (1 cumsum)'
+runs 0 run s.ir --random 1 --outputs plain.npz
+cmp -s plain.npz named.npz || fail '--symbols gave other bits'
+
 # In gdb: a breakpoint at a line of the program, and the names in a backtrace.
 gdb_runs() { gdb -nx -batch "$@" 2>&1; }
 if ! command -v gdb >/dev/null || ! gdb_runs -ex run true | grep -q 'exited normally'; then
@@ -55,6 +72,12 @@ ASAN_OPTIONS=detect_leaks=0 gdb_runs -ex 'set breakpoint pending on' -ex 'set de
 rm -f /tmp/perf-"$(sed -n 's/.*LWP \([0-9]*\).*/\1/p' gdb.txt | head -1)".map
 grep -q 'gradus_mul_tanh_add_by_rows_[0-9a-f]* () at .*p.ir:4' gdb.txt || fail 'gdb did not stop at p.ir:4'
 grep -q '%t = tanh(%h)' gdb.txt || fail 'gdb does not show the line'
+ASAN_OPTIONS=detect_leaks=0 gdb_runs -ex 'set breakpoint pending on' -ex 'set debuginfod enabled off' \
+  -ex 'break s.ir:4' -ex run -ex backtrace -ex next \
+  --args "$GRADUS" run s.ir --random 1 --fusion first --symbols --threads 1 >>gdb.txt
+rm -f /tmp/perf-"$(sed -n 's/.*LWP \([0-9]*\).*/\1/p' gdb.txt | tail -1)".map
+grep -q 'gradus_stage_of_4_[0-9a-f]* () at .*s.ir:4' gdb.txt || fail 'gdb did not stop at s.ir:4'
+grep -q '^5.*%c = cumsum' gdb.txt || fail 'gdb did not step to the next line'
 [ "$failures" = 0 ] || cat gdb.txt
 
 finish
