@@ -99,8 +99,8 @@ struct KernelOptions {
   // there; one that others can write is not used.
   std::string folder;
   uint64_t most_folder_bytes = uint64_t{256} << 20;  // the entries used longest ago go first
-  unsigned vector_bits = 0;                          // 256 or 512; 0: the widest there are
-  bool always = false;  // kernels also where they are not worth it: for tests
+  unsigned vector_bits = 0;  // 128 (AArch64), 256 or 512 (x86-64); 0: the widest there are
+  bool always = false;       // kernels also where they are not worth it: for tests
   // Kernels are named for gdb, which is told of them as they are loaded, and for perf, in its map
   // file (/tmp/perf-PID.map, which stays). Those of a program that came from a file know its lines.
   // Programs that differ in their places share no kernels then.

@@ -75,7 +75,8 @@ class Lowering {
   void store_rows();
   // Whether a vector instruction leaves out the lanes beyond what is left.
   bool by_mask(const Slot& s) const {
-    return s.walk == Walk::contiguous && (vector_bits_ == 512 || size_of(s.dtype) >= 4);
+    const size_t narrowest = vector_bits_ == 512 ? 1 : vector_bits_ == 256 ? 4 : SIZE_MAX;
+    return s.walk == Walk::contiguous && size_of(s.dtype) >= narrowest;
   }
   llvm::BasicBlock* copy_left(llvm::Value* left, const std::vector<bool>& slots, bool in);
   llvm::BasicBlock* copy_one_by_one(llvm::Value* left, const std::vector<bool>& slots, bool in);
