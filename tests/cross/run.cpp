@@ -1,6 +1,6 @@
-// run CASES: calls the kernels that it is linked with as the file says, and compares what they store
-// with what they have to, bit for bit; one NaN is as good as another. For the target, where nothing
-// of Gradus is but the kernels.
+// run CASES: calls the kernels that it is linked with as the file says, and compares what they
+// store with what they have to, bit for bit; one NaN is as good as another. For the target, where
+// nothing of Gradus is but the kernels.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
