@@ -11,6 +11,26 @@ namespace gradus::fusion::cpu {
 
 namespace {
 
+// Whether this LLVM has the target of that name, which then is ready.
+bool initialize(std::string_view wanted) {
+  bool target = false, printer = false;
+#define LLVM_TARGET(name)               \
+  if (wanted == #name) {                \
+    LLVMInitialize##name##TargetInfo(); \
+    LLVMInitialize##name##Target();     \
+    LLVMInitialize##name##TargetMC();   \
+    target = true;                      \
+  }
+#include <llvm/Config/Targets.def>
+#define LLVM_ASM_PRINTER(name)          \
+  if (wanted == #name) {                \
+    LLVMInitialize##name##AsmPrinter(); \
+    printer = true;                     \
+  }
+#include <llvm/Config/AsmPrinters.def>
+  return target && printer;
+}
+
 struct Target {
   llvm::Triple::ArchType arch;
   const char* arch_name;
@@ -18,36 +38,27 @@ struct Target {
   bool initialized;   // whether this LLVM has it
 };
 
-bool initialize_x86() {
-#if LLVM_HAS_X86_TARGET
-  LLVMInitializeX86TargetInfo();
-  LLVMInitializeX86Target();
-  LLVMInitializeX86TargetMC();
-  LLVMInitializeX86AsmPrinter();
-  return true;
+// Triples are given as such to LLVM 21 and later, as text to those before; targets are looked up by
+// one from 22 on.
+#if LLVM_VERSION_MAJOR >= 21
+const llvm::Triple& given(const llvm::Triple& triple) { return triple; }
 #else
-  return false;
+const std::string& given(const llvm::Triple& triple) { return triple.str(); }
 #endif
-}
-
-bool initialize_aarch64() {
-#if LLVM_HAS_AARCH64_TARGET
-  LLVMInitializeAArch64TargetInfo();
-  LLVMInitializeAArch64Target();
-  LLVMInitializeAArch64TargetMC();
-  LLVMInitializeAArch64AsmPrinter();
-  return true;
+const llvm::Target* look_up(const llvm::Triple& triple, std::string& why) {
+#if LLVM_VERSION_MAJOR >= 22
+  return llvm::TargetRegistry::lookupTarget(triple, why);
 #else
-  return false;
+  return llvm::TargetRegistry::lookupTarget(triple.str(), why);
 #endif
 }
 
 Target target_of(Isa isa) {
   if (isa == Isa::neon) {
-    static const bool there = initialize_aarch64();
+    static const bool there = initialize("AArch64");
     return {llvm::Triple::aarch64, "aarch64", "generic", there};
   }
-  static const bool there = initialize_x86();
+  static const bool there = initialize("X86");
   return {llvm::Triple::x86_64, "x86_64", name_of(isa).data(), there};
 }
 
@@ -92,12 +103,12 @@ std::unique_ptr<llvm::TargetMachine> target_machine(Isa isa) {
                         name_of(isa));
   const llvm::Triple triple = triple_of(target);
   std::string why;
-  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple.str(), why);
+  const llvm::Target* found = look_up(triple, why);
   if (!found) throw ResourceError("the kernel compiler knows no target {}: {}", triple.str(), why);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // what is fused is written fma
   std::unique_ptr<llvm::TargetMachine> machine(
-      found->createTargetMachine(triple.str(), target.level, "", options, llvm::Reloc::PIC_,
+      found->createTargetMachine(given(triple), target.level, "", options, llvm::Reloc::PIC_,
                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
   if (!machine)
     throw ResourceError("the kernel compiler has no code generator for {}", triple.str());
@@ -105,7 +116,7 @@ std::unique_ptr<llvm::TargetMachine> target_machine(Isa isa) {
 }
 
 void set_target(llvm::Module& module, const llvm::TargetMachine& machine) {
-  module.setTargetTriple(machine.getTargetTriple().str());
+  module.setTargetTriple(given(machine.getTargetTriple()));
   module.setDataLayout(machine.createDataLayout());
 }
 
