@@ -2,10 +2,10 @@
 // step, on one worker and on two, beside no, one and two processes that compute without end, pinned
 // by nobody.
 //
-// Rounds of a fifth of a second take turns, with the others running and with them stopped. Counters:
-// `alone_us` and `median_us` are medians of a call; `median`, `mean` and `p99` how many times as
-// long as alone calls take, by the same statistic; `fair` how many times as long if all that wants
-// a core got the same share of it.
+// Rounds of a fifth of a second take turns, with the others running and with them stopped.
+// Counters: `alone_us` and `median_us` are medians of a call; `median`, `mean` and `p99` how many
+// times as long as alone calls take, by the same statistic; `fair` how many times as long if all
+// that wants a core got the same share of it.
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>

@@ -138,8 +138,9 @@ TEST(WorkerPool, ALoopEndsWithItsLastChunk) {
 
 // A worker that another process keeps from its core holds the one chunk that it is in, and nothing
 // that it has not begun: the others run that meanwhile.
-TEST_P(Workers, WhoIsHeldUpHoldsOneChunk) {
-  if (GetParam() == 1) GTEST_SKIP() << "there is nobody else";
+class SeveralWorkers : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Pool, SeveralWorkers, testing::Values(2, 8));
+TEST_P(SeveralWorkers, HeldUpHoldOneChunkEach) {
   WorkerPool pool(GetParam());
   constexpr int64_t chunks = 64;
   const auto held = static_cast<int64_t>(GetParam()) - 1;  // all workers but one
