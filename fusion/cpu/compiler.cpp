@@ -30,7 +30,7 @@ namespace {
 namespace orc = llvm::orc;
 
 // Raised whenever the same nest comes to be compiled otherwise.
-constexpr int generation = 7;
+constexpr int generation = 8;
 
 [[noreturn]] void fail(llvm::Error error) {
   throw ResourceError("the kernel compiler failed: {}", llvm::toString(std::move(error)));

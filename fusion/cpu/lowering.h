@@ -42,6 +42,7 @@ class Lowering {
     llvm::PHINode* row = nullptr;
     llvm::Value* start = nullptr;       // `row`, farther on by what the row has of an index
     llvm::Value* index_step = nullptr;  // bytes; null for what has no index
+    llvm::Value* ahead = nullptr;       // bytes to what is fetched for the next row
     llvm::Value* here = nullptr;
     llvm::Value *at = nullptr, *step = nullptr;  // in the body
   };
@@ -90,6 +91,9 @@ class Lowering {
 
   // Rows: lower_rows.cpp.
   void reduce(int level);
+  bool reads_last(const RowLoops::Loop& loop, size_t load) const;
+  void find_next_rows();
+  void fetch_next_row(const RowLoops::Loop& loop);
   llvm::Value* identity(const Step& s);
   llvm::Value* combine(const Step& s, llvm::Value* a, llvm::Value* b);
   DType accumulator(const Step& s) const;

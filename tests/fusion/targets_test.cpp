@@ -50,6 +50,21 @@ TEST_P(Targets, UseTheirRegisters) {
   EXPECT_NE(text.find(registers), std::string::npos) << text;
   EXPECT_EQ(text.find(fused), std::string::npos) << text;
 }
+// Of what several loops over a row read, the last one fetches the next row.
+TEST_P(Targets, FetchRowsAhead) {
+  const char* fetch = GetParam() == Isa::neon ? "prfm" : "prefetcht0";
+  auto fetches = [&](const std::string& nest) {
+    const std::string text = cpu::assembly(parse_nest(nest), GetParam());
+    size_t n = 0;
+    for (size_t at = 0; (at = text.find(fetch, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  EXPECT_GE(fetches(softmax_nest("f32")), 1u);
+  EXPECT_GE(fetches(softmax_derivative_nest("f32")), 2u);
+  EXPECT_EQ(fetches("nest 2 { %v0 = load f32 [strided, contiguous]\n"
+                    "%v1 = reduce sum(%v0) : f32 in f32 store_row %v1 }"),
+            0u);
+}
 INSTANTIATE_TEST_SUITE_P(All, Targets, testing::ValuesIn(cpu::all_isas), [](const auto& info) {
   std::string name(cpu::name_of(info.param));
   std::ranges::replace(name, '-', '_');
