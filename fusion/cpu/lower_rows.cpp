@@ -12,6 +12,7 @@ using ops::Reducer;
 namespace {
 
 constexpr uint64_t most_levels = 54;     // of the tree over 2^63 / 1024 chunks
+constexpr size_t most_fetched = 2;       // loads, of the next row
 constexpr int64_t line_bytes = 64;       // of a cache
 constexpr int64_t most_ahead = 1 << 18;  // bytes of a row that are still near when its turn comes
 
@@ -107,18 +108,23 @@ bool Lowering::reads_last(const RowLoops::Loop& loop, size_t load) const {
   return loops > 1 && last == &loop;
 }
 
-// A row's first loop waits for memory, where each row begins a page anew and no hardware looks ahead;
-// its last one computes. So that one fetches the next row. Behind the last row nothing is there to
-// fetch, which is no fault.
+// A row's first loop waits for memory: each row begins a page anew, and no hardware looks ahead.
+// The last one computes. So that one fetches the next row. Behind the last row nothing is there to
+// fetch, which is no fault. Where it would be more than two loads, memory is as busy as it can be.
 void Lowering::find_next_rows() {
+  std::vector<Slot*> read;
   for (size_t k = 0; k < nest_.loads.size(); ++k) {
-    Slot& s = slots_[k];
-    if (s.walk != Walk::contiguous || nest_.loads[k].index ||
-        std::ranges::none_of(rows_.loops, [&](const auto& l) { return reads_last(l, k); }))
-      continue;
-    Value* row = builder_.CreateMul(function_->getArg(1), s.bytes);
-    s.ahead = builder_.CreateSelect(builder_.CreateICmpSLE(row, integer(most_ahead)), s.row_step,
-                                    integer(0));
+    const Load& load = nest_.loads[k];
+    const bool moves = nest_.rank > 1 && load.walks[load.walks.size() - 2] == Walk::strided;
+    if (moves && load.walks.back() == Walk::contiguous && !load.index &&
+        std::ranges::any_of(rows_.loops, [&](const auto& l) { return reads_last(l, k); }))
+      read.push_back(&slots_[k]);
+  }
+  if (read.size() > most_fetched) return;
+  for (Slot* s : read) {
+    Value* row = builder_.CreateMul(function_->getArg(1), s->bytes);
+    s->ahead = builder_.CreateSelect(builder_.CreateICmpSLE(row, integer(most_ahead)), s->row_step,
+                                     integer(0));
   }
 }
 

@@ -64,6 +64,12 @@ TEST_P(Targets, FetchRowsAhead) {
   EXPECT_EQ(fetches("nest 2 { %v0 = load f32 [strided, contiguous]\n"
                     "%v1 = reduce sum(%v0) : f32 in f32 store_row %v1 }"),
             0u);
+  std::string three = "nest 2 {";
+  for (int k = 0; k < 3; ++k) three += fmt::format(" %v{} = load f32 [strided, contiguous]", k);
+  EXPECT_EQ(fetches(three + " %v3 = mul(%v0, %v1) : f32 in f32 %v4 = mul(%v3, %v2) : f32 in f32"
+                            " %v5 = reduce sum(%v4) : f32 in f32"
+                            " %v6 = mul(%v4, %v5) : f32 in f32 store %v6 }"),
+            0u);
 }
 INSTANTIATE_TEST_SUITE_P(All, Targets, testing::ValuesIn(cpu::all_isas), [](const auto& info) {
   std::string name(cpu::name_of(info.param));
