@@ -2,7 +2,9 @@
 // `fused` is the bare kernel; `interpret` runs the program, and its derivative, fused and not;
 // `compile` makes the kernel from nothing but a compiler that is there. What small groups cost is
 // below: that is what fusion/cost.cpp goes by.
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <random>
 
 #include <benchmark/benchmark.h>
@@ -10,6 +12,7 @@
 #include "bench/programs.h"
 #include "fusion/cpu/compiler.h"
 #include "fusion/group.h"
+#include "fusion/store.h"
 
 namespace gradus::fusion {
 namespace {
@@ -217,6 +220,23 @@ void load(benchmark::State& state, Isa isa) {
   state.counters["object_bytes"] = static_cast<double>(object.size());
 }
 
+// The same from its file: found, read, its hash looked at, linked.
+void load_from_disk(benchmark::State& state, Isa isa) {
+  if (!cpu::runs_here(isa)) return state.SkipWithError("no such instructions here");
+  std::string folder = (std::filesystem::temp_directory_path() / "gradus_bench_XXXXXX").string();
+  if (!mkdtemp(folder.data())) return state.SkipWithError("no folder");
+  {
+    cpu::Compiler compiler;
+    const ObjectStore store(folder);
+    const Group g = group();
+    const std::string key = cpu::Compiler::key(g.nest, isa);
+    cpu::CompileTimes times;
+    store.put(key, compiler.object(g.nest, isa, times));
+    for (auto _ : state) compiler.load(g.nest, store.find(key).value());
+  }
+  std::filesystem::remove_all(folder);
+}
+
 BENCHMARK_CAPTURE(fused, avx2_1_thread, Isa::avx2, 1)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK_CAPTURE(fused, avx2_2_threads, Isa::avx2, 2)
     ->Unit(benchmark::kMillisecond)
@@ -246,6 +266,7 @@ BENCHMARK_CAPTURE(heavy_groups, fused, FusionMode::first)->Apply(sizes_of_groups
 BENCHMARK_CAPTURE(compile, avx2, Isa::avx2)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(compile, avx512, Isa::avx512)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(load, avx512, Isa::avx512)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(load_from_disk, avx512, Isa::avx512)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace gradus::fusion

@@ -125,8 +125,8 @@ struct KernelOptions {
   // there; one that others can write is not used.
   std::string folder;
   uint64_t most_folder_bytes = uint64_t{256} << 20;  // the entries used longest ago go first
-  unsigned vector_bits = 0;                          // 256 or 512; 0: the widest there are
-  bool always = false;  // kernels also where they are not worth it: for tests
+  unsigned vector_bits = 0;  // 128 (AArch64), 256 or 512 (x86-64); 0: the widest there are
+  bool always = false;       // kernels also where they are not worth it: for tests
   // On the CPU: stages of known sizes that take less than some 50 microseconds are compiled as one
   // function each. They are run step by step where somebody watches (RunOptions).
   WholeStages whole_stages = WholeStages::small;

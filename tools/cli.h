@@ -41,7 +41,8 @@ struct RunCommand {
   std::string engine = "interpret", device = "cpu";
   std::string fusion;      // off, behind, first; empty: as the engine says
   std::string kernels;     // a folder that keeps compiled kernels, empty: none
-  std::string dump_after;  // "fusion": the groups are printed; "cuda": their sources
+  std::string dump_after;  // "fusion": the groups are printed; else their code for
+                           // that, "cuda" or an Isa's name
   bool symbols = false;    // of kernels, for gdb and perf
   bool stats = false;      // of kernels
   bool atomics = false;    // sums over indices in any order, on a device

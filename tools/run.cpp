@@ -6,6 +6,7 @@
 #include "base/build.h"
 #include "base/file.h"
 #include "fusion/accelerator.h"
+#include "fusion/cpu/compiler.h"
 #include "fusion/cuda/kernels.h"
 #include "interpreter/state.h"
 #include "tensor/tensor_file.h"
@@ -179,6 +180,20 @@ std::string cuda_sources(const State& state, const ir::Graph& program) {
   return text;
 }
 
+// The code of each group for such machines.
+std::string assembly_of(const State& state, fusion::cpu::Isa isa) {
+  std::string text;
+  for (const FusedGroup& g : state.groups())
+    text += fusion::cpu::assembly(fusion::parse_nest(g.nest), isa);
+  return text;
+}
+
+std::optional<fusion::cpu::Isa> target_named(std::string_view name) {
+  for (fusion::cpu::Isa isa : fusion::cpu::all_isas)
+    if (fusion::cpu::name_of(isa) == name) return isa;
+  return std::nullopt;
+}
+
 // What --set says, and the sizes that the first stage's inputs settle.
 DimSizes sizes_of_inputs(const std::shared_ptr<const Code>& code, const InputSources& sources,
                          const std::shared_ptr<Context>& context) {
@@ -237,9 +252,10 @@ void run(const RunCommand& command) {
   const StateOptions state_options{.fusion = fusion_mode(command, device.has_value())};
   if (command.symbols && state_options.fusion == fusion::FusionMode::off)
     throw Error("--symbols: there are no kernels without fusion; add --fusion first");
+  const std::optional<fusion::cpu::Isa> target = target_named(command.dump_after);
   // Sources are shown of all groups, also of those that the CPU runs better without.
   const fusion::KernelOptions kernel_options{.folder = command.kernels,
-                                             .always = command.dump_after == "cuda",
+                                             .always = command.dump_after == "cuda" || target,
                                              .symbols = command.symbols,
                                              .atomics = command.atomics};
   if (device)
@@ -296,6 +312,7 @@ void run(const RunCommand& command) {
   if (command.repeat > 1) put(times_report(times));
   if (command.dump_after == "fusion") put(describe_groups(state));
   if (command.dump_after == "cuda") put(cuda_sources(state, program));
+  if (target) put(assembly_of(state, *target));
   if (command.stats && device) put(host_report(state));
   if (command.stats) put(kernels_report(fusion::kernels_of(*context)->statistics()));
 }

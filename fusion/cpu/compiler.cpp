@@ -12,11 +12,8 @@
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
-#include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/MemoryBuffer.h>
-#include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
-#include <llvm/TargetParser/Host.h>
 #include <unistd.h>
 
 #include "fusion/cpu/emitter_state.h"
@@ -25,7 +22,7 @@
 #include "fusion/cpu/lower_stage.h"
 #include "fusion/cpu/optimize.h"
 #include "fusion/cpu/symbols.h"
-#include "ops/isa.h"
+#include "fusion/cpu/target.h"
 
 namespace gradus::fusion::cpu {
 
@@ -34,10 +31,7 @@ namespace {
 namespace orc = llvm::orc;
 
 // Raised whenever the same nest comes to be compiled otherwise.
-constexpr int generation = 7;
-
-unsigned vector_bits(Isa isa) { return isa == Isa::avx512 ? 512 : 256; }
-const char* level(Isa isa) { return isa == Isa::avx512 ? "x86-64-v4" : "x86-64-v3"; }
+constexpr int generation = 8;
 
 [[noreturn]] void fail(llvm::Error error) {
   throw ResourceError("the kernel compiler failed: {}", llvm::toString(std::move(error)));
@@ -61,20 +55,6 @@ class Lap {
  private:
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
-
-std::unique_ptr<llvm::TargetMachine> target_machine(Isa isa) {
-  const std::string triple = llvm::sys::getProcessTriple();
-  std::string why;
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, why);
-  if (!target) throw ResourceError("the kernel compiler knows no target {}: {}", triple, why);
-  llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // what is fused is written fma
-  std::unique_ptr<llvm::TargetMachine> machine(
-      target->createTargetMachine(triple, level(isa), "", options, llvm::Reloc::PIC_,
-                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
-  if (!machine) throw ResourceError("the kernel compiler has no code generator for {}", triple);
-  return machine;
-}
 
 // What LLVM works on while one kernel is compiled. After a fatal error it is left, not destroyed.
 struct Work {
@@ -127,10 +107,10 @@ llvm::SmallVector<char, 0> compile_to(const Source& source, Isa isa, llvm::CodeG
     Lap lap;
     work->machine = target_machine(isa);
     work->module = std::make_unique<llvm::Module>(source.name, work->context);
-    work->module->setTargetTriple(work->machine->getTargetTriple().str());
-    work->module->setDataLayout(work->machine->createDataLayout());
+    set_target(*work->module, *work->machine);
     source.lower(*work->module);
-    for (llvm::Function& f : *work->module) f.addFnAttr("tune-cpu", llvm::sys::getHostCPUName());
+    if (const std::string host = tuned_for(isa); !host.empty())
+      for (llvm::Function& f : *work->module) f.addFnAttr("tune-cpu", host);
     times.lower = lap();
     verify(*work->module);
     times.verify = lap();
@@ -149,13 +129,6 @@ float fmod_f32(float a, float b) { return std::fmod(a, b); }
 double fmod_f64(double a, double b) { return std::fmod(a, b); }
 
 int64_t outer_call(StageCalls* calls, int64_t number) { return calls->run(number); }
-
-void initialize_llvm() {
-  static const bool done = [] {
-    return !llvm::InitializeNativeTarget() && !llvm::InitializeNativeTargetAsmPrinter();
-  }();
-  if (!done) throw ResourceError("the kernel compiler has no code generator for this machine");
-}
 
 }  // namespace
 
@@ -228,19 +201,9 @@ class LoadedStage final : public CompiledStage {
 
 }  // namespace
 
-bool runs_here(Isa isa) {
-#if defined(__x86_64__)
-  if (!ops::cpu_has_v3()) return false;
-  return isa == Isa::avx2 || __builtin_cpu_supports("x86-64-v4");
-#else
-  static_cast<void>(isa);
-  return false;
-#endif
-}
-
 Compiler::Compiler(bool symbols) : jit_(std::make_shared<Jit>()) {
-  initialize_llvm();
   FatalErrorsThrow scope;
+  initialize_native();
   jit_->jit = take(orc::LLJITBuilder().create());
   orc::LLJIT& jit = *jit_->jit;
   auto symbol = [&](auto* function) {
@@ -300,12 +263,12 @@ std::shared_ptr<const CompiledStage> Compiler::load(const StageProgram& stage,
 namespace {
 
 void check_runs_here(Isa isa) {
-  if (!runs_here(isa)) throw ResourceError("this machine does not run {} code", level(isa));
+  if (!runs_here(isa)) throw ResourceError("this machine does not run {} code", name_of(isa));
 }
 
 std::string key_of(const std::string& text, Isa isa) {
   return fmt::format("gradus {} llvm {} {} tuned for {}\n{}", generation, LLVM_VERSION_STRING,
-                     level(isa), llvm::sys::getHostCPUName().str(), text);
+                     name_of(isa), tuned_for(isa), text);
 }
 
 }  // namespace
@@ -326,7 +289,7 @@ std::shared_ptr<const CompiledStage> Compiler::compile(const StageProgram& stage
 std::string Compiler::key(const Nest& nest, Isa isa) { return key_of(print(nest), isa); }
 std::string Compiler::key(const StageProgram& stage, Isa isa) { return key_of(print(stage), isa); }
 
-std::string Compiler::assembly(const Nest& nest, Isa isa) {
+std::string assembly(const Nest& nest, Isa isa) {
   fusion::verify(nest);
   CompileTimes times;
   auto text = compile_to(source_of(nest, isa), isa, llvm::CodeGenFileType::AssemblyFile, times);

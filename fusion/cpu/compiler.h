@@ -10,12 +10,24 @@
 
 namespace gradus::fusion::cpu {
 
-// What code is made for: x86-64-v3 in 256-bit registers, x86-64-v4 in 512-bit ones. Both give the
-// bits of the reference loops.
-enum class Isa : uint8_t { avx2, avx512 };
+// What code is made for: x86-64-v3 in 256-bit registers, x86-64-v4 in 512-bit ones, AArch64 in its
+// 128-bit ones. All give the bits of the reference loops. Objects and assembly are made on any
+// machine whose LLVM has the target.
+enum class Isa : uint8_t { avx2, avx512, neon };
+inline constexpr Isa all_isas[] = {Isa::avx512, Isa::avx2, Isa::neon};  // the widest first
 
+constexpr unsigned vector_bits(Isa isa) {
+  return isa == Isa::avx512 ? 512 : isa == Isa::avx2 ? 256 : 128;
+}
+constexpr std::string_view name_of(Isa isa) {
+  return isa == Isa::avx512 ? "x86-64-v4" : isa == Isa::avx2 ? "x86-64-v3" : "aarch64";
+}
 // Whether this machine runs such code.
 bool runs_here(Isa isa);
+
+// The code of a nest as assembly, for people. Throws Error for an invalid nest, ResourceError where
+// there is no compiler, or none for such machines. Any thread.
+std::string assembly(const Nest& nest, Isa isa);
 
 // Compiled code of one nest.
 class Kernel : public fusion::Kernel {
@@ -63,9 +75,6 @@ class Compiler {
   // What a kernel depends on: the nest's text, the compiler's version, the target, and how code is
   // made.
   static std::string key(const Nest& nest, Isa isa);
-  // The code as assembly, for people.
-  std::string assembly(const Nest& nest, Isa isa);
-
   struct Jit;
 
  private:

@@ -13,13 +13,17 @@ namespace {
 
 std::atomic<uint64_t> next_id{1};
 
-std::optional<Isa> choose_isa(unsigned vector_bits) {
-  if (vector_bits != 0 && vector_bits != 256 && vector_bits != 512)
-    throw Error("kernels of {} bits are asked for; say 256, 512, or 0 for the widest there are",
-                vector_bits);
-  if (vector_bits != 256 && runs_here(Isa::avx512)) return Isa::avx512;
-  if (vector_bits == 512) throw Error("kernels of 512 bits are asked for, which do not run here");
-  return runs_here(Isa::avx2) ? std::optional(Isa::avx2) : std::nullopt;
+std::optional<Isa> choose_isa(unsigned bits) {
+  bool known = bits == 0;
+  for (Isa isa : all_isas) {
+    known |= vector_bits(isa) == bits;
+    if (runs_here(isa) && (bits == 0 || vector_bits(isa) == bits)) return isa;
+  }
+  if (!known)
+    throw Error(
+        "kernels of {} bits are asked for; say 128, 256, 512, or 0 for the widest there are", bits);
+  if (bits != 0) throw Error("kernels of {} bits are asked for, which do not run here", bits);
+  return std::nullopt;
 }
 
 // LLVM makes static objects while it first compiles. A process destroys what was made last first:
@@ -87,7 +91,7 @@ KernelCache& CpuKernels::cache() {
 }
 
 bool CpuKernels::wants(const Nest& nest, const Frame& frame) const {
-  return isa_ && (options_.always || worth_a_kernel(nest, frame, *isa_ == Isa::avx512 ? 512 : 256));
+  return isa_ && (options_.always || worth_a_kernel(nest, frame, vector_bits(*isa_)));
 }
 
 bool CpuKernels::takes_columns(int64_t columns) const {

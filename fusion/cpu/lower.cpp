@@ -47,6 +47,7 @@ void Lowering::run() {
   Value *rows = function_->getArg(0), *columns = function_->getArg(1);
   builder_.SetInsertPoint(entry);
   make_slots();
+  find_next_rows();
   Value* none = builder_.CreateOr(builder_.CreateICmpSLE(rows, integer(0)),
                                   builder_.CreateICmpSLE(columns, integer(0)));
   builder_.CreateCondBr(none, exit, row);
@@ -129,6 +130,7 @@ Lowering::Values Lowering::each_vector(
   }
   const Values shared = values_;
   auto read = [&](const Slot& s) { return hold(state_, s.dtype, load(s)); };
+  fetch_next_row(loop);
   for (size_t k = 0; k < nest_.loads.size(); ++k)
     if (used(k)) values_[k] = read(slots_[k]);
   for (size_t k = 0; k < nest_.loads.size(); ++k)

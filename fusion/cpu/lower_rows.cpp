@@ -11,7 +11,10 @@ using ops::Reducer;
 
 namespace {
 
-constexpr uint64_t most_levels = 54;  // of the tree over 2^63 / 1024 chunks
+constexpr uint64_t most_levels = 54;     // of the tree over 2^63 / 1024 chunks
+constexpr size_t most_fetched = 2;       // loads, of the next row
+constexpr int64_t line_bytes = 64;       // of a cache
+constexpr int64_t most_ahead = 1 << 18;  // bytes of a row that are still near when its turn comes
 
 LaneType lane_type(DType held) {
   return held == DType::f64 ? LaneType::f64 : held == DType::f32 ? LaneType::f32 : LaneType::i64;
@@ -91,6 +94,53 @@ Value* Lowering::fold(const Step& s, std::span<Value* const> vectors) {
     y = combine(s, y, moved);
   }
   return y;
+}
+
+// Whether the loop is the last of several that read a load.
+bool Lowering::reads_last(const RowLoops::Loop& loop, size_t load) const {
+  size_t loops = 0;
+  const RowLoops::Loop* last = nullptr;
+  for (const RowLoops::Loop& l : rows_.loops)
+    if (l.loads[load]) {
+      ++loops;
+      last = &l;
+    }
+  return loops > 1 && last == &loop;
+}
+
+// A row's first loop waits for memory: each row begins a page anew, and no hardware looks ahead.
+// The last one computes. So that one fetches the next row. Behind the last row nothing is there to
+// fetch, which is no fault. Where it would be more than two loads, memory is as busy as it can be.
+void Lowering::find_next_rows() {
+  std::vector<Slot*> read;
+  for (size_t k = 0; k < nest_.loads.size(); ++k) {
+    const Load& load = nest_.loads[k];
+    const bool moves = nest_.rank > 1 && load.walks[load.walks.size() - 2] == Walk::strided;
+    if (moves && load.walks.back() == Walk::contiguous && !load.index &&
+        std::ranges::any_of(rows_.loops, [&](const auto& l) { return reads_last(l, k); }))
+      read.push_back(&slots_[k]);
+  }
+  if (read.size() > most_fetched) return;
+  for (Slot* s : read) {
+    Value* row = builder_.CreateMul(function_->getArg(1), s->bytes);
+    s->ahead = builder_.CreateSelect(builder_.CreateICmpSLE(row, integer(most_ahead)), s->row_step,
+                                     integer(0));
+  }
+}
+
+void Lowering::fetch_next_row(const RowLoops::Loop& loop) {
+  for (size_t k = 0; k < nest_.loads.size(); ++k) {
+    const Slot& s = slots_[k];
+    if (!s.ahead || !reads_last(loop, k)) continue;
+    const int64_t bytes = static_cast<int64_t>(size_of(s.dtype)) * state_.lanes;
+    for (int64_t line = 0; line < bytes; line += line_bytes) {
+      Value* place = builder_.CreateGEP(builder_.getInt8Ty(), s.here,
+                                        builder_.CreateAdd(s.ahead, integer(line)));
+      auto number = [&](uint32_t n) { return builder_.getInt32(n); };
+      builder_.CreateIntrinsic(llvm::Intrinsic::prefetch, {place->getType()},
+                               {place, number(0), number(3), number(1)});  // read, near, data
+    }
+  }
 }
 
 // All reductions of a level, in one run over the row.

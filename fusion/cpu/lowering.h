@@ -43,6 +43,7 @@ class Lowering {
     llvm::PHINode* row = nullptr;
     llvm::Value* start = nullptr;       // `row`, farther on by what the row has of an index
     llvm::Value* index_step = nullptr;  // bytes; null for what has no index
+    llvm::Value* ahead = nullptr;       // bytes to what is fetched for the next row
     llvm::Value* here = nullptr;
     llvm::Value *at = nullptr, *step = nullptr;  // in the body
   };
@@ -76,7 +77,8 @@ class Lowering {
   void store_rows();
   // Whether a vector instruction leaves out the lanes beyond what is left.
   bool by_mask(const Slot& s) const {
-    return s.walk == Walk::contiguous && (vector_bits_ == 512 || size_of(s.dtype) >= 4);
+    const size_t narrowest = vector_bits_ == 512 ? 1 : vector_bits_ == 256 ? 4 : SIZE_MAX;
+    return s.walk == Walk::contiguous && size_of(s.dtype) >= narrowest;
   }
   llvm::BasicBlock* copy_left(llvm::Value* left, const std::vector<bool>& slots, bool in);
   llvm::BasicBlock* copy_one_by_one(llvm::Value* left, const std::vector<bool>& slots, bool in);
@@ -90,6 +92,9 @@ class Lowering {
 
   // Rows: lower_rows.cpp.
   void reduce(int level);
+  bool reads_last(const RowLoops::Loop& loop, size_t load) const;
+  void find_next_rows();
+  void fetch_next_row(const RowLoops::Loop& loop);
   llvm::Value* identity(const Step& s);
   llvm::Value* combine(const Step& s, llvm::Value* a, llvm::Value* b);
   DType accumulator(const Step& s) const;

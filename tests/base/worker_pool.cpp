@@ -136,6 +136,31 @@ TEST(WorkerPool, ALoopEndsWithItsLastChunk) {
   EXPECT_TRUE(slow_done);
 }
 
+// A worker that another process keeps from its core holds the one chunk that it is in, and nothing
+// that it has not begun: the others run that meanwhile.
+class SeveralWorkers : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Pool, SeveralWorkers, testing::Values(2, 8));
+TEST_P(SeveralWorkers, HeldUpHoldOneChunkEach) {
+  WorkerPool pool(GetParam());
+  constexpr int64_t chunks = 64;
+  const auto held = static_cast<int64_t>(GetParam()) - 1;  // all workers but one
+  for (int round = 0; round < 5; ++round) {
+    std::atomic<int64_t> begun{0}, done{0};
+    std::atomic<bool> in_vain{false};
+    pool.parallel_for(chunks, [&](int64_t) {
+      const bool waits = begun++ < held;
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (waits && done < chunks - held && !in_vain) {
+        if (std::chrono::steady_clock::now() > end) in_vain = true;
+        std::this_thread::yield();
+      }
+      if (!waits) ++done;
+    });
+    EXPECT_FALSE(in_vain);
+    EXPECT_EQ(done, chunks - held);
+  }
+}
+
 TEST(WorkerPool, IdleWorkersStayOutOfNestedLoops) {
   WorkerPool pool(8);
   std::atomic<int> strangers{0}, runs{0};

@@ -52,6 +52,12 @@ says out 'stage 0: a buffer of 0 bytes' '32768 bytes %y: f64[N], made by 3 sum @
 # Sources for CUDA, which nobody compiles here, name the program's lines.
 runs 0 run p.ir --random 1 --set N=4 --fusion first --dump-after cuda
 says out 'extern "C" __global__' '// %v2 = mul(%v0, %v1) : f64 in f64  # line 3: %h = mul(%x, %w)'
+# Assembly for machines that this one may not be.
+runs 0 run p.ir --random 1 --set N=4 --fusion first --dump-after aarch64
+says out '.2d' 'gradus_mul_tanh_add_'
+runs 0 run p.ir --random 1 --set N=4 --fusion first --dump-after x86-64-v4
+says out '%zmm' 'gradus_mul_tanh_add_'
+refuses 2 '--dump-after' run p.ir --random 1 --set N=4 --fusion first --dump-after x86-64
 
 # A folder serves the next process; what is damaged is compiled anew.
 # SPEC F4

@@ -17,9 +17,17 @@ namespace gradus::corpus {
 using fusion::FusionMode;
 namespace files = std::filesystem;
 
+std::vector<unsigned> kernel_widths() {
+  std::vector<unsigned> widths;
+  if (!has_part(Part::llvm)) return widths;
+  for (fusion::cpu::Isa isa : fusion::cpu::all_isas)
+    if (fusion::cpu::runs_here(isa)) widths.push_back(fusion::cpu::vector_bits(isa));
+  return widths;
+}
+
 bool has_kernels(unsigned vector_bits) {
-  return fusion::cpu::runs_here(vector_bits == 512 ? fusion::cpu::Isa::avx512
-                                                   : fusion::cpu::Isa::avx2);
+  const auto widths = kernel_widths();
+  return vector_bits == 0 ? !widths.empty() : std::ranges::count(widths, vector_bits) > 0;
 }
 
 KernelFolder::KernelFolder() {
@@ -75,9 +83,8 @@ Results run_unfused(const Subject& subject) {
 
 std::string fused_difference(const Subject& subject) {
   const Results plain = run_unfused(subject);
-  for (unsigned bits : {256u, 512u})
+  for (unsigned bits : kernel_widths())
     for (int workers : {1, 4}) {
-      if (!has_kernels(bits)) continue;
       std::string found =
           difference(subject, plain, run_fused(subject, fusing_context(workers, bits)));
       if (!found.empty()) return fmt::format("{} workers, {} bits: {}", workers, bits, found);
@@ -117,7 +124,7 @@ std::string through_a_folder(unsigned vector_bits, const std::vector<Subject>& s
 
 // SPEC F6
 void fused(const ir::Fixture& fixture) {
-  if (!has_kernels(256)) GTEST_SKIP() << "no kernels here";
+  if (!has_kernels()) GTEST_SKIP() << "no kernels here";
   for (const Subject& s : subjects(fixture)) EXPECT_EQ(fused_difference(s), "");
 }
 
@@ -146,12 +153,10 @@ void whole_stages(const ir::Fixture& fixture) {
 
 // SPEC F4
 void fused_from_disk(const ir::Fixture& fixture) {
-  if (!has_kernels(256)) GTEST_SKIP() << "no kernels here";
+  if (!has_kernels()) GTEST_SKIP() << "no kernels here";
   const std::vector<Subject> all = subjects(fixture);
-  for (unsigned bits : {256u, 512u})
-    if (has_kernels(bits)) {
-      EXPECT_EQ(through_a_folder(bits, all), "") << bits << " bits";
-    }
+  for (unsigned bits : kernel_widths())
+    EXPECT_EQ(through_a_folder(bits, all), "") << bits << " bits";
 }
 
 }  // namespace gradus::corpus

@@ -9,8 +9,10 @@
 
 namespace gradus::corpus {
 
-// Whether kernels with registers of so many bits run on this machine.
-bool has_kernels(unsigned vector_bits);
+// Whether kernels with registers of so many bits run on this machine; 0: of any.
+bool has_kernels(unsigned vector_bits = 0);
+// How wide they are here.
+std::vector<unsigned> kernel_widths();
 
 // A context that fuses whatever can be grouped, kept for the process: what one program has compiled
 // serves the next. 0 bits: the widest there are.
@@ -21,7 +23,7 @@ Results run_fused(const Subject& subject, const std::shared_ptr<Context>& contex
 Results run_unfused(const Subject& subject);
 
 // Where the bits of the fused runs differ from those of the unfused; empty if nowhere. Runs with
-// vectors of both widths, as far as they run here, each with one worker and with four.
+// vectors of every width that runs here, each with one worker and with four.
 std::string fused_difference(const Subject& subject);
 
 // A folder of kernels, gone with it. Contexts that fuse whatever can be grouped may begin there.
@@ -48,7 +50,7 @@ std::string through_a_folder(
 // The same of programs: where their bits differ from those of the unfused runs.
 std::string through_a_folder(unsigned vector_bits, const std::vector<Subject>& subjects);
 
-// Fixtures: by kernels of both widths, and by kernels that come from a folder.
+// Fixtures: by kernels of every width, and by kernels that come from a folder.
 void fused(const ir::Fixture& fixture);
 void fused_from_disk(const ir::Fixture& fixture);
 // With all sizes known: by functions of whole stages, where they have loops or products.

@@ -24,7 +24,7 @@ Nest sample(int n) {
 class CacheTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!cpu::runs_here(Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+    if (!cpu::runs_here(some_isa)) GTEST_SKIP() << "no such instructions here";
   }
 };
 
@@ -33,7 +33,7 @@ TEST_F(CacheTest, CompilesOnceHoweverManyAsk) {
   std::vector<std::thread> threads;
   std::vector<std::shared_ptr<const cpu::Kernel>> kernels(8);
   for (size_t t = 0; t < kernels.size(); ++t)
-    threads.emplace_back([&, t] { kernels[t] = cache.get(sample(1), Isa::avx2); });
+    threads.emplace_back([&, t] { kernels[t] = cache.get(sample(1), some_isa); });
   for (std::thread& t : threads) t.join();
   for (const auto& k : kernels) EXPECT_EQ(k, kernels[0]);
   cpu::CacheStatistics s = cache.statistics();
@@ -46,13 +46,13 @@ TEST_F(CacheTest, CompilesOnceHoweverManyAsk) {
 
 TEST_F(CacheTest, KeepsWhatWasAskedForLast) {
   cpu::KernelCache cache(2);
-  auto one = cache.get(sample(1), Isa::avx2);
-  auto two = cache.get(sample(2), Isa::avx2);
-  EXPECT_EQ(cache.get(sample(1), Isa::avx2), one);
-  cache.get(sample(3), Isa::avx2);  // the second goes
+  auto one = cache.get(sample(1), some_isa);
+  auto two = cache.get(sample(2), some_isa);
+  EXPECT_EQ(cache.get(sample(1), some_isa), one);
+  cache.get(sample(3), some_isa);  // the second goes
   EXPECT_EQ(cache.size(), 2u);
-  EXPECT_EQ(cache.get(sample(1), Isa::avx2), one);
-  EXPECT_NE(cache.get(sample(2), Isa::avx2), two);
+  EXPECT_EQ(cache.get(sample(1), some_isa), one);
+  EXPECT_NE(cache.get(sample(2), some_isa), two);
   EXPECT_EQ(cache.statistics().evicted, 2u);
   EXPECT_EQ(cache.statistics().misses, 4u);
   WorkerPool workers(1);  // gone from the cache, not from here
@@ -63,8 +63,8 @@ TEST_F(CacheTest, ForgetsWhatFailed) {
   cpu::KernelCache cache;
   Nest nest = sample(1);
   nest.stores.clear();
-  EXPECT_THROW(cache.get(nest, Isa::avx2), Error);
-  EXPECT_THROW(cache.get(nest, Isa::avx2), Error);
+  EXPECT_THROW(cache.get(nest, some_isa), Error);
+  EXPECT_THROW(cache.get(nest, some_isa), Error);
   EXPECT_EQ(cache.size(), 0u);
   EXPECT_EQ(cache.statistics().misses, 2u);
 }
@@ -88,7 +88,7 @@ class StoreTest : public CacheTest {
   // What a new process would do: compiled or loaded, with the right results.
   cpu::CacheStatistics ask(const Nest& nest) {
     cpu::KernelCache cache(8, std::make_shared<ObjectStore>(folder));
-    auto kernel = cache.get(nest, Isa::avx2);
+    auto kernel = cache.get(nest, some_isa);
     WorkerPool workers(1);
     EXPECT_EQ(Memory(nest, {40}, 1).difference(*kernel, workers), "");
     return cache.statistics();
@@ -121,7 +121,7 @@ TEST_F(StoreTest, ServesTheNextProcess) {
 // Whatever byte is wrong, wherever it ends, the kernel is compiled anew and written over.
 TEST_F(StoreTest, CompilesAnewWhatIsDamaged) {
   ask(sample(1));
-  const std::string path = ObjectStore(folder).path(cpu::Compiler::key(sample(1), Isa::avx2));
+  const std::string path = ObjectStore(folder).path(cpu::Compiler::key(sample(1), some_isa));
   const std::string whole = read(path);
   ASSERT_GT(whole.size(), 500u);
   for (size_t at : {size_t{0}, size_t{17}, size_t{30}, whole.size() / 2, whole.size() - 1}) {
@@ -137,9 +137,9 @@ TEST_F(StoreTest, CompilesAnewWhatIsDamaged) {
   }
   // Another key's entry, and one that is whole but no object.
   ask(sample(2));
-  write(path, read(ObjectStore(folder).path(cpu::Compiler::key(sample(2), Isa::avx2))));
+  write(path, read(ObjectStore(folder).path(cpu::Compiler::key(sample(2), some_isa))));
   EXPECT_EQ(ask(sample(1)).misses, 1u);
-  ObjectStore(folder).put(cpu::Compiler::key(sample(1), Isa::avx2), "no object file");
+  ObjectStore(folder).put(cpu::Compiler::key(sample(1), some_isa), "no object file");
   EXPECT_EQ(ask(sample(1)).misses, 1u);
   EXPECT_EQ(ask(sample(1)).loaded, 1u);
 }
@@ -179,7 +179,7 @@ TEST_F(StoreTest, IsNotUsedWhereOthersCanWrite) {
   ASSERT_EQ(chmod(folder.c_str(), 0700), 0);
   EXPECT_EQ(ask(sample(1)).loaded, 1u);
   // An entry that others can write is not read either.
-  const std::string path = ObjectStore(folder).path(cpu::Compiler::key(sample(1), Isa::avx2));
+  const std::string path = ObjectStore(folder).path(cpu::Compiler::key(sample(1), some_isa));
   ASSERT_EQ(chmod(path.c_str(), 0666), 0);
   EXPECT_EQ(ask(sample(1)).misses, 1u);
   EXPECT_FALSE(ObjectStore(path).usable());

@@ -14,14 +14,14 @@ constexpr std::string_view reducers[] = {"sum", "prod", "max", "min", "all", "an
 void expect_same(const Nest& nest, std::span<const Sizes> sizes) {
   static cpu::Compiler compiler;
   static WorkerPool workers(2);
-  for (Isa isa : {Isa::avx2, Isa::avx512}) {
+  for (Isa isa : cpu::all_isas) {
     if (!cpu::runs_here(isa)) continue;
     auto kernel = compiler.compile(nest, isa);
     uint64_t seed = 1;
     for (const Sizes& s : sizes)
       for (bool tame : {false, true}) {
         std::string difference = Memory(nest, s, seed++, tame).difference(*kernel, workers);
-        EXPECT_EQ(difference, "") << (isa == Isa::avx2 ? "avx2 " : "avx512 ") << print(nest);
+        EXPECT_EQ(difference, "") << cpu::name_of(isa) << " " << print(nest);
         if (!difference.empty()) return;
       }
   }
@@ -129,12 +129,12 @@ TEST(ColumnKernels, BesideRows) {
 
 // One worker and many: the same, whoever adds up which lanes.
 TEST(ColumnKernels, DoNotDependOnWorkers) {
-  if (!cpu::runs_here(Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+  if (!cpu::runs_here(some_isa)) GTEST_SKIP() << "no such instructions here";
   cpu::Compiler compiler;
   const Nest nest = parse_nest(
       "nest 2 { %v0 = load f32 [strided, contiguous] %v1 = exp(%v0) : f32 in f32\n"
       "%v2 = reduce_columns sum(%v1) : f32 in f32 store %v1 store_column %v2 }");
-  auto kernel = compiler.compile(nest, Isa::avx2);
+  auto kernel = compiler.compile(nest, some_isa);
   for (const Sizes& sizes : {Sizes{1000, 640}, Sizes{3000, 200}, Sizes{70000, 16}})
     for (int n : {1, 2, 3, 8}) {
       WorkerPool workers(n);

@@ -23,7 +23,7 @@ Nest sample(int n) {
 class CompilerTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!cpu::runs_here(Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+    if (!cpu::runs_here(some_isa)) GTEST_SKIP() << "no such instructions here";
   }
   WorkerPool workers{1};
 };
@@ -37,7 +37,7 @@ TEST_F(CompilerTest, CompilesOnSeveralThreads) {
       WorkerPool alone(1);
       for (int i = 0; i < 4; ++i) {
         Nest nest = sample(static_cast<int>(t) * 10 + i);
-        auto kernel = compiler.compile(nest, Isa::avx2);
+        auto kernel = compiler.compile(nest, some_isa);
         differences[t] += Memory(nest, {100}, 3).difference(*kernel, alone);
       }
     });
@@ -50,8 +50,8 @@ TEST_F(CompilerTest, KernelsOutliveTheirCompiler) {
   std::shared_ptr<const cpu::Kernel> kernel;
   {
     cpu::Compiler compiler;
-    kernel = compiler.compile(nest, Isa::avx2);
-    compiler.compile(sample(4), Isa::avx2);  // gone at once
+    kernel = compiler.compile(nest, some_isa);
+    compiler.compile(sample(4), some_isa);  // gone at once
   }
   EXPECT_EQ(Memory(nest, {50}, 3).difference(*kernel, workers), "");
   EXPECT_GT(kernel->times().generate, 0);
@@ -61,7 +61,7 @@ TEST_F(CompilerTest, RefusesInvalidNests) {
   Nest nest = sample(3);
   nest.stores.clear();
   cpu::Compiler compiler;
-  EXPECT_THROW(compiler.compile(nest, Isa::avx2), Error);
+  EXPECT_THROW(compiler.compile(nest, some_isa), Error);
 }
 
 TEST_F(CompilerTest, FatalErrorsAreExceptions) {
@@ -73,7 +73,7 @@ TEST_F(CompilerTest, FatalErrorsAreExceptions) {
     EXPECT_NE(std::string(e.what()).find("out of ideas"), std::string::npos);
   }
   Nest nest = sample(5);
-  auto kernel = compiler.compile(nest, Isa::avx2);
+  auto kernel = compiler.compile(nest, some_isa);
   EXPECT_EQ(Memory(nest, {50}, 3).difference(*kernel, workers), "");
 }
 
@@ -82,16 +82,16 @@ TEST_F(CompilerTest, KeysTellNestsAndTargetsApart) {
   EXPECT_EQ(key(1, Isa::avx2), key(1, Isa::avx2));
   EXPECT_NE(key(1, Isa::avx2), key(2, Isa::avx2));
   EXPECT_NE(key(1, Isa::avx2), key(1, Isa::avx512));
+  EXPECT_NE(key(1, Isa::avx2), key(1, Isa::neon));
 }
 
 // Code is made for the registers that were asked for, and fuses what is written fma alone.
 TEST_F(CompilerTest, UsesTheRegistersItIsAskedFor) {
-  cpu::Compiler compiler;
   Nest nest = parse_nest(
       "nest 1 { %v0 = load f32 [contiguous] %v1 = load f32 [contiguous]\n"
       "%v2 = mul(%v0, %v1) : f32 in f32 %v3 = add(%v2, %v1) : f32 in f32 store %v3 }");
-  std::string narrow = compiler.assembly(nest, Isa::avx2);
-  std::string wide = compiler.assembly(nest, Isa::avx512);
+  std::string narrow = cpu::assembly(nest, Isa::avx2);
+  std::string wide = cpu::assembly(nest, Isa::avx512);
   EXPECT_NE(narrow.find("%ymm"), std::string::npos);
   EXPECT_EQ(narrow.find("%zmm"), std::string::npos);
   EXPECT_NE(wide.find("%zmm"), std::string::npos);

@@ -109,7 +109,7 @@ void expect_same(const ir::Graph& g, std::span<const Tensor> inputs) {
     evaluate(group->nest, group->frame, args);
   });
   ASSERT_EQ(difference(by_reference, expected), "") << print(group->nest);
-  for (Isa isa : {Isa::avx2, Isa::avx512}) {
+  for (Isa isa : cpu::all_isas) {
     if (!cpu::runs_here(isa)) continue;
     auto kernel = compiler.compile(group->nest, isa);
     auto compiled = run_group(g, *group, inputs, [&](std::byte* const* args) {

@@ -118,9 +118,15 @@ TEST_P(Kernels, RoundBetweenSteps) {
   expect_same(parse_nest(text), sizes);
 }
 
+// Those of machines like this one; the others' code is in targets_test.cpp.
+#if defined(__x86_64__)
 const auto isas = testing::Values(Isa::avx2, Isa::avx512);
+#else
+const auto isas = testing::Values(Isa::neon);
+#endif
 std::string case_name(const testing::TestParamInfo<std::tuple<Isa, DType>>& info) {
-  return std::string(std::get<0>(info.param) == Isa::avx2 ? "avx2_" : "avx512_") +
+  constexpr std::string_view names[] = {"avx2_", "avx512_", "neon_"};
+  return std::string(names[static_cast<size_t>(std::get<0>(info.param))]) +
          std::string(name_of(std::get<1>(info.param)));
 }
 INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::Combine(isas, testing::ValuesIn(all_dtypes)),
@@ -132,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(All, KernelsByCompute,
 
 // Numbers in operands' places, among them the exponents with rules of their own.
 TEST(KernelNumbers, AreConstants) {
-  if (!cpu::runs_here(Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+  if (!cpu::runs_here(some_isa)) GTEST_SKIP() << "no such instructions here";
   for (const char* dtype : {"f64", "f32", "f16"})
     for (const char* n : {"3.0", "2", "0.5", "-0.5", "-1", "-2.0", "0.7", "true", "7", "inf"}) {
       Nest nest = parse_nest(fmt::format(
@@ -140,7 +146,7 @@ TEST(KernelNumbers, AreConstants) {
           "  %v3 = pow(%v1, %v0) : {0} in {2} %v4 = add(%v0, %v1) : {0} in {2} store %v2, %v3, "
           "%v4 }}",
           dtype, n, std::string_view(dtype) == "f64" ? "f64" : "f32"));
-      for (Isa isa : {Isa::avx2, Isa::avx512}) {
+      for (Isa isa : cpu::all_isas) {
         if (!cpu::runs_here(isa)) continue;
         auto kernel = compiler().compile(nest, isa);
         EXPECT_EQ(Memory(nest, {2000}, 3).difference(*kernel, workers()), "") << print(nest);
@@ -150,10 +156,10 @@ TEST(KernelNumbers, AreConstants) {
 
 // A store may lie where a load lies; large runs are split; four loops.
 TEST(KernelRuns, InPlaceAndSplit) {
-  if (!cpu::runs_here(Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+  if (!cpu::runs_here(some_isa)) GTEST_SKIP() << "no such instructions here";
   Nest nest =
       parse_nest("nest 1 { %v0 = load f32 [contiguous] %v1 = exp(%v0) : f32 in f32 store %v1 }");
-  auto kernel = compiler().compile(nest, Isa::avx2);
+  auto kernel = compiler().compile(nest, some_isa);
   Memory large(nest, {100003}, 5);
   EXPECT_EQ(large.difference(*kernel, workers()), "");
   std::vector<float> x(45, 0.5f);
@@ -167,7 +173,7 @@ TEST(KernelRuns, InPlaceAndSplit) {
       "nest 4 { %v0 = load f64 [strided, broadcast, strided, broadcast]\n"
       "%v1 = load i32 [broadcast, strided, strided, contiguous]\n"
       "%v2 = mul(%v0, %v1) : f64 in f64 store %v2, %v1 }");
-  auto four = compiler().compile(deep, Isa::avx2);
+  auto four = compiler().compile(deep, some_isa);
   for (Sizes sizes : {Sizes{3, 2, 5, 4}, Sizes{70, 3, 41, 20}, Sizes{2, 3, 1, 40000}})
     EXPECT_EQ(Memory(deep, sizes, 9).difference(*four, workers()), "") << to_string(sizes);
 }

@@ -17,7 +17,7 @@ cpu::Compiler& compiler() {
 
 void expect_same(const Nest& nest, std::span<const Sizes> sizes) {
   static WorkerPool workers(2);
-  for (Isa isa : {Isa::avx2, Isa::avx512}) {
+  for (Isa isa : cpu::all_isas) {
     if (!cpu::runs_here(isa)) continue;
     auto kernel = compiler().compile(nest, isa);
     uint64_t seed = 1;
@@ -25,7 +25,7 @@ void expect_same(const Nest& nest, std::span<const Sizes> sizes) {
     for (const Sizes& s : sizes)
       for (bool tame : {false, true}) {
         std::string difference = Memory(nest, s, seed++, tame).difference(*kernel, workers);
-        EXPECT_EQ(difference, "") << (isa == Isa::avx2 ? "avx2 " : "avx512 ") << print(nest);
+        EXPECT_EQ(difference, "") << cpu::name_of(isa) << " " << print(nest);
         if (!difference.empty()) return;
       }
   }

@@ -43,7 +43,7 @@ namespace {
 
 #if GRADUS_COUNTS_HEAP_CALLS
 TEST(BoundKernels, AllocateNothing) {
-  if (!cpu::runs_here(cpu::Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+  if (!cpu::runs_here(some_isa)) GTEST_SKIP() << "no such instructions here";
   cpu::Compiler compiler;
   auto kernel = compiler.compile(
       parse_nest("nest 4 {\n %v0 = load f32 [strided, strided, strided, contiguous]\n"
@@ -51,7 +51,7 @@ TEST(BoundKernels, AllocateNothing) {
                  " %v2 = load f32 [strided, strided, strided, contiguous]\n"
                  " %v3 = mul(%v0, %v1) : f32 in f32\n %v4 = add(%v3, %v2) : f32 in f32\n"
                  " store %v3, %v4\n}\n"),
-      cpu::Isa::avx2);
+      some_isa);
   for (int threads : {1, 3}) {
     WorkerPool workers(threads);
     for (const Sizes& sizes :
@@ -78,13 +78,13 @@ TEST(BoundKernels, AllocateNothing) {
 }
 
 TEST(BoundKernels, AllocateNothingForColumns) {
-  if (!cpu::runs_here(cpu::Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+  if (!cpu::runs_here(some_isa)) GTEST_SKIP() << "no such instructions here";
   cpu::Compiler compiler;
   auto kernel = compiler.compile(
       parse_nest("nest 3 {\n %v0 = load f32 [strided, strided, contiguous]\n"
                  " %v1 = reduce_columns sum(%v0) : f32 in f32\n"
                  " %v2 = reduce_columns max(%v0) : f32 in f32\n store_column %v1, %v2\n}\n"),
-      cpu::Isa::avx2);
+      some_isa);
   for (int threads : {1, 3}) {
     WorkerPool workers(threads);
     for (const Sizes& sizes : {Sizes{1, 1, 1}, Sizes{2, 600, 100}, Sizes{50, 400, 7}}) {
@@ -162,14 +162,14 @@ graph g {
 
 // Keeps its code, whatever becomes of the rest.
 TEST(BoundKernels, OutliveTheirCompiler) {
-  if (!cpu::runs_here(cpu::Isa::avx2)) GTEST_SKIP() << "no such instructions here";
+  if (!cpu::runs_here(some_isa)) GTEST_SKIP() << "no such instructions here";
   ir::Kernel bound;
   {
     cpu::Compiler compiler;
     bound = compiler
                 .compile(parse_nest("nest 1 {\n %v0 = load f32 [contiguous]\n"
                                     " %v1 = neg(%v0) : f32 in f32\n store %v1\n}\n"),
-                         cpu::Isa::avx2)
+                         some_isa)
                 ->bind({{5}, {{1}}});
   }
   std::vector<float> x{1, 2, 3, 4, 5}, y(5);

@@ -18,6 +18,9 @@ inline constexpr DType all_dtypes[] = {DType::f64,  DType::f32, DType::f16,
                                        DType::bf16, DType::i64, DType::i32,
                                        DType::i8,   DType::u8,  DType::boolean};
 
+// A target that this machine runs, if it runs any.
+inline const cpu::Isa some_isa = cpu::runs_here(cpu::Isa::neon) ? cpu::Isa::neon : cpu::Isa::avx2;
+
 // Values of a dtype: edges among random ones, some of random bits. Tame ones are neither infinite
 // nor NaN, nor so large that their sums are.
 inline std::vector<std::byte> values(DType dtype, size_t n, uint64_t seed, bool tame = false) {
@@ -129,10 +132,14 @@ class Memory {
     return "";
   }
 
+  using Buffers = std::vector<std::vector<std::byte>>;
+  // Of the loads, from their first elements; and what the reference stores, with the room behind.
+  const Buffers& operands() const { return operands_; }
+  const Buffers& expected() const { return expected_; }
+
   Frame frame;
 
  private:
-  using Buffers = std::vector<std::vector<std::byte>>;
   // Stores, then those of rows, then those of columns.
   ValueNumber stored(size_t i) const {
     const size_t n = nest_.stores.size(), rows = n + nest_.row_stores.size();
@@ -173,7 +180,7 @@ class Memory {
   }
 
   const Nest& nest_;
-  std::vector<std::vector<std::byte>> operands_;
+  Buffers operands_;
   Buffers expected_;
 };
 

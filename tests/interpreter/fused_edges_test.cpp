@@ -1,8 +1,8 @@
 // What only moves elements is read by kernels where it lies: joined, padded, picked by indices,
 // beside what needs no copy anyway. The same bits, the same errors.
 // SPEC F1
-#include "fusion/cpu/compiler.h"
 #include "ir/passes/passes.h"
+#include "tests/corpus/fused.h"
 #include "tests/interpreter/support.h"
 
 namespace gradus {
@@ -21,13 +21,6 @@ const std::shared_ptr<Context>& fusing(unsigned bits, int workers) {
     fusion::set_kernel_options(*c, {.vector_bits = bits, .always = true});
   }
   return c;
-}
-
-std::vector<unsigned> widths() {
-  std::vector<unsigned> bits;
-  if (fusion::cpu::runs_here(fusion::cpu::Isa::avx2)) bits.push_back(256);
-  if (fusion::cpu::runs_here(fusion::cpu::Isa::avx512)) bits.push_back(512);
-  return bits;
 }
 
 // Integers from 0 on, below `below`; floats between -1 and 1.
@@ -71,7 +64,7 @@ Found run_both(const std::string& text, int order, const Inputs& inputs) {
   State plain(code, Context::default_context(), {.fusion = FusionMode::off});
   const auto expected = run_all(plain, inputs);
   Found found;
-  for (unsigned bits : widths())
+  for (unsigned bits : corpus::kernel_widths())
     for (int workers : {1, 4}) {
       State fused(code, fusing(bits, workers), {.fusion = FusionMode::first});
       const auto results = run_all(fused, inputs);
@@ -98,7 +91,7 @@ Found run_both(const std::string& text, int order, const Inputs& inputs) {
 class Edges : public testing::Test {
  public:
   void SetUp() override {
-    if (widths().empty()) GTEST_SKIP() << "no kernels here";
+    if (corpus::kernel_widths().empty()) GTEST_SKIP() << "no kernels here";
   }
 };
 

@@ -1,6 +1,6 @@
 // Reductions of rows in groups: what joins, what does not, and the same bits.
-#include "fusion/cpu/compiler.h"
 #include "ir/passes/passes.h"
+#include "tests/corpus/fused.h"
 #include "tests/interpreter/support.h"
 
 namespace gradus {
@@ -29,7 +29,7 @@ Tensor wave(const Sizes& shape, int seed) {
 
 // Runs all stages fused and not on random inputs of these sizes; "0 1 2, 5 6" for each stage.
 std::string groups_of(const std::string& text, std::optional<int> order, const Sizes& sizes) {
-  if (!fusion::cpu::runs_here(fusion::cpu::Isa::avx2)) return "no kernels here";
+  if (!corpus::has_kernels()) return "no kernels here";
   ir::Module module = ir::parse(text);
   auto code = Code::compile(order ? ir::differentiate(module.program(), {.order = *order})
                                   : module.program());
@@ -64,7 +64,7 @@ std::string groups_of(const std::string& text, std::optional<int> order, const S
 
 class FusedRows : public testing::Test {
   void SetUp() override {
-    if (!fusion::cpu::runs_here(fusion::cpu::Isa::avx2)) GTEST_SKIP() << "no kernels here";
+    if (!corpus::has_kernels()) GTEST_SKIP() << "no kernels here";
   }
 };
 

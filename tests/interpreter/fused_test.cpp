@@ -1,5 +1,6 @@
 // Groups of instructions that run as one kernel.
-#include "fusion/cpu/compiler.h"
+#include "tests/corpus/fused.h"
+
 #include "ir/passes/passes.h"
 #include "tensor/convert.h"
 #include "tests/interpreter/support.h"
@@ -13,7 +14,7 @@ using fusion::FusionMode;
 class Fused : public testing::Test {
  public:
   void SetUp() override {
-    if (!fusion::cpu::runs_here(fusion::cpu::Isa::avx2)) GTEST_SKIP() << "no kernels here";
+    if (!corpus::has_kernels()) GTEST_SKIP() << "no kernels here";
   }
   // Compiled first, whatever can be grouped.
   static State state(std::shared_ptr<const Code> code) {

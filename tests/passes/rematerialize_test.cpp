@@ -231,7 +231,7 @@ void expect_same(const Results& a, const Results& b) {
 // SPEC D1, I4
 TEST(Rematerialize, RandomProgramsKeepTheirBitsWithinAnyBudget) {
   const auto one = std::make_shared<Context>(ContextOptions{.workers = 1});
-  const bool fuse = corpus::has_kernels(256);
+  const bool fuse = corpus::has_kernels();
   size_t changed = 0, refused = 0;
   for (uint64_t seed = 0; seed < 30; ++seed) {
     const RandomProgram program(seed);

@@ -44,4 +44,8 @@ void set_kernel_options(Context& context, const KernelOptions& options) {
 
 bool cpu::runs_here(Isa) { return false; }
 
+std::string cpu::assembly(const Nest&, Isa) {
+  throw ResourceError("no code can be made for CPUs: {}", why_missing(Part::llvm));
+}
+
 }  // namespace gradus::fusion

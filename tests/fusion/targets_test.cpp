@@ -1,0 +1,123 @@
+// Code for machines that this one is not: every nest becomes an object file of the target's. Those
+// of AArch64 are run where an emulator is installed (tests/cross).
+#include "fusion/cpu/symbols.h"
+#include "tests/functions.h"
+#include "tests/fusion/collected.h"
+#include "tests/fusion/elf.h"
+#include "tests/fusion/sample_nests.h"
+#include "tests/fusion/support.h"
+#include "tests/start.h"
+#include "tools/functions.h"
+
+namespace gradus::fusion::test {
+namespace {
+
+using cpu::Isa;
+
+int machine_of(Isa isa) { return isa == Isa::neon ? EM_AARCH64 : EM_X86_64; }
+
+// One function of that machine, which calls nothing but what the compiler gives it.
+void expect_object(const Nest& nest, Isa isa) {
+  static cpu::Compiler compiler;
+  cpu::CompileTimes times;
+  const ElfObject object = read_elf(compiler.object(nest, isa, times));
+  EXPECT_EQ(object.machine, machine_of(isa)) << print(nest);
+  EXPECT_EQ(object.functions, std::set<std::string>{cpu::kernel_name(nest)});
+  EXPECT_GT(object.code_bytes, 64u) << print(nest);
+  for (const std::string& name : object.undefined)
+    EXPECT_TRUE(name == "gradus_fmod_f32" || name == "gradus_fmod_f64") << name << print(nest);
+}
+
+class Targets : public testing::TestWithParam<Isa> {};
+
+TEST_P(Targets, OfEveryOperator) {
+  for (const Nest& nest : operator_nests()) expect_object(nest, GetParam());
+}
+TEST_P(Targets, OfRowsColumnsAndEdges) {
+  for (const auto& nests : {row_nests(), column_nests(), edge_nests()})
+    for (const Nest& nest : nests) expect_object(nest, GetParam());
+}
+// The registers that the target has, and nothing fused that is not written fma.
+TEST_P(Targets, UseTheirRegisters) {
+  const std::string text = cpu::assembly(
+      parse_nest("nest 1 { %v0 = load f32 [contiguous] %v1 = load f32 [contiguous]\n"
+                 "%v2 = mul(%v0, %v1) : f32 in f32 %v3 = add(%v2, %v1) : f32 in f32 store %v3 }"),
+      GetParam());
+  const char *multiply = "vmulps", *registers = "%zmm", *fused = "vfmadd";
+  if (GetParam() == Isa::avx2) registers = "%ymm";
+  if (GetParam() == Isa::neon) multiply = "fmul\tv", registers = ".4s", fused = "fmla";
+  EXPECT_NE(text.find(multiply), std::string::npos) << text;
+  EXPECT_NE(text.find(registers), std::string::npos) << text;
+  EXPECT_EQ(text.find(fused), std::string::npos) << text;
+}
+// Of what several loops over a row read, the last one fetches the next row.
+TEST_P(Targets, FetchRowsAhead) {
+  const char* fetch = GetParam() == Isa::neon ? "prfm" : "prefetcht0";
+  auto fetches = [&](const std::string& nest) {
+    const std::string text = cpu::assembly(parse_nest(nest), GetParam());
+    size_t n = 0;
+    for (size_t at = 0; (at = text.find(fetch, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  EXPECT_GE(fetches(softmax_nest("f32")), 1u);
+  EXPECT_GE(fetches(softmax_derivative_nest("f32")), 2u);
+  EXPECT_EQ(fetches("nest 2 { %v0 = load f32 [strided, contiguous]\n"
+                    "%v1 = reduce sum(%v0) : f32 in f32 store_row %v1 }"),
+            0u);
+  std::string three = "nest 2 {";
+  for (int k = 0; k < 3; ++k) three += fmt::format(" %v{} = load f32 [strided, contiguous]", k);
+  EXPECT_EQ(fetches(three + " %v3 = mul(%v0, %v1) : f32 in f32 %v4 = mul(%v3, %v2) : f32 in f32"
+                            " %v5 = reduce sum(%v4) : f32 in f32"
+                            " %v6 = mul(%v4, %v5) : f32 in f32 store %v6 }"),
+            0u);
+}
+INSTANTIATE_TEST_SUITE_P(All, Targets, testing::ValuesIn(cpu::all_isas), [](const auto& info) {
+  std::string name(cpu::name_of(info.param));
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
+
+TEST(TargetsRun, HereOrAreRefused) {
+  cpu::Compiler compiler;
+  const Nest nest = conversions_nest(DType::f32);
+  for (Isa isa : cpu::all_isas)
+    if (!cpu::runs_here(isa)) {
+      EXPECT_THROW(compiler.compile(nest, isa), ResourceError) << cpu::name_of(isa);
+    }
+#if defined(__x86_64__)
+  EXPECT_FALSE(cpu::runs_here(Isa::neon));
+#elif defined(__AARCH64EL__)
+  EXPECT_TRUE(cpu::runs_here(Isa::neon));
+#endif
+}
+
+// Every kernel that the corpus' programs ask for, for the targets that do not run here: a test is
+// named OtherTargets.file.
+class FixtureTest : public testing::Test {
+ public:
+  explicit FixtureTest(std::string file) : file_(std::move(file)) {}
+  void TestBody() override {
+    for (const auto& [text, nest] : nests_of(corpus::load(file_)))
+      for (Isa isa : cpu::all_isas)
+        if (!cpu::runs_here(isa)) expect_object(nest, isa);
+  }
+
+ private:
+  const std::string file_;
+};
+
+TEST(OtherTargetsOf, ProgramsThatHaveKernels) {
+  EXPECT_GT(nests_of(corpus::load("ops/softmax.ir")).size(), 0u);
+}
+
+const gradus::test::AtStart start([] {
+  gradus::test::register_test_functions();
+  cli::register_functions();
+  for (const std::string& file : corpus::fixture_files())
+    testing::RegisterTest("OtherTargets", file.substr(0, file.size() - 3).c_str(), nullptr, nullptr,
+                          __FILE__, __LINE__,
+                          [file]() -> FixtureTest* { return new FixtureTest(file); });
+});
+
+}  // namespace
+}  // namespace gradus::fusion::test
