@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "fusion/cuda/compiler.h"
+#include "fusion/cuda/convolutions.h"
 #include "fusion/cuda/devices.h"
 #include "fusion/cuda/launch.h"
 #include "fusion/cuda/products.h"
@@ -80,6 +81,10 @@ class Device {
   // One of its products; the workspace is aligned to 256 bytes.
   virtual void multiply(const Product& product, Address a, Address b, Address c, Address workspace,
                         StreamNumber) = 0;
+  // The same of its library for convolutions; pointers are aligned as Convolution::run wants them.
+  virtual const Convolutions* convolutions() = 0;
+  virtual void convolve(const Convolution& convolution, Address first, Address second,
+                        Address result, Address workspace, StreamNumber) = 0;
 };
 
 class OutOfMemory : public ResourceError {

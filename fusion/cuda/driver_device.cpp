@@ -29,9 +29,14 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   }
   ~DriverDevice() override {
     // In a forked child there is nothing to end; a fault here has nobody to tell.
-    if (process_ != getpid()) return;
+    if (process_ != getpid()) {
+      static_cast<void>(products_.release());
+      static_cast<void>(convolutions_.release());
+      return;
+    }
     t_.set_context(context_);
     products_ = nullptr;
+    convolutions_ = nullptr;
     for (auto& [number, stream] : streams_) t_.destroy_stream(stream);
     t_.release_context(device_);
   }
@@ -99,15 +104,7 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   void launch(const LoadedGraph& graph, StreamNumber n) override;
 
   const Products* products() override {
-    std::call_once(products_sought_, [&] {
-      const LateLibrary<ProductTable>& late = product_library();
-      enter();
-      if (late.library) try {
-          products_ = std::make_unique<const Products>(late.table);
-        } catch (const ResourceError&) {
-          // As if it were not there: our own kernels are.
-        }
-    });
+    std::call_once(products_sought_, [&] { products_ = start<Products>(product_library()); });
     return products_.get();
   }
   void multiply(const Product& product, Address a, Address b, Address c, Address workspace,
@@ -117,11 +114,33 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
       throw ResourceError("cuda:{} ({}): a product by cuBLASLt fails: status {}", facts_.number,
                           facts_.name, status);
   }
+  const Convolutions* convolutions() override {
+    std::call_once(convolutions_sought_,
+                   [&] { convolutions_ = start<Convolutions>(convolution_library()); });
+    return convolutions_.get();
+  }
+  void convolve(const Convolution& convolution, Address first, Address second, Address result,
+                Address workspace, StreamNumber n) override {
+    enter();
+    if (const int status = convolution.run(first, second, result, workspace, stream(n)))
+      throw ResourceError("cuda:{} ({}): a convolution by cuDNN fails: {}", facts_.number,
+                          facts_.name, convolution.name_of(status));
+  }
 
  private:
   friend class DriverMark;
   friend class DriverCode;
   friend class DriverGraphCode;
+  // Null where a library is missing or does not start: our own kernels are there.
+  template <class Calls, class Table>
+  std::unique_ptr<const Calls> start(const LateLibrary<Table>& late) {
+    enter();
+    if (late.library) try {
+        return std::make_unique<const Calls>(late.table);
+      } catch (const ResourceError&) {
+      }
+    return nullptr;
+  }
   // The context is a thread's: whoever comes here sets it.
   void enter() {
     if (process_ != getpid())
@@ -148,8 +167,9 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   DriverContext context_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<StreamNumber, DriverStream> streams_;
-  std::once_flag products_sought_;
+  std::once_flag products_sought_, convolutions_sought_;
   std::unique_ptr<const Products> products_;
+  std::unique_ptr<const Convolutions> convolutions_;
 };
 
 // The driver keeps an event that is destroyed until whoever waits for it has.

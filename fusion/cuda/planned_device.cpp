@@ -48,6 +48,10 @@ class PlannedDevice final : public Device {
   void multiply(const Product&, Address, Address, Address, Address, StreamNumber) override {
     refuse();
   }
+  const Convolutions* convolutions() override { return nullptr; }
+  void convolve(const Convolution&, Address, Address, Address, Address, StreamNumber) override {
+    refuse();
+  }
 
  private:
   static constexpr Address alignment = 256;

@@ -49,6 +49,10 @@ class InterpretedDevice : public cuda::Device {
   void multiply(const cuda::Product& product, cuda::Address a, cuda::Address b, cuda::Address c,
                 cuda::Address workspace, cuda::StreamNumber) override;
   std::unique_ptr<const cuda::Products> library;
+  const cuda::Convolutions* convolutions() override { return convolution_library.get(); }
+  void convolve(const cuda::Convolution& convolution, cuda::Address first, cuda::Address second,
+                cuda::Address result, cuda::Address workspace, cuda::StreamNumber) override;
+  std::unique_ptr<const cuda::Convolutions> convolution_library;
   ptx::Memory& memory() { return memory_; }
   bool backwards = false;                 // see ptx::Launch
   std::function<void()> loading = [] {};  // called by load()
@@ -61,6 +65,8 @@ class InterpretedDevice : public cuda::Device {
 
  protected:
   bool records(cuda::StreamNumber n);
+  // Now, or when what is recorded of the stream is replayed.
+  void call(cuda::StreamNumber n, std::function<void()> work);
 
  private:
   std::mutex mutex_;  // of the memory

@@ -99,6 +99,14 @@ void LateDevice::multiply(const cuda::Product& product, cuda::Address a, cuda::A
   InterpretedDevice::multiply(product, a, b, c, workspace, n);
 }
 
+void LateDevice::convolve(const cuda::Convolution& convolution, cuda::Address first,
+                          cuda::Address second, cuda::Address result, cuda::Address workspace,
+                          cuda::StreamNumber n) {
+  std::lock_guard guard(everything());
+  run_all(n);
+  InterpretedDevice::convolve(convolution, first, second, result, workspace, n);
+}
+
 size_t LateDevice::launches_on(cuda::StreamNumber n) {
   std::lock_guard guard(everything());
   return queues_[n].launches;
