@@ -1,7 +1,7 @@
 // Makes a segment's plan, in passes over its instructions: `bind` finds layouts, views and kernels
 // (planner.cpp); `share_packings` has what several kernels would rearrange copied once (pack.cpp);
 // `fuse` puts one kernel in the place of several (fuse.cpp, fuse_edges.cpp); `place_on_device`,
-// where there is one, finds code for the rest (on_device.cpp); `lay_out` says where values lie and
+// where there is one, finds code for the rest (on_device.cpp, join_products.cpp); `lay_out` says where values lie and
 // what happens when (lay_out.cpp).
 #pragma once
 
@@ -177,6 +177,10 @@ class Planner {
                    std::shared_ptr<const fusion::Kernel> kernel);
 
   // On a device: on_device.cpp.
+  void join_products();
+  bool join_sum(uint32_t index, std::span<const uint32_t> products);
+  bool has_row(const Local& row, const Layout& sum) const;
+  bool meets_kernels(uint32_t index);
   void place_on_device();
   bool has_results(uint32_t index) const;
   bool run_by_form(uint32_t index);

@@ -59,6 +59,8 @@ struct DeviceReduction {
 struct DeviceProduct {
   Gemm gemm;
   bool large = false;  // for a library, where there is one: it adds up in an order of its own
+  // By a library or not at all: operand 2, n elements without gaps, is added to each row.
+  bool adds_row = false;
 };
 
 // See ops/conv_kernel.h: operands 0 and 1 into result 0.

@@ -35,8 +35,8 @@ class Binder {
     for (const Launch& l : launches_)
       if (l.words.size() > most_words) return {};
     if (!all_there_) return {.kernel = {}, .faults = {}, .later = std::move(later_)};
-    auto owned = std::make_shared<const Launches>(
-        Launches{accelerator_, std::move(launches_), std::move(products_), std::move(convolve_)});
+    auto owned = std::make_shared<const Launches>(Launches{
+        accelerator_, std::move(launches_), std::move(products_), adds_row_, std::move(convolve_)});
     return {{run_launches, std::move(owned), scratch_}, std::move(faults_), {}};
   }
 
@@ -175,12 +175,16 @@ class Binder {
     if (g.batch.empty()) g.batch.push_back({1, 0, 0});
     int64_t batch = 1;
     for (const ops::Gemm::Batch& b : g.batch) batch *= b.size;
+    if (form.adds_row) all_there_ = false;  // unless a library has it
     if (batch * g.m * g.n == 0) return;
     if (auto library = bind_products(accelerator_->device_code(), form)) {
       products_ = std::move(library->calls);
       scratch_ = library->scratch_bytes;
+      adds_row_ = form.adds_row;
+      all_there_ = true;
       return;
     }
+    if (form.adds_row) return;
     Launch l;
     for (int argument : {0, 1, 2}) l.add_pointer(argument, 0);
     for (int64_t n : {batch, g.m, g.n, g.k, g.a_row, g.a_column, g.b_row, g.b_column}) l.add(n);
@@ -409,6 +413,7 @@ class Binder {
   size_t scratch_ = 0;
   std::vector<Launch> launches_;
   std::vector<Multiply> products_;
+  bool adds_row_ = false;
   std::optional<Convolve> convolve_;
   std::vector<DeviceCode::Fault> faults_;
 };

@@ -33,8 +33,8 @@ std::optional<LibraryProducts> bind_products(Device& device, const ops::DevicePr
   const SmallVector<ops::Gemm::Batch, 3> batch = g.batch;
   if (batch.size() > 1) g.batch = {batch.back()};
   const auto bytes = static_cast<int64_t>(size_of(g.dtype));
-  const auto aligned = library->make(g, pointer_alignment);
-  const auto other = library->make(g, static_cast<uint32_t>(bytes));
+  const auto aligned = library->make(g, pointer_alignment, form.adds_row);
+  const auto other = library->make(g, static_cast<uint32_t>(bytes), form.adds_row);
   if (!aligned || !other) return std::nullopt;
   LibraryProducts products;
   for (int64_t call = 0; call < calls; ++call) {

@@ -78,9 +78,9 @@ class Device {
 
   // NVIDIA's library for products, loaded when first asked for; null where there is none.
   virtual const Products* products() = 0;
-  // One of its products; the workspace is aligned to 256 bytes.
-  virtual void multiply(const Product& product, Address a, Address b, Address c, Address workspace,
-                        StreamNumber) = 0;
+  // One of its products, see Product::run; the workspace is aligned to 256 bytes.
+  virtual void multiply(const Product& product, Address a, Address b, Address row, Address c,
+                        Address workspace, StreamNumber) = 0;
   // The same of its library for convolutions; pointers are aligned as Convolution::run wants them.
   virtual const Convolutions* convolutions() = 0;
   virtual void convolve(const Convolution& convolution, Address first, Address second,

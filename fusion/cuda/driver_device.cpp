@@ -107,10 +107,10 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
     std::call_once(products_sought_, [&] { products_ = start<Products>(product_library()); });
     return products_.get();
   }
-  void multiply(const Product& product, Address a, Address b, Address c, Address workspace,
-                StreamNumber n) override {
+  void multiply(const Product& product, Address a, Address b, Address row, Address c,
+                Address workspace, StreamNumber n) override {
     enter();
-    if (const int status = product.run(a, b, c, workspace, stream(n)))
+    if (const int status = product.run(a, b, row, c, workspace, stream(n)))
       throw ResourceError("cuda:{} ({}): a product by cuBLASLt fails: status {}", facts_.number,
                           facts_.name, status);
   }

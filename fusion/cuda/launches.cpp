@@ -17,11 +17,13 @@ std::byte* aligned_workspace(std::byte* scratch) {
 
 void run_products(const Launches& launches, std::byte* const* args, std::byte* scratch) {
   const Address workspace = address_of(aligned_workspace(scratch));
+  const Address row = launches.adds_row ? address_of(args[2]) : 0;
+  std::byte* const result = args[launches.adds_row ? 3 : 2];
   for (const Multiply& m : launches.products) {
     const Address a = address_of(args[0], m.a), b = address_of(args[1], m.b),
-                  c = address_of(args[2], m.c);
-    const bool aligned = (a | b | c) % pointer_alignment == 0;
-    launches.accelerator->device_code().multiply(aligned ? *m.aligned : *m.other, a, b, c,
+                  c = address_of(result, m.c);
+    const bool aligned = (a | b | row | c) % pointer_alignment == 0;
+    launches.accelerator->device_code().multiply(aligned ? *m.aligned : *m.other, a, b, row, c,
                                                  workspace, launches.accelerator->launch_stream());
   }
 }

@@ -57,6 +57,7 @@ struct Launches {
   std::shared_ptr<CudaAccelerator> accelerator;
   std::vector<Launch> list;
   std::vector<Multiply> products;
+  bool adds_row = false;  // to each product's rows
   std::optional<Convolve> convolution;
 };
 

@@ -45,7 +45,8 @@ class PlannedDevice final : public Device {
   std::shared_ptr<const LoadedGraph> end_recording(StreamNumber) override { return nullptr; }
   void launch(const LoadedGraph&, StreamNumber) override { refuse(); }
   const Products* products() override { return nullptr; }
-  void multiply(const Product&, Address, Address, Address, Address, StreamNumber) override {
+  void multiply(const Product&, Address, Address, Address, Address, Address,
+                StreamNumber) override {
     refuse();
   }
   const Convolutions* convolutions() override { return nullptr; }

@@ -122,9 +122,10 @@ void InterpretedDevice::call(cuda::StreamNumber n, std::function<void()> work) {
 }
 
 void InterpretedDevice::multiply(const cuda::Product& product, cuda::Address a, cuda::Address b,
-                                 cuda::Address c, cuda::Address workspace, cuda::StreamNumber n) {
+                                 cuda::Address row, cuda::Address c, cuda::Address workspace,
+                                 cuda::StreamNumber n) {
   call(n, [=, &product] {
-    if (const int status = product.run(a, b, c, workspace, nullptr))
+    if (const int status = product.run(a, b, row, c, workspace, nullptr))
       throw ResourceError("a product fails: status {}", status);
   });
 }

@@ -46,8 +46,8 @@ class InterpretedDevice : public cuda::Device {
   void launch(const cuda::LoadedGraph& graph, cuda::StreamNumber) override;
   // Null, unless a test puts a library's double here.
   const cuda::Products* products() override { return library.get(); }
-  void multiply(const cuda::Product& product, cuda::Address a, cuda::Address b, cuda::Address c,
-                cuda::Address workspace, cuda::StreamNumber) override;
+  void multiply(const cuda::Product& product, cuda::Address a, cuda::Address b, cuda::Address row,
+                cuda::Address c, cuda::Address workspace, cuda::StreamNumber) override;
   std::unique_ptr<const cuda::Products> library;
   const cuda::Convolutions* convolutions() override { return convolution_library.get(); }
   void convolve(const cuda::Convolution& convolution, cuda::Address first, cuda::Address second,

@@ -93,10 +93,11 @@ void LateDevice::launch(const cuda::LoadedGraph& graph, cuda::StreamNumber n) {
 }
 
 void LateDevice::multiply(const cuda::Product& product, cuda::Address a, cuda::Address b,
-                          cuda::Address c, cuda::Address workspace, cuda::StreamNumber n) {
+                          cuda::Address row, cuda::Address c, cuda::Address workspace,
+                          cuda::StreamNumber n) {
   std::lock_guard guard(everything());
   run_all(n);
-  InterpretedDevice::multiply(product, a, b, c, workspace, n);
+  InterpretedDevice::multiply(product, a, b, row, c, workspace, n);
 }
 
 void LateDevice::convolve(const cuda::Convolution& convolution, cuda::Address first,

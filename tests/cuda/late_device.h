@@ -26,8 +26,8 @@ class LateDevice final : public InterpretedDevice {
   void launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,
               cuda::StreamNumber) override;
   void launch(const cuda::LoadedGraph& graph, cuda::StreamNumber) override;
-  void multiply(const cuda::Product& product, cuda::Address a, cuda::Address b, cuda::Address c,
-                cuda::Address workspace, cuda::StreamNumber) override;
+  void multiply(const cuda::Product& product, cuda::Address a, cuda::Address b, cuda::Address row,
+                cuda::Address c, cuda::Address workspace, cuda::StreamNumber) override;
   void convolve(const cuda::Convolution& convolution, cuda::Address first, cuda::Address second,
                 cuda::Address result, cuda::Address workspace, cuda::StreamNumber) override;
 
