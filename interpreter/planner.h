@@ -1,8 +1,9 @@
 // Makes a segment's plan, in passes over its instructions: `bind` finds layouts, views and kernels
 // (planner.cpp); `share_packings` has what several kernels would rearrange copied once (pack.cpp);
-// `fuse` puts one kernel in the place of several (fuse.cpp, fuse_edges.cpp); `place_on_device`,
-// where there is one, finds code for the rest (on_device.cpp, join_products.cpp); `lay_out` says where values lie and
-// what happens when (lay_out.cpp).
+// `fuse` puts one kernel in the place of several (fuse.cpp, fuse_edges.cpp), and one call of a
+// device's library in that of two (join_products.cpp); `place_on_device`, where there is one, finds
+// code for the rest (on_device.cpp); `lay_out` says where values lie and what happens when
+// (lay_out.cpp).
 #pragma once
 
 #include <deque>

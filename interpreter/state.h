@@ -94,8 +94,8 @@ struct FusedGroup {
   size_t stage = 0;
   std::vector<uint32_t> instructions;
   std::vector<SourceLocation> places;  // of the instructions in the program
-  // What the kernel computes, see fusion/nest.h. Empty: a call of the device's library for products,
-  // a product and the sum of it with a row.
+  // What the kernel computes, see fusion/nest.h. Empty: a call of the device's library computes a
+  // product and the sum of it with a row.
   std::string nest;
 };
 

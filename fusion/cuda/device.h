@@ -56,6 +56,9 @@ class Device {
   // when copy_to_host does.
   virtual void copy_to_device(Address to, const void* from, size_t bytes, StreamNumber) = 0;
   virtual void copy_to_host(void* to, Address from, size_t bytes, StreamNumber) = 0;
+  // From another device, in the order of this one's stream. The host does not wait. False where it
+  // is none that this one can copy from.
+  virtual bool copy_from(Device& other, Address to, Address from, size_t bytes, StreamNumber) = 0;
   virtual void synchronize(StreamNumber) = 0;
 
   // What a stream is given from now on waits for a mark, which may be of another device of this

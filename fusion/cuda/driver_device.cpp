@@ -1,5 +1,6 @@
 // A device behind NVIDIA's driver.
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 #include <unistd.h>
@@ -79,6 +80,15 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
     check(t_.copy_to_host(to, from, bytes, stream(n)), "copying from it");
     check(t_.wait_for_stream(stream(n)), "copying from it");
   }
+  bool copy_from(Device& other, Address to, Address from, size_t bytes, StreamNumber n) override {
+    auto* source = dynamic_cast<DriverDevice*>(&other);
+    if (!source) return false;
+    enter();
+    reach(*source);
+    check(t_.copy_between(to, context_, from, source->context_, bytes, stream(n)),
+          "copying from another device");
+    return true;
+  }
   void synchronize(StreamNumber n) override {
     enter();
     check(t_.wait_for_stream(stream(n)), "waiting for it");
@@ -153,6 +163,13 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
       throw ResourceError("cuda:{} ({}): {} fails: {}", facts_.number, facts_.name, what,
                           DriverLibrary::get().error_text(fault));
   }
+  // Copies are direct from then on, where the machine can; else the driver goes by the host.
+  void reach(DriverDevice& other) {
+    std::lock_guard guard(mutex_);
+    if (!reached_.insert(other.device_).second) return;
+    int can = 0;
+    if (!t_.can_access(&can, device_, other.device_) && can) t_.enable_access(other.context_, 0);
+  }
   DriverStream stream(StreamNumber n) {
     std::lock_guard guard(mutex_);
     DriverStream& s = streams_[n];
@@ -167,6 +184,7 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   DriverContext context_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<StreamNumber, DriverStream> streams_;
+  std::set<int> reached_;
   std::once_flag products_sought_, convolutions_sought_;
   std::unique_ptr<const Products> products_;
   std::unique_ptr<const Convolutions> convolutions_;

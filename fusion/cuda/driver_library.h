@@ -38,6 +38,10 @@ struct DriverTable {
   int (*copy_to_device)(DevicePointer, const void*, size_t, DriverStream);
   int (*copy_to_host)(void*, DevicePointer, size_t, DriverStream);
   int (*copy)(DevicePointer to, DevicePointer from, size_t, DriverStream);
+  int (*copy_between)(DevicePointer to, DriverContext, DevicePointer from, DriverContext, size_t,
+                      DriverStream);
+  int (*can_access)(int* can, int device, int other);
+  int (*enable_access)(DriverContext other, unsigned flags);
   int (*fill)(DevicePointer, unsigned char value, size_t, DriverStream);
   int (*make_stream)(DriverStream*, unsigned flags);
   int (*destroy_stream)(DriverStream);
@@ -82,6 +86,9 @@ struct DriverTable {
   X(copy_to_device, cuMemcpyHtoDAsync_v2)          \
   X(copy_to_host, cuMemcpyDtoHAsync_v2)            \
   X(copy, cuMemcpyDtoDAsync_v2)                    \
+  X(copy_between, cuMemcpyPeerAsync)               \
+  X(can_access, cuDeviceCanAccessPeer)             \
+  X(enable_access, cuCtxEnablePeerAccess)          \
   X(fill, cuMemsetD8Async)                         \
   X(make_stream, cuStreamCreate)                   \
   X(destroy_stream, cuStreamDestroy_v2)            \

@@ -30,6 +30,7 @@ class PlannedDevice final : public Device {
   }
   void copy_to_device(Address, const void*, size_t, StreamNumber) override {}
   void copy_to_host(void*, Address, size_t, StreamNumber) override { refuse(); }
+  bool copy_from(Device&, Address, Address, size_t, StreamNumber) override { return false; }
   void synchronize(StreamNumber) override {}
   std::shared_ptr<const StreamMark> mark(StreamNumber) override {
     return std::make_shared<const StreamMark>();

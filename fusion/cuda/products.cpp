@@ -8,15 +8,7 @@ namespace gradus::fusion::cuda {
 
 namespace {
 
-// Of cublasLt.h, cublas_api.h and library_types.h.
-constexpr int type_f32 = 0, type_f64 = 1, type_f16 = 2, type_bf16 = 14;
-constexpr int compute_f32 = 68, compute_f64 = 70;
-constexpr int32_t as_it_is = 0, transposed = 1;
-constexpr int what_first_transposed = 3, what_second_transposed = 4;
-constexpr int what_epilogue = 7, what_bias = 8;
-constexpr uint32_t epilogue_bias = 4;
-constexpr int layout_batch_count = 5, layout_batch_stride = 6;
-constexpr int wish_workspace = 1, wish_alignment = 5;  // of a, then of b, c and d
+using namespace cublaslt;
 
 constexpr uint64_t most_workspace = 32 << 20;  // what the library is said to want on Hopper
 

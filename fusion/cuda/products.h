@@ -11,6 +11,18 @@
 
 namespace gradus::fusion::cuda {
 
+// Numbers of cublasLt.h, cublas_api.h and library_types.h.
+namespace cublaslt {
+inline constexpr int type_f32 = 0, type_f64 = 1, type_f16 = 2, type_bf16 = 14;
+inline constexpr int compute_f32 = 68, compute_f64 = 70;
+inline constexpr int32_t as_it_is = 0, transposed = 1;
+inline constexpr int what_first_transposed = 3, what_second_transposed = 4;
+inline constexpr int what_epilogue = 7, what_bias = 8;
+inline constexpr uint32_t epilogue_bias = 4;
+inline constexpr int layout_batch_count = 5, layout_batch_stride = 6;
+inline constexpr int wish_workspace = 1, wish_alignment = 5;  // of a, then of b, c and d
+}  // namespace cublaslt
+
 // One call of the library, for operands that lie so. Thread-safe.
 class Product {
  public:

@@ -84,6 +84,21 @@ void InterpretedDevice::copy_to_host(void* to, cuda::Address from, size_t bytes,
   ++copies_out;
 }
 
+bool InterpretedDevice::copy_from(cuda::Device& other, cuda::Address to, cuda::Address from,
+                                  size_t bytes, cuda::StreamNumber) {
+  auto* source = dynamic_cast<InterpretedDevice*>(&other);
+  if (!source) return false;
+  std::vector<std::byte> kept(bytes);
+  {
+    std::lock_guard guard(source->mutex_);
+    source->memory_.read(kept.data(), from, bytes);
+  }
+  std::lock_guard guard(mutex_);
+  memory_.write(to, kept.data(), bytes);
+  ++copies_between;
+  return true;
+}
+
 std::shared_ptr<const cuda::LoadedCode> InterpretedDevice::load(const cuda::Code& code) {
   loading();
   return std::make_shared<InterpretedCode>(code.ptx);

@@ -29,6 +29,8 @@ class InterpretedDevice : public cuda::Device {
   void copy_to_device(cuda::Address to, const void* from, size_t bytes,
                       cuda::StreamNumber) override;
   void copy_to_host(void* to, cuda::Address from, size_t bytes, cuda::StreamNumber) override;
+  bool copy_from(cuda::Device& other, cuda::Address to, cuda::Address from, size_t bytes,
+                 cuda::StreamNumber) override;
   void synchronize(cuda::StreamNumber) override { ++synchronized; }
   std::shared_ptr<const cuda::StreamMark> mark(cuda::StreamNumber) override {
     return std::make_shared<cuda::StreamMark>();
@@ -62,6 +64,7 @@ class InterpretedDevice : public cuda::Device {
   std::atomic<size_t> waits{0};
   std::atomic<size_t> most_threads{0};                         // of one launch
   std::atomic<size_t> copies_in{0}, copies_out{0}, pinned{0};  // pinned: blocks there are
+  std::atomic<size_t> copies_between{0};                       // from other devices
 
  protected:
   bool records(cuda::StreamNumber n);

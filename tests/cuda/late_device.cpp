@@ -49,6 +49,16 @@ void LateDevice::copy_to_host(void* to, cuda::Address from, size_t bytes, cuda::
   InterpretedDevice::copy_to_host(to, from, bytes, n);
 }
 
+bool LateDevice::copy_from(cuda::Device& other, cuda::Address to, cuda::Address from, size_t bytes,
+                           cuda::StreamNumber n) {
+  std::lock_guard guard(everything());
+  if (!dynamic_cast<LateDevice*>(&other)) return false;
+  give(n, [this, &other, to, from, bytes, n] {
+    InterpretedDevice::copy_from(other, to, from, bytes, n);
+  });
+  return true;
+}
+
 void LateDevice::synchronize(cuda::StreamNumber n) {
   std::lock_guard guard(everything());
   run_all(n);

@@ -18,6 +18,8 @@ class LateDevice final : public InterpretedDevice {
   void copy_to_device(cuda::Address to, const void* from, size_t bytes,
                       cuda::StreamNumber) override;
   void copy_to_host(void* to, cuda::Address from, size_t bytes, cuda::StreamNumber) override;
+  bool copy_from(cuda::Device& other, cuda::Address to, cuda::Address from, size_t bytes,
+                 cuda::StreamNumber) override;
   void synchronize(cuda::StreamNumber) override;
   std::shared_ptr<const cuda::StreamMark> mark(cuda::StreamNumber) override;
   void wait(cuda::StreamNumber, const cuda::StreamMark&) override;

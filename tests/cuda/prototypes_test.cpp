@@ -6,6 +6,7 @@
 
 #include "fusion/cuda/convolutions.h"
 #include "fusion/cuda/driver_library.h"
+#include "fusion/cuda/products.h"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
@@ -84,6 +85,21 @@ static_assert(sizeof(LtFound) == sizeof(cublasLtMatmulHeuristicResult_t));
 static_assert(offsetof(LtFound, workspace_bytes) ==
               offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 static_assert(offsetof(LtFound, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
+static_assert(cublaslt::type_f32 == CUDA_R_32F && cublaslt::type_f64 == CUDA_R_64F &&
+              cublaslt::type_f16 == CUDA_R_16F && cublaslt::type_bf16 == CUDA_R_16BF);
+static_assert(cublaslt::compute_f32 == CUBLAS_COMPUTE_32F &&
+              cublaslt::compute_f64 == CUBLAS_COMPUTE_64F);
+static_assert(cublaslt::as_it_is == CUBLAS_OP_N && cublaslt::transposed == CUBLAS_OP_T);
+static_assert(cublaslt::what_first_transposed == CUBLASLT_MATMUL_DESC_TRANSA &&
+              cublaslt::what_second_transposed == CUBLASLT_MATMUL_DESC_TRANSB &&
+              cublaslt::what_epilogue == CUBLASLT_MATMUL_DESC_EPILOGUE &&
+              cublaslt::what_bias == CUBLASLT_MATMUL_DESC_BIAS_POINTER &&
+              cublaslt::epilogue_bias == CUBLASLT_EPILOGUE_BIAS);
+static_assert(cublaslt::layout_batch_count == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT &&
+              cublaslt::layout_batch_stride == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
+static_assert(cublaslt::wish_workspace == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES &&
+              cublaslt::wish_alignment == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
+              cublaslt::wish_alignment + 3 == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 #endif
 
 #if GRADUS_HAS_CONVOLUTION_HEADER
