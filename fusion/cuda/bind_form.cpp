@@ -11,6 +11,7 @@
 #include "fusion/cuda/stock_convolution.h"
 #include "fusion/cuda/stock_elements.h"
 #include "fusion/cuda/stock_extremum.h"
+#include "fusion/cuda/stock_sort.h"
 #include "ops/rounding.h"
 
 namespace gradus::fusion::cuda {
@@ -312,6 +313,40 @@ class Binder {
     l.add(form.count);
     for (const ops::Axes* axes : {&form.kept, &form.reduced}) add_axes(l, *axes);
     launch(std::move(l), extremum_source(form), (form.outputs + 15) / 16);
+  }
+
+  // Runs of one element, of two, of four, .. by turns from one part of the scratch memory into the
+  // other; the last ones are the results.
+  void bind(const ops::DeviceSort& form) {
+    constexpr int64_t place_bytes = 4;
+    scratch_ = 0;
+    if (form.rows == 0) return;
+    Sizes size = form.x.shape, strides = form.x.strides;
+    const int64_t length = size.back(), x_step = strides.back(), items = form.rows * length;
+    if (length > most_narrow) all_there_ = false;
+    size.pop_back();
+    strides.pop_back();
+    if (size.empty()) size = {1}, strides = {0};
+    const Source source = sort_source(form, static_cast<int>(size.size()), items > most_narrow);
+    for (int64_t width = 1, pass = 0; width == 1 || width < length; width *= 2, ++pass) {
+      const bool last = 2 * width >= length;
+      Launch l;
+      l.add_pointer(0, 0);
+      for (const auto& [there, part] : {std::pair(pass > 0, 1 - pass % 2), {!last, pass % 2}})
+        if (there)
+          l.add_pointer(Window::scratch, part * items * place_bytes);
+        else
+          l.add(0);
+      l.add_pointer(1, 0);
+      l.add_pointer(2, 0);
+      for (int64_t n :
+           {items, length, width, form.kept, form.inner, form.outer_stride, form.step, x_step})
+        l.add(n);
+      l.add(size);
+      l.add(strides);
+      launch(std::move(l), source, blocks_of(items));
+      if (!last) scratch_ = static_cast<size_t>(2 * items * place_bytes);
+    }
   }
 
   static void add_axis(Launch& l, const ops::ConvAxis& a) {
