@@ -30,7 +30,8 @@ class DeviceStreams {
   virtual SmallVector<Tensor, 2> evaluate(const ir::Operator& op, const ir::Attributes& attributes,
                                           std::span<const ops::EagerOperand> operands) = 0;
   // A copy of a tensor, which lies on one of these devices or is to, made on the current stream of
-  // that device; between two devices after what the tensor's was given so far. A copy on the CPU is
+  // that device; between two devices after what the tensor's was given so far, and before what that
+  // is given from now on. A copy on the CPU is
   // there when this returns.
   virtual Tensor copy_to(const Tensor& tensor, Device device) = 0;
 };

@@ -27,6 +27,16 @@ Tensor to_device(const std::shared_ptr<Accelerator>& device, const Tensor& t, bo
   return there;
 }
 
+Tensor to_device(const std::shared_ptr<Accelerator>& device, Accelerator& other, const Tensor& t) {
+  if (t.layout().extent() > t.numel()) return {};
+  const size_t bytes = spanned_bytes(t.layout());
+  Tensor there(device_storage(device, bytes), t.layout());
+  // Also if a stream of its own made the memory: that waits, when it gets it back.
+  other.record_use(t.storage()->data(), other.stream());
+  if (bytes && !device->copy_from(other, there.storage()->data(), t.data(), bytes)) return {};
+  return there;
+}
+
 Tensor to_host(Accelerator& device, const Tensor& t, Context& context) {
   if (!t.defined() || t.device() == Device()) return t;
   const size_t bytes = spanned_bytes(t.layout());

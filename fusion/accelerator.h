@@ -55,6 +55,11 @@ class Accelerator {
   // The host's memory is read before to_device returns, and written when to_host does.
   virtual void to_device(std::byte* to, const std::byte* from, size_t bytes) = 0;
   virtual void to_host(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  // From another device's memory: after what this thread's current stream of that was given so far,
+  // before what it is given from now on, and in the order of this one's. The host does not wait.
+  // False where these two cannot: nothing was done.
+  virtual bool copy_from(Accelerator& other, std::byte* to, const std::byte* from,
+                         size_t bytes) = 0;
 
   // Memory of the host that copies are fast from and to, aligned to 64 bytes.
   virtual std::byte* take_staging(size_t bytes) = 0;
@@ -80,6 +85,9 @@ Tensor device_tensor(const std::shared_ptr<Accelerator>& device, const Layout& l
 
 // A copy there. `exactly`: with the same strides; else contiguous where that takes less memory.
 Tensor to_device(const std::shared_ptr<Accelerator>& device, const Tensor& t, bool exactly = false);
+// A copy of another device's tensor, with the same strides, without the host; see copy_from.
+// Undefined where the two cannot, or where it has gaps.
+Tensor to_device(const std::shared_ptr<Accelerator>& device, Accelerator& other, const Tensor& t);
 // A copy in memory of the context's, with the same strides; itself if it is there.
 Tensor to_host(Accelerator& device, const Tensor& t, Context& context);
 

@@ -153,6 +153,10 @@ class Accelerators final : public autograd::DeviceStreams {
 
   Tensor copy_to(const Tensor& tensor, Device device) override {
     const Device from = tensor.device();
+    if (from != Device() && device != Device())
+      if (Tensor there = fusion::to_device(get(device)->device, *get(from)->device, tensor);
+          there.defined())
+        return there;
     Tensor here = tensor;
     if (from != Device())
       here = fusion::to_host(*get(from)->device, tensor, *autograd::current_context());

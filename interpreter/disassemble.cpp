@@ -123,7 +123,7 @@ std::string describe_groups(const State& state) {
       out += fmt::format("{} {} {}", n == g.instructions.front() ? "" : ",", n, i.op->name);
       if (i.where.known()) out += fmt::format(" @{}:{}", i.where.line, i.where.column);
     }
-    out += "\n" + g.nest;
+    out += "\n" + (g.nest.empty() ? "by the device's library for products\n" : g.nest);
   }
   for (const WholeStage& whole : state.whole_stages()) {
     using Kind = fusion::StageProgram::Item::Kind;

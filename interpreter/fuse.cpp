@@ -16,6 +16,7 @@ namespace gradus::interpreter {
 void Planner::fuse() {
   if (choice_.mode == fusion::FusionMode::off) return;
   count_uses();
+  if (choice_.device) join_products();
   find_edges();
   GroupFinder finder(least_members());
   std::vector<uint32_t> maker(locals_.size(), Local::never);
@@ -72,7 +73,9 @@ const ir::Node& Planner::node(uint32_t index) const {
 // It computes one result that somebody reads, into memory of its own.
 bool Planner::can_fuse(uint32_t index) {
   const Instruction& i = instruction(index);
-  if (i.kind != Instruction::Kind::kernel || i.results != 1 || !bound_[index].run) return false;
+  if (i.kind != Instruction::Kind::kernel || i.results != 1 || !bound_[index].run ||
+      bound_[index].group != Local::never)
+    return false;
   Register y = results_of(index)[0];
   if (y == no_register) return false;
   const Local& l = local(y);

@@ -83,11 +83,11 @@ struct Arg {
 };
 
 struct SegmentPlan {
-  // Instructions that run as one kernel, in the step of the last one.
+  // Instructions that run as one, in the step of the last one.
   struct Group {
-    std::vector<uint32_t> instructions;  // of the stage
-    std::vector<Register> stored;        // what others read of what they make
-    std::shared_ptr<const fusion::Kernel> kernel;
+    std::vector<uint32_t> instructions;            // of the stage
+    std::vector<Register> stored;                  // what others read of what they make
+    std::shared_ptr<const fusion::Kernel> kernel;  // null: a call of the device's library
   };
 
   SegmentPlan() = default;

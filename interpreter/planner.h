@@ -1,8 +1,9 @@
 // Makes a segment's plan, in passes over its instructions: `bind` finds layouts, views and kernels
 // (planner.cpp); `share_packings` has what several kernels would rearrange copied once (pack.cpp);
-// `fuse` puts one kernel in the place of several (fuse.cpp, fuse_edges.cpp); `place_on_device`,
-// where there is one, finds code for the rest (on_device.cpp); `lay_out` says where values lie and
-// what happens when (lay_out.cpp).
+// `fuse` puts one kernel in the place of several (fuse.cpp, fuse_edges.cpp), and one call of a
+// device's library in that of two (join_products.cpp); `place_on_device`, where there is one, finds
+// code for the rest (on_device.cpp); `lay_out` says where values lie and what happens when
+// (lay_out.cpp).
 #pragma once
 
 #include <deque>
@@ -177,6 +178,10 @@ class Planner {
                    std::shared_ptr<const fusion::Kernel> kernel);
 
   // On a device: on_device.cpp.
+  void join_products();
+  bool join_sum(uint32_t index, std::span<const uint32_t> products);
+  bool has_row(const Local& row, const Layout& sum) const;
+  bool meets_kernels(uint32_t index);
   void place_on_device();
   bool has_results(uint32_t index) const;
   bool run_by_form(uint32_t index);

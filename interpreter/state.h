@@ -94,7 +94,9 @@ struct FusedGroup {
   size_t stage = 0;
   std::vector<uint32_t> instructions;
   std::vector<SourceLocation> places;  // of the instructions in the program
-  std::string nest;                    // what the kernel computes, see fusion/nest.h
+  // What the kernel computes, see fusion/nest.h. Empty: a call of the device's library computes a
+  // product and the sum of it with a row.
+  std::string nest;
 };
 
 // A stage, or what of it lies between opaque instructions, that is one function: what that does,

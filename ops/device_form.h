@@ -59,6 +59,8 @@ struct DeviceReduction {
 struct DeviceProduct {
   Gemm gemm;
   bool large = false;  // for a library, where there is one: it adds up in an order of its own
+  // By a library or not at all: operand 2, n elements without gaps, is added to each row.
+  bool adds_row = false;
 };
 
 // See ops/conv_kernel.h: operands 0 and 1 into result 0.
@@ -151,10 +153,19 @@ struct DeviceExtremum {
   int value = -1, index = 0;
 };
 
+// See ops/sorting.cpp: rows of operand 0 in order, the first `kept` of each into result 0, and
+// where they were into result 1, which is i64. Element i of row r lies at r / inner * outer_stride
+// + r % inner + i * step of both.
+struct DeviceSort {
+  Layout x;  // its rows' dimension last
+  int64_t rows = 0, kept = 0, inner = 1, outer_stride = 0, step = 1;
+  bool descending = false;
+};
+
 struct DeviceForm {
   std::variant<DeviceMoves, DeviceIndexing, DeviceReduction, DeviceProduct, DeviceConvolution,
                DeviceTriangle, DeviceRange, DeviceScan, DeviceDivision, DeviceColumns,
-               DeviceMaxPool, DeviceRandomBits, DeviceSolve, DeviceExtremum>
+               DeviceMaxPool, DeviceRandomBits, DeviceSolve, DeviceExtremum, DeviceSort>
       what;
   size_t scratch_bytes = 0;  // as the kernel asks for
 };
@@ -177,6 +188,7 @@ std::optional<DeviceForm> form_of_max_pool(ir::KernelFunction run, const void* p
 std::optional<DeviceForm> form_of_random_bits(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_solve(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_extremum(ir::KernelFunction run, const void* parameters);
+std::optional<DeviceForm> form_of_sort(ir::KernelFunction run, const void* parameters);
 std::optional<DeviceForm> form_of_window_sum(ir::KernelFunction run, const void* parameters);
 
 }  // namespace gradus::ops

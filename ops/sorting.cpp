@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/copies.h"
+#include "ops/device_form.h"
 #include "ops/families.h"
 #include "ops/operands.h"
 #include "ops/rules.h"
@@ -125,7 +126,27 @@ void give_back(VjpCall& d, int64_t dim) {
   });
 }
 
+// Nothing where the kernel is none of these.
+template <class T, class C = T>
+std::optional<DeviceForm> form_of(ir::KernelFunction run, const void* parameters) {
+  if (run != run_sort<T, C>) return std::nullopt;
+  const SortPlan& p = *static_cast<const SortPlan*>(parameters);
+  return DeviceForm{DeviceSort{p.x, p.rows, p.kept, p.inner, p.outer_stride, p.step, p.descending}};
+}
+
 }  // namespace
+
+std::optional<DeviceForm> form_of_sort(ir::KernelFunction run, const void* parameters) {
+  std::optional<DeviceForm> form;
+  for (int d = 0; d < dtype_count; ++d)
+    visit_dtype(static_cast<DType>(d), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      using C =
+          std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+      if (!form) form = form_of<T, C>(run, parameters);
+    });
+  return form;
+}
 
 void Sort::infer(InferCall& call) {
   const Type& x = call.tensor(0);

@@ -168,6 +168,7 @@ std::string line_of(const ir::Graph& program, uint32_t line) {
 std::string cuda_sources(const State& state, const ir::Graph& program) {
   std::string text;
   for (const FusedGroup& g : state.groups()) {
+    if (g.nest.empty()) continue;  // no kernel of ours
     const fusion::Nest nest = fusion::parse_nest(g.nest);
     std::vector<std::string> lines;
     for (const SourceLocation& where : g.places)

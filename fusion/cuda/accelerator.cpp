@@ -134,6 +134,19 @@ void CudaAccelerator::to_host(std::byte* to, const std::byte* from, size_t bytes
   device_->copy_to_host(to, address_of(from), bytes, current_stream(*device_));
 }
 
+bool CudaAccelerator::copy_from(Accelerator& other, std::byte* to, const std::byte* from,
+                                size_t bytes) {
+  auto* source = dynamic_cast<CudaAccelerator*>(&other);
+  if (!source) return false;
+  const StreamNumber ours = current_stream(*device_), theirs = current_stream(*source->device_);
+  device_->wait(ours, *source->device_->mark(theirs));
+  if (!device_->copy_from(*source->device_, address_of(to), address_of(from), bytes, ours))
+    return false;
+  // What is given there from now on may write what was copied.
+  source->device_->wait(theirs, *device_->mark(ours));
+  return true;
+}
+
 StreamNumber CudaAccelerator::launch_stream() const {
   return recording() == this ? recording_stream : current_stream(*device_);
 }

@@ -35,6 +35,7 @@ class CudaAccelerator final : public Accelerator,
   void release(std::byte* address) noexcept override;
   void to_device(std::byte* to, const std::byte* from, size_t bytes) override;
   void to_host(std::byte* to, const std::byte* from, size_t bytes) override;
+  bool copy_from(Accelerator& other, std::byte* to, const std::byte* from, size_t bytes) override;
   std::byte* take_staging(size_t bytes) override;
   void give_staging(std::byte* memory, size_t bytes) noexcept override;
   std::shared_ptr<const void> record(FunctionRef<void()> work) override;

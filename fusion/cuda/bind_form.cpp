@@ -4,12 +4,14 @@
 #include <functional>
 #include <numeric>
 
+#include "fusion/cuda/bind_library.h"
 #include "fusion/cuda/launches.h"
 #include "fusion/cuda/prelude.h"
 #include "fusion/cuda/stock.h"
 #include "fusion/cuda/stock_convolution.h"
 #include "fusion/cuda/stock_elements.h"
 #include "fusion/cuda/stock_extremum.h"
+#include "fusion/cuda/stock_sort.h"
 #include "ops/rounding.h"
 
 namespace gradus::fusion::cuda {
@@ -34,8 +36,8 @@ class Binder {
     for (const Launch& l : launches_)
       if (l.words.size() > most_words) return {};
     if (!all_there_) return {.kernel = {}, .faults = {}, .later = std::move(later_)};
-    auto owned = std::make_shared<const Launches>(
-        Launches{accelerator_, std::move(launches_), std::move(products_)});
+    auto owned = std::make_shared<const Launches>(Launches{
+        accelerator_, std::move(launches_), std::move(products_), adds_row_, std::move(convolve_)});
     return {{run_launches, std::move(owned), scratch_}, std::move(faults_), {}};
   }
 
@@ -45,6 +47,16 @@ class Binder {
     return static_cast<uint32_t>(std::clamp<int64_t>(blocks, 1, most));
   }
   static int64_t blocks_of(int64_t items) { return (items + block_threads - 1) / block_threads; }
+  // Whoever has a library's call for it has launches for other pointers as well.
+  void add_library(const ops::DeviceConvolution& form) {
+    scratch_ = 0;
+    auto library = bind_convolution(accelerator_->device_code(), form);
+    if (!library) return;
+    for (const ops::DeviceMove& m : library->copies) add_move(m);
+    convolve_ = Convolve{std::move(library->call), library->copied, std::move(launches_)};
+    launches_.clear();
+    scratch_ = library->scratch_bytes;
+  }
   void launch(Launch l, const Source& source, int64_t blocks) {
     const auto code = accelerator_->stock(source, wait_);
     if (code)
@@ -164,7 +176,16 @@ class Binder {
     if (g.batch.empty()) g.batch.push_back({1, 0, 0});
     int64_t batch = 1;
     for (const ops::Gemm::Batch& b : g.batch) batch *= b.size;
-    if (batch * g.m * g.n == 0 || bind_library(form)) return;
+    if (form.adds_row) all_there_ = false;  // unless a library has it
+    if (batch * g.m * g.n == 0) return;
+    if (auto library = bind_products(accelerator_->device_code(), form)) {
+      products_ = std::move(library->calls);
+      scratch_ = library->scratch_bytes;
+      adds_row_ = form.adds_row;
+      all_there_ = true;
+      return;
+    }
+    if (form.adds_row) return;
     Launch l;
     for (int argument : {0, 1, 2}) l.add_pointer(argument, 0);
     for (int64_t n : {batch, g.m, g.n, g.k, g.a_row, g.a_column, g.b_row, g.b_column}) l.add(n);
@@ -294,6 +315,40 @@ class Binder {
     launch(std::move(l), extremum_source(form), (form.outputs + 15) / 16);
   }
 
+  // Runs of one element, of two, of four, .. by turns from one part of the scratch memory into the
+  // other; the last ones are the results.
+  void bind(const ops::DeviceSort& form) {
+    constexpr int64_t place_bytes = 4;
+    scratch_ = 0;
+    if (form.rows == 0) return;
+    Sizes size = form.x.shape, strides = form.x.strides;
+    const int64_t length = size.back(), x_step = strides.back(), items = form.rows * length;
+    if (length > most_narrow) all_there_ = false;
+    size.pop_back();
+    strides.pop_back();
+    if (size.empty()) size = {1}, strides = {0};
+    const Source source = sort_source(form, static_cast<int>(size.size()), items > most_narrow);
+    for (int64_t width = 1, pass = 0; width == 1 || width < length; width *= 2, ++pass) {
+      const bool last = 2 * width >= length;
+      Launch l;
+      l.add_pointer(0, 0);
+      for (const auto& [there, part] : {std::pair(pass > 0, 1 - pass % 2), {!last, pass % 2}})
+        if (there)
+          l.add_pointer(Window::scratch, part * items * place_bytes);
+        else
+          l.add(0);
+      l.add_pointer(1, 0);
+      l.add_pointer(2, 0);
+      for (int64_t n :
+           {items, length, width, form.kept, form.inner, form.outer_stride, form.step, x_step})
+        l.add(n);
+      l.add(size);
+      l.add(strides);
+      launch(std::move(l), source, blocks_of(items));
+      if (!last) scratch_ = static_cast<size_t>(2 * items * place_bytes);
+    }
+  }
+
   static void add_axis(Launch& l, const ops::ConvAxis& a) {
     for (int64_t n : {a.image, a.windows, a.kernel, a.stride, a.padding, a.dilation}) l.add(n);
   }
@@ -345,6 +400,7 @@ class Binder {
       for (const Axis& axis : phase.axes) l.add(axis.*field);
   }
   void bind(const ops::DeviceConvolution& form) {
+    add_library(form);
     if (form.direction == Direction::kernel) return add_weight(form);
     const bool forward = form.direction == Direction::result;
     const Layout& w = form.second;
@@ -384,41 +440,6 @@ class Binder {
     launch(std::move(l), weight_source(x.dtype), form.groups * tiles);
   }
 
-  // Matrices of the last batch dimension are one call; of others there are few, or it is not worth
-  // it.
-  bool bind_library(const ops::DeviceProduct& form) {
-    constexpr int64_t most_calls = 64;
-    constexpr double least_work = 1 << 20;
-    ops::Gemm g = form.gemm;
-    const double work =
-        static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
-    if (!form.large &&
-        !(g.dtype == DType::f16 && std::min({g.m, g.n, g.k}) > 1 && work >= least_work))
-      return false;
-    const Products* library = accelerator_->device_code().products();
-    if (!library) return false;
-    int64_t calls = 1, each = g.m * g.n;
-    for (size_t d = 0; d + 1 < g.batch.size(); ++d) calls *= g.batch[d].size;
-    if (calls > most_calls) return false;
-    if (!g.batch.empty()) each *= g.batch.back().size;
-    const SmallVector<ops::Gemm::Batch, 3> batch = g.batch;
-    if (batch.size() > 1) g.batch = {batch.back()};
-    const auto bytes = static_cast<int64_t>(size_of(g.dtype));
-    const auto aligned = library->make(g, product_alignment);
-    const auto other = library->make(g, static_cast<uint32_t>(bytes));
-    if (!aligned || !other) return false;
-    for (int64_t call = 0; call < calls; ++call) {
-      int64_t left = call, a = 0, b = 0;
-      for (size_t d = batch.size(); d-- > 1; left /= batch[d - 1].size) {
-        a += left % batch[d - 1].size * batch[d - 1].a_stride;
-        b += left % batch[d - 1].size * batch[d - 1].b_stride;
-      }
-      products_.push_back({aligned, other, a * bytes, b * bytes, call * each * bytes});
-    }
-    scratch_ = std::max(aligned->workspace_bytes(), other->workspace_bytes()) + workspace_alignment;
-    return true;
-  }
-
   const std::shared_ptr<CudaAccelerator> accelerator_;
   const int arguments_;
   const bool wait_;
@@ -427,6 +448,8 @@ class Binder {
   size_t scratch_ = 0;
   std::vector<Launch> launches_;
   std::vector<Multiply> products_;
+  bool adds_row_ = false;
+  std::optional<Convolve> convolve_;
   std::vector<DeviceCode::Fault> faults_;
 };
 

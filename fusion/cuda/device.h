@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "fusion/cuda/compiler.h"
+#include "fusion/cuda/convolutions.h"
 #include "fusion/cuda/devices.h"
 #include "fusion/cuda/launch.h"
 #include "fusion/cuda/products.h"
@@ -55,6 +56,9 @@ class Device {
   // when copy_to_host does.
   virtual void copy_to_device(Address to, const void* from, size_t bytes, StreamNumber) = 0;
   virtual void copy_to_host(void* to, Address from, size_t bytes, StreamNumber) = 0;
+  // From another device, in the order of this one's stream. The host does not wait. False where it
+  // is none that this one can copy from.
+  virtual bool copy_from(Device& other, Address to, Address from, size_t bytes, StreamNumber) = 0;
   virtual void synchronize(StreamNumber) = 0;
 
   // What a stream is given from now on waits for a mark, which may be of another device of this
@@ -77,9 +81,13 @@ class Device {
 
   // NVIDIA's library for products, loaded when first asked for; null where there is none.
   virtual const Products* products() = 0;
-  // One of its products; the workspace is aligned to 256 bytes.
-  virtual void multiply(const Product& product, Address a, Address b, Address c, Address workspace,
-                        StreamNumber) = 0;
+  // One of its products, see Product::run; the workspace is aligned to 256 bytes.
+  virtual void multiply(const Product& product, Address a, Address b, Address row, Address c,
+                        Address workspace, StreamNumber) = 0;
+  // The same of its library for convolutions; pointers are aligned as Convolution::run wants them.
+  virtual const Convolutions* convolutions() = 0;
+  virtual void convolve(const Convolution& convolution, Address first, Address second,
+                        Address result, Address workspace, StreamNumber) = 0;
 };
 
 class OutOfMemory : public ResourceError {

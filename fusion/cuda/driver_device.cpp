@@ -1,5 +1,6 @@
 // A device behind NVIDIA's driver.
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 #include <unistd.h>
@@ -29,9 +30,14 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   }
   ~DriverDevice() override {
     // In a forked child there is nothing to end; a fault here has nobody to tell.
-    if (process_ != getpid()) return;
+    if (process_ != getpid()) {
+      static_cast<void>(products_.release());
+      static_cast<void>(convolutions_.release());
+      return;
+    }
     t_.set_context(context_);
     products_ = nullptr;
+    convolutions_ = nullptr;
     for (auto& [number, stream] : streams_) t_.destroy_stream(stream);
     t_.release_context(device_);
   }
@@ -74,6 +80,15 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
     check(t_.copy_to_host(to, from, bytes, stream(n)), "copying from it");
     check(t_.wait_for_stream(stream(n)), "copying from it");
   }
+  bool copy_from(Device& other, Address to, Address from, size_t bytes, StreamNumber n) override {
+    auto* source = dynamic_cast<DriverDevice*>(&other);
+    if (!source) return false;
+    enter();
+    reach(*source);
+    check(t_.copy_between(to, context_, from, source->context_, bytes, stream(n)),
+          "copying from another device");
+    return true;
+  }
   void synchronize(StreamNumber n) override {
     enter();
     check(t_.wait_for_stream(stream(n)), "waiting for it");
@@ -99,29 +114,43 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   void launch(const LoadedGraph& graph, StreamNumber n) override;
 
   const Products* products() override {
-    std::call_once(products_sought_, [&] {
-      const LateLibrary<ProductTable>& late = product_library();
-      enter();
-      if (late.library) try {
-          products_ = std::make_unique<const Products>(late.table);
-        } catch (const ResourceError&) {
-          // As if it were not there: our own kernels are.
-        }
-    });
+    std::call_once(products_sought_, [&] { products_ = start<Products>(product_library()); });
     return products_.get();
   }
-  void multiply(const Product& product, Address a, Address b, Address c, Address workspace,
-                StreamNumber n) override {
+  void multiply(const Product& product, Address a, Address b, Address row, Address c,
+                Address workspace, StreamNumber n) override {
     enter();
-    if (const int status = product.run(a, b, c, workspace, stream(n)))
+    if (const int status = product.run(a, b, row, c, workspace, stream(n)))
       throw ResourceError("cuda:{} ({}): a product by cuBLASLt fails: status {}", facts_.number,
                           facts_.name, status);
+  }
+  const Convolutions* convolutions() override {
+    std::call_once(convolutions_sought_,
+                   [&] { convolutions_ = start<Convolutions>(convolution_library()); });
+    return convolutions_.get();
+  }
+  void convolve(const Convolution& convolution, Address first, Address second, Address result,
+                Address workspace, StreamNumber n) override {
+    enter();
+    if (const int status = convolution.run(first, second, result, workspace, stream(n)))
+      throw ResourceError("cuda:{} ({}): a convolution by cuDNN fails: {}", facts_.number,
+                          facts_.name, convolution.name_of(status));
   }
 
  private:
   friend class DriverMark;
   friend class DriverCode;
   friend class DriverGraphCode;
+  // Null where a library is missing or does not start: our own kernels are there.
+  template <class Calls, class Table>
+  std::unique_ptr<const Calls> start(const LateLibrary<Table>& late) {
+    enter();
+    if (late.library) try {
+        return std::make_unique<const Calls>(late.table);
+      } catch (const ResourceError&) {
+      }
+    return nullptr;
+  }
   // The context is a thread's: whoever comes here sets it.
   void enter() {
     if (process_ != getpid())
@@ -133,6 +162,13 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
     if (fault)
       throw ResourceError("cuda:{} ({}): {} fails: {}", facts_.number, facts_.name, what,
                           DriverLibrary::get().error_text(fault));
+  }
+  // Copies are direct from then on, where the machine can; else the driver goes by the host.
+  void reach(DriverDevice& other) {
+    std::lock_guard guard(mutex_);
+    if (!reached_.insert(other.device_).second) return;
+    int can = 0;
+    if (!t_.can_access(&can, device_, other.device_) && can) t_.enable_access(other.context_, 0);
   }
   DriverStream stream(StreamNumber n) {
     std::lock_guard guard(mutex_);
@@ -148,8 +184,10 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   DriverContext context_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<StreamNumber, DriverStream> streams_;
-  std::once_flag products_sought_;
+  std::set<int> reached_;
+  std::once_flag products_sought_, convolutions_sought_;
   std::unique_ptr<const Products> products_;
+  std::unique_ptr<const Convolutions> convolutions_;
 };
 
 // The driver keeps an event that is destroyed until whoever waits for it has.

@@ -38,6 +38,10 @@ struct DriverTable {
   int (*copy_to_device)(DevicePointer, const void*, size_t, DriverStream);
   int (*copy_to_host)(void*, DevicePointer, size_t, DriverStream);
   int (*copy)(DevicePointer to, DevicePointer from, size_t, DriverStream);
+  int (*copy_between)(DevicePointer to, DriverContext, DevicePointer from, DriverContext, size_t,
+                      DriverStream);
+  int (*can_access)(int* can, int device, int other);
+  int (*enable_access)(DriverContext other, unsigned flags);
   int (*fill)(DevicePointer, unsigned char value, size_t, DriverStream);
   int (*make_stream)(DriverStream*, unsigned flags);
   int (*destroy_stream)(DriverStream);
@@ -60,6 +64,50 @@ struct DriverTable {
   int (*destroy_graph_run)(DriverGraphRun);
   int (*launch_graph)(DriverGraphRun, DriverStream);
 };
+
+// A table's members, and what the library calls them.
+#define GRADUS_DRIVER_FUNCTIONS(X)                 \
+  X(init, cuInit)                                  \
+  X(version, cuDriverGetVersion)                   \
+  X(error_name, cuGetErrorName)                    \
+  X(error_string, cuGetErrorString)                \
+  X(device_count, cuDeviceGetCount)                \
+  X(device, cuDeviceGet)                           \
+  X(device_name, cuDeviceGetName)                  \
+  X(device_attribute, cuDeviceGetAttribute)        \
+  X(device_memory, cuDeviceTotalMem_v2)            \
+  X(retain_context, cuDevicePrimaryCtxRetain)      \
+  X(release_context, cuDevicePrimaryCtxRelease_v2) \
+  X(set_context, cuCtxSetCurrent)                  \
+  X(allocate, cuMemAlloc_v2)                       \
+  X(free, cuMemFree_v2)                            \
+  X(allocate_host, cuMemAllocHost_v2)              \
+  X(free_host, cuMemFreeHost)                      \
+  X(copy_to_device, cuMemcpyHtoDAsync_v2)          \
+  X(copy_to_host, cuMemcpyDtoHAsync_v2)            \
+  X(copy, cuMemcpyDtoDAsync_v2)                    \
+  X(copy_between, cuMemcpyPeerAsync)               \
+  X(can_access, cuDeviceCanAccessPeer)             \
+  X(enable_access, cuCtxEnablePeerAccess)          \
+  X(fill, cuMemsetD8Async)                         \
+  X(make_stream, cuStreamCreate)                   \
+  X(destroy_stream, cuStreamDestroy_v2)            \
+  X(wait_for_stream, cuStreamSynchronize)          \
+  X(make_event, cuEventCreate)                     \
+  X(destroy_event, cuEventDestroy_v2)              \
+  X(record_event, cuEventRecord)                   \
+  X(query_event, cuEventQuery)                     \
+  X(stream_waits, cuStreamWaitEvent)               \
+  X(load_module, cuModuleLoadData)                 \
+  X(unload_module, cuModuleUnload)                 \
+  X(find_function, cuModuleGetFunction)            \
+  X(launch, cuLaunchKernel)                        \
+  X(begin_capture, cuStreamBeginCapture_v2)        \
+  X(end_capture, cuStreamEndCapture)               \
+  X(destroy_graph, cuGraphDestroy)                 \
+  X(make_graph_run, cuGraphInstantiateWithFlags)   \
+  X(destroy_graph_run, cuGraphExecDestroy)         \
+  X(launch_graph, cuGraphLaunch)
 
 // Opened when first asked for, then kept for the process. Thread-safe; throws nothing.
 class DriverLibrary {
@@ -114,11 +162,104 @@ struct ProductTable {  // libcublasLt. 0 is success
                   void* d, LtLayout*, const LtAlgorithm*, void* workspace, size_t workspace_bytes,
                   DriverStream);
 };
-struct ConvolutionTable {  // libcudnn
-  size_t (*version)();
-  int (*create)(struct CudnnHandle**);
-  int (*destroy)(struct CudnnHandle*);
+#define GRADUS_PRODUCT_FUNCTIONS(X)                   \
+  X(version, cublasLtGetVersion)                      \
+  X(create, cublasLtCreate)                           \
+  X(destroy, cublasLtDestroy)                         \
+  X(make_what, cublasLtMatmulDescCreate)              \
+  X(destroy_what, cublasLtMatmulDescDestroy)          \
+  X(set_what, cublasLtMatmulDescSetAttribute)         \
+  X(make_layout, cublasLtMatrixLayoutCreate)          \
+  X(destroy_layout, cublasLtMatrixLayoutDestroy)      \
+  X(set_layout, cublasLtMatrixLayoutSetAttribute)     \
+  X(make_wishes, cublasLtMatmulPreferenceCreate)      \
+  X(destroy_wishes, cublasLtMatmulPreferenceDestroy)  \
+  X(set_wishes, cublasLtMatmulPreferenceSetAttribute) \
+  X(find, cublasLtMatmulAlgoGetHeuristic)             \
+  X(multiply, cublasLtMatmul)
+
+// What libcudnn hands out, and what it fills in: as cudnn_cnn.h lays it out.
+using CudnnHandle = struct CudnnContext;
+using CudnnTensor = struct CudnnTensorDescriptor;
+using CudnnFilter = struct CudnnFilterDescriptor;
+using CudnnWhat = struct CudnnConvolutionDescriptor;
+struct CudnnFound {
+  int algorithm;
+  int status;
+  float seconds;
+  size_t workspace_bytes;
+  int deterministic;
+  int math;
+  int reserved[3];
 };
+struct ConvolutionTable {  // libcudnn. 0 is success
+  size_t (*version)();
+  const char* (*status_name)(int status);
+  int (*create)(CudnnHandle**);
+  int (*destroy)(CudnnHandle*);
+  int (*set_stream)(CudnnHandle*, DriverStream);
+  int (*make_tensor)(CudnnTensor**);
+  int (*destroy_tensor)(CudnnTensor*);
+  int (*set_tensor)(CudnnTensor*, int type, int rank, const int* sizes, const int* strides);
+  int (*make_filter)(CudnnFilter**);
+  int (*destroy_filter)(CudnnFilter*);
+  int (*set_filter)(CudnnFilter*, int type, int format, int rank, const int* sizes);
+  int (*make_what)(CudnnWhat**);
+  int (*destroy_what)(CudnnWhat*);
+  int (*set_what)(CudnnWhat*, int axes, const int* padding, const int* stride, const int* dilation,
+                  int mode, int compute_type);
+  int (*set_groups)(CudnnWhat*, int);
+  int (*set_math)(CudnnWhat*, int);
+  // Of the result y, of the image's gradient dx and of the kernel's, dw.
+  int (*find_result)(CudnnHandle*, CudnnTensor* x, CudnnFilter* w, CudnnWhat*, CudnnTensor* y,
+                     int most, int* count, CudnnFound*);
+  int (*find_image)(CudnnHandle*, CudnnFilter* w, CudnnTensor* dy, CudnnWhat*, CudnnTensor* dx,
+                    int most, int* count, CudnnFound*);
+  int (*find_kernel)(CudnnHandle*, CudnnTensor* x, CudnnTensor* dy, CudnnWhat*, CudnnFilter* dw,
+                     int most, int* count, CudnnFound*);
+  int (*room_for_result)(CudnnHandle*, CudnnTensor* x, CudnnFilter* w, CudnnWhat*, CudnnTensor* y,
+                         int algorithm, size_t* bytes);
+  int (*room_for_image)(CudnnHandle*, CudnnFilter* w, CudnnTensor* dy, CudnnWhat*, CudnnTensor* dx,
+                        int algorithm, size_t* bytes);
+  int (*room_for_kernel)(CudnnHandle*, CudnnTensor* x, CudnnTensor* dy, CudnnWhat*, CudnnFilter* dw,
+                         int algorithm, size_t* bytes);
+  int (*run_result)(CudnnHandle*, const void* alpha, CudnnTensor*, const void* x, CudnnFilter*,
+                    const void* w, CudnnWhat*, int algorithm, void* workspace,
+                    size_t workspace_bytes, const void* beta, CudnnTensor*, void* y);
+  int (*run_image)(CudnnHandle*, const void* alpha, CudnnFilter*, const void* w, CudnnTensor*,
+                   const void* dy, CudnnWhat*, int algorithm, void* workspace,
+                   size_t workspace_bytes, const void* beta, CudnnTensor*, void* dx);
+  int (*run_kernel)(CudnnHandle*, const void* alpha, CudnnTensor*, const void* x, CudnnTensor*,
+                    const void* dy, CudnnWhat*, int algorithm, void* workspace,
+                    size_t workspace_bytes, const void* beta, CudnnFilter*, void* dw);
+};
+#define GRADUS_CONVOLUTION_FUNCTIONS(X)                              \
+  X(version, cudnnGetVersion)                                        \
+  X(status_name, cudnnGetErrorString)                                \
+  X(create, cudnnCreate)                                             \
+  X(destroy, cudnnDestroy)                                           \
+  X(set_stream, cudnnSetStream)                                      \
+  X(make_tensor, cudnnCreateTensorDescriptor)                        \
+  X(destroy_tensor, cudnnDestroyTensorDescriptor)                    \
+  X(set_tensor, cudnnSetTensorNdDescriptor)                          \
+  X(make_filter, cudnnCreateFilterDescriptor)                        \
+  X(destroy_filter, cudnnDestroyFilterDescriptor)                    \
+  X(set_filter, cudnnSetFilterNdDescriptor)                          \
+  X(make_what, cudnnCreateConvolutionDescriptor)                     \
+  X(destroy_what, cudnnDestroyConvolutionDescriptor)                 \
+  X(set_what, cudnnSetConvolutionNdDescriptor)                       \
+  X(set_groups, cudnnSetConvolutionGroupCount)                       \
+  X(set_math, cudnnSetConvolutionMathType)                           \
+  X(find_result, cudnnGetConvolutionForwardAlgorithm_v7)             \
+  X(find_image, cudnnGetConvolutionBackwardDataAlgorithm_v7)         \
+  X(find_kernel, cudnnGetConvolutionBackwardFilterAlgorithm_v7)      \
+  X(room_for_result, cudnnGetConvolutionForwardWorkspaceSize)        \
+  X(room_for_image, cudnnGetConvolutionBackwardDataWorkspaceSize)    \
+  X(room_for_kernel, cudnnGetConvolutionBackwardFilterWorkspaceSize) \
+  X(run_result, cudnnConvolutionForward)                             \
+  X(run_image, cudnnConvolutionBackwardData)                         \
+  X(run_kernel, cudnnConvolutionBackwardFilter)
+
 template <class Table>
 struct LateLibrary {
   Library library;

@@ -1,8 +1,10 @@
-// What the code of a single instruction is: launches of kernels, or calls of the library for
-// products.
+// What the code of a single instruction is: launches of kernels, or calls of the libraries for
+// products and convolutions.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,14 +44,24 @@ struct Multiply {
   int64_t a, b, c;  // offsets in bytes
 };
 
-// Either the one or the other.
+// A convolution by the library, for aligned pointers.
+struct Convolve {
+  std::shared_ptr<const Convolution> call;
+  std::array<int64_t, 2> copied;  // where operands lie in scratch memory; -1: where they are
+  std::vector<Launch> copies;     // that take them there
+};
+
+// Products alone; or launches alone; or a convolution, whose launches are for pointers that are not
+// aligned.
 struct Launches {
   std::shared_ptr<CudaAccelerator> accelerator;
   std::vector<Launch> list;
   std::vector<Multiply> products;
+  bool adds_row = false;  // to each product's rows
+  std::optional<Convolve> convolution;
 };
 
-inline constexpr uint32_t product_alignment = 16, workspace_alignment = 256;
+inline constexpr uint32_t pointer_alignment = 16, workspace_alignment = 256;
 
 // An ir::KernelFunction, whose parameters are Launches.
 void run_launches(const void* launches, std::byte* const* args, ir::KernelScope& scope);

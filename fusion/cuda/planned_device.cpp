@@ -30,6 +30,7 @@ class PlannedDevice final : public Device {
   }
   void copy_to_device(Address, const void*, size_t, StreamNumber) override {}
   void copy_to_host(void*, Address, size_t, StreamNumber) override { refuse(); }
+  bool copy_from(Device&, Address, Address, size_t, StreamNumber) override { return false; }
   void synchronize(StreamNumber) override {}
   std::shared_ptr<const StreamMark> mark(StreamNumber) override {
     return std::make_shared<const StreamMark>();
@@ -45,7 +46,12 @@ class PlannedDevice final : public Device {
   std::shared_ptr<const LoadedGraph> end_recording(StreamNumber) override { return nullptr; }
   void launch(const LoadedGraph&, StreamNumber) override { refuse(); }
   const Products* products() override { return nullptr; }
-  void multiply(const Product&, Address, Address, Address, Address, StreamNumber) override {
+  void multiply(const Product&, Address, Address, Address, Address, Address,
+                StreamNumber) override {
+    refuse();
+  }
+  const Convolutions* convolutions() override { return nullptr; }
+  void convolve(const Convolution&, Address, Address, Address, Address, StreamNumber) override {
     refuse();
   }
 

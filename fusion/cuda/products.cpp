@@ -8,13 +8,7 @@ namespace gradus::fusion::cuda {
 
 namespace {
 
-// Of cublasLt.h, cublas_api.h and library_types.h.
-constexpr int type_f32 = 0, type_f64 = 1, type_f16 = 2, type_bf16 = 14;
-constexpr int compute_f32 = 68, compute_f64 = 70;
-constexpr int32_t as_it_is = 0, transposed = 1;
-constexpr int what_first_transposed = 3, what_second_transposed = 4;
-constexpr int layout_batch_count = 5, layout_batch_stride = 6;
-constexpr int wish_workspace = 1, wish_alignment = 5;  // of a, then of b, c and d
+using namespace cublaslt;
 
 constexpr uint64_t most_workspace = 32 << 20;  // what the library is said to want on Hopper
 
@@ -56,11 +50,13 @@ Products::Products(const ProductTable& table) : t_(table) {
 
 Products::~Products() { t_.destroy(handle_); }
 
-std::shared_ptr<const Product> Products::make(const ops::Gemm& g, uint32_t alignment) const {
+std::shared_ptr<const Product> Products::make(const ops::Gemm& g, uint32_t alignment,
+                                              bool adds_row) const {
   if (g.batch.size() > 1 || std::min({g.m, g.n, g.k}) < 1 || !type_of(g.dtype)) return nullptr;
   std::shared_ptr<Product> product(new Product(t_, handle_));
+  if (adds_row && g.dtype != DType::f32 && g.dtype != DType::f64) return nullptr;
   if (!product->describe(g, g.batch.empty() ? 1 : g.batch[0].size) ||
-      !product->find_algorithm(alignment))
+      (adds_row && !product->describe_row(alignment)) || !product->find_algorithm(alignment))
     return nullptr;
   return product;
 }
@@ -94,6 +90,14 @@ bool Product::describe(const ops::Gemm& g, int64_t batch) {
          layout(result_, g.n, g.m, g.n, g.m * g.n);
 }
 
+// The library looks at the row's address while it searches: one of that alignment stands for all.
+bool Product::describe_row(uint32_t alignment) {
+  adds_row_ = true;
+  const uint64_t address = alignment;
+  return !t_.set_what(what_, what_epilogue, &epilogue_bias, sizeof epilogue_bias) &&
+         !t_.set_what(what_, what_bias, &address, sizeof address);
+}
+
 bool Product::find_algorithm(uint32_t alignment) {
   LtWishes* wishes = nullptr;
   if (t_.make_wishes(&wishes)) return false;
@@ -117,8 +121,13 @@ Product::~Product() {
   if (what_) t_.destroy_what(what_);
 }
 
-int Product::run(DevicePointer a, DevicePointer b, DevicePointer c, DevicePointer workspace,
-                 DriverStream stream) const {
+int Product::run(DevicePointer a, DevicePointer b, DevicePointer row, DevicePointer c,
+                 DevicePointer workspace, DriverStream stream) const {
+  std::unique_lock<std::mutex> guard;
+  if (adds_row_) {
+    guard = std::unique_lock(mutex_);
+    if (const int status = t_.set_what(what_, what_bias, &row, sizeof row)) return status;
+  }
   // Alpha and beta are read before the call returns.
   const double one = 1, zero = 0;
   const float one_f32 = 1, zero_f32 = 0;

@@ -84,26 +84,29 @@ void InterpretedDevice::copy_to_host(void* to, cuda::Address from, size_t bytes,
   ++copies_out;
 }
 
+bool InterpretedDevice::copy_from(cuda::Device& other, cuda::Address to, cuda::Address from,
+                                  size_t bytes, cuda::StreamNumber) {
+  auto* source = dynamic_cast<InterpretedDevice*>(&other);
+  if (!source) return false;
+  std::vector<std::byte> kept(bytes);
+  {
+    std::lock_guard guard(source->mutex_);
+    source->memory_.read(kept.data(), from, bytes);
+  }
+  std::lock_guard guard(mutex_);
+  memory_.write(to, kept.data(), bytes);
+  ++copies_between;
+  return true;
+}
+
 std::shared_ptr<const cuda::LoadedCode> InterpretedDevice::load(const cuda::Code& code) {
   loading();
   return std::make_shared<InterpretedCode>(code.ptx);
 }
 
-void InterpretedDevice::multiply(const cuda::Product& product, cuda::Address a, cuda::Address b,
-                                 cuda::Address c, cuda::Address workspace, cuda::StreamNumber) {
-  std::lock_guard guard(mutex_);
-  if (const int status = product.run(a, b, c, workspace, nullptr))
-    throw ResourceError("a product fails: status {}", status);
-}
-
 // Launches with their parameters' bytes, as a driver keeps them.
 struct InterpretedDevice::Recording final : cuda::LoadedGraph {
-  struct Kept {
-    const InterpretedCode* code;
-    uint32_t blocks;
-    std::vector<std::byte> parameters;
-  };
-  std::vector<Kept> launches;
+  std::vector<std::function<void()>> launches;
 };
 
 bool InterpretedDevice::records(cuda::StreamNumber n) {
@@ -125,10 +128,35 @@ std::shared_ptr<const cuda::LoadedGraph> InterpretedDevice::end_recording(cuda::
   return node.mapped();
 }
 
+void InterpretedDevice::call(cuda::StreamNumber n, std::function<void()> work) {
+  std::lock_guard guard(mutex_);
+  if (auto to = recording_.find(n); to != recording_.end())
+    to->second->launches.push_back(std::move(work));
+  else
+    work();
+}
+
+void InterpretedDevice::multiply(const cuda::Product& product, cuda::Address a, cuda::Address b,
+                                 cuda::Address row, cuda::Address c, cuda::Address workspace,
+                                 cuda::StreamNumber n) {
+  call(n, [=, &product] {
+    if (const int status = product.run(a, b, row, c, workspace, nullptr))
+      throw ResourceError("a product fails: status {}", status);
+  });
+}
+
+void InterpretedDevice::convolve(const cuda::Convolution& convolution, cuda::Address first,
+                                 cuda::Address second, cuda::Address result,
+                                 cuda::Address workspace, cuda::StreamNumber n) {
+  call(n, [=, &convolution] {
+    if (const int status = convolution.run(first, second, result, workspace, nullptr))
+      throw ResourceError("a convolution fails: {}", convolution.name_of(status));
+  });
+}
+
 void InterpretedDevice::launch(const cuda::LoadedGraph& graph, cuda::StreamNumber) {
   std::lock_guard guard(mutex_);
-  for (const auto& k : static_cast<const Recording&>(graph).launches)
-    launch_interpreted(k.code->module, {k.blocks, k.parameters}, memory_, backwards);
+  for (const auto& work : static_cast<const Recording&>(graph).launches) work();
   ++replays;
 }
 
@@ -136,9 +164,11 @@ void InterpretedDevice::launch(const cuda::LoadedCode& code, const cuda::LaunchP
                                cuda::StreamNumber n) {
   std::lock_guard guard(mutex_);
   if (auto to = recording_.find(n); to != recording_.end()) {
-    to->second->launches.push_back({&static_cast<const InterpretedCode&>(code),
-                                    launch.blocks,
-                                    {launch.parameters.begin(), launch.parameters.end()}});
+    to->second->launches.push_back(
+        [this, &module = static_cast<const InterpretedCode&>(code).module, blocks = launch.blocks,
+         parameters = std::vector(launch.parameters.begin(), launch.parameters.end())] {
+          launch_interpreted(module, {blocks, parameters}, memory_, backwards);
+        });
     return;
   }
   launch_interpreted(static_cast<const InterpretedCode&>(code).module, launch, memory_, backwards);

@@ -29,6 +29,8 @@ class InterpretedDevice : public cuda::Device {
   void copy_to_device(cuda::Address to, const void* from, size_t bytes,
                       cuda::StreamNumber) override;
   void copy_to_host(void* to, cuda::Address from, size_t bytes, cuda::StreamNumber) override;
+  bool copy_from(cuda::Device& other, cuda::Address to, cuda::Address from, size_t bytes,
+                 cuda::StreamNumber) override;
   void synchronize(cuda::StreamNumber) override { ++synchronized; }
   std::shared_ptr<const cuda::StreamMark> mark(cuda::StreamNumber) override {
     return std::make_shared<cuda::StreamMark>();
@@ -46,9 +48,13 @@ class InterpretedDevice : public cuda::Device {
   void launch(const cuda::LoadedGraph& graph, cuda::StreamNumber) override;
   // Null, unless a test puts a library's double here.
   const cuda::Products* products() override { return library.get(); }
-  void multiply(const cuda::Product& product, cuda::Address a, cuda::Address b, cuda::Address c,
-                cuda::Address workspace, cuda::StreamNumber) override;
+  void multiply(const cuda::Product& product, cuda::Address a, cuda::Address b, cuda::Address row,
+                cuda::Address c, cuda::Address workspace, cuda::StreamNumber) override;
   std::unique_ptr<const cuda::Products> library;
+  const cuda::Convolutions* convolutions() override { return convolution_library.get(); }
+  void convolve(const cuda::Convolution& convolution, cuda::Address first, cuda::Address second,
+                cuda::Address result, cuda::Address workspace, cuda::StreamNumber) override;
+  std::unique_ptr<const cuda::Convolutions> convolution_library;
   ptx::Memory& memory() { return memory_; }
   bool backwards = false;                 // see ptx::Launch
   std::function<void()> loading = [] {};  // called by load()
@@ -58,9 +64,12 @@ class InterpretedDevice : public cuda::Device {
   std::atomic<size_t> waits{0};
   std::atomic<size_t> most_threads{0};                         // of one launch
   std::atomic<size_t> copies_in{0}, copies_out{0}, pinned{0};  // pinned: blocks there are
+  std::atomic<size_t> copies_between{0};                       // from other devices
 
  protected:
   bool records(cuda::StreamNumber n);
+  // Now, or when what is recorded of the stream is replayed.
+  void call(cuda::StreamNumber n, std::function<void()> work);
 
  private:
   std::mutex mutex_;  // of the memory

@@ -251,6 +251,53 @@ TEST_F(CudaEngine, GraphsGoThroughSeveralDevices) {
             "");
 }
 
+// By a copy that the host does not see, which both devices' streams wait for: the memory that was
+// copied is another's as soon as nobody keeps it.
+TEST_F(CudaEngine, TensorsMoveBetweenDevicesWithoutTheHost) {
+  LateDevice &first = *EngineDevices::get().devices[0], &second = *EngineDevices::get().devices[1];
+  for (int round = 0; round < 4; ++round) {
+    StreamGuard low(cuda0, new_stream(cuda0)), high(cuda1, new_stream(cuda1));
+    const Variable x = leaf({1, 2, 3}, cuda0, false);
+    const size_t out = first.copies_out, in = second.copies_in, between = second.copies_between;
+    Variable there;
+    {
+      const Variable made = op("mul", {x, x});
+      there = autograd::move_to(made, cuda1);
+    }
+    Variable other = x;  // in the memory of what was copied
+    for (int i = 0; i < 4; ++i) other = op("add", {other, x});
+    const Variable y = op("mul", {there, there});
+    second.synchronize(static_cast<cuda::StreamNumber>(streams().current(cuda1)));
+    EXPECT_EQ(first.copies_out, out);
+    EXPECT_EQ(second.copies_in, in);
+    EXPECT_EQ(second.copies_between, between + 1);
+    EXPECT_EQ(values(other), (std::vector<double>{5, 10, 15}));
+    EXPECT_EQ(values(y), (std::vector<double>{1, 16, 81}));
+  }
+}
+
+// Made on one stream, moved from another: its own does not take the memory before it was copied.
+TEST_F(CudaEngine, WhatMovesIsItsReadersUntilItWasCopied) {
+  for (int round = 0; round < 4; ++round) {
+    const Stream made = new_stream(cuda0), moves = new_stream(cuda0);
+    const Variable x = leaf({1, 2, 3}, cuda0, false);
+    streams().wait(cuda0, streams().current(cuda0), cuda0, made);
+    StreamGuard target(cuda1, new_stream(cuda1));
+    Variable there;
+    {
+      StreamGuard guard(cuda0, made);
+      const Variable square = op("mul", {x, x});
+      streams().wait(cuda0, made, cuda0, moves);
+      StreamGuard other(cuda0, moves);
+      there = autograd::move_to(square, cuda1);
+    }
+    StreamGuard guard(cuda0, made);
+    const Variable other = op("add", {x, x});
+    EXPECT_EQ(values(other), (std::vector<double>{2, 4, 6}));
+    EXPECT_EQ(values(there), (std::vector<double>{1, 4, 9}));
+  }
+}
+
 TEST_F(CudaEngine, IndicesOutOfRangeAreSaidInTheCpusWords) {
   auto text = [&](Device device) {
     const Variable x(there(random(DType::f32, {4}, "x", 1), device), true);

@@ -99,6 +99,39 @@ TEST_F(Forms, PlacesOfExtrema) {
   }
 }
 
+// Rows of 1, of powers of two and beside them, of several blocks; ties, which keep their order.
+TEST_F(Forms, RowsInOrder) {
+  for (DType d : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i8}) {
+    const Tensor x = random(d, {4, 37, 4}, {0, 1, -0.0, -3}),
+                 rare = is_floating(d) ? random(d, {4, 37, 4}, {not_a_number, infinity, -infinity})
+                                       : x;
+    for (int dim : {0, 1, 2})
+      for (const char* how : {"true", "false"}) {
+        const std::string sort = fmt::format(
+            "(%x: DTYPE[A, B, C]) {{ %v, %i = sort(%x) {{dim = {}, descending = {}}} "
+            "return %v, %i }}",
+            dim, how);
+        const std::string topk = fmt::format(
+            "(%x: DTYPE[A, B, C]) {{ %v, %i = topk(%x) {{k = 3, dim = {}, largest = {}}} "
+            "return %v, %i }}",
+            dim, how);
+        for (const std::string& stage : {sort, topk}) {
+          check(stage, name_of(d), {x});
+          check(stage, name_of(d), {rare});
+          check(stage, name_of(d), {turned(x)});
+        }
+      }
+  }
+  for (int64_t n : {1, 2, 3, 8, 255, 256, 257, 2000})
+    check("(%x: DTYPE[A, B]) { %v, %i = sort(%x) return %v, %i }", "f32",
+          {random(DType::f32, {2, n}, {1, 2, 3, not_a_number})});
+  check("(%x: DTYPE[]) { %v, %i = sort(%x) return %v, %i }", "f32", {random(DType::f32, {})});
+  check("(%x: DTYPE[A]) { %v, %i = topk(%x) {k = 0} return %v, %i }", "f32",
+        {random(DType::f32, {5})});
+  check("(%x: DTYPE[A, B]) { %y = gt(%x, 0) %v, %i = sort(%y) {dim = 0} return %v, %i }", "f32",
+        {random(DType::f32, {9, 5})});
+}
+
 TEST_F(Forms, ColumnsOfImages) {
   const char* unfold =
       "(%x: DTYPE[N, C, H, W]) { %y = unfold_im2col(%x) {kernel = [2, 3], dilation = [2, 1],"

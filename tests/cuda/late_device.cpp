@@ -49,6 +49,16 @@ void LateDevice::copy_to_host(void* to, cuda::Address from, size_t bytes, cuda::
   InterpretedDevice::copy_to_host(to, from, bytes, n);
 }
 
+bool LateDevice::copy_from(cuda::Device& other, cuda::Address to, cuda::Address from, size_t bytes,
+                           cuda::StreamNumber n) {
+  std::lock_guard guard(everything());
+  if (!dynamic_cast<LateDevice*>(&other)) return false;
+  give(n, [this, &other, to, from, bytes, n] {
+    InterpretedDevice::copy_from(other, to, from, bytes, n);
+  });
+  return true;
+}
+
 void LateDevice::synchronize(cuda::StreamNumber n) {
   std::lock_guard guard(everything());
   run_all(n);
@@ -93,10 +103,19 @@ void LateDevice::launch(const cuda::LoadedGraph& graph, cuda::StreamNumber n) {
 }
 
 void LateDevice::multiply(const cuda::Product& product, cuda::Address a, cuda::Address b,
-                          cuda::Address c, cuda::Address workspace, cuda::StreamNumber n) {
+                          cuda::Address row, cuda::Address c, cuda::Address workspace,
+                          cuda::StreamNumber n) {
   std::lock_guard guard(everything());
   run_all(n);
-  InterpretedDevice::multiply(product, a, b, c, workspace, n);
+  InterpretedDevice::multiply(product, a, b, row, c, workspace, n);
+}
+
+void LateDevice::convolve(const cuda::Convolution& convolution, cuda::Address first,
+                          cuda::Address second, cuda::Address result, cuda::Address workspace,
+                          cuda::StreamNumber n) {
+  std::lock_guard guard(everything());
+  run_all(n);
+  InterpretedDevice::convolve(convolution, first, second, result, workspace, n);
 }
 
 size_t LateDevice::launches_on(cuda::StreamNumber n) {

@@ -18,6 +18,8 @@ class LateDevice final : public InterpretedDevice {
   void copy_to_device(cuda::Address to, const void* from, size_t bytes,
                       cuda::StreamNumber) override;
   void copy_to_host(void* to, cuda::Address from, size_t bytes, cuda::StreamNumber) override;
+  bool copy_from(cuda::Device& other, cuda::Address to, cuda::Address from, size_t bytes,
+                 cuda::StreamNumber) override;
   void synchronize(cuda::StreamNumber) override;
   std::shared_ptr<const cuda::StreamMark> mark(cuda::StreamNumber) override;
   void wait(cuda::StreamNumber, const cuda::StreamMark&) override;
@@ -26,8 +28,10 @@ class LateDevice final : public InterpretedDevice {
   void launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,
               cuda::StreamNumber) override;
   void launch(const cuda::LoadedGraph& graph, cuda::StreamNumber) override;
-  void multiply(const cuda::Product& product, cuda::Address a, cuda::Address b, cuda::Address c,
-                cuda::Address workspace, cuda::StreamNumber) override;
+  void multiply(const cuda::Product& product, cuda::Address a, cuda::Address b, cuda::Address row,
+                cuda::Address c, cuda::Address workspace, cuda::StreamNumber) override;
+  void convolve(const cuda::Convolution& convolution, cuda::Address first, cuda::Address second,
+                cuda::Address result, cuda::Address workspace, cuda::StreamNumber) override;
 
   // How many launches a stream was given so far.
   size_t launches_on(cuda::StreamNumber n);

@@ -12,6 +12,8 @@ struct CublasLtHandle {
 struct CublasLtMatmulDesc {
   int compute, scale;
   int32_t turned[2] = {0, 0};
+  uint32_t epilogue = 1;  // none
+  uint64_t bias = 0;
 };
 struct CublasLtMatrixLayout {
   int type;
@@ -64,8 +66,15 @@ int destroy_what(LtDescriptor* d) {
   return ok;
 }
 int set_what(LtDescriptor* d, int attribute, const void* value, size_t bytes) {
-  expect((attribute == 3 || attribute == 4) && bytes == 4, "attribute of a product");
-  std::memcpy(&d->turned[attribute - 3], value, 4);
+  if (attribute == 7 && bytes == 4) {
+    std::memcpy(&d->epilogue, value, 4);
+    expect(d->epilogue == 4, "an epilogue that is no sum with a row");
+  } else if (attribute == 8 && bytes == 8) {
+    std::memcpy(&d->bias, value, 8);
+  } else {
+    expect((attribute == 3 || attribute == 4) && bytes == 4, "attribute of a product");
+    std::memcpy(&d->turned[attribute - 3], value, 4);
+  }
   return ok;
 }
 int make_layout(LtLayout** l, int type, uint64_t rows, uint64_t columns, int64_t step) {
@@ -122,6 +131,10 @@ int find(CublasLtHandle* h, LtDescriptor* d, LtLayout* a, LtLayout* b, LtLayout*
   expect(h->mark == 4711 && most == 1 && c == to, "arguments of the search");
   expect(fits(d, a, b, c), "sizes that do not fit");
   if (w->workspace < product_double().workspace_bytes) return not_supported;
+  if (d->epilogue == 4) {
+    if (product_double().without_epilogues) return not_supported;
+    expect(d->bias != 0 && d->bias % w->alignment[0] == 0, "the address of a row that is added");
+  }
   *found = {};
   // The algorithm stands for what it was chosen for.
   std::memcpy(found->algorithm.data, w->alignment, sizeof w->alignment);
@@ -137,6 +150,14 @@ std::vector<std::byte> read_matrix(const LtLayout* l, uint64_t address) {
   std::vector<std::byte> bytes(elements * size);
   product_double().memory->read(bytes.data(), address, bytes.size(), ptx::Memory::Undefined::zero);
   return bytes;
+}
+
+template <class T>
+void add_row(uint64_t address, int64_t n, std::vector<std::byte>& z) {
+  std::vector<T> row(static_cast<size_t>(n));
+  product_double().memory->read(row.data(), address, row.size() * sizeof(T));
+  T* sums = reinterpret_cast<T*>(z.data());
+  for (size_t i = 0; i < z.size() / sizeof(T); ++i) sums[i] += row[i % row.size()];
 }
 
 // By our own loops, which take the matrices as they lie.
@@ -160,7 +181,8 @@ int multiply(CublasLtHandle* h, LtDescriptor* d, const void* alpha, const void* 
   const std::vector<std::byte> dirt(workspace_bytes);
   self.memory->write(reinterpret_cast<uint64_t>(workspace), dirt.data(), dirt.size());
   self.calls.push_back({ld->rows, ld->columns, d->turned[0] ? la->rows : la->columns, ld->type,
-                        ld->batch, d->turned[0] != 0, d->turned[1] != 0, workspace_bytes});
+                        ld->batch, d->turned[0] != 0, d->turned[1] != 0, workspace_bytes,
+                        d->epilogue == 4});
   ops::Gemm g;
   g.dtype = dtype_of_type(ld->type);
   g.m = static_cast<int64_t>(ld->columns);  // rows as we see them
@@ -182,6 +204,13 @@ int multiply(CublasLtHandle* h, LtDescriptor* d, const void* alpha, const void* 
   std::align(64, room - 64, aligned, room);
   WorkerPool alone(1);
   ops::gemm(g, x.data(), y.data(), z.data(), static_cast<std::byte*>(aligned), alone);
+  if (d->epilogue == 4) {
+    expect(d->bias % alignment[0] == 0, "the alignment of a row that is added");
+    if (f64)
+      add_row<double>(d->bias, g.n, z);
+    else
+      add_row<float>(d->bias, g.n, z);
+  }
   self.memory->write(reinterpret_cast<uint64_t>(to), z.data(), z.size());
   return ok;
 }

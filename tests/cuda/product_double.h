@@ -16,6 +16,7 @@ struct ProductCall {
   int type, batch;
   bool first_turned, second_turned;
   size_t workspace_bytes;
+  bool adds_row;
 };
 
 struct ProductDouble {
@@ -24,6 +25,7 @@ struct ProductDouble {
   std::vector<std::string> faults;  // what of a call no library would take
   int left = 0;                     // descriptors that nobody destroyed
   size_t workspace_bytes = 1000;    // that it asks for
+  bool without_epilogues = false;
 };
 
 // The one that the table's functions work on. Tests run one at a time.

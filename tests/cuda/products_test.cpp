@@ -2,6 +2,10 @@
 #include <numeric>
 
 #include "fusion/cuda/accelerator.h"
+#include "fusion/cuda/kernels.h"
+#include "interpreter/state.h"
+#include "ir/passes/passes.h"
+#include "ir/text/parser.h"
 #include "ops/device_form.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/needs.h"
@@ -138,6 +142,125 @@ TEST_F(Products, WithoutAnAlgorithm) {
   product_double().workspace_bytes = size_t{1} << 40;
   check(rows(DType::f32, 8, 8, 8));
   EXPECT_EQ(calls(), 0u);
+}
+
+// Programs whose product and the sum that follows are one call of the library, or are not.
+class JoinedProducts : public Products {
+ public:
+  void SetUp() override {
+    GRADUS_NEEDS_NVRTC();
+    Products::SetUp();
+    context_ = std::make_shared<Context>(ContextOptions{});
+    context_->replace_part<Kernels>(std::make_shared<cuda::CudaKernels>(
+        device_, KernelOptions{.folder = kernel_folder()}, nullptr));
+  }
+
+  // Whole numbers, so that sums are the same in any order: the bits of the CPU, stage by stage.
+  void run(const std::string& text, int order = 0) {
+    const ir::Graph program = ir::parse(text, "join.ir").program();
+    const auto code = Code::compile(order ? ir::differentiate(program, {.order = order}) : program);
+    State there(code, context_, {.fusion = FusionMode::first});
+    State here(code, Context::default_context(), {.fusion = FusionMode::off});
+    for (size_t stage = 0; stage < code->stages(); ++stage) {
+      std::vector<Tensor> inputs;
+      for (size_t i = 0; i < code->inputs(stage); ++i) {
+        const ir::Type& type = code->input_type(stage, i);
+        Sizes shape;
+        for (const ir::Dim& d : type.dims) shape.push_back(d.value());
+        std::vector<double> values;
+        for (int64_t n = 0; n < numel(shape); ++n)
+          values.push_back(
+              static_cast<double>((n * 31 + static_cast<int64_t>(i) * 7) % 13 % 5 - 2));
+        inputs.push_back(Tensor::from(type.dtype, shape, values));
+      }
+      const auto expected = here.run(inputs), got = there.run(inputs);
+      for (size_t r = 0; r < got.size(); ++r)
+        EXPECT_TRUE(bitwise_equal(got[r], expected[r])) << "stage " << stage << ", result " << r;
+    }
+    said_ = describe_groups(there);
+  }
+  static size_t joined() {
+    return static_cast<size_t>(
+        std::ranges::count(product_double().calls, true, &ProductCall::adds_row));
+  }
+
+  std::shared_ptr<Context> context_;
+  std::string said_;
+};
+
+TEST_F(JoinedProducts, AreSaidToBeOne) {
+  run("graph g { stage 0 (%x: f32[64, 128], %w: f32[128, 128], %b: f32[128]) {\n"
+      "  %m = matmul(%x, %w)\n  %y = add(%m, %b)\n  return %y } }");
+  EXPECT_EQ(calls(), 1u);
+  EXPECT_EQ(joined(), 1u);
+  EXPECT_EQ(device_->launches, 0u);
+  EXPECT_EQ(said_,
+            "stage 0, instructions 0 matmul @2:8, 1 add @3:8\n"
+            "by the device's library for products\n");
+}
+
+TEST_F(JoinedProducts, OfRowsThatLieOtherwise) {
+  run("graph g { stage 0 (%x: f64[4, 32, 128], %w: f64[128, 128], %b: f64[1, 128]) {"
+      "  %m = matmul(%x, %w) %y = add(%b, %m) return %y } }");
+  run("graph g { stage 0 (%x: f32[3, 64, 128], %w: f32[3, 128, 128], %b: f32[1, 1, 128]) {"
+      "  %m = matmul(%x, %w) %y = add(%m, %b) return %y } }");
+  run("graph g { stage 0 (%x: f32[64, 128], %w: f32[128, 128], %b: f32[128]) {"
+      "  %c = expand(%b) {shape = [64, 128]} %m = matmul(%x, %w) %y = add(%m, %c) return %y } }");
+  EXPECT_EQ(joined(), 3u);
+}
+
+// The operands stay for as long as the product is put off, and so does the row.
+TEST_F(JoinedProducts, RunWhereTheSumStands) {
+  run(R"(graph g { stage 0 (%x: f32[64, 128], %w: f32[128, 128], %b: f32[128]) {
+    %xx = mul(%x, %x)
+    %m = matmul(%xx, %w)
+    %u = mul(%x, 2.0)
+    %v = cumsum(%u) {dim = 0}
+    %r = sum(%v) {dim = [0]}
+    %y = add(%m, %r)
+    return %y, %v } })");
+  EXPECT_EQ(joined(), 1u);
+}
+
+TEST_F(JoinedProducts, InDerivatives) {
+  run(R"(graph g { stage 0 (%x: f32[64, 128], %w: f32[128, 128], %b: f32[128]) {
+    %m = matmul(%x, %w)
+    %h = add(%m, %b)
+    %y = matmul(%h, %w)
+    return %y } })",
+      2);
+  EXPECT_EQ(joined(), 1u);
+}
+
+// A kernel that reads the sum reads the product as well: it is not worth it.
+TEST_F(JoinedProducts, NotWhereAKernelFollows) {
+  run("graph g { stage 0 (%x: f32[64, 128], %w: f32[128, 128], %b: f32[128]) {"
+      "  %m = matmul(%x, %w) %h = add(%m, %b) %y = relu(%h) return %y } }");
+  EXPECT_EQ(calls(), 1u);
+  EXPECT_EQ(joined(), 0u);
+}
+
+TEST_F(JoinedProducts, NotOfOtherSums) {
+  const std::string head =
+      "graph g { stage 0 (%x: f32[128, 128], %w: f32[128, 128], %b: f32[128, 1], %c: f32[128], "
+      "%d: f32[128, 128], %e: f32[1]) { %m = matmul(%x, %w) ";
+  run(head + "%y = add(%m, %b) return %y } }");
+  run(head + "%y = add(%m, %d) return %y } }");
+  run(head + "%y = add(%m, %e) return %y } }");
+  run(head + "%y = add(%m, %c) {alpha = 2} return %y } }");
+  run(head + "%y = add(%m, %c) return %y, %m } }");
+  run("graph g { stage 0 (%x: bf16[128, 128], %w: bf16[128, 128], %b: bf16[128]) {"
+      "  %m = matmul(%x, %w) %y = add(%m, %b) return %y } }");
+  EXPECT_EQ(calls(), 6u);
+  EXPECT_EQ(joined(), 0u);
+}
+
+TEST_F(JoinedProducts, NotWhereTheLibraryHasNone) {
+  product_double().without_epilogues = true;
+  run("graph g { stage 0 (%x: f32[64, 128], %w: f32[128, 128], %b: f32[128]) {"
+      "  %m = matmul(%x, %w) %y = add(%m, %b) return %y } }");
+  EXPECT_EQ(calls(), 1u);
+  EXPECT_EQ(joined(), 0u);
 }
 
 }  // namespace

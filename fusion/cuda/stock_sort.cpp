@@ -1,0 +1,94 @@
+#include "fusion/cuda/stock_sort.h"
+
+#include "fusion/cuda/convert.h"
+#include "fusion/cuda/stock_text.h"
+
+namespace gradus::fusion::cuda {
+
+namespace {
+
+constexpr std::string_view sort_text = R"(
+typedef $COUNT$ Count;
+struct Work {
+  const $TYPE$* x;
+  const u32* from;
+  u32* to;
+  $TYPE$* values;
+  i64* indices;
+  i64 items, length, width, kept, inner, outer_stride, step, x_step;
+  i64 size[$RANK$], x_by[$RANK$];
+};
+
+// A total order: equal keys are told apart by their place.
+__device__ __forceinline__ bool before($HELD$ a, u32 a_at, $HELD$ b, u32 b_at) {
+  const bool a_nan = a != a, b_nan = b != b;
+  if (a_nan != b_nan) return $NAN_FIRST$ ? a_nan : b_nan;
+  if (!a_nan && a != b) return a $BEFORE$ b;
+  return a_at < b_at;
+}
+__device__ __forceinline__ $HELD$ key_of(const $TYPE$* row, u32 place, i64 step) {
+  const i64 at = i64(place) * step;
+  return $VALUE$;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
+  const Count stride = Count(gridDim.x) * 256, length = Count(work.length);
+  const Count width = Count(work.width);
+  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < Count(work.items);
+       item += stride) {
+    const Count row = item / length, i = item - row * length;
+    Count left = row;
+    i64 begin = 0;
+#pragma unroll
+    for (i32 d = $RANK$ - 1; d >= 0; --d) {
+      const Count size = Count(work.size[d]), next = d ? left / size : 0;
+      begin += i64(left - next * size) * work.x_by[d];
+      left = next;
+    }
+    const $TYPE$* x = work.x + begin;
+    const u32* from = work.from ? work.from + i64(row * length) : nullptr;
+    const u32 place = from ? from[i] : u32(i);
+    const $HELD$ key = key_of(x, place, work.x_step);
+    const Count own = i / width * width, first = own / (2 * width) * (2 * width);
+    // Elements [low, high) of the other run, of which some come before.
+    const Count other = own == first ? own + width : first;
+    const Count start = other < length ? other : length;
+    Count low = start, high = other + width < length ? other + width : length;
+    if (high < low) high = low;
+    while (low < high) {
+      const Count middle = low + (high - low) / 2;
+      const u32 there = from ? from[middle] : u32(middle);
+      if (before(key_of(x, there, work.x_step), there, key, place))
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    const i64 target = i64(first + (i - own) + (low - start));
+    if (work.to) {
+      work.to[i64(row * length) + target] = place;
+    } else if (target < work.kept) {
+      const i64 to = i64(row) / work.inner * work.outer_stride + i64(row) % work.inner +
+                     target * work.step;
+      work.values[to] = x[i64(place) * work.x_step];
+      work.indices[to] = i64(place);
+    }
+  }
+}
+)";
+
+}  // namespace
+
+Source sort_source(const ops::DeviceSort& form, int rank, bool wide) {
+  const DType dtype = form.x.dtype, held = dtype_of(compute_of(dtype));
+  return StockText(sort_text)
+      .with("COUNT", count_type(wide))
+      .with("TYPE", memory_type(dtype))
+      .with("HELD", name_of(held_type(held)))
+      .with("RANK", rank)
+      .with("NAN_FIRST", form.descending ? "true" : "false")
+      .with("BEFORE", form.descending ? ">" : "<")
+      .with("VALUE", convert(dtype, held, "(" + hold(dtype, "row[at]") + ")"))
+      .source();
+}
+
+}  // namespace gradus::fusion::cuda

@@ -1,0 +1,143 @@
+// Our tables of NVIDIA's functions have their prototypes: held by the compiler where the headers
+// are there.
+#include <type_traits>
+
+#include <gtest/gtest.h>
+
+#include "fusion/cuda/convolutions.h"
+#include "fusion/cuda/driver_library.h"
+#include "fusion/cuda/products.h"
+
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+#define GRADUS_HAS_DRIVER_HEADER 1
+#endif
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#define GRADUS_HAS_PRODUCT_HEADER 1
+#endif
+#if __has_include(<cudnn.h>)
+#include <cudnn.h>
+#define GRADUS_HAS_CONVOLUTION_HEADER 1
+#endif
+
+namespace gradus::fusion::cuda {
+namespace {
+
+// Whether a value of the one passes for one of the other: numbers of one size and kind (what is an
+// enumeration there is an int here), structures of any name, pointers to such, no more const.
+template <class Ours, class Theirs>
+constexpr bool agrees();
+
+template <class Ours, class Theirs>
+struct Functions : std::false_type {};
+template <class R, class... A, class S, class... B>
+struct Functions<R(A...), S(B...)> {
+  static constexpr bool value = [] {
+    if constexpr (sizeof...(A) != sizeof...(B))
+      return false;
+    else
+      return agrees<R, S>() && (agrees<A, B>() && ...);
+  }();
+};
+
+template <class Ours, class Theirs>
+constexpr bool agrees() {
+  if constexpr (std::is_function_v<Ours> && std::is_function_v<Theirs>) {
+    return Functions<Ours, Theirs>::value;
+  } else if constexpr (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>) {
+    using To = std::remove_pointer_t<Ours>;
+    using From = std::remove_pointer_t<Theirs>;
+    return std::is_const_v<To> == std::is_const_v<From> &&
+           agrees<std::remove_cv_t<To>, std::remove_cv_t<From>>();
+  } else if constexpr (std::is_void_v<Ours> || std::is_void_v<Theirs>) {
+    return std::is_void_v<Ours> && std::is_void_v<Theirs>;
+  } else if constexpr (std::is_class_v<Ours>) {
+    return std::is_class_v<Theirs>;
+  } else if constexpr (std::is_floating_point_v<Ours>) {
+    return std::is_same_v<Ours, Theirs>;
+  } else if constexpr (std::is_integral_v<Ours>) {
+    return (std::is_integral_v<Theirs> || std::is_enum_v<Theirs>)&&sizeof(Ours) == sizeof(Theirs);
+  } else {
+    return false;
+  }
+}
+
+struct Named;
+static_assert(agrees<int (*)(Named*, const float*), unsigned (*)(struct Other*, const float*)>());
+static_assert(!agrees<int (*)(Named*, float*), int (*)(Named*, const float*)>());
+static_assert(!agrees<int (*)(Named*), int (*)(Named**)>());
+static_assert(!agrees<int (*)(int), int (*)(int, int)>());
+static_assert(!agrees<int (*)(int), int (*)(long)>());
+
+#if GRADUS_HAS_DRIVER_HEADER
+#define GRADUS_AGREES_WITH_DRIVER(member, name) \
+  static_assert(agrees<decltype(DriverTable::member), decltype(&name)>(), #name);
+GRADUS_DRIVER_FUNCTIONS(GRADUS_AGREES_WITH_DRIVER)
+#endif
+
+#if GRADUS_HAS_PRODUCT_HEADER
+#define GRADUS_AGREES_WITH_PRODUCTS(member, name) \
+  static_assert(agrees<decltype(ProductTable::member), decltype(&name)>(), #name);
+GRADUS_PRODUCT_FUNCTIONS(GRADUS_AGREES_WITH_PRODUCTS)
+static_assert(sizeof(LtAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
+static_assert(sizeof(LtFound) == sizeof(cublasLtMatmulHeuristicResult_t));
+static_assert(offsetof(LtFound, workspace_bytes) ==
+              offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+static_assert(offsetof(LtFound, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
+static_assert(cublaslt::type_f32 == CUDA_R_32F && cublaslt::type_f64 == CUDA_R_64F &&
+              cublaslt::type_f16 == CUDA_R_16F && cublaslt::type_bf16 == CUDA_R_16BF);
+static_assert(cublaslt::compute_f32 == CUBLAS_COMPUTE_32F &&
+              cublaslt::compute_f64 == CUBLAS_COMPUTE_64F);
+static_assert(cublaslt::as_it_is == CUBLAS_OP_N && cublaslt::transposed == CUBLAS_OP_T);
+static_assert(cublaslt::what_first_transposed == CUBLASLT_MATMUL_DESC_TRANSA &&
+              cublaslt::what_second_transposed == CUBLASLT_MATMUL_DESC_TRANSB &&
+              cublaslt::what_epilogue == CUBLASLT_MATMUL_DESC_EPILOGUE &&
+              cublaslt::what_bias == CUBLASLT_MATMUL_DESC_BIAS_POINTER &&
+              cublaslt::epilogue_bias == CUBLASLT_EPILOGUE_BIAS);
+static_assert(cublaslt::layout_batch_count == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT &&
+              cublaslt::layout_batch_stride == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
+static_assert(cublaslt::wish_workspace == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES &&
+              cublaslt::wish_alignment == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
+              cublaslt::wish_alignment + 3 == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+#endif
+
+#if GRADUS_HAS_CONVOLUTION_HEADER
+#define GRADUS_AGREES_WITH_CONVOLUTIONS(member, name) \
+  static_assert(agrees<decltype(ConvolutionTable::member), decltype(&name)>(), #name);
+GRADUS_CONVOLUTION_FUNCTIONS(GRADUS_AGREES_WITH_CONVOLUTIONS)
+
+template <class Theirs>
+constexpr bool is_found = sizeof(CudnnFound) == sizeof(Theirs) &&
+                          offsetof(CudnnFound, algorithm) == offsetof(Theirs, algo) &&
+                          offsetof(CudnnFound, status) == offsetof(Theirs, status) &&
+                          offsetof(CudnnFound, seconds) == offsetof(Theirs, time) &&
+                          offsetof(CudnnFound, workspace_bytes) == offsetof(Theirs, memory) &&
+                          offsetof(CudnnFound, deterministic) == offsetof(Theirs, determinism) &&
+                          offsetof(CudnnFound, math) == offsetof(Theirs, mathType);
+static_assert(is_found<cudnnConvolutionFwdAlgoPerf_t>);
+static_assert(is_found<cudnnConvolutionBwdDataAlgoPerf_t>);
+static_assert(is_found<cudnnConvolutionBwdFilterAlgoPerf_t>);
+
+static_assert(CUDNN_STATUS_SUCCESS == 0 && CUDNN_DETERMINISTIC == 1);
+static_assert(cudnn::type_f32 == CUDNN_DATA_FLOAT && cudnn::type_f64 == CUDNN_DATA_DOUBLE &&
+              cudnn::type_f16 == CUDNN_DATA_HALF && cudnn::type_bf16 == CUDNN_DATA_BFLOAT16);
+static_assert(cudnn::format_nchw == CUDNN_TENSOR_NCHW &&
+              cudnn::cross_correlation == CUDNN_CROSS_CORRELATION);
+static_assert(cudnn::default_math == CUDNN_DEFAULT_MATH &&
+              cudnn::tensor_core_math == CUDNN_TENSOR_OP_MATH && cudnn::fma_math == CUDNN_FMA_MATH);
+static_assert(cudnn::result_gemms[0] == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM &&
+              cudnn::result_gemms[1] == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM &&
+              cudnn::result_gemms[2] == CUDNN_CONVOLUTION_FWD_ALGO_GEMM);
+static_assert(cudnn::image_gemm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 &&
+              cudnn::kernel_gemm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
+#endif
+
+TEST(Prototypes, AreThoseOfTheHeaders) {
+#if !(GRADUS_HAS_DRIVER_HEADER && GRADUS_HAS_PRODUCT_HEADER && GRADUS_HAS_CONVOLUTION_HEADER)
+  GTEST_SKIP() << "compiled without some of cuda.h, cublasLt.h and cudnn.h";
+#endif
+}
+
+}  // namespace
+}  // namespace gradus::fusion::cuda
