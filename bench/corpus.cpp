@@ -1,11 +1,12 @@
-// Every program of the corpus, all its stages, by fused kernels beside one loop for each
-// instruction: whether the cost model ever takes the slower way. Time is of one thread.
+// Every program of the corpus, all its stages, with names for sizes and with numbers: fused beside
+// one loop for each instruction, to see whether the cost model ever takes the slower way. Time is
+// of one thread.
 #include <algorithm>
 #include <iostream>
 
 #include "bench/side_by_side.h"
 #include "fusion/kernels.h"
-#include "tests/corpus/subject.h"
+#include "tests/corpus/sizes.h"
 #include "tests/functions.h"
 #include "tools/functions.h"
 
@@ -64,14 +65,20 @@ int main(int argc, char** argv) {
   auto context = std::make_shared<Context>(options);
   for (const std::string& file : corpus::fixture_files()) {
     size_t n = 0;
-    for (corpus::Subject& s : corpus::subjects(corpus::load(file))) {
-      std::string name = fmt::format("{}/{}", file, n++);
+    auto add = [&](std::string name, corpus::Subject s) {
       benchmark::RegisterBenchmark(name.c_str(),
                                    [name, s = std::move(s), context](benchmark::State& bench) {
                                      bench::compare(bench, name, s, context);
                                    })
           ->UseManualTime()
           ->Iterations(15);
+    };
+    for (corpus::Subject& s : corpus::subjects(corpus::load(file))) {
+      const std::string name = fmt::format("{}/{}", file, n++);
+      // Stages whose sizes are known may be one function each.
+      if (!s.code->dimensions().empty() && corpus::can_know_sizes(s))
+        add(name + "/known", corpus::with_known_sizes(s));
+      add(name, std::move(s));
     }
   }
   benchmark::Initialize(&argc, argv);

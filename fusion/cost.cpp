@@ -20,7 +20,7 @@ constexpr double byte_far = 0.014;        // from those behind
 constexpr int64_t near_bytes = 16 << 10;  // of one value that stays near
 constexpr double slot = 3;                // a load or a store: what was just stored comes late
 constexpr double row = 3;                 // a row of its own
-constexpr double rest = 40;               // a row's end that is no whole vector
+constexpr double rest = 45;               // a row's end that is no whole vector
 constexpr double strided_element = 0.6;   // gathered one by one
 constexpr double narrow_function = 0.5;   // an element of exp and its like in 256 bits, against
                                           // the loops that g++ makes

@@ -112,11 +112,11 @@ class Describer {
       add(Kind::call, number, step, fusion::nanoseconds_of_call(elements(step), linear));
     }
   }
-  // A function of little but calls would gain little.
+  // A function with more calls than half of the rest would gain little.
   bool is_worth_it(fusion::WholeStages which) const {
     constexpr size_t least_items = 3;
     if (which == fusion::WholeStages::always) return program.items.size() > whole.calls.size();
-    return program.items.size() >= least_items && 2 * whole.calls.size() <= program.items.size() &&
+    return program.items.size() >= least_items && 3 * whole.calls.size() <= program.items.size() &&
            nanoseconds <= fusion::most_stage_nanoseconds;
   }
   void set_loops(const fusion::StageKernel& code) const {

@@ -31,7 +31,7 @@ namespace {
 namespace orc = llvm::orc;
 
 // Raised whenever the same nest comes to be compiled otherwise.
-constexpr int generation = 8;
+constexpr int generation = 9;
 
 [[noreturn]] void fail(llvm::Error error) {
   throw ResourceError("the kernel compiler failed: {}", llvm::toString(std::move(error)));
@@ -253,9 +253,16 @@ std::shared_ptr<const CompiledStage> Compiler::load(const StageProgram& stage,
   Library library(jit_);
   library.add(object, name);
   const auto entry = library.find(object, name).toPtr<StageEntry>();
+  using Kind = StageProgram::Item::Kind;
+  auto piece = [&](Kind kind, size_t n) { return library.find(object, piece_name(name, kind, n)); };
   std::vector<StageKernel::Loops> loops;
   for (size_t l = 0; l < stage.loops.size(); ++l)
-    loops.push_back(library.find(object, loops_name(name, l)).toPtr<StageKernel::Loops>());
+    loops.push_back(piece(Kind::loops, l).toPtr<StageKernel::Loops>());
+  if (jit_->symbols) {  // perf is told of what is found
+    for (size_t n = 0; n < stage.products.size(); ++n) piece(Kind::product, n);
+    for (size_t n = 0; n < stage.sums.size(); ++n) piece(Kind::sum, n);
+    for (size_t n = 0; n < stage.copies.size(); ++n) piece(Kind::copies, n);
+  }
   times.link = lap();
   return std::make_shared<LoadedStage>(std::move(library), times, entry, std::move(loops));
 }

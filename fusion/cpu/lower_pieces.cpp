@@ -20,7 +20,7 @@ class Piece {
   Piece(unsigned vector_bits, const std::string& name, llvm::Module& module)
       : builder(module.getContext()), vector_bytes(vector_bits / 8) {
     auto* type = llvm::FunctionType::get(builder.getVoidTy(), {builder.getPtrTy()}, false);
-    function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, name, module);
+    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
     function_->addFnAttr(llvm::Attribute::NoUnwind);
     function_->addFnAttr("prefer-vector-width", fmt::format("{}", vector_bits));
     function_->addFnAttr("min-legal-vector-width", fmt::format("{}", vector_bits));

@@ -31,7 +31,7 @@ class ProductLowering {
     element_ = product.dtype == DType::f32 ? builder_.getFloatTy() : builder_.getDoubleTy();
     vector_ = llvm::FixedVectorType::get(element_, static_cast<unsigned>(lanes_));
     auto* type = llvm::FunctionType::get(builder_.getVoidTy(), {builder_.getPtrTy()}, false);
-    function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, name, module);
+    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
     function_->addFnAttr(llvm::Attribute::NoUnwind);
     function_->addFnAttr("prefer-vector-width", fmt::format("{}", vector_bits));
     function_->addFnAttr("min-legal-vector-width", fmt::format("{}", vector_bits));

@@ -93,25 +93,23 @@ class LoopsLowering {
 
 }  // namespace
 
-std::string loops_name(const std::string& name, size_t loops) {
-  return fmt::format("{}_loops_{}", name, loops);
+std::string piece_name(const std::string& name, StageProgram::Item::Kind kind, size_t n) {
+  static constexpr const char* kinds[] = {"loops", "product", "sum", "copies"};
+  return fmt::format("{}_{}_{}", name, kinds[static_cast<size_t>(kind)], n);
 }
 
 void lower(const StageProgram& stage, unsigned vector_bits, const std::string& name,
            llvm::Module& module) {
   using Kind = StageProgram::Item::Kind;
-  auto name_of = [&](Kind kind, size_t n) {
-    const char* what = kind == Kind::product ? "product" : kind == Kind::sum ? "sum" : "copies";
-    return kind == Kind::loops ? loops_name(name, n) : fmt::format("{}_{}_{}", name, what, n);
-  };
   LoopsLowering loops(vector_bits, module);
-  for (size_t l = 0; l < stage.loops.size(); ++l) loops.run(stage.loops[l], loops_name(name, l));
+  for (size_t l = 0; l < stage.loops.size(); ++l)
+    loops.run(stage.loops[l], piece_name(name, Kind::loops, l));
   for (size_t p = 0; p < stage.products.size(); ++p)
-    lower_product(stage.products[p], vector_bits, name_of(Kind::product, p), module);
+    lower_product(stage.products[p], vector_bits, piece_name(name, Kind::product, p), module);
   for (size_t n = 0; n < stage.sums.size(); ++n)
-    lower_sum(stage.sums[n], vector_bits, name_of(Kind::sum, n), module);
+    lower_sum(stage.sums[n], vector_bits, piece_name(name, Kind::sum, n), module);
   for (size_t n = 0; n < stage.copies.size(); ++n)
-    lower_copies(stage.copies[n], vector_bits, name_of(Kind::copies, n), module);
+    lower_copies(stage.copies[n], vector_bits, piece_name(name, Kind::copies, n), module);
 
   llvm::IRBuilder<> builder(module.getContext());
   llvm::Type *pointer = builder.getPtrTy(), *number = builder.getInt64Ty();
@@ -130,7 +128,7 @@ void lower(const StageProgram& stage, unsigned vector_bits, const std::string& n
     const StageProgram::Item& item = stage.items[n];
     auto scope = lines.of(item.where);
     if (item.kind != Kind::call) {
-      builder.CreateCall(module.getFunction(name_of(item.kind, item.what)),
+      builder.CreateCall(module.getFunction(piece_name(name, item.kind, item.what)),
                          {builder.CreateConstGEP1_64(pointer, function->getArg(0), item.args)});
       continue;
     }

@@ -19,11 +19,12 @@ using StageEntry = int64_t (*)(std::byte* const* args, StageCalls* calls);
 // The function that it calls, with the same and a call's number: not 0 if the call failed.
 inline constexpr const char* outer_call_name = "gradus_outer_call";
 
-// Appends the stage's function `name` to the module, and one for each of its loops (loops_name),
-// which is called with the loops' pointers.
+// Appends the stage's function `name` to the module, and one for each of its loops, products, sums
+// and copies, which is called with their pointers.
 void lower(const StageProgram& stage, unsigned vector_bits, const std::string& name,
            llvm::Module& module);
-std::string loops_name(const std::string& name, size_t loops);
+// What that of the n-th of a kind is called, of the stage's function `name`.
+std::string piece_name(const std::string& name, StageProgram::Item::Kind kind, size_t n);
 
 // Appends a product that is_inline takes, called with the pointers of a, b and c: c = a b, in the
 // order of ops/gemm.h.

@@ -56,6 +56,10 @@ graph s {
 PROGRAM
 runs 0 run s.ir --random 1 --fusion first --symbols --dump-after fusion --outputs named.npz
 says out 'stage 0 is one function of loops (2), products (1), sums and copies (0), calls (1 cumsum)'
+"$GRADUS" run s.ir --random 1 --fusion first --symbols >out 2>err & wait $! || fail "it ended with $?"
+grep -Eq '^[0-9a-f]+ [1-9a-f][0-9a-f]* gradus_stage_of_4_[0-9a-f]{8}_product_0$' /tmp/perf-$!.map ||
+  fail 'no line for the product in the map file'
+rm -f /tmp/perf-$!.map
 runs 0 run s.ir --random 1 --outputs plain.npz
 cmp -s plain.npz named.npz || fail '--symbols gave other bits'
 

@@ -1,7 +1,6 @@
 // The corpus by fused kernels: bit for bit what the interpreter gives.
 #include "tests/corpus/fused.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -9,7 +8,6 @@
 
 #include "base/build.h"
 #include "fusion/cpu/compiler.h"
-#include "tests/corpus/eager.h"
 #include "tests/corpus/sizes.h"
 
 namespace gradus::corpus {
@@ -133,9 +131,7 @@ void whole_stages(const ir::Fixture& fixture) {
   static std::map<unsigned, std::shared_ptr<Context>> contexts;
   for (const Subject& s : subjects(fixture)) {
     // Programs that cannot be said with numbers for sizes are run as they are.
-    const bool handles =
-        std::ranges::any_of(s.graph.values, [](const auto& v) { return !v.type.is_tensor(); });
-    const Subject known = is_derived(s) && !handles ? with_known_sizes(s) : s;
+    const Subject known = can_know_sizes(s) ? with_known_sizes(s) : s;
     const Results plain = run_unfused(known);
     for (unsigned bits : {256u, 512u}) {
       if (!has_kernels(bits)) continue;

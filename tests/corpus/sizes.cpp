@@ -1,5 +1,9 @@
 #include "tests/corpus/sizes.h"
 
+#include <algorithm>
+
+#include "tests/corpus/eager.h"
+
 namespace gradus::corpus {
 
 ir::Dim with_sizes(const ir::Dim& d, const SizeOf& size_of) {
@@ -38,6 +42,12 @@ Subject with_known_sizes(const Subject& subject) {
       if (auto* d = std::get_if<ir::Dim>(&o)) o = ir::Number::of(with_sizes(*d, size_of).value());
   }
   return derived(subject, graph);
+}
+
+bool can_know_sizes(const Subject& subject) {
+  return is_derived(subject) && std::ranges::all_of(subject.graph.values, [](const ir::Value& v) {
+           return v.type.is_tensor();
+         });
 }
 
 }  // namespace gradus::corpus

@@ -16,5 +16,7 @@ bool set_sizes(ir::Literal& l, const SizeOf& size_of);
 // Stage 0 of the subject's program as variables see it, for whom every size is known, with the
 // stages that are derived of that.
 Subject with_known_sizes(const Subject& subject);
+// Whether it can be said so: its stages are derived of stage 0, and it has no handles.
+bool can_know_sizes(const Subject& subject);
 
 }  // namespace gradus::corpus

@@ -159,8 +159,8 @@ TEST_F(Whole, NotOfSizesToComeNorOfMuchWorkNorOfViews) {
   };
   auto chain = [](const std::string& size) {
     return "graph g { stage 0 (%x: f64[" + size +
-           ", 4]) { %a = exp(%x) %s = cumsum(%a) {dim = 0} %b = sin(%s) %c = cumsum(%b) {dim = 0} "
-           "%d = mul(%c, %x) return %d } }";
+           ", 4]) { %a = exp(%x) %s = cumsum(%a) {dim = 0} %b = sin(%s) %d = mul(%b, %x) return %d "
+           "} }";
   };
   const Tensor x = random({6, 4}, 1);
   EXPECT_EQ(wholes(chain("6"), {x}), 1u);
@@ -171,6 +171,12 @@ TEST_F(Whole, NotOfSizesToComeNorOfMuchWorkNorOfViews) {
   EXPECT_EQ(wholes(chain("6"), {x}, {.always = true}), 0u);
   const Tensor turned = random({4, 6}, 1).view(Layout(DType::f64, {6, 4}, {1, 6}), 0);
   EXPECT_EQ(wholes(chain("6"), {turned}), 0u);
+  const std::string calls =
+      "graph g { stage 0 (%x: f64[6, 4]) { %a = exp(%x) %s = cumsum(%a) {dim = 0} %b = sin(%s) %c "
+      "= "
+      "cumsum(%b) {dim = 0} %d = mul(%c, %x) return %d } }";
+  EXPECT_EQ(wholes(calls, {x}), 0u);
+  EXPECT_EQ(wholes(calls, {x}, {.whole_stages = WholeStages::always}), 1u);
   // A single group is a kernel for all sizes.
   EXPECT_EQ(
       wholes("graph g { stage 0 (%x: f64[6, 4]) { %a = exp(%x) %b = sin(%a) return %b } }", {x}),
