@@ -107,29 +107,35 @@ TEST(BoundKernels, AllocateNothingForColumns) {
 }
 
 // Rounds of a prepared state into the caller's memory, all stages: small values and large ones
-// that stages leave for later ones, fused and not. What a library's large products do is not ours.
+// that stages leave for later ones, fused and not, and stages that are one function each. What a
+// library's large products do is not ours.
 // SPEC I15
 TEST(PreparedStates, TakeNothingFromTheHeap) {
-  const ir::Module module = ir::parse(R"(
-graph g {
-  stage 0 (%x: f32[N, M], %w: f32[M, M], %b: f32[M]) {
+  auto compile = [](std::string_view n, std::string_view m) {
+    const ir::Module module = ir::parse(fmt::format(R"(
+graph g {{
+  stage 0 (%x: f32[{0}, {1}], %w: f32[{1}, {1}], %b: f32[{1}]) {{
     %h = matmul(%x, %w)
     %a = add(%h, %b)
     %t = tanh(%a)
-    %s = softmax(%t) {dim = 1}
-    %y = sum(%s) {dim = [0]}
+    %s = softmax(%t) {{dim = 1}}
+    %y = sum(%s) {{dim = [0]}}
     return %y, %s
-  }
-}
-)");
-  const auto code = Code::compile(ir::differentiate(module.program(), {.order = 2}));
+  }}
+}}
+)",
+                                                    n, m));
+    return Code::compile(ir::differentiate(module.program(), {.order = 2}));
+  };
+  const auto named = compile("N", "M"), numbered = compile("3", "5");
   for (FusionMode mode : {FusionMode::off, FusionMode::first})
-    for (int64_t n : {3, 6000}) {
+    for (int64_t n : {3, 6000, 0}) {  // 0: by numbers
+      const auto& code = n ? named : numbered;
       auto context = std::make_shared<Context>(ContextOptions{.workers = 2});
       State state(code, context, {.fusion = mode});
-      state.prepare({{"N", n}, {"M", 5}});
       InputSources sources = random_sources(5, context);
-      sources.sizes = {{"N", n}, {"M", 5}};
+      if (n) sources.sizes = {{"N", n}, {"M", 5}};
+      state.prepare(sources.sizes);
       std::vector<std::vector<Tensor>> inputs, results;
       for (size_t s = 0; s < code->stages(); ++s) {
         inputs.push_back(find_inputs(state, sources));
@@ -137,6 +143,8 @@ graph g {
         for (Tensor& t : results.back())
           if (t.defined()) t = t.copy();
       }
+      const bool whole = mode == FusionMode::first && n == 0 && cpu::runs_here(some_isa);
+      EXPECT_EQ(state.whole_stages().size(), whole ? code->stages() : 0);
       auto round = [&] {
         state.restart();
         for (size_t s = 0; s < code->stages(); ++s) state.run_into(inputs[s], results[s]);
