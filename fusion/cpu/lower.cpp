@@ -6,6 +6,7 @@
 #include "fusion/cpu/convert.h"
 #include "fusion/cpu/lowering.h"
 #include "fusion/cpu/rule_emitter.h"
+#include "fusion/cpu/target.h"
 #include "ops/powers.h"
 
 namespace gradus::fusion::cpu {
@@ -35,9 +36,7 @@ Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llv
   std::vector<SourceLocation> places;
   for (const Step& s : nest.steps) places.push_back(s.where);
   lines_.emplace(nest.program, places, *function_, builder_);
-  function_->addFnAttr(llvm::Attribute::NoUnwind);
-  function_->addFnAttr("prefer-vector-width", fmt::format("{}", vector_bits));
-  function_->addFnAttr("min-legal-vector-width", fmt::format("{}", vector_bits));
+  set_attributes(*function_, vector_bits);
   values_.resize(nest.values());
 }
 

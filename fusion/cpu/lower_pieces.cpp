@@ -7,6 +7,7 @@
 #include <llvm/IR/Module.h>
 
 #include "fusion/cpu/lower_stage.h"
+#include "fusion/cpu/target.h"
 
 namespace gradus::fusion::cpu {
 
@@ -21,9 +22,7 @@ class Piece {
       : builder(module.getContext()), vector_bytes(vector_bits / 8) {
     auto* type = llvm::FunctionType::get(builder.getVoidTy(), {builder.getPtrTy()}, false);
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
-    function_->addFnAttr(llvm::Attribute::NoUnwind);
-    function_->addFnAttr("prefer-vector-width", fmt::format("{}", vector_bits));
-    function_->addFnAttr("min-legal-vector-width", fmt::format("{}", vector_bits));
+    set_attributes(*function_, vector_bits);
     builder.SetInsertPoint(llvm::BasicBlock::Create(builder.getContext(), "entry", function_));
   }
   Value* argument(int n) {

@@ -6,6 +6,7 @@
 #include <llvm/IR/Module.h>
 
 #include "fusion/cpu/lower_stage.h"
+#include "fusion/cpu/target.h"
 
 namespace gradus::fusion::cpu {
 
@@ -32,9 +33,7 @@ class ProductLowering {
     vector_ = llvm::FixedVectorType::get(element_, static_cast<unsigned>(lanes_));
     auto* type = llvm::FunctionType::get(builder_.getVoidTy(), {builder_.getPtrTy()}, false);
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
-    function_->addFnAttr(llvm::Attribute::NoUnwind);
-    function_->addFnAttr("prefer-vector-width", fmt::format("{}", vector_bits));
-    function_->addFnAttr("min-legal-vector-width", fmt::format("{}", vector_bits));
+    set_attributes(*function_, vector_bits);
   }
 
   void run() {

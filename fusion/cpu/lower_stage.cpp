@@ -11,6 +11,7 @@
 #include "fusion/cpu/bound.h"
 #include "fusion/cpu/line_table.h"
 #include "fusion/cpu/lower.h"
+#include "fusion/cpu/target.h"
 
 namespace gradus::fusion::cpu {
 
@@ -28,9 +29,7 @@ class LoopsLowering {
   void run(const StageProgram::Loops& loops, const std::string& name) {
     auto* type = llvm::FunctionType::get(builder_.getVoidTy(), {builder_.getPtrTy()}, false);
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module_);
-    function_->addFnAttr(llvm::Attribute::NoUnwind);
-    function_->addFnAttr("prefer-vector-width", fmt::format("{}", vector_bits_));
-    function_->addFnAttr("min-legal-vector-width", fmt::format("{}", vector_bits_));
+    set_attributes(*function_, vector_bits_);
     builder_.SetInsertPoint(llvm::BasicBlock::Create(builder_.getContext(), "entry", function_));
     for (const Cell& cell : cells_of(loops.nest, loops.frame)) {
       const Walks walks(loops.nest, loops.frame, cell);

@@ -90,6 +90,13 @@ void initialize_native() {
   if (!done) throw ResourceError("the kernel compiler has no code generator for this machine");
 }
 
+void set_attributes(llvm::Function& function, unsigned vector_bits) {
+  const std::string bits = fmt::format("{}", vector_bits);
+  function.addFnAttr(llvm::Attribute::NoUnwind);
+  function.addFnAttr("prefer-vector-width", bits);
+  function.addFnAttr("min-legal-vector-width", bits);
+}
+
 std::string tuned_for(Isa isa) {
   const llvm::Triple process(llvm::sys::getProcessTriple());
   if (process.getArch() != target_of(isa).arch) return "";

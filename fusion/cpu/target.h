@@ -22,6 +22,9 @@ std::unique_ptr<llvm::TargetMachine> target_machine(Isa isa);
 // The module is for that machine from then on.
 void set_target(llvm::Module& module, const llvm::TargetMachine& machine);
 
+// For functions of kernels: their vectors fill registers of so many bits, and they throw nothing.
+void set_attributes(llvm::Function& function, unsigned vector_bits);
+
 // The processor that instructions are ordered for: this machine's, if such code could be its own;
 // else empty.
 std::string tuned_for(Isa isa);
