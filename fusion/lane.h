@@ -5,7 +5,7 @@
 #pragma once
 
 #include "fusion/scalar_emitter.h"
-#include "ops/scalar/num.h"
+#include "ops/scalar/pair.h"
 
 namespace gradus::scalar {
 
@@ -213,6 +213,13 @@ Lane<T> fma(double a, double b, Lane<T> c) {
 template <class T>
 requires(Lane<T>::is_floating) Lane<T> fmod_exact(Lane<T> a, Lane<T> b) {
   return {a.at, a.at->fmod(a.value, b.value)};
+}
+
+// By an instruction where there is one; it has the bits of the general way.
+template <class T>
+requires(Lane<T>::is_floating) Lane<T> scale_by_exp2(Lane<T> x, Lane<T> k) {
+  if (fusion::Emitted* scaled = x.at->scale_by_exp2(x.value, k.value)) return {x.at, scaled};
+  return scale_by_exp2<Lane<T>>(x, k);
 }
 
 template <class T>

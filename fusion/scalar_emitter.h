@@ -49,6 +49,12 @@ class ScalarEmitter {
   virtual V to_bits(V x) = 0;
   virtual V from_bits(V x) = 0;
   virtual V fmod(V a, V b) = 0;  // C's, exact
+  // x * 2^k for integral k as ops/scalar/pair.h has it, where there is an instruction for that;
+  // else null.
+  virtual V scale_by_exp2(V x, V k) {
+    static_cast<void>(x), static_cast<void>(k);
+    return nullptr;
+  }
 
   // What stands between the first two runs only if `condition` holds in a lane. Between the last
   // two nothing but select(condition, rare, common) is emitted, which joins the two ways.

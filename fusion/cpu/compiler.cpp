@@ -31,7 +31,7 @@ namespace {
 namespace orc = llvm::orc;
 
 // Raised whenever the same nest comes to be compiled otherwise.
-constexpr int generation = 9;
+constexpr int generation = 10;
 
 [[noreturn]] void fail(llvm::Error error) {
   throw ResourceError("the kernel compiler failed: {}", llvm::toString(std::move(error)));

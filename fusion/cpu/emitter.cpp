@@ -1,6 +1,10 @@
 #include "fusion/cpu/emitter.h"
 
+#include <algorithm>
+
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
 
@@ -127,6 +131,34 @@ V Emitter::fmod(V x, V y) {
     result = b.CreateInsertElement(result, lane, i);
   }
   return result;
+}
+
+// VSCALEFPS and VSCALEFPD, for a register at a time.
+V Emitter::scale_by_exp2(V x, V k) {
+  if (state_.vector_bits != 512) return nullptr;
+  auto& b = state_.builder;
+  auto* element = x->getType()->getScalarType();
+  const bool narrow = element->isFloatTy();
+  const unsigned size = narrow ? 32 : 64, bits = std::min(512u, state_.lanes * size);
+  const unsigned lanes = bits / size;
+  if (bits < 128) return nullptr;
+  namespace I = llvm::Intrinsic;
+  const ID id =
+      bits == 512 ? (narrow ? I::x86_avx512_mask_scalef_ps_512 : I::x86_avx512_mask_scalef_pd_512)
+      : bits == 256
+          ? (narrow ? I::x86_avx512_mask_scalef_ps_256 : I::x86_avx512_mask_scalef_pd_256)
+          : (narrow ? I::x86_avx512_mask_scalef_ps_128 : I::x86_avx512_mask_scalef_pd_128);
+  auto* type = llvm::FixedVectorType::get(element, lanes);
+  llvm::Value* all = llvm::ConstantInt::getSigned(b.getIntNTy(std::max(lanes, 8u)), -1);
+  llvm::SmallVector<V, 4> parts;
+  for (unsigned first = 0; first < state_.lanes; first += lanes) {
+    const auto take = llvm::createSequentialMask(first, lanes, 0);
+    llvm::SmallVector<V, 5> operands{b.CreateShuffleVector(x, take), b.CreateShuffleVector(k, take),
+                                     llvm::Constant::getNullValue(type), all};
+    if (bits == 512) operands.push_back(b.getInt32(4));  // rounding as everywhere
+    parts.push_back(b.CreateIntrinsic(id, {}, operands));
+  }
+  return llvm::concatenateVectors(b, parts);
 }
 
 void Emitter::begin_rare(V condition) {

@@ -26,7 +26,8 @@ class Emitter {
   V fma(V a, V b, V c);
   V to_bits(V x);
   V from_bits(V x);
-  V fmod(V a, V b);  // a call for each lane
+  V fmod(V a, V b);           // a call for each lane
+  V scale_by_exp2(V x, V k);  // null where the target has no instruction for it
 
   // What stands between the first two runs only if `condition` holds in a lane. Between the last
   // two nothing but select(condition, rare, common) is emitted, which joins the two ways.

@@ -9,7 +9,8 @@ namespace gradus::fusion::cpu {
 
 struct Emitter::State {
   llvm::IRBuilder<>& builder;
-  unsigned lanes;  // elements a vector has
+  unsigned lanes;        // elements a vector has
+  unsigned vector_bits;  // that a register has: 512 of x86-64-v4 alone
   // Between begin_rare and end_rare.
   llvm::BasicBlock* before = nullptr;
   llvm::BasicBlock* after = nullptr;

@@ -26,7 +26,8 @@ Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llv
       vector_bits_(vector_bits),
       rows_(row_loops(nest)),
       builder_(module.getContext()),
-      state_{builder_, lanes ? lanes : static_cast<unsigned>(lanes_of(nest, vector_bits))},
+      state_{builder_, lanes ? lanes : static_cast<unsigned>(lanes_of(nest, vector_bits)),
+             vector_bits},
       emitter_(state_) {
   llvm::Type* pointer = builder_.getPtrTy();
   llvm::Type* count = builder_.getInt64Ty();

@@ -27,6 +27,7 @@ class RuleEmitter final : public ScalarEmitter {
   V to_bits(V x) override { return emitted(to_.to_bits(value(x))); }
   V from_bits(V x) override { return emitted(to_.from_bits(value(x))); }
   V fmod(V a, V b) override { return emitted(to_.fmod(value(a), value(b))); }
+  V scale_by_exp2(V x, V k) override { return emitted(to_.scale_by_exp2(value(x), value(k))); }
   void begin_rare(V condition) override { to_.begin_rare(value(condition)); }
   void join_rare() override { to_.join_rare(); }
   void end_rare() override { to_.end_rare(); }

@@ -57,6 +57,51 @@ TEST_F(CompilerTest, KernelsOutliveTheirCompiler) {
   EXPECT_GT(kernel->times().generate, 0);
 }
 
+// From where e^x is 0 over gradual underflow to where it is infinite, by whatever scales by a power
+// of two; in vectors of one register and of two, and in a few elements of a stage.
+TEST_F(CompilerTest, ExponentialsWhereTheyUnderflow) {
+  cpu::Compiler compiler;
+  for (auto [dtype, low, high] :
+       {std::tuple(DType::f32, -104.5, 89.0), {DType::f64, -746.5, 710.0}})
+    for (const char* op : {"exp", "exp2", "sinh", "erfc"}) {
+      const Nest nest = parse_nest(fmt::format(
+          "nest 1 {{ %v0 = load {0} [contiguous] %v1 = {1}(%v0) : {0} in {0} store %v1 }}",
+          name_of(dtype), op));
+      constexpr int64_t n = 20001;
+      std::vector<std::byte> x(n * size_of(dtype)), expected(x), actual(x);
+      visit_dtype(dtype, [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        if constexpr (std::is_floating_point_v<T>)
+          for (int64_t i = 0; i < n; ++i)
+            reinterpret_cast<T*>(x.data())[i] =
+                static_cast<T>(low + (high - low) * static_cast<double>(i) / (n - 1));
+      });
+      for (Isa isa : cpu::all_isas) {
+        if (!cpu::runs_here(isa)) continue;
+        auto kernel = compiler.compile(nest, isa);
+        for (int64_t size : {n, int64_t{5}}) {
+          const Frame frame{{size}, {{1}}};
+          StageProgram stage;
+          stage.loops.push_back({nest, frame});
+          auto whole = size < n ? compiler.compile(stage, isa) : nullptr;
+          for (int64_t first = 0; first + size <= n; first += size) {
+            const size_t at = static_cast<size_t>(first) * size_of(dtype),
+                         bytes = static_cast<size_t>(size) * size_of(dtype);
+            std::byte* to[] = {x.data() + at, expected.data() + at};
+            evaluate(nest, frame, to);
+            to[1] = actual.data() + at;
+            if (whole)
+              whole->loops(0)(to);
+            else
+              kernel->run(frame, to, workers);
+            ASSERT_EQ(std::memcmp(&expected[at], &actual[at], bytes), 0)
+                << op << " " << cpu::name_of(isa) << " from " << first << " on";
+          }
+        }
+      }
+    }
+}
+
 TEST_F(CompilerTest, RefusesInvalidNests) {
   Nest nest = sample(3);
   nest.stores.clear();

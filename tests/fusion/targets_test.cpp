@@ -83,6 +83,17 @@ TEST_P(Targets, UseTheirRegisters) {
   EXPECT_NE(text.find(registers), std::string::npos) << text;
   EXPECT_EQ(text.find(fused), std::string::npos) << text;
 }
+// Powers of two are put to a mantissa by one instruction where there is one.
+TEST_P(Targets, ScaleByAnInstruction) {
+  for (std::string_view d : {"f32", "f64"}) {
+    const std::string text = cpu::assembly(
+        parse_nest(fmt::format(
+            "nest 1 {{ %v0 = load {0} [contiguous] %v1 = exp(%v0) : {0} in {0} store %v1 }}", d)),
+        GetParam());
+    const bool scales = text.find(d == "f32" ? "vscalefps" : "vscalefpd") != std::string::npos;
+    EXPECT_EQ(scales, GetParam() == Isa::avx512) << text;
+  }
+}
 // Of what several loops over a row read, the last one fetches the next row.
 TEST_P(Targets, FetchRowsAhead) {
   const char* fetch = GetParam() == Isa::neon ? "prfm" : "prefetcht0";
