@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include <malloc.h>
@@ -81,21 +82,24 @@ void run_libtorch(const Model& model, const Peer& peer) {
   std::printf("%.0f 0\n", rise(step, step));
 }
 
-// What a child says of the n-th model.
-std::pair<double, double> ask(const std::string& who, size_t n) {
+// What a child says of the n-th model; nothing where it fails.
+std::optional<std::pair<double, double>> ask(const std::string& who, size_t n) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   FILE* child = popen(fmt::format("'{}' --child {} {}", self, who, n).c_str(), "r");
   double peak = 0, plan = 0;
   const bool said = child && std::fscanf(child, "%lf %lf", &peak, &plan) == 2;
   if (child) pclose(child);
-  return said ? std::pair{peak, plan} : std::pair{0.0, 0.0};
+  return said ? std::optional(std::pair{peak, plan}) : std::nullopt;
 }
 
 void memory(benchmark::State& bench, size_t n) {
   for (auto _ : bench) {
-    const auto [ours, plan] = ask("gradus", n);
-    const auto [theirs, none] = ask("libtorch", n);
-    if (ours <= 0 || theirs <= 0) return bench.SkipWithError("a child said nothing");
+    const auto gradus = ask("gradus", n), libtorch = ask("libtorch", n);
+    if (!gradus || !libtorch) return bench.SkipWithError("a child failed");
+    const auto [ours, plan] = *gradus;
+    const double theirs = libtorch->first;
+    // Resident memory rises by pages.
+    if (ours <= 0 || theirs <= 0) return bench.SkipWithError("less than a page");
     bench.counters["plan"] = plan;
     bench.counters["gradus"] = ours;
     bench.counters["libtorch"] = theirs;
