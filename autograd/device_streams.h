@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autograd/variable.h"
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 
 namespace gradus::autograd {
 

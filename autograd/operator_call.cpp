@@ -5,7 +5,7 @@
 #include "autograd/device_streams.h"
 #include "autograd/tape_node.h"
 #include "base/per_thread.h"
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 #include "ops/registry.h"
 
 namespace gradus::autograd {
@@ -49,8 +49,8 @@ OperatorCall::OperatorCall(const ir::Operator& op, ir::Attributes attributes,
 }
 
 // The kernels are known by those of an operator that has no others.
-bool only_calls_loop(const ir::Kernel& kernel) {
-  static const std::array<ir::KernelFunction, 2> known = [] {
+bool only_calls_loop(const work::Kernel& kernel) {
+  static const std::array<work::KernelFunction, 2> known = [] {
     const ir::Operator& add = *ops::find("add");
     const Layout layout(DType::f64, Sizes{2});
     const ir::Number one = ir::Number::of(1.0);

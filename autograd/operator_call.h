@@ -5,7 +5,7 @@
 
 #include "autograd/growing_list.h"
 #include "autograd/operators.h"
-#include "ops/bound_call.h"
+#include "kernels/bound_call.h"
 #include "ops/pointwise.h"
 
 namespace gradus::autograd {
@@ -114,7 +114,7 @@ class OperatorCall final : public RefCounted {
 
 // Whether a kernel is the pointwise operators' own, which does no more than to hand their loop what
 // it reads. Some operators have another for some operands.
-bool only_calls_loop(const ir::Kernel& kernel);
+bool only_calls_loop(const work::Kernel& kernel);
 
 // Of a tensor on the CPU whose sizes are known.
 InputMetadata metadata_of(const ir::Type& type);

@@ -7,7 +7,7 @@
 #include "autograd/operator_node.h"
 #include "autograd/recorder.h"
 #include "base/per_thread.h"
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 #include "ops/registry.h"
 
 namespace gradus::autograd {

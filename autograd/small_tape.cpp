@@ -48,7 +48,7 @@ bool RuleTape::Small::place_step(const RuleTape::Step& step) {
   }
   if (!bound) return false;
   for (size_t k = 0; k < bound->out.size(); ++k) {
-    const ir::BindCall::View& view = bound->views[k];
+    const ops::BindCall::View& view = bound->views[k];
     Place& place = draft_.places[step.first_result + k];
     place.layout = bound->out[k];
     if (view.operand >= 0) {
@@ -216,7 +216,7 @@ bool RuleTape::Small::play(std::span<const Tensor* const> given, Context& contex
                 args[step.pointers - 1], step.attributes);
       continue;
     }
-    ir::KernelScope scope{context.workers(), stack + step.scratch};
+    work::KernelScope scope{context.workers(), stack + step.scratch};
     step.run(step.parameters, args.data(), scope);
   }
   for (const Gradient& g : gradients_) {

@@ -34,7 +34,7 @@ class RuleTape::Small {
     ops::PointwiseLoop loop = nullptr;  // called itself where it is known to serve; else the kernel
     int64_t elements = 0;
     const ir::AttributeRecord* attributes = nullptr;
-    ir::KernelFunction run = nullptr;
+    work::KernelFunction run = nullptr;
     const void* parameters = nullptr;
     uint32_t first_pointer = 0, pointers = 0;
     int64_t scratch = 0;  // on the stack

@@ -4,7 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
+#include "kernels/make.h"
 #include "ops/registry.h"
 
 namespace gradus::bench {
@@ -25,11 +26,11 @@ class Bound {
     std::vector<Layout> in;
     for (const Tensor& t : operands_) in.push_back(t.layout());
     bool yes[]{true, true}, no[]{false, false};
-    ir::BindCall call{op, in, yes, no, read, none, {}, {}, {}};
+    ops::BindCall call{op, in, yes, no, read, none, {}, {}, {}};
     call.out.push_back(result_.layout());
     call.views.resize(1);
     op.bind(call);
-    kernel_ = std::move(call.kernel);
+    kernel_ = kernels::make(*call.work);
     scratch_ = Tensor::zeros(DType::u8, Sizes{static_cast<int64_t>(kernel_.scratch_bytes)});
     for (const Tensor& t : operands_) args_.push_back(const_cast<std::byte*>(t.data()));
     args_.push_back(result_.mutable_data());
@@ -37,7 +38,7 @@ class Bound {
   }
 
   void operator()() {
-    ir::KernelScope scope{context_.workers(), scratch_data_};
+    work::KernelScope scope{context_.workers(), scratch_data_};
     kernel_.run(kernel_.parameters.get(), args_.data(), scope);
   }
 
@@ -45,7 +46,7 @@ class Bound {
   Context context_;
   std::vector<Tensor> operands_;
   Tensor result_, scratch_;
-  ir::Kernel kernel_;
+  work::Kernel kernel_;
   std::vector<std::byte*> args_;
   std::byte* scratch_data_ = nullptr;
 };

@@ -2,12 +2,8 @@
 #pragma once
 
 #include "base/function_ref.h"
-#include "ir/operator.h"
 #include "tensor/tensor.h"
-
-namespace gradus::ops {
-struct DeviceForm;
-}
+#include "work/work.h"
 
 namespace gradus::fusion {
 
@@ -16,7 +12,7 @@ namespace gradus::fusion {
 // value that it is about, 64 bits each, and the results mean nothing.
 struct DeviceCode {
   using Fault = std::function<Error(int64_t value)>;
-  ir::Kernel kernel;  // `run` is null where there is none; scratch memory is the device's
+  work::Kernel kernel;  // `run` is null where there is none; scratch memory is the device's
   std::vector<Fault> faults;
   // Names of what is being compiled for it: until all of it is there, it is no code.
   std::vector<std::string> later;
@@ -71,9 +67,9 @@ class Accelerator {
   virtual std::shared_ptr<const void> record(FunctionRef<void()> work) = 0;
   virtual void replay(const std::shared_ptr<const void>& recorded) = 0;
 
-  // Code for what an instruction's kernel of so many pointers does. What is not there is compiled
-  // before bind returns where it is to `wait`; else it is compiled behind, and named.
-  virtual DeviceCode bind(const ops::DeviceForm& form, int arguments, bool wait) = 0;
+  // Code for work of so many arguments. What is not there is compiled before make returns where it
+  // is to `wait`; else it is compiled behind, and named.
+  virtual DeviceCode make(const work::Work& work, int arguments, bool wait) = 0;
   // Whether what `later` has named is there, or will never be.
   virtual bool is_settled(const std::string& code) const = 0;
 };

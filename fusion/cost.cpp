@@ -45,7 +45,7 @@ bool is_function(const ir::Operator* op) {
 
 bool takes_columns(int64_t columns) {
   return columns <= most_accumulators / 2 &&
-         (columns >= 256 || (columns >= 32 && columns % ops::reduce_lanes == 0));
+         (columns >= 256 || (columns >= 32 && columns % work::reduce_lanes == 0));
 }
 
 int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
@@ -57,7 +57,7 @@ int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
     if (s.op) look(dtype_of(s.compute));
   }
   const int64_t lanes = 2 * vector_bits / (narrow ? 32 : 64);
-  return nest.reduces() ? std::min(lanes, ops::reduce_lanes) : lanes;
+  return nest.reduces() ? std::min(lanes, work::reduce_lanes) : lanes;
 }
 
 namespace {
@@ -143,9 +143,9 @@ double nanoseconds_of(const Nest& nest, const Frame& frame) {
   return cost + vectors * reduced_row * static_cast<double>(nest.reduces());
 }
 
-double nanoseconds_of(const ops::Gemm& product) {
+double nanoseconds_of(const work::Gemm& product) {
   constexpr double vector = 16, multiplication = 0.5;  // of a vector
-  const ops::Gemm wide = ops::with_wide_result(product);
+  const work::Gemm wide = work::with_wide_result(product);
   return call + multiplication * static_cast<double>(wide.m * wide.k) *
                     std::ceil(static_cast<double>(wide.n) / vector);
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "fusion/nest.h"
-#include "ops/gemm.h"
+#include "work/product.h"
 
 namespace gradus::fusion {
 
@@ -46,7 +46,7 @@ bool fits_into_stage(const Nest& nest, const Frame& frame);
 // What that, or another piece of it, or a kernel called from there may take, about; of the kernel
 // is known how many elements it reads and writes, and whether it takes each a few times at most.
 double nanoseconds_of(const Nest& nest, const Frame& frame);
-double nanoseconds_of(const ops::Gemm& product);
+double nanoseconds_of(const work::Gemm& product);
 double nanoseconds_of_few(int64_t elements);  // a small sum, or copies
 double nanoseconds_of_call(int64_t elements, bool linear);
 // A stage is one function up to this. Nobody can stop it on the way.

@@ -3,9 +3,9 @@
 #include "fusion/nest.h"
 #include "ops/assemble.h"
 #include "ops/attributes.h"
-#include "ops/copies.h"
 #include "ops/indexing.h"
 #include "ops/registry.h"
+#include "work/move.h"
 
 namespace gradus::fusion {
 

@@ -5,7 +5,7 @@
 
 #include "ir/graph.h"
 #include "ir/operator.h"
-#include "ops/index_kernel.h"
+#include "work/index.h"
 
 namespace gradus::fusion {
 
@@ -18,10 +18,10 @@ struct Edge {
     Sizes strides;                    // of the operand, by the result's dimensions
   };
   struct Index {
-    Sizes strides;            // of the index tensor, by the result's dimensions
-    int64_t step = 0;         // elements of the operand from one index to the next
-    ops::IndexOperand check;  // what the instruction holds indices to
-    Sizes shape;              // of the index tensor
+    Sizes strides;             // of the index tensor, by the result's dimensions
+    int64_t step = 0;          // elements of the operand from one index to the next
+    work::IndexOperand check;  // what the instruction holds indices to
+    Sizes shape;               // of the index tensor
   };
   static constexpr uint32_t index_operand = 1;
   const ir::Node* node = nullptr;

@@ -3,9 +3,10 @@
 #include <cstring>
 
 #include "fusion/nest.h"
-#include "ops/bound_call.h"
+#include "kernels/bound_call.h"
+#include "kernels/reduce.h"
+#include "kernels/tiles.h"
 #include "ops/powers.h"
-#include "ops/tiles.h"
 #include "tensor/convert.h"
 
 namespace gradus::fusion {
@@ -31,8 +32,8 @@ size_t part_of(const std::vector<Frame::Part>& parts, const Sizes& element) {
 
 int64_t index_at(DType dtype, const Values& values, int64_t i) {
   int64_t index = 0;
-  ops::load_tile(dtype, DType::i64, values.data() + static_cast<size_t>(i) * size_of(dtype), 1, 1,
-                 &index);
+  kernels::load_tile(dtype, DType::i64, values.data() + static_cast<size_t>(i) * size_of(dtype), 1,
+                     1, &index);
   return index;
 }
 
@@ -81,13 +82,13 @@ void repeat(size_t bytes, int64_t n, std::byte* target) {
 
 void run_reduction(const Nest& nest, const Step& step, int64_t n, const std::byte* x,
                    std::byte* result) {
-  const bool logical = *step.reducer == ops::Reducer::all || *step.reducer == ops::Reducer::any;
+  const bool logical = *step.reducer == work::Reducer::all || *step.reducer == work::Reducer::any;
   const DType accumulator = logical ? DType::boolean : dtype_of(step.compute);
   std::vector<std::byte> elements(static_cast<size_t>(n) * size_of(accumulator));
-  ops::load_tile(nest.dtype_of(step.operands[0]), accumulator, x, 1, n, elements.data());
+  kernels::load_tile(nest.dtype_of(step.operands[0]), accumulator, x, 1, n, elements.data());
   alignas(8) std::byte reduced[widest];
-  ops::reduce_run(*step.reducer, step.compute, elements.data(), n, reduced);
-  ops::store_tile(accumulator, step.dtype, reduced, 1, result);
+  kernels::reduce_run(*step.reducer, step.compute, elements.data(), n, reduced);
+  kernels::store_tile(accumulator, step.dtype, reduced, 1, result);
   repeat(size_of(step.dtype), n, result);
 }
 
@@ -102,16 +103,16 @@ void run_operator(const Nest& nest, const Step& step, int64_t at, int64_t n,
   for (size_t k = 0; k < info.roles.size(); ++k) {
     const DType from = nest.dtype_of(step.operands[k]);
     DType read = info.roles[k] == ops::Role::condition ? DType::boolean : dtype_of(step.compute);
-    ops::load_tile(from, read,
-                   values[step.operands[k]].data() + static_cast<size_t>(at) * size_of(from), 1, n,
-                   buffers[k]);
+    kernels::load_tile(from, read,
+                       values[step.operands[k]].data() + static_cast<size_t>(at) * size_of(from), 1,
+                       n, buffers[k]);
     in[k] = buffers[k];
   }
   info.loops[static_cast<size_t>(step.compute)](n, in, buffers[max_operands],
                                                 step.attributes.get());
   DType computed = info.result == ops::Result::boolean ? DType::boolean : dtype_of(step.compute);
-  ops::store_tile(computed, step.dtype, buffers[max_operands], n,
-                  result + static_cast<size_t>(at) * size_of(step.dtype));
+  kernels::store_tile(computed, step.dtype, buffers[max_operands], n,
+                      result + static_cast<size_t>(at) * size_of(step.dtype));
 }
 
 void run_step(const Nest& nest, const Step& step, int64_t n, const std::vector<Values>& values,

@@ -40,7 +40,7 @@ void verify_edge(const Nest& nest, size_t i) {
 void verify_reduction(const Nest& nest, const Step& step, size_t v) {
   if (step.operands.size() != 1 || step.attributes)
     fail("reduction %v{} takes one operand and no attributes [N7]", v);
-  if (*step.reducer == ops::Reducer::all || *step.reducer == ops::Reducer::any) {
+  if (*step.reducer == work::Reducer::all || *step.reducer == work::Reducer::any) {
     if (step.dtype != DType::boolean) fail("reduction %v{} gives bool [N6]", v);
     return;
   }

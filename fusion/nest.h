@@ -62,8 +62,8 @@
 #include <vector>
 
 #include "ir/operator.h"
-#include "ops/reduce_kernel.h"
 #include "tensor/layout.h"
+#include "work/reduce.h"
 
 namespace gradus::fusion {
 
@@ -85,7 +85,7 @@ struct Load {
 struct Step {
   const ir::Operator* op = nullptr;  // a pointwise one
   // Without `op`: reduces a row to one value, in the order of ops/reduce_kernel.h.
-  std::optional<ops::Reducer> reducer;
+  std::optional<work::Reducer> reducer;
   bool columns = false;  // reduces each column instead, over all rows
   // With neither: a conversion to `dtype`.
   ir::Attributes attributes;

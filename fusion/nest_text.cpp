@@ -22,8 +22,8 @@ std::string number_text(const ir::Number& n) {
 
 // Whether it says what it computes in; all and any ask for truth alone.
 bool computes_in(const Step& step) {
-  return step.op ||
-         (step.reducer && *step.reducer != ops::Reducer::all && *step.reducer != ops::Reducer::any);
+  return step.op || (step.reducer && *step.reducer != work::Reducer::all &&
+                     *step.reducer != work::Reducer::any);
 }
 
 std::string step_text(const Nest& nest, size_t i) {
@@ -118,13 +118,13 @@ class NestParser {
     return ir::Number::of(d->value());
   }
 
-  ops::Reducer reducer() {
+  work::Reducer reducer() {
     SourceLocation where = at_.where();
     std::string name = at_.name("sum, prod, max, min, all or any");
     auto found = std::find(std::begin(reducer_names), std::end(reducer_names), name);
     if (found == std::end(reducer_names))
       at_.fail(where, "expected sum, prod, max, min, all or any, found '{}'", name);
-    return static_cast<ops::Reducer>(found - reducer_names);
+    return static_cast<work::Reducer>(found - reducer_names);
   }
 
   ValueNumber operand() {

@@ -25,29 +25,29 @@ std::string print(const Frame& f) {
   return out;
 }
 
-std::string print(const ops::Gemm& g) {
+std::string print(const work::Gemm& g) {
   return fmt::format("{} [{}, {}] by ({}, {}) times [{}, {}] by ({}, {})\n", name_of(g.dtype), g.m,
                      g.k, g.a_row, g.a_column, g.k, g.n, g.b_row, g.b_column);
 }
 
-std::string print(const ops::DeviceReduction& sum) {
-  auto text = [](const ops::Axes& axes) {
+std::string print(const work::Reduce& sum) {
+  auto text = [](const work::Axes& axes) {
     std::string out;
-    for (const ops::Axis& a : axes)
+    for (const work::Axis& a : axes)
       out += fmt::format("{}{} by {}", out.empty() ? "" : ", ", a.size, a.stride);
     return "(" + out + ")";
   };
   return fmt::format("{} {} over {}\n", name_of(sum.in), text(sum.kept), text(sum.reduced));
 }
 
-std::string print(const ops::DeviceMoves& copies) {
-  auto text = [](const ops::Window& w) {
+std::string print(const work::Move& copies) {
+  auto text = [](const work::Window& w) {
     return fmt::format("{} {} by {}", w.argument, w.offset, text_of(w.strides));
   };
   std::string out;
-  for (const ops::DeviceMove& m : copies.moves) {
+  for (const work::Copy& m : copies.copies) {
     uint64_t bits = 0;
-    std::memcpy(&bits, m.pattern.bytes, sizeof bits);
+    std::memcpy(&bits, m.pattern.data(), sizeof bits);
     out += fmt::format("\n  {} {} {} to {}", name_of(m.target.dtype), text_of(m.shape),
                        m.fills ? fmt::format("{:x}", bits) : text(m.source), text(m.target));
   }
@@ -76,29 +76,29 @@ std::string print(const StageProgram& stage) {
   return out + "}\n";
 }
 
-bool is_inline(const ops::Gemm& g) {
+bool is_inline(const work::Gemm& g) {
   constexpr int64_t most_terms = 128, most_steps = 1024, lanes = 8;
   if ((g.dtype != DType::f32 && g.dtype != DType::f64) || !g.batch.empty()) return false;
-  if (g.m < 1 || g.n < 1 || g.k < 1 || g.k > std::min(most_terms, ops::gemm_block)) return false;
-  const ops::Gemm wide = ops::with_wide_result(g);
+  if (g.m < 1 || g.n < 1 || g.k < 1 || g.k > std::min(most_terms, work::gemm_block)) return false;
+  const work::Gemm wide = work::with_wide_result(g);
   if (wide.m > most_steps || wide.n > most_steps * lanes) return false;
   if (wide.m * wide.k * ((wide.n + lanes - 1) / lanes) > most_steps) return false;
   // b is read by vectors: along its rows, or along its columns and turned then.
   return wide.b_column == 1 || wide.n == 1 || wide.b_row == 1 || wide.k == 1;
 }
 
-bool is_inline(const ops::DeviceReduction& r) {
+bool is_inline(const work::Reduce& r) {
   constexpr int64_t most_terms = 64, most_elements = 1 << 11;
-  return r.reducer == ops::Reducer::sum && r.in == r.out &&
+  return r.reducer == work::Reducer::sum && r.in == r.out &&
          (r.in == DType::f32 || r.in == DType::f64) && r.outputs > 0 && r.count > 0 &&
          r.count <= most_terms && r.outputs <= most_elements / r.count && r.kept.size() == 1 &&
          (r.kept[0].stride == 1 || r.outputs == 1);
 }
 
-bool is_inline(const ops::DeviceMoves& copies) {
+bool is_inline(const work::Move& copies) {
   constexpr int64_t most_elements = 1 << 10, most_single = 1 << 6, most_rows = 1 << 6;
   int64_t elements = 0, rows = 0, single = 0;
-  for (const ops::DeviceMove& m : copies.moves) {
+  for (const work::Copy& m : copies.copies) {
     if (m.target.argument < 0 || (!m.fills && m.source.argument < 0)) return false;
     if (!m.fills && m.source.dtype != m.target.dtype) return false;
     int64_t n = 1;
@@ -116,7 +116,7 @@ bool is_inline(const ops::DeviceMoves& copies) {
   return elements > 0 && elements <= most_elements && rows <= most_rows && single <= most_single;
 }
 
-bool has_rows(const ops::DeviceMove& m) {
+bool has_rows(const work::Copy& m) {
   return !m.shape.empty() && m.target.strides.back() == 1 &&
          (m.fills || m.source.strides.back() == 1);
 }

@@ -9,13 +9,13 @@
 #include <span>
 
 #include "fusion/nest.h"
-#include "ops/device_form.h"
+#include "work/work.h"
 
 namespace gradus::fusion {
 
 // A kernel outside of the function, as a state calls it.
 struct OuterCall {
-  ir::KernelFunction run = nullptr;
+  work::KernelFunction run = nullptr;
   const void* parameters = nullptr;
   uint32_t args = 0;    // its first pointer among the stage's
   int64_t scratch = 0;  // where its scratch memory begins in the stage's
@@ -33,10 +33,10 @@ struct StageProgram {
     uint32_t args = 0;     // its first pointer among the stage's
     SourceLocation where;  // in `program`; a comment in the text
   };
-  std::vector<Loops> loops;         // each once
-  std::vector<ops::Gemm> products;  // likewise, as the others
-  std::vector<ops::DeviceReduction> sums;
-  std::vector<ops::DeviceMoves> copies;
+  std::vector<Loops> loops;          // each once
+  std::vector<work::Gemm> products;  // likewise, as the others
+  std::vector<work::Reduce> sums;
+  std::vector<work::Move> copies;
   std::vector<Item> items;  // in the order in which they run
   std::string program;      // the file that `where` is of, in full; empty: none
 };
@@ -44,19 +44,19 @@ struct StageProgram {
 // As text: what its code depends on.
 std::string print(const StageProgram& stage);
 std::string print(const Frame& frame);
-std::string print(const ops::Gemm& product);
-std::string print(const ops::DeviceReduction& sum);
-std::string print(const ops::DeviceMoves& copies);
+std::string print(const work::Gemm& product);
+std::string print(const work::Reduce& sum);
+std::string print(const work::Move& copies);
 
 // Whether a product is code of the function: one matrix of f32 or f64, whose sums are one chain
 // (ops/gemm.h), of so few multiplications that they stand there one by one.
-bool is_inline(const ops::Gemm& product);
+bool is_inline(const work::Gemm& product);
 // The same of sums of few elements in f32 or f64, whose results are of neighbours or but one; and
 // of copies of few elements that convert nothing.
-bool is_inline(const ops::DeviceReduction& reduction);
-bool is_inline(const ops::DeviceMoves& copies);
+bool is_inline(const work::Reduce& reduction);
+bool is_inline(const work::Move& copies);
 // Whether the elements of a copy's last dimension are neighbours where they come from and go to.
-bool has_rows(const ops::DeviceMove& copy);
+bool has_rows(const work::Copy& copy);
 
 // Compiled code of a stage. Immutable, for any number of threads.
 class StageKernel {

@@ -5,7 +5,6 @@
 #include "fusion/group.h"
 #include "interpreter/find_groups.h"
 #include "interpreter/planner.h"
-#include "ops/bound_call.h"
 
 namespace gradus::interpreter {
 
@@ -73,7 +72,7 @@ const ir::Node& Planner::node(uint32_t index) const {
 // It computes one result that somebody reads, into memory of its own.
 bool Planner::can_fuse(uint32_t index) {
   const Instruction& i = instruction(index);
-  if (i.kind != Instruction::Kind::kernel || i.results != 1 || !bound_[index].run ||
+  if (i.kind != Instruction::Kind::kernel || i.results != 1 || !bound_[index].work ||
       bound_[index].group != Local::never)
     return false;
   Register y = results_of(index)[0];
@@ -105,7 +104,7 @@ GroupFinder::Loops Planner::loops_of(uint32_t index) {
 bool Planner::repeats_rows(uint32_t index, const GroupFinder& finder,
                            std::span<const uint32_t> maker) {
   const Instruction& i = instruction(index);
-  if (i.kind != Instruction::Kind::kernel || i.results != 1 || bound_[index].run) return false;
+  if (i.kind != Instruction::Kind::kernel || i.results != 1 || bound_[index].acts()) return false;
   const Register y = results_of(index)[0];
   if (!is_met(y) || code_.last_segment(y) > number_ || std::ranges::count(returns(), y))
     return false;
@@ -299,15 +298,13 @@ void Planner::place_group(std::span<const uint32_t> members, const Members& m,
                           const fusion::Group& group,
                           std::shared_ptr<const fusion::Kernel> kernel) {
   const uint32_t last = members.back();
-  ir::Kernel ready = kernel->bind(group.frame);
+  work::Kernel ready = kernel->bind(group.frame);
   for (uint32_t n : members) {
     bound_[n] = {};
     bound_[n].group = static_cast<uint32_t>(plan_->groups.size());
   }
   Bound& bound = bound_[last];
-  bound.run = ready.run;
-  bound.parameters = ready.parameters.get();
-  bound.scratch_bytes = ready.scratch_bytes;
+  bound.set_code(ready);
   bound.first_arg = static_cast<uint32_t>(args_.size());
   for (Register r : m.inputs) {
     if (local(r).kind == Local::Kind::absent) {

@@ -1,15 +1,16 @@
 // Makes plans: instructions that only move elements are read by kernels where their operands are.
 #include <algorithm>
+#include <cstring>
 
 #include "interpreter/planner.h"
-#include "ops/copies.h"
+#include "work/index.h"
 
 namespace gradus::interpreter {
 
 // What an instruction is to a kernel that reads its operands in its place, if it is such a one.
 std::optional<fusion::Edge> Planner::edge_at(uint32_t index) {
   const Instruction& i = instruction(index);
-  if (i.kind != Instruction::Kind::kernel || i.results != 1 || !bound_[index].run)
+  if (i.kind != Instruction::Kind::kernel || i.results != 1 || !bound_[index].work)
     return std::nullopt;
   const Register y = results_of(index)[0];
   if (y == no_register || local(y).kind != Local::Kind::slot || local(y).root != y)
@@ -30,7 +31,7 @@ void Planner::find_edges() {
   std::map<Register, uint32_t> waiting;  // results that are read once, and whose
   for (uint32_t n = 0; n < bound_.size(); ++n) {
     const Instruction& i = instruction(n);
-    if (i.operands == 1 && i.results == 1 && !bound_[n].run) {
+    if (i.operands == 1 && i.results == 1 && !bound_[n].acts()) {
       const auto of = waiting.find(stage_code_.operands[i.first_operand].reg);
       const Register y = results_of(n)[0];
       if (of != waiting.end() && is_met(y)) {
@@ -115,10 +116,11 @@ void Planner::place_edges(const Members& m, const fusion::Group& group, uint32_t
       root.last_use = std::max(root.last_use, last);
       continue;
     }
-    const ops::Pattern pattern = ops::pattern_of(edge.fill, edge.layout.dtype);
+    const work::Pattern pattern = work::pattern_of(edge.fill, edge.layout.dtype);
     const size_t bytes = size_of(edge.layout.dtype), n = static_cast<size_t>(a.filled);
     plan_->numbers.push_back(std::make_unique<std::byte[]>(n * bytes));
-    ops::fill_row(bytes, pattern, plan_->numbers.back().get(), 1, a.filled);
+    for (size_t k = 0; k < n; ++k)
+      std::memcpy(plan_->numbers.back().get() + k * bytes, pattern.data(), bytes);
     args_.push_back({BoundArg::Kind::fixed, no_register, plan_->numbers.back().get()});
     number_at_ = number_block;  // the last of them is no block of numbers
   }
@@ -135,17 +137,15 @@ void Planner::place_checks(const Members& m) {
     if (seen_by_view_[n]) local(results_of(n)[0]).kind = Local::Kind::inside;
     if (!m.edges[e].index) continue;
     const fusion::Edge::Index& index = *m.edges[e].index;
-    ir::Kernel check = ops::bind_check(*m.edges[e].node->op, index.check, index.shape);
     Bound& bound = bound_[n] = {};
-    bound.run = check.run;
-    bound.parameters = check.parameters.get();
+    bound.work = std::make_shared<const work::Work>(
+        work::index_check(*m.edges[e].node->op, index.check, index.shape));
     bound.checks = true;
     bound.first_arg = static_cast<uint32_t>(args_.size());
     bound.args = 1;
     args_.push_back(
         {BoundArg::Kind::value,
          stage_code_.operands[instruction(n).first_operand + fusion::Edge::index_operand].reg});
-    plan_->kernels.push_back(std::move(check.parameters));
   }
 }
 

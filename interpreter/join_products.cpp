@@ -1,7 +1,6 @@
 // Makes plans for a device: where its library for products adds a row to a product's rows as it
 // writes them, a sum that follows a product needs no kernel that reads all of it again.
 #include "interpreter/planner.h"
-#include "ops/device_form.h"
 
 namespace gradus::interpreter {
 
@@ -12,11 +11,10 @@ namespace gradus::interpreter {
 void Planner::join_products() {
   std::vector<uint32_t> products(locals_.size(), Local::never);  // by result
   for (uint32_t n = 0; n < bound_.size(); ++n) {
-    if (!bound_[n].run || instruction(n).kind != Instruction::Kind::kernel) continue;
+    if (!bound_[n].work || instruction(n).kind != Instruction::Kind::kernel) continue;
     if (join_sum(n, products)) continue;
-    const auto form = ops::device_form(bound_[n].run, bound_[n].parameters);
-    const auto* product = form ? std::get_if<ops::DeviceProduct>(&form->what) : nullptr;
-    if (!product || !product->large || instruction(n).results != 1) continue;
+    const auto* product = std::get_if<work::Product>(bound_[n].work.get());
+    if (!product || !work::is_large(product->gemm) || instruction(n).results != 1) continue;
     const Register y = results_of(n)[0];
     if (is_met(y)) products[local_numbers_[index_of(y)]] = n;
   }
@@ -41,11 +39,10 @@ bool Planner::join_sum(uint32_t index, std::span<const uint32_t> products) {
         of.kind != Local::Kind::slot || of.root != y || of.layout != sum.layout ||
         !has_row(local(row), sum.layout) || meets_kernels(index))
       continue;
-    auto form = ops::device_form(bound_[product].run, bound_[product].parameters);
-    auto& what = std::get<ops::DeviceProduct>(form->what);
-    if (what.gemm.n != sum.layout.shape.back()) continue;
-    what.adds_row = true;
-    fusion::DeviceCode code = choice_.device->bind(*form, 4, true);
+    work::Product joined = std::get<work::Product>(*bound_[product].work);
+    if (joined.gemm.n != sum.layout.shape.back()) continue;
+    joined.adds_row = true;
+    fusion::DeviceCode code = choice_.device->make(joined, 4, true);
     if (!code.kernel.run) continue;
     const auto first = static_cast<uint32_t>(args_.size());
     for (const uint32_t from : {bound_[product].first_arg, bound_[product].first_arg + 1,
@@ -62,9 +59,7 @@ bool Planner::join_sum(uint32_t index, std::span<const uint32_t> products) {
       bound_[n].group = static_cast<uint32_t>(plan_->groups.size());
     }
     Bound& bound = bound_[index];
-    bound.run = code.kernel.run;
-    bound.parameters = code.kernel.parameters.get();
-    bound.scratch_bytes = code.kernel.scratch_bytes;
+    bound.set_code(code.kernel);
     bound.first_arg = first;
     bound.args = 4;
     plan_->kernels.push_back(std::move(code.kernel.parameters));

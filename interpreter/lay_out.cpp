@@ -97,6 +97,7 @@ void Planner::lay_out_kernel(const Bound& bound, Step& step, uint32_t index) {
     return temporary.back();
   };
   const bool there = choice_.device && !bound.host;
+  step.work = bound.work.get();
   step.run = bound.run;
   step.parameters = bound.parameters;
   if (bound.scratch_bytes) step.scratch = allocate(static_cast<int64_t>(bound.scratch_bytes));

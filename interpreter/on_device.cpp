@@ -1,6 +1,5 @@
 // Makes plans for a device: what it has code for runs there, the rest on the host between copies.
 #include "interpreter/planner.h"
-#include "ops/device_form.h"
 
 namespace gradus::interpreter {
 
@@ -15,7 +14,7 @@ struct HostArg {
 
 struct HostCall {
   std::shared_ptr<fusion::Accelerator> device;
-  ir::KernelFunction run;
+  work::KernelFunction run;
   const void* parameters;
   std::vector<HostArg> args;
   size_t staging_bytes = 0, scratch_at = 0;
@@ -35,7 +34,7 @@ class Staging {
   std::byte* const memory_;
 };
 
-void run_between_copies(const void* parameters, std::byte* const* args, ir::KernelScope& scope) {
+void run_between_copies(const void* parameters, std::byte* const* args, work::KernelScope& scope) {
   const auto& call = *static_cast<const HostCall*>(parameters);
   Staging staging(*call.device, call.staging_bytes);
   SmallVector<std::byte*, 8> here;
@@ -46,7 +45,7 @@ void run_between_copies(const void* parameters, std::byte* const* args, ir::Kern
     if (arg.kind == HostArg::Kind::in && arg.bytes)
       call.device->to_host(here.back(), args[a], arg.bytes);
   }
-  ir::KernelScope inner{scope.workers, staging.at(call.scratch_at)};
+  work::KernelScope inner{scope.workers, staging.at(call.scratch_at)};
   call.run(call.parameters, here.data(), inner);
   for (size_t a = 0; a < call.args.size(); ++a)
     if (call.args[a].kind == HostArg::Kind::out && call.args[a].bytes)
@@ -59,10 +58,10 @@ void run_between_copies(const void* parameters, std::byte* const* args, ir::Kern
 // Result   what is left runs by code that the device has for it, or on the host
 void Planner::place_on_device() {
   for (uint32_t index = 0; index < bound_.size(); ++index) {
-    if (!bound_[index].run || bound_[index].group != Local::never) continue;
-    if (!has_results(index))
-      bound_[index].run = nullptr;
-    else if (bound_[index].later || !run_by_form(index))
+    if (!bound_[index].work) continue;
+    if (!bound_[index].checks && !has_results(index))
+      bound_[index].work = nullptr;
+    else if (bound_[index].later || !make_on_device(index))
       run_on_host(index);
   }
 }
@@ -80,18 +79,13 @@ bool Planner::has_results(uint32_t index) const {
   return false;
 }
 
-bool Planner::run_by_form(uint32_t index) {
+bool Planner::make_on_device(uint32_t index) {
   Bound& bound = bound_[index];
-  auto form = ops::device_form(bound.run, bound.parameters);
-  if (!form) return false;
-  form->scratch_bytes = bound.scratch_bytes;
   const bool wait = choice_.mode != fusion::FusionMode::behind;
-  fusion::DeviceCode code = choice_.device->bind(*form, static_cast<int>(bound.args), wait);
+  fusion::DeviceCode code = choice_.device->make(*bound.work, static_cast<int>(bound.args), wait);
   plan_->later.insert(plan_->later.end(), code.later.begin(), code.later.end());
   if (!code.kernel.run) return false;
-  bound.run = code.kernel.run;
-  bound.parameters = code.kernel.parameters.get();
-  bound.scratch_bytes = code.kernel.scratch_bytes;
+  bound.set_code(code.kernel);
   plan_->kernels.push_back(std::move(code.kernel.parameters));
   if (code.faults.empty()) return true;
   // The pointers once more, and one to where faults are told.
@@ -110,7 +104,9 @@ bool Planner::run_by_form(uint32_t index) {
 
 void Planner::run_on_host(uint32_t index) {
   Bound& bound = bound_[index];
-  HostCall call{choice_.device, bound.run, bound.parameters, {}, 0, 0};
+  const work::Kernel& code = code_of(bound.work);
+  if (!code.run) return;
+  HostCall call{choice_.device, code.run, code.parameters.get(), {}, 0, 0};
   auto place = [&](size_t bytes) {
     const size_t at = call.staging_bytes;
     call.staging_bytes += static_cast<size_t>(SlotAllocator::rounded(static_cast<int64_t>(bytes)));
@@ -135,7 +131,7 @@ void Planner::run_on_host(uint32_t index) {
     if (arg.kind != HostArg::Kind::as_is) arg.at = place(arg.bytes);
     call.args.push_back(arg);
   }
-  call.scratch_at = place(bound.scratch_bytes);
+  call.scratch_at = place(code.scratch_bytes);
   auto owned = std::make_shared<const HostCall>(std::move(call));
   bound.run = run_between_copies;
   bound.parameters = owned.get();

@@ -18,8 +18,10 @@ void Planner::share_packings() {
   std::ranges::sort(packing_ends_);
   for (size_t p = 0; p < packings_.size(); ++p) {
     SharedPacking& shared = packings_[p];
-    shared.kernel = ops::bind_packing(shared.from, shared.packing);
-    plan_->kernels.push_back(shared.kernel.parameters);
+    const work::Gemm& g = shared.from;
+    work::Move copy;
+    copy.copy(Sizes{g.k, g.n}, {0, g.dtype, {g.b_row, g.b_column}, 0}, {1, g.dtype, {g.n, 1}, 0});
+    shared.copy = std::make_shared<const work::Work>(std::move(copy));
     for (uint32_t index : shared.readers) read_packed(p, index);
   }
 }
@@ -27,50 +29,28 @@ void Planner::share_packings() {
 void Planner::find_packings() {
   std::map<std::pair<Register, int64_t>, size_t> found;  // by memory and offset
   for (uint32_t index = 0; index < bound_.size(); ++index) {
-    const Instruction& i = instruction(index);
-    if (i.kind != Instruction::Kind::kernel || i.operands != 2 || !bound_[index].run) continue;
-    auto packing = ops::packing_of(*i.op, i.attributes, operand_layouts(index));
-    if (!packing) continue;
-    const Register r = stage_code_.operands[i.first_operand + packing->operand].reg;
-    if (r == no_register || local(r).kind == Local::Kind::absent) continue;
-    const Local& l = local(r);
+    const Bound& bound = bound_[index];
+    const auto* product = bound.work ? std::get_if<work::Product>(bound.work.get()) : nullptr;
+    if (!product || !work::packed(product->gemm)) continue;
+    const BoundArg& b = args_[bound.first_arg + 1];
+    if (b.kind != BoundArg::Kind::value) continue;
+    const Local& l = local(b.reg);
     auto [place, first] = found.try_emplace({l.root, l.offset}, packings_.size());
-    if (first) packings_.push_back({r, l.layout, *packing, {}, {}, 0});
+    if (first) packings_.push_back({b.reg, product->gemm});
     SharedPacking& shared = packings_[place->second];
-    if (shared.from == l.layout && shared.packing.layout == packing->layout)
+    const work::Gemm &g = product->gemm, &other = shared.from;
+    if (other.dtype == g.dtype && other.k == g.k && other.n == g.n && other.b_column == g.b_column)
       shared.readers.push_back(index);
   }
 }
 
-SmallVector<Layout, 4> Planner::operand_layouts(uint32_t index) {
-  const Instruction& i = instruction(index);
-  SmallVector<Layout, 4> layouts;
-  for (uint32_t k = 0; k < i.operands; ++k) {
-    const Register r = stage_code_.operands[i.first_operand + k].reg;
-    layouts.push_back(r == no_register ? Layout() : local(r).layout);
-  }
-  return layouts;
-}
-
-// Binds the instruction once more, to the copy.
+// The instruction reads the copy.
 void Planner::read_packed(size_t packing, uint32_t index) {
-  const Instruction& i = instruction(index);
   Bound& bound = bound_[index];
-  const ops::Packing& p = packings_[packing].packing;
-  SmallVector<Layout, 4> in = operand_layouts(index);
-  in[p.operand] = p.layout;
-  SmallVector<bool, 4> present(i.operands), number(i.operands);
-  for (uint32_t k = 0; k < i.operands; ++k) present[k] = true;
-  ir::BindCall call{*i.op, in, present, number, i.attributes, sizes_, {}, {}, {}};
-  const ir::Type& type = result_type(i, 0);
-  call.out.emplace_back(type.dtype, sizes_of(type));
-  call.views.resize(1);
-  auto [memo, fresh] = kernels_.bind(call);
-  if (fresh && memo.kernel.parameters) plan_->kernels.push_back(memo.kernel.parameters);
-  bound.run = memo.kernel.run;
-  bound.parameters = memo.kernel.parameters.get();
-  bound.scratch_bytes = memo.kernel.scratch_bytes;
-  BoundArg& arg = args_[bound.first_arg + p.operand];
+  work::Product product = std::get<work::Product>(*bound.work);
+  product.gemm = *work::packed(product.gemm);
+  bound.work = std::make_shared<const work::Work>(std::move(product));
+  BoundArg& arg = args_[bound.first_arg + 1];
   arg = {};
   arg.kind = BoundArg::Kind::packed;
   arg.packing = packing;
@@ -83,6 +63,7 @@ void Planner::lay_out_packings(uint32_t index) {
     if (p.readers.front() != index) return;
     p.slot = slots_.allocate(p.bytes());
     Step step;
+    step.work = p.copy.get();
     step.run = p.kernel.run;
     step.parameters = p.kernel.parameters.get();
     step.args = static_cast<uint32_t>(plan_->args.size());

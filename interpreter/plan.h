@@ -63,8 +63,9 @@ struct Event {
 };
 
 struct Step {
-  ir::KernelFunction run = nullptr;  // null: only events
+  work::KernelFunction run = nullptr;  // null: only events
   const void* parameters = nullptr;
+  const work::Work* work = nullptr;                 // what that does; null for groups
   uint32_t args = 0;                                // first of its pointers in the frame
   uint32_t instruction = 0;                         // of the stage
   int64_t scratch = 0;                              // offset in the buffer
@@ -169,7 +170,7 @@ struct SegmentPlan {
     std::vector<Living> living;
   };
   Peak peak;
-  std::vector<std::shared_ptr<const void>> kernels;   // keeps parameters alive
+  std::vector<std::shared_ptr<const void>> kernels;   // keeps parameters and work alive
   std::vector<std::unique_ptr<std::byte[]>> numbers;  // numbers and zeros as operands
   std::vector<Ref<Storage>> on_device;  // these and constants, where a device reads them
 };

@@ -2,8 +2,7 @@
 #include "interpreter/planner.h"
 
 #include "interpreter/whole_stage.h"
-#include "ops/bound_call.h"
-#include "ops/copies.h"
+#include "kernels/make.h"
 
 namespace gradus::interpreter {
 
@@ -41,7 +40,10 @@ void Planner::choose_code() {
   for (uint32_t i = 0; i < bound_.size(); ++i) bind(i);
   if (!choice_.device) share_packings();
   fuse();
-  if (choice_.device) place_on_device();
+  if (choice_.device)
+    place_on_device();
+  else
+    make_code();
 }
 
 bool Planner::waits_for_code() const { return !plan_->missing.empty() || !plan_->later.empty(); }
@@ -243,17 +245,14 @@ void Planner::bind_kernel(const Instruction& i, uint32_t index) {
       present[k] = number[k] = bind_constant(stage_code_.constants[o.constant], in[k]);
     }
   }
-  ir::BindCall call{*i.op, in, present, number, i.attributes, sizes_, {}, {}, {}};
+  ops::BindCall call{*i.op, in, present, number, i.attributes, sizes_, {}, {}, {}};
   for (uint32_t k = 0; k < i.results; ++k) {
     const ir::Type& type = result_type(i, k);
     call.out.emplace_back(type.dtype, sizes_of(type));
   }
   call.views.resize(i.results);
-  auto [memo, fresh] = kernels_.bind(call);
-  if (fresh && memo.kernel.parameters) plan_->kernels.push_back(memo.kernel.parameters);
-  bound.run = memo.kernel.run;
-  bound.parameters = memo.kernel.parameters.get();
-  bound.scratch_bytes = memo.kernel.scratch_bytes;
+  const auto& memo = memo_.bind(call);
+  bound.work = memo.work;
   place_results(i, index, memo);
   bound.args = static_cast<uint32_t>(args_.size()) - bound.first_arg;
 }
@@ -290,23 +289,37 @@ bool Planner::bind_constant(const ir::Operand& o, Layout& layout) {
 }
 
 // A view of an absent operand is a tensor of zeros like any other result: its kernel.
-bool Planner::is_view_of_absent(const Instruction& i, const ir::BindCall::View& view) {
+bool Planner::is_view_of_absent(const Instruction& i, const ops::BindCall::View& view) {
   if (view.operand < 0) return false;
   Register of = stage_code_.operands[i.first_operand + static_cast<uint32_t>(view.operand)].reg;
   return of == no_register || local(of).kind == Local::Kind::absent;
 }
 void Planner::zero_views_of_absent(Bound& bound, std::vector<std::pair<size_t, size_t>> fills) {
   if (fills.empty()) return;
-  GRADUS_CHECK(!bound.run);  // results are views, or a kernel makes them: not both
-  ops::Copies zeros;
+  GRADUS_CHECK(!bound.work);  // results are views, or work makes them: not both
+  work::Move zeros;
   for (auto [arg, bytes] : fills) {
     const Sizes size{static_cast<int64_t>(bytes)};
     zeros.fill(size, {}, {static_cast<int>(arg), DType::u8, {1}, 0});
   }
-  ir::Kernel kernel = ops::Copies::kernel(std::move(zeros));
-  bound.run = kernel.run;
-  bound.parameters = kernel.parameters.get();
-  plan_->kernels.push_back(std::move(kernel.parameters));
+  bound.work = std::make_shared<const work::Work>(std::move(zeros));
+}
+
+// Code for work, once for all instructions that share it.
+const work::Kernel& Planner::code_of(const work::WorkRef& work) {
+  auto [made, first] = made_.try_emplace(work.get());
+  if (first) {
+    made->second = kernels::make(*work);
+    plan_->kernels.push_back(work);
+    if (made->second.parameters) plan_->kernels.push_back(made->second.parameters);
+  }
+  return made->second;
+}
+
+void Planner::make_code() {
+  for (Bound& b : bound_)
+    if (b.work) b.set_code(code_of(b.work));
+  for (SharedPacking& p : packings_) p.kernel = code_of(p.copy);
 }
 
 void Planner::place_results(const Instruction& i, uint32_t index,

@@ -8,14 +8,14 @@
 
 #include <deque>
 #include <map>
+#include <unordered_map>
 
 #include "fusion/group.h"
 #include "interpreter/bind_sizes.h"
 #include "interpreter/find_groups.h"
 #include "interpreter/plan.h"
 #include "interpreter/slots.h"
-#include "ops/kernel_memo.h"
-#include "ops/packing.h"
+#include "kernels/kernel_memo.h"
 
 namespace gradus::interpreter {
 
@@ -55,21 +55,23 @@ struct BoundArg {
   size_t packing = 0;                // packed: index into Planner::packings_; faults: the first one
 };
 
-// A copy of an operand that several instructions read rearranged: made before the first of them,
-// gone after the last.
+// A copy of operand 1 of several products, which each would rearrange: made before the first of
+// them, gone after the last.
 struct SharedPacking {
-  Register reg = no_register;  // of what; its layout is the first reader's operand's
-  Layout from;
-  ops::Packing packing;
+  Register reg = no_register;        // of what; it lies as the first reader's
+  work::Gemm from;                   // the first reader
   SmallVector<uint32_t, 4> readers;  // instructions, ascending
-  ir::Kernel kernel;
+  work::WorkRef copy;
+  work::Kernel kernel;
   int64_t slot = 0;  // offset in the buffer
-  int64_t bytes() const { return from.numel() * static_cast<int64_t>(size_of(from.dtype)); }
+  int64_t bytes() const { return from.k * from.n * static_cast<int64_t>(size_of(from.dtype)); }
 };
 
-// An instruction bound to layouts. Its parameters are kept alive by the plan.
+// An instruction bound to layouts: its work, and code for it once that is made. Both are kept alive
+// by the plan.
 struct Bound {
-  ir::KernelFunction run = nullptr;
+  work::WorkRef work;
+  work::KernelFunction run = nullptr;
   const void* parameters = nullptr;
   size_t scratch_bytes = 0;
   uint32_t first_arg = 0, args = 0;  // slice of the planner's
@@ -80,6 +82,12 @@ struct Bound {
   // Of a group of one result: what it reads element by element as the result lies. The result may
   // lie there, if nobody reads that any more.
   Register in_place = no_register;
+  bool acts() const { return work || run; }
+  void set_code(const work::Kernel& code) {
+    run = code.run;
+    parameters = code.parameters.get();
+    scratch_bytes = code.scratch_bytes;
+  }
 };
 
 class Planner {
@@ -129,7 +137,7 @@ class Planner {
   void bind_kernel(const Instruction& i, uint32_t index);
   Layout bind_register(Register r, uint32_t index);
   bool bind_constant(const ir::Operand& o, Layout& layout);
-  bool is_view_of_absent(const Instruction& i, const ir::BindCall::View& view);
+  bool is_view_of_absent(const Instruction& i, const ops::BindCall::View& view);
   void zero_views_of_absent(Bound& bound, std::vector<std::pair<size_t, size_t>> fills);
   void place_results(const Instruction& i, uint32_t index, const ops::KernelMemo::Entry& memo);
   static constexpr size_t number_block = 4096;  // bytes of SegmentPlan::numbers' blocks
@@ -138,7 +146,6 @@ class Planner {
   // Sharing copies: pack.cpp.
   void share_packings();
   void find_packings();
-  SmallVector<Layout, 4> operand_layouts(uint32_t index);
   void read_packed(size_t packing, uint32_t index);
   void lay_out_packings(uint32_t index);
   void release_packings(uint32_t index);
@@ -177,6 +184,10 @@ class Planner {
   void place_group(std::span<const uint32_t> members, const Members& m, const fusion::Group& group,
                    std::shared_ptr<const fusion::Kernel> kernel);
 
+  // Code for what is no group.
+  void make_code();
+  const work::Kernel& code_of(const work::WorkRef& work);
+
   // On a device: on_device.cpp.
   void join_products();
   bool join_sum(uint32_t index, std::span<const uint32_t> products);
@@ -184,7 +195,7 @@ class Planner {
   bool meets_kernels(uint32_t index);
   void place_on_device();
   bool has_results(uint32_t index) const;
-  bool run_by_form(uint32_t index);
+  bool make_on_device(uint32_t index);
   void run_on_host(uint32_t index);
   const std::byte* number_there(const std::byte* number);
   const std::byte* constant_there(Register r);
@@ -246,9 +257,10 @@ class Planner {
   std::vector<BoundArg> args_;
   std::vector<uint32_t> first_death_;  // by instruction, one more at the end: slices of deaths_
   std::vector<Register> deaths_;
-  ops::KernelMemo kernels_;
-  std::vector<SharedPacking> packings_;                    // by their first readers
-  std::vector<std::pair<uint32_t, size_t>> packing_ends_;  // last readers, and whose
+  ops::KernelMemo memo_;
+  std::unordered_map<const work::Work*, work::Kernel> made_;  // code that the plan keeps alive
+  std::vector<SharedPacking> packings_;                       // by their first readers
+  std::vector<std::pair<uint32_t, size_t>> packing_ends_;     // last readers, and whose
   size_t next_packing_ = 0, ended_packings_ = 0;
   int64_t tensor_bytes_ = 0;            // of tensors made here and not let go
   uint32_t peak_index_ = Local::never;  // see SegmentPlan::Peak

@@ -120,7 +120,7 @@ void State::Impl::do_events(const SegmentPlan& plan, Frame& frame, uint32_t firs
 }
 
 void State::Impl::run_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at) {
-  ir::KernelScope scope{context->workers(), nullptr};
+  work::KernelScope scope{context->workers(), nullptr};
   std::byte* const scratch = buffer->data();
   std::byte* const* const args = frame.args.data();
   const Step* const end = plan.steps.data() + plan.steps.size();
@@ -160,7 +160,7 @@ void State::Impl::run_recorded(const SegmentPlan& plan, Frame& frame, uint32_t& 
     at = s.instruction;
     if (s.before) do_events(plan, frame, s.first_event, s.before);
   }
-  ir::KernelScope scope{context->workers(), nullptr};
+  work::KernelScope scope{context->workers(), nullptr};
   auto launch = [&] {
     for (const Step& s : plan.steps) {
       if (!s.run) continue;
@@ -215,7 +215,7 @@ void State::Impl::check_limits(const RunOptions& options, size_t instruction) co
 // are told of like the others.
 void State::Impl::run_checked_steps(const SegmentPlan& plan, Frame& frame, uint32_t& at,
                                     const RunOptions& options) {
-  ir::KernelScope scope{context->workers(), nullptr};
+  work::KernelScope scope{context->workers(), nullptr};
   const Step* s = plan.steps.data();
   const Step* const end = s + plan.steps.size();
   const Segment& segment = code->segment(plan.segment);

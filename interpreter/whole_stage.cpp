@@ -6,7 +6,6 @@
 
 #include "fusion/cost.h"
 #include "interpreter/planner.h"
-#include "ops/device_form.h"
 
 namespace gradus::interpreter {
 
@@ -23,14 +22,14 @@ struct Part {
   mutable fusion::StageKernel::Loops loops = nullptr;  // set before anybody runs it
 };
 
-void run_part(const void* parameters, std::byte* const* args, ir::KernelScope&) {
+void run_part(const void* parameters, std::byte* const* args, work::KernelScope&) {
   static_cast<const Part*>(parameters)->loops(args);
 }
 
 class PartKernel final : public fusion::Kernel {
  public:
   explicit PartKernel(const Nest& nest) : nest_(nest) {}
-  ir::Kernel bind(const Frame& frame) const override {
+  work::Kernel bind(const Frame& frame) const override {
     return {run_part, std::make_shared<const Part>(nest_, frame), 0};
   }
   const Nest& nest() const override { return nest_; }
@@ -91,11 +90,10 @@ class Describer {
       parts_.emplace_back(&part, number_of(part));
       return add(Kind::loops, parts_.back().second, step, nanoseconds_of(part.nest, part.frame));
     }
-    const auto form = ops::device_form(step.run, step.parameters);
-    const auto* product = form ? std::get_if<ops::DeviceProduct>(&form->what) : nullptr;
-    const auto* sum = form ? std::get_if<ops::DeviceReduction>(&form->what) : nullptr;
-    const auto* copies = form ? std::get_if<ops::DeviceMoves>(&form->what) : nullptr;
-    if (product && !product->large && fusion::is_inline(product->gemm)) {
+    const auto* product = std::get_if<work::Product>(step.work);
+    const auto* sum = std::get_if<work::Reduce>(step.work);
+    const auto* copies = std::get_if<work::Move>(step.work);
+    if (product && fusion::is_inline(product->gemm)) {
       add(Kind::product, number_of(product->gemm, program.products), step,
           fusion::nanoseconds_of(product->gemm));
     } else if (sum && fusion::is_inline(*sum)) {
@@ -107,8 +105,7 @@ class Describer {
     } else {
       const auto number = static_cast<uint32_t>(whole.calls.size());
       whole.calls.push_back({step.run, step.parameters, step.args, step.scratch});
-      const bool linear =
-          sum || copies || (form && std::holds_alternative<ops::DeviceIndexing>(form->what));
+      const bool linear = sum || copies || std::holds_alternative<work::Index>(*step.work);
       add(Kind::call, number, step, fusion::nanoseconds_of_call(elements(step), linear));
     }
   }

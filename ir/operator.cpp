@@ -37,16 +37,6 @@ void InferCall::fail_with(const std::string& message) const {
   throw Error(fmt::format("{}: {}", op.name, message));
 }
 
-Sizes BindCall::evaluate(std::span<const Dim> dims) const {
-  Sizes s;
-  for (const Dim& d : dims) s.push_back(size(d));
-  return s;
-}
-
-void BindCall::fail_with(const std::string& message) const {
-  throw Error(fmt::format("{}: {}", op.name, message));
-}
-
 std::string signature(const Operator& op) {
   std::string s = std::string(op.name) + "(";
   bool first = true;

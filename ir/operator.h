@@ -7,11 +7,11 @@
 #include <span>
 #include <string_view>
 
-#include "base/context.h"
 #include "ir/literal.h"
 #include "ir/type.h"
 
 namespace gradus::ops {
+struct BindCall;       // ops/bind.h
 struct VjpCall;        // ops/value.h
 struct ComposeCall;    // ops/value.h
 struct PointwiseInfo;  // ops/pointwise.h
@@ -113,63 +113,10 @@ struct InferCall {
   [[noreturn]] void fail_with(const std::string& message) const;
 };
 
-// What a kernel may use while it runs.
-struct KernelScope {  // one per call
-  WorkerPool& workers;
-  std::byte* scratch;  // as many bytes as the kernel asked for, 64-byte aligned
-};
-
-// Runs an operation. `args` are pointers to the first elements: operands in order (absent ones
-// null), then results. Throws Error for bad values (an index out of range).
-using KernelFunction = void (*)(const void* parameters, std::byte* const* args, KernelScope& scope);
-
-struct Kernel {
-  KernelFunction run = nullptr;
-  std::shared_ptr<const void> parameters;
-  size_t scratch_bytes = 0;
-};
-
-// Chooses a kernel for operands whose sizes, strides and dtypes are known.
-struct BindCall {
-  const struct Operator& op;
-  std::span<const Layout> in;  // absent operands have `present[i] == false`; numbers are 0-d
-  std::span<const bool> present;
-  std::span<const bool> number;  // written as a number: no say in the dtype of its own rank
-  const Attributes& attributes;
-  const DimEnvironment& sizes;
-  // Results as the type rule says, contiguous. A rule may make a result a view of an operand
-  // instead: then no memory is planned for it and, if all are views, no kernel runs.
-  SmallVector<Layout, 2> out;
-  struct View {
-    int operand = -1;    // -1: the result has memory of its own
-    int64_t offset = 0;  // elements from the operand's first one
-  };
-  SmallVector<View, 2> views;  // one per result
-  Kernel kernel;
-
-  void set_view(size_t result, int operand, Layout layout, int64_t offset) {
-    out[result] = std::move(layout);
-    views[result] = {operand, offset};
-  }
-  template <class P>
-  void set_kernel(KernelFunction run, P parameters, size_t scratch_bytes = 0) {
-    kernel.run = run;
-    kernel.parameters = std::make_shared<const P>(std::move(parameters));
-    kernel.scratch_bytes = scratch_bytes;
-  }
-  int64_t size(const Dim& d) const { return d.evaluate(sizes); }
-  Sizes evaluate(std::span<const Dim> dims) const;
-  template <class... Args>
-  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
-    fail_with(fmt::format(format, std::forward<Args>(args)...));
-  }
-  [[noreturn]] void fail_with(const std::string& message) const;
-};
-
 // What is special about an operator.
 struct OperatorTraits {
   bool differentiable = false;  // has a rule, or is composed of operators that have
-  bool structural = false;      // `constant`, `grad`, `call`…: handled by passes, not by kernels
+  bool structural = false;      // `constant`, `grad`, `call`…: handled by passes, not run
   bool zero_gradient = false;   // floating results whose derivative is zero everywhere (sign, full)
   bool accumulates = false;     // with default attributes: an absent operand is left out of the sum
   bool opaque = false;          // run by a function of the user or the engine; may leave a handle
@@ -190,7 +137,7 @@ struct Operator {
   // All attributes, defaults included (for `gradus ops`); `required` names those without default.
   LiteralList (*describe)();
   void (*infer)(InferCall&);
-  void (*bind)(BindCall&);             // null for compositions and structural ones
+  void (*bind)(ops::BindCall&);        // null for compositions and structural ones
   void (*vjp)(ops::VjpCall&);          // null: not differentiable, or only by composition
   void (*compose)(ops::ComposeCall&);  // null: a primitive
 

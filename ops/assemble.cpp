@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/copies.h"
-#include "ops/device_form.h"
 #include "ops/rules.h"
 #include "ops/slicing.h"
 
@@ -57,8 +55,8 @@ void Cat::bind(BindCall& call) {
   int dim = normal(attributes_as<Attr>(call.attributes).dim, call.out[0].rank());
   if (call.in.size() == 1 && call.in[0].dtype == call.out[0].dtype)
     return call.set_view(0, 0, call.in[0], 0);
-  Copies c;
-  Window target = result_window(call);
+  work::Move c;
+  work::Window target = result_window(call);
   int64_t step = target.strides[dim], left = call.out[0].shape[dim];
   for (size_t i = 0; i < call.in.size(); ++i) {
     const Layout& x = call.in[i];
@@ -73,7 +71,7 @@ void Cat::bind(BindCall& call) {
     left -= x.shape[dim];
   }
   if (left != 0) call.fail("the operands are shorter than the result");
-  Copies::bind(call, std::move(c));
+  call.set_work(std::move(c));
 }
 void Cat::vjp(VjpCall& d) {
   int rank = d.y_type().rank(), dim = normal(d.attr<Attr>().dim, rank);
@@ -181,7 +179,7 @@ void Flip::infer(InferCall& call) {
 }
 void Flip::bind(BindCall& call) {
   const Layout& x = call.in[0];
-  Window source = operand_window(call, 0);
+  work::Window source = operand_window(call, 0);
   bool turns = false;
   for (int64_t d : attributes_as<Attr>(call.attributes).dims) {
     if (x.rank() == 0) break;
@@ -192,9 +190,9 @@ void Flip::bind(BindCall& call) {
     source.strides[k] = -x.strides[k];
   }
   if (!turns) return call.set_view(0, 0, x, 0);
-  Copies c;
+  work::Move c;
   c.copy(x.shape, std::move(source), result_window(call));
-  Copies::bind(call, std::move(c));
+  call.set_work(std::move(c));
 }
 void Flip::vjp(VjpCall& d) {
   d.give(0, [&] {
@@ -221,16 +219,15 @@ void Roll::bind(BindCall& call) {
   auto add = [&](size_t d, int64_t n, int64_t by) {
     if (n > 0) shift[d] = (shift[d] + (by % n + n) % n) % n;
   };
-  Window source = operand_window(call, 0), target = result_window(call);
+  work::Window source = operand_window(call, 0), target = result_window(call);
   Sizes shape = x.shape;
-  size_t scratch = 0;
-  Copies c;
+  work::Move c;
   if (a.dims.empty()) {  // over the elements in row-major order
     if (!x.contiguous()) {
-      Window flat{Window::scratch, x.dtype, contiguous_strides(x.shape), 0};
+      work::Window flat{work::Window::scratch, x.dtype, contiguous_strides(x.shape), 0};
       c.copy(x.shape, source, flat);
       source = flat;
-      scratch = static_cast<size_t>(x.numel()) * size_of(x.dtype);
+      c.scratch_bytes = x.numel() * static_cast<int64_t>(size_of(x.dtype));
     }
     shape = {x.numel()};
     source.strides = target.strides = {1};
@@ -249,7 +246,7 @@ void Roll::bind(BindCall& call) {
   bool none = numel(shape) == 0;
   for (uint64_t piece = 0; !none && piece < uint64_t{1} << moved.size(); ++piece) {
     Sizes part = shape;
-    Window from = source, to = target;
+    work::Window from = source, to = target;
     for (size_t k = 0; k < moved.size(); ++k) {
       size_t d = moved[k];
       bool wraps = piece >> k & 1;  // the last `shift` elements come first
@@ -259,7 +256,7 @@ void Roll::bind(BindCall& call) {
     }
     c.copy(part, std::move(from), std::move(to));
   }
-  Copies::bind(call, std::move(c), scratch);
+  call.set_work(std::move(c));
 }
 void Roll::vjp(VjpCall& d) {
   d.give(0, [&] {
@@ -273,50 +270,6 @@ void Roll::vjp(VjpCall& d) {
 
 namespace {
 
-struct TrianglePlan {
-  Layout x;
-  int64_t diagonal;
-  bool lower;
-};
-
-void run_triangle(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const TrianglePlan& p = *static_cast<const TrianglePlan*>(parameters);
-  const size_t outer = p.x.shape.size() - 1;
-  const int64_t columns = p.x.shape[outer], rows = p.x.shape[outer - 1], step = p.x.strides[outer];
-  const auto size = static_cast<int64_t>(size_of(p.x.dtype));
-  const int64_t total = columns == 0 ? 0 : p.x.numel() / columns;
-  const int64_t per_chunk = std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(columns, 1));
-  auto run = [&](int64_t first, int64_t last) {
-    Walk<1> walk({p.x.shape.data(), outer}, {std::span(p.x.strides.data(), outer)}, first);
-    for (int64_t r = first; r < last; ++r, walk.next()) {
-      // The column where what is kept ends (lower) or begins.
-      int64_t edge = r % rows + (p.lower ? 1 : 0);
-      edge = p.diagonal > columns ? columns : p.diagonal < -rows ? 0 : edge + p.diagonal;
-      edge = std::clamp<int64_t>(edge, 0, columns);
-      int64_t from = p.lower ? 0 : edge, to = p.lower ? edge : columns;
-      const std::byte* s = args[0] + walk.offset(0) * size;
-      std::byte* t = args[1] + r * columns * size;
-      fill_row(size_of(p.x.dtype), Pattern(), t, 1, from);
-      copy_row(size_of(p.x.dtype), s + from * step * size, step, t + from * size, 1, to - from);
-      fill_row(size_of(p.x.dtype), Pattern(), t + to * size, 1, columns - to);
-    }
-  };
-  int64_t chunks = (total + per_chunk - 1) / per_chunk;
-  if (chunks <= 1) return run(0, total);
-  scope.workers.parallel_for(
-      chunks, [&](int64_t c) { run(c * per_chunk, std::min(total, (c + 1) * per_chunk)); });
-}
-
-}  // namespace
-
-std::optional<DeviceForm> form_of_triangle(ir::KernelFunction run, const void* parameters) {
-  if (run != run_triangle) return std::nullopt;
-  const auto& p = *static_cast<const TrianglePlan*>(parameters);
-  return DeviceForm{DeviceTriangle{p.x, p.diagonal, p.lower}};
-}
-
-namespace {
-
 void infer_triangle(InferCall& call) {
   const Type& x = call.tensor(0);
   if (x.rank() < 2) call.fail("operand 'x' is {}; it needs at least two dimensions", to_string(x));
@@ -324,9 +277,8 @@ void infer_triangle(InferCall& call) {
 }
 
 void bind_triangle(BindCall& call, bool lower) {
-  call.set_kernel(
-      run_triangle,
-      TrianglePlan{call.in[0], attributes_as<TriangleAttr>(call.attributes).diagonal, lower});
+  call.set_work(
+      work::Triangle{call.in[0], attributes_as<TriangleAttr>(call.attributes).diagonal, lower});
 }
 
 void triangle_vjp(VjpCall& d) {

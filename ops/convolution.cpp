@@ -1,6 +1,5 @@
 #include "ops/convolution.h"
 
-#include "ops/conv_kernel.h"
 #include "ops/families.h"
 #include "ops/image_axes.h"
 #include "ops/operands.h"
@@ -18,7 +17,7 @@ int check_operands(const InferCall& call, const ConvAttr& a) {
     call.fail("'{}' is {} and '{}' is {}; both must have one floating dtype, cast them", first,
               to_string(x), second, to_string(w));
   const int spatial = x.rank() - 2;
-  if (spatial < 1 || spatial > conv_axes || w.rank() != x.rank())
+  if (spatial < 1 || spatial > work::conv_axes || w.rank() != x.rank())
     call.fail("'{}' is {} and '{}' is {}; both must have 3, 4 or 5 dimensions, [N, C, ..]", first,
               to_string(x), second, to_string(w));
   check_list(call, "stride", a.stride, spatial, 1);
@@ -55,9 +54,9 @@ void check_windows(const InferCall& call, const ConvAttr& a, int d, const Dim& i
 }
 
 // The sizes of a run, checked: images of `image`, kernels of `kernel`, results of `result`.
-ConvAxes axes_of(const BindCall& call, const ConvAttr& a, const Layout& image, const Layout& kernel,
-                 const Layout& result) {
-  ConvAxes axes;
+work::ConvAxes axes_of(const BindCall& call, const ConvAttr& a, const Layout& image,
+                       const Layout& kernel, const Layout& result) {
+  work::ConvAxes axes;
   const int spatial = image.rank() - 2;
   if (kernel.shape[0] % a.groups != 0 || image.shape[1] % a.groups != 0 ||
       image.shape[1] / a.groups != kernel.shape[1] || result.shape[1] != kernel.shape[0] ||
@@ -65,7 +64,7 @@ ConvAxes axes_of(const BindCall& call, const ConvAttr& a, const Layout& image, c
     call.fail("with {} groups, images {}, kernels {} and results {} do not go together", a.groups,
               to_string(image.shape), to_string(kernel.shape), to_string(result.shape));
   for (int d = 0; d < spatial; ++d) {
-    ConvAxis& x = axes[conv_axes - spatial + d];
+    work::ConvAxis& x = axes[work::conv_axes - spatial + d];
     x = {image.shape[d + 2], result.shape[d + 2], kernel.shape[d + 2],
          along(a.stride, d), along(a.padding, d), along(a.dilation, d)};
     if (x.kernel < 1 || x.kernel > window_limit || x.image < 0 || x.image > image_limit)
@@ -107,6 +106,11 @@ Value weight_gradient(const Value& x, const Value& dy, const ConvAttr& a, const 
   return emit("convolution_weight", {x, dy}, attributes_with(a, "kernel", spatial_of(w)));
 }
 
+void set_convolution(BindCall& call, work::Direction direction, const work::ConvAxes& axes,
+                     int64_t groups) {
+  call.set_work(work::Convolution{direction, axes, groups, call.in[0], call.in[1], call.out[0]});
+}
+
 }  // namespace
 
 void Convolution::infer(InferCall& call) {
@@ -125,7 +129,8 @@ void Convolution::infer(InferCall& call) {
 }
 void Convolution::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
-  bind_convolution(call, axes_of(call, a, call.in[0], call.in[1], call.out[0]), a.groups);
+  set_convolution(call, work::Direction::result,
+                  axes_of(call, a, call.in[0], call.in[1], call.out[0]), a.groups);
 }
 void Convolution::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
@@ -152,7 +157,8 @@ void ConvolutionInput::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   if (!checked_numel(call.out[0].shape))
     call.fail("the shape {} is not one", to_string(call.out[0].shape));
-  bind_convolution_input(call, axes_of(call, a, call.out[0], call.in[1], call.in[0]), a.groups);
+  set_convolution(call, work::Direction::image,
+                  axes_of(call, a, call.out[0], call.in[1], call.in[0]), a.groups);
 }
 void ConvolutionInput::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
@@ -180,7 +186,8 @@ void ConvolutionWeight::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   if (!checked_numel(call.out[0].shape))
     call.fail("the shape {} is not one", to_string(call.out[0].shape));
-  bind_convolution_weight(call, axes_of(call, a, call.in[0], call.out[0], call.in[1]), a.groups);
+  set_convolution(call, work::Direction::kernel,
+                  axes_of(call, a, call.in[0], call.out[0], call.in[1]), a.groups);
 }
 void ConvolutionWeight::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();

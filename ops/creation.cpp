@@ -4,9 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "ops/copies.h"
-#include "ops/device_form.h"
-#include "ops/tiles.h"
+#include "ops/number_literal.h"
 #include "tensor/convert.h"
 
 namespace gradus::ops {
@@ -36,9 +34,9 @@ void Full::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   for (int64_t n : call.out[0].shape) check_size(call, n, "shape");
   ir::Number value = number_of(a.value, &call.sizes, name, "value");
-  Copies c;
-  c.fill(call.out[0].shape, pattern_of(value, call.out[0].dtype), result_window(call));
-  Copies::bind(call, std::move(c));
+  work::Move c;
+  c.fill(call.out[0].shape, work::pattern_of(value, call.out[0].dtype), result_window(call));
+  call.set_work(std::move(c));
 }
 
 void FullLike::compose(ComposeCall& c) {
@@ -64,37 +62,7 @@ Dim dim_in(const Literal& l) {
   return static_cast<int64_t>(std::get<bool>(l.value));
 }
 
-struct ArangePlan {
-  DType dtype;
-  int64_t count;
-  bool integral;
-  int64_t start, step;
-  double first, by;
-};
-
-void run_arange(const void* parameters, std::byte* const* args, KernelScope&) {
-  const ArangePlan& p = *static_cast<const ArangePlan*>(parameters);
-  visit_dtype(p.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* out = reinterpret_cast<T*>(args[0]);
-    for (int64_t i = 0; i < p.count; ++i) {
-      if (p.integral)  // the caller's own numbers may wrap only past the last element
-        out[i] = convert<T>(
-            static_cast<int64_t>(static_cast<uint64_t>(p.start) +
-                                 static_cast<uint64_t>(i) * static_cast<uint64_t>(p.step)));
-      else
-        out[i] = convert<T>(p.first + static_cast<double>(i) * p.by);
-    }
-  });
-}
-
 }  // namespace
-
-std::optional<DeviceForm> form_of_range(ir::KernelFunction run, const void* parameters) {
-  if (run != run_arange) return std::nullopt;
-  const auto& p = *static_cast<const ArangePlan*>(parameters);
-  return DeviceForm{DeviceRange{p.dtype, p.count, p.integral, p.start, p.step, p.first, p.by}};
-}
 
 void Arange::infer(InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
@@ -137,7 +105,7 @@ void Arange::infer(InferCall& call) {
 }
 void Arange::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
-  ArangePlan p{call.out[0].dtype, call.out[0].numel(), all_integral(a), 0, 0, 0, 0};
+  work::Range p{call.out[0].dtype, call.out[0].numel(), all_integral(a)};
   ir::Number start = number_of(a.start, &call.sizes, name, "start");
   ir::Number step = number_of(a.step, &call.sizes, name, "step");
   if (!p.integral && is_integral(p.dtype)) {
@@ -151,35 +119,8 @@ void Arange::bind(BindCall& call) {
   p.first = start.as_double();
   p.by = step.as_double();
   if (p.integral && is_floating(p.dtype)) p.integral = false;
-  call.set_kernel(run_arange, p);
+  call.set_work(p);
 }
-
-namespace {
-
-struct LinspacePlan {
-  DType dtype;
-  int64_t count;
-  double start, end;
-};
-
-// From both ends towards the middle, as ATen does; f64 in f64, 32- and 16-bit floats in f32,
-// integers by an f64 step.
-void run_linspace(const void* parameters, std::byte* const* args, KernelScope&) {
-  const LinspacePlan& p = *static_cast<const LinspacePlan*>(parameters);
-  visit_dtype(p.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = std::conditional_t<std::is_same_v<T, double> || std::is_integral_v<T>, double, float>;
-    T* out = reinterpret_cast<T*>(args[0]);
-    C start = static_cast<C>(p.start), end = static_cast<C>(p.end);
-    C step = p.count > 1 ? (end - start) / static_cast<C>(p.count - 1) : C(0);
-    for (int64_t i = 0; i < p.count; ++i)
-      out[i] = convert<T>(i < p.count / 2 || p.count == 1
-                              ? start + step * static_cast<C>(i)
-                              : end - step * static_cast<C>(p.count - 1 - i));
-  });
-}
-
-}  // namespace
 
 void Linspace::infer(InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
@@ -190,7 +131,7 @@ void Linspace::infer(InferCall& call) {
 void Linspace::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   check_size(call, call.out[0].shape[0], "steps");
-  call.set_kernel(run_linspace, LinspacePlan{a.dtype, call.out[0].numel(), a.start, a.end});
+  call.set_work(work::Spacing{a.dtype, call.out[0].numel(), a.start, a.end});
 }
 
 void Eye::infer(InferCall& call) {
@@ -206,40 +147,15 @@ void Eye::bind(BindCall& call) {
   check_size(call, n, "n");
   check_size(call, m, "m");
   DType dtype = call.out[0].dtype;
-  Copies c;
-  c.fill(call.out[0].shape, pattern_of(ir::Number::of(int64_t{0}), dtype), result_window(call));
-  Window diagonal = result_window(call);
+  work::Move c;
+  c.fill(call.out[0].shape, work::pattern_of(ir::Number::of(int64_t{0}), dtype),
+         result_window(call));
+  work::Window diagonal = result_window(call);
   diagonal.strides = {m + 1};
   int64_t length = std::min(n, m);
-  c.fill({&length, 1}, pattern_of(ir::Number::of(int64_t{1}), dtype), std::move(diagonal));
-  Copies::bind(call, std::move(c));
+  c.fill({&length, 1}, work::pattern_of(ir::Number::of(int64_t{1}), dtype), std::move(diagonal));
+  call.set_work(std::move(c));
 }
-
-namespace {
-
-struct OneHotPlan {
-  Layout index;
-  int64_t classes;
-};
-
-void run_one_hot(const void* parameters, std::byte* const* args, KernelScope&) {
-  const OneHotPlan& p = *static_cast<const OneHotPlan*>(parameters);
-  int64_t* out = reinterpret_cast<int64_t*>(args[1]);
-  int64_t n = p.index.numel();
-  std::memset(out, 0, static_cast<size_t>(n * p.classes) * sizeof(int64_t));
-  Walk<1> walk(p.index.shape, {p.index.strides}, 0);
-  for (int64_t i = 0; i < n; ++i, walk.next()) {
-    int64_t c = 0;
-    convert_row(p.index.dtype,
-                args[0] + walk.offset(0) * static_cast<int64_t>(size_of(p.index.dtype)), 0,
-                DType::i64, reinterpret_cast<std::byte*>(&c), 1, 1);
-    if (c < 0 || c >= p.classes)
-      throw Error("one_hot: operand 'x' holds the class {}, outside of 0 .. {}", c, p.classes - 1);
-    out[i * p.classes + c] = 1;
-  }
-}
-
-}  // namespace
 
 void OneHot::infer(InferCall& call) {
   const Type& x = call.tensor(0);
@@ -253,7 +169,7 @@ void OneHot::infer(InferCall& call) {
 }
 void OneHot::bind(BindCall& call) {
   check_size(call, call.out[0].shape.back(), "classes");
-  call.set_kernel(run_one_hot, OneHotPlan{call.in[0], call.out[0].shape.back()});
+  call.set_work(work::OneHot{call.in[0], call.out[0].shape.back()});
 }
 
 void Cast::infer(InferCall& call) {

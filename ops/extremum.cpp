@@ -1,6 +1,5 @@
 #include "ops/extremum.h"
 
-#include "ops/arg_kernel.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
@@ -19,7 +18,7 @@ void bind_dim(BindCall& call, bool greatest) {
   Ints dims =
       reduced_dims(Ints{attributes_as<AlongDimAttr>(call.attributes).dim}, call.in[0].rank());
   refuse_empty(call, call.in[0], dims);
-  bind_arg_reduction(call, greatest, dims, 0, 1);
+  call.set_work(work::extremum(greatest, call.in[0], dims, 0, 1));
 }
 
 void give_back(VjpCall& d) {
@@ -46,7 +45,7 @@ void bind_arg(BindCall& call, bool greatest) {
   Ints dims =
       reduced_dims(one_dim(attributes_as<OneDimAttr>(call.attributes).dim), call.in[0].rank());
   refuse_empty(call, call.in[0], dims);
-  bind_arg_reduction(call, greatest, dims, -1, 0);
+  call.set_work(work::extremum(greatest, call.in[0], dims, -1, 0));
 }
 
 }  // namespace

@@ -3,25 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/accumulate.h"
-#include "ops/device_form.h"
 #include "ops/image_axes.h"
 #include "ops/rules.h"
-#include "ops/slots.h"
-#include "tensor/convert.h"
 
 namespace gradus::ops {
 
 namespace {
-
-// Images [N, C, H, W] and their columns [N, C * taps, windows], N filled in.
-struct ColumnsPlan {
-  DType dtype = DType::f32;
-  ConvAxes axes;
-  ConvTensor image;
-  Sizes columns;  // strides of [N, C * taps, windows]
-  int64_t batch = 0, channels = 0;
-};
 
 template <class Call>
 void check_attributes(const Call& call, const Im2colAttr& a) {
@@ -60,12 +47,13 @@ Layout batched(const Layout& l, int rank) {
   return Layout(l.dtype, shape, strides);
 }
 
-ColumnsPlan plan_of(const BindCall& call, const Im2colAttr& a, const Layout& image_as_it_lies,
-                    const Layout& columns_as_they_lie) {
+// Images and their columns, N filled in.
+work::Columns columns_of(const BindCall& call, const Im2colAttr& a, const Layout& image_as_it_lies,
+                         const Layout& columns_as_they_lie) {
   Layout image = batched(image_as_it_lies, 4), columns = batched(columns_as_they_lie, 3);
-  ColumnsPlan p;
+  work::Columns p;
   p.dtype = image.dtype;
-  p.image = ConvTensor(image);
+  p.image = work::ConvTensor(image);
   p.columns = columns.strides;
   p.batch = image.shape[0];
   p.channels = image.shape[1];
@@ -89,77 +77,6 @@ ColumnsPlan plan_of(const BindCall& call, const Im2colAttr& a, const Layout& ima
   return p;
 }
 
-template <class T>
-void run_unfold(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const ColumnsPlan& p = *static_cast<const ColumnsPlan*>(parameters);
-  const Phase phase = window_phase(p.axes);
-  const int64_t each = phase.taps() * phase.positions();
-  scope.workers.parallel_for(p.batch * p.channels, [&](int64_t i) {
-    const T* image = reinterpret_cast<const T*>(args[0]) + i / p.channels * p.image.batch_stride +
-                     i % p.channels * p.image.channel_stride;
-    gather_columns(phase, p.image, image, 1, 0, phase.positions(),
-                   reinterpret_cast<T*>(args[1]) + i * each);
-  });
-}
-
-// One channel of one image: its columns added up, tap by tap.
-template <class T, class C>
-void fold_channel(const ColumnsPlan& p, const T* columns, C* image) {
-  const ConvAxis &h = p.axes[1], &w = p.axes[2];
-  std::fill_n(image, h.image * w.image, C(0));
-  const int64_t step = p.columns[2];
-  for (int64_t r = 0; r < h.kernel; ++r)
-    for (int64_t s = 0; s < w.kernel; ++s, columns += p.columns[1])
-      for (int64_t i = 0; i < h.windows; ++i) {
-        const int64_t u = i * h.stride - h.padding + r * h.dilation;
-        if (u < 0 || u >= h.image) continue;
-        const int64_t start = s * w.dilation - w.padding;
-        const T* row = columns + i * w.windows * step;
-        for (int64_t j = 0; j < w.windows; ++j) {
-          const int64_t v = start + j * w.stride;
-          if (v >= 0 && v < w.image) image[u * w.image + v] += convert<C>(row[j * step]);
-        }
-      }
-}
-
-template <class T, class C>
-void run_fold(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const ColumnsPlan& p = *static_cast<const ColumnsPlan*>(parameters);
-  const int64_t size = p.axes[1].image * p.axes[2].image;
-  const int64_t channel_step = p.axes[1].kernel * p.axes[2].kernel * p.columns[1];
-  run_in_slots(scope.workers, p.batch * p.channels, [&](int64_t i, int64_t slot) {
-    const T* columns = reinterpret_cast<const T*>(args[0]) + i / p.channels * p.columns[0] +
-                       i % p.channels * channel_step;
-    T* image = reinterpret_cast<T*>(args[1]) + i * size;
-    if constexpr (std::is_same_v<T, C>) {
-      fold_channel<T, C>(p, columns, image);
-    } else {
-      C* sums = reinterpret_cast<C*>(scope.scratch) + slot * size;
-      fold_channel<T, C>(p, columns, sums);
-      std::transform(sums, sums + size, image, convert<T, C>);
-    }
-  });
-}
-
-template <class F>
-void visit_floating(DType dtype, F f) {
-  visit_dtype(dtype, [&](auto tag) {
-    if constexpr (!std::is_integral_v<typename decltype(tag)::type>) f(tag);
-  });
-}
-
-// Whether it is run_unfold, or run_fold, of some dtype.
-bool runs(ir::KernelFunction run, bool folds) {
-  bool same = false;
-  for (DType d : {DType::f64, DType::f32, DType::f16, DType::bf16})
-    visit_floating(d, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      using C = std::conditional_t<sizeof(T) == 2, float, T>;
-      same |= folds ? run == run_fold<T, C> : run == run_unfold<T>;
-    });
-  return same;
-}
-
 LiteralList attributes_with(const Im2colAttr& a, const Dims* output_size) {
   LiteralList list{{"kernel", Literal::list(a.kernel), {}},
                    {"dilation", Literal::list(a.dilation), {}},
@@ -181,16 +98,6 @@ const Type& floating(const InferCall& call, int rank) {
 
 }  // namespace
 
-std::optional<DeviceForm> form_of_columns(ir::KernelFunction run, const void* parameters) {
-  for (bool folds : {false, true}) {
-    if (!runs(run, folds)) continue;
-    const auto& p = *static_cast<const ColumnsPlan*>(parameters);
-    return DeviceForm{
-        DeviceColumns{p.dtype, folds, p.axes, p.image, p.columns, p.batch, p.channels}};
-  }
-  return std::nullopt;
-}
-
 void UnfoldIm2col::infer(InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   const Type& x = floating(call, 4);
@@ -201,10 +108,7 @@ void UnfoldIm2col::infer(InferCall& call) {
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
 void UnfoldIm2col::bind(BindCall& call) {
-  ColumnsPlan p = plan_of(call, attributes_as<Attr>(call.attributes), call.in[0], call.out[0]);
-  visit_floating(call.in[0].dtype, [&](auto tag) {
-    call.set_kernel(run_unfold<typename decltype(tag)::type>, std::move(p));
-  });
+  call.set_work(columns_of(call, attributes_as<Attr>(call.attributes), call.in[0], call.out[0]));
 }
 void UnfoldIm2col::vjp(VjpCall& d) {
   d.give(0, [&] {
@@ -233,15 +137,9 @@ void FoldCol2im::infer(InferCall& call) {
 void FoldCol2im::bind(BindCall& call) {
   if (!checked_numel(call.out[0].shape))
     call.fail("the shape {} is not one", to_string(call.out[0].shape));
-  ColumnsPlan p = plan_of(call, attributes_as<Attr>(call.attributes), call.out[0], call.in[0]);
-  const int64_t images = p.batch * p.channels, size = p.axes[1].image * p.axes[2].image;
-  visit_floating(call.in[0].dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = std::conditional_t<sizeof(T) == 2, float, T>;
-    const bool sums = !std::is_same_v<T, C>;
-    const int64_t elements = sums ? std::min(images, most_slots()) * size : 0;
-    call.set_kernel(run_fold<T, C>, std::move(p), static_cast<size_t>(elements) * sizeof(C));
-  });
+  auto w = columns_of(call, attributes_as<Attr>(call.attributes), call.out[0], call.in[0]);
+  w.folds = true;
+  call.set_work(std::move(w));
 }
 void FoldCol2im::vjp(VjpCall& d) {
   d.give(0,

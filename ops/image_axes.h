@@ -2,7 +2,6 @@
 #pragma once
 
 #include "ops/attributes.h"
-#include "ops/conv_columns.h"
 
 namespace gradus::ops {
 

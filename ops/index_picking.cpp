@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/index_kernel.h"
 #include "ops/index_operands.h"
+#include "ops/index_work.h"
 #include "ops/indexing.h"
 #include "ops/rules.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/index_kernel.h"
 #include "ops/index_operands.h"
+#include "ops/index_work.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {

@@ -1,7 +1,6 @@
 #include "ops/linear_algebra.h"
 
 #include "ops/families.h"
-#include "ops/matrix_kernel.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
@@ -53,7 +52,7 @@ void TriangularSolve::infer(InferCall& call) {
 }
 void TriangularSolve::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
-  bind_triangular_solve(call, a.upper, a.transpose);
+  call.set_work(work::Solve{call.in[0], call.in[1], a.upper, a.transpose});
 }
 // b = op(a) y, so db = op(a)^-T dy, and op(a) gets -db y^T.
 void TriangularSolve::vjp(VjpCall& d) {
@@ -70,7 +69,9 @@ void TriangularSolve::vjp(VjpCall& d) {
 }
 
 void Cholesky::infer(InferCall& call) { infer_like_x(call); }
-void Cholesky::bind(BindCall& call) { bind_matrix(call, MatrixFunction::cholesky); }
+void Cholesky::bind(BindCall& call) {
+  call.set_work(work::Factor{&call.op, work::MatrixFunction::cholesky, call.in[0]});
+}
 // dx = the symmetric part of y^-T p y^-1, where p is the lower triangle of y^T dy, its diagonal
 // halved. I. Murray, Differentiation of the Cholesky decomposition (2016), equation 10.
 void Cholesky::vjp(VjpCall& d) {
@@ -87,7 +88,9 @@ void Cholesky::vjp(VjpCall& d) {
 }
 
 void Inverse::infer(InferCall& call) { infer_like_x(call); }
-void Inverse::bind(BindCall& call) { bind_matrix(call, MatrixFunction::inverse); }
+void Inverse::bind(BindCall& call) {
+  call.set_work(work::Factor{&call.op, work::MatrixFunction::inverse, call.in[0]});
+}
 void Inverse::vjp(VjpCall& d) {
   d.give(0, [&] {
     Value yt = swap_last(d.y());
@@ -101,7 +104,9 @@ void Det::infer(InferCall& call) {
   const Type& x = square(call, 0);
   call.out.emplace_back(x.dtype, Dims(x.dims.begin(), x.dims.end() - 2), x.device);
 }
-void Det::bind(BindCall& call) { bind_matrix(call, MatrixFunction::det); }
+void Det::bind(BindCall& call) {
+  call.set_work(work::Factor{&call.op, work::MatrixFunction::det, call.in[0]});
+}
 void Det::vjp(VjpCall& d) {
   d.give(0, [&] {
     Value cofactors = unary("cofactor", d.x());
@@ -111,7 +116,9 @@ void Det::vjp(VjpCall& d) {
 }
 
 void Cofactor::infer(InferCall& call) { infer_like_x(call); }
-void Cofactor::bind(BindCall& call) { bind_matrix(call, MatrixFunction::cofactor); }
+void Cofactor::bind(BindCall& call) {
+  call.set_work(work::Factor{&call.op, work::MatrixFunction::cofactor, call.in[0]});
+}
 // With w = x^-T, y = det(x) w: dx = sum(dy * y) w - y dy^T w.
 void Cofactor::vjp(VjpCall& d) {
   d.give(0, [&] {

@@ -4,7 +4,6 @@
 
 #include "ops/einsum.h"
 #include "ops/families.h"
-#include "ops/product_kernel.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
@@ -37,7 +36,7 @@ Dims broadcast_batch(const InferCall& call, const Dims& a, const Dims& b) {
 
 // Where b is one matrix for all of a batch whose rows follow one another in `a`, the batch is just
 // more rows.
-void join_rows(Gemm& g) {
+void join_rows(work::Gemm& g) {
   while (!g.batch.empty() && g.batch.back().b_stride == 0 &&
          (g.m == 1 || g.batch.back().a_stride == g.m * g.a_row)) {
     if (g.m == 1) g.a_row = g.batch.back().a_stride;
@@ -94,7 +93,7 @@ void Matmul::infer(InferCall& call) {
 void Matmul::bind(BindCall& call) {
   const Layout &a = call.in[0], &b = call.in[1], &y = call.out[0];
   const size_t ra = a.shape.size(), rb = b.shape.size();
-  Gemm g;
+  work::Gemm g;
   g.dtype = a.dtype;
   g.m = ra == 1 ? 1 : a.shape[ra - 2];
   g.k = a.shape[ra - 1];
@@ -114,7 +113,7 @@ void Matmul::bind(BindCall& call) {
     return side.shape[i] == 1 ? 0 : side.strides[i];
   };
   for (size_t d = 0; d < batch; ++d) {
-    Gemm::Batch next{y.shape[d], stride(a, d), stride(b, d)};
+    work::Gemm::Batch next{y.shape[d], stride(a, d), stride(b, d)};
     if (next.size == 1) continue;
     if (!g.batch.empty() && g.batch.back().a_stride == next.a_stride * next.size &&
         g.batch.back().b_stride == next.b_stride * next.size) {
@@ -124,7 +123,7 @@ void Matmul::bind(BindCall& call) {
     g.batch.push_back(next);
   }
   join_rows(g);
-  bind_product(call, std::move(g));
+  call.set_work(work::Product{std::move(g)});
 }
 
 void Matmul::vjp(VjpCall& d) {

@@ -1,7 +1,6 @@
 // Max pooling: the operators.
 #include "base/error.h"
 #include "ops/image_axes.h"
-#include "ops/max_pool_kernel.h"
 #include "ops/operands.h"
 #include "ops/pool_windows.h"
 #include "ops/pooling.h"
@@ -13,7 +12,7 @@ void MaxPool::infer(InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   const Type& x = call.tensor(0);
   const int spatial = x.rank() - 2;
-  if (spatial < 1 || spatial > conv_axes || x.dtype == DType::boolean)
+  if (spatial < 1 || spatial > work::conv_axes || x.dtype == DType::boolean)
     call.fail("'x' is {}; it must hold numbers and have 3, 4 or 5 dimensions, [N, C, ..]",
               to_string(x));
   check_windows(call, a.kernel, a.stride, a.padding, spatial);
@@ -28,22 +27,28 @@ void MaxPool::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   const Layout& x = call.in[0];
   const int spatial = x.rank() - 2;
-  DeviceMaxPool p;
+  work::MaxPool p;
   p.dtype = x.dtype;
-  p.x = ConvTensor(x);
+  p.x = work::ConvTensor(x);
   p.channels = x.shape[1];
   p.planes = x.shape[0] * x.shape[1];
   for (int d = 0; d < spatial; ++d) {
     if (x.shape[d + 2] < 1)
       call.fail("there is no greatest element in windows of 'x' {}", to_string(x.shape));
     pooled_axis(call, a, d, x.shape[d + 2]);
-    ConvAxis& axis = p.axes[conv_axes - spatial + d];
+    work::ConvAxis& axis = p.axes[work::conv_axes - spatial + d];
     axis = {x.shape[d + 2],      call.out[0].shape[d + 2],
             along(a.kernel, d),  along(a.stride.value_or(a.kernel), d),
             along(a.padding, d), along(a.dilation, d)};
     p.windows *= axis.windows;
+    for (int64_t i = 0; i < axis.windows; ++i) {
+      const work::WindowRange r = work::range_of(axis, i);
+      // The gaps of a window may skip the whole image.
+      if (r.first >= r.last)
+        call.fail("window {} of 'x' {} holds nothing but padding", i, to_string(x.shape));
+    }
   }
-  bind_max_pool(call, p);
+  call.set_work(std::move(p));
 }
 
 void MaxPool::vjp(VjpCall& d) {

@@ -33,4 +33,15 @@ void require_integral_coefficient(const ir::InferCall& call, std::string_view na
             name, n.floating);
 }
 
+ir::Number number_of(const Literal& literal, const ir::DimEnvironment* sizes, std::string_view op,
+                     std::string_view attribute) {
+  if (const bool* b = std::get_if<bool>(&literal.value)) return ir::Number::of(*b);
+  if (const Dim* d = std::get_if<Dim>(&literal.value))
+    return ir::Number::of(d->is_constant() ? d->value() : sizes ? d->evaluate(*sizes) : 0);
+  double f = 0;
+  std::string what;
+  if (read_literal(literal, f, what)) return ir::Number::of(f);
+  throw Error("{}: attribute '{}' must be a number, not {}", op, attribute, to_string(literal));
+}
+
 }  // namespace gradus::ops

@@ -26,6 +26,11 @@ Literal write_literal(const NumberLiteral&);
 void require_integral_coefficient(const ir::InferCall& call, std::string_view name,
                                   const NumberLiteral& n);
 
+// The number that an attribute holds (a bool, an integer, a dimension expression, a float);
+// throws Error naming the operator and the attribute for anything else.
+ir::Number number_of(const Literal& literal, const ir::DimEnvironment* sizes, std::string_view op,
+                     std::string_view attribute);
+
 // n in x's world: `x + constant_like(x, n)`.
 template <class S>
 [[gnu::always_inline]] inline S constant_like(S x, const NumberLiteral& n) {

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "ops/assemble.h"
-#include "ops/copies.h"
+#include "ops/number_literal.h"
 #include "ops/rules.h"
 #include "ops/slicing.h"
 
@@ -122,19 +122,19 @@ void ConstantPadNd::bind(BindCall& call) {
     if (inner[d] > 0) skipped += low * x.strides[d];
   }
   if (!grows) return call.set_view(0, 0, Layout(x.dtype, shape, x.strides), any ? skipped : 0);
-  Copies c;
-  Pattern value = pattern_of(ir::Number::of(a.value), x.dtype);
-  Window target = result_window(call);
+  work::Move c;
+  work::Pattern value = work::pattern_of(ir::Number::of(a.value), x.dtype);
+  work::Window target = result_window(call);
   if (!any) {
     c.fill(shape, value, target);
-    return Copies::bind(call, std::move(c));
+    return call.set_work(std::move(c));
   }
   // Slabs before and after along each dimension, within the box of the ones before it.
   Sizes box = shape;
   int64_t corner = 0;
   for (size_t d = 0; d < shape.size(); ++d) {
     Sizes slab = box;
-    Window w = target;
+    work::Window w = target;
     w.offset = corner;
     slab[d] = first[d];
     c.fill(slab, value, w);
@@ -144,11 +144,11 @@ void ConstantPadNd::bind(BindCall& call) {
     corner += first[d] * target.strides[d];
     box[d] = inner[d];
   }
-  Window source = operand_window(call, 0), middle = target;
+  work::Window source = operand_window(call, 0), middle = target;
   source.offset = skipped;
   middle.offset = corner;
   c.copy(inner, std::move(source), std::move(middle));
-  Copies::bind(call, std::move(c));
+  call.set_work(std::move(c));
 }
 // One padded dimension: a slice. Otherwise the amounts are taken away again.
 void ConstantPadNd::vjp(VjpCall& d) {
@@ -210,14 +210,14 @@ void SliceScatter::bind(BindCall& call) {
   if (!(part == src.shape))
     call.fail("operand 'src' has the shape {}, the slice {}", to_string(src.shape),
               to_string(part));
-  Copies c;
-  Window from = operand_window(call, 0), to = result_window(call);
+  work::Move c;
+  work::Window from = operand_window(call, 0), to = result_window(call);
   if (a.step == 1) {  // what lies around the slice
     Sizes around = x.shape;
     around[dim] = first;
     c.copy(around, from, to);
     around[dim] = x.shape[dim] - last;
-    Window from_end = from, to_end = to;
+    work::Window from_end = from, to_end = to;
     from_end.offset += last * from.strides[dim];
     to_end.offset += last * to.strides[dim];
     c.copy(around, std::move(from_end), std::move(to_end));
@@ -227,7 +227,7 @@ void SliceScatter::bind(BindCall& call) {
   to.offset += first * to.strides[dim];
   if (part[dim] > 1) to.strides[dim] *= a.step;
   c.copy(part, operand_window(call, 1), std::move(to));
-  Copies::bind(call, std::move(c));
+  call.set_work(std::move(c));
 }
 void SliceScatter::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
@@ -277,9 +277,9 @@ void DiagEmbed::bind(BindCall& call) {
   const Layout& x = call.in[0];
   const Attr& a = attributes_as<Attr>(call.attributes);
   int rank = call.out[0].rank(), i = normal(a.dim1, rank), j = normal(a.dim2, rank);
-  Copies c;
-  Window whole = result_window(call), diagonal = whole;
-  c.fill(call.out[0].shape, Pattern(), whole);
+  work::Move c;
+  work::Window whole = result_window(call), diagonal = whole;
+  c.fill(call.out[0].shape, work::Pattern(), whole);
   diagonal.strides.clear();
   for (int k = 0; k < rank; ++k)
     if (k != i && k != j) diagonal.strides.push_back(whole.strides[k]);
@@ -288,7 +288,7 @@ void DiagEmbed::bind(BindCall& call) {
                     : a.offset >= 0 ? a.offset * whole.strides[j]
                                     : -a.offset * whole.strides[i];
   c.copy(x.shape, operand_window(call, 0), std::move(diagonal));
-  Copies::bind(call, std::move(c));
+  call.set_work(std::move(c));
 }
 void DiagEmbed::vjp(VjpCall& d) {
   d.give(0, [&] {

@@ -10,14 +10,14 @@
 // A rule that is not inlined keeps its loop from being vectorised: hence GRADUS_INLINE.
 //
 // Per operator there is one loop per compute type and instruction set; everything else (dtypes at
-// the edges, strides, broadcasting, tiles, threads) is written once in pointwise.cpp.
+// the edges, strides, broadcasting, tiles, threads) is written once in kernels/pointwise.cpp.
 #pragma once
 
 #include <array>
 #include <string_view>
 #include <tuple>
 
-#include "ops/isa.h"
+#include "base/isa.h"
 #include "ops/scalar/num.h"
 #include "ops/value.h"
 
@@ -71,7 +71,8 @@ struct PointwiseInfo {
 };
 
 void infer_pointwise(const PointwiseInfo& info, ir::InferCall& call);
-void bind_pointwise(const PointwiseInfo& info, ir::BindCall& call);
+work::Pointwise pointwise_work(const PointwiseInfo& info, const BindCall& call);
+void bind_pointwise(const PointwiseInfo& info, BindCall& call);
 
 // The common dtype of operands under ATen's rules: tensors with dimensions, then 0-d tensors, then
 // numbers; a lower rank only promotes across categories.
@@ -192,7 +193,7 @@ struct PointwiseEntry {
     return i;
   }
   static void infer(ir::InferCall& call) { infer_pointwise(info(), call); }
-  static void bind(ir::BindCall& call) { bind_pointwise(info(), call); }
+  static void bind(BindCall& call) { bind_pointwise(info(), call); }
 };
 
 }  // namespace gradus::ops

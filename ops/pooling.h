@@ -78,7 +78,7 @@ struct AvgPoolNd {
   static void compose(ComposeCall&);
 };
 
-// Window i of n is [floor(i H / n), ceil((i + 1) H / n)), along each dimension.
+// work::Window i of n is [floor(i H / n), ceil((i + 1) H / n)), along each dimension.
 struct AdaptiveAvgPool2d {
   static constexpr auto name = "adaptive_avg_pool2d"sv,
                         doc = "y = the mean of x over each of output_size windows"sv;

@@ -37,6 +37,6 @@ const PointwiseInfo& half_power_info(int half);
 
 // Binds result 0 as operand 0 to the power of operand 1, which is written as a number.
 // `general` is what computes any power. Operand 0 is of the result's dtype, a floating one.
-void bind_power(ir::BindCall& call, const PointwiseInfo& general);
+void bind_power(BindCall& call, const PointwiseInfo& general);
 
 }  // namespace gradus::ops

@@ -1,42 +1,14 @@
 #include "ops/random.h"
 
-#include <algorithm>
 #include <numbers>
 
-#include "ops/device_form.h"
 #include "ops/families.h"
 #include "ops/operands.h"
-#include "ops/philox.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
 
 namespace {
-
-constexpr int64_t chunk = 1 << 14;  // elements; a multiple of 4
-
-struct BitsPlan {
-  int64_t key_stride, count;
-};
-
-void run_bits(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const auto& p = *static_cast<const BitsPlan*>(parameters);
-  const auto* given = reinterpret_cast<const int64_t*>(args[0]);
-  auto* y = reinterpret_cast<int64_t*>(args[1]);
-  const auto key = static_cast<uint64_t>(given[0]);
-  const auto stream = static_cast<uint64_t>(given[p.key_stride]);
-  scope.workers.parallel_for((p.count + chunk - 1) / chunk, [&](int64_t c) {
-    const int64_t last = std::min(p.count, (c + 1) * chunk);
-    for (int64_t i = c * chunk; i < last; i += 4) {
-      const auto at = static_cast<uint64_t>(i / 4);
-      auto four = philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32),
-                          static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
-                         {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
-      for (int64_t k = 0; k < std::min<int64_t>(4, last - i); ++k)
-        y[i + k] = four[static_cast<size_t>(k)];
-    }
-  });
-}
 
 Value bits(ComposeCall& c, const Dims& shape) {
   return emit("random_bits", {tensor_operand(c, 0)}, {{"shape", Literal::list(shape), {}}});
@@ -71,12 +43,6 @@ void require_floating(ComposeCall& c) {
 
 }  // namespace
 
-std::optional<DeviceForm> form_of_random_bits(ir::KernelFunction run, const void* parameters) {
-  if (run != run_bits) return std::nullopt;
-  const auto& p = *static_cast<const BitsPlan*>(parameters);
-  return DeviceForm{DeviceRandomBits{p.key_stride, p.count}};
-}
-
 void RandomBits::infer(InferCall& call) {
   const Type& key = call.tensor(0);
   if (key.dtype != DType::i64 || key.rank() != 1)
@@ -87,7 +53,7 @@ void RandomBits::infer(InferCall& call) {
 void RandomBits::bind(BindCall& call) {
   for (int64_t n : call.out[0].shape)
     if (n < 0) call.fail("'shape' is {}; a size cannot be negative", to_string(call.out[0].shape));
-  call.set_kernel(run_bits, BitsPlan{call.in[0].strides[0], call.out[0].numel()});
+  call.set_work(work::RandomBits{call.in[0].strides[0], call.out[0].numel()});
 }
 
 void Uniform::compose(ComposeCall& c) {

@@ -38,11 +38,11 @@ void infer_extremum(InferCall& call) {
   if (!a.allow_empty) refuse_empty(call, x.dims, reduced_dims(a.dim, x.rank()));
 }
 
-void bind_extremum(BindCall& call, Reducer reducer) {
+void bind_extremum(BindCall& call, work::Reducer reducer) {
   const auto& a = attr<ExtremumAttr>(call.attributes);
   Ints dims = reduced_dims(a.dim, call.in[0].rank());
   if (!a.allow_empty) refuse_empty(call, call.in[0], dims);
-  bind_reduction(call, reducer, call.in[0], dims);
+  bind_reduction(call, reducer, dims);
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ void Sum::infer(InferCall& call) {
 }
 void Sum::bind(BindCall& call) {
   const Attr& a = attr<Attr>(call.attributes);
-  bind_reduction(call, reducer, call.in[0], reduced_dims(a.dim, call.in[0].rank()));
+  bind_reduction(call, reducer, reduced_dims(a.dim, call.in[0].rank()));
 }
 void Sum::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
@@ -86,7 +86,7 @@ void Prod::infer(InferCall& call) {
 }
 void Prod::bind(BindCall& call) {
   const Attr& a = attr<Attr>(call.attributes);
-  bind_reduction(call, reducer, call.in[0], reduced_dims(one_dim(a.dim), call.in[0].rank()));
+  bind_reduction(call, reducer, reduced_dims(one_dim(a.dim), call.in[0].rank()));
 }
 void Prod::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
@@ -126,7 +126,7 @@ void All::infer(InferCall& call) {
 }
 void All::bind(BindCall& call) {
   const Attr& a = attr<Attr>(call.attributes);
-  bind_reduction(call, reducer, call.in[0], reduced_dims(one_dim(a.dim), call.in[0].rank()));
+  bind_reduction(call, reducer, reduced_dims(one_dim(a.dim), call.in[0].rank()));
 }
 
 void Any::infer(InferCall& call) {
@@ -135,7 +135,7 @@ void Any::infer(InferCall& call) {
 }
 void Any::bind(BindCall& call) {
   const Attr& a = attr<Attr>(call.attributes);
-  bind_reduction(call, reducer, call.in[0], reduced_dims(one_dim(a.dim), call.in[0].rank()));
+  bind_reduction(call, reducer, reduced_dims(one_dim(a.dim), call.in[0].rank()));
 }
 
 namespace {

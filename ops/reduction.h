@@ -21,7 +21,7 @@ struct Sum {  // y = sum of x over dim
   static constexpr auto name = "sum"sv,
                         doc = "y = sum of x over dim; integers and bool add up as i64"sv;
   static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = Reducer::sum;
+  static constexpr auto reducer = work::Reducer::sum;
   using Attr = DimsAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -48,7 +48,7 @@ struct Prod {  // y = product of x over dim
   static constexpr auto name = "prod"sv,
                         doc = "y = product of x over dim; integers and bool multiply as i64"sv;
   static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = Reducer::prod;
+  static constexpr auto reducer = work::Reducer::prod;
   using Attr = OneDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -73,7 +73,7 @@ struct Amax {  // y = greatest of x over dim; NaN if there is one
                             "y = greatest x over dim, NaN if there is one; equal ones share the "
                             "gradient evenly"sv;
   static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = Reducer::max;
+  static constexpr auto reducer = work::Reducer::max;
   using Attr = ExtremumAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -86,7 +86,7 @@ struct Amin {  // y = least of x over dim; NaN if there is one
                             "y = least x over dim, NaN if there is one; equal ones share the "
                             "gradient evenly"sv;
   static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = Reducer::min;
+  static constexpr auto reducer = work::Reducer::min;
   using Attr = ExtremumAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -108,7 +108,7 @@ struct MinAll {  // y = least of all x
 struct All {  // y = whether every x is not zero
   static constexpr auto name = "all"sv, doc = "y = whether no x is zero"sv;
   static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = Reducer::all;
+  static constexpr auto reducer = work::Reducer::all;
   using Attr = OneDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -117,7 +117,7 @@ struct All {  // y = whether every x is not zero
 struct Any {  // y = whether some x is not zero
   static constexpr auto name = "any"sv, doc = "y = whether an x is not zero (NaN is not)"sv;
   static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = Reducer::any;
+  static constexpr auto reducer = work::Reducer::any;
   using Attr = OneDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -125,7 +125,7 @@ struct Any {  // y = whether some x is not zero
 
 // What a node of one of these operators reduces, once its type rule has passed.
 struct ReductionCall {
-  Reducer reducer;
+  work::Reducer reducer;
   Ints dims;  // ascending, not negative
   bool keepdim;
 };

@@ -45,6 +45,10 @@ void infer_reduction(ir::InferCall& call, const std::optional<Ints>& dim, bool k
   call.out.emplace_back(result, reduced_shape(x.dims, dims, keepdim), x.device);
 }
 
+void bind_reduction(BindCall& call, work::Reducer reducer, const Ints& dims) {
+  call.set_work(work::reduce(reducer, call.in[0], dims, call.out[0].dtype));
+}
+
 void refuse_empty(const ir::InferCall& call, const Dims& shape, const Ints& dims) {
   for (int64_t d : dims)
     if (shape[static_cast<size_t>(d)] == Dim(0))
@@ -52,7 +56,7 @@ void refuse_empty(const ir::InferCall& call, const Dims& shape, const Ints& dims
                 to_string(shape));
 }
 
-void refuse_empty(const ir::BindCall& call, const Layout& in, const Ints& dims) {
+void refuse_empty(const BindCall& call, const Layout& in, const Ints& dims) {
   for (int64_t d : dims)
     if (in.shape[static_cast<size_t>(d)] == 0)
       call.fail("dimension {} of 'x', whose shape is {}, has no elements to choose from", d,

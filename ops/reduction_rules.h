@@ -2,8 +2,8 @@
 #pragma once
 
 #include "ops/attributes.h"
-#include "ops/reduce_kernel.h"
 #include "ops/value.h"
+#include "work/reduce.h"
 
 namespace gradus::ops {
 
@@ -18,10 +18,12 @@ Dims reduced_shape(const Dims& shape, const Ints& dims, bool keepdim);
 // Pushes the result's type.
 void infer_reduction(ir::InferCall& call, const std::optional<Ints>& dim, bool keepdim,
                      DType result);
+// Binds result 0 as the reduction of operand 0 over `dims`, ascending.
+void bind_reduction(BindCall& call, work::Reducer reducer, const Ints& dims);
 // Refuses a reduction of no elements where the sizes say so already; bind_reduction's callers
 // refuse it where they are known only at run time.
 void refuse_empty(const ir::InferCall& call, const Dims& shape, const Ints& dims);
-void refuse_empty(const ir::BindCall& call, const Layout& in, const Ints& dims);
+void refuse_empty(const BindCall& call, const Layout& in, const Ints& dims);
 
 // The product of the reduced sizes.
 Dim reduced_count(const Dims& shape, const Ints& dims);

@@ -85,7 +85,6 @@ struct Fmod : Binary<> {  // z = x - y trunc(x / y)
       return c_rem(x, y);
   }
   static constexpr bool refuses_zero_divisors = true;
-  static void bind(BindCall&);
   static void vjp(VjpCall& d);
 };
 
@@ -101,7 +100,6 @@ struct Remainder : Binary<> {  // z = x - y floor(x / y)
       return floor_mod(x, y);
   }
   static constexpr bool refuses_zero_divisors = true;
-  static void bind(BindCall&);
   static void vjp(VjpCall& d);
 };
 
@@ -127,7 +125,6 @@ struct FloorDivide : Binary<> {  // z = floor(x / y)
     }
   }
   static constexpr bool refuses_zero_divisors = true;
-  static void bind(BindCall&);
 };
 
 using RoundingOperators = std::tuple<Floor, Ceil, Round, Trunc, Frac, Fmod, Remainder, FloorDivide>;

@@ -4,7 +4,6 @@
 
 #include "ops/families.h"
 #include "ops/rules.h"
-#include "ops/scan_kernel.h"
 
 namespace gradus::ops {
 
@@ -29,8 +28,9 @@ Value recurrence(const Value& a, const Value& b, int64_t dim, bool reverse) {
 }
 
 template <class A>
-void bind_with(BindCall& call, Scan kind, const A& a, ScanOptions options) {
-  bind_scan(call, kind, normalised(a.dim, call.out[0].rank()), options);
+void bind_scan(BindCall& call, work::ScanStep next, const A& a, bool exclusive, bool reverse) {
+  call.set_work(work::Scan{next, exclusive, reverse, normalised(a.dim, call.out[0].rank()),
+                           SmallVector<Layout, 2>(call.in), call.out[0].dtype});
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ void bind_with(BindCall& call, Scan kind, const A& a, ScanOptions options) {
 void CumSum::infer(InferCall& call) { infer_scan(call, attributes_as<Attr>(call.attributes).dim); }
 void CumSum::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
-  bind_with(call, Scan::sum, a, {a.exclusive, a.reverse});
+  bind_scan(call, work::ScanStep::sum, a, a.exclusive, a.reverse);
 }
 void CumSum::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
@@ -48,7 +48,7 @@ void CumSum::vjp(VjpCall& d) {
 void CumProd::infer(InferCall& call) { infer_scan(call, attributes_as<Attr>(call.attributes).dim); }
 void CumProd::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
-  bind_with(call, Scan::prod, a, {a.exclusive, a.reverse});
+  bind_scan(call, work::ScanStep::prod, a, a.exclusive, a.reverse);
 }
 // With l[j] the product of all before j: y[i] = l[j] * x[j] * (the product between j and i) for
 // i > j, so dx[j] = l[j] * (dy[j] + s[j]), s[j] = sum over i > j of dy[i] times x[i] times the
@@ -80,7 +80,7 @@ void LinearRecurrence::infer(InferCall& call) {
 }
 void LinearRecurrence::bind(BindCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
-  bind_with(call, Scan::recurrence, a, {true, a.reverse});
+  bind_scan(call, work::ScanStep::recurrence, a, true, a.reverse);
 }
 void LinearRecurrence::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
@@ -96,7 +96,7 @@ void LogCumSumExp::infer(InferCall& call) {
   infer_scan(call, attributes_as<Attr>(call.attributes).dim);
 }
 void LogCumSumExp::bind(BindCall& call) {
-  bind_with(call, Scan::log_sum_exp, attributes_as<Attr>(call.attributes), {});
+  bind_scan(call, work::ScanStep::log_sum_exp, attributes_as<Attr>(call.attributes), false, false);
 }
 // dx[j] = sum over i >= j of dy[i] exp(x[j] - y[i]). The ratios exp(y[i-1] - y[i]), which lie in
 // [0, 1], carry the sum from one element to the next.
@@ -122,7 +122,8 @@ void CumMax::infer(InferCall& call) {
   call.out.emplace_back(DType::i64, x.dims, x.device);
 }
 void CumMax::bind(BindCall& call) {
-  bind_cummax(call, normalised(attributes_as<Attr>(call.attributes).dim, call.out[0].rank()));
+  call.set_work(work::RunningMax{
+      call.in[0], normalised(attributes_as<Attr>(call.attributes).dim, call.out[0].rank())});
 }
 void CumMax::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();

@@ -1,56 +1,12 @@
 #include "ops/selection.h"
 
 #include "ops/families.h"
+#include "ops/nonzero.h"
 #include "ops/rules.h"
-#include "tensor/convert.h"
 
 namespace gradus::ops {
 
 namespace {
-
-// Calls each(place) for every element that is not zero, in row-major order; `place` has one number
-// per dimension.
-template <class Each>
-void for_each_nonzero(const Layout& layout, const std::byte* data, Each each) {
-  if (layout.numel() == 0) return;
-  visit_dtype(layout.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const auto* x = reinterpret_cast<const T*>(data);
-    Sizes place(layout.shape.size(), 0);
-    for (int64_t at = 0;;) {
-      if (convert<bool>(x[at])) each(place);
-      int d = layout.rank() - 1;
-      for (; d >= 0; --d) {
-        at += layout.strides[d];
-        if (++place[d] < layout.shape[d]) break;
-        at -= layout.strides[d] * layout.shape[d];
-        place[d] = 0;
-      }
-      if (d < 0) return;
-    }
-  });
-}
-
-int64_t count_in(const Layout& layout, const std::byte* data) {
-  int64_t n = 0;
-  for_each_nonzero(layout, data, [&](const Sizes&) { ++n; });
-  return n;
-}
-
-struct Places {
-  Layout x;
-  int64_t count;
-};
-
-void write_places(const void* parameters, std::byte* const* args, ir::KernelScope&) {
-  const auto& p = *static_cast<const Places*>(parameters);
-  if (int64_t n = count_in(p.x, args[0]); n != p.count)
-    throw Error("nonzero: {} elements are not zero, and `count` is {}", n, p.count);
-  auto* y = reinterpret_cast<int64_t*>(args[1]);
-  for_each_nonzero(p.x, args[0], [&](const Sizes& place) {
-    for (int64_t i : place) *y++ = i;
-  });
-}
 
 const Dim& count_of(const ComposeCall& c, const std::optional<Dim>& count) {
   if (!count) c.fail("the attribute `count` has to name the number of elements");
@@ -59,7 +15,7 @@ const Dim& count_of(const ComposeCall& c, const std::optional<Dim>& count) {
 
 }  // namespace
 
-int64_t count_nonzero(const Tensor& x) { return count_in(x.layout(), x.data()); }
+int64_t count_nonzero(const Tensor& x) { return count_nonzero(x.layout(), x.data()); }
 
 void Nonzero::infer(InferCall& call) {
   const Type& x = call.tensor(0);
@@ -69,7 +25,7 @@ void Nonzero::infer(InferCall& call) {
 }
 
 void Nonzero::bind(BindCall& call) {
-  call.set_kernel(write_places, Places{call.in[0], call.out[0].shape[0]});
+  call.set_work(work::Nonzero{call.in[0], call.out[0].shape[0]});
 }
 
 int64_t MaskedSelect::count(std::span<const Tensor* const> x) {

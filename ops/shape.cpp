@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/copies.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {

@@ -2,91 +2,20 @@
 
 #include <algorithm>
 
-#include "ops/copies.h"
-#include "ops/device_form.h"
 #include "ops/families.h"
 #include "ops/operands.h"
 #include "ops/rules.h"
-#include "ops/slots.h"
-#include "tensor/convert.h"
 
 namespace gradus::ops {
 
 namespace {
 
-constexpr int64_t task_elements = 1 << 13;  // what one worker takes at a time, about
-
-// Rows along one dimension; results lie without gaps.
-struct SortPlan {
-  Layout x;  // its dimension last
-  int64_t length = 1, kept = 1, rows = 1, rows_each = 1;
-  int64_t outer_stride = 0, step = 0;  // of the results: row-major before and after the dimension
-  int64_t inner = 1;                   // rows after it
-  bool descending = false;
-};
-
-template <class T>
-struct Element {
-  T key;
-  int64_t at;
-};
-
-// A total order, since equal keys are told apart by their place: any way of sorting is stable.
-template <class T, bool descending>
-bool before(const Element<T>& a, const Element<T>& b) {
-  const bool a_nan = a.key != a.key, b_nan = b.key != b.key;
-  if (a_nan != b_nan) return descending ? a_nan : b_nan;
-  if (!a_nan && a.key != b.key) return descending ? a.key > b.key : a.key < b.key;
-  return a.at < b.at;
-}
-
-template <class T, bool descending>
-void order(Element<T>* first, int64_t n, int64_t kept) {
-  auto less = before<T, descending>;
-  if (kept == n) return std::sort(first, first + n, less);
-  if (kept * 16 < n) return std::partial_sort(first, first + kept, first + n, less);
-  if (kept > 0) std::nth_element(first, first + kept - 1, first + n, less);
-  std::sort(first, first + kept, less);
-}
-
-template <class T, class C>
-void sort_rows(const SortPlan& p, const T* x, T* values, int64_t* indices, int64_t first,
-               int64_t last, Element<C>* row) {
-  const auto rank = static_cast<size_t>(p.x.rank()) - 1;
-  Walk<1> walk({p.x.shape.data(), rank}, {std::span(p.x.strides.data(), rank)}, first);
-  for (int64_t r = first; r < last; ++r, walk.next()) {
-    const T* source = x + walk.offset(0);
-    const int64_t stride = p.x.strides.back();
-    for (int64_t i = 0; i < p.length; ++i) row[i] = {convert<C>(source[i * stride]), i};
-    if (p.descending)
-      order<C, true>(row, p.length, p.kept);
-    else
-      order<C, false>(row, p.length, p.kept);
-    const int64_t start = r / p.inner * p.outer_stride + r % p.inner;
-    for (int64_t i = 0; i < p.kept; ++i) {
-      values[start + i * p.step] = source[row[i].at * stride];
-      indices[start + i * p.step] = row[i].at;
-    }
-  }
-}
-
-template <class T, class C>
-void run_sort(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const SortPlan& p = *static_cast<const SortPlan*>(parameters);
-  auto* rows = reinterpret_cast<Element<C>*>(scope.scratch);
-  run_in_slots(
-      scope.workers, (p.rows + p.rows_each - 1) / p.rows_each, [&](int64_t item, int64_t slot) {
-        sort_rows<T, C>(p, reinterpret_cast<const T*>(args[0]), reinterpret_cast<T*>(args[1]),
-                        reinterpret_cast<int64_t*>(args[2]), item * p.rows_each,
-                        std::min(p.rows, (item + 1) * p.rows_each), rows + slot * p.length);
-      });
-}
-
 void bind_sort(BindCall& call, int64_t at_dim, bool descending) {
   const Layout& x = call.in[0];
   const int rank = x.rank();
   const int64_t dim = at_dim < 0 ? at_dim + std::max(rank, 1) : at_dim;
-  SortPlan p;
+  work::Sort p;
+  p.rows = 1;
   p.x.dtype = x.dtype;
   p.descending = descending;
   for (int64_t d = 0; d < rank; ++d) {
@@ -96,26 +25,18 @@ void bind_sort(BindCall& call, int64_t at_dim, bool descending) {
     p.rows *= x.shape[d];
     if (d > dim) p.inner *= x.shape[d];
   }
-  p.length = rank == 0 ? 1 : x.shape[dim];
+  const int64_t length = rank == 0 ? 1 : x.shape[dim];
   p.kept = rank == 0 ? 1 : call.out[0].shape[dim];
-  if (p.kept < 0 || p.kept > p.length)
+  if (p.kept < 0 || p.kept > length)
     call.fail("'k' is {}, dimension {} of 'x' {} has {} elements", p.kept, dim, to_string(x.shape),
-              p.length);
-  p.x.shape.push_back(p.length);
+              length);
+  p.x.shape.push_back(length);
   p.x.strides.push_back(rank == 0 ? 1 : x.strides[dim]);
   p.step = p.inner;
   p.outer_stride = p.inner * p.kept;
   if (p.rows == 0 || p.kept == 0) p.rows = 0;
   p.inner = std::max<int64_t>(p.inner, 1);
-  p.rows_each = std::max<int64_t>(1, task_elements / std::max<int64_t>(p.length, 1));
-  const int64_t items = (p.rows + p.rows_each - 1) / p.rows_each;
-  visit_dtype(x.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
-    auto scratch =
-        static_cast<size_t>(std::min(items, most_slots()) * p.length) * sizeof(Element<C>);
-    call.set_kernel(run_sort<T, C>, std::move(p), scratch);
-  });
+  call.set_work(std::move(p));
 }
 
 void give_back(VjpCall& d, int64_t dim) {
@@ -126,27 +47,7 @@ void give_back(VjpCall& d, int64_t dim) {
   });
 }
 
-// Nothing where the kernel is none of these.
-template <class T, class C = T>
-std::optional<DeviceForm> form_of(ir::KernelFunction run, const void* parameters) {
-  if (run != run_sort<T, C>) return std::nullopt;
-  const SortPlan& p = *static_cast<const SortPlan*>(parameters);
-  return DeviceForm{DeviceSort{p.x, p.rows, p.kept, p.inner, p.outer_stride, p.step, p.descending}};
-}
-
 }  // namespace
-
-std::optional<DeviceForm> form_of_sort(ir::KernelFunction run, const void* parameters) {
-  std::optional<DeviceForm> form;
-  for (int d = 0; d < dtype_count; ++d)
-    visit_dtype(static_cast<DType>(d), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      using C =
-          std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
-      if (!form) form = form_of<T, C>(run, parameters);
-    });
-  return form;
-}
 
 void Sort::infer(InferCall& call) {
   const Type& x = call.tensor(0);

@@ -4,13 +4,11 @@
 
 #include "ir/graph.h"
 #include "ops/attributes.h"
+#include "ops/bind.h"
 
 namespace gradus::ops {
 
-using ir::BindCall;
 using ir::InferCall;
-using ir::Kernel;
-using ir::KernelScope;
 using ir::Operator;
 using ir::Type;
 class World;

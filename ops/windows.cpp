@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/accumulate.h"
-#include "ops/copies.h"
-#include "ops/device_form.h"
+#include "ops/index_work.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
@@ -46,138 +44,6 @@ Layout strided_layout(const BindCall& call, std::span<const int64_t> shape, cons
   return l;
 }
 
-constexpr int64_t chunk_elements = 1 << 15;  // what one worker takes at a time, about
-
-// Zeros, to which the elements of operand 0 are added in row-major order.
-struct SumPlan {
-  Layout source;
-  Sizes strides;  // of the target, per dimension of the source
-  int64_t offset;
-  Copies zeros, finish;    // the second only where sums are kept in scratch memory
-  int64_t chunk_rows = 1;  // rows of the source that no others share an element with
-};
-
-// Whether elements that are added to the same one of the target all have one index of dimension d:
-// other dimensions move by multiples of all its indices' reach, or within one of its steps.
-bool stands_apart(const Layout& source, const Sizes& strides, size_t d) {
-  const int64_t step = strides[d], whole = step * source.shape[d];
-  int64_t within = 0;
-  for (size_t o = 0; o < strides.size(); ++o) {
-    if (o == d || source.shape[o] == 1) continue;
-    if (step > 0 && strides[o] % whole == 0 && strides[o] > 0) continue;
-    within += (source.shape[o] - 1) * strides[o];
-  }
-  return within < step;
-}
-
-// Windows make short rows; a dimension that stands apart may be the row instead, and no sum changes
-// its order.
-void lengthen_rows(SumPlan& p) {
-  constexpr int64_t short_row = 8;
-  size_t best = p.strides.size() - 1;
-  if (p.source.shape[best] >= short_row) return;
-  for (size_t d = 0; d + 1 < p.strides.size(); ++d)
-    if (p.source.shape[d] >= short_row && stands_apart(p.source, p.strides, d) &&
-        (best + 1 == p.strides.size() || p.strides[d] < p.strides[best]))
-      best = d;
-  for (Sizes* list : {&p.source.shape, &p.source.strides, &p.strides})
-    std::rotate(list->begin() + static_cast<int64_t>(best),
-                list->begin() + static_cast<int64_t>(best) + 1, list->end());
-}
-
-// How many rows make up one index of the leading dimensions whose indices reach different elements.
-int64_t rows_apart(const Layout& source, const Sizes& strides) {
-  const size_t rank = source.shape.size();
-  SmallVector<int64_t, 6> reach(rank + 1, 0);  // of the dimensions from d on
-  for (size_t d = rank; d-- > 0;) reach[d] = reach[d + 1] + (source.shape[d] - 1) * strides[d];
-  size_t leading = 0;
-  while (leading + 1 < rank &&
-         (source.shape[leading] == 1 || strides[leading] > reach[leading + 1]))
-    ++leading;
-  int64_t rows = 1;
-  for (size_t d = leading; d + 1 < rank; ++d) rows *= source.shape[d];
-  return rows;
-}
-
-void add_rows(const SumPlan& p, const std::byte* source, std::byte* target, int64_t first,
-              int64_t last) {
-  const auto size = static_cast<int64_t>(size_of(p.source.dtype)),
-             acc_size = static_cast<int64_t>(size_of(accumulation_dtype(p.source.dtype)));
-  const size_t outer = p.source.shape.size() - 1;
-  Walk<2> walk({p.source.shape.data(), outer},
-               {std::span(p.source.strides.data(), outer), std::span(p.strides.data(), outer)},
-               first);
-  for (int64_t r = first; r < last; ++r, walk.next())
-    add_row(p.source.dtype, source + walk.offset(0) * size, p.source.strides.back(),
-            target + (p.offset + walk.offset(1)) * acc_size, p.strides.back(),
-            p.source.shape.back());
-}
-
-void run_sum(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const SumPlan& p = *static_cast<const SumPlan*>(parameters);
-  p.zeros.run(args, scope);
-  std::byte* target = p.finish.empty() ? args[1] : scope.scratch;
-  if (const int64_t count = p.source.numel(); count > 0) {
-    const int64_t rows = count / p.source.shape.back();
-    scope.workers.parallel_for((rows + p.chunk_rows - 1) / p.chunk_rows, [&](int64_t c) {
-      add_rows(p, args[0], target, c * p.chunk_rows, std::min(rows, (c + 1) * p.chunk_rows));
-    });
-  }
-  p.finish.run(args, scope);
-}
-
-}  // namespace
-
-// Dimensions that stand apart each have an index of their own for whatever meets.
-std::optional<DeviceForm> form_of_window_sum(ir::KernelFunction run, const void* parameters) {
-  if (run != run_sum) return std::nullopt;
-  const auto& p = *static_cast<const SumPlan*>(parameters);
-  DeviceIndexing form;
-  form.sides.dtype = p.source.dtype;
-  form.sides.action = IndexAction::add;
-  form.sides.indexed = 1;
-  form.sides.plain = 0;
-  form.shape = p.source.shape;
-  form.plain = p.source.strides;
-  form.indexed = p.strides;
-  form.indexed_offset = p.offset;
-  for (size_t d = 0; d < form.shape.size(); ++d)
-    form.serial.push_back(!stands_apart(p.source, p.strides, d));
-  form.begin = device_moves(p.zeros);
-  form.end = device_moves(p.finish);
-  if (!form.end.empty()) form.sums = 0;
-  return DeviceForm{std::move(form)};
-}
-
-namespace {
-
-void bind_sum(BindCall& call, Sizes strides, int64_t offset) {
-  const Layout& x = call.in[0];
-  DType acc = accumulation_dtype(x.dtype);
-  SumPlan p{x, std::move(strides), offset, {}, {}};
-  if (p.source.shape.empty()) {
-    p.source.shape = {1};
-    p.source.strides = p.strides = {1};
-  }
-  if (x.numel() > 0) {
-    lengthen_rows(p);
-    const int64_t apart = rows_apart(p.source, p.strides);
-    p.chunk_rows = std::max<int64_t>(1, chunk_elements / (apart * p.source.shape.back())) * apart;
-  }
-  Window target = result_window(call);
-  size_t scratch = 0;
-  if (acc != x.dtype) {
-    Window sums = target;
-    sums.argument = Window::scratch;
-    sums.dtype = acc;
-    p.finish.copy(call.out[0].shape, sums, target);
-    scratch = static_cast<size_t>(call.out[0].numel()) * size_of(acc);
-    target = sums;
-  }
-  p.zeros.fill(call.out[0].shape, Pattern(), target);
-  call.set_kernel(run_sum, std::move(p), scratch);
-}
-
 }  // namespace
 
 void AsStrided::infer(InferCall& call) {
@@ -193,11 +59,12 @@ void AsStrided::bind(BindCall& call) {
   Layout l = strided_layout(call, call.out[0].shape, a.stride, offset, x.numel());
   if (l.numel() == 0) offset = 0;
   if (x.contiguous()) return call.set_view(0, 0, std::move(l), offset);
-  Copies c;
-  Window flat{Window::scratch, x.dtype, contiguous_strides(x.shape), 0};
+  work::Move c;
+  work::Window flat{work::Window::scratch, x.dtype, contiguous_strides(x.shape), 0};
   c.copy(x.shape, operand_window(call, 0), std::move(flat));
-  c.copy(l.shape, {Window::scratch, x.dtype, l.strides, offset}, result_window(call));
-  Copies::bind(call, std::move(c), static_cast<size_t>(x.numel()) * size_of(x.dtype));
+  c.copy(l.shape, {work::Window::scratch, x.dtype, l.strides, offset}, result_window(call));
+  c.scratch_bytes = x.numel() * static_cast<int64_t>(size_of(x.dtype));
+  call.set_work(std::move(c));
 }
 void AsStrided::vjp(VjpCall& d) {
   d.give(0, [&] {
@@ -224,7 +91,7 @@ void AsStridedSum::bind(BindCall& call) {
   auto count = checked_numel(call.out[0].shape);
   if (!count) call.fail("the shape {} is not one", to_string(call.out[0].shape));
   Layout l = strided_layout(call, call.in[0].shape, a.stride, offset, *count);
-  bind_sum(call, std::move(l.strides), offset);
+  bind_window_sum(call, std::move(l.strides), offset);
 }
 void AsStridedSum::vjp(VjpCall& d) {
   d.give(0, [&] {
@@ -307,7 +174,7 @@ void UnfoldSum::bind(BindCall& call) {
   int64_t along = strides[dim];
   if (x.shape[dim] > 1) strides[dim] *= a.step;
   strides.push_back(along);
-  bind_sum(call, std::move(strides), 0);
+  bind_window_sum(call, std::move(strides), 0);
 }
 void UnfoldSum::vjp(VjpCall& d) {
   d.give(0, [&] {

@@ -37,7 +37,7 @@ struct WindowSums {
     int64_t windows, step, width;
   };
   template <class T>
-  static void run(const void* parameters, std::byte* const* args, gradus::ir::KernelScope&) {
+  static void run(const void* parameters, std::byte* const* args, gradus::work::KernelScope&) {
     const Loop& l = *static_cast<const Loop*>(parameters);
     const T* x = reinterpret_cast<const T*>(args[0]);
     T* y = reinterpret_cast<T*>(args[1]);
@@ -47,7 +47,7 @@ struct WindowSums {
       y[i] = sum;
     }
   }
-  static void bind(gradus::ir::BindCall& call) {
+  static void bind(gradus::ops::BindCall& call) {
     Loop loop{call.out[0].shape[0], call.in[0].strides[0],
               gradus::ops::attributes_as<Attr>(call.attributes).width};
     call.set_kernel(call.in[0].dtype == DType::f64 ? run<double> : run<float>, loop);

@@ -38,6 +38,6 @@ inline constexpr int64_t chunk_elements = 1 << 15;  // what one worker takes at 
 
 // Of a nest that reduces columns, in the order of ops/reduce_kernel.h: run_columns.cpp. The frame
 // has elements.
-ir::Kernel bind_columns(const Nest& nest, Walks walks);
+work::Kernel bind_columns(const Nest& nest, Walks walks);
 
 }  // namespace gradus::fusion::cpu

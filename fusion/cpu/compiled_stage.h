@@ -17,7 +17,7 @@ struct CompileTimes {
 struct StageCalls {
   std::byte* const* args;
   std::span<const OuterCall> calls;
-  ir::KernelScope scope;
+  work::KernelScope scope;
   std::byte* scratch;
   std::exception_ptr error = nullptr;
 

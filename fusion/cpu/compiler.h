@@ -33,7 +33,7 @@ std::string assembly(const Nest& nest, Isa isa);
 class Kernel : public fusion::Kernel {
  public:
   // Calls keep the kernel alive. It is owned by a shared_ptr.
-  ir::Kernel bind(const Frame& frame) const override;
+  work::Kernel bind(const Frame& frame) const override;
   // Binds and runs.
   void run(const Frame& frame, std::byte* const* args, WorkerPool& workers) const;
   const Nest& nest() const override { return nest_; }

@@ -42,7 +42,7 @@ class Piece {
 };
 
 // Offsets of an index space's elements in row-major order.
-std::vector<int64_t> offsets_of(const ops::Axes& axes, int64_t count) {
+std::vector<int64_t> offsets_of(const work::Axes& axes, int64_t count) {
   std::vector<int64_t> offsets;
   for (int64_t n = 0; n < count; ++n) {
     int64_t rest = n, at = 0;
@@ -55,7 +55,7 @@ std::vector<int64_t> offsets_of(const ops::Axes& axes, int64_t count) {
 
 }  // namespace
 
-void lower_sum(const ops::DeviceReduction& sum, unsigned vector_bits, const std::string& name,
+void lower_sum(const work::Reduce& sum, unsigned vector_bits, const std::string& name,
                llvm::Module& module) {
   GRADUS_CHECK(is_inline(sum));
   Piece piece(vector_bits, name, module);
@@ -72,14 +72,14 @@ void lower_sum(const ops::DeviceReduction& sum, unsigned vector_bits, const std:
     llvm::Type* type =
         lanes == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes));
     // The lanes of a reduction, not of a vector: term r goes into the r mod 16th.
-    std::vector<Value*> sums(std::min(terms.size(), static_cast<size_t>(ops::reduce_lanes)),
+    std::vector<Value*> sums(std::min(terms.size(), static_cast<size_t>(work::reduce_lanes)),
                              llvm::Constant::getNullValue(type));
     for (size_t r = 0; r < terms.size(); ++r) {
       Value*& lane = sums[r % sums.size()];
       Value* place = piece.at(x, (terms[r] + first * sum.kept[0].stride) * size);
       lane = builder.CreateFAdd(lane, builder.CreateAlignedLoad(type, place, align));
     }
-    for (size_t half = static_cast<size_t>(ops::reduce_lanes) / 2; half > 0; half /= 2)
+    for (size_t half = static_cast<size_t>(work::reduce_lanes) / 2; half > 0; half /= 2)
       for (size_t l = 0; l < half && l + half < sums.size(); ++l)
         sums[l] = builder.CreateFAdd(sums[l], sums[l + half]);
     builder.CreateAlignedStore(sums[0], piece.at(y, first * size), align);
@@ -88,13 +88,13 @@ void lower_sum(const ops::DeviceReduction& sum, unsigned vector_bits, const std:
   builder.CreateRetVoid();
 }
 
-void lower_copies(const ops::DeviceMoves& copies, unsigned vector_bits, const std::string& name,
+void lower_copies(const work::Move& copies, unsigned vector_bits, const std::string& name,
                   llvm::Module& module) {
   GRADUS_CHECK(is_inline(copies));
   Piece piece(vector_bits, name, module);
   auto& builder = piece.builder;
   const llvm::Align one(1);
-  for (const ops::DeviceMove& m : copies.moves) {
+  for (const work::Copy& m : copies.copies) {
     const auto size = static_cast<int64_t>(size_of(m.target.dtype));
     const bool rows = has_rows(m);
     const int64_t row = rows ? m.shape.back() : 1;

@@ -19,9 +19,9 @@ constexpr int64_t most_accumulators = 12;
 
 class ProductLowering {
  public:
-  ProductLowering(const ops::Gemm& product, unsigned vector_bits, const std::string& name,
+  ProductLowering(const work::Gemm& product, unsigned vector_bits, const std::string& name,
                   llvm::Module& module)
-      : g_(ops::with_wide_result(product)),
+      : g_(work::with_wide_result(product)),
         swaps_(product.n == 1 && product.m != 1),
         size_(static_cast<int64_t>(size_of(product.dtype))),
         builder_(module.getContext()) {
@@ -150,7 +150,7 @@ class ProductLowering {
       }
   }
 
-  const ops::Gemm g_;
+  const work::Gemm g_;
   const bool swaps_;
   const int64_t size_;
   int64_t lanes_;
@@ -164,7 +164,7 @@ class ProductLowering {
 
 }  // namespace
 
-void lower_product(const ops::Gemm& product, unsigned vector_bits, const std::string& name,
+void lower_product(const work::Gemm& product, unsigned vector_bits, const std::string& name,
                    llvm::Module& module) {
   GRADUS_CHECK(is_inline(product));
   ProductLowering(product, vector_bits, name, module).run();

@@ -7,7 +7,7 @@ namespace gradus::fusion::cpu {
 
 using llvm::BasicBlock;
 using llvm::Value;
-using ops::Reducer;
+using work::Reducer;
 
 namespace {
 
@@ -146,8 +146,8 @@ void Lowering::fetch_next_row(const RowLoops::Loop& loop) {
 // All reductions of a level, in one run over the row.
 void Lowering::reduce(int level) {
   const unsigned lanes = state_.lanes;
-  const auto vectors = static_cast<size_t>(ops::reduce_lanes) / lanes;
-  GRADUS_CHECK(vectors * lanes == ops::reduce_lanes);
+  const auto vectors = static_cast<size_t>(work::reduce_lanes) / lanes;
+  GRADUS_CHECK(vectors * lanes == work::reduce_lanes);
   std::vector<size_t> steps;
   std::vector<ValueNumber> operands;
   Values stacks, carried;
@@ -188,11 +188,11 @@ void Lowering::reduce(int level) {
   builder_.CreateBr(chunk);
   builder_.SetInsertPoint(chunk);
   llvm::PHINode *start = counter(integer(0), here), *height = counter(integer(0), here);
-  Value* end = builder_.CreateAdd(start, integer(ops::reduce_chunk));
+  Value* end = builder_.CreateAdd(start, integer(work::reduce_chunk));
   end = builder_.CreateSelect(builder_.CreateICmpSLT(end, columns), end, columns);
   // As many vectors as lanes in turns need, some of them empty.
-  Value* size = builder_.CreateAdd(builder_.CreateSub(end, start), integer(ops::reduce_lanes - 1));
-  Value* to = builder_.CreateAdd(start, builder_.CreateAnd(size, integer(-ops::reduce_lanes)));
+  Value* size = builder_.CreateAdd(builder_.CreateSub(end, start), integer(work::reduce_lanes - 1));
+  Value* to = builder_.CreateAdd(start, builder_.CreateAnd(size, integer(-work::reduce_lanes)));
   Value* lane = lane_numbers(false);
   auto take = [&](Value* left, const Values& so_far) {
     Value* few = builder_.CreateICmpSLT(left, integer(lanes));
@@ -229,7 +229,7 @@ void Lowering::reduce(int level) {
   n->addIncoming(builder_.CreateLShr(n, integer(1)), merging);
   builder_.CreateBr(pushed);
   builder_.SetInsertPoint(chunk_end);
-  start->addIncoming(builder_.CreateAdd(start, integer(ops::reduce_chunk)), chunk_end);
+  start->addIncoming(builder_.CreateAdd(start, integer(work::reduce_chunk)), chunk_end);
   height->addIncoming(h, chunk_end);
   builder_.CreateCondBr(builder_.CreateICmpSLT(end, columns), chunk, finished);
 

@@ -28,12 +28,12 @@ std::string piece_name(const std::string& name, StageProgram::Item::Kind kind, s
 
 // Appends a product that is_inline takes, called with the pointers of a, b and c: c = a b, in the
 // order of ops/gemm.h.
-void lower_product(const ops::Gemm& product, unsigned vector_bits, const std::string& name,
+void lower_product(const work::Gemm& product, unsigned vector_bits, const std::string& name,
                    llvm::Module& module);
 // The same of a sum, in the order of ops/reduce_kernel.h, and of copies.
-void lower_sum(const ops::DeviceReduction& sum, unsigned vector_bits, const std::string& name,
+void lower_sum(const work::Reduce& sum, unsigned vector_bits, const std::string& name,
                llvm::Module& module);
-void lower_copies(const ops::DeviceMoves& copies, unsigned vector_bits, const std::string& name,
+void lower_copies(const work::Move& copies, unsigned vector_bits, const std::string& name,
                   llvm::Module& module);
 
 }  // namespace gradus::fusion::cpu

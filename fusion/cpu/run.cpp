@@ -104,22 +104,22 @@ struct Bound {
 };
 
 // Of one part: pointers are where it begins.
-void run_whole(const void* parameters, std::byte* const* args, ir::KernelScope&) {
+void run_whole(const void* parameters, std::byte* const* args, work::KernelScope&) {
   const Walks& w = static_cast<const Bound*>(parameters)->cells[0].walks;
   w.entry(w.rows, w.columns, args, w.row_steps.data(), w.column_steps.data());
 }
 
-void run_parts(const void* parameters, std::byte* const* args, ir::KernelScope& scope) {
+void run_parts(const void* parameters, std::byte* const* args, work::KernelScope& scope) {
   const Bound& b = *static_cast<const Bound*>(parameters);
   if (b.chunks == 1) return b.run_chunk(args, 0);
   scope.workers.parallel_for(b.chunks, [&](int64_t c) { b.run_chunk(args, c); });
 }
 
-void run_nothing(const void*, std::byte* const*, ir::KernelScope&) {}
+void run_nothing(const void*, std::byte* const*, work::KernelScope&) {}
 
 }  // namespace
 
-ir::Kernel Kernel::bind(const Frame& frame) const {
+work::Kernel Kernel::bind(const Frame& frame) const {
   if (frame.count() == 0) return {run_nothing, nullptr, 0};
   auto bound = std::make_shared<Bound>();
   Bound& b = *bound;
@@ -139,13 +139,13 @@ ir::Kernel Kernel::bind(const Frame& frame) const {
 }
 
 void Kernel::run(const Frame& frame, std::byte* const* args, WorkerPool& workers) const {
-  ir::Kernel bound = bind(frame);
+  work::Kernel bound = bind(frame);
   std::unique_ptr<std::byte, void (*)(std::byte*)> scratch(
       nullptr, [](std::byte* p) { ::operator delete(p, std::align_val_t(64)); });
   if (bound.scratch_bytes)
     scratch.reset(
         static_cast<std::byte*>(::operator new(bound.scratch_bytes, std::align_val_t(64))));
-  ir::KernelScope scope{workers, scratch.get()};
+  work::KernelScope scope{workers, scratch.get()};
   bound.run(bound.parameters.get(), args, scope);
 }
 

@@ -8,15 +8,15 @@
 #include <cstring>
 
 #include "fusion/cpu/bound.h"
-#include "ops/reduce_loops.h"
-#include "ops/tiles.h"
+#include "kernels/reduce_loops.h"
+#include "kernels/tiles.h"
 
 namespace gradus::fusion::cpu {
 
 namespace {
 
-using ops::reduce_chunk;
-using ops::reduce_lanes;
+using work::reduce_chunk;
+using work::reduce_lanes;
 
 constexpr int64_t lanes_bytes = 128 << 10;  // of accumulators: what stays in the second cache
 constexpr int64_t most_blocks = 16;
@@ -28,7 +28,7 @@ int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 // rows; it leaves a partial of each column in its scratch memory.
 struct Columns {
   struct Sum {
-    const ops::ReduceLoops* loops;
+    const kernels::ReduceLoops* loops;
     DType accumulator, result;
     int64_t scratch;  // from that of a block's tile: accumulators, then partials by level
   };
@@ -45,7 +45,7 @@ struct Columns {
   int64_t block_rows() const { return block_chunks * reduce_chunk; }
   int64_t parts() const { return blocks * tiles * lane_groups; }
   int64_t width(int64_t t) const { return std::min(tile, walks.columns - t * tile); }
-  std::byte* lanes(const ir::KernelScope& scope, const Sum& s, int64_t b, int64_t t) const {
+  std::byte* lanes(const work::KernelScope& scope, const Sum& s, int64_t b, int64_t t) const {
     return scope.scratch + (b * tiles + t) * tile_scratch + s.scratch;
   }
   int64_t bytes(const Sum& s) const { return static_cast<int64_t>(s.loops->size); }
@@ -73,7 +73,7 @@ struct Columns {
     }
   }
 
-  void run_part(std::byte* const* args, const ir::KernelScope& scope, int64_t p) const {
+  void run_part(std::byte* const* args, const work::KernelScope& scope, int64_t p) const {
     const int64_t group = p % lane_groups, t = p / lane_groups % tiles, b = p / lane_groups / tiles;
     const int64_t in_group = reduce_lanes / lane_groups, n = width(t);
     SmallVector<std::byte*, 32> at;
@@ -115,7 +115,7 @@ struct Columns {
   }
 
   // What the blocks have left, neighbour with neighbour.
-  void finish(std::byte* const* args, const ir::KernelScope& scope) const {
+  void finish(std::byte* const* args, const work::KernelScope& scope) const {
     for (size_t k = 0; k < sums.size(); ++k) {
       const Sum& s = sums[k];
       for (int64_t t = 0; t < tiles; ++t) {
@@ -124,14 +124,15 @@ struct Columns {
         for (int64_t step = 1; step < blocks; step *= 2)
           for (int64_t b = 0; b + step < blocks; b += 2 * step)
             s.loops->combine(lanes(scope, s, b, t), lanes(scope, s, b + step, t), width(t));
-        ops::store_tile(s.accumulator, s.result, lanes(scope, s, 0, t), width(t),
-                        args[first_sum + k] + t * tile * static_cast<int64_t>(size_of(s.result)));
+        kernels::store_tile(
+            s.accumulator, s.result, lanes(scope, s, 0, t), width(t),
+            args[first_sum + k] + t * tile * static_cast<int64_t>(size_of(s.result)));
       }
     }
   }
 };
 
-void run(const void* parameters, std::byte* const* args, ir::KernelScope& scope) {
+void run(const void* parameters, std::byte* const* args, work::KernelScope& scope) {
   const Columns& c = *static_cast<const Columns*>(parameters);
   if (c.count * c.walks.columns <= chunk_elements)
     for (int64_t p = 0; p < c.parts(); ++p) c.run_part(args, scope, p);
@@ -142,7 +143,7 @@ void run(const void* parameters, std::byte* const* args, ir::KernelScope& scope)
 
 }  // namespace
 
-ir::Kernel bind_columns(const Nest& nest, Walks walks) {
+work::Kernel bind_columns(const Nest& nest, Walks walks) {
   auto columns =
       std::make_shared<Columns>(Columns{std::move(walks), 0, {}, 1, 1, 1, 1, 1, 1, 0, 0});
   Columns& c = *columns;
@@ -152,9 +153,9 @@ ir::Kernel bind_columns(const Nest& nest, Walks walks) {
   int64_t wide = 0;  // bytes of a column's accumulators
   for (ValueNumber v : nest.column_stores) {
     const Step& s = nest.steps[v - nest.first_step()];
-    const bool logical = *s.reducer == ops::Reducer::all || *s.reducer == ops::Reducer::any;
+    const bool logical = *s.reducer == work::Reducer::all || *s.reducer == work::Reducer::any;
     const DType accumulator = logical ? DType::boolean : dtype_of(s.compute);
-    c.sums.push_back({&ops::reduce_loops(*s.reducer, s.compute), accumulator, s.dtype, 0});
+    c.sums.push_back({&kernels::reduce_loops(*s.reducer, s.compute), accumulator, s.dtype, 0});
     wide += static_cast<int64_t>(size_of(accumulator)) * reduce_lanes;
   }
   c.tile =

@@ -5,7 +5,7 @@
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/TargetParser/Host.h>
 
-#include "ops/isa.h"
+#include "base/isa.h"
 
 namespace gradus::fusion::cpu {
 
@@ -73,7 +73,7 @@ llvm::Triple triple_of(const Target& target) {
 
 bool runs_here(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::neon || !ops::cpu_has_v3()) return false;
+  if (isa == Isa::neon || !cpu_has_v3()) return false;
   return isa == Isa::avx2 || __builtin_cpu_supports("x86-64-v4");
 #elif defined(__AARCH64EL__)
   return isa == Isa::neon;  // which every such processor has

@@ -40,7 +40,7 @@ class CudaAccelerator final : public Accelerator,
   void give_staging(std::byte* memory, size_t bytes) noexcept override;
   std::shared_ptr<const void> record(FunctionRef<void()> work) override;
   void replay(const std::shared_ptr<const void>& recorded) override;
-  DeviceCode bind(const ops::DeviceForm& form, int arguments, bool wait) override;
+  DeviceCode make(const work::Work& work, int arguments, bool wait) override;
   bool is_settled(const std::string& code) const override;
 
   // Where this thread's kernels are launched: on its current stream, or one that is recorded.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fusion/cuda/launches.h"
-#include "ops/device_form.h"
+#include "work/work.h"
 
 namespace gradus::fusion::cuda {
 
@@ -15,17 +15,16 @@ struct LibraryProducts {
   size_t scratch_bytes = 0;
 };
 // Nothing where a product is small, or the library has nothing for it.
-std::optional<LibraryProducts> bind_products(Device& device, const ops::DeviceProduct& form);
+std::optional<LibraryProducts> bind_products(Device& device, const work::Product& w);
 
 struct LibraryConvolution {
   std::shared_ptr<const Convolution> call;
   // Operands with gaps are copied into scratch memory first, and read there; else -1.
   std::array<int64_t, 2> copied{-1, -1};
-  std::vector<ops::DeviceMove> copies;
+  std::vector<work::Copy> copies;
   size_t scratch_bytes = 0;  // the call's workspace comes first, aligned to workspace_alignment
 };
 // Nothing where a convolution is small, or the library has nothing for it.
-std::optional<LibraryConvolution> bind_convolution(Device& device,
-                                                   const ops::DeviceConvolution& form);
+std::optional<LibraryConvolution> bind_convolution(Device& device, const work::Convolution& w);
 
 }  // namespace gradus::fusion::cuda

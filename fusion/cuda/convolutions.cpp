@@ -29,8 +29,8 @@ struct Numbers {
 };
 size_t first_axis(int rank) { return rank < 5 ? 1 : 0; }
 
-Numbers sizes_of(int64_t first, int64_t second, const ops::ConvAxes& axes, int rank,
-                 int64_t ops::ConvAxis::*size) {
+Numbers sizes_of(int64_t first, int64_t second, const work::ConvAxes& axes, int rank,
+                 int64_t work::ConvAxis::*size) {
   Numbers n;
   n.add(first);
   n.add(second);
@@ -45,8 +45,8 @@ Numbers strides_of(const Numbers& sizes) {
 }
 
 // All windows that fit into the image: the library knows no fewer.
-bool has_all_windows(const ops::ConvAxes& axes) {
-  return std::ranges::all_of(axes, [](const ops::ConvAxis& a) {
+bool has_all_windows(const work::ConvAxes& axes) {
+  return std::ranges::all_of(axes, [](const work::ConvAxis& a) {
     return a.windows == (a.image + 2 * a.padding - a.dilation * (a.kernel - 1) - 1) / a.stride + 1;
   });
 }
@@ -60,40 +60,40 @@ Convolutions::Convolutions(const ConvolutionTable& table) : t_(table) {
 
 Convolutions::~Convolutions() { t_.destroy(handle_); }
 
-std::shared_ptr<const Convolution> Convolutions::make(const ops::DeviceConvolution& form) const {
-  for (const Layout* l : {&form.first, &form.second, &form.result})
+std::shared_ptr<const Convolution> Convolutions::make(const work::Convolution& w) const {
+  for (const Layout* l : {&w.first, &w.second, &w.result})
     if (l->numel() < 1 || l->numel() > most_elements) return nullptr;
-  for (const ops::ConvAxis& a : form.axes)
+  for (const work::ConvAxis& a : w.axes)
     if (std::max({a.padding, a.stride, a.dilation}) > INT32_MAX) return nullptr;
-  if (!has_all_windows(form.axes)) return nullptr;
-  std::shared_ptr<Convolution> convolution(new Convolution(*this, form.direction));
-  if (!convolution->describe(form) || !convolution->find_algorithm()) return nullptr;
+  if (!has_all_windows(w.axes)) return nullptr;
+  std::shared_ptr<Convolution> convolution(new Convolution(*this, w.direction));
+  if (!convolution->describe(w) || !convolution->find_algorithm()) return nullptr;
   return convolution;
 }
 
-bool Convolution::describe(const ops::DeviceConvolution& form) {
+bool Convolution::describe(const work::Convolution& w) {
   const ConvolutionTable& t = library_.t_;
-  const Layout& image = direction_ == Direction::image ? form.result : form.first;
-  const Layout& kernel = direction_ == Direction::kernel ? form.result : form.second;
-  const Layout& result = direction_ == Direction::result  ? form.result
-                         : direction_ == Direction::image ? form.first
-                                                          : form.second;
+  const Layout& image = direction_ == Direction::image ? w.result : w.first;
+  const Layout& kernel = direction_ == Direction::kernel ? w.result : w.second;
+  const Layout& result = direction_ == Direction::result  ? w.result
+                         : direction_ == Direction::image ? w.first
+                                                          : w.second;
   const DType dtype = image.dtype;
   f64_ = dtype == DType::f64;
   f32_ = dtype == DType::f32;
   const int type = type_of(dtype), rank = image.rank();
-  using Axis = ops::ConvAxis;
+  using Axis = work::ConvAxis;
   auto tensor = [&](CudnnTensor*& to, const Layout& l, int64_t Axis::*size) {
-    const Numbers sizes = sizes_of(l.shape[0], l.shape[1], form.axes, rank, size);
+    const Numbers sizes = sizes_of(l.shape[0], l.shape[1], w.axes, rank, size);
     return !t.make_tensor(&to) &&
            !t.set_tensor(to, type, sizes.count(), sizes.list.data(), strides_of(sizes).list.data());
   };
-  const Numbers taps = sizes_of(kernel.shape[0], kernel.shape[1], form.axes, rank, &Axis::kernel);
+  const Numbers taps = sizes_of(kernel.shape[0], kernel.shape[1], w.axes, rank, &Axis::kernel);
   Numbers padding, stride, dilation;
-  for (size_t d = first_axis(rank); d < form.axes.size(); ++d) {
-    padding.add(form.axes[d].padding);
-    stride.add(form.axes[d].stride);
-    dilation.add(form.axes[d].dilation);
+  for (size_t d = first_axis(rank); d < w.axes.size(); ++d) {
+    padding.add(w.axes[d].padding);
+    stride.add(w.axes[d].stride);
+    dilation.add(w.axes[d].dilation);
   }
   const int math = f32_ ? cudnn::fma_math : f64_ ? cudnn::default_math : cudnn::tensor_core_math;
   return tensor(image_, image, &Axis::image) && tensor(result_, result, &Axis::windows) &&
@@ -103,7 +103,7 @@ bool Convolution::describe(const ops::DeviceConvolution& form) {
          !t.set_what(what_, padding.count(), padding.list.data(), stride.list.data(),
                      dilation.list.data(), cudnn::cross_correlation,
                      f64_ ? cudnn::type_f64 : cudnn::type_f32) &&
-         !t.set_groups(what_, static_cast<int>(form.groups)) && !t.set_math(what_, math);
+         !t.set_groups(what_, static_cast<int>(w.groups)) && !t.set_math(what_, math);
 }
 
 int Convolution::find(int most, int* count, CudnnFound* found) const {

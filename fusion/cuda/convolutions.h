@@ -6,7 +6,7 @@
 #include <string>
 
 #include "fusion/cuda/driver_library.h"
-#include "ops/device_form.h"
+#include "work/work.h"
 
 namespace gradus::fusion::cuda {
 
@@ -40,10 +40,10 @@ class Convolution {
 
  private:
   friend class Convolutions;
-  using Direction = ops::DeviceConvolution::Direction;
+  using Direction = work::Direction;
   explicit Convolution(const Convolutions& library, Direction direction)
       : library_(library), direction_(direction) {}
-  bool describe(const ops::DeviceConvolution& form);
+  bool describe(const work::Convolution& w);
   bool find_algorithm();
   bool is_sum(int algorithm) const;
   int find(int most, int* count, CudnnFound* found) const;
@@ -70,7 +70,7 @@ class Convolutions {
 
   // As if the form's tensors had no gaps. Null where the library has no algorithm for it that is a
   // sum of products, the same at every run, in the memory that it is offered.
-  std::shared_ptr<const Convolution> make(const ops::DeviceConvolution& form) const;
+  std::shared_ptr<const Convolution> make(const work::Convolution& w) const;
 
  private:
   friend class Convolution;

@@ -31,7 +31,7 @@ class DeviceKernel final : public fusion::Kernel {
         accelerator_(std::move(accelerator)),
         loaded_(accelerator_->device_code().load(*code_)) {}
 
-  ir::Kernel bind(const Frame& frame) const override;
+  work::Kernel bind(const Frame& frame) const override;
   const Nest& nest() const override { return nest_; }
   cuda::Device& device() const { return accelerator_->device_code(); }
   const LoadedCode& loaded() const { return *loaded_; }
@@ -52,12 +52,12 @@ void Bound::run(std::byte* const* args) const {
     kernel->device().launch(kernel->loaded(), plan.launch(part, addresses, room), kernel->stream());
 }
 
-void run_bound(const void* parameters, std::byte* const* args, ir::KernelScope&) {
+void run_bound(const void* parameters, std::byte* const* args, work::KernelScope&) {
   static_cast<const Bound*>(parameters)->run(args);
 }
-void run_nothing(const void*, std::byte* const*, ir::KernelScope&) {}
+void run_nothing(const void*, std::byte* const*, work::KernelScope&) {}
 
-ir::Kernel DeviceKernel::bind(const Frame& frame) const {
+work::Kernel DeviceKernel::bind(const Frame& frame) const {
   if (frame.count() == 0) return {run_nothing, nullptr, 0};
   auto bound = std::make_shared<Bound>(
       Bound{std::static_pointer_cast<const DeviceKernel>(shared_from_this()),

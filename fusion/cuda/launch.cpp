@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "fusion/cuda/prelude.h"
-#include "ops/reduce_kernel.h"
 #include "tensor/layout.h"
+#include "work/reduce.h"
 
 namespace gradus::fusion::cuda {
 
@@ -37,7 +37,7 @@ int64_t packs_in_row(const KernelShape& shape, const Frame& frame) {
 
 // Sixteens of threads for a row: a power of two.
 int64_t groups_for(const Frame& frame) {
-  const int64_t chunks = (frame.sizes.back() + ops::reduce_chunk - 1) / ops::reduce_chunk;
+  const int64_t chunks = (frame.sizes.back() + work::reduce_chunk - 1) / work::reduce_chunk;
   return std::min<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(chunks))),
                            most_chunks);
 }

@@ -4,7 +4,7 @@ namespace gradus::fusion::cuda {
 
 namespace {
 
-using ops::Window;
+using work::Window;
 
 Address address_of(const std::byte* p, int64_t offset = 0) {
   return reinterpret_cast<Address>(p) + static_cast<Address>(offset);
@@ -60,7 +60,7 @@ bool run_convolution(const Launches& launches, std::byte* const* args, std::byte
 
 }  // namespace
 
-void run_launches(const void* parameters, std::byte* const* args, ir::KernelScope& scope) {
+void run_launches(const void* parameters, std::byte* const* args, work::KernelScope& scope) {
   const auto& launches = *static_cast<const Launches*>(parameters);
   if (launches.convolution && run_convolution(launches, args, scope.scratch)) return;
   run_products(launches, args, scope.scratch);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fusion/cuda/accelerator.h"
-#include "ops/copies.h"
+#include "work/move.h"
 
 namespace gradus::fusion::cuda {
 
@@ -17,7 +17,7 @@ namespace gradus::fusion::cuda {
 struct Launch {
   struct Pointer {
     size_t word;
-    int argument;    // ops::Window::scratch: of the scratch memory
+    int argument;    // work::Window::scratch: of the scratch memory
     int64_t offset;  // in bytes
   };
   std::shared_ptr<const LoadedCode> code;
@@ -33,7 +33,7 @@ struct Launch {
     pointers.push_back({words.size(), argument, offset});
     words.push_back(0);
   }
-  void add_pointer(const ops::Window& w) {
+  void add_pointer(const work::Window& w) {
     add_pointer(w.argument, w.offset * static_cast<int64_t>(size_of(w.dtype)));
   }
 };
@@ -63,7 +63,7 @@ struct Launches {
 
 inline constexpr uint32_t pointer_alignment = 16, workspace_alignment = 256;
 
-// An ir::KernelFunction, whose parameters are Launches.
-void run_launches(const void* launches, std::byte* const* args, ir::KernelScope& scope);
+// An work::KernelFunction, whose parameters are Launches.
+void run_launches(const void* launches, std::byte* const* args, work::KernelScope& scope);
 
 }  // namespace gradus::fusion::cuda

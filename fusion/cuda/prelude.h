@@ -8,7 +8,7 @@ namespace gradus::fusion::cuda {
 
 // Threads of a block, in every kernel.
 inline constexpr unsigned block_threads = 256;
-// Threads that work on one chunk of a row: as many as ops::reduce_lanes.
+// Threads that work on one chunk of a row: as many as work::reduce_lanes.
 inline constexpr unsigned chunk_threads = 16;
 // Chunks of a row that a block works on at a time, at most.
 inline constexpr unsigned most_chunks = block_threads / chunk_threads;

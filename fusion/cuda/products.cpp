@@ -43,14 +43,20 @@ std::optional<Side> side_of(int64_t rows, int64_t columns, int64_t by_row, int64
 
 }  // namespace
 
-Products::Products(const ProductTable& table) : t_(table) {
+bool Products::wants(const work::Gemm& g) const {
+  constexpr double least_work = 1 << 20;  // multiplications that a call is worth
+  return always_ || work::is_large(g) ||
+         (g.dtype == DType::f16 && std::min({g.m, g.n, g.k}) > 1 && work::work_of(g) >= least_work);
+}
+
+Products::Products(const ProductTable& table, bool always) : t_(table), always_(always) {
   if (const int fault = t_.create(&handle_))
     throw ResourceError("cuBLASLt does not start: status {}", fault);
 }
 
 Products::~Products() { t_.destroy(handle_); }
 
-std::shared_ptr<const Product> Products::make(const ops::Gemm& g, uint32_t alignment,
+std::shared_ptr<const Product> Products::make(const work::Gemm& g, uint32_t alignment,
                                               bool adds_row) const {
   if (g.batch.size() > 1 || std::min({g.m, g.n, g.k}) < 1 || !type_of(g.dtype)) return nullptr;
   std::shared_ptr<Product> product(new Product(t_, handle_));
@@ -61,7 +67,7 @@ std::shared_ptr<const Product> Products::make(const ops::Gemm& g, uint32_t align
   return product;
 }
 
-bool Product::describe(const ops::Gemm& g, int64_t batch) {
+bool Product::describe(const work::Gemm& g, int64_t batch) {
   const auto first = side_of(g.k, g.n, g.b_row, g.b_column);
   const auto second = side_of(g.m, g.k, g.a_row, g.a_column);
   if (!first || !second || batch < 1 || batch > INT32_MAX) return false;

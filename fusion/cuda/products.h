@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "fusion/cuda/driver_library.h"
-#include "ops/gemm.h"
+#include "work/product.h"
 
 namespace gradus::fusion::cuda {
 
@@ -39,7 +39,7 @@ class Product {
   friend class Products;
   explicit Product(const ProductTable& table, struct CublasLtHandle* handle)
       : t_(table), handle_(handle) {}
-  bool describe(const ops::Gemm& g, int64_t batch);
+  bool describe(const work::Gemm& g, int64_t batch);
   bool describe_row(uint32_t alignment);
   bool find_algorithm(uint32_t alignment);
 
@@ -58,18 +58,22 @@ class Product {
 class Products {
  public:
   // Throws ResourceError where the library does not start.
-  explicit Products(const ProductTable& table);
+  // `always`: is asked for small products, too. For tests.
+  explicit Products(const ProductTable& table, bool always = false);
   ~Products();
   Products(const Products&) = delete;
 
+  // Whether a product is worth a call.
+  bool wants(const work::Gemm& g) const;
   // A product of at most one batch dimension, of pointers that are multiples of `alignment` bytes.
   // Null where the library has none of this dtype and these strides. `adds_row`: c = a b + row, of
   // f32 and f64, where the sum is rounded as if it were done after the product.
-  std::shared_ptr<const Product> make(const ops::Gemm& g, uint32_t alignment,
+  std::shared_ptr<const Product> make(const work::Gemm& g, uint32_t alignment,
                                       bool adds_row = false) const;
 
  private:
   const ProductTable& t_;
+  const bool always_;
   struct CublasLtHandle* handle_ = nullptr;
 };
 

@@ -8,7 +8,7 @@
 
 namespace gradus::fusion::cuda {
 
-using ops::Reducer;
+using work::Reducer;
 
 std::string_view accumulator_type(DType d) {
   return d == DType::boolean ? "i32" : name_of(held_type(d));

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "ops/reduce_kernel.h"
 #include "tensor/dtype.h"
+#include "work/reduce.h"
 
 namespace gradus::fusion::cuda {
 
@@ -16,6 +16,6 @@ std::string_view accumulator_type(DType accumulator);
 struct ReducerText {
   std::string name, definition;  // Sum_f32
 };
-ReducerText reducer_text(ops::Reducer reducer, DType accumulator);
+ReducerText reducer_text(work::Reducer reducer, DType accumulator);
 
 }  // namespace gradus::fusion::cuda

@@ -255,20 +255,19 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 }
 )";
 
-DType accumulator_of(const ops::DeviceReduction& form) {
-  const bool logical = form.reducer == ops::Reducer::all || form.reducer == ops::Reducer::any;
-  return logical ? DType::boolean : dtype_of(compute_of(form.in));
+DType accumulator_of(const work::Reduce& w) {
+  const bool logical = w.reducer == work::Reducer::all || w.reducer == work::Reducer::any;
+  return logical ? DType::boolean : dtype_of(compute_of(w.in));
 }
 
-std::string reduced(const ops::DeviceReduction& form) {
-  const DType acc = accumulator_of(form);
-  return unhold(form.out,
-                convert(acc, form.out, acc == DType::boolean ? "(result != 0)" : "result"));
+std::string reduced(const work::Reduce& w) {
+  const DType acc = accumulator_of(w);
+  return unhold(w.out, convert(acc, w.out, acc == DType::boolean ? "(result != 0)" : "result"));
 }
 
 }  // namespace
 
-Source copy_source(const ops::DeviceMove& move, bool wide) {
+Source copy_source(const work::Copy& move, bool wide) {
   const DType from = move.source.dtype, to = move.target.dtype;
   const bool converts = !move.fills && from != to;
   StockText text(copy_text);
@@ -284,32 +283,32 @@ Source copy_source(const ops::DeviceMove& move, bool wide) {
   return text.source();
 }
 
-Source reduce_source(const ops::DeviceReduction& form, bool one_chunk) {
-  const DType acc = accumulator_of(form);
-  const ReducerText reducer = reducer_text(form.reducer, acc);
+Source reduce_source(const work::Reduce& w, bool one_chunk) {
+  const DType acc = accumulator_of(w);
+  const ReducerText reducer = reducer_text(w.reducer, acc);
   // Neighbouring threads read what lies together.
-  const bool rows = form.reduced.back().stride == 1;
+  const bool rows = w.reduced.back().stride == 1;
   return StockText(reduce_text)
       .with("REDUCER", reducer.definition)
       .with("NAME", reducer.name)
-      .with("FROM", memory_type(form.in))
-      .with("TO", one_chunk ? memory_type(form.out) : accumulator_type(acc))
-      .with("KEPT", static_cast<int>(form.kept.size()))
-      .with("REDUCED", static_cast<int>(form.reduced.size()))
+      .with("FROM", memory_type(w.in))
+      .with("TO", one_chunk ? memory_type(w.out) : accumulator_type(acc))
+      .with("KEPT", static_cast<int>(w.kept.size()))
+      .with("REDUCED", static_cast<int>(w.reduced.size()))
       .with("LANE", rows ? "threadIdx.x & 15" : "threadIdx.x >> 4")
       .with("COLUMN", rows ? "threadIdx.x >> 4" : "threadIdx.x & 15")
-      .with("VALUE", convert(form.in, acc, "(" + hold(form.in, "work.source[at]") + ")"))
-      .with("RESULT", one_chunk ? reduced(form) : "result")
+      .with("VALUE", convert(w.in, acc, "(" + hold(w.in, "work.source[at]") + ")"))
+      .with("RESULT", one_chunk ? reduced(w) : "result")
       .source();
 }
 
-Source fold_source(const ops::DeviceReduction& form) {
-  const ReducerText reducer = reducer_text(form.reducer, accumulator_of(form));
+Source fold_source(const work::Reduce& w) {
+  const ReducerText reducer = reducer_text(w.reducer, accumulator_of(w));
   return StockText(fold_text)
       .with("REDUCER", reducer.definition)
       .with("NAME", reducer.name)
-      .with("TO", memory_type(form.out))
-      .with("RESULT", reduced(form))
+      .with("TO", memory_type(w.out))
+      .with("RESULT", reduced(w))
       .source();
 }
 
@@ -329,53 +328,52 @@ Source product_source(DType dtype, int batch_rank) {
       .source();
 }
 
-Source triangle_source(const ops::DeviceTriangle& form, bool wide) {
+Source triangle_source(const work::Triangle& w, bool wide) {
   return StockText(triangle_text)
       .with("COUNT", count_type(wide))
-      .with("TYPE", bits_type(form.x.dtype))
-      .with("RANK", form.x.rank())
-      .with("KEEPS", form.lower ? "<=" : ">=")
+      .with("TYPE", bits_type(w.x.dtype))
+      .with("RANK", w.x.rank())
+      .with("KEEPS", w.lower ? "<=" : ">=")
       .source();
 }
 
-Source scan_source(const ops::DeviceScan& form, int rank) {
-  const DType state = is_floating(form.out) ? DType::f64 : DType::i64;
-  const bool two = form.in.size() > 1, floating = state == DType::f64;
+Source scan_source(const work::Scan& w, int rank) {
+  const DType state = is_floating(w.out) ? DType::f64 : DType::i64;
+  const bool two = w.in.size() > 1, floating = state == DType::f64;
   auto load = [&](size_t k, const char* element) {
-    const DType d = form.in[k].dtype;
+    const DType d = w.in[k].dtype;
     return convert(d, state, "(" + hold(d, element) + ")");
   };
   const std::string_view next =
-      form.scan == ops::Scan::sum    ? (floating ? "s + u" : "i64(u64(s) + u64(u))")
-      : form.scan == ops::Scan::prod ? (floating ? "s * u" : "i64(u64(s) * u64(u))")
-                                     : (floating ? "u * s + v" : "i64(u64(u) * u64(s) + u64(v))");
+      w.next == work::ScanStep::sum    ? (floating ? "s + u" : "i64(u64(s) + u64(u))")
+      : w.next == work::ScanStep::prod ? (floating ? "s * u" : "i64(u64(s) * u64(u))")
+                                       : (floating ? "u * s + v" : "i64(u64(u) * u64(s) + u64(v))");
   return StockText(scan_text)
-      .with("A", memory_type(form.in[0].dtype))
-      .with("B", memory_type(form.in[two ? 1 : 0].dtype))
-      .with("OUT", memory_type(form.out))
+      .with("A", memory_type(w.in[0].dtype))
+      .with("B", memory_type(w.in[two ? 1 : 0].dtype))
+      .with("OUT", memory_type(w.out))
       .with("RANK", rank)
       .with("STATE", name_of(held_type(state)))
-      .with("IDENTITY", form.scan == ops::Scan::prod ? "1" : "0")
-      .with("REVERSE", form.options.reverse ? "true" : "false")
-      .with("EXCLUSIVE", form.options.exclusive ? "true" : "false")
+      .with("IDENTITY", w.next == work::ScanStep::prod ? "1" : "0")
+      .with("REVERSE", w.reverse ? "true" : "false")
+      .with("EXCLUSIVE", w.exclusive ? "true" : "false")
       .with("LOAD_A", load(0, "a[i * work.a_by]"))
       .with("LOAD_B", two ? load(1, "b[i * work.b_by]") : "0")
       .with("NEXT", next)
-      .with("RESULT", unhold(form.out, convert(state, form.out, "y")))
+      .with("RESULT", unhold(w.out, convert(state, w.out, "y")))
       .source();
 }
 
-Source range_source(const ops::DeviceRange& form, bool wide) {
+Source range_source(const work::Range& w, bool wide) {
   const std::string of_floats =
       "__longlong_as_double(work.first) + double(i) * "
       "__longlong_as_double(work.by)";
   return StockText(range_text)
       .with("COUNT", count_type(wide))
-      .with("TYPE", memory_type(form.dtype))
-      .with("NUMBER", form.integral ? "i64" : "double")
-      .with("VALUE", form.integral ? "i64(u64(work.start) + u64(i) * u64(work.step))" : of_floats)
-      .with("RESULT",
-            unhold(form.dtype, convert(form.integral ? DType::i64 : DType::f64, form.dtype, "x")))
+      .with("TYPE", memory_type(w.dtype))
+      .with("NUMBER", w.integral ? "i64" : "double")
+      .with("VALUE", w.integral ? "i64(u64(work.start) + u64(i) * u64(work.step))" : of_floats)
+      .with("RESULT", unhold(w.dtype, convert(w.integral ? DType::i64 : DType::f64, w.dtype, "x")))
       .source();
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fusion/cuda/source.h"
-#include "ops/device_form.h"
+#include "work/work.h"
 
 namespace gradus::fusion::cuda {
 

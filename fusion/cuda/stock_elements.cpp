@@ -247,8 +247,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 
 }  // namespace
 
-Source division_source(const ops::DeviceDivision& form, bool wide) {
-  const Rule rule = rule_of(*form.op, Compute::i64);
+Source division_source(const work::Pointwise& w, bool wide) {
+  const Rule rule = rule_of(*w.call.op, Compute::i64);
   GRADUS_CHECK(rule);
   RuleText text;
   Emitted* const operands[] = {text.operand(TextType::i64, "x"), text.operand(TextType::i64, "y")};
@@ -257,28 +257,28 @@ Source division_source(const ops::DeviceDivision& form, bool wide) {
   for (const std::string& l : written.lines) body += "  " + l + '\n';
   body += fmt::format("  return {};\n", written.result);
   auto load = [&](size_t k, const char* element) {
-    return convert(form.in[k], DType::i64, "(" + hold(form.in[k], element) + ")");
+    return convert(w.operands[k].dtype, DType::i64, "(" + hold(w.operands[k].dtype, element) + ")");
   };
   return StockText(division_text)
-      .with("NAME", form.op->name)
+      .with("NAME", w.call.op->name)
       .with("COUNT", count_type(wide))
-      .with("RANK", static_cast<int>(form.shape.size()))
-      .with("X", memory_type(form.in[0]))
-      .with("Y", memory_type(form.in[1]))
-      .with("OUT", memory_type(form.out))
+      .with("RANK", static_cast<int>(w.shape.size()))
+      .with("X", memory_type(w.operands[0].dtype))
+      .with("Y", memory_type(w.operands[1].dtype))
+      .with("OUT", memory_type(w.out))
       .with("RULE", body)
       .with("LOAD_X", load(0, "work.x[x_at]"))
       .with("LOAD_Y", load(1, "work.y[y_at]"))
-      .with("RESULT", unhold(form.out, convert(DType::i64, form.out, "result")))
+      .with("RESULT", unhold(w.out, convert(DType::i64, w.out, "result")))
       .source();
 }
 
-Source max_pool_source(const ops::DeviceMaxPool& form, bool wide) {
+Source max_pool_source(const work::MaxPool& w, bool wide) {
   return StockText(max_pool_text)
       .with("COUNT", count_type(wide))
-      .with("TYPE", memory_type(form.dtype))
-      .with("HELD", name_of(held_type(form.dtype)))
-      .with("HOLD", hold(form.dtype, "element"))
+      .with("TYPE", memory_type(w.dtype))
+      .with("HELD", name_of(held_type(w.dtype)))
+      .with("HOLD", hold(w.dtype, "element"))
       .source();
 }
 
@@ -286,8 +286,8 @@ Source random_source(bool wide) {
   return StockText(random_text).with("COUNT", count_type(wide)).source();
 }
 
-Source solve_source(const ops::DeviceSolve& form, int rank, bool wide) {
-  const DType a = form.a.dtype, b = form.b.dtype;
+Source solve_source(const work::Solve& w, int rank, bool wide) {
+  const DType a = w.a.dtype, b = w.b.dtype;
   auto load = [](DType d, const char* element) {
     return convert(d, DType::f64, "(" + hold(d, element) + ")");
   };
@@ -296,22 +296,22 @@ Source solve_source(const ops::DeviceSolve& form, int rank, bool wide) {
       .with("RANK", rank)
       .with("A", memory_type(a))
       .with("B", memory_type(b))
-      .with("BACKWARDS", form.upper != form.transpose ? "true" : "false")
+      .with("BACKWARDS", w.upper != w.transpose ? "true" : "false")
       .with("LOAD_B", load(b, "b[i * work.b_down]"))
       .with("FACTOR", load(a, "factor"))
       .with("RESULT", unhold(b, convert(DType::f64, b, "(value)")))
       .source();
 }
 
-Source columns_source(const ops::DeviceColumns& form, bool wide) {
+Source columns_source(const work::Columns& w, bool wide) {
   StockText text(columns_text);
-  text.with("COUNT", count_type(wide)).with("BODY", form.folds ? fold_text : unfold_text);
-  if (!form.folds) return text.with("TYPE", bits_type(form.dtype)).source();
-  const DType sum = dtype_of(compute_of(form.dtype));
-  return text.with("TYPE", memory_type(form.dtype))
+  text.with("COUNT", count_type(wide)).with("BODY", w.folds ? fold_text : unfold_text);
+  if (!w.folds) return text.with("TYPE", bits_type(w.dtype)).source();
+  const DType sum = dtype_of(compute_of(w.dtype));
+  return text.with("TYPE", memory_type(w.dtype))
       .with("SUM", name_of(held_type(sum)))
-      .with("LOAD", hold(form.dtype, "work.source[at]"))
-      .with("RESULT", unhold(form.dtype, convert(sum, form.dtype, "(sum)")))
+      .with("LOAD", hold(w.dtype, "work.source[at]"))
+      .with("RESULT", unhold(w.dtype, convert(sum, w.dtype, "(sum)")))
       .source();
 }
 

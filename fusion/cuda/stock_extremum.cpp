@@ -87,15 +87,15 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 
 }  // namespace
 
-Source extremum_source(const ops::DeviceExtremum& form) {
-  const DType held = dtype_of(compute_of(form.dtype));
+Source extremum_source(const work::Extremum& w) {
+  const DType held = dtype_of(compute_of(w.dtype));
   return StockText(extremum_text)
-      .with("TYPE", memory_type(form.dtype))
+      .with("TYPE", memory_type(w.dtype))
       .with("HELD", name_of(held_type(held)))
-      .with("KEPT", static_cast<int>(form.kept.size()))
-      .with("REDUCED", static_cast<int>(form.reduced.size()))
-      .with("BETTER", form.greatest ? ">" : "<")
-      .with("VALUE", convert(form.dtype, held, "(" + hold(form.dtype, "work.x[at]") + ")"))
+      .with("KEPT", static_cast<int>(w.kept.size()))
+      .with("REDUCED", static_cast<int>(w.reduced.size()))
+      .with("BETTER", w.greatest ? ">" : "<")
+      .with("VALUE", convert(w.dtype, held, "(" + hold(w.dtype, "work.x[at]") + ")"))
       .source();
 }
 

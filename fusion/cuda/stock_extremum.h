@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fusion/cuda/source.h"
-#include "ops/device_form.h"
+#include "work/work.h"
 
 namespace gradus::fusion::cuda {
 
@@ -10,6 +10,6 @@ namespace gradus::fusion::cuda {
 // nothing but them and their places.
 //           x, values (or 0), places, outputs, count, kept_size[kept], kept_by[kept],
 //           reduced_size[reduced], reduced_by[reduced]
-Source extremum_source(const ops::DeviceExtremum& form);
+Source extremum_source(const work::Extremum& w);
 
 }  // namespace gradus::fusion::cuda

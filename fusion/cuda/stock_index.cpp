@@ -71,7 +71,7 @@ $PICKS$      $MOVE$
 )";
 
 // The element of the plain side, times alpha where that is said.
-std::string term(const ops::IndexSides& s, DType there) {
+std::string term(const work::IndexSides& s, DType there) {
   const DType plain = s.plain_is_number ? s.number_dtype : s.dtype;
   const std::string element = fmt::format("work.plain[{}]", s.plain_is_number ? "0" : "at.plain");
   const std::string value = convert(plain, s.dtype, "(" + hold(plain, element) + ")");
@@ -84,8 +84,8 @@ std::string term(const ops::IndexSides& s, DType there) {
 }
 
 // What happens at a place of the indexed side.
-std::string change(const ops::IndexSides& s, DType there, bool atomic) {
-  if (s.action == ops::IndexAction::write) {
+std::string change(const work::IndexSides& s, DType there, bool atomic) {
+  if (s.action == work::IndexAction::write) {
     std::string value = fmt::format("work.plain[{}]", s.plain_is_number ? "0" : "at.plain");
     if (s.plain_is_number)
       value = unhold(s.dtype,
@@ -108,19 +108,19 @@ std::string change(const ops::IndexSides& s, DType there, bool atomic) {
 
 }  // namespace
 
-bool adds_atomically(const ops::DeviceIndexing& form) {
-  return form.sides.action == ops::IndexAction::add && size_of(form.indexed_dtype()) >= 4;
+bool adds_atomically(const work::Index& w) {
+  return w.sides.action == work::IndexAction::add && size_of(w.indexed_dtype()) >= 4;
 }
 
-Source index_source(const ops::DeviceIndexing& form, const IndexShape& shape) {
-  const ops::IndexSides& s = form.sides;
-  const bool adds = s.action == ops::IndexAction::add, reads = s.action == ops::IndexAction::read;
-  const DType there = form.indexed_dtype();
+Source index_source(const work::Index& w, const IndexShape& shape) {
+  const work::IndexSides& s = w.sides;
+  const bool adds = s.action == work::IndexAction::add, reads = s.action == work::IndexAction::read;
+  const DType there = w.indexed_dtype();
   const DType plain = s.plain_is_number ? s.number_dtype : s.dtype;
   const bool bits = !adds && !s.plain_is_number;
   std::string operands, walks, picks;
-  for (size_t k = 0; k < form.indices.size(); ++k) {
-    const ops::IndexOperand& o = form.indices[k];
+  for (size_t k = 0; k < w.indices.size(); ++k) {
+    const work::IndexOperand& o = w.indices[k];
     operands +=
         fmt::format("  const {}* index{k};\n  i64 bound{k}, step{k}, index{k}_by[{rank}];\n",
                     memory_type(o.dtype), fmt::arg("k", k), fmt::arg("rank", shape.rank));
@@ -138,7 +138,7 @@ Source index_source(const ops::DeviceIndexing& form, const IndexShape& shape) {
       .with("COUNT", count_type(shape.wide))
       .with("RANK", shape.rank)
       .with("PARALLEL", shape.parallel)
-      .with("INDICES", std::max(1, static_cast<int>(form.indices.size())))
+      .with("INDICES", std::max(1, static_cast<int>(w.indices.size())))
       .with("INDEXED", bits ? bits_type(there) : memory_type(there))
       .with("PLAIN", bits ? bits_type(plain) : memory_type(plain))
       .with("OPERANDS", operands)

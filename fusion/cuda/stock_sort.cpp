@@ -78,15 +78,15 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 
 }  // namespace
 
-Source sort_source(const ops::DeviceSort& form, int rank, bool wide) {
-  const DType dtype = form.x.dtype, held = dtype_of(compute_of(dtype));
+Source sort_source(const work::Sort& w, int rank, bool wide) {
+  const DType dtype = w.x.dtype, held = dtype_of(compute_of(dtype));
   return StockText(sort_text)
       .with("COUNT", count_type(wide))
       .with("TYPE", memory_type(dtype))
       .with("HELD", name_of(held_type(held)))
       .with("RANK", rank)
-      .with("NAN_FIRST", form.descending ? "true" : "false")
-      .with("BEFORE", form.descending ? ">" : "<")
+      .with("NAN_FIRST", w.descending ? "true" : "false")
+      .with("BEFORE", w.descending ? ">" : "<")
       .with("VALUE", convert(dtype, held, "(" + hold(dtype, "row[at]") + ")"))
       .source();
 }

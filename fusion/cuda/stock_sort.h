@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fusion/cuda/source.h"
-#include "ops/device_form.h"
+#include "work/work.h"
 
 namespace gradus::fusion::cuda {
 
@@ -11,6 +11,6 @@ namespace gradus::fusion::cuda {
 //         it. Words: x; places before, 0: as they lie; places after, 0: the results; values,
 //         indices; items, length, width, kept, inner, outer stride, step, x's step; sizes and
 //         strides of the rows
-Source sort_source(const ops::DeviceSort& form, int rank, bool wide);
+Source sort_source(const work::Sort& w, int rank, bool wide);
 
 }  // namespace gradus::fusion::cuda

@@ -11,7 +11,7 @@ namespace gradus::fusion::cuda {
 
 namespace {
 
-using ops::Reducer;
+using work::Reducer;
 
 // Instructions that a loop over elements is unrolled to, about, and registers that wait for loads.
 constexpr size_t most_unrolled = 512, most_waiting = 32;
@@ -156,10 +156,10 @@ class Rows : public Writer {
   void open_chunks(const char* bound) {
     line("#pragma unroll 1");
     line(fmt::format("for (u32 pass = 0; pass < {}; pass += {} * shape.groups) {{", bound,
-                     ops::reduce_chunk));
+                     work::reduce_chunk));
     indent_ += "  ";
-    line(fmt::format("const u32 chunk = pass + {} * group;", ops::reduce_chunk));
-    line(fmt::format("const u32 end = min(chunk + {}, columns);", ops::reduce_chunk));
+    line(fmt::format("const u32 chunk = pass + {} * group;", work::reduce_chunk));
+    line(fmt::format("const u32 end = min(chunk + {}, columns);", work::reduce_chunk));
   }
 
   // All reductions of a level, in one run over the row.

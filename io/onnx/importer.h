@@ -9,7 +9,7 @@
 #include "io/onnx/call.h"
 #include "io/onnx/model.h"
 #include "ir/passes/graph_world.h"
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 
 namespace onnx {
 class FunctionProto;

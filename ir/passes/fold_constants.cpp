@@ -1,5 +1,5 @@
 #include "ir/passes/passes.h"
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ir/passes/recompute_cost.h"
-#include "ops/bound_call.h"
+#include "ops/bind.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {
@@ -89,7 +89,7 @@ void HeldValues::find_views(const Node& node, const DimEnvironment& sizes) {
     present.push_back(!is_none(o));
     number.push_back(present.back() && value_in(o) == no_value);
   }
-  BindCall call{*node.op, in, present, number, node.attributes, sizes, {}, {}, {}};
+  ops::BindCall call{*node.op, in, present, number, node.attributes, sizes, {}, {}, {}};
   for (ValueId y : node.results) {
     if (!of_[index_of(y)].layout) return;
     call.out.push_back(*of_[index_of(y)].layout);

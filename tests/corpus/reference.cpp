@@ -1,7 +1,7 @@
 #include "tests/corpus/reference.h"
 
 #include "interpreter/handle.h"
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 #include "ops/opaque.h"
 #include "tests/corpus/walk.h"
 

@@ -32,7 +32,7 @@ namespace gradus::fusion::test {
 namespace {
 
 using namespace cuda;
-using Direction = ops::DeviceConvolution::Direction;
+using Direction = work::Direction;
 
 constexpr int ok = 0, bad_parameter = 2000;
 

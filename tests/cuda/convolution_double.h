@@ -12,7 +12,7 @@ namespace gradus::fusion::test {
 
 // What one call was.
 struct ConvolutionCall {
-  ops::DeviceConvolution::Direction direction;
+  work::Direction direction;
   std::vector<int> image, kernel, result;  // sizes
   std::vector<int> padding, stride, dilation;
   int groups, type, compute, math, algorithm;

@@ -13,7 +13,7 @@
 namespace gradus::fusion::test {
 namespace {
 
-using Direction = ops::DeviceConvolution::Direction;
+using Direction = work::Direction;
 
 // Small whole numbers: sums of their products are exact in any order.
 Tensor numbers(const ir::Type& type, uint64_t seed) {
@@ -250,9 +250,9 @@ TEST(ConvolutionsOnGpu, AllDerivatives) {
   }
 }
 
-ops::DeviceConvolution form(Direction direction, Sizes image, Sizes kernel, Sizes result,
-                            ops::ConvAxis axis) {
-  ops::DeviceConvolution f;
+work::Convolution form(Direction direction, Sizes image, Sizes kernel, Sizes result,
+                       work::ConvAxis axis) {
+  work::Convolution f;
   f.direction = direction;
   for (size_t d = image.size(), a = 3; d-- > 2;) {
     f.axes[--a] = axis;
@@ -268,7 +268,7 @@ ops::DeviceConvolution form(Direction direction, Sizes image, Sizes kernel, Size
 
 // Gradients of convolutions with fewer windows than fit are for our own tiles.
 TEST_F(ConvolutionLibrary, TakesAllWindowsAlone) {
-  const ops::ConvAxis by_two{.stride = 2};
+  const work::ConvAxis by_two{.stride = 2};
   const auto& library = *device_->convolution_library;
   for (Direction d : {Direction::image, Direction::kernel}) {
     EXPECT_NE(library.make(form(d, {1, 2, 9, 9}, {3, 2, 3, 3}, {1, 3, 4, 4}, by_two)), nullptr);

@@ -52,16 +52,16 @@ TEST(CudaGolden, SourcesAreAsTheyWere) {
 
 // y[index[i], j] += alpha * src[i, j], of bf16: one thread for a column, or one for each element.
 TEST(CudaGolden, SumsOverIndices) {
-  ops::DeviceIndexing form;
+  work::Index form;
   form.sides.dtype = DType::bf16;
-  form.sides.action = ops::IndexAction::add;
+  form.sides.action = work::IndexAction::add;
   form.sides.alpha = 2;
   form.shape = {100, 8};
   form.plain = {8, 1};
   form.indexed = {0, 1};
   form.serial = {true, false};
   form.sums = 0;
-  ops::IndexOperand index;
+  work::IndexOperand index;
   index.argument = 1;
   index.size = 10;
   index.step = 8;

@@ -25,7 +25,7 @@ struct InterpretedRun {
   std::vector<Extent> extents;  // by slot
   size_t loads;
 
-  static void run(const void* parameters, std::byte* const* args, ir::KernelScope&) {
+  static void run(const void* parameters, std::byte* const* args, work::KernelScope&) {
     static_cast<const InterpretedRun*>(parameters)->launch(args);
   }
 
@@ -67,7 +67,7 @@ Interpreted::Interpreted(const Nest& nest, std::shared_ptr<const cuda::Code> cod
 
 uint64_t Interpreted::instructions() { return all_instructions; }
 
-ir::Kernel Interpreted::bind(const Frame& frame) const {
+work::Kernel Interpreted::bind(const Frame& frame) const {
   auto run = std::make_shared<InterpretedRun>(
       InterpretedRun{std::static_pointer_cast<const Interpreted>(shared_from_this()),
                      cuda::LaunchPlan(nest_, code_->shape, frame, multiprocessors_),

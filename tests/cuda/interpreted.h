@@ -16,7 +16,7 @@ class Interpreted final : public Kernel {
   // `multiprocessors` bounds the blocks: with one, blocks walk on by strides.
   Interpreted(const Nest& nest, std::shared_ptr<const cuda::Code> code, int multiprocessors = 1);
 
-  ir::Kernel bind(const Frame& frame) const override;
+  work::Kernel bind(const Frame& frame) const override;
   const Nest& nest() const override { return nest_; }
 
   // Threads' instructions of all runs so far.

@@ -95,8 +95,8 @@ TEST(CudaElements, AreAlignedOrNot) {
         };
         evaluate(nest, frame, run(expected).data());
         const uint64_t before = Interpreted::instructions();
-        ir::Kernel bound = kernel->bind(frame);
-        ir::KernelScope scope{workers, nullptr};
+        work::Kernel bound = kernel->bind(frame);
+        work::KernelScope scope{workers, nullptr};
         bound.run(bound.parameters.get(), run(y).data(), scope);
         for (int64_t i = 0; i < 5 * columns; ++i)
           ASSERT_EQ(y[offset + i], expected[offset + i]) << columns << ' ' << gap << ' ' << offset;
@@ -115,8 +115,8 @@ TEST(CudaElements, MayBeWrittenInPlace) {
       "store %v2 }");
   std::vector<double> x(1000);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
-  ir::Kernel bound = interpreted(nest)->bind({{1000}, {{1}}});
-  ir::KernelScope scope{workers, nullptr};
+  work::Kernel bound = interpreted(nest)->bind({{1000}, {{1}}});
+  work::KernelScope scope{workers, nullptr};
   auto* at = reinterpret_cast<std::byte*>(x.data());
   std::byte* args[] = {at, at};
   bound.run(bound.parameters.get(), args, scope);

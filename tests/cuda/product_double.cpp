@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "ops/gemm.h"
+#include "kernels/gemm.h"
 
 namespace gradus::fusion::cuda {
 
@@ -183,7 +183,7 @@ int multiply(CublasLtHandle* h, LtDescriptor* d, const void* alpha, const void* 
   self.calls.push_back({ld->rows, ld->columns, d->turned[0] ? la->rows : la->columns, ld->type,
                         ld->batch, d->turned[0] != 0, d->turned[1] != 0, workspace_bytes,
                         d->epilogue == 4});
-  ops::Gemm g;
+  work::Gemm g;
   g.dtype = dtype_of_type(ld->type);
   g.m = static_cast<int64_t>(ld->columns);  // rows as we see them
   g.n = static_cast<int64_t>(ld->rows);
@@ -198,12 +198,12 @@ int multiply(CublasLtHandle* h, LtDescriptor* d, const void* alpha, const void* 
   const auto x = read_matrix(lb, reinterpret_cast<uint64_t>(b));
   const auto y = read_matrix(la, reinterpret_cast<uint64_t>(a));
   std::vector<std::byte> z(static_cast<size_t>(ld->batch * g.m * g.n) * size_of(g.dtype));
-  std::vector<std::byte> scratch(ops::gemm_scratch_bytes(g, false) + 64);
+  std::vector<std::byte> scratch(kernels::gemm_scratch_bytes(g, false) + 64);
   void* aligned = scratch.data();
   size_t room = scratch.size();
   std::align(64, room - 64, aligned, room);
   WorkerPool alone(1);
-  ops::gemm(g, x.data(), y.data(), z.data(), static_cast<std::byte*>(aligned), alone);
+  kernels::gemm(g, x.data(), y.data(), z.data(), static_cast<std::byte*>(aligned), alone);
   if (d->epilogue == 4) {
     expect(d->bias % alignment[0] == 0, "the alignment of a row that is added");
     if (f64)

@@ -6,22 +6,23 @@
 #include "interpreter/state.h"
 #include "ir/passes/passes.h"
 #include "ir/text/parser.h"
-#include "ops/device_form.h"
+#include "kernels/gemm.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/needs.h"
 #include "tests/cuda/product_double.h"
+#include "work/work.h"
 
 namespace gradus::fusion::test {
 namespace {
 
-using ops::Gemm;
+using work::Gemm;
 
 class Products : public testing::Test {
  public:
   void SetUp() override {
     product_double() = {};
     product_double().memory = &device_->memory();
-    device_->library = std::make_unique<const cuda::Products>(product_double_table());
+    device_->library = std::make_unique<const cuda::Products>(product_double_table(), true);
   }
   void TearDown() override {
     EXPECT_EQ(product_double().faults, std::vector<std::string>());
@@ -47,21 +48,23 @@ class Products : public testing::Test {
       accelerator_->to_device(there, t.data(), t.storage()->bytes());
       return there;
     };
-    DeviceCode code = accelerator_->bind({ops::DeviceProduct{g, large}, 0}, 3, true);
+    device_->library = std::make_unique<const cuda::Products>(product_double_table(), large);
+    DeviceCode code = accelerator_->make(work::Product{g}, 3, true);
     ASSERT_NE(code.kernel.run, nullptr);
     std::byte* args[] = {to_device(a), to_device(b), accelerator_->allocate(bytes + shift) + shift};
     // Scratch memory is aligned to 64 bytes, and to no more.
     std::byte* scratch = accelerator_->allocate(code.kernel.scratch_bytes + 64) + 64;
     WorkerPool workers(1);
-    ir::KernelScope scope{workers, scratch};
+    work::KernelScope scope{workers, scratch};
     code.kernel.run(code.kernel.parameters.get(), args, scope);
     std::vector<std::byte> got(bytes), expected(bytes);
     accelerator_->to_host(got.data(), args[2], bytes);
-    std::vector<std::byte> room(ops::gemm_scratch_bytes(g, false) + 64);
+    std::vector<std::byte> room(kernels::gemm_scratch_bytes(g, false) + 64);
     void* aligned = room.data();
     size_t left = room.size();
     std::align(64, left - 64, aligned, left);
-    ops::gemm(g, a.data(), b.data(), expected.data(), static_cast<std::byte*>(aligned), workers);
+    kernels::gemm(g, a.data(), b.data(), expected.data(), static_cast<std::byte*>(aligned),
+                  workers);
     EXPECT_EQ(got, expected);
   }
   static Tensor random(DType dtype, int64_t n, uint64_t seed) {

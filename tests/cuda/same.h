@@ -18,8 +18,8 @@ inline void expect_same(const Nest& nest, std::span<const Sizes> sizes) {
       std::string found;
       try {
         found = memory.difference([&](std::byte* const* args) {
-          ir::Kernel bound = kernel->bind(memory.frame);
-          ir::KernelScope scope{workers, nullptr};
+          work::Kernel bound = kernel->bind(memory.frame);
+          work::KernelScope scope{workers, nullptr};
           bound.run(bound.parameters.get(), args, scope);
         });
       } catch (const Error& e) {

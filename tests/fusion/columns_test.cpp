@@ -1,7 +1,7 @@
 // Columns that are reduced inside a kernel: the reference evaluator gives the operators' bits, and
 // compiled nests give the evaluator's, however the work is cut.
 // SPEC F6
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 #include "tests/fusion/support.h"
 
 namespace gradus::fusion::test {

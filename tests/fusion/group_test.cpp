@@ -5,10 +5,11 @@
 #include <map>
 
 #include "ir/text/parser.h"
-#include "ops/bound_call.h"
-#include "ops/copies.h"
+#include "kernels/bound_call.h"
+#include "kernels/copies.h"
 #include "ops/registry.h"
 #include "tests/fusion/support.h"
+#include "work/move.h"
 
 namespace gradus::fusion::test {
 namespace {
@@ -66,8 +67,8 @@ std::vector<Tensor> run_group(const ir::Graph& g, const Group& group,
     }
     const size_t bytes = size_of(edge.layout.dtype);
     filled.emplace_back(static_cast<size_t>(a.filled) * bytes);
-    ops::fill_row(bytes, ops::pattern_of(edge.fill, edge.layout.dtype), filled.back().data(), 1,
-                  a.filled);
+    kernels::fill_row(bytes, work::pattern_of(edge.fill, edge.layout.dtype), filled.back().data(),
+                      1, a.filled);
     args.push_back(filled.back().data());
   }
   for (const Layout& l : group.results) {

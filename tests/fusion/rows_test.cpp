@@ -1,7 +1,7 @@
 // Rows that are reduced inside a kernel: the reference evaluator gives the operators' bits, and
 // compiled nests give the evaluator's.
 // SPEC F6
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 #include "tests/fusion/row_nests.h"
 #include "tests/fusion/support.h"
 

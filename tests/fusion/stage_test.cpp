@@ -6,6 +6,8 @@
 
 #include <sys/mman.h>
 
+#include "kernels/gemm.h"
+#include "kernels/reduce.h"
 #include "ops/registry.h"
 #include "tests/fusion/calls.h"
 #include "tests/fusion/row_nests.h"
@@ -110,9 +112,9 @@ class Fenced {
   std::byte* data_;
 };
 
-ops::Gemm product(DType d, int64_t m, int64_t k, int64_t n, int64_t a_row, int64_t a_column,
-                  int64_t b_row, int64_t b_column) {
-  ops::Gemm g;
+work::Gemm product(DType d, int64_t m, int64_t k, int64_t n, int64_t a_row, int64_t a_column,
+                   int64_t b_row, int64_t b_column) {
+  work::Gemm g;
   g.dtype = d;
   g.m = m, g.k = k, g.n = n;
   g.a_row = a_row, g.a_column = a_column, g.b_row = b_row, g.b_column = b_column;
@@ -149,7 +151,7 @@ TEST_P(Stages, Products) {
   std::vector<std::vector<std::byte>> results;
   std::vector<std::byte*> args;
   for (size_t n = 0; n < p.products.size(); ++n) {
-    const ops::Gemm& g = p.products[n];
+    const work::Gemm& g = p.products[n];
     auto count = [&](int64_t e) { return static_cast<size_t>(e); };
     operands.emplace_back(values(g.dtype, count(extent(g.m, g.a_row, g.k, g.a_column)), n, n % 2));
     operands.emplace_back(values(g.dtype, count(extent(g.k, g.b_row, g.n, g.b_column)), ~n, n % 2));
@@ -161,13 +163,13 @@ TEST_P(Stages, Products) {
   compile(p)->run(args.data(), {}, workers_, nullptr, item);
   EXPECT_EQ(item, p.items.size());
   for (size_t n = 0; n < p.products.size(); ++n) {
-    const ops::Gemm& g = p.products[n];
+    const work::Gemm& g = p.products[n];
     const size_t bytes = results[n].size() - 64, size = size_of(g.dtype);
-    std::vector<std::byte> expected(bytes), scratch(ops::gemm_scratch_bytes(g) + 64);
+    std::vector<std::byte> expected(bytes), scratch(kernels::gemm_scratch_bytes(g) + 64);
     auto* aligned =
         reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-    ops::gemm(g, operands[2 * n].data(), operands[2 * n + 1].data(), expected.data(), aligned,
-              workers_);
+    kernels::gemm(g, operands[2 * n].data(), operands[2 * n + 1].data(), expected.data(), aligned,
+                  workers_);
     for (size_t e = 0; e < bytes; e += size)
       ASSERT_TRUE(same(g.dtype, &results[n][e], &expected[e]))
           << print(g) << "element " << e / size;
@@ -183,15 +185,15 @@ TEST_P(Stages, ProductsThatAreNoCodeOfTheirs) {
   EXPECT_FALSE(is_inline(product(DType::f32, 1, 300, 1, 1, 1, 1, 1)));
   EXPECT_FALSE(is_inline(product(DType::f32, 1, int64_t{1} << 62, 1 << 20, 1, 1, 1, 1)));
   EXPECT_FALSE(is_inline(product(DType::f32, 4, 4, 4, 4, 1, 8, 2)));  // gaps either way
-  ops::Gemm batch = product(DType::f32, 2, 2, 2, 2, 1, 2, 1);
+  work::Gemm batch = product(DType::f32, 2, 2, 2, 2, 1, 2, 1);
   batch.batch.push_back({3, 4, 4});
   EXPECT_FALSE(is_inline(batch));
 }
 
-ops::DeviceReduction sum_of(DType d, ops::Axes kept, ops::Axes reduced) {
-  ops::DeviceReduction r{ops::Reducer::sum, d, d, kept, reduced};
-  for (const ops::Axis& a : kept) r.outputs *= a.size;
-  for (const ops::Axis& a : reduced) r.count *= a.size;
+work::Reduce sum_of(DType d, work::Axes kept, work::Axes reduced) {
+  work::Reduce r{work::Reducer::sum, d, d, kept, reduced};
+  for (const work::Axis& a : kept) r.outputs *= a.size;
+  for (const work::Axis& a : reduced) r.count *= a.size;
   return r;
 }
 
@@ -208,12 +210,12 @@ TEST_P(Stages, Sums) {
   std::vector<std::vector<std::byte>> results;
   std::vector<std::byte*> args;
   for (uint32_t n = 0; n < p.sums.size(); ++n) {
-    const ops::DeviceReduction& r = p.sums[n];
+    const work::Reduce& r = p.sums[n];
     ASSERT_TRUE(is_inline(r));
     p.items.push_back({Kind::sum, n, 2 * n, {}});
-    auto last = [](const ops::Axes& axes) {
+    auto last = [](const work::Axes& axes) {
       int64_t at = 0;
-      for (const ops::Axis& a : axes) at += (a.size - 1) * a.stride;
+      for (const work::Axis& a : axes) at += (a.size - 1) * a.stride;
       return at;
     };
     const auto elements = static_cast<size_t>(last(r.kept) + last(r.reduced) + 1);
@@ -224,7 +226,7 @@ TEST_P(Stages, Sums) {
   size_t item = 0;
   compile(p)->run(args.data(), {}, workers_, nullptr, item);
   for (size_t n = 0; n < p.sums.size(); ++n) {
-    const ops::DeviceReduction& r = p.sums[n];
+    const work::Reduce& r = p.sums[n];
     const size_t size = size_of(r.in);
     const auto count = static_cast<size_t>(r.count);
     for (size_t o = 0; o < static_cast<size_t>(r.outputs); ++o) {
@@ -235,7 +237,8 @@ TEST_P(Stages, Sums) {
         if (r.reduced.size() > 1) at += t / inner * static_cast<size_t>(r.reduced[0].stride);
         std::memcpy(&terms[t * size], &operands[n][at * size], size);
       }
-      ops::reduce_run(ops::Reducer::sum, compute_of(r.in), terms.data(), r.count, expected.data());
+      kernels::reduce_run(work::Reducer::sum, compute_of(r.in), terms.data(), r.count,
+                          expected.data());
       ASSERT_TRUE(same(r.in, &results[n][o * size], expected.data())) << print(r) << o;
     }
     for (size_t e = static_cast<size_t>(r.outputs) * size; e < results[n].size(); ++e)
@@ -249,25 +252,25 @@ TEST_P(Stages, Sums) {
 
 TEST_P(Stages, Copies) {
   auto window = [](int argument, DType d, Sizes strides, int64_t offset = 0) {
-    return ops::Window{argument, d, std::move(strides), offset};
+    return work::Window{argument, d, std::move(strides), offset};
   };
   StageProgram p;
   p.copies.reserve(3);
-  ops::DeviceMoves& joined = p.copies.emplace_back();  // rows of 3 and 70 joined, then a fill
-  joined.moves.push_back(
+  work::Move& joined = p.copies.emplace_back();  // rows of 3 and 70 joined, then a fill
+  joined.copies.push_back(
       {{2, 3}, window(0, DType::f32, {5, 1}, 1), window(1, DType::f32, {75, 1}), false, {}});
-  joined.moves.push_back(
+  joined.copies.push_back(
       {{2, 70}, window(0, DType::f32, {70, 1}, 9), window(1, DType::f32, {75, 1}, 3), false, {}});
-  joined.moves.push_back({{2, 2},
-                          {},
-                          window(1, DType::f32, {75, 1}, 73),
-                          true,
-                          ops::pattern_of(ir::Number::of(0.25), DType::f32)});
-  ops::DeviceMoves& turned = p.copies.emplace_back();
-  turned.moves.push_back(
+  joined.copies.push_back({{2, 2},
+                           {},
+                           window(1, DType::f32, {75, 1}, 73),
+                           true,
+                           work::pattern_of(ir::Number::of(0.25), DType::f32)});
+  work::Move& turned = p.copies.emplace_back();
+  turned.copies.push_back(
       {{4, 6}, window(0, DType::u8, {1, 4}), window(1, DType::u8, {6, 1}), false, {}});
-  ops::DeviceMoves& single = p.copies.emplace_back();
-  single.moves.push_back(
+  work::Move& single = p.copies.emplace_back();
+  single.copies.push_back(
       {{}, window(0, DType::f64, {}, 2), window(1, DType::f64, {}, 1), false, {}});
   for (uint32_t n = 0; n < 3; ++n) {
     ASSERT_TRUE(is_inline(p.copies[n]));
@@ -299,18 +302,18 @@ TEST_P(Stages, Copies) {
   for (auto [of, end] : {std::pair(&a, 600), {&b, 24}, {&c, 16}})
     for (size_t e = static_cast<size_t>(end); e < of->size(); ++e)
       EXPECT_EQ((*of)[e], std::byte{0xa5});
-  ops::DeviceMoves converts = single;
-  converts.moves[0].source.dtype = DType::f32;
+  work::Move converts = single;
+  converts.copies[0].source.dtype = DType::f32;
   EXPECT_FALSE(is_inline(converts));
-  ops::DeviceMoves large = joined;
-  large.moves[1].shape = {2, 1000};
+  work::Move large = joined;
+  large.copies[1].shape = {2, 1000};
   EXPECT_FALSE(is_inline(large));
 }
 
 // Adds its number to a float, and throws where that was negative.
 struct Adder {
   float number;
-  static void run(const void* self, std::byte* const* args, ir::KernelScope& scope) {
+  static void run(const void* self, std::byte* const* args, work::KernelScope& scope) {
     auto& x = *reinterpret_cast<float*>(args[0]);
     if (x < 0) throw Error("{} is negative", x);
     x += static_cast<const Adder*>(self)->number;

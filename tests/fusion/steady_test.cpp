@@ -65,8 +65,8 @@ TEST(BoundKernels, AllocateNothing) {
           reinterpret_cast<std::byte*>(x.data()), reinterpret_cast<std::byte*>(w.data()),
           reinterpret_cast<std::byte*>(y.data()), reinterpret_cast<std::byte*>(p.data()),
           reinterpret_cast<std::byte*>(q.data())};
-      ir::Kernel bound = kernel->bind(frame);
-      ir::KernelScope scope{workers, nullptr};
+      work::Kernel bound = kernel->bind(frame);
+      work::KernelScope scope{workers, nullptr};
       bound.run(bound.parameters.get(), args, scope);  // the workers' threads start
       const size_t before = heap_calls;
       for (int i = 0; i < 3; ++i) bound.run(bound.parameters.get(), args, scope);
@@ -93,9 +93,9 @@ TEST(BoundKernels, AllocateNothingForColumns) {
       std::byte* args[] = {reinterpret_cast<std::byte*>(x.data()),
                            reinterpret_cast<std::byte*>(p.data()),
                            reinterpret_cast<std::byte*>(q.data())};
-      ir::Kernel bound = kernel->bind({sizes, {contiguous_strides(sizes)}});
+      work::Kernel bound = kernel->bind({sizes, {contiguous_strides(sizes)}});
       std::vector<double> scratch(bound.scratch_bytes / 8);
-      ir::KernelScope scope{workers, reinterpret_cast<std::byte*>(scratch.data())};
+      work::KernelScope scope{workers, reinterpret_cast<std::byte*>(scratch.data())};
       bound.run(bound.parameters.get(), args, scope);  // the workers' threads start
       const size_t before = heap_calls;
       for (int i = 0; i < 3; ++i) bound.run(bound.parameters.get(), args, scope);
@@ -172,7 +172,7 @@ graph g {{
 // Keeps its code, whatever becomes of the rest.
 TEST(BoundKernels, OutliveTheirCompiler) {
   if (!cpu::runs_here(some_isa)) GTEST_SKIP() << "no such instructions here";
-  ir::Kernel bound;
+  work::Kernel bound;
   {
     cpu::Compiler compiler;
     bound = compiler
@@ -185,7 +185,7 @@ TEST(BoundKernels, OutliveTheirCompiler) {
   std::byte* args[] = {reinterpret_cast<std::byte*>(x.data()),
                        reinterpret_cast<std::byte*>(y.data())};
   WorkerPool workers(1);
-  ir::KernelScope scope{workers, nullptr};
+  work::KernelScope scope{workers, nullptr};
   bound.run(bound.parameters.get(), args, scope);
   EXPECT_EQ(y, (std::vector<float>{-1, -2, -3, -4, -5}));
 }

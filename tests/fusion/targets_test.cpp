@@ -48,12 +48,12 @@ TEST_P(Targets, OfWholeStages) {
     }
   for (DType d : {DType::f32, DType::f64})
     for (int64_t b_row : {1, 5}) {
-      ops::Gemm g{d, 3, 5, 7};
+      work::Gemm g{d, 3, 5, 7};
       g.a_row = 7, g.a_column = 1, g.b_row = b_row, g.b_column = b_row == 1 ? 7 : 1;
       p.items.push_back({Kind::product, static_cast<uint32_t>(p.products.size()), 0, {}});
       p.products.push_back(g);
     }
-  p.sums.push_back({ops::Reducer::sum, DType::f32, DType::f32, {{9, 1}}, {{5, 9}}, 9, 5});
+  p.sums.push_back({work::Reducer::sum, DType::f32, DType::f32, {{9, 1}}, {{5, 9}}, 9, 5});
   p.copies.push_back(
       {{{{2, 3}, {0, DType::f32, {5, 1}, 0}, {1, DType::f32, {3, 1}, 0}, false, {}}}});
   p.items.push_back({Kind::sum, 0, 0, {}});

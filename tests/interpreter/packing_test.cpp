@@ -1,6 +1,6 @@
 // Operands that several small products read across their rows are copied once, with the same bits.
 #include "interpreter/plan.h"
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 #include "tests/interpreter/support.h"
 
 namespace gradus {

@@ -7,7 +7,7 @@
 #include "interpreter/opaque_call.h"
 #include "ir/text/parser.h"
 #include "ir/text/printer.h"
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 #include "tests/autograd/support.h"
 #include "tests/functions.h"
 

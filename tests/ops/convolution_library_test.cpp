@@ -1,5 +1,5 @@
 // Convolutions that a library computes, against our own in f64.
-#include "ops/onednn.h"
+#include "kernels/libraries/onednn.h"
 #include "tests/ops/pointwise_support.h"
 
 namespace gradus::ops::test {
@@ -106,21 +106,21 @@ TEST(ConvolutionLibrary, IsWithinItsBoundForEveryShapeAndLayout) {
 
 #if defined(__x86_64__)
 TEST(ConvolutionLibrary, IsThere) {
-  onednn::ConvolutionSizes s;
+  kernels::onednn::ConvolutionSizes s;
   s.x = Layout(DType::f32, Sizes{8, 16, 14, 15});
   s.w = Layout(DType::f32, Sizes{24, 16, 3, 3});
   s.y = Layout(DType::f32, Sizes{8, 24, 14, 15});
   s.axes[1] = {14, 14, 3, 1, 1, 1};
   s.axes[2] = {15, 15, 3, 1, 1, 1};
-  for (auto direction :
-       {onednn::Direction::result, onednn::Direction::image, onednn::Direction::kernel}) {
+  for (auto direction : {kernels::onednn::Direction::result, kernels::onednn::Direction::image,
+                         kernels::onednn::Direction::kernel}) {
     s.direction = direction;
-    EXPECT_NE(onednn::Convolution::make(s), nullptr);
+    EXPECT_NE(kernels::onednn::Convolution::make(s), nullptr);
   }
   // Windows that y lacks are no padding that the library knows.
   s.axes[2].windows = 9;
   s.y.shape[3] = 9;
-  EXPECT_EQ(onednn::Convolution::make(s), nullptr);
+  EXPECT_EQ(kernels::onednn::Convolution::make(s), nullptr);
 }
 #endif
 

@@ -1,12 +1,13 @@
-// Matrix products keep the order that ops/gemm.h promises, to the bit.
+// Matrix products keep the order that work/product.h promises, to the bit.
 // SPEC F6
 #include <cmath>
 
-#include "ops/gemm.h"
-#include "ops/gemm_kernel.h"
-#include "ops/product_kernel.h"
+#include "kernels/gemm.h"
+#include "kernels/gemm_kernel.h"
+#include "kernels/make.h"
 #include "tensor/convert.h"
 #include "tests/ops/pointwise_support.h"
+#include "work/product.h"
 
 namespace gradus::ops::test {
 namespace {
@@ -46,7 +47,7 @@ Tensor laid_out(DType dtype, int64_t rows, int64_t columns, bool transposed, boo
 
 // By our own loops, also where an operator would call a library.
 Tensor product(const Tensor& a, const Tensor& b, Context& context) {
-  Gemm g;
+  work::Gemm g;
   g.dtype = a.dtype();
   g.m = a.shape()[0];
   g.k = a.shape()[1];
@@ -56,10 +57,11 @@ Tensor product(const Tensor& a, const Tensor& b, Context& context) {
   g.b_row = b.strides()[0];
   g.b_column = b.strides()[1];
   Tensor y = Tensor::zeros(g.dtype, Sizes{g.m, g.n});
-  Tensor scratch = Tensor::zeros(DType::u8, Sizes{static_cast<int64_t>(gemm_scratch_bytes(g))});
-  gemm(g, a.data(), b.data(), y.mutable_data(), scratch.mutable_data(), context.workers());
+  Tensor scratch =
+      Tensor::zeros(DType::u8, Sizes{static_cast<int64_t>(kernels::gemm_scratch_bytes(g))});
+  kernels::gemm(g, a.data(), b.data(), y.mutable_data(), scratch.mutable_data(), context.workers());
   // What the operator gives where it keeps to our loops.
-  if (!is_for_library(g)) {
+  if (!work::is_large(g)) {
     const Operator* op = find("matmul");
     EagerOperand operands[]{a, b};
     EXPECT_TRUE(bitwise_equal(evaluate(*op, op->read({}), operands, context)[0], y));
@@ -124,7 +126,7 @@ TEST(MatmulOrder, HoldsAcrossBlocks) {
 TEST(MatmulOrder, IsTheSameForEveryInstructionSet) {
   auto same = [](auto zero) {
     using C = decltype(zero);
-    using K = GemmKernels<C>;
+    using K = kernels::GemmKernels<C>;
     std::mt19937_64 generator(4);
     std::uniform_real_distribution<double> value(-2, 2);
     std::vector<C> a(6 * 300), b(300 * K::wide), c(6 * K::wide);
@@ -134,18 +136,18 @@ TEST(MatmulOrder, IsTheSameForEveryInstructionSet) {
       for (int64_t columns = 1; columns <= (rows == 1 ? K::wide : K::columns); ++columns)
         for (bool first : {true, false}) {
           std::vector<C> x = c, y = c;
-          GemmTile<C> t{rows,     columns, 77,       a.data(), 77,   1,
-                        b.data(), K::wide, x.data(), K::wide,  first};
-          gemm_kernels<C>(false).tile(t);
+          kernels::GemmTile<C> t{rows,     columns, 77,       a.data(), 77,   1,
+                                 b.data(), K::wide, x.data(), K::wide,  first};
+          kernels::gemm_kernels<C>(false).tile(t);
           t.c = y.data();
-          gemm_kernels<C>(true).tile(t);
+          kernels::gemm_kernels<C>(true).tile(t);
           EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * sizeof(C)), 0)
               << rows << "x" << columns;
         }
     for (int64_t k : {1, 4, 7, 8, 21}) {
       std::vector<C> x(static_cast<size_t>(k * K::columns)), y = x;
-      gemm_kernels<C>(false).transpose(b.data(), 30, k, x.data());
-      gemm_kernels<C>(true).transpose(b.data(), 30, k, y.data());
+      kernels::gemm_kernels<C>(false).transpose(b.data(), 30, k, x.data());
+      kernels::gemm_kernels<C>(true).transpose(b.data(), 30, k, y.data());
       EXPECT_EQ(x, y) << k;
     }
   };

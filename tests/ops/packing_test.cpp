@@ -1,19 +1,31 @@
-// Copies of operands that several products read across their rows.
-#include "ops/packing.h"
-
+// Products that had better read a copy of an operand that lies otherwise.
 #include <gtest/gtest.h>
 
+#include "ops/bind.h"
 #include "ops/registry.h"
+#include "work/product.h"
 
 namespace gradus::ops {
 namespace {
 
-std::optional<Packing> of(const char* op, const Layout& a, const Layout& b, bool transpose_b) {
-  const ir::Operator* record = find(op);
+struct NoSizes final : ir::DimEnvironment {
+  std::optional<int64_t> find(std::string_view) const override { return std::nullopt; }
+};
+
+std::optional<work::Gemm> of(const Layout& a, const Layout& b, bool transpose_b) {
+  const ir::Operator* op = find("matmul");
   ir::LiteralList list;
   if (transpose_b) list.push_back({"transpose_b", true, {}});
-  const Layout in[] = {a, b};
-  return packing_of(*record, record->read(list), in);
+  const ir::Attributes attributes = op->read(list);
+  const std::array in{a, b};
+  const bool present[]{true, true}, number[]{false, false};
+  NoSizes sizes;
+  BindCall call{*op, in, present, number, attributes, sizes, {}, {}, {}};
+  const int64_t n = b.shape[transpose_b ? 0 : 1];
+  call.out.push_back(a.rank() == 1 ? Layout(a.dtype, {n}) : Layout(a.dtype, {a.shape[0], n}));
+  call.views.resize(1);
+  op->bind(call);
+  return work::packed(std::get<work::Product>(*call.work).gemm);
 }
 
 Layout matrix(int64_t rows, int64_t columns, DType d = DType::f32) { return {d, {rows, columns}}; }
@@ -22,48 +34,20 @@ Layout across(int64_t rows, int64_t columns, DType d = DType::f32) {
 }
 
 TEST(Packing, IsOfSmallProductsThatReadAcrossRows) {
-  auto packing = of("matmul", matrix(1, 16), matrix(64, 16), true);
-  ASSERT_TRUE(packing);
-  EXPECT_EQ(packing->operand, 1u);
-  EXPECT_EQ(packing->layout, Layout(DType::f32, {64, 16}, {1, 64}));
-  packing = of("matmul", matrix(3, 16, DType::f64), across(16, 64, DType::f64), false);
-  ASSERT_TRUE(packing);
-  EXPECT_EQ(packing->layout, matrix(16, 64, DType::f64));
-  EXPECT_FALSE(of("matmul", matrix(1, 16), matrix(16, 64), false));   // lies well
-  EXPECT_FALSE(of("matmul", matrix(1, 16), across(64, 16), true));    // this, too
-  EXPECT_FALSE(of("matmul", matrix(40, 16), matrix(64, 16), true));   // many rows
-  EXPECT_FALSE(of("matmul", matrix(1, 16), matrix(9000, 16), true));  // a large copy
-  EXPECT_FALSE(of("matmul", matrix(1, 16, DType::i64), matrix(64, 16, DType::i64), true));
-  EXPECT_FALSE(of("matmul", Layout(DType::f32, {16}), matrix(64, 16), true));
-  EXPECT_FALSE(of("mul", matrix(4, 4), matrix(4, 4), false));
-}
-
-template <class T>
-void expect_copies(DType d, int64_t n, int64_t k, int64_t stride) {
-  const Layout from(d, {n, k}, {stride, 1});
-  const Packing packing{1, Layout(d, {n, k}, {1, n})};
-  std::vector<T> source(static_cast<size_t>(n * stride)),
-      target(static_cast<size_t>(n * k) + 1, -1);
-  for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<T>(i);
-  ir::Kernel kernel = bind_packing(from, packing);
-  WorkerPool workers(1);
-  ir::KernelScope scope{workers, nullptr};
-  std::byte* args[] = {reinterpret_cast<std::byte*>(source.data()),
-                       reinterpret_cast<std::byte*>(target.data())};
-  kernel.run(kernel.parameters.get(), args, scope);
-  for (int64_t j = 0; j < n; ++j)
-    for (int64_t i = 0; i < k; ++i)
-      ASSERT_EQ(target[static_cast<size_t>(i * n + j)], static_cast<T>(j * stride + i))
-          << n << " x " << k;
-  EXPECT_EQ(target.back(), -1);
-}
-
-TEST(Packing, CopiesEveryElement) {
-  for (int64_t n : {2, 7, 8, 15, 16, 17, 33, 64})
-    for (int64_t k : {2, 3, 8, 9, 16, 31, 256}) {
-      expect_copies<float>(DType::f32, n, k, k + 3);
-      expect_copies<double>(DType::f64, n, k, k);
-    }
+  auto packed = of(matrix(1, 16), matrix(64, 16), true);
+  ASSERT_TRUE(packed);
+  EXPECT_EQ(packed->b_row, 64);
+  EXPECT_EQ(packed->b_column, 1);
+  EXPECT_EQ(packed->k, 16);
+  packed = of(matrix(3, 16, DType::f64), across(16, 64, DType::f64), false);
+  ASSERT_TRUE(packed);
+  EXPECT_EQ(packed->b_row, 64);
+  EXPECT_TRUE(of(Layout(DType::f32, {16}), matrix(64, 16), true));  // a row
+  EXPECT_FALSE(of(matrix(1, 16), matrix(16, 64), false));           // lies well
+  EXPECT_FALSE(of(matrix(1, 16), across(64, 16), true));            // this, too
+  EXPECT_FALSE(of(matrix(40, 16), matrix(64, 16), true));           // many rows
+  EXPECT_FALSE(of(matrix(1, 16), matrix(9000, 16), true));          // a large copy
+  EXPECT_FALSE(of(matrix(1, 16, DType::i64), matrix(64, 16, DType::i64), true));
 }
 
 }  // namespace

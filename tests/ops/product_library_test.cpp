@@ -5,7 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ops/product_kernel.h"
+#include "kernels/gemm.h"
+#include "kernels/make.h"
 #include "tests/ops/pointwise_support.h"
 
 extern "C" int omp_get_max_threads();
@@ -40,8 +41,8 @@ Context& workers(int n) {
   return n == 1 ? one : n == 2 ? two : eight;
 }
 
-Gemm sizes_of(const Tensor& a, const Tensor& b) {
-  Gemm g;
+work::Gemm sizes_of(const Tensor& a, const Tensor& b) {
+  work::Gemm g;
   g.dtype = a.dtype();
   g.m = a.shape()[0];
   g.k = a.shape()[1];
@@ -61,10 +62,12 @@ struct Exact {
     auto multiply = [](Tensor x, Tensor y) {
       x = x.to(DType::f64).copy();
       y = y.to(DType::f64).copy();
-      Gemm g = sizes_of(x, y);
+      work::Gemm g = sizes_of(x, y);
       Tensor out = Tensor::zeros(DType::f64, Sizes{g.m, g.n});
-      Tensor scratch = Tensor::zeros(DType::u8, Sizes{static_cast<int64_t>(gemm_scratch_bytes(g))});
-      gemm(g, x.data(), y.data(), out.mutable_data(), scratch.mutable_data(), workers(1).workers());
+      Tensor scratch =
+          Tensor::zeros(DType::u8, Sizes{static_cast<int64_t>(kernels::gemm_scratch_bytes(g))});
+      kernels::gemm(g, x.data(), y.data(), out.mutable_data(), scratch.mutable_data(),
+                    workers(1).workers());
       return out.to_doubles();
     };
     auto magnitude = [](const Tensor& x) { return run_one("abs", {x.to(DType::f64)}); };
@@ -103,7 +106,7 @@ TEST(ProductLibrary, IsWithinItsBoundForEveryShapeAndLayout) {
         Way first = way == 4 ? Way::gaps : way & 1 ? Way::transposed : Way::plain;
         Way second = way == 4 ? Way::gaps : way & 2 ? Way::transposed : Way::plain;
         Tensor a = matrix(dtype, Sizes{m, k}, first, 1), b = matrix(dtype, Sizes{k, n}, second, 2);
-        EXPECT_EQ(is_for_library(sizes_of(a, b)), way != 4 || dtype != DType::f64);
+        EXPECT_EQ(work::is_large(sizes_of(a, b)), true);
         Tensor y = product(a, b, workers(1));
         expect_close(y, exact, k);
         // SPEC F6
@@ -218,19 +221,19 @@ TEST(ProductLibrary, RunsOnManyThreadsAtOnce) {
     Layout in[]{a.layout(), b.layout()};
     bool yes[]{true, true}, no[]{false, false};
     auto attributes = op->read({});
-    ir::BindCall call{*op, in, yes, no, attributes, none, {}, {}, {}};
+    ops::BindCall call{*op, in, yes, no, attributes, none, {}, {}, {}};
     call.out.emplace_back(dtype, Sizes{130, 120});
     call.views.resize(1);
     op->bind(call);
+    const work::Kernel kernel = kernels::make(*call.work);
     auto run = [&] {
       Tensor y = Tensor::zeros(dtype, Sizes{130, 120});
-      Tensor scratch =
-          Tensor::zeros(DType::u8, Sizes{static_cast<int64_t>(call.kernel.scratch_bytes)});
+      Tensor scratch = Tensor::zeros(DType::u8, Sizes{static_cast<int64_t>(kernel.scratch_bytes)});
       WorkerPool alone(1);
-      ir::KernelScope scope{alone, scratch.mutable_data()};
+      work::KernelScope scope{alone, scratch.mutable_data()};
       std::byte* args[]{const_cast<std::byte*>(a.data()), const_cast<std::byte*>(b.data()),
                         y.mutable_data()};
-      call.kernel.run(call.kernel.parameters.get(), args, scope);
+      kernel.run(kernel.parameters.get(), args, scope);
       return y;
     };
     const Tensor want = run();

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "ops/reduce_loops.h"
+#include "kernels/reduce_loops.h"
 #include "tensor/convert.h"
 #include "tests/ops/shape_support.h"
 

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/passes/passes.h"
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 #include "ops/registry.h"
 #include "ops/rules.h"
 

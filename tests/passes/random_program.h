@@ -1,7 +1,7 @@
 // Random programs over smooth operators, small enough to be differentiated three times.
 #pragma once
 
-#include "ops/evaluate.h"
+#include "kernels/evaluate.h"
 #include "tests/passes/support.h"
 
 namespace gradus::test {

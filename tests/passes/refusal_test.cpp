@@ -15,7 +15,7 @@ struct Ruleless {
   static constexpr std::string_view name = "ruleless";
   static constexpr std::array<std::string_view, 1> inputs{"x"};
   static void infer(ir::InferCall& call) { call.out.push_back(call.tensor(0)); }
-  static void bind(ir::BindCall&) {}
+  static void bind(ops::BindCall&) {}
 };
 
 // y = ruleless(sin(x)), or sin(x) alone with the ruleless value beside the path.

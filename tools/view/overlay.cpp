@@ -36,9 +36,9 @@ class WouldBe final : public fusion::Kernels {
   class Placeholder final : public fusion::Kernel {
    public:
     explicit Placeholder(fusion::Nest nest) : nest_(std::move(nest)) {}
-    ir::Kernel bind(const fusion::Frame&) const override {
-      ir::Kernel kernel;
-      kernel.run = [](const void*, std::byte* const*, ir::KernelScope&) { GRADUS_CHECK(false); };
+    work::Kernel bind(const fusion::Frame&) const override {
+      work::Kernel kernel;
+      kernel.run = [](const void*, std::byte* const*, work::KernelScope&) { GRADUS_CHECK(false); };
       return kernel;
     }
     const fusion::Nest& nest() const override { return nest_; }

@@ -1,0 +1,200 @@
+#include "kernels/copies.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "kernels/tiles.h"
+#include "tensor/convert.h"
+
+namespace gradus::kernels {
+
+namespace {
+
+constexpr int64_t chunk_elements = 1 << 16;  // what one worker takes at a time
+constexpr int64_t block = 32;                // edge of a transposed block
+constexpr int64_t tile = 512;                // elements converted at a time
+
+// Calls f with an unsigned type of as many bytes as an element.
+template <class F>
+decltype(auto) visit_size(size_t size, F f) {
+  switch (size) {
+    case 1:
+      return f(uint8_t());
+    case 2:
+      return f(uint16_t());
+    case 4:
+      return f(uint32_t());
+    default:
+      return f(uint64_t());
+  }
+}
+
+int64_t bytes(int64_t elements, DType d) { return elements * static_cast<int64_t>(size_of(d)); }
+
+}  // namespace
+
+void copy_row(size_t size, const std::byte* source, int64_t source_stride, std::byte* target,
+              int64_t target_stride, int64_t n) {
+  if (source_stride == 1 && target_stride == 1 && n * static_cast<int64_t>(size) >= 32) {
+    std::memcpy(target, source, static_cast<size_t>(n) * size);
+    return;
+  }
+  visit_size(size, [&](auto zero) {
+    using T = decltype(zero);
+    const T* s = reinterpret_cast<const T*>(source);
+    T* t = reinterpret_cast<T*>(target);
+    if (target_stride == 1 && source_stride == 0)
+      std::fill(t, t + n, *s);
+    else if (target_stride == 1)
+      for (int64_t i = 0; i < n; ++i) t[i] = s[i * source_stride];
+    else
+      for (int64_t i = 0; i < n; ++i) t[i * target_stride] = s[i * source_stride];
+  });
+}
+
+void convert_row(DType source_dtype, const std::byte* source, int64_t source_stride,
+                 DType target_dtype, std::byte* target, int64_t target_stride, int64_t n) {
+  DType tile_dtype =
+      source_dtype == DType::boolean ? DType::boolean : dtype_of(compute_of(source_dtype));
+  alignas(64) std::byte values[tile * 8], converted[tile * 8];
+  for (int64_t done = 0; done < n; done += tile) {
+    int64_t m = std::min(tile, n - done);
+    load_tile(source_dtype, tile_dtype, source + bytes(done * source_stride, source_dtype),
+              source_stride, m, values);
+    std::byte* t = target + bytes(done * target_stride, target_dtype);
+    if (target_stride == 1) {
+      store_tile(tile_dtype, target_dtype, values, m, t);
+    } else {
+      store_tile(tile_dtype, target_dtype, values, m, converted);
+      copy_row(size_of(target_dtype), converted, 1, t, target_stride, m);
+    }
+  }
+}
+
+void fill_row(size_t size, const Pattern& pattern, std::byte* target, int64_t stride, int64_t n) {
+  copy_row(size, pattern.data(), 0, target, stride, n);
+}
+
+namespace {
+
+// The dimension that makes the copy a transposition of blocks: it then comes before the row.
+int find_across(Copy& c) {
+  Sizes &shape = c.shape, &from = c.source.strides, &to = c.target.strides;
+  const bool turned = !c.fills && std::abs(from.back()) > 1 && to.back() == 1 &&
+                      c.source.dtype == c.target.dtype && shape.back() >= 4;
+  int across = -1;
+  for (size_t d = 0; turned && d + 1 < shape.size(); ++d)
+    if (from[d] == 1 && shape[d] >= 4) across = static_cast<int>(d);
+  if (across < 0) return across;
+  for (Sizes* v : {&shape, &from, &to}) {
+    const int64_t x = (*v)[static_cast<size_t>(across)];
+    v->erase(v->data() + across);
+    v->insert(v->data() + v->size() - 1, x);
+  }
+  return across;
+}
+
+}  // namespace
+
+Copies::Copies(std::span<const Copy> copies) {
+  for (const Copy& c : copies) {
+    Job& j = jobs_.emplace_back();
+    j.copy = c;
+    j.across = find_across(j.copy);
+    j.count = c.count();
+  }
+}
+
+// Elements [first, last) in row-major order of the copy's shape.
+void Copies::run_rows(const Copy& j, const std::byte* source, std::byte* target, int64_t first,
+                      int64_t last) {
+  const size_t size = size_of(j.target.dtype);
+  const bool converts = j.source.dtype != j.target.dtype;
+  const int64_t row = j.shape.back();
+  const int64_t from = j.source.strides.back(), to = j.target.strides.back();
+  const size_t outer = j.shape.size() - 1;
+  auto leading = [&](const Sizes& v) { return std::span<const int64_t>(v.data(), outer); };
+  Walk<2> walk(leading(j.shape), {leading(j.source.strides), leading(j.target.strides)},
+               first / row);
+  int64_t column = first % row;
+  for (int64_t done = first; done < last;) {
+    int64_t n = std::min(row - column, last - done);
+    const std::byte* s = source + bytes(walk.offset(0) + column * from, j.source.dtype);
+    std::byte* t = target + bytes(walk.offset(1) + column * to, j.target.dtype);
+    if (j.fills)
+      fill_row(size, j.pattern, t, to, n);
+    else if (converts)
+      convert_row(j.source.dtype, s, from, j.target.dtype, t, to, n);
+    else
+      copy_row(size, s, from, t, to, n);
+    done += n;
+    column = 0;
+    walk.next();
+  }
+}
+
+// Transposes by blocks, so that neither side is walked across cache lines all the way. A unit is
+// `block` rows of one outer index; units [first, last).
+void Copies::run_blocks(const Copy& j, const std::byte* source, std::byte* target, int64_t first,
+                        int64_t last) {
+  const size_t outer = j.shape.size() - 2;
+  const int64_t rows = j.shape[outer], columns = j.shape[outer + 1];
+  const int64_t from = j.source.strides[outer + 1], to = j.target.strides[outer];
+  const int64_t units = (rows + block - 1) / block;
+  auto leading = [&](const Sizes& v) { return std::span<const int64_t>(v.data(), outer); };
+  visit_size(size_of(j.target.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t u = first; u < last; ++u) {
+      Walk<2> walk(leading(j.shape), {leading(j.source.strides), leading(j.target.strides)},
+                   u / units);
+      int64_t r0 = u % units * block, r1 = std::min(rows, r0 + block);
+      const T* s = reinterpret_cast<const T*>(source) + walk.offset(0);
+      T* t = reinterpret_cast<T*>(target) + walk.offset(1);
+      for (int64_t c0 = 0; c0 < columns; c0 += block) {
+        int64_t c1 = std::min(columns, c0 + block);
+        for (int64_t r = r0; r < r1; ++r)
+          for (int64_t c = c0; c < c1; ++c) t[r * to + c] = s[r + c * from];
+      }
+    }
+  });
+}
+
+void Copies::run_job(const Job& job, std::byte* const* args, KernelScope& scope) {
+  const Copy& c = job.copy;
+  auto pointer = [&](const Window& w) {
+    std::byte* base = w.argument == Window::scratch ? scope.scratch : args[w.argument];
+    return base + bytes(w.offset, w.dtype);
+  };
+  const std::byte* source = c.fills ? nullptr : pointer(c.source);
+  std::byte* target = pointer(c.target);
+  int64_t units = job.count, per_chunk = chunk_elements;
+  void (*run)(const Copy&, const std::byte*, std::byte*, int64_t, int64_t) = run_rows;
+  if (job.across >= 0) {
+    size_t outer = c.shape.size() - 2;
+    int64_t per_unit = block * c.shape[outer + 1];
+    int64_t per_outer = (c.shape[outer] + block - 1) / block;
+    units = job.count / (c.shape[outer] * c.shape[outer + 1]) * per_outer;
+    per_chunk = std::max<int64_t>(1, chunk_elements / per_unit);
+    run = run_blocks;
+  }
+  int64_t chunks = (units + per_chunk - 1) / per_chunk;
+  if (chunks <= 1) return run(c, source, target, 0, units);
+  scope.workers.parallel_for(chunks, [&](int64_t i) {
+    run(c, source, target, i * per_chunk, std::min(units, (i + 1) * per_chunk));
+  });
+}
+
+void Copies::run(std::byte* const* args, KernelScope& scope) const {
+  for (const Job& j : jobs_) run_job(j, args, scope);
+}
+
+Kernel make_kernel(const Move& w) {
+  if (w.copies.empty()) return {};
+  auto run = [](const void* parameters, std::byte* const* args, KernelScope& scope) {
+    static_cast<const Copies*>(parameters)->run(args, scope);
+  };
+  return Kernel::of(run, Copies(w.copies), static_cast<size_t>(w.scratch_bytes));
+}
+
+}  // namespace gradus::kernels

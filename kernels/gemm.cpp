@@ -1,0 +1,254 @@
+#include "kernels/gemm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/isa.h"
+#include "kernels/gemm_kernel.h"
+#include "kernels/slots.h"
+#include "tensor/convert.h"
+
+namespace gradus::kernels {
+
+namespace {
+
+constexpr int64_t block_rows = 96;          // of `a`, packed at a time
+constexpr int64_t item_rows = 192;          // of the result, where it is accumulated beside it
+constexpr int64_t block_bytes = 512 << 10;  // of `b`, packed at a time
+constexpr int64_t parallel_work = 1 << 20;  // products below this are not split over workers
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+int64_t aligned(int64_t bytes) { return round_up(bytes, 64); }
+
+int64_t batch_count(const Gemm& g) {
+  int64_t count = 1;
+  for (const Gemm::Batch& b : g.batch) count *= b.size;
+  return count;
+}
+
+bool worth_splitting(const Gemm& g, int64_t batch) {
+  // In floating point: the product may not fit an integer.
+  return static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) *
+             static_cast<double>(batch) >=
+         parallel_work;
+}
+
+// How a product of this shape is worked on; decides speed and scratch memory, never bits.
+template <class T, class C>
+struct Blocking {
+  static constexpr bool converts = !std::is_same_v<T, C>;  // accumulated beside the result
+  using K = GemmKernels<C>;
+
+  explicit Blocking(const Gemm& g) {
+    k = std::min(g.k, gemm_block);
+    columns = std::min(round_up(g.n, K::columns),
+                       block_bytes / (gemm_block * static_cast<int64_t>(sizeof(C))));
+    // A small b, or one that few rows read, is read where it lies.
+    bool small = g.k * g.n * static_cast<int64_t>(sizeof(C)) <= (128 << 10);
+    pack_b = converts || g.b_column != 1 || !(small || g.m <= 2 * K::rows);
+    pack_a = converts || (g.a_column != 1 && g.m * g.k > 4096);
+    a_bytes = pack_a ? aligned(round_up(std::min(g.m, block_rows), K::rows) * k * size()) : 0;
+    b_bytes = pack_b ? aligned(columns * k * size()) : 0;
+    c_bytes = converts ? aligned(std::min(g.m, item_rows) * columns * size()) : 0;
+  }
+  static constexpr int64_t size() { return static_cast<int64_t>(sizeof(C)); }
+  int64_t bytes() const { return a_bytes + b_bytes + c_bytes; }
+
+  int64_t k, columns;
+  bool pack_a, pack_b;
+  int64_t a_bytes, b_bytes, c_bytes;
+};
+
+// Rows [first, first + rows) of a, k [k0, k0 + k): panels of K::rows rows, k by k.
+template <class T, class C>
+void pack_rows(const Gemm& g, const T* a, int64_t rows, int64_t k, C* target) {
+  constexpr int64_t step = GemmKernels<C>::rows;
+  for (int64_t i = 0; i < rows; i += step, target += step * k) {
+    int64_t n = std::min(step, rows - i);
+    for (int64_t p = 0; p < k; ++p)
+      for (int64_t r = 0; r < n; ++r)
+        target[p * step + r] = convert<C>(a[(i + r) * g.a_row + p * g.a_column]);
+  }
+}
+
+// Columns of b: panels of K::columns columns, k by k; missing columns are left as they are, tiles
+// do not write what comes of them.
+template <class T, class C>
+void pack_columns(const Gemm& g, const GemmKernels<C>& kernels, const T* b, int64_t columns,
+                  int64_t k, C* target) {
+  constexpr int64_t step = GemmKernels<C>::columns;
+  for (int64_t j = 0; j < columns; j += step, target += step * k, b += step * g.b_column) {
+    int64_t n = std::min(step, columns - j);
+    if constexpr (std::is_same_v<T, C>) {
+      if (n == step && g.b_row == 1) {
+        kernels.transpose(b, g.b_column, k, target);
+        continue;
+      }
+      if (n == step && g.b_column == 1) {
+        for (int64_t p = 0; p < k; ++p)
+          std::memcpy(target + p * step, b + p * g.b_row, step * sizeof(C));
+        continue;
+      }
+    }
+    for (int64_t p = 0; p < k; ++p)
+      for (int64_t c = 0; c < n; ++c)
+        target[p * step + c] = convert<C>(b[p * g.b_row + c * g.b_column]);
+  }
+}
+
+// A part of one matrix of the result.
+template <class T, class C>
+struct Item {
+  const T *a, *b;
+  T* c;
+  int64_t row, rows, column, columns;
+};
+
+// One block over k of an item's rows [row, row + rows): tile by tile.
+template <class T, class C>
+void multiply_block(const Gemm& g, const GemmKernels<C>& kernels, GemmTile<C> t, int64_t rows,
+                    int64_t columns, bool packed_a, bool packed_b) {
+  using K = GemmKernels<C>;
+  const GemmTile<C> first = t;
+  const int64_t width = rows == 1 && !packed_b ? K::wide : K::columns;
+  for (int64_t j = 0; j < columns; j += width) {
+    t.columns = std::min(width, columns - j);
+    t.b = first.b + (packed_b ? j * t.k : j);
+    for (int64_t i = 0; i < rows; i += K::rows) {
+      t.rows = std::min(K::rows, rows - i);
+      t.a = first.a + i * (packed_a ? t.k : g.a_row);
+      t.c = first.c + i * t.c_row + j;
+      kernels.tile(t);
+    }
+  }
+}
+
+template <class T, class C>
+void multiply(const Gemm& g, const Blocking<T, C>& blocking, const Item<T, C>& item,
+              std::byte* scratch) {
+  using K = GemmKernels<C>;
+  const K& kernels = gemm_kernels<C>(cpu_has_v3());
+  C* a_panels = reinterpret_cast<C*>(scratch);
+  C* b_panels = reinterpret_cast<C*>(scratch + blocking.a_bytes);
+  GemmTile<C> t;
+  if constexpr (Blocking<T, C>::converts) {
+    t.c = reinterpret_cast<C*>(scratch + blocking.a_bytes + blocking.b_bytes);
+    t.c_row = item.columns;
+  } else {
+    t.c = item.c + item.row * g.n + item.column;
+    t.c_row = g.n;
+  }
+  C* const c = t.c;
+  for (int64_t k0 = 0; k0 < g.k; k0 += gemm_block) {
+    t.k = std::min(gemm_block, g.k - k0);
+    t.first = k0 == 0;
+    const T* b = item.b + k0 * g.b_row + item.column * g.b_column;
+    if (blocking.pack_b) {
+      pack_columns(g, kernels, b, item.columns, t.k, b_panels);
+      t.b = b_panels;
+      t.b_row = K::columns;
+    }
+    for (int64_t i = 0; i < item.rows; i += block_rows) {
+      const int64_t rows = std::min(block_rows, item.rows - i);
+      const T* a = item.a + (item.row + i) * g.a_row + k0 * g.a_column;
+      if (blocking.pack_a) pack_rows(g, a, rows, t.k, a_panels);
+      if constexpr (!Blocking<T, C>::converts) {
+        if (!blocking.pack_b) {
+          t.b = b;
+          t.b_row = g.b_row;
+        }
+        t.a = a;
+        t.a_row = g.a_row;
+        t.a_column = g.a_column;
+      }
+      if (blocking.pack_a) {
+        t.a = a_panels;
+        t.a_row = 1;
+        t.a_column = K::rows;
+      }
+      t.c = c + i * t.c_row;
+      multiply_block<T, C>(g, kernels, t, rows, item.columns, blocking.pack_a, blocking.pack_b);
+    }
+  }
+  if constexpr (Blocking<T, C>::converts)
+    for (int64_t i = 0; i < item.rows; ++i)
+      for (int64_t j = 0; j < item.columns; ++j)
+        item.c[(item.row + i) * g.n + item.column + j] = convert<T>(c[i * t.c_row + j]);
+}
+
+template <class T, class C>
+void run(const Gemm& g, const T* a, const T* b, T* c, std::byte* scratch, WorkerPool& workers) {
+  const Blocking<T, C> blocking(g);
+  const int64_t batch = batch_count(g);
+  const bool split = workers.workers() > 1 && worth_splitting(g, batch);
+  const int64_t columns = (g.n + blocking.columns - 1) / blocking.columns;
+  int64_t rows_each = g.m;
+  if (split) {  // enough items for every worker to take two
+    int64_t parts = (2 * workers.workers() + batch * columns - 1) / (batch * columns);
+    rows_each = round_up((g.m + parts - 1) / parts, GemmKernels<C>::rows);
+  }
+  if (Blocking<T, C>::converts) rows_each = std::min(rows_each, item_rows);
+  const int64_t rows = (g.m + rows_each - 1) / rows_each, items = batch * rows * columns;
+  auto work = [&](int64_t i, std::byte* own) {
+    int64_t column = i % columns, row = i / columns % rows, entry = i / columns / rows;
+    Item<T, C> item{a, b, c + entry * g.m * g.n, row * rows_each, 0, column * blocking.columns, 0};
+    item.rows = std::min(rows_each, g.m - item.row);
+    item.columns = std::min(blocking.columns, g.n - item.column);
+    for (size_t d = g.batch.size(); d-- > 0;) {
+      item.a += entry % g.batch[d].size * g.batch[d].a_stride;
+      item.b += entry % g.batch[d].size * g.batch[d].b_stride;
+      entry /= g.batch[d].size;
+    }
+    multiply(g, blocking, item, own);
+  };
+  if (!split) {
+    for (int64_t i = 0; i < items; ++i) work(i, scratch);
+    return;
+  }
+  run_in_slots(workers, items,
+               [&](int64_t i, int64_t slot) { work(i, scratch + slot * blocking.bytes()); });
+}
+
+template <class F>
+void visit(DType dtype, F f) {
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = std::conditional_t<std::is_integral_v<T>, int64_t,
+                                 std::conditional_t<std::is_same_v<T, double>, double, float>>;
+    if constexpr (!std::is_same_v<T, bool>) f(TypeTag<T>{}, TypeTag<C>{});
+  });
+}
+
+}  // namespace
+
+size_t gemm_scratch_bytes(const Gemm& product, bool split) {
+  const Gemm g = with_wide_result(product);
+  int64_t bytes = 0;
+  if (g.m == 0 || g.n == 0 || g.k == 0) return 0;
+  visit(g.dtype, [&](auto t, auto c) {
+    bytes = Blocking<typename decltype(t)::type, typename decltype(c)::type>(g).bytes();
+  });
+  return static_cast<size_t>(bytes *
+                             (split && worth_splitting(g, batch_count(g)) ? most_slots() : 1));
+}
+
+void gemm(const Gemm& product, const std::byte* a, const std::byte* b, std::byte* c,
+          std::byte* scratch, WorkerPool& workers) {
+  const bool swaps = product.n == 1 && product.m != 1;
+  const Gemm g = swaps ? with_wide_result(product) : product;
+  if (swaps) std::swap(a, b);
+  const int64_t elements = batch_count(g) * g.m * g.n;
+  if (elements == 0) return;
+  if (g.k == 0) {
+    std::memset(c, 0, static_cast<size_t>(elements) * size_of(g.dtype));
+    return;
+  }
+  visit(g.dtype, [&](auto t, auto compute) {
+    using T = typename decltype(t)::type;
+    run<T, typename decltype(compute)::type>(g, reinterpret_cast<const T*>(a),
+                                             reinterpret_cast<const T*>(b), reinterpret_cast<T*>(c),
+                                             scratch, workers);
+  });
+}
+
+}  // namespace gradus::kernels

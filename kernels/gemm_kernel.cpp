@@ -1,0 +1,255 @@
+#include "kernels/gemm_kernel.h"
+
+#include <cmath>
+#include <type_traits>
+
+#include "base/isa.h"
+
+#if GRADUS_HAS_V3
+#include <immintrin.h>
+#endif
+
+namespace gradus::kernels {
+
+namespace {
+
+template <class C>
+C fused(C a, C b, C c) {
+  if constexpr (std::is_integral_v<C>)
+    return static_cast<C>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b) +
+                          static_cast<uint64_t>(c));
+  else
+    return std::fma(a, b, c);
+}
+
+template <class C>
+C plus(C a, C b) {
+  if constexpr (std::is_integral_v<C>)
+    return static_cast<C>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
+}
+
+template <class C>
+void tile_base(const GemmTile<C>& t) {
+  C acc[GemmKernels<C>::wide];
+  for (int64_t i = 0; i < t.rows; ++i) {
+    for (int64_t j = 0; j < t.columns; ++j) acc[j] = 0;
+    for (int64_t k = 0; k < t.k; ++k) {
+      const C a = t.a[i * t.a_row + k * t.a_column];
+      for (int64_t j = 0; j < t.columns; ++j) acc[j] = fused(a, t.b[k * t.b_row + j], acc[j]);
+    }
+    C* c = t.c + i * t.c_row;
+    for (int64_t j = 0; j < t.columns; ++j) c[j] = t.first ? acc[j] : plus(c[j], acc[j]);
+  }
+}
+
+template <class C>
+void transpose_base(const C* source, int64_t stride, int64_t k, C* target) {
+  constexpr int64_t n = GemmKernels<C>::columns;
+  for (int64_t i = 0; i < k; ++i)
+    for (int64_t j = 0; j < n; ++j) target[i * n + j] = source[i + j * stride];
+}
+
+#if GRADUS_HAS_V3
+#define GRADUS_V3 gnu::target("arch=x86-64-v3")
+
+template <class C>
+struct Vector;
+
+template <>
+struct Vector<float> {
+  using Type = __m256;
+  static constexpr int64_t lanes = 8;
+  [[GRADUS_V3, gnu::always_inline]] static Type zero() { return _mm256_setzero_ps(); }
+  [[GRADUS_V3, gnu::always_inline]] static Type all(const float* p) {
+    return _mm256_broadcast_ss(p);
+  }
+  [[GRADUS_V3, gnu::always_inline]] static Type load(const float* p) { return _mm256_loadu_ps(p); }
+  [[GRADUS_V3, gnu::always_inline]] static void store(float* p, Type v) { _mm256_storeu_ps(p, v); }
+  [[GRADUS_V3, gnu::always_inline]] static __m256i mask(int64_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  [[GRADUS_V3, gnu::always_inline]] static Type load(const float* p, __m256i m) {
+    return _mm256_maskload_ps(p, m);
+  }
+  [[GRADUS_V3, gnu::always_inline]] static void store(float* p, __m256i m, Type v) {
+    _mm256_maskstore_ps(p, m, v);
+  }
+  [[GRADUS_V3, gnu::always_inline]] static Type fma(Type a, Type b, Type c) {
+    return _mm256_fmadd_ps(a, b, c);
+  }
+  [[GRADUS_V3, gnu::always_inline]] static Type add(Type a, Type b) { return _mm256_add_ps(a, b); }
+  // target[i * step + j] = source[i + j * stride], a square of `lanes`.
+  [[GRADUS_V3, gnu::always_inline]] static void transpose(const float* source, int64_t stride,
+                                                          float* target, int64_t step) {
+    Type r[8], t[8];
+    for (int64_t j = 0; j < 8; ++j) r[j] = load(source + j * stride);
+    for (int64_t j = 0; j < 8; j += 2) {
+      t[j] = _mm256_unpacklo_ps(r[j], r[j + 1]);
+      t[j + 1] = _mm256_unpackhi_ps(r[j], r[j + 1]);
+    }
+    for (int64_t h = 0; h < 8; h += 4) {
+      r[h] = _mm256_shuffle_ps(t[h], t[h + 2], 0x44);
+      r[h + 1] = _mm256_shuffle_ps(t[h], t[h + 2], 0xee);
+      r[h + 2] = _mm256_shuffle_ps(t[h + 1], t[h + 3], 0x44);
+      r[h + 3] = _mm256_shuffle_ps(t[h + 1], t[h + 3], 0xee);
+    }
+    for (int64_t i = 0; i < 4; ++i) {
+      store(target + i * step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+      store(target + (i + 4) * step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    }
+  }
+};
+
+template <>
+struct Vector<double> {
+  using Type = __m256d;
+  static constexpr int64_t lanes = 4;
+  [[GRADUS_V3, gnu::always_inline]] static Type zero() { return _mm256_setzero_pd(); }
+  [[GRADUS_V3, gnu::always_inline]] static Type all(const double* p) {
+    return _mm256_broadcast_sd(p);
+  }
+  [[GRADUS_V3, gnu::always_inline]] static Type load(const double* p) { return _mm256_loadu_pd(p); }
+  [[GRADUS_V3, gnu::always_inline]] static void store(double* p, Type v) { _mm256_storeu_pd(p, v); }
+  [[GRADUS_V3, gnu::always_inline]] static __m256i mask(int64_t n) {
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
+  }
+  [[GRADUS_V3, gnu::always_inline]] static Type load(const double* p, __m256i m) {
+    return _mm256_maskload_pd(p, m);
+  }
+  [[GRADUS_V3, gnu::always_inline]] static void store(double* p, __m256i m, Type v) {
+    _mm256_maskstore_pd(p, m, v);
+  }
+  [[GRADUS_V3, gnu::always_inline]] static Type fma(Type a, Type b, Type c) {
+    return _mm256_fmadd_pd(a, b, c);
+  }
+  [[GRADUS_V3, gnu::always_inline]] static Type add(Type a, Type b) { return _mm256_add_pd(a, b); }
+  [[GRADUS_V3, gnu::always_inline]] static void transpose(const double* source, int64_t stride,
+                                                          double* target, int64_t step) {
+    Type r0 = load(source), r1 = load(source + stride), r2 = load(source + 2 * stride),
+         r3 = load(source + 3 * stride);
+    Type t0 = _mm256_unpacklo_pd(r0, r1), t1 = _mm256_unpackhi_pd(r0, r1),
+         t2 = _mm256_unpacklo_pd(r2, r3), t3 = _mm256_unpackhi_pd(r2, r3);
+    store(target, _mm256_permute2f128_pd(t0, t2, 0x20));
+    store(target + step, _mm256_permute2f128_pd(t1, t3, 0x20));
+    store(target + 2 * step, _mm256_permute2f128_pd(t0, t2, 0x31));
+    store(target + 3 * step, _mm256_permute2f128_pd(t1, t3, 0x31));
+  }
+};
+
+// A tile of R rows and V vectors of columns, the last ones masked.
+template <class C, int R, int V, bool masked>
+[[GRADUS_V3]] void tile_v3(const GemmTile<C>& t) {
+  using X = Vector<C>;
+  using Type = typename X::Type;
+  Type acc[R][V];
+  __m256i mask[V];
+#pragma GCC unroll 8
+  for (int v = 0; v < V; ++v) {
+    if constexpr (masked) mask[v] = X::mask(t.columns - v * X::lanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < R; ++i) acc[i][v] = X::zero();
+  }
+  const C *a = t.a, *b = t.b;
+  const int64_t a_row = t.a_row, a_column = t.a_column, b_row = t.b_row;
+  for (int64_t k = t.k; k > 0; --k) {
+    Type row[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      if constexpr (masked)
+        row[v] = X::load(b + v * X::lanes, mask[v]);
+      else
+        row[v] = X::load(b + v * X::lanes);
+    }
+    // One row reads b once, by rows that lie far apart.
+    if constexpr (R == 1 && V == 8)
+      for (int v = 0; v < V; v += 64 / static_cast<int>(sizeof(Type)))
+        _mm_prefetch(reinterpret_cast<const char*>(b + 8 * b_row + v * X::lanes), _MM_HINT_T0);
+#pragma GCC unroll 8
+    for (int i = 0; i < R; ++i) {
+      Type x = X::all(a + i * a_row);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) acc[i][v] = X::fma(x, row[v], acc[i][v]);
+    }
+    a += a_column;
+    b += b_row;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      C* c = t.c + i * t.c_row + v * X::lanes;
+      if constexpr (masked) {
+        X::store(c, mask[v], t.first ? acc[i][v] : X::add(X::load(c, mask[v]), acc[i][v]));
+      } else {
+        X::store(c, t.first ? acc[i][v] : X::add(X::load(c), acc[i][v]));
+      }
+    }
+}
+
+template <class C, bool masked>
+void tile_by_rows(const GemmTile<C>& t) {
+  switch (t.rows) {
+    case 1:
+      return tile_v3<C, 1, 2, masked>(t);
+    case 2:
+      return tile_v3<C, 2, 2, masked>(t);
+    case 3:
+      return tile_v3<C, 3, 2, masked>(t);
+    case 4:
+      return tile_v3<C, 4, 2, masked>(t);
+    case 5:
+      return tile_v3<C, 5, 2, masked>(t);
+    default:
+      return tile_v3<C, 6, 2, masked>(t);
+  }
+}
+
+template <class C>
+void tile_any(const GemmTile<C>& t) {
+  constexpr int64_t columns = GemmKernels<C>::columns;
+  if (t.columns > 2 * columns)
+    return t.columns == GemmKernels<C>::wide ? tile_v3<C, 1, 8, false>(t)
+                                             : tile_v3<C, 1, 8, true>(t);
+  if (t.columns > columns)
+    return t.columns == 2 * columns ? tile_v3<C, 1, 4, false>(t) : tile_v3<C, 1, 4, true>(t);
+  if (t.columns == columns)
+    tile_by_rows<C, false>(t);
+  else
+    tile_by_rows<C, true>(t);
+}
+
+template <class C>
+[[GRADUS_V3]] void transpose_v3(const C* source, int64_t stride, int64_t k, C* target) {
+  using X = Vector<C>;
+  constexpr int64_t n = GemmKernels<C>::columns;
+  int64_t i = 0;
+  for (; i + X::lanes <= k; i += X::lanes)
+    for (int64_t j = 0; j < n; j += X::lanes)
+      X::transpose(source + i + j * stride, stride, target + i * n + j, n);
+  for (; i < k; ++i)
+    for (int64_t j = 0; j < n; ++j) target[i * n + j] = source[i + j * stride];
+}
+#endif
+
+}  // namespace
+
+template <class C>
+const GemmKernels<C>& gemm_kernels([[maybe_unused]] bool v3) {
+  static constexpr GemmKernels<C> base{tile_base<C>, transpose_base<C>};
+#if GRADUS_HAS_V3
+  if constexpr (!std::is_integral_v<C>) {
+    static constexpr GemmKernels<C> fast{tile_any<C>, transpose_v3<C>};
+    if (v3) return fast;
+  }
+#endif
+  return base;
+}
+
+template const GemmKernels<double>& gemm_kernels<double>(bool);
+template const GemmKernels<float>& gemm_kernels<float>(bool);
+template const GemmKernels<int64_t>& gemm_kernels<int64_t>(bool);
+
+}  // namespace gradus::kernels

@@ -1,0 +1,37 @@
+// The inner loops of matrix products: tiles of the result that live in registers.
+#pragma once
+
+#include <cstdint>
+
+namespace gradus::kernels {
+
+// c[i, j] = (first ? 0 : c[i, j]) + chain over k of a[i, k] * b[k, j], the chain as ops/gemm.h has
+// it. Strides in elements; b's and c's columns are neighbours.
+template <class C>
+struct GemmTile {
+  int64_t rows, columns, k;
+  const C* a;
+  int64_t a_row, a_column;
+  const C* b;
+  int64_t b_row;
+  C* c;
+  int64_t c_row;
+  bool first;
+};
+
+// C is double, float or int64_t. One set per instruction set; all give the same bits.
+template <class C>
+struct GemmKernels {
+  static constexpr int64_t rows = 6;                  // of a tile, at most
+  static constexpr int64_t columns = 64 / sizeof(C);  // of a tile, at most, and of a packed panel
+  static constexpr int64_t wide = 4 * columns;        // of a tile of one row, at most
+  void (*tile)(const GemmTile<C>&);
+  // target[k * columns + j] = source[k + j * stride]: packs a panel whose k are neighbours.
+  void (*transpose)(const C* source, int64_t stride, int64_t k, C* target);
+};
+
+// `v3` asks for the loops of x86-64-v3 where the library has them.
+template <class C>
+const GemmKernels<C>& gemm_kernels(bool v3);
+
+}  // namespace gradus::kernels

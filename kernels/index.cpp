@@ -1,0 +1,344 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/accumulate.h"
+#include "kernels/copies.h"
+#include "kernels/index_parts.h"
+#include "kernels/make.h"
+#include "kernels/tiles.h"
+
+namespace gradus::kernels {
+
+namespace {
+
+constexpr int64_t tile = 512;
+constexpr int64_t chunk_elements = 1 << 16;
+constexpr int64_t column_block = 1024;
+
+int64_t bytes(int64_t elements, DType d) { return elements * static_cast<int64_t>(size_of(d)); }
+
+// Where a `write` or `add` works: the result begins as a copy of operand 0; 16-bit floats are added
+// up in scratch memory and rounded once.
+struct Target {
+  Copies begin, end;
+  bool sums = false;
+
+  explicit Target(const Index& w) : begin(w.begin), end(w.end), sums(w.sums > 0) {}
+};
+
+// One index tensor per picked dimension, all of one common shape: y[outer, i.., inner].
+struct Slabs {
+  const ir::Operator* op;
+  IndexSides sides;
+  SmallVector<IndexOperand, 2> indices;
+  Sizes shape, plain_strides;               // of the index tensors' common shape
+  Sizes outer, outer_plain, outer_indexed;  // before it
+  Sizes inner, inner_plain, inner_indexed;  // after it
+  Target target;
+  int64_t picks = 0, outer_count = 0, inner_count = 0;
+  size_t offsets_at = 0;  // in the scratch memory, behind the sums
+};
+// One index per element, along one dimension: gather and scatter.
+struct Elements {
+  const ir::Operator* op;
+  IndexSides sides;
+  IndexOperand index;
+  // Of the index tensor; indexed: 0 along its dimension.
+  Sizes shape, plain_strides, indexed_strides;
+  Target target;
+  size_t picked;  // which dimension of the shape that is
+};
+
+// offsets[i] += index[i] * step, i < n, every index checked.
+void add_offsets(const ir::Operator& op, const IndexOperand& o, const std::byte* index,
+                 int64_t stride, int64_t n, int64_t* offsets) {
+  alignas(64) int64_t values[tile];
+  for (int64_t done = 0; done < n; done += tile) {
+    int64_t m = std::min(tile, n - done);
+    load_tile(o.dtype, DType::i64, index + bytes(done * stride, o.dtype), stride, m, values);
+    bool bad = false;
+    for (int64_t i = 0; i < m; ++i) {
+      int64_t v = values[i];
+      if (o.wraps && v < 0) v += o.size;
+      bad |= v < 0 || v >= o.size;
+      values[i] = v;
+    }
+    if (bad)
+      for (int64_t i = 0; i < m; ++i)
+        if (values[i] < 0 || values[i] >= o.size) {
+          int64_t raw = 0;
+          load_tile(o.dtype, DType::i64, index + bytes((done + i) * stride, o.dtype), 0, 1, &raw);
+          throw index_error(op, o, raw);
+        }
+    for (int64_t i = 0; i < m; ++i) offsets[done + i] += values[i] * o.step;
+  }
+}
+
+// The two sides' first elements.
+struct Ends {
+  std::byte* indexed;
+  std::byte* plain;
+  DType indexed_dtype;  // of what is written or read there
+  alignas(8) std::byte number[8];
+
+  Ends(const IndexSides& s, const Target& t, std::byte* const* args, KernelScope& scope)
+      : indexed(args[s.indexed]), plain(args[s.plain]), indexed_dtype(s.dtype) {
+    if (s.plain_is_number) {
+      convert_row(s.number_dtype, plain, 0, s.dtype, number, 1, 1);
+      plain = number;
+    }
+    if (t.sums) {
+      indexed = scope.scratch;
+      indexed_dtype = accumulation_dtype(s.dtype);
+    }
+  }
+};
+
+// Elements one by one: offsets on the indexed side, a stride on the plain one.
+template <class T>
+void move_elements(IndexAction action, std::byte* indexed, const int64_t* offsets, std::byte* plain,
+                   int64_t stride, int64_t n) {
+  T* a = reinterpret_cast<T*>(indexed);
+  T* b = reinterpret_cast<T*>(plain);
+  if (action == IndexAction::read)
+    for (int64_t i = 0; i < n; ++i) b[i * stride] = a[offsets[i]];
+  else
+    for (int64_t i = 0; i < n; ++i) a[offsets[i]] = b[i * stride];
+}
+void run_elements(const IndexSides& s, std::byte* indexed, const int64_t* offsets, std::byte* plain,
+                  int64_t stride, int64_t n) {
+  if (s.action == IndexAction::add) {
+    if (s.alpha == 1) return add_at(s.dtype, plain, stride, indexed, offsets, n);
+    int64_t acc = static_cast<int64_t>(size_of(accumulation_dtype(s.dtype)));
+    for (int64_t i = 0; i < n; ++i)
+      add_row(s.dtype, plain + bytes(i * stride, s.dtype), 0, indexed + offsets[i] * acc, 0, 1,
+              s.alpha);
+    return;
+  }
+  switch (size_of(s.dtype)) {
+    case 1:
+      return move_elements<uint8_t>(s.action, indexed, offsets, plain, stride, n);
+    case 2:
+      return move_elements<uint16_t>(s.action, indexed, offsets, plain, stride, n);
+    case 4:
+      return move_elements<uint32_t>(s.action, indexed, offsets, plain, stride, n);
+    default:
+      return move_elements<uint64_t>(s.action, indexed, offsets, plain, stride, n);
+  }
+}
+
+// A run of n elements on both sides.
+void run_row(const IndexSides& s, std::byte* indexed, int64_t indexed_stride, std::byte* plain,
+             int64_t plain_stride, int64_t n) {
+  size_t size = size_of(s.dtype);
+  if (s.action == IndexAction::read)
+    copy_row(size, indexed, indexed_stride, plain, plain_stride, n);
+  else if (s.action == IndexAction::write)
+    copy_row(size, plain, plain_stride, indexed, indexed_stride, n);
+  else
+    add_row(s.dtype, plain, plain_stride, indexed, indexed_stride, n, s.alpha);
+}
+
+// Picks [first, last) of one outer index, columns [c0, c1) of the inner rows.
+void run_picks(const Slabs& k, const Ends& ends, const int64_t* offsets, int64_t outer,
+               int64_t first, int64_t last, int64_t c0, int64_t c1) {
+  const Slabs& p = k;
+  Walk<2> at(p.outer, {p.outer_indexed, p.outer_plain}, outer);
+  Walk<1> pick(p.shape, {p.plain_strides}, first);
+  const size_t rows_rank = p.inner.size() - 1;
+  const int64_t rows = p.inner.back() == 0 ? 0 : k.inner_count / p.inner.back();
+  const int64_t along_indexed = p.inner_indexed.back(), along_plain = p.inner_plain.back();
+  auto leading = [&](const Sizes& v) { return std::span<const int64_t>(v.data(), rows_rank); };
+  std::byte* indexed = ends.indexed + bytes(at.offset(0) + c0 * along_indexed, ends.indexed_dtype);
+  std::byte* plain = ends.plain + bytes(at.offset(1) + c0 * along_plain, p.sides.dtype);
+  for (int64_t i = first; i < last; ++i, pick.next()) {
+    std::byte* a = indexed + bytes(offsets[i], ends.indexed_dtype);
+    std::byte* b = plain + bytes(pick.offset(0), p.sides.dtype);
+    if (rows == 1) {
+      run_row(p.sides, a, along_indexed, b, along_plain, c1 - c0);
+      continue;
+    }
+    Walk<2> row(leading(p.inner), {leading(p.inner_indexed), leading(p.inner_plain)}, 0);
+    for (int64_t r = 0; r < rows; ++r, row.next())
+      run_row(p.sides, a + bytes(row.offset(0), ends.indexed_dtype), along_indexed,
+              b + bytes(row.offset(1), p.sides.dtype), along_plain, c1 - c0);
+  }
+}
+
+void run_slabs(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const Slabs& k = *static_cast<const Slabs*>(parameters);
+  const Slabs& p = k;
+  int64_t* offsets = reinterpret_cast<int64_t*>(scope.scratch + k.offsets_at);
+  std::fill(offsets, offsets + k.picks, 0);
+  for (const IndexOperand& o : p.indices) {
+    const size_t outer = p.shape.size() - 1;
+    const int64_t row = p.shape.back();
+    Walk<1> walk({p.shape.data(), outer}, {std::span(o.strides.data(), outer)}, 0);
+    for (int64_t done = 0; done < k.picks; done += row, walk.next())
+      add_offsets(*p.op, o, args[o.argument] + bytes(walk.offset(0), o.dtype), o.strides.back(),
+                  row, offsets + done);
+  }
+  k.target.begin.run(args, scope);
+  Ends ends(p.sides, k.target, args, scope);
+  const int64_t total = k.outer_count * k.picks * k.inner_count;
+  const bool single = k.inner_count == 1 && p.shape.size() == 1;
+  if (total == 0) {
+  } else if (single) {  // one element a pick
+    Walk<2> at(p.outer, {p.outer_indexed, p.outer_plain}, 0);
+    for (int64_t o = 0; o < k.outer_count; ++o, at.next())
+      run_elements(p.sides, ends.indexed + bytes(at.offset(0), ends.indexed_dtype), offsets,
+                   ends.plain + bytes(at.offset(1), p.sides.dtype), p.plain_strides[0], k.picks);
+  } else if (p.sides.action == IndexAction::read) {
+    int64_t units = k.outer_count * k.picks;
+    int64_t per_chunk = std::max<int64_t>(1, chunk_elements / k.inner_count);
+    scope.workers.parallel_for((units + per_chunk - 1) / per_chunk, [&](int64_t c) {
+      int64_t last = std::min(units, (c + 1) * per_chunk);
+      for (int64_t u = c * per_chunk; u < last;) {
+        int64_t pick = u % k.picks, n = std::min(last - u, k.picks - pick);
+        run_picks(k, ends, offsets, u / k.picks, pick, pick + n, 0, p.inner.back());
+        u += n;
+      }
+    });
+  } else {  // all picks of a place by one worker, in order
+    int64_t columns = p.inner.back(), blocks = (columns + column_block - 1) / column_block;
+    auto unit = [&](int64_t u) {
+      int64_t c0 = u % blocks * column_block;
+      run_picks(k, ends, offsets, u / blocks, 0, k.picks, c0, std::min(columns, c0 + column_block));
+    };
+    int64_t units = k.outer_count * blocks;
+    if (total <= chunk_elements)
+      for (int64_t u = 0; u < units; ++u) unit(u);
+    else
+      scope.workers.parallel_for(units, unit);
+  }
+  k.target.end.run(args, scope);
+}
+
+void run_element_plan(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const Elements& k = *static_cast<const Elements*>(parameters);
+  const Elements& p = k;
+  k.target.begin.run(args, scope);
+  Ends ends(p.sides, k.target, args, scope);
+  const size_t outer = p.shape.size() - 1;
+  const int64_t row = p.shape.back(), count = numel(p.shape);
+  const int64_t rows = row == 0 ? 0 : count / row;
+  auto leading = [&](const Sizes& v) { return std::span<const int64_t>(v.data(), outer); };
+  auto run = [&](int64_t first, int64_t last) {
+    alignas(64) int64_t offsets[tile];
+    Walk<3> walk(leading(p.shape),
+                 {leading(p.index.strides), leading(p.indexed_strides), leading(p.plain_strides)},
+                 first);
+    for (int64_t r = first; r < last; ++r, walk.next())
+      for (int64_t c = 0; c < row; c += tile) {
+        int64_t n = std::min(tile, row - c);
+        for (int64_t i = 0; i < n; ++i) offsets[i] = (c + i) * p.indexed_strides.back();
+        add_offsets(*p.op, p.index,
+                    args[p.index.argument] +
+                        bytes(walk.offset(0) + c * p.index.strides.back(), p.index.dtype),
+                    p.index.strides.back(), n, offsets);
+        run_elements(p.sides, ends.indexed + bytes(walk.offset(1), ends.indexed_dtype), offsets,
+                     ends.plain + bytes(walk.offset(2) + c * p.plain_strides.back(), p.sides.dtype),
+                     p.plain_strides.back(), n);
+      }
+  };
+  // Writers of one place share the indices before the indexed dimension, so those split the work.
+  int64_t units = rows, each = 1;
+  if (p.sides.action != IndexAction::read) {
+    units = 1;
+    for (size_t d = 0; d < p.picked && d < outer; ++d) units *= p.shape[d];
+    each = units == 0 ? 0 : rows / units;
+  }
+  int64_t per_chunk = std::max<int64_t>(1, chunk_elements / std::max<int64_t>(1, each * row));
+  int64_t chunks = rows == 0 ? 0 : (units + per_chunk - 1) / per_chunk;
+  if (chunks == 1)
+    run(0, rows);
+  else if (chunks > 1)
+    scope.workers.parallel_for(chunks, [&](int64_t c) {
+      run(c * per_chunk * each, std::min(units, (c + 1) * per_chunk) * each);
+    });
+  k.target.end.run(args, scope);
+}
+
+// Whether all indices are of some neighbouring dimensions alone, the picks, and others stand before
+// or after them. One dimension alone is better off element by element.
+bool picks_slabs(const Index& w) {
+  if (w.shape.size() < 2) return false;
+  for (size_t d = 0; d < w.shape.size(); ++d)
+    for (const IndexOperand& o : w.indices)
+      if (!w.serial[d] && o.strides[d] != 0) return false;
+  return true;
+}
+
+Sizes part(const Sizes& list, size_t first, size_t last) {
+  return Sizes(list.begin() + first, list.begin() + last);
+}
+
+Kernel make_slabs(const Index& w) {
+  const auto begin = static_cast<size_t>(std::ranges::find(w.serial, true) - w.serial.begin());
+  size_t end = begin;
+  while (end < w.serial.size() && w.serial[end]) ++end;
+  const size_t rank = w.shape.size();
+  Slabs k{w.op,
+          w.sides,
+          w.indices,
+          part(w.shape, begin, end),
+          part(w.plain, begin, end),
+          part(w.shape, 0, begin),
+          part(w.plain, 0, begin),
+          part(w.indexed, 0, begin),
+          part(w.shape, end, rank),
+          part(w.plain, end, rank),
+          part(w.indexed, end, rank),
+          Target(w)};
+  for (IndexOperand& o : k.indices) o.strides = part(o.strides, begin, end);
+  k.picks = numel(k.shape);
+  k.outer_count = numel(k.outer);
+  k.inner_count = numel(k.inner);
+  k.offsets_at = (static_cast<size_t>(w.sums_bytes()) + 63) / 64 * 64;
+  const size_t scratch = k.offsets_at + static_cast<size_t>(k.picks) * sizeof(int64_t);
+  return Kernel::of(run_slabs, std::move(k), scratch);
+}
+
+Kernel make_elements(const Index& w) {
+  GRADUS_CHECK(w.indices.size() == 1);
+  Elements k{
+      w.op,         w.sides,
+      w.indices[0], w.shape,
+      w.plain,      w.indexed,
+      Target(w),    static_cast<size_t>(std::ranges::find(w.serial, true) - w.serial.begin())};
+  return Kernel::of(run_element_plan, std::move(k), static_cast<size_t>(w.sums_bytes()));
+}
+
+void run_check(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const IndexCheck& c = *static_cast<const IndexCheck*>(parameters);
+  const size_t outer = c.shape.size() - 1;
+  const int64_t row = c.shape.back(), rows = numel(c.shape) / row;
+  const int64_t each = std::max<int64_t>(1, chunk_elements / row);
+  auto run = [&](int64_t chunk) {
+    const int64_t first = chunk * each, last = std::min(rows, first + each);
+    alignas(64) int64_t offsets[tile];
+    Walk<1> walk({c.shape.data(), outer}, {std::span(c.of.strides.data(), outer)}, first);
+    for (int64_t r = first; r < last; ++r, walk.next())
+      for (int64_t i = 0; i < row; i += tile) {
+        const int64_t n = std::min(tile, row - i);
+        std::fill(offsets, offsets + n, 0);
+        add_offsets(*c.op, c.of,
+                    args[0] + bytes(walk.offset(0) + i * c.of.strides.back(), c.of.dtype),
+                    c.of.strides.back(), n, offsets);
+      }
+  };
+  const int64_t chunks = (rows + each - 1) / each;
+  if (chunks == 1) return run(0);
+  scope.workers.parallel_for(chunks, run);
+}
+
+}  // namespace
+
+Kernel make_kernel(const Index& w) {
+  if (w.indices.empty() && w.sides.action == IndexAction::add) return make_sums(w);
+  return picks_slabs(w) ? make_slabs(w) : make_elements(w);
+}
+
+Kernel make_kernel(const IndexCheck& w) { return Kernel::of(run_check, w); }
+
+}  // namespace gradus::kernels

@@ -1,0 +1,11 @@
+#include "kernels/make.h"
+
+namespace gradus::kernels {
+
+Kernel make(const Work& work) {
+  return std::visit([](const auto& w) { return make_kernel(w); }, work);
+}
+
+Kernel make_kernel(const Foreign& w) { return w.kernel; }
+
+}  // namespace gradus::kernels

@@ -1,0 +1,36 @@
+// Random bits: Philox.
+#include <algorithm>
+
+#include "kernels/make.h"
+#include "ops/philox.h"
+
+namespace gradus::kernels {
+
+namespace {
+
+constexpr int64_t chunk = 1 << 14;  // elements; a multiple of 4
+
+void run_bits(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const auto& p = *static_cast<const RandomBits*>(parameters);
+  const auto* given = reinterpret_cast<const int64_t*>(args[0]);
+  auto* y = reinterpret_cast<int64_t*>(args[1]);
+  const auto key = static_cast<uint64_t>(given[0]);
+  const auto stream = static_cast<uint64_t>(given[p.key_stride]);
+  scope.workers.parallel_for((p.count + chunk - 1) / chunk, [&](int64_t c) {
+    const int64_t last = std::min(p.count, (c + 1) * chunk);
+    for (int64_t i = c * chunk; i < last; i += 4) {
+      const auto at = static_cast<uint64_t>(i / 4);
+      auto four = ops::philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32),
+                               static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
+                              {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
+      for (int64_t k = 0; k < std::min<int64_t>(4, last - i); ++k)
+        y[i + k] = four[static_cast<size_t>(k)];
+    }
+  });
+}
+
+}  // namespace
+
+Kernel make_kernel(const RandomBits& w) { return Kernel::of(run_bits, w); }
+
+}  // namespace gradus::kernels

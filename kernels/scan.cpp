@@ -1,0 +1,322 @@
+// Kernels that run along one dimension, element after element.
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "base/isa.h"
+#include "kernels/cursor.h"
+#include "kernels/make.h"
+#include "kernels/tiles.h"
+#include "ops/scalar/math.h"
+
+namespace gradus::kernels {
+
+namespace {
+
+constexpr int64_t tile = 256;               // elements converted at a time
+constexpr int64_t task_elements = 1 << 15;  // what one worker takes at a time, about
+
+template <class C>
+[[gnu::always_inline]] inline C add(C a, C b) {
+  if constexpr (std::is_integral_v<C>)
+    return static_cast<C>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
+}
+template <class C>
+[[gnu::always_inline]] inline C multiply(C a, C b) {
+  if constexpr (std::is_integral_v<C>)
+    return static_cast<C>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return a * b;
+}
+
+struct SumStep {
+  template <class C>
+  static constexpr C identity = C(0);
+  template <class C>
+  [[gnu::always_inline]] static C next(C s, C x, C) {
+    return add(s, x);
+  }
+};
+struct ProdStep {
+  template <class C>
+  static constexpr C identity = C(1);
+  template <class C>
+  [[gnu::always_inline]] static C next(C s, C x, C) {
+    return multiply(s, x);
+  }
+};
+struct RecurrenceStep {
+  template <class C>
+  static constexpr C identity = C(0);
+  template <class C>
+  [[gnu::always_inline]] static C next(C s, C a, C b) {
+    return add(multiply(a, s), b);
+  }
+};
+struct LogSumExpStep {
+  template <class C>
+  static constexpr C identity = -std::numeric_limits<C>::infinity();
+  template <class C>
+  [[gnu::always_inline]] static C next(C s, C x, C) {
+    using S = scalar::Num<C>;
+    bool above = s > x || s != s;
+    C high = above ? s : x, low = above ? x : s;
+    if (high - high != 0) return high;  // an infinity or NaN decides
+    return high + scalar::log1p(scalar::exp(S{low - high})).value;
+  }
+};
+
+// m rows of n columns: state[t] runs over the rows, which lie `step` elements apart in `a`, `b` and
+// `out` (negative in reverse).
+using ScanLoop = void (*)(const void* a, const void* b, void* out, int64_t m, int64_t n,
+                          int64_t step, void* state);
+
+template <class Step, class C, bool exclusive>
+[[gnu::always_inline]] inline void scan_body(const void* a, const void* b, void* out, int64_t m,
+                                             int64_t n, int64_t step, void* state) {
+  const C* __restrict x = static_cast<const C*>(a);
+  const C* __restrict z = static_cast<const C*>(b);
+  C* __restrict y = static_cast<C*>(out);
+  C* __restrict s = static_cast<C*>(state);
+  if (n == 1) {
+    C now = s[0];
+    for (int64_t i = 0; i < m; ++i) {
+      C next = Step::next(now, x[i * step], z[i * step]);
+      y[i * step] = exclusive ? now : next;
+      now = next;
+    }
+    s[0] = now;
+    return;
+  }
+  for (int64_t i = 0; i < m; ++i, x += step, z += step, y += step)
+    for (int64_t t = 0; t < n; ++t) {
+      C next = Step::next(s[t], x[t], z[t]);
+      y[t] = exclusive ? s[t] : next;
+      s[t] = next;
+    }
+}
+
+template <class Step, class C, bool exclusive>
+void scan_loop(const void* a, const void* b, void* out, int64_t m, int64_t n, int64_t step,
+               void* state) {
+  scan_body<Step, C, exclusive>(a, b, out, m, n, step, state);
+}
+#if GRADUS_HAS_V3
+template <class Step, class C, bool exclusive>
+[[gnu::target("arch=x86-64-v3")]] void scan_loop_v3(const void* a, const void* b, void* out,
+                                                    int64_t m, int64_t n, int64_t step,
+                                                    void* state) {
+  scan_body<Step, C, exclusive>(a, b, out, m, n, step, state);
+}
+#endif
+
+template <class Step, class C>
+ScanLoop choose(bool exclusive) {
+#if GRADUS_HAS_V3
+  if (cpu_has_v3()) return exclusive ? scan_loop_v3<Step, C, true> : scan_loop_v3<Step, C, false>;
+#endif
+  return exclusive ? scan_loop<Step, C, true> : scan_loop<Step, C, false>;
+}
+
+// How operands lie: what comes before the scanned dimension, and what comes after it.
+struct Side {
+  DType dtype;
+  Axes outer, inner;  // not joined, so that all operands' axes match
+  int64_t stride;     // along the scanned dimension
+};
+
+struct Plan {
+  ScanLoop loop;
+  Compute compute;
+  double float_identity;
+  int64_t integer_identity;
+  bool reverse;
+  DType out_dtype;
+  SmallVector<Side, 2> sides;
+  int64_t length = 1, outer = 1, inner = 1;
+};
+
+Side side_of(const Layout& in, int dim) {
+  Side s{in.dtype, {}, {}, in.rank() ? in.strides[static_cast<size_t>(dim)] : 1};
+  for (int d = 0; d < in.rank(); ++d) {
+    auto i = static_cast<size_t>(d);
+    if (d != dim) (d < dim ? s.outer : s.inner).push_back({in.shape[i], in.strides[i]});
+  }
+  if (s.outer.empty()) s.outer.push_back({1, 0});
+  if (s.inner.empty()) s.inner.push_back({1, 0});
+  return s;
+}
+
+const std::byte* at(const std::byte* x, DType dtype, int64_t offset) {
+  return x + offset * static_cast<int64_t>(size_of(dtype));
+}
+
+// One outer index, `width` columns from inner index `first` on.
+struct Strip {
+  int64_t outer, first, width;
+};
+
+void load(const Plan& p, size_t k, const std::byte* x, const Strip& strip, int64_t i, int64_t m,
+          std::byte* buffer) {
+  const Side& s = p.sides[k];
+  DType tile_dtype = dtype_of(p.compute) == DType::i64 ? DType::i64 : DType::f64;
+  int64_t base = Cursor(s.outer, strip.outer).offset() + i * s.stride;
+  if (strip.width == 1) {
+    base += Cursor(s.inner, strip.first).offset();
+    return load_tile(s.dtype, tile_dtype, at(x, s.dtype, base), s.stride, m, buffer);
+  }
+  Cursor c(s.inner, strip.first);
+  for (int64_t done = 0; done < strip.width;) {
+    int64_t n = std::min(strip.width - done, c.run());
+    load_tile(s.dtype, tile_dtype, at(x, s.dtype, base + c.offset()), s.inner.back().stride, n,
+              buffer + done * 8);
+    c.advance(n);
+    done += n;
+  }
+}
+
+// Narrow strips go by tiles along the scanned dimension, wide ones row by row.
+void run_strip(const Plan& p, std::byte* const* args, const Strip& strip) {
+  // Of f64 or i64.
+  alignas(64) std::byte state[tile * 8], in[2][tile * 8], out[tile * 8];
+  if (p.compute == Compute::i64)
+    std::fill_n(reinterpret_cast<int64_t*>(state), strip.width, p.integer_identity);
+  else
+    std::fill_n(reinterpret_cast<double*>(state), strip.width, p.float_identity);
+  const bool one = strip.width == 1;
+  const int64_t rows = one ? tile : 1;
+  const DType tile_dtype = p.compute == Compute::i64 ? DType::i64 : DType::f64;
+  for (int64_t done = 0; done < p.length;) {
+    int64_t m = std::min(rows, p.length - done);
+    int64_t i = p.reverse ? p.length - done - m : done;
+    for (size_t k = 0; k < p.sides.size(); ++k) load(p, k, args[k], strip, i, m, in[k]);
+    const std::byte* b = p.sides.size() > 1 ? in[1] : in[0];
+    int64_t start = p.reverse && one ? (m - 1) * 8 : 0;
+    p.loop(in[0] + start, b + start, out + start, m, strip.width, p.reverse ? -1 : 1, state);
+    std::byte* y = args[p.sides.size()] + ((strip.outer * p.length + i) * p.inner + strip.first) *
+                                              static_cast<int64_t>(size_of(p.out_dtype));
+    if (p.inner == 1 || !one) {
+      store_tile(tile_dtype, p.out_dtype, out, one ? m : strip.width, y);
+    } else {
+      for (int64_t j = 0; j < m; ++j)
+        store_tile(tile_dtype, p.out_dtype, out + j * 8, 1,
+                   y + j * p.inner * static_cast<int64_t>(size_of(p.out_dtype)));
+    }
+    done += m;
+  }
+}
+
+void run(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const Plan& p = *static_cast<const Plan*>(parameters);
+  const int64_t strips = (p.inner + tile - 1) / tile, units = p.outer * strips;
+  const int64_t per_unit = p.length * std::min(p.inner, tile);
+  const int64_t batch = std::max<int64_t>(1, task_elements / std::max<int64_t>(per_unit, 1));
+  scope.workers.parallel_for((units + batch - 1) / batch, [&](int64_t t) {
+    for (int64_t u = t * batch; u < std::min(units, (t + 1) * batch); ++u) {
+      int64_t first = u % strips * tile;
+      run_strip(p, args, {u / strips, first, std::min(tile, p.inner - first)});
+    }
+  });
+}
+
+template <class Step>
+void choose_loop(Plan& p, bool exclusive) {
+  p.float_identity = static_cast<double>(Step::template identity<double>);
+  if constexpr (!std::is_same_v<Step, LogSumExpStep>) {
+    p.integer_identity = Step::template identity<int64_t>;
+    if (p.compute == Compute::i64) {
+      p.loop = choose<Step, int64_t>(exclusive);
+      return;
+    }
+  }
+  p.loop = choose<Step, double>(exclusive);
+}
+
+struct MaxPlan {
+  Side side;
+  Compute compute;
+  int64_t length, outer, inner;
+};
+
+template <class C>
+void max_line(const MaxPlan& p, std::byte* const* args, int64_t line) {
+  const int64_t o = line / p.inner, j = line % p.inner;
+  const std::byte* x = at(args[0], p.side.dtype,
+                          Cursor(p.side.outer, o).offset() + Cursor(p.side.inner, j).offset());
+  auto* indices = reinterpret_cast<int64_t*>(args[2]);
+  C in[tile];
+  C best = 0;
+  int64_t where = 0;
+  for (int64_t i = 0; i < p.length; ++i) {
+    if (i % tile == 0)
+      load_tile(p.side.dtype, dtype_of(p.compute), at(x, p.side.dtype, i * p.side.stride),
+                p.side.stride, std::min(tile, p.length - i), in);
+    C v = in[i % tile];
+    if (i == 0 || v != v || (best == best && v >= best)) {
+      best = v;
+      where = i;
+    }
+    int64_t y = (o * p.length + i) * p.inner + j;
+    indices[y] = where;
+    store_tile(dtype_of(p.compute), p.side.dtype, &best, 1,
+               args[1] + y * static_cast<int64_t>(size_of(p.side.dtype)));
+  }
+}
+
+void run_max(const void* parameters, std::byte* const* args, KernelScope& scope) {
+  const MaxPlan& p = *static_cast<const MaxPlan*>(parameters);
+  const int64_t lines = p.outer * p.inner;
+  const int64_t batch = std::max<int64_t>(1, task_elements / p.length);
+  scope.workers.parallel_for((lines + batch - 1) / batch, [&](int64_t t) {
+    visit_compute(p.compute, [&](auto tag) {
+      for (int64_t l = t * batch; l < std::min(lines, (t + 1) * batch); ++l)
+        max_line<typename decltype(tag)::type>(p, args, l);
+    });
+  });
+}
+
+template <class P>
+void set_extents(P& p, const Layout& y, int dim) {
+  p.length = y.rank() ? y.shape[static_cast<size_t>(dim)] : 1;
+  p.outer = p.inner = 1;
+  for (int d = 0; d < y.rank(); ++d)
+    if (d != dim) (d < dim ? p.outer : p.inner) *= y.shape[static_cast<size_t>(d)];
+}
+
+}  // namespace
+
+Kernel make_kernel(const Scan& w) {
+  if (w.in[0].numel() == 0) return {};
+  Plan p;
+  p.compute = compute_of(w.out);
+  p.reverse = w.reverse;
+  p.out_dtype = w.out;
+  set_extents(p, w.in[0], w.dim);
+  for (const Layout& in : w.in) p.sides.push_back(side_of(in, w.dim));
+  switch (w.next) {
+    case ScanStep::sum:
+      choose_loop<SumStep>(p, w.exclusive);
+      break;
+    case ScanStep::prod:
+      choose_loop<ProdStep>(p, w.exclusive);
+      break;
+    case ScanStep::recurrence:
+      choose_loop<RecurrenceStep>(p, w.exclusive);
+      break;
+    case ScanStep::log_sum_exp:
+      choose_loop<LogSumExpStep>(p, w.exclusive);
+      break;
+  }
+  return Kernel::of(run, std::move(p));
+}
+
+Kernel make_kernel(const RunningMax& w) {
+  if (w.x.numel() == 0) return {};
+  MaxPlan p{side_of(w.x, w.dim), compute_of(w.x.dtype), 1, 1, 1};
+  set_extents(p, w.x, w.dim);
+  return Kernel::of(run_max, std::move(p));
+}
+
+}  // namespace gradus::kernels

@@ -1,0 +1,120 @@
+#include "kernels/tiles.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/isa.h"
+#include "tensor/convert.h"
+
+namespace gradus::kernels {
+
+namespace {
+
+template <class From, class To>
+[[gnu::always_inline]] inline void load(const std::byte* source, int64_t stride, int64_t n,
+                                        void* tile) {
+  const From* s = reinterpret_cast<const From*>(source);
+  To* t = static_cast<To*>(tile);
+  if (stride == 1) {
+    for (int64_t i = 0; i < n; ++i) t[i] = convert<To>(s[i]);
+  } else if (stride == 0) {
+    std::fill(t, t + n, convert<To>(s[0]));
+  } else {
+    for (int64_t i = 0; i < n; ++i) t[i] = convert<To>(s[i * stride]);
+  }
+}
+
+template <class From, class To>
+void load_base(const std::byte* source, int64_t stride, int64_t n, void* tile) {
+  load<From, To>(source, stride, n, tile);
+}
+#if GRADUS_HAS_V3
+template <class From, class To>
+[[gnu::target("arch=x86-64-v3")]] void load_v3(const std::byte* source, int64_t stride, int64_t n,
+                                               void* tile) {
+  load<From, To>(source, stride, n, tile);
+}
+#endif
+
+template <class From, class To>
+void run(const std::byte* source, int64_t stride, int64_t n, void* tile) {
+#if GRADUS_HAS_V3
+  if (cpu_has_v3()) return load_v3<From, To>(source, stride, n, tile);
+#endif
+  load_base<From, To>(source, stride, n, tile);
+}
+
+template <class From, class To>
+void gather(const std::byte* source, std::span<const int64_t> shape,
+            std::span<const int64_t> strides, std::span<int64_t> index, int64_t n, void* tile) {
+  const From* s = reinterpret_cast<const From*>(source);
+  To* t = static_cast<To*>(tile);
+  const size_t last = shape.size() - 1;
+  const int64_t row = shape[last], stride = strides[last];
+  int64_t at = 0;
+  for (size_t d = 0; d <= last; ++d) at += index[d] * strides[d];
+  while (n > 0) {
+    int64_t count = std::min(n, row - index[last]);
+    for (int64_t i = 0; i < count; ++i) t[i] = convert<To>(s[at + i * stride]);
+    t += count;
+    n -= count;
+    at += count * stride;
+    index[last] += count;
+    for (size_t d = last; d > 0 && index[d] == shape[d]; --d) {
+      index[d] = 0;
+      ++index[d - 1];
+      at += strides[d - 1] - shape[d] * strides[d];
+    }
+  }
+}
+
+// f64, f32, i64 and bool: what tiles are made of.
+template <class F>
+void visit_tile(DType d, F f) {
+  switch (d) {
+    case DType::f64:
+      return f(TypeTag<double>{});
+    case DType::f32:
+      return f(TypeTag<float>{});
+    case DType::i64:
+      return f(TypeTag<int64_t>{});
+    case DType::boolean:
+      return f(TypeTag<bool>{});
+    default:
+      GRADUS_CHECK(false && "a tile dtype");
+  }
+}
+
+}  // namespace
+
+void load_tile(DType source_dtype, DType tile_dtype, const std::byte* source, int64_t stride,
+               int64_t n, void* tile) {
+  visit_dtype(source_dtype, [&](auto from) {
+    visit_tile(tile_dtype, [&](auto to) {
+      run<typename decltype(from)::type, typename decltype(to)::type>(source, stride, n, tile);
+    });
+  });
+}
+
+void load_tile(DType source_dtype, DType tile_dtype, const std::byte* source,
+               std::span<const int64_t> shape, std::span<const int64_t> strides,
+               std::span<int64_t> index, int64_t n, void* tile) {
+  visit_dtype(source_dtype, [&](auto from) {
+    visit_tile(tile_dtype, [&](auto to) {
+      gather<typename decltype(from)::type, typename decltype(to)::type>(source, shape, strides,
+                                                                         index, n, tile);
+    });
+  });
+}
+
+void store_tile(DType tile_dtype, DType target_dtype, const void* tile, int64_t n,
+                std::byte* target) {
+  visit_tile(tile_dtype, [&](auto from) {
+    visit_dtype(target_dtype, [&](auto to) {
+      run<typename decltype(from)::type, typename decltype(to)::type>(
+          static_cast<const std::byte*>(tile), 1, n, target);
+    });
+  });
+}
+
+}  // namespace gradus::kernels

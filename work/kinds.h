@@ -1,0 +1,202 @@
+// Kinds of work that stand alone.
+#pragma once
+
+#include "work/fields.h"
+
+namespace gradus::work {
+
+// What a triangle keeps of operand 0; the rest of result 0 is zero. Its elements lie in order.
+struct Triangle {
+  static constexpr std::string_view name = "triangle";
+  Layout x;
+  int64_t diagonal = 0;
+  bool lower = true;
+  static constexpr auto fields() {
+    return std::tuple(field("x", &Triangle::x), field("diagonal", &Triangle::diagonal),
+                      field("lower", &Triangle::lower));
+  }
+  friend bool operator==(const Triangle&, const Triangle&) = default;
+};
+
+// result 0 [i] = first + i * step, in the type that this dtype computes in.
+struct Range {
+  static constexpr std::string_view name = "range";
+  DType dtype = DType::f32;
+  int64_t count = 0;
+  bool integral = true;  // the integers, else the floats
+  int64_t start = 0, step = 0;
+  Real first, by;
+  static constexpr auto fields() {
+    return std::tuple(field("dtype", &Range::dtype), field("count", &Range::count),
+                      field("integral", &Range::integral), field("start", &Range::start),
+                      field("step", &Range::step), field("first", &Range::first),
+                      field("by", &Range::by));
+  }
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+// Numbers evenly spaced from `start` to `end` into result 0: from both ends towards the middle, as
+// ATen does; f64 in f64, 32- and 16-bit floats in f32, integers by an f64 step.
+struct Spacing {
+  static constexpr std::string_view name = "spacing";
+  DType dtype = DType::f32;
+  int64_t count = 0;
+  Real start, end;
+  static constexpr auto fields() {
+    return std::tuple(field("dtype", &Spacing::dtype), field("count", &Spacing::count),
+                      field("start", &Spacing::start), field("end", &Spacing::end));
+  }
+  friend bool operator==(const Spacing&, const Spacing&) = default;
+};
+
+// result 0 [i.., c] = 1 where operand 0 [i..] is c, else 0: i64, in order.
+struct OneHot {
+  static constexpr std::string_view name = "one_hot";
+  Layout index;
+  int64_t classes = 0;
+  static constexpr auto fields() {
+    return std::tuple(field("index", &OneHot::index), field("classes", &OneHot::classes));
+  }
+  friend bool operator==(const OneHot&, const OneHot&) = default;
+};
+
+// The places of operand 0's elements that are not zero into result 0: `count` rows of i64, one
+// number for each dimension. Another count is an Error.
+struct Nonzero {
+  static constexpr std::string_view name = "nonzero";
+  Layout x;
+  int64_t count = 0;
+  static constexpr auto fields() {
+    return std::tuple(field("x", &Nonzero::x), field("count", &Nonzero::count));
+  }
+  friend bool operator==(const Nonzero&, const Nonzero&) = default;
+};
+
+// Philox 4x32-10, keyed by the two numbers of operand 0, into result 0: i64, in order.
+struct RandomBits {
+  static constexpr std::string_view name = "random_bits";
+  int64_t key_stride = 1, count = 0;
+  static constexpr auto fields() {
+    return std::tuple(field("key_stride", &RandomBits::key_stride),
+                      field("count", &RandomBits::count));
+  }
+  friend bool operator==(const RandomBits&, const RandomBits&) = default;
+};
+
+// Rows of operand 0 in order, equal elements as they were and NaN greatest; the first `kept` of
+// each into result 0, and where they were into result 1, which is i64. Element i of row r lies at
+// r / inner * outer_stride + r % inner + i * step of both.
+struct Sort {
+  static constexpr std::string_view name = "sort";
+  Layout x;  // its rows' dimension last
+  int64_t rows = 0, kept = 0, inner = 1, outer_stride = 0, step = 1;
+  bool descending = false;
+  static constexpr auto fields() {
+    return std::tuple(field("x", &Sort::x), field("rows", &Sort::rows), field("kept", &Sort::kept),
+                      field("inner", &Sort::inner), field("outer_stride", &Sort::outer_stride),
+                      field("step", &Sort::step), field("descending", &Sort::descending));
+  }
+  friend bool operator==(const Sort&, const Sort&) = default;
+};
+
+enum class ScanStep : uint8_t {
+  sum,          // s = s + x
+  prod,         // s = s * x
+  recurrence,   // s = a * s + b, product and sum rounded each; two operands of one shape
+  log_sum_exp,  // s = log(exp(s) + exp(x))
+};
+std::string_view name_of(ScanStep step);
+
+// result 0 = the states along `dim` of the operands, which have its shape. The state is f64 for
+// floats and a wrapping i64 for integers; it starts from 0 (prod: 1, log_sum_exp: -inf).
+struct Scan {
+  static constexpr std::string_view name = "scan";
+  ScanStep next = ScanStep::sum;
+  bool exclusive = false;  // y[i] is the state before x[i], else after it
+  bool reverse = false;    // from the last element to the first
+  int dim = 0;
+  SmallVector<Layout, 2> in;
+  DType out = DType::f32;
+  static constexpr auto fields() {
+    return std::tuple(field("next", &Scan::next), field("exclusive", &Scan::exclusive),
+                      field("reverse", &Scan::reverse), field("dim", &Scan::dim),
+                      field("in", &Scan::in), field("out", &Scan::out));
+  }
+  friend bool operator==(const Scan&, const Scan&) = default;
+};
+
+// The greatest of operand 0 so far along `dim` into result 0, its place there into result 1, which
+// is i64. Ties and NaN go to the later one. Both lie in order.
+struct RunningMax {
+  static constexpr std::string_view name = "running_max";
+  Layout x;
+  int dim = 0;
+  static constexpr auto fields() {
+    return std::tuple(field("x", &RunningMax::x), field("dim", &RunningMax::dim));
+  }
+  friend bool operator==(const RunningMax&, const RunningMax&) = default;
+};
+
+enum class MatrixFunction : uint8_t { cholesky, inverse, det, cofactor };
+std::string_view name_of(MatrixFunction function);
+
+// The function of operand 0's matrices, its last two dimensions, into result 0, which lies in
+// order. Computed in f64. A matrix that has no such function is an Error when it is met.
+struct Factor {
+  static constexpr std::string_view name = "factor";
+  const ir::Operator* op = nullptr;  // for messages
+  MatrixFunction function = MatrixFunction::det;
+  Layout x;
+  static constexpr auto fields() {
+    return std::tuple(field("op", &Factor::op), field("function", &Factor::function),
+                      field("x", &Factor::x));
+  }
+  friend bool operator==(const Factor&, const Factor&) = default;
+};
+
+// The triangle of operand 0 and the columns of operand 1, with the same dimensions before the last
+// two: the solutions into result 0, of operand 1's dtype and in order. Sums are f64.
+struct Solve {
+  static constexpr std::string_view name = "solve";
+  Layout a, b;
+  bool upper = false, transpose = false;
+  static constexpr auto fields() {
+    return std::tuple(field("a", &Solve::a), field("b", &Solve::b), field("upper", &Solve::upper),
+                      field("transpose", &Solve::transpose));
+  }
+  friend bool operator==(const Solve&, const Solve&) = default;
+};
+
+// An operand of a pointwise operator. The strides are over the result's shape.
+struct PointwiseOperand {
+  DType dtype = DType::f32;
+  Sizes strides;
+  static constexpr auto fields() {
+    return std::tuple(field("dtype", &PointwiseOperand::dtype),
+                      field("strides", &PointwiseOperand::strides));
+  }
+  friend bool operator==(const PointwiseOperand&, const PointwiseOperand&) = default;
+};
+
+// result 0 [i] = call(operands[i]..) by the operator's scalar rule; the result's elements lie in
+// order. Dimensions that all operands walk in one stride are joined.
+struct Pointwise {
+  static constexpr std::string_view name = "pointwise";
+  Call call;
+  Compute compute = Compute::f32;
+  Sizes shape;  // never empty
+  SmallVector<PointwiseOperand, 2> operands;
+  DType out = DType::f32;
+  // Operand 1 is written as a number, one for all and the same in each run: where the operator has
+  // cheaper rules for some exponents, they may be taken.
+  bool exponent_is_number = false;
+  static constexpr auto fields() {
+    return std::tuple(field("call", &Pointwise::call), field("compute", &Pointwise::compute),
+                      field("shape", &Pointwise::shape), field("operands", &Pointwise::operands),
+                      field("out", &Pointwise::out),
+                      field("exponent_is_number", &Pointwise::exponent_is_number));
+  }
+  friend bool operator==(const Pointwise&, const Pointwise&) = default;
+};
+
+}  // namespace gradus::work

@@ -1,0 +1,53 @@
+#include "work/work.h"
+
+#include <atomic>
+
+namespace gradus::work {
+
+std::string Call::text() const {
+  std::string out(op->name);
+  const char* separator = " {";
+  for (const ir::NamedLiteral& a : op->write(attributes)) {
+    out += fmt::format("{}{} = {}", separator, a.name, to_string(a.value));
+    separator = ", ";
+  }
+  return *separator == ',' ? out + "}" : out;
+}
+
+std::string_view name_of(ScanStep step) {
+  constexpr std::string_view names[] = {"sum", "prod", "recurrence", "log_sum_exp"};
+  return names[static_cast<size_t>(step)];
+}
+
+std::string_view name_of(MatrixFunction function) {
+  constexpr std::string_view names[] = {"cholesky", "inverse", "det", "cofactor"};
+  return names[static_cast<size_t>(function)];
+}
+
+Foreign foreign(Kernel kernel) {
+  static std::atomic<uint64_t> next{1};
+  return {std::move(kernel), next.fetch_add(1, std::memory_order_relaxed)};
+}
+
+std::string_view name_of(const Work& work) {
+  return std::visit([](const auto& w) { return w.name; }, work);
+}
+
+std::string key_of(const Work& work) {
+  std::string key;
+  KeyWriter writer(key);
+  writer.add(work.index());
+  std::visit([&](const auto& w) { writer.add(w); }, work);
+  return key;
+}
+
+size_t hash_of(const Work& work) { return std::hash<std::string>()(key_of(work)); }
+
+std::string print(const Work& work) {
+  std::string text(name_of(work));
+  text += " ";
+  std::visit([&](const auto& w) { TextWriter(text).add(w); }, work);
+  return text;
+}
+
+}  // namespace gradus::work

@@ -1,0 +1,46 @@
+// What machines do, as data. An operator's `bind` says its work for operands of known layouts; a
+// backend's `make` gives code for it. Work has an identity that follows from its fields, prints,
+// and a reference evaluator says what it means (kernels/reference.h).
+//
+// The elements that work reads and writes are named by argument: the operands in order, then the
+// results. Absent operands have a number, too.
+#pragma once
+
+#include <memory>
+#include <variant>
+
+#include "work/convolution.h"
+#include "work/index.h"
+#include "work/kernel.h"
+#include "work/kinds.h"
+#include "work/move.h"
+#include "work/product.h"
+#include "work/reduce.h"
+
+namespace gradus::work {
+
+// A kernel that somebody else made: what a user's own operator brings. The CPU alone runs it.
+struct Foreign {
+  static constexpr std::string_view name = "foreign";
+  Kernel kernel;
+  uint64_t number = 0;  // no two have the same
+  static constexpr auto fields() { return std::tuple(field("number", &Foreign::number)); }
+  friend bool operator==(const Foreign& a, const Foreign& b) { return a.number == b.number; }
+};
+Foreign foreign(Kernel kernel);
+
+using Work = std::variant<Move, Index, IndexCheck, Reduce, Extremum, Product, Convolution, Columns,
+                          MaxPool, Triangle, Range, Spacing, OneHot, Nonzero, RandomBits, Sort,
+                          Scan, RunningMax, Factor, Solve, Pointwise, Foreign>;
+// Shared by plans and caches; never changed.
+using WorkRef = std::shared_ptr<const Work>;
+
+// The kind's name.
+std::string_view name_of(const Work& work);
+// Equal for equal work, and for no other: bytes, not for people.
+std::string key_of(const Work& work);
+size_t hash_of(const Work& work);
+// "reduce {reducer = sum, in = f32, ...}"
+std::string print(const Work& work);
+
+}  // namespace gradus::work
