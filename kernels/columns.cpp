@@ -1,8 +1,8 @@
 // Windows of images as columns of a matrix, and columns added up to images.
 #include <algorithm>
 
+#include "base/slots.h"
 #include "kernels/conv_columns.h"
-#include "kernels/slots.h"
 #include "tensor/convert.h"
 
 namespace gradus::kernels {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/slots.h"
 #include "kernels/accumulate.h"
 #include "kernels/conv_columns.h"
 #include "kernels/gemm.h"
 #include "kernels/library_convolution.h"
-#include "kernels/slots.h"
 #include "tensor/convert.h"
 
 namespace gradus::kernels {

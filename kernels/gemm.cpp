@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/isa.h"
+#include "base/slots.h"
 #include "kernels/gemm_kernel.h"
-#include "kernels/slots.h"
 #include "tensor/convert.h"
 
 namespace gradus::kernels {

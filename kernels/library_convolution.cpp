@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/slots.h"
 #include "kernels/libraries/onednn.h"
-#include "kernels/slots.h"
 
 namespace gradus::kernels {
 

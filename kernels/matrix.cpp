@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/slots.h"
 #include "kernels/copies.h"
-#include "kernels/slots.h"
 
 namespace gradus::kernels {
 

@@ -5,12 +5,12 @@
 
 #include "base/error.h"
 #include "base/isa.h"
+#include "base/slots.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_kernel.h"
 #include "kernels/libraries/onednn.h"
 #include "kernels/libraries/openblas.h"
 #include "kernels/make.h"
-#include "kernels/slots.h"
 
 namespace gradus::kernels {
 

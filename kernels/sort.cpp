@@ -1,8 +1,8 @@
 // Sorting rows.
 #include <algorithm>
 
+#include "base/slots.h"
 #include "kernels/copies.h"
-#include "kernels/slots.h"
 #include "tensor/convert.h"
 
 namespace gradus::kernels {

@@ -11,7 +11,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "base/error.h"
-#include "kernels/slots.h"
+#include "base/slots.h"
 
 // OpenMP's own functions, without its compiler flag: nothing here is compiled for it.
 extern "C" int omp_get_max_threads();

@@ -8,7 +8,7 @@
 
 #include "base/worker_pool.h"
 
-namespace gradus::kernels {
+namespace gradus {
 
 // Slots that may run at once: settled once, because their memory is asked for before a run.
 inline int64_t most_slots() {
@@ -31,4 +31,4 @@ void run_in_slots(WorkerPool& workers, int64_t items, F body) {
   });
 }
 
-}  // namespace gradus::kernels
+}  // namespace gradus
