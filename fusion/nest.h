@@ -84,7 +84,7 @@ struct Load {
 
 struct Step {
   const ir::Operator* op = nullptr;  // a pointwise one
-  // Without `op`: reduces a row to one value, in the order of ops/reduce_kernel.h.
+  // Without `op`: reduces a row to one value, in the order of work/reduce.h.
   std::optional<work::Reducer> reducer;
   bool columns = false;  // reduces each column instead, over all rows
   // With neither: a conversion to `dtype`.

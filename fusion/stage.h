@@ -49,7 +49,7 @@ std::string print(const work::Reduce& sum);
 std::string print(const work::Move& copies);
 
 // Whether a product is code of the function: one matrix of f32 or f64, whose sums are one chain
-// (ops/gemm.h), of so few multiplications that they stand there one by one.
+// (work/product.h), of so few multiplications that they stand there one by one.
 bool is_inline(const work::Gemm& product);
 // The same of sums of few elements in f32 or f64, whose results are of neighbours or but one; and
 // of copies of few elements that convert nothing.

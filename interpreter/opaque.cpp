@@ -1,7 +1,7 @@
 // Opaque instructions of a run: functions and evals.
 #include <cstring>
 
-#include "interpreter/bind_sizes.h"
+#include "interpreter/plan/bind_sizes.h"
 #include "interpreter/state_impl.h"
 
 namespace gradus {

@@ -19,7 +19,17 @@ struct KernelChoice {
   std::shared_ptr<fusion::Kernels> source;       // null with `off`
   std::shared_ptr<const fusion::KernelSet> set;  // with `behind`: those there are
   std::shared_ptr<fusion::Accelerator> device;   // where stages run; null: here
+  // Told of each plan after each step of making it; may be empty.
+  std::function<void(std::string_view step, size_t stage, const std::string& plan)> dump;
   Device place() const { return device ? device->device() : Device(); }
+  // What plans for this place are made of.
+  bool shares_copies() const { return !device; }  // of operands that several products rearrange
+  bool reads_edges() const { return !device; }    // kernels read what is joined, padded or picked
+  bool has_loops() const { return !device; }      // for what has no kernel
+  bool joins_rows() const { return device != nullptr; }  // a product and a sum may be one call
+  bool adds_row(const work::Product& product) const {
+    return device && device->make(product, 4, true).kernel.run;
+  }
 };
 
 // Sizes of Code::dimensions(), known from some stage on.
@@ -181,6 +191,12 @@ void append_input_key(const Tensor& t, std::vector<int64_t>& key);
 // The registers of a segment's inputs: its stage's, or what the opaque instruction that it begins
 // with gives; none where it begins with a count. no_register: never used.
 std::span<const Register> inputs_of(const Code& code, size_t segment);
+
+// The same, step by step and never as one function: plan/recipe.cpp.
+std::shared_ptr<SegmentPlan> plan_steps(const Code& code, size_t segment,
+                                        std::shared_ptr<const SegmentPlan> previous,
+                                        std::span<const Tensor> inputs, std::vector<int64_t> key,
+                                        const KernelChoice& choice);
 
 // Given   a segment, the plan of the segment before (null for the first), a tensor for each of
 //         `inputs_of`, the kernels to choose from

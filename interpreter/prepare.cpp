@@ -1,7 +1,7 @@
 // Planning before anything runs.
 #include <algorithm>
 
-#include "interpreter/bind_sizes.h"
+#include "interpreter/plan/bind_sizes.h"
 #include "interpreter/state_impl.h"
 
 namespace gradus {

@@ -1,6 +1,6 @@
 // Where results lie, and what stages leave for later ones: the caller's buffers, and a prepared
 // state's memory of the round before.
-#include "interpreter/bind_sizes.h"
+#include "interpreter/plan/bind_sizes.h"
 #include "interpreter/state_impl.h"
 
 namespace gradus {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "interpreter/bind_sizes.h"
+#include "interpreter/plan/bind_sizes.h"
 #include "interpreter/state_file.h"
 #include "tensor/safetensors.h"
 

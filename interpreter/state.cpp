@@ -11,7 +11,9 @@ namespace {
 
 interpreter::KernelChoice choose(fusion::FusionMode mode, Context& context) {
   if (mode == fusion::FusionMode::off) return {};
-  interpreter::KernelChoice choice{mode, fusion::kernels_of(context), nullptr, nullptr};
+  interpreter::KernelChoice choice;
+  choice.mode = mode;
+  choice.source = fusion::kernels_of(context);
   choice.device = choice.source->accelerator();
   if (mode == fusion::FusionMode::behind) choice.set = choice.source->ready();
   return choice;
@@ -48,6 +50,7 @@ void State::Impl::join_stream() {
 State::State(std::shared_ptr<const Code> code, std::shared_ptr<Context> context,
              const StateOptions& options) {
   auto kernels = choose(options.fusion, *context);
+  kernels.dump = options.dump_plans;
   impl_ = std::make_unique<Impl>(std::move(code), std::move(context), std::move(kernels));
 }
 State::State(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -1,6 +1,7 @@
 // State: one run of a program, stage by stage.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -54,6 +55,10 @@ struct RunOptions {
   bool results_on_device = false;
 };
 
+// The steps of making a plan, in their order (docs/architecture.md).
+inline constexpr std::array<std::string_view, 5> plan_step_names{"bind", "share", "group", "make",
+                                                                 "place"};
+
 struct StateOptions {
   // Whether pointwise instructions and reductions of rows run as fused kernels; the results' bits
   // are the same. Which kernels a state uses is settled when it is made, and inherited by its
@@ -61,6 +66,9 @@ struct StateOptions {
   // state again and again, and `off` for a single run. fusion::set_kernel_options says where
   // kernels are kept.
   fusion::FusionMode fusion = fusion::FusionMode::behind;
+  // Called with each plan that this state or its clones make, after each of plan_step_names. On the
+  // thread that runs; may be empty.
+  std::function<void(std::string_view step, size_t stage, const std::string& plan)> dump_plans = {};
 };
 
 // Sizes of dimension names.

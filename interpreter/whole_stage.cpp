@@ -5,7 +5,6 @@
 #include <map>
 
 #include "fusion/cost.h"
-#include "interpreter/planner.h"
 
 namespace gradus::interpreter {
 
@@ -205,9 +204,10 @@ std::optional<Described> describe(const Code& code, size_t segment,
   KernelChoice parts = choice;
   parts.mode = fusion::FusionMode::first;
   parts.source = std::make_shared<PartKernels>(*choice.source);
-  Planner planner(code, segment, std::move(previous), inputs, std::move(key), parts);
-  planner.choose_code();
-  Described d{planner.finish(), Describer(code, segment), {}};
+  parts.dump = nullptr;
+  Described d{plan_steps(code, segment, std::move(previous), inputs, std::move(key), parts),
+              Describer(code, segment),
+              {}};
   for (const Step& s : d.plan->steps)
     if (s.run) d.stage.add(s);
   if (!d.stage.is_worth_it(choice.source->whole_stages())) return std::nullopt;

@@ -5,7 +5,7 @@
 
 namespace gradus::kernels {
 
-// c[i, j] = (first ? 0 : c[i, j]) + chain over k of a[i, k] * b[k, j], the chain as ops/gemm.h has
+// c[i, j] = (first ? 0 : c[i, j]) + chain over k of a[i, k] * b[k, j], the chain as work/product.h has
 // it. Strides in elements; b's and c's columns are neighbours.
 template <class C>
 struct GemmTile {

@@ -108,7 +108,7 @@ void move_elements(IndexAction action, std::byte* indexed, const int64_t* offset
 void run_elements(const IndexSides& s, std::byte* indexed, const int64_t* offsets, std::byte* plain,
                   int64_t stride, int64_t n) {
   if (s.action == IndexAction::add) {
-    if (s.alpha == 1) return add_at(s.dtype, plain, stride, indexed, offsets, n);
+    if (s.alpha.value == 1) return add_at(s.dtype, plain, stride, indexed, offsets, n);
     int64_t acc = static_cast<int64_t>(size_of(accumulation_dtype(s.dtype)));
     for (int64_t i = 0; i < n; ++i)
       add_row(s.dtype, plain + bytes(i * stride, s.dtype), 0, indexed + offsets[i] * acc, 0, 1,

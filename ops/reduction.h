@@ -1,5 +1,5 @@
 // Reductions over chosen dimensions: sums, products, extrema, all and any.
-// `dim = none` (or an empty list) means all dimensions. Order of combining: ops/reduce_kernel.h.
+// `dim = none` (or an empty list) means all dimensions. Order of combining: work/reduce.h.
 #pragma once
 
 #include "ops/reduction_rules.h"

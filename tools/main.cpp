@@ -108,10 +108,12 @@ void add_run(CLI::App& app, Commands& c) {
                     "Tell gdb of kernels, with the program's lines, and write perf's map file");
   command
       ->add_option("--dump-after", c.run.dump_after,
-                   "fusion: print the groups that ran; cuda: their CUDA sources; x86-64-v3, "
-                   "x86-64-v4, aarch64: their assembly for such machines")
+                   "bind, share, group, make, place: print the plan after that step of planning; "
+                   "fusion: the groups that ran; cuda: their CUDA sources; x86-64-v3, x86-64-v4, "
+                   "aarch64: their assembly for such machines")
       ->type_name("STEP")
-      ->check(CLI::IsMember({"fusion", "cuda", "x86-64-v3", "x86-64-v4", "aarch64"}));
+      ->check(CLI::IsMember({"bind", "share", "group", "make", "place", "fusion", "cuda",
+                             "x86-64-v3", "x86-64-v4", "aarch64"}));
   command->add_flag("--stats", c.run.stats, "Print what became of the kernels");
   command
       ->add_option("--device", c.run.device,

@@ -250,7 +250,12 @@ void run(const RunCommand& command) {
   const std::optional<int> device = device_number("run", command.device, program);
   if (command.atomics && !device)
     throw UsageError("gradus run: --atomics is about a device's sums; add --device cuda:0");
-  const StateOptions state_options{.fusion = fusion_mode(command, device.has_value())};
+  StateOptions state_options{.fusion = fusion_mode(command, device.has_value())};
+  std::string plans;
+  if (std::ranges::count(plan_step_names, command.dump_after) > 0)
+    state_options.dump_plans = [&](std::string_view step, size_t, const std::string& plan) {
+      if (step == command.dump_after) plans += plan;
+    };
   if (command.symbols && state_options.fusion == fusion::FusionMode::off)
     throw Error("--symbols: there are no kernels without fusion; add --fusion first");
   const std::optional<fusion::cpu::Isa> target = target_named(command.dump_after);
@@ -311,6 +316,7 @@ void run(const RunCommand& command) {
   put(report(results, first));
   if (!command.profile.empty()) put(profile_report(recorder.events(), *code));
   if (command.repeat > 1) put(times_report(times));
+  put(plans);
   if (command.dump_after == "fusion") put(describe_groups(state));
   if (command.dump_after == "cuda") put(cuda_sources(state, program));
   if (target) put(assembly_of(state, *target));

@@ -141,6 +141,8 @@ class TextWriter {
   requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void add(const T& v) {
     if constexpr (std::is_same_v<T, bool>)
       text_ += v ? "true" : "false";
+    else if constexpr (std::is_same_v<T, Compute>)
+      text_ += name_of(dtype_of(v));
     else if constexpr (requires { name_of(v); })
       text_ += name_of(v);
     else if constexpr (std::is_enum_v<T>)

@@ -36,7 +36,7 @@ struct Walks {
 
 inline constexpr int64_t chunk_elements = 1 << 15;  // what one worker takes at a time, about
 
-// Of a nest that reduces columns, in the order of ops/reduce_kernel.h: run_columns.cpp. The frame
+// Of a nest that reduces columns, in the order of work/reduce.h: run_columns.cpp. The frame
 // has elements.
 work::Kernel bind_columns(const Nest& nest, Walks walks);
 

@@ -1,4 +1,4 @@
-// Reductions of rows, in the order that ops/reduce_kernel.h states: sixteen lanes take the elements
+// Reductions of rows, in the order that work/reduce.h states: sixteen lanes take the elements
 // of a chunk in turns, fold by halves, and the chunks' partials combine as a binary counter counts.
 #include "fusion/cpu/convert.h"
 #include "fusion/cpu/lowering.h"

@@ -27,10 +27,10 @@ void lower(const StageProgram& stage, unsigned vector_bits, const std::string& n
 std::string piece_name(const std::string& name, StageProgram::Item::Kind kind, size_t n);
 
 // Appends a product that is_inline takes, called with the pointers of a, b and c: c = a b, in the
-// order of ops/gemm.h.
+// order of work/product.h.
 void lower_product(const work::Gemm& product, unsigned vector_bits, const std::string& name,
                    llvm::Module& module);
-// The same of a sum, in the order of ops/reduce_kernel.h, and of copies.
+// The same of a sum, in the order of work/reduce.h, and of copies.
 void lower_sum(const work::Reduce& sum, unsigned vector_bits, const std::string& name,
                llvm::Module& module);
 void lower_copies(const work::Move& copies, unsigned vector_bits, const std::string& name,

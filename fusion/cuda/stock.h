@@ -28,7 +28,7 @@ Source index_source(const work::Index& w, const IndexShape& shape);
 // Whether it adds up numbers of 32 or 64 bits, which there are atomic additions of.
 bool adds_atomically(const work::Index& w);
 
-// reduce  the partials of chunks of 1024 elements, in the order of ops/reduce_kernel.h: of 16
+// reduce  the partials of chunks of 1024 elements, in the order of work/reduce.h: of 16
 //         outputs at a time. With one chunk that is the result.
 //         source, target, outputs, count, chunks, kept_size[kept], kept_by[kept],
 //         reduced_size[reduced], reduced_by[reduced]
@@ -37,7 +37,7 @@ Source reduce_source(const work::Reduce& w, bool one_chunk);
 //         partials, target, outputs, chunks
 Source fold_source(const work::Reduce& w);
 
-// product in the order of ops/gemm.h, by tiles of 16 by 16
+// product in the order of work/product.h, by tiles of 16 by 16
 //         a, b, c, batch, m, n, k, a_row, a_column, b_row, b_column, size[rank], a_by[rank],
 //         b_by[rank]
 Source product_source(DType dtype, int batch_rank);

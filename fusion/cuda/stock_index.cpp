@@ -77,7 +77,7 @@ std::string term(const work::IndexSides& s, DType there) {
   const std::string value = convert(plain, s.dtype, "(" + hold(plain, element) + ")");
   if (there == DType::boolean) return value;
   if (!is_floating(there)) return fmt::format("u64({}) * u64(work.alpha)", value);
-  if (s.alpha == 1) return value;
+  if (s.alpha.value == 1) return value;
   return fmt::format("{} * {}", value,
                      there == DType::f64 ? "__longlong_as_double(work.alpha)"
                                          : "float(__longlong_as_double(work.alpha))");

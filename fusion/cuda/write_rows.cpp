@@ -1,4 +1,4 @@
-// Kernels of rows: sixteen threads or more for each, in the order of ops/reduce_kernel.h.
+// Kernels of rows: sixteen threads or more for each, in the order of work/reduce.h.
 #include <algorithm>
 
 #include "fusion/cuda/convert.h"

@@ -29,6 +29,13 @@ runs 0 run p.ir --random 1 --set N=4096 --fusion off --stats --dump-after fusion
 says out 'kernels: 0 compiled in 0.000 s, 0 loaded'
 grep -q nest out && fail 'there are groups without fusion'
 
+# The plan after each step of making it.
+runs 0 run p.ir --random 1 --set N=4096 --dump-after bind
+says out '  1 %t = tanh: pointwise {call = tanh, compute = f64, ' 'of (%h, %t)' \
+  '  3 %s = sum: reduce {reducer = sum, in = f64, out = f64, '
+runs 0 run p.ir --random 1 --set N=4096 --dump-after place
+says out '  %h in bytes [0, 32768) from instruction 0 to 1'
+
 # What stages take of memory, and of what.
 runs 0 disasm p.ir --set N=4096 --dump-after memory
 says out 'stage 0: a buffer of' 'stage 0 takes most at instruction 1 tanh @4:10' \
@@ -41,6 +48,10 @@ refuses 1 "wants the size of 'N'" disasm p.ir --dump-after memory
 grep -q avx2 /proc/cpuinfo || { finish; exit 0; }
 
 # SPEC F8
+for step in group make place; do
+  runs 0 run p.ir --random 1 --set N=4096 --fusion first --dump-after $step
+  says out '  3 %s = sum: group 0: nest 1 {' '  2 %y = add: group 0'
+done
 runs 0 run p.ir --random 1 --set N=4096 --fusion first --dump-after fusion --stats \
   --profile trace.json
 says out 'stage 0, instructions 0 mul @3:10, 1 tanh @4:10, 2 add @5:10' 'nest 1 {' \

@@ -1,6 +1,6 @@
 // Memory: registers are released right after their last use, and the buffer is what the schedule
 // needs.
-#include "interpreter/slots.h"
+#include "interpreter/plan/slots.h"
 #include "tests/interpreter/support.h"
 
 namespace gradus {

@@ -1,4 +1,4 @@
-// Reductions keep the order that ops/reduce_kernel.h promises, to the bit, whatever the layout, the
+// Reductions keep the order that work/reduce.h promises, to the bit, whatever the layout, the
 // dtype, the number of workers and the way the kernel takes.
 // SPEC F6
 #include <cmath>

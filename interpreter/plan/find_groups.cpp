@@ -1,4 +1,4 @@
-#include "interpreter/find_groups.h"
+#include "interpreter/plan/find_groups.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "interpreter/slots.h"
+#include "interpreter/plan/slots.h"
 
 #include <numeric>
 

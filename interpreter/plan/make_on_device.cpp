@@ -1,5 +1,5 @@
-// Makes plans for a device: what it has code for runs there, the rest on the host between copies.
-#include "interpreter/planner.h"
+// Planning: what a device has code for runs there, the rest on the host between copies.
+#include "interpreter/plan/make.h"
 
 namespace gradus::interpreter {
 
@@ -52,79 +52,89 @@ void run_between_copies(const void* parameters, std::byte* const* args, work::Ke
       call.device->to_device(args[a], here[a], call.args[a].bytes);
 }
 
-}  // namespace
+class DeviceMaker {
+ public:
+  DeviceMaker(Draft& draft, CpuCode& host) : d(draft), host_(host) {}
+  void run();
 
-// Given    all instructions are bound, and groups have their kernels
-// Result   what is left runs by code that the device has for it, or on the host
-void Planner::place_on_device() {
-  for (uint32_t index = 0; index < bound_.size(); ++index) {
-    if (!bound_[index].work) continue;
-    if (!bound_[index].checks && !has_results(index))
-      bound_[index].work = nullptr;
-    else if (bound_[index].later || !make_on_device(index))
+ private:
+  bool has_results(uint32_t index) const;
+  bool make_on_device(uint32_t index);
+  void run_on_host(uint32_t index);
+
+  Draft& d;
+  CpuCode& host_;
+};
+
+void DeviceMaker::run() {
+  for (uint32_t index = 0; index < d.bound.size(); ++index) {
+    Bound& bound = d.bound[index];
+    if (!bound.work) continue;
+    if (!has_results(index))
+      bound.work = nullptr;
+    else if (bound.later || !make_on_device(index))
       run_on_host(index);
   }
 }
 
 // Whether there is an element to be written.
-bool Planner::has_results(uint32_t index) const {
-  const Bound& bound = bound_[index];
-  for (uint32_t k = instruction(index).operands; k < bound.args; ++k) {
-    const BoundArg& arg = args_[bound.first_arg + k];
+bool DeviceMaker::has_results(uint32_t index) const {
+  const Bound& bound = d.bound[index];
+  for (uint32_t k = d.instruction(index).operands; k < bound.args; ++k) {
+    const BoundArg& arg = d.args[bound.first_arg + k];
     if (arg.kind == BoundArg::Kind::dropped && arg.bytes) return true;
-    if (arg.kind == BoundArg::Kind::value &&
-        locals_[local_numbers_[index_of(arg.reg)]].layout.numel())
+    if (arg.kind == BoundArg::Kind::value && d.locals[d.local_number(arg.reg)].layout.numel())
       return true;
   }
   return false;
 }
 
-bool Planner::make_on_device(uint32_t index) {
-  Bound& bound = bound_[index];
-  const bool wait = choice_.mode != fusion::FusionMode::behind;
-  fusion::DeviceCode code = choice_.device->make(*bound.work, static_cast<int>(bound.args), wait);
-  plan_->later.insert(plan_->later.end(), code.later.begin(), code.later.end());
+bool DeviceMaker::make_on_device(uint32_t index) {
+  Bound& bound = d.bound[index];
+  const bool wait = d.choice.mode != fusion::FusionMode::behind;
+  fusion::DeviceCode code = d.choice.device->make(*bound.work, static_cast<int>(bound.args), wait);
+  d.plan->later.insert(d.plan->later.end(), code.later.begin(), code.later.end());
   if (!code.kernel.run) return false;
   bound.set_code(code.kernel);
-  plan_->kernels.push_back(std::move(code.kernel.parameters));
+  d.plan->kernels.push_back(std::move(code.kernel.parameters));
   if (code.faults.empty()) return true;
   // The pointers once more, and one to where faults are told.
-  const auto first = static_cast<uint32_t>(args_.size());
-  for (uint32_t a = 0; a < bound.args; ++a) args_.push_back(BoundArg(args_[bound.first_arg + a]));
+  const auto first = static_cast<uint32_t>(d.args.size());
+  for (uint32_t a = 0; a < bound.args; ++a) d.args.push_back(BoundArg(d.args[bound.first_arg + a]));
   BoundArg faults;
   faults.kind = BoundArg::Kind::faults;
-  faults.packing = plan_->faults.size();
-  args_.push_back(faults);
+  faults.packing = d.plan->faults.size();
+  d.args.push_back(faults);
   bound.first_arg = first;
   ++bound.args;
   for (auto& fault : code.faults)
-    plan_->faults.push_back({segment_.first + index, std::move(fault)});
+    d.plan->faults.push_back({d.segment.first + index, std::move(fault)});
   return true;
 }
 
-void Planner::run_on_host(uint32_t index) {
-  Bound& bound = bound_[index];
-  const work::Kernel& code = code_of(bound.work);
+void DeviceMaker::run_on_host(uint32_t index) {
+  Bound& bound = d.bound[index];
+  const work::Kernel& code = host_.of(bound.work);
   if (!code.run) return;
-  HostCall call{choice_.device, code.run, code.parameters.get(), {}, 0, 0};
+  HostCall call{d.choice.device, code.run, code.parameters.get(), {}, 0, 0};
   auto place = [&](size_t bytes) {
     const size_t at = call.staging_bytes;
     call.staging_bytes += static_cast<size_t>(SlotAllocator::rounded(static_cast<int64_t>(bytes)));
     return at;
   };
   for (uint32_t k = 0; k < bound.args; ++k) {
-    const BoundArg& from = args_[bound.first_arg + k];
+    const BoundArg& from = d.args[bound.first_arg + k];
     HostArg arg;
     arg.fixed = from.fixed;
     if (from.kind == BoundArg::Kind::dropped) {
       arg.kind = HostArg::Kind::dropped;
       arg.bytes = static_cast<size_t>(from.bytes);
     } else if (from.kind == BoundArg::Kind::value) {
-      const Local& l = local(from.reg);
+      const Local& l = d.local(from.reg);
       if (l.kind == Local::Kind::constant) {
-        arg.fixed = code_.constant(l.root).data() + l.offset;
+        arg.fixed = d.code.constant(l.root).data() + l.offset;
       } else {
-        arg.kind = k < instruction(index).operands ? HostArg::Kind::in : HostArg::Kind::out;
+        arg.kind = k < d.instruction(index).operands ? HostArg::Kind::in : HostArg::Kind::out;
         arg.bytes = static_cast<size_t>(l.layout.extent()) * size_of(l.layout.dtype);
       }
     }
@@ -137,56 +147,60 @@ void Planner::run_on_host(uint32_t index) {
   bound.parameters = owned.get();
   bound.scratch_bytes = 0;
   bound.host = true;
-  plan_->kernels.push_back(std::move(owned));
+  d.plan->kernels.push_back(std::move(owned));
 }
 
+}  // namespace
+
+void make_on_device(Draft& d, CpuCode& host) { DeviceMaker(d, host).run(); }
+
 // Where the device reads a number of the plan's. They are sent when all are known.
-const std::byte* Planner::number_there(const std::byte* number) {
-  numbers_there_.resize(plan_->numbers.size());
-  for (size_t b = plan_->numbers.size(); b-- > 0;) {
-    const std::byte* block = plan_->numbers[b].get();
-    if (number < block || number >= block + number_block) continue;
-    if (!numbers_there_[b]) {
-      plan_->on_device.push_back(fusion::device_storage(choice_.device, number_block));
-      numbers_there_[b] = plan_->on_device.back()->data();
+const std::byte* DeviceOperands::number(const std::byte* number) {
+  numbers_.resize(d.plan->numbers.size());
+  for (size_t b = d.plan->numbers.size(); b-- > 0;) {
+    const std::byte* block = d.plan->numbers[b].get();
+    if (number < block || number >= block + Draft::number_block) continue;
+    if (!numbers_[b]) {
+      d.plan->on_device.push_back(fusion::device_storage(d.choice.device, Draft::number_block));
+      numbers_[b] = d.plan->on_device.back()->data();
     }
-    return numbers_there_[b] + (number - block);
+    return numbers_[b] + (number - block);
   }
   GRADUS_CHECK(false);
   return nullptr;
 }
 
-void Planner::send_numbers() {
-  for (size_t b = 0; b < numbers_there_.size(); ++b)
-    if (numbers_there_[b])
-      choice_.device->to_device(numbers_there_[b], plan_->numbers[b].get(), number_block);
+void DeviceOperands::send() {
+  for (size_t b = 0; b < numbers_.size(); ++b)
+    if (numbers_[b])
+      d.choice.device->to_device(numbers_[b], d.plan->numbers[b].get(), Draft::number_block);
+}
+
+const std::byte* DeviceOperands::constant(Register r) {
+  auto [found, fresh] = constants_.try_emplace(r, nullptr);
+  if (fresh) {
+    const Tensor t = fusion::to_device(d.choice.device, d.code.constant(r), true);
+    d.plan->on_device.push_back(t.storage());
+    found->second = t.data();
+  }
+  return found->second;
 }
 
 // Many launches of little work each, and no detour. Memory that is let go on the way is kept to the
 // end when they are one, so there must be little of it.
-bool Planner::is_recordable() const {
+bool is_recordable(const SegmentPlan& plan) {
   constexpr size_t least_launches = 4;
   constexpr int64_t most_bytes = 64 << 20;
   size_t launches = 0;
-  for (const Step& s : plan_->steps) {
+  for (const Step& s : plan.steps) {
     if (s.host) return false;
     launches += s.run != nullptr;
   }
-  int64_t bytes = plan_->buffer_bytes;
-  for (const Event& e : plan_->events)
+  int64_t bytes = plan.buffer_bytes;
+  for (const Event& e : plan.events)
     if (e.kind == Event::Kind::allocate)
       bytes += e.layout.numel() * static_cast<int64_t>(size_of(e.layout.dtype));
   return launches >= least_launches && bytes <= most_bytes;
-}
-
-const std::byte* Planner::constant_there(Register r) {
-  auto [found, fresh] = constants_there_.try_emplace(r, nullptr);
-  if (fresh) {
-    const Tensor t = fusion::to_device(choice_.device, code_.constant(r), true);
-    plan_->on_device.push_back(t.storage());
-    found->second = t.data();
-  }
-  return found->second;
 }
 
 }  // namespace gradus::interpreter

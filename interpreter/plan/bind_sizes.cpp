@@ -1,4 +1,4 @@
-#include "interpreter/bind_sizes.h"
+#include "interpreter/plan/bind_sizes.h"
 
 namespace gradus::interpreter {
 

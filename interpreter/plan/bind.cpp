@@ -1,0 +1,231 @@
+// Planning: layouts, views and work of a segment's instructions.
+#include "interpreter/plan/steps.h"
+#include "kernels/kernel_memo.h"
+
+namespace gradus::interpreter {
+
+namespace {
+
+class Binder {
+ public:
+  explicit Binder(Draft& draft) : d(draft) {}
+
+  void bind(uint32_t index) {
+    const Instruction& i = d.instruction(index);
+    if (i.kind == Instruction::Kind::constant) return;  // found when used
+    if (i.kind == Instruction::Kind::undefined) {
+      Register r = d.results_of(index)[0];
+      if (r != no_register) d.local(r).kind = Local::Kind::absent;
+      return;
+    }
+    try {
+      if (!absent_sum(index)) bind_work(index);
+    } catch (const Error& e) {
+      if (e.where().known()) throw;
+      throw d.code.graph().error_at(i.where, e.bare());
+    }
+  }
+
+  void check_equalities() const {
+    for (size_t e = 0; e < d.stage.equalities.size(); ++e) {
+      const ir::DimEquality& q = d.stage.equalities[e];
+      if (!known(q.a) || !known(q.b)) continue;  // of an absent cotangent alone
+      int64_t a = q.a.evaluate(d.sizes), b = q.b.evaluate(d.sizes);
+      if (a == b) continue;
+      auto text = [](const ir::Dim& size, int64_t n) {
+        return size.is_constant() ? fmt::format("{}", n)
+                                  : fmt::format("{} = {}", size.to_string(), n);
+      };
+      throw d.code.graph().error_at(
+          d.stage.equality_places[e],
+          fmt::format("sizes {} and {} differ: {}", text(q.a, a), text(q.b, b), q.what));
+    }
+  }
+
+ private:
+  bool known(const ir::Dim& size) const {
+    bool all = true;
+    size.for_each_symbol([&](std::string_view name) { all &= d.sizes.find(name).has_value(); });
+    return all;
+  }
+
+  const ir::Type& result_type(uint32_t index, uint32_t k) const {
+    return d.code.graph()[d.node(index).results[k]].type;
+  }
+
+  // x + absent is x, absent + absent is absent.
+  bool absent_sum(uint32_t index) {
+    const Instruction& i = d.instruction(index);
+    if (!i.op->traits.accumulates || !i.op->write(i.attributes).empty()) return false;
+    Register a = d.operand(index, 0), b = d.operand(index, 1);
+    if (a == no_register || b == no_register) return false;
+    bool absent_a = d.find(a).kind == Local::Kind::absent,
+         absent_b = d.find(b).kind == Local::Kind::absent;
+    if (!absent_a && !absent_b) return false;
+    const ir::Type &type = result_type(index, 0), &type_a = d.code.type_of(a),
+                   &type_b = d.code.type_of(b);
+    if (!(type_a == type && type_b == type)) return false;
+    Register y = d.results_of(index)[0];
+    if (absent_a && absent_b) {
+      if (y != no_register) d.local(y).kind = Local::Kind::absent;
+      return true;
+    }
+    Register x = absent_a ? b : a;
+    if (y != no_register) make_view(y, x, d.find(x).layout, 0, index);
+    touch(x, index);
+    return true;
+  }
+
+  void make_view(Register y, Register of, const Layout& layout, int64_t elements, uint32_t index) {
+    const Local& base = d.local(of);
+    Local& l = d.local(y);
+    l.kind = base.kind;
+    l.root = base.root;
+    l.offset = base.offset + elements * static_cast<int64_t>(size_of(layout.dtype));
+    l.layout = layout;
+    touch(y, index);
+  }
+
+  void touch(Register r, uint32_t index) {
+    Local& l = d.local(r);
+    if (l.kind != Local::Kind::absent) d.local(l.root).last_use = index;
+  }
+
+  void bind_work(uint32_t index) {
+    const Instruction& i = d.instruction(index);
+    Bound& bound = d.bound[index];
+    bound.first_arg = static_cast<uint32_t>(d.args.size());
+    SmallVector<Layout, 4> in(i.operands);
+    SmallVector<bool, 4> present(i.operands), number(i.operands);
+    for (uint32_t k = 0; k < i.operands; ++k) {
+      const CodeOperand& o = d.stage.operands[i.first_operand + k];
+      if (o.reg != no_register) {
+        in[k] = bind_register(o.reg, index);
+        present[k] = true;
+      } else {
+        present[k] = number[k] = bind_constant(d.stage.constants[o.constant], in[k]);
+      }
+    }
+    ops::BindCall call{*i.op, in, present, number, i.attributes, d.sizes, {}, {}, {}};
+    for (uint32_t k = 0; k < i.results; ++k) {
+      const ir::Type& type = result_type(index, k);
+      call.out.emplace_back(type.dtype, d.sizes_of(type));
+    }
+    call.views.resize(i.results);
+    const auto& memo = memo_.bind(call);
+    bound.work = memo.work;
+    place_results(index, memo);
+    bound.args = static_cast<uint32_t>(d.args.size()) - bound.first_arg;
+  }
+
+  // An operand that is a value: adds its pointer, returns its layout.
+  Layout bind_register(Register r, uint32_t index) {
+    const Local& l = d.find(r);
+    if (l.kind != Local::Kind::absent) {
+      d.args.push_back({BoundArg::Kind::value, r});
+      touch(r, index);
+      return l.layout;
+    }
+    Sizes shape = d.sizes_of(d.code.type_of(r));
+    size_t rank = shape.size();
+    // Zero bits are zero in every dtype.
+    d.args.push_back({BoundArg::Kind::fixed, no_register, d.number_memory()});
+    return Layout(d.code.type_of(r).dtype, std::move(shape), Sizes(rank, 0));
+  }
+
+  // An operand that is a number, a size or `none`: adds its pointer. False for `none`.
+  bool bind_constant(const ir::Operand& o, Layout& layout) {
+    if (is_none(o)) {
+      d.args.emplace_back();
+      return false;
+    }
+    ir::Number n = std::holds_alternative<ir::Dim>(o)
+                       ? ir::Number::of(std::get<ir::Dim>(o).evaluate(d.sizes))
+                       : std::get<ir::Number>(o);
+    layout = ops::number_layout(n);
+    std::byte* memory = d.number_memory();
+    ops::store_number(n, memory);
+    d.args.push_back({BoundArg::Kind::fixed, no_register, memory});
+    return true;
+  }
+
+  // A view of an absent operand is a tensor of zeros like any other result: work of its own.
+  bool is_view_of_absent(uint32_t index, const ops::BindCall::View& view) {
+    if (view.operand < 0) return false;
+    Register of = d.operand(index, static_cast<uint32_t>(view.operand));
+    return of == no_register || d.local(of).kind == Local::Kind::absent;
+  }
+  void zero_views_of_absent(Bound& bound, const std::vector<std::pair<size_t, size_t>>& fills) {
+    if (fills.empty()) return;
+    GRADUS_CHECK(!bound.work);  // results are views, or work makes them: not both
+    work::Move zeros;
+    for (auto [arg, bytes] : fills) {
+      const Sizes size{static_cast<int64_t>(bytes)};
+      zeros.fill(size, {}, {static_cast<int>(arg), DType::u8, {1}, 0});
+    }
+    bound.work = std::make_shared<const work::Work>(std::move(zeros));
+  }
+
+  void place_results(uint32_t index, const ops::KernelMemo::Entry& memo) {
+    const Instruction& i = d.instruction(index);
+    std::vector<std::pair<size_t, size_t>> fills;  // pointers of results and their bytes
+    for (uint32_t k = 0; k < i.results; ++k) {
+      Register y = d.results_of(index)[k];
+      const auto& view = memo.views[k];
+      const Layout& out = memo.out[k];
+      auto bytes = static_cast<size_t>(out.numel()) * size_of(out.dtype);
+      bool zeros = is_view_of_absent(index, view);
+      if (zeros) fills.emplace_back(i.operands + k, bytes);
+      if (view.operand >= 0 && !zeros) {
+        Register of = d.operand(index, static_cast<uint32_t>(view.operand));
+        if (y != no_register) make_view(y, of, out, view.offset, index);
+        d.args.emplace_back();
+        continue;
+      }
+      if (y == no_register) {
+        d.args.push_back(
+            {BoundArg::Kind::dropped, no_register, nullptr, static_cast<int64_t>(bytes)});
+        continue;
+      }
+      d.args.push_back({BoundArg::Kind::value, y});
+      Local& l = d.local(y);
+      l.kind = Local::Kind::slot;
+      l.root = y;
+      l.layout = zeros ? Layout(out.dtype, out.shape) : out;
+      l.last_use = index;
+    }
+    zero_views_of_absent(d.bound[index], fills);
+  }
+
+  Draft& d;
+  ops::KernelMemo memo_;
+};
+
+// Growing by halves would touch much memory twice in a large stage.
+void reserve(Draft& d) {
+  size_t pointers = 0;
+  for (uint32_t i = 0; i < d.bound.size(); ++i)
+    pointers += d.instruction(i).operands + d.instruction(i).results;
+  d.args.reserve(pointers);
+  d.plan->args.reserve(pointers);
+  d.plan->steps.reserve(d.bound.size());
+}
+
+}  // namespace
+
+void bind(Draft& d) {
+  Binder binder(d);
+  if (d.segment.begins_stage)
+    bind_sizes(d.code, d.segment.stage, d.inputs, d.choice.place(), d.plan->sizes);
+  if (d.segment.begins_stage || d.segment.counts) binder.check_equalities();
+  for (size_t i = 0; i < d.inputs.size(); ++i) {
+    const Tensor& t = d.inputs[i];
+    if (Register r = d.input_registers[i]; r != no_register)
+      d.place_tensor(d.local(r), !t.defined(), t.defined() ? t.layout() : Layout());
+  }
+  d.bound.resize(d.segment.end - d.segment.first);
+  reserve(d);
+  for (uint32_t i = 0; i < d.bound.size(); ++i) binder.bind(i);
+}
+
+}  // namespace gradus::interpreter

@@ -1,0 +1,77 @@
+// The recipe of a plan.
+#include "interpreter/plan/steps.h"
+#include "interpreter/whole_stage.h"
+
+namespace gradus::interpreter {
+
+namespace {
+
+#ifdef NDEBUG
+constexpr bool verifies = false;
+#else
+constexpr bool verifies = true;
+#endif
+
+void done(const Draft& d, std::string_view step, void (*verify)(const Draft&)) {
+  if (verifies) verify(d);
+  if (d.choice.dump) d.choice.dump(step, d.segment.stage, print(d));
+}
+
+// What there is to choose from when the plan is made.
+void note_kernels(const Draft& d) {
+  const KernelChoice& choice = d.choice;
+  if (!choice.source) return;
+  d.plan->kernel_source = choice.source->id();
+  const bool all = choice.mode == fusion::FusionMode::first;
+  d.plan->kernel_generation = (all ? choice.source->ready() : choice.set)->generation;
+}
+
+// Whether code is being compiled, or is to be, that the plan does without.
+bool waits_for_code(const SegmentPlan& plan) {
+  return !plan.missing.empty() || !plan.later.empty();
+}
+
+}  // namespace
+
+std::shared_ptr<SegmentPlan> plan_steps(const Code& code, size_t segment,
+                                        std::shared_ptr<const SegmentPlan> previous,
+                                        std::span<const Tensor> inputs, std::vector<int64_t> key,
+                                        const KernelChoice& choice) {
+  Draft d(code, segment, std::move(previous), inputs, std::move(key), choice);
+  bind(d);
+  done(d, "bind", verify_bound);
+  share_copies(d);
+  done(d, "share", verify_bound);
+  group(d);
+  done(d, "group", verify_grouped);
+  make(d);
+  done(d, "make", verify_made);
+  place(d);
+  done(d, "place", verify_placed);
+  note_kernels(d);
+  return d.plan;
+}
+
+std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
+                                             std::shared_ptr<const SegmentPlan> previous,
+                                             std::span<const Tensor> inputs,
+                                             std::vector<int64_t> key, const KernelChoice& choice) {
+  if (choice.device && choice.mode == fusion::FusionMode::first) {
+    // As if it were not to wait: then all that is wanted is known before any of it is compiled.
+    KernelChoice asking = choice;
+    asking.mode = fusion::FusionMode::behind;
+    asking.set = choice.source->ready();
+    auto plan = plan_steps(code, segment, previous, inputs, key, asking);
+    if (!waits_for_code(*plan)) return plan;
+    for (const auto& [nest, text] : plan->missing) choice.source->request(nest, text);
+    choice.source->wait();
+  }
+  const bool may_be_whole = is_small_stage(code, segment, inputs, choice);
+  if (may_be_whole)
+    if (auto whole = plan_whole_stage(code, segment, previous, inputs, key, choice)) return whole;
+  auto plan = plan_steps(code, segment, std::move(previous), inputs, std::move(key), choice);
+  plan->may_be_whole = may_be_whole && choice.mode == fusion::FusionMode::behind;
+  return plan;
+}
+
+}  // namespace gradus::interpreter
