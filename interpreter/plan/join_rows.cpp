@@ -100,7 +100,7 @@ bool Joiner::meets_kernels(uint32_t index) {
   for (uint32_t n = index + 1; n < d.bound.size() && left > 0; ++n) {
     const Instruction& i = d.instruction(n);
     for (uint32_t k = 0; k < i.operands; ++k) {
-      if (d.operand(index, k) != z) continue;
+      if (d.operand(n, k) != z) continue;
       if (can_fuse(d, n)) return true;
       --left;
     }

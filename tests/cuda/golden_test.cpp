@@ -60,7 +60,7 @@ TEST(CudaGolden, SumsOverIndices) {
   form.plain = {8, 1};
   form.indexed = {0, 1};
   form.serial = {true, false};
-  form.sums = 0;
+  form.sums = 80;
   work::IndexOperand index;
   index.argument = 1;
   index.size = 10;
