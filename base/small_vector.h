@@ -70,14 +70,9 @@ class SmallVector {
   void push_back(T value) { emplace_back(std::move(value)); }
   template <class... Args>
   T& emplace_back(Args&&... args) {
-    if (size_ < capacity_) {
-      new (data_ + size_) T(std::forward<Args>(args)...);
-    } else {
-      // Made before the others move: an argument may be one of them.
-      T value(std::forward<Args>(args)...);
-      grow(size_ + 1);
-      new (data_ + size_) T(std::move(value));
-    }
+    // Made before the others move: an argument may be one of them.
+    if (size_ == capacity_) return append_grown(T(std::forward<Args>(args)...));
+    new (data_ + size_) T(std::forward<Args>(args)...);
     return data_[size_++];
   }
   void pop_back() { data_[--size_].~T(); }
@@ -93,7 +88,7 @@ class SmallVector {
     if (size_ == n) return;
     T copy(value);  // which may lie in here
     reserve(n);
-    while (size_ < n) emplace_back(copy);
+    for (; size_ < n; ++size_) new (data_ + size_) T(copy);
   }
   void assign(size_t n, const T& value) {
     T copy(value);
@@ -111,7 +106,7 @@ class SmallVector {
       size_t at = own ? static_cast<size_t>(from - data_) : 0;
       reserve_more(n);
       if (own) from = data_ + at;
-      for (size_t i = 0; i < n; ++i) emplace_back(from[i]);
+      for (size_t i = 0; i < n; ++i, ++size_) new (data_ + size_) T(from[i]);
     } else {
       for (; first != last; ++first) emplace_back(*first);
     }
@@ -152,7 +147,13 @@ class SmallVector {
   void reserve_more(size_t n) {
     if (capacity_ - size_ < n) grow(size_ + n);
   }
-  void grow(size_t least) {
+  // Never inlined, since vectors seldom grow: it would stand wherever something is appended.
+  [[gnu::noinline]] T& append_grown(T value) {
+    grow(size_ + 1);
+    new (data_ + size_) T(std::move(value));
+    return data_[size_++];
+  }
+  [[gnu::noinline]] void grow(size_t least) {
     static_assert(std::is_nothrow_move_constructible_v<T>, "moving must not fail half-way");
     if (least > UINT32_MAX / 2) throw std::length_error("a SmallVector of 2^31 elements");
     size_t n = std::max(least, size_t{capacity_} * 2);

@@ -23,11 +23,11 @@ using autograd::Variable;
 using autograd::Variables;
 using interpreter::CaptureBuilder;
 using interpreter::CaptureCache;
+using interpreter::CapturedStep;
 using interpreter::CaptureProgram;
 using interpreter::HandleMaker;
-using interpreter::OpaqueInstruction;
+using interpreter::HandleOrigin;
 using interpreter::OpaqueNode;
-using interpreter::Step;
 using interpreter::type_of;
 
 [[noreturn]] void refuse(const Node& node, std::string_view why) {
@@ -50,7 +50,7 @@ void refuse_hooks(const Node& node) {
 }
 
 // The saved variables of all nodes, each once.
-class Saved {
+class SavedVariables {
  public:
   size_t number_of(const Variable& v) {
     Edge edge = v.gradient_edge();
@@ -150,10 +150,10 @@ class Capturer {
         throw Error("input {} does not require gradients; set requires_grad, or leave it out", i);
   }
 
-  Step read(const BackwardStep& from) {
+  CapturedStep read(const BackwardStep& from) {
     const Node& node = *from.node;
     refuse_hooks(node);
-    Step step{&from};
+    CapturedStep step{&from};
     if (!from.runs) return step;
     if (node.released())
       throw Error(
@@ -181,7 +181,7 @@ class Capturer {
     return step;
   }
 
-  void unpack(Step& step) {
+  void unpack(CapturedStep& step) {
     Variables found;
     auto value = [&](const Variable& v) {
       ops::Value number;
@@ -199,7 +199,7 @@ class Capturer {
   }
 
   // What the derivative reads where all cotangents that may arrive do.
-  void unpack_tape(Step& step) {
+  void unpack_tape(CapturedStep& step) {
     SmallVector<bool, 4> given;
     for (const auto& contributions : step.from->inputs) given.push_back(!contributions.empty());
     for (const Variable& v : step.tape->unpack(step.tape->derivative(step.from->wanted, given)))
@@ -207,7 +207,7 @@ class Capturer {
   }
 
   // Those whose handles it needs come before it.
-  size_t maker_of(const Ref<const OpaqueInstruction>& instruction) {
+  size_t maker_of(const Ref<const HandleOrigin>& instruction) {
     auto known = maker_place_.find(instruction.get());
     if (known != maker_place_.end()) return known->second;
     HandleMaker maker{instruction};
@@ -231,12 +231,12 @@ class Capturer {
   SmallVector<size_t, 2> arriving_;  // outputs whose cotangent arrives
   std::vector<Edge> roots_, captured_;
   std::vector<BackwardStep> plan_;
-  std::vector<Step> steps_;
+  std::vector<CapturedStep> steps_;
   std::unordered_map<const Node*, size_t> place_;
   ops::TypeWorld types_;
-  Saved saved_;
+  SavedVariables saved_;
   std::vector<HandleMaker> makers_;
-  std::unordered_map<const OpaqueInstruction*, size_t> maker_place_;
+  std::unordered_map<const HandleOrigin*, size_t> maker_place_;
   std::vector<ir::Attributes> attributes_;  // that the key names by address
 };
 
@@ -260,7 +260,7 @@ void add_operator(Key& key, const ir::Operator& op, const ir::Attributes& attrib
   for (const ir::NamedLiteral& a : list) key << a.name << to_string(a.value);
 }
 
-void add_tape(Key& key, const Step& step) {
+void add_tape(Key& key, const CapturedStep& step) {
   for (const auto& slot : step.slots) key << (slot ? *slot : SIZE_MAX);
   for (size_t i = 0; i < step.from->node->inputs(); ++i) key << step.tape->cotangent_slot(i);
   step.tape->tape().visit([&](const autograd::OperatorCall& call, std::span<const uint32_t> slots) {
@@ -282,7 +282,7 @@ std::string Capturer::key() {
   key << saved_.variables().size();
   for (const Variable& v : saved_.variables()) key << type_of(v.data());
   add_makers(key);
-  for (const Step& step : steps_) {
+  for (const CapturedStep& step : steps_) {
     const BackwardStep& from = *step.from;
     key << from.node->inputs();
     for (size_t i = 0; i < from.node->inputs(); ++i) {
@@ -322,7 +322,7 @@ std::string Capturer::key() {
 std::shared_ptr<const CaptureProgram> Capturer::build() {
   CaptureBuilder builder(roots_, arriving_, saved_.variables());
   for (const HandleMaker& maker : makers_) builder.add(maker);
-  for (const Step& step : steps_) builder.add(step);
+  for (const CapturedStep& step : steps_) builder.add(step);
   for (size_t i = 0; i < captured_.size(); ++i) {
     auto place = place_.find(captured_[i].node.get());
     bool reached = place != place_.end();

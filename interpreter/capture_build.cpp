@@ -56,7 +56,7 @@ void CaptureBuilder::add(const HandleMaker& maker) {
   handles_.push_back(results.back());
 }
 
-void CaptureBuilder::add(const Step& step) {
+void CaptureBuilder::add(const CapturedStep& step) {
   auto& arrived = arrived_.emplace_back();
   gradients_.emplace_back().resize(step.from->node->outputs());
   for (const auto& contributions : step.from->inputs) arrived.push_back(sum(contributions));
@@ -97,7 +97,7 @@ ops::Value CaptureBuilder::sum(const std::vector<BackwardStep::Contribution>& co
   return sum;
 }
 
-SmallVector<ops::Value, 4> CaptureBuilder::apply_rule(const Step& step) {
+SmallVector<ops::Value, 4> CaptureBuilder::apply_rule(const CapturedStep& step) {
   SmallVector<ops::Value, 2> x = placed(step.x), y = placed(step.y);
   const ir::Operator& op = step.node->op();
   ops::VjpCall call{op, world_, x, y, arrived_.back(), step.node->attributes(), step.from->wanted,
@@ -107,7 +107,7 @@ SmallVector<ops::Value, 4> CaptureBuilder::apply_rule(const Step& step) {
   return std::move(call.gradients);
 }
 
-SmallVector<ops::Value, 4> CaptureBuilder::apply_tape(const Step& step) {
+SmallVector<ops::Value, 4> CaptureBuilder::apply_tape(const CapturedStep& step) {
   const auto& arrived = arrived_.back();
   SmallVector<bool, 4> given;
   for (const ops::Value& v : arrived) given.push_back(v.defined());
@@ -122,7 +122,7 @@ SmallVector<ops::Value, 4> CaptureBuilder::apply_tape(const Step& step) {
   return gradients;
 }
 
-SmallVector<ops::Value, 4> CaptureBuilder::evaluate(const Step& step) {
+SmallVector<ops::Value, 4> CaptureBuilder::evaluate(const CapturedStep& step) {
   SmallVector<ops::Value, 4> operands, gradients;
   for (size_t i = 0; i < arrived_.back().size(); ++i)
     if (step.opaque->takes(i)) operands.push_back(arrived_.back()[i]);

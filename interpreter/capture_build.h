@@ -9,7 +9,7 @@
 namespace gradus::interpreter {
 
 // A node that runs.
-struct Step {
+struct CapturedStep {
   const autograd::BackwardStep* from;
   // One of these; null where only what arrives is asked for.
   const autograd::OperatorNode* node = nullptr;
@@ -25,7 +25,7 @@ struct Step {
 
 // What leaves a handle in the program, with the numbers of the saved variables that it takes.
 struct HandleMaker {
-  Ref<const OpaqueInstruction> from;
+  Ref<const HandleOrigin> from;
   size_t evaluated = 0;  // by an eval: the maker of that handle
   std::vector<std::optional<size_t>> operands;
 };
@@ -41,7 +41,7 @@ class CaptureBuilder {
   CaptureBuilder(std::span<const autograd::Edge> roots, std::span<const size_t> arriving,
                  const autograd::Variables& saved);
   void add(const HandleMaker& maker);
-  void add(const Step& step);
+  void add(const CapturedStep& step);
   // What arrives at an input of a step's node is result dx<i>; of none: a structural zero.
   void give(size_t i, std::optional<size_t> step, size_t input);
   ir::Graph take();
@@ -49,9 +49,9 @@ class CaptureBuilder {
  private:
   ops::Value input(ir::Type type, std::string name);
   ops::Value sum(const std::vector<autograd::BackwardStep::Contribution>& contributions) const;
-  SmallVector<ops::Value, 4> apply_rule(const Step& step);
-  SmallVector<ops::Value, 4> apply_tape(const Step& step);
-  SmallVector<ops::Value, 4> evaluate(const Step& step);
+  SmallVector<ops::Value, 4> apply_rule(const CapturedStep& step);
+  SmallVector<ops::Value, 4> apply_tape(const CapturedStep& step);
+  SmallVector<ops::Value, 4> evaluate(const CapturedStep& step);
   SmallVector<ops::Value, 2> placed(const SmallVector<ops::Value, 2>& values);
 
   ir::Graph graph_;

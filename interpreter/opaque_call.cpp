@@ -18,14 +18,14 @@ namespace interpreter {
 
 namespace {
 
-const autograd::CppFunction& function_of(const OpaqueInstruction& instruction) {
-  const OpaqueInstruction* i = &instruction;
+const autograd::CppFunction& function_of(const HandleOrigin& instruction) {
+  const HandleOrigin* i = &instruction;
   while (!i->function) i = i->evaluated.get();
   return *i->function;
 }
 
 // `instruction` lacks its handle and what it saves; both are there only where a node needs them.
-OpaqueVariables attach(OpaqueResults found, Ref<OpaqueInstruction> instruction,
+OpaqueVariables attach(OpaqueResults found, Ref<HandleOrigin> instruction,
                        std::span<const Variable> operands, SmallVector<Edge, 2> edges,
                        bool record) {
   OpaqueVariables out;
@@ -56,7 +56,7 @@ OpaqueVariables attach(OpaqueResults found, Ref<OpaqueInstruction> instruction,
   return out;
 }
 
-OpaqueVariables evaluate(const Ref<const OpaqueInstruction>& of, std::span<const Edge> edges,
+OpaqueVariables evaluate(const Ref<const HandleOrigin>& of, std::span<const Edge> edges,
                          std::span<const Variable> cotangents, std::span<const bool> wanted,
                          bool leaves_handle) {
   bool record = autograd::recording();
@@ -69,7 +69,7 @@ OpaqueVariables evaluate(const Ref<const OpaqueInstruction>& of, std::span<const
   auto found = evaluate_handle(of->handle, given, wanted, record || leaves_handle,
                                autograd::current_context());
   for (const Edge& edge : edges) next.push_back(edge);
-  auto instruction = make_ref<OpaqueInstruction>();
+  auto instruction = make_ref<HandleOrigin>();
   instruction->evaluated = of;
   auto out = attach(std::move(found), std::move(instruction), cotangents, std::move(next), record);
   if (TraceTape* tape = TraceTape::current()) tape->evaluated(*of, cotangents, out);
@@ -78,11 +78,11 @@ OpaqueVariables evaluate(const Ref<const OpaqueInstruction>& of, std::span<const
 
 }  // namespace
 
-OpaqueNode::OpaqueNode(Ref<const OpaqueInstruction> instruction, SmallVector<Edge, 2> edges)
+OpaqueNode::OpaqueNode(Ref<const HandleOrigin> instruction, SmallVector<Edge, 2> edges)
     : Node(std::move(edges)), instruction_(std::move(instruction)) {}
 
 std::string OpaqueNode::name() const {
-  Ref<const OpaqueInstruction> i;
+  Ref<const HandleOrigin> i;
   {
     Lock lock(*this);
     i = instruction_;
@@ -93,13 +93,13 @@ std::string OpaqueNode::name() const {
 }
 
 void OpaqueNode::release_variables() {
-  Ref<const OpaqueInstruction> gone;  // dies after the lock is let go
+  Ref<const HandleOrigin> gone;  // dies after the lock is let go
   Lock lock(*this);
   gone = std::move(instruction_);
   instruction_ = nullptr;
 }
 
-Ref<const OpaqueInstruction> OpaqueNode::instruction() const {
+Ref<const HandleOrigin> OpaqueNode::instruction() const {
   Lock lock(*this);
   if (!instruction_)
     throw Error(
@@ -148,7 +148,7 @@ OpaqueVariables call_opaque(std::shared_ptr<const autograd::CppFunction> functio
   bool record = leads && autograd::recording();
   auto found = gradus::interpreter::call_function(
       *function, tensors, marks, record || leaves_handle, autograd::current_context());
-  auto instruction = make_ref<OpaqueInstruction>();
+  auto instruction = make_ref<HandleOrigin>();
   instruction->function = function;
   instruction->marks = SmallVector<bool, 4>(marks);
   auto out = attach(std::move(found), std::move(instruction), operands, std::move(edges), record);

@@ -22,10 +22,10 @@ autograd::Variables call_function(const std::shared_ptr<const ops::OpaqueFunctio
 namespace interpreter {
 
 // What left a handle: a function called, or an eval of another's handle. Never changes.
-struct OpaqueInstruction final : RefCounted {
+struct HandleOrigin final : RefCounted {
   std::shared_ptr<const autograd::CppFunction> function;  // null: an eval
-  SmallVector<bool, 4> marks;              // by operand of the function: is it differentiable
-  Ref<const OpaqueInstruction> evaluated;  // by an eval
+  SmallVector<bool, 4> marks;         // by operand of the function: is it differentiable
+  Ref<const HandleOrigin> evaluated;  // by an eval
   // Of the function; of an eval its cotangents, undefined where absent.
   std::vector<autograd::SavedVariable> operands;
   size_t results = 0;
@@ -34,7 +34,7 @@ struct OpaqueInstruction final : RefCounted {
 
 struct OpaqueVariables {
   autograd::Variables results;
-  Ref<const OpaqueInstruction> instruction;  // null where no handle was left
+  Ref<const HandleOrigin> instruction;  // null where no handle was left
   // Where the gradients go that its handle yields, in its order.
   SmallVector<autograd::Edge, 2> inputs;
 };
@@ -50,12 +50,12 @@ OpaqueVariables evaluate_opaque(const OpaqueVariables& of,
 // The node of such an instruction's results.
 class OpaqueNode final : public autograd::Node {
  public:
-  OpaqueNode(Ref<const OpaqueInstruction> instruction, SmallVector<autograd::Edge, 2> edges);
+  OpaqueNode(Ref<const HandleOrigin> instruction, SmallVector<autograd::Edge, 2> edges);
   std::string name() const override;
   void release_variables() override;
 
   // Throws Error if it was let go.
-  Ref<const OpaqueInstruction> instruction() const;
+  Ref<const HandleOrigin> instruction() const;
   // Whether result i takes a cotangent of the handle.
   bool takes(size_t i) const { return takes_[i]; }
   // Adds an input for the next result; `takes`: among those that take cotangents.
@@ -63,7 +63,7 @@ class OpaqueNode final : public autograd::Node {
 
  private:
   autograd::Variables apply(autograd::Variables&& cotangents) override;
-  Ref<const OpaqueInstruction> instruction_;
+  Ref<const HandleOrigin> instruction_;
   SmallVector<bool, 2> takes_;
 };
 

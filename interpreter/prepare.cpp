@@ -50,7 +50,9 @@ void check_known(const Code& code) {
   }
 }
 
-size_t bytes_of(const Layout& l) { return static_cast<size_t>(l.numel()) * size_of(l.dtype); }
+size_t bytes_of_elements(const Layout& l) {
+  return static_cast<size_t>(l.numel()) * size_of(l.dtype);
+}
 
 StageMemory memory_of(const Code& code, const SegmentPlan& plan) {
   const StageCode& stage = code.stage(code.segment(plan.segment).stage);
@@ -66,11 +68,11 @@ StageMemory memory_of(const Code& code, const SegmentPlan& plan) {
     const bool copied = e.kind == Event::Kind::view && code.constant(e.base).defined();
     if (e.kind != Event::Kind::allocate && e.kind != Event::Kind::take && !copied) continue;
     const bool result = returned(e.reg) || std::ranges::count(seen, e.reg) > 0;
-    (result ? memory.results : memory.held) += bytes_of(e.layout);
+    (result ? memory.results : memory.held) += bytes_of_elements(e.layout);
   }
   for (Register r : stage.returns)
     if (r != no_register && code.constant(r).defined())
-      memory.results += bytes_of(code.constant(r).layout());
+      memory.results += bytes_of_elements(code.constant(r).layout());
   return memory;
 }
 

@@ -49,7 +49,7 @@ class TraceTape final : public autograd::Recorder,
   // An opaque function was called, a handle evaluated.
   void function_called(const autograd::CppFunction& function, std::span<const bool> marks,
                        std::span<const autograd::Variable> operands, const OpaqueVariables& found);
-  void evaluated(const OpaqueInstruction& of, std::span<const autograd::Variable> cotangents,
+  void evaluated(const HandleOrigin& of, std::span<const autograd::Variable> cotangents,
                  const OpaqueVariables& found);
 
   // Recorder, ReadWatch.
@@ -117,7 +117,7 @@ class TraceTape final : public autograd::Recorder,
   std::vector<TracedProgram::Flags> flags_;
   std::vector<std::vector<std::string>> unread_;  // by stage
   std::unordered_multimap<const Storage*, Known> known_;
-  std::map<const OpaqueInstruction*, std::pair<ir::ValueId, Ref<const OpaqueInstruction>>> handles_;
+  std::map<const HandleOrigin*, std::pair<ir::ValueId, Ref<const HandleOrigin>>> handles_;
   // Whether a value without its gradient edge is another value: not where nothing has edges.
   bool detaching_ = true;
 };

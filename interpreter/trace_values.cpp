@@ -126,7 +126,7 @@ void TraceTape::function_called(const autograd::CppFunction& function, std::span
     handles_[found.instruction.get()] = {ir::GraphWorld::id_of(out[tensors]), found.instruction};
 }
 
-void TraceTape::evaluated(const OpaqueInstruction& of, std::span<const Variable> cotangents,
+void TraceTape::evaluated(const HandleOrigin& of, std::span<const Variable> cotangents,
                           const OpaqueVariables& found) {
   auto handle = handles_.find(&of);
   if (handle == handles_.end())

@@ -66,6 +66,13 @@ void print_elements(const Tensor& t, int dim, int64_t& at, std::string& out) {
 
 }  // namespace
 
+// Here, since a variant's are long and would stand wherever a literal is copied.
+Literal::Literal(const Literal&) = default;
+Literal::Literal(Literal&&) noexcept = default;
+Literal& Literal::operator=(const Literal&) = default;
+Literal& Literal::operator=(Literal&&) noexcept = default;
+Literal::~Literal() = default;
+
 std::string float_text(double value) { return shortest(value); }
 std::string float_text(float value) { return shortest(value); }
 

@@ -21,6 +21,11 @@ struct Literal {
       value;
 
   Literal() = default;
+  Literal(const Literal&);
+  Literal(Literal&&) noexcept;
+  Literal& operator=(const Literal&);
+  Literal& operator=(Literal&&) noexcept;
+  ~Literal();
   // NOLINTBEGIN: whatever a program can write converts, so that lists of literals read as text.
   Literal(bool b) : value(b) {}
   Literal(Dim d) : value(std::move(d)) {}

@@ -3,14 +3,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/dimension.h"
 #include "ops/rules.h"
 #include "ops/slicing.h"
 
 namespace gradus::ops {
 
 namespace {
-
-int normal(int64_t dim, int rank) { return static_cast<int>(dim < 0 ? dim + rank : dim); }
 
 bool legacy_empty(const Type& t) { return t.rank() == 1 && t.dims[0] == Dim(0); }
 bool legacy_empty(const Layout& l) { return l.rank() == 1 && l.shape[0] == 0; }

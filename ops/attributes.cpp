@@ -1,6 +1,9 @@
 #include "ops/attributes.h"
 
+#include <algorithm>
 #include <limits>
+
+#include "base/error.h"
 
 namespace gradus::ops {
 
@@ -104,24 +107,74 @@ bool read_literal(const Literal& l, std::vector<double>& v, std::string& what) {
   return read_list(l, v, what, "a list of numbers");
 }
 
-void unknown_attribute(const ir::NamedLiteral& given, const LiteralList& known) {
+namespace {
+
+[[noreturn]] void unknown_attribute(const ir::NamedLiteral& given, const AttributeInfo& info) {
   std::string names;
-  for (const auto& k : known) names += (names.empty() ? "" : ", ") + k.name;
+  for (const Member& m : info.members) names.append(names.empty() ? "" : ", ").append(m.name);
   throw Error::at(
       "", given.where,
-      known.empty()
+      names.empty()
           ? fmt::format("there is no attribute '{}': the operator takes none", given.name)
           : fmt::format("there is no attribute '{}'; the attributes are: {}", given.name, names));
 }
 
-void wrong_attribute(const ir::NamedLiteral& given, const std::string& expected) {
-  throw Error::at("", given.where,
-                  fmt::format("attribute '{}' must be {}, not {}", given.name, expected,
-                              to_string(given.value)));
+// Where a member lies in a record.
+const void* place_of(const Member& m, const ir::AttributeRecord& record) {
+  return reinterpret_cast<const std::byte*>(&record) + m.offset;
+}
+void* place_of(const Member& m, ir::AttributeRecord& record) {
+  return reinterpret_cast<std::byte*>(&record) + m.offset;
 }
 
-void missing_attribute(std::string_view name) {
-  throw Error("attribute '{}' is missing and has no default", name);
+}  // namespace
+
+LiteralList describe_attributes(const AttributeInfo& info) {
+  LiteralList list;
+  list.reserve(info.members.size());
+  // `where` marks the ones with a default: a default may be `none`.
+  for (const Member& m : info.members) {
+    if (m.required)
+      list.push_back({std::string(m.name), Literal(), {}});
+    else
+      list.push_back({std::string(m.name), m.type->write(place_of(m, *info.defaults)), {1, 1}});
+  }
+  return list;
+}
+
+Attributes read_attributes(const AttributeInfo& info, const LiteralList& given) {
+  const std::span<const Member> members = info.members;
+  if (given.empty() && std::ranges::none_of(members, &Member::required)) return info.defaults;
+  Ref<ir::AttributeRecord> record = info.make();
+  GRADUS_CHECK(members.size() <= 64);
+  uint64_t seen = 0;  // by member
+  for (const ir::NamedLiteral& g : given) {
+    const auto m = std::ranges::find(members, g.name, &Member::name);
+    if (m == members.end()) unknown_attribute(g, info);
+    std::string what;
+    if (!m->type->read(g.value, place_of(*m, *record), what))
+      throw Error::at(
+          "", g.where,
+          fmt::format("attribute '{}' must be {}, not {}", g.name, what, to_string(g.value)));
+    const uint64_t bit = uint64_t{1} << (m - members.begin());
+    if (seen & bit)
+      throw Error::at("", g.where, fmt::format("attribute '{}' is given twice", g.name));
+    seen |= bit;
+  }
+  for (size_t i = 0; i < members.size(); ++i)
+    if (members[i].required && !(seen >> i & 1))
+      throw Error("attribute '{}' is missing and has no default", members[i].name);
+  return record;
+}
+
+LiteralList write_attributes(const AttributeInfo& info, const Attributes& attributes) {
+  LiteralList list;
+  for (const Member& m : info.members) {
+    Literal l = m.type->write(place_of(m, *attributes));
+    if (m.required || to_string(l) != to_string(m.type->write(place_of(m, *info.defaults))))
+      list.push_back({std::string(m.name), std::move(l), {}});
+  }
+  return list;
 }
 
 }  // namespace gradus::ops

@@ -1,7 +1,10 @@
 // Attributes as plain structs: one tuple of named members makes reading, writing and describing.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -40,8 +43,9 @@ struct NoAttributes {
 
 template <class A>
 struct Record final : ir::AttributeRecord {
+  Record() = default;
   explicit Record(A a) : value(std::move(a)) {}
-  A value;
+  A value{};
 };
 template <class A>
 const A& attributes_as(const Attributes& p) {
@@ -103,71 +107,66 @@ Literal write_literal(const std::optional<T>& o) {
   return o ? write_literal(*o) : Literal();
 }
 
-[[noreturn]] void unknown_attribute(const ir::NamedLiteral& given, const LiteralList& known);
-[[noreturn]] void wrong_attribute(const ir::NamedLiteral& given, const std::string& expected);
-[[noreturn]] void missing_attribute(std::string_view name);
+// A struct of attributes as data, so that reading, writing and describing are written once: what they
+// would be for each struct by itself was a third of the code of the operators' definitions.
+struct MemberType {
+  bool (*read)(const Literal&, void* member, std::string& what);
+  Literal (*write)(const void* member);
+};
+template <class T>
+inline constexpr MemberType member_type{
+    [](const Literal& l, void* member, std::string& what) {
+      return read_literal(l, *static_cast<T*>(member), what);
+    },
+    [](const void* member) { return write_literal(*static_cast<const T*>(member)); }};
+
+struct Member {
+  std::string_view name;
+  bool required;
+  ptrdiff_t offset;  // in bytes, within a record
+  const MemberType* type;
+};
+struct AttributeInfo {
+  std::span<const Member> members;
+  Attributes defaults;
+  Ref<ir::AttributeRecord> (*make)();  // with the defaults
+};
+
+template <class A>
+const AttributeInfo& attribute_info() {
+  static const AttributeInfo info = [] {
+    Ref<Record<A>> defaults = make_ref<Record<A>>();
+    const auto* record =
+        reinterpret_cast<const std::byte*>(static_cast<const ir::AttributeRecord*>(defaults.get()));
+    auto member = [&](const auto& f) {
+      const auto& value = defaults->value.*f.member;
+      return Member{f.name, f.required, reinterpret_cast<const std::byte*>(&value) - record,
+                    &member_type<std::remove_cvref_t<decltype(value)>>};
+    };
+    static const auto members =
+        std::apply([&](const auto&... f) { return std::array<Member, sizeof...(f)>{member(f)...}; },
+                   A::fields());
+    return AttributeInfo{members, defaults,
+                         [] { return Ref<ir::AttributeRecord>(make_ref<Record<A>>()); }};
+  }();
+  return info;
+}
+
+LiteralList describe_attributes(const AttributeInfo& info);
+Attributes read_attributes(const AttributeInfo& info, const LiteralList& given);
+LiteralList write_attributes(const AttributeInfo& info, const Attributes& attributes);
 
 template <class A>
 LiteralList describe_attributes() {
-  LiteralList list;
-  A defaults{};
-  // `where` marks the ones with a default: a default may be `none`.
-  std::apply(
-      [&](auto... f) {
-        (list.push_back({std::string(f.name),
-                         f.required ? Literal() : write_literal(defaults.*f.member),
-                         f.required ? SourceLocation() : SourceLocation{1, 1}}),
-         ...);
-      },
-      A::fields());
-  return list;
+  return describe_attributes(attribute_info<A>());
 }
-
 template <class A>
 Attributes read_attributes(const LiteralList& given) {
-  static const Attributes defaults = make_attributes(A{});
-  constexpr bool any_required =
-      std::apply([](auto... f) { return (false || ... || f.required); }, A::fields());
-  if (given.empty() && !any_required) return defaults;
-  A a{};
-  std::vector<std::string_view> seen;
-  for (const ir::NamedLiteral& g : given) {
-    bool hit = false;
-    auto read = [&](auto f) {
-      if (hit || f.name != g.name) return;
-      hit = true;
-      std::string what;
-      if (!read_literal(g.value, a.*f.member, what)) wrong_attribute(g, what);
-    };
-    std::apply([&](auto... f) { (read(f), ...); }, A::fields());
-    if (!hit) unknown_attribute(g, describe_attributes<A>());
-    for (std::string_view s : seen)
-      if (s == g.name)
-        throw Error::at("", g.where, fmt::format("attribute '{}' is given twice", s));
-    seen.push_back(g.name);
-  }
-  auto check = [&](auto f) {
-    if (!f.required) return;
-    for (std::string_view s : seen)
-      if (s == f.name) return;
-    missing_attribute(f.name);
-  };
-  std::apply([&](auto... f) { (check(f), ...); }, A::fields());
-  return make_attributes(std::move(a));
+  return read_attributes(attribute_info<A>(), given);
 }
-
 template <class A>
-LiteralList write_attributes(const Attributes& p) {
-  LiteralList list;
-  const A& a = attributes_as<A>(p);
-  A defaults{};
-  auto write = [&](auto f) {
-    Literal l = write_literal(a.*f.member);
-    if (f.required || to_string(l) != to_string(write_literal(defaults.*f.member)))
-      list.push_back({std::string(f.name), std::move(l), {}});
-  };
-  std::apply([&](auto... f) { (write(f), ...); }, A::fields());
-  return list;
+LiteralList write_attributes(const Attributes& attributes) {
+  return write_attributes(attribute_info<A>(), attributes);
 }
 
 }  // namespace gradus::ops

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/dimension.h"
 #include "ops/index_operands.h"
 #include "ops/index_work.h"
 #include "ops/rules.h"
@@ -11,9 +12,6 @@ namespace gradus::ops {
 
 namespace {
 
-int normal(int64_t dim, int rank) {
-  return static_cast<int>(dim < 0 ? dim + std::max(rank, 1) : dim);
-}
 LiteralList at(int64_t dim) { return {{"dim", dim, {}}}; }
 
 // Sizes that must not be larger, where the types know them.

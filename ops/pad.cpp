@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "ops/assemble.h"
+#include "ops/dimension.h"
 #include "ops/number_literal.h"
 #include "ops/rules.h"
 #include "ops/slicing.h"
@@ -10,8 +11,6 @@
 namespace gradus::ops {
 
 namespace {
-
-int normal(int64_t dim, int rank) { return static_cast<int>(dim < 0 ? dim + rank : dim); }
 
 Value narrow(const Value& x, int64_t dim, const Dim& start, const Dim& length) {
   return emit("narrow", {x}, {{"dim", dim, {}}, {"start", start, {}}, {"length", length, {}}});

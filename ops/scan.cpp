@@ -2,16 +2,13 @@
 
 #include <cmath>
 
+#include "ops/dimension.h"
 #include "ops/families.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
 
 namespace {
-
-int normalised(int64_t dim, int rank) {
-  return static_cast<int>(dim < 0 ? dim + std::max(rank, 1) : dim);
-}
 
 void infer_scan(InferCall& call, int64_t dim) {
   const Type& x = call.tensor(0);
@@ -29,7 +26,7 @@ Value recurrence(const Value& a, const Value& b, int64_t dim, bool reverse) {
 
 template <class A>
 void bind_scan(BindCall& call, work::ScanStep next, const A& a, bool exclusive, bool reverse) {
-  call.set_work(work::Scan{next, exclusive, reverse, normalised(a.dim, call.out[0].rank()),
+  call.set_work(work::Scan{next, exclusive, reverse, normal(a.dim, call.out[0].rank()),
                            SmallVector<Layout, 2>(call.in), call.out[0].dtype});
 }
 
@@ -123,7 +120,7 @@ void CumMax::infer(InferCall& call) {
 }
 void CumMax::bind(BindCall& call) {
   call.set_work(work::RunningMax{
-      call.in[0], normalised(attributes_as<Attr>(call.attributes).dim, call.out[0].rank())});
+      call.in[0], normal(attributes_as<Attr>(call.attributes).dim, call.out[0].rank())});
 }
 void CumMax::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/dimension.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
@@ -10,8 +11,6 @@ namespace gradus::ops {
 namespace {
 
 constexpr int64_t far = int64_t{1} << 62;  // past every size
-
-int normal(int64_t dim, int rank) { return static_cast<int>(dim < 0 ? dim + rank : dim); }
 
 // A part of operand 0; empty ones start where the operand does, so that none starts outside of it.
 void set_part(BindCall& call, size_t result, Sizes shape, Sizes strides, int64_t offset) {

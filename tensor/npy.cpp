@@ -20,14 +20,14 @@ namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
 // NumPy's own headers take 128 bytes, those of the longest shapes about 1,500.
-constexpr uint32_t longest_header = 65536;
-constexpr size_t largest_rank = 64;  // NumPy's limit
+constexpr uint32_t longest_npy_header = 65536;
+constexpr size_t largest_npy_rank = 64;  // NumPy's limit
 
 // The header's text: a Python dictionary of three known keys. Only what NumPy writes is understood,
 // so there is nothing to nest and nothing to evaluate.
-class HeaderParser {
+class NpyHeaderParser {
  public:
-  explicit HeaderParser(std::string_view text) : text_(text) {}
+  explicit NpyHeaderParser(std::string_view text) : text_(text) {}
 
   NpyHeader parse() {
     expect('{');
@@ -119,8 +119,8 @@ class HeaderParser {
   void parse_shape() {
     expect('(');
     while (!accept(')')) {
-      if (header_.shape.size() == largest_rank)
-        malformed(fmt::format("it has more than {} dimensions", largest_rank));
+      if (header_.shape.size() == largest_npy_rank)
+        malformed(fmt::format("it has more than {} dimensions", largest_npy_rank));
       header_.shape.push_back(integer());
       if (!accept(',')) {
         // (3) is a number in Python, but what it means is plain.
@@ -277,12 +277,12 @@ NpyHeader read_npy_header(ReadBytes read, uint64_t size) {
     read_exactly(read, std::span(start).subspan(10, 2));
     length |= byte(10) << 16 | byte(11) << 24;
   }
-  if (length > longest_header || prefix + length > size)
+  if (length > longest_npy_header || prefix + length > size)
     throw Error("its header claims {} bytes; at most {} are there and {} are allowed", length,
-                size - std::min(size, prefix), longest_header);
+                size - std::min(size, prefix), longest_npy_header);
   std::string text(length, '\0');
   read_exactly(read, std::as_writable_bytes(std::span(text)));
-  NpyHeader header = HeaderParser(text).parse();
+  NpyHeader header = NpyHeaderParser(text).parse();
 
   uint64_t bytes = 0;
   auto count = checked_numel(header.shape);
@@ -337,9 +337,9 @@ std::string npy_header(const Tensor& t) {
   if (t.device().kind != DeviceKind::cpu)
     throw Error("a tensor on {} cannot be written; copy it to the cpu first",
                 to_string(t.device()));
-  if (t.shape().size() > largest_rank)
+  if (t.shape().size() > largest_npy_rank)
     throw Error("a tensor of {} dimensions cannot be written: NumPy reads {} at most", t.rank(),
-                largest_rank);
+                largest_npy_rank);
   static constexpr std::string_view codes[dtype_count] = {"<f8", "<f4", "<f2", "<V2", "<i8",
                                                           "<i4", "|i1", "|u1", "|b1"};
   std::string shape;

@@ -11,8 +11,8 @@ namespace gradus {
 
 namespace {
 
-constexpr uint64_t longest_header = 100'000'000;
-constexpr size_t largest_rank = 64;
+constexpr uint64_t longest_safetensors_header = 100'000'000;
+constexpr size_t largest_safetensors_rank = 64;
 
 // Bytes of an element; 0 for a dtype that the format does not have.
 uint64_t item_size(std::string_view dtype) {
@@ -37,9 +37,9 @@ uint64_t item_size(std::string_view dtype) {
   return 0;
 }
 
-class HeaderParser {
+class SafetensorsHeaderParser {
  public:
-  HeaderParser(std::string_view text, uint64_t data, uint64_t file)
+  SafetensorsHeaderParser(std::string_view text, uint64_t data, uint64_t file)
       : text_(text), data_(data), file_(file) {}
 
   SafetensorsHeader parse() {
@@ -225,8 +225,8 @@ class HeaderParser {
     list([&] {
       uint64_t n = whole_number();
       if (n > static_cast<uint64_t>(INT64_MAX)) fail("a size does not fit 63 bits");
-      if (e.shape.size() == largest_rank)
-        fail("a tensor has more than {} dimensions", largest_rank);
+      if (e.shape.size() == largest_safetensors_rank)
+        fail("a tensor has more than {} dimensions", largest_safetensors_rank);
       e.shape.push_back(static_cast<int64_t>(n));
     });
   }
@@ -269,13 +269,13 @@ SafetensorsHeader read_safetensors_header(std::span<const std::byte> file) {
     throw Error("it is no .safetensors file: {} bytes hold no header", file.size());
   uint64_t length = 0;
   for (size_t i = 0; i < 8; ++i) length |= static_cast<uint64_t>(file[i]) << 8 * i;
-  if (length > longest_header || length > file.size() - 8)
+  if (length > longest_safetensors_header || length > file.size() - 8)
     throw Error(
         "its header claims {} bytes; {} are there and {} are allowed: it is no .safetensors file, "
         "or cut short",
-        length, file.size() - 8, longest_header);
+        length, file.size() - 8, longest_safetensors_header);
   std::string_view text(reinterpret_cast<const char*>(file.data()) + 8, length);
-  SafetensorsHeader header = HeaderParser(text, 8 + length, file.size()).parse();
+  SafetensorsHeader header = SafetensorsHeaderParser(text, 8 + length, file.size()).parse();
   check_overlaps(header);
   return header;
 }

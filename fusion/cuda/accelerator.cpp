@@ -11,8 +11,6 @@ namespace gradus::fusion::cuda {
 
 namespace {
 
-Address address_of(const std::byte* p) { return reinterpret_cast<Address>(p); }
-
 constexpr StreamNumber recording_stream = 1;
 
 // One for all who use a device at a time: each finds what lies there.
@@ -38,7 +36,7 @@ StreamNumber& current_stream(const Device& device) {
   return list[number];
 }
 
-constexpr size_t most_waiting = 4096;
+constexpr size_t most_waiting_kernels = 4096;
 
 // Half of the machine, since a program may run meanwhile; two where that is less.
 unsigned compiling_threads() { return std::clamp(std::thread::hardware_concurrency() / 2, 2u, 8u); }
@@ -70,7 +68,7 @@ CudaAccelerator::CudaAccelerator(std::shared_ptr<Device> device,
       compiler_(device_->facts().architecture(), std::move(store)),
       memory_(cache_of(*device_)),
       log_(std::move(log)),
-      behind_(compiling_threads(), most_waiting, [this] {
+      behind_(compiling_threads(), most_waiting_kernels, [this] {
         if (!compiler_.architecture().empty()) prepare_process();
       }) {}
 

@@ -10,11 +10,11 @@ namespace gradus::fusion::cuda {
 
 namespace {
 
-constexpr size_t most_workspace = 32 << 20;  // as for products
+constexpr size_t most_workspace_of_convolutions = 32 << 20;  // as for products
 constexpr int64_t most_elements = INT32_MAX;
 constexpr int most_found = 16;  // the library has fewer algorithms of a kind
 
-int type_of(DType d) {
+int cudnn_type_of(DType d) {
   return d == DType::f64    ? cudnn::type_f64
          : d == DType::f16  ? cudnn::type_f16
          : d == DType::bf16 ? cudnn::type_bf16
@@ -81,7 +81,7 @@ bool Convolution::describe(const work::Convolution& w) {
   const DType dtype = image.dtype;
   f64_ = dtype == DType::f64;
   f32_ = dtype == DType::f32;
-  const int type = type_of(dtype), rank = image.rank();
+  const int type = cudnn_type_of(dtype), rank = image.rank();
   using Axis = work::ConvAxis;
   auto tensor = [&](CudnnTensor*& to, const Layout& l, int64_t Axis::*size) {
     const Numbers sizes = sizes_of(l.shape[0], l.shape[1], w.axes, rank, size);
@@ -155,7 +155,7 @@ bool Convolution::find_algorithm() {
                   one.math == cudnn::fma_math);
     if (other_math && library_.t_.set_math(what_, one.math)) continue;
     size_t bytes = 0;
-    if (room_for(one.algorithm, &bytes) || bytes > most_workspace) continue;
+    if (room_for(one.algorithm, &bytes) || bytes > most_workspace_of_convolutions) continue;
     algorithm_ = one.algorithm;
     workspace_bytes_ = bytes;
     return true;

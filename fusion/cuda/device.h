@@ -16,6 +16,11 @@ namespace gradus::fusion::cuda {
 
 using Address = uint64_t;  // in a device's memory
 
+// Of a pointer that a plan has: a device's address that nobody follows.
+inline Address address_of(const std::byte* p, int64_t offset = 0) {
+  return reinterpret_cast<Address>(p) + static_cast<Address>(offset);
+}
+
 // Work on one stream is done in order. 0 is one that every device has.
 using StreamNumber = uint32_t;
 

@@ -14,7 +14,6 @@ namespace {
 
 constexpr int64_t most_items = (int64_t{1} << 31) - 1;
 constexpr int64_t most_columns = int64_t{1} << 30;  // of one launch; a multiple of every pack
-constexpr int64_t blocks_each = 32;                 // of a multiprocessor, at most
 
 size_t slots_of(const Nest& nest) {
   return nest.loads.size() + nest.stores.size() + nest.row_stores.size();

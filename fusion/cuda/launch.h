@@ -10,6 +10,8 @@
 
 namespace gradus::fusion::cuda {
 
+constexpr int64_t blocks_each = 32;  // of a multiprocessor, at most
+
 // All that follows from the sizes. Immutable. Kernels count in 32 bits: a frame of more elements
 // is launched in parts.
 class LaunchPlan {

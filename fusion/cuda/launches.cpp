@@ -6,10 +6,6 @@ namespace {
 
 using work::Window;
 
-Address address_of(const std::byte* p, int64_t offset = 0) {
-  return reinterpret_cast<Address>(p) + static_cast<Address>(offset);
-}
-
 std::byte* aligned_workspace(std::byte* scratch) {
   const Address over = address_of(scratch) % workspace_alignment;
   return over ? scratch + (workspace_alignment - over) : scratch;

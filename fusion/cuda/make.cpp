@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "fusion/cuda/bind_library.h"
+#include "fusion/cuda/launch.h"
 #include "fusion/cuda/launches.h"
 #include "fusion/cuda/prelude.h"
 #include "fusion/cuda/stock.h"
@@ -21,7 +22,6 @@ namespace {
 
 using work::Window;
 
-constexpr int64_t blocks_each = 32;  // of a multiprocessor, at most
 constexpr int64_t most_narrow = (int64_t{1} << 31) - 1;
 constexpr size_t most_words = 512;  // of a kernel's parameters
 constexpr size_t fault_bytes = 16;

@@ -10,9 +10,10 @@ namespace {
 
 using namespace cublaslt;
 
-constexpr uint64_t most_workspace = 32 << 20;  // what the library is said to want on Hopper
+constexpr uint64_t most_workspace_of_products =
+    32 << 20;  // what the library is said to want on Hopper
 
-std::optional<int> type_of(DType d) {
+std::optional<int> cublas_type_of(DType d) {
   switch (d) {
     case DType::f64:
       return type_f64;
@@ -58,7 +59,8 @@ Products::~Products() { t_.destroy(handle_); }
 
 std::shared_ptr<const Product> Products::make(const work::Gemm& g, uint32_t alignment,
                                               bool adds_row) const {
-  if (g.batch.size() > 1 || std::min({g.m, g.n, g.k}) < 1 || !type_of(g.dtype)) return nullptr;
+  if (g.batch.size() > 1 || std::min({g.m, g.n, g.k}) < 1 || !cublas_type_of(g.dtype))
+    return nullptr;
   std::shared_ptr<Product> product(new Product(t_, handle_));
   if (adds_row && g.dtype != DType::f32 && g.dtype != DType::f64) return nullptr;
   if (!product->describe(g, g.batch.empty() ? 1 : g.batch[0].size) ||
@@ -72,7 +74,7 @@ bool Product::describe(const work::Gemm& g, int64_t batch) {
   const auto second = side_of(g.m, g.k, g.a_row, g.a_column);
   if (!first || !second || batch < 1 || batch > INT32_MAX) return false;
   f64_ = g.dtype == DType::f64;
-  const int type = *type_of(g.dtype);
+  const int type = *cublas_type_of(g.dtype);
   if (t_.make_what(&what_, f64_ ? compute_f64 : compute_f32, f64_ ? type_f64 : type_f32))
     return false;
   const int32_t turn_first = first->turned ? transposed : as_it_is;
@@ -107,7 +109,8 @@ bool Product::describe_row(uint32_t alignment) {
 bool Product::find_algorithm(uint32_t alignment) {
   LtWishes* wishes = nullptr;
   if (t_.make_wishes(&wishes)) return false;
-  bool good = !t_.set_wishes(wishes, wish_workspace, &most_workspace, sizeof most_workspace);
+  bool good = !t_.set_wishes(wishes, wish_workspace, &most_workspace_of_products,
+                             sizeof most_workspace_of_products);
   for (int side = 0; side < 4; ++side)
     good = good && !t_.set_wishes(wishes, wish_alignment + side, &alignment, sizeof alignment);
   LtFound found{};

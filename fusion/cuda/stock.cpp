@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 }
 )";
 
-constexpr std::string_view fold_text = R"($REDUCER$
+constexpr std::string_view fold_partials_text = R"($REDUCER$
 // Neighbouring partials combine, level by level; an odd last one passes as it is.
 struct Work {
   $NAME$::T* partials;
@@ -304,7 +304,7 @@ Source reduce_source(const work::Reduce& w, bool one_chunk) {
 
 Source fold_source(const work::Reduce& w) {
   const ReducerText reducer = reducer_text(w.reducer, accumulator_of(w));
-  return StockText(fold_text)
+  return StockText(fold_partials_text)
       .with("REDUCER", reducer.definition)
       .with("NAME", reducer.name)
       .with("TO", memory_type(w.out))

@@ -75,7 +75,7 @@ $BODY$  }
 }
 )";
 
-constexpr std::string_view unfold_text = R"(    const i64 j = i64(left % Count(w.windows));
+constexpr std::string_view unfold_windows_text = R"(    const i64 j = i64(left % Count(w.windows));
     left /= Count(w.windows);
     const i64 i = i64(left % Count(h.windows));
     left /= Count(h.windows);
@@ -91,7 +91,7 @@ constexpr std::string_view unfold_text = R"(    const i64 j = i64(left % Count(w
     work.target[item] = inside ? work.source[at] : $TYPE$(0);
 )";
 
-constexpr std::string_view fold_text = R"(    const i64 v = i64(left % Count(w.image));
+constexpr std::string_view fold_windows_text = R"(    const i64 v = i64(left % Count(w.image));
     left /= Count(w.image);
     const i64 u = i64(left % Count(h.image));
     left /= Count(h.image);
@@ -305,7 +305,8 @@ Source solve_source(const work::Solve& w, int rank, bool wide) {
 
 Source columns_source(const work::Columns& w, bool wide) {
   StockText text(columns_text);
-  text.with("COUNT", count_type(wide)).with("BODY", w.folds ? fold_text : unfold_text);
+  text.with("COUNT", count_type(wide))
+      .with("BODY", w.folds ? fold_windows_text : unfold_windows_text);
   if (!w.folds) return text.with("TYPE", bits_type(w.dtype)).source();
   const DType sum = dtype_of(compute_of(w.dtype));
   return text.with("TYPE", memory_type(w.dtype))

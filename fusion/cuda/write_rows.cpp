@@ -14,7 +14,7 @@ namespace {
 using work::Reducer;
 
 // Instructions that a loop over elements is unrolled to, about, and registers that wait for loads.
-constexpr size_t most_unrolled = 512, most_waiting = 32;
+constexpr size_t most_unrolled_of_rows = 512, most_waiting_words = 32;
 
 class Rows : public Writer {
  public:
@@ -136,8 +136,8 @@ class Rows : public Writer {
     for (size_t k = 0; k < nest_.loads.size(); ++k)
       if (loop.loads[k]) words += (size_of(nest_.loads[k].dtype) + 3) / 4;
     int n = 4;
-    while (n > 1 && (instructions * static_cast<size_t>(n) > most_unrolled ||
-                     words * static_cast<size_t>(n) > most_waiting))
+    while (n > 1 && (instructions * static_cast<size_t>(n) > most_unrolled_of_rows ||
+                     words * static_cast<size_t>(n) > most_waiting_words))
       n /= 2;
     return n;
   }

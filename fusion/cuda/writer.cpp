@@ -13,8 +13,8 @@ namespace gradus::fusion::cuda {
 
 namespace {
 
-constexpr size_t longest_inside = 60;  // characters of a rule that needs no function
-constexpr size_t most_bytes = 4096;    // of a kernel's parameters
+constexpr size_t longest_rule_inside = 60;  // characters of a rule that needs no function
+constexpr size_t most_bytes = 4096;         // of a kernel's parameters
 
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
@@ -105,7 +105,7 @@ std::string Writer::function_for(const Step& step, std::string_view result, size
   };
   RuleText::Written written = write(false);
   instructions = written.instructions;
-  inside = written.lines.empty() && written.result.size() <= longest_inside;
+  inside = written.lines.empty() && written.result.size() <= longest_rule_inside;
   if (inside) return written.result;
   written = write(true);
   std::string text = "(";

@@ -98,7 +98,7 @@ void hardmax(Call& c) {
   c.give(reshape(cast(hot, r.x.dtype()), c.type().dims));
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry activation_table[] = {
     {"Relu", 1, plain_rule},
     {"Sigmoid", 1, plain_rule},
     {"Tanh", 1, plain_rule},
@@ -121,6 +121,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> activation_rules() { return rules; }
+std::span<const RuleEntry> activation_rules() { return activation_table; }
 
 }  // namespace gradus::onnx

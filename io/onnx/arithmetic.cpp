@@ -68,11 +68,11 @@ void sum_of(Call& c) { fold_left(c, "add"); }
 void max_of(Call& c) { fold_left(c, "maximum"); }
 void min_of(Call& c) { fold_left(c, "minimum"); }
 
-struct Names {
+struct FunctionNames {
   std::string_view onnx, ours;
 };
 // Functions of one operand that are called the same but for capitals, or another name.
-constexpr Names unary_names[] = {
+constexpr FunctionNames unary_names[] = {
     {"Neg", "neg"},   {"Abs", "abs"},     {"Sqrt", "sqrt"},       {"Exp", "exp"},
     {"Log", "log"},   {"Floor", "floor"}, {"Ceil", "ceil"},       {"Round", "round"},
     {"Sign", "sign"}, {"Sin", "sin"},     {"Cos", "cos"},         {"Tan", "tan"},
@@ -80,17 +80,17 @@ constexpr Names unary_names[] = {
     {"Cosh", "cosh"}, {"Asinh", "asinh"}, {"Acosh", "acosh"},     {"Atanh", "atanh"},
     {"Erf", "erf"},   {"IsNaN", "isnan"}, {"Not", "logical_not"}, {"Reciprocal", "reciprocal"}};
 void unary_rule(Call& c) {
-  for (const Names& n : unary_names)
+  for (const FunctionNames& n : unary_names)
     if (n.onnx == c.op()) c.give(unary(n.ours, c.x()));
 }
 
-constexpr Names binary_names[] = {{"Equal", "eq"},          {"Greater", "gt"},
-                                  {"GreaterOrEqual", "ge"}, {"Less", "lt"},
-                                  {"LessOrEqual", "le"},    {"And", "logical_and"},
-                                  {"Or", "logical_or"},     {"Xor", "logical_xor"}};
+constexpr FunctionNames binary_names[] = {{"Equal", "eq"},          {"Greater", "gt"},
+                                          {"GreaterOrEqual", "ge"}, {"Less", "lt"},
+                                          {"LessOrEqual", "le"},    {"And", "logical_and"},
+                                          {"Or", "logical_or"},     {"Xor", "logical_xor"}};
 void comparison(Call& c) {
   same_dtypes(c);
-  for (const Names& n : binary_names)
+  for (const FunctionNames& n : binary_names)
     if (n.onnx == c.op()) c.give(binary(n.ours, c.x(), second_operand(c)));
 }
 
@@ -141,7 +141,7 @@ void shift(Call& c) {
 
 void identity(Call& c) { c.give(c.item(0)); }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry arithmetic_table[] = {
     {"Add", 1, add},
     {"Sub", 1, sub},
     {"Mul", 1, mul},
@@ -195,6 +195,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> arithmetic_rules() { return rules; }
+std::span<const RuleEntry> arithmetic_rules() { return arithmetic_table; }
 
 }  // namespace gradus::onnx

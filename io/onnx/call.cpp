@@ -174,6 +174,10 @@ const Table& table() {
 
 }  // namespace
 
+Value counted(Call& c, const Dim& n) {
+  return emit_all(c.world(), "arange", {}, {{"end", n, {}}})[0];
+}
+
 bool has_rule(std::string_view name) { return table().contains(name); }
 
 const RuleEntry* find_rule(std::string_view name, int opset) {

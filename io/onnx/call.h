@@ -122,6 +122,8 @@ class Call {
 
 using Rule = void (*)(Call&);
 
+ops::Value counted(Call& call, const Dim& n);  // 0 .. n - 1
+
 // An operator's rule from a version of the operators on. `folds` is whether it may run on tensors
 // where all inputs are known.
 struct RuleEntry {

@@ -149,7 +149,7 @@ void scan_batches(Call& c) {
   for (auto& list : results) c.give(c.importer().joined("stack", list, 0));
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry control_table[] = {
     {"If", 1, if_else, false},
     {"Loop", 1, loop, false},
     {"Scan", 8, scan_batches, false},
@@ -158,6 +158,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> control_rules() { return rules; }
+std::span<const RuleEntry> control_rules() { return control_table; }
 
 }  // namespace gradus::onnx

@@ -99,13 +99,13 @@ void conv_transpose(Call& c) {
   c.give(with_bias(c, y));
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry convolution_table[] = {
     {"Conv", 1, conv},
     {"ConvTranspose", 1, conv_transpose},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> convolution_rules() { return rules; }
+std::span<const RuleEntry> convolution_rules() { return convolution_table; }
 
 }  // namespace gradus::onnx

@@ -72,11 +72,6 @@ void constant_of_shape(Call& c) {
                    {"dtype", value.dtype(), {}}})[0]);
 }
 
-// 0 .. n - 1
-Value counted(Call& c, const Dim& n) {
-  return emit_all(c.world(), "arange", {}, {{"end", n, {}}})[0];
-}
-
 void range(Call& c) {
   DType dtype = c.dtype();
   if (!is_floating(dtype) && c.item(2)->as_sizes()) {
@@ -108,7 +103,7 @@ void eye_like(Call& c) {
 
 void random(Call& c) { c.unsupported("random numbers ({})", c.op()); }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry creation_table[] = {
     {"Constant", 1, constant, false},
     {"ConstantOfShape", 9, constant_of_shape},
     {"Range", 11, range},
@@ -123,6 +118,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> creation_rules() { return rules; }
+std::span<const RuleEntry> creation_rules() { return creation_table; }
 
 }  // namespace gradus::onnx

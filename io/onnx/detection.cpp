@@ -42,10 +42,6 @@ Value overlaps(const Value& boxes, bool centered) {
   return where(gt(both, num(0.0)), both / either, num(0.0));
 }
 
-Value counted(Call& c, const Dim& n) {
-  return emit_all(c.world(), "arange", {}, {{"end", n, {}}})[0];
-}
-
 // One number, of [] or [1].
 Value number_of(Call& c, size_t i) { return reshape(c.x(i), {}); }
 
@@ -83,12 +79,12 @@ void suppress(Call& c) {
   c.give(emit_all(c.world(), "stack", std::vector{i, j, box}, {{"dim", 1, {}}})[0]);
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry detection_table[] = {
     {"NonMaxSuppression", 10, suppress},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> detection_rules() { return rules; }
+std::span<const RuleEntry> detection_rules() { return detection_table; }
 
 }  // namespace gradus::onnx

@@ -166,7 +166,7 @@ bool nonzero(ExportCall& c) {
   return true;
 }
 
-constexpr ExportEntry rules[] = {
+constexpr ExportEntry indexing_export_table[] = {
     {"gather", gather},         {"scatter", scatter},     {"scatter_add", scatter_add},
     {"index_copy", index_copy}, {"index_add", index_add}, {"index_select", index_select},
     {"index", index},           {"index_put", index_put}, {"nonzero", nonzero},
@@ -174,6 +174,6 @@ constexpr ExportEntry rules[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> indexing_exports() { return rules; }
+std::span<const ExportEntry> indexing_exports() { return indexing_export_table; }
 
 }  // namespace gradus::onnx

@@ -5,7 +5,6 @@ namespace gradus::onnx {
 
 namespace {
 
-float single(double value) { return static_cast<float>(value); }
 // Attributes are single: whether f64 arithmetic would see a difference.
 bool exact(const ExportCall& c, double value) {
   return c.y_type().dtype != DType::f64 || static_cast<double>(single(value)) == value;
@@ -132,7 +131,7 @@ bool batch_norm_eval(ExportCall& c) {
   return true;
 }
 
-constexpr ExportEntry rules[] = {
+constexpr ExportEntry network_export_table[] = {
     {"matmul", matmul},
     {"linear", linear},
     {"addmm", addmm},
@@ -155,6 +154,6 @@ constexpr ExportEntry rules[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> network_exports() { return rules; }
+std::span<const ExportEntry> network_exports() { return network_export_table; }
 
 }  // namespace gradus::onnx

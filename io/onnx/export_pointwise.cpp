@@ -21,7 +21,8 @@ using scalar::Recorded;
 using scalar::RecordedTruth;
 
 // Operands are in the compute type, or truth values.
-using Rule = Wire (*)(ModelWriter& to, const Wire* operands, const ir::AttributeRecord* attributes);
+using PointwiseRule = Wire (*)(ModelWriter& to, const Wire* operands,
+                               const ir::AttributeRecord* attributes);
 
 template <class Op, class T>
 Wire record_rule(ModelWriter& to, const Wire* operands, const ir::AttributeRecord* attributes) {
@@ -38,18 +39,18 @@ Wire record_rule(ModelWriter& to, const Wire* operands, const ir::AttributeRecor
 }
 
 // By Compute.
-using Rules = std::array<Rule, 3>;
+using PointwiseRules = std::array<PointwiseRule, 3>;
 
 template <class Op>
-Rules rules_of() {
-  Rules rules{record_rule<Op, double>, record_rule<Op, float>, nullptr};
+PointwiseRules rules_of() {
+  PointwiseRules rules{record_rule<Op, double>, record_rule<Op, float>, nullptr};
   if constexpr (!Op::computes_floating) rules[2] = record_rule<Op, int64_t>;
   return rules;
 }
 
-const Rules* find_rules(std::string_view name) {
+const PointwiseRules* find_rules(std::string_view name) {
   static const auto table = [] {
-    std::unordered_map<std::string_view, Rules> t;
+    std::unordered_map<std::string_view, PointwiseRules> t;
     ops::for_each_pointwise<ops::ArithmeticOperators, ops::RoundingOperators,
                             ops::ComparisonOperators, ops::ElementaryOperators,
                             ops::SpecialOperators, ops::ActivationOperators>(
@@ -65,7 +66,6 @@ bool unary(ExportCall& c, std::string_view op, std::vector<NodeAttribute> attrib
   c.give(c.to.node(op, {c.x(0, c.y_type().dtype)}, std::move(attributes)));
   return true;
 }
-float single(double value) { return static_cast<float>(value); }
 
 bool relu(ExportCall& c) { return is_floating(c.y_type().dtype) && unary(c, "Relu"); }
 // Attributes are single there: of f64 operands only those that have no more digits.
@@ -105,7 +105,7 @@ std::span<const ExportEntry> pointwise_exports() { return own_rules; }
 
 bool export_pointwise(ExportCall& call) {
   const ir::Operator& op = *call.node.op;
-  const Rules* rules = op.pointwise ? find_rules(op.name) : nullptr;
+  const PointwiseRules* rules = op.pointwise ? find_rules(op.name) : nullptr;
   if (!rules) return false;
   const ops::PointwiseInfo& info = op.pointwise();
   SmallVector<ir::OperandType, 4> types;
@@ -113,7 +113,7 @@ bool export_pointwise(ExportCall& call) {
   ir::InferCall infer{op, types, call.node.attributes, {}, nullptr};
   DType result = call.y_type().dtype;
   Compute compute = ops::pointwise_compute(info, infer, result);
-  Rule rule = (*rules)[static_cast<size_t>(compute)];
+  PointwiseRule rule = (*rules)[static_cast<size_t>(compute)];
   GRADUS_CHECK(rule);
   SmallVector<Wire, 4> operands;
   for (size_t i = 0; i < call.operands(); ++i)

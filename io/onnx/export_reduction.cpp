@@ -98,7 +98,7 @@ bool softmax_like(ExportCall& c, std::string_view op) {
 bool softmax(ExportCall& c) { return softmax_like(c, "Softmax"); }
 bool log_softmax(ExportCall& c) { return softmax_like(c, "LogSoftmax"); }
 
-constexpr ExportEntry rules[] = {
+constexpr ExportEntry reduction_export_table[] = {
     {"sum", sum},       {"prod", prod},       {"mean", mean},       {"amax", amax},
     {"amin", amin},     {"all", all},         {"any", any},         {"argmax", argmax},
     {"argmin", argmin}, {"max_dim", max_dim}, {"min_dim", min_dim}, {"cumsum", cumsum},
@@ -107,6 +107,6 @@ constexpr ExportEntry rules[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> reduction_exports() { return rules; }
+std::span<const ExportEntry> reduction_exports() { return reduction_export_table; }
 
 }  // namespace gradus::onnx

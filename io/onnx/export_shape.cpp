@@ -302,7 +302,7 @@ bool one_hot(ExportCall& c) {
   return true;
 }
 
-constexpr ExportEntry rules[] = {
+constexpr ExportEntry shape_export_table[] = {
     {"reshape", reshape},
     {"flatten", reshape},
     {"expand", expand},
@@ -338,6 +338,6 @@ constexpr ExportEntry rules[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> shape_exports() { return rules; }
+std::span<const ExportEntry> shape_exports() { return shape_export_table; }
 
 }  // namespace gradus::onnx

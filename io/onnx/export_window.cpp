@@ -239,7 +239,7 @@ bool slice_scatter(ExportCall& c) {
   return true;
 }
 
-constexpr ExportEntry rules[] = {
+constexpr ExportEntry window_export_table[] = {
     {"as_strided", as_strided},
     {"as_strided_sum", as_strided_sum},
     {"unfold", unfold},
@@ -253,6 +253,6 @@ constexpr ExportEntry rules[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> window_exports() { return rules; }
+std::span<const ExportEntry> window_exports() { return window_export_table; }
 
 }  // namespace gradus::onnx

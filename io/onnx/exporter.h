@@ -93,6 +93,9 @@ class ModelWriter {
 // ONNX's number of a dtype.
 int element_type_of(DType dtype);
 
+// ONNX's attributes are single.
+inline float single(double value) { return static_cast<float>(value); }
+
 // A node as the export rule of its operator sees it.
 class ExportCall {
  public:

@@ -222,7 +222,7 @@ void reverse_sequence(Call& c) {
   c.give(emit("gather", {x, expand(at, x.dims())}, {{"dim", time, {}}}));
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry indexing_table[] = {
     {"Gather", 1, gather},
     {"GatherElements", 11, gather_elements},
     {"GatherND", 11, gather_nd},
@@ -238,6 +238,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> indexing_rules() { return rules; }
+std::span<const RuleEntry> indexing_rules() { return indexing_table; }
 
 }  // namespace gradus::onnx

@@ -38,13 +38,13 @@ void softmax_cross_entropy(Call& c) {
   if (c.wants(1)) c.give(logs);
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry loss_table[] = {
     {"NegativeLogLikelihoodLoss", 12, nll_loss},
     {"SoftmaxCrossEntropyLoss", 12, softmax_cross_entropy},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> loss_rules() { return rules; }
+std::span<const RuleEntry> loss_rules() { return loss_table; }
 
 }  // namespace gradus::onnx

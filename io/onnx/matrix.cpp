@@ -30,7 +30,7 @@ void einsum(Call& c) {
 
 void determinant(Call& c) { c.give(unary("det", c.x())); }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry matrix_table[] = {
     {"MatMul", 1, product},
     {"Gemm", 1, gemm},
     {"Einsum", 12, einsum},
@@ -39,6 +39,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> matrix_rules() { return rules; }
+std::span<const RuleEntry> matrix_rules() { return matrix_table; }
 
 }  // namespace gradus::onnx

@@ -144,7 +144,7 @@ void dropout(Call& c) {
   c.give(full(c.world(), c.type().dims, 1, c.opset() >= 10 ? DType::boolean : c.dtype()));
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry normalization_table[] = {
     {"BatchNormalization", 1, batch_norm},
     {"InstanceNormalization", 6, instance_norm},
     {"LayerNormalization", 17, layer_norm},
@@ -157,6 +157,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> normalization_rules() { return rules; }
+std::span<const RuleEntry> normalization_rules() { return normalization_table; }
 
 }  // namespace gradus::onnx

@@ -161,7 +161,7 @@ void max_unpool(Call& c) {
   c.give(emit("constant_pad_nd", {reshape(flat, shape)}, {{"pad", Literal::list(amounts), {}}}));
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry pooling_table[] = {
     {"MaxPool", 1, max_pool},
     {"AveragePool", 1, average_pool},
     {"LpPool", 1, lp_pool},
@@ -173,6 +173,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> pooling_rules() { return rules; }
+std::span<const RuleEntry> pooling_rules() { return pooling_table; }
 
 }  // namespace gradus::onnx

@@ -233,7 +233,7 @@ void rnn(Call& c) { run(c, {1, {"Tanh"}, rnn_step}); }
 void gru(Call& c) { run(c, {3, {"Sigmoid", "Tanh"}, gru_step}); }
 void lstm(Call& c) { run(c, {4, {"Sigmoid", "Tanh", "Tanh"}, lstm_step}); }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry recurrent_table[] = {
     {"RNN", 1, rnn},
     {"GRU", 1, gru},
     {"LSTM", 1, lstm},
@@ -241,6 +241,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> recurrent_rules() { return rules; }
+std::span<const RuleEntry> recurrent_rules() { return recurrent_table; }
 
 }  // namespace gradus::onnx

@@ -86,7 +86,7 @@ void running_sum(Call& c) {
   c.give(cast(y, c.dtype()));
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry reduction_table[] = {
     {"ReduceSum", 1, reduce},       {"ReduceMean", 1, reduce},      {"ReduceMax", 1, reduce},
     {"ReduceMin", 1, reduce},       {"ReduceProd", 1, reduce},      {"ReduceL1", 1, reduce},
     {"ReduceL2", 1, reduce},        {"ReduceSumSquare", 1, reduce}, {"ReduceLogSum", 1, reduce},
@@ -96,6 +96,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> reduction_rules() { return rules; }
+std::span<const RuleEntry> reduction_rules() { return reduction_table; }
 
 }  // namespace gradus::onnx

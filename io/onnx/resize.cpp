@@ -204,13 +204,13 @@ void resize(Call& c) {
   c.give(x);
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry resize_table[] = {
     {"Resize", 10, resize},
     {"Upsample", 1, resize},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> resize_rules() { return rules; }
+std::span<const RuleEntry> resize_rules() { return resize_table; }
 
 }  // namespace gradus::onnx

@@ -7,10 +7,6 @@ using namespace ops;
 
 namespace {
 
-Value counted(Call& c, const Dim& n) {
-  return emit_all(c.world(), "arange", {}, {{"end", n, {}}})[0];
-}
-
 // An image [N, C, H, W] and the samples that are read: sample[i] is the image of result i.
 struct Image {
   Call& c;
@@ -178,13 +174,13 @@ void roi_align(Call& c) {
   c.give(permute(mean, {0, 3, 1, 2}));
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry sampling_table[] = {
     {"GridSample", 16, grid_sample},
     {"RoiAlign", 10, roi_align},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> sampling_rules() { return rules; }
+std::span<const RuleEntry> sampling_rules() { return sampling_table; }
 
 }  // namespace gradus::onnx

@@ -113,7 +113,7 @@ void get_element(Call& c) {
   c.give(c.item(0));
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry sequence_table[] = {
     {"SequenceConstruct", 11, construct, false},
     {"SequenceEmpty", 11, empty, false},
     {"SequenceInsert", 11, insert, false},
@@ -130,6 +130,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> sequence_rules() { return rules; }
+std::span<const RuleEntry> sequence_rules() { return sequence_table; }
 
 }  // namespace gradus::onnx

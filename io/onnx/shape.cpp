@@ -283,7 +283,7 @@ void triangle(Call& c) {
   c.give(emit(op, {c.x()}, {{"diagonal", k, {}}}));
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry shape_table[] = {
     {"Shape", 1, shape_of, false},
     {"Size", 1, size_of_tensor, false},
     {"Reshape", 1, reshape_to},
@@ -304,6 +304,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> shape_rules() { return rules; }
+std::span<const RuleEntry> shape_rules() { return shape_table; }
 
 }  // namespace gradus::onnx

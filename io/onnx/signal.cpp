@@ -152,7 +152,7 @@ void mel_weights(Call& c) {
   c.give(c.constant(Tensor::from(dtype, shape, values)));
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry signal_table[] = {
     {"HannWindow", 17, window},
     {"HammingWindow", 17, window},
     {"BlackmanWindow", 17, window},
@@ -163,6 +163,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> signal_rules() { return rules; }
+std::span<const RuleEntry> signal_rules() { return signal_table; }
 
 }  // namespace gradus::onnx

@@ -8,6 +8,9 @@
 
 namespace gradus::onnx {
 
+// Apart from the rules of the same operators over values.
+namespace size_rules {
+
 namespace {
 
 bool scalar(Call& c, size_t i) { return c.rank(i) == 0; }
@@ -177,16 +180,19 @@ ItemPtr product(Call& c) {
   return Item::of_sizes({ir::numel(*from)}, !keep);
 }
 
+constexpr std::pair<std::string_view, ItemPtr (*)(Call&)> table[] = {
+    {"Add", arithmetic},     {"Sub", arithmetic},   {"Mul", arithmetic},   {"Div", arithmetic},
+    {"Mod", arithmetic},     {"Max", arithmetic},   {"Min", arithmetic},   {"Equal", equality},
+    {"Where", choice},       {"Gather", gathered},  {"Concat", joined},    {"Slice", sliced},
+    {"Unsqueeze", reshaped}, {"Squeeze", reshaped}, {"Reshape", reshaped}, {"Cast", cast},
+    {"ReduceProd", product}};
+
 }  // namespace
 
+}  // namespace size_rules
+
 ItemPtr fold_sizes(Call& c) {
-  constexpr std::pair<std::string_view, ItemPtr (*)(Call&)> rules[] = {
-      {"Add", arithmetic},     {"Sub", arithmetic},   {"Mul", arithmetic},   {"Div", arithmetic},
-      {"Mod", arithmetic},     {"Max", arithmetic},   {"Min", arithmetic},   {"Equal", equality},
-      {"Where", choice},       {"Gather", gathered},  {"Concat", joined},    {"Slice", sliced},
-      {"Unsqueeze", reshaped}, {"Squeeze", reshaped}, {"Reshape", reshaped}, {"Cast", cast},
-      {"ReduceProd", product}};
-  for (const auto& [name, rule] : rules)
+  for (const auto& [name, rule] : size_rules::table)
     if (name == c.op()) return rule(c);
   return nullptr;
 }

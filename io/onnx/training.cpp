@@ -100,7 +100,7 @@ void gradient(Call& c) {
   for (Value& dx : emit_all(c.world(), "grad", operands)) c.give(dx);
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry training_table[] = {
     {"ai.onnx.preview.training.Adagrad", 1, adagrad},
     {"ai.onnx.preview.training.Adam", 1, adam},
     {"ai.onnx.preview.training.Momentum", 1, momentum},
@@ -109,6 +109,6 @@ constexpr RuleEntry rules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> training_rules() { return rules; }
+std::span<const RuleEntry> training_rules() { return training_table; }
 
 }  // namespace gradus::onnx

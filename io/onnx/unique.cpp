@@ -60,12 +60,12 @@ void unique(Call& c) {
   for (const Value& v : {y, indices, inverse, counts}) c.give(v);
 }
 
-constexpr RuleEntry rules[] = {
+constexpr RuleEntry unique_table[] = {
     {"Unique", 11, unique},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> unique_rules() { return rules; }
+std::span<const RuleEntry> unique_rules() { return unique_table; }
 
 }  // namespace gradus::onnx

@@ -18,9 +18,9 @@ namespace {
 using Values = std::vector<ValueId>;
 
 // Appends to the last stage of a graph.
-class Builder {
+class StageBuilder {
  public:
-  explicit Builder(Graph graph) : graph_(std::move(graph)), at_(graph_.stages.size() - 1) {
+  explicit StageBuilder(Graph graph) : graph_(std::move(graph)), at_(graph_.stages.size() - 1) {
     expand_grad(graph_);
     decompose(graph_, true);
     for (const Value& v : graph_.values)
@@ -261,7 +261,7 @@ class Request {
     return with_sizes_in_front(std::move(rows), type.dims);
   }
 
-  Builder b;
+  StageBuilder b;
   Values xs;
   std::vector<Result> results;  // floating ones
 
@@ -285,7 +285,7 @@ class Request {
 };
 
 // [x.., y..] -> [y.., x..]
-ValueId turned(Builder& b, ValueId v, int x_rank) {
+ValueId turned(StageBuilder& b, ValueId v, int x_rank) {
   if (v == no_value) return v;
   const int rank = b.type(v).rank();
   ops::Ints dims;
@@ -372,7 +372,7 @@ Graph batch_cotangents(const Graph& graph, const Dim& size) {
   if (graph.stages.size() < 2)
     throw Error("'{}' has one stage; there are cotangents in the stages that `differentiate` adds",
                 graph.name);
-  Builder b(graph);
+  StageBuilder b(graph);
   std::unordered_map<ValueId, ValueId> by;
   std::vector<ValueId> inputs = std::exchange(b.stage().inputs, {});
   for (ValueId v : inputs) {
