@@ -18,7 +18,6 @@ constexpr std::array parts{
     PartRecord{Part::onednn, "oneDNN", "GRADUS_ONEDNN", GRADUS_HAS_ONEDNN},
     PartRecord{Part::openblas, "OpenBLAS", "GRADUS_OPENBLAS", GRADUS_HAS_OPENBLAS},
     PartRecord{Part::onnx, "ONNX", "GRADUS_ONNX", GRADUS_HAS_ONNX},
-    PartRecord{Part::libzip, "libzip", "GRADUS_LIBZIP", GRADUS_HAS_LIBZIP},
 };
 
 const PartRecord& record(Part part) { return parts[static_cast<size_t>(part)]; }

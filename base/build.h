@@ -12,7 +12,6 @@ enum class Part {
   onednn,    // products and convolutions in f32 and bf16: by the reference loops
   openblas,  // products in f64: by the reference loops
   onnx,      // ONNX models: refused
-  libzip,    // .npz files are read and written by our own code, up to 4 GiB
 };
 
 bool has_part(Part part);

@@ -62,6 +62,33 @@ uint64_t regular_file_size(const std::string& path) {
   return static_cast<uint64_t>(info.st_size);
 }
 
+InputFile::InputFile(const std::string& path) : path_(path) {
+  regular_file_size(path);  // says what is no regular file
+  file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file_ < 0) throw_file_error(path, "cannot be read", errno);
+  // Of what was opened, which may be another file by now.
+  struct stat info;
+  const int fault = fstat(file_, &info) == 0 ? 0 : errno;
+  if (fault) {
+    close(file_);
+    throw_file_error(path, "cannot be read", fault);
+  }
+  size_ = static_cast<uint64_t>(info.st_size);
+}
+
+InputFile::~InputFile() { close(file_); }
+
+void InputFile::read(uint64_t at, std::span<std::byte> target) const {
+  while (!target.empty()) {
+    const ssize_t n = pread(file_, target.data(), target.size(), static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_file_error(path_, "cannot be read", errno);
+    if (n == 0) throw ResourceError("{}: became shorter while it was read; read it again", path_);
+    at += static_cast<uint64_t>(n);
+    target = target.subspan(static_cast<size_t>(n));
+  }
+}
+
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   check_path(path);
   target_ = follow_links(path);

@@ -1,7 +1,9 @@
 // Files, written whole or not at all.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,6 +16,28 @@ namespace gradus {
 // The size in bytes of a regular file. Throws Error for what is missing and for folders, pipes and
 // devices, whose size says nothing.
 uint64_t regular_file_size(const std::string& path);
+
+// A regular file, read at any place. Thread-safe.
+class InputFile {
+ public:
+  // Throws Error and ResourceError as regular_file_size does.
+  explicit InputFile(const std::string& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }  // when it was opened
+  bool holds(uint64_t at, uint64_t bytes) const { return at <= size_ && bytes <= size_ - at; }
+  // Fills the target with the bytes from `at` on. Throws ResourceError where they cannot be read:
+  // also if the file has become shorter.
+  void read(uint64_t at, std::span<std::byte> target) const;
+
+ private:
+  std::string path_;
+  int file_;
+  uint64_t size_ = 0;
+};
 
 // A file that appears under its name when it is complete: it is written under another name in the
 // same folder and renamed by `commit`. Without a commit nothing is left behind, and what was there

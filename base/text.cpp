@@ -22,6 +22,13 @@ size_t utf8_length(std::string_view text, size_t at) {
   return wrong ? 0 : length;
 }
 
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r";
+  const size_t first = text.find_first_not_of(blanks);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
 std::string printable(std::string_view text, size_t limit) {
   std::string shown;
   for (size_t at = 0; at < text.size();) {

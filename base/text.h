@@ -12,6 +12,9 @@ namespace gradus {
 // are no UTF-8 become '?', and after `limit` bytes it ends in "...".
 std::string printable(std::string_view text, size_t limit = 100);
 
+// The text without the blanks (spaces, tabs, carriage returns) at its ends.
+std::string_view trimmed(std::string_view text);
+
 // Bytes of the character that begins at `at`: 1 to 4, or 0 where there is no valid UTF-8.
 size_t utf8_length(std::string_view text, size_t at);
 

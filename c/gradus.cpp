@@ -1,86 +1,17 @@
 #include "c/gradus.h"
 
 #include <cstring>
-#include <new>
 
 #include "autograd/device_streams.h"
-#include "base/per_thread.h"
 #include "base/version.h"
-#include "interpreter/state.h"
+#include "c/objects.h"
 #include "ir/text/parser.h"
 #include "ir/text/printer.h"
 #include "tensor/dlpack.h"
 
-struct gradus_context {
-  std::shared_ptr<gradus::Context> context;
-};
-struct gradus_program {
-  std::shared_ptr<const gradus::ir::Graph> graph;
-};
-struct gradus_code {
-  std::shared_ptr<const gradus::Code> code;
-};
-struct gradus_state {
-  gradus::State state;
-};
-struct gradus_tensor {
-  gradus::Tensor tensor;
-};
-
-namespace gradus {
+namespace gradus::c {
 
 namespace {
-
-struct Message {
-  std::string text;
-  bool no_memory = false;  // not even for the text
-};
-
-void set_message(const char* text) noexcept {
-  Message& m = PerThread<Message>::get();
-  try {
-    m.text = text;
-    m.no_memory = false;
-  } catch (...) {
-    m.no_memory = true;
-  }
-}
-
-const char* last_error() {
-  const Message& m = PerThread<Message>::get();
-  return m.no_memory ? "out of memory" : m.text.c_str();
-}
-
-// What `body` throws, as a status.
-template <class F>
-gradus_status guarded(F body) noexcept {
-  try {
-    body();
-    set_message("");
-    return GRADUS_OK;
-  } catch (const Error& e) {
-    set_message(e.what());
-    return GRADUS_ERROR;
-  } catch (const ResourceError& e) {
-    set_message(e.what());
-    return GRADUS_RESOURCE;
-  } catch (const std::bad_alloc&) {
-    set_message("out of memory");
-    return GRADUS_RESOURCE;
-  } catch (const std::exception& e) {
-    set_message(e.what());
-    return GRADUS_FAULT;
-  } catch (...) {
-    set_message("an exception of an unknown type");
-    return GRADUS_FAULT;
-  }
-}
-
-template <class T>
-T& given(T* object, const char* what) {
-  if (!object) throw Error("{} is null", what);
-  return *object;
-}
 
 class HookAllocator final : public Allocator {
  public:
@@ -125,10 +56,6 @@ gradus_status context_create(const gradus_context_options* options, gradus_conte
 }
 void context_destroy(gradus_context* context) { delete context; }
 
-const std::shared_ptr<Context>& context_of(const gradus_context* context) {
-  return context ? context->context : Context::default_context();
-}
-
 gradus_status program_parse(const char* text, const char* name, gradus_program** program) {
   return guarded([&] {
     ir::Module module = ir::parse(&given(text, "the text"), name ? name : "");
@@ -137,12 +64,8 @@ gradus_status program_parse(const char* text, const char* name, gradus_program**
 }
 gradus_status program_differentiate(const gradus_program* program, int32_t order,
                                     gradus_program** derived) {
-  return guarded([&] {
-    if (order < 0) throw Error("derivatives of order {} are none", order);
-    auto graph = std::make_shared<const ir::Graph>(
-        ir::differentiate(*given(program, "the program").graph, {.order = order}));
-    given(derived, "where the program goes") = new gradus_program{std::move(graph)};
-  });
+  const gradus_differentiate_options options{.size = sizeof(options), .order = order};
+  return program_derive(program, &options, derived);
 }
 gradus_status program_print(const gradus_program* program, char** text) {
   return guarded([&] {
@@ -156,10 +79,7 @@ void text_free(char* text) { delete[] text; }
 void program_destroy(gradus_program* program) { delete program; }
 
 gradus_status code_compile(const gradus_program* program, gradus_code** code) {
-  return guarded([&] {
-    auto compiled = Code::compile(*given(program, "the program").graph);
-    given(code, "where the code goes") = new gradus_code{std::move(compiled)};
-  });
+  return code_compile_with(program, nullptr, code);
 }
 size_t code_stages(const gradus_code* code) { return code ? code->code->stages() : 0; }
 bool has_stage(const gradus_code* code, size_t stage) { return stage < code_stages(code); }
@@ -181,20 +101,13 @@ void code_destroy(gradus_code* code) { delete code; }
 gradus_status tensor_create(gradus_context* context, gradus_dtype dtype, size_t rank,
                             const int64_t* shape, const void* elements, gradus_tensor** tensor) {
   return guarded([&] {
-    if (dtype < 0 || dtype >= dtype_count) throw Error("{} is no dtype", dtype);
-    if (rank > 64) throw Error("a tensor of {} dimensions; 64 are allowed", rank);
-    if (rank) given(shape, "the shape");
-    std::span<const int64_t> sizes(shape, rank);
-    for (int64_t n : sizes)
-      if (n < 0) throw Error("a size is {}, which is negative", n);
+    const Layout layout = layout_of(dtype, rank, shape);
     auto& out = given(tensor, "where the tensor goes");
-    Tensor t = Tensor::empty(static_cast<DType>(dtype), sizes, *context_of(context));
+    Tensor t = Tensor::empty(layout.dtype, layout.shape, *context_of(context));
     auto bytes = static_cast<size_t>(t.numel()) * size_of(t.dtype());
     if (bytes && elements) std::memcpy(t.mutable_data(), elements, bytes);
     if (bytes && !elements) std::memset(t.mutable_data(), 0, bytes);
-    if (dtype == GRADUS_BOOL)
-      for (size_t i = 0; i < bytes; ++i)
-        if (t.data()[i] > std::byte{1}) throw Error("a bool is neither 0 nor 1");
+    check_bools(t);
     out = new gradus_tensor{std::move(t)};
   });
 }
@@ -228,10 +141,7 @@ gradus_status tensor_to_dlpack(const gradus_tensor* tensor, DLManagedTensorVersi
 void tensor_destroy(gradus_tensor* tensor) { delete tensor; }
 
 gradus_status state_create(const gradus_code* code, gradus_context* context, gradus_state** state) {
-  return guarded([&] {
-    given(state, "where the state goes") =
-        new gradus_state{State(given(code, "the code").code, context_of(context))};
-  });
+  return state_create_with(code, context, nullptr, state);
 }
 gradus_status state_clone(const gradus_state* state, gradus_state** clone) {
   return guarded([&] {
@@ -243,24 +153,10 @@ size_t state_next_stage(const gradus_state* state) { return state->state.next_st
 gradus_status state_run(gradus_state* state, const gradus_tensor* const* inputs, size_t input_count,
                         gradus_tensor** results, size_t result_count) {
   return guarded([&] {
-    State& s = given(state, "the state").state;
-    if (input_count) given(inputs, "the list of inputs");
-    if (!s.finished()) {
-      size_t expected = s.code()->results(s.next_stage()).size();
-      if (result_count != expected)
-        throw Error("stage {} has {} results, there is room for {}", s.next_stage(), expected,
-                    result_count);
-      if (result_count) given(results, "the list of results");
-    }
-    std::vector<Tensor> in;
-    for (size_t i = 0; i < input_count; ++i) in.push_back(inputs[i] ? inputs[i]->tensor : Tensor());
-    std::vector<std::unique_ptr<gradus_tensor>> room(result_count);
-    for (auto& r : room) r = std::make_unique<gradus_tensor>();
-    std::vector<Tensor> out = s.run(in);
-    for (size_t i = 0; i < out.size(); ++i) {
-      room[i]->tensor = std::move(out[i]);
-      results[i] = room[i]->tensor.defined() ? room[i].release() : nullptr;
-    }
+    // What stands in the list is not looked at.
+    std::vector<gradus_tensor*> fresh(result_count);
+    run_into(state, inputs, input_count, results ? fresh.data() : nullptr, result_count, nullptr);
+    std::copy(fresh.begin(), fresh.end(), results);
   });
 }
 gradus_status state_save(const gradus_state* state, const char* path) {
@@ -268,11 +164,7 @@ gradus_status state_save(const gradus_state* state, const char* path) {
 }
 gradus_status state_resume(const gradus_code* code, gradus_context* context, const char* path,
                            gradus_state** state) {
-  return guarded([&] {
-    auto& out = given(state, "where the state goes");
-    out = new gradus_state{
-        State::resume(given(code, "the code").code, &given(path, "the path"), context_of(context))};
-  });
+  return state_resume_with(code, context, path, nullptr, state);
 }
 void state_destroy(gradus_state* state) { delete state; }
 
@@ -310,12 +202,28 @@ constexpr gradus_api api{
     .state_save = state_save,
     .state_resume = state_resume,
     .state_destroy = state_destroy,
+    .context_set_kernels = context_set_kernels,
+    .context_kernel_statistics = context_kernel_statistics,
+    .context_wait_for_kernels = context_wait_for_kernels,
+    .context_use_cuda = context_use_cuda,
+    .program_derive = program_derive,
+    .code_compile_with = code_compile_with,
+    .tensor_wrap = tensor_wrap,
+    .state_create_with = state_create_with,
+    .state_resume_with = state_resume_with,
+    .state_prepare = state_prepare,
+    .state_restart = state_restart,
+    .state_run_into = state_run_into,
+    .state_whole_stages = state_whole_stages,
+    .cancel_create = cancel_create,
+    .cancel_set = cancel_set,
+    .cancel_destroy = cancel_destroy,
 };
 
 }  // namespace
 
-}  // namespace gradus
+}  // namespace gradus::c
 
 const gradus_api* gradus_get_api(uint32_t version) {
-  return version == GRADUS_API_VERSION ? &gradus::api : nullptr;
+  return version == GRADUS_API_VERSION ? &gradus::c::api : nullptr;
 }

@@ -49,6 +49,7 @@ typedef struct gradus_program gradus_program;
 typedef struct gradus_code gradus_code;
 typedef struct gradus_state gradus_state;
 typedef struct gradus_tensor gradus_tensor;
+typedef struct gradus_cancel gradus_cancel;
 struct DLManagedTensorVersioned;
 
 /* Begin with all zeros. The hooks are called on any thread, and outlive all that was made with the
@@ -63,6 +64,99 @@ typedef struct gradus_context_options {
   void (*log)(gradus_log_level level, const char* message, size_t length, void* user);
   void* user;
 } gradus_context_options;
+
+/* The options below begin with all zeros, too, which are the defaults, and with `size`, their own
+   size in bytes. A later release may know more of them. A null pointer means the defaults. */
+
+/* The size of a named dimension. */
+typedef struct gradus_dimension {
+  const char* name;
+  int64_t size;
+} gradus_dimension;
+
+typedef struct gradus_differentiate_options {
+  size_t size;
+  int32_t order;          /* stages 0 to `order` will be there */
+  const char* const* wrt; /* inputs of stage 0 to differentiate by; null: all floating ones */
+  size_t wrt_count;
+  int32_t total;       /* not 0: a cotangent for every result of every earlier stage */
+  int32_t inputs_only; /* not 0: earlier cotangents are not differentiated */
+} gradus_differentiate_options;
+
+typedef struct gradus_compile_options {
+  size_t size;
+  /* How many bytes may be held between stages, for inputs of these sizes: later stages compute
+     again what would be more, to the same bits. Null: as many as there are. */
+  const int64_t* memory_budget;
+  const gradus_dimension* sizes; /* of all dimensions that inputs have */
+  size_t size_count;
+  /* Called after each pass over the program, with its text then, which is gone after the call. */
+  void (*dump)(const char* pass, const char* text, void* user);
+  void* user;
+} gradus_compile_options;
+
+/* Which stages of known sizes are compiled as one function each. */
+typedef int32_t gradus_whole_stages;
+enum { GRADUS_WHOLE_STAGES_SMALL = 0, GRADUS_WHOLE_STAGES_OFF, GRADUS_WHOLE_STAGES_ALWAYS };
+
+/* Of compiled kernels: see KernelOptions in fusion/kernels.h. */
+typedef struct gradus_kernel_options {
+  size_t size;
+  const char* folder;         /* keeps compiled code for other processes; null: none */
+  uint64_t most_folder_bytes; /* 0: 256 MiB */
+  size_t most_kernels;        /* kept in memory; 0: 1024 */
+  uint32_t vector_bits;       /* 128, 256, 512; 0: the widest there are */
+  int32_t always;             /* not 0: kernels also where they are not worth it */
+  gradus_whole_stages whole_stages;
+  int32_t symbols; /* not 0: kernels are named for gdb and perf */
+  int32_t atomics; /* not 0: on a device, sums over indices in no fixed order */
+} gradus_kernel_options;
+
+typedef struct gradus_kernel_statistics {
+  uint64_t hits, misses, loaded, evicted, failed, dropped, waiting, kernels;
+  double seconds; /* spent compiling */
+} gradus_kernel_statistics;
+
+/* How pointwise instructions and reductions run; the bits are the same. */
+typedef int32_t gradus_fusion;
+enum {
+  GRADUS_FUSION_BEHIND = 0, /* kernels are compiled behind the runs, for states made later */
+  GRADUS_FUSION_FIRST,      /* before a stage first runs */
+  GRADUS_FUSION_OFF
+};
+
+typedef struct gradus_state_options {
+  size_t size;
+  gradus_fusion fusion;
+} gradus_state_options;
+
+/* What a run of a stage takes, in bytes, beside its inputs and what earlier stages have left. */
+typedef struct gradus_stage_memory {
+  uint64_t buffer; /* values that stay inside; the state has one buffer, the largest */
+  uint64_t held;   /* left for later stages alone */
+  uint64_t results;
+} gradus_stage_memory;
+
+/* Told of each instruction by number, on the thread that runs. What gives anything but 0 ends the
+   run with an error, and the state is poisoned. */
+typedef struct gradus_observer {
+  int32_t (*before)(size_t stage, size_t instruction, void* user); /* each may be null */
+  int32_t (*after)(size_t stage, size_t instruction, void* user);
+  /* Before the last of instructions that run as one kernel. */
+  int32_t (*group)(size_t stage, const uint32_t* instructions, size_t count, void* user);
+  /* Before an instruction that a device has no code for: the host does it. */
+  int32_t (*host)(size_t stage, size_t instruction, void* user);
+  void* user;
+} gradus_observer;
+
+typedef struct gradus_run_options {
+  size_t size;
+  double timeout;              /* in seconds from now; 0: none */
+  const gradus_cancel* cancel; /* may be null; lives as long as the run */
+  const gradus_observer* observer;
+  int32_t copy_inputs;       /* not 0: inputs that later stages read are copied */
+  int32_t results_on_device; /* not 0: results stay where the state runs */
+} gradus_run_options;
 
 typedef struct gradus_api {
   uint32_t version;
@@ -123,6 +217,61 @@ typedef struct gradus_api {
   gradus_status (*state_resume)(const gradus_code* code, gradus_context* context, const char* path,
                                 gradus_state** state);
   void (*state_destroy)(gradus_state* state);
+
+  /* From here on: added behind the first table. */
+
+  /* Begins anew with these kernels. States that are there keep what they have. */
+  gradus_status (*context_set_kernels)(gradus_context* context,
+                                       const gradus_kernel_options* options);
+  gradus_status (*context_kernel_statistics)(gradus_context* context,
+                                             gradus_kernel_statistics* statistics);
+  /* Returns when nothing is waiting to be compiled. */
+  gradus_status (*context_wait_for_kernels)(gradus_context* context);
+  /* New states run on the CUDA device of that number, but for those without fusion. */
+  gradus_status (*context_use_cuda)(gradus_context* context, int32_t device,
+                                    const gradus_kernel_options* options);
+
+  gradus_status (*program_derive)(const gradus_program* program,
+                                  const gradus_differentiate_options* options,
+                                  gradus_program** derived);
+  gradus_status (*code_compile_with)(const gradus_program* program,
+                                     const gradus_compile_options* options, gradus_code** code);
+
+  /* A tensor in the caller's memory, row-major and aligned to its elements. `release` (may be null)
+     is called once nothing reads or writes it any more, on any thread; not where this fails. */
+  gradus_status (*tensor_wrap)(gradus_dtype dtype, size_t rank, const int64_t* shape,
+                               void* elements, void (*release)(void* elements, void* user),
+                               void* user, gradus_tensor** tensor);
+
+  gradus_status (*state_create_with)(const gradus_code* code, gradus_context* context,
+                                     const gradus_state_options* options, gradus_state** state);
+  gradus_status (*state_resume_with)(const gradus_code* code, gradus_context* context,
+                                     const char* path, const gradus_state_options* options,
+                                     gradus_state** state);
+  /* Plans and compiles all stages for inputs of these sizes: runs on such inputs then plan and
+     compile nothing, take no lock, and (by state_run_into) call no allocator. What each stage takes
+     is written to `stages`, room for `stage_count`, which has to be the code's number; both may be
+     zero. An error unless the state is before stage 0. */
+  gradus_status (*state_prepare)(gradus_state* state, const gradus_dimension* sizes,
+                                 size_t size_count, gradus_stage_memory* stages,
+                                 size_t stage_count);
+  /* Back to before stage 0. Cures poisoning. */
+  gradus_status (*state_restart)(gradus_state* state);
+  /* As state_run, but a tensor that stands among the results is a buffer (contiguous, of the
+     result's dtype and sizes, in the host's memory), and holds the result afterwards. Null is
+     filled as by state_run. What the stage reads may not lie in a buffer; a result that later
+     stages read is the state's until they ran. */
+  gradus_status (*state_run_into)(gradus_state* state, const gradus_tensor* const* inputs,
+                                  size_t input_count, gradus_tensor** results, size_t result_count,
+                                  const gradus_run_options* options);
+  /* The stages that ran last as one function each: how many there are, of which the first `room`
+     are written to `stages`. */
+  size_t (*state_whole_stages)(const gradus_state* state, size_t* stages, size_t room);
+
+  /* Ends the runs that have it, between instructions and from any thread, for good. */
+  gradus_status (*cancel_create)(gradus_cancel** cancel);
+  void (*cancel_set)(gradus_cancel* cancel);
+  void (*cancel_destroy)(gradus_cancel* cancel);
 } gradus_api;
 
 /* Null if this library has no table of that version. The table lives for good. */

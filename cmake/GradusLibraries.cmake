@@ -1,11 +1,10 @@
-# The libraries that others make. Those behind products and convolutions, compiled kernels, ONNX
-# models and zip archives may be left out; what then is not there says so (base/build.h).
+# The libraries that others make. Those behind products and convolutions, compiled kernels and ONNX
+# models may be left out; what then is not there says so (base/build.h).
 
 option(GRADUS_LLVM "Compile kernels with LLVM; without it programs run unfused" ON)
 option(GRADUS_ONEDNN "Products and convolutions by oneDNN; without it by our own loops" ON)
 option(GRADUS_OPENBLAS "Products in f64 by OpenBLAS; without it by our own loops" ON)
 option(GRADUS_ONNX "Read and write ONNX models" ON)
-option(GRADUS_LIBZIP "Archives by libzip; without it by our own code, up to 4 GiB" ON)
 
 # Stops where what was looked for is not there.
 function(gradus_needs option package)
@@ -29,21 +28,13 @@ else()
   target_link_libraries(gradus_fmt INTERFACE fmt::fmt)
 endif()
 
-# Zip archives: gradus_zip.
-add_library(gradus_zip INTERFACE)
-if(GRADUS_LIBZIP)
-  find_package(PkgConfig REQUIRED)
-  # Debian's libzip ships a broken CMake file; its pkg-config file is sound.
-  pkg_check_modules(libzip IMPORTED_TARGET libzip)
-  gradus_needs(GRADUS_LIBZIP libzip libzip_FOUND)
-  target_link_libraries(gradus_zip INTERFACE PkgConfig::libzip)
-else()
-  if(GRADUS_PORTABLE)
-    set(ZLIB_USE_STATIC_LIBS ON)  # from CMake 3.24 on
-  endif()
-  find_package(ZLIB REQUIRED)
-  target_link_libraries(gradus_zip INTERFACE ZLIB::ZLIB)
+# Zip archives: gradus_zlib.
+if(GRADUS_PORTABLE)
+  set(ZLIB_USE_STATIC_LIBS ON)  # from CMake 3.24 on
 endif()
+find_package(ZLIB REQUIRED)
+add_library(gradus_zlib INTERFACE)
+target_link_libraries(gradus_zlib INTERFACE ZLIB::ZLIB)
 
 # oneDNN: gradus_onednn. Its own package file wants the development files of OpenCL.
 if(GRADUS_ONEDNN)

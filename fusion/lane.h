@@ -1,11 +1,11 @@
 // The scalar world of emitted values: Lane<float>, Lane<double>, Lane<int32_t>, Lane<int64_t>. Each
 // operation appends an instruction to a kernel, by whichever emitter stands behind: LLVM's vectors
-// of as many elements as a kernel takes at a time, or lines of CUDA C++. What each means is said at
-// the head of ops/scalar/num.h.
+// of as many elements as a kernel takes at a time, lines of CUDA C++, or nodes of ONNX. What each
+// means is said at the head of ops/scalar/num.h.
 #pragma once
 
 #include "fusion/scalar_emitter.h"
-#include "ops/scalar/pair.h"
+#include "ops/scalar/math.h"
 
 namespace gradus::scalar {
 
@@ -215,6 +215,64 @@ requires(Lane<T>::is_floating) Lane<T> fmod_exact(Lane<T> a, Lane<T> b) {
   return {a.at, a.at->fmod(a.value, b.value)};
 }
 
+// Functions by the back end's own operation where it has one; else as ops/scalar has them.
+#define GRADUS_LANE_FUNCTION(condition, Result, name)                                  \
+  template <class T>                                                                   \
+  requires(condition) Result name(Lane<T> x) {                                         \
+    if (fusion::Emitted* y = x.at->function(fusion::Function::name, x.value, nullptr)) \
+      return {x.at, y};                                                                \
+    return name<Lane<T>>(x);                                                           \
+  }
+#define GRADUS_LANE_FUNCTION2(condition, name)                                         \
+  template <class T>                                                                   \
+  requires(condition) Lane<T> name(Lane<T> a, Lane<T> b) {                             \
+    if (fusion::Emitted* y = a.at->function(fusion::Function::name, a.value, b.value)) \
+      return {a.at, y};                                                                \
+    return name<Lane<T>>(a, b);                                                        \
+  }
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, exp)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, exp2)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, expm1)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, log)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, log2)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, log10)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, log1p)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, sin)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, cos)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, tan)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, asin)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, acos)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, atan)
+GRADUS_LANE_FUNCTION2(Lane<T>::is_floating, atan2)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, sinh)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, cosh)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, tanh)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, asinh)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, acosh)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, atanh)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, sigmoid)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, logsigmoid)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, log1p_exp)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, erf)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, erfc)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, erfinv)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, lgamma)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, digamma)
+GRADUS_LANE_FUNCTION2(Lane<T>::is_floating, pow)
+GRADUS_LANE_FUNCTION2(Lane<T>::is_floating, hypot)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Truth, is_nan)
+GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Truth, is_inf)
+GRADUS_LANE_FUNCTION2(true, maximum)
+GRADUS_LANE_FUNCTION2(true, minimum)
+#undef GRADUS_LANE_FUNCTION
+#undef GRADUS_LANE_FUNCTION2
+template <class T>
+requires(Lane<T>::is_floating) Lane<T> polygamma(int n, Lane<T> x) {
+  if (fusion::Emitted* y = x.at->function(fusion::Function::polygamma, x.value, nullptr))
+    return {x.at, y};
+  return polygamma<Lane<T>>(n, x);
+}
+
 // By an instruction where there is one; it has the bits of the general way.
 template <class T>
 requires(Lane<T>::is_floating) Lane<T> scale_by_exp2(Lane<T> x, Lane<T> k) {
@@ -223,11 +281,17 @@ requires(Lane<T>::is_floating) Lane<T> scale_by_exp2(Lane<T> x, Lane<T> k) {
 }
 
 template <class T>
-requires(!Lane<T>::is_floating) Lane<T> abs(Lane<T> x) { return select(x < 0, -x, x); }
+requires(!Lane<T>::is_floating) Lane<T> abs(Lane<T> x) {
+  if (fusion::Emitted* y = x.at->function(fusion::Function::abs, x.value, nullptr))
+    return {x.at, y};
+  return select(x < 0, -x, x);
+}
 
 // Total, as ops/scalar/num.h has them: the instructions see no divisor that they fault on.
 template <class T>
 requires(!Lane<T>::is_floating) Lane<T> trunc_div(Lane<T> a, Lane<T> b) {
+  if (fusion::Emitted* y = a.at->function(fusion::Function::trunc_div, a.value, b.value))
+    return {a.at, y};
   Truth zero = b == 0;
   Truth wraps = (a == std::numeric_limits<T>::min()) & (b == -1);
   Lane<T> safe = select(zero | wraps, 1, b);
@@ -236,16 +300,22 @@ requires(!Lane<T>::is_floating) Lane<T> trunc_div(Lane<T> a, Lane<T> b) {
 }
 template <class T>
 requires(!Lane<T>::is_floating) Lane<T> c_rem(Lane<T> a, Lane<T> b) {
+  if (fusion::Emitted* y = a.at->function(fusion::Function::c_rem, a.value, b.value))
+    return {a.at, y};
   Lane<T> safe = select((b == 0) | (b == -1), 1, b);
   return {a.at, a.at->binary(fusion::Binary::remainder, a.value, safe.value)};
 }
 template <class T>
 requires(!Lane<T>::is_floating) Lane<T> floor_mod(Lane<T> a, Lane<T> b) {
+  if (fusion::Emitted* y = a.at->function(fusion::Function::floor_mod, a.value, b.value))
+    return {a.at, y};
   Lane<T> r = c_rem(a, b);
   return select((r != 0) & ((r ^ b) < 0), r + b, r);
 }
 template <class T>
 requires(!Lane<T>::is_floating) Lane<T> floor_div(Lane<T> a, Lane<T> b) {
+  if (fusion::Emitted* y = a.at->function(fusion::Function::floor_div, a.value, b.value))
+    return {a.at, y};
   Lane<T> q = trunc_div(a, b);
   Lane<T> r = c_rem(a, b);
   return select((r != 0) & ((r ^ b) < 0), q - 1, q);

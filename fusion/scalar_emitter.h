@@ -29,6 +29,54 @@ enum class Binary : uint8_t {
 };
 enum class Compare : uint8_t { equal, not_equal, less, less_equal, greater, greater_equal };
 
+// What is made of the operations above unless a back end has an operation of its own for it. The
+// names are those of ops/scalar.
+enum class Function : uint8_t {
+  // floats
+  exp,
+  exp2,
+  expm1,
+  log,
+  log2,
+  log10,
+  log1p,
+  sin,
+  cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  atan2,
+  sinh,
+  cosh,
+  tanh,
+  asinh,
+  acosh,
+  atanh,
+  sigmoid,
+  logsigmoid,
+  log1p_exp,
+  erf,
+  erfc,
+  erfinv,
+  lgamma,
+  digamma,
+  polygamma,  // of any order: refused or made of others
+  pow,
+  hypot,
+  is_nan,
+  is_inf,
+  // integers
+  abs,
+  trunc_div,
+  floor_div,
+  floor_mod,
+  c_rem,
+  // both
+  maximum,
+  minimum,
+};
+
 // A value that an emitter made, or was given as an operand: what it is only that emitter knows.
 struct Emitted;
 
@@ -49,6 +97,12 @@ class ScalarEmitter {
   virtual V to_bits(V x) = 0;
   virtual V from_bits(V x) = 0;
   virtual V fmod(V a, V b) = 0;  // C's, exact
+  // The function by an operation of the back end's own, y for those of two operands; null where it
+  // has none.
+  virtual V function(Function f, V x, V y) {
+    static_cast<void>(f), static_cast<void>(x), static_cast<void>(y);
+    return nullptr;
+  }
   // x * 2^k for integral k as ops/scalar/pair.h has it, where there is an instruction for that;
   // else null.
   virtual V scale_by_exp2(V x, V k) {

@@ -76,15 +76,10 @@ struct Traced {
 Traced trace(const VariableFunction& f, std::span<const autograd::Variable> inputs,
              const TraceOptions& options = {});
 
-struct VerifyOptions {
-  uint64_t seed = 1;     // of the cotangents
-  double tolerance = 0;  // relative, but absolute below 1; 0: the same bits
-};
-
 // Runs `f` and the program on these inputs (others than those recorded say more), at every order,
-// with the same random cotangents. Throws Error that names the first result that differs, or as
-// Trace::code and Trace's call do.
+// with the same random cotangents. Throws Error that names the first result whose bits differ, or
+// as Trace::code and Trace's call do.
 void verify(const Trace& trace, const VariableFunction& f,
-            std::span<const autograd::Variable> inputs, const VerifyOptions& options = {});
+            std::span<const autograd::Variable> inputs);
 
 }  // namespace gradus

@@ -10,7 +10,7 @@ namespace gradus::ops {
 using Family = std::span<const ir::Operator* const>;
 
 Family structural_family();      // structural.cpp: constant, undefined, grad, call
-Family opaque_family();          // opaque.cpp: cpp_op, python_op, eval, fusion_group
+Family opaque_family();          // opaque.cpp: cpp_op, python_op, eval
 Family arithmetic_family();      // arithmetic.cpp: add, mul, pow, maximum, …
 Family power_operators();        // of these, what takes many instructions: pow, atan2, hypot
 Family rounding_family();        // rounding.cpp: floor, round, remainder, …

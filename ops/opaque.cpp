@@ -216,8 +216,6 @@ void Eval::vjp(VjpCall& d) {
   for (size_t i = 0; i < d.operands.size(); ++i) d.give(i, [&] { return gradients[i]; });
 }
 
-void FusionGroup::infer(ir::InferCall& call) { call.fail("fused groups are not in this build"); }
-
 std::string describe_opaque(const ir::Graph& graph, const ir::Node& node) {
   if (node.op != &operator_record<Eval>)
     return fmt::format("{} '{}'", node.op->name,

@@ -1,4 +1,4 @@
-// The doors of opaque functions and fused groups. A node of an opaque operator may have one result
+// The doors of opaque functions. A node of an opaque operator may have one result
 // more than the function has outputs: the handle, which `eval` turns into gradients.
 #pragma once
 
@@ -49,15 +49,7 @@ struct Eval {  // dx…, handle = eval(ct…, handle)
   static void vjp(VjpCall& d);
 };
 
-struct FusionGroup {  // y… = group(x…)
-  static constexpr std::string_view name = "fusion_group", doc = "nodes that run as one kernel";
-  static constexpr std::array inputs{"x..."sv};
-  static constexpr std::array results{"y..."sv};
-  static constexpr bool structural = true;
-  static void infer(ir::InferCall& call);
-};
-
-using OpaqueOperators = std::tuple<CppOp, PythonOp, Eval, FusionGroup>;
+using OpaqueOperators = std::tuple<CppOp, PythonOp, Eval>;
 
 // The function that a node of `cpp_op` or `python_op` calls, with its scalars. Throws Error for one
 // that is not registered, is called by the other operator, or does not take the scalars.

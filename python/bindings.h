@@ -6,10 +6,11 @@
 namespace gradus::python {
 
 void bind_types(nb::module_& m);      // DType, Dim, Type
+void bind_context(nb::module_& m);    // Context, KernelOptions, use_device
 void bind_tensor(nb::module_& m);     // Tensor, and what runs backward
 void bind_operators(nb::module_& m);  // apply, the table of operators
 void bind_program(nb::module_& m);    // Program, Code
-void bind_state(nb::module_& m);      // State
+void bind_state(nb::module_& m);      // State, CancelToken
 void bind_trace(nb::module_& m);      // trace, StagedFunction
 void bind_python_op(nb::module_& m);  // PythonFunction, FunctionContext
 

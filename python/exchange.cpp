@@ -100,9 +100,16 @@ Tensor adopt(Managed* theirs) {
 
 bool has_buffer(nb::handle object) { return PyObject_CheckBuffer(object.ptr()) != 0; }
 
-Tensor tensor_from_buffer(nb::handle object) {
+Tensor tensor_from_buffer(nb::handle object, bool written) {
   auto b = std::make_unique<Borrowed>();
-  if (PyObject_GetBuffer(object.ptr(), &b->buffer, PyBUF_RECORDS_RO) != 0) throw nb::python_error();
+  if (PyObject_GetBuffer(object.ptr(), &b->buffer, written ? PyBUF_RECORDS : PyBUF_RECORDS_RO) !=
+      0) {
+    nb::python_error why;
+    // NumPy's is a ValueError.
+    const bool refused = why.matches(PyExc_BufferError) || why.matches(PyExc_ValueError);
+    if (!written || !refused) throw why;
+    throw Error("the array is read-only, and a result is to be written to it");
+  }
   struct Release {  // until the tensor does it
     Py_buffer* buffer;
     ~Release() {

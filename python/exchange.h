@@ -8,8 +8,9 @@ namespace gradus::python {
 bool has_buffer(nb::handle object);
 // Views the memory of an object with the buffer protocol, which is kept as long as the tensor is.
 // Read-only memory is taken: Gradus writes to nothing that it is given. Throws Error for formats,
-// byte orders and strides that tensors do not have.
-Tensor tensor_from_buffer(nb::handle object);
+// byte orders and strides that tensors do not have. `written`: it is memory for a result, and
+// read-only memory is an Error.
+Tensor tensor_from_buffer(nb::handle object, bool written = false);
 // The same for an object with __dlpack__, or a capsule. Memory of a cuda device that somebody uses
 // is taken as well: the object's stream is asked to have our current one wait.
 Tensor tensor_from_dlpack(nb::handle object);

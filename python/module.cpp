@@ -11,6 +11,7 @@ NB_MODULE(_gradus, m) {
   nb::set_leak_warnings(false);
   register_exceptions();
   bind_types(m);
+  bind_context(m);
   bind_tensor(m);
   bind_operators(m);
   bind_program(m);

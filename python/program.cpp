@@ -6,11 +6,13 @@
 #include "interpreter/code.h"
 #include "interpreter/gradcheck.h"
 #include "interpreter/plugin.h"
+#include "interpreter/state.h"
 #include "io/onnx/onnx.h"
 #include "ir/passes/directions.h"
 #include "ir/text/parser.h"
 #include "ir/text/printer.h"
 #include "python/bindings.h"
+#include "python/errors.h"
 #include "tensor/tensor_file.h"
 
 namespace gradus::python {
@@ -26,11 +28,37 @@ std::shared_ptr<const ir::Module> module_of(ir::Graph graph) {
   return module;
 }
 
-Program load(const std::string& path) {
+NamedTensors tensors_from(const nb::dict& inputs) {
+  NamedTensors out;
+  for (auto [name, value] : inputs) {
+    auto key = nb::cast<std::string>(name);
+    // A number takes the type of the input when it is looked for; as a tensor it is an f64 or i64.
+    Variable v = PyFloat_Check(value.ptr()) ? variable_from(value, DType::f64, "an input")
+                                            : variable_from(value, DType::i64, "an input");
+    out.emplace(std::move(key), v.defined() ? v.data() : Tensor());
+  }
+  return out;
+}
+
+Program load(const std::string& path, const nb::dict& values,
+             const std::map<std::string, int64_t>& lengths) {
+  const NamedTensors known = tensors_from(values);
+  onnx::ImportOptions options;
+  options.value = [&](std::string_view name) {
+    auto it = known.find(name);
+    return it == known.end() ? Tensor() : it->second;
+  };
+  options.length = [&](std::string_view name) -> std::optional<int64_t> {
+    auto it = lengths.find(std::string(name));
+    return it == lengths.end() ? std::nullopt : std::optional(it->second);
+  };
   return unlocked([&] {
-    if (!path.ends_with(".onnx"))
+    if (!path.ends_with(".onnx")) {
+      if (!known.empty() || !lengths.empty())
+        throw Error("{}: values and lengths are for models (.onnx)", path);
       return Program{std::make_shared<const ir::Module>(ir::parse_file(path).module), {}};
-    onnx::Import model = onnx::import_file(path);
+    }
+    onnx::Import model = onnx::import_file(path, options);
     Program p{module_of(std::move(model.program)), {}};
     for (auto& [name, tensor] : model.weights) p.weights.emplace(name, std::move(tensor));
     return p;
@@ -64,24 +92,23 @@ Program derive(const Program& p, F&& f) {
   return unlocked([&] { return Program{module_of(f(p.graph())), p.weights}; });
 }
 
-NamedTensors tensors_from(const nb::dict& inputs) {
-  NamedTensors out;
-  for (auto [name, value] : inputs) {
-    auto key = nb::cast<std::string>(name);
-    // A number takes the type of the input when it is looked for; as a tensor it is an f64 or i64.
-    Variable v = PyFloat_Check(value.ptr()) ? variable_from(value, DType::f64, "an input")
-                                            : variable_from(value, DType::i64, "an input");
-    out.emplace(std::move(key), v.defined() ? v.data() : Tensor());
-  }
-  return out;
-}
-
 GradcheckReport check(const Program& p, int order, const nb::dict& inputs, const Names& wrt,
-                      const std::map<std::string, int64_t>& sizes, uint64_t seed,
-                      double tolerance) {
+                      const std::map<std::string, int64_t>& sizes, uint64_t seed, double tolerance,
+                      int64_t max_elements, int directions, int tries, nb::object progress) {
   NamedTensors given = tensors_from(inputs);
+  GradcheckOptions options{.order = order,
+                           .wrt = wrt,
+                           .seed = seed,
+                           .tolerance = tolerance,
+                           .max_elements = max_elements,
+                           .directions = directions,
+                           .tries = tries};
+  if (!progress.is_none())
+    options.progress = [&progress](int stage, double fraction) {
+      call_python([&] { progress(stage, fraction); });
+    };
   return unlocked([&] {
-    auto context = Context::default_context();
+    auto context = autograd::current_context();
     InputSources sources = random_sources(seed, context);
     sources.find = [&](std::string_view name) -> std::optional<FoundTensor> {
       if (auto it = given.find(name); it != given.end()) return FoundTensor{it->second, "inputs"};
@@ -90,13 +117,40 @@ GradcheckReport check(const Program& p, int order, const nb::dict& inputs, const
       return std::nullopt;
     };
     for (const auto& [name, size] : sizes) sources.sizes.emplace(name, size);
-    GradcheckOptions options;
-    options.order = order;
-    options.wrt = wrt;
-    options.seed = seed;
-    options.tolerance = tolerance;
     return gradus::gradcheck(p.graph(), sources, options, context);
   });
+}
+
+// Called after each pass, with what the program is then.
+ir::DumpHook dump_to(const nb::object& dump) {
+  if (dump.is_none()) return {};
+  return [&dump](std::string_view pass, const ir::Graph& graph) {
+    call_python([&] { dump(std::string(pass), Program{module_of(graph), {}}); });
+  };
+}
+
+// A pass in Python takes a Program and gives another.
+CompilePass pass_from(std::string name, nb::object function) {
+  return {std::move(name), [f = Kept(std::move(function))](ir::Graph& graph) {
+            graph = call_python([&] {
+              nb::object result = f.get()(Program{module_of(graph), {}});
+              const Program* program = nullptr;
+              if (!nb::try_cast(result, program) || !program)
+                throw Error("what it gives is no Program");
+              return program->graph();
+            });
+          }};
+}
+
+std::shared_ptr<Code> compile(const Program& p, const std::optional<int64_t>& memory_budget,
+                              const DimSizes& sizes, const nb::object& dump,
+                              const nb::list& passes) {
+  CompileOptions options;
+  options.dump = dump_to(dump);
+  if (memory_budget) options.memory_budget = {*memory_budget, sizes};
+  for (nb::handle item : passes)
+    options.passes.push_back(pass_from(nb::cast<std::string>(item[0]), nb::object(item[1])));
+  return unlocked([&] { return std::const_pointer_cast<Code>(Code::compile(p.graph(), options)); });
 }
 
 void bind_report(nb::module_& m) {
@@ -190,24 +244,36 @@ void bind_program(nb::module_& m) {
           "The values that a model brings for some of its inputs.")
       .def(
           "differentiate",
-          [](const Program& p, int order, const Names& wrt, bool total) {
+          [](const Program& p, int order, const Names& wrt, bool total, bool cotangents) {
             return derive(p, [&](const ir::Graph& g) {
-              return ir::differentiate(g, {.order = order, .wrt = wrt, .total = total});
+              return ir::differentiate(
+                  g, {.order = order, .wrt = wrt, .cotangents = cotangents, .total = total});
             });
           },
-          "order"_a = 1, "wrt"_a = nb::none(), "total"_a = false,
-          "The program with derivative stages up to `order`.")
-      .def(
-          "compile",
-          [](const Program& p) {
-            return unlocked(
-                [&] { return std::const_pointer_cast<Code>(Code::compile(p.graph())); });
-          },
-          "Throws Error with the program's line where it cannot run.")
+          "order"_a = 1, "wrt"_a = nb::none(), "total"_a = false, "cotangents"_a = true,
+          "The program with derivative stages up to `order`, by the inputs of stage 0 that `wrt` "
+          "names (None: all floating ones) and, with `cotangents`, by those of later stages. With "
+          "`total` a stage takes a cotangent for every result of every earlier one.")
+      .def("compile", compile, "memory_budget"_a = nb::none(), "sizes"_a = DimSizes(),
+           "dump"_a = nb::none(), "passes"_a = nb::list(),
+           nb::sig("def compile(self, memory_budget: int | None = None, sizes: dict[str, int] = "
+                   "{}, dump: collections.abc.Callable[[str, Program], object] | None = None, "
+                   "passes: list[tuple[str, collections.abc.Callable[[Program], Program]]] = []) "
+                   "-> Code"),
+           "Throws Error with the program's line where it cannot run. `memory_budget`: how many "
+           "bytes may be held between stages for inputs of these `sizes`; later stages compute "
+           "again what would be more. `dump` is called after each pass with its name and the "
+           "program then. `passes` are the caller's own, run first: names, and functions from a "
+           "program to another.")
       .def("gradcheck", check, "order"_a = 1, "inputs"_a = nb::dict(), "wrt"_a = nb::none(),
            "sizes"_a = std::map<std::string, int64_t>(), "seed"_a = 0, "tolerance"_a = 1e-6,
+           "max_elements"_a = GradcheckOptions().max_elements,
+           "directions"_a = GradcheckOptions().directions, "tries"_a = GradcheckOptions().tries,
+           "progress"_a = nb::none(),
            "Holds stages 1 to `order` against central differences of the stage before, in f64. "
-           "Inputs that are not given are random.")
+           "Inputs that are not given are random. Of an input max_elements are looked at one by "
+           "one; a larger one is moved as a whole along `directions`, too. At kinks it goes on "
+           "with nudged inputs, `tries` times. `progress` is called with a stage and a fraction.")
       .def("__str__", [](const Program& p) { return ir::print(*p.module); })
       .def("__repr__", [](const Program& p) {
         return fmt::format("<Program '{}', {} stages>", p.graph().name, p.graph().stages.size());
@@ -222,7 +288,8 @@ void bind_program(nb::module_& m) {
         });
       },
       "text"_a, "file"_a = "", "The program of a text. `file` is its name in messages.");
-  m.def("load_program", load);
+  m.def("load_program", load, "path"_a, "values"_a = nb::dict(),
+        "lengths"_a = std::map<std::string, int64_t>());
   m.def("load_tensors", [](const std::string& path) {
     return unlocked([&] {
       TensorFile file(path);

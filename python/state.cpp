@@ -1,10 +1,10 @@
 // State in Python: running a program stage by stage.
 #include "interpreter/state.h"
 
-#include "base/text.h"
 #include "python/bindings.h"
-#include "python/errors.h"
+#include "python/context.h"
 #include "python/program.h"
+#include "python/run.h"
 
 namespace gradus::python {
 
@@ -19,99 +19,56 @@ fusion::FusionMode mode_from(std::string_view name) {
   throw Error("there is no fusion mode '{}'; the modes are 'behind', 'first' and 'off'", name);
 }
 
-// What Python raised within an instruction says where in the program that was.
-template <class F>
-auto placed(const State& state, F&& f) {
-  try {
-    return unlocked(std::forward<F>(f));
-  } catch (const PythonFault& fault) {
-    if (!state.fault().empty()) fault.add_note(state.fault());
-    throw;
-  }
-}
-
-// The next stage's inputs: in order, then by name.
-std::vector<Tensor> inputs_from(const State& state, const nb::args& in_order,
-                                const nb::kwargs& by_name) {
-  const size_t wanted = state.finished() ? 0 : state.code()->inputs(state.next_stage());
-  std::vector<Tensor> tensors;
-  size_t named = 0;
-  auto add = [&](nb::handle item, const std::string& what, bool known) {
-    Variable v = known ? variable_from(item, state.input_type(tensors.size()).dtype, what.c_str())
-                       : variable_from(item, what.c_str());
-    tensors.push_back(v.defined() ? v.data() : Tensor());
-  };
-  for (nb::handle item : in_order) {
-    const bool known = tensors.size() < wanted;
-    add(item, fmt::format("input '{}'", known ? state.input_name(tensors.size()) : "?"), known);
-  }
-  while (tensors.size() < wanted) {
-    const std::string& name = state.input_name(tensors.size());
-    if (!by_name.contains(name.c_str())) break;
-    add(by_name[name.c_str()], fmt::format("input '{}'", name), true);
-    ++named;
-  }
-  if (named == by_name.size()) return tensors;
-  for (auto [key, value] : by_name) {
-    auto name = nb::cast<std::string>(key);
-    bool known = false, given = false;
-    for (size_t i = 0; i < wanted; ++i) {
-      if (state.input_name(i) != name) continue;
-      known = true, given = i < in_order.size();
-    }
-    if (!known) throw Error("stage {} has no input '{}'", state.next_stage(), printable(name));
-    if (given) throw Error("input '{}' is given twice: by its place and by its name", name);
-  }
-  throw Error("stage {}: input '{}' is missing", state.next_stage(),
-              state.input_name(tensors.size()));
-}
-
-nb::object run(State& state, const nb::args& in_order, const nb::kwargs& keywords) {
-  RunOptions options;
-  nb::kwargs by_name = nb::steal<nb::kwargs>(PyDict_Copy(keywords.ptr()));
-  if (by_name.contains("copy_inputs")) {
-    options.copy_inputs = nb::cast<bool>(by_name["copy_inputs"]);
-    nb::del(by_name["copy_inputs"]);
-  }
-  if (by_name.contains("timeout")) {
-    if (nb::object timeout = by_name["timeout"]; !timeout.is_none())
-      options.deadline = std::chrono::steady_clock::now() +
-                         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                             std::chrono::duration<double>(nb::cast<double>(timeout)));
-    nb::del(by_name["timeout"]);
-  }
-  std::vector<Tensor> tensors = inputs_from(state, in_order, by_name);
-  const size_t stage = state.next_stage();
-  std::vector<Tensor> results = placed(state, [&] { return state.run(tensors, options); });
-  nb::list values, names;
-  for (Tensor& t : results)
-    values.append(t.defined() ? nb::cast(Variable(std::move(t))) : nb::none());
-  for (const ir::Result& r : state.code()->results(stage)) names.append(r.name);
-  IntoPython scope;
-  return nb::module_::import_("gradus._results").attr("Results")(values, names);
-}
-
 }  // namespace
 
 void bind_state(nb::module_& m) {
+  bind_cancel(m);
+  nb::class_<StageMemory>(m, "StageMemory", "What a run of a stage takes, in bytes.")
+      .def_ro("buffer", &StageMemory::buffer,
+              "Values that stay inside; the largest stage's counts.")
+      .def_ro("held", &StageMemory::held, "Left for later stages alone.")
+      .def_ro("results", &StageMemory::results)
+      .def("__repr__", [](const StageMemory& m) {
+        return fmt::format("StageMemory(buffer={}, held={}, results={})", m.buffer, m.held,
+                           m.results);
+      });
   nb::class_<State>(m, "State",
                     "One run of a program, stage by stage, holding what later stages read. For one "
                     "thread at a time. `fusion`: kernels are compiled 'behind' the run for states "
                     "made later, 'first', or not at all ('off').")
       .def(
           "__init__",
-          [](State* self, std::shared_ptr<Code> code, std::string_view fusion) {
+          [](State* self, std::shared_ptr<Code> code, std::string_view fusion, nb::handle context) {
             StateOptions options{.fusion = mode_from(fusion)};
-            unlocked([&] { new (self) State(code, Context::default_context(), options); });
+            auto in = context_from(context);
+            unlocked([&] { new (self) State(code, in, options); });
           },
-          "code"_a, "fusion"_a = "behind")
+          "code"_a, "fusion"_a = "behind", "context"_a = nb::none(),
+          nb::sig(
+              "def __init__(self, code: Code, fusion: str = \"behind\", context: Context | None "
+              "= None) -> None"))
       .def("run", run,
            nb::sig("def run(self, *inputs: ArrayLike | None, copy_inputs: bool = False, timeout: "
-                   "float | None = None, **named: ArrayLike | None) -> Results"),
+                   "float | None = None, cancel: CancelToken | None = None, observer: typing.Any = "
+                   "None, results_on_device: bool = False, into: collections.abc.Sequence["
+                   "NDArray[typing.Any, typing.Any] | None] | dict[str, NDArray[typing.Any, "
+                   "typing.Any]] | None = None, **named: ArrayLike | None) -> Results"),
            "Runs the next stage: inputs in order, then by name. None is an absent cotangent, or a "
            "result that is structurally zero. An Error in the middle poisons the state: `restart`, "
            "or go on from a clone. Arrays are not copied; with copy_inputs, those are that later "
-           "stages read, so that their owner may write to them. `timeout` in seconds.")
+           "stages read, so that their owner may write to them. `timeout` in seconds. `observer` "
+           "is told of each instruction by its methods before(stage, instruction), after, "
+           "group(stage, instructions) and host. With results_on_device, results stay where the "
+           "state runs. `into` has arrays that results are written to, in order or by name; one "
+           "that later stages read must not be written before they ran.")
+      .def(
+          "prepare",
+          [](State& s, const DimSizes& sizes) {
+            return unlocked([&] { return s.prepare(sizes); });
+          },
+          "sizes"_a = DimSizes(),
+          "Plans and compiles all stages for inputs of these sizes, so that runs on them plan and "
+          "compile nothing. What each stage takes of memory.")
       .def(
           "clone", [](const State& s) { return unlocked([&] { return s.clone(); }); },
           "An independent state at the same point that shares the tensors.")
@@ -123,12 +80,15 @@ void bind_state(nb::module_& m) {
           "path"_a, "Writes what later stages need to a file.")
       .def_static(
           "resume",
-          [](std::shared_ptr<Code> code, const std::string& path, std::string_view fusion) {
+          [](std::shared_ptr<Code> code, const std::string& path, std::string_view fusion,
+             nb::handle context) {
             StateOptions options{.fusion = mode_from(fusion)};
-            return unlocked(
-                [&] { return State::resume(code, path, Context::default_context(), options); });
+            auto in = context_from(context);
+            return unlocked([&] { return State::resume(code, path, in, options); });
           },
-          "code"_a, "path"_a, "fusion"_a = "behind",
+          "code"_a, "path"_a, "fusion"_a = "behind", "context"_a = nb::none(),
+          nb::sig("def resume(code: Code, path: str, fusion: str = \"behind\", context: Context | "
+                  "None = None) -> State"),
           "Goes on from a file that `save` wrote, with code of the same program.")
       .def_prop_ro("next_stage", &State::next_stage, "The stage that `run` runs next.")
       .def_prop_ro("finished", &State::finished)
@@ -144,7 +104,22 @@ void bind_state(nb::module_& m) {
           },
           "The names of the next stage's inputs.")
       .def_prop_ro("code", [](const State& s) { return std::const_pointer_cast<Code>(s.code()); })
-      .def("dimension", &State::dimension, "name"_a, "The size of a named dimension, once known.");
+      .def("dimension", &State::dimension, "name"_a, "The size of a named dimension, once known.")
+      .def_prop_ro("held_bytes", &State::held_bytes, "What is held for later stages.")
+      .def_prop_ro(
+          "whole_stages",
+          [](const State& s) {
+            std::vector<size_t> stages;
+            for (const WholeStage& whole : s.whole_stages()) stages.push_back(whole.stage);
+            return stages;
+          },
+          "The stages that ran as one function each.")
+      .def(
+          "describe_kernels", [](const State& s) { return describe_groups(s); },
+          "What of the stages that have run was a kernel, as text.")
+      .def(
+          "describe_memory", [](const State& s, size_t most) { return describe_peaks(s, most); },
+          "most"_a = 30, "What is alive where each stage takes most of memory, as text.");
 }
 
 }  // namespace gradus::python

@@ -1,13 +1,12 @@
 // Tensor: a variable of the engine, and what runs backward from it.
-#include <charconv>
 #include <chrono>
 #include <future>
 
+#include "autograd/device_streams.h"
 #include "autograd/engine.h"
-#include "base/text.h"
-#include "interpreter/devices.h"
 #include "ops/registry.h"
 #include "python/bindings.h"
+#include "python/context.h"
 #include "python/errors.h"
 #include "python/exchange.h"
 
@@ -50,18 +49,6 @@ nb::object item_of(const Variable& v) {
   if (t.dtype() == DType::boolean) return nb::bool_(t.item() != 0);
   if (is_floating(t.dtype())) return nb::float_(t.item());
   return nb::int_(t.to_int64s()[0]);
-}
-
-// "cpu", or "cuda:" and a number.
-Device device_from(std::string_view text) {
-  if (text == "cpu") return {};
-  uint16_t number = 0;
-  if (text.starts_with("cuda:")) {
-    const std::string_view digits = text.substr(5);
-    const auto [end, fault] = std::from_chars(digits.begin(), digits.end(), number);
-    if (fault == std::errc() && end == digits.end()) return {DeviceKind::cuda, number};
-  }
-  throw Error("'{}' is no device; 'cpu', 'cuda:0', 'cuda:1', … are", printable(text));
 }
 
 std::string repr_of(const Variable& v) {
@@ -123,7 +110,7 @@ Variables gradients(nb::handle outputs, nb::handle inputs, nb::handle cotangents
 }
 
 Future gradients_async(nb::handle outputs, nb::handle inputs, nb::handle cotangents,
-                       bool keep_graph, bool create_graph) {
+                       bool keep_graph, bool create_graph, bool allow_unused, bool exit_on_error) {
   Variables of = variables_from(outputs, "an output"), by = variables_from(inputs, "an input"),
             ct = cotangents_from(cotangents, of);
   if (of.size() != ct.size())
@@ -135,7 +122,10 @@ Future gradients_async(nb::handle outputs, nb::handle inputs, nb::handle cotange
     for (const Variable& v : by) captures.push_back({v.gradient_edge(), {}});
     return Future(autograd::engine_of(autograd::current_context())
                       ->execute_async(std::move(roots), std::move(ct),
-                                      {.keep_graph = keep_graph, .create_graph = create_graph},
+                                      {.keep_graph = keep_graph,
+                                       .create_graph = create_graph,
+                                       .strict = !allow_unused,
+                                       .exit_on_error = exit_on_error},
                                       std::move(captures)));
   });
 }
@@ -316,14 +306,6 @@ void bind_tensor(nb::module_& m) {
       "value"_a, nb::sig("def as_tensor(value: ArrayLike) -> Tensor"),
       "A tensor as it is; an array's memory, without a copy where it lies as tensors do; a number "
       "as a 0-d f64, i64 or bool.");
-  m.def(
-      "use_device",
-      [](std::string_view device) {
-        unlocked([&] { use_device(*Context::default_context(), device_from(device)); });
-      },
-      "device"_a,
-      "Has programs run on a device ('cuda:0') from now on, and operators on tensors that lie "
-      "there. Raises ResourceError, which says why, where it cannot be used.");
   m.def("from_array", [](nb::handle a) { return Variable(tensor_from_buffer(a)); });
   m.def(
       "from_dlpack", [](nb::handle a) { return Variable(tensor_from_dlpack(a)); }, "object"_a,
@@ -346,7 +328,8 @@ void bind_tensor(nb::module_& m) {
       .def("done", &Future::done);
   m.def("grad_of_async", gradients_async,
         nb::sig("def grad_of_async(outputs: list[Tensor], inputs: list[Tensor], cotangents: "
-                "list[ArrayLike], keep_graph: bool, create_graph: bool) -> Future"));
+                "list[ArrayLike], keep_graph: bool, create_graph: bool, allow_unused: bool, "
+                "exit_on_error: bool) -> Future"));
   ModeScope<autograd::GradMode::no_grad>::bind(
       m, "no_grad", "Within it nothing is recorded: `with gradus.no_grad(): …`. For one thread.");
   ModeScope<autograd::GradMode::enabled>::bind(m, "recording", "Within it, all is.");

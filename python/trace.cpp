@@ -3,6 +3,7 @@
 
 #include "autograd/engine.h"
 #include "python/bindings.h"
+#include "python/context.h"
 #include "python/errors.h"
 #include "python/program.h"
 
@@ -50,10 +51,12 @@ void bind_trace(nb::module_& m) {
                              "A program as one differentiable function of tensors.")
       .def(
           "__init__",
-          [](StagedFunction* self, std::shared_ptr<Code> code) {
-            unlocked([&] { new (self) StagedFunction(code); });
+          [](StagedFunction* self, std::shared_ptr<Code> code, nb::handle context) {
+            auto in = context_from(context);
+            unlocked([&] { new (self) StagedFunction(code, in); });
           },
-          "code"_a)
+          "code"_a, "context"_a = nb::none(),
+          nb::sig("def __init__(self, code: Code, context: Context | None = None) -> None"))
       .def_prop_ro("derivatives", &StagedFunction::derivatives,
                    "How often it can be differentiated.")
       .def(

@@ -3,7 +3,6 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +12,9 @@
 #include "tensor/npy.h"
 
 namespace gradus {
+
+class ZipReader;
+struct ZipMember;
 
 using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 
@@ -41,13 +43,13 @@ class NpzFile {
   Tensor read(std::string_view name, Context& context = *Context::default_context()) const;
 
  private:
-  class Archive;
+  // Throws Error for an unknown name.
+  const ZipMember& find(std::string_view name) const;
 
   std::string path_;
+  std::unique_ptr<ZipReader> archive_;
   std::vector<std::string> names_;
-  std::map<std::string, uint64_t, std::less<>> index_;  // name -> place in the archive
-  mutable std::mutex mutex_;                            // libzip's archives are for one thread
-  std::unique_ptr<Archive> archive_;
+  std::map<std::string, const ZipMember*, std::less<>> index_;  // of the archive's members
 };
 
 // All entries. Prefer NpzFile where some are enough.

@@ -38,8 +38,8 @@ struct RunCommand {
   std::optional<uint64_t> stages;  // absent: all
   std::string outputs, profile;    // files, empty: none
   std::string resume, save_state;  // states to go on from, and left after the last stage
-  std::string engine = "interpret", device = "cpu";
-  std::string fusion;      // off, behind, first; empty: as the engine says
+  std::string device = "cpu";
+  std::string fusion;      // off, behind, first; empty: first on a device, else off
   std::string kernels;     // a folder that keeps compiled kernels, empty: none
   std::string dump_after;  // "fusion": the groups are printed; else their code for
                            // that, "cuda" or an Isa's name

@@ -17,12 +17,6 @@ std::string dumped(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string_view trimmed(std::string_view line) {
-  size_t first = line.find_first_not_of(" \t\r");
-  if (first == line.npos) return {};
-  return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
-}
-
 }  // namespace
 
 std::string trace_json(const std::vector<TraceEvent>& events, const ir::Source* source) {

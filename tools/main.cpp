@@ -89,19 +89,26 @@ void add_run(CLI::App& app, Commands& c) {
       ->type_name("S.state");
   command->add_option("--resume", c.run.resume, "Go on from a state that was saved")
       ->type_name("S.state");
-  command->add_option("--engine", c.run.engine, "interpret, or fused: as --fusion first does")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"interpret", "fused"}));
   command->add_option("--threads", c.run.threads, "Threads for one loop; 0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 1024));
+  CLI::Option* fusion =
+      command
+          ->add_option(
+              "--fusion", c.run.fusion,
+              "Pointwise groups as compiled kernels: off (the default: a single run is over "
+              "before they would pay), behind (compiled while the rounds of --repeat run) or "
+              "first (compiled before)")
+          ->type_name("MODE")
+          ->check(CLI::IsMember({"off", "behind", "first"}));
   command
-      ->add_option("--fusion", c.run.fusion,
-                   "Pointwise groups as compiled kernels: off (the default: a single run is over "
-                   "before they would pay), behind (compiled while the rounds of --repeat run) or "
-                   "first (compiled before)")
-      ->type_name("MODE")
-      ->check(CLI::IsMember({"off", "behind", "first"}));
+      ->add_option_function<std::string>(
+          "--engine",
+          [&c](const std::string& name) { c.run.fusion = name == "fused" ? "first" : "off"; },
+          "Another name for --fusion: interpret is off, fused is first")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"interpret", "fused"}))
+      ->excludes(fusion);
   command->add_option("--kernels", c.run.kernels, "Keep compiled kernels for other runs")
       ->type_name("FOLDER");
   command->add_flag("--symbols", c.run.symbols,

@@ -82,12 +82,6 @@ std::string kernel_lines(const StageCode& stage, const TraceEvent& e) {
   return s.empty() ? fmt::format("stage {}", e.stage) : s;
 }
 
-std::string_view trimmed(std::string_view line) {
-  size_t first = line.find_first_not_of(" \t\r");
-  if (first == line.npos) return {};
-  return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
-}
-
 }  // namespace
 
 std::string profile_report(const std::vector<TraceEvent>& events, const Code& code) {

@@ -82,7 +82,7 @@ void check_command(const RunCommand& c) {
   if (device_number("run", c.device) && c.fusion == "off")
     throw UsageError("gradus run: kernels of groups are what runs on {}; --fusion off has none",
                      c.device);
-  const bool fused = c.engine == "fused" || c.fusion == "first" || c.fusion == "behind";
+  const bool fused = c.fusion == "first" || c.fusion == "behind";
   if (fused && !device_number("run", c.device) && !has_part(Part::llvm))
     throw Error("no kernels are made for the CPU: {}; --fusion off runs the program without",
                 why_missing(Part::llvm));
@@ -138,8 +138,7 @@ void write_outputs(const std::string& path, const std::vector<std::vector<NamedR
 
 fusion::FusionMode fusion_mode(const RunCommand& c, bool on_device) {
   if (c.fusion == "behind") return fusion::FusionMode::behind;
-  if (c.fusion == "first" || (c.fusion.empty() && (c.engine == "fused" || on_device)))
-    return fusion::FusionMode::first;
+  if (c.fusion == "first" || (c.fusion.empty() && on_device)) return fusion::FusionMode::first;
   return fusion::FusionMode::off;
 }
 

@@ -98,15 +98,20 @@ std::vector<const pb::ValueInfoProto*> inputs_of(const pb::GraphProto& graph) {
   return out;
 }
 
-bool close(double got, double expected, const TestOptions& o) {
+// |got - expected| <= absolute + relative * |expected|.
+struct Tolerance {
+  double relative = 1e-5, absolute = 1e-7;
+};
+
+bool close(double got, double expected, const Tolerance& t) {
   if (std::isnan(expected) || std::isnan(got)) return std::isnan(expected) && std::isnan(got);
   if (std::isinf(expected) || std::isinf(got)) return got == expected;
-  return std::abs(got - expected) <= o.absolute + o.relative * std::abs(expected);
+  return std::abs(got - expected) <= t.absolute + t.relative * std::abs(expected);
 }
 
 // What differs; empty if nothing does.
 std::string difference(const std::string& name, const Tensor& got, const Tensor& expected,
-                       const TestOptions& o) {
+                       const Tolerance& t) {
   if (!got.defined()) return fmt::format("output '{}' is missing", name);
   if (got.dtype() != expected.dtype() || !std::ranges::equal(got.shape(), expected.shape()))
     return fmt::format("output '{}' is {}, {} is expected", name, describe(got),
@@ -118,13 +123,13 @@ std::string difference(const std::string& name, const Tensor& got, const Tensor&
   }
   std::vector<double> a = got.to_doubles(), b = expected.to_doubles();
   for (size_t i = 0; i < a.size(); ++i)
-    if (!close(a[i], b[i], o))
+    if (!close(a[i], b[i], t))
       return fmt::format("output '{}': element {} is {}, {} is expected", name, i, a[i], b[i]);
   return {};
 }
 
 std::string run_and_compare(const Import& model, const InputSources& sources,
-                            const Values& expected, const TestOptions& o) {
+                            const Values& expected, const Tolerance& t) {
   auto code = Code::compile(model.program);
   State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
   std::vector<Tensor> results = state.run(find_inputs(state, sources));
@@ -136,7 +141,7 @@ std::string run_and_compare(const Import& model, const InputSources& sources,
     for (size_t i = 0; i < results.size(); ++i)
       if (code->results(0)[i].name == name) got = &results[i];
     if (!got) return fmt::format("there is no output '{}'", name);
-    if (std::string d = difference(name, *got, tensor, o); !d.empty()) return d;
+    if (std::string d = difference(name, *got, tensor, t); !d.empty()) return d;
   }
   return {};
 }
@@ -189,7 +194,7 @@ void check_gradients(const Import& model, const InputSources& sources, int order
 // Writes the program as a model, reads that, and holds what it gives against the same values.
 // Elementary functions are not the same there, to the last digits.
 void check_export(const Import& model, const InputSources& sources, const ImportOptions& options,
-                  const Values& expected, const TestOptions& o, TestOutcome& outcome) {
+                  const Values& expected, const Tolerance& t, TestOutcome& outcome) {
   std::string bytes;
   try {
     bytes = export_stage(model.program, model.weights);
@@ -206,14 +211,14 @@ void check_export(const Import& model, const InputSources& sources, const Import
       if (!found && weight == name) found = FoundTensor{tensor, "weights"};
     return found;
   };
-  outcome.reason = run_and_compare(back, all, expected, o);
+  outcome.reason = run_and_compare(back, all, expected, t);
   if (outcome.reason.empty()) return;
   outcome.reason = "exported: " + outcome.reason;
   outcome.kind = TestOutcome::Kind::failed;
 }
 
 void run_data_set(const std::string& folder, const fs::path& data, const TestOptions& o,
-                  TestOutcome& outcome) {
+                  const Tolerance& t, TestOutcome& outcome) {
   std::string path = (fs::path(folder) / "model.onnx").string();
   auto model = read_model(read_whole_file(path), path);
   std::vector<const pb::ValueInfoProto*> outputs;
@@ -238,12 +243,12 @@ void run_data_set(const std::string& folder, const fs::path& data, const TestOpt
       if (weight == name) return FoundTensor{tensor, "weights"};
     return std::nullopt;
   };
-  outcome.reason = run_and_compare(imported, sources, expected, o);
+  outcome.reason = run_and_compare(imported, sources, expected, t);
   if (!outcome.reason.empty()) {
     outcome.kind = TestOutcome::Kind::failed;
     return;
   }
-  if (o.exports) check_export(imported, sources, options, expected, o, outcome);
+  if (o.exports) check_export(imported, sources, options, expected, t, outcome);
   if (o.gradients > 0) check_gradients(imported, sources, o.gradients, outcome);
   if (outcome.wrong > 0) outcome.kind = TestOutcome::Kind::failed;
 }
@@ -283,17 +288,17 @@ std::vector<fs::path> data_sets(const std::string& folder) {
 
 }  // namespace
 
-TestOutcome run_test(const std::string& folder, const TestOptions& given) {
+TestOutcome run_test(const std::string& folder, const TestOptions& options) {
   TestOutcome outcome;
-  TestOptions options = given;
+  Tolerance tolerance;
   std::string name = fs::path(folder).filename().string();
   for (const Unsound& u : unsound)
     if (name == u.test) return {TestOutcome::Kind::unsupported, std::string(u.why)};
   for (std::string_view prefix : loose)
-    if (name.starts_with(prefix)) options.relative = options.loose;
+    if (name.starts_with(prefix)) tolerance.relative = 1e-3;
   try {
     for (const fs::path& data : data_sets(folder)) {
-      run_data_set(folder, data, options, outcome);
+      run_data_set(folder, data, options, tolerance, outcome);
       if (outcome.kind != TestOutcome::Kind::passed) return outcome;
     }
   } catch (const Unsupported& e) {

@@ -1,71 +1,19 @@
 // Pointwise operators as ONNX nodes. Few have rules of their own, where ONNX has an operator that
 // says in a word what the scalar rule says in several.
-#include <array>
-
-#include "io/onnx/recorded.h"
-#include "ops/activation.h"
-#include "ops/apply_scalar.h"
-#include "ops/arithmetic.h"
-#include "ops/comparison.h"
-#include "ops/elementary.h"
-#include "ops/registry.h"
-#include "ops/rounding.h"
-#include "ops/scalar/math.h"
-#include "ops/special.h"
+#include "fusion/rules.h"
+#include "io/onnx/node_emitter.h"
+#include "ops/pointwise.h"
 
 namespace gradus::onnx {
 
 namespace {
-
-using scalar::Recorded;
-using scalar::RecordedTruth;
-
-// Operands are in the compute type, or truth values.
-using PointwiseRule = Wire (*)(ModelWriter& to, const Wire* operands,
-                               const ir::AttributeRecord* attributes);
-
-template <class Op, class T>
-Wire record_rule(ModelWriter& to, const Wire* operands, const ir::AttributeRecord* attributes) {
-  using S = Recorded<T>;
-  return ops::apply_scalar<Op, S>(
-             [&](size_t i) {
-               return S{&to, operands[i]};
-             },
-             [&](size_t i) {
-               return RecordedTruth{&to, operands[i]};
-             },
-             attributes)
-      .value;
-}
-
-// By Compute.
-using PointwiseRules = std::array<PointwiseRule, 3>;
-
-template <class Op>
-PointwiseRules rules_of() {
-  PointwiseRules rules{record_rule<Op, double>, record_rule<Op, float>, nullptr};
-  if constexpr (!Op::computes_floating) rules[2] = record_rule<Op, int64_t>;
-  return rules;
-}
-
-const PointwiseRules* find_rules(std::string_view name) {
-  static const auto table = [] {
-    std::unordered_map<std::string_view, PointwiseRules> t;
-    ops::for_each_pointwise<ops::ArithmeticOperators, ops::RoundingOperators,
-                            ops::ComparisonOperators, ops::ElementaryOperators,
-                            ops::SpecialOperators, ops::ActivationOperators>(
-        [&]<class Op>(const Op*) { t.emplace(Op::name, rules_of<Op>()); });
-    return t;
-  }();
-  auto it = table.find(name);
-  return it == table.end() ? nullptr : &it->second;
-}
 
 // x in the result's dtype through one node.
 bool unary(ExportCall& c, std::string_view op, std::vector<NodeAttribute> attributes = {}) {
   c.give(c.to.node(op, {c.x(0, c.y_type().dtype)}, std::move(attributes)));
   return true;
 }
+float single(double value) { return static_cast<float>(value); }
 
 bool relu(ExportCall& c) { return is_floating(c.y_type().dtype) && unary(c, "Relu"); }
 // Attributes are single there: of f64 operands only those that have no more digits.
@@ -105,21 +53,22 @@ std::span<const ExportEntry> pointwise_exports() { return own_rules; }
 
 bool export_pointwise(ExportCall& call) {
   const ir::Operator& op = *call.node.op;
-  const PointwiseRules* rules = op.pointwise ? find_rules(op.name) : nullptr;
-  if (!rules) return false;
+  if (!op.pointwise) return false;
   const ops::PointwiseInfo& info = op.pointwise();
   SmallVector<ir::OperandType, 4> types;
   for (size_t i = 0; i < call.operands(); ++i) types.push_back(call.operand_type(i));
   ir::InferCall infer{op, types, call.node.attributes, {}, nullptr};
   DType result = call.y_type().dtype;
   Compute compute = ops::pointwise_compute(info, infer, result);
-  PointwiseRule rule = (*rules)[static_cast<size_t>(compute)];
-  GRADUS_CHECK(rule);
-  SmallVector<Wire, 4> operands;
-  for (size_t i = 0; i < call.operands(); ++i)
-    operands.push_back(
-        call.x(i, info.roles[i] == ops::Role::condition ? DType::boolean : dtype_of(compute)));
-  Wire y = rule(call.to, operands.data(), call.node.attributes.get());
+  const fusion::Rule rule = fusion::rule_of(op, compute);
+  if (!rule) return false;
+  NodeEmitter emitter(call.to);
+  SmallVector<fusion::Emitted*, 4> operands;
+  for (size_t i = 0; i < call.operands(); ++i) {
+    const DType dtype = info.roles[i] == ops::Role::condition ? DType::boolean : dtype_of(compute);
+    operands.push_back(emitter.operand(dtype, call.x(i, dtype)));
+  }
+  const Wire& y = emitter.wire(rule(emitter, operands.data(), call.node.attributes.get()));
   bool truth = info.result == ops::Result::boolean;
   call.give(call.to.cast(y, truth ? DType::boolean : dtype_of(compute), result));
   return true;

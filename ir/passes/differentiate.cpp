@@ -38,7 +38,6 @@ class Differentiator {
     // the same program as one order after the other. What is `none` has been decided by then.
     for (size_t k = first_new; k <= static_cast<size_t>(options_.order); ++k) {
       append_stage(k);
-      if (options_.merge) eliminate_common_subexpressions(graph_, k);
       eliminate_dead_code(graph_, k);
       compact(graph_);
     }

@@ -57,10 +57,6 @@ struct DifferentiateOptions {
   std::optional<std::vector<std::string>> wrt;
   bool cotangents = true;  // earlier cotangents are differentiated too
   bool total = false;      // a cotangent for every result of every earlier stage
-  // Merge equal nodes of a stage before the next is derived. Programs of high orders become smaller
-  // (by a few to some ten percent), but gradients are then added up in another order than the
-  // engine's, so that last bits of the third and later stages may differ from `eval`'s.
-  bool merge = false;
 };
 
 // Given   a program with stages 0 .. m

@@ -24,7 +24,6 @@ class CaseParser {
     if (cursor_.accept("graph")) choose_graph();
     collect_names();
     while (!cursor_.accept(TokenKind::right_brace)) statement();
-    if (case_.engines.empty()) case_.engines.emplace_back("interpret");
     check_names();
     return std::move(case_);
   }
@@ -55,10 +54,9 @@ class CaseParser {
     if (cursor_.accept("expect")) return expectation();
     if (cursor_.accept("differentiate")) return differentiate(first);
     if (cursor_.accept("gradcheck")) return gradcheck(first);
-    if (cursor_.accept("engines")) return engines(first);
     if (!cursor_.accept("error"))
       cursor_.fail_expected(
-          "set, input, expect, differentiate, gradcheck, error, engines or '}' in the case");
+          "set, input, expect, differentiate, gradcheck, error or '}' in the case");
     once(case_.error.has_value(), first);
     case_.error = cursor_.expect(TokenKind::string, "that the error contains").content();
   }
@@ -189,18 +187,6 @@ class CaseParser {
         break;
     }
     case_.gradcheck = std::move(g);
-  }
-
-  void engines(const Token& first) {
-    once(!case_.engines.empty(), first);
-    auto known = [&](const Token& t) {
-      return t.kind == TokenKind::name &&
-             std::find(std::begin(engine_names), std::end(engine_names), t.text) !=
-                 std::end(engine_names);
-    };
-    if (!known(cursor_.peek()))
-      cursor_.fail_expected("an engine (interpret, fused, eager or cuda)");
-    while (known(cursor_.peek())) case_.engines.push_back(cursor_.take().content());
   }
 
   // Names that the program does not have: derivative stages bring names of their own, which only

@@ -11,9 +11,6 @@
 
 namespace gradus::ir {
 
-// Engines that a case may name.
-inline constexpr std::string_view engine_names[] = {"interpret", "fused", "eager", "cuda"};
-
 // Uniform in [low, high), of the declared type and sizes, from the seed and the input's name.
 struct RandomInput {
   double low = 0, high = 1;
@@ -59,7 +56,6 @@ struct Case {
   std::optional<CaseDifferentiation> differentiate;  // stages appended before it runs
   std::optional<CaseGradcheck> gradcheck;
   std::optional<std::string> error;  // it fails with a message that holds this
-  std::vector<std::string> engines;  // never empty
 };
 
 struct Fixture {

@@ -98,10 +98,10 @@ def _call_bound(f: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 
 class _Known(NamedTuple):
     """A recorded function, ready to run: a program for each set of arguments that it was
-    differentiated by."""
+    differentiated by, in each context."""
 
     recorded: Recorded
-    staged: dict[tuple[bool, ...], StagedFunction]
+    staged: dict[tuple[tuple[bool, ...], int], StagedFunction]
 
 
 class _Recent:
@@ -139,6 +139,8 @@ class Function(Generic[R]):
     that were called last are kept.
     """
 
+    _most_staged = 64  # of one recording
+
     def __init__(self, f: Callable[..., R], order: int = 1, most_programs: int = 256) -> None:
         if order < 0:
             raise Error(f"the order must be 0 or more, not {order}")
@@ -155,13 +157,16 @@ class Function(Generic[R]):
         known, tensors = self._find(args, kwargs)
         recording = _gradus.is_recording()
         wrt = tuple(recording and x.requires_grad for x in tensors)
-        staged = known.staged.get(wrt)
+        key = wrt, _gradus.current_context_id()  # which the staged function keeps alive
+        staged = known.staged.get(key)
         if staged is None:
             program = known.recorded.program
             if any(wrt):
                 names = [n for n, w in zip(known.recorded.names, wrt) if w]
                 program = program.differentiate(self.order, names)
-            staged = known.staged.setdefault(wrt, StagedFunction(program.compile()))
+            while len(known.staged) >= self._most_staged:  # contexts come and go
+                known.staged.pop(next(iter(known.staged), key), None)
+            staged = known.staged.setdefault(key, StagedFunction(program.compile()))
         return unflatten(known.recorded.structure, staged(*tensors))
 
     def record(self, *args: Any, **kwargs: Any) -> Recorded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Union
+from typing import Any, Mapping, Union
 
 from . import _gradus
 from ._gradus import Program, Tensor
@@ -11,9 +11,17 @@ from ._gradus import Program, Tensor
 Path = Union[str, "os.PathLike[str]"]
 
 
-def load(path: Path) -> Program:
-    """The program of a file: a text (.ir), or an ONNX model (.onnx) with its weights."""
-    return _gradus.load_program(os.fspath(path))
+def load(
+    path: Path,
+    values: Mapping[str, Any] | None = None,
+    lengths: Mapping[str, int] | None = None,
+) -> Program:
+    """The program of a file: a text (.ir), or an ONNX model (.onnx) with its weights.
+
+    `values` gives inputs of a model whose values decide the program's structure (the shape of a
+    Reshape, a trip count), `lengths` how many tensors its inputs hold that are sequences.
+    """
+    return _gradus.load_program(os.fspath(path), dict(values or {}), dict(lengths or {}))
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:

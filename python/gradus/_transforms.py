@@ -45,14 +45,19 @@ def gradients_async(
     cotangents: Any,
     keep_graph: bool = False,
     create_graph: bool = False,
+    allow_unused: bool = True,
+    exit_on_error: bool = False,
 ) -> Future:
-    """The same on a thread of the engine's: `.get()` waits for the gradients."""
+    """The same on a thread of the engine's: `.get()` waits for the gradients. With exit_on_error a
+    failure is told at once, while other threads may still run."""
     return _gradus.grad_of_async(
         _sequence(outputs),
         _sequence(inputs),
         _sequence(cotangents),
         keep_graph or create_graph,
         create_graph,
+        allow_unused,
+        exit_on_error,
     )
 
 

@@ -2,24 +2,9 @@
    SPEC W5 */
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "c/gradus.h"
-
-static const gradus_api* api;
-static int faults = 0;
-
-#define EXPECT(condition)                                                         \
-  do {                                                                            \
-    if (!(condition)) {                                                           \
-      fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,         \
-              api ? api->last_error() : "");                                      \
-      ++faults;                                                                   \
-    }                                                                             \
-  } while (0)
-#define SAYS(part) EXPECT(strstr(api->last_error(), part) != NULL)
+#include "tests/c/check.h"
 
 struct memory {
   size_t live, calls, limit;
@@ -51,20 +36,6 @@ static const char* text =
     "    return %y\n"
     "  }\n"
     "}\n";
-
-static gradus_tensor* vector(gradus_context* context, double a, double b) {
-  const double elements[2] = {a, b};
-  const int64_t shape[1] = {2};
-  gradus_tensor* t = NULL;
-  EXPECT(api->tensor_create(context, GRADUS_F64, 1, shape, elements, &t) == GRADUS_OK);
-  return t;
-}
-static double first(const gradus_tensor* t) {
-  double elements[2] = {NAN, NAN};
-  size_t bytes = api->tensor_rank(t) == 0 ? sizeof(double) : sizeof(elements);
-  EXPECT(api->tensor_read(t, elements, bytes) == GRADUS_OK);
-  return elements[0];
-}
 
 static void test_stages(gradus_context* context, const gradus_code* code) {
   gradus_state *state = NULL, *clone = NULL, *resumed = NULL;

@@ -28,6 +28,7 @@ is "$(cut -d' ' -f1 out)" gradus
 refuses 2 '--device cuda: is no device' run p.ir --device cuda:
 refuses 2 '--device cuda:0x is no device' run p.ir --device cuda:0x
 refuses 2 '--fusion off has none' run p.ir --device cuda:0 --fusion off
+refuses 2 '--fusion off has none' run p.ir --device cuda:0 --engine interpret
 echo 'graph p { stage 0 () { return } }' >p.ir
 refuses 2 '--atomics is about a device' run p.ir --atomics
 # Where there is no driver, it is named.

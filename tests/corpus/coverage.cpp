@@ -28,10 +28,7 @@ TEST(Corpus, CoversEveryOperator) {
           if (order >= 3) checked.insert(node.op->name);
         }
   }
-  // Not in this build: they are refused when a program is read.
-  const std::set<std::string_view> refused = {"fusion_group"};
   for (const ir::Operator* op : ops::all()) {
-    if (refused.contains(op->name)) continue;
     EXPECT_TRUE(used.contains(op->name)) << "no fixture uses " << op->name;
     EXPECT_TRUE(!op->traits.differentiable || checked.contains(op->name))
         << "no fixture with `gradcheck order 3` uses " << op->name;

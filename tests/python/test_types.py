@@ -59,6 +59,11 @@ def f(x: gradus.Tensor) -> gradus.Tensor:
     return ops.tanh(x)
 
 z: gradus.Tensor = f(x)
+code = program.compile(memory_budget=10, sizes={"N": 3}, dump=lambda name, p: print(name, p.name))
+with gradus.Context(workers=2, kernels=gradus.KernelOptions(whole_stages="off")) as context:
+    held: int = gradus.State(code, context=context).prepare({"N": 3})[0].held
+state.run(1.0, into=[np.zeros(3), None], cancel=gradus.CancelToken(), observer=context)
+state.run(1.0, into={"y": np.zeros(3)})
 """
 BAD = {
     "gradus.parse(3)": "arg-type",

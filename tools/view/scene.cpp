@@ -41,12 +41,6 @@ std::string time_text(double us) {
   return us < 1000 ? fmt::format("{:.3g} us", us) : fmt::format("{:.3g} ms", us / 1000);
 }
 
-std::string_view trimmed(std::string_view line) {
-  size_t first = line.find_first_not_of(" \t\r");
-  if (first == line.npos) return {};
-  return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
-}
-
 class Scene {
  public:
   Scene(const ir::Graph& graph, const Overlay& overlay)

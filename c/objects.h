@@ -1,0 +1,134 @@
+// What stands behind the handles of the C interface, and how its functions fail.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "base/error.h"
+#include "c/gradus.h"
+#include "interpreter/state.h"
+
+struct gradus_context {
+  std::shared_ptr<gradus::Context> context;
+};
+struct gradus_program {
+  std::shared_ptr<const gradus::ir::Graph> graph;
+};
+struct gradus_code {
+  std::shared_ptr<const gradus::Code> code;
+};
+struct gradus_state {
+  gradus::State state;
+};
+struct gradus_tensor {
+  gradus::Tensor tensor;
+};
+struct gradus_cancel {
+  gradus::CancelToken token;
+};
+
+namespace gradus::c {
+
+// This thread's message.
+void set_message(const char* text) noexcept;
+const char* last_error();
+
+// What `body` throws, as a status.
+template <class F>
+gradus_status guarded(F body) noexcept {
+  try {
+    body();
+    set_message("");
+    return GRADUS_OK;
+  } catch (const Error& e) {
+    set_message(e.what());
+    return GRADUS_ERROR;
+  } catch (const ResourceError& e) {
+    set_message(e.what());
+    return GRADUS_RESOURCE;
+  } catch (const std::bad_alloc&) {
+    set_message("out of memory");
+    return GRADUS_RESOURCE;
+  } catch (const std::exception& e) {
+    set_message(e.what());
+    return GRADUS_FAULT;
+  } catch (...) {
+    set_message("an exception of an unknown type");
+    return GRADUS_FAULT;
+  }
+}
+
+template <class T>
+T& given(T* object, const char* what) {
+  if (!object) throw Error("{} is null", what);
+  return *object;
+}
+
+inline const std::shared_ptr<Context>& context_of(const gradus_context* context) {
+  return context ? context->context : Context::default_context();
+}
+
+// A row-major layout. Throws Error for what is none.
+Layout layout_of(gradus_dtype dtype, size_t rank, const int64_t* shape);
+// Throws Error where an element of a bool tensor is neither 0 nor 1.
+void check_bools(const Tensor& tensor);
+
+DimSizes sizes_of(const gradus_dimension* sizes, size_t count);
+
+// state_run_into, throwing.
+void run_into(gradus_state* state, const gradus_tensor* const* inputs, size_t input_count,
+              gradus_tensor** results, size_t result_count, const gradus_run_options* options);
+
+// Functions with options: options.cpp.
+gradus_status context_set_kernels(gradus_context* context, const gradus_kernel_options* options);
+gradus_status context_kernel_statistics(gradus_context* context,
+                                        gradus_kernel_statistics* statistics);
+gradus_status context_wait_for_kernels(gradus_context* context);
+gradus_status context_use_cuda(gradus_context* context, int32_t device,
+                               const gradus_kernel_options* options);
+gradus_status program_derive(const gradus_program* program,
+                             const gradus_differentiate_options* options, gradus_program** derived);
+gradus_status code_compile_with(const gradus_program* program,
+                                const gradus_compile_options* options, gradus_code** code);
+
+// Of tensors and states: run.cpp.
+gradus_status tensor_wrap(gradus_dtype dtype, size_t rank, const int64_t* shape, void* elements,
+                          void (*release)(void* elements, void* user), void* user,
+                          gradus_tensor** tensor);
+gradus_status state_create_with(const gradus_code* code, gradus_context* context,
+                                const gradus_state_options* options, gradus_state** state);
+gradus_status state_resume_with(const gradus_code* code, gradus_context* context, const char* path,
+                                const gradus_state_options* options, gradus_state** state);
+gradus_status state_prepare(gradus_state* state, const gradus_dimension* sizes, size_t size_count,
+                            gradus_stage_memory* stages, size_t stage_count);
+gradus_status state_restart(gradus_state* state);
+gradus_status state_run_into(gradus_state* state, const gradus_tensor* const* inputs,
+                             size_t input_count, gradus_tensor** results, size_t result_count,
+                             const gradus_run_options* options);
+size_t state_whole_stages(const gradus_state* state, size_t* stages, size_t room);
+gradus_status cancel_create(gradus_cancel** cancel);
+void cancel_set(gradus_cancel* cancel);
+void cancel_destroy(gradus_cancel* cancel);
+
+// Options that say how large they are: those that the caller knows, the rest zeros. Throws Error
+// for one that is set and only a later release knows.
+template <class Options>
+Options known(const Options* options) {
+  Options all{};
+  if (!options) return all;
+  const size_t size = options->size;
+  if (size < sizeof(size)) throw Error("the options are {} bytes: set `size`", size);
+  const auto* bytes = reinterpret_cast<const std::byte*>(options);
+  for (size_t i = sizeof(all); i < size; ++i)
+    if (bytes[i] != std::byte{0})
+      throw Error(
+          "an option is set that this release does not know: the options are {} bytes, {} "
+          "are known",
+          size, sizeof(all));
+  std::memcpy(&all, options, std::min(size, sizeof(all)));
+  return all;
+}
+
+}  // namespace gradus::c

@@ -1,0 +1,197 @@
+#include "python/run.h"
+
+#include "base/text.h"
+#include "python/errors.h"
+#include "python/exchange.h"
+
+namespace gradus::python {
+
+namespace {
+
+// What Python raised within an instruction says where in the program that was.
+template <class F>
+auto placed(const State& state, F&& f) {
+  try {
+    return unlocked(std::forward<F>(f));
+  } catch (const PythonFault& fault) {
+    if (!state.fault().empty()) fault.add_note(state.fault());
+    throw;
+  }
+}
+
+// The next stage's inputs: in order, then by name.
+std::vector<Tensor> inputs_from(const State& state, const nb::args& in_order,
+                                const nb::kwargs& by_name) {
+  const size_t wanted = state.finished() ? 0 : state.code()->inputs(state.next_stage());
+  std::vector<Tensor> tensors;
+  size_t named = 0;
+  auto add = [&](nb::handle item, const std::string& what, bool known) {
+    Variable v = known ? variable_from(item, state.input_type(tensors.size()).dtype, what.c_str())
+                       : variable_from(item, what.c_str());
+    tensors.push_back(v.defined() ? v.data() : Tensor());
+  };
+  for (nb::handle item : in_order) {
+    const bool known = tensors.size() < wanted;
+    add(item, fmt::format("input '{}'", known ? state.input_name(tensors.size()) : "?"), known);
+  }
+  while (tensors.size() < wanted) {
+    const std::string& name = state.input_name(tensors.size());
+    if (!by_name.contains(name.c_str())) break;
+    add(by_name[name.c_str()], fmt::format("input '{}'", name), true);
+    ++named;
+  }
+  if (named == by_name.size()) return tensors;
+  for (auto [key, value] : by_name) {
+    auto name = nb::cast<std::string>(key);
+    bool known = false, given = false;
+    for (size_t i = 0; i < wanted; ++i) {
+      if (state.input_name(i) != name) continue;
+      known = true, given = i < in_order.size();
+    }
+    if (!known) throw Error("stage {} has no input '{}'", state.next_stage(), printable(name));
+    if (given) throw Error("input '{}' is given twice: by its place and by its name", name);
+  }
+  throw Error("stage {}: input '{}' is missing", state.next_stage(),
+              state.input_name(tensors.size()));
+}
+
+// Calls those of an object's methods `before`, `after`, `group` and `host` that it has. Made and
+// dropped with the lock.
+class PythonObserver final : public InstructionObserver {
+ public:
+  explicit PythonObserver(nb::handle object)
+      : before_(method(object, "before")),
+        after_(method(object, "after")),
+        group_(method(object, "group")),
+        host_(method(object, "host")) {
+    if (before_.is_none() && after_.is_none() && group_.is_none() && host_.is_none())
+      throw Error("an observer has methods before, after, group or host; this one has none");
+  }
+  void before(size_t stage, size_t i) override { tell(before_, stage, i); }
+  void after(size_t stage, size_t i) override { tell(after_, stage, i); }
+  void host(size_t stage, size_t i) override { tell(host_, stage, i); }
+  void group(size_t stage, std::span<const uint32_t> instructions) override {
+    if (group_.is_none()) return;
+    call_python([&] {
+      nb::list numbers;
+      for (uint32_t i : instructions) numbers.append(i);
+      group_(stage, numbers);
+    });
+  }
+
+ private:
+  static nb::object method(nb::handle object, const char* name) {
+    return nb::hasattr(object, name) ? nb::object(object.attr(name)) : nb::none();
+  }
+  static void tell(const nb::object& method, size_t stage, size_t i) {
+    if (!method.is_none()) call_python([&] { method(stage, i); });
+  }
+  nb::object before_, after_, group_, host_;
+};
+
+std::chrono::steady_clock::duration seconds(double n) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(n));
+}
+
+// A call's keywords: options are taken out, and inputs by name are left.
+class Keywords {
+ public:
+  Keywords(const State& state, const nb::kwargs& given)
+      : state_(state), left_(nb::steal<nb::kwargs>(PyDict_Copy(given.ptr()))) {}
+
+  // None where it is not there, or an input of that name is.
+  nb::object take(const char* name) {
+    if (!left_.contains(name) || is_input(name)) return nb::none();
+    nb::object value = left_[name];
+    nb::del(left_[name]);
+    return value;
+  }
+  bool flag(const char* name) {
+    nb::object value = take(name);
+    return !value.is_none() && nb::cast<bool>(value);
+  }
+  const nb::kwargs& left() const { return left_; }
+
+ private:
+  bool is_input(std::string_view name) const {
+    if (state_.finished()) return false;
+    for (size_t i = 0; i < state_.code()->inputs(state_.next_stage()); ++i)
+      if (state_.input_name(i) == name) return true;
+    return false;
+  }
+  const State& state_;
+  nb::kwargs left_;
+};
+
+// The caller's memory for a result.
+Tensor buffer_from(nb::handle object, const std::string& name) {
+  if (object.is_none()) return {};
+  if (nb::isinstance<Variable>(object))
+    throw Error("result '{}': a tensor's memory is never written to; give a NumPy array", name);
+  if (!has_buffer(object)) throw Error("result '{}': it goes into an array, or None", name);
+  try {
+    return tensor_from_buffer(object, /*written=*/true);
+  } catch (const Error& e) {
+    throw Error("result '{}': {}", name, e.bare());
+  }
+}
+
+// An entry for each of the next stage's results, from a list, or a dict by name.
+std::vector<Tensor> buffers_from(const State& state, nb::handle into) {
+  if (state.finished()) return {};
+  const auto& results = state.code()->results(state.next_stage());
+  std::vector<Tensor> buffers(results.size());
+  if (into.is_none()) return buffers;
+  if (!nb::isinstance<nb::dict>(into)) {
+    if (nb::len(into) != results.size())
+      throw Error("stage {} has {} results, `into` has {}", state.next_stage(), results.size(),
+                  nb::len(into));
+    for (size_t i = 0; i < results.size(); ++i) buffers[i] = buffer_from(into[i], results[i].name);
+    return buffers;
+  }
+  for (auto [key, value] : nb::cast<nb::dict>(into)) {
+    const auto name = nb::cast<std::string>(key);
+    auto it = std::ranges::find(results, name, &ir::Result::name);
+    if (it == results.end())
+      throw Error("stage {} has no result '{}'", state.next_stage(), printable(name));
+    buffers[static_cast<size_t>(it - results.begin())] = buffer_from(value, name);
+  }
+  return buffers;
+}
+
+}  // namespace
+
+nb::object run(State& state, const nb::args& in_order, const nb::kwargs& keywords) {
+  Keywords given(state, keywords);
+  RunOptions options;
+  options.copy_inputs = given.flag("copy_inputs");
+  options.results_on_device = given.flag("results_on_device");
+  if (nb::object timeout = given.take("timeout"); !timeout.is_none())
+    options.deadline = std::chrono::steady_clock::now() + seconds(nb::cast<double>(timeout));
+  const nb::object cancel = given.take("cancel"), watcher = given.take("observer");
+  if (!cancel.is_none()) options.cancel = nb::cast<const CancelToken*>(cancel);
+  std::optional<PythonObserver> observer;
+  if (!watcher.is_none()) options.observer = &observer.emplace(watcher);
+  std::vector<Tensor> results = buffers_from(state, given.take("into"));
+  const std::vector<Tensor> tensors = inputs_from(state, in_order, given.left());
+
+  const size_t stage = state.next_stage();
+  placed(state, [&] { state.run_into(tensors, results, options); });
+  nb::list values, names;
+  for (Tensor& t : results)
+    values.append(t.defined() ? nb::cast(Variable(std::move(t))) : nb::none());
+  for (const ir::Result& r : state.code()->results(stage)) names.append(r.name);
+  IntoPython scope;
+  return nb::module_::import_("gradus._results").attr("Results")(values, names);
+}
+
+void bind_cancel(nb::module_& m) {
+  nb::class_<CancelToken>(m, "CancelToken",
+                          "Ends the runs that were given it, between instructions, for good.")
+      .def(nb::init<>())
+      .def("cancel", &CancelToken::cancel, "On any thread.")
+      .def_prop_ro("cancelled", &CancelToken::cancelled);
+}
+
+}  // namespace gradus::python
