@@ -6,9 +6,9 @@ namespace gradus::interpreter {
 
 namespace {
 
-class Binder {
+class WorkBinder {
  public:
-  explicit Binder(Draft& draft) : d(draft) {}
+  explicit WorkBinder(Draft& draft) : d(draft) {}
 
   void bind(uint32_t index) {
     const Instruction& i = d.instruction(index);
@@ -214,7 +214,7 @@ void reserve(Draft& d) {
 }  // namespace
 
 void bind(Draft& d) {
-  Binder binder(d);
+  WorkBinder binder(d);
   if (d.segment.begins_stage)
     bind_sizes(d.code, d.segment.stage, d.inputs, d.choice.place(), d.plan->sizes);
   if (d.segment.begins_stage || d.segment.counts) binder.check_equalities();
