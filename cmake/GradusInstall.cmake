@@ -19,6 +19,9 @@ target_link_options(gradus_shared PRIVATE LINKER:--version-script=${exports})
 set_target_properties(gradus_shared PROPERTIES
   OUTPUT_NAME gradus EXPORT_NAME gradus LINK_DEPENDS ${exports}
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+if(TARGET gradus_llvm_module)
+  add_dependencies(gradus_shared gradus_llvm_module)
+endif()
 target_compile_features(gradus_shared INTERFACE cxx_std_20)
 # As the library: a multiply-add is fused only where it is written as one.
 target_compile_options(gradus_shared INTERFACE -ffp-contract=off)
@@ -37,6 +40,9 @@ foreach(folder base tensor ir work ops kernels autograd fusion interpreter io c)
           FILES_MATCHING PATTERN "*.h" PATTERN "fusion/cpu" EXCLUDE)
 endforeach()
 install(TARGETS gradus_shared EXPORT gradus-targets)
+if(TARGET gradus_llvm_module)
+  install(TARGETS gradus_llvm_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/gradus)
 install(EXPORT gradus-targets NAMESPACE gradus:: DESTINATION ${package})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/gradus-config.cmake.in

@@ -1,7 +1,9 @@
-// A small stage's code in this process. No header of LLVM is needed to use it.
+// A small stage's code in this process.
 #pragma once
 
 #include <exception>
+#include <memory>
+#include <vector>
 
 #include "fusion/cpu/lower_stage.h"
 
@@ -25,21 +27,24 @@ struct StageCalls {
   int64_t run(int64_t number) noexcept;
 };
 
-class CompiledStage : public StageKernel {
+class LoadedCode;  // fusion/cpu/code_maker.h
+
+class CompiledStage final : public StageKernel {
  public:
+  CompiledStage(std::shared_ptr<const LoadedCode> code, const CompileTimes& times, StageEntry entry,
+                std::vector<Loops> loops)
+      : code_(std::move(code)), times_(times), entry_(entry), loops_(std::move(loops)) {}
+
   void run(std::byte* const* args, std::span<const OuterCall> calls, WorkerPool& workers,
            std::byte* scratch, size_t& item) const override;
   Loops loops(size_t index) const override { return loops_[index]; }
   const CompileTimes& times() const { return times_; }
 
- protected:
-  CompiledStage(const CompileTimes& times, StageEntry entry, std::vector<Loops> loops)
-      : times_(times), entry_(entry), loops_(std::move(loops)) {}
-
  private:
-  CompileTimes times_;
-  StageEntry entry_;
-  std::vector<Loops> loops_;
+  const std::shared_ptr<const LoadedCode> code_;
+  const CompileTimes times_;
+  const StageEntry entry_;
+  const std::vector<Loops> loops_;
 };
 
 }  // namespace gradus::fusion::cpu

@@ -1,4 +1,4 @@
-// Nests compiled to machine code of this process. No header of LLVM is needed to use it.
+// Nests compiled to machine code of this process, by the code maker that is opened for the first.
 #pragma once
 
 #include <memory>
@@ -29,9 +29,18 @@ bool runs_here(Isa isa);
 // there is no compiler, or none for such machines. Any thread.
 std::string assembly(const Nest& nest, Isa isa);
 
+class LoadedCode;  // fusion/cpu/code_maker.h
+class CodeLoader;
+
 // Compiled code of one nest.
-class Kernel : public fusion::Kernel {
+class Kernel final : public fusion::Kernel {
  public:
+  // `code` has the function, of which fusion/cpu/lower.h says how it is called.
+  using Entry = void (*)(int64_t, int64_t, std::byte* const*, const int64_t*, const int64_t*);
+  Kernel(std::shared_ptr<const LoadedCode> code, const Nest& nest, const CompileTimes& times,
+         Entry entry)
+      : code_(std::move(code)), nest_(nest), times_(times), entry_(entry) {}
+
   // Calls keep the kernel alive. It is owned by a shared_ptr.
   work::Kernel bind(const Frame& frame) const override;
   // Binds and runs.
@@ -39,20 +48,19 @@ class Kernel : public fusion::Kernel {
   const Nest& nest() const override { return nest_; }
   const CompileTimes& times() const { return times_; }
 
- protected:
-  using Entry = void (*)(int64_t, int64_t, std::byte* const*, const int64_t*, const int64_t*);
-  Nest nest_;
-  CompileTimes times_;
-  Entry entry_ = nullptr;  // fusion/cpu/lower.h says how it is called
+ private:
+  const std::shared_ptr<const LoadedCode> code_;
+  const Nest nest_;
+  const CompileTimes times_;
+  const Entry entry_;
 };
 
 // Thread-safe: several threads may compile at once.
 class Compiler {
  public:
   // `symbols`: gdb and perf are told of each kernel that is loaded (KernelOptions::symbols). Throws
-  // ResourceError where no code can be made.
+  // ResourceError where no code can be made, or the code maker cannot be opened.
   explicit Compiler(bool symbols = false);
-  ~Compiler();
 
   // Throws Error for an invalid nest, ResourceError where the compiler fails or the machine does
   // not run such code.
@@ -75,10 +83,10 @@ class Compiler {
   // What a kernel depends on: the nest's text, the compiler's version, the target, and how code is
   // made.
   static std::string key(const Nest& nest, Isa isa);
-  struct Jit;
 
  private:
-  std::shared_ptr<Jit> jit_;
+  bool symbols_;
+  std::shared_ptr<CodeLoader> loader_;
 };
 
 }  // namespace gradus::fusion::cpu

@@ -57,9 +57,20 @@ CpuKernels::CpuKernels(const KernelOptions& options, LogSink log)
       isa_(choose_isa(options.vector_bits)),
       ready_(std::make_shared<KernelSet>()),
       behind_(std::make_unique<TaskQueue>(1, most_waiting, [this] {
-        prepare_process(*isa_);
+        prepare();
         process_.store(getpid(), std::memory_order_relaxed);
       })) {}
+
+// Before there are threads. Without a compiler there will be none.
+void CpuKernels::prepare() {
+  try {
+    prepare_process(*isa_);
+  } catch (const ResourceError& e) {
+    if (!told_.exchange(true) && log_)
+      log_(LogLevel::warning, fmt::format("programs run unfused: {}", e.what()));
+    throw;
+  }
+}
 
 CpuKernels::~CpuKernels() {
   behind_.reset();

@@ -41,6 +41,7 @@ class CpuKernels final : public Kernels {
   // In the child of a fork, where a mutex may be held by a thread that is not there.
   bool forked() const;
   KernelCache& cache();  // made on the first call
+  void prepare();
   // Of a nest, or of a stage.
   template <class Source>
   auto get_one(const Source& source, const std::string& text);
@@ -56,6 +57,7 @@ class CpuKernels final : public Kernels {
   const LogSink log_;
   const std::optional<Isa> isa_;     // none: this machine runs no code of ours
   std::atomic<int64_t> process_{0};  // that has used the compiler; 0: none yet
+  std::atomic<bool> told_{false};    // that there is none
 
   mutable std::mutex mutex_;
   // Guarded by the mutex.

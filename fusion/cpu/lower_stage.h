@@ -24,7 +24,10 @@ inline constexpr const char* outer_call_name = "gradus_outer_call";
 void lower(const StageProgram& stage, unsigned vector_bits, const std::string& name,
            llvm::Module& module);
 // What that of the n-th of a kind is called, of the stage's function `name`.
-std::string piece_name(const std::string& name, StageProgram::Item::Kind kind, size_t n);
+inline std::string piece_name(const std::string& name, StageProgram::Item::Kind kind, size_t n) {
+  constexpr const char* kinds[] = {"loops", "product", "sum", "copies"};
+  return fmt::format("{}_{}_{}", name, kinds[static_cast<size_t>(kind)], n);
+}
 
 // Appends a product that is_inline takes, called with the pointers of a, b and c: c = a b, in the
 // order of work/product.h.

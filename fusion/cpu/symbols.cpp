@@ -1,8 +1,6 @@
 #include "fusion/cpu/symbols.h"
 
 #include <fcntl.h>
-#include <llvm/Object/ELFObjectFile.h>
-#include <llvm/Support/MemoryBuffer.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,24 +30,6 @@ std::string kernel_name(const Nest& nest) {
 
 std::string kernel_name(const StageProgram& stage) {
   return fmt::format("gradus_stage_of_{}_{:08x}", stage.items.size(), hash_of(print(stage)));
-}
-
-uint64_t code_bytes(std::string_view object, const std::string& name) {
-  auto file = llvm::object::ObjectFile::createELFObjectFile(
-      llvm::MemoryBufferRef({object.data(), object.size()}, name));
-  if (!file) {
-    llvm::consumeError(file.takeError());
-    return 0;
-  }
-  for (const llvm::object::ELFSymbolRef symbol : (*file)->symbols()) {
-    if (symbol.getELFType() != llvm::ELF::STT_FUNC) continue;  // the module has the name, too
-    auto its_name = symbol.getName();
-    if (!its_name)
-      llvm::consumeError(its_name.takeError());
-    else if (*its_name == name)
-      return symbol.getSize();
-  }
-  return 0;
 }
 
 void add_to_perf_map(uint64_t address, uint64_t bytes, const std::string& name) {

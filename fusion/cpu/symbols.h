@@ -15,9 +15,6 @@ std::string kernel_name(const Nest& nest);
 // Of a small stage: how many items it has, and a hash.
 std::string kernel_name(const StageProgram& stage);
 
-// How many bytes of code the function `name` has in an object file; 0 where it is not there.
-uint64_t code_bytes(std::string_view object, const std::string& name);
-
 // Adds a line to /tmp/perf-PID.map, where perf looks names up. Thread-safe. Where that file cannot
 // be written, or is not this user's own, nothing happens.
 void add_to_perf_map(uint64_t address, uint64_t bytes, const std::string& name);

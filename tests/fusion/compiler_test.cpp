@@ -1,12 +1,8 @@
 // The compiler beside its code: threads, faults, lifetimes, keys.
 #include <thread>
 
-#include "fusion/cpu/fatal.h"
+#include "fusion/cpu/code_maker.h"
 #include "tests/fusion/support.h"
-
-namespace llvm {
-[[noreturn]] void report_fatal_error(const char* reason, bool crash);
-}
 
 namespace gradus::fusion::test {
 namespace {
@@ -112,8 +108,7 @@ TEST_F(CompilerTest, RefusesInvalidNests) {
 TEST_F(CompilerTest, FatalErrorsAreExceptions) {
   cpu::Compiler compiler;
   try {
-    cpu::FatalErrorsThrow scope;
-    llvm::report_fatal_error("out of ideas", false);
+    cpu::code_maker().give_up("out of ideas");
   } catch (const ResourceError& e) {
     EXPECT_NE(std::string(e.what()).find("out of ideas"), std::string::npos);
   }

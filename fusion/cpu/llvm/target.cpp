@@ -1,11 +1,9 @@
-#include "fusion/cpu/target.h"
+#include "fusion/cpu/llvm/target.h"
 
 #include <llvm/Config/llvm-config.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/TargetParser/Host.h>
-
-#include "base/isa.h"
 
 namespace gradus::fusion::cpu {
 
@@ -70,18 +68,6 @@ llvm::Triple triple_of(const Target& target) {
 }
 
 }  // namespace
-
-bool runs_here(Isa isa) {
-#if defined(__x86_64__)
-  if (isa == Isa::neon || !cpu_has_v3()) return false;
-  return isa == Isa::avx2 || __builtin_cpu_supports("x86-64-v4");
-#elif defined(__AARCH64EL__)
-  return isa == Isa::neon;  // which every such processor has
-#else
-  static_cast<void>(isa);
-  return false;
-#endif
-}
 
 void initialize_native() {
   static const bool done = [] {

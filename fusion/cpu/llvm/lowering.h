@@ -5,8 +5,8 @@
 
 #include <llvm/IR/Module.h>
 
-#include "fusion/cpu/emitter_state.h"
-#include "fusion/cpu/line_table.h"
+#include "fusion/cpu/llvm/emitter_state.h"
+#include "fusion/cpu/llvm/line_table.h"
 #include "fusion/rows.h"
 
 namespace gradus::fusion::cpu {

@@ -1,7 +1,7 @@
 // Reductions of rows, in the order that work/reduce.h states: sixteen lanes take the elements
 // of a chunk in turns, fold by halves, and the chunks' partials combine as a binary counter counts.
-#include "fusion/cpu/convert.h"
-#include "fusion/cpu/lowering.h"
+#include "fusion/cpu/llvm/convert.h"
+#include "fusion/cpu/llvm/lowering.h"
 
 namespace gradus::fusion::cpu {
 

@@ -3,7 +3,7 @@
 
 #include <llvm/IR/IRBuilder.h>
 
-#include "fusion/cpu/emitter.h"
+#include "fusion/cpu/llvm/emitter.h"
 
 namespace gradus::fusion::cpu {
 

@@ -9,9 +9,9 @@
 
 #include "fusion/cost.h"
 #include "fusion/cpu/bound.h"
-#include "fusion/cpu/line_table.h"
+#include "fusion/cpu/llvm/line_table.h"
+#include "fusion/cpu/llvm/target.h"
 #include "fusion/cpu/lower.h"
-#include "fusion/cpu/target.h"
 
 namespace gradus::fusion::cpu {
 
@@ -91,11 +91,6 @@ class LoopsLowering {
 };
 
 }  // namespace
-
-std::string piece_name(const std::string& name, StageProgram::Item::Kind kind, size_t n) {
-  static constexpr const char* kinds[] = {"loops", "product", "sum", "copies"};
-  return fmt::format("{}_{}_{}", name, kinds[static_cast<size_t>(kind)], n);
-}
 
 void lower(const StageProgram& stage, unsigned vector_bits, const std::string& name,
            llvm::Module& module) {

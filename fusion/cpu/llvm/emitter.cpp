@@ -1,4 +1,4 @@
-#include "fusion/cpu/emitter.h"
+#include "fusion/cpu/llvm/emitter.h"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 #include <llvm/IR/Module.h>
 
 #include "base/error.h"
-#include "fusion/cpu/emitter_state.h"
+#include "fusion/cpu/llvm/emitter_state.h"
 
 namespace gradus::fusion::cpu {
 

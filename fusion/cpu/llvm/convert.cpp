@@ -1,4 +1,4 @@
-#include "fusion/cpu/convert.h"
+#include "fusion/cpu/llvm/convert.h"
 
 namespace gradus::fusion::cpu {
 

@@ -1,4 +1,4 @@
-#include "fusion/cpu/line_table.h"
+#include "fusion/cpu/llvm/line_table.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "fusion/cpu/optimize.h"
+#include "fusion/cpu/llvm/optimize.h"
 
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/IR/LegacyPassManager.h>

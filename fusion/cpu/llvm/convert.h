@@ -4,7 +4,7 @@
 // truth value. What is held is a number of the dtype.
 #pragma once
 
-#include "fusion/cpu/emitter_state.h"
+#include "fusion/cpu/llvm/emitter_state.h"
 #include "tensor/dtype.h"
 
 namespace gradus::fusion::cpu {

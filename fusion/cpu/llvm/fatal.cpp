@@ -1,4 +1,4 @@
-#include "fusion/cpu/fatal.h"
+#include "fusion/cpu/llvm/fatal.h"
 
 #include <mutex>
 

@@ -5,8 +5,8 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include "fusion/cpu/llvm/target.h"
 #include "fusion/cpu/lower_stage.h"
-#include "fusion/cpu/target.h"
 
 namespace gradus::fusion::cpu {
 

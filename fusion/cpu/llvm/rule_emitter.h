@@ -3,7 +3,7 @@
 
 #include <llvm/IR/Value.h>
 
-#include "fusion/cpu/emitter.h"
+#include "fusion/cpu/llvm/emitter.h"
 #include "fusion/rules.h"
 
 namespace gradus::fusion::cpu {

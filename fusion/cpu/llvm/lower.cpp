@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "fusion/cost.h"
-#include "fusion/cpu/convert.h"
-#include "fusion/cpu/lowering.h"
-#include "fusion/cpu/rule_emitter.h"
-#include "fusion/cpu/target.h"
+#include "fusion/cpu/llvm/convert.h"
+#include "fusion/cpu/llvm/lowering.h"
+#include "fusion/cpu/llvm/rule_emitter.h"
+#include "fusion/cpu/llvm/target.h"
 #include "ops/powers.h"
 
 namespace gradus::fusion::cpu {

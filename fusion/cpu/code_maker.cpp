@@ -1,0 +1,93 @@
+#include "fusion/cpu/code_maker.h"
+
+#include <filesystem>
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include "base/version.h"
+
+namespace gradus::fusion::cpu {
+
+namespace {
+
+// As fusion/cpu/CMakeLists.txt calls it.
+std::string module_name() {
+  return fmt::format("libgradus_llvm-{}.{}.so", GRADUS_VERSION_MAJOR, GRADUS_VERSION_MINOR);
+}
+
+Core core() {
+  return {
+      .version = GRADUS_VERSION,
+      .check_failed = &gradus::check_failed,
+      .numel = &gradus::numel,
+      .print = [](const Nest& nest) { return fusion::print(nest); },
+      .reduces = [](const Nest& nest) { return nest.reduces(); },
+      .dtype_of = [](const Nest& nest, ValueNumber v) { return nest.dtype_of(v); },
+      .rule_of = &fusion::rule_of,
+      .half_power_rule = &fusion::half_power_rule,
+      .cheap_half_power = &fusion::cheap_half_power,
+      .lanes_of = &fusion::lanes_of,
+      .row_loops = &fusion::row_loops,
+      .cells_of = &fusion::cells_of,
+      .walks = [](const Nest& nest, const Frame& frame,
+                  const Cell& cell) { return Walks(nest, frame, cell); },
+      .is_inline_product = [](const work::Gemm& product) { return is_inline(product); },
+      .is_inline_sum = [](const work::Reduce& sum) { return is_inline(sum); },
+      .is_inline_move = [](const work::Move& copies) { return is_inline(copies); },
+      .has_rows = &fusion::has_rows,
+      .with_wide_result = &work::with_wide_result,
+      .outer_call = [](StageCalls* calls, int64_t number) { return calls->run(number); },
+  };
+}
+
+// The folder of the file that this code is in: of libgradus.so, of a program, or of a shared module
+// that has the library inside. Empty where that is not known for certain.
+std::filesystem::path own_folder() {
+  Dl_info info;
+  link_map* map = nullptr;
+  if (!dladdr1(reinterpret_cast<void*>(&core), &info, reinterpret_cast<void**>(&map),
+               RTLD_DL_LINKMAP))
+    return {};
+  std::filesystem::path file = map->l_name;
+  std::error_code failed;
+  if (file.empty()) file = std::filesystem::read_symlink("/proc/self/exe", failed);
+  return file.is_absolute() ? file.parent_path() : std::filesystem::path();
+}
+
+// The module, beside the library's own file or where the system's loader looks: in the run path
+// of that file, and in the system's folders. Null, and why, where it cannot be opened.
+void* open_module(std::string& why) {
+  const std::string name = module_name();
+  std::error_code failed;
+  void* module;
+  if (const auto beside = own_folder() / name;
+      beside.is_absolute() && std::filesystem::exists(beside, failed))
+    module = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);
+  else
+    module = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!module) why = fmt::format("the compiler of kernels cannot be loaded: {}", dlerror());
+  return module;
+}
+
+const CodeMaker* open_code_maker(std::string& why) {
+  void* module = open_module(why);  // never closed: what LLVM leaves in a process needs it
+  if (!module) return nullptr;
+  auto make = reinterpret_cast<MakeCodeMaker>(dlsym(module, make_code_maker_name));
+  const CodeMaker* maker = make ? make(core()) : nullptr;
+  if (!maker)
+    why = fmt::format("the compiler of kernels cannot be used: {} is not of Gradus {}",
+                      module_name(), GRADUS_VERSION);
+  return maker;
+}
+
+}  // namespace
+
+const CodeMaker& code_maker() {
+  static std::string why;
+  static const CodeMaker* const maker = open_code_maker(why);
+  if (!maker) throw ResourceError(why);
+  return *maker;
+}
+
+}  // namespace gradus::fusion::cpu
