@@ -4,10 +4,10 @@ namespace gradus::interpreter {
 
 namespace {
 
-class Binder {
+class SizeBinder {
  public:
-  Binder(const Code& code, size_t stage, std::span<const Tensor> inputs, Device place,
-         DimensionSizes& sizes)
+  SizeBinder(const Code& code, size_t stage, std::span<const Tensor> inputs, Device place,
+             DimensionSizes& sizes)
       : code_(code), stage_(stage), inputs_(inputs), place_(place), sizes_(sizes) {}
 
   void run() {
@@ -115,7 +115,7 @@ class Binder {
 void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs, Device place,
                 DimensionSizes& sizes) {
   sizes.resize(code.dimensions().size());
-  Binder(code, stage, inputs, place, sizes).run();
+  SizeBinder(code, stage, inputs, place, sizes).run();
 }
 
 std::optional<int64_t> SizesByName::find(std::string_view symbol) const {

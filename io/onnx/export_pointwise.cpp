@@ -13,7 +13,6 @@ bool unary(ExportCall& c, std::string_view op, std::vector<NodeAttribute> attrib
   c.give(c.to.node(op, {c.x(0, c.y_type().dtype)}, std::move(attributes)));
   return true;
 }
-float single(double value) { return static_cast<float>(value); }
 
 bool relu(ExportCall& c) { return is_floating(c.y_type().dtype) && unary(c, "Relu"); }
 // Attributes are single there: of f64 operands only those that have no more digits.

@@ -20,7 +20,7 @@ namespace {
   throw Unsupported(fmt::format("ONNX has no operator for {}", what), what);
 }
 
-DType dtype_of(LaneType type) {
+DType dtype_of_lane(LaneType type) {
   switch (type) {
     case LaneType::f32:
       return DType::f32;
@@ -155,10 +155,10 @@ ScalarEmitter::V NodeEmitter::node(const char* op, DType result, std::initialize
 }
 
 ScalarEmitter::V NodeEmitter::constant(LaneType type, double value) {
-  return give(dtype_of(type), to_.number(dtype_of(type), ir::Number::of(value)));
+  return give(dtype_of_lane(type), to_.number(dtype_of_lane(type), ir::Number::of(value)));
 }
 ScalarEmitter::V NodeEmitter::constant(LaneType type, int64_t value) {
-  return give(dtype_of(type), to_.number(dtype_of(type), ir::Number::of(value)));
+  return give(dtype_of_lane(type), to_.number(dtype_of_lane(type), ir::Number::of(value)));
 }
 ScalarEmitter::V NodeEmitter::truth(bool value) {
   const V v = give(DType::boolean, to_.number(DType::boolean, ir::Number::of(value)));
