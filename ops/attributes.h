@@ -107,8 +107,8 @@ Literal write_literal(const std::optional<T>& o) {
   return o ? write_literal(*o) : Literal();
 }
 
-// A struct of attributes as data, so that reading, writing and describing are written once: what they
-// would be for each struct by itself was a third of the code of the operators' definitions.
+// A struct of attributes as data, so that reading, writing and describing are written once: what
+// they would be for each struct by itself was a third of the code of the operators' definitions.
 struct MemberType {
   bool (*read)(const Literal&, void* member, std::string& what);
   Literal (*write)(const void* member);

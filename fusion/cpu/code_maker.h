@@ -2,9 +2,9 @@
 //
 // It is a module of its own, libgradus_llvm-0.1.so, which is linked with LLVM and opened when the
 // first kernel is wanted: a process that is linked with libLLVM starts some 20 ms later. The module
-// is linked with nothing of the library, and calls what it needs of it through `Core`: a process may
-// have the library in its program, in a shared library, or in both, and the module serves each copy
-// by its own functions.
+// is linked with nothing of the library, and calls what it needs of it through `Core`: a process
+// may have the library in its program, in a shared library, or in both, and the module serves each
+// copy by its own functions.
 #pragma once
 
 #include <memory>

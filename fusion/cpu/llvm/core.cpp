@@ -1,5 +1,5 @@
-// What lowering calls of the library: nothing of it is linked into the module. Whoever needs one more
-// function adds it here and to `Core`; the linker names it.
+// What lowering calls of the library: nothing of it is linked into the module. Whoever needs one
+// more function adds it here and to `Core`; the linker names it.
 #include "fusion/cpu/llvm/core.h"
 
 #include <cstdlib>
