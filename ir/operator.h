@@ -159,8 +159,8 @@ struct Operator {
   // One call for a whole batch, as ops/batching.h says. No results where it cannot be had for these
   // operands, null where it never can: then there is a call for each element of the batch.
   SmallVector<ops::Value, 2> (*batch)(const ops::BatchedCall&);
-  // Where a result's elements lie among the operands', of an operator that only moves them: a kernel
-  // then reads them there. False where that cannot be said of these operands; null for others.
+  // Where a result's elements lie among the operands', of an operator that only moves them: kernels
+  // read them there then. False where that cannot be said of these operands; null for others.
   bool (*edge)(ops::EdgeCall&);
   int64_t recompute_cost;  // one of `again`
 

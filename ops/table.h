@@ -62,17 +62,17 @@ template <class Op>
 inline constexpr auto operand_specs_of = operand_specs<Op>();
 inline constexpr std::array<std::string_view, 1> one_result{"y"};
 
-// Whether a struct says what it does with a batch.
+// Whether a struct says what it does with a batch: a primitive that is not pointwise has to.
 template <class Op>
-inline constexpr bool has_batch_rule = requires { Op::batch; };
+constexpr bool says_batch_rule() {
+  constexpr bool rule = requires { Op::batch; };
+  constexpr bool reason = requires { std::string_view(Op::no_batch_rule); };
+  constexpr bool primitive = requires { Op::bind; };
+  return is_pointwise<Op> || !primitive || rule != reason;
+}
 template <class Op>
-inline constexpr bool has_no_batch_rule = requires { std::string_view(Op::no_batch_rule); };
-template <class Op>
-inline constexpr bool says_batch_rule =
-    is_pointwise<Op> || !requires { Op::bind; } || has_batch_rule<Op> != has_no_batch_rule<Op>;
-template <class Op>
-constexpr void check_batch_rule() {
-  static_assert(says_batch_rule<Op>,
+constexpr void check_facts() {
+  static_assert(says_batch_rule<Op>(),
                 "the operator Op (the compiler says which) lacks its batch rule: write `batch` as "
                 "ops/batching.h says, or `static constexpr auto no_batch_rule = \"the reason\";` "
                 "for a call per element; not both");
@@ -83,7 +83,7 @@ void infer_by_composing(ir::InferCall& call);
 
 template <class Op>
 constexpr ir::Operator operator_of() {
-  check_batch_rule<Op>();
+  check_facts<Op>();
   using A = AttributesOfT<Op>;
   ir::Operator o{};
   o.name = Op::name;

@@ -48,9 +48,9 @@ struct Composed {
 
 // A struct that does not say it is refused where its record is made.
 TEST(BatchRules, AreSaidOrExcused) {
-  static_assert(!says_batch_rule<Silent> && !says_batch_rule<Undecided>);
-  static_assert(says_batch_rule<Excused> && says_batch_rule<Ruled>);
-  static_assert(says_batch_rule<Composed> && says_batch_rule<Add>);
+  static_assert(!says_batch_rule<Silent>() && !says_batch_rule<Undecided>());
+  static_assert(says_batch_rule<Excused>() && says_batch_rule<Ruled>());
+  static_assert(says_batch_rule<Composed>() && says_batch_rule<Add>());
   EXPECT_EQ(record<Add>().batch, batch_pointwise);
 }
 
