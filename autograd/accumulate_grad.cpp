@@ -47,11 +47,11 @@ bool only_owner(const Variable& v) {
 }
 
 Variable own(Variable&& gradient) {
-  if (recording()) return apply("clone", {gradient})[0];
+  if (recording()) return clone(gradient);
   // Not the variable: it may lead on into a graph.
   if (only_owner(gradient)) return Variable(gradient.data());
   return gradient.data().device().kind == DeviceKind::cpu ? Variable(gradient.data().copy())
-                                                          : apply("clone", {gradient})[0];
+                                                          : clone(gradient);
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ Variables AccumulateGrad::apply(Variables&& gradients) {
   // Another task may have added in the meantime: then add to what it left.
   for (;;) {
     if (!before.defined() && !std::exchange(owned, true)) gradient = own(std::move(gradient));
-    Variable sum = before.defined() ? autograd::apply("add", {before, gradient})[0] : gradient;
+    Variable sum = before.defined() ? autograd::add(before, gradient) : gradient;
     VariableExtras& extras = alive.body()->extras();
     Ref<VariableBody> old;  // dies unlocked
     std::lock_guard guard(extras.mutex);

@@ -7,6 +7,7 @@
 #include "base/per_thread.h"
 #include "kernels/evaluate.h"
 #include "ops/registry.h"
+#include "ops/roles.h"
 
 namespace gradus::autograd {
 
@@ -51,7 +52,7 @@ OperatorCall::OperatorCall(const ir::Operator& op, ir::Attributes attributes,
 // The kernels are known by those of an operator that has no others.
 bool only_calls_loop(const work::Kernel& kernel) {
   static const std::array<work::KernelFunction, 2> known = [] {
-    const ir::Operator& add = *ops::find("add");
+    const ir::Operator& add = ops::sum_operator();
     const Layout layout(DType::f64, Sizes{2});
     const ir::Number one = ir::Number::of(1.0);
     const ops::CallOperand tensor{&layout, {}, nullptr}, number{nullptr, {}, &one};

@@ -9,6 +9,7 @@
 #include "base/per_thread.h"
 #include "kernels/evaluate.h"
 #include "ops/registry.h"
+#include "ops/roles.h"
 
 namespace gradus::autograd {
 
@@ -152,6 +153,11 @@ Variables apply(const Operator& op, const Attributes& attributes,
   }
   if (op.compose && !op.has_vjp(attributes)) return compose(op, attributes, operands);
   return apply(OperatorCall::find(op, attributes, operands), variables);
+}
+
+Variable clone(const Variable& v) {
+  const Operator& copy = ops::copy_operator();
+  return apply(copy, copy.read({}), std::array<VariableOperand, 1>{v})[0];
 }
 
 namespace {

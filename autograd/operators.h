@@ -21,6 +21,8 @@ Variables apply(std::string_view op, std::initializer_list<VariableOperand> oper
 
 // The sum of two variables of one type, as the engine adds up gradients.
 Variable add(const Variable& a, const Variable& b);
+// The same values in memory of their own.
+Variable clone(const Variable& v);
 
 // A world whose values are variables and whose operations run (and are recorded) at once: rules,
 // compositions and ops/rules.h work on variables by it. One per thread of use; holds nothing.

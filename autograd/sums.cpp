@@ -2,7 +2,7 @@
 
 #include "autograd/operator_call.h"
 #include "base/per_thread.h"
-#include "ops/registry.h"
+#include "ops/roles.h"
 
 namespace gradus::autograd {
 
@@ -14,7 +14,7 @@ struct LastSum {
 
 // Of this thread's latest sum, mostly.
 Ref<const OperatorCall> call_of(const Variable& a, const Variable& b) {
-  static const ir::Operator& op = *ops::find("add");
+  static const ir::Operator& op = ops::sum_operator();
   static const ir::Attributes attributes = op.read({});
   std::array<const Variable*, 2> variables{&a, &b};
   Ref<const OperatorCall>& last = PerThread<LastSum>::get().call;

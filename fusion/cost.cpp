@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_set>
 #include <vector>
 
 #include "fusion/cells.h"
 #include "fusion/rows.h"
-#include "ops/families.h"
 
 namespace gradus::fusion {
 
@@ -32,16 +30,7 @@ constexpr int64_t most_accumulators = 1 << 14;  // columns by sums, of which eac
 
 }  // namespace
 
-bool is_function(const ir::Operator* op) {
-  static const auto functions = [] {
-    std::unordered_set<const ir::Operator*> set;
-    for (auto family : {ops::elementary_family, ops::special_family, ops::activation_family,
-                        ops::power_operators})
-      for (const ir::Operator* o : family()) set.insert(o);
-    return set;
-  }();
-  return functions.contains(op);
-}
+bool is_function(const ir::Operator* op) { return op && op->traits.is_function; }
 
 bool takes_columns(int64_t columns) {
   return columns <= most_accumulators / 2 &&

@@ -5,31 +5,16 @@
 
 #include "ir/graph.h"
 #include "ir/operator.h"
-#include "work/index.h"
+#include "ops/edge.h"
 
 namespace gradus::fusion {
 
 // An instruction's result by where its elements are: `cat` and `constant_pad_nd` have several
 // sources, each for a part; `gather` and `index_select` one, and an index.
-struct Edge {
-  struct Source {
-    std::optional<uint32_t> operand;  // none: `fill` for all elements
-    Sizes first, sizes;               // the part
-    Sizes strides;                    // of the operand, by the result's dimensions
-  };
-  struct Index {
-    Sizes strides;             // of the index tensor, by the result's dimensions
-    int64_t step = 0;          // elements of the operand from one index to the next
-    work::IndexOperand check;  // what the instruction holds indices to
-    Sizes shape;               // of the index tensor
-  };
-  static constexpr uint32_t index_operand = 1;
+struct Edge : ops::Sources {
   const ir::Node* node = nullptr;
   ir::ValueId result = ir::no_value;  // which value of the stage it is
   Layout layout;                      // of the result
-  std::vector<Source> sources;        // none without elements
-  ir::Number fill = ir::Number::of(int64_t{0});
-  std::optional<Index> index;
 
   size_t operands() const { return sources.size() + (index ? 1 : 0); }
 };

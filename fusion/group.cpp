@@ -7,7 +7,6 @@
 #include "fusion/group_loops.h"
 #include "ops/added.h"
 #include "ops/attributes.h"
-#include "ops/creation.h"
 #include "ops/powers.h"
 #include "ops/reduction.h"
 #include "ops/registry.h"
@@ -29,7 +28,7 @@ Sizes broadcast(const Sizes& a, const Sizes& b) {
   return shape;
 }
 
-bool is_cast(const ir::Node& node) { return node.op == &ops::operator_record<ops::Cast>; }
+bool is_cast(const ir::Node& node) { return node.op->traits.converts; }
 
 bool is_power(const ir::Node& node) {
   return node.op->pointwise && &node.op->pointwise() == &ops::general_power_info();

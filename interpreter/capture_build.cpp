@@ -44,15 +44,16 @@ CaptureBuilder::CaptureBuilder(std::span<const Edge> roots, std::span<const size
 void CaptureBuilder::add(const HandleMaker& maker) {
   SmallVector<ops::Value, 4> operands;
   for (const auto& o : maker.operands) operands.push_back(o ? saved_[*o] : ops::Value());
-  const ir::Operator* op = &ops::operator_record<ops::Eval>;
-  ir::Attributes attributes = op->read({});
-  if (maker.from->function) {
-    op = &ops::caller_of(*maker.from->function);
-    attributes = ops::call_attributes(*maker.from->function, maker.from->marks);
+  const size_t count = maker.from->results + 1;
+  SmallVector<ops::Value, 2> results;
+  if (const auto& function = maker.from->function) {
+    results =
+        world_.emit_results(ops::caller_of(*function),
+                            ops::call_attributes(*function, maker.from->marks), operands, count);
   } else {
     operands.push_back(handles_[maker.evaluated]);
+    results = ops::emit_eval(world_, operands, count);
   }
-  auto results = world_.emit_results(*op, std::move(attributes), operands, maker.from->results + 1);
   handles_.push_back(results.back());
 }
 
@@ -127,7 +128,7 @@ SmallVector<ops::Value, 4> CaptureBuilder::evaluate(const CapturedStep& step) {
   for (size_t i = 0; i < arrived_.back().size(); ++i)
     if (step.opaque->takes(i)) operands.push_back(arrived_.back()[i]);
   operands.push_back(handles_[step.instruction]);
-  for (ops::Value& v : ops::emit_all(world_, "eval", operands)) gradients.push_back(std::move(v));
+  for (ops::Value& v : ops::emit_eval(world_, operands)) gradients.push_back(std::move(v));
   return gradients;
 }
 

@@ -83,13 +83,11 @@ class Compiler {
       if (r == no_register) code.constants.push_back(o);
     }
     for (ir::ValueId v : node.results) code.results.push_back(register_of(v));
-    if (node.op == &ops::operator_record<ops::Constant>) {
+    if (const Tensor* value = ops::constant_in(node)) {
       i.kind = Instruction::Kind::constant;
       Register r = code.results.back();
-      if (r != no_register)
-        code_.constants_[index_of(r)] =
-            ops::attributes_as<ops::Constant::Attr>(node.attributes).value.contiguous();
-    } else if (node.op == &ops::operator_record<ops::Undefined>) {
+      if (r != no_register) code_.constants_[index_of(r)] = value->contiguous();
+    } else if (ops::is_undefined(node)) {
       i.kind = Instruction::Kind::undefined;
     } else if (node.op->traits.opaque) {
       add_opaque(code, node, i);
@@ -128,8 +126,7 @@ class Compiler {
     bool inlined = false;
     for (const ir::Stage& stage : original_.stages)
       for (const ir::Node& node : stage.nodes)
-        inlined |= node.op == &ops::operator_record<ops::Grad> ||
-                   node.op == &ops::operator_record<ops::Call>;
+        inlined |= ops::is_gradient(node) || ops::call_in(node);
     for (size_t s = 0; s < code_.stages_.size(); ++s) {
       add_equalities(original_, s);
       if (inlined) add_equalities(graph_, s);

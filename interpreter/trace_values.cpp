@@ -2,8 +2,8 @@
 // are.
 #include "autograd/operator_call.h"
 #include "interpreter/trace_tape.h"
-#include "ops/creation.h"
 #include "ops/opaque.h"
+#include "ops/rules.h"
 #include "ops/structural.h"
 
 namespace gradus::interpreter {
@@ -56,9 +56,7 @@ void TraceTape::know(const ops::Value& value, const Variable& v, Origin origin) 
 
 ops::Value TraceTape::constant(const Tensor& t) {
   ir::GraphWorld world = this->world();
-  const auto& op = ops::operator_record<ops::Constant>;
-  auto attributes = ops::make_attributes(ops::Constant::Attr{t.copy()});
-  return world.emit(op, std::move(attributes), {})[0];
+  return ops::emit_constant(world, t.copy());
 }
 
 ops::Value TraceTape::value_of(const Variable& v) {
@@ -85,9 +83,7 @@ ops::Value TraceTape::value_of(const Variable& v) {
         v.is_leaf() ? std::string("a leaf") : "made by '" + v.grad_fn()->name() + "'"));
   ops::Value value;
   if (same) {
-    value = world.value(same->value);
-    value = world.emit(ops::operator_record<ops::Detach>,
-                       ops::operator_record<ops::Detach>.read({}), {&value, 1})[0];
+    value = ops::detach(world.value(same->value));
   } else if (is_traced(t)) {
     refuse(fmt::format("a {} views a value's memory without an operator; use 'reshape', 'slice', …",
                        describe(t)));
@@ -131,13 +127,12 @@ void TraceTape::evaluated(const HandleOrigin& of, std::span<const Variable> cota
   auto handle = handles_.find(&of);
   if (handle == handles_.end())
     refuse("it evaluates the derivative of a function that was called before the trace");
-  const auto& op = ops::operator_record<ops::Eval>;
   SmallVector<ops::Value, 4> in;
   for (const Variable& v : cotangents) in.push_back(v.defined() ? value_of(v) : ops::Value());
   ir::GraphWorld world = this->world();
   in.push_back(world.value(handle->second.first));
   size_t tensors = found.results.size();
-  auto out = world.emit_results(op, op.read({}), in, tensors + !!found.instruction);
+  auto out = ops::emit_eval(world, in, tensors + !!found.instruction);
   for (size_t i = 0; i < tensors; ++i)
     if (found.results[i].defined()) know(out[i], found.results[i]);
   if (found.instruction)

@@ -12,8 +12,11 @@
 
 namespace gradus::ops {
 struct BindCall;       // ops/bind.h
+struct Value;          // ops/value.h
 struct VjpCall;        // ops/value.h
 struct ComposeCall;    // ops/value.h
+struct BatchedCall;    // ops/batching.h
+struct EdgeCall;       // ops/edge.h
 struct PointwiseInfo;  // ops/pointwise.h
 }  // namespace gradus::ops
 
@@ -121,11 +124,23 @@ struct OperatorTraits {
   bool accumulates = false;     // with default attributes: an absent operand is left out of the sum
   bool opaque = false;          // run by a function of the user or the engine; may leave a handle
   bool acts = false;            // opaque, and may do something beside its results: always runs
+  bool takes_handle = false;    // its last operand is a handle; no other operator takes one
+  bool converts = false;        // y = x as another dtype, and nothing else
+  bool may_be_view = false;     // `bind` may make a result a view of an operand
+  bool is_function = false;     // pointwise, and made of many instructions, as exp is
   std::string_view doc;         // its equation
 };
 
+// What computing a call again costs for each byte that it reads or writes, in units of what a byte
+// costs that is only moved. `never` is for what may refuse its operands while it runs (indices,
+// factorisations), what random numbers or a user's function decide, and what nobody has weighed.
+namespace again {
+inline constexpr int64_t never = 0, moves = 1, adds_up = 2, calls_function = 4, multiplies = 256;
+}
+
 struct Operator {
   std::string_view name;
+  const void* type;  // stands for its struct: see ops/emit.h
   std::span<const OperandSpec> operands;
   std::span<const std::string_view> results;  // names; one ending in "..." for any number
   OperatorTraits traits;
@@ -140,6 +155,14 @@ struct Operator {
   void (*bind)(ops::BindCall&);        // null for compositions and structural ones
   void (*vjp)(ops::VjpCall&);          // null: not differentiable, or only by composition
   void (*compose)(ops::ComposeCall&);  // null: a primitive
+
+  // One call for a whole batch, as ops/batching.h says. No results where it cannot be had for these
+  // operands, null where it never can: then there is a call for each element of the batch.
+  SmallVector<ops::Value, 2> (*batch)(const ops::BatchedCall&);
+  // Where a result's elements lie among the operands', of an operator that only moves them: kernels
+  // read them there then. False where that cannot be said of these operands; null for others.
+  bool (*edge)(ops::EdgeCall&);
+  int64_t recompute_cost;  // one of `again`
 
   // Of a pointwise operator its loops and what they take; null for others.
   const ops::PointwiseInfo& (*pointwise)();

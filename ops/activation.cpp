@@ -14,13 +14,13 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 
 // min(x, bound), whose derivative is 0 on the bound and above.
 Value kept_below(const Value& x, double bound) {
-  return emit("hardtanh", {x}, {{"min", -inf, {}}, {"max", bound, {}}});
+  return emit<Hardtanh>({x}, {.min = -inf, .max = bound});
 }
 
 // dy * above where x > 0, else dy * below * e^(x / width). The exponent is kept from growing where
 // it is not asked for: an infinity there would leak into second derivatives as 0 * inf.
 Value elu_gradient(VjpCall& d, double above, double below, double width) {
-  Value slope = unary("exp", kept_below(d.x(), 0.0) / width) * below;
+  Value slope = emit<Exp>(kept_below(d.x(), 0.0) / width) * below;
   return where(gt(d.x(), num(0.0)), d.dy() * above, d.dy() * slope);
 }
 
@@ -61,11 +61,11 @@ void Gelu::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Value& x = d.x();
     if (!d.attr<Attr>().approximate.by_tanh) {
-      Value density = x * unary("normal_pdf", x);
-      return d.dy() * (unary("normal_cdf", x) + density);
+      Value density = x * emit<NormalPdf>(x);
+      return d.dy() * (emit<NormalCdf>(x) + density);
     }
-    Value x2 = unary("square", x);
-    Value s = unary("sigmoid", x * (x2 * b + a));
+    Value x2 = emit<Square>(x);
+    Value s = emit<Sigmoid>(x * (x2 * b + a));
     Value v_slope = x2 * (3 * b) + a;
     Value bend = x * ((1.0 - s) * v_slope);
     return d.dy() * (s * (bend + 1.0));
@@ -74,7 +74,7 @@ void Gelu::vjp(VjpCall& d) {
 
 void Silu::vjp(VjpCall& d) {  // y' = s (1 + x (1 - s))
   d.give(0, [&] {
-    Value s = unary("sigmoid", d.x());
+    Value s = emit<Sigmoid>(d.x());
     Value bend = d.x() * (1.0 - s);
     return d.dy() * (s * (bend + 1.0));
   });
@@ -84,7 +84,7 @@ void Softplus::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Attr& a = d.attr<Attr>();
     Value scaled = d.x() * a.beta;
-    Value soft = d.dy() * unary("sigmoid", kept_below(scaled, a.threshold));
+    Value soft = d.dy() * emit<Sigmoid>(kept_below(scaled, a.threshold));
     return where(gt(scaled, num(a.threshold)), d.dy(), soft);
   });
 }
@@ -136,8 +136,8 @@ void Mish::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Value& x = d.x();
     // At 40 the threshold changes no bit.
-    Value t = unary("tanh", emit("softplus", {x}, {{"threshold", 40.0, {}}}));
-    Value bend = x * (unary("sigmoid", x) * (1.0 - unary("square", t)));
+    Value t = emit<Tanh>(emit<Softplus>({x}, {.threshold = 40.0}));
+    Value bend = x * (emit<Sigmoid>(x) * (1.0 - emit<Square>(t)));
     return d.dy() * (t + bend);
   });
 }
@@ -172,7 +172,7 @@ void NanToNum::compose(ComposeCall& c) {
                    : x.dtype() == DType::bf16 ? 0x1.fep127
                                               : 65504.0;
   const Attr& a = c.attr<Attr>();
-  Value y = where(unary("isnan", x), num(a.nan), x);
+  Value y = where(emit<Isnan>(x), num(a.nan), x);
   y = where(eq(x, num(inf)), num(a.posinf.value_or(largest)), y);
   c.give(where(eq(x, num(-inf)), num(a.neginf.value_or(-largest)), y));
 }
@@ -186,7 +186,7 @@ void Glu::compose(ComposeCall& c) {
   if (size.is_constant() && size.value() % 2 != 0)
     c.fail("dimension {} of 'x', {}, has no halves", dim, to_string(x.type));
   const Dim half = floor_div(size, 2);
-  Value gate = unary("sigmoid", slice(x, dim, half, size));
+  Value gate = emit<Sigmoid>(slice(x, dim, half, size));
   c.give(slice(x, dim, 0, half) * gate);
 }
 

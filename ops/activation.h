@@ -7,7 +7,7 @@
 
 namespace gradus::ops {
 
-struct Sigmoid : Unary<Result::floating> {  // y = 1 / (1 + e^-x)
+struct Sigmoid : Function<Unary<Result::floating>> {  // y = 1 / (1 + e^-x)
   static constexpr std::string_view name = "sigmoid", doc = "y = 1 / (1 + e^-x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -18,18 +18,18 @@ struct Sigmoid : Unary<Result::floating> {  // y = 1 / (1 + e^-x)
   }
 };
 
-struct Logsigmoid : Unary<Result::floating> {  // y = -log(1 + e^-x)
+struct Logsigmoid : Function<Unary<Result::floating>> {  // y = -log(1 + e^-x)
   static constexpr std::string_view name = "logsigmoid", doc = "y = log(1 / (1 + e^-x))";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
     return logsigmoid(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * unary("sigmoid", -d.x()); });
+    d.give(0, [&] { return d.dy() * emit<Sigmoid>(-d.x()); });
   }
 };
 
-struct Relu : Unary<> {  // y = max(x, 0)
+struct Relu : Function<Unary<>> {  // y = max(x, 0)
   static constexpr std::string_view name = "relu", doc = "y = max(x, 0); its derivative at 0 is 0";
   static constexpr bool refuses_bool = true;
   template <class S>
@@ -41,7 +41,7 @@ struct Relu : Unary<> {  // y = max(x, 0)
   }
 };
 
-struct LeakyRelu : Unary<Result::floating> {  // y = x where x > 0, else slope x
+struct LeakyRelu : Function<Unary<Result::floating>> {  // y = x where x > 0, else slope x
   static constexpr std::string_view name = "leaky_relu", doc = "y = x > 0 ? x : slope * x";
   struct Attr {
     double slope = 0.01;
@@ -65,7 +65,7 @@ struct AlphaOfElu {
   static constexpr auto fields() { return std::tuple(field("alpha", &AlphaOfElu::alpha)); }
 };
 
-struct Elu : Unary<Result::floating> {  // y = x where x > 0, else alpha (e^x - 1)
+struct Elu : Function<Unary<Result::floating>> {  // y = x where x > 0, else alpha (e^x - 1)
   static constexpr std::string_view name = "elu", doc = "y = x > 0 ? x : alpha * (e^x - 1)";
   using Attr = AlphaOfElu;
   template <class S>
@@ -76,7 +76,8 @@ struct Elu : Unary<Result::floating> {  // y = x where x > 0, else alpha (e^x - 
   static void vjp(VjpCall& d);
 };
 
-struct Celu : Unary<Result::floating> {  // y = x where x > 0, else alpha (e^(x / alpha) - 1)
+struct Celu
+    : Function<Unary<Result::floating>> {  // y = x where x > 0, else alpha (e^(x / alpha) - 1)
   static constexpr std::string_view name = "celu",
                                     doc = "y = x > 0 ? x : alpha * (e^(x / alpha) - 1)";
   using Attr = AlphaOfElu;
@@ -89,7 +90,8 @@ struct Celu : Unary<Result::floating> {  // y = x where x > 0, else alpha (e^(x 
   static void vjp(VjpCall& d);
 };
 
-struct Selu : Unary<Result::floating> {  // y = scale (x where x > 0, else alpha (e^x - 1))
+struct Selu
+    : Function<Unary<Result::floating>> {  // y = scale (x where x > 0, else alpha (e^x - 1))
   static constexpr std::string_view name = "selu",
                                     doc = "y = 1.0507... * (x > 0 ? x : 1.6733... * (e^x - 1))";
   // G. Klambauer et al., Self-Normalizing Neural Networks, 2017.
@@ -111,7 +113,7 @@ struct GeluForm {
 bool read_literal(const Literal&, GeluForm&, std::string& what);
 Literal write_literal(const GeluForm&);
 
-struct Gelu : Unary<Result::floating> {  // y = x Phi(x)
+struct Gelu : Function<Unary<Result::floating>> {  // y = x Phi(x)
   static constexpr std::string_view
       name = "gelu",
       doc = "y = x * normal_cdf(x), or x / (1 + e^(-2 c (x + 0.044715 x^3)))";
@@ -138,7 +140,7 @@ struct Gelu : Unary<Result::floating> {  // y = x Phi(x)
   static void vjp(VjpCall& d);
 };
 
-struct Silu : Unary<Result::floating> {  // y = x sigmoid(x)
+struct Silu : Function<Unary<Result::floating>> {  // y = x sigmoid(x)
   static constexpr std::string_view name = "silu", doc = "y = x / (1 + e^-x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -147,7 +149,7 @@ struct Silu : Unary<Result::floating> {  // y = x sigmoid(x)
   static void vjp(VjpCall& d);
 };
 
-struct Softplus : Unary<Result::floating> {  // y = log(1 + e^(beta x)) / beta
+struct Softplus : Function<Unary<Result::floating>> {  // y = log(1 + e^(beta x)) / beta
   static constexpr std::string_view
       name = "softplus",
       doc = "y = log(1 + e^(beta * x)) / beta; x where beta * x > threshold";
@@ -166,7 +168,7 @@ struct Softplus : Unary<Result::floating> {  // y = log(1 + e^(beta x)) / beta
   static void vjp(VjpCall& d);
 };
 
-struct Hardtanh : Unary<> {  // y = min(max(x, lower), upper)
+struct Hardtanh : Function<Unary<>> {  // y = min(max(x, lower), upper)
   static constexpr std::string_view name = "hardtanh",
                                     doc =
                                         "y = x kept within [min, max]; derivative 0 on the bounds";
@@ -187,7 +189,7 @@ struct Hardtanh : Unary<> {  // y = min(max(x, lower), upper)
   static void vjp(VjpCall& d);
 };
 
-struct Relu6 : Unary<> {  // y = min(max(x, 0), 6)
+struct Relu6 : Function<Unary<>> {  // y = min(max(x, 0), 6)
   static constexpr std::string_view name = "relu6",
                                     doc = "y = min(max(x, 0), 6); derivative 0 at 0 and 6";
   template <class S>
@@ -204,7 +206,7 @@ struct LambdAttr {
   static constexpr auto fields() { return std::tuple(field("lambd", &LambdAttr::lambd)); }
 };
 
-struct Hardshrink : Unary<Result::floating> {  // y = 0 where |x| <= lambd, else x
+struct Hardshrink : Function<Unary<Result::floating>> {  // y = 0 where |x| <= lambd, else x
   static constexpr std::string_view name = "hardshrink", doc = "y = |x| <= lambd ? 0 : x";
   using Attr = LambdAttr;
   template <class S>
@@ -214,7 +216,7 @@ struct Hardshrink : Unary<Result::floating> {  // y = 0 where |x| <= lambd, else
   static void vjp(VjpCall& d);
 };
 
-struct Softshrink : Unary<Result::floating> {  // y = x moved towards 0 by lambd
+struct Softshrink : Function<Unary<Result::floating>> {  // y = x moved towards 0 by lambd
   static constexpr std::string_view
       name = "softshrink",
       doc = "y = x - lambd if x > lambd, x + lambd if x < -lambd, else 0";
@@ -230,7 +232,7 @@ struct Softshrink : Unary<Result::floating> {  // y = x moved towards 0 by lambd
   static void vjp(VjpCall& d);
 };
 
-struct Threshold : Unary<> {  // y = x where x > threshold, else value
+struct Threshold : Function<Unary<>> {  // y = x where x > threshold, else value
   static constexpr std::string_view name = "threshold", doc = "y = x <= threshold ? value : x";
   struct Attr {
     NumberLiteral threshold, value;
@@ -250,7 +252,7 @@ struct Threshold : Unary<> {  // y = x where x > threshold, else value
   }
 };
 
-struct Mish : Unary<Result::floating> {  // y = x tanh(log(1 + e^x))
+struct Mish : Function<Unary<Result::floating>> {  // y = x tanh(log(1 + e^x))
   static constexpr std::string_view name = "mish", doc = "y = x * tanh(log(1 + e^x))";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -259,25 +261,25 @@ struct Mish : Unary<Result::floating> {  // y = x tanh(log(1 + e^x))
   static void vjp(VjpCall& d);
 };
 
-struct Softsign : Unary<Result::floating> {  // y = x / (1 + |x|)
+struct Softsign : Function<Unary<Result::floating>> {  // y = x / (1 + |x|)
   static constexpr std::string_view name = "softsign", doc = "y = x / (1 + |x|)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
     return x / (abs(x) + 1.0);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() / unary("square", unary("abs", d.x()) + 1.0); });
+    d.give(0, [&] { return d.dy() / emit<Square>(emit<Abs>(d.x()) + 1.0); });
   }
 };
 
-struct Tanhshrink : Unary<Result::floating> {  // y = x - tanh(x)
+struct Tanhshrink : Function<Unary<Result::floating>> {  // y = x - tanh(x)
   static constexpr std::string_view name = "tanhshrink", doc = "y = x - tanh(x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
     return x - tanh(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * unary("square", unary("tanh", d.x())); });
+    d.give(0, [&] { return d.dy() * emit<Square>(emit<Tanh>(d.x())); });
   }
 };
 
@@ -304,7 +306,7 @@ struct NanToNum {  // y = x where it is finite
   };
   static void compose(ComposeCall&);
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return keep_where(unary("isfinite", d.x()), d.dy()); });
+    d.give(0, [&] { return keep_where(emit<Isfinite>(d.x()), d.dy()); });
   }
 };
 

@@ -21,7 +21,7 @@ Value halved_at_ties(const Value& dy, const Value& loses, const Value& ties) {
 
 void Rsqrt::vjp(VjpCall& d) {  // dx = -dy y^3 / 2
   d.give(0, [&] {
-    Value cube = d.y() * unary("square", d.y());
+    Value cube = d.y() * emit<Square>(d.y());
     return d.dy() * (cube * -0.5);
   });
 }
@@ -53,16 +53,16 @@ Value pow_base_gradient(VjpCall& d) {
     if (*e == 0) return zeros_of(d.world, d.x_type(0));
     if (*e == 1) return d.dy();
     if (*e == 2) return d.dy() * (x * 2.0);
-    return d.dy() * (emit("pow", {x, num(*e - 1)}) * *e);
+    return d.dy() * (emit<Pow>({x, num(*e - 1)}) * *e);
   }
   if (const auto* size = std::get_if<Dim>(&exponent.operand)) {
-    Value slope = emit("pow", {x, Value::number(*size - Dim(1))}) * *size;
+    Value slope = emit<Pow>({x, Value::number(*size - Dim(1))}) * *size;
     return d.dy() * slope;
   }
   // Where both are zero the slope is 0 and not 0 * inf: a base of one does it. A select by the
   // exponent alone would lose the mixed derivative 1 / x where the exponent is zero.
   Value base = where(logical_or(x, exponent), x, num(1.0));
-  Value power = emit("pow", {base, exponent - 1.0});
+  Value power = emit<Pow>({base, exponent - 1.0});
   return d.dy() * (exponent * power);
 }
 
@@ -77,7 +77,7 @@ Value pow_exponent_gradient(VjpCall& d) {
   }
   Value base = x.is_number() ? x * ones_like(exponent) : x;
   Value limit = logical_and(eq(base, num(0.0)), ge(exponent, num(0.0)));
-  Value log = unary("log", where(limit, num(1.0), base));
+  Value log = emit<Log>(where(limit, num(1.0), base));
   return d.dy() * (d.y() * log);
 }
 
@@ -115,7 +115,7 @@ void give_to_chosen(VjpCall& d, const Value& first) {
   d.give(0, [&] { return keep_where(first, d.dy()); });
   d.give(1, [&] { return where(first, num(0.0), d.dy()); });
 }
-Value is_nan(const Value& x) { return unary("isnan", x); }
+Value is_nan(const Value& x) { return emit<Isnan>(x); }
 
 }  // namespace
 
@@ -133,7 +133,7 @@ void Fmin::vjp(VjpCall& d) {
 
 // dx = dy y / r^2, dy = -dy x / r^2, with r = hypot(x, y): nothing overflows.
 void Atan2::vjp(VjpCall& d) {
-  Value radius = binary("hypot", d.x(0), d.x(1));
+  Value radius = emit<Hypot>(d.x(0), d.x(1));
   Value share = d.dy() / radius;
   d.give(0, [&] { return share * (d.x(1) / radius); });
   d.give(1, [&] { return -(share * (d.x(0) / radius)); });
@@ -177,6 +177,5 @@ void Addcdiv::vjp(VjpCall& d) {
 }
 
 Family arithmetic_family() { return fold<ArithmeticOperators>(); }
-Family power_operators() { return fold<PowerOperators>(); }
 
 }  // namespace gradus::ops

@@ -26,7 +26,7 @@ struct Abs : Unary<> {  // y = |x|
     return abs(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * unary("sign", d.x()); });
+    d.give(0, [&] { return d.dy() * emit<Sign>(d.x()); });
   }
 };
 
@@ -47,7 +47,7 @@ struct Reciprocal : Unary<Result::floating> {  // y = 1 / x
     return 1.0 / x;
   }
   static void vjp(VjpCall& d) {  // dx = -dy y^2
-    d.give(0, [&] { return -(d.dy() * unary("square", d.y())); });
+    d.give(0, [&] { return -(d.dy() * emit<Square>(d.y())); });
   }
 };
 
@@ -148,7 +148,7 @@ struct Div : Binary<Result::floating> {  // z = x / y
   static void vjp(VjpCall& d);
 };
 
-struct Pow : Binary<> {  // z = x^y
+struct Pow : Function<Binary<>> {  // z = x^y
   static constexpr std::string_view name = "pow", doc = "z = x^y";
   static constexpr std::array<std::string_view, 1> results{"z"};
   // Integers: by squaring, wrapping; a negative power is 0 but for x = 1 and x = -1.
@@ -224,7 +224,7 @@ struct Fmin : Binary<> {  // z = min(x, y)
   static void vjp(VjpCall& d);
 };
 
-struct Atan2 : Binary<Result::floating> {  // z = the angle of the point (y, x)
+struct Atan2 : Function<Binary<Result::floating>> {  // z = the angle of the point (y, x)
   static constexpr std::string_view name = "atan2",
                                     doc = "z = atan(x / y) in the quadrant of (y, x)";
   static constexpr std::array<std::string_view, 1> results{"z"};
@@ -235,7 +235,7 @@ struct Atan2 : Binary<Result::floating> {  // z = the angle of the point (y, x)
   static void vjp(VjpCall& d);
 };
 
-struct Hypot : Binary<Result::floating> {  // z = sqrt(x^2 + y^2)
+struct Hypot : Function<Binary<Result::floating>> {  // z = sqrt(x^2 + y^2)
   static constexpr std::string_view name = "hypot", doc = "z = sqrt(x^2 + y^2) without overflow";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
@@ -296,8 +296,5 @@ struct Addcdiv : Pointwise<3, Result::floating> {  // y = x + value t1 / t2
 using ArithmeticOperators =
     std::tuple<Neg, Abs, Sign, Reciprocal, Square, Sqrt, Rsqrt, Add, Sub, Mul, Div, Pow, Maximum,
                Minimum, Fmax, Fmin, Atan2, Hypot, Lerp, Addcmul, Addcdiv>;
-
-// Those that take many instructions.
-using PowerOperators = std::tuple<Pow, Atan2, Hypot>;
 
 }  // namespace gradus::ops

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/dimension.h"
+#include "ops/edge.h"
 #include "ops/rules.h"
 #include "ops/slicing.h"
 
@@ -84,6 +85,22 @@ void Cat::vjp(VjpCall& d) {
     });
     start = end;
   }
+}
+bool Cat::edge(EdgeCall& call) {
+  const Layout& out = call.out;
+  const int dim = normal(attributes_as<Attr>(call.attributes).dim, out.rank());
+  int64_t at = 0;
+  for (uint32_t i = 0; i < call.in.size(); ++i) {
+    if (!call.in[i]) return false;  // its size is not known here
+    const Layout& x = *call.in[i];
+    if (x.dtype != out.dtype) return false;
+    if (x.numel() == 0) continue;
+    Sources::Source s{i, Sizes(out.shape.size(), 0), x.shape, x.strides};
+    s.first[dim] = at;
+    at += x.shape[dim];
+    call.found.sources.push_back(std::move(s));
+  }
+  return at == out.shape[dim];
 }
 
 void Stack::compose(ComposeCall& c) {
@@ -194,9 +211,7 @@ void Flip::bind(BindCall& call) {
   call.set_work(std::move(c));
 }
 void Flip::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    return emit("flip", {d.dy()}, {{"dims", Literal::list(d.attr<Attr>().dims), {}}});
-  });
+  d.give(0, [&] { return emit<Flip>({d.dy()}, {.dims = d.attr<Attr>().dims}); });
 }
 
 void Roll::infer(InferCall& call) {
@@ -262,8 +277,7 @@ void Roll::vjp(VjpCall& d) {
     const Attr& a = d.attr<Attr>();
     Ints back;
     for (int64_t s : a.shifts) back.push_back(s == INT64_MIN ? s : -s);
-    return emit("roll", {d.dy()},
-                {{"shifts", Literal::list(back), {}}, {"dims", Literal::list(a.dims), {}}});
+    return emit<Roll>({d.dy()}, {.shifts = back, .dims = a.dims});
   });
 }
 
@@ -282,7 +296,8 @@ void bind_triangle(BindCall& call, bool lower) {
 
 void triangle_vjp(VjpCall& d) {
   d.give(0, [&] {
-    return emit(d.op.name, {d.dy()}, {{"diagonal", d.attr<TriangleAttr>().diagonal, {}}});
+    Value dy = d.dy();
+    return emit(d.op, d.attributes, {&dy, 1});
   });
 }
 

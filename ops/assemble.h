@@ -9,6 +9,9 @@ struct Cat {  // operands of type [0] go with every rank, as in ATen
   static constexpr std::string_view name = "cat",
                                     doc = "y = the operands one after the other along `dim`";
   static constexpr std::array inputs{"x..."sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     int64_t dim = 0;
     static constexpr auto fields() { return std::tuple(field("dim", &Attr::dim)); }
@@ -16,6 +19,7 @@ struct Cat {  // operands of type [0] go with every rank, as in ATen
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
+  static bool edge(EdgeCall&);
 };
 
 struct Stack {
@@ -76,6 +80,9 @@ struct Flip {
   static constexpr std::string_view name = "flip",
                                     doc = "y[.., i, ..] = x[.., n - 1 - i, ..] for `dims`";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     Ints dims;
     static constexpr auto fields() { return std::tuple(required("dims", &Attr::dims)); }
@@ -90,6 +97,9 @@ struct Roll {
       name = "roll",
       doc = "y[.., (i + shift) mod n, ..] = x[.., i, ..]; flat without `dims`";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto no_batch_rule = "not written: without `dims` it rolls the flat tensor";
   struct Attr {
     Ints shifts, dims;
     static constexpr auto fields() {
@@ -110,6 +120,8 @@ struct Tril {
   static constexpr std::string_view name = "tril",
                                     doc = "y[.., i, j] = x[.., i, j] if j <= i + diagonal else 0";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto batch = batch_last_dimensions;
   using Attr = TriangleAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -120,6 +132,8 @@ struct Triu {
   static constexpr std::string_view name = "triu",
                                     doc = "y[.., i, j] = x[.., i, j] if j >= i + diagonal else 0";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto batch = batch_last_dimensions;
   using Attr = TriangleAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -148,6 +162,9 @@ struct ConstantPadNd {  // negative amounts take away
       name = "constant_pad_nd",
       doc = "y[.., i, ..] = x[.., i - before, ..], `value` outside of x";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_last_dimensions;
   struct Attr {
     Dims pad;
     double value = 0;
@@ -160,12 +177,15 @@ struct ConstantPadNd {  // negative amounts take away
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
+  static bool edge(EdgeCall&);
 };
 
 struct SliceScatter {
   static constexpr std::string_view name = "slice_scatter",
                                     doc = "y = x, but y[.., start:end:step, ..] = src";
   static constexpr std::array inputs{"x"sv, "src"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto no_batch_rule = "not written: `dim` would move on, as slice's does";
   struct Attr {
     int64_t dim = 0;
     std::optional<Dim> start, end;
@@ -198,6 +218,8 @@ struct DiagEmbed {
   static constexpr std::string_view name = "diag_embed",
                                     doc = "y = zeros; y[.., i, .., i + offset, ..] = x[.., i]";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     int64_t offset = 0, dim1 = -2, dim2 = -1;
     static constexpr auto fields() {

@@ -81,29 +81,31 @@ work::ConvAxes axes_of(const BindCall& call, const ConvAttr& a, const Layout& im
   return axes;
 }
 
-LiteralList attributes_with(const ConvAttr& a, std::string name, const Dims& sizes) {
-  LiteralList list{{"stride", Literal::list(a.stride), {}},
-                   {"padding", Literal::list(a.padding), {}},
-                   {"dilation", Literal::list(a.dilation), {}},
-                   {"groups", a.groups, {}}};
-  if (!name.empty()) list.push_back({std::move(name), Literal::list(sizes), {}});
-  return list;
-}
-
 Dims spatial_of(const Type& t) { return Dims(t.dims.begin() + 2, t.dims.end()); }
 
 // The convolution, less windows that `dims` does not have.
 Value convolve(const Value& x, const Value& w, const ConvAttr& a, const Dims& dims) {
-  Value y = emit("convolution", {x, w}, attributes_with(a, "", {}));
+  Value y = emit<Convolution>({x, w}, a);
   for (int d = 2; d < y.rank(); ++d)
     if (y.dims()[d] != dims[d]) y = slice(y, d, 0, dims[d]);
   return y;
 }
 Value input_gradient(const Value& dy, const Value& w, const ConvAttr& a, const Type& x) {
-  return emit("convolution_input", {dy, w}, attributes_with(a, "size", spatial_of(x)));
+  return emit<ConvolutionInput>({dy, w}, {a, spatial_of(x)});
 }
 Value weight_gradient(const Value& x, const Value& dy, const ConvAttr& a, const Type& w) {
-  return emit("convolution_weight", {x, dy}, attributes_with(a, "kernel", spatial_of(w)));
+  return emit<ConvolutionWeight>({x, dy}, {a, spatial_of(w)});
+}
+
+// The batch of images becomes longer: [B, N, C, ..] -> [B N, C, ..].
+BatchedResults more_images(const BatchedCall& c) {
+  if (!c.batched[0] || c.batched[1]) return {};
+  const Value& x = c.operands[0];
+  Dims longer(x.dims().begin() + 1, x.dims().end());
+  longer[0] = c.size * longer[0];
+  SmallVector<Value, 2> operands{reshape(x, longer), c.operands[1]};
+  Value y = c.world.emit(c.op, c.attributes, operands)[0];
+  return {reshape(y, c.with_batch(c.results[0].dims))};
 }
 
 void set_convolution(BindCall& call, work::Direction direction, const work::ConvAxes& axes,
@@ -138,6 +140,8 @@ void Convolution::vjp(VjpCall& d) {
   d.give(1, [&] { return weight_gradient(d.x(0), d.dy(), a, d.x_type(1)); });
 }
 
+BatchedResults Convolution::batch(const BatchedCall& c) { return more_images(c); }
+
 void ConvolutionInput::infer(InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
   const int spatial = check_operands(call, a);
@@ -165,6 +169,8 @@ void ConvolutionInput::vjp(VjpCall& d) {
   d.give(0, [&] { return convolve(d.dy(), d.x(1), a, d.x_type(0).dims); });
   d.give(1, [&] { return weight_gradient(d.dy(), d.x(0), a, d.x_type(1)); });
 }
+
+BatchedResults ConvolutionInput::batch(const BatchedCall& c) { return more_images(c); }
 
 void ConvolutionWeight::infer(InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
@@ -223,7 +229,7 @@ void give_with_bias(ComposeCall& c, Value y) {
 template <int spatial>
 void Conv<spatial>::compose(ComposeCall& c) {
   Value x = as_batch(c, spatial);
-  give_with_bias(c, emit("convolution", {x, c.x(1)}, attributes_with(c.attr<Attr>(), "", {})));
+  give_with_bias(c, emit<Convolution>({x, c.x(1)}, c.attr<Attr>()));
 }
 
 template <int spatial>
@@ -247,7 +253,7 @@ void ConvTranspose<spatial>::compose(ComposeCall& c) {
              to_string(x.type), to_string(w.type), d, along(a.padding, d));
     size.push_back(n);
   }
-  give_with_bias(c, emit("convolution_input", {x, w}, attributes_with(a, "size", size)));
+  give_with_bias(c, emit<ConvolutionInput>({x, w}, {a, size}));
 }
 
 Family convolution_family() { return fold<ConvolutionOperators>(); }

@@ -24,10 +24,12 @@ struct Convolution {
                                                     "y[n, o, i] = sum over c, k of w[o, c, k] * "
                                                     "x[n, c, i*stride - padding + k*dilation]"sv;
   static constexpr std::array inputs{"x"sv, "w"sv};
+  static constexpr auto recompute_cost = ir::again::multiplies;
   using Attr = ConvAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
+  static BatchedResults batch(const BatchedCall&);
 };
 
 // x's spatial sizes are `size`; dy may have fewer windows than fit into them.
@@ -35,6 +37,7 @@ struct ConvolutionInput {
   static constexpr auto name = "convolution_input"sv,
                         doc = "dx of y = convolution(x, w), for x of spatial sizes `size`"sv;
   static constexpr std::array inputs{"dy"sv, "w"sv};
+  static constexpr auto recompute_cost = ir::again::multiplies;
   struct Attr : ConvAttr {
     Dims size;
     static constexpr auto fields() {
@@ -46,12 +49,15 @@ struct ConvolutionInput {
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
+  static BatchedResults batch(const BatchedCall&);
 };
 
 struct ConvolutionWeight {
   static constexpr auto name = "convolution_weight"sv,
                         doc = "dw of y = convolution(x, w), for w of spatial sizes `kernel`"sv;
   static constexpr std::array inputs{"x"sv, "dy"sv};
+  static constexpr auto recompute_cost = ir::again::multiplies;
+  static constexpr auto no_batch_rule = "a longer batch of images would add the weights up";
   struct Attr : ConvAttr {
     Dims kernel;
     static constexpr auto fields() {

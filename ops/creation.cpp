@@ -42,10 +42,9 @@ void Full::bind(BindCall& call) {
 void FullLike::compose(ComposeCall& c) {
   const Attr& a = c.attr<Attr>();
   if (!c.x().is_tensor()) c.fail("operand 'x' must be a tensor");
-  c.give(emit_all(c.world, "full", {},
-                  {{"shape", Literal::list(c.x().dims()), {}},
-                   {"value", a.value, {}},
-                   {"dtype", a.dtype.value_or(c.x().dtype()), {}}})[0]);
+  c.give(emit_all<Full>(
+      c.world, {},
+      {.shape = c.x().dims(), .value = a.value, .dtype = a.dtype.value_or(c.x().dtype())})[0]);
 }
 
 namespace {

@@ -11,6 +11,8 @@ struct Full {  // dtype by the value if absent: bool, i64 or f32
   static constexpr std::string_view name = "full", doc = "y[..] = value";
   static constexpr std::array<std::string_view, 0> inputs{};
   static constexpr bool zero_gradient = true;
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto no_batch_rule = "it has no operands";
   struct Attr {
     Dims shape;
     Literal value;
@@ -43,6 +45,8 @@ struct Arange {  // dtype i64 if all three are integers, else f32; sizes may be 
   static constexpr std::string_view name = "arange", doc = "y[i] = start + i*step, up to end";
   static constexpr std::array<std::string_view, 0> inputs{};
   static constexpr bool zero_gradient = true;
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto no_batch_rule = "it has no operands";
   struct Attr {
     Literal start = Dim(0), end, step = Dim(1);
     std::optional<DType> dtype;
@@ -60,6 +64,8 @@ struct Linspace {
                                     doc = "y[i] = start + i * (end - start) / (steps - 1)";
   static constexpr std::array<std::string_view, 0> inputs{};
   static constexpr bool zero_gradient = true;
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto no_batch_rule = "it has no operands";
   struct Attr {
     double start = 0, end = 0;
     Dim steps = 100;
@@ -77,6 +83,8 @@ struct Eye {
   static constexpr std::string_view name = "eye", doc = "y[i, j] = 1 if i = j else 0";
   static constexpr std::array<std::string_view, 0> inputs{};
   static constexpr bool zero_gradient = true;
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto no_batch_rule = "it has no operands";
   struct Attr {
     Dim n = 0;
     std::optional<Dim> m;
@@ -95,6 +103,8 @@ struct OneHot {
                                     doc = "y[.., c] = 1 if c = x[..] else 0, as i64";
   static constexpr std::array inputs{"x"sv};
   static constexpr bool zero_gradient = true;
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto no_batch_rule = not_of_cotangents;
   struct Attr {
     Dim classes = 0;
     static constexpr auto fields() { return std::tuple(required("classes", &Attr::classes)); }
@@ -107,6 +117,10 @@ struct OneHot {
 struct Cast {
   static constexpr std::string_view name = "cast", doc = "y = x as another dtype";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr bool converts = true;
+  static constexpr auto batch = batch_last_dimensions;
   struct Attr {
     DType dtype = DType::f32;
     static constexpr auto fields() { return std::tuple(required("dtype", &Attr::dtype)); }
@@ -121,6 +135,8 @@ struct Cast {
 struct Clone {
   static constexpr std::string_view name = "clone", doc = "y = x, in memory of its own";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto batch = batch_last_dimensions;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall& d) {
@@ -131,6 +147,9 @@ struct Clone {
 struct Contiguous {
   static constexpr std::string_view name = "contiguous", doc = "y = x, in row-major order";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_last_dimensions;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall& d) {
@@ -142,6 +161,9 @@ struct Detach {
   static constexpr std::string_view name = "detach", doc = "y = x, without a derivative";
   static constexpr std::array inputs{"x"sv};
   static constexpr bool zero_gradient = true;
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_last_dimensions;
   static void infer(InferCall&);
   static void bind(BindCall&);
 };

@@ -3,14 +3,14 @@
 #include "ops/operands.h"
 #include "ops/reduction_rules.h"
 #include "ops/rules.h"
+#include "ops/statistics.h"
 
 namespace gradus::ops {
 
 namespace {
 
 Value norm(const Value& x, double p, int64_t dim, bool keepdim) {
-  return emit("norm", {x},
-              {{"p", p, {}}, {"dim", Literal::list(Ints{dim}), {}}, {"keepdim", keepdim, {}}});
+  return emit<Norm>({x}, {.p = p, .dim = Ints{dim}, .keepdim = keepdim});
 }
 
 Value distance(const Value& x, const Value& y, double p, double eps) {
@@ -19,10 +19,9 @@ Value distance(const Value& x, const Value& y, double p, double eps) {
 
 // x's length along dim, at least eps; its derivative is that of the length itself.
 Value bounded_length(const Value& x, int64_t dim, double eps) {
-  Value squares = emit("sum", {unary("square", x)},
-                       {{"dim", Literal::list(Ints{dim}), {}}, {"keepdim", true, {}}});
-  Value raise = unary("detach", at_least(squares, eps * eps) - squares);
-  return unary("sqrt", squares + raise);
+  Value squares = sum(emit<Square>(x), {dim}, true);
+  Value raise = detach(at_least(squares, eps * eps) - squares);
+  return emit<Sqrt>(squares + raise);
 }
 
 }  // namespace
@@ -41,7 +40,7 @@ void CosineSimilarity::compose(ComposeCall& c) {
   DType dtype = (x + y).dtype();
   Value u = widened(x), v = widened(y);
   Value product = (u / bounded_length(u, a.dim, a.eps)) * (v / bounded_length(v, a.dim, a.eps));
-  c.give(cast(emit("sum", {product}, {{"dim", Literal::list(Ints{a.dim}), {}}}), dtype));
+  c.give(cast(sum(product, {a.dim}, false), dtype));
 }
 
 void PairwiseDistance::compose(ComposeCall& c) {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "ops/rules.h"
+#include "ops/slicing.h"
 
 namespace gradus::ops {
 
@@ -104,8 +105,8 @@ void take_diagonals(const ComposeCall& c, Term& t) {
     const Dim &a = t.value.dims()[i], &b = t.value.dims()[j];
     if (a.is_constant() && b.is_constant() && a != b)
       c.fail("{} names sizes {} and {} of one operand", name_of_label(l), a.value(), b.value());
-    t.value = emit("diagonal", {t.value},
-                   {{"dim1", static_cast<int64_t>(i), {}}, {"dim2", static_cast<int64_t>(j), {}}});
+    t.value = emit<Diagonal>({t.value},
+                             {.dim1 = static_cast<int64_t>(i), .dim2 = static_cast<int64_t>(j)});
     t.labels.erase(t.labels.begin() + static_cast<int64_t>(j));
     t.labels.erase(t.labels.begin() + static_cast<int64_t>(i));
     t.labels.push_back(l);

@@ -19,12 +19,12 @@ void give_reduced(ComposeCall& c, const Value& losses, Reduction r) {
   c.give(cast(reduced(losses, r), c.x(0).dtype()));
 }
 
-Value bounded_log(const Value& x) { return at_least(unary("log", x), -100); }
+Value bounded_log(const Value& x) { return at_least(emit<Log>(x), -100); }
 
 }  // namespace
 
 void L1Loss::compose(ComposeCall& c) {
-  give_reduced(c, unary("abs", difference(c)), c.attr<Attr>().reduction);
+  give_reduced(c, emit<Abs>(difference(c)), c.attr<Attr>().reduction);
 }
 
 // The square is of the difference, not of its magnitude: at 0, too, it has a second derivative.
@@ -32,9 +32,9 @@ void SmoothL1Loss::compose(ComposeCall& c) {
   const Attr& a = c.attr<Attr>();
   if (!(a.beta >= 0)) c.fail("'beta' is {}; it must not be negative", a.beta);
   Value d = difference(c);
-  Value z = unary("abs", d);
+  Value z = emit<Abs>(d);
   if (a.beta == 0) return give_reduced(c, z, a.reduction);
-  Value inner = unary("square", d) * (0.5 / a.beta);
+  Value inner = emit<Square>(d) * (0.5 / a.beta);
   give_reduced(c, where(lt(z, num(a.beta)), inner, z - 0.5 * a.beta), a.reduction);
 }
 
@@ -42,14 +42,14 @@ void HuberLoss::compose(ComposeCall& c) {
   const Attr& a = c.attr<Attr>();
   if (!(a.delta > 0)) c.fail("'delta' is {}; it must be positive", a.delta);
   Value d = difference(c);
-  Value z = unary("abs", d);
-  Value inner = unary("square", d) * 0.5, outer = (z - 0.5 * a.delta) * a.delta;
+  Value z = emit<Abs>(d);
+  Value inner = emit<Square>(d) * 0.5, outer = (z - 0.5 * a.delta) * a.delta;
   give_reduced(c, where(le(z, num(a.delta)), inner, outer), a.reduction);
 }
 
 void SoftMarginLoss::compose(ComposeCall& c) {
   Value product = widened(floating_operand(c, 0)) * widened(floating_operand(c, 1));
-  give_reduced(c, -unary("logsigmoid", product), c.attr<Attr>().reduction);
+  give_reduced(c, -emit<Logsigmoid>(product), c.attr<Attr>().reduction);
 }
 
 void Bce::compose(ComposeCall& c) {
@@ -86,21 +86,21 @@ void KlDiv::compose(ComposeCall& c) {
   Value logq = widened(floating_operand(c, 0)), p = widened(floating_operand(c, 1));
   Value losses;
   if (a.log_target)
-    losses = unary("exp", p) * (p - logq);
+    losses = emit<Exp>(p) * (p - logq);
   else
-    losses = binary("xlogy", p, p) - p * logq;
+    losses = emit<Xlogy>(p, p) - p * logq;
   give_reduced(c, losses, a.reduction);
 }
 
 void PoissonNllLoss::compose(ComposeCall& c) {
   const Attr& a = c.attr<Attr>();
   Value x = widened(floating_operand(c, 0)), t = widened(floating_operand(c, 1));
-  Value losses = a.log_input ? unary("exp", x) - t * x : x - t * unary("log", x + a.eps);
+  Value losses = a.log_input ? emit<Exp>(x) - t * x : x - t * emit<Log>(x + a.eps);
   if (a.full) {  // for targets above 1; a 1 keeps the logarithms of the others from mattering
     Value large = gt(t, num(1.0));
     Value safe = where(large, t, num(1.0));
-    Value log = unary("log", safe);
-    Value half = unary("log", safe * (2 * std::numbers::pi)) * 0.5;
+    Value log = emit<Log>(safe);
+    Value half = emit<Log>(safe * (2 * std::numbers::pi)) * 0.5;
     losses = losses + keep_where(large, safe * log - safe + half);
   }
   give_reduced(c, losses, a.reduction);
@@ -111,9 +111,9 @@ void GaussianNllLoss::compose(ComposeCall& c) {
   if (!(a.eps > 0)) c.fail("'eps' is {}; it must be positive", a.eps);
   Value d = difference(c), var = widened(floating_operand(c, 2));
   if (var.rank() + 1 == d.rank()) var = unsqueeze(var, -1);  // one for a whole row
-  Value raise = unary("detach", at_least(var, a.eps) - var);
+  Value raise = detach(at_least(var, a.eps) - var);
   Value v = var + raise;
-  Value losses = (unary("log", v) + unary("square", d) / v) * 0.5;
+  Value losses = (emit<Log>(v) + emit<Square>(d) / v) * 0.5;
   give_reduced(c, losses, a.reduction);
 }
 

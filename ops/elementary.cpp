@@ -8,7 +8,7 @@ namespace gradus::ops {
 Value rsqrt_one_minus_square(const Value& x) {
   Value below = 1.0 - x;
   Value above = x + 1.0;
-  return unary("rsqrt", below * above);
+  return emit<Rsqrt>(below * above);
 }
 
 // dx = dy / sqrt((x - 1) (x + 1)): no cancellation near x = 1. The sum with zero makes a product of
@@ -17,7 +17,7 @@ void Acosh::vjp(VjpCall& d) {
   d.give(0, [&] {
     Value below = d.x() - 1.0;
     Value above = d.x() + 1.0;
-    return d.dy() * unary("rsqrt", emit("addcmul", {num(0.0), below, above}));
+    return d.dy() * emit<Rsqrt>(emit<Addcmul>({num(0.0), below, above}));
   });
 }
 

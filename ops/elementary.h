@@ -13,7 +13,7 @@ inline constexpr double ln2 = std::numbers::ln2, ln10 = std::numbers::ln10;
 // 1 / sqrt(1 - x^2), by factors: exact differences near x = 1 and x = -1.
 Value rsqrt_one_minus_square(const Value& x);
 
-struct Exp : Unary<Result::floating> {  // y = e^x
+struct Exp : Function<Unary<Result::floating>> {  // y = e^x
   static constexpr std::string_view name = "exp", doc = "y = e^x";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -24,7 +24,7 @@ struct Exp : Unary<Result::floating> {  // y = e^x
   }
 };
 
-struct Exp2 : Unary<Result::floating> {  // y = 2^x
+struct Exp2 : Function<Unary<Result::floating>> {  // y = 2^x
   static constexpr std::string_view name = "exp2", doc = "y = 2^x";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -36,18 +36,18 @@ struct Exp2 : Unary<Result::floating> {  // y = 2^x
 };
 
 // Its slope is exp(x), which y + 1 would lose to rounding for small results.
-struct Expm1 : Unary<Result::floating> {  // y = e^x - 1
+struct Expm1 : Function<Unary<Result::floating>> {  // y = e^x - 1
   static constexpr std::string_view name = "expm1", doc = "y = e^x - 1";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
     return expm1(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * unary("exp", d.x()); });
+    d.give(0, [&] { return d.dy() * emit<Exp>(d.x()); });
   }
 };
 
-struct Log : Unary<Result::floating> {  // y = log(x)
+struct Log : Function<Unary<Result::floating>> {  // y = log(x)
   static constexpr std::string_view name = "log", doc = "y = log(x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -58,7 +58,7 @@ struct Log : Unary<Result::floating> {  // y = log(x)
   }
 };
 
-struct Log2 : Unary<Result::floating> {  // y = log(x) / log(2)
+struct Log2 : Function<Unary<Result::floating>> {  // y = log(x) / log(2)
   static constexpr std::string_view name = "log2", doc = "y = log(x) / log(2)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -69,7 +69,7 @@ struct Log2 : Unary<Result::floating> {  // y = log(x) / log(2)
   }
 };
 
-struct Log10 : Unary<Result::floating> {  // y = log(x) / log(10)
+struct Log10 : Function<Unary<Result::floating>> {  // y = log(x) / log(10)
   static constexpr std::string_view name = "log10", doc = "y = log(x) / log(10)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -80,7 +80,7 @@ struct Log10 : Unary<Result::floating> {  // y = log(x) / log(10)
   }
 };
 
-struct Log1p : Unary<Result::floating> {  // y = log(1 + x)
+struct Log1p : Function<Unary<Result::floating>> {  // y = log(1 + x)
   static constexpr std::string_view name = "log1p", doc = "y = log(1 + x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -91,7 +91,7 @@ struct Log1p : Unary<Result::floating> {  // y = log(1 + x)
   }
 };
 
-struct Sin : Unary<Result::floating> {  // y = sin(x)
+struct Sin : Function<Unary<Result::floating>> {  // y = sin(x)
   static constexpr std::string_view name = "sin", doc = "y = sin(x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -106,11 +106,11 @@ struct Sin : Unary<Result::floating> {  // y = sin(x)
     return sin_moderate(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * unary("cos", d.x()); });
+    d.give(0, [&] { return d.dy() * emit<Cos>(d.x()); });
   }
 };
 
-struct Cos : Unary<Result::floating> {  // y = cos(x)
+struct Cos : Function<Unary<Result::floating>> {  // y = cos(x)
   static constexpr std::string_view name = "cos", doc = "y = cos(x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -125,11 +125,11 @@ struct Cos : Unary<Result::floating> {  // y = cos(x)
     return cos_moderate(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return -(d.dy() * unary("sin", d.x())); });
+    d.give(0, [&] { return -(d.dy() * emit<Sin>(d.x())); });
   }
 };
 
-struct Tan : Unary<Result::floating> {  // y = tan(x)
+struct Tan : Function<Unary<Result::floating>> {  // y = tan(x)
   static constexpr std::string_view name = "tan", doc = "y = tan(x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -144,11 +144,11 @@ struct Tan : Unary<Result::floating> {  // y = tan(x)
     return tan_moderate(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * (unary("square", d.y()) + 1.0); });
+    d.give(0, [&] { return d.dy() * (emit<Square>(d.y()) + 1.0); });
   }
 };
 
-struct Asin : Unary<Result::floating> {  // y = arcsin(x)
+struct Asin : Function<Unary<Result::floating>> {  // y = arcsin(x)
   static constexpr std::string_view name = "asin", doc = "y = arcsin(x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -159,7 +159,7 @@ struct Asin : Unary<Result::floating> {  // y = arcsin(x)
   }
 };
 
-struct Acos : Unary<Result::floating> {  // y = arccos(x)
+struct Acos : Function<Unary<Result::floating>> {  // y = arccos(x)
   static constexpr std::string_view name = "acos", doc = "y = arccos(x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -170,62 +170,62 @@ struct Acos : Unary<Result::floating> {  // y = arccos(x)
   }
 };
 
-struct Atan : Unary<Result::floating> {  // y = arctan(x)
+struct Atan : Function<Unary<Result::floating>> {  // y = arctan(x)
   static constexpr std::string_view name = "atan", doc = "y = arctan(x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
     return atan(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() / (unary("square", d.x()) + 1.0); });
+    d.give(0, [&] { return d.dy() / (emit<Square>(d.x()) + 1.0); });
   }
 };
 
-struct Sinh : Unary<Result::floating> {  // y = (e^x - e^-x) / 2
+struct Sinh : Function<Unary<Result::floating>> {  // y = (e^x - e^-x) / 2
   static constexpr std::string_view name = "sinh", doc = "y = (e^x - e^-x) / 2";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
     return sinh(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * unary("cosh", d.x()); });
+    d.give(0, [&] { return d.dy() * emit<Cosh>(d.x()); });
   }
 };
 
-struct Cosh : Unary<Result::floating> {  // y = (e^x + e^-x) / 2
+struct Cosh : Function<Unary<Result::floating>> {  // y = (e^x + e^-x) / 2
   static constexpr std::string_view name = "cosh", doc = "y = (e^x + e^-x) / 2";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
     return cosh(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * unary("sinh", d.x()); });
+    d.give(0, [&] { return d.dy() * emit<Sinh>(d.x()); });
   }
 };
 
-struct Tanh : Unary<Result::floating> {  // y = (e^x - e^-x) / (e^x + e^-x)
+struct Tanh : Function<Unary<Result::floating>> {  // y = (e^x - e^-x) / (e^x + e^-x)
   static constexpr std::string_view name = "tanh", doc = "y = (e^x - e^-x) / (e^x + e^-x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
     return tanh(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * (1.0 - unary("square", d.y())); });
+    d.give(0, [&] { return d.dy() * (1.0 - emit<Square>(d.y())); });
   }
 };
 
-struct Asinh : Unary<Result::floating> {  // y = log(x + sqrt(x^2 + 1))
+struct Asinh : Function<Unary<Result::floating>> {  // y = log(x + sqrt(x^2 + 1))
   static constexpr std::string_view name = "asinh", doc = "y = log(x + sqrt(x^2 + 1))";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
     return asinh(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() / binary("hypot", d.x(), num(1.0)); });
+    d.give(0, [&] { return d.dy() / emit<Hypot>(d.x(), num(1.0)); });
   }
 };
 
-struct Acosh : Unary<Result::floating> {  // y = log(x + sqrt(x^2 - 1))
+struct Acosh : Function<Unary<Result::floating>> {  // y = log(x + sqrt(x^2 - 1))
   static constexpr std::string_view name = "acosh", doc = "y = log(x + sqrt(x^2 - 1)), x >= 1";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -234,7 +234,7 @@ struct Acosh : Unary<Result::floating> {  // y = log(x + sqrt(x^2 - 1))
   static void vjp(VjpCall& d);
 };
 
-struct Atanh : Unary<Result::floating> {  // y = log((1 + x) / (1 - x)) / 2
+struct Atanh : Function<Unary<Result::floating>> {  // y = log((1 + x) / (1 - x)) / 2
   static constexpr std::string_view name = "atanh", doc = "y = log((1 + x) / (1 - x)) / 2";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {

@@ -1,6 +1,8 @@
 #include "ops/embedding.h"
 
+#include "ops/extremum.h"
 #include "ops/families.h"
+#include "ops/indexing.h"
 #include "ops/operands.h"
 #include "ops/rules.h"
 
@@ -16,7 +18,7 @@ void Embedding::compose(ComposeCall& c) {
     if (*a.padding_idx < -rows.value() || *a.padding_idx >= rows.value())
       c.fail("'padding_idx' is {}, 'weight' has {} rows", *a.padding_idx, rows.value());
   Value flat = reshape(index, {ir::numel(index.dims())});
-  Value rows = emit("index_select", {weight, flat}, {{"dim", int64_t{0}, {}}});
+  Value rows = index_select(weight, flat, 0);
   Dims dims = index.dims();
   dims.push_back(weight.dims()[1]);
   c.give(reshape(rows, dims));
@@ -32,7 +34,7 @@ void Embedding::vjp(VjpCall& d) {
     Value counts = unsqueeze(ne(flat, padding), 1);
     Value kept = keep_where(counts, reshape(d.dy(), rows));
     Value zeros = zeros_to_fill(d.world, weight);
-    return emit("index_add", {zeros, flat, kept}, {{"dim", int64_t{0}, {}}});
+    return emit<IndexAdd>({zeros, flat, kept}, {.dim = 0});
   });
 }
 
@@ -45,11 +47,11 @@ void EmbeddingBag::compose(ComposeCall& c) {
   if (mode != "mean" && mode != "sum" && mode != "max")
     c.fail("'mode' is \"{}\"; it must be \"mean\", \"sum\" or \"max\"", mode);
   floating_operand(c, 0);
-  Value rows = emit("embedding", {weight, index});
+  Value rows = emit<Embedding>({weight, index});
   const Dim& length = index.dims()[1];
   if (mode == "max" && length != Dim(0)) {
     SmallVector<Value, 1> in{rows};
-    c.give(emit_all(c.world, "max_dim", in, {{"dim", int64_t{1}, {}}})[0]);
+    c.give(emit_all<MaxDim>(c.world, in, {.dim = 1})[0]);
     return;
   }
   Value total = sum(rows, {1}, false);

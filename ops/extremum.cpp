@@ -30,7 +30,7 @@ void give_back(VjpCall& d) {
     Value zeros = zeros_to_fill(d.world, x);
     Value at = restore_dims(d.y(1), {a.dim}, a.keepdim, x.rank());
     Value dy = restore_dims(d.dy(0), {a.dim}, a.keepdim, x.rank());
-    return emit("scatter_add", {zeros, at, dy}, {{"dim", a.dim, {}}});
+    return scatter_add(zeros, at, dy, a.dim);
   });
 }
 

@@ -21,6 +21,8 @@ struct MaxDim {  // values = the greatest of x along dim, indices = where
       doc = "values = the greatest x along dim, indices = the first place it is at"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
+  static constexpr auto recompute_cost = ir::again::adds_up;
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = AlongDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -33,6 +35,8 @@ struct MinDim {  // values = the least of x along dim, indices = where
                             "values = the least x along dim, indices = the first place it is at"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
+  static constexpr auto recompute_cost = ir::again::adds_up;
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = AlongDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -43,6 +47,8 @@ struct ArgMax {  // y = where the greatest of x along dim is, or in all of x, ro
   static constexpr auto name = "argmax"sv,
                         doc = "y = the first place of the greatest x along dim, or in all of x"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::adds_up;
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = OneDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -52,6 +58,8 @@ struct ArgMin {  // y = where the least of x along dim is, or in all of x, row-m
   static constexpr auto name = "argmin"sv,
                         doc = "y = the first place of the least x along dim, or in all of x"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::adds_up;
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = OneDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);

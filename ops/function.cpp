@@ -58,7 +58,7 @@ std::string no_function(std::string_view name, std::string_view caller) {
   std::vector<std::string> names = function_names();
   std::erase_if(names, [&](const std::string& n) { return find_function(n)->caller() != caller; });
   std::string hint = did_you_mean(name, std::vector<std::string_view>(names.begin(), names.end()));
-  const bool python = caller == "python_op";
+  const bool python = caller == python_caller;
   return fmt::format(
       "no {} function named '{}' is registered{} register it before the program is read{}",
       python ? "Python" : "C++", printable(name), hint.empty() ? ";" : hint + " Otherwise",

@@ -21,6 +21,9 @@ struct CallScalars {
   std::vector<ir::Literal> values;
 };
 
+// The operators that call functions, by name.
+inline constexpr std::string_view cpp_caller = "cpp_op", python_caller = "python_op";
+
 // Shared by all programs and threads: const, and thread-safe.
 class OpaqueFunction {
  public:
@@ -29,7 +32,7 @@ class OpaqueFunction {
   // As programs write it.
   virtual std::string name() const = 0;
   // The operator that calls it.
-  virtual std::string_view caller() const { return "cpp_op"; }
+  virtual std::string_view caller() const { return cpp_caller; }
   // The scalars that it is called with; none: tensors alone.
   virtual CallScalars scalars() const { return {}; }
   // The same function for calls with these scalars; an empty convention is the function's own.
@@ -56,6 +59,6 @@ std::shared_ptr<const OpaqueFunction> find_function(std::string_view name);
 std::vector<std::string> function_names();
 // For a message about a name that is not there: "no C++ function named 'sqare' is registered; did
 // you mean 'square'? Otherwise register it …". `caller`: the operator that was to call it.
-std::string no_function(std::string_view name, std::string_view caller = "cpp_op");
+std::string no_function(std::string_view name, std::string_view caller = cpp_caller);
 
 }  // namespace gradus::ops

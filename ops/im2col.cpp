@@ -77,14 +77,6 @@ work::Columns columns_of(const BindCall& call, const Im2colAttr& a, const Layout
   return p;
 }
 
-LiteralList attributes_with(const Im2colAttr& a, const Dims* output_size) {
-  LiteralList list{{"kernel", Literal::list(a.kernel), {}},
-                   {"dilation", Literal::list(a.dilation), {}},
-                   {"padding", Literal::list(a.padding), {}},
-                   {"stride", Literal::list(a.stride), {}}};
-  if (output_size) list.push_back({"output_size", Literal::list(*output_size), {}});
-  return list;
-}
 
 const Type& floating(const InferCall& call, int rank) {
   const Type& x = call.tensor(0);
@@ -114,7 +106,7 @@ void UnfoldIm2col::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Dims& dims = d.x_type().dims;
     Dims size(dims.end() - 2, dims.end());
-    return emit("fold_col2im", {d.dy()}, attributes_with(d.attr<Attr>(), &size));
+    return emit<FoldCol2im>({d.dy()}, {d.attr<Attr>(), size});
   });
 }
 
@@ -142,8 +134,7 @@ void FoldCol2im::bind(BindCall& call) {
   call.set_work(std::move(w));
 }
 void FoldCol2im::vjp(VjpCall& d) {
-  d.give(0,
-         [&] { return emit("unfold_im2col", {d.dy()}, attributes_with(d.attr<Attr>(), nullptr)); });
+  d.give(0, [&] { return emit<UnfoldIm2col>({d.dy()}, d.attr<Attr>()); });
 }
 
 }  // namespace gradus::ops

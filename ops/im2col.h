@@ -23,6 +23,7 @@ struct UnfoldIm2col {
       name = "unfold_im2col"sv,
       doc = "y[n, (c, p, q), (i, j)] = x[n, c, i*stride - padding + p*dilation, ..]"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto no_batch_rule = "not written: the batch of images would become longer";
   using Attr = Im2colAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -34,6 +35,7 @@ struct FoldCol2im {  // the adjoint of unfold_im2col, for images of `output_size
       name = "fold_col2im"sv,
       doc = "y = zeros; y[n, c, i*stride - padding + p*dilation, ..] += x[n, (c, p, q), (i, j)]"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto no_batch_rule = "not written: the batch of images would become longer";
   struct Attr : Im2colAttr {
     Dims output_size;
     static constexpr auto fields() {

@@ -131,7 +131,7 @@ void Index::infer(InferCall& call) {
     call.out.push_back(picked_type(call, 1));
 }
 void Index::compose(ComposeCall& c) {
-  c.give(emit_all(c.world, "index", without_masks(c, 1, *c.attr<Attr>().count))[0]);
+  c.give(emit_all<Index>(c.world, without_masks(c, 1, *c.attr<Attr>().count))[0]);
 }
 void Index::bind(BindCall& call) {
   SlabPlan p = picked_plan(call, 1, IndexAction::read, call.in[0], [&](const Sizes& whole) {
@@ -150,14 +150,14 @@ void Index::vjp(VjpCall& d) {
     in.push_back(zeros_to_fill(d.world, d.x_type()));
     in.push_back(d.dy());
     for (size_t i = 1; i < d.operands.size(); ++i) in.push_back(d.x(i));
-    return emit_all(d.world, "index_put", in, {{"accumulate", true, {}}})[0];
+    return emit_all<IndexPut>(d.world, in, {.accumulate = true})[0];
   });
 }
 
 void IndexPut::compose(ComposeCall& c) {
   const auto& a = c.attr<Attr>();
-  c.give(emit_all(c.world, "index_put", without_masks(c, 2, *a.count),
-                  {{"accumulate", a.accumulate, {}}})[0]);
+  c.give(
+      emit_all<IndexPut>(c.world, without_masks(c, 2, *a.count), {.accumulate = a.accumulate})[0]);
 }
 void IndexPut::infer(InferCall& call) {
   if (attributes_as<Attr>(call.attributes).count && has_mask(call.in, 2)) {
@@ -204,9 +204,9 @@ void IndexPut::vjp(VjpCall& d) {
   };
   d.give(0, [&] {
     if (d.attr<Attr>().accumulate) return d.dy();
-    return emit_all(d.world, "index_put", with_indices({d.dy(), num(0.0)}))[0];
+    return emit_all<IndexPut>(d.world, with_indices({d.dy(), num(0.0)}))[0];
   });
-  d.give(1, [&] { return emit_all(d.world, "index", with_indices({d.dy()}))[0]; });
+  d.give(1, [&] { return emit_all<Index>(d.world, with_indices({d.dy()}))[0]; });
 }
 
 }  // namespace gradus::ops

@@ -4,15 +4,16 @@
 
 #include "base/error.h"
 #include "ops/dimension.h"
+#include "ops/edge.h"
 #include "ops/index_operands.h"
 #include "ops/index_work.h"
 #include "ops/rules.h"
+#include "ops/scan.h"
 
 namespace gradus::ops {
 
 namespace {
 
-LiteralList at(int64_t dim) { return {{"dim", dim, {}}}; }
 
 // Sizes that must not be larger, where the types know them.
 void at_most(const InferCall& call, const Type& small, std::string_view small_name,
@@ -90,10 +91,46 @@ void bind_scatter(BindCall& call, IndexAction action) {
 
 // What was read of dy at the index, with zeros for elements of src that were not used.
 Value gather_for_src(VjpCall& d) {
-  int64_t dim = d.attr<DimAttr>().dim;
-  Value g = emit("gather", {d.dy(), d.x(1)}, at(dim));
+  Value g = gather(d.dy(), d.x(1), d.attr<DimAttr>().dim);
   for (int k = 0; k < g.rank(); ++k) g = pad_zeros(g, k, 0, d.x_type(2).dims[k] - g.dims()[k]);
   return g;
+}
+
+// The index picks along a dimension that all of the batch share.
+template <class Attr>
+BatchedResults with_shared_index(const BatchedCall& c) {
+  if (c.batched[1]) return {};
+  SmallVector<Value, 4> operands;
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    if (i != 1 && c.operands[i].is_tensor() && c.own_rank(i) == 0) return {};
+    operands.push_back(i == 1 ? c.operands[i] : c.stretched(i));
+  }
+  Attr a = c.attr<Attr>();
+  a.dim = c.moved(a.dim);
+  return c.world.emit(c.op, make_attributes(a), operands);
+}
+
+// The operand, read where an index says: one for `each` element, or one along the dimension.
+bool find_picked(EdgeCall& call, bool each) {
+  if (!call.in[0] || !call.in[1] || call.in[0]->rank() == 0 || call.in[1]->rank() == 0)
+    return false;
+  const Layout &x = *call.in[0], &index = *call.in[1], &out = call.out;
+  const int dim = normal(attributes_as<DimAttr>(call.attributes).dim, x.rank());
+  Sources::Source s{0, Sizes(out.shape.size(), 0), out.shape, x.strides};
+  s.strides[dim] = 0;
+  call.found.sources.push_back(std::move(s));
+  Sources::Index i;
+  i.step = x.strides[dim];
+  i.shape = index.shape;
+  i.check = {0, index.dtype, index.strides, x.shape[dim], 0, false, dim};
+  if (each) {
+    i.strides = index.strides;
+  } else {
+    i.strides.assign(out.shape.size(), 0);
+    i.strides[dim] = index.strides[0];
+  }
+  call.found.index = std::move(i);
+  return true;
 }
 
 }  // namespace
@@ -112,14 +149,16 @@ void Gather::bind(BindCall& call) {
 void Gather::vjp(VjpCall& d) {
   d.give(0, [&] {
     Value zeros = zeros_to_fill(d.world, d.x_type());
-    return emit("scatter_add", {zeros, d.x(1), d.dy()}, at(d.attr<Attr>().dim));
+    return scatter_add(zeros, d.x(1), d.dy(), d.attr<Attr>().dim);
   });
 }
+
+bool Gather::edge(EdgeCall& call) { return find_picked(call, true); }
 
 void Scatter::infer(InferCall& call) { infer_scatter(call); }
 void Scatter::bind(BindCall& call) { bind_scatter(call, IndexAction::write); }
 void Scatter::vjp(VjpCall& d) {
-  d.give(0, [&] { return emit("scatter", {d.dy(), d.x(1), num(0.0)}, at(d.attr<Attr>().dim)); });
+  d.give(0, [&] { return emit<Scatter>({d.dy(), d.x(1), num(0.0)}, {.dim = d.attr<Attr>().dim}); });
   d.give(2, [&] { return gather_for_src(d); });
 }
 
@@ -227,9 +266,12 @@ void IndexSelect::bind(BindCall& call) {
 void IndexSelect::vjp(VjpCall& d) {
   d.give(0, [&] {
     Value zeros = zeros_to_fill(d.world, d.x_type());
-    return emit("index_add", {zeros, d.x(1), d.dy()}, at(d.attr<Attr>().dim));
+    return emit<IndexAdd>({zeros, d.x(1), d.dy()}, {.dim = d.attr<Attr>().dim});
   });
 }
+
+BatchedResults IndexSelect::batch(const BatchedCall& c) { return with_shared_index<Attr>(c); }
+bool IndexSelect::edge(EdgeCall& call) { return find_picked(call, false); }
 
 void IndexAdd::infer(InferCall& call) {
   infer_into(call, attributes_as<Attr>(call.attributes).dim);
@@ -242,10 +284,12 @@ void IndexAdd::bind(BindCall& call) {
 void IndexAdd::vjp(VjpCall& d) {
   d.give(0, [&] { return d.dy(); });
   d.give(2, [&] {
-    Value picked = emit("index_select", {d.dy(), d.x(1)}, at(d.attr<Attr>().dim));
+    Value picked = index_select(d.dy(), d.x(1), d.attr<Attr>().dim);
     return picked * d.attr<Attr>().alpha.as_double();
   });
 }
+
+BatchedResults IndexAdd::batch(const BatchedCall& c) { return with_shared_index<Attr>(c); }
 
 void IndexCopy::infer(InferCall& call) {
   infer_into(call, attributes_as<Attr>(call.attributes).dim);
@@ -254,22 +298,22 @@ void IndexCopy::bind(BindCall& call) {
   bind_into(call, attributes_as<Attr>(call.attributes).dim, IndexAction::write, 1);
 }
 void IndexCopy::vjp(VjpCall& d) {
-  LiteralList dim = at(d.attr<Attr>().dim);
-  d.give(0, [&] { return emit("index_copy", {d.dy(), d.x(1), num(0.0)}, dim); });
-  d.give(2, [&] { return emit("index_select", {d.dy(), d.x(1)}, dim); });
+  const DimAttr& a = d.attr<Attr>();
+  d.give(0, [&] { return emit<IndexCopy>({d.dy(), d.x(1), num(0.0)}, a); });
+  d.give(2, [&] { return index_select(d.dy(), d.x(1), a.dim); });
 }
 
 void IndexFill::compose(ComposeCall& c) {
   const Attr& a = c.attr<Attr>();
   Value value = a.value.is_floating() ? num(a.value.floating) : num(a.value.integer);
-  c.give(emit("index_copy", {c.x(), c.x(1), value}, at(a.dim)));
+  c.give(emit<IndexCopy>({c.x(), c.x(1), value}, {.dim = a.dim}));
 }
 
 void Take::compose(ComposeCall& c) {
   if (!c.x().is_tensor() || !c.x(1).is_tensor()) c.fail("both operands must be tensors");
   Value flat = reshape(c.x(), {ir::numel(c.x().dims())});
   SmallVector<Value, 2> in{flat, c.x(1)};
-  c.give(emit_all(c.world, "index", in)[0]);
+  c.give(emit_all<Index>(c.world, in)[0]);
 }
 
 void MaskedScatter::compose(ComposeCall& c) {
@@ -285,10 +329,10 @@ void MaskedScatter::compose(ComposeCall& c) {
   Value wide = expand(mask, x.dims());
   Value flat = reshape(wide, {ir::numel(x.dims())});
   // The k-th place of the mask takes element k - 1; places outside of it take any.
-  Value count = emit("cumsum", {cast(flat, DType::i64)}, at(0));
-  Value place = binary("maximum", count - num(int64_t{1}), num(int64_t{0}));
+  Value count = emit<CumSum>({cast(flat, DType::i64)}, {.dim = 0});
+  Value place = emit<Maximum>(count - num(int64_t{1}), num(int64_t{0}));
   Value from = reshape(src, {available});
-  Value picked = emit("index_select", {from, place}, at(0));
+  Value picked = index_select(from, place, 0);
   Value placed = reshape(picked, x.dims());
   c.give(where(wide, placed, x));
 }

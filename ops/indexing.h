@@ -17,16 +17,19 @@ struct Gather {
   static constexpr std::string_view name = "gather",
                                     doc = "y[i, j, ..] = x[i, index[i, j, ..], ..] along `dim`";
   static constexpr std::array inputs{"x"sv, "index"sv};
+  static constexpr auto batch = batch_named_dimensions;
   using Attr = DimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
+  static bool edge(EdgeCall&);
 };
 
 struct Scatter {  // of several writes to one place the last one stays
   static constexpr std::string_view name = "scatter",
                                     doc = "y = x, but y[i, index[i, j, ..], ..] = src[i, j, ..]";
   static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
+  static constexpr auto no_batch_rule = "not written: `dim` would move on, as scatter_add's does";
   using Attr = DimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -37,6 +40,7 @@ struct ScatterAdd {
   static constexpr std::string_view name = "scatter_add",
                                     doc = "y = x; y[i, index[i, j, ..], ..] += src[i, j, ..]";
   static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
+  static constexpr auto batch = batch_named_dimensions;
   using Attr = DimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -51,6 +55,8 @@ struct IndexSelect {
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
+  static BatchedResults batch(const BatchedCall&);
+  static bool edge(EdgeCall&);
 };
 
 struct IndexAdd {
@@ -67,12 +73,14 @@ struct IndexAdd {
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
+  static BatchedResults batch(const BatchedCall&);
 };
 
 struct IndexCopy {
   static constexpr std::string_view name = "index_copy",
                                     doc = "y = x, but y[.., index[i], ..] = src[.., i, ..]";
   static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
+  static constexpr auto no_batch_rule = "not written: `dim` would move on, as index_add's does";
   using Attr = DimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -100,6 +108,8 @@ struct Index {
   static constexpr std::string_view name = "index",
                                     doc = "y = x[idx_0, idx_1, ..], where `none` takes all";
   static constexpr std::array inputs{"x"sv, "idx...?"sv};
+  static constexpr auto no_batch_rule =
+      "the indices pick leading dimensions, where the batch stands";
   using Attr = CountAttr;  // of masks; with one it is a composition
   static bool data_sized(std::span<const ir::OperandType> x) { return has_mask(x, 1); }
   static int64_t count(std::span<const Tensor* const> x) { return count_masked(x, 1); }
@@ -114,6 +124,8 @@ struct IndexPut {
   static constexpr std::string_view name = "index_put",
                                     doc = "y = x, but y[idx_0, idx_1, ..] = values (or += )";
   static constexpr std::array inputs{"x"sv, "values"sv, "idx...?"sv};
+  static constexpr auto no_batch_rule =
+      "the indices pick leading dimensions, where the batch stands";
   struct Attr {
     bool accumulate = false;
     std::optional<Dim> count;  // of masks; with one it is a composition

@@ -1,5 +1,6 @@
 #include "ops/linear_algebra.h"
 
+#include "ops/assemble.h"
 #include "ops/families.h"
 #include "ops/rules.h"
 
@@ -26,10 +27,10 @@ void infer_like_x(InferCall& call) {
 }
 
 Value solve(const Value& a, const Value& b, bool upper, bool transpose) {
-  return emit("triangular_solve", {a, b}, {{"upper", upper, {}}, {"transpose", transpose, {}}});
+  return emit<TriangularSolve>({a, b}, {.upper = upper, .transpose = transpose});
 }
 Value lower_part(const Value& x, int64_t diagonal) {
-  return emit("tril", {x}, {{"diagonal", diagonal, {}}});
+  return emit<Tril>({x}, {.diagonal = diagonal});
 }
 
 }  // namespace
@@ -62,7 +63,7 @@ void TriangularSolve::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Value& y = d.y();
     Value da = a.transpose ? matmul(y, swap_last(db)) : matmul(db, swap_last(y));
-    Value kept = unary(a.upper ? "triu" : "tril", da);
+    Value kept = a.upper ? emit<Triu>(da) : emit<Tril>(da);
     return -kept;
   });
   d.give(1, [&] { return db; });
@@ -109,7 +110,7 @@ void Det::bind(BindCall& call) {
 }
 void Det::vjp(VjpCall& d) {
   d.give(0, [&] {
-    Value cofactors = unary("cofactor", d.x());
+    Value cofactors = emit<Cofactor>(d.x());
     Value dy = unsqueeze(unsqueeze(d.dy(), -1), -1);
     return dy * cofactors;
   });
@@ -122,7 +123,7 @@ void Cofactor::bind(BindCall& call) {
 // With w = x^-T, y = det(x) w: dx = sum(dy * y) w - y dy^T w.
 void Cofactor::vjp(VjpCall& d) {
   d.give(0, [&] {
-    Value w = swap_last(unary("inverse", d.x()));
+    Value w = swap_last(emit<Inverse>(d.x()));
     Value product = d.dy() * d.y();
     Value by_det = sum(product, {-2, -1}, true) * w;
     Value right = matmul(swap_last(d.dy()), w);

@@ -14,6 +14,7 @@ struct TriangularSolve {
   static constexpr auto name = "triangular_solve"sv,
                         doc = "y with a y = b, a lower (or `upper`) triangular, or with a^T"sv;
   static constexpr std::array inputs{"a"sv, "b"sv};
+  static constexpr auto batch = batch_last_dimensions;
   struct Attr {
     bool upper = false, transpose = false;
     static constexpr auto fields() {
@@ -30,6 +31,7 @@ struct Cholesky {
   static constexpr auto name = "cholesky"sv,
                         doc = "lower triangular y with y y^T = x, x positive definite"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto batch = batch_last_dimensions;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
@@ -38,6 +40,7 @@ struct Cholesky {
 struct Inverse {
   static constexpr auto name = "inverse"sv, doc = "y with x y = 1; a singular x is refused"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto batch = batch_last_dimensions;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
@@ -46,6 +49,7 @@ struct Inverse {
 struct Det {
   static constexpr auto name = "det"sv, doc = "y = the determinant of x"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto batch = batch_last_dimensions;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);  // dx = dy * cofactor(x), also where x is singular
@@ -56,6 +60,7 @@ struct Det {
 struct Cofactor {
   static constexpr auto name = "cofactor"sv, doc = "y = d det(x) / dx, the cofactors of x"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto batch = batch_last_dimensions;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);

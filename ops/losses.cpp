@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "ops/comparison.h"
 #include "ops/distances.h"
 #include "ops/element_losses.h"
 #include "ops/families.h"
+#include "ops/normalization.h"
 #include "ops/operands.h"
 #include "ops/reduction_rules.h"
 #include "ops/rules.h"
@@ -24,10 +26,10 @@ Literal write_literal(const Reduction& r) {
 
 Value reduced(const Value& losses, Reduction r) {
   if (r == Reduction::none) return losses;
-  return r == Reduction::sum ? sum_all(losses) : emit("mean", {losses});
+  return r == Reduction::sum ? sum_all(losses) : emit<Mean>(losses);
 }
 
-Value at_least(const Value& x, double bound) { return emit("clamp", {x}, {{"min", bound, {}}}); }
+Value at_least(const Value& x, double bound) { return emit<Clamp>({x}, {.min = bound}); }
 
 namespace {
 
@@ -75,7 +77,7 @@ Value class_weights(const ComposeCall& c, const Dim& classes) {
 Value target_weights(const Classes& k, const Value& weight, DType dtype) {
   if (!weight.defined()) return cast(k.counts, dtype);
   Value flat = reshape(k.target, {ir::numel(k.target.dims())});
-  Value picked = emit("index_select", {weight, flat}, {{"dim", 0, {}}});
+  Value picked = index_select(weight, flat, 0);
   return keep_where(k.counts, reshape(picked, k.target.dims()));
 }
 
@@ -88,7 +90,7 @@ Value reduced_by_weight(const Value& losses, const Value& weights, Reduction r) 
 Value negative_log_likelihood(const Classes& k, const Value& logp, const Value& weight,
                               Reduction r) {
   Value at = unsqueeze(k.target, k.dim);
-  Value picked = squeeze(emit("gather", {logp, at}, {{"dim", k.dim, {}}}), k.dim);
+  Value picked = squeeze(gather(logp, at, k.dim), k.dim);
   Value weights = target_weights(k, weight, logp.dtype());
   Value weighted = weight.defined() ? picked * weights : picked;
   return reduced_by_weight(keep_where(k.counts, -weighted), weights, r);
@@ -150,7 +152,7 @@ Value entropy_with_probabilities(const ComposeCall& c, const Value& logp) {
 void MseLoss::compose(ComposeCall& c) {
   Value difference = floating_operand(c, 0) - floating_operand(c, 1);
   Value wide = widened(difference);
-  c.give(cast(reduced(unary("square", wide), c.attr<Attr>().reduction), difference.dtype()));
+  c.give(cast(reduced(emit<Square>(wide), c.attr<Attr>().reduction), difference.dtype()));
 }
 
 void NllLoss::compose(ComposeCall& c) {
@@ -167,7 +169,7 @@ void CrossEntropy::compose(ComposeCall& c) {
   const Value& target = tensor_operand(c, 1);
   if (!(a.label_smoothing >= 0 && a.label_smoothing <= 1))
     c.fail("'label_smoothing' is {}; it must be from 0 to 1", a.label_smoothing);
-  Value logp = emit("log_softmax", {widened(x)}, {{"dim", x.rank() < 2 ? 0 : 1, {}}});
+  Value logp = emit<LogSoftmax>({widened(x)}, {.dim = x.rank() < 2 ? 0 : 1});
   bool classes = !target.type.is_floating();
   c.give(cast(classes ? entropy_with_classes(c, logp) : entropy_with_probabilities(c, logp),
               x.dtype()));
@@ -178,7 +180,7 @@ void BceWithLogits::compose(ComposeCall& c) {
   for (size_t i : {2, 3})
     if (c.given(i)) floating_operand(c, i);
   Value wide = widened(x), t = widened(target);
-  Value positive = unary("logsigmoid", wide);
+  Value positive = emit<Logsigmoid>(wide);
   if (c.given(3)) {
     Value extra = (widened(c.x(3)) - 1.0) * t;
     positive = (extra + 1.0) * positive;

@@ -151,6 +151,24 @@ void Matmul::vjp(VjpCall& d) {
     return column ? squeeze(db, -1) : db;
   });
 }
+// Operands of one dimension become rows and columns, then batches are aligned.
+BatchedResults Matmul::batch(const BatchedCall& c) {
+  const int most = std::max({c.own_rank(0), c.own_rank(1), 2});
+  SmallVector<Value, 2> sides;
+  for (size_t i = 0; i < 2; ++i) {
+    Value x = c.operands[i];
+    if (c.own_rank(i) == 1) x = unsqueeze(x, i == 0 ? -2 : -1);
+    if (c.batched[i] && x.rank() - 1 < most) {
+      Dims dims{c.size};
+      for (int d = x.rank() - 1; d < most; ++d) dims.push_back(1);
+      dims.append(x.dims().begin() + 1, x.dims().end());
+      x = reshape(x, dims);
+    }
+    sides.push_back(x);
+  }
+  Value y = c.world.emit(c.op, c.attributes, sides)[0];
+  return {reshape(y, c.with_batch(c.results[0].dims))};
+}
 
 namespace {
 
@@ -286,7 +304,7 @@ void Bilinear::compose(ComposeCall& c) {
 
 void Trace::compose(ComposeCall& c) {
   want_rank(c, 0, 2);
-  c.give(sum_all(emit("diagonal", {c.x(0)})));
+  c.give(sum_all(diagonal(c.x(0))));
 }
 
 Family matmul_family() {

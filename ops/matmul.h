@@ -23,10 +23,12 @@ struct Matmul {  // y[…, i, j] = sum over k of a[…, i, k] * b[…, k, j]
                             "broadcast; a 1-d operand is a row on the left, a column on the "
                             "right"sv;
   static constexpr std::array inputs{"a"sv, "b"sv};
+  static constexpr auto recompute_cost = ir::again::multiplies;
   using Attr = MatmulAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);  // da = dy b^T, db = a^T dy
+  static BatchedResults batch(const BatchedCall&);
 };
 
 struct Mm {  // y = a b, matrices

@@ -61,7 +61,7 @@ void MaxPool::vjp(VjpCall& d) {
     Value zeros = zeros_to_fill(d.world, Type(x.dtype, flat(x.dims), x.device));
     Value at = reshape(d.y(1), flat(d.y_type(1).dims));
     Value dy = reshape(d.dy(0), flat(d.y_type(0).dims));
-    return reshape(emit("scatter_add", {zeros, at, dy}, {{"dim", 2, {}}}), x.dims);
+    return reshape(scatter_add(zeros, at, dy, 2), x.dims);
   });
 }
 
@@ -74,13 +74,8 @@ SmallVector<Value, 2> pooled(ComposeCall& c, int spatial) {
     c.fail("operand 'x' is {}; it must have {} dimensions, or {} for one sample", to_string(x.type),
            spatial + 2, spatial + 1);
   const bool alone = x.rank() == spatial + 1;
-  LiteralList list{{"kernel", Literal::list(a.kernel), {}},
-                   {"padding", Literal::list(a.padding), {}},
-                   {"dilation", Literal::list(a.dilation), {}},
-                   {"ceil_mode", a.ceil_mode, {}}};
-  if (a.stride) list.push_back({"stride", Literal::list(*a.stride), {}});
   SmallVector<Value, 1> in{alone ? unsqueeze(x, 0) : x};
-  auto results = emit_all(c.world, "max_pool", in, list);
+  auto results = emit_all<MaxPool>(c.world, in, a);
   if (alone)
     for (Value& r : results) r = squeeze(r, 0);
   return results;

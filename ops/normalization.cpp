@@ -2,6 +2,7 @@
 
 #include "ops/families.h"
 #include "ops/operands.h"
+#include "ops/reduction.h"
 #include "ops/reduction_rules.h"
 #include "ops/rules.h"
 
@@ -16,14 +17,12 @@ Value sum_along(const Value& x, int64_t dim) {
 // x less its greatest along dim: an infinite greatest one gives NaN, as the quotient it stands for.
 Value below_greatest(const Value& x, int64_t dim) {
   Value wide = widened(x);
-  Value greatest = emit(
-      "amax", {wide},
-      {{"dim", Literal::list(Ints{dim}), {}}, {"keepdim", true, {}}, {"allow_empty", true, {}}});
+  Value greatest = emit<Amax>({wide}, {.dim = Ints{dim}, .keepdim = true, .allow_empty = true});
   return wide - greatest;
 }
 
 Value standardized(const Value& x, const Ints& dims, double eps) {
-  return emit("standardize", {x}, {{"dim", Literal::list(dims), {}}, {"eps", eps, {}}});
+  return emit<Standardize>({x}, {.dim = dims, .eps = eps});
 }
 
 // y w + b, in x's dtype.
@@ -45,7 +44,7 @@ const Value& with_channels(const ComposeCall& c, int least_rank) {
 void Softmax::compose(ComposeCall& c) {
   const Value& x = floating_operand(c, 0);
   int64_t dim = c.attr<Attr>().dim;
-  Value powers = unary("exp", below_greatest(x, dim));
+  Value powers = emit<Exp>(below_greatest(x, dim));
   c.give(cast(powers / sum_along(powers, dim), x.dtype()));
 }
 void Softmax::vjp(VjpCall& d) {
@@ -60,21 +59,21 @@ void LogSoftmax::compose(ComposeCall& c) {
   const Value& x = floating_operand(c, 0);
   int64_t dim = c.attr<Attr>().dim;
   Value shifted = below_greatest(x, dim);
-  Value total = sum_along(unary("exp", shifted), dim);
-  c.give(cast(shifted - unary("log", total), x.dtype()));
+  Value total = sum_along(emit<Exp>(shifted), dim);
+  c.give(cast(shifted - emit<Log>(total), x.dtype()));
 }
 void LogSoftmax::vjp(VjpCall& d) {
   d.give(0, [&] {
     Value dy = widened(d.dy());
     Value total = sum_along(dy, d.attr<Attr>().dim);
-    Value share = unary("exp", widened(d.y()));
+    Value share = emit<Exp>(widened(d.y()));
     return dy - share * total;
   });
 }
 
 void Softmin::compose(ComposeCall& c) {
   const Value& x = floating_operand(c, 0);
-  c.give(emit("softmax", {-x}, {{"dim", c.attr<Attr>().dim, {}}}));
+  c.give(emit<Softmax>({-x}, {.dim = c.attr<Attr>().dim}));
 }
 
 void Standardize::compose(ComposeCall& c) {
@@ -82,13 +81,11 @@ void Standardize::compose(ComposeCall& c) {
   const Value& x = floating_operand(c, 0);
   Value wide = widened(x);
   // Checks the dimensions, too.
-  Value mean =
-      emit("mean", {wide},
-           {{"dim", a.dim ? Literal::list(*a.dim) : Literal(), {}}, {"keepdim", true, {}}});
+  Value mean = emit<Mean>({wide}, {.dim = a.dim, .keepdim = true});
   Ints dims = reduced_dims(a.dim, x.rank());
   Value centred = wide - mean;
   Value variance = sum(centred * centred, dims, true) / reduced_count(x.dims(), dims);
-  Value scale = unary("rsqrt", variance + a.eps);
+  Value scale = emit<Rsqrt>(variance + a.eps);
   c.give(cast(centred * scale, x.dtype()));
   c.give(scale);
 }
@@ -159,9 +156,9 @@ void BatchNormTrain::compose(ComposeCall& c) {
 void BatchNormEval::compose(ComposeCall& c) {
   const Value& x = with_channels(c, 2);
   for (size_t i : {1, 2}) floating_operand(c, i);
-  Value mean = unary("detach", per_channel(c, 1, x)), var = unary("detach", per_channel(c, 2, x));
+  Value mean = detach(per_channel(c, 1, x)), var = detach(per_channel(c, 2, x));
   Value w = per_channel(c, 3, x), b = per_channel(c, 4, x);
-  Value scale = unary("rsqrt", widened(var) + c.attr<Attr>().eps);
+  Value scale = emit<Rsqrt>(widened(var) + c.attr<Attr>().eps);
   Value centred = widened(x) - widened(mean);
   c.give(affine(centred * scale, w, b, x.dtype()));
 }

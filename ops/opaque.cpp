@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "base/text.h"
+#include "ops/emit.h"
 #include "ops/families.h"
 
 namespace gradus::ops {
@@ -49,7 +50,7 @@ std::shared_ptr<const OpaqueFunction> called_function(const ir::Operator& op,
 }
 
 const ir::Operator& caller_of(const OpaqueFunction& function) {
-  return function.caller() == PythonOp::name ? operator_record<PythonOp> : operator_record<CppOp>;
+  return function.caller() == PythonOp::name ? record<PythonOp>() : record<CppOp>();
 }
 
 Attributes call_attributes(const OpaqueFunction& function, std::span<const bool> requires_grad) {
@@ -141,19 +142,29 @@ void infer_function(ir::InferCall& call) {
   call.out.push_back(Type::handle(std::move(s)));
 }
 
+}  // namespace
+
+SmallVector<Value, 2> emit_eval(World& world, std::span<const Value> operands, size_t results) {
+  const Operator& eval = record<Eval>();
+  return results == ir::any_results ? world.emit(eval, eval.read({}), operands)
+                                    : world.emit_results(eval, eval.read({}), operands, results);
+}
+
+namespace {
+
 // The function's results have been given; one `eval` of the node's handle gives the gradients of
 // everything differentiable, in order.
-SmallVector<Value, 2> emit_eval(const VjpCall& d) {
+SmallVector<Value, 2> eval_of(const VjpCall& d) {
   const Value& handle = d.results.back();
   SmallVector<Value, 4> operands;
   for (size_t i = 0; i + 1 < d.results.size(); ++i)
     if (d.y_type(i).is_floating()) operands.push_back(d.cotangents[i]);
   operands.push_back(handle);
-  return emit_all(d.world, "eval", operands);
+  return emit_eval(d.world, operands);
 }
 
 void vjp_of_function(VjpCall& d) {
-  auto gradients = emit_eval(d);
+  auto gradients = eval_of(d);
   size_t next = 0;
   for (size_t i = 0; i < d.operands.size(); ++i)
     if (requires_grad(d.attributes, i, d.x_type(i))) {
@@ -211,13 +222,13 @@ void Eval::infer(ir::InferCall& call) {
 // The operands are the cotangents, then the differentiable inputs that the handle stands for: all
 // that the eval's own handle yields gradients of.
 void Eval::vjp(VjpCall& d) {
-  auto gradients = emit_eval(d);
+  auto gradients = eval_of(d);
   GRADUS_CHECK(gradients.size() == d.operands.size());
   for (size_t i = 0; i < d.operands.size(); ++i) d.give(i, [&] { return gradients[i]; });
 }
 
 std::string describe_opaque(const ir::Graph& graph, const ir::Node& node) {
-  if (node.op != &operator_record<Eval>)
+  if (!node.op->traits.takes_handle)
     return fmt::format("{} '{}'", node.op->name,
                        printable(attributes_as<CppOp::Attr>(node.attributes).name));
   const Type& handle = graph[value_in(node.operands.back())].type;

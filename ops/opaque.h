@@ -44,7 +44,7 @@ struct Eval {  // dx…, handle = eval(ct…, handle)
   static constexpr std::string_view name = "eval", doc = "gradients from a handle, by the engine";
   static constexpr std::array inputs{"ct...?"sv};
   static constexpr std::array results{"dx..."sv};
-  static constexpr bool opaque = true;
+  static constexpr bool opaque = true, takes_handle = true;
   static void infer(ir::InferCall& call);
   static void vjp(VjpCall& d);
 };
@@ -58,6 +58,11 @@ std::shared_ptr<const OpaqueFunction> called_function(const ir::Operator& op,
 // The operator that calls the function, and what its node says.
 const ir::Operator& caller_of(const OpaqueFunction& function);
 Attributes call_attributes(const OpaqueFunction& function, std::span<const bool> requires_grad);
+
+// Emits an `eval`: its operands are cotangents, then the handle. `results`: the gradients, and one
+// more where the eval leaves a handle; the gradients alone if it is left out.
+SmallVector<Value, 2> emit_eval(World& world, std::span<const Value> operands,
+                                size_t results = ir::any_results);
 
 // Whether operand `i`, of this type, of a `cpp_op` or `python_op` is differentiable.
 bool requires_grad(const Attributes& attributes, size_t i, const Type& type);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "ops/assemble.h"
 #include "ops/dimension.h"
+#include "ops/edge.h"
 #include "ops/number_literal.h"
 #include "ops/rules.h"
 #include "ops/slicing.h"
@@ -13,11 +14,9 @@ namespace gradus::ops {
 namespace {
 
 Value narrow(const Value& x, int64_t dim, const Dim& start, const Dim& length) {
-  return emit("narrow", {x}, {{"dim", dim, {}}, {"start", start, {}}, {"length", length, {}}});
+  return emit<Narrow>({x}, {.dim = dim, .start = start, .length = length});
 }
-Value flip(const Value& x, int64_t dim) {
-  return emit("flip", {x}, {{"dims", Literal::list(Ints{dim}), {}}});
-}
+Value flip(const Value& x, int64_t dim) { return emit<Flip>({x}, {.dims = Ints{dim}}); }
 
 // The border of `amount` elements before (or after) x along a dimension.
 Value border(const Value& x, const std::string& mode, int dim, const Dim& amount, bool before) {
@@ -49,8 +48,7 @@ void check_amount(const ComposeCall& c, const Dim& n, const Dim& amount, const s
 void Pad::compose(ComposeCall& c) {
   const Attr& a = c.attr<Attr>();
   if (a.mode == "constant")
-    return c.give(emit("constant_pad_nd", {c.x()},
-                       {{"pad", Literal::list(a.pad), {}}, {"value", a.value, {}}}));
+    return c.give(emit<ConstantPadNd>({c.x()}, {.pad = a.pad, .value = a.value}));
   if (a.mode != "reflect" && a.mode != "replicate" && a.mode != "circular")
     c.fail("there is no mode \"{}\"; the modes are constant, reflect, replicate and circular",
            a.mode);
@@ -169,8 +167,33 @@ void ConstantPadNd::vjp(VjpCall& d) {
       Dim start = a.amounts(last, rank).first;
       return slice(d.dy(), last, start, start + d.x_type().dims[last]);
     }
-    return emit("constant_pad_nd", {d.dy()}, {{"pad", Literal::list(back), {}}});
+    return emit<ConstantPadNd>({d.dy()}, {.pad = back});
   });
+}
+// The operand in the middle, and slabs before and after along each dimension, within the box that
+// those before it leave.
+bool ConstantPadNd::edge(EdgeCall& call) {
+  const Attr& a = attributes_as<Attr>(call.attributes);
+  if (!call.in[0]) return false;
+  const Layout &x = *call.in[0], &out = call.out;
+  call.found.fill = ir::Number::of(a.value);
+  Sizes first(out.shape.size(), 0), box = out.shape;
+  for (size_t d = 0; d < out.shape.size(); ++d) {
+    auto [before, after] = a.amounts(static_cast<int>(d), x.rank());
+    const int64_t b = before.evaluate(call.sizes), f = after.evaluate(call.sizes);
+    if (b < 0 || f < 0 || x.shape[d] == 0) return false;
+    for (const auto& [start, n] : {std::pair(int64_t{0}, b), std::pair(b + x.shape[d], f)}) {
+      if (n == 0) continue;
+      Sources::Source s{std::nullopt, first, box, Sizes(out.shape.size(), 0)};
+      s.first[d] = start;
+      s.sizes[d] = n;
+      call.found.sources.push_back(std::move(s));
+    }
+    first[d] = b;
+    box[d] = x.shape[d];
+  }
+  call.found.sources.push_back({0, first, box, x.strides});
+  return true;
 }
 
 namespace {
@@ -230,15 +253,11 @@ void SliceScatter::bind(BindCall& call) {
 }
 void SliceScatter::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
-  LiteralList where{{"dim", a.dim, {}},
-                    {"start", write_literal(a.start), {}},
-                    {"end", write_literal(a.end), {}},
-                    {"step", a.step, {}}};
   d.give(0, [&] {
     Value zeros = zeros_to_fill(d.world, d.x_type(1));
-    return emit("slice_scatter", {d.dy(), zeros}, where);
+    return emit<SliceScatter>({d.dy(), zeros}, a);
   });
-  d.give(1, [&] { return emit("slice", {d.dy()}, where); });
+  d.give(1, [&] { return emit<Slice>({d.dy()}, slice_of(a)); });
 }
 
 void SelectScatter::compose(ComposeCall& c) {
@@ -255,8 +274,7 @@ void SelectScatter::compose(ComposeCall& c) {
     c.fail("index {} is out of range for dimension {} of {}", a.index.value(), dim,
            to_string(x.type));
   Value row = unsqueeze(c.x(1), dim);
-  c.give(emit("slice_scatter", {x, row},
-              {{"dim", int64_t{dim}, {}}, {"start", index, {}}, {"end", index + 1, {}}}));
+  c.give(emit<SliceScatter>({x, row}, {.dim = dim, .start = index, .end = index + 1}));
 }
 
 void DiagEmbed::infer(InferCall& call) {
@@ -292,8 +310,7 @@ void DiagEmbed::bind(BindCall& call) {
 void DiagEmbed::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Attr& a = d.attr<Attr>();
-    return emit("diagonal", {d.dy()},
-                {{"offset", a.offset, {}}, {"dim1", a.dim1, {}}, {"dim2", a.dim2, {}}});
+    return emit<Diagonal>({d.dy()}, {.offset = a.offset, .dim1 = a.dim1, .dim2 = a.dim2});
   });
 }
 

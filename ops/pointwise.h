@@ -39,6 +39,14 @@ struct Pointwise {
   static constexpr bool refuses_bool = false;  // as ATen's neg and sub do
   static constexpr bool computes_floating = result_kind == Result::floating;
   static constexpr bool refuses_zero_divisors = false;  // of integers, by an Error in the run
+  static constexpr bool is_function = false;            // see Function
+};
+
+// One that is made of many instructions: a kernel that computes it again pays for it, and the time
+// of a group is what its functions take. Function<Unary<>>
+template <class Kind>
+struct Function : Kind {
+  static constexpr bool is_function = true;
 };
 
 // The usual operands' names.

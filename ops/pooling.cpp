@@ -3,18 +3,16 @@
 
 #include <cmath>
 
+#include "ops/extremum.h"
 #include "ops/operands.h"
 #include "ops/pool_windows.h"
 #include "ops/reduction_rules.h"
 #include "ops/rules.h"
+#include "ops/windows.h"
 
 namespace gradus::ops {
 
 namespace {
-
-Value arange(World& world, const Dim& n) {
-  return emit_all(world, "arange", {}, {{"end", n, {}}})[0];
-}
 
 // v [n] to go with dimension d of a tensor of that rank.
 Value standing(const Value& v, int d, int rank) {
@@ -37,10 +35,10 @@ Value counts_along(const ComposeCall& c, const AvgPoolAttr& a, int d, const Dim&
   const int64_t kernel = along(a.kernel, d), stride = along(a.stride.value_or(a.kernel), d);
   const int64_t padding = along(a.padding, d);
   Value start = arange(c.world, windows) * num(stride) - num(padding);
-  Value end = binary("minimum", start + num(kernel), Value::number(image + padding));
+  Value end = emit<Minimum>(start + num(kernel), Value::number(image + padding));
   if (!a.count_include_pad) {
-    start = binary("maximum", start, num(int64_t{0}));
-    end = binary("minimum", end, Value::number(image));
+    start = emit<Maximum>(start, num(int64_t{0}));
+    end = emit<Minimum>(end, Value::number(image));
   }
   return end - start;
 }
@@ -64,10 +62,9 @@ Value average_windows(const ComposeCall& c, int spatial) {
   }
   Ints window_dims;
   for (int d = 0; d < spatial; ++d) {
-    y = emit("unfold", {y},
-             {{"dim", first + d, {}},
-              {"size", along(a.kernel, d), {}},
-              {"step", along(a.stride.value_or(a.kernel), d), {}}});
+    y = emit<Unfold>({y}, {.dim = first + d,
+                           .size = along(a.kernel, d),
+                           .step = along(a.stride.value_or(a.kernel), d)});
     window_dims.push_back(rank + d);
   }
   y = sum(y, window_dims, false);
@@ -101,15 +98,15 @@ Shared shared_out(const Value& x, int d, int64_t n) {
   World& world = *x.world;
   Value i = arange(world, n);
   Value total = Value::number(size), count = num(n);
-  Value start = binary("floor_divide", i * total, count);
+  Value start = emit<FloorDivide>(i * total, count);
   Value past = (i + num(int64_t{1})) * total + num(n - 1);
-  Value end = binary("floor_divide", past, count);
+  Value end = emit<FloorDivide>(past, count);
   // Every window as many elements as the longest may have.
   Dim longest = floor_div(size + n - 1, n) + 1;
   Value at = unsqueeze(start, 1) + arange(world, longest);
   Value own = lt(at, unsqueeze(end, 1));
-  Value inside = binary("minimum", at, Value::number(size - 1));
-  Value picked = emit("index_select", {x, reshape(inside, {longest * n})}, {{"dim", d, {}}});
+  Value inside = emit<Minimum>(at, Value::number(size - 1));
+  Value picked = index_select(x, reshape(inside, {longest * n}), d);
   Dims mask(static_cast<size_t>(rank - d + 1), Dim(1));
   mask[0] = n;
   mask[1] = longest;
@@ -127,7 +124,7 @@ Value adaptive_greatest(const Value& x, int d, int64_t n) {
   Shared s = shared_out(x, d, n);
   Value own = s.windows;
   if (s.counts.defined()) own = where(s.counts, own, num(-INFINITY));
-  return emit("max_dim", {own}, {{"dim", d + 1, {}}});
+  return emit<MaxDim>({own}, {.dim = d + 1});
 }
 
 // The image to which windows of output_size are fitted.
@@ -170,13 +167,12 @@ void LpPool2d::compose(ComposeCall& c) {
   const Value& x = image_operand(c, 2);
   if (!(a.p > 0)) c.fail("'p' is {}; it must be positive", a.p);
   check_windows(c, a.kernel, a.stride, {0}, 2);
-  LiteralList windows{{"kernel", Literal::list(a.kernel), {}}};
-  if (a.stride) windows.push_back({"stride", Literal::list(*a.stride), {}});
-  Value mean = emit("avg_pool2d", {binary("pow", widened(x), num(a.p))}, windows);
+  Value powers = emit<Pow>(widened(x), num(a.p));
+  Value mean = emit<AvgPoolNd<2>>({powers}, {.kernel = a.kernel, .stride = a.stride});
   // Where the mean is 0 no derivative goes through.
-  Value passed = unary("sign", mean) * unary("relu", unary("abs", mean));
+  Value passed = emit<Sign>(mean) * emit<Relu>(emit<Abs>(mean));
   Value total = passed * Dim(along(a.kernel, 0) * along(a.kernel, 1));
-  c.give(cast(binary("pow", total, num(1 / a.p)), x.dtype()));
+  c.give(cast(emit<Pow>(total, num(1 / a.p)), x.dtype()));
 }
 
 void LocalResponseNorm::compose(ComposeCall& c) {
@@ -186,11 +182,10 @@ void LocalResponseNorm::compose(ComposeCall& c) {
   if (a.size < 1 || a.size > window_limit)
     c.fail("'size' is {}; it must be from 1 to {}", a.size, window_limit);
   Value wide = widened(x);
-  Value squares = pad_zeros(unary("square", wide), 1, a.size / 2, (a.size - 1) / 2);
-  Value windows =
-      emit("unfold", {squares}, {{"dim", 1, {}}, {"size", a.size, {}}, {"step", 1, {}}});
+  Value squares = pad_zeros(emit<Square>(wide), 1, a.size / 2, (a.size - 1) / 2);
+  Value windows = emit<Unfold>({squares}, {.dim = 1, .size = a.size, .step = 1});
   Value mean = sum(windows, {x.rank()}, false) / Dim(a.size);
-  Value divisor = binary("pow", mean * a.alpha + a.k, num(a.beta));
+  Value divisor = emit<Pow>(mean * a.alpha + a.k, num(a.beta));
   c.give(cast(wide / divisor, x.dtype()));
 }
 

@@ -30,6 +30,7 @@ struct MaxPool {
                             "x[n, c], row-major"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = MaxPoolAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);

@@ -11,12 +11,12 @@ namespace gradus::ops {
 namespace {
 
 Value bits(ComposeCall& c, const Dims& shape) {
-  return emit("random_bits", {tensor_operand(c, 0)}, {{"shape", Literal::list(shape), {}}});
+  return emit<RandomBits>({tensor_operand(c, 0)}, {.shape = shape});
 }
 
 // The upper bits of 32-bit numbers, `n` of them, as a floating dtype.
 Value upper(const Value& bits, int n, DType dtype) {
-  return cast(emit("floor_divide", {bits, num(int64_t{1} << (32 - n))}), dtype);
+  return cast(emit<FloorDivide>({bits, num(int64_t{1} << (32 - n))}), dtype);
 }
 
 Value uniform(ComposeCall& c, const Dims& shape, DType dtype) {
@@ -27,9 +27,7 @@ Value uniform(ComposeCall& c, const Dims& shape, DType dtype) {
   Dims two = shape;
   two.push_back(2);
   Value pairs = bits(c, two);
-  auto number = [&](int64_t i) {
-    return emit("select", {pairs}, {{"dim", int64_t{-1}, {}}, {"index", i, {}}});
-  };
+  auto number = [&](int64_t i) { return select(pairs, -1, i); };
   Value high = upper(number(0), 27, DType::f64) * 0x1p26;
   Value low = upper(number(1), 26, DType::f64);
   return (high + low) * 0x1p-53;
@@ -68,12 +66,10 @@ void Normal::compose(ComposeCall& c) {
   Dims two{2};
   two.append(a.shape.begin(), a.shape.end());
   Value pairs = uniform(c, two, a.dtype == DType::f64 ? DType::f64 : DType::f32);
-  auto number = [&](int64_t i) {
-    return emit("select", {pairs}, {{"dim", int64_t{0}, {}}, {"index", i, {}}});
-  };
+  auto number = [&](int64_t i) { return select(pairs, 0, i); };
   Value u = number(0), v = number(1);
-  Value radius = unary("sqrt", unary("log1p", -u) * -2.0);
-  Value y = radius * unary("cos", v * (2 * std::numbers::pi));
+  Value radius = emit<Sqrt>(emit<Log1p>(-u) * -2.0);
+  Value y = radius * emit<Cos>(v * (2 * std::numbers::pi));
   c.give(cast(y, a.dtype));
 }
 

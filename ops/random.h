@@ -15,6 +15,7 @@ struct RandomBits {
   static constexpr auto name = "random_bits"sv, doc = "y[i] = number i of key, in [0, 2^32)"sv;
   static constexpr std::array inputs{"key"sv};
   static constexpr bool zero_gradient = true;
+  static constexpr auto no_batch_rule = not_of_cotangents;
   struct Attr {
     Dims shape;
     static constexpr auto fields() { return std::tuple(required("shape", &Attr::shape)); }

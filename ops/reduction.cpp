@@ -3,6 +3,7 @@
 #include "ops/extremum.h"
 #include "ops/families.h"
 #include "ops/rules.h"
+#include "ops/scan.h"
 #include "ops/statistics.h"
 
 namespace gradus::ops {
@@ -63,6 +64,15 @@ void Sum::vjp(VjpCall& d) {
     return expand(dy, x.dims);
   });
 }
+// Without `dim`, over all dimensions but the added one.
+BatchedResults Sum::batch(const BatchedCall& c) {
+  const int rank = c.own_rank(0);
+  if (rank == 0) return {c.operands[0]};
+  Attr a = c.attr<Attr>();
+  if (!a.dim || a.dim->empty()) a.dim = normalised_dims(std::nullopt, rank);
+  for (int64_t& d : *a.dim) d = c.moved(d);
+  return {emit<Sum>({c.operands[0]}, a)};
+}
 
 void Mean::infer(InferCall& call) {
   const Attr& a = attr<Attr>(call.attributes);
@@ -100,8 +110,7 @@ void Prod::vjp(VjpCall& d) {
     int64_t dim = a.dim ? *a.dim : 0;
     if (!a.dim) x = reshape(x, {numel(type.dims)});
     auto others = [&](bool after) {
-      return emit("cumprod", {x},
-                  {{"dim", dim, {}}, {"exclusive", true, {}}, {"reverse", after, {}}});
+      return emit<CumProd>({x}, {.dim = dim, .exclusive = true, .reverse = after});
     };
     Value before = others(false), after = others(true);
     Value rest = reshape(before * after, type.dims);
@@ -117,8 +126,8 @@ void Amin::infer(InferCall& call) { infer_extremum(call); }
 void Amin::bind(BindCall& call) { bind_extremum(call, reducer); }
 void Amin::vjp(VjpCall& d) { share_evenly(d); }
 
-void MaxAll::compose(ComposeCall& c) { c.give(emit("amax", {c.x()})); }
-void MinAll::compose(ComposeCall& c) { c.give(emit("amin", {c.x()})); }
+void MaxAll::compose(ComposeCall& c) { c.give(emit<Amax>(c.x())); }
+void MinAll::compose(ComposeCall& c) { c.give(emit<Amin>(c.x())); }
 
 void All::infer(InferCall& call) {
   const Attr& a = attr<Attr>(call.attributes);
@@ -149,7 +158,7 @@ std::optional<ReductionCall> call_of(std::tuple<Op...>*, const ir::Operator& op,
   std::optional<ReductionCall> call;
   auto look = [&]<class O>(O*) {
     if constexpr (requires { O::reducer; }) {
-      if (&op != &operator_record<O>) return;
+      if (&op != &record<O>()) return;
       const auto& a = attr<typename O::Attr>(attributes);
       call = {O::reducer, reduced_dims(dims_of(a.dim), rank), a.keepdim};
     }

@@ -22,10 +22,12 @@ struct Sum {  // y = sum of x over dim
                         doc = "y = sum of x over dim; integers and bool add up as i64"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr auto reducer = work::Reducer::sum;
+  static constexpr auto recompute_cost = ir::again::adds_up;
   using Attr = DimsAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);  // dx = dy, expanded
+  static BatchedResults batch(const BatchedCall&);
 };
 
 struct Mean {  // y = sum of x over dim / how many they are
@@ -49,6 +51,8 @@ struct Prod {  // y = product of x over dim
                         doc = "y = product of x over dim; integers and bool multiply as i64"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr auto reducer = work::Reducer::prod;
+  static constexpr auto recompute_cost = ir::again::adds_up;
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = OneDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -74,6 +78,8 @@ struct Amax {  // y = greatest of x over dim; NaN if there is one
                             "gradient evenly"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr auto reducer = work::Reducer::max;
+  static constexpr auto recompute_cost = ir::again::adds_up;
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = ExtremumAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -87,6 +93,8 @@ struct Amin {  // y = least of x over dim; NaN if there is one
                             "gradient evenly"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr auto reducer = work::Reducer::min;
+  static constexpr auto recompute_cost = ir::again::adds_up;
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = ExtremumAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -109,6 +117,8 @@ struct All {  // y = whether every x is not zero
   static constexpr auto name = "all"sv, doc = "y = whether no x is zero"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr auto reducer = work::Reducer::all;
+  static constexpr auto recompute_cost = ir::again::adds_up;
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = OneDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -118,6 +128,8 @@ struct Any {  // y = whether some x is not zero
   static constexpr auto name = "any"sv, doc = "y = whether an x is not zero (NaN is not)"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr auto reducer = work::Reducer::any;
+  static constexpr auto recompute_cost = ir::again::adds_up;
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = OneDimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);

@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "ops/added.h"
 #include "ops/families.h"
-#include "ops/opaque.h"
 
 namespace gradus::ops {
 
@@ -20,11 +19,15 @@ namespace {
 struct Table {
   std::vector<const ir::Operator*> list;
   std::unordered_map<std::string_view, const ir::Operator*> by_name;
+  std::unordered_map<const void*, const ir::Operator*> by_type;
   Table() {
     for (auto family : families)
       for (const ir::Operator* op : family()) list.push_back(op);
     std::sort(list.begin(), list.end(), [](auto* a, auto* b) { return a->name < b->name; });
-    for (auto* op : list) GRADUS_CHECK(by_name.emplace(op->name, op).second);
+    for (auto* op : list) {
+      GRADUS_CHECK(by_name.emplace(op->name, op).second);
+      GRADUS_CHECK(by_type.emplace(op->type, op).second);
+    }
   }
 };
 
@@ -37,6 +40,7 @@ const Table& table() {
 struct Added {
   std::vector<const ir::Operator*> list;  // with the table's, by name
   std::unordered_map<std::string_view, const ir::Operator*> by_name;
+  std::unordered_map<const void*, const ir::Operator*> by_type;
 };
 struct AddedVersions {
   std::mutex mutex;
@@ -103,6 +107,15 @@ const ir::Operator* find(std::string_view name) {
   return found == more->by_name.end() ? nullptr : found->second;
 }
 
+const ir::Operator* find_type(const void* key) {
+  auto it = table().by_type.find(key);
+  if (it != table().by_type.end()) return it->second;
+  const Added* more = added();
+  if (!more) return nullptr;
+  auto found = more->by_type.find(key);
+  return found == more->by_type.end() ? nullptr : found->second;
+}
+
 bool is_added(const ir::Operator* op) {
   const Added* more = added();
   if (!more || !op) return false;
@@ -124,11 +137,12 @@ void register_operator(const ir::Operator& op) {
   AddedVersions& versions = added_versions();
   std::lock_guard guard(versions.mutex);
   if (find(op.name)) refuse("there is one of this name");
-  Added next = versions.all.empty() ? Added{table().list, {}} : versions.all.back();
+  Added next = versions.all.empty() ? Added{table().list, {}, {}} : versions.all.back();
   next.list.insert(std::ranges::lower_bound(next.list, op.name, {},
                                             [](const ir::Operator* o) { return o->name; }),
                    &op);
   next.by_name.emplace(op.name, &op);
+  if (op.type) next.by_type.emplace(op.type, &op);
   versions.latest.store(&versions.all.emplace_back(std::move(next)), std::memory_order_release);
 }
 
@@ -201,7 +215,7 @@ SmallVector<ir::Type, 2> infer_part(const ir::Operator& op, std::span<const ir::
       call.fail("{} is missing", call.name_of_operand(i));
   for (size_t i = 0; i < in.size(); ++i) {
     bool handle = in[i].kind == ir::OperandType::Kind::tensor && !in[i].type->is_tensor();
-    if (handle && &op != &operator_record<Eval>)
+    if (handle && !op.traits.takes_handle)
       call.fail("{} is a handle, which only `eval` takes", call.name_of_operand(i));
     if (!call.given(i) && variadic && i + 1 >= most && !op.operands.back().optional)
       call.fail("{} is missing", call.name_of_operand(i));

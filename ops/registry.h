@@ -13,6 +13,8 @@ namespace gradus::ops {
 std::span<const ir::Operator* const> all();
 // Null if there is none of that name.
 const ir::Operator* find(std::string_view name);
+// By the key of its struct, as record<Op>() of ops/emit.h does; null if it is not there.
+const ir::Operator* find_type(const void* key);
 // What to write instead of a name that is no operator: "; did you mean 'exp'?", or nothing.
 std::string advice(std::string_view name);
 

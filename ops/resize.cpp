@@ -1,5 +1,6 @@
 #include "ops/resize.h"
 
+#include "ops/comparison.h"
 #include "ops/families.h"
 #include "ops/im2col.h"
 #include "ops/image_axes.h"
@@ -27,20 +28,20 @@ namespace {
 // x stretched to n elements along dimension d.
 Value stretched(const Value& x, int d, int64_t n, bool align_corners) {
   const Dim& size = x.dims()[d];
-  Value i = cast(emit_all(*x.world, "arange", {}, {{"end", n, {}}})[0], x.dtype());
+  Value i = cast(arange(*x.world, n), x.dtype());
   Value from = i * 0.0;
   if (!align_corners)
-    from = emit("clamp", {((i + 0.5) * size) / Dim(n) - 0.5}, {{"min", 0.0, {}}});
+    from = emit<Clamp>({((i + 0.5) * size) / Dim(n) - 0.5}, {.min = 0.0});
   else if (n > 1)
     from = (i * (size - 1)) / Dim(n - 1);
   Value low = cast(from, DType::i64), high = low + num(int64_t{1});
-  high = binary("minimum", high, Value::number(size - 1));
-  low = binary("minimum", low, Value::number(size - 1));
+  high = emit<Minimum>(high, Value::number(size - 1));
+  low = emit<Minimum>(low, Value::number(size - 1));
   Dims shape(static_cast<size_t>(x.rank() - d), Dim(1));
   shape[0] = n;
   Value weight = reshape(from - cast(low, x.dtype()), shape);
-  Value a = emit("index_select", {x, low}, {{"dim", d, {}}});
-  Value b = emit("index_select", {x, high}, {{"dim", d, {}}});
+  Value a = index_select(x, low, d);
+  Value b = index_select(x, high, d);
   return a * (1.0 - weight) + b * weight;
 }
 

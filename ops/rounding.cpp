@@ -12,7 +12,7 @@ Error zero_divisor_error(const Operator& op) {
 void Fmod::vjp(VjpCall& d) {
   d.give(0, [&] { return d.dy(); });
   d.give(1, [&] {
-    Value quotient = unary("trunc", d.x(0) / d.x(1));
+    Value quotient = emit<Trunc>(d.x(0) / d.x(1));
     return -(d.dy() * quotient);
   });
 }
@@ -20,7 +20,7 @@ void Fmod::vjp(VjpCall& d) {
 void Remainder::vjp(VjpCall& d) {
   d.give(0, [&] { return d.dy(); });
   d.give(1, [&] {
-    Value quotient = binary("floor_divide", d.x(0), d.x(1));
+    Value quotient = emit<FloorDivide>(d.x(0), d.x(1));
     return -(d.dy() * quotient);
   });
 }

@@ -3,56 +3,59 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/assemble.h"
+#include "ops/creation.h"
+#include "ops/indexing.h"
+#include "ops/matmul.h"
+#include "ops/reduction.h"
+#include "ops/slicing.h"
 
 namespace gradus::ops {
 
-Value operator+(const Value& a, const Value& b) { return emit("add", {a, b}); }
-Value operator-(const Value& a, const Value& b) { return emit("sub", {a, b}); }
-Value operator*(const Value& a, const Value& b) { return emit("mul", {a, b}); }
-Value operator/(const Value& a, const Value& b) { return emit("div", {a, b}); }
-Value operator-(const Value& a) { return emit("neg", {a}); }
-Value operator+(const Value& a, double b) { return b == 0 ? a : emit("add", {a, num(b)}); }
-Value operator-(const Value& a, double b) { return b == 0 ? a : emit("sub", {a, num(b)}); }
-Value operator*(const Value& a, double b) { return b == 1 ? a : emit("mul", {a, num(b)}); }
-Value operator/(const Value& a, double b) { return b == 1 ? a : emit("div", {a, num(b)}); }
-Value operator+(double a, const Value& b) { return emit("add", {num(a), b}); }
-Value operator-(double a, const Value& b) { return emit("sub", {num(a), b}); }
-Value operator*(double a, const Value& b) { return a == 1 ? b : emit("mul", {num(a), b}); }
-Value operator/(double a, const Value& b) { return emit("div", {num(a), b}); }
+Value operator+(const Value& a, const Value& b) { return emit<Add>(a, b); }
+Value operator-(const Value& a, const Value& b) { return emit<Sub>(a, b); }
+Value operator*(const Value& a, const Value& b) { return emit<Mul>(a, b); }
+Value operator/(const Value& a, const Value& b) { return emit<Div>(a, b); }
+Value operator-(const Value& a) { return emit<Neg>(a); }
+Value operator+(const Value& a, double b) { return b == 0 ? a : emit<Add>(a, num(b)); }
+Value operator-(const Value& a, double b) { return b == 0 ? a : emit<Sub>(a, num(b)); }
+Value operator*(const Value& a, double b) { return b == 1 ? a : emit<Mul>(a, num(b)); }
+Value operator/(const Value& a, double b) { return b == 1 ? a : emit<Div>(a, num(b)); }
+Value operator+(double a, const Value& b) { return emit<Add>(num(a), b); }
+Value operator-(double a, const Value& b) { return emit<Sub>(num(a), b); }
+Value operator*(double a, const Value& b) { return a == 1 ? b : emit<Mul>(num(a), b); }
+Value operator/(double a, const Value& b) { return emit<Div>(num(a), b); }
 Value operator/(const Value& a, const Dim& b) {
-  return b == Dim(1) ? a : emit("div", {a, Value::number(b)});
+  return b == Dim(1) ? a : emit<Div>(a, Value::number(b));
 }
 Value operator*(const Value& a, const Dim& b) {
-  return b == Dim(1) ? a : emit("mul", {a, Value::number(b)});
+  return b == Dim(1) ? a : emit<Mul>(a, Value::number(b));
 }
 
-Value eq(const Value& a, const Value& b) { return emit("eq", {a, b}); }
-Value ne(const Value& a, const Value& b) { return emit("ne", {a, b}); }
-Value lt(const Value& a, const Value& b) { return emit("lt", {a, b}); }
-Value le(const Value& a, const Value& b) { return emit("le", {a, b}); }
-Value gt(const Value& a, const Value& b) { return emit("gt", {a, b}); }
-Value ge(const Value& a, const Value& b) { return emit("ge", {a, b}); }
-Value logical_and(const Value& a, const Value& b) { return emit("logical_and", {a, b}); }
-Value logical_or(const Value& a, const Value& b) { return emit("logical_or", {a, b}); }
-Value logical_not(const Value& a) { return emit("logical_not", {a}); }
+Value eq(const Value& a, const Value& b) { return emit<Eq>(a, b); }
+Value ne(const Value& a, const Value& b) { return emit<Ne>(a, b); }
+Value lt(const Value& a, const Value& b) { return emit<Lt>(a, b); }
+Value le(const Value& a, const Value& b) { return emit<Le>(a, b); }
+Value gt(const Value& a, const Value& b) { return emit<Gt>(a, b); }
+Value ge(const Value& a, const Value& b) { return emit<Ge>(a, b); }
+Value logical_and(const Value& a, const Value& b) { return emit<LogicalAnd>(a, b); }
+Value logical_or(const Value& a, const Value& b) { return emit<LogicalOr>(a, b); }
+Value logical_not(const Value& a) { return emit<LogicalNot>(a); }
 
-Value unary(std::string_view op, const Value& x) { return emit(op, {x}); }
-Value binary(std::string_view op, const Value& a, const Value& b) { return emit(op, {a, b}); }
 Value where(const Value& condition, const Value& a, const Value& b) {
-  return emit("where", {condition, a, b});
+  return emit<Where>({condition, a, b});
 }
 Value keep_where(const Value& condition, const Value& x) {
-  return emit("where", {condition, x, num(0.0)});
+  return emit<Where>({condition, x, num(0.0)});
 }
 
+Value detach(const Value& x) { return emit<Detach>(x); }
 Value cast(const Value& x, DType dtype) {
-  return x.dtype() == dtype ? x : emit("cast", {x}, {{"dtype", dtype, {}}});
+  return x.dtype() == dtype ? x : emit<Cast>({x}, {.dtype = dtype});
 }
 
 Value full(World& world, const Dims& shape, double value, DType dtype) {
-  return emit_all(
-      world, "full", {},
-      {{"shape", Literal::list(shape), {}}, {"value", value, {}}, {"dtype", dtype, {}}})[0];
+  return emit_all<Full>(world, {}, {.shape = shape, .value = value, .dtype = dtype})[0];
 }
 Value zeros_of(World& world, const Type& type) { return full(world, type.dims, 0, type.dtype); }
 Value zeros_to_fill(World& world, const Type& type) {
@@ -61,11 +64,16 @@ Value zeros_to_fill(World& world, const Type& type) {
 Value zeros_like(const Value& x) { return full(*x.world, x.dims(), 0, x.dtype()); }
 Value ones_like(const Value& x) { return full(*x.world, x.dims(), 1, x.dtype()); }
 
+Value arange(World& world, const Dim& n) { return emit_all<Arange>(world, {}, {.end = n})[0]; }
+Value eye(World& world, const Dim& n, DType dtype) {
+  return emit_all<Eye>(world, {}, {.n = n, .dtype = dtype})[0];
+}
+
 Value sum(const Value& x, const Ints& dims, bool keepdim) {
   if (dims.empty()) return x;
-  return emit("sum", {x}, {{"dim", Literal::list(dims), {}}, {"keepdim", keepdim, {}}});
+  return emit<Sum>({x}, {.dim = dims, .keepdim = keepdim});
 }
-Value sum_all(const Value& x) { return x.rank() == 0 ? x : emit("sum", {x}); }
+Value sum_all(const Value& x) { return x.rank() == 0 ? x : emit<Sum>(x); }
 
 Value sum_to(const Value& x, const Dims& shape) {
   if (x.dims() == shape) return x;
@@ -82,25 +90,25 @@ Value sum_to(const Value& x, const Dims& shape) {
 }
 
 Value expand(const Value& x, const Dims& shape) {
-  return x.dims() == shape ? x : emit("expand", {x}, {{"shape", Literal::list(shape), {}}});
+  return x.dims() == shape ? x : emit<Expand>({x}, {.shape = shape});
 }
 Value reshape(const Value& x, const Dims& shape) {
-  return x.dims() == shape ? x : emit("reshape", {x}, {{"shape", Literal::list(shape), {}}});
+  return x.dims() == shape ? x : emit<Reshape>({x}, {.shape = shape});
 }
-Value unsqueeze(const Value& x, int64_t dim) { return emit("unsqueeze", {x}, {{"dim", dim, {}}}); }
-Value squeeze(const Value& x, int64_t dim) { return emit("squeeze", {x}, {{"dim", dim, {}}}); }
+Value unsqueeze(const Value& x, int64_t dim) { return emit<Unsqueeze>({x}, {.dim = dim}); }
+Value squeeze(const Value& x, int64_t dim) { return emit<Squeeze>({x}, {.dim = dim}); }
 Value transpose(const Value& x, int64_t dim0, int64_t dim1) {
-  return emit("transpose", {x}, {{"dim0", dim0, {}}, {"dim1", dim1, {}}});
+  return emit<Transpose>({x}, {.dim0 = dim0, .dim1 = dim1});
 }
-Value permute(const Value& x, const Ints& dims) {
-  return emit("permute", {x}, {{"dims", Literal::list(dims), {}}});
+Value permute(const Value& x, const Ints& dims) { return emit<Permute>({x}, {.dims = dims}); }
+Value select(const Value& x, int64_t dim, const Dim& index) {
+  return emit<Select>({x}, {.dim = dim, .index = index});
 }
 Value slice(const Value& x, int64_t dim, const Dim& start, const Dim& end, int64_t step) {
-  return emit("slice", {x},
-              {{"dim", dim, {}}, {"start", start, {}}, {"end", end, {}}, {"step", step, {}}});
+  return emit<Slice>({x}, {.dim = dim, .start = start, .end = end, .step = step});
 }
 Value cat(std::span<const Value> xs, int64_t dim) {
-  return emit_all(*xs[0].world, "cat", xs, {{"dim", dim, {}}})[0];
+  return emit_all<Cat>(*xs[0].world, xs, {.dim = dim})[0];
 }
 Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after) {
   if (before == Dim(0) && after == Dim(0)) return x;
@@ -108,14 +116,24 @@ Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after
   Dims amounts(2 * static_cast<size_t>(x.rank() - dim - 1), 0);  // the last dimension comes first
   amounts.push_back(before);
   amounts.push_back(after);
-  return emit("constant_pad_nd", {x}, {{"pad", Literal::list(amounts), {}}});
+  return emit<ConstantPadNd>({x}, {.pad = amounts});
 }
-Value matmul(const Value& a, const Value& b) { return emit("matmul", {a, b}); }
+Value index_select(const Value& x, const Value& index, int64_t dim) {
+  return emit<IndexSelect>({x, index}, {.dim = dim});
+}
+Value gather(const Value& x, const Value& index, int64_t dim) {
+  return emit<Gather>({x, index}, {.dim = dim});
+}
+Value scatter_add(const Value& x, const Value& index, const Value& src, int64_t dim) {
+  return emit<ScatterAdd>({x, index, src}, {.dim = dim});
+}
+Value matmul(const Value& a, const Value& b) { return emit<Matmul>(a, b); }
 Value matmul_transposed(const Value& a, const Value& b) {
-  return emit("matmul", {a, b}, {{"transpose_b", true, {}}});
+  return emit<Matmul>({a, b}, {.transpose_b = true});
 }
-Value mm(const Value& a, const Value& b) { return emit("mm", {a, b}); }
-Value bmm(const Value& a, const Value& b) { return emit("bmm", {a, b}); }
+Value mm(const Value& a, const Value& b) { return emit<Mm>(a, b); }
+Value bmm(const Value& a, const Value& b) { return emit<Bmm>(a, b); }
+Value diagonal(const Value& x) { return emit<Diagonal>(x); }
 Value swap_last(const Value& x) { return transpose(x, -2, -1); }
 
 Value restore_dims(const Value& y, const Ints& dims, bool keepdim, int rank) {

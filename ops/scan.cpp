@@ -16,12 +16,8 @@ void infer_scan(InferCall& call, int64_t dim) {
   call.out.emplace_back(is_floating(x.dtype) ? x.dtype : DType::i64, x.dims, x.device);
 }
 
-Value scan(std::string_view op, const Value& x, int64_t dim, bool exclusive, bool reverse) {
-  return emit(op, {x}, {{"dim", dim, {}}, {"exclusive", exclusive, {}}, {"reverse", reverse, {}}});
-}
-
 Value recurrence(const Value& a, const Value& b, int64_t dim, bool reverse) {
-  return emit("linear_recurrence", {a, b}, {{"dim", dim, {}}, {"reverse", reverse, {}}});
+  return emit<LinearRecurrence>({a, b}, {.dim = dim, .reverse = reverse});
 }
 
 template <class A>
@@ -39,7 +35,9 @@ void CumSum::bind(BindCall& call) {
 }
 void CumSum::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
-  d.give(0, [&] { return scan("cumsum", d.dy(), a.dim, a.exclusive, !a.reverse); });
+  d.give(0, [&] {
+    return emit<CumSum>({d.dy()}, {.dim = a.dim, .exclusive = a.exclusive, .reverse = !a.reverse});
+  });
 }
 
 void CumProd::infer(InferCall& call) { infer_scan(call, attributes_as<Attr>(call.attributes).dim); }
@@ -58,7 +56,7 @@ void CumProd::vjp(VjpCall& d) {
       Value s = recurrence(x, dy, a.dim, !a.reverse);
       return d.y() * s;
     }
-    Value before = scan("cumprod", x, a.dim, true, a.reverse);
+    Value before = emit<CumProd>({x}, {.dim = a.dim, .exclusive = true, .reverse = a.reverse});
     Value weighted = x * dy;
     Value s = recurrence(x, weighted, a.dim, !a.reverse);
     Value sum = dy + s;
@@ -103,8 +101,8 @@ void LogCumSumExp::vjp(VjpCall& d) {
     Value nothing_yet = eq(d.y(), num(-INFINITY));
     Value y = where(nothing_yet, num(0.0), d.y());
     Value rise = d.x() - y;
-    Value share = unary("exp", rise);
-    Value ratio = -unary("expm1", rise);
+    Value share = emit<Exp>(rise);
+    Value ratio = -emit<Expm1>(rise);
     Value weighted = ratio * d.dy();
     Value later = recurrence(ratio, weighted, a.dim, true);
     Value sum = d.dy() + later;
@@ -126,7 +124,7 @@ void CumMax::vjp(VjpCall& d) {
   const Attr& a = d.attr<Attr>();
   d.give(0, [&] {
     Value zeros = zeros_to_fill(d.world, d.x_type());
-    return emit("scatter_add", {zeros, d.y(1), d.dy(0)}, {{"dim", a.dim, {}}});
+    return scatter_add(zeros, d.y(1), d.dy(0), a.dim);
   });
 }
 

@@ -23,6 +23,7 @@ struct ScanAttr {
 struct CumSum {  // y[i] = x[0] + … + x[i]
   static constexpr auto name = "cumsum"sv, doc = "y[i] = x[0] + ... + x[i] along dim"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto batch = batch_named_dimensions;
   using Attr = ScanAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -32,6 +33,7 @@ struct CumSum {  // y[i] = x[0] + … + x[i]
 struct CumProd {  // y[i] = x[0] * … * x[i]
   static constexpr auto name = "cumprod"sv, doc = "y[i] = x[0] * ... * x[i] along dim"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = ScanAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -45,6 +47,7 @@ struct LinearRecurrence {
   static constexpr auto name = "linear_recurrence"sv,
                         doc = "y[0] = 0, y[i] = a[i-1] * y[i-1] + b[i-1] along dim"sv;
   static constexpr std::array inputs{"a"sv, "b"sv};
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     int64_t dim = 0;
     bool reverse = false;
@@ -61,6 +64,7 @@ struct LogCumSumExp {  // y[i] = log(exp(x[0]) + … + exp(x[i]))
   static constexpr auto name = "logcumsumexp"sv,
                         doc = "y[i] = log(exp(x[0]) + ... + exp(x[i])) along dim"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto no_batch_rule = not_of_cotangents;
   struct Attr {
     int64_t dim = 0;
     static constexpr auto fields() { return std::tuple(required("dim", &Attr::dim)); }
@@ -77,6 +81,7 @@ struct CumMax {
                         doc = "values[i] = max(x[0], ..., x[i]), and where it is"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = LogCumSumExp::Attr;
   static void infer(InferCall&);
   static void bind(BindCall&);

@@ -48,12 +48,12 @@ void MaskedSelect::compose(ComposeCall& c) {
   Dim count = count_of(c, c.attr<Attr>().count);
   // Both broadcast: a mask of all places of x has the shape of the selection, and changes nothing.
   Value wide_mask =
-      x.dims() == mask.dims() ? mask : logical_and(mask, binary("eq", zeros_like(x), num(0.0)));
+      x.dims() == mask.dims() ? mask : logical_and(mask, emit<Eq>(zeros_like(x), num(0.0)));
   Value wide = expand(x, wide_mask.dims());
   Dim all = ir::numel(wide.dims());
   Value flat = reshape(wide, {all});
-  Value places = emit("nonzero", {reshape(wide_mask, {all})}, {{"count", count, {}}});
-  c.give(emit("index_select", {flat, reshape(places, {count})}, {{"dim", int64_t{0}, {}}}));
+  Value places = emit<Nonzero>({reshape(wide_mask, {all})}, {.count = count});
+  c.give(index_select(flat, reshape(places, {count}), 0));
 }
 
 bool has_mask(std::span<const ir::OperandType> operands, size_t first) {
@@ -94,10 +94,9 @@ SmallVector<Value, 6> without_masks(ComposeCall& c, size_t first, const Dim& cou
     }
     // Sizes that types do not prove equal are held equal by the expansion.
     Value mask = v.type.dims == covered ? v : expand(v, covered);
-    Value places = emit("nonzero", {mask}, {{"count", count, {}}});
+    Value places = emit<Nonzero>({mask}, {.count = count});
     for (size_t d = 0; d < covered.size(); ++d)
-      out.push_back(emit("select", {places},
-                         {{"dim", int64_t{1}, {}}, {"index", static_cast<int64_t>(d), {}}}));
+      out.push_back(select(places, 1, static_cast<int64_t>(d)));
     dim += covered.size();
   }
   return out;

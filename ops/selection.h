@@ -21,6 +21,7 @@ struct Nonzero {
   static constexpr std::string_view name = "nonzero",
                                     doc = "y[k, d] = the k-th place of x != 0 along dimension d";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = CountAttr;
   static bool data_sized(std::span<const ir::OperandType>) { return true; }
   static int64_t count(std::span<const Tensor* const> x) { return count_nonzero(*x[0]); }

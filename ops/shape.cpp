@@ -225,6 +225,12 @@ void Permute::vjp(VjpCall& d) {
     return permute(d.dy(), inverse);
   });
 }
+BatchedResults Permute::batch(const BatchedCall& c) {
+  const int rank = c.own_rank(0);
+  Ints dims{0};
+  for (int64_t d : c.attr<Attr>().dims) dims.push_back((d < 0 ? d + rank : d) + 1);
+  return {emit<Permute>({c.operands[0]}, {.dims = dims})};
+}
 
 void Movedim::compose(ComposeCall& c) {
   const Attr& a = c.attr<Attr>();
@@ -292,6 +298,10 @@ void Expand::bind(BindCall& call) {
 // The caller sums the gradient down to x's shape.
 void Expand::vjp(VjpCall& d) {
   d.give(0, [&] { return d.dy(); });
+}
+BatchedResults Expand::batch(const BatchedCall& c) {
+  Value x = c.aligned(0, c.results[0].rank());
+  return {expand(x, c.with_batch(c.results[0].dims))};
 }
 
 std::span<const ir::Operator* const> shape_family() { return fold<ShapeOperators>(); }

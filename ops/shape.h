@@ -17,6 +17,9 @@ struct Reshape {
                                         "y: the elements of x in row-major order; one size may "
                                         "be -1";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_reshape;
   struct Attr {
     Dims shape;
     static constexpr auto fields() { return std::tuple(required("shape", &Attr::shape)); }
@@ -42,6 +45,9 @@ struct Squeeze {  // a symbolic size never counts as 1: types decide
   static constexpr std::string_view name = "squeeze",
                                     doc = "y = x without `dim` if its size is 1; without any such";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_reshape;
   struct Attr {
     std::optional<int64_t> dim;
     static constexpr auto fields() { return std::tuple(field("dim", &Attr::dim)); }
@@ -54,6 +60,9 @@ struct Squeeze {  // a symbolic size never counts as 1: types decide
 struct Unsqueeze {
   static constexpr std::string_view name = "unsqueeze", doc = "y = x with a size 1 before `dim`";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_reshape;
   struct Attr {
     int64_t dim = 0;
     static constexpr auto fields() { return std::tuple(required("dim", &Attr::dim)); }
@@ -67,6 +76,9 @@ struct Transpose {
   static constexpr std::string_view name = "transpose",
                                     doc = "y[.., j, .., i, ..] = x[.., i, .., j, ..]";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     int64_t dim0 = 0, dim1 = 0;
     static constexpr auto fields() {
@@ -81,6 +93,8 @@ struct Transpose {
 struct Permute {
   static constexpr std::string_view name = "permute", doc = "dimension k of y is dims[k] of x";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
   struct Attr {
     Ints dims;
     static constexpr auto fields() { return std::tuple(required("dims", &Attr::dims)); }
@@ -88,6 +102,7 @@ struct Permute {
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
+  static BatchedResults batch(const BatchedCall&);
 };
 
 struct Movedim {
@@ -109,6 +124,8 @@ struct Expand {
                                     doc =
                                         "y[.., i, ..] = x[.., 0, ..] where x has size 1; -1 keeps";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
   struct Attr {
     Dims shape;
     static constexpr auto fields() { return std::tuple(required("shape", &Attr::shape)); }
@@ -116,6 +133,7 @@ struct Expand {
   static void infer(InferCall&);
   static void bind(BindCall&);
   static void vjp(VjpCall&);
+  static BatchedResults batch(const BatchedCall&);
 };
 
 using ShapeOperators =

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/assemble.h"
 #include "ops/dimension.h"
 #include "ops/rules.h"
 
@@ -137,9 +138,8 @@ void Slice::vjp(VjpCall& d) {
     auto [first, last] = a.range(size);
     if (a.step == 1) return pad_zeros(d.dy(), dim, first, size - last);
     Value zeros = zeros_to_fill(d.world, d.x_type());
-    return emit(
-        "slice_scatter", {zeros, d.dy()},
-        {{"dim", int64_t{dim}, {}}, {"start", first, {}}, {"end", last, {}}, {"step", a.step, {}}});
+    return emit<SliceScatter>({zeros, d.dy()},
+                              {.dim = dim, .start = first, .end = last, .step = a.step});
   });
 }
 
@@ -245,13 +245,13 @@ void Chunk::compose(ComposeCall& c) {
   int dim = dimension_of(c, a.dim, x.rank());
   if (a.chunks < 1) c.fail("'chunks' is {}; it must be positive", a.chunks);
   const Dim& size = x.dims()[dim];
-  std::vector<Literal> sizes;
+  Dims sizes;
   if (size.is_constant()) {
     int64_t n = size.value(), each = n / a.chunks + (n % a.chunks != 0);
     int64_t count = each == 0 ? a.chunks : n / each + (n % each != 0);
     if (count > 65536) c.fail("{} parts are too many; at most 65536", count);
     for (int64_t i = 0; i < count; ++i)
-      sizes.emplace_back(each == 0 ? 0 : std::min(each, n - i * each));
+      sizes.push_back(each == 0 ? 0 : std::min(each, n - i * each));
   } else {
     if (a.chunks > 65536) c.fail("{} parts are too many; at most 65536", a.chunks);
     Dim each = floor_div(size, a.chunks);
@@ -260,10 +260,9 @@ void Chunk::compose(ComposeCall& c) {
           "dimension {} of {} cannot be shown to be divisible by {}, so the number of results "
           "is not known; write {}*K for the size, or use `split` with sizes",
           dim, to_string(x.type), a.chunks, a.chunks);
-    sizes.assign(static_cast<size_t>(a.chunks), Literal(each));
+    sizes.assign(static_cast<size_t>(a.chunks), each);
   }
-  for (Value& part :
-       emit_all(c.world, "split", {&x, 1}, {{"sizes", sizes, {}}, {"dim", int64_t{dim}, {}}}))
+  for (Value& part : emit_all<Split>(c.world, {&x, 1}, {.sizes = sizes, .dim = dim}))
     c.give(std::move(part));
 }
 
@@ -277,9 +276,8 @@ void Unbind::compose(ComposeCall& c) {
     c.fail("dimension {} of {} is symbolic, so the number of results is not known; use `select`",
            dim, to_string(x.type));
   if (size.value() > 65536) c.fail("{} results are too many; at most 65536", size.value());
-  std::vector<Literal> ones(static_cast<size_t>(size.value()), Literal(1));
-  for (const Value& part :
-       emit_all(c.world, "split", {&x, 1}, {{"sizes", ones, {}}, {"dim", int64_t{dim}, {}}}))
+  Dims ones(static_cast<size_t>(size.value()), Dim(1));
+  for (const Value& part : emit_all<Split>(c.world, {&x, 1}, {.sizes = ones, .dim = dim}))
     c.give(squeeze(part, dim));
 }
 
@@ -327,7 +325,7 @@ void Diagonal::vjp(VjpCall& d) {
     int rank = d.x_type().rank(), i = normal(a.dim1, rank), j = normal(a.dim2, rank);
     const Dim &n = d.x_type().dims[i], &m = d.x_type().dims[j];
     Dim side = d.y_type().dims.back() + (a.offset < 0 ? -a.offset : a.offset);
-    Value square = emit("diag_embed", {d.dy()}, {{"offset", a.offset, {}}});
+    Value square = emit<DiagEmbed>({d.dy()}, {.offset = a.offset});
     Value wide = pad_zeros(square, rank - 1, 0, m - side);
     Value whole = pad_zeros(wide, rank - 2, 0, n - side);
     Ints dims;

@@ -14,6 +14,9 @@ int64_t clamp_bound(const BindCall& call, const Dim& bound, int64_t size);
 struct Select {
   static constexpr std::string_view name = "select", doc = "y[..] = x[.., index, ..]";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     int64_t dim = 0;
     Dim index = 0;
@@ -30,6 +33,9 @@ struct Slice {  // bounds are clamped: see clamp_bound
   static constexpr std::string_view name = "slice",
                                     doc = "y[.., i, ..] = x[.., start + i*step, ..], up to end";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     int64_t dim = 0;
     std::optional<Dim> start, end;
@@ -54,6 +60,9 @@ struct Narrow {  // unlike `slice`, out of range is an error
   static constexpr std::string_view name = "narrow",
                                     doc = "y[.., i, ..] = x[.., start + i, ..], i < length";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto no_batch_rule = "not written: `dim` would move on, as slice's does";
   struct Attr {
     int64_t dim = 0;
     Dim start = 0, length = 0;
@@ -71,6 +80,9 @@ struct Split {
   static constexpr std::string_view name = "split", doc = "x cut along `dim` into these sizes";
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"y..."sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     Dims sizes;
     int64_t dim = 0;
@@ -112,6 +124,9 @@ struct Diagonal {
   static constexpr std::string_view name = "diagonal",
                                     doc = "y[.., i] = x[.., i, .., i + offset, ..]";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     int64_t offset = 0, dim1 = 0, dim2 = 1;
     static constexpr auto fields() {

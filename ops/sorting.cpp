@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/extremum.h"
 #include "ops/families.h"
 #include "ops/operands.h"
 #include "ops/rules.h"
@@ -43,7 +44,7 @@ void give_back(VjpCall& d, int64_t dim) {
   if (!d.has_dy(0)) return;
   d.give(0, [&] {
     Value zeros = zeros_to_fill(d.world, d.x_type());
-    return emit("scatter_add", {zeros, d.y(1), d.dy(0)}, {{"dim", dim, {}}});
+    return scatter_add(zeros, d.y(1), d.dy(0), dim);
   });
 }
 
@@ -85,7 +86,7 @@ void Topk::vjp(VjpCall& d) { give_back(d, d.attr<Attr>().dim); }
 void Argsort::compose(ComposeCall& c) {
   const Attr& a = c.attr<Attr>();
   SmallVector<Value, 1> in{tensor_operand(c, 0)};
-  c.give(emit_all(c.world, "sort", in, {{"dim", a.dim, {}}, {"descending", a.descending, {}}})[1]);
+  c.give(emit_all<Sort>(c.world, in, {.dim = a.dim, .descending = a.descending})[1]);
 }
 
 void Kthvalue::compose(ComposeCall& c) {
@@ -93,17 +94,15 @@ void Kthvalue::compose(ComposeCall& c) {
   const Value& x = tensor_operand(c, 0);
   if (a.k.is_constant() && a.k.value() < 1) c.fail("'k' is {}; it counts from 1", a.k.value());
   SmallVector<Value, 1> in{x};
-  auto least =
-      emit_all(c.world, "topk", in, {{"k", a.k, {}}, {"dim", a.dim, {}}, {"largest", false, {}}});
-  for (const Value& v : least)
-    c.give(x.rank() == 0 ? v : emit("select", {v}, {{"dim", a.dim, {}}, {"index", a.k - 1, {}}}));
+  auto least = emit_all<Topk>(c.world, in, {.k = a.k, .dim = a.dim, .largest = false});
+  for (const Value& v : least) c.give(x.rank() == 0 ? v : select(v, a.dim, a.k - 1));
 }
 
 void MedianDim::compose(ComposeCall& c) {
   const Attr& a = c.attr<Attr>();
   const Value& x = tensor_operand(c, 0);
   if (x.rank() == 0) {
-    Value place = emit("argmax", {x});
+    Value place = emit<ArgMax>(x);
     c.give(x);
     c.give(place);
     return;
@@ -116,16 +115,15 @@ void MedianDim::compose(ComposeCall& c) {
     c.fail("dimension {} of 'x' {} is empty; it has no median", a.dim, to_string(x.type));
   const Dim half = floor_div(n + 1, 2);
   SmallVector<Value, 1> in{x};
-  Value least = emit_all(c.world, "topk", in,
-                         {{"k", half, {}}, {"dim", a.dim, {}}, {"largest", false, {}}})[1];
+  Value least = emit_all<Topk>(c.world, in, {.k = half, .dim = a.dim, .largest = false})[1];
   Value place = slice(least, a.dim, half - 1, half);
   if (x.type.is_floating()) {
-    Value bad = cast(unary("isnan", x), DType::u8);
-    Value first = emit("argmax", {bad}, {{"dim", a.dim, {}}, {"keepdim", true, {}}});
-    Value any = emit("any", {bad}, {{"dim", a.dim, {}}, {"keepdim", true, {}}});
+    Value bad = cast(emit<Isnan>(x), DType::u8);
+    Value first = emit<ArgMax>({bad}, {.dim = a.dim, .keepdim = true});
+    Value any = emit<Any>({bad}, {.dim = a.dim, .keepdim = true});
     place = where(any, first, place);
   }
-  Value value = emit("gather", {x, place}, {{"dim", a.dim, {}}});
+  Value value = gather(x, place, a.dim);
   c.give(a.keepdim ? value : squeeze(value, a.dim));
   c.give(a.keepdim ? place : squeeze(place, a.dim));
 }

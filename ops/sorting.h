@@ -21,6 +21,7 @@ struct Sort {
                         doc = "values = x in order along dim, indices = where they were"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
+  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = SortAttr;
   static void infer(InferCall&);
   static void bind(BindCall&);
@@ -34,6 +35,7 @@ struct Topk {
                             "indices = where they were"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
+  static constexpr auto no_batch_rule = not_of_cotangents;
   struct Attr {
     Dim k = 1;
     int64_t dim = -1;

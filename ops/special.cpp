@@ -5,13 +5,12 @@
 
 namespace gradus::ops {
 
-Value gaussian(const Value& x) { return unary("exp", -unary("square", x)); }
+Value gaussian(const Value& x) { return emit<Exp>(-emit<Square>(x)); }
 
-Value polygamma_of(int64_t n, const Value& x) { return emit("polygamma", {x}, {{"n", n, {}}}); }
+Value polygamma_of(int64_t n, const Value& x) { return emit<Polygamma>({x}, {.n = n}); }
 
 void Erfinv::vjp(VjpCall& d) {  // dx = dy sqrt(pi) / 2 e^(y^2)
-  d.give(0,
-         [&] { return d.dy() * (unary("exp", unary("square", d.y())) * (1 / two_over_sqrt_pi)); });
+  d.give(0, [&] { return d.dy() * (emit<Exp>(emit<Square>(d.y())) * (1 / two_over_sqrt_pi)); });
 }
 
 void Polygamma::infer(InferCall& call) {
@@ -21,14 +20,14 @@ void Polygamma::infer(InferCall& call) {
 }
 
 void Logaddexp::vjp(VjpCall& d) {  // dx = dy / (1 + e^(y - x))
-  d.give(0, [&] { return d.dy() * unary("sigmoid", d.x(0) - d.x(1)); });
-  d.give(1, [&] { return d.dy() * unary("sigmoid", d.x(1) - d.x(0)); });
+  d.give(0, [&] { return d.dy() * emit<Sigmoid>(d.x(0) - d.x(1)); });
+  d.give(1, [&] { return d.dy() * emit<Sigmoid>(d.x(1) - d.x(0)); });
 }
 
 void Xlogy::vjp(VjpCall& d) {
   const Value &x = d.x(0), &y = d.x(1);
   // log(y) where x is not 0; a number among the operands need not be y.
-  d.give(0, [&] { return d.dy() * binary("xlogy", ne(x, num(0.0)), y); });
+  d.give(0, [&] { return d.dy() * emit<Xlogy>(ne(x, num(0.0)), y); });
   d.give(1, [&] { return d.dy() * (x / y); });
 }
 

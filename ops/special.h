@@ -15,7 +15,8 @@ Value gaussian(const Value& x);
 // The n-th derivative of digamma.
 Value polygamma_of(int64_t n, const Value& x);
 
-struct Erf : Unary<Result::floating> {  // y = 2 / sqrt(pi) * integral of e^-t^2 from 0 to x
+struct Erf
+    : Function<Unary<Result::floating>> {  // y = 2 / sqrt(pi) * integral of e^-t^2 from 0 to x
   static constexpr std::string_view name = "erf",
                                     doc = "y = 2 / sqrt(pi) * integral of e^-t^2 from 0 to x";
   template <class S>
@@ -27,7 +28,7 @@ struct Erf : Unary<Result::floating> {  // y = 2 / sqrt(pi) * integral of e^-t^2
   }
 };
 
-struct Erfc : Unary<Result::floating> {  // y = 1 - erf(x)
+struct Erfc : Function<Unary<Result::floating>> {  // y = 1 - erf(x)
   static constexpr std::string_view name = "erfc", doc = "y = 1 - erf(x)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -38,7 +39,7 @@ struct Erfc : Unary<Result::floating> {  // y = 1 - erf(x)
   }
 };
 
-struct Erfinv : Unary<Result::floating> {  // x = erf(y)
+struct Erfinv : Function<Unary<Result::floating>> {  // x = erf(y)
   static constexpr std::string_view name = "erfinv", doc = "erf(y) = x";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -47,18 +48,18 @@ struct Erfinv : Unary<Result::floating> {  // x = erf(y)
   static void vjp(VjpCall& d);
 };
 
-struct Lgamma : Unary<Result::floating> {  // y = log |Gamma(x)|
+struct Lgamma : Function<Unary<Result::floating>> {  // y = log |Gamma(x)|
   static constexpr std::string_view name = "lgamma", doc = "y = log |Gamma(x)|";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
     return lgamma(x);
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * unary("digamma", d.x()); });
+    d.give(0, [&] { return d.dy() * emit<Digamma>(d.x()); });
   }
 };
 
-struct Digamma : Unary<Result::floating> {  // y = d log |Gamma(x)| / dx
+struct Digamma : Function<Unary<Result::floating>> {  // y = d log |Gamma(x)| / dx
   static constexpr std::string_view name = "digamma", doc = "y = d log |Gamma(x)| / dx";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -69,7 +70,7 @@ struct Digamma : Unary<Result::floating> {  // y = d log |Gamma(x)| / dx
   }
 };
 
-struct Polygamma : Unary<Result::floating> {  // y = d^n digamma(x) / dx^n
+struct Polygamma : Function<Unary<Result::floating>> {  // y = d^n digamma(x) / dx^n
   static constexpr std::string_view name = "polygamma",
                                     doc = "y = the n-th derivative of digamma(x), n from 0 to 30";
   struct Attr {
@@ -86,18 +87,19 @@ struct Polygamma : Unary<Result::floating> {  // y = d^n digamma(x) / dx^n
   }
 };
 
-struct NormalCdf : Unary<Result::floating> {  // y = P(a standard normal number is below x)
+struct NormalCdf
+    : Function<Unary<Result::floating>> {  // y = P(a standard normal number is below x)
   static constexpr std::string_view name = "normal_cdf", doc = "y = erfc(-x / sqrt(2)) / 2";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
     return erfc(x * -std::numbers::sqrt2 / 2) * 0.5;
   }
   static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * unary("normal_pdf", d.x()); });
+    d.give(0, [&] { return d.dy() * emit<NormalPdf>(d.x()); });
   }
 };
 
-struct NormalPdf : Unary<Result::floating> {  // y = e^(-x^2 / 2) / sqrt(2 pi)
+struct NormalPdf : Function<Unary<Result::floating>> {  // y = e^(-x^2 / 2) / sqrt(2 pi)
   static constexpr std::string_view name = "normal_pdf", doc = "y = e^(-x^2 / 2) / sqrt(2 pi)";
   template <class S>
   GRADUS_INLINE static S scalar(S x) {
@@ -109,7 +111,7 @@ struct NormalPdf : Unary<Result::floating> {  // y = e^(-x^2 / 2) / sqrt(2 pi)
 };
 
 // log(e^x + e^y), from the larger one; infinities of one sign stay what they are.
-struct Logaddexp : Binary<Result::floating> {  // z = log(e^x + e^y)
+struct Logaddexp : Function<Binary<Result::floating>> {  // z = log(e^x + e^y)
   static constexpr std::string_view name = "logaddexp", doc = "z = log(e^x + e^y)";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
@@ -122,7 +124,7 @@ struct Logaddexp : Binary<Result::floating> {  // z = log(e^x + e^y)
   static void vjp(VjpCall& d);
 };
 
-struct Xlogy : Binary<Result::floating> {  // z = x log(y), 0 where x = 0
+struct Xlogy : Function<Binary<Result::floating>> {  // z = x log(y), 0 where x = 0
   static constexpr std::string_view name = "xlogy", doc = "z = x * log(y); 0 where x is 0";
   static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>

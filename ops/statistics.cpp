@@ -49,16 +49,16 @@ Value variance_gradient(const Value& x, const VarianceAttr& a, const Value& dy) 
 Value divide_or_zero(const Value& a, const Value& b, double power) {
   Value zero = eq(b, num(0.0));
   Value safe = where(zero, num(1.0), b);
-  Value divisor = power == 1 ? safe : binary("pow", safe, num(power));
+  Value divisor = power == 1 ? safe : emit<Pow>(safe, num(power));
   return where(zero, num(0.0), a / divisor);
 }
 
 // sign(x) |x|^power, 0 at 0 whatever the power.
 Value signed_power(const Value& x, double power) {
   Value zero = eq(x, num(0.0));
-  Value safe = where(zero, num(1.0), unary("abs", x));
-  Value raised = power == 1 ? safe : binary("pow", safe, num(power));
-  return where(zero, num(0.0), unary("sign", x) * raised);
+  Value safe = where(zero, num(1.0), emit<Abs>(x));
+  Value raised = power == 1 ? safe : emit<Pow>(safe, num(power));
+  return where(zero, num(0.0), emit<Sign>(x) * raised);
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ void Var::vjp(VjpCall& d) {
 void Std::infer(InferCall& call) { infer_floating<Attr>(call); }
 void Std::compose(ComposeCall& c) {
   Value v = variance(c.x(), c.attr<Attr>());
-  c.give(cast(unary("sqrt", v), c.x().dtype()));
+  c.give(cast(emit<Sqrt>(v), c.x().dtype()));
 }
 void Std::vjp(VjpCall& d) {
   d.give(0, [&] {
@@ -92,13 +92,11 @@ void LogSumExp::compose(ComposeCall& c) {
   Value x = widened(cast(c.x(), dtype));
   Ints dims = reduced_dims(a.dim, x.rank());
   // Less the greatest one, unless that is infinite.
-  Value greatest =
-      emit("amax", {x},
-           {{"dim", Literal::list(dims), {}}, {"keepdim", true, {}}, {"allow_empty", true, {}}});
-  Value infinite = eq(unary("abs", greatest), num(INFINITY));
+  Value greatest = emit<Amax>({x}, {.dim = dims, .keepdim = true, .allow_empty = true});
+  Value infinite = eq(emit<Abs>(greatest), num(INFINITY));
   Value shift = where(infinite, num(0.0), greatest);
-  Value powers = unary("exp", x - shift);
-  Value log = unary("log", sum(powers, dims, true));
+  Value powers = emit<Exp>(x - shift);
+  Value log = emit<Log>(sum(powers, dims, true));
   Value y = log + shift;
   if (!a.keepdim && !dims.empty()) y = reshape(y, reduced_shape(x.dims(), dims, false));
   c.give(cast(y, dtype));
@@ -110,7 +108,7 @@ void LogSumExp::vjp(VjpCall& d) {
     Ints dims = reduced_dims(a.dim, x.rank());
     Value y = restore_dims(widened(d.y()), dims, a.keepdim, x.rank());
     Value dy = restore_dims(widened(d.dy()), dims, a.keepdim, x.rank());
-    Value share = unary("exp", x - y);
+    Value share = emit<Exp>(x - y);
     return dy * share;
   });
 }
@@ -124,15 +122,16 @@ void Norm::compose(ComposeCall& c) {
   const Attr& a = c.attr<Attr>();
   Value x = widened(c.x());
   Ints dims = reduced_dims(a.dim, x.rank());
-  LiteralList over{{"dim", Literal::list(dims), {}}, {"keepdim", a.keepdim, {}}};
   auto norm = [&]() -> Value {
     if (a.p == 0) return sum(cast(ne(x, num(0.0)), x.dtype()), dims, a.keepdim);
-    if (a.p == 2) return unary("sqrt", sum(x * x, dims, a.keepdim));
-    Value magnitude = unary("abs", x);
+    if (a.p == 2) return emit<Sqrt>(sum(x * x, dims, a.keepdim));
+    Value magnitude = emit<Abs>(x);
     if (a.p == 1) return sum(magnitude, dims, a.keepdim);
-    if (std::isinf(a.p)) return emit(a.p > 0 ? "amax" : "amin", {magnitude}, over);
-    Value powers = binary("pow", magnitude, num(a.p));
-    return binary("pow", sum(powers, dims, a.keepdim), num(1 / a.p));
+    const ExtremumAttr over{.dim = dims, .keepdim = a.keepdim};
+    if (std::isinf(a.p))
+      return a.p > 0 ? emit<Amax>({magnitude}, over) : emit<Amin>({magnitude}, over);
+    Value powers = emit<Pow>(magnitude, num(a.p));
+    return emit<Pow>(sum(powers, dims, a.keepdim), num(1 / a.p));
   };
   c.give(cast(norm(), c.x().dtype()));
 }
@@ -143,14 +142,14 @@ void Norm::vjp(VjpCall& d) {
     Value x = widened(d.x());
     Ints dims = reduced_dims(a.dim, x.rank());
     Value dy = restore_dims(widened(d.dy()), dims, a.keepdim, x.rank());
-    if (a.p == 1) return unary("sign", x) * dy;
+    if (a.p == 1) return emit<Sign>(x) * dy;
     Value y = restore_dims(widened(d.y()), dims, a.keepdim, x.rank());
     if (std::isinf(a.p)) {  // equal magnitudes share evenly; NaN where there is one
-      Value magnitude = unary("abs", x);
-      Value extreme = logical_or(eq(magnitude, y), unary("isnan", x));
+      Value magnitude = emit<Abs>(x);
+      Value extreme = logical_or(eq(magnitude, y), emit<Isnan>(x));
       Value mask = cast(extreme, x.dtype());
       Value share = dy / sum(mask, dims, true);
-      return unary("sign", x) * (share * mask);
+      return emit<Sign>(x) * (share * mask);
     }
     if (a.p == 2) return x * divide_or_zero(dy, y, 1);
     Value scale = divide_or_zero(dy, y, a.p - 1);

@@ -7,6 +7,27 @@
 
 namespace gradus::ops {
 
+const Tensor* constant_in(const ir::Node& node) {
+  if (node.op != &record<Constant>()) return nullptr;
+  return &attributes_as<Constant::Attr>(node.attributes).value;
+}
+ir::Node constant_node(Tensor value, ir::ValueId result, const SourceLocation& where) {
+  return {
+      &record<Constant>(), make_attributes(Constant::Attr{std::move(value)}), {}, {result}, where};
+}
+Value emit_constant(World& world, Tensor value) {
+  return emit_all<Constant>(world, {}, {std::move(value)})[0];
+}
+bool is_undefined(const ir::Node& node) { return node.op == &record<Undefined>(); }
+bool is_gradient(const ir::Node& node) { return node.op == &record<Grad>(); }
+bool has_cotangent(const ir::Node& node) {
+  return attributes_as<Grad::Attr>(node.attributes).cotangent;
+}
+const CalledGraph* call_in(const ir::Node& node) {
+  if (node.op != &record<Call>() || !node.attributes) return nullptr;
+  return &attributes_as<CalledGraph>(node.attributes);
+}
+
 void Constant::infer(ir::InferCall& call) {
   const Tensor& t = attributes_as<Attr>(call.attributes).value;
   if (!t.defined()) call.fail("attribute 'value' is missing");
@@ -140,7 +161,7 @@ bool substitute_dims(Literal& l, const Substitution& s) {
 }
 
 Attributes substituted(const ir::Node& node, const Substitution& s) {
-  if (node.op == &operator_record<Call>) return node.attributes;
+  if (node.op == &record<Call>()) return node.attributes;
   LiteralList list = node.op->write(node.attributes);
   bool any = false;
   for (ir::NamedLiteral& a : list) any |= substitute_dims(a.value, s);

@@ -34,6 +34,12 @@ struct Undefined {  // y: a value that is absent, as a missing cotangent is
   static void infer(ir::InferCall&);
 };
 
+// The value of a constant, null of any other node.
+const Tensor* constant_in(const ir::Node& node);
+ir::Node constant_node(Tensor value, ir::ValueId result, const SourceLocation& where);
+Value emit_constant(World& world, Tensor value);
+bool is_undefined(const ir::Node& node);
+
 struct Grad {  // dy/dx0, dy/dx1, … = grad(y, x0, x1, …), total along every path of the program
   static constexpr std::string_view name = "grad",
                                     doc = "d y / d x of a 0-d y, or its product with a cotangent";
@@ -47,21 +53,28 @@ struct Grad {  // dy/dx0, dy/dx1, … = grad(y, x0, x1, …), total along every 
   static void infer(ir::InferCall&);
 };
 
+bool is_gradient(const ir::Node& node);
+// Of such a node: whether its second operand is y's cotangent.
+bool has_cotangent(const ir::Node& node);
+
+// What a call calls.
+struct CalledGraph {
+  std::string graph;
+  std::optional<std::string> vjp;
+  // Set by whoever makes the node; the parser resolves the names within its file.
+  std::shared_ptr<const ir::Graph> target, vjp_target;
+  static constexpr auto fields() {
+    return std::tuple(required("graph", &CalledGraph::graph), field("vjp", &CalledGraph::vjp));
+  }
+};
+
 struct Call {  // y… = f(x…): a one-stage graph of the same file, inlined
   static constexpr std::string_view name = "call",
                                     doc = "the results of a one-stage graph of the same file";
   static constexpr std::array inputs{"x..."sv};
   static constexpr std::array results{"y..."sv};
   static constexpr bool structural = true;
-  struct Attr {
-    std::string graph;
-    std::optional<std::string> vjp;
-    // Set by whoever makes the node; the parser resolves the names within its file.
-    std::shared_ptr<const ir::Graph> target, vjp_target;
-    static constexpr auto fields() {
-      return std::tuple(required("graph", &Attr::graph), field("vjp", &Attr::vjp));
-    }
-  };
+  using Attr = CalledGraph;
   static void infer(ir::InferCall&);
   static void compose(ComposeCall&);
   // The graph named by `vjp` takes f's inputs, f's results, then a cotangent for each floating
@@ -69,6 +82,9 @@ struct Call {  // y… = f(x…): a one-stage graph of the same file, inlined
   static void vjp(VjpCall&);
   static bool vjp_holds(const Attributes&);
 };
+
+// Null of any other node. The attributes of a call that calls another are made by make_attributes.
+const CalledGraph* call_in(const ir::Node& node);
 
 // The callee's dimension names in terms of a call's operand types: what `call` and inlining agree
 // on. Throws Error where an operand does not fit. `equalities` may be null.

@@ -10,14 +10,26 @@
 // and, where differentiable, `static void vjp(VjpCall&)`. `zero_gradient = true` says that the
 // derivative is zero everywhere; an operator with neither is refused where a derivative is asked
 // for. Where data decides a result's size: `data_sized`, `count`; see ops/selection.h.
+//
+// The facts that others go by are said in the struct, too:
+//   batch             one call for a batch (ops/batching.h), or `no_batch_rule = "why there is
+//                     none"`: a primitive that is not pointwise says either. A composition is taken
+//                     apart before it meets a batch
+//   recompute_cost    one of ir::again; never computed again if it is left out. Pointwise operators
+//                     have theirs from their kind
+//   may_be_view       `bind` calls set_view; false if it is left out
+//   edge              where the elements lie that it moves (ops/edge.h); if it is left out, kernels
+//                     read its result as any other's
+//   is_function       see Function in ops/pointwise.h
 #pragma once
 
 #include <array>
 #include <tuple>
 
+#include "ops/batching.h"
+#include "ops/emit.h"
 #include "ops/pointwise.h"
 #include "ops/registry.h"
-#include "ops/value.h"
 
 namespace gradus::ops {
 
@@ -50,14 +62,32 @@ template <class Op>
 inline constexpr auto operand_specs_of = operand_specs<Op>();
 inline constexpr std::array<std::string_view, 1> one_result{"y"};
 
+// Whether a struct says what it does with a batch: a primitive that is not pointwise has to.
+template <class Op>
+constexpr bool says_batch_rule() {
+  constexpr bool rule = requires { Op::batch; };
+  constexpr bool reason = requires { std::string_view(Op::no_batch_rule); };
+  constexpr bool primitive = requires { Op::bind; };
+  return is_pointwise<Op> || !primitive || rule != reason;
+}
+template <class Op>
+constexpr void check_facts() {
+  static_assert(says_batch_rule<Op>(),
+                "the operator Op (the compiler says which) lacks its batch rule: write `batch` as "
+                "ops/batching.h says, or `static constexpr auto no_batch_rule = \"the reason\";` "
+                "for a call per element; not both");
+}
+
 // The type rule of a composition without one of its own: what composing gives.
 void infer_by_composing(ir::InferCall& call);
 
 template <class Op>
 constexpr ir::Operator operator_of() {
+  check_facts<Op>();
   using A = AttributesOfT<Op>;
   ir::Operator o{};
   o.name = Op::name;
+  o.type = &type_key<Op>;
   o.operands = operand_specs_of<Op>;
   o.results = one_result;
   if constexpr (requires { Op::results; }) o.results = Op::results;
@@ -70,11 +100,20 @@ constexpr ir::Operator operator_of() {
   if constexpr (requires { Op::accumulates; }) o.traits.accumulates = Op::accumulates;
   if constexpr (requires { Op::opaque; }) o.traits.opaque = Op::opaque;
   if constexpr (requires { Op::acts; }) o.traits.acts = Op::acts;
+  if constexpr (requires { Op::takes_handle; }) o.traits.takes_handle = Op::takes_handle;
+  if constexpr (requires { Op::converts; }) o.traits.converts = Op::converts;
+  if constexpr (requires { Op::may_be_view; }) o.traits.may_be_view = Op::may_be_view;
   if constexpr (is_pointwise<Op>) {
     o.infer = PointwiseEntry<Op>::infer;
     o.bind = PointwiseEntry<Op>::bind;
     o.pointwise = PointwiseEntry<Op>::info;
+    o.batch = batch_pointwise;
+    o.traits.is_function = Op::is_function;
+    o.recompute_cost = Op::is_function ? ir::again::calls_function : ir::again::moves;
   }
+  if constexpr (requires { Op::recompute_cost; }) o.recompute_cost = Op::recompute_cost;
+  if constexpr (requires { Op::batch; }) o.batch = Op::batch;
+  if constexpr (requires { Op::edge; }) o.edge = Op::edge;
   if constexpr (requires { Op::compose; }) {
     o.compose = Op::compose;
     o.infer = infer_by_composing;

@@ -58,24 +58,6 @@ SmallVector<Value, 2> TypeWorld::emit_results(const Operator& op, Attributes att
   return values;
 }
 
-SmallVector<Value, 2> emit_all(World& world, std::string_view name, std::span<const Value> operands,
-                               const LiteralList& attributes) {
-  const Operator* op = find(name);
-  if (!op)
-    throw InternalError("a rule names the operator '" + std::string(name) +
-                        "', which is not there");
-  return world.emit(*op, op->read(attributes), operands);
-}
-
-Value emit(std::string_view op, std::initializer_list<Value> operands,
-           const LiteralList& attributes) {
-  for (const Value& v : operands)
-    if (v.world)
-      return emit_all(*v.world, op, std::span<const Value>(operands.begin(), operands.size()),
-                      attributes)[0];
-  throw InternalError("a rule emits '" + std::string(op) + "' of numbers only");
-}
-
 void infer_by_composing(ir::InferCall& call) {
   TypeWorld world(call.equalities);
   SmallVector<Value, 4> operands;

@@ -125,11 +125,4 @@ class TypeWorld final : public World {
   std::vector<ir::DimEquality>* equalities_;
 };
 
-// Emits the operator of that name in the world of `operands` (or in `world` where there is none to
-// take it from) and returns its results.
-SmallVector<Value, 2> emit_all(World& world, std::string_view op, std::span<const Value> operands,
-                               const LiteralList& attributes = {});
-Value emit(std::string_view op, std::initializer_list<Value> operands,
-           const LiteralList& attributes = {});
-
 }  // namespace gradus::ops

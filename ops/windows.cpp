@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ops/index_work.h"
 #include "ops/rules.h"
+#include "ops/slicing.h"
 
 namespace gradus::ops {
 
@@ -69,10 +70,8 @@ void AsStrided::bind(BindCall& call) {
 void AsStrided::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Attr& a = d.attr<Attr>();
-    return emit("as_strided_sum", {d.dy()},
-                {{"shape", Literal::list(d.x_type().dims), {}},
-                 {"stride", Literal::list(a.stride), {}},
-                 {"offset", a.offset, {}}});
+    return emit<AsStridedSum>({d.dy()},
+                              {.shape = d.x_type().dims, .stride = a.stride, .offset = a.offset});
   });
 }
 
@@ -96,10 +95,8 @@ void AsStridedSum::bind(BindCall& call) {
 void AsStridedSum::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Attr& a = d.attr<Attr>();
-    return emit("as_strided", {d.dy()},
-                {{"size", Literal::list(d.x_type().dims), {}},
-                 {"stride", Literal::list(a.stride), {}},
-                 {"offset", a.offset, {}}});
+    return emit<AsStrided>({d.dy()},
+                           {.size = d.x_type().dims, .stride = a.stride, .offset = a.offset});
   });
 }
 
@@ -134,8 +131,7 @@ void Unfold::vjp(VjpCall& d) {
   d.give(0, [&] {
     const Attr& a = d.attr<Attr>();
     int64_t dim = a.dim < 0 ? a.dim + d.x_type().rank() : a.dim;
-    return emit("unfold_sum", {d.dy()},
-                {{"length", d.x_type().dims[dim], {}}, {"dim", dim, {}}, {"step", a.step, {}}});
+    return emit<UnfoldSum>({d.dy()}, {.length = d.x_type().dims[dim], .dim = dim, .step = a.step});
   });
 }
 
@@ -182,13 +178,11 @@ void UnfoldSum::vjp(VjpCall& d) {
     int64_t dim = a.dim < 0 ? a.dim + d.y_type().rank() : a.dim;
     const Dim& count = d.x_type().dims[dim];
     Value windows =
-        emit("unfold", {d.dy()},
-             {{"dim", dim, {}}, {"size", d.x_type().dims.back(), {}}, {"step", a.step, {}}});
+        emit<Unfold>({d.dy()}, {.dim = dim, .size = d.x_type().dims.back(), .step = a.step});
     // There may be room for more windows than were added.
     return windows.dims()[dim] == count
                ? windows
-               : emit("narrow", {windows},
-                      {{"dim", dim, {}}, {"start", 0, {}}, {"length", count, {}}});
+               : emit<Narrow>({windows}, {.dim = dim, .start = 0, .length = count});
   });
 }
 

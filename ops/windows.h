@@ -11,6 +11,9 @@ struct AsStrided {  // strides count over x in row-major order, however it lies
   static constexpr std::string_view name = "as_strided",
                                     doc = "y[i, j, ..] = x_flat[offset + i*stride0 + j*stride1 ..]";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto no_batch_rule = "the strides count over one element of the batch";
   struct Attr {
     Dims size, stride;
     Dim offset = 0;
@@ -29,6 +32,8 @@ struct AsStridedSum {  // the adjoint of as_strided: overlapping reads add up, i
       name = "as_strided_sum",
       doc = "y = zeros(shape); y_flat[offset + i*stride0 ..] += x[i, ..]";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto no_batch_rule = "the strides count over one element of the batch";
   struct Attr {
     Dims shape, stride;
     Dim offset = 0;
@@ -46,6 +51,9 @@ struct Unfold {
   static constexpr std::string_view name = "unfold",
                                     doc = "y[.., i, .., j] = x[.., i*step + j, ..], j < size";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     int64_t dim = 0;
     Dim size = 1;
@@ -64,6 +72,8 @@ struct UnfoldSum {  // the adjoint of unfold
   static constexpr std::string_view name = "unfold_sum",
                                     doc = "y = zeros; y[.., i*step + j, ..] += x[.., i, .., j]";
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     Dim length = 0;  // y's size along `dim`
     int64_t dim = 0, step = 1;

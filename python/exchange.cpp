@@ -228,7 +228,7 @@ Tensor placed(const Tensor& t, const DlpackRequest& request) {
   if (request.device.is_none() || request.device.equal(here)) {
     if (!copies) return t;
     if (t.device() == Device()) return unlocked([&] { return t.copy(); });
-    return unlocked([&] { return autograd::apply("clone", {Variable(t)})[0].data(); });
+    return unlocked([&] { return autograd::clone(Variable(t)).data(); });
   }
   const nb::tuple cpu = nb::make_tuple(static_cast<int>(kDLCPU), 0);
   if (!request.device.equal(cpu))

@@ -47,7 +47,7 @@ class PythonFunction final : public autograd::CppFunction {
   PythonFunction(std::shared_ptr<const PythonDefinition> definition, ops::CallScalars scalars)
       : definition_(std::move(definition)), scalars_(std::move(scalars)) {}
   std::string name() const override { return definition_->name; }
-  std::string_view caller() const override { return "python_op"; }
+  std::string_view caller() const override { return ops::python_caller; }
   int order() const override { return definition_->order; }
   // A file of a state has no place for scalars.
   bool replayable() const override { return definition_->replayable && scalars_.values.empty(); }

@@ -56,8 +56,8 @@ ir::Graph build() {
   ir::Builder b("embed");
   ir::Type vector(DType::f64, {ir::Dim::symbol("N")});
   ops::Value x = b.input("x", vector), w = b.input("w", vector);
-  ops::Value s = ops::emit("window_sums", {x * w}, {{"width", 3, {}}});
-  ops::Value same = ops::emit("window_sums", {s}, {{"width", 1, {}}});
+  ops::Value s = ops::emit<embed::WindowSums>({x * w}, {.width = 3});
+  ops::Value same = ops::emit<embed::WindowSums>({s}, {.width = 1});
   ops::Value clipped = b.call("embed.soft_clip", {same})[0];
   b.result("y", ops::sum_all(clipped));
   return b.take();

@@ -14,6 +14,7 @@ using gradus::DType;
 struct WindowSums {
   static constexpr auto name = "window_sums"sv, doc = "y[i] = x[i] + ... + x[i + width - 1]"sv;
   static constexpr std::array inputs{"x"sv};
+  static constexpr auto no_batch_rule = "a window slides over a vector alone";
   struct Attr {
     int64_t width = 0;
     static constexpr auto fields() {
@@ -58,7 +59,7 @@ struct WindowSums {
     const int64_t width = d.attr<Attr>().width;
     d.give(0, [&] {
       auto padded = gradus::ops::pad_zeros(d.dy(), 0, width - 1, width - 1);
-      return gradus::ops::emit("window_sums", {padded}, {{"width", width, {}}});
+      return gradus::ops::emit<WindowSums>({padded}, {.width = width});
     });
   }
 };

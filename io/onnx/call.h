@@ -7,6 +7,7 @@
 
 #include "io/onnx/item.h"
 #include "io/onnx/onnx.h"
+#include "ops/by_name.h"
 #include "ops/rules.h"
 
 namespace onnx {

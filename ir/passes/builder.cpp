@@ -53,8 +53,7 @@ ops::Value Builder::input(std::string name, Type type) {
 
 ops::Value Builder::constant(const Tensor& value) {
   if (!value.defined()) throw Error("a constant is a defined tensor");
-  auto attributes = ops::make_attributes(ops::Constant::Attr{value.copy()});
-  return world_->emit(ops::operator_record<ops::Constant>, std::move(attributes), {})[0];
+  return ops::emit_constant(*world_, value.copy());
 }
 
 SmallVector<ops::Value, 2> Builder::emit(std::string_view name,
@@ -69,7 +68,8 @@ SmallVector<ops::Value, 2> Builder::emit(std::string_view name,
 SmallVector<ops::Value, 2> Builder::call(std::string_view function,
                                          std::initializer_list<ops::Value> operands) {
   auto known = ops::find_function(function);  // one that is not there is refused by the type rule
-  return emit(known ? known->caller() : "cpp_op", operands, {{"name", std::string(function), {}}});
+  return emit(known ? known->caller() : ops::cpp_caller, operands,
+              {{"name", std::string(function), {}}});
 }
 
 void Builder::result(std::string name, const ops::Value& value) {

@@ -114,7 +114,7 @@ class StageBuilder {
   ValueId basis(const Type& type) {
     return emit([&](GraphWorld& w) {
       Dim n = numel(type.dims);
-      ops::Value one = ops::emit_all(w, "eye", {}, {{"n", n, {}}, {"dtype", type.dtype, {}}})[0];
+      ops::Value one = ops::eye(w, n, type.dtype);
       Dims dims{n};
       dims.append(type.dims.begin(), type.dims.end());
       return ops::reshape(one, dims);
@@ -332,7 +332,7 @@ Graph laplacian(const Graph& graph, const DirectionOptions& options) {
       if (second != no_value)
         sum = r.b.emit([&](GraphWorld& w) {
           ops::Value square = ops::reshape(w.value(second), {n, n});
-          return ops::sum_all(ops::unary("diagonal", square));
+          return ops::sum_all(ops::diagonal(square));
         });
     }
     r.b.result("laplacian_" + r.name(r.xs[i]), sum);

@@ -11,14 +11,14 @@ namespace {
 // The nodes before the point that is being rebuilt: earlier stages, then this one so far.
 std::vector<Node> emit_sweep(Graph& graph, size_t stage, const Node& node, std::span<Node> so_far,
                              Substitute& substitute) {
-  const auto& attributes = ops::attributes_as<ops::Grad::Attr>(node.attributes);
   std::vector<Node> emitted;
   GraphWorld world(graph, stage, emitted);
   world.set_place(node.where);
   ValueId y = value_in(node.operands[0]);
-  size_t first = attributes.cotangent ? 2 : 1;
+  const bool cotangent = ops::has_cotangent(node);
+  size_t first = cotangent ? 2 : 1;
   Root root{y, no_value};
-  if (attributes.cotangent)
+  if (cotangent)
     root.cotangent = value_in(node.operands[1]);
   else
     root.cotangent = GraphWorld::id_of(ops::ones_like(world.value(y)));
@@ -54,7 +54,7 @@ void expand_grad(Graph& graph) {
     done.reserve(stage.nodes.size());
     for (Node& node : stage.nodes) {
       substitute.apply(node);
-      if (node.op != &ops::operator_record<ops::Grad>) {
+      if (!ops::is_gradient(node)) {
         done.push_back(std::move(node));
         continue;
       }

@@ -39,14 +39,12 @@ bool foldable(const Graph& graph, const Node& node, const std::vector<Tensor>& c
 void fold_constants(Graph& graph) {
   std::vector<Tensor> constants(graph.values.size());
   auto context = Context::default_context();
-  const Operator* constant = &ops::operator_record<ops::Constant>;
   for (Stage& stage : graph.stages) {
     std::vector<Node> done;
     done.reserve(stage.nodes.size());
     for (Node& node : stage.nodes) {
-      if (node.op == constant) {
-        constants[index_of(node.results[0])] =
-            ops::attributes_as<ops::Constant::Attr>(node.attributes).value;
+      if (const Tensor* value = ops::constant_in(node)) {
+        constants[index_of(node.results[0])] = *value;
         done.push_back(std::move(node));
         continue;
       }
@@ -73,11 +71,7 @@ void fold_constants(Graph& graph) {
       }
       for (size_t i = 0; i < results.size(); ++i) {
         constants[index_of(node.results[i])] = results[i];
-        done.push_back({constant,
-                        ops::make_attributes(ops::Constant::Attr{results[i].copy()}),
-                        {},
-                        {node.results[i]},
-                        node.where});
+        done.push_back(ops::constant_node(results[i].copy(), node.results[i], node.where));
       }
     }
     stage.nodes = std::move(done);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "ir/passes/recompute_cost.h"
 #include "ops/bind.h"
 #include "ops/structural.h"
 
@@ -55,10 +54,9 @@ HeldValues::HeldValues(const Graph& graph, const MemoryBudget& budget)
       for (ValueId v : node.results) {
         define(v, sizes);
         of_[index_of(v)].maker = {s, n};
-        of_[index_of(v)].constant = node.op == &ops::operator_record<ops::Constant> ||
-                                    node.op == &ops::operator_record<ops::Undefined>;
+        of_[index_of(v)].constant = ops::constant_in(node) || ops::is_undefined(node);
       }
-      if (may_be_view(node.op)) find_views(node, sizes);
+      if (node.op->traits.may_be_view) find_views(node, sizes);
     }
     for (const Result& r : stage.results)
       if (r.value != no_value)

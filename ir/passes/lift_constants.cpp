@@ -19,9 +19,7 @@ std::vector<std::pair<std::string, Tensor>> lift_constants(Graph& graph, int64_t
     std::vector<Node> kept;
     for (Node& node : stage.nodes) {
       substitute.apply(node);
-      const Tensor* value = node.op == &ops::operator_record<ops::Constant>
-                                ? &ops::attributes_as<ops::Constant::Attr>(node.attributes).value
-                                : nullptr;
+      const Tensor* value = ops::constant_in(node);
       if (!value || value->numel() < elements) {
         kept.push_back(std::move(node));
         continue;

@@ -3,6 +3,7 @@
 
 #include "ir/passes/passes.h"
 #include "ops/registry.h"
+#include "ops/roles.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {
@@ -56,17 +57,14 @@ class Retyper {
       // Integers have made a float of the default type: a quotient of two of them, i64 with 2.5.
       node.results[i] = graph.add_value(types[i], {}, stage);
       graph[y].type.dtype = dtype_;
-      static const Operator* const cast = ops::find("cast");
-      casts.push_back(
-          {cast, cast->read({{"dtype", dtype_, {}}}), {Operand(node.results[i])}, {y}, node.where});
+      casts.push_back(ops::cast_node(node.results[i], y, dtype_, node.where));
     }
     nodes.push_back(std::move(node));
     for (Node& cast : casts) nodes.push_back(std::move(cast));
   }
 
   // A call goes on calling, graphs of the new type.
-  Attributes retyped_call(const Attributes& attributes) {
-    auto call = ops::attributes_as<ops::Call::Attr>(attributes);
+  Attributes retyped_call(ops::CalledGraph call) {
     for (auto* target : {&call.target, &call.vjp_target}) {
       if (!*target) continue;
       const Graph* before = target->get();
@@ -80,7 +78,7 @@ class Retyper {
 
   // Attributes with every floating dtype and constant changed, defaults included.
   Attributes retyped(const Node& node) {
-    if (node.op == &ops::operator_record<ops::Call>) return retyped_call(node.attributes);
+    if (const ops::CalledGraph* call = ops::call_in(node)) return retyped_call(*call);
     LiteralList list = node.op->write(node.attributes);
     for (const NamedLiteral& d : node.op->describe()) {
       const auto* default_dtype = std::get_if<DType>(&d.value.value);

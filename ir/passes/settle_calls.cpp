@@ -26,17 +26,17 @@ class Callees {
     size_t size = 0;
     for (Node& node : nodes) {
       ++size;
-      if (node.op != &ops::operator_record<ops::Call>) continue;
-      const auto& call = ops::attributes_as<ops::Call::Attr>(node.attributes);
-      Settled target = settled(call.target);
-      Settled vjp = call.vjp_target ? settled(call.vjp_target) : Settled();
+      const ops::CalledGraph* call = ops::call_in(node);
+      if (!call) continue;
+      Settled target = settled(call->target);
+      Settled vjp = call->vjp_target ? settled(call->vjp_target) : Settled();
       size += std::max(target.nodes, vjp.nodes);
       if (size > most_nodes)
         throw graph.error_at(node.where, fmt::format("calls, inlined, give more than {} nodes; the "
                                                      "graphs call one another too often",
                                                      most_nodes));
-      if (target.graph == call.target && vjp.graph == call.vjp_target) continue;
-      auto attributes = call;
+      if (target.graph == call->target && vjp.graph == call->vjp_target) continue;
+      ops::CalledGraph attributes = *call;
       attributes.target = target.graph;
       attributes.vjp_target = vjp.graph;
       node.attributes = ops::make_attributes(std::move(attributes));
@@ -68,7 +68,7 @@ class Callees {
 bool has_grad(const Graph& graph) {
   for (const Stage& stage : graph.stages)
     for (const Node& node : stage.nodes)
-      if (node.op == &ops::operator_record<ops::Grad>) return true;
+      if (ops::is_gradient(node)) return true;
   return false;
 }
 

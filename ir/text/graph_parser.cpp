@@ -224,7 +224,7 @@ class GraphParser {
     if (cursor_.at(TokenKind::value)) {
       Token token = cursor_.take();
       ValueId v = use(token);
-      if (!(*graph_)[v].type.is_tensor() && node.op != &ops::operator_record<ops::Eval>)
+      if (!(*graph_)[v].type.is_tensor() && !node.op->traits.takes_handle)
         cursor_.fail(token.where, "stage {}: '%{}' is a handle, which only `eval` takes [V8]",
                      stage_number(), printable(token.text));
       return v;
@@ -259,13 +259,13 @@ class GraphParser {
         list.push_back({name.content(), cursor_.literal(), name.where});
       }
     }
-    if (node.op == &ops::operator_record<ops::Undefined>) type_as_attributes(written, list);
+    if (ops::is_undefined(node)) type_as_attributes(written, list);
     try {
       node.attributes = node.op->read(list);
     } catch (const Error& e) {
       cursor_.fail(e.where().known() ? e.where() : node.where, "{}: {}", node.op->name, e.bare());
     }
-    if (node.op == &ops::operator_record<ops::Call>) resolve_call(node, list);
+    if (const ops::CalledGraph* call = ops::call_in(node)) resolve_call(node, *call, list);
   }
 
   // A name that stands for the count of what data picks is known from there on.
@@ -294,8 +294,7 @@ class GraphParser {
     list.push_back({"shape", Literal::list(type.type.dims), written[0].type_where});
   }
 
-  void resolve_call(Node& node, const LiteralList& list) {
-    auto call = ops::attributes_as<ops::Call::Attr>(node.attributes);
+  void resolve_call(Node& node, ops::CalledGraph call, const LiteralList& list) {
     auto target = [&](const std::string& name, std::string_view attribute) {
       SourceLocation where = node.where;
       for (const NamedLiteral& l : list)

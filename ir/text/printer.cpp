@@ -143,10 +143,10 @@ void append_callees(const Graph& graph, std::vector<const Graph*>& order,
     pending.emplace_back(g, true);
     for (const Stage& stage : g->stages)
       for (const Node& node : stage.nodes) {
-        if (node.op != &ops::operator_record<ops::Call> || !node.attributes) continue;
-        const auto& call = ops::attributes_as<ops::Call::Attr>(node.attributes);
-        if (call.vjp_target) pending.emplace_back(call.vjp_target.get(), false);
-        if (call.target) pending.emplace_back(call.target.get(), false);
+        const ops::CalledGraph* call = ops::call_in(node);
+        if (!call) continue;
+        if (call->vjp_target) pending.emplace_back(call->vjp_target.get(), false);
+        if (call->target) pending.emplace_back(call->target.get(), false);
       }
   }
 }
@@ -172,7 +172,7 @@ std::string NameTable::shown(ValueId v) const {
 
 std::string print(const Node& node, const Graph& graph, const NameTable& names) {
   std::string s;
-  bool typed = node.op == &ops::operator_record<ops::Undefined>;
+  bool typed = ops::is_undefined(node);
   for (size_t i = 0; i < node.results.size(); ++i) {
     if (i) s += ", ";
     s += names.shown(node.results[i]);

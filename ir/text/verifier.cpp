@@ -143,7 +143,7 @@ class Verifier {
            node.op->name);
     check_operands(node);
     if (*attributes) check_attributes(node);
-    if (node.op == &ops::operator_record<ops::Call>) check_call(node);
+    if (const ops::CalledGraph* call = ops::call_in(node)) check_call(node, *call);
     for (ValueId v : node.results)
       define(v, node.where, [&] { return fmt::format("a result of '{}'", node.op->name); });
     if (types_) check_types(node);
@@ -161,7 +161,7 @@ class Verifier {
     for (size_t i = 0; i < node.operands.size(); ++i) {
       if (const ValueId* v = std::get_if<ValueId>(&node.operands[i])) {
         use(*v, node.where, [&] { return fmt::format("operand {} of '{}'", i, op.name); });
-        if (!graph_[*v].type.is_tensor() && &op != &ops::operator_record<ops::Eval>)
+        if (!graph_[*v].type.is_tensor() && !op.traits.takes_handle)
           fail(node.where, "operand {} of '{}', '{}', is a handle, which only `eval` takes [V8]", i,
                op.name, name(*v));
       } else if (const Dim* d = std::get_if<Dim>(&node.operands[i])) {
@@ -203,8 +203,7 @@ class Verifier {
     }
   }
 
-  void check_call(const Node& node) {
-    const auto& call = ops::attributes_as<ops::Call::Attr>(node.attributes);
+  void check_call(const Node& node, const ops::CalledGraph& call) {
     if (!call.target)
       fail(node.where, "the graph '{}' of a call is not known [V14]", printable(call.graph));
     if (call.vjp && !call.vjp_target)

@@ -4,6 +4,7 @@
 #include "ir/passes/graph_world.h"
 #include "ir/passes/passes.h"
 #include "ir/text/parser.h"
+#include "ops/by_name.h"
 #include "ops/rules.h"
 #include "ops/table.h"
 
@@ -14,6 +15,7 @@ namespace {
 struct Ruleless {
   static constexpr std::string_view name = "ruleless";
   static constexpr std::array<std::string_view, 1> inputs{"x"};
+  static constexpr auto no_batch_rule = "it has no derivative";
   static void infer(ir::InferCall& call) { call.out.push_back(call.tensor(0)); }
   static void bind(ops::BindCall&) {}
 };

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "ir/text/printer.h"
+#include "ops/structural.h"
 
 namespace gradus::view {
 
@@ -137,9 +138,9 @@ void Scene::add_inputs(size_t stage) {
 void Scene::add_node(size_t stage, uint32_t n) {
   const ir::Node& node = graph_.stages[stage].nodes[n];
   Item item;
-  item.kind = node.op->traits.opaque        ? Item::Kind::opaque
-              : node.op->name == "constant" ? Item::Kind::constant
-                                            : Item::Kind::instruction;
+  item.kind = node.op->traits.opaque   ? Item::Kind::opaque
+              : ops::constant_in(node) ? Item::Kind::constant
+                                       : Item::Kind::instruction;
   item.column = column_of(stage);
   if (auto group = group_of_.find(n); group != group_of_.end()) item.group = group->second;
   item.title = std::string(node.op->name);
