@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/operator.h"
-#include "ops/index_kernel.h"
+#include "work/index.h"
 
 namespace gradus::ops {
 
@@ -19,10 +19,10 @@ struct Sources {
     Sizes strides;                    // of the operand, by the result's dimensions
   };
   struct Index {
-    Sizes strides;       // of the index tensor, by the result's dimensions
-    int64_t step = 0;    // elements of the operand from one index to the next
-    IndexOperand check;  // what the instruction holds indices to
-    Sizes shape;         // of the index tensor
+    Sizes strides;             // of the index tensor, by the result's dimensions
+    int64_t step = 0;          // elements of the operand from one index to the next
+    work::IndexOperand check;  // what the instruction holds indices to
+    Sizes shape;               // of the index tensor
   };
   static constexpr uint32_t index_operand = 1;
   std::vector<Source> sources;  // none without elements

@@ -1,8 +1,8 @@
 // Facts that operators say of themselves, held against what their calls do.
 #include <gtest/gtest.h>
 
-#include "ops/bound_call.h"
-#include "ops/registry.h"
+#include "kernels/bound_call.h"
+#include "ops/bind.h"
 #include "tests/property/samples.h"
 
 namespace gradus::property {
@@ -24,7 +24,7 @@ bool gives_view(const ir::Graph& program, std::span<const Tensor> inputs) {
     }
     auto bound = ops::bound_call(*node.op, node.attributes, operands);
     if (!bound) continue;
-    for (const ir::BindCall::View& v : bound->views) view |= v.operand >= 0;
+    for (const ops::BindCall::View& v : bound->views) view |= v.operand >= 0;
   }
   return view;
 }
