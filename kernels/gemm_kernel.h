@@ -5,8 +5,8 @@
 
 namespace gradus::kernels {
 
-// c[i, j] = (first ? 0 : c[i, j]) + chain over k of a[i, k] * b[k, j], the chain as work/product.h has
-// it. Strides in elements; b's and c's columns are neighbours.
+// c[i, j] = (first ? 0 : c[i, j]) + chain over k of a[i, k] * b[k, j], the chain as in
+// work/product.h. Strides in elements; b's and c's columns are neighbours.
 template <class C>
 struct GemmTile {
   int64_t rows, columns, k;

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t chunk_elements = 1 << 15;  // what one worker takes at a time, about
 
-// What the target begins with, to which the elements of the plain side are added in row-major order.
+// What the target begins with, to which the elements of the plain side are added in row-major
+// order.
 struct SumPlan {
   int plain = 0, indexed = 0;  // arguments
   Layout source;

@@ -77,7 +77,6 @@ work::Columns columns_of(const BindCall& call, const Im2colAttr& a, const Layout
   return p;
 }
 
-
 const Type& floating(const InferCall& call, int rank) {
   const Type& x = call.tensor(0);
   if (!x.is_floating())

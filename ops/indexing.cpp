@@ -14,7 +14,6 @@ namespace gradus::ops {
 
 namespace {
 
-
 // Sizes that must not be larger, where the types know them.
 void at_most(const InferCall& call, const Type& small, std::string_view small_name,
              const Type& large, std::string_view large_name, int but = -1) {
