@@ -66,7 +66,8 @@ void Bce::vjp(VjpCall& d) {
   // The cotangent of every loss before its weight.
   Value unit = ones_like(p);
   if (weighted) unit = unit * widened(d.x(2));
-  if (d.attr<LossAttr>().reduction == Reduction::mean) dy = dy / ir::numel((unit + t).dims());
+  if (d.attr<LossAttr>().reduction == Reduction::mean)
+    dy = over_count(dy, ir::numel((unit + t).dims()));
   Value scale = dy * unit;
   d.give(0, [&] {
     Value spread = at_least(p * (1.0 - p), 1e-12);

@@ -6,27 +6,19 @@
 namespace gradus::ops {
 
 Value rsqrt_one_minus_square(const Value& x) {
-  Value below = 1.0 - x;
-  Value above = x + 1.0;
-  return emit<Rsqrt>(below * above);
+  return emit<Rsqrt>(emit<OneMinusSquare>(x));
 }
 
-// dx = dy / sqrt((x - 1) (x + 1)): no cancellation near x = 1. The sum with zero makes a product of
-// -0 (x = -1) one of +0, whose root's inverse is +inf as that of x^2 - 1 is.
+// dx = dy / sqrt(x^2 - 1). Zero minus either zero is +0, whose root's inverse is +inf.
 void Acosh::vjp(VjpCall& d) {
   d.give(0, [&] {
-    Value below = d.x() - 1.0;
-    Value above = d.x() + 1.0;
-    return d.dy() * emit<Rsqrt>(emit<Addcmul>({num(0.0), below, above}));
+    Value below = 0.0 - emit<OneMinusSquare>(d.x());
+    return d.dy() * emit<Rsqrt>(below);
   });
 }
 
 void Atanh::vjp(VjpCall& d) {  // dx = dy / (1 - x^2)
-  d.give(0, [&] {
-    Value below = 1.0 - d.x();
-    Value above = d.x() + 1.0;
-    return d.dy() / (below * above);
-  });
+  d.give(0, [&] { return d.dy() / emit<OneMinusSquare>(d.x()); });
 }
 
 Family elementary_family() { return fold<ElementaryOperators>(); }

@@ -10,8 +10,22 @@ namespace gradus::ops {
 
 inline constexpr double ln2 = std::numbers::ln2, ln10 = std::numbers::ln10;
 
-// 1 / sqrt(1 - x^2), by factors: exact differences near x = 1 and x = -1.
+// 1 / sqrt(1 - x^2).
 Value rsqrt_one_minus_square(const Value& x);
+
+// y = 1 - x^2, by factors: exact differences near x = 1 and x = -1. What is above or below it there
+// is infinite, so its derivative is one product: of two factors' derivatives one would be 0 times
+// that.
+struct OneMinusSquare : Unary<Result::floating> {
+  static constexpr std::string_view name = "one_minus_square", doc = "y = 1 - x^2";
+  template <class S>
+  GRADUS_INLINE static S scalar(S x) {
+    return (1.0 - x) * (x + 1.0);
+  }
+  static void vjp(VjpCall& d) {
+    d.give(0, [&] { return d.dy() * (d.x() * -2.0); });
+  }
+};
 
 struct Exp : Function<Unary<Result::floating>> {  // y = e^x
   static constexpr std::string_view name = "exp", doc = "y = e^x";
@@ -243,7 +257,8 @@ struct Atanh : Function<Unary<Result::floating>> {  // y = log((1 + x) / (1 - x)
   static void vjp(VjpCall& d);
 };
 
-using ElementaryOperators = std::tuple<Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sin, Cos, Tan,
-                                       Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh>;
+using ElementaryOperators =
+    std::tuple<Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sin, Cos, Tan, OneMinusSquare, Asin, Acos,
+               Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh>;
 
 }  // namespace gradus::ops

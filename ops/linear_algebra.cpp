@@ -120,16 +120,49 @@ void Cofactor::infer(InferCall& call) { infer_like_x(call); }
 void Cofactor::bind(BindCall& call) {
   call.set_work(work::Factor{&call.op, work::MatrixFunction::cofactor, call.in[0]});
 }
-// With w = x^-T, y = det(x) w: dx = sum(dy * y) w - y dy^T w.
 void Cofactor::vjp(VjpCall& d) {
+  d.give(0, [&] { return emit<CofactorAlong>(d.x(), d.dy()); });
+}
+
+namespace {
+
+// For each row of x, x with that row of v in its place: [.., n, n, n], and where these rows are.
+struct RowsInPlace {
+  RowsInPlace(World& world, const Value& x, const Value& v) {
+    here = unsqueeze(eye(world, x.dims().back(), DType::boolean), -1);
+    elsewhere = logical_not(here);
+    matrices = where(here, unsqueeze(v, -3), unsqueeze(x, -3));
+  }
+  // Of one matrix for each row, the sum of what lies in others.
+  Value sum_elsewhere(const Value& y) const { return sum(keep_where(elsewhere, y), {-3}, false); }
+
+  Value here, elsewhere, matrices;
+};
+
+}  // namespace
+
+void CofactorAlong::infer(InferCall& call) {
+  const Type &x = square(call, 0), &v = square(call, 1);
+  if (x.dtype != v.dtype || x.device != v.device || x.rank() != v.rank())
+    call.fail("'x' is {} and 'v' is {}; they must have one type", to_string(x), to_string(v));
+  for (size_t d = 0; d < x.dims.size(); ++d)
+    call.require_equal(
+        x.dims[d], v.dims[d],
+        fmt::format("dimension {} of 'x' {} and 'v' {}", d, to_string(x.dims), to_string(v.dims)));
+  call.out.push_back(x);
+}
+void CofactorAlong::compose(ComposeCall& c) {
+  const RowsInPlace rows(c.world, c.x(0), c.x(1));
+  c.give(rows.sum_elsewhere(emit<Cofactor>(rows.matrices)));
+}
+// Symmetric in v and dy.
+void CofactorAlong::vjp(VjpCall& d) {
   d.give(0, [&] {
-    Value w = swap_last(emit<Inverse>(d.x()));
-    Value product = d.dy() * d.y();
-    Value by_det = sum(product, {-2, -1}, true) * w;
-    Value right = matmul(swap_last(d.dy()), w);
-    Value by_inverse = matmul(d.y(), right);
-    return by_det - by_inverse;
+    const RowsInPlace rows(d.world, d.x(0), d.x(1));
+    Value dy = keep_where(rows.elsewhere, unsqueeze(d.dy(), -3));
+    return rows.sum_elsewhere(emit<CofactorAlong>(rows.matrices, dy));
   });
+  d.give(1, [&] { return emit<CofactorAlong>(d.x(0), d.dy()); });
 }
 
 Family linear_algebra_family() { return fold<LinearAlgebraOperators>(); }

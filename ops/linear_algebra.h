@@ -56,16 +56,29 @@ struct Det {
 };
 
 // y[i, j] = (-1)^(i+j) times the determinant of x without row i and column j: det(x) * x^-T where
-// that exists. Its derivative needs the inverse.
+// that exists.
 struct Cofactor {
   static constexpr auto name = "cofactor"sv, doc = "y = d det(x) / dx, the cofactors of x"sv;
   static constexpr std::array inputs{"x"sv};
   static constexpr auto batch = batch_last_dimensions;
   static void infer(InferCall&);
   static void bind(BindCall&);
+  static void vjp(VjpCall&);  // dx = cofactor_along(x, dy)
+};
+
+// The second derivative of det(x), times v. It is a polynomial in x, made of no inverse: sum(v *
+// cofactor(x)) is the sum over i of det(m_i), m_i being x with v's row i in the place of its own; so
+// y is the sum over i of cofactor(m_i) without its row i. The work is that of n times cofactor.
+struct CofactorAlong {
+  static constexpr auto name = "cofactor_along"sv,
+                        doc = "y = d sum(v * cofactor(x)) / dx, linear in v"sv;
+  static constexpr std::array inputs{"x"sv, "v"sv};
+  static void infer(InferCall&);
+  static void compose(ComposeCall&);
   static void vjp(VjpCall&);
 };
 
-using LinearAlgebraOperators = std::tuple<TriangularSolve, Cholesky, Inverse, Det, Cofactor>;
+using LinearAlgebraOperators =
+    std::tuple<TriangularSolve, Cholesky, Inverse, Det, Cofactor, CofactorAlong>;
 
 }  // namespace gradus::ops

@@ -84,7 +84,8 @@ void Standardize::compose(ComposeCall& c) {
   Value mean = emit<Mean>({wide}, {.dim = a.dim, .keepdim = true});
   Ints dims = reduced_dims(a.dim, x.rank());
   Value centred = wide - mean;
-  Value variance = sum(centred * centred, dims, true) / reduced_count(x.dims(), dims);
+  Value squares = sum(centred * centred, dims, true);
+  Value variance = over_count(squares, reduced_count(x.dims(), dims));
   Value scale = emit<Rsqrt>(variance + a.eps);
   c.give(cast(centred * scale, x.dtype()));
   c.give(scale);
@@ -97,13 +98,13 @@ void Standardize::vjp(VjpCall& d) {
     Value y = widened(d.y(0));
     const Value& scale = d.y(1);
     auto through_scale = [&] {
-      Value weight = d.dy(1) * (scale * scale) / n;
+      Value weight = over_count(d.dy(1) * (scale * scale), n);
       return y * weight;
     };
     if (!d.has_dy(0)) return -through_scale();
     Value dy = widened(d.dy(0));
-    Value mean = sum(dy, dims, true) / n;
-    Value slope = sum(y * dy, dims, true) / n;
+    Value mean = over_count(sum(dy, dims, true), n);
+    Value slope = over_count(sum(y * dy, dims, true), n);
     Value rest = dy - mean;
     Value dx = scale * (rest - y * slope);
     return d.has_dy(1) ? dx - through_scale() : dx;

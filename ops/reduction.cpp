@@ -86,7 +86,7 @@ void Mean::compose(ComposeCall& c) {
   const Value& x = c.x();
   Ints dims = reduced_dims(a.dim, x.rank());
   Value total = sum(widened(x), dims, a.keepdim);
-  Value mean = total / reduced_count(x.dims(), dims);
+  Value mean = over_count(total, reduced_count(x.dims(), dims));
   c.give(cast(mean, x.dtype()));
 }
 

@@ -69,6 +69,11 @@ Dim reduced_count(const Dims& shape, const Ints& dims) {
   return n;
 }
 
+Value over_count(const Value& total, const Dim& n) {
+  if (n.is_constant() && n.value() == 0) return total + std::numeric_limits<double>::quiet_NaN();
+  return total / n;
+}
+
 Value widened(const Value& x) { return cast(x, dtype_of(compute_of(x.dtype()))); }
 
 }  // namespace gradus::ops

@@ -27,6 +27,9 @@ void refuse_empty(const BindCall& call, const Layout& in, const Ints& dims);
 
 // The product of the reduced sizes.
 Dim reduced_count(const Dims& shape, const Ints& dims);
+// total / n: a mean of n elements. Of no elements it is NaN, and so is 0 / 0; but what is derived
+// from it has no elements either, and a sum of those is 0, which is not to be divided by 0.
+Value over_count(const Value& total, const Dim& n);
 
 // In f32 where x is f16 or bf16, so that steps in between lose and overflow nothing.
 Value widened(const Value& x);

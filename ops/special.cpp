@@ -26,8 +26,13 @@ void Logaddexp::vjp(VjpCall& d) {  // dx = dy / (1 + e^(y - x))
 
 void Xlogy::vjp(VjpCall& d) {
   const Value &x = d.x(0), &y = d.x(1);
-  // log(y) where x is not 0; a number among the operands need not be y.
-  d.give(0, [&] { return d.dy() * emit<Xlogy>(ne(x, num(0.0)), y); });
+  // log(y), also where x is 0; but 0 where z is 0 though there is no logarithm.
+  d.give(0, [&] {
+    Value of = y.is_tensor() ? y : ones_like(x) * y;
+    Value defined = logical_not(le(of, num(0.0)));
+    Value meant = logical_or(ne(x, num(0.0)), defined);
+    return d.dy() * emit<Xlogy>(meant, of);
+  });
   d.give(1, [&] { return d.dy() * (x / y); });
 }
 

@@ -26,7 +26,7 @@ struct Centred {
 Centred centred(const Value& x, const Ints& dims, int64_t correction) {
   Value wide = widened(x);
   Dim n = reduced_count(x.dims(), dims);
-  Value mean = dims.empty() ? wide : sum(wide, dims, true) / n;
+  Value mean = dims.empty() ? wide : over_count(sum(wide, dims, true), n);
   return {wide - mean, correction == 0 ? n : max(n - Dim(correction), Dim(0))};
 }
 
@@ -34,14 +34,14 @@ Value variance(const Value& x, const VarianceAttr& a) {
   Ints dims = reduced_dims(a.dim, x.rank());
   Centred c = centred(x, dims, a.correction);
   Value squares = c.x * c.x;
-  return sum(squares, dims, a.keepdim) / c.divisor;
+  return over_count(sum(squares, dims, a.keepdim), c.divisor);
 }
 
 Value variance_gradient(const Value& x, const VarianceAttr& a, const Value& dy) {
   Ints dims = reduced_dims(a.dim, x.rank());
   Centred c = centred(x, dims, a.correction);
   Value scale = restore_dims(widened(dy), dims, a.keepdim, x.rank()) * 2.0;
-  Value scaled = scale / c.divisor;
+  Value scaled = over_count(scale, c.divisor);
   return scaled * c.x;
 }
 

@@ -1,4 +1,6 @@
 // Reductions, scans and orders as ONNX nodes.
+#include <algorithm>
+
 #include "io/onnx/exporter.h"
 
 namespace gradus::onnx {
@@ -28,14 +30,34 @@ DType ordered(DType dtype) { return dtype == DType::boolean ? DType::i32 : dtype
 bool amax(ExportCall& c) { return reduced(c, "ReduceMax", ordered(c.type().dtype)); }
 bool amin(ExportCall& c) { return reduced(c, "ReduceMin", ordered(c.type().dtype)); }
 
-bool truth(ExportCall& c, std::string_view op) {
-  Wire x = c.to.cast(c.x(0, DType::boolean), DType::boolean, DType::i32);
-  if (c.rank() > 0) x = c.to.node(op, {x}, {{"axes", c.axes("dim")}, {"keepdims", keeps(c)}});
+// Whether sizes say that there are elements.
+bool never_empty(ExportCall& c, const Ints& axes) {
+  return std::ranges::all_of(axes, [&](int64_t axis) {
+    const Dim& d = c.type().dims[static_cast<size_t>(axis)];
+    return d.is_constant() && d.value() > 0;
+  });
+}
+// Whether all hold (`every`), or any does, by the extremum `op`. That has no value for no elements:
+// where there may be none, those that decide it are counted.
+bool truth(ExportCall& c, std::string_view op, bool every) {
+  const Ints axes = c.rank() > 0 ? c.axes("dim") : Ints{};
+  Wire x = c.x(0, DType::boolean);
+  if (c.rank() > 0 && !never_empty(c, axes)) {
+    if (every) x = c.to.node("Not", {x});
+    Wire found =
+        c.to.node("ReduceSum", {c.to.cast(x, DType::boolean, DType::i64), c.to.integers(axes)},
+                  {{"keepdims", keeps(c)}});
+    Wire y = c.to.cast(found, DType::i64, DType::boolean);
+    c.give(every ? c.to.node("Not", {y}) : y);
+    return true;
+  }
+  x = c.to.cast(x, DType::boolean, DType::i32);
+  if (c.rank() > 0) x = c.to.node(op, {x}, {{"axes", axes}, {"keepdims", keeps(c)}});
   c.give(c.to.cast(x, DType::i32, DType::boolean));
   return true;
 }
-bool all(ExportCall& c) { return truth(c, "ReduceMin"); }
-bool any(ExportCall& c) { return truth(c, "ReduceMax"); }
+bool all(ExportCall& c) { return truth(c, "ReduceMin", true); }
+bool any(ExportCall& c) { return truth(c, "ReduceMax", false); }
 
 Wire place(ExportCall& c, std::string_view op) {
   DType dtype = ordered(c.type().dtype);

@@ -34,6 +34,40 @@ says written.svg '>softmax<'
 runs 0 view swing.ir -o runs.svg
 ! grep -q '>softmax<' runs.svg || fail 'what runs has a softmax'
 
+# A kernel that reads a view of what it makes.
+cat >rows.ir <<'EOF'
+graph rows {
+  stage 0 (%x: f64[4], %c: f64[4, 4], %d: f64[4]) {
+    %t0 = select(%c) {dim = 0, index = 3}
+    %t1 = select(%c) {dim = 0, index = 1}
+    %t2 = sum(%d) {dim = [0], keepdim = true}
+    %t3 = mul(%t2, %t0)
+    %t4 = add(1.0, %t3)
+    %t5 = mul(%d, %t0)
+    %t6 = neg(%t5)
+    %t7 = sum(%t6) {dim = [0], keepdim = true}
+    %t8 = mul(%t7, 1.0)
+    %t9 = add(%t4, %t8)
+    %t10 = mul(%d, 1.0)
+    %t11 = add(%t9, %t10)
+    %t12 = neg(%t1)
+    %t13 = sum(%t12) {dim = [0], keepdim = true}
+    %t14 = mul(%t13, 1.0)
+    %t15 = add(%t11, %t14)
+    %t16 = neg(%d)
+    %t17 = sum(%t16) {dim = [0], keepdim = true}
+    %t18 = expand(%t17) {shape = [4]}
+    %t19 = mul(%t18, 1.0)
+    %t20 = add(%t15, %t19)
+    %t21 = sum(%x) {dim = [0], keepdim = true}
+    %t22 = sub(%t20, %t21)
+    %y = mul(%x, %t22)
+    return %y
+  }
+}
+EOF
+runs 0 view rows.ir -o rows.svg
+
 # Sizes decide what pays.
 runs 0 view swing1.ir --set N=1 -o one.svg
 says one.svg 'for N = 1'

@@ -99,6 +99,48 @@ TEST(Picture, LinksFollowTheProgram) {
                                           "%x>%x", "%w>%w", "tanh>%s"}));
 }
 
+// What a kernel reads of its own members through views, which are no members, lies within its frame.
+TEST(Picture, ViewsBetweenMembersAreDrawnWithThem) {
+  ir::Module module = ir::parse(R"(
+graph rows {
+  stage 0 (%x: f64[4], %w: f64[4]) {
+    %s = sum(%x) {dim = [0], keepdim = true}
+    %e = expand(%s) {shape = [4]}
+    %r = reshape(%e) {shape = [2, 2]}
+    %t = transpose(%r) {dim0 = 0, dim1 = 1}
+    %q = reshape(%w) {shape = [2, 2]}
+    %y = mul(%t, %q)
+    %z = transpose(%y) {dim0 = 0, dim1 = 1}
+    return %y, %z
+  }
+})",
+                                "rows.ir");
+  auto code = Code::compile(module.program());
+  uint32_t sum = 0, mul = 0;
+  const std::vector<ir::Node>& nodes = code->graph().stages[0].nodes;
+  for (uint32_t n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].op->name == "sum") sum = n;
+    if (nodes[n].op->name == "mul") mul = n;
+  }
+  Overlay overlay;
+  overlay.kernels.resize(1);
+  overlay.kernels[0].push_back({.nodes = {sum, mul}, .nest = "nest"});
+  overlay.times.resize(1);
+  Picture p = picture_of(code->graph(), overlay);
+  arrange(p);
+  std::multiset<std::string> within, beside;
+  for (const Item& i : p.items)
+    if (i.kind == Item::Kind::instruction) (i.group == nothing ? beside : within).insert(i.title);
+  EXPECT_EQ(within.count("sum") + within.count("mul"), 2u);
+  EXPECT_EQ(within.count("expand"), 1u);
+  EXPECT_EQ(within.count("reshape"), 1u);
+  EXPECT_EQ(within.count("transpose"), 1u);
+  // What leads in or out alone stays outside.
+  EXPECT_EQ(beside.count("reshape"), 1u);
+  EXPECT_EQ(beside.count("transpose"), 1u);
+  EXPECT_EQ(p.groups[0].title, "kernel 0: 2 instructions");
+}
+
 // Boxes of a stage lie in its column and never on each other.
 TEST(Picture, BoxesKeepApart) {
   Drawn d = draw(swing, 3);

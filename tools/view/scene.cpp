@@ -61,6 +61,7 @@ class Scene {
   void find_lives();
   void find_heat();
   void add_groups(size_t stage);
+  void take_in_views(size_t stage);
   void add_inputs(size_t stage);
   void add_node(size_t stage, uint32_t n);
   void add_results(size_t stage);
@@ -118,6 +119,43 @@ void Scene::add_groups(size_t stage) {
     }
     picture_.groups.push_back({fmt::format("kernel {}: {} instructions", group, fresh.size()),
                                time > 0 ? time_text(time) : "", kernel.nest, nothing});
+  }
+  take_in_views(stage);
+}
+
+// A view that a group reads of one of its own members is no instruction of the kernel. It is drawn
+// within the group: outside, the group and the view would wait for each other.
+void Scene::take_in_views(size_t stage) {
+  const std::vector<ir::Node>& nodes = graph_.stages[stage].nodes;
+  std::map<ir::ValueId, uint32_t> makers;
+  // By node without a group: the groups that it is made of through others like it.
+  std::vector<std::set<uint32_t>> made_of(nodes.size());
+  auto for_makers = [&](uint32_t n, auto&& each) {
+    for (const ir::Operand& o : nodes[n].operands)
+      if (auto maker = makers.find(value_in(o)); maker != makers.end()) each(maker->second);
+  };
+  for (uint32_t n = 0; n < nodes.size(); ++n) {
+    const auto own = group_of_.find(n);
+    std::vector<uint32_t> between;
+    for_makers(n, [&](uint32_t m) {
+      const auto group = group_of_.find(m);
+      if (own != group_of_.end()) {
+        if (group == group_of_.end() && made_of[m].contains(own->second)) between.push_back(m);
+      } else if (group != group_of_.end()) {
+        made_of[n].insert(group->second);
+      } else {
+        made_of[n].insert(made_of[m].begin(), made_of[m].end());
+      }
+    });
+    while (!between.empty()) {
+      const uint32_t view = between.back();
+      between.pop_back();
+      if (!group_of_.emplace(view, own->second).second) continue;
+      for_makers(view, [&](uint32_t m) {
+        if (made_of[m].contains(own->second)) between.push_back(m);
+      });
+    }
+    for (ir::ValueId v : nodes[n].results) makers.emplace(v, n);
   }
 }
 
