@@ -5,9 +5,7 @@
 
 namespace gradus::ops {
 
-Value rsqrt_one_minus_square(const Value& x) {
-  return emit<Rsqrt>(emit<OneMinusSquare>(x));
-}
+Value rsqrt_one_minus_square(const Value& x) { return emit<Rsqrt>(emit<OneMinusSquare>(x)); }
 
 // dx = dy / sqrt(x^2 - 1). Zero minus either zero is +0, whose root's inverse is +inf.
 void Acosh::vjp(VjpCall& d) {

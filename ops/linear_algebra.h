@@ -67,8 +67,8 @@ struct Cofactor {
 };
 
 // The second derivative of det(x), times v. It is a polynomial in x, made of no inverse: sum(v *
-// cofactor(x)) is the sum over i of det(m_i), m_i being x with v's row i in the place of its own; so
-// y is the sum over i of cofactor(m_i) without its row i. The work is that of n times cofactor.
+// cofactor(x)) is the sum over i of det(m_i), m_i being x with v's row i in the place of its own.
+// So y is the sum over i of cofactor(m_i) without its row i. The work is that of n times cofactor.
 struct CofactorAlong {
   static constexpr auto name = "cofactor_along"sv,
                         doc = "y = d sum(v * cofactor(x)) / dx, linear in v"sv;

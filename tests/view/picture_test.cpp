@@ -99,7 +99,8 @@ TEST(Picture, LinksFollowTheProgram) {
                                           "%x>%x", "%w>%w", "tanh>%s"}));
 }
 
-// What a kernel reads of its own members through views, which are no members, lies within its frame.
+// What a kernel reads of its own members through views, which are no members, lies within its
+// frame.
 TEST(Picture, ViewsBetweenMembersAreDrawnWithThem) {
   ir::Module module = ir::parse(R"(
 graph rows {
