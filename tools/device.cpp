@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "fusion/cpu/compiler.h"
 #include "tools/cli.h"
 
 namespace gradus::cli {
@@ -18,6 +19,14 @@ std::optional<int> device_number(std::string_view command, const std::string& de
       device.size() == cuda.size() || number < 0)
     throw UsageError("gradus {}: --device {} is no device; say cpu or cuda:0", command, device);
   return number;
+}
+
+void open_compiler(std::string_view otherwise) {
+  try {
+    fusion::cpu::open_compiler();
+  } catch (const ResourceError& e) {
+    throw Error("{}; {}", e.what(), otherwise);
+  }
 }
 
 std::optional<int> device_number(std::string_view command, const std::string& device,

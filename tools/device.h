@@ -18,6 +18,9 @@ std::optional<int> device_number(std::string_view command, const std::string& de
 std::optional<int> device_number(std::string_view command, const std::string& device,
                                  const ir::Graph& program);
 
+// Opens the compiler of kernels for the CPU. Error, with what to do otherwise, where there is none.
+void open_compiler(std::string_view otherwise);
+
 // What a device leaves to the host, an instruction in a line.
 std::string host_report(const State& state);
 

@@ -1,7 +1,6 @@
 // gradus verify, print, disasm
 #include <algorithm>
 
-#include "base/build.h"
 #include "base/text.h"
 #include "fusion/cuda/planned_device.h"
 #include "interpreter/state.h"
@@ -57,8 +56,7 @@ void disasm(const DisasmCommand& command) {
   for (size_t s = 0; s < code->segments(); ++s)
     opaque |= code->segment(s).opaque || code->segment(s).counts;
   const bool first = command.fusion == "first", peaks = !command.dump_after.empty();
-  if (first && !number && !has_part(Part::llvm))
-    throw Error("--fusion first: there are no kernels: {}", why_missing(Part::llvm));
+  if (first && !number) open_compiler("--fusion off plans without");
   auto context = std::make_shared<Context>();
   if (number) fusion::cuda::plan_for_device(*context, *number);
   std::string planned;

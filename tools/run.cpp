@@ -3,7 +3,6 @@
 #include <chrono>
 #include <map>
 
-#include "base/build.h"
 #include "base/file.h"
 #include "fusion/accelerator.h"
 #include "fusion/cpu/compiler.h"
@@ -83,9 +82,7 @@ void check_command(const RunCommand& c) {
     throw UsageError("gradus run: kernels of groups are what runs on {}; --fusion off has none",
                      c.device);
   const bool fused = c.fusion == "first" || c.fusion == "behind";
-  if (fused && !device_number("run", c.device) && !has_part(Part::llvm))
-    throw Error("no kernels are made for the CPU: {}; --fusion off runs the program without",
-                why_missing(Part::llvm));
+  if (fused && !device_number("run", c.device)) open_compiler("--fusion off runs without");
   if (c.repeat > 1 && !c.resume.empty())
     throw UsageError("gradus run: --repeat begins at stage 0, --resume does not");
 }

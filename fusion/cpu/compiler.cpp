@@ -62,6 +62,8 @@ bool runs_here(Isa isa) {
 #endif
 }
 
+void open_compiler() { code_maker(); }
+
 Compiler::Compiler(bool symbols) : symbols_(symbols), loader_(code_maker().loader(symbols)) {}
 
 std::string Compiler::object(const Nest& nest, Isa isa, CompileTimes& times) {

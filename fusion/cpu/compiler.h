@@ -25,6 +25,10 @@ constexpr std::string_view name_of(Isa isa) {
 // Whether this machine runs such code.
 bool runs_here(Isa isa);
 
+// Opens the compiler, if that is not done yet. Throws ResourceError, which says what is missing,
+// where that cannot be. Any thread.
+void open_compiler();
+
 // The code of a nest as assembly, for people. Throws Error for an invalid nest, ResourceError where
 // there is no compiler, or none for such machines. Any thread.
 std::string assembly(const Nest& nest, Isa isa);

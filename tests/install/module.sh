@@ -38,15 +38,38 @@ opens "$tool" run p.ir --random 1 --set N=10000 --fusion first || fail 'a kernel
 code || fail 'the installed module makes no code'
 grep -q ymm out || fail 'no assembly was printed'
 
-# Without it programs run, and who asks for code is told which file is missing.
-mv "$module" away.so
-run --fusion first || fail 'a program does not run without the module'
-refused() {
-  if code 2>/dev/null; then fail "$1 makes code"; fi
-  grep -qF "$2" err || { cat err >&2; fail "expected: $2"; }
+# Without it programs run, a state that would compile behind its runs as well, and who asks for
+# kernels is told which file is missing.
+cat >small.cpp <<'END'
+#include <cstdio>
+#include "interpreter/state.h"
+#include "ir/text/parser.h"
+using namespace gradus;
+int main() {
+  auto context = std::make_shared<Context>(ContextOptions{
+      .log = [](LogLevel, std::string_view text) { std::printf("%s\n", std::string(text).c_str()); }});
+  auto code = Code::compile(ir::parse("graph p { stage 0 (%x: f32[N]) {\n%a = tanh(%x)\n"
+                                      "%b = mul(%a, %a)\n%y = add(%b, %x)\nreturn %y } }")
+                                .program());
+  const Tensor x = Tensor::zeros(DType::f32, std::array<int64_t, 1>{100000});
+  for (int i = 0; i < 2; ++i) State(code, context).run(std::array{x});
 }
-refused 'no module' "${module##*/}"
+END
+export PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name gradus.pc)")
+# shellcheck disable=SC2046
+c++ ${CXXFLAGS-} small.cpp -o small $(pkg-config --cflags --libs gradus)
+lib=$(dirname "$module")
+mv "$module" away.so
+run || fail 'a program does not run without the module'
+LD_LIBRARY_PATH=$lib ./small >out || fail 'a state does not run without the module'
+[ "$(grep -c "programs run unfused: .*${module##*/}" out)" = 1 ] || { cat out; fail 'the log was not told once'; }
+refused() {
+  if run --fusion "$1" 2>/dev/null; then fail "$2 makes kernels"; fi
+  grep -qF "$3" err || { cat err >&2; fail "expected: $3"; }
+}
+refused first 'no module' "${module##*/}"
+refused behind 'no module' "${module##*/}"
 # One that is not ours is refused by name.
 echo 'int other;' >other.c
 cc -shared -fPIC other.c -o "$module"
-refused 'another module' "${module##*/} is not of Gradus"
+refused first 'another module' "${module##*/} is not of Gradus"

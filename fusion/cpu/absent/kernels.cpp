@@ -44,6 +44,10 @@ void set_kernel_options(Context& context, const KernelOptions& options) {
 
 bool cpu::runs_here(Isa) { return false; }
 
+void cpu::open_compiler() {
+  throw ResourceError("no kernels are made for the CPU: {}", why_missing(Part::llvm));
+}
+
 std::string cpu::assembly(const Nest&, Isa) {
   throw ResourceError("no code can be made for CPUs: {}", why_missing(Part::llvm));
 }
