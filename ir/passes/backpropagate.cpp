@@ -4,7 +4,7 @@
 
 #include "ops/opaque.h"
 #include "ops/registry.h"
-#include "ops/rules.h"
+#include "ops/reverse.h"
 
 namespace gradus::ir {
 
@@ -131,7 +131,7 @@ class Sweep {
                                         "leave out what depends on it",
                                         node.op->name));
     if (node.op->traits.opaque && !has_handle(node)) add_handle(node);
-    apply_rule(node, in.operands, wanted);
+    apply_rule(node, in, wanted);
   }
 
   void add_handle(Node& node) {
@@ -142,42 +142,28 @@ class Sweep {
     cotangents_.resize(graph_.values.size(), no_value);
   }
 
-  void apply_rule(const Node& node, std::span<const Operand> operands,
-                  std::span<const bool> wanted) {
-    SmallVector<ops::Value, 4> x;
-    SmallVector<ops::Value, 2> y, dy;
-    for (const Operand& o : operands) x.push_back(world_.value(o));
+  void apply_rule(const Node& node, const Inputs& in, std::span<const bool> wanted) {
+    ops::PullBack at;
+    for (size_t i = 0; i < in.operands.size(); ++i)
+      at.operand(world_.value(in.operands[i]), wanted[i]);
     for (ValueId v : node.results) {
-      y.push_back(world_.value(v));
-      ValueId ct = cotangents_[index_of(v)];
-      dy.push_back(ct == no_value || !graph_[v].type.is_floating() ? ops::Value()
-                                                                   : world_.value(ct));
+      ValueId ct = graph_[v].type.is_floating() ? cotangents_[index_of(v)] : no_value;
+      at.result(world_.value(v), ct == no_value ? ops::Value() : world_.value(ct));
     }
     world_.set_place(node.where);
     // The rule may append to the nodes that `node` lies in: keep what it needs.
     const Operator& op = *node.op;
     Attributes attributes = node.attributes;
     SourceLocation where = node.where;
-    ops::VjpCall call{op, world_, x, y, dy, attributes, wanted, {}};
-    call.gradients.resize(x.size());
     try {
-      op.vjp(call);
-      for (size_t i = 0; i < x.size(); ++i)
-        if (wanted[i] && call.gradients[i].defined())
-          accumulate(value_in(operands[i]), fit(call.gradients[i], x[i].type));
+      const ops::VjpCall call = at.call(world_, op, attributes);
+      for (size_t i = 0; i < call.gradients.size(); ++i)
+        if (const ops::Value& g = call.gradients[i]; g.defined())
+          accumulate(value_in(in.operands[i]), ops::fit(g, call.x_type(i)));
     } catch (const Error& e) {
       if (e.where().known()) throw;
       throw graph_.error_at(where, fmt::format("derivative of '{}': {}", op.name, e.bare()));
     }
-  }
-
-  // Undoes broadcasting and promotion: a gradient has its operand's type.
-  ops::Value fit(const ops::Value& gradient, const Type& type) {
-    GRADUS_CHECK(gradient.is_tensor());
-    ops::Value g = ops::cast(ops::sum_to(gradient, type.dims), type.dtype);
-    // Where an f64[N] met an f64[M], the gradient may be of the other name: the same size, which
-    // `expand` leaves to be checked.
-    return ops::expand(g, type.dims);
   }
 
   void accumulate(ValueId target, const ops::Value& contribution) {
@@ -186,7 +172,8 @@ class Sweep {
       slot = GraphWorld::id_of(contribution);
       return;
     }
-    ops::Value sum = world_.value(slot) + contribution;
+    ops::Value sum = world_.value(slot);
+    ops::accumulate(sum, contribution);
     slot = GraphWorld::id_of(sum);
   }
 
