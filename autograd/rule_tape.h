@@ -15,7 +15,7 @@ class JoinedTape;
 // Slots are numbered. Of an operator's rule: the operands, the results, the results' cotangents,
 // then what steps make. Of the derivative of a tape: that one's slots, a cotangent for each slot
 // that its steps make, then what steps make; what the tape before made and is read here is made
-// again by the first steps. Immutable once made, but for what follows it in a list.
+// again by the first steps. Immutable once made.
 class RuleTape {
  public:
   static constexpr uint32_t none = UINT32_MAX;

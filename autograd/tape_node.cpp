@@ -68,19 +68,6 @@ bool TapeNode::play(const Ref<const RefCounted>& owner, const RuleTape& tape,
   return true;
 }
 
-bool play_small(const RuleTape& tape, const TapeInputs& inputs, Context& context,
-                Variables& gradients) {
-  SmallVector<Tensor, 4> tensors;
-  if (!tape.play_small({inputs.tensors.data(), tape.given().size()}, context, tensors))
-    return false;
-  for (Tensor& t : tensors)
-    if (t.defined())
-      gradients.emplace_back(std::move(t));
-    else
-      gradients.emplace_back();
-  return true;
-}
-
 TapeNode::TapeNode(Ref<const RefCounted> owner, const JoinedTape& tape,
                    const JoinedTape::Plan& plan, SmallVector<Edge, 2>&& edges)
     : TapedNode(std::move(owner), plan, std::move(edges)), tape_(tape) {

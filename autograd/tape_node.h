@@ -6,10 +6,6 @@
 
 namespace gradus::autograd {
 
-// Plays a tape on small values, unrecorded: see RuleTape::play_small.
-bool play_small(const RuleTape& tape, const TapeInputs& inputs, Context& context,
-                Variables& gradients);
-
 class TapeNode final : public TapedNode {
  public:
   // Plays a tape on small values so that what it gives has one node (see joined_tape.h). `inputs`

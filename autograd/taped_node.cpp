@@ -55,15 +55,19 @@ bool TapedNode::play_small(const TapeRun& run, const Variables& cotangents,
                         : plan_.strict ? &kept_[source].data
                                        : &value_at(source);
   }
-  if (state.mode != GradMode::enabled)
-    return autograd::play_small(*run.tape, inputs, context, gradients);
-  auto edge_at = [&](uint32_t slot) {
-    auto input = std::ranges::find(plan_.cotangents, slot);
-    return input == plan_.cotangents.end()
-               ? edge_of(slot)
-               : cotangents[static_cast<size_t>(input - plan_.cotangents.begin())].gradient_edge();
-  };
-  return TapeNode::play(owner_, *run.tape, inputs, context, edge_at, gradients);
+  if (state.mode == GradMode::enabled) {
+    auto edge_at = [&](uint32_t slot) {
+      auto input = std::ranges::find(plan_.cotangents, slot);
+      if (input == plan_.cotangents.end()) return edge_of(slot);
+      return cotangents[static_cast<size_t>(input - plan_.cotangents.begin())].gradient_edge();
+    };
+    return TapeNode::play(owner_, *run.tape, inputs, context, edge_at, gradients);
+  }
+  SmallVector<Tensor, 4> tensors;
+  if (!run.tape->play_small({inputs.tensors.data(), run.sources.size()}, context, tensors))
+    return false;
+  for (Tensor& t : tensors) gradients.push_back(t.defined() ? Variable(std::move(t)) : Variable());
+  return true;
 }
 
 Variables TapedNode::play(const RuleTape& tape, Variables&& cotangents) const {
