@@ -5,7 +5,7 @@
 
 #include "autograd/device_streams.h"
 #include "autograd/operators.h"
-#include "ops/rules.h"
+#include "ops/reverse.h"
 
 namespace gradus::autograd {
 
@@ -35,19 +35,11 @@ void fit(const InputMetadata& to, Variable& gradient, Where where) {
                 describe(gradient.data()));
   if (!is_floating(gradient.dtype()))
     throw Error("{} has to be floating; it is {}", where(), describe(gradient.data()));
-  if (!std::ranges::equal(gradient.shape(), to.shape)) {
-    if (!expands_to(to.shape, gradient.shape()))
-      throw Error("{} has to be of shape {} (or one that it broadcasts to); it is {}", where(),
-                  to_string(to.shape), describe(gradient.data()));
-    ir::Dims dims;
-    for (int64_t n : to.shape) dims.push_back(n);
-    VariableWorld world;
-    gradient = VariableWorld::variable(ops::sum_to(world.value(gradient), dims));
-  }
-  if (gradient.dtype() != to.dtype) {
-    VariableWorld world;
-    gradient = VariableWorld::variable(ops::cast(world.value(gradient), to.dtype));
-  }
+  if (!expands_to(to.shape, gradient.shape()))
+    throw Error("{} has to be of shape {} (or one that it broadcasts to); it is {}", where(),
+                to_string(to.shape), describe(gradient.data()));
+  VariableWorld world;
+  gradient = VariableWorld::variable(ops::fit(world.value(gradient), type_of(to)));
   if (gradient.data().device() == to.device) return;
   if (gradient.data().rank() == 0)
     gradient = move_to(gradient, to.device);

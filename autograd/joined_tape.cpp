@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "autograd/tape_derivative.h"
-#include "autograd/tape_node.h"
 
 namespace gradus::autograd {
 
@@ -76,30 +75,6 @@ const RuleTape& JoinedTape::derivative(Set wanted, Set cotangents) const {
   return *derivatives_.add(std::move(made)).tape;
 }
 
-const TapeRun& JoinedTape::run_of(const Plan& plan, Set wanted, uint64_t arrived) const {
-  for (const TapeRun* r = plan.runs.first(); r; r = r->next)
-    if (r->wanted == wanted && r->arrived == arrived) return *r;
-  Set cotangents = 0;
-  for (size_t k = 0; k < plan.joints.size(); ++k)
-    if (arrived >> k & 1) cotangents |= bit_of(plan.joints[k].slot);
-  auto run = std::make_unique<TapeRun>();
-  run->wanted = wanted;
-  run->arrived = arrived;
-  run->tape = &derivative(wanted, cotangents);
-  bool all_kept = true;
-  for (uint32_t slot : run->tape->given()) {
-    auto joint = std::ranges::find_if(plan.joints,
-                                      [&](const Joint& j) { return cotangent_of(j.slot) == slot; });
-    auto place = static_cast<uint32_t>(std::ranges::find(plan.kept, slot) - plan.kept.begin());
-    if (joint != plan.joints.end())
-      place = static_cast<uint32_t>(joint - plan.joints.begin()) | TapeRun::cotangent;
-    all_kept &= place != plan.kept.size();
-    run->sources.push_back(place);
-  }
-  run->small = all_kept && run->tape->is_small() && run->sources.size() <= TapeInputs::most;
-  return plan.runs.add(std::move(run));
-}
-
 // Whether a step that leads to one of these has no derivative.
 bool JoinedTape::refuses(Set leading) const {
   for (size_t s = tape_.again_; s < tape_.steps_.size(); ++s) {
@@ -148,6 +123,7 @@ bool JoinedTape::fill(Plan& plan) const {
       plan.joints.push_back({slot, leads_[slot - tape_.inputs()] & plan.leading});
       plan.selective |= plan.joints.back().leads != plan.leading;
       plan.inputs.add(metadata_of(tape_.types_[slot]));
+      plan.cotangents.push_back(cotangent_of(slot));
       known = plan.joints.end() - 1;
     }
     return static_cast<uint32_t>(known - plan.joints.begin());

@@ -24,18 +24,14 @@ class JoinedTape {
     uint32_t slot;
     Set leads;  // to these uses
   };
-  // How the node is made where these uses lead somewhere.
-  struct Plan {
-    Set leading;
+  // How the node is made where `leading`, of the uses, lead somewhere. Its inputs are the joints.
+  struct Plan : TapePlan {
     bool possible = false;  // else there is a node for each step
     SmallVector<Joint, 2> joints;
-    NodeInputs inputs;                     // the joints
     bool selective = false;                // a joint does not lead to all that leads somewhere
-    SmallVector<uint32_t, 4> kept;         // slots of the tape, all of them given to it
-    SmallVector<uint32_t, 4> kept_places;  // their places among those
+    SmallVector<uint32_t, 4> kept_places;  // of what is kept: places among what the tape is given
     // By gradient of the tape: its joint; or none, where it is an input's value, or leads nowhere.
     SmallVector<uint32_t, 2> joint_of_gradient;
-    mutable GrowingList<TapeRun> runs;  // found so far
     const Plan* next = nullptr;
   };
 
@@ -50,8 +46,6 @@ class JoinedTape {
   // The uses' gradients, for cotangents of these results of steps (counted from the first slot that
   // is no input). Of a possible plan, with a part of what leads there.
   const RuleTape& derivative(Set wanted, Set cotangents) const;
-  // The same for a node of that plan; `arrived` are joints, `wanted` is a part of what leads.
-  const TapeRun& run_of(const Plan& plan, Set wanted, uint64_t arrived) const;
   // The bit of a joint's slot in `cotangents`.
   Set bit_of(uint32_t slot) const { return Set{1} << (slot - tape_.inputs()); }
   // Of a derivative: the number of the slot that has the cotangent of `slot`.

@@ -5,6 +5,7 @@
 #include "autograd/graph_task.h"
 #include "autograd/hooks.h"
 #include "autograd/living.h"
+#include "autograd/made_once.h"
 
 namespace gradus::autograd {
 
@@ -84,21 +85,6 @@ Node::~Node() {
 }
 
 Node::Rare::~Rare() { delete hooks.load(std::memory_order_acquire); }
-
-namespace {
-
-// What is there, or else a fresh one, whoever of several threads puts it there.
-template <class T>
-T& made_once(std::atomic<T*>& place) {
-  if (T* known = place.load(std::memory_order_acquire)) return *known;
-  auto fresh = std::make_unique<T>();
-  T* expected = nullptr;
-  if (place.compare_exchange_strong(expected, fresh.get(), std::memory_order_acq_rel))
-    return *fresh.release();
-  return *expected;
-}
-
-}  // namespace
 
 Node::Rare& Node::rare() { return made_once(rare_); }
 Hooks& Node::hooks() { return made_once(rare().hooks); }

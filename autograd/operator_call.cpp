@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "autograd/device_streams.h"
-#include "autograd/tape_node.h"
+#include "autograd/made_once.h"
+#include "autograd/rule_tape.h"
 #include "base/per_thread.h"
 #include "kernels/evaluate.h"
 #include "ops/registry.h"
@@ -14,15 +15,6 @@ namespace gradus::autograd {
 namespace {
 
 constexpr size_t most_loop_operands = 4;
-
-// Puts what was made in an empty place; if another thread was there first, takes its.
-template <class T>
-const T* settle(std::atomic<const T*>& place, std::unique_ptr<const T> made) {
-  const T* expected = nullptr;
-  if (place.compare_exchange_strong(expected, made.get(), std::memory_order_acq_rel))
-    return made.release();
-  return expected;
-}
 
 }  // namespace
 
@@ -43,10 +35,6 @@ OperatorCall::OperatorCall(const ir::Operator& op, ir::Attributes attributes,
   }
   auto results = ops::infer(op_, types, attributes_, nullptr);
   results_.append(results.begin(), results.end());
-  for (const ir::Type& type : results_)
-    node_inputs_.add(type.is_floating() ? metadata_of(type) : InputMetadata());
-  for (size_t i = 0; i < std::min<size_t>(operands_.size(), 64); ++i)
-    if (operands_[i].is_tensor) tensors_ |= uint64_t{1} << i;
 }
 
 // The kernels are known by those of an operator that has no others.
@@ -110,9 +98,7 @@ InputMetadata metadata_of(const ir::Type& type) {
 OperatorCall::~OperatorCall() {
   delete bound_.load(std::memory_order_acquire);
   delete loop_.load(std::memory_order_acquire);
-  delete reads_.load(std::memory_order_acquire);
-  for (const RuleTape* t = tapes_.load(std::memory_order_acquire); t;)
-    delete std::exchange(t, t->next());
+  delete plan_.load(std::memory_order_acquire);
 }
 
 namespace {
@@ -178,8 +164,7 @@ Ref<const OperatorCall> OperatorCall::find(const ir::Operator& op, const ir::Att
       const Layout& layout = v->data().layout();
       typed[i].is_tensor = true;
       typed[i].layout = Layout(layout.dtype, layout.shape);
-      typed[i].type = ir::Type(layout.dtype, ir::Dims(layout.shape.begin(), layout.shape.end()),
-                               v->data().device());
+      typed[i].type = type_of(v->data());
     } else if (const auto* n = std::get_if<ir::Number>(&operands[i])) {
       typed[i].number = *n;
     }
@@ -200,8 +185,8 @@ const ops::BoundCall* OperatorCall::bound() const {
       else if (operands_[i].number)
         operands[i].number = &*operands_[i].number;
     }
-    shared =
-        settle(bound_, std::make_unique<const Shared>(ops::bound_call(op_, attributes_, operands)));
+    shared = &settle(bound_,
+                     std::make_unique<const Shared>(ops::bound_call(op_, attributes_, operands)));
     if (*shared) look_for_loop(**shared);
   }
   return shared->get();
@@ -250,66 +235,58 @@ SmallVector<Tensor, 2> OperatorCall::run(std::span<const Tensor* const> operands
   throw Error("{}: nothing is registered that runs operators on {}", op_.name, to_string(device_));
 }
 
-const OperatorCall::Reads& OperatorCall::find_reads() const {
-  const size_t slots = operands_.size() + results_.size();
-  SlotMask read(slots), wanted(operands_.size()), all(results_.size());
+// A recorded rule.
+struct OperatorCall::Recorded {
+  using Marks = SmallVector<bool, 4>;
+  Recorded(const OperatorCall& call, Marks wants, Marks arrives)
+      : wanted(std::move(wants)), arrived(std::move(arrives)), tape(call, wanted, arrived) {}
+  const Marks wanted, arrived;
+  const RuleTape tape;
+  const Recorded* next = nullptr;
+};
+
+const RuleTape& OperatorCall::tape(std::span<const bool> wanted,
+                                   std::span<const bool> arrived) const {
+  Recorded::Marks wants, arrives;
   for (size_t i = 0; i < operands_.size(); ++i)
-    if (operands_[i].is_tensor && operands_[i].type.is_floating()) wanted.set(i);
-  for (size_t i = 0; i < results_.size(); ++i)
-    if (results_[i].is_floating()) all.set(i);
-  auto note = [&](const SlotMask& cotangents) {
-    const RuleTape& tape = this->tape(wanted, cotangents);
-    for (size_t i = 0; i < slots; ++i)
-      if (tape.reads(i)) read.set(i);
+    wants.push_back(i < wanted.size() && wanted[i] && operands_[i].is_tensor);
+  for (size_t i = 0; i < results_.size(); ++i) arrives.push_back(i < arrived.size() && arrived[i]);
+  for (const Recorded* r = tapes_.first(); r; r = r->next)
+    if (r->wanted == wants && r->arrived == arrives) return r->tape;
+  return tapes_.add(std::make_unique<Recorded>(*this, std::move(wants), std::move(arrives))).tape;
+}
+
+const TapePlan& OperatorCall::find_plan() const {
+  const auto operands = static_cast<uint32_t>(operands_.size());
+  const auto values = static_cast<uint32_t>(operands + results_.size());
+  auto plan = std::make_unique<TapePlan>();
+  plan->strict = true;
+  Recorded::Marks floating, wanted;
+  for (const Operand& o : operands_) {
+    if (o.is_tensor && wanted.size() < 64) plan->leading |= uint64_t{1} << wanted.size();
+    wanted.push_back(o.is_tensor && o.type.is_floating());
+  }
+  for (const ir::Type& type : results_) {
+    floating.push_back(type.is_floating());
+    plan->inputs.add(floating.back() ? metadata_of(type) : InputMetadata());
+    plan->cotangents.push_back(values + static_cast<uint32_t>(plan->cotangents.size()));
+  }
+  std::vector<bool> read(values, false);
+  auto note = [&](const Recorded::Marks& arrived) {
+    const RuleTape& tape = this->tape(wanted, arrived);
+    for (uint32_t i = 0; i < values; ++i) read[i] = read[i] || tape.reads(i);
   };
   // With all cotangents, and with each alone: rules look at which there are.
-  if (all.any()) note(all);
-  for (size_t i = 0; i < results_.size() && results_.size() > 1; ++i) {
-    if (!all[i]) continue;
-    SlotMask alone(results_.size());
-    alone.set(i);
+  if (std::ranges::count(floating, true) != 0) note(floating);
+  for (size_t i = 0; i < floating.size() && floating.size() > 1; ++i) {
+    if (!floating[i]) continue;
+    Recorded::Marks alone(floating.size(), false);
+    alone[i] = true;
     note(alone);
   }
-  auto reads = std::make_unique<Reads>();
-  for (uint32_t i = 0; i < slots; ++i)
-    if (read[i] && (i >= operands_.size() || operands_[i].is_tensor)) reads->kept.push_back(i);
-  return *settle<Reads>(reads_, std::move(reads));
-}
-
-const TapeRun& OperatorCall::run_of(uint64_t wanted, uint64_t cotangents) const {
-  wanted &= tensors_;
-  for (const TapeRun* r = runs_.first(); r; r = r->next)
-    if (r->wanted == wanted && r->arrived == cotangents) return *r;
-  SlotMask wants(operands_.size()), given(results_.size());
-  for (size_t i = 0; i < operands_.size(); ++i)
-    if (wanted >> i & 1) wants.set(i);
-  for (size_t i = 0; i < results_.size(); ++i)
-    if (cotangents >> i & 1) given.set(i);
-  auto run = std::make_unique<TapeRun>();
-  run->wanted = wanted;
-  run->arrived = cotangents;
-  run->tape = &tape(wants, given);
-  const auto values = static_cast<uint32_t>(operands_.size() + results_.size());
-  for (uint32_t slot : run->tape->given()) {
-    auto place = static_cast<uint32_t>(std::ranges::find(kept(), slot) - kept().begin());
-    run->sources.push_back(slot < values ? place : (slot - values) | TapeRun::cotangent);
-  }
-  const bool all_kept =
-      std::ranges::none_of(run->sources, [&](uint32_t source) { return source == kept().size(); });
-  run->small = all_kept && run->tape->is_small() && run->sources.size() <= TapeInputs::most;
-  return runs_.add(std::move(run));
-}
-
-const RuleTape& OperatorCall::tape(const SlotMask& wanted, const SlotMask& cotangents) const {
-  const RuleTape* first = tapes_.load(std::memory_order_acquire);
-  for (const RuleTape* t = first; t; t = t->next())
-    if (t->is_for(wanted, cotangents)) return *t;
-  // Two threads may both record it: either is right, and both stay.
-  auto tape = std::make_unique<RuleTape>(*this, wanted, cotangents);
-  tape->set_next(first);
-  while (!tapes_.compare_exchange_weak(first, tape.get(), std::memory_order_acq_rel))
-    tape->set_next(first);
-  return *tape.release();
+  for (uint32_t i = 0; i < values; ++i)
+    if (read[i] && (i >= operands || operands_[i].is_tensor)) plan->kept.push_back(i);
+  return settle<const TapePlan>(plan_, std::move(plan));
 }
 
 }  // namespace gradus::autograd

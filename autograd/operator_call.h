@@ -11,24 +11,7 @@
 namespace gradus::autograd {
 
 class RuleTape;
-struct TapeRun;
-
-// One bit per operand or result.
-class SlotMask {
- public:
-  explicit SlotMask(size_t n) : words_((n + 63) / 64, 0) {}
-  void set(size_t i) { words_[i / 64] |= uint64_t{1} << i % 64; }
-  bool operator[](size_t i) const { return words_[i / 64] >> i % 64 & 1; }
-  bool any() const {
-    for (uint64_t w : words_)
-      if (w) return true;
-    return false;
-  }
-  friend bool operator==(const SlotMask&, const SlotMask&) = default;
-
- private:
-  SmallVector<uint64_t, 1> words_;
-};
+struct TapePlan;
 
 // An operator with its attributes on operands of given types. Thread-safe: what is found later (the
 // kernel, what the derivative rule reads and emits) is found once and then never changes.
@@ -52,8 +35,6 @@ class OperatorCall final : public RefCounted {
   const ir::Attributes& attributes() const { return attributes_; }
   std::span<const Operand> operands() const { return operands_; }
   std::span<const ir::Type> results() const { return results_; }  // their types
-  // The inputs of a node of this call on the CPU.
-  const NodeInputs& node_inputs() const { return node_inputs_; }
   // Where it runs: that of an operand that is not on the CPU, if there is one.
   Device device() const { return device_; }
   // Bound to contiguous operands; null for a composition.
@@ -67,24 +48,19 @@ class OperatorCall final : public RefCounted {
   // Runs it; no tensor for a number or what is left out. Throws Error as ops::evaluate does.
   SmallVector<Tensor, 2> run(std::span<const Tensor* const> operands) const;
 
-  // Of an operator with a derivative rule: whose values the rule may read (slots of the rule: the
-  // operands, then the results), ascending; and what it emits for these wanted operands and these
-  // cotangents that are there.
-  std::span<const uint32_t> kept() const { return reads().kept; }
-  const RuleTape& tape(const SlotMask& wanted, const SlotMask& cotangents) const;
-  // The same of at most 64 operands and results, for a node that keeps those values. `wanted` may
-  // name operands that are no tensors.
-  const TapeRun& run_of(uint64_t wanted, uint64_t cotangents) const;
+  // Of an operator with a derivative rule. What a node of it is like; its tapes' slots are the
+  // operands, the results, then the results' cotangents.
+  const TapePlan& plan() const {
+    const TapePlan* known = plan_.load(std::memory_order_acquire);
+    return known ? *known : find_plan();
+  }
+  // What the rule emits for these wanted operands (which may name some that are no tensors) and
+  // these cotangents that are there.
+  const RuleTape& tape(std::span<const bool> wanted, std::span<const bool> arrived) const;
 
  private:
-  struct Reads {
-    SmallVector<uint32_t, 4> kept;
-  };
-  const Reads& reads() const {
-    const Reads* known = reads_.load(std::memory_order_acquire);
-    return known ? *known : find_reads();
-  }
-  const Reads& find_reads() const;
+  struct Recorded;
+  const TapePlan& find_plan() const;
   bool matches(const ir::Operator& op, const ir::Attributes& attributes,
                std::span<const VariableOperand> operands) const;
   void look_for_loop(const ops::BoundCall& bound) const;
@@ -95,8 +71,6 @@ class OperatorCall final : public RefCounted {
   const ir::Attributes attributes_;
   const SmallVector<Operand, 2> operands_;
   SmallVector<ir::Type, 1> results_;
-  NodeInputs node_inputs_;
-  uint64_t tensors_ = 0;  // of the first 64 operands: which are tensors
   Device device_;
   // Of a pointwise operator whose operands lie as its result does, in the dtype that it is computed
   // in: nothing has to be looked up to run it. The kernel that it is bound to does no more.
@@ -107,16 +81,15 @@ class OperatorCall final : public RefCounted {
   };
   mutable std::atomic<const Loop*> loop_{nullptr};  // owned; known once it is bound
   mutable std::atomic<const std::shared_ptr<const ops::BoundCall>*> bound_{nullptr};  // owned
-  mutable std::atomic<const Reads*> reads_{nullptr};                                  // owned
-  mutable std::atomic<const RuleTape*> tapes_{nullptr};  // owned; a list, the latest first
-  mutable GrowingList<TapeRun> runs_;
+  mutable std::atomic<const TapePlan*> plan_{nullptr};                                // owned
+  mutable GrowingList<Recorded> tapes_;
 };
 
 // Whether a kernel is the pointwise operators' own, which does no more than to hand their loop what
 // it reads. Some operators have another for some operands.
 bool only_calls_loop(const work::Kernel& kernel);
 
-// Of a tensor on the CPU whose sizes are known.
+// Of a tensor whose sizes are known.
 InputMetadata metadata_of(const ir::Type& type);
 
 // Runs a call on variables, recorded for the derivative where that is on and an operand leads

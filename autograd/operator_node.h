@@ -1,46 +1,25 @@
 // The node of an operator: its derivative rule, run on variables.
 #pragma once
 
-#include "autograd/saved_variable.h"
-#include "autograd/tape_node.h"
+#include "autograd/taped_node.h"
 
 namespace gradus::autograd {
 
-class OperatorNode final : public Node {
+class OperatorNode final : public TapedNode {
  public:
   // Keeps what the rule reads of the operands (one pointer each, null for a number or none) and of
   // the results.
-  OperatorNode(Ref<const OperatorCall> call, std::span<const Variable* const> operands,
-               std::span<const Tensor> results, SmallVector<Edge, 2> edges);
+  OperatorNode(const Ref<const OperatorCall>& call, std::span<const Variable* const> operands,
+               std::span<const Tensor> results, SmallVector<Edge, 2>&& edges);
 
-  std::string name() const override { return std::string(call_->op().name); }
-  bool is_traceable() const override { return true; }
-  bool is_thread_safe() const override { return true; }
-  void release_variables() override;
-  void prefetch_values() const override;
-
-  const ir::Operator& op() const { return call_->op(); }
-  const ir::Attributes& attributes() const { return call_->attributes(); }
-  // Operands and results as its rule sees them in `world`: with what `value` makes of those that
-  // were kept (called under the node's lock), by type alone where nothing was. Throws Error if they
-  // were released or changed.
-  void unpack(ops::World& world, FunctionRef<ops::Value(const Variable&)> value,
-              SmallVector<ops::Value, 2>& operands, SmallVector<ops::Value, 2>& results) const;
+  std::string name() const override { return std::string(call().op().name); }
+  void visit(RuleTape::Told told) const override;
+  const RuleTape& tape(std::span<const bool> wanted, std::span<const bool> arrived) const override;
 
  private:
-  Variables apply(Variables&& cotangents) override;
-  Variables apply_any(Variables&& cotangents);
-  // Small values, without variables in between. False if it cannot.
-  bool apply_small(const TapeRun& run, const Variables& cotangents, Variables& gradients);
-  // A slot of the rule as it was; undefined if it is not kept. The lock is held.
-  Variable unpack(size_t slot) const;
-  // Where the gradient of a slot goes.
-  Edge edge_of(size_t slot) const;
-  const Tensor& value_at(size_t place) const;
-  std::string what(size_t slot) const;
-
-  const Ref<const OperatorCall> call_;
-  SmallVector<KeptValue, 2> kept_;  // as call_->kept(), until they are let go
+  const OperatorCall& call() const { return static_cast<const OperatorCall&>(*owner_); }
+  Edge edge_of(uint32_t slot) const override;
+  std::string what(uint32_t slot) const override;
 };
 
 // In the place of a derivative that there is not: a run is an Error.

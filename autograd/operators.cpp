@@ -13,17 +13,18 @@
 
 namespace gradus::autograd {
 
-namespace {
-
 using ir::Attributes;
 using ir::Operator;
 using ir::Type;
 
 Type type_of(const Tensor& t) {
-  ir::Dims dims;
-  for (int64_t n : t.shape()) dims.push_back(n);
-  return Type(t.dtype(), std::move(dims), t.device());
+  return Type(t.dtype(), ir::Dims(t.shape().begin(), t.shape().end()), t.device());
 }
+Type type_of(const InputMetadata& m) {
+  return Type(m.dtype, ir::Dims(m.shape.begin(), m.shape.end()), m.device);
+}
+
+namespace {
 
 ops::Value value_of(ops::World& world, const VariableOperand& o) {
   if (const auto* v = std::get_if<Variable>(&o)) {

@@ -10,6 +10,10 @@ namespace gradus::autograd {
 // An operand: a variable, a number, or none.
 using VariableOperand = std::variant<std::monostate, Variable, ir::Number>;
 
+// The type of a tensor, or of what arrives at a node's input that is known.
+ir::Type type_of(const Tensor& t);
+ir::Type type_of(const InputMetadata& m);
+
 // Runs an operator; throws as ops::evaluate does. Where gradient mode is on and an operand requires
 // a gradient, floating results have a node. An operator without a derivative gives one whose run is
 // an Error that names it; compositions without a rule are recorded as what they are composed of.

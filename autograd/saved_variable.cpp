@@ -2,16 +2,12 @@
 
 namespace gradus::autograd {
 
-namespace {
-
-[[noreturn]] void refuse_changed(const Tensor& t, uint64_t saved, const std::string& name) {
+void refuse_changed(const std::string& name, const Tensor& t, uint64_t saved) {
   throw Error(
       "{} was changed in place (version {}, saved at version {}) and is needed for a "
       "derivative; work on a copy of it instead",
       name, t.version(), saved);
 }
-
-}  // namespace
 
 void refuse_freed(const std::string& name) {
   throw Error(
@@ -24,10 +20,6 @@ void refuse_inference() {
   throw Error(
       "a variable made in inference mode cannot be kept for a derivative; make it outside, or "
       "use a clone made outside");
-}
-
-void KeptValue::refuse_changed(const std::string& name) const {
-  autograd::refuse_changed(data, version, name);
 }
 
 SavedVariable SavedVariable::input(const Variable& v) {
@@ -53,7 +45,7 @@ SavedVariable SavedVariable::output(Tensor t, uint32_t output_number) {
 
 const Tensor& SavedVariable::tensor(FunctionRef<std::string()> name) const {
   if (kind_ == Kind::released) refuse_freed(name());
-  if (data_.defined() && data_.version() != version_) refuse_changed(data_, version_, name());
+  if (data_.defined() && data_.version() != version_) refuse_changed(name(), data_, version_);
   return data_;
 }
 

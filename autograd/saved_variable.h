@@ -44,18 +44,11 @@ struct KeptValue {
 
   KeptValue() = default;
   explicit KeptValue(const Tensor& t) : data(t), version(t.version()) {}
-  // Throws Error if it was changed since; `name` gives it a name then.
-  const Tensor& get(FunctionRef<std::string()> name) const {
-    if (data.version() != version) [[unlikely]]
-      refuse_changed(name());
-    return data;
-  }
-
- private:
-  [[noreturn]] void refuse_changed(const std::string& name) const;
+  bool changed() const { return data.version() != version; }  // since it was kept
 };
 
 // Errors that several kinds of nodes have.
+[[noreturn]] void refuse_changed(const std::string& name, const Tensor& t, uint64_t saved);
 [[noreturn]] void refuse_freed(const std::string& name);
 [[noreturn]] void refuse_inference();
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/rules.h"
+#include "ops/reverse.h"
 
 namespace gradus::autograd {
 
@@ -31,44 +31,24 @@ void TapeDerivative::run_rule(size_t number) {
   const RuleTape::Step& step = tape_.steps_[number];
   if (!of_.recorded(step)) return;
   const OperatorCall& call = *step.call;
-  SmallVector<ops::Value, 4> x;
-  SmallVector<ops::Value, 2> y, dy;
-  SmallVector<bool, 4> wants(step.operands.size(), false);
-  bool any = false, arrives = false;
-  for (size_t i = 0; i < step.operands.size(); ++i) {
-    const OperatorCall::Operand& o = call.operands()[i];
-    uint32_t slot = step.operands[i].slot;
-    if (slot != RuleTape::none)
-      x.push_back(world_.at(slot));
-    else
-      x.push_back(o.number ? ops::Value{nullptr, *o.number, {}, {}} : ops::Value());
-    if (slot != RuleTape::none && o.type.is_floating())
-      wants[i] = (of_.leads_to(number, i) & wanted_) != 0;
-    any |= wants[i];
-  }
+  ops::PullBack at;
+  for (size_t i = 0; i < step.operands.size(); ++i)
+    at.operand(step.operand(i, [&](uint32_t slot) { return world_.at(slot); }),
+               call.operands()[i].type.is_floating() && (of_.leads_to(number, i) & wanted_) != 0);
   for (size_t k = 0; k < call.results().size(); ++k) {
     auto slot = static_cast<uint32_t>(step.first_result + k);
-    y.push_back(world_.at(slot));
-    dy.push_back(cotangents_[slot - tape_.inputs()]);
-    arrives |= dy.back().defined();
+    at.result(world_.at(slot), cotangents_[slot - tape_.inputs()]);
   }
-  if (!any || !arrives) return;
-  ops::VjpCall rule{call.op(), world_, x, y, dy, call.attributes(), wants, {}};
-  rule.gradients.resize(x.size());
-  call.op().vjp(rule);
-  for (size_t i = 0; i < x.size(); ++i)
-    rule.gradients[i] =
-        wants[i] && rule.gradients[i].world ? fit(rule.gradients[i], x[i].type) : ops::Value();
+  ops::VjpCall rule = at.call(world_, call.op(), call.attributes());
+  for (size_t i = 0; i < rule.gradients.size(); ++i) {
+    ops::Value& g = rule.gradients[i];
+    if (!g.defined()) continue;
+    // As the engine does.
+    if (!g.type.is_floating())
+      throw Error("a gradient has to be floating; it is {}", to_string(g.type));
+    g = ops::fit(g, rule.x_type(i));
+  }
   hand_on(number, rule.gradients);
-}
-
-// As check_gradients does.
-ops::Value TapeDerivative::fit(const ops::Value& gradient, const ir::Type& type) {
-  if (!gradient.type.is_floating())
-    throw Error("a gradient has to be floating; it is {}", to_string(gradient.type));
-  ops::Value v = gradient;
-  if (!(v.type.dims == type.dims)) v = ops::sum_to(v, type.dims);
-  return v.dtype() == type.dtype ? v : ops::cast(v, type.dtype);
 }
 
 void TapeDerivative::hand_on(size_t number, std::span<const ops::Value> gradients) {
@@ -78,8 +58,7 @@ void TapeDerivative::hand_on(size_t number, std::span<const ops::Value> gradient
     if (!gradients[i].defined()) continue;
     uint32_t slot = step.operands[i].slot;
     if (slot >= tape_.inputs()) {
-      ops::Value& sum = cotangents_[slot - tape_.inputs()];
-      sum = sum.defined() ? sum + gradients[i] : gradients[i];
+      ops::accumulate(cotangents_[slot - tape_.inputs()], gradients[i]);
       continue;
     }
     uint32_t value = TapeRecorder::slot_of(gradients[i]);

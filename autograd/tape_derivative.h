@@ -25,7 +25,6 @@ class TapeDerivative {
  private:
   ops::Value cotangent(uint32_t slot) const;
   void run_rule(size_t step);
-  ops::Value fit(const ops::Value& gradient, const ir::Type& type);
   void hand_on(size_t step, std::span<const ops::Value> gradients);
   void look_at_order();
   void make_again();

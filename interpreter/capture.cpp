@@ -17,8 +17,7 @@ using autograd::BackwardStep;
 using autograd::Edge;
 using autograd::InputMetadata;
 using autograd::Node;
-using autograd::OperatorNode;
-using autograd::TapeNode;
+using autograd::TapedNode;
 using autograd::Variable;
 using autograd::Variables;
 using interpreter::CaptureBuilder;
@@ -86,17 +85,11 @@ class Key {
   Key& operator<<(const ir::Type& t) { return *this << to_string(t); }
   Key& operator<<(const InputMetadata& m) {
     *this << static_cast<uint64_t>(m.kind);
-    return m.kind == InputMetadata::Kind::known ? *this << type_of(m.dtype, m.shape, m.device)
-                                                : *this;
+    return m.kind == InputMetadata::Kind::known ? *this << type_of(m) : *this;
   }
-  Key& operator<<(const ops::Value& v) {
-    *this << v.operand.index();
-    if (const auto* id = std::get_if<ir::ValueId>(&v.operand)) return *this << index_of(*id);
-    if (const auto* n = std::get_if<ir::Number>(&v.operand)) {
-      *this << static_cast<uint64_t>(n->category) << static_cast<uint64_t>(n->integer);
-      return *this << std::bit_cast<uint64_t>(n->floating);
-    }
-    return *this << (v.world ? to_string(v.type) : std::string());
+  Key& operator<<(const ir::Number& n) {
+    *this << static_cast<uint64_t>(n.category) << static_cast<uint64_t>(n.integer);
+    return *this << std::bit_cast<uint64_t>(n.floating);
   }
   std::string take() { return std::move(bytes_); }
 
@@ -167,43 +160,17 @@ class Capturer {
       refuse(node, fmt::format("'{}' can be differentiated only so often, which a program does not "
                                "know; let the engine run it",
                                limit->function));
-    step.tape = dynamic_cast<const TapeNode*>(&node);
-    if (step.tape) {
-      unpack_tape(step);
-      return step;
-    }
-    step.node = dynamic_cast<const OperatorNode*>(&node);
+    step.node = dynamic_cast<const TapedNode*>(&node);
     if (!step.node)
       refuse(node,
              "it is C++ code, not an operator; capture from its inputs and to its outputs apart, "
              "or let the engine run it");
-    unpack(step);
-    return step;
-  }
-
-  void unpack(CapturedStep& step) {
-    Variables found;
-    auto value = [&](const Variable& v) {
-      ops::Value number;
-      number.world = &types_;
-      number.type = type_of(v.data());
-      number.operand = static_cast<ir::ValueId>(found.size());
-      found.push_back(v);
-      return number;
-    };
-    step.node->unpack(types_, value, step.x, step.y);
-    for (auto* values : {&step.x, &step.y})
-      for (ops::Value& v : *values)
-        if (ir::ValueId id = value_in(v.operand); id != ir::no_value)
-          v.operand = static_cast<ir::ValueId>(saved_.number_of(found[index_of(id)]));
-  }
-
-  // What the derivative reads where all cotangents that may arrive do.
-  void unpack_tape(CapturedStep& step) {
-    SmallVector<bool, 4> given;
-    for (const auto& contributions : step.from->inputs) given.push_back(!contributions.empty());
-    for (const Variable& v : step.tape->unpack(step.tape->derivative(step.from->wanted, given)))
+    // What the tape reads where all cotangents that may arrive do.
+    SmallVector<bool, 4> arrived;
+    for (const auto& contributions : from.inputs) arrived.push_back(!contributions.empty());
+    for (const Variable& v : step.node->unpack(step.node->tape(from.wanted, arrived)))
       step.slots.push_back(v.defined() ? std::optional(saved_.number_of(v)) : std::nullopt);
+    return step;
   }
 
   // Those whose handles it needs come before it.
@@ -225,6 +192,7 @@ class Capturer {
 
   std::string key();
   void add_makers(Key& key) const;
+  void add_tape(Key& key, const CapturedStep& step);
   std::shared_ptr<const CaptureProgram> build();
 
   const CaptureOptions& options_;
@@ -233,7 +201,6 @@ class Capturer {
   std::vector<BackwardStep> plan_;
   std::vector<CapturedStep> steps_;
   std::unordered_map<const Node*, size_t> place_;
-  ops::TypeWorld types_;
   SavedVariables saved_;
   std::vector<HandleMaker> makers_;
   std::unordered_map<const HandleOrigin*, size_t> maker_place_;
@@ -252,27 +219,25 @@ void Capturer::add_makers(Key& key) const {
   }
 }
 
-namespace {
-void add_operator(Key& key, const ir::Operator& op, const ir::Attributes& attributes) {
-  key << reinterpret_cast<uintptr_t>(&op);
-  auto list = op.write(attributes);
-  key << list.size();
-  for (const ir::NamedLiteral& a : list) key << a.name << to_string(a.value);
-}
-
-void add_tape(Key& key, const CapturedStep& step) {
+void Capturer::add_tape(Key& key, const CapturedStep& step) {
   for (const auto& slot : step.slots) key << (slot ? *slot : SIZE_MAX);
-  for (size_t i = 0; i < step.from->node->inputs(); ++i) key << step.tape->cotangent_slot(i);
-  step.tape->tape().visit([&](const autograd::OperatorCall& call, std::span<const uint32_t> slots) {
-    add_operator(key, call.op(), call.attributes());
+  for (size_t i = 0; i < step.from->node->inputs(); ++i) key << step.node->cotangent_slot(i);
+  step.node->visit([&](const autograd::OperatorCall& call, std::span<const uint32_t> slots) {
+    key << reinterpret_cast<uintptr_t>(&call.op());
+    auto list = call.op().write(call.attributes());
+    key << list.size();
+    for (const ir::NamedLiteral& a : list) key << a.name << to_string(a.value);
+    // Attributes of a call name a graph, which names do not tell apart.
+    if (call.op().traits.structural) {
+      key << reinterpret_cast<uintptr_t>(call.attributes().get());
+      attributes_.push_back(call.attributes());
+    }
     for (size_t i = 0; i < slots.size(); ++i) {
-      key << slots[i];
-      if (const auto& number = call.operands()[i].number)
-        key << ops::Value{nullptr, *number, {}, {}};
+      key << slots[i] << call.operands()[i].type;
+      if (const auto& number = call.operands()[i].number) key << *number;
     }
   });
 }
-}  // namespace
 
 std::string Capturer::key() {
   Key key;
@@ -297,20 +262,7 @@ std::string Capturer::key() {
       for (size_t i = 0; i < from.node->inputs(); ++i) key << step.opaque->takes(i);
       continue;
     }
-    key << (step.tape != nullptr);
-    if (step.tape) {
-      add_tape(key, step);
-      continue;
-    }
-    const ir::Operator& op = step.node->op();
-    add_operator(key, op, step.node->attributes());
-    // Attributes of a call name a graph, which names do not tell apart.
-    if (op.traits.structural) {
-      key << reinterpret_cast<uintptr_t>(step.node->attributes().get());
-      attributes_.push_back(step.node->attributes());
-    }
-    for (const ops::Value& v : step.x) key << v;
-    for (const ops::Value& v : step.y) key << v;
+    add_tape(key, step);
   }
   for (const Edge& edge : captured_) {
     auto place = place_.find(edge.node.get());

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/opaque.h"
-#include "ops/rules.h"
+#include "ops/reverse.h"
 
 namespace gradus::interpreter {
 
@@ -12,23 +12,6 @@ using autograd::Edge;
 using autograd::InputMetadata;
 using autograd::Variables;
 
-ir::Type type_of(DType dtype, std::span<const int64_t> shape, Device device) {
-  ir::Dims dims;
-  for (int64_t n : shape) dims.push_back(n);
-  return ir::Type(dtype, std::move(dims), device);
-}
-
-namespace {
-
-// As the engine does with what a node gives.
-ops::Value fit(const ops::Value& gradient, const InputMetadata& to) {
-  if (to.kind != InputMetadata::Kind::known) return gradient;
-  ir::Type type = type_of(to.dtype, to.shape, to.device);
-  return ops::cast(ops::sum_to(gradient, type.dims), type.dtype);
-}
-
-}  // namespace
-
 CaptureBuilder::CaptureBuilder(std::span<const Edge> roots, std::span<const size_t> arriving,
                                const Variables& saved)
     : world_(graph_, 0, nodes_) {
@@ -36,7 +19,7 @@ CaptureBuilder::CaptureBuilder(std::span<const Edge> roots, std::span<const size
   graph_.stages.emplace_back();
   for (size_t r = 0; r < roots.size(); ++r) {
     const InputMetadata& m = roots[r].node->input_metadata(roots[r].input);
-    roots_.push_back(input(type_of(m.dtype, m.shape, m.device), fmt::format("dy{}", arriving[r])));
+    roots_.push_back(input(type_of(m), fmt::format("dy{}", arriving[r])));
   }
   for (size_t k = 0; k < saved.size(); ++k)
     saved_.push_back(input(type_of(saved[k].data()), fmt::format("s{}", k)));
@@ -62,11 +45,15 @@ void CaptureBuilder::add(const CapturedStep& step) {
   gradients_.emplace_back().resize(step.from->node->outputs());
   for (const auto& contributions : step.from->inputs) arrived.push_back(sum(contributions));
   if (!step.from->runs || std::ranges::none_of(arrived, &ops::Value::defined)) return;
-  auto given = step.opaque ? evaluate(step) : step.tape ? apply_tape(step) : apply_rule(step);
+  auto given = step.opaque ? evaluate(step) : play(step);
   auto edges = step.from->node->next_edges();
-  for (size_t i = 0; i < edges.size(); ++i)
-    if (step.from->wanted[i] && given[i].defined())
-      gradients_.back()[i] = fit(given[i], edges[i].node->input_metadata(edges[i].input));
+  for (size_t i = 0; i < edges.size(); ++i) {
+    if (!step.from->wanted[i] || !given[i].defined()) continue;
+    // As the engine does with what a node gives.
+    const InputMetadata& to = edges[i].node->input_metadata(edges[i].input);
+    gradients_.back()[i] =
+        to.kind == InputMetadata::Kind::known ? ops::fit(given[i], type_of(to)) : given[i];
+  }
 }
 
 void CaptureBuilder::give(size_t i, std::optional<size_t> step, size_t input) {
@@ -93,57 +80,31 @@ ops::Value CaptureBuilder::sum(const std::vector<BackwardStep::Contribution>& co
   for (const auto& c : contributions) {
     const ops::Value& v =
         c.step == BackwardStep::root ? roots_[c.output] : gradients_[c.step][c.output];
-    if (v.defined()) sum = sum.defined() ? sum + v : v;
+    if (v.defined()) ops::accumulate(sum, v);
   }
   return sum;
 }
 
-SmallVector<ops::Value, 4> CaptureBuilder::apply_rule(const CapturedStep& step) {
-  SmallVector<ops::Value, 2> x = placed(step.x), y = placed(step.y);
-  const ir::Operator& op = step.node->op();
-  ops::VjpCall call{op, world_, x, y, arrived_.back(), step.node->attributes(), step.from->wanted,
-                    {}};
-  call.gradients.resize(x.size());
-  op.vjp(call);
-  return std::move(call.gradients);
-}
-
-SmallVector<ops::Value, 4> CaptureBuilder::apply_tape(const CapturedStep& step) {
+std::vector<ops::Value> CaptureBuilder::play(const CapturedStep& step) {
   const auto& arrived = arrived_.back();
   SmallVector<bool, 4> given;
   for (const ops::Value& v : arrived) given.push_back(v.defined());
-  const autograd::RuleTape& tape = step.tape->derivative(step.from->wanted, given);
+  const autograd::RuleTape& tape = step.node->tape(step.from->wanted, given);
   std::vector<ops::Value> slots(tape.slots());
   for (size_t s = 0; s < step.slots.size(); ++s)
     if (step.slots[s]) slots[s] = saved_[*step.slots[s]];
   for (size_t i = 0; i < arrived.size(); ++i)
-    if (arrived[i].defined()) slots[step.tape->cotangent_slot(i)] = arrived[i];
-  SmallVector<ops::Value, 4> gradients;
-  for (ops::Value& v : tape.emit(world_, std::move(slots))) gradients.push_back(std::move(v));
-  return gradients;
+    if (arrived[i].defined()) slots[step.node->cotangent_slot(i)] = arrived[i];
+  return tape.emit(world_, std::move(slots));
 }
 
-SmallVector<ops::Value, 4> CaptureBuilder::evaluate(const CapturedStep& step) {
-  SmallVector<ops::Value, 4> operands, gradients;
+std::vector<ops::Value> CaptureBuilder::evaluate(const CapturedStep& step) {
+  SmallVector<ops::Value, 4> operands;
   for (size_t i = 0; i < arrived_.back().size(); ++i)
     if (step.opaque->takes(i)) operands.push_back(arrived_.back()[i]);
   operands.push_back(handles_[step.instruction]);
-  for (ops::Value& v : ops::emit_eval(world_, operands)) gradients.push_back(std::move(v));
-  return gradients;
-}
-
-SmallVector<ops::Value, 2> CaptureBuilder::placed(const SmallVector<ops::Value, 2>& values) {
-  SmallVector<ops::Value, 2> out;
-  for (const ops::Value& v : values) {
-    if (ir::ValueId id = value_in(v.operand); id != ir::no_value) {
-      out.push_back(saved_[index_of(id)]);
-      continue;
-    }
-    out.push_back(v);
-    // By type alone.
-    if (v.world) out.back().world = &world_;
-  }
-  return out;
+  auto gradients = ops::emit_eval(world_, operands);
+  return {gradients.begin(), gradients.end()};
 }
 
 }  // namespace gradus::interpreter

@@ -1,8 +1,10 @@
-// A captured backward's graph: what was read of the nodes, and the rules run in the graph's world.
+// A captured backward's graph: what was read of the nodes, and their tapes played in the graph's
+// world.
 #pragma once
 
 #include "autograd/backward_steps.h"
-#include "autograd/operator_node.h"
+#include "autograd/operators.h"
+#include "autograd/taped_node.h"
 #include "interpreter/opaque_call.h"
 #include "ir/passes/graph_world.h"
 
@@ -12,13 +14,9 @@ namespace gradus::interpreter {
 struct CapturedStep {
   const autograd::BackwardStep* from;
   // One of these; null where only what arrives is asked for.
-  const autograd::OperatorNode* node = nullptr;
-  const autograd::TapeNode* tape = nullptr;
+  const autograd::TapedNode* node = nullptr;
   const OpaqueNode* opaque = nullptr;
-  // Of an operator, its operands and results as the rule sees them: what was saved is the number of
-  // a saved variable.
-  SmallVector<ops::Value, 2> x, y;
-  // Of a tape, by slot: the number of a saved variable.
+  // By slot of the node's tape: the number of a saved variable.
   std::vector<std::optional<size_t>> slots;
   size_t instruction = 0;  // of an opaque node: what left its handle
 };
@@ -30,9 +28,7 @@ struct HandleMaker {
   std::vector<std::optional<size_t>> operands;
 };
 
-// The type of a tensor whose sizes are known.
-ir::Type type_of(DType dtype, std::span<const int64_t> shape, Device device);
-inline ir::Type type_of(const Tensor& t) { return type_of(t.dtype(), t.shape(), t.device()); }
+using autograd::type_of;
 
 // First the makers of handles are added, then the steps, in their orders.
 class CaptureBuilder {
@@ -49,10 +45,8 @@ class CaptureBuilder {
  private:
   ops::Value input(ir::Type type, std::string name);
   ops::Value sum(const std::vector<autograd::BackwardStep::Contribution>& contributions) const;
-  SmallVector<ops::Value, 4> apply_rule(const CapturedStep& step);
-  SmallVector<ops::Value, 4> apply_tape(const CapturedStep& step);
-  SmallVector<ops::Value, 4> evaluate(const CapturedStep& step);
-  SmallVector<ops::Value, 2> placed(const SmallVector<ops::Value, 2>& values);
+  std::vector<ops::Value> play(const CapturedStep& step);
+  std::vector<ops::Value> evaluate(const CapturedStep& step);
 
   ir::Graph graph_;
   std::vector<ir::Node> nodes_;

@@ -1,10 +1,11 @@
 #include "ir/passes/backpropagate.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "ops/opaque.h"
 #include "ops/registry.h"
-#include "ops/rules.h"
+#include "ops/reverse.h"
 
 namespace gradus::ir {
 
@@ -44,15 +45,17 @@ class Sweep {
         if (has_handle(node)) makers_.emplace(node.results.back(), &node);
   }
 
-  // What a node's derivative rule takes for its operands, and which of them are differentiable.
-  struct Inputs {
-    SmallVector<Operand, 4> operands;
-    SmallVector<bool, 4> differentiable;
-    void push_back(const Operand& o, bool d) {
-      operands.push_back(o);
-      differentiable.push_back(d);
-    }
+  // What a node's derivative rule takes for an operand.
+  struct Input {
+    Operand operand;
+    bool differentiable;
   };
+  using Inputs = SmallVector<Input, 4>;
+
+  bool wanted(const Input& x) const { return x.differentiable && dependent(value_in(x.operand)); }
+  bool any_wanted(const Inputs& in) const {
+    return std::ranges::any_of(in, [&](const Input& x) { return wanted(x); });
+  }
 
   // A handle stands for the differentiable inputs of the node that left it; where that one has a
   // handle among its operands, for those of another, and so on.
@@ -62,9 +65,8 @@ class Sweep {
     for (const Node* n = maker_of_handle(node); n; n = maker_of_handle(*n)) {
       Inputs more;
       add_operands(*n, more);
-      for (size_t i = 0; i < more.operands.size(); ++i)
-        if (more.differentiable[i] || !n->op->traits.acts)
-          in.push_back(more.operands[i], more.differentiable[i]);
+      for (const Input& x : more)
+        if (x.differentiable || !n->op->traits.acts) in.push_back(x);
     }
     return in;
   }
@@ -76,7 +78,7 @@ class Sweep {
       bool differentiable = v != no_value && graph_[v].type.is_floating();
       if (node.op->traits.acts && differentiable)
         differentiable = ops::requires_grad(node.attributes, i, graph_[v].type);
-      in.push_back(node.operands[i], differentiable);
+      in.push_back({node.operands[i], differentiable});
     }
   }
 
@@ -101,16 +103,10 @@ class Sweep {
   }
 
   bool depends(const Node& node) const {
-    bool any = false;
-    if (!node.op->traits.opaque) {
-      for (const Operand& o : node.operands)
-        any |= value_in(o) != no_value && dependent(value_in(o));
-      return any;
-    }
-    Inputs in = inputs_of(node);
-    for (size_t i = 0; i < in.operands.size(); ++i)
-      any |= in.differentiable[i] && dependent(value_in(in.operands[i]));
-    return any;
+    if (node.op->traits.opaque) return any_wanted(inputs_of(node));
+    return std::ranges::any_of(node.operands, [&](const Operand& o) {
+      return value_in(o) != no_value && dependent(value_in(o));
+    });
   }
 
   void visit(Node& node) {
@@ -118,20 +114,14 @@ class Sweep {
     for (ValueId y : node.results) reached |= cotangents_[index_of(y)] != no_value && dependent(y);
     if (!reached || node.op->traits.zero_gradient) return;
     Inputs in = inputs_of(node);
-    SmallVector<bool, 4> wanted;
-    bool any_wanted = false;
-    for (size_t i = 0; i < in.operands.size(); ++i) {
-      wanted.push_back(in.differentiable[i] && dependent(value_in(in.operands[i])));
-      any_wanted |= wanted.back();
-    }
-    if (!any_wanted) return;  // a result that is itself an x
+    if (!any_wanted(in)) return;  // a result that is itself an x
     if (!node.op->vjp)
       throw graph_.error_at(node.where,
                             fmt::format("operator '{}' has no derivative; detach its operand, or "
                                         "leave out what depends on it",
                                         node.op->name));
     if (node.op->traits.opaque && !has_handle(node)) add_handle(node);
-    apply_rule(node, in.operands, wanted);
+    apply_rule(node, in);
   }
 
   void add_handle(Node& node) {
@@ -142,42 +132,27 @@ class Sweep {
     cotangents_.resize(graph_.values.size(), no_value);
   }
 
-  void apply_rule(const Node& node, std::span<const Operand> operands,
-                  std::span<const bool> wanted) {
-    SmallVector<ops::Value, 4> x;
-    SmallVector<ops::Value, 2> y, dy;
-    for (const Operand& o : operands) x.push_back(world_.value(o));
+  void apply_rule(const Node& node, const Inputs& in) {
+    ops::PullBack at;
+    for (const Input& x : in) at.operand(world_.value(x.operand), wanted(x));
     for (ValueId v : node.results) {
-      y.push_back(world_.value(v));
-      ValueId ct = cotangents_[index_of(v)];
-      dy.push_back(ct == no_value || !graph_[v].type.is_floating() ? ops::Value()
-                                                                   : world_.value(ct));
+      ValueId ct = graph_[v].type.is_floating() ? cotangents_[index_of(v)] : no_value;
+      at.result(world_.value(v), ct == no_value ? ops::Value() : world_.value(ct));
     }
     world_.set_place(node.where);
     // The rule may append to the nodes that `node` lies in: keep what it needs.
     const Operator& op = *node.op;
     Attributes attributes = node.attributes;
     SourceLocation where = node.where;
-    ops::VjpCall call{op, world_, x, y, dy, attributes, wanted, {}};
-    call.gradients.resize(x.size());
     try {
-      op.vjp(call);
-      for (size_t i = 0; i < x.size(); ++i)
-        if (wanted[i] && call.gradients[i].defined())
-          accumulate(value_in(operands[i]), fit(call.gradients[i], x[i].type));
+      const ops::VjpCall call = at.call(world_, op, attributes);
+      for (size_t i = 0; i < call.gradients.size(); ++i)
+        if (const ops::Value& g = call.gradients[i]; g.defined())
+          accumulate(value_in(in[i].operand), ops::fit(g, call.x_type(i)));
     } catch (const Error& e) {
       if (e.where().known()) throw;
       throw graph_.error_at(where, fmt::format("derivative of '{}': {}", op.name, e.bare()));
     }
-  }
-
-  // Undoes broadcasting and promotion: a gradient has its operand's type.
-  ops::Value fit(const ops::Value& gradient, const Type& type) {
-    GRADUS_CHECK(gradient.is_tensor());
-    ops::Value g = ops::cast(ops::sum_to(gradient, type.dims), type.dtype);
-    // Where an f64[N] met an f64[M], the gradient may be of the other name: the same size, which
-    // `expand` leaves to be checked.
-    return ops::expand(g, type.dims);
   }
 
   void accumulate(ValueId target, const ops::Value& contribution) {
@@ -186,7 +161,8 @@ class Sweep {
       slot = GraphWorld::id_of(contribution);
       return;
     }
-    ops::Value sum = world_.value(slot) + contribution;
+    ops::Value sum = world_.value(slot);
+    ops::accumulate(sum, contribution);
     slot = GraphWorld::id_of(sum);
   }
 
