@@ -1,6 +1,6 @@
 // The families of operators, with a batch whose size has a name: imported once, run for several
 // sizes, and held against differences at orders 1 and 2. What they compute is held against ONNX's
-// own tests (onnx.suite).
+// own tests (onnx.exports).
 #include "tests/onnx/support.h"
 
 namespace gradus::test {
