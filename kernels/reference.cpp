@@ -1,0 +1,134 @@
+#include "kernels/reference.h"
+
+#include <new>
+
+#include "base/error.h"
+#include "kernels/reference_parts.h"
+#include "ops/philox.h"
+
+namespace gradus::kernels {
+
+void evaluate(const work::Work& work, std::byte* const* args) {
+  std::visit([&](const auto& w) { reference::evaluate(w, args); }, work);
+}
+
+namespace reference {
+
+void run_copies(std::span<const Copy> copies, Args args, std::byte* scratch) {
+  auto array = [&](const Window& w) {
+    return Array{w.dtype, w.argument == Window::scratch ? scratch : args[w.argument]};
+  };
+  for (const Copy& c : copies)
+    for (int64_t i = 0; i < c.count(); ++i) {
+      const int64_t to = c.target.offset + offset_of(i, c.shape, c.target.strides);
+      const auto size = static_cast<int64_t>(size_of(c.target.dtype));
+      if (c.fills)
+        std::memcpy(array(c.target).first + to * size, c.pattern.data(), size_of(c.target.dtype));
+      else
+        array(c.target).set(to, array(c.source),
+                            c.source.offset + offset_of(i, c.shape, c.source.strides));
+    }
+}
+
+void evaluate(const Move& w, Args args) {
+  std::vector<std::byte> scratch(static_cast<size_t>(w.scratch_bytes));
+  run_copies(w.copies, args, scratch.data());
+}
+
+void evaluate(const Triangle& w, Args args) {
+  const Array x{w.x.dtype, args[0]}, y{w.x.dtype, args[1]};
+  for (int64_t i = 0; i < w.x.numel(); ++i) {
+    const int64_t columns = w.x.shape.back(), rows = w.x.shape[w.x.shape.size() - 2];
+    const int64_t above = i % columns - i / columns % rows;  // the main diagonal
+    if (w.lower ? above <= w.diagonal : above >= w.diagonal)
+      y.set(i, x, offset_of(i, w.x));
+    else
+      y.set(i, false);
+  }
+}
+
+void evaluate(const Range& w, Args args) {
+  const Array y{w.dtype, args[0]};
+  for (int64_t i = 0; i < w.count; ++i)
+    if (w.integral)
+      y.set(i, add(w.start, multiply(i, w.step)));
+    else
+      y.set(i, w.first + static_cast<double>(i) * w.by);
+}
+
+namespace {
+
+template <class C>
+void space(const Spacing& w, const Array& y) {
+  const C start = static_cast<C>(w.start), end = static_cast<C>(w.end);
+  const C step = w.count > 1 ? (end - start) / static_cast<C>(w.count - 1) : 0;
+  for (int64_t i = 0; i < w.count; ++i) {
+    const bool from_start = i < w.count / 2 || w.count == 1;
+    const C steps = static_cast<C>(from_start ? i : w.count - 1 - i);
+    y.set(i, from_start ? start + step * steps : end - step * steps);
+  }
+}
+
+}  // namespace
+
+void evaluate(const Spacing& w, Args args) {
+  const Array y{w.dtype, args[0]};
+  if (is_floating(w.dtype) && w.dtype != DType::f64)
+    space<float>(w, y);
+  else
+    space<double>(w, y);
+}
+
+void evaluate(const OneHot& w, Args args) {
+  const Array x{w.index.dtype, args[0]}, y{DType::i64, args[1]};
+  for (int64_t i = 0; i < w.index.numel(); ++i) {
+    const auto one = x.get<int64_t>(offset_of(i, w.index));
+    if (one < 0 || one >= w.classes)
+      throw Error("one_hot: operand 'x' holds the class {}, outside of 0 .. {}", one,
+                  w.classes - 1);
+    for (int64_t c = 0; c < w.classes; ++c) y.set(i * w.classes + c, c == one);
+  }
+}
+
+void evaluate(const Nonzero& w, Args args) {
+  const Array x{w.x.dtype, args[0]}, y{DType::i64, args[1]};
+  std::vector<int64_t> found;
+  for (int64_t i = 0; i < w.x.numel(); ++i)
+    if (x.get<bool>(offset_of(i, w.x))) found.push_back(i);
+  const auto count = static_cast<int64_t>(found.size());
+  if (count != w.count)
+    throw Error("nonzero: {} elements are not zero, and `count` is {}", count, w.count);
+  const auto rank = static_cast<int64_t>(w.x.shape.size());
+  for (int64_t n = 0; n < count; ++n) {
+    int64_t rest = found[static_cast<size_t>(n)];
+    for (int64_t d = rank; d-- > 0; rest /= w.x.shape[d]) y.set(n * rank + d, rest % w.x.shape[d]);
+  }
+}
+
+void evaluate(const RandomBits& w, Args args) {
+  const Array given{DType::i64, args[0]}, y{DType::i64, args[1]};
+  auto halves = [](uint64_t n) {
+    return std::array{static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32)};
+  };
+  const auto key = halves(static_cast<uint64_t>(given.get<int64_t>(0)));
+  const auto stream = halves(static_cast<uint64_t>(given.get<int64_t>(w.key_stride)));
+  for (int64_t i = 0; i < w.count; ++i) {
+    const auto block = halves(static_cast<uint64_t>(i / 4));
+    const auto four = ops::philox({block[0], block[1], stream[0], stream[1]}, key);
+    y.set(i, static_cast<int64_t>(four[static_cast<size_t>(i % 4)]));
+  }
+}
+
+void evaluate(const Foreign& w, Args args) {
+  if (!w.kernel.run) return;
+  constexpr std::align_val_t alignment{64};
+  auto free = [](void* p) { ::operator delete(p, alignment); };
+  std::unique_ptr<void, decltype(free)> scratch(::operator new(w.kernel.scratch_bytes, alignment),
+                                                free);
+  WorkerPool alone(1);
+  KernelScope scope{alone, static_cast<std::byte*>(scratch.get())};
+  w.kernel.run(w.kernel.parameters.get(), args, scope);
+}
+
+}  // namespace reference
+}  // namespace gradus::kernels

@@ -1,0 +1,19 @@
+// What work means, in the plainest way: tests hold every backend's code against it.
+#pragma once
+
+#include "work/work.h"
+
+namespace gradus::kernels {
+
+// Does the work on `args`, which are a kernel's: one element after the other, on this thread, each
+// found by the shapes and strides alone. It follows the comments of work/ and has no loop in common
+// with the kernels. Slow.
+//
+// What it writes has the bits of every backend's code, but for
+//   NaNs, of which sign and payload do not count;
+//   large products and convolutions, where a library orders the sums;
+//   inverse, det and cofactor of matrices: their order is nobody's promise.
+// Throws Error as a kernel does.
+void evaluate(const work::Work& work, std::byte* const* args);
+
+}  // namespace gradus::kernels
