@@ -161,6 +161,9 @@ def clone(x: ArrayLike) -> Tensor:
 def cofactor(x: ArrayLike) -> Tensor:
     """y = d det(x) / dx, the cofactors of x"""
 
+def cofactor_along(x: ArrayLike, v: ArrayLike) -> Tensor:
+    """y = d sum(v * cofactor(x)) / dx, linear in v"""
+
 def constant_pad_nd(x: ArrayLike, *, pad: Any, value: float = 0.0) -> Tensor:
     """y[.., i, ..] = x[.., i - before, ..], `value` outside of x"""
 
@@ -651,6 +654,9 @@ def normalize(x: ArrayLike, *, p: float = 2.0, dim: float = 1, eps: float = 1e-1
 
 def one_hot(x: ArrayLike, *, classes: Any) -> Tensor:
     """y[.., c] = 1 if c = x[..] else 0, as i64"""
+
+def one_minus_square(x: ArrayLike) -> Tensor:
+    """y = 1 - x^2"""
 
 def outer(x: ArrayLike, y: ArrayLike) -> Tensor:
     """z[i, j] = x[i] * y[j]"""

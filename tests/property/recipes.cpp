@@ -149,6 +149,7 @@ constexpr Recipe table[] = {
     {"cofactor", "m[2,3,3]", ""},
     {"det", "m[3,3]", ""},
     {"det", "m[2,2,2]", ""},
+    {"cofactor_along", "m[2,3,3] m[2,3,3]", ""},
     {"inverse", "m[2,3,3]", ""},
     {"triangular_solve", "m[3,3] s[3,2]", ""},
     {"triangular_solve", "m[2,2,2] s[2,2,1]", "upper = true, transpose = true"},

@@ -128,7 +128,7 @@ void Scene::add_groups(size_t stage) {
 void Scene::take_in_views(size_t stage) {
   const std::vector<ir::Node>& nodes = graph_.stages[stage].nodes;
   std::map<ir::ValueId, uint32_t> makers;
-  // By node without a group: the groups that it is made of through others like it.
+  // By view without a group: the groups that it is made of through others like it.
   std::vector<std::set<uint32_t>> made_of(nodes.size());
   auto for_makers = [&](uint32_t n, auto&& each) {
     for (const ir::Operand& o : nodes[n].operands)
@@ -139,6 +139,7 @@ void Scene::take_in_views(size_t stage) {
     std::vector<uint32_t> between;
     for_makers(n, [&](uint32_t m) {
       const auto group = group_of_.find(m);
+      if (own == group_of_.end() && !nodes[n].op->traits.may_be_view) return;
       if (own != group_of_.end()) {
         if (group == group_of_.end() && made_of[m].contains(own->second)) between.push_back(m);
       } else if (group != group_of_.end()) {
