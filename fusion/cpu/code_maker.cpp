@@ -55,17 +55,24 @@ std::filesystem::path own_folder() {
   return file.is_absolute() ? file.parent_path() : std::filesystem::path();
 }
 
-// The module, beside the library's own file or where the system's loader looks: in the run path
-// of that file, and in the system's folders. Null, and why, where it cannot be opened.
+// The module's path, beside the library's own file or, of a program in bin/, above it. Empty where
+// it is in neither. The run path alone is not enough: sanitizers call the loader in our stead, and
+// it then looks in theirs.
+std::filesystem::path find_module(const std::string& name) {
+  const auto own = own_folder();
+  if (own.empty()) return {};
+  std::error_code failed;
+  for (const auto& folder : {own, own.parent_path()})
+    if (auto path = folder / name; std::filesystem::exists(path, failed)) return path;
+  return {};
+}
+
+// The module, where it was found or where the system's loader looks: in the run path of the
+// library's file, and in the system's folders. Null, and why, where it cannot be opened.
 void* open_module(std::string& why) {
   const std::string name = module_name();
-  std::error_code failed;
-  void* module;
-  if (const auto beside = own_folder() / name;
-      beside.is_absolute() && std::filesystem::exists(beside, failed))
-    module = dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);
-  else
-    module = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const auto found = find_module(name);
+  void* module = dlopen((found.empty() ? name : found.string()).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!module) why = fmt::format("the compiler of kernels cannot be loaded: {}", dlerror());
   return module;
 }
