@@ -104,6 +104,8 @@ void bind_slabs(BindCall& call, SlabPlan p) {
 
 void bind_elements(BindCall& call, ElementPlan p) {
   if (p.shape.empty()) p.shape = p.plain_strides = p.indexed_strides = p.index.strides = {1};
+  // An expanded index would look like one of few elements, which are checked: none may be there.
+  if (numel(p.shape) == 0) p.index.strides = contiguous_strides(p.shape);
   work::Index w;
   w.op = &call.op;
   w.sides = p.sides;
