@@ -79,7 +79,7 @@ std::string zip_directory_entry(const ZipMember& m) {
   append(record, version, 2);
   append_facts(record, m, std::min(m.packed, elsewhere), std::min(m.size, elsewhere), version,
                extra.size());
-  append(record, 0, 10);  // no comment, the first disk, no attributes
+  for (size_t bytes : {2, 2, 2, 4}) append(record, 0, bytes);  // comment, disk, attributes: none
   append(record, std::min(m.header, elsewhere), 4);
   return record + m.name + extra;
 }
