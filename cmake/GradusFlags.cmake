@@ -27,6 +27,10 @@ add_compile_options(
 # takes 0.8 GiB at the most instead of 0.7.
 add_compile_options("$<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=262144>")
 
+# A program opens a shared library only where it calls it: protobuf cannot be opened twice in a
+# process that unloads it.
+add_link_options(LINKER:--as-needed)
+
 if(GRADUS_SANITIZE)
   add_compile_options(-fsanitize=${GRADUS_SANITIZE} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)

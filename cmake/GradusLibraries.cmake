@@ -85,7 +85,6 @@ if(GRADUS_LLVM)
   add_library(gradus_llvm INTERFACE)
   target_include_directories(gradus_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
   target_link_libraries(gradus_llvm INTERFACE LLVM)
-  target_link_options(gradus_llvm INTERFACE LINKER:--as-needed)
 endif()
 
 # The messages that ONNX models are made of: gradus_onnx_messages. Of ONNX's own library nothing is

@@ -7,12 +7,11 @@
 #include <unordered_set>
 
 #include "base/context.h"
+#include "devices/backend.h"
 #include "fusion/stage.h"
 #include "ir/operator.h"
 
 namespace gradus::fusion {
-
-class Accelerator;
 
 // Whether pointwise instructions and reductions of rows run as fused kernels, with the same bits.
 enum class FusionMode : uint8_t {
@@ -91,10 +90,10 @@ class Kernels {
   // that a result may lie where an operand does.
   virtual bool reads_before_writing() const { return false; }
   // Whether one instruction alone is worth a kernel.
-  virtual bool wants_single_steps() { return accelerator() != nullptr; }
+  virtual bool wants_single_steps() { return backend() != nullptr; }
   // The device that states with these kernels run on; null: the CPU. Kernels are called with
   // addresses of its memory then.
-  virtual std::shared_ptr<Accelerator> accelerator() { return nullptr; }
+  virtual std::shared_ptr<devices::Backend> backend() { return nullptr; }
   // What is there now.
   virtual std::shared_ptr<const KernelSet> ready() = 0;
   // The kernel of a nest, compiled on this thread if need be. Null where no code can be made, which

@@ -2,9 +2,10 @@
 
 #include <shared_mutex>
 
-#include "fusion/cuda/devices.h"
-#include "fusion/cuda/kernels.h"
+#include "base/per_thread.h"
+#include "devices/cuda/kernels.h"
 #include "interpreter/state.h"
+#include "kernels/call_table.h"
 #include "ops/registry.h"
 #include "tensor/dlpack.h"
 
@@ -14,13 +15,6 @@ namespace {
 
 using autograd::Stream;
 using ops::EagerOperand;
-
-std::string words_of(const EagerOperand& operand) {
-  if (const auto* t = std::get_if<Tensor>(&operand)) return describe(*t);
-  if (const auto* n = std::get_if<ir::Number>(&operand))
-    return fmt::format("{}:{}", static_cast<int>(n->category), n->bits());
-  return "none";
-}
 
 // An operator with its attributes on operands of given types, as a program of that one instruction.
 ir::Graph program_of(const ir::Operator& op, const ir::Attributes& attributes,
@@ -56,56 +50,59 @@ ir::Graph program_of(const ir::Operator& op, const ir::Attributes& attributes,
   return graph;
 }
 
-// The code of operators that were run lately, by what it depends on.
-class OperatorCodes {
- public:
-  std::shared_ptr<const Code> get(const ir::Operator& op, const ir::Attributes& attributes,
-                                  std::span<const EagerOperand> operands) {
-    std::string key(op.name);
-    for (const ir::NamedLiteral& a : op.write(attributes))
-      key += fmt::format(" {}={}", a.name, ir::to_string(a.value));
-    for (const EagerOperand& o : operands) (key += ' ') += words_of(o);
-    {
-      std::shared_lock guard(mutex_);
-      if (auto found = codes_.find(key); found != codes_.end()) return found->second;
-    }
-    auto code = Code::compile(program_of(op, attributes, operands));
-    std::unique_lock guard(mutex_);
-    if (codes_.size() >= most) codes_.clear();
-    return codes_.try_emplace(std::move(key), std::move(code)).first->second;
-  }
-
- private:
-  static constexpr size_t most = 4096;
-  std::shared_mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const Code>> codes_;
+// The code of operators that this thread has run lately.
+struct OperatorCodes {
+  ops::CallTable<std::shared_ptr<const Code>> table{512};
 };
+
+std::shared_ptr<const Code> code_of(const ir::Operator& op, const ir::Attributes& attributes,
+                                    std::span<const EagerOperand> operands) {
+  SmallVector<ops::CallOperand, 4> by_layout(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (const auto* t = std::get_if<Tensor>(&operands[i]))
+      by_layout[i] = {&t->layout(), t->device(), nullptr};
+    else
+      by_layout[i].number = std::get_if<ir::Number>(&operands[i]);
+  auto& known = PerThread<OperatorCodes>::get().table;
+  const ops::CallKey key{op, attributes, by_layout, {}, true};
+  if (const auto* code = known.find(key)) return *code;
+  return known.insert(key, Code::compile(program_of(op, attributes, operands)));
+}
+
+Error nobody_uses(Device device) {
+  return Error("nobody uses {}: call gradus::use_device for it first", to_string(device));
+}
 
 // Streams and operators of one kind of device. An operator is a program of one instruction, which
 // a state runs: so it has the code, the detours by the host and the faults that it has in any
 // other program.
-class Accelerators final : public autograd::DeviceStreams {
+class UsedDevices final : public autograd::DeviceStreams {
  public:
-  // The one of this process, registered by the first device.
-  static Accelerators& of_cuda() {
-    static Accelerators& one = []() -> Accelerators& {
-      auto fresh = std::make_shared<Accelerators>();
-      autograd::register_device_streams(DeviceKind::cuda, fresh);
-      set_device_fence(DeviceKind::cuda, [](Device device) noexcept { of_cuda().fence(device); });
-      return *fresh;  // which the registry keeps
-    }();
-    return one;
+  // The one of this process, registered by the kind's first device.
+  static UsedDevices& of(DeviceKind kind) {
+    if (UsedDevices* known = find(kind)) return *known;
+    static std::mutex& mutex = *new std::mutex;
+    std::lock_guard guard(mutex);
+    if (UsedDevices* known = find(kind)) return *known;
+    auto fresh = std::make_shared<UsedDevices>();
+    autograd::register_device_streams(kind, fresh);  // which keeps it
+    set_device_fence(kind, [](Device device) noexcept { find(device.kind)->fence(device); });
+    return *fresh;
+  }
+  // Null where nobody uses such a device.
+  static UsedDevices* find(DeviceKind kind) {
+    return dynamic_cast<UsedDevices*>(autograd::device_streams(kind));
   }
 
   void add(std::shared_ptr<fusion::Kernels> kernels) {
     auto place = std::make_shared<Place>();
-    place->device = kernels->accelerator();
+    place->device = kernels->backend();
     const size_t number = place->device->device().index;
     // Threads of its own, if what has no code on the device is large.
     place->context = std::make_shared<Context>();
     place->context->replace_part<fusion::Kernels>(std::move(kernels));
     // All there are have a thread of the engine's, also those that are opened later.
-    const size_t there = fusion::cuda::probe_kernels().devices.size();
+    const size_t there = place->device->count();
     std::unique_lock guard(mutex_);
     if (places_.size() <= number) places_.resize(std::max(number + 1, there));
     places_[number] = std::move(place);
@@ -140,7 +137,7 @@ class Accelerators final : public autograd::DeviceStreams {
       }
     const auto place = get(device);
     try {
-      State state(codes_.get(op, attributes, operands), place->context,
+      State state(code_of(op, attributes, operands), place->context,
                   {.fusion = fusion::FusionMode::first});
       std::vector<Tensor> made = state.run(inputs, {.results_on_device = true});
       SmallVector<Tensor, 2> results;
@@ -154,18 +151,16 @@ class Accelerators final : public autograd::DeviceStreams {
   Tensor copy_to(const Tensor& tensor, Device device) override {
     const Device from = tensor.device();
     if (from != Device() && device != Device())
-      if (Tensor there = fusion::to_device(get(device)->device, *get(from)->device, tensor);
+      if (Tensor there = devices::to_device(get(device)->device, *get(from)->device, tensor);
           there.defined())
         return there;
     Tensor here = tensor;
     if (from != Device())
-      here = fusion::to_host(*get(from)->device, tensor, *autograd::current_context());
-    return device == Device() ? here : fusion::to_device(get(device)->device, here);
+      here = devices::to_host(*get(from)->device, tensor, *autograd::current_context());
+    return device == Device() ? here : devices::to_device(get(device)->device, here);
   }
 
-  std::shared_ptr<fusion::Accelerator> accelerator(Device device) const {
-    return get(device)->device;
-  }
+  std::shared_ptr<devices::Backend> backend(Device device) const { return get(device)->device; }
   bool is_used(Device device) const { return find(device) != nullptr; }
   Stream next_stream(Device device) {
     get(device);
@@ -185,11 +180,11 @@ class Accelerators final : public autograd::DeviceStreams {
   }
 
  private:
-  // 1 is where the accelerator records.
+  // 1 is the backend's own.
   static constexpr uint32_t first_stream = 2, streams = 32;
   struct Place {
     std::shared_ptr<Context> context;  // whose kernels are the device's
-    std::shared_ptr<fusion::Accelerator> device;
+    std::shared_ptr<devices::Backend> device;
   };
   std::shared_ptr<Place> find(Device device) const {
     std::shared_lock guard(mutex_);
@@ -197,9 +192,7 @@ class Accelerators final : public autograd::DeviceStreams {
   }
   std::shared_ptr<Place> get(Device device) const {
     auto place = find(device);
-    if (!place)
-      throw Error("nobody uses {}: call gradus::use_device for it first",
-                  gradus::to_string(device));
+    if (!place) throw nobody_uses(device);
     return place;
   }
 
@@ -207,13 +200,12 @@ class Accelerators final : public autograd::DeviceStreams {
   std::vector<std::shared_ptr<Place>> places_;  // by number; null: not used so far
   std::atomic<int> count_{0};
   std::atomic<uint32_t> next_{0};
-  OperatorCodes codes_;
 };
 
-std::shared_ptr<fusion::Accelerator> accelerator_of(Device device) {
-  if (device.kind != DeviceKind::cuda)
-    throw Error("{} has no streams of ours; cuda devices have", to_string(device));
-  return Accelerators::of_cuda().accelerator(device);
+UsedDevices& used(Device device) {
+  UsedDevices* devices = device == Device() ? nullptr : UsedDevices::find(device.kind);
+  if (!devices) throw nobody_uses(device);
+  return *devices;
 }
 
 }  // namespace
@@ -222,35 +214,31 @@ void use_device(Context& context, Device device, const fusion::KernelOptions& op
   if (device.kind != DeviceKind::cuda)
     throw Error("{} cannot be used by name; cuda devices can", to_string(device));
   fusion::cuda::use_device(context, device.index, options);
-  Accelerators::of_cuda().add(fusion::kernels_of(context));
+  UsedDevices::of(device.kind).add(fusion::kernels_of(context));
 }
 
 void use_device(Context& context, std::shared_ptr<fusion::Kernels> kernels) {
-  if (const auto device = kernels->accelerator();
-      !device || device->device().kind != DeviceKind::cuda)
-    throw Error("these kernels are no cuda device's");
+  const auto backend = kernels->backend();
+  if (!backend) throw Error("these kernels are no device's");
   context.replace_part<fusion::Kernels>(kernels);
-  Accelerators::of_cuda().add(std::move(kernels));
+  UsedDevices::of(backend->device().kind).add(std::move(kernels));
 }
 
-Stream new_stream(Device device) {
-  accelerator_of(device);
-  return Accelerators::of_cuda().next_stream(device);
-}
+Stream new_stream(Device device) { return used(device).next_stream(device); }
 
 uintptr_t native_stream(Device device) {
-  const auto accelerator = accelerator_of(device);
-  return accelerator->native_stream(accelerator->stream());
+  const auto backend = used(device).backend(device);
+  return backend->native_stream(backend->stream());
 }
 
 void let_wait(Device device, uintptr_t native) {
-  const auto accelerator = accelerator_of(device);
-  accelerator->let_wait(native, accelerator->stream());
+  const auto backend = used(device).backend(device);
+  backend->let_wait(native, backend->stream());
 }
 
 bool is_used(Device device) {
-  return device.kind == DeviceKind::cuda && autograd::device_streams(DeviceKind::cuda) &&
-         Accelerators::of_cuda().is_used(device);
+  const UsedDevices* devices = UsedDevices::find(device.kind);
+  return devices && devices->is_used(device);
 }
 
 }  // namespace gradus

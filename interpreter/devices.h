@@ -2,7 +2,7 @@
 #pragma once
 
 #include "autograd/device_streams.h"
-#include "fusion/accelerator.h"
+#include "devices/backend.h"
 #include "fusion/kernels.h"
 
 namespace gradus {
@@ -13,7 +13,7 @@ namespace gradus {
 // Throws Error for a kind other than cuda, ResourceError where the device cannot be used: it says
 // what is missing, and what to do.
 void use_device(Context& context, Device device, const fusion::KernelOptions& options = {});
-// The same by kernels of whoever brings them, whose accelerator() is not null.
+// The same by kernels of whoever brings them, whose backend() is not null.
 void use_device(Context& context, std::shared_ptr<fusion::Kernels> kernels);
 
 // A stream beside the default one; there are few, which are handed out in turns. It is made current

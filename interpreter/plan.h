@@ -7,7 +7,7 @@
 #include <list>
 #include <mutex>
 
-#include "fusion/accelerator.h"
+#include "devices/backend.h"
 #include "fusion/kernels.h"
 #include "interpreter/code.h"
 
@@ -18,15 +18,13 @@ struct KernelChoice {
   fusion::FusionMode mode = fusion::FusionMode::off;
   std::shared_ptr<fusion::Kernels> source;       // null with `off`
   std::shared_ptr<const fusion::KernelSet> set;  // with `behind`: those there are
-  std::shared_ptr<fusion::Accelerator> device;   // where stages run; null: here
+  std::shared_ptr<devices::Backend> device;      // where stages run; null: here
   // Told of each plan after each step of making it; may be empty.
   std::function<void(std::string_view step, size_t stage, const std::string& plan)> dump;
   Device place() const { return device ? device->device() : Device(); }
-  // What plans for this place are made of.
-  bool shares_copies() const { return !device; }  // of operands that several products rearrange
-  bool reads_edges() const { return !device; }    // kernels read what is joined, padded or picked
-  bool has_loops() const { return !device; }      // for what has no kernel
-  bool joins_rows() const { return device != nullptr; }  // a product and a sum may be one call
+  devices::PlanTraits plan_traits() const {
+    return device ? device->plan_traits() : devices::PlanTraits();
+  }
   bool adds_row(const work::Product& product) const {
     return device && device->make(product, 4, true).kernel.run;
   }
@@ -124,7 +122,8 @@ struct SegmentPlan {
   std::vector<Group> groups;
   // Groups that there was no kernel for, with the text of each nest, each nest once.
   std::vector<std::pair<fusion::Nest, std::string>> missing;
-  std::vector<std::string> later;  // see DeviceCode: of instructions that run on the host meanwhile
+  std::vector<std::string>
+      later;  // see devices::DeviceCode: of instructions that run on the host meanwhile
   uint64_t kernel_source = 0, kernel_generation = 0;  // what there was to choose from; 0: nothing
   // The segment as one function, see whole_stage.h.
   struct Whole {
@@ -158,7 +157,7 @@ struct SegmentPlan {
   // What code of a device may find wrong, and where in the buffer it says so.
   struct Fault {
     uint32_t instruction;
-    fusion::DeviceCode::Fault error;
+    devices::DeviceCode::Fault error;
   };
   static constexpr int64_t fault_bytes = 16;
   std::vector<Fault> faults;

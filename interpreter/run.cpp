@@ -94,22 +94,22 @@ Tensor State::Impl::copy_of(const Tensor& t) const {
 }
 
 Ref<Storage> State::Impl::memory_there(size_t bytes) const {
-  return kernels.device ? fusion::device_storage(kernels.device, bytes)
+  return kernels.device ? devices::device_storage(kernels.device, bytes)
                         : make_ref<Storage>(context->allocator(), bytes);
 }
 
 Tensor State::Impl::empty_there(const Layout& layout) const {
-  return kernels.device ? fusion::device_tensor(kernels.device, layout)
+  return kernels.device ? devices::device_tensor(kernels.device, layout)
                         : Tensor::empty(layout.dtype, layout.shape, *context);
 }
 
 Tensor State::Impl::there(const Tensor& t, bool exactly) const {
   if (!kernels.device || !t.defined() || t.device() != Device()) return t;
-  return fusion::to_device(kernels.device, t, exactly);
+  return devices::to_device(kernels.device, t, exactly);
 }
 
 Tensor State::Impl::here(const Tensor& t) const {
-  return kernels.device ? fusion::to_host(*kernels.device, t, *context) : t;
+  return kernels.device ? devices::to_host(*kernels.device, t, *context) : t;
 }
 
 void State::Impl::run(std::span<const Tensor> inputs, std::span<Tensor> results,

@@ -51,7 +51,7 @@ struct RunOptions {
   InstructionObserver* observer = nullptr;  // borrowed for the run
   bool copy_inputs = false;  // inputs held for later stages are copied: nobody can change them
   // Results stay where the state runs: on a device they are tensors there, of which an input may be
-  // made again without a copy. fusion::to_host gives their values.
+  // made again without a copy. devices::to_host gives their values.
   bool results_on_device = false;
 };
 

@@ -63,7 +63,7 @@ struct State::Impl {
   std::vector<bool> is_left;  // by register: a tensor of the state's own that is no result
   std::span<Tensor> into;     // while a stage runs: the caller's buffers, by result; may be empty
   // Of the device, where what the state holds was made or used last.
-  fusion::Accelerator::Stream stream = 0;
+  devices::Backend::Stream stream = 0;
   std::atomic<bool> running{false};
 
   Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x, interpreter::KernelChoice k);

@@ -12,47 +12,9 @@ struct NoSizes final : ir::DimEnvironment {
   std::optional<int64_t> find(std::string_view) const override { return std::nullopt; }
 };
 
-// What this thread bound last in each place.
-struct Place {
-  const ir::Operator* op = nullptr;
-  ir::Attributes attributes;
-  SmallVector<uint8_t, 8> kinds;
-  std::shared_ptr<const BoundCall> call;
+struct ThreadCalls {
+  CallTable<std::shared_ptr<const BoundCall>> table{256};
 };
-
-uint8_t kind_of(const CallOperand& o) {
-  if (o.layout) return 1;
-  return o.number ? static_cast<uint8_t>(2 + static_cast<size_t>(o.number->category)) : 0;
-}
-
-constexpr size_t places = 256;
-struct Calls {
-  std::vector<Place> list = std::vector<Place>(places);
-};
-
-Place& place_of(const ir::Operator& op, const ir::Attributes& attributes,
-                std::span<const CallOperand> operands) {
-  std::vector<Place>& calls = PerThread<Calls>::get().list;
-  size_t hash = reinterpret_cast<size_t>(&op) ^ reinterpret_cast<size_t>(attributes.get()) * 31;
-  for (const CallOperand& o : operands) {
-    hash = (hash ^ kind_of(o)) * 0x9e3779b97f4a7c15;
-    if (o.layout)
-      for (int64_t n : o.layout->shape) hash = (hash ^ static_cast<size_t>(n)) * 0x9e3779b97f4a7c15;
-  }
-  return calls[(hash >> 40) % places];
-}
-
-bool matches(const Place& place, const ir::Operator& op, const ir::Attributes& attributes,
-             std::span<const CallOperand> operands) {
-  if (place.op != &op || place.attributes.get() != attributes.get() ||
-      place.kinds.size() != operands.size())
-    return false;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    if (place.kinds[i] != kind_of(operands[i])) return false;
-    if (operands[i].layout && !(*operands[i].layout == place.call->in[i])) return false;
-  }
-  return true;
-}
 
 std::shared_ptr<const BoundCall> bind(const ir::Operator& op, const ir::Attributes& attributes,
                                       std::span<const CallOperand> operands) {
@@ -97,14 +59,11 @@ std::shared_ptr<const BoundCall> bind(const ir::Operator& op, const ir::Attribut
 std::shared_ptr<const BoundCall> bound_call(const ir::Operator& op,
                                             const ir::Attributes& attributes,
                                             std::span<const CallOperand> operands) {
-  Place& place = place_of(op, attributes, operands);
-  if (matches(place, op, attributes, operands)) return place.call;
+  auto& known = PerThread<ThreadCalls>::get().table;
+  const CallKey key{op, attributes, operands};
+  if (const auto* call = known.find(key)) return *call;
   auto call = bind(op, attributes, operands);
-  if (!call) return nullptr;
-  Place fresh{&op, attributes, {}, call};
-  for (const CallOperand& o : operands) fresh.kinds.push_back(kind_of(o));
-  place = std::move(fresh);
-  return call;
+  return call ? known.insert(key, std::move(call)) : nullptr;
 }
 
 SmallVector<Tensor, 2> run_call(const BoundCall& call, std::span<const RunOperand> operands,

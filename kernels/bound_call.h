@@ -3,17 +3,11 @@
 
 #include <memory>
 
+#include "kernels/call_table.h"
 #include "ops/bind.h"
 #include "tensor/tensor.h"
 
 namespace gradus::ops {
-
-// An operand of a call to be bound: a tensor by its layout, a number, or none.
-struct CallOperand {
-  const Layout* layout = nullptr;
-  Device device;
-  const ir::Number* number = nullptr;
-};
 
 // An operand of a run: a tensor, a number, or none.
 struct RunOperand {

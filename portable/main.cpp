@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "bench/device/rows.h"
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/kernels.h"
 #include "tests/corpus/on_device.h"
 #include "tests/cuda/device.h"
 #include "tests/start.h"

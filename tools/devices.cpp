@@ -1,5 +1,5 @@
 // gradus devices
-#include "fusion/cuda/devices.h"
+#include "devices/cuda/devices.h"
 
 #include "tools/cli.h"
 #include "tools/output.h"

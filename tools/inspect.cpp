@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "fusion/cuda/planned_device.h"
+#include "devices/cuda/planned_device.h"
 #include "interpreter/state.h"
 #include "ir/passes/passes.h"
 #include "ir/text/printer.h"

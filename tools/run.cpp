@@ -4,9 +4,9 @@
 #include <map>
 
 #include "base/file.h"
-#include "fusion/accelerator.h"
+#include "devices/backend.h"
+#include "devices/cuda/kernels.h"
 #include "fusion/cpu/compiler.h"
-#include "fusion/cuda/kernels.h"
 #include "interpreter/state.h"
 #include "tensor/tensor_file.h"
 #include "tools/cli.h"
@@ -294,7 +294,7 @@ void run(const RunCommand& command) {
       times[s].push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
       if (device)
         for (Tensor& t : out)
-          t = fusion::to_host(*fusion::kernels_of(*context)->accelerator(), t, *context);
+          t = devices::to_host(*fusion::kernels_of(*context)->backend(), t, *context);
       for (size_t r = 0; r < out.size(); ++r) {
         const ir::Result& result = code->results(s)[r];
         const ir::Type* type =

@@ -5,7 +5,7 @@
 
 #include "bench/models.h"
 #include "bench/programs.h"
-#include "fusion/accelerator.h"
+#include "devices/backend.h"
 #include "fusion/kernels.h"
 #include "interpreter/inputs.h"
 #include "ir/passes/passes.h"
@@ -111,7 +111,7 @@ Tensors drawn(const Code& code, size_t stage, const std::shared_ptr<Context>& co
 Tensors on_device(const Tensors& host, Context& context) {
   Tensors there;
   for (const Tensor& t : host)
-    there.push_back(fusion::to_device(fusion::kernels_of(context)->accelerator(), t));
+    there.push_back(devices::to_device(fusion::kernels_of(context)->backend(), t));
   return there;
 }
 

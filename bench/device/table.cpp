@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "bench/device/rows.h"
-#include "fusion/cuda/driver_library.h"
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/driver_library.h"
+#include "devices/cuda/kernels.h"
 
 namespace gradus::bench {
 

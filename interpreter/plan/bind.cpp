@@ -1,6 +1,8 @@
 // Planning: layouts, views and work of a segment's instructions.
+#include "ops/bind.h"
+
 #include "interpreter/plan/steps.h"
-#include "kernels/kernel_memo.h"
+#include "kernels/call_table.h"
 
 namespace gradus::interpreter {
 
@@ -96,26 +98,52 @@ class WorkBinder {
     Bound& bound = d.bound[index];
     bound.first_arg = static_cast<uint32_t>(d.args.size());
     SmallVector<Layout, 4> in(i.operands);
-    SmallVector<bool, 4> present(i.operands), number(i.operands);
+    SmallVector<ir::Number, 2> numbers(i.operands);
+    SmallVector<ops::CallOperand, 4> operands(i.operands);
     for (uint32_t k = 0; k < i.operands; ++k) {
       const CodeOperand& o = d.stage.operands[i.first_operand + k];
       if (o.reg != no_register) {
         in[k] = bind_register(o.reg, index);
-        present[k] = true;
-      } else {
-        present[k] = number[k] = bind_constant(d.stage.constants[o.constant], in[k]);
+        operands[k].layout = &in[k];
+      } else if (auto n = bind_constant(d.stage.constants[o.constant])) {
+        numbers[k] = *n;
+        in[k] = ops::number_layout(*n);
+        operands[k].number = &numbers[k];
       }
     }
-    ops::BindCall call{*i.op, in, present, number, i.attributes, d.sizes, {}, {}, {}};
+    SmallVector<Layout, 2> results;
     for (uint32_t k = 0; k < i.results; ++k) {
       const ir::Type& type = result_type(index, k);
-      call.out.emplace_back(type.dtype, d.sizes_of(type));
+      results.emplace_back(type.dtype, d.sizes_of(type));
     }
-    call.views.resize(i.results);
-    const auto& memo = memo_.bind(call);
-    bound.work = memo.work;
-    place_results(index, memo);
+    const ops::CallKey key{*i.op, i.attributes, operands, results};
+    const Known* known = known_.find(key);
+    if (!known) known = &known_.insert(key, bind_call(key, in));
+    bound.work = known->work;
+    place_results(index, *known);
     bound.args = static_cast<uint32_t>(d.args.size()) - bound.first_arg;
+  }
+
+  // What an operator binds to, of this segment's sizes.
+  struct Known {
+    SmallVector<Layout, 1> out;
+    SmallVector<ops::BindCall::View, 2> views;
+    work::WorkRef work;
+  };
+  Known bind_call(const ops::CallKey& key, std::span<const Layout> in) const {
+    SmallVector<bool, 4> present, number;
+    for (const ops::CallOperand& o : key.operands) {
+      present.push_back(o.layout || o.number);
+      number.push_back(o.number != nullptr);
+    }
+    ops::BindCall call{key.op, in, present, number, key.attributes, d.sizes, {}, {}, {}};
+    call.out.append(key.results.begin(), key.results.end());
+    call.views.resize(call.out.size());
+    key.op.bind(call);
+    Known known{{}, {}, std::move(call.work)};
+    known.out.append(call.out.begin(), call.out.end());
+    known.views.append(call.views.begin(), call.views.end());
+    return known;
   }
 
   // An operand that is a value: adds its pointer, returns its layout.
@@ -133,20 +161,19 @@ class WorkBinder {
     return Layout(d.code.type_of(r).dtype, std::move(shape), Sizes(rank, 0));
   }
 
-  // An operand that is a number, a size or `none`: adds its pointer. False for `none`.
-  bool bind_constant(const ir::Operand& o, Layout& layout) {
+  // An operand that is a number, a size or `none`: adds its pointer. Nothing for `none`.
+  std::optional<ir::Number> bind_constant(const ir::Operand& o) {
     if (is_none(o)) {
       d.args.emplace_back();
-      return false;
+      return {};
     }
     ir::Number n = std::holds_alternative<ir::Dim>(o)
                        ? ir::Number::of(std::get<ir::Dim>(o).evaluate(d.sizes))
                        : std::get<ir::Number>(o);
-    layout = ops::number_layout(n);
     std::byte* memory = d.number_memory();
     ops::store_number(n, memory);
     d.args.push_back({BoundArg::Kind::fixed, no_register, memory});
-    return true;
+    return n;
   }
 
   // A view of an absent operand is a tensor of zeros like any other result: work of its own.
@@ -166,13 +193,13 @@ class WorkBinder {
     bound.work = std::make_shared<const work::Work>(std::move(zeros));
   }
 
-  void place_results(uint32_t index, const ops::KernelMemo::Entry& memo) {
+  void place_results(uint32_t index, const Known& known) {
     const Instruction& i = d.instruction(index);
     std::vector<std::pair<size_t, size_t>> fills;  // pointers of results and their bytes
     for (uint32_t k = 0; k < i.results; ++k) {
       Register y = d.results_of(index)[k];
-      const auto& view = memo.views[k];
-      const Layout& out = memo.out[k];
+      const auto& view = known.views[k];
+      const Layout& out = known.out[k];
       auto bytes = static_cast<size_t>(out.numel()) * size_of(out.dtype);
       bool zeros = is_view_of_absent(index, view);
       if (zeros) fills.emplace_back(i.operands + k, bytes);
@@ -198,7 +225,7 @@ class WorkBinder {
   }
 
   Draft& d;
-  ops::KernelMemo memo_;
+  ops::CallTable<Known> known_{64};
 };
 
 // Growing by halves would touch much memory twice in a large stage.

@@ -111,7 +111,7 @@ bool Joiner::meets_kernels(uint32_t index) {
 }  // namespace
 
 void join_rows(Draft& d, const std::vector<uint32_t>& uses) {
-  if (d.choice.joins_rows()) Joiner(d, uses).run();
+  if (d.choice.plan_traits().joins_rows) Joiner(d, uses).run();
 }
 
 }  // namespace gradus::interpreter

@@ -13,7 +13,7 @@ struct HostArg {
 };
 
 struct HostCall {
-  std::shared_ptr<fusion::Accelerator> device;
+  std::shared_ptr<devices::Backend> device;
   work::KernelFunction run;
   const void* parameters;
   std::vector<HostArg> args;
@@ -22,14 +22,14 @@ struct HostCall {
 
 class Staging {
  public:
-  Staging(fusion::Accelerator& device, size_t bytes)
+  Staging(devices::Backend& device, size_t bytes)
       : device_(device), bytes_(bytes), memory_(device.take_staging(bytes)) {}
   ~Staging() { device_.give_staging(memory_, bytes_); }
   Staging(const Staging&) = delete;
   std::byte* at(size_t offset) const { return memory_ + offset; }
 
  private:
-  fusion::Accelerator& device_;
+  devices::Backend& device_;
   const size_t bytes_;
   std::byte* const memory_;
 };
@@ -77,9 +77,10 @@ void DeviceMaker::run() {
   }
 }
 
-// Whether there is an element to be written.
+// Whether there is an element to be written, or an index to be checked.
 bool DeviceMaker::has_results(uint32_t index) const {
   const Bound& bound = d.bound[index];
+  if (bound.checks) return true;
   for (uint32_t k = d.instruction(index).operands; k < bound.args; ++k) {
     const BoundArg& arg = d.args[bound.first_arg + k];
     if (arg.kind == BoundArg::Kind::dropped && arg.bytes) return true;
@@ -92,7 +93,7 @@ bool DeviceMaker::has_results(uint32_t index) const {
 bool DeviceMaker::make_on_device(uint32_t index) {
   Bound& bound = d.bound[index];
   const bool wait = d.choice.mode != fusion::FusionMode::behind;
-  fusion::DeviceCode code = d.choice.device->make(*bound.work, static_cast<int>(bound.args), wait);
+  devices::DeviceCode code = d.choice.device->make(*bound.work, static_cast<int>(bound.args), wait);
   d.plan->later.insert(d.plan->later.end(), code.later.begin(), code.later.end());
   if (!code.kernel.run) return false;
   bound.set_code(code.kernel);
@@ -161,7 +162,7 @@ const std::byte* DeviceOperands::number(const std::byte* number) {
     const std::byte* block = d.plan->numbers[b].get();
     if (number < block || number >= block + Draft::number_block) continue;
     if (!numbers_[b]) {
-      d.plan->on_device.push_back(fusion::device_storage(d.choice.device, Draft::number_block));
+      d.plan->on_device.push_back(devices::device_storage(d.choice.device, Draft::number_block));
       numbers_[b] = d.plan->on_device.back()->data();
     }
     return numbers_[b] + (number - block);
@@ -179,7 +180,7 @@ void DeviceOperands::send() {
 const std::byte* DeviceOperands::constant(Register r) {
   auto [found, fresh] = constants_.try_emplace(r, nullptr);
   if (fresh) {
-    const Tensor t = fusion::to_device(d.choice.device, d.code.constant(r), true);
+    const Tensor t = devices::to_device(d.choice.device, d.code.constant(r), true);
     d.plan->on_device.push_back(t.storage());
     found->second = t.data();
   }

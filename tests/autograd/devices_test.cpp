@@ -1,4 +1,6 @@
 // Accelerators: threads, queues and streams, on the loopback device.
+#include "interpreter/devices.h"
+
 #include <filesystem>
 #include <mutex>
 #include <set>
@@ -17,11 +19,11 @@ class Devices : public ::testing::Test {
     Loopback::get();
     for (int i = 0; i < 2; ++i) device_.push_back(Loopback::device(i));
   }
-  void TearDown() override { Loopback::get().drain(); }
+  void TearDown() override { Loopback::drain(); }
   // A stream of the first device on which what was queued on the default one is done.
   Stream stream_after_default() {
-    Loopback& loopback = Loopback::get();
-    Stream s = loopback.new_stream(device_[0]);
+    DeviceStreams& loopback = Loopback::get();
+    Stream s = new_stream(device_[0]);
     loopback.wait(device_[0], 0, device_[0], s);
     return s;
   }
@@ -37,10 +39,10 @@ size_t threads() {
 
 // SPEC E7
 TEST_F(Devices, ThreadsStartOnceAndOnlyWhenWanted) {
-  Loopback::get().drain();
+  Loopback::drain();
   Variable x = device_leaf(0, {1, 2}), ct = device_leaf(0, {1, 1}, false);
   device_leaf(1, {1});
-  Loopback::get().drain();
+  Loopback::drain();
   size_t before = threads();
   OwnEngine engine;
   op("neg", {leaf({1})}).backward(leaf({1}, false));
@@ -63,8 +65,8 @@ TEST_F(Devices, ThreadsStartOnceAndOnlyWhenWanted) {
 // SPEC E6, E7
 TEST_F(Devices, NodesRunOnTheThreadAndStreamOfTheirFirstAcceleratorInput) {
   OwnEngine engine;
-  Loopback& loopback = Loopback::get();
-  Stream s = loopback.new_stream(device_[0]);
+  DeviceStreams& loopback = Loopback::get();
+  Stream s = new_stream(device_[0]);
   std::map<std::string, std::thread::id> ran;
   std::map<std::string, Stream> streams;
   std::mutex mutex;
@@ -166,13 +168,13 @@ TEST_F(Devices, MovingIsDifferentiated) {
 // SPEC E11
 TEST_F(Devices, GradientsFromSeveralStreamsAreAddedAfterTheyAreMade) {
   OwnEngine engine;
-  Loopback& loopback = Loopback::get();
+  DeviceStreams& loopback = Loopback::get();
   Device d = device_[0];
   for (int round = 0; round < 15; ++round) {
     Variable x = device_leaf(0, {1, 2, 3});
     std::vector<Variable> branches;
     for (int i = 0; i < 3; ++i) {
-      Stream s = loopback.new_stream(d);
+      Stream s = new_stream(d);
       loopback.wait(d, loopback.current(d), d, s);
       StreamGuard guard(d, s);
       branches.push_back(op("mul", {op("mul", {x, x}), x}));
@@ -187,11 +189,11 @@ TEST_F(Devices, GradientsFromSeveralStreamsAreAddedAfterTheyAreMade) {
 // SPEC E11
 TEST_F(Devices, RootsAndResultsAreSynchronisedWithTheCallersStreams) {
   OwnEngine engine;
-  Loopback& loopback = Loopback::get();
+  DeviceStreams& loopback = Loopback::get();
   Device d = device_[0];
   for (int round = 0; round < 15; ++round) {
     Variable x = device_leaf(0, {1, 2, 3}), y;
-    Stream forward = stream_after_default(), caller = loopback.new_stream(d);
+    Stream forward = stream_after_default(), caller = new_stream(d);
     {
       StreamGuard guard(d, forward);
       y = op("mul", {x, x});
@@ -209,11 +211,11 @@ TEST_F(Devices, RootsAndResultsAreSynchronisedWithTheCallersStreams) {
 // SPEC E11
 TEST_F(Devices, MemoryIsNotReusedWhileAnotherStreamReadsIt) {
   OwnEngine engine;
-  Loopback& loopback = Loopback::get();
+  DeviceStreams& loopback = Loopback::get();
   Device d = device_[0];
   for (int round = 0; round < 15; ++round) {
     Variable x = device_leaf(0, {1, 2, 3});
-    Stream low = stream_after_default(), high = loopback.new_stream(d);
+    Stream low = stream_after_default(), high = new_stream(d);
     Variable a, b;
     {
       StreamGuard guard(d, low);
@@ -247,9 +249,9 @@ TEST_F(Devices, WorkThatTheHostQueuesFromACpuNodeIsWaitedFor) {
 TEST_F(Devices, CallbacksRunOnTheCallersStreams) {
   for (int limit : {60, 1}) {
     OwnEngine engine({.depth_limit = limit});
-    Loopback& loopback = Loopback::get();
+    DeviceStreams& loopback = Loopback::get();
     Device d = device_[0];
-    Stream caller = loopback.new_stream(d);
+    Stream caller = new_stream(d);
     Stream seen = 99;
     std::vector<double> read;
     auto run = [&] {

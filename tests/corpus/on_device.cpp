@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/kernels.h"
 
 namespace gradus::corpus {
 

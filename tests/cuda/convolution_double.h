@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fusion/cuda/convolutions.h"
+#include "devices/cuda/convolutions.h"
 #include "tests/cuda/device.h"
 
 namespace gradus::fusion::test {

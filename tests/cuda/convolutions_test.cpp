@@ -2,7 +2,7 @@
 // its descriptors by the library itself where it is found.
 #include <dlfcn.h>
 
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/kernels.h"
 #include "interpreter/state.h"
 #include "ir/passes/passes.h"
 #include "ir/text/parser.h"

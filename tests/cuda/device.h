@@ -5,7 +5,7 @@
 #include <functional>
 #include <mutex>
 
-#include "fusion/cuda/device.h"
+#include "devices/cuda/device.h"
 #include "tests/ptx/launch.h"
 
 namespace gradus::fusion::test {

@@ -1,6 +1,6 @@
 // The benchmarks of devices run, at sizes that say nothing of speed, on a simulated one.
 #include "bench/device/rows.h"
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/kernels.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/needs.h"

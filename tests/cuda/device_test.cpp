@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/kernels.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/needs.h"
 
@@ -69,8 +69,8 @@ TEST(MemoryCache, WaitsForOtherUsers) {
 
 TEST(MemoryCache, IsOneForAllWhoUseADevice) {
   auto device = std::make_shared<InterpretedDevice>();
-  auto a = std::make_shared<cuda::CudaAccelerator>(device, nullptr),
-       b = std::make_shared<cuda::CudaAccelerator>(device, nullptr);
+  auto a = std::make_shared<cuda::CudaBackend>(device, nullptr),
+       b = std::make_shared<cuda::CudaBackend>(device, nullptr);
   std::byte* address = a->allocate(100);
   b->record_use(address, 5);
   a->release(address);
@@ -139,8 +139,8 @@ TEST(CudaKernels, SayThatMemoryIsShort) {
   ASSERT_NE(kernel, nullptr);
   EXPECT_EQ(kernels->get(nest, print(nest)), kernel);
   EXPECT_EQ(kernels->ready()->find(print(nest)), kernel);
-  EXPECT_NE(kernels->accelerator()->allocate(900), nullptr);
-  EXPECT_THROW(kernels->accelerator()->allocate(900), ResourceError);
+  EXPECT_NE(kernels->backend()->allocate(900), nullptr);
+  EXPECT_THROW(kernels->backend()->allocate(900), ResourceError);
 }
 
 TEST(CudaKernels, TellTheLogWhatCannotBeCompiled) {

@@ -3,7 +3,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/operators.h"
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/kernels.h"
 #include "interpreter/devices.h"
 #include "interpreter/inputs.h"
 #include "tests/cuda/corpus.h"

@@ -3,7 +3,7 @@
 // CudaCorpusOnDevice.file.
 #include <fstream>
 
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/kernels.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/interpreted.h"

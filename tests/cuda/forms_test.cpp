@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/kernels.h"
 #include "interpreter/state.h"
 #include "ir/text/parser.h"
 #include "tests/cuda/corpus.h"

@@ -1,6 +1,6 @@
 // Plans for a device that is not there are those that it would run by.
-#include "fusion/cuda/kernels.h"
-#include "fusion/cuda/planned_device.h"
+#include "devices/cuda/kernels.h"
+#include "devices/cuda/planned_device.h"
 #include "interpreter/state.h"
 #include "ir/text/parser.h"
 #include "tests/cuda/corpus.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fusion/cuda/products.h"
+#include "devices/cuda/products.h"
 #include "tests/cuda/device.h"
 
 namespace gradus::fusion::test {

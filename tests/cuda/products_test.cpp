@@ -1,8 +1,8 @@
 // Large products go to cuBLASLt: what it is asked for, by its double.
 #include <numeric>
 
-#include "fusion/cuda/accelerator.h"
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/backend.h"
+#include "devices/cuda/kernels.h"
 #include "interpreter/state.h"
 #include "ir/passes/passes.h"
 #include "ir/text/parser.h"
@@ -44,21 +44,21 @@ class Products : public testing::Test {
     const size_t bytes = static_cast<size_t>(batch * g.m * g.n) * size;
     const size_t shift = static_cast<size_t>(offset) * size;
     auto to_device = [&](const Tensor& t) {
-      std::byte* there = accelerator_->allocate(t.storage()->bytes() + shift) + shift;
-      accelerator_->to_device(there, t.data(), t.storage()->bytes());
+      std::byte* there = backend_->allocate(t.storage()->bytes() + shift) + shift;
+      backend_->to_device(there, t.data(), t.storage()->bytes());
       return there;
     };
     device_->library = std::make_unique<const cuda::Products>(product_double_table(), large);
-    DeviceCode code = accelerator_->make(work::Product{g}, 3, true);
+    devices::DeviceCode code = backend_->make(work::Product{g}, 3, true);
     ASSERT_NE(code.kernel.run, nullptr);
-    std::byte* args[] = {to_device(a), to_device(b), accelerator_->allocate(bytes + shift) + shift};
+    std::byte* args[] = {to_device(a), to_device(b), backend_->allocate(bytes + shift) + shift};
     // Scratch memory is aligned to 64 bytes, and to no more.
-    std::byte* scratch = accelerator_->allocate(code.kernel.scratch_bytes + 64) + 64;
+    std::byte* scratch = backend_->allocate(code.kernel.scratch_bytes + 64) + 64;
     WorkerPool workers(1);
     work::KernelScope scope{workers, scratch};
     code.kernel.run(code.kernel.parameters.get(), args, scope);
     std::vector<std::byte> got(bytes), expected(bytes);
-    accelerator_->to_host(got.data(), args[2], bytes);
+    backend_->to_host(got.data(), args[2], bytes);
     std::vector<std::byte> room(kernels::gemm_scratch_bytes(g, false) + 64);
     void* aligned = room.data();
     size_t left = room.size();
@@ -80,9 +80,8 @@ class Products : public testing::Test {
   size_t calls() const { return product_double().calls.size(); }
 
   const std::shared_ptr<InterpretedDevice> device_ = std::make_shared<InterpretedDevice>();
-  const std::shared_ptr<cuda::CudaAccelerator> accelerator_ =
-      std::make_shared<cuda::CudaAccelerator>(device_,
-                                              std::make_shared<ObjectStore>(kernel_folder()));
+  const std::shared_ptr<cuda::CudaBackend> backend_ =
+      std::make_shared<cuda::CudaBackend>(device_, std::make_shared<ObjectStore>(kernel_folder()));
 };
 
 TEST_F(Products, OfEveryFloatingDtype) {

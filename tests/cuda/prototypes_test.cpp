@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "fusion/cuda/convolutions.h"
-#include "fusion/cuda/driver_library.h"
-#include "fusion/cuda/products.h"
+#include "devices/cuda/convolutions.h"
+#include "devices/cuda/driver_library.h"
+#include "devices/cuda/products.h"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <set>
 
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/kernels.h"
 #include "interpreter/state.h"
 #include "ir/passes/passes.h"
 #include "ir/text/parser.h"
@@ -24,18 +24,18 @@ class Stages : public testing::Test {
     context_ = std::make_shared<Context>(ContextOptions{});
     auto kernels = std::make_shared<cuda::CudaKernels>(
         device_, KernelOptions{.folder = GRADUS_CUDA_TEST_KERNELS}, nullptr);
-    accelerator_ = kernels->accelerator();
+    backend_ = kernels->backend();
     context_->replace_part<Kernels>(std::move(kernels));
   }
 
   State state(const std::string& text, FusionMode mode = FusionMode::first) {
     return State(Code::compile(ir::parse(text).program()), context_, {.fusion = mode});
   }
-  Tensor here(const Tensor& t) { return to_host(*accelerator_, t, *context_); }
+  Tensor here(const Tensor& t) { return to_host(*backend_, t, *context_); }
 
   std::shared_ptr<InterpretedDevice> device_;
   std::shared_ptr<Context> context_;
-  std::shared_ptr<Accelerator> accelerator_;
+  std::shared_ptr<devices::Backend> backend_;
 };
 
 constexpr Device cuda0{DeviceKind::cuda, 0};
@@ -74,7 +74,7 @@ TEST_F(Stages, LeaveResultsThere) {
   State s = state(two_stages);
   RunOptions stay;
   stay.results_on_device = true;
-  const Tensor x = to_device(accelerator_, f32({1, 2, 3}));
+  const Tensor x = to_device(backend_, f32({1, 2, 3}));
   const Tensor y = s.run(std::vector{x, f32({.5, .25, 2})}, stay)[0];
   EXPECT_EQ(y.device(), cuda0);
   EXPECT_EQ(device_->copies_out, 0u);
@@ -298,7 +298,7 @@ TEST_F(Stages, GiveMemoryBack) {
     s.run(std::vector{Tensor::from(DType::f32, Sizes{1, 1}, std::vector<double>{2})});
   }
   EXPECT_GT(device_->allocations, device_->frees);
-  accelerator_ = nullptr;
+  backend_ = nullptr;
   context_ = nullptr;
   EXPECT_EQ(device_->allocations, device_->frees);
   EXPECT_EQ(device_->pinned, 0u);
@@ -321,7 +321,7 @@ TEST_F(Stages, AreLaunchedAsOne) {
   EXPECT_GE(device_->replays, 3u);
   // On other memory they are launched by themselves.
   const size_t replays = device_->replays;
-  const Tensor there = to_device(accelerator_, y), more = to_device(accelerator_, x);
+  const Tensor there = to_device(backend_, y), more = to_device(backend_, x);
   for (int i = 0; i < 4; ++i) {
     for (State* one : {&s, &cpu}) one->restart();
     const Tensor got = s.run(std::vector{i % 2 ? more : there})[0];

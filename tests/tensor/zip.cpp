@@ -164,7 +164,7 @@ TEST(ZipRecords, HaveWideNumbersWhereTheyAreNeeded) {
   EXPECT_EQ(zip_local_header(small),
             "PK\3\4" + facts + number(7, 4) + number(7, 4) + number(2, 2) + number(0, 2) + "ab");
   EXPECT_EQ(zip_directory_entry(small), "PK\1\2" + number(20, 2) + facts + number(7, 4) +
-                                            number(7, 4) + number(2, 2) + number(0, 12) +
+                                            number(7, 4) + number(2, 2) + std::string(12, 0) +
                                             number(9, 4) + "ab");
   EXPECT_EQ(zip_directory_end(3, 100, 50), "PK\5\6" + number(0, 4) + number(3, 2) + number(3, 2) +
                                                number(50, 4) + number(100, 4) + number(0, 2));
@@ -178,13 +178,13 @@ TEST(ZipRecords, HaveWideNumbersWhereTheyAreNeeded) {
                                         six);
   EXPECT_EQ(zip_directory_entry(wide), "PK\1\2" + number(45, 2) + wide_facts + elsewhere +
                                            elsewhere + number(2, 2) + number(28, 2) +
-                                           number(0, 10) + elsewhere + "ab" + number(1, 2) +
+                                           std::string(10, 0) + elsewhere + "ab" + number(1, 2) +
                                            number(24, 2) + six + six + six);
   ZipMember far = small;
   far.header = 6 * gibibyte;  // the place alone
   EXPECT_EQ(zip_directory_entry(far), "PK\1\2" + number(45, 2) + wide_facts + number(7, 4) +
                                           number(7, 4) + number(2, 2) + number(12, 2) +
-                                          number(0, 10) + elsewhere + "ab" + number(1, 2) +
+                                          std::string(10, 0) + elsewhere + "ab" + number(1, 2) +
                                           number(8, 2) + six);
   EXPECT_EQ(zip_local_header(far), zip_local_header(small));
   EXPECT_EQ(zip_directory_end(3, 6 * gibibyte, 50),

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "fusion/accelerator.h"
-#include "fusion/cuda/planned_device.h"
+#include "devices/backend.h"
+#include "devices/cuda/planned_device.h"
 #include "fusion/kernels.h"
 #include "interpreter/plan.h"
 #include "ops/opaque.h"
@@ -96,7 +96,7 @@ interpreter::KernelChoice choose(std::optional<int> device) {
     Context context;
     fusion::cuda::plan_for_device(context, *device);
     choice.source = fusion::kernels_of(context);
-    choice.device = choice.source->accelerator();
+    choice.device = choice.source->backend();
   } else {
     choice.source = std::make_shared<WouldBe>(fusion::kernels_of(*Context::default_context()));
   }

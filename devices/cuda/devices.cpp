@@ -1,8 +1,8 @@
-#include "fusion/cuda/devices.h"
+#include "devices/cuda/devices.h"
 
 #include <fmt/format.h>
 
-#include "fusion/cuda/driver_library.h"
+#include "devices/cuda/driver_library.h"
 #include "fusion/cuda/nvrtc.h"
 
 namespace gradus::fusion::cuda {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/context.h"
-#include "fusion/cuda/device.h"
+#include "devices/cuda/device.h"
 
 namespace gradus::fusion::cuda {
 

@@ -1,4 +1,4 @@
-#include "fusion/cuda/memory_cache.h"
+#include "devices/cuda/memory_cache.h"
 
 #include <algorithm>
 #include <bit>

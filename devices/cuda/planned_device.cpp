@@ -1,9 +1,9 @@
-#include "fusion/cuda/planned_device.h"
+#include "devices/cuda/planned_device.h"
 
 #include <atomic>
 #include <new>
 
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/kernels.h"
 
 namespace gradus::fusion::cuda {
 
@@ -61,7 +61,7 @@ class PlannedDevice final : public Device {
   [[noreturn]] void refuse() const {
     throw ResourceError(
         "cuda:{} was only planned for: nothing runs there; make states in a context that uses the "
-        "device (fusion/cuda/kernels.h)",
+        "device (devices/cuda/kernels.h)",
         facts_.number);
   }
 

@@ -1,4 +1,4 @@
-#include "fusion/cuda/launches.h"
+#include "devices/cuda/launches.h"
 
 namespace gradus::fusion::cuda {
 
@@ -20,12 +20,12 @@ void run_products(const Launches& launches, std::byte* const* args, std::byte* s
     const Address a = address_of(args[0], m.a), b = address_of(args[1], m.b),
                   c = address_of(result, m.c);
     const bool aligned = (a | b | row | c) % pointer_alignment == 0;
-    launches.accelerator->device_code().multiply(aligned ? *m.aligned : *m.other, a, b, row, c,
-                                                 workspace, launches.accelerator->launch_stream());
+    launches.backend->device_code().multiply(aligned ? *m.aligned : *m.other, a, b, row, c,
+                                             workspace, launches.backend->launch_stream());
   }
 }
 
-void launch(const CudaAccelerator& accelerator, const Launch& l, std::byte* const* args,
+void launch(const CudaBackend& backend, const Launch& l, std::byte* const* args,
             std::byte* scratch) {
   SmallVector<uint64_t, 64> words;
   words.append(l.words.begin(), l.words.end());
@@ -33,9 +33,9 @@ void launch(const CudaAccelerator& accelerator, const Launch& l, std::byte* cons
     std::byte* base = p.argument == Window::scratch ? scratch : args[p.argument];
     words[p.word] = address_of(base, p.offset);
   }
-  accelerator.device_code().launch(*l.code,
-                                   {l.blocks, std::as_bytes(std::span(words.data(), words.size()))},
-                                   accelerator.launch_stream());
+  backend.device_code().launch(*l.code,
+                               {l.blocks, std::as_bytes(std::span(words.data(), words.size()))},
+                               backend.launch_stream());
 }
 
 // False where a pointer is not aligned: then nothing was done.
@@ -47,10 +47,9 @@ bool run_convolution(const Launches& launches, std::byte* const* args, std::byte
     operands[k] = c.copied[k] < 0 ? address_of(args[k]) : address_of(room, c.copied[k]);
   const Address result = address_of(args[2]);
   if ((operands[0] | operands[1] | result) % pointer_alignment) return false;
-  for (const Launch& l : c.copies) launch(*launches.accelerator, l, args, room);
-  launches.accelerator->device_code().convolve(*c.call, operands[0], operands[1], result,
-                                               address_of(room),
-                                               launches.accelerator->launch_stream());
+  for (const Launch& l : c.copies) launch(*launches.backend, l, args, room);
+  launches.backend->device_code().convolve(*c.call, operands[0], operands[1], result,
+                                           address_of(room), launches.backend->launch_stream());
   return true;
 }
 
@@ -60,7 +59,7 @@ void run_launches(const void* parameters, std::byte* const* args, work::KernelSc
   const auto& launches = *static_cast<const Launches*>(parameters);
   if (launches.convolution && run_convolution(launches, args, scope.scratch)) return;
   run_products(launches, args, scope.scratch);
-  for (const Launch& l : launches.list) launch(*launches.accelerator, l, args, scope.scratch);
+  for (const Launch& l : launches.list) launch(*launches.backend, l, args, scope.scratch);
 }
 
 }  // namespace gradus::fusion::cuda

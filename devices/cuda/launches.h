@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "fusion/cuda/accelerator.h"
+#include "devices/cuda/backend.h"
 #include "work/move.h"
 
 namespace gradus::fusion::cuda {
@@ -54,7 +54,7 @@ struct Convolve {
 // Products alone; or launches alone; or a convolution, whose launches are for pointers that are not
 // aligned.
 struct Launches {
-  std::shared_ptr<CudaAccelerator> accelerator;
+  std::shared_ptr<CudaBackend> backend;
   std::vector<Launch> list;
   std::vector<Multiply> products;
   bool adds_row = false;  // to each product's rows

@@ -1,4 +1,4 @@
-#include "fusion/cuda/driver_library.h"
+#include "devices/cuda/driver_library.h"
 
 #include <type_traits>
 

@@ -1,4 +1,4 @@
-#include "fusion/cuda/convolutions.h"
+#include "devices/cuda/convolutions.h"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <optional>
 
-#include "fusion/cuda/driver_library.h"
+#include "devices/cuda/driver_library.h"
 #include "work/product.h"
 
 namespace gradus::fusion::cuda {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "fusion/cuda/launches.h"
+#include "devices/cuda/launches.h"
 #include "work/work.h"
 
 namespace gradus::fusion::cuda {

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "fusion/cuda/driver_library.h"
+#include "devices/cuda/driver_library.h"
 #include "work/work.h"
 
 namespace gradus::fusion::cuda {

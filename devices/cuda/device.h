@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <memory>
 
+#include "devices/cuda/convolutions.h"
+#include "devices/cuda/devices.h"
+#include "devices/cuda/products.h"
 #include "fusion/cuda/compiler.h"
-#include "fusion/cuda/convolutions.h"
-#include "fusion/cuda/devices.h"
 #include "fusion/cuda/launch.h"
-#include "fusion/cuda/products.h"
 
 namespace gradus::fusion::cuda {
 

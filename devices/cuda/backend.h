@@ -1,4 +1,4 @@
-// A CUDA device that stages run on.
+// A CUDA device as a backend.
 #pragma once
 
 #include <map>
@@ -6,23 +6,25 @@
 #include <optional>
 
 #include "base/log.h"
-#include "fusion/accelerator.h"
+#include "devices/backend.h"
+#include "devices/cuda/memory_cache.h"
 #include "fusion/cuda/compiler.h"
-#include "fusion/cuda/memory_cache.h"
 #include "fusion/task_queue.h"
 
 namespace gradus::fusion::cuda {
 
-class CudaAccelerator final : public Accelerator,
-                              public std::enable_shared_from_this<CudaAccelerator> {
+class CudaBackend final : public devices::Backend,
+                          public std::enable_shared_from_this<CudaBackend> {
  public:
   // `store`, which may be null, keeps code for other processes; `log` is told of what cannot be
   // compiled behind. `atomics`: see KernelOptions.
-  CudaAccelerator(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store,
-                  LogSink log = nullptr, bool atomics = false);
-  ~CudaAccelerator() override;
+  CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store,
+              LogSink log = nullptr, bool atomics = false);
+  ~CudaBackend() override;
 
   gradus::Device device() const override;
+  size_t count() const override;
+  devices::PlanTraits plan_traits() const override;
   Stream stream() const override;
   void set_stream(Stream stream) override;
   std::shared_ptr<const void> mark(Stream stream) override;
@@ -35,12 +37,13 @@ class CudaAccelerator final : public Accelerator,
   void release(std::byte* address) noexcept override;
   void to_device(std::byte* to, const std::byte* from, size_t bytes) override;
   void to_host(std::byte* to, const std::byte* from, size_t bytes) override;
-  bool copy_from(Accelerator& other, std::byte* to, const std::byte* from, size_t bytes) override;
+  bool copy_from(devices::Backend& other, std::byte* to, const std::byte* from,
+                 size_t bytes) override;
   std::byte* take_staging(size_t bytes) override;
   void give_staging(std::byte* memory, size_t bytes) noexcept override;
   std::shared_ptr<const void> record(FunctionRef<void()> work) override;
   void replay(const std::shared_ptr<const void>& recorded) override;
-  DeviceCode make(const work::Work& work, int arguments, bool wait) override;
+  devices::DeviceCode make(const work::Work& work, int arguments, bool wait) override;
   bool is_settled(const std::string& code) const override;
 
   // Where this thread's kernels are launched: on its current stream, or one that is recorded.

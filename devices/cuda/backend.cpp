@@ -1,4 +1,4 @@
-#include "fusion/cuda/accelerator.h"
+#include "devices/cuda/backend.h"
 
 #include <algorithm>
 #include <thread>
@@ -53,16 +53,15 @@ void prepare_process() {
 }
 
 // The device whose launches this thread records; null: none.
-const CudaAccelerator*& recording() {
-  static constinit thread_local const CudaAccelerator* device = nullptr;
+const CudaBackend*& recording() {
+  static constinit thread_local const CudaBackend* device = nullptr;
   return device;
 }
 
 }  // namespace
 
-CudaAccelerator::CudaAccelerator(std::shared_ptr<Device> device,
-                                 std::shared_ptr<const ObjectStore> store, LogSink log,
-                                 bool atomics)
+CudaBackend::CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store,
+                         LogSink log, bool atomics)
     : device_(std::move(device)),
       atomics_(atomics),
       compiler_(device_->facts().architecture(), std::move(store)),
@@ -72,7 +71,7 @@ CudaAccelerator::CudaAccelerator(std::shared_ptr<Device> device,
         if (!compiler_.architecture().empty()) prepare_process();
       }) {}
 
-CudaAccelerator::~CudaAccelerator() {
+CudaBackend::~CudaBackend() {
   for (const auto& [bytes, memory] : staging_) try {
       device_->free_host(memory);
     } catch (const ResourceError&) {
@@ -80,61 +79,65 @@ CudaAccelerator::~CudaAccelerator() {
     }
 }
 
-gradus::Device CudaAccelerator::device() const {
+gradus::Device CudaBackend::device() const {
   return {DeviceKind::cuda, static_cast<uint16_t>(device_->facts().number)};
 }
 
-Accelerator::Stream CudaAccelerator::stream() const { return current_stream(*device_); }
+size_t CudaBackend::count() const { return probe_kernels().devices.size(); }
 
-void CudaAccelerator::set_stream(Stream stream) {
+devices::PlanTraits CudaBackend::plan_traits() const {
+  return {.shares_copies = false, .reads_edges = false, .has_loops = false, .joins_rows = true};
+}
+
+CudaBackend::Stream CudaBackend::stream() const { return current_stream(*device_); }
+
+void CudaBackend::set_stream(Stream stream) {
   if (stream == recording_stream || stream > UINT32_MAX)
     throw Error("{} has no stream {}", to_string(device()), stream);
   current_stream(*device_) = static_cast<StreamNumber>(stream);
 }
 
-std::shared_ptr<const void> CudaAccelerator::mark(Stream stream) {
+std::shared_ptr<const void> CudaBackend::mark(Stream stream) {
   return device_->mark(static_cast<StreamNumber>(stream));
 }
 
-void CudaAccelerator::wait(Stream stream, const std::shared_ptr<const void>& mark) {
+void CudaBackend::wait(Stream stream, const std::shared_ptr<const void>& mark) {
   device_->wait(static_cast<StreamNumber>(stream), *static_cast<const StreamMark*>(mark.get()));
 }
 
-uintptr_t CudaAccelerator::native_stream(Stream stream) {
+uintptr_t CudaBackend::native_stream(Stream stream) {
   return device_->native(static_cast<StreamNumber>(stream));
 }
 
-void CudaAccelerator::let_wait(uintptr_t native, Stream for_what) {
+void CudaBackend::let_wait(uintptr_t native, Stream for_what) {
   device_->let_wait(native, static_cast<StreamNumber>(for_what));
 }
 
-void CudaAccelerator::synchronize(Stream stream) {
+void CudaBackend::synchronize(Stream stream) {
   device_->synchronize(static_cast<StreamNumber>(stream));
 }
 
-void CudaAccelerator::record_use(const std::byte* address, Stream stream) {
+void CudaBackend::record_use(const std::byte* address, Stream stream) {
   memory_->record_use(address_of(address), static_cast<StreamNumber>(stream));
 }
 
-std::byte* CudaAccelerator::allocate(size_t bytes) {
+std::byte* CudaBackend::allocate(size_t bytes) {
   return reinterpret_cast<std::byte*>(memory_->allocate(bytes, current_stream(*device_)));
 }
 
-void CudaAccelerator::release(std::byte* address) noexcept {
-  memory_->release(address_of(address));
-}
+void CudaBackend::release(std::byte* address) noexcept { memory_->release(address_of(address)); }
 
-void CudaAccelerator::to_device(std::byte* to, const std::byte* from, size_t bytes) {
+void CudaBackend::to_device(std::byte* to, const std::byte* from, size_t bytes) {
   device_->copy_to_device(address_of(to), from, bytes, current_stream(*device_));
 }
 
-void CudaAccelerator::to_host(std::byte* to, const std::byte* from, size_t bytes) {
+void CudaBackend::to_host(std::byte* to, const std::byte* from, size_t bytes) {
   device_->copy_to_host(to, address_of(from), bytes, current_stream(*device_));
 }
 
-bool CudaAccelerator::copy_from(Accelerator& other, std::byte* to, const std::byte* from,
-                                size_t bytes) {
-  auto* source = dynamic_cast<CudaAccelerator*>(&other);
+bool CudaBackend::copy_from(devices::Backend& other, std::byte* to, const std::byte* from,
+                            size_t bytes) {
+  auto* source = dynamic_cast<CudaBackend*>(&other);
   if (!source) return false;
   const StreamNumber ours = current_stream(*device_), theirs = current_stream(*source->device_);
   device_->wait(ours, *source->device_->mark(theirs));
@@ -145,11 +148,11 @@ bool CudaAccelerator::copy_from(Accelerator& other, std::byte* to, const std::by
   return true;
 }
 
-StreamNumber CudaAccelerator::launch_stream() const {
+StreamNumber CudaBackend::launch_stream() const {
   return recording() == this ? recording_stream : current_stream(*device_);
 }
 
-std::shared_ptr<const void> CudaAccelerator::record(FunctionRef<void()> work) {
+std::shared_ptr<const void> CudaBackend::record(FunctionRef<void()> work) {
   std::lock_guard guard(recording_mutex_);
   device_->begin_recording(recording_stream);
   recording() = this;
@@ -171,17 +174,17 @@ std::shared_ptr<const void> CudaAccelerator::record(FunctionRef<void()> work) {
   return graph;
 }
 
-void CudaAccelerator::replay(const std::shared_ptr<const void>& recorded) {
+void CudaBackend::replay(const std::shared_ptr<const void>& recorded) {
   device_->launch(*static_cast<const LoadedGraph*>(recorded.get()), current_stream(*device_));
 }
 
-bool CudaAccelerator::is_settled(const std::string& code) const {
+bool CudaBackend::is_settled(const std::string& code) const {
   std::lock_guard guard(mutex_);
   return stock_.contains(code);
 }
 
-std::optional<std::shared_ptr<const LoadedCode>> CudaAccelerator::stock(const Source& source,
-                                                                        bool wait) {
+std::optional<std::shared_ptr<const LoadedCode>> CudaBackend::stock(const Source& source,
+                                                                    bool wait) {
   {
     std::lock_guard guard(mutex_);
     if (auto found = stock_.find(source.text); found != stock_.end()) return found->second;
@@ -191,7 +194,7 @@ std::optional<std::shared_ptr<const LoadedCode>> CudaAccelerator::stock(const So
   return std::nullopt;
 }
 
-std::shared_ptr<const LoadedCode> CudaAccelerator::compile_stock(const Source& source) {
+std::shared_ptr<const LoadedCode> CudaBackend::compile_stock(const Source& source) {
   std::shared_ptr<const LoadedCode> code;
   std::string why;
   try {
@@ -211,7 +214,7 @@ std::shared_ptr<const LoadedCode> CudaAccelerator::compile_stock(const Source& s
   return nullptr;
 }
 
-std::byte* CudaAccelerator::take_staging(size_t bytes) {
+std::byte* CudaBackend::take_staging(size_t bytes) {
   bytes = MemoryCache::rounded(bytes);
   {
     std::lock_guard guard(mutex_);
@@ -224,7 +227,7 @@ std::byte* CudaAccelerator::take_staging(size_t bytes) {
   return static_cast<std::byte*>(device_->allocate_host(bytes));
 }
 
-void CudaAccelerator::give_staging(std::byte* memory, size_t bytes) noexcept {
+void CudaBackend::give_staging(std::byte* memory, size_t bytes) noexcept {
   std::lock_guard guard(mutex_);
   staging_.emplace(MemoryCache::rounded(bytes), memory);
 }

@@ -1,4 +1,4 @@
-#include "fusion/cuda/products.h"
+#include "devices/cuda/products.h"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/small_vector.h"
-#include "fusion/cuda/device.h"
+#include "devices/cuda/device.h"
 
 namespace gradus::fusion::cuda {
 

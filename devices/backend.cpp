@@ -1,6 +1,6 @@
-#include "fusion/accelerator.h"
+#include "devices/backend.h"
 
-namespace gradus::fusion {
+namespace gradus::devices {
 
 namespace {
 
@@ -8,18 +8,18 @@ size_t spanned_bytes(const Layout& l) { return static_cast<size_t>(l.extent()) *
 
 }  // namespace
 
-Ref<Storage> device_storage(const std::shared_ptr<Accelerator>& device, size_t bytes) {
+Ref<Storage> device_storage(const std::shared_ptr<Backend>& device, size_t bytes) {
   std::byte* memory = device->allocate(bytes);
   return make_ref<Storage>(memory, bytes, device->device(),
                            [device, memory] { device->release(memory); });
 }
 
-Tensor device_tensor(const std::shared_ptr<Accelerator>& device, const Layout& layout) {
+Tensor device_tensor(const std::shared_ptr<Backend>& device, const Layout& layout) {
   return Tensor(device_storage(device, static_cast<size_t>(layout.numel()) * size_of(layout.dtype)),
                 Layout(layout.dtype, layout.shape));
 }
 
-Tensor to_device(const std::shared_ptr<Accelerator>& device, const Tensor& t, bool exactly) {
+Tensor to_device(const std::shared_ptr<Backend>& device, const Tensor& t, bool exactly) {
   const Tensor from = exactly || t.layout().extent() <= t.numel() ? t : t.contiguous();
   const size_t bytes = spanned_bytes(from.layout());
   Tensor there(device_storage(device, bytes), from.layout());
@@ -27,7 +27,7 @@ Tensor to_device(const std::shared_ptr<Accelerator>& device, const Tensor& t, bo
   return there;
 }
 
-Tensor to_device(const std::shared_ptr<Accelerator>& device, Accelerator& other, const Tensor& t) {
+Tensor to_device(const std::shared_ptr<Backend>& device, Backend& other, const Tensor& t) {
   if (t.layout().extent() > t.numel()) return {};
   const size_t bytes = spanned_bytes(t.layout());
   Tensor there(device_storage(device, bytes), t.layout());
@@ -37,7 +37,7 @@ Tensor to_device(const std::shared_ptr<Accelerator>& device, Accelerator& other,
   return there;
 }
 
-Tensor to_host(Accelerator& device, const Tensor& t, Context& context) {
+Tensor to_host(Backend& device, const Tensor& t, Context& context) {
   if (!t.defined() || t.device() == Device()) return t;
   const size_t bytes = spanned_bytes(t.layout());
   auto memory = make_ref<Storage>(context.allocator(), bytes);
@@ -45,4 +45,4 @@ Tensor to_host(Accelerator& device, const Tensor& t, Context& context) {
   return Tensor(std::move(memory), t.layout());
 }
 
-}  // namespace gradus::fusion
+}  // namespace gradus::devices

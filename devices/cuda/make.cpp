@@ -4,9 +4,9 @@
 #include <functional>
 #include <numeric>
 
-#include "fusion/cuda/bind_library.h"
+#include "devices/cuda/bind_library.h"
+#include "devices/cuda/launches.h"
 #include "fusion/cuda/launch.h"
-#include "fusion/cuda/launches.h"
 #include "fusion/cuda/prelude.h"
 #include "fusion/cuda/stock.h"
 #include "fusion/cuda/stock_convolution.h"
@@ -28,28 +28,28 @@ constexpr size_t fault_bytes = 16;
 
 class Maker {
  public:
-  Maker(std::shared_ptr<CudaAccelerator> accelerator, int arguments, bool wait)
-      : accelerator_(std::move(accelerator)), arguments_(arguments), wait_(wait) {}
+  Maker(std::shared_ptr<CudaBackend> backend, int arguments, bool wait)
+      : backend_(std::move(backend)), arguments_(arguments), wait_(wait) {}
 
-  DeviceCode run(const work::Work& work) {
+  devices::DeviceCode run(const work::Work& work) {
     std::visit([&](const auto& w) { bind(w); }, work);
     for (const Launch& l : launches_)
       if (l.words.size() > most_words) return {};
     if (!all_there_) return {.kernel = {}, .faults = {}, .later = std::move(later_)};
     auto owned = std::make_shared<const Launches>(Launches{
-        accelerator_, std::move(launches_), std::move(products_), adds_row_, std::move(convolve_)});
+        backend_, std::move(launches_), std::move(products_), adds_row_, std::move(convolve_)});
     return {{run_launches, std::move(owned), scratch_}, std::move(faults_), {}};
   }
 
  private:
   uint32_t blocks_for(int64_t blocks) const {
-    const int64_t most = blocks_each * accelerator_->device_code().facts().multiprocessors;
+    const int64_t most = blocks_each * backend_->device_code().facts().multiprocessors;
     return static_cast<uint32_t>(std::clamp<int64_t>(blocks, 1, most));
   }
   static int64_t blocks_of(int64_t items) { return (items + block_threads - 1) / block_threads; }
   // Whoever has a library's call for it has launches for other pointers as well.
   void add_library(const work::Convolution& w) {
-    auto library = bind_convolution(accelerator_->device_code(), w);
+    auto library = bind_convolution(backend_->device_code(), w);
     if (!library) return;
     for (const work::Copy& m : library->copies) add_move(m);
     convolve_ = Convolve{std::move(library->call), library->copied, std::move(launches_)};
@@ -57,7 +57,7 @@ class Maker {
     scratch_ = library->scratch_bytes;
   }
   void launch(Launch l, const Source& source, int64_t blocks) {
-    const auto code = accelerator_->stock(source, wait_);
+    const auto code = backend_->stock(source, wait_);
     if (code)
       l.code = *code;
     else
@@ -110,7 +110,7 @@ class Maker {
   void add_indexing(const work::Index& w) {
     if (numel(w.shape) == 0) return;
     const bool reads = w.sides.action == work::IndexAction::read;
-    const bool atomic = accelerator_->atomics() && adds_atomically(w);
+    const bool atomic = backend_->atomics() && adds_atomically(w);
     auto serial = [&](size_t d) { return !reads && !atomic && w.serial[d]; };
     // Dimensions that threads share come first.
     std::vector<size_t> order(w.shape.size());
@@ -186,7 +186,7 @@ class Maker {
     for (const work::Gemm::Batch& b : g.batch) batch *= b.size;
     if (w.adds_row) all_there_ = false;  // unless a library has it
     if (batch * g.m * g.n == 0) return;
-    if (auto library = bind_products(accelerator_->device_code(), w)) {
+    if (auto library = bind_products(backend_->device_code(), w)) {
       products_ = std::move(library->calls);
       scratch_ = library->scratch_bytes;
       adds_row_ = w.adds_row;
@@ -450,7 +450,7 @@ class Maker {
     launch(std::move(l), weight_source(x.dtype), w.groups * tiles);
   }
 
-  const std::shared_ptr<CudaAccelerator> accelerator_;
+  const std::shared_ptr<CudaBackend> backend_;
   const int arguments_;
   const bool wait_;
   bool all_there_ = true;
@@ -460,12 +460,12 @@ class Maker {
   std::vector<Multiply> products_;
   bool adds_row_ = false;
   std::optional<Convolve> convolve_;
-  std::vector<DeviceCode::Fault> faults_;
+  std::vector<devices::DeviceCode::Fault> faults_;
 };
 
 }  // namespace
 
-DeviceCode CudaAccelerator::make(const work::Work& work, int arguments, bool wait) {
+devices::DeviceCode CudaBackend::make(const work::Work& work, int arguments, bool wait) {
   return Maker(shared_from_this(), arguments, wait).run(work);
 }
 

@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "base/log.h"
-#include "fusion/cuda/accelerator.h"
+#include "devices/cuda/backend.h"
 #include "fusion/kernels.h"
 
 namespace gradus::fusion::cuda {
@@ -22,7 +22,7 @@ class CudaKernels final : public Kernels {
   ~CudaKernels() override;
 
   uint64_t id() const override { return id_; }
-  std::shared_ptr<Accelerator> accelerator() override;
+  std::shared_ptr<devices::Backend> backend() override;
   bool wants(const Nest& nest, const Frame& frame) const override;
   std::shared_ptr<const KernelSet> ready() override;
   std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string& text) override;
@@ -38,7 +38,7 @@ class CudaKernels final : public Kernels {
   const int64_t process_;  // that has opened the device
   const KernelOptions options_;
   const LogSink log_;
-  const std::shared_ptr<CudaAccelerator> accelerator_;
+  const std::shared_ptr<CudaBackend> backend_;
   mutable std::mutex mutex_;
   std::shared_ptr<const KernelSet> ready_;  // never null
   std::unordered_set<std::string> failed_;

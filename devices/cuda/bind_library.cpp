@@ -1,4 +1,4 @@
-#include "fusion/cuda/bind_library.h"
+#include "devices/cuda/bind_library.h"
 
 #include <algorithm>
 

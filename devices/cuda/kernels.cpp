@@ -1,4 +1,4 @@
-#include "fusion/cuda/kernels.h"
+#include "devices/cuda/kernels.h"
 
 #include <atomic>
 
@@ -25,22 +25,22 @@ struct Bound {
 class DeviceKernel final : public fusion::Kernel {
  public:
   DeviceKernel(const Nest& nest, std::shared_ptr<const Code> code,
-               std::shared_ptr<CudaAccelerator> accelerator)
+               std::shared_ptr<CudaBackend> backend)
       : nest_(nest),
         code_(std::move(code)),
-        accelerator_(std::move(accelerator)),
-        loaded_(accelerator_->device_code().load(*code_)) {}
+        backend_(std::move(backend)),
+        loaded_(backend_->device_code().load(*code_)) {}
 
   work::Kernel bind(const Frame& frame) const override;
   const Nest& nest() const override { return nest_; }
-  cuda::Device& device() const { return accelerator_->device_code(); }
+  cuda::Device& device() const { return backend_->device_code(); }
   const LoadedCode& loaded() const { return *loaded_; }
-  StreamNumber stream() const { return accelerator_->launch_stream(); }
+  StreamNumber stream() const { return backend_->launch_stream(); }
 
  private:
   const Nest nest_;
   const std::shared_ptr<const Code> code_;
-  const std::shared_ptr<CudaAccelerator> accelerator_;
+  const std::shared_ptr<CudaBackend> backend_;
   const std::shared_ptr<const LoadedCode> loaded_;
 };
 
@@ -73,7 +73,7 @@ CudaKernels::CudaKernels(std::shared_ptr<Device> device, const KernelOptions& op
       process_(getpid()),
       options_(options),
       log_(std::move(log)),
-      accelerator_(std::make_shared<CudaAccelerator>(
+      backend_(std::make_shared<CudaBackend>(
           std::move(device),
           options.folder.empty()
               ? nullptr
@@ -81,7 +81,7 @@ CudaKernels::CudaKernels(std::shared_ptr<Device> device, const KernelOptions& op
           log_, options.atomics)),
       ready_(std::make_shared<KernelSet>()) {}
 
-CudaKernels::~CudaKernels() { accelerator_->behind().stop(); }
+CudaKernels::~CudaKernels() { backend_->behind().stop(); }
 
 void CudaKernels::request(const Nest& nest, const std::string& text) {
   if (forked()) return;
@@ -89,20 +89,18 @@ void CudaKernels::request(const Nest& nest, const std::string& text) {
     std::lock_guard guard(mutex_);
     if (failed_.contains(text) || ready_->find(text)) return;
   }
-  accelerator_->behind().add(text, [this, nest, text] { get(nest, text); });
+  backend_->behind().add(text, [this, nest, text] { get(nest, text); });
 }
 
 void CudaKernels::wait() {
-  if (!forked()) accelerator_->behind().wait();
+  if (!forked()) backend_->behind().wait();
 }
 
 bool CudaKernels::wants(const Nest& nest, const Frame& frame) const {
   return frame.count() > 0 && !nest.has_edges();
 }
 
-std::shared_ptr<Accelerator> CudaKernels::accelerator() {
-  return forked() ? nullptr : accelerator_;
-}
+std::shared_ptr<devices::Backend> CudaKernels::backend() { return forked() ? nullptr : backend_; }
 
 bool CudaKernels::forked() const { return process_ != getpid(); }
 
@@ -125,8 +123,8 @@ std::shared_ptr<const fusion::Kernel> CudaKernels::get(const Nest& nest, const s
   }
   std::string why;
   try {
-    auto code = accelerator_->compiler().compile(nest);
-    auto kernel = std::make_shared<DeviceKernel>(nest, code, accelerator_);
+    auto code = backend_->compiler().compile(nest);
+    auto kernel = std::make_shared<DeviceKernel>(nest, code, backend_);
     std::lock_guard guard(mutex_);
     if (auto other = ready_->find(text)) return other;
     auto next = std::make_shared<KernelSet>(*ready_);
@@ -151,13 +149,13 @@ std::shared_ptr<const fusion::Kernel> CudaKernels::get(const Nest& nest, const s
   if (first && log_)
     log_(LogLevel::warning,
          fmt::format("no kernel on cuda:{} for a group, which runs otherwise: {}\n{}",
-                     accelerator_->device().index, why, text));
+                     backend_->device().index, why, text));
   return nullptr;
 }
 
 KernelStatistics CudaKernels::statistics() const {
   if (forked()) return {};
-  const TaskQueue::Statistics behind = accelerator_->behind().statistics();
+  const TaskQueue::Statistics behind = backend_->behind().statistics();
   std::lock_guard guard(mutex_);
   KernelStatistics s = statistics_;
   s.failed = failed_.size();

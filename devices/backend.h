@@ -1,15 +1,16 @@
-// A device that whole stages run on, as whoever runs them sees it.
+// What a backend is: memory, streams, events, and code for work. A device that stages run on
+// implements it once; planning and running know no other device.
 #pragma once
 
 #include "base/function_ref.h"
 #include "tensor/tensor.h"
 #include "work/work.h"
 
-namespace gradus::fusion {
+namespace gradus::devices {
 
-// Code for one instruction, called with its pointers and, where it may find faults, with that of 16
-// bytes of the device's for each, which are 0 before. A fault that is met leaves there a 1 and the
-// value that it is about, 64 bits each, and the results mean nothing.
+// Code for one piece of work, called with its pointers and, where it may find faults, with that of
+// 16 bytes of the device's for each, which are 0 before. A fault that is met leaves there a 1 and
+// the value that it is about, 64 bits each, and the results mean nothing.
 struct DeviceCode {
   using Fault = std::function<Error(int64_t value)>;
   work::Kernel kernel;  // `run` is null where there is none; scratch memory is the device's
@@ -18,17 +19,29 @@ struct DeviceCode {
   std::vector<std::string> later;
 };
 
+// What plans for a backend are made of.
+struct PlanTraits {
+  bool shares_copies = true;  // an operand that several products rearrange is copied once
+  bool reads_edges = true;    // nests read what is joined, padded or picked
+  bool has_loops = true;      // a pointwise instruction needs no nest
+  bool joins_rows = false;    // a product and the sum of a row may be one call
+};
+
 // Work of one stream is done in the order in which it is asked for; that of two streams is ordered
 // by waiting alone. What a thread asks for is work of its current stream. `std::byte*` of its
 // memory is an address there: a number, which nobody follows here. Thread-safe. Whatever fails
 // throws ResourceError.
-class Accelerator {
+class Backend {
  public:
-  // 0 is a stream that every device has, and the current one of a thread that chose no other.
+  // 0 is a stream that every device has, and the current one of a thread that chose no other; 1 is
+  // nobody's but the backend's.
   using Stream = uint64_t;
 
-  virtual ~Accelerator() = default;
+  virtual ~Backend() = default;
   virtual Device device() const = 0;
+  // How many devices of its kind this machine has.
+  virtual size_t count() const = 0;
+  virtual PlanTraits plan_traits() const = 0;
 
   virtual Stream stream() const = 0;  // the calling thread's
   virtual void set_stream(Stream stream) = 0;
@@ -54,8 +67,7 @@ class Accelerator {
   // From another device's memory: after what this thread's current stream of that was given so far,
   // before what it is given from now on, and in the order of this one's. The host does not wait.
   // False where these two cannot: nothing was done.
-  virtual bool copy_from(Accelerator& other, std::byte* to, const std::byte* from,
-                         size_t bytes) = 0;
+  virtual bool copy_from(Backend& other, std::byte* to, const std::byte* from, size_t bytes) = 0;
 
   // Memory of the host that copies are fast from and to, aligned to 64 bytes.
   virtual std::byte* take_staging(size_t bytes) = 0;
@@ -75,16 +87,16 @@ class Accelerator {
 };
 
 // Memory of a device's, which the storage keeps.
-Ref<Storage> device_storage(const std::shared_ptr<Accelerator>& device, size_t bytes);
+Ref<Storage> device_storage(const std::shared_ptr<Backend>& device, size_t bytes);
 // Uninitialised, contiguous.
-Tensor device_tensor(const std::shared_ptr<Accelerator>& device, const Layout& layout);
+Tensor device_tensor(const std::shared_ptr<Backend>& device, const Layout& layout);
 
 // A copy there. `exactly`: with the same strides; else contiguous where that takes less memory.
-Tensor to_device(const std::shared_ptr<Accelerator>& device, const Tensor& t, bool exactly = false);
+Tensor to_device(const std::shared_ptr<Backend>& device, const Tensor& t, bool exactly = false);
 // A copy of another device's tensor, with the same strides, without the host; see copy_from.
 // Undefined where the two cannot, or where it has gaps.
-Tensor to_device(const std::shared_ptr<Accelerator>& device, Accelerator& other, const Tensor& t);
+Tensor to_device(const std::shared_ptr<Backend>& device, Backend& other, const Tensor& t);
 // A copy in memory of the context's, with the same strides; itself if it is there.
-Tensor to_host(Accelerator& device, const Tensor& t, Context& context);
+Tensor to_host(Backend& device, const Tensor& t, Context& context);
 
-}  // namespace gradus::fusion
+}  // namespace gradus::devices

@@ -5,8 +5,8 @@
 
 #include <unistd.h>
 
-#include "fusion/cuda/device.h"
-#include "fusion/cuda/driver_library.h"
+#include "devices/cuda/device.h"
+#include "devices/cuda/driver_library.h"
 #include "fusion/cuda/prelude.h"
 
 namespace gradus::fusion::cuda {
