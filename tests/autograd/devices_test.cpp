@@ -189,7 +189,6 @@ TEST_F(Devices, GradientsFromSeveralStreamsAreAddedAfterTheyAreMade) {
 // SPEC E11
 TEST_F(Devices, RootsAndResultsAreSynchronisedWithTheCallersStreams) {
   OwnEngine engine;
-  DeviceStreams& loopback = Loopback::get();
   Device d = device_[0];
   for (int round = 0; round < 15; ++round) {
     Variable x = device_leaf(0, {1, 2, 3}), y;
