@@ -38,15 +38,16 @@ function(gradus_joined result name)
   set(${result} ${compiled} PARENT_SCOPE)
 endfunction()
 
-# gradus_sources(RESULT NAME source... [ALONE regex...] [COLD regex...]): what is compiled for the
-# sources. Names of files, without ".cpp", that match a regular expression
-#   of ALONE  are not joined: those with flags of their own, and loops, of which nothing beside them
-#             is to decide what is inlined
+# gradus_sources(RESULT NAME source... [ALONE regex...] [LOOPS regex...] [COLD regex...]): what is
+# compiled for the sources. Names of files, without ".cpp", that match a regular expression
+#   of ALONE  are not joined: those with flags of their own
+#   of LOOPS  are not joined, since nothing beside a loop is to decide what is inlined there, and
+#             compiled at -O3: g++ vectorises loops of unknown lengths there only
 #   of COLD   are compiled at -O1: what runs seldom, or waits for a file or another compiler
 function(gradus_sources result name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "ALONE;COLD")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "ALONE;LOOPS;COLD")
   set(joined ${arg_UNPARSED_ARGUMENTS})
-  foreach(kind ALONE COLD)
+  foreach(kind ALONE LOOPS COLD)
     set(${kind})
     foreach(regex IN LISTS arg_${kind})
       set(matching ${joined})
@@ -58,7 +59,8 @@ function(gradus_sources result name)
   gradus_joined(joined ${name} ${joined})
   gradus_joined(cold ${name}_cold ${COLD})
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT GRADUS_SANITIZE)
+    set_property(SOURCE ${LOOPS} APPEND PROPERTY COMPILE_OPTIONS -O3)
     set_property(SOURCE ${cold} APPEND PROPERTY COMPILE_OPTIONS -O1)
   endif()
-  set(${result} ${ALONE} ${joined} ${cold} PARENT_SCOPE)
+  set(${result} ${ALONE} ${LOOPS} ${joined} ${cold} PARENT_SCOPE)
 endfunction()

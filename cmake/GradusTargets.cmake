@@ -1,15 +1,15 @@
-# gradus_library(NAME [LINK lib...] [LINK_PRIVATE lib...] [OPTIONS flag...] [SOURCES file...]
-#                [WITHOUT name...] [ALONE regex...] [COLD regex...])
+# gradus_library(NAME [LINK lib...] [LINK_PRIVATE lib...] [SOURCES file...] [WITHOUT name...]
+#                [ALONE regex...] [LOOPS regex...] [COLD regex...])
 #
 # The static library gradus_NAME of the .cpp files in the current folder (or of SOURCES). It sees
 # every library made before it: the order of the calls is the order of the folders. A folder that
 # has no .cpp file yet makes a library of headers. WITHOUT: a build that leaves a library out takes
-# absent/name.cpp in the place of name.cpp. ALONE, COLD: how files are compiled (GradusJoin).
+# absent/name.cpp in the place of name.cpp. ALONE, LOOPS, COLD: how files are compiled (GradusJoin).
 set_property(GLOBAL PROPERTY GRADUS_LIBRARIES "")
 # What they link and nobody else sees.
 set_property(GLOBAL PROPERTY GRADUS_INSIDE "")
 function(gradus_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;LINK_PRIVATE;OPTIONS;SOURCES;WITHOUT;ALONE;COLD")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;LINK_PRIVATE;SOURCES;WITHOUT;ALONE;LOOPS;COLD")
   set(target gradus_${name})
   get_property(above GLOBAL PROPERTY GRADUS_LIBRARIES)
   file(GLOB sources CONFIGURE_DEPENDS *.cpp)
@@ -21,11 +21,11 @@ function(gradus_library name)
     list(APPEND sources absent/${absent}.cpp)
   endforeach()
   if(sources)
-    gradus_sources(compiled ${target} ${sources} ALONE ${arg_ALONE} COLD ${arg_COLD})
+    gradus_sources(compiled ${target} ${sources}
+      ALONE ${arg_ALONE} LOOPS ${arg_LOOPS} COLD ${arg_COLD})
     add_library(${target} STATIC ${compiled})
     target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
     target_link_libraries(${target} PUBLIC ${above} ${arg_LINK} PRIVATE ${arg_LINK_PRIVATE})
-    target_compile_options(${target} PRIVATE ${arg_OPTIONS})
     if(TARGET gradus_base AND NOT target STREQUAL "gradus_base")
       gradus_precompiled(${target} FROM gradus_base)
     else()

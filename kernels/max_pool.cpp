@@ -377,7 +377,9 @@ Kernel make_kernel(const MaxPool& w) {
     for (int64_t i = 0; i < p.axes[d].windows; ++i) p.ranges[d].push_back(range_of(p.axes[d], i));
   make_table(p);
   return visit_dtype(p.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+    using Type = typename decltype(tag)::type;
+    // As bytes truth values compare alike.
+    using T = std::conditional_t<std::is_same_v<Type, bool>, uint8_t, Type>;
     return Kernel::of(run_pool<T, Compared<T>>, std::move(p));
   });
 }

@@ -26,7 +26,7 @@ struct BindCall {
     out[result] = std::move(layout);
     views[result] = {operand, offset};
   }
-  void set_work(work::Work w) { work = std::make_shared<const work::Work>(std::move(w)); }
+  void set_work(work::Work w) { work = work::share(std::move(w)); }
   // A kernel of the caller's own, which the CPU runs.
   template <class P>
   void set_kernel(work::KernelFunction run, P parameters, size_t scratch_bytes = 0) {

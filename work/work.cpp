@@ -29,6 +29,14 @@ Foreign foreign(Kernel kernel) {
   return {std::move(kernel), next.fetch_add(1, std::memory_order_relaxed)};
 }
 
+Work::Work(const Work&) = default;
+Work::Work(Work&&) noexcept = default;
+Work& Work::operator=(const Work&) = default;
+Work& Work::operator=(Work&&) noexcept = default;
+Work::~Work() = default;
+
+WorkRef share(Work&& work) { return std::make_shared<const Work>(std::move(work)); }
+
 std::string_view name_of(const Work& work) {
   return std::visit([](const auto& w) { return w.name; }, work);
 }

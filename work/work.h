@@ -29,11 +29,31 @@ struct Foreign {
 };
 Foreign foreign(Kernel kernel);
 
-using Work = std::variant<Move, Index, IndexCheck, Reduce, Extremum, Product, Convolution, Columns,
-                          MaxPool, Triangle, Range, Spacing, OneHot, Nonzero, RandomBits, Sort,
-                          Scan, RunningMax, Factor, Solve, Pointwise, Foreign>;
+using Kinds = std::variant<Move, Index, IndexCheck, Reduce, Extremum, Product, Convolution, Columns,
+                           MaxPool, Triangle, Range, Spacing, OneHot, Nonzero, RandomBits, Sort,
+                           Scan, RunningMax, Factor, Solve, Pointwise, Foreign>;
+
+template <class Kind, class... All>
+constexpr bool is_one_of(const std::variant<All...>*) {
+  return (std::is_same_v<std::remove_cvref_t<Kind>, All> || ...);
+}
+
+// Copied, moved and destroyed in work.cpp: a file that makes work of one kind need not compile that
+// for every kind.
+struct Work : Kinds {
+  template <class Kind>
+  requires(is_one_of<Kind>(static_cast<const Kinds*>(nullptr)))  //
+      Work(Kind&& kind)
+      : Kinds(std::in_place_type<std::remove_cvref_t<Kind>>, std::forward<Kind>(kind)) {}
+  Work(const Work&);
+  Work(Work&&) noexcept;
+  Work& operator=(const Work&);
+  Work& operator=(Work&&) noexcept;
+  ~Work();
+};
 // Shared by plans and caches; never changed.
 using WorkRef = std::shared_ptr<const Work>;
+WorkRef share(Work&& work);
 
 // The kind's name.
 std::string_view name_of(const Work& work);

@@ -190,7 +190,7 @@ class WorkBinder {
       const Sizes size{static_cast<int64_t>(bytes)};
       zeros.fill(size, {}, {static_cast<int>(arg), DType::u8, {1}, 0});
     }
-    bound.work = std::make_shared<const work::Work>(std::move(zeros));
+    bound.work = work::share(std::move(zeros));
   }
 
   void place_results(uint32_t index, const Known& known) {

@@ -135,8 +135,7 @@ void Edges::place_checks(const Members& m) {
     if (!m.edges[e].index) continue;
     const fusion::Edge::Index& index = *m.edges[e].index;
     Bound& bound = d.bound[n] = {};
-    bound.work = std::make_shared<const work::Work>(
-        work::index_check(*m.edges[e].node->op, index.check, index.shape));
+    bound.work = work::share(work::index_check(*m.edges[e].node->op, index.check, index.shape));
     bound.checks = true;
     bound.first_arg = static_cast<uint32_t>(d.args.size());
     bound.args = 1;

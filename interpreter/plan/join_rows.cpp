@@ -69,7 +69,7 @@ bool Joiner::join_sum(uint32_t index, std::span<const uint32_t> products) {
       d.bound[n].group = static_cast<uint32_t>(d.plan->groups.size());
     }
     Bound& bound = d.bound[index];
-    bound.work = std::make_shared<const work::Work>(std::move(joined));
+    bound.work = work::share(std::move(joined));
     bound.first_arg = first;
     bound.args = 4;
     of.kind = Local::Kind::inside;

@@ -32,14 +32,14 @@ std::vector<SharedPacking> find_copies(const Draft& d) {
 work::WorkRef copy_of(const work::Gemm& g) {
   work::Move copy;
   copy.copy(Sizes{g.k, g.n}, {0, g.dtype, {g.b_row, g.b_column}, 0}, {1, g.dtype, {g.n, 1}, 0});
-  return std::make_shared<const work::Work>(std::move(copy));
+  return work::share(std::move(copy));
 }
 
 void read_copy(Draft& d, size_t copy, uint32_t index) {
   Bound& bound = d.bound[index];
   work::Product product = std::get<work::Product>(*bound.work);
   product.gemm = *work::packed(product.gemm);
-  bound.work = std::make_shared<const work::Work>(std::move(product));
+  bound.work = work::share(std::move(product));
   BoundArg& arg = d.args[bound.first_arg + 1];
   arg = {};
   arg.kind = BoundArg::Kind::packed;

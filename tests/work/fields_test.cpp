@@ -120,7 +120,7 @@ std::vector<Work> samples() {
 TEST(Work, HasASampleOfEveryKind) {
   std::set<size_t> kinds;
   for (const Work& w : samples()) kinds.insert(w.index());
-  EXPECT_EQ(kinds.size(), std::variant_size_v<Work>);
+  EXPECT_EQ(kinds.size(), std::variant_size_v<Kinds>);
 }
 
 TEST(Work, EveryFieldHasASay) {
