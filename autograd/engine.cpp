@@ -90,17 +90,17 @@ std::vector<Capture> captures_at(std::span<const Edge> edges) {
 std::vector<const Node*> Engine::execution_order(std::span<const Edge> roots,
                                                  std::span<const Edge> outputs) const {
   std::vector<Capture> captures = captures_at(outputs);
-  auto task = make_ref<GraphTask>(GraphTask::Request{roots, {}, captures}, *core_);
-  task->prepare(false);
-  return task->order();
+  TaskGraph graph(roots, captures, false);
+  graph.prepare();
+  return order_of(graph);
 }
 
 std::vector<BackwardStep> Engine::steps(std::span<const Edge> roots,
                                         std::span<const Edge> outputs) const {
   std::vector<Capture> captures = captures_at(outputs);
-  auto task = make_ref<GraphTask>(GraphTask::Request{roots, {}, captures}, *core_);
-  task->prepare(false);
-  return task->steps();
+  TaskGraph graph(roots, captures, false);
+  graph.prepare();
+  return steps_of(graph);
 }
 
 void Engine::queue_callback(std::function<void()> callback) {

@@ -1,12 +1,12 @@
-// A task before it runs: which nodes take part, in which order, and what is added up where.
 #include "autograd/graph_task.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "autograd/anomaly.h"
 #include "autograd/device_streams.h"
-#include "autograd/hooks.h"
-#include "autograd/task_lock.h"
+#include "autograd/gradient_checks.h"
+#include "autograd/node_hooks.h"
+#include "autograd/sums.h"
 
 namespace gradus::autograd {
 
@@ -15,16 +15,42 @@ namespace {
 thread_local GraphTask* current_task = nullptr;
 std::atomic<int64_t> next_id{0};
 
-// Marks tell tasks apart while they run; zero is no task.
-uint32_t next_serial() {
-  static std::atomic<uint32_t> next{1};
-  uint32_t serial = next.fetch_add(1);
-  return serial ? serial : next.fetch_add(1);
+Stream stream_of(const Node& node, Device device) {
+  for (size_t i = 0; i < node.inputs(); ++i)
+    if (node.input_metadata(i).device == device) return node.input_metadata(i).stream;
+  return 0;
 }
 
-constexpr uint64_t mark_of(uint32_t serial, uint32_t index) {
-  return static_cast<uint64_t>(serial) << 32 | index;
+bool on_accelerator(Device device) { return device.kind != DeviceKind::cpu; }
+
+// What this thread's current stream was given for `v` is done before the stream of `node`, to which
+// `v` goes, goes on and uses its memory.
+void synchronise(const Variable& v, const Node& node, Device of_node) {
+  if (!v.defined() || !on_accelerator(v.data().device())) return;
+  Device of_value = v.data().device();
+  DeviceStreams* streams = device_streams(of_value.kind);
+  if (!streams) return;
+  Device device = on_accelerator(of_node) ? of_node : of_value;
+  Stream from = streams->current(of_value), to = stream_of(node, device);
+  if (!(of_value == device) || from != to) streams->wait(of_value, from, device, to);
+  if (of_value == device) streams->record_use(v.data(), to);
 }
+
+// Tells the profiler of the engine's step around a node, also of one that fails.
+class StepGuard {
+ public:
+  explicit StepGuard(const Node& node) : node_(node), profiler_(thread_state().profiler) {
+    if (profiler_) profiler_->step_begins(node);
+  }
+  ~StepGuard() {
+    if (profiler_) profiler_->step_ends(node_);
+  }
+  StepGuard(const StepGuard&) = delete;
+
+ private:
+  const Node& node_;
+  std::shared_ptr<Profiler> profiler_;
+};
 
 }  // namespace
 
@@ -37,347 +63,28 @@ GraphTask::GraphTask(const Request& request, TaskHost& host)
     : host_(host),
       options_(request.options),
       id_(next_id.fetch_add(1)),
-      serial_(next_serial()),
       depth_(request.depth),
       checkpoint_valid_(request.checkpoint_valid),
       caller_state_(thread_state()),
       caller_streams_(current_streams()),
       next_number_(next_sequence_number()),
-      roots_(request.roots.begin(), request.roots.end()),
-      captures_(request.outputs.begin(), request.outputs.end()),
-      accumulated_(request.outputs.size()),
-      captured_(request.outputs.size()),
-      all_run_(request.outputs.empty()) {}
+      graph_(request.roots, request.outputs, request.options.accumulate_grad),
+      captured_(request.outputs.size()) {}
 
 void GraphTask::prepare(bool multithreading) {
-  tables_ = host_.take_tables();
-  if (!all_run_) {
-    least_topological_number_ = UINT64_MAX;
-    for (const Capture& c : captures_)
-      if (c.edge.valid())
-        least_topological_number_ =
-            std::min(least_topological_number_, c.edge.node->topological_number());
-  }
-  discover_all(roots_);
-  if (!all_run_) {
-    mark_wanted(captures_);
-    spread_wanted();
-  }
-  for (TaskNode& n : nodes_) {
-    n.runs |= all_run_;
-    left_ += n.runs || n.captured;
-  }
+  graph_.prepare(host_.take_tables());
+  for (const TaskNode& n : graph_.nodes) left_ += n.runs || n.captured;
   decide_threads(multithreading);
 }
 
 GraphTask::~GraphTask() { let_go(); }
 
 void GraphTask::let_go() {
-  constexpr size_t ahead = 8;
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    if (i + ahead < nodes_.size()) nodes_[i + ahead].node->prefetch_mark();
-    if (nodes_[i].marked) nodes_[i].node->mark_.store(0, std::memory_order_release);
-  }
-  tables_.clear();
-  host_.give_tables(std::move(tables_));
-  tables_ = TaskTables();
+  host_.give_tables(graph_.let_go());
   early_.clear();
-  captures_.clear();
   callbacks_.clear();
-  roots_.clear();
   // A worker may hold this task a moment longer: it must not be the one that ends the context.
   caller_state_ = ThreadState();
-}
-
-uint32_t GraphTask::find(const Node* node) const {
-  uint64_t mark = node->mark_.load(std::memory_order_acquire);
-  if (mark >> 32 == serial_) return static_cast<uint32_t>(mark);
-  if (foreign_.empty()) return none;
-  auto it = foreign_.find(node);
-  return it == foreign_.end() ? none : it->second;
-}
-
-// The node's index; a new one gets slots for its inputs.
-uint32_t GraphTask::discover(Node* node) {
-  if (uint32_t known = find(node); known != none) return known;
-  const size_t inputs = node->inputs();
-  if (nodes_.size() >= none || slots_.size() + inputs >= none)
-    throw Error("this graph has more nodes than one backward can run (2^32)");
-  auto index = static_cast<uint32_t>(nodes_.size());
-  TaskNode& entry = nodes_.emplace_back();
-  entry.node = node;
-  entry.first_slot = static_cast<uint32_t>(slots_.size());
-  entry.selective = node->selective();
-  entry.accelerated = node->accelerated();
-  // Waking a thread costs some microseconds: about what this many elements cost.
-  constexpr int64_t least_elements = 8192;
-  entry.heavy = node->elements() >= least_elements;
-  for (size_t i = 0; i < inputs; ++i) slots_.emplace_back();
-  uint64_t free = 0;
-  entry.marked =
-      node->mark_.compare_exchange_strong(free, mark_of(serial_, index), std::memory_order_acq_rel);
-  if (!entry.marked) foreign_.emplace(node, index);
-  return index;
-}
-
-// Nodes to be walked from, later made ones first. Those that come in the order of a stack, as they
-// mostly do, cost no more than one.
-class GraphTask::Open {
-  struct Next {
-    uint64_t sequence_number = 0;
-    uint32_t index = none;
-    bool operator<(const Next& o) const {
-      return sequence_number != o.sequence_number ? sequence_number < o.sequence_number
-                                                  : index > o.index;
-    }
-  };
-
- public:
-  void push(uint64_t sequence_number, uint32_t index) {
-    Next next{sequence_number, index};
-    if (has_first_ && first_ < next) std::swap(first_, next);
-    if (!has_first_ && !(next < best_of_rest())) {
-      first_ = next;
-      has_first_ = true;
-    } else if (stack_.empty() || !(next < stack_.back())) {
-      stack_.push_back(next);
-    } else {
-      heap_.push_back(next);
-      std::push_heap(heap_.begin(), heap_.end());
-    }
-  }
-  bool empty() const { return !has_first_ && stack_.empty() && heap_.empty(); }
-  uint32_t pop() {
-    if (std::exchange(has_first_, false)) return first_.index;
-    if (heap_.empty() || (!stack_.empty() && heap_.front() < stack_.back())) {
-      uint32_t index = stack_.back().index;
-      stack_.pop_back();
-      return index;
-    }
-    std::pop_heap(heap_.begin(), heap_.end());
-    uint32_t index = heap_.back().index;
-    heap_.pop_back();
-    return index;
-  }
-
- private:
-  Next best_of_rest() const {
-    Next best;
-    if (!stack_.empty()) best = stack_.back();
-    return heap_.empty() ? best : std::max(best, heap_.front());
-  }
-  Next first_;  // if there, before all others
-  bool has_first_ = false;
-  std::vector<Next> stack_;  // ascending
-  std::vector<Next> heap_;
-};
-
-// The node that an edge leads to takes part; nothing where it lies lower than every wanted output.
-TaskEdge GraphTask::reach(const Edge& edge, Open& open) {
-  if (!edge.valid() || edge.node->topological_number() < least_topological_number_) return {};
-  const size_t known = nodes_.size();
-  const uint32_t index = discover(edge.node.get());
-  TaskNode& entry = nodes_[index];
-  if (edge.input >= edge.node->inputs())
-    throw Error("an edge leads to input {} of node '{}', which has {} inputs", edge.input,
-                edge.node->name(), edge.node->inputs());
-  TaskSlot& slot = slots_[entry.first_slot + edge.input];
-  downward_ &= !entry.walked;
-  // Another input of a selective node may lead on to more.
-  bool more = entry.walked && entry.selective && slot.contributions == 0;
-  if (nodes_.size() > known || more) open.push(edge.node->sequence_number(), index);
-  ++entry.dependencies;
-  return {index, slot.contributions++};
-}
-
-// Walks down from the roots, later made nodes first, counting what will arrive at each input.
-void GraphTask::discover_all(std::span<const Edge> roots) {
-  Open open;
-  for (const Edge& root : roots) root_ordinals_.push_back(reach(root, open).ordinal);
-  while (!open.empty()) walk_from(open.pop(), open);
-}
-
-void GraphTask::walk_from(uint32_t index, Open& open) {
-  auto edges = nodes_[index].node->next_edges();
-  if (!nodes_[index].walked) {
-    nodes_[index].walked = true;
-    nodes_[index].first_edge = static_cast<uint32_t>(edges_.size());
-    nodes_[index].edges = static_cast<uint32_t>(edges.size());
-    walk_.push_back(index);
-    if (!nodes_[index].selective) {
-      for (const Edge& edge : edges) edges_.push_back(reach(edge, open));
-      return;
-    }
-    for (size_t e = 0; e < edges.size(); ++e) edges_.emplace_back();
-  }
-  if (nodes_[index].selective) walk_selectively(index, open);
-}
-
-// Along edges to which something leads from an input where something arrives.
-void GraphTask::walk_selectively(uint32_t index, Open& open) {
-  const Node& node = *nodes_[index].node;
-  for (size_t e = 0; e < nodes_[index].edges; ++e) {
-    const size_t place = nodes_[index].first_edge + e;
-    bool leads = false;
-    for (size_t i = 0; edges_[place].target == none && i < node.inputs() && !leads; ++i)
-      leads = slots_[nodes_[index].first_slot + i].contributions != 0 && node.leads(i, e);
-    if (leads) edges_[place] = reach(node.next_edge(e), open);
-  }
-}
-
-void GraphTask::mark_wanted(std::span<const Capture> outputs) {
-  for (uint32_t k = 0; k < outputs.size(); ++k) {
-    const Edge& edge = outputs[k].edge;
-    uint32_t index = edge.valid() ? find(edge.node.get()) : none;
-    if (index == none) continue;  // no path: undefined
-    if (edge.input >= edge.node->inputs())
-      throw Error("a gradient at input {} of node '{}' is asked for, which has {} inputs",
-                  edge.input, edge.node->name(), edge.node->inputs());
-    TaskNode& n = nodes_[index];
-    if (options_.accumulate_grad && edge.node->accumulates_into().defined()) {
-      n.runs = accumulated_[k] = true;
-      continue;
-    }
-    n.captured = true;
-    captures_by_node_.emplace_back(index, k);
-  }
-  std::ranges::sort(captures_by_node_);
-}
-
-// A node runs if something wanted lies below it. Lower topological numbers first: what lies below
-// has been decided.
-void GraphTask::spread_wanted() {
-  // Walks mostly go downward; where nodes were made on several threads they may not.
-  if (downward_) {
-    for (size_t i = walk_.size(); i-- > 0;) spread_to(walk_[i]);
-    return;
-  }
-  std::vector<uint32_t> upward(walk_.rbegin(), walk_.rend());
-  std::ranges::stable_sort(upward, {},
-                           [&](uint32_t i) { return nodes_[i].node->topological_number(); });
-  for (uint32_t i : upward) spread_to(i);
-}
-
-void GraphTask::spread_to(uint32_t index) {
-  TaskNode& entry = nodes_[index];
-  if (entry.selective) return spread_selectively(index);
-  for (size_t e = 0; e < entry.edges && !entry.runs; ++e) entry.runs = is_used(entry, e);
-}
-
-// A selective node waits only for the inputs that bear on what is wanted.
-void GraphTask::spread_selectively(uint32_t index) {
-  TaskNode& entry = nodes_[index];
-  const Node& node = *entry.node;
-  uint32_t dependencies = 0;
-  for (uint32_t i = 0; i < node.inputs(); ++i) {
-    TaskSlot& slot = slots_[entry.first_slot + i];
-    bool runs = false, captured = false;
-    for (size_t e = 0; e < entry.edges && !runs; ++e) runs = node.leads(i, e) && is_used(entry, e);
-    if (entry.captured) {
-      auto at = std::ranges::lower_bound(captures_by_node_, std::pair(index, 0u));
-      for (; at != captures_by_node_.end() && at->first == index; ++at)
-        captured |= captures_[at->second].edge.input == i;
-    }
-    entry.runs |= runs && slot.contributions != 0;
-    slot.idle = !runs && !captured;
-    if (!slot.idle) dependencies += slot.contributions;
-  }
-  // Asked for where nothing arrives.
-  if (dependencies == 0) entry.runs = entry.captured = false;
-  if (entry.runs || entry.captured) entry.dependencies = dependencies;
-}
-
-// Whether what arrives at an input is used. A node may have got more inputs since.
-bool GraphTask::is_used(uint32_t target, uint32_t input) const {
-  const TaskNode& to = nodes_[target];
-  if (!to.runs && !to.captured) return false;
-  return !to.selective || !slots_[to.first_slot + input].idle;
-}
-
-// The same of what goes along an edge.
-bool GraphTask::is_used(const TaskNode& from, size_t edge) const {
-  uint32_t target = edges_[from.first_edge + edge].target;
-  if (target == none) return false;
-  const TaskNode& to = nodes_[target];
-  if (!to.selective) return to.runs || to.captured;
-  return is_used(target, from.node->next_edge(edge).input);
-}
-
-bool GraphTask::wants(const Node& node, size_t edge) const {
-  uint32_t index = find(&node);
-  Lock lock(*this);
-  if (index != none && edge < nodes_[index].edges) return is_used(nodes_[index], edge);
-  // Of a node that is not in the task, but whose edges lead there.
-  const Edge& next = node.next_edge(edge);
-  uint32_t target = next.valid() ? find(next.node.get()) : none;
-  return target != none && is_used(target, next.input);
-}
-
-uint64_t GraphTask::wanted_of(const Node& node) const {
-  uint64_t wanted = 0;
-  uint32_t index = find(&node);
-  if (index == none || nodes_[index].edges != node.outputs()) {
-    for (size_t e = 0; e < node.outputs(); ++e)
-      if (node.next_edge(e).valid() && wants(node, e)) wanted |= uint64_t{1} << e;
-    return wanted;
-  }
-  Lock lock(*this);
-  const TaskNode& entry = nodes_[index];
-  for (size_t e = 0; e < entry.edges; ++e)
-    if (is_used(entry, e)) wanted |= uint64_t{1} << e;
-  return wanted;
-}
-
-bool GraphTask::runs(const Node& node) const {
-  uint32_t index = find(&node);
-  if (index == none) return false;
-  Lock lock(*this);
-  return nodes_[index].runs;
-}
-
-// What would arrive at a node from those that run.
-uint32_t GraphTask::count_contributions(uint32_t target) const {
-  uint32_t n = 0;
-  for (const TaskNode& from : nodes_) {
-    if (!from.runs) continue;
-    for (size_t e = 0; e < from.edges; ++e) n += edges_[from.first_edge + e].target == target;
-  }
-  return n;
-}
-
-void GraphTask::add(const Node& node) {
-  uint32_t index = find(&node);
-  if (index == none)
-    throw Error("node '{}' cannot be added to this backward: no root leads to it", node.name());
-  Lock lock(*this);
-  TaskNode& entry = nodes_[index];
-  if (entry.runs || entry.captured) return;
-  if (entry.dependencies != count_contributions(index))
-    throw Error("node '{}' cannot be added to this backward: some of what leads to it does not run",
-                node.name());
-  entry.runs = true;
-  ++left_;
-}
-
-std::vector<const Node*> GraphTask::nodes() const {
-  std::vector<const Node*> list;
-  Lock lock(*this);
-  for (const TaskNode& n : nodes_)
-    if (n.runs) list.push_back(n.node);
-  return list;
-}
-
-Device GraphTask::device_of(const Node& node) const {
-  if (!node.accelerated()) return {};
-  for (size_t i = 0; i < node.inputs(); ++i)
-    if (node.input_metadata(i).device.kind != DeviceKind::cpu) return node.input_metadata(i).device;
-  return {};
-}
-
-bool GraphTask::worth_a_worker(const TaskNode& entry) const {
-  if (!entry.heavy || !entry.node->is_thread_safe()) return false;
-  const Hooks* hooks = entry.node->hooks_if_any();
-  return !hooks || hooks->thread_safe();
 }
 
 // With create_graph the order in which nodes are made decides the order of later sums, so that all
@@ -388,7 +95,7 @@ void GraphTask::decide_threads(bool multithreading) {
   if (!multithreading) return;
   size_t worth = 0;
   bool accelerated = false;
-  for (const TaskNode& n : nodes_) {
+  for (const TaskNode& n : graph_.nodes) {
     if (n.accelerated) {
       host_.device_queue(device_of(*n.node));  // starts the threads, before anything runs
       accelerated = true;
@@ -399,13 +106,422 @@ void GraphTask::decide_threads(bool multithreading) {
   exclusive_ = !accelerated && !parallel;
   // Asked now, since a node's answer is user code and no lock is held.
   if (parallel)
-    for (TaskNode& n : nodes_) n.parallel = worth_a_worker(n);
+    for (TaskNode& n : graph_.nodes) n.parallel = worth_a_worker(n);
 }
 
 ThreadState GraphTask::state_of_nodes() const {
   ThreadState state = caller_state_;
   state.mode = options_.create_graph ? GradMode::enabled : GradMode::no_grad;
   return state;
+}
+
+bool GraphTask::wants(const Node& node, size_t edge) const {
+  Lock lock(*this);
+  return graph_.is_used(node, edge);
+}
+
+uint64_t GraphTask::wanted_of(const Node& node) const {
+  uint64_t wanted = 0;
+  uint32_t index = graph_.find(&node);
+  if (index == none || graph_.nodes[index].edges != node.outputs()) {
+    for (size_t e = 0; e < node.outputs(); ++e)
+      if (node.next_edge(e).valid() && wants(node, e)) wanted |= uint64_t{1} << e;
+    return wanted;
+  }
+  Lock lock(*this);
+  const TaskNode& entry = graph_.nodes[index];
+  for (size_t e = 0; e < entry.edges; ++e)
+    if (graph_.is_used(entry, e)) wanted |= uint64_t{1} << e;
+  return wanted;
+}
+
+bool GraphTask::runs(const Node& node) const {
+  uint32_t index = graph_.find(&node);
+  if (index == none) return false;
+  Lock lock(*this);
+  return graph_.nodes[index].runs;
+}
+
+void GraphTask::add(const Node& node) {
+  uint32_t index = graph_.find(&node);
+  if (index == none)
+    throw Error("node '{}' cannot be added to this backward: no root leads to it", node.name());
+  Lock lock(*this);
+  TaskNode& entry = graph_.nodes[index];
+  if (entry.runs || entry.captured) return;
+  if (entry.dependencies != graph_.count_contributions(index))
+    throw Error("node '{}' cannot be added to this backward: some of what leads to it does not run",
+                node.name());
+  entry.runs = true;
+  ++left_;
+}
+
+std::vector<const Node*> GraphTask::nodes() const {
+  std::vector<const Node*> list;
+  Lock lock(*this);
+  for (const TaskNode& n : graph_.nodes)
+    if (n.runs) list.push_back(n.node);
+  return list;
+}
+
+void GraphTask::start(Variables&& cotangents, ReadyQueue* device_queue) {
+  for (size_t r = 0; r < graph_.roots.size(); ++r)
+    if (graph_.roots[r].valid())
+      synchronise(cotangents[r], *graph_.roots[r].node, device_of(*graph_.roots[r].node));
+  Lock lock(*this);
+  if (device_queue) cpu_queue_ = device_queue;
+  ++pending_;  // this thread's, so that the task is not done before all roots are in
+  for (size_t r = 0; r < graph_.roots.size(); ++r) {
+    const Edge& root = graph_.roots[r];
+    uint32_t index = root.valid() ? graph_.find(root.node.get()) : none;
+    if (index == none || !graph_.is_used(index, root.input)) continue;
+    add_contribution(lock, index, root.input, graph_.root_ordinals[r], std::move(cotangents[r]));
+  }
+  // What is ready waits in the queue for the thread that drives.
+  if (next_up_ != none) queue_on_cpu(std::exchange(next_up_, none), false);
+  one_less();
+}
+
+// `lock` is held, and let go while values are added or die. The first contribution is kept as it
+// is.
+void GraphTask::add_contribution(Lock& lock, uint32_t target, uint32_t input, uint32_t ordinal,
+                                 Variable value) {
+  TaskNode& entry = graph_.nodes[target];
+  uint32_t number = entry.first_slot + input;
+  TaskSlot& slot = graph_.slots[number];
+  if (slot.adding || slot.next != ordinal) {
+    early_[number].push_back({ordinal, std::move(value)});
+    return;
+  }
+  if (!slot.sum.defined() && early_.empty()) {
+    slot.sum = std::move(value);
+    ++slot.next;
+    if (--entry.dependencies == 0) make_ready(target);
+    return;
+  }
+  uint32_t added = 0;
+  slot.adding = true;
+  for (;;) {
+    if (value.defined() && slot.sum.defined()) {
+      Variable before = std::move(slot.sum);
+      lock.release();
+      try {
+        // On the stream that the node will run on: both are there by then.
+        Device device = value.data().device();
+        StreamGuard stream(device, stream_of(*entry.node, device));
+        if (!failed()) value = add_up(std::move(before), value);
+      } catch (...) {
+        fail(named(std::current_exception(), *entry.node));
+      }
+      before = Variable();
+      lock.acquire();
+    }
+    if (value.defined()) slot.sum = std::move(value);
+    value = Variable();
+    ++slot.next;
+    ++added;
+    if (early_.empty() || slot.next == slot.contributions) break;
+    auto waiting = early_.find(number);
+    if (waiting == early_.end()) break;
+    uint32_t next = slot.next;
+    auto early = std::ranges::find(waiting->second, next, &Held::ordinal);
+    if (early == waiting->second.end()) break;
+    value = std::move(early->value);
+    waiting->second.erase(early);
+    if (waiting->second.empty()) early_.erase(waiting);
+  }
+  slot.adding = false;
+  entry.dependencies -= added;
+  if (entry.dependencies == 0) make_ready(target);
+}
+
+void GraphTask::make_ready(uint32_t index) {
+  if (failed()) return;
+  const TaskNode& entry = graph_.nodes[index];
+  Device device = exclusive_ ? Device() : device_of(*entry.node);
+  if (on_accelerator(device)) {
+    ReadyQueue& queue = host_.device_queue(device);
+    ++pending_;
+    queue.push(
+        {this, Ref<const RefCounted>(this), index, depth_, entry.node->sequence_number(), false});
+    return;
+  }
+  ++pending_;
+  // The only node that is ready on a task's only thread runs next: no need to queue it.
+  if (exclusive_ && next_up_ == none && cpu_queue_->size() == 0) {
+    next_up_ = index;
+    return;
+  }
+  if (next_up_ != none) queue_on_cpu(std::exchange(next_up_, none), false);
+  queue_on_cpu(index, entry.parallel);
+  if (entry.parallel && cpu_queue_->size() > 1) host_.ask_for_help(*this);
+}
+
+void GraphTask::queue_on_cpu(uint32_t index, bool parallel) {
+  Ref<const RefCounted> keep;
+  if (cpu_queue_ != &own_queue_) keep = Ref<const RefCounted>(this);
+  uint64_t number = graph_.nodes[index].node->sequence_number();
+  cpu_queue_->push({this, std::move(keep), index, depth_, number, parallel});
+}
+
+// `lock` is not needed by a task of one thread; others hold it.
+void GraphTask::one_less() {
+  if (--pending_ == 0) complete();
+}
+
+void GraphTask::complete() {
+  done_.store(true, std::memory_order_release);
+  cpu_queue_->wake();
+}
+
+void GraphTask::fail(std::exception_ptr error) {
+  Lock lock(*this);
+  if (failed()) return;
+  error_ = std::move(error);
+  failed_.store(true, std::memory_order_release);
+  if (std::exchange(next_up_, none) != none) --pending_;
+  pending_ -= cpu_queue_->remove(this) + host_.drop(*this);
+  if (pending_ == 0 || options_.exit_on_error) complete();
+}
+
+void GraphTask::run(uint32_t index) {
+  for (;;) {
+    bool own_state = current() == this;
+    if (!failed() && !host_.stopped()) {
+      try {
+        if (own_state) {
+          run_node(graph_.nodes[index]);
+        } else {
+          ThreadState state = state_of_nodes();
+          state.warnings = [this](const std::string& message) {
+            std::lock_guard guard(mutex_);
+            warnings_.push_back(message);
+          };
+          StateGuard states(std::move(state));
+          StreamsGuard streams(caller_streams_);
+          CurrentGuard guard(this);
+          run_node(graph_.nodes[index]);
+        }
+      } catch (...) {
+        fail(named(std::current_exception(), *graph_.nodes[index].node));
+      }
+    } else if (host_.stopped()) {
+      fail(std::make_exception_ptr(Error("the engine was shut down while this backward ran")));
+    }
+    Lock lock(*this);
+    // The next one is taken here only where this thread drives the task.
+    uint32_t next = exclusive_ ? std::exchange(next_up_, none) : none;
+    one_less();
+    if (next == none) return;
+    index = next;
+  }
+}
+
+void GraphTask::run_on_worker(uint32_t index) {
+  if (worth_a_worker(graph_.nodes[index])) return run(index);
+  Lock lock(*this);
+  queue_on_cpu(index, false);
+}
+
+Variables GraphTask::take_inputs(const TaskNode& entry) {
+  Variables inputs;
+  Lock lock(*this);
+  // Slots lie in the order of the nodes. A node may have got more inputs since: not in this run.
+  size_t next = static_cast<size_t>(&entry - graph_.nodes.data()) + 1;
+  size_t end = next < graph_.nodes.size() ? graph_.nodes[next].first_slot : graph_.slots.size();
+  for (size_t i = entry.first_slot; i < end; ++i) inputs.push_back(std::move(graph_.slots[i].sum));
+  return inputs;
+}
+
+void GraphTask::take_captures(uint32_t index, const Variables& gradients) {
+  auto it = std::ranges::lower_bound(graph_.captures_by_node, std::pair(index, 0u));
+  for (; it != graph_.captures_by_node.end() && it->first == index; ++it) {
+    const Capture& capture = graph_.captures[it->second];
+    Variable v = gradients[capture.edge.input];
+    for (const CaptureHook& hook : capture.hooks)
+      if (Variable r = hook(v); r.defined()) v = std::move(r);
+    Lock lock(*this);
+    captured_[it->second] = std::move(v);
+  }
+}
+
+// Has the processor fetch what the next node reads, and the node after it.
+void GraphTask::fetch_ahead(const TaskNode& entry) const {
+  for (size_t e = 0; e < entry.edges; ++e) {
+    const uint32_t target = graph_.edges[entry.first_edge + e].target;
+    if (target == none || graph_.nodes[target].dependencies != 1) continue;
+    const TaskNode& next = graph_.nodes[target];
+    next.node->prefetch_values();
+    if (const Variable& sum = graph_.slots[next.first_slot].sum; sum.defined())
+      sum.data().prefetch();
+    for (size_t i = 0; i < next.edges; ++i) {
+      const uint32_t after = graph_.edges[next.first_edge + i].target;
+      if (after == none) continue;
+      graph_.nodes[after].node->prefetch();
+      __builtin_prefetch(graph_.slots[graph_.nodes[after].first_slot].sum.body().get());
+    }
+  }
+}
+
+[[noreturn]] static void refuse_released() {
+  throw Error("this graph was freed by an earlier backward; keep it (keep_graph) to run it again");
+}
+
+// A node without hooks, on a task's only thread: what run_node does is mostly nothing then.
+void GraphTask::run_plain(TaskNode& entry) {
+  Node& node = *entry.node;
+  fetch_ahead(entry);
+  Variables inputs = take_inputs(entry);
+  if (node.released()) refuse_released();
+  if (entry.captured) take_captures(static_cast<uint32_t>(&entry - graph_.nodes.data()), inputs);
+  --left_;
+  if (!entry.runs) return;
+  if (!options_.keep_graph) node.will_release_variables();
+  Variables outputs = node(std::move(inputs));
+  if (!options_.keep_graph) node.end_of_run();
+  check_gradients(node, outputs);
+  inputs.clear();  // let go before anybody is told
+  hand_on(entry, std::move(outputs));
+}
+
+void GraphTask::run_node(TaskNode& entry) {
+  Node& node = *entry.node;
+  const ThreadState& state = thread_state();
+  // Accumulators, which have no edges, run the hooks of their leaves.
+  if (exclusive_ && node.plain() && entry.edges != 0 && !state.profiler &&
+      state.anomaly == AnomalyMode::off)
+    return run_plain(entry);
+  auto index = static_cast<uint32_t>(&entry - graph_.nodes.data());
+  Device device = device_of(node);
+  std::optional<StreamGuard> stream;
+  if (on_accelerator(device)) stream.emplace(device, stream_of(node, device));
+  std::optional<SequenceGuard> numbers;
+  if (options_.create_graph && !exclusive_) numbers.emplace(next_number_);
+  StepGuard step(node);
+  Variables inputs = take_inputs(entry);
+  if (node.released()) refuse_released();
+  NodeHooks hooks(node);
+  hooks.run_tensor_pre_hooks(inputs);
+  if (entry.captured) take_captures(index, inputs);
+  bool runs;
+  {
+    Lock lock(*this);
+    runs = entry.runs;
+    --left_;
+  }
+  if (on_accelerator(device) && (node.outputs() == 0 || entry.captured)) {
+    Lock lock(*this);
+    leaf_streams_.emplace_back(device, stream_of(node, device));
+  }
+  if (!runs) return;
+  hooks.run_pre_hooks(inputs);
+  Variables outputs = hooks.run_node(inputs, options_.keep_graph, options_.create_graph);
+  check_gradients(node, outputs);
+  look_for_anomalies(node, outputs);
+  inputs.clear();  // let go before anybody is told
+  hand_on(entry, std::move(outputs));
+}
+
+void GraphTask::hand_on(const TaskNode& from, Variables&& gradients) {
+  auto edges = from.node->next_edges();
+  if (edges.empty()) return;
+  for (size_t i = 0; i < edges.size() && !exclusive_; ++i)
+    if (edges[i].valid()) synchronise(gradients[i], *edges[i].node, device_of(*edges[i].node));
+  Lock lock(*this);
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const Edge& edge = edges[i];
+    TaskEdge walked = i < from.edges ? graph_.edges[from.first_edge + i] : TaskEdge();
+    uint32_t target = walked.target;
+    if (target == none || graph_.nodes[target].node != edge.node.get()) {
+      if (!edge.valid() || from.selective) continue;
+      target = graph_.find(edge.node.get());
+    }
+    if (target == none) {
+      if (edge.node->topological_number() >= graph_.least_topological_number)
+        throw Error(
+            "dependency not found: node '{}' has an edge to '{}' that was not there when "
+            "the backward began",
+            from.node->name(), edge.node->name());
+      continue;
+    }
+    if (!graph_.is_used(target, edge.input)) continue;
+    add_contribution(lock, target, edge.input, walked.ordinal, std::move(gradients[i]));
+  }
+}
+
+void GraphTask::queue_callback(std::function<void()> callback) {
+  std::lock_guard guard(mutex_);
+  callbacks_.push_back(std::move(callback));
+}
+
+// Gradients were made on the streams of their devices; the caller goes on after that.
+void GraphTask::wait_for_streams() {
+  Streams made;
+  {
+    std::lock_guard guard(mutex_);
+    made.swap(leaf_streams_);
+  }
+  for (auto [device, stream] : made)
+    if (DeviceStreams* streams = device_streams(device.kind))
+      streams->wait(device, stream, device, streams->current(device));
+  if (failed()) return;  // other threads may still write what was captured
+  for (const Variable& v : captured_)
+    if (v.defined() && on_accelerator(v.data().device()))
+      if (DeviceStreams* streams = device_streams(v.data().device().kind))
+        streams->record_use(v.data(), streams->current(v.data().device()));
+}
+
+void GraphTask::run_callbacks() {
+  StateGuard states(state_of_nodes());
+  CurrentGuard guard(this);
+  for (size_t i = 0;; ++i) {
+    std::function<void()> callback;
+    {
+      std::lock_guard lock(mutex_);
+      if (i == callbacks_.size()) return;
+      callback = std::move(callbacks_[i]);
+    }
+    callback();
+  }
+}
+
+Variables GraphTask::finish() {
+  std::vector<std::string> warnings;
+  {
+    // Also waits for the thread that ended the task to let the lock go.
+    std::lock_guard guard(mutex_);
+    warnings.swap(warnings_);
+  }
+  for (const std::string& message : warnings) warn(message);
+  if (!failed() && left_ != 0)
+    fail(std::make_exception_ptr(
+        Error("could not compute gradients for some functions: {} of {} nodes never had all their "
+              "cotangents",
+              left_, graph_.nodes.size())));
+  wait_for_streams();
+  SequenceGuard numbers(next_number_);
+  if (!failed()) {
+    try {
+      run_callbacks();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+  bool idle;
+  {
+    std::lock_guard guard(mutex_);
+    idle = pending_ == 0;
+  }
+  // Nothing of this task is left on another thread but references to it. Unlocked, since users'
+  // things die.
+  if (idle) let_go();
+  // The exception dies with the caller, not with a thread that still holds the task.
+  if (failed()) std::rethrow_exception(std::exchange(error_, nullptr));
+  if (options_.strict)
+    for (size_t k = 0; k < captured_.size(); ++k)
+      if (!captured_[k].defined() && !graph_.accumulated[k])
+        throw Error("output {} that a gradient was asked for is not reached from the roots", k);
+  return std::move(captured_);
 }
 
 }  // namespace gradus::autograd

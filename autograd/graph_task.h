@@ -8,57 +8,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "autograd/backward_steps.h"
 #include "autograd/device_streams.h"
-#include "autograd/engine.h"
 #include "autograd/ready_queue.h"
+#include "autograd/task_graph.h"
 #include "autograd/thread_state.h"
 #include "base/function_ref.h"
 
 namespace gradus::autograd {
-
-struct TaskNode {
-  Node* node = nullptr;       // kept alive by the roots
-  uint32_t dependencies = 0;  // contributions that are still to be added
-  uint32_t first_slot = 0;    // of its inputs
-  uint32_t first_edge = 0;    // of its edges
-  uint32_t edges = 0;         // how many it had when it was walked from
-  bool runs = false;          // wanted: itself, not only what arrives there
-  bool captured : 1 = false;
-  bool walked : 1 = false;       // its edges are known
-  bool selective : 1 = false;    // as the node says
-  bool accelerated : 1 = false;  // of an accelerator
-  bool heavy : 1 = false;        // worth a worker by its sizes
-  bool marked = false;           // the node carries this task's mark
-  bool parallel = false;         // a worker may run it, and it is worth one
-};
-// An input of a node: the sum of the first `next` contributions; some thread may be adding. At an
-// idle input of a selective node nothing arrives: nothing that is wanted depends on it.
-struct TaskSlot {
-  Variable sum;
-  uint32_t contributions = 0;
-  uint32_t next : 30 = 0;
-  uint32_t adding : 1 = 0;
-  uint32_t idle : 1 = 0;
-};
-// An edge that was walked along; `target` none: one that was not.
-struct TaskEdge {
-  uint32_t target = UINT32_MAX;
-  uint32_t ordinal = 0;  // its place in the sum
-};
-// A task's tables. The next task takes over their memory: fresh pages cost more than the work.
-struct TaskTables {
-  std::vector<TaskNode> nodes;
-  std::vector<TaskSlot> slots;
-  std::vector<TaskEdge> edges;
-  std::vector<uint32_t> walk;  // nodes in the order in which what lies below became known
-  void clear() {
-    nodes.clear();
-    slots.clear();
-    edges.clear();
-    walk.clear();
-  }
-};
 
 // What a task asks of the engine it runs on.
 class TaskHost {
@@ -77,10 +33,6 @@ class TaskHost {
 // Made by the thread that calls the engine, which drives it. What several threads touch is guarded
 // by a mutex, which a task that stays on one thread does not take. No lock is held while a node, a
 // hook, or a destructor of user data runs.
-//
-// Numbers: a node's index is the order in which it was discovered from the roots, later made nodes
-// first. Contributions to one input of a node are added in the order in which the edges were
-// discovered, whatever order they arrive in: so a gradient's bits do not depend on threads.
 class GraphTask final : public RefCounted {
  public:
   struct Request {
@@ -131,10 +83,6 @@ class GraphTask final : public RefCounted {
   bool runs(const Node& node) const;
   void add(const Node& node);
   std::vector<const Node*> nodes() const;
-  // The order in which one thread would run them.
-  std::vector<const Node*> order() const;
-  // The same with what it would add up.
-  std::vector<BackwardStep> steps() const;
   int64_t id() const { return id_; }
   int depth() const { return depth_; }
   bool keeps_graph() const { return options_.keep_graph; }
@@ -146,35 +94,32 @@ class GraphTask final : public RefCounted {
   ThreadState state_of_nodes() const;
 
  private:
-  static constexpr uint32_t none = UINT32_MAX;
+  static constexpr uint32_t none = TaskGraph::none;
 
   struct Held {
     uint32_t ordinal;
     Variable value;
   };
   // Locks, unless the task stays on one thread.
-  class Lock;
-  class NodeRun;
+  class Lock {
+   public:
+    explicit Lock(const GraphTask& task)
+        : lock_(task.mutex_, std::defer_lock), needed_(!task.exclusive_) {
+      acquire();
+    }
+    void acquire() {
+      if (needed_) lock_.lock();
+    }
+    void release() {
+      if (needed_) lock_.unlock();
+    }
 
-  uint32_t find(const Node* node) const;
-  uint32_t discover(Node* node);
-  void discover_all(std::span<const Edge> roots);
-  class Open;
-  TaskEdge reach(const Edge& edge, Open& open);
-  void mark_wanted(std::span<const Capture> outputs);
-  std::vector<uint32_t> execution() const;
-  void spread_wanted();
-  void spread_selectively(uint32_t index);
-  void walk_from(uint32_t index, Open& open);
-  void walk_selectively(uint32_t index, Open& open);
-  void spread_to(uint32_t index);
-  bool is_used(uint32_t target, uint32_t input) const;
-  bool is_used(const TaskNode& from, size_t edge) const;
-  uint32_t count_contributions(uint32_t index) const;
-  bool worth_a_worker(const TaskNode& entry) const;
+   private:
+    std::unique_lock<std::mutex> lock_;
+    const bool needed_;
+  };
+
   void decide_threads(bool multithreading);
-  Device device_of(const Node& node) const;
-
   void add_contribution(Lock& lock, uint32_t target, uint32_t input, uint32_t ordinal,
                         Variable value);
   void make_ready(uint32_t index);
@@ -194,30 +139,16 @@ class GraphTask final : public RefCounted {
   TaskHost& host_;
   const ExecuteOptions options_;
   const int64_t id_;
-  const uint32_t serial_;
   const int depth_;
   const bool checkpoint_valid_;
   ThreadState caller_state_;
   const Streams caller_streams_;
   // Of nodes that are made while this runs, where several threads may make some.
   std::atomic<uint64_t> next_number_;
-  SmallVector<Edge, 2> roots_;
-  SmallVector<uint32_t, 2> root_ordinals_;  // their places in the sums
-  std::vector<Capture> captures_;
-  std::vector<std::pair<uint32_t, uint32_t>> captures_by_node_;  // (node, index in captures_)
-  std::vector<bool> accumulated_;  // by capture: goes into a leaf instead
+  TaskGraph graph_;
   Variables captured_;
 
-  TaskTables tables_;
-  std::vector<TaskNode>& nodes_ = tables_.nodes;
-  std::vector<TaskSlot>& slots_ = tables_.slots;
-  std::vector<TaskEdge>& edges_ = tables_.edges;
-  std::vector<uint32_t>& walk_ = tables_.walk;
   std::unordered_map<uint32_t, std::vector<Held>> early_;  // by slot: contributions out of turn
-  std::unordered_map<const Node*, uint32_t> foreign_;      // nodes that another task has marked
-  bool downward_ = true;  // every node was walked from before all that lies below it
-  uint64_t least_topological_number_ = 0;
-  bool all_run_ = true;
   bool exclusive_ = false;
   ReadyQueue own_queue_;
   ReadyQueue* cpu_queue_ = &own_queue_;

@@ -198,7 +198,7 @@ class Node : public RefCounted, public pool::Object {
   };
 
  private:
-  friend class GraphTask;
+  friend struct TaskGraph;
   // What few nodes have.
   struct Rare {
     ~Rare();

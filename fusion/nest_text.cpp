@@ -109,7 +109,7 @@ class NestParser {
   }
 
   ir::Number number() {
-    if (at_.at_floating()) return ir::Number::of(at_.floating());
+    if (at_.at_floating()) return ir::Number::of(ir::read_floating(at_));
     SourceLocation where = at_.where();
     ir::Literal l = at_.literal();
     if (const bool* b = std::get_if<bool>(&l.value)) return ir::Number::of(*b);

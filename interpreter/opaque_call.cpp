@@ -4,7 +4,7 @@
 
 #include "autograd/device_streams.h"
 #include "base/text.h"
-#include "interpreter/trace_tape.h"
+#include "interpreter/trace_values.h"
 
 namespace gradus {
 
@@ -72,7 +72,7 @@ OpaqueVariables evaluate(const Ref<const HandleOrigin>& of, std::span<const Edge
   auto instruction = make_ref<HandleOrigin>();
   instruction->evaluated = of;
   auto out = attach(std::move(found), std::move(instruction), cotangents, std::move(next), record);
-  if (TraceTape* tape = TraceTape::current()) tape->evaluated(*of, cotangents, out);
+  if (TraceValues* trace = TraceValues::current()) trace->evaluated(*of, cotangents, out);
   return out;
 }
 
@@ -152,8 +152,8 @@ OpaqueVariables call_opaque(std::shared_ptr<const autograd::CppFunction> functio
   instruction->function = function;
   instruction->marks = SmallVector<bool, 4>(marks);
   auto out = attach(std::move(found), std::move(instruction), operands, std::move(edges), record);
-  if (TraceTape* tape = TraceTape::current())
-    tape->function_called(*function, marks, operands, out);
+  if (TraceValues* trace = TraceValues::current())
+    trace->function_called(*function, marks, operands, out);
   return out;
 }
 

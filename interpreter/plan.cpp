@@ -110,4 +110,15 @@ void PlanCache::insert(size_t segment, std::shared_ptr<const SegmentPlan> plan) 
   evicted.splice(evicted.begin(), plans, it, plans.end());
 }
 
+std::shared_ptr<const SegmentPlan> find_or_make_plan(
+    const Code& code, size_t segment, const std::shared_ptr<const SegmentPlan>& previous,
+    std::span<const Tensor> inputs, const std::vector<int64_t>& key, const KernelChoice& choice) {
+  auto plan = code.plans().find(segment, previous.get(), key, choice);
+  if (!plan) {
+    plan = make_plan(code, segment, previous, inputs, key, choice);
+    code.plans().insert(segment, plan);
+  }
+  return plan;
+}
+
 }  // namespace gradus::interpreter

@@ -222,4 +222,9 @@ class PlanCache {
   std::vector<std::list<std::shared_ptr<const SegmentPlan>>> segments_;
 };
 
+// One of the code's plans, or a new one, which the code keeps then.
+std::shared_ptr<const SegmentPlan> find_or_make_plan(
+    const Code& code, size_t segment, const std::shared_ptr<const SegmentPlan>& previous,
+    std::span<const Tensor> inputs, const std::vector<int64_t>& key, const KernelChoice& choice);
+
 }  // namespace gradus::interpreter

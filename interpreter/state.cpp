@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "interpreter/state_impl.h"
+#include "interpreter/run/steps.h"
 
 namespace gradus {
 
@@ -21,37 +21,33 @@ interpreter::KernelChoice choose(fusion::FusionMode mode, Context& context) {
 
 }  // namespace
 
-State::Impl::Impl(std::shared_ptr<const Code> c, std::shared_ptr<Context> x,
-                  interpreter::KernelChoice k)
-    : code(std::move(c)), context(std::move(x)), kernels(std::move(k)) {
-  registers.resize(code->registers());
-  if (code->has_handles()) handles.resize(code->registers());
-  versions.resize(code->registers());
-  plans.resize(code->segments());
-  frames.resize(code->segments());
-  blocks.resize(code->segments());
-  if (kernels.device) stream = kernels.device->stream();
-}
+struct State::Impl : interpreter::StateData {
+  using StateData::StateData;
+  std::atomic<bool> running{false};
+};
 
-void State::Impl::record_use(const Ref<Storage>& memory) const {
-  if (memory && memory->device() == kernels.place())
-    kernels.device->record_use(memory->data(), stream);
-}
+// One run at a time: a second thread, or a run from inside the run, is refused.
+class State::Occupy {
+ public:
+  explicit Occupy(std::atomic<bool>& running) : running_(running) {
+    if (running_.exchange(true, std::memory_order_acquire))
+      throw Error(
+          "this state is running already, on another thread or further up this one; "
+          "use a clone");
+  }
+  ~Occupy() { running_.store(false, std::memory_order_release); }
+  Occupy(const Occupy&) = delete;
 
-void State::Impl::join_stream() {
-  if (!kernels.device || kernels.device->stream() == stream) return;
-  const auto before = std::exchange(stream, kernels.device->stream());
-  kernels.device->wait(stream, kernels.device->mark(before));
-  for (const Tensor& t : registers)
-    if (t.defined()) record_use(t.storage());
-  record_use(buffer);
-}
+ private:
+  std::atomic<bool>& running_;
+};
 
 State::State(std::shared_ptr<const Code> code, std::shared_ptr<Context> context,
              const StateOptions& options) {
   auto kernels = choose(options.fusion, *context);
   kernels.dump = options.dump_plans;
-  impl_ = std::make_unique<Impl>(std::move(code), std::move(context), std::move(kernels));
+  impl_ = std::make_unique<Impl>(
+      interpreter::Snapshot(std::move(code), {std::move(context), std::move(kernels)}));
 }
 State::State(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 State::State(State&&) noexcept = default;
@@ -61,44 +57,43 @@ State::~State() = default;
 std::vector<Tensor> State::run(std::span<const Tensor> inputs, const RunOptions& options) {
   Occupy occupy(impl_->running);
   std::vector<Tensor> results(finished() ? 0 : impl_->code->stage(impl_->stage).returns.size());
-  impl_->run(inputs, results, options);
+  run_stage(*impl_, inputs, results, options);
   return results;
 }
 
 void State::run_into(std::span<const Tensor> inputs, std::span<Tensor> results,
                      const RunOptions& options) {
   Occupy occupy(impl_->running);
-  impl_->run(inputs, results, options);
+  run_stage(*impl_, inputs, results, options);
 }
 
 State State::clone() const {
   Occupy occupy(impl_->running);
-  auto copy = std::make_unique<Impl>(impl_->code, impl_->context, impl_->kernels);
-  copy->stage = impl_->stage;
-  copy->registers = impl_->registers;
-  copy->handles = impl_->handles;
-  copy->versions = impl_->versions;
-  copy->blocks = impl_->blocks;
-  copy->plans = impl_->plans;
-  copy->poison = impl_->poison;
-  copy->poisoned = impl_->poisoned;
-  copy->prepared = impl_->prepared;
-  copy->is_left = impl_->is_left;
-  copy->spare_tensors.resize(impl_->spare_tensors.size());
-  copy->spare_blocks.resize(impl_->spare_blocks.size());
-  copy->stream = impl_->stream;
+  auto copy = std::make_unique<Impl>(interpreter::Snapshot(*impl_));
+  copy->left = impl_->left.without_memory();
   return State(std::move(copy));
+}
+
+std::vector<StageMemory> State::prepare(const DimSizes& sizes) {
+  Occupy occupy(impl_->running);
+  return interpreter::prepare(*impl_, sizes);
 }
 
 void State::restart() {
   Occupy occupy(impl_->running);
-  for (uint32_t r = 0; r < impl_->registers.size(); ++r)
-    if (impl_->registers[r].defined()) impl_->let_go(Register(r));
-  for (auto& h : impl_->handles) h = nullptr;
-  for (size_t s = 0; s < impl_->blocks.size(); ++s) impl_->let_block_go(s);
-  impl_->stage = 0;
-  impl_->poisoned = false;
-  impl_->poison.clear();
+  impl_->restart();
+}
+
+void State::save(const std::string& path) const {
+  Occupy occupy(impl_->running);
+  interpreter::save(*impl_, path);
+}
+
+State State::resume(std::shared_ptr<const Code> code, const std::string& path,
+                    std::shared_ptr<Context> context, const StateOptions& options) {
+  State state(std::move(code), std::move(context), options);
+  interpreter::resume(*state.impl_, path);
+  return state;
 }
 
 const std::shared_ptr<const Code>& State::code() const { return impl_->code; }

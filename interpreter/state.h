@@ -210,7 +210,6 @@ class State {
 
  private:
   struct Impl;
-  struct Resume;
   class Occupy;
   explicit State(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -16,7 +16,7 @@ class TraceTape::Busy {
  public:
   explicit Busy(TraceTape& tape) : tape_(tape) {
     if (tape_.busy_.exchange(true, std::memory_order_acquire))
-      tape_.refuse("another thread is recording a stage of it, or this one further up");
+      tape_.values_.refuse("another thread is recording a stage of it, or this one further up");
   }
   ~Busy() { tape_.busy_.store(false, std::memory_order_release); }
   Busy(const Busy&) = delete;
@@ -28,7 +28,7 @@ class TraceTape::Busy {
 // What runs on this thread is recorded until the end of the scope.
 class TraceTape::Recording {
  public:
-  explicit Recording(TraceTape& tape) : state_(state(tape)), watch_(&tape) {}
+  explicit Recording(TraceTape& tape) : state_(state(tape)), watch_(&tape.values_) {}
 
  private:
   static autograd::ThreadState state(TraceTape& tape) {
@@ -37,7 +37,7 @@ class TraceTape::Recording {
     s.anomaly = autograd::AnomalyMode::off;  // it reads gradients
     s.order_limit = nullptr;
     s.context = tape.context_;
-    s.recorder = &tape;
+    s.recorder = &tape.values_;
     return s;
   }
   autograd::StateGuard state_;
@@ -103,8 +103,7 @@ void TraceTape::begin_stage(size_t k) {
 void TraceTape::drop_stages(size_t first) {
   if (first >= stages_.size()) return;
   const size_t value = stages_[first].first_value;
-  std::erase_if(known_, [&](const auto& k) { return ir::index_of(k.second.value) >= value; });
-  std::erase_if(handles_, [&](const auto& h) { return ir::index_of(h.second.first) >= value; });
+  values_.forget_from(value);
   stages_.resize(first);
   unread_.resize(first);
   graph_.stages.resize(first);
@@ -129,17 +128,15 @@ TraceTape::Input& TraceTape::add_input(Input input, const Tensor& tensor, bool r
   ir::ValueId id = graph_.add_value(input.type, input.name, stages_.size() - 1);
   graph_.stages.back().inputs.push_back(id);
   if (tensor.defined()) {
-    // Two values need memories of their own to be told apart.
-    bool shared = known_.contains(tensor.storage().get());
+    const bool shared = values_.knows_memory(tensor);
     input.leaf = Variable(shared ? tensor.copy() : tensor, requires_grad);
-    ir::GraphWorld world = this->world();
-    know(world.value(id), input.leaf, Origin::input);
+    values_.know_input(id, input.leaf);
   }
   return stages_.back().inputs.emplace_back(std::move(input));
 }
 
 void TraceTape::add_output(std::string name, const Variable& v, ir::Type type) {
-  ir::ValueId id = v.defined() ? ir::GraphWorld::id_of(value_of(v)) : ir::no_value;
+  ir::ValueId id = v.defined() ? ir::GraphWorld::id_of(values_.value_of(v)) : ir::no_value;
   graph_.stages.back().results.push_back({name, id});
   stages_.back().outputs.push_back({std::move(name), std::move(type), v});
 }
@@ -167,10 +164,10 @@ Variables TraceTape::run(const VariableFunction& f, std::span<const Variable> in
     Recording recording(*this);
     Variables outputs = f(leaves);
     if (!options_.outputs.empty() && options_.outputs.size() != outputs.size())
-      refuse(fmt::format("it gave {} outputs, {} names were given", outputs.size(),
-                         options_.outputs.size()));
+      values_.refuse(fmt::format("it gave {} outputs, {} names were given", outputs.size(),
+                                 options_.outputs.size()));
     for (size_t i = 0; i < outputs.size(); ++i) {
-      if (!outputs[i].defined()) refuse(fmt::format("output {} is undefined", i));
+      if (!outputs[i].defined()) values_.refuse(fmt::format("output {} is undefined", i));
       add_output(output_name(i), outputs[i], type_of(outputs[i].data()));
     }
   }
@@ -226,7 +223,7 @@ Variables TraceTape::differentiate(const Variables& cotangents) {
       if (x.differentiated && x.leaf.requires_grad())
         captures.push_back({x.leaf.gradient_edge(), {}});
   Recording recording(*this);
-  detaching_ = more;
+  values_.detach_values(more);
   Variables found;
   if (!roots.empty() && !captures.empty())
     found = autograd::engine_of(context_)->execute(
@@ -238,7 +235,7 @@ Variables TraceTape::differentiate(const Variables& cotangents) {
       bool asked = x.leaf.requires_grad() && !found.empty();
       add_output(fmt::format("d{}_{}", k, x.name), asked ? found[next++] : Variable(), x.type);
     }
-  detaching_ = true;
+  values_.detach_values(true);
   return found;
 }
 

@@ -2,14 +2,9 @@
 #pragma once
 
 #include <deque>
-#include <map>
-#include <unordered_map>
 
-#include "autograd/recorder.h"
-#include "interpreter/opaque_call.h"
 #include "interpreter/trace.h"
-#include "ir/passes/graph_world.h"
-#include "tensor/read_watch.h"
+#include "interpreter/trace_values.h"
 
 namespace gradus::interpreter {
 
@@ -29,11 +24,8 @@ struct TracedProgram {
   std::shared_ptr<const Code> code;  // compiled when first asked for
 };
 
-// Knows every value of the stages so far by its memory and its gradient edge, and keeps both. One
-// thread at a time records.
-class TraceTape final : public autograd::Recorder,
-                        public ReadWatch,
-                        public std::enable_shared_from_this<TraceTape> {
+// Records stage after stage, one thread at a time.
+class TraceTape final : public std::enable_shared_from_this<TraceTape> {
  public:
   explicit TraceTape(std::shared_ptr<TracedProgram> program);
 
@@ -44,30 +36,7 @@ class TraceTape final : public autograd::Recorder,
   autograd::Variables run_backward(size_t k, uint64_t before, const autograd::Variables& cotangents,
                                    bool go_on);
 
-  // The one that records on this thread; null if none does.
-  static TraceTape* current();
-  // An opaque function was called, a handle evaluated.
-  void function_called(const autograd::CppFunction& function, std::span<const bool> marks,
-                       std::span<const autograd::Variable> operands, const OpaqueVariables& found);
-  void evaluated(const HandleOrigin& of, std::span<const autograd::Variable> cotangents,
-                 const OpaqueVariables& found);
-
-  // Recorder, ReadWatch.
-  void called(const autograd::OperatorCall& call,
-              std::span<const autograd::Variable* const> operands,
-              const autograd::Variables& results) override;
-  void meets(std::string_view what) override;
-  void reads(const Tensor& tensor) const override;
-
  private:
-  enum class Origin : uint8_t { input, made, constant };
-  struct Known {
-    ir::ValueId value;
-    Tensor tensor;
-    autograd::Edge edge;
-    uint64_t version;
-    Origin origin;
-  };
   struct Input {
     std::string name;
     ir::Type type;
@@ -100,13 +69,6 @@ class TraceTape final : public autograd::Recorder,
   std::string input_name(size_t i) const;
   std::string output_name(size_t i) const;
 
-  ir::GraphWorld world();
-  ops::Value value_of(const autograd::Variable& v);
-  ops::Value constant(const Tensor& t);
-  void know(const ops::Value& value, const autograd::Variable& v, Origin origin = Origin::made);
-  bool is_traced(const Tensor& t) const;
-  [[noreturn]] void refuse(std::string_view why) const;
-
   const std::shared_ptr<TracedProgram> program_;
   const TraceOptions& options_;
   std::shared_ptr<Context> context_;  // whose engine keeps to the thread
@@ -116,10 +78,7 @@ class TraceTape final : public autograd::Recorder,
   uint64_t next_number_ = 1;
   std::vector<TracedProgram::Flags> flags_;
   std::vector<std::vector<std::string>> unread_;  // by stage
-  std::unordered_multimap<const Storage*, Known> known_;
-  std::map<const HandleOrigin*, std::pair<ir::ValueId, Ref<const HandleOrigin>>> handles_;
-  // Whether a value without its gradient edge is another value: not where nothing has edges.
-  bool detaching_ = true;
+  TraceValues values_{graph_};
 };
 
 }  // namespace gradus::interpreter

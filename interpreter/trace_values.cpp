@@ -1,7 +1,6 @@
-// What a trace is told: calls of operators and functions become nodes, variables the values they
-// are.
+#include "interpreter/trace_values.h"
+
 #include "autograd/operator_call.h"
-#include "interpreter/trace_tape.h"
 #include "ops/opaque.h"
 #include "ops/rules.h"
 #include "ops/structural.h"
@@ -12,26 +11,26 @@ using autograd::Edge;
 using autograd::Variable;
 using autograd::Variables;
 
-TraceTape* TraceTape::current() {
-  return dynamic_cast<TraceTape*>(autograd::thread_state().recorder);
+TraceValues* TraceValues::current() {
+  return dynamic_cast<TraceValues*>(autograd::thread_state().recorder);
 }
 
-void TraceTape::refuse(std::string_view why) const {
-  throw Error("'{}' cannot be traced: {}", options_.name, why);
+void TraceValues::refuse(std::string_view why) const {
+  throw Error("'{}' cannot be traced: {}", graph_.name, why);
 }
 
-void TraceTape::meets(std::string_view what) {
+void TraceValues::meets(std::string_view what) {
   refuse(fmt::format("it meets {}, which a trace does not see into", what));
 }
 
-bool TraceTape::is_traced(const Tensor& t) const {
+bool TraceValues::is_traced(const Tensor& t) const {
   auto [begin, end] = known_.equal_range(t.storage().get());
   for (auto it = begin; it != end; ++it)
     if (it->second.origin != Origin::constant) return true;
   return false;
 }
 
-void TraceTape::reads(const Tensor& t) const {
+void TraceValues::reads(const Tensor& t) const {
   if (t.defined() && is_traced(t))
     refuse(fmt::format(
         "it reads back the values of a {}; what they decide would hold for these inputs alone. "
@@ -39,12 +38,12 @@ void TraceTape::reads(const Tensor& t) const {
         describe(t)));
 }
 
-ir::GraphWorld TraceTape::world() {
+ir::GraphWorld TraceValues::world() {
   size_t stage = graph_.stages.size() - 1;
   return ir::GraphWorld(graph_, stage, graph_.stages[stage].nodes);
 }
 
-void TraceTape::know(const ops::Value& value, const Variable& v, Origin origin) {
+void TraceValues::know(const ops::Value& value, const Variable& v, Origin origin) {
   const Tensor& t = v.data();
   Edge edge = v.gradient_edge();
   auto [begin, end] = known_.equal_range(t.storage().get());
@@ -54,12 +53,29 @@ void TraceTape::know(const ops::Value& value, const Variable& v, Origin origin) 
                  Known{ir::GraphWorld::id_of(value), t, std::move(edge), t.version(), origin});
 }
 
-ops::Value TraceTape::constant(const Tensor& t) {
+void TraceValues::know_results(const OpaqueVariables& found, std::span<const ops::Value> values) {
+  for (size_t i = 0; i < found.results.size(); ++i)
+    if (found.results[i].defined()) know(values[i], found.results[i]);
+  if (found.instruction)
+    handles_[found.instruction.get()] = {ir::GraphWorld::id_of(values.back()), found.instruction};
+}
+
+void TraceValues::know_input(ir::ValueId id, const Variable& v) {
+  ir::GraphWorld world = this->world();
+  know(world.value(id), v, Origin::input);
+}
+
+void TraceValues::forget_from(size_t value) {
+  std::erase_if(known_, [&](const auto& k) { return ir::index_of(k.second.value) >= value; });
+  std::erase_if(handles_, [&](const auto& h) { return ir::index_of(h.second.first) >= value; });
+}
+
+ops::Value TraceValues::constant(const Tensor& t) {
   ir::GraphWorld world = this->world();
   return ops::emit_constant(world, t.copy());
 }
 
-ops::Value TraceTape::value_of(const Variable& v) {
+ops::Value TraceValues::value_of(const Variable& v) {
   const Tensor& t = v.data();
   ir::GraphWorld world = this->world();
   Edge edge = autograd::recording() ? v.gradient_edge() : Edge();
@@ -94,8 +110,8 @@ ops::Value TraceTape::value_of(const Variable& v) {
   return value;
 }
 
-void TraceTape::called(const autograd::OperatorCall& call,
-                       std::span<const Variable* const> operands, const Variables& results) {
+void TraceValues::called(const autograd::OperatorCall& call,
+                         std::span<const Variable* const> operands, const Variables& results) {
   SmallVector<ops::Value, 4> in;
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i])
@@ -109,21 +125,18 @@ void TraceTape::called(const autograd::OperatorCall& call,
   for (size_t i = 0; i < results.size(); ++i) know(out[i], results[i]);
 }
 
-void TraceTape::function_called(const autograd::CppFunction& function, std::span<const bool> marks,
-                                std::span<const Variable> operands, const OpaqueVariables& found) {
+void TraceValues::function_called(const autograd::CppFunction& function,
+                                  std::span<const bool> marks, std::span<const Variable> operands,
+                                  const OpaqueVariables& found) {
   SmallVector<ops::Value, 4> in;
   for (const Variable& v : operands) in.push_back(value_of(v));
-  size_t tensors = found.results.size();
   auto out = world().emit_results(ops::caller_of(function), ops::call_attributes(function, marks),
-                                  in, tensors + !!found.instruction);
-  for (size_t i = 0; i < tensors; ++i)
-    if (found.results[i].defined()) know(out[i], found.results[i]);
-  if (found.instruction)
-    handles_[found.instruction.get()] = {ir::GraphWorld::id_of(out[tensors]), found.instruction};
+                                  in, found.results.size() + !!found.instruction);
+  know_results(found, out);
 }
 
-void TraceTape::evaluated(const HandleOrigin& of, std::span<const Variable> cotangents,
-                          const OpaqueVariables& found) {
+void TraceValues::evaluated(const HandleOrigin& of, std::span<const Variable> cotangents,
+                            const OpaqueVariables& found) {
   auto handle = handles_.find(&of);
   if (handle == handles_.end())
     refuse("it evaluates the derivative of a function that was called before the trace");
@@ -131,12 +144,8 @@ void TraceTape::evaluated(const HandleOrigin& of, std::span<const Variable> cota
   for (const Variable& v : cotangents) in.push_back(v.defined() ? value_of(v) : ops::Value());
   ir::GraphWorld world = this->world();
   in.push_back(world.value(handle->second.first));
-  size_t tensors = found.results.size();
-  auto out = ops::emit_eval(world, in, tensors + !!found.instruction);
-  for (size_t i = 0; i < tensors; ++i)
-    if (found.results[i].defined()) know(out[i], found.results[i]);
-  if (found.instruction)
-    handles_[found.instruction.get()] = {ir::GraphWorld::id_of(out[tensors]), found.instruction};
+  auto out = ops::emit_eval(world, in, found.results.size() + !!found.instruction);
+  know_results(found, out);
 }
 
 }  // namespace gradus::interpreter

@@ -123,4 +123,20 @@ std::optional<int64_t> SizesByName::find(std::string_view symbol) const {
   return index ? sizes_[*index] : std::nullopt;
 }
 
+Sizes sizes_of(const ir::Type& type, const ir::DimEnvironment& known) {
+  Sizes sizes;
+  for (const ir::Dim& d : type.dims) sizes.push_back(d.evaluate(known));
+  return sizes;
+}
+
+Tensor stand_in(const ir::Type& type, const ir::DimEnvironment& known, Device device) {
+  Sizes shape = sizes_of(type, known);
+  const auto count = checked_numel(shape);
+  constexpr int64_t most = int64_t{1} << 46;
+  if (!count || *count > most) throw Error("{} has too many elements", to_string(type));
+  alignas(64) static std::byte place[64];
+  const size_t bytes = static_cast<size_t>(*count) * size_of(type.dtype);
+  return Tensor(make_ref<Storage>(place, bytes, device, [] {}), Layout(type.dtype, shape));
+}
+
 }  // namespace gradus::interpreter

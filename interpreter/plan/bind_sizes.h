@@ -22,4 +22,9 @@ class SizesByName final : public ir::DimEnvironment {
   const DimensionSizes& sizes_;
 };
 
+Sizes sizes_of(const ir::Type& type, const ir::DimEnvironment& known);
+// A tensor of that type, without memory: plans ask for layouts alone. Throws Error for too many
+// elements.
+Tensor stand_in(const ir::Type& type, const ir::DimEnvironment& known, Device device);
+
 }  // namespace gradus::interpreter

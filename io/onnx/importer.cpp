@@ -1,5 +1,7 @@
 #include "io/onnx/importer.h"
 
+#include <filesystem>
+
 #include <onnx/onnx_pb.h>
 
 #include "base/text.h"
@@ -51,10 +53,24 @@ SmallVector<Value, 2> FoldingWorld::emit(const ops::Operator& op, ir::Attributes
   return results;
 }
 
-const ItemPtr* Scope::find(const std::string& name) const {
-  for (const Scope* s = this; s; s = s->outer)
-    if (auto it = s->items.find(name); it != s->items.end()) return &it->second;
-  return nullptr;
+Importer::Importer(const pb::ModelProto& model, const Folder& folder, const ImportOptions& options,
+                   bool fix_all)
+    : model_(model), program_(model, folder, options, fix_all), folding_(*context_) {}
+
+void Importer::check_versions() {
+  for (const auto& o : model_.opset_import()) {
+    std::string domain = o.domain() == "ai.onnx" ? "" : o.domain();
+    bool sane = o.version() > 0 && o.version() < 1'000'000;
+    if (!sane) throw Error("version {} of operators is none", o.version());
+    if (domain.empty() && (o.version() > newest_opset || o.version() < oldest_opset))
+      throw Unsupported(
+          fmt::format("the model uses version {} of ONNX's operators; {} to {} are known here",
+                      o.version(), oldest_opset, newest_opset),
+          fmt::format("operators of version {}", o.version()));
+    opsets_[domain] = static_cast<int>(o.version());
+  }
+  if (opsets_.empty() && model_.ir_version() < 3) opsets_[""] = 1;
+  if (opsets_.empty()) throw Error("the model does not say which version of operators it uses");
 }
 
 void Importer::run_nodes(const pb::GraphProto& graph, Scope& scope) {
@@ -104,7 +120,7 @@ void Importer::bind_outputs(const pb::NodeProto& node, std::vector<ItemPtr> resu
     Item& item = *results[at];
     if (item.name.empty()) item.name = name;
     ir::ValueId id = ir::GraphWorld::id_of(item.value);
-    if (item.value.world && result_.program[id].name.empty()) result_.program[id].name = name;
+    if (item.value.world && program_.graph()[id].name.empty()) program_.graph()[id].name = name;
     if (!scope.items.emplace(name, results[at]).second)
       throw Error("'{}' is defined twice", printable(name));
   }
@@ -131,7 +147,7 @@ std::vector<ItemPtr> Importer::apply(const pb::NodeProto& node,
 
 void Importer::note_fixed(const std::vector<ItemPtr>& inputs) {
   for (const ItemPtr& i : inputs)
-    if (i && i->input && i->known.defined()) fixed_.insert(i->name);
+    if (i && i->input && i->known.defined()) program_.fix(*i);
 }
 
 std::vector<ItemPtr> Importer::apply_rule(const RuleEntry& rule, const pb::NodeProto& node,
@@ -145,7 +161,7 @@ std::vector<ItemPtr> Importer::apply_rule(const RuleEntry& rule, const pb::NodeP
     named = named || i->sizes.has_value();
   }
   if (named) {
-    Call call(*this, node, opset, world_, false, inputs);
+    Call call(*this, node, opset, program_.world(), false, inputs);
     if (ItemPtr folded = fold_sizes(call)) {
       note_fixed(inputs);
       return {folded};
@@ -163,7 +179,7 @@ std::vector<ItemPtr> Importer::apply_rule(const RuleEntry& rule, const pb::NodeP
   };
   if (all_known && !from_weights)
     if (auto results = fold(); !results.empty()) return results;
-  Call call(*this, node, opset, world_, false, inputs);
+  Call call(*this, node, opset, program_.world(), false, inputs);
   rule.rule(call);
   std::vector<ItemPtr> results = std::move(call.results());
   if (!from_weights) return results;
@@ -243,10 +259,10 @@ ItemPtr Importer::joined(const char* op, const std::vector<ItemPtr>& items, int6
   }
   bool weights = false;
   for (const ItemPtr& i : items) {
-    parts.push_back(in_program(*i));
+    parts.push_back(program_.in_program(*i));
     weights = weights || i->follows_weights;
   }
-  ItemPtr item = Item::of(emit_all(world_, op, parts, attributes)[0]);
+  ItemPtr item = Item::of(emit_all(program_.world(), op, parts, attributes)[0]);
   item->follows_weights = weights;
   return item;
 }
@@ -259,7 +275,7 @@ std::vector<ItemPtr> Importer::run_graph(const pb::GraphProto& graph, std::vecto
   Scope scope{around, {}};
   for (int i = 0; i < graph.input_size(); ++i)
     scope.items[graph.input(i).name()] = inputs[static_cast<size_t>(i)];
-  add_weights(graph, scope, false);
+  program_.add_weights(graph, scope, false);
   run_nodes(graph, scope);
   scope_ = around;
   --depth_;
@@ -271,6 +287,41 @@ std::vector<ItemPtr> Importer::run_graph(const pb::GraphProto& graph, std::vecto
     results.push_back(*item);
   }
   return results;
+}
+
+Import Importer::run() {
+  check_versions();
+  Scope scope;
+  program_.add_weights(model_.graph(), scope, true);
+  program_.add_inputs(scope);
+  run_nodes(model_.graph(), scope);
+  return program_.finish(scope);
+}
+
+Import import_bytes(std::string_view bytes, const std::string& name, const std::string& folder,
+                    const ImportOptions& options) {
+  auto model = read_model(bytes, name);
+  Folder home{folder};
+  auto attempt = [&](bool fix_all) { return Importer(*model, home, options, fix_all).run(); };
+  try {
+    try {
+      return attempt(false);
+    } catch (const NeedsValue&) {
+      // Perhaps it follows from inputs whose values can be asked for.
+      if (!options.value) throw;
+      return attempt(true);
+    }
+  } catch (const Unsupported& e) {
+    throw Unsupported(fmt::format("{}: {}", name, e.message()), e.reason());
+  } catch (const Error& e) {
+    if (e.bare().starts_with(name + ": ")) throw;
+    throw Error("{}: {}", name, e.bare());
+  }
+}
+
+Import import_file(const std::string& path, const ImportOptions& options) {
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return import_bytes(read_whole_file(path), path, folder.empty() ? "." : folder.string(), options);
 }
 
 }  // namespace gradus::onnx

@@ -2,19 +2,13 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
-#include <unordered_map>
 
-#include "io/onnx/call.h"
-#include "io/onnx/model.h"
-#include "ir/passes/graph_world.h"
+#include "io/onnx/program.h"
 #include "kernels/evaluate.h"
 
 namespace onnx {
 class FunctionProto;
-class ModelProto;
-class TypeProto;
 }  // namespace onnx
 
 namespace gradus::onnx {
@@ -41,25 +35,20 @@ class FoldingWorld final : public ops::World {
   ops::EagerWorld eager_;
 };
 
-// The names that can be seen from a node. A subgraph sees those around it.
-struct Scope {
-  const Scope* outer = nullptr;
-  std::unordered_map<std::string, ItemPtr> items;
-  const ItemPtr* find(const std::string& name) const;
-};
-
 class Importer {
  public:
   // All are borrowed. `fix_all`: inputs that may decide structure are asked for at once.
-  Importer(const ::onnx::ModelProto& model, const std::string& name, const Folder& folder,
-           const ImportOptions& options, bool fix_all);
+  Importer(const ::onnx::ModelProto& model, const Folder& folder, const ImportOptions& options,
+           bool fix_all);
   Import run();
 
   // For rules.
-  Value in_program(Item& item);
-  // Its value, where that is known or can be asked for; else undefined.
-  Tensor known(Item& item);
-  Tensor read(const ::onnx::TensorProto& tensor, const std::string& what) const;
+  Value in_program(Item& item) { return program_.in_program(item); }
+  Tensor known(Item& item) { return program_.known(item); }
+  Tensor read(const ::onnx::TensorProto& tensor, const std::string& what) const {
+    return program_.read(tensor, what);
+  }
+  Dim fresh_size() { return program_.fresh_size(); }
   // Runs an inner graph: its inputs stand for `inputs`, and it sees what the node at hand sees.
   std::vector<ItemPtr> run_graph(const ::onnx::GraphProto& graph, std::vector<ItemPtr> inputs);
   // Tensors put together along an axis by "cat" or "stack"; known if all are.
@@ -67,17 +56,9 @@ class Importer {
   // What a name stands for at the node at hand; null if nothing.
   ItemPtr find(const std::string& name) const;
   Context& context() { return *context_; }
-  // A name for an unnamed size.
-  Dim fresh_size();
 
  private:
   void check_versions();
-  void add_inputs(Scope& scope);
-  // Those of inner graphs are weights as well, under names of their own.
-  void add_weights(const ::onnx::GraphProto& graph, Scope& scope, bool outermost);
-  ir::Type type_of_input(const std::string& name, const ::onnx::TypeProto& type);
-  ItemPtr make_input(const std::string& name, const ::onnx::TypeProto& type);
-  ItemPtr make_tensor_input(const std::string& name, const ::onnx::TypeProto& type);
   void run_nodes(const ::onnx::GraphProto& graph, Scope& scope);
   void run_node(const ::onnx::NodeProto& node, Scope& scope);
   std::vector<ItemPtr> apply(const ::onnx::NodeProto& node, const std::vector<ItemPtr>& inputs);
@@ -89,27 +70,14 @@ class Importer {
                                       const ::onnx::NodeProto& node,
                                       const std::vector<ItemPtr>& inputs);
   void bind_outputs(const ::onnx::NodeProto& node, std::vector<ItemPtr> results, Scope& scope);
-  void finish(const Scope& scope);
-  void drop_unused_inputs();
 
   const ::onnx::ModelProto& model_;
-  const std::string& name_;
-  const Folder& folder_;
-  const ImportOptions& options_;
-  bool fix_all_;
   std::shared_ptr<Context> context_ = Context::default_context();
   std::map<std::string, int> opsets_;  // by domain, of the graph or function at hand
-  Import result_;
-  ir::GraphWorld world_;
+  ImportedProgram program_;
   FoldingWorld folding_;
   const Scope* scope_ = nullptr;  // of the node at hand
-  std::vector<ir::ValueId> inputs_, weights_;
-  std::set<std::string, std::less<>> fixed_, dimensions_;
-  std::set<std::string, std::less<>> used_names_;  // of inputs and weights
-  // Of all graphs, and the names that they have in the program.
-  std::unordered_map<const ::onnx::TensorProto*, ItemPtr> initializers_;
-  std::set<std::string, std::less<>> weight_names_;
-  int fresh_ = 0, depth_ = 0;
+  int depth_ = 0;
   size_t applied_ = 0;  // nodes, those of unrolled loops and functions each time
 };
 

@@ -1,11 +1,10 @@
-// The frame of a model: versions, inputs, weights, outputs.
+#include "io/onnx/program.h"
+
 #include <algorithm>
-#include <filesystem>
 
 #include <onnx/onnx_pb.h>
 
 #include "base/text.h"
-#include "io/onnx/importer.h"
 #include "ir/passes/passes.h"
 #include "ir/text/verifier.h"
 
@@ -37,34 +36,22 @@ std::string size_name(const std::string& given) {
 
 }  // namespace
 
-Importer::Importer(const pb::ModelProto& model, const std::string& name, const Folder& folder,
-                   const ImportOptions& options, bool fix_all)
+const ItemPtr* Scope::find(const std::string& name) const {
+  for (const Scope* s = this; s; s = s->outer)
+    if (auto it = s->items.find(name); it != s->items.end()) return &it->second;
+  return nullptr;
+}
+
+ImportedProgram::ImportedProgram(const pb::ModelProto& model, const Folder& folder,
+                                 const ImportOptions& options, bool fix_all)
     : model_(model),
-      name_(name),
       folder_(folder),
       options_(options),
       fix_all_(fix_all),
       result_{one_stage(model.graph().name()), {}, {}},
-      world_(result_.program, 0, result_.program.stages[0].nodes),
-      folding_(*context_) {}
+      world_(result_.program, 0, result_.program.stages[0].nodes) {}
 
-void Importer::check_versions() {
-  for (const auto& o : model_.opset_import()) {
-    std::string domain = o.domain() == "ai.onnx" ? "" : o.domain();
-    bool sane = o.version() > 0 && o.version() < 1'000'000;
-    if (!sane) throw Error("version {} of operators is none", o.version());
-    if (domain.empty() && (o.version() > newest_opset || o.version() < oldest_opset))
-      throw Unsupported(
-          fmt::format("the model uses version {} of ONNX's operators; {} to {} are known here",
-                      o.version(), oldest_opset, newest_opset),
-          fmt::format("operators of version {}", o.version()));
-    opsets_[domain] = static_cast<int>(o.version());
-  }
-  if (opsets_.empty() && model_.ir_version() < 3) opsets_[""] = 1;
-  if (opsets_.empty()) throw Error("the model does not say which version of operators it uses");
-}
-
-Dim Importer::fresh_size() {
+Dim ImportedProgram::fresh_size() {
   std::string name;
   do name = fmt::format("s{}", fresh_++);
   while (dimensions_.contains(name));
@@ -72,7 +59,7 @@ Dim Importer::fresh_size() {
   return Dim::symbol(name);
 }
 
-ir::Type Importer::type_of_input(const std::string& name, const pb::TypeProto& info) {
+ir::Type ImportedProgram::type_of_input(const std::string& name, const pb::TypeProto& info) {
   std::string what = fmt::format("input '{}'", printable(name));
   if (!info.has_tensor_type())
     throw Unsupported(what + ": it is no tensor", "inputs that are no tensors");
@@ -99,7 +86,7 @@ ir::Type Importer::type_of_input(const std::string& name, const pb::TypeProto& i
   return type;
 }
 
-ItemPtr Importer::make_tensor_input(const std::string& name, const pb::TypeProto& info) {
+ItemPtr ImportedProgram::make_tensor_input(const std::string& name, const pb::TypeProto& info) {
   ir::Type type = type_of_input(name, info);
   if (std::string why = ir::why_no_input(type); !why.empty())
     throw Error("input '{}' {}", printable(name), why);
@@ -113,7 +100,7 @@ ItemPtr Importer::make_tensor_input(const std::string& name, const pb::TypeProto
   return item;
 }
 
-ItemPtr Importer::make_input(const std::string& name, const pb::TypeProto& type) {
+ItemPtr ImportedProgram::make_input(const std::string& name, const pb::TypeProto& type) {
   bool optional = type.has_optional_type();
   const pb::TypeProto& held = optional ? type.optional_type().elem_type() : type;
   if (!optional && !held.has_sequence_type()) return make_tensor_input(name, type);
@@ -139,7 +126,7 @@ ItemPtr Importer::make_input(const std::string& name, const pb::TypeProto& type)
   return Item::sequence(std::move(items));
 }
 
-void Importer::add_inputs(Scope& scope) {
+void ImportedProgram::add_inputs(Scope& scope) {
   // Names that the model gives come before those that are made for it.
   for (const auto& info : model_.graph().input())
     for (const auto& d : info.type().tensor_type().shape().dim())
@@ -166,11 +153,11 @@ void Importer::add_inputs(Scope& scope) {
   }
 }
 
-Tensor Importer::read(const pb::TensorProto& tensor, const std::string& what) const {
+Tensor ImportedProgram::read(const pb::TensorProto& tensor, const std::string& what) const {
   return read_tensor(tensor, folder_, what);
 }
 
-void Importer::add_weights(const pb::GraphProto& graph, Scope& scope, bool outermost) {
+void ImportedProgram::add_weights(const pb::GraphProto& graph, Scope& scope, bool outermost) {
   if (graph.sparse_initializer_size() > 0)
     throw Unsupported("weights that are sparse are not supported", "sparse weights");
   for (const auto& t : graph.initializer()) {
@@ -191,7 +178,7 @@ void Importer::add_weights(const pb::GraphProto& graph, Scope& scope, bool outer
   }
 }
 
-Value Importer::in_program(Item& item) {
+Value ImportedProgram::in_program(Item& item) {
   if (item.value.world) return item.value;
   if (!item.is_tensor()) throw Error("'{}' is no tensor", printable(item.name));
   bool fresh = item.weight && used_names_.insert(item.name).second;
@@ -213,7 +200,7 @@ Value Importer::in_program(Item& item) {
   return item.value;
 }
 
-Tensor Importer::known(Item& item) {
+Tensor ImportedProgram::known(Item& item) {
   if (!item.known.defined() && item.input && options_.value) {
     Tensor value = options_.value(item.name);
     if (value.defined() && value.dtype() == item.type.dtype) item.known = value;
@@ -222,7 +209,7 @@ Tensor Importer::known(Item& item) {
   return item.known;
 }
 
-void Importer::drop_unused_inputs() {
+void ImportedProgram::drop_unused_inputs() {
   ir::Graph& g = result_.program;
   std::vector<bool> used(g.values.size());
   for (const ir::Node& n : g.stages[0].nodes)
@@ -241,7 +228,7 @@ void Importer::drop_unused_inputs() {
   });
 }
 
-void Importer::finish(const Scope& scope) {
+Import ImportedProgram::finish(const Scope& scope) {
   ir::Graph& g = result_.program;
   auto add = [&](const std::string& name, Item& item) {
     g.stages[0].results.push_back({name, ir::GraphWorld::id_of(in_program(item))});
@@ -262,42 +249,7 @@ void Importer::finish(const Scope& scope) {
   ir::compact(g);
   ir::verify(g);
   result_.fixed.assign(fixed_.begin(), fixed_.end());
-}
-
-Import Importer::run() {
-  check_versions();
-  Scope scope;
-  add_weights(model_.graph(), scope, true);
-  add_inputs(scope);
-  run_nodes(model_.graph(), scope);
-  finish(scope);
   return std::move(result_);
-}
-
-Import import_bytes(std::string_view bytes, const std::string& name, const std::string& folder,
-                    const ImportOptions& options) {
-  auto model = read_model(bytes, name);
-  Folder home{folder};
-  auto attempt = [&](bool fix_all) { return Importer(*model, name, home, options, fix_all).run(); };
-  try {
-    try {
-      return attempt(false);
-    } catch (const NeedsValue&) {
-      // Perhaps it follows from inputs whose values can be asked for.
-      if (!options.value) throw;
-      return attempt(true);
-    }
-  } catch (const Unsupported& e) {
-    throw Unsupported(fmt::format("{}: {}", name, e.message()), e.reason());
-  } catch (const Error& e) {
-    if (e.bare().starts_with(name + ": ")) throw;
-    throw Error("{}: {}", name, e.bare());
-  }
-}
-
-Import import_file(const std::string& path, const ImportOptions& options) {
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  return import_bytes(read_whole_file(path), path, folder.empty() ? "." : folder.string(), options);
 }
 
 }  // namespace gradus::onnx

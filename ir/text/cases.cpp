@@ -89,7 +89,7 @@ class CaseParser {
     } else {
       if (!cursor_.at(TokenKind::name) || !dtype_from_name(cursor_.peek().text))
         cursor_.fail_expected("a tensor such as f32[2] [1, 2], random(-1, 1) or undefined");
-      in.value = cursor_.tensor();
+      in.value = read_tensor(cursor_);
     }
     case_.inputs.push_back(std::move(in));
   }
@@ -98,9 +98,9 @@ class CaseParser {
     RandomInput r;
     SourceLocation start = cursor_.where();
     cursor_.expect(TokenKind::left_parenthesis, "after 'random'");
-    r.low = cursor_.real("the lower bound");
+    r.low = read_real(cursor_, "the lower bound");
     cursor_.expect(TokenKind::comma, "and the upper bound");
-    r.high = cursor_.real("the upper bound");
+    r.high = read_real(cursor_, "the upper bound");
     if (cursor_.accept(TokenKind::comma)) r.seed = cursor_.count(UINT64_MAX, "a seed");
     cursor_.expect(TokenKind::right_parenthesis);
     if (!(r.low <= r.high && r.high - r.low <= 1e300))
@@ -124,7 +124,7 @@ class CaseParser {
     } else {
       if (!cursor_.at(TokenKind::name) || !dtype_from_name(cursor_.peek().text))
         cursor_.fail_expected("a tensor such as f32[2] [1, 2], none or undefined");
-      e.value = cursor_.tensor();
+      e.value = read_tensor(cursor_);
       e.tolerance = default_tolerance(e.value.dtype());
       if (cursor_.accept("tolerance")) e.tolerance = tolerance();
     }
@@ -135,7 +135,7 @@ class CaseParser {
 
   double tolerance() {
     SourceLocation start = cursor_.where();
-    double t = cursor_.real("a tolerance");
+    double t = read_real(cursor_, "a tolerance");
     if (!(t >= 0 && t < 1e300)) cursor_.fail(start, "a tolerance is a number, 0 or more");
     return t;
   }

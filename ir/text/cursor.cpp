@@ -239,13 +239,13 @@ Literal Cursor::literal() {
     take();
     return items;
   }
-  if (at_floating()) return floating();
+  if (at_floating()) return read_floating(*this);
   if (at(TokenKind::name)) {
     if (accept("true")) return true;
     if (accept("false")) return false;
     if (accept("none")) return Literal();
     if (dtype_from_name(token_.text)) {
-      if (peek_second().kind == TokenKind::left_bracket) return tensor();
+      if (peek_second().kind == TokenKind::left_bracket) return read_tensor(*this);
       return dtype();
     }
   } else if (!at(TokenKind::integer) && !at(TokenKind::minus) && !at(TokenKind::left_parenthesis)) {

@@ -68,17 +68,14 @@ class Cursor {
   std::string name(std::string_view what);
   // 0 … `most`
   uint64_t count(uint64_t most, std::string_view what);
-  // An integer or floating number with a sign, inf, or nan.
-  double real(std::string_view what);
+  // The value of an integer's token.
+  int64_t integer(const Token& token, bool negative) const;
   Dim dim();
   DType dtype();
   WrittenType type();
   // At what begins a floating literal (a number with a point, inf, nan, with or without a minus)?
   bool at_floating() const;
-  double floating();
   Literal literal();
-  // A tensor literal: f32[2] [1, 2].
-  Tensor tensor();
 
  private:
   class Depth;  // counts nested brackets
@@ -86,23 +83,19 @@ class Cursor {
   Dim factor();
   Dim extremum();
   Dim dimension_name();
-  int64_t integer(const Token& token, bool negative) const;
-  template <class T>
-  T element_real();
-  template <class T>
-  T element_integer();
-  template <class T>
-  T element();
-  template <class T>
-  void elements(std::span<const int64_t> shape, std::vector<std::byte>& out);
-  template <class T>
-  T nan_bits(bool negative);
 
   Lexer lexer_;
   Token token_;
   const DimensionNames* known_dimensions_ = nullptr;
   int depth_ = 0;
 };
+
+// What begins a floating literal, see Cursor::at_floating.
+double read_floating(Cursor& c);
+// An integer or floating number with a sign, inf, or nan. `what` names it in messages.
+double read_real(Cursor& c, std::string_view what);
+// A tensor literal: f32[2] [1, 2].
+Tensor read_tensor(Cursor& c);
 
 // True for names that mean something else where a size can stand: true, none, inf, f32, max, …
 bool is_reserved(std::string_view name);

@@ -57,15 +57,13 @@ std::optional<T> read_real(std::string_view text) {
   }
 }
 
-}  // namespace
-
 // After `nan`: nan(0x7ff8000000000001) gives all bits, `nan` alone is the quiet NaN.
 template <class T>
-T Cursor::nan_bits(bool negative) {
+T nan_bits(Cursor& c, bool negative) {
   using Bits = BitsOf<T>;
   Bits bits = std::bit_cast<Bits>(convert<T>(std::numeric_limits<double>::quiet_NaN()));
-  if (accept(TokenKind::left_parenthesis)) {
-    Token token = expect(TokenKind::bits, "of the NaN");
+  if (c.accept(TokenKind::left_parenthesis)) {
+    Token token = c.expect(TokenKind::bits, "of the NaN");
     uint64_t given = 0;
     const char* end = token.text.data() + token.text.size();
     auto [p, error] = std::from_chars(token.text.data() + 2, end, given, 16);
@@ -78,30 +76,30 @@ T Cursor::nan_bits(bool negative) {
         return std::isnan(static_cast<float>(value));
     }();
     if (error != std::errc() || bits != given || !nan)
-      fail(token.where, "{} are not the bits of a NaN of {}", printable(token.text),
-           name_of(dtype_of_type<T>()));
-    expect(TokenKind::right_parenthesis, "after the NaN's bits");
+      c.fail(token.where, "{} are not the bits of a NaN of {}", printable(token.text),
+             name_of(dtype_of_type<T>()));
+    c.expect(TokenKind::right_parenthesis, "after the NaN's bits");
   }
   if (negative) bits ^= static_cast<Bits>(Bits{1} << (8 * sizeof(T) - 1));
   return std::bit_cast<T>(bits);
 }
 
 template <class T>
-T Cursor::element_real() {
+T element_real(Cursor& c) {
   using Bits = BitsOf<T>;
-  bool negative = accept(TokenKind::minus);
-  if (accept("nan")) return nan_bits<T>(negative);
+  bool negative = c.accept(TokenKind::minus);
+  if (c.accept("nan")) return nan_bits<T>(c, negative);
   T value{};
-  if (accept("inf")) {
+  if (c.accept("inf")) {
     value = convert<T>(std::numeric_limits<double>::infinity());
   } else {
-    if (!at(TokenKind::floating) && !at(TokenKind::integer)) fail_expected("a number");
-    auto read = read_real<T>(token_.text);
+    if (!c.at(TokenKind::floating) && !c.at(TokenKind::integer)) c.fail_expected("a number");
+    auto read = read_real<T>(c.peek().text);
     if (!read)
-      fail(where(), "{}{} does not fit {}", negative ? "-" : "", printable(token_.text),
-           name_of(dtype_of_type<T>()));
+      c.fail(c.where(), "{}{} does not fit {}", negative ? "-" : "", printable(c.peek().text),
+             name_of(dtype_of_type<T>()));
     value = *read;
-    take();
+    c.take();
   }
   if (!negative) return value;
   return std::bit_cast<T>(
@@ -109,84 +107,88 @@ T Cursor::element_real() {
 }
 
 template <class T>
-T Cursor::element_integer() {
-  SourceLocation start = where();
-  bool negative = accept(TokenKind::minus);
-  if (!at(TokenKind::integer))
-    fail_expected(fmt::format("an integer for a tensor of {}", name_of(dtype_of_type<T>())));
-  Token token = take();
-  int64_t value = integer(token, negative);
+T element_integer(Cursor& c) {
+  SourceLocation start = c.where();
+  bool negative = c.accept(TokenKind::minus);
+  if (!c.at(TokenKind::integer))
+    c.fail_expected(fmt::format("an integer for a tensor of {}", name_of(dtype_of_type<T>())));
+  Token token = c.take();
+  int64_t value = c.integer(token, negative);
   if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max())
-    fail(start, "{} does not fit {}, which holds {} to {}", value, name_of(dtype_of_type<T>()),
-         static_cast<int64_t>(std::numeric_limits<T>::min()),
-         static_cast<int64_t>(std::numeric_limits<T>::max()));
+    c.fail(start, "{} does not fit {}, which holds {} to {}", value, name_of(dtype_of_type<T>()),
+           static_cast<int64_t>(std::numeric_limits<T>::min()),
+           static_cast<int64_t>(std::numeric_limits<T>::max()));
   return static_cast<T>(value);
 }
 
 template <class T>
-T Cursor::element() {
+T element(Cursor& c) {
   if constexpr (std::is_same_v<T, bool>) {
-    if (accept("true")) return true;
-    if (!accept("false")) fail_expected("true or false for a tensor of bool");
+    if (c.accept("true")) return true;
+    if (!c.accept("false")) c.fail_expected("true or false for a tensor of bool");
     return false;
   } else if constexpr (std::is_integral_v<T>) {
-    return element_integer<T>();
+    return element_integer<T>(c);
   } else {
-    return element_real<T>();
+    return element_real<T>(c);
   }
 }
 
 // Memory is taken for what was read, never for what the shape promises.
 template <class T>
-void Cursor::elements(std::span<const int64_t> shape, std::vector<std::byte>& out) {
+void elements(Cursor& c, std::span<const int64_t> shape, std::vector<std::byte>& out) {
   if (shape.empty()) {
-    T value = element<T>();
+    T value = element<T>(c);
     auto* bytes = reinterpret_cast<const std::byte*>(&value);
     out.insert(out.end(), bytes, bytes + sizeof value);
     return;
   }
-  SourceLocation start = where();
-  if (!accept(TokenKind::left_bracket)) fail_expected(fmt::format("'[' and {} elements", shape[0]));
+  SourceLocation start = c.where();
+  if (!c.accept(TokenKind::left_bracket))
+    c.fail_expected(fmt::format("'[' and {} elements", shape[0]));
   int64_t found = 0;
-  for (; !at(TokenKind::right_bracket); ++found) {
-    if (found) expect(TokenKind::comma, "or ']' after an element");
+  for (; !c.at(TokenKind::right_bracket); ++found) {
+    if (found) c.expect(TokenKind::comma, "or ']' after an element");
     if (found == shape[0])
-      fail(where(), "more than {} elements; the tensor's type says how many stand in this list",
-           shape[0]);
-    elements<T>(shape.subspan(1), out);
+      c.fail(c.where(), "more than {} elements; the tensor's type says how many stand in this list",
+             shape[0]);
+    elements<T>(c, shape.subspan(1), out);
   }
   if (found != shape[0])
-    fail(start, "expected {} elements in this list, as the tensor's type says, found {}", shape[0],
-         found);
-  take();
+    c.fail(start, "expected {} elements in this list, as the tensor's type says, found {}",
+           shape[0], found);
+  c.take();
 }
 
-Tensor Cursor::tensor() {
-  SourceLocation start = where();
-  WrittenType written = type();
+}  // namespace
+
+Tensor read_tensor(Cursor& c) {
+  SourceLocation start = c.where();
+  WrittenType written = c.type();
   const Type& t = written.type;
   if (!t.is_tensor() || !written.any.empty() || !all_constant(t.dims) || t.device != Device())
-    fail(start, "a tensor literal's type has a dtype and plain numbers as sizes: f32[2] [1, 2]");
+    c.fail(start, "a tensor literal's type has a dtype and plain numbers as sizes: f32[2] [1, 2]");
   if (t.dims.size() > most_dimensions)
-    fail(start, "a tensor literal has at most {} dimensions", most_dimensions);
+    c.fail(start, "a tensor literal has at most {} dimensions", most_dimensions);
   Sizes shape;
   for (const Dim& d : t.dims) shape.push_back(d.value());
   auto count = checked_numel(shape);
   int64_t bytes = 0;
   if (!count || __builtin_mul_overflow(*count, static_cast<int64_t>(size_of(t.dtype)), &bytes))
-    fail(start, "the tensor literal {} has more elements than can be counted", to_string(t));
+    c.fail(start, "the tensor literal {} has more elements than can be counted", to_string(t));
   std::vector<std::byte> values;
-  visit_dtype(t.dtype, [&](auto tag) { elements<typename decltype(tag)::type>(shape, values); });
+  visit_dtype(t.dtype, [&](auto tag) { elements<typename decltype(tag)::type>(c, shape, values); });
   Tensor tensor = Tensor::empty(t.dtype, shape);
   if (bytes) std::memcpy(tensor.mutable_data(), values.data(), static_cast<size_t>(bytes));
   return tensor;
 }
 
-double Cursor::floating() { return element_real<double>(); }
+double read_floating(Cursor& c) { return element_real<double>(c); }
 
-double Cursor::real(std::string_view what) {
-  if (!at_floating() && !at(TokenKind::integer) && !at(TokenKind::minus)) fail_expected(what);
-  return element_real<double>();
+double read_real(Cursor& c, std::string_view what) {
+  if (!c.at_floating() && !c.at(TokenKind::integer) && !c.at(TokenKind::minus))
+    c.fail_expected(what);
+  return element_real<double>(c);
 }
 
 }  // namespace gradus::ir

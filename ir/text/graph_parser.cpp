@@ -232,7 +232,7 @@ class GraphParser {
     if (cursor_.accept("none")) return std::monostate();
     if (cursor_.accept("true")) return Number::of(true);
     if (cursor_.accept("false")) return Number::of(false);
-    if (cursor_.at_floating()) return Number::of(cursor_.floating());
+    if (cursor_.at_floating()) return Number::of(read_floating(cursor_));
     switch (cursor_.peek().kind) {
       case TokenKind::name:
       case TokenKind::integer:

@@ -6,7 +6,7 @@
 #include "devices/backend.h"
 #include "devices/cuda/planned_device.h"
 #include "fusion/kernels.h"
-#include "interpreter/plan.h"
+#include "interpreter/plan/bind_sizes.h"
 #include "ops/opaque.h"
 
 namespace gradus::view {
@@ -61,31 +61,22 @@ class Environment final : public ir::DimEnvironment {
   const DimSizes& sizes_;
 };
 
-// Of the type's sizes, with memory that nobody looks at: plans ask for layouts only.
-Tensor stand_in(const ir::Type& type, Device device, const DimSizes& sizes) {
-  Sizes shape;
-  for (const ir::Dim& d : type.dims) shape.push_back(d.evaluate(Environment(sizes)));
-  auto count = checked_numel(shape);
-  constexpr int64_t most = int64_t{1} << 46;
-  if (!count || *count > most) throw Error("{} has too many elements", to_string(type));
-  alignas(64) static std::byte place[64];
-  const size_t bytes = static_cast<size_t>(*count) * size_of(type.dtype);
-  return Tensor(make_ref<Storage>(place, bytes, device, [] {}), Layout(type.dtype, shape));
-}
-
 // What the segment is given: its stage's inputs, or what an opaque function gives.
 std::vector<Tensor> stand_ins(const Code& code, const Segment& segment, Device device,
                               const DimSizes& sizes) {
+  const Environment known(sizes);
   std::vector<Tensor> tensors;
+  auto add = [&](const ir::Type& type) {
+    tensors.push_back(interpreter::stand_in(type, known, device));
+  };
   if (segment.begins_stage) {
-    for (size_t i = 0; i < code.inputs(segment.stage); ++i)
-      tensors.push_back(stand_in(code.input_type(segment.stage, i), device, sizes));
+    for (size_t i = 0; i < code.inputs(segment.stage); ++i) add(code.input_type(segment.stage, i));
   } else if (segment.opaque) {
     const StageCode& stage = code.stage(segment.stage);
     const Instruction& i = stage.instructions[*segment.opaque];
     const ir::Node& node = code.graph().stages[segment.stage].nodes[i.node];
     for (uint32_t k = 0; k < stage.opaque[i.opaque].tensors; ++k)
-      tensors.push_back(stand_in(code.graph()[node.results[k]].type, device, sizes));
+      add(code.graph()[node.results[k]].type);
   }
   return tensors;
 }

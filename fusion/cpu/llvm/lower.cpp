@@ -22,154 +22,154 @@ llvm::Align align_of(DType d) { return llvm::Align(size_of(d)); }
 
 Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module,
                    unsigned lanes)
-    : nest_(nest),
-      vector_bits_(vector_bits),
-      rows_(row_loops(nest)),
-      builder_(module.getContext()),
-      state_{builder_, lanes ? lanes : static_cast<unsigned>(lanes_of(nest, vector_bits)),
-             vector_bits},
-      emitter_(state_) {
-  llvm::Type* pointer = builder_.getPtrTy();
-  llvm::Type* count = builder_.getInt64Ty();
-  auto* type = llvm::FunctionType::get(builder_.getVoidTy(),
+    : nest(nest),
+      vector_bits(vector_bits),
+      rows(row_loops(nest)),
+      builder(module.getContext()),
+      state{builder, lanes ? lanes : static_cast<unsigned>(lanes_of(nest, vector_bits)),
+            vector_bits},
+      emitter(state) {
+  llvm::Type* pointer = builder.getPtrTy();
+  llvm::Type* count = builder.getInt64Ty();
+  auto* type = llvm::FunctionType::get(builder.getVoidTy(),
                                        {count, count, pointer, pointer, pointer}, false);
-  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
+  function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
   std::vector<SourceLocation> places;
   for (const Step& s : nest.steps) places.push_back(s.where);
-  lines_.emplace(nest.program, places, *function_, builder_);
-  set_attributes(*function_, vector_bits);
-  values_.resize(nest.values());
+  lines.emplace(nest.program, places, *function, builder);
+  set_attributes(*function, vector_bits);
+  values.resize(nest.values());
 }
 
 void Lowering::run() {
   BasicBlock *entry = block("entry"), *row = block("row"), *end_row = block("end_row"),
              *exit = block("exit");
-  Value *rows = function_->getArg(0), *columns = function_->getArg(1);
-  builder_.SetInsertPoint(entry);
+  Value *row_count = function->getArg(0), *columns = function->getArg(1);
+  builder.SetInsertPoint(entry);
   make_slots();
-  find_next_rows();
-  Value* none = builder_.CreateOr(builder_.CreateICmpSLE(rows, integer(0)),
-                                  builder_.CreateICmpSLE(columns, integer(0)));
-  builder_.CreateCondBr(none, exit, row);
+  find_next_rows(*this);
+  Value* none = builder.CreateOr(builder.CreateICmpSLE(row_count, integer(0)),
+                                 builder.CreateICmpSLE(columns, integer(0)));
+  builder.CreateCondBr(none, exit, row);
 
-  builder_.SetInsertPoint(row);
+  builder.SetInsertPoint(row);
   llvm::PHINode* r = counter(integer(0), entry);
-  for (Slot& s : slots_) {
-    s.row = builder_.CreatePHI(builder_.getPtrTy(), 2);
+  for (Slot& s : slots) {
+    s.row = builder.CreatePHI(builder.getPtrTy(), 2);
     s.row->addIncoming(s.first, entry);
   }
   share_row();
-  for (int level = 1; level <= rows_.levels; ++level) {
-    reduce(level);
+  for (int level = 1; level <= rows.levels; ++level) {
+    reduce_rows(*this, level);
     compute_row_steps(level);
   }
-  if (!nest_.stores.empty() || !nest_.column_stores.empty())
-    each_vector(integer(0), columns, rows_.storing(), {}, [&](Value*, const Values&) {
-      for (size_t i = 0; i < nest_.stores.size(); ++i)
-        store(slots_[nest_.loads.size() + i], values_[nest_.stores[i]]);
+  if (!nest.stores.empty() || !nest.column_stores.empty())
+    each_vector(integer(0), columns, rows.storing(), {}, [&](Value*, const Values&) {
+      for (size_t i = 0; i < nest.stores.size(); ++i)
+        store(slots[nest.loads.size() + i], values[nest.stores[i]]);
       add_to_columns();
       return Values();
     });
   store_rows();
-  builder_.CreateBr(end_row);
+  builder.CreateBr(end_row);
 
-  builder_.SetInsertPoint(end_row);
-  for (Slot& s : slots_)
-    s.row->addIncoming(builder_.CreateGEP(builder_.getInt8Ty(), s.row, s.row_step), end_row);
-  Value* next_row = builder_.CreateAdd(r, integer(1));
+  builder.SetInsertPoint(end_row);
+  for (Slot& s : slots)
+    s.row->addIncoming(builder.CreateGEP(builder.getInt8Ty(), s.row, s.row_step), end_row);
+  Value* next_row = builder.CreateAdd(r, integer(1));
   r->addIncoming(next_row, end_row);
-  builder_.CreateCondBr(builder_.CreateICmpSLT(next_row, rows), row, exit);
+  builder.CreateCondBr(builder.CreateICmpSLT(next_row, row_count), row, exit);
 
-  builder_.SetInsertPoint(exit);
-  builder_.CreateRetVoid();
-  lines_->finish();
+  builder.SetInsertPoint(exit);
+  builder.CreateRetVoid();
+  lines->finish();
 }
 
 Lowering::Values Lowering::each_vector(
     Value* from, Value* to, const RowLoops::Loop& loop, Values carried,
     const std::function<Values(Value* left, const Values&)>& work) {
-  BasicBlock *before = builder_.GetInsertBlock(), *column = block("column"),
+  BasicBlock *before = builder.GetInsertBlock(), *column = block("column"),
              *partial = block("partial"), *body = block("body"), *copy_out = block("copy_out"),
              *next = block("next"), *done = block("done");
-  builder_.CreateBr(column);
+  builder.CreateBr(column);
 
-  builder_.SetInsertPoint(column);
+  builder.SetInsertPoint(column);
   llvm::PHINode* i = counter(from, before);
   std::vector<llvm::PHINode*> phis;
   for (Value*& c : carried) {
-    phis.push_back(builder_.CreatePHI(c->getType(), 2));
+    phis.push_back(builder.CreatePHI(c->getType(), 2));
     phis.back()->addIncoming(c, before);
     c = phis.back();
   }
-  Value* left = builder_.CreateSub(function_->getArg(1), i);
-  Value* whole = builder_.CreateICmpSGE(left, integer(state_.lanes));
+  Value* left = builder.CreateSub(function->getArg(1), i);
+  Value* whole = builder.CreateICmpSGE(left, integer(state.lanes));
   // Slots that this loop reads, and writes.
-  std::vector<bool> in = loop.loads, out(slots_.size());
-  in.resize(slots_.size());
-  for (size_t k : loop.reads) in[nest_.loads.size() + rows_.kept[k].store] = true;
-  for (size_t k : loop.writes) out[nest_.loads.size() + rows_.kept[k].store] = true;
-  if (&loop == &rows_.storing()) {
-    std::fill_n(out.begin() + static_cast<long>(nest_.loads.size()), nest_.stores.size(), true);
-    for (size_t k = first_column(); k < slots_.size(); ++k) in[k] = out[k] = true;
+  std::vector<bool> in = loop.loads, out(slots.size());
+  in.resize(slots.size());
+  for (size_t k : loop.reads) in[nest.loads.size() + rows.kept[k].store] = true;
+  for (size_t k : loop.writes) out[nest.loads.size() + rows.kept[k].store] = true;
+  if (&loop == &rows.storing()) {
+    std::fill_n(out.begin() + static_cast<long>(nest.loads.size()), nest.stores.size(), true);
+    for (size_t k = first_column(); k < slots.size(); ++k) in[k] = out[k] = true;
   }
-  auto used = [&](size_t k) { return slots_[k].buffer && (in[k] || out[k]); };
-  for (size_t k = 0; k < slots_.size(); ++k)
-    if (used(k)) slots_[k].here = advance(slots_[k].start, i, slots_[k].column_step);
-  builder_.CreateCondBr(whole, body, partial);
+  auto used = [&](size_t k) { return slots[k].buffer && (in[k] || out[k]); };
+  for (size_t k = 0; k < slots.size(); ++k)
+    if (used(k)) slots[k].here = advance(slots[k].start, i, slots[k].column_step);
+  builder.CreateCondBr(whole, body, partial);
 
-  builder_.SetInsertPoint(partial);
+  builder.SetInsertPoint(partial);
   BasicBlock* partial_end = copy_left(left, in, true);
-  builder_.CreateBr(body);
+  builder.CreateBr(body);
 
-  builder_.SetInsertPoint(body);
-  for (size_t k = 0; k < slots_.size(); ++k) {
-    Slot& s = slots_[k];
+  builder.SetInsertPoint(body);
+  for (size_t k = 0; k < slots.size(); ++k) {
+    Slot& s = slots[k];
     if (!used(k)) continue;
     s.at = choose(s.here, column, s.buffer, partial_end);
     if (s.walk == Walk::strided) s.step = choose(s.column_step, column, s.bytes, partial_end);
   }
-  const Values shared = values_;
-  auto read = [&](const Slot& s) { return hold(state_, s.dtype, load(s)); };
-  fetch_next_row(loop);
-  for (size_t k = 0; k < nest_.loads.size(); ++k)
-    if (used(k)) values_[k] = read(slots_[k]);
-  for (size_t k = 0; k < nest_.loads.size(); ++k)
-    if (loop.loads[k] && gathers(k)) values_[k] = hold(state_, slots_[k].dtype, gather(k, i, left));
-  for (size_t k : loop.reads) values_[rows_.kept[k].value] = read(slot_of(rows_.kept[k]));
-  for (size_t k = 0; k < nest_.steps.size(); ++k) {
-    Value*& v = values_[nest_.first_step() + k];
-    if (!v && loop.steps[k]) v = step(nest_.steps[k]);
+  const Values shared = values;
+  auto read = [&](const Slot& s) { return hold(state, s.dtype, load(s)); };
+  fetch_next_row(*this, loop);
+  for (size_t k = 0; k < nest.loads.size(); ++k)
+    if (used(k)) values[k] = read(slots[k]);
+  for (size_t k = 0; k < nest.loads.size(); ++k)
+    if (loop.loads[k] && gathers(k)) values[k] = hold(state, slots[k].dtype, gather(k, i, left));
+  for (size_t k : loop.reads) values[rows.kept[k].value] = read(slot_of(rows.kept[k]));
+  for (size_t k = 0; k < nest.steps.size(); ++k) {
+    Value*& v = values[nest.first_step() + k];
+    if (!v && loop.steps[k]) v = step(nest.steps[k]);
   }
-  for (size_t k : loop.writes) store(slot_of(rows_.kept[k]), values_[rows_.kept[k].value]);
+  for (size_t k : loop.writes) store(slot_of(rows.kept[k]), values[rows.kept[k].value]);
   carried = work(left, carried);
-  values_ = shared;
-  builder_.CreateCondBr(whole, next, copy_out);
+  values = shared;
+  builder.CreateCondBr(whole, next, copy_out);
 
-  builder_.SetInsertPoint(copy_out);
+  builder.SetInsertPoint(copy_out);
   copy_left(left, out, false);
-  builder_.CreateBr(next);
+  builder.CreateBr(next);
 
-  builder_.SetInsertPoint(next);
-  Value* following = builder_.CreateAdd(i, integer(state_.lanes));
+  builder.SetInsertPoint(next);
+  Value* following = builder.CreateAdd(i, integer(state.lanes));
   i->addIncoming(following, next);
   for (size_t k = 0; k < phis.size(); ++k) phis[k]->addIncoming(carried[k], next);
-  builder_.CreateCondBr(builder_.CreateICmpSLT(following, to), column, done);
-  builder_.SetInsertPoint(done);
+  builder.CreateCondBr(builder.CreateICmpSLT(following, to), column, done);
+  builder.SetInsertPoint(done);
   return carried;
 }
 
 BasicBlock* Lowering::block(const char* name) {
-  return BasicBlock::Create(builder_.getContext(), name, function_);
+  return BasicBlock::Create(builder.getContext(), name, function);
 }
 
 llvm::PHINode* Lowering::counter(Value* first, BasicBlock* before) {
-  llvm::PHINode* p = builder_.CreatePHI(builder_.getInt64Ty(), 2);
+  llvm::PHINode* p = builder.CreatePHI(builder.getInt64Ty(), 2);
   p->addIncoming(first, before);
   return p;
 }
 
 Value* Lowering::choose(Value* a, BasicBlock* from_a, Value* b, BasicBlock* from_b) {
-  llvm::PHINode* p = builder_.CreatePHI(a->getType(), 2);
+  llvm::PHINode* p = builder.CreatePHI(a->getType(), 2);
   p->addIncoming(a, from_a);
   p->addIncoming(b, from_b);
   return p;
@@ -177,122 +177,121 @@ Value* Lowering::choose(Value* a, BasicBlock* from_a, Value* b, BasicBlock* from
 
 // base + index * step, the step in bytes.
 Value* Lowering::advance(Value* base, Value* index, Value* step) {
-  return builder_.CreateGEP(builder_.getInt8Ty(), base, builder_.CreateMul(index, step));
+  return builder.CreateGEP(builder.getInt8Ty(), base, builder.CreateMul(index, step));
 }
 
 void Lowering::make_slots() {
-  size_t indices = first_column() + nest_.column_stores.size();
+  size_t indices = first_column() + nest.column_stores.size();
   auto add = [&](DType dtype, Walk walk, bool buffered = true) {
-    const size_t k = slots_.size();
+    const size_t k = slots.size();
     auto argument = [&](unsigned a, llvm::Type* type) {
-      Value* place = builder_.CreateConstGEP1_64(type, function_->getArg(a), k);
-      return builder_.CreateLoad(type, place);
+      Value* place = builder.CreateConstGEP1_64(type, function->getArg(a), k);
+      return builder.CreateLoad(type, place);
     };
     Slot s{dtype,
            walk,
-           memory_type(builder_.getContext(), dtype),
+           memory_type(builder.getContext(), dtype),
            integer(static_cast<int64_t>(size_of(dtype))),
            nullptr,
            nullptr,
            nullptr};
-    s.first = argument(2, builder_.getPtrTy());
-    s.row_step = argument(3, builder_.getInt64Ty());
-    s.column_step = walk == Walk::strided ? argument(4, builder_.getInt64Ty()) : s.bytes;
+    s.first = argument(2, builder.getPtrTy());
+    s.row_step = argument(3, builder.getInt64Ty());
+    s.column_step = walk == Walk::strided ? argument(4, builder.getInt64Ty()) : s.bytes;
     if (walk != Walk::broadcast && buffered) {
-      auto* buffer = builder_.CreateAlloca(state_.vector(s.element));
+      auto* buffer = builder.CreateAlloca(state.vector(s.element));
       buffer->setAlignment(llvm::Align(64));
       s.buffer = buffer;
       // No lane beyond what is left holds anything that an instruction might trip over.
       if (!by_mask(s))
-        builder_.CreateAlignedStore(llvm::Constant::getNullValue(state_.vector(s.element)), buffer,
-                                    llvm::Align(64));
+        builder.CreateAlignedStore(llvm::Constant::getNullValue(state.vector(s.element)), buffer,
+                                   llvm::Align(64));
     }
-    slots_.push_back(s);
+    slots.push_back(s);
   };
-  for (size_t k = 0; k < nest_.loads.size(); ++k) {
-    const Load& l = nest_.loads[k];
+  for (size_t k = 0; k < nest.loads.size(); ++k) {
+    const Load& l = nest.loads[k];
     add(l.dtype, l.walks.back(), !gathers(k));
     if (!l.index) continue;
-    Value* place =
-        builder_.CreateConstGEP1_64(builder_.getInt64Ty(), function_->getArg(4), indices++);
-    slots_[k].index_step = builder_.CreateLoad(builder_.getInt64Ty(), place);
+    Value* place = builder.CreateConstGEP1_64(builder.getInt64Ty(), function->getArg(4), indices++);
+    slots[k].index_step = builder.CreateLoad(builder.getInt64Ty(), place);
   }
-  for (ValueNumber v : nest_.stores) add(nest_.dtype_of(v), Walk::contiguous);
-  for (ValueNumber v : nest_.row_stores) add(nest_.dtype_of(v), Walk::broadcast);
-  for (ValueNumber v : nest_.column_stores)
-    add(accumulator(nest_.steps[v - nest_.first_step()]), Walk::contiguous);
+  for (ValueNumber v : nest.stores) add(nest.dtype_of(v), Walk::contiguous);
+  for (ValueNumber v : nest.row_stores) add(nest.dtype_of(v), Walk::broadcast);
+  for (ValueNumber v : nest.column_stores)
+    add(accumulator(nest.steps[v - nest.first_step()]), Walk::contiguous);
 }
 
 // Loads that do not move along a row, numbers, and the steps over such alone.
 void Lowering::share_row() {
-  for (size_t k = 0; k < slots_.size(); ++k) begin_row(k);
-  for (size_t k = 0; k < nest_.loads.size(); ++k) {
-    const Slot& s = slots_[k];
-    if (!rows_.facts.of_row[k]) continue;
-    Value* element = builder_.CreateAlignedLoad(s.element, s.start, align_of(s.dtype));
-    values_[k] = hold(state_, s.dtype, builder_.CreateVectorSplat(state_.lanes, element));
+  for (size_t k = 0; k < slots.size(); ++k) begin_row(k);
+  for (size_t k = 0; k < nest.loads.size(); ++k) {
+    const Slot& s = slots[k];
+    if (!rows.facts.of_row[k]) continue;
+    Value* element = builder.CreateAlignedLoad(s.element, s.start, align_of(s.dtype));
+    values[k] = hold(state, s.dtype, builder.CreateVectorSplat(state.lanes, element));
   }
-  for (size_t i = 0; i < nest_.numbers.size(); ++i)
-    values_[nest_.first_number() + i] = number(nest_.numbers[i]);
+  for (size_t i = 0; i < nest.numbers.size(); ++i)
+    values[nest.first_number() + i] = number(nest.numbers[i]);
   compute_row_steps(0);
 }
 
 // Where a slot's elements of the row begin: an index that the row has leads there.
 void Lowering::begin_row(size_t slot) {
-  Slot& s = slots_[slot];
+  Slot& s = slots[slot];
   s.start = s.row;
   if (!s.index_step || gathers(slot)) return;
-  const Slot& of = slots_[*nest_.loads[slot].index];
-  Value* index = builder_.CreateAlignedLoad(of.element, of.row, align_of(of.dtype));
-  s.start = advance(s.row, builder_.CreateSExt(index, builder_.getInt64Ty()), s.index_step);
+  const Slot& of = slots[*nest.loads[slot].index];
+  Value* index = builder.CreateAlignedLoad(of.element, of.row, align_of(of.dtype));
+  s.start = advance(s.row, builder.CreateSExt(index, builder.getInt64Ty()), s.index_step);
 }
 
 // 0, 1, .. as i64 or i32.
 Value* Lowering::lane_numbers(bool wide) {
   SmallVector<llvm::Constant*, 16> numbers;
-  for (unsigned l = 0; l < state_.lanes; ++l)
-    numbers.push_back(wide ? builder_.getInt64(l) : builder_.getInt32(l));
+  for (unsigned l = 0; l < state.lanes; ++l)
+    numbers.push_back(wide ? builder.getInt64(l) : builder.getInt32(l));
   return llvm::ConstantVector::get({numbers.begin(), numbers.size()});
 }
 
 // The elements from `first` on, each at its own index. Beyond the row's end nothing is read: there
 // indices are anything.
 Value* Lowering::gather(size_t load, Value* first, Value* left) {
-  const Slot& s = slots_[load];
-  const unsigned lanes = state_.lanes;
-  auto all = [&](Value* v) { return builder_.CreateVectorSplat(lanes, v); };
+  const Slot& s = slots[load];
+  const unsigned lanes = state.lanes;
+  auto all = [&](Value* v) { return builder.CreateVectorSplat(lanes, v); };
   Value* lane = lane_numbers(true);
-  Value* there = builder_.CreateICmpSLT(lane, all(left));
-  const ValueNumber index = *nest_.loads[load].index;  // held as i64
-  Value* offsets = builder_.CreateMul(values_[index], all(s.index_step));
+  Value* there = builder.CreateICmpSLT(lane, all(left));
+  const ValueNumber index = *nest.loads[load].index;  // held as i64
+  Value* offsets = builder.CreateMul(values[index], all(s.index_step));
   if (s.walk != Walk::broadcast) {
-    Value* columns = builder_.CreateAdd(all(first), lane);
-    offsets = builder_.CreateAdd(offsets, builder_.CreateMul(columns, all(s.column_step)));
+    Value* columns = builder.CreateAdd(all(first), lane);
+    offsets = builder.CreateAdd(offsets, builder.CreateMul(columns, all(s.column_step)));
   }
-  Value* places = builder_.CreateGEP(builder_.getInt8Ty(), s.row, offsets);
-  llvm::Type* vector = state_.vector(s.element);
-  return builder_.CreateMaskedGather(vector, places, align_of(s.dtype), there,
-                                     llvm::Constant::getNullValue(vector));
+  Value* places = builder.CreateGEP(builder.getInt8Ty(), s.row, offsets);
+  llvm::Type* vector = state.vector(s.element);
+  return builder.CreateMaskedGather(vector, places, align_of(s.dtype), there,
+                                    llvm::Constant::getNullValue(vector));
 }
 
 // The steps of the row that wait for so many reductions, which are there.
 void Lowering::compute_row_steps(int level) {
-  for (size_t i = 0; i < nest_.steps.size(); ++i) {
-    const size_t v = nest_.first_step() + i;
-    if (!values_[v] && rows_.facts.of_row[v] && rows_.facts.level[v] == level)
-      values_[v] = step(nest_.steps[i]);
+  for (size_t i = 0; i < nest.steps.size(); ++i) {
+    const size_t v = nest.first_step() + i;
+    if (!values[v] && rows.facts.of_row[v] && rows.facts.level[v] == level)
+      values[v] = step(nest.steps[i]);
   }
 }
 
 Value* Lowering::number(const ir::Number& n) {
-  if (n.category == Category::floating) return emitter_.constant(LaneType::f64, n.floating);
-  if (n.category == Category::integral) return emitter_.constant(LaneType::i64, n.integer);
-  return emitter_.truth(n.integer != 0);
+  if (n.category == Category::floating) return emitter.constant(LaneType::f64, n.floating);
+  if (n.category == Category::integral) return emitter.constant(LaneType::i64, n.integer);
+  return emitter.truth(n.integer != 0);
 }
 
 Value* Lowering::step(const Step& s) {
-  auto scope = lines_->of(s.where);
-  if (!s.op) return convert(state_, nest_.dtype_of(s.operands[0]), s.dtype, values_[s.operands[0]]);
+  auto scope = lines->of(s.where);
+  if (!s.op) return convert(state, nest.dtype_of(s.operands[0]), s.dtype, values[s.operands[0]]);
   const ops::PointwiseInfo& info = s.op->pointwise();
   const DType compute = dtype_of(s.compute);
   SmallVector<Value*, 4> operands;
@@ -300,103 +299,102 @@ Value* Lowering::step(const Step& s) {
     const ValueNumber v = s.operands[k];
     const bool condition = info.roles[k] == ops::Role::condition;
     operands.push_back(
-        convert(state_, nest_.dtype_of(v), condition ? DType::boolean : compute, values_[v]));
+        convert(state, nest.dtype_of(v), condition ? DType::boolean : compute, values[v]));
   }
-  const int half = cheap_half_power(nest_, s);
+  const int half = cheap_half_power(nest, s);
   const Rule rule = half ? half_power_rule(half, s.compute) : rule_of(*s.op, s.compute);
   GRADUS_CHECK(rule);
-  Value* y = emit(rule, emitter_, {operands.data(), operands.size()}, s.attributes.get());
+  Value* y = emit(rule, emitter, {operands.data(), operands.size()}, s.attributes.get());
   const bool truth = info.result == ops::Result::boolean;
-  return convert(state_, truth ? DType::boolean : compute, s.dtype, y);
+  return convert(state, truth ? DType::boolean : compute, s.dtype, y);
 }
 
 void Lowering::store(const Slot& s, Value* held) {
-  builder_.CreateAlignedStore(unhold(state_, s.dtype, held), s.at, align_of(s.dtype));
+  builder.CreateAlignedStore(unhold(state, s.dtype, held), s.at, align_of(s.dtype));
 }
 
 // What columns reduce meets what they have.
 void Lowering::add_to_columns() {
-  for (size_t i = 0; i < nest_.column_stores.size(); ++i) {
-    const Slot& s = slots_[first_column() + i];
-    const Step& step = nest_.steps[nest_.column_stores[i] - nest_.first_step()];
+  for (size_t i = 0; i < nest.column_stores.size(); ++i) {
+    const Slot& s = slots[first_column() + i];
+    const Step& step = nest.steps[nest.column_stores[i] - nest.first_step()];
     const ValueNumber x = step.operands[0];
-    Value* have = hold(state_, s.dtype, load(s));
-    store(s, combine(step, have, convert(state_, nest_.dtype_of(x), s.dtype, values_[x])));
+    Value* have = hold(state, s.dtype, load(s));
+    store(s, combine(*this, step, have, convert(state, nest.dtype_of(x), s.dtype, values[x])));
   }
 }
 
 void Lowering::store_rows() {
-  for (size_t i = 0; i < nest_.row_stores.size(); ++i) {
-    const Slot& s = slots_[nest_.loads.size() + nest_.stores.size() + i];
-    Value* elements = unhold(state_, s.dtype, values_[nest_.row_stores[i]]);
-    builder_.CreateAlignedStore(builder_.CreateExtractElement(elements, uint64_t{0}), s.row,
-                                align_of(s.dtype));
+  for (size_t i = 0; i < nest.row_stores.size(); ++i) {
+    const Slot& s = slots[nest.loads.size() + nest.stores.size() + i];
+    Value* elements = unhold(state, s.dtype, values[nest.row_stores[i]]);
+    builder.CreateAlignedStore(builder.CreateExtractElement(elements, uint64_t{0}), s.row,
+                               align_of(s.dtype));
   }
 }
 
 Value* Lowering::load(const Slot& s) {
   if (s.walk == Walk::contiguous)
-    return builder_.CreateAlignedLoad(state_.vector(s.element), s.at, align_of(s.dtype));
-  Value* elements = llvm::PoisonValue::get(state_.vector(s.element));
+    return builder.CreateAlignedLoad(state.vector(s.element), s.at, align_of(s.dtype));
+  Value* elements = llvm::PoisonValue::get(state.vector(s.element));
   Value* at = s.at;
-  for (uint64_t i = 0; i < state_.lanes; ++i) {
-    if (i) at = builder_.CreateGEP(builder_.getInt8Ty(), at, s.step);
-    Value* element = builder_.CreateAlignedLoad(s.element, at, align_of(s.dtype));
-    elements = builder_.CreateInsertElement(elements, element, i);
+  for (uint64_t i = 0; i < state.lanes; ++i) {
+    if (i) at = builder.CreateGEP(builder.getInt8Ty(), at, s.step);
+    Value* element = builder.CreateAlignedLoad(s.element, at, align_of(s.dtype));
+    elements = builder.CreateInsertElement(elements, element, i);
   }
   return elements;
 }
 
 // Copies `left` elements of the slots, fewer than a vector has, into their buffers, or out of them.
 // Ends in the block that is returned.
-BasicBlock* Lowering::copy_left(Value* left, const std::vector<bool>& slots, bool in) {
-  Value* some = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, integer(0));
-  llvm::Type* bits = builder_.getIntNTy(state_.lanes);
-  Value* ones = builder_.CreateSub(
-      builder_.CreateShl(llvm::ConstantInt::get(bits, 1), builder_.CreateZExtOrTrunc(some, bits)),
+BasicBlock* Lowering::copy_left(Value* left, const std::vector<bool>& which, bool in) {
+  Value* some = builder.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, integer(0));
+  llvm::Type* bits = builder.getIntNTy(state.lanes);
+  Value* ones = builder.CreateSub(
+      builder.CreateShl(llvm::ConstantInt::get(bits, 1), builder.CreateZExtOrTrunc(some, bits)),
       llvm::ConstantInt::get(bits, 1));
-  Value* mask = builder_.CreateBitCast(ones, state_.vector(builder_.getInt1Ty()));
+  Value* mask = builder.CreateBitCast(ones, state.vector(builder.getInt1Ty()));
   bool others = false;
-  for (size_t k = 0; k < slots_.size(); ++k) {
-    const Slot& s = slots_[k];
-    if (!s.buffer || !slots[k]) continue;
+  for (size_t k = 0; k < slots.size(); ++k) {
+    const Slot& s = slots[k];
+    if (!s.buffer || !which[k]) continue;
     if (!by_mask(s)) {
       others = true;
       continue;
     }
-    llvm::Type* vector = state_.vector(s.element);
+    llvm::Type* vector = state.vector(s.element);
     const llvm::Align whole(64), one = align_of(s.dtype);
     if (in)
-      builder_.CreateAlignedStore(builder_.CreateMaskedLoad(vector, s.here, one, mask,
-                                                            llvm::Constant::getNullValue(vector)),
-                                  s.buffer, whole);
+      builder.CreateAlignedStore(
+          builder.CreateMaskedLoad(vector, s.here, one, mask, llvm::Constant::getNullValue(vector)),
+          s.buffer, whole);
     else
-      builder_.CreateMaskedStore(builder_.CreateAlignedLoad(vector, s.buffer, whole), s.here, one,
-                                 mask);
+      builder.CreateMaskedStore(builder.CreateAlignedLoad(vector, s.buffer, whole), s.here, one,
+                                mask);
   }
-  return others ? copy_one_by_one(left, slots, in) : builder_.GetInsertBlock();
+  return others ? copy_one_by_one(left, which, in) : builder.GetInsertBlock();
 }
 
 // The same of those that no mask copies.
-BasicBlock* Lowering::copy_one_by_one(Value* left, const std::vector<bool>& slots, bool in) {
-  BasicBlock* before = builder_.GetInsertBlock();
+BasicBlock* Lowering::copy_one_by_one(Value* left, const std::vector<bool>& which, bool in) {
+  BasicBlock* before = builder.GetInsertBlock();
   BasicBlock *loop = block(in ? "copy" : "copy_back"), *done = block("copied");
-  builder_.CreateCondBr(builder_.CreateICmpSGT(left, integer(0)), loop, done);
-  builder_.SetInsertPoint(loop);
+  builder.CreateCondBr(builder.CreateICmpSGT(left, integer(0)), loop, done);
+  builder.SetInsertPoint(loop);
   llvm::PHINode* j = counter(integer(0), before);
-  for (size_t k = 0; k < slots_.size(); ++k) {
-    const Slot& s = slots_[k];
-    if (!s.buffer || !slots[k] || by_mask(s)) continue;
+  for (size_t k = 0; k < slots.size(); ++k) {
+    const Slot& s = slots[k];
+    if (!s.buffer || !which[k] || by_mask(s)) continue;
     Value* place = advance(s.here, j, s.column_step);
-    Value* buffered = builder_.CreateGEP(s.element, s.buffer, j);
-    Value* element =
-        builder_.CreateAlignedLoad(s.element, in ? place : buffered, align_of(s.dtype));
-    builder_.CreateAlignedStore(element, in ? buffered : place, align_of(s.dtype));
+    Value* buffered = builder.CreateGEP(s.element, s.buffer, j);
+    Value* element = builder.CreateAlignedLoad(s.element, in ? place : buffered, align_of(s.dtype));
+    builder.CreateAlignedStore(element, in ? buffered : place, align_of(s.dtype));
   }
-  Value* next = builder_.CreateAdd(j, integer(1));
+  Value* next = builder.CreateAdd(j, integer(1));
   j->addIncoming(next, loop);
-  builder_.CreateCondBr(builder_.CreateICmpSLT(next, left), loop, done);
-  builder_.SetInsertPoint(done);
+  builder.CreateCondBr(builder.CreateICmpSLT(next, left), loop, done);
+  builder.SetInsertPoint(done);
   return done;
 }
 

@@ -24,13 +24,11 @@ namespace gradus::fusion::cpu {
 // So the body stands there once, however many elements a row has. Where rows are reduced, such
 // loops over the columns follow one another: one for each level of reductions, inside a loop over
 // chunks, and one for the stores (fusion/rows.h).
-class Lowering {
- public:
+struct Lowering {
   Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module,
            unsigned lanes);
   void run();
 
- private:
   using Values = std::vector<llvm::Value*>;
   // A load or a store.
   struct Slot {
@@ -48,8 +46,28 @@ class Lowering {
     llvm::Value *at = nullptr, *step = nullptr;  // in the body
   };
   llvm::BasicBlock* block(const char* name);
-  llvm::ConstantInt* integer(int64_t n) { return builder_.getInt64(static_cast<uint64_t>(n)); }
+  llvm::ConstantInt* integer(int64_t n) { return builder.getInt64(static_cast<uint64_t>(n)); }
   llvm::PHINode* counter(llvm::Value* first, llvm::BasicBlock* before);
+  llvm::Value* lane_numbers(bool wide);
+  // Runs `body` for the elements from, from + lanes, .. below `to`, at least once. It is given how
+  // many elements the row has from there on (fewer than a vector, or none, at the end), and what
+  // the run before it returned, or `carried`. Returns what the last one did. Values of elements
+  // are there in the body alone.
+  Values each_vector(llvm::Value* from, llvm::Value* to, const RowLoops::Loop& loop, Values carried,
+                     const std::function<Values(llvm::Value* left, const Values&)>& body);
+
+  const Nest& nest;
+  const unsigned vector_bits;
+  const RowLoops rows;
+  llvm::IRBuilder<> builder;
+  Emitter::State state;
+  Emitter emitter;
+  llvm::Function* function;
+  std::optional<LineTable> lines;  // once there is a function
+  std::vector<Slot> slots;         // loads, then stores, then those of rows, then of columns
+  Values values;                   // as they are held; null until emitted
+
+ private:
   llvm::Value* choose(llvm::Value* a, llvm::BasicBlock* from_a, llvm::Value* b,
                       llvm::BasicBlock* from_b);
   llvm::Value* advance(llvm::Value* base, llvm::Value* index, llvm::Value* step);
@@ -62,54 +80,35 @@ class Lowering {
   llvm::Value* load(const Slot& s);
   // Whether each element has an index of its own.
   bool gathers(size_t load) const {
-    const auto& index = nest_.loads[load].index;
-    return index && !rows_.facts.of_row[*index];
+    const auto& index = nest.loads[load].index;
+    return index && !rows.facts.of_row[*index];
   }
   void begin_row(size_t slot);
   llvm::Value* gather(size_t load, llvm::Value* first, llvm::Value* left);
-  llvm::Value* lane_numbers(bool wide);
   void store(const Slot& s, llvm::Value* held);
-  Slot& slot_of(const RowLoops::Kept& k) { return slots_[nest_.loads.size() + k.store]; }
+  Slot& slot_of(const RowLoops::Kept& k) { return slots[nest.loads.size() + k.store]; }
   size_t first_column() const {
-    return nest_.loads.size() + nest_.stores.size() + nest_.row_stores.size();
+    return nest.loads.size() + nest.stores.size() + nest.row_stores.size();
   }
   void add_to_columns();
   void store_rows();
   // Whether a vector instruction leaves out the lanes beyond what is left.
   bool by_mask(const Slot& s) const {
-    const size_t narrowest = vector_bits_ == 512 ? 1 : vector_bits_ == 256 ? 4 : SIZE_MAX;
+    const size_t narrowest = vector_bits == 512 ? 1 : vector_bits == 256 ? 4 : SIZE_MAX;
     return s.walk == Walk::contiguous && size_of(s.dtype) >= narrowest;
   }
-  llvm::BasicBlock* copy_left(llvm::Value* left, const std::vector<bool>& slots, bool in);
-  llvm::BasicBlock* copy_one_by_one(llvm::Value* left, const std::vector<bool>& slots, bool in);
-
-  // Runs `body` for the elements from, from + lanes, .. below `to`, at least once. It is given how
-  // many elements the row has from there on (fewer than a vector, or none, at the end), and what
-  // the run before it returned, or `carried`. Returns what the last one did. Values of elements
-  // are there in the body alone.
-  Values each_vector(llvm::Value* from, llvm::Value* to, const RowLoops::Loop& loop, Values carried,
-                     const std::function<Values(llvm::Value* left, const Values&)>& body);
-
-  // Rows: lower_rows.cpp.
-  void reduce(int level);
-  bool reads_last(const RowLoops::Loop& loop, size_t load) const;
-  void find_next_rows();
-  void fetch_next_row(const RowLoops::Loop& loop);
-  llvm::Value* identity(const Step& s);
-  llvm::Value* combine(const Step& s, llvm::Value* a, llvm::Value* b);
-  DType accumulator(const Step& s) const;
-  llvm::Value* fold(const Step& s, std::span<llvm::Value* const> lanes);
-
-  const Nest& nest_;
-  const unsigned vector_bits_;
-  const RowLoops rows_;
-  llvm::IRBuilder<> builder_;
-  Emitter::State state_;
-  Emitter emitter_;
-  llvm::Function* function_;
-  std::optional<LineTable> lines_;  // once there is a function
-  std::vector<Slot> slots_;         // loads, then stores, then those of rows, then of columns
-  Values values_;                   // as they are held; null until emitted
+  llvm::BasicBlock* copy_left(llvm::Value* left, const std::vector<bool>& which, bool in);
+  llvm::BasicBlock* copy_one_by_one(llvm::Value* left, const std::vector<bool>& which, bool in);
 };
+
+// Rows: lower_rows.cpp.
+// The dtype that a reduction's values are held as until it is done, and how two of them combine.
+DType accumulator(const Step& s);
+llvm::Value* combine(Lowering& f, const Step& s, llvm::Value* a, llvm::Value* b);
+// All reductions of a level, in one run over the row.
+void reduce_rows(Lowering& f, int level);
+// What the last loop of each row fetches, and does so.
+void find_next_rows(Lowering& f);
+void fetch_next_row(Lowering& f, const RowLoops::Loop& loop);
 
 }  // namespace gradus::fusion::cpu

@@ -4,19 +4,11 @@
 
 #include "base/text.h"
 #include "interpreter/plan/bind_sizes.h"
-#include "interpreter/state_file.h"
+#include "interpreter/run/state_file.h"
+#include "interpreter/run/steps.h"
 #include "tensor/safetensors.h"
 
-namespace gradus {
-
-using interpreter::bytes_of;
-using interpreter::first_segment_left;
-using interpreter::Handle;
-using interpreter::hash_of;
-using interpreter::Held;
-using interpreter::registers_left;
-using interpreter::SegmentPlan;
-using interpreter::state_format;
+namespace gradus::interpreter {
 
 namespace {
 
@@ -128,11 +120,9 @@ class KeyReader {
   std::span<const int64_t> words_;
 };
 
-}  // namespace
-
 // Plans the segments that ran as they were planned, and gives back what they left.
-struct State::Resume {
-  Impl& s;
+struct Resume {
+  StateData& s;
   const Code& code;
   const Saved& saved;
   std::map<int64_t, Ref<Storage>> pieces;
@@ -140,25 +130,26 @@ struct State::Resume {
 
   void plan_segment(size_t n) {
     const Segment& segment = code.segment(n);
-    KeyReader key(saved, saved.read(fmt::format("key{}", n), *s.context), s.kernels.place());
+    KeyReader key(saved, saved.read(fmt::format("key{}", n), *s.place.context),
+                  s.place.kernels.place());
     std::vector<Tensor> inputs;
-    std::span<const Register> registers = interpreter::inputs_of(code, n);
+    std::span<const Register> registers = inputs_of(code, n);
     for (size_t i = 0; i < registers.size(); ++i) inputs.push_back(key.tensor());
     std::optional<int64_t> count;
     if (segment.counts) count = key.next();
     if (!key.at_end() || (count && *count < 0)) saved.damaged();
     if (!segment.begins_stage) check_opaque(n, registers, inputs);
-    s.plans[n] = s.find_plan(n, inputs, count);
+    s.plans[n] = find_plan(s, n, inputs, count);
   }
   // What opaque instructions gave was checked when they ran; a stage's inputs are by the planner.
   void check_opaque(size_t n, std::span<const Register> registers, std::span<const Tensor> inputs) {
-    interpreter::SizesByName sizes(code, s.plans[n - 1]->sizes);
+    SizesByName sizes(code, s.plans[n - 1]->sizes);
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (registers[i] == no_register || !inputs[i].defined()) continue;
       const ir::Type& type = code.type_of(registers[i]);
-      if (type.dtype != inputs[i].dtype() || type.rank() != inputs[i].rank()) saved.damaged();
-      for (int d = 0; d < type.rank(); ++d)
-        if (type.dims[d].evaluate(sizes) != inputs[i].shape()[d]) saved.damaged();
+      if (type.dtype != inputs[i].dtype() ||
+          !std::ranges::equal(inputs[i].shape(), sizes_of(type, sizes)))
+        saved.damaged();
     }
   }
 
@@ -168,13 +159,14 @@ struct State::Resume {
     if (held.absent) return;
     if (!held.carried) {
       Tensor& t = s.registers[index_of(r)];
-      t = s.there(tensor(r, held.layout), true);
+      t = s.place.there(tensor(r, held.layout), true);
       s.versions[index_of(r)] = t.version();
       return;
     }
     auto& block = s.blocks[plan.segment];
     if (!block)
-      block = make_ref<Storage>(s.context->allocator(), static_cast<size_t>(plan.block_bytes));
+      block =
+          make_ref<Storage>(s.place.context->allocator(), static_cast<size_t>(plan.block_bytes));
     Tensor t = tensor(r, Layout(held.layout.dtype, held.layout.shape));
     std::byte* to = block->data() + held.carried->memory + held.carried->offset;
     if (t.numel()) copy_elements(t.layout(), t.data(), held.layout, to);
@@ -183,11 +175,11 @@ struct State::Resume {
   Tensor tensor(Register r, const Layout& layout) {
     std::string name = fmt::format("c{}", index_of(r));
     if (saved.contains(name)) {
-      Tensor t = saved.read(name, *s.context);
+      Tensor t = saved.read(name, *s.place.context);
       if (t.dtype() != layout.dtype || !std::ranges::equal(t.shape(), layout.shape))
         saved.damaged();
       auto memory =
-          make_ref<Storage>(s.context->allocator(), static_cast<size_t>(bytes_of(layout)));
+          make_ref<Storage>(s.place.context->allocator(), static_cast<size_t>(bytes_of(layout)));
       Tensor own(std::move(memory), layout);
       if (t.numel()) copy_elements(t.layout(), t.data(), layout, own.mutable_data());
       return own;
@@ -197,10 +189,10 @@ struct State::Resume {
     const auto item = static_cast<int64_t>(size_of(layout.dtype));
     Ref<Storage>& memory = pieces[line[0]];
     if (!memory) {
-      Tensor bytes = saved.read(fmt::format("m{}", line[0]), *s.context);
+      Tensor bytes = saved.read(fmt::format("m{}", line[0]), *s.place.context);
       auto size = static_cast<size_t>(bytes.numel());
       if (bytes.dtype() != DType::u8) saved.damaged();
-      memory = make_ref<Storage>(s.context->allocator(), size);
+      memory = make_ref<Storage>(s.place.context->allocator(), size);
       if (size) std::memcpy(memory->data(), bytes.data(), size);
     }
     if (line[1] % item != 0 || line[1] > static_cast<int64_t>(memory->bytes()) - bytes_of(layout))
@@ -228,7 +220,7 @@ struct State::Resume {
     if (std::string_view given = word(); given != "-")
       for (size_t i = 0; i < given.size(); ++i)
         operands.push_back(given[i] == '1'
-                               ? saved.read(fmt::format("o{}.{}", n, i), *s.context).copy()
+                               ? saved.read(fmt::format("o{}.{}", n, i), *s.place.context).copy()
                                : Tensor());
     if (!is_function) {
       auto parent = saved.numbers(line);
@@ -237,7 +229,7 @@ struct State::Resume {
       Ref<const Handle> of = handle(parent[0]);
       if (operands.size() != of->roots().size() || marks.size() != of->inputs().size())
         saved.damaged();
-      return made[n] = interpreter::evaluate_handle(of, operands, marks, true, s.context).handle;
+      return made[n] = evaluate_handle(of, operands, marks, true, s.place.context).handle;
     }
     auto function =
         std::dynamic_pointer_cast<const autograd::CppFunction>(ops::find_function(line));
@@ -245,36 +237,35 @@ struct State::Resume {
     if (operands.size() != marks.size() ||
         !std::ranges::all_of(operands, [](const Tensor& t) { return t.defined(); }))
       saved.damaged();
-    return made[n] = interpreter::call_function(*function, operands, marks, true, s.context).handle;
+    return made[n] = call_function(*function, operands, marks, true, s.place.context).handle;
   }
 };
 
-State State::resume(std::shared_ptr<const Code> code, const std::string& path,
-                    std::shared_ptr<Context> context, const StateOptions& options) {
-  State state(code, std::move(context), options);
-  Impl& s = *state.impl_;
-  Saved saved(path, *code);
+}  // namespace
+
+void resume(StateData& s, const std::string& path) {
+  const Code& code = *s.code;
+  const Saved saved(path, code);
   auto stage = saved.numbers(saved.text("stage"));
-  if (stage.size() != 1 || stage[0] > static_cast<int64_t>(code->stages())) saved.damaged();
-  const size_t next = first_segment_left(*code, static_cast<size_t>(stage[0]));
-  Resume resume{s, *code, saved, {}, {}};
+  if (stage.size() != 1 || stage[0] > static_cast<int64_t>(code.stages())) saved.damaged();
+  const size_t next = first_segment_left(code, static_cast<size_t>(stage[0]));
+  Resume resumed{s, code, saved, {}, {}};
   for (size_t n = 0; n < next; ++n) {
-    s.stage = code->segment(n).stage;
-    resume.plan_segment(n);
+    s.stage = code.segment(n).stage;
+    resumed.plan_segment(n);
   }
   s.stage = static_cast<size_t>(stage[0]);
-  for (Register r : registers_left(*code, next)) {
-    if (!code->is_handle(r)) {
-      resume.restore(r);
+  for (Register r : registers_left(code, next)) {
+    if (!code.is_handle(r)) {
+      resumed.restore(r);
     } else if (const std::string* recipe = saved.find(fmt::format("h{}", index_of(r)))) {
       auto number = saved.numbers(*recipe);
       if (number.size() != 1) saved.damaged();
-      s.handles[index_of(r)] = resume.handle(number[0]);
+      s.handles[index_of(r)] = resumed.handle(number[0]);
     } else {
       saved.damaged();
     }
   }
-  return state;
 }
 
-}  // namespace gradus
+}  // namespace gradus::interpreter

@@ -2,13 +2,12 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "interpreter/state_file.h"
+#include "interpreter/run/state_file.h"
+#include "interpreter/run/steps.h"
 #include "ir/text/printer.h"
 #include "tensor/safetensors.h"
 
-namespace gradus {
-
-namespace interpreter {
+namespace gradus::interpreter {
 
 std::string hash_of(const Code& code) {
   // Fowler, Noll and Vo's (FNV-1a).
@@ -30,12 +29,6 @@ std::vector<Register> registers_left(const Code& code, size_t next) {
   }
   return list;
 }
-
-}  // namespace interpreter
-
-using interpreter::Handle;
-using interpreter::Held;
-using interpreter::SegmentPlan;
 
 namespace {
 
@@ -100,7 +93,7 @@ class Pieces {
     if (p.registers.empty()) p.begin = p.end = begin;
     p.storage = t.storage();
     p.begin = std::min(p.begin, begin / piece_alignment * piece_alignment);
-    p.end = std::max(p.end, begin + interpreter::bytes_of(t.layout()));
+    p.end = std::max(p.end, begin + bytes_of(t.layout()));
     p.registers.emplace_back(r, begin);
   }
   void write(Metadata& metadata, std::vector<std::pair<std::string, Tensor>>& tensors) const {
@@ -130,17 +123,15 @@ class Pieces {
 
 }  // namespace
 
-void State::save(const std::string& path) const {
-  Occupy occupy(impl_->running);
-  impl_->join_stream();
-  const Impl& s = *impl_;
+void save(StateData& s, const std::string& path) {
+  s.join_stream();
   const Code& code = *s.code;
   if (s.poisoned)
     throw Error("{}: the state is poisoned ({}): there is nothing to save", path, s.poison);
-  const size_t next = interpreter::first_segment_left(code, s.stage);
-  Metadata metadata{{"gradus_state", std::string(interpreter::state_format)},
+  const size_t next = first_segment_left(code, s.stage);
+  Metadata metadata{{"gradus_state", std::string(state_format)},
                     {"program", code.graph().name},
-                    {"hash", interpreter::hash_of(code)},
+                    {"hash", hash_of(code)},
                     {"stage", std::to_string(s.stage)}};
   std::vector<std::pair<std::string, Tensor>> tensors;
   for (size_t n = 0; n < next; ++n) {
@@ -151,7 +142,7 @@ void State::save(const std::string& path) const {
   }
   Recipes recipes(metadata, tensors);
   Pieces pieces;
-  for (Register r : interpreter::registers_left(code, next)) {
+  for (Register r : registers_left(code, next)) {
     if (code.is_handle(r)) {
       if (const auto& handle = s.handles[index_of(r)])
         metadata[fmt::format("h{}", index_of(r))] =
@@ -162,8 +153,8 @@ void State::save(const std::string& path) const {
     const Held& held = plan.find_held(r);
     if (held.absent) continue;
     if (!held.carried) {
-      s.check_version(r, plan);
-      pieces.add(r, s.here(s.registers[index_of(r)]));
+      check_version(s, r, plan);
+      pieces.add(r, s.place.here(s.registers[index_of(r)]));
       continue;
     }
     Tensor t = Tensor::empty(held.layout.dtype, held.layout.shape);
@@ -176,4 +167,4 @@ void State::save(const std::string& path) const {
   write_safetensors(path, tensors, metadata);
 }
 
-}  // namespace gradus
+}  // namespace gradus::interpreter

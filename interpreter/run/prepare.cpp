@@ -1,28 +1,11 @@
-// Planning before anything runs.
 #include <algorithm>
 
 #include "interpreter/plan/bind_sizes.h"
-#include "interpreter/state_impl.h"
+#include "interpreter/run/steps.h"
 
-namespace gradus {
-
-using interpreter::DimensionSizes;
-using interpreter::Event;
-using interpreter::SegmentPlan;
+namespace gradus::interpreter {
 
 namespace {
-
-// An input of these sizes, without memory: plans ask for layouts alone.
-Tensor stand_in(const ir::Type& type, const ir::DimEnvironment& sizes, Device device) {
-  Sizes shape;
-  for (const ir::Dim& d : type.dims) shape.push_back(d.evaluate(sizes));
-  const auto count = checked_numel(shape);
-  constexpr int64_t most = int64_t{1} << 46;
-  if (!count || *count > most) throw Error("{} has too many elements", to_string(type));
-  alignas(64) static std::byte place[64];
-  const size_t bytes = static_cast<size_t>(*count) * size_of(type.dtype);
-  return Tensor(make_ref<Storage>(place, bytes, device, [] {}), Layout(type.dtype, shape));
-}
 
 DimensionSizes in_order(const Code& code, const DimSizes& sizes) {
   DimensionSizes ordered(code.dimensions().size());
@@ -78,51 +61,34 @@ StageMemory memory_of(const Code& code, const SegmentPlan& plan) {
 
 }  // namespace
 
-std::vector<StageMemory> State::Impl::prepare(const DimSizes& sizes) {
-  if (stage != 0 || poisoned)
+std::vector<StageMemory> prepare(StateData& s, const DimSizes& sizes) {
+  if (s.stage != 0 || s.poisoned)
     throw Error("a state is prepared before stage 0; restart it, or prepare another");
-  check_known(*code);
-  join_stream();
-  const DimensionSizes ordered = in_order(*code, sizes);
-  const interpreter::SizesByName by_name(*code, ordered);
-  interpreter::KernelChoice choice = kernels;
+  const Code& code = *s.code;
+  check_known(code);
+  s.join_stream();
+  const DimensionSizes ordered = in_order(code, sizes);
+  const SizesByName by_name(code, ordered);
+  KernelChoice choice = s.place.kernels;
   if (choice.source) choice.mode = fusion::FusionMode::first;
   std::vector<std::shared_ptr<const SegmentPlan>> ready;
   std::vector<StageMemory> memory;
-  for (size_t s = 0; s < code->segments(); ++s) {
-    std::vector<Tensor> inputs;
-    std::vector<int64_t> input_key;
-    for (size_t i = 0; i < code->inputs(s); ++i) {
-      inputs.push_back(stand_in(code->input_type(s, i), by_name, kernels.place()));
-      interpreter::append_input_key(inputs.back(), input_key);
-    }
-    const auto previous = s ? ready.back() : nullptr;
-    auto plan = code->plans().find(s, previous.get(), input_key, choice);
-    if (!plan) {
-      plan = interpreter::make_plan(*code, s, previous, inputs, input_key, choice);
-      code->plans().insert(s, plan);
-    }
-    memory.push_back(memory_of(*code, *plan));
-    ready.push_back(std::move(plan));
-  }
   size_t bytes = 0;
-  for (const StageMemory& m : memory) bytes = std::max(bytes, m.buffer);
-  plans = std::move(ready);
-  prepared = true;
-  is_left.assign(registers.size(), false);
-  for (const auto& plan : plans)
-    for (const Event& e : plan->events)
-      if (e.kind == Event::Kind::allocate && e.result == UINT32_MAX)
-        is_left[index_of(e.reg)] = true;
-  spare_tensors.assign(registers.size(), Tensor());
-  spare_blocks.assign(blocks.size(), nullptr);
-  for (const auto& plan : plans) frame_of(plan, bytes);
+  for (size_t n = 0; n < code.segments(); ++n) {
+    std::vector<Tensor> inputs;
+    std::vector<int64_t> key;
+    for (size_t i = 0; i < code.inputs(n); ++i) {
+      inputs.push_back(stand_in(code.input_type(n, i), by_name, choice.place()));
+      append_input_key(inputs.back(), key);
+    }
+    ready.push_back(find_or_make_plan(code, n, n ? ready.back() : nullptr, inputs, key, choice));
+    memory.push_back(memory_of(code, *ready.back()));
+    bytes = std::max(bytes, memory.back().buffer);
+  }
+  s.plans = std::move(ready);
+  s.left.prepare(s.plans, s.registers.size());
+  for (const auto& plan : s.plans) frame_of(s, plan, bytes);
   return memory;
 }
 
-std::vector<StageMemory> State::prepare(const DimSizes& sizes) {
-  Occupy occupy(impl_->running);
-  return impl_->prepare(sizes);
-}
-
-}  // namespace gradus
+}  // namespace gradus::interpreter

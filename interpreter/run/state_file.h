@@ -12,7 +12,7 @@
 //           o<i>.<n>        operand n of recipe i
 #pragma once
 
-#include "interpreter/state_impl.h"
+#include "interpreter/run/steps.h"
 
 namespace gradus::interpreter {
 

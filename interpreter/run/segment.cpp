@@ -1,0 +1,264 @@
+#include <algorithm>
+#include <cstring>
+
+#include "interpreter/run/steps.h"
+
+namespace gradus::interpreter {
+
+namespace {
+
+void patch(const StateData& s, const SegmentPlan& plan, SegmentFrame& frame, uint32_t external) {
+  const Tensor& t = s.registers[index_of(plan.externals[external])];
+  std::byte* data = const_cast<std::byte*>(t.data());
+  for (uint32_t p = plan.patch_begin[external]; p < plan.patch_begin[external + 1]; ++p)
+    frame.args[plan.patches[p].arg] = data + plan.patches[p].offset;
+}
+
+void patch_blocks(const StateData& s, const SegmentPlan& plan, SegmentFrame& frame) {
+  for (size_t b = 0; b < plan.blocks.size(); ++b) {
+    const SegmentPlan::Block& block = plan.blocks[b];
+    std::byte* data = s.blocks[block.segment]->data();
+    if (frame.blocks[b] == data) continue;
+    frame.blocks[b] = data;
+    for (uint32_t p = block.first_patch; p < block.first_patch + block.patches; ++p)
+      frame.args[plan.patches[p].arg] = data + plan.patches[p].offset;
+  }
+}
+
+SegmentFrame& prepare_frame(StateData& s, const std::shared_ptr<const SegmentPlan>& plan) {
+  SegmentFrame& frame = frame_of(s, plan, static_cast<size_t>(plan->buffer_bytes));
+  for (uint32_t e = 0; e < plan->externals.size(); ++e)
+    if (plan->external_before[e]) patch(s, *plan, frame, e);
+  if (plan->block_bytes) s.blocks[plan->segment] = s.left.take_block(*plan, s.place);
+  patch_blocks(s, *plan, frame);
+  return frame;
+}
+
+// A result lies in the caller's buffer, if that is like it.
+Tensor tensor_of(StageRun& run, const Event& e) {
+  StateData& s = run.s;
+  if (e.result < run.results.size())
+    if (const Tensor& buffer = run.results[e.result];
+        buffer.defined() && !s.place.kernels.device && buffer.layout() == e.layout)
+      return buffer;
+  return s.left.take_tensor(e, s.place);
+}
+
+void do_events(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame, uint32_t first,
+               uint32_t count) {
+  StateData& s = run.s;
+  for (uint32_t i = first; i < first + count; ++i) {
+    const Event& e = plan.events[i];
+    Tensor& t = s.registers[index_of(e.reg)];
+    switch (e.kind) {
+      case Event::Kind::allocate:
+        t = tensor_of(run, e);
+        if (plan.external_of_event[i] != UINT32_MAX)
+          patch(s, plan, frame, plan.external_of_event[i]);
+        break;
+      case Event::Kind::view: {
+        const Tensor& base = s.value(e.base);
+        t = base.view(e.layout, base.offset() + e.offset);
+        if (s.code->constant(e.base).defined())
+          t = s.place.there(s.place.copy_of(t));  // the program's own values stay out of reach
+        break;
+      }
+      case Event::Kind::take: {
+        t = Tensor::empty(e.layout.dtype, e.layout.shape, *s.place.context);
+        const std::byte* from = s.blocks[s.code->made_in(e.base)]->data() + e.offset;
+        if (t.numel()) copy_elements(e.layout, from, t.layout(), t.mutable_data());
+        break;
+      }
+      case Event::Kind::bring:
+        std::memcpy(s.blocks[plan.segment]->data() + e.target,
+                    s.blocks[s.code->made_in(e.base)]->data() + e.offset,
+                    static_cast<size_t>(e.bytes));
+        break;
+      case Event::Kind::release:
+        s.left.let_go(e.reg, t);
+        break;
+    }
+  }
+}
+
+struct StepPart {  // of a step
+  static constexpr unsigned before = 1, kernel = 2, after = 4, all = before | kernel | after;
+};
+
+// The loop over a plan's steps. Its policy says which parts of each are done, and is told of a step
+// before any, and of the end.
+template <class Policy>
+void for_each_step(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame, Policy policy) {
+  work::KernelScope scope{run.s.place.context->workers(), nullptr};
+  std::byte* const scratch = run.s.buffer->data();
+  std::byte* const* const args = frame.args.data();
+  const Step* const end = plan.steps.data() + plan.steps.size();
+  for (const Step* s = plan.steps.data(); s != end; ++s) {
+    policy.reach(run, *s);
+    if ((policy.parts & StepPart::before) && s->before)
+      do_events(run, plan, frame, s->first_event, s->before);
+    if ((policy.parts & StepPart::kernel) && s->run) {
+      scope.scratch = scratch + s->scratch;
+      s->run(s->parameters, args + s->args, scope);
+    }
+    if ((policy.parts & StepPart::after) && s->after)
+      do_events(run, plan, frame, s->first_event + s->before, s->after);
+  }
+  policy.end(run);
+}
+
+template <unsigned which>
+struct Unwatched {
+  static constexpr unsigned parts = which;
+  static void reach(StageRun& run, const Step& step) {
+    if (parts != StepPart::after) run.at = step.instruction;  // what is let go throws nothing
+  }
+  static void end(StageRun&) {}
+};
+
+// Limits are checked and the observer is told at each instruction. Those that need no step (views
+// inside the stage, constants, all of a group but the last) count like the others.
+class Watched {
+ public:
+  static constexpr unsigned parts = StepPart::all;
+  explicit Watched(const SegmentPlan& plan, const Segment& segment)
+      : plan_(plan), next_(segment.first), end_(segment.end) {}
+
+  void reach(StageRun& run, const Step& step) {
+    if (runs_ && run.at == step.instruction) return;  // it has several steps
+    go_to(run, step.instruction);
+    begin(run, &step);
+  }
+  void end(StageRun& run) { go_to(run, end_); }
+
+ private:
+  void go_to(StageRun& run, uint32_t instruction) {
+    if (runs_) finish(run);
+    while (next_ < instruction) {
+      begin(run, nullptr);
+      finish(run);
+    }
+  }
+  void begin(StageRun& run, const Step* step) {
+    run.at = next_++;
+    runs_ = true;
+    check_limits(run);
+    InstructionObserver* observer = run.options.observer;
+    if (!observer) return;
+    const size_t stage = run.s.stage;
+    if (step && step->group != UINT32_MAX)
+      observer->group(stage, plan_.groups[step->group].instructions);
+    if (step && step->host) observer->host(stage, run.at);
+    observer->before(stage, run.at);
+  }
+  void finish(StageRun& run) {
+    runs_ = false;
+    if (run.options.observer) run.options.observer->after(run.s.stage, run.at);
+  }
+
+  const SegmentPlan& plan_;
+  uint32_t next_, end_;  // the first instruction that has not begun; the segment's end
+  bool runs_ = false;    // the one before `next_` does
+};
+
+void call_whole(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
+  const SegmentPlan::Whole& whole = *plan.whole;
+  size_t item = 0;
+  try {
+    whole.code->run(frame.args.data(), whole.calls, run.s.place.context->workers(),
+                    run.s.buffer->data(), item);
+  } catch (...) {
+    run.at = whole.instructions[item];
+    throw;
+  }
+}
+
+// The launches, by themselves or, where the pointers are those of the run before, as one.
+void launch(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
+  auto each = [&] { for_each_step(run, plan, frame, Unwatched<StepPart::kernel>()); };
+  if (frame.last_args != frame.args) {
+    frame.recorded = nullptr;
+    frame.last_args = frame.args;
+    each();
+    return;
+  }
+  devices::Backend& device = *run.s.place.kernels.device;
+  if (!frame.recorded) frame.recorded = device.record(each);
+  device.replay(frame.recorded);
+}
+
+void run_plan(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
+  const RunOptions& options = run.options;
+  if (options.deadline || options.cancel || options.observer)
+    return for_each_step(run, plan, frame, Watched(plan, run.s.code->segment(plan.segment)));
+  if (!plan.recordable && !plan.whole)
+    return for_each_step(run, plan, frame, Unwatched<StepPart::all>());
+  // Memory first, so that all pointers are known; then the kernels as one; then what is let go.
+  for_each_step(run, plan, frame, Unwatched<StepPart::before>());
+  plan.recordable ? launch(run, plan, frame) : call_whole(run, plan, frame);
+  for_each_step(run, plan, frame, Unwatched<StepPart::after>());
+}
+
+void clear_faults(const StateData& s, const SegmentPlan& plan) {
+  if (plan.faults.empty()) return;
+  const std::vector<std::byte> none(plan.faults.size() * SegmentPlan::fault_bytes);
+  s.place.kernels.device->to_device(s.buffer->data() + plan.faults_at, none.data(), none.size());
+}
+
+// The first instruction's counts: what others met may follow from it.
+void check_faults(StageRun& run, const SegmentPlan& plan) {
+  if (plan.faults.empty()) return;
+  const StateData& s = run.s;
+  std::vector<std::array<int64_t, 2>> met(plan.faults.size());
+  static_assert(sizeof met[0] == SegmentPlan::fault_bytes);
+  s.place.kernels.device->to_host(reinterpret_cast<std::byte*>(met.data()),
+                                  s.buffer->data() + plan.faults_at,
+                                  met.size() * SegmentPlan::fault_bytes);
+  for (size_t f = 0; f < met.size(); ++f) {
+    if (met[f][0] == 0) continue;
+    run.at = plan.faults[f].instruction;
+    throw plan.faults[f].error(met[f][1]);
+  }
+}
+
+}  // namespace
+
+SegmentFrame& frame_of(StateData& s, const std::shared_ptr<const SegmentPlan>& plan,
+                       size_t buffer_bytes) {
+  if (!s.buffer || s.buffer->bytes() < buffer_bytes) {
+    s.buffer = nullptr;
+    s.buffer = s.place.memory(buffer_bytes);
+  }
+  SegmentFrame& frame = s.frames[plan->segment];
+  if (frame.plan != plan || frame.buffer != s.buffer->data()) {
+    frame.plan = plan;
+    frame.recorded = nullptr;
+    frame.last_args.clear();
+    frame.buffer = s.buffer->data();
+    frame.args.resize(plan->args.size());
+    frame.blocks.assign(plan->blocks.size(), nullptr);
+    for (size_t a = 0; a < plan->args.size(); ++a) {
+      const Arg& arg = plan->args[a];
+      frame.args[a] = arg.kind == Arg::Kind::slot    ? s.buffer->data() + arg.offset
+                      : arg.kind == Arg::Kind::fixed ? const_cast<std::byte*>(arg.fixed)
+                                                     : nullptr;
+    }
+  }
+  return frame;
+}
+
+void run_segment(StageRun& run, const std::shared_ptr<const SegmentPlan>& plan) {
+  StateData& s = run.s;
+  s.plans[plan->segment] = plan;
+  run.at = StageRun::no_instruction;  // until the first step: memory is the stage's
+  SegmentFrame& frame = prepare_frame(s, plan);
+  for (const Ref<Storage>& memory : plan->on_device) s.place.record_use(memory);
+  clear_faults(s, *plan);
+  run_plan(run, *plan, frame);
+  check_faults(run, *plan);
+  for (const auto& [r, held] : plan->held)
+    if (!held.absent && !held.carried) s.versions[index_of(r)] = s.registers[index_of(r)].version();
+  for (uint32_t i : s.code->settled_after(plan->segment)) s.left.let_block_go(i, s.blocks[i]);
+}
+
+}  // namespace gradus::interpreter

@@ -1,0 +1,48 @@
+#include "interpreter/run/state_data.h"
+
+namespace gradus::interpreter {
+
+Snapshot::Snapshot(std::shared_ptr<const Code> c, Place p)
+    : code(std::move(c)), place(std::move(p)) {
+  registers.resize(code->registers());
+  if (code->has_handles()) handles.resize(code->registers());
+  versions.resize(code->registers());
+  plans.resize(code->segments());
+  blocks.resize(code->segments());
+}
+
+StateData::StateData(Snapshot snapshot) : Snapshot(std::move(snapshot)) {
+  frames.resize(code->segments());
+}
+
+void StateData::join_stream() {
+  devices::Backend* device = place.kernels.device.get();
+  if (!device || device->stream() == place.stream) return;
+  const auto before = std::exchange(place.stream, device->stream());
+  device->wait(place.stream, device->mark(before));
+  for (const Tensor& t : registers)
+    if (t.defined()) place.record_use(t.storage());
+  place.record_use(buffer);
+}
+
+void StateData::restart() {
+  for (uint32_t r = 0; r < registers.size(); ++r)
+    if (registers[r].defined()) left.let_go(Register(r), registers[r]);
+  for (auto& h : handles) h = nullptr;
+  for (size_t s = 0; s < blocks.size(); ++s) left.let_block_go(s, blocks[s]);
+  stage = 0;
+  poisoned = false;
+  poison.clear();
+}
+
+void StateData::release_all() {
+  for (Tensor& t : registers) t = Tensor();
+  for (auto& h : handles) h = nullptr;
+  for (SegmentFrame& f : frames) f = SegmentFrame();
+  for (auto& b : blocks) b = nullptr;
+  for (Tensor& t : left.tensors) t = Tensor();
+  for (auto& b : left.blocks) b = nullptr;
+  buffer = nullptr;
+}
+
+}  // namespace gradus::interpreter

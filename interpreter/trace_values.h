@@ -1,0 +1,68 @@
+// The values of a trace: what is recorded becomes nodes of a program.
+#pragma once
+
+#include <map>
+#include <unordered_map>
+
+#include "autograd/recorder.h"
+#include "interpreter/opaque_call.h"
+#include "ir/passes/graph_world.h"
+#include "tensor/read_watch.h"
+
+namespace gradus::interpreter {
+
+// Knows every value of a program's stages by its memory and its gradient edge, and keeps both. What
+// it is told of becomes nodes of the last stage. One thread at a time records.
+class TraceValues final : public autograd::Recorder, public ReadWatch {
+ public:
+  explicit TraceValues(ir::Graph& program) : graph_(program) {}
+
+  // The ones that record on this thread; null if none do.
+  static TraceValues* current();
+  // An opaque function was called, a handle evaluated.
+  void function_called(const autograd::CppFunction& function, std::span<const bool> marks,
+                       std::span<const autograd::Variable> operands, const OpaqueVariables& found);
+  void evaluated(const HandleOrigin& of, std::span<const autograd::Variable> cotangents,
+                 const OpaqueVariables& found);
+
+  // Recorder, ReadWatch.
+  void called(const autograd::OperatorCall& call,
+              std::span<const autograd::Variable* const> operands,
+              const autograd::Variables& results) override;
+  void meets(std::string_view what) override;
+  void reads(const Tensor& tensor) const override;
+
+  // The program's value that a variable is; a new constant where it is none.
+  ops::Value value_of(const autograd::Variable& v);
+  // An input of the last stage. Two values need memories of their own to be told apart.
+  void know_input(ir::ValueId id, const autograd::Variable& v);
+  bool knows_memory(const Tensor& t) const { return known_.contains(t.storage().get()); }
+  // Stages whose values begin here are gone.
+  void forget_from(size_t value);
+  // Whether a value without its gradient edge is another value: not where nothing has edges.
+  void detach_values(bool on) { detaching_ = on; }
+  [[noreturn]] void refuse(std::string_view why) const;
+
+ private:
+  enum class Origin : uint8_t { input, made, constant };
+  struct Known {
+    ir::ValueId value;
+    Tensor tensor;
+    autograd::Edge edge;
+    uint64_t version;
+    Origin origin;
+  };
+
+  ir::GraphWorld world();
+  ops::Value constant(const Tensor& t);
+  void know(const ops::Value& value, const autograd::Variable& v, Origin origin = Origin::made);
+  void know_results(const OpaqueVariables& found, std::span<const ops::Value> values);
+  bool is_traced(const Tensor& t) const;
+
+  ir::Graph& graph_;
+  std::unordered_multimap<const Storage*, Known> known_;
+  std::map<const HandleOrigin*, std::pair<ir::ValueId, Ref<const HandleOrigin>>> handles_;
+  bool detaching_ = true;
+};
+
+}  // namespace gradus::interpreter
