@@ -2,14 +2,11 @@
 #pragma once
 
 #include <map>
-#include <mutex>
-#include <optional>
 
-#include "base/log.h"
 #include "fusion/accelerator.h"
 #include "fusion/cuda/compiler.h"
 #include "fusion/cuda/memory_cache.h"
-#include "fusion/task_queue.h"
+#include "fusion/kernel_store.h"
 
 namespace gradus::fusion::cuda {
 
@@ -41,7 +38,7 @@ class CudaAccelerator final : public Accelerator,
   std::shared_ptr<const void> record(FunctionRef<void()> work) override;
   void replay(const std::shared_ptr<const void>& recorded) override;
   DeviceCode make(const work::Work& work, int arguments, bool wait) override;
-  bool is_settled(const std::string& code) const override;
+  bool is_settled(const std::string& code) const override { return stock_.is_settled(code); }
 
   // Where this thread's kernels are launched: on its current stream, or one that is recorded.
   StreamNumber launch_stream() const;
@@ -56,18 +53,17 @@ class CudaAccelerator final : public Accelerator,
   MemoryCache::Statistics memory() const { return memory_->statistics(); }
 
  private:
-  std::shared_ptr<const LoadedCode> compile_stock(const Source& source);
+  KernelStore::Made<LoadedCode> load(const Source& source);
 
   const std::shared_ptr<Device> device_;
   const bool atomics_;
   Compiler compiler_;
   const std::shared_ptr<MemoryCache> memory_;
-  const LogSink log_;
   mutable std::mutex mutex_;
   std::mutex recording_mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const LoadedCode>> stock_;  // null: none can be
-  std::multimap<size_t, std::byte*> staging_;                                 // waiting, by size
-  TaskQueue behind_;  // the last: its threads use the others
+  std::multimap<size_t, std::byte*> staging_;  // waiting, by size
+  TaskQueue behind_;
+  KernelStore stock_;
 };
 
 }  // namespace gradus::fusion::cuda
