@@ -1,7 +1,6 @@
 #include "fusion/task_queue.h"
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -48,6 +47,13 @@ class Queues {
 
 }  // namespace
 
+void Owner::claim() { process_.store(getpid(), std::memory_order_relaxed); }
+
+bool Owner::forked() const {
+  const int64_t process = process_.load(std::memory_order_relaxed);
+  return process && process != getpid();
+}
+
 struct TaskQueue::Impl {
   struct Task {
     std::string name;
@@ -56,8 +62,7 @@ struct TaskQueue::Impl {
   const unsigned most_threads;
   const size_t most_waiting;
   const std::function<void()> before;
-  std::atomic<int64_t> process{0};  // whose the threads are; 0: none yet
-
+  Owner owner{};  // of the threads
   mutable std::mutex mutex;
   std::condition_variable wake, idle;
   std::vector<std::thread> threads;
@@ -67,18 +72,12 @@ struct TaskQueue::Impl {
   bool stopped = false;
   uint64_t dropped = 0;
 
-  // A mutex may be held by a thread that is not there.
-  bool forked() const {
-    const int64_t p = process.load(std::memory_order_relaxed);
-    return p && p != getpid();
-  }
-
   // Under the mutex. Whether somebody will do what waits.
   bool start() {
     if (threads.size() >= most_threads || threads.size() > waiting.size() + running) return true;
     try {
       if (threads.empty()) {
-        process.store(getpid(), std::memory_order_relaxed);
+        owner.claim();
         before();
       }
       threads.emplace_back([this] { work(); });
@@ -120,7 +119,7 @@ TaskQueue::TaskQueue(unsigned threads, size_t most_waiting, std::function<void()
 
 TaskQueue::~TaskQueue() {
   Queues::get().remove(this);
-  if (impl_->forked())
+  if (impl_->owner.forked())
     static_cast<void>(
         impl_.release());  // destroying what waiters of the parent wait for would hang
   else
@@ -128,7 +127,7 @@ TaskQueue::~TaskQueue() {
 }
 
 void TaskQueue::add(const std::string& name, std::function<void()> task) {
-  if (impl_->forked()) return;
+  if (impl_->owner.forked()) return;
   std::lock_guard guard(impl_->mutex);
   if (impl_->stopped || impl_->on_its_way.contains(name)) return;
   if (impl_->waiting.size() >= impl_->most_waiting || !impl_->start()) {
@@ -146,14 +145,14 @@ void TaskQueue::stop_all_at_exit() {
 }
 
 void TaskQueue::wait() {
-  if (impl_->forked()) return;
+  if (impl_->owner.forked()) return;
   std::unique_lock lock(impl_->mutex);
   impl_->idle.wait(lock,
                    [&] { return impl_->stopped || (impl_->waiting.empty() && !impl_->running); });
 }
 
 void TaskQueue::stop() {
-  if (impl_->forked()) return;
+  if (impl_->owner.forked()) return;
   std::vector<std::thread> threads;
   {
     std::lock_guard guard(impl_->mutex);
@@ -167,7 +166,7 @@ void TaskQueue::stop() {
 }
 
 TaskQueue::Statistics TaskQueue::statistics() const {
-  if (impl_->forked()) return {};
+  if (impl_->owner.forked()) return {};
   std::lock_guard guard(impl_->mutex);
   return {impl_->waiting.size() + impl_->running, impl_->dropped};
 }

@@ -1,12 +1,24 @@
 // Work done behind whoever asks for it: a context's kernels are compiled so.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
 namespace gradus::fusion {
+
+// The process whose threads do something. Its forked children have none of them, and mutexes that
+// they held are held there for ever.
+class Owner {
+ public:
+  void claim();         // this process
+  bool forked() const;  // whether this is a child of the owner
+
+ private:
+  std::atomic<int64_t> process_{0};  // 0: nobody yet
+};
 
 // Threads, started when there is something to do, for tasks that are known by name. Thread-safe. In
 // a forked child there are no threads: nothing is taken, and nobody is waited for.

@@ -60,18 +60,26 @@ const CudaBackend*& recording() {
 
 }  // namespace
 
-CudaBackend::CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store,
-                         LogSink log, bool atomics)
+CudaBackend::CudaBackend(std::shared_ptr<Device> device,
+                                 std::shared_ptr<const ObjectStore> store, LogSink log,
+                                 bool atomics)
     : device_(std::move(device)),
       atomics_(atomics),
       compiler_(device_->facts().architecture(), std::move(store)),
       memory_(cache_of(*device_)),
-      log_(std::move(log)),
-      behind_(compiling_threads(), most_waiting_kernels, [this] {
-        if (!compiler_.architecture().empty()) prepare_process();
-      }) {}
+      behind_(compiling_threads(), most_waiting_kernels,
+              [this] {
+                if (!compiler_.architecture().empty()) prepare_process();
+              }),
+      stock_(behind_,
+             {.no_code = fmt::format("no kernel on cuda:{} for an instruction, which the host does",
+                                     device_->facts().number),
+              .log = std::move(log)}) {
+  stock_.claim();
+}
 
 CudaBackend::~CudaBackend() {
+  behind_.stop();
   for (const auto& [bytes, memory] : staging_) try {
       device_->free_host(memory);
     } catch (const ResourceError&) {
@@ -125,7 +133,9 @@ std::byte* CudaBackend::allocate(size_t bytes) {
   return reinterpret_cast<std::byte*>(memory_->allocate(bytes, current_stream(*device_)));
 }
 
-void CudaBackend::release(std::byte* address) noexcept { memory_->release(address_of(address)); }
+void CudaBackend::release(std::byte* address) noexcept {
+  memory_->release(address_of(address));
+}
 
 void CudaBackend::to_device(std::byte* to, const std::byte* from, size_t bytes) {
   device_->copy_to_device(address_of(to), from, bytes, current_stream(*device_));
@@ -136,7 +146,7 @@ void CudaBackend::to_host(std::byte* to, const std::byte* from, size_t bytes) {
 }
 
 bool CudaBackend::copy_from(devices::Backend& other, std::byte* to, const std::byte* from,
-                            size_t bytes) {
+                                size_t bytes) {
   auto* source = dynamic_cast<CudaBackend*>(&other);
   if (!source) return false;
   const StreamNumber ours = current_stream(*device_), theirs = current_stream(*source->device_);
@@ -178,40 +188,16 @@ void CudaBackend::replay(const std::shared_ptr<const void>& recorded) {
   device_->launch(*static_cast<const LoadedGraph*>(recorded.get()), current_stream(*device_));
 }
 
-bool CudaBackend::is_settled(const std::string& code) const {
-  std::lock_guard guard(mutex_);
-  return stock_.contains(code);
+KernelStore::Made<LoadedCode> CudaBackend::load(const Source& source) {
+  return {device_->load(*compiler_.compile(source))};
 }
 
 std::optional<std::shared_ptr<const LoadedCode>> CudaBackend::stock(const Source& source,
-                                                                    bool wait) {
-  {
-    std::lock_guard guard(mutex_);
-    if (auto found = stock_.find(source.text); found != stock_.end()) return found->second;
-  }
-  if (wait) return compile_stock(source);
-  behind_.add(source.text, [this, source] { compile_stock(source); });
+                                                                        bool wait) {
+  if (wait || stock_.is_settled(source.text))
+    return stock_.get(source.text, [&] { return load(source); });
+  stock_.request(source.text, [this, source] { return load(source); });
   return std::nullopt;
-}
-
-std::shared_ptr<const LoadedCode> CudaBackend::compile_stock(const Source& source) {
-  std::shared_ptr<const LoadedCode> code;
-  std::string why;
-  try {
-    code = device_->load(*compiler_.compile(source));
-  } catch (const std::exception& e) {
-    why = e.what();
-  }
-  {
-    std::lock_guard guard(mutex_);
-    auto [kept, fresh] = stock_.try_emplace(source.text, std::move(code));
-    if (!fresh || kept->second) return kept->second;
-  }
-  if (log_)
-    log_(LogLevel::warning,
-         fmt::format("no kernel on cuda:{} for an instruction, which the host does: {}",
-                     device().index, why));
-  return nullptr;
 }
 
 std::byte* CudaBackend::take_staging(size_t bytes) {

@@ -2,24 +2,21 @@
 #pragma once
 
 #include <map>
-#include <mutex>
-#include <optional>
 
-#include "base/log.h"
 #include "devices/backend.h"
-#include "devices/cuda/memory_cache.h"
 #include "fusion/cuda/compiler.h"
-#include "fusion/task_queue.h"
+#include "devices/cuda/memory_cache.h"
+#include "fusion/kernel_store.h"
 
 namespace gradus::fusion::cuda {
 
 class CudaBackend final : public devices::Backend,
-                          public std::enable_shared_from_this<CudaBackend> {
+                              public std::enable_shared_from_this<CudaBackend> {
  public:
   // `store`, which may be null, keeps code for other processes; `log` is told of what cannot be
   // compiled behind. `atomics`: see KernelOptions.
   CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store,
-              LogSink log = nullptr, bool atomics = false);
+                  LogSink log = nullptr, bool atomics = false);
   ~CudaBackend() override;
 
   gradus::Device device() const override;
@@ -37,14 +34,13 @@ class CudaBackend final : public devices::Backend,
   void release(std::byte* address) noexcept override;
   void to_device(std::byte* to, const std::byte* from, size_t bytes) override;
   void to_host(std::byte* to, const std::byte* from, size_t bytes) override;
-  bool copy_from(devices::Backend& other, std::byte* to, const std::byte* from,
-                 size_t bytes) override;
+  bool copy_from(devices::Backend& other, std::byte* to, const std::byte* from, size_t bytes) override;
   std::byte* take_staging(size_t bytes) override;
   void give_staging(std::byte* memory, size_t bytes) noexcept override;
   std::shared_ptr<const void> record(FunctionRef<void()> work) override;
   void replay(const std::shared_ptr<const void>& recorded) override;
   devices::DeviceCode make(const work::Work& work, int arguments, bool wait) override;
-  bool is_settled(const std::string& code) const override;
+  bool is_settled(const std::string& code) const override { return stock_.is_settled(code); }
 
   // Where this thread's kernels are launched: on its current stream, or one that is recorded.
   StreamNumber launch_stream() const;
@@ -59,18 +55,17 @@ class CudaBackend final : public devices::Backend,
   MemoryCache::Statistics memory() const { return memory_->statistics(); }
 
  private:
-  std::shared_ptr<const LoadedCode> compile_stock(const Source& source);
+  KernelStore::Made<LoadedCode> load(const Source& source);
 
   const std::shared_ptr<Device> device_;
   const bool atomics_;
   Compiler compiler_;
   const std::shared_ptr<MemoryCache> memory_;
-  const LogSink log_;
   mutable std::mutex mutex_;
   std::mutex recording_mutex_;
-  std::unordered_map<std::string, std::shared_ptr<const LoadedCode>> stock_;  // null: none can be
-  std::multimap<size_t, std::byte*> staging_;                                 // waiting, by size
-  TaskQueue behind_;  // the last: its threads use the others
+  std::multimap<size_t, std::byte*> staging_;  // waiting, by size
+  TaskQueue behind_;
+  KernelStore stock_;
 };
 
 }  // namespace gradus::fusion::cuda

@@ -1,15 +1,8 @@
 #include "devices/cuda/kernels.h"
 
-#include <atomic>
-
-#include <unistd.h>
-
 namespace gradus::fusion::cuda {
 
 namespace {
-
-// Other sources count from 1.
-std::atomic<uint64_t> next_id{uint64_t{1} << 32};
 
 class DeviceKernel;
 
@@ -69,100 +62,42 @@ work::Kernel DeviceKernel::bind(const Frame& frame) const {
 }  // namespace
 
 CudaKernels::CudaKernels(std::shared_ptr<Device> device, const KernelOptions& options, LogSink log)
-    : id_(next_id++),
-      process_(getpid()),
-      options_(options),
-      log_(std::move(log)),
-      backend_(std::make_shared<CudaBackend>(
+    : backend_(std::make_shared<CudaBackend>(
           std::move(device),
           options.folder.empty()
               ? nullptr
               : std::make_shared<ObjectStore>(options.folder, options.most_folder_bytes),
-          log_, options.atomics)),
-      ready_(std::make_shared<KernelSet>()) {}
+          log, options.atomics)),
+      store_(backend_->behind(),
+             {.no_code = fmt::format("no kernel on cuda:{} for a group, which runs otherwise",
+                                     backend_->device().index),
+              .log = std::move(log)}) {
+  store_.claim();
+}
 
 CudaKernels::~CudaKernels() { backend_->behind().stop(); }
-
-void CudaKernels::request(const Nest& nest, const std::string& text) {
-  if (forked()) return;
-  {
-    std::lock_guard guard(mutex_);
-    if (failed_.contains(text) || ready_->find(text)) return;
-  }
-  backend_->behind().add(text, [this, nest, text] { get(nest, text); });
-}
-
-void CudaKernels::wait() {
-  if (!forked()) backend_->behind().wait();
-}
 
 bool CudaKernels::wants(const Nest& nest, const Frame& frame) const {
   return frame.count() > 0 && !nest.has_edges();
 }
 
-std::shared_ptr<devices::Backend> CudaKernels::backend() { return forked() ? nullptr : backend_; }
+std::shared_ptr<devices::Backend> CudaKernels::backend() {
+  return store_.forked() ? nullptr : backend_;
+}
 
-bool CudaKernels::forked() const { return process_ != getpid(); }
-
-std::shared_ptr<const KernelSet> CudaKernels::ready() {
-  static const std::shared_ptr<const KernelSet> none = std::make_shared<KernelSet>();
-  if (forked()) return none;  // another thread of the parent's may have held the mutex
-  std::lock_guard guard(mutex_);
-  return ready_;
+KernelStore::Made<fusion::Kernel> CudaKernels::make(const Nest& nest) const {
+  const auto code = backend_->compiler().compile(nest);
+  const bool compiled = code->seconds > 0;
+  return {std::make_shared<DeviceKernel>(nest, code, backend_),
+          {.misses = compiled, .loaded = !compiled, .seconds = code->seconds}};
 }
 
 std::shared_ptr<const fusion::Kernel> CudaKernels::get(const Nest& nest, const std::string& text) {
-  if (forked()) return nullptr;
-  {
-    std::lock_guard guard(mutex_);
-    if (failed_.contains(text)) return nullptr;
-    if (auto kernel = ready_->find(text)) {
-      ++statistics_.hits;
-      return kernel;
-    }
-  }
-  std::string why;
-  try {
-    auto code = backend_->compiler().compile(nest);
-    auto kernel = std::make_shared<DeviceKernel>(nest, code, backend_);
-    std::lock_guard guard(mutex_);
-    if (auto other = ready_->find(text)) return other;
-    auto next = std::make_shared<KernelSet>(*ready_);
-    next->kernels.emplace(text, kernel);
-    ++next->generation;
-    ready_ = std::move(next);
-    ++(code->seconds > 0 ? statistics_.misses : statistics_.loaded);
-    statistics_.seconds += code->seconds;
-    return kernel;
-  } catch (const std::exception& e) {
-    why = e.what();
-  }
-  bool first;
-  {
-    std::lock_guard guard(mutex_);
-    first = failed_.insert(text).second;
-    auto next = std::make_shared<KernelSet>(*ready_);
-    next->failed.insert(text);
-    ++next->generation;
-    ready_ = std::move(next);
-  }
-  if (first && log_)
-    log_(LogLevel::warning,
-         fmt::format("no kernel on cuda:{} for a group, which runs otherwise: {}\n{}",
-                     backend_->device().index, why, text));
-  return nullptr;
+  return store_.get(text, [&] { return make(nest); });
 }
 
-KernelStatistics CudaKernels::statistics() const {
-  if (forked()) return {};
-  const TaskQueue::Statistics behind = backend_->behind().statistics();
-  std::lock_guard guard(mutex_);
-  KernelStatistics s = statistics_;
-  s.failed = failed_.size();
-  s.kernels = ready_->kernels.size();
-  s.waiting = behind.waiting;
-  s.dropped = behind.dropped;
-  return s;
+void CudaKernels::request(const Nest& nest, const std::string& text) {
+  store_.request(text, [this, nest] { return make(nest); });
 }
 
 void use_device(Context& context, int number, const KernelOptions& options) {

@@ -1,12 +1,7 @@
 // A context's kernels where they run on a CUDA device.
 #pragma once
 
-#include <mutex>
-#include <unordered_set>
-
-#include "base/log.h"
 #include "devices/cuda/backend.h"
-#include "fusion/kernels.h"
 
 namespace gradus::fusion::cuda {
 
@@ -24,25 +19,19 @@ class CudaKernels final : public Kernels {
   uint64_t id() const override { return id_; }
   std::shared_ptr<devices::Backend> backend() override;
   bool wants(const Nest& nest, const Frame& frame) const override;
-  std::shared_ptr<const KernelSet> ready() override;
+  std::shared_ptr<const KernelSet> ready() override { return store_.ready(); }
   std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string& text) override;
   void request(const Nest& nest, const std::string& text) override;
   // For what single instructions wait for, too.
-  void wait() override;
-  KernelStatistics statistics() const override;
+  void wait() override { store_.wait(); }
+  KernelStatistics statistics() const override { return store_.statistics(); }
 
  private:
-  bool forked() const;
+  KernelStore::Made<fusion::Kernel> make(const Nest& nest) const;
 
-  const uint64_t id_;
-  const int64_t process_;  // that has opened the device
-  const KernelOptions options_;
-  const LogSink log_;
+  const uint64_t id_ = KernelStore::next_id();
   const std::shared_ptr<CudaBackend> backend_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<const KernelSet> ready_;  // never null
-  std::unordered_set<std::string> failed_;
-  KernelStatistics statistics_;
+  KernelStore store_;  // threads of the backend's compile
 };
 
 // From now on the context's new states run on cuda:`number`, those with FusionMode::off excepted.

@@ -28,8 +28,8 @@ void run_products(const Launches& launches, std::byte* const* args, std::byte* s
 void launch(const CudaBackend& backend, const Launch& l, std::byte* const* args,
             std::byte* scratch) {
   SmallVector<uint64_t, 64> words;
-  words.append(l.words.begin(), l.words.end());
-  for (const Launch::Pointer& p : l.pointers) {
+  words.append(l.arguments.words.begin(), l.arguments.words.end());
+  for (const Arguments::Pointer& p : l.arguments.pointers) {
     std::byte* base = p.argument == Window::scratch ? scratch : args[p.argument];
     words[p.word] = address_of(base, p.offset);
   }

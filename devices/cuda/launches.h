@@ -5,37 +5,18 @@
 #include <array>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "devices/cuda/backend.h"
-#include "work/move.h"
+#include "fusion/cuda/parameters.h"
 
 namespace gradus::fusion::cuda {
 
-// One launch: its parameters are words, of which some are addresses that come with the run.
+// A launch of a kernel in stock.
 struct Launch {
-  struct Pointer {
-    size_t word;
-    int argument;    // work::Window::scratch: of the scratch memory
-    int64_t offset;  // in bytes
-  };
   std::shared_ptr<const LoadedCode> code;
   uint32_t blocks = 0;
-  std::vector<uint64_t> words;
-  std::vector<Pointer> pointers;
-
-  void add(int64_t n) { words.push_back(static_cast<uint64_t>(n)); }
-  void add(std::span<const int64_t> list) {
-    for (int64_t n : list) add(n);
-  }
-  void add_pointer(int argument, int64_t offset) {
-    pointers.push_back({words.size(), argument, offset});
-    words.push_back(0);
-  }
-  void add_pointer(const work::Window& w) {
-    add_pointer(w.argument, w.offset * static_cast<int64_t>(size_of(w.dtype)));
-  }
+  Arguments arguments;
 };
 
 // A product by the library: as it is chosen for aligned pointers, and for all others.

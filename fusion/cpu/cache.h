@@ -1,13 +1,10 @@
 // Kernels by what they are made of.
 #pragma once
 
-#include <functional>
-#include <future>
-#include <list>
 #include <mutex>
-#include <unordered_map>
 
 #include "fusion/cpu/compiler.h"
+#include "fusion/once_cache.h"
 #include "fusion/store.h"
 
 namespace gradus::fusion::cpu {
@@ -34,27 +31,18 @@ class KernelCache {
   std::shared_ptr<const Kernel> get(const Nest& nest, Isa isa);
   std::shared_ptr<const CompiledStage> get(const StageProgram& stage, Isa isa);
   CacheStatistics statistics() const;
-  size_t size() const;
+  size_t size() const { return codes_.statistics().size; }
 
  private:
-  using Code = std::shared_ptr<const void>;  // of what its key names
-  using Result = std::shared_future<Code>;
-  struct Entry {
-    Result result;
-    std::list<std::string>::iterator place;
-  };
-  void evict();
-  Code get(const std::string& key, const std::function<Code()>& make);
   template <class Source>
-  Code load_or_compile(const std::string& key, const Source& source, Isa isa);
+  std::shared_ptr<const void> load_or_compile(const std::string& key, const Source& source,
+                                              Isa isa);
 
   Compiler compiler_;
   const std::shared_ptr<const ObjectStore> store_;
-  const size_t capacity_;
+  OnceCache codes_;  // by key
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, Entry> entries_;  // by key
-  std::list<std::string> order_;                    // keys, the last asked for first
-  CacheStatistics statistics_;
+  CacheStatistics statistics_;  // without what codes_ has
 };
 
 }  // namespace gradus::fusion::cpu

@@ -1,17 +1,10 @@
 #include "fusion/cpu/kernels.h"
 
-#include <algorithm>
-#include <utility>
-
-#include <unistd.h>
-
 #include "fusion/cost.h"
 
 namespace gradus::fusion::cpu {
 
 namespace {
-
-std::atomic<uint64_t> next_id{1};
 
 std::optional<Isa> choose_isa(unsigned bits) {
   bool known = bits == 0;
@@ -51,15 +44,16 @@ void prepare_process(Isa isa) {
 }  // namespace
 
 CpuKernels::CpuKernels(const KernelOptions& options, LogSink log)
-    : id_(next_id++),
-      options_(options),
+    : options_(options),
       log_(std::move(log)),
       isa_(choose_isa(options.vector_bits)),
-      ready_(std::make_shared<KernelSet>()),
-      behind_(std::make_unique<TaskQueue>(1, most_waiting, [this] {
-        prepare();
-        process_.store(getpid(), std::memory_order_relaxed);
-      })) {}
+      behind_(1, most_waiting,
+              [this] {
+                prepare();
+                store_.claim();
+              }),
+      store_(behind_,
+             {.no_code = "a group runs unfused", .log = log_, .most = options.most_kernels}) {}
 
 // Before there are threads. Without a compiler there will be none.
 void CpuKernels::prepare() {
@@ -73,21 +67,16 @@ void CpuKernels::prepare() {
 }
 
 CpuKernels::~CpuKernels() {
-  behind_.reset();
+  behind_.stop();
   // What the parent's thread held is left.
-  if (forked()) static_cast<void>(cache_.release());
-}
-
-bool CpuKernels::forked() const {
-  const int64_t process = process_.load(std::memory_order_relaxed);
-  return process && process != getpid();
+  if (store_.forked()) static_cast<void>(cache_.release());
 }
 
 KernelCache& CpuKernels::cache() {
   std::string why_not_kept;
+  store_.claim();
   {
     std::lock_guard guard(mutex_);
-    process_.store(getpid(), std::memory_order_relaxed);
     if (cache_) return *cache_;
     auto store = options_.folder.empty()
                      ? nullptr
@@ -114,124 +103,34 @@ WholeStages CpuKernels::whole_stages() const {
   return !isa_ || groups ? WholeStages::off : options_.whole_stages;
 }
 
-std::shared_ptr<const KernelSet> CpuKernels::ready() {
-  static const std::shared_ptr<const KernelSet> none = std::make_shared<KernelSet>();
-  if (forked()) return none;
-  std::lock_guard guard(mutex_);
-  return ready_;
-}
-
-namespace {
-
-// What a set has of the kind that is made of a nest, or of a stage.
-auto& codes_of(auto& set, const Nest&) { return set.kernels; }
-auto& codes_of(auto& set, const StageProgram&) { return set.stages; }
-template <class Source>
-using CodeOf = typename std::decay_t<decltype(codes_of(std::declval<KernelSet&>(),
-                                                       std::declval<Source>()))>::mapped_type;
-
-}  // namespace
-
-// Null where no code can be made, which is told once.
-template <class Source>
-auto CpuKernels::compile(const Source& source, const std::string& text) {
-  using Code = CodeOf<Source>;
-  std::string why;
-  try {
-    const Code code = cache().get(source, *isa_);
-    publish(source, text, code);
-    return code;
-  } catch (const std::exception& e) {
-    why = e.what();
-  }
-  bool first;
-  {
-    std::lock_guard guard(mutex_);
-    first = failed_.insert(text).second;
-  }
-  if (first && log_)
-    log_(LogLevel::warning, fmt::format("a group runs unfused: {}\n{}", why, text));
-  return Code();
-}
-
-template <class Source>
-auto CpuKernels::get_one(const Source& source, const std::string& text) {
-  using Code = CodeOf<Source>;
-  if (!isa_ || forked()) return Code();
-  {
-    std::lock_guard guard(mutex_);
-    if (failed_.contains(text)) return Code();
-    const auto& codes = codes_of(*ready_, source);
-    if (auto found = codes.find(text); found != codes.end()) {
-      ++reused_;
-      return found->second;
-    }
-  }
-  return compile(source, text);
-}
-
-template <class Source>
-void CpuKernels::request_one(const Source& source, const std::string& text) {
-  if (!isa_ || forked()) return;
-  {
-    std::lock_guard guard(mutex_);
-    if (failed_.contains(text) || codes_of(*ready_, source).contains(text)) return;
-  }
-  behind_->add(text, [this, source, text] { compile(source, text); });
-}
-
-// A set is never changed: whoever holds it keeps what it had.
-template <class Source, class Code>
-void CpuKernels::publish(const Source& source, const std::string& text, const Code& code) {
-  std::shared_ptr<const KernelSet> before;  // dies after the lock is released
-  std::lock_guard guard(mutex_);
-  if (codes_of(*ready_, source).contains(text)) return;
-  auto next = std::make_shared<KernelSet>(*ready_);
-  codes_of(*next, source).emplace(text, code);
-  order_.push_back(text);
-  while (order_.size() > std::max<size_t>(options_.most_kernels, 1)) {
-    next->kernels.erase(order_.front());
-    next->stages.erase(order_.front());
-    order_.pop_front();
-  }
-  ++next->generation;
-  before = std::exchange(ready_, std::move(next));
-}
-
 std::shared_ptr<const fusion::Kernel> CpuKernels::get(const Nest& nest, const std::string& text) {
-  return get_one(nest, text);
+  return isa_ ? store_.get(text, [&] { return make(nest); }) : nullptr;
 }
-void CpuKernels::request(const Nest& nest, const std::string& text) { request_one(nest, text); }
+
+void CpuKernels::request(const Nest& nest, const std::string& text) {
+  if (isa_) store_.request(text, [this, nest] { return make(nest); });
+}
+
 std::shared_ptr<const StageKernel> CpuKernels::get_stage(const StageProgram& stage,
                                                          const std::string& text) {
-  return get_one(stage, text);
-}
-void CpuKernels::request_stage(const StageProgram& stage, const std::string& text) {
-  request_one(stage, text);
+  return isa_ ? store_.get(text, [&] { return make(stage); }) : nullptr;
 }
 
-void CpuKernels::wait() {
-  if (!forked()) behind_->wait();
+void CpuKernels::request_stage(const StageProgram& stage, const std::string& text) {
+  if (isa_) store_.request(text, [this, stage] { return make(stage); });
 }
 
 KernelStatistics CpuKernels::statistics() const {
-  KernelStatistics s;
-  if (forked()) return s;
-  const TaskQueue::Statistics behind = behind_->statistics();
+  KernelStatistics s = store_.statistics();
+  if (store_.forked()) return s;
   std::lock_guard guard(mutex_);
-  if (cache_) {
-    CacheStatistics c = cache_->statistics();
-    s = {.hits = c.hits,
-         .misses = c.misses,
-         .loaded = c.loaded,
-         .evicted = c.evicted,
-         .seconds = c.seconds};
-  }
-  s.hits += reused_;
-  s.failed = failed_.size();
-  s.dropped = behind.dropped;
-  s.waiting = behind.waiting;
-  s.kernels = ready_->kernels.size() + ready_->stages.size();
+  if (!cache_) return s;
+  const CacheStatistics c = cache_->statistics();
+  s.hits += c.hits;
+  s.misses = c.misses;
+  s.loaded = c.loaded;
+  s.evicted = c.evicted;
+  s.seconds = c.seconds;
   return s;
 }
 

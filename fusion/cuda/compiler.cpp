@@ -71,37 +71,13 @@ std::shared_ptr<const Code> Compiler::load_or_compile(const Source& source) cons
 }
 
 std::shared_ptr<const Code> Compiler::compile(const Nest& nest) {
-  return compile_once(print(nest), [&] { return write_source(nest); });
+  return std::static_pointer_cast<const Code>(
+      codes_.get(print(nest), [&] { return load_or_compile(write_source(nest)); }));
 }
 
 std::shared_ptr<const Code> Compiler::compile(const Source& source) {
-  return compile_once(source.text, [&] { return source; });
-}
-
-template <class Write>
-std::shared_ptr<const Code> Compiler::compile_once(const std::string& text, Write write) {
-  std::promise<std::shared_ptr<const Code>> promise;
-  std::shared_future<std::shared_ptr<const Code>> other;
-  {
-    std::lock_guard guard(mutex_);
-    if (auto found = codes_.find(text); found != codes_.end())
-      other = found->second;
-    else
-      codes_.emplace(text, promise.get_future().share());
-  }
-  if (other.valid()) return other.get();
-  try {
-    auto code = load_or_compile(write());
-    promise.set_value(code);
-    return code;
-  } catch (...) {
-    {
-      std::lock_guard guard(mutex_);
-      codes_.erase(text);
-    }
-    promise.set_exception(std::current_exception());
-    throw;
-  }
+  return std::static_pointer_cast<const Code>(
+      codes_.get(source.text, [&] { return load_or_compile(source); }));
 }
 
 }  // namespace gradus::fusion::cuda

@@ -1,14 +1,9 @@
 // Nests compiled to PTX and machine code of a device.
 #pragma once
 
-#include <future>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <unordered_map>
-
 #include "fusion/cuda/nvrtc.h"
 #include "fusion/cuda/source.h"
+#include "fusion/once_cache.h"
 #include "fusion/store.h"
 
 namespace gradus::fusion::cuda {
@@ -41,15 +36,11 @@ class Compiler {
   const std::string& architecture() const { return architecture_; }
 
  private:
-  template <class Write>
-  std::shared_ptr<const Code> compile_once(const std::string& text, Write write);
   std::shared_ptr<const Code> load_or_compile(const Source& source) const;
 
   const std::string architecture_;
   const std::shared_ptr<const ObjectStore> store_;
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::shared_future<std::shared_ptr<const Code>>>
-      codes_;  // by text
+  OnceCache codes_;  // by text
 };
 
 }  // namespace gradus::fusion::cuda

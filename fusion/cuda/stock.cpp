@@ -1,9 +1,11 @@
 #include "fusion/cuda/stock.h"
 
+#include <algorithm>
+#include <bit>
+
 #include <fmt/format.h>
 
 #include "fusion/cuda/convert.h"
-#include "fusion/cuda/reducer_text.h"
 #include "fusion/cuda/stock_text.h"
 
 namespace gradus::fusion::cuda {
@@ -14,11 +16,7 @@ constexpr std::string_view copy_text = R"(
 // Copies elements from one order into another, or writes one everywhere.
 typedef $COUNT$ Count;
 struct Work {
-  const $FROM$* source;
-  $TO$* target;
-  i64 items, value;
-  i64 size[$RANK$], from[$RANK$], to[$RANK$];
-};
+$FIELDS$};
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
   const Count step = Count(gridDim.x) * 256;
@@ -37,94 +35,10 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 }
 )";
 
-constexpr std::string_view reduce_text = R"($REDUCER$
-// Chunks of 1024 elements, sixteen lanes for each: of sixteen outputs at a time.
-struct Work {
-  const $FROM$* source;
-  $TO$* target;
-  i64 outputs, count, chunks;
-  i64 kept_size[$KEPT$], kept_by[$KEPT$], reduced_size[$REDUCED$], reduced_by[$REDUCED$];
-};
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  typedef $NAME$ R;
-  __shared__ R::T parts[16][17];
-  const u32 lane = $LANE$, column = $COLUMN$;
-  const i64 tiles = (work.outputs + 15) / 16;
-  for (i64 item = blockIdx.x; item < tiles * work.chunks; item += gridDim.x) {
-    const i64 chunk = item / tiles, output = (item - chunk * tiles) * 16 + column;
-    const bool there = output < work.outputs;
-    i64 begin = 0, left = there ? output : 0;
-#pragma unroll
-    for (i32 d = $KEPT$ - 1; d >= 0; --d) {
-      const i64 next = d ? left / work.kept_size[d] : 0;
-      begin += (left - next * work.kept_size[d]) * work.kept_by[d];
-      left = next;
-    }
-    const i64 end = there ? min(chunk * 1024 + 1024, work.count) : 0;
-    R::T sum = R::identity();
-    for (i64 r = chunk * 1024 + lane; r < end; r += 16) {
-      i64 at = begin;
-      left = r;
-#pragma unroll
-      for (i32 d = $REDUCED$ - 1; d >= 0; --d) {
-        const i64 next = d ? left / work.reduced_size[d] : 0;
-        at += (left - next * work.reduced_size[d]) * work.reduced_by[d];
-        left = next;
-      }
-      sum = R::combine(sum, $VALUE$);
-    }
-    parts[lane][column] = sum;
-    __syncthreads();
-#pragma unroll
-    for (u32 width = 8; width > 0; width /= 2) {
-      if (lane < width)
-        parts[lane][column] = R::combine(parts[lane][column], parts[lane + width][column]);
-      __syncthreads();
-    }
-    if (lane == 0 && there) {
-      const R::T result = parts[0][column];
-      work.target[chunk * work.outputs + output] = $RESULT$;
-    }
-    __syncthreads();
-  }
-}
-)";
-
-constexpr std::string_view fold_partials_text = R"($REDUCER$
-// Neighbouring partials combine, level by level; an odd last one passes as it is.
-struct Work {
-  $NAME$::T* partials;
-  $TO$* target;
-  i64 outputs, chunks;
-};
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  typedef $NAME$ R;
-  const i64 stride = i64(gridDim.x) * 256;
-  for (i64 o = i64(blockIdx.x) * 256 + threadIdx.x; o < work.outputs; o += stride) {
-    R::T* const partial = work.partials + o;
-    for (i64 n = work.chunks; n > 1; n = (n + 1) / 2) {
-      for (i64 i = 0; i < n / 2; ++i)
-        partial[i * work.outputs] =
-            R::combine(partial[2 * i * work.outputs], partial[(2 * i + 1) * work.outputs]);
-      if (n & 1) partial[n / 2 * work.outputs] = partial[(n - 1) * work.outputs];
-    }
-    const R::T result = partial[0];
-    work.target[o] = $RESULT$;
-  }
-}
-)";
-
 constexpr std::string_view product_text = R"(
 // Tiles of 16 by 16. Each element adds up k in order, in blocks of 256.
 struct Work {
-  const $TYPE$* a;
-  const $TYPE$* b;
-  $TYPE$* c;
-  i64 batch, m, n, k, a_row, a_column, b_row, b_column;
-  i64 size[$RANK$], a_by[$RANK$], b_by[$RANK$];
-};
+$FIELDS$};
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
   __shared__ $HELD$ a_tile[16][17], b_tile[16][17];
@@ -178,11 +92,7 @@ constexpr std::string_view triangle_text = R"(
 // Keeps a triangle of each matrix.
 typedef $COUNT$ Count;
 struct Work {
-  const $TYPE$* source;
-  $TYPE$* target;
-  i64 items, rows, columns, diagonal;
-  i64 size[$RANK$], by[$RANK$];
-};
+$FIELDS$};
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
   const Count step = Count(gridDim.x) * 256;
@@ -197,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
       at += i64(left - next * size) * work.by[d];
       left = next;
     }
-    work.target[item] = column - row $KEEPS$ work.diagonal ? work.source[at] : $TYPE$(0);
+    work.target[item] = column - row $KEEPS$ work.offset ? work.source[at] : $TYPE$(0);
   }
 }
 )";
@@ -205,12 +115,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 constexpr std::string_view scan_text = R"(
 // Runs along a dimension, element after element.
 struct Work {
-  const $A$* a;
-  const $B$* b;
-  $OUT$* result;
-  i64 lines, length, inner, a_by, b_by;
-  i64 size[$RANK$], a_of[$RANK$], b_of[$RANK$];
-};
+$FIELDS$};
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
   const i64 stride = i64(gridDim.x) * 256;
@@ -242,9 +147,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 constexpr std::string_view range_text = R"(
 typedef $COUNT$ Count;
 struct Work {
-  $TYPE$* target;
-  i64 items, start, step, first, by;
-};
+$FIELDS$};
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
   const Count stride = Count(gridDim.x) * 256;
@@ -255,93 +158,106 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 }
 )";
 
-DType accumulator_of(const work::Reduce& w) {
-  const bool logical = w.reducer == work::Reducer::all || w.reducer == work::Reducer::any;
-  return logical ? DType::boolean : dtype_of(compute_of(w.in));
-}
-
-std::string reduced(const work::Reduce& w) {
-  const DType acc = accumulator_of(w);
-  return unhold(w.out, convert(acc, w.out, acc == DType::boolean ? "(result != 0)" : "result"));
-}
-
 }  // namespace
 
-Source copy_source(const work::Copy& move, bool wide) {
+StockKernel copy_kernel(const work::Copy& move) {
   const DType from = move.source.dtype, to = move.target.dtype;
+  const int64_t items = numel(move.shape);
   const bool converts = !move.fills && from != to;
+  if (items == 0) return {};
+  const auto source = move.fills ? std::optional<Place>() : Place(move.source);
+  int64_t value = 0;
+  if (move.fills) std::memcpy(&value, move.pattern.data(), size_of(to));
+  Parameters p;
+  p.in(converts ? memory_type(from) : bits_type(to), "source", source);
+  p.out(converts ? memory_type(to) : bits_type(to), "target", move.target);
+  p.add("items", items).add("value", value).add("size", move.shape);
+  p.add("from", move.source.strides).add("to", move.target.strides);
   StockText text(copy_text);
-  text.with("COUNT", count_type(wide)).with("RANK", static_cast<int>(move.shape.size()));
-  text.with("FROM", converts ? memory_type(from) : bits_type(to));
-  text.with("TO", converts ? memory_type(to) : bits_type(to));
+  text.with("COUNT", count_type(items)).with("RANK", static_cast<int>(move.shape.size()));
   if (move.fills)
     text.with("VALUE", fmt::format("{}(work.value)", bits_type(to)));
   else if (converts)
     text.with("VALUE", unhold(to, convert(from, to, "(" + hold(from, "work.source[from]") + ")")));
   else
     text.with("VALUE", "work.source[from]");
-  return text.source();
+  return text.kernel(p, blocks_of(items));
 }
 
-Source reduce_source(const work::Reduce& w, bool one_chunk) {
-  const DType acc = accumulator_of(w);
-  const ReducerText reducer = reducer_text(w.reducer, acc);
-  // Neighbouring threads read what lies together.
-  const bool rows = w.reduced.back().stride == 1;
-  return StockText(reduce_text)
-      .with("REDUCER", reducer.definition)
-      .with("NAME", reducer.name)
-      .with("FROM", memory_type(w.in))
-      .with("TO", one_chunk ? memory_type(w.out) : accumulator_type(acc))
-      .with("KEPT", static_cast<int>(w.kept.size()))
-      .with("REDUCED", static_cast<int>(w.reduced.size()))
-      .with("LANE", rows ? "threadIdx.x & 15" : "threadIdx.x >> 4")
-      .with("COLUMN", rows ? "threadIdx.x >> 4" : "threadIdx.x & 15")
-      .with("VALUE", convert(w.in, acc, "(" + hold(w.in, "work.source[at]") + ")"))
-      .with("RESULT", one_chunk ? reduced(w) : "result")
-      .source();
-}
-
-Source fold_source(const work::Reduce& w) {
-  const ReducerText reducer = reducer_text(w.reducer, accumulator_of(w));
-  return StockText(fold_partials_text)
-      .with("REDUCER", reducer.definition)
-      .with("NAME", reducer.name)
-      .with("TO", memory_type(w.out))
-      .with("RESULT", reduced(w))
-      .source();
-}
-
-Source product_source(DType dtype, int batch_rank) {
-  const bool floating = is_floating(dtype);
-  const DType acc = dtype_of(compute_of(dtype));
+StockKernel product_kernel(work::Gemm g) {
+  using Batch = work::Gemm::Batch;
+  if (g.batch.empty()) g.batch.push_back({1, 0, 0});
+  int64_t batch = 1;
+  for (const Batch& b : g.batch) batch *= b.size;
+  if (batch * g.m * g.n == 0) return {};
+  const bool floating = is_floating(g.dtype);
+  const DType acc = dtype_of(compute_of(g.dtype));
+  const std::string_view type = memory_type(g.dtype);
+  Parameters p;
+  p.in(type, "a", 0).in(type, "b", 1).out(type, "c", 2);
+  p.add("batch", batch).add("m", g.m).add("n", g.n).add("k", g.k);
+  p.add("a_row", g.a_row).add("a_column", g.a_column);
+  p.add("b_row", g.b_row).add("b_column", g.b_column);
+  p.add("size", each(g.batch, &Batch::size));
+  p.add("a_by", each(g.batch, &Batch::a_stride)).add("b_by", each(g.batch, &Batch::b_stride));
   return StockText(product_text)
-      .with("TYPE", memory_type(dtype))
-      .with("HELD", name_of(held_type(dtype)))
-      .with("HOLD", hold(dtype, "x"))
-      .with("RANK", batch_rank)
+      .with("TYPE", type)
+      .with("HELD", name_of(held_type(g.dtype)))
+      .with("HOLD", hold(g.dtype, "x"))
+      .with("RANK", static_cast<int>(g.batch.size()))
       .with("ADD", floating ? "total + sum" : "i64(u64(total) + u64(sum))")
       .with("MULTIPLY", !floating           ? "i64(u64(sum) + u64(u) * u64(v))"
                         : acc == DType::f64 ? "fma(u, v, sum)"
                                             : "fmaf(u, v, sum)")
-      .with("RESULT", unhold(dtype, convert(acc, dtype, "total")))
-      .source();
+      .with("RESULT", unhold(g.dtype, convert(acc, g.dtype, "total")))
+      .kernel(p, batch * ((g.m + 15) / 16) * ((g.n + 15) / 16));
 }
 
-Source triangle_source(const work::Triangle& w, bool wide) {
+StockKernel triangle_kernel(const work::Triangle& w) {
+  const int64_t items = w.x.numel();
+  const auto rank = static_cast<size_t>(w.x.rank());
+  if (items == 0) return {};
+  const int64_t rows = w.x.shape[rank - 2], columns = w.x.shape[rank - 1];
+  const std::string_view type = bits_type(w.x.dtype);
+  Parameters p;
+  p.in(type, "source", 0).out(type, "target", 1);
+  p.add("items", items).add("rows", rows).add("columns", columns);
+  p.add("offset", std::clamp(w.diagonal, -rows - 1, columns + 1));
+  p.add("size", w.x.shape).add("by", w.x.strides);
   return StockText(triangle_text)
-      .with("COUNT", count_type(wide))
-      .with("TYPE", bits_type(w.x.dtype))
+      .with("COUNT", count_type(items))
+      .with("TYPE", type)
       .with("RANK", w.x.rank())
       .with("KEEPS", w.lower ? "<=" : ">=")
-      .source();
+      .kernel(p, blocks_of(items));
 }
 
-Source scan_source(const work::Scan& w, int rank) {
+StockKernel scan_kernel(const work::Scan& w) {
+  const bool two = w.in.size() > 1;
+  const Layout &a = w.in[0], &b = w.in[two ? 1 : 0];
+  if (a.numel() == 0) return {};
+  const auto dim = static_cast<size_t>(w.dim);
+  int64_t lines = 1, inner = 1;
+  Sizes size{1}, a_of{0}, b_of{0};
+  for (size_t d = 0; d < a.shape.size(); ++d) {
+    if (d == dim) continue;
+    size.push_back(a.shape[d]);
+    a_of.push_back(a.strides[d]);
+    b_of.push_back(b.strides[d]);
+    lines *= a.shape[d];
+    if (d > dim) inner *= a.shape[d];
+  }
+  const bool scalar = a.shape.empty();
+  Parameters p;
+  p.in(memory_type(a.dtype), "a", 0).in(memory_type(b.dtype), "b", two ? 1 : 0);
+  p.out(memory_type(w.out), "result", static_cast<int>(w.in.size())).add("lines", lines);
+  p.add("length", scalar ? 1 : a.shape[dim]).add("inner", inner);
+  p.add("a_by", scalar ? 0 : a.strides[dim]).add("b_by", scalar ? 0 : b.strides[dim]);
+  p.add("size", size).add("a_of", a_of).add("b_of", b_of);
+
   const DType state = is_floating(w.out) ? DType::f64 : DType::i64;
-  const bool two = w.in.size() > 1, floating = state == DType::f64;
-  auto load = [&](size_t k, const char* element) {
-    const DType d = w.in[k].dtype;
+  const bool floating = state == DType::f64;
+  auto load = [&](DType d, const char* element) {
     return convert(d, state, "(" + hold(d, element) + ")");
   };
   const std::string_view next =
@@ -349,32 +265,36 @@ Source scan_source(const work::Scan& w, int rank) {
       : w.next == work::ScanStep::prod ? (floating ? "s * u" : "i64(u64(s) * u64(u))")
                                        : (floating ? "u * s + v" : "i64(u64(u) * u64(s) + u64(v))");
   return StockText(scan_text)
-      .with("A", memory_type(w.in[0].dtype))
-      .with("B", memory_type(w.in[two ? 1 : 0].dtype))
-      .with("OUT", memory_type(w.out))
-      .with("RANK", rank)
+      .with("A", memory_type(a.dtype))
+      .with("B", memory_type(b.dtype))
+      .with("RANK", static_cast<int>(size.size()))
       .with("STATE", name_of(held_type(state)))
       .with("IDENTITY", w.next == work::ScanStep::prod ? "1" : "0")
       .with("REVERSE", w.reverse ? "true" : "false")
       .with("EXCLUSIVE", w.exclusive ? "true" : "false")
-      .with("LOAD_A", load(0, "a[i * work.a_by]"))
-      .with("LOAD_B", two ? load(1, "b[i * work.b_by]") : "0")
+      .with("LOAD_A", load(a.dtype, "a[i * work.a_by]"))
+      .with("LOAD_B", two ? load(b.dtype, "b[i * work.b_by]") : "0")
       .with("NEXT", next)
       .with("RESULT", unhold(w.out, convert(state, w.out, "y")))
-      .source();
+      .kernel(p, blocks_of(lines));
 }
 
-Source range_source(const work::Range& w, bool wide) {
+StockKernel range_kernel(const work::Range& w) {
+  if (w.count == 0) return {};
+  Parameters p;
+  p.out(memory_type(w.dtype), "target", 0).add("items", w.count);
+  p.add("start", w.start).add("step", w.step);
+  p.add("first", std::bit_cast<int64_t>(w.first.value));
+  p.add("by", std::bit_cast<int64_t>(w.by.value));
   const std::string of_floats =
       "__longlong_as_double(work.first) + double(i) * "
       "__longlong_as_double(work.by)";
   return StockText(range_text)
-      .with("COUNT", count_type(wide))
-      .with("TYPE", memory_type(w.dtype))
+      .with("COUNT", count_type(w.count))
       .with("NUMBER", w.integral ? "i64" : "double")
       .with("VALUE", w.integral ? "i64(u64(work.start) + u64(i) * u64(work.step))" : of_floats)
       .with("RESULT", unhold(w.dtype, convert(w.integral ? DType::i64 : DType::f64, w.dtype, "x")))
-      .source();
+      .kernel(p, blocks_of(w.count));
 }
 
 }  // namespace gradus::fusion::cuda

@@ -9,9 +9,7 @@ namespace {
 
 constexpr std::string_view phase_text = R"(
 struct Phase {
-  i64 first[3], step[3], count[3], tap_first[3], tap_step[3], taps[3];
-  i64 offset[3], move[3], tap_move[3], source_size[3];
-  __device__ __forceinline__ i64 taps_in_all() const { return taps[0] * taps[1] * taps[2]; }
+$PHASE$  __device__ __forceinline__ i64 taps_in_all() const { return taps[0] * taps[1] * taps[2]; }
   __device__ __forceinline__ i64 positions() const { return count[0] * count[1] * count[2]; }
 };
 
@@ -44,19 +42,11 @@ constexpr std::string_view gather_text = R"(
 // Tiles of 16 rows and 16 positions. Each element adds up channels and taps in order, in blocks of
 // 256.
 struct Work {
-  const $TYPE$* source;
-  const $TYPE$* weights;
-  $TYPE$* target;
-  i64 batch, groups, rows, channels;
-  i64 source_batch, source_channel, source_by[3];
-  i64 target_batch, target_channel, target_by[3];
-  i64 weight_group, weight_row, weight_channel, weight_by[3];
-  Phase phase;
-};
+$FIELDS$};
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
   __shared__ $HELD$ a_tile[16][17], b_tile[16][17];
-  const Phase& phase = work.phase;
+  const Phase& phase = work.phase[0];
   const u32 row = threadIdx.x >> 4, column = threadIdx.x & 15;
   const i64 taps = phase.taps_in_all(), positions = phase.positions(), all = work.channels * taps;
   const i64 down = (work.rows + 15) / 16, across = (positions + 15) / 16;
@@ -117,18 +107,11 @@ constexpr std::string_view weight_text = R"(
 // Tiles of 16 rows and 16 of channels and taps. Positions of an image add up in order, in tiles of
 // `width` and blocks of 256; then images, then parts of the batch.
 struct Work {
-  const $TYPE$* x;
-  const $TYPE$* dy;
-  $TYPE$* result;
-  i64 batch, groups, rows, channels, parts, width;
-  i64 x_batch, x_channel, x_by[3];
-  i64 dy_batch, dy_channel, dy_by[3];
-  Phase phase;
-};
+$FIELDS$};
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
   __shared__ $HELD$ a_tile[16][17], b_tile[16][17];
-  const Phase& phase = work.phase;
+  const Phase& phase = work.phase[0];
   const u32 row = threadIdx.x >> 4, column = threadIdx.x & 15;
   const i64 taps = phase.taps_in_all(), positions = phase.positions(), all = work.channels * taps;
   const i64 down = (work.rows + 15) / 16, across = (all + 15) / 16;
@@ -184,20 +167,86 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 }
 )";
 
-Source filled(std::string_view text, DType dtype) {
+Parameters parameters_of(const work::Phase& phase) {
+  using Axis = work::PhaseAxis;
+  constexpr std::pair<std::string_view, int64_t Axis::*> fields[] = {
+      {"first", &Axis::first},       {"step", &Axis::step},
+      {"count", &Axis::count},       {"tap_first", &Axis::tap_first},
+      {"tap_step", &Axis::tap_step}, {"taps", &Axis::taps},
+      {"offset", &Axis::offset},     {"move", &Axis::move},
+      {"tap_move", &Axis::tap_move}, {"source_size", &Axis::source_size}};
+  Parameters p;
+  for (const auto& [name, field] : fields) p.add(name, each(phase.axes, field));
+  return p;
+}
+
+void add_tensor(Parameters& p, const std::string& name, const work::ConvTensor& t) {
+  p.add(name + "_batch", t.batch_stride).add(name + "_channel", t.channel_stride);
+  p.add(name + "_by", t.strides);
+}
+
+StockKernel filled(std::string_view text, DType dtype, Parameters& p, const work::Phase& phase,
+                   int64_t blocks) {
+  const Parameters one[] = {parameters_of(phase)};
+  p.add("Phase", "phase", one);
   const DType acc = dtype_of(compute_of(dtype));
   return StockText(std::string(phase_text) + std::string(text))
+      .with("PHASE", one[0])
       .with("TYPE", memory_type(dtype))
       .with("HELD", name_of(held_type(dtype)))
       .with("HOLD", hold(dtype, "x"))
       .with("FMA", acc == DType::f64 ? "fma" : "fmaf")
       .with("RESULT", unhold(dtype, convert(acc, dtype, "total")))
-      .source();
+      .kernel(p, blocks);
+}
+
+StockKernel weight_kernel(const work::Convolution& w) {
+  const Layout &x = w.first, &dy = w.second;
+  const work::Phase phase = work::window_phase(w.axes);
+  const int64_t rows = dy.shape[1] / w.groups, channels = x.shape[1] / w.groups;
+  const int64_t tiles = (rows + 15) / 16 * ((channels * phase.taps() + 15) / 16);
+  if (w.result.numel() == 0) return {};
+  const std::string_view type = memory_type(x.dtype);
+  const work::KernelSums sums = work::kernel_sums(w);
+  Parameters p;
+  p.in(type, "x", 0).in(type, "dy", 1).out(type, "result", 2);
+  p.add("batch", x.shape[0]).add("groups", w.groups).add("rows", rows).add("channels", channels);
+  p.add("parts", sums.parts).add("width", sums.width);
+  add_tensor(p, "x", work::ConvTensor(x));
+  add_tensor(p, "dy", work::ConvTensor(dy));
+  return filled(weight_text, x.dtype, p, phase, w.groups * tiles);
+}
+
+StockKernel gather_kernel(const work::Convolution& w, const work::Phase& phase) {
+  const bool forward = w.direction == work::Direction::result;
+  const Layout& weights = w.second;
+  const int64_t outputs = weights.shape[0] / w.groups, batch = w.first.shape[0];
+  const int64_t rows = forward ? outputs : weights.shape[1],
+                channels = forward ? weights.shape[1] : outputs;
+  const int64_t tiles = (rows + 15) / 16 * ((phase.positions() + 15) / 16);
+  if (batch * w.groups * tiles == 0) return {};
+  const std::string_view type = memory_type(w.first.dtype);
+  Parameters p;
+  p.in(type, "source", 0).in(type, "weights", 1).out(type, "target", 2);
+  p.add("batch", batch).add("groups", w.groups).add("rows", rows).add("channels", channels);
+  add_tensor(p, "source", work::ConvTensor(w.first));
+  add_tensor(p, "target", work::ConvTensor(w.result));
+  p.add("weight_group", outputs * weights.strides[0]);
+  p.add("weight_row", weights.strides[forward ? 0 : 1]);
+  p.add("weight_channel", weights.strides[forward ? 1 : 0]);
+  p.add("weight_by", work::ConvTensor(weights).strides);
+  return filled(gather_text, w.first.dtype, p, phase, batch * w.groups * tiles);
 }
 
 }  // namespace
 
-Source gather_source(DType dtype) { return filled(gather_text, dtype); }
-Source weight_source(DType dtype) { return filled(weight_text, dtype); }
+std::vector<StockKernel> convolution_kernels(const work::Convolution& w) {
+  if (w.direction == work::Direction::kernel) return {weight_kernel(w)};
+  if (w.direction == work::Direction::result) return {gather_kernel(w, work::window_phase(w.axes))};
+  std::vector<StockKernel> kernels;
+  for (const work::Phase& phase : work::image_phases(w.axes))
+    kernels.push_back(gather_kernel(w, phase));
+  return kernels;
+}
 
 }  // namespace gradus::fusion::cuda

@@ -18,13 +18,7 @@ struct Fault {
   u64 met, value;
 };
 struct Work {
-  const $X$* x;
-  const $Y$* y;
-  $OUT$* target;
-  Fault* faults;
-  i64 items;
-  i64 size[$RANK$], x_by[$RANK$], y_by[$RANK$];
-};
+$FIELDS$};
 
 __device__ __forceinline__ i64 divided(i64 x, i64 y) {
 $RULE$}
@@ -56,18 +50,13 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 constexpr std::string_view columns_text = R"(
 typedef $COUNT$ Count;
 struct Axis {
-  i64 image, windows, kernel, stride, padding, dilation;
-};
+$AXIS$};
 struct Work {
-  const $TYPE$* source;
-  $TYPE$* target;
-  i64 items, channels, by[4];
-  Axis rows, columns;
-};
+$FIELDS$};
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const Axis& h = work.rows;
-  const Axis& w = work.columns;
+  const Axis& h = work.axes[0];
+  const Axis& w = work.axes[1];
   const Count step = Count(gridDim.x) * 256;
   for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < Count(work.items); item += step) {
     Count left = item;
@@ -114,15 +103,9 @@ constexpr std::string_view fold_windows_text = R"(    const i64 v = i64(left % C
 constexpr std::string_view max_pool_text = R"(
 typedef $COUNT$ Count;
 struct Axis {
-  i64 image, windows, kernel, stride, padding, dilation;
-};
+$AXIS$};
 struct Work {
-  const $TYPE$* x;
-  $TYPE$* values;
-  i64* places;
-  i64 items, channels, by[5];
-  Axis axes[3];
-};
+$FIELDS$};
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
   const Count step = Count(gridDim.x) * 256;
@@ -136,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
       left = next;
     }
     const i64 channel = i64(left % Count(work.channels)), entry = i64(left / Count(work.channels));
-    const $TYPE$* const plane = work.x + entry * work.by[0] + channel * work.by[1];
+    const $TYPE$* const plane = work.x + entry * work.batch_by + channel * work.channel_by;
     bool any = false;
     i64 place = 0;
     $TYPE$ found = 0;
@@ -150,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
         for (i64 t = 0; t < work.axes[2].kernel; ++t) {
           const i64 k = start[2] + t * work.axes[2].dilation;
           if (k < 0 || k >= work.axes[2].image) continue;
-          const $TYPE$ element = plane[i * work.by[2] + j * work.by[3] + k * work.by[4]];
+          const $TYPE$ element = plane[i * work.by[0] + j * work.by[1] + k * work.by[2]];
           const $HELD$ c = $HOLD$;
           if (any && !(c > best || c != c)) continue;
           any = true;
@@ -169,10 +152,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 constexpr std::string_view random_text = R"(
 typedef $COUNT$ Count;
 struct Work {
-  const i64* key;
-  i64* target;
-  i64 count, key_by;
-};
+$FIELDS$};
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
   const Count step = Count(gridDim.x) * 256, items = Count((work.count + 3) / 4);
@@ -202,13 +182,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 constexpr std::string_view solve_text = R"(
 typedef $COUNT$ Count;
 struct Work {
-  const $A$* a;
-  const $B$* b;
-  $B$* target;
-  double* solution;
-  i64 count, n, m, a_down, a_across, b_down, b_across;
-  i64 size[$RANK$], a_by[$RANK$], b_by[$RANK$];
-};
+$FIELDS$};
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
   const Count step = Count(gridDim.x) * 256, items = Count(work.count) * Count(work.m);
@@ -247,7 +221,14 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 
 }  // namespace
 
-Source division_source(const work::Pointwise& w, bool wide) {
+StockKernel division_kernel(const work::Pointwise& w, int faults) {
+  const int64_t items = numel(w.shape);
+  if (items == 0) return {};
+  const work::PointwiseOperand &x = w.operands[0], &y = w.operands[1];
+  Parameters p;
+  p.in(memory_type(x.dtype), "x", 0).in(memory_type(y.dtype), "y", 1);
+  p.out(memory_type(w.out), "target", 2).out("Fault", "faults", faults);
+  p.add("items", items).add("size", w.shape).add("x_by", x.strides).add("y_by", y.strides);
   const Rule rule = rule_of(*w.call.op, Compute::i64);
   GRADUS_CHECK(rule);
   RuleText text;
@@ -256,64 +237,106 @@ Source division_source(const work::Pointwise& w, bool wide) {
   std::string body;
   for (const std::string& l : written.lines) body += "  " + l + '\n';
   body += fmt::format("  return {};\n", written.result);
-  auto load = [&](size_t k, const char* element) {
-    return convert(w.operands[k].dtype, DType::i64, "(" + hold(w.operands[k].dtype, element) + ")");
+  auto load = [](DType d, const char* element) {
+    return convert(d, DType::i64, "(" + hold(d, element) + ")");
   };
   return StockText(division_text)
       .with("NAME", w.call.op->name)
-      .with("COUNT", count_type(wide))
+      .with("COUNT", count_type(items))
       .with("RANK", static_cast<int>(w.shape.size()))
-      .with("X", memory_type(w.operands[0].dtype))
-      .with("Y", memory_type(w.operands[1].dtype))
-      .with("OUT", memory_type(w.out))
       .with("RULE", body)
-      .with("LOAD_X", load(0, "work.x[x_at]"))
-      .with("LOAD_Y", load(1, "work.y[y_at]"))
+      .with("LOAD_X", load(x.dtype, "work.x[x_at]"))
+      .with("LOAD_Y", load(y.dtype, "work.y[y_at]"))
       .with("RESULT", unhold(w.out, convert(DType::i64, w.out, "result")))
-      .source();
+      .kernel(p, blocks_of(items));
 }
 
-Source max_pool_source(const work::MaxPool& w, bool wide) {
+StockKernel max_pool_kernel(const work::MaxPool& w) {
+  const int64_t items = w.planes * w.windows;
+  if (items == 0) return {};
+  const std::string_view type = memory_type(w.dtype);
+  std::vector<Parameters> axes;
+  for (const work::ConvAxis& axis : w.axes) axes.push_back(parameters_of(axis));
+  Parameters p;
+  p.in(type, "x", 0).out(type, "values", 1).out("i64", "places", 2);
+  p.add("items", items).add("channels", w.channels);
+  p.add("batch_by", w.x.batch_stride).add("channel_by", w.x.channel_stride).add("by", w.x.strides);
+  p.add("Axis", "axes", axes);
   return StockText(max_pool_text)
-      .with("COUNT", count_type(wide))
-      .with("TYPE", memory_type(w.dtype))
+      .with("AXIS", axes[0])
+      .with("COUNT", count_type(items))
+      .with("TYPE", type)
       .with("HELD", name_of(held_type(w.dtype)))
       .with("HOLD", hold(w.dtype, "element"))
-      .source();
+      .kernel(p, blocks_of(items));
 }
 
-Source random_source(bool wide) {
-  return StockText(random_text).with("COUNT", count_type(wide)).source();
+StockKernel random_kernel(const work::RandomBits& w) {
+  const int64_t items = (w.count + 3) / 4;
+  if (items == 0) return {};
+  Parameters p;
+  p.in("i64", "key", 0).out("i64", "target", 1).add("count", w.count).add("key_by", w.key_stride);
+  return StockText(random_text).with("COUNT", count_type(items)).kernel(p, blocks_of(items));
 }
 
-Source solve_source(const work::Solve& w, int rank, bool wide) {
-  const DType a = w.a.dtype, b = w.b.dtype;
+StockKernel solve_kernel(const work::Solve& w) {
+  const Layout &a = w.a, &b = w.b;
+  if (b.numel() == 0) return {};
+  const size_t stacked = b.shape.size() - 2;
+  const int64_t n = b.shape[stacked], m = b.shape[stacked + 1], count = b.numel() / (n * m);
+  Sizes size, a_by, b_by;
+  for (size_t d = 0; d < stacked; ++d) {
+    size.push_back(b.shape[d]);
+    a_by.push_back(a.strides[d]);
+    b_by.push_back(b.strides[d]);
+  }
+  if (stacked == 0) size = {1}, a_by = b_by = {0};
+  Parameters p;
+  p.in(memory_type(a.dtype), "a", 0).in(memory_type(b.dtype), "b", 1);
+  p.out(memory_type(b.dtype), "target", 2).out("double", "solution", work::Window::scratch);
+  p.add("count", count).add("n", n).add("m", m);
+  p.add("a_down", a.strides[stacked + (w.transpose ? 1 : 0)]);
+  p.add("a_across", a.strides[stacked + (w.transpose ? 0 : 1)]);
+  p.add("b_down", b.strides[stacked]).add("b_across", b.strides[stacked + 1]);
+  p.add("size", size).add("a_by", a_by).add("b_by", b_by);
   auto load = [](DType d, const char* element) {
     return convert(d, DType::f64, "(" + hold(d, element) + ")");
   };
   return StockText(solve_text)
-      .with("COUNT", count_type(wide))
-      .with("RANK", rank)
-      .with("A", memory_type(a))
-      .with("B", memory_type(b))
+      .with("COUNT", count_type(count * m))
+      .with("RANK", static_cast<int>(size.size()))
+      .with("A", memory_type(a.dtype))
+      .with("B", memory_type(b.dtype))
       .with("BACKWARDS", w.upper != w.transpose ? "true" : "false")
-      .with("LOAD_B", load(b, "b[i * work.b_down]"))
-      .with("FACTOR", load(a, "factor"))
-      .with("RESULT", unhold(b, convert(DType::f64, b, "(value)")))
-      .source();
+      .with("LOAD_B", load(b.dtype, "b[i * work.b_down]"))
+      .with("FACTOR", load(a.dtype, "factor"))
+      .with("RESULT", unhold(b.dtype, convert(DType::f64, b.dtype, "(value)")))
+      .kernel(p, blocks_of(count * m));
 }
 
-Source columns_source(const work::Columns& w, bool wide) {
-  StockText text(columns_text);
-  text.with("COUNT", count_type(wide))
-      .with("BODY", w.folds ? fold_windows_text : unfold_windows_text);
-  if (!w.folds) return text.with("TYPE", bits_type(w.dtype)).source();
+StockKernel columns_kernel(const work::Columns& w) {
+  const work::ConvAxis &high = w.axes[1], &wide = w.axes[2];
+  const int64_t each =
+      w.folds ? high.image * wide.image : high.kernel * wide.kernel * high.windows * wide.windows;
+  const int64_t items = w.batch * w.channels * each;
+  if (items == 0) return {};
+  const std::string_view type = w.folds ? memory_type(w.dtype) : bits_type(w.dtype);
+  Sizes by{w.image.batch_stride, w.image.channel_stride, w.image.strides[1], w.image.strides[2]};
+  if (w.folds) by = w.columns;
+  const Parameters axes[] = {parameters_of(high), parameters_of(wide)};
+  Parameters p;
+  p.in(type, "source", 0).out(type, "target", 1);
+  p.add("items", items).add("channels", w.channels).add("by", by).add("Axis", "axes", axes);
   const DType sum = dtype_of(compute_of(w.dtype));
-  return text.with("TYPE", memory_type(w.dtype))
+  return StockText(columns_text)
+      .with("AXIS", axes[0])
+      .with("COUNT", count_type(items))
+      .with("BODY", w.folds ? fold_windows_text : unfold_windows_text)
+      .with("TYPE", type)
       .with("SUM", name_of(held_type(sum)))
       .with("LOAD", hold(w.dtype, "work.source[at]"))
       .with("RESULT", unhold(w.dtype, convert(sum, w.dtype, "(sum)")))
-      .source();
+      .kernel(p, blocks_of(items));
 }
 
 }  // namespace gradus::fusion::cuda

@@ -1,6 +1,7 @@
 #include "fusion/cuda/stock_extremum.h"
 
 #include "fusion/cuda/convert.h"
+#include "fusion/cuda/stock.h"
 #include "fusion/cuda/stock_text.h"
 
 namespace gradus::fusion::cuda {
@@ -9,12 +10,7 @@ namespace {
 
 constexpr std::string_view extremum_text = R"(
 struct Work {
-  const $TYPE$* x;
-  $TYPE$* values;
-  i64* places;
-  i64 outputs, count;
-  i64 kept_size[$KEPT$], kept_by[$KEPT$], reduced_size[$REDUCED$], reduced_by[$REDUCED$];
-};
+$FIELDS$};
 
 struct Best {
   $HELD$ value;
@@ -87,16 +83,21 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 
 }  // namespace
 
-Source extremum_source(const work::Extremum& w) {
+StockKernel extremum_kernel(const work::Extremum& w) {
   const DType held = dtype_of(compute_of(w.dtype));
+  const std::string_view type = memory_type(w.dtype);
+  Parameters p;
+  p.in(type, "x", 0);
+  p.out(type, "values", w.value < 0 ? std::optional<Place>() : Place(1 + w.value));
+  p.out("i64", "places", 1 + w.index).add("outputs", w.outputs).add("count", w.count);
+  add_axes(p, w.kept, w.reduced);
   return StockText(extremum_text)
-      .with("TYPE", memory_type(w.dtype))
       .with("HELD", name_of(held_type(held)))
       .with("KEPT", static_cast<int>(w.kept.size()))
       .with("REDUCED", static_cast<int>(w.reduced.size()))
       .with("BETTER", w.greatest ? ">" : "<")
       .with("VALUE", convert(w.dtype, held, "(" + hold(w.dtype, "work.x[at]") + ")"))
-      .source();
+      .kernel(p, (w.outputs + 15) / 16);
 }
 
 }  // namespace gradus::fusion::cuda

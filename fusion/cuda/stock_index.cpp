@@ -1,4 +1,8 @@
 // Reading and writing where indices say, as a kernel.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
 #include <fmt/format.h>
 
 #include "fusion/cuda/convert.h"
@@ -16,12 +20,7 @@ struct Fault {
   u64 met, value;
 };
 struct Work {
-  $INDEXED$* indexed;
-  $PLAIN$* plain;
-  Fault* faults;
-  i64 items, steps, alpha;
-  i64 size[$RANK$], indexed_by[$RANK$], plain_by[$RANK$];
-$OPERANDS$};
+$FIELDS$};
 
 // A place as the sides and the indices see it.
 struct At {
@@ -112,18 +111,45 @@ bool adds_atomically(const work::Index& w) {
   return w.sides.action == work::IndexAction::add && size_of(w.indexed_dtype()) >= 4;
 }
 
-Source index_source(const work::Index& w, const IndexShape& shape) {
+StockKernel index_kernel(const work::Index& w, int faults, bool atomics) {
+  if (numel(w.shape) == 0) return {};
   const work::IndexSides& s = w.sides;
   const bool adds = s.action == work::IndexAction::add, reads = s.action == work::IndexAction::read;
+  const bool atomic = atomics && adds_atomically(w);
+  // Dimensions that threads share come first; each thread walks all others in order.
+  std::vector<size_t> order(w.shape.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  auto shared = [&](size_t d) { return reads || atomic || !w.serial[d]; };
+  const auto parallel =
+      static_cast<size_t>(std::ranges::stable_partition(order, shared).begin() - order.begin());
+  auto arranged = [&](const Sizes& from) {
+    Sizes to;
+    for (size_t d : order) to.push_back(from[d]);
+    return to;
+  };
+  int64_t items = 1, steps = 1;
+  for (size_t i = 0; i < order.size(); ++i) (i < parallel ? items : steps) *= w.shape[order[i]];
+
   const DType there = w.indexed_dtype();
   const DType plain = s.plain_is_number ? s.number_dtype : s.dtype;
   const bool bits = !adds && !s.plain_is_number;
-  std::string operands, walks, picks;
+  Parameters p;
+  p.out(bits ? bits_type(there) : memory_type(there), "indexed",
+        Place(w.sums ? work::Window::scratch : s.indexed,
+              w.indexed_offset * static_cast<int64_t>(size_of(there))));
+  p.out(bits ? bits_type(plain) : memory_type(plain), "plain", s.plain);
+  p.out("Fault", "faults", w.indices.empty() ? std::optional<Place>() : Place(faults));
+  p.add("items", items).add("steps", steps);
+  p.add("alpha", is_floating(s.dtype) ? std::bit_cast<int64_t>(s.alpha.value)
+                                      : static_cast<int64_t>(s.alpha));
+  p.add("size", arranged(w.shape)).add("indexed_by", arranged(w.indexed));
+  p.add("plain_by", arranged(w.plain));
+  std::string walks, picks;
   for (size_t k = 0; k < w.indices.size(); ++k) {
     const work::IndexOperand& o = w.indices[k];
-    operands +=
-        fmt::format("  const {}* index{k};\n  i64 bound{k}, step{k}, index{k}_by[{rank}];\n",
-                    memory_type(o.dtype), fmt::arg("k", k), fmt::arg("rank", shape.rank));
+    p.in(memory_type(o.dtype), fmt::format("index{}", k), o.argument);
+    p.add(fmt::format("bound{}", k), o.size).add(fmt::format("step{}", k), o.step);
+    p.add(fmt::format("index{}_by", k), arranged(o.strides));
     walks += fmt::format("    at.index[{0}] += i * work.index{0}_by[d];\n", k);
     picks += fmt::format(
         "      good &= pick(work.index{0}, at.index[{0}], work.bound{0}, work.step{0}, {1},\n"
@@ -133,19 +159,16 @@ Source index_source(const work::Index& w, const IndexShape& shape) {
   const std::string move =
       reads ? fmt::format("work.plain[at.plain] = good ? work.indexed[at.indexed] : {}(0);",
                           bits_type(s.dtype))
-            : "if (good) " + change(s, there, shape.atomic);
+            : "if (good) " + change(s, there, atomic);
   return StockText(index_text)
-      .with("COUNT", count_type(shape.wide))
-      .with("RANK", shape.rank)
-      .with("PARALLEL", shape.parallel)
+      .with("COUNT", count_type(std::max(items, steps)))
+      .with("RANK", static_cast<int>(order.size()))
+      .with("PARALLEL", static_cast<int>(parallel))
       .with("INDICES", std::max(1, static_cast<int>(w.indices.size())))
-      .with("INDEXED", bits ? bits_type(there) : memory_type(there))
-      .with("PLAIN", bits ? bits_type(plain) : memory_type(plain))
-      .with("OPERANDS", operands)
       .with("WALKS", walks)
       .with("PICKS", picks)
       .with("MOVE", move)
-      .source();
+      .kernel(p, blocks_of(items));
 }
 
 }  // namespace gradus::fusion::cuda

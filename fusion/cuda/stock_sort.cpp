@@ -7,17 +7,12 @@ namespace gradus::fusion::cuda {
 
 namespace {
 
+constexpr int64_t place_bytes = 4;
+
 constexpr std::string_view sort_text = R"(
 typedef $COUNT$ Count;
 struct Work {
-  const $TYPE$* x;
-  const u32* from;
-  u32* to;
-  $TYPE$* values;
-  i64* indices;
-  i64 items, length, width, kept, inner, outer_stride, step, x_step;
-  i64 size[$RANK$], x_by[$RANK$];
-};
+$FIELDS$};
 
 // A total order: equal keys are told apart by their place.
 __device__ __forceinline__ bool before($HELD$ a, u32 a_at, $HELD$ b, u32 b_at) {
@@ -78,17 +73,46 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 
 }  // namespace
 
-Source sort_source(const work::Sort& w, int rank, bool wide) {
+int64_t sort_bytes(const work::Sort& w) {
+  return w.x.shape.back() > 2 ? 2 * w.rows * w.x.shape.back() * place_bytes : 0;
+}
+
+StockKernel sort_kernel(const work::Sort& w) {
+  if (w.rows == 0) return {};
   const DType dtype = w.x.dtype, held = dtype_of(compute_of(dtype));
-  return StockText(sort_text)
-      .with("COUNT", count_type(wide))
-      .with("TYPE", memory_type(dtype))
-      .with("HELD", name_of(held_type(held)))
-      .with("RANK", rank)
-      .with("NAN_FIRST", w.descending ? "true" : "false")
-      .with("BEFORE", w.descending ? ">" : "<")
-      .with("VALUE", convert(dtype, held, "(" + hold(dtype, "row[at]") + ")"))
-      .source();
+  const std::string_view type = memory_type(dtype);
+  Sizes size = w.x.shape, strides = w.x.strides;
+  const int64_t length = size.back(), x_step = strides.back(), items = w.rows * length;
+  size.pop_back();
+  strides.pop_back();
+  if (size.empty()) size = {1}, strides = {0};
+  const std::optional<Place> none;
+  auto half = [&](int64_t part) {
+    return Place(work::Window::scratch, part * items * place_bytes);
+  };
+  StockText text(sort_text);
+  StockKernel kernel;
+  for (int64_t width = 1, pass = 0; width == 1 || width < length; width *= 2, ++pass) {
+    const bool last = 2 * width >= length;
+    Parameters p;
+    p.in(type, "x", 0).in("u32", "from", pass ? half(1 - pass % 2) : none);
+    p.out("u32", "to", last ? none : half(pass % 2));
+    p.out(type, "values", 1).out("i64", "indices", 2);
+    p.add("items", items).add("length", length).add("width", width).add("kept", w.kept);
+    p.add("inner", w.inner).add("outer_stride", w.outer_stride).add("step", w.step);
+    p.add("x_step", x_step).add("size", size).add("x_by", strides);
+    kernel.launches.push_back({p.arguments(), blocks_of(items)});
+    text.with("FIELDS", p);  // the same in each pass
+  }
+  kernel.source = text.with("COUNT", count_type(items))
+                      .with("TYPE", type)
+                      .with("HELD", name_of(held_type(held)))
+                      .with("RANK", static_cast<int>(size.size()))
+                      .with("NAN_FIRST", w.descending ? "true" : "false")
+                      .with("BEFORE", w.descending ? ">" : "<")
+                      .with("VALUE", convert(dtype, held, "(" + hold(dtype, "row[at]") + ")"))
+                      .source();
+  return kernel;
 }
 
 }  // namespace gradus::fusion::cuda

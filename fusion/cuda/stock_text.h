@@ -1,11 +1,11 @@
-// Sources from texts with gaps.
+// Kernels from texts with gaps.
 #pragma once
 
 #include <string>
 #include <string_view>
 
+#include "fusion/cuda/parameters.h"
 #include "fusion/cuda/prelude.h"
-#include "fusion/cuda/source.h"
 #include "tensor/dtype.h"
 
 namespace gradus::fusion::cuda {
@@ -15,7 +15,12 @@ inline std::string_view bits_type(DType dtype) {
   constexpr std::string_view types[] = {"u8", "u8", "u16", "", "u32", "", "", "", "u64"};
   return types[size_of(dtype)];
 }
+// What items are counted in.
+constexpr int64_t most_narrow = (int64_t{1} << 31) - 1;
 inline std::string_view count_type(bool wide) { return wide ? "u64" : "u32"; }
+inline std::string_view count_type(int64_t items) { return count_type(items > most_narrow); }
+// Blocks that have a thread for each item.
+inline int64_t blocks_of(int64_t items) { return (items + block_threads - 1) / block_threads; }
 
 // A translation unit: the text with $NAME$ filled in, behind what it calls.
 class StockText {
@@ -28,7 +33,15 @@ class StockText {
     return *this;
   }
   StockText& with(std::string_view name, int value) { return with(name, std::to_string(value)); }
+  StockText& with(std::string_view name, const Parameters& fields) {
+    return with(name, fields.text());
+  }
   Source source() const { return {prelude_for(text_) + text_, {}}; }
+  // $FIELDS$ are those of its parameters.
+  StockKernel kernel(const Parameters& parameters, int64_t blocks) {
+    with("FIELDS", parameters);
+    return {source(), {{parameters.arguments(), blocks}}};
+  }
 
  private:
   std::string text_;

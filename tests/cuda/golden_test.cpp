@@ -69,11 +69,8 @@ TEST(CudaGolden, SumsOverIndices) {
   form.indices.push_back(index);
   ASSERT_TRUE(adds_atomically(form));
   const files::path folder = gradus::test::source_folder() + "/tests/cuda/golden";
-  expect_golden(
-      folder / "index_add.cu",
-      index_source(form, {.rank = 2, .parallel = 1, .wide = false, .atomic = false}).text);
-  expect_golden(folder / "index_add_atomics.cu",
-                index_source(form, {.rank = 2, .parallel = 2, .wide = false, .atomic = true}).text);
+  expect_golden(folder / "index_add.cu", index_kernel(form, 2, false).source.text);
+  expect_golden(folder / "index_add_atomics.cu", index_kernel(form, 2, true).source.text);
 }
 
 }  // namespace

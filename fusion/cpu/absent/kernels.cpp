@@ -1,11 +1,8 @@
 // In the place of the kernel compiler, in builds without LLVM: there are no kernels for the CPU,
 // and programs run instruction by instruction, with the same bits.
-#include "fusion/kernels.h"
-
-#include <atomic>
-
 #include "base/build.h"
 #include "fusion/cpu/compiler.h"
+#include "fusion/kernel_store.h"
 
 namespace gradus::fusion {
 
@@ -22,11 +19,7 @@ class NoKernels final : public Kernels {
   KernelStatistics statistics() const override { return {}; }
 
  private:
-  static uint64_t next_id() {
-    static std::atomic<uint64_t> next{1};
-    return next++;
-  }
-  const uint64_t id_ = next_id();
+  const uint64_t id_ = KernelStore::next_id();
   const std::shared_ptr<const KernelSet> none_ = std::make_shared<KernelSet>();
 };
 

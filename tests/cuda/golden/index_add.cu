@@ -17,10 +17,16 @@ struct Work {
   float* indexed;
   u16* plain;
   Fault* faults;
-  i64 items, steps, alpha;
-  i64 size[2], indexed_by[2], plain_by[2];
+  i64 items;
+  i64 steps;
+  i64 alpha;
+  i64 size[2];
+  i64 indexed_by[2];
+  i64 plain_by[2];
   const i64* index0;
-  i64 bound0, step0, index0_by[2];
+  i64 bound0;
+  i64 step0;
+  i64 index0_by[2];
 };
 
 // A place as the sides and the indices see it.

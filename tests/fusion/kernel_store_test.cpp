@@ -1,0 +1,120 @@
+// By which rules compiled code comes and goes, with compilers that compile nothing.
+#include "fusion/kernel_store.h"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace gradus::fusion {
+namespace {
+
+struct None final : Kernel {
+  work::Kernel bind(const Frame&) const override { return {}; }
+  const Nest& nest() const override { return nest_; }
+  Nest nest_;
+};
+
+class KernelStoreTest : public testing::Test {
+ protected:
+  KernelStore::Rules rules() {
+    return {.no_code = "no code",
+            .log = [this](LogLevel, std::string_view m) { told.emplace_back(m); },
+            .most = 2};
+  }
+  auto get(const std::string& text) {
+    return store.get(text, [] {
+      return KernelStore::Made<Kernel>{std::make_shared<None>(), {.misses = 1, .seconds = 0.5}};
+    });
+  }
+  std::shared_ptr<const Kernel> fail(const std::string& text) {
+    return store.get(text, [this]() -> KernelStore::Made<Kernel> {
+      ++tried;
+      throw Error("the compiler is gone");
+    });
+  }
+  std::vector<std::string> told;
+  int tried = 0;
+  TaskQueue behind{1, 8, [this] { store.claim(); }};
+  KernelStore store{behind, rules()};
+  ~KernelStoreTest() override { behind.stop(); }
+};
+
+TEST_F(KernelStoreTest, PublishesNewSets) {
+  const auto before = store.ready();
+  const auto one = get("one");
+  ASSERT_NE(one, nullptr);
+  EXPECT_EQ(get("one"), one);
+  EXPECT_EQ(before->find("one"), nullptr);
+  EXPECT_EQ(store.ready()->find("one"), one);
+  EXPECT_GT(store.ready()->generation, before->generation);
+  get("two"), get("three");  // the oldest goes
+  EXPECT_EQ(store.ready()->find("one"), nullptr);
+  EXPECT_FALSE(store.is_settled("one"));
+  EXPECT_NE(get("one"), one);
+  const KernelStatistics s = store.statistics();
+  EXPECT_EQ(s.hits, 1u);
+  EXPECT_EQ(s.misses, 4u);
+  EXPECT_EQ(s.kernels, 2u);
+  EXPECT_EQ(s.seconds, 2);
+}
+
+TEST_F(KernelStoreTest, RemembersWhatFailed) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(fail("bad"), nullptr);
+    store.request("bad", [] { return KernelStore::Made<Kernel>{}; });
+    store.wait();
+  }
+  EXPECT_EQ(tried, 1);
+  EXPECT_TRUE(store.is_settled("bad"));
+  EXPECT_TRUE(store.ready()->failed.contains("bad"));
+  EXPECT_EQ(store.ready()->generation, 1u);
+  EXPECT_EQ(store.statistics().failed, 1u);
+  EXPECT_EQ(store.statistics().hits, 0u);
+  EXPECT_EQ(told, std::vector<std::string>{"no code: the compiler is gone\nbad"});
+}
+
+// Code of other types is in no set.
+TEST_F(KernelStoreTest, KeepsOtherCode) {
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(*store.get(std::to_string(i),
+                         [&] { return KernelStore::Made<int>{std::make_shared<int>(i)}; }),
+              i);
+  store.get("bad", []() -> KernelStore::Made<int> { throw Error("why"); });
+  EXPECT_TRUE(store.is_settled("0"));
+  EXPECT_EQ(store.ready()->generation, 0u);
+  EXPECT_EQ(store.statistics().failed, 0u);
+  EXPECT_EQ(told, std::vector<std::string>{"no code: why"});
+}
+
+TEST_F(KernelStoreTest, MakesBehind) {
+  std::thread::id on;
+  store.request("one", [&] {
+    on = std::this_thread::get_id();
+    return KernelStore::Made<Kernel>{std::make_shared<None>()};
+  });
+  store.wait();
+  EXPECT_NE(on, std::this_thread::get_id());
+  EXPECT_NE(store.ready()->find("one"), nullptr);
+}
+
+TEST_F(KernelStoreTest, HasNothingInAForkedChild) {
+  get("one");
+  fail("bad");
+  store.claim();
+  const pid_t child = fork();
+  if (child == 0) {
+    store.wait();
+    const bool nothing = !get("one") && !get("two") && store.ready()->kernels.empty() &&
+                         store.statistics().kernels == 0 && store.is_settled("three");
+    _exit(nothing ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_NE(get("two"), nullptr);
+}
+
+}  // namespace
+}  // namespace gradus::fusion
