@@ -8,16 +8,8 @@ namespace gradus::autograd {
 
 // As the only thread of a task takes them: what is ready, later made nodes first.
 std::vector<uint32_t> GraphTask::execution() const {
-  struct Ready {
-    uint64_t sequence_number;
-    uint32_t index;
-    bool operator<(const Ready& o) const {
-      return sequence_number != o.sequence_number ? sequence_number < o.sequence_number
-                                                  : index > o.index;
-    }
-  };
   std::vector<uint32_t> left(nodes_.size());
-  std::priority_queue<Ready> ready;
+  std::priority_queue<TaskTurn> ready;
   auto arrive = [&](uint32_t i) {
     if (--left[i] == 0) ready.push({nodes_[i].node->sequence_number(), i});
   };

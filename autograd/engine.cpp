@@ -79,28 +79,25 @@ std::future<Variables> Engine::execute_async(std::vector<Edge> roots, Variables 
 
 namespace {
 
-std::vector<Capture> captures_at(std::span<const Edge> edges) {
+// A task that is asked what it would do.
+Ref<GraphTask> task_of(std::span<const Edge> roots, std::span<const Edge> outputs, TaskHost& host) {
   std::vector<Capture> captures;
-  for (const Edge& e : edges) captures.push_back({e, {}});
-  return captures;
+  for (const Edge& e : outputs) captures.push_back({e, {}});
+  auto task = make_ref<GraphTask>(GraphTask::Request{roots, {}, captures}, host);
+  task->prepare(false);
+  return task;
 }
 
 }  // namespace
 
 std::vector<const Node*> Engine::execution_order(std::span<const Edge> roots,
                                                  std::span<const Edge> outputs) const {
-  std::vector<Capture> captures = captures_at(outputs);
-  auto task = make_ref<GraphTask>(GraphTask::Request{roots, {}, captures}, *core_);
-  task->prepare(false);
-  return task->order();
+  return task_of(roots, outputs, *core_)->order();
 }
 
 std::vector<BackwardStep> Engine::steps(std::span<const Edge> roots,
                                         std::span<const Edge> outputs) const {
-  std::vector<Capture> captures = captures_at(outputs);
-  auto task = make_ref<GraphTask>(GraphTask::Request{roots, {}, captures}, *core_);
-  task->prepare(false);
-  return task->steps();
+  return task_of(roots, outputs, *core_)->steps();
 }
 
 void Engine::queue_callback(std::function<void()> callback) {

@@ -6,7 +6,6 @@
 
 #include "autograd/device_streams.h"
 #include "autograd/hooks.h"
-#include "autograd/task_lock.h"
 
 namespace gradus::autograd {
 
@@ -29,9 +28,7 @@ constexpr uint64_t mark_of(uint32_t serial, uint32_t index) {
 }  // namespace
 
 GraphTask* GraphTask::current() { return current_task; }
-GraphTask::CurrentGuard::CurrentGuard(GraphTask* task)
-    : saved_(std::exchange(current_task, task)) {}
-GraphTask::CurrentGuard::~CurrentGuard() { current_task = saved_; }
+GraphTask::CurrentGuard::CurrentGuard(GraphTask* task) : ValueGuard(current_task, task) {}
 
 GraphTask::GraphTask(const Request& request, TaskHost& host)
     : host_(host),
@@ -123,18 +120,9 @@ uint32_t GraphTask::discover(Node* node) {
 // Nodes to be walked from, later made ones first. Those that come in the order of a stack, as they
 // mostly do, cost no more than one.
 class GraphTask::Open {
-  struct Next {
-    uint64_t sequence_number = 0;
-    uint32_t index = none;
-    bool operator<(const Next& o) const {
-      return sequence_number != o.sequence_number ? sequence_number < o.sequence_number
-                                                  : index > o.index;
-    }
-  };
-
  public:
   void push(uint64_t sequence_number, uint32_t index) {
-    Next next{sequence_number, index};
+    TaskTurn next{sequence_number, index};
     if (has_first_ && first_ < next) std::swap(first_, next);
     if (!has_first_ && !(next < best_of_rest())) {
       first_ = next;
@@ -161,15 +149,15 @@ class GraphTask::Open {
   }
 
  private:
-  Next best_of_rest() const {
-    Next best;
+  TaskTurn best_of_rest() const {
+    TaskTurn best;
     if (!stack_.empty()) best = stack_.back();
     return heap_.empty() ? best : std::max(best, heap_.front());
   }
-  Next first_;  // if there, before all others
+  TaskTurn first_;  // if there, before all others
   bool has_first_ = false;
-  std::vector<Next> stack_;  // ascending
-  std::vector<Next> heap_;
+  std::vector<TaskTurn> stack_;  // ascending
+  std::vector<TaskTurn> heap_;
 };
 
 // The node that an edge leads to takes part; nothing where it lies lower than every wanted output.

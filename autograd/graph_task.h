@@ -13,6 +13,7 @@
 #include "autograd/engine.h"
 #include "autograd/ready_queue.h"
 #include "autograd/thread_state.h"
+#include "autograd/value_guard.h"
 #include "base/function_ref.h"
 
 namespace gradus::autograd {
@@ -45,6 +46,15 @@ struct TaskSlot {
 struct TaskEdge {
   uint32_t target = UINT32_MAX;
   uint32_t ordinal = 0;  // its place in the sum
+};
+// A node in line: later made ones come first, of those the ones that were discovered first.
+struct TaskTurn {
+  uint64_t sequence_number = 0;
+  uint32_t index = UINT32_MAX;
+  bool operator<(const TaskTurn& o) const {
+    return sequence_number != o.sequence_number ? sequence_number < o.sequence_number
+                                                : index > o.index;
+  }
 };
 // A task's tables. The next task takes over their memory: fresh pages cost more than the work.
 struct TaskTables {
@@ -114,14 +124,8 @@ class GraphTask final : public RefCounted {
 
   // The task whose node (or callback) runs on this thread; null outside one.
   static GraphTask* current();
-  class CurrentGuard {
-   public:
+  struct CurrentGuard : ValueGuard<GraphTask*> {
     explicit CurrentGuard(GraphTask* task);
-    ~CurrentGuard();
-    CurrentGuard(const CurrentGuard&) = delete;
-
-   private:
-    GraphTask* saved_;
   };
 
   // Whether a gradient along this edge of a node is used in this task.
@@ -140,7 +144,6 @@ class GraphTask final : public RefCounted {
   bool keeps_graph() const { return options_.keep_graph; }
   bool checkpoint_valid() const { return checkpoint_valid_; }
   void queue_callback(std::function<void()> callback);
-  const ThreadState& caller_state() const { return caller_state_; }
   bool stays_on_one_thread() const { return exclusive_; }
   // The thread-local state of its nodes and callbacks.
   ThreadState state_of_nodes() const;
@@ -153,7 +156,23 @@ class GraphTask final : public RefCounted {
     Variable value;
   };
   // Locks, unless the task stays on one thread.
-  class Lock;
+  class Lock {
+   public:
+    explicit Lock(const GraphTask& task)
+        : lock_(task.mutex_, std::defer_lock), needed_(!task.exclusive_) {
+      acquire();
+    }
+    void acquire() {
+      if (needed_) lock_.lock();
+    }
+    void release() {
+      if (needed_) lock_.unlock();
+    }
+
+   private:
+    std::unique_lock<std::mutex> lock_;
+    const bool needed_;
+  };
   class NodeRun;
 
   uint32_t find(const Node* node) const;

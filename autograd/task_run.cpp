@@ -1,12 +1,11 @@
 // A task while it runs: contributions are added up, nodes run, gradients are handed on.
 #include <algorithm>
 
-#include "autograd/anomaly.h"
 #include "autograd/device_streams.h"
 #include "autograd/gradient_checks.h"
+#include "autograd/graph_task.h"
 #include "autograd/node_hooks.h"
 #include "autograd/sums.h"
-#include "autograd/task_lock.h"
 
 namespace gradus::autograd {
 
