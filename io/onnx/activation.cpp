@@ -111,6 +111,6 @@ constexpr RuleEntry activation_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> activation_rules() { return activation_table; }
+constinit const Rules activation_rules = activation_table;
 
 }  // namespace gradus::onnx

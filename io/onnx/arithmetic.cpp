@@ -169,6 +169,6 @@ constexpr RuleEntry arithmetic_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> arithmetic_rules() { return arithmetic_table; }
+constinit const Rules arithmetic_rules = arithmetic_table;
 
 }  // namespace gradus::onnx

@@ -170,12 +170,12 @@ using Table = std::map<std::string_view, std::vector<RuleEntry>>;
 const Table& table() {
   static const Table built = [] {
     Table t;
-    for (auto family :
+    for (Rules family :
          {arithmetic_rules, activation_rules, reduction_rules, shape_rules, creation_rules,
           indexing_rules, convolution_rules, pooling_rules, normalization_rules, loss_rules,
           resize_rules, sampling_rules, recurrent_rules, control_rules, sequence_rules,
           signal_rules, training_rules})
-      for (const RuleEntry& r : family()) t[r.name].push_back(r);
+      for (const RuleEntry& r : family) t[r.name].push_back(r);
     return t;
   }();
   return built;

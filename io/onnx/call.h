@@ -117,6 +117,7 @@ class Call {
   bool wants(size_t i) const;  // whether the model has a name for it
   void give(Value value);
   void give(ItemPtr item) { results_.push_back(std::move(item)); }
+  // Result i, which comes next: made where the model has a name for it, else absent.
   template <class Make>
   void give_wanted(size_t i, Make make) {
     if (wants(i)) return give(make());
@@ -165,22 +166,9 @@ const RuleEntry* find_rule(std::string_view name, int opset);
 bool has_rule(std::string_view name);
 
 // The families.
-std::span<const RuleEntry> arithmetic_rules();
-std::span<const RuleEntry> activation_rules();
-std::span<const RuleEntry> reduction_rules();
-std::span<const RuleEntry> shape_rules();
-std::span<const RuleEntry> creation_rules();
-std::span<const RuleEntry> indexing_rules();
-std::span<const RuleEntry> convolution_rules();
-std::span<const RuleEntry> pooling_rules();
-std::span<const RuleEntry> normalization_rules();
-std::span<const RuleEntry> loss_rules();
-std::span<const RuleEntry> resize_rules();
-std::span<const RuleEntry> sampling_rules();
-std::span<const RuleEntry> recurrent_rules();
-std::span<const RuleEntry> control_rules();
-std::span<const RuleEntry> sequence_rules();
-std::span<const RuleEntry> signal_rules();
-std::span<const RuleEntry> training_rules();
+using Rules = std::span<const RuleEntry>;
+extern const Rules arithmetic_rules, activation_rules, reduction_rules, shape_rules, creation_rules,
+    indexing_rules, convolution_rules, pooling_rules, normalization_rules, loss_rules, resize_rules,
+    sampling_rules, recurrent_rules, control_rules, sequence_rules, signal_rules, training_rules;
 
 }  // namespace gradus::onnx

@@ -148,6 +148,6 @@ constexpr RuleEntry control_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> control_rules() { return control_table; }
+constinit const Rules control_rules = control_table;
 
 }  // namespace gradus::onnx

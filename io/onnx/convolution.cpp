@@ -129,6 +129,6 @@ constexpr RuleEntry convolution_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> convolution_rules() { return convolution_table; }
+constinit const Rules convolution_rules = convolution_table;
 
 }  // namespace gradus::onnx

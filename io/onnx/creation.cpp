@@ -99,6 +99,6 @@ constexpr RuleEntry creation_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> creation_rules() { return creation_table; }
+constinit const Rules creation_rules = creation_table;
 
 }  // namespace gradus::onnx

@@ -165,6 +165,6 @@ constexpr ExportEntry indexing_export_table[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> indexing_exports() { return indexing_export_table; }
+constinit const ExportRules indexing_exports = indexing_export_table;
 
 }  // namespace gradus::onnx

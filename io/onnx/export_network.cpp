@@ -125,6 +125,6 @@ constexpr ExportEntry network_export_table[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> network_exports() { return network_export_table; }
+constinit const ExportRules network_exports = network_export_table;
 
 }  // namespace gradus::onnx

@@ -42,7 +42,7 @@ constexpr ExportEntry own_rules[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> pointwise_exports() { return own_rules; }
+constinit const ExportRules pointwise_exports = own_rules;
 
 Wires export_pointwise(ExportCall& call) {
   const ir::Operator& op = *call.node.op;

@@ -119,6 +119,6 @@ constexpr ExportEntry reduction_export_table[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> reduction_exports() { return reduction_export_table; }
+constinit const ExportRules reduction_exports = reduction_export_table;
 
 }  // namespace gradus::onnx

@@ -288,6 +288,6 @@ constexpr ExportEntry shape_export_table[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> shape_exports() { return shape_export_table; }
+constinit const ExportRules shape_exports = shape_export_table;
 
 }  // namespace gradus::onnx

@@ -238,6 +238,6 @@ constexpr ExportEntry window_export_table[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> window_exports() { return window_export_table; }
+constinit const ExportRules window_exports = window_export_table;
 
 }  // namespace gradus::onnx

@@ -103,8 +103,8 @@ namespace {
 Wires exported(ExportCall& call) {
   static const auto table = [] {
     std::unordered_map<std::string_view, const ExportEntry*> t;
-    for (auto family : {pointwise_exports(), shape_exports(), reduction_exports(),
-                        network_exports(), indexing_exports(), window_exports()})
+    for (ExportRules family : {pointwise_exports, shape_exports, reduction_exports, network_exports,
+                               indexing_exports, window_exports})
       for (const ExportEntry& e : family) t.emplace(e.name, &e);
     return t;
   }();

@@ -98,6 +98,7 @@ class ModelWriter {
   std::unordered_map<Wire, std::string> suggested_;
 };
 
+// 0, 1, .. rank - 1
 inline Ints in_order(int64_t rank) {
   Ints order(static_cast<size_t>(rank), 0);
   std::iota(order.begin(), order.end(), 0);
@@ -170,12 +171,9 @@ struct ExportEntry {
 
 // By operator, in families; an operator in none is taken apart into what it is composed of, or
 // refused.
-std::span<const ExportEntry> pointwise_exports();
-std::span<const ExportEntry> shape_exports();
-std::span<const ExportEntry> reduction_exports();
-std::span<const ExportEntry> network_exports();
-std::span<const ExportEntry> indexing_exports();
-std::span<const ExportEntry> window_exports();
+using ExportRules = std::span<const ExportEntry>;
+extern const ExportRules pointwise_exports, shape_exports, reduction_exports, network_exports,
+    indexing_exports, window_exports;
 
 // Pointwise operators: their scalar rules, written as nodes. None for one without a rule.
 Wires export_pointwise(ExportCall& call);

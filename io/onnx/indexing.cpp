@@ -341,6 +341,6 @@ constexpr RuleEntry indexing_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> indexing_rules() { return indexing_table; }
+constinit const Rules indexing_rules = indexing_table;
 
 }  // namespace gradus::onnx

@@ -140,6 +140,6 @@ constexpr RuleEntry normalization_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> normalization_rules() { return normalization_table; }
+constinit const Rules normalization_rules = normalization_table;
 
 }  // namespace gradus::onnx

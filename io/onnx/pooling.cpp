@@ -172,6 +172,6 @@ constexpr RuleEntry pooling_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> pooling_rules() { return pooling_table; }
+constinit const Rules pooling_rules = pooling_table;
 
 }  // namespace gradus::onnx

@@ -231,6 +231,6 @@ constexpr RuleEntry recurrent_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> recurrent_rules() { return recurrent_table; }
+constinit const Rules recurrent_rules = recurrent_table;
 
 }  // namespace gradus::onnx

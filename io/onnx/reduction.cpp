@@ -99,6 +99,6 @@ constexpr RuleEntry reduction_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> reduction_rules() { return reduction_table; }
+constinit const Rules reduction_rules = reduction_table;
 
 }  // namespace gradus::onnx

@@ -203,6 +203,6 @@ constexpr RuleEntry resize_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> resize_rules() { return resize_table; }
+constinit const Rules resize_rules = resize_table;
 
 }  // namespace gradus::onnx

@@ -174,6 +174,6 @@ constexpr RuleEntry sampling_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> sampling_rules() { return sampling_table; }
+constinit const Rules sampling_rules = sampling_table;
 
 }  // namespace gradus::onnx

@@ -130,6 +130,6 @@ constexpr RuleEntry sequence_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> sequence_rules() { return sequence_table; }
+constinit const Rules sequence_rules = sequence_table;
 
 }  // namespace gradus::onnx

@@ -304,6 +304,6 @@ constexpr RuleEntry shape_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> shape_rules() { return shape_table; }
+constinit const Rules shape_rules = shape_table;
 
 }  // namespace gradus::onnx

@@ -159,6 +159,6 @@ constexpr RuleEntry signal_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> signal_rules() { return signal_table; }
+constinit const Rules signal_rules = signal_table;
 
 }  // namespace gradus::onnx

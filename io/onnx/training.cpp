@@ -109,6 +109,6 @@ constexpr RuleEntry training_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> training_rules() { return training_table; }
+constinit const Rules training_rules = training_table;
 
 }  // namespace gradus::onnx
