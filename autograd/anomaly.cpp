@@ -1,8 +1,8 @@
-#include "autograd/anomaly.h"
-
+// Finding the first function whose gradient is not a number.
 #include <cmath>
 
 #include "autograd/device_streams.h"
+#include "autograd/gradient_checks.h"
 
 namespace gradus::autograd {
 

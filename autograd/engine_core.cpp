@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "autograd/device_streams.h"
+#include "autograd/value_guard.h"
 
 namespace gradus::autograd {
 
@@ -14,18 +15,6 @@ thread_local int nested_tasks = 0;
 thread_local ReadyQueue* served_queue = nullptr;
 // The core whose thread this is.
 thread_local const void* home = nullptr;
-
-template <class T>
-class ValueGuard {
- public:
-  ValueGuard(T& place, T value) : place_(place), saved_(std::exchange(place, value)) {}
-  ~ValueGuard() { place_ = saved_; }
-  ValueGuard(const ValueGuard&) = delete;
-
- private:
-  T& place_;
-  T saved_;
-};
 
 // The threads of all devices: each says when it is up.
 struct StartingLine {

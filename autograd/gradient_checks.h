@@ -12,6 +12,11 @@ void check_gradients(const Node& from, Variables& gradients);
 // The same for the cotangents that a backward begins with.
 void check_cotangents(std::span<const Edge> roots, Variables& cotangents);
 
+// In anomaly mode: throws Error if one of the gradients that `node` gave holds a NaN (an infinity,
+// on request), with the number of that gradient, where the node was made, and which nodes' runs
+// made it in turn.
+void look_for_anomalies(const Node& node, const Variables& gradients);
+
 // An exception with the node's name in its message, where it is one of Gradus'.
 std::exception_ptr named(std::exception_ptr error, const Node& node);
 

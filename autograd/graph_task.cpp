@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "autograd/anomaly.h"
 #include "autograd/device_streams.h"
 #include "autograd/gradient_checks.h"
 #include "autograd/node_hooks.h"
@@ -55,9 +54,7 @@ class StepGuard {
 }  // namespace
 
 GraphTask* GraphTask::current() { return current_task; }
-GraphTask::CurrentGuard::CurrentGuard(GraphTask* task)
-    : saved_(std::exchange(current_task, task)) {}
-GraphTask::CurrentGuard::~CurrentGuard() { current_task = saved_; }
+GraphTask::CurrentGuard::CurrentGuard(GraphTask* task) : ValueGuard(current_task, task) {}
 
 GraphTask::GraphTask(const Request& request, TaskHost& host)
     : host_(host),

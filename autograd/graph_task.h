@@ -12,6 +12,7 @@
 #include "autograd/ready_queue.h"
 #include "autograd/task_graph.h"
 #include "autograd/thread_state.h"
+#include "autograd/value_guard.h"
 #include "base/function_ref.h"
 
 namespace gradus::autograd {
@@ -66,14 +67,8 @@ class GraphTask final : public RefCounted {
 
   // The task whose node (or callback) runs on this thread; null outside one.
   static GraphTask* current();
-  class CurrentGuard {
-   public:
+  struct CurrentGuard : ValueGuard<GraphTask*> {
     explicit CurrentGuard(GraphTask* task);
-    ~CurrentGuard();
-    CurrentGuard(const CurrentGuard&) = delete;
-
-   private:
-    GraphTask* saved_;
   };
 
   // Whether a gradient along this edge of a node is used in this task.
@@ -88,7 +83,6 @@ class GraphTask final : public RefCounted {
   bool keeps_graph() const { return options_.keep_graph; }
   bool checkpoint_valid() const { return checkpoint_valid_; }
   void queue_callback(std::function<void()> callback);
-  const ThreadState& caller_state() const { return caller_state_; }
   bool stays_on_one_thread() const { return exclusive_; }
   // The thread-local state of its nodes and callbacks.
   ThreadState state_of_nodes() const;

@@ -6,6 +6,7 @@
 #include "autograd/hooks.h"
 #include "autograd/living.h"
 #include "autograd/made_once.h"
+#include "autograd/value_guard.h"
 
 namespace gradus::autograd {
 
@@ -19,17 +20,6 @@ thread_local uint64_t next_number = 0;
 // this takes no memory and works also while a thread ends.
 thread_local const Node* waiting = nullptr;
 thread_local bool digging = false;
-
-// The current node is what it was when the scope ends.
-class RunningGuard {
- public:
-  explicit RunningGuard(const Node* node) : saved_(std::exchange(running, node)) {}
-  ~RunningGuard() { running = saved_; }
-  RunningGuard(const RunningGuard&) = delete;
-
- private:
-  const Node* saved_;
-};
 
 class ProfilerGuard {
  public:
@@ -115,7 +105,7 @@ void Node::dispose() const {
 }
 
 Variables Node::operator()(Variables&& cotangents) {
-  RunningGuard guard(this);
+  ValueGuard<const Node*> guard(running, this);
   if (!thread_state().profiler) return apply(std::move(cotangents));
   ProfilerGuard profiled(*this);
   return apply(std::move(cotangents));

@@ -37,7 +37,9 @@ OperatorCall::OperatorCall(const ir::Operator& op, ir::Attributes attributes,
   results_.append(results.begin(), results.end());
 }
 
-// The kernels are known by those of an operator that has no others.
+namespace {
+
+// Whether it is the pointwise operators' own; known by those of one that has no others.
 bool only_calls_loop(const work::Kernel& kernel) {
   static const std::array<work::KernelFunction, 2> known = [] {
     const ir::Operator& add = ops::sum_operator();
@@ -51,23 +53,31 @@ bool only_calls_loop(const work::Kernel& kernel) {
   return kernel.run && std::ranges::count(known, kernel.run) != 0;
 }
 
+}  // namespace
+
+ops::PointwiseLoop plain_loop(const ir::Operator& op, const work::Kernel& kernel, DType result,
+                              size_t operands) {
+  if (!op.pointwise || !only_calls_loop(kernel)) return nullptr;
+  if (result != DType::f32 && result != DType::f64) return nullptr;
+  const ops::PointwiseInfo& info = op.pointwise();
+  if (info.result == ops::Result::boolean || operands != info.roles.size()) return nullptr;
+  for (size_t i = 0; i < operands; ++i)
+    if (info.roles[i] != ops::Role::value) return nullptr;
+  return info.loops[result == DType::f64 ? 0 : 1];
+}
+
 void OperatorCall::look_for_loop(const ops::BoundCall& bound) const {
   constexpr int64_t most_elements = 1 << 15;  // of more, workers take parts
-  if (!op_.pointwise || results_.size() != 1 || operands_.size() > most_loop_operands) return;
-  if (!only_calls_loop(bound.kernel)) return;
-  const ops::PointwiseInfo& info = op_.pointwise();
+  if (results_.size() != 1 || operands_.size() > most_loop_operands) return;
   const ir::Type& type = results_[0];
-  if (type.dtype != DType::f32 && type.dtype != DType::f64) return;
-  if (info.result == ops::Result::boolean || operands_.size() != info.roles.size()) return;
-  for (size_t i = 0; i < operands_.size(); ++i)
-    if (!operands_[i].is_tensor || !(operands_[i].type == type) ||
-        type.device.kind != DeviceKind::cpu || info.roles[i] != ops::Role::value)
-      return;
+  const ops::PointwiseLoop loop = plain_loop(op_, bound.kernel, type.dtype, operands_.size());
+  if (!loop || type.device.kind != DeviceKind::cpu) return;
+  for (const Operand& o : operands_)
+    if (!o.is_tensor || !(o.type == type)) return;
   const int64_t elements = operands_[0].layout.numel();
   if (elements > most_elements) return;
-  settle(loop_,
-         std::make_unique<const Loop>(Loop{info.loops[type.dtype == DType::f64 ? 0 : 1], elements,
-                                           static_cast<size_t>(elements) * size_of(type.dtype)}));
+  settle(loop_, std::make_unique<const Loop>(
+                    Loop{loop, elements, static_cast<size_t>(elements) * size_of(type.dtype)}));
 }
 
 bool OperatorCall::run_loop(std::span<const Tensor* const> operands,

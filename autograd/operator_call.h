@@ -85,9 +85,11 @@ class OperatorCall final : public RefCounted {
   mutable GrowingList<Recorded> tapes_;
 };
 
-// Whether a kernel is the pointwise operators' own, which does no more than to hand their loop what
-// it reads. Some operators have another for some operands.
-bool only_calls_loop(const work::Kernel& kernel);
+// The loop of a pointwise operator whose operands are values of the result's dtype, in which it is
+// computed, where the kernel does no more than to hand it what it reads; else null. Some operators
+// have another kernel for some operands.
+ops::PointwiseLoop plain_loop(const ir::Operator& op, const work::Kernel& kernel, DType result,
+                              size_t operands);
 
 // Of a tensor whose sizes are known.
 InputMetadata metadata_of(const ir::Type& type);

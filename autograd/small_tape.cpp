@@ -145,22 +145,17 @@ bool RuleTape::Small::lay_out_step(const RuleTape::Step& step, const ops::BoundC
 ops::PointwiseLoop RuleTape::Small::loop_of(const RuleTape::Step& step,
                                             const ops::BoundCall& call) const {
   constexpr int64_t most_elements = 64;
-  const ir::Operator& op = step.call->op();
-  if (!op.pointwise || !only_calls_loop(call.kernel) || call.out.size() != 1) return nullptr;
+  if (call.out.size() != 1) return nullptr;
   const Layout& out = call.out[0];
-  if (out.dtype != DType::f32 && out.dtype != DType::f64) return nullptr;
-  const ops::PointwiseInfo& info = op.pointwise();
   bool tensors = false;
   for (size_t i = 0; i < step.operands.size(); ++i) {
     const OperatorCall::Operand& typed = step.call->operands()[i];
-    if (i >= info.roles.size() || info.roles[i] != ops::Role::value) return nullptr;
     if (typed.is_tensor && !(draft_.places[step.operands[i].slot].layout == out)) return nullptr;
     if (!typed.is_tensor && !typed.number) return nullptr;
     tensors |= typed.is_tensor;
   }
-  if (!tensors || out.numel() > most_elements || info.result == ops::Result::boolean)
-    return nullptr;
-  return info.loops[out.dtype == DType::f64 ? 0 : 1];
+  if (!tensors || out.numel() > most_elements) return nullptr;
+  return plain_loop(step.call->op(), call.kernel, out.dtype, step.operands.size());
 }
 
 // Where a number lies; once for each element of `as` and in its dtype, if that is given.

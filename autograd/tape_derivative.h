@@ -23,7 +23,6 @@ class TapeDerivative {
   std::unique_ptr<const RuleTape> take();
 
  private:
-  ops::Value cotangent(uint32_t slot) const;
   void run_rule(size_t step);
   void hand_on(size_t step, std::span<const ops::Value> gradients);
   void look_at_order();

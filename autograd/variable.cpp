@@ -6,6 +6,7 @@
 #include "autograd/engine.h"
 #include "autograd/hooks.h"
 #include "autograd/living.h"
+#include "autograd/made_once.h"
 
 namespace gradus::autograd {
 
@@ -29,14 +30,7 @@ VariableBody::~VariableBody() {
   if (extras->anchor) extras->anchor->clear();
 }
 
-VariableExtras& VariableBody::extras() {
-  if (VariableExtras* e = lazy_extras.load(std::memory_order_acquire)) return *e;
-  auto fresh = std::make_unique<VariableExtras>();
-  VariableExtras* expected = nullptr;
-  if (lazy_extras.compare_exchange_strong(expected, fresh.get(), std::memory_order_acq_rel))
-    return *fresh.release();
-  return *expected;
-}
+VariableExtras& VariableBody::extras() { return made_once(lazy_extras); }
 
 Variable::Variable(Tensor data, bool requires_grad) : body_(make_body(std::move(data), {})) {
   if (requires_grad) set_requires_grad(true);
@@ -107,19 +101,19 @@ bool Variable::retains_grad() const {
   return extras->retains_grad;
 }
 
-uint64_t Variable::register_hook(TensorHook hook) {
-  if (!requires_grad())
-    throw Error("a hook needs a variable that requires gradients: none would ever arrive");
-  if (!is_leaf()) return grad_fn()->hooks().add_tensor_pre(output_number(), std::move(hook));
-  VariableExtras& extras = body_->extras();
+namespace {
+// The hook's key in the list.
+template <class Hook>
+uint64_t put(VariableExtras& extras,
+             std::vector<std::pair<uint64_t, std::shared_ptr<const Hook>>> VariableExtras::*list,
+             Hook hook) {
   uint64_t key = next_hook_key();
   auto shared = share_hook(std::move(hook));
   std::lock_guard guard(extras.mutex);
-  extras.hooks.emplace_back(key, std::move(shared));
+  (extras.*list).emplace_back(key, std::move(shared));
   return key;
 }
 
-namespace {
 // Takes the hook of that key out; it dies with the result, outside the lock. Null: there is none.
 template <class Hook>
 Hook take(VariableExtras& extras, std::vector<std::pair<uint64_t, Hook>> VariableExtras::*list,
@@ -134,6 +128,13 @@ Hook take(VariableExtras& extras, std::vector<std::pair<uint64_t, Hook>> Variabl
 }
 }  // namespace
 
+uint64_t Variable::register_hook(TensorHook hook) {
+  if (!requires_grad())
+    throw Error("a hook needs a variable that requires gradients: none would ever arrive");
+  if (!is_leaf()) return grad_fn()->hooks().add_tensor_pre(output_number(), std::move(hook));
+  return put(body_->extras(), &VariableExtras::hooks, std::move(hook));
+}
+
 bool Variable::remove_hook(uint64_t key) {
   if (!is_leaf()) return grad_fn()->hooks().remove(key);
   return take(body_->extras(), &VariableExtras::hooks, key) != nullptr;
@@ -142,12 +143,7 @@ bool Variable::remove_hook(uint64_t key) {
 uint64_t Variable::register_post_accumulate_hook(PostAccumulateHook hook) {
   if (!is_leaf() || !requires_grad())
     throw Error("post-accumulate hooks are for leaves that require gradients");
-  VariableExtras& extras = body_->extras();
-  uint64_t key = next_hook_key();
-  auto shared = share_hook(std::move(hook));
-  std::lock_guard guard(extras.mutex);
-  extras.post_accumulate.emplace_back(key, std::move(shared));
-  return key;
+  return put(body_->extras(), &VariableExtras::post_accumulate, std::move(hook));
 }
 
 bool Variable::remove_post_accumulate_hook(uint64_t key) {

@@ -9,16 +9,11 @@ namespace gradus::c {
 namespace {
 
 fusion::WholeStages whole_stages_of(gradus_whole_stages mode) {
-  switch (mode) {
-    case GRADUS_WHOLE_STAGES_SMALL:
-      return fusion::WholeStages::small;
-    case GRADUS_WHOLE_STAGES_OFF:
-      return fusion::WholeStages::off;
-    case GRADUS_WHOLE_STAGES_ALWAYS:
-      return fusion::WholeStages::always;
-    default:
-      throw Error("{} says of no stages that they are whole", mode);
-  }
+  using enum fusion::WholeStages;
+  constexpr fusion::WholeStages by_number[] = {small, off, always};
+  if (mode < 0 || mode > GRADUS_WHOLE_STAGES_ALWAYS)
+    throw Error("{} says of no stages that they are whole", mode);
+  return by_number[mode];
 }
 
 fusion::KernelOptions kernel_options(const gradus_kernel_options* given) {

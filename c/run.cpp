@@ -8,16 +8,10 @@ namespace gradus::c {
 namespace {
 
 fusion::FusionMode mode_of(gradus_fusion mode) {
-  switch (mode) {
-    case GRADUS_FUSION_BEHIND:
-      return fusion::FusionMode::behind;
-    case GRADUS_FUSION_FIRST:
-      return fusion::FusionMode::first;
-    case GRADUS_FUSION_OFF:
-      return fusion::FusionMode::off;
-    default:
-      throw Error("{} is no mode of fusion", mode);
-  }
+  using enum fusion::FusionMode;
+  constexpr fusion::FusionMode by_number[] = {behind, first, off};
+  if (mode < 0 || mode > GRADUS_FUSION_OFF) throw Error("{} is no mode of fusion", mode);
+  return by_number[mode];
 }
 
 StateOptions state_options(const gradus_state_options* options) {

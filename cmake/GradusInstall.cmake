@@ -35,7 +35,7 @@ target_include_directories(gradus_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_S
                            $<INSTALL_INTERFACE:${headers}>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(FILES ${PROJECT_SOURCE_DIR}/gradus/gradus.h DESTINATION ${headers})
-foreach(folder base tensor ir work ops kernels autograd fusion interpreter io c)
+foreach(folder base tensor ir work ops kernels autograd devices fusion interpreter io c)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION ${headers}
           FILES_MATCHING PATTERN "*.h" PATTERN "fusion/cpu" EXCLUDE)
 endforeach()

@@ -151,14 +151,17 @@ void bind_kernel_options(nb::module_& m) {
           "kernels for gdb and perf. `atomics`: on a device, sums over indices in no fixed order.");
 }
 
+void run_on(Context& context, std::string_view device,
+            const std::optional<fusion::KernelOptions>& kernels) {
+  unlocked(
+      [&] { use_device(context, device_from(device), kernels.value_or(fusion::KernelOptions())); });
+}
+
 void bind_devices(nb::module_& m) {
   m.def(
       "use_device",
       [](std::string_view device, const std::optional<fusion::KernelOptions>& kernels) {
-        unlocked([&] {
-          use_device(*autograd::current_context(), device_from(device),
-                     kernels.value_or(fusion::KernelOptions()));
-        });
+        run_on(*autograd::current_context(), device, kernels);
       },
       "device"_a, "kernels"_a = nb::none(),
       "Has the current context's programs run on a device ('cuda:0') from now on, and operators on "
@@ -243,10 +246,7 @@ void bind_context(nb::module_& m) {
           "use_device",
           [](const PythonContext& c, std::string_view device,
              const std::optional<fusion::KernelOptions>& kernels) {
-            unlocked([&] {
-              use_device(*c.context, device_from(device),
-                         kernels.value_or(fusion::KernelOptions()));
-            });
+            run_on(*c.context, device, kernels);
           },
           "device"_a, "kernels"_a = nb::none(), "As gradus.use_device, for this context.");
   m.def(

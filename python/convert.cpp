@@ -66,6 +66,13 @@ Variable variable_from(nb::handle object, DType dtype, const char* what) {
   return Variable(std::move(t));
 }
 
+Variables variables_from(nb::handle list, const char* what) {
+  Variables out;
+  if (list.is_none()) return out;
+  for (nb::handle item : list) out.push_back(variable_from(item, what));
+  return out;
+}
+
 bool is_number(nb::handle object) {
   return PyBool_Check(object.ptr()) || PyLong_Check(object.ptr()) ||
          PyFloat_CheckExact(object.ptr());

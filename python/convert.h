@@ -29,6 +29,8 @@ nb::list to_python(const Variables& list);
 Variable variable_from(nb::handle object, const char* what);
 // The same; a Python number becomes a 0-d tensor of `dtype`.
 Variable variable_from(nb::handle object, DType dtype, const char* what);
+// One for each of a list, by the first of these; none for None.
+Variables variables_from(nb::handle list, const char* what);
 bool is_number(nb::handle object);
 ir::Number number_from(nb::handle object);
 autograd::VariableOperand operand_from(nb::handle object, const char* what);

@@ -106,7 +106,6 @@ void PythonFault::add_note(const std::string& note) const {
 }
 
 void set_cause(const PythonFault& fault) { cause = fault; }
-void forget_cause() { cause.reset(); }
 
 void register_exceptions() {
   nb::module_ errors = nb::module_::import_("gradus.errors");

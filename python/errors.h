@@ -43,7 +43,6 @@ auto call_python(F&& f) {
 // The next Error that this thread raises in Python has this cause: for places where the library
 // makes an Error of whatever is thrown.
 void set_cause(const PythonFault& fault);
-void forget_cause();
 
 // Has the library's exceptions raised as those of gradus.errors.
 void register_exceptions();

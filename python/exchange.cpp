@@ -15,31 +15,12 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 DLDataType dlpack_type(char format, Py_ssize_t size) {
-  auto bits = static_cast<uint8_t>(size * 8);
-  switch (format) {
-    case '?':
-      return {kDLBool, bits, 1};
-    case 'b':
-    case 'h':
-    case 'i':
-    case 'l':
-    case 'q':
-    case 'n':
-      return {kDLInt, bits, 1};
-    case 'B':
-    case 'H':
-    case 'I':
-    case 'L':
-    case 'Q':
-    case 'N':
-      return {kDLUInt, bits, 1};
-    case 'e':
-    case 'f':
-    case 'd':
-      return {kDLFloat, bits, 1};
-    default:
-      return {kDLOpaqueHandle, bits, 1};
-  }
+  constexpr std::pair<std::string_view, DLDataTypeCode> kinds[] = {
+      {"?", kDLBool}, {"bhilqn", kDLInt}, {"BHILQN", kDLUInt}, {"efd", kDLFloat}};
+  for (auto [formats, code] : kinds)
+    if (formats.find(format) != formats.npos)
+      return {static_cast<uint8_t>(code), static_cast<uint8_t>(size * 8), 1};
+  return {kDLOpaqueHandle, 0, 1};
 }
 
 // A buffer that is viewed, as a struct of DLPack: what has to hold is checked where that is read.

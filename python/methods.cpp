@@ -6,67 +6,56 @@ namespace gradus::python {
 namespace {
 
 struct Method {
-  const char* name;  // of the method
-  const char* op;    // in gradus.ops
-  const char* parameters;
+  const char *name, *parameters;
 };
 
+constexpr const char* reduction_parameters =
+    ", *, dim: int | collections.abc.Sequence[int] | None = None, keepdim: bool = False";
 // What is used most; all operators are in gradus.ops.
 constexpr Method methods[] = {
-    {"abs", "abs", ""},
-    {"clamp", "clamp", ", *, min: float | int | None = None, max: float | int | None = None"},
-    {"cos", "cos", ""},
-    {"exp", "exp", ""},
-    {"expand", "expand", ", *, shape: collections.abc.Sequence[int]"},
-    {"flatten", "flatten", ", *, start_dim: int = 0, end_dim: int = -1"},
-    {"log", "log", ""},
-    {"matmul", "matmul", ", other: ArrayLike"},
-    {"permute", "permute", ", *, dims: collections.abc.Sequence[int]"},
-    {"relu", "relu", ""},
-    {"sigmoid", "sigmoid", ""},
-    {"sin", "sin", ""},
-    {"softmax", "softmax", ", *, dim: int"},
-    {"sqrt", "sqrt", ""},
-    {"square", "square", ""},
-    {"squeeze", "squeeze", ", *, dim: int | None = None"},
-    {"tanh", "tanh", ""},
-    {"transpose", "transpose", ", *, dim0: int, dim1: int"},
-    {"unsqueeze", "unsqueeze", ", *, dim: int"},
+    {"abs", ""},
+    {"clamp", ", *, min: float | int | None = None, max: float | int | None = None"},
+    {"cos", ""},
+    {"exp", ""},
+    {"expand", ", *, shape: collections.abc.Sequence[int]"},
+    {"flatten", ", *, start_dim: int = 0, end_dim: int = -1"},
+    {"log", ""},
+    {"matmul", ", other: ArrayLike"},
+    {"permute", ", *, dims: collections.abc.Sequence[int]"},
+    {"relu", ""},
+    {"sigmoid", ""},
+    {"sin", ""},
+    {"softmax", ", *, dim: int"},
+    {"sqrt", ""},
+    {"square", ""},
+    {"squeeze", ", *, dim: int | None = None"},
+    {"tanh", ""},
+    {"transpose", ", *, dim0: int, dim1: int"},
+    {"unsqueeze", ", *, dim: int"},
+    {"sum", reduction_parameters},
+    {"mean", reduction_parameters},
+    {"prod", reduction_parameters},
+    {"amax", reduction_parameters},
+    {"amin", reduction_parameters},
 };
-constexpr const char* reductions[] = {"sum", "mean", "prod", "amax", "amin"};
-
-nb::object package(const char* module) { return nb::module_::import_(module); }
 
 // A call of the package's function.
 template <class... Args>
 nb::object call(const char* module, const char* function, Args&&... args) {
   IntoPython scope;
-  return package(module).attr(function)(std::forward<Args>(args)...);
-}
-
-void add_operator(nb::class_<Variable>& tensor, const char* name, const char* op,
-                  const std::string& signature) {
-  tensor.def(
-      name,
-      [op](nb::handle self, const nb::args& arguments, const nb::kwargs& attributes) {
-        IntoPython scope;
-        return package("gradus.ops").attr(op)(self, *arguments, **attributes);
-      },
-      nb::sig(signature.c_str()));
+  return nb::module_::import_(module).attr(function)(std::forward<Args>(args)...);
 }
 
 }  // namespace
 
 void add_methods(nb::class_<Variable>& tensor) {
   for (const Method& m : methods)
-    add_operator(tensor, m.name, m.op,
-                 fmt::format("def {}(self{}) -> Tensor", m.name, m.parameters));
-  for (const char* name : reductions)
-    add_operator(
-        tensor, name, name,
-        fmt::format("def {}(self, *, dim: int | collections.abc.Sequence[int] | None = None, "
-                    "keepdim: bool = False) -> Tensor",
-                    name));
+    tensor.def(
+        m.name,
+        [op = m.name](nb::handle self, const nb::args& arguments, const nb::kwargs& attributes) {
+          return call("gradus.ops", op, self, *arguments, **attributes);
+        },
+        nb::sig(fmt::format("def {}(self{}) -> Tensor", m.name, m.parameters).c_str()));
   tensor
       .def(
           "reshape",

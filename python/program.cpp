@@ -22,12 +22,6 @@ namespace {
 using nb::literals::operator""_a;
 using Names = std::optional<std::vector<std::string>>;
 
-std::shared_ptr<const ir::Module> module_of(ir::Graph graph) {
-  auto module = std::make_shared<ir::Module>();
-  module->graphs.push_back(std::make_shared<const ir::Graph>(std::move(graph)));
-  return module;
-}
-
 NamedTensors tensors_from(const nb::dict& inputs) {
   NamedTensors out;
   for (auto [name, value] : inputs) {
@@ -59,9 +53,7 @@ Program load(const std::string& path, const nb::dict& values,
       return Program{std::make_shared<const ir::Module>(ir::parse_file(path).module), {}};
     }
     onnx::Import model = onnx::import_file(path, options);
-    Program p{module_of(std::move(model.program)), {}};
-    for (auto& [name, tensor] : model.weights) p.weights.emplace(name, std::move(tensor));
-    return p;
+    return program_of(std::move(model.program), {model.weights.begin(), model.weights.end()});
   });
 }
 
@@ -89,7 +81,7 @@ nb::list results_of(const ir::Graph& graph, size_t stage) {
 // The same inputs of stage 0, another graph: the weights stay.
 template <class F>
 Program derive(const Program& p, F&& f) {
-  return unlocked([&] { return Program{module_of(f(p.graph())), p.weights}; });
+  return unlocked([&] { return program_of(f(p.graph()), p.weights); });
 }
 
 GradcheckReport check(const Program& p, int order, const nb::dict& inputs, const Names& wrt,
@@ -125,7 +117,7 @@ GradcheckReport check(const Program& p, int order, const nb::dict& inputs, const
 ir::DumpHook dump_to(const nb::object& dump) {
   if (dump.is_none()) return {};
   return [&dump](std::string_view pass, const ir::Graph& graph) {
-    call_python([&] { dump(std::string(pass), Program{module_of(graph), {}}); });
+    call_python([&] { dump(std::string(pass), program_of(graph)); });
   };
 }
 
@@ -133,7 +125,7 @@ ir::DumpHook dump_to(const nb::object& dump) {
 CompilePass pass_from(std::string name, nb::object function) {
   return {std::move(name), [f = Kept(std::move(function))](ir::Graph& graph) {
             graph = call_python([&] {
-              nb::object result = f.get()(Program{module_of(graph), {}});
+              nb::object result = f.get()(program_of(graph));
               const Program* program = nullptr;
               if (!nb::try_cast(result, program) || !program)
                 throw Error("what it gives is no Program");

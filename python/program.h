@@ -17,4 +17,10 @@ struct Program {
   const ir::Graph& graph() const { return module->program(); }
 };
 
+inline Program program_of(ir::Graph graph, NamedTensors weights = {}) {
+  auto module = std::make_shared<ir::Module>();
+  module->graphs.push_back(std::make_shared<const ir::Graph>(std::move(graph)));
+  return {std::move(module), std::move(weights)};
+}
+
 }  // namespace gradus::python

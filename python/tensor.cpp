@@ -22,13 +22,6 @@ nb::tuple shape_of(const Variable& v) {
   return nb::tuple(list);
 }
 
-Variables variables_from(nb::handle list, const char* what) {
-  Variables out;
-  if (list.is_none()) return out;
-  for (nb::handle item : list) out.push_back(variable_from(item, what));
-  return out;
-}
-
 // One for each output; a number is a 0-d one of the output's dtype.
 Variables cotangents_from(nb::handle list, const Variables& outputs) {
   Variables out;

@@ -13,16 +13,10 @@ namespace {
 
 using nb::literals::operator""_a;
 
-Variables variables_of(nb::handle list, const char* what) {
-  Variables out;
-  for (nb::handle item : list) out.push_back(variable_from(item, what));
-  return out;
-}
-
 // `f` takes and gives a list of tensors.
 Program record(const nb::object& f, const nb::list& inputs, const std::string& name,
                std::vector<std::string> input_names, int order) {
-  Variables in = variables_of(inputs, "an input");
+  Variables in = variables_from(inputs, "an input");
   TraceOptions options;
   options.order = order;
   options.run_backward = order > 0;
@@ -32,15 +26,10 @@ Program record(const nb::object& f, const nb::list& inputs, const std::string& n
     return call_python([&] {
       nb::list arguments;
       for (const Variable& v : given) arguments.append(to_python(v));
-      return variables_of(f(arguments), "what the function gives");
+      return variables_from(f(arguments), "what the function gives");
     });
   };
-  return unlocked([&] {
-    Traced traced = trace(call, in, options);
-    auto module = std::make_shared<ir::Module>();
-    module->graphs.push_back(std::make_shared<const ir::Graph>(traced.trace.graph()));
-    return Program{std::move(module), {}};
-  });
+  return unlocked([&] { return program_of(trace(call, in, options).trace.graph()); });
 }
 
 }  // namespace
@@ -62,7 +51,7 @@ void bind_trace(nb::module_& m) {
       .def(
           "__call__",
           [](const StagedFunction& f, const nb::args& inputs) {
-            Variables in = variables_of(inputs, "an input");
+            Variables in = variables_from(inputs, "an input");
             return to_python(unlocked([&] { return f(in); }));
           },
           nb::sig("def __call__(self, *inputs: ArrayLike | None) -> list[Tensor | None]"),

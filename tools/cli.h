@@ -3,9 +3,11 @@
 // (exit 1), UsageError (exit 2); anything else is a fault of Gradus (exit 3).
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -22,6 +24,15 @@ class UsageError : public Exception {
   explicit UsageError(fmt::format_string<Args...> format, Args&&... args)
       : Exception(fmt::format(format, std::forward<Args>(args)...)) {}
 };
+
+// The number that is all of a text; absent where it is none, or does not fit.
+template <class T>
+std::optional<T> whole_number(std::string_view text) {
+  T value{};
+  auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return fault == std::errc() && end == text.data() + text.size() ? std::optional(value)
+                                                                  : std::nullopt;
+}
 
 // Where a program's inputs come from.
 struct InputOptions {

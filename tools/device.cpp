@@ -1,8 +1,5 @@
 #include "tools/device.h"
 
-#include <algorithm>
-#include <charconv>
-
 #include "fusion/cpu/compiler.h"
 #include "tools/cli.h"
 
@@ -11,12 +8,10 @@ namespace gradus::cli {
 std::optional<int> device_number(std::string_view command, const std::string& device) {
   constexpr std::string_view cuda = "cuda:";
   if (device.empty() || device == "cpu") return std::nullopt;
-  int number = 0;
-  const char* end = device.data() + device.size();
-  if (!device.starts_with(cuda) ||
-      std::from_chars(device.data() + std::min(cuda.size(), device.size()), end, number).ptr !=
-          end ||
-      device.size() == cuda.size() || number < 0)
+  std::optional<int> number;
+  if (device.starts_with(cuda))
+    number = whole_number<int>(std::string_view(device).substr(cuda.size()));
+  if (!number || *number < 0)
     throw UsageError("gradus {}: --device {} is no device; say cpu or cuda:0", command, device);
   return number;
 }

@@ -1,6 +1,5 @@
 // gradus grad, jvp, hvp, laplacian, jacobian, hessian
 #include <cctype>
-#include <charconv>
 
 #include "ir/passes/directions.h"
 #include "ir/passes/passes.h"
@@ -22,18 +21,12 @@ constexpr std::pair<std::string_view, ir::Graph (*)(const ir::Graph&, const ir::
 
 void put_program(const ir::Graph& program, const std::string& out) {
   // With the graphs that it calls, where calls have derivatives of their own and stay.
-  std::string text = fmt::format("gradus {}\n\n{}", ir::text_version, ir::print(program));
-  if (out.empty())
-    put(text);
-  else
-    write_file(out, text);
+  put_to(out, fmt::format("gradus {}\n\n{}", ir::text_version, ir::print(program)));
 }
 
 // "8", or the name of a size.
 ir::Dim size_named(const std::string& text) {
-  int64_t n = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error == std::errc() && end == text.data() + text.size() && n >= 0) return n;
+  if (auto n = whole_number<int64_t>(text); n && *n >= 0) return *n;
   bool name = !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0]));
   for (char c : text) name = name && (std::isalnum(static_cast<unsigned char>(c)) || c == '_');
   if (!name) throw UsageError("--batch wants a number or a name, not '{}'", text);

@@ -16,12 +16,10 @@ namespace gradus::cli {
 namespace {
 
 void check_step(const std::string& name) {
-  std::vector<std::string_view> steps = ir::pipeline_steps();
-  if (std::find(steps.begin(), steps.end(), name) != steps.end()) return;
-  std::string list;
-  for (std::string_view s : steps) list += fmt::format("{}{}", list.empty() ? "" : ", ", s);
-  throw UsageError("--dump-after {}: there is no such step; the steps are {}", printable(name),
-                   list);
+  const auto steps = ir::pipeline_steps();
+  if (std::ranges::find(steps, name) == steps.end())
+    throw UsageError("--dump-after {}: there is no such step; the steps are {}", printable(name),
+                     fmt::join(steps, ", "));
 }
 
 }  // namespace

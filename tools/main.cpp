@@ -1,6 +1,5 @@
 // The command line, and exit codes: 0 fine, 1 the program or its input is wrong, 2 usage, 3 a fault
 // of Gradus itself.
-#include <charconv>
 #include <cstdio>
 #include <functional>
 #include <new>
@@ -35,129 +34,115 @@ struct Commands {
 };
 
 // What is not one is refused here: converting saturates without a word.
-std::string whole_number(const std::string& text) {
-  uint64_t value;
-  auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return fault == std::errc() && end == text.data() + text.size()
-             ? ""
-             : fmt::format("{} is no whole number below 2^64", printable(text));
+std::string check_whole(const std::string& text) {
+  if (whole_number<uint64_t>(text)) return "";
+  return fmt::format("{} is no whole number below 2^64", printable(text));
 }
 
+// A command, and what it does.
+CLI::App& add_command(CLI::App& app, Commands& c, const char* name, const char* doc,
+                      std::function<void()> does) {
+  CLI::App* command = app.add_subcommand(name, doc);
+  command->callback([&c, does = std::move(does)] { c.chosen = does; });
+  return *command;
+}
+
+// An option with a value. Of a list each has one; numbers that count bytes and seeds are checked.
+template <class T>
+CLI::Option* add(CLI::App& command, const char* name, T& value, const char* type, const char* doc) {
+  CLI::Option* option = command.add_option(name, value, doc)->type_name(type);
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) option->allow_extra_args(false);
+  if constexpr (std::is_same_v<T, std::optional<uint64_t>>) option->check(check_whole);
+  return option;
+}
+
+// What several commands have.
 void add_program(CLI::App& command, std::string& program) {
   command.add_option("PROGRAM", program, "A .ir text, or an .onnx model")->required();
 }
-
 void add_memory_budget(CLI::App& command, std::optional<uint64_t>& bytes) {
-  command
-      .add_option("--memory-budget", bytes,
-                  "Hold at most so much between stages: later ones compute the rest again")
-      ->type_name("BYTES")
-      ->check(whole_number);
+  add(command, "--memory-budget", bytes, "BYTES",
+      "Hold at most so much between stages: later ones compute the rest again");
 }
-
 void add_inputs(CLI::App& command, InputOptions& from) {
-  command.add_option("--inputs", from.inputs, "Inputs by name; of several files a later one wins")
-      ->type_name("F.npz|F.safetensors")
-      ->allow_extra_args(false);
-  command
-      .add_option("--random", from.random,
-                  "Fill inputs that are not found: floats N(0, 1), "
-                  "integers and bools 0 or 1")
-      ->type_name("SEED")
-      ->check(whole_number);
-  command.add_option("--set", from.set, "The size of a dimension that no input settles")
-      ->type_name("DIM=N")
-      ->allow_extra_args(false);
+  add(command, "--inputs", from.inputs, "F.npz|F.safetensors",
+      "Inputs by name; of several files a later one wins");
+  add(command, "--random", from.random, "SEED",
+      "Fill inputs that are not found: floats N(0, 1), integers and bools 0 or 1");
+  add(command, "--set", from.set, "DIM=N", "The size of a dimension that no input settles");
+}
+void add_wrt(CLI::App& command, std::vector<std::string>& wrt) {
+  add(command, "--wrt", wrt, "a,b", "Differentiate with respect to these inputs only")
+      ->delimiter(',');
+}
+void add_text_out(CLI::App& command, std::string& out) {
+  add(command, "-o", out, "OUT.ir", "Write here, not to standard output");
 }
 
 void add_run(CLI::App& app, Commands& c) {
-  CLI::App* command = app.add_subcommand("run", "Run the stages in order; print their results");
-  add_program(*command, c.run.program);
-  add_inputs(*command, c.run.from);
-  command->add_option("--weights", c.run.from.weights, "Parameters by name, after --inputs")
-      ->type_name("F.npz|F.safetensors");
-  command->add_option("--stages", c.run.stages, "Run the first N stages only")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->check(whole_number);
-  add_memory_budget(*command, c.run.memory_budget);
-  command->add_option("--outputs", c.run.outputs, "Write all results that are defined, by name")
-      ->type_name("OUT.npz|OUT.safetensors");
-  command
-      ->add_option("--save-state", c.run.save_state,
-                   "Save what later stages need after the last one that runs")
-      ->type_name("S.state");
-  command->add_option("--resume", c.run.resume, "Go on from a state that was saved")
-      ->type_name("S.state");
-  command->add_option("--threads", c.run.threads, "Threads for one loop; 0: one per core")
-      ->type_name("N")
+  CLI::App& command = add_command(app, c, "run", "Run the stages in order; print their results",
+                                  [&c] { run(c.run); });
+  add_program(command, c.run.program);
+  add_inputs(command, c.run.from);
+  add(command, "--weights", c.run.from.weights, "F.npz|F.safetensors",
+      "Parameters by name, after --inputs");
+  add(command, "--stages", c.run.stages, "N", "Run the first N stages only")
+      ->check(CLI::PositiveNumber);
+  add_memory_budget(command, c.run.memory_budget);
+  add(command, "--outputs", c.run.outputs, "OUT.npz|OUT.safetensors",
+      "Write all results that are defined, by name");
+  add(command, "--save-state", c.run.save_state, "S.state",
+      "Save what later stages need after the last one that runs");
+  add(command, "--resume", c.run.resume, "S.state", "Go on from a state that was saved");
+  add(command, "--threads", c.run.threads, "N", "Threads for one loop; 0: one per core")
       ->check(CLI::Range(0, 1024));
   CLI::Option* fusion =
-      command
-          ->add_option(
-              "--fusion", c.run.fusion,
-              "Pointwise groups as compiled kernels: off (the default: a single run is over "
-              "before they would pay), behind (compiled while the rounds of --repeat run) or "
-              "first (compiled before)")
-          ->type_name("MODE")
+      add(command, "--fusion", c.run.fusion, "MODE",
+          "Pointwise groups as compiled kernels: off (the default: a single run is over before "
+          "they would pay), behind (compiled while the rounds of --repeat run) or first (compiled "
+          "before)")
           ->check(CLI::IsMember({"off", "behind", "first"}));
   command
-      ->add_option_function<std::string>(
+      .add_option_function<std::string>(
           "--engine",
           [&c](const std::string& name) { c.run.fusion = name == "fused" ? "first" : "off"; },
           "Another name for --fusion: interpret is off, fused is first")
       ->type_name("NAME")
       ->check(CLI::IsMember({"interpret", "fused"}))
       ->excludes(fusion);
-  command->add_option("--kernels", c.run.kernels, "Keep compiled kernels for other runs")
-      ->type_name("FOLDER");
-  command->add_flag("--symbols", c.run.symbols,
-                    "Tell gdb of kernels, with the program's lines, and write perf's map file");
-  command
-      ->add_option("--dump-after", c.run.dump_after,
-                   "bind, share, group, make, place: print the plan after that step of planning; "
-                   "fusion: the groups that ran; cuda: their CUDA sources; x86-64-v3, x86-64-v4, "
-                   "aarch64: their assembly for such machines")
-      ->type_name("STEP")
+  add(command, "--kernels", c.run.kernels, "FOLDER", "Keep compiled kernels for other runs");
+  command.add_flag("--symbols", c.run.symbols,
+                   "Tell gdb of kernels, with the program's lines, and write perf's map file");
+  add(command, "--dump-after", c.run.dump_after, "STEP",
+      "bind, share, group, make, place: print the plan after that step of planning; fusion: the "
+      "groups that ran; cuda: their CUDA sources; x86-64-v3, x86-64-v4, aarch64: their assembly "
+      "for such machines")
       ->check(CLI::IsMember({"bind", "share", "group", "make", "place", "fusion", "cuda",
                              "x86-64-v3", "x86-64-v4", "aarch64"}));
-  command->add_flag("--stats", c.run.stats, "Print what became of the kernels");
-  command
-      ->add_option("--device", c.run.device,
-                   "cpu; or cuda:0, where all stages run then (--fusion first)")
-      ->type_name("NAME");
-  command->add_flag(
-      "--atomics", c.run.atomics,
-      "On a device: add up what several indices add to one place by atomic additions, "
-      "faster and in no fixed order; without, in index order, with the CPU's bits");
-  command->add_option("--repeat", c.run.repeat, "Run N times; print each stage's median time")
-      ->type_name("N")
+  command.add_flag("--stats", c.run.stats, "Print what became of the kernels");
+  add(command, "--device", c.run.device, "NAME",
+      "cpu; or cuda:0, where all stages run then (--fusion first)");
+  command.add_flag("--atomics", c.run.atomics,
+                   "On a device: add up what several indices add to one place by atomic additions, "
+                   "faster and in no fixed order; without, in index order, with the CPU's bits");
+  add(command, "--repeat", c.run.repeat, "N", "Run N times; print each stage's median time")
       ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--profile", c.run.profile,
-                   "Write the last run's instructions as a trace for Perfetto or Chrome")
-      ->type_name("T.json");
-  command->callback([&c] { c.chosen = [&c] { run(c.run); }; });
+  add(command, "--profile", c.run.profile, "T.json",
+      "Write the last run's instructions as a trace for Perfetto or Chrome");
 }
 
 void add_grad(CLI::App& app, Commands& c) {
-  CLI::App* command = app.add_subcommand("grad", "Append the derivative stages up to stage N");
-  add_program(*command, c.grad.program);
-  command->add_option("--order", c.grad.order, "The last stage that will be there")
-      ->type_name("N")
+  CLI::App& command = add_command(app, c, "grad", "Append the derivative stages up to stage N",
+                                  [&c] { grad(c.grad); });
+  add_program(command, c.grad.program);
+  add(command, "--order", c.grad.order, "N", "The last stage that will be there")
       ->required()
       ->check(CLI::Range(0, 1000));
-  command->add_option("--wrt", c.grad.wrt, "Differentiate with respect to these inputs only")
-      ->type_name("a,b")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command
-      ->add_option("--batch", c.grad.batch,
-                   "The last stage takes cotangents with a dimension N in front, and gives a "
-                   "gradient for each")
-      ->type_name("N");
-  command->add_option("-o", c.grad.out, "Write here, not to standard output")->type_name("OUT.ir");
-  command->callback([&c] { c.chosen = [&c] { grad(c.grad); }; });
+  add_wrt(command, c.grad.wrt);
+  add(command, "--batch", c.grad.batch, "N",
+      "The last stage takes cotangents with a dimension N in front, and gives a gradient for "
+      "each");
+  add_text_out(command, c.grad.out);
 }
 
 void add_directions(CLI::App& app, Commands& c) {
@@ -168,165 +153,112 @@ void add_directions(CLI::App& app, Commands& c) {
       {"jacobian", "Add the derivatives of all results: jacobian_<result>_<input>"},
       {"hessian", "Add the second derivatives of the 0-d result: hessian_<input>_<input>"}};
   for (auto [name, doc] : kinds) {
-    CLI::App* command = app.add_subcommand(name, doc);
-    add_program(*command, c.direction.program);
-    command->add_option("--wrt", c.direction.wrt, "Differentiate with respect to these inputs only")
-        ->type_name("a,b")
-        ->delimiter(',')
-        ->allow_extra_args(false);
-    command->add_option("-o", c.direction.out, "Write here, not to standard output")
-        ->type_name("OUT.ir");
-    command->callback([&c, kind = name] {
+    CLI::App& command = add_command(app, c, name, doc, [&c, kind = name] {
       c.direction.kind = kind;
-      c.chosen = [&c] { directions(c.direction); };
+      directions(c.direction);
     });
+    add_program(command, c.direction.program);
+    add_wrt(command, c.direction.wrt);
+    add_text_out(command, c.direction.out);
   }
 }
 
 void add_gradcheck(CLI::App& app, Commands& c) {
-  CLI::App* command = app.add_subcommand(
-      "gradcheck", "Hold every derivative stage against central differences of the one before");
-  add_program(*command, c.gradcheck.program);
-  add_inputs(*command, c.gradcheck.from);
-  command->add_option("--order", c.gradcheck.order, "Check stages 1 to N")
-      ->type_name("N")
+  CLI::App& command =
+      add_command(app, c, "gradcheck",
+                  "Hold every derivative stage against central differences of the one before",
+                  [&c] { gradcheck(c.gradcheck); });
+  add_program(command, c.gradcheck.program);
+  add_inputs(command, c.gradcheck.from);
+  add(command, "--order", c.gradcheck.order, "N", "Check stages 1 to N")
       ->check(CLI::Range(1, 1000));
-  command->add_option("--wrt", c.gradcheck.wrt, "Differentiate with respect to these inputs only")
-      ->type_name("a,b")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command->callback([&c] { c.chosen = [&c] { gradcheck(c.gradcheck); }; });
+  add_wrt(command, c.gradcheck.wrt);
 }
 
 void add_inspection(CLI::App& app, Commands& c) {
-  CLI::App* verifying = app.add_subcommand("verify", "Check a program; say nothing if it is fine");
-  add_program(*verifying, c.program);
-  verifying->callback([&c] { c.chosen = [&c] { verify(c.program); }; });
-  CLI::App* printing = app.add_subcommand("print", "Print the program");
-  add_program(*printing, c.program);
-  printing
-      ->add_option("--dump-after", c.dump_after, "Print it as it is after a step of the pipeline")
-      ->type_name("PASS");
-  printing->callback([&c] { c.chosen = [&c] { print(c.program, c.dump_after); }; });
-  CLI::App* disassembling =
-      app.add_subcommand("disasm", "Show the compiled stages: registers, frees, places");
-  add_program(*disassembling, c.disasm.program);
-  disassembling
-      ->add_option("--set", c.disasm.set,
-                   "The size of a dimension, for saying what stages take of memory")
-      ->type_name("DIM=N")
-      ->allow_extra_args(false);
-  add_memory_budget(*disassembling, c.disasm.memory_budget);
-  disassembling
-      ->add_option("--fusion", c.disasm.fusion,
-                   "Say it for single instructions (off, the default) or for kernels (first)")
-      ->type_name("MODE")
+  add_program(add_command(app, c, "verify", "Check a program; say nothing if it is fine",
+                          [&c] { verify(c.program); }),
+              c.program);
+  CLI::App& printing =
+      add_command(app, c, "print", "Print the program", [&c] { print(c.program, c.dump_after); });
+  add_program(printing, c.program);
+  add(printing, "--dump-after", c.dump_after, "PASS",
+      "Print it as it is after a step of the pipeline");
+  CLI::App& disassembling =
+      add_command(app, c, "disasm", "Show the compiled stages: registers, frees, places",
+                  [&c] { disasm(c.disasm); });
+  add_program(disassembling, c.disasm.program);
+  add(disassembling, "--set", c.disasm.set, "DIM=N",
+      "The size of a dimension, for saying what stages take of memory");
+  add_memory_budget(disassembling, c.disasm.memory_budget);
+  add(disassembling, "--fusion", c.disasm.fusion, "MODE",
+      "Say it for single instructions (off, the default) or for kernels (first)")
       ->check(CLI::IsMember({"off", "first"}));
-  disassembling
-      ->add_option("--dump-after", c.disasm.dump_after,
-                   "memory: say what is alive where each stage takes most")
-      ->type_name("STEP")
+  add(disassembling, "--dump-after", c.disasm.dump_after, "STEP",
+      "memory: say what is alive where each stage takes most")
       ->check(CLI::IsMember({"memory"}));
-  disassembling
-      ->add_option("--device", c.disasm.device,
-                   "cuda:0, which need not be there: say what the host does of each stage there")
-      ->type_name("NAME");
-  disassembling->callback([&c] { c.chosen = [&c] { disasm(c.disasm); }; });
+  add(disassembling, "--device", c.disasm.device, "NAME",
+      "cuda:0, which need not be there: say what the host does of each stage there");
 }
 
 void add_ops(CLI::App& app, Commands& c) {
-  CLI::App* command = app.add_subcommand("ops", "List the operators from their definitions");
-  CLI::Option* markdown = command->add_flag("--markdown", c.markdown, "As a Markdown table");
-  command->add_flag("--json", c.json, "As JSON")->excludes(markdown);
-  command->callback([&c] {
-    c.chosen = [&c] {
-      list_operators(c.markdown ? TableFormat::markdown
-                     : c.json   ? TableFormat::json
-                                : TableFormat::text);
-    };
+  CLI::App& command = add_command(app, c, "ops", "List the operators from their definitions", [&c] {
+    list_operators(c.markdown ? TableFormat::markdown
+                   : c.json   ? TableFormat::json
+                              : TableFormat::text);
   });
+  CLI::Option* markdown = command.add_flag("--markdown", c.markdown, "As a Markdown table");
+  command.add_flag("--json", c.json, "As JSON")->excludes(markdown);
 }
 
-void add_devices(CLI::App& app, Commands& c) {
-  CLI::App* command = app.add_subcommand("devices", "Say what there is of CUDA, and what is not");
-  command->callback([&c] { c.chosen = devices; });
-}
+void add_onnx(CLI::App& app, Commands& c) {
+  CLI::App& importing = add_command(app, c, "import", "Convert an ONNX model to a program text",
+                                    [&c] { import_model(c.import); });
+  importing.add_option("MODEL", c.import.model, "An .onnx model")->required();
+  add_text_out(importing, c.import.out);
+  add(importing, "--weights", c.import.weights, "OUT.npz", "Write the weights by name");
+  add(importing, "--inputs", c.import.from.inputs, "F.npz",
+      "Inputs by name; those whose values decide the program's structure are fixed");
 
-void add_import(CLI::App& app, Commands& c) {
-  CLI::App* command = app.add_subcommand("import", "Convert an ONNX model to a program text");
-  command->add_option("MODEL", c.import.model, "An .onnx model")->required();
-  command->add_option("-o", c.import.out, "Write here, not to standard output")
-      ->type_name("OUT.ir");
-  command->add_option("--weights", c.import.weights, "Write the weights by name")
-      ->type_name("OUT.npz");
-  command
-      ->add_option("--inputs", c.import.from.inputs,
-                   "Inputs by name; those whose values decide the program's structure are fixed")
-      ->type_name("F.npz")
-      ->allow_extra_args(false);
-  command->callback([&c] { c.chosen = [&c] { import_model(c.import); }; });
-}
+  CLI::App& exporting = add_command(app, c, "export", "Write the first stage as an ONNX model",
+                                    [&c] { export_model(c.export_); });
+  add_program(exporting, c.export_.program);
+  add(exporting, "-o", c.export_.out, "OUT.onnx", "The model")->required();
+  add(exporting, "--weights", c.export_.from.weights, "F.npz",
+      "Inputs that the model has values for, by name");
+  add(exporting, "--inputs", c.export_.from.inputs, "F.npz",
+      "Of a model: inputs whose values decide the program's structure");
 
-void add_export(CLI::App& app, Commands& c) {
-  CLI::App* command = app.add_subcommand("export", "Write the first stage as an ONNX model");
-  command->add_option("PROGRAM", c.export_.program, "A .ir text, or an .onnx model")->required();
-  command->add_option("-o", c.export_.out, "The model")->type_name("OUT.onnx")->required();
-  command
-      ->add_option("--weights", c.export_.from.weights,
-                   "Inputs that the model has values for, by name")
-      ->type_name("F.npz");
-  command
-      ->add_option("--inputs", c.export_.from.inputs,
-                   "Of a model: inputs whose values decide the program's structure")
-      ->type_name("F.npz")
-      ->allow_extra_args(false);
-  command->callback([&c] { c.chosen = [&c] { export_model(c.export_); }; });
-}
-
-void add_check_onnx(CLI::App& app, Commands& c) {
-  CLI::App* command = app.add_subcommand("check-onnx", "Run ONNX backend tests");
+  CLI::App& checking = add_command(app, c, "check-onnx", "Run ONNX backend tests",
+                                   [&c] { check_onnx(c.check_onnx); });
   c.check_onnx.folders = {"/usr/share/libonnx-testdata/data"};
-  command->add_option("FOLDER", c.check_onnx.folders, "Folders with tests in them")
+  checking.add_option("FOLDER", c.check_onnx.folders, "Folders with tests in them")
       ->capture_default_str();
-  command
-      ->add_option("--gradients", c.check_onnx.gradients,
-                   "Hold derivatives up to order N against differences, too")
-      ->type_name("N")
+  add(checking, "--gradients", c.check_onnx.gradients, "N",
+      "Hold derivatives up to order N against differences, too")
       ->check(CLI::Range(0, 10));
-  command->add_flag("--exports", c.check_onnx.exports,
+  checking.add_flag("--exports", c.check_onnx.exports,
                     "Write programs as models, too, and run those");
-  command->add_option("--least", c.check_onnx.least, "Fail if fewer tests pass, or are exported")
-      ->type_name("N")
+  add(checking, "--least", c.check_onnx.least, "N", "Fail if fewer tests pass, or are exported")
       ->check(CLI::NonNegativeNumber);
-  command->callback([&c] { c.chosen = [&c] { check_onnx(c.check_onnx); }; });
 }
 
 void add_view(CLI::App& app, Commands& c) {
-  CLI::App* command = app.add_subcommand(
-      "view", "Draw the compiled program: stages, kernels, and what is held between stages");
-  add_program(*command, c.view.program);
-  command
-      ->add_option("-o", c.view.out,
-                   "A drawing, or a page that searches, folds and selects in it; if left out, the "
-                   "drawing goes to standard output")
-      ->type_name("OUT.svg|OUT.html");
-  command->add_option("--profile", c.view.profile, "Show the times of a profile of gradus run")
-      ->type_name("T.json");
-  add_memory_budget(*command, c.view.memory_budget);
-  command->add_flag("--written", c.view.written, "Draw the program as it is written");
-  command
-      ->add_option("--device", c.view.device,
-                   "cuda:0, which need not be there: draw the kernels that would run on it")
-      ->type_name("NAME");
-  command->add_option("--set", c.view.from.set, "The size of a dimension, for planning kernels")
-      ->type_name("DIM=N")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--inputs", c.view.from.inputs,
-                   "Inputs by name; those whose values decide a model's structure are fixed")
-      ->type_name("F.npz")
-      ->allow_extra_args(false);
-  command->callback([&c] { c.chosen = [&c] { view(c.view); }; });
+  CLI::App& command = add_command(
+      app, c, "view", "Draw the compiled program: stages, kernels, and what is held between stages",
+      [&c] { view(c.view); });
+  add_program(command, c.view.program);
+  add(command, "-o", c.view.out, "OUT.svg|OUT.html",
+      "A drawing, or a page that searches, folds and selects in it; if left out, the drawing goes "
+      "to standard output");
+  add(command, "--profile", c.view.profile, "T.json", "Show the times of a profile of gradus run");
+  add_memory_budget(command, c.view.memory_budget);
+  command.add_flag("--written", c.view.written, "Draw the program as it is written");
+  add(command, "--device", c.view.device, "NAME",
+      "cuda:0, which need not be there: draw the kernels that would run on it");
+  add(command, "--set", c.view.from.set, "DIM=N", "The size of a dimension, for planning kernels");
+  add(command, "--inputs", c.view.from.inputs, "F.npz",
+      "Inputs by name; those whose values decide a model's structure are fixed");
 }
 
 void parse_and_run(int argc, char** argv) {
@@ -337,19 +269,15 @@ void parse_and_run(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();  // so that --plugin may stand behind the command
   Commands c;
-  app.add_option("--plugin", c.plugins, "A library with operators and functions of your own")
-      ->type_name("LIB.so")
-      ->allow_extra_args(false);
+  add(app, "--plugin", c.plugins, "LIB.so", "A library with operators and functions of your own");
   add_run(app, c);
   add_grad(app, c);
   add_directions(app, c);
   add_gradcheck(app, c);
   add_inspection(app, c);
   add_ops(app, c);
-  add_devices(app, c);
-  add_import(app, c);
-  add_export(app, c);
-  add_check_onnx(app, c);
+  add_command(app, c, "devices", "Say what there is of CUDA, and what is not", devices);
+  add_onnx(app, c);
   add_view(app, c);
   app.footer(
       "Exit status: 0 fine, 1 the program or its input is wrong, 2 usage, 3 a fault of "

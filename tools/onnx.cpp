@@ -27,10 +27,6 @@ std::string listed(std::string_view what, const Reasons& reasons) {
   return text;
 }
 
-std::string test_name(const std::string& folder) {
-  return std::filesystem::path(folder).filename().string();
-}
-
 }  // namespace
 
 void import_model(const ImportCommand& command) {
@@ -47,11 +43,7 @@ void import_model(const ImportCommand& command) {
   if (!command.weights.empty())
     write_tensors(command.weights, std::vector<std::pair<std::string, Tensor>>(
                                        program.weights->begin(), program.weights->end()));
-  std::string text = ir::print(program.module);
-  if (command.out.empty())
-    put(text);
-  else
-    write_file(command.out, text);
+  put_to(command.out, ir::print(program.module));
 }
 
 void export_model(const ExportCommand& command) {
@@ -73,14 +65,12 @@ void check_onnx(const CheckOnnxCommand& command) {
   for (const std::string& folder : command.folders)
     for (std::string& t : onnx::find_tests(folder)) tests.push_back(std::move(t));
   Progress progress;
-  onnx::TestOptions options;
-  options.gradients = command.gradients;
-  options.exports = command.exports;
+  const onnx::TestOptions options{.gradients = command.gradients, .exports = command.exports};
   Counts n;
   Reasons missing, not_exported;
   std::string failures;
   for (size_t i = 0; i < tests.size(); ++i) {
-    std::string name = test_name(tests[i]);
+    std::string name = std::filesystem::path(tests[i]).filename().string();
     progress.show(static_cast<double>(i) / static_cast<double>(tests.size()), name);
     onnx::TestOutcome o = onnx::run_test(tests[i], options);
     n.right += o.right, n.wrong += o.wrong, n.unjudged += o.unjudged;

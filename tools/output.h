@@ -18,6 +18,10 @@ void finish_output();
 
 // Writes a text file whole or not at all.
 void write_file(const std::string& path, std::string_view text);
+// Where a command's -o says: to a file, or, where that is empty, to standard output.
+inline void put_to(const std::string& path, std::string_view text) {
+  path.empty() ? put(text) : write_file(path, text);
+}
 
 // A bar on standard error that is written over, at most some ten times a second; nothing where that
 // is no terminal. It is gone with its object.

@@ -77,9 +77,8 @@ std::string kernel_lines(const StageCode& stage, const TraceEvent& e) {
   std::set<uint32_t> lines;
   for (size_t n : e.group)
     if (stage.instructions[n].where.known()) lines.insert(stage.instructions[n].where.line);
-  std::string s;
-  for (uint32_t line : lines) s += fmt::format("{}{}", s.empty() ? "" : ", ", line);
-  return s.empty() ? fmt::format("stage {}", e.stage) : s;
+  return lines.empty() ? fmt::format("stage {}", e.stage)
+                       : fmt::format("{}", fmt::join(lines, ", "));
 }
 
 }  // namespace

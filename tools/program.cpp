@@ -1,6 +1,5 @@
 #include "tools/program.h"
 
-#include <charconv>
 #include <set>
 
 #include "base/text.h"
@@ -28,13 +27,6 @@ class Files {
   std::vector<std::unique_ptr<TensorFile>> files_;  // in the order in which they are asked
 };
 
-std::shared_ptr<const NamedTensors> weights_of(
-    std::vector<std::pair<std::string, Tensor>> weights) {
-  auto named = std::make_shared<NamedTensors>();
-  for (auto& [name, tensor] : weights) named->emplace(std::move(name), std::move(tensor));
-  return named;
-}
-
 std::set<std::string, std::less<>> dimension_names(const ir::Graph& program) {
   std::set<std::string, std::less<>> names;
   for (const ir::Value& v : program.values)
@@ -49,23 +41,18 @@ DimSizes read_sizes(const std::vector<std::string>& settings, const ir::Graph& p
   DimSizes sizes;
   std::set<std::string, std::less<>> known = dimension_names(program);
   for (const std::string& setting : settings) {
-    size_t equals = setting.find('=');
-    std::string name = setting.substr(0, equals);
-    int64_t size = -1;
-    if (equals != setting.npos) {
-      const char *first = setting.data() + equals + 1, *last = setting.data() + setting.size();
-      auto [end, fault] = std::from_chars(first, last, size);
-      if (fault != std::errc() || end != last) size = -1;
-    }
-    if (name.empty() || size < 0)
+    const size_t equals = setting.find('=');
+    const std::string name = setting.substr(0, equals);
+    std::optional<int64_t> size;
+    if (equals != setting.npos) size = whole_number<int64_t>(setting.substr(equals + 1));
+    if (name.empty() || !size || *size < 0)
       throw UsageError("--set {}: write DIM=N, N a size", printable(setting));
-    if (!known.contains(name)) {
-      std::string list;
-      for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+    if (!known.contains(name))
       throw Error("--set {}: the program has no dimension '{}'; {}", printable(setting),
-                  printable(name), list.empty() ? "none of its sizes is open" : "it has " + list);
-    }
-    if (!sizes.emplace(name, size).second)
+                  printable(name),
+                  known.empty() ? "none of its sizes is open"
+                                : fmt::format("it has {}", fmt::join(known, ", ")));
+    if (!sizes.emplace(name, *size).second)
       throw UsageError("--set {}: '{}' is set twice", printable(setting), name);
   }
   return sizes;
@@ -92,7 +79,8 @@ LoadedProgram load_program(const std::string& path, const InputOptions& from) {
   onnx::Import model = onnx::import_file(path, options);
   LoadedProgram program;
   program.module.graphs.push_back(std::make_shared<const ir::Graph>(std::move(model.program)));
-  program.weights = weights_of(std::move(model.weights));
+  program.weights =
+      std::make_shared<const NamedTensors>(model.weights.begin(), model.weights.end());
   return program;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "devices/backend.h"
 #include "devices/cuda/kernels.h"
 #include "fusion/cpu/compiler.h"
@@ -146,20 +147,6 @@ std::string kernels_report(const fusion::KernelStatistics& s) {
       s.misses, s.seconds, s.loaded, s.hits, s.failed, s.evicted + s.dropped, s.waiting);
 }
 
-// The text of a line of the program, without what stands around it.
-std::string line_of(const ir::Graph& program, uint32_t line) {
-  if (!program.source || line == 0) return "";
-  std::string_view text = program.source->text;
-  for (; line > 1; --line) {
-    const size_t end = text.find('\n');
-    if (end == std::string_view::npos) return "";
-    text.remove_prefix(end + 1);
-  }
-  text = text.substr(0, text.find('\n'));
-  const size_t first = text.find_first_not_of(" \t");
-  return first == std::string_view::npos ? "" : std::string(text.substr(first));
-}
-
 // What would run on a CUDA device in each group's place; its comments name the program's lines.
 std::string cuda_sources(const State& state, const ir::Graph& program) {
   std::string text;
@@ -168,9 +155,10 @@ std::string cuda_sources(const State& state, const ir::Graph& program) {
     const fusion::Nest nest = fusion::parse_nest(g.nest);
     std::vector<std::string> lines;
     for (const SourceLocation& where : g.places)
-      lines.push_back(where.known()
-                          ? fmt::format("line {}: {}", where.line, line_of(program, where.line))
-                          : "");
+      lines.push_back(
+          program.source && where.known()
+              ? fmt::format("line {}: {}", where.line, trimmed(program.source->line(where)))
+              : "");
     if (lines.size() != nest.steps.size()) lines.clear();
     text += fusion::cuda::write_source(nest, lines).text;
   }

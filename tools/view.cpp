@@ -31,11 +31,7 @@ void view(const ViewCommand& command) {
     picture = gradus::view::picture_of(code->graph(), overlay);
   }
   gradus::view::arrange(picture);
-  const std::string text = page ? to_page(picture) : to_svg(picture);
-  if (command.out.empty())
-    put(text);
-  else
-    write_file(command.out, text);
+  put_to(command.out, page ? to_page(picture) : to_svg(picture));
 }
 
 }  // namespace gradus::cli

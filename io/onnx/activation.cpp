@@ -7,23 +7,15 @@ using namespace ops;
 
 namespace {
 
-struct Names {
-  std::string_view onnx, ours;
-};
-constexpr Names plain[] = {{"Relu", "relu"},         {"Sigmoid", "sigmoid"},   {"Tanh", "tanh"},
-                           {"Softplus", "softplus"}, {"Softsign", "softsign"}, {"Mish", "mish"}};
-void plain_rule(Call& c) {
-  for (const Names& n : plain)
-    if (n.onnx == c.op()) c.give(unary(n.ours, c.x()));
-}
+void plain_rule(Call& c) { c.give(unary(c.ours(), c.x())); }
 
 void leaky_relu(Call& c) {
   c.give(emit("leaky_relu", {c.x()}, {{"slope", c.attribute("alpha", 0.01), {}}}));
 }
 
-void elu(Call& c) { c.give(emit("elu", {c.x()}, {{"alpha", c.attribute("alpha", 1.0), {}}})); }
-
-void celu(Call& c) { c.give(emit("celu", {c.x()}, {{"alpha", c.attribute("alpha", 1.0), {}}})); }
+void with_alpha(Call& c) {
+  c.give(emit(c.ours(), {c.x()}, {{"alpha", c.attribute("alpha", 1.0), {}}}));
+}
 
 // gamma (x > 0 ? x : alpha (e^x - 1)), as `elu` has it.
 void selu(Call& c) {
@@ -63,8 +55,7 @@ void shrink(Call& c) {
 // The slope broadcasts to x; of old it is one for each channel.
 void prelu(Call& c) {
   Value x = c.x(), slope = c.x(1);
-  if (c.opset() < 7 && slope.rank() == 1)
-    while (slope.rank() + 1 < x.rank()) slope = unsqueeze(slope, slope.rank());
+  if (c.opset() < 7 && slope.rank() == 1) slope = under(slope, 1, x.rank());
   c.give(where(lt(x, num(0.0)), slope * x, x));
 }
 
@@ -75,8 +66,8 @@ struct Rows {
 };
 Rows rows_of(Call& c) {
   Value x = c.x();
-  if (c.opset() >= 13) return {x, c.axis(c.attribute("axis", int64_t{-1}), c.rank())};
-  int axis = c.axis(c.attribute("axis", int64_t{1}), c.rank());
+  if (c.opset() >= 13) return {x, c.axis("axis", -1)};
+  int axis = c.axis("axis", 1);
   Dims lead(x.dims().begin(), x.dims().begin() + axis);
   Dims rest(x.dims().begin() + axis, x.dims().end());
   return {reshape(x, {ir::numel(lead), ir::numel(rest)}), 1};
@@ -84,8 +75,7 @@ Rows rows_of(Call& c) {
 
 void softmax(Call& c) {
   Rows r = rows_of(c);
-  const char* op = c.op() == "Softmax" ? "softmax" : "log_softmax";
-  c.give(reshape(emit(op, {r.x}, {{"dim", r.axis, {}}}), c.type().dims));
+  c.give(reshape(emit(c.ours(), {r.x}, {{"dim", r.axis, {}}}), c.type().dims));
 }
 
 // 1 at the first greatest element, 0 elsewhere.
@@ -99,28 +89,28 @@ void hardmax(Call& c) {
 }
 
 constexpr RuleEntry activation_table[] = {
-    {"Relu", 1, plain_rule},
-    {"Sigmoid", 1, plain_rule},
-    {"Tanh", 1, plain_rule},
-    {"Softplus", 1, plain_rule},
-    {"Softsign", 1, plain_rule},
-    {"Mish", 18, plain_rule},
+    {"Relu", 1, plain_rule, "relu"},
+    {"Sigmoid", 1, plain_rule, "sigmoid"},
+    {"Tanh", 1, plain_rule, "tanh"},
+    {"Softplus", 1, plain_rule, "softplus"},
+    {"Softsign", 1, plain_rule, "softsign"},
+    {"Mish", 18, plain_rule, "mish"},
     {"LeakyRelu", 1, leaky_relu},
-    {"Elu", 1, elu},
-    {"Celu", 12, celu},
+    {"Elu", 1, with_alpha, "elu"},
+    {"Celu", 12, with_alpha, "celu"},
     {"Selu", 1, selu},
     {"HardSigmoid", 1, hard_sigmoid},
     {"HardSwish", 14, hard_swish},
     {"ThresholdedRelu", 10, thresholded_relu},
     {"Shrink", 9, shrink},
     {"PRelu", 1, prelu},
-    {"Softmax", 1, softmax},
-    {"LogSoftmax", 1, softmax},
+    {"Softmax", 1, softmax, "softmax"},
+    {"LogSoftmax", 1, softmax, "log_softmax"},
     {"Hardmax", 1, hardmax},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> activation_rules() { return activation_table; }
+constinit const Rules activation_rules = activation_table;
 
 }  // namespace gradus::onnx

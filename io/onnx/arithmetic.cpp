@@ -14,10 +14,8 @@ namespace {
 // Before version 7 the second operand lies under the dimensions of the first from `axis` on.
 Value second_operand(Call& c) {
   Value b = c.x(1);
-  if (c.opset() >= 7 || !c.attribute("broadcast", int64_t{0}) || !c.has("axis")) return b;
-  int axis = c.axis(c.attribute("axis", int64_t{0}), c.rank(0));
-  while (b.rank() + axis < c.rank(0)) b = unsqueeze(b, b.rank());
-  return b;
+  if (c.opset() >= 7 || !c.flag("broadcast") || !c.has("axis")) return b;
+  return under(b, c.axis("axis", 0), c.rank(0));
 }
 
 // ONNX promotes nothing: both operands have the result's dtype.
@@ -52,51 +50,29 @@ void pow(Call& c) {
 
 void mod(Call& c) {
   same_dtypes(c);
-  bool of_c = c.attribute("fmod", int64_t{0}) != 0;
+  bool of_c = c.flag("fmod");
   if (!of_c && is_floating(c.dtype())) c.fail("numbers with a point want fmod = 1");
   c.give(binary(of_c ? "fmod" : "remainder", c.x(), c.x(1)));
 }
 
 // Any number of operands, one after the other.
-void fold_left(Call& c, std::string_view op) {
+void fold_left(Call& c) {
   if (c.inputs() == 0) c.fail("it wants an input");
   Value y = c.x();
-  for (size_t i = 1; i < c.inputs(); ++i) y = binary(op, y, c.x(i));
+  for (size_t i = 1; i < c.inputs(); ++i) y = binary(c.ours(), y, c.x(i));
   c.give(c.op() == "Mean" ? y / static_cast<double>(c.inputs()) : y);
 }
-void sum_of(Call& c) { fold_left(c, "add"); }
-void max_of(Call& c) { fold_left(c, "maximum"); }
-void min_of(Call& c) { fold_left(c, "minimum"); }
 
-struct FunctionNames {
-  std::string_view onnx, ours;
-};
-// Functions of one operand that are called the same but for capitals, or another name.
-constexpr FunctionNames unary_names[] = {
-    {"Neg", "neg"},   {"Abs", "abs"},     {"Sqrt", "sqrt"},       {"Exp", "exp"},
-    {"Log", "log"},   {"Floor", "floor"}, {"Ceil", "ceil"},       {"Round", "round"},
-    {"Sign", "sign"}, {"Sin", "sin"},     {"Cos", "cos"},         {"Tan", "tan"},
-    {"Asin", "asin"}, {"Acos", "acos"},   {"Atan", "atan"},       {"Sinh", "sinh"},
-    {"Cosh", "cosh"}, {"Asinh", "asinh"}, {"Acosh", "acosh"},     {"Atanh", "atanh"},
-    {"Erf", "erf"},   {"IsNaN", "isnan"}, {"Not", "logical_not"}, {"Reciprocal", "reciprocal"}};
-void unary_rule(Call& c) {
-  for (const FunctionNames& n : unary_names)
-    if (n.onnx == c.op()) c.give(unary(n.ours, c.x()));
-}
+void unary_rule(Call& c) { c.give(unary(c.ours(), c.x())); }
 
-constexpr FunctionNames binary_names[] = {{"Equal", "eq"},          {"Greater", "gt"},
-                                          {"GreaterOrEqual", "ge"}, {"Less", "lt"},
-                                          {"LessOrEqual", "le"},    {"And", "logical_and"},
-                                          {"Or", "logical_or"},     {"Xor", "logical_xor"}};
 void comparison(Call& c) {
   same_dtypes(c);
-  for (const FunctionNames& n : binary_names)
-    if (n.onnx == c.op()) c.give(binary(n.ours, c.x(), second_operand(c)));
+  c.give(binary(c.ours(), c.x(), second_operand(c)));
 }
 
 void is_infinite(Call& c) {
-  bool negative = c.attribute("detect_negative", int64_t{1}) != 0;
-  bool positive = c.attribute("detect_positive", int64_t{1}) != 0;
+  bool negative = c.flag("detect_negative", true);
+  bool positive = c.flag("detect_positive", true);
   Value x = c.x(), y = unary("isinf", x);
   if (!negative) y = logical_and(y, gt(x, num(0.0)));
   if (!positive) y = logical_and(y, lt(x, num(0.0)));
@@ -106,10 +82,8 @@ void is_infinite(Call& c) {
 void choose(Call& c) { c.give(where(c.x(0), c.x(1), c.x(2))); }
 
 void cast_to(Call& c) {
-  int to = 0;
   if (c.op() == "CastLike") return c.give(cast(c.x(), c.dtype(1)));
-  to = static_cast<int>(c.attribute("to", int64_t{0}));
-  c.give(cast(c.x(), dtype_of(to, "Cast")));
+  c.give(cast(c.x(), c.dtype("to", 0)));
 }
 
 void clip(Call& c) {
@@ -148,53 +122,53 @@ constexpr RuleEntry arithmetic_table[] = {
     {"Div", 1, div},
     {"Pow", 1, pow},
     {"Mod", 10, mod},
-    {"Sum", 1, sum_of},
-    {"Mean", 1, sum_of},
-    {"Max", 1, max_of},
-    {"Min", 1, min_of},
-    {"Neg", 1, unary_rule},
-    {"Abs", 1, unary_rule},
-    {"Sqrt", 1, unary_rule},
-    {"Exp", 1, unary_rule},
-    {"Log", 1, unary_rule},
-    {"Floor", 1, unary_rule},
-    {"Ceil", 1, unary_rule},
-    {"Round", 11, unary_rule},
-    {"Sign", 9, unary_rule},
-    {"Sin", 7, unary_rule},
-    {"Cos", 7, unary_rule},
-    {"Tan", 7, unary_rule},
-    {"Asin", 7, unary_rule},
-    {"Acos", 7, unary_rule},
-    {"Atan", 7, unary_rule},
-    {"Sinh", 9, unary_rule},
-    {"Cosh", 9, unary_rule},
-    {"Asinh", 9, unary_rule},
-    {"Acosh", 9, unary_rule},
-    {"Atanh", 9, unary_rule},
-    {"Erf", 9, unary_rule},
-    {"IsNaN", 9, unary_rule},
+    {"Sum", 1, fold_left, "add"},
+    {"Mean", 1, fold_left, "add"},
+    {"Max", 1, fold_left, "maximum"},
+    {"Min", 1, fold_left, "minimum"},
+    {"Neg", 1, unary_rule, "neg"},
+    {"Abs", 1, unary_rule, "abs"},
+    {"Sqrt", 1, unary_rule, "sqrt"},
+    {"Exp", 1, unary_rule, "exp"},
+    {"Log", 1, unary_rule, "log"},
+    {"Floor", 1, unary_rule, "floor"},
+    {"Ceil", 1, unary_rule, "ceil"},
+    {"Round", 11, unary_rule, "round"},
+    {"Sign", 9, unary_rule, "sign"},
+    {"Sin", 7, unary_rule, "sin"},
+    {"Cos", 7, unary_rule, "cos"},
+    {"Tan", 7, unary_rule, "tan"},
+    {"Asin", 7, unary_rule, "asin"},
+    {"Acos", 7, unary_rule, "acos"},
+    {"Atan", 7, unary_rule, "atan"},
+    {"Sinh", 9, unary_rule, "sinh"},
+    {"Cosh", 9, unary_rule, "cosh"},
+    {"Asinh", 9, unary_rule, "asinh"},
+    {"Acosh", 9, unary_rule, "acosh"},
+    {"Atanh", 9, unary_rule, "atanh"},
+    {"Erf", 9, unary_rule, "erf"},
+    {"IsNaN", 9, unary_rule, "isnan"},
     {"IsInf", 10, is_infinite},
-    {"Not", 1, unary_rule},
-    {"Reciprocal", 1, unary_rule},
-    {"Equal", 1, comparison},
-    {"Greater", 1, comparison},
-    {"GreaterOrEqual", 12, comparison},
-    {"Less", 1, comparison},
-    {"LessOrEqual", 12, comparison},
-    {"And", 1, comparison},
-    {"Or", 1, comparison},
-    {"Xor", 1, comparison},
+    {"Not", 1, unary_rule, "logical_not"},
+    {"Reciprocal", 1, unary_rule, "reciprocal"},
+    {"Equal", 1, comparison, "eq"},
+    {"Greater", 1, comparison, "gt"},
+    {"GreaterOrEqual", 12, comparison, "ge"},
+    {"Less", 1, comparison, "lt"},
+    {"LessOrEqual", 12, comparison, "le"},
+    {"And", 1, comparison, "logical_and"},
+    {"Or", 1, comparison, "logical_or"},
+    {"Xor", 1, comparison, "logical_xor"},
     {"Where", 9, choose},
     {"Cast", 6, cast_to},
     {"CastLike", 15, cast_to},
     {"Clip", 6, clip},
     {"BitShift", 11, shift},
-    {"Identity", 1, identity, false},
+    {"Identity", 1, identity, {}, false},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> arithmetic_rules() { return arithmetic_table; }
+constinit const Rules arithmetic_rules = arithmetic_table;
 
 }  // namespace gradus::onnx

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "io/onnx/importer.h"
+#include "io/onnx/model.h"
 
 namespace gradus::onnx {
 
@@ -73,9 +74,8 @@ double Call::number(size_t i, std::string_view what) {
 
 Dims Call::sizes(size_t i, std::string_view what) {
   if (item(i)->is_tensor() && item(i)->sizes) return *item(i)->sizes;
-  Dims dims;
-  for (int64_t n : integers(i, what)) dims.push_back(n);
-  return dims;
+  const Ints values = integers(i, what);
+  return Dims(values.begin(), values.end());
 }
 
 const pb::AttributeProto* Call::find(std::string_view name) const {
@@ -97,6 +97,10 @@ int64_t Call::attribute(std::string_view name, int64_t absent) const {
   return a ? a->i() : absent;
 }
 
+DType Call::dtype(std::string_view name, int64_t absent) const {
+  return dtype_of(static_cast<int>(attribute(name, absent)), fmt::format("attribute '{}'", name));
+}
+
 double Call::attribute(std::string_view name, double absent) const {
   const auto* a = find(name, pb::AttributeProto::FLOAT, "number");
   return a ? static_cast<double>(a->f()) : absent;
@@ -111,6 +115,11 @@ std::optional<Ints> Call::integers(std::string_view name) const {
   const auto* a = find(name, pb::AttributeProto::INTS, "list of integers");
   if (!a) return std::nullopt;
   return Ints(a->ints().begin(), a->ints().end());
+}
+
+Dims Call::sizes(std::string_view name) const {
+  const Ints values = integers(name).value_or(Ints{});
+  return Dims(values.begin(), values.end());
 }
 
 std::vector<double> Call::numbers(std::string_view name) const {
@@ -161,12 +170,12 @@ using Table = std::map<std::string_view, std::vector<RuleEntry>>;
 const Table& table() {
   static const Table built = [] {
     Table t;
-    for (auto family : {arithmetic_rules, activation_rules,    reduction_rules, shape_rules,
-                        creation_rules,   indexing_rules,      matrix_rules,    convolution_rules,
-                        pooling_rules,    normalization_rules, loss_rules,      resize_rules,
-                        sampling_rules,   detection_rules,     unique_rules,    recurrent_rules,
-                        control_rules,    sequence_rules,      signal_rules,    training_rules})
-      for (const RuleEntry& r : family()) t[r.name].push_back(r);
+    for (Rules family :
+         {arithmetic_rules, activation_rules, reduction_rules, shape_rules, creation_rules,
+          indexing_rules, convolution_rules, pooling_rules, normalization_rules, loss_rules,
+          resize_rules, sampling_rules, recurrent_rules, control_rules, sequence_rules,
+          signal_rules, training_rules})
+      for (const RuleEntry& r : family) t[r.name].push_back(r);
     return t;
   }();
   return built;
@@ -174,8 +183,14 @@ const Table& table() {
 
 }  // namespace
 
-Value counted(Call& c, const Dim& n) {
-  return emit_all(c.world(), "arange", {}, {{"end", n, {}}})[0];
+LiteralList count_of(Call& c) {
+  if (c.folding()) return {};
+  return {{"count", c.importer().fresh_size(), {}}};
+}
+
+Value under(Value v, int64_t axis, int rank) {
+  while (v.rank() + axis < rank) v = unsqueeze(v, v.rank());
+  return v;
 }
 
 bool has_rule(std::string_view name) { return table().contains(name); }

@@ -28,16 +28,28 @@ using ops::Ints;
 using ops::num;
 using ops::Value;
 
+class Call;
 class Importer;
+
+// An operator's rule from a version of the operators on. `ours` is our name of what it does, where
+// one rule serves several; `folds` is whether it may run on tensors where all inputs are known.
+struct RuleEntry {
+  std::string_view name;
+  int since;
+  void (*rule)(Call&);
+  std::string_view ours = {};
+  bool folds = true;
+};
 
 // Rules say what an operator means over values, as compositions do; they work in the program's
 // world, and, where all inputs are known, on tensors. What has to be known now is asked for by
 // name: an Error says so where it is not.
 class Call {
  public:
-  Call(Importer& importer, const ::onnx::NodeProto& node, int opset, ops::World& world,
-       bool folding, std::vector<ItemPtr> inputs)
+  Call(Importer& importer, const RuleEntry& rule, const ::onnx::NodeProto& node, int opset,
+       ops::World& world, bool folding, std::vector<ItemPtr> inputs)
       : importer_(importer),
+        rule_(rule),
         node_(node),
         opset_(opset),
         world_(world),
@@ -45,6 +57,7 @@ class Call {
         inputs_(std::move(inputs)) {}
 
   std::string_view op() const;
+  std::string_view ours() const { return rule_.ours; }
   int opset() const { return opset_; }
   ops::World& world() { return world_; }
   Importer& importer() { return importer_; }
@@ -59,10 +72,15 @@ class Call {
   const ir::Type& type(size_t i = 0) const;
   int rank(size_t i = 0) const { return type(i).rank(); }
   DType dtype(size_t i = 0) const { return type(i).dtype; }
+  DType dtype(std::string_view attribute, int64_t absent) const;  // by ONNX's number
   // A constant of the world at hand.
   Value constant(Tensor value);
   // A dimension that may count from the end, as one from the front.
   int axis(int64_t axis, int rank) const;
+  // The one of the first input that an attribute names.
+  int axis(std::string_view name, int64_t absent) const {
+    return axis(attribute(name, absent), rank());
+  }
 
   // What is known while importing. `what` is the input's name in messages.
   Tensor known(size_t i, std::string_view what);
@@ -83,8 +101,12 @@ class Call {
   bool has(std::string_view name) const { return find(name) != nullptr; }
   int64_t attribute(std::string_view name, int64_t absent) const;
   double attribute(std::string_view name, double absent) const;
+  bool flag(std::string_view name, bool absent = false) const {
+    return attribute(name, int64_t{absent}) != 0;
+  }
   std::string attribute(std::string_view name, const char* absent) const;
   std::optional<Ints> integers(std::string_view name) const;
+  Dims sizes(std::string_view name) const;  // the same; none where it is left out
   std::vector<double> numbers(std::string_view name) const;
   std::vector<std::string> texts(std::string_view name) const;
   Tensor tensor(std::string_view name) const;
@@ -95,7 +117,12 @@ class Call {
   bool wants(size_t i) const;  // whether the model has a name for it
   void give(Value value);
   void give(ItemPtr item) { results_.push_back(std::move(item)); }
-  void give_absent() { results_.push_back(nullptr); }
+  // Result i, which comes next: made where the model has a name for it, else absent.
+  template <class Make>
+  void give_wanted(size_t i, Make make) {
+    if (wants(i)) return give(make());
+    results_.push_back(nullptr);
+  }
   std::vector<ItemPtr>& results() { return results_; }
 
   template <class... Args>
@@ -113,6 +140,7 @@ class Call {
   const ::onnx::AttributeProto* find(std::string_view name, int type, const char* kind) const;
 
   Importer& importer_;
+  const RuleEntry& rule_;
   const ::onnx::NodeProto& node_;
   int opset_;
   ops::World& world_;
@@ -121,18 +149,15 @@ class Call {
   std::vector<ItemPtr> results_;
 };
 
-using Rule = void (*)(Call&);
+// A name for what data count, as an attribute; on tensors nobody needs one.
+LiteralList count_of(Call& call);
+// As it lies under the dimensions from `axis` on of a tensor of so many.
+Value under(Value v, int64_t axis, int rank);
 
-ops::Value counted(Call& call, const Dim& n);  // 0 .. n - 1
-
-// An operator's rule from a version of the operators on. `folds` is whether it may run on tensors
-// where all inputs are known.
-struct RuleEntry {
-  std::string_view name;
-  int since;
-  Rule rule;
-  bool folds = true;
-};
+// sizes.cpp, arithmetic on sizes that have names, which models compute from Shape to feed Reshape:
+// the result of a node of which an input is made of such sizes, if it can be said in names of sizes
+// again; null otherwise.
+ItemPtr fold_sizes(Call& call);
 
 // The rule of an operator as of a version; null if there is none of that name or so old.
 // Operators of other domains have it in front: "ai.onnx.ml.Normalizer".
@@ -141,25 +166,9 @@ const RuleEntry* find_rule(std::string_view name, int opset);
 bool has_rule(std::string_view name);
 
 // The families.
-std::span<const RuleEntry> arithmetic_rules();
-std::span<const RuleEntry> activation_rules();
-std::span<const RuleEntry> reduction_rules();
-std::span<const RuleEntry> shape_rules();
-std::span<const RuleEntry> creation_rules();
-std::span<const RuleEntry> indexing_rules();
-std::span<const RuleEntry> matrix_rules();
-std::span<const RuleEntry> convolution_rules();
-std::span<const RuleEntry> pooling_rules();
-std::span<const RuleEntry> normalization_rules();
-std::span<const RuleEntry> loss_rules();
-std::span<const RuleEntry> resize_rules();
-std::span<const RuleEntry> sampling_rules();
-std::span<const RuleEntry> unique_rules();
-std::span<const RuleEntry> detection_rules();
-std::span<const RuleEntry> recurrent_rules();
-std::span<const RuleEntry> control_rules();
-std::span<const RuleEntry> sequence_rules();
-std::span<const RuleEntry> signal_rules();
-std::span<const RuleEntry> training_rules();
+using Rules = std::span<const RuleEntry>;
+extern const Rules arithmetic_rules, activation_rules, reduction_rules, shape_rules, creation_rules,
+    indexing_rules, convolution_rules, pooling_rules, normalization_rules, loss_rules, resize_rules,
+    sampling_rules, recurrent_rules, control_rules, sequence_rules, signal_rules, training_rules;
 
 }  // namespace gradus::onnx

@@ -5,6 +5,7 @@
 
 #include "io/onnx/call.h"
 #include "io/onnx/importer.h"
+#include "io/onnx/model.h"
 
 namespace gradus::onnx {
 
@@ -13,14 +14,6 @@ using namespace ops;
 namespace {
 
 constexpr int64_t most_rounds = 100'000;
-
-Tensor boolean(bool value) { return Tensor::scalar(DType::boolean, value); }
-
-Tensor integer(int64_t value) {
-  Tensor t = Tensor::empty(DType::i64, {});
-  *t.mutable_data_as<int64_t>() = value;
-  return t;
-}
 
 void if_else(Call& c) {
   bool yes = c.number(0, "condition") != 0;
@@ -39,7 +32,7 @@ bool holds(Call& c, Item& condition) {
 void loop(Call& c) {
   const auto& body = c.graph("body");
   int64_t trips = c.given(0) ? c.integer(0, "trip count") : INT64_MAX;
-  ItemPtr condition = c.given(1) ? c.item(1) : Item::of(boolean(true));
+  ItemPtr condition = c.given(1) ? c.item(1) : Item::of(Tensor::scalar(DType::boolean, true));
   std::vector<ItemPtr> state;
   for (size_t i = 2; i < c.inputs(); ++i) state.push_back(c.given(i) ? c.item(i) : Item::nothing());
   size_t given = state.size(), gives = static_cast<size_t>(body.output_size());
@@ -47,7 +40,7 @@ void loop(Call& c) {
   std::vector<std::vector<ItemPtr>> scanned(gives - 1 - given);
   for (int64_t i = 0; i < trips && holds(c, *condition); ++i) {
     if (i == most_rounds) c.unsupported("a Loop of more than {} rounds", most_rounds);
-    std::vector<ItemPtr> in{Item::of(integer(i)), condition};
+    std::vector<ItemPtr> in{Item::of(tensor_with(i)), condition};
     in.insert(in.end(), state.begin(), state.end());
     std::vector<ItemPtr> out = c.importer().run_graph(body, std::move(in));
     condition = out[0];
@@ -92,9 +85,8 @@ std::vector<ItemPtr> scan_once(Call& c, std::vector<ItemPtr> state, const std::v
   for (int64_t i = 0; i < rounds; ++i) {
     std::vector<ItemPtr> given = state;
     for (size_t k = 0; k < xs.size(); ++k)
-      given.push_back(Item::of(emit("select", {xs[k]},
-                                    {{"dim", c.axis(in.axes[k], xs[k].rank()), {}},
-                                     {"index", in.backwards[k] ? rounds - 1 - i : i, {}}})));
+      given.push_back(Item::of(
+          select(xs[k], c.axis(in.axes[k], xs[k].rank()), in.backwards[k] ? rounds - 1 - i : i)));
     std::vector<ItemPtr> gives = c.importer().run_graph(body, std::move(given));
     if (gives.size() != states + results.size()) c.fail("its body has a wrong number of results");
     std::copy(gives.begin(), gives.begin() + static_cast<ptrdiff_t>(states), state.begin());
@@ -136,9 +128,7 @@ void scan_batches(Call& c) {
   Scanned out = scanned_of(c, "scan_output_axes", "scan_output_directions", gives - states);
   std::vector<std::vector<ItemPtr>> results(gives);
   for (int64_t b = 0; b < *batch; ++b) {
-    auto sample = [&](size_t i) {
-      return emit("select", {c.x(i)}, {{"dim", 0, {}}, {"index", b, {}}});
-    };
+    auto sample = [&](size_t i) { return select(c.x(i), 0, b); };
     std::vector<ItemPtr> state;
     std::vector<Value> xs;
     for (size_t i = 1; i <= states; ++i) state.push_back(Item::of(sample(i)));
@@ -150,14 +140,14 @@ void scan_batches(Call& c) {
 }
 
 constexpr RuleEntry control_table[] = {
-    {"If", 1, if_else, false},
-    {"Loop", 1, loop, false},
-    {"Scan", 8, scan_batches, false},
-    {"Scan", 9, scan, false},
+    {"If", 1, if_else, {}, false},
+    {"Loop", 1, loop, {}, false},
+    {"Scan", 8, scan_batches, {}, false},
+    {"Scan", 9, scan, {}, false},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> control_rules() { return control_table; }
+constinit const Rules control_rules = control_table;
 
 }  // namespace gradus::onnx

@@ -1,4 +1,4 @@
-// Conv and ConvTranspose.
+// Products of matrices, and convolutions.
 #include "io/onnx/windows.h"
 
 namespace gradus::onnx {
@@ -23,8 +23,7 @@ Value with_bias(Call& c, const Value& y) {
   if (!c.given(2)) return y;
   Value b = c.x(2);
   if (b.rank() != 1) c.fail("its bias is a list");
-  while (b.rank() + 1 < y.rank()) b = unsqueeze(b, b.rank());
-  return y + b;
+  return y + under(b, 1, y.rank());
 }
 
 LiteralList attributes_of(const Window& w, const Ints& padding, int64_t groups) {
@@ -99,13 +98,37 @@ void conv_transpose(Call& c) {
   c.give(with_bias(c, y));
 }
 
+void product(Call& c) { c.give(matmul(c.x(), c.x(1))); }
+
+// alpha a' b' + beta c
+void gemm(Call& c) {
+  Value a = c.x(), b = c.x(1);
+  if (a.rank() != 2 || b.rank() != 2) c.fail("it wants two matrices");
+  if (c.flag("transA")) a = swap_last(a);
+  if (c.flag("transB")) b = swap_last(b);
+  Value y = mm(a, b) * c.attribute("alpha", 1.0);
+  double beta = c.attribute("beta", 1.0);
+  if (c.given(2)) y = y + c.x(2) * beta;
+  c.give(cast(y, a.dtype()));
+}
+
+void einsum(Call& c) {
+  std::vector<Value> operands;
+  for (size_t i = 0; i < c.inputs(); ++i) operands.push_back(c.x(i));
+  c.give(
+      emit_all(c.world(), "einsum", operands, {{"equation", c.attribute("equation", ""), {}}})[0]);
+}
+
+void determinant(Call& c) { c.give(unary("det", c.x())); }
+
 constexpr RuleEntry convolution_table[] = {
-    {"Conv", 1, conv},
-    {"ConvTranspose", 1, conv_transpose},
+    {"Conv", 1, conv},      {"ConvTranspose", 1, conv_transpose},
+    {"MatMul", 1, product}, {"Gemm", 1, gemm},
+    {"Einsum", 12, einsum}, {"Det", 11, determinant},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> convolution_rules() { return convolution_table; }
+constinit const Rules convolution_rules = convolution_table;
 
 }  // namespace gradus::onnx

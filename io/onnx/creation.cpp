@@ -13,24 +13,6 @@ using namespace ops;
 
 namespace {
 
-Tensor of_floats(const std::vector<double>& values) {
-  int64_t n = static_cast<int64_t>(values.size());
-  return Tensor::from(DType::f32, std::span(&n, 1), values);
-}
-
-Tensor of_integers(const Ints& values) {
-  int64_t n = static_cast<int64_t>(values.size());
-  Tensor t = Tensor::empty(DType::i64, std::span(&n, 1));
-  std::copy(values.begin(), values.end(), t.mutable_data_as<int64_t>());
-  return t;
-}
-
-Tensor scalar_of(int64_t value) {
-  Tensor t = Tensor::empty(DType::i64, {});
-  *t.mutable_data_as<int64_t>() = value;
-  return t;
-}
-
 // Of many elements it is a weight as an initializer is.
 void constant(Call& c) {
   Tensor value;
@@ -39,11 +21,11 @@ void constant(Call& c) {
   else if (c.has("value_float"))
     value = Tensor::scalar(DType::f32, c.attribute("value_float", 0.0));
   else if (c.has("value_floats"))
-    value = of_floats(c.numbers("value_floats"));
+    value = tensor_with(DType::f32, c.numbers("value_floats"));
   else if (auto list = c.integers("value_ints"))
-    value = of_integers(*list);
+    value = tensor_with(*list);
   else if (c.has("value_int"))
-    value = scalar_of(c.attribute("value_int", int64_t{0}));
+    value = tensor_with(c.attribute("value_int", int64_t{0}));
   else if (c.has("sparse_value"))
     c.unsupported("Constant of a sparse tensor");
   else if (c.has("value_string") || c.has("value_strings"))
@@ -81,43 +63,42 @@ void range(Call& c) {
     Dim span = delta > 0 ? limit[0] - start[0] : start[0] - limit[0];
     int64_t step = delta > 0 ? delta : -delta;
     Dim n = max(floor_div(span + Dim(step - 1), step), 0);
-    Value y = counted(c, n) * Value::number(delta) + Value::number(start[0]);
+    Value y = arange(c.world(), n) * Value::number(delta) + Value::number(start[0]);
     return c.give(cast(y, dtype));
   }
   double start = c.number(0, "start"), limit = c.number(1, "limit"), delta = c.number(2, "delta");
   double n = std::ceil((limit - start) / delta);
   if (!(std::abs(n) < 1e15)) c.fail("it would have {} elements", n);
-  Value i = cast(counted(c, static_cast<int64_t>(std::max(n, 0.0))), dtype);
+  Value i = cast(arange(c.world(), static_cast<int64_t>(std::max(n, 0.0))), dtype);
   c.give(cast(i * delta + start, dtype));
 }
 
 void eye_like(Call& c) {
   if (c.rank() != 2) c.fail("it wants a matrix");
-  DType dtype = c.has("dtype") ? dtype_of(static_cast<int>(c.attribute("dtype", int64_t{1})),
-                                          "attribute 'dtype'")
-                               : c.dtype();
+  DType dtype = c.has("dtype") ? c.dtype("dtype", 1) : c.dtype();
   const Dims& dims = c.type().dims;
-  Value row = unsqueeze(counted(c, dims[0]), 1) + Value::number(c.attribute("k", int64_t{0}));
-  c.give(cast(eq(row, unsqueeze(counted(c, dims[1]), 0)), dtype));
+  Value row =
+      unsqueeze(arange(c.world(), dims[0]), 1) + Value::number(c.attribute("k", int64_t{0}));
+  c.give(cast(eq(row, unsqueeze(arange(c.world(), dims[1]), 0)), dtype));
 }
 
 void random(Call& c) { c.unsupported("random numbers ({})", c.op()); }
 
 constexpr RuleEntry creation_table[] = {
-    {"Constant", 1, constant, false},
+    {"Constant", 1, constant, {}, false},
     {"ConstantOfShape", 9, constant_of_shape},
     {"Range", 11, range},
     {"EyeLike", 9, eye_like},
-    {"RandomNormal", 1, random, false},
-    {"RandomNormalLike", 1, random, false},
-    {"RandomUniform", 1, random, false},
-    {"RandomUniformLike", 1, random, false},
-    {"Bernoulli", 15, random, false},
-    {"Multinomial", 7, random, false},
+    {"RandomNormal", 1, random, {}, false},
+    {"RandomNormalLike", 1, random, {}, false},
+    {"RandomUniform", 1, random, {}, false},
+    {"RandomUniformLike", 1, random, {}, false},
+    {"Bernoulli", 15, random, {}, false},
+    {"Multinomial", 7, random, {}, false},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> creation_rules() { return creation_table; }
+constinit const Rules creation_rules = creation_table;
 
 }  // namespace gradus::onnx

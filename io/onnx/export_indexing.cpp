@@ -10,33 +10,30 @@ namespace {
 
 Wire index_of(ExportCall& c, size_t i) { return c.x(i, DType::i64); }
 
-bool gather(ExportCall& c) {
+Wires gather(ExportCall& c) {
   if (c.rank() == 0) c.refuse("a place in a number");
-  c.give(c.to.node("GatherElements", {c.x(), index_of(c, 1)}, {{"axis", c.axis("dim")}}));
-  return true;
+  return {c.to.node("GatherElements", {c.x(), index_of(c, 1)}, {{"axis", c.axis("dim")}})};
 }
-bool scattered(ExportCall& c, const char* how) {
+Wires scattered(ExportCall& c, const char* how) {
   if (c.rank() == 0) c.refuse("a place in a number");
   std::vector<NodeAttribute> attributes{{"axis", c.axis("dim")}};
   if (*how) attributes.push_back({"reduction", std::string(how)});
-  c.give(
-      c.to.node("ScatterElements", {c.x(), index_of(c, 1), c.x(2, c.y_type().dtype)}, attributes));
-  return true;
+  return {
+      c.to.node("ScatterElements", {c.x(), index_of(c, 1), c.x(2, c.y_type().dtype)}, attributes)};
 }
-bool scatter(ExportCall& c) { return scattered(c, ""); }
-bool scatter_add(ExportCall& c) { return scattered(c, "add"); }
+Wires scatter(ExportCall& c) { return scattered(c, ""); }
+Wires scatter_add(ExportCall& c) { return scattered(c, "add"); }
 
-bool index_select(ExportCall& c) {
+Wires index_select(ExportCall& c) {
   if (c.rank() == 0) c.refuse("a place in a number");
   // The index may be one number, which counts as a list of one.
   Wire index = index_of(c, 1);
   if (c.rank(1) == 0) index = c.to.node("Unsqueeze", {index, c.to.integers({0})});
-  c.give(c.to.node("Gather", {c.x(), index}, {{"axis", c.axis("dim")}}));
-  return true;
+  return {c.to.node("Gather", {c.x(), index}, {{"axis", c.axis("dim")}})};
 }
 
 // The list of places along a dimension, as one of each element of src.
-bool written(ExportCall& c, const char* how, double scale) {
+Wires written(ExportCall& c, const char* how, double scale) {
   if (c.rank() == 0) c.refuse("a place in a number");
   auto axis = static_cast<size_t>(c.axis("dim"));
   // src may be a number, and the index one place.
@@ -49,11 +46,10 @@ bool written(ExportCall& c, const char* how, double scale) {
   src = c.to.node("Expand", {src, c.to.sizes(shape)});
   std::vector<NodeAttribute> attributes{{"axis", static_cast<int64_t>(axis)}};
   if (*how) attributes.push_back({"reduction", std::string(how)});
-  c.give(c.to.node("ScatterElements", {c.x(), index, src}, attributes));
-  return true;
+  return {c.to.node("ScatterElements", {c.x(), index, src}, attributes)};
 }
-bool index_copy(ExportCall& c) { return written(c, "", 1); }
-bool index_add(ExportCall& c) { return written(c, "add", c.real("alpha")); }
+Wires index_copy(ExportCall& c) { return written(c, "", 1); }
+Wires index_add(ExportCall& c) { return written(c, "add", c.real("alpha")); }
 
 // x[.., i, j, ..]
 struct Places {
@@ -123,23 +119,20 @@ Ints picked_first(const Places& p) {
   return order;
 }
 
-bool index(ExportCall& c) {
+Wires index(ExportCall& c) {
   Places p;
-  if (!find_places(c, 1, p)) return false;
-  if (p.operands.size() == 1) {
-    c.give(c.to.node("Gather", {c.x(), index_of(c, p.operands[0])}, {{"axis", p.dims[0]}}));
-    return true;
-  }
+  if (!find_places(c, 1, p)) return {};
+  if (p.operands.size() == 1)
+    return {c.to.node("Gather", {c.x(), index_of(c, p.operands[0])}, {{"axis", p.dims[0]}})};
   // GatherND indexes the dimensions in front, and leaves the indices' in front.
   Wire x = transposed(c, c.x(), indexed_first(p));
   Wire y = c.to.node("GatherND", {x, joined(c, p)});
-  c.give(transposed(c, y, inverse(picked_first(p))));
-  return true;
+  return {transposed(c, y, inverse(picked_first(p)))};
 }
 
-bool index_put(ExportCall& c) {
+Wires index_put(ExportCall& c) {
   Places p;
-  if (!find_places(c, 2, p)) return false;
+  if (!find_places(c, 2, p)) return {};
   const Dims& x = c.type().dims;
   Dims shape;
   for (size_t k = 0; k < p.rest.size(); ++k) {
@@ -153,17 +146,15 @@ bool index_put(ExportCall& c) {
   if (c.flag("accumulate")) how.push_back({"reduction", std::string("add")});
   Wire front = transposed(c, c.x(), indexed_first(p));
   Wire y = c.to.node("ScatterND", {front, joined(c, p), values}, how);
-  c.give(transposed(c, y, inverse(indexed_first(p))));
-  return true;
+  return {transposed(c, y, inverse(indexed_first(p)))};
 }
 
 // [count, rank], where data decide the count: a size that the model knows from here on.
-bool nonzero(ExportCall& c) {
+Wires nonzero(ExportCall& c) {
   if (c.rank() == 0) c.refuse("a place in a number");
   Wire at = c.to.node("Transpose", {c.to.node("NonZero", {c.x()})}, {{"perm", Ints{1, 0}}});
   c.to.know_size(c.y_type().dims[0], at, 0);
-  c.give(at);
-  return true;
+  return {at};
 }
 
 constexpr ExportEntry indexing_export_table[] = {
@@ -174,6 +165,6 @@ constexpr ExportEntry indexing_export_table[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> indexing_exports() { return indexing_export_table; }
+constinit const ExportRules indexing_exports = indexing_export_table;
 
 }  // namespace gradus::onnx

@@ -5,130 +5,101 @@ namespace gradus::onnx {
 
 namespace {
 
-// Attributes are single: whether f64 arithmetic would see a difference.
-bool exact(const ExportCall& c, double value) {
-  return c.y_type().dtype != DType::f64 || static_cast<double>(single(value)) == value;
-}
-
-bool matmul(ExportCall& c) {
+Wires matmul(ExportCall& c) {
   Wire b = c.x(1, c.y_type().dtype);
   if (c.flag("transpose_b") && c.rank(1) > 1) {
-    Ints order;
-    for (int k = 0; k < c.rank(1); ++k) order.push_back(k);
+    Ints order = in_order(c.rank(1));
     std::swap(order[order.size() - 1], order[order.size() - 2]);
     b = c.to.node("Transpose", {b}, {{"perm", order}});
   }
-  c.give(c.to.node("MatMul", {c.x(0, c.y_type().dtype), b}));
-  return true;
+  return {c.to.node("MatMul", {c.x(0, c.y_type().dtype), b})};
 }
-bool linear(ExportCall& c) {
-  if (c.rank(0) != 2 || c.rank(1) != 2) return false;
-  c.give(c.to.node("Gemm", {c.x(0), c.x(1), c.optional(2)}, {{"transB", int64_t{1}}}));
-  return true;
+Wires linear(ExportCall& c) {
+  if (c.rank(0) != 2 || c.rank(1) != 2) return {};
+  return {c.to.node("Gemm", {c.x(0), c.x(1), c.optional(2)}, {{"transB", int64_t{1}}})};
 }
-bool addmm(ExportCall& c) {
+Wires addmm(ExportCall& c) {
   double alpha = c.real("alpha"), beta = c.real("beta");
-  if (beta == 0 || !exact(c, alpha) || !exact(c, beta) || !is_floating(c.y_type().dtype))
-    return false;
-  c.give(c.to.node("Gemm", {c.x(1), c.x(2), c.x(0)},
-                   {{"alpha", single(alpha)}, {"beta", single(beta)}}));
-  return true;
-}
-bool det(ExportCall& c) {
-  c.give(c.to.node("Det", {c.x()}));
-  return true;
+  if (beta == 0 || !c.exact(alpha) || !c.exact(beta) || !is_floating(c.y_type().dtype)) return {};
+  return {c.to.node("Gemm", {c.x(1), c.x(2), c.x(0)},
+                    {{"alpha", single(alpha)}, {"beta", single(beta)}})};
 }
 
-// A list of one number holds for every spatial dimension.
-Ints spread(ExportCall& c, const char* name, size_t spatial) {
-  Ints list = c.integers(name);
-  if (list.size() == 1) list.assign(spatial, list[0]);
-  return list;
-}
-std::vector<NodeAttribute> window(ExportCall& c, size_t spatial) {
-  Ints before = spread(c, "padding", spatial), pads = before;
-  pads.insert(pads.end(), before.begin(), before.end());
-  std::vector<NodeAttribute> a{{"strides", spread(c, "stride", spatial)}, {"pads", pads}};
-  return a;
-}
-std::vector<NodeAttribute> convolution_window(ExportCall& c, size_t spatial) {
-  std::vector<NodeAttribute> a = window(c, spatial);
-  a.push_back({"dilations", spread(c, "dilation", spatial)});
-  a.push_back({"group", c.integer("groups")});
-  return a;
-}
 size_t spatial_of(ExportCall& c, size_t operand) {
   return static_cast<size_t>(c.rank(operand)) - 2;
 }
+// As much before as after.
+Ints pads_of(ExportCall& c, size_t spatial) {
+  Ints pads = c.integers("padding", spatial), after = pads;
+  pads.insert(pads.end(), after.begin(), after.end());
+  return pads;
+}
+std::vector<NodeAttribute> convolution_window(ExportCall& c) {
+  const size_t spatial = spatial_of(c, 1);
+  return {{"strides", c.integers("stride", spatial)},
+          {"pads", pads_of(c, spatial)},
+          {"dilations", c.integers("dilation", spatial)},
+          {"group", c.integer("groups")}};
+}
 
 // Of samples in a batch; one alone is taken apart.
-bool convolution(ExportCall& c) {
-  if (c.rank(0) != c.rank(1)) return false;
-  c.give(
-      c.to.node("Conv", {c.x(0), c.x(1), c.optional(2)}, convolution_window(c, spatial_of(c, 1))));
-  return true;
+Wires convolution(ExportCall& c) {
+  if (c.rank(0) != c.rank(1)) return {};
+  return {c.to.node("Conv", {c.x(0), c.x(1), c.optional(2)}, convolution_window(c))};
 }
-bool transposed_convolution(ExportCall& c) {
-  if (c.rank(0) != c.rank(1)) return false;
-  auto attributes = convolution_window(c, spatial_of(c, 1));
-  attributes.push_back({"output_padding", spread(c, "output_padding", spatial_of(c, 1))});
-  c.give(c.to.node("ConvTranspose", {c.x(0), c.x(1), c.optional(2)}, attributes));
-  return true;
+Wires transposed_convolution(ExportCall& c) {
+  if (c.rank(0) != c.rank(1)) return {};
+  auto attributes = convolution_window(c);
+  attributes.push_back({"output_padding", c.integers("output_padding", spatial_of(c, 1))});
+  return {c.to.node("ConvTranspose", {c.x(0), c.x(1), c.optional(2)}, attributes)};
 }
-std::vector<NodeAttribute> pool_window(ExportCall& c, size_t spatial) {
-  Ints kernel = spread(c, "kernel", spatial), before = spread(c, "padding", spatial), pads = before;
-  pads.insert(pads.end(), before.begin(), before.end());
-  Ints stride = c.is_none("stride") ? kernel : spread(c, "stride", spatial);
+std::vector<NodeAttribute> pool_window(ExportCall& c) {
+  const size_t spatial = spatial_of(c, 0);
+  Ints kernel = c.integers("kernel", spatial);
+  Ints stride = c.is_none("stride") ? kernel : c.integers("stride", spatial);
   return {{"kernel_shape", kernel},
           {"strides", stride},
-          {"pads", pads},
+          {"pads", pads_of(c, spatial)},
           {"ceil_mode", int64_t{c.flag("ceil_mode")}}};
 }
+Wires det(ExportCall& c) { return {c.to.node("Det", {c.x()})}; }
+
 // Places are counted within [n, c] here, within the whole tensor there.
-bool max_pool(ExportCall& c) {
+Wires max_pool(ExportCall& c) {
   if (c.rank() < 3) c.refuse("a pool of one sample without a batch");
-  size_t spatial = spatial_of(c, 0);
-  auto attributes = pool_window(c, spatial);
-  attributes.push_back({"dilations", spread(c, "dilation", spatial)});
+  auto attributes = pool_window(c);
+  attributes.push_back({"dilations", c.integers("dilation", spatial_of(c, 0))});
   std::vector<Wire> out = c.to.nodes("MaxPool", {c.x()}, attributes, 2);
-  c.give(out[0]);
   const Dims& dims = c.type().dims;
   Dim image = ir::numel(std::span(dims.begin() + 2, dims.end()));
-  c.give(c.to.node("Mod", {out[1], c.to.scalar_size(image)}));
-  return true;
+  return {out[0], c.to.node("Mod", {out[1], c.to.scalar_size(image)})};
 }
-bool average_pool(ExportCall& c, int rank) {
+template <int rank>
+Wires average_pool(ExportCall& c) {
   // A window that ceil_mode lets hang over is divided by other counts.
-  if (c.rank() != rank || c.flag("ceil_mode")) return false;
-  auto attributes = pool_window(c, spatial_of(c, 0));
+  if (c.rank() != rank || c.flag("ceil_mode")) return {};
+  auto attributes = pool_window(c);
   attributes.push_back({"count_include_pad", int64_t{c.flag("count_include_pad")}});
-  c.give(c.to.node("AveragePool", {c.x()}, attributes));
-  return true;
+  return {c.to.node("AveragePool", {c.x()}, attributes)};
 }
-bool average_pool1d(ExportCall& c) { return average_pool(c, 3); }
-bool average_pool2d(ExportCall& c) { return average_pool(c, 4); }
-bool average_pool3d(ExportCall& c) { return average_pool(c, 5); }
 
-bool layer_norm(ExportCall& c) {
+Wires layer_norm(ExportCall& c) {
   double eps = c.real("eps");
-  if (!c.given(1) || !exact(c, eps)) return false;
+  if (!c.given(1) || !c.exact(eps)) return {};
   auto axis = static_cast<int64_t>(c.dims("normalized_shape").size());
-  c.give(c.to.node("LayerNormalization", {c.x(0), c.x(1), c.optional(2)},
-                   {{"axis", -axis}, {"epsilon", single(eps)}}));
-  return true;
+  return {c.to.node("LayerNormalization", {c.x(0), c.x(1), c.optional(2)},
+                    {{"axis", -axis}, {"epsilon", single(eps)}})};
 }
-bool instance_norm(ExportCall& c) {
+Wires instance_norm(ExportCall& c) {
   double eps = c.real("eps");
-  if (!c.given(1) || !c.given(2) || c.rank() < 3 || !exact(c, eps)) return false;
-  c.give(c.to.node("InstanceNormalization", {c.x(0), c.x(1), c.x(2)}, {{"epsilon", single(eps)}}));
-  return true;
+  if (!c.given(1) || !c.given(2) || c.rank() < 3 || !c.exact(eps)) return {};
+  return {c.to.node("InstanceNormalization", {c.x(0), c.x(1), c.x(2)}, {{"epsilon", single(eps)}})};
 }
-bool batch_norm_eval(ExportCall& c) {
+Wires batch_norm_eval(ExportCall& c) {
   double eps = c.real("eps");
-  if (!c.given(3) || !c.given(4) || !exact(c, eps)) return false;
-  c.give(c.to.node("BatchNormalization", {c.x(0), c.x(3), c.x(4), c.x(1), c.x(2)},
-                   {{"epsilon", single(eps)}}));
-  return true;
+  if (!c.given(3) || !c.given(4) || !c.exact(eps)) return {};
+  return {c.to.node("BatchNormalization", {c.x(0), c.x(3), c.x(4), c.x(1), c.x(2)},
+                    {{"epsilon", single(eps)}})};
 }
 
 constexpr ExportEntry network_export_table[] = {
@@ -144,9 +115,9 @@ constexpr ExportEntry network_export_table[] = {
     {"conv_transpose2d", transposed_convolution},
     {"conv_transpose3d", transposed_convolution},
     {"max_pool", max_pool},
-    {"avg_pool1d", average_pool1d},
-    {"avg_pool2d", average_pool2d},
-    {"avg_pool3d", average_pool3d},
+    {"avg_pool1d", average_pool<3>},
+    {"avg_pool2d", average_pool<4>},
+    {"avg_pool3d", average_pool<5>},
     {"layer_norm", layer_norm},
     {"instance_norm", instance_norm},
     {"batch_norm_eval", batch_norm_eval},
@@ -154,6 +125,6 @@ constexpr ExportEntry network_export_table[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> network_exports() { return network_export_table; }
+constinit const ExportRules network_exports = network_export_table;
 
 }  // namespace gradus::onnx

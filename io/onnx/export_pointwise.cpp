@@ -9,50 +9,44 @@ namespace gradus::onnx {
 namespace {
 
 // x in the result's dtype through one node.
-bool unary(ExportCall& c, std::string_view op, std::vector<NodeAttribute> attributes = {}) {
-  c.give(c.to.node(op, {c.x(0, c.y_type().dtype)}, std::move(attributes)));
-  return true;
+Wires through(ExportCall& c, std::vector<NodeAttribute> attributes) {
+  return {c.to.node(c.onnx, {c.x(0, c.y_type().dtype)}, std::move(attributes))};
 }
+Wires plain(ExportCall& c) { return through(c, {}); }
 
-bool relu(ExportCall& c) { return is_floating(c.y_type().dtype) && unary(c, "Relu"); }
-// Attributes are single there: of f64 operands only those that have no more digits.
-bool with_number(ExportCall& c, std::string_view op, std::string_view attribute,
-                 std::string_view name) {
-  double value = c.real(attribute);
-  if (c.y_type().dtype == DType::f64 && static_cast<double>(single(value)) != value) return false;
-  return unary(c, op, {{std::string(name), single(value)}});
+Wires relu(ExportCall& c) { return is_floating(c.y_type().dtype) ? plain(c) : Wires(); }
+// Whose only attribute is called alpha there.
+Wires with_alpha(ExportCall& c) {
+  double value = c.real(c.node.op->describe()[0].name);
+  return c.exact(value) ? through(c, {{"alpha", single(value)}}) : Wires();
 }
-bool leaky_relu(ExportCall& c) { return with_number(c, "LeakyRelu", "slope", "alpha"); }
-bool elu(ExportCall& c) { return with_number(c, "Elu", "alpha", "alpha"); }
-bool softplus(ExportCall& c) {
-  // ONNX's has no threshold, beyond which Gradus gives x itself.
-  return c.real("beta") == 1 && c.y_type().dtype != DType::f64 && c.real("threshold") >= 20 &&
-         unary(c, "Softplus");
+// ONNX's has no threshold, beyond which Gradus gives x itself.
+Wires softplus(ExportCall& c) {
+  const bool same = c.real("beta") == 1 && c.real("threshold") >= 20;
+  return same && c.y_type().dtype != DType::f64 ? plain(c) : Wires();
 }
-bool softsign(ExportCall& c) { return unary(c, "Softsign"); }
-bool reciprocal(ExportCall& c) { return unary(c, "Reciprocal"); }
-bool sign(ExportCall& c) { return unary(c, "Sign"); }
 // Integral powers: the scalar rule works on bits.
-bool power(ExportCall& c) {
-  if (is_floating(c.y_type().dtype)) return false;
+Wires power(ExportCall& c) {
+  if (is_floating(c.y_type().dtype)) return {};
   DType wide = DType::i64;
-  Wire y = c.to.node("Pow", {c.x(0, wide), c.x(1, wide)});
-  c.give(c.to.cast(y, wide, c.y_type().dtype));
-  return true;
+  Wire y = c.to.node(c.onnx, {c.x(0, wide), c.x(1, wide)});
+  return {c.to.cast(y, wide, c.y_type().dtype)};
 }
 
 constexpr ExportEntry own_rules[] = {
-    {"relu", relu},         {"leaky_relu", leaky_relu}, {"elu", elu},   {"softplus", softplus},
-    {"softsign", softsign}, {"reciprocal", reciprocal}, {"sign", sign}, {"pow", power},
+    {"relu", relu, "Relu"},          {"leaky_relu", with_alpha, "LeakyRelu"},
+    {"elu", with_alpha, "Elu"},      {"softplus", softplus, "Softplus"},
+    {"softsign", plain, "Softsign"}, {"reciprocal", plain, "Reciprocal"},
+    {"sign", plain, "Sign"},         {"pow", power, "Pow"},
 };
 
 }  // namespace
 
-std::span<const ExportEntry> pointwise_exports() { return own_rules; }
+constinit const ExportRules pointwise_exports = own_rules;
 
-bool export_pointwise(ExportCall& call) {
+Wires export_pointwise(ExportCall& call) {
   const ir::Operator& op = *call.node.op;
-  if (!op.pointwise) return false;
+  if (!op.pointwise) return {};
   const ops::PointwiseInfo& info = op.pointwise();
   SmallVector<ir::OperandType, 4> types;
   for (size_t i = 0; i < call.operands(); ++i) types.push_back(call.operand_type(i));
@@ -60,7 +54,7 @@ bool export_pointwise(ExportCall& call) {
   DType result = call.y_type().dtype;
   Compute compute = ops::pointwise_compute(info, infer, result);
   const fusion::Rule rule = fusion::rule_of(op, compute);
-  if (!rule) return false;
+  if (!rule) return {};
   NodeEmitter emitter(call.to);
   SmallVector<fusion::Emitted*, 4> operands;
   for (size_t i = 0; i < call.operands(); ++i) {
@@ -69,8 +63,7 @@ bool export_pointwise(ExportCall& call) {
   }
   const Wire& y = emitter.wire(rule(emitter, operands.data(), call.node.attributes.get()));
   bool truth = info.result == ops::Result::boolean;
-  call.give(call.to.cast(y, truth ? DType::boolean : dtype_of(compute), result));
-  return true;
+  return {call.to.cast(y, truth ? DType::boolean : dtype_of(compute), result)};
 }
 
 }  // namespace gradus::onnx

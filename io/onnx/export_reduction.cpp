@@ -9,26 +9,23 @@ namespace {
 
 int64_t keeps(ExportCall& c) { return c.flag("keepdim") ? 1 : 0; }
 
+// The dtype in which elements are ordered: truth as 0 and 1.
+DType ordered(DType dtype) { return dtype == DType::boolean ? DType::i32 : dtype; }
+
 // Axes are an attribute in version 17, but of ReduceSum an input.
-bool reduced(ExportCall& c, std::string_view op, DType dtype) {
+Wires reduced(ExportCall& c, DType dtype) {
   Ints axes = c.axes("dim");
   Wire x = c.x(0, dtype);
   if (c.rank() > 0) {
-    if (op == "ReduceSum")
-      x = c.to.node(op, {x, c.to.integers(axes)}, {{"keepdims", keeps(c)}});
+    if (c.onnx == "ReduceSum")
+      x = c.to.node(c.onnx, {x, c.to.integers(axes)}, {{"keepdims", keeps(c)}});
     else
-      x = c.to.node(op, {x}, {{"axes", axes}, {"keepdims", keeps(c)}});
+      x = c.to.node(c.onnx, {x}, {{"axes", axes}, {"keepdims", keeps(c)}});
   }
-  c.give(c.to.cast(x, dtype, c.y_type().dtype));
-  return true;
+  return {c.to.cast(x, dtype, c.y_type().dtype)};
 }
-bool sum(ExportCall& c) { return reduced(c, "ReduceSum", c.y_type().dtype); }
-bool prod(ExportCall& c) { return reduced(c, "ReduceProd", c.y_type().dtype); }
-bool mean(ExportCall& c) { return reduced(c, "ReduceMean", c.y_type().dtype); }
-// Truth as 0 and 1.
-DType ordered(DType dtype) { return dtype == DType::boolean ? DType::i32 : dtype; }
-bool amax(ExportCall& c) { return reduced(c, "ReduceMax", ordered(c.type().dtype)); }
-bool amin(ExportCall& c) { return reduced(c, "ReduceMin", ordered(c.type().dtype)); }
+Wires total(ExportCall& c) { return reduced(c, c.y_type().dtype); }
+Wires extreme(ExportCall& c) { return reduced(c, ordered(c.type().dtype)); }
 
 // Whether sizes say that there are elements.
 bool never_empty(ExportCall& c, const Ints& axes) {
@@ -37,9 +34,10 @@ bool never_empty(ExportCall& c, const Ints& axes) {
     return d.is_constant() && d.value() > 0;
   });
 }
-// Whether all hold (`every`), or any does, by the extremum `op`. That has no value for no elements:
+// Whether all hold, which the minimum says, or any does. An extremum has no value for no elements:
 // where there may be none, those that decide it are counted.
-bool truth(ExportCall& c, std::string_view op, bool every) {
+Wires truth(ExportCall& c) {
+  const bool every = c.onnx == "ReduceMin";
   const Ints axes = c.rank() > 0 ? c.axes("dim") : Ints{};
   Wire x = c.x(0, DType::boolean);
   if (c.rank() > 0 && !never_empty(c, axes)) {
@@ -48,16 +46,12 @@ bool truth(ExportCall& c, std::string_view op, bool every) {
         c.to.node("ReduceSum", {c.to.cast(x, DType::boolean, DType::i64), c.to.integers(axes)},
                   {{"keepdims", keeps(c)}});
     Wire y = c.to.cast(found, DType::i64, DType::boolean);
-    c.give(every ? c.to.node("Not", {y}) : y);
-    return true;
+    return {every ? c.to.node("Not", {y}) : y};
   }
   x = c.to.cast(x, DType::boolean, DType::i32);
-  if (c.rank() > 0) x = c.to.node(op, {x}, {{"axes", axes}, {"keepdims", keeps(c)}});
-  c.give(c.to.cast(x, DType::i32, DType::boolean));
-  return true;
+  if (c.rank() > 0) x = c.to.node(c.onnx, {x}, {{"axes", axes}, {"keepdims", keeps(c)}});
+  return {c.to.cast(x, DType::i32, DType::boolean)};
 }
-bool all(ExportCall& c) { return truth(c, "ReduceMin", true); }
-bool any(ExportCall& c) { return truth(c, "ReduceMax", false); }
 
 Wire place(ExportCall& c, std::string_view op) {
   DType dtype = ordered(c.type().dtype);
@@ -70,65 +64,61 @@ Wire place(ExportCall& c, std::string_view op) {
     y = c.to.reshape(y, c.y_type(c.node.results.size() - 1).dims);
   return y;
 }
-bool argmax(ExportCall& c) {
-  c.give(place(c, "ArgMax"));
-  return true;
-}
-bool argmin(ExportCall& c) {
-  c.give(place(c, "ArgMin"));
-  return true;
-}
-bool along(ExportCall& c, std::string_view reduce, std::string_view arg) {
+Wires arg_extreme(ExportCall& c) { return {place(c, c.onnx)}; }
+Wires along(ExportCall& c) {
   DType dtype = ordered(c.type().dtype);
   Wire x = c.x(0, dtype);
   if (c.rank() > 0)
-    x = c.to.node(reduce, {x}, {{"axes", Ints{c.axis("dim")}}, {"keepdims", keeps(c)}});
-  c.give(c.to.cast(x, dtype, c.y_type().dtype));
-  c.give(place(c, arg));
-  return true;
+    x = c.to.node(c.onnx, {x}, {{"axes", Ints{c.axis("dim")}}, {"keepdims", keeps(c)}});
+  x = c.to.cast(x, dtype, c.y_type().dtype);
+  return {x, place(c, c.onnx == "ReduceMax" ? "ArgMax" : "ArgMin")};
 }
-bool max_dim(ExportCall& c) { return along(c, "ReduceMax", "ArgMax"); }
-bool min_dim(ExportCall& c) { return along(c, "ReduceMin", "ArgMin"); }
 
-bool cumsum(ExportCall& c) {
-  if (c.rank() == 0) return c.refuse("a scan of a number"), false;
+Wires cumsum(ExportCall& c) {
+  if (c.rank() == 0) c.refuse("a scan of a number");
   Wire axis = c.to.number(DType::i64, ir::Number::of(c.axis("dim")));
-  c.give(c.to.node(
+  return {c.to.node(
       "CumSum", {c.x(0, c.y_type().dtype), axis},
-      {{"exclusive", int64_t{c.flag("exclusive")}}, {"reverse", int64_t{c.flag("reverse")}}}));
-  return true;
+      {{"exclusive", int64_t{c.flag("exclusive")}}, {"reverse", int64_t{c.flag("reverse")}}})};
 }
 
-bool greatest(ExportCall& c, const Dim& k, bool largest) {
+Wires greatest(ExportCall& c, const Dim& k, bool largest) {
   if (c.rank() == 0) c.refuse("an order of a number");
-  for (Wire& w : c.to.nodes("TopK", {c.x(), c.to.size(k)},
-                            {{"axis", c.axis("dim")}, {"largest", int64_t{largest}}}, 2))
-    c.give(std::move(w));
-  return true;
+  return c.to.nodes("TopK", {c.x(), c.to.size(k)},
+                    {{"axis", c.axis("dim")}, {"largest", int64_t{largest}}}, 2);
 }
-bool sort(ExportCall& c) {
+Wires sort(ExportCall& c) {
   Dim all = c.rank() == 0 ? Dim(1) : c.type().dims[static_cast<size_t>(c.axis("dim"))];
   return greatest(c, all, c.flag("descending"));
 }
-bool topk(ExportCall& c) { return greatest(c, c.dim("k"), c.flag("largest")); }
+Wires topk(ExportCall& c) { return greatest(c, c.dim("k"), c.flag("largest")); }
 
-bool softmax_like(ExportCall& c, std::string_view op) {
-  if (c.rank() == 0) return false;
-  c.give(c.to.node(op, {c.x(0, c.y_type().dtype)}, {{"axis", c.axis("dim")}}));
-  return true;
+Wires softmax(ExportCall& c) {
+  if (c.rank() == 0) return {};
+  return {c.to.node(c.onnx, {c.x(0, c.y_type().dtype)}, {{"axis", c.axis("dim")}})};
 }
-bool softmax(ExportCall& c) { return softmax_like(c, "Softmax"); }
-bool log_softmax(ExportCall& c) { return softmax_like(c, "LogSoftmax"); }
 
 constexpr ExportEntry reduction_export_table[] = {
-    {"sum", sum},       {"prod", prod},       {"mean", mean},       {"amax", amax},
-    {"amin", amin},     {"all", all},         {"any", any},         {"argmax", argmax},
-    {"argmin", argmin}, {"max_dim", max_dim}, {"min_dim", min_dim}, {"cumsum", cumsum},
-    {"sort", sort},     {"topk", topk},       {"softmax", softmax}, {"log_softmax", log_softmax},
+    {"sum", total, "ReduceSum"},
+    {"prod", total, "ReduceProd"},
+    {"mean", total, "ReduceMean"},
+    {"amax", extreme, "ReduceMax"},
+    {"amin", extreme, "ReduceMin"},
+    {"all", truth, "ReduceMin"},
+    {"any", truth, "ReduceMax"},
+    {"argmax", arg_extreme, "ArgMax"},
+    {"argmin", arg_extreme, "ArgMin"},
+    {"max_dim", along, "ReduceMax"},
+    {"min_dim", along, "ReduceMin"},
+    {"cumsum", cumsum},
+    {"sort", sort},
+    {"topk", topk},
+    {"softmax", softmax, "Softmax"},
+    {"log_softmax", softmax, "LogSoftmax"},
 };
 
 }  // namespace
 
-std::span<const ExportEntry> reduction_exports() { return reduction_export_table; }
+constinit const ExportRules reduction_exports = reduction_export_table;
 
 }  // namespace gradus::onnx

@@ -7,57 +7,38 @@ namespace gradus::onnx {
 
 namespace {
 
-bool same(ExportCall& c) {
-  c.give(c.x());
-  return true;
-}
+Wires same(ExportCall& c) { return {c.x()}; }
 
-bool reshape(ExportCall& c) {
-  c.give(c.to.reshape(c.x(), c.y_type().dims));
-  return true;
-}
+Wires reshape(ExportCall& c) { return {c.to.reshape(c.x(), c.y_type().dims)}; }
 
-bool expand(ExportCall& c) {
-  c.give(c.to.node("Expand", {c.x(), c.to.sizes(c.y_type().dims)}));
-  return true;
-}
+Wires expand(ExportCall& c) { return {c.to.node("Expand", {c.x(), c.to.sizes(c.y_type().dims)})}; }
 
-bool permuted(ExportCall& c, Ints order) {
-  c.give(c.rank() == 0 ? c.x() : c.to.node("Transpose", {c.x()}, {{"perm", std::move(order)}}));
-  return true;
+Wires permuted(ExportCall& c, Ints order) {
+  return {c.rank() == 0 ? c.x() : c.to.node("Transpose", {c.x()}, {{"perm", std::move(order)}})};
 }
-Ints in_order(int rank) {
-  Ints order;
-  for (int k = 0; k < rank; ++k) order.push_back(k);
-  return order;
-}
-bool transpose(ExportCall& c) {
+Wires transpose(ExportCall& c) {
   Ints order = in_order(c.rank());
   if (c.rank() > 0)
     std::swap(order[static_cast<size_t>(c.axis("dim0"))],
               order[static_cast<size_t>(c.axis("dim1"))]);
   return permuted(c, std::move(order));
 }
-bool permute(ExportCall& c) {
+Wires permute(ExportCall& c) {
   Ints order = c.integers("dims");
   for (int64_t& d : order) d += d < 0 ? c.rank() : 0;
   return permuted(c, std::move(order));
 }
 
-bool squeeze(ExportCall& c) {
+Wires squeeze(ExportCall& c) {
   const Dims& dims = c.type().dims;
   Ints axes;
   for (int64_t k = 0; k < c.rank(); ++k)
     if (dims[static_cast<size_t>(k)] == Dim(1) && (c.is_none("dim") || c.axis("dim") == k))
       axes.push_back(k);
-  c.give(axes.empty() ? c.x() : c.to.node("Squeeze", {c.x(), c.to.integers(axes)}));
-  return true;
+  return {axes.empty() ? c.x() : c.to.node("Squeeze", {c.x(), c.to.integers(axes)})};
 }
-bool unsqueeze(ExportCall& c) {
-  int64_t dim = c.integer("dim");
-  if (dim < 0) dim += c.rank() + 1;
-  c.give(c.to.node("Unsqueeze", {c.x(), c.to.integers({dim})}));
-  return true;
+Wires unsqueeze(ExportCall& c) {
+  return {c.to.node("Unsqueeze", {c.x(), c.to.integers({c.axis_of("dim", c.rank() + 1)})})};
 }
 
 Wire sliced(ModelWriter& to, const Wire& x, const Dim& start, const Dim& end, int64_t axis,
@@ -67,35 +48,30 @@ Wire sliced(ModelWriter& to, const Wire& x, const Dim& start, const Dim& end, in
 }
 constexpr int64_t to_the_end = std::numeric_limits<int64_t>::max();
 
-bool slice(ExportCall& c) {
+Wires slice(ExportCall& c) {
   Dim start = c.is_none("start") ? Dim(0) : c.dim("start");
   Dim end = c.is_none("end") ? Dim(to_the_end) : c.dim("end");
-  c.give(sliced(c.to, c.x(), start, end, c.axis("dim"), c.integer("step")));
-  return true;
+  return {sliced(c.to, c.x(), start, end, c.axis("dim"), c.integer("step"))};
 }
-bool narrow(ExportCall& c) {
+Wires narrow(ExportCall& c) {
   Dim start = c.dim("start"), length = c.dim("length");
   int64_t axis = c.axis("dim");
   // A negative start counts from the end.
   if (start.is_constant() && start.value() < 0)
     start = start + c.type().dims[static_cast<size_t>(axis)];
-  c.give(sliced(c.to, c.x(), start, start + length, axis));
-  return true;
+  return {sliced(c.to, c.x(), start, start + length, axis)};
 }
-bool select(ExportCall& c) {
-  c.give(c.to.node("Gather", {c.x(), c.to.scalar_size(c.dim("index"))}, {{"axis", c.axis("dim")}}));
-  return true;
+Wires select(ExportCall& c) {
+  return {
+      c.to.node("Gather", {c.x(), c.to.scalar_size(c.dim("index"))}, {{"axis", c.axis("dim")}})};
 }
-bool split(ExportCall& c) {
-  Dims sizes = c.dims("sizes");
-  for (Wire& part : c.to.nodes("Split", {c.x(), c.to.sizes(sizes)}, {{"axis", c.axis("dim")}},
-                               c.node.results.size()))
-    c.give(std::move(part));
-  return true;
+Wires split(ExportCall& c) {
+  return c.to.nodes("Split", {c.x(), c.to.sizes(c.dims("sizes"))}, {{"axis", c.axis("dim")}},
+                    c.node.results.size());
 }
 
 // Of the last two dimensions as one: every (columns + 1)-th element.
-bool diagonal(ExportCall& c) {
+Wires diagonal(ExportCall& c) {
   const Dims& dims = c.type().dims;
   auto first = static_cast<size_t>(c.axis("dim1")), second = static_cast<size_t>(c.axis("dim2"));
   Ints order;
@@ -114,33 +90,28 @@ bool diagonal(ExportCall& c) {
   Dim length = c.y_type().dims[shape.size() - 1];
   Wire flat = c.to.node("Transpose", {c.x()}, {{"perm", order}});
   flat = c.to.reshape(flat, shape);
-  c.give(sliced(c.to, flat, start, start + length * Dim(columns + 1),
-                static_cast<int64_t>(shape.size()) - 1, columns + 1));
-  return true;
+  return {sliced(c.to, flat, start, start + length * Dim(columns + 1),
+                 static_cast<int64_t>(shape.size()) - 1, columns + 1)};
 }
 
-bool cat(ExportCall& c) {
+Wires cat(ExportCall& c) {
   std::vector<Wire> parts;
   for (size_t i = 0; i < c.operands(); ++i)
     // One of type [0] goes with every rank.
     if (c.rank(i) == c.y_type().rank()) parts.push_back(c.x(i, c.y_type().dtype));
-  int64_t axis = c.integer("dim");
-  if (axis < 0) axis += c.y_type().rank();
-  c.give(c.to.node("Concat", parts, {{"axis", axis}}));
-  return true;
+  return {c.to.node("Concat", parts, {{"axis", c.axis_of("dim", c.y_type().rank())}})};
 }
 
-bool flip(ExportCall& c) {
+Wires flip(ExportCall& c) {
   Ints dims = c.integers("dims");
   if (dims.empty()) return same(c);
   for (int64_t& d : dims) d += d < 0 ? c.rank() : 0;
   Ints starts(dims.size(), -1), ends(dims.size(), std::numeric_limits<int64_t>::min());
-  c.give(c.to.node("Slice", {c.x(), c.to.integers(starts), c.to.integers(ends), c.to.integers(dims),
-                             c.to.integers(starts)}));
-  return true;
+  return {c.to.node("Slice", {c.x(), c.to.integers(starts), c.to.integers(ends),
+                              c.to.integers(dims), c.to.integers(starts)})};
 }
 
-bool roll(ExportCall& c) {
+Wires roll(ExportCall& c) {
   Ints shifts = c.integers("shifts"), dims = c.integers("dims");
   Wire x = c.x();
   Dims shape = c.type().dims;
@@ -158,8 +129,7 @@ bool roll(ExportCall& c) {
                   {sliced(c.to, x, first, to_the_end, axis), sliced(c.to, x, 0, first, axis)},
                   {{"axis", axis}});
   }
-  c.give(dims.empty() ? c.to.reshape(x, c.type().dims) : x);
-  return true;
+  return {dims.empty() ? c.to.reshape(x, c.type().dims) : x};
 }
 
 // The list (before and after of the last dimension first) as ONNX's: all before, then all after.
@@ -175,75 +145,62 @@ Wire pads(ExportCall& c, const Dims& list) {
 Wire border(ExportCall& c) {
   return c.to.number(c.y_type().dtype, ir::Number::of(c.real("value")));
 }
-bool constant_pad(ExportCall& c) {
+Wires constant_pad(ExportCall& c) {
   if (c.rank() == 0) return same(c);
-  c.give(c.to.node("Pad", {c.x(), pads(c, c.dims("pad")), border(c)}));
-  return true;
+  return {c.to.node("Pad", {c.x(), pads(c, c.dims("pad")), border(c)})};
 }
-bool pad(ExportCall& c) {
+Wires pad(ExportCall& c) {
   std::string mode = c.text("mode");
   if (mode == "constant") return constant_pad(c);
-  if (mode == "circular" || c.rank() == 0) return false;
-  c.give(c.to.node("Pad", {c.x(), pads(c, c.dims("pad"))},
-                   {{"mode", std::string(mode == "replicate" ? "edge" : mode)}}));
-  return true;
+  if (mode == "circular" || c.rank() == 0) return {};
+  return {c.to.node("Pad", {c.x(), pads(c, c.dims("pad"))},
+                    {{"mode", std::string(mode == "replicate" ? "edge" : mode)}})};
 }
 
-bool triangle(ExportCall& c, int64_t upper) {
-  c.give(c.to.node("Trilu", {c.x(), c.to.number(DType::i64, ir::Number::of(c.integer("diagonal")))},
-                   {{"upper", upper}}));
-  return true;
-}
-bool tril(ExportCall& c) { return triangle(c, 0); }
-bool triu(ExportCall& c) { return triangle(c, 1); }
-
-bool cast(ExportCall& c) {
-  c.give(c.x(0, c.y_type().dtype));
-  return true;
+template <bool upper>
+Wires triangle(ExportCall& c) {
+  return {c.to.node("Trilu",
+                    {c.x(), c.to.number(DType::i64, ir::Number::of(c.integer("diagonal")))},
+                    {{"upper", int64_t{upper}}})};
 }
 
-bool constant(ExportCall& c) {
+Wires cast(ExportCall& c) { return {c.x(0, c.y_type().dtype)}; }
+
+Wires constant(ExportCall& c) {
   const ir::Literal& value = c.attribute("value");
   const auto* tensor = std::get_if<Tensor>(&value.value);
   GRADUS_CHECK(tensor);
-  c.give(c.to.constant(tensor->to(c.y_type().dtype)));
-  return true;
+  return {c.to.constant(tensor->to(c.y_type().dtype))};
 }
 ir::Number number_in(const ir::Literal& value) {
   if (const bool* b = std::get_if<bool>(&value.value)) return ir::Number::of(*b);
   if (const Dim* d = std::get_if<Dim>(&value.value)) return ir::Number::of(d->value());
   return ir::Number::of(std::get<double>(value.value));
 }
-bool full(ExportCall& c) {
-  const ir::Literal& value = c.attribute("value");
-  if (const Dim* d = std::get_if<Dim>(&value.value); d && !d->is_constant()) {
-    Wire number = c.to.cast(c.to.scalar_size(*d), DType::i64, c.y_type().dtype);
-    c.give(c.to.node("Expand", {number, c.to.sizes(c.y_type().dims)}));
-    return true;
-  }
-  Wire number = c.to.number(c.y_type().dtype, number_in(value));
-  c.give(c.y_type().rank() == 0 ? number
-                                : c.to.node("Expand", {number, c.to.sizes(c.y_type().dims)}));
-  return true;
+// An attribute that may be a size with a name.
+Wire value_of(ExportCall& c, std::string_view name, DType dtype) {
+  const ir::Literal& value = c.attribute(name);
+  const Dim* d = std::get_if<Dim>(&value.value);
+  if (!d || d->is_constant()) return c.to.number(dtype, number_in(value));
+  return c.to.cast(c.to.scalar_size(*d), DType::i64, dtype);
+}
+Wires full(ExportCall& c) {
+  Wire number = value_of(c, "value", c.y_type().dtype);
+  if (c.y_type().rank() == 0) return {number};
+  return {c.to.node("Expand", {number, c.to.sizes(c.y_type().dims)})};
 }
 // start + i * step, i from a Range as long as the result.
-bool arange(ExportCall& c) {
+Wires arange(ExportCall& c) {
   DType dtype = is_floating(c.y_type().dtype) ? DType::f64 : DType::i64;
-  auto bound = [&](const char* name) {
-    const ir::Literal& value = c.attribute(name);
-    const Dim* d = std::get_if<Dim>(&value.value);
-    return d ? c.to.cast(c.to.scalar_size(*d), DType::i64, dtype)
-             : c.to.number(dtype, number_in(value));
-  };
   auto whole = [&](int64_t n) { return c.to.number(DType::i64, ir::Number::of(n)); };
   Wire i = c.to.node("Range", {whole(0), c.to.scalar_size(c.y_type().dims[0]), whole(1)});
   i = c.to.cast(i, DType::i64, dtype);
-  Wire y = c.to.node("Add", {bound("start"), c.to.node("Mul", {i, bound("step")})});
-  c.give(c.to.cast(y, dtype, c.y_type().dtype));
-  return true;
+  Wire y = c.to.node(
+      "Add", {value_of(c, "start", dtype), c.to.node("Mul", {i, value_of(c, "step", dtype)})});
+  return {c.to.cast(y, dtype, c.y_type().dtype)};
 }
 // start + i * (end - start) / (steps - 1)
-bool linspace(ExportCall& c) {
+Wires linspace(ExportCall& c) {
   double start = c.real("start"), end = c.real("end");
   Dim steps = c.dim("steps");
   auto real = [&](double v) { return c.to.number(DType::f64, ir::Number::of(v)); };
@@ -252,8 +209,7 @@ bool linspace(ExportCall& c) {
       c.to.cast(c.to.node("Range", {whole(0), whole(steps), whole(1)}), DType::i64, DType::f64);
   Wire gaps = c.to.cast(whole(max(steps - 1, 1)), DType::i64, DType::f64);
   Wire way = c.to.node("Div", {c.to.node("Mul", {i, real(end - start)}), gaps});
-  c.give(c.to.cast(c.to.node("Add", {way, real(start)}), DType::f64, c.y_type().dtype));
-  return true;
+  return {c.to.cast(c.to.node("Add", {way, real(start)}), DType::f64, c.y_type().dtype)};
 }
 // 1 where the column is the row + offset.
 Wire unit_matrix(ExportCall& c, const Dim& rows, const Dim& columns, int64_t offset, DType dtype) {
@@ -261,17 +217,14 @@ Wire unit_matrix(ExportCall& c, const Dim& rows, const Dim& columns, int64_t off
   Wire zeros = c.to.node("Expand", {zero, c.to.sizes(Dims{rows, columns})});
   return c.to.node("EyeLike", {zeros}, {{"k", offset}});
 }
-bool eye(ExportCall& c) {
+Wires eye(ExportCall& c) {
   const Dims& dims = c.y_type().dims;
-  c.give(unit_matrix(c, dims[0], dims[1], 0, c.y_type().dtype));
-  return true;
+  return {unit_matrix(c, dims[0], dims[1], 0, c.y_type().dtype)};
 }
 // x along rows or columns, whichever are fewer, kept on the diagonal.
-bool diag_embed(ExportCall& c) {
+Wires diag_embed(ExportCall& c) {
   int64_t offset = c.integer("offset"), rank = c.y_type().rank();
-  int64_t first = c.integer("dim1"), second = c.integer("dim2");
-  first += first < 0 ? rank : 0;
-  second += second < 0 ? rank : 0;
+  int64_t first = c.axis_of("dim1", rank), second = c.axis_of("dim2", rank);
   Dim n = c.type().dims[static_cast<size_t>(c.rank()) - 1];
   Dims pads(2 * static_cast<size_t>(c.rank()), 0);
   pads[pads.size() - 1] = Dim(offset < 0 ? -offset : offset);
@@ -285,21 +238,18 @@ bool diag_embed(ExportCall& c) {
   Ints order;  // by dimension of the result, that of y
   for (int64_t k = 0, next = 0; k < rank; ++k)
     order.push_back(k == first ? rank - 2 : k == second ? rank - 1 : next++);
-  c.give(c.to.node("Transpose", {y}, {{"perm", order}}));
-  return true;
+  return {c.to.node("Transpose", {y}, {{"perm", order}})};
 }
 // What is absent, and wanted as a tensor, is zeros.
-bool undefined(ExportCall& c) {
+Wires undefined(ExportCall& c) {
   Wire zero = c.to.number(c.y_type().dtype, ir::Number::of(int64_t{0}));
-  c.give(c.to.node("Expand", {zero, c.to.sizes(c.y_type().dims)}));
-  return true;
+  return {c.to.node("Expand", {zero, c.to.sizes(c.y_type().dims)})};
 }
-bool one_hot(ExportCall& c) {
+Wires one_hot(ExportCall& c) {
   Tensor values = Tensor::from(DType::i64, std::array<int64_t, 1>{2}, std::array<double, 2>{0, 1});
-  c.give(c.to.node("OneHot",
-                   {c.x(0, DType::i64), c.to.scalar_size(c.dim("classes")), c.to.constant(values)},
-                   {{"axis", int64_t{-1}}}));
-  return true;
+  return {c.to.node("OneHot",
+                    {c.x(0, DType::i64), c.to.scalar_size(c.dim("classes")), c.to.constant(values)},
+                    {{"axis", int64_t{-1}}})};
 }
 
 constexpr ExportEntry shape_export_table[] = {
@@ -320,8 +270,8 @@ constexpr ExportEntry shape_export_table[] = {
     {"roll", roll},
     {"pad", pad},
     {"constant_pad_nd", constant_pad},
-    {"tril", tril},
-    {"triu", triu},
+    {"tril", triangle<false>},
+    {"triu", triangle<true>},
     {"cast", cast},
     {"clone", same},
     {"contiguous", same},
@@ -338,6 +288,6 @@ constexpr ExportEntry shape_export_table[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> shape_exports() { return shape_export_table; }
+constinit const ExportRules shape_exports = shape_export_table;
 
 }  // namespace gradus::onnx

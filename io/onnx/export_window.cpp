@@ -27,10 +27,9 @@ Wire strided_places(ExportCall& c, std::span<const Dim> sizes) {
   }
   return places;
 }
-bool as_strided(ExportCall& c) {
+Wires as_strided(ExportCall& c) {
   Wire flat = c.to.reshape(c.x(), Dims{Dim(-1)});
-  c.give(c.to.node("Gather", {flat, strided_places(c, c.y_type().dims)}));
-  return true;
+  return {c.to.node("Gather", {flat, strided_places(c, c.y_type().dims)})};
 }
 // Adds `values` up at `places` along dimension `axis` of zeros.
 Wire added_up(ExportCall& c, std::span<const Dim> shape, const Wire& places, const Wire& values,
@@ -40,12 +39,11 @@ Wire added_up(ExportCall& c, std::span<const Dim> shape, const Wire& places, con
   return c.to.node("ScatterElements", {zeros, places, values},
                    {{"axis", axis}, {"reduction", std::string("add")}});
 }
-bool as_strided_sum(ExportCall& c) {
+Wires as_strided_sum(ExportCall& c) {
   Dims flat{ir::numel(c.y_type().dims)}, all{Dim(-1)};
   Wire places = c.to.reshape(strided_places(c, c.type().dims), all);
   Wire sum = added_up(c, flat, places, c.to.reshape(c.x(), all), 0);
-  c.give(c.to.reshape(sum, c.y_type().dims));
-  return true;
+  return {c.to.reshape(sum, c.y_type().dims)};
 }
 
 // i * step + j: [windows, size]
@@ -55,8 +53,7 @@ Wire window_places(ExportCall& c, const Dim& windows, const Dim& size) {
 }
 // The dimension behind `axis` becomes the last one, or the last one that.
 Wire with_last(ExportCall& c, const Wire& x, int64_t rank, int64_t axis, bool to_last) {
-  Ints order;
-  for (int64_t k = 0; k < rank; ++k) order.push_back(k);
+  Ints order = in_order(rank);
   auto from = order.begin() + axis + 1;
   if (to_last)
     std::rotate(from, from + 1, order.end());
@@ -64,16 +61,14 @@ Wire with_last(ExportCall& c, const Wire& x, int64_t rank, int64_t axis, bool to
     std::rotate(from, order.end() - 1, order.end());
   return c.to.node("Transpose", {x}, {{"perm", order}});
 }
-bool unfold(ExportCall& c) {
+Wires unfold(ExportCall& c) {
   int64_t axis = c.axis("dim");
   Wire places = window_places(c, c.y_type().dims[static_cast<size_t>(axis)], c.dim("size"));
   Wire y = c.to.node("Gather", {c.x(), places}, {{"axis", axis}});
-  c.give(with_last(c, y, c.y_type().rank(), axis, true));
-  return true;
+  return {with_last(c, y, c.y_type().rank(), axis, true)};
 }
-bool unfold_sum(ExportCall& c) {
-  int64_t axis = c.integer("dim");
-  if (axis < 0) axis += c.y_type().rank();
+Wires unfold_sum(ExportCall& c) {
+  int64_t axis = c.axis_of("dim", c.y_type().rank());
   auto at = static_cast<size_t>(axis);
   Dim windows = c.type().dims[at], size = c.type().dims[static_cast<size_t>(c.rank()) - 1];
   Dim all = windows * size;
@@ -82,16 +77,9 @@ bool unfold_sum(ExportCall& c) {
   Wire values = c.to.reshape(with_last(c, c.x(), c.rank(), axis, false), shape);
   Wire places = c.to.reshape(window_places(c, windows, size), along);
   places = c.to.node("Expand", {places, c.to.sizes(shape)});
-  c.give(added_up(c, c.y_type().dims, places, values, axis));
-  return true;
+  return {added_up(c, c.y_type().dims, places, values, axis)};
 }
 
-// A list of one number holds for both dimensions.
-Ints pair_of(ExportCall& c, const char* name) {
-  Ints list = c.integers(name);
-  if (list.size() == 1) list.push_back(list[0]);
-  return list;
-}
 // Every place of a window by itself, for each channel: [channels * window, 1, kernel..].
 Wire ones_of(ExportCall& c, const Dim& channels, const Ints& kernel) {
   if (!channels.is_constant()) c.refuse("channels whose number has a name");
@@ -108,17 +96,24 @@ Wire batched(ExportCall& c, int rank) {
   return c.rank() == rank ? c.x() : c.to.node("Unsqueeze", {c.x(), c.to.integers({0})});
 }
 // [N, C, H, W] -> [N, C * window, windows]
-bool unfold_im2col(ExportCall& c) {
-  Ints kernel = pair_of(c, "kernel"), before = pair_of(c, "padding");
+Wires unfold_im2col(ExportCall& c) {
+  Ints kernel = c.integers("kernel", 2), before = c.integers("padding", 2);
   const Dim& channels = c.type().dims[static_cast<size_t>(c.rank()) - 3];
   Wire y = c.to.node("Conv", {batched(c, 4), ones_of(c, channels, kernel)},
                      {{"kernel_shape", kernel},
-                      {"strides", pair_of(c, "stride")},
-                      {"dilations", pair_of(c, "dilation")},
+                      {"strides", c.integers("stride", 2)},
+                      {"dilations", c.integers("dilation", 2)},
                       {"pads", Ints{before[0], before[1], before[0], before[1]}},
                       {"group", channels.value()}});
-  c.give(c.to.reshape(y, c.y_type().dims));
-  return true;
+  return {c.to.reshape(y, c.y_type().dims)};
+}
+
+// The images [N, C, ..] up to this size.
+Wire cut_to(ModelWriter& to, const Wire& images, std::span<const Dim> size) {
+  Ints axes = in_order(static_cast<int64_t>(size.size()));
+  for (int64_t& axis : axes) axis += 2;
+  return to.node("Slice", {images, to.integers(Ints(size.size(), 0)), to.sizes(size),
+                           to.integers(axes), to.integers(Ints(size.size(), 1))});
 }
 
 // How a gradient by an image is made: a transposed convolution, of which nothing is cut off behind,
@@ -130,11 +125,10 @@ struct Spread {
 Wire spread_out(ExportCall& c, const Wire& x, const Wire& w, std::span<const Dim> windows,
                 std::span<const Dim> image, const Spread& s) {
   const size_t n = s.kernel.size();
-  Ints pads = s.padding, axes, zeros(n, 0), steps(n, 1);
+  Ints pads = s.padding;
   pads.insert(pads.end(), n, 0);
   Dims missing(2 * (n + 2), 0);
   for (size_t k = 0; k < n; ++k) {
-    axes.push_back(static_cast<int64_t>(k) + 2);
     Dim there = (windows[k] - 1) * Dim(s.stride[k]) - Dim(s.padding[k]) +
                 Dim(s.dilation[k]) * Dim(s.kernel[k] - 1) + 1;
     missing[n + 4 + k] = max(image[k] - there, 0);
@@ -146,14 +140,12 @@ Wire spread_out(ExportCall& c, const Wire& x, const Wire& w, std::span<const Dim
                       {"pads", pads},
                       {"group", s.groups}});
   Wire zero = c.to.number(c.y_type().dtype, ir::Number::of(0.0));
-  y = c.to.node("Pad", {y, c.to.sizes(missing), zero});
-  return c.to.node("Slice", {y, c.to.integers(zeros), c.to.sizes(image), c.to.integers(axes),
-                             c.to.integers(steps)});
+  return cut_to(c.to, c.to.node("Pad", {y, c.to.sizes(missing), zero}), image);
 }
 
-bool fold_col2im(ExportCall& c) {
-  Spread s{pair_of(c, "kernel"), pair_of(c, "stride"), pair_of(c, "padding"),
-           pair_of(c, "dilation")};
+Wires fold_col2im(ExportCall& c) {
+  Spread s{c.integers("kernel", 2), c.integers("stride", 2), c.integers("padding", 2),
+           c.integers("dilation", 2)};
   const Dims &x = c.type().dims, &y = c.y_type().dims;
   const size_t first = x.size() - 2;  // 1 behind a batch
   Dims image{y[first + 1], y[first + 2]}, windows, shape{first ? x[0] : Dim(1), x[first]};
@@ -165,19 +157,17 @@ bool fold_col2im(ExportCall& c) {
   Wire ones = ones_of(c, y[first], s.kernel);
   s.groups = y[first].value();
   Wire sum = spread_out(c, c.to.reshape(c.x(), shape), ones, windows, image, s);
-  c.give(first ? sum : c.to.node("Squeeze", {sum, c.to.integers({0})}));
-  return true;
+  return {first ? sum : c.to.node("Squeeze", {sum, c.to.integers({0})})};
 }
 
 Spread spread_of(ExportCall& c, size_t spatial) {
-  auto list = [&](const char* name) {
-    Ints l = c.integers(name);
-    if (l.size() == 1) l.assign(spatial, l[0]);
-    return l;
-  };
-  return {{}, list("stride"), list("padding"), list("dilation"), c.integer("groups")};
+  return {{},
+          c.integers("stride", spatial),
+          c.integers("padding", spatial),
+          c.integers("dilation", spatial),
+          c.integer("groups")};
 }
-bool convolution_input(ExportCall& c) {
+Wires convolution_input(ExportCall& c) {
   const auto n = static_cast<size_t>(c.rank(1)) - 2;
   Spread s = spread_of(c, n);
   Dims windows, image(c.y_type().dims.begin() + 2, c.y_type().dims.end());
@@ -187,13 +177,12 @@ bool convolution_input(ExportCall& c) {
     s.kernel.push_back(kernel.value());
     windows.push_back(c.type(0).dims[k + 2]);
   }
-  c.give(spread_out(c, c.x(0), c.x(1), windows, image, s));
-  return true;
+  return {spread_out(c, c.x(0), c.x(1), windows, image, s)};
 }
 
 // The gradient by the kernel is a convolution of the images by what came out of them, samples in
 // the place of channels and strides in that of dilations.
-bool convolution_weight(ExportCall& c) {
+Wires convolution_weight(ExportCall& c) {
   const auto n = static_cast<size_t>(c.rank(1)) - 2;
   Spread s = spread_of(c, n);
   const Dims &x = c.type(0).dims, &dw = c.y_type().dims;
@@ -209,21 +198,18 @@ bool convolution_weight(ExportCall& c) {
   }
   Wire images = swapped(c.to.reshape(c.x(0), apart), {2, 1, 0});
   images = c.to.reshape(images, together);
-  Ints pads = s.padding, axes, zeros(n, 0), steps(n, 1);
+  Ints pads = s.padding;
   pads.insert(pads.end(), s.padding.begin(), s.padding.end());
-  for (size_t k = 0; k < n; ++k) axes.push_back(static_cast<int64_t>(k) + 2);
   Wire y = c.to.node(
       "Conv", {images, swapped(c.x(1), {1, 0})},
       {{"strides", s.dilation}, {"dilations", s.stride}, {"pads", pads}, {"group", s.groups}});
   // Windows that do not fit as often would make it longer.
-  y = c.to.node("Slice", {y, c.to.integers(zeros), c.to.sizes(std::span(dw.begin() + 2, n)),
-                          c.to.integers(axes), c.to.integers(steps)});
-  c.give(swapped(y, {1, 0}));
-  return true;
+  y = cut_to(c.to, y, std::span(dw.begin() + 2, n));
+  return {swapped(y, {1, 0})};
 }
 
 // x with src at start, start + step, .. along a dimension.
-bool slice_scatter(ExportCall& c) {
+Wires slice_scatter(ExportCall& c) {
   auto axis = static_cast<size_t>(c.axis("dim"));
   const Dim& size = c.type().dims[axis];
   const Dims& src = c.type(1).dims;
@@ -234,9 +220,8 @@ bool slice_scatter(ExportCall& c) {
   along[axis] = src[axis];
   Wire places = progression(c.to, start, c.dim("step"), src[axis]);
   places = c.to.node("Expand", {c.to.reshape(places, along), c.to.sizes(src)});
-  c.give(c.to.node("ScatterElements", {c.x(), places, c.x(1, c.y_type().dtype)},
-                   {{"axis", static_cast<int64_t>(axis)}}));
-  return true;
+  return {c.to.node("ScatterElements", {c.x(), places, c.x(1, c.y_type().dtype)},
+                    {{"axis", static_cast<int64_t>(axis)}})};
 }
 
 constexpr ExportEntry window_export_table[] = {
@@ -253,6 +238,6 @@ constexpr ExportEntry window_export_table[] = {
 
 }  // namespace
 
-std::span<const ExportEntry> window_exports() { return window_export_table; }
+constinit const ExportRules window_exports = window_export_table;
 
 }  // namespace gradus::onnx

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "io/onnx/item.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewrite.h"
 
@@ -66,12 +67,20 @@ std::string ExportCall::text(std::string_view name) const {
   return read<std::string>(attribute(name));
 }
 Ints ExportCall::integers(std::string_view name) const { return read<Ints>(attribute(name)); }
+Ints ExportCall::integers(std::string_view name, size_t count) const {
+  Ints list = integers(name);
+  if (list.size() == 1) list.assign(count, list[0]);
+  return list;
+}
+bool ExportCall::exact(double value) const {
+  return y_type().dtype != DType::f64 || static_cast<double>(single(value)) == value;
+}
 Dim ExportCall::dim(std::string_view name) const { return read<Dim>(attribute(name)); }
 Dims ExportCall::dims(std::string_view name) const { return read<Dims>(attribute(name)); }
 
-int64_t ExportCall::axis(std::string_view name, size_t operand) const {
-  int64_t axis = integer(name), r = std::max(rank(operand), 1);
-  return axis < 0 ? axis + r : axis;
+int64_t ExportCall::axis_of(std::string_view name, int64_t rank) const {
+  int64_t axis = integer(name);
+  return axis < 0 ? axis + rank : axis;
 }
 
 Ints ExportCall::axes(std::string_view name) const {
@@ -80,9 +89,7 @@ Ints ExportCall::axes(std::string_view name) const {
   for (int64_t& d : out)
     if (d < 0) d += std::max(rank(), 1);
   std::ranges::sort(out);
-  if (out.empty())
-    for (int k = 0; k < rank(); ++k) out.push_back(k);
-  return out;
+  return out.empty() ? in_order(rank()) : out;
 }
 
 void ExportCall::refuse(const std::string& what) const {
@@ -92,16 +99,21 @@ void ExportCall::refuse(const std::string& what) const {
 
 namespace {
 
-ExportRule find_rule_of(const ir::Operator& op) {
+// By its own rule, or as a pointwise operator.
+Wires exported(ExportCall& call) {
   static const auto table = [] {
-    std::unordered_map<std::string_view, ExportRule> t;
-    for (auto family : {pointwise_exports(), shape_exports(), reduction_exports(),
-                        network_exports(), indexing_exports(), window_exports()})
-      for (const ExportEntry& e : family) t.emplace(e.name, e.rule);
+    std::unordered_map<std::string_view, const ExportEntry*> t;
+    for (ExportRules family : {pointwise_exports, shape_exports, reduction_exports, network_exports,
+                               indexing_exports, window_exports})
+      for (const ExportEntry& e : family) t.emplace(e.name, &e);
     return t;
   }();
-  auto it = table.find(op.name);
-  return it == table.end() ? nullptr : it->second;
+  Wires results;
+  if (auto it = table.find(call.node.op->name); it != table.end()) {
+    call.onnx = it->second->onnx;
+    results = it->second->rule(call);
+  }
+  return results.empty() ? export_pointwise(call) : results;
 }
 
 // The forward stage alone, with all that later stages differentiate still whole.
@@ -113,13 +125,6 @@ ir::Graph first_stage(const ir::Graph& program) {
   ir::fold_constants(graph);
   ir::eliminate_dead_code(graph);
   return graph;
-}
-
-bool fits(const Tensor& t, const ir::Type& type) {
-  if (t.dtype() != type.dtype || t.rank() != type.rank()) return false;
-  for (size_t k = 0; k < type.dims.size(); ++k)
-    if (type.dims[k].is_constant() && type.dims[k].value() != t.shape()[k]) return false;
-  return true;
 }
 
 class StageExport {
@@ -164,26 +169,24 @@ class StageExport {
   // False for a composition that no rule is for.
   bool emit(const ir::Node& node) {
     ExportCall call(writer_, graph_, node, wires_);
+    Wires results;
     try {
-      ExportRule rule = find_rule_of(*node.op);
-      bool done = (rule && rule(call)) || export_pointwise(call);
-      if (!done && node.op->runs_composed(node.attributes)) return false;
-      if (!done) throw Unsupported(refusal(node), "operator " + std::string(node.op->name));
+      results = exported(call);
+      if (results.empty() && node.op->runs_composed(node.attributes)) return false;
+      if (results.empty())
+        throw Unsupported(fmt::format("{}: there is no ONNX operator for it", node.op->name),
+                          fmt::format("operator {}", node.op->name));
     } catch (const Unsupported& e) {
       if (!node.where.known()) throw;
       throw Unsupported(graph_.error_at(node.where, e.bare()).what(), e.reason());
     }
-    GRADUS_CHECK(call.results.size() == node.results.size());
+    GRADUS_CHECK(results.size() == node.results.size());
     for (size_t i = 0; i < node.results.size(); ++i) {
       uint32_t v = ir::index_of(node.results[i]);
-      writer_.suggest(call.results[i], graph_.values[v].name);
-      wires_[v] = std::move(call.results[i]);
+      writer_.suggest(results[i], graph_.values[v].name);
+      wires_[v] = std::move(results[i]);
     }
     return true;
-  }
-
-  static std::string refusal(const ir::Node& node) {
-    return fmt::format("{}: there is no ONNX operator for it", node.op->name);
   }
 
   void add_outputs() {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -72,6 +73,13 @@ class ModelWriter {
  private:
   class SizeSteps;
   Wire fresh();
+  // Made once: a constant, a size or a cast, by what it is.
+  template <class Make>
+  Wire once(std::string key, Make make) {
+    if (auto it = made_.find(key); it != made_.end()) return it->second;
+    Wire wire = make();
+    return made_[std::move(key)] = wire;
+  }
   Wire symbol(std::string_view name);
   Wire floor_div(const Wire& a, const Wire& b);
   void drop_unused();
@@ -80,8 +88,8 @@ class ModelWriter {
   std::unique_ptr<::onnx::ModelProto> model_;
   ::onnx::GraphProto* graph_;
   int wires_ = 0;
-  std::map<std::string, Wire, std::less<>> made_;  // constants, sizes and casts, by what they are
-  struct Source {                                  // (the dimension's size - rest) / coefficient
+  std::map<std::string, Wire, std::less<>> made_;
+  struct Source {  // (the dimension's size - rest) / coefficient
     Wire wire;
     int64_t dimension, coefficient, rest;
   };
@@ -90,8 +98,12 @@ class ModelWriter {
   std::unordered_map<Wire, std::string> suggested_;
 };
 
-// ONNX's number of a dtype.
-int element_type_of(DType dtype);
+// 0, 1, .. rank - 1
+inline Ints in_order(int64_t rank) {
+  Ints order(static_cast<size_t>(rank), 0);
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
 
 // ONNX's attributes are single.
 inline float single(double value) { return static_cast<float>(value); }
@@ -104,6 +116,7 @@ class ExportCall {
 
   ModelWriter& to;
   const ir::Node& node;
+  std::string_view onnx;  // of the rule's entry
 
   size_t operands() const { return node.operands.size(); }
   bool given(size_t i) const { return i < operands() && !ir::is_none(node.operands[i]); }
@@ -126,18 +139,20 @@ class ExportCall {
   double real(std::string_view name) const;
   std::string text(std::string_view name) const;
   Ints integers(std::string_view name) const;
+  // As many; a list of one number holds for all.
+  Ints integers(std::string_view name, size_t count) const;
   Dim dim(std::string_view name) const;
   Dims dims(std::string_view name) const;
   bool is_none(std::string_view name) const { return attribute(name).is_none(); }
-  // A dimension of x, from the front; 0-d counts as rank 1.
-  int64_t axis(std::string_view name, size_t operand = 0) const;
+  // A dimension of so many, from the front; of x, where 0-d counts as rank 1.
+  int64_t axis_of(std::string_view name, int64_t rank) const;
+  int64_t axis(std::string_view name) const { return axis_of(name, std::max(rank(), 1)); }
   // Dimensions, all where there are none.
   Ints axes(std::string_view name) const;
 
-  void give(Wire wire) { results.push_back(std::move(wire)); }
+  // Whether arithmetic in the result's dtype sees no difference between the value and a single one.
+  bool exact(double value) const;
   [[noreturn]] void refuse(const std::string& what) const;
-
-  std::vector<Wire> results;
 
  private:
   const ir::Graph& graph_;
@@ -145,24 +160,22 @@ class ExportCall {
   ir::LiteralList attributes_;
 };
 
-// Gives the results; or false, with nothing given, where the operator has no counterpart for such
-// attributes and is better taken apart.
-using ExportRule = bool (*)(ExportCall&);
+// The results; or none, where the operator has no counterpart for such attributes and is better
+// taken apart. `onnx` tells operators apart that one rule serves.
+using Wires = std::vector<Wire>;
 struct ExportEntry {
   std::string_view name;
-  ExportRule rule;
+  Wires (*rule)(ExportCall&);
+  std::string_view onnx = {};
 };
 
 // By operator, in families; an operator in none is taken apart into what it is composed of, or
 // refused.
-std::span<const ExportEntry> pointwise_exports();
-std::span<const ExportEntry> shape_exports();
-std::span<const ExportEntry> reduction_exports();
-std::span<const ExportEntry> network_exports();
-std::span<const ExportEntry> indexing_exports();
-std::span<const ExportEntry> window_exports();
+using ExportRules = std::span<const ExportEntry>;
+extern const ExportRules pointwise_exports, shape_exports, reduction_exports, network_exports,
+    indexing_exports, window_exports;
 
-// Pointwise operators: their scalar rules, written as nodes. False for one without a rule.
-bool export_pointwise(ExportCall& call);
+// Pointwise operators: their scalar rules, written as nodes. None for one without a rule.
+Wires export_pointwise(ExportCall& call);
 
 }  // namespace gradus::onnx

@@ -1,11 +1,10 @@
-#include "io/onnx/external.h"
-
+// Weights in files beside the model.
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "io/onnx/model.h"
 
 namespace gradus::onnx {
 
@@ -56,20 +55,17 @@ void ExternalData::set(const std::string& key, const std::string& value, const s
 
 Tensor read_external(const ExternalData& place, const Folder& folder, DType dtype,
                      const Sizes& shape, int64_t bytes, const std::string& what) {
-  std::filesystem::path file = inside(place.location, folder, what);
+  const std::filesystem::path path = inside(place.location, folder, what);
   if (place.length >= 0 && place.length != bytes)
     throw Error("{}: {} of these sizes has {} bytes, its external data have {}", what,
                 name_of(dtype), bytes, place.length);
-  uint64_t size = regular_file_size(file.string());
-  if (place.offset > size || static_cast<uint64_t>(bytes) > size - place.offset)
+  const InputFile file(path.string());
+  const auto size = static_cast<uint64_t>(bytes);
+  if (!file.holds(place.offset, size))
     throw Error("{}: its {} bytes from {} on reach beyond the end of '{}', which has {}", what,
-                bytes, place.offset, printable(place.location), size);
+                bytes, place.offset, printable(place.location), file.size());
   Tensor tensor = Tensor::empty(dtype, shape);
-  std::ifstream in(file, std::ios::binary);
-  in.seekg(static_cast<std::streamoff>(place.offset));
-  in.read(reinterpret_cast<char*>(tensor.mutable_data()), bytes);
-  if (in.gcount() != bytes)
-    throw Error("{}: external data '{}' could not be read", what, printable(place.location));
+  file.read(place.offset, {tensor.mutable_data(), size});
   return tensor;
 }
 

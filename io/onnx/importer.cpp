@@ -5,7 +5,6 @@
 #include <onnx/onnx_pb.h>
 
 #include "base/text.h"
-#include "io/onnx/sizes.h"
 #include "ops/registry.h"
 
 namespace gradus::onnx {
@@ -161,14 +160,14 @@ std::vector<ItemPtr> Importer::apply_rule(const RuleEntry& rule, const pb::NodeP
     named = named || i->sizes.has_value();
   }
   if (named) {
-    Call call(*this, node, opset, program_.world(), false, inputs);
+    Call call(*this, rule, node, opset, program_.world(), false, inputs);
     if (ItemPtr folded = fold_sizes(call)) {
       note_fixed(inputs);
       return {folded};
     }
   }
   auto fold = [&]() -> std::vector<ItemPtr> {
-    Call call(*this, node, opset, folding_, true, inputs);
+    Call call(*this, rule, node, opset, folding_, true, inputs);
     try {
       rule.rule(call);
     } catch (const TooLarge&) {
@@ -179,7 +178,7 @@ std::vector<ItemPtr> Importer::apply_rule(const RuleEntry& rule, const pb::NodeP
   };
   if (all_known && !from_weights)
     if (auto results = fold(); !results.empty()) return results;
-  Call call(*this, node, opset, program_.world(), false, inputs);
+  Call call(*this, rule, node, opset, program_.world(), false, inputs);
   rule.rule(call);
   std::vector<ItemPtr> results = std::move(call.results());
   if (!from_weights) return results;

@@ -1,11 +1,18 @@
 #include "io/onnx/item.h"
 
+#include "io/onnx/model.h"
+
 namespace gradus::onnx {
 
 ir::Type type_of(const Tensor& tensor) {
-  ir::Dims dims;
-  for (int64_t n : tensor.shape()) dims.push_back(n);
-  return ir::Type(tensor.dtype(), std::move(dims));
+  return ir::Type(tensor.dtype(), ir::Dims(tensor.shape().begin(), tensor.shape().end()));
+}
+
+bool fits(const Tensor& t, const ir::Type& type) {
+  if (t.dtype() != type.dtype || t.rank() != type.rank()) return false;
+  for (size_t k = 0; k < type.dims.size(); ++k)
+    if (type.dims[k].is_constant() && type.dims[k].value() != t.shape()[k]) return false;
+  return true;
 }
 
 ItemPtr Item::of(Tensor known) {
@@ -27,16 +34,13 @@ ItemPtr Item::of_sizes(ir::Dims sizes, bool scalar) {
   if (!scalar) shape.push_back(static_cast<int64_t>(sizes.size()));
   if (!ir::all_constant(sizes)) {
     auto item = std::make_shared<Item>();
-    ir::Dims dims;
-    for (int64_t n : shape) dims.push_back(n);
-    item->type = ir::Type(DType::i64, std::move(dims));
+    item->type = ir::Type(DType::i64, ir::Dims(shape.begin(), shape.end()));
     item->sizes = std::move(sizes);
     return item;
   }
-  Tensor t = Tensor::empty(DType::i64, shape);
-  auto* out = t.mutable_data_as<int64_t>();
-  for (size_t i = 0; i < sizes.size(); ++i) out[i] = sizes[i].value();
-  return of(std::move(t));
+  Sizes values;
+  for (const ir::Dim& d : sizes) values.push_back(d.value());
+  return of(tensor_with(values, shape));
 }
 
 ItemPtr Item::sequence(std::vector<ItemPtr> items) {
@@ -56,9 +60,8 @@ std::optional<ir::Dims> Item::as_sizes() const {
   if (!is_tensor()) return std::nullopt;
   if (sizes) return sizes;
   if (!known.defined() || known.rank() > 1 || !is_integral(known.dtype())) return std::nullopt;
-  ir::Dims dims;
-  for (int64_t n : known.to_int64s()) dims.push_back(n);
-  return dims;
+  const auto values = known.to_int64s();
+  return ir::Dims(values.begin(), values.end());
 }
 
 }  // namespace gradus::onnx

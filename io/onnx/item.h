@@ -43,5 +43,7 @@ struct Item {
 
 // The type of a tensor that is there.
 ir::Type type_of(const Tensor& tensor);
+// Whether it is of that type, of whatever sizes where those have names.
+bool fits(const Tensor& tensor, const ir::Type& type);
 
 }  // namespace gradus::onnx

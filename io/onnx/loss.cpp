@@ -45,6 +45,6 @@ constexpr RuleEntry loss_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> loss_rules() { return loss_table; }
+constinit const Rules loss_rules = loss_table;
 
 }  // namespace gradus::onnx

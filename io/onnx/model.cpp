@@ -1,13 +1,13 @@
 #include "io/onnx/model.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
-#include <fstream>
 
 #include <onnx/onnx_pb.h>
 
 #include "base/file.h"
 #include "base/text.h"
-#include "io/onnx/external.h"
 #include "io/onnx/onnx.h"
 
 namespace gradus::onnx {
@@ -17,14 +17,11 @@ namespace pb = ::onnx;
 static_assert(std::endian::native == std::endian::little, "raw data is little-endian");
 
 std::string read_whole_file(const std::string& path) {
-  uint64_t size = regular_file_size(path);
-  if (size >= uint64_t{1} << 31)
+  InputFile file(path);
+  if (file.size() >= uint64_t{1} << 31)
     throw Error("{}: a model file is smaller than 2 GiB; keep weights in files of their own", path);
-  std::string bytes(size, '\0');
-  std::ifstream in(path, std::ios::binary);
-  in.read(bytes.data(), static_cast<std::streamsize>(size));
-  if (in.gcount() != static_cast<std::streamsize>(size))
-    throw Error("{}: it could not be read to its end", path);
+  std::string bytes(file.size(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
   return bytes;
 }
 
@@ -37,6 +34,18 @@ std::unique_ptr<pb::ModelProto> read_model(std::string_view bytes, const std::st
   return model;
 }
 
+namespace {
+
+constexpr std::pair<int, DType> element_types[] = {
+    {pb::TensorProto::FLOAT, DType::f32},   {pb::TensorProto::DOUBLE, DType::f64},
+    {pb::TensorProto::FLOAT16, DType::f16}, {pb::TensorProto::BFLOAT16, DType::bf16},
+    {pb::TensorProto::INT64, DType::i64},   {pb::TensorProto::INT32, DType::i32},
+    {pb::TensorProto::INT8, DType::i8},     {pb::TensorProto::UINT8, DType::u8},
+    {pb::TensorProto::BOOL, DType::boolean}};
+static_assert(std::size(element_types) == dtype_count);
+
+}  // namespace
+
 std::string element_type_name(int element_type) {
   if (!pb::TensorProto::DataType_IsValid(element_type)) return std::to_string(element_type);
   std::string name =
@@ -46,28 +55,8 @@ std::string element_type_name(int element_type) {
 }
 
 DType dtype_of(int element_type, const std::string& what) {
-  switch (element_type) {
-    case pb::TensorProto::FLOAT:
-      return DType::f32;
-    case pb::TensorProto::DOUBLE:
-      return DType::f64;
-    case pb::TensorProto::FLOAT16:
-      return DType::f16;
-    case pb::TensorProto::BFLOAT16:
-      return DType::bf16;
-    case pb::TensorProto::INT64:
-      return DType::i64;
-    case pb::TensorProto::INT32:
-      return DType::i32;
-    case pb::TensorProto::INT8:
-      return DType::i8;
-    case pb::TensorProto::UINT8:
-      return DType::u8;
-    case pb::TensorProto::BOOL:
-      return DType::boolean;
-    default:
-      break;
-  }
+  for (auto [number, dtype] : element_types)
+    if (number == element_type) return dtype;
   if (element_type == pb::TensorProto::UNDEFINED ||
       !pb::TensorProto::DataType_IsValid(element_type))
     throw Error("{}: {} is no element type", what, element_type);
@@ -76,39 +65,53 @@ DType dtype_of(int element_type, const std::string& what) {
                     "dtype " + name);
 }
 
+int element_type_of(DType dtype) {
+  return std::ranges::find(element_types, dtype, &std::pair<int, DType>::second)->first;
+}
+
+Tensor tensor_with(DType dtype, const std::vector<double>& values) {
+  return Tensor::from(dtype, std::array{static_cast<int64_t>(values.size())}, values);
+}
+Tensor tensor_with(std::span<const int64_t> values, std::span<const int64_t> shape) {
+  Tensor t = Tensor::empty(DType::i64, shape);
+  std::ranges::copy(values, t.mutable_data_as<int64_t>());
+  return t;
+}
+Tensor tensor_with(std::span<const int64_t> values) {
+  return tensor_with(values, std::array{static_cast<int64_t>(values.size())});
+}
+
 namespace {
 
-// The elements of a repeated field, each as the C++ type that stores them.
-template <class T, class Field>
-void copy_field(const Field& field, Tensor& tensor) {
-  T* out = tensor.mutable_data_as<T>();
-  for (int i = 0; i < field.size(); ++i) {
-    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
-      out[i] = std::bit_cast<T>(static_cast<uint16_t>(field[i]));
-    else
-      out[i] = static_cast<T>(field[i]);
-  }
+// The field that has elements of that type, where they are no raw bytes.
+template <class T>
+const auto& field_of(const pb::TensorProto& t) {
+  if constexpr (std::is_same_v<T, float>)
+    return t.float_data();
+  else if constexpr (std::is_same_v<T, double>)
+    return t.double_data();
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return t.int64_data();
+  else
+    return t.int32_data();
 }
 
-// How many elements the field of that dtype has.
 int64_t field_size(const pb::TensorProto& t, DType dtype) {
-  if (dtype == DType::f32) return t.float_data_size();
-  if (dtype == DType::f64) return t.double_data_size();
-  if (dtype == DType::i64) return t.int64_data_size();
-  return t.int32_data_size();
+  int64_t size = 0;
+  visit_dtype(dtype, [&](auto tag) { size = field_of<typename decltype(tag)::type>(t).size(); });
+  return size;
 }
 
-void copy_typed(const pb::TensorProto& t, Tensor& tensor) {
+void copy_field(const pb::TensorProto& t, Tensor& tensor) {
   visit_dtype(tensor.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, float>)
-      copy_field<T>(t.float_data(), tensor);
-    else if constexpr (std::is_same_v<T, double>)
-      copy_field<T>(t.double_data(), tensor);
-    else if constexpr (std::is_same_v<T, int64_t>)
-      copy_field<T>(t.int64_data(), tensor);
-    else
-      copy_field<T>(t.int32_data(), tensor);
+    T* out = tensor.mutable_data_as<T>();
+    for (auto element : field_of<T>(t)) {
+      if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+        *out++ = std::bit_cast<T>(static_cast<uint16_t>(element));
+      else
+        *out++ = static_cast<T>(element);
+    }
   });
 }
 
@@ -160,7 +163,7 @@ Tensor read_tensor(const pb::TensorProto& t, const Folder& folder, const std::st
   if (raw)
     std::memcpy(tensor.mutable_data(), t.raw_data().data(), static_cast<size_t>(bytes));
   else
-    copy_typed(t, tensor);
+    copy_field(t, tensor);
   settle_bools(tensor);
   return tensor;
 }

@@ -4,6 +4,7 @@
 
 #include "base/version.h"
 #include "io/onnx/exporter.h"
+#include "io/onnx/model.h"
 #include "ir/dim_walk.h"
 
 namespace gradus::onnx {
@@ -64,38 +65,16 @@ void fill(pb::ValueInfoProto& to, const std::string& name, const ir::Type& type)
   }
 }
 
-Tensor whole(int64_t value) {
-  Tensor t = Tensor::empty(DType::i64, {});
-  *t.mutable_data_as<int64_t>() = value;
-  return t;
+// Takes out what `kept` is false of, by number; the others stay in order.
+template <class Field, class Kept>
+void keep_where(Field& field, Kept kept) {
+  int n = 0;
+  for (int i = 0; i < field.size(); ++i)
+    if (kept(i)) field.SwapElements(i, n++);
+  field.DeleteSubrange(n, field.size() - n);
 }
 
 }  // namespace
-
-int element_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return pb::TensorProto::DOUBLE;
-    case DType::f32:
-      return pb::TensorProto::FLOAT;
-    case DType::f16:
-      return pb::TensorProto::FLOAT16;
-    case DType::bf16:
-      return pb::TensorProto::BFLOAT16;
-    case DType::i64:
-      return pb::TensorProto::INT64;
-    case DType::i32:
-      return pb::TensorProto::INT32;
-    case DType::i8:
-      return pb::TensorProto::INT8;
-    case DType::u8:
-      return pb::TensorProto::UINT8;
-    case DType::boolean:
-      return pb::TensorProto::BOOL;
-  }
-  GRADUS_CHECK(false);
-  return 0;
-}
 
 ModelWriter::ModelWriter() : model_(std::make_unique<pb::ModelProto>()) {
   model_->set_ir_version(exported_ir_version);
@@ -134,31 +113,23 @@ Wire ModelWriter::constant(const Tensor& value) {
 }
 
 Wire ModelWriter::number(DType dtype, ir::Number value) {
-  std::string key = fmt::format("number {} {} {}", name_of(dtype), static_cast<int>(value.category),
-                                value.bits());
-  Wire& made = made_[key];
-  if (made.empty())
-    made = constant(value.category == Category::floating ? Tensor::scalar(dtype, value.floating)
-                                                         : whole(value.integer).to(dtype));
-  return made;
+  auto category = static_cast<int>(value.category);
+  return once(fmt::format("number {} {} {}", name_of(dtype), category, value.bits()), [&] {
+    return constant(value.category == Category::floating ? Tensor::scalar(dtype, value.floating)
+                                                         : tensor_with(value.integer).to(dtype));
+  });
 }
 
 Wire ModelWriter::integers(const Ints& values) {
-  Wire& made = made_[fmt::format("integers {}", fmt::join(values, ","))];
-  if (made.empty()) {
-    int64_t n = static_cast<int64_t>(values.size());
-    Tensor t = Tensor::empty(DType::i64, std::array{n});
-    std::copy(values.begin(), values.end(), t.mutable_data_as<int64_t>());
-    made = constant(t);
-  }
-  return made;
+  return once(fmt::format("integers {}", fmt::join(values, ",")),
+              [&] { return constant(tensor_with(values)); });
 }
 
 Wire ModelWriter::cast(const Wire& x, DType from, DType to) {
   if (from == to) return x;
-  Wire& made = made_[fmt::format("cast {} {}", x, name_of(to))];
-  if (made.empty()) made = node("Cast", {x}, {{"to", int64_t{element_type_of(to)}}});
-  return made;
+  return once(fmt::format("cast {} {}", x, name_of(to)), [&] {
+    return node("Cast", {x}, {{"to", int64_t{element_type_of(to)}}});
+  });
 }
 
 // Div of integers rounds towards zero; Mod has the sign of the divisor.
@@ -209,22 +180,21 @@ Wire ModelWriter::symbol(std::string_view name) {
                                   "cannot compute it; give it a number instead",
                                   name),
                       "sizes that no input has");
-  const std::string key = fmt::format("size {}", name);
-  if (auto it = made_.find(key); it != made_.end()) return it->second;
   const Source& s = found->second;
-  Wire size = node("Shape", {s.wire}, {{"start", s.dimension}, {"end", s.dimension + 1}});
-  if (s.rest != 0) size = node("Sub", {size, integers({s.rest})});
-  if (s.coefficient != 1) size = floor_div(size, integers({s.coefficient}));
-  return made_[key] = size;
+  return once(fmt::format("size {}", name), [&] {
+    Wire size = node("Shape", {s.wire}, {{"start", s.dimension}, {"end", s.dimension + 1}});
+    if (s.rest != 0) size = node("Sub", {size, integers({s.rest})});
+    return s.coefficient == 1 ? size : floor_div(size, integers({s.coefficient}));
+  });
 }
 
 Wire ModelWriter::size(const Dim& dim) {
   if (dim.is_constant()) return integers({dim.value()});
-  std::string key = "size " + dim.to_string();
-  if (auto it = made_.find(key); it != made_.end()) return it->second;
-  SizeSteps steps(*this);
-  ir::walk(dim, steps);
-  return made_[key] = steps.result();
+  return once("size " + dim.to_string(), [&] {
+    SizeSteps steps(*this);
+    ir::walk(dim, steps);
+    return steps.result();
+  });
 }
 
 Wire ModelWriter::scalar_size(const Dim& dim) {
@@ -238,12 +208,11 @@ Wire ModelWriter::sizes(std::span<const Dim> dims) {
     for (const Dim& d : dims) values.push_back(d.value());
     return integers(values);
   }
-  std::string key = "sizes " + ir::to_string(dims);
-  if (auto it = made_.find(key); it != made_.end()) return it->second;
-  std::vector<Wire> parts;
-  for (const Dim& d : dims) parts.push_back(size(d));
-  Wire joined = parts.size() == 1 ? parts[0] : node("Concat", parts, {{"axis", int64_t{0}}});
-  return made_[key] = joined;
+  return once("sizes " + ir::to_string(dims), [&] {
+    std::vector<Wire> parts;
+    for (const Dim& d : dims) parts.push_back(size(d));
+    return parts.size() == 1 ? parts[0] : node("Concat", parts, {{"axis", int64_t{0}}});
+  });
 }
 
 Wire ModelWriter::reshape(const Wire& x, std::span<const Dim> dims) {
@@ -319,15 +288,9 @@ void ModelWriter::drop_unused() {
     if (!needed) continue;
     for (const std::string& w : node.input()) used.insert(w);
   }
-  int n = 0;
-  for (int i = 0; i < graph_->node_size(); ++i)
-    if (kept[static_cast<size_t>(i)]) graph_->mutable_node()->SwapElements(i, n++);
-  graph_->mutable_node()->DeleteSubrange(n, graph_->node_size() - n);
-  n = 0;
-  for (int i = 0; i < graph_->initializer_size(); ++i)
-    if (used.contains(graph_->initializer(i).name()))
-      graph_->mutable_initializer()->SwapElements(i, n++);
-  graph_->mutable_initializer()->DeleteSubrange(n, graph_->initializer_size() - n);
+  keep_where(*graph_->mutable_node(), [&](int i) { return kept[static_cast<size_t>(i)]; });
+  keep_where(*graph_->mutable_initializer(),
+             [&](int i) { return used.contains(graph_->initializer(i).name()); });
 }
 
 void ModelWriter::give_names() {
@@ -371,10 +334,7 @@ static void join_outputs(pb::GraphProto& graph) {
     makers[node.output(0)] = maker->second;
     gone.insert(i);
   }
-  int n = 0;
-  for (int i = 0; i < graph.node_size(); ++i)
-    if (!gone.contains(i)) graph.mutable_node()->SwapElements(i, n++);
-  graph.mutable_node()->DeleteSubrange(n, graph.node_size() - n);
+  keep_where(*graph.mutable_node(), [&](int i) { return !gone.contains(i); });
 }
 
 std::string ModelWriter::finish(const std::string& name) {

@@ -34,62 +34,37 @@ DType dtype_of_lane(LaneType type) {
   return DType::i64;
 }
 
-// ONNX's operator that is the function; null where there is none.
-const char* operator_of(Function f) {
-  switch (f) {
-    case Function::exp:
-      return "Exp";
-    case Function::log:
-      return "Log";
-    case Function::sin:
-      return "Sin";
-    case Function::cos:
-      return "Cos";
-    case Function::tan:
-      return "Tan";
-    case Function::asin:
-      return "Asin";
-    case Function::acos:
-      return "Acos";
-    case Function::atan:
-      return "Atan";
-    case Function::sinh:
-      return "Sinh";
-    case Function::cosh:
-      return "Cosh";
-    case Function::tanh:
-      return "Tanh";
-    case Function::asinh:
-      return "Asinh";
-    case Function::acosh:
-      return "Acosh";
-    case Function::atanh:
-      return "Atanh";
-    case Function::sigmoid:
-      return "Sigmoid";
-    case Function::log1p_exp:
-      return "Softplus";
-    case Function::erf:
-      return "Erf";
-    case Function::pow:
-      return "Pow";
-    case Function::is_nan:
-      return "IsNaN";
-    case Function::is_inf:
-      return "IsInf";
-    case Function::abs:
-      return "Abs";
-    case Function::trunc_div:
-      return "Div";
-    case Function::floor_mod:
-      return "Mod";
-    case Function::maximum:
-      return "Max";
-    case Function::minimum:
-      return "Min";
-    default:
-      return nullptr;
-  }
+// ONNX's operators that are ours.
+constexpr std::pair<Unary, const char*> unary_nodes[] = {
+    {Unary::negate, "Neg"},  {Unary::abs, "Abs"},   {Unary::sqrt, "Sqrt"},
+    {Unary::floor, "Floor"}, {Unary::ceil, "Ceil"}, {Unary::round_even, "Round"}};
+constexpr std::pair<Binary, const char*> binary_nodes[] = {{Binary::add, "Add"},
+                                                           {Binary::subtract, "Sub"},
+                                                           {Binary::multiply, "Mul"},
+                                                           {Binary::divide, "Div"}};
+constexpr std::pair<Binary, const char*> truth_nodes[] = {
+    {Binary::bit_and, "And"}, {Binary::bit_or, "Or"}, {Binary::bit_xor, "Xor"}};
+constexpr std::pair<Compare, const char*> compare_nodes[] = {
+    {Compare::equal, "Equal"},     {Compare::less, "Less"},
+    {Compare::greater, "Greater"}, {Compare::less_equal, "LessOrEqual"},
+    {Compare::not_equal, "Equal"}, {Compare::greater_equal, "GreaterOrEqual"}};
+constexpr std::pair<Function, const char*> function_nodes[] = {
+    {Function::exp, "Exp"},      {Function::log, "Log"},      {Function::sin, "Sin"},
+    {Function::cos, "Cos"},      {Function::tan, "Tan"},      {Function::asin, "Asin"},
+    {Function::acos, "Acos"},    {Function::atan, "Atan"},    {Function::sinh, "Sinh"},
+    {Function::cosh, "Cosh"},    {Function::tanh, "Tanh"},    {Function::asinh, "Asinh"},
+    {Function::acosh, "Acosh"},  {Function::atanh, "Atanh"},  {Function::sigmoid, "Sigmoid"},
+    {Function::erf, "Erf"},      {Function::pow, "Pow"},      {Function::log1p_exp, "Softplus"},
+    {Function::is_nan, "IsNaN"}, {Function::is_inf, "IsInf"}, {Function::abs, "Abs"},
+    {Function::maximum, "Max"},  {Function::minimum, "Min"},  {Function::trunc_div, "Div"},
+    {Function::floor_mod, "Mod"}};
+
+// Null where there is none.
+template <class Op, size_t n>
+const char* find_node(const std::pair<Op, const char*> (&table)[n], Op op) {
+  for (auto [ours, onnx] : table)
+    if (ours == op) return onnx;
+  return nullptr;
 }
 
 // Where 1 + x loses digits of x, log(1 + x) * x / ((1 + x) - 1) has them again: W. Kahan.
@@ -168,22 +143,7 @@ ScalarEmitter::V NodeEmitter::truth(bool value) {
 
 ScalarEmitter::V NodeEmitter::unary(Unary op, V x) {
   const DType dtype = of(x).dtype;
-  switch (op) {
-    case Unary::negate:
-      return node("Neg", dtype, {x});
-    case Unary::abs:
-      return node("Abs", dtype, {x});
-    case Unary::sqrt:
-      return node("Sqrt", dtype, {x});
-    case Unary::floor:
-      return node("Floor", dtype, {x});
-    case Unary::ceil:
-      return node("Ceil", dtype, {x});
-    case Unary::round_even:
-      return node("Round", dtype, {x});
-    case Unary::trunc:
-      break;
-  }
+  if (const char* onnx = find_node(unary_nodes, op)) return node(onnx, dtype, {x});
   return dtype == DType::f64 ? trunc_by_floor(Lane<double>{this, x}).value
                              : trunc_by_floor(Lane<float>{this, x}).value;
 }
@@ -191,52 +151,20 @@ ScalarEmitter::V NodeEmitter::unary(Unary op, V x) {
 ScalarEmitter::V NodeEmitter::binary(Binary op, V a, V b) {
   const DType dtype = of(a).dtype;
   const bool truths = dtype == DType::boolean;
-  switch (op) {
-    case Binary::add:
-      return node("Add", dtype, {a, b});
-    case Binary::subtract:
-      return node("Sub", dtype, {a, b});
-    case Binary::multiply:
-      return node("Mul", dtype, {a, b});
-    case Binary::divide:
-      return node("Div", dtype, {a, b});
-    case Binary::bit_and:
-      if (truths) return node("And", dtype, {a, b});
-      break;
-    case Binary::bit_or:
-      if (truths) return node("Or", dtype, {a, b});
-      break;
-    case Binary::bit_xor:
-      if (truths && of(b).is_true) return node("Not", dtype, {a});
-      if (truths) return node("Xor", dtype, {a, b});
-      break;
-    case Binary::copysign:
-      return dtype == DType::f64
-                 ? copysign_by_order(Lane<double>{this, a}, Lane<double>{this, b}).value
-                 : copysign_by_order(Lane<float>{this, a}, Lane<float>{this, b}).value;
-    default:
-      break;
-  }
-  no_node("bits of numbers");
+  if (op == Binary::bit_xor && truths && of(b).is_true) return node("Not", dtype, {a});
+  if (op == Binary::copysign)
+    return dtype == DType::f64
+               ? copysign_by_order(Lane<double>{this, a}, Lane<double>{this, b}).value
+               : copysign_by_order(Lane<float>{this, a}, Lane<float>{this, b}).value;
+  const char* onnx = find_node(binary_nodes, op);
+  if (!onnx && truths) onnx = find_node(truth_nodes, op);
+  if (!onnx) no_node("bits of numbers");
+  return node(onnx, dtype, {a, b});
 }
 
 ScalarEmitter::V NodeEmitter::compare(Compare op, V a, V b) {
-  constexpr DType result = DType::boolean;
-  switch (op) {
-    case Compare::equal:
-      return node("Equal", result, {a, b});
-    case Compare::not_equal:
-      return node("Not", result, {node("Equal", result, {a, b})});
-    case Compare::less:
-      return node("Less", result, {a, b});
-    case Compare::less_equal:
-      return node("LessOrEqual", result, {a, b});
-    case Compare::greater:
-      return node("Greater", result, {a, b});
-    case Compare::greater_equal:
-      break;
-  }
-  return node("GreaterOrEqual", result, {a, b});
+  const V y = node(find_node(compare_nodes, op), DType::boolean, {a, b});
+  return op == Compare::not_equal ? node("Not", DType::boolean, {y}) : y;
 }
 
 ScalarEmitter::V NodeEmitter::select(V c, V a, V b) {
@@ -261,7 +189,7 @@ ScalarEmitter::V NodeEmitter::fmod(V a, V b) {
 ScalarEmitter::V NodeEmitter::function(Function f, V x, V y) {
   const DType dtype = of(x).dtype;
   const bool tells = f == Function::is_nan || f == Function::is_inf;
-  if (const char* op = operator_of(f)) {
+  if (const char* op = find_node(function_nodes, f)) {
     const DType result = tells ? DType::boolean : dtype;
     return y ? node(op, result, {x, y}) : node(op, result, {x});
   }

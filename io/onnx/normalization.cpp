@@ -9,13 +9,6 @@ using namespace ops;
 
 namespace {
 
-// One number for each channel, as it lies beside [N, C, spatial..].
-Value per_channel(const Value& v, int rank) {
-  Value y = v;
-  while (y.rank() + 1 < rank) y = unsqueeze(y, y.rank());
-  return y;
-}
-
 Value moment(const char* op, const Value& x, const Ints& dims, bool keep) {
   LiteralList attributes{{"dim", Literal::list(dims), {}}, {"keepdim", keep, {}}};
   if (std::string_view(op) == "var") attributes.push_back({"correction", 0, {}});
@@ -25,7 +18,7 @@ Value moment(const char* op, const Value& x, const Ints& dims, bool keep) {
 // With given statistics; they have derivatives too.
 Value normalised(const Value& x, const Value& mean, const Value& var, double epsilon) {
   int rank = x.rank();
-  return (x - per_channel(mean, rank)) * unary("rsqrt", per_channel(var, rank) + epsilon);
+  return (x - under(mean, 1, rank)) * unary("rsqrt", under(var, 1, rank) + epsilon);
 }
 
 void batch_norm(Call& c) {
@@ -33,12 +26,12 @@ void batch_norm(Call& c) {
   int rank = x.rank();
   double epsilon = c.attribute("epsilon", 1e-5), momentum = c.attribute("momentum", 0.9);
   // Between versions 7 and 13 whoever asks for the statistics trains.
-  bool training = c.opset() >= 14  ? c.attribute("training_mode", int64_t{0}) != 0
+  bool training = c.opset() >= 14  ? c.flag("training_mode")
                   : c.opset() >= 7 ? c.wants(1)
-                                   : !c.attribute("is_test", int64_t{0});
+                                   : !c.flag("is_test");
   if (rank < 2) c.fail("it wants images [N, C, spatial..]");
-  if (!c.attribute("spatial", int64_t{1})) c.unsupported("BatchNormalization with spatial = 0");
-  Value scale = per_channel(c.x(1), rank), shift = per_channel(c.x(2), rank);
+  if (!c.flag("spatial", true)) c.unsupported("BatchNormalization with spatial = 0");
+  Value scale = under(c.x(1), 1, rank), shift = under(c.x(2), 1, rank);
   if (!training) {
     if (c.wants(1)) c.fail("it has further results in training only");
     return c.give(cast(normalised(x, c.x(3), c.x(4), epsilon) * scale + shift, x.dtype()));
@@ -51,17 +44,11 @@ void batch_norm(Call& c) {
     Value now = cast(moment(op, x, dims, false), c.dtype(input));
     return c.x(input) * momentum + now * (1 - momentum);
   };
-  auto give = [&](size_t result, auto make) {
-    if (c.wants(result))
-      c.give(make());
-    else
-      c.give_absent();
-  };
-  give(1, [&] { return running(3, "mean"); });
-  give(2, [&] { return running(4, "var"); });
+  c.give_wanted(1, [&] { return running(3, "mean"); });
+  c.give_wanted(2, [&] { return running(4, "var"); });
   // Before version 14 also those of the batch alone.
-  give(3, [&] { return moment("mean", x, dims, false); });
-  give(4, [&] { return moment("var", x, dims, false); });
+  c.give_wanted(3, [&] { return moment("mean", x, dims, false); });
+  c.give_wanted(4, [&] { return moment("var", x, dims, false); });
 }
 
 void instance_norm(Call& c) {
@@ -72,8 +59,7 @@ void instance_norm(Call& c) {
 void layer_norm(Call& c) {
   Value x = c.x();
   Ints dims;
-  for (int d = c.axis(c.attribute("axis", int64_t{-1}), x.rank()); d < x.rank(); ++d)
-    dims.push_back(d);
+  for (int d = c.axis("axis", -1); d < x.rank(); ++d) dims.push_back(d);
   auto out =
       emit_all(c.world(), "standardize", std::vector{x},
                {{"dim", Literal::list(dims), {}}, {"eps", c.attribute("epsilon", 1e-5), {}}});
@@ -82,10 +68,7 @@ void layer_norm(Call& c) {
   c.give(cast(y, x.dtype()));
   Dims shape = x.dims();
   for (int64_t d : dims) shape[static_cast<size_t>(d)] = 1;
-  if (c.wants(1))
-    c.give(moment("mean", x, dims, true));
-  else
-    c.give_absent();
+  c.give_wanted(1, [&] { return moment("mean", x, dims, true); });
   if (c.wants(2)) c.give(reshape(out[1], shape));
 }
 
@@ -117,7 +100,7 @@ void local_response(Call& c) {
 void lp_norm(Call& c) {
   c.give(emit("normalize", {c.x()},
               {{"p", static_cast<double>(c.attribute("p", int64_t{2})), {}},
-               {"dim", c.axis(c.attribute("axis", int64_t{-1}), c.rank()), {}},
+               {"dim", c.axis("axis", -1), {}},
                {"eps", 0.0, {}}}));
 }
 
@@ -133,7 +116,7 @@ void mean_variance(Call& c) {
 // Without training it gives what it takes.
 void dropout(Call& c) {
   double ratio = c.attribute("ratio", 0.5);
-  bool training = c.opset() < 7 && !c.attribute("is_test", int64_t{0});
+  bool training = c.opset() < 7 && !c.flag("is_test");
   if (c.opset() >= 12) {
     training = c.given(2) && c.number(2, "training_mode") != 0;
     if (training && c.given(1)) ratio = c.number(1, "ratio");
@@ -152,11 +135,11 @@ constexpr RuleEntry normalization_table[] = {
     {"LRN", 1, local_response},
     {"LpNormalization", 1, lp_norm},
     {"MeanVarianceNormalization", 9, mean_variance},
-    {"Dropout", 1, dropout, false},
+    {"Dropout", 1, dropout, {}, false},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> normalization_rules() { return normalization_table; }
+constinit const Rules normalization_rules = normalization_table;
 
 }  // namespace gradus::onnx

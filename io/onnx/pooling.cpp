@@ -38,7 +38,7 @@ Value places_in_tensor(Call& c, Value at, const Dims& image, const Dims& padded_
     y = k == 0 ? coordinates[d] : y * Value::number(image[d + 2]) + coordinates[d];
   }
   Dims spatial(image.begin() + 2, image.end());
-  Value plane = emit_all(c.world(), "arange", {}, {{"end", image[0] * image[1], {}}})[0];
+  Value plane = arange(c.world(), image[0] * image[1]);
   Dims shape(image.size(), 1);
   shape[0] = image[0];
   shape[1] = image[1];
@@ -68,7 +68,7 @@ void max_pool(Call& c) {
   auto out = emit_all(c.world(), "max_pool", std::vector{x}, attributes);
   c.give(cast(out[0], dtype));
   if (c.wants(1)) {
-    bool by_column = c.attribute("storage_order", int64_t{0}) != 0;
+    bool by_column = c.flag("storage_order");
     c.give(places_in_tensor(c, out[1], image, sizes, before, by_column));
   }
 }
@@ -86,7 +86,7 @@ Value mean_of_windows(Call& c, const Value& x, const Window& w, const Ints& padd
 void average_pool(Call& c) {
   Value x = c.x();
   Window w = window_of(c, x.dims());
-  bool count_pads = c.attribute("count_include_pad", int64_t{0}) != 0;
+  bool count_pads = c.flag("count_include_pad");
   for (int64_t d : w.dilation)
     if (d != 1) c.unsupported("AveragePool with dilations");
   if (auto pads = own_pads(w)) return c.give(mean_of_windows(c, x, w, *pads, count_pads));
@@ -124,8 +124,7 @@ Literal spatial_dims(Call& c) {
 }
 
 void global_pool(Call& c) {
-  const char* op = c.op() == "GlobalMaxPool" ? "amax" : "mean";
-  c.give(emit(op, {c.x()}, {{"dim", spatial_dims(c), {}}, {"keepdim", true, {}}}));
+  c.give(emit(c.ours(), {c.x()}, {{"dim", spatial_dims(c), {}}, {"keepdim", true, {}}}));
 }
 
 void global_lp_pool(Call& c) {
@@ -165,14 +164,14 @@ constexpr RuleEntry pooling_table[] = {
     {"MaxPool", 1, max_pool},
     {"AveragePool", 1, average_pool},
     {"LpPool", 1, lp_pool},
-    {"GlobalAveragePool", 1, global_pool},
-    {"GlobalMaxPool", 1, global_pool},
+    {"GlobalAveragePool", 1, global_pool, "mean"},
+    {"GlobalMaxPool", 1, global_pool, "amax"},
     {"GlobalLpPool", 2, global_lp_pool},
     {"MaxUnpool", 9, max_unpool},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> pooling_rules() { return pooling_table; }
+constinit const Rules pooling_rules = pooling_table;
 
 }  // namespace gradus::onnx

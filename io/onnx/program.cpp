@@ -142,12 +142,7 @@ void ImportedProgram::add_inputs(Scope& scope) {
     }
     const Tensor& value = weight->second->known;
     ir::Type declared = type_of_input(info.name(), info.type());
-    bool fits = declared.dtype == value.dtype() && declared.rank() == value.rank();
-    for (int i = 0; fits && i < declared.rank(); ++i) {
-      auto n = declared.dims[static_cast<size_t>(i)].constant();
-      fits = !n || *n == value.shape()[static_cast<size_t>(i)];
-    }
-    if (!fits)
+    if (!fits(value, declared))
       throw Error("weight '{}' is {}, but declared as the input {}", printable(info.name()),
                   describe(value), to_string(declared));
   }

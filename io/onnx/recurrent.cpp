@@ -110,21 +110,11 @@ struct Kind {
 };
 
 // Input i of one direction: its part along the first dimension.
-Value direction_of(Call& c, size_t i, int64_t d) {
-  return emit("select", {c.x(i)}, {{"dim", 0, {}}, {"index", d, {}}});
-}
+Value direction_of(Call& c, size_t i, int64_t d) { return select(c.x(i), 0, d); }
 
 Layer layer_of(Call& c, const Kind& kind, int64_t d, int64_t directions) {
-  Layer l{c,
-          kind.gates,
-          c.attribute("hidden_size", int64_t{0}),
-          c.attribute("clip", 0.0),
-          {},
-          {},
-          {},
-          {},
-          c.attribute("linear_before_reset", int64_t{0}) != 0,
-          c.attribute("input_forget", int64_t{0}) != 0};
+  Layer l{c,  kind.gates, c.attribute("hidden_size", int64_t{0}), c.attribute("clip", 0.0), {}, {},
+          {}, {},         c.flag("linear_before_reset"),          c.flag("input_forget")};
   l.recurrent = direction_of(c, 2, d);
   auto hidden = l.recurrent.rank() == 2 ? l.recurrent.dims()[1].constant() : std::nullopt;
   if (!hidden || (l.hidden != 0 && l.hidden != *hidden))
@@ -175,8 +165,8 @@ Passed pass(Call& c, const Kind& kind, const Value& x, int64_t d, int64_t direct
   auto initial = [&](size_t i) {
     if (!c.given(i)) return full(c.world(), shape, 0, x.dtype());
     Value v = c.x(i);
-    if (c.attribute("layout", int64_t{0})) v = transpose(v, 0, 1);
-    return emit("select", {v}, {{"dim", 0, {}}, {"index", d, {}}});
+    if (c.flag("layout")) v = transpose(v, 0, 1);
+    return select(v, 0, d);
   };
   States s{initial(5), cell ? initial(6) : Value()};
   Value inputs = projected(c, l, x, d);
@@ -184,7 +174,7 @@ Passed pass(Call& c, const Kind& kind, const Value& x, int64_t d, int64_t direct
   std::vector<Value> all(static_cast<size_t>(steps));
   for (int64_t k = 0; k < steps; ++k) {
     int64_t t = backwards ? steps - 1 - k : k;
-    Value now = emit("select", {inputs}, {{"dim", 0, {}}, {"index", t, {}}});
+    Value now = select(inputs, 0, t);
     States next = kind.step(l, now, s);
     Value y = next.h;
     if (lengths.defined()) {
@@ -200,7 +190,7 @@ Passed pass(Call& c, const Kind& kind, const Value& x, int64_t d, int64_t direct
 }
 
 void run(Call& c, const Kind& kind) {
-  bool batch_first = c.attribute("layout", int64_t{0}) != 0;
+  bool batch_first = c.flag("layout");
   Value x = c.x();
   if (x.rank() != 3) c.fail("it wants [steps, batch, input]");
   if (batch_first) x = transpose(x, 0, 1);
@@ -241,6 +231,6 @@ constexpr RuleEntry recurrent_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> recurrent_rules() { return recurrent_table; }
+constinit const Rules recurrent_rules = recurrent_table;
 
 }  // namespace gradus::onnx

@@ -18,7 +18,7 @@ Axes axes_of(Call& c, int input_since) {
   std::optional<Ints> given = c.integers("axes");
   if (c.opset() >= input_since && c.given(1)) given = c.integers(1, "axes");
   bool none = !given || given->empty();
-  if (none && c.attribute("noop_with_empty_axes", int64_t{0})) return {{}, true};
+  if (none && c.flag("noop_with_empty_axes")) return {{}, true};
   Ints axes;
   for (int64_t a : none ? Ints{} : *given) axes.push_back(c.axis(a, c.rank()));
   if (none)
@@ -38,11 +38,8 @@ Value product(Value x, const Ints& axes, bool keep) {
   return x;
 }
 
-Value reduced(std::string_view op, const Value& x, const Ints& axes, bool keep) {
-  if (op == "ReduceSum") return along("sum", x, axes, keep);
-  if (op == "ReduceMean") return along("mean", x, axes, keep);
-  if (op == "ReduceMax") return along("amax", x, axes, keep);
-  if (op == "ReduceMin") return along("amin", x, axes, keep);
+Value reduced(Call& c, const Value& x, const Ints& axes, bool keep) {
+  const std::string_view op = c.op();
   if (op == "ReduceProd") return product(x, axes, keep);
   if (op == "ReduceL1") return along("sum", unary("abs", x), axes, keep);
   if (op == "ReduceL2")
@@ -50,29 +47,27 @@ Value reduced(std::string_view op, const Value& x, const Ints& axes, bool keep) 
                 {{"p", 2.0, {}}, {"dim", Literal::list(axes), {}}, {"keepdim", keep, {}}});
   if (op == "ReduceSumSquare") return along("sum", unary("square", x), axes, keep);
   if (op == "ReduceLogSum") return unary("log", along("sum", x, axes, keep));
-  return along("logsumexp", x, axes, keep);
+  return along(c.ours(), x, axes, keep);
 }
 
 void reduce(Call& c) {
   Axes a = axes_of(c, c.op() == "ReduceSum" ? 13 : 18);
   Value x = c.x();
-  bool keep = c.attribute("keepdims", int64_t{1}) != 0;
+  bool keep = c.flag("keepdims", true);
   // Nothing is summed, but the function of each element is still taken; integers keep their dtype.
   if (a.nothing && (c.op() == "ReduceSum" || c.op() == "ReduceMean")) return c.give(x);
   if (a.nothing) c.unsupported("{} without axes that reduces nothing", c.op());
-  Value y = a.axes.empty() ? reduced(c.op(), unsqueeze(x, 0), {0}, false)
-                           : reduced(c.op(), x, a.axes, keep);
+  Value y = a.axes.empty() ? reduced(c, unsqueeze(x, 0), {0}, false) : reduced(c, x, a.axes, keep);
   c.give(cast(y, x.dtype()));
 }
 
 void arg_extreme(Call& c) {
-  int axis = c.axis(c.attribute("axis", int64_t{0}), c.rank());
-  bool keep = c.attribute("keepdims", int64_t{1}) != 0;
-  bool last = c.attribute("select_last_index", int64_t{0}) != 0;
-  const char* op = c.op() == "ArgMax" ? "argmax" : "argmin";
+  int axis = c.axis("axis", 0);
+  bool keep = c.flag("keepdims", true);
+  bool last = c.flag("select_last_index");
   Value x = c.x();
   if (last) x = emit("flip", {x}, {{"dims", Literal::list(Ints{axis}), {}}});
-  Value y = emit(op, {x}, {{"dim", axis, {}}, {"keepdim", keep, {}}});
+  Value y = emit(c.ours(), {x}, {{"dim", axis, {}}, {"keepdim", keep, {}}});
   if (last) y = Value::number(x.dims()[static_cast<size_t>(axis)] - Dim(1)) - y;
   c.give(y);
 }
@@ -81,21 +76,29 @@ void running_sum(Call& c) {
   int axis = c.axis(c.integer(1, "axis"), c.rank());
   Value y = emit("cumsum", {c.x()},
                  {{"dim", axis, {}},
-                  {"exclusive", c.attribute("exclusive", int64_t{0}) != 0, {}},
-                  {"reverse", c.attribute("reverse", int64_t{0}) != 0, {}}});
+                  {"exclusive", c.flag("exclusive"), {}},
+                  {"reverse", c.flag("reverse"), {}}});
   c.give(cast(y, c.dtype()));
 }
 
 constexpr RuleEntry reduction_table[] = {
-    {"ReduceSum", 1, reduce},       {"ReduceMean", 1, reduce},      {"ReduceMax", 1, reduce},
-    {"ReduceMin", 1, reduce},       {"ReduceProd", 1, reduce},      {"ReduceL1", 1, reduce},
-    {"ReduceL2", 1, reduce},        {"ReduceSumSquare", 1, reduce}, {"ReduceLogSum", 1, reduce},
-    {"ReduceLogSumExp", 1, reduce}, {"ArgMax", 1, arg_extreme},     {"ArgMin", 1, arg_extreme},
+    {"ReduceSum", 1, reduce, "sum"},
+    {"ReduceMean", 1, reduce, "mean"},
+    {"ReduceMax", 1, reduce, "amax"},
+    {"ReduceMin", 1, reduce, "amin"},
+    {"ReduceLogSumExp", 1, reduce, "logsumexp"},
+    {"ReduceProd", 1, reduce},
+    {"ReduceL1", 1, reduce},
+    {"ReduceL2", 1, reduce},
+    {"ReduceSumSquare", 1, reduce},
+    {"ReduceLogSum", 1, reduce},
+    {"ArgMax", 1, arg_extreme, "argmax"},
+    {"ArgMin", 1, arg_extreme, "argmin"},
     {"CumSum", 11, running_sum},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> reduction_rules() { return reduction_table; }
+constinit const Rules reduction_rules = reduction_table;
 
 }  // namespace gradus::onnx

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "io/onnx/call.h"
+#include "io/onnx/model.h"
 
 namespace gradus::onnx {
 
@@ -63,11 +64,6 @@ Taps taps_at(const Resizing& r, double x) {
   return {first - 1, {far(1 + t), near(t), near(1 - t), far(2 - t)}};
 }
 
-Tensor list_of(DType dtype, const std::vector<double>& values) {
-  auto n = static_cast<int64_t>(values.size());
-  return Tensor::from(dtype, std::span(&n, 1), values);
-}
-
 // y[i] = sum over k of x[index_k[i]] weight_k[i] along the axis.
 Value resized(Call& c, const Value& x, int dim, const Resizing& r, const Axis& a) {
   size_t count = taps_at(r, 0).weights.size();
@@ -87,12 +83,9 @@ Value resized(Call& c, const Value& x, int dim, const Resizing& r, const Axis& a
   }
   Value y;
   for (size_t k = 0; k < count; ++k) {
-    Value part =
-        emit("index_select", {x, c.constant(list_of(DType::i64, index[k]))}, {{"dim", dim, {}}});
+    Value part = index_select(x, c.constant(tensor_with(DType::i64, index[k])), dim);
     if (count > 1) {
-      Value w = c.constant(list_of(x.dtype(), weight[k]));
-      while (w.rank() + dim < x.rank()) w = unsqueeze(w, w.rank());
-      part = part * w;
+      part = part * under(c.constant(tensor_with(x.dtype(), weight[k])), dim, x.rank());
     }
     y = k == 0 ? part : y + part;
   }
@@ -110,9 +103,8 @@ Value with_outside(Call& c, const Value& y, int dim, const Resizing& r, const Ax
     all = all && inside.back() != 0;
   }
   if (all) return y;
-  Value mask = c.constant(list_of(DType::boolean, inside));
-  while (mask.rank() + dim < y.rank()) mask = unsqueeze(mask, mask.rank());
-  return where(mask, y, num(r.outside));
+  Value mask = c.constant(tensor_with(DType::boolean, inside));
+  return where(under(mask, dim, y.rank()), y, num(r.outside));
 }
 
 std::vector<double> known_numbers(Call& c, size_t i, std::string_view what) {
@@ -129,7 +121,7 @@ Resizing resizing_of(Call& c) {
   r.nearest = old ? "floor" : c.attribute("nearest_mode", "round_prefer_floor");
   r.cubic = c.attribute("cubic_coeff_a", -0.75);
   r.outside = c.attribute("extrapolation_value", 0.0);
-  r.exclude_outside = c.attribute("exclude_outside", int64_t{0}) != 0;
+  r.exclude_outside = c.flag("exclude_outside");
   if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic")
     c.fail("there is no mode '{}'", r.mode);
   constexpr std::string_view transforms[] = {"half_pixel",           "pytorch_half_pixel",
@@ -137,7 +129,7 @@ Resizing resizing_of(Call& c) {
                                              "tf_half_pixel_for_nn", "tf_crop_and_resize"};
   if (std::ranges::find(transforms, r.transform) == std::end(transforms))
     c.unsupported("{} with coordinates '{}'", c.op(), r.transform);
-  if (c.attribute("antialias", int64_t{0})) c.unsupported("Resize with antialias");
+  if (c.flag("antialias")) c.unsupported("Resize with antialias");
   if (c.attribute("keep_aspect_ratio_policy", "stretch") != "stretch")
     c.unsupported("Resize with keep_aspect_ratio_policy");
   return r;
@@ -211,6 +203,6 @@ constexpr RuleEntry resize_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> resize_rules() { return resize_table; }
+constinit const Rules resize_rules = resize_table;
 
 }  // namespace gradus::onnx

@@ -92,6 +92,17 @@ std::vector<Tap> taps(const Value& x, const Line& l, const std::string& mode) {
           tap(low + 1.0, near(u), l, true), tap(low + 2.0, far(u + 1.0), l, true)};
 }
 
+// The sum of the elements, each times its weights.
+Value weighted(const Image& image, const std::vector<Tap>& ys, const std::vector<Tap>& xs) {
+  Value sum;
+  for (const Tap& y : ys)
+    for (const Tap& x : xs) {
+      Value part = image.at(y.at, x.at) * unsqueeze(y.weight * x.weight, -1);
+      sum = sum.defined() ? sum + part : part;
+    }
+  return sum;
+}
+
 void grid_sample(Call& c) {
   Value x = c.x(), grid = c.x(1);
   if (x.rank() != 4 || grid.rank() != 4) c.unsupported("GridSample of other than images");
@@ -101,37 +112,26 @@ void grid_sample(Call& c) {
     c.fail("there is no mode '{}'", mode);
   if (padding != "zeros" && padding != "border" && padding != "reflection")
     c.fail("there is no padding_mode '{}'", padding);
-  Line line{0, c.attribute("align_corners", int64_t{0}) != 0, padding == "zeros",
-            padding == "border", padding == "reflection"};
+  Line line{0, c.flag("align_corners"), padding == "zeros", padding == "border",
+            padding == "reflection"};
   Line across = line, down = line;
   down.length = x.dims()[2];
   across.length = x.dims()[3];
-  auto coordinate = [&](int64_t i) {
-    return emit("select", {grid}, {{"dim", -1, {}}, {"index", i, {}}});
-  };
+  auto coordinate = [&](int64_t i) { return select(grid, -1, i); };
   std::vector<Tap> xs = taps(place(coordinate(0), across), across, mode);
   std::vector<Tap> ys = taps(place(coordinate(1), down), down, mode);
-  Image image = image_of(c, x, reshape(counted(c, x.dims()[0]), {x.dims()[0], 1, 1}));
-  Value sum;
-  for (const Tap& b : ys)
-    for (const Tap& a : xs) {
-      Value part = image.at(b.at, a.at) * unsqueeze(b.weight * a.weight, -1);
-      sum = sum.defined() ? sum + part : part;
-    }
-  c.give(permute(cast(sum, x.dtype()), {0, 3, 1, 2}));
+  Image image = image_of(c, x, reshape(arange(c.world(), x.dims()[0]), {x.dims()[0], 1, 1}));
+  c.give(permute(cast(weighted(image, ys, xs), x.dtype()), {0, 3, 1, 2}));
 }
 
 // Two neighbours along one axis, as RoiAlign reads: what is more than one outside counts for 0.
-struct Pair {
-  Value low, high, weight_low, weight_high;
-};
-Pair neighbours(const Value& place, const Dim& length) {
+std::vector<Tap> neighbours(const Value& place, const Dim& length) {
   Value counts = logical_and(ge(place, num(-1.0)), le(place, Value::number(length)));
   Value last = number_less(length, 1);
   Value s = binary("minimum", binary("maximum", place, num(0.0)), last);
   Value low = unary("floor", s), t = s - low;
-  return {cast(low, DType::i64), cast(low + 1.0, DType::i64), where(counts, 1.0 - t, num(0.0)),
-          where(counts, t, num(0.0))};
+  return {{cast(low, DType::i64), where(counts, 1.0 - t, num(0.0))},
+          {cast(low + 1.0, DType::i64), where(counts, t, num(0.0))}};
 }
 
 void roi_align(Call& c) {
@@ -147,29 +147,22 @@ void roi_align(Call& c) {
   // Places along one axis: [R, out * ratio].
   auto places = [&](int64_t first, int64_t out) {
     auto bound = [&](int64_t i) {
-      Value v = emit("select", {rois}, {{"dim", 1, {}}, {"index", i, {}}}) * scale;
+      Value v = select(rois, 1, i) * scale;
       return unsqueeze(half ? v - 0.5 : v, 1);
     };
     Value start = bound(first), size = bound(first + 2) - start;
     if (!half) size = binary("maximum", size, num(1.0));
     Value steps =
-        (cast(counted(c, out * ratio), x.dtype()) + 0.5) / static_cast<double>(out * ratio);
+        (cast(arange(c.world(), out * ratio), x.dtype()) + 0.5) / static_cast<double>(out * ratio);
     return start + size * unsqueeze(steps, 0);
   };
   int64_t high = c.attribute("output_height", int64_t{1});
   int64_t wide = c.attribute("output_width", int64_t{1});
   if (high < 1 || wide < 1 || high > 4096 || wide > 4096) c.fail("its output has no such size");
-  Pair ys = neighbours(unsqueeze(places(1, high), 2), x.dims()[2]);
-  Pair xs = neighbours(unsqueeze(places(0, wide), 1), x.dims()[3]);
+  std::vector<Tap> ys = neighbours(unsqueeze(places(1, high), 2), x.dims()[2]);
+  std::vector<Tap> xs = neighbours(unsqueeze(places(0, wide), 1), x.dims()[3]);
   Image image = image_of(c, x, reshape(c.x(2), {many, 1, 1}));
-  auto corner = [&](const Value& y, const Value& wy, const Value& at, const Value& wx) {
-    return image.at(y, at) * unsqueeze(wy * wx, -1);
-  };
-  Value sum = corner(ys.low, ys.weight_low, xs.low, xs.weight_low);
-  sum = sum + corner(ys.low, ys.weight_low, xs.high, xs.weight_high);
-  sum = sum + corner(ys.high, ys.weight_high, xs.low, xs.weight_low);
-  sum = sum + corner(ys.high, ys.weight_high, xs.high, xs.weight_high);
-  Value bins = reshape(sum, {many, high, ratio, wide, ratio, x.dims()[1]});
+  Value bins = reshape(weighted(image, ys, xs), {many, high, ratio, wide, ratio, x.dims()[1]});
   Value mean = emit("mean", {bins}, {{"dim", Literal::list(Ints{2, 4}), {}}});
   c.give(permute(mean, {0, 3, 1, 2}));
 }
@@ -181,6 +174,6 @@ constexpr RuleEntry sampling_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> sampling_rules() { return sampling_table; }
+constinit const Rules sampling_rules = sampling_table;
 
 }  // namespace gradus::onnx

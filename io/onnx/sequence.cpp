@@ -54,9 +54,9 @@ void length(Call& c) {
 
 void split(Call& c) {
   Value x = c.x();
-  int axis = c.axis(c.attribute("axis", int64_t{0}), x.rank());
+  int axis = c.axis("axis", 0);
   Ints sizes;
-  bool keep = c.given(1) || c.attribute("keepdims", int64_t{1}) != 0;
+  bool keep = c.given(1) || c.flag("keepdims", true);
   if (c.given(1) && c.rank(1) == 1) {
     sizes = c.integers(1, "split");
   } else {
@@ -75,7 +75,7 @@ void split(Call& c) {
 }
 
 void join(Call& c) {
-  bool fresh = c.attribute("new_axis", int64_t{0}) != 0;
+  bool fresh = c.flag("new_axis");
   if (sequence(c, 0).empty()) c.fail("the sequence is empty");
   c.give(c.importer().joined(fresh ? "stack" : "cat", sequence(c, 0),
                              c.attribute("axis", int64_t{0})));
@@ -114,22 +114,22 @@ void get_element(Call& c) {
 }
 
 constexpr RuleEntry sequence_table[] = {
-    {"SequenceConstruct", 11, construct, false},
-    {"SequenceEmpty", 11, empty, false},
-    {"SequenceInsert", 11, insert, false},
-    {"SequenceErase", 11, erase, false},
-    {"SequenceAt", 11, element, false},
-    {"SequenceLength", 11, length, false},
-    {"SplitToSequence", 11, split, false},
-    {"ConcatFromSequence", 11, join, false},
-    {"SequenceMap", 17, map, false},
-    {"Optional", 15, optional, false},
-    {"OptionalHasElement", 15, has_element, false},
-    {"OptionalGetElement", 15, get_element, false},
+    {"SequenceConstruct", 11, construct, {}, false},
+    {"SequenceEmpty", 11, empty, {}, false},
+    {"SequenceInsert", 11, insert, {}, false},
+    {"SequenceErase", 11, erase, {}, false},
+    {"SequenceAt", 11, element, {}, false},
+    {"SequenceLength", 11, length, {}, false},
+    {"SplitToSequence", 11, split, {}, false},
+    {"ConcatFromSequence", 11, join, {}, false},
+    {"SequenceMap", 17, map, {}, false},
+    {"Optional", 15, optional, {}, false},
+    {"OptionalHasElement", 15, has_element, {}, false},
+    {"OptionalGetElement", 15, get_element, {}, false},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> sequence_rules() { return sequence_table; }
+constinit const Rules sequence_rules = sequence_table;
 
 }  // namespace gradus::onnx

@@ -25,12 +25,8 @@ void size_of_tensor(Call& c) { c.give(Item::of_sizes({ir::numel(c.type().dims)},
 // 0 keeps a size unless `allowzero`; the one -1 is what is left.
 void reshape_to(Call& c) {
   Value x = c.x();
-  Dims shape;
-  if (c.opset() < 5 || !c.given(1))
-    for (int64_t n : c.integers("shape").value_or(Ints{})) shape.push_back(n);
-  else
-    shape = c.sizes(1, "shape");
-  bool zero = c.attribute("allowzero", int64_t{0}) != 0;
+  Dims shape = c.opset() < 5 || !c.given(1) ? c.sizes("shape") : c.sizes(1, "shape");
+  bool zero = c.flag("allowzero");
   for (size_t i = 0; i < shape.size(); ++i)
     if (!zero && shape[i] == Dim(0)) {
       if (i >= x.dims().size()) c.fail("size {} is kept, but there is none", i);
@@ -127,14 +123,14 @@ void joined(Call& c) {
 
 void split_up(Call& c) {
   Value x = c.x();
-  int axis = c.axis(c.attribute("axis", int64_t{0}), x.rank());
+  int axis = c.axis("axis", 0);
   const Dim& n = x.dims()[static_cast<size_t>(axis)];
   auto parts = static_cast<int64_t>(c.outputs());
   Dims sizes;
   if ((c.opset() >= 13 || c.opset() < 2) && c.given(1)) {
     sizes = c.sizes(1, "split");
-  } else if (auto given = c.integers("split")) {
-    for (int64_t s : *given) sizes.push_back(s);
+  } else if (c.has("split")) {
+    sizes = c.sizes("split");
   } else {
     parts = c.attribute("num_outputs", parts);
     if (parts != static_cast<int64_t>(c.outputs())) c.fail("num_outputs is not how many there are");
@@ -175,8 +171,8 @@ void slice_up(Call& c) {
   Dims starts, ends;
   std::optional<Ints> axes, steps;
   if (c.opset() < 10) {
-    for (int64_t i : c.integers("starts").value_or(Ints{})) starts.push_back(i);
-    for (int64_t i : c.integers("ends").value_or(Ints{})) ends.push_back(i);
+    starts = c.sizes("starts");
+    ends = c.sizes("ends");
     axes = c.integers("axes");
   } else {
     starts = c.sizes(1, "starts");
@@ -229,7 +225,7 @@ Value bordered(Call& c, Value x, const Dims& amounts, const std::string& mode) {
     } else {
       i = binary("minimum", binary("maximum", i, num(int64_t{0})), last);
     }
-    x = emit("index_select", {x, i}, {{"dim", d, {}}});
+    x = index_select(x, i, d);
   }
   return x;
 }
@@ -240,7 +236,7 @@ void pad(Call& c) {
   std::optional<Ints> axes;
   double value = 0;
   if (c.opset() < 11) {
-    for (int64_t p : c.integers("pads").value_or(Ints{})) given.push_back(p);
+    given = c.sizes("pads");
     value = c.attribute("value", 0.0);
   } else {
     given = c.sizes(1, "pads");
@@ -256,10 +252,15 @@ void pad(Call& c) {
   c.give(bordered(c, x, amounts, mode));
 }
 
+int64_t block_of(Call& c) {
+  int64_t size = c.attribute("blocksize", int64_t{0});
+  if (size <= 0 || c.rank() != 4) c.fail("it wants images [N, C, H, W], and a blocksize");
+  return size;
+}
+
 void depth_to_space(Call& c) {
   Value x = c.x();
-  int64_t b = c.attribute("blocksize", int64_t{0});
-  if (b <= 0 || x.rank() != 4) c.fail("it wants images [N, C, H, W], and a blocksize");
+  int64_t b = block_of(c);
   Dim n = x.dims()[0], depth = floor_div(x.dims()[1], b * b), h = x.dims()[2], w = x.dims()[3];
   bool by_column = c.attribute("mode", "DCR") == "CRD";
   Value y = by_column ? permute(reshape(x, {n, depth, b, b, h, w}), {0, 1, 4, 2, 5, 3})
@@ -269,8 +270,7 @@ void depth_to_space(Call& c) {
 
 void space_to_depth(Call& c) {
   Value x = c.x();
-  int64_t b = c.attribute("blocksize", int64_t{0});
-  if (b <= 0 || x.rank() != 4) c.fail("it wants images [N, C, H, W], and a blocksize");
+  int64_t b = block_of(c);
   Dim n = x.dims()[0], depth = x.dims()[1];
   Dim h = floor_div(x.dims()[2], b), w = floor_div(x.dims()[3], b);
   Value y = permute(reshape(x, {n, depth, h, b, w, b}), {0, 3, 5, 1, 2, 4});
@@ -279,13 +279,13 @@ void space_to_depth(Call& c) {
 
 void triangle(Call& c) {
   int64_t k = c.given(1) ? c.integer(1, "k") : 0;
-  const char* op = c.attribute("upper", int64_t{1}) ? "triu" : "tril";
+  const char* op = c.flag("upper", true) ? "triu" : "tril";
   c.give(emit(op, {c.x()}, {{"diagonal", k, {}}}));
 }
 
 constexpr RuleEntry shape_table[] = {
-    {"Shape", 1, shape_of, false},
-    {"Size", 1, size_of_tensor, false},
+    {"Shape", 1, shape_of, {}, false},
+    {"Size", 1, size_of_tensor, {}, false},
     {"Reshape", 1, reshape_to},
     {"Flatten", 1, flatten},
     {"Transpose", 1, transposed},
@@ -304,6 +304,6 @@ constexpr RuleEntry shape_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> shape_rules() { return shape_table; }
+constinit const Rules shape_rules = shape_table;
 
 }  // namespace gradus::onnx

@@ -20,12 +20,11 @@ constexpr int64_t longest = 2048;
 void window(Call& c) {
   int64_t size = c.integer(0, "size");
   if (size < 0 || size > 1'000'000) c.fail("its size is {}", size);
-  DType dtype =
-      dtype_of(static_cast<int>(c.attribute("output_datatype", int64_t{1})), "output_datatype");
+  DType dtype = c.dtype("output_datatype", 1);
   double a0 = 0.5, a1 = 0.5, a2 = 0;
   if (c.op() == "HammingWindow") a0 = 25.0 / 46, a1 = 21.0 / 46;
   if (c.op() == "BlackmanWindow") a0 = 0.42, a2 = 0.08;
-  bool periodic = c.attribute("periodic", int64_t{1}) != 0;
+  bool periodic = c.flag("periodic", true);
   double period = static_cast<double>(periodic ? size : size - 1);
   std::vector<double> values;
   for (int64_t i = 0; i < size; ++i) {
@@ -67,9 +66,7 @@ Value transformed(Call& c, const Value& re, const Value& im, int64_t length, int
   return emit_all(c.world(), "stack", std::vector{y_re, y_im}, {{"dim", -1, {}}})[0];
 }
 
-Value component(const Value& x, int64_t i) {
-  return emit("select", {x}, {{"dim", -1, {}}, {"index", i, {}}});
-}
+Value component(const Value& x, int64_t i) { return select(x, -1, i); }
 
 // The number of real and imaginary parts in the last dimension.
 bool is_complex(Call& c, const Value& x) {
@@ -80,9 +77,9 @@ bool is_complex(Call& c, const Value& x) {
 
 void dft(Call& c) {
   Value x = c.x();
-  bool complex = is_complex(c, x), inverse = c.attribute("inverse", int64_t{0}) != 0;
-  bool half = c.attribute("onesided", int64_t{0}) != 0;
-  int axis = c.axis(c.attribute("axis", int64_t{1}), x.rank());
+  bool complex = is_complex(c, x), inverse = c.flag("inverse");
+  bool half = c.flag("onesided");
+  int axis = c.axis("axis", 1);
   if (axis == x.rank() - 1) c.fail("its axis is that of real and imaginary parts");
   if (!x.dims()[static_cast<size_t>(axis)].constant())
     c.unsupported("DFT along a size that has a name");
@@ -101,7 +98,7 @@ void dft(Call& c) {
 void stft(Call& c) {
   Value x = c.x();
   if (x.rank() != 3) c.fail("it wants [batch, length, 1 or 2]");
-  bool complex = is_complex(c, x), half = c.attribute("onesided", int64_t{1}) != 0;
+  bool complex = is_complex(c, x), half = c.flag("onesided", true);
   int64_t step = c.integer(1, "frame_step");
   if (c.given(2) && c.rank(2) != 1) c.fail("its window is a list");
   auto window = c.given(2) ? c.type(2).dims[0].constant() : std::nullopt;
@@ -126,8 +123,7 @@ void mel_weights(Call& c) {
   double low = mel(c.number(3, "lower_edge_hertz")), high = mel(c.number(4, "upper_edge_hertz"));
   if (bins < 1 || bins > longest || length < 1 || length > longest || !(rate > 0))
     c.fail("its numbers are out of range");
-  DType dtype =
-      dtype_of(static_cast<int>(c.attribute("output_datatype", int64_t{1})), "output_datatype");
+  DType dtype = c.dtype("output_datatype", 1);
   int64_t shape[] = {length / 2 + 1, bins};
   std::vector<int64_t> edges;
   for (int64_t i = 0; i < bins + 2; ++i) {
@@ -163,6 +159,6 @@ constexpr RuleEntry signal_table[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> signal_rules() { return signal_table; }
+constinit const Rules signal_rules = signal_table;
 
 }  // namespace gradus::onnx

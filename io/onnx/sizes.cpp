@@ -1,9 +1,9 @@
-#include "io/onnx/sizes.h"
-
+// Arithmetic on sizes that have names.
 #include <algorithm>
 
 #include <onnx/onnx_pb.h>
 
+#include "io/onnx/call.h"
 #include "io/onnx/model.h"
 
 namespace gradus::onnx {
@@ -53,7 +53,7 @@ ItemPtr arithmetic(Call& c) {
   auto p = pair_of(c);
   if (!p) return nullptr;
   Dims out;
-  bool cuts = c.attribute("fmod", int64_t{0}) != 0;
+  bool cuts = c.flag("fmod");
   for (size_t i = 0; i < p->a.size(); ++i) {
     auto d = combined(c.op(), cuts, p->a[i], p->b[i]);
     if (!d) return nullptr;
@@ -176,7 +176,7 @@ ItemPtr cast(Call& c) {
 ItemPtr product(Call& c) {
   auto from = c.item(0)->as_sizes();
   if (!from || scalar(c, 0)) return nullptr;
-  bool keep = c.attribute("keepdims", int64_t{1}) != 0;
+  bool keep = c.flag("keepdims", true);
   return Item::of_sizes({ir::numel(*from)}, !keep);
 }
 

@@ -104,11 +104,11 @@ constexpr RuleEntry training_table[] = {
     {"ai.onnx.preview.training.Adagrad", 1, adagrad},
     {"ai.onnx.preview.training.Adam", 1, adam},
     {"ai.onnx.preview.training.Momentum", 1, momentum},
-    {"ai.onnx.preview.training.Gradient", 1, gradient, false},
+    {"ai.onnx.preview.training.Gradient", 1, gradient, {}, false},
 };
 
 }  // namespace
 
-std::span<const RuleEntry> training_rules() { return training_table; }
+constinit const Rules training_rules = training_table;
 
 }  // namespace gradus::onnx

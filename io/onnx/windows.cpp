@@ -47,7 +47,7 @@ Window window_of(Call& c, const Dims& image, Ints kernel) {
   w.kernel = c.has("kernel_shape") || kernel.empty() ? list_of(c, "kernel_shape", n, 0, 1) : kernel;
   w.stride = list_of(c, "strides", n, 1, 1);
   w.dilation = list_of(c, "dilations", n, 1, 1);
-  w.ceil = c.attribute("ceil_mode", int64_t{0}) != 0;
+  w.ceil = c.flag("ceil_mode");
   for (size_t d = 0; d < n; ++d)
     if (w.kernel[d] < 1 || w.kernel[d] * w.dilation[d] > INT32_MAX)
       c.fail("the kernel's size {} is out of range", w.kernel[d]);
