@@ -25,14 +25,6 @@ void InferCall::require_equal(const Dim& a, const Dim& b, std::string_view what)
   if (equalities) equalities->push_back({a, b, fmt::format("{}: {}", op.name, what)});
 }
 
-int InferCall::dimension(int64_t dim, int rank) const {
-  int64_t n = std::max(rank, 1);
-  if (dim < -n || dim >= n)
-    fail("dimension {} is out of range for a tensor of rank {} (from {} to {})", dim, rank, -n,
-         n - 1);
-  return static_cast<int>(dim < 0 ? dim + n : dim);
-}
-
 void InferCall::fail_with(const std::string& message) const {
   throw Error(fmt::format("{}: {}", op.name, message));
 }

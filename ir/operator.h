@@ -106,8 +106,6 @@ struct InferCall {
   // Proves a == b, or leaves it to be checked at run time; an Error where both are constants and
   // differ. `what` completes "…: sizes 2 and 3 differ: {what}".
   void require_equal(const Dim& a, const Dim& b, std::string_view what) const;
-  // Normalises a possibly negative dimension of a tensor of this rank (0-d counts as rank 1).
-  int dimension(int64_t dim, int rank) const;
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
     fail_with(fmt::format(format, std::forward<Args>(args)...));

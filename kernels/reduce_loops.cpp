@@ -17,18 +17,12 @@ constexpr int64_t prefetch_rows = 8;
 struct Sum {
   template <class T>
   static constexpr T identity = T(0);
-  template <class X>
-  [[gnu::always_inline]] static void combine(X& a, const X& b) {
-    a = a + b;
-  }
+  [[gnu::always_inline]] static void combine(auto& a, const auto& b) { a = a + b; }
 };
 struct Prod {
   template <class T>
   static constexpr T identity = T(1);
-  template <class X>
-  [[gnu::always_inline]] static void combine(X& a, const X& b) {
-    a = a * b;
-  }
+  [[gnu::always_inline]] static void combine(auto& a, const auto& b) { a = a * b; }
 };
 struct Max {
   template <class T>
@@ -55,18 +49,12 @@ struct Min {
 struct All {
   template <class T>
   static constexpr T identity = T(1);
-  template <class X>
-  [[gnu::always_inline]] static void combine(X& a, const X& b) {
-    a = a & b;
-  }
+  [[gnu::always_inline]] static void combine(auto& a, const auto& b) { a = a & b; }
 };
 struct Any {
   template <class T>
   static constexpr T identity = T(0);
-  template <class X>
-  [[gnu::always_inline]] static void combine(X& a, const X& b) {
-    a = a | b;
-  }
+  [[gnu::always_inline]] static void combine(auto& a, const auto& b) { a = a | b; }
 };
 
 // Sixteen lanes as vectors that live in registers; compilers split them where registers are

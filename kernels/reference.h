@@ -6,13 +6,13 @@
 namespace gradus::kernels {
 
 // Does the work on `args`, which are a kernel's: one element after the other, on this thread, each
-// found by the shapes and strides alone. It follows the comments of work/ and has no loop in common
-// with the kernels. Slow.
+// found by the shapes and strides alone. It follows the comments in work/ and shares nothing with
+// the kernels but the scalar rules of operators. Slow.
 //
 // What it writes has the bits of every backend's code, but for
 //   NaNs, of which sign and payload do not count;
 //   large products and convolutions, where a library orders the sums;
-//   inverse, det and cofactor of matrices: their order is nobody's promise.
+//   inverse, det and cofactor of matrices, for which work/kinds.h specifies no order.
 // Throws Error as a kernel does.
 void evaluate(const work::Work& work, std::byte* const* args);
 

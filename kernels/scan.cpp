@@ -31,49 +31,33 @@ template <class C>
     return a * b;
 }
 
-struct SumStep {
-  template <class C>
-  static constexpr C identity = C(0);
-  template <class C>
-  [[gnu::always_inline]] static C next(C s, C x, C) {
-    return add(s, x);
-  }
-};
-struct ProdStep {
-  template <class C>
-  static constexpr C identity = C(1);
-  template <class C>
-  [[gnu::always_inline]] static C next(C s, C x, C) {
-    return multiply(s, x);
-  }
-};
-struct RecurrenceStep {
-  template <class C>
-  static constexpr C identity = C(0);
-  template <class C>
-  [[gnu::always_inline]] static C next(C s, C a, C b) {
-    return add(multiply(a, s), b);
-  }
-};
-struct LogSumExpStep {
-  template <class C>
-  static constexpr C identity = -std::numeric_limits<C>::infinity();
-  template <class C>
-  [[gnu::always_inline]] static C next(C s, C x, C) {
+// The state before the first element.
+template <ScanStep step, class C>
+constexpr C first_state() {
+  if (step == ScanStep::log_sum_exp) return -std::numeric_limits<C>::infinity();
+  return step == ScanStep::prod ? C(1) : C(0);
+}
+// The state after one more element of each operand.
+template <ScanStep step, class C>
+[[gnu::always_inline]] inline C next_state(C s, C a, C b) {
+  if constexpr (step == ScanStep::sum) return add(s, a);
+  if constexpr (step == ScanStep::prod) return multiply(s, a);
+  if constexpr (step == ScanStep::recurrence) return add(multiply(a, s), b);
+  if constexpr (step == ScanStep::log_sum_exp) {
     using S = scalar::Num<C>;
-    bool above = s > x || s != s;
-    C high = above ? s : x, low = above ? x : s;
+    bool above = s > a || s != s;
+    C high = above ? s : a, low = above ? a : s;
     if (high - high != 0) return high;  // an infinity or NaN decides
     return high + scalar::log1p(scalar::exp(S{low - high})).value;
   }
-};
+}
 
 // m rows of n columns: state[t] runs over the rows, which lie `step` elements apart in `a`, `b` and
 // `out` (negative in reverse).
 using ScanLoop = void (*)(const void* a, const void* b, void* out, int64_t m, int64_t n,
                           int64_t step, void* state);
 
-template <class Step, class C, bool exclusive>
+template <ScanStep kind, class C, bool exclusive>
 [[gnu::always_inline]] inline void scan_body(const void* a, const void* b, void* out, int64_t m,
                                              int64_t n, int64_t step, void* state) {
   const C* __restrict x = static_cast<const C*>(a);
@@ -83,7 +67,7 @@ template <class Step, class C, bool exclusive>
   if (n == 1) {
     C now = s[0];
     for (int64_t i = 0; i < m; ++i) {
-      C next = Step::next(now, x[i * step], z[i * step]);
+      C next = next_state<kind>(now, x[i * step], z[i * step]);
       y[i * step] = exclusive ? now : next;
       now = next;
     }
@@ -92,32 +76,32 @@ template <class Step, class C, bool exclusive>
   }
   for (int64_t i = 0; i < m; ++i, x += step, z += step, y += step)
     for (int64_t t = 0; t < n; ++t) {
-      C next = Step::next(s[t], x[t], z[t]);
+      C next = next_state<kind>(s[t], x[t], z[t]);
       y[t] = exclusive ? s[t] : next;
       s[t] = next;
     }
 }
 
-template <class Step, class C, bool exclusive>
+template <ScanStep kind, class C, bool exclusive>
 void scan_loop(const void* a, const void* b, void* out, int64_t m, int64_t n, int64_t step,
                void* state) {
-  scan_body<Step, C, exclusive>(a, b, out, m, n, step, state);
+  scan_body<kind, C, exclusive>(a, b, out, m, n, step, state);
 }
 #if GRADUS_HAS_V3
-template <class Step, class C, bool exclusive>
+template <ScanStep kind, class C, bool exclusive>
 [[gnu::target("arch=x86-64-v3")]] void scan_loop_v3(const void* a, const void* b, void* out,
                                                     int64_t m, int64_t n, int64_t step,
                                                     void* state) {
-  scan_body<Step, C, exclusive>(a, b, out, m, n, step, state);
+  scan_body<kind, C, exclusive>(a, b, out, m, n, step, state);
 }
 #endif
 
-template <class Step, class C>
+template <ScanStep kind, class C>
 ScanLoop choose(bool exclusive) {
 #if GRADUS_HAS_V3
-  if (cpu_has_v3()) return exclusive ? scan_loop_v3<Step, C, true> : scan_loop_v3<Step, C, false>;
+  if (cpu_has_v3()) return exclusive ? scan_loop_v3<kind, C, true> : scan_loop_v3<kind, C, false>;
 #endif
-  return exclusive ? scan_loop<Step, C, true> : scan_loop<Step, C, false>;
+  return exclusive ? scan_loop<kind, C, true> : scan_loop<kind, C, false>;
 }
 
 // How operands lie: what comes before the scanned dimension, and what comes after it.
@@ -221,17 +205,17 @@ void run(const void* parameters, std::byte* const* args, KernelScope& scope) {
   });
 }
 
-template <class Step>
+template <ScanStep kind>
 void choose_loop(Plan& p, bool exclusive) {
-  p.float_identity = static_cast<double>(Step::template identity<double>);
-  if constexpr (!std::is_same_v<Step, LogSumExpStep>) {
-    p.integer_identity = Step::template identity<int64_t>;
+  p.float_identity = first_state<kind, double>();
+  if constexpr (kind != ScanStep::log_sum_exp) {
+    p.integer_identity = first_state<kind, int64_t>();
     if (p.compute == Compute::i64) {
-      p.loop = choose<Step, int64_t>(exclusive);
+      p.loop = choose<kind, int64_t>(exclusive);
       return;
     }
   }
-  p.loop = choose<Step, double>(exclusive);
+  p.loop = choose<kind, double>(exclusive);
 }
 
 struct MaxPlan {
@@ -297,16 +281,16 @@ Kernel make_kernel(const Scan& w) {
   for (const Layout& in : w.in) p.sides.push_back(side_of(in, w.dim));
   switch (w.next) {
     case ScanStep::sum:
-      choose_loop<SumStep>(p, w.exclusive);
+      choose_loop<ScanStep::sum>(p, w.exclusive);
       break;
     case ScanStep::prod:
-      choose_loop<ProdStep>(p, w.exclusive);
+      choose_loop<ScanStep::prod>(p, w.exclusive);
       break;
     case ScanStep::recurrence:
-      choose_loop<RecurrenceStep>(p, w.exclusive);
+      choose_loop<ScanStep::recurrence>(p, w.exclusive);
       break;
     case ScanStep::log_sum_exp:
-      choose_loop<LogSumExpStep>(p, w.exclusive);
+      choose_loop<ScanStep::log_sum_exp>(p, w.exclusive);
       break;
   }
   return Kernel::of(run, std::move(p));

@@ -29,22 +29,16 @@ Value drop_where(const Value& condition, const Value& dy) { return where(conditi
 
 }  // namespace
 
-void Elu::vjp(VjpCall& d) {
-  d.give(0, [&] { return elu_gradient(d, 1, d.attr<Attr>().alpha, 1); });
-}
+Value Elu::dx(VjpCall& d, const Attr& a) { return elu_gradient(d, 1, a.alpha, 1); }
 
-void Celu::infer(InferCall& call) {
-  if (attributes_as<Attr>(call.attributes).alpha == 0) call.fail("attribute 'alpha' must not be 0");
+void Celu::infer(InferCall& call, const Attr& a) {
+  if (a.alpha == 0) call.fail("attribute 'alpha' must not be 0");
   PointwiseEntry<Celu>::infer(call);
 }
 
-void Celu::vjp(VjpCall& d) {
-  d.give(0, [&] { return elu_gradient(d, 1, 1, d.attr<Attr>().alpha); });
-}
+Value Celu::dx(VjpCall& d, const Attr& a) { return elu_gradient(d, 1, 1, a.alpha); }
 
-void Selu::vjp(VjpCall& d) {
-  d.give(0, [&] { return elu_gradient(d, scale, alpha * scale, 1); });
-}
+Value Selu::dx(VjpCall& d) { return elu_gradient(d, scale, alpha * scale, 1); }
 
 bool read_literal(const Literal& l, GeluForm& form, std::string& what) {
   const std::string* s = std::get_if<std::string>(&l.value);
@@ -57,89 +51,72 @@ bool read_literal(const Literal& l, GeluForm& form, std::string& what) {
 Literal write_literal(const GeluForm& form) { return form.by_tanh ? "tanh" : "none"; }
 
 // With s = sigmoid(v), v = a x + b x^3: y = x s, y' = s (1 + x (1 - s) v').
-void Gelu::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Value& x = d.x();
-    if (!d.attr<Attr>().approximate.by_tanh) {
-      Value density = x * emit<NormalPdf>(x);
-      return d.dy() * (emit<NormalCdf>(x) + density);
-    }
-    Value x2 = emit<Square>(x);
-    Value s = emit<Sigmoid>(x * (x2 * b + a));
-    Value v_slope = x2 * (3 * b) + a;
-    Value bend = x * ((1.0 - s) * v_slope);
-    return d.dy() * (s * (bend + 1.0));
-  });
+Value Gelu::dx(VjpCall& d, const Attr& attr) {
+  const Value& x = d.x();
+  if (!attr.approximate.by_tanh) {
+    Value density = x * emit<NormalPdf>(x);
+    return d.dy() * (emit<NormalCdf>(x) + density);
+  }
+  Value x2 = emit<Square>(x);
+  Value s = emit<Sigmoid>(x * (x2 * b + a));
+  Value v_slope = x2 * (3 * b) + a;
+  Value bend = x * ((1.0 - s) * v_slope);
+  return d.dy() * (s * (bend + 1.0));
 }
 
-void Silu::vjp(VjpCall& d) {  // y' = s (1 + x (1 - s))
-  d.give(0, [&] {
-    Value s = emit<Sigmoid>(d.x());
-    Value bend = d.x() * (1.0 - s);
-    return d.dy() * (s * (bend + 1.0));
-  });
+Value Silu::dx(VjpCall& d) {  // y' = s (1 + x (1 - s))
+  Value s = emit<Sigmoid>(d.x());
+  Value bend = d.x() * (1.0 - s);
+  return d.dy() * (s * (bend + 1.0));
 }
 
-void Softplus::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    Value scaled = d.x() * a.beta;
-    Value soft = d.dy() * emit<Sigmoid>(kept_below(scaled, a.threshold));
-    return where(gt(scaled, num(a.threshold)), d.dy(), soft);
-  });
+Value Softplus::dx(VjpCall& d, const Attr& a) {
+  Value scaled = d.x() * a.beta;
+  Value soft = d.dy() * emit<Sigmoid>(kept_below(scaled, a.threshold));
+  return where(gt(scaled, num(a.threshold)), d.dy(), soft);
 }
 
-void Hardtanh::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Hardtanh::infer(InferCall& call, const Attr& a) {
   if (!(a.min.as_double() <= a.max.as_double()))
     call.fail("attribute 'min' is {}, more than 'max', {}", a.min.as_double(), a.max.as_double());
   PointwiseEntry<Hardtanh>::infer(call);
 }
 
-void Hardtanh::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    Value high = ge(d.x(), num(a.max.as_double()));
-    if (a.min.as_double() == -inf) return drop_where(high, d.dy());
-    Value low = le(d.x(), num(a.min.as_double()));
-    return drop_where(logical_or(low, high), d.dy());
-  });
+Value Hardtanh::dx(VjpCall& d, const Attr& a) {
+  Value high = ge(d.x(), num(a.max.as_double()));
+  if (a.min.as_double() == -inf) return drop_where(high, d.dy());
+  Value low = le(d.x(), num(a.min.as_double()));
+  return drop_where(logical_or(low, high), d.dy());
 }
 
-void Relu6::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    Value low = le(d.x(), num(0.0));
-    Value high = ge(d.x(), num(6.0));
-    return drop_where(logical_or(low, high), d.dy());
-  });
+Value Relu6::dx(VjpCall& d) {
+  Value low = le(d.x(), num(0.0));
+  Value high = ge(d.x(), num(6.0));
+  return drop_where(logical_or(low, high), d.dy());
 }
 
-void Hardshrink::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    double lambd = d.attr<Attr>().lambd;
-    Value low = ge(d.x(), num(-lambd));
-    Value high = le(d.x(), num(lambd));
-    return drop_where(logical_and(low, high), d.dy());
-  });
+Value Hardshrink::dx(VjpCall& d, const Attr& a) {
+  double lambd = a.lambd;
+  Value low = ge(d.x(), num(-lambd));
+  Value high = le(d.x(), num(lambd));
+  return drop_where(logical_and(low, high), d.dy());
 }
 
-void Softshrink::infer(InferCall& call) {
-  double lambd = attributes_as<Attr>(call.attributes).lambd;
+void Softshrink::infer(InferCall& call, const Attr& a) {
+  double lambd = a.lambd;
   if (!(lambd >= 0)) call.fail("attribute 'lambd' is {}, it must not be negative", lambd);
   PointwiseEntry<Softshrink>::infer(call);
 }
 
-void Softshrink::vjp(VjpCall& d) { Hardshrink::vjp(d); }
+Value Softshrink::dx(VjpCall& d, const Attr& a) { return Hardshrink::dx(d, a); }
 
 // With t = tanh(log(1 + e^x)): y' = t + x (1 - t^2) sigmoid(x).
-void Mish::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Value& x = d.x();
-    // At 40 the threshold changes no bit.
-    Value t = emit<Tanh>(emit<Softplus>({x}, {.threshold = 40.0}));
-    Value bend = x * (emit<Sigmoid>(x) * (1.0 - emit<Square>(t)));
-    return d.dy() * (t + bend);
-  });
+Value Mish::dx(VjpCall& d) {
+  const Value& x = d.x();
+  // At 40 the threshold changes no bit.
+  Value t = emit<Tanh>(emit<Softplus>({x}, {.threshold = 40.0}));
+  Value bend = x * (emit<Sigmoid>(x) * (1.0 - emit<Square>(t)));
+  return d.dy() * (t + bend);
 }
 
 void Prelu::compose(ComposeCall& c) {
@@ -164,25 +141,22 @@ void Prelu::compose(ComposeCall& c) {
   c.give(where(gt(x, num(0.0)), x, below));
 }
 
-void NanToNum::compose(ComposeCall& c) {
+void NanToNum::compose(ComposeCall& c, const Attr& a) {
   const Value& x = tensor_operand(c, 0);
   if (!is_floating(x.dtype())) return c.give(x);
   double largest = x.dtype() == DType::f64    ? std::numeric_limits<double>::max()
                    : x.dtype() == DType::f32  ? std::numeric_limits<float>::max()
                    : x.dtype() == DType::bf16 ? 0x1.fep127
                                               : 65504.0;
-  const Attr& a = c.attr<Attr>();
   Value y = where(emit<Isnan>(x), num(a.nan), x);
   y = where(eq(x, num(inf)), num(a.posinf.value_or(largest)), y);
   c.give(where(eq(x, num(-inf)), num(a.neginf.value_or(-largest)), y));
 }
 
-void Glu::compose(ComposeCall& c) {
+void Glu::compose(ComposeCall& c, const Attr& a) {
   const Value& x = tensor_operand(c, 0);
-  const int64_t given = c.attr<Attr>().dim, dim = given < 0 ? given + x.rank() : given;
-  if (dim < 0 || dim >= x.rank())
-    c.fail("dimension {} is out of range for 'x', {}", given, to_string(x.type));
-  const Dim size = x.dims()[static_cast<size_t>(dim)];
+  const int64_t dim = a.dim;
+  const Dim size = x.dims()[dim];
   if (size.is_constant() && size.value() % 2 != 0)
     c.fail("dimension {} of 'x', {}, has no halves", dim, to_string(x.type));
   const Dim half = floor_div(size, 2);

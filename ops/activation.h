@@ -9,36 +9,23 @@ namespace gradus::ops {
 
 struct Sigmoid : Function<Unary<Result::floating>> {  // y = 1 / (1 + e^-x)
   static constexpr std::string_view name = "sigmoid", doc = "y = 1 / (1 + e^-x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return sigmoid(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * (d.y() * (1.0 - d.y())); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return sigmoid(x); }
+  static Value dx(VjpCall& d) { return d.dy() * (d.y() * (1.0 - d.y())); }
 };
 
 struct Logsigmoid : Function<Unary<Result::floating>> {  // y = -log(1 + e^-x)
   static constexpr std::string_view name = "logsigmoid", doc = "y = log(1 / (1 + e^-x))";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return logsigmoid(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * emit<Sigmoid>(-d.x()); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return logsigmoid(x); }
+  static Value dx(VjpCall& d) { return d.dy() * emit<Sigmoid>(-d.x()); }
 };
 
 struct Relu : Function<Unary<>> {  // y = max(x, 0)
   static constexpr std::string_view name = "relu", doc = "y = max(x, 0); its derivative at 0 is 0";
   static constexpr bool refuses_bool = true;
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return select(x <= 0, 0, x);
-  }
-  static void vjp(VjpCall& d) {  // by y, which a layer keeps anyway
-    d.give(0, [&] { return where(le(d.y(), num(0.0)), num(0.0), d.dy()); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return select(x <= 0, 0, x); }
+  static Value dx(VjpCall& d) {
+    return where(le(d.y(), num(0.0)), num(0.0), d.dy());
+  }  // by y, which a layer keeps anyway
 };
 
 struct LeakyRelu : Function<Unary<Result::floating>> {  // y = x where x > 0, else slope x
@@ -52,11 +39,9 @@ struct LeakyRelu : Function<Unary<Result::floating>> {  // y = x where x > 0, el
     S below = x * a.slope;
     return select(x > 0.0, x, below);
   }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] {
-      Value below = d.dy() * d.attr<Attr>().slope;
-      return where(gt(d.x(), num(0.0)), d.dy(), below);
-    });
+  static Value dx(VjpCall& d, const Attr& a) {
+    Value below = d.dy() * a.slope;
+    return where(gt(d.x(), num(0.0)), d.dy(), below);
   }
 };
 
@@ -73,7 +58,7 @@ struct Elu : Function<Unary<Result::floating>> {  // y = x where x > 0, else alp
     S below = expm1(x) * a.alpha;
     return select(x > 0.0, x, below);
   }
-  static void vjp(VjpCall& d);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 struct Celu
@@ -86,8 +71,8 @@ struct Celu
     S below = expm1(x / a.alpha) * a.alpha;
     return select(x > 0.0, x, below);
   }
-  static void infer(InferCall&);
-  static void vjp(VjpCall& d);
+  static void infer(InferCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 struct Selu
@@ -103,7 +88,7 @@ struct Selu
     S below = expm1(x) * (alpha * scale);
     return select(x > 0.0, above, below);
   }
-  static void vjp(VjpCall& d);
+  static Value dx(VjpCall&);
 };
 
 // gelu's `approximate`, "none" or "tanh".
@@ -137,16 +122,13 @@ struct Gelu : Function<Unary<Result::floating>> {  // y = x Phi(x)
     if (attr.approximate.by_tanh) return x * sigmoid(x * (x * x * b + a));
     return x * (erfc(x * -0.70710678118654752440) * 0.5);
   }
-  static void vjp(VjpCall& d);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 struct Silu : Function<Unary<Result::floating>> {  // y = x sigmoid(x)
   static constexpr std::string_view name = "silu", doc = "y = x / (1 + e^-x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return x * sigmoid(x);
-  }
-  static void vjp(VjpCall& d);
+  GRADUS_INLINE static auto scalar(auto x) { return x * sigmoid(x); }
+  static Value dx(VjpCall&);
 };
 
 struct Softplus : Function<Unary<Result::floating>> {  // y = log(1 + e^(beta x)) / beta
@@ -165,7 +147,7 @@ struct Softplus : Function<Unary<Result::floating>> {  // y = log(1 + e^(beta x)
     S soft = log1p_exp(scaled) / a.beta;
     return select(scaled > a.threshold, x, soft);
   }
-  static void vjp(VjpCall& d);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 struct Hardtanh : Function<Unary<>> {  // y = min(max(x, lower), upper)
@@ -185,8 +167,8 @@ struct Hardtanh : Function<Unary<>> {  // y = min(max(x, lower), upper)
     S y = select(x < lower, lower, x);
     return select(y > upper, upper, y);
   }
-  static void infer(InferCall&);
-  static void vjp(VjpCall& d);
+  static void infer(InferCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 struct Relu6 : Function<Unary<>> {  // y = min(max(x, 0), 6)
@@ -197,7 +179,7 @@ struct Relu6 : Function<Unary<>> {  // y = min(max(x, 0), 6)
     S y = select(x < 0, 0, x);
     return select(y > 6, 6, y);
   }
-  static void vjp(VjpCall& d);
+  static Value dx(VjpCall&);
 };
 
 // The attribute of the shrinking functions.
@@ -209,11 +191,10 @@ struct LambdAttr {
 struct Hardshrink : Function<Unary<Result::floating>> {  // y = 0 where |x| <= lambd, else x
   static constexpr std::string_view name = "hardshrink", doc = "y = |x| <= lambd ? 0 : x";
   using Attr = LambdAttr;
-  template <class S>
-  GRADUS_INLINE static S scalar(S x, const Attr& a) {
+  GRADUS_INLINE static auto scalar(auto x, const Attr& a) {
     return select((x >= -a.lambd) & (x <= a.lambd), 0.0, x);
   }
-  static void vjp(VjpCall& d);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 struct Softshrink : Function<Unary<Result::floating>> {  // y = x moved towards 0 by lambd
@@ -228,8 +209,8 @@ struct Softshrink : Function<Unary<Result::floating>> {  // y = x moved towards 
     S rest = select(x < -a.lambd, below, 0.0);
     return select(x > a.lambd, above, rest);
   }
-  static void infer(InferCall&);
-  static void vjp(VjpCall& d);
+  static void infer(InferCall&, const Attr&);
+  static Value dx(VjpCall& d, const Attr&);
 };
 
 struct Threshold : Function<Unary<>> {  // y = x where x > threshold, else value
@@ -245,42 +226,27 @@ struct Threshold : Function<Unary<>> {  // y = x where x > threshold, else value
     S value = constant_like(x, a.value);
     return select(x <= constant_like(x, a.threshold), value, x);
   }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] {
-      return where(le(d.x(), num(d.attr<Attr>().threshold.as_double())), num(0.0), d.dy());
-    });
+  static Value dx(VjpCall& d, const Attr& a) {
+    return where(le(d.x(), num(a.threshold.as_double())), num(0.0), d.dy());
   }
 };
 
 struct Mish : Function<Unary<Result::floating>> {  // y = x tanh(log(1 + e^x))
   static constexpr std::string_view name = "mish", doc = "y = x * tanh(log(1 + e^x))";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return x * tanh(log1p_exp(x));
-  }
-  static void vjp(VjpCall& d);
+  GRADUS_INLINE static auto scalar(auto x) { return x * tanh(log1p_exp(x)); }
+  static Value dx(VjpCall&);
 };
 
 struct Softsign : Function<Unary<Result::floating>> {  // y = x / (1 + |x|)
   static constexpr std::string_view name = "softsign", doc = "y = x / (1 + |x|)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return x / (abs(x) + 1.0);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() / emit<Square>(emit<Abs>(d.x()) + 1.0); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return x / (abs(x) + 1.0); }
+  static Value dx(VjpCall& d) { return d.dy() / emit<Square>(emit<Abs>(d.x()) + 1.0); }
 };
 
 struct Tanhshrink : Function<Unary<Result::floating>> {  // y = x - tanh(x)
   static constexpr std::string_view name = "tanhshrink", doc = "y = x - tanh(x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return x - tanh(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * emit<Square>(emit<Tanh>(d.x())); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return x - tanh(x); }
+  static Value dx(VjpCall& d) { return d.dy() * emit<Square>(emit<Tanh>(d.x())); }
 };
 
 // Compositions.
@@ -295,7 +261,6 @@ struct NanToNum {  // y = x where it is finite
   static constexpr std::string_view
       name = "nan_to_num",
       doc = "y = x, NaN and infinities replaced (by the dtype's extremes)";
-  static constexpr std::array<std::string_view, 1> inputs{"x"};
   struct Attr {
     double nan = 0;
     std::optional<double> posinf, neginf;
@@ -304,21 +269,19 @@ struct NanToNum {  // y = x where it is finite
                         field("neginf", &Attr::neginf));
     }
   };
-  static void compose(ComposeCall&);
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return keep_where(emit<Isfinite>(d.x()), d.dy()); });
-  }
+  static void compose(ComposeCall&, const Attr&);
+  static Value dx(VjpCall& d) { return keep_where(emit<Isfinite>(d.x()), d.dy()); }
 };
 
 struct Glu {  // y = a sigmoid(b), x = [a, b] along dim
   static constexpr std::string_view name = "glu",
                                     doc = "y = a * sigmoid(b), the halves of x along dim";
-  static constexpr std::array inputs{std::string_view("x")};
+  static constexpr int least_rank = 1;
   struct Attr {
     int64_t dim = -1;
-    static constexpr auto fields() { return std::tuple(field("dim", &Attr::dim)); }
+    static constexpr auto fields() { return std::tuple(dimension("dim", &Attr::dim)); }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 using ActivationOperators = std::tuple<Sigmoid, Logsigmoid, Relu, LeakyRelu, Elu, Celu, Selu, Gelu,

@@ -19,21 +19,19 @@ Value halved_at_ties(const Value& dy, const Value& loses, const Value& ties) {
 
 }  // namespace
 
-void Rsqrt::vjp(VjpCall& d) {  // dx = -dy y^3 / 2
-  d.give(0, [&] {
-    Value cube = d.y() * emit<Square>(d.y());
-    return d.dy() * (cube * -0.5);
-  });
+Value Rsqrt::dx(VjpCall& d) {  // dx = -dy y^3 / 2
+  Value cube = d.y() * emit<Square>(d.y());
+  return d.dy() * (cube * -0.5);
 }
 
-void Add::infer(InferCall& call) {
+void Add::infer(InferCall& call, const Attr& a) {
   PointwiseEntry<Add>::infer(call);
-  require_integral_coefficient(call, "alpha", attributes_as<Attr>(call.attributes).alpha);
+  require_integral_coefficient(call, "alpha", a.alpha);
 }
 
-void Sub::infer(InferCall& call) {
+void Sub::infer(InferCall& call, const Attr& a) {
   PointwiseEntry<Sub>::infer(call);
-  require_integral_coefficient(call, "alpha", attributes_as<Attr>(call.attributes).alpha);
+  require_integral_coefficient(call, "alpha", a.alpha);
 }
 
 void Div::vjp(VjpCall& d) {  // dx = dy / y, dy = -(dy / y) z
@@ -154,20 +152,20 @@ void Lerp::vjp(VjpCall& d) {
   });
 }
 
-void Addcmul::infer(InferCall& call) {
+void Addcmul::infer(InferCall& call, const Attr& a) {
   PointwiseEntry<Addcmul>::infer(call);
-  require_integral_coefficient(call, "value", attributes_as<Attr>(call.attributes).value);
+  require_integral_coefficient(call, "value", a.value);
 }
 
-void Addcmul::vjp(VjpCall& d) {
-  double value = d.attr<Attr>().value.as_double();
+void Addcmul::vjp(VjpCall& d, const Attr& a) {
+  double value = a.value.as_double();
   d.give(0, [&] { return d.dy(); });
   d.give(1, [&] { return d.dy() * value * d.x(2); });
   d.give(2, [&] { return d.dy() * value * d.x(1); });
 }
 
-void Addcdiv::vjp(VjpCall& d) {
-  double value = d.attr<Attr>().value.as_double();
+void Addcdiv::vjp(VjpCall& d, const Attr& a) {
+  double value = a.value.as_double();
   d.give(0, [&] { return d.dy(); });
   d.give(1, [&] { return d.dy() * value / d.x(2); });
   d.give(2, [&] {

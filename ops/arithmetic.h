@@ -10,24 +10,14 @@ namespace gradus::ops {
 struct Neg : Unary<> {  // y = -x
   static constexpr std::string_view name = "neg", doc = "y = -x";
   static constexpr bool refuses_bool = true;
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return -x;
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return -d.dy(); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return -x; }
+  static Value dx(VjpCall& d) { return -d.dy(); }
 };
 
 struct Abs : Unary<> {  // y = |x|
   static constexpr std::string_view name = "abs", doc = "y = |x|; its derivative at 0 is 0";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return abs(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * emit<Sign>(d.x()); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return abs(x); }
+  static Value dx(VjpCall& d) { return d.dy() * emit<Sign>(d.x()); }
 };
 
 struct Sign : Unary<> {  // y = 1, 0 or -1; 0 for NaN
@@ -42,44 +32,26 @@ struct Sign : Unary<> {  // y = 1, 0 or -1; 0 for NaN
 
 struct Reciprocal : Unary<Result::floating> {  // y = 1 / x
   static constexpr std::string_view name = "reciprocal", doc = "y = 1 / x";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return 1.0 / x;
-  }
-  static void vjp(VjpCall& d) {  // dx = -dy y^2
-    d.give(0, [&] { return -(d.dy() * emit<Square>(d.y())); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return 1.0 / x; }
+  static Value dx(VjpCall& d) { return -(d.dy() * emit<Square>(d.y())); }  // dx = -dy y^2
 };
 
 struct Square : Unary<> {  // y = x^2
   static constexpr std::string_view name = "square", doc = "y = x * x";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return x * x;
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * (d.x() * 2.0); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return x * x; }
+  static Value dx(VjpCall& d) { return d.dy() * (d.x() * 2.0); }
 };
 
 struct Sqrt : Unary<Result::floating> {  // y = sqrt(x)
   static constexpr std::string_view name = "sqrt", doc = "y = sqrt(x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return sqrt(x);
-  }
-  static void vjp(VjpCall& d) {  // dx = dy / 2y
-    d.give(0, [&] { return d.dy() / (d.y() * 2.0); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return sqrt(x); }
+  static Value dx(VjpCall& d) { return d.dy() / (d.y() * 2.0); }  // dx = dy / 2y
 };
 
 struct Rsqrt : Unary<Result::floating> {  // y = 1 / sqrt(x)
   static constexpr std::string_view name = "rsqrt", doc = "y = 1 / sqrt(x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return 1.0 / sqrt(x);
-  }
-  static void vjp(VjpCall& d);
+  GRADUS_INLINE static auto scalar(auto x) { return 1.0 / sqrt(x); }
+  static Value dx(VjpCall&);
 };
 
 // The coefficient of add and sub.
@@ -90,7 +62,6 @@ struct AlphaAttr {
 
 struct Add : Binary<> {  // z = x + alpha y
   static constexpr std::string_view name = "add", doc = "z = x + alpha * y";
-  static constexpr std::array<std::string_view, 1> results{"z"};
   static constexpr bool accumulates = true;
   using Attr = AlphaAttr;
   template <class S>
@@ -98,7 +69,7 @@ struct Add : Binary<> {  // z = x + alpha y
     if (a.alpha.is_one()) return x + y;
     return x + y * constant_like(y, a.alpha);
   }
-  static void infer(InferCall&);
+  static void infer(InferCall&, const Attr&);
   static void vjp(VjpCall& d) {
     d.give(0, [&] { return d.dy(); });
     d.give(1, [&] { return d.dy() * d.attr<Attr>().alpha.as_double(); });
@@ -107,7 +78,6 @@ struct Add : Binary<> {  // z = x + alpha y
 
 struct Sub : Binary<> {  // z = x - alpha y
   static constexpr std::string_view name = "sub", doc = "z = x - alpha * y";
-  static constexpr std::array<std::string_view, 1> results{"z"};
   static constexpr bool refuses_bool = true;
   using Attr = AlphaAttr;
   template <class S>
@@ -115,7 +85,7 @@ struct Sub : Binary<> {  // z = x - alpha y
     if (a.alpha.is_one()) return x - y;
     return x - y * constant_like(y, a.alpha);
   }
-  static void infer(InferCall&);
+  static void infer(InferCall&, const Attr&);
   static void vjp(VjpCall& d) {
     d.give(0, [&] { return d.dy(); });
     d.give(1, [&] {
@@ -127,11 +97,7 @@ struct Sub : Binary<> {  // z = x - alpha y
 
 struct Mul : Binary<> {  // z = x y
   static constexpr std::string_view name = "mul", doc = "z = x * y";
-  static constexpr std::array<std::string_view, 1> results{"z"};
-  template <class S>
-  GRADUS_INLINE static S scalar(S x, S y) {
-    return x * y;
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return x * y; }
   static void vjp(VjpCall& d) {
     d.give(0, [&] { return d.dy() * d.x(1); });
     d.give(1, [&] { return d.dy() * d.x(0); });
@@ -140,17 +106,12 @@ struct Mul : Binary<> {  // z = x y
 
 struct Div : Binary<Result::floating> {  // z = x / y
   static constexpr std::string_view name = "div", doc = "z = x / y; integers give f32";
-  static constexpr std::array<std::string_view, 1> results{"z"};
-  template <class S>
-  GRADUS_INLINE static S scalar(S x, S y) {
-    return x / y;
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return x / y; }
   static void vjp(VjpCall& d);
 };
 
 struct Pow : Function<Binary<>> {  // z = x^y
   static constexpr std::string_view name = "pow", doc = "z = x^y";
-  static constexpr std::array<std::string_view, 1> results{"z"};
   // Integers: by squaring, wrapping; a negative power is 0 but for x = 1 and x = -1.
   template <class S>
   GRADUS_INLINE static S scalar(S x, S y) {
@@ -182,11 +143,7 @@ struct Maximum : Binary<> {  // z = max(x, y)
   static constexpr std::string_view name = "maximum",
                                     doc =
                                         "z = max(x, y), NaN if either is; ties halve the gradient";
-  static constexpr std::array<std::string_view, 1> results{"z"};
-  template <class S>
-  GRADUS_INLINE static S scalar(S x, S y) {
-    return maximum(x, y);
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return maximum(x, y); }
   static void vjp(VjpCall& d);
 };
 
@@ -194,54 +151,34 @@ struct Minimum : Binary<> {  // z = min(x, y)
   static constexpr std::string_view name = "minimum",
                                     doc =
                                         "z = min(x, y), NaN if either is; ties halve the gradient";
-  static constexpr std::array<std::string_view, 1> results{"z"};
-  template <class S>
-  GRADUS_INLINE static S scalar(S x, S y) {
-    return minimum(x, y);
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return minimum(x, y); }
   static void vjp(VjpCall& d);
 };
 
 struct Fmax : Binary<> {  // z = max(x, y)
   static constexpr std::string_view name = "fmax",
                                     doc = "z = max(x, y), the other one if one is NaN; ties: x";
-  static constexpr std::array<std::string_view, 1> results{"z"};
-  template <class S>
-  GRADUS_INLINE static S scalar(S x, S y) {
-    return fmax(x, y);
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return fmax(x, y); }
   static void vjp(VjpCall& d);
 };
 
 struct Fmin : Binary<> {  // z = min(x, y)
   static constexpr std::string_view name = "fmin",
                                     doc = "z = min(x, y), the other one if one is NaN; ties: x";
-  static constexpr std::array<std::string_view, 1> results{"z"};
-  template <class S>
-  GRADUS_INLINE static S scalar(S x, S y) {
-    return fmin(x, y);
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return fmin(x, y); }
   static void vjp(VjpCall& d);
 };
 
 struct Atan2 : Function<Binary<Result::floating>> {  // z = the angle of the point (y, x)
   static constexpr std::string_view name = "atan2",
                                     doc = "z = atan(x / y) in the quadrant of (y, x)";
-  static constexpr std::array<std::string_view, 1> results{"z"};
-  template <class S>
-  GRADUS_INLINE static S scalar(S x, S y) {
-    return atan2(x, y);
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return atan2(x, y); }
   static void vjp(VjpCall& d);
 };
 
 struct Hypot : Function<Binary<Result::floating>> {  // z = sqrt(x^2 + y^2)
   static constexpr std::string_view name = "hypot", doc = "z = sqrt(x^2 + y^2) without overflow";
-  static constexpr std::array<std::string_view, 1> results{"z"};
-  template <class S>
-  GRADUS_INLINE static S scalar(S x, S y) {
-    return hypot(x, y);
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return hypot(x, y); }
   static void vjp(VjpCall& d) {
     d.give(0, [&] { return d.dy() * (d.x(0) / d.y()); });
     d.give(1, [&] { return d.dy() * (d.x(1) / d.y()); });
@@ -277,8 +214,8 @@ struct Addcmul : Pointwise<3, Result::same> {  // y = x + value t1 t2
     if (a.value.is_one()) return x + t1 * t2;
     return x + constant_like(x, a.value) * t1 * t2;
   }
-  static void infer(InferCall&);
-  static void vjp(VjpCall& d);
+  static void infer(InferCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
 };
 
 struct Addcdiv : Pointwise<3, Result::floating> {  // y = x + value t1 / t2
@@ -290,7 +227,7 @@ struct Addcdiv : Pointwise<3, Result::floating> {  // y = x + value t1 / t2
     if (a.value.is_one()) return x + t1 / t2;
     return x + constant_like(x, a.value) * t1 / t2;
   }
-  static void vjp(VjpCall& d);
+  static void vjp(VjpCall&, const Attr&);
 };
 
 using ArithmeticOperators =

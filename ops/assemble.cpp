@@ -3,10 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/dimension.h"
 #include "ops/edge.h"
 #include "ops/rules.h"
-#include "ops/slicing.h"
 
 namespace gradus::ops {
 
@@ -17,7 +15,7 @@ bool legacy_empty(const Layout& l) { return l.rank() == 1 && l.shape[0] == 0; }
 
 }  // namespace
 
-void Cat::infer(InferCall& call) {
+void Cat::infer(InferCall& call, const Attr& a) {
   if (call.operands() == 0) call.fail("there is nothing to join; give at least one operand");
   const Type* first = nullptr;
   DType dtype = call.tensor(0).dtype;
@@ -30,65 +28,62 @@ void Cat::infer(InferCall& call) {
     if (!first && !legacy_empty(x)) first = &x;
   }
   if (!first) first = &call.tensor(0);
-  int dim = call.dimension(attributes_as<Attr>(call.attributes).dim, first->rank());
+  for (size_t i = 0; i < call.operands(); ++i)
+    if (const Type& x = call.tensor(i); x.rank() != first->rank() && !legacy_empty(x))
+      call.fail("{} is {}, another one is {}; they must have as many dimensions",
+                call.name_of_operand(i), to_string(x), to_string(*first));
   Dims dims = first->dims;
-  dims[dim] = 0;
+  dims[a.dim] = 0;
   for (size_t i = 0; i < call.operands(); ++i) {
     const Type& x = call.tensor(i);
     if (legacy_empty(x)) continue;
-    if (x.rank() != first->rank())
-      call.fail("{} is {}, another one is {}; they must have as many dimensions",
-                call.name_of_operand(i), to_string(x), to_string(*first));
     for (int d = 0; d < x.rank(); ++d) {
-      if (d == dim) continue;
+      if (d == a.dim) continue;
       if (x.dims[d].is_constant() && dims[d].is_constant() && !(x.dims[d] == dims[d]))
         call.fail("{} is {}, another one is {}; only dimension {} may differ",
-                  call.name_of_operand(i), to_string(x), to_string(*first), dim);
+                  call.name_of_operand(i), to_string(x), to_string(*first), a.dim);
       call.require_equal(dims[d], x.dims[d],
                          fmt::format("dimension {} of {}", d, call.name_of_operand(i)));
     }
-    dims[dim] = dims[dim] + x.dims[dim];
+    dims[a.dim] = dims[a.dim] + x.dims[a.dim];
   }
   call.out.emplace_back(dtype, std::move(dims), first->device);
 }
-void Cat::bind(BindCall& call) {
-  int dim = normal(attributes_as<Attr>(call.attributes).dim, call.out[0].rank());
+void Cat::bind(BindCall& call, const Attr& a) {
   if (call.in.size() == 1 && call.in[0].dtype == call.out[0].dtype)
     return call.set_view(0, 0, call.in[0], 0);
   work::Move c;
   work::Window target = result_window(call);
-  int64_t step = target.strides[dim], left = call.out[0].shape[dim];
+  int64_t step = target.strides[a.dim], left = call.out[0].shape[a.dim];
   for (size_t i = 0; i < call.in.size(); ++i) {
     const Layout& x = call.in[i];
     if (legacy_empty(x)) continue;
     for (int d = 0; d < x.rank(); ++d)
-      if (d != dim && x.shape[d] != call.out[0].shape[d])
+      if (d != a.dim && x.shape[d] != call.out[0].shape[d])
         call.fail("operand {} is {}, the result {}; only dimension {} may differ", i,
-                  to_string(x.shape), to_string(call.out[0].shape), dim);
-    if (x.shape[dim] > left) call.fail("the operands are longer than the result");
+                  to_string(x.shape), to_string(call.out[0].shape), a.dim);
+    if (x.shape[a.dim] > left) call.fail("the operands are longer than the result");
     c.copy(x.shape, operand_window(call, i), target);
-    target.offset += step * x.shape[dim];
-    left -= x.shape[dim];
+    target.offset += step * x.shape[a.dim];
+    left -= x.shape[a.dim];
   }
   if (left != 0) call.fail("the operands are shorter than the result");
   call.set_work(std::move(c));
 }
-void Cat::vjp(VjpCall& d) {
-  int rank = d.y_type().rank(), dim = normal(d.attr<Attr>().dim, rank);
-  const Dim& whole = d.y_type().dims[dim];
+void Cat::vjp(VjpCall& d, const Attr& a) {
+  const Dim& whole = d.y_type().dims[a.dim];
   Dim start = 0;
   for (size_t i = 0; i < d.operands.size(); ++i) {
     if (legacy_empty(d.x_type(i)) && whole != Dim(0)) continue;
-    Dim end = start + d.x_type(i).dims[dim];
+    Dim end = start + d.x_type(i).dims[a.dim];
     d.give(i, [&] {
-      return start == Dim(0) && end == whole ? d.dy() : slice(d.dy(), dim, start, end);
+      return start == Dim(0) && end == whole ? d.dy() : slice(d.dy(), a.dim, start, end);
     });
     start = end;
   }
 }
-bool Cat::edge(EdgeCall& call) {
+bool Cat::edge(EdgeCall& call, const Attr& a) {
   const Layout& out = call.out;
-  const int dim = normal(attributes_as<Attr>(call.attributes).dim, out.rank());
   int64_t at = 0;
   for (uint32_t i = 0; i < call.in.size(); ++i) {
     if (!call.in[i]) return false;  // its size is not known here
@@ -96,25 +91,24 @@ bool Cat::edge(EdgeCall& call) {
     if (x.dtype != out.dtype) return false;
     if (x.numel() == 0) continue;
     Sources::Source s{i, Sizes(out.shape.size(), 0), x.shape, x.strides};
-    s.first[dim] = at;
-    at += x.shape[dim];
+    s.first[a.dim] = at;
+    at += x.shape[a.dim];
     call.found.sources.push_back(std::move(s));
   }
-  return at == out.shape[dim];
+  return at == out.shape[a.dim];
 }
 
-void Stack::compose(ComposeCall& c) {
+void Stack::compose(ComposeCall& c, const Attr& a) {
   if (c.operands.empty()) c.fail("there is nothing to stack; give at least one operand");
-  int dim = dimension_of(c, c.attr<Attr>().dim, c.x().rank() + 1);
   SmallVector<Value, 8> parts;
   for (size_t i = 0; i < c.operands.size(); ++i) {
     if (!c.x(i).is_tensor()) c.fail("operand {} must be a tensor", i);
     if (c.x(i).rank() != c.x().rank())
       c.fail("operand {} is {}, the first one {}; they must have one shape", i,
              to_string(c.x(i).type), to_string(c.x().type));
-    parts.push_back(unsqueeze(c.x(i), dim));
+    parts.push_back(unsqueeze(c.x(i), a.dim));
   }
-  c.give(cat(parts, dim));
+  c.give(cat(parts, a.dim));
 }
 
 namespace {
@@ -145,21 +139,20 @@ Value repeated(ComposeCall& c, const Value& x, const Dims& counts) {
 
 }  // namespace
 
-void Repeat::compose(ComposeCall& c) { c.give(repeated(c, c.x(), c.attr<Attr>().repeats)); }
+void Repeat::compose(ComposeCall& c, const Attr& a) { c.give(repeated(c, c.x(), a.repeats)); }
 
-void Tile::compose(ComposeCall& c) {
-  Dims counts = c.attr<Attr>().dims;
+void Tile::compose(ComposeCall& c, const Attr& a) {
+  Dims counts = a.dims;
   while (counts.size() < c.x().dims().size()) counts.insert(counts.begin(), 1);
   c.give(repeated(c, c.x(), counts));
 }
 
-void RepeatInterleave::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void RepeatInterleave::compose(ComposeCall& c, const Attr& a) {
   if (a.repeats.is_constant() && a.repeats.value() < 0)
     c.fail("'repeats' is {}; it must not be negative", a.repeats.value());
   Value x = c.x();
   if (!a.dim || x.rank() == 0) x = reshape(x, {ir::numel(x.dims())});
-  int dim = dimension_of(c, a.dim.value_or(0), x.rank());
+  const int64_t dim = a.dim.value_or(0);
   Value apart = unsqueeze(x, dim + 1);
   Dims wide = apart.dims(), joined = x.dims();
   wide[dim + 1] = a.repeats;
@@ -183,23 +176,16 @@ void Meshgrid::compose(ComposeCall& c) {
   }
 }
 
-void Flip::infer(InferCall& call) {
-  const Type& x = call.tensor(0);
-  SmallVector<bool, 6> seen(std::max(x.rank(), 1), false);
-  for (int64_t d : attributes_as<Attr>(call.attributes).dims) {
-    int k = call.dimension(d, x.rank());
-    if (seen[k]) call.fail("dimension {} is listed twice in 'dims'", d);
-    seen[k] = true;
-  }
-  call.out.push_back(x);
+void Flip::infer(InferCall& call, const Attr& a) {
+  refuse_repeated(call, a.dims);
+  call.out.push_back(call.tensor(0));
 }
-void Flip::bind(BindCall& call) {
+void Flip::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
   work::Window source = operand_window(call, 0);
   bool turns = false;
-  for (int64_t d : attributes_as<Attr>(call.attributes).dims) {
+  for (int64_t k : a.dims) {
     if (x.rank() == 0) break;
-    int k = normal(d, x.rank());
     if (x.shape[k] < 2) continue;
     turns = true;
     source.offset += (x.shape[k] - 1) * x.strides[k];
@@ -210,25 +196,18 @@ void Flip::bind(BindCall& call) {
   c.copy(x.shape, std::move(source), result_window(call));
   call.set_work(std::move(c));
 }
-void Flip::vjp(VjpCall& d) {
-  d.give(0, [&] { return emit<Flip>({d.dy()}, {.dims = d.attr<Attr>().dims}); });
-}
 
-void Roll::infer(InferCall& call) {
-  const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Roll::infer(InferCall& call, const Attr& a) {
   if (a.dims.empty() && a.shifts.size() != 1)
     call.fail("{} shifts are given without 'dims'; write one shift, or as many dimensions",
               a.shifts.size());
   if (!a.dims.empty() && a.dims.size() != a.shifts.size())
     call.fail("{} shifts and {} dimensions are given; they must be as many", a.shifts.size(),
               a.dims.size());
-  for (int64_t d : a.dims) call.dimension(d, x.rank());
-  call.out.push_back(x);
+  call.out.push_back(call.tensor(0));
 }
-void Roll::bind(BindCall& call) {
+void Roll::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
   Sizes shift(std::max(x.rank(), 1), 0);
   auto add = [&](size_t d, int64_t n, int64_t by) {
     if (n > 0) shift[d] = (shift[d] + (by % n + n) % n) % n;
@@ -249,8 +228,7 @@ void Roll::bind(BindCall& call) {
     add(0, shape[0], a.shifts[0]);
   } else {
     for (size_t i = 0; i < a.dims.size(); ++i)
-      if (x.rank() > 0)
-        add(normal(a.dims[i], x.rank()), x.shape[normal(a.dims[i], x.rank())], a.shifts[i]);
+      if (x.rank() > 0) add(a.dims[i], x.shape[a.dims[i]], a.shifts[i]);
   }
   // Each moved dimension is cut in two; the pieces of all of them change places.
   SmallVector<size_t, 4> moved;
@@ -272,43 +250,23 @@ void Roll::bind(BindCall& call) {
   }
   call.set_work(std::move(c));
 }
-void Roll::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    Ints back;
-    for (int64_t s : a.shifts) back.push_back(s == INT64_MIN ? s : -s);
-    return emit<Roll>({d.dy()}, {.shifts = back, .dims = a.dims});
-  });
+Value Roll::dx(VjpCall& d, const Attr& a) {
+  Ints back;
+  for (int64_t s : a.shifts) back.push_back(s == INT64_MIN ? s : -s);
+  return emit<Roll>({d.dy()}, {.shifts = back, .dims = a.dims});
 }
 
-namespace {
-
-void infer_triangle(InferCall& call) {
-  const Type& x = call.tensor(0);
-  if (x.rank() < 2) call.fail("operand 'x' is {}; it needs at least two dimensions", to_string(x));
-  call.out.push_back(x);
+void TrianglePart::infer(InferCall& call) {
+  check_least_rank(call.op, call.tensor(0), 2);
+  call.out.push_back(call.tensor(0));
 }
 
-void bind_triangle(BindCall& call, bool lower) {
-  call.set_work(
-      work::Triangle{call.in[0], attributes_as<TriangleAttr>(call.attributes).diagonal, lower});
+void Tril::bind(BindCall& call, const Attr& a) {
+  call.set_work(work::Triangle{call.in[0], a.diagonal, true});
 }
-
-void triangle_vjp(VjpCall& d) {
-  d.give(0, [&] {
-    Value dy = d.dy();
-    return emit(d.op, d.attributes, {&dy, 1});
-  });
+void Triu::bind(BindCall& call, const Attr& a) {
+  call.set_work(work::Triangle{call.in[0], a.diagonal, false});
 }
-
-}  // namespace
-
-void Tril::infer(InferCall& call) { infer_triangle(call); }
-void Tril::bind(BindCall& call) { bind_triangle(call, true); }
-void Tril::vjp(VjpCall& d) { triangle_vjp(d); }
-void Triu::infer(InferCall& call) { infer_triangle(call); }
-void Triu::bind(BindCall& call) { bind_triangle(call, false); }
-void Triu::vjp(VjpCall& d) { triangle_vjp(d); }
 
 std::span<const ir::Operator* const> assemble_family() { return fold<AssembleOperators>(); }
 

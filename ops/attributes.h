@@ -25,6 +25,7 @@ struct Field {
   std::string_view name;
   T A::*member;
   bool required;
+  bool names_dimensions = false;
 };
 // A member with a default.
 template <class A, class T>
@@ -36,7 +37,22 @@ template <class A, class T>
 constexpr Field<A, T> required(std::string_view name, T A::*member) {
   return {name, member, true};
 }
+// Likewise, of a member that names one dimension of a tensor, or several: a program may count them
+// from the end, rules see them counted from the front (ops/dimension.h).
+template <class A, class T>
+constexpr Field<A, T> dimension(std::string_view name, T A::*member) {
+  return {name, member, false, true};
+}
+template <class A, class T>
+constexpr Field<A, T> required_dimension(std::string_view name, T A::*member) {
+  return {name, member, true, true};
+}
 
+// One dimension, which a program must name.
+struct DimAttr {
+  int64_t dim = 0;
+  static constexpr auto fields() { return std::tuple(required_dimension("dim", &DimAttr::dim)); }
+};
 struct NoAttributes {
   static constexpr auto fields() { return std::tuple<>(); }
 };

@@ -43,48 +43,6 @@ BatchedResults batch_last_dimensions(const BatchedCall& c) {
   return c.world.emit(c.op, c.attributes, operands);
 }
 
-namespace {
-
-// All attributes, defaults included.
-LiteralList attributes_of(const BatchedCall& c) {
-  LiteralList list = c.op.write(c.attributes);
-  for (const ir::NamedLiteral& a : c.op.describe()) {
-    bool given = std::any_of(list.begin(), list.end(), [&](auto& g) { return g.name == a.name; });
-    if (!given) list.push_back({a.name, a.value, {}});
-  }
-  return list;
-}
-
-bool names_dimensions(std::string_view attribute) {
-  return attribute == "dim" || attribute == "dims" || attribute == "dim0" || attribute == "dim1" ||
-         attribute == "dim2";
-}
-
-Literal one_further(const Literal& l) {
-  if (const Dim* d = std::get_if<Dim>(&l.value); d && d->is_constant())
-    return Literal(BatchedCall::moved(d->value()));
-  if (const auto* list = std::get_if<std::vector<Literal>>(&l.value)) {
-    std::vector<Literal> moved;
-    for (const Literal& item : *list) moved.push_back(one_further(item));
-    return moved;
-  }
-  return l;
-}
-
-}  // namespace
-
-BatchedResults batch_named_dimensions(const BatchedCall& c) {
-  SmallVector<Value, 4> operands;
-  for (size_t i = 0; i < c.operands.size(); ++i) {
-    if (c.operands[i].is_tensor() && c.own_rank(i) == 0) return {};
-    operands.push_back(c.stretched(i));
-  }
-  LiteralList attributes = attributes_of(c);
-  for (ir::NamedLiteral& a : attributes)
-    if (names_dimensions(a.name)) a.value = one_further(a.value);
-  return c.world.emit(c.op, c.op.read(attributes), operands);
-}
-
 BatchedResults batch_reshape(const BatchedCall& c) {
   return {reshape(c.operands[0], c.with_batch(c.results[0].dims))};
 }

@@ -27,8 +27,6 @@ struct BatchedCall {
   Value aligned(size_t i, int rank) const;
   // Operand i with the added dimension, also where it has it not.
   Value stretched(size_t i) const;
-  // A dimension among those of an operand that has the added one in front.
-  static int64_t moved(int64_t dim) { return dim < 0 ? dim : dim + 1; }
 };
 
 // A rule emits the call for the whole batch: its results have the added dimension in front. None
@@ -40,9 +38,6 @@ using BatchedResults = SmallVector<Value, 2>;
 BatchedResults batch_pointwise(const BatchedCall& c);
 // The operator works on the last dimensions and takes what is before.
 BatchedResults batch_last_dimensions(const BatchedCall& c);
-// Attributes that count dimensions from the front move on: `dim`, `dims`, `dim0`, `dim1`, `dim2`.
-// Not where an operand is 0-d, which has no dimension to name.
-BatchedResults batch_named_dimensions(const BatchedCall& c);
 // The result is a reshape of the operand.
 BatchedResults batch_reshape(const BatchedCall& c);
 

@@ -29,8 +29,7 @@ void MaskedFill::infer(InferCall& call) {
   PointwiseEntry<MaskedFill>::infer(call);
 }
 
-void Clamp::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Clamp::infer(InferCall& call, const Attr& a) {
   if (!a.min && !a.max)
     call.fail("attributes 'min' and 'max' are both absent; at least one is needed");
   PointwiseEntry<Clamp>::infer(call);
@@ -45,17 +44,14 @@ void Clamp::infer(InferCall& call) {
   }
 }
 
-void Clamp::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    auto above = [&] { return ge(d.x(), num(a.min->as_double())); };
-    auto below = [&] { return le(d.x(), num(a.max->as_double())); };
-    if (!a.max) return keep_where(above(), d.dy());
-    if (!a.min) return keep_where(below(), d.dy());
-    Value inside = above();
-    inside = logical_and(inside, below());
-    return keep_where(inside, d.dy());
-  });
+Value Clamp::dx(VjpCall& d, const Attr& a) {
+  auto above = [&] { return ge(d.x(), num(a.min->as_double())); };
+  auto below = [&] { return le(d.x(), num(a.max->as_double())); };
+  if (!a.max) return keep_where(above(), d.dy());
+  if (!a.min) return keep_where(below(), d.dy());
+  Value inside = above();
+  inside = logical_and(inside, below());
+  return keep_where(inside, d.dy());
 }
 
 Family comparison_family() { return fold<ComparisonOperators>(); }

@@ -9,56 +9,37 @@ namespace gradus::ops {
 
 // Comparisons are done in the operands' common dtype, as ATen does; false with NaN except ne.
 struct Comparison : Binary<Result::boolean> {
-  static constexpr std::array<std::string_view, 1> results{"z"};
   static constexpr bool zero_gradient = true;
 };
 
 struct Eq : Comparison {  // z = x == y
   static constexpr std::string_view name = "eq", doc = "z = x == y";
-  template <class S>
-  GRADUS_INLINE static auto scalar(S x, S y) {
-    return x == y;
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return x == y; }
 };
 
 struct Ne : Comparison {  // z = x != y
   static constexpr std::string_view name = "ne", doc = "z = x != y";
-  template <class S>
-  GRADUS_INLINE static auto scalar(S x, S y) {
-    return x != y;
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return x != y; }
 };
 
 struct Lt : Comparison {  // z = x < y
   static constexpr std::string_view name = "lt", doc = "z = x < y";
-  template <class S>
-  GRADUS_INLINE static auto scalar(S x, S y) {
-    return x < y;
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return x < y; }
 };
 
 struct Le : Comparison {  // z = x <= y
   static constexpr std::string_view name = "le", doc = "z = x <= y";
-  template <class S>
-  GRADUS_INLINE static auto scalar(S x, S y) {
-    return x <= y;
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return x <= y; }
 };
 
 struct Gt : Comparison {  // z = x > y
   static constexpr std::string_view name = "gt", doc = "z = x > y";
-  template <class S>
-  GRADUS_INLINE static auto scalar(S x, S y) {
-    return x > y;
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return x > y; }
 };
 
 struct Ge : Comparison {  // z = x >= y
   static constexpr std::string_view name = "ge", doc = "z = x >= y";
-  template <class S>
-  GRADUS_INLINE static auto scalar(S x, S y) {
-    return x >= y;
-  }
+  GRADUS_INLINE static auto scalar(auto x, auto y) { return x >= y; }
 };
 
 // Logic reads any dtype as truth: not zero (NaN is true).
@@ -104,10 +85,7 @@ struct LogicalNot : Unary<Result::boolean> {  // y = not x
 struct Isnan : Unary<Result::boolean> {  // y = x is NaN
   static constexpr std::string_view name = "isnan", doc = "y = x is NaN";
   static constexpr bool zero_gradient = true;
-  template <class S>
-  GRADUS_INLINE static auto scalar(S x) {
-    return x != x;
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return x != x; }
 };
 
 struct Isinf : Unary<Result::boolean> {  // y = x is infinite
@@ -163,9 +141,7 @@ struct MaskedFill : Pointwise<2, Result::same> {  // y = value where the mask ho
     return select(mask, constant_like(x, a.value), x);
   }
   static void infer(InferCall&);
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return where(d.x(1), num(0.0), d.dy()); });
-  }
+  static Value dx(VjpCall& d) { return where(d.x(1), num(0.0), d.dy()); }
 };
 
 struct Clamp : Unary<> {  // y = min(max(x, lower), upper); upper where lower > upper
@@ -191,8 +167,8 @@ struct Clamp : Unary<> {  // y = min(max(x, lower), upper); upper where lower > 
     }
     return y;
   }
-  static void infer(InferCall&);
-  static void vjp(VjpCall& d);
+  static void infer(InferCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 using ComparisonOperators =

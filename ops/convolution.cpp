@@ -97,8 +97,14 @@ Value weight_gradient(const Value& x, const Value& dy, const ConvAttr& a, const 
   return emit<ConvolutionWeight>({x, dy}, {a, spatial_of(w)});
 }
 
-// The batch of images becomes longer: [B, N, C, ..] -> [B N, C, ..].
-BatchedResults more_images(const BatchedCall& c) {
+void set_convolution(BindCall& call, work::Direction direction, const work::ConvAxes& axes,
+                     int64_t groups) {
+  call.set_work(work::Convolution{direction, axes, groups, call.in[0], call.in[1], call.out[0]});
+}
+
+}  // namespace
+
+BatchedResults batch_images(const BatchedCall& c) {
   if (!c.batched[0] || c.batched[1]) return {};
   const Value& x = c.operands[0];
   Dims longer(x.dims().begin() + 1, x.dims().end());
@@ -108,15 +114,7 @@ BatchedResults more_images(const BatchedCall& c) {
   return {reshape(y, c.with_batch(c.results[0].dims))};
 }
 
-void set_convolution(BindCall& call, work::Direction direction, const work::ConvAxes& axes,
-                     int64_t groups) {
-  call.set_work(work::Convolution{direction, axes, groups, call.in[0], call.in[1], call.out[0]});
-}
-
-}  // namespace
-
-void Convolution::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Convolution::infer(InferCall& call, const Attr& a) {
   const int spatial = check_operands(call, a);
   const Type &x = call.tensor(0), &w = call.tensor(1);
   check_divides(call, a, w.dims[0], "output channels of 'w'");
@@ -129,21 +127,16 @@ void Convolution::infer(InferCall& call) {
   }
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void Convolution::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Convolution::bind(BindCall& call, const Attr& a) {
   set_convolution(call, work::Direction::result,
                   axes_of(call, a, call.in[0], call.in[1], call.out[0]), a.groups);
 }
-void Convolution::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
+void Convolution::vjp(VjpCall& d, const Attr& a) {
   d.give(0, [&] { return input_gradient(d.dy(), d.x(1), a, d.x_type(0)); });
   d.give(1, [&] { return weight_gradient(d.x(0), d.dy(), a, d.x_type(1)); });
 }
 
-BatchedResults Convolution::batch(const BatchedCall& c) { return more_images(c); }
-
-void ConvolutionInput::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void ConvolutionInput::infer(InferCall& call, const Attr& a) {
   const int spatial = check_operands(call, a);
   const Type &dy = call.tensor(0), &w = call.tensor(1);
   if (static_cast<int>(a.size.size()) != spatial)
@@ -157,23 +150,18 @@ void ConvolutionInput::infer(InferCall& call) {
   }
   call.out.emplace_back(dy.dtype, std::move(dims), dy.device);
 }
-void ConvolutionInput::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void ConvolutionInput::bind(BindCall& call, const Attr& a) {
   if (!checked_numel(call.out[0].shape))
     call.fail("the shape {} is not one", to_string(call.out[0].shape));
   set_convolution(call, work::Direction::image,
                   axes_of(call, a, call.out[0], call.in[1], call.in[0]), a.groups);
 }
-void ConvolutionInput::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
+void ConvolutionInput::vjp(VjpCall& d, const Attr& a) {
   d.give(0, [&] { return convolve(d.dy(), d.x(1), a, d.x_type(0).dims); });
   d.give(1, [&] { return weight_gradient(d.dy(), d.x(0), a, d.x_type(1)); });
 }
 
-BatchedResults ConvolutionInput::batch(const BatchedCall& c) { return more_images(c); }
-
-void ConvolutionWeight::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void ConvolutionWeight::infer(InferCall& call, const Attr& a) {
   const int spatial = check_operands(call, a);
   const Type &x = call.tensor(0), &dy = call.tensor(1);
   if (static_cast<int>(a.kernel.size()) != spatial)
@@ -188,15 +176,13 @@ void ConvolutionWeight::infer(InferCall& call) {
   }
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void ConvolutionWeight::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void ConvolutionWeight::bind(BindCall& call, const Attr& a) {
   if (!checked_numel(call.out[0].shape))
     call.fail("the shape {} is not one", to_string(call.out[0].shape));
   set_convolution(call, work::Direction::kernel,
                   axes_of(call, a, call.in[0], call.out[0], call.in[1]), a.groups);
 }
-void ConvolutionWeight::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
+void ConvolutionWeight::vjp(VjpCall& d, const Attr& a) {
   d.give(0, [&] { return input_gradient(d.x(1), d.dy(), a, d.x_type(0)); });
   d.give(1, [&] { return convolve(d.x(0), d.dy(), a, d.x_type(1).dims); });
 }
@@ -227,14 +213,13 @@ void give_with_bias(ComposeCall& c, Value y) {
 }  // namespace
 
 template <int spatial>
-void Conv<spatial>::compose(ComposeCall& c) {
+void Conv<spatial>::compose(ComposeCall& c, const Attr& a) {
   Value x = as_batch(c, spatial);
-  give_with_bias(c, emit<Convolution>({x, c.x(1)}, c.attr<Attr>()));
+  give_with_bias(c, emit<Convolution>({x, c.x(1)}, a));
 }
 
 template <int spatial>
-void ConvTranspose<spatial>::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void ConvTranspose<spatial>::compose(ComposeCall& c, const Attr& a) {
   Value x = as_batch(c, spatial);
   const Value& w = c.x(1);
   check_list(c, "stride", a.stride, spatial, 1);

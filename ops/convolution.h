@@ -18,6 +18,9 @@ struct ConvAttr {
   }
 };
 
+// The batch of images becomes longer: [B, N, C, ..] -> [B N, C, ..].
+BatchedResults batch_images(const BatchedCall& c);
+
 // x [N, C, spatial..], w [O, C / groups, kernel..]; what is read outside of x is 0.
 struct Convolution {
   static constexpr auto name = "convolution"sv, doc =
@@ -25,11 +28,11 @@ struct Convolution {
                                                     "x[n, c, i*stride - padding + k*dilation]"sv;
   static constexpr std::array inputs{"x"sv, "w"sv};
   static constexpr auto recompute_cost = ir::again::multiplies;
+  static constexpr auto batch = batch_images;
   using Attr = ConvAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
-  static BatchedResults batch(const BatchedCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
 };
 
 // x's spatial sizes are `size`; dy may have fewer windows than fit into them.
@@ -38,18 +41,16 @@ struct ConvolutionInput {
                         doc = "dx of y = convolution(x, w), for x of spatial sizes `size`"sv;
   static constexpr std::array inputs{"dy"sv, "w"sv};
   static constexpr auto recompute_cost = ir::again::multiplies;
+  static constexpr auto batch = batch_images;
   struct Attr : ConvAttr {
     Dims size;
     static constexpr auto fields() {
-      return std::tuple(required("size", &Attr::size), field("stride", &Attr::stride),
-                        field("padding", &Attr::padding), field("dilation", &Attr::dilation),
-                        field("groups", &Attr::groups));
+      return std::tuple_cat(std::tuple(required("size", &Attr::size)), ConvAttr::fields());
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
-  static BatchedResults batch(const BatchedCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
 };
 
 struct ConvolutionWeight {
@@ -61,14 +62,12 @@ struct ConvolutionWeight {
   struct Attr : ConvAttr {
     Dims kernel;
     static constexpr auto fields() {
-      return std::tuple(required("kernel", &Attr::kernel), field("stride", &Attr::stride),
-                        field("padding", &Attr::padding), field("dilation", &Attr::dilation),
-                        field("groups", &Attr::groups));
+      return std::tuple_cat(std::tuple(required("kernel", &Attr::kernel)), ConvAttr::fields());
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
 };
 
 // A sample may come alone, [C, spatial..].
@@ -79,7 +78,7 @@ struct Conv {
                                     doc = "y = convolution(x, w) + b, one b per channel";
   static constexpr std::array inputs{"x"sv, "w"sv, "b?"sv};
   using Attr = ConvAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct ConvTransposeAttr : ConvAttr {
@@ -105,7 +104,7 @@ struct ConvTranspose {
           "dilation*(kernel - 1) + output_padding + 1";
   static constexpr std::array inputs{"x"sv, "w"sv, "b?"sv};
   using Attr = ConvTransposeAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 using ConvolutionOperators =

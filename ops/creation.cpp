@@ -11,8 +11,6 @@ namespace gradus::ops {
 
 namespace {
 
-void same_type(InferCall& call) { call.out.push_back(call.tensor(0)); }
-
 DType default_dtype(Category c) {
   return c == Category::floating   ? DType::f32
          : c == Category::integral ? DType::i64
@@ -25,13 +23,11 @@ void check_size(const BindCall& call, int64_t n, std::string_view attribute) {
 
 }  // namespace
 
-void Full::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Full::infer(InferCall& call, const Attr& a) {
   Category c = number_of(a.value, nullptr, name, "value").category;
   call.out.emplace_back(a.dtype.value_or(default_dtype(c)), a.shape);
 }
-void Full::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Full::bind(BindCall& call, const Attr& a) {
   for (int64_t n : call.out[0].shape) check_size(call, n, "shape");
   ir::Number value = number_of(a.value, &call.sizes, name, "value");
   work::Move c;
@@ -39,8 +35,7 @@ void Full::bind(BindCall& call) {
   call.set_work(std::move(c));
 }
 
-void FullLike::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void FullLike::compose(ComposeCall& c, const Attr& a) {
   if (!c.x().is_tensor()) c.fail("operand 'x' must be a tensor");
   c.give(emit_all<Full>(
       c.world, {},
@@ -63,8 +58,7 @@ Dim dim_in(const Literal& l) {
 
 }  // namespace
 
-void Arange::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Arange::infer(InferCall& call, const Attr& a) {
   if (a.dtype == DType::boolean) call.fail("a range of bool makes no sense; choose another dtype");
   if (!all_integral(a)) {
     ir::Number s = number_of(a.start, nullptr, name, "start"),
@@ -102,8 +96,7 @@ void Arange::infer(InferCall& call) {
   Dim count = by == Dim(1) ? span : floor_div(span - 1, by) + 1;
   call.out.emplace_back(a.dtype.value_or(DType::i64), Dims{max(count, 0)});
 }
-void Arange::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Arange::bind(BindCall& call, const Attr& a) {
   work::Range p{call.out[0].dtype, call.out[0].numel(), all_integral(a)};
   ir::Number start = number_of(a.start, &call.sizes, name, "start");
   ir::Number step = number_of(a.step, &call.sizes, name, "step");
@@ -121,20 +114,17 @@ void Arange::bind(BindCall& call) {
   call.set_work(p);
 }
 
-void Linspace::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Linspace::infer(InferCall& call, const Attr& a) {
   if (a.steps.is_constant() && a.steps.value() < 0)
     call.fail("'steps' is {}; it must not be negative", a.steps.value());
   call.out.emplace_back(a.dtype, Dims{a.steps});
 }
-void Linspace::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Linspace::bind(BindCall& call, const Attr& a) {
   check_size(call, call.out[0].shape[0], "steps");
   call.set_work(work::Spacing{a.dtype, call.out[0].numel(), a.start, a.end});
 }
 
-void Eye::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Eye::infer(InferCall& call, const Attr& a) {
   Dim m = a.m.value_or(a.n);
   for (auto [name, d] : {std::pair("n", a.n), {"m", m}})
     if (d.is_constant() && d.value() < 0)
@@ -156,9 +146,8 @@ void Eye::bind(BindCall& call) {
   call.set_work(std::move(c));
 }
 
-void OneHot::infer(InferCall& call) {
+void OneHot::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
   if (!is_integral(x.dtype)) call.fail("operand 'x' is {}; classes are integers", to_string(x));
   if (a.classes.is_constant() && a.classes.value() < 1)
     call.fail("'classes' is {}; write how many there are", a.classes.value());
@@ -171,9 +160,9 @@ void OneHot::bind(BindCall& call) {
   call.set_work(work::OneHot{call.in[0], call.out[0].shape.back()});
 }
 
-void Cast::infer(InferCall& call) {
+void Cast::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  call.out.emplace_back(attributes_as<Attr>(call.attributes).dtype, x.dims, x.device);
+  call.out.emplace_back(a.dtype, x.dims, x.device);
 }
 void Cast::bind(BindCall& call) {
   if (call.in[0].dtype == call.out[0].dtype)
@@ -182,19 +171,12 @@ void Cast::bind(BindCall& call) {
     bind_copy(call);
 }
 
-void Clone::infer(InferCall& call) { same_type(call); }
-void Clone::bind(BindCall& call) { bind_copy(call); }
-
-void Contiguous::infer(InferCall& call) { same_type(call); }
 void Contiguous::bind(BindCall& call) {
   if (call.in[0].contiguous())
     call.set_view(0, 0, call.in[0], 0);
   else
     bind_copy(call);
 }
-
-void Detach::infer(InferCall& call) { same_type(call); }
-void Detach::bind(BindCall& call) { call.set_view(0, 0, call.in[0], 0); }
 
 std::span<const ir::Operator* const> creation_family() { return fold<CreationOperators>(); }
 

@@ -7,12 +7,16 @@ namespace gradus::ops {
 
 using namespace std::literals;
 
-struct Full {  // dtype by the value if absent: bool, i64 or f32
-  static constexpr std::string_view name = "full", doc = "y[..] = value";
+// A tensor that is made of attributes alone.
+struct Created {
   static constexpr std::array<std::string_view, 0> inputs{};
   static constexpr bool zero_gradient = true;
   static constexpr auto recompute_cost = ir::again::moves;
   static constexpr auto no_batch_rule = "it has no operands";
+};
+
+struct Full : Created {  // dtype by the value if absent: bool, i64 or f32
+  static constexpr std::string_view name = "full", doc = "y[..] = value";
   struct Attr {
     Dims shape;
     Literal value;
@@ -22,14 +26,13 @@ struct Full {  // dtype by the value if absent: bool, i64 or f32
                         field("dtype", &Attr::dtype));
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
 };
 
 struct FullLike {
   static constexpr std::string_view name = "full_like",
                                     doc = "y[..] = value, of x's shape and dtype";
-  static constexpr std::array inputs{"x"sv};
   static constexpr bool zero_gradient = true;
   struct Attr {
     Literal value;
@@ -38,15 +41,11 @@ struct FullLike {
       return std::tuple(required("value", &Attr::value), field("dtype", &Attr::dtype));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
-struct Arange {  // dtype i64 if all three are integers, else f32; sizes may be symbolic
+struct Arange : Created {  // dtype i64 if all three are integers, else f32; sizes may be symbolic
   static constexpr std::string_view name = "arange", doc = "y[i] = start + i*step, up to end";
-  static constexpr std::array<std::string_view, 0> inputs{};
-  static constexpr bool zero_gradient = true;
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr auto no_batch_rule = "it has no operands";
   struct Attr {
     Literal start = Dim(0), end, step = Dim(1);
     std::optional<DType> dtype;
@@ -55,17 +54,13 @@ struct Arange {  // dtype i64 if all three are integers, else f32; sizes may be 
                         field("step", &Attr::step), field("dtype", &Attr::dtype));
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
 };
 
-struct Linspace {
+struct Linspace : Created {
   static constexpr std::string_view name = "linspace",
                                     doc = "y[i] = start + i * (end - start) / (steps - 1)";
-  static constexpr std::array<std::string_view, 0> inputs{};
-  static constexpr bool zero_gradient = true;
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr auto no_batch_rule = "it has no operands";
   struct Attr {
     double start = 0, end = 0;
     Dim steps = 100;
@@ -75,16 +70,12 @@ struct Linspace {
                         required("steps", &Attr::steps), field("dtype", &Attr::dtype));
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
 };
 
-struct Eye {
+struct Eye : Created {
   static constexpr std::string_view name = "eye", doc = "y[i, j] = 1 if i = j else 0";
-  static constexpr std::array<std::string_view, 0> inputs{};
-  static constexpr bool zero_gradient = true;
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr auto no_batch_rule = "it has no operands";
   struct Attr {
     Dim n = 0;
     std::optional<Dim> m;
@@ -94,14 +85,13 @@ struct Eye {
                         field("dtype", &Attr::dtype));
     }
   };
-  static void infer(InferCall&);
+  static void infer(InferCall&, const Attr&);
   static void bind(BindCall&);
 };
 
 struct OneHot {
   static constexpr std::string_view name = "one_hot",
                                     doc = "y[.., c] = 1 if c = x[..] else 0, as i64";
-  static constexpr std::array inputs{"x"sv};
   static constexpr bool zero_gradient = true;
   static constexpr auto recompute_cost = ir::again::moves;
   static constexpr auto no_batch_rule = not_of_cotangents;
@@ -109,63 +99,48 @@ struct OneHot {
     Dim classes = 0;
     static constexpr auto fields() { return std::tuple(required("classes", &Attr::classes)); }
   };
-  static void infer(InferCall&);
+  static void infer(InferCall&, const Attr&);
   static void bind(BindCall&);
 };
 
-// Floats into integers truncate and saturate, NaN becomes 0; anything into bool asks for not zero.
-struct Cast {
-  static constexpr std::string_view name = "cast", doc = "y = x as another dtype";
-  static constexpr std::array inputs{"x"sv};
+// y = x, of x's type; derivatives pass through, and the caller casts them back.
+struct SameElements {
   static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto batch = batch_last_dimensions;
+  static void infer(InferCall& call) { call.out.push_back(call.tensor(0)); }
+  static Value dx(VjpCall& d) { return d.dy(); }
+};
+
+// Floats into integers truncate and saturate, NaN becomes 0; anything into bool asks for not zero.
+struct Cast : SameElements {
+  static constexpr std::string_view name = "cast", doc = "y = x as another dtype";
   static constexpr bool may_be_view = true;
   static constexpr bool converts = true;
-  static constexpr auto batch = batch_last_dimensions;
   struct Attr {
     DType dtype = DType::f32;
     static constexpr auto fields() { return std::tuple(required("dtype", &Attr::dtype)); }
   };
-  static void infer(InferCall&);
+  static void infer(InferCall&, const Attr&);
   static void bind(BindCall&);
-  static void vjp(VjpCall& d) {  // the caller casts back
-    d.give(0, [&] { return d.dy(); });
-  }
 };
 
-struct Clone {
+struct Clone : SameElements {
   static constexpr std::string_view name = "clone", doc = "y = x, in memory of its own";
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr auto batch = batch_last_dimensions;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy(); });
-  }
+  static void bind(BindCall& call) { bind_copy(call); }
 };
 
-struct Contiguous {
+struct Contiguous : SameElements {
   static constexpr std::string_view name = "contiguous", doc = "y = x, in row-major order";
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto recompute_cost = ir::again::moves;
   static constexpr bool may_be_view = true;
-  static constexpr auto batch = batch_last_dimensions;
-  static void infer(InferCall&);
   static void bind(BindCall&);
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy(); });
-  }
 };
 
-struct Detach {
+struct Detach : View {
   static constexpr std::string_view name = "detach", doc = "y = x, without a derivative";
-  static constexpr std::array inputs{"x"sv};
   static constexpr bool zero_gradient = true;
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr bool may_be_view = true;
   static constexpr auto batch = batch_last_dimensions;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
+  static void infer(InferCall& call) { SameElements::infer(call); }
+  static void bind(BindCall& call) { call.set_view(0, 0, call.in[0], 0); }
 };
 
 using CreationOperators =

@@ -26,16 +26,14 @@ Value bounded_length(const Value& x, int64_t dim, double eps) {
 
 }  // namespace
 
-void Normalize::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void Normalize::compose(ComposeCall& c, const Attr& a) {
   const Value& x = floating_operand(c, 0);
   Value wide = widened(x);
   Value length = at_least(norm(wide, a.p, a.dim, true), a.eps);
   c.give(cast(wide / length, x.dtype()));
 }
 
-void CosineSimilarity::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void CosineSimilarity::compose(ComposeCall& c, const Attr& a) {
   const Value &x = floating_operand(c, 0), &y = floating_operand(c, 1);
   DType dtype = (x + y).dtype();
   Value u = widened(x), v = widened(y);
@@ -43,15 +41,13 @@ void CosineSimilarity::compose(ComposeCall& c) {
   c.give(cast(sum(product, {a.dim}, false), dtype));
 }
 
-void PairwiseDistance::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void PairwiseDistance::compose(ComposeCall& c, const Attr& a) {
   const Value &x = floating_operand(c, 0), &y = floating_operand(c, 1);
   Value d = distance(widened(x), widened(y), a.p, a.eps);
   c.give(cast(d, (x + y).dtype()));
 }
 
-void TripletMarginLoss::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void TripletMarginLoss::compose(ComposeCall& c, const Attr& a) {
   Value anchor = widened(floating_operand(c, 0));
   Value like = distance(anchor, widened(floating_operand(c, 1)), a.p, 1e-6);
   Value unlike = distance(anchor, widened(floating_operand(c, 2)), a.p, 1e-6);

@@ -7,16 +7,16 @@ namespace gradus::ops {
 
 struct Normalize {
   static constexpr auto name = "normalize"sv, doc = "y = x / max(norm(x over dim), eps)"sv;
-  static constexpr std::array inputs{"x"sv};
   struct Attr {
     double p = 2;
     int64_t dim = 1;
     double eps = 1e-12;
     static constexpr auto fields() {
-      return std::tuple(field("p", &Attr::p), field("dim", &Attr::dim), field("eps", &Attr::eps));
+      return std::tuple(field("p", &Attr::p), dimension("dim", &Attr::dim),
+                        field("eps", &Attr::eps));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct CosineSimilarity {  // derivatives are those of the lengths, also where eps replaces them
@@ -33,7 +33,7 @@ struct CosineSimilarity {  // derivatives are those of the lengths, also where e
       return std::tuple(field("dim", &Attr::dim), field("eps", &Attr::eps));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct PairwiseDistance {
@@ -47,7 +47,7 @@ struct PairwiseDistance {
       return std::tuple(field("p", &Attr::p), field("eps", &Attr::eps));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct TripletMarginLoss {
@@ -64,7 +64,7 @@ struct TripletMarginLoss {
                         field("reduction", &Attr::reduction));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 using DistanceOperators =

@@ -231,9 +231,9 @@ Labels result_labels(const ComposeCall& c, const Equation& e, const std::vector<
 
 }  // namespace
 
-void Einsum::compose(ComposeCall& c) {
+void Einsum::compose(ComposeCall& c, const Attr& a) {
   if (c.operands.empty()) c.fail("it wants at least one operand");
-  Equation e = read_equation(c, c.attr<Attr>().equation);
+  Equation e = read_equation(c, a.equation);
   std::vector<Term> terms;
   SizeOf sizes;
   for (size_t i = 0; i < c.operands.size(); ++i) terms.push_back(take_operand(c, i, e.operands[i]));

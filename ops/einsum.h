@@ -21,7 +21,7 @@ struct Einsum {
     static constexpr auto fields() { return std::tuple(required("equation", &Attr::equation)); }
   };
   // Operands are contracted from left to right, pairs by matmul (or mul where nothing is summed).
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 using EinsumOperators = std::tuple<Einsum>;

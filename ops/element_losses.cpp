@@ -23,13 +23,12 @@ Value bounded_log(const Value& x) { return at_least(emit<Log>(x), -100); }
 
 }  // namespace
 
-void L1Loss::compose(ComposeCall& c) {
-  give_reduced(c, emit<Abs>(difference(c)), c.attr<Attr>().reduction);
+void L1Loss::compose(ComposeCall& c, const Attr& a) {
+  give_reduced(c, emit<Abs>(difference(c)), a.reduction);
 }
 
 // The square is of the difference, not of its magnitude: at 0, too, it has a second derivative.
-void SmoothL1Loss::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void SmoothL1Loss::compose(ComposeCall& c, const Attr& a) {
   if (!(a.beta >= 0)) c.fail("'beta' is {}; it must not be negative", a.beta);
   Value d = difference(c);
   Value z = emit<Abs>(d);
@@ -38,8 +37,7 @@ void SmoothL1Loss::compose(ComposeCall& c) {
   give_reduced(c, where(lt(z, num(a.beta)), inner, z - 0.5 * a.beta), a.reduction);
 }
 
-void HuberLoss::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void HuberLoss::compose(ComposeCall& c, const Attr& a) {
   if (!(a.delta > 0)) c.fail("'delta' is {}; it must be positive", a.delta);
   Value d = difference(c);
   Value z = emit<Abs>(d);
@@ -47,17 +45,17 @@ void HuberLoss::compose(ComposeCall& c) {
   give_reduced(c, where(le(z, num(a.delta)), inner, outer), a.reduction);
 }
 
-void SoftMarginLoss::compose(ComposeCall& c) {
+void SoftMarginLoss::compose(ComposeCall& c, const Attr& a) {
   Value product = widened(floating_operand(c, 0)) * widened(floating_operand(c, 1));
-  give_reduced(c, -emit<Logsigmoid>(product), c.attr<Attr>().reduction);
+  give_reduced(c, -emit<Logsigmoid>(product), a.reduction);
 }
 
-void Bce::compose(ComposeCall& c) {
+void Bce::compose(ComposeCall& c, const Attr& a) {
   Value p = widened(floating_operand(c, 0)), t = widened(floating_operand(c, 1));
   Value inside = t * bounded_log(p), outside = (1.0 - t) * bounded_log(1.0 - p);
   Value losses = -(inside + outside);
   if (c.given(2)) losses = losses * widened(floating_operand(c, 2));
-  give_reduced(c, losses, c.attr<Attr>().reduction);
+  give_reduced(c, losses, a.reduction);
 }
 
 void Bce::vjp(VjpCall& d) {
@@ -82,8 +80,7 @@ void Bce::vjp(VjpCall& d) {
     });
 }
 
-void KlDiv::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void KlDiv::compose(ComposeCall& c, const Attr& a) {
   Value logq = widened(floating_operand(c, 0)), p = widened(floating_operand(c, 1));
   Value losses;
   if (a.log_target)
@@ -93,8 +90,7 @@ void KlDiv::compose(ComposeCall& c) {
   give_reduced(c, losses, a.reduction);
 }
 
-void PoissonNllLoss::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void PoissonNllLoss::compose(ComposeCall& c, const Attr& a) {
   Value x = widened(floating_operand(c, 0)), t = widened(floating_operand(c, 1));
   Value losses = a.log_input ? emit<Exp>(x) - t * x : x - t * emit<Log>(x + a.eps);
   if (a.full) {  // for targets above 1; a 1 keeps the logarithms of the others from mattering
@@ -107,8 +103,7 @@ void PoissonNllLoss::compose(ComposeCall& c) {
   give_reduced(c, losses, a.reduction);
 }
 
-void GaussianNllLoss::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void GaussianNllLoss::compose(ComposeCall& c, const Attr& a) {
   if (!(a.eps > 0)) c.fail("'eps' is {}; it must be positive", a.eps);
   Value d = difference(c), var = widened(floating_operand(c, 2));
   if (var.rank() + 1 == d.rank()) var = unsqueeze(var, -1);  // one for a whole row
@@ -118,8 +113,7 @@ void GaussianNllLoss::compose(ComposeCall& c) {
   give_reduced(c, losses, a.reduction);
 }
 
-void HingeEmbeddingLoss::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void HingeEmbeddingLoss::compose(ComposeCall& c, const Attr& a) {
   Value x = widened(floating_operand(c, 0));
   const Value& t = tensor_operand(c, 1);
   Value apart = at_least(a.margin - x, 0);

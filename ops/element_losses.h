@@ -9,7 +9,7 @@ struct L1Loss {
   static constexpr auto name = "l1_loss"sv, doc = "y = reduce(|x - target|)"sv;
   static constexpr std::array inputs{"x"sv, "target"sv};
   using Attr = LossAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct SmoothL1Loss {
@@ -24,7 +24,7 @@ struct SmoothL1Loss {
       return std::tuple(field("reduction", &Attr::reduction), field("beta", &Attr::beta));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct HuberLoss {
@@ -40,14 +40,14 @@ struct HuberLoss {
       return std::tuple(field("reduction", &Attr::reduction), field("delta", &Attr::delta));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct SoftMarginLoss {
   static constexpr auto name = "soft_margin_loss"sv, doc = "y = reduce(log(1 + e^(-target x)))"sv;
   static constexpr std::array inputs{"x"sv, "target"sv};
   using Attr = LossAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 // Logarithms are at least -100; the slope by p has p (1 - p) at least 1e-12 below it.
@@ -57,7 +57,7 @@ struct Bce {
                             "y = reduce(-weight * (target * log p + (1 - target) * log(1 - p)))"sv;
   static constexpr std::array inputs{"p"sv, "target"sv, "weight?"sv};
   using Attr = LossAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
   static void vjp(VjpCall&);
 };
 
@@ -75,7 +75,7 @@ struct KlDiv {
                         field("log_target", &Attr::log_target));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct PoissonNllLoss {
@@ -93,7 +93,7 @@ struct PoissonNllLoss {
                         field("eps", &Attr::eps), field("reduction", &Attr::reduction));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct GaussianNllLoss {  // the derivative by var is that of what it is raised to
@@ -107,7 +107,7 @@ struct GaussianNllLoss {  // the derivative by var is that of what it is raised 
       return std::tuple(field("reduction", &Attr::reduction), field("eps", &Attr::eps));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct HingeEmbeddingLoss {
@@ -121,7 +121,7 @@ struct HingeEmbeddingLoss {
       return std::tuple(field("margin", &Attr::margin), field("reduction", &Attr::reduction));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 using ElementLossOperators = std::tuple<L1Loss, SmoothL1Loss, HuberLoss, SoftMarginLoss, Bce, KlDiv,

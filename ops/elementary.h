@@ -18,243 +18,131 @@ Value rsqrt_one_minus_square(const Value& x);
 // that.
 struct OneMinusSquare : Unary<Result::floating> {
   static constexpr std::string_view name = "one_minus_square", doc = "y = 1 - x^2";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return (1.0 - x) * (x + 1.0);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * (d.x() * -2.0); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return (1.0 - x) * (x + 1.0); }
+  static Value dx(VjpCall& d) { return d.dy() * (d.x() * -2.0); }
 };
 
 struct Exp : Function<Unary<Result::floating>> {  // y = e^x
   static constexpr std::string_view name = "exp", doc = "y = e^x";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return exp(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * d.y(); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return exp(x); }
+  static Value dx(VjpCall& d) { return d.dy() * d.y(); }
 };
 
 struct Exp2 : Function<Unary<Result::floating>> {  // y = 2^x
   static constexpr std::string_view name = "exp2", doc = "y = 2^x";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return exp2(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * (d.y() * ln2); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return exp2(x); }
+  static Value dx(VjpCall& d) { return d.dy() * (d.y() * ln2); }
 };
 
 // Its slope is exp(x), which y + 1 would lose to rounding for small results.
 struct Expm1 : Function<Unary<Result::floating>> {  // y = e^x - 1
   static constexpr std::string_view name = "expm1", doc = "y = e^x - 1";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return expm1(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * emit<Exp>(d.x()); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return expm1(x); }
+  static Value dx(VjpCall& d) { return d.dy() * emit<Exp>(d.x()); }
 };
 
 struct Log : Function<Unary<Result::floating>> {  // y = log(x)
   static constexpr std::string_view name = "log", doc = "y = log(x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return log(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() / d.x(); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return log(x); }
+  static Value dx(VjpCall& d) { return d.dy() / d.x(); }
 };
 
 struct Log2 : Function<Unary<Result::floating>> {  // y = log(x) / log(2)
   static constexpr std::string_view name = "log2", doc = "y = log(x) / log(2)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return log2(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() / (d.x() * ln2); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return log2(x); }
+  static Value dx(VjpCall& d) { return d.dy() / (d.x() * ln2); }
 };
 
 struct Log10 : Function<Unary<Result::floating>> {  // y = log(x) / log(10)
   static constexpr std::string_view name = "log10", doc = "y = log(x) / log(10)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return log10(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() / (d.x() * ln10); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return log10(x); }
+  static Value dx(VjpCall& d) { return d.dy() / (d.x() * ln10); }
 };
 
 struct Log1p : Function<Unary<Result::floating>> {  // y = log(1 + x)
   static constexpr std::string_view name = "log1p", doc = "y = log(1 + x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return log1p(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() / (d.x() + 1.0); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return log1p(x); }
+  static Value dx(VjpCall& d) { return d.dy() / (d.x() + 1.0); }
 };
 
-struct Sin : Function<Unary<Result::floating>> {  // y = sin(x)
+// Angles that are usual are reduced by a cheaper rule.
+struct OfAngle : Function<Unary<Result::floating>> {
+  GRADUS_INLINE static auto is_usual(auto x) { return is_moderate_angle(x); }
+};
+
+struct Sin : OfAngle {  // y = sin(x)
   static constexpr std::string_view name = "sin", doc = "y = sin(x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return sin(x);
-  }
-  template <class S>
-  GRADUS_INLINE static auto is_usual(S x) {
-    return is_moderate_angle(x);
-  }
-  template <class S>
-  GRADUS_INLINE static S scalar_usual(S x) {
-    return sin_moderate(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * emit<Cos>(d.x()); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return sin(x); }
+  GRADUS_INLINE static auto scalar_usual(auto x) { return sin_moderate(x); }
+  static Value dx(VjpCall& d) { return d.dy() * emit<Cos>(d.x()); }
 };
 
-struct Cos : Function<Unary<Result::floating>> {  // y = cos(x)
+struct Cos : OfAngle {  // y = cos(x)
   static constexpr std::string_view name = "cos", doc = "y = cos(x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return cos(x);
-  }
-  template <class S>
-  GRADUS_INLINE static auto is_usual(S x) {
-    return is_moderate_angle(x);
-  }
-  template <class S>
-  GRADUS_INLINE static S scalar_usual(S x) {
-    return cos_moderate(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return -(d.dy() * emit<Sin>(d.x())); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return cos(x); }
+  GRADUS_INLINE static auto scalar_usual(auto x) { return cos_moderate(x); }
+  static Value dx(VjpCall& d) { return -(d.dy() * emit<Sin>(d.x())); }
 };
 
-struct Tan : Function<Unary<Result::floating>> {  // y = tan(x)
+struct Tan : OfAngle {  // y = tan(x)
   static constexpr std::string_view name = "tan", doc = "y = tan(x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return tan(x);
-  }
-  template <class S>
-  GRADUS_INLINE static auto is_usual(S x) {
-    return is_moderate_angle(x);
-  }
-  template <class S>
-  GRADUS_INLINE static S scalar_usual(S x) {
-    return tan_moderate(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * (emit<Square>(d.y()) + 1.0); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return tan(x); }
+  GRADUS_INLINE static auto scalar_usual(auto x) { return tan_moderate(x); }
+  static Value dx(VjpCall& d) { return d.dy() * (emit<Square>(d.y()) + 1.0); }
 };
 
 struct Asin : Function<Unary<Result::floating>> {  // y = arcsin(x)
   static constexpr std::string_view name = "asin", doc = "y = arcsin(x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return asin(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * rsqrt_one_minus_square(d.x()); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return asin(x); }
+  static Value dx(VjpCall& d) { return d.dy() * rsqrt_one_minus_square(d.x()); }
 };
 
 struct Acos : Function<Unary<Result::floating>> {  // y = arccos(x)
   static constexpr std::string_view name = "acos", doc = "y = arccos(x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return acos(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return -(d.dy() * rsqrt_one_minus_square(d.x())); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return acos(x); }
+  static Value dx(VjpCall& d) { return -(d.dy() * rsqrt_one_minus_square(d.x())); }
 };
 
 struct Atan : Function<Unary<Result::floating>> {  // y = arctan(x)
   static constexpr std::string_view name = "atan", doc = "y = arctan(x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return atan(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() / (emit<Square>(d.x()) + 1.0); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return atan(x); }
+  static Value dx(VjpCall& d) { return d.dy() / (emit<Square>(d.x()) + 1.0); }
 };
 
 struct Sinh : Function<Unary<Result::floating>> {  // y = (e^x - e^-x) / 2
   static constexpr std::string_view name = "sinh", doc = "y = (e^x - e^-x) / 2";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return sinh(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * emit<Cosh>(d.x()); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return sinh(x); }
+  static Value dx(VjpCall& d) { return d.dy() * emit<Cosh>(d.x()); }
 };
 
 struct Cosh : Function<Unary<Result::floating>> {  // y = (e^x + e^-x) / 2
   static constexpr std::string_view name = "cosh", doc = "y = (e^x + e^-x) / 2";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return cosh(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * emit<Sinh>(d.x()); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return cosh(x); }
+  static Value dx(VjpCall& d) { return d.dy() * emit<Sinh>(d.x()); }
 };
 
 struct Tanh : Function<Unary<Result::floating>> {  // y = (e^x - e^-x) / (e^x + e^-x)
   static constexpr std::string_view name = "tanh", doc = "y = (e^x - e^-x) / (e^x + e^-x)";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return tanh(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() * (1.0 - emit<Square>(d.y())); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return tanh(x); }
+  static Value dx(VjpCall& d) { return d.dy() * (1.0 - emit<Square>(d.y())); }
 };
 
 struct Asinh : Function<Unary<Result::floating>> {  // y = log(x + sqrt(x^2 + 1))
   static constexpr std::string_view name = "asinh", doc = "y = log(x + sqrt(x^2 + 1))";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return asinh(x);
-  }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy() / emit<Hypot>(d.x(), num(1.0)); });
-  }
+  GRADUS_INLINE static auto scalar(auto x) { return asinh(x); }
+  static Value dx(VjpCall& d) { return d.dy() / emit<Hypot>(d.x(), num(1.0)); }
 };
 
 struct Acosh : Function<Unary<Result::floating>> {  // y = log(x + sqrt(x^2 - 1))
   static constexpr std::string_view name = "acosh", doc = "y = log(x + sqrt(x^2 - 1)), x >= 1";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return acosh(x);
-  }
-  static void vjp(VjpCall& d);
+  GRADUS_INLINE static auto scalar(auto x) { return acosh(x); }
+  static Value dx(VjpCall&);
 };
 
 struct Atanh : Function<Unary<Result::floating>> {  // y = log((1 + x) / (1 - x)) / 2
   static constexpr std::string_view name = "atanh", doc = "y = log((1 + x) / (1 - x)) / 2";
-  template <class S>
-  GRADUS_INLINE static S scalar(S x) {
-    return atanh(x);
-  }
-  static void vjp(VjpCall& d);
+  GRADUS_INLINE static auto scalar(auto x) { return atanh(x); }
+  static Value dx(VjpCall&);
 };
 
 using ElementaryOperators =

@@ -8,12 +8,11 @@
 
 namespace gradus::ops {
 
-void Embedding::compose(ComposeCall& c) {
+void Embedding::compose(ComposeCall& c, const Attr& a) {
   const Value &weight = c.x(), &index = c.x(1);
   if (!weight.is_tensor() || weight.rank() != 2)
     c.fail("operand 'weight' must be a tensor of two dimensions");
   if (!index.is_tensor()) c.fail("operand 'index' must be a tensor");
-  const Attr& a = c.attr<Attr>();
   if (const Dim& rows = weight.dims()[0]; a.padding_idx && rows.is_constant())
     if (*a.padding_idx < -rows.value() || *a.padding_idx >= rows.value())
       c.fail("'padding_idx' is {}, 'weight' has {} rows", *a.padding_idx, rows.value());
@@ -24,23 +23,21 @@ void Embedding::compose(ComposeCall& c) {
   c.give(reshape(rows, dims));
 }
 // Only with a padding_idx: without one, what it is composed of has the same derivative.
-void Embedding::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Type& weight = d.x_type(0);
-    Value flat = reshape(d.x(1), {ir::numel(d.x_type(1).dims)});
-    Dims rows{flat.dims()[0], weight.dims[1]};
-    int64_t row = *d.attr<Attr>().padding_idx;
-    Value padding = row < 0 ? Value::number(weight.dims[0] + row) : num(row);
-    Value counts = unsqueeze(ne(flat, padding), 1);
-    Value kept = keep_where(counts, reshape(d.dy(), rows));
-    Value zeros = zeros_to_fill(d.world, weight);
-    return emit<IndexAdd>({zeros, flat, kept}, {.dim = 0});
-  });
+Value Embedding::dx(VjpCall& d, const Attr& a) {
+  const Type& weight = d.x_type(0);
+  Value flat = reshape(d.x(1), {ir::numel(d.x_type(1).dims)});
+  Dims rows{flat.dims()[0], weight.dims[1]};
+  int64_t row = *a.padding_idx;
+  Value padding = row < 0 ? Value::number(weight.dims[0] + row) : num(row);
+  Value counts = unsqueeze(ne(flat, padding), 1);
+  Value kept = keep_where(counts, reshape(d.dy(), rows));
+  Value zeros = zeros_to_fill(d.world, weight);
+  return emit<IndexAdd>({zeros, flat, kept}, {.dim = 0});
 }
 
-void EmbeddingBag::compose(ComposeCall& c) {
+void EmbeddingBag::compose(ComposeCall& c, const Attr& a) {
   const Value &weight = tensor_operand(c, 0), &index = tensor_operand(c, 1);
-  const std::string& mode = c.attr<Attr>().mode;
+  const std::string& mode = a.mode;
   if (index.rank() != 2)
     c.fail("operand 'index' is {}; it must have two dimensions, a row for each bag",
            to_string(index.type));

@@ -14,8 +14,8 @@ struct Embedding {  // `padding_idx` only zeroes the gradient of that row
     std::optional<int64_t> padding_idx;
     static constexpr auto fields() { return std::tuple(field("padding_idx", &Attr::padding_idx)); }
   };
-  static void compose(ComposeCall&);
-  static void vjp(VjpCall&);
+  static void compose(ComposeCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
   static bool vjp_holds(const ir::Attributes& a) {
     return attributes_as<Attr>(a).padding_idx.has_value();
   }
@@ -30,7 +30,7 @@ struct EmbeddingBag {
     std::string mode = "mean";
     static constexpr auto fields() { return std::tuple(field("mode", &Attr::mode)); }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 using EmbeddingOperators = std::tuple<Embedding, EmbeddingBag>;

@@ -21,6 +21,8 @@ Value emit(const Operator& op, std::span<const Value> operands) {
   return emit(op, op.read({}), operands);
 }
 
+Value emit_again(VjpCall& d) { return emit(d.op, d.attributes, std::array{d.dy()}); }
+
 SmallVector<Value, 2> emit_all(World& world, std::string_view name, std::span<const Value> operands,
                                const LiteralList& attributes) {
   const Operator* op = find(name);

@@ -29,6 +29,9 @@ const Operator& record() {
 Value emit(const Operator& op, Attributes attributes, std::span<const Value> operands);
 Value emit(const Operator& op, std::span<const Value> operands);  // with all attributes' defaults
 
+// The gradient of an operator that is its own adjoint: the same call, of the cotangent.
+Value emit_again(VjpCall& d);
+
 // emit<Exp>(x), emit<Hypot>(x, y)
 template <class Op>
 Value emit(const Value& x) {

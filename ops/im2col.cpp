@@ -89,8 +89,7 @@ const Type& floating(const InferCall& call, int rank) {
 
 }  // namespace
 
-void UnfoldIm2col::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void UnfoldIm2col::infer(InferCall& call, const Attr& a) {
   const Type& x = floating(call, 4);
   check_attributes(call, a);
   const size_t c = x.dims.size() - 3;
@@ -98,19 +97,16 @@ void UnfoldIm2col::infer(InferCall& call) {
   if (c == 1) dims.insert(dims.begin(), x.dims[0]);
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void UnfoldIm2col::bind(BindCall& call) {
-  call.set_work(columns_of(call, attributes_as<Attr>(call.attributes), call.in[0], call.out[0]));
+void UnfoldIm2col::bind(BindCall& call, const Attr& a) {
+  call.set_work(columns_of(call, a, call.in[0], call.out[0]));
 }
-void UnfoldIm2col::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Dims& dims = d.x_type().dims;
-    Dims size(dims.end() - 2, dims.end());
-    return emit<FoldCol2im>({d.dy()}, {d.attr<Attr>(), size});
-  });
+Value UnfoldIm2col::dx(VjpCall& d, const Attr& a) {
+  const Dims& dims = d.x_type().dims;
+  Dims size(dims.end() - 2, dims.end());
+  return emit<FoldCol2im>({d.dy()}, {a, size});
 }
 
-void FoldCol2im::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void FoldCol2im::infer(InferCall& call, const Attr& a) {
   const Type& x = floating(call, 3);
   check_attributes(call, a);
   if (a.output_size.size() != 2)
@@ -125,15 +121,13 @@ void FoldCol2im::infer(InferCall& call) {
   if (k == 1) dims.insert(dims.begin(), x.dims[0]);
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void FoldCol2im::bind(BindCall& call) {
+void FoldCol2im::bind(BindCall& call, const Attr& a) {
   if (!checked_numel(call.out[0].shape))
     call.fail("the shape {} is not one", to_string(call.out[0].shape));
-  auto w = columns_of(call, attributes_as<Attr>(call.attributes), call.out[0], call.in[0]);
+  auto w = columns_of(call, a, call.out[0], call.in[0]);
   w.folds = true;
   call.set_work(std::move(w));
 }
-void FoldCol2im::vjp(VjpCall& d) {
-  d.give(0, [&] { return emit<UnfoldIm2col>({d.dy()}, d.attr<Attr>()); });
-}
+Value FoldCol2im::dx(VjpCall& d, const Attr& a) { return emit<UnfoldIm2col>({d.dy()}, a); }
 
 }  // namespace gradus::ops

@@ -22,31 +22,28 @@ struct UnfoldIm2col {
   static constexpr auto
       name = "unfold_im2col"sv,
       doc = "y[n, (c, p, q), (i, j)] = x[n, c, i*stride - padding + p*dilation, ..]"sv;
-  static constexpr std::array inputs{"x"sv};
   static constexpr auto no_batch_rule = "not written: the batch of images would become longer";
   using Attr = Im2colAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 struct FoldCol2im {  // the adjoint of unfold_im2col, for images of `output_size`
   static constexpr auto
       name = "fold_col2im"sv,
       doc = "y = zeros; y[n, c, i*stride - padding + p*dilation, ..] += x[n, (c, p, q), (i, j)]"sv;
-  static constexpr std::array inputs{"x"sv};
   static constexpr auto no_batch_rule = "not written: the batch of images would become longer";
   struct Attr : Im2colAttr {
     Dims output_size;
     static constexpr auto fields() {
-      return std::tuple(required("output_size", &Attr::output_size),
-                        required("kernel", &Attr::kernel), field("dilation", &Attr::dilation),
-                        field("padding", &Attr::padding), field("stride", &Attr::stride));
+      return std::tuple_cat(std::tuple(required("output_size", &Attr::output_size)),
+                            Im2colAttr::fields());
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 using Im2colOperators = std::tuple<UnfoldIm2col, FoldCol2im>;

@@ -124,14 +124,14 @@ SlabPlan picked_plan(const BindCall& call, size_t first, IndexAction action, con
 
 }  // namespace
 
-void Index::infer(InferCall& call) {
-  if (attributes_as<Attr>(call.attributes).count && has_mask(call.in, 1))
+void Index::infer(InferCall& call, const Attr& a) {
+  if (a.count && has_mask(call.in, 1))
     infer_by_composing(call);
   else
     call.out.push_back(picked_type(call, 1));
 }
-void Index::compose(ComposeCall& c) {
-  c.give(emit_all<Index>(c.world, without_masks(c, 1, *c.attr<Attr>().count))[0]);
+void Index::compose(ComposeCall& c, const Attr& a) {
+  c.give(emit_all<Index>(c.world, without_masks(c, 1, *a.count))[0]);
 }
 void Index::bind(BindCall& call) {
   SlabPlan p = picked_plan(call, 1, IndexAction::read, call.in[0], [&](const Sizes& whole) {
@@ -144,23 +144,20 @@ void Index::bind(BindCall& call) {
   p.sides.plain = static_cast<int>(call.in.size());
   bind_slabs(call, std::move(p));
 }
-void Index::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    SmallVector<Value, 6> in;
-    in.push_back(zeros_to_fill(d.world, d.x_type()));
-    in.push_back(d.dy());
-    for (size_t i = 1; i < d.operands.size(); ++i) in.push_back(d.x(i));
-    return emit_all<IndexPut>(d.world, in, {.accumulate = true})[0];
-  });
+Value Index::dx(VjpCall& d) {
+  SmallVector<Value, 6> in;
+  in.push_back(zeros_to_fill(d.world, d.x_type()));
+  in.push_back(d.dy());
+  for (size_t i = 1; i < d.operands.size(); ++i) in.push_back(d.x(i));
+  return emit_all<IndexPut>(d.world, in, {.accumulate = true})[0];
 }
 
-void IndexPut::compose(ComposeCall& c) {
-  const auto& a = c.attr<Attr>();
+void IndexPut::compose(ComposeCall& c, const Attr& a) {
   c.give(
       emit_all<IndexPut>(c.world, without_masks(c, 2, *a.count), {.accumulate = a.accumulate})[0]);
 }
-void IndexPut::infer(InferCall& call) {
-  if (attributes_as<Attr>(call.attributes).count && has_mask(call.in, 2)) {
+void IndexPut::infer(InferCall& call, const Attr& attr) {
+  if (attr.count && has_mask(call.in, 2)) {
     infer_by_composing(call);
     return;
   }
@@ -185,8 +182,8 @@ void IndexPut::infer(InferCall& call) {
   }
   call.out.push_back(x);
 }
-void IndexPut::bind(BindCall& call) {
-  bool accumulate = attributes_as<Attr>(call.attributes).accumulate;
+void IndexPut::bind(BindCall& call, const Attr& a) {
+  bool accumulate = a.accumulate;
   SlabPlan p = picked_plan(call, 2, accumulate ? IndexAction::add : IndexAction::write, call.out[0],
                            [&](const Sizes& whole) {
                              return call.number[1] ? Sizes(whole.size(), 0)
@@ -197,13 +194,13 @@ void IndexPut::bind(BindCall& call) {
   p.sides.number_dtype = call.in[1].dtype;
   bind_slabs(call, std::move(p));
 }
-void IndexPut::vjp(VjpCall& d) {
+void IndexPut::vjp(VjpCall& d, const Attr& a) {
   auto with_indices = [&](SmallVector<Value, 6> in) {
     for (size_t i = 2; i < d.operands.size(); ++i) in.push_back(d.x(i));
     return in;
   };
   d.give(0, [&] {
-    if (d.attr<Attr>().accumulate) return d.dy();
+    if (a.accumulate) return d.dy();
     return emit_all<IndexPut>(d.world, with_indices({d.dy(), num(0.0)}))[0];
   });
   d.give(1, [&] { return emit_all<Index>(d.world, with_indices({d.dy()}))[0]; });

@@ -5,29 +5,7 @@ namespace gradus::ops {
 namespace {
 
 // Joins neighbouring dimensions that both sides walk in one stride; leaves at least one.
-void join(Sizes& shape, Sizes& a, Sizes& b) {
-  Sizes s, x, y;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] == 1) continue;
-    if (!s.empty() && x.back() == a[d] * shape[d] && y.back() == b[d] * shape[d]) {
-      s.back() *= shape[d];
-      x.back() = a[d];
-      y.back() = b[d];
-    } else {
-      s.push_back(shape[d]);
-      x.push_back(a[d]);
-      y.push_back(b[d]);
-    }
-  }
-  if (s.empty()) {
-    s.push_back(1);
-    x.push_back(1);
-    y.push_back(1);
-  }
-  shape = std::move(s);
-  a = std::move(x);
-  b = std::move(y);
-}
+void join(Sizes& shape, Sizes& a, Sizes& b) { join_dimensions(shape, std::array{&a, &b}); }
 
 // Where sums are kept that are rounded once, at the end: in scratch memory.
 work::Window sums_window(const BindCall& call, DType dtype) {

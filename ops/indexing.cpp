@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/dimension.h"
 #include "ops/edge.h"
 #include "ops/index_operands.h"
 #include "ops/index_work.h"
@@ -31,19 +30,17 @@ void at_most(const BindCall& call, const Layout& small, std::string_view small_n
                 large_name, to_string(small.shape), to_string(large.shape));
 }
 
-// The checks that gather and its adjoints share; returns the dimension.
-int infer_elements(InferCall& call) {
+// The checks that gather and its adjoints share.
+void infer_elements(InferCall& call, const DimAttr& a) {
   const Type &x = call.tensor(0), &index = index_tensor(call, 1);
-  int dim = call.dimension(attributes_as<DimAttr>(call.attributes).dim, x.rank());
   if (index.rank() != x.rank())
     call.fail("operand 'index' is {}, 'x' is {}; they must have as many dimensions",
               to_string(index), to_string(x));
-  at_most(call, index, "index", x, "x", dim);
-  return dim;
+  at_most(call, index, "index", x, "x", a.dim);
 }
 
-void infer_scatter(InferCall& call) {
-  infer_elements(call);
+void infer_scatter(InferCall& call, const DimAttr& a) {
+  infer_elements(call, a);
   const Type &x = call.tensor(0), &index = call.tensor(1);
   same_dtype(call, x, 2);
   if (!call.is_number(2)) {
@@ -56,9 +53,10 @@ void infer_scatter(InferCall& call) {
   call.out.push_back(x);
 }
 
-ElementPlan element_plan(const BindCall& call, IndexAction action, const Layout& indexed) {
+ElementPlan element_plan(const BindCall& call, const DimAttr& a, IndexAction action,
+                         const Layout& indexed) {
   const Layout &x = call.in[0], &index = call.in[1];
-  int dim = normal(attributes_as<DimAttr>(call.attributes).dim, x.rank());
+  const int dim = static_cast<int>(a.dim);
   at_most(call, index, "index", x, "x", dim);
   ElementPlan p;
   p.sides.dtype = x.dtype;
@@ -74,8 +72,8 @@ ElementPlan element_plan(const BindCall& call, IndexAction action, const Layout&
   return p;
 }
 
-void bind_scatter(BindCall& call, IndexAction action) {
-  ElementPlan p = element_plan(call, action, call.out[0]);
+void bind_scatter(BindCall& call, const DimAttr& a, IndexAction action) {
+  ElementPlan p = element_plan(call, a, action, call.out[0]);
   p.sides.plain = 2;
   p.sides.plain_is_number = call.number[2];
   p.sides.number_dtype = call.in[2].dtype;
@@ -89,39 +87,37 @@ void bind_scatter(BindCall& call, IndexAction action) {
 }
 
 // What was read of dy at the index, with zeros for elements of src that were not used.
-Value gather_for_src(VjpCall& d) {
-  Value g = gather(d.dy(), d.x(1), d.attr<DimAttr>().dim);
+Value gather_for_src(VjpCall& d, int64_t dim) {
+  Value g = gather(d.dy(), d.x(1), dim);
   for (int k = 0; k < g.rank(); ++k) g = pad_zeros(g, k, 0, d.x_type(2).dims[k] - g.dims()[k]);
   return g;
 }
 
 // The index picks along a dimension that all of the batch share.
 template <class Attr>
-BatchedResults with_shared_index(const BatchedCall& c) {
+BatchedResults with_shared_index(const BatchedCall& c, Attr a) {
   if (c.batched[1]) return {};
   SmallVector<Value, 4> operands;
   for (size_t i = 0; i < c.operands.size(); ++i) {
     if (i != 1 && c.operands[i].is_tensor() && c.own_rank(i) == 0) return {};
     operands.push_back(i == 1 ? c.operands[i] : c.stretched(i));
   }
-  Attr a = c.attr<Attr>();
-  a.dim = c.moved(a.dim);
+  ++a.dim;
   return c.world.emit(c.op, make_attributes(a), operands);
 }
 
 // The operand, read where an index says: one for `each` element, or one along the dimension.
-bool find_picked(EdgeCall& call, bool each) {
+bool find_picked(EdgeCall& call, int64_t dim, bool each) {
   if (!call.in[0] || !call.in[1] || call.in[0]->rank() == 0 || call.in[1]->rank() == 0)
     return false;
   const Layout &x = *call.in[0], &index = *call.in[1], &out = call.out;
-  const int dim = normal(attributes_as<DimAttr>(call.attributes).dim, x.rank());
   Sources::Source s{0, Sizes(out.shape.size(), 0), out.shape, x.strides};
   s.strides[dim] = 0;
   call.found.sources.push_back(std::move(s));
   Sources::Index i;
   i.step = x.strides[dim];
   i.shape = index.shape;
-  i.check = {0, index.dtype, index.strides, x.shape[dim], 0, false, dim};
+  i.check = {0, index.dtype, index.strides, x.shape[dim], 0, false, static_cast<int>(dim)};
   if (each) {
     i.strides = index.strides;
   } else {
@@ -134,59 +130,56 @@ bool find_picked(EdgeCall& call, bool each) {
 
 }  // namespace
 
-void Gather::infer(InferCall& call) {
-  infer_elements(call);
+void Gather::infer(InferCall& call, const Attr& a) {
+  infer_elements(call, a);
   call.out.emplace_back(call.tensor(0).dtype, call.tensor(1).dims, call.tensor(0).device);
 }
-void Gather::bind(BindCall& call) {
-  ElementPlan p = element_plan(call, IndexAction::read, call.in[0]);
+void Gather::bind(BindCall& call, const Attr& a) {
+  ElementPlan p = element_plan(call, a, IndexAction::read, call.in[0]);
   p.sides.indexed = 0;
   p.sides.plain = 2;
   p.plain_strides = call.out[0].strides;
   bind_elements(call, std::move(p));
 }
-void Gather::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    Value zeros = zeros_to_fill(d.world, d.x_type());
-    return scatter_add(zeros, d.x(1), d.dy(), d.attr<Attr>().dim);
-  });
+Value Gather::dx(VjpCall& d, const Attr& a) {
+  Value zeros = zeros_to_fill(d.world, d.x_type());
+  return scatter_add(zeros, d.x(1), d.dy(), a.dim);
 }
 
-bool Gather::edge(EdgeCall& call) { return find_picked(call, true); }
+bool Gather::edge(EdgeCall& call, const Attr& a) { return find_picked(call, a.dim, true); }
 
-void Scatter::infer(InferCall& call) { infer_scatter(call); }
-void Scatter::bind(BindCall& call) { bind_scatter(call, IndexAction::write); }
-void Scatter::vjp(VjpCall& d) {
-  d.give(0, [&] { return emit<Scatter>({d.dy(), d.x(1), num(0.0)}, {.dim = d.attr<Attr>().dim}); });
-  d.give(2, [&] { return gather_for_src(d); });
+void Scatter::infer(InferCall& call, const Attr& a) { infer_scatter(call, a); }
+void Scatter::bind(BindCall& call, const Attr& a) { bind_scatter(call, a, IndexAction::write); }
+void Scatter::vjp(VjpCall& d, const Attr& a) {
+  d.give(0, [&] { return emit<Scatter>({d.dy(), d.x(1), num(0.0)}, {.dim = a.dim}); });
+  d.give(2, [&] { return gather_for_src(d, a.dim); });
 }
 
-void ScatterAdd::infer(InferCall& call) { infer_scatter(call); }
-void ScatterAdd::bind(BindCall& call) { bind_scatter(call, IndexAction::add); }
-void ScatterAdd::vjp(VjpCall& d) {
+void ScatterAdd::infer(InferCall& call, const Attr& a) { infer_scatter(call, a); }
+void ScatterAdd::bind(BindCall& call, const Attr& a) { bind_scatter(call, a, IndexAction::add); }
+void ScatterAdd::vjp(VjpCall& d, const Attr& a) {
   d.give(0, [&] { return d.dy(); });
-  d.give(2, [&] { return gather_for_src(d); });
+  d.give(2, [&] { return gather_for_src(d, a.dim); });
 }
 
 namespace {
 
-// The dimension, and the length of the index; an index of no dimensions is one of one element.
-std::pair<int, Dim> infer_along(const InferCall& call, int64_t dim) {
+// How many places the index picks; one of no dimensions is one of one element.
+Dim infer_along(const InferCall& call) {
   const Type &x = call.tensor(0), &index = index_tensor(call, 1);
-  if (x.rank() == 0) call.fail("operand 'x' is {}; it needs at least one dimension", to_string(x));
+  check_least_rank(call.op, x, 1);
   if (index.rank() > 1)
     call.fail("operand 'index' is {}; it must have one dimension", to_string(index));
-  return {call.dimension(dim, x.rank()), index.rank() == 0 ? Dim(1) : index.dims[0]};
+  return index.rank() == 0 ? Dim(1) : index.dims[0];
 }
 
-void infer_into(InferCall& call, int64_t at_dim) {
-  auto [dim, length] = infer_along(call, at_dim);
+void infer_into(InferCall& call, int64_t dim) {
+  Dim length = infer_along(call);
   const Type& x = call.tensor(0);
   same_dtype(call, x, 2);
   if (!call.is_number(2)) {
     const Type& src = call.tensor(2);
-    Dims want = x.dims;
-    want[dim] = length;
+    const Dims want = resized(x, dim, length).dims;
     bool fits = src.rank() == x.rank();
     for (int d = 0; fits && d < x.rank(); ++d)
       fits = !(src.dims[d].is_constant() && want[d].is_constant() && !(src.dims[d] == want[d]));
@@ -201,10 +194,9 @@ void infer_into(InferCall& call, int64_t at_dim) {
 }
 
 // The plan of one index along `dim`; the plain side's strides are those of `plain`.
-SlabPlan along_plan(const BindCall& call, int64_t at_dim, IndexAction action, const Layout& indexed,
+SlabPlan along_plan(const BindCall& call, size_t dim, IndexAction action, const Layout& indexed,
                     std::span<const int64_t> plain) {
   const Layout &x = call.in[0], &index = call.in[1];
-  auto dim = static_cast<size_t>(normal(at_dim, x.rank()));
   SlabPlan p;
   p.sides.dtype = x.dtype;
   p.sides.action = action;
@@ -232,7 +224,7 @@ void bind_into(BindCall& call, int64_t dim, IndexAction action, double alpha) {
   Sizes plain(x.shape.size(), 0);
   if (!call.number[2]) {
     Sizes want = x.shape;
-    want[normal(dim, x.rank())] = call.in[1].numel();
+    want[dim] = call.in[1].numel();
     if (!(want == src.shape))
       call.fail("operand 'src' has the shape {}, the index picks {}", to_string(src.shape),
                 to_string(want));
@@ -248,62 +240,55 @@ void bind_into(BindCall& call, int64_t dim, IndexAction action, double alpha) {
 
 }  // namespace
 
-void IndexSelect::infer(InferCall& call) {
-  auto [dim, length] = infer_along(call, attributes_as<Attr>(call.attributes).dim);
-  const Type& x = call.tensor(0);
-  Dims dims = x.dims;
-  dims[dim] = length;
-  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+void IndexSelect::infer(InferCall& call, const Attr& a) {
+  Dim length = infer_along(call);
+  call.out.push_back(resized(call.tensor(0), a.dim, length));
 }
-void IndexSelect::bind(BindCall& call) {
-  SlabPlan p = along_plan(call, attributes_as<Attr>(call.attributes).dim, IndexAction::read,
-                          call.in[0], call.out[0].strides);
+void IndexSelect::bind(BindCall& call, const Attr& a) {
+  SlabPlan p = along_plan(call, a.dim, IndexAction::read, call.in[0], call.out[0].strides);
   p.sides.indexed = 0;
   p.sides.plain = 2;
   bind_slabs(call, std::move(p));
 }
-void IndexSelect::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    Value zeros = zeros_to_fill(d.world, d.x_type());
-    return emit<IndexAdd>({zeros, d.x(1), d.dy()}, {.dim = d.attr<Attr>().dim});
-  });
+Value IndexSelect::dx(VjpCall& d, const Attr& a) {
+  Value zeros = zeros_to_fill(d.world, d.x_type());
+  return emit<IndexAdd>({zeros, d.x(1), d.dy()}, {.dim = a.dim});
 }
 
-BatchedResults IndexSelect::batch(const BatchedCall& c) { return with_shared_index<Attr>(c); }
-bool IndexSelect::edge(EdgeCall& call) { return find_picked(call, false); }
-
-void IndexAdd::infer(InferCall& call) {
-  infer_into(call, attributes_as<Attr>(call.attributes).dim);
-  require_integral_coefficient(call, "alpha", attributes_as<Attr>(call.attributes).alpha);
+BatchedResults IndexSelect::batch(const BatchedCall& c, const Attr& a) {
+  return with_shared_index(c, a);
 }
-void IndexAdd::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+bool IndexSelect::edge(EdgeCall& call, const Attr& a) { return find_picked(call, a.dim, false); }
+
+void IndexAdd::infer(InferCall& call, const Attr& a) {
+  infer_into(call, a.dim);
+  require_integral_coefficient(call, "alpha", a.alpha);
+}
+void IndexAdd::bind(BindCall& call, const Attr& a) {
   bind_into(call, a.dim, IndexAction::add, a.alpha.as_double());
 }
-void IndexAdd::vjp(VjpCall& d) {
+void IndexAdd::vjp(VjpCall& d, const Attr& a) {
   d.give(0, [&] { return d.dy(); });
   d.give(2, [&] {
-    Value picked = index_select(d.dy(), d.x(1), d.attr<Attr>().dim);
-    return picked * d.attr<Attr>().alpha.as_double();
+    Value picked = index_select(d.dy(), d.x(1), a.dim);
+    return picked * a.alpha.as_double();
   });
 }
 
-BatchedResults IndexAdd::batch(const BatchedCall& c) { return with_shared_index<Attr>(c); }
+BatchedResults IndexAdd::batch(const BatchedCall& c, const Attr& a) {
+  return with_shared_index(c, a);
+}
 
-void IndexCopy::infer(InferCall& call) {
-  infer_into(call, attributes_as<Attr>(call.attributes).dim);
+void IndexCopy::infer(InferCall& call, const Attr& a) { infer_into(call, a.dim); }
+void IndexCopy::bind(BindCall& call, const Attr& a) {
+  bind_into(call, a.dim, IndexAction::write, 1);
 }
-void IndexCopy::bind(BindCall& call) {
-  bind_into(call, attributes_as<Attr>(call.attributes).dim, IndexAction::write, 1);
-}
-void IndexCopy::vjp(VjpCall& d) {
-  const DimAttr& a = d.attr<Attr>();
+void IndexCopy::vjp(VjpCall& d, const Attr& a) {
   d.give(0, [&] { return emit<IndexCopy>({d.dy(), d.x(1), num(0.0)}, a); });
   d.give(2, [&] { return index_select(d.dy(), d.x(1), a.dim); });
 }
 
-void IndexFill::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void IndexFill::compose(ComposeCall& c, const Attr& a) {
   Value value = a.value.is_floating() ? num(a.value.floating) : num(a.value.integer);
   c.give(emit<IndexCopy>({c.x(), c.x(1), value}, {.dim = a.dim}));
 }

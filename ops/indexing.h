@@ -8,21 +8,16 @@
 
 namespace gradus::ops {
 
-struct DimAttr {
-  int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple(required("dim", &DimAttr::dim)); }
-};
-
 struct Gather {
   static constexpr std::string_view name = "gather",
                                     doc = "y[i, j, ..] = x[i, index[i, j, ..], ..] along `dim`";
   static constexpr std::array inputs{"x"sv, "index"sv};
   static constexpr auto batch = batch_named_dimensions;
   using Attr = DimAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
-  static bool edge(EdgeCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
+  static bool edge(EdgeCall&, const Attr&);
 };
 
 struct Scatter {  // of several writes to one place the last one stays
@@ -31,9 +26,9 @@ struct Scatter {  // of several writes to one place the last one stays
   static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
   static constexpr auto no_batch_rule = "not written: `dim` would move on, as scatter_add's does";
   using Attr = DimAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
 };
 
 struct ScatterAdd {
@@ -42,9 +37,9 @@ struct ScatterAdd {
   static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
   static constexpr auto batch = batch_named_dimensions;
   using Attr = DimAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
 };
 
 struct IndexSelect {
@@ -52,11 +47,11 @@ struct IndexSelect {
                                     doc = "y[.., i, ..] = x[.., index[i], ..]";
   static constexpr std::array inputs{"x"sv, "index"sv};
   using Attr = DimAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
-  static BatchedResults batch(const BatchedCall&);
-  static bool edge(EdgeCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
+  static bool edge(EdgeCall&, const Attr&);
 };
 
 struct IndexAdd {
@@ -67,13 +62,13 @@ struct IndexAdd {
     int64_t dim = 0;
     NumberLiteral alpha = 1;
     static constexpr auto fields() {
-      return std::tuple(required("dim", &Attr::dim), field("alpha", &Attr::alpha));
+      return std::tuple(required_dimension("dim", &Attr::dim), field("alpha", &Attr::alpha));
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
-  static BatchedResults batch(const BatchedCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
 };
 
 struct IndexCopy {
@@ -82,9 +77,9 @@ struct IndexCopy {
   static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
   static constexpr auto no_batch_rule = "not written: `dim` would move on, as index_add's does";
   using Attr = DimAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
 };
 
 struct IndexFill {
@@ -95,10 +90,10 @@ struct IndexFill {
     int64_t dim = 0;
     NumberLiteral value;
     static constexpr auto fields() {
-      return std::tuple(required("dim", &Attr::dim), required("value", &Attr::value));
+      return std::tuple(required_dimension("dim", &Attr::dim), required("value", &Attr::value));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 // The index tensors broadcast to one shape, which stands where they do, or in front if others lie
@@ -114,10 +109,10 @@ struct Index {
   static bool data_sized(std::span<const ir::OperandType> x) { return has_mask(x, 1); }
   static int64_t count(std::span<const Tensor* const> x) { return count_masked(x, 1); }
   static bool vjp_holds(const ir::Attributes& a) { return !attributes_as<Attr>(a).count; }
-  static void compose(ComposeCall&);
-  static void infer(InferCall&);
+  static void compose(ComposeCall&, const Attr&);
+  static void infer(InferCall&, const Attr&);
   static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static Value dx(VjpCall&);
 };
 
 struct IndexPut {
@@ -136,10 +131,10 @@ struct IndexPut {
   static bool data_sized(std::span<const ir::OperandType> x) { return has_mask(x, 2); }
   static int64_t count(std::span<const Tensor* const> x) { return count_masked(x, 2); }
   static bool vjp_holds(const ir::Attributes& a) { return !attributes_as<Attr>(a).count; }
-  static void compose(ComposeCall&);
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void compose(ComposeCall&, const Attr&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
 };
 
 struct Take {

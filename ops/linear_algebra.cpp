@@ -21,11 +21,6 @@ const Type& square(InferCall& call, size_t i) {
   return x;
 }
 
-void infer_like_x(InferCall& call) {
-  Type x = square(call, 0);
-  call.out.push_back(std::move(x));
-}
-
 Value solve(const Value& a, const Value& b, bool upper, bool transpose) {
   return emit<TriangularSolve>({a, b}, {.upper = upper, .transpose = transpose});
 }
@@ -51,13 +46,11 @@ void TriangularSolve::infer(InferCall& call) {
         fmt::format("dimension {} of 'a' {} and 'b' {}", d, to_string(a.dims), to_string(b.dims)));
   call.out.push_back(b);
 }
-void TriangularSolve::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void TriangularSolve::bind(BindCall& call, const Attr& a) {
   call.set_work(work::Solve{call.in[0], call.in[1], a.upper, a.transpose});
 }
 // b = op(a) y, so db = op(a)^-T dy, and op(a) gets -db y^T.
-void TriangularSolve::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
+void TriangularSolve::vjp(VjpCall& d, const Attr& a) {
   if (!d.wants(0) && !d.wants(1)) return;
   Value db = solve(d.x(0), d.dy(), a.upper, !a.transpose);
   d.give(0, [&] {
@@ -69,60 +62,39 @@ void TriangularSolve::vjp(VjpCall& d) {
   d.give(1, [&] { return db; });
 }
 
-void Cholesky::infer(InferCall& call) { infer_like_x(call); }
-void Cholesky::bind(BindCall& call) {
-  call.set_work(work::Factor{&call.op, work::MatrixFunction::cholesky, call.in[0]});
-}
+void AnyMatrixFunction::infer(InferCall& call) { call.out.push_back(square(call, 0)); }
+
 // dx = the symmetric part of y^-T p y^-1, where p is the lower triangle of y^T dy, its diagonal
 // halved. I. Murray, Differentiation of the Cholesky decomposition (2016), equation 10.
-void Cholesky::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Value& y = d.y();
-    Value full = matmul(swap_last(y), d.dy());
-    Value with_diagonal = lower_part(full, 0);
-    Value without = lower_part(full, -1);
-    Value p = (with_diagonal + without) * 0.5;
-    Value left = solve(y, p, false, true);
-    Value both = solve(y, swap_last(left), false, true);
-    return (both + swap_last(both)) * 0.5;
-  });
+Value Cholesky::dx(VjpCall& d) {
+  const Value& y = d.y();
+  Value full = matmul(swap_last(y), d.dy());
+  Value with_diagonal = lower_part(full, 0);
+  Value without = lower_part(full, -1);
+  Value p = (with_diagonal + without) * 0.5;
+  Value left = solve(y, p, false, true);
+  Value both = solve(y, swap_last(left), false, true);
+  return (both + swap_last(both)) * 0.5;
 }
 
-void Inverse::infer(InferCall& call) { infer_like_x(call); }
-void Inverse::bind(BindCall& call) {
-  call.set_work(work::Factor{&call.op, work::MatrixFunction::inverse, call.in[0]});
-}
-void Inverse::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    Value yt = swap_last(d.y());
-    Value left = matmul(yt, d.dy());
-    Value both = matmul(left, yt);
-    return -both;
-  });
+Value Inverse::dx(VjpCall& d) {
+  Value yt = swap_last(d.y());
+  Value left = matmul(yt, d.dy());
+  Value both = matmul(left, yt);
+  return -both;
 }
 
 void Det::infer(InferCall& call) {
   const Type& x = square(call, 0);
   call.out.emplace_back(x.dtype, Dims(x.dims.begin(), x.dims.end() - 2), x.device);
 }
-void Det::bind(BindCall& call) {
-  call.set_work(work::Factor{&call.op, work::MatrixFunction::det, call.in[0]});
-}
-void Det::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    Value cofactors = emit<Cofactor>(d.x());
-    Value dy = unsqueeze(unsqueeze(d.dy(), -1), -1);
-    return dy * cofactors;
-  });
+Value Det::dx(VjpCall& d) {
+  Value cofactors = emit<Cofactor>(d.x());
+  Value dy = unsqueeze(unsqueeze(d.dy(), -1), -1);
+  return dy * cofactors;
 }
 
-void Cofactor::infer(InferCall& call) { infer_like_x(call); }
-void Cofactor::bind(BindCall& call) {
-  call.set_work(work::Factor{&call.op, work::MatrixFunction::cofactor, call.in[0]});
-}
-void Cofactor::vjp(VjpCall& d) {
-  d.give(0, [&] { return emit<CofactorAlong>(d.x(), d.dy()); });
-}
+Value Cofactor::dx(VjpCall& d) { return emit<CofactorAlong>(d.x(), d.dy()); }
 
 namespace {
 

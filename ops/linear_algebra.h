@@ -22,48 +22,43 @@ struct TriangularSolve {
     }
   };
   static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
+};
+
+// What functions of a square matrix x share; y has x's type.
+struct AnyMatrixFunction {
+  static constexpr auto batch = batch_last_dimensions;
+  static void infer(InferCall&);
+};
+template <work::MatrixFunction function>
+struct OfMatrix : AnyMatrixFunction {
+  static void bind(BindCall& call) { call.set_work(work::Factor{&call.op, function, call.in[0]}); }
 };
 
 // Only the lower triangle of x is read. Its derivative is the symmetric one, dx = dx^T.
-struct Cholesky {
+struct Cholesky : OfMatrix<work::MatrixFunction::cholesky> {
   static constexpr auto name = "cholesky"sv,
                         doc = "lower triangular y with y y^T = x, x positive definite"sv;
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto batch = batch_last_dimensions;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static Value dx(VjpCall&);
 };
 
-struct Inverse {
+struct Inverse : OfMatrix<work::MatrixFunction::inverse> {
   static constexpr auto name = "inverse"sv, doc = "y with x y = 1; a singular x is refused"sv;
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto batch = batch_last_dimensions;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static Value dx(VjpCall&);
 };
 
-struct Det {
+struct Det : OfMatrix<work::MatrixFunction::det> {
   static constexpr auto name = "det"sv, doc = "y = the determinant of x"sv;
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto batch = batch_last_dimensions;
   static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);  // dx = dy * cofactor(x), also where x is singular
+  static Value dx(VjpCall&);  // dx = dy * cofactor(x), also where x is singular
 };
 
 // y[i, j] = (-1)^(i+j) times the determinant of x without row i and column j: det(x) * x^-T where
 // that exists.
-struct Cofactor {
+struct Cofactor : OfMatrix<work::MatrixFunction::cofactor> {
   static constexpr auto name = "cofactor"sv, doc = "y = d det(x) / dx, the cofactors of x"sv;
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto batch = batch_last_dimensions;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);  // dx = cofactor_along(x, dy)
+  static Value dx(VjpCall&);  // dx = cofactor_along(x, dy)
 };
 
 // The second derivative of det(x), times v. It is a polynomial in x, made of no inverse: sum(v *

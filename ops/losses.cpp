@@ -149,22 +149,20 @@ Value entropy_with_probabilities(const ComposeCall& c, const Value& logp) {
 
 }  // namespace
 
-void MseLoss::compose(ComposeCall& c) {
+void MseLoss::compose(ComposeCall& c, const Attr& a) {
   Value difference = floating_operand(c, 0) - floating_operand(c, 1);
   Value wide = widened(difference);
-  c.give(cast(reduced(emit<Square>(wide), c.attr<Attr>().reduction), difference.dtype()));
+  c.give(cast(reduced(emit<Square>(wide), a.reduction), difference.dtype()));
 }
 
-void NllLoss::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void NllLoss::compose(ComposeCall& c, const Attr& a) {
   const Value& logp = floating_operand(c, 0);
   Classes k = classes_of(c, logp, a.ignore_index);
   Value weight = class_weights(c, logp.dims()[k.dim]);
   c.give(cast(negative_log_likelihood(k, widened(logp), weight, a.reduction), logp.dtype()));
 }
 
-void CrossEntropy::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void CrossEntropy::compose(ComposeCall& c, const Attr& a) {
   const Value& x = floating_operand(c, 0);
   const Value& target = tensor_operand(c, 1);
   if (!(a.label_smoothing >= 0 && a.label_smoothing <= 1))
@@ -175,7 +173,7 @@ void CrossEntropy::compose(ComposeCall& c) {
               x.dtype()));
 }
 
-void BceWithLogits::compose(ComposeCall& c) {
+void BceWithLogits::compose(ComposeCall& c, const Attr& a) {
   const Value &x = floating_operand(c, 0), &target = floating_operand(c, 1);
   for (size_t i : {2, 3})
     if (c.given(i)) floating_operand(c, i);
@@ -187,7 +185,7 @@ void BceWithLogits::compose(ComposeCall& c) {
   }
   Value losses = (1.0 - t) * wide - positive;
   if (c.given(2)) losses = losses * widened(c.x(2));
-  c.give(cast(reduced(losses, c.attr<Attr>().reduction), x.dtype()));
+  c.give(cast(reduced(losses, a.reduction), x.dtype()));
 }
 
 Family loss_family() {

@@ -24,7 +24,7 @@ struct MseLoss {
   static constexpr auto name = "mse_loss"sv, doc = "y = reduce((x - target)^2)"sv;
   static constexpr std::array inputs{"x"sv, "target"sv};
   using Attr = LossAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 // logp [N, C, ..] or [C], target of the same shape without C, weight [C]. The mean is over the
@@ -41,7 +41,7 @@ struct NllLoss {
                         field("ignore_index", &Attr::ignore_index));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 // target: classes as in nll_loss, or probabilities of x's shape. With smoothing s, a target is
@@ -60,7 +60,7 @@ struct CrossEntropy {
                         field("label_smoothing", &Attr::label_smoothing));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct BceWithLogits {
@@ -70,7 +70,7 @@ struct BceWithLogits {
                             "log(1 - s(x)))), s = sigmoid"sv;
   static constexpr std::array inputs{"x"sv, "target"sv, "weight?"sv, "pos_weight?"sv};
   using Attr = LossAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 using LossOperators = std::tuple<MseLoss, NllLoss, CrossEntropy, BceWithLogits>;

@@ -58,7 +58,7 @@ Value as_matrix(const Value& x) {
 
 }  // namespace
 
-void Matmul::infer(InferCall& call) {
+void Matmul::infer(InferCall& call, const Attr& attr) {
   const Type &a = call.tensor(0), &b = call.tensor(1);
   if (a.rank() == 0 || b.rank() == 0)
     call.fail(
@@ -74,7 +74,7 @@ void Matmul::infer(InferCall& call) {
   if (a.device != b.device)
     call.fail("'a' lies on {}, 'b' on {}; move one of them", to_string(a.device),
               to_string(b.device));
-  const bool transposed = attributes_as<Attr>(call.attributes).transpose_b;
+  const bool transposed = attr.transpose_b;
   if (transposed && b.rank() == 1)
     call.fail("'b' is {}; with transpose_b it must have at least two dimensions", to_string(b));
   const size_t inner = b.dims.size() - (b.rank() == 1 || transposed ? 1 : 2);
@@ -90,7 +90,7 @@ void Matmul::infer(InferCall& call) {
   call.out.emplace_back(a.dtype, std::move(shape), a.device);
 }
 
-void Matmul::bind(BindCall& call) {
+void Matmul::bind(BindCall& call, const Attr& attr) {
   const Layout &a = call.in[0], &b = call.in[1], &y = call.out[0];
   const size_t ra = a.shape.size(), rb = b.shape.size();
   work::Gemm g;
@@ -98,7 +98,7 @@ void Matmul::bind(BindCall& call) {
   g.m = ra == 1 ? 1 : a.shape[ra - 2];
   g.k = a.shape[ra - 1];
   // Where b's rows and columns are among its dimensions.
-  const bool transposed = attributes_as<Attr>(call.attributes).transpose_b;
+  const bool transposed = attr.transpose_b;
   const size_t row = rb - (rb == 1 || transposed ? 1 : 2), column = rb - (transposed ? 2 : 1);
   g.n = rb == 1 ? 1 : b.shape[column];
   g.a_row = ra == 1 ? 0 : a.strides[ra - 2];
@@ -126,8 +126,8 @@ void Matmul::bind(BindCall& call) {
   call.set_work(work::Product{std::move(g)});
 }
 
-void Matmul::vjp(VjpCall& d) {
-  const bool transposed = d.attr<Attr>().transpose_b;
+void Matmul::vjp(VjpCall& d, const Attr& attr) {
+  const bool transposed = attr.transpose_b;
   const bool row = d.x_type(0).rank() == 1, column = d.x_type(1).rank() == 1;
   auto cotangent = [&] {  // with the dimensions that 1-d operands dropped
     Value dy = d.dy();

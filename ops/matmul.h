@@ -25,9 +25,9 @@ struct Matmul {  // y[…, i, j] = sum over k of a[…, i, k] * b[…, k, j]
   static constexpr std::array inputs{"a"sv, "b"sv};
   static constexpr auto recompute_cost = ir::again::multiplies;
   using Attr = MatmulAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);  // da = dy b^T, db = a^T dy
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);  // da = dy b^T, db = a^T dy
   static BatchedResults batch(const BatchedCall&);
 };
 
@@ -101,7 +101,6 @@ struct Bilinear {  // y[…, o] = sum over i, j of x1[…, i] w[o, i, j] x2[…,
 
 struct Trace {  // y = sum of x[i, i]
   static constexpr auto name = "trace"sv, doc = "y = sum of x[i, i] of a matrix"sv;
-  static constexpr std::array inputs{"x"sv};
   static void compose(ComposeCall&);
 };
 

@@ -8,8 +8,7 @@
 
 namespace gradus::ops {
 
-void MaxPool::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void MaxPool::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
   const int spatial = x.rank() - 2;
   if (spatial < 1 || spatial > work::conv_axes || x.dtype == DType::boolean)
@@ -23,8 +22,7 @@ void MaxPool::infer(InferCall& call) {
   call.out.emplace_back(DType::i64, std::move(dims), x.device);
 }
 
-void MaxPool::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void MaxPool::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
   const int spatial = x.rank() - 2;
   work::MaxPool p;
@@ -51,18 +49,16 @@ void MaxPool::bind(BindCall& call) {
   call.set_work(std::move(p));
 }
 
-void MaxPool::vjp(VjpCall& d) {
-  if (!d.has_dy(0)) return;
-  d.give(0, [&] {
-    const Type& x = d.x_type();
-    auto flat = [&](const Dims& dims) {
-      return Dims{dims[0], dims[1], ir::numel(std::span(dims).subspan(2))};
-    };
-    Value zeros = zeros_to_fill(d.world, Type(x.dtype, flat(x.dims), x.device));
-    Value at = reshape(d.y(1), flat(d.y_type(1).dims));
-    Value dy = reshape(d.dy(0), flat(d.y_type(0).dims));
-    return reshape(scatter_add(zeros, at, dy, 2), x.dims);
-  });
+Value MaxPool::dx(VjpCall& d) {
+  if (!d.has_dy(0)) return {};
+  const Type& x = d.x_type();
+  auto flat = [&](const Dims& dims) {
+    return Dims{dims[0], dims[1], ir::numel(std::span(dims).subspan(2))};
+  };
+  Value zeros = zeros_to_fill(d.world, Type(x.dtype, flat(x.dims), x.device));
+  Value at = reshape(d.y(1), flat(d.y_type(1).dims));
+  Value dy = reshape(d.dy(0), flat(d.y_type(0).dims));
+  return reshape(scatter_add(zeros, at, dy, 2), x.dims);
 }
 
 namespace {

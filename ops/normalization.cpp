@@ -41,48 +41,43 @@ const Value& with_channels(const ComposeCall& c, int least_rank) {
 
 }  // namespace
 
-void Softmax::compose(ComposeCall& c) {
+void Softmax::compose(ComposeCall& c, const Attr& a) {
   const Value& x = floating_operand(c, 0);
-  int64_t dim = c.attr<Attr>().dim;
+  int64_t dim = a.dim;
   Value powers = emit<Exp>(below_greatest(x, dim));
   c.give(cast(powers / sum_along(powers, dim), x.dtype()));
 }
-void Softmax::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    Value y = widened(d.y()), dy = widened(d.dy());
-    Value shared = sum_along(y * dy, d.attr<Attr>().dim);
-    return y * (dy - shared);
-  });
+Value Softmax::dx(VjpCall& d, const Attr& a) {
+  Value y = widened(d.y()), dy = widened(d.dy());
+  Value shared = sum_along(y * dy, a.dim);
+  return y * (dy - shared);
 }
 
-void LogSoftmax::compose(ComposeCall& c) {
+void LogSoftmax::compose(ComposeCall& c, const Attr& a) {
   const Value& x = floating_operand(c, 0);
-  int64_t dim = c.attr<Attr>().dim;
+  int64_t dim = a.dim;
   Value shifted = below_greatest(x, dim);
   Value total = sum_along(emit<Exp>(shifted), dim);
   c.give(cast(shifted - emit<Log>(total), x.dtype()));
 }
-void LogSoftmax::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    Value dy = widened(d.dy());
-    Value total = sum_along(dy, d.attr<Attr>().dim);
-    Value share = emit<Exp>(widened(d.y()));
-    return dy - share * total;
-  });
+Value LogSoftmax::dx(VjpCall& d, const Attr& a) {
+  Value dy = widened(d.dy());
+  Value total = sum_along(dy, a.dim);
+  Value share = emit<Exp>(widened(d.y()));
+  return dy - share * total;
 }
 
-void Softmin::compose(ComposeCall& c) {
+void Softmin::compose(ComposeCall& c, const Attr& a) {
   const Value& x = floating_operand(c, 0);
-  c.give(emit<Softmax>({-x}, {.dim = c.attr<Attr>().dim}));
+  c.give(emit<Softmax>({-x}, {.dim = a.dim}));
 }
 
-void Standardize::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void Standardize::compose(ComposeCall& c, const Attr& a) {
   const Value& x = floating_operand(c, 0);
   Value wide = widened(x);
   // Checks the dimensions, too.
   Value mean = emit<Mean>({wide}, {.dim = a.dim, .keepdim = true});
-  Ints dims = reduced_dims(a.dim, x.rank());
+  Ints dims = reduced_dims(a, x.rank());
   Value centred = wide - mean;
   Value squares = sum(centred * centred, dims, true);
   Value variance = over_count(squares, reduced_count(x.dims(), dims));
@@ -90,29 +85,26 @@ void Standardize::compose(ComposeCall& c) {
   c.give(cast(centred * scale, x.dtype()));
   c.give(scale);
 }
-void Standardize::vjp(VjpCall& d) {
-  d.give(0, [&]() -> Value {
-    const Dims& shape = d.x_type().dims;
-    Ints dims = reduced_dims(d.attr<Attr>().dim, d.x_type().rank());
-    Dim n = reduced_count(shape, dims);
-    Value y = widened(d.y(0));
-    const Value& scale = d.y(1);
-    auto through_scale = [&] {
-      Value weight = over_count(d.dy(1) * (scale * scale), n);
-      return y * weight;
-    };
-    if (!d.has_dy(0)) return -through_scale();
-    Value dy = widened(d.dy(0));
-    Value mean = over_count(sum(dy, dims, true), n);
-    Value slope = over_count(sum(y * dy, dims, true), n);
-    Value rest = dy - mean;
-    Value dx = scale * (rest - y * slope);
-    return d.has_dy(1) ? dx - through_scale() : dx;
-  });
+Value Standardize::dx(VjpCall& d, const Attr& a) {
+  const Dims& shape = d.x_type().dims;
+  Ints dims = reduced_dims(a, d.x_type().rank());
+  Dim n = reduced_count(shape, dims);
+  Value y = widened(d.y(0));
+  const Value& scale = d.y(1);
+  auto through_scale = [&] {
+    Value weight = over_count(d.dy(1) * (scale * scale), n);
+    return y * weight;
+  };
+  if (!d.has_dy(0)) return -through_scale();
+  Value dy = widened(d.dy(0));
+  Value mean = over_count(sum(dy, dims, true), n);
+  Value slope = over_count(sum(y * dy, dims, true), n);
+  Value rest = dy - mean;
+  Value dx = scale * (rest - y * slope);
+  return d.has_dy(1) ? dx - through_scale() : dx;
 }
 
-void LayerNorm::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void LayerNorm::compose(ComposeCall& c, const Attr& a) {
   Value x = floating_operand(c, 0);
   size_t rank = x.dims().size(), last = a.normalized_shape.size();
   if (last == 0 || last > rank)
@@ -146,26 +138,25 @@ void LayerNorm::compose(ComposeCall& c) {
   c.give(affine(standardized(x, dims, a.eps), w, b, dtype));
 }
 
-void BatchNormTrain::compose(ComposeCall& c) {
+void BatchNormTrain::compose(ComposeCall& c, const Attr& a) {
   const Value& x = with_channels(c, 2);
   Value w = per_channel(c, 1, x), b = per_channel(c, 2, x);
   Ints dims{0};
   for (int d = 2; d < x.rank(); ++d) dims.push_back(d);
-  c.give(affine(standardized(widened(x), dims, c.attr<Attr>().eps), w, b, x.dtype()));
+  c.give(affine(standardized(widened(x), dims, a.eps), w, b, x.dtype()));
 }
 
-void BatchNormEval::compose(ComposeCall& c) {
+void BatchNormEval::compose(ComposeCall& c, const Attr& a) {
   const Value& x = with_channels(c, 2);
   for (size_t i : {1, 2}) floating_operand(c, i);
   Value mean = detach(per_channel(c, 1, x)), var = detach(per_channel(c, 2, x));
   Value w = per_channel(c, 3, x), b = per_channel(c, 4, x);
-  Value scale = emit<Rsqrt>(widened(var) + c.attr<Attr>().eps);
+  Value scale = emit<Rsqrt>(widened(var) + a.eps);
   Value centred = widened(x) - widened(mean);
   c.give(affine(centred * scale, w, b, x.dtype()));
 }
 
-void GroupNorm::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void GroupNorm::compose(ComposeCall& c, const Attr& a) {
   const Value& x = with_channels(c, 2);
   const Dim& channels = x.dims()[1];
   if (a.groups < 1) c.fail("'groups' is {}; it must be positive", a.groups);
@@ -180,12 +171,12 @@ void GroupNorm::compose(ComposeCall& c) {
   c.give(affine(y, w, b, x.dtype()));
 }
 
-void InstanceNorm::compose(ComposeCall& c) {
+void InstanceNorm::compose(ComposeCall& c, const Attr& a) {
   const Value& x = with_channels(c, 3);
   Value w = per_channel(c, 1, x), b = per_channel(c, 2, x);
   Ints dims;
   for (int d = 2; d < x.rank(); ++d) dims.push_back(d);
-  c.give(affine(standardized(widened(x), dims, c.attr<Attr>().eps), w, b, x.dtype()));
+  c.give(affine(standardized(widened(x), dims, a.eps), w, b, x.dtype()));
 }
 
 Family normalization_family() { return fold<NormalizationOperators>(); }

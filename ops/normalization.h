@@ -7,32 +7,24 @@ namespace gradus::ops {
 
 using namespace std::literals;
 
-struct SoftmaxAttr {
-  int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple(required("dim", &SoftmaxAttr::dim)); }
-};
-
 struct Softmax {  // y = e^x / sum of e^x along dim
   static constexpr auto name = "softmax"sv, doc = "y = e^x / sum of e^x along dim"sv;
-  static constexpr std::array inputs{"x"sv};
-  using Attr = SoftmaxAttr;
-  static void compose(ComposeCall&);
-  static void vjp(VjpCall&);  // dx = y (dy - sum of y dy)
+  using Attr = DimAttr;
+  static void compose(ComposeCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);  // dx = y (dy - sum of y dy)
 };
 
 struct LogSoftmax {  // y = x - log(sum of e^x along dim)
   static constexpr auto name = "log_softmax"sv, doc = "y = x - log(sum of e^x along dim)"sv;
-  static constexpr std::array inputs{"x"sv};
-  using Attr = SoftmaxAttr;
-  static void compose(ComposeCall&);
-  static void vjp(VjpCall&);  // dx = dy - e^y sum of dy
+  using Attr = DimAttr;
+  static void compose(ComposeCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);  // dx = dy - e^y sum of dy
 };
 
 struct Softmin {  // y = softmax(-x)
   static constexpr auto name = "softmin"sv, doc = "y = softmax(-x)"sv;
-  static constexpr std::array inputs{"x"sv};
-  using Attr = SoftmaxAttr;
-  static void compose(ComposeCall&);
+  using Attr = DimAttr;
+  static void compose(ComposeCall&, const Attr&);
 };
 
 // What all norms are made of. `scale` is kept because derivatives of any order are made of the two
@@ -42,18 +34,17 @@ struct Standardize {
                         doc =
                             "scale = 1 / sqrt(var + eps), y = (x - mean) * scale, with the mean "
                             "and the biased variance of x over dim"sv;
-  static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"y"sv, "scale"sv};
   struct Attr {
     std::optional<Ints> dim;
     double eps = 1e-5;
     static constexpr auto fields() {
-      return std::tuple(field("dim", &Attr::dim), field("eps", &Attr::eps));
+      return std::tuple(dimension("dim", &Attr::dim), field("eps", &Attr::eps));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
   // With n elements each: dx = scale (dy - mean dy - y mean(y dy)) - dscale scale^2 y / n
-  static void vjp(VjpCall&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 struct EpsAttr {
@@ -73,7 +64,7 @@ struct LayerNorm {
                         field("eps", &Attr::eps));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct BatchNormTrain {  // x [N, C, ..], w and b [C]
@@ -81,7 +72,7 @@ struct BatchNormTrain {  // x [N, C, ..], w and b [C]
                         doc = "y = standardize(x over all but its channels) * w + b"sv;
   static constexpr std::array inputs{"x"sv, "w?"sv, "b?"sv};
   using Attr = EpsAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct BatchNormEval {  // no derivative goes to mean and var
@@ -89,7 +80,7 @@ struct BatchNormEval {  // no derivative goes to mean and var
                         doc = "y = (x - mean) / sqrt(var + eps) * w + b; mean, var are constants"sv;
   static constexpr std::array inputs{"x"sv, "mean"sv, "var"sv, "w?"sv, "b?"sv};
   using Attr = EpsAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct GroupNorm {
@@ -103,7 +94,7 @@ struct GroupNorm {
       return std::tuple(required("groups", &Attr::groups), field("eps", &Attr::eps));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct InstanceNorm {
@@ -111,7 +102,7 @@ struct InstanceNorm {
                         doc = "y = standardize(x over each channel of each sample) * w + b"sv;
   static constexpr std::array inputs{"x"sv, "w?"sv, "b?"sv};
   using Attr = EpsAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 using NormalizationOperators = std::tuple<Softmax, LogSoftmax, Softmin, Standardize, LayerNorm,

@@ -3,11 +3,9 @@
 
 #include "base/error.h"
 #include "ops/assemble.h"
-#include "ops/dimension.h"
 #include "ops/edge.h"
 #include "ops/number_literal.h"
 #include "ops/rules.h"
-#include "ops/slicing.h"
 
 namespace gradus::ops {
 
@@ -45,8 +43,7 @@ void check_amount(const ComposeCall& c, const Dim& n, const Dim& amount, const s
 
 }  // namespace
 
-void Pad::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void Pad::compose(ComposeCall& c, const Attr& a) {
   if (a.mode == "constant")
     return c.give(emit<ConstantPadNd>({c.x()}, {.pad = a.pad, .value = a.value}));
   if (a.mode != "reflect" && a.mode != "replicate" && a.mode != "circular")
@@ -78,9 +75,8 @@ std::pair<Dim, Dim> ConstantPadNd::Attr::amounts(int d, int rank) const {
   return k + 1 < pad.size() ? std::pair(pad[k], pad[k + 1]) : std::pair(Dim(0), Dim(0));
 }
 
-void ConstantPadNd::infer(InferCall& call) {
+void ConstantPadNd::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
   if (a.pad.size() % 2 || a.pad.size() > 2 * x.dims.size())
     call.fail(
         "'pad' lists {} amounts for {}; write before and after of up to {} dimensions, the "
@@ -96,9 +92,8 @@ void ConstantPadNd::infer(InferCall& call) {
   }
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void ConstantPadNd::bind(BindCall& call) {
+void ConstantPadNd::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
   const Sizes& shape = call.out[0].shape;
   Sizes inner(shape.size()), first(shape.size());  // where x's elements go
   int64_t skipped = 0;                             // elements of x before the first one kept
@@ -148,32 +143,28 @@ void ConstantPadNd::bind(BindCall& call) {
   call.set_work(std::move(c));
 }
 // One padded dimension: a slice. Otherwise the amounts are taken away again.
-void ConstantPadNd::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    int rank = d.x_type().rank(), padded = 0, last = 0;
-    bool grows = true;
-    Dims back;
-    for (const Dim& n : a.pad) back.push_back(Dim(0) - n);
-    for (int k = 0; k < rank; ++k) {
-      auto [before, after] = a.amounts(k, rank);
-      if (before == Dim(0) && after == Dim(0)) continue;
-      ++padded;
-      last = k;
-      grows = grows && before.known_nonnegative() && after.known_nonnegative();
-    }
-    if (padded == 0) return d.dy();
-    if (padded == 1 && grows) {
-      Dim start = a.amounts(last, rank).first;
-      return slice(d.dy(), last, start, start + d.x_type().dims[last]);
-    }
-    return emit<ConstantPadNd>({d.dy()}, {.pad = back});
-  });
+Value ConstantPadNd::dx(VjpCall& d, const Attr& a) {
+  int rank = d.x_type().rank(), padded = 0, last = 0;
+  bool grows = true;
+  Dims back;
+  for (const Dim& n : a.pad) back.push_back(Dim(0) - n);
+  for (int k = 0; k < rank; ++k) {
+    auto [before, after] = a.amounts(k, rank);
+    if (before == Dim(0) && after == Dim(0)) continue;
+    ++padded;
+    last = k;
+    grows = grows && before.known_nonnegative() && after.known_nonnegative();
+  }
+  if (padded == 0) return d.dy();
+  if (padded == 1 && grows) {
+    Dim start = a.amounts(last, rank).first;
+    return slice(d.dy(), last, start, start + d.x_type().dims[last]);
+  }
+  return emit<ConstantPadNd>({d.dy()}, {.pad = back});
 }
 // The operand in the middle, and slabs before and after along each dimension, within the box that
 // those before it leave.
-bool ConstantPadNd::edge(EdgeCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+bool ConstantPadNd::edge(EdgeCall& call, const Attr& a) {
   if (!call.in[0]) return false;
   const Layout &x = *call.in[0], &out = call.out;
   call.found.fill = ir::Number::of(a.value);
@@ -196,22 +187,13 @@ bool ConstantPadNd::edge(EdgeCall& call) {
   return true;
 }
 
-namespace {
-
-Slice::Attr slice_of(const SliceScatter::Attr& a) { return {a.dim, a.start, a.end, a.step}; }
-
-}  // namespace
-
-void SliceScatter::infer(InferCall& call) {
+void SliceScatter::infer(InferCall& call, const Attr& a) {
   const Type &x = call.tensor(0), &src = call.tensor(1);
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  if (x.rank() == 0) call.fail("operand 'x' is {}; it needs at least one dimension", to_string(x));
-  int dim = call.dimension(a.dim, x.rank());
   if (a.step < 1) call.fail("'step' is {}; it must be positive", a.step);
   if (src.dtype != x.dtype)
     call.fail("operand 'src' is {}, 'x' is {}; cast one of them", to_string(src), to_string(x));
   Dims dims = x.dims;
-  dims[dim] = slice_of(a).count(x.dims[dim]);
+  dims[a.dim] = a.count(x.dims[a.dim]);
   bool fits = src.rank() == x.rank();
   for (int d = 0; fits && d < x.rank(); ++d)
     fits = !(src.dims[d].is_constant() && dims[d].is_constant() && !(src.dims[d] == dims[d]));
@@ -222,11 +204,10 @@ void SliceScatter::infer(InferCall& call) {
                        fmt::format("dimension {} of 'src' and of the slice", d));
   call.out.push_back(x);
 }
-void SliceScatter::bind(BindCall& call) {
+void SliceScatter::bind(BindCall& call, const Attr& a) {
   const Layout &x = call.in[0], &src = call.in[1];
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int dim = normal(a.dim, x.rank());
-  auto [first, last] = slice_of(a).range(call, x.shape[dim]);
+  const int64_t dim = a.dim;
+  auto [first, last] = a.range(call, x.shape[dim]);
   Sizes part = x.shape;
   part[dim] = last > first ? (last - first - 1) / a.step + 1 : 0;
   if (!(part == src.shape))
@@ -251,37 +232,32 @@ void SliceScatter::bind(BindCall& call) {
   c.copy(part, operand_window(call, 1), std::move(to));
   call.set_work(std::move(c));
 }
-void SliceScatter::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
+void SliceScatter::vjp(VjpCall& d, const Attr& a) {
   d.give(0, [&] {
     Value zeros = zeros_to_fill(d.world, d.x_type(1));
     return emit<SliceScatter>({d.dy(), zeros}, a);
   });
-  d.give(1, [&] { return emit<Slice>({d.dy()}, slice_of(a)); });
+  d.give(1, [&] { return emit<Slice>({d.dy()}, a); });
 }
 
-void SelectScatter::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void SelectScatter::compose(ComposeCall& c, const Attr& a) {
   const Value& x = c.x();
   if (!x.is_tensor() || x.rank() == 0) c.fail("operand 'x' must be a tensor with dimensions");
   if (!c.x(1).is_tensor() || c.x(1).rank() != x.rank() - 1)
     c.fail("operand 'src' must have one dimension less than 'x', {}", to_string(x.type));
-  int dim = dimension_of(c, a.dim, x.rank());
-  const Dim& size = x.dims()[dim];
-  Dim index = a.index.is_constant() && a.index.value() < 0 ? size + a.index : a.index;
+  const Dim& size = x.dims()[a.dim];
+  Dim index = from_start(a.index, size);
   if (size.is_constant() && index.is_constant() &&
       (index.value() < 0 || index.value() >= size.value()))
-    c.fail("index {} is out of range for dimension {} of {}", a.index.value(), dim,
+    c.fail("index {} is out of range for dimension {} of {}", a.index.value(), a.dim,
            to_string(x.type));
-  Value row = unsqueeze(c.x(1), dim);
-  c.give(emit<SliceScatter>({x, row}, {.dim = dim, .start = index, .end = index + 1}));
+  Value row = unsqueeze(c.x(1), a.dim);
+  c.give(emit<SliceScatter>({x, row}, {.dim = a.dim, .start = index, .end = index + 1}));
 }
 
-void DiagEmbed::infer(InferCall& call) {
+void DiagEmbed::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  if (x.rank() == 0) call.fail("operand 'x' is {}; it needs at least one dimension", to_string(x));
-  int i = call.dimension(a.dim1, x.rank() + 1), j = call.dimension(a.dim2, x.rank() + 1);
+  const int64_t i = a.dim1, j = a.dim2;
   if (i == j) call.fail("'dim1' and 'dim2' are both {}; they must differ", i);
   if (a.offset == INT64_MIN) call.fail("'offset' is {}, which is absurd", a.offset);
   Dim side = x.dims.back() + (a.offset < 0 ? -a.offset : a.offset);
@@ -290,10 +266,9 @@ void DiagEmbed::infer(InferCall& call) {
     dims.push_back(k == i || k == j ? side : x.dims[next++]);
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void DiagEmbed::bind(BindCall& call) {
+void DiagEmbed::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int rank = call.out[0].rank(), i = normal(a.dim1, rank), j = normal(a.dim2, rank);
+  const int64_t rank = call.out[0].rank(), i = a.dim1, j = a.dim2;
   work::Move c;
   work::Window whole = result_window(call), diagonal = whole;
   c.fill(call.out[0].shape, work::Pattern(), whole);
@@ -307,11 +282,8 @@ void DiagEmbed::bind(BindCall& call) {
   c.copy(x.shape, operand_window(call, 0), std::move(diagonal));
   call.set_work(std::move(c));
 }
-void DiagEmbed::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    return emit<Diagonal>({d.dy()}, {.offset = a.offset, .dim1 = a.dim1, .dim2 = a.dim2});
-  });
+Value DiagEmbed::dx(VjpCall& d, const Attr& a) {
+  return emit<Diagonal>({d.dy()}, {.offset = a.offset, .dim1 = a.dim1, .dim2 = a.dim2});
 }
 
 }  // namespace gradus::ops

@@ -8,28 +8,9 @@ namespace {
 
 // Joins neighbouring dimensions that all operands walk in one stride.
 void join(work::Pointwise& p) {
-  Sizes shape;
-  SmallVector<Sizes, 3> strides(p.operands.size());
-  for (size_t d = 0; d < p.shape.size(); ++d) {
-    int64_t n = p.shape[d];
-    if (n == 1) continue;
-    bool joins = !shape.empty();
-    for (size_t k = 0; k < p.operands.size() && joins; ++k)
-      joins = strides[k].back() == p.operands[k].strides[d] * n;
-    if (joins) {
-      shape.back() *= n;
-      for (size_t k = 0; k < p.operands.size(); ++k) strides[k].back() = p.operands[k].strides[d];
-    } else {
-      shape.push_back(n);
-      for (size_t k = 0; k < p.operands.size(); ++k) strides[k].push_back(p.operands[k].strides[d]);
-    }
-  }
-  if (shape.empty()) {
-    shape.push_back(1);
-    for (auto& s : strides) s.push_back(1);
-  }
-  p.shape = std::move(shape);
-  for (size_t k = 0; k < p.operands.size(); ++k) p.operands[k].strides = std::move(strides[k]);
+  SmallVector<Sizes*, 3> strides;
+  for (work::PointwiseOperand& o : p.operands) strides.push_back(&o.strides);
+  join_dimensions(p.shape, strides);
 }
 
 }  // namespace

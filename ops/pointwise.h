@@ -1,7 +1,8 @@
 // Pointwise operators: y[i] = scalar(x0[i], x1[i], …), broadcast, promoted, on any layout.
 //
 // A pointwise operator's struct derives from Pointwise<n, result> and has
-//   template <class S> GRADUS_INLINE static S scalar(S x, S y)   or with `const Attr&` at the end,
+//   GRADUS_INLINE static auto scalar(auto x, auto y)   or with `const Attr&` at the end,
+//   template <class S> GRADUS_INLINE static S scalar(S x, S y)   where the rule names the type,
 // a rule in one scalar type S (f64, f32 or i64 arithmetic here; LLVM and CUDA later). Operands that
 // are conditions come as S::Bool; results of Result::boolean operators are S::Bool.
 //
@@ -49,14 +50,13 @@ struct Function : Kind {
   static constexpr bool is_function = true;
 };
 
-// The usual operands' names.
+// The usual operands and results: y of x, z of x and y.
 template <Result result_kind = Result::same>
-struct Unary : Pointwise<1, result_kind> {
-  static constexpr std::array<std::string_view, 1> inputs{"x"};
-};
+struct Unary : Pointwise<1, result_kind> {};
 template <Result result_kind = Result::same>
 struct Binary : Pointwise<2, result_kind> {
   static constexpr std::array<std::string_view, 2> inputs{"x", "y"};
+  static constexpr std::array<std::string_view, 1> results{"z"};
 };
 
 template <class Op>

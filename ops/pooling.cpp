@@ -147,23 +147,22 @@ template struct AvgPoolNd<1>;
 template struct AvgPoolNd<2>;
 template struct AvgPoolNd<3>;
 
-void AdaptiveAvgPool2d::compose(ComposeCall& c) {
-  const Ints& size = c.attr<Attr>().output_size;
+void AdaptiveAvgPool2d::compose(ComposeCall& c, const Attr& a) {
+  const Ints& size = a.output_size;
   const Value& x = adaptive_operand(c, size);
   Value rows = adaptive_mean(widened(x), x.rank() - 2, along(size, 0));
   c.give(cast(adaptive_mean(rows, x.rank() - 1, along(size, 1)), x.dtype()));
 }
 
 // Along the last dimension first: of equal ones the first in row-major order is taken.
-void AdaptiveMaxPool2d::compose(ComposeCall& c) {
-  const Ints& size = c.attr<Attr>().output_size;
+void AdaptiveMaxPool2d::compose(ComposeCall& c, const Attr& a) {
+  const Ints& size = a.output_size;
   const Value& x = adaptive_operand(c, size);
   Value columns = adaptive_greatest(x, x.rank() - 1, along(size, 1));
   c.give(adaptive_greatest(columns, x.rank() - 2, along(size, 0)));
 }
 
-void LpPool2d::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void LpPool2d::compose(ComposeCall& c, const Attr& a) {
   const Value& x = image_operand(c, 2);
   if (!(a.p > 0)) c.fail("'p' is {}; it must be positive", a.p);
   check_windows(c, a.kernel, a.stride, {0}, 2);
@@ -175,8 +174,7 @@ void LpPool2d::compose(ComposeCall& c) {
   c.give(cast(emit<Pow>(total, num(1 / a.p)), x.dtype()));
 }
 
-void LocalResponseNorm::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void LocalResponseNorm::compose(ComposeCall& c, const Attr& a) {
   const Value& x = floating_operand(c, 0);
   if (x.rank() < 3) c.fail("operand 'x' is {}; it must be [N, C, ..]", to_string(x.type));
   if (a.size < 1 || a.size > window_limit)

@@ -28,13 +28,12 @@ struct MaxPool {
                         doc =
                             "values = the greatest x of each window, indices = where it is in "
                             "x[n, c], row-major"sv;
-  static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
   static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = MaxPoolAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&);
 };
 
 template <int spatial>
@@ -42,7 +41,6 @@ struct MaxPoolNd {
   static constexpr std::array<std::string_view, 3> names{"max_pool1d", "max_pool2d", "max_pool3d"};
   static constexpr std::string_view name = names[spatial - 1],
                                     doc = "y = the greatest x of each window";
-  static constexpr std::array inputs{"x"sv};
   using Attr = MaxPoolAttr;
   static void compose(ComposeCall&);
 };
@@ -50,7 +48,6 @@ struct MaxPoolNd {
 struct MaxPool2dIdx {
   static constexpr auto name = "max_pool2d_idx"sv,
                         doc = "y = max_pool2d(x), indices = where it is in x[n, c], h*W + w"sv;
-  static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"y"sv, "indices"sv};
   using Attr = MaxPoolAttr;
   static void compose(ComposeCall&);
@@ -74,7 +71,6 @@ struct AvgPoolNd {
   static constexpr std::array<std::string_view, 3> names{"avg_pool1d", "avg_pool2d", "avg_pool3d"};
   static constexpr std::string_view name = names[spatial - 1],
                                     doc = "y = the mean of x over each window";
-  static constexpr std::array inputs{"x"sv};
   using Attr = AvgPoolAttr;
   static void compose(ComposeCall&);
 };
@@ -83,27 +79,24 @@ struct AvgPoolNd {
 struct AdaptiveAvgPool2d {
   static constexpr auto name = "adaptive_avg_pool2d"sv,
                         doc = "y = the mean of x over each of output_size windows"sv;
-  static constexpr std::array inputs{"x"sv};
   struct Attr {
     Ints output_size;
     static constexpr auto fields() {
       return std::tuple(required("output_size", &Attr::output_size));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct AdaptiveMaxPool2d {
   static constexpr auto name = "adaptive_max_pool2d"sv,
                         doc = "y = the greatest x of each of output_size windows"sv;
-  static constexpr std::array inputs{"x"sv};
   using Attr = AdaptiveAvgPool2d::Attr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct LpPool2d {
   static constexpr auto name = "lp_pool2d"sv, doc = "y = (sum of x^p over each window)^(1/p)"sv;
-  static constexpr std::array inputs{"x"sv};
   struct Attr {
     double p = 2;
     Ints kernel;
@@ -113,13 +106,12 @@ struct LpPool2d {
                         field("stride", &Attr::stride));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct LocalResponseNorm {  // windows of `size` channels around each, 0 outside
   static constexpr auto name = "local_response_norm"sv,
                         doc = "y = x / (k + alpha * mean of x^2 over nearby channels)^beta"sv;
-  static constexpr std::array inputs{"x"sv};
   struct Attr {
     int64_t size = 1;
     double alpha = 1e-4, beta = 0.75, k = 1;
@@ -128,7 +120,7 @@ struct LocalResponseNorm {  // windows of `size` channels around each, 0 outside
                         field("beta", &Attr::beta), field("k", &Attr::k));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 using PoolingOperators = std::tuple<MaxPool, MaxPoolNd<1>, MaxPoolNd<2>, MaxPoolNd<3>, MaxPool2dIdx,

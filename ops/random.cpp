@@ -41,12 +41,12 @@ void require_floating(ComposeCall& c) {
 
 }  // namespace
 
-void RandomBits::infer(InferCall& call) {
+void RandomBits::infer(InferCall& call, const Attr& a) {
   const Type& key = call.tensor(0);
   if (key.dtype != DType::i64 || key.rank() != 1)
     call.fail("'key' is {}; it must be i64[2], a key and a stream of it", to_string(key));
   call.require_equal(key.dims[0], 2, "'key' must be i64[2], a key and a stream of it");
-  call.out.emplace_back(DType::i64, attributes_as<Attr>(call.attributes).shape, key.device);
+  call.out.emplace_back(DType::i64, a.shape, key.device);
 }
 void RandomBits::bind(BindCall& call) {
   for (int64_t n : call.out[0].shape)
@@ -54,15 +54,13 @@ void RandomBits::bind(BindCall& call) {
   call.set_work(work::RandomBits{call.in[0].strides[0], call.out[0].numel()});
 }
 
-void Uniform::compose(ComposeCall& c) {
+void Uniform::compose(ComposeCall& c, const Attr& a) {
   require_floating(c);
-  const Attr& a = c.attr<Attr>();
   c.give(uniform(c, a.shape, a.dtype));
 }
 
-void Normal::compose(ComposeCall& c) {
+void Normal::compose(ComposeCall& c, const Attr& a) {
   require_floating(c);
-  const Attr& a = c.attr<Attr>();
   Dims two{2};
   two.append(a.shape.begin(), a.shape.end());
   Value pairs = uniform(c, two, a.dtype == DType::f64 ? DType::f64 : DType::f32);

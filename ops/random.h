@@ -20,7 +20,7 @@ struct RandomBits {
     Dims shape;
     static constexpr auto fields() { return std::tuple(required("shape", &Attr::shape)); }
   };
-  static void infer(InferCall&);
+  static void infer(InferCall&, const Attr&);
   static void bind(BindCall&);
 };
 
@@ -38,7 +38,7 @@ struct Uniform {
   static constexpr std::array inputs{"key"sv};
   static constexpr bool zero_gradient = true;
   using Attr = RandomAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 // y = sqrt(-2 log(1 - u)) cos(2 pi v) of uniform u and v (G. Box, M. Muller, 1958).
@@ -47,7 +47,7 @@ struct Normal {
   static constexpr std::array inputs{"key"sv};
   static constexpr bool zero_gradient = true;
   using Attr = RandomAttr;
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 using RandomOperators = std::tuple<RandomBits, Uniform, Normal>;

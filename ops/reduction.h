@@ -13,50 +13,51 @@ struct DimsAttr {
   std::optional<Ints> dim;
   bool keepdim = false;
   static constexpr auto fields() {
-    return std::tuple(field("dim", &DimsAttr::dim), field("keepdim", &DimsAttr::keepdim));
+    return std::tuple(dimension("dim", &DimsAttr::dim), field("keepdim", &DimsAttr::keepdim));
   }
-};
-
-struct Sum {  // y = sum of x over dim
-  static constexpr auto name = "sum"sv,
-                        doc = "y = sum of x over dim; integers and bool add up as i64"sv;
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = work::Reducer::sum;
-  static constexpr auto recompute_cost = ir::again::adds_up;
-  using Attr = DimsAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);  // dx = dy, expanded
-  static BatchedResults batch(const BatchedCall&);
-};
-
-struct Mean {  // y = sum of x over dim / how many they are
-  static constexpr auto name = "mean"sv, doc = "y = mean of x over dim; of nothing, NaN"sv;
-  static constexpr std::array inputs{"x"sv};
-  using Attr = DimsAttr;
-  static void infer(InferCall&);
-  static void compose(ComposeCall&);
 };
 
 struct OneDimAttr {
   std::optional<int64_t> dim;
   bool keepdim = false;
   static constexpr auto fields() {
-    return std::tuple(field("dim", &OneDimAttr::dim), field("keepdim", &OneDimAttr::keepdim));
+    return std::tuple(dimension("dim", &OneDimAttr::dim), field("keepdim", &OneDimAttr::keepdim));
   }
 };
 
-struct Prod {  // y = product of x over dim
+// What a reducer does, over the dimensions that attributes of type A name.
+template <work::Reducer by, class A>
+struct ReducedBy {
+  static constexpr auto reducer = by;
+  static constexpr auto recompute_cost = ir::again::adds_up;
+  using Attr = A;
+  static void bind(BindCall& call, const Attr& a) {
+    bind_reduction(call, by, reduced_dims(a, call.in[0].rank()));
+  }
+};
+
+struct Sum : ReducedBy<work::Reducer::sum, DimsAttr> {  // y = sum of x over dim
+  static constexpr auto name = "sum"sv,
+                        doc = "y = sum of x over dim; integers and bool add up as i64"sv;
+  static void infer(InferCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);  // dx = dy, expanded
+  static BatchedResults batch(const BatchedCall&, const Attr&);
+};
+
+struct Mean {  // y = sum of x over dim / how many they are
+  static constexpr auto name = "mean"sv, doc = "y = mean of x over dim; of nothing, NaN"sv;
+  using Attr = DimsAttr;
+  static void infer(InferCall&, const Attr&);
+  static void compose(ComposeCall&, const Attr&);
+};
+
+struct Prod : ReducedBy<work::Reducer::prod, OneDimAttr> {  // y = product of x over dim
   static constexpr auto name = "prod"sv,
                         doc = "y = product of x over dim; integers and bool multiply as i64"sv;
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = work::Reducer::prod;
-  static constexpr auto recompute_cost = ir::again::adds_up;
   static constexpr auto no_batch_rule = not_of_cotangents;
-  using Attr = OneDimAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);  // dx[i] = dy * (product before i) * (product after i)
+  static void infer(InferCall&, const Attr&);
+  // dx[i] = dy * (product before i) * (product after i)
+  static Value dx(VjpCall&, const Attr&);
 };
 
 struct ExtremumAttr {
@@ -66,73 +67,67 @@ struct ExtremumAttr {
   // a composition may want, instead of being refused.
   bool allow_empty = false;
   static constexpr auto fields() {
-    return std::tuple(field("dim", &ExtremumAttr::dim), field("keepdim", &ExtremumAttr::keepdim),
+    return std::tuple(dimension("dim", &ExtremumAttr::dim),
+                      field("keepdim", &ExtremumAttr::keepdim),
                       field("allow_empty", &ExtremumAttr::allow_empty));
   }
 };
 
-struct Amax {  // y = greatest of x over dim; NaN if there is one
+// What amax and amin share; NaN if there is one.
+struct AnyExtremum {
+  static constexpr auto no_batch_rule = not_of_cotangents;
+  using Attr = ExtremumAttr;
+  static void infer(InferCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);  // dx = dy * [x = y] / how many equal y
+};
+template <work::Reducer by>
+struct Extremum : AnyExtremum, ReducedBy<by, ExtremumAttr> {
+  using AnyExtremum::Attr;
+  static void bind(BindCall& call, const Attr& a) {
+    if (!a.allow_empty) refuse_empty(call, call.in[0], reduced_dims(a, call.in[0].rank()));
+    ReducedBy<by, Attr>::bind(call, a);
+  }
+};
+
+struct Amax : Extremum<work::Reducer::max> {
   static constexpr auto name = "amax"sv,
                         doc =
                             "y = greatest x over dim, NaN if there is one; equal ones share the "
                             "gradient evenly"sv;
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = work::Reducer::max;
-  static constexpr auto recompute_cost = ir::again::adds_up;
-  static constexpr auto no_batch_rule = not_of_cotangents;
-  using Attr = ExtremumAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);  // dx = dy * [x = y] / how many equal y
 };
 
-struct Amin {  // y = least of x over dim; NaN if there is one
+struct Amin : Extremum<work::Reducer::min> {
   static constexpr auto name = "amin"sv,
                         doc =
                             "y = least x over dim, NaN if there is one; equal ones share the "
                             "gradient evenly"sv;
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = work::Reducer::min;
-  static constexpr auto recompute_cost = ir::again::adds_up;
-  static constexpr auto no_batch_rule = not_of_cotangents;
-  using Attr = ExtremumAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
 };
 
 struct MaxAll {  // y = greatest of all x
   static constexpr auto name = "max_all"sv, doc = "y = amax(x), over all dimensions"sv;
-  static constexpr std::array inputs{"x"sv};
   static void compose(ComposeCall&);
 };
 
 struct MinAll {  // y = least of all x
   static constexpr auto name = "min_all"sv, doc = "y = amin(x), over all dimensions"sv;
-  static constexpr std::array inputs{"x"sv};
   static void compose(ComposeCall&);
 };
 
-struct All {  // y = whether every x is not zero
-  static constexpr auto name = "all"sv, doc = "y = whether no x is zero"sv;
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = work::Reducer::all;
-  static constexpr auto recompute_cost = ir::again::adds_up;
+// What all and any share.
+template <work::Reducer by>
+struct Truth : ReducedBy<by, OneDimAttr> {
   static constexpr auto no_batch_rule = not_of_cotangents;
-  using Attr = OneDimAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
+  static void infer(InferCall& call, const OneDimAttr& a) {
+    infer_reduction(call, a, DType::boolean);
+  }
 };
 
-struct Any {  // y = whether some x is not zero
+struct All : Truth<work::Reducer::all> {
+  static constexpr auto name = "all"sv, doc = "y = whether no x is zero"sv;
+};
+
+struct Any : Truth<work::Reducer::any> {
   static constexpr auto name = "any"sv, doc = "y = whether an x is not zero (NaN is not)"sv;
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto reducer = work::Reducer::any;
-  static constexpr auto recompute_cost = ir::again::adds_up;
-  static constexpr auto no_batch_rule = not_of_cotangents;
-  using Attr = OneDimAttr;
-  static void infer(InferCall&);
-  static void bind(BindCall&);
 };
 
 // What a node of one of these operators reduces, once its type rule has passed.

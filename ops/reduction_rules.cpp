@@ -1,29 +1,21 @@
 #include "ops/reduction_rules.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ops/rules.h"
 
 namespace gradus::ops {
 
 Ints reduced_dims(const std::optional<Ints>& dim, int rank) {
-  if (!dim || dim->empty()) return normalised_dims(std::nullopt, rank);
-  Ints dims = normalised_dims(dim, rank);
-  if (rank == 0) dims.clear();  // dimension 0 of a 0-d tensor is no dimension
-  return dims;
-}
-
-Ints reduced_dims(const ir::InferCall& call, const std::optional<Ints>& dim, int rank) {
-  if (dim) {
-    Ints seen;
-    for (int64_t d : *dim) {
-      int n = call.dimension(d, rank);
-      if (std::find(seen.begin(), seen.end(), n) != seen.end())
-        call.fail("dimension {} is given twice in 'dim'; name each dimension once", n);
-      seen.push_back(n);
-    }
+  if (rank == 0) return {};  // dimension 0 of a 0-d tensor is no dimension
+  Ints dims = dim.value_or(Ints());
+  if (dims.empty()) {
+    dims.resize(static_cast<size_t>(rank));
+    std::iota(dims.begin(), dims.end(), 0);
   }
-  return reduced_dims(dim, rank);
+  std::sort(dims.begin(), dims.end());
+  return dims;
 }
 
 Dims reduced_shape(const Dims& shape, const Ints& dims, bool keepdim) {
@@ -41,7 +33,11 @@ Dims reduced_shape(const Dims& shape, const Ints& dims, bool keepdim) {
 void infer_reduction(ir::InferCall& call, const std::optional<Ints>& dim, bool keepdim,
                      DType result) {
   const ir::Type& x = call.tensor(0);
-  Ints dims = reduced_dims(call, dim, x.rank());
+  Ints named = dim.value_or(Ints());
+  std::sort(named.begin(), named.end());
+  if (auto twice = std::adjacent_find(named.begin(), named.end()); twice != named.end())
+    call.fail("dimension {} is given twice in 'dim'; name each dimension once", *twice);
+  Ints dims = reduced_dims(dim, x.rank());
   call.out.emplace_back(result, reduced_shape(x.dims, dims, keepdim), x.device);
 }
 

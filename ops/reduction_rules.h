@@ -7,17 +7,24 @@
 
 namespace gradus::ops {
 
-// The reduced dimensions, ascending and non-negative: all of them where `dim` is none or empty.
-// Throws Error for one out of range or named twice.
-Ints reduced_dims(const ir::InferCall& call, const std::optional<Ints>& dim, int rank);
-// The same once the type rule has passed.
+// What an attribute names, as a list.
+inline std::optional<Ints> as_list(const std::optional<Ints>& dims) { return dims; }
+inline std::optional<Ints> as_list(const std::optional<int64_t>& dim) {
+  return dim ? std::optional<Ints>(Ints{*dim}) : std::nullopt;
+}
+// The reduced dimensions, ascending: all of them where attribute `dim` is none or empty.
 Ints reduced_dims(const std::optional<Ints>& dim, int rank);
+Ints reduced_dims(const auto& a, int rank) requires requires { a.dim; }
+{ return reduced_dims(as_list(a.dim), rank); }
 
 // The result's sizes: reduced ones are 1 with keepdim, else dropped.
 Dims reduced_shape(const Dims& shape, const Ints& dims, bool keepdim);
-// Pushes the result's type.
+// Pushes the result's type. Throws Error for a dimension that is named twice.
 void infer_reduction(ir::InferCall& call, const std::optional<Ints>& dim, bool keepdim,
                      DType result);
+void infer_reduction(ir::InferCall& call, const auto& a, DType result) {
+  infer_reduction(call, as_list(a.dim), a.keepdim, result);
+}
 // Binds result 0 as the reduction of operand 0 over `dims`, ascending.
 void bind_reduction(BindCall& call, work::Reducer reducer, const Ints& dims);
 // Refuses a reduction of no elements where the sizes say so already; bind_reduction's callers
@@ -33,9 +40,5 @@ Value over_count(const Value& total, const Dim& n);
 
 // In f32 where x is f16 or bf16, so that steps in between lose and overflow nothing.
 Value widened(const Value& x);
-
-inline std::optional<Ints> one_dim(const std::optional<int64_t>& dim) {
-  return dim ? std::optional<Ints>(Ints{*dim}) : std::nullopt;
-}
 
 }  // namespace gradus::ops

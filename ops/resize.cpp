@@ -11,8 +11,8 @@
 
 namespace gradus::ops {
 
-void UpsampleNearest2d::compose(ComposeCall& c) {
-  const int64_t scale = c.attr<Attr>().scale;
+void UpsampleNearest2d::compose(ComposeCall& c, const Attr& a) {
+  const int64_t scale = a.scale;
   const Value& x = tensor_operand(c, 0);
   if (x.rank() != 4) c.fail("operand 'x' is {}; it must be [N, C, H, W]", to_string(x.type));
   if (scale < 1 || scale > window_limit)
@@ -47,8 +47,7 @@ Value stretched(const Value& x, int d, int64_t n, bool align_corners) {
 
 }  // namespace
 
-void UpsampleBilinear2d::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void UpsampleBilinear2d::compose(ComposeCall& c, const Attr& a) {
   const Value& x = floating_operand(c, 0);
   if (x.rank() != 4) c.fail("operand 'x' is {}; it must be [N, C, H, W]", to_string(x.type));
   check_list(c, "size", a.size, 2, 1);
@@ -56,8 +55,8 @@ void UpsampleBilinear2d::compose(ComposeCall& c) {
   c.give(cast(stretched(rows, 3, along(a.size, 1), a.align_corners), x.dtype()));
 }
 
-void PixelShuffle::compose(ComposeCall& c) {
-  const int64_t r = c.attr<Attr>().r;
+void PixelShuffle::compose(ComposeCall& c, const Attr& a) {
+  const int64_t r = a.r;
   const Value& x = tensor_operand(c, 0);
   const int rank = x.rank();
   if (rank < 3) c.fail("operand 'x' is {}; it must be [.., C, H, W]", to_string(x.type));

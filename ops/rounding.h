@@ -66,9 +66,7 @@ struct Frac : Unary<> {  // y = x - trunc(x)
     else
       return x - x;
   }
-  static void vjp(VjpCall& d) {
-    d.give(0, [&] { return d.dy(); });
-  }
+  static Value dx(VjpCall& d) { return d.dy(); }
 };
 
 // Integers are refused a divisor of zero when the kernel runs, by this.
@@ -76,7 +74,6 @@ Error zero_divisor_error(const Operator& op);
 
 struct Fmod : Binary<> {  // z = x - y trunc(x / y)
   static constexpr std::string_view name = "fmod", doc = "z = x - y * trunc(x / y), the sign of x";
-  static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
   GRADUS_INLINE static S scalar(S x, S y) {
     if constexpr (S::is_floating)
@@ -91,7 +88,6 @@ struct Fmod : Binary<> {  // z = x - y trunc(x / y)
 struct Remainder : Binary<> {  // z = x - y floor(x / y)
   static constexpr std::string_view name = "remainder",
                                     doc = "z = x - y * floor(x / y), the sign of y";
-  static constexpr std::array<std::string_view, 1> results{"z"};
   template <class S>
   GRADUS_INLINE static S scalar(S x, S y) {
     if constexpr (S::is_floating)
@@ -105,7 +101,6 @@ struct Remainder : Binary<> {  // z = x - y floor(x / y)
 
 struct FloorDivide : Binary<> {  // z = floor(x / y)
   static constexpr std::string_view name = "floor_divide", doc = "z = floor(x / y)";
-  static constexpr std::array<std::string_view, 1> results{"z"};
   static constexpr bool zero_gradient = true;
   // Floats as Python's //: by fmod, whose difference from x is a multiple of y but for rounding.
   template <class S>

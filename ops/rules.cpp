@@ -1,7 +1,5 @@
 #include "ops/rules.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "ops/assemble.h"
 #include "ops/creation.h"
@@ -112,7 +110,6 @@ Value cat(std::span<const Value> xs, int64_t dim) {
 }
 Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after) {
   if (before == Dim(0) && after == Dim(0)) return x;
-  if (dim < 0) dim += x.rank();
   Dims amounts(2 * static_cast<size_t>(x.rank() - dim - 1), 0);  // the last dimension comes first
   amounts.push_back(before);
   amounts.push_back(after);
@@ -127,6 +124,11 @@ Value gather(const Value& x, const Value& index, int64_t dim) {
 Value scatter_add(const Value& x, const Value& index, const Value& src, int64_t dim) {
   return emit<ScatterAdd>({x, index, src}, {.dim = dim});
 }
+Value given_back(VjpCall& d, int64_t dim) {
+  if (!d.has_dy(0)) return {};
+  Value zeros = zeros_to_fill(d.world, d.x_type());
+  return scatter_add(zeros, d.y(1), d.dy(0), dim);
+}
 Value matmul(const Value& a, const Value& b) { return emit<Matmul>(a, b); }
 Value matmul_transposed(const Value& a, const Value& b) {
   return emit<Matmul>({a, b}, {.transpose_b = true});
@@ -139,20 +141,9 @@ Value swap_last(const Value& x) { return transpose(x, -2, -1); }
 Value restore_dims(const Value& y, const Ints& dims, bool keepdim, int rank) {
   if (keepdim) return y;
   Value r = y;
-  for (int64_t d : normalised_dims(dims, rank))
+  for (int64_t d : dims)
     if (rank > 0) r = unsqueeze(r, d);
   return r;
-}
-
-Ints normalised_dims(const std::optional<Ints>& dims, int rank) {
-  Ints out;
-  if (!dims) {
-    for (int i = 0; i < rank; ++i) out.push_back(i);
-    return out;
-  }
-  for (int64_t d : *dims) out.push_back(d < 0 ? d + std::max(rank, 1) : d);
-  std::sort(out.begin(), out.end());
-  return out;
 }
 
 }  // namespace gradus::ops

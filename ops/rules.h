@@ -74,6 +74,9 @@ Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after
 Value index_select(const Value& x, const Value& index, int64_t dim);
 Value gather(const Value& x, const Value& index, int64_t dim);
 Value scatter_add(const Value& x, const Value& index, const Value& src, int64_t dim);
+// The gradient of a call that picks its result 0 from operand 0 along `dim`, at the places that are
+// its result 1.
+Value given_back(VjpCall& d, int64_t dim);
 Value matmul(const Value& a, const Value& b);
 Value matmul_transposed(const Value& a, const Value& b);  // a b^T
 Value mm(const Value& a, const Value& b);
@@ -82,9 +85,8 @@ Value diagonal(const Value& x);  // of a matrix
 // Swaps the last two dimensions.
 Value swap_last(const Value& x);
 
-// Restores dimensions that a reduction without keepdim dropped, so that y broadcasts against x.
+// Restores dimensions, ascending and counted from the front, that a reduction without keepdim
+// dropped, so that y broadcasts against x.
 Value restore_dims(const Value& y, const Ints& dims, bool keepdim, int rank);
-// Dimensions as non-negative numbers, ascending; all of them if `dims` is absent.
-Ints normalised_dims(const std::optional<Ints>& dims, int rank);
 
 }  // namespace gradus::ops

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "ops/dimension.h"
 #include "ops/families.h"
 #include "ops/rules.h"
 
@@ -10,9 +9,8 @@ namespace gradus::ops {
 
 namespace {
 
-void infer_scan(InferCall& call, int64_t dim) {
+void infer_scan(InferCall& call) {
   const Type& x = call.tensor(0);
-  call.dimension(dim, x.rank());
   call.out.emplace_back(is_floating(x.dtype) ? x.dtype : DType::i64, x.dims, x.device);
 }
 
@@ -20,48 +18,39 @@ Value recurrence(const Value& a, const Value& b, int64_t dim, bool reverse) {
   return emit<LinearRecurrence>({a, b}, {.dim = dim, .reverse = reverse});
 }
 
-template <class A>
-void bind_scan(BindCall& call, work::ScanStep next, const A& a, bool exclusive, bool reverse) {
-  call.set_work(work::Scan{next, exclusive, reverse, normal(a.dim, call.out[0].rank()),
+void bind_scan(BindCall& call, work::ScanStep next, int64_t dim, bool exclusive, bool reverse) {
+  call.set_work(work::Scan{next, exclusive, reverse, static_cast<int>(dim),
                            SmallVector<Layout, 2>(call.in), call.out[0].dtype});
 }
 
 }  // namespace
 
-void CumSum::infer(InferCall& call) { infer_scan(call, attributes_as<Attr>(call.attributes).dim); }
-void CumSum::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  bind_scan(call, work::ScanStep::sum, a, a.exclusive, a.reverse);
+void CumSum::infer(InferCall& call) { infer_scan(call); }
+void CumSum::bind(BindCall& call, const Attr& a) {
+  bind_scan(call, work::ScanStep::sum, a.dim, a.exclusive, a.reverse);
 }
-void CumSum::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
-  d.give(0, [&] {
-    return emit<CumSum>({d.dy()}, {.dim = a.dim, .exclusive = a.exclusive, .reverse = !a.reverse});
-  });
+Value CumSum::dx(VjpCall& d, const Attr& a) {
+  return emit<CumSum>({d.dy()}, {.dim = a.dim, .exclusive = a.exclusive, .reverse = !a.reverse});
 }
 
-void CumProd::infer(InferCall& call) { infer_scan(call, attributes_as<Attr>(call.attributes).dim); }
-void CumProd::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  bind_scan(call, work::ScanStep::prod, a, a.exclusive, a.reverse);
+void CumProd::infer(InferCall& call) { infer_scan(call); }
+void CumProd::bind(BindCall& call, const Attr& a) {
+  bind_scan(call, work::ScanStep::prod, a.dim, a.exclusive, a.reverse);
 }
 // With l[j] the product of all before j: y[i] = l[j] * x[j] * (the product between j and i) for
 // i > j, so dx[j] = l[j] * (dy[j] + s[j]), s[j] = sum over i > j of dy[i] times x[i] times the
 // product between, which is the recurrence of x and x * dy run the other way round.
-void CumProd::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
-  d.give(0, [&] {
-    Value x = d.x(), dy = d.dy();
-    if (a.exclusive) {
-      Value s = recurrence(x, dy, a.dim, !a.reverse);
-      return d.y() * s;
-    }
-    Value before = emit<CumProd>({x}, {.dim = a.dim, .exclusive = true, .reverse = a.reverse});
-    Value weighted = x * dy;
-    Value s = recurrence(x, weighted, a.dim, !a.reverse);
-    Value sum = dy + s;
-    return before * sum;
-  });
+Value CumProd::dx(VjpCall& d, const Attr& a) {
+  Value x = d.x(), dy = d.dy();
+  if (a.exclusive) {
+    Value s = recurrence(x, dy, a.dim, !a.reverse);
+    return d.y() * s;
+  }
+  Value before = emit<CumProd>({x}, {.dim = a.dim, .exclusive = true, .reverse = a.reverse});
+  Value weighted = x * dy;
+  Value s = recurrence(x, weighted, a.dim, !a.reverse);
+  Value sum = dy + s;
+  return before * sum;
 }
 
 void LinearRecurrence::infer(InferCall& call) {
@@ -71,14 +60,12 @@ void LinearRecurrence::infer(InferCall& call) {
               to_string(b));
   for (size_t d = 0; d < a.dims.size(); ++d)
     call.require_equal(a.dims[d], b.dims[d], fmt::format("dimension {} of 'a' and 'b'", d));
-  infer_scan(call, attributes_as<Attr>(call.attributes).dim);
+  infer_scan(call);
 }
-void LinearRecurrence::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  bind_scan(call, work::ScanStep::recurrence, a, true, a.reverse);
+void LinearRecurrence::bind(BindCall& call, const Attr& a) {
+  bind_scan(call, work::ScanStep::recurrence, a.dim, true, a.reverse);
 }
-void LinearRecurrence::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
+void LinearRecurrence::vjp(VjpCall& d, const Attr& a) {
   if (!d.wants(0) && !d.wants(1)) return;
   Value u = recurrence(d.x(0), d.dy(), a.dim, !a.reverse);
   d.give(0, [&] { return u * d.y(); });
@@ -88,45 +75,34 @@ void LinearRecurrence::vjp(VjpCall& d) {
 void LogCumSumExp::infer(InferCall& call) {
   if (!call.tensor(0).is_floating())
     call.fail("'x' is {}; it must be floating, cast it", to_string(call.tensor(0)));
-  infer_scan(call, attributes_as<Attr>(call.attributes).dim);
+  infer_scan(call);
 }
-void LogCumSumExp::bind(BindCall& call) {
-  bind_scan(call, work::ScanStep::log_sum_exp, attributes_as<Attr>(call.attributes), false, false);
+void LogCumSumExp::bind(BindCall& call, const Attr& a) {
+  bind_scan(call, work::ScanStep::log_sum_exp, a.dim, false, false);
 }
 // dx[j] = sum over i >= j of dy[i] exp(x[j] - y[i]). The ratios exp(y[i-1] - y[i]), which lie in
 // [0, 1], carry the sum from one element to the next.
-void LogCumSumExp::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
-  d.give(0, [&] {
-    Value nothing_yet = eq(d.y(), num(-INFINITY));
-    Value y = where(nothing_yet, num(0.0), d.y());
-    Value rise = d.x() - y;
-    Value share = emit<Exp>(rise);
-    Value ratio = -emit<Expm1>(rise);
-    Value weighted = ratio * d.dy();
-    Value later = recurrence(ratio, weighted, a.dim, true);
-    Value sum = d.dy() + later;
-    return share * sum;
-  });
+Value LogCumSumExp::dx(VjpCall& d, const Attr& a) {
+  Value nothing_yet = eq(d.y(), num(-INFINITY));
+  Value y = where(nothing_yet, num(0.0), d.y());
+  Value rise = d.x() - y;
+  Value share = emit<Exp>(rise);
+  Value ratio = -emit<Expm1>(rise);
+  Value weighted = ratio * d.dy();
+  Value later = recurrence(ratio, weighted, a.dim, true);
+  Value sum = d.dy() + later;
+  return share * sum;
 }
 
 void CumMax::infer(InferCall& call) {
   const Type& x = call.tensor(0);
-  call.dimension(attributes_as<Attr>(call.attributes).dim, x.rank());
   call.out.emplace_back(x.dtype, x.dims, x.device);
   call.out.emplace_back(DType::i64, x.dims, x.device);
 }
-void CumMax::bind(BindCall& call) {
-  call.set_work(work::RunningMax{
-      call.in[0], normal(attributes_as<Attr>(call.attributes).dim, call.out[0].rank())});
+void CumMax::bind(BindCall& call, const Attr& a) {
+  call.set_work(work::RunningMax{call.in[0], static_cast<int>(a.dim)});
 }
-void CumMax::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
-  d.give(0, [&] {
-    Value zeros = zeros_to_fill(d.world, d.x_type());
-    return scatter_add(zeros, d.y(1), d.dy(0), a.dim);
-  });
-}
+Value CumMax::dx(VjpCall& d, const Attr& a) { return given_back(d, a.dim); }
 
 Family scan_family() { return fold<ScanOperators>(); }
 

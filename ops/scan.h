@@ -15,29 +15,28 @@ struct ScanAttr {
   int64_t dim = 0;
   bool exclusive = false, reverse = false;
   static constexpr auto fields() {
-    return std::tuple(required("dim", &ScanAttr::dim), field("exclusive", &ScanAttr::exclusive),
+    return std::tuple(required_dimension("dim", &ScanAttr::dim),
+                      field("exclusive", &ScanAttr::exclusive),
                       field("reverse", &ScanAttr::reverse));
   }
 };
 
 struct CumSum {  // y[i] = x[0] + … + x[i]
   static constexpr auto name = "cumsum"sv, doc = "y[i] = x[0] + ... + x[i] along dim"sv;
-  static constexpr std::array inputs{"x"sv};
   static constexpr auto batch = batch_named_dimensions;
   using Attr = ScanAttr;
   static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);  // dx = the sums of dy the other way round
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);  // dx = the sums of dy the other way round
 };
 
 struct CumProd {  // y[i] = x[0] * … * x[i]
   static constexpr auto name = "cumprod"sv, doc = "y[i] = x[0] * ... * x[i] along dim"sv;
-  static constexpr std::array inputs{"x"sv};
   static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = ScanAttr;
   static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);  // by products of what lies on either side: no division
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);  // by products of what lies on either side: no division
 };
 
 // y[0] = 0, y[i] = a[i-1] * y[i-1] + b[i-1]. What products of neighbours differentiate into; it
@@ -52,26 +51,22 @@ struct LinearRecurrence {
     int64_t dim = 0;
     bool reverse = false;
     static constexpr auto fields() {
-      return std::tuple(required("dim", &Attr::dim), field("reverse", &Attr::reverse));
+      return std::tuple(required_dimension("dim", &Attr::dim), field("reverse", &Attr::reverse));
     }
   };
   static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
 };
 
 struct LogCumSumExp {  // y[i] = log(exp(x[0]) + … + exp(x[i]))
   static constexpr auto name = "logcumsumexp"sv,
                         doc = "y[i] = log(exp(x[0]) + ... + exp(x[i])) along dim"sv;
-  static constexpr std::array inputs{"x"sv};
   static constexpr auto no_batch_rule = not_of_cotangents;
-  struct Attr {
-    int64_t dim = 0;
-    static constexpr auto fields() { return std::tuple(required("dim", &Attr::dim)); }
-  };
+  using Attr = DimAttr;
   static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 // values[i] = the greatest of x[0] … x[i], indices[i] where it is: the last of equal ones, the last
@@ -79,13 +74,12 @@ struct LogCumSumExp {  // y[i] = log(exp(x[0]) + … + exp(x[i]))
 struct CumMax {
   static constexpr auto name = "cummax"sv,
                         doc = "values[i] = max(x[0], ..., x[i]), and where it is"sv;
-  static constexpr std::array inputs{"x"sv};
   static constexpr std::array results{"values"sv, "indices"sv};
   static constexpr auto no_batch_rule = not_of_cotangents;
-  using Attr = LogCumSumExp::Attr;
+  using Attr = DimAttr;
   static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);  // dx = dvalues, added up where they came from
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);  // dx = dvalues, added up where they came from
 };
 
 using ScanOperators = std::tuple<CumSum, CumProd, LinearRecurrence, LogCumSumExp, CumMax>;

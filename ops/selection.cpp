@@ -17,9 +17,9 @@ const Dim& count_of(const ComposeCall& c, const std::optional<Dim>& count) {
 
 int64_t count_nonzero(const Tensor& x) { return count_nonzero(x.layout(), x.data()); }
 
-void Nonzero::infer(InferCall& call) {
+void Nonzero::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const auto& count = attributes_as<Attr>(call.attributes).count;
+  const auto& count = a.count;
   if (!count) call.fail("the attribute `count` has to name the number of elements");
   call.out.push_back(Type(DType::i64, {*count, Dim(x.rank())}, x.device));
 }
@@ -39,13 +39,13 @@ int64_t MaskedSelect::count(std::span<const Tensor* const> x) {
   return count_nonzero(*x[1]) * times;
 }
 
-void MaskedSelect::compose(ComposeCall& c) {
+void MaskedSelect::compose(ComposeCall& c, const Attr& a) {
   const Value &x = c.x(), &mask = c.x(1);
   for (size_t i = 0; i < 2; ++i)
     if (!c.x(i).is_tensor()) c.fail("operand {} must be a tensor", i);
   if (mask.dtype() != DType::boolean)
     c.fail("operand 'mask' is {}; it must be bool", to_string(mask.type));
-  Dim count = count_of(c, c.attr<Attr>().count);
+  Dim count = count_of(c, a.count);
   // Both broadcast: a mask of all places of x has the shape of the selection, and changes nothing.
   Value wide_mask =
       x.dims() == mask.dims() ? mask : logical_and(mask, emit<Eq>(zeros_like(x), num(0.0)));

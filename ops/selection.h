@@ -20,12 +20,11 @@ int64_t count_nonzero(const Tensor& x);
 struct Nonzero {
   static constexpr std::string_view name = "nonzero",
                                     doc = "y[k, d] = the k-th place of x != 0 along dimension d";
-  static constexpr std::array inputs{"x"sv};
   static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = CountAttr;
   static bool data_sized(std::span<const ir::OperandType>) { return true; }
   static int64_t count(std::span<const Tensor* const> x) { return count_nonzero(*x[0]); }
-  static void infer(InferCall&);
+  static void infer(InferCall&, const Attr&);
   static void bind(BindCall&);
 };
 
@@ -36,7 +35,7 @@ struct MaskedSelect {
   using Attr = CountAttr;
   static bool data_sized(std::span<const ir::OperandType>) { return true; }
   static int64_t count(std::span<const Tensor* const> x);
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
 // Of `index` and `index_put`: a bool mask among the indices, from operand `first` on, counts for as

@@ -7,14 +7,6 @@
 
 namespace gradus::ops {
 
-int dimension_of(const ComposeCall& call, int64_t dim, int rank) {
-  int64_t n = std::max(rank, 1);
-  if (dim < -n || dim >= n)
-    call.fail("dimension {} is out of range for a tensor of rank {} (from {} to {})", dim, rank, -n,
-              n - 1);
-  return static_cast<int>(dim < 0 ? dim + n : dim);
-}
-
 namespace {
 
 // Takes sizes that both lists have out of both, so that what is left divides more often.
@@ -95,25 +87,21 @@ void bind_row_major(BindCall& call) {
 
 }  // namespace
 
-void Reshape::infer(InferCall& call) {
+void Reshape::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  call.out.emplace_back(
-      x.dtype, resolved_shape(call, x.dims, attributes_as<Attr>(call.attributes).shape), x.device);
+  call.out.emplace_back(x.dtype, resolved_shape(call, x.dims, a.shape), x.device);
 }
 void Reshape::bind(BindCall& call) { bind_row_major(call); }
-void Reshape::vjp(VjpCall& d) {
-  d.give(0, [&] { return reshape(d.dy(), d.x_type().dims); });
-}
+Value Reshape::dx(VjpCall& d) { return reshape(d.dy(), d.x_type().dims); }
 
-void Flatten::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void Flatten::compose(ComposeCall& c, const Attr& a) {
   const Value& x = c.x();
-  int first = dimension_of(c, a.start_dim, x.rank()), last = dimension_of(c, a.end_dim, x.rank());
-  if (first > last) c.fail("start_dim {} comes after end_dim {}", a.start_dim, a.end_dim);
+  if (a.start_dim > a.end_dim)
+    c.fail("start_dim {} comes after end_dim {}", a.start_dim, a.end_dim);
   if (x.rank() == 0) return c.give(reshape(x, {1}));
   Dims shape;
   for (int i = 0; i < x.rank(); ++i) {
-    if (i > first && i <= last)
+    if (i > a.start_dim && i <= a.end_dim)
       shape.back() = shape.back() * x.dims()[i];
     else
       shape.push_back(x.dims()[i]);
@@ -121,119 +109,74 @@ void Flatten::compose(ComposeCall& c) {
   c.give(reshape(x, shape));
 }
 
-namespace {
-
-// Which dimensions a squeeze drops, by the type.
-SmallVector<bool, 6> dropped(const InferCall& call, const Squeeze::Attr& a, const Type& x) {
-  SmallVector<bool, 6> drop(x.dims.size(), false);
-  int only = a.dim ? call.dimension(*a.dim, x.rank()) : -1;
-  for (int i = 0; i < x.rank(); ++i) drop[i] = x.dims[i] == Dim(1) && (only < 0 || i == only);
-  return drop;
-}
-
-}  // namespace
-
-void Squeeze::infer(InferCall& call) {
+void Squeeze::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  auto drop = dropped(call, attributes_as<Attr>(call.attributes), x);
   Dims dims;
   for (int i = 0; i < x.rank(); ++i)
-    if (!drop[i]) dims.push_back(x.dims[i]);
+    if (x.dims[i] != Dim(1) || (a.dim && i != *a.dim)) dims.push_back(x.dims[i]);
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
 // Dropping a size 1 is a view whatever the strides; so is keeping a symbolic size that is 1 now.
 void Squeeze::bind(BindCall& call) { bind_row_major(call); }
-void Squeeze::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    if (!a.dim || d.y_type().rank() == d.x_type().rank()) return reshape(d.dy(), d.x_type().dims);
-    return unsqueeze(d.dy(), *a.dim < 0 ? *a.dim + d.x_type().rank() : *a.dim);
-  });
+Value Squeeze::dx(VjpCall& d, const Attr& a) {
+  if (!a.dim || d.y_type().rank() == d.x_type().rank()) return reshape(d.dy(), d.x_type().dims);
+  return unsqueeze(d.dy(), *a.dim);
 }
 
-void Unsqueeze::infer(InferCall& call) {
+void Unsqueeze::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  int dim = call.dimension(attributes_as<Attr>(call.attributes).dim, x.rank() + 1);
   Dims dims = x.dims;
-  dims.insert(dims.begin() + dim, 1);
+  dims.insert(dims.begin() + a.dim, 1);
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void Unsqueeze::bind(BindCall& call) {
+void Unsqueeze::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  int64_t dim = attributes_as<Attr>(call.attributes).dim;
-  if (dim < 0) dim += x.rank() + 1;
   Sizes strides = x.strides;
-  strides.insert(strides.begin() + dim, dim < x.rank() ? x.shape[dim] * x.strides[dim] : 1);
+  strides.insert(strides.begin() + a.dim, a.dim < x.rank() ? x.shape[a.dim] * x.strides[a.dim] : 1);
   call.set_view(0, 0, with_dims(x, call.out[0].shape, std::move(strides)), 0);
 }
-void Unsqueeze::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    int64_t dim = d.attr<Attr>().dim;
-    return squeeze(d.dy(), dim < 0 ? dim + d.y_type().rank() : dim);
-  });
-}
+Value Unsqueeze::dx(VjpCall& d, const Attr& a) { return squeeze(d.dy(), a.dim); }
 
-void Transpose::infer(InferCall& call) {
+void Transpose::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int i = call.dimension(a.dim0, x.rank()), j = call.dimension(a.dim1, x.rank());
   Dims dims = x.dims;
-  if (x.rank() > 0) std::swap(dims[i], dims[j]);
+  if (x.rank() > 0) std::swap(dims[a.dim0], dims[a.dim1]);
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void Transpose::bind(BindCall& call) {
+void Transpose::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
   Sizes strides = x.strides;
-  int64_t r = x.rank();
-  if (r > 0)
-    std::swap(strides[a.dim0 < 0 ? a.dim0 + r : a.dim0], strides[a.dim1 < 0 ? a.dim1 + r : a.dim1]);
+  if (x.rank() > 0) std::swap(strides[a.dim0], strides[a.dim1]);
   call.set_view(0, 0, with_dims(x, call.out[0].shape, std::move(strides)), 0);
 }
-void Transpose::vjp(VjpCall& d) {
-  d.give(0, [&] { return transpose(d.dy(), d.attr<Attr>().dim0, d.attr<Attr>().dim1); });
-}
 
-void Permute::infer(InferCall& call) {
+void Permute::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
   if (a.dims.size() != x.dims.size())
     call.fail("'dims' lists {} dimensions, {} has {}", a.dims.size(), to_string(x), x.rank());
+  refuse_repeated(call, a.dims);
   Dims dims;
-  SmallVector<bool, 6> seen(x.dims.size(), false);
-  for (int64_t dim : a.dims) {
-    int k = call.dimension(dim, x.rank());
-    if (seen[k]) call.fail("dimension {} is listed twice in 'dims'", dim);
-    seen[k] = true;
-    dims.push_back(x.dims[k]);
-  }
+  for (int64_t dim : a.dims) dims.push_back(x.dims[dim]);
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void Permute::bind(BindCall& call) {
+void Permute::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
   Sizes strides;
-  for (int64_t dim : attributes_as<Attr>(call.attributes).dims)
-    strides.push_back(x.strides[dim < 0 ? dim + x.rank() : dim]);
+  for (int64_t dim : a.dims) strides.push_back(x.strides[dim]);
   call.set_view(0, 0, with_dims(x, call.out[0].shape, std::move(strides)), 0);
 }
-void Permute::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Ints& dims = d.attr<Attr>().dims;
-    Ints inverse(dims.size());
-    int64_t n = static_cast<int64_t>(dims.size());
-    for (int64_t k = 0; k < n; ++k) inverse[dims[k] < 0 ? dims[k] + n : dims[k]] = k;
-    return permute(d.dy(), inverse);
-  });
+Value Permute::dx(VjpCall& d, const Attr& a) {
+  Ints inverse(a.dims.size());
+  for (size_t k = 0; k < a.dims.size(); ++k) inverse[a.dims[k]] = static_cast<int64_t>(k);
+  return permute(d.dy(), inverse);
 }
-BatchedResults Permute::batch(const BatchedCall& c) {
-  const int rank = c.own_rank(0);
+BatchedResults Permute::batch(const BatchedCall& c, const Attr& a) {
   Ints dims{0};
-  for (int64_t d : c.attr<Attr>().dims) dims.push_back((d < 0 ? d + rank : d) + 1);
+  for (int64_t d : a.dims) dims.push_back(d + 1);
   return {emit<Permute>({c.operands[0]}, {.dims = dims})};
 }
 
-void Movedim::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void Movedim::compose(ComposeCall& c, const Attr& a) {
   int rank = c.x().rank();
   if (a.source.size() != a.destination.size())
     c.fail("'source' lists {} dimensions and 'destination' {}; they must be as many",
@@ -241,10 +184,10 @@ void Movedim::compose(ComposeCall& c) {
   Ints dims(rank, -1);
   SmallVector<bool, 6> moved(rank, false);
   for (size_t i = 0; i < a.source.size(); ++i) {
-    int from = dimension_of(c, a.source[i], rank), to = dimension_of(c, a.destination[i], rank);
+    const int64_t from = a.source[i], to = a.destination[i];
     if (rank == 0) continue;
     if (moved[from] || dims[to] >= 0)
-      c.fail("dimension {} is listed twice", moved[from] ? a.source[i] : a.destination[i]);
+      c.fail("dimension {} is listed twice", moved[from] ? from : to);
     moved[from] = true;
     dims[to] = from;
   }
@@ -257,9 +200,9 @@ void Movedim::compose(ComposeCall& c) {
   c.give(permute(c.x(), dims));
 }
 
-void Expand::infer(InferCall& call) {
+void Expand::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  Dims dims = attributes_as<Attr>(call.attributes).shape;
+  Dims dims = a.shape;
   if (dims.size() < x.dims.size())
     call.fail("the shape {} has fewer dimensions than {}", to_string(dims), to_string(x));
   size_t lead = dims.size() - x.dims.size();
@@ -296,9 +239,7 @@ void Expand::bind(BindCall& call) {
   call.set_view(0, 0, with_dims(x, shape, std::move(strides)), 0);
 }
 // The caller sums the gradient down to x's shape.
-void Expand::vjp(VjpCall& d) {
-  d.give(0, [&] { return d.dy(); });
-}
+Value Expand::dx(VjpCall& d) { return d.dy(); }
 BatchedResults Expand::batch(const BatchedCall& c) {
   Value x = c.aligned(0, c.results[0].rank());
   return {expand(x, c.with_batch(c.results[0].dims))};

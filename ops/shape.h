@@ -8,131 +8,107 @@ namespace gradus::ops {
 
 using namespace std::literals;
 
-// A dimension of a composition's operand, made non-negative; 0-d counts as rank 1.
-int dimension_of(const ComposeCall& call, int64_t dim, int rank);
+struct ShapeAttr {
+  Dims shape;
+  static constexpr auto fields() { return std::tuple(required("shape", &ShapeAttr::shape)); }
+};
 
-struct Reshape {
+struct Reshape : View {
   static constexpr std::string_view name = "reshape",
                                     doc =
                                         "y: the elements of x in row-major order; one size may "
                                         "be -1";
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr bool may_be_view = true;
   static constexpr auto batch = batch_reshape;
-  struct Attr {
-    Dims shape;
-    static constexpr auto fields() { return std::tuple(required("shape", &Attr::shape)); }
-  };
-  static void infer(InferCall&);
+  using Attr = ShapeAttr;
+  static void infer(InferCall&, const Attr&);
   static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static Value dx(VjpCall&);
 };
 
 struct Flatten {  // the dimensions start_dim .. end_dim become one
   static constexpr std::string_view name = "flatten", doc = "y = x, start_dim .. end_dim as one";
-  static constexpr std::array inputs{"x"sv};
   struct Attr {
     int64_t start_dim = 0, end_dim = -1;
     static constexpr auto fields() {
-      return std::tuple(field("start_dim", &Attr::start_dim), field("end_dim", &Attr::end_dim));
+      return std::tuple(dimension("start_dim", &Attr::start_dim),
+                        dimension("end_dim", &Attr::end_dim));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
-struct Squeeze {  // a symbolic size never counts as 1: types decide
+struct Squeeze : View {  // a symbolic size never counts as 1: types decide
   static constexpr std::string_view name = "squeeze",
                                     doc = "y = x without `dim` if its size is 1; without any such";
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr bool may_be_view = true;
   static constexpr auto batch = batch_reshape;
   struct Attr {
     std::optional<int64_t> dim;
-    static constexpr auto fields() { return std::tuple(field("dim", &Attr::dim)); }
+    static constexpr auto fields() { return std::tuple(dimension("dim", &Attr::dim)); }
   };
-  static void infer(InferCall&);
+  static void infer(InferCall&, const Attr&);
   static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
-struct Unsqueeze {
+struct Unsqueeze : View {
   static constexpr std::string_view name = "unsqueeze", doc = "y = x with a size 1 before `dim`";
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr bool may_be_view = true;
   static constexpr auto batch = batch_reshape;
-  struct Attr {
-    int64_t dim = 0;
-    static constexpr auto fields() { return std::tuple(required("dim", &Attr::dim)); }
-  };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static constexpr int more_dimensions = 1;
+  using Attr = DimAttr;
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
-struct Transpose {
+struct Transpose : View {
   static constexpr std::string_view name = "transpose",
                                     doc = "y[.., j, .., i, ..] = x[.., i, .., j, ..]";
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr bool may_be_view = true;
   static constexpr auto batch = batch_named_dimensions;
+  static constexpr auto dx = emit_again;
   struct Attr {
     int64_t dim0 = 0, dim1 = 0;
     static constexpr auto fields() {
-      return std::tuple(required("dim0", &Attr::dim0), required("dim1", &Attr::dim1));
+      return std::tuple(required_dimension("dim0", &Attr::dim0),
+                        required_dimension("dim1", &Attr::dim1));
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
 };
 
-struct Permute {
+struct Permute : View {
   static constexpr std::string_view name = "permute", doc = "dimension k of y is dims[k] of x";
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr bool may_be_view = true;
   struct Attr {
     Ints dims;
-    static constexpr auto fields() { return std::tuple(required("dims", &Attr::dims)); }
+    static constexpr auto fields() { return std::tuple(required_dimension("dims", &Attr::dims)); }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
-  static BatchedResults batch(const BatchedCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
 };
 
 struct Movedim {
   static constexpr std::string_view name = "movedim",
                                     doc = "y = x with dimensions `source` at `destination`";
-  static constexpr std::array inputs{"x"sv};
   struct Attr {
     Ints source, destination;
     static constexpr auto fields() {
-      return std::tuple(required("source", &Attr::source),
-                        required("destination", &Attr::destination));
+      return std::tuple(required_dimension("source", &Attr::source),
+                        required_dimension("destination", &Attr::destination));
     }
   };
-  static void compose(ComposeCall&);
+  static void compose(ComposeCall&, const Attr&);
 };
 
-struct Expand {
+struct Expand : View {
   static constexpr std::string_view name = "expand",
                                     doc =
                                         "y[.., i, ..] = x[.., 0, ..] where x has size 1; -1 keeps";
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr bool may_be_view = true;
-  struct Attr {
-    Dims shape;
-    static constexpr auto fields() { return std::tuple(required("shape", &Attr::shape)); }
-  };
-  static void infer(InferCall&);
+  using Attr = ShapeAttr;
+  static void infer(InferCall&, const Attr&);
   static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static Value dx(VjpCall&);
   static BatchedResults batch(const BatchedCall&);
 };
 

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "ops/assemble.h"
-#include "ops/dimension.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {
@@ -20,14 +19,11 @@ void set_part(BindCall& call, size_t result, Sizes shape, Sizes strides, int64_t
   call.set_view(result, 0, std::move(layout), offset);
 }
 
-// A dimension of an operand that must have at least one.
-int dimension_with_rank(const InferCall& call, int64_t dim, const Type& x) {
-  if (x.rank() == 0) call.fail("operand 'x' is {}; it needs at least one dimension", to_string(x));
-  return call.dimension(dim, x.rank());
-}
-
 }  // namespace
 
+Dim from_start(const Dim& index, const Dim& size) {
+  return index.is_constant() && index.value() < 0 ? index + size : index;
+}
 Dim clamp_bound(const Dim& bound, const Dim& size) {
   if (bound.is_constant()) {
     int64_t v = bound.value();
@@ -43,41 +39,33 @@ int64_t clamp_bound(const BindCall& call, const Dim& bound, int64_t size) {
   return std::clamp<int64_t>(v, 0, size);
 }
 
-void Select::infer(InferCall& call) {
+void Select::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int dim = dimension_with_rank(call, a.dim, x);
-  const Dim& size = x.dims[dim];
+  const Dim& size = x.dims[a.dim];
   if (size.is_constant() && a.index.is_constant() &&
       (a.index.value() < -size.value() || a.index.value() >= size.value()))
-    call.fail("index {} is out of range for dimension {} of {}", a.index.value(), dim,
+    call.fail("index {} is out of range for dimension {} of {}", a.index.value(), a.dim,
               to_string(x));
   Dims dims = x.dims;
-  dims.erase(dims.begin() + dim);
+  dims.erase(dims.begin() + a.dim);
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void Select::bind(BindCall& call) {
+void Select::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int dim = normal(a.dim, x.rank());
-  int64_t size = x.shape[dim], index = call.size(a.index);
+  int64_t size = x.shape[a.dim], index = call.size(a.index);
   if (a.index.is_constant() && index < 0) index += size;
   if (index < 0 || index >= size)
-    call.fail("index {} is out of range for dimension {} of {}", call.size(a.index), dim,
+    call.fail("index {} is out of range for dimension {} of {}", call.size(a.index), a.dim,
               to_string(x.shape));
   Sizes strides = x.strides;
-  strides.erase(strides.begin() + dim);
-  set_part(call, 0, call.out[0].shape, std::move(strides), index * x.strides[dim]);
+  strides.erase(strides.begin() + a.dim);
+  set_part(call, 0, call.out[0].shape, std::move(strides), index * x.strides[a.dim]);
 }
-void Select::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    int dim = normal(a.dim, d.x_type().rank());
-    const Dim& size = d.x_type().dims[dim];
-    Dim index = a.index.is_constant() && a.index.value() < 0 ? a.index + size : a.index;
-    Value row = unsqueeze(d.dy(), dim);
-    return pad_zeros(row, dim, index, size - index - 1);
-  });
+Value Select::dx(VjpCall& d, const Attr& a) {
+  const Dim& size = d.x_type().dims[a.dim];
+  Dim index = from_start(a.index, size);
+  Value row = unsqueeze(d.dy(), a.dim);
+  return pad_zeros(row, a.dim, index, size - index - 1);
 }
 
 // In the form that says most: max(N - 1, 0) for both of x[1:] and x[:-1].
@@ -108,143 +96,107 @@ Dim Slice::Attr::count(const Dim& size) const {
   return step == 1 ? n : floor_div(n - 1, step) + 1;
 }
 
-void Slice::infer(InferCall& call) {
+void Slice::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int dim = dimension_with_rank(call, a.dim, x);
   if (a.step < 1)
     call.fail("'step' is {}; it must be positive (use `flip` to go backwards)", a.step);
-  Dims dims = x.dims;
-  dims[dim] = a.count(x.dims[dim]);
-  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+  call.out.push_back(resized(x, a.dim, a.count(x.dims[a.dim])));
 }
-void Slice::bind(BindCall& call) {
+void Slice::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int dim = normal(a.dim, x.rank());
-  auto [first, last] = a.range(call, x.shape[dim]);
+  auto [first, last] = a.range(call, x.shape[a.dim]);
   Sizes shape = x.shape, strides = x.strides;
-  shape[dim] = last > first ? (last - first - 1) / a.step + 1 : 0;
-  int64_t offset = first * strides[dim];
+  shape[a.dim] = last > first ? (last - first - 1) / a.step + 1 : 0;
+  int64_t offset = first * strides[a.dim];
   // A stride past the end is never taken, and may not fit.
-  strides[dim] = shape[dim] > 1 ? strides[dim] * a.step : strides[dim];
+  strides[a.dim] = shape[a.dim] > 1 ? strides[a.dim] * a.step : strides[a.dim];
   set_part(call, 0, std::move(shape), std::move(strides), offset);
 }
-void Slice::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    int dim = normal(a.dim, d.x_type().rank());
-    const Dim& size = d.x_type().dims[dim];
-    auto [first, last] = a.range(size);
-    if (a.step == 1) return pad_zeros(d.dy(), dim, first, size - last);
-    Value zeros = zeros_to_fill(d.world, d.x_type());
-    return emit<SliceScatter>({zeros, d.dy()},
-                              {.dim = dim, .start = first, .end = last, .step = a.step});
-  });
+Value Slice::dx(VjpCall& d, const Attr& a) {
+  const Dim& size = d.x_type().dims[a.dim];
+  auto [first, last] = a.range(size);
+  if (a.step == 1) return pad_zeros(d.dy(), a.dim, first, size - last);
+  Value zeros = zeros_to_fill(d.world, d.x_type());
+  return emit<SliceScatter>({zeros, d.dy()},
+                            {.dim = a.dim, .start = first, .end = last, .step = a.step});
 }
 
-void Narrow::infer(InferCall& call) {
+void Narrow::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int dim = dimension_with_rank(call, a.dim, x);
-  const Dim& size = x.dims[dim];
+  const Dim& size = x.dims[a.dim];
   if (a.length.is_constant() && a.length.value() < 0)
     call.fail("'length' is {}; it must not be negative", a.length.value());
   if (size.is_constant() && a.start.is_constant() && a.length.is_constant()) {
     int64_t n = size.value(), start = a.start.value(), length = a.length.value();
     if (start < -n || start > n || length > n - (start < 0 ? start + n : start))
-      call.fail("start {} and length {} reach outside of dimension {} of {}", start, length, dim,
+      call.fail("start {} and length {} reach outside of dimension {} of {}", start, length, a.dim,
                 to_string(x));
   }
-  Dims dims = x.dims;
-  dims[dim] = a.length;
-  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+  call.out.push_back(resized(x, a.dim, a.length));
 }
-void Narrow::bind(BindCall& call) {
+void Narrow::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int dim = normal(a.dim, x.rank());
-  int64_t n = x.shape[dim], start = call.size(a.start), length = call.size(a.length);
+  int64_t n = x.shape[a.dim], start = call.size(a.start), length = call.size(a.length);
   int64_t first = a.start.is_constant() && start < 0 && start >= -n ? start + n : start;
   if (first < 0 || first > n || length < 0 || length > n - first)
-    call.fail("start {} and length {} reach outside of dimension {} of {}", start, length, dim,
+    call.fail("start {} and length {} reach outside of dimension {} of {}", start, length, a.dim,
               to_string(x.shape));
-  set_part(call, 0, call.out[0].shape, x.strides, first * x.strides[dim]);
+  set_part(call, 0, call.out[0].shape, x.strides, first * x.strides[a.dim]);
 }
-void Narrow::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    int dim = normal(a.dim, d.x_type().rank());
-    const Dim& size = d.x_type().dims[dim];
-    Dim start = a.start.is_constant() && a.start.value() < 0 ? a.start + size : a.start;
-    return pad_zeros(d.dy(), dim, start, size - start - a.length);
-  });
+Value Narrow::dx(VjpCall& d, const Attr& a) {
+  const Dim& size = d.x_type().dims[a.dim];
+  Dim start = from_start(a.start, size);
+  return pad_zeros(d.dy(), a.dim, start, size - start - a.length);
 }
 
-void Split::infer(InferCall& call) {
+void Split::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int dim = dimension_with_rank(call, a.dim, x);
   Dim sum = 0;
   for (const Dim& n : a.sizes) {
     if (n.is_constant() && n.value() < 0) call.fail("a size of {} is negative", n.value());
     sum = sum + n;
   }
-  if (sum.is_constant() && x.dims[dim].is_constant() && !(sum == x.dims[dim]))
+  if (sum.is_constant() && x.dims[a.dim].is_constant() && !(sum == x.dims[a.dim]))
     call.fail("the sizes {} add up to {}, dimension {} of {} is {}", to_string(a.sizes),
-              sum.value(), dim, to_string(x), x.dims[dim].value());
-  call.require_equal(sum, x.dims[dim],
-                     fmt::format("the sum of 'sizes' and dimension {} of 'x'", dim));
-  for (const Dim& n : a.sizes) {
-    Dims dims = x.dims;
-    dims[dim] = n;
-    call.out.emplace_back(x.dtype, std::move(dims), x.device);
-  }
+              sum.value(), a.dim, to_string(x), x.dims[a.dim].value());
+  call.require_equal(sum, x.dims[a.dim],
+                     fmt::format("the sum of 'sizes' and dimension {} of 'x'", a.dim));
+  for (const Dim& n : a.sizes) call.out.push_back(resized(x, a.dim, n));
 }
-void Split::bind(BindCall& call) {
+void Split::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int dim = normal(a.dim, x.rank());
   int64_t start = 0;
   for (size_t i = 0; i < call.out.size(); ++i) {
-    int64_t n = call.out[i].shape[dim];
-    if (n < 0 || n > x.shape[dim] - start)
-      call.fail("the sizes reach outside of dimension {} of {}", dim, to_string(x.shape));
-    set_part(call, i, call.out[i].shape, x.strides, start * x.strides[dim]);
+    int64_t n = call.out[i].shape[a.dim];
+    if (n < 0 || n > x.shape[a.dim] - start)
+      call.fail("the sizes reach outside of dimension {} of {}", a.dim, to_string(x.shape));
+    set_part(call, i, call.out[i].shape, x.strides, start * x.strides[a.dim]);
     start += n;
   }
 }
-void Split::vjp(VjpCall& d) {
-  d.give(0, [&]() -> Value {
-    const Attr& a = d.attr<Attr>();
-    int dim = normal(a.dim, d.x_type().rank());
-    const Dim& size = d.x_type().dims[dim];
-    size_t arrived = 0, last = 0;
-    for (size_t i = 0; i < d.results.size(); ++i)
-      if (d.has_dy(i)) {
-        ++arrived;
-        last = i;
-      }
-    if (arrived == 0) return {};
-    if (arrived == 1) {
-      Dim before = 0;
-      for (size_t i = 0; i < last; ++i) before = before + a.sizes[i];
-      return pad_zeros(d.dy(last), dim, before, size - before - a.sizes[last]);
+Value Split::dx(VjpCall& d, const Attr& a) {
+  const Dim& size = d.x_type().dims[a.dim];
+  size_t arrived = 0, last = 0;
+  for (size_t i = 0; i < d.results.size(); ++i)
+    if (d.has_dy(i)) {
+      ++arrived;
+      last = i;
     }
-    SmallVector<Value, 8> parts;
-    for (size_t i = 0; i < d.results.size(); ++i) parts.push_back(d.dy(i));
-    return cat(parts, dim);
-  });
+  if (arrived == 0) return {};
+  if (arrived == 1) {
+    Dim before = 0;
+    for (size_t i = 0; i < last; ++i) before = before + a.sizes[i];
+    return pad_zeros(d.dy(last), a.dim, before, size - before - a.sizes[last]);
+  }
+  SmallVector<Value, 8> parts;
+  for (size_t i = 0; i < d.results.size(); ++i) parts.push_back(d.dy(i));
+  return cat(parts, a.dim);
 }
 
-void Chunk::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void Chunk::compose(ComposeCall& c, const Attr& a) {
   const Value& x = c.x();
-  if (x.rank() == 0)
-    c.fail("operand 'x' is {}; it needs at least one dimension", to_string(x.type));
-  int dim = dimension_of(c, a.dim, x.rank());
   if (a.chunks < 1) c.fail("'chunks' is {}; it must be positive", a.chunks);
-  const Dim& size = x.dims()[dim];
+  const Dim& size = x.dims()[a.dim];
   Dims sizes;
   if (size.is_constant()) {
     int64_t n = size.value(), each = n / a.chunks + (n % a.chunks != 0);
@@ -259,26 +211,23 @@ void Chunk::compose(ComposeCall& c) {
       c.fail(
           "dimension {} of {} cannot be shown to be divisible by {}, so the number of results "
           "is not known; write {}*K for the size, or use `split` with sizes",
-          dim, to_string(x.type), a.chunks, a.chunks);
+          a.dim, to_string(x.type), a.chunks, a.chunks);
     sizes.assign(static_cast<size_t>(a.chunks), each);
   }
-  for (Value& part : emit_all<Split>(c.world, {&x, 1}, {.sizes = sizes, .dim = dim}))
+  for (Value& part : emit_all<Split>(c.world, {&x, 1}, {.sizes = sizes, .dim = a.dim}))
     c.give(std::move(part));
 }
 
-void Unbind::compose(ComposeCall& c) {
+void Unbind::compose(ComposeCall& c, const Attr& a) {
   const Value& x = c.x();
-  if (x.rank() == 0)
-    c.fail("operand 'x' is {}; it needs at least one dimension", to_string(x.type));
-  int dim = dimension_of(c, c.attr<Attr>().dim, x.rank());
-  const Dim& size = x.dims()[dim];
+  const Dim& size = x.dims()[a.dim];
   if (!size.is_constant())
     c.fail("dimension {} of {} is symbolic, so the number of results is not known; use `select`",
-           dim, to_string(x.type));
+           a.dim, to_string(x.type));
   if (size.value() > 65536) c.fail("{} results are too many; at most 65536", size.value());
   Dims ones(static_cast<size_t>(size.value()), Dim(1));
-  for (const Value& part : emit_all<Split>(c.world, {&x, 1}, {.sizes = ones, .dim = dim}))
-    c.give(squeeze(part, dim));
+  for (const Value& part : emit_all<Split>(c.world, {&x, 1}, {.sizes = ones, .dim = a.dim}))
+    c.give(squeeze(part, a.dim));
 }
 
 namespace {
@@ -291,11 +240,9 @@ Dim diagonal_length(const Dim& n, const Dim& m, int64_t offset) {
 
 }  // namespace
 
-void Diagonal::infer(InferCall& call) {
+void Diagonal::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  if (x.rank() < 2) call.fail("operand 'x' is {}; it needs at least two dimensions", to_string(x));
-  int i = call.dimension(a.dim1, x.rank()), j = call.dimension(a.dim2, x.rank());
+  const int64_t i = a.dim1, j = a.dim2;
   if (i == j) call.fail("'dim1' and 'dim2' are both {}; they must differ", i);
   if (a.offset <= -far || a.offset >= far) call.fail("'offset' is {}, which is absurd", a.offset);
   Dims dims;
@@ -304,10 +251,9 @@ void Diagonal::infer(InferCall& call) {
   dims.push_back(diagonal_length(x.dims[i], x.dims[j], a.offset));
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void Diagonal::bind(BindCall& call) {
+void Diagonal::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int i = normal(a.dim1, x.rank()), j = normal(a.dim2, x.rank());
+  const int64_t i = a.dim1, j = a.dim2;
   Sizes strides;
   for (int k = 0; k < x.rank(); ++k)
     if (k != i && k != j) strides.push_back(x.strides[k]);
@@ -319,20 +265,17 @@ void Diagonal::bind(BindCall& call) {
   set_part(call, 0, call.out[0].shape, std::move(strides), offset);
 }
 // The diagonal in a square matrix, brought to x's size, its dimensions put in place.
-void Diagonal::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    int rank = d.x_type().rank(), i = normal(a.dim1, rank), j = normal(a.dim2, rank);
-    const Dim &n = d.x_type().dims[i], &m = d.x_type().dims[j];
-    Dim side = d.y_type().dims.back() + (a.offset < 0 ? -a.offset : a.offset);
-    Value square = emit<DiagEmbed>({d.dy()}, {.offset = a.offset});
-    Value wide = pad_zeros(square, rank - 1, 0, m - side);
-    Value whole = pad_zeros(wide, rank - 2, 0, n - side);
-    Ints dims;
-    for (int k = 0, next = 0; k < rank; ++k)
-      dims.push_back(k == i ? rank - 2 : k == j ? rank - 1 : next++);
-    return permute(whole, dims);
-  });
+Value Diagonal::dx(VjpCall& d, const Attr& a) {
+  const int64_t rank = d.x_type().rank(), i = a.dim1, j = a.dim2;
+  const Dim &n = d.x_type().dims[i], &m = d.x_type().dims[j];
+  Dim side = d.y_type().dims.back() + (a.offset < 0 ? -a.offset : a.offset);
+  Value square = emit<DiagEmbed>({d.dy()}, {.offset = a.offset});
+  Value wide = pad_zeros(square, rank - 1, 0, m - side);
+  Value whole = pad_zeros(wide, rank - 2, 0, n - side);
+  Ints dims;
+  for (int k = 0, next = 0; k < rank; ++k)
+    dims.push_back(k == i ? rank - 2 : k == j ? rank - 1 : next++);
+  return permute(whole, dims);
 }
 
 std::span<const ir::Operator* const> slicing_family() { return fold<SlicingOperators>(); }

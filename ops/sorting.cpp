@@ -11,10 +11,9 @@ namespace gradus::ops {
 
 namespace {
 
-void bind_sort(BindCall& call, int64_t at_dim, bool descending) {
+void bind_sort(BindCall& call, int64_t dim, bool descending) {
   const Layout& x = call.in[0];
   const int rank = x.rank();
-  const int64_t dim = at_dim < 0 ? at_dim + std::max(rank, 1) : at_dim;
   work::Sort p;
   p.rows = 1;
   p.x.dtype = x.dtype;
@@ -40,57 +39,38 @@ void bind_sort(BindCall& call, int64_t at_dim, bool descending) {
   call.set_work(std::move(p));
 }
 
-void give_back(VjpCall& d, int64_t dim) {
-  if (!d.has_dy(0)) return;
-  d.give(0, [&] {
-    Value zeros = zeros_to_fill(d.world, d.x_type());
-    return scatter_add(zeros, d.y(1), d.dy(0), dim);
-  });
-}
-
 }  // namespace
 
 void Sort::infer(InferCall& call) {
   const Type& x = call.tensor(0);
-  call.dimension(attributes_as<Attr>(call.attributes).dim, x.rank());
   call.out.push_back(x);
   call.out.emplace_back(DType::i64, x.dims, x.device);
 }
-void Sort::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  bind_sort(call, a.dim, a.descending);
-}
-void Sort::vjp(VjpCall& d) { give_back(d, d.attr<Attr>().dim); }
+void Sort::bind(BindCall& call, const Attr& a) { bind_sort(call, a.dim, a.descending); }
+Value Sort::dx(VjpCall& d, const Attr& a) { return given_back(d, a.dim); }
 
-void Topk::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void Topk::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  int dim = call.dimension(a.dim, x.rank());
   Dims dims = x.dims;
-  Dim n = x.rank() == 0 ? Dim(1) : x.dims[dim];
+  Dim n = x.rank() == 0 ? Dim(1) : x.dims[a.dim];
   if (a.k.is_constant() && (a.k.value() < 0 || (n.is_constant() && a.k.value() > n.value())))
     call.fail("'k' is {}; it must be from 0 to the size of dimension {} of 'x', {}", a.k.value(),
-              dim, to_string(x));
-  if (x.rank() > 0) dims[dim] = a.k;
+              a.dim, to_string(x));
+  if (x.rank() > 0) dims[a.dim] = a.k;
   if (x.rank() == 0 && a.k != Dim(1))
     call.fail("'k' is {}; of a 0-d tensor it can only be 1", a.k.to_string());
   call.out.emplace_back(x.dtype, dims, x.device);
   call.out.emplace_back(DType::i64, std::move(dims), x.device);
 }
-void Topk::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  bind_sort(call, a.dim, a.largest);
-}
-void Topk::vjp(VjpCall& d) { give_back(d, d.attr<Attr>().dim); }
+void Topk::bind(BindCall& call, const Attr& a) { bind_sort(call, a.dim, a.largest); }
+Value Topk::dx(VjpCall& d, const Attr& a) { return given_back(d, a.dim); }
 
-void Argsort::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void Argsort::compose(ComposeCall& c, const Attr& a) {
   SmallVector<Value, 1> in{tensor_operand(c, 0)};
   c.give(emit_all<Sort>(c.world, in, {.dim = a.dim, .descending = a.descending})[1]);
 }
 
-void Kthvalue::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void Kthvalue::compose(ComposeCall& c, const Attr& a) {
   const Value& x = tensor_operand(c, 0);
   if (a.k.is_constant() && a.k.value() < 1) c.fail("'k' is {}; it counts from 1", a.k.value());
   SmallVector<Value, 1> in{x};
@@ -98,8 +78,7 @@ void Kthvalue::compose(ComposeCall& c) {
   for (const Value& v : least) c.give(x.rank() == 0 ? v : select(v, a.dim, a.k - 1));
 }
 
-void MedianDim::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void MedianDim::compose(ComposeCall& c, const Attr& a) {
   const Value& x = tensor_operand(c, 0);
   if (x.rank() == 0) {
     Value place = emit<ArgMax>(x);
@@ -107,10 +86,7 @@ void MedianDim::compose(ComposeCall& c) {
     c.give(place);
     return;
   }
-  if (a.dim < -x.rank() || a.dim >= x.rank())
-    c.fail("'dim' is {}, 'x' is {}; it must be from {} to {}", a.dim, to_string(x.type), -x.rank(),
-           x.rank() - 1);
-  const Dim& n = x.dims()[static_cast<size_t>(a.dim < 0 ? a.dim + x.rank() : a.dim)];
+  const Dim& n = x.dims()[a.dim];
   if (n == Dim(0))
     c.fail("dimension {} of 'x' {} is empty; it has no median", a.dim, to_string(x.type));
   const Dim half = floor_div(n + 1, 2);

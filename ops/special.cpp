@@ -9,12 +9,12 @@ Value gaussian(const Value& x) { return emit<Exp>(-emit<Square>(x)); }
 
 Value polygamma_of(int64_t n, const Value& x) { return emit<Polygamma>({x}, {.n = n}); }
 
-void Erfinv::vjp(VjpCall& d) {  // dx = dy sqrt(pi) / 2 e^(y^2)
-  d.give(0, [&] { return d.dy() * (emit<Exp>(emit<Square>(d.y())) * (1 / two_over_sqrt_pi)); });
+Value Erfinv::dx(VjpCall& d) {  // dx = dy sqrt(pi) / 2 e^(y^2)
+  return d.dy() * (emit<Exp>(emit<Square>(d.y())) * (1 / two_over_sqrt_pi));
 }
 
-void Polygamma::infer(InferCall& call) {
-  int64_t n = attributes_as<Attr>(call.attributes).n;
+void Polygamma::infer(InferCall& call, const Attr& a) {
+  int64_t n = a.n;
   if (n < 0 || n > 30) call.fail("attribute 'n' is {}, it must lie between 0 and 30", n);
   PointwiseEntry<Polygamma>::infer(call);
 }

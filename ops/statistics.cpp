@@ -9,13 +9,11 @@ namespace gradus::ops {
 
 namespace {
 
-template <class A>
-void infer_floating(InferCall& call) {
-  const A& a = attributes_as<A>(call.attributes);
+void infer_floating(InferCall& call, const auto& a) {
   const Type& x = call.tensor(0);
   if (!x.is_floating())
     call.fail("'x' is {}; it must have a floating dtype, cast it first", to_string(x));
-  infer_reduction(call, a.dim, a.keepdim, x.dtype);
+  infer_reduction(call, a, x.dtype);
 }
 
 // x less its mean, and what the sum of its squares is divided by.
@@ -31,14 +29,14 @@ Centred centred(const Value& x, const Ints& dims, int64_t correction) {
 }
 
 Value variance(const Value& x, const VarianceAttr& a) {
-  Ints dims = reduced_dims(a.dim, x.rank());
+  Ints dims = reduced_dims(a, x.rank());
   Centred c = centred(x, dims, a.correction);
   Value squares = c.x * c.x;
   return over_count(sum(squares, dims, a.keepdim), c.divisor);
 }
 
 Value variance_gradient(const Value& x, const VarianceAttr& a, const Value& dy) {
-  Ints dims = reduced_dims(a.dim, x.rank());
+  Ints dims = reduced_dims(a, x.rank());
   Centred c = centred(x, dims, a.correction);
   Value scale = restore_dims(widened(dy), dims, a.keepdim, x.rank()) * 2.0;
   Value scaled = over_count(scale, c.divisor);
@@ -63,34 +61,30 @@ Value signed_power(const Value& x, double power) {
 
 }  // namespace
 
-void Var::infer(InferCall& call) { infer_floating<Attr>(call); }
-void Var::compose(ComposeCall& c) { c.give(cast(variance(c.x(), c.attr<Attr>()), c.x().dtype())); }
-void Var::vjp(VjpCall& d) {
-  d.give(0, [&] { return variance_gradient(d.x(), d.attr<Attr>(), d.dy()); });
+void Var::infer(InferCall& call, const Attr& a) { infer_floating(call, a); }
+void Var::compose(ComposeCall& c, const Attr& a) {
+  c.give(cast(variance(c.x(), a), c.x().dtype()));
 }
+Value Var::dx(VjpCall& d, const Attr& a) { return variance_gradient(d.x(), a, d.dy()); }
 
-void Std::infer(InferCall& call) { infer_floating<Attr>(call); }
-void Std::compose(ComposeCall& c) {
-  Value v = variance(c.x(), c.attr<Attr>());
+void Std::infer(InferCall& call, const Attr& a) { infer_floating(call, a); }
+void Std::compose(ComposeCall& c, const Attr& a) {
+  Value v = variance(c.x(), a);
   c.give(cast(emit<Sqrt>(v), c.x().dtype()));
 }
-void Std::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    Value half = divide_or_zero(widened(d.dy()) * 0.5, widened(d.y()), 1);
-    return variance_gradient(d.x(), d.attr<Attr>(), half);
-  });
+Value Std::dx(VjpCall& d, const Attr& a) {
+  Value half = divide_or_zero(widened(d.dy()) * 0.5, widened(d.y()), 1);
+  return variance_gradient(d.x(), a, half);
 }
 
-void LogSumExp::infer(InferCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void LogSumExp::infer(InferCall& call, const Attr& a) {
   DType x = call.tensor(0).dtype;
-  infer_reduction(call, a.dim, a.keepdim, gradus::is_floating(x) ? x : DType::f32);
+  infer_reduction(call, a, gradus::is_floating(x) ? x : DType::f32);
 }
-void LogSumExp::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void LogSumExp::compose(ComposeCall& c, const Attr& a) {
   DType dtype = c.x().type.is_floating() ? c.x().dtype() : DType::f32;
   Value x = widened(cast(c.x(), dtype));
-  Ints dims = reduced_dims(a.dim, x.rank());
+  Ints dims = reduced_dims(a, x.rank());
   // Less the greatest one, unless that is infinite.
   Value greatest = emit<Amax>({x}, {.dim = dims, .keepdim = true, .allow_empty = true});
   Value infinite = eq(emit<Abs>(greatest), num(INFINITY));
@@ -101,27 +95,22 @@ void LogSumExp::compose(ComposeCall& c) {
   if (!a.keepdim && !dims.empty()) y = reshape(y, reduced_shape(x.dims(), dims, false));
   c.give(cast(y, dtype));
 }
-void LogSumExp::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
-  d.give(0, [&] {
-    Value x = widened(d.x());
-    Ints dims = reduced_dims(a.dim, x.rank());
-    Value y = restore_dims(widened(d.y()), dims, a.keepdim, x.rank());
-    Value dy = restore_dims(widened(d.dy()), dims, a.keepdim, x.rank());
-    Value share = emit<Exp>(x - y);
-    return dy * share;
-  });
+Value LogSumExp::dx(VjpCall& d, const Attr& a) {
+  Value x = widened(d.x());
+  Ints dims = reduced_dims(a, x.rank());
+  Value y = restore_dims(widened(d.y()), dims, a.keepdim, x.rank());
+  Value dy = restore_dims(widened(d.dy()), dims, a.keepdim, x.rank());
+  Value share = emit<Exp>(x - y);
+  return dy * share;
 }
 
-void Norm::infer(InferCall& call) {
-  if (std::isnan(attributes_as<Attr>(call.attributes).p))
-    call.fail("'p' is NaN; it must be a number, inf or -inf");
-  infer_floating<Attr>(call);
+void Norm::infer(InferCall& call, const Attr& a) {
+  if (std::isnan(a.p)) call.fail("'p' is NaN; it must be a number, inf or -inf");
+  infer_floating(call, a);
 }
-void Norm::compose(ComposeCall& c) {
-  const Attr& a = c.attr<Attr>();
+void Norm::compose(ComposeCall& c, const Attr& a) {
   Value x = widened(c.x());
-  Ints dims = reduced_dims(a.dim, x.rank());
+  Ints dims = reduced_dims(a, x.rank());
   auto norm = [&]() -> Value {
     if (a.p == 0) return sum(cast(ne(x, num(0.0)), x.dtype()), dims, a.keepdim);
     if (a.p == 2) return emit<Sqrt>(sum(x * x, dims, a.keepdim));
@@ -135,26 +124,23 @@ void Norm::compose(ComposeCall& c) {
   };
   c.give(cast(norm(), c.x().dtype()));
 }
-void Norm::vjp(VjpCall& d) {
-  const Attr& a = d.attr<Attr>();
-  if (a.p == 0) return;
-  d.give(0, [&]() -> Value {
-    Value x = widened(d.x());
-    Ints dims = reduced_dims(a.dim, x.rank());
-    Value dy = restore_dims(widened(d.dy()), dims, a.keepdim, x.rank());
-    if (a.p == 1) return emit<Sign>(x) * dy;
-    Value y = restore_dims(widened(d.y()), dims, a.keepdim, x.rank());
-    if (std::isinf(a.p)) {  // equal magnitudes share evenly; NaN where there is one
-      Value magnitude = emit<Abs>(x);
-      Value extreme = logical_or(eq(magnitude, y), emit<Isnan>(x));
-      Value mask = cast(extreme, x.dtype());
-      Value share = dy / sum(mask, dims, true);
-      return emit<Sign>(x) * (share * mask);
-    }
-    if (a.p == 2) return x * divide_or_zero(dy, y, 1);
-    Value scale = divide_or_zero(dy, y, a.p - 1);
-    return signed_power(x, a.p - 1) * scale;
-  });
+Value Norm::dx(VjpCall& d, const Attr& a) {
+  if (a.p == 0) return {};
+  Value x = widened(d.x());
+  Ints dims = reduced_dims(a, x.rank());
+  Value dy = restore_dims(widened(d.dy()), dims, a.keepdim, x.rank());
+  if (a.p == 1) return emit<Sign>(x) * dy;
+  Value y = restore_dims(widened(d.y()), dims, a.keepdim, x.rank());
+  if (std::isinf(a.p)) {  // equal magnitudes share evenly; NaN where there is one
+    Value magnitude = emit<Abs>(x);
+    Value extreme = logical_or(eq(magnitude, y), emit<Isnan>(x));
+    Value mask = cast(extreme, x.dtype());
+    Value share = dy / sum(mask, dims, true);
+    return emit<Sign>(x) * (share * mask);
+  }
+  if (a.p == 2) return x * divide_or_zero(dy, y, 1);
+  Value scale = divide_or_zero(dy, y, a.p - 1);
+  return signed_power(x, a.p - 1) * scale;
 }
 
 }  // namespace gradus::ops

@@ -1,15 +1,19 @@
 // One operator's struct -> its ir::Operator record.
 //
 // A struct says: `name`, `doc` (its equation), `inputs` (names; "b?" may be none, "x..." is any
-// number, "i...?" any number of which each may be none), `results` ({"y"} if absent), `Attr`
-// (attributes with `fields()`; none if absent), and
+// number, "i...?" any number of which each may be none; {"x"} if absent), `results` ({"y"} if
+// absent), `Attr` (attributes with `fields()`; none if absent), and
 //   a pointwise operator:  see ops/pointwise.h (type rule and kernel come from its `scalar`)
 //   a composition:         static void compose(ComposeCall&)   (type rule: `infer`, or by
 //   composing)
 //   any other primitive:   static void infer(InferCall&), static void bind(BindCall&)
-// and, where differentiable, `static void vjp(VjpCall&)`. `zero_gradient = true` says that the
-// derivative is zero everywhere; an operator with neither is refused where a derivative is asked
-// for. Where data decides a result's size: `data_sized`, `count`; see ops/selection.h.
+// and, where differentiable, `static void vjp(VjpCall&)`, or, where only operand 0 has a gradient,
+// `static Value dx(VjpCall&)`, which returns it. `zero_gradient = true` says that the derivative is
+// zero everywhere; an operator with neither is refused where a derivative is asked for. Where data
+// decides a result's size: `data_sized`, `count`; see ops/selection.h.
+// Each of these rules may take the attributes, too, `const Attr&` behind the call. Dimensions that
+// they name are counted from the front then, and are dimensions of operand 0, or of a tensor of
+// `more_dimensions` more; `least_rank` of them operand 0 must have.
 //
 // The facts that others go by are said in the struct, too:
 //   batch             one call for a batch (ops/batching.h), or `no_batch_rule = "why there is
@@ -27,6 +31,7 @@
 #include <tuple>
 
 #include "ops/batching.h"
+#include "ops/dimension.h"
 #include "ops/emit.h"
 #include "ops/pointwise.h"
 #include "ops/registry.h"
@@ -46,10 +51,18 @@ template <class Op>
 using AttributesOfT = typename AttributesOf<Op>::type;
 
 template <class Op>
+constexpr auto inputs_of() {
+  if constexpr (requires { Op::inputs; })
+    return Op::inputs;
+  else
+    return std::array<std::string_view, 1>{"x"};
+}
+template <class Op>
 constexpr auto operand_specs() {
-  std::array<ir::OperandSpec, Op::inputs.size()> specs{};
+  constexpr auto inputs = inputs_of<Op>();
+  std::array<ir::OperandSpec, inputs.size()> specs{};
   for (size_t i = 0; i < specs.size(); ++i) {
-    std::string_view n = Op::inputs[i];
+    std::string_view n = inputs[i];
     specs[i].optional = n.ends_with("?");
     if (specs[i].optional) n.remove_suffix(1);
     specs[i].variadic = n.ends_with("...");
@@ -76,6 +89,42 @@ constexpr void check_facts() {
                 "the operator Op (the compiler says which) lacks its batch rule: write `batch` as "
                 "ops/batching.h says, or `static constexpr auto no_batch_rule = \"the reason\";` "
                 "for a call per element; not both");
+}
+
+// The facts of an operator whose results are views of its operand where the layout allows it.
+struct View {
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr bool may_be_view = true;
+};
+
+// What dimensions a call's attributes name are those of: a tensor of this rank.
+template <class Op>
+int named_rank_of(const auto& call) {
+  const int rank = named_rank(call, operand_specs_of<Op>[0].variadic);
+  if constexpr (requires { Op::more_dimensions; }) return rank + Op::more_dimensions;
+  return rank;
+}
+template <class Op>
+constexpr int least_rank_of() {
+  if constexpr (requires { Op::least_rank; }) return Op::least_rank;
+  return 0;
+}
+
+// Calls a rule, with the attributes if it takes them: with dimensions that are counted from the
+// front. Type rules and compositions are where those are checked first.
+template <class Op, auto rule, class Call>
+auto call_rule(Call& call) {
+  using A = AttributesOfT<Op>;
+  constexpr bool alone = std::is_invocable_v<decltype(rule), Call&>;
+  constexpr bool checks = std::is_same_v<Call, ir::InferCall> || std::is_same_v<Call, ComposeCall>;
+  if constexpr (names_dimensions<A> && checks)
+    check_dimensions<A>(call, named_rank_of<Op>(call), least_rank_of<Op>());
+  if constexpr (alone)
+    return rule(call);
+  else if constexpr (names_dimensions<A>)
+    return rule(call, *FromFront<A>(call.attributes, named_rank_of<Op>(call)));
+  else
+    return rule(call, attributes_as<A>(call.attributes));
 }
 
 // The type rule of a composition without one of its own: what composing gives.
@@ -112,15 +161,17 @@ constexpr ir::Operator operator_of() {
     o.recompute_cost = Op::is_function ? ir::again::calls_function : ir::again::moves;
   }
   if constexpr (requires { Op::recompute_cost; }) o.recompute_cost = Op::recompute_cost;
-  if constexpr (requires { Op::batch; }) o.batch = Op::batch;
-  if constexpr (requires { Op::edge; }) o.edge = Op::edge;
+  if constexpr (requires { Op::batch; }) o.batch = call_rule<Op, Op::batch, const BatchedCall>;
+  if constexpr (requires { Op::edge; }) o.edge = call_rule<Op, Op::edge, EdgeCall>;
   if constexpr (requires { Op::compose; }) {
-    o.compose = Op::compose;
+    o.compose = call_rule<Op, Op::compose, ComposeCall>;
     o.infer = infer_by_composing;
   }
-  if constexpr (requires { Op::infer; }) o.infer = Op::infer;
-  if constexpr (requires { Op::bind; }) o.bind = Op::bind;
-  if constexpr (requires { Op::vjp; }) o.vjp = Op::vjp;
+  if constexpr (requires { Op::infer; }) o.infer = call_rule<Op, Op::infer, ir::InferCall>;
+  if constexpr (requires { Op::bind; }) o.bind = call_rule<Op, Op::bind, BindCall>;
+  if constexpr (requires { Op::vjp; }) o.vjp = call_rule<Op, Op::vjp, VjpCall>;
+  if constexpr (requires { Op::dx; })
+    o.vjp = [](VjpCall& d) { d.give(0, [&] { return call_rule<Op, Op::dx>(d); }); };
   if constexpr (requires { Op::vjp_holds; }) o.vjp_holds = Op::vjp_holds;
   if constexpr (requires { Op::data_sized; }) {
     o.data_sized = Op::data_sized;
@@ -128,7 +179,8 @@ constexpr ir::Operator operator_of() {
   }
   // Asked of the struct, not of the pointers: under the undefined-behaviour sanitizer g++ does not
   // compare a function's address with null at compile time.
-  constexpr bool has_vjp = requires { Op::vjp; };
+  constexpr bool has_vjp = requires { Op::vjp; }
+  || requires { Op::dx; };
   constexpr bool has_composition = requires { Op::compose; };
   o.traits.differentiable = has_vjp || (has_composition && !o.traits.zero_gradient);
   return o;

@@ -47,15 +47,13 @@ Layout strided_layout(const BindCall& call, std::span<const int64_t> shape, cons
 
 }  // namespace
 
-void AsStrided::infer(InferCall& call) {
+void AsStrided::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
   check_strided(call, a.size, a.stride, a.offset, ir::numel(x.dims));
   call.out.emplace_back(x.dtype, a.size, x.device);
 }
-void AsStrided::bind(BindCall& call) {
+void AsStrided::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
   int64_t offset = call.size(a.offset);
   Layout l = strided_layout(call, call.out[0].shape, a.stride, offset, x.numel());
   if (l.numel() == 0) offset = 0;
@@ -67,44 +65,34 @@ void AsStrided::bind(BindCall& call) {
   c.scratch_bytes = x.numel() * static_cast<int64_t>(size_of(x.dtype));
   call.set_work(std::move(c));
 }
-void AsStrided::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    return emit<AsStridedSum>({d.dy()},
-                              {.shape = d.x_type().dims, .stride = a.stride, .offset = a.offset});
-  });
+Value AsStrided::dx(VjpCall& d, const Attr& a) {
+  return emit<AsStridedSum>({d.dy()},
+                            {.shape = d.x_type().dims, .stride = a.stride, .offset = a.offset});
 }
 
-void AsStridedSum::infer(InferCall& call) {
+void AsStridedSum::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
   for (const Dim& d : a.shape)
     if (d.is_constant() && d.value() < 0)
       call.fail("the size {} of 'shape' is negative", d.value());
   check_strided(call, x.dims, a.stride, a.offset, ir::numel(a.shape));
   call.out.emplace_back(x.dtype, a.shape, x.device);
 }
-void AsStridedSum::bind(BindCall& call) {
-  const Attr& a = attributes_as<Attr>(call.attributes);
+void AsStridedSum::bind(BindCall& call, const Attr& a) {
   int64_t offset = call.size(a.offset);
   auto count = checked_numel(call.out[0].shape);
   if (!count) call.fail("the shape {} is not one", to_string(call.out[0].shape));
   Layout l = strided_layout(call, call.in[0].shape, a.stride, offset, *count);
   bind_window_sum(call, std::move(l.strides), offset);
 }
-void AsStridedSum::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    return emit<AsStrided>({d.dy()},
-                           {.size = d.x_type().dims, .stride = a.stride, .offset = a.offset});
-  });
+Value AsStridedSum::dx(VjpCall& d, const Attr& a) {
+  return emit<AsStrided>({d.dy()},
+                         {.size = d.x_type().dims, .stride = a.stride, .offset = a.offset});
 }
 
-void Unfold::infer(InferCall& call) {
+void Unfold::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  if (x.rank() == 0) call.fail("operand 'x' is {}; it needs at least one dimension", to_string(x));
-  int dim = call.dimension(a.dim, x.rank());
+  const int64_t dim = a.dim;
   if (a.step < 1) call.fail("'step' is {}; it must be positive", a.step);
   const Dim& n = x.dims[dim];
   if (a.size.is_constant() && a.size.value() < 0)
@@ -116,10 +104,9 @@ void Unfold::infer(InferCall& call) {
   dims.push_back(a.size);
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void Unfold::bind(BindCall& call) {
+void Unfold::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  int64_t dim = a.dim < 0 ? a.dim + x.rank() : a.dim, size = call.out[0].shape.back();
+  const int64_t dim = a.dim, size = call.out[0].shape.back();
   if (size < 0 || size > x.shape[dim])
     call.fail("'size' is {}, dimension {} of {} is smaller", size, dim, to_string(x.shape));
   Sizes strides = x.strides;
@@ -127,19 +114,14 @@ void Unfold::bind(BindCall& call) {
   strides.push_back(x.strides[dim]);
   call.set_view(0, 0, Layout(x.dtype, call.out[0].shape, std::move(strides)), 0);
 }
-void Unfold::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    int64_t dim = a.dim < 0 ? a.dim + d.x_type().rank() : a.dim;
-    return emit<UnfoldSum>({d.dy()}, {.length = d.x_type().dims[dim], .dim = dim, .step = a.step});
-  });
+Value Unfold::dx(VjpCall& d, const Attr& a) {
+  const Dim& length = d.x_type().dims[a.dim];
+  return emit<UnfoldSum>({d.dy()}, {.length = length, .dim = a.dim, .step = a.step});
 }
 
-void UnfoldSum::infer(InferCall& call) {
+void UnfoldSum::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
-  const Attr& a = attributes_as<Attr>(call.attributes);
-  if (x.rank() < 2) call.fail("operand 'x' is {}; it needs at least two dimensions", to_string(x));
-  int dim = call.dimension(a.dim, x.rank() - 1);
+  const int64_t dim = a.dim;
   if (a.step < 1) call.fail("'step' is {}; it must be positive", a.step);
   Dims dims = x.dims;
   dims.pop_back();
@@ -156,11 +138,10 @@ void UnfoldSum::infer(InferCall& call) {
   }
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
-void UnfoldSum::bind(BindCall& call) {
+void UnfoldSum::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const Attr& a = attributes_as<Attr>(call.attributes);
   int rank = x.rank() - 1;
-  int64_t dim = a.dim < 0 ? a.dim + rank : a.dim, length = call.out[0].shape[dim], last = 0;
+  int64_t dim = a.dim, length = call.out[0].shape[dim], last = 0;
   bool over = __builtin_mul_overflow(x.shape[dim] - 1, a.step, &last) ||
               __builtin_add_overflow(last, x.shape[rank], &last);
   if (length < 0 || (x.numel() > 0 && (over || last > length)))
@@ -172,18 +153,15 @@ void UnfoldSum::bind(BindCall& call) {
   strides.push_back(along);
   bind_window_sum(call, std::move(strides), 0);
 }
-void UnfoldSum::vjp(VjpCall& d) {
-  d.give(0, [&] {
-    const Attr& a = d.attr<Attr>();
-    int64_t dim = a.dim < 0 ? a.dim + d.y_type().rank() : a.dim;
-    const Dim& count = d.x_type().dims[dim];
-    Value windows =
-        emit<Unfold>({d.dy()}, {.dim = dim, .size = d.x_type().dims.back(), .step = a.step});
-    // There may be room for more windows than were added.
-    return windows.dims()[dim] == count
-               ? windows
-               : emit<Narrow>({windows}, {.dim = dim, .start = 0, .length = count});
-  });
+Value UnfoldSum::dx(VjpCall& d, const Attr& a) {
+  const int64_t dim = a.dim;
+  const Dim& count = d.x_type().dims[dim];
+  Value windows =
+      emit<Unfold>({d.dy()}, {.dim = dim, .size = d.x_type().dims.back(), .step = a.step});
+  // There may be room for more windows than were added.
+  return windows.dims()[dim] == count
+             ? windows
+             : emit<Narrow>({windows}, {.dim = dim, .start = 0, .length = count});
 }
 
 std::span<const ir::Operator* const> window_family() { return fold<WindowOperators>(); }

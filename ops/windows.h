@@ -7,12 +7,9 @@ namespace gradus::ops {
 
 using namespace std::literals;
 
-struct AsStrided {  // strides count over x in row-major order, however it lies
+struct AsStrided : View {  // strides count over x in row-major order, however it lies
   static constexpr std::string_view name = "as_strided",
                                     doc = "y[i, j, ..] = x_flat[offset + i*stride0 + j*stride1 ..]";
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr bool may_be_view = true;
   static constexpr auto no_batch_rule = "the strides count over one element of the batch";
   struct Attr {
     Dims size, stride;
@@ -22,16 +19,15 @@ struct AsStrided {  // strides count over x in row-major order, however it lies
                         field("offset", &Attr::offset));
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 struct AsStridedSum {  // the adjoint of as_strided: overlapping reads add up, in index order
   static constexpr std::string_view
       name = "as_strided_sum",
       doc = "y = zeros(shape); y_flat[offset + i*stride0 ..] += x[i, ..]";
-  static constexpr std::array inputs{"x"sv};
   static constexpr auto recompute_cost = ir::again::moves;
   static constexpr auto no_batch_rule = "the strides count over one element of the batch";
   struct Attr {
@@ -42,49 +38,47 @@ struct AsStridedSum {  // the adjoint of as_strided: overlapping reads add up, i
                         field("offset", &Attr::offset));
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
-struct Unfold {
+struct Unfold : View {
   static constexpr std::string_view name = "unfold",
                                     doc = "y[.., i, .., j] = x[.., i*step + j, ..], j < size";
-  static constexpr std::array inputs{"x"sv};
-  static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr bool may_be_view = true;
   static constexpr auto batch = batch_named_dimensions;
+  static constexpr int least_rank = 1;
   struct Attr {
     int64_t dim = 0;
     Dim size = 1;
     int64_t step = 1;
     static constexpr auto fields() {
-      return std::tuple(required("dim", &Attr::dim), required("size", &Attr::size),
+      return std::tuple(required_dimension("dim", &Attr::dim), required("size", &Attr::size),
                         required("step", &Attr::step));
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 struct UnfoldSum {  // the adjoint of unfold
   static constexpr std::string_view name = "unfold_sum",
                                     doc = "y = zeros; y[.., i*step + j, ..] += x[.., i, .., j]";
-  static constexpr std::array inputs{"x"sv};
   static constexpr auto recompute_cost = ir::again::moves;
   static constexpr auto batch = batch_named_dimensions;
+  static constexpr int least_rank = 2, more_dimensions = -1;
   struct Attr {
     Dim length = 0;  // y's size along `dim`
     int64_t dim = 0, step = 1;
     static constexpr auto fields() {
-      return std::tuple(required("length", &Attr::length), required("dim", &Attr::dim),
+      return std::tuple(required("length", &Attr::length), required_dimension("dim", &Attr::dim),
                         required("step", &Attr::step));
     }
   };
-  static void infer(InferCall&);
-  static void bind(BindCall&);
-  static void vjp(VjpCall&);
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
 };
 
 using WindowOperators = std::tuple<AsStrided, AsStridedSum, Unfold, UnfoldSum>;

@@ -34,6 +34,26 @@ Sizes contiguous_strides(std::span<const int64_t> shape) {
   return strides;
 }
 
+void join_dimensions(Sizes& shape, std::span<Sizes* const> strides) {
+  size_t left = 0;
+  auto joins = [&](size_t d) {
+    return left > 0 && std::ranges::all_of(strides, [&](const Sizes* s) {
+             return (*s)[left - 1] == (*s)[d] * shape[d];
+           });
+  };
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    const int64_t size = joins(d) ? shape[--left] * shape[d] : shape[d];
+    for (Sizes* s : strides) (*s)[left] = (*s)[d];
+    shape[left++] = size;
+  }
+  shape.resize(left);
+  for (Sizes* s : strides) s->resize(left);
+  if (left > 0) return;
+  shape.push_back(1);
+  for (Sizes* s : strides) s->push_back(1);
+}
+
 std::string to_string(std::span<const int64_t> shape) {
   std::string s = "[";
   for (size_t i = 0; i < shape.size(); ++i) s += fmt::format("{}{}", i ? ", " : "", shape[i]);

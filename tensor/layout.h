@@ -18,6 +18,8 @@ std::optional<int64_t> checked_numel(std::span<const int64_t> shape);
 // Number of elements of sizes known to be sane.
 int64_t numel(std::span<const int64_t> shape);
 Sizes contiguous_strides(std::span<const int64_t> shape);
+// Drops dimensions of size 1 and joins neighbours that all walk in one stride; one is left.
+void join_dimensions(Sizes& shape, std::span<Sizes* const> strides);
 // "[2, 3]"
 std::string to_string(std::span<const int64_t> shape);
 

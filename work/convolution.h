@@ -10,7 +10,7 @@ namespace gradus::work {
 inline constexpr int conv_axes = 3;  // spatial dimensions; absent ones come first and have size 1
 
 // A convolution's sizes. Window i of an axis reads elements i * stride - padding + k * dilation,
-// k < kernel, of `image`; elements outside are 0.
+// k < kernel, of `image`; elements outside are 0, and are multiplied as others are.
 struct ConvAxis {
   int64_t image = 1, windows = 1, kernel = 1, stride = 1, padding = 0, dilation = 1;
   static constexpr auto fields() {
@@ -73,8 +73,17 @@ enum class Direction : uint8_t { result, image, kernel };  // what is computed: 
 std::string_view name_of(Direction direction);
 
 // Operands 0 and 1 into result 0: y [N, O, ..] of x [N, C, ..] and w [O, C / groups, ..]; dx of dy
-// and w; dw of x and dy. 16-bit floats are worked on as f32. Sums of a product are in the order of
-// work/product.h over (channel, kernel element) or positions.
+// and w; dw of x and dy. 16-bit floats are worked on as f32, and rounded once, at the end. Group g
+// has the channels [g C / groups, ..) of x and the channels [g O / groups, ..) of y.
+//
+// Sums of products are in the order of work/product.h:
+//   y   over (c, k): the channels of x's group, and for each the kernel's elements;
+//   dx  over (o, k): the channels of y's group, and for each those elements k of the kernel for
+//       which (position + padding - k * dilation) / stride is whole along each axis. The quotients
+//       are the window of dy, which is 0 outside of the windows;
+//   dw  over windows, cut as KernelSums says.
+// Kernel elements and windows are in row-major order. From some sizes on, a library computes the
+// sums in an order of its own.
 struct Convolution {
   static constexpr std::string_view name = "convolution";
   Direction direction = Direction::result;
@@ -90,8 +99,10 @@ struct Convolution {
   friend bool operator==(const Convolution&, const Convolution&) = default;
 };
 
-// How the sums of dw are cut, by the sizes alone: the batch into parts, an image's positions into
-// tiles of this width. The sums of each add up in order. An item of work is some channels.
+// How the sums of dw are cut, by the sizes alone. Part p of the batch is the images from
+// N p / parts to N (p + 1) / parts, rounded down. A part's sum starts from +0 and takes, image by
+// image, the sum of products over each `width` windows (the last of an image may be fewer). The
+// parts' sums add up in order: ((s0 + s1) + s2) + … An item of work is `channels_each` channels.
 struct KernelSums {
   int64_t parts = 1, width = 1, channels_each = 1;
 };
@@ -99,15 +110,18 @@ KernelSums kernel_sums(const Convolution& c);
 // Positions worked on together where each has `rows` elements.
 int64_t tile_width(int64_t rows, int64_t positions);
 
-// Images [N, C, H, W] and their columns [N, C * taps, windows], of which the result's elements lie
-// in order. `folds`: the columns add up to the images, tap by tap.
+// Images [N, C, H, W], operand 0, into their columns [N, C * taps, windows], result 0, in order.
+// Row (c, k) of the columns holds, for each window, the element that it reads of channel c with
+// element k of the kernel; 0 in the padding. `folds`: columns, operand 0, into images, result 0, in
+// order. An element of an image is then the sum of the columns' elements that were read of it, from
+// +0 on, k ascending; 16-bit floats are added in f32 and rounded once.
 struct Columns {
   static constexpr std::string_view name = "columns";
   DType dtype = DType::f32;
   bool folds = false;
-  ConvAxes axes;  // the last two
-  ConvTensor image;
-  Sizes columns;  // strides
+  ConvAxes axes;     // the last two
+  ConvTensor image;  // of an operand
+  Sizes columns;     // strides of an operand
   int64_t batch = 0, channels = 0;
   static constexpr auto fields() {
     return std::tuple(field("dtype", &Columns::dtype), field("folds", &Columns::folds),
@@ -118,8 +132,10 @@ struct Columns {
   friend bool operator==(const Columns&, const Columns&) = default;
 };
 
-// The greatest element of each window of operand 0 into result 0, its place in an image into
-// result 1, which is i64. The elements of both lie in order. Each window holds an element.
+// The greatest element of each window of operand 0 into result 0, its place in an image (a
+// row-major number) into result 1, which is i64. The elements of both lie in order. A NaN is the
+// greatest. Of several NaNs of a window it is the last in row-major order, of other equal elements
+// the first. The padding has no say; each window holds an element.
 struct MaxPool {
   static constexpr std::string_view name = "max_pool";
   DType dtype = DType::f32;

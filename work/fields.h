@@ -46,6 +46,13 @@ concept HasFields = requires {
   T::fields();
 };
 
+// Of any number of elements: a SmallVector or a vector.
+template <class T>
+concept GrowingList = requires(T list) {
+  list.push_back(list[0]);
+}
+&&!std::convertible_to<T, std::string_view>;
+
 // Calls f(name, member) for each field.
 template <class T, class F>
 void for_each_field(T& x, F f) {
@@ -102,13 +109,10 @@ class KeyWriter {
   void add(const T& v) {
     for_each_field(v, [&](std::string_view, const auto& member) { add(member); });
   }
-  template <class T, size_t N>
-  void add(const SmallVector<T, N>& v) {
-    list(v);
-  }
-  template <class T>
-  void add(const std::vector<T>& v) {
-    list(v);
+  template <GrowingList T>
+  void add(const T& v) {
+    add(v.size());
+    for (size_t i = 0; i < v.size(); ++i) add(v[i]);
   }
   template <class T, size_t N>
   void add(const std::array<T, N>& v) {
@@ -119,11 +123,6 @@ class KeyWriter {
   template <class... T>
   void all(const T&... v) {
     (add(v), ...);
-  }
-  template <class List>
-  void list(const List& v) {
-    add(v.size());
-    for (size_t i = 0; i < v.size(); ++i) add(v[i]);
   }
   template <size_t N>
   void bytes(const std::array<char, N>& b) {
@@ -176,12 +175,8 @@ class TextWriter {
     });
     text_ += "}";
   }
-  template <class T, size_t N>
-  void add(const SmallVector<T, N>& v) {
-    list(v);
-  }
-  template <class T>
-  void add(const std::vector<T>& v) {
+  template <GrowingList T>
+  void add(const T& v) {
     list(v);
   }
   template <class T, size_t N>

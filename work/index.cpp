@@ -10,21 +10,9 @@ std::string_view name_of(IndexAction action) {
 DType Index::indexed_dtype() const { return sums ? accumulation_dtype(sides.dtype) : sides.dtype; }
 
 IndexCheck index_check(const ir::Operator& op, IndexOperand of, const Sizes& shape) {
-  Sizes joined, strides;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] == 1) continue;
-    if (!joined.empty() && strides.back() == of.strides[d] * shape[d])
-      joined.back() *= shape[d];
-    else
-      joined.push_back(shape[d]);
-    strides.resize(joined.size());
-    strides.back() = of.strides[d];
-  }
-  if (joined.empty()) {
-    joined.push_back(1);
-    strides.push_back(0);
-  }
-  of.strides = std::move(strides);
+  Sizes joined = shape;
+  join_dimensions(joined, std::array{&of.strides});
+  if (numel(shape) == 1) of.strides = {0};
   return {&op, std::move(of), std::move(joined)};
 }
 

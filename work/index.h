@@ -28,15 +28,18 @@ struct IndexOperand {
 enum class IndexAction : uint8_t { read, write, add };
 std::string_view name_of(IndexAction action);
 
-// The elements on one side lie where the index says (the indexed side), on the other in order (the
-// plain side). `read` goes from the indexed side to the plain one, `write` and `add` the other way,
-// in index order, whatever the number of threads.
+// The elements on one side lie where the index says (the indexed side), on the other where strides
+// say (the plain side). `read` goes from the indexed side to the plain one, `write` and `add` the
+// other way, in index order, whatever the number of threads.
+//
+// `add` is sum = sum + plain * alpha in accumulation_dtype(dtype): alpha, product and sum are
+// rounded to it. Integers wrap, and their alpha is truncated. Bools are or'ed, whatever alpha is.
 struct IndexSides {
   DType dtype = DType::f32;
   IndexAction action = IndexAction::read;
   int indexed = 0;               // argument
   int plain = 0;                 // argument
-  bool plain_is_number = false;  // one element of `number_dtype` for all
+  bool plain_is_number = false;  // one element of `number_dtype` for all, converted; not of `read`
   DType number_dtype = DType::f64;
   Real alpha = 1;  // add: plain * alpha
   static constexpr auto fields() {
@@ -51,7 +54,15 @@ struct IndexSides {
 
 // For each place of `shape` the element on the indexed side lies at the sum of the strides and of
 // each index times its step. Places that differ in `serial` dimensions alone may meet, and are
-// written in row-major order. Serial dimensions are neighbours where there are indices.
+// written in row-major order. There are three forms:
+//   - Indices over the serial dimensions. These are neighbours, with at least one other dimension
+//     on either side. An index has a stride of 0 over the others, `indexed` one of 0 over these.
+//   - One index over all dimensions. The dimension that it picks along is serial, and `indexed` has
+//     a stride of 0 over it. An index of no elements has no stride of 0.
+//   - No index. The action is `add`, and the strides say which places meet.
+//
+// An index out of range is an Error that names one such index; the result's elements mean nothing
+// then. Where `shape` has no places, a backend may check the indices, or not read them.
 //
 // `write` and `add` begin with `begin`, which gives the result its first elements. Sums of 16-bit
 // floats are kept in f32 at the start of the scratch memory; `end` rounds them into the result.
@@ -60,7 +71,7 @@ struct Index {
   const ir::Operator* op = nullptr;  // for messages
   IndexSides sides;
   Sizes shape, plain, indexed;  // strides over `shape`
-  int64_t indexed_offset = 0;   // in elements
+  int64_t indexed_offset = 0;   // in elements; 0 where there are indices
   SmallVector<bool, 6> serial;
   SmallVector<IndexOperand, 2> indices;  // strides over `shape`; there may be none
   std::vector<Copy> begin, end;          // before and after

@@ -5,7 +5,9 @@
 
 namespace gradus::work {
 
-// What a triangle keeps of operand 0; the rest of result 0 is zero. Its elements lie in order.
+// What a triangle keeps of operand 0's matrices (its last two dimensions): element [i, j] where
+// j - i <= diagonal if `lower`, else where j - i >= diagonal. The rest of result 0 is zero. Its
+// elements lie in order.
 struct Triangle {
   static constexpr std::string_view name = "triangle";
   Layout x;
@@ -18,7 +20,7 @@ struct Triangle {
   friend bool operator==(const Triangle&, const Triangle&) = default;
 };
 
-// result 0 [i] = first + i * step, in the type that this dtype computes in.
+// result 0 [i] = start + i * step in i64, which wraps, if `integral`, else first + i * by in f64.
 struct Range {
   static constexpr std::string_view name = "range";
   DType dtype = DType::f32;
@@ -36,7 +38,10 @@ struct Range {
 };
 
 // Numbers evenly spaced from `start` to `end` into result 0: from both ends towards the middle, as
-// ATen does; f64 in f64, 32- and 16-bit floats in f32, integers by an f64 step.
+// ATen does. With step = (end - start) / (count - 1), or 0 where count is 1:
+//   result 0 [i] = start + step * i              where i < count / 2 (rounded down) or count is 1
+//                  end - step * (count - 1 - i)  elsewhere
+// In f32 for 32- and 16-bit floats, start and end rounded to it; in f64 for all others.
 struct Spacing {
   static constexpr std::string_view name = "spacing";
   DType dtype = DType::f32;
@@ -49,7 +54,8 @@ struct Spacing {
   friend bool operator==(const Spacing&, const Spacing&) = default;
 };
 
-// result 0 [i.., c] = 1 where operand 0 [i..] is c, else 0: i64, in order.
+// result 0 [i.., c] = 1 where operand 0 [i..] is c, else 0: i64, in order. A class outside of
+// 0 .. classes - 1 is an Error.
 struct OneHot {
   static constexpr std::string_view name = "one_hot";
   Layout index;
@@ -60,8 +66,8 @@ struct OneHot {
   friend bool operator==(const OneHot&, const OneHot&) = default;
 };
 
-// The places of operand 0's elements that are not zero into result 0: `count` rows of i64, one
-// number for each dimension. Another count is an Error.
+// The places of operand 0's elements that are not zero into result 0, in row-major order: `count`
+// rows of i64, one number for each dimension. Another count is an Error.
 struct Nonzero {
   static constexpr std::string_view name = "nonzero";
   Layout x;
@@ -72,7 +78,9 @@ struct Nonzero {
   friend bool operator==(const Nonzero&, const Nonzero&) = default;
 };
 
-// Philox 4x32-10, keyed by the two numbers of operand 0, into result 0: i64, in order.
+// Philox 4x32-10 (ops/philox.h) into result 0: i64, in order. Operand 0 is two numbers of i64, a
+// key and a stream of it. result 0 [i] is word i mod 4 of the block of that key with the counter
+// [i / 4, stream], each number's low 32 bits first.
 struct RandomBits {
   static constexpr std::string_view name = "random_bits";
   int64_t key_stride = 1, count = 0;
@@ -103,12 +111,14 @@ enum class ScanStep : uint8_t {
   sum,          // s = s + x
   prod,         // s = s * x
   recurrence,   // s = a * s + b, product and sum rounded each; two operands of one shape
-  log_sum_exp,  // s = log(exp(s) + exp(x))
+  log_sum_exp,  // s = h + log1p(exp(l - h)), h the greater of s and x, l the other; h where it is
+                // infinite or NaN, which is the greatest. By the functions of ops/scalar/math.h
 };
 std::string_view name_of(ScanStep step);
 
-// result 0 = the states along `dim` of the operands, which have its shape. The state is f64 for
-// floats and a wrapping i64 for integers; it starts from 0 (prod: 1, log_sum_exp: -inf).
+// result 0 = the states along `dim` of the operands, which have its shape; it lies in order. The
+// state is f64 for floats and a wrapping i64 for integers; it starts from 0 (prod: 1, log_sum_exp:
+// -inf).
 struct Scan {
   static constexpr std::string_view name = "scan";
   ScanStep next = ScanStep::sum;
@@ -141,7 +151,16 @@ enum class MatrixFunction : uint8_t { cholesky, inverse, det, cofactor };
 std::string_view name_of(MatrixFunction function);
 
 // The function of operand 0's matrices, its last two dimensions, into result 0, which lies in
-// order. Computed in f64. A matrix that has no such function is an Error when it is met.
+// order. Computed in f64, rounded once. A matrix that has no such function is an Error when it is
+// met.
+//
+// cholesky: the lower factor, row by row; a's upper triangle has no say. For j <= i:
+//     s = a[i, j] - y[i, 0] * y[j, 0] - y[i, 1] * y[j, 1] - …   over k < j, in that order
+//     y[i, j] = sqrt(s) where i = j, else s / y[j, j]
+//   An s that is not positive where i = j is the Error. Elements with j > i are 0.
+// inverse: a pivot of 0 is the Error, each column's pivot being its largest element that is left.
+// det, cofactor: of every matrix.
+// The order of the sums of inverse, det and cofactor is not specified.
 struct Factor {
   static constexpr std::string_view name = "factor";
   const ir::Operator* op = nullptr;  // for messages
@@ -154,8 +173,12 @@ struct Factor {
   friend bool operator==(const Factor&, const Factor&) = default;
 };
 
-// The triangle of operand 0 and the columns of operand 1, with the same dimensions before the last
-// two: the solutions into result 0, of operand 1's dtype and in order. Sums are f64.
+// The triangle t of operand 0's matrices, transposed if `transpose`, and the columns b of operand
+// 1's, with the same dimensions before the last two: the solutions y of t y = b into result 0, of
+// operand 1's dtype and in order. In f64, rounded once:
+//   y[i] = (b[i] - t[i, k] * y[k] - …) / t[i, i]
+// If t, as it stands in that equation, is lower, i goes up from the first row, and so does k < i;
+// else i goes down from the last one, and so does k > i.
 struct Solve {
   static constexpr std::string_view name = "solve";
   Layout a, b;
@@ -178,8 +201,10 @@ struct PointwiseOperand {
   friend bool operator==(const PointwiseOperand&, const PointwiseOperand&) = default;
 };
 
-// result 0 [i] = call(operands[i]..) by the operator's scalar rule; the result's elements lie in
-// order. Dimensions that all operands walk in one stride are joined.
+// result 0 [i] = call(operands[i]..) by the operator's scalar rule: operands are converted to
+// `compute` (conditions to bool), and what the rule gives is converted to `out`. The result's
+// elements lie in order. Dimensions that all operands walk in one stride are joined. Where an
+// operator refuses zero divisors and `out` is no floating dtype, a zero in operand 1 is an Error.
 struct Pointwise {
   static constexpr std::string_view name = "pointwise";
   Call call;
@@ -187,8 +212,8 @@ struct Pointwise {
   Sizes shape;  // never empty
   SmallVector<PointwiseOperand, 2> operands;
   DType out = DType::f32;
-  // Operand 1 is written as a number, one for all and the same in each run: where the operator has
-  // cheaper rules for some exponents, they may be taken.
+  // Operand 1 is written as a number, one for all and the same in each run: an exponent that
+  // ops/powers.h has a rule for is computed by that rule.
   bool exponent_is_number = false;
   static constexpr auto fields() {
     return std::tuple(field("call", &Pointwise::call), field("compute", &Pointwise::compute),

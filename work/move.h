@@ -33,7 +33,8 @@ struct Pattern {
 Pattern pattern_of(const ir::Number& value, DType dtype);
 
 // target[i] = source[i] for every i of `shape`, dtypes converted as `cast` does; or
-// target[i] = pattern, which is of the target's dtype, and the source has no say.
+// target[i] = pattern, which is of the target's dtype, and the source has no say. No element of the
+// target is written twice.
 struct Copy {
   Sizes shape;  // dimensions that both sides walk in one stride are joined; never empty
   Window source, target;

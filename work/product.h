@@ -47,8 +47,8 @@ Gemm with_wide_result(const Gemm& g);
 struct Product {
   static constexpr std::string_view name = "product";
   Gemm gemm;
-  // Operand 2, n elements without gaps, is added to each row of the product. For a library, or
-  // not at all.
+  // Operand 2, n elements without gaps, is added to each row of the product, in the accumulators'
+  // type: the sum is rounded once. For a library, or not at all.
   bool adds_row = false;
   static constexpr auto fields() {
     return std::tuple(field("gemm", &Product::gemm), field("adds_row", &Product::adds_row));

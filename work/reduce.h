@@ -23,7 +23,8 @@
 // up; at the end what is left combines from the lowest level up.
 //
 // Elements are converted to the accumulator's type first: f64 for f64; f32 for f32, f16, bf16; i64
-// for integers and bool; `all` and `any` ask of each element whether it is not zero.
+// for integers and bool, whose sums and products wrap; `all` and `any` ask of each element whether
+// it is not zero.
 #pragma once
 
 #include <span>
@@ -38,7 +39,7 @@ inline constexpr int64_t reduce_chunk = 1024;
 enum class Reducer : uint8_t {
   sum,   // a + b, identity 0
   prod,  // a * b, identity 1
-  max,   // b > a or b is NaN ? b : a, identity -inf or the least i64: the first NaN stays
+  max,   // b > a or b is NaN ? b : a, identity -inf or the least i64: a NaN stays
   min,   // b < a or b is NaN ? b : a, identity inf or the greatest i64
   all,   // a and b, identity true
   any,   // a or b, identity false

@@ -4,6 +4,10 @@
 //
 // The elements that work reads and writes are named by argument: the operands in order, then the
 // results. Absent operands have a number, too.
+//
+// The comments on the kinds say what each element of a result is, to the bit. Every operation
+// rounds to the type that it is computed in; a fused one is written fma. Conversions are `cast`'s.
+// "In order" means row-major, without gaps. A NaN's sign and payload are not specified.
 #pragma once
 
 #include <memory>

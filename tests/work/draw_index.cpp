@@ -57,6 +57,9 @@ void draw<Move>(Random& random, Trial& trial) {
 
 namespace {
 
+// Of elements; such that work is split over workers, now and then.
+int64_t large_room(Random& random) { return random.chance(0.12) ? 150'000 : 1500; }
+
 // What makes Index of the dimensions drawn so far.
 struct IndexDraw {
   Random& random;
@@ -144,9 +147,10 @@ struct IndexDraw {
 // Slabs: dimensions that indices pick from, between others.
 void draw_slabs(Random& random, Trial& trial) {
   IndexDraw d(random, trial);
-  const bool large = random.chance(0.04);
-  const Sizes outer = random.shape(1, 2, 6), picks = random.shape(1, 2, large ? 400 : 40),
-              inner = random.shape(1, 2, large ? 1500 : 20);
+  const bool large = random.chance(0.1);
+  const Sizes outer = random.shape(1, 2, large ? 2 : 6),
+              picks = random.shape(1, 2, large ? 80 : 40),
+              inner = random.shape(1, 2, large ? 2500 : 20);
   const size_t count = static_cast<size_t>(random.between(1, 3));
   Sizes sides = outer;
   for (size_t i = 0; i < count; ++i) sides.push_back(random.between(1, 9));
@@ -165,8 +169,12 @@ void draw_slabs(Random& random, Trial& trial) {
 // One index for each element, along one dimension.
 void draw_elements(Random& random, Trial& trial) {
   IndexDraw d(random, trial);
-  const Sizes shape = random.shape(1, 3);
-  const auto along = static_cast<size_t>(random.between(0, static_cast<int64_t>(shape.size()) - 1));
+  Sizes shape = random.shape(1, 3, large_room(random));
+  auto along = static_cast<size_t>(random.between(0, static_cast<int64_t>(shape.size()) - 1));
+  if (random.chance(0.03)) {  // very many of each place
+    shape = {200'000, random.between(1, 2)};
+    along = 0;
+  }
   Sizes sides = shape;
   for (int64_t& n : sides) n += random.chance(0.3) ? 2 : 0;
   sides[along] = random.between(1, 50);
@@ -184,13 +192,18 @@ void draw_window_sum(Random& random, Trial& trial) {
   w.op = ops::find("unfold_sum");
   w.sides.dtype = random.dtype();
   w.sides.action = IndexAction::add;
-  w.shape = random.shape(1, 4);
+  w.shape = random.shape(1, 4, large_room(random));
   const Layout source = random.layout(w.sides.dtype, w.shape);
   trial.operand(source, Values::special);
   w.plain = source.strides;
   Layout target(w.sides.dtype, w.shape);
   w.indexed.resize(w.shape.size());
-  for (int64_t& n : w.indexed) n = random.pick<int64_t>({0, 1, 1, 2, 3, 5, 8, 40});
+  int64_t reach = 0;  // of the dimensions within
+  for (size_t d = w.shape.size(); d-- > 0;) {
+    w.indexed[d] = random.chance(0.5) ? random.pick<int64_t>({0, 1, 1, 2, 3, 5, 8, 40})
+                                      : std::max<int64_t>(0, reach + random.between(-1, 1));
+    reach += std::max<int64_t>(w.shape[d] - 1, 0) * w.indexed[d];
+  }
   target.strides = w.indexed;
   const bool empty = target.numel() == 0;
   w.indexed_offset = empty ? 0 : random.between(0, 3);
@@ -260,38 +273,45 @@ void draw_power(Random& random, Pointwise& w, Trial& trial) {
   trial.set(1, 0, random.pick({-2.0, -1.0, -0.5, 0.5, 2.0, 3.0, 0.7, 0.0}));
 }
 
+// No zeros, once truncated to integers; but one, the last, in few trials.
+void draw_divisors(Random& random, const Layout& l, Trial& trial) {
+  const int64_t extent = extent_of(l);
+  for (int64_t i = 0; i < extent; ++i)
+    if (!(std::abs(trial.get(1, i)) >= 1)) trial.set(1, i, 3.0);
+  if (extent > 0 && random.chance(0.2)) trial.set(1, extent - 1, 0.0);
+}
+
 }  // namespace
 
 template <>
 void draw<Pointwise>(Random& random, Trial& trial) {
   const auto& operators = pointwise_operators();
-  const bool power = random.chance(0.1);
-  const ir::Operator* op = power ? ops::find("pow")
-                                 : operators[static_cast<size_t>(random.between(
-                                       0, static_cast<int64_t>(operators.size()) - 1))];
+  const bool power = random.chance(0.1), divides = !power && random.chance(0.1);
+  const ir::Operator* op = power     ? ops::find("pow")
+                           : divides ? ops::find("floor_divide")
+                                     : operators[static_cast<size_t>(random.between(
+                                           0, static_cast<int64_t>(operators.size()) - 1))];
   const ops::PointwiseInfo& info = op->pointwise();
   Pointwise w{{op, op->read({})}};
   do w.compute = random.pick({Compute::f64, Compute::f32, Compute::i64});
   while (!info.loops[static_cast<size_t>(w.compute)] || (power && w.compute == Compute::i64));
   w.shape = random.shape(1, 4);
   w.out = info.result == ops::Result::boolean ? DType::boolean : dtype_of(w.compute);
+  if (info.result != ops::Result::boolean && random.chance(0.5))
+    w.out = w.compute == Compute::f64   ? DType::f64
+            : w.compute == Compute::f32 ? random.pick({DType::f16, DType::bf16, DType::f32})
+                                        : random.pick({DType::i32, DType::i8, DType::u8});
   const Values values = random.values();
-  auto dtype_of_operand = [&] { return random.chance(0.5) ? dtype_of(w.compute) : random.dtype(); };
   for (size_t k = 0; k < info.roles.size(); ++k) {
-    const Layout l = random.layout(dtype_of_operand(), w.shape);
+    const Layout l =
+        random.layout(random.chance(0.5) ? dtype_of(w.compute) : random.dtype(), w.shape);
     w.operands.push_back({l.dtype, l.strides});
     if (power && k == 1)
       draw_power(random, w, trial);
     else
       trial.operand(l, values);
-    if (k != 1 || !info.refuses_zero_divisors || random.chance(0.2)) continue;
-    for (int64_t i = 0; i < extent_of(l); ++i)
-      if (!(std::abs(trial.get(1, i)) >= 1)) trial.set(1, i, 3.0);
+    if (k == 1 && info.refuses_zero_divisors) draw_divisors(random, l, trial);
   }
-  if (info.result != ops::Result::boolean && random.chance(0.5))
-    w.out = w.compute == Compute::f64   ? DType::f64
-            : w.compute == Compute::f32 ? random.pick({DType::f16, DType::bf16, DType::f32})
-                                        : random.pick({DType::i32, DType::i8, DType::u8});
   trial.result(w.out, numel(w.shape));
   trial.work = std::move(w);
 }

@@ -19,9 +19,10 @@ Sizes some_dimensions(Random& random, size_t rank) {
   return dims;
 }
 
-// Few sums of very many elements, which are split over workers.
+// Few sums of many elements: of several chunks, or of so many that workers share a sum.
 Sizes long_shape(Random& random) {
-  Sizes shape{random.between(1, 3), random.between(60'000, 90'000)};
+  Sizes shape{random.between(1, 20), random.between(1000, 8000)};
+  if (random.chance(0.2)) shape = {random.between(1, 3), random.between(60'000, 90'000)};
   if (random.chance(0.5)) std::swap(shape[0], shape[1]);
   return shape;
 }
@@ -30,9 +31,11 @@ Sizes long_shape(Random& random) {
 
 template <>
 void draw<Reduce>(Random& random, Trial& trial) {
-  const auto reducer = static_cast<Reducer>(random.between(0, 5));
-  const bool is_long = random.chance(0.03);
-  const Layout x = random.layout(random.dtype(), is_long ? long_shape(random) : random.shape(0, 4));
+  const auto reducer =
+      random.chance(0.4) ? Reducer::sum : static_cast<Reducer>(random.between(0, 5));
+  const bool is_long = random.chance(0.3);
+  const DType dtype = random.chance(0.4) ? random.pick({DType::f64, DType::f32}) : random.dtype();
+  const Layout x = random.layout(dtype, is_long ? long_shape(random) : random.shape(0, 4));
   Sizes dims = some_dimensions(random, x.shape.size());
   if (is_long) dims = {x.shape[0] > x.shape[1] ? 0 : 1};
   Reduce w = reduce(reducer, x, dims, result_of(random, reducer, x.dtype));

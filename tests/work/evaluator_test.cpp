@@ -56,9 +56,8 @@ TYPED_TEST(Evaluator, AgreesWithKernels) {
 
 // Kernels leave that to a device's library: the row is added before the sum is rounded.
 TEST(EvaluatorOfProducts, AddsARow) {
-  const std::array a{Half(1), Half(1)};
+  const std::array a{Half(1), Half(1)}, row{Half(1), Half(-7)};
   const std::array b{Half(2048), Half(3), Half(1), Half(4)};
-  const std::array row{Half(1), Half(-7)};
   std::array<Half, 2> y;
   std::byte* args[] = {as_bytes(a), as_bytes(b), as_bytes(row), as_bytes(y)};
   const Gemm g{DType::f16, 1, 2, 2, 2, 1, 2, 1, {}};

@@ -14,7 +14,7 @@ namespace gradus::work::test {
 
 namespace {
 
-constexpr size_t guard = 64;  // bytes on either side
+constexpr size_t guard = 128;  // bytes on either side
 
 // Work on one worker and on several.
 WorkerPool& pool_of(int workers) {
@@ -63,8 +63,7 @@ Sizes Random::nonempty_shape(int least, int most, int64_t room) {
     n = std::min(n, room);
     room /= n;
   }
-  for (size_t d = shape.size(); d > 1; --d)
-    std::swap(shape[d - 1], shape[static_cast<size_t>(between(0, static_cast<int64_t>(d) - 1))]);
+  std::shuffle(shape.begin(), shape.end(), engine_);
   return shape;
 }
 
@@ -76,18 +75,26 @@ Sizes Random::shape(int least, int most, int64_t room) {
 }
 
 Layout Random::layout(DType dtype, const Sizes& shape, bool overlaps) {
-  std::vector<size_t> order(shape.size());
-  std::iota(order.rbegin(), order.rend(), size_t{0});  // the last one innermost
-  if (chance(0.5)) std::shuffle(order.begin(), order.end(), engine_);
+  Sizes order(shape.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::reverse(order.begin(), order.end());  // the last one innermost
+  if (chance(0.5)) order = permutation(static_cast<int64_t>(shape.size()));
   const bool gaps = chance(0.5), zeros = overlaps && chance(0.4);
   Sizes strides(shape.size());
   int64_t step = gaps && chance(0.3) ? between(2, 3) : 1;
-  for (size_t d : order) {
+  for (int64_t d : order) {
     if (zeros && chance(0.4)) continue;
     strides[d] = step;
     step = step * std::max<int64_t>(shape[d], 1) + (gaps && chance(0.5) ? between(1, 5) : 0);
   }
   return Layout(dtype, shape, strides);
+}
+
+Sizes Random::permutation(int64_t n) {
+  Sizes list(static_cast<size_t>(n));
+  std::iota(list.begin(), list.end(), int64_t{0});
+  std::shuffle(list.begin(), list.end(), engine_);
+  return list;
 }
 
 double Random::number(Values values) {

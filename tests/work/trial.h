@@ -39,6 +39,8 @@ class Random {
   Sizes nonempty_shape(int least, int most) { return nonempty_shape(least, most, usual_room()); }
   // Dimensions in any order and with gaps between; with `overlaps`, some strides are 0.
   Layout layout(DType dtype, const Sizes& shape, bool overlaps = true);
+  // The numbers below n.
+  Sizes permutation(int64_t n);
   double number(Values values);
   int64_t integer(Values values);
 
