@@ -60,9 +60,8 @@ const CudaBackend*& recording() {
 
 }  // namespace
 
-CudaBackend::CudaBackend(std::shared_ptr<Device> device,
-                                 std::shared_ptr<const ObjectStore> store, LogSink log,
-                                 bool atomics)
+CudaBackend::CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store,
+                         LogSink log, bool atomics)
     : device_(std::move(device)),
       atomics_(atomics),
       compiler_(device_->facts().architecture(), std::move(store)),
@@ -133,9 +132,7 @@ std::byte* CudaBackend::allocate(size_t bytes) {
   return reinterpret_cast<std::byte*>(memory_->allocate(bytes, current_stream(*device_)));
 }
 
-void CudaBackend::release(std::byte* address) noexcept {
-  memory_->release(address_of(address));
-}
+void CudaBackend::release(std::byte* address) noexcept { memory_->release(address_of(address)); }
 
 void CudaBackend::to_device(std::byte* to, const std::byte* from, size_t bytes) {
   device_->copy_to_device(address_of(to), from, bytes, current_stream(*device_));
@@ -146,7 +143,7 @@ void CudaBackend::to_host(std::byte* to, const std::byte* from, size_t bytes) {
 }
 
 bool CudaBackend::copy_from(devices::Backend& other, std::byte* to, const std::byte* from,
-                                size_t bytes) {
+                            size_t bytes) {
   auto* source = dynamic_cast<CudaBackend*>(&other);
   if (!source) return false;
   const StreamNumber ours = current_stream(*device_), theirs = current_stream(*source->device_);
@@ -193,7 +190,7 @@ KernelStore::Made<LoadedCode> CudaBackend::load(const Source& source) {
 }
 
 std::optional<std::shared_ptr<const LoadedCode>> CudaBackend::stock(const Source& source,
-                                                                        bool wait) {
+                                                                    bool wait) {
   if (wait || stock_.is_settled(source.text))
     return stock_.get(source.text, [&] { return load(source); });
   stock_.request(source.text, [this, source] { return load(source); });

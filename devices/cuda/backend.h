@@ -4,19 +4,19 @@
 #include <map>
 
 #include "devices/backend.h"
-#include "fusion/cuda/compiler.h"
 #include "devices/cuda/memory_cache.h"
+#include "fusion/cuda/compiler.h"
 #include "fusion/kernel_store.h"
 
 namespace gradus::fusion::cuda {
 
 class CudaBackend final : public devices::Backend,
-                              public std::enable_shared_from_this<CudaBackend> {
+                          public std::enable_shared_from_this<CudaBackend> {
  public:
   // `store`, which may be null, keeps code for other processes; `log` is told of what cannot be
   // compiled behind. `atomics`: see KernelOptions.
   CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store,
-                  LogSink log = nullptr, bool atomics = false);
+              LogSink log = nullptr, bool atomics = false);
   ~CudaBackend() override;
 
   gradus::Device device() const override;
@@ -34,7 +34,8 @@ class CudaBackend final : public devices::Backend,
   void release(std::byte* address) noexcept override;
   void to_device(std::byte* to, const std::byte* from, size_t bytes) override;
   void to_host(std::byte* to, const std::byte* from, size_t bytes) override;
-  bool copy_from(devices::Backend& other, std::byte* to, const std::byte* from, size_t bytes) override;
+  bool copy_from(devices::Backend& other, std::byte* to, const std::byte* from,
+                 size_t bytes) override;
   std::byte* take_staging(size_t bytes) override;
   void give_staging(std::byte* memory, size_t bytes) noexcept override;
   std::shared_ptr<const void> record(FunctionRef<void()> work) override;
