@@ -33,7 +33,7 @@ struct Names {
   }
 };
 // A kind without a `draw` is an undefined reference.
-TYPED_TEST_SUITE(Evaluator, KindsOf<Work>::Types, Names);
+TYPED_TEST_SUITE(Evaluator, KindsOf<Kinds>::Types, Names);
 
 TYPED_TEST(Evaluator, AgreesWithKernels) {
   constexpr uint64_t trials = 300;

@@ -78,7 +78,7 @@ class Trial {
   void set(int argument, int64_t at, int64_t value);
   double get(int argument, int64_t at) const;
 
-  Work work;
+  Work work = Move{};
   // How far element `at` of an argument may be from the evaluator's; null: it has its bits.
   std::function<double(int argument, int64_t at, double evaluated)> slack;
 
