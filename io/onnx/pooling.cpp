@@ -133,6 +133,29 @@ void global_lp_pool(Call& c) {
       emit("norm", {c.x()}, {{"p", p, {}}, {"dim", spatial_dims(c), {}}, {"keepdim", true, {}}}));
 }
 
+// Windows added up to an image with its pads, which are cut off then.
+void col2im(Call& c) {
+  const Ints image = c.integers(1, "image_shape"), block = c.integers(2, "block_shape");
+  if (image.size() != 2 || block.size() != 2)
+    c.unsupported("Col2Im of {} dimensions", image.size());
+  const Ints pads = c.integers("pads").value_or(Ints(4, 0)), ones{1, 1};
+  if (pads.size() != 4) c.fail("pads are {} numbers, not 4", pads.size());
+  Ints whole;
+  for (size_t d = 0; d < 2; ++d) whole.push_back(pads[d] + image[d] + pads[d + 2]);
+  Value y = emit("fold_col2im", {c.x()},
+                 {{"output_size", Literal::list(whole), {}},
+                  {"kernel", Literal::list(block), {}},
+                  {"dilation", Literal::list(c.integers("dilations").value_or(ones)), {}},
+                  {"stride", Literal::list(c.integers("strides").value_or(ones)), {}}});
+  for (int64_t d = 0; d < 2; ++d) {
+    const auto k = static_cast<size_t>(d);
+    if (whole[k] != image[k])
+      y = emit("narrow", {y},
+               {{"dim", d + 2, {}}, {"start", pads[k], {}}, {"length", image[k], {}}});
+  }
+  c.give(y);
+}
+
 // Each value goes back to where it was; the places count through the whole result.
 void max_unpool(Call& c) {
   Value x = c.x(), at = c.x(1);
@@ -168,6 +191,7 @@ constexpr RuleEntry pooling_table[] = {
     {"GlobalMaxPool", 1, global_pool, "amax"},
     {"GlobalLpPool", 2, global_lp_pool},
     {"MaxUnpool", 9, max_unpool},
+    {"Col2Im", 18, col2im},
 };
 
 }  // namespace

@@ -316,6 +316,29 @@ TEST(OnnxOperators, PoolsOfPowers) {
   expect_near(one_result(m, {{"x", floats({1, 1, 3}, {3, -4, 0})}}), {5, 4});
 }
 
+// Columns of 2 by 2 windows, which overlap, with uneven pads.
+TEST(OnnxOperators, WindowsAddedUp) {
+  Model m(18);
+  m.input("x", f32, {"N", 4, 4});
+  m.weight(integers("image", {2}, {2, 2}));
+  m.weight(integers("block", {2}, {2, 2}));
+  m.node("Col2Im", {"x", "image", "block"}, {"y"}).set("pads", std::vector<int64_t>{1, 0, 0, 1});
+  std::vector<double> x;
+  for (int i = 1; i <= 16; ++i) x.push_back(i);
+  Values in{{"x", floats({1, 4, 4}, x)}};
+  // Element (i, j) of window (p, q) is added to (p + i - 1, q + j) of the image.
+  std::vector<double> y(4);
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < 2; ++j)
+      for (int p = 0; p < 2; ++p)
+        for (int q = 0; q < 2; ++q)
+          if (const int row = p + i - 1, column = q + j; row >= 0 && column < 2)
+            y[static_cast<size_t>(2 * row + column)] +=
+                x[static_cast<size_t>(8 * i + 4 * j + 2 * p + q)];
+  expect_near(one_result(m, in), y);
+  expect_gradients(m.import(), in);
+}
+
 TEST(OnnxOperators, UpsamplingOfOldVersions) {
   Model m(6);
   m.input("x", f32, {1, 1, 1, 2});
