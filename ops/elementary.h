@@ -145,8 +145,22 @@ struct Atanh : Function<Unary<Result::floating>> {  // y = log((1 + x) / (1 - x)
   static Value dx(VjpCall&);
 };
 
+// An angle in degrees as one in radians, and back; integers give f32.
+inline constexpr double radians_per_degree = std::numbers::pi / 180,
+                        degrees_per_radian = 180 / std::numbers::pi;
+struct Deg2rad : Unary<Result::floating> {  // y = x pi / 180
+  static constexpr std::string_view name = "deg2rad", doc = "y = x * (pi / 180)";
+  GRADUS_INLINE static auto scalar(auto x) { return x * radians_per_degree; }
+  static Value dx(VjpCall& d) { return d.dy() * radians_per_degree; }
+};
+struct Rad2deg : Unary<Result::floating> {  // y = x 180 / pi
+  static constexpr std::string_view name = "rad2deg", doc = "y = x * (180 / pi)";
+  GRADUS_INLINE static auto scalar(auto x) { return x * degrees_per_radian; }
+  static Value dx(VjpCall& d) { return d.dy() * degrees_per_radian; }
+};
+
 using ElementaryOperators =
     std::tuple<Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sin, Cos, Tan, OneMinusSquare, Asin, Acos,
-               Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh>;
+               Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Deg2rad, Rad2deg>;
 
 }  // namespace gradus::ops
