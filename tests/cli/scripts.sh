@@ -26,9 +26,4 @@ for script in tree/scripts/*; do
   helps "$(basename "$script")" env PATH="$PWD/programs" "$script" --help
 done
 [ "$scripts" -ge 14 ] || fail "only $scripts scripts were found"
-
-# The one in Python is run by the one of its name.
-if python=$(command -v python3); then
-  helps python-stubs "$python" -B tree/scripts/python_stubs.py --help
-fi
 finish

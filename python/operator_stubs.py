@@ -1,20 +1,16 @@
 """Prints ops.pyi: the operators' functions with their types, from the library's table.
 
-Run by scripts/python-stubs, which says where the module lies.
+The build runs it when the module is made.
 """
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 from typing import Any
 
-if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__).parse_args()  # --help needs no module
+from gradus import _gradus
 
-from gradus import _gradus  # noqa: E402
-
-HEAD = '''"""Made by scripts/python-stubs from the table of operators."""
+HEAD = '''"""Made from the table of operators."""
 
 from collections.abc import Sequence
 from typing import Any
