@@ -259,8 +259,12 @@ void LoopbackBackend::to_device(std::byte* to, const std::byte* from, size_t byt
   });
 }
 void LoopbackBackend::to_host(std::byte* to, const std::byte* from, size_t bytes) {
-  enqueue([to, from = real(const_cast<std::byte*>(from)), bytes] { std::memcpy(to, from, bytes); });
-  synchronize(stream());
+  std::promise<void> done;
+  queue(stream()).push([&done, to, from = real(const_cast<std::byte*>(from)), bytes] {
+    std::memcpy(to, from, bytes);
+    done.set_value();
+  });
+  done.get_future().wait();
 }
 bool LoopbackBackend::copy_from(Backend& other, std::byte* to, const std::byte* from,
                                 size_t bytes) {
@@ -284,7 +288,12 @@ void LoopbackBackend::give_staging(std::byte* memory, size_t) noexcept {
 std::shared_ptr<const void> LoopbackBackend::record(FunctionRef<void()> work) {
   auto made = std::make_shared<Recording>(Recording{this, {}});
   recording = made.get();
-  work();
+  try {
+    work();
+  } catch (...) {
+    recording = nullptr;
+    throw;
+  }
   recording = nullptr;
   return made;
 }
@@ -343,7 +352,7 @@ devices::DeviceCode LoopbackBackend::make(const work::Work& work, int arguments,
   const auto* product = std::get_if<work::Product>(&work);
   const bool adds_row = product && product->adds_row;
   if (std::holds_alternative<work::Foreign>(work) || (adds_row && !rounds_once(*product)) ||
-      chance(8))
+      chance(16))
     return {};
   devices::DeviceCode code;
   const std::string key = work::key_of(work);

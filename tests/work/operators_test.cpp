@@ -213,9 +213,9 @@ TEST_P(Operators, DoTheirWork) {
   const std::vector<std::string_view> names = [] {
     std::vector<std::string_view> list;
     [&]<size_t... I>(std::index_sequence<I...>) {
-      (list.push_back(std::variant_alternative_t<I, Work>::name), ...);
+      (list.push_back(std::variant_alternative_t<I, Kinds>::name), ...);
     }
-    (std::make_index_sequence<std::variant_size_v<Work>>());
+    (std::make_index_sequence<std::variant_size_v<Kinds>>());
     return list;
   }();
   for (size_t k = 0; k < names.size(); ++k)
