@@ -14,12 +14,12 @@
 namespace gradus::loopback {
 namespace {
 
-// Their seeds count on from GRADUS_TEST_SEED.
-constexpr uint64_t seeds = 20;
-uint64_t first_seed() {
-  const char* given = std::getenv("GRADUS_TEST_SEED");
-  return given ? std::strtoull(given, nullptr, 10) : 1;
+// So many seeds, counting on from the first.
+uint64_t given(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
+const uint64_t seeds = given("GRADUS_TEST_SEEDS", 20), first_seed = given("GRADUS_TEST_SEED", 1);
 
 struct Place {
   explicit Place(uint64_t seed)
@@ -79,7 +79,7 @@ class FixtureTest : public testing::Test {
   void TestBody() override {
     for (const corpus::Subject& subject : corpus::subjects(corpus::load(file_))) {
       const corpus::Results expected = corpus::run_unfused(subject);
-      for (uint64_t seed = first_seed(); seed < first_seed() + seeds; ++seed) {
+      for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
         Place& at = place(seed);
         EXPECT_EQ(difference_by(at, subject, expected), "") << "GRADUS_TEST_SEED=" << seed;
         at.backend->drain();
