@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/per_thread.h"
+#include "devices/cuda/launches.h"
 
 namespace gradus::fusion::cuda {
 
@@ -183,6 +184,10 @@ std::shared_ptr<const void> CudaBackend::record(FunctionRef<void()> work) {
 
 void CudaBackend::replay(const std::shared_ptr<const void>& recorded) {
   device_->launch(*static_cast<const LoadedGraph*>(recorded.get()), current_stream(*device_));
+}
+
+devices::DeviceCode CudaBackend::make(const work::Work& work, int arguments, bool wait) {
+  return make_code(shared_from_this(), work, arguments, wait);
 }
 
 KernelStore::Made<LoadedCode> CudaBackend::load(const Source& source) {

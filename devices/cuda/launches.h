@@ -44,7 +44,11 @@ struct Launches {
 
 inline constexpr uint32_t pointer_alignment = 16, workspace_alignment = 256;
 
-// An work::KernelFunction, whose parameters are Launches.
+// Backend::make: launches of kernels in stock, or calls of the libraries (make.cpp).
+devices::DeviceCode make_code(std::shared_ptr<CudaBackend> backend, const work::Work& work,
+                              int arguments, bool wait);
+
+// A work::KernelFunction, whose parameters are Launches.
 void run_launches(const void* launches, std::byte* const* args, work::KernelScope& scope);
 
 }  // namespace gradus::fusion::cuda

@@ -153,8 +153,9 @@ class Maker {
 
 }  // namespace
 
-devices::DeviceCode CudaBackend::make(const work::Work& work, int arguments, bool wait) {
-  return Maker(shared_from_this(), arguments, wait).run(work);
+devices::DeviceCode make_code(std::shared_ptr<CudaBackend> backend, const work::Work& work,
+                              int arguments, bool wait) {
+  return Maker(std::move(backend), arguments, wait).run(work);
 }
 
 }  // namespace gradus::fusion::cuda
