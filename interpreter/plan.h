@@ -179,8 +179,8 @@ struct SegmentPlan {
     std::vector<Living> living;
   };
   Peak peak;
-  std::vector<std::shared_ptr<const void>> kernels;   // keeps parameters and work alive
-  std::vector<std::unique_ptr<std::byte[]>> numbers;  // numbers and zeros as operands
+  std::vector<std::shared_ptr<const void>> kernels;  // keeps parameters and work alive
+  std::vector<std::vector<std::byte>> numbers;       // numbers and zeros as operands
   std::vector<Ref<Storage>> on_device;  // these and constants, where a device reads them
 };
 

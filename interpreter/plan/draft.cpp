@@ -73,10 +73,10 @@ Sizes Draft::sizes_of(const ir::Type& type) const {
 
 std::byte* Draft::number_memory() {
   if (plan->numbers.empty() || number_at_ == number_block) {
-    plan->numbers.push_back(std::make_unique<std::byte[]>(number_block));
+    plan->numbers.emplace_back(number_block);
     number_at_ = 0;
   }
-  std::byte* p = plan->numbers.back().get() + number_at_;
+  std::byte* p = plan->numbers.back().data() + number_at_;
   number_at_ += 8;
   return p;
 }

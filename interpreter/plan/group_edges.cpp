@@ -115,10 +115,9 @@ void Edges::place_arguments(const Members& m, const fusion::Group& group, uint32
     }
     const work::Pattern pattern = work::pattern_of(edge.fill, edge.layout.dtype);
     const size_t bytes = size_of(edge.layout.dtype), n = static_cast<size_t>(a.filled);
-    d.plan->numbers.push_back(std::make_unique<std::byte[]>(n * bytes));
-    for (size_t k = 0; k < n; ++k)
-      std::memcpy(d.plan->numbers.back().get() + k * bytes, pattern.data(), bytes);
-    d.args.push_back({BoundArg::Kind::fixed, no_register, d.plan->numbers.back().get()});
+    std::vector<std::byte>& filled = d.plan->numbers.emplace_back(std::max<size_t>(n * bytes, 1));
+    for (size_t k = 0; k < n; ++k) std::memcpy(filled.data() + k * bytes, pattern.data(), bytes);
+    d.args.push_back({BoundArg::Kind::fixed, no_register, filled.data()});
     d.end_number_block();
   }
 }

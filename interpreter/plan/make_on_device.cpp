@@ -159,13 +159,13 @@ void make_on_device(Draft& d, CpuCode& host) { DeviceMaker(d, host).run(); }
 const std::byte* DeviceOperands::number(const std::byte* number) {
   numbers_.resize(d.plan->numbers.size());
   for (size_t b = d.plan->numbers.size(); b-- > 0;) {
-    const std::byte* block = d.plan->numbers[b].get();
-    if (number < block || number >= block + Draft::number_block) continue;
+    const std::vector<std::byte>& block = d.plan->numbers[b];
+    if (number < block.data() || number >= block.data() + block.size()) continue;
     if (!numbers_[b]) {
-      d.plan->on_device.push_back(devices::device_storage(d.choice.device, Draft::number_block));
+      d.plan->on_device.push_back(devices::device_storage(d.choice.device, block.size()));
       numbers_[b] = d.plan->on_device.back()->data();
     }
-    return numbers_[b] + (number - block);
+    return numbers_[b] + (number - block.data());
   }
   GRADUS_CHECK(false);
   return nullptr;
@@ -174,7 +174,7 @@ const std::byte* DeviceOperands::number(const std::byte* number) {
 void DeviceOperands::send() {
   for (size_t b = 0; b < numbers_.size(); ++b)
     if (numbers_[b])
-      d.choice.device->to_device(numbers_[b], d.plan->numbers[b].get(), Draft::number_block);
+      d.choice.device->to_device(numbers_[b], d.plan->numbers[b].data(), d.plan->numbers[b].size());
 }
 
 const std::byte* DeviceOperands::constant(Register r) {
