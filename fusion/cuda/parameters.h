@@ -36,9 +36,11 @@ struct StockKernel {
 
 // An address: so many bytes into an argument, or into the scratch memory.
 struct Place {
-  Place(int argument, int64_t offset = 0) : argument(argument), offset(offset) {}  // NOLINT
-  Place(const work::Window& w)                                                     // NOLINT
+  // NOLINTBEGIN: a list of parameters names arguments and windows as they are
+  Place(int argument, int64_t offset = 0) : argument(argument), offset(offset) {}
+  Place(const work::Window& w)
       : Place(w.argument, w.offset * static_cast<int64_t>(size_of(w.dtype))) {}
+  // NOLINTEND
   int argument;
   int64_t offset;
 };
