@@ -29,8 +29,8 @@ template <class T>
 }
 
 template <class T, bool greatest>
-[[gnu::always_inline]] inline void column_body(const void* x, int64_t r, int64_t n, void* best,
-                                               int64_t* __restrict at) {
+[[gnu::always_inline]] inline void column(const void* x, int64_t r, int64_t n, void* best,
+                                          int64_t* __restrict at) {
   const T* __restrict s = static_cast<const T*>(x);
   T* __restrict b = static_cast<T*>(best);
   for (int64_t t = 0; t < n; ++t) {
@@ -39,24 +39,9 @@ template <class T, bool greatest>
     at[t] = take ? r : at[t];
   }
 }
-template <class T, bool greatest>
-void column(const void* x, int64_t r, int64_t n, void* best, int64_t* at) {
-  column_body<T, greatest>(x, r, n, best, at);
-}
-#if GRADUS_HAS_V3
-template <class T, bool greatest>
-[[gnu::target("arch=x86-64-v3")]] void column_v3(const void* x, int64_t r, int64_t n, void* best,
-                                                 int64_t* at) {
-  column_body<T, greatest>(x, r, n, best, at);
-}
-#endif
-
 template <class T>
 ColumnLoop choose_column(bool greatest) {
-#if GRADUS_HAS_V3
-  if (cpu_has_v3()) return greatest ? column_v3<T, true> : column_v3<T, false>;
-#endif
-  return greatest ? column<T, true> : column<T, false>;
+  return greatest ? Levels<column<T, true>>::best() : Levels<column<T, false>>::best();
 }
 
 const std::byte* element(const Plan& p, const std::byte* x, int64_t offset) {

@@ -58,7 +58,7 @@ using ScanLoop = void (*)(const void* a, const void* b, void* out, int64_t m, in
                           int64_t step, void* state);
 
 template <ScanStep kind, class C, bool exclusive>
-[[gnu::always_inline]] inline void scan_body(const void* a, const void* b, void* out, int64_t m,
+[[gnu::always_inline]] inline void scan_loop(const void* a, const void* b, void* out, int64_t m,
                                              int64_t n, int64_t step, void* state) {
   const C* __restrict x = static_cast<const C*>(a);
   const C* __restrict z = static_cast<const C*>(b);
@@ -82,26 +82,10 @@ template <ScanStep kind, class C, bool exclusive>
     }
 }
 
-template <ScanStep kind, class C, bool exclusive>
-void scan_loop(const void* a, const void* b, void* out, int64_t m, int64_t n, int64_t step,
-               void* state) {
-  scan_body<kind, C, exclusive>(a, b, out, m, n, step, state);
-}
-#if GRADUS_HAS_V3
-template <ScanStep kind, class C, bool exclusive>
-[[gnu::target("arch=x86-64-v3")]] void scan_loop_v3(const void* a, const void* b, void* out,
-                                                    int64_t m, int64_t n, int64_t step,
-                                                    void* state) {
-  scan_body<kind, C, exclusive>(a, b, out, m, n, step, state);
-}
-#endif
-
 template <ScanStep kind, class C>
 ScanLoop choose(bool exclusive) {
-#if GRADUS_HAS_V3
-  if (cpu_has_v3()) return exclusive ? scan_loop_v3<kind, C, true> : scan_loop_v3<kind, C, false>;
-#endif
-  return exclusive ? scan_loop<kind, C, true> : scan_loop<kind, C, false>;
+  return exclusive ? Levels<scan_loop<kind, C, true>>::best()
+                   : Levels<scan_loop<kind, C, false>>::best();
 }
 
 // How operands lie: what comes before the scanned dimension, and what comes after it.
