@@ -244,8 +244,8 @@ void run_weight(const void* parameters, std::byte* const* args, KernelScope& sco
                     scope.scratch + p.slots_at + static_cast<size_t>(slot) * p.slot_bytes);
       });
   T* dw = reinterpret_cast<T*>(args[2]);
-  scope.workers.parallel_for((elements + chunk_elements - 1) / chunk_elements, [&](int64_t c) {
-    for (int64_t i = c * chunk_elements; i < std::min(elements, (c + 1) * chunk_elements); ++i) {
+  scope.workers.parallel_parts(elements, chunk_elements, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
       C sum = sums[i];
       for (int64_t part = 1; part < p.parts; ++part) sum += sums[part * elements + i];
       dw[i] = convert<T>(sum);

@@ -178,11 +178,8 @@ void Copies::run_job(const Job& job, std::byte* const* args, KernelScope& scope)
     per_chunk = std::max<int64_t>(1, chunk_elements / per_unit);
     run = run_blocks;
   }
-  int64_t chunks = (units + per_chunk - 1) / per_chunk;
-  if (chunks <= 1) return run(c, source, target, 0, units);
-  scope.workers.parallel_for(chunks, [&](int64_t i) {
-    run(c, source, target, i * per_chunk, std::min(units, (i + 1) * per_chunk));
-  });
+  scope.workers.parallel_parts(
+      units, per_chunk, [&](int64_t first, int64_t last) { run(c, source, target, first, last); });
 }
 
 void Copies::run(std::byte* const* args, KernelScope& scope) const {

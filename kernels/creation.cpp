@@ -64,7 +64,7 @@ void run_triangle(const void* parameters, std::byte* const* args, KernelScope& s
   const auto size = static_cast<int64_t>(size_of(p.x.dtype));
   const int64_t total = columns == 0 ? 0 : p.x.numel() / columns;
   const int64_t per_chunk = std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(columns, 1));
-  auto run = [&](int64_t first, int64_t last) {
+  scope.workers.parallel_parts(total, per_chunk, [&](int64_t first, int64_t last) {
     Walk<1> walk({p.x.shape.data(), outer}, {std::span(p.x.strides.data(), outer)}, first);
     for (int64_t r = first; r < last; ++r, walk.next()) {
       // The column where what is kept ends (lower) or begins.
@@ -78,11 +78,7 @@ void run_triangle(const void* parameters, std::byte* const* args, KernelScope& s
       copy_row(size_of(p.x.dtype), s + from * step * size, step, t + from * size, 1, to - from);
       fill_row(size_of(p.x.dtype), Pattern(), t + to * size, 1, columns - to);
     }
-  };
-  int64_t chunks = (total + per_chunk - 1) / per_chunk;
-  if (chunks <= 1) return run(0, total);
-  scope.workers.parallel_for(
-      chunks, [&](int64_t c) { run(c * per_chunk, std::min(total, (c + 1) * per_chunk)); });
+  });
 }
 
 }  // namespace

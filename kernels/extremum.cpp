@@ -108,10 +108,10 @@ void run(const void* parameters, std::byte* const* args, KernelScope& scope) {
   const int64_t tile = std::min(inner, width_limit), tiles = (inner + tile - 1) / tile;
   const int64_t units = p.outputs / inner * tiles;
   const int64_t batch = std::max<int64_t>(1, task_elements / (p.count * tile));
-  scope.workers.parallel_for((units + batch - 1) / batch, [&](int64_t t) {
+  scope.workers.parallel_parts(units, batch, [&](int64_t first, int64_t last) {
     T best[width_limit];
     int64_t at[width_limit];
-    for (int64_t u = t * batch; u < std::min(units, (t + 1) * batch); ++u) {
+    for (int64_t u = first; u < last; ++u) {
       int64_t within = u % tiles * tile, output = u / tiles * inner + within;
       int64_t width = std::min(tile, inner - within);
       const std::byte* x = element(p, args[0], Cursor(p.kept, output).offset());

@@ -191,9 +191,8 @@ void run_slabs(const void* parameters, std::byte* const* args, KernelScope& scop
   } else if (p.sides.action == IndexAction::read) {
     int64_t units = k.outer_count * k.picks;
     int64_t per_chunk = std::max<int64_t>(1, chunk_elements / k.inner_count);
-    scope.workers.parallel_for((units + per_chunk - 1) / per_chunk, [&](int64_t c) {
-      int64_t last = std::min(units, (c + 1) * per_chunk);
-      for (int64_t u = c * per_chunk; u < last;) {
+    scope.workers.parallel_parts(units, per_chunk, [&](int64_t first, int64_t last) {
+      for (int64_t u = first; u < last;) {
         int64_t pick = u % k.picks, n = std::min(last - u, k.picks - pick);
         run_picks(k, ends, offsets, u / k.picks, pick, pick + n, 0, p.inner.back());
         u += n;
@@ -249,13 +248,9 @@ void run_element_plan(const void* parameters, std::byte* const* args, KernelScop
     each = units == 0 ? 0 : rows / units;
   }
   int64_t per_chunk = std::max<int64_t>(1, chunk_elements / std::max<int64_t>(1, each * row));
-  int64_t chunks = rows == 0 ? 0 : (units + per_chunk - 1) / per_chunk;
-  if (chunks == 1)
-    run(0, rows);
-  else if (chunks > 1)
-    scope.workers.parallel_for(chunks, [&](int64_t c) {
-      run(c * per_chunk * each, std::min(units, (c + 1) * per_chunk) * each);
-    });
+  scope.workers.parallel_parts(rows == 0 ? 0 : units, per_chunk, [&](int64_t first, int64_t last) {
+    run(first * each, last * each);
+  });
   k.target.end.run(args, scope);
 }
 
@@ -314,8 +309,7 @@ void run_check(const void* parameters, std::byte* const* args, KernelScope& scop
   const size_t outer = c.shape.size() - 1;
   const int64_t row = c.shape.back(), rows = numel(c.shape) / row;
   const int64_t each = std::max<int64_t>(1, chunk_elements / row);
-  auto run = [&](int64_t chunk) {
-    const int64_t first = chunk * each, last = std::min(rows, first + each);
+  scope.workers.parallel_parts(rows, each, [&](int64_t first, int64_t last) {
     alignas(64) int64_t offsets[tile];
     Walk<1> walk({c.shape.data(), outer}, {std::span(c.of.strides.data(), outer)}, first);
     for (int64_t r = first; r < last; ++r, walk.next())
@@ -326,10 +320,7 @@ void run_check(const void* parameters, std::byte* const* args, KernelScope& scop
                     args[0] + bytes(walk.offset(0) + i * c.of.strides.back(), c.of.dtype),
                     c.of.strides.back(), n, offsets);
       }
-  };
-  const int64_t chunks = (rows + each - 1) / each;
-  if (chunks == 1) return run(0);
-  scope.workers.parallel_for(chunks, run);
+  });
 }
 
 }  // namespace

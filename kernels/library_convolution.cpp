@@ -34,8 +34,8 @@ struct LibraryPlan {
 
 // The parts' sums, one after the other, into those of the first.
 void add_up(const LibraryPlan& p, float* sums, WorkerPool& workers) {
-  workers.parallel_for((p.elements + chunk_elements - 1) / chunk_elements, [&](int64_t c) {
-    const int64_t first = c * chunk_elements, n = std::min(p.elements - first, chunk_elements);
+  workers.parallel_parts(p.elements, chunk_elements, [&](int64_t first, int64_t last) {
+    const int64_t n = last - first;
     float* __restrict sum = sums + first;
     for (int64_t part = 1; part < p.parts; ++part) {
       const float* __restrict more = sum + part * p.elements;

@@ -139,13 +139,9 @@ void run_short_rows(const Plan& p, std::byte* const* args, int64_t first, int64_
 
 void run_general(const void* parameters, std::byte* const* args, KernelScope& scope) {
   const Plan& p = *static_cast<const Plan*>(parameters);
-  int64_t chunks = (p.count + chunk_elements - 1) / chunk_elements;
-  if (chunks == 0) return;
   auto run = p.shape.size() > 1 && p.shape.back() < short_row ? run_short_rows : run_range;
-  if (chunks == 1) return run(p, args, 0, p.count);
-  scope.workers.parallel_for(chunks, [&](int64_t c) {
-    run(p, args, c * chunk_elements, std::min(p.count, (c + 1) * chunk_elements));
-  });
+  scope.workers.parallel_parts(p.count, chunk_elements,
+                               [&](int64_t first, int64_t last) { run(p, args, first, last); });
 }
 
 // All operands lie as the result does, in the compute type.

@@ -184,8 +184,7 @@ void run_units(const Plan& p, const std::byte* x, std::byte* out, WorkerPool& wo
   int64_t batch = std::max<int64_t>(1, task_elements / per_unit);
   bool short_rows = !p.by_columns && p.direct && p.reduced.size() == 1 &&
                     p.reduced[0].stride == 1 && p.count <= reduce_chunk;
-  auto task = [&](int64_t t) {
-    int64_t first = t * batch, last = std::min(p.units, first + batch);
+  workers.parallel_parts(p.units, batch, [&](int64_t first, int64_t last) {
     if (short_rows) return reduce_short_rows(p, x, first, last, out);
     alignas(64) std::byte result[tile_bytes];
     for (int64_t u = first; u < last; ++u) {
@@ -193,10 +192,7 @@ void run_units(const Plan& p, const std::byte* x, std::byte* out, WorkerPool& wo
       reduce_unit(p, x, unit, 0, result);
       store(p, result, unit.output, unit.width, out);
     }
-  };
-  int64_t tasks = (p.units + batch - 1) / batch;
-  if (tasks <= 1) return task(0);
-  workers.parallel_for(tasks, task);
+  });
 }
 
 // Few units: blocks of the reduced space are split over workers, then combined.

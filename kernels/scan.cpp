@@ -181,8 +181,8 @@ void run(const void* parameters, std::byte* const* args, KernelScope& scope) {
   const int64_t strips = (p.inner + tile - 1) / tile, units = p.outer * strips;
   const int64_t per_unit = p.length * std::min(p.inner, tile);
   const int64_t batch = std::max<int64_t>(1, task_elements / std::max<int64_t>(per_unit, 1));
-  scope.workers.parallel_for((units + batch - 1) / batch, [&](int64_t t) {
-    for (int64_t u = t * batch; u < std::min(units, (t + 1) * batch); ++u) {
+  scope.workers.parallel_parts(units, batch, [&](int64_t first_unit, int64_t last) {
+    for (int64_t u = first_unit; u < last; ++u) {
       int64_t first = u % strips * tile;
       run_strip(p, args, {u / strips, first, std::min(tile, p.inner - first)});
     }
@@ -237,10 +237,9 @@ void run_max(const void* parameters, std::byte* const* args, KernelScope& scope)
   const MaxPlan& p = *static_cast<const MaxPlan*>(parameters);
   const int64_t lines = p.outer * p.inner;
   const int64_t batch = std::max<int64_t>(1, task_elements / p.length);
-  scope.workers.parallel_for((lines + batch - 1) / batch, [&](int64_t t) {
+  scope.workers.parallel_parts(lines, batch, [&](int64_t first, int64_t last) {
     visit_compute(p.compute, [&](auto tag) {
-      for (int64_t l = t * batch; l < std::min(lines, (t + 1) * batch); ++l)
-        max_line<typename decltype(tag)::type>(p, args, l);
+      for (int64_t l = first; l < last; ++l) max_line<typename decltype(tag)::type>(p, args, l);
     });
   });
 }

@@ -72,8 +72,8 @@ void run_sum(const void* parameters, std::byte* const* args, KernelScope& scope)
   std::byte* target = p.in_scratch ? scope.scratch : args[p.indexed];
   if (const int64_t count = p.source.numel(); count > 0) {
     const int64_t rows = count / p.source.shape.back();
-    scope.workers.parallel_for((rows + p.chunk_rows - 1) / p.chunk_rows, [&](int64_t c) {
-      add_rows(p, args[p.plain], target, c * p.chunk_rows, std::min(rows, (c + 1) * p.chunk_rows));
+    scope.workers.parallel_parts(rows, p.chunk_rows, [&](int64_t first, int64_t last) {
+      add_rows(p, args[p.plain], target, first, last);
     });
   }
   p.end.run(args, scope);
