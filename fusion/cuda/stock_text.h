@@ -24,16 +24,16 @@ inline std::string_view count_type(int64_t items) { return count_type(items > mo
 // Blocks that have a thread for each item.
 inline int64_t blocks_of(int64_t items) { return (items + block_threads - 1) / block_threads; }
 
-// A kernel of which each thread takes items in turn: `body` is what it does with `item`, a Count, and
-// `before` is what that calls.
+// A kernel of which each thread takes items in turn: `body` is what it does with `item`, a Count,
+// and `before` is what that calls.
 inline std::string for_each_item(std::string_view body, std::string_view before = {}) {
   return fmt::format(R"(
 typedef $COUNT$ Count;
 {}struct Work {{
 $FIELDS$}};
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {{
-  const Count step = Count(gridDim.x) * 256;
-  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < Count(work.items); item += step) {{
+  const Count items = Count(work.items), step = Count(gridDim.x) * 256;
+  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < items; item += step) {{
 {}  }}
 }}
 )",
