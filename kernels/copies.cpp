@@ -188,10 +188,10 @@ void Copies::run(std::byte* const* args, KernelScope& scope) const {
 
 Kernel make_kernel(const Move& w) {
   if (w.copies.empty()) return {};
-  auto run = [](const void* parameters, std::byte* const* args, KernelScope& scope) {
-    static_cast<const Copies*>(parameters)->run(args, scope);
+  constexpr auto run = [](const Copies& copies, std::byte* const* args, KernelScope& scope) {
+    copies.run(args, scope);
   };
-  return Kernel::of(run, Copies(w.copies), static_cast<size_t>(w.scratch_bytes));
+  return Kernel::of<run>(Copies(w.copies), static_cast<size_t>(w.scratch_bytes));
 }
 
 }  // namespace gradus::kernels

@@ -102,8 +102,7 @@ void reduce_columns(const Plan& p, const std::byte* x, int64_t width, T* best, i
 }
 
 template <class T>
-void run(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const Plan& p = *static_cast<const Plan*>(parameters);
+void run(const Plan& p, std::byte* const* args, KernelScope& scope) {
   const int64_t inner = p.by_columns ? p.kept.back().size : 1;
   const int64_t tile = std::min(inner, width_limit), tiles = (inner + tile - 1) / tile;
   const int64_t units = p.outputs / inner * tiles;
@@ -137,7 +136,7 @@ Kernel make_kernel(const Extremum& w) {
   return visit_compute(compute, [&](auto tag) {
     using T = typename decltype(tag)::type;
     p.column = choose_column<T>(w.greatest);
-    return Kernel::of(run<T>, std::move(p));
+    return Kernel::of<run<T>>(std::move(p));
   });
 }
 

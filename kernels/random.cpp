@@ -10,8 +10,7 @@ namespace {
 
 constexpr int64_t chunk = 1 << 14;  // elements; a multiple of 4
 
-void run_bits(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const auto& p = *static_cast<const RandomBits*>(parameters);
+void run_bits(const RandomBits& p, std::byte* const* args, KernelScope& scope) {
   const auto* given = reinterpret_cast<const int64_t*>(args[0]);
   auto* y = reinterpret_cast<int64_t*>(args[1]);
   const auto key = static_cast<uint64_t>(given[0]);
@@ -30,6 +29,6 @@ void run_bits(const void* parameters, std::byte* const* args, KernelScope& scope
 
 }  // namespace
 
-Kernel make_kernel(const RandomBits& w) { return Kernel::of(run_bits, w); }
+Kernel make_kernel(const RandomBits& w) { return Kernel::of<run_bits>(w); }
 
 }  // namespace gradus::kernels

@@ -176,8 +176,7 @@ void run_strip(const Plan& p, std::byte* const* args, const Strip& strip) {
   }
 }
 
-void run(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const Plan& p = *static_cast<const Plan*>(parameters);
+void run(const Plan& p, std::byte* const* args, KernelScope& scope) {
   const int64_t strips = (p.inner + tile - 1) / tile, units = p.outer * strips;
   const int64_t per_unit = p.length * std::min(p.inner, tile);
   const int64_t batch = std::max<int64_t>(1, task_elements / std::max<int64_t>(per_unit, 1));
@@ -233,8 +232,7 @@ void max_line(const MaxPlan& p, std::byte* const* args, int64_t line) {
   }
 }
 
-void run_max(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const MaxPlan& p = *static_cast<const MaxPlan*>(parameters);
+void run_max(const MaxPlan& p, std::byte* const* args, KernelScope& scope) {
   const int64_t lines = p.outer * p.inner;
   const int64_t batch = std::max<int64_t>(1, task_elements / p.length);
   scope.workers.parallel_parts(lines, batch, [&](int64_t first, int64_t last) {
@@ -276,14 +274,14 @@ Kernel make_kernel(const Scan& w) {
       choose_loop<ScanStep::log_sum_exp>(p, w.exclusive);
       break;
   }
-  return Kernel::of(run, std::move(p));
+  return Kernel::of<run>(std::move(p));
 }
 
 Kernel make_kernel(const RunningMax& w) {
   if (w.x.numel() == 0) return {};
   MaxPlan p{side_of(w.x, w.dim), compute_of(w.x.dtype), 1, 1, 1};
   set_extents(p, w.x, w.dim);
-  return Kernel::of(run_max, std::move(p));
+  return Kernel::of<run_max>(std::move(p));
 }
 
 }  // namespace gradus::kernels
