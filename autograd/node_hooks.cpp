@@ -1,6 +1,7 @@
 #include "autograd/node_hooks.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace gradus::autograd {
 
@@ -51,16 +52,12 @@ class OrderGuard {
       throw Error("'{}' cannot be differentiated that often: a further derivative is asked for",
                   limit->function);
     if (!create_graph) return;
-    set_ = true;
-    saved_ = std::exchange(thread_state().order_limit,
-                           make_ref<const OrderLimit>(limit->left - 1, limit->function));
+    lowered_.emplace(thread_state().order_limit,
+                     make_ref<const OrderLimit>(limit->left - 1, limit->function));
   }
-  ~OrderGuard() {
-    if (set_) thread_state().order_limit = std::move(saved_);
-  }
-  OrderGuard(const OrderGuard&) = delete;
 
  private:
+  std::optional<ValueGuard<Ref<const OrderLimit>>> lowered_;
   bool set_ = false;
   Ref<const OrderLimit> saved_;
 };

@@ -24,10 +24,6 @@ const std::shared_ptr<Context>& current_context() {
   return state.context ? state.context : Context::default_context();
 }
 
-StateGuard::StateGuard(ThreadState state)
-    : saved_(std::exchange(thread_state(), std::move(state))) {}
-StateGuard::~StateGuard() { thread_state() = std::move(saved_); }
-
 void warn(const std::string& message) {
   // A copy: what is called may change the state.
   if (auto sink = thread_state().warnings)

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "autograd/value_guard.h"
 #include "base/context.h"
 #include "base/ref.h"
 
@@ -72,25 +73,13 @@ inline GradMode grad_mode() { return thread_state().mode; }
 inline bool recording() { return thread_state().mode == GradMode::enabled; }
 
 // Sets the whole state (or a part) of this thread until the end of the scope.
-class StateGuard {
+class StateGuard : ValueGuard<ThreadState> {
  public:
-  explicit StateGuard(ThreadState state);
-  ~StateGuard();
-  StateGuard(const StateGuard&) = delete;
-
- private:
-  ThreadState saved_;
+  explicit StateGuard(ThreadState state) : ValueGuard(thread_state(), std::move(state)) {}
 };
-class GradModeGuard {
+class GradModeGuard : ValueGuard<GradMode> {
  public:
-  explicit GradModeGuard(GradMode mode) : saved_(thread_state().mode) {
-    thread_state().mode = mode;
-  }
-  ~GradModeGuard() { thread_state().mode = saved_; }
-  GradModeGuard(const GradModeGuard&) = delete;
-
- private:
-  GradMode saved_;
+  explicit GradModeGuard(GradMode mode) : ValueGuard(thread_state().mode, mode) {}
 };
 
 // Something the user should know and may go on after: to this thread's `warnings`, or to the log of

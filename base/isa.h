@@ -12,4 +12,21 @@ namespace gradus {
 // AVX2, FMA and F16C: the level x86-64-v3. Both levels give the same bits.
 bool cpu_has_v3();
 
+// A loop for both levels. `body` is to be inlined always: each level has a copy.
+template <auto body>
+struct Levels;
+template <class... A, void (*body)(A...)>
+struct Levels<body> {
+  static void base(A... a) { body(a...); }
+#if GRADUS_HAS_V3
+  [[gnu::target("arch=x86-64-v3")]] static void v3(A... a) { body(a...); }
+  // The one for this machine.
+  static auto best() { return cpu_has_v3() ? v3 : base; }
+  static void run(A... a) { cpu_has_v3() ? v3(a...) : base(a...); }
+#else
+  static auto best() { return base; }
+  static void run(A... a) { base(a...); }
+#endif
+};
+
 }  // namespace gradus

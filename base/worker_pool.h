@@ -1,6 +1,7 @@
 // A context's worker threads: they split one loop at a time into chunks.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -31,6 +32,13 @@ class WorkerPool {
   // (from inside a body, or from a second thread) runs on its caller alone. If the machine gives
   // fewer threads than asked for, those do the work.
   void parallel_for(int64_t chunks, FunctionRef<void(int64_t)> body);
+  // Likewise body(first, last) for parts of [0, n): of `each`, and one of what is left.
+  template <class F>
+  void parallel_parts(int64_t n, int64_t each, F body) {
+    if (n <= each) return n > 0 ? body(int64_t{0}, n) : void();
+    parallel_for((n + each - 1) / each,
+                 [&](int64_t i) { body(i * each, std::min(n, (i + 1) * each)); });
+  }
 
  private:
   struct Job {

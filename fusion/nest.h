@@ -175,9 +175,4 @@ struct Frame {
 // stored. Strides of dimensions of at most one element have no say.
 void check_frame(const Nest& nest, const Frame& frame);
 
-// Runs a nest by the operators' reference loops, on the calling thread: what every kernel must
-// give, bit by bit. `args` are the first elements of the loads' operands, stores, row stores and
-// column stores. The frame fits.
-void evaluate(const Nest& nest, const Frame& frame, std::byte* const* args);
-
 }  // namespace gradus::fusion

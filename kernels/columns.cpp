@@ -10,8 +10,7 @@ namespace gradus::kernels {
 namespace {
 
 template <class T>
-void run_unfold(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const Columns& p = *static_cast<const Columns*>(parameters);
+void run_unfold(const Columns& p, std::byte* const* args, KernelScope& scope) {
   const Phase phase = window_phase(p.axes);
   const int64_t each = phase.taps() * phase.positions();
   scope.workers.parallel_for(p.batch * p.channels, [&](int64_t i) {
@@ -43,8 +42,7 @@ void fold_channel(const Columns& p, const T* columns, C* image) {
 }
 
 template <class T, class C>
-void run_fold(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const Columns& p = *static_cast<const Columns*>(parameters);
+void run_fold(const Columns& p, std::byte* const* args, KernelScope& scope) {
   const int64_t size = p.axes[1].image * p.axes[2].image;
   const int64_t channel_step = p.axes[1].kernel * p.axes[2].kernel * p.columns[1];
   run_in_slots(scope.workers, p.batch * p.channels, [&](int64_t i, int64_t slot) {
@@ -71,7 +69,7 @@ void visit_floating(DType dtype, F f) {
 Kernel make_unfold(const Columns& w) {
   Kernel kernel;
   visit_floating(
-      w.dtype, [&](auto tag) { kernel = Kernel::of(run_unfold<typename decltype(tag)::type>, w); });
+      w.dtype, [&](auto tag) { kernel = Kernel::of<run_unfold<typename decltype(tag)::type>>(w); });
   return kernel;
 }
 
@@ -83,7 +81,7 @@ Kernel make_fold(const Columns& w) {
     using C = std::conditional_t<sizeof(T) == 2, float, T>;
     const bool sums = !std::is_same_v<T, C>;
     const int64_t elements = sums ? std::min(images, most_slots()) * size : 0;
-    kernel = Kernel::of(run_fold<T, C>, w, static_cast<size_t>(elements) * sizeof(C));
+    kernel = Kernel::of<run_fold<T, C>>(w, static_cast<size_t>(elements) * sizeof(C));
   });
   return kernel;
 }

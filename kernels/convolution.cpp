@@ -109,8 +109,7 @@ void gather_tile(const GatherPlan& p, const GatherPlan::Part& part, int64_t tile
 }
 
 template <class T, class C>
-void run_gather(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const GatherPlan& p = *static_cast<const GatherPlan*>(parameters);
+void run_gather(const GatherPlan& p, std::byte* const* args, KernelScope& scope) {
   if (p.batch == 0 || p.rows == 0) return;
   const T* source = reinterpret_cast<const T*>(args[0]);
   C* weights = reinterpret_cast<C*>(scope.scratch);
@@ -163,8 +162,8 @@ Kernel make_gather(const Convolution& w, GatherPlan p, std::vector<Phase> phases
   const size_t scratch = p.slots_at + static_cast<size_t>(slots) * p.slot_bytes;
   Kernel kernel;
   visit_work(p.dtype, [&](auto t, auto c) {
-    kernel = Kernel::of(run_gather<typename decltype(t)::type, typename decltype(c)::type>,
-                        std::move(p), scratch);
+    kernel = Kernel::of<run_gather<typename decltype(t)::type, typename decltype(c)::type>>(
+        std::move(p), scratch);
   });
   return kernel;
 }
@@ -225,8 +224,7 @@ void weight_item(const WeightPlan& p, const T* x, const T* dy, int64_t channels,
 }
 
 template <class T, class C>
-void run_weight(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const WeightPlan& p = *static_cast<const WeightPlan*>(parameters);
+void run_weight(const WeightPlan& p, std::byte* const* args, KernelScope& scope) {
   const int64_t elements = p.elements();
   if (elements == 0) return;
   const T *x = reinterpret_cast<const T*>(args[0]), *dy = reinterpret_cast<const T*>(args[1]);
@@ -244,8 +242,8 @@ void run_weight(const void* parameters, std::byte* const* args, KernelScope& sco
                     scope.scratch + p.slots_at + static_cast<size_t>(slot) * p.slot_bytes);
       });
   T* dw = reinterpret_cast<T*>(args[2]);
-  scope.workers.parallel_for((elements + chunk_elements - 1) / chunk_elements, [&](int64_t c) {
-    for (int64_t i = c * chunk_elements; i < std::min(elements, (c + 1) * chunk_elements); ++i) {
+  scope.workers.parallel_parts(elements, chunk_elements, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
       C sum = sums[i];
       for (int64_t part = 1; part < p.parts; ++part) sum += sums[part * elements + i];
       dw[i] = convert<T>(sum);
@@ -315,8 +313,8 @@ Kernel make_weight(const Convolution& c) {
   const size_t scratch = p.slots_at + static_cast<size_t>(slots) * p.slot_bytes;
   Kernel kernel;
   visit_work(p.dtype, [&](auto t, auto work) {
-    kernel = Kernel::of(run_weight<typename decltype(t)::type, typename decltype(work)::type>,
-                        std::move(p), scratch);
+    kernel = Kernel::of<run_weight<typename decltype(t)::type, typename decltype(work)::type>>(
+        std::move(p), scratch);
   });
   return kernel;
 }

@@ -178,11 +178,8 @@ void Copies::run_job(const Job& job, std::byte* const* args, KernelScope& scope)
     per_chunk = std::max<int64_t>(1, chunk_elements / per_unit);
     run = run_blocks;
   }
-  int64_t chunks = (units + per_chunk - 1) / per_chunk;
-  if (chunks <= 1) return run(c, source, target, 0, units);
-  scope.workers.parallel_for(chunks, [&](int64_t i) {
-    run(c, source, target, i * per_chunk, std::min(units, (i + 1) * per_chunk));
-  });
+  scope.workers.parallel_parts(
+      units, per_chunk, [&](int64_t first, int64_t last) { run(c, source, target, first, last); });
 }
 
 void Copies::run(std::byte* const* args, KernelScope& scope) const {
@@ -191,10 +188,10 @@ void Copies::run(std::byte* const* args, KernelScope& scope) const {
 
 Kernel make_kernel(const Move& w) {
   if (w.copies.empty()) return {};
-  auto run = [](const void* parameters, std::byte* const* args, KernelScope& scope) {
-    static_cast<const Copies*>(parameters)->run(args, scope);
+  constexpr auto run = [](const Copies& copies, std::byte* const* args, KernelScope& scope) {
+    copies.run(args, scope);
   };
-  return Kernel::of(run, Copies(w.copies), static_cast<size_t>(w.scratch_bytes));
+  return Kernel::of<run>(Copies(w.copies), static_cast<size_t>(w.scratch_bytes));
 }
 
 }  // namespace gradus::kernels

@@ -9,8 +9,7 @@ namespace gradus::kernels {
 
 namespace {
 
-void run_arange(const void* parameters, std::byte* const* args, KernelScope&) {
-  const Range& p = *static_cast<const Range*>(parameters);
+void run_arange(const Range& p, std::byte* const* args, KernelScope&) {
   visit_dtype(p.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* out = reinterpret_cast<T*>(args[0]);
@@ -25,8 +24,7 @@ void run_arange(const void* parameters, std::byte* const* args, KernelScope&) {
   });
 }
 
-void run_linspace(const void* parameters, std::byte* const* args, KernelScope&) {
-  const Spacing& p = *static_cast<const Spacing*>(parameters);
+void run_linspace(const Spacing& p, std::byte* const* args, KernelScope&) {
   visit_dtype(p.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = std::conditional_t<std::is_same_v<T, double> || std::is_integral_v<T>, double, float>;
@@ -40,8 +38,7 @@ void run_linspace(const void* parameters, std::byte* const* args, KernelScope&) 
   });
 }
 
-void run_one_hot(const void* parameters, std::byte* const* args, KernelScope&) {
-  const OneHot& p = *static_cast<const OneHot*>(parameters);
+void run_one_hot(const OneHot& p, std::byte* const* args, KernelScope&) {
   int64_t* out = reinterpret_cast<int64_t*>(args[1]);
   int64_t n = p.index.numel();
   std::memset(out, 0, static_cast<size_t>(n * p.classes) * sizeof(int64_t));
@@ -57,14 +54,13 @@ void run_one_hot(const void* parameters, std::byte* const* args, KernelScope&) {
   }
 }
 
-void run_triangle(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const Triangle& p = *static_cast<const Triangle*>(parameters);
+void run_triangle(const Triangle& p, std::byte* const* args, KernelScope& scope) {
   const size_t outer = p.x.shape.size() - 1;
   const int64_t columns = p.x.shape[outer], rows = p.x.shape[outer - 1], step = p.x.strides[outer];
   const auto size = static_cast<int64_t>(size_of(p.x.dtype));
   const int64_t total = columns == 0 ? 0 : p.x.numel() / columns;
   const int64_t per_chunk = std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(columns, 1));
-  auto run = [&](int64_t first, int64_t last) {
+  scope.workers.parallel_parts(total, per_chunk, [&](int64_t first, int64_t last) {
     Walk<1> walk({p.x.shape.data(), outer}, {std::span(p.x.strides.data(), outer)}, first);
     for (int64_t r = first; r < last; ++r, walk.next()) {
       // The column where what is kept ends (lower) or begins.
@@ -78,18 +74,14 @@ void run_triangle(const void* parameters, std::byte* const* args, KernelScope& s
       copy_row(size_of(p.x.dtype), s + from * step * size, step, t + from * size, 1, to - from);
       fill_row(size_of(p.x.dtype), Pattern(), t + to * size, 1, columns - to);
     }
-  };
-  int64_t chunks = (total + per_chunk - 1) / per_chunk;
-  if (chunks <= 1) return run(0, total);
-  scope.workers.parallel_for(
-      chunks, [&](int64_t c) { run(c * per_chunk, std::min(total, (c + 1) * per_chunk)); });
+  });
 }
 
 }  // namespace
 
-Kernel make_kernel(const Range& w) { return Kernel::of(run_arange, w); }
-Kernel make_kernel(const Spacing& w) { return Kernel::of(run_linspace, w); }
-Kernel make_kernel(const OneHot& w) { return Kernel::of(run_one_hot, w); }
-Kernel make_kernel(const Triangle& w) { return Kernel::of(run_triangle, w); }
+Kernel make_kernel(const Range& w) { return Kernel::of<run_arange>(w); }
+Kernel make_kernel(const Spacing& w) { return Kernel::of<run_linspace>(w); }
+Kernel make_kernel(const OneHot& w) { return Kernel::of<run_one_hot>(w); }
+Kernel make_kernel(const Triangle& w) { return Kernel::of<run_triangle>(w); }
 
 }  // namespace gradus::kernels

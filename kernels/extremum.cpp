@@ -29,8 +29,8 @@ template <class T>
 }
 
 template <class T, bool greatest>
-[[gnu::always_inline]] inline void column_body(const void* x, int64_t r, int64_t n, void* best,
-                                               int64_t* __restrict at) {
+[[gnu::always_inline]] inline void column(const void* x, int64_t r, int64_t n, void* best,
+                                          int64_t* __restrict at) {
   const T* __restrict s = static_cast<const T*>(x);
   T* __restrict b = static_cast<T*>(best);
   for (int64_t t = 0; t < n; ++t) {
@@ -39,24 +39,9 @@ template <class T, bool greatest>
     at[t] = take ? r : at[t];
   }
 }
-template <class T, bool greatest>
-void column(const void* x, int64_t r, int64_t n, void* best, int64_t* at) {
-  column_body<T, greatest>(x, r, n, best, at);
-}
-#if GRADUS_HAS_V3
-template <class T, bool greatest>
-[[gnu::target("arch=x86-64-v3")]] void column_v3(const void* x, int64_t r, int64_t n, void* best,
-                                                 int64_t* at) {
-  column_body<T, greatest>(x, r, n, best, at);
-}
-#endif
-
 template <class T>
 ColumnLoop choose_column(bool greatest) {
-#if GRADUS_HAS_V3
-  if (cpu_has_v3()) return greatest ? column_v3<T, true> : column_v3<T, false>;
-#endif
-  return greatest ? column<T, true> : column<T, false>;
+  return greatest ? Levels<column<T, true>>::best() : Levels<column<T, false>>::best();
 }
 
 const std::byte* element(const Plan& p, const std::byte* x, int64_t offset) {
@@ -117,16 +102,15 @@ void reduce_columns(const Plan& p, const std::byte* x, int64_t width, T* best, i
 }
 
 template <class T>
-void run(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const Plan& p = *static_cast<const Plan*>(parameters);
+void run(const Plan& p, std::byte* const* args, KernelScope& scope) {
   const int64_t inner = p.by_columns ? p.kept.back().size : 1;
   const int64_t tile = std::min(inner, width_limit), tiles = (inner + tile - 1) / tile;
   const int64_t units = p.outputs / inner * tiles;
   const int64_t batch = std::max<int64_t>(1, task_elements / (p.count * tile));
-  scope.workers.parallel_for((units + batch - 1) / batch, [&](int64_t t) {
+  scope.workers.parallel_parts(units, batch, [&](int64_t first, int64_t last) {
     T best[width_limit];
     int64_t at[width_limit];
-    for (int64_t u = t * batch; u < std::min(units, (t + 1) * batch); ++u) {
+    for (int64_t u = first; u < last; ++u) {
       int64_t within = u % tiles * tile, output = u / tiles * inner + within;
       int64_t width = std::min(tile, inner - within);
       const std::byte* x = element(p, args[0], Cursor(p.kept, output).offset());
@@ -152,7 +136,7 @@ Kernel make_kernel(const Extremum& w) {
   return visit_compute(compute, [&](auto tag) {
     using T = typename decltype(tag)::type;
     p.column = choose_column<T>(w.greatest);
-    return Kernel::of(run<T>, std::move(p));
+    return Kernel::of<run<T>>(std::move(p));
   });
 }
 

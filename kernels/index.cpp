@@ -140,13 +140,12 @@ void run_row(const IndexSides& s, std::byte* indexed, int64_t indexed_stride, st
 }
 
 // Picks [first, last) of one outer index, columns [c0, c1) of the inner rows.
-void run_picks(const Slabs& k, const Ends& ends, const int64_t* offsets, int64_t outer,
+void run_picks(const Slabs& p, const Ends& ends, const int64_t* offsets, int64_t outer,
                int64_t first, int64_t last, int64_t c0, int64_t c1) {
-  const Slabs& p = k;
   Walk<2> at(p.outer, {p.outer_indexed, p.outer_plain}, outer);
   Walk<1> pick(p.shape, {p.plain_strides}, first);
   const size_t rows_rank = p.inner.size() - 1;
-  const int64_t rows = p.inner.back() == 0 ? 0 : k.inner_count / p.inner.back();
+  const int64_t rows = p.inner.back() == 0 ? 0 : p.inner_count / p.inner.back();
   const int64_t along_indexed = p.inner_indexed.back(), along_plain = p.inner_plain.back();
   auto leading = [&](const Sizes& v) { return std::span<const int64_t>(v.data(), rows_rank); };
   std::byte* indexed = ends.indexed + bytes(at.offset(0) + c0 * along_indexed, ends.indexed_dtype);
@@ -165,37 +164,34 @@ void run_picks(const Slabs& k, const Ends& ends, const int64_t* offsets, int64_t
   }
 }
 
-void run_slabs(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const Slabs& k = *static_cast<const Slabs*>(parameters);
-  const Slabs& p = k;
-  int64_t* offsets = reinterpret_cast<int64_t*>(scope.scratch + k.offsets_at);
-  std::fill(offsets, offsets + k.picks, 0);
+void run_slabs(const Slabs& p, std::byte* const* args, KernelScope& scope) {
+  int64_t* offsets = reinterpret_cast<int64_t*>(scope.scratch + p.offsets_at);
+  std::fill(offsets, offsets + p.picks, 0);
   for (const IndexOperand& o : p.indices) {
     const size_t outer = p.shape.size() - 1;
     const int64_t row = p.shape.back();
     Walk<1> walk({p.shape.data(), outer}, {std::span(o.strides.data(), outer)}, 0);
-    for (int64_t done = 0; done < k.picks; done += row, walk.next())
+    for (int64_t done = 0; done < p.picks; done += row, walk.next())
       add_offsets(*p.op, o, args[o.argument] + bytes(walk.offset(0), o.dtype), o.strides.back(),
                   row, offsets + done);
   }
-  k.target.begin.run(args, scope);
-  Ends ends(p.sides, k.target, args, scope);
-  const int64_t total = k.outer_count * k.picks * k.inner_count;
-  const bool single = k.inner_count == 1 && p.shape.size() == 1;
+  p.target.begin.run(args, scope);
+  Ends ends(p.sides, p.target, args, scope);
+  const int64_t total = p.outer_count * p.picks * p.inner_count;
+  const bool single = p.inner_count == 1 && p.shape.size() == 1;
   if (total == 0) {
   } else if (single) {  // one element a pick
     Walk<2> at(p.outer, {p.outer_indexed, p.outer_plain}, 0);
-    for (int64_t o = 0; o < k.outer_count; ++o, at.next())
+    for (int64_t o = 0; o < p.outer_count; ++o, at.next())
       run_elements(p.sides, ends.indexed + bytes(at.offset(0), ends.indexed_dtype), offsets,
-                   ends.plain + bytes(at.offset(1), p.sides.dtype), p.plain_strides[0], k.picks);
+                   ends.plain + bytes(at.offset(1), p.sides.dtype), p.plain_strides[0], p.picks);
   } else if (p.sides.action == IndexAction::read) {
-    int64_t units = k.outer_count * k.picks;
-    int64_t per_chunk = std::max<int64_t>(1, chunk_elements / k.inner_count);
-    scope.workers.parallel_for((units + per_chunk - 1) / per_chunk, [&](int64_t c) {
-      int64_t last = std::min(units, (c + 1) * per_chunk);
-      for (int64_t u = c * per_chunk; u < last;) {
-        int64_t pick = u % k.picks, n = std::min(last - u, k.picks - pick);
-        run_picks(k, ends, offsets, u / k.picks, pick, pick + n, 0, p.inner.back());
+    int64_t units = p.outer_count * p.picks;
+    int64_t per_chunk = std::max<int64_t>(1, chunk_elements / p.inner_count);
+    scope.workers.parallel_parts(units, per_chunk, [&](int64_t first, int64_t last) {
+      for (int64_t u = first; u < last;) {
+        int64_t pick = u % p.picks, n = std::min(last - u, p.picks - pick);
+        run_picks(p, ends, offsets, u / p.picks, pick, pick + n, 0, p.inner.back());
         u += n;
       }
     });
@@ -203,22 +199,20 @@ void run_slabs(const void* parameters, std::byte* const* args, KernelScope& scop
     int64_t columns = p.inner.back(), blocks = (columns + column_block - 1) / column_block;
     auto unit = [&](int64_t u) {
       int64_t c0 = u % blocks * column_block;
-      run_picks(k, ends, offsets, u / blocks, 0, k.picks, c0, std::min(columns, c0 + column_block));
+      run_picks(p, ends, offsets, u / blocks, 0, p.picks, c0, std::min(columns, c0 + column_block));
     };
-    int64_t units = k.outer_count * blocks;
+    int64_t units = p.outer_count * blocks;
     if (total <= chunk_elements)
       for (int64_t u = 0; u < units; ++u) unit(u);
     else
       scope.workers.parallel_for(units, unit);
   }
-  k.target.end.run(args, scope);
+  p.target.end.run(args, scope);
 }
 
-void run_element_plan(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const Elements& k = *static_cast<const Elements*>(parameters);
-  const Elements& p = k;
-  k.target.begin.run(args, scope);
-  Ends ends(p.sides, k.target, args, scope);
+void run_element_plan(const Elements& p, std::byte* const* args, KernelScope& scope) {
+  p.target.begin.run(args, scope);
+  Ends ends(p.sides, p.target, args, scope);
   const size_t outer = p.shape.size() - 1;
   const int64_t row = p.shape.back(), count = numel(p.shape);
   const int64_t rows = row == 0 ? 0 : count / row;
@@ -249,14 +243,10 @@ void run_element_plan(const void* parameters, std::byte* const* args, KernelScop
     each = units == 0 ? 0 : rows / units;
   }
   int64_t per_chunk = std::max<int64_t>(1, chunk_elements / std::max<int64_t>(1, each * row));
-  int64_t chunks = rows == 0 ? 0 : (units + per_chunk - 1) / per_chunk;
-  if (chunks == 1)
-    run(0, rows);
-  else if (chunks > 1)
-    scope.workers.parallel_for(chunks, [&](int64_t c) {
-      run(c * per_chunk * each, std::min(units, (c + 1) * per_chunk) * each);
-    });
-  k.target.end.run(args, scope);
+  scope.workers.parallel_parts(rows == 0 ? 0 : units, per_chunk, [&](int64_t first, int64_t last) {
+    run(first * each, last * each);
+  });
+  p.target.end.run(args, scope);
 }
 
 // Whether all indices are of some neighbouring dimensions alone, the picks, and others stand before
@@ -296,7 +286,7 @@ Kernel make_slabs(const Index& w) {
   k.inner_count = numel(k.inner);
   k.offsets_at = (static_cast<size_t>(w.sums_bytes()) + 63) / 64 * 64;
   const size_t scratch = k.offsets_at + static_cast<size_t>(k.picks) * sizeof(int64_t);
-  return Kernel::of(run_slabs, std::move(k), scratch);
+  return Kernel::of<run_slabs>(std::move(k), scratch);
 }
 
 Kernel make_elements(const Index& w) {
@@ -306,16 +296,14 @@ Kernel make_elements(const Index& w) {
       w.indices[0], w.shape,
       w.plain,      w.indexed,
       Target(w),    static_cast<size_t>(std::ranges::find(w.serial, true) - w.serial.begin())};
-  return Kernel::of(run_element_plan, std::move(k), static_cast<size_t>(w.sums_bytes()));
+  return Kernel::of<run_element_plan>(std::move(k), static_cast<size_t>(w.sums_bytes()));
 }
 
-void run_check(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const IndexCheck& c = *static_cast<const IndexCheck*>(parameters);
+void run_check(const IndexCheck& c, std::byte* const* args, KernelScope& scope) {
   const size_t outer = c.shape.size() - 1;
   const int64_t row = c.shape.back(), rows = numel(c.shape) / row;
   const int64_t each = std::max<int64_t>(1, chunk_elements / row);
-  auto run = [&](int64_t chunk) {
-    const int64_t first = chunk * each, last = std::min(rows, first + each);
+  scope.workers.parallel_parts(rows, each, [&](int64_t first, int64_t last) {
     alignas(64) int64_t offsets[tile];
     Walk<1> walk({c.shape.data(), outer}, {std::span(c.of.strides.data(), outer)}, first);
     for (int64_t r = first; r < last; ++r, walk.next())
@@ -326,10 +314,7 @@ void run_check(const void* parameters, std::byte* const* args, KernelScope& scop
                     args[0] + bytes(walk.offset(0) + i * c.of.strides.back(), c.of.dtype),
                     c.of.strides.back(), n, offsets);
       }
-  };
-  const int64_t chunks = (rows + each - 1) / each;
-  if (chunks == 1) return run(0);
-  scope.workers.parallel_for(chunks, run);
+  });
 }
 
 }  // namespace
@@ -339,6 +324,6 @@ Kernel make_kernel(const Index& w) {
   return picks_slabs(w) ? make_slabs(w) : make_elements(w);
 }
 
-Kernel make_kernel(const IndexCheck& w) { return Kernel::of(run_check, w); }
+Kernel make_kernel(const IndexCheck& w) { return Kernel::of<run_check>(w); }
 
 }  // namespace gradus::kernels

@@ -34,8 +34,8 @@ struct LibraryPlan {
 
 // The parts' sums, one after the other, into those of the first.
 void add_up(const LibraryPlan& p, float* sums, WorkerPool& workers) {
-  workers.parallel_for((p.elements + chunk_elements - 1) / chunk_elements, [&](int64_t c) {
-    const int64_t first = c * chunk_elements, n = std::min(p.elements - first, chunk_elements);
+  workers.parallel_parts(p.elements, chunk_elements, [&](int64_t first, int64_t last) {
+    const int64_t n = last - first;
     float* __restrict sum = sums + first;
     for (int64_t part = 1; part < p.parts; ++part) {
       const float* __restrict more = sum + part * p.elements;
@@ -44,8 +44,7 @@ void add_up(const LibraryPlan& p, float* sums, WorkerPool& workers) {
   });
 }
 
-void run_library(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const LibraryPlan& p = *static_cast<const LibraryPlan*>(parameters);
+void run_library(const LibraryPlan& p, std::byte* const* args, KernelScope& scope) {
   std::byte* const sums = scope.scratch + p.sums_at;
   if (p.direction != Direction::kernel) {
     p.whole->prepare(args[1], scope.scratch);
@@ -151,7 +150,7 @@ std::optional<Kernel> make_library(const Convolution& w) {
   p.slot_bytes = aligned(std::max(p.whole->scratch_bytes(), p.last->scratch_bytes()));
   const size_t slots = static_cast<size_t>(std::min(p.parts, most_slots()));
   const size_t scratch = p.slots_at + slots * p.slot_bytes;
-  return Kernel::of(run_library, std::move(p), scratch);
+  return Kernel::of<run_library>(std::move(p), scratch);
 }
 
 }  // namespace gradus::kernels

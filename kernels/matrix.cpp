@@ -229,8 +229,7 @@ void run_one(const MatrixPlan& p, std::byte* const* args, int64_t matrix, double
   Stack::store_row(p.x.layout.dtype, args[1], matrix * n * n, y, n * n);
 }
 
-void run_matrix(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const auto& p = *static_cast<const MatrixPlan*>(parameters);
+void run_matrix(const MatrixPlan& p, std::byte* const* args, KernelScope& scope) {
   auto* scratch = reinterpret_cast<double*>(scope.scratch);
   run_in_slots(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
     run_one(p, args, matrix, scratch + slot * room(p.x.rows));
@@ -243,8 +242,7 @@ struct SolvePlan {
   int64_t count;
 };
 
-void run_solve(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const auto& p = *static_cast<const SolvePlan*>(parameters);
+void run_solve(const SolvePlan& p, std::byte* const* args, KernelScope& scope) {
   const int64_t n = p.a.rows, m = p.b.columns;
   auto* scratch = reinterpret_cast<double*>(scope.scratch);
   run_in_slots(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
@@ -275,14 +273,14 @@ size_t scratch_for(int64_t count, int64_t each) {
 Kernel make_kernel(const Factor& w) {
   MatrixPlan p{w.function, w.op->name, Stack(w.x), matrices(w.x)};
   const size_t scratch = scratch_for(p.count, room(p.x.rows));
-  return Kernel::of(run_matrix, std::move(p), scratch);
+  return Kernel::of<run_matrix>(std::move(p), scratch);
 }
 
 Kernel make_kernel(const Solve& w) {
   SolvePlan p{Stack(w.a), Stack(w.b), w.upper, w.transpose, matrices(w.a)};
   const int64_t n = p.a.rows;
   const size_t scratch = scratch_for(p.count, n * (n + p.b.columns));
-  return Kernel::of(run_solve, std::move(p), scratch);
+  return Kernel::of<run_solve>(std::move(p), scratch);
 }
 
 }  // namespace gradus::kernels

@@ -353,16 +353,13 @@ void make_table(PoolPlan& p) {
 }
 
 template <class T, class C>
-void run_pool(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const PoolPlan& p = *static_cast<const PoolPlan*>(parameters);
+void run_pool(const PoolPlan& p, std::byte* const* args, KernelScope& scope) {
   const T* x = reinterpret_cast<const T*>(args[0]);
   T* values = reinterpret_cast<T*>(args[1]);
   int64_t* indices = reinterpret_cast<int64_t*>(args[2]);
-  const int64_t total = p.planes * p.windows;
-  scope.workers.parallel_for((total + chunk_windows - 1) / chunk_windows, [&](int64_t chunk) {
-    pool_windows<T, C>(p, x, chunk * chunk_windows, std::min(total, (chunk + 1) * chunk_windows),
-                       values, indices);
-  });
+  scope.workers.parallel_parts(
+      p.planes * p.windows, chunk_windows,
+      [&](int64_t first, int64_t last) { pool_windows<T, C>(p, x, first, last, values, indices); });
 }
 
 // What a dtype's elements are compared in.
@@ -380,7 +377,7 @@ Kernel make_kernel(const MaxPool& w) {
     using Type = typename decltype(tag)::type;
     // As bytes truth values compare alike.
     using T = std::conditional_t<std::is_same_v<Type, bool>, uint8_t, Type>;
-    return Kernel::of(run_pool<T, Compared<T>>, std::move(p));
+    return Kernel::of<run_pool<T, Compared<T>>>(std::move(p));
   });
 }
 

@@ -8,8 +8,7 @@ namespace gradus::kernels {
 
 namespace {
 
-void run_nonzero(const void* parameters, std::byte* const* args, KernelScope&) {
-  const auto& p = *static_cast<const Nonzero*>(parameters);
+void run_nonzero(const Nonzero& p, std::byte* const* args, KernelScope&) {
   if (int64_t n = ops::count_nonzero(p.x, args[0]); n != p.count)
     throw Error("nonzero: {} elements are not zero, and `count` is {}", n, p.count);
   auto* y = reinterpret_cast<int64_t*>(args[1]);
@@ -20,6 +19,6 @@ void run_nonzero(const void* parameters, std::byte* const* args, KernelScope&) {
 
 }  // namespace
 
-Kernel make_kernel(const Nonzero& w) { return Kernel::of(run_nonzero, w); }
+Kernel make_kernel(const Nonzero& w) { return Kernel::of<run_nonzero>(w); }
 
 }  // namespace gradus::kernels

@@ -137,27 +137,20 @@ void run_short_rows(const Plan& p, std::byte* const* args, int64_t first, int64_
   }
 }
 
-void run_general(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const Plan& p = *static_cast<const Plan*>(parameters);
-  int64_t chunks = (p.count + chunk_elements - 1) / chunk_elements;
-  if (chunks == 0) return;
+void run_general(const Plan& p, std::byte* const* args, KernelScope& scope) {
   auto run = p.shape.size() > 1 && p.shape.back() < short_row ? run_short_rows : run_range;
-  if (chunks == 1) return run(p, args, 0, p.count);
-  scope.workers.parallel_for(chunks, [&](int64_t c) {
-    run(p, args, c * chunk_elements, std::min(p.count, (c + 1) * chunk_elements));
-  });
+  scope.workers.parallel_parts(p.count, chunk_elements,
+                               [&](int64_t first, int64_t last) { run(p, args, first, last); });
 }
 
 // All operands lie as the result does, in the compute type.
-void run_direct(const void* parameters, std::byte* const* args, KernelScope&) {
-  const Plan& p = *static_cast<const Plan*>(parameters);
+void run_direct(const Plan& p, std::byte* const* args, KernelScope&) {
   p.loop(p.count, reinterpret_cast<const void* const*>(args), args[p.operands.size()],
          p.attributes.get());
 }
 
 // One row of one tile: operands that are numbers, or of another dtype, are read into tiles.
-void run_tile(const void* parameters, std::byte* const* args, KernelScope&) {
-  const Plan& p = *static_cast<const Plan*>(parameters);
+void run_tile(const Plan& p, std::byte* const* args, KernelScope&) {
   alignas(64) std::byte buffers[max_operands][tile * 8];
   const void* in[max_operands];
   const size_t n = p.operands.size();
@@ -201,10 +194,8 @@ Kernel make_loop(const ops::PointwiseInfo& info, const Pointwise& w) {
       one_row && std::ranges::all_of(p.operands, [](const Operand& o) { return o.direct; });
   const bool small = p.count <= chunk_elements;
   const bool one_tile = one_row && p.count > 0 && p.count <= tile;
-  return Kernel::of(all_direct && small ? run_direct
-                    : one_tile          ? run_tile
-                                        : run_general,
-                    std::move(p));
+  if (all_direct && small) return Kernel::of<run_direct>(std::move(p));
+  return one_tile ? Kernel::of<run_tile>(std::move(p)) : Kernel::of<run_general>(std::move(p));
 }
 
 // A division of integers, refused where the divisor has a zero.
@@ -234,8 +225,7 @@ bool has_zero(const CheckedDivision& p, const std::byte* data, size_t d) {
   return false;
 }
 
-void run_checked_division(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const auto& p = *static_cast<const CheckedDivision*>(parameters);
+void run_checked_division(const CheckedDivision& p, std::byte* const* args, KernelScope& scope) {
   if (has_zero(p, args[1], 0)) throw ops::zero_divisor_error(*p.op);
   p.division.run(p.division.parameters.get(), args, scope);
 }
@@ -249,8 +239,7 @@ struct PowerPlan {
 };
 
 // A number is known when it is stored, and the same in every run: nothing is decided by element.
-void run_power(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const PowerPlan& p = *static_cast<const PowerPlan*>(parameters);
+void run_power(const PowerPlan& p, std::byte* const* args, KernelScope& scope) {
   double exponent = 0;
   if (p.number == DType::f64) {
     std::memcpy(&exponent, args[1], sizeof(double));
@@ -273,7 +262,7 @@ Kernel make_power(const ops::PointwiseInfo& general, const Pointwise& w) {
   unary.operands = {w.operands[0]};
   for (size_t i = 0; i < cases; ++i)
     p.cheap[i] = make_loop(ops::half_power_info(ops::cheap_half_powers[i]), unary);
-  return Kernel::of(run_power, std::move(p));
+  return Kernel::of<run_power>(std::move(p));
 }
 
 }  // namespace
@@ -283,8 +272,8 @@ Kernel make_kernel(const Pointwise& w) {
   if (w.exponent_is_number) return make_power(info, w);
   Kernel loop = make_loop(info, w);
   if (!info.refuses_zero_divisors || is_floating(w.out) || numel(w.shape) == 0) return loop;
-  return Kernel::of(run_checked_division,
-                    CheckedDivision{std::move(loop), w.call.op, w.shape, w.operands[1]});
+  return Kernel::of<run_checked_division>(
+      CheckedDivision{std::move(loop), w.call.op, w.shape, w.operands[1]});
 }
 
 }  // namespace gradus::kernels

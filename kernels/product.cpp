@@ -127,16 +127,14 @@ void run_item(const LibraryPlan& p, int64_t item, std::byte* const* args, std::b
   p.kinds[p.kind_of(group, row, column)]->run(from_a, from_b, to, scratch + p.copy_bytes);
 }
 
-void run_library(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const LibraryPlan& p = *static_cast<const LibraryPlan*>(parameters);
+void run_library(const LibraryPlan& p, std::byte* const* args, KernelScope& scope) {
   run_in_slots(scope.workers, p.items(), [&](int64_t item, int64_t slot) {
     run_item(p, item, args, scope.scratch + static_cast<size_t>(slot) * p.slot_bytes);
   });
 }
 
-void run_own(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  gemm(*static_cast<const Gemm*>(parameters), args[0], args[1], args[2], scope.scratch,
-       scope.workers);
+void run_own(const Gemm& g, std::byte* const* args, KernelScope& scope) {
+  gemm(g, args[0], args[1], args[2], scope.scratch, scope.workers);
 }
 
 // The primitives of the kinds of tiles that there are; false where one is refused.
@@ -193,13 +191,13 @@ std::optional<Kernel> make_library(const Gemm& g) {
   if (g.dtype != DType::f64 && !make_kinds(p)) return std::nullopt;
   const size_t slots = static_cast<size_t>(std::min(p.items(), most_slots()));
   const size_t scratch = slots * p.slot_bytes;
-  return Kernel::of(run_library, std::move(p), scratch);
+  return Kernel::of<run_library>(std::move(p), scratch);
 }
 
 // A product that is one tile of ours: nothing is left to decide when it runs.
 template <class C>
-void run_tile(const void* parameters, std::byte* const* args, KernelScope&) {
-  GemmTile<C> t = *static_cast<const GemmTile<C>*>(parameters);
+void run_tile(const GemmTile<C>& tile, std::byte* const* args, KernelScope&) {
+  GemmTile<C> t = tile;
   t.a = reinterpret_cast<const C*>(args[0]);
   t.b = reinterpret_cast<const C*>(args[1]);
   t.c = reinterpret_cast<C*>(args[2]);
@@ -208,9 +206,8 @@ void run_tile(const void* parameters, std::byte* const* args, KernelScope&) {
 
 // A product of several such tiles, of operands that are read where they lie.
 template <class C>
-void run_tiles(const void* parameters, std::byte* const* args, KernelScope&) {
+void run_tiles(const GemmTile<C>& whole, std::byte* const* args, KernelScope&) {
   using K = GemmKernels<C>;
-  const GemmTile<C>& whole = *static_cast<const GemmTile<C>*>(parameters);
   const GemmKernels<C>& kernels = gemm_kernels<C>(cpu_has_v3());
   GemmTile<C> t = whole;
   const int64_t width = whole.rows == 1 ? K::wide : K::columns;
@@ -233,9 +230,9 @@ std::optional<Kernel> make_tile(const Gemm& g) {
   if (!g.batch.empty() || std::min({g.m, g.n, g.k}) < 1 || g.k > gemm_block ||
       (g.b_column != 1 && g.n > 1) || (!fits && (g.n == 1 || work_of(g) > few_tiles_work)))
     return std::nullopt;
-  return Kernel::of(fits ? run_tile<C> : run_tiles<C>,
-                    GemmTile<C>{g.m, g.n, g.k, nullptr, g.a_row, g.a_column, nullptr, g.b_row,
-                                nullptr, g.n, true});
+  const GemmTile<C> tile{g.m,     g.n,     g.k,     nullptr, g.a_row, g.a_column,
+                         nullptr, g.b_row, nullptr, g.n,     true};
+  return fits ? Kernel::of<run_tile<C>>(tile) : Kernel::of<run_tiles<C>>(tile);
 }
 
 }  // namespace
@@ -254,7 +251,7 @@ Kernel make_kernel(const Product& w) {
     if (auto kernel = make_tile<float>(g)) return *kernel;
   if (g.dtype == DType::f64)
     if (auto kernel = make_tile<double>(g)) return *kernel;
-  return Kernel::of(run_own, g, gemm_scratch_bytes(g));
+  return Kernel::of<run_own>(g, gemm_scratch_bytes(g));
 }
 
 }  // namespace gradus::kernels

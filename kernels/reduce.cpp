@@ -184,8 +184,7 @@ void run_units(const Plan& p, const std::byte* x, std::byte* out, WorkerPool& wo
   int64_t batch = std::max<int64_t>(1, task_elements / per_unit);
   bool short_rows = !p.by_columns && p.direct && p.reduced.size() == 1 &&
                     p.reduced[0].stride == 1 && p.count <= reduce_chunk;
-  auto task = [&](int64_t t) {
-    int64_t first = t * batch, last = std::min(p.units, first + batch);
+  workers.parallel_parts(p.units, batch, [&](int64_t first, int64_t last) {
     if (short_rows) return reduce_short_rows(p, x, first, last, out);
     alignas(64) std::byte result[tile_bytes];
     for (int64_t u = first; u < last; ++u) {
@@ -193,10 +192,7 @@ void run_units(const Plan& p, const std::byte* x, std::byte* out, WorkerPool& wo
       reduce_unit(p, x, unit, 0, result);
       store(p, result, unit.output, unit.width, out);
     }
-  };
-  int64_t tasks = (p.units + batch - 1) / batch;
-  if (tasks <= 1) return task(0);
-  workers.parallel_for(tasks, task);
+  });
 }
 
 // Few units: blocks of the reduced space are split over workers, then combined.
@@ -219,16 +215,14 @@ void run_blocks(const Plan& p, const std::byte* x, std::byte* out, KernelScope& 
   }
 }
 
-void run(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const Plan& p = *static_cast<const Plan*>(parameters);
+void run(const Plan& p, std::byte* const* args, KernelScope& scope) {
   if (p.blocks > 1)
     run_blocks(p, args[0], args[1], scope);
   else
     run_units(p, args[0], args[1], scope.workers);
 }
 
-void run_empty(const void* parameters, std::byte* const* args, KernelScope&) {
-  const Plan& p = *static_cast<const Plan*>(parameters);
+void run_empty(const Plan& p, std::byte* const* args, KernelScope&) {
   alignas(8) std::byte identity[8];
   p.loops->fill(identity, 1);
   for (int64_t i = 0; i < p.outputs; ++i) store(p, identity, i, 1, args[1]);
@@ -265,7 +259,7 @@ Kernel make_kernel(const Reduce& w) {
   p.loops = &reduce_loops(w.reducer, compute);
   p.tile_dtype = logical ? DType::boolean : dtype_of(compute);
   p.direct = p.in == p.tile_dtype;
-  if (p.outputs == 0 || p.count == 0) return Kernel::of(run_empty, std::move(p));
+  if (p.outputs == 0 || p.count == 0) return Kernel::of<run_empty>(std::move(p));
   p.by_columns = choose_columns(p);
   if (p.by_columns) {
     p.tile = tile_bytes / static_cast<int64_t>(p.loops->size);
@@ -280,7 +274,7 @@ Kernel make_kernel(const Reduce& w) {
     p.blocks = (p.chunks() + block_chunks - 1) / block_chunks;
     scratch = static_cast<size_t>(p.blocks * p.outputs) * p.loops->size;
   }
-  return Kernel::of(run, std::move(p), scratch);
+  return Kernel::of<run>(std::move(p), scratch);
 }
 
 }  // namespace gradus::kernels

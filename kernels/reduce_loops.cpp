@@ -92,31 +92,31 @@ template <class R, class T>
 }
 
 template <class R, class T>
-[[gnu::always_inline]] inline void rows_body(const void* x, int64_t stride, int64_t rows, int64_t n,
-                                             void* partial) {
+[[gnu::always_inline]] inline void rows(const void* x, int64_t stride, int64_t rows, int64_t n,
+                                        void* partial) {
   const T* s = static_cast<const T*>(x);
   for (int64_t j = 0; j < rows; ++j)
     static_cast<T*>(partial)[j] = reduce_row<R, T>(s + j * stride, n);
 }
 
 template <class R, class T>
-[[gnu::always_inline]] inline void combine_body(void* into, const void* other, int64_t n) {
+[[gnu::always_inline]] inline void combine(void* into, const void* other, int64_t n) {
   T* __restrict a = static_cast<T*>(into);
   const T* __restrict b = static_cast<const T*>(other);
   for (int64_t i = 0; i < n; ++i) R::combine(a[i], b[i]);
 }
 
 template <class R, class T>
-[[gnu::always_inline]] inline void columns_body(const void* x, int64_t stride, int64_t rows,
-                                                int64_t n, int64_t first, void* lanes) {
+[[gnu::always_inline]] inline void columns(const void* x, int64_t stride, int64_t rows, int64_t n,
+                                           int64_t first, void* lanes) {
   const T* s = static_cast<const T*>(x);
   T* acc = static_cast<T*>(lanes);
   int64_t i = 0;
   if (stride == n && n < 64) {  // narrow rows without gaps: all lanes in one go
     for (; i < rows && (first + i) % reduce_lanes; ++i)
-      combine_body<R, T>(acc + (first + i) % reduce_lanes * n, s + i * n, n);
+      combine<R, T>(acc + (first + i) % reduce_lanes * n, s + i * n, n);
     for (; i + reduce_lanes <= rows; i += reduce_lanes)
-      combine_body<R, T>(acc, s + i * n, reduce_lanes * n);
+      combine<R, T>(acc, s + i * n, reduce_lanes * n);
   }
   const bool far = rows * stride * static_cast<int64_t>(sizeof(T)) > (1 << 20);
   for (; i < rows; ++i) {
@@ -124,14 +124,14 @@ template <class R, class T>
     // Where rows lie far apart, what comes next has to be asked for.
     for (int64_t t = 0; far && t < n; t += 64 / static_cast<int64_t>(sizeof(T)))
       __builtin_prefetch(row + prefetch_rows * stride + t);
-    combine_body<R, T>(acc + (first + i) % reduce_lanes * n, row, n);
+    combine<R, T>(acc + (first + i) % reduce_lanes * n, row, n);
   }
 }
 
 template <class R, class T>
-[[gnu::always_inline]] inline void fold_body(void* lanes, int64_t used, int64_t n) {
+[[gnu::always_inline]] inline void fold_lanes(void* lanes, int64_t used, int64_t n) {
   T* acc = static_cast<T*>(lanes);
-  for (int64_t w = used / 2; w > 0; w /= 2) combine_body<R, T>(acc, acc + w * n, w * n);
+  for (int64_t w = used / 2; w > 0; w /= 2) combine<R, T>(acc, acc + w * n, w * n);
 }
 
 template <class R, class T>
@@ -140,53 +140,13 @@ void fill(void* into, int64_t n) {
 }
 
 template <class R, class T>
-struct Base {
-  static void rows(const void* x, int64_t stride, int64_t rows, int64_t n, void* partial) {
-    rows_body<R, T>(x, stride, rows, n, partial);
-  }
-  static void columns(const void* x, int64_t stride, int64_t rows, int64_t n, int64_t first,
-                      void* lanes) {
-    columns_body<R, T>(x, stride, rows, n, first, lanes);
-  }
-  static void fold(void* lanes, int64_t used, int64_t n) { fold_body<R, T>(lanes, used, n); }
-  static void combine(void* into, const void* other, int64_t n) {
-    combine_body<R, T>(into, other, n);
-  }
-};
-
-#if GRADUS_HAS_V3
-template <class R, class T>
-struct V3 {
-  [[gnu::target("arch=x86-64-v3")]] static void rows(const void* x, int64_t stride, int64_t rows,
-                                                     int64_t n, void* partial) {
-    rows_body<R, T>(x, stride, rows, n, partial);
-  }
-  [[gnu::target("arch=x86-64-v3")]] static void columns(const void* x, int64_t stride, int64_t rows,
-                                                        int64_t n, int64_t first, void* lanes) {
-    columns_body<R, T>(x, stride, rows, n, first, lanes);
-  }
-  [[gnu::target("arch=x86-64-v3")]] static void fold(void* lanes, int64_t used, int64_t n) {
-    fold_body<R, T>(lanes, used, n);
-  }
-  [[gnu::target("arch=x86-64-v3")]] static void combine(void* into, const void* other, int64_t n) {
-    combine_body<R, T>(into, other, n);
-  }
-};
-#endif
-
-template <template <class, class> class Isa, class R, class T>
-constexpr ReduceLoops loops_of() {
-  return {sizeof(T),       Isa<R, T>::rows,    Isa<R, T>::columns,
-          Isa<R, T>::fold, Isa<R, T>::combine, fill<R, T>};
-}
-
-template <class R, class T>
 const ReduceLoops& choose() {
-  static const ReduceLoops loops =
-#if GRADUS_HAS_V3
-      cpu_has_v3() ? loops_of<V3, R, T>() :
-#endif
-                   loops_of<Base, R, T>();
+  static const ReduceLoops loops{sizeof(T),
+                                 Levels<rows<R, T>>::best(),
+                                 Levels<columns<R, T>>::best(),
+                                 Levels<fold_lanes<R, T>>::best(),
+                                 Levels<combine<R, T>>::best(),
+                                 fill<R, T>};
   return loops;
 }
 

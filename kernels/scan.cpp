@@ -58,7 +58,7 @@ using ScanLoop = void (*)(const void* a, const void* b, void* out, int64_t m, in
                           int64_t step, void* state);
 
 template <ScanStep kind, class C, bool exclusive>
-[[gnu::always_inline]] inline void scan_body(const void* a, const void* b, void* out, int64_t m,
+[[gnu::always_inline]] inline void scan_loop(const void* a, const void* b, void* out, int64_t m,
                                              int64_t n, int64_t step, void* state) {
   const C* __restrict x = static_cast<const C*>(a);
   const C* __restrict z = static_cast<const C*>(b);
@@ -82,26 +82,10 @@ template <ScanStep kind, class C, bool exclusive>
     }
 }
 
-template <ScanStep kind, class C, bool exclusive>
-void scan_loop(const void* a, const void* b, void* out, int64_t m, int64_t n, int64_t step,
-               void* state) {
-  scan_body<kind, C, exclusive>(a, b, out, m, n, step, state);
-}
-#if GRADUS_HAS_V3
-template <ScanStep kind, class C, bool exclusive>
-[[gnu::target("arch=x86-64-v3")]] void scan_loop_v3(const void* a, const void* b, void* out,
-                                                    int64_t m, int64_t n, int64_t step,
-                                                    void* state) {
-  scan_body<kind, C, exclusive>(a, b, out, m, n, step, state);
-}
-#endif
-
 template <ScanStep kind, class C>
 ScanLoop choose(bool exclusive) {
-#if GRADUS_HAS_V3
-  if (cpu_has_v3()) return exclusive ? scan_loop_v3<kind, C, true> : scan_loop_v3<kind, C, false>;
-#endif
-  return exclusive ? scan_loop<kind, C, true> : scan_loop<kind, C, false>;
+  return exclusive ? Levels<scan_loop<kind, C, true>>::best()
+                   : Levels<scan_loop<kind, C, false>>::best();
 }
 
 // How operands lie: what comes before the scanned dimension, and what comes after it.
@@ -192,13 +176,12 @@ void run_strip(const Plan& p, std::byte* const* args, const Strip& strip) {
   }
 }
 
-void run(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const Plan& p = *static_cast<const Plan*>(parameters);
+void run(const Plan& p, std::byte* const* args, KernelScope& scope) {
   const int64_t strips = (p.inner + tile - 1) / tile, units = p.outer * strips;
   const int64_t per_unit = p.length * std::min(p.inner, tile);
   const int64_t batch = std::max<int64_t>(1, task_elements / std::max<int64_t>(per_unit, 1));
-  scope.workers.parallel_for((units + batch - 1) / batch, [&](int64_t t) {
-    for (int64_t u = t * batch; u < std::min(units, (t + 1) * batch); ++u) {
+  scope.workers.parallel_parts(units, batch, [&](int64_t first_unit, int64_t last) {
+    for (int64_t u = first_unit; u < last; ++u) {
       int64_t first = u % strips * tile;
       run_strip(p, args, {u / strips, first, std::min(tile, p.inner - first)});
     }
@@ -249,14 +232,12 @@ void max_line(const MaxPlan& p, std::byte* const* args, int64_t line) {
   }
 }
 
-void run_max(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const MaxPlan& p = *static_cast<const MaxPlan*>(parameters);
+void run_max(const MaxPlan& p, std::byte* const* args, KernelScope& scope) {
   const int64_t lines = p.outer * p.inner;
   const int64_t batch = std::max<int64_t>(1, task_elements / p.length);
-  scope.workers.parallel_for((lines + batch - 1) / batch, [&](int64_t t) {
+  scope.workers.parallel_parts(lines, batch, [&](int64_t first, int64_t last) {
     visit_compute(p.compute, [&](auto tag) {
-      for (int64_t l = t * batch; l < std::min(lines, (t + 1) * batch); ++l)
-        max_line<typename decltype(tag)::type>(p, args, l);
+      for (int64_t l = first; l < last; ++l) max_line<typename decltype(tag)::type>(p, args, l);
     });
   });
 }
@@ -293,14 +274,14 @@ Kernel make_kernel(const Scan& w) {
       choose_loop<ScanStep::log_sum_exp>(p, w.exclusive);
       break;
   }
-  return Kernel::of(run, std::move(p));
+  return Kernel::of<run>(std::move(p));
 }
 
 Kernel make_kernel(const RunningMax& w) {
   if (w.x.numel() == 0) return {};
   MaxPlan p{side_of(w.x, w.dim), compute_of(w.x.dtype), 1, 1, 1};
   set_extents(p, w.x, w.dim);
-  return Kernel::of(run_max, std::move(p));
+  return Kernel::of<run_max>(std::move(p));
 }
 
 }  // namespace gradus::kernels

@@ -61,8 +61,7 @@ void sort_rows(const SortPlan& p, const T* x, T* values, int64_t* indices, int64
 }
 
 template <class T, class C>
-void run_sort(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const SortPlan& p = *static_cast<const SortPlan*>(parameters);
+void run_sort(const SortPlan& p, std::byte* const* args, KernelScope& scope) {
   auto* rows = reinterpret_cast<Element<C>*>(scope.scratch);
   run_in_slots(
       scope.workers, (p.rows + p.rows_each - 1) / p.rows_each, [&](int64_t item, int64_t slot) {
@@ -89,7 +88,7 @@ Kernel make_kernel(const Sort& w) {
     using C = Compared<T>;
     const auto scratch =
         static_cast<size_t>(std::min(items, most_slots()) * p.length) * sizeof(Element<C>);
-    return Kernel::of(run_sort<T, C>, std::move(p), scratch);
+    return Kernel::of<run_sort<T, C>>(std::move(p), scratch);
   });
 }
 

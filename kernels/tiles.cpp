@@ -25,26 +25,6 @@ template <class From, class To>
 }
 
 template <class From, class To>
-void load_base(const std::byte* source, int64_t stride, int64_t n, void* tile) {
-  load<From, To>(source, stride, n, tile);
-}
-#if GRADUS_HAS_V3
-template <class From, class To>
-[[gnu::target("arch=x86-64-v3")]] void load_v3(const std::byte* source, int64_t stride, int64_t n,
-                                               void* tile) {
-  load<From, To>(source, stride, n, tile);
-}
-#endif
-
-template <class From, class To>
-void run(const std::byte* source, int64_t stride, int64_t n, void* tile) {
-#if GRADUS_HAS_V3
-  if (cpu_has_v3()) return load_v3<From, To>(source, stride, n, tile);
-#endif
-  load_base<From, To>(source, stride, n, tile);
-}
-
-template <class From, class To>
 void gather(const std::byte* source, std::span<const int64_t> shape,
             std::span<const int64_t> strides, std::span<int64_t> index, int64_t n, void* tile) {
   const From* s = reinterpret_cast<const From*>(source);
@@ -91,7 +71,8 @@ void load_tile(DType source_dtype, DType tile_dtype, const std::byte* source, in
                int64_t n, void* tile) {
   visit_dtype(source_dtype, [&](auto from) {
     visit_tile(tile_dtype, [&](auto to) {
-      run<typename decltype(from)::type, typename decltype(to)::type>(source, stride, n, tile);
+      Levels<load<typename decltype(from)::type, typename decltype(to)::type>>::run(source, stride,
+                                                                                    n, tile);
     });
   });
 }
@@ -111,7 +92,7 @@ void store_tile(DType tile_dtype, DType target_dtype, const void* tile, int64_t 
                 std::byte* target) {
   visit_tile(tile_dtype, [&](auto from) {
     visit_dtype(target_dtype, [&](auto to) {
-      run<typename decltype(from)::type, typename decltype(to)::type>(
+      Levels<load<typename decltype(from)::type, typename decltype(to)::type>>::run(
           static_cast<const std::byte*>(tile), 1, n, target);
     });
   });

@@ -66,14 +66,13 @@ void add_rows(const SumPlan& p, const std::byte* source, std::byte* target, int6
             p.source.shape.back());
 }
 
-void run_sum(const void* parameters, std::byte* const* args, KernelScope& scope) {
-  const SumPlan& p = *static_cast<const SumPlan*>(parameters);
+void run_sum(const SumPlan& p, std::byte* const* args, KernelScope& scope) {
   p.begin.run(args, scope);
   std::byte* target = p.in_scratch ? scope.scratch : args[p.indexed];
   if (const int64_t count = p.source.numel(); count > 0) {
     const int64_t rows = count / p.source.shape.back();
-    scope.workers.parallel_for((rows + p.chunk_rows - 1) / p.chunk_rows, [&](int64_t c) {
-      add_rows(p, args[p.plain], target, c * p.chunk_rows, std::min(rows, (c + 1) * p.chunk_rows));
+    scope.workers.parallel_parts(rows, p.chunk_rows, [&](int64_t first, int64_t last) {
+      add_rows(p, args[p.plain], target, first, last);
     });
   }
   p.end.run(args, scope);
@@ -90,7 +89,7 @@ Kernel make_sums(const Index& w) {
     const int64_t apart = rows_apart(p.source, p.strides);
     p.chunk_rows = std::max<int64_t>(1, chunk_elements / (apart * p.source.shape.back())) * apart;
   }
-  return Kernel::of(run_sum, std::move(p), static_cast<size_t>(w.sums_bytes()));
+  return Kernel::of<run_sum>(std::move(p), static_cast<size_t>(w.sums_bytes()));
 }
 
 }  // namespace gradus::kernels

@@ -99,9 +99,9 @@ bool read_literal(const Literal&, GeluForm&, std::string& what);
 Literal write_literal(const GeluForm&);
 
 struct Gelu : Function<Unary<Result::floating>> {  // y = x Phi(x)
-  static constexpr std::string_view
-      name = "gelu",
-      doc = "y = x * normal_cdf(x), or x / (1 + e^(-2 c (x + 0.044715 x^3)))";
+  static constexpr std::string_view name = "gelu";
+  static constexpr std::string_view doc =
+      "y = x * normal_cdf(x), or x / (1 + e^(-2 c (x + 0.044715 x^3)))";
   struct Attr {
     GeluForm approximate;
     static constexpr auto fields() { return std::tuple(field("approximate", &Attr::approximate)); }
@@ -132,9 +132,9 @@ struct Silu : Function<Unary<Result::floating>> {  // y = x sigmoid(x)
 };
 
 struct Softplus : Function<Unary<Result::floating>> {  // y = log(1 + e^(beta x)) / beta
-  static constexpr std::string_view
-      name = "softplus",
-      doc = "y = log(1 + e^(beta * x)) / beta; x where beta * x > threshold";
+  static constexpr std::string_view name = "softplus";
+  static constexpr std::string_view doc =
+      "y = log(1 + e^(beta * x)) / beta; x where beta * x > threshold";
   struct Attr {
     double beta = 1, threshold = 20;
     static constexpr auto fields() {
@@ -151,9 +151,9 @@ struct Softplus : Function<Unary<Result::floating>> {  // y = log(1 + e^(beta x)
 };
 
 struct Hardtanh : Function<Unary<>> {  // y = min(max(x, lower), upper)
-  static constexpr std::string_view name = "hardtanh",
-                                    doc =
-                                        "y = x kept within [min, max]; derivative 0 on the bounds";
+  static constexpr std::string_view name = "hardtanh";
+  static constexpr std::string_view doc =
+      "y = x kept within [min, max]; derivative 0 on the bounds";
   struct Attr {
     NumberLiteral min = -1, max = 1;
     static constexpr auto fields() {
@@ -198,9 +198,9 @@ struct Hardshrink : Function<Unary<Result::floating>> {  // y = 0 where |x| <= l
 };
 
 struct Softshrink : Function<Unary<Result::floating>> {  // y = x moved towards 0 by lambd
-  static constexpr std::string_view
-      name = "softshrink",
-      doc = "y = x - lambd if x > lambd, x + lambd if x < -lambd, else 0";
+  static constexpr std::string_view name = "softshrink";
+  static constexpr std::string_view doc =
+      "y = x - lambd if x > lambd, x + lambd if x < -lambd, else 0";
   using Attr = LambdAttr;
   template <class S>
   GRADUS_INLINE static S scalar(S x, const Attr& a) {
@@ -258,9 +258,9 @@ struct Prelu {  // y = x where x > 0, else w x, one w for all or one per channel
 };
 
 struct NanToNum {  // y = x where it is finite
-  static constexpr std::string_view
-      name = "nan_to_num",
-      doc = "y = x, NaN and infinities replaced (by the dtype's extremes)";
+  static constexpr std::string_view name = "nan_to_num";
+  static constexpr std::string_view doc =
+      "y = x, NaN and infinities replaced (by the dtype's extremes)";
   struct Attr {
     double nan = 0;
     std::optional<double> posinf, neginf;

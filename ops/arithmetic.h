@@ -140,17 +140,17 @@ struct Pow : Function<Binary<>> {  // z = x^y
 };
 
 struct Maximum : Binary<> {  // z = max(x, y)
-  static constexpr std::string_view name = "maximum",
-                                    doc =
-                                        "z = max(x, y), NaN if either is; ties halve the gradient";
+  static constexpr std::string_view name = "maximum";
+  static constexpr std::string_view doc =
+      "z = max(x, y), NaN if either is; ties halve the gradient";
   GRADUS_INLINE static auto scalar(auto x, auto y) { return maximum(x, y); }
   static void vjp(VjpCall& d);
 };
 
 struct Minimum : Binary<> {  // z = min(x, y)
-  static constexpr std::string_view name = "minimum",
-                                    doc =
-                                        "z = min(x, y), NaN if either is; ties halve the gradient";
+  static constexpr std::string_view name = "minimum";
+  static constexpr std::string_view doc =
+      "z = min(x, y), NaN if either is; ties halve the gradient";
   GRADUS_INLINE static auto scalar(auto x, auto y) { return minimum(x, y); }
   static void vjp(VjpCall& d);
 };

@@ -52,9 +52,9 @@ struct Tile {
 };
 
 struct RepeatInterleave {
-  static constexpr std::string_view
-      name = "repeat_interleave",
-      doc = "y[.., i, ..] = x[.., i // repeats, ..]; flat without `dim`";
+  static constexpr std::string_view name = "repeat_interleave";
+  static constexpr std::string_view doc =
+      "y[.., i, ..] = x[.., i // repeats, ..]; flat without `dim`";
   struct Attr {
     Dim repeats = 1;
     std::optional<int64_t> dim;
@@ -83,9 +83,9 @@ struct Flip : View {
 };
 
 struct Roll : View {
-  static constexpr std::string_view
-      name = "roll",
-      doc = "y[.., (i + shift) mod n, ..] = x[.., i, ..]; flat without `dims`";
+  static constexpr std::string_view name = "roll";
+  static constexpr std::string_view doc =
+      "y[.., (i + shift) mod n, ..] = x[.., i, ..]; flat without `dims`";
   static constexpr auto no_batch_rule = "not written: without `dims` it rolls the flat tensor";
   struct Attr {
     Ints shifts, dims;
@@ -123,9 +123,9 @@ struct Triu : TrianglePart {
 };
 
 struct Pad {  // amounts as in ATen: (before, after) of the last dimension first
-  static constexpr std::string_view
-      name = "pad",
-      doc = "y = x with borders: constant, reflect, replicate, circular";
+  static constexpr std::string_view name = "pad";
+  static constexpr std::string_view doc =
+      "y = x with borders: constant, reflect, replicate, circular";
   struct Attr {
     Dims pad;
     std::string mode = "constant";
@@ -139,9 +139,9 @@ struct Pad {  // amounts as in ATen: (before, after) of the last dimension first
 };
 
 struct ConstantPadNd : View {  // negative amounts take away
-  static constexpr std::string_view
-      name = "constant_pad_nd",
-      doc = "y[.., i, ..] = x[.., i - before, ..], `value` outside of x";
+  static constexpr std::string_view name = "constant_pad_nd";
+  static constexpr std::string_view doc =
+      "y[.., i, ..] = x[.., i - before, ..], `value` outside of x";
   static constexpr auto batch = batch_last_dimensions;
   struct Attr {
     Dims pad;

@@ -145,9 +145,9 @@ struct MaskedFill : Pointwise<2, Result::same> {  // y = value where the mask ho
 };
 
 struct Clamp : Unary<> {  // y = min(max(x, lower), upper); upper where lower > upper
-  static constexpr std::string_view name = "clamp",
-                                    doc =
-                                        "y = x kept within [min, max]; derivative 1 on the bounds";
+  static constexpr std::string_view name = "clamp";
+  static constexpr std::string_view doc =
+      "y = x kept within [min, max]; derivative 1 on the bounds";
   struct Attr {
     std::optional<NumberLiteral> min, max;
     static constexpr auto fields() {

@@ -23,9 +23,9 @@ BatchedResults batch_images(const BatchedCall& c);
 
 // x [N, C, spatial..], w [O, C / groups, kernel..]; what is read outside of x is 0.
 struct Convolution {
-  static constexpr auto name = "convolution"sv, doc =
-                                                    "y[n, o, i] = sum over c, k of w[o, c, k] * "
-                                                    "x[n, c, i*stride - padding + k*dilation]"sv;
+  static constexpr auto name = "convolution"sv;
+  static constexpr auto doc =
+      "y[n, o, i] = sum over c, k of w[o, c, k] * x[n, c, i*stride - padding + k*dilation]"sv;
   static constexpr std::array inputs{"x"sv, "w"sv};
   static constexpr auto recompute_cost = ir::again::multiplies;
   static constexpr auto batch = batch_images;
@@ -97,11 +97,10 @@ template <int spatial>
 struct ConvTranspose {
   static constexpr std::array<std::string_view, 3> names{"conv_transpose1d", "conv_transpose2d",
                                                          "conv_transpose3d"};
-  static constexpr std::string_view
-      name = names[spatial - 1],
-      doc =
-          "y = convolution_input(x, w) + b, of (size - 1)*stride - 2*padding + "
-          "dilation*(kernel - 1) + output_padding + 1";
+  static constexpr std::string_view name = names[spatial - 1];
+  static constexpr std::string_view doc =
+      "y = convolution_input(x, w) + b, of (size - 1)*stride - 2*padding + dilation*(kernel - 1) + "
+      "output_padding + 1";
   static constexpr std::array inputs{"x"sv, "w"sv, "b?"sv};
   using Attr = ConvTransposeAttr;
   static void compose(ComposeCall&, const Attr&);

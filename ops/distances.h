@@ -20,10 +20,9 @@ struct Normalize {
 };
 
 struct CosineSimilarity {  // derivatives are those of the lengths, also where eps replaces them
-  static constexpr auto name = "cosine_similarity"sv,
-                        doc =
-                            "s = sum of x y over dim / (|x| |y|), lengths over dim, each at least "
-                            "eps"sv;
+  static constexpr auto name = "cosine_similarity"sv;
+  static constexpr auto doc =
+      "s = sum of x y over dim / (|x| |y|), lengths over dim, each at least eps"sv;
   static constexpr std::array inputs{"x"sv, "y"sv};
   static constexpr std::array results{"s"sv};
   struct Attr {
@@ -51,10 +50,9 @@ struct PairwiseDistance {
 };
 
 struct TripletMarginLoss {
-  static constexpr auto name = "triplet_margin_loss"sv,
-                        doc =
-                            "y = reduce(max(distance(a, p) - distance(a, n) + margin, 0)), by "
-                            "pairwise_distance"sv;
+  static constexpr auto name = "triplet_margin_loss"sv;
+  static constexpr auto doc =
+      "y = reduce(max(distance(a, p) - distance(a, n) + margin, 0)), by pairwise_distance"sv;
   static constexpr std::array inputs{"a"sv, "p"sv, "n"sv};
   struct Attr {
     double margin = 1, p = 2;

@@ -13,9 +13,9 @@ struct L1Loss {
 };
 
 struct SmoothL1Loss {
-  static constexpr auto
-      name = "smooth_l1_loss"sv,
-      doc = "y = reduce(z < beta ? z^2 / (2 beta) : z - beta / 2), z = |x - target|"sv;
+  static constexpr auto name = "smooth_l1_loss"sv;
+  static constexpr auto doc =
+      "y = reduce(z < beta ? z^2 / (2 beta) : z - beta / 2), z = |x - target|"sv;
   static constexpr std::array inputs{"x"sv, "target"sv};
   struct Attr {
     Reduction reduction = Reduction::mean;
@@ -28,10 +28,9 @@ struct SmoothL1Loss {
 };
 
 struct HuberLoss {
-  static constexpr auto name = "huber_loss"sv,
-                        doc =
-                            "y = reduce(z <= delta ? z^2 / 2 : delta (z - delta / 2)), "
-                            "z = |x - target|"sv;
+  static constexpr auto name = "huber_loss"sv;
+  static constexpr auto doc =
+      "y = reduce(z <= delta ? z^2 / 2 : delta (z - delta / 2)), z = |x - target|"sv;
   static constexpr std::array inputs{"x"sv, "target"sv};
   struct Attr {
     Reduction reduction = Reduction::mean;
@@ -52,9 +51,9 @@ struct SoftMarginLoss {
 
 // Logarithms are at least -100; the slope by p has p (1 - p) at least 1e-12 below it.
 struct Bce {
-  static constexpr auto name = "bce"sv,
-                        doc =
-                            "y = reduce(-weight * (target * log p + (1 - target) * log(1 - p)))"sv;
+  static constexpr auto name = "bce"sv;
+  static constexpr auto doc =
+      "y = reduce(-weight * (target * log p + (1 - target) * log(1 - p)))"sv;
   static constexpr std::array inputs{"p"sv, "target"sv, "weight?"sv};
   using Attr = LossAttr;
   static void compose(ComposeCall&, const Attr&);
@@ -62,10 +61,9 @@ struct Bce {
 };
 
 struct KlDiv {
-  static constexpr auto name = "kl_div"sv,
-                        doc =
-                            "y = reduce(p (log p - logq)); with log_target, p is given by its "
-                            "logarithm"sv;
+  static constexpr auto name = "kl_div"sv;
+  static constexpr auto doc =
+      "y = reduce(p (log p - logq)); with log_target, p is given by its logarithm"sv;
   static constexpr std::array inputs{"logq"sv, "p"sv};
   struct Attr {
     Reduction reduction = Reduction::mean;
@@ -79,10 +77,10 @@ struct KlDiv {
 };
 
 struct PoissonNllLoss {
-  static constexpr auto name = "poisson_nll_loss"sv,
-                        doc =
-                            "y = reduce(e^x - target x), or of x - target log(x + eps); full adds "
-                            "log(target!), by Stirling"sv;
+  static constexpr auto name = "poisson_nll_loss"sv;
+  static constexpr auto doc =
+      "y = reduce(e^x - target x), or of x - target log(x + eps); full adds log(target!), by "
+      "Stirling"sv;
   static constexpr std::array inputs{"x"sv, "target"sv};
   struct Attr {
     bool log_input = true, full = false;

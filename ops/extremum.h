@@ -31,15 +31,15 @@ struct ExtremumAlong : AnyExtremumAlong {
 };
 
 struct MaxDim : ExtremumAlong<true> {
-  static constexpr auto
-      name = "max_dim"sv,
-      doc = "values = the greatest x along dim, indices = the first place it is at"sv;
+  static constexpr auto name = "max_dim"sv;
+  static constexpr auto doc =
+      "values = the greatest x along dim, indices = the first place it is at"sv;
 };
 
 struct MinDim : ExtremumAlong<false> {
-  static constexpr auto name = "min_dim"sv,
-                        doc =
-                            "values = the least x along dim, indices = the first place it is at"sv;
+  static constexpr auto name = "min_dim"sv;
+  static constexpr auto doc =
+      "values = the least x along dim, indices = the first place it is at"sv;
 };
 
 // What argmax and argmin share: the place along dim, or in all of x, row-major.

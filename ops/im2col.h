@@ -19,9 +19,9 @@ struct Im2colAttr {
 
 // [N, C, H, W] -> [N, C * kernel elements, windows]; N may be missing.
 struct UnfoldIm2col {
-  static constexpr auto
-      name = "unfold_im2col"sv,
-      doc = "y[n, (c, p, q), (i, j)] = x[n, c, i*stride - padding + p*dilation, ..]"sv;
+  static constexpr auto name = "unfold_im2col"sv;
+  static constexpr auto doc =
+      "y[n, (c, p, q), (i, j)] = x[n, c, i*stride - padding + p*dilation, ..]"sv;
   static constexpr auto no_batch_rule = "not written: the batch of images would become longer";
   using Attr = Im2colAttr;
   static void infer(InferCall&, const Attr&);
@@ -30,9 +30,9 @@ struct UnfoldIm2col {
 };
 
 struct FoldCol2im {  // the adjoint of unfold_im2col, for images of `output_size`
-  static constexpr auto
-      name = "fold_col2im"sv,
-      doc = "y = zeros; y[n, c, i*stride - padding + p*dilation, ..] += x[n, (c, p, q), (i, j)]"sv;
+  static constexpr auto name = "fold_col2im"sv;
+  static constexpr auto doc =
+      "y = zeros; y[n, c, i*stride - padding + p*dilation, ..] += x[n, (c, p, q), (i, j)]"sv;
   static constexpr auto no_batch_rule = "not written: the batch of images would become longer";
   struct Attr : Im2colAttr {
     Dims output_size;

@@ -64,10 +64,10 @@ struct CrossEntropy {
 };
 
 struct BceWithLogits {
-  static constexpr auto name = "bce_with_logits"sv,
-                        doc =
-                            "y = reduce(-weight * (pos_weight * target * log s(x) + (1 - target) * "
-                            "log(1 - s(x)))), s = sigmoid"sv;
+  static constexpr auto name = "bce_with_logits"sv;
+  static constexpr auto doc =
+      "y = reduce(-weight * (pos_weight * target * log s(x) + (1 - target) * log(1 - s(x)))), s = "
+      "sigmoid"sv;
   static constexpr std::array inputs{"x"sv, "target"sv, "weight?"sv, "pos_weight?"sv};
   using Attr = LossAttr;
   static void compose(ComposeCall&, const Attr&);

@@ -17,11 +17,10 @@ struct MatmulAttr {
 };
 
 struct Matmul {  // y[…, i, j] = sum over k of a[…, i, k] * b[…, k, j]
-  static constexpr auto name = "matmul"sv,
-                        doc =
-                            "y = a b, or a b^T, over the last two dimensions, the others "
-                            "broadcast; a 1-d operand is a row on the left, a column on the "
-                            "right"sv;
+  static constexpr auto name = "matmul"sv;
+  static constexpr auto doc =
+      "y = a b, or a b^T, over the last two dimensions, the others broadcast; a 1-d operand is a "
+      "row on the left, a column on the right"sv;
   static constexpr std::array inputs{"a"sv, "b"sv};
   static constexpr auto recompute_cost = ir::again::multiplies;
   using Attr = MatmulAttr;
@@ -77,10 +76,9 @@ struct Addmm {  // y = beta c + alpha a b; beta = 0 leaves c unread
 };
 
 struct Baddbmm {  // y[i] = beta c[i] + alpha a[i] b[i]
-  static constexpr auto name = "baddbmm"sv,
-                        doc =
-                            "y[i] = beta * c[i] + alpha * a[i] b[i], stacks of matrices; c "
-                            "broadcasts"sv;
+  static constexpr auto name = "baddbmm"sv;
+  static constexpr auto doc =
+      "y[i] = beta * c[i] + alpha * a[i] b[i], stacks of matrices; c broadcasts"sv;
   static constexpr std::array inputs{"c"sv, "a"sv, "b"sv};
   using Attr = AddmmAttr;
   static void compose(ComposeCall&);

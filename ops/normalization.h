@@ -30,10 +30,10 @@ struct Softmin {  // y = softmax(-x)
 // What all norms are made of. `scale` is kept because derivatives of any order are made of the two
 // results alone: x need not be saved. `dim` none means all.
 struct Standardize {
-  static constexpr auto name = "standardize"sv,
-                        doc =
-                            "scale = 1 / sqrt(var + eps), y = (x - mean) * scale, with the mean "
-                            "and the biased variance of x over dim"sv;
+  static constexpr auto name = "standardize"sv;
+  static constexpr auto doc =
+      "scale = 1 / sqrt(var + eps), y = (x - mean) * scale, with the mean and the biased variance "
+      "of x over dim"sv;
   static constexpr std::array results{"y"sv, "scale"sv};
   struct Attr {
     std::optional<Ints> dim;

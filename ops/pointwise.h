@@ -165,25 +165,9 @@ template <class Op, class C, size_t... I>
 }
 
 template <class Op, class C>
-void pointwise_loop(int64_t n, const void* const* in, void* out,
-                    const ir::AttributeRecord* record) {
+[[gnu::always_inline]] inline void pointwise_loop(int64_t n, const void* const* in, void* out,
+                                                  const ir::AttributeRecord* record) {
   pointwise_body<Op, C>(n, in, out, record, std::make_index_sequence<Op::arity>());
-}
-#if GRADUS_HAS_V3
-template <class Op, class C>
-[[gnu::target("arch=x86-64-v3")]] void pointwise_loop_v3(int64_t n, const void* const* in,
-                                                         void* out,
-                                                         const ir::AttributeRecord* record) {
-  pointwise_body<Op, C>(n, in, out, record, std::make_index_sequence<Op::arity>());
-}
-#endif
-
-template <class Op, class C>
-PointwiseLoop choose_loop() {
-#if GRADUS_HAS_V3
-  if (cpu_has_v3()) return pointwise_loop_v3<Op, C>;
-#endif
-  return pointwise_loop<Op, C>;
 }
 
 template <class Op>
@@ -193,9 +177,10 @@ struct PointwiseEntry {
       PointwiseInfo p{
           Op::roles, Op::result, Op::refuses_bool, Op::computes_floating, Op::refuses_zero_divisors,
           {}};
-      p.loops[0] = choose_loop<Op, double>();
-      p.loops[1] = choose_loop<Op, float>();
-      if constexpr (!Op::computes_floating) p.loops[2] = choose_loop<Op, int64_t>();
+      p.loops[0] = Levels<pointwise_loop<Op, double>>::best();
+      p.loops[1] = Levels<pointwise_loop<Op, float>>::best();
+      if constexpr (!Op::computes_floating)
+        p.loops[2] = Levels<pointwise_loop<Op, int64_t>>::best();
       return p;
     }();
     return i;

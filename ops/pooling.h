@@ -24,10 +24,9 @@ struct MaxPoolAttr {
 
 // Of equal ones the first, of NaNs the last. Its derivative goes to where the values were.
 struct MaxPool {
-  static constexpr auto name = "max_pool"sv,
-                        doc =
-                            "values = the greatest x of each window, indices = where it is in "
-                            "x[n, c], row-major"sv;
+  static constexpr auto name = "max_pool"sv;
+  static constexpr auto doc =
+      "values = the greatest x of each window, indices = where it is in x[n, c], row-major"sv;
   static constexpr std::array results{"values"sv, "indices"sv};
   static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = MaxPoolAttr;

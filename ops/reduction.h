@@ -90,17 +90,15 @@ struct Extremum : AnyExtremum, ReducedBy<by, ExtremumAttr> {
 };
 
 struct Amax : Extremum<work::Reducer::max> {
-  static constexpr auto name = "amax"sv,
-                        doc =
-                            "y = greatest x over dim, NaN if there is one; equal ones share the "
-                            "gradient evenly"sv;
+  static constexpr auto name = "amax"sv;
+  static constexpr auto doc =
+      "y = greatest x over dim, NaN if there is one; equal ones share the gradient evenly"sv;
 };
 
 struct Amin : Extremum<work::Reducer::min> {
-  static constexpr auto name = "amin"sv,
-                        doc =
-                            "y = least x over dim, NaN if there is one; equal ones share the "
-                            "gradient evenly"sv;
+  static constexpr auto name = "amin"sv;
+  static constexpr auto doc =
+      "y = least x over dim, NaN if there is one; equal ones share the gradient evenly"sv;
 };
 
 struct MaxAll {  // y = greatest of all x

@@ -14,10 +14,9 @@ struct ShapeAttr {
 };
 
 struct Reshape : View {
-  static constexpr std::string_view name = "reshape",
-                                    doc =
-                                        "y: the elements of x in row-major order; one size may "
-                                        "be -1";
+  static constexpr std::string_view name = "reshape";
+  static constexpr std::string_view doc =
+      "y: the elements of x in row-major order; one size may be -1";
   static constexpr auto batch = batch_reshape;
   using Attr = ShapeAttr;
   static void infer(InferCall&, const Attr&);
@@ -102,9 +101,9 @@ struct Movedim {
 };
 
 struct Expand : View {
-  static constexpr std::string_view name = "expand",
-                                    doc =
-                                        "y[.., i, ..] = x[.., 0, ..] where x has size 1; -1 keeps";
+  static constexpr std::string_view name = "expand";
+  static constexpr std::string_view doc =
+      "y[.., i, ..] = x[.., 0, ..] where x has size 1; -1 keeps";
   using Attr = ShapeAttr;
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&);

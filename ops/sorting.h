@@ -28,10 +28,10 @@ struct Sort {
 };
 
 struct Topk {
-  static constexpr auto name = "topk"sv,
-                        doc =
-                            "values = the k greatest (or least) of x along dim, the best first, "
-                            "indices = where they were"sv;
+  static constexpr auto name = "topk"sv;
+  static constexpr auto doc =
+      "values = the k greatest (or least) of x along dim, the best first, indices = where they "
+      "were"sv;
   static constexpr std::array results{"values"sv, "indices"sv};
   static constexpr auto no_batch_rule = not_of_cotangents;
   struct Attr {

@@ -25,9 +25,9 @@ struct AsStrided : View {  // strides count over x in row-major order, however i
 };
 
 struct AsStridedSum {  // the adjoint of as_strided: overlapping reads add up, in index order
-  static constexpr std::string_view
-      name = "as_strided_sum",
-      doc = "y = zeros(shape); y_flat[offset + i*stride0 ..] += x[i, ..]";
+  static constexpr std::string_view name = "as_strided_sum";
+  static constexpr std::string_view doc =
+      "y = zeros(shape); y_flat[offset + i*stride0 ..] += x[i, ..]";
   static constexpr auto recompute_cost = ir::again::moves;
   static constexpr auto no_batch_rule = "the strides count over one element of the batch";
   struct Attr {

@@ -56,7 +56,7 @@ struct TypeTag {
 // Calls f(TypeTag<T>{}) with the C++ type that stores d: double, float, Half, BFloat16, int64_t,
 // int32_t, int8_t, uint8_t, bool.
 template <class F>
-decltype(auto) visit_dtype(DType d, F&& f) {
+constexpr decltype(auto) visit_dtype(DType d, F&& f) {
   switch (d) {
     case DType::f64:
       return f(TypeTag<double>{});

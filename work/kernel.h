@@ -28,6 +28,14 @@ struct Kernel {
   static Kernel of(KernelFunction run, P parameters, size_t scratch_bytes = 0) {
     return {run, std::make_shared<const P>(std::move(parameters)), scratch_bytes};
   }
+  // Of a function that takes parameters of their own type: run(parameters, args, scope).
+  template <auto run, class P>
+  static Kernel of(P parameters, size_t scratch_bytes = 0) {
+    auto typed = [](const void* p, std::byte* const* args, KernelScope& scope) {
+      run(*static_cast<const P*>(p), args, scope);
+    };
+    return of(typed, std::move(parameters), scratch_bytes);
+  }
 };
 
 }  // namespace gradus::work

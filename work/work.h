@@ -1,6 +1,6 @@
 // What machines do, as data. An operator's `bind` says its work for operands of known layouts; a
 // backend's `make` gives code for it. Work has an identity that follows from its fields, prints,
-// and a reference evaluator says what it means (kernels/reference.h).
+// and a reference evaluator says what it means (tests/reference/work.h).
 //
 // The elements that work reads and writes are named by argument: the operands in order, then the
 // results. Absent operands have a number, too.

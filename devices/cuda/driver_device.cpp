@@ -138,9 +138,8 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   }
 
  private:
-  friend class DriverMark;
-  friend class DriverCode;
-  friend class DriverGraphCode;
+  template <class Base, class Handle, int (*DriverTable::*destroy)(Handle)>
+  friend class Made;
   // Null where a library is missing or does not start: our own kernels are there.
   template <class Calls, class Table>
   std::unique_ptr<const Calls> start(const LateLibrary<Table>& late) {
@@ -190,51 +189,29 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   std::unique_ptr<const Convolutions> convolutions_;
 };
 
-// The driver keeps an event that is destroyed until whoever waits for it has.
-class DriverMark final : public StreamMark {
+// What the driver has made, for as long as it is kept. An event that is destroyed stays until whoever
+// waits for it has.
+template <class Base, class Handle, int (*DriverTable::*destroy)(Handle)>
+class Made : public Base {
  public:
-  DriverMark(std::shared_ptr<DriverDevice> device, DriverEvent event)
-      : device_(std::move(device)), event_(event) {}
-  ~DriverMark() override {
+  Made(std::shared_ptr<DriverDevice> device, Handle handle)
+      : device_(std::move(device)), handle_(handle) {}
+  ~Made() override {
     if (device_->process_ == getpid() && !device_->t_.set_context(device_->context_))
-      device_->t_.destroy_event(event_);
+      (device_->t_.*destroy)(handle_);
   }
-  DriverEvent event() const { return event_; }
+  Handle handle() const { return handle_; }
 
  private:
   const std::shared_ptr<DriverDevice> device_;  // goes last
-  const DriverEvent event_;
+  const Handle handle_;
 };
 
-class DriverCode final : public LoadedCode {
- public:
-  DriverCode(std::shared_ptr<DriverDevice> device, DriverModule module, DriverFunction function)
-      : device_(std::move(device)), module_(module), function_(function) {}
-  ~DriverCode() override {
-    if (device_->process_ == getpid() && !device_->t_.set_context(device_->context_))
-      device_->t_.unload_module(module_);
-  }
-  DriverFunction function() const { return function_; }
-
- private:
-  const std::shared_ptr<DriverDevice> device_;  // goes last
-  const DriverModule module_;
-  const DriverFunction function_;
-};
-
-class DriverGraphCode final : public LoadedGraph {
- public:
-  DriverGraphCode(std::shared_ptr<DriverDevice> device, DriverGraphRun run)
-      : device_(std::move(device)), run_(run) {}
-  ~DriverGraphCode() override {
-    if (device_->process_ == getpid() && !device_->t_.set_context(device_->context_))
-      device_->t_.destroy_graph_run(run_);
-  }
-  DriverGraphRun run() const { return run_; }
-
- private:
-  const std::shared_ptr<DriverDevice> device_;  // goes last
-  const DriverGraphRun run_;
+using DriverMark = Made<StreamMark, DriverEvent, &DriverTable::destroy_event>;
+using DriverLaunches = Made<LoadedGraph, DriverGraphRun, &DriverTable::destroy_graph_run>;
+struct DriverCode final : Made<LoadedCode, DriverModule, &DriverTable::unload_module> {
+  using Made::Made;
+  DriverFunction function = nullptr;
 };
 
 std::shared_ptr<const StreamMark> DriverDevice::mark(StreamNumber n) {
@@ -248,14 +225,14 @@ std::shared_ptr<const StreamMark> DriverDevice::mark(StreamNumber n) {
 
 void DriverDevice::wait(StreamNumber n, const StreamMark& mark) {
   enter();
-  check(t_.stream_waits(stream(n), static_cast<const DriverMark&>(mark).event(), 0),
+  check(t_.stream_waits(stream(n), static_cast<const DriverMark&>(mark).handle(), 0),
         "having a stream wait");
 }
 
 void DriverDevice::let_wait(uintptr_t native, StreamNumber n) {
   const auto made = mark(n);
   check(t_.stream_waits(reinterpret_cast<DriverStream>(native),
-                        static_cast<const DriverMark&>(*made).event(), 0),
+                        static_cast<const DriverMark&>(*made).handle(), 0),
         "having another library's stream wait");
 }
 
@@ -267,12 +244,12 @@ std::shared_ptr<const LoadedGraph> DriverDevice::end_recording(StreamNumber n) {
   const int fault = t_.make_graph_run(&run, graph, 0);
   t_.destroy_graph(graph);
   check(fault, "making a graph of launches");
-  return std::make_shared<DriverGraphCode>(shared_from_this(), run);
+  return std::make_shared<DriverLaunches>(shared_from_this(), run);
 }
 
 void DriverDevice::launch(const LoadedGraph& graph, StreamNumber n) {
   enter();
-  check(t_.launch_graph(static_cast<const DriverGraphCode&>(graph).run(), stream(n)),
+  check(t_.launch_graph(static_cast<const DriverLaunches&>(graph).handle(), stream(n)),
         "launching a graph");
 }
 
@@ -280,13 +257,10 @@ std::shared_ptr<const LoadedCode> DriverDevice::load(const Code& code) {
   if (code.cubin.empty()) throw ResourceError("cuda:{}: there is no machine code", facts_.number);
   enter();
   DriverModule module = nullptr;
-  DriverFunction function = nullptr;
   check(t_.load_module(&module, code.cubin.data()), "loading a kernel");
-  if (const int fault = t_.find_function(&function, module, entry_name)) {
-    t_.unload_module(module);
-    check(fault, "finding a kernel");
-  }
-  return std::make_shared<DriverCode>(shared_from_this(), module, function);
+  auto loaded = std::make_shared<DriverCode>(shared_from_this(), module);
+  check(t_.find_function(&loaded->function, module, entry_name), "finding a kernel");
+  return loaded;
 }
 
 void DriverDevice::launch(const LoadedCode& code, const LaunchPlan::Launch& launch,
@@ -296,8 +270,8 @@ void DriverDevice::launch(const LoadedCode& code, const LaunchPlan::Launch& laun
   // The driver reads what it is given, and writes none of it.
   void* extra[] = {parameter_buffer, const_cast<std::byte*>(launch.parameters.data()),
                    parameter_bytes, &bytes, parameters_end};
-  check(t_.launch(static_cast<const DriverCode&>(code).function(), launch.blocks, 1, 1,
-                  block_threads, 1, 1, 0, stream(n), nullptr, extra),
+  check(t_.launch(static_cast<const DriverCode&>(code).function, launch.blocks, 1, 1, block_threads,
+                  1, 1, 0, stream(n), nullptr, extra),
         "launching a kernel");
 }
 

@@ -31,8 +31,9 @@ template <class F>
 void load(Library& library, F*& function, const char* name) {
   function = reinterpret_cast<F*>(library.function(name));
 }
-#define GRADUS_LOAD_FROM_DRIVER(member, name) load(library_, table_.member, #name);
-#define GRADUS_LOAD_LATE(member, name) load(l->library, l->table.member, #name);
+#define GRADUS_LOAD_FROM_DRIVER(result, member, name, arguments) \
+  load(library_, table_.member, #name);
+#define GRADUS_LOAD_LATE(result, member, name, arguments) load(l->library, l->table.member, #name);
 
 }  // namespace
 

@@ -151,6 +151,20 @@ __device__ inline double exact_fmod_f64(double x, double y) {
   return __longlong_as_double(i64(sign | a));
 }
 )"},
+    // Where an array with these strides has a place that is counted row-major.
+    {"locate", R"(
+template <class Count, int rank>
+__device__ __forceinline__ i64 locate(Count place, const i64 (&size)[rank], const i64 (&by)[rank]) {
+  i64 at = 0;
+#pragma unroll
+  for (i32 d = rank - 1; d >= 0; --d) {
+    const Count above = d ? place / Count(size[d]) : 0;
+    at += i64(place - above * Count(size[d])) * by[d];
+    place = above;
+  }
+  return at;
+}
+)"},
     // Neighbours that a thread works on together.
     {"Pack", R"(
 template <class T, int n>

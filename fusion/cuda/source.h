@@ -22,7 +22,7 @@ struct Source {
   KernelShape shape;
 };
 
-// One kernel, entry_name, of the nest: same bits as evaluate(), if compiled by the options of
+// One kernel, entry_name, of the nest: the bits of its loops, if compiled by the options of
 // fusion/cuda/compiler.h. `lines`, which may be empty, says for each step what it is in the
 // program; comments repeat it. The nest is verified. Throws Error naming the form, where a nest is
 // of one that CUDA kernels do not have.

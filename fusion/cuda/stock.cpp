@@ -12,27 +12,9 @@ namespace gradus::fusion::cuda {
 
 namespace {
 
-constexpr std::string_view copy_text = R"(
-// Copies elements from one order into another, or writes one everywhere.
-typedef $COUNT$ Count;
-struct Work {
-$FIELDS$};
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const Count step = Count(gridDim.x) * 256;
-  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < Count(work.items); item += step) {
-    Count left = item;
-    i64 from = 0, to = 0;
-#pragma unroll
-    for (i32 d = $RANK$ - 1; d >= 0; --d) {
-      const Count size = Count(work.size[d]), next = d ? left / size : 0, i = left - next * size;
-      from += i64(i) * work.from[d];
-      to += i64(i) * work.to[d];
-      left = next;
-    }
-    work.target[to] = $VALUE$;
-  }
-}
+// From one order into another, or one element everywhere.
+constexpr std::string_view copy_body =
+    R"(    work.target[locate(item, work.size, work.to)] = $VALUE$;
 )";
 
 constexpr std::string_view product_text = R"(
@@ -47,16 +29,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
   for (i64 item = blockIdx.x; item < work.batch * down * across; item += gridDim.x) {
     const i64 entry = item / (down * across), tile = item - entry * down * across;
     const i64 i = tile / across * 16 + row, j = tile % across * 16 + column;
-    const $TYPE$* a = work.a;
-    const $TYPE$* b = work.b;
-    i64 left = entry;
-#pragma unroll
-    for (i32 d = $RANK$ - 1; d >= 0; --d) {
-      const i64 next = left / work.size[d];
-      a += (left - next * work.size[d]) * work.a_by[d];
-      b += (left - next * work.size[d]) * work.b_by[d];
-      left = next;
-    }
+    const $TYPE$* a = work.a + locate(entry, work.size, work.a_by);
+    const $TYPE$* b = work.b + locate(entry, work.size, work.b_by);
     $HELD$ total = 0, sum = 0;
     for (i64 k = 0; k < work.k; k += 16) {
       if (k && k % 256 == 0) {
@@ -88,49 +62,17 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 }
 )";
 
-constexpr std::string_view triangle_text = R"(
-// Keeps a triangle of each matrix.
-typedef $COUNT$ Count;
-struct Work {
-$FIELDS$};
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const Count step = Count(gridDim.x) * 256;
-  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < Count(work.items); item += step) {
-    const Count above = item / Count(work.columns);
+constexpr std::string_view triangle_body = R"(    const Count above = item / Count(work.columns);
     const i64 column = i64(item - above * Count(work.columns)), row = i64(above % Count(work.rows));
-    Count left = item;
-    i64 at = 0;
-#pragma unroll
-    for (i32 d = $RANK$ - 1; d >= 0; --d) {
-      const Count size = Count(work.size[d]), next = left / size;
-      at += i64(left - next * size) * work.by[d];
-      left = next;
-    }
+    const i64 at = locate(item, work.size, work.by);
     work.target[item] = column - row $KEEPS$ work.offset ? work.source[at] : $TYPE$(0);
-  }
-}
 )";
 
-constexpr std::string_view scan_text = R"(
 // Runs along a dimension, element after element.
-struct Work {
-$FIELDS$};
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const i64 stride = i64(gridDim.x) * 256;
-  for (i64 line = i64(blockIdx.x) * 256 + threadIdx.x; line < work.lines; line += stride) {
-    const $A$* a = work.a;
-    const $B$* b = work.b;
-    i64 left = line;
-#pragma unroll
-    for (i32 d = $RANK$ - 1; d >= 0; --d) {
-      const i64 next = left / work.size[d], i = left - next * work.size[d];
-      a += i * work.a_of[d];
-      b += i * work.b_of[d];
-      left = next;
-    }
-    const i64 outer = line / work.inner, inner = line - outer * work.inner;
+constexpr std::string_view scan_body =
+    R"(    const $A$* a = work.a + locate(item, work.size, work.a_of);
+    const $B$* b = work.b + locate(item, work.size, work.b_of);
+    const i64 outer = i64(item) / work.inner, inner = i64(item) - outer * work.inner;
     $STATE$ s = $IDENTITY$;
     for (i64 k = 0; k < work.length; ++k) {
       const i64 i = $REVERSE$ ? work.length - 1 - k : k;
@@ -140,48 +82,31 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
       work.result[(outer * work.length + i) * work.inner + inner] = $RESULT$;
       s = next;
     }
-  }
-}
 )";
 
-constexpr std::string_view range_text = R"(
-typedef $COUNT$ Count;
-struct Work {
-$FIELDS$};
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const Count stride = Count(gridDim.x) * 256;
-  for (Count i = Count(blockIdx.x) * 256 + threadIdx.x; i < Count(work.items); i += stride) {
-    const $NUMBER$ x = $VALUE$;
-    work.target[i] = $RESULT$;
-  }
-}
+constexpr std::string_view range_body = R"(    const $NUMBER$ x = $VALUE$;
+    work.target[item] = $RESULT$;
 )";
 
 }  // namespace
 
 StockKernel copy_kernel(const work::Copy& move) {
   const DType from = move.source.dtype, to = move.target.dtype;
-  const int64_t items = numel(move.shape);
   const bool converts = !move.fills && from != to;
-  if (items == 0) return {};
   const auto source = move.fills ? std::optional<Place>() : Place(move.source);
   int64_t value = 0;
   if (move.fills) std::memcpy(&value, move.pattern.data(), size_of(to));
   Parameters p;
   p.in(converts ? memory_type(from) : bits_type(to), "source", source);
   p.out(converts ? memory_type(to) : bits_type(to), "target", move.target);
-  p.add("items", items).add("value", value).add("size", move.shape);
+  p.add("value", value).add("size", move.shape);
   p.add("from", move.source.strides).add("to", move.target.strides);
-  StockText text(copy_text);
-  text.with("COUNT", count_type(items)).with("RANK", static_cast<int>(move.shape.size()));
-  if (move.fills)
-    text.with("VALUE", fmt::format("{}(work.value)", bits_type(to)));
-  else if (converts)
-    text.with("VALUE", unhold(to, convert(from, to, "(" + hold(from, "work.source[from]") + ")")));
-  else
-    text.with("VALUE", "work.source[from]");
-  return text.kernel(p, blocks_of(items));
+  std::string element = "work.source[locate(item, work.size, work.from)]";
+  if (move.fills) element = fmt::format("{}(work.value)", bits_type(to));
+  if (converts) element = unhold(to, convert(from, to, "(" + hold(from, element) + ")"));
+  return StockText(for_each_item(copy_body))
+      .with("VALUE", element)
+      .kernel_of_items(p, numel(move.shape));
 }
 
 StockKernel product_kernel(work::Gemm g) {
@@ -204,7 +129,6 @@ StockKernel product_kernel(work::Gemm g) {
       .with("TYPE", type)
       .with("HELD", name_of(held_type(g.dtype)))
       .with("HOLD", hold(g.dtype, "x"))
-      .with("RANK", static_cast<int>(g.batch.size()))
       .with("ADD", floating ? "total + sum" : "i64(u64(total) + u64(sum))")
       .with("MULTIPLY", !floating           ? "i64(u64(sum) + u64(u) * u64(v))"
                         : acc == DType::f64 ? "fma(u, v, sum)"
@@ -214,22 +138,17 @@ StockKernel product_kernel(work::Gemm g) {
 }
 
 StockKernel triangle_kernel(const work::Triangle& w) {
-  const int64_t items = w.x.numel();
   const auto rank = static_cast<size_t>(w.x.rank());
-  if (items == 0) return {};
   const int64_t rows = w.x.shape[rank - 2], columns = w.x.shape[rank - 1];
   const std::string_view type = bits_type(w.x.dtype);
   Parameters p;
-  p.in(type, "source", 0).out(type, "target", 1);
-  p.add("items", items).add("rows", rows).add("columns", columns);
+  p.in(type, "source", 0).out(type, "target", 1).add("rows", rows).add("columns", columns);
   p.add("offset", std::clamp(w.diagonal, -rows - 1, columns + 1));
   p.add("size", w.x.shape).add("by", w.x.strides);
-  return StockText(triangle_text)
-      .with("COUNT", count_type(items))
+  return StockText(for_each_item(triangle_body))
       .with("TYPE", type)
-      .with("RANK", w.x.rank())
       .with("KEEPS", w.lower ? "<=" : ">=")
-      .kernel(p, blocks_of(items));
+      .kernel_of_items(p, w.x.numel());
 }
 
 StockKernel scan_kernel(const work::Scan& w) {
@@ -250,7 +169,7 @@ StockKernel scan_kernel(const work::Scan& w) {
   const bool scalar = a.shape.empty();
   Parameters p;
   p.in(memory_type(a.dtype), "a", 0).in(memory_type(b.dtype), "b", two ? 1 : 0);
-  p.out(memory_type(w.out), "result", static_cast<int>(w.in.size())).add("lines", lines);
+  p.out(memory_type(w.out), "result", static_cast<int>(w.in.size()));
   p.add("length", scalar ? 1 : a.shape[dim]).add("inner", inner);
   p.add("a_by", scalar ? 0 : a.strides[dim]).add("b_by", scalar ? 0 : b.strides[dim]);
   p.add("size", size).add("a_of", a_of).add("b_of", b_of);
@@ -264,10 +183,9 @@ StockKernel scan_kernel(const work::Scan& w) {
       w.next == work::ScanStep::sum    ? (floating ? "s + u" : "i64(u64(s) + u64(u))")
       : w.next == work::ScanStep::prod ? (floating ? "s * u" : "i64(u64(s) * u64(u))")
                                        : (floating ? "u * s + v" : "i64(u64(u) * u64(s) + u64(v))");
-  return StockText(scan_text)
+  return StockText(for_each_item(scan_body))
       .with("A", memory_type(a.dtype))
       .with("B", memory_type(b.dtype))
-      .with("RANK", static_cast<int>(size.size()))
       .with("STATE", name_of(held_type(state)))
       .with("IDENTITY", w.next == work::ScanStep::prod ? "1" : "0")
       .with("REVERSE", w.reverse ? "true" : "false")
@@ -276,25 +194,21 @@ StockKernel scan_kernel(const work::Scan& w) {
       .with("LOAD_B", two ? load(b.dtype, "b[i * work.b_by]") : "0")
       .with("NEXT", next)
       .with("RESULT", unhold(w.out, convert(state, w.out, "y")))
-      .kernel(p, blocks_of(lines));
+      .kernel_of_items(p, lines);
 }
 
 StockKernel range_kernel(const work::Range& w) {
-  if (w.count == 0) return {};
   Parameters p;
-  p.out(memory_type(w.dtype), "target", 0).add("items", w.count);
-  p.add("start", w.start).add("step", w.step);
+  p.out(memory_type(w.dtype), "target", 0).add("start", w.start).add("step", w.step);
   p.add("first", std::bit_cast<int64_t>(w.first.value));
   p.add("by", std::bit_cast<int64_t>(w.by.value));
   const std::string of_floats =
-      "__longlong_as_double(work.first) + double(i) * "
-      "__longlong_as_double(work.by)";
-  return StockText(range_text)
-      .with("COUNT", count_type(w.count))
+      "__longlong_as_double(work.first) + double(item) * __longlong_as_double(work.by)";
+  return StockText(for_each_item(range_body))
       .with("NUMBER", w.integral ? "i64" : "double")
-      .with("VALUE", w.integral ? "i64(u64(work.start) + u64(i) * u64(work.step))" : of_floats)
+      .with("VALUE", w.integral ? "i64(u64(work.start) + u64(item) * u64(work.step))" : of_floats)
       .with("RESULT", unhold(w.dtype, convert(w.integral ? DType::i64 : DType::f64, w.dtype, "x")))
-      .kernel(p, blocks_of(w.count));
+      .kernel_of_items(p, w.count);
 }
 
 }  // namespace gradus::fusion::cuda

@@ -11,60 +11,32 @@ namespace gradus::fusion::cuda {
 
 namespace {
 
-constexpr std::string_view division_text = R"(
-// $NAME$, where no divisor is zero.
-typedef $COUNT$ Count;
-struct Fault {
+// Where no divisor is zero.
+constexpr std::string_view division_before = R"(struct Fault {
   u64 met, value;
 };
-struct Work {
-$FIELDS$};
-
+// $NAME$
 __device__ __forceinline__ i64 divided(i64 x, i64 y) {
 $RULE$}
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const Count step = Count(gridDim.x) * 256;
-  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < Count(work.items); item += step) {
-    Count left = item;
-    i64 x_at = 0, y_at = 0;
-#pragma unroll
-    for (i32 d = $RANK$ - 1; d >= 0; --d) {
-      const Count size = Count(work.size[d]), next = d ? left / size : 0;
-      const i64 i = i64(left - next * size);
-      x_at += i * work.x_by[d];
-      y_at += i * work.y_by[d];
-      left = next;
-    }
-    const i64 x = $LOAD_X$, y = $LOAD_Y$;
+)";
+constexpr std::string_view division_body = R"(    const i64 x = $LOAD_X$, y = $LOAD_Y$;
     i64 result = 0;
     if (y == 0)
       atomicExch(&work.faults->met, 1ull);
     else
       result = divided(x, y);
     work.target[item] = $RESULT$;
-  }
-}
 )";
 
-constexpr std::string_view columns_text = R"(
-typedef $COUNT$ Count;
-struct Axis {
+constexpr std::string_view axis_before = R"(struct Axis {
 $AXIS$};
-struct Work {
-$FIELDS$};
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const Axis& h = work.axes[0];
-  const Axis& w = work.axes[1];
-  const Count step = Count(gridDim.x) * 256;
-  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < Count(work.items); item += step) {
-    Count left = item;
-$BODY$  }
-}
 )";
 
-constexpr std::string_view unfold_windows_text = R"(    const i64 j = i64(left % Count(w.windows));
+constexpr std::string_view axes_of_columns = R"(    const Axis& h = work.axes[0];
+    const Axis& w = work.axes[1];
+    Count left = item;
+)";
+constexpr std::string_view unfold_windows = R"(    const i64 j = i64(left % Count(w.windows));
     left /= Count(w.windows);
     const i64 i = i64(left % Count(h.windows));
     left /= Count(h.windows);
@@ -80,7 +52,7 @@ constexpr std::string_view unfold_windows_text = R"(    const i64 j = i64(left %
     work.target[item] = inside ? work.source[at] : $TYPE$(0);
 )";
 
-constexpr std::string_view fold_windows_text = R"(    const i64 v = i64(left % Count(w.image));
+constexpr std::string_view fold_windows = R"(    const i64 v = i64(left % Count(w.image));
     left /= Count(w.image);
     const i64 u = i64(left % Count(h.image));
     left /= Count(h.image);
@@ -100,17 +72,7 @@ constexpr std::string_view fold_windows_text = R"(    const i64 v = i64(left % C
     work.target[item] = $RESULT$;
 )";
 
-constexpr std::string_view max_pool_text = R"(
-typedef $COUNT$ Count;
-struct Axis {
-$AXIS$};
-struct Work {
-$FIELDS$};
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const Count step = Count(gridDim.x) * 256;
-  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < Count(work.items); item += step) {
-    Count left = item;
+constexpr std::string_view max_pool_body = R"(    Count left = item;
     i64 start[3];
 #pragma unroll
     for (i32 d = 2; d >= 0; --d) {
@@ -145,19 +107,11 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
     }
     work.values[item] = found;
     work.places[item] = place;
-  }
-}
 )";
 
-constexpr std::string_view random_text = R"(
-typedef $COUNT$ Count;
-struct Work {
-$FIELDS$};
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const Count step = Count(gridDim.x) * 256, items = Count((work.count + 3) / 4);
-  const u64 key = u64(work.key[0]), stream = u64(work.key[work.key_by]);
-  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < items; item += step) {
+constexpr std::string_view random_body =
+    R"(    const u64 key = u64(work.key[0]);
+    const u64 stream = u64(work.key[work.key_by]);
     u32 c0 = u32(item), c1 = u32(u64(item) >> 32), c2 = u32(stream), c3 = u32(stream >> 32);
     u32 k0 = u32(key), k1 = u32(key >> 32);
 #pragma unroll
@@ -175,31 +129,12 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 #pragma unroll
     for (i32 k = 0; k < 4; ++k)
       if (first + k < work.count) work.target[first + k] = i64(four[k]);
-  }
-}
 )";
 
-constexpr std::string_view solve_text = R"(
-typedef $COUNT$ Count;
-struct Work {
-$FIELDS$};
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const Count step = Count(gridDim.x) * 256, items = Count(work.count) * Count(work.m);
-  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < items; item += step) {
-    const Count matrix = item / Count(work.m);
+constexpr std::string_view solve_body = R"(    const Count matrix = item / Count(work.m);
     const i64 j = i64(item - matrix * Count(work.m));
-    const $A$* a = work.a;
-    const $B$* b = work.b + j * work.b_across;
-    Count left = matrix;
-#pragma unroll
-    for (i32 d = $RANK$ - 1; d >= 0; --d) {
-      const Count size = Count(work.size[d]), next = d ? left / size : 0;
-      const i64 i = i64(left - next * size);
-      a += i * work.a_by[d];
-      b += i * work.b_by[d];
-      left = next;
-    }
+    const $A$* a = work.a + locate(matrix, work.size, work.a_by);
+    const $B$* b = work.b + locate(matrix, work.size, work.b_by) + j * work.b_across;
     const i64 first = i64(matrix) * work.n * work.m + j;
     double* const y = work.solution + first;
     for (i64 above = 0; above < work.n; ++above) {
@@ -215,20 +150,16 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
       y[i * work.m] = value;
       work.target[first + i * work.m] = $RESULT$;
     }
-  }
-}
 )";
 
 }  // namespace
 
 StockKernel division_kernel(const work::Pointwise& w, int faults) {
-  const int64_t items = numel(w.shape);
-  if (items == 0) return {};
   const work::PointwiseOperand &x = w.operands[0], &y = w.operands[1];
   Parameters p;
   p.in(memory_type(x.dtype), "x", 0).in(memory_type(y.dtype), "y", 1);
   p.out(memory_type(w.out), "target", 2).out("Fault", "faults", faults);
-  p.add("items", items).add("size", w.shape).add("x_by", x.strides).add("y_by", y.strides);
+  p.add("size", w.shape).add("x_by", x.strides).add("y_by", y.strides);
   const Rule rule = rule_of(*w.call.op, Compute::i64);
   GRADUS_CHECK(rule);
   RuleText text;
@@ -237,46 +168,39 @@ StockKernel division_kernel(const work::Pointwise& w, int faults) {
   std::string body;
   for (const std::string& l : written.lines) body += "  " + l + '\n';
   body += fmt::format("  return {};\n", written.result);
-  auto load = [](DType d, const char* element) {
+  auto load = [](DType d, const char* name) {
+    const std::string element = fmt::format("work.{0}[locate(item, work.size, work.{0}_by)]", name);
     return convert(d, DType::i64, "(" + hold(d, element) + ")");
   };
-  return StockText(division_text)
+  return StockText(for_each_item(division_body, division_before))
       .with("NAME", w.call.op->name)
-      .with("COUNT", count_type(items))
-      .with("RANK", static_cast<int>(w.shape.size()))
       .with("RULE", body)
-      .with("LOAD_X", load(x.dtype, "work.x[x_at]"))
-      .with("LOAD_Y", load(y.dtype, "work.y[y_at]"))
+      .with("LOAD_X", load(x.dtype, "x"))
+      .with("LOAD_Y", load(y.dtype, "y"))
       .with("RESULT", unhold(w.out, convert(DType::i64, w.out, "result")))
-      .kernel(p, blocks_of(items));
+      .kernel_of_items(p, numel(w.shape));
 }
 
 StockKernel max_pool_kernel(const work::MaxPool& w) {
-  const int64_t items = w.planes * w.windows;
-  if (items == 0) return {};
   const std::string_view type = memory_type(w.dtype);
   std::vector<Parameters> axes;
   for (const work::ConvAxis& axis : w.axes) axes.push_back(parameters_of(axis));
   Parameters p;
-  p.in(type, "x", 0).out(type, "values", 1).out("i64", "places", 2);
-  p.add("items", items).add("channels", w.channels);
+  p.in(type, "x", 0).out(type, "values", 1).out("i64", "places", 2).add("channels", w.channels);
   p.add("batch_by", w.x.batch_stride).add("channel_by", w.x.channel_stride).add("by", w.x.strides);
   p.add("Axis", "axes", axes);
-  return StockText(max_pool_text)
+  return StockText(for_each_item(max_pool_body, axis_before))
       .with("AXIS", axes[0])
-      .with("COUNT", count_type(items))
       .with("TYPE", type)
       .with("HELD", name_of(held_type(w.dtype)))
       .with("HOLD", hold(w.dtype, "element"))
-      .kernel(p, blocks_of(items));
+      .kernel_of_items(p, w.planes * w.windows);
 }
 
 StockKernel random_kernel(const work::RandomBits& w) {
-  const int64_t items = (w.count + 3) / 4;
-  if (items == 0) return {};
   Parameters p;
   p.in("i64", "key", 0).out("i64", "target", 1).add("count", w.count).add("key_by", w.key_stride);
-  return StockText(random_text).with("COUNT", count_type(items)).kernel(p, blocks_of(items));
+  return StockText(for_each_item(random_body)).kernel_of_items(p, (w.count + 3) / 4);
 }
 
 StockKernel solve_kernel(const work::Solve& w) {
@@ -294,7 +218,7 @@ StockKernel solve_kernel(const work::Solve& w) {
   Parameters p;
   p.in(memory_type(a.dtype), "a", 0).in(memory_type(b.dtype), "b", 1);
   p.out(memory_type(b.dtype), "target", 2).out("double", "solution", work::Window::scratch);
-  p.add("count", count).add("n", n).add("m", m);
+  p.add("n", n).add("m", m);
   p.add("a_down", a.strides[stacked + (w.transpose ? 1 : 0)]);
   p.add("a_across", a.strides[stacked + (w.transpose ? 0 : 1)]);
   p.add("b_down", b.strides[stacked]).add("b_across", b.strides[stacked + 1]);
@@ -302,41 +226,37 @@ StockKernel solve_kernel(const work::Solve& w) {
   auto load = [](DType d, const char* element) {
     return convert(d, DType::f64, "(" + hold(d, element) + ")");
   };
-  return StockText(solve_text)
-      .with("COUNT", count_type(count * m))
-      .with("RANK", static_cast<int>(size.size()))
+  return StockText(for_each_item(solve_body))
       .with("A", memory_type(a.dtype))
       .with("B", memory_type(b.dtype))
       .with("BACKWARDS", w.upper != w.transpose ? "true" : "false")
       .with("LOAD_B", load(b.dtype, "b[i * work.b_down]"))
       .with("FACTOR", load(a.dtype, "factor"))
       .with("RESULT", unhold(b.dtype, convert(DType::f64, b.dtype, "(value)")))
-      .kernel(p, blocks_of(count * m));
+      .kernel_of_items(p, count * m);
 }
 
 StockKernel columns_kernel(const work::Columns& w) {
   const work::ConvAxis &high = w.axes[1], &wide = w.axes[2];
   const int64_t each =
       w.folds ? high.image * wide.image : high.kernel * wide.kernel * high.windows * wide.windows;
-  const int64_t items = w.batch * w.channels * each;
-  if (items == 0) return {};
   const std::string_view type = w.folds ? memory_type(w.dtype) : bits_type(w.dtype);
   Sizes by{w.image.batch_stride, w.image.channel_stride, w.image.strides[1], w.image.strides[2]};
   if (w.folds) by = w.columns;
   const Parameters axes[] = {parameters_of(high), parameters_of(wide)};
   Parameters p;
   p.in(type, "source", 0).out(type, "target", 1);
-  p.add("items", items).add("channels", w.channels).add("by", by).add("Axis", "axes", axes);
+  p.add("channels", w.channels).add("by", by).add("Axis", "axes", axes);
   const DType sum = dtype_of(compute_of(w.dtype));
-  return StockText(columns_text)
+  const std::string body =
+      std::string(axes_of_columns) + std::string(w.folds ? fold_windows : unfold_windows);
+  return StockText(for_each_item(body, axis_before))
       .with("AXIS", axes[0])
-      .with("COUNT", count_type(items))
-      .with("BODY", w.folds ? fold_windows_text : unfold_windows_text)
       .with("TYPE", type)
       .with("SUM", name_of(held_type(sum)))
       .with("LOAD", hold(w.dtype, "work.source[at]"))
       .with("RESULT", unhold(w.dtype, convert(sum, w.dtype, "(sum)")))
-      .kernel(p, blocks_of(items));
+      .kernel_of_items(p, w.batch * w.channels * each);
 }
 
 }  // namespace gradus::fusion::cuda

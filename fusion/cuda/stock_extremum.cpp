@@ -27,17 +27,6 @@ __device__ __forceinline__ Best chosen(Best a, Best b) {
   return a.place < b.place ? a : b;
 }
 
-// How far from an output's first element one of its others is.
-__device__ __forceinline__ i64 offset_of(const Work& work, i64 place) {
-  i64 at = 0;
-#pragma unroll
-  for (i32 d = $REDUCED$ - 1; d >= 0; --d) {
-    const i64 next = d ? place / work.reduced_size[d] : 0;
-    at += (place - next * work.reduced_size[d]) * work.reduced_by[d];
-    place = next;
-  }
-  return at;
-}
 
 extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
   __shared__ Best parts[16][17];
@@ -46,18 +35,12 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
   for (i64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const i64 output = tile * 16 + column;
     const bool there = output < work.outputs;
-    i64 begin = 0, left = there ? output : 0;
-#pragma unroll
-    for (i32 d = $KEPT$ - 1; d >= 0; --d) {
-      const i64 next = d ? left / work.kept_size[d] : 0;
-      begin += (left - next * work.kept_size[d]) * work.kept_by[d];
-      left = next;
-    }
+    const i64 begin = locate(there ? output : i64(0), work.kept_size, work.kept_by);
     Best best;
     best.value = 0;
     best.place = -1;
     for (i64 r = lane; r < (there ? work.count : 0); r += 16) {
-      const i64 at = begin + offset_of(work, r);
+      const i64 at = begin + locate(r, work.reduced_size, work.reduced_by);
       Best here;
       here.value = $VALUE$;
       here.place = r;
@@ -74,7 +57,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
     if (lane == 0 && there) {
       const i64 place = parts[0][column].place;
       work.places[output] = place;
-      if (work.values) work.values[output] = work.x[begin + offset_of(work, place)];
+      if (work.values)
+        work.values[output] = work.x[begin + locate(place, work.reduced_size, work.reduced_by)];
     }
     __syncthreads();
   }
@@ -93,8 +77,6 @@ StockKernel extremum_kernel(const work::Extremum& w) {
   add_axes(p, w.kept, w.reduced);
   return StockText(extremum_text)
       .with("HELD", name_of(held_type(held)))
-      .with("KEPT", static_cast<int>(w.kept.size()))
-      .with("REDUCED", static_cast<int>(w.reduced.size()))
       .with("BETTER", w.greatest ? ">" : "<")
       .with("VALUE", convert(w.dtype, held, "(" + hold(w.dtype, "work.x[at]") + ")"))
       .kernel(p, (w.outputs + 15) / 16);

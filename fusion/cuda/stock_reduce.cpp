@@ -23,24 +23,11 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
   for (i64 item = blockIdx.x; item < tiles * work.chunks; item += gridDim.x) {
     const i64 chunk = item / tiles, output = (item - chunk * tiles) * 16 + column;
     const bool there = output < work.outputs;
-    i64 begin = 0, left = there ? output : 0;
-#pragma unroll
-    for (i32 d = $KEPT$ - 1; d >= 0; --d) {
-      const i64 next = d ? left / work.kept_size[d] : 0;
-      begin += (left - next * work.kept_size[d]) * work.kept_by[d];
-      left = next;
-    }
+    const i64 begin = locate(there ? output : i64(0), work.kept_size, work.kept_by);
     const i64 end = there ? min(chunk * 1024 + 1024, work.count) : 0;
     R::T sum = R::identity();
     for (i64 r = chunk * 1024 + lane; r < end; r += 16) {
-      i64 at = begin;
-      left = r;
-#pragma unroll
-      for (i32 d = $REDUCED$ - 1; d >= 0; --d) {
-        const i64 next = d ? left / work.reduced_size[d] : 0;
-        at += (left - next * work.reduced_size[d]) * work.reduced_by[d];
-        left = next;
-      }
+      const i64 at = begin + locate(r, work.reduced_size, work.reduced_by);
       sum = R::combine(sum, $VALUE$);
     }
     parts[lane][column] = sum;
@@ -60,26 +47,17 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
 }
 )";
 
-constexpr std::string_view fold_partials_text = R"($REDUCER$
 // Neighbouring partials combine, level by level; an odd last one passes as it is.
-struct Work {
-$FIELDS$};
-
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  typedef $NAME$ R;
-  const i64 stride = i64(gridDim.x) * 256;
-  for (i64 o = i64(blockIdx.x) * 256 + threadIdx.x; o < work.outputs; o += stride) {
-    R::T* const partial = work.partials + o;
+constexpr std::string_view fold_body = R"(    typedef $NAME$ R;
+    R::T* const partial = work.partials + item;
     for (i64 n = work.chunks; n > 1; n = (n + 1) / 2) {
       for (i64 i = 0; i < n / 2; ++i)
-        partial[i * work.outputs] =
-            R::combine(partial[2 * i * work.outputs], partial[(2 * i + 1) * work.outputs]);
-      if (n & 1) partial[n / 2 * work.outputs] = partial[(n - 1) * work.outputs];
+        partial[i * work.items] =
+            R::combine(partial[2 * i * work.items], partial[(2 * i + 1) * work.items]);
+      if (n & 1) partial[n / 2 * work.items] = partial[(n - 1) * work.items];
     }
     const R::T result = partial[0];
-    work.target[o] = $RESULT$;
-  }
-}
+    work.target[item] = $RESULT$;
 )";
 
 DType accumulator_of(const work::Reduce& w) {
@@ -125,8 +103,6 @@ StockKernel reduce_kernel(const work::Reduce& w) {
   return StockText(reduce_text)
       .with("REDUCER", reducer.definition)
       .with("NAME", reducer.name)
-      .with("KEPT", static_cast<int>(w.kept.size()))
-      .with("REDUCED", static_cast<int>(w.reduced.size()))
       .with("LANE", rows ? "threadIdx.x & 15" : "threadIdx.x >> 4")
       .with("COLUMN", rows ? "threadIdx.x >> 4" : "threadIdx.x & 15")
       .with("VALUE", convert(w.in, acc, "(" + hold(w.in, "work.source[at]") + ")"))
@@ -140,12 +116,11 @@ StockKernel fold_kernel(const work::Reduce& w) {
   Parameters p;
   p.out(reducer.name + "::T", "partials", work::Window::scratch)
       .out(memory_type(w.out), "target", 1);
-  p.add("outputs", w.outputs).add("chunks", chunks_of(w));
-  return StockText(fold_partials_text)
-      .with("REDUCER", reducer.definition)
+  p.add("chunks", chunks_of(w));
+  return StockText(for_each_item(fold_body, reducer.definition))
       .with("NAME", reducer.name)
       .with("RESULT", reduced(w))
-      .kernel(p, blocks_of(w.outputs));
+      .kernel_of_items(p, w.outputs);
 }
 
 }  // namespace gradus::fusion::cuda

@@ -9,12 +9,8 @@ namespace {
 
 constexpr int64_t place_bytes = 4;
 
-constexpr std::string_view sort_text = R"(
-typedef $COUNT$ Count;
-struct Work {
-$FIELDS$};
-
-// A total order: equal keys are told apart by their place.
+constexpr std::string_view sort_before =
+    R"(// A total order: equal keys are told apart by their place.
 __device__ __forceinline__ bool before($HELD$ a, u32 a_at, $HELD$ b, u32 b_at) {
   const bool a_nan = a != a, b_nan = b != b;
   if (a_nan != b_nan) return $NAN_FIRST$ ? a_nan : b_nan;
@@ -26,21 +22,11 @@ __device__ __forceinline__ $HELD$ key_of(const $TYPE$* row, u32 place, i64 step)
   return $VALUE$;
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {
-  const Count stride = Count(gridDim.x) * 256, length = Count(work.length);
-  const Count width = Count(work.width);
-  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < Count(work.items);
-       item += stride) {
+)";
+constexpr std::string_view sort_body =
+    R"(    const Count length = Count(work.length), width = Count(work.width);
     const Count row = item / length, i = item - row * length;
-    Count left = row;
-    i64 begin = 0;
-#pragma unroll
-    for (i32 d = $RANK$ - 1; d >= 0; --d) {
-      const Count size = Count(work.size[d]), next = d ? left / size : 0;
-      begin += i64(left - next * size) * work.x_by[d];
-      left = next;
-    }
-    const $TYPE$* x = work.x + begin;
+    const $TYPE$* x = work.x + locate(row, work.size, work.x_by);
     const u32* from = work.from ? work.from + i64(row * length) : nullptr;
     const u32 place = from ? from[i] : u32(i);
     const $HELD$ key = key_of(x, place, work.x_step);
@@ -67,8 +53,6 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work wo
       work.values[to] = x[i64(place) * work.x_step];
       work.indices[to] = i64(place);
     }
-  }
-}
 )";
 
 }  // namespace
@@ -90,7 +74,7 @@ StockKernel sort_kernel(const work::Sort& w) {
   auto half = [&](int64_t part) {
     return Place(work::Window::scratch, part * items * place_bytes);
   };
-  StockText text(sort_text);
+  StockText text(for_each_item(sort_body, sort_before));
   StockKernel kernel;
   for (int64_t width = 1, pass = 0; width == 1 || width < length; width *= 2, ++pass) {
     const bool last = 2 * width >= length;
@@ -107,7 +91,6 @@ StockKernel sort_kernel(const work::Sort& w) {
   kernel.source = text.with("COUNT", count_type(items))
                       .with("TYPE", type)
                       .with("HELD", name_of(held_type(held)))
-                      .with("RANK", static_cast<int>(size.size()))
                       .with("NAN_FIRST", w.descending ? "true" : "false")
                       .with("BEFORE", w.descending ? ">" : "<")
                       .with("VALUE", convert(dtype, held, "(" + hold(dtype, "row[at]") + ")"))

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "fusion/cuda/parameters.h"
 #include "fusion/cuda/prelude.h"
 #include "tensor/dtype.h"
@@ -21,6 +23,22 @@ inline std::string_view count_type(bool wide) { return wide ? "u64" : "u32"; }
 inline std::string_view count_type(int64_t items) { return count_type(items > most_narrow); }
 // Blocks that have a thread for each item.
 inline int64_t blocks_of(int64_t items) { return (items + block_threads - 1) / block_threads; }
+
+// A kernel of which each thread takes items in turn: `body` is what it does with `item`, a Count,
+// and `before` is what that calls.
+inline std::string for_each_item(std::string_view body, std::string_view before = {}) {
+  return fmt::format(R"(
+typedef $COUNT$ Count;
+{}struct Work {{
+$FIELDS$}};
+extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(const Work work) {{
+  const Count items = Count(work.items), step = Count(gridDim.x) * 256;
+  for (Count item = Count(blockIdx.x) * 256 + threadIdx.x; item < items; item += step) {{
+{}  }}
+}}
+)",
+                     before, body);
+}
 
 // A translation unit: the text with $NAME$ filled in, behind what it calls.
 class StockText {
@@ -41,6 +59,12 @@ class StockText {
   StockKernel kernel(const Parameters& parameters, int64_t blocks) {
     with("FIELDS", parameters);
     return {source(), {{parameters.arguments(), blocks}}};
+  }
+  // Of a text of items: so many, none of which is no launch.
+  StockKernel kernel_of_items(Parameters parameters, int64_t items) {
+    if (items == 0) return {};
+    parameters.add("items", items);
+    return with("COUNT", count_type(items)).kernel(parameters, blocks_of(items));
   }
 
  private:

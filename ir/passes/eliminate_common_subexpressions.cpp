@@ -1,4 +1,5 @@
 #include <bit>
+#include <unordered_set>
 
 #include "ir/passes/passes.h"
 #include "ir/passes/rewrite.h"
@@ -7,7 +8,6 @@ namespace gradus::ir {
 
 namespace {
 
-// The low bits choose the place in the table: the high ones come down to them.
 size_t mix(size_t h, size_t x) {
   h = (h ^ x) * 0x9e3779b97f4a7c15u;
   return h ^ (h >> 29);
@@ -41,46 +41,6 @@ bool same_computation(const Node& a, const Node& b) {
          (a.attributes == b.attributes || attributes_text(a) == attributes_text(b));
 }
 
-// The nodes of a stage by what they compute; attributes are not kept as text, stages are long.
-class Seen {
- public:
-  explicit Seen(const std::vector<Node>& nodes) : nodes_(nodes), slots_(64) {}
-
-  // An earlier node like the last one, or null, and then the last one is among them.
-  const Node* find_or_add_last() {
-    size_t hash = hash_of(nodes_.back());
-    size_t i = hash;
-    for (; slots_[i & (slots_.size() - 1)].node != none; ++i) {
-      const Slot& slot = slots_[i & (slots_.size() - 1)];
-      if (slot.hash == hash && same_computation(nodes_[slot.node], nodes_.back()))
-        return &nodes_[slot.node];
-    }
-    slots_[i & (slots_.size() - 1)] = {hash, nodes_.size() - 1};
-    if (2 * ++size_ > slots_.size()) grow();
-    return nullptr;
-  }
-
- private:
-  static constexpr size_t none = SIZE_MAX;
-  struct Slot {
-    size_t hash = 0, node = none;
-  };
-  void grow() {
-    std::vector<Slot> old(slots_.size() * 2);
-    old.swap(slots_);
-    for (const Slot& s : old) {
-      if (s.node == none) continue;
-      size_t i = s.hash;
-      while (slots_[i & (slots_.size() - 1)].node != none) ++i;
-      slots_[i & (slots_.size() - 1)] = s;
-    }
-  }
-
-  const std::vector<Node>& nodes_;
-  std::vector<Slot> slots_;  // a power of two, at most half full
-  size_t size_ = 0;
-};
-
 }  // namespace
 
 void eliminate_common_subexpressions(Graph& graph, size_t first_stage) {
@@ -89,16 +49,19 @@ void eliminate_common_subexpressions(Graph& graph, size_t first_stage) {
     Stage& stage = graph.stages[s];
     std::vector<Node> done;
     done.reserve(stage.nodes.size());
-    Seen seen(done);
+    // By what they compute; attributes are not kept as text, stages are long.
+    auto hash = [&](size_t i) { return hash_of(done[i]); };
+    auto same = [&](size_t i, size_t k) { return same_computation(done[i], done[k]); };
+    std::unordered_set<size_t, decltype(hash), decltype(same)> seen(64, hash, same);
     for (Node& node : stage.nodes) {
       substitute.apply(node);
       done.push_back(std::move(node));
       const OperatorTraits& traits = done.back().op->traits;
       if (s < first_stage || traits.structural || traits.opaque) continue;
-      const Node* same = seen.find_or_add_last();
-      if (!same) continue;
+      auto [earlier, added] = seen.insert(done.size() - 1);
+      if (added) continue;
       for (size_t i = 0; i < done.back().results.size(); ++i) {
-        ValueId by = same->results[i];
+        ValueId by = done[*earlier].results[i];
         substitute.replace(done.back().results[i], by);
         hand_name_over(graph, done.back().results[i], by);
       }

@@ -11,6 +11,16 @@ namespace {
 
 constexpr int deepest = 200;
 
+// What `sizes` gives; its fault, such as an overflow, is at the token.
+template <class F>
+Dim computed_at(const Cursor& cursor, const Token& token, F&& sizes) {
+  try {
+    return sizes();
+  } catch (const Error& e) {
+    cursor.fail(token.where, "{}", e.bare());
+  }
+}
+
 }  // namespace
 
 // Recursion ends here instead of at the end of the stack.
@@ -91,11 +101,8 @@ Dim Cursor::dim() {
   while (at(TokenKind::plus) || at(TokenKind::minus)) {
     Token sign = take();
     Dim next = product();
-    try {
-      sum = sign.kind == TokenKind::plus ? sum + next : sum - next;
-    } catch (const Error& e) {
-      fail(sign.where, "{}", e.bare());
-    }
+    sum = computed_at(*this, sign,
+                      [&] { return sign.kind == TokenKind::plus ? sum + next : sum - next; });
   }
   return sum;
 }
@@ -105,11 +112,9 @@ Dim Cursor::product() {
   while (at(TokenKind::star) || at(TokenKind::floor_divide)) {
     Token sign = take();
     Dim next = factor();
-    try {
-      product = sign.kind == TokenKind::star ? product * next : floor_div(product, next);
-    } catch (const Error& e) {
-      fail(sign.where, "{}", e.bare());
-    }
+    product = computed_at(*this, sign, [&] {
+      return sign.kind == TokenKind::star ? product * next : floor_div(product, next);
+    });
   }
   return product;
 }
@@ -122,11 +127,7 @@ Dim Cursor::factor() {
   if (accept(TokenKind::minus)) {
     if (at(TokenKind::integer)) return integer(take(), true);
     Dim operand = factor();
-    try {
-      return Dim(-1) * operand;
-    } catch (const Error& e) {
-      fail(first.where, "{}", e.bare());
-    }
+    return computed_at(*this, first, [&] { return Dim(-1) * operand; });
   }
   if (!accept(TokenKind::left_parenthesis)) {
     if (at(TokenKind::floating) || at(TokenKind::bits))
@@ -166,11 +167,7 @@ Dim Cursor::extremum() {
   do {
     expect(TokenKind::comma, fmt::format("and another size for '{}'", function.text));
     Dim next = dim();
-    try {
-      best = larger ? max(best, next) : min(best, next);
-    } catch (const Error& e) {
-      fail(function.where, "{}", e.bare());
-    }
+    best = computed_at(*this, function, [&] { return larger ? max(best, next) : min(best, next); });
   } while (!at(TokenKind::right_parenthesis));
   take();
   return best;

@@ -17,24 +17,10 @@ constexpr size_t most_dimensions = 64;  // of a tensor literal
 
 template <class T>
 constexpr DType dtype_of_type() {
-  if constexpr (std::is_same_v<T, double>)
-    return DType::f64;
-  else if constexpr (std::is_same_v<T, float>)
-    return DType::f32;
-  else if constexpr (std::is_same_v<T, Half>)
-    return DType::f16;
-  else if constexpr (std::is_same_v<T, BFloat16>)
-    return DType::bf16;
-  else if constexpr (std::is_same_v<T, int64_t>)
-    return DType::i64;
-  else if constexpr (std::is_same_v<T, int32_t>)
-    return DType::i32;
-  else if constexpr (std::is_same_v<T, int8_t>)
-    return DType::i8;
-  else if constexpr (std::is_same_v<T, uint8_t>)
-    return DType::u8;
-  else
-    return DType::boolean;
+  int d = 0;
+  auto is_t = [](auto tag) { return std::is_same_v<typename decltype(tag)::type, T>; };
+  while (!visit_dtype(static_cast<DType>(d), is_t)) ++d;
+  return static_cast<DType>(d);
 }
 
 template <class T>

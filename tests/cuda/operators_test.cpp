@@ -3,6 +3,7 @@
 // SPEC F6
 #include "tests/cuda/same.h"
 #include "tests/fusion/calls.h"
+#include "tests/reference/nest.h"
 
 namespace gradus::fusion::test {
 namespace {

@@ -71,13 +71,13 @@ static_assert(!agrees<int (*)(int), int (*)(int, int)>());
 static_assert(!agrees<int (*)(int), int (*)(long)>());
 
 #if GRADUS_HAS_DRIVER_HEADER
-#define GRADUS_AGREES_WITH_DRIVER(member, name) \
+#define GRADUS_AGREES_WITH_DRIVER(result, member, name, arguments) \
   static_assert(agrees<decltype(DriverTable::member), decltype(&name)>(), #name);
 GRADUS_DRIVER_FUNCTIONS(GRADUS_AGREES_WITH_DRIVER)
 #endif
 
 #if GRADUS_HAS_PRODUCT_HEADER
-#define GRADUS_AGREES_WITH_PRODUCTS(member, name) \
+#define GRADUS_AGREES_WITH_PRODUCTS(result, member, name, arguments) \
   static_assert(agrees<decltype(ProductTable::member), decltype(&name)>(), #name);
 GRADUS_PRODUCT_FUNCTIONS(GRADUS_AGREES_WITH_PRODUCTS)
 static_assert(sizeof(LtAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
@@ -103,7 +103,7 @@ static_assert(cublaslt::wish_workspace == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYT
 #endif
 
 #if GRADUS_HAS_CONVOLUTION_HEADER
-#define GRADUS_AGREES_WITH_CONVOLUTIONS(member, name) \
+#define GRADUS_AGREES_WITH_CONVOLUTIONS(result, member, name, arguments) \
   static_assert(agrees<decltype(ConvolutionTable::member), decltype(&name)>(), #name);
 GRADUS_CONVOLUTION_FUNCTIONS(GRADUS_AGREES_WITH_CONVOLUTIONS)
 

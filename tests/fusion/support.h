@@ -11,6 +11,7 @@
 
 #include "fusion/cpu/compiler.h"
 #include "tensor/convert.h"
+#include "tests/reference/nest.h"
 
 namespace gradus::fusion::test {
 

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #include "kernels/make.h"
-#include "kernels/reference.h"
+#include "tests/reference/nest.h"
+#include "tests/reference/work.h"
 
 namespace gradus::loopback {
 
@@ -339,7 +340,7 @@ work::Kernel LoopbackBackend::later(work::Kernel kernel, size_t pointers, bool m
 namespace {
 
 void run_reference(const void* parameters, std::byte* const* args, work::KernelScope&) {
-  kernels::evaluate(*static_cast<const work::Work*>(parameters), args);
+  reference::evaluate(*static_cast<const work::Work*>(parameters), args);
 }
 
 bool rounds_once(const work::Product& w) {

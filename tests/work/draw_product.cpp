@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "kernels/library_convolution.h"
-#include "kernels/reference.h"
 #include "tensor/convert.h"
+#include "tests/reference/work.h"
 #include "tests/work/trial.h"
 
 namespace gradus::work::test {
@@ -30,7 +30,7 @@ void allow_any_order(Trial& trial, Work in_f64, std::array<int64_t, 3> elements,
       memory[i][e] = std::fabs(trial.get(static_cast<int>(i), static_cast<int64_t>(e)));
   std::byte* args[3];
   for (size_t i = 0; i < 3; ++i) args[i] = reinterpret_cast<std::byte*>(memory[i].data());
-  kernels::evaluate(in_f64, args);
+  reference::evaluate(in_f64, args);
   trial.slack = [sums = std::move(memory[2]), dtype, k](int, int64_t at, double evaluated) {
     return bound_of(dtype, k, sums[static_cast<size_t>(at)], evaluated);
   };

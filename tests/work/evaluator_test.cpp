@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/reference.h"
+#include "tests/reference/work.h"
 #include "tests/work/trial.h"
 
 namespace gradus::work::test {
@@ -61,7 +61,7 @@ TEST(EvaluatorOfProducts, AddsARow) {
   std::array<Half, 2> y;
   std::byte* args[] = {as_bytes(a), as_bytes(b), as_bytes(row), as_bytes(y)};
   const Gemm g{DType::f16, 1, 2, 2, 2, 1, 2, 1, {}};
-  kernels::evaluate(Product{g, true}, args);
+  reference::evaluate(Product{g, true}, args);
   EXPECT_EQ(static_cast<float>(y[0]), 2050);
   EXPECT_EQ(static_cast<float>(y[1]), 0);
 }

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "kernels/make.h"
-#include "kernels/reference.h"
 #include "tensor/convert.h"
+#include "tests/reference/work.h"
 
 namespace gradus::work::test {
 
@@ -228,7 +228,7 @@ std::string Trial::compare(const Outcome& outcome, const Outcome& evaluated) con
 }
 
 std::string Trial::check() {
-  evaluated_ = run([&](std::byte* const* args) { kernels::evaluate(work, args); });
+  evaluated_ = run([&](std::byte* const* args) { reference::evaluate(work, args); });
   std::string fault = compare(evaluated_, evaluated_);
   if (!fault.empty()) return "the evaluator: " + fault;
   for (int workers : {1, 4}) {

@@ -1,18 +1,16 @@
-#include "kernels/reference.h"
+#include "tests/reference/work.h"
 
 #include <new>
 
 #include "base/error.h"
-#include "kernels/reference_parts.h"
 #include "ops/philox.h"
+#include "tests/reference/parts.h"
 
-namespace gradus::kernels {
+namespace gradus::reference {
 
-void evaluate(const work::Work& work, std::byte* const* args) {
-  std::visit([&](const auto& w) { reference::evaluate(w, args); }, work);
+void evaluate(const Work& work, Args args) {
+  std::visit([&](const auto& w) { evaluate(w, args); }, work);
 }
-
-namespace reference {
 
 void run_copies(std::span<const Copy> copies, Args args, std::byte* scratch) {
   auto array = [&](const Window& w) {
@@ -130,5 +128,4 @@ void evaluate(const Foreign& w, Args args) {
   w.kernel.run(w.kernel.parameters.get(), args, scope);
 }
 
-}  // namespace reference
-}  // namespace gradus::kernels
+}  // namespace gradus::reference

@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "kernels/reference_parts.h"
+#include "tests/reference/parts.h"
 
-namespace gradus::kernels::reference {
+namespace gradus::reference {
 
 namespace {
 
@@ -152,4 +152,4 @@ void evaluate(const Solve& w, Args args) {
   }
 }
 
-}  // namespace gradus::kernels::reference
+}  // namespace gradus::reference

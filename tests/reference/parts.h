@@ -7,7 +7,7 @@
 #include "tensor/convert.h"
 #include "work/work.h"
 
-namespace gradus::kernels::reference {
+namespace gradus::reference {
 
 using namespace work;
 using Args = std::byte* const*;
@@ -122,4 +122,4 @@ void evaluate(const Solve& w, Args args);
 void evaluate(const Pointwise& w, Args args);
 void evaluate(const Foreign& w, Args args);
 
-}  // namespace gradus::kernels::reference
+}  // namespace gradus::reference

@@ -3,7 +3,7 @@
 
 #include "work/work.h"
 
-namespace gradus::kernels {
+namespace gradus::reference {
 
 // Does the work on `args`, which are a kernel's: one element after the other, on this thread, each
 // found by the shapes and strides alone. It follows the comments in work/ and shares nothing with
@@ -16,4 +16,4 @@ namespace gradus::kernels {
 // Throws Error as a kernel does.
 void evaluate(const work::Work& work, std::byte* const* args);
 
-}  // namespace gradus::kernels
+}  // namespace gradus::reference

@@ -1,8 +1,9 @@
 // The reference way to run a nest: the operators' own loops, values stored between the steps.
+#include "tests/reference/nest.h"
+
 #include <algorithm>
 #include <cstring>
 
-#include "fusion/nest.h"
 #include "kernels/bound_call.h"
 #include "kernels/reduce.h"
 #include "kernels/tiles.h"

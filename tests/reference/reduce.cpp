@@ -1,10 +1,10 @@
 // Of the evaluator: what runs over elements of one dimension or of several.
 #include <limits>
 
-#include "kernels/reference_parts.h"
 #include "ops/scalar/math.h"
+#include "tests/reference/parts.h"
 
-namespace gradus::kernels::reference {
+namespace gradus::reference {
 
 namespace {
 
@@ -244,4 +244,4 @@ void evaluate(const Sort& w, Args args) {
   });
 }
 
-}  // namespace gradus::kernels::reference
+}  // namespace gradus::reference

@@ -1,7 +1,7 @@
 // Of the evaluator: products, convolutions, and other windows over images.
-#include "kernels/reference_parts.h"
+#include "tests/reference/parts.h"
 
-namespace gradus::kernels::reference {
+namespace gradus::reference {
 
 void evaluate(const Product& w, Args args) {
   const Gemm& g = w.gemm;
@@ -282,4 +282,4 @@ void evaluate(const MaxPool& w, Args args) {
   });
 }
 
-}  // namespace gradus::kernels::reference
+}  // namespace gradus::reference

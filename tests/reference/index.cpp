@@ -1,9 +1,9 @@
 // Of the evaluator: elements where indices say, and element by element.
-#include "kernels/reference_parts.h"
 #include "ops/powers.h"
 #include "ops/rounding.h"
+#include "tests/reference/parts.h"
 
-namespace gradus::kernels::reference {
+namespace gradus::reference {
 
 namespace {
 
@@ -99,4 +99,4 @@ void evaluate(const Pointwise& w, Args args) {
   }
 }
 
-}  // namespace gradus::kernels::reference
+}  // namespace gradus::reference
