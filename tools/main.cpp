@@ -9,6 +9,7 @@
 #include "base/build.h"
 #include "base/text.h"
 #include "interpreter/plugin.h"
+#include "io/import.h"
 #include "tools/cli.h"
 #include "tools/functions.h"
 #include "tools/output.h"
@@ -58,7 +59,7 @@ CLI::Option* add(CLI::App& command, const char* name, T& value, const char* type
 
 // What several commands have.
 void add_program(CLI::App& command, std::string& program) {
-  command.add_option("PROGRAM", program, "A .ir text, or an .onnx model")->required();
+  command.add_option("PROGRAM", program, "A file: " + importable())->required();
 }
 void add_memory_budget(CLI::App& command, std::optional<uint64_t>& bytes) {
   add(command, "--memory-budget", bytes, "BYTES",
@@ -212,9 +213,9 @@ void add_ops(CLI::App& app, Commands& c) {
 }
 
 void add_onnx(CLI::App& app, Commands& c) {
-  CLI::App& importing = add_command(app, c, "import", "Convert an ONNX model to a program text",
+  CLI::App& importing = add_command(app, c, "import", "Convert a model to a program text",
                                     [&c] { import_model(c.import); });
-  importing.add_option("MODEL", c.import.model, "An .onnx model")->required();
+  importing.add_option("MODEL", c.import.model, "A file: " + importable(true))->required();
   add_text_out(importing, c.import.out);
   add(importing, "--weights", c.import.weights, "OUT.npz", "Write the weights by name");
   add(importing, "--inputs", c.import.from.inputs, "F.npz",
