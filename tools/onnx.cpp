@@ -65,6 +65,9 @@ void check_onnx(const CheckOnnxCommand& command) {
   std::vector<std::string> tests;
   for (const std::string& folder : command.folders)
     for (std::string& t : onnx::find_tests(folder)) tests.push_back(std::move(t));
+  if (tests.empty())
+    throw Error("{}: holds no test: a folder with model.onnx and test_data_set_0",
+                fmt::join(command.folders, ", "));
   Progress progress;
   const onnx::TestOptions options{.gradients = command.gradients, .exports = command.exports};
   Counts n;

@@ -87,6 +87,8 @@ rm $data/output_0.pb
 refuses_after
 says out 'there is no such file'
 refuses 1 'no such folder' check-onnx nowhere
+mkdir nothing
+refuses 1 'nothing: holds no test: a folder with model.onnx' check-onnx nothing
 
 # A model is one by its content, too.
 cp m.onnx model.bin
