@@ -179,6 +179,19 @@ struct SelectScatter {
   static void compose(ComposeCall&, const Attr&);
 };
 
+struct DiagonalScatter {
+  static constexpr std::string_view name = "diagonal_scatter",
+                                    doc = "y = x, but y[.., i, .., i + offset, ..] = src[.., i]";
+  static constexpr std::array inputs{"x"sv, "src"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto batch = batch_named_dimensions;
+  static constexpr int least_rank = 2;
+  using Attr = Diagonal::Attr;
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
+};
+
 struct DiagEmbed {
   static constexpr std::string_view name = "diag_embed",
                                     doc = "y = zeros; y[.., i, .., i + offset, ..] = x[.., i]";
@@ -199,6 +212,6 @@ struct DiagEmbed {
 
 using AssembleOperators =
     std::tuple<Cat, Stack, Repeat, Tile, RepeatInterleave, Meshgrid, Flip, Roll, Tril, Triu, Pad,
-               ConstantPadNd, SliceScatter, SelectScatter, DiagEmbed>;
+               ConstantPadNd, SliceScatter, SelectScatter, DiagonalScatter, DiagEmbed>;
 
 }  // namespace gradus::ops

@@ -250,7 +250,8 @@ Dims diagonal_dims(const InferCall& call, const Diagonal::Attr& a) {
 void move_to_diagonal(Sizes& strides, int64_t& offset, const auto& a, const Sizes& diagonal) {
   const int64_t i = a.dim1, j = a.dim2;
   // An offset outside of the tensor leaves an empty diagonal, whose start does not matter.
-  if (numel(diagonal) != 0) offset += a.offset >= 0 ? a.offset * strides[j] : -a.offset * strides[i];
+  if (numel(diagonal) != 0)
+    offset += a.offset >= 0 ? a.offset * strides[j] : -a.offset * strides[i];
   Sizes kept;
   for (int64_t k = 0; k < static_cast<int64_t>(strides.size()); ++k)
     if (k != i && k != j) kept.push_back(strides[k]);
@@ -283,6 +284,48 @@ Value Diagonal::dx(VjpCall& d, const Attr& a) {
   for (int k = 0, next = 0; k < rank; ++k)
     dims.push_back(k == i ? rank - 2 : k == j ? rank - 1 : next++);
   return permute(whole, dims);
+}
+
+void DiagonalScatter::infer(InferCall& call, const Attr& a) {
+  const Type &x = call.tensor(0), &src = call.tensor(1);
+  if (src.dtype != x.dtype)
+    call.fail("operand 'src' is {}, 'x' is {}; cast one of them", to_string(src), to_string(x));
+  const Dims dims = diagonal_dims(call, a);
+  bool fits = src.rank() == static_cast<int>(dims.size());
+  for (size_t d = 0; fits && d < dims.size(); ++d)
+    fits = !(src.dims[d].is_constant() && dims[d].is_constant() && !(src.dims[d] == dims[d]));
+  if (!fits)
+    call.fail("operand 'src' is {}, the diagonal has the shape {}", to_string(src),
+              to_string(dims));
+  for (size_t d = 0; d < dims.size(); ++d)
+    call.require_equal(src.dims[d], dims[d],
+                       fmt::format("dimension {} of 'src' and of the diagonal", d));
+  call.out.push_back(x);
+}
+void DiagonalScatter::bind(BindCall& call, const Attr& a) {
+  const Layout &x = call.in[0], &src = call.in[1];
+  const int64_t n = x.shape[a.dim1], m = x.shape[a.dim2];
+  Sizes diagonal;
+  for (int k = 0; k < x.rank(); ++k)
+    if (k != a.dim1 && k != a.dim2) diagonal.push_back(x.shape[k]);
+  diagonal.push_back(
+      std::max<int64_t>(a.offset >= 0 ? std::min(n, m - a.offset) : std::min(n + a.offset, m), 0));
+  if (!(diagonal == src.shape))
+    call.fail("operand 'src' has the shape {}, the diagonal {}", to_string(src.shape),
+              to_string(diagonal));
+  work::Move c;
+  work::Window to = result_window(call);
+  c.copy(x.shape, operand_window(call, 0), to);
+  move_to_diagonal(to.strides, to.offset, a, diagonal);
+  c.copy(diagonal, operand_window(call, 1), std::move(to));
+  call.set_work(std::move(c));
+}
+void DiagonalScatter::vjp(VjpCall& d, const Attr& a) {
+  d.give(0, [&] {
+    Value zeros = zeros_to_fill(d.world, d.x_type(1));
+    return emit<DiagonalScatter>({d.dy(), zeros}, a);
+  });
+  d.give(1, [&] { return emit<Diagonal>({d.dy()}, a); });
 }
 
 void DiagEmbed::infer(InferCall& call, const Attr& a) {
