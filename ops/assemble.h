@@ -163,7 +163,7 @@ struct SliceScatter {
                                     doc = "y = x, but y[.., start:end:step, ..] = src";
   static constexpr std::array inputs{"x"sv, "src"sv};
   static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr auto no_batch_rule = "not written: `dim` would move on, as slice's does";
+  static constexpr auto batch = batch_named_dimensions;
   static constexpr int least_rank = 1;
   using Attr = Slice::Attr;
   static void infer(InferCall&, const Attr&);
