@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 namespace gradus {
 
@@ -47,40 +49,45 @@ std::string printable(std::string_view text, size_t limit) {
   return shown;
 }
 
-std::string_view nearest(std::string_view misspelt, std::span<const std::string_view> names) {
-  std::string_view best;
-  if (misspelt.size() > 64) return best;
-  size_t least = 1 + misspelt.size() / 4;
-  if (misspelt.size() < 3) least = 1;
-  std::array<size_t, 80> row;
-  for (std::string_view name : names) {
-    size_t difference =
-        std::max(name.size(), misspelt.size()) - std::min(name.size(), misspelt.size());
-    if (name.empty() || difference > least) continue;
-    for (size_t j = 0; j <= name.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= misspelt.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i;
-      for (size_t j = 1; j <= name.size(); ++j) {
-        size_t above = row[j];
-        row[j] =
-            std::min({row[j] + 1, row[j - 1] + 1, diagonal + (misspelt[i - 1] != name[j - 1])});
-        diagonal = above;
-      }
-    }
-    size_t distance = row[name.size()];
-    if (distance < least || (distance == least && best.empty())) {
-      least = distance;
-      best = name;
+namespace {
+
+constexpr size_t longest_misspelt = 64, longest_name = 96;
+
+// Insertions, deletions, replacements and swaps of neighbours, by the table of prefixes' distances,
+// of which three rows are read at a time.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::array<std::array<size_t, longest_name + 1>, 3> rows;
+  for (size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    auto &row = rows[i % 3], &above = rows[(i + 2) % 3], &before = rows[(i + 1) % 3];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
-  return best;
+  return rows[a.size() % 3][b.size()];
 }
 
+}  // namespace
+
 std::string did_you_mean(std::string_view misspelt, std::span<const std::string_view> names,
-                         std::string_view prefix) {
-  std::string_view name = nearest(misspelt, names);
-  return name.empty() ? "" : fmt::format("; did you mean '{}{}'?", prefix, printable(name));
+                         std::string_view prefix, size_t most) {
+  if (misspelt.size() > longest_misspelt) return "";
+  const size_t limit = 1 + misspelt.size() / 4;
+  std::vector<std::pair<size_t, std::string_view>> near;
+  for (std::string_view name : names) {
+    const size_t longer = std::max(name.size(), misspelt.size());
+    if (name.empty() || longer > limit + std::min(name.size(), misspelt.size())) continue;
+    if (size_t d = edit_distance(misspelt, name); d <= limit) near.emplace_back(d, name);
+  }
+  std::ranges::stable_sort(near, {}, [](const auto& n) { return n.first; });
+  std::string hint;
+  for (size_t i = 0; i < near.size() && i < most; ++i)
+    hint += fmt::format("{}'{}{}'", i == 0 ? "; did you mean " : " or ", prefix,
+                        printable(near[i].second));
+  return hint.empty() ? hint : hint + "?";
 }
 
 }  // namespace gradus

@@ -18,10 +18,9 @@ std::string_view trimmed(std::string_view text);
 // Bytes of the character that begins at `at`: 1 to 4, or 0 where there is no valid UTF-8.
 size_t utf8_length(std::string_view text, size_t at);
 
-// The one of `names` that `misspelt` was probably meant to be; empty if none is near.
-std::string_view nearest(std::string_view misspelt, std::span<const std::string_view> names);
-// "; did you mean '{prefix}{nearest}'?", or nothing.
+// Which of `names` were probably meant, best first, at most so many: "; did you mean
+// '{prefix}{name}'?", or nothing.
 std::string did_you_mean(std::string_view misspelt, std::span<const std::string_view> names,
-                         std::string_view prefix = {});
+                         std::string_view prefix = {}, size_t most = 1);
 
 }  // namespace gradus

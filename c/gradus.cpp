@@ -5,6 +5,7 @@
 #include "autograd/device_streams.h"
 #include "base/version.h"
 #include "c/objects.h"
+#include "io/import.h"
 #include "ir/text/parser.h"
 #include "ir/text/printer.h"
 #include "tensor/dlpack.h"
@@ -60,6 +61,22 @@ gradus_status program_parse(const char* text, const char* name, gradus_program**
   return guarded([&] {
     ir::Module module = ir::parse(&given(text, "the text"), name ? name : "");
     given(program, "where the program goes") = new gradus_program{module.graphs[module.main]};
+  });
+}
+gradus_status program_load(const char* path, gradus_program** program) {
+  return guarded([&] {
+    ImportedProgram file = import_program(&given(path, "the path"));
+    given(program, "where the program goes") =
+        new gradus_program{file.module.graphs[file.module.main], std::move(file.weights)};
+  });
+}
+gradus_status program_weight(const gradus_program* program, const char* input,
+                             gradus_tensor** tensor) {
+  return guarded([&] {
+    const NamedTensors& weights = given(program, "the program").weights;
+    auto it = weights.find(&given(input, "the name of an input"));
+    given(tensor, "where the tensor goes") =
+        it == weights.end() ? nullptr : new gradus_tensor{it->second};
   });
 }
 gradus_status program_differentiate(const gradus_program* program, int32_t order,
@@ -218,6 +235,8 @@ constexpr gradus_api api{
     .cancel_create = cancel_create,
     .cancel_set = cancel_set,
     .cancel_destroy = cancel_destroy,
+    .program_load = program_load,
+    .program_weight = program_weight,
 };
 
 }  // namespace

@@ -272,6 +272,13 @@ typedef struct gradus_api {
   gradus_status (*cancel_create)(gradus_cancel** cancel);
   void (*cancel_set)(gradus_cancel* cancel);
   void (*cancel_destroy)(gradus_cancel* cancel);
+
+  /* The program of a file: a text, or a model, whose weights are inputs of stage 0. */
+  gradus_status (*program_load)(const char* path, gradus_program** program);
+  /* The value that the file has for an input, as a tensor of the caller's; null where it has none.
+     What is derived from the program has it, too. */
+  gradus_status (*program_weight)(const gradus_program* program, const char* input,
+                                  gradus_tensor** tensor);
 } gradus_api;
 
 /* Null if this library has no table of that version. The table lives for good. */

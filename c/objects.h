@@ -9,12 +9,14 @@
 #include "base/error.h"
 #include "c/gradus.h"
 #include "interpreter/state.h"
+#include "tensor/npz.h"
 
 struct gradus_context {
   std::shared_ptr<gradus::Context> context;
 };
 struct gradus_program {
   std::shared_ptr<const gradus::ir::Graph> graph;
+  gradus::NamedTensors weights = {};  // of the file that it is from
 };
 struct gradus_code {
   std::shared_ptr<const gradus::Code> code;

@@ -87,9 +87,9 @@ gradus_status program_derive(const gradus_program* program,
       for (size_t i = 0; i < o.wrt_count; ++i)
         pass.wrt->push_back(&given(o.wrt[i], "the name of an input"));
     }
-    auto graph = std::make_shared<const ir::Graph>(
-        ir::differentiate(*given(program, "the program").graph, pass));
-    given(derived, "where the program goes") = new gradus_program{std::move(graph)};
+    const gradus_program& from = given(program, "the program");
+    auto graph = std::make_shared<const ir::Graph>(ir::differentiate(*from.graph, pass));
+    given(derived, "where the program goes") = new gradus_program{std::move(graph), from.weights};
   });
 }
 

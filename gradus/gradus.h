@@ -47,5 +47,6 @@
 #include "interpreter/state.h"
 #include "interpreter/trace.h"
 
-// ONNX models.
+// Programs from files of any format; ONNX models.
+#include "io/import.h"
 #include "io/onnx/onnx.h"

@@ -163,7 +163,7 @@ struct SliceScatter {
                                     doc = "y = x, but y[.., start:end:step, ..] = src";
   static constexpr std::array inputs{"x"sv, "src"sv};
   static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr auto no_batch_rule = "not written: `dim` would move on, as slice's does";
+  static constexpr auto batch = batch_named_dimensions;
   static constexpr int least_rank = 1;
   using Attr = Slice::Attr;
   static void infer(InferCall&, const Attr&);
@@ -177,6 +177,19 @@ struct SelectScatter {
   static constexpr std::array inputs{"x"sv, "src"sv};
   using Attr = Select::Attr;
   static void compose(ComposeCall&, const Attr&);
+};
+
+struct DiagonalScatter {
+  static constexpr std::string_view name = "diagonal_scatter",
+                                    doc = "y = x, but y[.., i, .., i + offset, ..] = src[.., i]";
+  static constexpr std::array inputs{"x"sv, "src"sv};
+  static constexpr auto recompute_cost = ir::again::moves;
+  static constexpr auto batch = batch_named_dimensions;
+  static constexpr int least_rank = 2;
+  using Attr = Diagonal::Attr;
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static void vjp(VjpCall&, const Attr&);
 };
 
 struct DiagEmbed {
@@ -199,6 +212,6 @@ struct DiagEmbed {
 
 using AssembleOperators =
     std::tuple<Cat, Stack, Repeat, Tile, RepeatInterleave, Meshgrid, Flip, Roll, Tril, Triu, Pad,
-               ConstantPadNd, SliceScatter, SelectScatter, DiagEmbed>;
+               ConstantPadNd, SliceScatter, SelectScatter, DiagonalScatter, DiagEmbed>;
 
 }  // namespace gradus::ops

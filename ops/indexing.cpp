@@ -287,6 +287,9 @@ void IndexCopy::vjp(VjpCall& d, const Attr& a) {
   d.give(0, [&] { return emit<IndexCopy>({d.dy(), d.x(1), num(0.0)}, a); });
   d.give(2, [&] { return index_select(d.dy(), d.x(1), a.dim); });
 }
+BatchedResults IndexCopy::batch(const BatchedCall& c, const Attr& a) {
+  return with_shared_index(c, a);
+}
 
 void IndexFill::compose(ComposeCall& c, const Attr& a) {
   Value value = a.value.is_floating() ? num(a.value.floating) : num(a.value.integer);

@@ -24,7 +24,7 @@ struct Scatter {  // of several writes to one place the last one stays
   static constexpr std::string_view name = "scatter",
                                     doc = "y = x, but y[i, index[i, j, ..], ..] = src[i, j, ..]";
   static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
-  static constexpr auto no_batch_rule = "not written: `dim` would move on, as scatter_add's does";
+  static constexpr auto batch = batch_named_dimensions;
   using Attr = DimAttr;
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
@@ -75,11 +75,11 @@ struct IndexCopy {
   static constexpr std::string_view name = "index_copy",
                                     doc = "y = x, but y[.., index[i], ..] = src[.., i, ..]";
   static constexpr std::array inputs{"x"sv, "index"sv, "src"sv};
-  static constexpr auto no_batch_rule = "not written: `dim` would move on, as index_add's does";
   using Attr = DimAttr;
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
   static void vjp(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
 };
 
 struct IndexFill {

@@ -255,35 +255,4 @@ void SelectScatter::compose(ComposeCall& c, const Attr& a) {
   c.give(emit<SliceScatter>({x, row}, {.dim = a.dim, .start = index, .end = index + 1}));
 }
 
-void DiagEmbed::infer(InferCall& call, const Attr& a) {
-  const Type& x = call.tensor(0);
-  const int64_t i = a.dim1, j = a.dim2;
-  if (i == j) call.fail("'dim1' and 'dim2' are both {}; they must differ", i);
-  if (a.offset == INT64_MIN) call.fail("'offset' is {}, which is absurd", a.offset);
-  Dim side = x.dims.back() + (a.offset < 0 ? -a.offset : a.offset);
-  Dims dims;
-  for (int k = 0, next = 0; k < x.rank() + 1; ++k)
-    dims.push_back(k == i || k == j ? side : x.dims[next++]);
-  call.out.emplace_back(x.dtype, std::move(dims), x.device);
-}
-void DiagEmbed::bind(BindCall& call, const Attr& a) {
-  const Layout& x = call.in[0];
-  const int64_t rank = call.out[0].rank(), i = a.dim1, j = a.dim2;
-  work::Move c;
-  work::Window whole = result_window(call), diagonal = whole;
-  c.fill(call.out[0].shape, work::Pattern(), whole);
-  diagonal.strides.clear();
-  for (int k = 0; k < rank; ++k)
-    if (k != i && k != j) diagonal.strides.push_back(whole.strides[k]);
-  diagonal.strides.push_back(whole.strides[i] + whole.strides[j]);
-  diagonal.offset = x.numel() == 0  ? 0
-                    : a.offset >= 0 ? a.offset * whole.strides[j]
-                                    : -a.offset * whole.strides[i];
-  c.copy(x.shape, operand_window(call, 0), std::move(diagonal));
-  call.set_work(std::move(c));
-}
-Value DiagEmbed::dx(VjpCall& d, const Attr& a) {
-  return emit<Diagonal>({d.dy()}, {.offset = a.offset, .dim1 = a.dim1, .dim2 = a.dim2});
-}
-
 }  // namespace gradus::ops

@@ -60,35 +60,6 @@ bool can_be_written(std::string_view name) {
          std::ranges::all_of(name, [&](char c) { return letter(c) || digit(c) || c == '.'; });
 }
 
-// Insertions, deletions, replacements and swaps of neighbours.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
-  for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
-  for (size_t i = 1; i <= a.size(); ++i)
-    for (size_t j = 1; j <= b.size(); ++j) {
-      d[i][j] =
-          std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  return d[a.size()][b.size()];
-}
-
-// Names that a misspelt one may have meant, best first, at most three.
-std::vector<std::string_view> similar(std::string_view name) {
-  std::vector<std::pair<size_t, std::string_view>> near;
-  if (name.size() < 64)
-    for (const ir::Operator* op : all()) {
-      size_t d = edit_distance(name, op->name);
-      if (d <= 1 + name.size() / 4) near.emplace_back(d, op->name);
-    }
-  std::sort(near.begin(), near.end());
-  std::vector<std::string_view> names;
-  for (size_t i = 0; i < near.size() && i < 3; ++i) names.push_back(near[i].second);
-  return names;
-}
-
 }  // namespace
 
 std::span<const ir::Operator* const> built_in() { return table().list; }
@@ -155,10 +126,9 @@ std::string advice(std::string_view name) {
   };
   for (auto [spelling, instead] : scalar_spellings)
     if (name == spelling) return fmt::format("; a number may stand as an operand: {}", instead);
-  std::string hint;
-  for (std::string_view other : similar(name))
-    hint += fmt::format("{}'{}'", hint.empty() ? "; did you mean " : " or ", other);
-  return hint.empty() ? hint : hint + "?";
+  std::vector<std::string_view> names;
+  for (const ir::Operator* op : all()) names.push_back(op->name);
+  return did_you_mean(name, names, {}, 3);
 }
 
 std::optional<ir::Dim> count_in(const ir::Operator& op, const ir::Attributes& attributes) {

@@ -232,15 +232,8 @@ void Unbind::compose(ComposeCall& c, const Attr& a) {
 
 namespace {
 
-// The number of elements on a diagonal of an n x m matrix.
-Dim diagonal_length(const Dim& n, const Dim& m, int64_t offset) {
-  Dim length = offset >= 0 ? min(n, m - offset) : min(n + offset, m);
-  return max(length, 0);
-}
-
-}  // namespace
-
-void Diagonal::infer(InferCall& call, const Attr& a) {
+// The sizes of operand 0's diagonal, its own dimension last.
+Dims diagonal_dims(const InferCall& call, const Diagonal::Attr& a) {
   const Type& x = call.tensor(0);
   const int64_t i = a.dim1, j = a.dim2;
   if (i == j) call.fail("'dim1' and 'dim2' are both {}; they must differ", i);
@@ -248,20 +241,35 @@ void Diagonal::infer(InferCall& call, const Attr& a) {
   Dims dims;
   for (int k = 0; k < x.rank(); ++k)
     if (k != i && k != j) dims.push_back(x.dims[k]);
-  dims.push_back(diagonal_length(x.dims[i], x.dims[j], a.offset));
-  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+  const Dim &n = x.dims[i], &m = x.dims[j];
+  dims.push_back(max(a.offset >= 0 ? min(n, m - a.offset) : min(n + a.offset, m), 0));
+  return dims;
+}
+
+// From a whole tensor's strides and start to those of its diagonal, which has these sizes.
+void move_to_diagonal(Sizes& strides, int64_t& offset, const auto& a, const Sizes& diagonal) {
+  const int64_t i = a.dim1, j = a.dim2;
+  // An offset outside of the tensor leaves an empty diagonal, whose start does not matter.
+  if (numel(diagonal) != 0)
+    offset += a.offset >= 0 ? a.offset * strides[j] : -a.offset * strides[i];
+  Sizes kept;
+  for (int64_t k = 0; k < static_cast<int64_t>(strides.size()); ++k)
+    if (k != i && k != j) kept.push_back(strides[k]);
+  kept.push_back(strides[i] + strides[j]);
+  strides = std::move(kept);
+}
+
+}  // namespace
+
+void Diagonal::infer(InferCall& call, const Attr& a) {
+  const Type& x = call.tensor(0);
+  call.out.emplace_back(x.dtype, diagonal_dims(call, a), x.device);
 }
 void Diagonal::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
-  const int64_t i = a.dim1, j = a.dim2;
-  Sizes strides;
-  for (int k = 0; k < x.rank(); ++k)
-    if (k != i && k != j) strides.push_back(x.strides[k]);
-  strides.push_back(x.strides[i] + x.strides[j]);
-  // An offset outside of x leaves an empty result, whose start does not matter.
-  int64_t offset = call.out[0].numel() == 0 ? 0
-                   : a.offset >= 0          ? a.offset * x.strides[j]
-                                            : -a.offset * x.strides[i];
+  Sizes strides = x.strides;
+  int64_t offset = 0;
+  move_to_diagonal(strides, offset, a, call.out[0].shape);
   set_part(call, 0, call.out[0].shape, std::move(strides), offset);
 }
 // The diagonal in a square matrix, brought to x's size, its dimensions put in place.
@@ -276,6 +284,72 @@ Value Diagonal::dx(VjpCall& d, const Attr& a) {
   for (int k = 0, next = 0; k < rank; ++k)
     dims.push_back(k == i ? rank - 2 : k == j ? rank - 1 : next++);
   return permute(whole, dims);
+}
+
+void DiagonalScatter::infer(InferCall& call, const Attr& a) {
+  const Type &x = call.tensor(0), &src = call.tensor(1);
+  if (src.dtype != x.dtype)
+    call.fail("operand 'src' is {}, 'x' is {}; cast one of them", to_string(src), to_string(x));
+  const Dims dims = diagonal_dims(call, a);
+  bool fits = src.rank() == static_cast<int>(dims.size());
+  for (size_t d = 0; fits && d < dims.size(); ++d)
+    fits = !(src.dims[d].is_constant() && dims[d].is_constant() && !(src.dims[d] == dims[d]));
+  if (!fits)
+    call.fail("operand 'src' is {}, the diagonal has the shape {}", to_string(src),
+              to_string(dims));
+  for (size_t d = 0; d < dims.size(); ++d)
+    call.require_equal(src.dims[d], dims[d],
+                       fmt::format("dimension {} of 'src' and of the diagonal", d));
+  call.out.push_back(x);
+}
+void DiagonalScatter::bind(BindCall& call, const Attr& a) {
+  const Layout &x = call.in[0], &src = call.in[1];
+  const int64_t n = x.shape[a.dim1], m = x.shape[a.dim2];
+  Sizes diagonal;
+  for (int k = 0; k < x.rank(); ++k)
+    if (k != a.dim1 && k != a.dim2) diagonal.push_back(x.shape[k]);
+  diagonal.push_back(
+      std::max<int64_t>(a.offset >= 0 ? std::min(n, m - a.offset) : std::min(n + a.offset, m), 0));
+  if (!(diagonal == src.shape))
+    call.fail("operand 'src' has the shape {}, the diagonal {}", to_string(src.shape),
+              to_string(diagonal));
+  work::Move c;
+  work::Window to = result_window(call);
+  c.copy(x.shape, operand_window(call, 0), to);
+  move_to_diagonal(to.strides, to.offset, a, diagonal);
+  c.copy(diagonal, operand_window(call, 1), std::move(to));
+  call.set_work(std::move(c));
+}
+void DiagonalScatter::vjp(VjpCall& d, const Attr& a) {
+  d.give(0, [&] {
+    Value zeros = zeros_to_fill(d.world, d.x_type(1));
+    return emit<DiagonalScatter>({d.dy(), zeros}, a);
+  });
+  d.give(1, [&] { return emit<Diagonal>({d.dy()}, a); });
+}
+
+void DiagEmbed::infer(InferCall& call, const Attr& a) {
+  const Type& x = call.tensor(0);
+  const int64_t i = a.dim1, j = a.dim2;
+  if (i == j) call.fail("'dim1' and 'dim2' are both {}; they must differ", i);
+  if (a.offset == INT64_MIN) call.fail("'offset' is {}, which is absurd", a.offset);
+  Dim side = x.dims.back() + (a.offset < 0 ? -a.offset : a.offset);
+  Dims dims;
+  for (int k = 0, next = 0; k < x.rank() + 1; ++k)
+    dims.push_back(k == i || k == j ? side : x.dims[next++]);
+  call.out.emplace_back(x.dtype, std::move(dims), x.device);
+}
+void DiagEmbed::bind(BindCall& call, const Attr& a) {
+  const Layout& x = call.in[0];
+  work::Move c;
+  work::Window to = result_window(call);
+  c.fill(call.out[0].shape, work::Pattern(), to);
+  move_to_diagonal(to.strides, to.offset, a, x.shape);
+  c.copy(x.shape, operand_window(call, 0), std::move(to));
+  call.set_work(std::move(c));
+}
+Value DiagEmbed::dx(VjpCall& d, const Attr& a) {
+  return emit<Diagonal>({d.dy()}, {.offset = a.offset, .dim1 = a.dim1, .dim2 = a.dim2});
 }
 
 std::span<const ir::Operator* const> slicing_family() { return fold<SlicingOperators>(); }

@@ -58,7 +58,7 @@ struct Slice : View {  // bounds are clamped: see clamp_bound
 struct Narrow : View {  // unlike `slice`, out of range is an error
   static constexpr std::string_view name = "narrow",
                                     doc = "y[.., i, ..] = x[.., start + i, ..], i < length";
-  static constexpr auto no_batch_rule = "not written: `dim` would move on, as slice's does";
+  static constexpr auto batch = batch_named_dimensions;
   static constexpr int least_rank = 1;
   struct Attr {
     int64_t dim = 0;

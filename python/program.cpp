@@ -7,7 +7,7 @@
 #include "interpreter/gradcheck.h"
 #include "interpreter/plugin.h"
 #include "interpreter/state.h"
-#include "io/onnx/onnx.h"
+#include "io/import.h"
 #include "ir/passes/directions.h"
 #include "ir/text/parser.h"
 #include "ir/text/printer.h"
@@ -37,7 +37,7 @@ NamedTensors tensors_from(const nb::dict& inputs) {
 Program load(const std::string& path, const nb::dict& values,
              const std::map<std::string, int64_t>& lengths) {
   const NamedTensors known = tensors_from(values);
-  onnx::ImportOptions options;
+  ImportOptions options;
   options.value = [&](std::string_view name) {
     auto it = known.find(name);
     return it == known.end() ? Tensor() : it->second;
@@ -47,13 +47,11 @@ Program load(const std::string& path, const nb::dict& values,
     return it == lengths.end() ? std::nullopt : std::optional(it->second);
   };
   return unlocked([&] {
-    if (!path.ends_with(".onnx")) {
-      if (!known.empty() || !lengths.empty())
-        throw Error("{}: values and lengths are for models (.onnx)", path);
-      return Program{std::make_shared<const ir::Module>(ir::parse_file(path).module), {}};
-    }
-    onnx::Import model = onnx::import_file(path, options);
-    return program_of(std::move(model.program), {model.weights.begin(), model.weights.end()});
+    if (!importer_of(path).model && (!known.empty() || !lengths.empty()))
+      throw Error("{}: values and lengths are for models: {}", path, importable(true));
+    ImportedProgram program = import_program(path, options);
+    return Program{std::make_shared<const ir::Module>(std::move(program.module)),
+                   std::move(program.weights)};
   });
 }
 

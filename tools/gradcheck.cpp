@@ -20,7 +20,7 @@ std::string line_of(const GradcheckEntry& e) {
 }  // namespace
 
 void gradcheck(const GradcheckCommand& command) {
-  LoadedProgram loaded = load_program(command.program, command.from);
+  ImportedProgram loaded = load_program(command.program, command.from);
   const ir::Graph& program = loaded.module.program();
   auto context = std::make_shared<Context>();
   InputSources sources = open_sources(command.from, loaded, context);

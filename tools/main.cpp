@@ -1,5 +1,7 @@
 // The command line, and exit codes: 0 fine, 1 the program or its input is wrong, 2 usage, 3 a fault
 // of Gradus itself.
+#include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <functional>
 #include <new>
@@ -9,6 +11,7 @@
 #include "base/build.h"
 #include "base/text.h"
 #include "interpreter/plugin.h"
+#include "io/import.h"
 #include "tools/cli.h"
 #include "tools/functions.h"
 #include "tools/output.h"
@@ -39,6 +42,36 @@ std::string check_whole(const std::string& text) {
   return fmt::format("{} is no whole number below 2^64", printable(text));
 }
 
+std::string check_named(const std::string& path) {
+  return path.empty() ? "the name of the file is empty" : "";
+}
+
+// CLI11's own checks do not say what is wrong with a word that is no number, or how far an open
+// range goes.
+CLI::Validator whole(int64_t least, int64_t most = INT_MAX) {
+  const bool open = most == INT_MAX;
+  const std::string range =
+      open ? fmt::format("from {} on", least) : fmt::format("from {} to {}", least, most);
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        const auto number = whole_number<int64_t>(text);
+        if (number && *number >= least && *number <= most) return "";
+        return fmt::format("{} is no whole number {}", printable(text), range);
+      },
+      open ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most));
+}
+
+CLI::Validator one_of(std::vector<std::string_view> words) {
+  std::string list = fmt::format("{}", fmt::join(words, ","));
+  return CLI::Validator(
+      [words = std::move(words)](std::string& text) -> std::string {
+        if (std::ranges::count(words, text) > 0) return "";
+        return fmt::format("{} is none of {}{}", printable(text), fmt::join(words, ", "),
+                           did_you_mean(text, words));
+      },
+      "{" + list + "}");
+}
+
 // A command, and what it does.
 CLI::App& add_command(CLI::App& app, Commands& c, const char* name, const char* doc,
                       std::function<void()> does) {
@@ -58,7 +91,7 @@ CLI::Option* add(CLI::App& command, const char* name, T& value, const char* type
 
 // What several commands have.
 void add_program(CLI::App& command, std::string& program) {
-  command.add_option("PROGRAM", program, "A .ir text, or an .onnx model")->required();
+  command.add_option("PROGRAM", program, "A file: " + importable())->required()->check(check_named);
 }
 void add_memory_budget(CLI::App& command, std::optional<uint64_t>& bytes) {
   add(command, "--memory-budget", bytes, "BYTES",
@@ -66,7 +99,8 @@ void add_memory_budget(CLI::App& command, std::optional<uint64_t>& bytes) {
 }
 void add_inputs(CLI::App& command, InputOptions& from) {
   add(command, "--inputs", from.inputs, "F.npz|F.safetensors",
-      "Inputs by name; of several files a later one wins");
+      "Inputs by name; of several files a later one wins")
+      ->check(check_named);
   add(command, "--random", from.random, "SEED",
       "Fill inputs that are not found: floats N(0, 1), integers and bools 0 or 1");
   add(command, "--set", from.set, "DIM=N", "The size of a dimension that no input settles");
@@ -86,8 +120,7 @@ void add_run(CLI::App& app, Commands& c) {
   add_inputs(command, c.run.from);
   add(command, "--weights", c.run.from.weights, "F.npz|F.safetensors",
       "Parameters by name, after --inputs");
-  add(command, "--stages", c.run.stages, "N", "Run the first N stages only")
-      ->check(CLI::PositiveNumber);
+  add(command, "--stages", c.run.stages, "N", "Run the first N stages only")->check(whole(1));
   add_memory_budget(command, c.run.memory_budget);
   add(command, "--outputs", c.run.outputs, "OUT.npz|OUT.safetensors",
       "Write all results that are defined, by name");
@@ -95,20 +128,20 @@ void add_run(CLI::App& app, Commands& c) {
       "Save what later stages need after the last one that runs");
   add(command, "--resume", c.run.resume, "S.state", "Go on from a state that was saved");
   add(command, "--threads", c.run.threads, "N", "Threads for one loop; 0: one per core")
-      ->check(CLI::Range(0, 1024));
+      ->check(whole(0, 1024));
   CLI::Option* fusion =
       add(command, "--fusion", c.run.fusion, "MODE",
           "Pointwise groups as compiled kernels: off (the default: a single run is over before "
           "they would pay), behind (compiled while the rounds of --repeat run) or first (compiled "
           "before)")
-          ->check(CLI::IsMember({"off", "behind", "first"}));
+          ->check(one_of({"off", "behind", "first"}));
   command
       .add_option_function<std::string>(
           "--engine",
           [&c](const std::string& name) { c.run.fusion = name == "fused" ? "first" : "off"; },
           "Another name for --fusion: interpret is off, fused is first")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"interpret", "fused"}))
+      ->check(one_of({"interpret", "fused"}))
       ->excludes(fusion);
   add(command, "--kernels", c.run.kernels, "FOLDER", "Keep compiled kernels for other runs");
   command.add_flag("--symbols", c.run.symbols,
@@ -117,8 +150,8 @@ void add_run(CLI::App& app, Commands& c) {
       "bind, share, group, make, place: print the plan after that step of planning; fusion: the "
       "groups that ran; cuda: their CUDA sources; x86-64-v3, x86-64-v4, aarch64: their assembly "
       "for such machines")
-      ->check(CLI::IsMember({"bind", "share", "group", "make", "place", "fusion", "cuda",
-                             "x86-64-v3", "x86-64-v4", "aarch64"}));
+      ->check(one_of({"bind", "share", "group", "make", "place", "fusion", "cuda", "x86-64-v3",
+                      "x86-64-v4", "aarch64"}));
   command.add_flag("--stats", c.run.stats, "Print what became of the kernels");
   add(command, "--device", c.run.device, "NAME",
       "cpu; or cuda:0, where all stages run then (--fusion first)");
@@ -126,7 +159,7 @@ void add_run(CLI::App& app, Commands& c) {
                    "On a device: add up what several indices add to one place by atomic additions, "
                    "faster and in no fixed order; without, in index order, with the CPU's bits");
   add(command, "--repeat", c.run.repeat, "N", "Run N times; print each stage's median time")
-      ->check(CLI::PositiveNumber);
+      ->check(whole(1));
   add(command, "--profile", c.run.profile, "T.json",
       "Write the last run's instructions as a trace for Perfetto or Chrome");
 }
@@ -137,7 +170,7 @@ void add_grad(CLI::App& app, Commands& c) {
   add_program(command, c.grad.program);
   add(command, "--order", c.grad.order, "N", "The last stage that will be there")
       ->required()
-      ->check(CLI::Range(0, 1000));
+      ->check(whole(0, 1000));
   add_wrt(command, c.grad.wrt);
   add(command, "--batch", c.grad.batch, "N",
       "The last stage takes cotangents with a dimension N in front, and gives a gradient for "
@@ -170,8 +203,7 @@ void add_gradcheck(CLI::App& app, Commands& c) {
                   [&c] { gradcheck(c.gradcheck); });
   add_program(command, c.gradcheck.program);
   add_inputs(command, c.gradcheck.from);
-  add(command, "--order", c.gradcheck.order, "N", "Check stages 1 to N")
-      ->check(CLI::Range(1, 1000));
+  add(command, "--order", c.gradcheck.order, "N", "Check stages 1 to N")->check(whole(1, 1000));
   add_wrt(command, c.gradcheck.wrt);
 }
 
@@ -193,10 +225,10 @@ void add_inspection(CLI::App& app, Commands& c) {
   add_memory_budget(disassembling, c.disasm.memory_budget);
   add(disassembling, "--fusion", c.disasm.fusion, "MODE",
       "Say it for single instructions (off, the default) or for kernels (first)")
-      ->check(CLI::IsMember({"off", "first"}));
+      ->check(one_of({"off", "first"}));
   add(disassembling, "--dump-after", c.disasm.dump_after, "STEP",
       "memory: say what is alive where each stage takes most")
-      ->check(CLI::IsMember({"memory"}));
+      ->check(one_of({"memory"}));
   add(disassembling, "--device", c.disasm.device, "NAME",
       "cuda:0, which need not be there: say what the host does of each stage there");
 }
@@ -212,9 +244,11 @@ void add_ops(CLI::App& app, Commands& c) {
 }
 
 void add_onnx(CLI::App& app, Commands& c) {
-  CLI::App& importing = add_command(app, c, "import", "Convert an ONNX model to a program text",
+  CLI::App& importing = add_command(app, c, "import", "Convert a model to a program text",
                                     [&c] { import_model(c.import); });
-  importing.add_option("MODEL", c.import.model, "An .onnx model")->required();
+  importing.add_option("MODEL", c.import.model, "A file: " + importable(true))
+      ->required()
+      ->check(check_named);
   add_text_out(importing, c.import.out);
   add(importing, "--weights", c.import.weights, "OUT.npz", "Write the weights by name");
   add(importing, "--inputs", c.import.from.inputs, "F.npz",
@@ -236,11 +270,11 @@ void add_onnx(CLI::App& app, Commands& c) {
       ->capture_default_str();
   add(checking, "--gradients", c.check_onnx.gradients, "N",
       "Hold derivatives up to order N against differences, too")
-      ->check(CLI::Range(0, 10));
+      ->check(whole(0, 10));
   checking.add_flag("--exports", c.check_onnx.exports,
                     "Write programs as models, too, and run those");
   add(checking, "--least", c.check_onnx.least, "N", "Fail if fewer tests pass, or are exported")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole(0));
 }
 
 void add_view(CLI::App& app, Commands& c) {
@@ -261,6 +295,33 @@ void add_view(CLI::App& app, Commands& c) {
       "Inputs by name; those whose values decide a model's structure are fixed");
 }
 
+// What the command line has that the tool does not know, and what may have been meant; empty: CLI11
+// knows every word. `command`: null where none was found.
+std::string unknown_word(const CLI::App& app, const CLI::App* command) {
+  const std::vector<std::string> unknown = app.remaining(true);
+  auto is_option = [](const std::string& word) { return word.starts_with('-'); };
+  auto word = std::ranges::find_if(unknown, is_option);
+  if (word == unknown.end()) word = unknown.begin();
+  if (word == unknown.end()) return "";
+  std::vector<std::string> known;
+  if (is_option(*word)) {
+    for (const CLI::App* a : {&app, command})
+      if (a)
+        for (const CLI::Option* o : a->get_options())
+          for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
+  } else if (!command) {
+    for (const CLI::App* a : app.get_subcommands([](const CLI::App*) { return true; }))
+      known.push_back(a->get_name());
+  }
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  return fmt::format("gradus {}{}: {}{}", command ? command->get_name() + " " : "",
+                     printable(*word),
+                     is_option(*word) ? "there is no such option"
+                     : command        ? "this argument was not expected"
+                                      : "there is no such command",
+                     did_you_mean(*word, names));
+}
+
 void parse_and_run(int argc, char** argv) {
   CLI::App app("Runs staged graph programs and derives their derivatives.", "gradus");
   const std::string without = left_out();
@@ -269,7 +330,8 @@ void parse_and_run(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();  // so that --plugin may stand behind the command
   Commands c;
-  add(app, "--plugin", c.plugins, "LIB.so", "A library with operators and functions of your own");
+  add(app, "--plugin", c.plugins, "LIB.so", "A library with operators and functions of your own")
+      ->check(check_named);
   add_run(app, c);
   add_grad(app, c);
   add_directions(app, c);
@@ -289,9 +351,12 @@ void parse_and_run(int argc, char** argv) {
     finish_output();
     return;
   } catch (const CLI::ParseError& e) {
-    throw UsageError(
-        "{}\nRun gradus {}--help for what can be said.", e.what(),
-        app.get_subcommands().empty() ? "" : app.get_subcommands()[0]->get_name() + " ");
+    const CLI::App* command =
+        app.get_subcommands().empty() ? nullptr : app.get_subcommands().front();
+    const std::string unknown = unknown_word(app, command);
+    throw UsageError("{}\nRun gradus {}--help for what can be said.",
+                     unknown.empty() ? e.what() : unknown,
+                     command ? command->get_name() + " " : "");
   }
   for (const std::string& plugin : c.plugins) load_plugin(plugin);
   c.chosen();

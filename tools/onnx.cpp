@@ -30,26 +30,27 @@ std::string listed(std::string_view what, const Reasons& reasons) {
 }  // namespace
 
 void import_model(const ImportCommand& command) {
-  if (!command.model.ends_with(".onnx"))
-    throw UsageError("gradus import {}: a model is an .onnx file", command.model);
+  if (!importer_of(command.model).model)
+    throw UsageError("gradus import {}: is no model; what can be imported is {}", command.model,
+                     importable(true));
   if (!command.weights.empty() && !command.weights.ends_with(".npz") &&
       !command.weights.ends_with(".safetensors"))
     throw UsageError("--weights {}: weights are written as an .npz or a .safetensors",
                      command.weights);
-  LoadedProgram program = load_program(command.model, command.from);
-  if (!program.weights->empty() && command.weights.empty())
+  ImportedProgram program = load_program(command.model, command.from);
+  if (!program.weights.empty() && command.weights.empty())
     throw UsageError(
         "the model has weights: say where they go, with --weights OUT.npz or OUT.safetensors");
   if (!command.weights.empty())
     write_tensors(command.weights, std::vector<std::pair<std::string, Tensor>>(
-                                       program.weights->begin(), program.weights->end()));
+                                       program.weights.begin(), program.weights.end()));
   put_to(command.out, ir::print(program.module));
 }
 
 void export_model(const ExportCommand& command) {
   if (!command.out.ends_with(".onnx"))
     throw UsageError("-o {}: a model is written as an .onnx file", command.out);
-  LoadedProgram program = load_program(command.program, command.from);
+  ImportedProgram program = load_program(command.program, command.from);
   const ir::Graph& graph = program.module.program();
   InputOptions only_weights{.weights = command.from.weights};
   InputSources sources = open_sources(only_weights, program, Context::default_context());
@@ -64,6 +65,9 @@ void check_onnx(const CheckOnnxCommand& command) {
   std::vector<std::string> tests;
   for (const std::string& folder : command.folders)
     for (std::string& t : onnx::find_tests(folder)) tests.push_back(std::move(t));
+  if (tests.empty())
+    throw Error("{}: holds no test: a folder with model.onnx and test_data_set_0",
+                fmt::join(command.folders, ", "));
   Progress progress;
   const onnx::TestOptions options{.gradients = command.gradients, .exports = command.exports};
   Counts n;

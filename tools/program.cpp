@@ -3,8 +3,6 @@
 #include <set>
 
 #include "base/text.h"
-#include "io/onnx/onnx.h"
-#include "ir/text/parser.h"
 #include "tensor/tensor_file.h"
 
 namespace gradus::cli {
@@ -67,33 +65,27 @@ CompileOptions compile_options(std::optional<uint64_t> memory_budget, const DimS
   return options;
 }
 
-LoadedProgram load_program(const std::string& path, const InputOptions& from) {
-  if (!path.ends_with(".onnx")) return {ir::parse_file(path).module, nullptr};
+ImportedProgram load_program(const std::string& path, const InputOptions& from) {
   Files files(Context::default_context());
-  for (auto it = from.inputs.rbegin(); it != from.inputs.rend(); ++it) files.open(*it);
-  onnx::ImportOptions options;
-  options.value = [&](std::string_view name) {
+  if (importer_of(path).model)
+    for (auto it = from.inputs.rbegin(); it != from.inputs.rend(); ++it) files.open(*it);
+  auto value = [&](std::string_view name) {
     auto found = files.find(name);
     return found ? found->tensor : Tensor();
   };
-  onnx::Import model = onnx::import_file(path, options);
-  LoadedProgram program;
-  program.module.graphs.push_back(std::make_shared<const ir::Graph>(std::move(model.program)));
-  program.weights =
-      std::make_shared<const NamedTensors>(model.weights.begin(), model.weights.end());
-  return program;
+  return import_program(path, {.value = value});
 }
 
-InputSources open_sources(const InputOptions& options, const LoadedProgram& program,
+InputSources open_sources(const InputOptions& options, const ImportedProgram& program,
                           std::shared_ptr<Context> context) {
   InputSources sources;
   if (options.random) sources = random_sources(*options.random, context);
   auto files = std::make_shared<Files>(std::move(context));
   for (auto it = options.inputs.rbegin(); it != options.inputs.rend(); ++it) files->open(*it);
   const std::string& weights = options.weights;
-  std::shared_ptr<const NamedTensors> own = program.weights;
+  NamedTensors own = program.weights;
   std::string origin = "the model";
-  if (weights.ends_with(".onnx")) {
+  if (const Importer* i = importer_by_ending(weights); i && i->model) {
     own = load_program(weights, options).weights;
     origin = weights;
   } else if (!weights.empty()) {
@@ -101,9 +93,8 @@ InputSources open_sources(const InputOptions& options, const LoadedProgram& prog
   }
   sources.find = [files, own, origin](std::string_view name) -> std::optional<FoundTensor> {
     if (auto found = files->find(name)) return found;
-    if (!own) return std::nullopt;
-    auto it = own->find(name);
-    return it == own->end() ? std::nullopt : std::optional(FoundTensor{it->second, origin});
+    auto it = own.find(name);
+    return it == own.end() ? std::nullopt : std::optional(FoundTensor{it->second, origin});
   };
   sources.sizes = read_sizes(options.set, program.module.program());
   return sources;

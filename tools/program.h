@@ -5,22 +5,14 @@
 #include <string>
 
 #include "interpreter/inputs.h"
-#include "ir/graph.h"
-#include "tensor/npz.h"
+#include "io/import.h"
 #include "tools/cli.h"
 
 namespace gradus::cli {
 
-// A program, and the values that its file brings for inputs: the weights of an ONNX model.
-struct LoadedProgram {
-  ir::Module module;
-  std::shared_ptr<const NamedTensors> weights;  // null: none
-};
-
-// Reads and verifies a program: a .ir text, or an .onnx model. Where the value of a model's input
-// decides its structure, the value is taken from `from`'s files. Throws Error with the place of
-// what is wrong.
-LoadedProgram load_program(const std::string& path, const InputOptions& from = {});
+// Reads and verifies a program. Where the value of a model's input decides its structure, the value
+// is taken from `from`'s files. Throws Error with the place of what is wrong.
+ImportedProgram load_program(const std::string& path, const InputOptions& from = {});
 
 // What --set says. Throws UsageError for what it cannot mean, Error for a name that the program has
 // not.
@@ -33,7 +25,7 @@ CompileOptions compile_options(std::optional<uint64_t> memory_budget, const DimS
 // Where inputs are found, the weights of the program itself last: the files are open as long as it
 // lives, and read as far as they are asked for. Throws Error for files that cannot be read,
 // UsageError for what --set cannot mean.
-InputSources open_sources(const InputOptions& options, const LoadedProgram& program,
+InputSources open_sources(const InputOptions& options, const ImportedProgram& program,
                           std::shared_ptr<Context> context);
 
 }  // namespace gradus::cli

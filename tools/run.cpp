@@ -209,7 +209,7 @@ std::string times_report(std::vector<std::vector<double>>& times) {
 
 void run(const RunCommand& command) {
   check_command(command);
-  LoadedProgram loaded = load_program(command.program, command.from);
+  ImportedProgram loaded = load_program(command.program, command.from);
   const ir::Graph& program = loaded.module.program();
   size_t stages = stages_to_run(command, program);
   // What cannot be written is said before the work is done.

@@ -16,7 +16,7 @@ void view(const ViewCommand& command) {
     throw UsageError("gradus view: a profile is of what runs; leave --written out");
   if (command.written && command.memory_budget)
     throw UsageError("gradus view: a memory budget changes what runs; leave --written out");
-  LoadedProgram loaded = load_program(command.program, command.from);
+  ImportedProgram loaded = load_program(command.program, command.from);
   const ir::Graph& program = loaded.module.program();
   gradus::view::Picture picture;
   if (command.written) {

@@ -70,19 +70,28 @@ Wires split(ExportCall& c) {
                     c.node.results.size());
 }
 
+// The order of dimensions that has two of them last, and the one that undoes it.
+struct MatrixOrder {
+  Ints there, back;
+  MatrixOrder(int64_t rank, int64_t first, int64_t second) {
+    for (int64_t k = 0, next = 0; k < rank; ++k) {
+      const bool other = k != first && k != second;
+      if (other) there.push_back(k);
+      back.push_back(other ? next++ : k == first ? rank - 2 : rank - 1);
+    }
+    there.push_back(first);
+    there.push_back(second);
+  }
+};
+
 // Of the last two dimensions as one: every (columns + 1)-th element.
 Wires diagonal(ExportCall& c) {
   const Dims& dims = c.type().dims;
   auto first = static_cast<size_t>(c.axis("dim1")), second = static_cast<size_t>(c.axis("dim2"));
-  Ints order;
+  const Ints order = MatrixOrder(c.rank(), c.axis("dim1"), c.axis("dim2")).there;
   Dims shape;
-  for (size_t k = 0; k < dims.size(); ++k)
-    if (k != first && k != second) {
-      order.push_back(static_cast<int64_t>(k));
-      shape.push_back(dims[k]);
-    }
-  order.push_back(static_cast<int64_t>(first));
-  order.push_back(static_cast<int64_t>(second));
+  for (int64_t k : order) shape.push_back(dims[static_cast<size_t>(k)]);
+  shape.resize(shape.size() - 2);
   if (!dims[second].is_constant()) c.refuse("a diagonal among columns of a size with a name");
   int64_t columns = dims[second].value(), offset = c.integer("offset");
   shape.push_back(dims[first] * columns);
@@ -235,10 +244,25 @@ Wires diag_embed(ExportCall& c) {
   Dim side = n + pads[pads.size() - 1];
   Wire on = c.to.cast(unit_matrix(c, side, side, offset, DType::i64), DType::i64, DType::boolean);
   Wire y = c.to.node("Where", {on, x, zero});
-  Ints order;  // by dimension of the result, that of y
-  for (int64_t k = 0, next = 0; k < rank; ++k)
-    order.push_back(k == first ? rank - 2 : k == second ? rank - 1 : next++);
-  return {c.to.node("Transpose", {y}, {{"perm", order}})};
+  return {c.to.node("Transpose", {y}, {{"perm", MatrixOrder(rank, first, second).back}})};
+}
+// x with both dimensions last, src along rows or columns where the diagonal begins at their first,
+// kept on the diagonal.
+Wires diagonal_scatter(ExportCall& c) {
+  const Dims &dims = c.type().dims, &src = c.type(1).dims;
+  const int64_t first = c.axis("dim1"), second = c.axis("dim2"), offset = c.integer("offset");
+  const MatrixOrder order(c.rank(), first, second);
+  const Dim &rows = dims[static_cast<size_t>(first)], &columns = dims[static_cast<size_t>(second)];
+  Dims pads(2 * src.size(), 0);
+  pads.back() = (offset < 0 ? columns : rows) - src.back();
+  DType dtype = c.y_type().dtype;
+  Wire put =
+      c.to.node("Pad", {c.x(1), c.to.sizes(pads), c.to.number(dtype, ir::Number::of(int64_t{0}))});
+  put = c.to.node("Unsqueeze", {put, c.to.integers({offset < 0 ? -2 : -1})});
+  Wire on =
+      c.to.cast(unit_matrix(c, rows, columns, offset, DType::i64), DType::i64, DType::boolean);
+  Wire x = c.to.node("Transpose", {c.x()}, {{"perm", order.there}});
+  return {c.to.node("Transpose", {c.to.node("Where", {on, put, x})}, {{"perm", order.back}})};
 }
 // What is absent, and wanted as a tensor, is zeros.
 Wires undefined(ExportCall& c) {
@@ -282,6 +306,7 @@ constexpr ExportEntry shape_export_table[] = {
     {"linspace", linspace},
     {"eye", eye},
     {"diag_embed", diag_embed},
+    {"diagonal_scatter", diagonal_scatter},
     {"undefined", undefined},
     {"one_hot", one_hot},
 };

@@ -1,16 +1,13 @@
 // ONNX models: read, imported as programs, and the backend tests that come with ONNX.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "ir/graph.h"
-#include "tensor/tensor.h"
+#include "io/import.h"
 
 namespace gradus::onnx {
 
@@ -29,15 +26,7 @@ class Unsupported : public Error {
 // The newest version of ONNX's own operators that the rules were written for, and the oldest.
 inline constexpr int newest_opset = 18, oldest_opset = 1;
 
-struct ImportOptions {
-  // The value of a model's input, asked for only where it decides the program's structure (the
-  // shape of a Reshape, a trip count); an undefined tensor, or no function: it is not known.
-  std::function<Tensor(std::string_view name)> value;
-  // How many tensors an input holds that is a sequence, or an optional (none: it holds nothing).
-  // Those of a sequence s become the inputs s.0, s.1, …, of sizes as `value` has them. Without it
-  // such inputs are refused.
-  std::function<std::optional<int64_t>(std::string_view name)> length;
-};
+using gradus::ImportOptions;
 
 // A model as a one-stage program. Its inputs are those of the model, then its weights, under their
 // own names; results have the names of the model's outputs. Dimensions that the model names keep

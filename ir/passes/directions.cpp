@@ -202,9 +202,11 @@ class Request {
   Request(const Graph& graph, const DirectionOptions& options, std::string_view what)
       : b(check(graph, what)) {
     std::unordered_set<std::string_view> left;
+    std::vector<std::string_view> floating;
     if (options.wrt) left.insert(options.wrt->begin(), options.wrt->end());
     for (ValueId v : b.stage().inputs) {
       const Value& x = b.graph()[v];
+      if (x.type.is_floating()) floating.push_back(x.name);
       bool asked = !options.wrt || left.erase(x.name);
       if (asked && options.wrt && !x.type.is_floating())
         throw Error("input '{}' is {}; only floating inputs can be differentiated with respect to",
@@ -212,7 +214,10 @@ class Request {
       if (asked && x.type.is_floating()) xs.push_back(v);
     }
     if (!left.empty())
-      throw Error("there is no input '{}' to differentiate with respect to", *left.begin());
+      throw Error("there is no input '{}' to differentiate with respect to; {}", *left.begin(),
+                  floating.empty()
+                      ? "it has no floating inputs"
+                      : fmt::format("its floating inputs are: {}", fmt::join(floating, ", ")));
     for (const Result& r : b.stage().results)
       if (r.value != no_value && b.type(r.value).is_floating()) results.push_back(r);
   }

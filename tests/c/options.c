@@ -347,6 +347,32 @@ static void test_kernels(void) {
   api->context_destroy(plain);
 }
 
+static void write_text(const char* path, const char* content) {
+  FILE* file = fopen(path, "w");
+  EXPECT(file && fputs(content, file) >= 0 && fclose(file) == 0);
+}
+
+static void test_files(void) {
+  const char* path = "test_c_options_program";
+  gradus_program *program = NULL, *derived = NULL;
+  gradus_tensor* weight = (gradus_tensor*)&program;
+  EXPECT(api->program_load("no/such/file.ir", &program) == GRADUS_ERROR);
+  SAYS("no/such/file.ir: cannot be read");
+  EXPECT(api->program_load(NULL, &program) == GRADUS_ERROR);
+  write_text(path, "what is this?");
+  EXPECT(api->program_load(path, &program) == GRADUS_ERROR);
+  SAYS("what can be read is");
+  write_text(path, text);
+  EXPECT(api->program_load(path, &program) == GRADUS_OK);
+  EXPECT(api->program_differentiate(program, 1, &derived) == GRADUS_OK);
+  /* A text has no values of inputs. */
+  EXPECT(api->program_weight(derived, "x", &weight) == GRADUS_OK && weight == NULL);
+  EXPECT(api->program_weight(derived, NULL, &weight) == GRADUS_ERROR);
+  api->program_destroy(program);
+  api->program_destroy(derived);
+  remove(path);
+}
+
 int main(void) {
   gradus_program *program = NULL, *derived = NULL;
   gradus_code* code = NULL;
@@ -361,6 +387,7 @@ int main(void) {
   test_buffers(code, context);
   test_runs(code, context);
   test_kernels();
+  test_files();
   api->code_destroy(code);
   api->program_destroy(program);
   api->program_destroy(derived);

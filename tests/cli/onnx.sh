@@ -87,5 +87,14 @@ rm $data/output_0.pb
 refuses_after
 says out 'there is no such file'
 refuses 1 'no such folder' check-onnx nowhere
+mkdir nothing
+refuses 1 'nothing: holds no test: a folder with model.onnx' check-onnx nothing
+
+# A model is one by its content, too.
+cp m.onnx model.bin
+runs 0 verify model.bin
+runs 0 import model.bin -o n.ir --weights n.npz
+cmp m.ir n.ir || fail 'the name of a model changes its program'
+refuses 2 'm.ir: is no model; what can be imported is an ONNX model (.onnx)' import m.ir -o n.ir
 
 finish

@@ -2,7 +2,15 @@
 . "$GRADUS_SOURCE_DIR/tests/cli/lib.bash"
 
 refuses 2 'error: A subcommand is required'
-refuses 2 'error: ' frobnicate
+refuses 2 'gradus frobnicate: there is no such command' frobnicate
+says err 'Run gradus --help'
+refuses 2 "gradus rnu: there is no such command; did you mean 'run'?" rnu p.ir
+refuses 2 "gradus --versoin: there is no such option; did you mean '--version'?" --versoin
+refuses 2 "gradus run --rando: there is no such option; did you mean '--random'?" run p.ir --rando 1
+says err 'Run gradus run --help'
+refuses 2 "gradus run --plugn: there is no such option; did you mean '--plugin'?" run p.ir --plugn a
+refuses 2 "gradus grad --ordr: there is no such option; did you mean '--order'?" grad p.ir --ordr 1
+refuses 2 'gradus run other.ir: this argument was not expected' run p.ir other.ir
 refuses 2 '--order is required' grad p.ir
 refuses 2 'PROGRAM is required' run
 refuses 2 '--bogus' run p.ir --bogus
@@ -15,6 +23,15 @@ refuses 2 '--random' run p.ir --random 99999999999999999999999
 refuses 2 '--engine' run p.ir --engine steam
 refuses 2 '--device gpu is no device' run p.ir --device gpu
 refuses 2 'excludes' ops --markdown --json
+# Values of options say what is expected in their place.
+refuses 2 '--repeat: x is no whole number from 1 on' run p.ir --repeat x
+refuses 2 '--stages: 0 is no whole number from 1 on' run p.ir --stages 0
+refuses 2 '--threads: 1.5 is no whole number from 0 to 1024' run p.ir --threads 1.5
+refuses 2 "--fusion: frist is none of off, behind, first; did you mean 'first'?" run p.ir --fusion frist
+refuses 2 '--dump-after: all is none of memory' disasm p.ir --dump-after all
+refuses 2 'PROGRAM: the name of the file is empty' verify ''
+refuses 2 '--inputs: the name of the file is empty' run p.ir --inputs ''
+refuses 2 '--plugin: the name of the file is empty' ops --plugin ''
 for command in run grad gradcheck verify print disasm ops devices import check-onnx; do
   runs 0 $command --help
   says out "$command"
@@ -59,11 +76,22 @@ head -c 4096 /dev/urandom >noise.ir
 refuses 1 'noise.ir' verify noise.ir
 head -c 4096 /dev/zero >zeros.ir
 refuses 1 'zeros.ir' verify zeros.ir
+sed 's/ () { return }/ (%x: f64[2]) { %y = mul(%x, %x) return %y }/' p.ir >square.ir
+cp p.ir named_otherwise
+runs 0 verify named_otherwise
+for file in empty noise zeros; do
+  cp "$file.ir" "$file"
+  refuses 1 "$file: is no program by its name or its content; what can be read is" verify "$file"
+  says err 'a program text (.ir)' 'an ONNX model (.onnx)'
+done
 printf 'graph p {\n  stage 0 (%%x: f64[2]) {\n    %%y = mull(%%x, %%x)\n    return %%y\n  }\n}\n' >typo.ir
 for command in verify print disasm 'grad --order 1' gradcheck 'run --random 1'; do
   refuses 1 'typo.ir:3:10: error: ' $command typo.ir
   says err "'mul'" '    %y = mull(%x, %x)' '         ^'
 done
+
+refuses 1 'its floating inputs are: x' jvp square.ir --wrt z
+refuses 1 'its floating inputs are: x' grad square.ir --order 1 --wrt z
 
 # Files of tensors that are none.
 runs 0 run p.ir

@@ -210,6 +210,32 @@ TEST(Directions, BatchTheCotangentsOfAStage) {
             "2]");
 }
 
+// One call for a whole batch, whose size may have a name: no call for each cotangent.
+TEST(Directions, BatchWhatWritesIntoATensor) {
+  for (const char* call :
+       {"slice_scatter(%x, %s) {dim = -1, start = 1, step = 2}", "scatter(%x, %i, %s) {dim = 1}",
+        "index_copy(%x, %k, %s) {dim = 1}", "diagonal_scatter(%x, %k_) {offset = 1}",
+        "narrow(%x) {dim = -1, start = 1, length = 2}"}) {
+    const std::string text = fmt::format(
+        "graph p {{ stage 0 (%x: f64[2, 4], %s: f64[2, 2], %i: i64[2, 2], %k: i64[2], %k_: f64[2])"
+        " {{ %y = {} return %y }} }}",
+        call);
+    ir::Graph g = derived(graph_of(text), {.order = 1});
+    for (const ir::Dim& size : {ir::Dim::symbol("B"), ir::Dim(2)}) {
+      ir::Graph many = ir::batch_cotangents(g, size);
+      ir::verify(many);
+      EXPECT_EQ(ir::print(many).find("stack"), std::string::npos) << ir::print(many);
+    }
+  }
+  // Of the cotangent itself, as a derivative that somebody writes may have it.
+  ir::Graph g = graph_of(
+      "graph p { stage 0 (%x: f64[2, 4]) { %y = narrow(%x) {dim = -1, start = 1, length = 2} "
+      "return %y } stage 1 (%ct1_y: f64[2, 2]) { %n = narrow(%ct1_y) {dim = -1, start = 0, "
+      "length = 1} %d = expand(%n) {shape = [2, 4]} return d1_x = %d } }");
+  ir::Graph many = ir::batch_cotangents(g, ir::Dim::symbol("B"));
+  EXPECT_NE(ir::print(many).find("narrow(%ct1_y) {dim = 2,"), std::string::npos) << ir::print(many);
+}
+
 std::string refusal(const std::function<void()>& f) {
   try {
     f();

@@ -74,6 +74,8 @@ constexpr Recipe table[] = {
     {"diag_embed", "s[2]", "offset = 1"},
     {"diagonal", "s[3,4]", "offset = 1"},
     {"diagonal", "s[2,3,2]", "dim1 = 0, dim2 = 2"},
+    {"diagonal_scatter", "s[3,4] s[2]", "offset = -1"},
+    {"diagonal_scatter", "s[2,3,2] s[3,2]", "dim1 = 0, dim2 = -1"},
     {"expand", "s[2,1]", "shape = [3, 2, 4]"},
     {"expand", "s[]", "shape = [2]"},
     {"flip", "s[2,3]", "dims = [0, 1]"},
