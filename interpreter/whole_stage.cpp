@@ -163,7 +163,7 @@ bool is_small_stage(const Code& code, size_t number, std::span<const Tensor> inp
                     const KernelChoice& choice) {
   constexpr uint32_t most_instructions = 4096;
   constexpr int64_t most_elements = 1 << 18;
-  if (choice.mode == fusion::FusionMode::off || choice.device ||
+  if (choice.mode == fusion::FusionMode::off ||
       choice.source->whole_stages() == fusion::WholeStages::off)
     return false;
   const Segment& segment = code.segment(number);
