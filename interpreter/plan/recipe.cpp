@@ -84,11 +84,14 @@ std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
     for (const auto& [nest, text] : plan->missing) choice.source->request(nest, text);
     choice.source->wait();
   }
-  const bool may_be_whole = is_small_stage(code, segment, inputs, choice);
-  if (may_be_whole)
-    if (auto whole = plan_whole_stage(code, segment, previous, inputs, key, choice)) return whole;
+  const bool behind = choice.mode == fusion::FusionMode::behind;
+  const bool is_small = is_small_stage(code, segment, inputs, choice);
+  if (is_small && !(behind && choice.set->stages.empty()))
+    if (auto plan = plan_steps(code, segment, previous, inputs, key, parts_of(choice));
+        join_parts(code, *plan, choice))
+      return plan;
   auto plan = plan_steps(code, segment, std::move(previous), inputs, std::move(key), choice);
-  plan->may_be_whole = may_be_whole && choice.mode == fusion::FusionMode::behind;
+  plan->may_be_whole = is_small && behind;
   return plan;
 }
 
