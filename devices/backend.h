@@ -1,5 +1,5 @@
-// What a backend is: memory, streams, events, and code for work. A device that stages run on
-// implements it once; planning and running know no other device.
+// What a backend is: memory, streams, events, and code for work. The CPU and every device that
+// stages run on implement it once; planning and running know no other place.
 #pragma once
 
 #include "base/function_ref.h"
@@ -19,12 +19,16 @@ struct DeviceCode {
   std::vector<std::string> later;
 };
 
-// What plans for a backend are made of.
+// What plans for a backend are made of, and what a run need not do there.
 struct PlanTraits {
-  bool shares_copies = true;  // an operand that several products rearrange is copied once
-  bool reads_edges = true;    // nests read what is joined, padded or picked
-  bool has_loops = true;      // a pointwise instruction needs no nest
-  bool joins_rows = false;    // a product and the sum of a row may be one call
+  // Pointers may be followed here, and work is done, or has thrown, when its call returns: nothing
+  // is copied, recorded or waited for. States take memory of their contexts.
+  bool host_memory = false;
+  bool compiles_ahead = true;  // what is asked for together is compiled on several threads
+  bool shares_copies = true;   // an operand that several products rearrange is copied once
+  bool reads_edges = true;     // nests read what is joined, padded or picked
+  bool has_loops = true;       // a pointwise instruction needs no nest
+  bool joins_rows = false;     // a product and the sum of a row may be one call
 };
 
 // Work of one stream is done in the order in which it is asked for; that of two streams is ordered
@@ -38,10 +42,10 @@ class Backend {
   using Stream = uint64_t;
 
   virtual ~Backend() = default;
-  virtual Device device() const = 0;
+  Device device() const { return device_; }
+  const PlanTraits& traits() const { return traits_; }
   // How many devices of its kind this machine has.
   virtual size_t count() const = 0;
-  virtual PlanTraits plan_traits() const = 0;
 
   virtual Stream stream() const = 0;  // the calling thread's
   virtual void set_stream(Stream stream) = 0;
@@ -73,9 +77,9 @@ class Backend {
   virtual std::byte* take_staging(size_t bytes) = 0;
   virtual void give_staging(std::byte* memory, size_t bytes) noexcept = 0;
 
-  // What the work launches, to be launched as one, with the same addresses. Nothing is run. The
-  // work throws nothing but what launches throw, and only launches. Its kernels outlive what is
-  // recorded.
+  // What the work launches, to be launched as one, with the same addresses; null where calls
+  // launch nothing. Nothing is run. The work throws nothing but what launches throw, and only
+  // launches. Its kernels outlive what is recorded.
   virtual std::shared_ptr<const void> record(FunctionRef<void()> work) = 0;
   virtual void replay(const std::shared_ptr<const void>& recorded) = 0;
 
@@ -84,7 +88,17 @@ class Backend {
   virtual DeviceCode make(const work::Work& work, int arguments, bool wait) = 0;
   // Whether what `later` has named is there, or will never be.
   virtual bool is_settled(const std::string& code) const = 0;
+
+ protected:
+  Backend(Device device, const PlanTraits& traits) : device_(device), traits_(traits) {}
+
+ private:
+  const Device device_;
+  const PlanTraits traits_;
 };
+
+// The CPU. Its one stream is the calling thread.
+const std::shared_ptr<Backend>& cpu();
 
 // Memory of a device's, which the storage keeps.
 Ref<Storage> device_storage(const std::shared_ptr<Backend>& device, size_t bytes);

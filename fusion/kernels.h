@@ -90,10 +90,9 @@ class Kernels {
   // that a result may lie where an operand does.
   virtual bool reads_before_writing() const { return false; }
   // Whether one instruction alone is worth a kernel.
-  virtual bool wants_single_steps() { return backend() != nullptr; }
-  // The device that states with these kernels run on; null: the CPU. Kernels are called with
-  // addresses of its memory then.
-  virtual std::shared_ptr<devices::Backend> backend() { return nullptr; }
+  virtual bool wants_single_steps() { return backend()->device() != Device(); }
+  // What states with these kernels run on. Kernels are called with addresses of its memory.
+  virtual std::shared_ptr<devices::Backend> backend() { return devices::cpu(); }
   // What is there now.
   virtual std::shared_ptr<const KernelSet> ready() = 0;
   // The kernel of a nest, compiled on this thread if need be. Null where no code can be made, which

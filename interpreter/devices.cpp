@@ -219,7 +219,7 @@ void use_device(Context& context, Device device, const fusion::KernelOptions& op
 
 void use_device(Context& context, std::shared_ptr<fusion::Kernels> kernels) {
   const auto backend = kernels->backend();
-  if (!backend) throw Error("these kernels are no device's");
+  if (backend->device() == Device()) throw Error("these kernels are no device's");
   context.replace_part<fusion::Kernels>(kernels);
   UsedDevices::of(backend->device().kind).add(std::move(kernels));
 }

@@ -74,7 +74,7 @@ bool suits(const SegmentPlan& plan, const KernelChoice& choice) {
                                        choice.set->failed.contains(nest.second);
                               }) &&
          std::ranges::none_of(
-             plan.later, [&](const std::string& code) { return choice.device->is_settled(code); });
+             plan.later, [&](const std::string& code) { return choice.backend->is_settled(code); });
 }
 
 }  // namespace

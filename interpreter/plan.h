@@ -16,18 +16,13 @@ namespace gradus::interpreter {
 // Which fused kernels a state uses: settled when it is made.
 struct KernelChoice {
   fusion::FusionMode mode = fusion::FusionMode::off;
-  std::shared_ptr<fusion::Kernels> source;       // null with `off`
-  std::shared_ptr<const fusion::KernelSet> set;  // with `behind`: those there are
-  std::shared_ptr<devices::Backend> device;      // where stages run; null: here
+  std::shared_ptr<fusion::Kernels> source;                     // null with `off`
+  std::shared_ptr<const fusion::KernelSet> set;                // with `behind`: those there are
+  std::shared_ptr<devices::Backend> backend = devices::cpu();  // where stages run
   // Told of each plan after each step of making it; may be empty.
   std::function<void(std::string_view step, size_t stage, const std::string& plan)> dump;
-  Device place() const { return device ? device->device() : Device(); }
-  devices::PlanTraits plan_traits() const {
-    return device ? device->plan_traits() : devices::PlanTraits();
-  }
-  bool adds_row(const work::Product& product) const {
-    return device && device->make(product, 4, true).kernel.run;
-  }
+  Device place() const { return backend->device(); }
+  const devices::PlanTraits& traits() const { return backend->traits(); }
 };
 
 // Sizes of Code::dimensions(), known from some stage on.
@@ -181,7 +176,7 @@ struct SegmentPlan {
   Peak peak;
   std::vector<std::shared_ptr<const void>> kernels;  // keeps parameters and work alive
   std::vector<std::vector<std::byte>> numbers;       // numbers and zeros as operands
-  std::vector<Ref<Storage>> on_device;  // these and constants, where a device reads them
+  std::vector<Ref<Storage>> sent;  // these and constants, where the backend reads them
 };
 
 // What of the inputs decides a plan.

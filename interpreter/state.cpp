@@ -14,7 +14,7 @@ interpreter::KernelChoice choose(fusion::FusionMode mode, Context& context) {
   interpreter::KernelChoice choice;
   choice.mode = mode;
   choice.source = fusion::kernels_of(context);
-  choice.device = choice.source->backend();
+  choice.backend = choice.source->backend();
   if (mode == fusion::FusionMode::behind) choice.set = choice.source->ready();
   return choice;
 }

@@ -76,12 +76,28 @@ std::optional<int64_t> elements_of(const ir::Type& type) {
 class Describer {
  public:
   StageProgram program;
+  std::string text;
   SegmentPlan::Whole whole;
-  double nanoseconds = 0;
 
-  explicit Describer(const Code& code, size_t segment)
+  Describer(const Code& code, size_t segment)
       : code_(code), stage_(code.stage(code.segment(segment).stage)) {}
 
+  // False where a function is not worth it.
+  bool describe(const SegmentPlan& plan, const fusion::Kernels& source) {
+    for (const Step& s : plan.steps)
+      if (s.run) add(s);
+    if (!is_worth_it(source.whole_stages())) return false;
+    const auto& read_from = code_.graph().source;
+    if (source.wants_places() && read_from && !read_from->file.empty())
+      program.program = std::filesystem::absolute(read_from->file).string();
+    text = fusion::print(program);
+    return true;
+  }
+  void set_loops(const fusion::StageKernel& code) const {
+    for (auto [part, number] : parts_) part->loops = code.loops(number);
+  }
+
+ private:
   void add(const Step& step) {
     using Kind = StageProgram::Item::Kind;
     if (step.run == run_part) {
@@ -113,18 +129,13 @@ class Describer {
     constexpr size_t least_items = 3;
     if (which == fusion::WholeStages::always) return program.items.size() > whole.calls.size();
     return program.items.size() >= least_items && 3 * whole.calls.size() <= program.items.size() &&
-           nanoseconds <= fusion::most_stage_nanoseconds;
+           nanoseconds_ <= fusion::most_stage_nanoseconds;
   }
-  void set_loops(const fusion::StageKernel& code) const {
-    for (auto [part, number] : parts_) part->loops = code.loops(number);
-  }
-
- private:
   void add(StageProgram::Item::Kind kind, uint32_t what, const Step& step, double cost) {
     program.items.push_back({kind, what, step.args, stage_.instructions[step.instruction].where});
     whole.instructions.push_back(step.instruction);
     whole.kinds.push_back(kind);
-    nanoseconds += cost;
+    nanoseconds_ += cost;
   }
   uint32_t number_of(const Part& part) {
     const auto next = static_cast<uint32_t>(program.loops.size());
@@ -153,6 +164,7 @@ class Describer {
 
   const Code& code_;
   const StageCode& stage_;
+  double nanoseconds_ = 0;
   std::vector<std::pair<const Part*, uint32_t>> parts_;  // and the numbers of their loops
   std::map<std::string, uint32_t> loops_, forms_;        // by text
 };
@@ -163,7 +175,7 @@ bool is_small_stage(const Code& code, size_t number, std::span<const Tensor> inp
                     const KernelChoice& choice) {
   constexpr uint32_t most_instructions = 4096;
   constexpr int64_t most_elements = 1 << 18;
-  if (choice.mode == fusion::FusionMode::off || choice.device ||
+  if (choice.mode == fusion::FusionMode::off ||
       choice.source->whole_stages() == fusion::WholeStages::off)
     return false;
   const Segment& segment = code.segment(number);
@@ -188,53 +200,24 @@ bool is_small_stage(const Code& code, size_t number, std::span<const Tensor> inp
       inputs, [](const Tensor& t) { return !t.defined() || t.layout().contiguous(); });
 }
 
-namespace {
-
-// A plan of parts, and its program.
-struct Described {
-  std::shared_ptr<SegmentPlan> plan;
-  Describer stage;
-  std::string text;
-};
-
-std::optional<Described> describe(const Code& code, size_t segment,
-                                  std::shared_ptr<const SegmentPlan> previous,
-                                  std::span<const Tensor> inputs, std::vector<int64_t> key,
-                                  const KernelChoice& choice) {
+KernelChoice parts_of(const KernelChoice& choice) {
   KernelChoice parts = choice;
   parts.mode = fusion::FusionMode::first;
   parts.source = std::make_shared<PartKernels>(*choice.source);
   parts.dump = nullptr;
-  Described d{plan_steps(code, segment, std::move(previous), inputs, std::move(key), parts),
-              Describer(code, segment),
-              {}};
-  for (const Step& s : d.plan->steps)
-    if (s.run) d.stage.add(s);
-  if (!d.stage.is_worth_it(choice.source->whole_stages())) return std::nullopt;
-  const auto& source = code.graph().source;
-  if (choice.source->wants_places() && source && !source->file.empty())
-    d.stage.program.program = std::filesystem::absolute(source->file).string();
-  d.text = fusion::print(d.stage.program);
-  return d;
+  return parts;
 }
 
-}  // namespace
-
-std::shared_ptr<const SegmentPlan> plan_whole_stage(const Code& code, size_t segment,
-                                                    std::shared_ptr<const SegmentPlan> previous,
-                                                    std::span<const Tensor> inputs,
-                                                    std::vector<int64_t> key,
-                                                    const KernelChoice& choice) {
-  const bool behind = choice.mode == fusion::FusionMode::behind;
-  if (behind && choice.set->stages.empty()) return nullptr;
-  auto d = describe(code, segment, std::move(previous), inputs, std::move(key), choice);
-  if (!d) return nullptr;
-  d->stage.whole.code = behind ? choice.set->find_stage(d->text)
-                               : choice.source->get_stage(d->stage.program, d->text);
-  if (!d->stage.whole.code) return nullptr;
-  d->stage.set_loops(*d->stage.whole.code);
-  d->plan->whole = std::move(d->stage.whole);
-  return d->plan;
+bool join_parts(const Code& code, SegmentPlan& plan, const KernelChoice& choice) {
+  Describer stage(code, plan.segment);
+  if (!stage.describe(plan, *choice.source)) return false;
+  stage.whole.code = choice.mode == fusion::FusionMode::behind
+                         ? choice.set->find_stage(stage.text)
+                         : choice.source->get_stage(stage.program, stage.text);
+  if (!stage.whole.code) return false;
+  stage.set_loops(*stage.whole.code);
+  plan.whole = std::move(stage.whole);
+  return true;
 }
 
 void count_run(const Code& code, const SegmentPlan& plan, std::span<const Tensor> inputs,
@@ -243,8 +226,10 @@ void count_run(const Code& code, const SegmentPlan& plan, std::span<const Tensor
   if (plan.runs.load(std::memory_order_relaxed) >= fusion::runs_before_stage ||
       plan.runs.fetch_add(1, std::memory_order_relaxed) + 1 != fusion::runs_before_stage)
     return;
-  if (auto d = describe(code, plan.segment, plan.previous, inputs, plan.key, choice))
-    choice.source->request_stage(d->stage.program, d->text);
+  const auto parts =
+      plan_steps(code, plan.segment, plan.previous, inputs, plan.key, parts_of(choice));
+  if (Describer stage(code, plan.segment); stage.describe(*parts, *choice.source))
+    choice.source->request_stage(stage.program, stage.text);
 }
 
 }  // namespace gradus::interpreter

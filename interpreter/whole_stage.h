@@ -14,13 +14,14 @@ namespace gradus::interpreter {
 bool is_small_stage(const Code& code, size_t segment, std::span<const Tensor> inputs,
                     const KernelChoice& choice);
 
-// The plan with its function; null where the segment is too much for one, or too little, and where
-// the state's set of kernels does not have it (with FusionMode::behind).
-std::shared_ptr<const SegmentPlan> plan_whole_stage(const Code& code, size_t segment,
-                                                    std::shared_ptr<const SegmentPlan> previous,
-                                                    std::span<const Tensor> inputs,
-                                                    std::vector<int64_t> key,
-                                                    const KernelChoice& choice);
+// What such a plan is made of: parts of one function for all that fits into one, and kernels.
+KernelChoice parts_of(const KernelChoice& choice);
+
+// Given    a plan of parts
+// Execute  has the function compiled; with FusionMode::behind looks for it in the state's set
+// Result   the plan's function. False where there is none, or the segment is too much for one, or
+//          too little: the parts are no code then
+bool join_parts(const Code& code, SegmentPlan& plan, const KernelChoice& choice);
 
 // Notes that a plan that may be whole is run; has its function compiled behind when it has been
 // often enough, for states to come.

@@ -63,7 +63,10 @@ const CudaBackend*& recording() {
 
 CudaBackend::CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<const ObjectStore> store,
                          LogSink log, bool atomics)
-    : device_(std::move(device)),
+    : Backend(
+          {DeviceKind::cuda, static_cast<uint16_t>(device->facts().number)},
+          {.shares_copies = false, .reads_edges = false, .has_loops = false, .joins_rows = true}),
+      device_(std::move(device)),
       atomics_(atomics),
       compiler_(device_->facts().architecture(), std::move(store)),
       memory_(cache_of(*device_)),
@@ -87,15 +90,7 @@ CudaBackend::~CudaBackend() {
     }
 }
 
-gradus::Device CudaBackend::device() const {
-  return {DeviceKind::cuda, static_cast<uint16_t>(device_->facts().number)};
-}
-
 size_t CudaBackend::count() const { return probe_kernels().devices.size(); }
-
-devices::PlanTraits CudaBackend::plan_traits() const {
-  return {.shares_copies = false, .reads_edges = false, .has_loops = false, .joins_rows = true};
-}
 
 CudaBackend::Stream CudaBackend::stream() const { return current_stream(*device_); }
 

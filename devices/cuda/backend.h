@@ -19,9 +19,7 @@ class CudaBackend final : public devices::Backend,
               LogSink log = nullptr, bool atomics = false);
   ~CudaBackend() override;
 
-  gradus::Device device() const override;
   size_t count() const override;
-  devices::PlanTraits plan_traits() const override;
   Stream stream() const override;
   void set_stream(Stream stream) override;
   std::shared_ptr<const void> mark(Stream stream) override;

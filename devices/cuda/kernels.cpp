@@ -82,7 +82,7 @@ bool CudaKernels::wants(const Nest& nest, const Frame& frame) const {
 }
 
 std::shared_ptr<devices::Backend> CudaKernels::backend() {
-  return store_.forked() ? nullptr : backend_;
+  return store_.forked() ? devices::cpu() : backend_;
 }
 
 KernelStore::Made<fusion::Kernel> CudaKernels::make(const Nest& nest) const {

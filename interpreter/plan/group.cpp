@@ -178,9 +178,9 @@ void Grouper::fuse_members(std::span<const uint32_t> found) {
   const std::string text = fusion::print(group->nest);
   if (auto kernel = kernel_of(group->nest, text)) {
     place_group(members, m, *group, std::move(kernel));
-  } else if (!d.choice.plan_traits().has_loops && is_on_its_way(text)) {
+  } else if (!d.choice.traits().has_loops && is_on_its_way(text)) {
     for (uint32_t n : members) d.bound[n].later = true;
-  } else if (!d.choice.plan_traits().has_loops) {
+  } else if (!d.choice.traits().has_loops) {
     fuse_halves(members);  // less may be something that there is code for
   }
 }

@@ -28,7 +28,7 @@ std::optional<fusion::Edge> Edges::edge_at(uint32_t index) {
 // A view that only says the shape otherwise, and is all that reads an edge, stands for it.
 void Edges::find() {
   seen_by_view_.assign(d.bound.size(), false);
-  if (!d.choice.plan_traits().reads_edges) return;
+  if (!d.choice.traits().reads_edges) return;
   std::map<Register, uint32_t> waiting;  // results that are read once, and whose
   for (uint32_t n = 0; n < d.bound.size(); ++n) {
     const Instruction& i = d.instruction(n);

@@ -54,7 +54,7 @@ bool Joiner::join_sum(uint32_t index, std::span<const uint32_t> products) {
     work::Product joined = std::get<work::Product>(*d.bound[product].work);
     if (joined.gemm.n != sum.layout.shape.back()) continue;
     joined.adds_row = true;
-    if (!d.choice.adds_row(joined)) continue;
+    if (!d.choice.backend->make(joined, 4, true).kernel.run) continue;
     const auto first = static_cast<uint32_t>(d.args.size());
     for (const uint32_t from : {d.bound[product].first_arg, d.bound[product].first_arg + 1,
                                 d.bound[index].first_arg + 1 - k, d.bound[index].first_arg + 2})
@@ -111,7 +111,7 @@ bool Joiner::meets_kernels(uint32_t index) {
 }  // namespace
 
 void join_rows(Draft& d, const std::vector<uint32_t>& uses) {
-  if (d.choice.plan_traits().joins_rows) Joiner(d, uses).run();
+  if (d.choice.traits().joins_rows) Joiner(d, uses).run();
 }
 
 }  // namespace gradus::interpreter

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 
-#include "interpreter/plan/make.h"
 #include "interpreter/plan/steps.h"
 
 namespace gradus::interpreter {
@@ -11,7 +10,7 @@ namespace {
 
 class Placer {
  public:
-  explicit Placer(Draft& draft) : d(draft), there_(draft) {}
+  explicit Placer(Draft& draft) : d(draft) {}
   void run();
 
  private:
@@ -25,6 +24,9 @@ class Placer {
   Local* dying_operand(uint32_t index);
   void place_view(Register y);
   int64_t carry(int64_t bytes);
+  const std::byte* sent(const std::byte* begin, size_t bytes, const std::byte* at);
+  const std::byte* sent_number(const std::byte* number);
+  const std::byte* sent_constant(Register r, const std::byte* at);
   Arg arg_of(Register r);
   void die(Register r);
   void settle_slots();
@@ -37,7 +39,7 @@ class Placer {
   void release_copies(uint32_t index);
 
   Draft& d;
-  DeviceOperands there_;
+  std::map<std::pair<const std::byte*, size_t>, const std::byte*> sent_;  // there, by what
   SlotPlan slots_;
   std::vector<uint32_t> first_death_;  // by instruction, one more at the end: slices of deaths_
   std::vector<Register> deaths_;
@@ -63,9 +65,6 @@ void Placer::run() {
   record_peak();
   finish_patches();
   record_held();
-  if (!d.choice.device) return;
-  there_.send();
-  plan.recordable = is_recordable(plan);
 }
 
 // A root made here leaves if it, or a view of it, is returned or read later. It leaves as a tensor
@@ -103,7 +102,8 @@ void Placer::choose_carried() {
     const Local& root = d.local(l.root);
     if (!root.leaves) continue;
     // A device's memory is cheap to ask for.
-    bool carried = !d.choice.device && !root.pinned && root.bytes() <= most_carried_bytes;
+    bool carried =
+        d.choice.traits().host_memory && !root.pinned && root.bytes() <= most_carried_bytes;
     l.kind = carried ? Local::Kind::carried : Local::Kind::tensor;
   }
 }
@@ -159,7 +159,7 @@ void Placer::lay_out_kernel(const Bound& bound, Step& step, uint32_t index) {
     scratch += bytes;
     return temporary.back();
   };
-  const bool there = d.choice.device && !bound.host;
+  const bool there = !d.choice.traits().host_memory && !bound.host;
   step.work = bound.work.get();
   step.run = bound.run;
   step.parameters = bound.parameters;
@@ -173,14 +173,11 @@ void Placer::lay_out_kernel(const Bound& bound, Step& step, uint32_t index) {
         break;
       case BoundArg::Kind::fixed:
         arg.kind = Arg::Kind::fixed;
-        arg.fixed = there ? there_.number(from.fixed) : from.fixed;
+        arg.fixed = there ? sent_number(from.fixed) : from.fixed;
         break;
       case BoundArg::Kind::value:
         arg = arg_of(from.reg);
-        if (there && arg.kind == Arg::Kind::fixed) {
-          const Local& l = d.local(from.reg);
-          arg.fixed = there_.constant(l.root) + l.offset;
-        }
+        if (there && arg.kind == Arg::Kind::fixed) arg.fixed = sent_constant(from.reg, arg.fixed);
         break;
       case BoundArg::Kind::dropped:
         arg.kind = Arg::Kind::slot;
@@ -200,6 +197,32 @@ void Placer::lay_out_kernel(const Bound& bound, Step& step, uint32_t index) {
   }
   note_peak(index, scratch);
   for (int64_t address : temporary) slots_.release(address);
+}
+
+// Where the backend reads what the host reads at `at`, of so many bytes that are sent to it once.
+const std::byte* Placer::sent(const std::byte* begin, size_t bytes, const std::byte* at) {
+  auto [there, first] = sent_.try_emplace({begin, bytes});
+  if (first) {
+    const auto& memory =
+        d.plan->sent.emplace_back(devices::device_storage(d.choice.backend, bytes));
+    if (bytes) d.choice.backend->to_device(memory->data(), begin, bytes);
+    there->second = memory->data();
+  }
+  return there->second + (at - begin);
+}
+
+const std::byte* Placer::sent_number(const std::byte* number) {
+  const auto block = std::ranges::find_if(d.plan->numbers, [&](const auto& b) {
+    return number >= b.data() && number < b.data() + b.size();
+  });
+  GRADUS_CHECK(block != d.plan->numbers.end());
+  return sent(block->data(), block->size(), number);
+}
+
+const std::byte* Placer::sent_constant(Register r, const std::byte* at) {
+  const Tensor& constant = d.code.constant(d.local(r).root);
+  const auto elements = static_cast<size_t>(constant.layout().extent());
+  return sent(constant.data(), elements * size_of(constant.dtype()), at);
 }
 
 void Placer::place_result(Register y, uint32_t index) {

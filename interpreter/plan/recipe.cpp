@@ -26,6 +26,23 @@ void note_kernels(const Draft& d) {
   d.plan->kernel_generation = (all ? choice.source->ready() : choice.set)->generation;
 }
 
+// Whether what a plan does is many launches of little work each, and no detour. Memory that is let
+// go on the way is kept to the end when they are one, so there must be little of it.
+bool is_recordable(const SegmentPlan& plan) {
+  constexpr size_t least_launches = 4;
+  constexpr int64_t most_bytes = 64 << 20;
+  size_t launches = 0;
+  for (const Step& s : plan.steps) {
+    if (s.host) return false;
+    launches += s.run != nullptr;
+  }
+  int64_t bytes = plan.buffer_bytes;
+  for (const Event& e : plan.events)
+    if (e.kind == Event::Kind::allocate)
+      bytes += e.layout.numel() * static_cast<int64_t>(size_of(e.layout.dtype));
+  return launches >= least_launches && bytes <= most_bytes;
+}
+
 // Whether code is being compiled, or is to be, that the plan does without.
 bool waits_for_code(const SegmentPlan& plan) {
   return !plan.missing.empty() || !plan.later.empty();
@@ -48,6 +65,7 @@ std::shared_ptr<SegmentPlan> plan_steps(const Code& code, size_t segment,
   done(d, "make", verify_made);
   place(d);
   done(d, "place", verify_placed);
+  d.plan->recordable = !choice.traits().host_memory && is_recordable(*d.plan);
   note_kernels(d);
   return d.plan;
 }
@@ -56,7 +74,7 @@ std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
                                              std::shared_ptr<const SegmentPlan> previous,
                                              std::span<const Tensor> inputs,
                                              std::vector<int64_t> key, const KernelChoice& choice) {
-  if (choice.device && choice.mode == fusion::FusionMode::first) {
+  if (choice.traits().compiles_ahead && choice.mode == fusion::FusionMode::first) {
     // As if it were not to wait: then all that is wanted is known before any of it is compiled.
     KernelChoice asking = choice;
     asking.mode = fusion::FusionMode::behind;
@@ -66,11 +84,14 @@ std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
     for (const auto& [nest, text] : plan->missing) choice.source->request(nest, text);
     choice.source->wait();
   }
-  const bool may_be_whole = is_small_stage(code, segment, inputs, choice);
-  if (may_be_whole)
-    if (auto whole = plan_whole_stage(code, segment, previous, inputs, key, choice)) return whole;
+  const bool behind = choice.mode == fusion::FusionMode::behind;
+  const bool is_small = is_small_stage(code, segment, inputs, choice);
+  if (is_small && !(behind && choice.set->stages.empty()))
+    if (auto plan = plan_steps(code, segment, previous, inputs, key, parts_of(choice));
+        join_parts(code, *plan, choice))
+      return plan;
   auto plan = plan_steps(code, segment, std::move(previous), inputs, std::move(key), choice);
-  plan->may_be_whole = may_be_whole && choice.mode == fusion::FusionMode::behind;
+  plan->may_be_whole = is_small && behind;
   return plan;
 }
 

@@ -49,7 +49,7 @@ void read_copy(Draft& d, size_t copy, uint32_t index) {
 }  // namespace
 
 void share_copies(Draft& d) {
-  if (!d.choice.plan_traits().shares_copies) return;
+  if (!d.choice.traits().shares_copies) return;
   d.copies = find_copies(d);
   for (size_t c = 0; c < d.copies.size(); ++c) {
     d.copies[c].copy = copy_of(d.copies[c].from);

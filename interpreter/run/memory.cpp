@@ -2,24 +2,19 @@
 
 namespace gradus::interpreter {
 
-Place::Place(std::shared_ptr<Context> x, KernelChoice k)
-    : context(std::move(x)), kernels(std::move(k)) {
-  if (kernels.device) stream = kernels.device->stream();
-}
-
 void Place::record_use(const Ref<Storage>& memory) const {
   if (memory && memory->device() == kernels.place())
-    kernels.device->record_use(memory->data(), stream);
+    kernels.backend->record_use(memory->data(), stream);
 }
 
 Ref<Storage> Place::memory(size_t bytes) const {
-  return kernels.device ? devices::device_storage(kernels.device, bytes)
-                        : make_ref<Storage>(context->allocator(), bytes);
+  return on_host() ? make_ref<Storage>(context->allocator(), bytes)
+                   : devices::device_storage(kernels.backend, bytes);
 }
 
 Tensor Place::empty(const Layout& layout) const {
-  return kernels.device ? devices::device_tensor(kernels.device, layout)
-                        : Tensor::empty(layout.dtype, layout.shape, *context);
+  return on_host() ? Tensor::empty(layout.dtype, layout.shape, *context)
+                   : devices::device_tensor(kernels.backend, layout);
 }
 
 Tensor Place::copy_of(const Tensor& t) const {
@@ -29,12 +24,12 @@ Tensor Place::copy_of(const Tensor& t) const {
 }
 
 Tensor Place::there(const Tensor& t, bool exactly) const {
-  if (!kernels.device || !t.defined() || t.device() != Device()) return t;
-  return devices::to_device(kernels.device, t, exactly);
+  if (on_host() || !t.defined() || t.device() != Device()) return t;
+  return devices::to_device(kernels.backend, t, exactly);
 }
 
 Tensor Place::here(const Tensor& t) const {
-  return kernels.device ? devices::to_host(*kernels.device, t, *context) : t;
+  return on_host() ? t : devices::to_host(*kernels.backend, t, *context);
 }
 
 void LeftMemory::prepare(std::span<const std::shared_ptr<const SegmentPlan>> plans,

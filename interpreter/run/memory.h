@@ -5,14 +5,16 @@
 
 namespace gradus::interpreter {
 
-// Where a state runs: here, with memory of its context, or on a device.
+// Where a state runs: by a backend, with memory of the context where that has the host's.
 struct Place {
   std::shared_ptr<Context> context;
   KernelChoice kernels;
   // Of the device, where what the state holds was made or used last.
-  devices::Backend::Stream stream = 0;
+  devices::Backend::Stream stream;
 
-  Place(std::shared_ptr<Context> x, KernelChoice k);
+  Place(std::shared_ptr<Context> x, KernelChoice k)
+      : context(std::move(x)), kernels(std::move(k)), stream(kernels.backend->stream()) {}
+  bool on_host() const { return kernels.traits().host_memory; }
 
   // The memory is in use by the stream.
   void record_use(const Ref<Storage>& memory) const;

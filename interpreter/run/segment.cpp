@@ -39,7 +39,7 @@ Tensor tensor_of(StageRun& run, const Event& e) {
   StateData& s = run.s;
   if (e.result < run.results.size())
     if (const Tensor& buffer = run.results[e.result];
-        buffer.defined() && !s.place.kernels.device && buffer.layout() == e.layout)
+        buffer.defined() && s.place.on_host() && buffer.layout() == e.layout)
       return buffer;
   return s.left.take_tensor(e, s.place);
 }
@@ -182,9 +182,9 @@ void launch(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
     each();
     return;
   }
-  devices::Backend& device = *run.s.place.kernels.device;
-  if (!frame.recorded) frame.recorded = device.record(each);
-  device.replay(frame.recorded);
+  devices::Backend& backend = *run.s.place.kernels.backend;
+  if (!frame.recorded) frame.recorded = backend.record(each);
+  backend.replay(frame.recorded);
 }
 
 void run_plan(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
@@ -202,7 +202,7 @@ void run_plan(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
 void clear_faults(const StateData& s, const SegmentPlan& plan) {
   if (plan.faults.empty()) return;
   const std::vector<std::byte> none(plan.faults.size() * SegmentPlan::fault_bytes);
-  s.place.kernels.device->to_device(s.buffer->data() + plan.faults_at, none.data(), none.size());
+  s.place.kernels.backend->to_device(s.buffer->data() + plan.faults_at, none.data(), none.size());
 }
 
 // The first instruction's counts: what others met may follow from it.
@@ -211,9 +211,9 @@ void check_faults(StageRun& run, const SegmentPlan& plan) {
   const StateData& s = run.s;
   std::vector<std::array<int64_t, 2>> met(plan.faults.size());
   static_assert(sizeof met[0] == SegmentPlan::fault_bytes);
-  s.place.kernels.device->to_host(reinterpret_cast<std::byte*>(met.data()),
-                                  s.buffer->data() + plan.faults_at,
-                                  met.size() * SegmentPlan::fault_bytes);
+  s.place.kernels.backend->to_host(reinterpret_cast<std::byte*>(met.data()),
+                                   s.buffer->data() + plan.faults_at,
+                                   met.size() * SegmentPlan::fault_bytes);
   for (size_t f = 0; f < met.size(); ++f) {
     if (met[f][0] == 0) continue;
     run.at = plan.faults[f].instruction;
@@ -252,7 +252,7 @@ void run_segment(StageRun& run, const std::shared_ptr<const SegmentPlan>& plan) 
   s.plans[plan->segment] = plan;
   run.at = StageRun::no_instruction;  // until the first step: memory is the stage's
   SegmentFrame& frame = prepare_frame(s, plan);
-  for (const Ref<Storage>& memory : plan->on_device) s.place.record_use(memory);
+  for (const Ref<Storage>& memory : plan->sent) s.place.record_use(memory);
   clear_faults(s, *plan);
   run_plan(run, *plan, frame);
   check_faults(run, *plan);

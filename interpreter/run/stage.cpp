@@ -46,7 +46,7 @@ void poison(StateData& s, uint32_t at, const char* why) noexcept {
 // The inputs where the state runs; `copies` keeps those that are not the caller's.
 std::span<const Tensor> move_inputs(const Place& place, std::span<const Tensor> inputs,
                                     std::vector<Tensor>& copies) {
-  if (!place.kernels.device) return inputs;
+  if (place.on_host()) return inputs;
   for (const Tensor& t : inputs) {
     copies.push_back(place.there(t));
     if (t.defined()) place.record_use(t.storage());
@@ -92,10 +92,11 @@ void give_results(StageRun& run, const SegmentPlan& plan) {
       continue;
     }
     result = s.code->constant(r).defined() ? place.copy_of(value) : value;
+    if (place.on_host()) continue;
     // A result whose type names the device stays there, too.
     const bool stays =
         run.options.results_on_device || s.code->type_of(r).device == place.kernels.place();
-    if (place.kernels.device) result = stays ? place.there(result) : place.here(result);
+    result = stays ? place.there(result) : place.here(result);
   }
 }
 

@@ -16,10 +16,11 @@ StateData::StateData(Snapshot snapshot) : Snapshot(std::move(snapshot)) {
 }
 
 void StateData::join_stream() {
-  devices::Backend* device = place.kernels.device.get();
-  if (!device || device->stream() == place.stream) return;
-  const auto before = std::exchange(place.stream, device->stream());
-  device->wait(place.stream, device->mark(before));
+  if (place.on_host()) return;
+  devices::Backend& backend = *place.kernels.backend;
+  if (backend.stream() == place.stream) return;
+  const auto before = std::exchange(place.stream, backend.stream());
+  backend.wait(place.stream, backend.mark(before));
   for (const Tensor& t : registers)
     if (t.defined()) place.record_use(t.storage());
   place.record_use(buffer);

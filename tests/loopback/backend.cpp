@@ -160,18 +160,20 @@ namespace {
 thread_local std::map<uint16_t, uint64_t> current_streams;
 thread_local void* recording = nullptr;
 
+devices::PlanTraits traits_by_chance(std::mt19937_64 random) {
+  return {.shares_copies = false,
+          .reads_edges = random() % 2 == 0,
+          .has_loops = random() % 2 == 0,
+          .joins_rows = random() % 2 == 0};
+}
+
 }  // namespace
 
 LoopbackBackend::LoopbackBackend(uint16_t number, uint64_t seed)
-    : device_{DeviceKind::other, number},
+    : Backend({DeviceKind::other, number}, traits_by_chance(std::mt19937_64(seed))),
       arena_(std::make_unique<Arena>()),
       context_(std::make_shared<Context>(ContextOptions{.workers = 1})),
-      random_(seed * 1000 + number) {
-  traits_ = {.shares_copies = false,
-             .reads_edges = chance(2),
-             .has_loops = chance(2),
-             .joins_rows = chance(2)};
-}
+      random_(seed * 1000 + number) {}
 
 LoopbackBackend::~LoopbackBackend() { queues_.clear(); }
 
@@ -187,8 +189,8 @@ Queue& LoopbackBackend::queue(Stream stream) {
   return *queue;
 }
 
-devices::Backend::Stream LoopbackBackend::stream() const { return current_streams[device_.index]; }
-void LoopbackBackend::set_stream(Stream stream) { current_streams[device_.index] = stream; }
+devices::Backend::Stream LoopbackBackend::stream() const { return current_streams[device().index]; }
+void LoopbackBackend::set_stream(Stream stream) { current_streams[device().index] = stream; }
 
 void LoopbackBackend::enqueue(std::function<void()> work) {
   auto* record = static_cast<Recording*>(recording);
@@ -419,7 +421,7 @@ LoopbackKernels::LoopbackKernels(std::shared_ptr<LoopbackBackend> backend)
     : id_(next_id++), backend_(std::move(backend)), ready_(std::make_shared<fusion::KernelSet>()) {}
 
 bool LoopbackKernels::wants(const fusion::Nest& nest, const fusion::Frame& frame) const {
-  return frame.count() > 0 && (!nest.has_edges() || backend_->plan_traits().reads_edges);
+  return frame.count() > 0 && (!nest.has_edges() || backend_->traits().reads_edges);
 }
 
 std::shared_ptr<const fusion::KernelSet> LoopbackKernels::ready() {

@@ -25,9 +25,7 @@ class LoopbackBackend final : public devices::Backend,
   LoopbackBackend(uint16_t number, uint64_t seed);
   ~LoopbackBackend() override;
 
-  Device device() const override { return device_; }
   size_t count() const override { return devices; }
-  devices::PlanTraits plan_traits() const override { return traits_; }
   Stream stream() const override;
   void set_stream(Stream stream) override;
   std::shared_ptr<const void> mark(Stream stream) override;
@@ -71,12 +69,10 @@ class LoopbackBackend final : public devices::Backend,
   Queue& queue(Stream stream);
   int64_t note(const char* message);
 
-  const Device device_;
   const std::unique_ptr<Arena> arena_;
   const std::shared_ptr<Context> context_;  // of one worker
   mutable std::mutex mutex_;
   mutable std::mt19937_64 random_;
-  devices::PlanTraits traits_;
   std::map<Stream, std::unique_ptr<Queue>> queues_;
   std::map<std::byte*, Block> blocks_;
   std::vector<std::string> messages_;  // of faults that kernels met

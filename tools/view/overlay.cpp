@@ -82,12 +82,13 @@ std::vector<Tensor> stand_ins(const Code& code, const Segment& segment, Device d
 }
 
 interpreter::KernelChoice choose(std::optional<int> device) {
-  interpreter::KernelChoice choice{fusion::FusionMode::first, nullptr, nullptr, nullptr};
+  interpreter::KernelChoice choice;
+  choice.mode = fusion::FusionMode::first;
   if (device) {
     Context context;
     fusion::cuda::plan_for_device(context, *device);
     choice.source = fusion::kernels_of(context);
-    choice.device = choice.source->backend();
+    choice.backend = choice.source->backend();
   } else {
     choice.source = std::make_shared<WouldBe>(fusion::kernels_of(*Context::default_context()));
   }
