@@ -189,8 +189,8 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
   std::unique_ptr<const Convolutions> convolutions_;
 };
 
-// What the driver has made, for as long as it is kept. An event that is destroyed stays until whoever
-// waits for it has.
+// What the driver has made, for as long as it is kept. An event that is destroyed stays until those
+// that wait for it have.
 template <class Base, class Handle, int (*DriverTable::*destroy)(Handle)>
 class Made : public Base {
  public:
