@@ -5,7 +5,7 @@
 #
 # With OFF each file is compiled by itself, as an editor that asks for its flags wants it.
 option(GRADUS_JOIN "Compile several files of a folder as one" ON)
-set(most_joined 10)
+set(most_joined 24)
 
 # gradus_joined(RESULT NAME source...): sources in the build folder that include all of these.
 function(gradus_joined result name)
