@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/small_vector.h"
+
 namespace gradus {
 
 // Base of counted objects. Starts at zero; the first Ref makes it one. Thread-safe.
@@ -90,6 +92,9 @@ class Ref {
  private:
   T* p_ = nullptr;
 };
+
+template <class T>
+inline constexpr bool is_relocatable<Ref<T>> = true;
 
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {

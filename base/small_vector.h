@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <iterator>
@@ -13,8 +14,16 @@
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 namespace gradus {
+
+// Whether an object is moved by copying its bytes: the old place is then forgotten, not destroyed.
+// No pointer into the object itself may be among them.
+template <class T>
+inline constexpr bool is_relocatable = std::is_trivially_copyable_v<T>;
+template <class... T>
+inline constexpr bool is_relocatable<std::variant<T...>> = (is_relocatable<T> && ...);
 
 template <class T, size_t N>
 class SmallVector {
@@ -158,8 +167,8 @@ class SmallVector {
     if (least > UINT32_MAX / 2) throw std::length_error("a SmallVector of 2^31 elements");
     size_t n = std::max(least, size_t{capacity_} * 2);
     T* fresh = static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(alignof(T))));
-    std::uninitialized_move_n(data_, size_, fresh);
-    uint32_t size = size_;
+    relocate(data_, size_, fresh);
+    const uint32_t size = std::exchange(size_, 0);
     destroy();
     data_ = fresh;
     size_ = size;
@@ -178,9 +187,18 @@ class SmallVector {
       size_ = std::exchange(o.size_, 0);
       capacity_ = std::exchange(o.capacity_, N);
     } else {
-      std::uninitialized_move_n(o.data_, o.size_, data_);
-      size_ = o.size_;
-      o.clear();
+      size_ = std::exchange(o.size_, 0);
+      relocate(o.data_, size_, data_);
+    }
+  }
+  // The elements are no longer where they were.
+  static void relocate(T* from, uint32_t n, T* to) {
+    if constexpr (is_relocatable<T>) {
+      for (uint32_t i = 0; i < n; ++i)
+        std::memcpy(static_cast<void*>(to + i), static_cast<const void*>(from + i), sizeof(T));
+    } else {
+      std::uninitialized_move_n(from, n, to);
+      std::destroy_n(from, n);
     }
   }
   alignas(T) std::byte inline_[sizeof(T) * N];

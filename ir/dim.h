@@ -75,6 +75,13 @@ class Dim {
   Ref<const RefCounted> expression_;  // a DimExpression; null for a constant
 };
 
+}  // namespace gradus::ir
+
+template <>
+inline constexpr bool gradus::is_relocatable<gradus::ir::Dim> = true;
+
+namespace gradus::ir {
+
 struct Dim::Linear {
   int64_t coefficient;
   Dim rest;

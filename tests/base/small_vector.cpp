@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/ref.h"
+
 using namespace gradus;
 
 namespace {
@@ -17,6 +19,8 @@ using Strings = SmallVector<std::string, 2>;
 std::string word(int i) {
   return "a word that needs memory of its own, number " + std::to_string(i);
 }
+
+struct Counted : RefCounted {};
 
 std::vector<std::string> list(const Strings& v) { return {v.begin(), v.end()}; }
 
@@ -196,6 +200,30 @@ TEST(SmallVector, DoesAsVectorDoes) {
       ASSERT_EQ(list(v), expected) << "round " << round << " step " << step;
     }
   }
+}
+
+// Elements that are moved as bytes: each object is destroyed once, wherever it went.
+TEST(SmallVector, MovesBytesOfWhatMayBeRelocated) {
+  using Shared = std::variant<std::monostate, Ref<Counted>>;
+  static_assert(is_relocatable<Shared> && !is_relocatable<std::string>);
+  const Ref<Counted> counted = make_ref<Counted>();
+  {
+    SmallVector<Shared, 2> v;
+    for (uint32_t n = 0; n < 9; ++n) {  // inline, then on the heap
+      if (n % 3)
+        v.push_back(counted);
+      else
+        v.push_back({});
+      SmallVector<Shared, 2> other(std::move(v));
+      EXPECT_TRUE(v.empty());
+      EXPECT_EQ(counted->use_count(), 1 + n - n / 3);
+      v = std::move(other);
+      EXPECT_TRUE(other.empty());
+      ASSERT_EQ(v.size(), n + 1);
+      EXPECT_EQ(std::holds_alternative<std::monostate>(v.back()), n % 3 == 0);
+    }
+  }
+  EXPECT_EQ(counted->use_count(), 1u);
 }
 
 }  // namespace
