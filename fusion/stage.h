@@ -23,17 +23,13 @@ struct OuterCall {
 
 // Data only. Nests and frames that fit them, and what `is_inline` takes.
 struct StageProgram {
-  struct Loops {
-    Nest nest;
-    Frame frame;
-  };
   struct Item {
     enum class Kind : uint8_t { loops, product, sum, copies, call } kind = Kind::call;
     uint32_t what = 0;     // index into those of its kind; calls are numbered as they come
     uint32_t args = 0;     // its first pointer among the stage's
     SourceLocation where;  // in `program`; a comment in the text
   };
-  std::vector<Loops> loops;          // each once
+  std::vector<work::Loops> loops;    // each once
   std::vector<work::Gemm> products;  // likewise, as the others
   std::vector<work::Reduce> sums;
   std::vector<work::Move> copies;

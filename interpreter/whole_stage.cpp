@@ -87,7 +87,8 @@ class Describer {
     if (step.run == run_part) {
       const auto& part = *static_cast<const Part*>(step.parameters);
       parts_.emplace_back(&part, number_of(part));
-      return add(Kind::loops, parts_.back().second, step, nanoseconds_of(part.nest, part.frame));
+      return add(Kind::loops, parts_.back().second, step,
+                 fusion::nanoseconds_of(part.nest, part.frame));
     }
     const auto* product = std::get_if<work::Product>(step.work);
     const auto* sum = std::get_if<work::Reduce>(step.work);
@@ -128,7 +129,8 @@ class Describer {
   }
   uint32_t number_of(const Part& part) {
     const auto next = static_cast<uint32_t>(program.loops.size());
-    auto [place, first] = loops_.try_emplace(print(part.nest) + print(part.frame), next);
+    auto [place, first] =
+        loops_.try_emplace(fusion::print(part.nest) + fusion::print(part.frame), next);
     if (first) program.loops.push_back({part.nest, part.frame});
     return place->second;
   }

@@ -26,7 +26,7 @@ Core core() {
       .dtype_of = [](const Nest& nest, ValueNumber v) { return nest.dtype_of(v); },
       .rule_of = &fusion::rule_of,
       .half_power_rule = &fusion::half_power_rule,
-      .cheap_half_power = &fusion::cheap_half_power,
+      .half_power_of = &ops::half_power_of,
       .lanes_of = &fusion::lanes_of,
       .row_loops = &fusion::row_loops,
       .cells_of = &fusion::cells_of,

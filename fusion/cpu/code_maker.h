@@ -18,6 +18,7 @@
 #include "fusion/rows.h"
 #include "fusion/rules.h"
 #include "fusion/stage.h"
+#include "ops/powers.h"
 #include "work/product.h"
 
 namespace gradus::fusion::cpu {
@@ -76,7 +77,7 @@ struct Core {
   DType (*dtype_of)(const Nest& nest, ValueNumber v);
   decltype(&fusion::rule_of) rule_of;
   decltype(&fusion::half_power_rule) half_power_rule;
-  decltype(&fusion::cheap_half_power) cheap_half_power;
+  decltype(&ops::half_power_of) half_power_of;
   decltype(&fusion::lanes_of) lanes_of;
   decltype(&fusion::row_loops) row_loops;
   decltype(&fusion::cells_of) cells_of;

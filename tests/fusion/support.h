@@ -10,7 +10,12 @@
 #include <gtest/gtest.h>
 
 #include "fusion/cpu/compiler.h"
+#include "kernels/reference.h"
 #include "tensor/convert.h"
+
+namespace gradus::fusion {
+using kernels::evaluate;
+}
 
 namespace gradus::fusion::test {
 

@@ -26,7 +26,7 @@ class LoopsLowering {
   LoopsLowering(unsigned vector_bits, llvm::Module& module)
       : vector_bits_(vector_bits), module_(module), builder_(module.getContext()) {}
 
-  void run(const StageProgram::Loops& loops, const std::string& name) {
+  void run(const work::Loops& loops, const std::string& name) {
     auto* type = llvm::FunctionType::get(builder_.getVoidTy(), {builder_.getPtrTy()}, false);
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module_);
     set_attributes(*function_, vector_bits_);
