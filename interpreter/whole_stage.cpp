@@ -14,10 +14,8 @@ using fusion::Frame;
 using fusion::Nest;
 using fusion::StageProgram;
 
-// A group of a stage: what it will run by when the stage is compiled.
+// What a group of a stage will run by when the stage is compiled.
 struct Part {
-  Nest nest;
-  Frame frame;
   mutable fusion::StageKernel::Loops loops = nullptr;  // set before anybody runs it
 };
 
@@ -25,16 +23,8 @@ void run_part(const void* parameters, std::byte* const* args, work::KernelScope&
   static_cast<const Part*>(parameters)->loops(args);
 }
 
-class PartKernel final : public fusion::Kernel {
- public:
-  explicit PartKernel(const Nest& nest) : nest_(nest) {}
-  work::Kernel bind(const Frame& frame) const override {
-    return {run_part, std::make_shared<const Part>(nest_, frame), 0};
-  }
-  const Nest& nest() const override { return nest_; }
-
- private:
-  const Nest nest_;
+struct PartKernel final : fusion::Kernel {
+  work::Kernel bind(const Frame&) const override { return work::Kernel::of(run_part, Part{}); }
 };
 
 // Has a kernel for every nest that is small enough, and compiles none. Places are the stage's to
@@ -49,8 +39,8 @@ class PartKernels final : public fusion::Kernels {
   bool reads_before_writing() const override { return true; }
   bool wants_single_steps() override { return true; }
   std::shared_ptr<const fusion::KernelSet> ready() override { return of_.ready(); }
-  std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string&) override {
-    return std::make_shared<const PartKernel>(nest);
+  std::shared_ptr<const fusion::Kernel> get(const Nest&, const std::string&) override {
+    return std::make_shared<const PartKernel>();
   }
   void request(const Nest&, const std::string&) override {}
   void wait() override {}
@@ -84,11 +74,10 @@ class Describer {
 
   void add(const Step& step) {
     using Kind = StageProgram::Item::Kind;
-    if (step.run == run_part) {
-      const auto& part = *static_cast<const Part*>(step.parameters);
-      parts_.emplace_back(&part, number_of(part));
+    if (const auto* loops = std::get_if<work::Loops>(step.work)) {
+      parts_.emplace_back(static_cast<const Part*>(step.parameters), number_of(*loops));
       return add(Kind::loops, parts_.back().second, step,
-                 fusion::nanoseconds_of(part.nest, part.frame));
+                 fusion::nanoseconds_of(loops->nest, loops->frame));
     }
     const auto* product = std::get_if<work::Product>(step.work);
     const auto* sum = std::get_if<work::Reduce>(step.work);
@@ -127,11 +116,10 @@ class Describer {
     whole.kinds.push_back(kind);
     nanoseconds += cost;
   }
-  uint32_t number_of(const Part& part) {
+  uint32_t number_of(const work::Loops& loops) {
     const auto next = static_cast<uint32_t>(program.loops.size());
-    auto [place, first] =
-        loops_.try_emplace(fusion::print(part.nest) + fusion::print(part.frame), next);
-    if (first) program.loops.push_back({part.nest, part.frame});
+    auto [place, first] = loops_.try_emplace(work::key_of(loops), next);
+    if (first) program.loops.push_back({loops.nest, loops.frame});
     return place->second;
   }
   template <class Form>

@@ -20,13 +20,13 @@ void make(Draft& d) {
   CpuCode code(*d.plan);
   for (Bound& b : d.bound) {
     if (!b.kernel) continue;
-    work::Kernel ready = b.kernel->bind(b.frame);
+    work::Kernel ready = b.kernel->bind(std::get<work::Loops>(*b.work).frame);
     b.set_code(ready);
     if (ready.parameters) d.plan->kernels.push_back(std::move(ready.parameters));
   }
   if (d.choice.device) return make_on_device(d, code);
   for (Bound& b : d.bound)
-    if (b.work) b.set_code(code.of(b.work));
+    if (b.work && !b.kernel) b.set_code(code.of(b.work));
   for (SharedPacking& c : d.copies) c.kernel = code.of(c.copy);
 }
 

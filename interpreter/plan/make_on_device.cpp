@@ -69,7 +69,7 @@ class DeviceMaker {
 void DeviceMaker::run() {
   for (uint32_t index = 0; index < d.bound.size(); ++index) {
     Bound& bound = d.bound[index];
-    if (!bound.work) continue;
+    if (!bound.work || bound.kernel) continue;
     if (!has_results(index))
       bound.work = nullptr;
     else if (bound.later || !make_on_device(index))

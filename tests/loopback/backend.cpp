@@ -395,7 +395,6 @@ class LoopbackKernel final : public fusion::Kernel {
  public:
   LoopbackKernel(const fusion::Nest& nest, std::shared_ptr<LoopbackBackend> backend)
       : nest_(nest), backend_(std::move(backend)) {}
-  const fusion::Nest& nest() const override { return nest_; }
   work::Kernel bind(const fusion::Frame& frame) const override {
     const size_t pointers = nest_.operands() + nest_.stores.size() + nest_.row_stores.size() +
                             nest_.column_stores.size();
