@@ -123,6 +123,8 @@ bool fits_into_stage(const Nest& nest, const Frame& frame) {
   return calls <= most_calls;
 }
 
+namespace {
+
 double nanoseconds_of(const Nest& nest, const Frame& frame) {
   constexpr double vector = 16, step = 0.5, function = 10;  // of a vector
   const double columns = static_cast<double>(frame.sizes.back());
@@ -139,11 +141,24 @@ double nanoseconds_of(const work::Gemm& product) {
                     std::ceil(static_cast<double>(wide.n) / vector);
 }
 
-double nanoseconds_of_few(int64_t elements) { return call + 0.1 * static_cast<double>(elements); }
+}  // namespace
 
-// A kernel that multiplies what it reads with each other takes less than the power 3/2 of it.
-double nanoseconds_of_call(int64_t elements, bool linear) {
+double nanoseconds_of_piece(const work::Work& piece, int64_t elements) {
+  if (const auto* loops = std::get_if<work::Loops>(&piece))
+    return nanoseconds_of(loops->nest, loops->frame);
+  if (const auto* product = std::get_if<work::Product>(&piece))
+    return nanoseconds_of(product->gemm);
+  if (const auto* sum = std::get_if<work::Reduce>(&piece)) elements = sum->outputs * sum->count;
+  return call + 0.1 * static_cast<double>(elements);
+}
+
+// What takes each element a few times at most; a kernel that multiplies what it reads with each
+// other takes less than the power 3/2 of it.
+double nanoseconds_of_call(const work::Work& work, int64_t elements) {
   constexpr double base = 30, element = 0.5;
+  const bool linear = std::holds_alternative<work::Reduce>(work) ||
+                      std::holds_alternative<work::Move>(work) ||
+                      std::holds_alternative<work::Index>(work);
   const auto n = static_cast<double>(elements);
   return base + element * (linear ? n : n * std::sqrt(n));
 }

@@ -133,9 +133,9 @@ struct SegmentPlan {
   struct Whole {
     std::shared_ptr<const fusion::StageKernel> code;
     std::vector<fusion::OuterCall> calls;
-    // By item, of the stage's instructions, and what it is.
+    // By item, of the stage's instructions, and the kind of its work; empty: a call.
     std::vector<uint32_t> instructions;
-    std::vector<fusion::StageProgram::Item::Kind> kinds;
+    std::vector<std::string_view> kinds;
   };
   std::optional<Whole> whole;
   // Whether it may become one function, once it has run so often; and whether that was asked for.

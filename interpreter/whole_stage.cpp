@@ -73,30 +73,16 @@ class Describer {
       : code_(code), stage_(code.stage(code.segment(segment).stage)) {}
 
   void add(const Step& step) {
-    using Kind = StageProgram::Item::Kind;
-    if (const auto* loops = std::get_if<work::Loops>(step.work)) {
-      parts_.emplace_back(static_cast<const Part*>(step.parameters), number_of(*loops));
-      return add(Kind::loops, parts_.back().second, step,
-                 fusion::nanoseconds_of(loops->nest, loops->frame));
-    }
-    const auto* product = std::get_if<work::Product>(step.work);
-    const auto* sum = std::get_if<work::Reduce>(step.work);
-    const auto* copies = std::get_if<work::Move>(step.work);
-    if (product && fusion::is_inline(product->gemm)) {
-      add(Kind::product, number_of(product->gemm, program.products), step,
-          fusion::nanoseconds_of(product->gemm));
-    } else if (sum && fusion::is_inline(*sum)) {
-      add(Kind::sum, number_of(*sum, program.sums), step,
-          fusion::nanoseconds_of_few(sum->outputs * sum->count));
-    } else if (copies && fusion::is_inline(*copies)) {
-      add(Kind::copies, number_of(*copies, program.copies), step,
-          fusion::nanoseconds_of_few(elements(step)));
-    } else {
-      const auto number = static_cast<uint32_t>(whole.calls.size());
-      whole.calls.push_back({step.run, step.parameters, step.args, step.scratch});
-      const bool linear = sum || copies || std::holds_alternative<work::Index>(*step.work);
-      add(Kind::call, number, step, fusion::nanoseconds_of_call(elements(step), linear));
-    }
+    const bool is_piece = fusion::is_inline(*step.work);
+    const uint32_t piece = is_piece ? number_of(*step.work) : StageProgram::call;
+    program.items.push_back({piece, step.args, stage_.instructions[step.instruction].where});
+    whole.instructions.push_back(step.instruction);
+    whole.kinds.push_back(is_piece ? work::name_of(*step.work) : "");
+    if (std::holds_alternative<work::Loops>(*step.work))
+      parts_.emplace_back(static_cast<const Part*>(step.parameters), piece);
+    if (!is_piece) whole.calls.push_back({step.run, step.parameters, step.args, step.scratch});
+    nanoseconds += is_piece ? fusion::nanoseconds_of_piece(*step.work, elements(step))
+                            : fusion::nanoseconds_of_call(*step.work, elements(step));
   }
   // A function with more calls than half of the rest would gain little.
   bool is_worth_it(fusion::WholeStages which) const {
@@ -110,23 +96,10 @@ class Describer {
   }
 
  private:
-  void add(StageProgram::Item::Kind kind, uint32_t what, const Step& step, double cost) {
-    program.items.push_back({kind, what, step.args, stage_.instructions[step.instruction].where});
-    whole.instructions.push_back(step.instruction);
-    whole.kinds.push_back(kind);
-    nanoseconds += cost;
-  }
-  uint32_t number_of(const work::Loops& loops) {
-    const auto next = static_cast<uint32_t>(program.loops.size());
-    auto [place, first] = loops_.try_emplace(work::key_of(loops), next);
-    if (first) program.loops.push_back({loops.nest, loops.frame});
-    return place->second;
-  }
-  template <class Form>
-  uint32_t number_of(const Form& form, std::vector<Form>& forms) {
-    const auto next = static_cast<uint32_t>(forms.size());
-    auto [place, first] = forms_.try_emplace(fusion::print(form), next);
-    if (first) forms.push_back(form);
+  uint32_t number_of(const work::Work& piece) {
+    const auto next = static_cast<uint32_t>(program.pieces.size());
+    auto [place, first] = pieces_.try_emplace(work::key_of(piece), next);
+    if (first) program.pieces.push_back(piece);
     return place->second;
   }
   // That an instruction reads and writes.
@@ -143,8 +116,8 @@ class Describer {
 
   const Code& code_;
   const StageCode& stage_;
-  std::vector<std::pair<const Part*, uint32_t>> parts_;  // and the numbers of their loops
-  std::map<std::string, uint32_t> loops_, forms_;        // by text
+  std::vector<std::pair<const Part*, uint32_t>> parts_;  // and the numbers of their pieces
+  std::map<std::string, uint32_t> pieces_;               // by key
 };
 
 }  // namespace

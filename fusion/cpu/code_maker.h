@@ -82,9 +82,6 @@ struct Core {
   decltype(&fusion::row_loops) row_loops;
   decltype(&fusion::cells_of) cells_of;
   Walks (*walks)(const Nest& nest, const Frame& frame, const Cell& cell);
-  bool (*is_inline_product)(const work::Gemm& product);
-  bool (*is_inline_sum)(const work::Reduce& sum);
-  bool (*is_inline_move)(const work::Move& copies);
   decltype(&fusion::has_rows) has_rows;
   decltype(&work::with_wide_result) with_wide_result;
   int64_t (*outer_call)(StageCalls* calls, int64_t number);

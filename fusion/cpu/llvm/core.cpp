@@ -53,9 +53,6 @@ RowLoops row_loops(const Nest& nest) { return current->row_loops(nest); }
 std::vector<Cell> cells_of(const Nest& nest, const Frame& frame) {
   return current->cells_of(nest, frame);
 }
-bool is_inline(const work::Gemm& product) { return current->is_inline_product(product); }
-bool is_inline(const work::Reduce& sum) { return current->is_inline_sum(sum); }
-bool is_inline(const work::Move& copies) { return current->is_inline_move(copies); }
 bool has_rows(const work::Copy& copy) { return current->has_rows(copy); }
 
 }  // namespace fusion
