@@ -23,17 +23,6 @@ std::vector<std::vector<int64_t>> cuts_of(const Nest& nest, const Frame& frame) 
   return cuts;
 }
 
-size_t part_at(const std::vector<Frame::Part>& parts, const Sizes& element) {
-  for (size_t p = 0; p + 1 < parts.size(); ++p) {
-    bool inside = true;
-    for (size_t d = 0; d < element.size(); ++d)
-      inside &=
-          element[d] >= parts[p].first[d] && element[d] < parts[p].first[d] + parts[p].sizes[d];
-    if (inside) return p;
-  }
-  return parts.size() - 1;
-}
-
 }  // namespace
 
 int64_t count_cells(const Nest& nest, const Frame& frame) {
@@ -58,7 +47,7 @@ std::vector<Cell> cells_of(const Nest& nest, const Frame& frame) {
       cell.sizes[d] = cuts[d][at + 1] - cuts[d][at];
     }
     for (size_t k = 0; k < nest.loads.size(); ++k)
-      cell.part.push_back(nest.loads[k].operands > 1 ? part_at(frame.parts[k], cell.first) : 0);
+      cell.part.push_back(nest.loads[k].operands > 1 ? frame.part_at(k, cell.first) : 0);
     cells.push_back(std::move(cell));
   }
   return cells;

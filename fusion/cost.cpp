@@ -43,7 +43,7 @@ int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
   for (const Load& l : nest.loads) look(l.dtype);
   for (const Step& s : nest.steps) {
     look(s.dtype);
-    if (s.op) look(dtype_of(s.compute));
+    if (s.call.op) look(dtype_of(s.compute));
   }
   const int64_t lanes = 2 * vector_bits / (narrow ? 32 : 64);
   return nest.reduces() ? std::min(lanes, work::reduce_lanes) : lanes;
@@ -58,7 +58,7 @@ double repeated(const Nest& nest, const RowLoops& rows, double elements) {
     const auto loops = std::ranges::count_if(rows.loops, [&](const auto& l) { return l.steps[i]; });
     if (loops > 1)
       cost += static_cast<double>(loops - 1) * elements *
-              (is_function(nest.steps[i].op) ? function_again : again);
+              (is_function(nest.steps[i].call.op) ? function_again : again);
   }
   return cost;
 }
@@ -103,7 +103,7 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
     const bool stored = std::ranges::count(nest.stores, v) > 0;
     const double moves = (reads[v] ? 1 : 0) + (stored ? 0 : 1);
     saved += moves * moved(bytes);
-    if (vector_bits < 512 && is_function(nest.steps[i].op)) lost += elements * narrow_function;
+    if (vector_bits < 512 && is_function(nest.steps[i].call.op)) lost += elements * narrow_function;
   }
   lost += slot * static_cast<double>(nest.operands() + nest.stores.size());
   if (rows > 1) lost += rows * row;
@@ -123,12 +123,14 @@ bool fits_into_stage(const Nest& nest, const Frame& frame) {
   return calls <= most_calls;
 }
 
+namespace {
+
 double nanoseconds_of(const Nest& nest, const Frame& frame) {
   constexpr double vector = 16, step = 0.5, function = 10;  // of a vector
   const double columns = static_cast<double>(frame.sizes.back());
   const double vectors = static_cast<double>(frame.count()) / columns * std::ceil(columns / vector);
   double cost = slot * static_cast<double>(nest.operands() + nest.stores.size());
-  for (const Step& s : nest.steps) cost += vectors * (is_function(s.op) ? function : step);
+  for (const Step& s : nest.steps) cost += vectors * (is_function(s.call.op) ? function : step);
   return cost + vectors * reduced_row * static_cast<double>(nest.reduces());
 }
 
@@ -139,11 +141,24 @@ double nanoseconds_of(const work::Gemm& product) {
                     std::ceil(static_cast<double>(wide.n) / vector);
 }
 
-double nanoseconds_of_few(int64_t elements) { return call + 0.1 * static_cast<double>(elements); }
+}  // namespace
 
-// A kernel that multiplies what it reads with each other takes less than the power 3/2 of it.
-double nanoseconds_of_call(int64_t elements, bool linear) {
+double nanoseconds_of_piece(const work::Work& piece, int64_t elements) {
+  if (const auto* loops = std::get_if<work::Loops>(&piece))
+    return nanoseconds_of(loops->nest, loops->frame);
+  if (const auto* product = std::get_if<work::Product>(&piece))
+    return nanoseconds_of(product->gemm);
+  if (const auto* sum = std::get_if<work::Reduce>(&piece)) elements = sum->outputs * sum->count;
+  return call + 0.1 * static_cast<double>(elements);
+}
+
+// What takes each element a few times at most; a kernel that multiplies what it reads with each
+// other takes less than the power 3/2 of it.
+double nanoseconds_of_call(const work::Work& work, int64_t elements) {
   constexpr double base = 30, element = 0.5;
+  const bool linear = std::holds_alternative<work::Reduce>(work) ||
+                      std::holds_alternative<work::Move>(work) ||
+                      std::holds_alternative<work::Index>(work);
   const auto n = static_cast<double>(elements);
   return base + element * (linear ? n : n * std::sqrt(n));
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "fusion/nest.h"
-#include "work/product.h"
+#include "work/work.h"
 
 namespace gradus::fusion {
 
@@ -43,12 +43,10 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits);
 
 // Whether a nest is small enough to be written out for its sizes in a stage's function.
 bool fits_into_stage(const Nest& nest, const Frame& frame);
-// What that, or another piece of it, or a kernel called from there may take, about; of the kernel
-// is known how many elements it reads and writes, and whether it takes each a few times at most.
-double nanoseconds_of(const Nest& nest, const Frame& frame);
-double nanoseconds_of(const work::Gemm& product);
-double nanoseconds_of_few(int64_t elements);  // a small sum, or copies
-double nanoseconds_of_call(int64_t elements, bool linear);
+// What a piece of that may take, about, or a kernel called from there: of work that reads and
+// writes so many elements.
+double nanoseconds_of_piece(const work::Work& piece, int64_t elements);
+double nanoseconds_of_call(const work::Work& work, int64_t elements);
 // A stage is one function up to this. Nobody can stop it on the way.
 inline constexpr double most_stage_nanoseconds = 50e3;
 // A function is compiled behind when the stage has run so often: it takes some ten milliseconds to

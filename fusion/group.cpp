@@ -239,8 +239,7 @@ class Builder {
     const ValueId result = node.results[0];
     step.dtype = graph_[result].type.dtype;
     if (!is_cast(node)) {
-      step.op = node.op;
-      step.attributes = node.attributes;
+      step.call = {node.op, node.attributes};
       ir::InferCall call{*node.op, types, node.attributes, {}, nullptr};
       step.compute = ops::pointwise_compute(node.op->pointwise(), call, step.dtype);
     }

@@ -35,7 +35,6 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   // of stores, then of row stores, then of column stores. A store may lie where a load lies if each
   // element lies on its own and no row is reduced. A call allocates nothing; sizes split its work.
   virtual work::Kernel bind(const Frame& frame) const = 0;
-  virtual const Nest& nest() const = 0;
 };
 
 // The kernels that were there at some moment. Immutable.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/powers.h"
+#include "ops/pointwise.h"
 
 namespace gradus::fusion {
 
@@ -38,7 +38,7 @@ void verify_edge(const Nest& nest, size_t i) {
 }
 
 void verify_reduction(const Nest& nest, const Step& step, size_t v) {
-  if (step.operands.size() != 1 || step.attributes)
+  if (step.operands.size() != 1 || step.call.attributes)
     fail("reduction %v{} takes one operand and no attributes [N7]", v);
   if (*step.reducer == work::Reducer::all || *step.reducer == work::Reducer::any) {
     if (step.dtype != DType::boolean) fail("reduction %v{} gives bool [N6]", v);
@@ -61,54 +61,30 @@ void verify_step(const Nest& nest, size_t i) {
   for (ValueNumber o : step.operands)
     if (o >= nest.first_step() && nest.steps[o - nest.first_step()].reduces_column())
       fail("step %v{} reads %v{}, which is there when all rows are done [N11]", v, o);
-  if (!step.op && step.reducer) return verify_reduction(nest, step, v);
-  if (!step.op) {
-    if (step.operands.size() != 1 || step.attributes)
+  if (step.reduces()) return verify_reduction(nest, step, v);
+  if (!step.call.op) {
+    if (step.operands.size() != 1 || step.call.attributes)
       fail("conversion %v{} takes one operand and no attributes [N7]", v);
     return;
   }
-  if (!step.op->pointwise) fail("step %v{}: '{}' is not pointwise [N4]", v, step.op->name);
-  const ops::PointwiseInfo& info = step.op->pointwise();
+  if (!step.call.op->pointwise)
+    fail("step %v{}: '{}' is not pointwise [N4]", v, step.call.op->name);
+  const ops::PointwiseInfo& info = step.call.op->pointwise();
   if (step.operands.size() != info.roles.size())
-    fail("step %v{}: '{}' takes {} operands, not {} [N3]", v, step.op->name, info.roles.size(),
+    fail("step %v{}: '{}' takes {} operands, not {} [N3]", v, step.call.op->name, info.roles.size(),
          step.operands.size());
-  if (!step.attributes) fail("step %v{} has no attributes [N7]", v);
+  if (!step.call.attributes) fail("step %v{} has no attributes [N7]", v);
   if (!info.loops[static_cast<size_t>(step.compute)])
-    fail("step %v{}: '{}' is not computed in {} [N5]", v, step.op->name,
+    fail("step %v{}: '{}' is not computed in {} [N5]", v, step.call.op->name,
          name_of(dtype_of(step.compute)));
   bool fits = info.result == ops::Result::boolean ? step.dtype == DType::boolean
                                                   : compute_of(step.dtype) == step.compute;
   if (!fits)
-    fail("step %v{}: '{}' in {} does not give {} [N6]", v, step.op->name,
+    fail("step %v{}: '{}' in {} does not give {} [N6]", v, step.call.op->name,
          name_of(dtype_of(step.compute)), name_of(step.dtype));
 }
 
 }  // namespace
-
-bool Nest::reduces() const { return std::ranges::any_of(steps, &Step::reduces_row); }
-
-bool Nest::has_edges() const {
-  return std::ranges::any_of(loads, [](const Load& l) { return l.operands != 1 || l.index; });
-}
-
-size_t Nest::operands() const {
-  size_t n = 0;
-  for (const Load& l : loads) n += l.operands;
-  return n;
-}
-
-const ir::Number* Nest::number(ValueNumber v) const {
-  return v >= first_number() && v < first_step() ? &numbers[v - first_number()] : nullptr;
-}
-
-DType Nest::dtype_of(ValueNumber v) const {
-  if (v < first_number()) return loads[v].dtype;
-  if (v >= first_step()) return steps[v - first_step()].dtype;
-  Category c = numbers[v - first_number()].category;
-  return c == Category::floating   ? DType::f64
-         : c == Category::integral ? DType::i64
-                                   : DType::boolean;
-}
 
 void verify(const Nest& nest) {
   if (nest.rank < 1 || nest.rank > max_rank)
@@ -155,20 +131,6 @@ RowFacts row_facts(const Nest& nest) {
     facts.level.push_back(level + reduction);
   }
   return facts;
-}
-
-int cheap_half_power(const Nest& nest, const Step& step) {
-  // The one operator with such rules, told by its loops.
-  static const ops::PointwiseInfo* pow = &ops::general_power_info();
-  if (!step.op || &step.op->pointwise() != pow) return 0;
-  const ir::Number* exponent = nest.number(step.operands[1]);
-  bool plain = exponent && !nest.number(step.operands[0]) &&
-               is_floating(nest.dtype_of(step.operands[0])) &&
-               nest.dtype_of(step.operands[0]) == step.dtype;
-  // A truth value is no exponent to look at: ops/powers.cpp.
-  return plain && exponent->category != Category::boolean
-             ? ops::cheap_half_power(exponent->as_double())
-             : 0;
 }
 
 namespace {

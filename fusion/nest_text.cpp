@@ -1,6 +1,5 @@
-// Nests as text, and back.
+// Nests, read from their text.
 #include <algorithm>
-#include <optional>
 
 #include "fusion/nest.h"
 #include "ir/text/cursor.h"
@@ -10,47 +9,7 @@ namespace gradus::fusion {
 
 namespace {
 
-constexpr std::string_view walk_names[] = {"contiguous", "strided", "broadcast"};
-constexpr std::string_view reducer_names[] = {"sum", "prod", "max", "min", "all", "any"};
 constexpr Compute computes[] = {Compute::f64, Compute::f32, Compute::i64};
-
-std::string number_text(const ir::Number& n) {
-  if (n.category == Category::floating) return ir::float_text(n.floating);
-  if (n.category == Category::integral) return fmt::format("{}", n.integer);
-  return n.integer ? "true" : "false";
-}
-
-// Whether it says what it computes in; all and any ask for truth alone.
-bool computes_in(const Step& step) {
-  return step.op || (step.reducer && *step.reducer != work::Reducer::all &&
-                     *step.reducer != work::Reducer::any);
-}
-
-std::string step_text(const Nest& nest, size_t i) {
-  const Step& step = nest.steps[i];
-  const bool reduction = !step.op && step.reducer;
-  std::string s = step.op     ? std::string(step.op->name)
-                  : reduction ? fmt::format("reduce{} {}", step.columns ? "_columns" : "",
-                                            reducer_names[static_cast<size_t>(*step.reducer)])
-                              : "convert";
-  s += '(';
-  for (size_t k = 0; k < step.operands.size(); ++k)
-    s += fmt::format("{}%v{}", k ? ", " : "", step.operands[k]);
-  s += ')';
-  if (step.op && step.attributes) {
-    bool first = true;
-    for (const ir::NamedLiteral& a : step.op->write(step.attributes)) {
-      s += fmt::format("{}{} = {}", first ? " {" : ", ", a.name, to_string(a.value));
-      first = false;
-    }
-    if (!first) s += '}';
-  }
-  s += fmt::format(" : {}", name_of(step.dtype));
-  if (computes_in(step)) s += fmt::format(" in {}", name_of(dtype_of(step.compute)));
-  if (!nest.program.empty() && step.where.known())
-    s += fmt::format("  # {}:{}", step.where.line, step.where.column);
-  return s;
-}
 
 using ir::Cursor;
 using ir::TokenKind;
@@ -93,14 +52,8 @@ class NestParser {
     Load l;
     l.dtype = at_.dtype();
     at_.expect(TokenKind::left_bracket, "before how the load walks");
-    do {
-      SourceLocation where = at_.where();
-      std::string walk = at_.name("contiguous, strided or broadcast");
-      auto found = std::find(std::begin(walk_names), std::end(walk_names), walk);
-      if (found == std::end(walk_names))
-        at_.fail(where, "expected contiguous, strided or broadcast, found '{}'", walk);
-      l.walks.push_back(static_cast<Walk>(found - walk_names));
-    } while (at_.accept(TokenKind::comma));
+    do l.walks.push_back(one_of<Walk>(3, "contiguous, strided or broadcast"));
+    while (at_.accept(TokenKind::comma));
     at_.expect(TokenKind::right_bracket);
     if (at_.accept("of"))
       l.operands = static_cast<size_t>(at_.count(most_operands, "the number of operands"));
@@ -118,13 +71,14 @@ class NestParser {
     return ir::Number::of(d->value());
   }
 
-  work::Reducer reducer() {
+  // The one of the first `count` of an enum that is named.
+  template <class E>
+  E one_of(int count, const char* names) {
     SourceLocation where = at_.where();
-    std::string name = at_.name("sum, prod, max, min, all or any");
-    auto found = std::find(std::begin(reducer_names), std::end(reducer_names), name);
-    if (found == std::end(reducer_names))
-      at_.fail(where, "expected sum, prod, max, min, all or any, found '{}'", name);
-    return static_cast<work::Reducer>(found - reducer_names);
+    std::string name = at_.name(names);
+    for (int e = 0; e < count; ++e)
+      if (name_of(static_cast<E>(e)) == name) return static_cast<E>(e);
+    at_.fail(where, "expected {}, found '{}'", names, name);
   }
 
   ValueNumber operand() {
@@ -139,18 +93,18 @@ class NestParser {
     Step s;
     s.columns = name == "reduce_columns";
     if (name == "reduce" || s.columns)
-      s.reducer = reducer();
-    else if (name != "convert" && !(s.op = ops::find(name)))
+      s.reducer = one_of<work::Reducer>(6, "sum, prod, max, min, all or any");
+    else if (name != "convert" && !(s.call.op = ops::find(name)))
       at_.fail(where, "there is no operator '{}'{}", name, ops::advice(name));
     at_.expect(TokenKind::left_parenthesis);
     if (!at_.at(TokenKind::right_parenthesis)) do
         s.operands.push_back(operand());
       while (at_.accept(TokenKind::comma));
     at_.expect(TokenKind::right_parenthesis);
-    if (s.op) s.attributes = attributes(*s.op);
+    if (s.call.op) s.call.attributes = attributes(*s.call.op);
     at_.expect(TokenKind::colon, "before the result's dtype");
     s.dtype = at_.dtype();
-    if (computes_in(s)) {
+    if (s.computes()) {
       at_.expect("in", "and what it is computed in");
       SourceLocation there = at_.where();
       DType dtype = at_.dtype();
@@ -200,39 +154,6 @@ class NestParser {
 };
 
 }  // namespace
-
-std::string print(const Nest& nest) {
-  std::string s = fmt::format("nest {} {{", nest.rank);
-  if (!nest.program.empty()) {
-    s += "  # of ";
-    // A name is one line, whatever is in it.
-    for (char c : nest.program) s += static_cast<unsigned char>(c) < ' ' ? '?' : c;
-  }
-  s += '\n';
-  size_t v = 0;
-  for (const Load& load : nest.loads) {
-    s += fmt::format("  %v{} = load {} [", v++, name_of(load.dtype));
-    for (size_t d = 0; d < load.walks.size(); ++d)
-      s += fmt::format("{}{}", d ? ", " : "", walk_names[static_cast<size_t>(load.walks[d])]);
-    s += ']';
-    if (load.operands != 1) s += fmt::format(" of {}", load.operands);
-    if (load.index) s += fmt::format(" at %v{}", *load.index);
-    s += '\n';
-  }
-  for (const ir::Number& n : nest.numbers)
-    s += fmt::format("  %v{} = number {}\n", v++, number_text(n));
-  for (size_t i = 0; i < nest.steps.size(); ++i)
-    s += fmt::format("  %v{} = {}\n", v++, step_text(nest, i));
-  auto list = [&](const char* what, const std::vector<ValueNumber>& stores) {
-    for (size_t i = 0; i < stores.size(); ++i)
-      s += fmt::format("{}%v{}", i ? ", " : what, stores[i]);
-    if (!stores.empty()) s += '\n';
-  };
-  list("  store ", nest.stores);
-  list("  store_row ", nest.row_stores);
-  list("  store_column ", nest.column_stores);
-  return s + "}\n";
-}
 
 Nest parse_nest(std::string text, std::string file) {
   ir::Source source{std::move(file), std::move(text)};

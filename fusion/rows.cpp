@@ -56,7 +56,7 @@ void choose_kept(const Nest& nest, RowLoops& rows) {
   for (size_t i = nest.steps.size(); i-- > 0;) {
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
     const Step& s = nest.steps[i];
-    if (!s.op || !is_function(s.op) || rows.facts.of_row[v]) continue;
+    if (!s.call.op || !is_function(s.call.op) || rows.facts.of_row[v]) continue;
     int first = 0, loops = 0;
     for (int loop = 1; loop <= rows.levels + 1; ++loop)
       if (loop_of(nest, rows, loop).steps[i] && ++loops == 1) first = loop;

@@ -21,40 +21,29 @@ struct OuterCall {
   int64_t scratch = 0;  // where its scratch memory begins in the stage's
 };
 
-// Data only. Nests and frames that fit them, and what `is_inline` takes.
+// Data only.
 struct StageProgram {
-  struct Loops {
-    Nest nest;
-    Frame frame;
-  };
+  static constexpr uint32_t call = UINT32_MAX;
   struct Item {
-    enum class Kind : uint8_t { loops, product, sum, copies, call } kind = Kind::call;
-    uint32_t what = 0;     // index into those of its kind; calls are numbered as they come
-    uint32_t args = 0;     // its first pointer among the stage's
-    SourceLocation where;  // in `program`; a comment in the text
+    uint32_t piece = call;  // index into `pieces`; calls are numbered as they come
+    uint32_t args = 0;      // its first pointer among the stage's
+    SourceLocation where;   // in `program`; a comment in the text
   };
-  std::vector<Loops> loops;          // each once
-  std::vector<work::Gemm> products;  // likewise, as the others
-  std::vector<work::Reduce> sums;
-  std::vector<work::Move> copies;
-  std::vector<Item> items;  // in the order in which they run
-  std::string program;      // the file that `where` is of, in full; empty: none
+  std::vector<work::Work> pieces;  // each once; what `is_inline` takes
+  std::vector<Item> items;         // in the order in which they run
+  std::string program;             // the file that `where` is of, in full; empty: none
 };
 
 // As text: what its code depends on.
 std::string print(const StageProgram& stage);
-std::string print(const Frame& frame);
-std::string print(const work::Gemm& product);
-std::string print(const work::Reduce& sum);
-std::string print(const work::Move& copies);
 
-// Whether a product is code of the function: one matrix of f32 or f64, whose sums are one chain
-// (work/product.h), of so few multiplications that they stand there one by one.
-bool is_inline(const work::Gemm& product);
-// The same of sums of few elements in f32 or f64, whose results are of neighbours or but one; and
-// of copies of few elements that convert nothing.
-bool is_inline(const work::Reduce& reduction);
-bool is_inline(const work::Move& copies);
+// Whether work is code of the function:
+//   any nest, at a frame that fits it;
+//   a product of one matrix of f32 or f64, whose sums are one chain (work/product.h), of so few
+//     multiplications that they stand there one by one;
+//   sums of few elements in f32 or f64, whose results are of neighbours or but one;
+//   copies of few elements that convert nothing.
+bool is_inline(const work::Work& work);
 // Whether the elements of a copy's last dimension are neighbours where they come from and go to.
 bool has_rows(const work::Copy& copy);
 
@@ -67,8 +56,8 @@ class StageKernel {
   // `scratch`. What a call throws passes through: `item` is the one that did.
   virtual void run(std::byte* const* args, std::span<const OuterCall> calls, WorkerPool& workers,
                    std::byte* scratch, size_t& item) const = 0;
-  // One of the program's loops alone, for who runs item by item. Valid as long as this is.
-  virtual Loops loops(size_t index) const = 0;
+  // One of the program's nests alone, for who runs item by item. Valid as long as this is.
+  virtual Loops loops(size_t piece) const = 0;
 };
 
 }  // namespace gradus::fusion

@@ -126,15 +126,13 @@ std::string describe_groups(const State& state) {
     out += "\n" + (g.nest.empty() ? "by the device's library for products\n" : g.nest);
   }
   for (const WholeStage& whole : state.whole_stages()) {
-    using Kind = fusion::StageProgram::Item::Kind;
     std::map<std::string_view, size_t> called;  // instructions of no loops and no product
     size_t loops = 0, products = 0, others = 0;
     for (const WholeStage::Item& i : whole.items) {
-      loops += i.kind == Kind::loops;
-      products += i.kind == Kind::product;
-      others += i.kind == Kind::sum || i.kind == Kind::copies;
-      if (i.kind == Kind::call)
-        ++called[code.stage(whole.stage).instructions[i.instruction].op->name];
+      loops += i.kind == "nest";
+      products += i.kind == "product";
+      others += i.kind == "reduce" || i.kind == "move";
+      if (i.kind.empty()) ++called[code.stage(whole.stage).instructions[i.instruction].op->name];
     }
     out += fmt::format(
         "stage {} is one function of loops ({}), products ({}), "

@@ -68,7 +68,7 @@ struct Event {
 struct Step {
   work::KernelFunction run = nullptr;  // null: only events
   const void* parameters = nullptr;
-  const work::Work* work = nullptr;                 // what that does; null for groups
+  const work::Work* work = nullptr;                 // what that does
   uint32_t args = 0;                                // first of its pointers in the frame
   uint32_t instruction = 0;                         // of the stage
   int64_t scratch = 0;                              // offset in the buffer
@@ -89,9 +89,13 @@ struct Arg {
 struct SegmentPlan {
   // Instructions that run as one, in the step of the last one.
   struct Group {
-    std::vector<uint32_t> instructions;            // of the stage
-    std::vector<Register> stored;                  // what others read of what they make
-    std::shared_ptr<const fusion::Kernel> kernel;  // null: a call of the device's library
+    std::vector<uint32_t> instructions;  // of the stage
+    std::vector<Register> stored;        // what others read of what they make
+    work::WorkRef work;                  // a nest, or a product with a row
+    std::string nest() const {           // as text; empty where it is none
+      const auto* loops = std::get_if<work::Loops>(work.get());
+      return loops ? fusion::print(loops->nest) : "";
+    }
   };
 
   SegmentPlan() = default;
@@ -124,9 +128,9 @@ struct SegmentPlan {
   struct Whole {
     std::shared_ptr<const fusion::StageKernel> code;
     std::vector<fusion::OuterCall> calls;
-    // By item, of the stage's instructions, and what it is.
+    // By item, of the stage's instructions, and the kind of its work; empty: a call.
     std::vector<uint32_t> instructions;
-    std::vector<fusion::StageProgram::Item::Kind> kinds;
+    std::vector<std::string_view> kinds;
   };
   std::optional<Whole> whole;
   // Whether it may become one function, once it has run so often; and whether that was asked for.

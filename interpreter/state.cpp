@@ -153,7 +153,7 @@ std::vector<FusedGroup> State::groups() const {
     if (!plan) continue;
     const size_t stage = impl_->code->segment(plan->segment).stage;
     for (const auto& g : plan->groups) {
-      FusedGroup group{stage, g.instructions, {}, g.kernel ? fusion::print(g.kernel->nest()) : ""};
+      FusedGroup group{stage, g.instructions, {}, g.nest()};
       for (uint32_t n : g.instructions)
         group.places.push_back(impl_->code->stage(stage).instructions[n].where);
       groups.push_back(std::move(group));

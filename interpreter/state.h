@@ -102,7 +102,7 @@ struct FusedGroup {
   size_t stage = 0;
   std::vector<uint32_t> instructions;
   std::vector<SourceLocation> places;  // of the instructions in the program
-  // What the kernel computes, see fusion/nest.h. Empty: a call of the device's library computes a
+  // What the kernel computes, see work/nest.h. Empty: a call of the device's library computes a
   // product and the sum of it with a row.
   std::string nest;
 };
@@ -111,7 +111,7 @@ struct FusedGroup {
 // item by item, and where the instructions stand that the items are of. A group is one item.
 struct WholeStage {
   struct Item {
-    fusion::StageProgram::Item::Kind kind;
+    std::string_view kind;  // of its work: nest, product, reduce, move; empty: it is called
     uint32_t instruction = 0;
   };
   size_t stage = 0;

@@ -14,10 +14,8 @@ using fusion::Frame;
 using fusion::Nest;
 using fusion::StageProgram;
 
-// A group of a stage: what it will run by when the stage is compiled.
+// What a group of a stage will run by when the stage is compiled.
 struct Part {
-  Nest nest;
-  Frame frame;
   mutable fusion::StageKernel::Loops loops = nullptr;  // set before anybody runs it
 };
 
@@ -25,16 +23,8 @@ void run_part(const void* parameters, std::byte* const* args, work::KernelScope&
   static_cast<const Part*>(parameters)->loops(args);
 }
 
-class PartKernel final : public fusion::Kernel {
- public:
-  explicit PartKernel(const Nest& nest) : nest_(nest) {}
-  work::Kernel bind(const Frame& frame) const override {
-    return {run_part, std::make_shared<const Part>(nest_, frame), 0};
-  }
-  const Nest& nest() const override { return nest_; }
-
- private:
-  const Nest nest_;
+struct PartKernel final : fusion::Kernel {
+  work::Kernel bind(const Frame&) const override { return work::Kernel::of(run_part, Part{}); }
 };
 
 // Has a kernel for every nest that is small enough, and compiles none. Places are the stage's to
@@ -49,8 +39,8 @@ class PartKernels final : public fusion::Kernels {
   bool reads_before_writing() const override { return true; }
   bool wants_single_steps() override { return true; }
   std::shared_ptr<const fusion::KernelSet> ready() override { return of_.ready(); }
-  std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string&) override {
-    return std::make_shared<const PartKernel>(nest);
+  std::shared_ptr<const fusion::Kernel> get(const Nest&, const std::string&) override {
+    return std::make_shared<const PartKernel>();
   }
   void request(const Nest&, const std::string&) override {}
   void wait() override {}
@@ -99,30 +89,16 @@ class Describer {
 
  private:
   void add(const Step& step) {
-    using Kind = StageProgram::Item::Kind;
-    if (step.run == run_part) {
-      const auto& part = *static_cast<const Part*>(step.parameters);
-      parts_.emplace_back(&part, number_of(part));
-      return add(Kind::loops, parts_.back().second, step, nanoseconds_of(part.nest, part.frame));
-    }
-    const auto* product = std::get_if<work::Product>(step.work);
-    const auto* sum = std::get_if<work::Reduce>(step.work);
-    const auto* copies = std::get_if<work::Move>(step.work);
-    if (product && fusion::is_inline(product->gemm)) {
-      add(Kind::product, number_of(product->gemm, program.products), step,
-          fusion::nanoseconds_of(product->gemm));
-    } else if (sum && fusion::is_inline(*sum)) {
-      add(Kind::sum, number_of(*sum, program.sums), step,
-          fusion::nanoseconds_of_few(sum->outputs * sum->count));
-    } else if (copies && fusion::is_inline(*copies)) {
-      add(Kind::copies, number_of(*copies, program.copies), step,
-          fusion::nanoseconds_of_few(elements(step)));
-    } else {
-      const auto number = static_cast<uint32_t>(whole.calls.size());
-      whole.calls.push_back({step.run, step.parameters, step.args, step.scratch});
-      const bool linear = sum || copies || std::holds_alternative<work::Index>(*step.work);
-      add(Kind::call, number, step, fusion::nanoseconds_of_call(elements(step), linear));
-    }
+    const bool is_piece = fusion::is_inline(*step.work);
+    const uint32_t piece = is_piece ? number_of(*step.work) : StageProgram::call;
+    program.items.push_back({piece, step.args, stage_.instructions[step.instruction].where});
+    whole.instructions.push_back(step.instruction);
+    whole.kinds.push_back(is_piece ? work::name_of(*step.work) : "");
+    if (std::holds_alternative<work::Loops>(*step.work))
+      parts_.emplace_back(static_cast<const Part*>(step.parameters), piece);
+    if (!is_piece) whole.calls.push_back({step.run, step.parameters, step.args, step.scratch});
+    nanoseconds_ += is_piece ? fusion::nanoseconds_of_piece(*step.work, elements(step))
+                             : fusion::nanoseconds_of_call(*step.work, elements(step));
   }
   // A function with more calls than half of the rest would gain little.
   bool is_worth_it(fusion::WholeStages which) const {
@@ -131,23 +107,10 @@ class Describer {
     return program.items.size() >= least_items && 3 * whole.calls.size() <= program.items.size() &&
            nanoseconds_ <= fusion::most_stage_nanoseconds;
   }
-  void add(StageProgram::Item::Kind kind, uint32_t what, const Step& step, double cost) {
-    program.items.push_back({kind, what, step.args, stage_.instructions[step.instruction].where});
-    whole.instructions.push_back(step.instruction);
-    whole.kinds.push_back(kind);
-    nanoseconds_ += cost;
-  }
-  uint32_t number_of(const Part& part) {
-    const auto next = static_cast<uint32_t>(program.loops.size());
-    auto [place, first] = loops_.try_emplace(print(part.nest) + print(part.frame), next);
-    if (first) program.loops.push_back({part.nest, part.frame});
-    return place->second;
-  }
-  template <class Form>
-  uint32_t number_of(const Form& form, std::vector<Form>& forms) {
-    const auto next = static_cast<uint32_t>(forms.size());
-    auto [place, first] = forms_.try_emplace(fusion::print(form), next);
-    if (first) forms.push_back(form);
+  uint32_t number_of(const work::Work& piece) {
+    const auto next = static_cast<uint32_t>(program.pieces.size());
+    auto [place, first] = pieces_.try_emplace(work::key_of(piece), next);
+    if (first) program.pieces.push_back(piece);
     return place->second;
   }
   // That an instruction reads and writes.
@@ -165,8 +128,8 @@ class Describer {
   const Code& code_;
   const StageCode& stage_;
   double nanoseconds_ = 0;
-  std::vector<std::pair<const Part*, uint32_t>> parts_;  // and the numbers of their loops
-  std::map<std::string, uint32_t> loops_, forms_;        // by text
+  std::vector<std::pair<const Part*, uint32_t>> parts_;  // and the numbers of their pieces
+  std::map<std::string, uint32_t> pieces_;               // by key
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ops/pointwise.h"
+#include "work/nest.h"
 
 namespace gradus::ops {
 
@@ -34,6 +35,10 @@ constexpr int cheap_half_power(double exponent) {
 const PointwiseInfo& general_power_info();
 // The loops of the rule for one of cheap_half_powers.
 const PointwiseInfo& half_power_info(int half);
+
+// If the step is a power by a number that has a cheaper rule, which of cheap_half_powers; else 0.
+// Every way to run a nest takes that rule then.
+int half_power_of(const work::Nest& nest, const work::Step& step);
 
 // Binds result 0 as operand 0 to the power of operand 1, which is written as a number.
 // `general` is what computes any power. Operand 0 is of the result's dtype, a floating one.

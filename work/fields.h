@@ -75,11 +75,15 @@ struct Real {
 struct Call {
   const ir::Operator* op = nullptr;
   ir::Attributes attributes;
-  std::string text() const;  // "add {alpha = 2}"
+  std::string text() const;             // "add {alpha = 2}"
+  std::string attributes_text() const;  // " {alpha = 2}", or nothing
   friend bool operator==(const Call& a, const Call& b) {
     return a.op == b.op && (a.attributes.get() == b.attributes.get() || a.text() == b.text());
   }
 };
+
+// "0.5", "-3" or "true".
+std::string text_of(const ir::Number& number);
 
 // Appends values so that two sequences of calls with the same types give the same bytes exactly
 // where the values are equal.
@@ -99,6 +103,8 @@ class KeyWriter {
   void add(const Real& r) { bytes(std::bit_cast<std::array<char, sizeof(double)>>(r.value)); }
   void add(const Call& call) { add(call.op ? std::string_view(call.text()) : std::string_view()); }
   void add(const ir::Operator* op) { add(op ? op->name : std::string_view()); }
+  void add(const ir::Number& n) { all(n.category, n.bits()); }
+  void add(const SourceLocation& where) { all(where.line, where.column); }
   void add(const Layout& l) { all(l.dtype, l.shape, l.strides); }
   template <class T>
   void add(const std::optional<T>& v) {
@@ -153,6 +159,8 @@ class TextWriter {
   void add(const Real& r) { text_ += fmt::format("{}", r.value); }
   void add(const Call& call) { text_ += call.op ? call.text() : "none"; }
   void add(const ir::Operator* op) { text_ += op ? op->name : "none"; }
+  void add(const ir::Number& n) { text_ += text_of(n); }
+  void add(const SourceLocation& where) { text_ += fmt::format("{}:{}", where.line, where.column); }
   void add(const Layout& l) {
     add(l.dtype);
     text_ += fmt::format(" {} by {}", to_string(l.shape), to_string(l.strides));

@@ -4,14 +4,22 @@
 
 namespace gradus::work {
 
-std::string Call::text() const {
-  std::string out(op->name);
+std::string Call::text() const { return std::string(op->name) + attributes_text(); }
+
+std::string Call::attributes_text() const {
+  std::string out;
   const char* separator = " {";
   for (const ir::NamedLiteral& a : op->write(attributes)) {
     out += fmt::format("{}{} = {}", separator, a.name, to_string(a.value));
     separator = ", ";
   }
   return *separator == ',' ? out + "}" : out;
+}
+
+std::string text_of(const ir::Number& n) {
+  if (n.category == Category::floating) return ir::float_text(n.floating);
+  if (n.category == Category::integral) return fmt::format("{}", n.integer);
+  return n.integer ? "true" : "false";
 }
 
 std::string_view name_of(ScanStep step) {
@@ -55,6 +63,14 @@ std::string print(const Work& work) {
   std::string text(name_of(work));
   text += " ";
   std::visit([&](const auto& w) { TextWriter(text).add(w); }, work);
+  return text;
+}
+
+std::string describe(const Work& work) {
+  const auto* loops = std::get_if<Loops>(&work);
+  if (!loops) return print(work);
+  std::string text = print(loops->nest) + "at ";
+  TextWriter(text).add(loops->frame);
   return text;
 }
 

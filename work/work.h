@@ -18,6 +18,7 @@
 #include "work/kernel.h"
 #include "work/kinds.h"
 #include "work/move.h"
+#include "work/nest.h"
 #include "work/product.h"
 #include "work/reduce.h"
 
@@ -35,7 +36,7 @@ Foreign foreign(Kernel kernel);
 
 using Kinds = std::variant<Move, Index, IndexCheck, Reduce, Extremum, Product, Convolution, Columns,
                            MaxPool, Triangle, Range, Spacing, OneHot, Nonzero, RandomBits, Sort,
-                           Scan, RunningMax, Factor, Solve, Pointwise, Foreign>;
+                           Scan, RunningMax, Factor, Solve, Pointwise, Loops, Foreign>;
 
 template <class Kind, class... All>
 constexpr bool is_one_of(const std::variant<All...>*) {
@@ -66,5 +67,7 @@ std::string key_of(const Work& work);
 size_t hash_of(const Work& work);
 // "reduce {reducer = sum, in = f32, ...}"
 std::string print(const Work& work);
+// The same, but a nest by its own text.
+std::string describe(const Work& work);
 
 }  // namespace gradus::work

@@ -25,7 +25,6 @@ class DeviceKernel final : public fusion::Kernel {
         loaded_(backend_->device_code().load(*code_)) {}
 
   work::Kernel bind(const Frame& frame) const override;
-  const Nest& nest() const override { return nest_; }
   cuda::Device& device() const { return backend_->device_code(); }
   const LoadedCode& loaded() const { return *loaded_; }
   StreamNumber stream() const { return backend_->launch_stream(); }

@@ -18,6 +18,7 @@
 #include "fusion/rows.h"
 #include "fusion/rules.h"
 #include "fusion/stage.h"
+#include "ops/powers.h"
 #include "work/product.h"
 
 namespace gradus::fusion::cpu {
@@ -76,14 +77,11 @@ struct Core {
   DType (*dtype_of)(const Nest& nest, ValueNumber v);
   decltype(&fusion::rule_of) rule_of;
   decltype(&fusion::half_power_rule) half_power_rule;
-  decltype(&fusion::cheap_half_power) cheap_half_power;
+  decltype(&ops::half_power_of) half_power_of;
   decltype(&fusion::lanes_of) lanes_of;
   decltype(&fusion::row_loops) row_loops;
   decltype(&fusion::cells_of) cells_of;
   Walks (*walks)(const Nest& nest, const Frame& frame, const Cell& cell);
-  bool (*is_inline_product)(const work::Gemm& product);
-  bool (*is_inline_sum)(const work::Reduce& sum);
-  bool (*is_inline_move)(const work::Move& copies);
   decltype(&fusion::has_rows) has_rows;
   decltype(&work::with_wide_result) with_wide_result;
   int64_t (*outer_call)(StageCalls* calls, int64_t number);

@@ -32,19 +32,19 @@ class LoadedCode;  // fusion/cpu/code_maker.h
 class CompiledStage final : public StageKernel {
  public:
   CompiledStage(std::shared_ptr<const LoadedCode> code, const CompileTimes& times, StageEntry entry,
-                std::vector<Loops> loops)
-      : code_(std::move(code)), times_(times), entry_(entry), loops_(std::move(loops)) {}
+                std::vector<Loops> pieces)
+      : code_(std::move(code)), times_(times), entry_(entry), pieces_(std::move(pieces)) {}
 
   void run(std::byte* const* args, std::span<const OuterCall> calls, WorkerPool& workers,
            std::byte* scratch, size_t& item) const override;
-  Loops loops(size_t index) const override { return loops_[index]; }
+  Loops loops(size_t piece) const override { return pieces_[piece]; }
   const CompileTimes& times() const { return times_; }
 
  private:
   const std::shared_ptr<const LoadedCode> code_;
   const CompileTimes times_;
   const StageEntry entry_;
-  const std::vector<Loops> loops_;
+  const std::vector<Loops> pieces_;
 };
 
 }  // namespace gradus::fusion::cpu

@@ -72,6 +72,7 @@ std::string Compiler::object(const Nest& nest, Isa isa, CompileTimes& times) {
 }
 
 std::string Compiler::object(const StageProgram& stage, Isa isa, CompileTimes& times) {
+  for (const work::Work& piece : stage.pieces) GRADUS_CHECK(is_inline(piece));
   return code_maker().make(stage, kernel_name(stage), isa, CodeForm::object, times);
 }
 
@@ -86,22 +87,14 @@ std::shared_ptr<const Kernel> Compiler::load(const Nest& nest, std::string_view 
 
 std::shared_ptr<const CompiledStage> Compiler::load(const StageProgram& stage,
                                                     std::string_view object, CompileTimes times) {
-  using Kind = StageProgram::Item::Kind;
   const std::string name = kernel_name(stage);
   Loading loading(*loader_, object, name, symbols_);
   const auto entry = loading.find<StageEntry>(name);
-  auto piece = [&](Kind kind, size_t n) {
-    return loading.find<StageKernel::Loops>(piece_name(name, kind, n));
-  };
-  std::vector<StageKernel::Loops> loops;
-  for (size_t l = 0; l < stage.loops.size(); ++l) loops.push_back(piece(Kind::loops, l));
-  if (symbols_) {  // perf is told of what is found
-    for (size_t n = 0; n < stage.products.size(); ++n) piece(Kind::product, n);
-    for (size_t n = 0; n < stage.sums.size(); ++n) piece(Kind::sum, n);
-    for (size_t n = 0; n < stage.copies.size(); ++n) piece(Kind::copies, n);
-  }
+  std::vector<StageKernel::Loops> pieces;
+  for (size_t n = 0; n < stage.pieces.size(); ++n)
+    pieces.push_back(loading.find<StageKernel::Loops>(piece_name(name, stage, n)));
   times.link = loading.seconds();
-  return std::make_shared<CompiledStage>(loading.code(), times, entry, std::move(loops));
+  return std::make_shared<CompiledStage>(loading.code(), times, entry, std::move(pieces));
 }
 
 std::shared_ptr<const Kernel> Compiler::compile(const Nest& nest, Isa isa) {

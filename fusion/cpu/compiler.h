@@ -49,7 +49,7 @@ class Kernel final : public fusion::Kernel {
   work::Kernel bind(const Frame& frame) const override;
   // Binds and runs.
   void run(const Frame& frame, std::byte* const* args, WorkerPool& workers) const;
-  const Nest& nest() const override { return nest_; }
+  const Nest& nest() const { return nest_; }
   const CompileTimes& times() const { return times_; }
 
  private:

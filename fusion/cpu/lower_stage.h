@@ -19,14 +19,14 @@ using StageEntry = int64_t (*)(std::byte* const* args, StageCalls* calls);
 // The function that it calls, with the same and a call's number: not 0 if the call failed.
 inline constexpr const char* outer_call_name = "gradus_outer_call";
 
-// Appends the stage's function `name` to the module, and one for each of its loops, products, sums
-// and copies, which is called with their pointers.
+// Appends the stage's function `name` to the module, and one for each of its pieces, which is called
+// with the piece's pointers.
 void lower(const StageProgram& stage, unsigned vector_bits, const std::string& name,
            llvm::Module& module);
-// What that of the n-th of a kind is called, of the stage's function `name`.
-inline std::string piece_name(const std::string& name, StageProgram::Item::Kind kind, size_t n) {
-  constexpr const char* kinds[] = {"loops", "product", "sum", "copies"};
-  return fmt::format("{}_{}_{}", name, kinds[static_cast<size_t>(kind)], n);
+// What that of the n-th piece is called, of the stage's function `name`.
+inline std::string piece_name(const std::string& name, const StageProgram& stage, size_t n) {
+  const auto kind = std::visit([](const auto& w) { return w.name; }, stage.pieces[n]);
+  return fmt::format("{}_{}_{}", name, kind, n);
 }
 
 // Appends a product that is_inline takes, called with the pointers of a, b and c: c = a b, in the

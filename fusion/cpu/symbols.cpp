@@ -22,7 +22,7 @@ std::string kernel_name(const Nest& nest) {
   std::string name = "gradus";
   size_t operators = 0;
   for (const Step& s : nest.steps)
-    if (s.op && ++operators <= most_named) name += fmt::format("_{}", s.op->name);
+    if (s.call.op && ++operators <= most_named) name += fmt::format("_{}", s.call.op->name);
   if (operators > most_named) name += fmt::format("_and_{}_more", operators - most_named);
   if (nest.reduces()) name += "_by_rows";
   return fmt::format("{}_{:08x}", name, hash_of(print(nest)));

@@ -62,9 +62,7 @@ class Rows : public Writer {
   }
 
  private:
-  bool is_reduction(size_t step) const {
-    return !nest_.steps[step].op && nest_.steps[step].reducer;
-  }
+  bool is_reduction(size_t step) const { return nest_.steps[step].reduces(); }
   ValueNumber value_of(size_t step) const {
     return static_cast<ValueNumber>(nest_.first_step() + step);
   }

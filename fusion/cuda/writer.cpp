@@ -89,10 +89,11 @@ void Writer::define(ValueNumber v, std::string_view expression) {
 std::string Writer::function_for(const Step& step, std::string_view result, size_t& instructions,
                                  const std::vector<std::string>& operands, bool& inside) {
   constexpr const char* names[] = {"x", "y", "z", "u", "w"};
-  const ops::PointwiseInfo& info = step.op->pointwise();
-  const int half = cheap_half_power(nest_, step);
-  const Rule rule = half ? half_power_rule(half, step.compute) : rule_of(*step.op, step.compute);
-  if (!rule) throw Error("CUDA kernels have no rule for the operator '{}'", step.op->name);
+  const ops::PointwiseInfo& info = step.call.op->pointwise();
+  const int half = ops::half_power_of(nest_, step);
+  const Rule rule =
+      half ? half_power_rule(half, step.compute) : rule_of(*step.call.op, step.compute);
+  if (!rule) throw Error("CUDA kernels have no rule for the operator '{}'", step.call.op->name);
   auto type_at = [&](size_t k) {
     return info.roles[k] == ops::Role::condition ? TextType::truth : text_type(step.compute);
   };
@@ -101,7 +102,7 @@ std::string Writer::function_for(const Step& step, std::string_view result, size
     SmallVector<Emitted*, 5> given;
     for (size_t k = 0; k < operands.size(); ++k)
       given.push_back(text.operand(type_at(k), by_name ? names[k] : operands[k]));
-    return text.write(rule(text, given.data(), step.attributes.get()));
+    return text.write(rule(text, given.data(), step.call.attributes.get()));
   };
   RuleText::Written written = write(false);
   instructions = written.instructions;
@@ -116,12 +117,12 @@ std::string Writer::function_for(const Step& step, std::string_view result, size
   text += fmt::format("  return {};\n}}\n", written.result);
   auto [found, fresh] = functions_.try_emplace(fmt::format("{} {}", result, text));
   if (fresh) {
-    std::string name = fmt::format("{}_{}", half ? "half_power" : step.op->name,
+    std::string name = fmt::format("{}_{}", half ? "half_power" : step.call.op->name,
                                    gradus::name_of(dtype_of(step.compute)));
     if (const int n = named_[name]++) name += fmt::format("_{}", n + 1);
     found->second = name;
-    definitions_ += fmt::format("\n// {}: {}\n__device__ __forceinline__ {} {}{}", step.op->name,
-                                step.op->traits.doc, result, name, text);
+    definitions_ += fmt::format("\n// {}: {}\n__device__ __forceinline__ {} {}{}",
+                                step.call.op->name, step.call.op->traits.doc, result, name, text);
   }
   std::string call = found->second + '(';
   for (size_t k = 0; k < operands.size(); ++k) call += (k ? ", " : "") + operands[k];
@@ -130,8 +131,8 @@ std::string Writer::function_for(const Step& step, std::string_view result, size
 
 std::string Writer::step_text(size_t i) {
   const Step& step = nest_.steps[i];
-  if (!step.op) return value_as(step.operands[0], step.dtype);
-  const ops::PointwiseInfo& info = step.op->pointwise();
+  if (!step.call.op) return value_as(step.operands[0], step.dtype);
+  const ops::PointwiseInfo& info = step.call.op->pointwise();
   std::vector<std::string> operands;
   for (size_t k = 0; k < step.operands.size(); ++k)
     operands.push_back(value_as(step.operands[k], info.roles[k] == ops::Role::condition

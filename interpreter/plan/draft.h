@@ -73,10 +73,9 @@ struct Bound {
   // Of a group of one result: what it reads element by element as the result lies. The result may
   // lie there, if nobody reads that any more.
   Register in_place = no_register;
-  // Of a group: what makes code of it, for such a frame.
+  // Of a group whose work is a nest: what has code for it.
   std::shared_ptr<const fusion::Kernel> kernel;
-  fusion::Frame frame;
-  bool acts() const { return work || kernel || run; }
+  bool acts() const { return work || run; }
   void set_code(const work::Kernel& code) {
     run = code.run;
     parameters = code.parameters.get();

@@ -32,7 +32,7 @@ class Grouper {
                                                   const std::string& text);
   bool is_on_its_way(const std::string& nest) const;
   Register find_in_place(const Members& m, const fusion::Nest& nest);
-  void place_group(std::span<const uint32_t> members, const Members& m, const fusion::Group& group,
+  void place_group(std::span<const uint32_t> members, const Members& m, fusion::Group&& group,
                    std::shared_ptr<const fusion::Kernel> kernel);
   size_t least_members() const { return d.choice.source->wants_single_steps() ? 1 : 2; }
 
@@ -177,7 +177,7 @@ void Grouper::fuse_members(std::span<const uint32_t> found) {
   }
   const std::string text = fusion::print(group->nest);
   if (auto kernel = kernel_of(group->nest, text)) {
-    place_group(members, m, *group, std::move(kernel));
+    place_group(members, m, std::move(*group), std::move(kernel));
   } else if (!d.choice.traits().has_loops && is_on_its_way(text)) {
     for (uint32_t n : members) d.bound[n].later = true;
   } else if (!d.choice.traits().has_loops) {
@@ -288,16 +288,14 @@ Register Grouper::find_in_place(const Members& m, const fusion::Nest& nest) {
 }
 
 void Grouper::place_group(std::span<const uint32_t> members, const Members& m,
-                          const fusion::Group& group,
-                          std::shared_ptr<const fusion::Kernel> kernel) {
+                          fusion::Group&& group, std::shared_ptr<const fusion::Kernel> kernel) {
   const uint32_t last = members.back();
   for (uint32_t n : members) {
     d.bound[n] = {};
     d.bound[n].group = static_cast<uint32_t>(d.plan->groups.size());
   }
   Bound& bound = d.bound[last];
-  bound.kernel = kernel;
-  bound.frame = group.frame;
+  bound.kernel = std::move(kernel);
   bound.first_arg = static_cast<uint32_t>(d.args.size());
   for (Register r : m.inputs) {
     if (d.local(r).kind == Local::Kind::absent) {
@@ -322,6 +320,7 @@ void Grouper::place_group(std::span<const uint32_t> members, const Members& m,
   }
   bound.args = static_cast<uint32_t>(d.args.size()) - bound.first_arg;
   bound.in_place = find_in_place(m, group.nest);
+  bound.work = work::share(work::Loops{std::move(group.nest), std::move(group.frame)});
   edges_.place_checks(m);
   SegmentPlan::Group& placed = d.plan->groups.emplace_back();
   for (uint32_t n : members) placed.instructions.push_back(d.segment.first + n);
@@ -329,7 +328,7 @@ void Grouper::place_group(std::span<const uint32_t> members, const Members& m,
     if (!std::ranges::count(members, n)) placed.instructions.push_back(d.segment.first + n);
   std::ranges::sort(placed.instructions);
   placed.stored.assign(m.stored.begin(), m.stored.end());
-  placed.kernel = std::move(kernel);
+  placed.work = bound.work;
 }
 
 }  // namespace

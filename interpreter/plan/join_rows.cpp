@@ -76,6 +76,7 @@ bool Joiner::join_sum(uint32_t index, std::span<const uint32_t> products) {
     SegmentPlan::Group& placed = d.plan->groups.emplace_back();
     placed.instructions = {d.segment.first + product, d.segment.first + index};
     placed.stored = {z};
+    placed.work = bound.work;
     return true;
   }
   return false;

@@ -74,7 +74,7 @@ void Maker::run() {
   for (uint32_t index = 0; index < d.bound.size(); ++index) {
     Bound& b = d.bound[index];
     if (b.kernel) {
-      work::Kernel ready = b.kernel->bind(b.frame);
+      work::Kernel ready = b.kernel->bind(std::get<work::Loops>(*b.work).frame);
       b.set_code(ready);
       if (ready.parameters) d.plan->kernels.push_back(std::move(ready.parameters));
     } else if (b.work && !has_results(b, index)) {

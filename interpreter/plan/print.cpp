@@ -32,8 +32,7 @@ std::string what(const Draft& d, uint32_t index) {
   const Bound& b = d.bound[index];
   std::string text;
   if (b.group != Local::never) text = fmt::format("group {}", b.group);
-  if (b.kernel) text += ": " + fusion::print(b.kernel->nest());
-  if (b.work) text += (text.empty() ? "" : ": ") + work::print(*b.work);
+  if (b.work) text += (text.empty() ? "" : ": ") + work::describe(*b.work);
   if (text.empty()) return "nothing to do";
   std::string args;
   for (const BoundArg& a : std::span(d.args).subspan(b.first_arg, b.args))

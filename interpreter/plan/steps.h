@@ -24,7 +24,7 @@ void share_copies(Draft& draft);
 void group(Draft& draft);
 
 // Given    groups are found
-// Execute  asks for code for what is left, and binds groups' kernels to their frames
+// Execute  asks for code for work; that of a nest is what its kernel gives for the frame
 // Result   each instruction with something to do has code, and it is known how much scratch memory
 //          that takes: which is why it comes before places
 void make(Draft& draft);

@@ -17,7 +17,6 @@ class Interpreted final : public Kernel {
   Interpreted(const Nest& nest, std::shared_ptr<const cuda::Code> code, int multiprocessors = 1);
 
   work::Kernel bind(const Frame& frame) const override;
-  const Nest& nest() const override { return nest_; }
 
   // Threads' instructions of all runs so far.
   static uint64_t instructions();

@@ -3,7 +3,7 @@
 // SPEC F6
 #include "tests/cuda/same.h"
 #include "tests/fusion/calls.h"
-#include "tests/reference/nest.h"
+#include "tests/reference/work.h"
 
 namespace gradus::fusion::test {
 namespace {
@@ -94,7 +94,7 @@ TEST(CudaElements, AreAlignedOrNot) {
                                          reinterpret_cast<std::byte*>(h),
                                          reinterpret_cast<std::byte*>(to + offset)};
         };
-        evaluate(nest, frame, run(expected).data());
+        reference::evaluate(nest, frame, run(expected).data());
         const uint64_t before = Interpreted::instructions();
         work::Kernel bound = kernel->bind(frame);
         work::KernelScope scope{workers, nullptr};

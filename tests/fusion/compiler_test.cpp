@@ -78,7 +78,7 @@ TEST_F(CompilerTest, ExponentialsWhereTheyUnderflow) {
         for (int64_t size : {n, int64_t{5}}) {
           const Frame frame{{size}, {{1}}};
           StageProgram stage;
-          stage.loops.push_back({nest, frame});
+          stage.pieces.push_back(work::Loops{nest, frame});
           auto whole = size < n ? compiler.compile(stage, isa) : nullptr;
           for (int64_t first = 0; first + size <= n; first += size) {
             const size_t at = static_cast<size_t>(first) * size_of(dtype),

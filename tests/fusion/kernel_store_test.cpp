@@ -12,8 +12,6 @@ namespace {
 
 struct None final : Kernel {
   work::Kernel bind(const Frame&) const override { return {}; }
-  const Nest& nest() const override { return nest_; }
-  Nest nest_;
 };
 
 class KernelStoreTest : public testing::Test {

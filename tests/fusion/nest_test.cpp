@@ -37,10 +37,10 @@ TEST(NestText, ReadsBackWhatItPrints) {
   EXPECT_EQ(nest.numbers[1], ir::Number::of(int64_t{-3}));
   EXPECT_EQ(nest.numbers[2], ir::Number::of(true));
   ASSERT_EQ(nest.steps.size(), 6u);
-  EXPECT_EQ(nest.steps[1].op, ops::find("add"));
+  EXPECT_EQ(nest.steps[1].call.op, ops::find("add"));
   EXPECT_EQ(nest.steps[2].dtype, DType::boolean);
   EXPECT_EQ(nest.steps[2].compute, Compute::f32);
-  EXPECT_EQ(nest.steps[5].op, nullptr);
+  EXPECT_EQ(nest.steps[5].call.op, nullptr);
   EXPECT_EQ(nest.dtype_of(12), DType::bf16);
   EXPECT_EQ(nest.stores.size(), 3u);
 }
@@ -244,7 +244,7 @@ TEST(NestVerifier, NamesTheInvariant) {
   wrong.steps[0].operands[1] = 7;  // itself
   EXPECT_NE(says(wrong).find("[N3]"), std::string::npos);
   wrong = nest;
-  wrong.steps[1].attributes = nullptr;
+  wrong.steps[1].call.attributes = nullptr;
   EXPECT_NE(says(wrong).find("[N7]"), std::string::npos);
   wrong = nest;
   wrong.stores[0] = 13;

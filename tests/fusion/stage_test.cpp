@@ -17,7 +17,6 @@ namespace gradus::fusion::test {
 namespace {
 
 using cpu::Isa;
-using Kind = StageProgram::Item::Kind;
 
 class Stages : public testing::TestWithParam<Isa> {
  protected:
@@ -34,14 +33,14 @@ class Stages : public testing::TestWithParam<Isa> {
     std::vector<Memory> memories;
     for (const Nest& nest : nests)
       for (const Sizes& s : sizes) {
-        memories.emplace_back(nest, s, 7 + p.loops.size(), tame);
-        p.items.push_back({Kind::loops, static_cast<uint32_t>(p.loops.size()), 0, {}});
-        p.loops.push_back({nest, memories.back().frame});
+        memories.emplace_back(nest, s, 7 + p.pieces.size(), tame);
+        p.items.push_back({static_cast<uint32_t>(p.pieces.size()), 0, {}});
+        p.pieces.push_back(work::Loops{nest, memories.back().frame});
       }
     auto code = compile(p);
     for (size_t i = 0; i < memories.size(); ++i)
       EXPECT_EQ(memories[i].difference([&](std::byte* const* args) { code->loops(i)(args); }), "")
-          << print(p.loops[i].nest);
+          << describe(p.pieces[i]);
   }
   cpu::Compiler compiler_;
   WorkerPool workers_{1};
@@ -121,6 +120,11 @@ work::Gemm product(DType d, int64_t m, int64_t k, int64_t n, int64_t a_row, int6
   return g;
 }
 
+work::Work inline_product(DType d, int64_t m, int64_t k, int64_t n, int64_t a_row, int64_t a_column,
+                          int64_t b_row, int64_t b_column) {
+  return work::Product{product(d, m, k, n, a_row, a_column, b_row, b_column)};
+}
+
 int64_t extent(int64_t rows, int64_t row, int64_t columns, int64_t column) {
   return (rows - 1) * row + (columns - 1) * column + 1;
 }
@@ -143,15 +147,15 @@ TEST_P(Stages, Products) {
           for (int64_t gap : {0, 3})
             if (auto g = product(d, m, k, n, a_turned ? 1 : k + gap, a_turned ? m + gap : 1,
                                  b_turned ? 1 : n + gap, b_turned ? k + gap : 1);
-                is_inline(g))
-              p.products.push_back(g);
-  EXPECT_GT(p.products.size(), 120u);  // of 160: not where what is a vector would have gaps
-  for (uint32_t n = 0; n < p.products.size(); ++n) p.items.push_back({Kind::product, n, 3 * n, {}});
+                is_inline(work::Product{g}))
+              p.pieces.push_back(work::Product{g});
+  EXPECT_GT(p.pieces.size(), 120u);  // of 160: not where what is a vector would have gaps
+  for (uint32_t n = 0; n < p.pieces.size(); ++n) p.items.push_back({n, 3 * n, {}});
   std::vector<Fenced> operands;
   std::vector<std::vector<std::byte>> results;
   std::vector<std::byte*> args;
-  for (size_t n = 0; n < p.products.size(); ++n) {
-    const work::Gemm& g = p.products[n];
+  for (size_t n = 0; n < p.pieces.size(); ++n) {
+    const work::Gemm& g = std::get<work::Product>(p.pieces[n]).gemm;
     auto count = [&](int64_t e) { return static_cast<size_t>(e); };
     operands.emplace_back(values(g.dtype, count(extent(g.m, g.a_row, g.k, g.a_column)), n, n % 2));
     operands.emplace_back(values(g.dtype, count(extent(g.k, g.b_row, g.n, g.b_column)), ~n, n % 2));
@@ -162,8 +166,8 @@ TEST_P(Stages, Products) {
   size_t item = 0;
   compile(p)->run(args.data(), {}, workers_, nullptr, item);
   EXPECT_EQ(item, p.items.size());
-  for (size_t n = 0; n < p.products.size(); ++n) {
-    const work::Gemm& g = p.products[n];
+  for (size_t n = 0; n < p.pieces.size(); ++n) {
+    const work::Gemm& g = std::get<work::Product>(p.pieces[n]).gemm;
     const size_t bytes = results[n].size() - 64, size = size_of(g.dtype);
     std::vector<std::byte> expected(bytes), scratch(kernels::gemm_scratch_bytes(g) + 64);
     auto* aligned =
@@ -172,22 +176,22 @@ TEST_P(Stages, Products) {
                   workers_);
     for (size_t e = 0; e < bytes; e += size)
       ASSERT_TRUE(same(g.dtype, &results[n][e], &expected[e]))
-          << print(g) << "element " << e / size;
+          << print(p.pieces[n]) << " element " << e / size;
     for (size_t e = bytes; e < results[n].size(); ++e) ASSERT_EQ(results[n][e], std::byte{0xa5});
   }
 }
 
 TEST_P(Stages, ProductsThatAreNoCodeOfTheirs) {
-  EXPECT_TRUE(is_inline(product(DType::f32, 1, 16, 64, 16, 1, 64, 1)));
-  EXPECT_FALSE(is_inline(product(DType::f16, 1, 16, 64, 16, 1, 64, 1)));
-  EXPECT_FALSE(is_inline(product(DType::f32, 1, 0, 64, 16, 1, 64, 1)));
-  EXPECT_FALSE(is_inline(product(DType::f32, 64, 64, 64, 64, 1, 64, 1)));
-  EXPECT_FALSE(is_inline(product(DType::f32, 1, 300, 1, 1, 1, 1, 1)));
-  EXPECT_FALSE(is_inline(product(DType::f32, 1, int64_t{1} << 62, 1 << 20, 1, 1, 1, 1)));
-  EXPECT_FALSE(is_inline(product(DType::f32, 4, 4, 4, 4, 1, 8, 2)));  // gaps either way
+  EXPECT_TRUE(is_inline(inline_product(DType::f32, 1, 16, 64, 16, 1, 64, 1)));
+  EXPECT_FALSE(is_inline(inline_product(DType::f16, 1, 16, 64, 16, 1, 64, 1)));
+  EXPECT_FALSE(is_inline(inline_product(DType::f32, 1, 0, 64, 16, 1, 64, 1)));
+  EXPECT_FALSE(is_inline(inline_product(DType::f32, 64, 64, 64, 64, 1, 64, 1)));
+  EXPECT_FALSE(is_inline(inline_product(DType::f32, 1, 300, 1, 1, 1, 1, 1)));
+  EXPECT_FALSE(is_inline(inline_product(DType::f32, 1, int64_t{1} << 62, 1 << 20, 1, 1, 1, 1)));
+  EXPECT_FALSE(is_inline(inline_product(DType::f32, 4, 4, 4, 4, 1, 8, 2)));  // gaps either way
   work::Gemm batch = product(DType::f32, 2, 2, 2, 2, 1, 2, 1);
   batch.batch.push_back({3, 4, 4});
-  EXPECT_FALSE(is_inline(batch));
+  EXPECT_FALSE(is_inline(work::Product{batch}));
 }
 
 work::Reduce sum_of(DType d, work::Axes kept, work::Axes reduced) {
@@ -202,17 +206,17 @@ TEST_P(Stages, Sums) {
   for (DType d : {DType::f32, DType::f64}) {
     for (int64_t n : {1, 3, 16, 64, 77})
       for (int64_t count : {1, 2, 15, 16, 17, 26})
-        p.sums.push_back(sum_of(d, {{n, 1}}, {{count, n + 2}}));
-    p.sums.push_back(sum_of(d, {{9, 1}}, {{5, 40}, {6, 10}}));  // of a middle dimension, too
-    p.sums.push_back(sum_of(d, {{1, 7}}, {{50, 1}}));
+        p.pieces.push_back(sum_of(d, {{n, 1}}, {{count, n + 2}}));
+    p.pieces.push_back(sum_of(d, {{9, 1}}, {{5, 40}, {6, 10}}));  // of a middle dimension, too
+    p.pieces.push_back(sum_of(d, {{1, 7}}, {{50, 1}}));
   }
   std::vector<Fenced> operands;
   std::vector<std::vector<std::byte>> results;
   std::vector<std::byte*> args;
-  for (uint32_t n = 0; n < p.sums.size(); ++n) {
-    const work::Reduce& r = p.sums[n];
+  for (uint32_t n = 0; n < p.pieces.size(); ++n) {
+    const auto& r = std::get<work::Reduce>(p.pieces[n]);
     ASSERT_TRUE(is_inline(r));
-    p.items.push_back({Kind::sum, n, 2 * n, {}});
+    p.items.push_back({n, 2 * n, {}});
     auto last = [](const work::Axes& axes) {
       int64_t at = 0;
       for (const work::Axis& a : axes) at += (a.size - 1) * a.stride;
@@ -225,8 +229,8 @@ TEST_P(Stages, Sums) {
   }
   size_t item = 0;
   compile(p)->run(args.data(), {}, workers_, nullptr, item);
-  for (size_t n = 0; n < p.sums.size(); ++n) {
-    const work::Reduce& r = p.sums[n];
+  for (size_t n = 0; n < p.pieces.size(); ++n) {
+    const auto& r = std::get<work::Reduce>(p.pieces[n]);
     const size_t size = size_of(r.in);
     const auto count = static_cast<size_t>(r.count);
     for (size_t o = 0; o < static_cast<size_t>(r.outputs); ++o) {
@@ -255,8 +259,8 @@ TEST_P(Stages, Copies) {
     return work::Window{argument, d, std::move(strides), offset};
   };
   StageProgram p;
-  p.copies.reserve(3);
-  work::Move& joined = p.copies.emplace_back();  // rows of 3 and 70 joined, then a fill
+  work::Move joined, turned, single;
+  // rows of 3 and 70 joined, then a fill
   joined.copies.push_back(
       {{2, 3}, window(0, DType::f32, {5, 1}, 1), window(1, DType::f32, {75, 1}), false, {}});
   joined.copies.push_back(
@@ -266,15 +270,14 @@ TEST_P(Stages, Copies) {
                            window(1, DType::f32, {75, 1}, 73),
                            true,
                            work::pattern_of(ir::Number::of(0.25), DType::f32)});
-  work::Move& turned = p.copies.emplace_back();
   turned.copies.push_back(
       {{4, 6}, window(0, DType::u8, {1, 4}), window(1, DType::u8, {6, 1}), false, {}});
-  work::Move& single = p.copies.emplace_back();
   single.copies.push_back(
       {{}, window(0, DType::f64, {}, 2), window(1, DType::f64, {}, 1), false, {}});
+  p.pieces = {joined, turned, single};
   for (uint32_t n = 0; n < 3; ++n) {
-    ASSERT_TRUE(is_inline(p.copies[n]));
-    p.items.push_back({Kind::copies, n, 2 * n, {}});
+    ASSERT_TRUE(is_inline(p.pieces[n]));
+    p.items.push_back({n, 2 * n, {}});
   }
   const auto from = values(DType::f32, 200, 1);
   std::vector<std::byte> a(150 * 4 + 64, std::byte{0xa5}), b(24 + 64, std::byte{0xa5}),
@@ -325,8 +328,8 @@ TEST_P(Stages, CallsInTheirPlaceAndWhatTheyThrow) {
   const Nest twice = parse_nest(
       "nest 1 { %v0 = load f32 [contiguous] %v1 = add(%v0, %v0) : f32 in f32 store %v1 }");
   StageProgram p;
-  p.loops.push_back({twice, {{1}, {{1}}}});
-  p.items = {{Kind::call, 0, 0, {}}, {Kind::loops, 0, 0, {}}, {Kind::call, 1, 0, {}}};
+  p.pieces.push_back(work::Loops{twice, {{1}, {{1}}}});
+  p.items = {{StageProgram::call, 0, {}}, {0, 0, {}}, {StageProgram::call, 0, {}}};
   const Adder one{1}, ten{10};
   alignas(64) float scratch[32] = {};
   const OuterCall calls[] = {{Adder::run, &one, 0, 0}, {Adder::run, &ten, 1, 64}};
@@ -351,8 +354,7 @@ TEST_P(Stages, CallsInTheirPlaceAndWhatTheyThrow) {
   EXPECT_EQ(y, 14);
   x = -0.5f;  // -0.5 + 1 is 0.5, so that nothing is negative after the first
   EXPECT_THROW(run(), Error);
-  p.items[0].kind = Kind::loops;  // y = 2 x, then what the last call does
-  p.items[0].what = 0;
+  p.items[0].piece = 0;  // y = 2 x, then what the last call does
   p.items.erase(p.items.begin() + 1);
   code = compile(p);
   x = -2;
@@ -365,8 +367,8 @@ TEST_P(Stages, CallsInTheirPlaceAndWhatTheyThrow) {
 // Objects are kept for other processes: nothing of this one is in them.
 TEST_P(Stages, LoadFromObjects) {
   StageProgram p;
-  p.products.push_back(product(DType::f32, 2, 3, 4, 3, 1, 4, 1));
-  p.items = {{Kind::product, 0, 0, {}}, {Kind::call, 0, 0, {}}};
+  p.pieces.push_back(inline_product(DType::f32, 2, 3, 4, 3, 1, 4, 1));
+  p.items = {{0, 0, {}}, {StageProgram::call, 0, {}}};
   cpu::CompileTimes times;
   const std::string object = compiler_.object(p, GetParam(), times);
   cpu::Compiler other;
@@ -388,17 +390,20 @@ TEST_P(Stages, LoadFromObjects) {
 
 TEST(StageProgramTest, PrintsWhatItsCodeDependsOn) {
   StageProgram p;
-  p.loops.push_back({parse_nest("nest 1 { %v0 = load f32 [contiguous] %v1 = exp(%v0) : f32 in f32 "
-                                "store %v1 }"),
-                     {{16}, {{1}}}});
-  p.products.push_back(product(DType::f64, 2, 3, 4, 3, 1, 1, 3));
-  p.items = {{Kind::loops, 0, 0, {}}, {Kind::product, 0, 2, {}}, {Kind::call, 0, 5, {}}};
+  p.pieces.push_back(
+      work::Loops{parse_nest("nest 1 { %v0 = load f32 [contiguous] %v1 = exp(%v0) : f32 in f32 "
+                             "store %v1 }"),
+                  {{16}, {{1}}}});
+  p.pieces.push_back(inline_product(DType::f64, 2, 3, 4, 3, 1, 1, 3));
+  p.items = {{0, 0, {}}, {1, 2, {}}, {StageProgram::call, 5, {}}};
   EXPECT_EQ(print(p),
             "stage {\n"
-            "loops 0: nest 1 {\n  %v0 = load f32 [contiguous]\n  %v1 = exp(%v0) : f32 in f32\n"
-            "  store %v1\n}\nsizes [16]\nstrides [1]\n"
-            "product 0: f64 [2, 3] by (3, 1) times [3, 4] by (1, 3)\n"
-            "loops 0 at 0\nproduct 0 at 2\ncall 0 at 5\n}\n");
+            "0: nest 1 {\n  %v0 = load f32 [contiguous]\n  %v1 = exp(%v0) : f32 in f32\n"
+            "  store %v1\n}\n"
+            "at {sizes = [16], strides = [[1]], parts = [], index_steps = []}\n"
+            "1: product {gemm = {dtype = f64, m = 2, n = 4, k = 3, a_row = 3, a_column = 1, "
+            "b_row = 1, b_column = 3, batch = []}, adds_row = false}\n"
+            "0 at 0\n1 at 2\ncall at 5\n}\n");
 }
 
 INSTANTIATE_TEST_SUITE_P(Widths, Stages, testing::Values(Isa::avx2, Isa::avx512),

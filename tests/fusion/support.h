@@ -11,7 +11,11 @@
 
 #include "fusion/cpu/compiler.h"
 #include "tensor/convert.h"
-#include "tests/reference/nest.h"
+#include "tests/reference/work.h"
+
+namespace gradus::fusion {
+using reference::evaluate;
+}
 
 namespace gradus::fusion::test {
 

@@ -38,32 +38,29 @@ TEST_P(Targets, OfRowsColumnsAndEdges) {
     for (const Nest& nest : nests) expect_object(nest, GetParam());
 }
 TEST_P(Targets, OfWholeStages) {
-  using Kind = StageProgram::Item::Kind;
   StageProgram p;
   for (const auto& nests : {operator_nests(), row_nests()})
     for (size_t n = 0; n < nests.size(); n += 29) {
       Memory memory(nests[n], Sizes(static_cast<size_t>(nests[n].rank), 3), n);
-      p.items.push_back({Kind::loops, static_cast<uint32_t>(p.loops.size()), 0, {}});
-      p.loops.push_back({nests[n], memory.frame});
+      p.pieces.push_back(work::Loops{nests[n], memory.frame});
     }
   for (DType d : {DType::f32, DType::f64})
     for (int64_t b_row : {1, 5}) {
       work::Gemm g{d, 3, 5, 7};
       g.a_row = 7, g.a_column = 1, g.b_row = b_row, g.b_column = b_row == 1 ? 7 : 1;
-      p.items.push_back({Kind::product, static_cast<uint32_t>(p.products.size()), 0, {}});
-      p.products.push_back(g);
+      p.pieces.push_back(work::Product{g});
     }
-  p.sums.push_back({work::Reducer::sum, DType::f32, DType::f32, {{9, 1}}, {{5, 9}}, 9, 5});
-  p.copies.push_back(
-      {{{{2, 3}, {0, DType::f32, {5, 1}, 0}, {1, DType::f32, {3, 1}, 0}, false, {}}}});
-  p.items.push_back({Kind::sum, 0, 0, {}});
-  p.items.push_back({Kind::copies, 0, 0, {}});
-  p.items.push_back({Kind::call, 0, 0, {}});
+  p.pieces.push_back(
+      work::Reduce{work::Reducer::sum, DType::f32, DType::f32, {{9, 1}}, {{5, 9}}, 9, 5});
+  p.pieces.push_back(
+      work::Move{{{{2, 3}, {0, DType::f32, {5, 1}, 0}, {1, DType::f32, {3, 1}, 0}, false, {}}}});
+  for (uint32_t n = 0; n < p.pieces.size(); ++n) p.items.push_back({n, 0, {}});
+  p.items.push_back({StageProgram::call, 0, {}});
   cpu::Compiler compiler;
   cpu::CompileTimes times;
   const ElfObject object = read_elf(compiler.object(p, GetParam(), times));
   EXPECT_EQ(object.machine, machine_of(GetParam()));
-  EXPECT_EQ(object.functions.size(), p.loops.size() + 4 + 1 + 1 + 1);
+  EXPECT_EQ(object.functions.size(), p.pieces.size() + 1);
   EXPECT_TRUE(object.functions.contains(cpu::kernel_name(p)));
   for (const std::string& name : object.undefined)
     EXPECT_TRUE(name == "gradus_fmod_f32" || name == "gradus_fmod_f64" ||

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "kernels/make.h"
-#include "tests/reference/nest.h"
 #include "tests/reference/work.h"
 
 namespace gradus::loopback {
@@ -398,19 +397,13 @@ class LoopbackKernel final : public fusion::Kernel {
  public:
   LoopbackKernel(const fusion::Nest& nest, std::shared_ptr<LoopbackBackend> backend)
       : nest_(nest), backend_(std::move(backend)) {}
-  const fusion::Nest& nest() const override { return nest_; }
   work::Kernel bind(const fusion::Frame& frame) const override {
     const size_t pointers = nest_.operands() + nest_.stores.size() + nest_.row_stores.size() +
                             nest_.column_stores.size();
-    return backend_->later(work::Kernel::of(run, std::pair(nest_, frame)), pointers);
+    return backend_->later(kernels::make(work::Loops{nest_, frame}), pointers);
   }
 
  private:
-  static void run(const void* parameters, std::byte* const* args, work::KernelScope&) {
-    const auto& [nest, frame] =
-        *static_cast<const std::pair<fusion::Nest, fusion::Frame>*>(parameters);
-    fusion::evaluate(nest, frame, args);
-  }
   const fusion::Nest nest_;
   const std::shared_ptr<LoopbackBackend> backend_;
 };

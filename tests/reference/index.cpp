@@ -66,16 +66,17 @@ void evaluate(const IndexCheck& w, Args args) {
 }
 
 void evaluate(const Pointwise& w, Args args) {
+  if (w.call.op->pointwise().refuses_zero_divisors && !is_floating(w.out))
+    for (int64_t i = 0; i < numel(w.shape); ++i)
+      if (Array{w.operands[1].dtype, args[1]}.get<int64_t>(
+              offset_of(i, w.shape, w.operands[1].strides)) == 0)
+        throw ops::zero_divisor_error(*w.call.op);
+  run_pointwise(w, args);
+}
+
+void run_pointwise(const Pointwise& w, Args args) {
   const ops::PointwiseInfo* info = &w.call.op->pointwise();
   size_t operands = w.operands.size();
-  auto operand = [&](size_t k, int64_t i) {
-    return std::pair(Array{w.operands[k].dtype, args[k]},
-                     offset_of(i, w.shape, w.operands[k].strides));
-  };
-  if (info->refuses_zero_divisors && !is_floating(w.out))
-    for (int64_t i = 0; i < numel(w.shape); ++i)
-      if (const auto [divisor, at] = operand(1, i); divisor.get<int64_t>(at) == 0)
-        throw ops::zero_divisor_error(*w.call.op);
   if (w.exponent_is_number)
     if (int half = ops::cheap_half_power(Array{w.operands[1].dtype, args[1]}.get<double>(0))) {
       info = &ops::half_power_info(half);
@@ -89,8 +90,8 @@ void evaluate(const Pointwise& w, Args args) {
     const void* in[8];
     for (size_t k = 0; k < operands; ++k) {
       const bool condition = info->roles[k] == ops::Role::condition;
-      const auto [x, at] = operand(k, i);
-      Array{condition ? DType::boolean : compute, elements[k]}.set(0, x, at);
+      Array{condition ? DType::boolean : compute, elements[k]}.set(
+          0, {w.operands[k].dtype, args[k]}, offset_of(i, w.shape, w.operands[k].strides));
       in[k] = elements[k];
     }
     info->loops[static_cast<size_t>(w.compute)](1, in, result, w.call.attributes.get());

@@ -99,6 +99,9 @@ void visit_sums(DType dtype, F f) {
 
 void run_copies(std::span<const Copy> copies, Args args, std::byte* scratch);
 
+// Without a look at divisors.
+void run_pointwise(const Pointwise& w, Args args);
+
 void evaluate(const Move& w, Args args);
 void evaluate(const Index& w, Args args);
 void evaluate(const IndexCheck& w, Args args);
@@ -120,6 +123,7 @@ void evaluate(const RunningMax& w, Args args);
 void evaluate(const Factor& w, Args args);
 void evaluate(const Solve& w, Args args);
 void evaluate(const Pointwise& w, Args args);
+void evaluate(const Loops& w, Args args);
 void evaluate(const Foreign& w, Args args);
 
 }  // namespace gradus::reference

@@ -15,5 +15,7 @@ namespace gradus::reference {
 //   inverse, det and cofactor of matrices, for which work/kinds.h specifies no order.
 // Throws Error as a kernel does.
 void evaluate(const work::Work& work, std::byte* const* args);
+// A nest at a frame that fits it: what every kernel of it must give, bit by bit.
+void evaluate(const work::Nest& nest, const work::Frame& frame, std::byte* const* args);
 
 }  // namespace gradus::reference

@@ -1,5 +1,6 @@
 // Every field of every kind of work has a say: in equality, in the key, in the hash, in the text.
 #include <functional>
+#include <optional>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -39,6 +40,11 @@ template <class T, size_t N>
 struct IsArray<std::array<T, N>> : std::true_type {};
 
 template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
+template <class T>
 void mutate(T& x, const std::string& path, const Check& check) {
   if constexpr (std::is_same_v<T, bool>) {
     set(x, !x, path, check);
@@ -56,6 +62,17 @@ void mutate(T& x, const std::string& path, const Check& check) {
     const ir::Operator* sub = ops::find("sub");
     set(x, Call{sub, sub->read({{"alpha", 3.0, {}}})}, path + " by attribute", check);
     set(x, Call{ops::find("mul"), ops::find("mul")->read({})}, path, check);
+  } else if constexpr (std::is_same_v<T, ir::Number>) {
+    for (auto other : {ir::Number::of(int64_t{2}), ir::Number::of(true), ir::Number::of(-0.0)})
+      set(x, other, path, check);
+  } else if constexpr (std::is_same_v<T, SourceLocation>) {
+    mutate(x.line, path + ".line", check);
+    mutate(x.column, path + ".column", check);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    set(x, x + " ", path, check);
+  } else if constexpr (IsOptional<T>::value) {
+    set(x, T(), path + " without", check);
+    mutate(*x, path, check);
   } else if constexpr (std::is_same_v<T, Layout>) {
     mutate(x.dtype, path + ".dtype", check);
     mutate(x.shape, path + ".shape", check);
@@ -91,6 +108,10 @@ std::vector<Work> samples() {
   sum.kept = sum.reduced = {{2, 3}};
   Extremum greatest;
   greatest.kept = greatest.reduced = {{2, 3}};
+  Step step{{sub, sub->read({})}, Reducer::max, false, {0, 1}, Compute::f32, DType::f32, {3, 4}};
+  Loops loops{
+      {2, {{DType::i64, {Walk::strided}, 1, 0}}, {ir::Number::of(0.0)}, {step}, {2}, {2}, {2}, "p"},
+      {{2, 3}, {{3, 1}}, {{{{0, 0}, {2, 3}, {3, 1}}}}, {4}}};
   Columns columns;
   columns.columns = {1, 2, 3};
   return {Move{{copy}, 0},
@@ -114,6 +135,7 @@ std::vector<Work> samples() {
           Factor{sub, MatrixFunction::inverse, l},
           Solve{l, l},
           pointwise,
+          loops,
           foreign({})};
 }
 
@@ -181,6 +203,29 @@ TEST(Work, NoMemberIsForgotten) {
   expect_all_listed(ConvAxis{});
   expect_all_listed(ConvTensor{});
   expect_all_listed(PointwiseOperand{});
+  expect_all_listed(Load{});
+  expect_all_listed(Step{});
+  expect_all_listed(Nest{});
+  expect_all_listed(Frame{});
+  expect_all_listed(Frame::Part{});
+}
+
+// Kernels are kept by the texts of their nests.
+TEST(Work, EveryFieldOfANestIsInItsText) {
+  for (const Work& work : samples()) {
+    if (!std::holds_alternative<Loops>(work)) continue;
+    for (const bool reduces : {false, true}) {
+      Nest nest = std::get<Loops>(work).nest;
+      if (reduces) nest.steps[0].call = {};
+      const std::string text = print(nest);
+      mutate(nest, "nest", [&](const std::string& path) {
+        // Where an operator is called, nothing is reduced.
+        const bool counts = reduces || (path.find("reducer") == std::string::npos &&
+                                        path.find("columns") == std::string::npos);
+        EXPECT_EQ(print(nest) != text, counts) << path;
+      });
+    }
+  }
 }
 
 TEST(Work, KindsDoNotMix) {

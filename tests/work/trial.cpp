@@ -231,6 +231,7 @@ std::string Trial::check() {
   evaluated_ = run([&](std::byte* const* args) { reference::evaluate(work, args); });
   std::string fault = compare(evaluated_, evaluated_);
   if (!fault.empty()) return "the evaluator: " + fault;
+  if (std::holds_alternative<Loops>(work)) return "";  // compilers make its code: tests/fusion
   for (int workers : {1, 4}) {
     auto way = [&](std::byte* const* args) { run_kernel(kernels::make(work), args, workers); };
     fault = compare(run(way), evaluated_);

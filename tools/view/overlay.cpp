@@ -25,8 +25,8 @@ class WouldBe final : public fusion::Kernels {
   std::shared_ptr<const fusion::KernelSet> ready() override {
     return std::make_shared<fusion::KernelSet>();
   }
-  std::shared_ptr<const fusion::Kernel> get(const fusion::Nest& nest, const std::string&) override {
-    return std::make_shared<Placeholder>(nest);
+  std::shared_ptr<const fusion::Kernel> get(const fusion::Nest&, const std::string&) override {
+    return std::make_shared<Placeholder>();
   }
   void request(const fusion::Nest&, const std::string&) override {}
   void wait() override {}
@@ -35,16 +35,11 @@ class WouldBe final : public fusion::Kernels {
  private:
   class Placeholder final : public fusion::Kernel {
    public:
-    explicit Placeholder(fusion::Nest nest) : nest_(std::move(nest)) {}
     work::Kernel bind(const fusion::Frame&) const override {
       work::Kernel kernel;
       kernel.run = [](const void*, std::byte* const*, work::KernelScope&) { GRADUS_CHECK(false); };
       return kernel;
     }
-    const fusion::Nest& nest() const override { return nest_; }
-
-   private:
-    fusion::Nest nest_;
   };
   std::shared_ptr<fusion::Kernels> judge_;
 };
@@ -111,7 +106,7 @@ size_t plan_all(const Code& code, std::optional<int> device, Overlay& overlay) {
         std::ranges::count_if(plan->steps, [](const auto& step) { return step.host; }));
     for (const auto& g : plan->groups) {
       Kernel& kernel = overlay.kernels[segment.stage].emplace_back();
-      kernel.nest = fusion::print(g.kernel->nest());
+      kernel.nest = g.nest();
       for (uint32_t n : g.instructions)
         kernel.nodes.push_back(code.stage(segment.stage).instructions[n].node);
     }

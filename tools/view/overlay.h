@@ -16,7 +16,7 @@ namespace gradus::view {
 // Instructions that run as one kernel.
 struct Kernel {
   std::vector<uint32_t> nodes;  // of the stage
-  std::string nest;             // what it computes, see fusion/nest.h; empty: not known
+  std::string nest;             // what it computes, see work/nest.h; empty: not known
 };
 
 // All of the lowered graph, `Code::graph()`.

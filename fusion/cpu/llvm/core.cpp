@@ -31,26 +31,28 @@ void check_failed(const char* condition, const char* file, int line) {
 }
 int64_t numel(std::span<const int64_t> sizes) { return current->numel(sizes); }
 
-work::Gemm work::with_wide_result(const Gemm& g) { return current->with_wide_result(g); }
+namespace work {
 
-namespace fusion {
-
+Gemm with_wide_result(const Gemm& g) { return current->with_wide_result(g); }
 std::string print(const Nest& nest) { return current->print(nest); }
 bool Nest::reduces() const { return current->reduces(*this); }
 DType Nest::dtype_of(ValueNumber v) const { return current->dtype_of(*this, v); }
+
+}  // namespace work
+
+int ops::half_power_of(const work::Nest& nest, const work::Step& step) {
+  return current->half_power_of(nest, step);
+}
+
+namespace fusion {
+
 Rule rule_of(const ir::Operator& op, Compute compute) { return current->rule_of(op, compute); }
 Rule half_power_rule(int half, Compute compute) { return current->half_power_rule(half, compute); }
-int cheap_half_power(const Nest& nest, const Step& step) {
-  return current->cheap_half_power(nest, step);
-}
 int64_t lanes_of(const Nest& nest, unsigned bits) { return current->lanes_of(nest, bits); }
 RowLoops row_loops(const Nest& nest) { return current->row_loops(nest); }
 std::vector<Cell> cells_of(const Nest& nest, const Frame& frame) {
   return current->cells_of(nest, frame);
 }
-bool is_inline(const work::Gemm& product) { return current->is_inline_product(product); }
-bool is_inline(const work::Reduce& sum) { return current->is_inline_sum(sum); }
-bool is_inline(const work::Move& copies) { return current->is_inline_move(copies); }
 bool has_rows(const work::Copy& copy) { return current->has_rows(copy); }
 
 }  // namespace fusion

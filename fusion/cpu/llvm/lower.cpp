@@ -291,8 +291,9 @@ Value* Lowering::number(const ir::Number& n) {
 
 Value* Lowering::step(const Step& s) {
   auto scope = lines->of(s.where);
-  if (!s.op) return convert(state, nest.dtype_of(s.operands[0]), s.dtype, values[s.operands[0]]);
-  const ops::PointwiseInfo& info = s.op->pointwise();
+  if (!s.call.op)
+    return convert(state, nest.dtype_of(s.operands[0]), s.dtype, values[s.operands[0]]);
+  const ops::PointwiseInfo& info = s.call.op->pointwise();
   const DType compute = dtype_of(s.compute);
   SmallVector<Value*, 4> operands;
   for (size_t k = 0; k < s.operands.size(); ++k) {
@@ -301,10 +302,10 @@ Value* Lowering::step(const Step& s) {
     operands.push_back(
         convert(state, nest.dtype_of(v), condition ? DType::boolean : compute, values[v]));
   }
-  const int half = cheap_half_power(nest, s);
-  const Rule rule = half ? half_power_rule(half, s.compute) : rule_of(*s.op, s.compute);
+  const int half = ops::half_power_of(nest, s);
+  const Rule rule = half ? half_power_rule(half, s.compute) : rule_of(*s.call.op, s.compute);
   GRADUS_CHECK(rule);
-  Value* y = emit(rule, emitter, {operands.data(), operands.size()}, s.attributes.get());
+  Value* y = emit(rule, emitter, {operands.data(), operands.size()}, s.call.attributes.get());
   const bool truth = info.result == ops::Result::boolean;
   return convert(state, truth ? DType::boolean : compute, s.dtype, y);
 }

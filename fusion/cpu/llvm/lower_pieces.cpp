@@ -57,7 +57,6 @@ std::vector<int64_t> offsets_of(const work::Axes& axes, int64_t count) {
 
 void lower_sum(const work::Reduce& sum, unsigned vector_bits, const std::string& name,
                llvm::Module& module) {
-  GRADUS_CHECK(is_inline(sum));
   Piece piece(vector_bits, name, module);
   auto& builder = piece.builder;
   const auto size = static_cast<int64_t>(size_of(sum.in));
@@ -90,7 +89,6 @@ void lower_sum(const work::Reduce& sum, unsigned vector_bits, const std::string&
 
 void lower_copies(const work::Move& copies, unsigned vector_bits, const std::string& name,
                   llvm::Module& module) {
-  GRADUS_CHECK(is_inline(copies));
   Piece piece(vector_bits, name, module);
   auto& builder = piece.builder;
   const llvm::Align one(1);

@@ -166,7 +166,6 @@ class ProductLowering {
 
 void lower_product(const work::Gemm& product, unsigned vector_bits, const std::string& name,
                    llvm::Module& module) {
-  GRADUS_CHECK(is_inline(product));
   ProductLowering(product, vector_bits, name, module).run();
 }
 

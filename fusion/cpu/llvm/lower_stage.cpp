@@ -26,7 +26,7 @@ class LoopsLowering {
   LoopsLowering(unsigned vector_bits, llvm::Module& module)
       : vector_bits_(vector_bits), module_(module), builder_(module.getContext()) {}
 
-  void run(const StageProgram::Loops& loops, const std::string& name) {
+  void run(const work::Loops& loops, const std::string& name) {
     auto* type = llvm::FunctionType::get(builder_.getVoidTy(), {builder_.getPtrTy()}, false);
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module_);
     set_attributes(*function_, vector_bits_);
@@ -94,16 +94,18 @@ class LoopsLowering {
 
 void lower(const StageProgram& stage, unsigned vector_bits, const std::string& name,
            llvm::Module& module) {
-  using Kind = StageProgram::Item::Kind;
   LoopsLowering loops(vector_bits, module);
-  for (size_t l = 0; l < stage.loops.size(); ++l)
-    loops.run(stage.loops[l], piece_name(name, Kind::loops, l));
-  for (size_t p = 0; p < stage.products.size(); ++p)
-    lower_product(stage.products[p], vector_bits, piece_name(name, Kind::product, p), module);
-  for (size_t n = 0; n < stage.sums.size(); ++n)
-    lower_sum(stage.sums[n], vector_bits, piece_name(name, Kind::sum, n), module);
-  for (size_t n = 0; n < stage.copies.size(); ++n)
-    lower_copies(stage.copies[n], vector_bits, piece_name(name, Kind::copies, n), module);
+  for (size_t n = 0; n < stage.pieces.size(); ++n) {
+    const std::string piece = piece_name(name, stage, n);
+    if (const auto* nest = std::get_if<work::Loops>(&stage.pieces[n]))
+      loops.run(*nest, piece);
+    else if (const auto* product = std::get_if<work::Product>(&stage.pieces[n]))
+      lower_product(product->gemm, vector_bits, piece, module);
+    else if (const auto* sum = std::get_if<work::Reduce>(&stage.pieces[n]))
+      lower_sum(*sum, vector_bits, piece, module);
+    else
+      lower_copies(std::get<work::Move>(stage.pieces[n]), vector_bits, piece, module);
+  }
 
   llvm::IRBuilder<> builder(module.getContext());
   llvm::Type *pointer = builder.getPtrTy(), *number = builder.getInt64Ty();
@@ -121,8 +123,8 @@ void lower(const StageProgram& stage, unsigned vector_bits, const std::string& n
   for (size_t n = 0; n < stage.items.size(); ++n) {
     const StageProgram::Item& item = stage.items[n];
     auto scope = lines.of(item.where);
-    if (item.kind != Kind::call) {
-      builder.CreateCall(module.getFunction(piece_name(name, item.kind, item.what)),
+    if (item.piece != StageProgram::call) {
+      builder.CreateCall(module.getFunction(piece_name(name, stage, item.piece)),
                          {builder.CreateConstGEP1_64(pointer, function->getArg(0), item.args)});
       continue;
     }
