@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <type_traits>
 
 #include "base/error.h"
 #include "c/gradus.h"
@@ -83,36 +84,29 @@ DimSizes sizes_of(const gradus_dimension* sizes, size_t count);
 void run_into(gradus_state* state, const gradus_tensor* const* inputs, size_t input_count,
               gradus_tensor** results, size_t result_count, const gradus_run_options* options);
 
+// A function of the table, declared as the table has it.
+template <class Member>
+using Function = std::remove_pointer_t<Member>;
+
 // Functions with options: options.cpp.
-gradus_status context_set_kernels(gradus_context* context, const gradus_kernel_options* options);
-gradus_status context_kernel_statistics(gradus_context* context,
-                                        gradus_kernel_statistics* statistics);
-gradus_status context_wait_for_kernels(gradus_context* context);
-gradus_status context_use_cuda(gradus_context* context, int32_t device,
-                               const gradus_kernel_options* options);
-gradus_status program_derive(const gradus_program* program,
-                             const gradus_differentiate_options* options, gradus_program** derived);
-gradus_status code_compile_with(const gradus_program* program,
-                                const gradus_compile_options* options, gradus_code** code);
+Function<decltype(gradus_api::context_set_kernels)> context_set_kernels;
+Function<decltype(gradus_api::context_kernel_statistics)> context_kernel_statistics;
+Function<decltype(gradus_api::context_wait_for_kernels)> context_wait_for_kernels;
+Function<decltype(gradus_api::context_use_cuda)> context_use_cuda;
+Function<decltype(gradus_api::program_derive)> program_derive;
+Function<decltype(gradus_api::code_compile_with)> code_compile_with;
 
 // Of tensors and states: run.cpp.
-gradus_status tensor_wrap(gradus_dtype dtype, size_t rank, const int64_t* shape, void* elements,
-                          void (*release)(void* elements, void* user), void* user,
-                          gradus_tensor** tensor);
-gradus_status state_create_with(const gradus_code* code, gradus_context* context,
-                                const gradus_state_options* options, gradus_state** state);
-gradus_status state_resume_with(const gradus_code* code, gradus_context* context, const char* path,
-                                const gradus_state_options* options, gradus_state** state);
-gradus_status state_prepare(gradus_state* state, const gradus_dimension* sizes, size_t size_count,
-                            gradus_stage_memory* stages, size_t stage_count);
-gradus_status state_restart(gradus_state* state);
-gradus_status state_run_into(gradus_state* state, const gradus_tensor* const* inputs,
-                             size_t input_count, gradus_tensor** results, size_t result_count,
-                             const gradus_run_options* options);
-size_t state_whole_stages(const gradus_state* state, size_t* stages, size_t room);
-gradus_status cancel_create(gradus_cancel** cancel);
-void cancel_set(gradus_cancel* cancel);
-void cancel_destroy(gradus_cancel* cancel);
+Function<decltype(gradus_api::tensor_wrap)> tensor_wrap;
+Function<decltype(gradus_api::state_create_with)> state_create_with;
+Function<decltype(gradus_api::state_resume_with)> state_resume_with;
+Function<decltype(gradus_api::state_prepare)> state_prepare;
+Function<decltype(gradus_api::state_restart)> state_restart;
+Function<decltype(gradus_api::state_run_into)> state_run_into;
+Function<decltype(gradus_api::state_whole_stages)> state_whole_stages;
+Function<decltype(gradus_api::cancel_create)> cancel_create;
+Function<decltype(gradus_api::cancel_set)> cancel_set;
+Function<decltype(gradus_api::cancel_destroy)> cancel_destroy;
 
 // Options that say how large they are: those that the caller knows, the rest zeros. Throws Error
 // for one that is set and only a later release knows.

@@ -7,26 +7,22 @@ using namespace ops;
 
 namespace {
 
-void plain_rule(Call& c) { c.give(unary(c.ours(), c.x())); }
-
 void leaky_relu(Call& c) {
-  c.give(emit("leaky_relu", {c.x()}, {{"slope", c.attribute("alpha", 0.01), {}}}));
+  c.give(emit("leaky_relu", {c.x()}, {{"slope", c.attribute("alpha", 0.01)}}));
 }
 
 void with_alpha(Call& c) {
-  c.give(emit(c.ours(), {c.x()}, {{"alpha", c.attribute("alpha", 1.0), {}}}));
+  c.give(emit(c.ours(), {c.x()}, {{"alpha", c.attribute("alpha", 1.0)}}));
 }
 
 // gamma (x > 0 ? x : alpha (e^x - 1)), as `elu` has it.
 void selu(Call& c) {
   double alpha = c.attribute("alpha", 1.67326319217681884765625);
   double gamma = c.attribute("gamma", 1.05070102214813232421875);
-  c.give(emit("elu", {c.x()}, {{"alpha", alpha, {}}}) * gamma);
+  c.give(emit("elu", {c.x()}, {{"alpha", alpha}}) * gamma);
 }
 
-Value between_0_and_1(const Value& x) {
-  return emit("clamp", {x}, {{"min", 0.0, {}}, {"max", 1.0, {}}});
-}
+Value between_0_and_1(const Value& x) { return emit("clamp", {x}, {{"min", 0.0}, {"max", 1.0}}); }
 
 void hard_sigmoid(Call& c) {
   double alpha = c.attribute("alpha", 0.2), beta = c.attribute("beta", 0.5);
@@ -39,8 +35,7 @@ void hard_swish(Call& c) {
 }
 
 void thresholded_relu(Call& c) {
-  c.give(emit("threshold", {c.x()},
-              {{"threshold", c.attribute("alpha", 1.0), {}}, {"value", 0.0, {}}}));
+  c.give(emit("threshold", {c.x()}, {{"threshold", c.attribute("alpha", 1.0)}, {"value", 0.0}}));
 }
 
 void shrink(Call& c) {
@@ -75,26 +70,26 @@ Rows rows_of(Call& c) {
 
 void softmax(Call& c) {
   Rows r = rows_of(c);
-  c.give(reshape(emit(c.ours(), {r.x}, {{"dim", r.axis, {}}}), c.type().dims));
+  c.give(reshape(emit(c.ours(), {r.x}, {{"dim", r.axis}}), c.type().dims));
 }
 
 // 1 at the first greatest element, 0 elsewhere.
 void hardmax(Call& c) {
   Rows r = rows_of(c);
-  Value at = emit("argmax", {r.x}, {{"dim", r.axis, {}}});
+  Value at = emit("argmax", {r.x}, {{"dim", r.axis}});
   const Dim& n = r.x.dims()[static_cast<size_t>(r.axis)];
-  Value hot = emit("movedim", {emit("one_hot", {at}, {{"classes", n, {}}})},
-                   {{"source", -1, {}}, {"destination", r.axis, {}}});
+  Value hot = emit("movedim", {emit("one_hot", {at}, {{"classes", n}})},
+                   {{"source", -1}, {"destination", r.axis}});
   c.give(reshape(cast(hot, r.x.dtype()), c.type().dims));
 }
 
 constexpr RuleEntry activation_table[] = {
-    {"Relu", 1, plain_rule, "relu"},
-    {"Sigmoid", 1, plain_rule, "sigmoid"},
-    {"Tanh", 1, plain_rule, "tanh"},
-    {"Softplus", 1, plain_rule, "softplus"},
-    {"Softsign", 1, plain_rule, "softsign"},
-    {"Mish", 18, plain_rule, "mish"},
+    {"Relu", 1, unary_rule, "relu"},
+    {"Sigmoid", 1, unary_rule, "sigmoid"},
+    {"Tanh", 1, unary_rule, "tanh"},
+    {"Softplus", 1, unary_rule, "softplus"},
+    {"Softsign", 1, unary_rule, "softsign"},
+    {"Mish", 18, unary_rule, "mish"},
     {"LeakyRelu", 1, leaky_relu},
     {"Elu", 1, with_alpha, "elu"},
     {"Celu", 12, with_alpha, "celu"},

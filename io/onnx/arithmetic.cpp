@@ -63,8 +63,6 @@ void fold_left(Call& c) {
   c.give(c.op() == "Mean" ? y / static_cast<double>(c.inputs()) : y);
 }
 
-void unary_rule(Call& c) { c.give(unary(c.ours(), c.x())); }
-
 void comparison(Call& c) {
   same_dtypes(c);
   c.give(binary(c.ours(), c.x(), second_operand(c)));
@@ -90,8 +88,8 @@ void clip(Call& c) {
   Value x = c.x();
   if (c.opset() < 11) {
     LiteralList bounds;
-    if (c.has("min")) bounds.push_back({"min", c.attribute("min", 0.0), {}});
-    if (c.has("max")) bounds.push_back({"max", c.attribute("max", 0.0), {}});
+    if (c.has("min")) bounds.push_back({"min", c.attribute("min", 0.0)});
+    if (c.has("max")) bounds.push_back({"max", c.attribute("max", 0.0)});
     return c.give(bounds.empty() ? x : emit("clamp", {x}, bounds));
   }
   if (c.given(1)) x = binary("maximum", x, c.x(1));

@@ -33,7 +33,7 @@ Value Call::x(size_t i) {
 
 Value Call::constant(Tensor value) {
   if (folding_) return static_cast<FoldingWorld&>(world_).value(std::move(value));
-  return emit_all(world_, "constant", {}, {{"value", std::move(value), {}}})[0];
+  return emit_all(world_, "constant", {}, {{"value", std::move(value)}})[0];
 }
 
 int Call::axis(int64_t axis, int rank) const {
@@ -185,7 +185,13 @@ const Table& table() {
 
 LiteralList count_of(Call& c) {
   if (c.folding()) return {};
-  return {{"count", c.importer().fresh_size(), {}}};
+  return {{"count", c.importer().fresh_size()}};
+}
+
+void unary_rule(Call& c) { c.give(ops::unary(c.ours(), c.x())); }
+
+Value between(const Value& x, const Value& low, const Value& high) {
+  return ops::binary("minimum", ops::binary("maximum", x, low), high);
 }
 
 Value under(Value v, int64_t axis, int rank) {

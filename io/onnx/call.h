@@ -151,6 +151,10 @@ class Call {
 
 // A name for what data count, as an attribute; on tensors nobody needs one.
 LiteralList count_of(Call& call);
+// The rule of a function of one operand, by our name of it.
+void unary_rule(Call& call);
+// x where it lies between two bounds, else the nearer one.
+Value between(const Value& x, const Value& low, const Value& high);
 // As it lies under the dimensions from `axis` on of a tensor of so many.
 Value under(Value v, int64_t axis, int rank);
 

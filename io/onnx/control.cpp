@@ -99,12 +99,21 @@ std::vector<ItemPtr> scan_once(Call& c, std::vector<ItemPtr> state, const std::v
   return state;
 }
 
-void scan(Call& c) {
+// How many states and scanned inputs there are, from input `first` on, and results.
+struct ScanCounts {
+  size_t scans, states, gives;
+};
+ScanCounts scan_counts(Call& c, size_t first) {
   auto scans = static_cast<size_t>(c.attribute("num_scan_inputs", int64_t{0}));
-  if (scans == 0 || scans > c.inputs()) c.fail("num_scan_inputs is out of range");
-  size_t states = c.inputs() - scans;
-  auto gives = static_cast<size_t>(c.graph("body").output_size());
-  if (gives < states) c.fail("its body has fewer results than states");
+  if (scans == 0 || scans + first > c.inputs()) c.fail("num_scan_inputs is out of range");
+  ScanCounts n{scans, c.inputs() - first - scans,
+               static_cast<size_t>(c.graph("body").output_size())};
+  if (n.gives < n.states) c.fail("its body has fewer results than states");
+  return n;
+}
+
+void scan(Call& c) {
+  const auto [scans, states, gives] = scan_counts(c, 0);
   std::vector<ItemPtr> state;
   std::vector<Value> xs;
   for (size_t i = 0; i < states; ++i) state.push_back(c.item(i));
@@ -117,11 +126,7 @@ void scan(Call& c) {
 // Version 8 has a batch of everything, each with its own length, which is not supported.
 void scan_batches(Call& c) {
   if (c.given(0)) c.unsupported("Scan of version 8 with sequence_lens");
-  auto scans = static_cast<size_t>(c.attribute("num_scan_inputs", int64_t{0}));
-  if (scans == 0 || scans + 1 > c.inputs()) c.fail("num_scan_inputs is out of range");
-  size_t states = c.inputs() - 1 - scans;
-  auto gives = static_cast<size_t>(c.graph("body").output_size());
-  if (gives < states) c.fail("its body has fewer results than states");
+  const auto [scans, states, gives] = scan_counts(c, 1);
   auto batch = c.rank(1) > 0 ? c.type(1).dims[0].constant() : std::nullopt;
   if (!batch || *batch == 0 || *batch > most_rounds) c.unsupported("Scan over a batch of any size");
   Scanned in = scanned_of(c, "scan_input_axes", "directions", scans);

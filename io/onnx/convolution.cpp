@@ -27,10 +27,10 @@ Value with_bias(Call& c, const Value& y) {
 }
 
 LiteralList attributes_of(const Window& w, const Ints& padding, int64_t groups) {
-  return {{"stride", Literal::list(w.stride), {}},
-          {"padding", Literal::list(padding), {}},
-          {"dilation", Literal::list(w.dilation), {}},
-          {"groups", groups, {}}};
+  return {{"stride", Literal::list(w.stride)},
+          {"padding", Literal::list(padding)},
+          {"dilation", Literal::list(w.dilation)},
+          {"groups", groups}};
 }
 
 void conv(Call& c) {
@@ -92,9 +92,9 @@ void conv_transpose(Call& c) {
     amounts[at + 1] = Dim(extra[d]) - cut.after;
   }
   LiteralList attributes = attributes_of(w, Ints(n, 0), c.attribute("group", int64_t{1}));
-  attributes.push_back({"size", Literal::list(full), {}});
+  attributes.push_back({"size", Literal::list(full)});
   Value y = emit("convolution_input", {x, c.x(1)}, attributes);
-  y = emit("constant_pad_nd", {y}, {{"pad", Literal::list(amounts), {}}});
+  y = emit("constant_pad_nd", {y}, {{"pad", Literal::list(amounts)}});
   c.give(with_bias(c, y));
 }
 
@@ -115,16 +115,13 @@ void gemm(Call& c) {
 void einsum(Call& c) {
   std::vector<Value> operands;
   for (size_t i = 0; i < c.inputs(); ++i) operands.push_back(c.x(i));
-  c.give(
-      emit_all(c.world(), "einsum", operands, {{"equation", c.attribute("equation", ""), {}}})[0]);
+  c.give(emit_all(c.world(), "einsum", operands, {{"equation", c.attribute("equation", "")}})[0]);
 }
-
-void determinant(Call& c) { c.give(unary("det", c.x())); }
 
 constexpr RuleEntry convolution_table[] = {
     {"Conv", 1, conv},      {"ConvTranspose", 1, conv_transpose},
     {"MatMul", 1, product}, {"Gemm", 1, gemm},
-    {"Einsum", 12, einsum}, {"Det", 11, determinant},
+    {"Einsum", 12, einsum}, {"Det", 11, unary_rule, "det"},
 };
 
 }  // namespace

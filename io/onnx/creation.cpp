@@ -49,9 +49,9 @@ void constant_of_shape(Call& c) {
   Tensor value = c.has("value") ? c.tensor("value") : Tensor::scalar(DType::f32, 0);
   Dims shape = c.sizes(0, "shape");
   c.give(emit_all(c.world(), "full", {},
-                  {{"shape", Literal::list(shape), {}},
-                   {"value", literal_of(value), {}},
-                   {"dtype", value.dtype(), {}}})[0]);
+                  {{"shape", Literal::list(shape)},
+                   {"value", literal_of(value)},
+                   {"dtype", value.dtype()}})[0]);
 }
 
 void range(Call& c) {

@@ -58,7 +58,7 @@ Importer::Importer(const pb::ModelProto& model, const Folder& folder, const Impo
 
 void Importer::check_versions() {
   for (const auto& o : model_.opset_import()) {
-    std::string domain = o.domain() == "ai.onnx" ? "" : o.domain();
+    std::string domain = domain_of(o.domain());
     bool sane = o.version() > 0 && o.version() < 1'000'000;
     if (!sane) throw Error("version {} of operators is none", o.version());
     if (domain.empty() && (o.version() > newest_opset || o.version() < oldest_opset))
@@ -246,7 +246,7 @@ ItemPtr Importer::joined(const char* op, const std::vector<ItemPtr>& items, int6
     if (!i || !i->is_tensor()) throw Error("tensors are wanted, not sequences or optionals");
     all_known = all_known && i->known.defined() && !i->follows_weights && !i->input;
   }
-  LiteralList attributes{{"dim", axis, {}}};
+  LiteralList attributes{{"dim", axis}};
   std::vector<Value> parts;
   try {
     if (all_known) {

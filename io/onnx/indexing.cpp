@@ -75,12 +75,12 @@ void scatter_elements(Call& c) {
       Value at = slice(index, axis, k, k + 1);
       Value there = gather(x, at, axis);
       Value now = binary(op, there, slice(updates, axis, k, k + 1));
-      x = emit("scatter", {x, at, now}, {{"dim", axis, {}}});
+      x = emit("scatter", {x, at, now}, {{"dim", axis}});
     }
     return c.give(x);
   }
   const char* op = reduction == "none" ? "scatter" : "scatter_add";
-  c.give(emit(op, {x, index, c.x(2)}, {{"dim", axis, {}}}));
+  c.give(emit(op, {x, index, c.x(2)}, {{"dim", axis}}));
 }
 
 // The places that the last dimension of an index tensor names, an index tensor for each of x's
@@ -101,18 +101,17 @@ std::vector<Value> places(Call& c, const Value& index, int batch) {
   return out;
 }
 
-void gather_nd(Call& c) {
-  int64_t batch = c.attribute("batch_dims", int64_t{0});
-  if (batch < 0 || batch >= c.rank(0) || batch >= c.rank(1)) c.fail("batch_dims is out of range");
-  std::vector<Value> operands = places(c, c.x(1), static_cast<int>(batch));
-  operands.insert(operands.begin(), c.x());
-  c.give(emit_all(c.world(), "index", operands)[0]);
-}
-
 // x, and what else an indexing operator takes before its indices.
 std::vector<Value> with_front(std::vector<Value> front, const std::vector<Value>& places) {
   front.insert(front.end(), places.begin(), places.end());
   return front;
+}
+
+void gather_nd(Call& c) {
+  int64_t batch = c.attribute("batch_dims", int64_t{0});
+  if (batch < 0 || batch >= c.rank(0) || batch >= c.rank(1)) c.fail("batch_dims is out of range");
+  std::vector<Value> at = places(c, c.x(1), static_cast<int>(batch));
+  c.give(emit_all(c.world(), "index", with_front({c.x()}, at))[0]);
 }
 
 // One update after the other.
@@ -141,10 +140,9 @@ void scatter_nd(Call& c) {
   if (c.rank(2) < c.rank(1) - 1) c.fail("its updates have too few dimensions");
   if (std::string_view op = combining(c, reduction); !op.empty())
     return c.give(scatter_one_by_one(c, op));
-  std::vector<Value> operands = places(c, c.x(1), 0);
-  operands.insert(operands.begin(), c.x(2));
-  operands.insert(operands.begin(), c.x());
-  c.give(emit_all(c.world(), "index_put", operands, {{"accumulate", reduction == "add", {}}})[0]);
+  std::vector<Value> at = places(c, c.x(1), 0);
+  c.give(emit_all(c.world(), "index_put", with_front({c.x(), c.x(2)}, at),
+                  {{"accumulate", reduction == "add"}})[0]);
 }
 
 // Indices beyond the depth leave a row without its one.
@@ -191,7 +189,7 @@ void top_k(Call& c) {
   }
   bool largest = c.flag("largest", true);
   for (Value& v : emit_all(c.world(), "topk", std::vector{c.x()},
-                           {{"k", k, {}}, {"dim", axis, {}}, {"largest", largest, {}}}))
+                           {{"k", k}, {"dim", axis}, {"largest", largest}}))
     c.give(v);
 }
 
@@ -218,7 +216,7 @@ Value order_of(Call& c, const Value& rows) {
   Value order = arange(c.world(), rows.dims()[0]);
   for (int64_t k = *m; k-- > 0;) {
     Value key = select(rows, 1, k);
-    order = chosen(order, emit("argsort", {chosen(key, order)}, {{"dim", 0, {}}}));
+    order = chosen(order, emit("argsort", {chosen(key, order)}, {{"dim", 0}}));
   }
   return order;
 }
@@ -228,7 +226,7 @@ void unique(Call& c) {
   Value x = c.x();
   bool by_rows = c.has("axis");
   int axis = by_rows ? c.axis("axis", 0) : 0;
-  Value front = by_rows ? emit("movedim", {x}, {{"source", axis, {}}, {"destination", 0, {}}})
+  Value front = by_rows ? emit("movedim", {x}, {{"source", axis}, {"destination", 0}})
                         : reshape(x, {ir::numel(x.dims())});
   Dim n = front.dims()[0];
   Dims inner(front.dims().begin() + 1, front.dims().end());
@@ -236,24 +234,23 @@ void unique(Call& c) {
   Value order = order_of(c, rows), sorted = chosen(rows, order);
   // A row begins a group if it differs from the one before; the first one does.
   Value differs =
-      emit("any", {ne(slice(sorted, 0, 1, n), slice(sorted, 0, 0, n - Dim(1)))}, {{"dim", 1, {}}});
+      emit("any", {ne(slice(sorted, 0, 1, n), slice(sorted, 0, 0, n - Dim(1)))}, {{"dim", 1}});
   Value one = ops::full(c.world(), {1}, 1, DType::boolean);
   Value begins = cat(std::vector{one, differs}, 0);
-  Value group = emit("cumsum", {cast(begins, DType::i64)}, {{"dim", 0, {}}}) - num(int64_t{1});
+  Value group = emit("cumsum", {cast(begins, DType::i64)}, {{"dim", 0}}) - num(int64_t{1});
   Value first = select(emit("nonzero", {begins}, count_of(c)), 1, 0);
   Value indices = chosen(order, first);
-  Value inverse = emit("scatter", {zeros_like(order), order, group}, {{"dim", 0, {}}});
-  Value counts =
-      emit("scatter_add", {zeros_like(indices), group, ones_like(group)}, {{"dim", 0, {}}});
+  Value inverse = emit("scatter", {zeros_like(order), order, group}, {{"dim", 0}});
+  Value counts = emit("scatter_add", {zeros_like(indices), group, ones_like(group)}, {{"dim", 0}});
   if (!c.flag("sorted", true)) {
     // In the order in which they first appear.
-    Value appear = emit("argsort", {indices}, {{"dim", 0, {}}});
-    inverse = chosen(emit("argsort", {appear}, {{"dim", 0, {}}}), inverse);
+    Value appear = emit("argsort", {indices}, {{"dim", 0}});
+    inverse = chosen(emit("argsort", {appear}, {{"dim", 0}}), inverse);
     indices = chosen(indices, appear);
     counts = chosen(counts, appear);
   }
   Value y = chosen(front, indices);
-  if (by_rows) y = emit("movedim", {y}, {{"source", 0, {}}, {"destination", axis, {}}});
+  if (by_rows) y = emit("movedim", {y}, {{"source", 0}, {"destination", axis}});
   for (const Value& v : {y, indices, inverse, counts}) c.give(v);
 }
 
@@ -299,7 +296,7 @@ void suppress(Call& c) {
   if (!n || *n > most_boxes)
     c.unsupported("NonMaxSuppression of {} boxes", boxes.dims()[1].to_string());
   auto sorted =
-      emit_all(c.world(), "sort", std::vector{scores}, {{"dim", 2, {}}, {"descending", true, {}}});
+      emit_all(c.world(), "sort", std::vector{scores}, {{"dim", 2}, {"descending", true}});
   Value order = sorted[1];
   Value sample = reshape(arange(c.world(), boxes.dims()[0]), {boxes.dims()[0], 1, 1});
   Value by_score = emit_all(c.world(), "index", std::vector{boxes, sample, order})[0];
@@ -313,14 +310,14 @@ void suppress(Call& c) {
     Value others = logical_and(select(near, 2, i), gt(place, num(i)));
     alive = logical_and(alive, logical_not(logical_and(here, others)));
   }
-  Value rank = emit("cumsum", {cast(alive, DType::i64)}, {{"dim", 2, {}}});
+  Value rank = emit("cumsum", {cast(alive, DType::i64)}, {{"dim", 2}});
   Value most = c.given(2) ? number_of(c, 2) : ops::full(c.world(), {}, 0, DType::i64);
   alive = logical_and(alive, le(rank, most));
   // By sample, class and score; the last number is the box's own.
   Value at = emit("nonzero", {alive}, count_of(c));
   Value i = select(at, 1, 0), j = select(at, 1, 1), k = select(at, 1, 2);
   Value box = emit_all(c.world(), "index", std::vector{order, i, j, k})[0];
-  c.give(emit_all(c.world(), "stack", std::vector{i, j, box}, {{"dim", 1, {}}})[0]);
+  c.give(emit_all(c.world(), "stack", std::vector{i, j, box}, {{"dim", 1}})[0]);
 }
 
 constexpr RuleEntry indexing_table[] = {

@@ -26,14 +26,14 @@ Value likelihood(Call& c, const Value& logs) {
   // A number that no class has: nothing is ignored.
   int64_t ignored = c.attribute("ignore_index", int64_t{INT64_MIN});
   Value y = emit_all(c.world(), "nll_loss", operands,
-                     {{"reduction", reduction, {}}, {"ignore_index", ignored, {}}})[0];
+                     {{"reduction", reduction}, {"ignore_index", ignored}})[0];
   return many && reduction == "none" ? reshape(y, each) : y;
 }
 
 void nll_loss(Call& c) { c.give(likelihood(c, c.x())); }
 
 void softmax_cross_entropy(Call& c) {
-  Value logs = emit("log_softmax", {c.x()}, {{"dim", 1, {}}});
+  Value logs = emit("log_softmax", {c.x()}, {{"dim", 1}});
   c.give(likelihood(c, logs));
   if (c.wants(1)) c.give(logs);
 }

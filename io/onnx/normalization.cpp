@@ -10,8 +10,8 @@ using namespace ops;
 namespace {
 
 Value moment(const char* op, const Value& x, const Ints& dims, bool keep) {
-  LiteralList attributes{{"dim", Literal::list(dims), {}}, {"keepdim", keep, {}}};
-  if (std::string_view(op) == "var") attributes.push_back({"correction", 0, {}});
+  LiteralList attributes{{"dim", Literal::list(dims)}, {"keepdim", keep}};
+  if (std::string_view(op) == "var") attributes.push_back({"correction", 0});
   return emit(op, {x}, attributes);
 }
 
@@ -38,7 +38,7 @@ void batch_norm(Call& c) {
   }
   Ints dims{0};
   for (int d = 2; d < rank; ++d) dims.push_back(d);
-  Value y = emit("standardize", {x}, {{"dim", Literal::list(dims), {}}, {"eps", epsilon, {}}});
+  Value y = emit("standardize", {x}, {{"dim", Literal::list(dims)}, {"eps", epsilon}});
   c.give(cast(y * scale + shift, x.dtype()));
   auto running = [&](size_t input, const char* op) {
     Value now = cast(moment(op, x, dims, false), c.dtype(input));
@@ -52,17 +52,15 @@ void batch_norm(Call& c) {
 }
 
 void instance_norm(Call& c) {
-  c.give(
-      emit("instance_norm", {c.x(), c.x(1), c.x(2)}, {{"eps", c.attribute("epsilon", 1e-5), {}}}));
+  c.give(emit("instance_norm", {c.x(), c.x(1), c.x(2)}, {{"eps", c.attribute("epsilon", 1e-5)}}));
 }
 
 void layer_norm(Call& c) {
   Value x = c.x();
   Ints dims;
   for (int d = c.axis("axis", -1); d < x.rank(); ++d) dims.push_back(d);
-  auto out =
-      emit_all(c.world(), "standardize", std::vector{x},
-               {{"dim", Literal::list(dims), {}}, {"eps", c.attribute("epsilon", 1e-5), {}}});
+  auto out = emit_all(c.world(), "standardize", std::vector{x},
+                      {{"dim", Literal::list(dims)}, {"eps", c.attribute("epsilon", 1e-5)}});
   Value y = out[0] * c.x(1);
   if (c.given(2)) y = y + c.x(2);
   c.give(cast(y, x.dtype()));
@@ -81,7 +79,7 @@ void group_norm(Call& c) {
   Dim each = floor_div(x.dims()[1], groups) * ir::numel(inner);
   Value rows = reshape(x, {x.dims()[0], groups, each});
   Value y = emit("standardize", {rows},
-                 {{"dim", Literal::list(Ints{2}), {}}, {"eps", c.attribute("epsilon", 1e-5), {}}});
+                 {{"dim", Literal::list(Ints{2})}, {"eps", c.attribute("epsilon", 1e-5)}});
   y = y * unsqueeze(c.x(1), 1) + unsqueeze(c.x(2), 1);
   c.give(cast(reshape(y, x.dims()), x.dtype()));
 }
@@ -91,17 +89,17 @@ void local_response(Call& c) {
   if (size < 1) c.fail("its size is missing");
   if (size % 2 == 0) c.unsupported("LRN over an even number of channels");
   c.give(emit("local_response_norm", {c.x()},
-              {{"size", size, {}},
-               {"alpha", c.attribute("alpha", 1e-4), {}},
-               {"beta", c.attribute("beta", 0.75), {}},
-               {"k", c.attribute("bias", 1.0), {}}}));
+              {{"size", size},
+               {"alpha", c.attribute("alpha", 1e-4)},
+               {"beta", c.attribute("beta", 0.75)},
+               {"k", c.attribute("bias", 1.0)}}));
 }
 
 void lp_norm(Call& c) {
   c.give(emit("normalize", {c.x()},
-              {{"p", static_cast<double>(c.attribute("p", int64_t{2})), {}},
-               {"dim", c.axis("axis", -1), {}},
-               {"eps", 0.0, {}}}));
+              {{"p", static_cast<double>(c.attribute("p", int64_t{2}))},
+               {"dim", c.axis("axis", -1)},
+               {"eps", 0.0}}));
 }
 
 // (x - mean) / (sqrt(var) + 1e-9), as ONNX's own definition has it.

@@ -60,11 +60,11 @@ void max_pool(Call& c) {
     before = w.before;
     sizes = Dims(x.dims().begin() + 2, x.dims().end());
   }
-  LiteralList attributes{{"kernel", Literal::list(w.kernel), {}},
-                         {"stride", Literal::list(w.stride), {}},
-                         {"padding", Literal::list(pads.value_or(Ints(w.kernel.size(), 0))), {}},
-                         {"dilation", Literal::list(w.dilation), {}},
-                         {"ceil_mode", w.ceil, {}}};
+  LiteralList attributes{{"kernel", Literal::list(w.kernel)},
+                         {"stride", Literal::list(w.stride)},
+                         {"padding", Literal::list(pads.value_or(Ints(w.kernel.size(), 0)))},
+                         {"dilation", Literal::list(w.dilation)},
+                         {"ceil_mode", w.ceil}};
   auto out = emit_all(c.world(), "max_pool", std::vector{x}, attributes);
   c.give(cast(out[0], dtype));
   if (c.wants(1)) {
@@ -76,11 +76,11 @@ void max_pool(Call& c) {
 Value mean_of_windows(Call& c, const Value& x, const Window& w, const Ints& padding,
                       bool count_pads) {
   return emit(name_in(c, "avg_pool", w.kernel.size()), {x},
-              {{"kernel", Literal::list(w.kernel), {}},
-               {"stride", Literal::list(w.stride), {}},
-               {"padding", Literal::list(padding), {}},
-               {"ceil_mode", w.ceil, {}},
-               {"count_include_pad", count_pads, {}}});
+              {{"kernel", Literal::list(w.kernel)},
+               {"stride", Literal::list(w.stride)},
+               {"padding", Literal::list(padding)},
+               {"ceil_mode", w.ceil},
+               {"count_include_pad", count_pads}});
 }
 
 void average_pool(Call& c) {
@@ -124,13 +124,12 @@ Literal spatial_dims(Call& c) {
 }
 
 void global_pool(Call& c) {
-  c.give(emit(c.ours(), {c.x()}, {{"dim", spatial_dims(c), {}}, {"keepdim", true, {}}}));
+  c.give(emit(c.ours(), {c.x()}, {{"dim", spatial_dims(c)}, {"keepdim", true}}));
 }
 
 void global_lp_pool(Call& c) {
   double p = static_cast<double>(c.attribute("p", int64_t{2}));
-  c.give(
-      emit("norm", {c.x()}, {{"p", p, {}}, {"dim", spatial_dims(c), {}}, {"keepdim", true, {}}}));
+  c.give(emit("norm", {c.x()}, {{"p", p}, {"dim", spatial_dims(c)}, {"keepdim", true}}));
 }
 
 // Windows added up to an image with its pads, which are cut off then.
@@ -143,15 +142,14 @@ void col2im(Call& c) {
   Ints whole;
   for (size_t d = 0; d < 2; ++d) whole.push_back(pads[d] + image[d] + pads[d + 2]);
   Value y = emit("fold_col2im", {c.x()},
-                 {{"output_size", Literal::list(whole), {}},
-                  {"kernel", Literal::list(block), {}},
-                  {"dilation", Literal::list(c.integers("dilations").value_or(ones)), {}},
-                  {"stride", Literal::list(c.integers("strides").value_or(ones)), {}}});
+                 {{"output_size", Literal::list(whole)},
+                  {"kernel", Literal::list(block)},
+                  {"dilation", Literal::list(c.integers("dilations").value_or(ones))},
+                  {"stride", Literal::list(c.integers("strides").value_or(ones))}});
   for (int64_t d = 0; d < 2; ++d) {
     const auto k = static_cast<size_t>(d);
     if (whole[k] != image[k])
-      y = emit("narrow", {y},
-               {{"dim", d + 2, {}}, {"start", pads[k], {}}, {"length", image[k], {}}});
+      y = emit("narrow", {y}, {{"dim", d + 2}, {"start", pads[k]}, {"length", image[k]}});
   }
   c.give(y);
 }
@@ -174,13 +172,13 @@ void max_unpool(Call& c) {
   Value zeros = full(c.world(), {ir::numel(shape)}, 0, x.dtype());
   Value flat = emit("scatter",
                     {zeros, reshape(at, {ir::numel(at.dims())}), reshape(x, {ir::numel(x.dims())})},
-                    {{"dim", 0, {}}});
+                    {{"dim", 0}});
   Dims amounts;
   for (size_t d = shape.size(); d-- > 0;) {
     amounts.push_back(0);
     amounts.push_back(plain[d] - shape[d]);
   }
-  c.give(emit("constant_pad_nd", {reshape(flat, shape)}, {{"pad", Literal::list(amounts), {}}}));
+  c.give(emit("constant_pad_nd", {reshape(flat, shape)}, {{"pad", Literal::list(amounts)}}));
 }
 
 constexpr RuleEntry pooling_table[] = {

@@ -185,7 +185,7 @@ Value ImportedProgram::in_program(Item& item) {
     result_.weights.emplace_back(item.name, item.known);
     item.value = world_.value(id);
   } else if (item.known.defined()) {
-    item.value = emit_all(world_, "constant", {}, {{"value", item.known, {}}})[0];
+    item.value = emit_all(world_, "constant", {}, {{"value", item.known}})[0];
   } else if (item.sizes) {
     std::vector<Value> parts;
     Value one = ops::full(world_, {}, 1, item.type.dtype);

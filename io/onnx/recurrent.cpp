@@ -29,12 +29,12 @@ Value apply(Call& c, const Activation& a, const Value& x) {
   if (a.name == "Softplus") return unary("softplus", x);
   if (a.name == "Affine") return x * a.alpha + a.beta;
   if (a.name == "ScaledTanh") return unary("tanh", x * a.beta) * a.alpha;
-  if (a.name == "LeakyRelu") return emit("leaky_relu", {x}, {{"slope", a.alpha, {}}});
-  if (a.name == "Elu") return emit("elu", {x}, {{"alpha", a.alpha, {}}});
+  if (a.name == "LeakyRelu") return emit("leaky_relu", {x}, {{"slope", a.alpha}});
+  if (a.name == "Elu") return emit("elu", {x}, {{"alpha", a.alpha}});
   if (a.name == "ThresholdedRelu")
-    return emit("threshold", {x}, {{"threshold", a.alpha, {}}, {"value", 0.0, {}}});
+    return emit("threshold", {x}, {{"threshold", a.alpha}, {"value", 0.0}});
   if (a.name == "HardSigmoid")
-    return emit("clamp", {x * a.alpha + a.beta}, {{"min", 0.0, {}}, {"max", 1.0, {}}});
+    return emit("clamp", {x * a.alpha + a.beta}, {{"min", 0.0}, {"max", 1.0}});
   c.unsupported("{} with the activation '{}'", c.op(), a.name);
 }
 
@@ -49,7 +49,7 @@ struct Layer {
   bool before_reset, forget_by_input;
 
   Value clipped(const Value& x) const {
-    return clip > 0 ? emit("clamp", {x}, {{"min", -clip, {}}, {"max", clip, {}}}) : x;
+    return clip > 0 ? emit("clamp", {x}, {{"min", -clip}, {"max", clip}}) : x;
   }
   Value f(size_t k, const Value& x) const { return apply(c, activations[k], clipped(x)); }
   // The part of gate g of a value whose last dimension has all gates.

@@ -29,12 +29,12 @@ Axes axes_of(Call& c, int input_since) {
 }
 
 Value along(std::string_view op, const Value& x, const Ints& axes, bool keep) {
-  return emit(op, {x}, {{"dim", Literal::list(axes), {}}, {"keepdim", keep, {}}});
+  return emit(op, {x}, {{"dim", Literal::list(axes)}, {"keepdim", keep}});
 }
 
 Value product(Value x, const Ints& axes, bool keep) {
   for (size_t i = axes.size(); i-- > 0;)
-    x = emit("prod", {x}, {{"dim", axes[i], {}}, {"keepdim", keep, {}}});
+    x = emit("prod", {x}, {{"dim", axes[i]}, {"keepdim", keep}});
   return x;
 }
 
@@ -43,8 +43,7 @@ Value reduced(Call& c, const Value& x, const Ints& axes, bool keep) {
   if (op == "ReduceProd") return product(x, axes, keep);
   if (op == "ReduceL1") return along("sum", unary("abs", x), axes, keep);
   if (op == "ReduceL2")
-    return emit("norm", {x},
-                {{"p", 2.0, {}}, {"dim", Literal::list(axes), {}}, {"keepdim", keep, {}}});
+    return emit("norm", {x}, {{"p", 2.0}, {"dim", Literal::list(axes)}, {"keepdim", keep}});
   if (op == "ReduceSumSquare") return along("sum", unary("square", x), axes, keep);
   if (op == "ReduceLogSum") return unary("log", along("sum", x, axes, keep));
   return along(c.ours(), x, axes, keep);
@@ -66,18 +65,17 @@ void arg_extreme(Call& c) {
   bool keep = c.flag("keepdims", true);
   bool last = c.flag("select_last_index");
   Value x = c.x();
-  if (last) x = emit("flip", {x}, {{"dims", Literal::list(Ints{axis}), {}}});
-  Value y = emit(c.ours(), {x}, {{"dim", axis, {}}, {"keepdim", keep, {}}});
+  if (last) x = emit("flip", {x}, {{"dims", Literal::list(Ints{axis})}});
+  Value y = emit(c.ours(), {x}, {{"dim", axis}, {"keepdim", keep}});
   if (last) y = Value::number(x.dims()[static_cast<size_t>(axis)] - Dim(1)) - y;
   c.give(y);
 }
 
 void running_sum(Call& c) {
   int axis = c.axis(c.integer(1, "axis"), c.rank());
-  Value y = emit("cumsum", {c.x()},
-                 {{"dim", axis, {}},
-                  {"exclusive", c.flag("exclusive"), {}},
-                  {"reverse", c.flag("reverse"), {}}});
+  Value y =
+      emit("cumsum", {c.x()},
+           {{"dim", axis}, {"exclusive", c.flag("exclusive")}, {"reverse", c.flag("reverse")}});
   c.give(cast(y, c.dtype()));
 }
 

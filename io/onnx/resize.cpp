@@ -176,7 +176,7 @@ void resize(Call& c) {
     if (int64_t times = whole ? copies(r, in, scales.empty() ? nullptr : &scales[k],
                                        scales.empty() ? &sizes[k] : nullptr)
                               : 0) {
-      x = emit("repeat_interleave", {x}, {{"repeats", times, {}}, {"dim", dim, {}}});
+      x = emit("repeat_interleave", {x}, {{"repeats", times}, {"dim", dim}});
       continue;
     }
     if (!in.constant() || (scales.empty() && !sizes[k].constant()))

@@ -20,8 +20,7 @@ struct Image {
                     std::vector{channels_last, sample, inside(y, height), inside(x, width)})[0];
   }
   static Value inside(const Value& i, const Dim& n) {
-    Value last = Value::number(n - Dim(1));
-    return binary("minimum", binary("maximum", i, num(int64_t{0})), last);
+    return between(i, num(int64_t{0}), Value::number(n - Dim(1)));
   }
 };
 
@@ -51,8 +50,7 @@ Value reflected(const Value& x, const Line& l) {
 Value settled(const Value& x, const Line& l) {
   if (l.zeros) return x;
   Value y = l.reflect ? reflected(x, l) : x;
-  Value last = number_less(l.length, 1);
-  return binary("minimum", binary("maximum", y, num(0.0)), last);
+  return between(y, num(0.0), number_less(l.length, 1));
 }
 
 // From [-1, 1] to elements.
@@ -127,8 +125,7 @@ void grid_sample(Call& c) {
 // Two neighbours along one axis, as RoiAlign reads: what is more than one outside counts for 0.
 std::vector<Tap> neighbours(const Value& place, const Dim& length) {
   Value counts = logical_and(ge(place, num(-1.0)), le(place, Value::number(length)));
-  Value last = number_less(length, 1);
-  Value s = binary("minimum", binary("maximum", place, num(0.0)), last);
+  Value s = between(place, num(0.0), number_less(length, 1));
   Value low = unary("floor", s), t = s - low;
   return {{cast(low, DType::i64), where(counts, 1.0 - t, num(0.0))},
           {cast(low + 1.0, DType::i64), where(counts, t, num(0.0))}};
@@ -163,7 +160,7 @@ void roi_align(Call& c) {
   std::vector<Tap> xs = neighbours(unsqueeze(places(0, wide), 1), x.dims()[3]);
   Image image = image_of(c, x, reshape(c.x(2), {many, 1, 1}));
   Value bins = reshape(weighted(image, ys, xs), {many, high, ratio, wide, ratio, x.dims()[1]});
-  Value mean = emit("mean", {bins}, {{"dim", Literal::list(Ints{2, 4}), {}}});
+  Value mean = emit("mean", {bins}, {{"dim", Literal::list(Ints{2, 4})}});
   c.give(permute(mean, {0, 3, 1, 2}));
 }
 

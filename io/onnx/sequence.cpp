@@ -69,7 +69,7 @@ void split(Call& c) {
   }
   std::vector<ItemPtr> items;
   for (Value& v : emit_all(c.world(), "split", std::vector{x},
-                           {{"sizes", Literal::list(sizes), {}}, {"dim", axis, {}}}))
+                           {{"sizes", Literal::list(sizes)}, {"dim", axis}}))
     items.push_back(Item::of(keep ? v : squeeze(v, axis)));
   c.give(Item::sequence(std::move(items)));
 }

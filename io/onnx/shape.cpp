@@ -32,7 +32,7 @@ void reshape_to(Call& c) {
       if (i >= x.dims().size()) c.fail("size {} is kept, but there is none", i);
       shape[i] = x.dims()[i];
     }
-  c.give(emit("reshape", {x}, {{"shape", Literal::list(shape), {}}}));
+  c.give(emit("reshape", {x}, {{"shape", Literal::list(shape)}}));
 }
 
 void flatten(Call& c) {
@@ -110,7 +110,7 @@ void tiled(Call& c) {
   if (c.opset() < 6) c.unsupported("Tile of version {}", c.opset());
   Dims times = c.sizes(1, "repeats");
   if (times.size() != x.dims().size()) c.fail("it wants a number for each dimension");
-  c.give(emit("repeat", {x}, {{"repeats", Literal::list(times), {}}}));
+  c.give(emit("repeat", {x}, {{"repeats", Literal::list(times)}}));
 }
 
 void joined(Call& c) {
@@ -140,7 +140,7 @@ void split_up(Call& c) {
     sizes.push_back(n - each * Dim(parts - 1));
   }
   for (Value& v : emit_all(c.world(), "split", std::vector{x},
-                           {{"sizes", Literal::list(sizes), {}}, {"dim", axis, {}}}))
+                           {{"sizes", Literal::list(sizes)}, {"dim", axis}}))
     c.give(v);
 }
 
@@ -158,7 +158,7 @@ Value sliced(Call& c, const Value& x, int axis, Dim start, Dim end, int64_t step
     return slice(x, axis, start, end, step);
   }
   // Backwards: the same elements in order, of the dimension turned around.
-  Value turned = emit("flip", {x}, {{"dims", Literal::list(Ints{axis}), {}}});
+  Value turned = emit("flip", {x}, {{"dims", Literal::list(Ints{axis})}});
   bool to_front = end.constant() && n.constant() ? *end.constant() < -*n.constant()
                                                  : end.constant() && *end.constant() <= -INT32_MAX;
   Dim first = min(from_front(start), n - Dim(1));
@@ -214,8 +214,8 @@ Value bordered(Call& c, Value x, const Dims& amounts, const std::string& mode) {
     size_t at = 2 * static_cast<size_t>(x.rank() - 1 - d);
     Dim before = amounts[at], after = amounts[at + 1], n = x.dims()[static_cast<size_t>(d)];
     if (before == Dim(0) && after == Dim(0)) continue;
-    Value i = emit_all(c.world(), "arange", {},
-                       {{"start", Dim(0) - before, {}}, {"end", n + after, {}}})[0];
+    Value i =
+        emit_all(c.world(), "arange", {}, {{"start", Dim(0) - before}, {"end", n + after}})[0];
     Value last = Value::number(n - Dim(1));
     if (mode == "reflect") {
       i = unary("abs", i);
@@ -223,7 +223,7 @@ Value bordered(Call& c, Value x, const Dims& amounts, const std::string& mode) {
     } else if (mode == "wrap") {
       i = binary("remainder", i, Value::number(n));
     } else {
-      i = binary("minimum", binary("maximum", i, num(int64_t{0})), last);
+      i = between(i, num(int64_t{0}), last);
     }
     x = index_select(x, i, d);
   }
@@ -247,7 +247,7 @@ void pad(Call& c) {
   std::string mode = c.attribute("mode", "constant");
   if (mode == "constant")
     return c.give(
-        emit("constant_pad_nd", {x}, {{"pad", Literal::list(amounts), {}}, {"value", value, {}}}));
+        emit("constant_pad_nd", {x}, {{"pad", Literal::list(amounts)}, {"value", value}}));
   if (mode != "reflect" && mode != "edge" && mode != "wrap") c.fail("there is no mode '{}'", mode);
   c.give(bordered(c, x, amounts, mode));
 }
@@ -280,7 +280,7 @@ void space_to_depth(Call& c) {
 void triangle(Call& c) {
   int64_t k = c.given(1) ? c.integer(1, "k") : 0;
   const char* op = c.flag("upper", true) ? "triu" : "tril";
-  c.give(emit(op, {c.x()}, {{"diagonal", k, {}}}));
+  c.give(emit(op, {c.x()}, {{"diagonal", k}}));
 }
 
 constexpr RuleEntry shape_table[] = {

@@ -63,7 +63,7 @@ Value transformed(Call& c, const Value& re, const Value& im, int64_t length, int
     y_re = y_re - matmul(im, w.sines);
     y_im = y_im + matmul(im, w.cosines);
   }
-  return emit_all(c.world(), "stack", std::vector{y_re, y_im}, {{"dim", -1, {}}})[0];
+  return emit_all(c.world(), "stack", std::vector{y_re, y_im}, {{"dim", -1}})[0];
 }
 
 Value component(const Value& x, int64_t i) { return select(x, -1, i); }
@@ -87,12 +87,12 @@ void dft(Call& c) {
   int64_t length = c.given(1) ? c.integer(1, "dft_length") : there;
   if (length < 1) c.fail("its length is {}", length);
   auto along = [&](const Value& v) {
-    Value last = emit("movedim", {v}, {{"source", axis, {}}, {"destination", -1, {}}});
+    Value last = emit("movedim", {v}, {{"source", axis}, {"destination", -1}});
     return there > length ? slice(last, -1, 0, length) : last;
   };
   Value y = transformed(c, along(component(x, 0)), complex ? along(component(x, 1)) : Value(),
                         length, half ? length / 2 + 1 : length, inverse);
-  c.give(emit("movedim", {y}, {{"source", -2, {}}, {"destination", axis, {}}}));
+  c.give(emit("movedim", {y}, {{"source", -2}, {"destination", axis}}));
 }
 
 void stft(Call& c) {
@@ -106,8 +106,7 @@ void stft(Call& c) {
   int64_t length = c.given(3) ? c.integer(3, "frame_length") : *window;
   if (step < 1 || length < 1) c.fail("frames of {} elements, {} apart", length, step);
   auto frames = [&](int64_t part) {
-    Value f = emit("unfold", {component(x, part)},
-                   {{"dim", 1, {}}, {"size", length, {}}, {"step", step, {}}});
+    Value f = emit("unfold", {component(x, part)}, {{"dim", 1}, {"size", length}, {"step", step}});
     return c.given(2) ? f * c.x(2) : f;
   };
   c.give(transformed(c, frames(0), complex ? frames(1) : Value(), length,

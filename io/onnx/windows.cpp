@@ -75,7 +75,7 @@ Value padded(const Value& x, const Window& w, double value) {
     any = any || !(w.before[d] == Dim(0)) || !(w.after[d] == Dim(0));
   }
   if (!any) return x;
-  return emit("constant_pad_nd", {x}, {{"pad", Literal::list(amounts), {}}, {"value", value, {}}});
+  return emit("constant_pad_nd", {x}, {{"pad", Literal::list(amounts)}, {"value", value}});
 }
 
 }  // namespace gradus::onnx
