@@ -19,8 +19,8 @@ using StageEntry = int64_t (*)(std::byte* const* args, StageCalls* calls);
 // The function that it calls, with the same and a call's number: not 0 if the call failed.
 inline constexpr const char* outer_call_name = "gradus_outer_call";
 
-// Appends the stage's function `name` to the module, and one for each of its pieces, which is called
-// with the piece's pointers.
+// Appends the stage's function `name` to the module, and one for each of its pieces, which is
+// called with the piece's pointers.
 void lower(const StageProgram& stage, unsigned vector_bits, const std::string& name,
            llvm::Module& module);
 // What that of the n-th piece is called, of the stage's function `name`.

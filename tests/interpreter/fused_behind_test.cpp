@@ -215,8 +215,8 @@ TEST_F(Behind, AForkedChildMakesNoKernels) {
   State waiting = behind(other, shared);
   run(waiting, {x});
 #if defined(__SANITIZE_ADDRESS__)
-  // Before LLVM 18 and GCC 14 the sanitizer's allocator has no rule for forks: a child waits forever
-  // for a lock of it that a thread of the parent held. No thread may allocate then.
+  // Before LLVM 18 and GCC 14 the sanitizer's allocator has no rule for forks: a child waits
+  // forever for a lock of it that a thread of the parent held. No thread may allocate then.
   fusion::kernels_of(*shared)->wait();
 #endif
   const pid_t child = fork();
