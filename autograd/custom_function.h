@@ -6,8 +6,10 @@
 #include "autograd/engine.h"
 
 namespace gradus::autograd {
-
 class CustomNode;
+}
+
+namespace gradus::autograd {
 
 // What a custom function's forward and backward share: one per call.
 class FunctionContext {

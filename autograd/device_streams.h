@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "autograd/variable.h"
-#include "kernels/evaluate.h"
+#include "ops/value.h"
 
 namespace gradus::autograd {
 

@@ -11,6 +11,10 @@
 #include "autograd/backward_steps.h"
 
 namespace gradus::autograd {
+class EngineAccess;
+}
+
+namespace gradus::autograd {
 
 struct EngineOptions {
   // Nested backward calls on one thread's stack before the next moves to a pool thread.

@@ -15,10 +15,14 @@
 #include "base/small_vector.h"
 
 namespace gradus::autograd {
+struct Hooks;
+struct TaskGraph;
+}  // namespace gradus::autograd
+
+namespace gradus::autograd {
 
 class Node;
 class Variable;
-struct Hooks;
 using Variables = SmallVector<Variable, 2>;
 
 // Where a gradient goes next: an input of a node. Empty: nowhere.

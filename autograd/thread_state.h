@@ -13,6 +13,10 @@
 #include "base/ref.h"
 
 namespace gradus::autograd {
+class Recorder;
+}
+
+namespace gradus::autograd {
 
 class Node;
 
@@ -44,8 +48,6 @@ struct OrderLimit final : RefCounted {
   int left;
   std::string function;
 };
-
-class Recorder;
 
 struct ThreadState {
   GradMode mode = GradMode::enabled;

@@ -32,9 +32,10 @@ include(CMakePackageConfigHelpers)
 # "gradus/gradus.h", which includes them all, is found one folder up.
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/gradus)
 target_include_directories(gradus_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                           $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                            $<INSTALL_INTERFACE:${headers}>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-install(FILES ${PROJECT_SOURCE_DIR}/gradus/gradus.h DESTINATION ${headers})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gradus/ DESTINATION ${headers})
 foreach(folder base tensor ir work ops kernels autograd devices fusion interpreter io c)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION ${headers}
           FILES_MATCHING PATTERN "*.h" PATTERN "fusion/cpu" EXCLUDE)

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "fusion/nest.h"
+#include "gradus/kernels.h"
 #include "work/work.h"
 
 namespace gradus::fusion {
@@ -28,7 +29,8 @@ struct StageProgram {
     Frame frame;
   };
   struct Item {
-    enum class Kind : uint8_t { loops, product, sum, copies, call } kind = Kind::call;
+    using Kind = StageItem;
+    Kind kind = Kind::call;
     uint32_t what = 0;     // index into those of its kind; calls are numbered as they come
     uint32_t args = 0;     // its first pointer among the stage's
     SourceLocation where;  // in `program`; a comment in the text

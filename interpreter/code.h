@@ -13,14 +13,17 @@
 #include "ir/passes/rematerialize.h"
 
 namespace gradus {
+class Compiler;
+namespace interpreter {
+class PlanCache;
+}
+}  // namespace gradus
+
+namespace gradus {
 
 namespace autograd {
 class CppFunction;
 }
-namespace interpreter {
-struct SegmentPlan;
-class PlanCache;
-}  // namespace interpreter
 
 // A register: where a state keeps one value. Every used value of the program has one.
 enum class Register : uint32_t {};

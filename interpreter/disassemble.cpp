@@ -126,7 +126,7 @@ std::string describe_groups(const State& state) {
     out += "\n" + (g.nest.empty() ? "by the device's library for products\n" : g.nest);
   }
   for (const WholeStage& whole : state.whole_stages()) {
-    using Kind = fusion::StageProgram::Item::Kind;
+    using Kind = StageItem;
     std::map<std::string_view, size_t> called;  // instructions of no loops and no product
     size_t loops = 0, products = 0, others = 0;
     for (const WholeStage::Item& i : whole.items) {

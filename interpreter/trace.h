@@ -5,12 +5,11 @@
 
 #include "interpreter/staged_function.h"
 
-namespace gradus {
-
-namespace interpreter {
-class TraceTape;
+namespace gradus::interpreter {
 struct TracedProgram;
-}  // namespace interpreter
+}
+
+namespace gradus {
 
 // Takes and gives any number of variables.
 using VariableFunction =

@@ -12,8 +12,10 @@
 #include "base/small_vector.h"
 
 namespace gradus::ir {
-
 class DimExpression;
+}
+
+namespace gradus::ir {
 
 // Sizes bound to names, known while a stage runs.
 class DimEnvironment {

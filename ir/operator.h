@@ -11,12 +11,15 @@
 #include "ir/type.h"
 
 namespace gradus::ops {
+struct EdgeCall;
+}
+
+namespace gradus::ops {
 struct BindCall;       // ops/bind.h
 struct Value;          // ops/value.h
 struct VjpCall;        // ops/value.h
 struct ComposeCall;    // ops/value.h
 struct BatchedCall;    // ops/batching.h
-struct EdgeCall;       // ops/edge.h
 struct PointwiseInfo;  // ops/pointwise.h
 }  // namespace gradus::ops
 

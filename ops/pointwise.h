@@ -79,7 +79,6 @@ struct PointwiseInfo {
 };
 
 void infer_pointwise(const PointwiseInfo& info, ir::InferCall& call);
-work::Pointwise pointwise_work(const PointwiseInfo& info, const BindCall& call);
 void bind_pointwise(const PointwiseInfo& info, BindCall& call);
 
 // The common dtype of operands under ATen's rules: tensors with dimensions, then 0-d tensors, then

@@ -18,6 +18,9 @@ const ir::Operator* find_type(const void* key);
 // What to write instead of a name that is no operator: "; did you mean 'exp'?", or nothing.
 std::string advice(std::string_view name);
 
+// The value of a constant; null of any other node.
+const Tensor* constant_in(const ir::Node& node);
+
 // Runs an operator's type rule for a node of a graph. Throws Error (without a place). `results` is
 // how many results it has, where the node does not have them yet.
 SmallVector<ir::Type, 2> infer(const ir::Graph& graph, const ir::Node& node,

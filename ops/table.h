@@ -31,6 +31,7 @@
 #include <tuple>
 
 #include "ops/batching.h"
+#include "ops/bind.h"
 #include "ops/dimension.h"
 #include "ops/emit.h"
 #include "ops/pointwise.h"

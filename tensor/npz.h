@@ -12,9 +12,11 @@
 #include "tensor/npy.h"
 
 namespace gradus {
-
 class ZipReader;
 struct ZipMember;
+}  // namespace gradus
+
+namespace gradus {
 
 using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 

@@ -9,7 +9,7 @@
 #include "autograd/engine.h"
 #include "autograd/operators.h"
 #include "interpreter/gradcheck.h"
-#include "interpreter/opaque_call.h"
+#include "gradus/call_function.h"
 #include "ir/text/parser.h"
 
 namespace {
