@@ -5,6 +5,8 @@
 
 #include "autograd/variable.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::autograd {
 
 // A node that takes part, in the order in which one thread runs them.
@@ -23,3 +25,5 @@ struct BackwardStep {
 };
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@ namespace gradus::autograd {
 class CustomNode;
 }
 
+#pragma GCC visibility push(default)
+
 namespace gradus::autograd {
 
 // What a custom function's forward and backward share: one per call.
@@ -61,3 +63,5 @@ class CustomFunction {
 };
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

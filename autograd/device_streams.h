@@ -8,6 +8,8 @@
 #include "autograd/variable.h"
 #include "ops/value.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::autograd {
 
 // A stream's number on its device; 0 is the default one.
@@ -73,3 +75,5 @@ class StreamGuard {
 };
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

@@ -19,6 +19,8 @@ struct Hooks;
 struct TaskGraph;
 }  // namespace gradus::autograd
 
+#pragma GCC visibility push(default)
+
 namespace gradus::autograd {
 
 class Node;
@@ -239,3 +241,5 @@ size_t living_nodes();
 const Node* current_node();
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

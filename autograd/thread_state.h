@@ -16,6 +16,8 @@ namespace gradus::autograd {
 class Recorder;
 }
 
+#pragma GCC visibility push(default)
+
 namespace gradus::autograd {
 
 class Node;
@@ -92,3 +94,5 @@ void warn(const std::string& message);
 uint64_t thread_number();
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

@@ -19,6 +19,8 @@ class PlanCache;
 }
 }  // namespace gradus
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 namespace autograd {
@@ -191,3 +193,5 @@ class Code {
 std::string disassemble(const Code& code);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include "autograd/device_streams.h"
 #include "gradus/kernels.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // From now on the context's new states run on the device (those with FusionMode::off excepted), and
@@ -46,3 +48,5 @@ void plan_for_device(Context& context, Device device);
 std::string describe_devices();
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -12,8 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "gradus/internal.h"
 #include "gradus/kernels.h"
 #include "interpreter/code.h"
+
+#pragma GCC visibility push(default)
 
 namespace gradus {
 
@@ -209,8 +212,8 @@ class State {
   std::vector<StagePeak> peaks() const;
 
  private:
-  struct Impl;
-  class Occupy;
+  struct GRADUS_INTERNAL Impl;
+  class GRADUS_INTERNAL Occupy;
   explicit State(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
@@ -226,3 +229,5 @@ std::string describe_peaks(const State& state, size_t most = 30);
 std::string describe_groups(const State& state);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@ namespace gradus::interpreter {
 struct TracedProgram;
 }
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // Takes and gives any number of variables.
@@ -82,3 +84,5 @@ void verify(const Trace& trace, const VariableFunction& f,
             std::span<const autograd::Variable> inputs);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

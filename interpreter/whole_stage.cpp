@@ -175,8 +175,7 @@ bool is_small_stage(const Code& code, size_t number, std::span<const Tensor> inp
                     const KernelChoice& choice) {
   constexpr uint32_t most_instructions = 4096;
   constexpr int64_t most_elements = 1 << 18;
-  if (choice.mode == FusionMode::off ||
-      choice.source->whole_stages() == WholeStages::off)
+  if (choice.mode == FusionMode::off || choice.source->whole_stages() == WholeStages::off)
     return false;
   const Segment& segment = code.segment(number);
   const StageCode& stage = code.stage(segment.stage);

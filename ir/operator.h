@@ -14,6 +14,8 @@ namespace gradus::ops {
 struct EdgeCall;
 }
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 struct BindCall;       // ops/bind.h
 struct Value;          // ops/value.h
@@ -190,3 +192,5 @@ struct Operator {
 std::string signature(const Operator& op);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

@@ -12,6 +12,8 @@ namespace gradus::work {
 struct Work;
 }
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 struct BindCall {
@@ -57,3 +59,5 @@ Layout number_layout(const ir::Number& n);
 void store_number(const ir::Number& n, std::byte* target);
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

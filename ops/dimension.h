@@ -14,6 +14,8 @@
 #include "ops/bind.h"
 #include "ops/value.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 // How many dimensions can be named of a tensor of this rank: a scalar counts as having one.
@@ -123,3 +125,5 @@ struct BatchNamedDimensions {
 inline constexpr BatchNamedDimensions batch_named_dimensions;
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 
 #include "ops/value.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 // Its address stands for the struct: the record has it, and rules find the record by it.
@@ -66,3 +68,5 @@ SmallVector<Value, 2> emit_all(World& world, std::span<const Value> operands,
 }
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

@@ -22,6 +22,8 @@
 #include "ops/scalar/num.h"
 #include "ops/value.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 enum class Role : uint8_t { value, condition };  // a condition is read as bool
@@ -189,3 +191,5 @@ struct PointwiseEntry {
 };
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 
 #include "ir/graph.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 // All operators, by name.
@@ -48,3 +50,5 @@ ir::Attributes counted(const ir::Operator& op, const ir::Attributes& attributes,
                        std::span<const Tensor* const> operands);
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

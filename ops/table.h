@@ -37,6 +37,8 @@
 #include "ops/pointwise.h"
 #include "ops/registry.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 template <class Op>
@@ -203,3 +205,5 @@ std::span<const ir::Operator* const> fold() {
 }
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

@@ -5,6 +5,8 @@
 #include "ir/graph.h"
 #include "ops/attributes.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 using ir::InferCall;
@@ -128,3 +130,5 @@ class TypeWorld final : public World {
 };
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

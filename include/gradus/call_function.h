@@ -8,6 +8,8 @@
 #include "autograd/variable.h"
 #include "ops/function.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // y… = f(x…), f a registered function. The variables' graph has one node for it, whatever the
@@ -24,3 +26,5 @@ autograd::Variables call_function(const std::shared_ptr<const ops::OpaqueFunctio
                                   std::span<const autograd::Variable> operands);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

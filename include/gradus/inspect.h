@@ -11,6 +11,8 @@
 
 #include "interpreter/state.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // What describe_code writes code for: "cuda", and kinds of CPU ("x86-64-v4", "x86-64-v3",
@@ -42,3 +44,5 @@ PlannedProgram plan_program(const Code& code, const DimSizes& sizes,
                             std::optional<Device> device = {});
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

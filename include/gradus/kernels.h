@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 class Context;
@@ -77,3 +79,5 @@ void wait_for_kernels(Context& context);
 void open_kernel_compiler();
 
 }  // namespace gradus
+
+#pragma GCC visibility pop
