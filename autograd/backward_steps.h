@@ -5,6 +5,8 @@
 
 #include "autograd/variable.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::autograd {
 
 // A node that takes part, in the order in which one thread runs them.
@@ -22,10 +24,6 @@ struct BackwardStep {
   SmallVector<std::vector<Contribution>, 1> inputs;
 };
 
-struct TaskGraph;
-// The nodes of a prepared graph in the order in which one thread would run them; and with what it
-// would add up.
-std::vector<const Node*> order_of(const TaskGraph& graph);
-std::vector<BackwardStep> steps_of(const TaskGraph& graph);
-
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

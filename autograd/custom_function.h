@@ -6,8 +6,12 @@
 #include "autograd/engine.h"
 
 namespace gradus::autograd {
-
 class CustomNode;
+}
+
+#pragma GCC visibility push(default)
+
+namespace gradus::autograd {
 
 // What a custom function's forward and backward share: one per call.
 class FunctionContext {
@@ -59,3 +63,5 @@ class CustomFunction {
 };
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "autograd/variable.h"
-#include "kernels/evaluate.h"
+#include "ops/value.h"
+
+#pragma GCC visibility push(default)
 
 namespace gradus::autograd {
 
@@ -73,3 +75,5 @@ class StreamGuard {
 };
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

@@ -9,6 +9,13 @@
 #include <vector>
 
 #include "autograd/backward_steps.h"
+#include "gradus/internal.h"
+
+namespace gradus::autograd {
+class EngineAccess;
+}
+
+#pragma GCC visibility push(default)
 
 namespace gradus::autograd {
 
@@ -78,7 +85,7 @@ class Engine {
   void set_depth_limit(int limit);
 
  private:
-  struct Core;
+  struct GRADUS_INTERNAL Core;
   friend class EngineAccess;
   std::shared_ptr<Core> core_;
 };
@@ -112,3 +119,5 @@ void add_to_current_task(const Node& node);
 bool checkpoint_valid();
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

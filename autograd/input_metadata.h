@@ -3,6 +3,8 @@
 
 #include "tensor/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::autograd {
 
 // This thread's current stream of a device; 0 where it has none.
@@ -30,3 +32,5 @@ struct InputMetadata {
 };
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

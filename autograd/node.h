@@ -15,10 +15,16 @@
 #include "base/small_vector.h"
 
 namespace gradus::autograd {
+struct Hooks;
+struct TaskGraph;
+}  // namespace gradus::autograd
+
+#pragma GCC visibility push(default)
+
+namespace gradus::autograd {
 
 class Node;
 class Variable;
-struct Hooks;
 using Variables = SmallVector<Variable, 2>;
 
 // Where a gradient goes next: an input of a node. Empty: nowhere.
@@ -235,3 +241,5 @@ size_t living_nodes();
 const Node* current_node();
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

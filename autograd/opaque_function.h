@@ -4,6 +4,8 @@
 #include "autograd/variable.h"
 #include "ops/function.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::autograd {
 
 // What `cpp_op` calls. See ops/function.h for its name, its types, and how it is registered.
@@ -17,3 +19,5 @@ class CppFunction : public ops::OpaqueFunction {
 };
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

@@ -5,6 +5,8 @@
 #include "autograd/variable.h"
 #include "ops/value.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::autograd {
 
 // An operand: a variable, a number, or none.
@@ -40,3 +42,5 @@ class VariableWorld final : public ops::World {
 };
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

@@ -120,4 +120,9 @@ struct TaskGraph : TaskTables {
 Device device_of(const Node& node);
 bool worth_a_worker(const TaskNode& entry);
 
+// The nodes of a prepared graph in the order in which one thread would run them; and with what it
+// would add up. In backward_steps.cpp.
+std::vector<const Node*> order_of(const TaskGraph& graph);
+std::vector<BackwardStep> steps_of(const TaskGraph& graph);
+
 }  // namespace gradus::autograd

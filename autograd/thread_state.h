@@ -13,6 +13,12 @@
 #include "base/ref.h"
 
 namespace gradus::autograd {
+class Recorder;
+}
+
+#pragma GCC visibility push(default)
+
+namespace gradus::autograd {
 
 class Node;
 
@@ -44,8 +50,6 @@ struct OrderLimit final : RefCounted {
   int left;
   std::string function;
 };
-
-class Recorder;
 
 struct ThreadState {
   GradMode mode = GradMode::enabled;
@@ -90,3 +94,5 @@ void warn(const std::string& message);
 uint64_t thread_number();
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#pragma GCC visibility push(default)
+
 namespace gradus::autograd {
 
 // Until the end of the scope; then it is what it was before.
@@ -19,3 +21,5 @@ class ValueGuard {
 };
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 #include "autograd/thread_state.h"
 #include "base/weak.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::autograd {
 
 class Variable;
@@ -125,3 +127,5 @@ bool any_variable_requires_grad(std::span<const Variable> variables);
 size_t living_variables();
 
 }  // namespace gradus::autograd
+
+#pragma GCC visibility pop

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstddef>
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // Thread-safe. Blocks are aligned to 64 bytes. An allocator outlives every tensor made from it:
@@ -54,3 +56,5 @@ class HeapAllocator final : public Allocator {
 };
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

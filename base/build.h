@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // Libraries that a build may leave out, by the CMake option GRADUS_<NAME>=OFF.
@@ -23,3 +25,5 @@ std::string left_out();
 std::string why_no_plugins();
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

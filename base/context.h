@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "base/worker_pool.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 struct ContextOptions {
@@ -62,3 +64,5 @@ class Context {
 };
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

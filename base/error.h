@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // A place in a source text. Lines and columns count from 1; line 0 means "no place known".
@@ -74,6 +76,8 @@ class ResourceError : public Exception {
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop
 
 // An invariant of ours. User input never reaches one: it is refused by an Error before.
 #define GRADUS_CHECK(condition) \

@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 template <class Signature>
@@ -29,3 +31,5 @@ class FunctionRef<R(Args...)> {
 };
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

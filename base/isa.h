@@ -7,6 +7,8 @@
 #define GRADUS_HAS_V3 0
 #endif
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // AVX2, FMA and F16C: the level x86-64-v3. Both levels give the same bits.
@@ -30,3 +32,5 @@ struct Levels<body> {
 };
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

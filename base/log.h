@@ -4,6 +4,8 @@
 #include <functional>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 enum class LogLevel { debug, info, warning };
@@ -12,3 +14,5 @@ enum class LogLevel { debug, info, warning };
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

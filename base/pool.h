@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#pragma GCC visibility push(default)
+
 namespace gradus::pool {
 
 // Blocks up to this size are pooled; larger ones are the C++ heap's.
@@ -26,3 +28,5 @@ struct Object {
 };
 
 }  // namespace gradus::pool
+
+#pragma GCC visibility pop

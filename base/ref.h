@@ -8,6 +8,8 @@
 
 #include "base/small_vector.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // Base of counted objects. Starts at zero; the first Ref makes it one. Thread-safe.
@@ -102,3 +104,5 @@ Ref<T> make_ref(Args&&... args) {
 }
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -16,6 +16,8 @@
 #include <utility>
 #include <variant>
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // Whether an object is moved by copying its bytes: the old place is then forgotten, not destroyed.
@@ -208,3 +210,5 @@ class SmallVector {
 };
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

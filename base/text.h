@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // What can be shown of a text from outside: valid UTF-8 stays, control characters and bytes that
@@ -24,3 +26,5 @@ std::string did_you_mean(std::string_view misspelt, std::span<const std::string_
                          std::string_view prefix = {}, size_t most = 1);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

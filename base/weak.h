@@ -5,6 +5,8 @@
 
 #include "base/ref.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // What weak references to one object share. The object owns one, makes it on demand, and calls
@@ -29,3 +31,5 @@ class Anchor final : public RefCounted {
 };
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -12,6 +12,8 @@
 
 #include "base/function_ref.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // Threads start at the first loop that wants them. Which worker runs which chunk never changes a
@@ -64,3 +66,5 @@ class WorkerPool {
 };
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -137,7 +137,7 @@ class ChainContest {
     options.workers = workers;
     context_ = std::make_shared<Context>(options);
     auto code = Code::compile(ir::parse(gated_chain_text(chain_elements)).program());
-    state_.emplace(code, context_, StateOptions{.fusion = fusion::FusionMode::first});
+    state_.emplace(code, context_, StateOptions{.fusion = FusionMode::first});
     for (const char* name : {"a", "b", "c"})
       inputs_.push_back(random_tensor(DType::f32, Sizes{chain_elements}, name, 1, *context_));
     hand_ = Tensor::zeros(DType::f32, Sizes{chain_elements});

@@ -100,7 +100,7 @@ void chain(benchmark::State& bench, const Others& others, size_t busy, int worke
   ContextOptions options;
   options.workers = workers;
   gradus::State state(Code::compile(ir::parse(gated_chain_text(n)).program()),
-                      std::make_shared<Context>(options), {.fusion = fusion::FusionMode::first});
+                      std::make_shared<Context>(options), {.fusion = FusionMode::first});
   std::vector<Tensor> inputs;
   for (int i = 0; i < 3; ++i) {
     Tensor t = Tensor::of_layout(Layout(DType::f32, {n}), *Context::default_context());
@@ -117,7 +117,7 @@ void chain(benchmark::State& bench, const Others& others, size_t busy, int worke
 }
 
 void step(benchmark::State& bench, const Others& others, size_t busy, int workers) {
-  TrainStep step(lstm(1, 16, 20), workers, fusion::FusionMode::first);
+  TrainStep step(lstm(1, 16, 20), workers, FusionMode::first);
   beside(bench, others, busy, workers, [&] { benchmark::DoNotOptimize(step.run()); });
 }
 

@@ -13,8 +13,6 @@
 namespace gradus::bench {
 namespace {
 
-using fusion::FusionMode;
-
 struct Row {
   std::string name;
   double ratio;
@@ -24,7 +22,7 @@ std::vector<Row> rows;
 void compare(benchmark::State& bench, const std::string& name, const corpus::Subject& subject,
              const std::shared_ptr<Context>& context) {
   const auto asked = [&] {
-    const fusion::KernelStatistics n = fusion::kernels_of(*context)->statistics();
+    const KernelStatistics n = fusion::kernels_of(*context)->statistics();
     return n.hits + n.misses;
   };
   const uint64_t before = asked();

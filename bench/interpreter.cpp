@@ -14,7 +14,7 @@ void run_chain(benchmark::State& bench, std::span<const char* const> ops) {
   ir::Module module = ir::parse(chain_text(nodes, ops, size));
   // Kernels that were compiled behind an earlier state are none of the interpreter's figures.
   State state(Code::compile(module.program()), Context::default_context(),
-              {.fusion = fusion::FusionMode::off});
+              {.fusion = FusionMode::off});
   auto inputs = chain_inputs(size);
   for (auto _ : bench) {
     state.restart();

@@ -5,8 +5,6 @@
 namespace gradus::bench {
 namespace {
 
-using fusion::FusionMode;
-
 void step(benchmark::State& bench, size_t n) {
   const Model model = models()[n];
   const int workers = static_cast<int>(bench.range(0));

@@ -15,8 +15,6 @@
 namespace gradus::bench {
 namespace {
 
-using fusion::FusionMode;
-
 constexpr int64_t rows = 4096, columns = 1024;
 
 constexpr const char* softmax = R"(graph softmax {

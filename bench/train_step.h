@@ -12,7 +12,7 @@ namespace gradus::bench {
 
 class TrainStep {
  public:
-  TrainStep(const Model& model, int workers, fusion::FusionMode mode) : model_(model) {
+  TrainStep(const Model& model, int workers, FusionMode mode) : model_(model) {
     ContextOptions options;
     options.workers = workers;
     context_ = std::make_shared<Context>(options);

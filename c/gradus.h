@@ -282,7 +282,11 @@ typedef struct gradus_api {
 } gradus_api;
 
 /* Null if this library has no table of that version. The table lives for good. */
-const gradus_api* gradus_get_api(uint32_t version);
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
+const gradus_api*
+gradus_get_api(uint32_t version);
 
 #ifdef __cplusplus
 }

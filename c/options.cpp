@@ -1,6 +1,5 @@
 // Options of contexts, derivatives and compiling.
 #include "c/objects.h"
-#include "fusion/kernels.h"
 #include "interpreter/devices.h"
 #include "ir/text/printer.h"
 
@@ -8,17 +7,17 @@ namespace gradus::c {
 
 namespace {
 
-fusion::WholeStages whole_stages_of(gradus_whole_stages mode) {
-  using enum fusion::WholeStages;
-  constexpr fusion::WholeStages by_number[] = {small, off, always};
+WholeStages whole_stages_of(gradus_whole_stages mode) {
+  using enum WholeStages;
+  constexpr WholeStages by_number[] = {small, off, always};
   if (mode < 0 || mode > GRADUS_WHOLE_STAGES_ALWAYS)
     throw Error("{} says of no stages that they are whole", mode);
   return by_number[mode];
 }
 
-fusion::KernelOptions kernel_options(const gradus_kernel_options* given) {
+KernelOptions kernel_options(const gradus_kernel_options* given) {
   const gradus_kernel_options o = known(given);
-  fusion::KernelOptions options;
+  KernelOptions options;
   if (o.folder) options.folder = o.folder;
   if (o.most_folder_bytes) options.most_folder_bytes = o.most_folder_bytes;
   if (o.most_kernels) options.most_kernels = o.most_kernels;
@@ -41,14 +40,13 @@ DimSizes sizes_of(const gradus_dimension* sizes, size_t count) {
 }
 
 gradus_status context_set_kernels(gradus_context* context, const gradus_kernel_options* options) {
-  return guarded(
-      [&] { fusion::set_kernel_options(*context_of(context), kernel_options(options)); });
+  return guarded([&] { set_kernel_options(*context_of(context), kernel_options(options)); });
 }
 
 gradus_status context_kernel_statistics(gradus_context* context,
                                         gradus_kernel_statistics* statistics) {
   return guarded([&] {
-    const fusion::KernelStatistics s = fusion::kernels_of(*context_of(context))->statistics();
+    const KernelStatistics s = kernel_statistics(*context_of(context));
     given(statistics, "where the statistics go") = {.hits = s.hits,
                                                     .misses = s.misses,
                                                     .loaded = s.loaded,
@@ -62,7 +60,7 @@ gradus_status context_kernel_statistics(gradus_context* context,
 }
 
 gradus_status context_wait_for_kernels(gradus_context* context) {
-  return guarded([&] { fusion::kernels_of(*context_of(context))->wait(); });
+  return guarded([&] { wait_for_kernels(*context_of(context)); });
 }
 
 gradus_status context_use_cuda(gradus_context* context, int32_t device,

@@ -7,9 +7,9 @@ namespace gradus::c {
 
 namespace {
 
-fusion::FusionMode mode_of(gradus_fusion mode) {
-  using enum fusion::FusionMode;
-  constexpr fusion::FusionMode by_number[] = {behind, first, off};
+FusionMode mode_of(gradus_fusion mode) {
+  using enum FusionMode;
+  constexpr FusionMode by_number[] = {behind, first, off};
   if (mode < 0 || mode > GRADUS_FUSION_OFF) throw Error("{} is no mode of fusion", mode);
   return by_number[mode];
 }

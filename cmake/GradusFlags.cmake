@@ -10,6 +10,8 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 # settled when it is compiled all the same.
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 string(APPEND CMAKE_CXX_FLAGS " -fno-semantic-interposition")
+# The shared library shows what public headers declare, and nothing else (gradus/internal.h).
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 
 # -ffp-contract=off: a multiply-add is fused only where it is written as `fma`, so that the loops
 # and the compiled kernels give the same bits.

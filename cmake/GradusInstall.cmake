@@ -1,7 +1,7 @@
 # The shared library, what is installed of it, and how others find it.
 
-# libgradus.so: all folders in one library, of which only names of namespace gradus (and of the C
-# interface) are seen. Before 1.0 every minor release is another interface.
+# libgradus.so: all folders in one library. It shows what public headers declare; of that, names of
+# namespace gradus and of the C interface. Before 1.0 every minor release is another interface.
 get_property(libraries GLOBAL PROPERTY GRADUS_LIBRARIES)
 get_property(inside GLOBAL PROPERTY GRADUS_INSIDE)
 set(objects)
@@ -28,16 +28,21 @@ target_compile_options(gradus_shared INTERFACE -ffp-contract=off)
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-# Headers include each other from the root of the tree, so that is where they are found;
-# "gradus/gradus.h", which includes them all, is found one folder up.
+# Public headers alone are installed: those of include/gradus, and those of the folders that
+# public_headers.txt lists. They include each other from the root of the tree, so that is where they
+# are found; "gradus/gradus.h" is found one folder up.
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/gradus)
 target_include_directories(gradus_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                           $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                            $<INSTALL_INTERFACE:${headers}>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-install(FILES ${PROJECT_SOURCE_DIR}/gradus/gradus.h DESTINATION ${headers})
-foreach(folder base tensor ir work ops kernels autograd devices fusion interpreter io c)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION ${headers}
-          FILES_MATCHING PATTERN "*.h" PATTERN "fusion/cpu" EXCLUDE)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gradus/ DESTINATION ${headers})
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/public_headers.txt public)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+             ${CMAKE_CURRENT_LIST_DIR}/public_headers.txt)
+foreach(header IN LISTS public)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${headers}/${folder})
 endforeach()
 install(TARGETS gradus_shared EXPORT gradus-targets)
 if(TARGET gradus_llvm_module)

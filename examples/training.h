@@ -96,7 +96,7 @@ class Runner {
  public:
   explicit Runner(const gradus::ir::Graph& program)
       : state_(gradus::Code::compile(program), gradus::Context::default_context(),
-               {.fusion = gradus::fusion::FusionMode::first}) {}
+               {.fusion = gradus::FusionMode::first}) {}
 
   // Stage 0.
   std::vector<gradus::Tensor> run(std::span<const gradus::Tensor> inputs) {

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "fusion/nest.h"
+#include "gradus/kernels.h"
 #include "work/work.h"
 
 namespace gradus::fusion {

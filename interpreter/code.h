@@ -13,14 +13,19 @@
 #include "ir/passes/rematerialize.h"
 
 namespace gradus {
+class Compiler;
+namespace interpreter {
+class PlanCache;
+}
+}  // namespace gradus
+
+#pragma GCC visibility push(default)
+
+namespace gradus {
 
 namespace autograd {
 class CppFunction;
 }
-namespace interpreter {
-struct SegmentPlan;
-class PlanCache;
-}  // namespace interpreter
 
 // A register: where a state keeps one value. Every used value of the program has one.
 enum class Register : uint32_t {};
@@ -188,3 +193,5 @@ class Code {
 std::string disassemble(const Code& code);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -3,7 +3,10 @@
 #include <shared_mutex>
 
 #include "base/per_thread.h"
+#include "devices/cuda/devices.h"
 #include "devices/cuda/kernels.h"
+#include "devices/cuda/planned_device.h"
+#include "interpreter/device_kernels.h"
 #include "interpreter/state.h"
 #include "kernels/call_table.h"
 #include "ops/registry.h"
@@ -137,8 +140,7 @@ class UsedDevices final : public autograd::DeviceStreams {
       }
     const auto place = get(device);
     try {
-      State state(code_of(op, attributes, operands), place->context,
-                  {.fusion = fusion::FusionMode::first});
+      State state(code_of(op, attributes, operands), place->context, {.fusion = FusionMode::first});
       std::vector<Tensor> made = state.run(inputs, {.results_on_device = true});
       SmallVector<Tensor, 2> results;
       for (Tensor& t : made) results.push_back(std::move(t));
@@ -208,11 +210,15 @@ UsedDevices& used(Device device) {
   return *devices;
 }
 
-}  // namespace
-
-void use_device(Context& context, Device device, const fusion::KernelOptions& options) {
+void check_kind(Device device) {
   if (device.kind != DeviceKind::cuda)
     throw Error("{} cannot be used by name; cuda devices can", to_string(device));
+}
+
+}  // namespace
+
+void use_device(Context& context, Device device, const KernelOptions& options) {
+  check_kind(device);
   fusion::cuda::use_device(context, device.index, options);
   UsedDevices::of(device.kind).add(fusion::kernels_of(context));
 }
@@ -240,5 +246,17 @@ bool is_used(Device device) {
   const UsedDevices* devices = UsedDevices::find(device.kind);
   return devices && devices->is_used(device);
 }
+
+Tensor to_host(const Tensor& tensor, Context& context) {
+  if (!tensor.defined() || tensor.device() == Device()) return tensor;
+  return devices::to_host(*used(tensor.device()).backend(tensor.device()), tensor, context);
+}
+
+void plan_for_device(Context& context, Device device) {
+  check_kind(device);
+  fusion::cuda::plan_for_device(context, device.index);
+}
+
+std::string describe_devices() { return fusion::cuda::to_string(fusion::cuda::probe_devices()); }
 
 }  // namespace gradus

@@ -7,6 +7,8 @@
 
 #include "interpreter/inputs.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 struct GradcheckOptions {
@@ -65,3 +67,5 @@ GradcheckReport gradcheck(const ir::Graph& program, const InputSources& sources,
                           std::shared_ptr<Context> context = Context::default_context());
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

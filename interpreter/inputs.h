@@ -10,6 +10,8 @@
 
 #include "interpreter/state.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // Elements that depend on the name, the seed and their row-major index alone: the same on every
@@ -57,3 +59,5 @@ InputSources random_sources(uint64_t seed, std::shared_ptr<Context> context);
 std::vector<Tensor> find_inputs(const State& state, const InputSources& sources);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

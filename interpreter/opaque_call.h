@@ -2,22 +2,10 @@
 #pragma once
 
 #include "autograd/saved_variable.h"
+#include "gradus/call_function.h"
 #include "interpreter/handle.h"
 
 namespace gradus {
-
-// y… = f(x…), f a registered function. The variables' graph has one node for it, whatever the
-// function does: its own graph stays behind a handle, which that node evaluates. What the function
-// contributes to an operand is added up within it, as by a program's `eval`; and a backward through
-// the node can be captured (see capture.h). With create_graph the gradients have such a node in
-// turn.
-// Throws Error for a name that is not registered; whatever the function throws goes through.
-autograd::Variables call_function(std::string_view name,
-                                  std::span<const autograd::Variable> operands);
-// The same of a function at hand (of a registered name), which may bring scalars. Throws Error for
-// one that cannot be run.
-autograd::Variables call_function(const std::shared_ptr<const ops::OpaqueFunction>& function,
-                                  std::span<const autograd::Variable> operands);
 
 namespace interpreter {
 

@@ -62,7 +62,7 @@ namespace {
 // left out again; a plan keeps that.
 bool suits(const SegmentPlan& plan, const KernelChoice& choice) {
   if (plan.kernel_source != (choice.source ? choice.source->id() : 0)) return false;
-  if (choice.mode != fusion::FusionMode::behind)
+  if (choice.mode != FusionMode::behind)
     return plan.missing.empty() && plan.later.empty() && !plan.may_be_whole;
   // Its function may be there now.
   if (plan.runs >= fusion::runs_before_stage && plan.kernel_generation < choice.set->generation)

@@ -15,7 +15,7 @@ namespace gradus::interpreter {
 
 // Which fused kernels a state uses: settled when it is made.
 struct KernelChoice {
-  fusion::FusionMode mode = fusion::FusionMode::off;
+  FusionMode mode = FusionMode::off;
   std::shared_ptr<fusion::Kernels> source;                     // null with `off`
   std::shared_ptr<const fusion::KernelSet> set;                // with `behind`: those there are
   std::shared_ptr<devices::Backend> backend = devices::cpu();  // where stages run

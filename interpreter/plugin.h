@@ -18,6 +18,8 @@
       GRADUS_VERSION;                                                                         \
   extern "C" __attribute__((visibility("default"))) void gradus_plugin_register()
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // Loads the library and has it register what it brings; once, it is never unloaded. Throws Error
@@ -26,3 +28,5 @@ namespace gradus {
 void load_plugin(const std::string& path);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -4,6 +4,8 @@
 #include "autograd/variable.h"
 #include "interpreter/state.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // Calls stage 0 on variables and leaves one node. When a backward reaches that node it runs stage 1
@@ -44,3 +46,5 @@ class StagedFunction {
 };
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -9,13 +9,13 @@ namespace gradus {
 
 namespace {
 
-interpreter::KernelChoice choose(fusion::FusionMode mode, Context& context) {
-  if (mode == fusion::FusionMode::off) return {};
+interpreter::KernelChoice choose(FusionMode mode, Context& context) {
+  if (mode == FusionMode::off) return {};
   interpreter::KernelChoice choice;
   choice.mode = mode;
   choice.source = fusion::kernels_of(context);
   choice.backend = choice.source->backend();
-  if (mode == fusion::FusionMode::behind) choice.set = choice.source->ready();
+  if (mode == FusionMode::behind) choice.set = choice.source->ready();
   return choice;
 }
 

@@ -12,8 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "fusion/kernels.h"
+#include "gradus/internal.h"
+#include "gradus/kernels.h"
 #include "interpreter/code.h"
+
+#pragma GCC visibility push(default)
 
 namespace gradus {
 
@@ -51,7 +54,7 @@ struct RunOptions {
   InstructionObserver* observer = nullptr;  // borrowed for the run
   bool copy_inputs = false;  // inputs held for later stages are copied: nobody can change them
   // Results stay where the state runs: on a device they are tensors there, of which an input may be
-  // made again without a copy. devices::to_host gives their values.
+  // made again without a copy. gradus::to_host gives their values.
   bool results_on_device = false;
 };
 
@@ -63,9 +66,9 @@ struct StateOptions {
   // Whether pointwise instructions and reductions of rows run as fused kernels; the results' bits
   // are the same. Which kernels a state uses is settled when it is made, and inherited by its
   // clones. `behind` runs at once, and states made later are faster; `first` is for who runs one
-  // state again and again, and `off` for a single run. fusion::set_kernel_options says where
+  // state again and again, and `off` for a single run. set_kernel_options says where
   // kernels are kept.
-  fusion::FusionMode fusion = fusion::FusionMode::behind;
+  FusionMode fusion = FusionMode::behind;
   // Called with each plan that this state or its clones make, after each of plan_step_names. On the
   // thread that runs; may be empty.
   std::function<void(std::string_view step, size_t stage, const std::string& plan)> dump_plans = {};
@@ -209,8 +212,8 @@ class State {
   std::vector<StagePeak> peaks() const;
 
  private:
-  struct Impl;
-  class Occupy;
+  struct GRADUS_INTERNAL Impl;
+  class GRADUS_INTERNAL Occupy;
   explicit State(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
@@ -226,3 +229,5 @@ std::string describe_peaks(const State& state, size_t most = 30);
 std::string describe_groups(const State& state);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -167,7 +167,7 @@ void compare(const Trace& trace, size_t stage, const std::string& name, const Va
 void verify(const Trace& trace, const VariableFunction& f, std::span<const Variable> inputs) {
   constexpr uint64_t seed = 1;  // of the cotangents
   auto code = trace.code();
-  State state(code, autograd::current_context(), {.fusion = fusion::FusionMode::off});
+  State state(code, autograd::current_context(), {.fusion = FusionMode::off});
   const std::vector<std::string> absent = trace.absent_cotangents();
   Variables leaves, differentiated;
   std::vector<Tensor> given;

@@ -5,12 +5,13 @@
 
 #include "interpreter/staged_function.h"
 
-namespace gradus {
-
-namespace interpreter {
-class TraceTape;
+namespace gradus::interpreter {
 struct TracedProgram;
-}  // namespace interpreter
+}
+
+#pragma GCC visibility push(default)
+
+namespace gradus {
 
 // Takes and gives any number of variables.
 using VariableFunction =
@@ -83,3 +84,5 @@ void verify(const Trace& trace, const VariableFunction& f,
             std::span<const autograd::Variable> inputs);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 
 namespace gradus::interpreter {
 
+class TraceTape;
+
 // What was recorded. Outlives what it was recorded from.
 struct TracedProgram {
   struct Flags {

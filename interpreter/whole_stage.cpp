@@ -44,7 +44,7 @@ class PartKernels final : public fusion::Kernels {
   }
   void request(const Nest&, const std::string&) override {}
   void wait() override {}
-  fusion::KernelStatistics statistics() const override { return {}; }
+  KernelStatistics statistics() const override { return {}; }
 
  private:
   fusion::Kernels& of_;
@@ -101,9 +101,9 @@ class Describer {
                              : fusion::nanoseconds_of_call(*step.work, elements(step));
   }
   // A function with more calls than half of the rest would gain little.
-  bool is_worth_it(fusion::WholeStages which) const {
+  bool is_worth_it(WholeStages which) const {
     constexpr size_t least_items = 3;
-    if (which == fusion::WholeStages::always) return program.items.size() > whole.calls.size();
+    if (which == WholeStages::always) return program.items.size() > whole.calls.size();
     return program.items.size() >= least_items && 3 * whole.calls.size() <= program.items.size() &&
            nanoseconds_ <= fusion::most_stage_nanoseconds;
   }
@@ -138,8 +138,7 @@ bool is_small_stage(const Code& code, size_t number, std::span<const Tensor> inp
                     const KernelChoice& choice) {
   constexpr uint32_t most_instructions = 4096;
   constexpr int64_t most_elements = 1 << 18;
-  if (choice.mode == fusion::FusionMode::off ||
-      choice.source->whole_stages() == fusion::WholeStages::off)
+  if (choice.mode == FusionMode::off || choice.source->whole_stages() == WholeStages::off)
     return false;
   const Segment& segment = code.segment(number);
   const StageCode& stage = code.stage(segment.stage);
@@ -165,7 +164,7 @@ bool is_small_stage(const Code& code, size_t number, std::span<const Tensor> inp
 
 KernelChoice parts_of(const KernelChoice& choice) {
   KernelChoice parts = choice;
-  parts.mode = fusion::FusionMode::first;
+  parts.mode = FusionMode::first;
   parts.source = std::make_shared<PartKernels>(*choice.source);
   parts.dump = nullptr;
   return parts;
@@ -174,7 +173,7 @@ KernelChoice parts_of(const KernelChoice& choice) {
 bool join_parts(const Code& code, SegmentPlan& plan, const KernelChoice& choice) {
   Describer stage(code, plan.segment);
   if (!stage.describe(plan, *choice.source)) return false;
-  stage.whole.code = choice.mode == fusion::FusionMode::behind
+  stage.whole.code = choice.mode == FusionMode::behind
                          ? choice.set->find_stage(stage.text)
                          : choice.source->get_stage(stage.program, stage.text);
   if (!stage.whole.code) return false;

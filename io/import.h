@@ -10,6 +10,8 @@
 #include "ir/text/fixture.h"
 #include "tensor/npz.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // What a model leaves to whoever imports it. A program text asks for none of it.
@@ -57,3 +59,5 @@ std::string importable(bool models_only = false);
 ImportedProgram import_program(const std::string& path, const ImportOptions& options = {});
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

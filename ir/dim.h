@@ -10,10 +10,15 @@
 
 #include "base/ref.h"
 #include "base/small_vector.h"
+#include "gradus/internal.h"
 
 namespace gradus::ir {
-
 class DimExpression;
+}
+
+#pragma GCC visibility push(default)
+
+namespace gradus::ir {
 
 // Sizes bound to names, known while a stage runs.
 class DimEnvironment {
@@ -40,16 +45,16 @@ class Dim {
   // The name if this is a bare name, else empty.
   std::string_view symbol_name() const;
 
-  friend Dim operator+(const Dim& a, const Dim& b);
-  friend Dim operator-(const Dim& a, const Dim& b);
-  friend Dim operator*(const Dim& a, const Dim& b);
+  friend GRADUS_PUBLIC Dim operator+(const Dim& a, const Dim& b);
+  friend GRADUS_PUBLIC Dim operator-(const Dim& a, const Dim& b);
+  friend GRADUS_PUBLIC Dim operator*(const Dim& a, const Dim& b);
   // Rounds towards minus infinity; division by a constant zero is an Error.
-  friend Dim floor_div(const Dim& a, const Dim& b);
-  friend Dim max(const Dim& a, const Dim& b);
-  friend Dim min(const Dim& a, const Dim& b);
+  friend GRADUS_PUBLIC Dim floor_div(const Dim& a, const Dim& b);
+  friend GRADUS_PUBLIC Dim max(const Dim& a, const Dim& b);
+  friend GRADUS_PUBLIC Dim min(const Dim& a, const Dim& b);
   // Structural equality of canonical forms: true proves equality, false proves nothing unless both
   // are constant.
-  friend bool operator==(const Dim& a, const Dim& b);
+  friend GRADUS_PUBLIC bool operator==(const Dim& a, const Dim& b);
 
   // True proves that the value is never negative (names stand for sizes, which are not); false
   // proves nothing unless the expression is constant.
@@ -96,3 +101,5 @@ Dim numel(std::span<const Dim> dims);
 bool all_constant(std::span<const Dim> dims);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

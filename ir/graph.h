@@ -8,6 +8,8 @@
 
 #include "ir/operator.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 // Index into Graph::values.
@@ -86,3 +88,5 @@ struct Module {
 };
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 #include "ir/dim.h"
 #include "tensor/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 struct Literal;
@@ -65,3 +67,5 @@ std::string float_text(float value);
 std::string quoted(std::string_view text);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

@@ -11,12 +11,17 @@
 #include "ir/type.h"
 
 namespace gradus::ops {
+struct EdgeCall;
+}
+
+#pragma GCC visibility push(default)
+
+namespace gradus::ops {
 struct BindCall;       // ops/bind.h
 struct Value;          // ops/value.h
 struct VjpCall;        // ops/value.h
 struct ComposeCall;    // ops/value.h
 struct BatchedCall;    // ops/batching.h
-struct EdgeCall;       // ops/edge.h
 struct PointwiseInfo;  // ops/pointwise.h
 }  // namespace gradus::ops
 
@@ -187,3 +192,5 @@ struct Operator {
 std::string signature(const Operator& op);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 enum class TypeKind : uint8_t { tensor, handle };
@@ -67,3 +69,5 @@ struct HandleSignature : RefCounted {
 std::string to_string(const Type& type);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

@@ -6,9 +6,6 @@
 
 namespace gradus::ops {
 
-// An operand: a tensor, a number (a dimension expression must be constant), or none.
-using EagerOperand = std::variant<std::monostate, Tensor, ir::Number>;
-
 // Runs an operator on tensors: infers, binds, allocates from the context, runs. Views share
 // storage with their operand. Compositions run as what they are composed of; structural operators
 // are refused. An undefined tensor stands for zeros nowhere: it is refused.

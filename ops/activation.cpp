@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/operands.h"
 #include "ops/scalar/math.h"

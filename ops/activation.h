@@ -1,6 +1,7 @@
 // Activation functions.
 #pragma once
 
+#include "ops/declared.h"
 #include "ops/number_literal.h"
 #include "ops/rules.h"
 #include "ops/table.h"

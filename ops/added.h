@@ -3,6 +3,8 @@
 
 #include "ir/operator.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 // Makes an operator known by its name, for the whole process: from then on programs, rules, the
@@ -20,3 +22,5 @@ bool is_added(const ir::Operator* op);
 std::span<const ir::Operator* const> built_in();
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/powers.h"
 #include "ops/scalar/math.h"

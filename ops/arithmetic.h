@@ -1,6 +1,7 @@
 // Arithmetic on elements: sums, products, powers, extrema.
 #pragma once
 
+#include "ops/declared.h"
 #include "ops/number_literal.h"
 #include "ops/rules.h"
 #include "ops/table.h"

@@ -1,6 +1,7 @@
 // Tensors put together from others: joined, repeated, padded, turned, written into.
 #pragma once
 
+#include "ops/edge.h"
 #include "ops/slicing.h"
 
 namespace gradus::ops {

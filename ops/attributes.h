@@ -11,6 +11,8 @@
 
 #include "ir/operator.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 using ir::Attributes;
@@ -186,3 +188,5 @@ LiteralList write_attributes(const Attributes& attributes) {
 }
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

@@ -3,6 +3,8 @@
 
 #include "ops/value.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 // A call whose operands may have one more dimension than it was written for: in front, of `size`.
@@ -51,3 +53,5 @@ inline constexpr std::string_view not_of_cotangents =
 SmallVector<Value, 2> emit_batched(const BatchedCall& call);
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

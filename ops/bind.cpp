@@ -1,6 +1,7 @@
 #include "ops/bind.h"
 
 #include "base/error.h"
+#include "ops/bind_work.h"
 
 namespace gradus::ops {
 
@@ -9,6 +10,9 @@ Sizes BindCall::evaluate(std::span<const ir::Dim> dims) const {
   for (const ir::Dim& d : dims) s.push_back(size(d));
   return s;
 }
+
+void BindCall::set_work(work::Work w) { work = work::share(std::move(w)); }
+void BindCall::set_kernel(work::Kernel kernel) { set_work(work::foreign(std::move(kernel))); }
 
 void BindCall::fail_with(const std::string& message) const {
   throw Error(fmt::format("{}: {}", op.name, message));

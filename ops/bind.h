@@ -1,7 +1,18 @@
 // What an operator does for operands of known layouts: views of them, and work.
 #pragma once
 
-#include "work/work.h"
+#include <memory>
+#include <span>
+
+#include "ir/operator.h"
+#include "tensor/layout.h"
+#include "work/kernel.h"
+
+namespace gradus::work {
+struct Work;
+}
+
+#pragma GCC visibility push(default)
 
 namespace gradus::ops {
 
@@ -19,19 +30,20 @@ struct BindCall {
     int operand = -1;    // -1: the result has memory of its own
     int64_t offset = 0;  // elements from the operand's first one
   };
-  SmallVector<View, 2> views;  // one per result
-  work::WorkRef work;          // null: none
+  SmallVector<View, 2> views;              // one per result
+  std::shared_ptr<const work::Work> work;  // null: none
 
   void set_view(size_t result, int operand, Layout layout, int64_t offset) {
     out[result] = std::move(layout);
     views[result] = {operand, offset};
   }
-  void set_work(work::Work w) { work = work::share(std::move(w)); }
+  void set_work(work::Work w);
   // A kernel of the caller's own, which the CPU runs.
   template <class P>
   void set_kernel(work::KernelFunction run, P parameters, size_t scratch_bytes = 0) {
-    set_work(work::foreign(work::Kernel::of(run, std::move(parameters), scratch_bytes)));
+    set_kernel(work::Kernel::of(run, std::move(parameters), scratch_bytes));
   }
+  void set_kernel(work::Kernel kernel);
   int64_t size(const ir::Dim& d) const { return d.evaluate(sizes); }
   Sizes evaluate(std::span<const ir::Dim> dims) const;
   template <class... Args>
@@ -46,10 +58,6 @@ struct BindCall {
 Layout number_layout(const ir::Number& n);
 void store_number(const ir::Number& n, std::byte* target);
 
-// The windows of operand i as it lies, and of result i (contiguous).
-work::Window operand_window(const BindCall& call, size_t i);
-work::Window result_window(const BindCall& call, size_t i = 0);
-// Binds result 0 as a contiguous copy of operand 0, both of the operand's shape.
-void bind_copy(BindCall& call);
-
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

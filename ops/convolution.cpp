@@ -1,5 +1,6 @@
 #include "ops/convolution.h"
 
+#include "ops/bind_work.h"
 #include "ops/families.h"
 #include "ops/image_axes.h"
 #include "ops/operands.h"

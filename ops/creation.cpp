@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/bind_work.h"
 #include "ops/number_literal.h"
 #include "tensor/convert.h"
 

@@ -1,6 +1,7 @@
 // New tensors, and copies of tensors: full, arange, cast, clone, …
 #pragma once
 
+#include "ops/bind_work.h"
 #include "ops/table.h"
 
 namespace gradus::ops {

@@ -11,8 +11,10 @@
 #include <tuple>
 
 #include "ops/batching.h"
-#include "ops/edge.h"
+#include "ops/bind.h"
 #include "ops/value.h"
+
+#pragma GCC visibility push(default)
 
 namespace gradus::ops {
 
@@ -80,7 +82,6 @@ inline int rank_of(const ComposeCall& c, size_t i) { return c.x(i).rank(); }
 inline int rank_of(const VjpCall& c, size_t i) { return c.x_type(i).rank(); }
 inline int rank_of(const BindCall& c, size_t i) { return c.in[i].rank(); }
 inline int rank_of(const BatchedCall& c, size_t i) { return c.own_rank(i); }
-inline int rank_of(const EdgeCall& c, size_t i) { return c.in[i] ? c.in[i]->rank() : 0; }
 
 // The rank of the tensor whose dimensions attributes name: that of operand 0, or the greatest of
 // all operands where there may be any number of them.
@@ -124,3 +125,5 @@ struct BatchNamedDimensions {
 inline constexpr BatchNamedDimensions batch_named_dimensions;
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

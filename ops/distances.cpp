@@ -1,5 +1,6 @@
 #include "ops/distances.h"
 
+#include "ops/declared.h"
 #include "ops/operands.h"
 #include "ops/reduction_rules.h"
 #include "ops/rules.h"

@@ -39,4 +39,7 @@ struct EdgeCall {
   Sources found;
 };
 
+// As ops/dimension.h asks of every kind of call; found by its argument.
+inline int rank_of(const EdgeCall& c, size_t i) { return c.in[i] ? c.in[i]->rank() : 0; }
+
 }  // namespace gradus::ops

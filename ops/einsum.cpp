@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "ops/declared.h"
 #include "ops/rules.h"
 #include "ops/slicing.h"
 

@@ -2,6 +2,7 @@
 
 #include <numbers>
 
+#include "ops/declared.h"
 #include "ops/operands.h"
 #include "ops/reduction_rules.h"
 #include "ops/rules.h"

@@ -1,5 +1,6 @@
 #include "ops/elementary.h"
 
+#include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/scalar/math.h"
 

@@ -1,11 +1,14 @@
 // Operators named by their types: emit<Exp>(x).
 //
-// A rule needs of an operator that it emits no more than the declaration. ops/declared.h has those
-// of other families; who gives attributes includes the family's header.
+// A rule needs of an operator that it emits no more than the declaration. In the tree
+// ops/declared.h has those of other families; who gives attributes includes the family's header. A
+// rule of one's own names its own operators so, and those of Gradus by ops/rules.h, or as
+// find("exp") of ops/registry.h.
 #pragma once
 
-#include "ops/declared.h"
 #include "ops/value.h"
+
+#pragma GCC visibility push(default)
 
 namespace gradus::ops {
 
@@ -65,3 +68,5 @@ SmallVector<Value, 2> emit_all(World& world, std::span<const Value> operands,
 }
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

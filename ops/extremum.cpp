@@ -1,5 +1,6 @@
 #include "ops/extremum.h"
 
+#include "ops/bind_work.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {

@@ -12,6 +12,8 @@
 #include "ir/literal.h"
 #include "ir/type.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 // What a call passes beside its tensors: `values` are numbers and bools, and `convention` says
@@ -62,3 +64,5 @@ std::vector<std::string> function_names();
 std::string no_function(std::string_view name, std::string_view caller = cpp_caller);
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/declared.h"
 #include "ops/index_operands.h"
 #include "ops/index_work.h"
 #include "ops/indexing.h"

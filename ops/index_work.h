@@ -1,7 +1,7 @@
 // Index work, as operators see it.
 #pragma once
 
-#include "ops/bind.h"
+#include "ops/bind_work.h"
 
 namespace gradus::ops {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/declared.h"
 #include "ops/edge.h"
 #include "ops/index_operands.h"
 #include "ops/index_work.h"

@@ -2,6 +2,7 @@
 // place are added in index order, so that they do not depend on threads; 16-bit floats add in f32.
 #pragma once
 
+#include "ops/edge.h"
 #include "ops/number_literal.h"
 #include "ops/selection.h"
 #include "ops/shape.h"

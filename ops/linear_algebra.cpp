@@ -1,6 +1,7 @@
 #include "ops/linear_algebra.h"
 
 #include "ops/assemble.h"
+#include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/rules.h"
 

@@ -2,6 +2,7 @@
 // are worked out in f64 and rounded when stored.
 #pragma once
 
+#include "ops/bind_work.h"
 #include "ops/table.h"
 
 namespace gradus::ops {

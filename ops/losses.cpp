@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/comparison.h"
+#include "ops/declared.h"
 #include "ops/distances.h"
 #include "ops/element_losses.h"
 #include "ops/families.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/bind_work.h"
 #include "ops/einsum.h"
 #include "ops/families.h"
 #include "ops/rules.h"

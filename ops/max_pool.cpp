@@ -1,5 +1,6 @@
 // Max pooling: the operators.
 #include "base/error.h"
+#include "ops/bind_work.h"
 #include "ops/image_axes.h"
 #include "ops/operands.h"
 #include "ops/pool_windows.h"

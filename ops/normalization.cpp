@@ -1,5 +1,6 @@
 #include "ops/normalization.h"
 
+#include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/operands.h"
 #include "ops/reduction.h"

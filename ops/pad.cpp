@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "ops/assemble.h"
+#include "ops/bind_work.h"
+#include "ops/declared.h"
 #include "ops/edge.h"
 #include "ops/number_literal.h"
 #include "ops/rules.h"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/bind_work.h"
+
 namespace gradus::ops {
 
 namespace {

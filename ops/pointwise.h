@@ -22,6 +22,8 @@
 #include "ops/scalar/num.h"
 #include "ops/value.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 enum class Role : uint8_t { value, condition };  // a condition is read as bool
@@ -79,7 +81,6 @@ struct PointwiseInfo {
 };
 
 void infer_pointwise(const PointwiseInfo& info, ir::InferCall& call);
-work::Pointwise pointwise_work(const PointwiseInfo& info, const BindCall& call);
 void bind_pointwise(const PointwiseInfo& info, BindCall& call);
 
 // The common dtype of operands under ATen's rules: tensors with dimensions, then 0-d tensors, then
@@ -190,3 +191,5 @@ struct PointwiseEntry {
 };
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

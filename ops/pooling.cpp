@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "ops/declared.h"
 #include "ops/extremum.h"
 #include "ops/operands.h"
 #include "ops/pool_windows.h"

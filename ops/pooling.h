@@ -3,6 +3,7 @@
 // With `ceil_mode` a window may reach past the end if it begins before it.
 #pragma once
 
+#include "ops/bind_work.h"
 #include "ops/table.h"
 
 namespace gradus::ops {

@@ -1,5 +1,6 @@
 #include "ops/powers.h"
 
+#include "ops/bind_work.h"
 #include "ops/scalar/math.h"
 
 namespace gradus::ops {

@@ -2,6 +2,8 @@
 
 #include <numbers>
 
+#include "ops/bind_work.h"
+#include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/operands.h"
 #include "ops/rules.h"

@@ -1,5 +1,6 @@
 #include "ops/reduction.h"
 
+#include "ops/declared.h"
 #include "ops/extremum.h"
 #include "ops/families.h"
 #include "ops/rules.h"

@@ -7,6 +7,8 @@
 
 #include "ir/graph.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 // All operators, by name.
@@ -17,6 +19,9 @@ const ir::Operator* find(std::string_view name);
 const ir::Operator* find_type(const void* key);
 // What to write instead of a name that is no operator: "; did you mean 'exp'?", or nothing.
 std::string advice(std::string_view name);
+
+// The value of a constant; null of any other node.
+const Tensor* constant_in(const ir::Node& node);
 
 // Runs an operator's type rule for a node of a graph. Throws Error (without a place). `results` is
 // how many results it has, where the node does not have them yet.
@@ -45,3 +50,5 @@ ir::Attributes counted(const ir::Operator& op, const ir::Attributes& attributes,
                        std::span<const Tensor* const> operands);
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

@@ -1,6 +1,7 @@
 #include "ops/resize.h"
 
 #include "ops/comparison.h"
+#include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/im2col.h"
 #include "ops/image_axes.h"

@@ -1,6 +1,7 @@
 #include "ops/roles.h"
 
 #include "ops/creation.h"
+#include "ops/declared.h"
 #include "ops/emit.h"
 
 namespace gradus::ops {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/assemble.h"
 #include "ops/creation.h"
+#include "ops/declared.h"
 #include "ops/indexing.h"
 #include "ops/matmul.h"
 #include "ops/reduction.h"

@@ -4,6 +4,8 @@
 
 #include "ops/emit.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ops {
 
 Value operator+(const Value& a, const Value& b);
@@ -90,3 +92,5 @@ Value swap_last(const Value& x);
 Value restore_dims(const Value& y, const Ints& dims, bool keepdim, int rank);
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

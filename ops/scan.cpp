@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "ops/bind_work.h"
+#include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/rules.h"
 

@@ -1,5 +1,7 @@
 #include "ops/selection.h"
 
+#include "ops/bind_work.h"
+#include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/nonzero.h"
 #include "ops/rules.h"

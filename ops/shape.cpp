@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/bind_work.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {

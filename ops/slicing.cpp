@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/assemble.h"
+#include "ops/bind_work.h"
 #include "ops/rules.h"
 
 namespace gradus::ops {

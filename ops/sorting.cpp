@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/bind_work.h"
+#include "ops/declared.h"
 #include "ops/extremum.h"
 #include "ops/families.h"
 #include "ops/operands.h"

@@ -3,6 +3,7 @@
 
 #include <numbers>
 
+#include "ops/declared.h"
 #include "ops/rules.h"
 #include "ops/table.h"
 

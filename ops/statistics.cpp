@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/rules.h"
 

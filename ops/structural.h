@@ -34,8 +34,6 @@ struct Undefined {  // y: a value that is absent, as a missing cotangent is
   static void infer(ir::InferCall&);
 };
 
-// The value of a constant, null of any other node.
-const Tensor* constant_in(const ir::Node& node);
 ir::Node constant_node(Tensor value, ir::ValueId result, const SourceLocation& where);
 Value emit_constant(World& world, Tensor value);
 bool is_undefined(const ir::Node& node);

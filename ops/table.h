@@ -31,10 +31,13 @@
 #include <tuple>
 
 #include "ops/batching.h"
+#include "ops/bind.h"
 #include "ops/dimension.h"
 #include "ops/emit.h"
 #include "ops/pointwise.h"
 #include "ops/registry.h"
+
+#pragma GCC visibility push(default)
 
 namespace gradus::ops {
 
@@ -202,3 +205,5 @@ std::span<const ir::Operator* const> fold() {
 }
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

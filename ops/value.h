@@ -4,7 +4,8 @@
 
 #include "ir/graph.h"
 #include "ops/attributes.h"
-#include "ops/bind.h"
+
+#pragma GCC visibility push(default)
 
 namespace gradus::ops {
 
@@ -12,6 +13,9 @@ using ir::InferCall;
 using ir::Operator;
 using ir::Type;
 class World;
+
+// An operand of an operator that runs at once: a tensor, a number, or none.
+using EagerOperand = std::variant<std::monostate, Tensor, ir::Number>;
 
 // A tensor of some world, a number (an operand written as one), or undefined (a gradient that is
 // structurally zero). Cheap enough to pass by const reference and to return.
@@ -126,3 +130,5 @@ class TypeWorld final : public World {
 };
 
 }  // namespace gradus::ops
+
+#pragma GCC visibility pop

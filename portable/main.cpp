@@ -39,7 +39,7 @@ void set_device() {
   const char* given = std::getenv("GRADUS_TEST_DEVICE");
   if (!given || std::string_view(given) != "interpreter") return;
   auto context = std::make_shared<gradus::Context>(gradus::ContextOptions{});
-  gradus::fusion::KernelOptions options;
+  gradus::KernelOptions options;
   options.folder = std::getenv("GRADUS_CUDA_TEST_KERNELS");
   context->replace_part<gradus::fusion::Kernels>(
       std::make_shared<gradus::fusion::cuda::CudaKernels>(

@@ -17,10 +17,10 @@ namespace {
 
 using nb::literals::operator""_a;
 
-fusion::WholeStages whole_stages_from(std::string_view name) {
-  if (name == "off") return fusion::WholeStages::off;
-  if (name == "small") return fusion::WholeStages::small;
-  if (name == "always") return fusion::WholeStages::always;
+WholeStages whole_stages_from(std::string_view name) {
+  if (name == "off") return WholeStages::off;
+  if (name == "small") return WholeStages::small;
+  if (name == "always") return WholeStages::always;
   throw Error("whole_stages is 'off', 'small' or 'always', not '{}'", printable(name));
 }
 
@@ -72,9 +72,8 @@ class Messages {
   bool asked_ = false;
 };
 
-PythonContext make_context(int workers, const std::optional<fusion::KernelOptions>& kernels,
-                           nb::object log, bool multithreading, int depth_limit,
-                           int engine_workers) {
+PythonContext make_context(int workers, const std::optional<KernelOptions>& kernels, nb::object log,
+                           bool multithreading, int depth_limit, int engine_workers) {
   for (int n : {workers, engine_workers})
     if (n < 0) throw Error("{} workers were asked for", n);
   if (depth_limit < 0) throw Error("depth_limit must be 0 or more, not {}", depth_limit);
@@ -86,7 +85,7 @@ PythonContext make_context(int workers, const std::optional<fusion::KernelOption
     };
   return unlocked([&] {
     auto context = std::make_shared<Context>(std::move(options));
-    if (kernels) fusion::set_kernel_options(*context, *kernels);
+    if (kernels) set_kernel_options(*context, *kernels);
     autograd::replace_engine(context,
                              std::make_shared<autograd::Engine>(
                                  context, autograd::EngineOptions{.depth_limit = depth_limit,
@@ -115,7 +114,7 @@ void exit(const PythonContext& c) {
 }
 
 nb::dict statistics_of(const PythonContext& c) {
-  const fusion::KernelStatistics s = fusion::kernels_of(*c.context)->statistics();
+  const KernelStatistics s = kernel_statistics(*c.context);
   nb::dict d;
   d["hits"] = s.hits, d["misses"] = s.misses, d["loaded"] = s.loaded, d["evicted"] = s.evicted;
   d["failed"] = s.failed, d["dropped"] = s.dropped, d["waiting"] = s.waiting;
@@ -124,26 +123,24 @@ nb::dict statistics_of(const PythonContext& c) {
 }
 
 void bind_kernel_options(nb::module_& m) {
-  nb::class_<fusion::KernelOptions>(m, "KernelOptions",
-                                    "How kernels are made and kept; see Context.")
+  nb::class_<KernelOptions>(m, "KernelOptions", "How kernels are made and kept; see Context.")
       .def(
           "__init__",
-          [](fusion::KernelOptions* self, std::string folder, uint64_t most_folder_bytes,
+          [](KernelOptions* self, std::string folder, uint64_t most_folder_bytes,
              size_t most_kernels, unsigned vector_bits, bool always, std::string_view whole_stages,
              bool symbols, bool atomics) {
-            new (self) fusion::KernelOptions{.most_kernels = most_kernels,
-                                             .folder = std::move(folder),
-                                             .most_folder_bytes = most_folder_bytes,
-                                             .vector_bits = vector_bits,
-                                             .always = always,
-                                             .whole_stages = whole_stages_from(whole_stages),
-                                             .symbols = symbols,
-                                             .atomics = atomics};
+            new (self) KernelOptions{.most_kernels = most_kernels,
+                                     .folder = std::move(folder),
+                                     .most_folder_bytes = most_folder_bytes,
+                                     .vector_bits = vector_bits,
+                                     .always = always,
+                                     .whole_stages = whole_stages_from(whole_stages),
+                                     .symbols = symbols,
+                                     .atomics = atomics};
           },
-          nb::kw_only(), "folder"_a = "",
-          "most_folder_bytes"_a = fusion::KernelOptions().most_folder_bytes,
-          "most_kernels"_a = fusion::KernelOptions().most_kernels, "vector_bits"_a = 0,
-          "always"_a = false, "whole_stages"_a = "small", "symbols"_a = false, "atomics"_a = false,
+          nb::kw_only(), "folder"_a = "", "most_folder_bytes"_a = KernelOptions().most_folder_bytes,
+          "most_kernels"_a = KernelOptions().most_kernels, "vector_bits"_a = 0, "always"_a = false,
+          "whole_stages"_a = "small", "symbols"_a = false, "atomics"_a = false,
           "`folder` keeps compiled code for other processes, most_folder_bytes of it; most_kernels "
           "are kept in memory. `vector_bits`: 128, 256 or 512, 0 for the widest there are. "
           "`always`: kernels also where they are not worth it. `whole_stages`: which stages of "
@@ -152,15 +149,14 @@ void bind_kernel_options(nb::module_& m) {
 }
 
 void run_on(Context& context, std::string_view device,
-            const std::optional<fusion::KernelOptions>& kernels) {
-  unlocked(
-      [&] { use_device(context, device_from(device), kernels.value_or(fusion::KernelOptions())); });
+            const std::optional<KernelOptions>& kernels) {
+  unlocked([&] { use_device(context, device_from(device), kernels.value_or(KernelOptions())); });
 }
 
 void bind_devices(nb::module_& m) {
   m.def(
       "use_device",
-      [](std::string_view device, const std::optional<fusion::KernelOptions>& kernels) {
+      [](std::string_view device, const std::optional<KernelOptions>& kernels) {
         run_on(*autograd::current_context(), device, kernels);
       },
       "device"_a, "kernels"_a = nb::none(),
@@ -195,7 +191,7 @@ void bind_context(nb::module_& m) {
       "this thread use it. There is a default one for those who enter none.")
       .def(
           "__init__",
-          [](PythonContext* self, int workers, const std::optional<fusion::KernelOptions>& kernels,
+          [](PythonContext* self, int workers, const std::optional<KernelOptions>& kernels,
              nb::object log, bool multithreading, int depth_limit, int engine_workers) {
             new (self) PythonContext(make_context(workers, kernels, std::move(log), multithreading,
                                                   depth_limit, engine_workers));
@@ -229,8 +225,8 @@ void bind_context(nb::module_& m) {
       .def_prop_ro("workers", [](const PythonContext& c) { return c.context->workers().workers(); })
       .def(
           "set_kernels",
-          [](const PythonContext& c, const fusion::KernelOptions& options) {
-            unlocked([&] { fusion::set_kernel_options(*c.context, options); });
+          [](const PythonContext& c, const KernelOptions& options) {
+            unlocked([&] { set_kernel_options(*c.context, options); });
           },
           "kernels"_a, "Begins anew with these. States that are there keep what they have.")
       .def("kernel_statistics", statistics_of,
@@ -240,14 +236,12 @@ void bind_context(nb::module_& m) {
            "the 'seconds' spent compiling.")
       .def(
           "wait_for_kernels",
-          [](const PythonContext& c) { unlocked([&] { fusion::kernels_of(*c.context)->wait(); }); },
+          [](const PythonContext& c) { unlocked([&] { wait_for_kernels(*c.context); }); },
           "Returns when nothing is waiting to be compiled.")
       .def(
           "use_device",
           [](const PythonContext& c, std::string_view device,
-             const std::optional<fusion::KernelOptions>& kernels) {
-            run_on(*c.context, device, kernels);
-          },
+             const std::optional<KernelOptions>& kernels) { run_on(*c.context, device, kernels); },
           "device"_a, "kernels"_a = nb::none(), "As gradus.use_device, for this context.");
   m.def(
       "current_context", [] { return PythonContext(autograd::current_context()); },

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "interpreter/opaque_call.h"
+#include "gradus/call_function.h"
 #include "python/bindings.h"
 #include "python/errors.h"
 

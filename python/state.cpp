@@ -12,10 +12,10 @@ namespace {
 
 using nb::literals::operator""_a;
 
-fusion::FusionMode mode_from(std::string_view name) {
-  if (name == "behind") return fusion::FusionMode::behind;
-  if (name == "first") return fusion::FusionMode::first;
-  if (name == "off") return fusion::FusionMode::off;
+FusionMode mode_from(std::string_view name) {
+  if (name == "behind") return FusionMode::behind;
+  if (name == "first") return FusionMode::first;
+  if (name == "off") return FusionMode::off;
   throw Error("there is no fusion mode '{}'; the modes are 'behind', 'first' and 'off'", name);
 }
 

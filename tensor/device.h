@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // `other` is a device that an embedder brings.
@@ -22,3 +24,5 @@ inline std::string to_string(Device d) {
 }
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -92,6 +92,8 @@ struct DLManagedTensorVersioned {
 }  // extern "C"
 #endif
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // Out. The result shares the tensor's storage and keeps it alive until its deleter is called, once,
@@ -131,3 +133,5 @@ using DeviceFence = void (*)(Device device) noexcept;
 void set_device_fence(DeviceKind kind, DeviceFence fence);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 
 #include "tensor/half.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 enum class DType : uint8_t { f64, f32, f16, bf16, i64, i32, i8, u8, boolean };
@@ -95,3 +97,5 @@ decltype(auto) visit_compute(Compute c, F&& f) {
 }
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

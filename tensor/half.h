@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // IEEE binary16 bits -> float, exact. Branch-free, so that loops over it vectorise.
@@ -58,3 +60,5 @@ struct BFloat16 {
 };
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

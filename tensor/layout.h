@@ -9,6 +9,8 @@
 #include "base/small_vector.h"
 #include "tensor/dtype.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 using Sizes = SmallVector<int64_t, 4>;  // numbers of elements, or strides
@@ -52,3 +54,5 @@ struct Layout {
 std::optional<Sizes> view_strides(const Layout& layout, std::span<const int64_t> shape);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -19,6 +19,8 @@
 #include "base/function_ref.h"
 #include "tensor/tensor.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // What the header says, checked against the number of bytes that follow it.
@@ -51,3 +53,5 @@ Tensor load_npy(const std::string& path, Context& context = *Context::default_co
 void save_npy(const std::string& path, const Tensor& tensor);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

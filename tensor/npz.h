@@ -12,9 +12,13 @@
 #include "tensor/npy.h"
 
 namespace gradus {
-
 class ZipReader;
 struct ZipMember;
+}  // namespace gradus
+
+#pragma GCC visibility push(default)
+
+namespace gradus {
 
 using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 
@@ -61,3 +65,5 @@ void write_npz(const std::string& path, std::span<const std::pair<std::string, T
 void write_npz(const std::string& path, const NamedTensors& tensors);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -1,6 +1,8 @@
 // Who wants to know when a tensor's values are read back.
 #pragma once
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 class Tensor;
@@ -34,3 +36,5 @@ class ReadWatchGuard {
 };
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -21,6 +21,8 @@
 
 #include "tensor/npz.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 struct SafetensorsEntry {
@@ -83,3 +85,5 @@ void write_safetensors(const std::string& path,
 void write_safetensors(const std::string& path, const NamedTensors& tensors);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

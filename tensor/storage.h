@@ -10,6 +10,8 @@
 #include "base/ref.h"
 #include "tensor/device.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // Counts are thread-safe, the bytes are not. The version rises with every write made through a
@@ -53,3 +55,5 @@ class Storage final : public RefCounted, public pool::Object {
 };
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -13,6 +13,8 @@
 #include "tensor/layout.h"
 #include "tensor/storage.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // A value handle: copying shares the storage. A default-made tensor is undefined (as a missing
@@ -127,3 +129,5 @@ void copy_elements(const Layout& from, const std::byte* source, const Layout& to
                    std::byte* target);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

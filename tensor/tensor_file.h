@@ -3,6 +3,8 @@
 
 #include "tensor/safetensors.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus {
 
 // .safetensors where the name ends so, .npz otherwise. Thread-safe; throws as those do.
@@ -23,3 +25,5 @@ void write_tensors(const std::string& path,
                    std::span<const std::pair<std::string, Tensor>> tensors);
 
 }  // namespace gradus
+
+#pragma GCC visibility pop

@@ -1,6 +1,6 @@
 #include "tools/device.h"
 
-#include "fusion/cpu/compiler.h"
+#include "gradus/kernels.h"
 #include "tools/cli.h"
 
 namespace gradus::cli {
@@ -11,14 +11,16 @@ std::optional<int> device_number(std::string_view command, const std::string& de
   std::optional<int> number;
   if (device.starts_with(cuda))
     number = whole_number<int>(std::string_view(device).substr(cuda.size()));
-  if (!number || *number < 0)
+  if (!number || *number < 0 || *number > UINT16_MAX)
     throw UsageError("gradus {}: --device {} is no device; say cpu or cuda:0", command, device);
   return number;
 }
 
+Device cuda_device(int number) { return {DeviceKind::cuda, static_cast<uint16_t>(number)}; }
+
 void open_compiler(std::string_view otherwise) {
   try {
-    fusion::cpu::open_compiler();
+    open_kernel_compiler();
   } catch (const ResourceError& e) {
     throw Error("{}; {}", e.what(), otherwise);
   }

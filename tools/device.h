@@ -18,6 +18,9 @@ std::optional<int> device_number(std::string_view command, const std::string& de
 std::optional<int> device_number(std::string_view command, const std::string& device,
                                  const ir::Graph& program);
 
+// cuda:`number`.
+Device cuda_device(int number);
+
 // Opens the compiler of kernels for the CPU. Error, with what to do otherwise, where there is none.
 void open_compiler(std::string_view otherwise);
 

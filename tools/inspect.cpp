@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "devices/cuda/planned_device.h"
+#include "interpreter/devices.h"
 #include "interpreter/state.h"
 #include "ir/passes/passes.h"
 #include "ir/text/printer.h"
@@ -56,11 +56,10 @@ void disasm(const DisasmCommand& command) {
   const bool first = command.fusion == "first", peaks = !command.dump_after.empty();
   if (first && !number) open_compiler("--fusion off plans without");
   auto context = std::make_shared<Context>();
-  if (number) fusion::cuda::plan_for_device(*context, *number);
+  if (number) plan_for_device(*context, cuda_device(*number));
   std::string planned;
   if (!command.set.empty() || first || peaks || (!opaque && code->dimensions().empty())) {
-    State state(code, context,
-                {.fusion = first || number ? fusion::FusionMode::first : fusion::FusionMode::off});
+    State state(code, context, {.fusion = first || number ? FusionMode::first : FusionMode::off});
     planned = describe_memory(state.prepare(sizes));
     if (peaks) planned += describe_peaks(state);
     if (number) planned += host_report(state);

@@ -5,9 +5,8 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "devices/backend.h"
-#include "devices/cuda/kernels.h"
-#include "fusion/cpu/compiler.h"
+#include "gradus/inspect.h"
+#include "interpreter/devices.h"
 #include "interpreter/state.h"
 #include "tensor/tensor_file.h"
 #include "tools/cli.h"
@@ -134,49 +133,17 @@ void write_outputs(const std::string& path, const std::vector<std::vector<NamedR
   write_tensors(path, tensors);
 }
 
-fusion::FusionMode fusion_mode(const RunCommand& c, bool on_device) {
-  if (c.fusion == "behind") return fusion::FusionMode::behind;
-  if (c.fusion == "first" || (c.fusion.empty() && on_device)) return fusion::FusionMode::first;
-  return fusion::FusionMode::off;
+FusionMode fusion_mode(const RunCommand& c, bool on_device) {
+  if (c.fusion == "behind") return FusionMode::behind;
+  if (c.fusion == "first" || (c.fusion.empty() && on_device)) return FusionMode::first;
+  return FusionMode::off;
 }
 
-std::string kernels_report(const fusion::KernelStatistics& s) {
+std::string kernels_report(const KernelStatistics& s) {
   return fmt::format(
       "kernels: {} compiled in {:.3f} s, {} loaded, {} used again, {} failed, {} left out, {} "
       "waiting\n",
       s.misses, s.seconds, s.loaded, s.hits, s.failed, s.evicted + s.dropped, s.waiting);
-}
-
-// What would run on a CUDA device in each group's place; its comments name the program's lines.
-std::string cuda_sources(const State& state, const ir::Graph& program) {
-  std::string text;
-  for (const FusedGroup& g : state.groups()) {
-    if (g.nest.empty()) continue;  // no kernel of ours
-    const fusion::Nest nest = fusion::parse_nest(g.nest);
-    std::vector<std::string> lines;
-    for (const SourceLocation& where : g.places)
-      lines.push_back(
-          program.source && where.known()
-              ? fmt::format("line {}: {}", where.line, trimmed(program.source->line(where)))
-              : "");
-    if (lines.size() != nest.steps.size()) lines.clear();
-    text += fusion::cuda::write_source(nest, lines).text;
-  }
-  return text;
-}
-
-// The code of each group for such machines.
-std::string assembly_of(const State& state, fusion::cpu::Isa isa) {
-  std::string text;
-  for (const FusedGroup& g : state.groups())
-    text += fusion::cpu::assembly(fusion::parse_nest(g.nest), isa);
-  return text;
-}
-
-std::optional<fusion::cpu::Isa> target_named(std::string_view name) {
-  for (fusion::cpu::Isa isa : fusion::cpu::all_isas)
-    if (fusion::cpu::name_of(isa) == name) return isa;
-  return std::nullopt;
 }
 
 // What --set says, and the sizes that the first stage's inputs settle.
@@ -240,18 +207,18 @@ void run(const RunCommand& command) {
     state_options.dump_plans = [&](std::string_view step, size_t, const std::string& plan) {
       if (step == command.dump_after) plans += plan;
     };
-  if (command.symbols && state_options.fusion == fusion::FusionMode::off)
+  if (command.symbols && state_options.fusion == FusionMode::off)
     throw Error("--symbols: there are no kernels without fusion; add --fusion first");
-  const std::optional<fusion::cpu::Isa> target = target_named(command.dump_after);
+  const bool shows_code = std::ranges::count(code_targets(), command.dump_after) > 0;
   // Sources are shown of all groups, also of those that the CPU runs better without.
-  const fusion::KernelOptions kernel_options{.folder = command.kernels,
-                                             .always = command.dump_after == "cuda" || target,
-                                             .symbols = command.symbols,
-                                             .atomics = command.atomics};
+  const KernelOptions kernel_options{.folder = command.kernels,
+                                     .always = shows_code,
+                                     .symbols = command.symbols,
+                                     .atomics = command.atomics};
   if (device)
-    fusion::cuda::use_device(*context, *device, kernel_options);
+    use_device(*context, cuda_device(*device), kernel_options);
   else if (!command.kernels.empty() || command.symbols || kernel_options.always)
-    fusion::set_kernel_options(*context, kernel_options);
+    set_kernel_options(*context, kernel_options);
   State state = command.resume.empty()
                     ? State(code, context, state_options)
                     : State::resume(code, command.resume, context, state_options);
@@ -270,7 +237,7 @@ void run(const RunCommand& command) {
   for (int round = 0; round < command.repeat; ++round) {
     if (command.repeat > 1) progress.show(static_cast<double>(round) / command.repeat, "rounds");
     // A new state has the kernels that came meanwhile.
-    if (round > 0 && state_options.fusion == fusion::FusionMode::behind)
+    if (round > 0 && state_options.fusion == FusionMode::behind)
       state = State(code, context, state_options);
     if (round > 0) state.restart();
     recorder.clear();
@@ -281,8 +248,7 @@ void run(const RunCommand& command) {
       std::vector<Tensor> out = state.run(inputs[s], options);
       times[s].push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
       if (device)
-        for (Tensor& t : out)
-          t = devices::to_host(*fusion::kernels_of(*context)->backend(), t, *context);
+        for (Tensor& t : out) t = to_host(t, *context);
       for (size_t r = 0; r < out.size(); ++r) {
         const ir::Result& result = code->results(s)[r];
         const ir::Type* type =
@@ -302,10 +268,9 @@ void run(const RunCommand& command) {
   if (command.repeat > 1) put(times_report(times));
   put(plans);
   if (command.dump_after == "fusion") put(describe_groups(state));
-  if (command.dump_after == "cuda") put(cuda_sources(state, program));
-  if (target) put(assembly_of(state, *target));
+  if (shows_code) put(describe_code(state, command.dump_after));
   if (command.stats && device) put(host_report(state));
-  if (command.stats) put(kernels_report(fusion::kernels_of(*context)->statistics()));
+  if (command.stats) put(kernels_report(kernel_statistics(*context)));
 }
 
 }  // namespace gradus::cli

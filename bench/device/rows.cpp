@@ -41,7 +41,7 @@ const RunOptions staying = [] {
   return options;
 }();
 
-StateOptions first() { return {.fusion = fusion::FusionMode::first}; }
+StateOptions first() { return {.fusion = FusionMode::first}; }
 
 // Waits for all that was asked of the device before: work is done in order, and a result that
 // comes to the host comes last.

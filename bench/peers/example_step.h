@@ -51,8 +51,7 @@ class Stages {
     options.workers = workers;
     const int order = weights.empty() ? 0 : 1;
     state_.emplace(Code::compile(ir::differentiate(step.program, {.order = order, .wrt = weights})),
-                   std::make_shared<Context>(options),
-                   StateOptions{.fusion = fusion::FusionMode::first});
+                   std::make_shared<Context>(options), StateOptions{.fusion = FusionMode::first});
   }
   std::vector<Tensor> run() {
     state_->restart();

@@ -15,7 +15,6 @@
 namespace gradus::bench {
 namespace {
 
-using fusion::FusionMode;
 using Tensors = std::vector<at::Tensor>;
 using Peer = std::function<at::Tensor(const Tensors&)>;
 

@@ -59,7 +59,7 @@ void run_gradus(const Model& model) {
   const std::vector<Tensor> inputs = drawn(model, *context);
   double plan = 0;
   auto step = [&] {
-    State state(code, context, {.fusion = fusion::FusionMode::first});
+    State state(code, context, {.fusion = FusionMode::first});
     plan = 0;
     for (const StageMemory& m : state.prepare({}))
       plan += static_cast<double>(m.buffer + m.held + m.results);

@@ -10,8 +10,6 @@
 namespace gradus::bench {
 namespace {
 
-using fusion::FusionMode;
-
 // The largest difference, by the largest value.
 double difference(const std::vector<Tensor>& ours, const Tensors& theirs) {
   double worst = 0;

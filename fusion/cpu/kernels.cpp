@@ -150,8 +150,12 @@ std::shared_ptr<Kernels> kernels_of(Context& context) {
   return context.part<Kernels>([&] { return make_kernels(context, {}); });
 }
 
+}  // namespace gradus::fusion
+
+namespace gradus {
+
 void set_kernel_options(Context& context, const KernelOptions& options) {
-  context.replace_part<Kernels>(make_kernels(context, options));
+  context.replace_part<fusion::Kernels>(fusion::make_kernels(context, options));
 }
 
-}  // namespace gradus::fusion
+}  // namespace gradus

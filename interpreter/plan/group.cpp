@@ -257,7 +257,7 @@ void Grouper::find_loads(uint32_t index, Members& m) {
 // Null where there is none yet.
 std::shared_ptr<const fusion::Kernel> Grouper::kernel_of(const fusion::Nest& nest,
                                                          const std::string& text) {
-  if (d.choice.mode == fusion::FusionMode::first) return d.choice.source->get(nest, text);
+  if (d.choice.mode == FusionMode::first) return d.choice.source->get(nest, text);
   if (auto kernel = d.choice.set->find(text)) return kernel;
   auto& missing = d.plan->missing;
   if (!d.choice.set->failed.contains(text) &&
@@ -267,7 +267,7 @@ std::shared_ptr<const fusion::Kernel> Grouper::kernel_of(const fusion::Nest& nes
 }
 
 bool Grouper::is_on_its_way(const std::string& nest) const {
-  return d.choice.mode == fusion::FusionMode::behind && !d.choice.set->failed.contains(nest);
+  return d.choice.mode == FusionMode::behind && !d.choice.set->failed.contains(nest);
 }
 
 // Of a kernel with one store and single loops: all that it reads of an element is read before the
@@ -347,7 +347,7 @@ bool can_fuse(Draft& d, uint32_t index) {
 }
 
 void group(Draft& d) {
-  if (d.choice.mode == fusion::FusionMode::off) return;
+  if (d.choice.mode == FusionMode::off) return;
   const std::vector<uint32_t> uses = count_uses(d);
   join_rows(d, uses);
   Grouper(d, uses).run();

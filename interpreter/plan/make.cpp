@@ -92,7 +92,7 @@ const devices::DeviceCode& Maker::code_of(const work::WorkRef& work, uint32_t ar
   devices::DeviceCode& code = made->second;
   if (!first) return code;
   code = (host ? devices::cpu() : d.choice.backend)
-             ->make(*work, static_cast<int>(args), d.choice.mode != fusion::FusionMode::behind);
+             ->make(*work, static_cast<int>(args), d.choice.mode != FusionMode::behind);
   d.plan->later.insert(d.plan->later.end(), code.later.begin(), code.later.end());
   d.plan->kernels.push_back(work);
   if (code.kernel.parameters) d.plan->kernels.push_back(code.kernel.parameters);

@@ -22,7 +22,7 @@ void note_kernels(const Draft& d) {
   const KernelChoice& choice = d.choice;
   if (!choice.source) return;
   d.plan->kernel_source = choice.source->id();
-  const bool all = choice.mode == fusion::FusionMode::first;
+  const bool all = choice.mode == FusionMode::first;
   d.plan->kernel_generation = (all ? choice.source->ready() : choice.set)->generation;
 }
 
@@ -74,17 +74,17 @@ std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
                                              std::shared_ptr<const SegmentPlan> previous,
                                              std::span<const Tensor> inputs,
                                              std::vector<int64_t> key, const KernelChoice& choice) {
-  if (choice.traits().compiles_ahead && choice.mode == fusion::FusionMode::first) {
+  if (choice.traits().compiles_ahead && choice.mode == FusionMode::first) {
     // As if it were not to wait: then all that is wanted is known before any of it is compiled.
     KernelChoice asking = choice;
-    asking.mode = fusion::FusionMode::behind;
+    asking.mode = FusionMode::behind;
     asking.set = choice.source->ready();
     auto plan = plan_steps(code, segment, previous, inputs, key, asking);
     if (!waits_for_code(*plan)) return plan;
     for (const auto& [nest, text] : plan->missing) choice.source->request(nest, text);
     choice.source->wait();
   }
-  const bool behind = choice.mode == fusion::FusionMode::behind;
+  const bool behind = choice.mode == FusionMode::behind;
   const bool is_small = is_small_stage(code, segment, inputs, choice);
   if (is_small && !(behind && choice.set->stages.empty()))
     if (auto plan = plan_steps(code, segment, previous, inputs, key, parts_of(choice));

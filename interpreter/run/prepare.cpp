@@ -70,7 +70,7 @@ std::vector<StageMemory> prepare(StateData& s, const DimSizes& sizes) {
   const DimensionSizes ordered = in_order(code, sizes);
   const SizesByName by_name(code, ordered);
   KernelChoice choice = s.place.kernels;
-  if (choice.source) choice.mode = fusion::FusionMode::first;
+  if (choice.source) choice.mode = FusionMode::first;
   std::vector<std::shared_ptr<const SegmentPlan>> ready;
   std::vector<StageMemory> memory;
   size_t bytes = 0;

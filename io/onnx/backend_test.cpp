@@ -131,7 +131,7 @@ std::string difference(const std::string& name, const Tensor& got, const Tensor&
 std::string run_and_compare(const Import& model, const InputSources& sources,
                             const Values& expected, const Tolerance& t) {
   auto code = Code::compile(model.program);
-  State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  State state(code, Context::default_context(), {.fusion = FusionMode::off});
   std::vector<Tensor> results = state.run(find_inputs(state, sources));
   if (results.size() != expected.tensors.size())
     return fmt::format("{} tensors come out, {} are expected", results.size(),

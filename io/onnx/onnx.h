@@ -9,6 +9,8 @@
 
 #include "io/import.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::onnx {
 
 // What the importer has no meaning for. `reason` names what is missing, without the place:
@@ -86,3 +88,5 @@ TestOutcome run_test(const std::string& folder, const TestOptions& options = {})
 std::vector<std::string> find_tests(const std::string& folder);
 
 }  // namespace gradus::onnx
+
+#pragma GCC visibility pop

@@ -3,7 +3,10 @@
 
 #include <memory>
 
+#include "gradus/internal.h"
 #include "ops/rules.h"
+
+#pragma GCC visibility push(default)
 
 namespace gradus::ir {
 
@@ -43,8 +46,10 @@ class Builder {
   Graph take();
 
  private:
-  class StageWorld;
+  class GRADUS_INTERNAL StageWorld;
   std::unique_ptr<StageWorld> world_;
 };
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

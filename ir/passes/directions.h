@@ -13,6 +13,8 @@
 
 #include "ir/graph.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 struct DirectionOptions {
@@ -54,3 +56,5 @@ Graph hessian(const Graph& graph, const DirectionOptions& options = {});
 Graph batch_cotangents(const Graph& graph, const Dim& size);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

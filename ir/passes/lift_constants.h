@@ -7,6 +7,8 @@
 
 #include "ir/graph.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 // Given   a verified program, as a trace is, with weights as constants
@@ -17,3 +19,5 @@ namespace gradus::ir {
 std::vector<std::pair<std::string, Tensor>> lift_constants(Graph& graph, int64_t elements = 16);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

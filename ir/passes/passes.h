@@ -10,6 +10,8 @@
 
 #include "ir/graph.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 // A stage never has more nodes than this: derivatives of derivatives and calls of calls can grow
@@ -75,3 +77,5 @@ Graph lower(Graph graph, const DumpHook& dump = {});
 std::vector<std::string_view> pipeline_steps();
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

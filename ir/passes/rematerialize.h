@@ -7,6 +7,8 @@
 
 #include "ir/graph.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 // How much a program may hold between its stages, for inputs of these sizes.
@@ -38,3 +40,5 @@ std::vector<int64_t> held_bytes(const Graph& graph, const MemoryBudget& sizes);
 void rematerialize(Graph& graph, const MemoryBudget& budget);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

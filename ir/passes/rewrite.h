@@ -3,6 +3,8 @@
 
 #include "ir/graph.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 class Substitute {
@@ -53,3 +55,5 @@ std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> 
                                   Substitute& substitute, bool keep_differentiable);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

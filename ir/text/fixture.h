@@ -9,6 +9,8 @@
 
 #include "ir/graph.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 // Uniform in [low, high), of the declared type and sizes, from the seed and the input's name.
@@ -68,3 +70,5 @@ struct Fixture {
 double default_tolerance(DType dtype);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

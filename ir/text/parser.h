@@ -6,6 +6,8 @@
 #include "ir/graph.h"
 #include "ir/text/fixture.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 // Reads a program file. The graphs are verified and their types inferred; calls are resolved,
@@ -19,3 +21,5 @@ Fixture parse_fixture(std::string text, std::string file = {});
 Fixture parse_file(const std::string& path);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

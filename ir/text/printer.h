@@ -6,6 +6,8 @@
 
 #include "ir/graph.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 // What the values of a graph are called in its text: their own names where they have one that no
@@ -40,3 +42,5 @@ inline constexpr int text_version = 1;
 std::string name_text(std::string_view name);
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

@@ -5,6 +5,8 @@
 
 #include "ir/graph.h"
 
+#pragma GCC visibility push(default)
+
 namespace gradus::ir {
 
 // The invariants. Messages end in the number of the one that does not hold: "[V4]".
@@ -51,3 +53,5 @@ std::string why_wrong_operands(const Operator& op, std::span<const Operand> oper
 inline constexpr size_t deepest_call = 100;
 
 }  // namespace gradus::ir
+
+#pragma GCC visibility pop

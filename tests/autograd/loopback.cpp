@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "interpreter/devices.h"
+#include "interpreter/device_kernels.h"
 
 namespace gradus::autograd::testing {
 

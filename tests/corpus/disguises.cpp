@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "fusion/kernels.h"
 #include "interpreter/gradcheck.h"
 #include "ir/text/parser.h"
 #include "ir/text/printer.h"
@@ -335,7 +336,7 @@ void fail_at(const Subject& s, const State& before, size_t instruction, bool aft
   EXPECT_EQ(memory.live_bytes(), live);
 }
 
-void fail_everywhere(const Subject& s, fusion::FusionMode fusion) {
+void fail_everywhere(const Subject& s, FusionMode fusion) {
   Results plain = run_unfused(s);
   auto memory = std::make_shared<HeapAllocator>();
   ContextOptions context_options;
@@ -367,11 +368,11 @@ void fail_everywhere(const Subject& s, fusion::FusionMode fusion) {
 
 // SPEC I14
 void failing_anywhere(const ir::Fixture& fixture) {
-  for (const Subject& s : subjects(fixture)) fail_everywhere(s, fusion::FusionMode::off);
+  for (const Subject& s : subjects(fixture)) fail_everywhere(s, FusionMode::off);
 }
 void failing_in_groups(const ir::Fixture& fixture) {
   if (!has_kernels()) GTEST_SKIP() << "no kernels here";
-  for (const Subject& s : subjects(fixture)) fail_everywhere(s, fusion::FusionMode::first);
+  for (const Subject& s : subjects(fixture)) fail_everywhere(s, FusionMode::first);
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ void run_exported(const Subject& s) {
   };
   std::vector<Tensor> inputs;
   for (ir::ValueId v : back.program.stages[0].inputs) inputs.push_back(given(back.program[v].name));
-  State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  State state(code, Context::default_context(), {.fusion = FusionMode::off});
   std::vector<Tensor> results = state.run(inputs);
   const std::vector<Tensor> expected = run_all(s)[0];
   // In the same order, without those that are absent; names that are taken are others.

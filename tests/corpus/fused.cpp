@@ -12,7 +12,6 @@
 
 namespace gradus::corpus {
 
-using fusion::FusionMode;
 namespace files = std::filesystem;
 
 std::vector<unsigned> kernel_widths() {
@@ -40,9 +39,9 @@ std::shared_ptr<Context> KernelFolder::open(int workers, unsigned vector_bits) c
   options.workers = workers;
   auto context = std::make_shared<Context>(options);
   if (!has_part(Part::llvm)) return context;  // there is nothing to keep
-  fusion::KernelOptions kernels{.folder = path_, .vector_bits = vector_bits, .always = true};
+  KernelOptions kernels{.folder = path_, .vector_bits = vector_bits, .always = true};
   kernels.most_kernels = 1 << 20;  // so that none is loaded twice
-  fusion::set_kernel_options(*context, kernels);
+  set_kernel_options(*context, kernels);
   return context;
 }
 
@@ -98,7 +97,7 @@ std::string through_a_folder(
     if (round == std::string_view("damaged")) folder.damage();
     auto context = folder.open(compiles ? 1 : 4, vector_bits);
     std::string found = all(context);
-    const fusion::KernelStatistics n = fusion::kernels_of(*context)->statistics();
+    const KernelStatistics n = fusion::kernels_of(*context)->statistics();
     if (found.empty() && n.failed) found = fmt::format("{} kernels failed", n.failed);
     if (found.empty() && (compiles ? n.loaded : n.misses))
       found = fmt::format("{} kernels were loaded, {} compiled", n.loaded, n.misses);
@@ -138,8 +137,7 @@ void whole_stages(const ir::Fixture& fixture) {
       auto& context = contexts[bits];
       if (!context) {
         context = std::make_shared<Context>();
-        fusion::set_kernel_options(
-            *context, {.vector_bits = bits, .whole_stages = fusion::WholeStages::always});
+        set_kernel_options(*context, {.vector_bits = bits, .whole_stages = WholeStages::always});
       }
       EXPECT_EQ(difference(known, plain, run_fused(known, context)), "") << bits << " bits";
       EXPECT_EQ(fusion::kernels_of(*context)->statistics().failed, 0u);

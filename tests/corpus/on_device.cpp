@@ -47,7 +47,7 @@ Results run_on_device(const Subject& subject) {
     fusion::cuda::use_device(*context, 0, {.folder = folder ? folder : ""});
     test_device() = std::move(context);
   }
-  State state(subject.code, test_device(), {.fusion = fusion::FusionMode::first});
+  State state(subject.code, test_device(), {.fusion = FusionMode::first});
   return run_all(state, subject);
 }
 

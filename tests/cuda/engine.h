@@ -4,7 +4,7 @@
 #include "autograd/engine.h"
 #include "autograd/operators.h"
 #include "devices/cuda/kernels.h"
-#include "interpreter/devices.h"
+#include "interpreter/device_kernels.h"
 #include "interpreter/inputs.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/late_device.h"

@@ -158,7 +158,7 @@ class Program:
         library = pathlib.Path(os.environ["GRADUS_LIBRARY"])
         (HERE / "blocks.cpp").write_text(self.source())
         command = [os.environ.get("CXX", "c++"), "-std=c++20", "-ffp-contract=off", "-w",
-                   *os.environ.get("CXXFLAGS", "").split(), f"-I{SOURCE}", "blocks.cpp", "-o",
+                   *os.environ.get("CXXFLAGS", "").split(), f"-I{SOURCE}", f"-I{SOURCE}/include", "blocks.cpp", "-o",
                    "blocks", str(library), "-lfmt", "-pthread", f"-Wl,-rpath,{library.parent}"]
         compiled = subprocess.run(command, cwd=HERE, text=True, capture_output=True)
         if compiled.returncode:

@@ -15,7 +15,6 @@ namespace gradus {
 namespace {
 
 using namespace test;
-using fusion::FusionMode;
 
 constexpr const char* program =
     "graph g {\n  stage 0 (%x: f64[N]) {\n    %a = exp(%x)\n    %b = sin(%a)\n"
@@ -32,7 +31,7 @@ class Behind : public testing::Test {
     options.workers = 2;
     options.log = std::move(log);
     auto context = std::make_shared<Context>(options);
-    fusion::set_kernel_options(*context, {.always = true});
+    set_kernel_options(*context, {.always = true});
     return context;
   }
   static State behind(std::shared_ptr<const Code> code, const std::shared_ptr<Context>& context) {
@@ -151,7 +150,7 @@ TEST_F(Behind, SoManyWaitAndNoMore) {
                                        i));
     kernels->request(nest, fusion::print(nest));
   }
-  const fusion::KernelStatistics s = kernels->statistics();
+  const KernelStatistics s = kernels->statistics();
   EXPECT_LE(s.waiting, most + 1);
   EXPECT_GT(s.dropped, 0u);
 }
@@ -190,7 +189,7 @@ TEST_F(Behind, ProgramsRunWhereNoKernelCanBeMade) {
     }
     void request(const fusion::Nest&, const std::string&) override { ++asked; }
     void wait() override {}
-    fusion::KernelStatistics statistics() const override { return {}; }
+    KernelStatistics statistics() const override { return {}; }
   };
   for (FusionMode mode : {FusionMode::behind, FusionMode::first}) {
     auto shared = context();
@@ -234,7 +233,7 @@ TEST_F(Behind, AForkedChildMakesNoKernels) {
       right &= fresh.groups().empty();
     }
     fusion::kernels_of(*shared)->wait();
-    fusion::set_kernel_options(*shared, {});  // ends the parent's here
+    set_kernel_options(*shared, {});  // ends the parent's here
     _exit(right ? 0 : 1);
   }
   int status = 0;
@@ -249,7 +248,7 @@ TEST_F(Behind, AProcessEndsWhileItsThreadCompiles) {
     EXPECT_EXIT(
         {
           auto context = Context::default_context();
-          fusion::set_kernel_options(*context, {.always = true});
+          set_kernel_options(*context, {.always = true});
           State state = behind(compile(program), context);
           run(state, {input()});
           if (fusion::kernels_of(*context)->statistics().waiting == 0) _exit(1);
@@ -260,7 +259,7 @@ TEST_F(Behind, AProcessEndsWhileItsThreadCompiles) {
 
 TEST_F(Behind, OptionsThatCannotBeAreRefused) {
   auto shared = context();
-  EXPECT_THROW(fusion::set_kernel_options(*shared, {.vector_bits = 300}), Error);
+  EXPECT_THROW(set_kernel_options(*shared, {.vector_bits = 300}), Error);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@ namespace gradus {
 namespace {
 
 using namespace test;
-using fusion::FusionMode;
 
 const std::shared_ptr<Context>& fusing(unsigned bits, int workers) {
   static std::map<std::pair<unsigned, int>, std::shared_ptr<Context>> contexts;
@@ -18,7 +17,7 @@ const std::shared_ptr<Context>& fusing(unsigned bits, int workers) {
     ContextOptions options;
     options.workers = workers;
     c = std::make_shared<Context>(options);
-    fusion::set_kernel_options(*c, {.vector_bits = bits, .always = true});
+    set_kernel_options(*c, {.vector_bits = bits, .always = true});
   }
   return c;
 }
@@ -263,7 +262,7 @@ TEST_F(Edges, TakeNoMemory) {
                                    "%c = cat(%a, %b) {dim = 0}\n%x = exp(%c)\n%y = mul(%x, %c)\n"
                                    "%s = cumsum(%y) {dim = 0}\nreturn %s");
   Counted counted;
-  fusion::set_kernel_options(*counted.context, {.always = true});
+  set_kernel_options(*counted.context, {.always = true});
   State s(compile(text), counted.context, {.fusion = FusionMode::first});
   const int64_t before = static_cast<int64_t>(counted.heap->peak_bytes());
   run(s, {wave(DType::f64, {4096}, 1), wave(DType::f64, {4096}, 2)});

@@ -7,14 +7,13 @@ namespace gradus {
 namespace {
 
 using namespace test;
-using fusion::FusionMode;
 
 const std::shared_ptr<Context>& fusing() {
   static const auto context = [] {
     ContextOptions options;
     options.workers = 2;
     auto c = std::make_shared<Context>(options);
-    fusion::set_kernel_options(*c, {.always = true});
+    set_kernel_options(*c, {.always = true});
     return c;
   }();
   return context;

@@ -1,6 +1,7 @@
 // Groups of instructions that run as one kernel.
 #include "tests/corpus/fused.h"
 
+#include "fusion/kernels.h"
 #include "ir/passes/passes.h"
 #include "tensor/convert.h"
 #include "tests/interpreter/support.h"
@@ -9,7 +10,6 @@ namespace gradus {
 namespace {
 
 using namespace test;
-using fusion::FusionMode;
 
 class Fused : public testing::Test {
  public:
@@ -27,11 +27,11 @@ class Fused : public testing::Test {
     static const auto context = make_context({.always = true});
     return context;
   }
-  static std::shared_ptr<Context> make_context(const fusion::KernelOptions& options) {
+  static std::shared_ptr<Context> make_context(const KernelOptions& options) {
     ContextOptions context_options;
     context_options.workers = 2;
     auto context = std::make_shared<Context>(context_options);
-    fusion::set_kernel_options(*context, options);
+    set_kernel_options(*context, options);
     return context;
   }
 };
@@ -140,7 +140,7 @@ TEST_F(Fused, ValuesInsideTakeNoMemory) {
   std::string text = "graph g {\n stage 0 (%x: f64[N]) {\n%v0 = sin(%x)\n";
   for (int i = 1; i < 20; ++i) text += fmt::format("%v{} = sin(%v{})\n", i, i - 1);
   Counted counted;
-  fusion::set_kernel_options(*counted.context, {.always = true});
+  set_kernel_options(*counted.context, {.always = true});
   State s(compile(text + "return %v19\n }\n}\n"), counted.context, {.fusion = FusionMode::first});
   run(s, {Tensor::zeros(DType::f64, Sizes{n})});
   ASSERT_EQ(s.groups().size(), 1u);
@@ -234,7 +234,7 @@ TEST_F(Fused, AKernelWithoutMemoryNamesItsLines) {
   auto memory = std::make_shared<Failing>();
   auto own =
       std::make_shared<Context>(ContextOptions{.workers = 1, .allocator = memory, .log = {}});
-  fusion::set_kernel_options(*own, {.always = true});
+  set_kernel_options(*own, {.always = true});
   State s(compile(one_stage("%x: f64[N]", "%a = exp(%x)\n%b = sin(%a)\nreturn %b")), own,
           {.fusion = FusionMode::first});
   std::vector<Tensor> in{ramp({5})};

@@ -39,7 +39,7 @@ std::vector<Tensor> buffers_like(const std::vector<Tensor>& results) {
 
 TEST(RunInto, GivesWhatRunGivesInTheCallersMemory) {
   auto code = compile(program, 2);
-  for (fusion::FusionMode mode : {fusion::FusionMode::off, fusion::FusionMode::first})
+  for (FusionMode mode : {FusionMode::off, FusionMode::first})
     for (bool prepared : {false, true}) {
       State plain(code), state(code, Context::default_context(), {.fusion = mode});
       if (prepared) state.prepare({{"N", 5}});
@@ -95,7 +95,7 @@ graph g {
     for (int64_t n : {6, 600}) {
       auto code = compile(text, 1);
       Counted counted;
-      State state(code, counted.context, {.fusion = fusion::FusionMode::off});
+      State state(code, counted.context, {.fusion = FusionMode::off});
       state.prepare({{"N", n}});
       const auto first = inputs_of(state, n, 1), second = inputs_of(state, n, 2);
       run(state, first);
@@ -165,7 +165,7 @@ graph g {
 }
 )",
                       1);
-  State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  State state(code, Context::default_context(), {.fusion = FusionMode::off});
   const std::vector<Tensor> results = run(state, inputs_of(state, n, 1));
   const auto cotangents = inputs_of(state, n, 2);
   std::vector<Tensor> gradients(2);

@@ -198,9 +198,9 @@ graph g {
 }
 )");
   auto context = std::make_shared<Context>();
-  fusion::set_kernel_options(*context, {.always = true});
-  State fused(code, context, {.fusion = fusion::FusionMode::first});
-  State plain(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  set_kernel_options(*context, {.always = true});
+  State fused(code, context, {.fusion = FusionMode::first});
+  State plain(code, Context::default_context(), {.fusion = FusionMode::off});
   const int64_t n = 1 << 14;
   const auto memory = fused.prepare({{"N", n}});
   if (fused.groups().empty()) GTEST_SKIP() << "no kernels here";
@@ -242,7 +242,7 @@ graph g {
 // The same with kernels: none asks for memory while it runs.
 TEST(Memory, RestartedFusedStatesReuseTheirBuffer) {
   Counted counted;
-  fusion::set_kernel_options(*counted.context, {.always = true});
+  set_kernel_options(*counted.context, {.always = true});
   State state(compile(R"(
 graph g {
   stage 0 (%x: f64[40, 3], %w: f64[3]) {
@@ -256,7 +256,7 @@ graph g {
   }
 }
 )"),
-              counted.context, {.fusion = fusion::FusionMode::first});
+              counted.context, {.fusion = FusionMode::first});
   std::vector<Tensor> in{Tensor::zeros(DType::f64, Sizes{40, 3}),
                          Tensor::zeros(DType::f64, Sizes{3})};
   run(state, in);

@@ -31,7 +31,7 @@ TEST(Prepare, ReportsWhatEachStageTakes) {
   auto code = compile(program, 2);
   for (const DimSizes& sizes : {DimSizes{{"M", 3}, {"N", 2}}, DimSizes{{"M", 40}, {"N", 500}}}) {
     Counted counted;
-    State state(code, counted.context, {.fusion = fusion::FusionMode::off});
+    State state(code, counted.context, {.fusion = FusionMode::off});
     const auto memory = state.prepare(sizes);
     ASSERT_EQ(memory.size(), code->stages());
     size_t buffer = 0;
@@ -62,7 +62,7 @@ TEST(Prepare, TheMemoryStays) {
   auto code = compile(program, 1);
   const DimSizes sizes{{"M", 1000}, {"N", 700}};  // more than is kept otherwise
   Counted counted;
-  State state(code, counted.context, {.fusion = fusion::FusionMode::off});
+  State state(code, counted.context, {.fusion = FusionMode::off});
   size_t held = 0;
   for (const StageMemory& m : state.prepare(sizes)) held += m.held;
   const size_t buffer = counted.heap->live_bytes();
@@ -101,15 +101,15 @@ TEST(Prepare, GivesTheSameResults) {
 // SPEC I15
 TEST(Prepare, CompilesWhatRunsUse) {
   auto context = std::make_shared<Context>();
-  fusion::set_kernel_options(*context, {.always = true});
+  set_kernel_options(*context, {.always = true});
   auto kernels = fusion::kernels_of(*context);
   auto code = compile(program, 1);
   const DimSizes sizes{{"M", 50}, {"N", 40}};
   State state(code, context);  // which would compile behind its runs
   state.prepare(sizes);
-  const fusion::KernelStatistics before = kernels->statistics();
+  const KernelStatistics before = kernels->statistics();
   if (before.misses == 0) GTEST_SKIP() << "no kernels here";
-  State plain(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  State plain(code, Context::default_context(), {.fusion = FusionMode::off});
   for (size_t s = 0; s < code->stages(); ++s) {
     const auto inputs = inputs_of(plain, sizes);
     const auto expected = run(plain, inputs), results = run(state, inputs);
@@ -117,7 +117,7 @@ TEST(Prepare, CompilesWhatRunsUse) {
       EXPECT_TRUE(bitwise_equal(results[i], expected[i])) << s;
   }
   EXPECT_FALSE(state.groups().empty());
-  const fusion::KernelStatistics after = kernels->statistics();
+  const KernelStatistics after = kernels->statistics();
   EXPECT_EQ(after.misses, before.misses);
   EXPECT_EQ(after.hits, before.hits);
   EXPECT_EQ(after.waiting, 0u);
@@ -175,7 +175,7 @@ graph g {
   }
 }
 )");
-  State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  State state(code, Context::default_context(), {.fusion = FusionMode::off});
   EXPECT_TRUE(state.peaks().empty());
   state.prepare({{"N", 1000}});
   const auto peaks = state.peaks();

@@ -53,8 +53,7 @@ std::vector<Tensor> inputs_of(const State& state, uint64_t seed,
 
 // Every stage's results, saved and resumed before stage `at`, by states of the given fusion.
 std::vector<Tensor> results(const std::shared_ptr<const Code>& code, size_t at,
-                            const std::string& path, fusion::FusionMode before,
-                            fusion::FusionMode after) {
+                            const std::string& path, FusionMode before, FusionMode after) {
   auto context = Context::default_context();
   State state(code, context, {.fusion = before});
   std::vector<Tensor> all;
@@ -71,7 +70,6 @@ std::vector<Tensor> results(const std::shared_ptr<const Code>& code, size_t at,
 }
 
 TEST_F(SaveState, GoesOnWithTheSameBits) {
-  using fusion::FusionMode;
   auto code = compile(mixed, 3);
   auto expected = results(code, 99, "", FusionMode::off, FusionMode::off);
   for (size_t stage = 0; stage <= code->stages(); ++stage)

@@ -9,19 +9,17 @@ namespace gradus {
 namespace {
 
 using namespace test;
-using fusion::FusionMode;
-using fusion::WholeStages;
 
 class Whole : public testing::Test {
  protected:
   void SetUp() override {
     if (!fusion::cpu::runs_here(fusion::cpu::Isa::avx2)) GTEST_SKIP() << "no kernels here";
   }
-  static std::shared_ptr<Context> context(const fusion::KernelOptions& options = {}) {
+  static std::shared_ptr<Context> context(const KernelOptions& options = {}) {
     ContextOptions context_options;
     context_options.workers = 2;
     auto context = std::make_shared<Context>(context_options);
-    fusion::set_kernel_options(*context, options);
+    set_kernel_options(*context, options);
     return context;
   }
   static State first(std::shared_ptr<const Code> code,
@@ -149,7 +147,7 @@ TEST_F(Whole, ErrorsOfCallsHaveTheirPlace) {
 
 TEST_F(Whole, NotOfSizesToComeNorOfMuchWorkNorOfViews) {
   auto wholes = [](const std::string& text, const std::vector<Tensor>& inputs,
-                   const fusion::KernelOptions& options = {}) {
+                   const KernelOptions& options = {}) {
     auto code = compile(text);
     State state = first(code, context(options)), plain = unfused(code);
     expect_same(run(state, inputs), run(plain, inputs));

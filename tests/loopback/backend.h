@@ -93,7 +93,7 @@ class LoopbackKernels final : public fusion::Kernels {
                                             const std::string& text) override;
   void request(const fusion::Nest& nest, const std::string& text) override { get(nest, text); }
   void wait() override {}
-  fusion::KernelStatistics statistics() const override { return {}; }
+  KernelStatistics statistics() const override { return {}; }
 
  private:
   const uint64_t id_;

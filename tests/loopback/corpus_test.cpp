@@ -62,7 +62,7 @@ corpus::Results run(Place& at, State& state, const corpus::Subject& subject) {
 // Three rounds: the second one's memory was used before, the third may replay what was recorded.
 std::string difference_by(Place& at, const corpus::Subject& subject,
                           const corpus::Results& expected) {
-  const auto mode = at.backend->chance(2) ? fusion::FusionMode::first : fusion::FusionMode::behind;
+  const auto mode = at.backend->chance(2) ? FusionMode::first : FusionMode::behind;
   State state(subject.code, at.context, {.fusion = mode});
   std::string found;
   for (int round = 0; round < 3; ++round) {

@@ -44,7 +44,7 @@ inline InputSources sources_of(const onnx::Import& model, const Values& values) 
 // The results, by name.
 inline Values run(const onnx::Import& model, const Values& values) {
   auto code = Code::compile(model.program);
-  State state(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
+  State state(code, Context::default_context(), {.fusion = FusionMode::off});
   std::vector<Tensor> out = state.run(find_inputs(state, sources_of(model, values)));
   Values results;
   for (size_t i = 0; i < out.size(); ++i) results[code->results(0)[i].name] = out[i];

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "ops/arithmetic.h"
+#include "ops/declared.h"
 #include "ops/registry.h"
 
 namespace gradus::ops {

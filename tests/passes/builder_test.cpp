@@ -159,7 +159,7 @@ graph g {
                       .program();
   Tensor x = Tensor::from(DType::f64, Sizes{3}, std::vector<double>{0.3, -1.2, 0.7});
   Tensor one = Tensor::scalar(DType::f64, 1);
-  for (auto fusion : {fusion::FusionMode::off, fusion::FusionMode::first}) {
+  for (auto fusion : {FusionMode::off, FusionMode::first}) {
     auto context = Context::default_context();
     State a(Code::compile(differentiate(graph, {.order = 2})), context, {.fusion = fusion});
     State b(Code::compile(differentiate(by_hand, {.order = 2})), context, {.fusion = fusion});

@@ -140,8 +140,8 @@ TEST(RandomPrograms, FusedKernelsGiveTheSameBits) {
     ir::Graph g = derived(program.graph(), {.order = 2});
     Results inputs = random_inputs(g, seed), got;
     auto code = Code::compile(g);
-    State plain(code, Context::default_context(), {.fusion = fusion::FusionMode::off});
-    State fused(code, corpus::fusing_context(2), {.fusion = fusion::FusionMode::first});
+    State plain(code, Context::default_context(), {.fusion = FusionMode::off});
+    State fused(code, corpus::fusing_context(2), {.fusion = FusionMode::first});
     for (size_t s = 0; s < g.stages.size(); ++s)
       expect_same({fused.run(inputs[s])}, {plain.run(inputs[s])}, "fused");
     groups += fused.groups().size();

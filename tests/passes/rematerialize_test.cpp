@@ -210,7 +210,7 @@ TEST(Rematerialize, SaysWhatItCannot) {
 using Results = std::vector<std::vector<Tensor>>;
 
 Results run_code(const std::shared_ptr<const Code>& code, const Results& inputs,
-                 const std::shared_ptr<Context>& context, fusion::FusionMode mode) {
+                 const std::shared_ptr<Context>& context, FusionMode mode) {
   State state(code, context, {.fusion = mode});
   Results results;
   for (const auto& in : inputs) results.push_back(state.run(in));
@@ -245,7 +245,7 @@ TEST(Rematerialize, RandomProgramsKeepTheirBitsWithinAnyBudget) {
       Results inputs = random_inputs(g, seed);
       // An absent cotangent stays absent where its values are computed again.
       if (seed % 4 == 0) inputs.back().back() = Tensor();
-      const Results want = run_code(Code::compile(g), inputs, one, fusion::FusionMode::off);
+      const Results want = run_code(Code::compile(g), inputs, one, FusionMode::off);
       for (const int64_t share : {0, 1, 2, 3}) {
         budget.bytes = most * share / 4;
         std::shared_ptr<const Code> code;
@@ -267,10 +267,9 @@ TEST(Rematerialize, RandomProgramsKeepTheirBitsWithinAnyBudget) {
         ir::verify(code->graph());
         for (int64_t bytes : ir::held_bytes(code->graph(), budget)) EXPECT_LE(bytes, budget.bytes);
         changed += print(code->graph()) != print(plain);
-        expect_same(run_code(code, inputs, one, fusion::FusionMode::off), want);
+        expect_same(run_code(code, inputs, one, FusionMode::off), want);
         if (fuse && share == 1)
-          expect_same(run_code(code, inputs, corpus::fusing_context(2), fusion::FusionMode::first),
-                      want);
+          expect_same(run_code(code, inputs, corpus::fusing_context(2), FusionMode::first), want);
       }
     }
   }
@@ -292,7 +291,7 @@ TEST(Rematerialize, ThePeakFalls) {
   const int64_t n = 128, one = n * n * 4;
   auto peak = [&](std::optional<MemoryBudget> budget) {
     State state(Code::compile(g, {.memory_budget = std::move(budget)}), Context::default_context(),
-                {.fusion = fusion::FusionMode::off});
+                {.fusion = FusionMode::off});
     const auto memory = state.prepare({{"N", n}});
     const size_t held = memory[0].held;
     return std::pair{static_cast<int64_t>(held),

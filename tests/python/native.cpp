@@ -8,8 +8,8 @@
 
 #include "autograd/engine.h"
 #include "autograd/operators.h"
+#include "gradus/call_function.h"
 #include "interpreter/gradcheck.h"
-#include "interpreter/opaque_call.h"
 #include "ir/text/parser.h"
 
 namespace {

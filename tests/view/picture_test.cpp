@@ -51,7 +51,7 @@ const Item* find_held(const Picture& p, uint32_t column, std::string_view title)
 TEST(Picture, GroupsAreThoseThatRun) {
   constexpr int64_t n = 256;
   Drawn d = draw(swing, 2, {{"N", n}});
-  State state(d.code, Context::default_context(), {.fusion = fusion::FusionMode::first});
+  State state(d.code, Context::default_context(), {.fusion = FusionMode::first});
   Tensor vector = Tensor::from(DType::f64, Sizes{n}, std::vector<double>(n, 0.5));
   state.run(std::array{vector, vector});
   state.run(std::array{Tensor::scalar(DType::f64, 1)});

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/passes/passes.h"
+#include "ops/bind.h"
 #include "ops/registry.h"
 #include "ops/value.h"
 #include "tests/property/samples.h"

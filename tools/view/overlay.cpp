@@ -3,118 +3,21 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "devices/backend.h"
-#include "devices/cuda/planned_device.h"
-#include "fusion/kernels.h"
-#include "interpreter/plan/bind_sizes.h"
-#include "ops/opaque.h"
+#include "gradus/inspect.h"
 
 namespace gradus::view {
 
 namespace {
 
-// Says which kernels there would be, and makes none.
-class WouldBe final : public fusion::Kernels {
- public:
-  explicit WouldBe(std::shared_ptr<fusion::Kernels> judge) : judge_(std::move(judge)) {}
-  uint64_t id() const override { return judge_->id(); }
-  bool wants(const fusion::Nest& nest, const fusion::Frame& frame) const override {
-    return judge_->wants(nest, frame);
-  }
-  bool takes_columns(int64_t columns) const override { return judge_->takes_columns(columns); }
-  std::shared_ptr<const fusion::KernelSet> ready() override {
-    return std::make_shared<fusion::KernelSet>();
-  }
-  std::shared_ptr<const fusion::Kernel> get(const fusion::Nest&, const std::string&) override {
-    return std::make_shared<Placeholder>();
-  }
-  void request(const fusion::Nest&, const std::string&) override {}
-  void wait() override {}
-  fusion::KernelStatistics statistics() const override { return {}; }
-
- private:
-  class Placeholder final : public fusion::Kernel {
-   public:
-    work::Kernel bind(const fusion::Frame&) const override {
-      work::Kernel kernel;
-      kernel.run = [](const void*, std::byte* const*, work::KernelScope&) { GRADUS_CHECK(false); };
-      return kernel;
-    }
-  };
-  std::shared_ptr<fusion::Kernels> judge_;
-};
-
-class Environment final : public ir::DimEnvironment {
- public:
-  explicit Environment(const DimSizes& sizes) : sizes_(sizes) {}
-  std::optional<int64_t> find(std::string_view name) const override {
-    auto it = sizes_.find(name);
-    return it == sizes_.end() ? std::nullopt : std::optional(it->second);
-  }
-
- private:
-  const DimSizes& sizes_;
-};
-
-// What the segment is given: its stage's inputs, or what an opaque function gives.
-std::vector<Tensor> stand_ins(const Code& code, const Segment& segment, Device device,
-                              const DimSizes& sizes) {
-  const Environment known(sizes);
-  std::vector<Tensor> tensors;
-  auto add = [&](const ir::Type& type) {
-    tensors.push_back(interpreter::stand_in(type, known, device));
-  };
-  if (segment.begins_stage) {
-    for (size_t i = 0; i < code.inputs(segment.stage); ++i) add(code.input_type(segment.stage, i));
-  } else if (segment.opaque) {
-    const StageCode& stage = code.stage(segment.stage);
-    const Instruction& i = stage.instructions[*segment.opaque];
-    const ir::Node& node = code.graph().stages[segment.stage].nodes[i.node];
-    for (uint32_t k = 0; k < stage.opaque[i.opaque].tensors; ++k)
-      add(code.graph()[node.results[k]].type);
-  }
-  return tensors;
-}
-
-interpreter::KernelChoice choose(std::optional<int> device) {
-  interpreter::KernelChoice choice;
-  choice.mode = fusion::FusionMode::first;
-  if (device) {
-    Context context;
-    fusion::cuda::plan_for_device(context, *device);
-    choice.source = fusion::kernels_of(context);
-    choice.backend = choice.source->backend();
-  } else {
-    choice.source = std::make_shared<WouldBe>(fusion::kernels_of(*Context::default_context()));
-  }
-  return choice;
-}
-
 // How many instructions the plans leave to a device's host.
 size_t plan_all(const Code& code, std::optional<int> device, Overlay& overlay) {
-  const interpreter::KernelChoice choice = choose(device);
-  size_t on_host = 0;
-  std::shared_ptr<const interpreter::SegmentPlan> plan;
-  for (size_t s = 0; s < code.segments(); ++s) {
-    const Segment& segment = code.segment(s);
-    std::vector<Tensor> inputs = stand_ins(code, segment, choice.place(), overlay.sizes);
-    std::vector<int64_t> key;
-    for (const Tensor& t : inputs) interpreter::append_input_key(t, key);
-    if (segment.counts) key.push_back(overlay.sizes.at(code.dimensions()[*segment.counts]));
-    plan = interpreter::make_plan(code, s, plan, inputs, std::move(key), choice);
-    on_host += static_cast<size_t>(
-        std::ranges::count_if(plan->steps, [](const auto& step) { return step.host; }));
-    for (const auto& g : plan->groups) {
-      Kernel& kernel = overlay.kernels[segment.stage].emplace_back();
-      kernel.nest = g.nest();
-      for (uint32_t n : g.instructions)
-        kernel.nodes.push_back(code.stage(segment.stage).instructions[n].node);
-    }
-    for (const auto& [reg, held] : plan->held)
-      if (held.owner != reg && held.owner != no_register)
-        overlay.memory_of.emplace(code.value_of(reg), code.value_of(held.owner));
-  }
-  return on_host;
+  std::optional<Device> place;
+  if (device) place = Device{DeviceKind::cuda, static_cast<uint16_t>(*device)};
+  PlannedProgram planned = plan_program(code, overlay.sizes, place);
+  for (PlannedKernel& k : planned.kernels)
+    overlay.kernels[k.stage].push_back({std::move(k.nodes), std::move(k.nest)});
+  overlay.memory_of = std::move(planned.memory_of);
+  return planned.host_instructions;
 }
 
 std::string sizes_text(const DimSizes& sizes) {

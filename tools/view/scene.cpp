@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "ir/text/printer.h"
-#include "ops/structural.h"
+#include "ops/registry.h"
 
 namespace gradus::view {
 

@@ -29,12 +29,6 @@ std::shared_ptr<Kernels> kernels_of(Context& context) {
   return context.part<Kernels>([] { return std::make_shared<NoKernels>(); });
 }
 
-void set_kernel_options(Context& context, const KernelOptions& options) {
-  if (!options.folder.empty() || options.symbols)
-    throw ResourceError("no kernels can be kept or named for the CPU: {}", why_missing(Part::llvm));
-  context.replace_part<Kernels>(std::make_shared<NoKernels>());
-}
-
 bool cpu::runs_here(Isa) { return false; }
 
 void cpu::open_compiler() {
@@ -46,3 +40,13 @@ std::string cpu::assembly(const Nest&, Isa) {
 }
 
 }  // namespace gradus::fusion
+
+namespace gradus {
+
+void set_kernel_options(Context& context, const KernelOptions& options) {
+  if (!options.folder.empty() || options.symbols)
+    throw ResourceError("no kernels can be kept or named for the CPU: {}", why_missing(Part::llvm));
+  context.replace_part<fusion::Kernels>(std::make_shared<fusion::NoKernels>());
+}
+
+}  // namespace gradus

@@ -270,8 +270,8 @@ class LlvmCodeMaker final : public CodeMaker {
 
 }  // namespace gradus::fusion::cpu
 
-extern "C" const gradus::fusion::cpu::CodeMaker* gradus_code_maker(
-    const gradus::fusion::cpu::Core& core) {
+extern "C" __attribute__((visibility("default"))) const gradus::fusion::cpu::CodeMaker*
+gradus_code_maker(const gradus::fusion::cpu::Core& core) {
   if (std::string_view(core.version) != GRADUS_VERSION) return nullptr;
   return new gradus::fusion::cpu::LlvmCodeMaker(core);
 }

@@ -32,6 +32,7 @@
 
 // Variables, functions of one's own, and the engine.
 #include "autograd/custom_function.h"
+#include "autograd/device_streams.h"
 #include "autograd/engine.h"
 #include "autograd/opaque_function.h"
 #include "autograd/operators.h"
@@ -46,6 +47,14 @@
 #include "interpreter/staged_function.h"
 #include "interpreter/state.h"
 #include "interpreter/trace.h"
+
+// Calls of opaque functions; plans and code, for tools that show them.
+#include "gradus/call_function.h"
+#include "gradus/inspect.h"
+
+// Operators of one's own.
+#include "ops/added.h"
+#include "ops/registry.h"
 
 // Programs from files of any format; ONNX models.
 #include "io/import.h"

@@ -1,0 +1,14 @@
+// Devices that stages run on by kernels of whoever brings them.
+#pragma once
+
+#include <memory>
+
+#include "fusion/kernels.h"
+#include "interpreter/devices.h"
+
+namespace gradus {
+
+// As use_device of interpreter/devices.h, by these kernels, whose backend() is not null.
+void use_device(Context& context, std::shared_ptr<fusion::Kernels> kernels);
+
+}  // namespace gradus
