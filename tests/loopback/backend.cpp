@@ -400,7 +400,8 @@ class LoopbackKernel final : public fusion::Kernel {
   work::Kernel bind(const fusion::Frame& frame) const override {
     const size_t pointers = nest_.operands() + nest_.stores.size() + nest_.row_stores.size() +
                             nest_.column_stores.size();
-    return backend_->later(kernels::make(work::Loops{nest_, frame}), pointers);
+    const work::Work work = work::Loops{nest_, frame};
+    return backend_->later(work::Kernel::of(run_reference, work), pointers);
   }
 
  private:
