@@ -1,7 +1,7 @@
 #include "autograd/accumulate_grad.h"
 
-#include "autograd/operators.h"
 #include "autograd/recorder.h"
+#include "gradus/apply.h"
 
 namespace gradus::autograd {
 

@@ -1,7 +1,7 @@
 // The node at a leaf: adds up what arrives in the leaf's `grad`.
 #pragma once
 
-#include "autograd/variable.h"
+#include "gradus/variable.h"
 
 namespace gradus::autograd {
 

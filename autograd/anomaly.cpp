@@ -1,8 +1,8 @@
 // Finding the first function whose gradient is not a number.
 #include <cmath>
 
-#include "autograd/device_streams.h"
 #include "autograd/gradient_checks.h"
+#include "gradus/device_streams.h"
 
 namespace gradus::autograd {
 

@@ -1,8 +1,7 @@
-#include "autograd/backward_steps.h"
-
 #include <queue>
 
 #include "autograd/task_graph.h"
+#include "gradus/engine.h"
 
 namespace gradus::autograd {
 

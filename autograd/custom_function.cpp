@@ -1,11 +1,11 @@
-#include "autograd/custom_function.h"
+#include "gradus/custom_function.h"
 
 #include <algorithm>
 
-#include "autograd/device_streams.h"
-#include "autograd/operators.h"
 #include "autograd/recorder.h"
 #include "autograd/saved_variable.h"
+#include "gradus/apply.h"
+#include "gradus/device_streams.h"
 
 namespace gradus::autograd {
 

@@ -1,4 +1,4 @@
-#include "autograd/device_streams.h"
+#include "gradus/device_streams.h"
 
 #include <array>
 #include <atomic>

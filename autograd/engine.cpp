@@ -1,11 +1,11 @@
-#include "autograd/engine.h"
+#include "gradus/engine.h"
 
 #include <algorithm>
 
 #include "autograd/engine_core.h"
 #include "autograd/gradient_checks.h"
-#include "autograd/operators.h"
-#include "ops/rules.h"
+#include "gradus/apply.h"
+#include "gradus/rules.h"
 
 namespace gradus::autograd {
 

@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include "autograd/device_streams.h"
-#include "autograd/value_guard.h"
+#include "gradus/device_streams.h"
+#include "gradus/thread_state.h"
 
 namespace gradus::autograd {
 

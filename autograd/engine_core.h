@@ -8,8 +8,8 @@
 #include <set>
 #include <thread>
 
-#include "autograd/engine.h"
 #include "autograd/graph_task.h"
+#include "gradus/engine.h"
 
 namespace gradus::autograd {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <typeinfo>
 
-#include "autograd/device_streams.h"
-#include "autograd/operators.h"
+#include "gradus/apply.h"
+#include "gradus/device_streams.h"
 #include "ops/reverse.h"
 
 namespace gradus::autograd {

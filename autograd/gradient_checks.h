@@ -1,7 +1,7 @@
 // What a gradient has to be to go on.
 #pragma once
 
-#include "autograd/variable.h"
+#include "gradus/variable.h"
 
 namespace gradus::autograd {
 

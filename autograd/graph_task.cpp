@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "autograd/device_streams.h"
 #include "autograd/gradient_checks.h"
 #include "autograd/node_hooks.h"
 #include "autograd/sums.h"
+#include "gradus/device_streams.h"
 
 namespace gradus::autograd {
 

@@ -8,12 +8,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "autograd/device_streams.h"
 #include "autograd/ready_queue.h"
 #include "autograd/task_graph.h"
-#include "autograd/thread_state.h"
-#include "autograd/value_guard.h"
-#include "base/function_ref.h"
+#include "gradus/context.h"
+#include "gradus/device_streams.h"
+#include "gradus/thread_state.h"
 
 namespace gradus::autograd {
 

@@ -14,7 +14,7 @@
 #include <map>
 #include <mutex>
 
-#include "autograd/variable.h"
+#include "gradus/variable.h"
 
 namespace gradus::autograd {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/per_thread.h"
+#include "gradus/per_thread.h"
 
 namespace gradus::autograd {
 

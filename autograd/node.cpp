@@ -1,4 +1,4 @@
-#include "autograd/node.h"
+#include "gradus/node.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "autograd/hooks.h"
 #include "autograd/living.h"
 #include "autograd/made_once.h"
-#include "autograd/value_guard.h"
+#include "gradus/thread_state.h"
 
 namespace gradus::autograd {
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "autograd/device_streams.h"
 #include "autograd/made_once.h"
 #include "autograd/rule_tape.h"
-#include "base/per_thread.h"
+#include "gradus/device_streams.h"
+#include "gradus/per_thread.h"
+#include "gradus/registry.h"
 #include "kernels/evaluate.h"
-#include "ops/registry.h"
 #include "ops/roles.h"
 
 namespace gradus::autograd {

@@ -4,9 +4,9 @@
 #include <mutex>
 
 #include "autograd/growing_list.h"
-#include "autograd/operators.h"
+#include "gradus/apply.h"
+#include "gradus/pointwise.h"
 #include "kernels/bound_call.h"
-#include "ops/pointwise.h"
 
 namespace gradus::autograd {
 

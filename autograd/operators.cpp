@@ -1,14 +1,13 @@
-#include "autograd/operators.h"
-
 #include <algorithm>
 #include <array>
 
-#include "autograd/device_streams.h"
 #include "autograd/operator_node.h"
 #include "autograd/recorder.h"
-#include "base/per_thread.h"
+#include "gradus/apply.h"
+#include "gradus/device_streams.h"
+#include "gradus/per_thread.h"
+#include "gradus/registry.h"
 #include "kernels/evaluate.h"
-#include "ops/registry.h"
 #include "ops/roles.h"
 
 namespace gradus::autograd {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/ref.h"
+#include "gradus/ref.h"
 
 namespace gradus::autograd {
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "autograd/variable.h"
+#include "gradus/variable.h"
 
 namespace gradus::autograd {
 

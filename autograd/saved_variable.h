@@ -1,8 +1,8 @@
 // Values that a node keeps from the forward run for its backward one.
 #pragma once
 
-#include "autograd/variable.h"
-#include "base/function_ref.h"
+#include "gradus/context.h"
+#include "gradus/variable.h"
 
 namespace gradus::autograd {
 

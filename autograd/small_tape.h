@@ -3,7 +3,7 @@
 #pragma once
 
 #include "autograd/rule_tape.h"
-#include "ops/pointwise.h"
+#include "gradus/pointwise.h"
 
 namespace gradus::autograd {
 

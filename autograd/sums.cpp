@@ -1,7 +1,7 @@
 #include "autograd/sums.h"
 
 #include "autograd/operator_call.h"
-#include "base/per_thread.h"
+#include "gradus/per_thread.h"
 #include "ops/roles.h"
 
 namespace gradus::autograd {

@@ -1,7 +1,7 @@
 // Adding up gradients.
 #pragma once
 
-#include "autograd/variable.h"
+#include "gradus/variable.h"
 
 namespace gradus::autograd {
 

@@ -1,6 +1,6 @@
 #include "autograd/tape_recorder.h"
 
-#include "ops/registry.h"
+#include "gradus/registry.h"
 
 namespace gradus::autograd {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/engine.h"
+#include "gradus/engine.h"
 
 namespace gradus::autograd {
 

@@ -1,8 +1,8 @@
-#include "autograd/thread_state.h"
+#include "gradus/thread_state.h"
 
 #include <atomic>
 
-#include "base/per_thread.h"
+#include "gradus/per_thread.h"
 
 namespace gradus::autograd {
 

@@ -1,12 +1,12 @@
-#include "autograd/variable.h"
+#include "gradus/variable.h"
 
 #include <algorithm>
 
 #include "autograd/accumulate_grad.h"
-#include "autograd/engine.h"
 #include "autograd/hooks.h"
 #include "autograd/living.h"
 #include "autograd/made_once.h"
+#include "gradus/engine.h"
 
 namespace gradus::autograd {
 

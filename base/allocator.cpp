@@ -1,14 +1,14 @@
-#include "base/allocator.h"
-
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+
+#include "gradus/context.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus {
 

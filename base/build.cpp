@@ -1,4 +1,4 @@
-#include "base/build.h"
+#include "gradus/build.h"
 
 #include <array>
 

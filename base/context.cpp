@@ -1,4 +1,4 @@
-#include "base/context.h"
+#include "gradus/context.h"
 
 namespace gradus {
 

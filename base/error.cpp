@@ -1,8 +1,8 @@
-#include "base/error.h"
+#include "gradus/error.h"
 
 #include <algorithm>
 
-#include "base/text.h"
+#include "gradus/messages.h"
 
 namespace gradus {
 

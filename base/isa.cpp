@@ -1,4 +1,4 @@
-#include "base/isa.h"
+#include "gradus/isa.h"
 
 namespace gradus {
 

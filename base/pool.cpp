@@ -1,4 +1,4 @@
-#include "base/pool.h"
+#include "gradus/pool.h"
 
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #endif
 
-#include "base/per_thread.h"
+#include "gradus/per_thread.h"
 
 namespace gradus::pool {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "base/worker_pool.h"
+#include "gradus/context.h"
 
 namespace gradus {
 

@@ -1,5 +1,3 @@
-#include "base/text.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -7,6 +5,8 @@
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "gradus/messages.h"
 
 namespace gradus {
 

@@ -1,6 +1,6 @@
-#include "base/worker_pool.h"
-
 #include <algorithm>
+
+#include "gradus/context.h"
 
 namespace gradus {
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
+#include "gradus/registry.h"
 #include "kernels/evaluate.h"
 #include "kernels/make.h"
-#include "ops/registry.h"
 
 namespace gradus::bench {
 

@@ -21,7 +21,7 @@
 #include "bench/programs.h"
 #include "bench/side_by_side.h"
 #include "fusion/kernels.h"
-#include "interpreter/inputs.h"
+#include "gradus/inputs.h"
 
 namespace gradus::bench {
 

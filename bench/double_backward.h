@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "autograd/engine.h"
-#include "autograd/opaque_function.h"
-#include "autograd/operators.h"
 #include "bench/programs.h"
-#include "ir/passes/passes.h"
+#include "gradus/apply.h"
+#include "gradus/engine.h"
+#include "gradus/opaque_function.h"
+#include "gradus/passes.h"
 
 namespace gradus::bench {
 

@@ -1,10 +1,10 @@
 // What the engine costs beside what nodes do, and what a derivative costs by it and by stages.
-#include "autograd/engine.h"
+#include "gradus/engine.h"
 
 #include <benchmark/benchmark.h>
 
-#include "autograd/operators.h"
 #include "bench/double_backward.h"
+#include "gradus/apply.h"
 
 namespace gradus::bench {
 namespace {

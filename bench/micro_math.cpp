@@ -12,7 +12,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "ops/scalar/math.h"
+#include "gradus/scalar/math.h"
 
 namespace gradus::scalar {
 namespace {

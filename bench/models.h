@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/layout.h"
+#include "gradus/tensor.h"
 
 namespace gradus::bench {
 

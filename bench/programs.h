@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "interpreter/state.h"
-#include "ir/text/parser.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 
 namespace gradus::bench {
 

@@ -10,7 +10,7 @@
 
 #include "bench/programs.h"
 #include "fusion/kernels.h"
-#include "ir/passes/passes.h"
+#include "gradus/passes.h"
 
 namespace gradus::bench {
 namespace {

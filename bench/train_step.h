@@ -5,8 +5,8 @@
 
 #include "bench/models.h"
 #include "fusion/kernels.h"
-#include "interpreter/inputs.h"
-#include "ir/text/parser.h"
+#include "gradus/inputs.h"
+#include "gradus/text.h"
 
 namespace gradus::bench {
 

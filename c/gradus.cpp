@@ -1,14 +1,12 @@
-#include "c/gradus.h"
-
 #include <cstring>
 
-#include "autograd/device_streams.h"
-#include "base/version.h"
 #include "c/objects.h"
-#include "io/import.h"
-#include "ir/text/parser.h"
-#include "ir/text/printer.h"
-#include "tensor/dlpack.h"
+#include "gradus/c.h"
+#include "gradus/device_streams.h"
+#include "gradus/dlpack.h"
+#include "gradus/import.h"
+#include "gradus/text.h"
+#include "gradus/version.h"
 
 namespace gradus::c {
 

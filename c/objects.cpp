@@ -1,6 +1,6 @@
 #include "c/objects.h"
 
-#include "base/per_thread.h"
+#include "gradus/per_thread.h"
 
 namespace gradus::c {
 

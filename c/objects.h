@@ -7,10 +7,10 @@
 #include <new>
 #include <type_traits>
 
-#include "base/error.h"
-#include "c/gradus.h"
-#include "interpreter/state.h"
-#include "tensor/npz.h"
+#include "gradus/c.h"
+#include "gradus/error.h"
+#include "gradus/files.h"
+#include "gradus/state.h"
 
 struct gradus_context {
   std::shared_ptr<gradus::Context> context;

@@ -1,7 +1,7 @@
 // Options of contexts, derivatives and compiling.
 #include "c/objects.h"
-#include "interpreter/devices.h"
-#include "ir/text/printer.h"
+#include "gradus/devices.h"
+#include "gradus/text.h"
 
 namespace gradus::c {
 

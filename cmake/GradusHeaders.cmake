@@ -6,7 +6,7 @@ set(standard <algorithm> <array> <atomic> <cmath> <cstdint> <functional> <map> <
     <optional> <set> <span> <string> <string_view> <unordered_map> <utility> <variant> <vector>
     <fmt/format.h>)
 # Of ours, those that nine files in ten read: what operators and work are.
-set(vocabulary <ir/operator.h> <work/work.h>)
+set(vocabulary <gradus/operator.h> <work/work.h>)
 # As CMake has it they would be a system's headers, of which the compiler warns of nothing.
 set(CMAKE_PCH_PROLOGUE "")
 

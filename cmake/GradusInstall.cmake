@@ -28,22 +28,12 @@ target_compile_options(gradus_shared INTERFACE -ffp-contract=off)
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-# Public headers alone are installed: those of include/gradus, and those of the folders that
-# public_headers.txt lists. They include each other from the root of the tree, so that is where they
-# are found; "gradus/gradus.h" is found one folder up.
+# Public headers alone are installed, and each is found as "gradus/NAME.h".
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/gradus)
 target_include_directories(gradus_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                            $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                           $<INSTALL_INTERFACE:${headers}>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/gradus/ DESTINATION ${headers})
-file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/public_headers.txt public)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-             ${CMAKE_CURRENT_LIST_DIR}/public_headers.txt)
-foreach(header IN LISTS public)
-  cmake_path(GET header PARENT_PATH folder)
-  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${headers}/${folder})
-endforeach()
 install(TARGETS gradus_shared EXPORT gradus-targets)
 if(TARGET gradus_llvm_module)
   install(TARGETS gradus_llvm_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -1,5 +1,5 @@
 # The libraries that others make. Those behind products and convolutions, compiled kernels and ONNX
-# models may be left out; what then is not there says so (base/build.h).
+# models may be left out; what then is not there says so (include/gradus/build.h).
 
 option(GRADUS_LLVM "Compile kernels with LLVM; without it programs run unfused" ON)
 option(GRADUS_ONEDNN "Products and convolutions by oneDNN; without it by our own loops" ON)

@@ -2,8 +2,8 @@
 // stages run on implement it once; planning and running know no other place.
 #pragma once
 
-#include "base/function_ref.h"
-#include "tensor/tensor.h"
+#include "gradus/context.h"
+#include "gradus/tensor.h"
 #include "work/work.h"
 
 namespace gradus::devices {

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <random>
 
-#include "interpreter/state.h"
-#include "ir/text/parser.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 
 using namespace gradus;
 using Vector = std::vector<double>;

@@ -13,7 +13,7 @@
 
 #include <unistd.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 struct CommandLine {
   bool small = false;        // a setting of seconds, for the tests

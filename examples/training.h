@@ -8,11 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "interpreter/state.h"
-#include "ir/passes/passes.h"
-#include "ir/text/parser.h"
-#include "ir/text/printer.h"
-#include "tensor/tensor.h"
+#include "gradus/passes.h"
+#include "gradus/state.h"
+#include "gradus/tensor.h"
+#include "gradus/text.h"
 
 inline gradus::Tensor matrix(int64_t rows, int64_t columns, std::span<const double> values) {
   return gradus::Tensor::from(gradus::DType::f64, gradus::Sizes{rows, columns}, values);

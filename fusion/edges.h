@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "ir/graph.h"
-#include "ir/operator.h"
+#include "gradus/graph.h"
+#include "gradus/operator.h"
 #include "ops/edge.h"
 
 namespace gradus::fusion {

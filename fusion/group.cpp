@@ -5,11 +5,10 @@
 #include <unordered_map>
 
 #include "fusion/group_loops.h"
-#include "ops/added.h"
-#include "ops/attributes.h"
+#include "gradus/attributes.h"
+#include "gradus/registry.h"
 #include "ops/powers.h"
 #include "ops/reduction.h"
-#include "ops/registry.h"
 
 namespace gradus::fusion {
 

@@ -12,9 +12,9 @@
 #include <mutex>
 #include <optional>
 
-#include "base/log.h"
 #include "fusion/kernels.h"
 #include "fusion/task_queue.h"
+#include "gradus/context.h"
 
 namespace gradus::fusion {
 

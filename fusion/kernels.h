@@ -6,11 +6,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/context.h"
 #include "devices/backend.h"
 #include "fusion/stage.h"
+#include "gradus/context.h"
 #include "gradus/kernels.h"
-#include "ir/operator.h"
+#include "gradus/operator.h"
 
 namespace gradus::fusion {
 

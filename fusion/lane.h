@@ -1,11 +1,11 @@
 // The scalar world of emitted values: Lane<float>, Lane<double>, Lane<int32_t>, Lane<int64_t>. Each
 // operation appends an instruction to a kernel, by whichever emitter stands behind: LLVM's vectors
 // of as many elements as a kernel takes at a time, lines of CUDA C++, or nodes of ONNX. What each
-// means is said at the head of ops/scalar/num.h.
+// means is said at the head of gradus/scalar/num.h.
 #pragma once
 
 #include "fusion/scalar_emitter.h"
-#include "ops/scalar/math.h"
+#include "gradus/scalar/math.h"
 
 namespace gradus::scalar {
 
@@ -287,7 +287,7 @@ requires(!Lane<T>::is_floating) Lane<T> abs(Lane<T> x) {
   return select(x < 0, -x, x);
 }
 
-// Total, as ops/scalar/num.h has them: the instructions see no divisor that they fault on.
+// Total, as gradus/scalar/num.h has them: the instructions see no divisor that they fault on.
 template <class T>
 requires(!Lane<T>::is_floating) Lane<T> trunc_div(Lane<T> a, Lane<T> b) {
   if (fusion::Emitted* y = a.at->function(fusion::Function::trunc_div, a.value, b.value))

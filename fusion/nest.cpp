@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/pointwise.h"
+#include "gradus/pointwise.h"
 
 namespace gradus::fusion {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "fusion/nest.h"
+#include "gradus/registry.h"
 #include "ir/text/cursor.h"
-#include "ops/registry.h"
 
 namespace gradus::fusion {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "base/function_ref.h"
+#include "gradus/context.h"
 
 namespace gradus::fusion {
 

@@ -2,8 +2,8 @@
 
 #include <unordered_map>
 
-#include "base/error.h"
-#include "ops/registry.h"
+#include "gradus/error.h"
+#include "gradus/registry.h"
 
 namespace gradus::fusion {
 

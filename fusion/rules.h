@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "fusion/scalar_emitter.h"
-#include "ir/operator.h"
+#include "gradus/operator.h"
 
 namespace gradus::fusion {
 

@@ -1,6 +1,6 @@
 #include "fusion/make_rules.h"
+#include "gradus/scalar/math.h"
 #include "ops/activation.h"
-#include "ops/scalar/math.h"
 
 namespace gradus::fusion {
 

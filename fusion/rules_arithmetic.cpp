@@ -1,9 +1,9 @@
 #include "fusion/make_rules.h"
+#include "gradus/scalar/math.h"
 #include "ops/arithmetic.h"
 #include "ops/comparison.h"
 #include "ops/powers.h"
 #include "ops/rounding.h"
-#include "ops/scalar/math.h"
 
 namespace gradus::fusion {
 

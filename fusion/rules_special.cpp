@@ -1,5 +1,5 @@
 #include "fusion/make_rules.h"
-#include "ops/scalar/math.h"
+#include "gradus/scalar/math.h"
 #include "ops/special.h"
 
 namespace gradus::fusion {

@@ -103,7 +103,7 @@ class ScalarEmitter {
     static_cast<void>(f), static_cast<void>(x), static_cast<void>(y);
     return nullptr;
   }
-  // x * 2^k for integral k as ops/scalar/pair.h has it, where there is an instruction for that;
+  // x * 2^k for integral k as gradus/scalar/pair.h has it, where there is an instruction for that;
   // else null.
   virtual V scale_by_exp2(V x, V k) {
     static_cast<void>(x), static_cast<void>(k);

@@ -12,7 +12,7 @@
 
 #include <unistd.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::fusion {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "autograd/engine.h"
 #include "autograd/hooks.h"
+#include "gradus/engine.h"
+#include "gradus/passes.h"
 #include "interpreter/capture_build.h"
 #include "interpreter/capture_cache.h"
-#include "ir/passes/passes.h"
 
 namespace gradus {
 

@@ -1,8 +1,8 @@
 // A backward as a program of its own.
 #pragma once
 
-#include "autograd/variable.h"
-#include "interpreter/code.h"
+#include "gradus/code.h"
+#include "gradus/variable.h"
 
 namespace gradus {
 

@@ -2,9 +2,9 @@
 // world.
 #pragma once
 
-#include "autograd/backward_steps.h"
-#include "autograd/operators.h"
 #include "autograd/taped_node.h"
+#include "gradus/apply.h"
+#include "gradus/engine.h"
 #include "interpreter/opaque_call.h"
 #include "ir/passes/graph_world.h"
 

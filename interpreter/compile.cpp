@@ -3,12 +3,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "autograd/opaque_function.h"
-#include "interpreter/code.h"
+#include "gradus/code.h"
+#include "gradus/opaque_function.h"
+#include "gradus/registry.h"
+#include "gradus/text.h"
 #include "interpreter/plan.h"
-#include "ir/text/verifier.h"
 #include "ops/opaque.h"
-#include "ops/registry.h"
 #include "ops/structural.h"
 
 namespace gradus {

@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "fusion/kernels.h"
-#include "interpreter/devices.h"
+#include "gradus/devices.h"
 
 namespace gradus {
 
-// As use_device of interpreter/devices.h, by these kernels, whose backend() is not null.
+// As use_device of gradus/devices.h, by these kernels, whose backend() is not null.
 void use_device(Context& context, std::shared_ptr<fusion::Kernels> kernels);
 
 }  // namespace gradus

@@ -1,16 +1,16 @@
-#include "interpreter/devices.h"
+#include "gradus/devices.h"
 
 #include <shared_mutex>
 
-#include "base/per_thread.h"
 #include "devices/cuda/devices.h"
 #include "devices/cuda/kernels.h"
 #include "devices/cuda/planned_device.h"
+#include "gradus/dlpack.h"
+#include "gradus/per_thread.h"
+#include "gradus/registry.h"
+#include "gradus/state.h"
 #include "interpreter/device_kernels.h"
-#include "interpreter/state.h"
 #include "kernels/call_table.h"
-#include "ops/registry.h"
-#include "tensor/dlpack.h"
 
 namespace gradus {
 

@@ -1,6 +1,6 @@
 // Code as text, and the groups that its instructions run in.
-#include "interpreter/code.h"
-#include "interpreter/state.h"
+#include "gradus/code.h"
+#include "gradus/state.h"
 
 namespace gradus {
 

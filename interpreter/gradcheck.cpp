@@ -1,4 +1,4 @@
-#include "interpreter/gradcheck.h"
+#include "gradus/gradcheck.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 #include "interpreter/handle.h"
 
-#include "autograd/engine.h"
-#include "tensor/read_watch.h"
+#include "gradus/engine.h"
+#include "gradus/read_watch.h"
 
 namespace gradus::interpreter {
 

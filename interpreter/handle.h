@@ -1,7 +1,7 @@
 // Handles, and running what is opaque: the door from a state to the autograd engine.
 #pragma once
 
-#include "autograd/opaque_function.h"
+#include "gradus/opaque_function.h"
 
 namespace gradus::interpreter {
 

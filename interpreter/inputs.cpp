@@ -1,11 +1,11 @@
-#include "interpreter/inputs.h"
+#include "gradus/inputs.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "base/text.h"
-#include "ops/scalar/math.h"
+#include "gradus/messages.h"
+#include "gradus/scalar/math.h"
 
 namespace gradus {
 

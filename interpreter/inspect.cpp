@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "base/text.h"
 #include "devices/cuda/planned_device.h"
 #include "fusion/cpu/compiler.h"
 #include "fusion/cuda/source.h"
-#include "interpreter/devices.h"
+#include "gradus/devices.h"
+#include "gradus/messages.h"
 #include "interpreter/plan/bind_sizes.h"
 
 namespace gradus {

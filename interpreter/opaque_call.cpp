@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "autograd/device_streams.h"
-#include "base/text.h"
+#include "gradus/device_streams.h"
+#include "gradus/messages.h"
 #include "interpreter/trace_values.h"
 
 namespace gradus {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "autograd/saved_variable.h"
-#include "gradus/call_function.h"
+#include "gradus/opaque_function.h"
 #include "interpreter/handle.h"
 
 namespace gradus {

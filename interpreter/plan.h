@@ -9,7 +9,7 @@
 
 #include "devices/backend.h"
 #include "fusion/kernels.h"
-#include "interpreter/code.h"
+#include "gradus/code.h"
 
 namespace gradus::interpreter {
 

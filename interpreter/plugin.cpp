@@ -1,4 +1,4 @@
-#include "interpreter/plugin.h"
+#include "gradus/plugin.h"
 
 #include <mutex>
 #include <set>
@@ -6,9 +6,9 @@
 
 #include <dlfcn.h>
 
-#include "base/build.h"
-#include "base/error.h"
 #include "base/file.h"
+#include "gradus/build.h"
+#include "gradus/error.h"
 
 namespace gradus {
 
@@ -29,7 +29,7 @@ void load_plugin(const std::string& path) {
   auto* version = static_cast<const char* const*>(dlsym(library, "gradus_plugin_version"));
   auto* enter = reinterpret_cast<void (*)()>(dlsym(library, "gradus_plugin_register"));
   if (!version || !enter)
-    throw Error("{}: is no plug-in: it lacks GRADUS_PLUGIN (interpreter/plugin.h)", path);
+    throw Error("{}: is no plug-in: it lacks GRADUS_PLUGIN (gradus/plugin.h)", path);
   if (std::string_view(*version) != GRADUS_VERSION)
     throw Error("{}: was made for Gradus {}, this is {}; build it anew", path, *version,
                 GRADUS_VERSION);

@@ -1,12 +1,12 @@
-#include "interpreter/staged_function.h"
+#include "gradus/staged_function.h"
 
 #include <algorithm>
 #include <map>
 
-#include "autograd/device_streams.h"
-#include "autograd/engine.h"
 #include "autograd/operator_node.h"
 #include "autograd/recorder.h"
+#include "gradus/device_streams.h"
+#include "gradus/engine.h"
 
 namespace gradus {
 

@@ -1,4 +1,4 @@
-#include "interpreter/state.h"
+#include "gradus/state.h"
 
 #include <algorithm>
 #include <unordered_set>

@@ -1,10 +1,10 @@
-#include "interpreter/trace.h"
+#include "gradus/trace.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "autograd/engine.h"
-#include "interpreter/inputs.h"
+#include "gradus/engine.h"
+#include "gradus/inputs.h"
 #include "interpreter/trace_tape.h"
 
 namespace gradus {

@@ -1,8 +1,8 @@
 // A trace, stage by stage: the function, then its backwards.
 #include "interpreter/trace_tape.h"
 
-#include "autograd/engine.h"
 #include "autograd/operator_node.h"
+#include "gradus/engine.h"
 #include "interpreter/capture_build.h"
 
 namespace gradus::interpreter {

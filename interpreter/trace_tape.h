@@ -3,7 +3,7 @@
 
 #include <deque>
 
-#include "interpreter/trace.h"
+#include "gradus/trace.h"
 #include "interpreter/trace_values.h"
 
 namespace gradus::interpreter {

@@ -1,8 +1,8 @@
 #include "interpreter/trace_values.h"
 
 #include "autograd/operator_call.h"
+#include "gradus/rules.h"
 #include "ops/opaque.h"
-#include "ops/rules.h"
 #include "ops/structural.h"
 
 namespace gradus::interpreter {

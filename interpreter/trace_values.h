@@ -5,9 +5,9 @@
 #include <unordered_map>
 
 #include "autograd/recorder.h"
+#include "gradus/read_watch.h"
 #include "interpreter/opaque_call.h"
 #include "ir/passes/graph_world.h"
-#include "tensor/read_watch.h"
 
 namespace gradus::interpreter {
 

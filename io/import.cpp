@@ -1,4 +1,4 @@
-#include "io/import.h"
+#include "gradus/import.h"
 
 #include <algorithm>
 

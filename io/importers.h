@@ -1,7 +1,7 @@
 // The importers, a line for each: io/NAME/, or io/NAME.cpp, defines `NAME_importer`.
 #pragma once
 
-#include "io/import.h"
+#include "gradus/import.h"
 
 #define GRADUS_IMPORTERS(X) \
   X(text)                   \

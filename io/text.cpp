@@ -1,8 +1,9 @@
 // Program texts, as files are imported.
+#include "gradus/text.h"
+
 #include <algorithm>
 
 #include "io/importers.h"
-#include "ir/text/parser.h"
 
 namespace gradus {
 

@@ -1,9 +1,8 @@
-#include "ir/dim.h"
-
 #include <algorithm>
 #include <vector>
 
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/type.h"
 #include "ir/dim_walk.h"
 
 namespace gradus::ir {

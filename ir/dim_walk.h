@@ -1,7 +1,7 @@
 // A dimension expression as the steps that compute it, for whoever writes it in another language.
 #pragma once
 
-#include "ir/dim.h"
+#include "gradus/type.h"
 
 namespace gradus::ir {
 

@@ -1,4 +1,4 @@
-#include "ir/graph.h"
+#include "gradus/graph.h"
 
 namespace gradus::ir {
 

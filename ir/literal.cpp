@@ -1,12 +1,11 @@
-#include "ir/literal.h"
-
 #include <bit>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
-#include "base/text.h"
-#include "tensor/convert.h"
+#include "gradus/convert.h"
+#include "gradus/messages.h"
+#include "gradus/operator.h"
 
 namespace gradus::ir {
 

@@ -1,4 +1,4 @@
-#include "ir/operator.h"
+#include "gradus/operator.h"
 
 namespace gradus::ir {
 

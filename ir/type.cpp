@@ -1,4 +1,4 @@
-#include "ir/type.h"
+#include "gradus/type.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 #include "kernels/bound_call.h"
 
-#include "base/per_thread.h"
+#include "gradus/per_thread.h"
+#include "gradus/registry.h"
 #include "kernels/make.h"
-#include "ops/registry.h"
 
 namespace gradus::ops {
 

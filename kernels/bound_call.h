@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "gradus/bind.h"
+#include "gradus/tensor.h"
 #include "kernels/call_table.h"
-#include "ops/bind.h"
-#include "tensor/tensor.h"
 
 namespace gradus::ops {
 

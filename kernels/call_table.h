@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "ir/operator.h"
-#include "tensor/layout.h"
+#include "gradus/operator.h"
+#include "gradus/tensor.h"
 
 namespace gradus::ops {
 

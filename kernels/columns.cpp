@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/slots.h"
+#include "gradus/convert.h"
 #include "kernels/conv_columns.h"
-#include "tensor/convert.h"
 
 namespace gradus::kernels {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tensor/convert.h"
+#include "gradus/convert.h"
 
 namespace gradus::kernels {
 

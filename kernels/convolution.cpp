@@ -2,13 +2,13 @@
 // Tiles, and the order in which partial sums add up, depend on sizes alone.
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/slots.h"
+#include "gradus/convert.h"
+#include "gradus/error.h"
 #include "kernels/accumulate.h"
 #include "kernels/conv_columns.h"
 #include "kernels/gemm.h"
 #include "kernels/library_convolution.h"
-#include "tensor/convert.h"
 
 namespace gradus::kernels {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/error.h"
+#include "gradus/convert.h"
+#include "gradus/error.h"
 #include "kernels/tiles.h"
-#include "tensor/convert.h"
 
 namespace gradus::kernels {
 

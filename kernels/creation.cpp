@@ -1,9 +1,9 @@
 // Ranges, one-hot rows and triangles.
 #include <algorithm>
 
-#include "base/error.h"
+#include "gradus/convert.h"
+#include "gradus/error.h"
 #include "kernels/copies.h"
-#include "tensor/convert.h"
 
 namespace gradus::kernels {
 

@@ -1,7 +1,7 @@
 #include "kernels/evaluate.h"
 
-#include "ops/registry.h"
-#include "tensor/read_watch.h"
+#include "gradus/read_watch.h"
+#include "gradus/registry.h"
 
 namespace gradus::ops {
 

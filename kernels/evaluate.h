@@ -1,8 +1,8 @@
 // Running one operator now, on tensors: constant folding, eager values, tests.
 #pragma once
 
+#include "gradus/value.h"
 #include "kernels/bound_call.h"
-#include "ops/value.h"
 
 namespace gradus::ops {
 

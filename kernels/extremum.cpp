@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "base/isa.h"
+#include "gradus/isa.h"
 #include "kernels/cursor.h"
 #include "kernels/make.h"
 #include "kernels/reduce_loops.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/isa.h"
 #include "base/slots.h"
+#include "gradus/convert.h"
+#include "gradus/isa.h"
 #include "kernels/gemm_kernel.h"
-#include "tensor/convert.h"
 
 namespace gradus::kernels {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "base/isa.h"
+#include "gradus/isa.h"
 
 #if GRADUS_HAS_V3
 #include <immintrin.h>

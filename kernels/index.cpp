@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "kernels/accumulate.h"
 #include "kernels/copies.h"
 #include "kernels/index_parts.h"

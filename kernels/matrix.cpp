@@ -4,8 +4,8 @@
 #include <numeric>
 #include <optional>
 
-#include "base/error.h"
 #include "base/slots.h"
+#include "gradus/error.h"
 #include "kernels/copies.h"
 
 namespace gradus::kernels {

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "base/isa.h"
+#include "gradus/convert.h"
+#include "gradus/isa.h"
 #include "kernels/make.h"
-#include "tensor/convert.h"
 
 namespace gradus::kernels {
 

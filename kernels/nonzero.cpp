@@ -1,7 +1,7 @@
 // The places of the elements that are not zero.
 #include "ops/nonzero.h"
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "kernels/make.h"
 
 namespace gradus::kernels {

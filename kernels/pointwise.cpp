@@ -1,10 +1,10 @@
 // The pointwise driver: layouts, dtypes at the edges, tiles, threads. Once for all operators.
-#include "ops/pointwise.h"
+#include "gradus/pointwise.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "kernels/make.h"
 #include "kernels/tiles.h"
 #include "ops/powers.h"

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <optional>
 
-#include "base/error.h"
-#include "base/isa.h"
 #include "base/slots.h"
+#include "gradus/error.h"
+#include "gradus/isa.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_kernel.h"
 #include "kernels/libraries/onednn.h"

@@ -4,11 +4,11 @@
 #include <bit>
 #include <cstring>
 
+#include "gradus/dtype.h"
 #include "kernels/cursor.h"
 #include "kernels/make.h"
 #include "kernels/reduce_loops.h"
 #include "kernels/tiles.h"
-#include "tensor/dtype.h"
 
 namespace gradus::kernels {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
-#include "base/error.h"
-#include "base/isa.h"
+#include "gradus/error.h"
+#include "gradus/isa.h"
 
 namespace gradus::kernels {
 

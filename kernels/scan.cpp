@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/error.h"
-#include "base/isa.h"
+#include "gradus/error.h"
+#include "gradus/isa.h"
+#include "gradus/scalar/math.h"
 #include "kernels/cursor.h"
 #include "kernels/make.h"
 #include "kernels/tiles.h"
-#include "ops/scalar/math.h"
 
 namespace gradus::kernels {
 

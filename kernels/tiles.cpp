@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/isa.h"
-#include "tensor/convert.h"
+#include "gradus/convert.h"
+#include "gradus/error.h"
+#include "gradus/isa.h"
 
 namespace gradus::kernels {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tensor/dtype.h"
+#include "gradus/dtype.h"
 
 namespace gradus::kernels {
 

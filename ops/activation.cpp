@@ -2,10 +2,10 @@
 
 #include <limits>
 
+#include "gradus/scalar/math.h"
 #include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/operands.h"
-#include "ops/scalar/math.h"
 
 namespace gradus::ops {
 

@@ -1,10 +1,10 @@
 // Activation functions.
 #pragma once
 
+#include "gradus/rules.h"
+#include "gradus/table.h"
 #include "ops/declared.h"
 #include "ops/number_literal.h"
-#include "ops/rules.h"
-#include "ops/table.h"
 
 namespace gradus::ops {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "ops/pointwise.h"
+#include "gradus/pointwise.h"
 
 namespace gradus::ops {
 

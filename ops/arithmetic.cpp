@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
+#include "gradus/scalar/math.h"
 #include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/powers.h"
-#include "ops/scalar/math.h"
 
 namespace gradus::ops {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
 #include "ops/edge.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

@@ -1,9 +1,9 @@
-#include "ops/attributes.h"
+#include "gradus/attributes.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::ops {
 

@@ -1,10 +1,10 @@
-#include "ops/batching.h"
+#include "gradus/batching.h"
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/rules.h"
 #include "ops/assemble.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

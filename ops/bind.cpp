@@ -1,6 +1,6 @@
-#include "ops/bind.h"
+#include "gradus/bind.h"
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "ops/bind_work.h"
 
 namespace gradus::ops {

@@ -1,7 +1,7 @@
 // Parts of work that the binding rules of several families share.
 #pragma once
 
-#include "ops/bind.h"
+#include "gradus/bind.h"
 #include "work/work.h"
 
 namespace gradus::ops {

@@ -1,8 +1,8 @@
 // Emitting operators by their names, as importers do: theirs come from files. Rules name types
-// instead (ops/emit.h), which the compiler knows.
+// instead (gradus/rules.h), which the compiler knows.
 #pragma once
 
-#include "ops/value.h"
+#include "gradus/value.h"
 
 namespace gradus::ops {
 

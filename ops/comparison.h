@@ -1,9 +1,9 @@
 // Comparisons, logic, tests of elements, and selection by them.
 #pragma once
 
+#include "gradus/rules.h"
+#include "gradus/table.h"
 #include "ops/number_literal.h"
-#include "ops/rules.h"
-#include "ops/table.h"
 
 namespace gradus::ops {
 

@@ -1,10 +1,10 @@
 #include "ops/convolution.h"
 
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
 #include "ops/families.h"
 #include "ops/image_axes.h"
 #include "ops/operands.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

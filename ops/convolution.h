@@ -3,7 +3,7 @@
 // number holds for every dimension.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
+#include "gradus/convert.h"
+#include "gradus/error.h"
 #include "ops/bind_work.h"
 #include "ops/number_literal.h"
-#include "tensor/convert.h"
 
 namespace gradus::ops {
 

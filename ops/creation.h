@@ -1,8 +1,8 @@
 // New tensors, and copies of tensors: full, arange, cast, clone, …
 #pragma once
 
+#include "gradus/table.h"
 #include "ops/bind_work.h"
-#include "ops/table.h"
 
 namespace gradus::ops {
 

@@ -1,4 +1,4 @@
-#include "ops/dimension.h"
+#include "gradus/dimension.h"
 
 namespace gradus::ops {
 

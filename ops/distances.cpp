@@ -1,9 +1,9 @@
 #include "ops/distances.h"
 
+#include "gradus/rules.h"
 #include "ops/declared.h"
 #include "ops/operands.h"
 #include "ops/reduction_rules.h"
-#include "ops/rules.h"
 #include "ops/statistics.h"
 
 namespace gradus::ops {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "ir/operator.h"
+#include "gradus/operator.h"
 #include "work/index.h"
 
 namespace gradus::ops {
@@ -39,7 +39,7 @@ struct EdgeCall {
   Sources found;
 };
 
-// As ops/dimension.h asks of every kind of call; found by its argument.
+// As gradus/dimension.h asks of every kind of call; found by its argument.
 inline int rank_of(const EdgeCall& c, size_t i) { return c.in[i] ? c.in[i]->rank() : 0; }
 
 }  // namespace gradus::ops

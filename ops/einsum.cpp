@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "gradus/rules.h"
 #include "ops/declared.h"
-#include "ops/rules.h"
 #include "ops/slicing.h"
 
 namespace gradus::ops {

@@ -1,7 +1,7 @@
 // Sums of products named by letters.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

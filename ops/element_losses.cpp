@@ -2,10 +2,10 @@
 
 #include <numbers>
 
+#include "gradus/rules.h"
 #include "ops/declared.h"
 #include "ops/operands.h"
 #include "ops/reduction_rules.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

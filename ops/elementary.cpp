@@ -1,8 +1,8 @@
 #include "ops/elementary.h"
 
+#include "gradus/scalar/math.h"
 #include "ops/declared.h"
 #include "ops/families.h"
-#include "ops/scalar/math.h"
 
 namespace gradus::ops {
 

@@ -3,9 +3,9 @@
 
 #include <numbers>
 
+#include "gradus/rules.h"
+#include "gradus/table.h"
 #include "ops/declared.h"
-#include "ops/rules.h"
-#include "ops/table.h"
 
 namespace gradus::ops {
 

@@ -1,10 +1,10 @@
 #include "ops/embedding.h"
 
+#include "gradus/rules.h"
 #include "ops/extremum.h"
 #include "ops/families.h"
 #include "ops/indexing.h"
 #include "ops/operands.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

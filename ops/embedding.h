@@ -1,7 +1,7 @@
 // Rows of a table that indices name, and their sums.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

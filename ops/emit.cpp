@@ -1,8 +1,7 @@
-#include "ops/emit.h"
-
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/registry.h"
+#include "gradus/rules.h"
 #include "ops/by_name.h"
-#include "ops/registry.h"
 
 namespace gradus::ops {
 

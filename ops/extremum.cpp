@@ -1,7 +1,7 @@
 #include "ops/extremum.h"
 
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

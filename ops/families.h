@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "ir/operator.h"
+#include "gradus/operator.h"
 
 namespace gradus::ops {
 

@@ -1,11 +1,11 @@
-#include "ops/function.h"
+#include "gradus/function.h"
 
 #include <map>
 #include <mutex>
 #include <shared_mutex>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "gradus/error.h"
+#include "gradus/messages.h"
 
 namespace gradus::ops {
 

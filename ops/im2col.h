@@ -2,7 +2,7 @@
 // number hold for both dimensions; what is read outside of an image is 0.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

@@ -1,7 +1,7 @@
 // What operators over the windows of images share: how they read their attributes.
 #pragma once
 
-#include "ops/attributes.h"
+#include "gradus/attributes.h"
 
 namespace gradus::ops {
 

@@ -1,7 +1,7 @@
 // What the operators that take index tensors ask of their operands.
 #pragma once
 
-#include "ops/rules.h"
+#include "gradus/rules.h"
 
 namespace gradus::ops {
 

@@ -1,12 +1,12 @@
 // Indexing by several tensors at once, as NumPy does it: index and index_put.
 #include <algorithm>
 
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/rules.h"
 #include "ops/declared.h"
 #include "ops/index_operands.h"
 #include "ops/index_work.h"
 #include "ops/indexing.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/rules.h"
 #include "ops/declared.h"
 #include "ops/edge.h"
 #include "ops/index_operands.h"
 #include "ops/index_work.h"
-#include "ops/rules.h"
 #include "ops/scan.h"
 
 namespace gradus::ops {

@@ -1,9 +1,9 @@
 #include "ops/linear_algebra.h"
 
+#include "gradus/rules.h"
 #include "ops/assemble.h"
 #include "ops/declared.h"
 #include "ops/families.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

@@ -2,8 +2,8 @@
 // are worked out in f64 and rounded when stored.
 #pragma once
 
+#include "gradus/table.h"
 #include "ops/bind_work.h"
-#include "ops/table.h"
 
 namespace gradus::ops {
 

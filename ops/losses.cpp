@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gradus/rules.h"
 #include "ops/comparison.h"
 #include "ops/declared.h"
 #include "ops/distances.h"
@@ -10,7 +11,6 @@
 #include "ops/normalization.h"
 #include "ops/operands.h"
 #include "ops/reduction_rules.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

@@ -1,7 +1,7 @@
 // Losses. `reduction` is "mean", "sum" or "none" (a loss per element).
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
 #include "ops/einsum.h"
 #include "ops/families.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

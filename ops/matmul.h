@@ -1,8 +1,8 @@
 // Matrix products. `matmul` is the primitive; the others are ways to write it.
 #pragma once
 
+#include "gradus/table.h"
 #include "ops/number_literal.h"
-#include "ops/table.h"
 
 namespace gradus::ops {
 

@@ -1,11 +1,11 @@
 // Max pooling: the operators.
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
 #include "ops/image_axes.h"
 #include "ops/operands.h"
 #include "ops/pool_windows.h"
 #include "ops/pooling.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

@@ -1,8 +1,8 @@
 // Walking the elements that are not zero.
 #pragma once
 
-#include "tensor/convert.h"
-#include "tensor/layout.h"
+#include "gradus/convert.h"
+#include "gradus/tensor.h"
 
 namespace gradus::ops {
 

@@ -1,11 +1,11 @@
 #include "ops/normalization.h"
 
+#include "gradus/rules.h"
 #include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/operands.h"
 #include "ops/reduction.h"
 #include "ops/reduction_rules.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

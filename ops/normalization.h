@@ -1,7 +1,7 @@
 // Softmax, and what brings values to mean 0 and variance 1.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

@@ -2,8 +2,8 @@
 // bound. Like a number in an operand's place, it decides the result's category, not its width.
 #pragma once
 
-#include "ops/attributes.h"
-#include "tensor/convert.h"
+#include "gradus/attributes.h"
+#include "gradus/convert.h"
 
 namespace gradus::ops {
 

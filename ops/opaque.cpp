@@ -2,8 +2,8 @@
 
 #include <unordered_set>
 
-#include "base/text.h"
-#include "ops/emit.h"
+#include "gradus/messages.h"
+#include "gradus/rules.h"
 #include "ops/families.h"
 
 namespace gradus::ops {

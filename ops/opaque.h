@@ -2,8 +2,8 @@
 // more than the function has outputs: the handle, which `eval` turns into gradients.
 #pragma once
 
-#include "ops/function.h"
-#include "ops/table.h"
+#include "gradus/function.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

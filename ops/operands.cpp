@@ -1,6 +1,6 @@
 #include "ops/operands.h"
 
-#include "ops/rules.h"
+#include "gradus/rules.h"
 
 namespace gradus::ops {
 

@@ -1,7 +1,7 @@
 // What compositions ask of their operands, with the messages that users see.
 #pragma once
 
-#include "ops/value.h"
+#include "gradus/value.h"
 
 namespace gradus::ops {
 

@@ -1,13 +1,13 @@
 // Borders, and writing into a part: constant_pad_nd, pad, slice_scatter, diag_embed.
 #include <algorithm>
 
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/rules.h"
 #include "ops/assemble.h"
 #include "ops/bind_work.h"
 #include "ops/declared.h"
 #include "ops/edge.h"
 #include "ops/number_literal.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

@@ -1,4 +1,4 @@
-#include "ops/pointwise.h"
+#include "gradus/pointwise.h"
 
 #include <algorithm>
 

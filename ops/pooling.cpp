@@ -3,12 +3,12 @@
 
 #include <cmath>
 
+#include "gradus/rules.h"
 #include "ops/declared.h"
 #include "ops/extremum.h"
 #include "ops/operands.h"
 #include "ops/pool_windows.h"
 #include "ops/reduction_rules.h"
-#include "ops/rules.h"
 #include "ops/windows.h"
 
 namespace gradus::ops {

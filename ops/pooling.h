@@ -3,8 +3,8 @@
 // With `ceil_mode` a window may reach past the end if it begins before it.
 #pragma once
 
+#include "gradus/table.h"
 #include "ops/bind_work.h"
-#include "ops/table.h"
 
 namespace gradus::ops {
 

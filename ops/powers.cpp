@@ -1,7 +1,7 @@
 #include "ops/powers.h"
 
+#include "gradus/scalar/math.h"
 #include "ops/bind_work.h"
-#include "ops/scalar/math.h"
 
 namespace gradus::ops {
 

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "ops/pointwise.h"
+#include "gradus/pointwise.h"
 #include "work/nest.h"
 
 namespace gradus::ops {

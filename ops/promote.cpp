@@ -1,5 +1,5 @@
 // Common dtypes and shapes of pointwise operands.
-#include "ops/pointwise.h"
+#include "gradus/pointwise.h"
 
 namespace gradus::ops {
 

@@ -2,11 +2,11 @@
 
 #include <numbers>
 
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
 #include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/operands.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

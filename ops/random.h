@@ -5,7 +5,7 @@
 // Element i is number i of that stream, row-major.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

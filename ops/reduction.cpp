@@ -1,9 +1,9 @@
 #include "ops/reduction.h"
 
+#include "gradus/rules.h"
 #include "ops/declared.h"
 #include "ops/extremum.h"
 #include "ops/families.h"
-#include "ops/rules.h"
 #include "ops/scan.h"
 #include "ops/statistics.h"
 

@@ -2,8 +2,8 @@
 // `dim = none` (or an empty list) means all dimensions. Order of combining: work/reduce.h.
 #pragma once
 
+#include "gradus/table.h"
 #include "ops/reduction_rules.h"
-#include "ops/table.h"
 
 namespace gradus::ops {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

@@ -1,8 +1,8 @@
 // What reductions share: their attributes, type rules and how they name their dimensions.
 #pragma once
 
-#include "ops/attributes.h"
-#include "ops/value.h"
+#include "gradus/attributes.h"
+#include "gradus/value.h"
 #include "work/reduce.h"
 
 namespace gradus::ops {

@@ -1,4 +1,4 @@
-#include "ops/registry.h"
+#include "gradus/registry.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,9 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/error.h"
-#include "base/text.h"
-#include "ops/added.h"
+#include "gradus/error.h"
+#include "gradus/messages.h"
 #include "ops/families.h"
 
 namespace gradus::ops {

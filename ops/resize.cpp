@@ -1,5 +1,6 @@
 #include "ops/resize.h"
 
+#include "gradus/rules.h"
 #include "ops/comparison.h"
 #include "ops/declared.h"
 #include "ops/families.h"
@@ -8,7 +9,6 @@
 #include "ops/operands.h"
 #include "ops/pooling.h"
 #include "ops/reduction_rules.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

@@ -1,7 +1,7 @@
 // Images made larger.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

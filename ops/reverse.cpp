@@ -1,6 +1,6 @@
 #include "ops/reverse.h"
 
-#include "ops/rules.h"
+#include "gradus/rules.h"
 
 namespace gradus::ops {
 

@@ -2,7 +2,7 @@
 // nodes, a recorder's, and the engine's, where it runs.
 #pragma once
 
-#include "ops/value.h"
+#include "gradus/value.h"
 
 namespace gradus::ops {
 

@@ -1,8 +1,8 @@
 #include "ops/roles.h"
 
+#include "gradus/rules.h"
 #include "ops/creation.h"
 #include "ops/declared.h"
-#include "ops/emit.h"
 
 namespace gradus::ops {
 

@@ -1,8 +1,8 @@
 // Operators by the part that they play for others than rules.
 #pragma once
 
-#include "ir/graph.h"
-#include "ops/value.h"
+#include "gradus/graph.h"
+#include "gradus/value.h"
 
 namespace gradus::ops {
 

@@ -1,8 +1,8 @@
 // Rounding to integers, and division with a remainder.
 #pragma once
 
-#include "ops/rules.h"
-#include "ops/table.h"
+#include "gradus/rules.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

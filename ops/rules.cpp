@@ -1,6 +1,6 @@
-#include "ops/rules.h"
+#include "gradus/rules.h"
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "ops/assemble.h"
 #include "ops/creation.h"
 #include "ops/declared.h"

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
 #include "ops/declared.h"
 #include "ops/families.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

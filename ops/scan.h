@@ -5,7 +5,7 @@
 // element out of its own result, which starts from the identity.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

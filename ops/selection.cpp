@@ -1,10 +1,10 @@
 #include "ops/selection.h"
 
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
 #include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/nonzero.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

@@ -3,7 +3,7 @@
 // data, any other size is held against it.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

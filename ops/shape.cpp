@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

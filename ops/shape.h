@@ -2,7 +2,7 @@
 // it; only `reshape` and `as_strided` sometimes have to.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

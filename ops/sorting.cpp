@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
 #include "ops/declared.h"
 #include "ops/extremum.h"
 #include "ops/families.h"
 #include "ops/operands.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

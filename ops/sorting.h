@@ -2,7 +2,7 @@
 // Derivatives go to where the elements came from.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

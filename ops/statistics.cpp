@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "gradus/rules.h"
 #include "ops/declared.h"
 #include "ops/families.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

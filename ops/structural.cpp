@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "gradus/rules.h"
 #include "ops/families.h"
-#include "ops/rules.h"
 
 namespace gradus::ops {
 

@@ -1,7 +1,7 @@
-#include "ops/value.h"
+#include "gradus/value.h"
 
-#include "ops/registry.h"
-#include "ops/rules.h"
+#include "gradus/registry.h"
+#include "gradus/rules.h"
 
 namespace gradus::ops {
 

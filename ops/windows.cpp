@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/rules.h"
 #include "ops/bind_work.h"
 #include "ops/index_work.h"
-#include "ops/rules.h"
 #include "ops/slicing.h"
 
 namespace gradus::ops {

@@ -1,7 +1,7 @@
 // Reads that may overlap, and their adjoints: strided views and sliding windows.
 #pragma once
 
-#include "ops/table.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 

@@ -5,10 +5,10 @@
 #include <deque>
 #include <mutex>
 
-#include "autograd/engine.h"
-#include "base/per_thread.h"
-#include "base/text.h"
-#include "interpreter/devices.h"
+#include "gradus/devices.h"
+#include "gradus/engine.h"
+#include "gradus/messages.h"
+#include "gradus/per_thread.h"
 #include "python/bindings.h"
 
 namespace gradus::python {

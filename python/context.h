@@ -1,7 +1,7 @@
 // Contexts in Python.
 #pragma once
 
-#include "base/context.h"
+#include "gradus/context.h"
 #include "python/convert.h"
 
 namespace gradus::python {

@@ -1,9 +1,9 @@
 #include "python/convert.h"
 
-#include "base/text.h"
+#include "gradus/convert.h"
+#include "gradus/messages.h"
+#include "gradus/read_watch.h"
 #include "python/exchange.h"
-#include "tensor/convert.h"
-#include "tensor/read_watch.h"
 
 namespace gradus::python {
 

@@ -10,9 +10,9 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include "autograd/operators.h"
-#include "ir/literal.h"
-#include "ir/type.h"
+#include "gradus/apply.h"
+#include "gradus/operator.h"
+#include "gradus/type.h"
 #include "python/gil.h"
 
 namespace gradus::python {

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "io/onnx/onnx.h"
+#include "gradus/onnx.h"
 
 namespace gradus::python {
 

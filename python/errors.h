@@ -6,7 +6,7 @@
 
 #include <nanobind/stl/string.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "python/gil.h"
 
 namespace gradus::python {

@@ -2,11 +2,11 @@
 
 #include <bit>
 
-#include "autograd/device_streams.h"
-#include "autograd/operators.h"
-#include "interpreter/devices.h"
+#include "gradus/apply.h"
+#include "gradus/device_streams.h"
+#include "gradus/devices.h"
+#include "gradus/dlpack.h"
 #include "python/errors.h"
-#include "tensor/dlpack.h"
 
 namespace gradus::python {
 

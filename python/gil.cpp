@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::python {
 

@@ -1,5 +1,5 @@
 // The module gradus._gradus: the library's own things, for the package around it to make pleasant.
-#include "base/version.h"
+#include "gradus/version.h"
 #include "python/bindings.h"
 #include "python/errors.h"
 

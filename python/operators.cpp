@@ -1,5 +1,5 @@
 // Operators by name, and their table.
-#include "ops/registry.h"
+#include "gradus/registry.h"
 #include "python/bindings.h"
 
 namespace gradus::python {

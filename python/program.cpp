@@ -3,17 +3,16 @@
 
 #include <fstream>
 
-#include "interpreter/code.h"
-#include "interpreter/gradcheck.h"
-#include "interpreter/plugin.h"
-#include "interpreter/state.h"
-#include "io/import.h"
-#include "ir/passes/directions.h"
-#include "ir/text/parser.h"
-#include "ir/text/printer.h"
+#include "gradus/code.h"
+#include "gradus/files.h"
+#include "gradus/gradcheck.h"
+#include "gradus/import.h"
+#include "gradus/passes.h"
+#include "gradus/plugin.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "python/bindings.h"
 #include "python/errors.h"
-#include "tensor/tensor_file.h"
 
 namespace gradus::python {
 

@@ -5,8 +5,8 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 
-#include "ir/graph.h"
-#include "tensor/npz.h"
+#include "gradus/files.h"
+#include "gradus/graph.h"
 
 namespace gradus::python {
 

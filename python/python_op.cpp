@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "gradus/call_function.h"
+#include "gradus/opaque_function.h"
 #include "python/bindings.h"
 #include "python/errors.h"
 

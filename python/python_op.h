@@ -3,8 +3,8 @@
 
 #include <atomic>
 
-#include "autograd/custom_function.h"
-#include "autograd/opaque_function.h"
+#include "gradus/custom_function.h"
+#include "gradus/opaque_function.h"
 #include "python/gil.h"
 
 namespace gradus::python {

@@ -1,6 +1,6 @@
 #include "python/run.h"
 
-#include "base/text.h"
+#include "gradus/messages.h"
 #include "python/errors.h"
 #include "python/exchange.h"
 

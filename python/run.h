@@ -1,7 +1,7 @@
 // How Python asks for a run of a stage.
 #pragma once
 
-#include "interpreter/state.h"
+#include "gradus/state.h"
 #include "python/convert.h"
 
 namespace gradus::python {

@@ -1,5 +1,5 @@
 // State in Python: running a program stage by stage.
-#include "interpreter/state.h"
+#include "gradus/state.h"
 
 #include "python/bindings.h"
 #include "python/context.h"

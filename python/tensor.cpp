@@ -2,9 +2,9 @@
 #include <chrono>
 #include <future>
 
-#include "autograd/device_streams.h"
-#include "autograd/engine.h"
-#include "ops/registry.h"
+#include "gradus/device_streams.h"
+#include "gradus/engine.h"
+#include "gradus/registry.h"
 #include "python/bindings.h"
 #include "python/context.h"
 #include "python/errors.h"

@@ -1,7 +1,7 @@
 // Python functions over tensors, recorded as programs; programs as functions of tensors.
-#include "interpreter/trace.h"
+#include "gradus/trace.h"
 
-#include "autograd/engine.h"
+#include "gradus/engine.h"
 #include "python/bindings.h"
 #include "python/context.h"
 #include "python/errors.h"

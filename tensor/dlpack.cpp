@@ -1,10 +1,10 @@
-#include "tensor/dlpack.h"
+#include "gradus/dlpack.h"
 
 #include <array>
 #include <atomic>
 #include <memory>
 
-#include "tensor/read_watch.h"
+#include "gradus/read_watch.h"
 
 namespace gradus {
 

@@ -1,4 +1,4 @@
-#include "tensor/dtype.h"
+#include "gradus/dtype.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
-#include "tensor/layout.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
+
+#include "gradus/tensor.h"
 
 namespace gradus {
 

@@ -1,5 +1,3 @@
-#include "tensor/npy.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -10,7 +8,8 @@
 #include <optional>
 
 #include "base/file.h"
-#include "base/text.h"
+#include "gradus/files.h"
+#include "gradus/messages.h"
 
 namespace gradus {
 

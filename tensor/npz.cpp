@@ -1,10 +1,9 @@
-#include "tensor/npz.h"
-
 #include <algorithm>
 #include <array>
 #include <set>
 
-#include "base/text.h"
+#include "gradus/files.h"
+#include "gradus/messages.h"
 #include "tensor/zip_reader.h"
 #include "tensor/zip_writer.h"
 

@@ -1,5 +1,3 @@
-#include "tensor/safetensors.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -7,7 +5,8 @@
 
 #include "base/file.h"
 #include "base/mapped_file.h"
-#include "base/text.h"
+#include "gradus/files.h"
+#include "gradus/messages.h"
 
 namespace gradus {
 

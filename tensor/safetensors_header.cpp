@@ -4,8 +4,8 @@
 #include <charconv>
 #include <set>
 
-#include "base/text.h"
-#include "tensor/safetensors.h"
+#include "gradus/files.h"
+#include "gradus/messages.h"
 
 namespace gradus {
 

@@ -1,8 +1,7 @@
-#include "tensor/storage.h"
-
 #include <new>
 
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/tensor.h"
 
 namespace gradus {
 

@@ -1,9 +1,9 @@
-#include "tensor/tensor.h"
+#include "gradus/tensor.h"
 
 #include <algorithm>
 
-#include "tensor/convert.h"
-#include "tensor/read_watch.h"
+#include "gradus/convert.h"
+#include "gradus/read_watch.h"
 
 namespace gradus {
 

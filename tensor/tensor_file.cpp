@@ -1,4 +1,4 @@
-#include "tensor/tensor_file.h"
+#include "gradus/files.h"
 
 namespace gradus {
 

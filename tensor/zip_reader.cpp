@@ -5,7 +5,7 @@
 
 #include <zlib.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus {
 

@@ -5,9 +5,9 @@
 
 #include <zlib.h>
 
-#include "base/error.h"
 #include "base/file.h"
-#include "base/text.h"
+#include "gradus/error.h"
+#include "gradus/messages.h"
 
 namespace gradus {
 

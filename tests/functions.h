@@ -7,10 +7,10 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "autograd/custom_function.h"
-#include "autograd/opaque_function.h"
-#include "autograd/operators.h"
-#include "base/error.h"
+#include "gradus/apply.h"
+#include "gradus/custom_function.h"
+#include "gradus/error.h"
+#include "gradus/opaque_function.h"
 
 namespace gradus::test {
 

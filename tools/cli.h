@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::cli {
 
@@ -82,7 +82,7 @@ struct GradCommand {
 };
 void grad(const GradCommand& command);
 
-// Derivatives along directions, and matrices of them: ir/passes/directions.h.
+// Derivatives along directions, and matrices of them: gradus/passes.h.
 struct DirectionCommand {
   std::string kind;  // jvp, hvp, laplacian, jacobian, hessian
   std::string program, out;

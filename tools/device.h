@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "interpreter/state.h"
-#include "ir/graph.h"
+#include "gradus/graph.h"
+#include "gradus/state.h"
 
 namespace gradus::cli {
 

@@ -1,5 +1,5 @@
 // gradus devices
-#include "interpreter/devices.h"
+#include "gradus/devices.h"
 
 #include "tools/cli.h"
 #include "tools/output.h"

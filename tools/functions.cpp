@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <mutex>
 
-#include "autograd/custom_function.h"
-#include "autograd/opaque_function.h"
-#include "autograd/operators.h"
-#include "base/error.h"
+#include "gradus/apply.h"
+#include "gradus/custom_function.h"
+#include "gradus/error.h"
+#include "gradus/opaque_function.h"
 
 namespace gradus::cli {
 

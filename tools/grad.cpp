@@ -1,9 +1,8 @@
 // gradus grad, jvp, hvp, laplacian, jacobian, hessian
 #include <cctype>
 
-#include "ir/passes/directions.h"
-#include "ir/passes/passes.h"
-#include "ir/text/printer.h"
+#include "gradus/passes.h"
+#include "gradus/text.h"
 #include "tools/cli.h"
 #include "tools/output.h"
 #include "tools/program.h"

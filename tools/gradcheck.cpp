@@ -1,5 +1,5 @@
 // gradus gradcheck
-#include "interpreter/gradcheck.h"
+#include "gradus/gradcheck.h"
 
 #include <algorithm>
 

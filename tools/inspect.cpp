@@ -1,11 +1,11 @@
 // gradus verify, print, disasm
 #include <algorithm>
 
-#include "base/text.h"
-#include "interpreter/devices.h"
-#include "interpreter/state.h"
-#include "ir/passes/passes.h"
-#include "ir/text/printer.h"
+#include "gradus/devices.h"
+#include "gradus/messages.h"
+#include "gradus/passes.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "tools/cli.h"
 #include "tools/device.h"
 #include "tools/output.h"

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/mapped_file.h"
-#include "base/text.h"
-#include "ops/registry.h"
+#include "gradus/messages.h"
+#include "gradus/registry.h"
 
 namespace gradus::cli {
 

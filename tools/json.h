@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/graph.h"
+#include "gradus/graph.h"
 
 namespace gradus::cli {
 

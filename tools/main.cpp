@@ -8,10 +8,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "base/build.h"
-#include "base/text.h"
-#include "interpreter/plugin.h"
-#include "io/import.h"
+#include "gradus/build.h"
+#include "gradus/import.h"
+#include "gradus/messages.h"
+#include "gradus/plugin.h"
 #include "tools/cli.h"
 #include "tools/functions.h"
 #include "tools/output.h"

@@ -1,11 +1,11 @@
 // gradus import, export, check-onnx
-#include "io/onnx/onnx.h"
+#include "gradus/onnx.h"
 
 #include <filesystem>
 #include <map>
 
-#include "ir/text/printer.h"
-#include "tensor/tensor_file.h"
+#include "gradus/files.h"
+#include "gradus/text.h"
 #include "tools/cli.h"
 #include "tools/output.h"
 #include "tools/program.h"

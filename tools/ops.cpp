@@ -1,8 +1,8 @@
 // gradus ops
 #include <algorithm>
 
-#include "ops/function.h"
-#include "ops/registry.h"
+#include "gradus/function.h"
+#include "gradus/registry.h"
 #include "tools/cli.h"
 #include "tools/json.h"
 #include "tools/output.h"

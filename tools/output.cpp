@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/text.h"
-#include "ir/literal.h"
+#include "gradus/messages.h"
+#include "gradus/operator.h"
 
 namespace gradus::cli {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/function_ref.h"
-#include "tensor/tensor.h"
+#include "gradus/context.h"
+#include "gradus/tensor.h"
 
 namespace gradus::cli {
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "base/text.h"
-#include "ir/text/printer.h"
+#include "gradus/messages.h"
+#include "gradus/text.h"
 
 namespace gradus::cli {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "interpreter/code.h"
+#include "gradus/code.h"
 #include "tools/json.h"
 
 namespace gradus::cli {

@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "base/text.h"
-#include "tensor/tensor_file.h"
+#include "gradus/files.h"
+#include "gradus/messages.h"
 
 namespace gradus::cli {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "interpreter/inputs.h"
-#include "io/import.h"
+#include "gradus/import.h"
+#include "gradus/inputs.h"
 #include "tools/cli.h"
 
 namespace gradus::cli {

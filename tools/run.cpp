@@ -4,11 +4,11 @@
 #include <map>
 
 #include "base/file.h"
-#include "base/text.h"
+#include "gradus/devices.h"
+#include "gradus/files.h"
 #include "gradus/inspect.h"
-#include "interpreter/devices.h"
-#include "interpreter/state.h"
-#include "tensor/tensor_file.h"
+#include "gradus/messages.h"
+#include "gradus/state.h"
 #include "tools/cli.h"
 #include "tools/device.h"
 #include "tools/json.h"

@@ -1,5 +1,5 @@
 // gradus view
-#include "ir/passes/passes.h"
+#include "gradus/passes.h"
 #include "tools/cli.h"
 #include "tools/device.h"
 #include "tools/output.h"

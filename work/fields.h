@@ -26,8 +26,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/operator.h"
-#include "tensor/layout.h"
+#include "gradus/operator.h"
+#include "gradus/tensor.h"
 
 namespace gradus::work {
 

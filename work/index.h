@@ -1,7 +1,7 @@
 // Reading and writing at places that index tensors name.
 #pragma once
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "work/move.h"
 
 namespace gradus::work {

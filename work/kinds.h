@@ -112,7 +112,7 @@ enum class ScanStep : uint8_t {
   prod,         // s = s * x
   recurrence,   // s = a * s + b, product and sum rounded each; two operands of one shape
   log_sum_exp,  // s = h + log1p(exp(l - h)), h the greater of s and x, l the other; h where it is
-                // infinite or NaN, which is the greatest. By the functions of ops/scalar/math.h
+                // infinite or NaN, which is the greatest. By the functions of gradus/scalar/math.h
 };
 std::string_view name_of(ScanStep step);
 

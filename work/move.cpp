@@ -1,6 +1,6 @@
 #include "work/move.h"
 
-#include "tensor/convert.h"
+#include "gradus/convert.h"
 
 namespace gradus::work {
 

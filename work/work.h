@@ -13,9 +13,9 @@
 #include <memory>
 #include <variant>
 
+#include "gradus/work_kernel.h"
 #include "work/convolution.h"
 #include "work/index.h"
-#include "work/kernel.h"
 #include "work/kinds.h"
 #include "work/move.h"
 #include "work/nest.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/context.h"
+#include "gradus/context.h"
 
 namespace gradus::bench {
 

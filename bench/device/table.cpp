@@ -7,10 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "bench/device/rows.h"
 #include "devices/cuda/driver_library.h"
 #include "devices/cuda/kernels.h"
+#include "gradus/error.h"
 
 namespace gradus::bench {
 

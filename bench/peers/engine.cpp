@@ -1,5 +1,5 @@
 // The engine beside libtorch's, in one run: the same graphs, one thread.
-#include "autograd/engine.h"
+#include "gradus/engine.h"
 
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
@@ -7,8 +7,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/types.h>
 
-#include "autograd/custom_function.h"
 #include "bench/double_backward.h"
+#include "gradus/custom_function.h"
 
 namespace gradus::bench {
 namespace {

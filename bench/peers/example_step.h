@@ -5,10 +5,10 @@
 #include <torch/torch.h>
 
 #include "bench/side_by_side.h"
-#include "interpreter/inputs.h"
-#include "interpreter/state.h"
-#include "ir/passes/passes.h"
-#include "ir/text/parser.h"
+#include "gradus/inputs.h"
+#include "gradus/passes.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 
 namespace gradus::bench {
 

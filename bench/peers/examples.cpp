@@ -1,8 +1,8 @@
 // Training steps of the examples (examples/) beside libtorch's: example_step.h says how.
 #include "bench/peers/example_step.h"
 #include "examples/char_lstm/unrolled.h"
-#include "ir/passes/directions.h"
-#include "ir/text/printer.h"
+#include "gradus/passes.h"
+#include "gradus/text.h"
 
 namespace gradus::bench {
 namespace {

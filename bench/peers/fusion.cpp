@@ -8,9 +8,9 @@
 #include "bench/programs.h"
 #include "bench/side_by_side.h"
 #include "fusion/kernels.h"
-#include "interpreter/inputs.h"
-#include "ir/passes/passes.h"
-#include "ir/text/parser.h"
+#include "gradus/inputs.h"
+#include "gradus/passes.h"
+#include "gradus/text.h"
 
 namespace gradus::bench {
 namespace {

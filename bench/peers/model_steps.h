@@ -8,7 +8,7 @@
 #include <torch/torch.h>
 
 #include "bench/models.h"
-#include "tensor/tensor.h"
+#include "gradus/tensor.h"
 
 namespace gradus::bench {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "base/per_thread.h"
 #include "devices/cuda/launches.h"
+#include "gradus/per_thread.h"
 
 namespace gradus::fusion::cuda {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::fusion::cuda {
 

@@ -8,7 +8,7 @@
 #include "fusion/cuda/stock_elements.h"
 #include "fusion/cuda/stock_extremum.h"
 #include "fusion/cuda/stock_sort.h"
-#include "ops/pointwise.h"
+#include "gradus/pointwise.h"
 #include "ops/rounding.h"
 
 namespace gradus::fusion::cuda {

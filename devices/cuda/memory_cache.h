@@ -5,8 +5,8 @@
 #include <mutex>
 #include <set>
 
-#include "base/small_vector.h"
 #include "devices/cuda/device.h"
+#include "gradus/small_vector.h"
 
 namespace gradus::fusion::cuda {
 

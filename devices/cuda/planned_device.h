@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "base/context.h"
 #include "devices/cuda/device.h"
+#include "gradus/context.h"
 
 namespace gradus::fusion::cuda {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::fusion::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 // The program of a training step, for texts of `length` characters and what comes after each:
 // `next` called for each character, and the loss of what it expects.

@@ -5,12 +5,12 @@
 #include <mutex>
 #include <thread>
 
-#include "autograd/opaque_function.h"
-#include "autograd/operators.h"
-#include "interpreter/state.h"
-#include "ir/passes/builder.h"
-#include "ir/text/printer.h"
-#include "ops/added.h"
+#include "gradus/apply.h"
+#include "gradus/builder.h"
+#include "gradus/opaque_function.h"
+#include "gradus/registry.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "pass.h"
 #include "window_sums.h"
 

@@ -1,6 +1,6 @@
 #include "pass.h"
 
-#include "ir/passes/rewrite.h"
+#include "gradus/rewrite.h"
 #include "window_sums.h"
 
 namespace embed {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ir/graph.h"
+#include "gradus/graph.h"
 
 namespace embed {
 

@@ -1,8 +1,8 @@
 // An operator of our own: its type rule, its kernel, and its derivative.
 #pragma once
 
-#include "ops/rules.h"
-#include "ops/table.h"
+#include "gradus/rules.h"
+#include "gradus/table.h"
 
 namespace embed {
 

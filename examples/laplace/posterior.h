@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "examples/training.h"
-#include "ir/passes/directions.h"
+#include "gradus/passes.h"
 
 constexpr int64_t weights = 141;
 

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include "base/version.h"
+#include "gradus/version.h"
 
 namespace gradus::fusion::cpu {
 

@@ -2,11 +2,11 @@
 
 #include <chrono>
 
-#include "base/isa.h"
 #include "fusion/cpu/code_maker.h"
 #include "fusion/cpu/lower.h"
 #include "fusion/cpu/lower_stage.h"
 #include "fusion/cpu/symbols.h"
+#include "gradus/isa.h"
 
 namespace gradus::fusion::cpu {
 

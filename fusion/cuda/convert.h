@@ -1,4 +1,4 @@
-// Conversions between dtypes as CUDA C++, as tensor/convert.h has them.
+// Conversions between dtypes as CUDA C++, as gradus/convert.h has them.
 //
 // A value of a dtype is held so: f64 in double; f32, f16 and bf16 in float; integers in i64; bool
 // in bool. What is held is a number of the dtype. Functions that the texts call are pieces of
@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "fusion/cuda/rule_text.h"
-#include "tensor/dtype.h"
+#include "gradus/dtype.h"
 
 namespace gradus::fusion::cuda {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "fusion/cuda/prelude.h"
-#include "tensor/layout.h"
+#include "gradus/tensor.h"
 #include "work/reduce.h"
 
 namespace gradus::fusion::cuda {

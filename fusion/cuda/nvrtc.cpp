@@ -5,7 +5,7 @@
 
 #include <dlfcn.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::fusion::cuda {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "tensor/dtype.h"
+#include "gradus/dtype.h"
 #include "work/reduce.h"
 
 namespace gradus::fusion::cuda {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::fusion::cuda {
 

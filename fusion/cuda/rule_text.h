@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/small_vector.h"
 #include "fusion/scalar_emitter.h"
+#include "gradus/small_vector.h"
 
 namespace gradus::fusion::cuda {
 

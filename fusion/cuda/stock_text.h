@@ -8,7 +8,7 @@
 
 #include "fusion/cuda/parameters.h"
 #include "fusion/cuda/prelude.h"
-#include "tensor/dtype.h"
+#include "gradus/dtype.h"
 
 namespace gradus::fusion::cuda {
 

@@ -5,9 +5,9 @@
 #include "fusion/cuda/convert.h"
 #include "fusion/cuda/prelude.h"
 #include "fusion/rules.h"
-#include "ops/pointwise.h"
+#include "gradus/convert.h"
+#include "gradus/pointwise.h"
 #include "ops/powers.h"
-#include "tensor/convert.h"
 
 namespace gradus::fusion::cuda {
 

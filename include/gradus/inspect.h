@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "interpreter/state.h"
+#include "gradus/state.h"
 
 #pragma GCC visibility push(default)
 

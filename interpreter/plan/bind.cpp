@@ -1,5 +1,5 @@
 // Planning: layouts, views and work of a segment's instructions.
-#include "ops/bind.h"
+#include "gradus/bind.h"
 
 #include "interpreter/plan/steps.h"
 #include "kernels/call_table.h"

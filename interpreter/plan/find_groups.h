@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "base/function_ref.h"
-#include "interpreter/code.h"
+#include "gradus/code.h"
+#include "gradus/context.h"
 
 namespace gradus::interpreter {
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "fusion/cost.h"
+#include "gradus/bind.h"
 #include "interpreter/plan/group_edges.h"
 #include "interpreter/plan/join_rows.h"
 #include "interpreter/plan/steps.h"
-#include "ops/bind.h"
 
 namespace gradus::interpreter {
 

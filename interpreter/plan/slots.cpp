@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::interpreter {
 

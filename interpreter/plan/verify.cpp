@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "interpreter/plan/steps.h"
 
 namespace gradus::interpreter {

@@ -2,11 +2,11 @@
 #include <charconv>
 #include <cstring>
 
-#include "base/text.h"
+#include "gradus/files.h"
+#include "gradus/messages.h"
 #include "interpreter/plan/bind_sizes.h"
 #include "interpreter/run/state_file.h"
 #include "interpreter/run/steps.h"
-#include "tensor/safetensors.h"
 
 namespace gradus::interpreter {
 

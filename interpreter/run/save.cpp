@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/text.h"
+#include "gradus/files.h"
+#include "gradus/messages.h"
+#include "gradus/text.h"
 #include "interpreter/run/state_file.h"
 #include "interpreter/run/steps.h"
-#include "ir/text/printer.h"
-#include "tensor/safetensors.h"
 
 namespace gradus::interpreter {
 

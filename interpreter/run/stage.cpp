@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "gradus/read_watch.h"
 #include "interpreter/run/steps.h"
 #include "interpreter/whole_stage.h"
-#include "tensor/read_watch.h"
 
 namespace gradus::interpreter {
 

@@ -1,8 +1,8 @@
 // What a state does, as free functions over its data; run_stage (stage.cpp) is the recipe of a run.
 #pragma once
 
+#include "gradus/state.h"
 #include "interpreter/run/state_data.h"
-#include "interpreter/state.h"
 
 namespace gradus::interpreter {
 

@@ -7,11 +7,11 @@
 #include <onnx/onnx-data_pb.h>
 #include <onnx/onnx_pb.h>
 
-#include "interpreter/code.h"
-#include "interpreter/gradcheck.h"
-#include "interpreter/state.h"
+#include "gradus/code.h"
+#include "gradus/gradcheck.h"
+#include "gradus/onnx.h"
+#include "gradus/state.h"
 #include "io/onnx/model.h"
-#include "io/onnx/onnx.h"
 
 namespace gradus::onnx {
 

@@ -4,7 +4,7 @@
 
 #include <onnx/onnx_pb.h>
 
-#include "base/text.h"
+#include "gradus/messages.h"
 #include "io/onnx/importer.h"
 #include "io/onnx/model.h"
 

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "gradus/onnx.h"
+#include "gradus/rules.h"
 #include "io/onnx/item.h"
-#include "io/onnx/onnx.h"
 #include "ops/by_name.h"
-#include "ops/rules.h"
 
 namespace onnx {
 class AttributeProto;

@@ -1,8 +1,8 @@
 // Reading and writing at places that tensors name, as ONNX nodes.
 #include <algorithm>
 
+#include "gradus/pointwise.h"
 #include "io/onnx/exporter.h"
-#include "ops/pointwise.h"
 
 namespace gradus::onnx {
 

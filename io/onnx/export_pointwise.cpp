@@ -1,8 +1,8 @@
 // Pointwise operators as ONNX nodes. Few have rules of their own, where ONNX has an operator that
 // says in a word what the scalar rule says in several.
 #include "fusion/rules.h"
+#include "gradus/pointwise.h"
 #include "io/onnx/node_emitter.h"
-#include "ops/pointwise.h"
 
 namespace gradus::onnx {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "gradus/passes.h"
+#include "gradus/rewrite.h"
 #include "io/onnx/item.h"
-#include "ir/passes/passes.h"
-#include "ir/passes/rewrite.h"
 
 namespace gradus::onnx {
 

@@ -10,9 +10,9 @@
 #include <variant>
 #include <vector>
 
-#include "io/onnx/onnx.h"
-#include "ir/graph.h"
-#include "ops/attributes.h"
+#include "gradus/attributes.h"
+#include "gradus/graph.h"
+#include "gradus/onnx.h"
 
 namespace onnx {
 class GraphProto;

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "base/text.h"
+#include "gradus/messages.h"
 #include "io/onnx/model.h"
 
 namespace gradus::onnx {

@@ -1,6 +1,6 @@
 // ONNX models, as files are imported.
+#include "gradus/onnx.h"
 #include "io/importers.h"
-#include "io/onnx/onnx.h"
 
 namespace gradus {
 

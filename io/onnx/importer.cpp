@@ -4,8 +4,8 @@
 
 #include <onnx/onnx_pb.h>
 
-#include "base/text.h"
-#include "ops/registry.h"
+#include "gradus/messages.h"
+#include "gradus/registry.h"
 
 namespace gradus::onnx {
 

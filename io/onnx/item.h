@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/value.h"
+#include "gradus/value.h"
 
 namespace gradus::onnx {
 

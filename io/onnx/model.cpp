@@ -7,8 +7,8 @@
 #include <onnx/onnx_pb.h>
 
 #include "base/file.h"
-#include "base/text.h"
-#include "io/onnx/onnx.h"
+#include "gradus/messages.h"
+#include "gradus/onnx.h"
 
 namespace gradus::onnx {
 

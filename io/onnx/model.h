@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/tensor.h"
+#include "gradus/tensor.h"
 
 namespace onnx {
 class ModelProto;

@@ -2,7 +2,7 @@
 
 #include <onnx/onnx_pb.h>
 
-#include "base/version.h"
+#include "gradus/version.h"
 #include "io/onnx/exporter.h"
 #include "io/onnx/model.h"
 #include "ir/dim_walk.h"

@@ -1,7 +1,7 @@
 #include "io/onnx/node_emitter.h"
 
-#include "base/error.h"
 #include "fusion/lane.h"
+#include "gradus/error.h"
 
 namespace gradus::onnx {
 

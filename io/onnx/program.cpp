@@ -4,9 +4,9 @@
 
 #include <onnx/onnx_pb.h>
 
-#include "base/text.h"
-#include "ir/passes/passes.h"
-#include "ir/text/verifier.h"
+#include "gradus/messages.h"
+#include "gradus/passes.h"
+#include "gradus/text.h"
 
 namespace gradus::onnx {
 

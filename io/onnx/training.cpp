@@ -1,7 +1,7 @@
 // Steps of optimisers, and Gradient, of the preview operators for training.
 #include <onnx/onnx_pb.h>
 
-#include "base/text.h"
+#include "gradus/messages.h"
 #include "io/onnx/call.h"
 #include "io/onnx/importer.h"
 

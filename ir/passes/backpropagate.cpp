@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "gradus/registry.h"
 #include "ops/opaque.h"
-#include "ops/registry.h"
 #include "ops/reverse.h"
 
 namespace gradus::ir {

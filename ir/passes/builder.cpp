@@ -1,7 +1,7 @@
-#include "ir/passes/builder.h"
+#include "gradus/builder.h"
 
+#include "gradus/text.h"
 #include "ir/passes/graph_world.h"
-#include "ir/text/verifier.h"
 #include "ops/opaque.h"
 #include "ops/structural.h"
 

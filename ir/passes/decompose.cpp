@@ -1,6 +1,6 @@
+#include "gradus/passes.h"
+#include "gradus/rewrite.h"
 #include "ir/passes/graph_world.h"
-#include "ir/passes/passes.h"
-#include "ir/passes/rewrite.h"
 
 namespace gradus::ir {
 

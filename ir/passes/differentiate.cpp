@@ -3,9 +3,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "gradus/passes.h"
+#include "gradus/rewrite.h"
 #include "ir/passes/backpropagate.h"
-#include "ir/passes/passes.h"
-#include "ir/passes/rewrite.h"
 
 namespace gradus::ir {
 

@@ -1,15 +1,13 @@
 // Derivatives along directions, from two sweeps of `backpropagate`.
-#include "ir/passes/directions.h"
-
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "gradus/batching.h"
+#include "gradus/passes.h"
+#include "gradus/rewrite.h"
+#include "gradus/rules.h"
 #include "ir/passes/backpropagate.h"
-#include "ir/passes/passes.h"
-#include "ir/passes/rewrite.h"
-#include "ops/batching.h"
-#include "ops/rules.h"
 
 namespace gradus::ir {
 

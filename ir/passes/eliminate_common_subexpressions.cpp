@@ -1,8 +1,8 @@
 #include <bit>
 #include <unordered_set>
 
-#include "ir/passes/passes.h"
-#include "ir/passes/rewrite.h"
+#include "gradus/passes.h"
+#include "gradus/rewrite.h"
 
 namespace gradus::ir {
 

@@ -1,5 +1,5 @@
-#include "ir/passes/passes.h"
-#include "ops/registry.h"
+#include "gradus/passes.h"
+#include "gradus/registry.h"
 
 namespace gradus::ir {
 

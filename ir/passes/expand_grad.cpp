@@ -1,7 +1,7 @@
+#include "gradus/passes.h"
+#include "gradus/rewrite.h"
+#include "gradus/rules.h"
 #include "ir/passes/backpropagate.h"
-#include "ir/passes/passes.h"
-#include "ir/passes/rewrite.h"
-#include "ops/rules.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {

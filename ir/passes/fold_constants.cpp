@@ -1,4 +1,4 @@
-#include "ir/passes/passes.h"
+#include "gradus/passes.h"
 #include "kernels/evaluate.h"
 #include "ops/structural.h"
 

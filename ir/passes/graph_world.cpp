@@ -1,7 +1,7 @@
 #include "ir/passes/graph_world.h"
 
-#include "ir/passes/passes.h"
-#include "ops/registry.h"
+#include "gradus/passes.h"
+#include "gradus/registry.h"
 
 namespace gradus::ir {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ops/value.h"
+#include "gradus/value.h"
 
 namespace gradus::ir {
 

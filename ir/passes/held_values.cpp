@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/bind.h"
+#include "gradus/bind.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {

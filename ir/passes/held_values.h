@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "ir/passes/rematerialize.h"
-#include "tensor/layout.h"
+#include "gradus/passes.h"
+#include "gradus/tensor.h"
 
 namespace gradus::ir {
 

@@ -1,8 +1,7 @@
-#include "ir/passes/lift_constants.h"
-
 #include <set>
 
-#include "ir/passes/rewrite.h"
+#include "gradus/passes.h"
+#include "gradus/rewrite.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {

@@ -1,4 +1,4 @@
-#include "ir/passes/passes.h"
+#include "gradus/passes.h"
 
 namespace gradus::ir {
 

@@ -4,15 +4,15 @@
 #include <cstdint>
 #include <optional>
 
-#include "ir/graph.h"
-#include "ir/operator.h"
+#include "gradus/graph.h"
+#include "gradus/operator.h"
 
 namespace gradus::ir {
 
 // How much computing a lowered node again costs for each byte that it reads or writes, as its
-// operator says (`again` in ir/operator.h); nullopt for what is never computed again. That are also
-// opaque calls, what data gives a size, and pointwise operators on integers, which may refuse to
-// divide by a zero.
+// operator says (`again` in gradus/operator.h); nullopt for what is never computed again. That are
+// also opaque calls, what data gives a size, and pointwise operators on integers, which may refuse
+// to divide by a zero.
 std::optional<int64_t> recompute_cost(const Graph& graph, const Node& node);
 
 // From this on, only where nothing cheaper suffices.

@@ -1,12 +1,10 @@
-#include "ir/passes/rematerialize.h"
-
 #include <algorithm>
 
+#include "gradus/passes.h"
+#include "gradus/rewrite.h"
 #include "ir/passes/held_values.h"
 #include "ir/passes/min_cut.h"
-#include "ir/passes/passes.h"
 #include "ir/passes/recompute_cost.h"
-#include "ir/passes/rewrite.h"
 
 namespace gradus::ir {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "ir/passes/passes.h"
-#include "ops/registry.h"
+#include "gradus/passes.h"
+#include "gradus/registry.h"
 #include "ops/roles.h"
 #include "ops/structural.h"
 

@@ -1,9 +1,9 @@
 // `settle_calls`: makes called graphs fit to be inlined anywhere.
 #include <unordered_map>
 
+#include "gradus/passes.h"
+#include "gradus/rewrite.h"
 #include "ir/passes/graph_world.h"
-#include "ir/passes/passes.h"
-#include "ir/passes/rewrite.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {

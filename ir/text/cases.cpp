@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/text.h"
+#include "gradus/messages.h"
 
 namespace gradus::ir {
 

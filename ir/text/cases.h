@@ -1,8 +1,8 @@
 // The cases of a fixture, read from where the graphs end.
 #pragma once
 
+#include "gradus/text.h"
 #include "ir/text/cursor.h"
-#include "ir/text/fixture.h"
 
 namespace gradus::ir {
 

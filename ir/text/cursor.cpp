@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/text.h"
+#include "gradus/messages.h"
 
 namespace gradus::ir {
 

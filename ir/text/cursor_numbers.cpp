@@ -5,9 +5,9 @@
 #include <cstring>
 #include <limits>
 
-#include "base/text.h"
+#include "gradus/convert.h"
+#include "gradus/messages.h"
 #include "ir/text/cursor.h"
-#include "tensor/convert.h"
 
 namespace gradus::ir {
 

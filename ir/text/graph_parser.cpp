@@ -2,12 +2,12 @@
 
 #include <unordered_set>
 
-#include "base/text.h"
+#include "gradus/messages.h"
+#include "gradus/registry.h"
+#include "gradus/text.h"
 #include "ir/text/name_index.h"
 #include "ir/text/settle.h"
-#include "ir/text/verifier.h"
 #include "ops/opaque.h"
-#include "ops/registry.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {

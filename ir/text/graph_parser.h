@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "ir/graph.h"
+#include "gradus/graph.h"
 #include "ir/text/cursor.h"
 
 namespace gradus::ir {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "base/text.h"
+#include "gradus/messages.h"
 
 namespace gradus::ir {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "ir/graph.h"
+#include "gradus/graph.h"
 
 namespace gradus::ir {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/graph.h"
+#include "gradus/graph.h"
 
 namespace gradus::ir {
 

@@ -1,5 +1,3 @@
-#include "ir/text/parser.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <deque>
@@ -9,12 +7,11 @@
 #include <unordered_set>
 
 #include "base/file.h"
-#include "base/text.h"
+#include "gradus/messages.h"
+#include "gradus/text.h"
 #include "ir/text/cases.h"
 #include "ir/text/cursor.h"
 #include "ir/text/graph_parser.h"
-#include "ir/text/printer.h"
-#include "ir/text/verifier.h"
 
 namespace gradus::ir {
 

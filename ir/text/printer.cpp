@@ -1,8 +1,7 @@
-#include "ir/text/printer.h"
-
 #include <unordered_map>
 #include <unordered_set>
 
+#include "gradus/text.h"
 #include "ir/text/lexer.h"
 #include "ir/text/name_index.h"
 #include "ops/structural.h"

@@ -1,15 +1,12 @@
-#include "ir/text/verifier.h"
-
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/text.h"
-#include "ir/text/printer.h"
+#include "gradus/messages.h"
+#include "gradus/registry.h"
+#include "gradus/text.h"
 #include "ir/text/settle.h"
-#include "ops/added.h"
 #include "ops/opaque.h"
-#include "ops/registry.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {

@@ -10,8 +10,8 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "base/error.h"
 #include "base/slots.h"
+#include "gradus/error.h"
 
 // OpenMP's own functions, without its compiler flag: nothing here is compiled for it.
 extern "C" int omp_get_max_threads();

@@ -1,5 +1,5 @@
 // Accelerators: threads, queues and streams, on the loopback device.
-#include "interpreter/devices.h"
+#include "gradus/devices.h"
 
 #include <filesystem>
 #include <mutex>

@@ -3,7 +3,7 @@
 #include <random>
 #include <utility>
 
-#include "autograd/engine.h"
+#include "gradus/engine.h"
 #include "tests/autograd/support.h"
 
 using namespace gradus;

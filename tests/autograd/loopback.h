@@ -1,7 +1,7 @@
 // Variables on the loopback devices (tests/loopback/backend.h), which the engine runs on.
 #pragma once
 
-#include "autograd/device_streams.h"
+#include "gradus/device_streams.h"
 #include "tests/loopback/backend.h"
 
 namespace gradus::autograd::testing {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "autograd/engine.h"
-#include "interpreter/inputs.h"
-#include "ops/registry.h"
+#include "gradus/engine.h"
+#include "gradus/inputs.h"
+#include "gradus/registry.h"
 #include "tests/autograd/support.h"
 #include "tests/property/samples.h"
 

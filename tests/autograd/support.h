@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "autograd/custom_function.h"
 #include "autograd/hooks.h"
-#include "autograd/operators.h"
+#include "gradus/apply.h"
+#include "gradus/custom_function.h"
 
 namespace gradus::autograd::testing {
 

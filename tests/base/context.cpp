@@ -1,11 +1,11 @@
-#include "base/context.h"
+#include "gradus/context.h"
 
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 using namespace gradus;
 

@@ -1,8 +1,8 @@
-#include "base/error.h"
+#include "gradus/error.h"
 
 #include <gtest/gtest.h>
 
-#include "base/text.h"
+#include "gradus/messages.h"
 
 using namespace gradus;
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 using namespace gradus;
 namespace fs = std::filesystem;

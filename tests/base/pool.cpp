@@ -1,4 +1,4 @@
-#include "base/pool.h"
+#include "gradus/pool.h"
 
 #include <cstdint>
 #include <cstring>

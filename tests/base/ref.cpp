@@ -1,4 +1,4 @@
-#include "base/ref.h"
+#include "gradus/ref.h"
 
 #include <stdexcept>
 #include <thread>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/function_ref.h"
+#include "gradus/context.h"
 
 using namespace gradus;
 

@@ -1,4 +1,4 @@
-#include "base/small_vector.h"
+#include "gradus/small_vector.h"
 
 #include <memory>
 #include <random>
@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/ref.h"
+#include "gradus/ref.h"
 
 using namespace gradus;
 

@@ -1,11 +1,11 @@
-#include "base/worker_pool.h"
-
 #include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "gradus/context.h"
 
 using namespace gradus;
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "c/gradus.h"
+#include "gradus/c.h"
 
 static const gradus_api* api;
 static int faults = 0;

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "ir/graph.h"
+#include "gradus/graph.h"
 
 namespace gradus::corpus {
 

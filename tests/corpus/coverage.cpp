@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "ops/registry.h"
+#include "gradus/registry.h"
 #include "tests/corpus/subject.h"
 
 namespace {

@@ -4,10 +4,8 @@
 #include <stdexcept>
 
 #include "fusion/kernels.h"
-#include "interpreter/gradcheck.h"
-#include "ir/text/parser.h"
-#include "ir/text/printer.h"
-#include "ir/text/verifier.h"
+#include "gradus/gradcheck.h"
+#include "gradus/text.h"
 #include "tests/corpus/eager.h"
 #include "tests/corpus/exported.h"
 #include "tests/corpus/fused.h"

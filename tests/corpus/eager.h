@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "autograd/engine.h"
+#include "gradus/engine.h"
 #include "tests/corpus/sizes.h"
 #include "tests/corpus/variable_walk.h"
 

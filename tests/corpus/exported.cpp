@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "base/build.h"
-#include "io/onnx/onnx.h"
+#include "gradus/build.h"
+#include "gradus/onnx.h"
 
 namespace gradus::corpus {
 

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <map>
 
-#include "base/build.h"
 #include "fusion/cpu/compiler.h"
+#include "gradus/build.h"
 #include "tests/corpus/sizes.h"
 
 namespace gradus::corpus {

@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "ir/passes/passes.h"
-#include "ir/text/verifier.h"
+#include "gradus/passes.h"
+#include "gradus/text.h"
 #include "tests/corpus/variable_walk.h"
 
 namespace gradus::corpus {

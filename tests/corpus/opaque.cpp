@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "ir/passes/passes.h"
-#include "ops/registry.h"
+#include "gradus/passes.h"
+#include "gradus/registry.h"
 #include "tests/corpus/association.h"
 #include "tests/corpus/eager.h"
 #include "tests/corpus/hidden.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "ir/text/parser.h"
+#include "gradus/text.h"
 #include "tests/start.h"
 
 namespace gradus::corpus {

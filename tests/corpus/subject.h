@@ -6,10 +6,10 @@
 
 #include <gtest/gtest.h>
 
-#include "interpreter/inputs.h"
-#include "interpreter/state.h"
-#include "ir/passes/passes.h"
-#include "ir/text/fixture.h"
+#include "gradus/inputs.h"
+#include "gradus/passes.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 
 namespace gradus::corpus {
 

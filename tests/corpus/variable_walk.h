@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "autograd/opaque_function.h"
-#include "autograd/operators.h"
+#include "gradus/apply.h"
+#include "gradus/opaque_function.h"
 #include "interpreter/opaque_call.h"
 #include "ops/opaque.h"
 #include "tests/corpus/walk.h"

@@ -1,6 +1,6 @@
 // The kernels that the device's benchmarks will run: none spills, and each keeps the loops' bits.
 // What each takes of a multiprocessor is recorded.
-#include "ir/text/parser.h"
+#include "gradus/text.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/interpreted.h"
 #include "tests/cuda/needs.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "tensor/convert.h"
+#include "gradus/convert.h"
 
 namespace gradus::fusion::cuda {
 

@@ -3,9 +3,9 @@
 #include <dlfcn.h>
 
 #include "devices/cuda/kernels.h"
-#include "interpreter/state.h"
-#include "ir/passes/passes.h"
-#include "ir/text/parser.h"
+#include "gradus/passes.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "tests/cuda/convolution_double.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/needs.h"

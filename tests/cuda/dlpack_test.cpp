@@ -1,10 +1,10 @@
 // Tensors of a device handed to other libraries and taken from them: whose streams wait for whose,
 // and who keeps memory for how long.
-#include "tensor/dlpack.h"
+#include "gradus/dlpack.h"
 
-#include "autograd/operators.h"
-#include "interpreter/state.h"
-#include "ir/text/parser.h"
+#include "gradus/apply.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "tests/autograd/support.h"
 #include "tests/cuda/engine.h"
 #include "tests/cuda/needs.h"

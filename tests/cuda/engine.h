@@ -1,11 +1,11 @@
 // Two simulated devices that the autograd engine runs on, and derivatives by it here and there.
 #pragma once
 
-#include "autograd/engine.h"
-#include "autograd/operators.h"
 #include "devices/cuda/kernels.h"
+#include "gradus/apply.h"
+#include "gradus/engine.h"
+#include "gradus/inputs.h"
 #include "interpreter/device_kernels.h"
-#include "interpreter/inputs.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/late_device.h"
 

@@ -3,11 +3,11 @@
 
 #include <thread>
 
-#include "autograd/custom_function.h"
-#include "autograd/engine.h"
+#include "gradus/custom_function.h"
+#include "gradus/engine.h"
+#include "gradus/staged_function.h"
+#include "gradus/text.h"
 #include "interpreter/opaque_call.h"
-#include "interpreter/staged_function.h"
-#include "ir/text/parser.h"
 #include "tests/autograd/support.h"
 #include "tests/cuda/needs.h"
 #include "tests/functions.h"

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "devices/cuda/kernels.h"
-#include "interpreter/state.h"
-#include "ir/text/parser.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/needs.h"

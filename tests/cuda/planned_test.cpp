@@ -1,8 +1,8 @@
 // Plans for a device that is not there are those that it would run by.
 #include "devices/cuda/kernels.h"
 #include "devices/cuda/planned_device.h"
-#include "interpreter/state.h"
-#include "ir/text/parser.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "tests/cuda/corpus.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/needs.h"

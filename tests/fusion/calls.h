@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/pointwise.h"
-#include "ops/registry.h"
+#include "gradus/pointwise.h"
+#include "gradus/registry.h"
 
 namespace gradus::fusion::test {
 

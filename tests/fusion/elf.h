@@ -9,7 +9,7 @@
 
 #include <elf.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::fusion::test {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <map>
 
-#include "ir/text/parser.h"
+#include "gradus/registry.h"
+#include "gradus/text.h"
 #include "kernels/bound_call.h"
 #include "kernels/copies.h"
-#include "ops/registry.h"
 #include "tests/fusion/support.h"
 #include "work/move.h"
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/registry.h"
+#include "gradus/registry.h"
 
 namespace gradus::fusion {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/dtype.h"
+#include "gradus/dtype.h"
 
 namespace gradus::fusion::test {
 

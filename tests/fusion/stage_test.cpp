@@ -6,9 +6,9 @@
 
 #include <sys/mman.h>
 
+#include "gradus/registry.h"
 #include "kernels/gemm.h"
 #include "kernels/reduce.h"
-#include "ops/registry.h"
 #include "tests/fusion/calls.h"
 #include "tests/fusion/row_nests.h"
 #include "tests/fusion/support.h"

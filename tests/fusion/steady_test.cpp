@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <new>
 
-#include "interpreter/inputs.h"
-#include "interpreter/state.h"
-#include "ir/passes/passes.h"
-#include "ir/text/parser.h"
+#include "gradus/inputs.h"
+#include "gradus/passes.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "tests/fusion/support.h"
 
 // Sanitizers have a heap of their own, which is not to be mixed with this one.

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "fusion/cpu/compiler.h"
-#include "tensor/convert.h"
+#include "gradus/convert.h"
 #include "tests/reference/work.h"
 
 namespace gradus::fusion {

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::fusion {
 namespace {

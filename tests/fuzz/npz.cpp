@@ -1,8 +1,7 @@
 // Any bytes are an archive whose entries can be read, or are refused with an Error.
-#include "tensor/npz.h"
-
 #include <array>
 
+#include "gradus/files.h"
 #include "tensor/zip_reader.h"
 #include "tests/fuzz/file.h"
 

@@ -1,13 +1,11 @@
 // Any bytes are a model that becomes a sound program, or are refused with an Error.
-#include "io/onnx/onnx.h"
+#include "gradus/onnx.h"
 
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "ir/text/parser.h"
-#include "ir/text/printer.h"
-#include "ir/text/verifier.h"
+#include "gradus/text.h"
 
 using namespace gradus;
 

@@ -1,6 +1,5 @@
 // Any bytes are a file whose tensors can be read to the last element, or are refused with an Error.
-#include "tensor/safetensors.h"
-
+#include "gradus/files.h"
 #include "tests/fuzz/file.h"
 
 using namespace gradus;

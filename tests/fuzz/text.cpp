@@ -1,10 +1,8 @@
 // Any text is a program that prints and reads back, or is refused with an Error.
+#include "gradus/text.h"
+
 #include <cstdint>
 #include <cstdlib>
-
-#include "ir/text/parser.h"
-#include "ir/text/printer.h"
-#include "ir/text/verifier.h"
 
 using namespace gradus;
 

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <map>
 
-#include "ir/literal.h"
-#include "ops/registry.h"
+#include "gradus/operator.h"
+#include "gradus/registry.h"
 #include "tests/start.h"
 
 namespace gradus::golden {

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tensor/npz.h"
+#include "gradus/files.h"
 
 namespace gradus::golden {
 

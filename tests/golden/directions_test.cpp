@@ -1,12 +1,11 @@
 // The reference second derivatives, by forward mode: d(sum <v, g>)/dct is the derivative of the
 // outputs along v, and d(sum <v, g>)/dx the Hessian of sum <ct, out> times v.
 // SPEC D8
-#include "ir/passes/directions.h"
-
 #include <gtest/gtest.h>
 
-#include "interpreter/state.h"
-#include "ir/text/parser.h"
+#include "gradus/passes.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "tests/golden/case.h"
 
 namespace gradus::golden {

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "interpreter/state.h"
-#include "ir/text/parser.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "tests/corpus/eager.h"
 #include "tests/corpus/fused.h"
 #include "tests/corpus/hidden.h"

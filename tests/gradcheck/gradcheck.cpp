@@ -1,11 +1,11 @@
 // The judge of derivatives, judged: it finds what is wrong and is not misled by kinks.
-#include "interpreter/gradcheck.h"
+#include "gradus/gradcheck.h"
 
 #include <map>
 
 #include <gtest/gtest.h>
 
-#include "ir/text/parser.h"
+#include "gradus/text.h"
 
 namespace {
 

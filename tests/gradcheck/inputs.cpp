@@ -1,13 +1,13 @@
 // Inputs bound by name, at random, and converted.
 // SPEC P9
-#include "interpreter/inputs.h"
+#include "gradus/inputs.h"
 
 #include <cmath>
 #include <map>
 
 #include <gtest/gtest.h>
 
-#include "ir/text/parser.h"
+#include "gradus/text.h"
 
 namespace {
 

@@ -27,8 +27,8 @@ export PKG_CONFIG_PATH=${pc%/*}
   fail 'pkg-config says another version'
 cat >small.cpp <<'END'
 #include <cstdio>
-#include "interpreter/state.h"
-#include "ir/text/parser.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 int main() {
   using namespace gradus;
   auto code = Code::compile(

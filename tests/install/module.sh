@@ -42,8 +42,8 @@ grep -q ymm out || fail 'no assembly was printed'
 # kernels is told which file is missing.
 cat >small.cpp <<'END'
 #include <cstdio>
-#include "interpreter/state.h"
-#include "ir/text/parser.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 using namespace gradus;
 int main() {
   auto context = std::make_shared<Context>(ContextOptions{

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <thread>
 
-#include "autograd/engine.h"
-#include "interpreter/inputs.h"
+#include "gradus/engine.h"
+#include "gradus/inputs.h"
+#include "gradus/passes.h"
+#include "gradus/staged_function.h"
 #include "interpreter/opaque_call.h"
-#include "interpreter/staged_function.h"
-#include "ir/passes/passes.h"
 #include "tests/autograd/support.h"
 #include "tests/functions.h"
 

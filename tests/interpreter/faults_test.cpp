@@ -1,5 +1,5 @@
 // What fails half-way: instructions, observers, memory.
-#include "ops/registry.h"
+#include "gradus/registry.h"
 #include "tests/interpreter/support.h"
 
 namespace gradus {

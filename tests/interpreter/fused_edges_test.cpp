@@ -1,7 +1,7 @@
 // What only moves elements is read by kernels where it lies: joined, padded, picked by indices,
 // beside what needs no copy anyway. The same bits, the same errors.
 // SPEC F1
-#include "ir/passes/passes.h"
+#include "gradus/passes.h"
 #include "tests/corpus/fused.h"
 #include "tests/interpreter/support.h"
 

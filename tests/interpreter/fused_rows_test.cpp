@@ -1,5 +1,5 @@
 // Reductions of rows in groups: what joins, what does not, and the same bits.
-#include "ir/passes/passes.h"
+#include "gradus/passes.h"
 #include "tests/corpus/fused.h"
 #include "tests/interpreter/support.h"
 

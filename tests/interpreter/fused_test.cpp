@@ -2,8 +2,8 @@
 #include "tests/corpus/fused.h"
 
 #include "fusion/kernels.h"
-#include "ir/passes/passes.h"
-#include "tensor/convert.h"
+#include "gradus/convert.h"
+#include "gradus/passes.h"
 #include "tests/interpreter/support.h"
 
 namespace gradus {

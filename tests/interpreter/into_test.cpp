@@ -1,6 +1,6 @@
 // Results in the caller's memory, and rounds that take none from the heap.
 // SPEC I15
-#include "interpreter/inputs.h"
+#include "gradus/inputs.h"
 #include "tests/interpreter/support.h"
 
 namespace gradus {

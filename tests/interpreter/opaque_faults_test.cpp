@@ -1,5 +1,5 @@
 // What goes wrong in opaque functions, and what it leaves behind.
-#include "autograd/engine.h"
+#include "gradus/engine.h"
 #include "tests/interpreter/opaque_support.h"
 
 namespace gradus::test {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <thread>
 
-#include "autograd/engine.h"
+#include "gradus/engine.h"
 #include "tests/interpreter/opaque_support.h"
 
 namespace gradus::test {

@@ -1,6 +1,6 @@
 // Planning before anything runs: what is reported is what is taken.
 #include "fusion/kernels.h"
-#include "interpreter/inputs.h"
+#include "gradus/inputs.h"
 #include "tests/interpreter/support.h"
 
 namespace gradus {

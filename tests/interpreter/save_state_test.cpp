@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "interpreter/inputs.h"
-#include "tensor/safetensors.h"
+#include "gradus/files.h"
+#include "gradus/inputs.h"
 #include "tests/interpreter/opaque_support.h"
 
 namespace gradus::test {

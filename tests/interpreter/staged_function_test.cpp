@@ -1,12 +1,12 @@
 // A program as one node of an outer graph, against the same computation as variables.
 // SPEC I17
-#include "interpreter/staged_function.h"
+#include "gradus/staged_function.h"
 
 #include <thread>
 
-#include "autograd/engine.h"
-#include "autograd/operators.h"
-#include "ir/text/parser.h"
+#include "gradus/apply.h"
+#include "gradus/engine.h"
+#include "gradus/text.h"
 #include "tests/autograd/support.h"
 
 namespace gradus {

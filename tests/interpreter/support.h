@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "interpreter/state.h"
-#include "ir/text/parser.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 
 namespace gradus::test {
 

@@ -1,12 +1,11 @@
 // Functions recorded as programs, against the functions.
 // SPEC W1
-#include "interpreter/trace.h"
+#include "gradus/trace.h"
 
-#include "autograd/engine.h"
-#include "interpreter/inputs.h"
+#include "gradus/engine.h"
+#include "gradus/inputs.h"
+#include "gradus/text.h"
 #include "interpreter/opaque_call.h"
-#include "ir/text/parser.h"
-#include "ir/text/printer.h"
 #include "kernels/evaluate.h"
 #include "tests/autograd/support.h"
 #include "tests/functions.h"

@@ -1,5 +1,5 @@
 // Which importer reads a file, and what is said of files that none reads.
-#include "io/import.h"
+#include "gradus/import.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,6 @@
 // What a program's first stage is as a model: its inputs, weights, sizes, names, and refusals.
-#include "ir/passes/passes.h"
-#include "ir/text/parser.h"
+#include "gradus/passes.h"
+#include "gradus/text.h"
 #include "tests/onnx/support.h"
 
 namespace gradus::test {

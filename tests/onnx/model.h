@@ -7,7 +7,7 @@
 
 #include <onnx/onnx_pb.h>
 
-#include "io/onnx/onnx.h"
+#include "gradus/onnx.h"
 
 namespace gradus::test {
 

@@ -7,10 +7,10 @@
 
 #include <gtest/gtest.h>
 
-#include "interpreter/code.h"
-#include "interpreter/gradcheck.h"
-#include "interpreter/state.h"
-#include "ir/text/printer.h"
+#include "gradus/code.h"
+#include "gradus/gradcheck.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "tests/onnx/model.h"
 
 namespace gradus::test {

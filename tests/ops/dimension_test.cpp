@@ -1,8 +1,8 @@
 // Dimensions that attributes name, as rules see them and as programs keep them.
 #include <gtest/gtest.h>
 
-#include "base/error.h"
-#include "ops/table.h"
+#include "gradus/error.h"
+#include "gradus/table.h"
 
 namespace gradus::ops {
 namespace {

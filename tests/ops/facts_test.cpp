@@ -1,10 +1,10 @@
 // What operators say of themselves, and how rules find them.
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
+#include "gradus/registry.h"
 #include "ops/arithmetic.h"
 #include "ops/declared.h"
-#include "ops/registry.h"
 
 namespace gradus::ops {
 

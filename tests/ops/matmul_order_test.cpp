@@ -2,10 +2,10 @@
 // SPEC F6
 #include <cmath>
 
+#include "gradus/convert.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_kernel.h"
 #include "kernels/make.h"
-#include "tensor/convert.h"
 #include "tests/ops/pointwise_support.h"
 #include "work/product.h"
 

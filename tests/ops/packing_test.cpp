@@ -1,8 +1,8 @@
 // Products that had better read a copy of an operand that lies otherwise.
 #include <gtest/gtest.h>
 
-#include "ops/bind.h"
-#include "ops/registry.h"
+#include "gradus/bind.h"
+#include "gradus/registry.h"
 #include "work/product.h"
 
 namespace gradus::ops {

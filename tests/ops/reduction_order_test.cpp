@@ -4,8 +4,8 @@
 #include <cmath>
 #include <functional>
 
+#include "gradus/convert.h"
 #include "kernels/reduce_loops.h"
-#include "tensor/convert.h"
 #include "tests/ops/shape_support.h"
 
 namespace gradus::ops::test {

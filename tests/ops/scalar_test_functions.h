@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "ops/scalar/math.h"
+#include "gradus/scalar/math.h"
 
 namespace gradus::scalar::test {
 

@@ -8,10 +8,10 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/passes/passes.h"
+#include "gradus/passes.h"
+#include "gradus/registry.h"
+#include "gradus/rules.h"
 #include "kernels/evaluate.h"
-#include "ops/registry.h"
-#include "ops/rules.h"
 
 namespace gradus::ops::test {
 

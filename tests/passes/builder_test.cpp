@@ -1,15 +1,14 @@
 // Programs built by calls, constants taken out of them, operators and passes of an embedder's own.
-#include "ir/passes/builder.h"
+#include "gradus/builder.h"
 
 #include <cmath>
 #include <deque>
 
-#include "interpreter/state.h"
-#include "ir/passes/lift_constants.h"
-#include "ir/text/parser.h"
-#include "ir/text/printer.h"
+#include "gradus/passes.h"
+#include "gradus/registry.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "kernels/evaluate.h"
-#include "ops/added.h"
 #include "ops/structural.h"
 #include "tests/functions.h"
 #include "tests/passes/support.h"

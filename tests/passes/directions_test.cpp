@@ -1,10 +1,9 @@
 // Derivatives along directions: their interfaces, their values against differences, their cost, and
 // what is refused. tests/property/directions_test.cpp holds every operator against its vjp.
 // SPEC D8
-#include "ir/passes/directions.h"
-
 #include <cmath>
 
+#include "gradus/passes.h"
 #include "tests/functions.h"
 #include "tests/passes/support.h"
 

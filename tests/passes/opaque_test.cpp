@@ -1,5 +1,5 @@
 // Opaque functions through the passes.
-#include "ops/function.h"
+#include "gradus/function.h"
 #include "tests/functions.h"
 #include "tests/passes/support.h"
 

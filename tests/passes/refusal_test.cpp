@@ -1,12 +1,12 @@
 // What has no derivative is refused, with its name and place.
 #include <gtest/gtest.h>
 
+#include "gradus/passes.h"
+#include "gradus/rules.h"
+#include "gradus/table.h"
+#include "gradus/text.h"
 #include "ir/passes/graph_world.h"
-#include "ir/passes/passes.h"
-#include "ir/text/parser.h"
 #include "ops/by_name.h"
-#include "ops/rules.h"
-#include "ops/table.h"
 
 namespace gradus {
 namespace {

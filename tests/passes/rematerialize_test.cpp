@@ -1,6 +1,5 @@
 // Memory budgets: what is held between stages fits, and no bit changes.
-#include "ir/passes/rematerialize.h"
-
+#include "gradus/passes.h"
 #include "ir/passes/min_cut.h"
 #include "ir/passes/recompute_cost.h"
 #include "tests/corpus/fused.h"

@@ -1,9 +1,8 @@
 // Small helpers for the tests of the passes.
 #pragma once
 
-#include "ir/text/printer.h"
-#include "ir/text/verifier.h"
-#include "ops/registry.h"
+#include "gradus/registry.h"
+#include "gradus/text.h"
 #include "tests/interpreter/support.h"
 
 namespace gradus::test {

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "interpreter/gradcheck.h"
-#include "ir/passes/passes.h"
+#include "gradus/gradcheck.h"
+#include "gradus/passes.h"
 #include "tests/corpus/eager.h"
 #include "tests/corpus/fused.h"
 #include "tests/corpus/on_device.h"

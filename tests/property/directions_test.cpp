@@ -1,14 +1,12 @@
 // Forward derivatives and batches of cotangents of every operator, against the backward passes.
 // SPEC D8
-#include "ir/passes/directions.h"
-
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-#include "interpreter/inputs.h"
-#include "ir/passes/passes.h"
-#include "ir/text/parser.h"
+#include "gradus/inputs.h"
+#include "gradus/passes.h"
+#include "gradus/text.h"
 #include "tests/property/samples.h"
 
 namespace gradus::property {

@@ -1,9 +1,9 @@
 // What is wrong with a call is said by naming the operator and the operand or attribute.
 #include <gtest/gtest.h>
 
-#include "base/error.h"
-#include "ir/text/parser.h"
-#include "ops/registry.h"
+#include "gradus/error.h"
+#include "gradus/registry.h"
+#include "gradus/text.h"
 #include "tests/property/samples.h"
 
 namespace gradus::property {

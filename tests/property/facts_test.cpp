@@ -1,8 +1,8 @@
 // Facts that operators say of themselves, held against what their calls do.
 #include <gtest/gtest.h>
 
+#include "gradus/bind.h"
 #include "kernels/bound_call.h"
-#include "ops/bind.h"
 #include "tests/property/samples.h"
 
 namespace gradus::property {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/registry.h"
+#include "gradus/registry.h"
 #include "tests/property/samples.h"
 
 namespace gradus::property {

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <random>
 
-#include "ir/text/parser.h"
-#include "ops/registry.h"
+#include "gradus/registry.h"
+#include "gradus/text.h"
 #include "tests/property/recipes.h"
 
 namespace gradus::property {

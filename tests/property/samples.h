@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "interpreter/state.h"
-#include "ir/graph.h"
-#include "tensor/tensor.h"
+#include "gradus/graph.h"
+#include "gradus/state.h"
+#include "gradus/tensor.h"
 
 namespace gradus::property {
 

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "interpreter/state.h"
-#include "ir/passes/passes.h"
+#include "gradus/passes.h"
+#include "gradus/state.h"
 #include "tests/property/samples.h"
 
 namespace gradus::property {

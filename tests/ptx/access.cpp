@@ -1,6 +1,6 @@
 #include "tests/ptx/access.h"
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::ptx {
 

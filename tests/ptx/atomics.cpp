@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "tests/ptx/access.h"
 #include "tests/ptx/lanes.h"
 #include "tests/ptx/qualifiers.h"

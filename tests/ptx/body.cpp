@@ -1,6 +1,6 @@
 #include "tests/ptx/body.h"
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "tests/ptx/decoder.h"
 
 namespace gradus::ptx {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "tests/ptx/block.h"
 
 namespace gradus::ptx {

@@ -1,7 +1,7 @@
 // Branches, calls, ends, barriers.
 #include <bit>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "tests/ptx/block.h"
 #include "tests/ptx/lanes.h"
 

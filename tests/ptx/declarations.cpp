@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::ptx {
 

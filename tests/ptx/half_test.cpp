@@ -1,6 +1,5 @@
 // 16-bit floats: rounded once, by way of long double, which holds every sum and product of them.
-#include "tensor/half.h"
-
+#include "gradus/dtype.h"
 #include "tests/ptx/support.h"
 
 namespace gradus::ptx::test {

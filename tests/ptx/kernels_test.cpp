@@ -9,7 +9,7 @@
 
 #include <dlfcn.h>
 
-#include "tensor/half.h"
+#include "gradus/dtype.h"
 #include "tests/ptx/support.h"
 
 namespace gradus::ptx::test {

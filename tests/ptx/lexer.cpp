@@ -4,7 +4,7 @@
 #include <charconv>
 #include <limits>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::ptx {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "tests/ptx/access.h"
 #include "tests/ptx/lanes.h"
 #include "tests/ptx/qualifiers.h"

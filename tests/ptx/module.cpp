@@ -1,6 +1,6 @@
 #include "tests/ptx/module.h"
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "tests/ptx/parser.h"
 
 namespace gradus::ptx {

@@ -1,6 +1,6 @@
 #include "tests/ptx/parser.h"
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "tests/ptx/body.h"
 
 namespace gradus::ptx {

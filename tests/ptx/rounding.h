@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "tensor/half.h"
+#include "gradus/dtype.h"
 
 namespace gradus::ptx {
 

@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "tests/ptx/launch.h"
 
 namespace gradus::ptx::test {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "tests/ptx/lexer.h"
 
 namespace gradus::ptx {

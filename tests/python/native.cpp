@@ -6,11 +6,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "autograd/engine.h"
-#include "autograd/operators.h"
-#include "gradus/call_function.h"
-#include "interpreter/gradcheck.h"
-#include "ir/text/parser.h"
+#include "gradus/apply.h"
+#include "gradus/engine.h"
+#include "gradus/gradcheck.h"
+#include "gradus/opaque_function.h"
+#include "gradus/text.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Of the evaluator: functions of matrices.
 #include <cmath>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "tests/reference/parts.h"
 
 namespace gradus::reference {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "tensor/convert.h"
+#include "gradus/convert.h"
 #include "work/work.h"
 
 namespace gradus::reference {

@@ -1,7 +1,7 @@
 // Of the evaluator: what runs over elements of one dimension or of several.
 #include <limits>
 
-#include "ops/scalar/math.h"
+#include "gradus/scalar/math.h"
 #include "tests/reference/parts.h"
 
 namespace gradus::reference {

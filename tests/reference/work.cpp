@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "ops/philox.h"
 #include "tests/reference/parts.h"
 

@@ -2,7 +2,7 @@
 // GRADUS_STRESS_SECONDS (2 by default) with a seed that is printed (GRADUS_TEST_SEED repeats it).
 // Every gradient has to have the bits that a single thread gives it, every failure to be one that
 // was asked for, and nothing may be left over.
-#include "autograd/engine.h"
+#include "gradus/engine.h"
 
 #include <cstdlib>
 #include <random>

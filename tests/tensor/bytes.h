@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/context.h"
-#include "tensor/tensor.h"
+#include "gradus/context.h"
+#include "gradus/tensor.h"
 #include "tests/start.h"
 
 namespace gradus::test {

@@ -1,4 +1,4 @@
-#include "tensor/dlpack.h"
+#include "gradus/dlpack.h"
 
 #include <cstddef>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "tensor/dtype.h"
+#include "gradus/dtype.h"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/convert.h"
+#include "gradus/convert.h"
 
 using namespace gradus;
 

@@ -1,12 +1,11 @@
-#include "tensor/half.h"
-
 #include <cmath>
 #include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
 
-#include "tensor/convert.h"
+#include "gradus/convert.h"
+#include "gradus/dtype.h"
 
 using namespace gradus;
 

@@ -1,5 +1,3 @@
-#include "tensor/layout.h"
-
 #include <algorithm>
 #include <limits>
 #include <random>
@@ -7,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/tensor.h"
+#include "gradus/tensor.h"
 
 using namespace gradus;
 

@@ -1,11 +1,10 @@
-#include "tensor/npy.h"
-
 #include <csignal>
 #include <random>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "gradus/files.h"
 #include "tests/tensor/bytes.h"
 
 using namespace gradus;

@@ -1,5 +1,3 @@
-#include "tensor/npz.h"
-
 #include <cmath>
 #include <csignal>
 #include <random>
@@ -9,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "gradus/files.h"
 #include "tests/tensor/bytes.h"
 
 using namespace gradus;

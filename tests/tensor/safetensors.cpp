@@ -1,10 +1,8 @@
 // SPEC P9
-#include "tensor/safetensors.h"
-
 #include <cmath>
 
-#include "tensor/dlpack.h"
-#include "tensor/tensor_file.h"
+#include "gradus/dlpack.h"
+#include "gradus/files.h"
 #include "tests/tensor/bytes.h"
 
 namespace gradus::test {

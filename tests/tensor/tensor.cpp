@@ -1,4 +1,4 @@
-#include "tensor/tensor.h"
+#include "gradus/tensor.h"
 
 #include <cmath>
 #include <limits>

@@ -1,9 +1,8 @@
-#include "ir/text/parser.h"
-
 #include <bit>
 #include <cmath>
 #include <limits>
 
+#include "gradus/text.h"
 #include "ops/structural.h"
 #include "tests/text_format/support.h"
 

@@ -1,8 +1,7 @@
-#include "ir/text/printer.h"
-
 #include <bit>
 
-#include "ops/registry.h"
+#include "gradus/registry.h"
+#include "gradus/text.h"
 #include "ops/structural.h"
 #include "tests/text_format/support.h"
 

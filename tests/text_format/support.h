@@ -5,9 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/text/parser.h"
-#include "ir/text/printer.h"
-#include "ir/text/verifier.h"
+#include "gradus/text.h"
 
 namespace gradus::ir {
 

@@ -4,12 +4,12 @@
 #include <memory>
 #include <thread>
 
-#include "autograd/custom_function.h"
-#include "autograd/engine.h"
-#include "autograd/operators.h"
-#include "interpreter/state.h"
-#include "ir/passes/passes.h"
-#include "ir/text/parser.h"
+#include "gradus/apply.h"
+#include "gradus/custom_function.h"
+#include "gradus/engine.h"
+#include "gradus/passes.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 
 namespace {
 

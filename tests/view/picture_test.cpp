@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "interpreter/state.h"
-#include "ir/passes/passes.h"
-#include "ir/text/parser.h"
+#include "gradus/passes.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 #include "tools/view/overlay.h"
 #include "tools/view/scene.h"
 

@@ -1,8 +1,8 @@
 // Trials of work that moves elements and of work that takes them one by one.
 #include <algorithm>
 
-#include "ops/pointwise.h"
-#include "ops/registry.h"
+#include "gradus/pointwise.h"
+#include "gradus/registry.h"
 #include "tests/work/trial.h"
 
 namespace gradus::work::test {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "ops/registry.h"
+#include "gradus/registry.h"
 #include "tests/work/trial.h"
 
 namespace gradus::work::test {

@@ -1,6 +1,6 @@
 // Trials of nests. tests/fusion holds what compilers make of them against the same evaluator.
 #include "fusion/nest.h"
-#include "ops/registry.h"
+#include "gradus/registry.h"
 #include "tests/work/trial.h"
 
 namespace gradus::work::test {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gradus/convert.h"
 #include "kernels/library_convolution.h"
-#include "tensor/convert.h"
 #include "tests/reference/work.h"
 #include "tests/work/trial.h"
 

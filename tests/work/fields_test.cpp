@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/registry.h"
+#include "gradus/registry.h"
 #include "work/work.h"
 
 namespace gradus::work {

@@ -8,10 +8,10 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/passes/passes.h"
-#include "ops/bind.h"
-#include "ops/registry.h"
-#include "ops/value.h"
+#include "gradus/bind.h"
+#include "gradus/passes.h"
+#include "gradus/registry.h"
+#include "gradus/value.h"
 #include "tests/property/samples.h"
 #include "tests/work/trial.h"
 

@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "gradus/convert.h"
 #include "kernels/make.h"
-#include "tensor/convert.h"
 #include "tests/reference/work.h"
 
 namespace gradus::work::test {

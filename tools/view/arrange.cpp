@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/error.h"
+#include "gradus/error.h"
 #include "tools/view/layering.h"
 #include "tools/view/picture.h"
 

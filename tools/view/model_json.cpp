@@ -1,7 +1,7 @@
 // The picture for the page's script.
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
+#include "gradus/messages.h"
 #include "tools/view/picture.h"
 
 namespace gradus::view {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/text.h"
 #include "gradus/inspect.h"
+#include "gradus/messages.h"
 
 namespace gradus::view {
 

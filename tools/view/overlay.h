@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "interpreter/code.h"
-#include "interpreter/inputs.h"
+#include "gradus/code.h"
+#include "gradus/inputs.h"
 #include "tools/json.h"
 
 namespace gradus::view {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "base/text.h"
-#include "ir/text/printer.h"
-#include "ops/registry.h"
+#include "gradus/messages.h"
+#include "gradus/registry.h"
+#include "gradus/text.h"
 
 namespace gradus::view {
 

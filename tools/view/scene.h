@@ -1,7 +1,7 @@
 // A staged graph as a picture.
 #pragma once
 
-#include "ir/graph.h"
+#include "gradus/graph.h"
 #include "tools/view/overlay.h"
 #include "tools/view/picture.h"
 

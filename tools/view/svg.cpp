@@ -1,7 +1,7 @@
 // The drawing as SVG.
 #include <fmt/format.h>
 
-#include "base/text.h"
+#include "gradus/messages.h"
 #include "tools/view/picture.h"
 
 namespace gradus::view {

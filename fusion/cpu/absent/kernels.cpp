@@ -1,8 +1,8 @@
 // In the place of the kernel compiler, in builds without LLVM: there are no kernels for the CPU,
 // and programs run instruction by instruction, with the same bits.
-#include "base/build.h"
 #include "fusion/cpu/compiler.h"
 #include "fusion/kernel_store.h"
+#include "gradus/build.h"
 
 namespace gradus::fusion {
 

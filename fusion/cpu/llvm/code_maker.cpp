@@ -19,7 +19,6 @@
 #include <llvm/Target/TargetMachine.h>
 #include <unistd.h>
 
-#include "base/version.h"
 #include "fusion/cpu/llvm/core.h"
 #include "fusion/cpu/llvm/emitter_state.h"
 #include "fusion/cpu/llvm/fatal.h"
@@ -27,6 +26,7 @@
 #include "fusion/cpu/llvm/target.h"
 #include "fusion/cpu/lower.h"
 #include "fusion/cpu/lower_stage.h"
+#include "gradus/version.h"
 
 namespace gradus::fusion::cpu {
 

@@ -1,11 +1,11 @@
-// Conversions between dtypes in a kernel, as tensor/convert.h has them.
+// Conversions between dtypes in a kernel, as gradus/convert.h has them.
 //
 // A value of a dtype is held so: f64 in f64; f32, f16 and bf16 in f32; integers in i64; bool as a
 // truth value. What is held is a number of the dtype.
 #pragma once
 
 #include "fusion/cpu/llvm/emitter_state.h"
-#include "tensor/dtype.h"
+#include "gradus/dtype.h"
 
 namespace gradus::fusion::cpu {
 

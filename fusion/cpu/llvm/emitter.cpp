@@ -8,8 +8,8 @@
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
 
-#include "base/error.h"
 #include "fusion/cpu/llvm/emitter_state.h"
+#include "gradus/error.h"
 
 namespace gradus::fusion::cpu {
 

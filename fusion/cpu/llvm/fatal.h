@@ -1,7 +1,7 @@
 // LLVM's fatal errors as exceptions.
 #pragma once
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::fusion::cpu {
 

@@ -8,7 +8,7 @@
 #include <llvm/IR/DIBuilder.h>
 #include <llvm/IR/IRBuilder.h>
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::fusion::cpu {
 

@@ -1,7 +1,7 @@
 // In the place of the importer and the exporter, in builds without ONNX: all is refused.
-#include "io/onnx/onnx.h"
+#include "gradus/onnx.h"
 
-#include "base/build.h"
+#include "gradus/build.h"
 
 namespace gradus::onnx {
 

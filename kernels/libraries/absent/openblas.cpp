@@ -1,7 +1,7 @@
 // In the place of OpenBLAS, in builds without it: it takes nothing, and the reference loops serve.
 #include "kernels/libraries/openblas.h"
 
-#include "base/error.h"
+#include "gradus/error.h"
 
 namespace gradus::kernels::openblas {
 

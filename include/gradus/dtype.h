@@ -1,0 +1,155 @@
+// Element types, and the two 16-bit floating types as storage.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#pragma GCC visibility push(default)
+
+// The two 16-bit floating types, as storage: arithmetic is done in float.
+
+namespace gradus {
+
+// IEEE binary16 bits -> float, exact. Branch-free, so that loops over it vectorise.
+constexpr float half_to_float(uint16_t h) {
+  uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
+  uint32_t magnitude = h & 0x7fffu;
+  // Shift exponent and fraction into place and rescale by 2^112: subnormals come out right too.
+  float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
+  uint32_t finite = std::bit_cast<uint32_t>(scaled);
+  uint32_t special = (magnitude << 13) | 0x7f800000u;
+  return std::bit_cast<float>(sign | (magnitude >= 0x7c00u ? special : finite));
+}
+
+// float -> binary16 bits, round to nearest even; overflow gives infinity, NaN stays a quiet NaN.
+constexpr uint16_t float_to_half(float x) {
+  uint32_t u = std::bit_cast<uint32_t>(x);
+  uint32_t sign = (u >> 16) & 0x8000u;
+  uint32_t magnitude = u & 0x7fffffffu;
+  // Normal range: rebias, then round to nearest even on the 13 dropped bits.
+  uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  // Subnormal range: adding 0.5 leaves the rounded fraction in the low bits.
+  uint32_t subnormal =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
+  uint32_t result = magnitude > 0x7f800000u ? 0x7e00u : magnitude >= 0x477ff000u ? 0x7c00u : finite;
+  return static_cast<uint16_t>(sign | result);
+}
+
+constexpr float bfloat16_to_float(uint16_t b) {
+  return std::bit_cast<float>(static_cast<uint32_t>(b) << 16);
+}
+
+// float -> bfloat16 bits, round to nearest even; NaN becomes the quiet NaN.
+constexpr uint16_t float_to_bfloat16(float x) {
+  uint32_t u = std::bit_cast<uint32_t>(x);
+  uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  return static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
+}
+
+struct Half {
+  uint16_t bits = 0;
+  Half() = default;
+  constexpr explicit Half(float x) : bits(float_to_half(x)) {}
+  constexpr explicit operator float() const { return half_to_float(bits); }
+};
+
+struct BFloat16 {
+  uint16_t bits = 0;
+  BFloat16() = default;
+  constexpr explicit BFloat16(float x) : bits(float_to_bfloat16(x)) {}
+  constexpr explicit operator float() const { return bfloat16_to_float(bits); }
+};
+
+// Element types.
+
+enum class DType : uint8_t { f64, f32, f16, bf16, i64, i32, i8, u8, boolean };
+inline constexpr int dtype_count = 9;
+
+inline constexpr std::string_view dtype_names[dtype_count] = {"f64", "f32", "f16", "bf16", "i64",
+                                                              "i32", "i8",  "u8",  "bool"};
+
+constexpr std::string_view name_of(DType d) { return dtype_names[static_cast<int>(d)]; }
+std::optional<DType> dtype_from_name(std::string_view name);
+
+// Bytes an element takes.
+constexpr size_t size_of(DType d) {
+  constexpr size_t sizes[dtype_count] = {8, 4, 2, 2, 8, 4, 1, 1, 1};
+  return sizes[static_cast<int>(d)];
+}
+constexpr bool is_floating(DType d) { return d <= DType::bf16; }
+constexpr bool is_integral(DType d) { return d > DType::bf16 && d != DType::boolean; }
+
+// The dtype that two tensor operands of the same rank of importance promote to, as ATen's table:
+// floating beats integral beats bool; f16 with bf16 is f32; u8 with a signed type widens.
+DType promote(DType a, DType b);
+
+// ATen's categories, in promotion order.
+enum class Category : uint8_t { boolean, integral, floating };
+constexpr Category category_of(DType d) {
+  return is_floating(d)   ? Category::floating
+         : is_integral(d) ? Category::integral
+                          : Category::boolean;
+}
+
+// The type arithmetic on a dtype is done in: f64, f32 (for f32, f16, bf16) or i64 (integers, bool).
+enum class Compute : uint8_t { f64, f32, i64 };
+constexpr Compute compute_of(DType d) {
+  return d == DType::f64 ? Compute::f64 : is_floating(d) ? Compute::f32 : Compute::i64;
+}
+constexpr DType dtype_of(Compute c) {
+  return c == Compute::f64 ? DType::f64 : c == Compute::f32 ? DType::f32 : DType::i64;
+}
+
+template <class T>
+struct TypeTag {
+  using type = T;
+};
+
+// Calls f(TypeTag<T>{}) with the C++ type that stores d: double, float, Half, BFloat16, int64_t,
+// int32_t, int8_t, uint8_t, bool.
+template <class F>
+constexpr decltype(auto) visit_dtype(DType d, F&& f) {
+  switch (d) {
+    case DType::f64:
+      return f(TypeTag<double>{});
+    case DType::f32:
+      return f(TypeTag<float>{});
+    case DType::f16:
+      return f(TypeTag<Half>{});
+    case DType::bf16:
+      return f(TypeTag<BFloat16>{});
+    case DType::i64:
+      return f(TypeTag<int64_t>{});
+    case DType::i32:
+      return f(TypeTag<int32_t>{});
+    case DType::i8:
+      return f(TypeTag<int8_t>{});
+    case DType::u8:
+      return f(TypeTag<uint8_t>{});
+    case DType::boolean:
+      break;
+  }
+  return f(TypeTag<bool>{});
+}
+
+// Calls f with double, float or int64_t.
+template <class F>
+decltype(auto) visit_compute(Compute c, F&& f) {
+  switch (c) {
+    case Compute::f64:
+      return f(TypeTag<double>{});
+    case Compute::f32:
+      return f(TypeTag<float>{});
+    case Compute::i64:
+      break;
+  }
+  return f(TypeTag<int64_t>{});
+}
+
+}  // namespace gradus
+
+#pragma GCC visibility pop

@@ -1,0 +1,195 @@
+// Pointwise operators: y[i] = scalar(x0[i], x1[i], …), broadcast, promoted, on any layout.
+//
+// A pointwise operator's struct derives from Pointwise<n, result> and has
+//   GRADUS_INLINE static auto scalar(auto x, auto y)   or with `const Attr&` at the end,
+//   template <class S> GRADUS_INLINE static S scalar(S x, S y)   where the rule names the type,
+// a rule in one scalar type S (f64, f32 or i64 arithmetic here; LLVM and CUDA later). Operands that
+// are conditions come as S::Bool; results of Result::boolean operators are S::Bool.
+//
+// The functions that a scalar rule calls (exp, tanh, …) are found by argument-dependent lookup
+// where its loops are made: a family's source file includes gradus/scalar/math.h, its header need
+// not. A rule that is not inlined keeps its loop from being vectorised: hence GRADUS_INLINE.
+//
+// Per operator there is one loop per compute type and instruction set; everything else (dtypes at
+// the edges, strides, broadcasting, tiles, threads) is written once in kernels/pointwise.cpp.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <tuple>
+
+#include "gradus/isa.h"
+#include "gradus/scalar/num.h"
+#include "gradus/value.h"
+
+#pragma GCC visibility push(default)
+
+namespace gradus::ops {
+
+enum class Role : uint8_t { value, condition };  // a condition is read as bool
+enum class Result : uint8_t {
+  same,      // the promoted dtype
+  floating,  // the promoted dtype, integers to f32
+  boolean,   // bool
+};
+
+template <size_t Operands, Result result_kind>
+struct Pointwise {
+  static constexpr size_t arity = Operands;
+  static constexpr Result result = result_kind;
+  // Shadow these in the operator where they differ.
+  static constexpr std::array<Role, Operands> roles{};
+  static constexpr bool refuses_bool = false;  // as ATen's neg and sub do
+  static constexpr bool computes_floating = result_kind == Result::floating;
+  static constexpr bool refuses_zero_divisors = false;  // of integers, by an Error in the run
+  static constexpr bool is_function = false;            // see Function
+};
+
+// One that is made of many instructions: a kernel that computes it again pays for it, and the time
+// of a group is what its functions take. Function<Unary<>>
+template <class Kind>
+struct Function : Kind {
+  static constexpr bool is_function = true;
+};
+
+// The usual operands and results: y of x, z of x and y.
+template <Result result_kind = Result::same>
+struct Unary : Pointwise<1, result_kind> {};
+template <Result result_kind = Result::same>
+struct Binary : Pointwise<2, result_kind> {
+  static constexpr std::array<std::string_view, 2> inputs{"x", "y"};
+  static constexpr std::array<std::string_view, 1> results{"z"};
+};
+
+template <class Op>
+inline constexpr bool is_pointwise = requires {
+  Op::arity;
+  Op::roles;
+};
+
+// A contiguous loop: operands in tiles of the compute type (bool for conditions), then the result.
+using PointwiseLoop = void (*)(int64_t n, const void* const* in, void* out,
+                               const ir::AttributeRecord* attributes);
+
+struct PointwiseInfo {
+  std::span<const Role> roles;
+  Result result;
+  bool refuses_bool;
+  bool computes_floating;              // integers are computed as f32
+  bool refuses_zero_divisors;          // its loops do not: whoever runs them on integers looks
+  std::array<PointwiseLoop, 3> loops;  // by Compute; null where it cannot occur
+};
+
+void infer_pointwise(const PointwiseInfo& info, ir::InferCall& call);
+void bind_pointwise(const PointwiseInfo& info, BindCall& call);
+
+// The common dtype of operands under ATen's rules: tensors with dimensions, then 0-d tensors, then
+// numbers; a lower rank only promotes across categories.
+DType promoted_dtype(const ir::InferCall& call, std::span<const Role> roles);
+// What a call computes in: that of the promoted dtype, not of the result, since comparisons give
+// bool. `result` is the dtype that the type rule gave.
+Compute pointwise_compute(const PointwiseInfo& info, const ir::InferCall& call, DType result);
+// The common shape of the tensor operands; sizes that are both symbolic are taken to be equal and
+// checked at run time.
+Dims broadcast_dims(const ir::InferCall& call);
+
+// An operator whose attributes decide between two ways may have a loop for each:
+//   template <class F> static void specialise(const Attr& a, F f)
+// calls f once, with an attribute equal to `a` of which the deciding fields are constants.
+//
+// An operator may have a cheaper rule for the operands that are usual:
+//   template <class S> static S::Bool is_usual(S x)
+//   template <class S> static S scalar_usual(S x)    the same bits wherever is_usual holds
+// A loop takes it for blocks that hold nothing else.
+template <class Op, class S>
+inline constexpr bool has_usual = requires(S x) {
+  Op::template scalar_usual<S>(x);
+};
+
+template <class Op, class C, size_t... I>
+[[gnu::always_inline]] inline void pointwise_body(int64_t n, const void* const* in, void* out,
+                                                  const ir::AttributeRecord* record,
+                                                  std::index_sequence<I...>) {
+  using S = scalar::Num<C>;
+  using Out = std::conditional_t<Op::result == Result::boolean, bool, C>;
+  // Conditions are read as bytes: g++ does not vectorise a select by a loaded bool.
+  auto pointers = std::tuple(
+      static_cast<const std::conditional_t<Op::roles[I] == Role::condition, uint8_t, C>*>(
+          in[I])...);
+  Out* __restrict target = static_cast<Out*>(out);
+  auto load = [](auto v) __attribute__((always_inline)) {
+    if constexpr (std::is_same_v<decltype(v), uint8_t>)
+      return typename S::Bool{v != 0};
+    else
+      return S{v};
+  };
+  auto run = [&](int64_t first, int64_t last, auto rule) __attribute__((always_inline)) {
+    for (int64_t i = first; i < last; ++i)
+      target[i] = static_cast<Out>(rule(load(std::get<I>(pointers)[i])...).value);
+  };
+  if constexpr (requires { typename Op::Attr; }) {
+    auto run_with = [&](auto attr) __attribute__((always_inline)) {
+      run(
+          0, n, [attr](auto... x) __attribute__((always_inline)) {
+            return Op::template scalar<S>(x..., attr);
+          });
+    };
+    // A copy: no store to the result can change it.
+    const typename Op::Attr a = static_cast<const Record<typename Op::Attr>*>(record)->value;
+    if constexpr (requires { Op::specialise(a, run_with); })
+      Op::specialise(a, run_with);
+    else
+      run_with(a);
+  } else if constexpr (has_usual<Op, S>) {
+    constexpr int64_t block = 256;
+    const C* x = std::get<0>(pointers);
+    for (int64_t first = 0; first < n; first += block) {
+      int64_t last = first + block < n ? first + block : n;
+      int unusual = 0;
+      for (int64_t i = first; i < last; ++i)
+        unusual += Op::template is_usual<S>(S{x[i]}).value ? 0 : 1;
+      if (unusual == 0) {
+        run(
+            first, last,
+            [](S v) __attribute__((always_inline)) { return Op::template scalar_usual<S>(v); });
+      } else {
+        run(
+            first, last,
+            [](S v) __attribute__((always_inline)) { return Op::template scalar<S>(v); });
+      }
+    }
+  } else {
+    run(
+        0, n,
+        [](auto... x) __attribute__((always_inline)) { return Op::template scalar<S>(x...); });
+  }
+}
+
+template <class Op, class C>
+[[gnu::always_inline]] inline void pointwise_loop(int64_t n, const void* const* in, void* out,
+                                                  const ir::AttributeRecord* record) {
+  pointwise_body<Op, C>(n, in, out, record, std::make_index_sequence<Op::arity>());
+}
+
+template <class Op>
+struct PointwiseEntry {
+  static const PointwiseInfo& info() {
+    static const PointwiseInfo i = [] {
+      PointwiseInfo p{
+          Op::roles, Op::result, Op::refuses_bool, Op::computes_floating, Op::refuses_zero_divisors,
+          {}};
+      p.loops[0] = Levels<pointwise_loop<Op, double>>::best();
+      p.loops[1] = Levels<pointwise_loop<Op, float>>::best();
+      if constexpr (!Op::computes_floating)
+        p.loops[2] = Levels<pointwise_loop<Op, int64_t>>::best();
+      return p;
+    }();
+    return i;
+  }
+  static void infer(ir::InferCall& call) { infer_pointwise(info(), call); }
+  static void bind(BindCall& call) { bind_pointwise(info(), call); }
+};
+
+}  // namespace gradus::ops
+
+#pragma GCC visibility pop
