@@ -2,8 +2,8 @@
 // public header puts what it declares between
 //   #pragma GCC visibility push(default)
 //   #pragma GCC visibility pop
-// Declarations of what is internal stand before that. A nested class that is internal says so; and a
-// friend function that is declared nowhere else says that it is public, since GCC hides it otherwise.
+// Declarations of what is internal stand before that. A nested class that is internal says so. A
+// friend function that is declared nowhere else says that it is public: GCC hides it otherwise.
 #pragma once
 
 #define GRADUS_INTERNAL __attribute__((visibility("hidden")))
