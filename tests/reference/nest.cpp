@@ -1,5 +1,6 @@
 // Of the evaluator: nests. Each value of a nest is an array with an element in each loop, and each
 // step is other work from array to array.
+#include "gradus/bind.h"
 #include "gradus/pointwise.h"
 #include "ops/powers.h"
 #include "tests/reference/parts.h"
