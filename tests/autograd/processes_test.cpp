@@ -13,8 +13,10 @@ bool is_child = false;
 #if defined(__SANITIZE_ADDRESS__)
 // A forked child has its parent's memory without the threads whose stacks refer to it: what the
 // leak checker says there is not so. The parent is checked.
+#pragma GCC visibility push(default)
 extern "C" int __lsan_is_turned_off();  // NOLINT(bugprone-reserved-identifier): the checker's name
 int __lsan_is_turned_off() { return is_child; }
+#pragma GCC visibility pop
 #endif
 
 namespace gradus::autograd::testing {

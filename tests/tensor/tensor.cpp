@@ -9,8 +9,10 @@
 #include "tests/tensor/bytes.h"
 
 // Sizes no machine has come back as null, as without the sanitizer.
+#pragma GCC visibility push(default)
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
+#pragma GCC visibility pop
 
 using namespace gradus;
 
