@@ -1,0 +1,141 @@
+// A node as the rule of its operator sees it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gradus/rules.h"
+#include "io/pt2/schema.h"
+#include "io/pt2/values.h"
+#include "ops/by_name.h"
+
+namespace gradus::pt2 {
+
+using ir::LiteralList;
+using ops::emit;
+using ops::emit_all;
+using ops::Ints;
+using ops::num;
+using ops::Value;
+
+class Call;
+class Importer;
+
+// The rule of an ATen operator: of one overload ("add.Tensor"), or of all that have no rule of
+// their own ("add"). An operator that writes its first operand ("add_") has the rule of the one
+// that does not; the importer writes. `ours` is our operator's name where one rule serves several.
+struct RuleEntry {
+  std::string_view name;
+  void (*rule)(Call&);
+  std::string_view ours = {};
+};
+
+// Rules say what an operator means over values, as compositions do. Arguments are asked for by
+// their names in ATen's schema; those left out have the default that the rule gives.
+class Call {
+ public:
+  Call(Importer& importer, const RuleEntry& rule, const Node& node, ops::World& world);
+
+  std::string_view op() const { return op_; }  // "add.Tensor"
+  std::string_view ours() const { return rule_.ours.empty() ? base_ : rule_.ours; }
+  ops::World& world() { return world_; }
+  Importer& importer() { return importer_; }
+
+  // Whether an argument is there and not None.
+  bool given(std::string_view name) const;
+  // A tensor, or a number where the argument is one (sizes and bools are integers).
+  Value x(std::string_view name = "self");
+  Value x_or_undefined(std::string_view name);  // undefined where it is not given
+  bool is_tensor(std::string_view name) const;
+  // A list of tensors; undefined where an entry is None.
+  std::vector<Value> tensors(std::string_view name);
+  int rank(std::string_view name = "self") { return x(name).rank(); }
+  // A dimension, counted from the front; of a 0-d tensor 0.
+  int64_t dim(std::string_view name, int64_t absent, int rank) const;
+  int64_t dim(std::string_view name, int rank) const;
+
+  // Numbers and other constants. Throw Error where the argument is of another kind, or, without
+  // `absent`, missing.
+  Dim size(std::string_view name) const;
+  Dim size(std::string_view name, const Dim& absent) const;
+  Dims sizes(std::string_view name) const;  // one size stands for a list of one
+  // Refused where a size with a name stands in its place.
+  int64_t integer(std::string_view name) const;
+  int64_t integer(std::string_view name, int64_t absent) const;
+  Ints integers(std::string_view name) const;
+  Ints integers(std::string_view name, const Ints& absent) const;
+  double number(std::string_view name) const;
+  double number(std::string_view name, double absent) const;
+  std::vector<double> numbers(std::string_view name) const;
+  bool flag(std::string_view name, bool absent) const;
+  std::string text(std::string_view name, std::string_view absent) const;
+  std::optional<DType> dtype(std::string_view name = "dtype") const;
+  // The elements of a tensor that follows from constants alone; else refused: "`what` has to be
+  // known".
+  Tensor known(std::string_view name);
+
+  // The type of result i as the archive has it: in a list of tensors the i-th.
+  size_t results() const { return result_names_.size(); }
+  const TensorMeta& result(size_t i = 0) const;
+  // Whether a later node or an output reads result i.
+  bool wants(size_t i) const;
+
+  // Results, in order. A value of its own; nothing (for a result that nobody reads).
+  void give(Value value);
+  void give_nothing();
+  // A view of the tensor that an argument names; the argument itself.
+  void give_view(std::string_view of, View view);
+  void give_same(std::string_view of);
+  // Writes to a tensor that an argument names; the value is cast and expanded to its type.
+  void write(std::string_view name, const Value& value);
+  // The argument lies otherwise in its memory from now on.
+  void view_again(std::string_view name, View view);
+
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    throw Error(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // For the importer.
+  const std::vector<TensorPtr>& given_results() const { return given_; }
+
+ private:
+  const Argument* find(std::string_view name) const;
+  const Argument& need(std::string_view name) const;
+  TensorPtr tensor(std::string_view name) const;
+
+  Importer& importer_;
+  const RuleEntry& rule_;
+  const Node& node_;
+  ops::World& world_;
+  std::string_view op_, base_;
+  std::vector<std::string> result_names_;
+  std::vector<TensorPtr> given_;
+};
+
+// The dtype in which ATen computes: that of the tensors with dimensions, unless a tensor without or
+// a number is of a higher kind (bool, integer, floating). Numbers of a higher kind bring
+// `floating`, the default dtype when the program was traced, or i64.
+DType common_dtype(std::span<const Value> values, DType floating);
+// The operand in that dtype; numbers stay numbers.
+Value as(const Value& x, DType dtype);
+// The operand named `name` in the dtype of the result, as functions of floating numbers take it.
+Value floating(Call& c, std::string_view name = "self");
+
+// Rules of many operators: a function of one operand; of two operands, promoted.
+void unary_rule(Call& c);
+void binary_rule(Call& c);
+
+// The families.
+using Rules = std::span<const RuleEntry>;
+extern const Rules pointwise_rules, activation_rules, comparison_rules, reduction_rules, view_rules,
+    shape_rules, creation_rules, indexing_rules, product_rules, convolution_rules,
+    normalization_rules, attention_rules, loss_rules, recurrent_rules, linear_algebra_rules,
+    sorting_rules, assertion_rules;
+
+// The rule of "add.Tensor"; null if there is none.
+const RuleEntry* find_rule(std::string_view op);
+
+}  // namespace gradus::pt2
