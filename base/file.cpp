@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -76,9 +77,20 @@ InputFile::InputFile(const std::string& path) : path_(path) {
   size_ = static_cast<uint64_t>(info.st_size);
 }
 
-InputFile::~InputFile() { close(file_); }
+InputFile::InputFile(std::string name, std::span<const std::byte> bytes)
+    : path_(std::move(name)), memory_(bytes.data()), size_(bytes.size()) {}
+
+InputFile::~InputFile() {
+  if (file_ >= 0) close(file_);
+}
 
 void InputFile::read(uint64_t at, std::span<std::byte> target) const {
+  if (file_ < 0) {
+    if (!holds(at, target.size()))
+      throw Error("{}: bytes behind its end are asked for; it is cut short", path_);
+    if (!target.empty()) std::memcpy(target.data(), memory_ + at, target.size());
+    return;
+  }
   while (!target.empty()) {
     const ssize_t n = pread(file_, target.data(), target.size(), static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;

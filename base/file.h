@@ -22,6 +22,8 @@ class InputFile {
  public:
   // Throws Error and ResourceError as regular_file_size does.
   explicit InputFile(const std::string& path);
+  // Bytes that are in memory already, borrowed; `name` stands for a path in messages.
+  InputFile(std::string name, std::span<const std::byte> bytes);
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -35,7 +37,8 @@ class InputFile {
 
  private:
   std::string path_;
-  int file_;
+  int file_ = -1;                      // none: the bytes are in memory
+  const std::byte* memory_ = nullptr;  // borrowed
   uint64_t size_ = 0;
 };
 

@@ -5,7 +5,8 @@
 
 #define GRADUS_IMPORTERS(X) \
   X(text)                   \
-  X(onnx)
+  X(onnx)                   \
+  X(pt2)
 
 namespace gradus {
 

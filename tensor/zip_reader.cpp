@@ -82,7 +82,15 @@ struct ZipReader::Directory {
   uint64_t at = 0, bytes = 0, entries = 0;
 };
 
-ZipReader::ZipReader(const std::string& path, ZipKind kind) : file_(path) {
+ZipReader::ZipReader(const std::string& path, ZipKind kind) : file_(path) { open(kind); }
+
+ZipReader::ZipReader(std::string name, std::span<const std::byte> bytes, ZipKind kind)
+    : file_(std::move(name), bytes) {
+  open(kind);
+}
+
+void ZipReader::open(ZipKind kind) {
+  const std::string& path = file_.path();
   Directory directory;
   if (!find_directory(directory))
     throw Error("{}: is no {}, or is cut short; write it with {}", path, kind.name, kind.writer);

@@ -25,6 +25,8 @@ struct ZipKind {
 class ZipReader {
  public:
   explicit ZipReader(const std::string& path, ZipKind kind = {});
+  // One that is in memory, borrowed; `name` stands for a path in messages.
+  ZipReader(std::string name, std::span<const std::byte> bytes, ZipKind kind = {});
 
   const InputFile& file() const { return file_; }
   const std::vector<ZipMember>& members() const { return members_; }  // in the directory's order
@@ -47,6 +49,7 @@ class ZipReader {
 
  private:
   struct Directory;
+  void open(ZipKind kind);
   bool find_directory(Directory& directory) const;
   bool find_wide_directory(uint64_t end, Directory& directory) const;
   bool read_directory(const Directory& directory);

@@ -100,6 +100,7 @@ class Call {
 
   // For the importer.
   const std::vector<TensorPtr>& given_results() const { return given_; }
+  const std::string& result_name(size_t i) const { return result_names_[i]; }
 
  private:
   const Argument* find(std::string_view name) const;

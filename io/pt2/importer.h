@@ -23,7 +23,7 @@ class Importer {
   ImportedProgram run();
 
   // For rules and calls.
-  TensorPtr find(const std::string& name) const;
+  TensorPtr find(const std::string& name) const;  // throws Error where there is none
   const TensorMeta& meta(const std::string& name) const;
   bool is_read(const std::string& name) const { return read_.contains(name); }
   // The value of what follows from constants alone; undefined otherwise.
@@ -32,19 +32,36 @@ class Importer {
   std::vector<TensorPtr> run_graph(const Subgraph& graph, std::vector<TensorPtr> inputs);
   // Within it no derivative passes.
   std::vector<TensorPtr> run_without_grad(const Subgraph& graph, std::vector<TensorPtr> inputs);
-  bool in_no_grad() const { return no_grad_ > 0; }
+  // What a write leaves in a tensor: where no derivative passes, the value without derivatives.
+  // Throws Error where the old value has derivatives, which the write would have to keep.
+  Value as_written(TensorValue& target, const Value& value);
 
  private:
-  struct Bound;
-  void add_inputs();
-  Value add_input(const std::string& name, ir::Type type);
+  // An input of the program, and what writes to it leave there is a result under its name.
+  struct Input {
+    std::string name;
+    TensorPtr tensor;
+  };
+
+  void note_reads(const Subgraph& graph);
+  void add_user_inputs(Scope& scope);
+  void add_stored_inputs(Scope& scope);
+  // The first name, in the model's order, of the same parameter.
+  const StoredTensor& first_tied(const StoredTensor& tensor) const;
+  TensorPtr stored_input(const InputSpec& spec);
+  TensorPtr add_input(const std::string& name, const ir::Type& type);
   std::string free_name(const std::string& wanted);
   void run_nodes(const Subgraph& graph, Scope& scope);
   void run_node(const Node& node, Scope& scope);
+  bool run_region(const Node& node, Scope& scope);
   void apply(const Node& node, Scope& scope);
-  void check_result(const Node& node, const std::string& name, const Value& value) const;
-  void add_results();
-  void note_reads(const Subgraph& graph);
+  void bind(const std::string& name, const TensorPtr& tensor, Scope& scope);
+  void check_type(const std::string& name, const Value& value) const;
+  bool follows_inputs(const Value& value);
+  // The nodes that a value of the program follows from, in order.
+  std::vector<size_t> sources(const Value& value, bool through_detach, bool& inputs) const;
+  void add_result(const std::string& name, const Value& value);
+  void add_results(const Scope& scope);
   void finish();
 
   const ExportedProgram& program_;
@@ -52,10 +69,11 @@ class Importer {
   ImportedProgram result_;
   ir::Graph graph_;
   ir::GraphWorld world_;
-  std::vector<Bound> inputs_;
-  std::vector<const Subgraph*> graphs_;  // from the outermost to the one at hand
-  Scope* scope_ = nullptr;
-  std::set<std::string, std::less<>> read_, names_;
+  std::vector<Input> inputs_;
+  std::map<const StoredTensor*, TensorPtr> stored_;  // tied ones by the first
+  const Subgraph* subgraph_ = nullptr;               // at hand, with its names
+  const Scope* scope_ = nullptr;
+  std::set<std::string, std::less<>> read_, names_, result_names_;
   int no_grad_ = 0;
 };
 

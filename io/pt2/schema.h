@@ -38,10 +38,10 @@ struct OtherKind {
 
 // An argument of a node, an input or an output of a graph. Integers are sizes: with names in them
 // where the program's are; bools that the program computes are OtherKind.
-using Argument = std::variant<std::monostate, TensorName, TensorNames, Dim, Dims, double,
-                              std::vector<double>, bool, std::vector<bool>, std::string,
-                              std::vector<std::string>, ScalarType, std::shared_ptr<Subgraph>,
-                              Ignored, OtherKind>;
+using Argument =
+    std::variant<std::monostate, TensorName, TensorNames, Dim, Dims, double, std::vector<double>,
+                 bool, std::vector<bool>, std::string, std::vector<std::string>, ScalarType,
+                 std::shared_ptr<Subgraph>, Ignored, OtherKind>;
 
 struct NamedArgument {
   std::string name;  // as the operator's schema has it; empty for operands of higher-order ones
@@ -108,6 +108,12 @@ struct StoredTensor {
   DType dtype = DType::f32;
   Sizes sizes, strides;
   int64_t offset = 0;  // in elements
+
+  // Whether both are the same elements of one storage.
+  bool is_tied_to(const StoredTensor& o) const {
+    return parameter == o.parameter && member == o.member && offset == o.offset &&
+           sizes == o.sizes && strides == o.strides && dtype == o.dtype;
+  }
 };
 std::vector<StoredTensor> read_stored_tensors(std::string_view json);
 

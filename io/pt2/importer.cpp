@@ -1,0 +1,416 @@
+#include "io/pt2/importer.h"
+
+#include <algorithm>
+
+#include "gradus/messages.h"
+#include "gradus/passes.h"
+#include "gradus/text.h"
+#include "kernels/evaluate.h"
+
+namespace gradus::pt2 {
+
+namespace {
+
+constexpr int64_t most_known_elements = int64_t{1} << 17;
+constexpr std::string_view higher_order = "torch.ops.higher_order.";
+
+ir::Graph one_stage() {
+  ir::Graph g;
+  g.name = "model";
+  g.stages.resize(1);
+  return g;
+}
+
+std::string_view short_name(std::string_view target) {
+  for (std::string_view prefix : {"torch.ops.", "torch."})
+    if (target.starts_with(prefix)) return target.substr(prefix.size());
+  return target;
+}
+
+// The last place that a trace names: "model.py:12: return self.linear(x)".
+std::string last_place(const std::string& trace) {
+  const size_t at = trace.rfind("File \"");
+  if (at == std::string::npos) return {};
+  std::string_view rest = std::string_view(trace).substr(at + 6);
+  const size_t quote = rest.find('"'), comma = rest.find(", line ");
+  if (quote == std::string_view::npos || comma == std::string_view::npos) return {};
+  std::string_view file = rest.substr(0, quote), line = rest.substr(comma + 7);
+  std::string number(line.substr(0, line.find_first_not_of("0123456789")));
+  const size_t newline = rest.find('\n');
+  std::string code(newline == std::string_view::npos ? std::string_view()
+                                                     : rest.substr(newline + 1));
+  code = code.substr(0, code.find('\n'));
+  code.erase(0, code.find_first_not_of(' '));
+  return fmt::format(", {}:{}{}{}", printable(std::string(file)), number, code.empty() ? "" : ": ",
+                     printable(code));
+}
+
+std::string place_of(const Node& node) {
+  return fmt::format("node '{}' ({}){}", printable(node.name),
+                     printable(std::string(short_name(node.target))), last_place(node.trace));
+}
+
+// "add_.Tensor" as "add.Tensor"; empty for operators that do not write.
+std::string without_write(std::string_view op) {
+  const size_t dot = op.rfind('.');
+  std::string_view base = op.substr(0, dot);
+  if (!base.ends_with('_') || base.starts_with("__")) return {};
+  return fmt::format("{}{}", base.substr(0, base.size() - 1), op.substr(base.size()));
+}
+
+bool has_tensors(const Argument& a) {
+  return std::holds_alternative<TensorName>(a) || std::holds_alternative<TensorNames>(a);
+}
+void for_each_name(const Argument& a, const std::function<void(const std::string&)>& f) {
+  if (const auto* one = std::get_if<TensorName>(&a)) f(one->name);
+  if (const auto* list = std::get_if<TensorNames>(&a))
+    for (const auto& name : *list)
+      if (name) f(*name);
+}
+
+}  // namespace
+
+Importer::Importer(const ExportedProgram& program, const Archive& archive)
+    : program_(program),
+      archive_(archive),
+      graph_(one_stage()),
+      world_(graph_, 0, graph_.stages[0].nodes) {}
+
+TensorPtr Importer::find(const std::string& name) const {
+  auto it = scope_->find(name);
+  if (it == scope_->end()) throw Error("no earlier node gives the tensor '{}'", printable(name));
+  return it->second;
+}
+
+const TensorMeta& Importer::meta(const std::string& name) const {
+  auto it = subgraph_->tensors.find(name);
+  if (it != subgraph_->tensors.end()) return it->second;
+  if (auto other = subgraph_->foreign.find(name); other != subgraph_->foreign.end())
+    throw Error("the dtype {} of '{}' is not supported", dtype_name(other->second),
+                printable(name));
+  throw Error("the archive does not say what '{}' is", printable(name));
+}
+
+void Importer::note_reads(const Subgraph& graph) {
+  auto note = [&](const std::string& name) { read_.insert(name); };
+  for (const Node& n : graph.nodes)
+    for (const NamedArgument& a : n.inputs) {
+      for_each_name(a.value, note);
+      if (const auto* inner = std::get_if<std::shared_ptr<Subgraph>>(&a.value)) note_reads(**inner);
+    }
+  for (const Argument& o : graph.outputs) for_each_name(o, note);
+}
+
+// Inputs
+
+std::string Importer::free_name(const std::string& wanted) {
+  std::string name = wanted;
+  for (int n = 1; !names_.insert(name).second; ++n) name = fmt::format("{}_{}", wanted, n);
+  return name;
+}
+
+TensorPtr Importer::add_input(const std::string& wanted, const ir::Type& type) {
+  std::string name = free_name(wanted);
+  if (std::string why = ir::why_no_input(type); !why.empty())
+    throw Error("input '{}' {}", printable(name), why);
+  ir::ValueId id = graph_.add_value(type, name, 0);
+  graph_.stages[0].inputs.push_back(id);
+  auto tensor = std::make_shared<TensorValue>(world_.value(id));
+  tensor->memory().is_input = true;
+  inputs_.push_back({name, tensor});
+  return tensor;
+}
+
+void Importer::add_user_inputs(Scope& scope) {
+  for (const InputSpec& spec : program_.inputs) {
+    if (spec.kind != InputSpec::Kind::user) continue;
+    if (const auto* size = std::get_if<Dim>(&spec.argument); size && !size->is_constant())
+      throw Error(
+          "the input of the size {} is an integer, not a tensor; pass a tensor of that size",
+          size->to_string());
+    const auto* tensor = std::get_if<TensorName>(&spec.argument);
+    if (!tensor) continue;  // its value is fixed in the program
+    const TensorMeta& m = meta(tensor->name);
+    scope[tensor->name] = add_input(tensor->name, ir::Type(m.dtype, m.sizes));
+  }
+}
+
+const StoredTensor& Importer::first_tied(const StoredTensor& tensor) const {
+  for (const InputSpec& spec : program_.inputs)
+    if (const StoredTensor* first = archive_.find(spec.target); first && first->is_tied_to(tensor))
+      return *first;
+  return tensor;
+}
+
+TensorPtr Importer::stored_input(const InputSpec& spec) {
+  const StoredTensor* stored = archive_.find(spec.target);
+  if (!stored) throw Error("the archive has no values of '{}'", printable(spec.target));
+  const StoredTensor& first = first_tied(*stored);
+  TensorPtr& tensor = stored_[&first];
+  if (tensor) return tensor;
+  Tensor value = archive_.read(*stored);
+  ir::Type type(value.dtype(), {});
+  for (int64_t n : value.shape()) type.dims.push_back(n);
+  tensor = add_input(first.name, type);
+  result_.weights.emplace(inputs_.back().name, std::move(value));
+  return tensor;
+}
+
+void Importer::add_stored_inputs(Scope& scope) {
+  for (const InputSpec& spec : program_.inputs) {
+    if (spec.kind == InputSpec::Kind::user) continue;
+    const std::string& name = std::get<TensorName>(spec.argument).name;
+    if (read_.contains(name)) scope[name] = stored_input(spec);
+  }
+}
+
+// Nodes
+
+void Importer::run_nodes(const Subgraph& graph, Scope& scope) {
+  const Subgraph* outer = std::exchange(subgraph_, &graph);
+  const Scope* around = std::exchange(scope_, &scope);
+  for (const Node& node : graph.nodes) {
+    ir::refuse_too_many_nodes(graph_.stages[0].nodes.size());
+    run_node(node, scope);
+  }
+  subgraph_ = outer;
+  scope_ = around;
+}
+
+void Importer::run_node(const Node& node, Scope& scope) {
+  try {
+    if (node.target.starts_with(higher_order)) {
+      if (!run_region(node, scope))
+        throw Error("regions of this kind (control flow, loops) are not supported yet");
+      return;
+    }
+    // Sizes are known as expressions; what computes them need not run.
+    if (!node.outputs.empty() && std::ranges::none_of(node.outputs, has_tensors) &&
+        std::ranges::any_of(node.outputs,
+                            [](const Argument& o) { return std::holds_alternative<OtherKind>(o); }))
+      return;
+    apply(node, scope);
+  } catch (const Error& e) {
+    throw Error("{}: {}", place_of(node), e.bare());
+  }
+}
+
+std::vector<TensorPtr> Importer::run_graph(const Subgraph& graph, std::vector<TensorPtr> inputs) {
+  if (inputs.size() != graph.inputs.size())
+    throw Error("the region takes {} inputs, {} are given", graph.inputs.size(), inputs.size());
+  Scope scope;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (const auto* name = std::get_if<TensorName>(&graph.inputs[i])) scope[name->name] = inputs[i];
+  run_nodes(graph, scope);
+  std::vector<TensorPtr> results;
+  for (const Argument& o : graph.outputs) {
+    const auto* name = std::get_if<TensorName>(&o);
+    auto it = name ? scope.find(name->name) : scope.end();
+    if (it == scope.end()) throw Error("the region does not give its outputs as tensors");
+    results.push_back(it->second);
+  }
+  return results;
+}
+
+std::vector<TensorPtr> Importer::run_without_grad(const Subgraph& graph,
+                                                  std::vector<TensorPtr> inputs) {
+  ++no_grad_;
+  std::vector<TensorPtr> results = run_graph(graph, inputs);
+  --no_grad_;
+  for (TensorPtr& r : results) {
+    if (std::ranges::find(inputs, r) != inputs.end() || !is_floating(r->read().dtype())) continue;
+    r = std::make_shared<TensorValue>(ops::detach(r->read()));
+  }
+  return results;
+}
+
+bool Importer::run_region(const Node& node, Scope& scope) {
+  const bool grad = node.target.ends_with(".wrap_with_set_grad_enabled");
+  if (!grad || node.inputs.size() < 2) return false;
+  const bool* enabled = std::get_if<bool>(&node.inputs[0].value);
+  const auto* region = std::get_if<std::shared_ptr<Subgraph>>(&node.inputs[1].value);
+  if (!enabled || !region) return false;
+  std::vector<TensorPtr> inputs;
+  for (size_t i = 2; i < node.inputs.size(); ++i) {
+    const auto* name = std::get_if<TensorName>(&node.inputs[i].value);
+    inputs.push_back(name ? find(name->name) : nullptr);
+  }
+  auto results = *enabled ? run_graph(**region, inputs) : run_without_grad(**region, inputs);
+  std::vector<std::string> names;
+  for (const Argument& o : node.outputs)
+    for_each_name(o, [&](const std::string& name) { names.push_back(name); });
+  if (names.size() != results.size())
+    throw Error("the region gives {} tensors, and the node names {}", results.size(), names.size());
+  for (size_t i = 0; i < names.size(); ++i) bind(names[i], results[i], scope);
+  return true;
+}
+
+void Importer::bind(const std::string& name, const TensorPtr& tensor, Scope& scope) {
+  if (name.empty() || !tensor) return;
+  check_type(name, tensor->read());
+  const ir::ValueId id = ir::GraphWorld::id_of(tensor->read());
+  if (id != ir::no_value && graph_[id].name.empty()) graph_[id].name = name;
+  scope[name] = tensor;
+}
+
+// What a rule made is held against what the archive says: a difference is a fault of the rule.
+void Importer::check_type(const std::string& name, const Value& value) const {
+  const TensorMeta& m = meta(name);
+  bool fits =
+      value.is_tensor() && value.dtype() == m.dtype && value.dims().size() == m.sizes.size();
+  for (size_t i = 0; fits && i < m.sizes.size(); ++i) {
+    const Dim &a = value.dims()[i], &b = m.sizes[i];
+    fits = !a.is_constant() || !b.is_constant() || a == b;
+  }
+  if (!fits)
+    throw Error(
+        "'{}' is {} in the archive, and {} here: a fault of the operator's rule; please "
+        "report it",
+        printable(name), ir::to_string(ir::Type(m.dtype, m.sizes)),
+        value.is_tensor() ? ir::to_string(value.type) : "a number");
+}
+
+void Importer::apply(const Node& node, Scope& scope) {
+  constexpr std::string_view aten = "torch.ops.aten.";
+  std::string_view op = node.target;
+  if (!op.starts_with(aten)) throw Error("the operator is not supported");
+  op.remove_prefix(aten.size());
+  const RuleEntry* rule = find_rule(op);
+  const std::string unwritten = without_write(op);
+  const bool writes = !rule && !unwritten.empty();
+  if (writes) rule = find_rule(unwritten);
+  if (!rule) throw Error("the operator is not supported");
+  Call call(*this, *rule, node, world_);
+  rule->rule(call);
+  std::vector<TensorPtr> results = call.given_results();
+  if (writes) {
+    const std::string& self = node.inputs.empty() ? node.name : node.inputs[0].name;
+    call.write(self, results.at(0)->read());
+    call.give_same(self);
+    results = {call.given_results().back()};
+  }
+  for (size_t i = 0; i < call.results(); ++i) {
+    if (i < results.size() && results[i])
+      bind(call.result_name(i), results[i], scope);
+    else if (call.wants(i))
+      throw Error("its result {} is not supported", i);
+  }
+}
+
+Value Importer::as_written(TensorValue& target, const Value& value) {
+  if (no_grad_ == 0 || !is_floating(value.dtype())) return value;
+  if (follows_inputs(target.memory().value))
+    throw Error(
+        "it writes without derivatives (no_grad) to a tensor that has them; write to a "
+        "detached copy");
+  return ops::detach(value);
+}
+
+// What is known
+
+std::vector<size_t> Importer::sources(const Value& value, bool through_detach, bool& inputs) const {
+  const auto& nodes = graph_.stages[0].nodes;
+  std::vector<size_t> maker(graph_.values.size(), SIZE_MAX);
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (ir::ValueId v : nodes[i].results) maker[ir::index_of(v)] = i;
+  std::vector<bool> seen(nodes.size());
+  std::vector<ir::ValueId> left{ir::GraphWorld::id_of(value)};
+  inputs = false;
+  while (!left.empty()) {
+    const ir::ValueId v = left.back();
+    left.pop_back();
+    if (v == ir::no_value) continue;
+    const size_t node = maker[ir::index_of(v)];
+    if (node == SIZE_MAX) {
+      inputs = inputs || through_detach || is_floating(graph_[v].type.dtype);
+      continue;
+    }
+    if (seen[node] || (!through_detach && nodes[node].op->name == "detach")) continue;
+    seen[node] = true;
+    for (const ir::Operand& o : nodes[node].operands) left.push_back(ir::value_in(o));
+  }
+  std::vector<size_t> found;
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (seen[i]) found.push_back(i);
+  return found;
+}
+
+bool Importer::follows_inputs(const Value& value) {
+  bool inputs = false;
+  sources(value, false, inputs);
+  return inputs;
+}
+
+Tensor Importer::known(const Value& value) {
+  if (value.is_number() || !value.is_tensor()) return {};
+  bool inputs = false;
+  const std::vector<size_t> nodes = sources(value, true, inputs);
+  if (inputs) return {};
+  auto context = Context::default_context();
+  ops::EagerWorld eager(*context);
+  std::map<ir::ValueId, Value> values;
+  for (size_t i : nodes) {
+    const ir::Node& n = graph_.stages[0].nodes[i];
+    for (ir::ValueId v : n.results) {
+      const Dims& dims = graph_[v].type.dims;
+      const Dim elements = ir::numel(dims);
+      if (!ir::all_constant(dims) || elements.value() > most_known_elements) return {};
+    }
+    std::vector<Value> operands;
+    for (const ir::Operand& o : n.operands) {
+      const ir::ValueId v = ir::value_in(o);
+      if (v != ir::no_value)
+        operands.push_back(values.at(v));
+      else if (const Dim* d = std::get_if<Dim>(&o); d && !d->is_constant())
+        return {};
+      else
+        operands.push_back(ir::is_none(o) ? Value() : world_.value(o));
+    }
+    auto results = eager.emit(*n.op, n.attributes, operands);
+    for (size_t r = 0; r < n.results.size(); ++r) values[n.results[r]] = results[r];
+  }
+  return ops::EagerWorld::tensor(values.at(ir::GraphWorld::id_of(value)));
+}
+
+// Results
+
+void Importer::add_result(const std::string& wanted, const Value& value) {
+  std::string name = wanted;
+  for (int n = 1; !result_names_.insert(name).second; ++n) name = fmt::format("{}_{}", wanted, n);
+  graph_.stages[0].results.push_back({name, ir::GraphWorld::id_of(value)});
+}
+
+void Importer::add_results(const Scope& scope) {
+  for (const OutputSpec& spec : program_.outputs) {
+    if (const auto* kind = std::get_if<OtherKind>(&spec.argument))
+      throw Error("an output is no tensor ({}); return tensors", kind->kind);
+    const auto* tensor = std::get_if<TensorName>(&spec.argument);
+    if (!tensor) continue;  // a constant, or None
+    auto it = scope.find(tensor->name);
+    if (it == scope.end()) throw Error("no node gives the output '{}'", printable(tensor->name));
+    add_result(spec.target.empty() ? tensor->name : spec.target, it->second->read());
+  }
+  for (const Input& i : inputs_)
+    if (i.tensor->memory().writes > 0) add_result(i.name, i.tensor->memory().value);
+}
+
+void Importer::finish() {
+  ir::eliminate_dead_code(graph_);
+  ir::compact(graph_);
+  ir::verify(graph_);
+  result_.module.graphs.push_back(std::make_shared<const ir::Graph>(std::move(graph_)));
+}
+
+ImportedProgram Importer::run() {
+  note_reads(program_.graph);
+  subgraph_ = &program_.graph;
+  Scope scope;
+  add_user_inputs(scope);
+  add_stored_inputs(scope);
+  run_nodes(program_.graph, scope);
+  add_results(scope);
+  finish();
+  return std::move(result_);
+}
+
+}  // namespace gradus::pt2

@@ -1,0 +1,31 @@
+// The table of rules, put together from the families.
+#include <map>
+
+#include "io/pt2/call.h"
+
+namespace gradus::pt2 {
+
+namespace {
+
+std::map<std::string_view, const RuleEntry*> make_table() {
+  std::map<std::string_view, const RuleEntry*> table;
+  for (Rules family : {pointwise_rules, activation_rules, comparison_rules, reduction_rules,
+                       view_rules, shape_rules, creation_rules, indexing_rules, product_rules,
+                       convolution_rules, normalization_rules, attention_rules, loss_rules,
+                       recurrent_rules, linear_algebra_rules, sorting_rules, assertion_rules})
+    for (const RuleEntry& r : family)
+      if (!table.emplace(r.name, &r).second)
+        throw InternalError(fmt::format("two rules are called '{}'", r.name));
+  return table;
+}
+
+}  // namespace
+
+const RuleEntry* find_rule(std::string_view op) {
+  static const auto table = make_table();
+  auto it = table.find(op);
+  if (it == table.end()) it = table.find(op.substr(0, op.rfind('.')));
+  return it == table.end() ? nullptr : it->second;
+}
+
+}  // namespace gradus::pt2
