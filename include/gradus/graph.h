@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -59,8 +60,16 @@ struct Source {
   std::string_view line(SourceLocation where) const;
 };
 
+// Which sizes a name may stand for. A stage refuses others when it is run.
+struct SizeRange {
+  std::string name;
+  int64_t least = 0;
+  std::optional<int64_t> most;
+};
+
 struct Graph {
   std::string name;
+  std::vector<SizeRange> ranges;
   std::vector<Value> values;
   std::vector<Stage> stages;
   std::shared_ptr<const Source> source;  // may be null

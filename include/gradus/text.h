@@ -141,6 +141,7 @@ std::string name_text(std::string_view name);
 //   V13  Inputs that lie on a device lie on the same one.
 //   V14  A `call` knows its graph, which has one stage and does not call itself, not even through
 //        others, and is valid itself. It has no size that data decides.
+//   V15  A range is of a name that can be written, which no other range has, and is not empty.
 
 // Throws Error, with the node's place where the graph has a source, for the first invariant that
 // does not hold. Any graph can be given, however broken, as long as its pointers can be followed.

@@ -112,10 +112,25 @@ class SizeBinder {
 
 }  // namespace
 
+namespace {
+
+void check_ranges(const Code& code, size_t stage, const DimensionSizes& sizes) {
+  const SizesByName known(code, sizes);
+  for (const ir::SizeRange& r : code.graph().ranges) {
+    const auto n = known.find(r.name);
+    if (!n || (*n >= r.least && *n <= r.most.value_or(*n))) continue;
+    throw Error("stage {}: the size {} is {}; the program takes {} {}", stage, r.name, *n,
+                *n < r.least ? "at least" : "at most", *n < r.least ? r.least : *r.most);
+  }
+}
+
+}  // namespace
+
 void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs, Device place,
                 DimensionSizes& sizes) {
   sizes.resize(code.dimensions().size());
   SizeBinder(code, stage, inputs, place, sizes).run();
+  check_ranges(code, stage, sizes);
 }
 
 std::optional<int64_t> SizesByName::find(std::string_view symbol) const {

@@ -394,7 +394,19 @@ void Importer::add_results(const Scope& scope) {
     if (i.tensor->memory().writes > 0) add_result(i.name, i.tensor->memory().value);
 }
 
+// Of the names that inputs settle.
+void Importer::add_ranges() {
+  std::set<std::string, std::less<>> named;
+  for (ir::ValueId v : graph_.stages[0].inputs)
+    for (const Dim& d : graph_[v].type.dims)
+      d.for_each_symbol([&](std::string_view name) { named.emplace(name); });
+  for (const auto& [name, range] : program_.ranges)
+    if (named.contains(name))
+      graph_.ranges.push_back({name, std::max<int64_t>(range.min.value_or(0), 0), range.max});
+}
+
 void Importer::finish() {
+  add_ranges();
   ir::eliminate_dead_code(graph_);
   ir::compact(graph_);
   ir::verify(graph_);

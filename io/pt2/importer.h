@@ -62,6 +62,7 @@ class Importer {
   std::vector<size_t> sources(const Value& value, bool through_detach, bool& inputs) const;
   void add_result(const std::string& name, const Value& value);
   void add_results(const Scope& scope);
+  void add_ranges();
   void finish();
 
   const ExportedProgram& program_;

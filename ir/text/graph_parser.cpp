@@ -25,6 +25,7 @@ class GraphParser {
     cursor_.expect("graph");
     graph_->name = cursor_.name("the graph's name");
     cursor_.expect(TokenKind::left_brace, "after the graph's name");
+    while (cursor_.accept("size")) range();
     if (cursor_.at(TokenKind::right_brace))
       cursor_.fail_expected("'stage 0'; a graph has at least one stage [V1]");
     while (!cursor_.accept(TokenKind::right_brace)) stage();
@@ -40,6 +41,19 @@ class GraphParser {
     SourceLocation type_where;
   };
   using WrittenResults = SmallVector<WrittenResult, 2>;
+
+  // size N from 1 to 4096
+  void range() {
+    const SourceLocation where = cursor_.where();
+    SizeRange range{cursor_.name("the name of a size"), 0, {}};
+    if (cursor_.accept("from"))
+      range.least = static_cast<int64_t>(cursor_.count(INT64_MAX, "the least size"));
+    if (cursor_.accept("to"))
+      range.most = static_cast<int64_t>(cursor_.count(INT64_MAX, "the greatest size"));
+    graph_->ranges.push_back(std::move(range));
+    if (std::string why = why_wrong_range(*graph_, graph_->ranges.size() - 1); !why.empty())
+      cursor_.fail(where, "{}", why);
+  }
 
   size_t stage_number() const { return graph_->stages.size() - 1; }
 

@@ -67,11 +67,18 @@ class Printer {
 
   void run() {
     out_ += fmt::format("graph {} {{\n", name_text(graph_.name));
+    for (const SizeRange& r : graph_.ranges) range(r);
     for (size_t s = 0; s < graph_.stages.size(); ++s) stage(s);
     out_ += "}\n";
   }
 
  private:
+  void range(const SizeRange& r) {
+    out_ += fmt::format("  size {} from {}", r.name, r.least);
+    if (r.most) out_ += fmt::format(" to {}", *r.most);
+    out_ += '\n';
+  }
+
   void stage(size_t s) {
     const Stage& stage = graph_.stages[s];
     size_t begin = out_.size();

@@ -7,6 +7,9 @@
 
 namespace gradus::ir {
 
+// Why range i of the graph cannot be (V15); empty if it can. Verifier and parser ask.
+std::string why_wrong_range(const Graph& graph, size_t i);
+
 // A size of an input that cannot be found from the inputs' shapes.
 struct UnsettledName {
   size_t input;      // index into the stage's inputs

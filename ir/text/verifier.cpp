@@ -51,12 +51,30 @@ std::optional<bool> has_attributes(const Operator* op) {
   return std::nullopt;
 }
 
+}  // namespace
+
+std::string why_wrong_range(const Graph& graph, size_t i) {
+  const SizeRange& r = graph.ranges[i];
+  if (!is_plain_name(r.name) || is_reserved(r.name))
+    return fmt::format("a range is of '{}', which is no name of a dimension [V15]",
+                       printable(r.name));
+  for (size_t k = 0; k < i; ++k)
+    if (graph.ranges[k].name == r.name)
+      return fmt::format("the size '{}' has two ranges [V15]", printable(r.name));
+  if (r.least >= 0 && r.least <= r.most.value_or(INT64_MAX)) return "";
+  return fmt::format("the size '{}' ranges from {} to {}, which no size does [V15]",
+                     printable(r.name), r.least, r.most.value_or(INT64_MAX));
+}
+
+namespace {
+
 class Verifier {
  public:
   Verifier(const Graph& graph, bool types) : graph_(graph), types_(types) {}
 
   void run() {
     if (graph_.stages.empty()) fail({}, "there is no stage; a program has at least one [V1]");
+    check_ranges();
     defined_.assign(graph_.values.size(), false);
     for (stage_ = 0; stage_ < graph_.stages.size(); ++stage_) {
       const Stage& stage = graph_.stages[stage_];
@@ -76,6 +94,11 @@ class Verifier {
     std::string place = graph_.stages.empty() ? fmt::format("graph '{}': ", printable(graph_.name))
                                               : fmt::format("stage {}: ", stage_);
     throw graph_.error_at(where, place + fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void check_ranges() const {
+    for (size_t i = 0; i < graph_.ranges.size(); ++i)
+      if (std::string why = why_wrong_range(graph_, i); !why.empty()) fail({}, "{}", why);
   }
 
   std::string name(ValueId v) const {
