@@ -1,0 +1,52 @@
+// Exported PyTorch programs: results and derivatives are eager PyTorch's, interpreted and fused.
+#include <gtest/gtest.h>
+
+#include "tests/corpus/fused.h"
+#include "tests/pt2/fixture.h"
+
+namespace gradus::test {
+namespace {
+
+// Programs with regions that are not supported yet, and what the refusal names.
+const std::map<std::string, std::string> refused{{"control_cond", "higher_order.cond"},
+                                                 {"hop_associative_scan", "predispatch"},
+                                                 {"hop_map", "higher_order.map_impl"},
+                                                 {"hop_scan", "higher_order.scan"},
+                                                 {"hop_while_loop", "higher_order.while_loop"}};
+
+class Archives : public testing::TestWithParam<std::string> {};
+
+void expect_none(const std::vector<std::string>& differences) {
+  for (const std::string& d : differences) ADD_FAILURE() << d;
+}
+
+void check(const ArchiveFixture& fixture, const std::string& prefix, bool along_v) {
+  const corpus::Subject s = fixture.subject(prefix, along_v);
+  expect_none(fixture.differences(s, corpus::run_all(s), prefix, along_v));
+  expect_none(
+      fixture.differences(s, corpus::run_fused(s, corpus::fusing_context(1)), prefix, along_v));
+}
+
+TEST_P(Archives, AgreeWithPyTorch) {
+  if (auto it = refused.find(GetParam()); it != refused.end()) {
+    try {
+      import_program(archive_path(GetParam()));
+      FAIL() << "it is imported";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(it->second), std::string::npos) << e.what();
+    }
+    return;
+  }
+  const ArchiveFixture fixture(GetParam());
+  check(fixture, "", false);
+  if (fixture.is_energy()) check(fixture, "", true);
+  if (!fixture.has_other_sizes()) return;
+  check(fixture, "alt.", false);
+  if (fixture.is_energy()) check(fixture, "alt.", true);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pt2, Archives, testing::ValuesIn(archive_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace gradus::test
