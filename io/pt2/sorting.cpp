@@ -1,0 +1,79 @@
+// Putting elements in order, and finding places in an order.
+#include "io/pt2/call.h"
+#include "io/pt2/operands.h"
+
+namespace gradus::pt2 {
+
+using namespace ops;
+
+namespace {
+
+void sort_rule(Call& c) {
+  Value x = c.x();
+  auto out = emit_all(
+      c.world(), c.ours(), std::array{as_row(x)},
+      {{"dim", c.dim("dim", -1, x.rank())}, {"descending", c.flag("descending", false)}});
+  for (const Value& y : out) c.give(x.rank() == 0 ? squeeze(y, 0) : y);
+}
+
+void rows_sort_rule(Call& c) {
+  Value x = c.x();
+  Value y = emit("sort", {as_row(x)}, {{"dim", 0}});
+  c.give(x.rank() == 0 ? squeeze(y, 0) : y);
+}
+
+void topk_rule(Call& c) {
+  Value x = c.x();
+  auto out = emit_all(c.world(), "topk", std::array{as_row(x)},
+                      {{"k", c.size("k")},
+                       {"dim", c.dim("dim", -1, x.rank())},
+                       {"largest", c.flag("largest", true)}});
+  for (const Value& y : out) c.give(reshape(y, c.result().sizes));
+}
+
+void kthvalue_rule(Call& c) {
+  Value x = c.x();
+  const int64_t dim = c.dim("dim", -1, x.rank());
+  auto out = emit_all(c.world(), "kthvalue", std::array{as_row(x)},
+                      {{"k", c.size("k")}, {"dim", dim}});
+  const bool keepdim = x.rank() > 0 && c.flag("keepdim", false);
+  for (const Value& y : out) c.give(keepdim ? unsqueeze(y, dim) : y);
+}
+
+// How many of the ascending numbers lie before x: those below it, or with `right` not above it.
+void bucket_rule(Call& c) {
+  const bool buckets = c.given("boundaries");
+  Value row = c.x(buckets ? "boundaries" : "sorted_sequence"), x = c.x();
+  if (c.given("sorter")) c.fail("a sorter is not supported; sort the sequence first");
+  if (row.rank() > 1 && x.is_number()) c.fail("a number wants one sequence, not several");
+  const bool right = c.flag("right", false) || c.text("side", "left") == "right";
+  Value each = row.rank() > 1 ? unsqueeze(row, row.rank() - 1) : row;
+  Value number = x.is_number() ? x : unsqueeze(x, x.rank());
+  Value before = right ? le(each, number) : lt(each, number);
+  c.give(cast(sum(cast(before, DType::i64), {-1}, false), c.result().dtype));
+}
+
+void unique_rule(Call& c) {
+  c.fail("data decide how many elements are unique, and there is no operator for that");
+}
+
+constexpr RuleEntry sorting_table[] = {
+    {"sort", sort_rule},
+    {"argsort", sort_rule},
+    {"msort", rows_sort_rule},
+    {"topk", topk_rule},
+    {"kthvalue", kthvalue_rule},
+    {"searchsorted", bucket_rule},
+    {"bucketize", bucket_rule},
+    {"unique_dim", unique_rule},
+    {"_unique", unique_rule},
+    {"_unique2", unique_rule},
+    {"unique_consecutive", unique_rule},
+    {"unique_dim_consecutive", unique_rule},
+};
+
+}  // namespace
+
+constinit const Rules sorting_rules = sorting_table;
+
+}  // namespace gradus::pt2
