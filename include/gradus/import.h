@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,10 @@ struct ImportedProgram {
   ir::Module module;
   NamedTensors weights;         // values of inputs of stage 0; they own their memory
   std::vector<ir::Case> cases;  // inputs, and the results that the file has for them
+  // Names of the weights that the model trains, where its format says so.
+  std::vector<std::string> trainable;
+  // Further names of weights, where a model has one under several: the name, and the weight's.
+  std::map<std::string, std::string, std::less<>> tied;
 };
 
 // A format of programs.

@@ -20,14 +20,14 @@ std::string_view as_text(const std::vector<std::byte>& bytes) {
 }  // namespace
 
 Archive::Archive(const std::string& path)
-    : mapping_(std::make_shared<const MappedFile>(path)),
-      bytes_(mapping_->bytes()),
-      zip_(path, bytes_, kind_of_archive()) {
+    : zip_(path, kind_of_archive()),
+      mapping_(std::make_shared<const MappedFile>(path)),
+      bytes_(mapping_->bytes()) {
   open();
 }
 
 Archive::Archive(std::string name, std::span<const std::byte> bytes)
-    : bytes_(bytes), zip_(std::move(name), bytes, kind_of_archive()) {
+    : zip_(std::move(name), bytes, kind_of_archive()), bytes_(bytes) {
   open();
 }
 
@@ -98,6 +98,8 @@ Ref<Storage> Archive::storage(const std::string& file) const {
   if (!m) throw Error("the archive has no member '{}'", printable(file));
   zip_.check(*m);
   const uint64_t at = zip_.place(*m);
+  if (at > bytes_.size() || m->packed > bytes_.size() - at)
+    throw Error("the file became shorter while it was read; read it again");
   auto* bytes = const_cast<std::byte*>(bytes_.data() + at);
   const bool aligned = reinterpret_cast<uintptr_t>(bytes) % 16 == 0;
   if (mapping_ && m->is(ZipMethod::stored) && aligned) {

@@ -15,7 +15,7 @@ namespace gradus::pt2 {
 
 class Archive {
  public:
-  // A file is mapped, and tensors view the mapping; bytes in memory are borrowed by the archive and
+  // Documents are read from the file at their offsets; tensors view a mapping of it. Bytes in memory are borrowed by the archive and
   // copied by tensors. Throws Error for what is no such archive, has several models, or is of
   // another version.
   explicit Archive(const std::string& path);
@@ -34,9 +34,9 @@ class Archive {
   const ZipMember* member(const std::string& name) const;
   Ref<Storage> storage(const std::string& member) const;
 
+  ZipReader zip_;
   std::shared_ptr<const MappedFile> mapping_;  // null: bytes in memory
   std::span<const std::byte> bytes_;
-  ZipReader zip_;
   std::string folder_, model_;  // "mlp/", "model"
   std::map<std::string, const ZipMember*, std::less<>> members_;
   std::map<std::string, StoredTensor, std::less<>> tensors_;

@@ -146,6 +146,7 @@ TensorPtr Importer::stored_input(const InputSpec& spec) {
   const StoredTensor* stored = archive_.find(spec.target);
   if (!stored) throw Error("the archive has no values of '{}'", printable(spec.target));
   const StoredTensor& first = first_tied(*stored);
+  if (&first != stored) result_.tied.emplace(stored->name, first.name);
   TensorPtr& tensor = stored_[&first];
   if (tensor) return tensor;
   Tensor value = archive_.read(*stored);
@@ -153,6 +154,7 @@ TensorPtr Importer::stored_input(const InputSpec& spec) {
   for (int64_t n : value.shape()) type.dims.push_back(n);
   tensor = add_input(first.name, type);
   result_.weights.emplace(inputs_.back().name, std::move(value));
+  if (stored->parameter && stored->requires_grad) result_.trainable.push_back(inputs_.back().name);
   return tensor;
 }
 
