@@ -74,9 +74,9 @@ void softplus_rule(Call& c) {
 }
 
 void threshold_rule(Call& c) {
-  c.give(emit("threshold", {c.x()},
-              {{"threshold", number_attribute(c, "threshold")},
-               {"value", number_attribute(c, "value")}}));
+  c.give(emit(
+      "threshold", {c.x()},
+      {{"threshold", number_attribute(c, "threshold")}, {"value", number_attribute(c, "value")}}));
 }
 
 void glu_rule(Call& c) {

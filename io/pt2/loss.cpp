@@ -50,8 +50,9 @@ void huber_rule(Call& c) {
 }
 
 void kl_div_rule(Call& c) {
-  c.give(emit_all(c.world(), "kl_div", loss_operands(c, {"self", "target"}),
-                  {{"reduction", reduction_of(c)}, {"log_target", c.flag("log_target", false)}})[0]);
+  c.give(
+      emit_all(c.world(), "kl_div", loss_operands(c, {"self", "target"}),
+               {{"reduction", reduction_of(c)}, {"log_target", c.flag("log_target", false)}})[0]);
 }
 
 void entropy_loss_rule(Call& c) {
@@ -96,10 +97,9 @@ Value total_weight(Call& c, const Value& target, const Value& weight) {
 void class_loss_rule(Call& c) {
   Value logs = in_result_dtype(c), target = c.x("target");
   Value weight = in_result_dtype_or_undefined(c, "weight");
-  Value y = emit_all(c.world(), "nll_loss",
-                     std::array{with_one_place(logs, 2), with_one_place(target, 1), weight},
-                     {{"reduction", reduction_of(c)},
-                      {"ignore_index", c.integer("ignore_index", -100)}})[0];
+  Value y = emit_all(
+      c.world(), "nll_loss", std::array{with_one_place(logs, 2), with_one_place(target, 1), weight},
+      {{"reduction", reduction_of(c)}, {"ignore_index", c.integer("ignore_index", -100)}})[0];
   c.give(y.rank() > 0 ? reshape(y, target.dims()) : y);
   if (c.results() == 1) return;
   if (c.wants(1))
@@ -162,9 +162,9 @@ void triplet_rule(Call& c) {
 
 void cosine_similarity_rule(Call& c) {
   Value x = in_result_dtype(c, "x1"), y = in_result_dtype(c, "x2");
-  c.give(emit("cosine_similarity", {x, y},
-              {{"dim", c.dim("dim", 1, std::max(x.rank(), y.rank()))},
-               {"eps", c.number("eps", 1e-8)}}));
+  c.give(emit(
+      "cosine_similarity", {x, y},
+      {{"dim", c.dim("dim", 1, std::max(x.rank(), y.rank()))}, {"eps", c.number("eps", 1e-8)}}));
 }
 
 void cosine_embedding_rule(Call& c) {

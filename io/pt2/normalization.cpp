@@ -126,9 +126,8 @@ void with_batch_statistics(Call& c, bool writes) {
     c.write("running_var", running(c, "running_var", var(), m.momentum));
   if (c.results() == 1) return;
   give_if_wanted(c, 1, mean);
-  give_if_wanted(c, 2, [&] {
-    return reshape(standardized(c, x, dims, m.eps).scale, {x.dims()[1]});
-  });
+  give_if_wanted(c, 2,
+                 [&] { return reshape(standardized(c, x, dims, m.eps).scale, {x.dims()[1]}); });
   if (!c.op().ends_with("functional.default")) return;
   give_if_wanted(c, 3, [&] { return running(c, "running_mean", mean(), m.momentum); });
   give_if_wanted(c, 4, [&] { return running(c, "running_var", var(), m.momentum); });

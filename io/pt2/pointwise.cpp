@@ -129,8 +129,8 @@ void shift_rule(Call& c) {
   }
   Value power = binary("pow", num(int64_t{2}), as(c.x("other"), DType::i64));
   Value x = as(c.x(), DType::i64);
-  c.give(cast(c.ours() == "bitwise_left_shift" ? x * power : binary("floor_divide", x, power),
-              dtype));
+  c.give(
+      cast(c.ours() == "bitwise_left_shift" ? x * power : binary("floor_divide", x, power), dtype));
 }
 
 // Choices

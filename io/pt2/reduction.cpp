@@ -147,8 +147,9 @@ void distance_rule(Call& c) {
 
 // The singular values of the matrices that lie along two dimensions, in a last one.
 Value singular_values_along(Call& c, const Value& x, const Ints& dims) {
-  Value matrices = emit("movedim", {x}, {{"source", ir::Literal::list(dims)},
-                                         {"destination", ir::Literal::list(Ints{-2, -1})}});
+  Value matrices =
+      emit("movedim", {x},
+           {{"source", ir::Literal::list(dims)}, {"destination", ir::Literal::list(Ints{-2, -1})}});
   return emit_all(c.world(), existing(c, "svd"), std::array{matrices})[1];
 }
 
@@ -219,8 +220,8 @@ void running_extremum_rule(Call& c) {
   Value x = c.x();
   if (x.rank() == 0) return c.give(x), c.give(place_of_one(c));
   const bool least = c.op() == "cummin.default";
-  auto out = emit_all(c.world(), "cummax", std::array{least ? -x : x},
-                      {{"dim", c.dim("dim", x.rank())}});
+  auto out =
+      emit_all(c.world(), "cummax", std::array{least ? -x : x}, {{"dim", c.dim("dim", x.rank())}});
   c.give(least ? -out[0] : out[0]);
   c.give(out[1]);
 }

@@ -10,9 +10,9 @@ namespace {
 
 void sort_rule(Call& c) {
   Value x = c.x();
-  auto out = emit_all(
-      c.world(), c.ours(), std::array{as_row(x)},
-      {{"dim", c.dim("dim", -1, x.rank())}, {"descending", c.flag("descending", false)}});
+  auto out =
+      emit_all(c.world(), c.ours(), std::array{as_row(x)},
+               {{"dim", c.dim("dim", -1, x.rank())}, {"descending", c.flag("descending", false)}});
   for (const Value& y : out) c.give(x.rank() == 0 ? squeeze(y, 0) : y);
 }
 
@@ -34,8 +34,8 @@ void topk_rule(Call& c) {
 void kthvalue_rule(Call& c) {
   Value x = c.x();
   const int64_t dim = c.dim("dim", -1, x.rank());
-  auto out = emit_all(c.world(), "kthvalue", std::array{as_row(x)},
-                      {{"k", c.size("k")}, {"dim", dim}});
+  auto out =
+      emit_all(c.world(), "kthvalue", std::array{as_row(x)}, {{"k", c.size("k")}, {"dim", dim}});
   const bool keepdim = x.rank() > 0 && c.flag("keepdim", false);
   for (const Value& y : out) c.give(keepdim ? unsqueeze(y, dim) : y);
 }
