@@ -26,26 +26,100 @@ REDUCTIONS = {
     "sum": lambda x: (x.sum(), x.sum(0), x.sum((0, 2), True), x.sum([]), x.sum(1, dtype=f32)),
     "mean": lambda x: (x.mean(), x.mean(-1), x.mean((0, 1), True), x.mean(dtype=f32)),
     "prod": lambda x: (x.prod(), x.prod(1), x.prod(0, True)),
-    "var": lambda x: (x.var(), x.var(0), x.var((1, 2), False, True), x.var(1, correction=2), torch.var_mean(x, 1)[1]),
-    "std": lambda x: (x.std(), x.std(0), x.std((1, 2), False, True), *torch.std_mean(x, 0), *torch.var_mean(x, 2, correction=0)),
-    "amax": lambda x: (x.amax(), x.amax(0), x.amax((0, 2), True), x.amin(), x.amin(1), *torch.aminmax(x), *torch.aminmax(x, dim=1, keepdim=True)),
+    "var": lambda x: (
+        x.var(),
+        x.var(0),
+        x.var((1, 2), False, True),
+        x.var(1, correction=2),
+        torch.var_mean(x, 1)[1],
+    ),
+    "std": lambda x: (
+        x.std(),
+        x.std(0),
+        x.std((1, 2), False, True),
+        *torch.std_mean(x, 0),
+        *torch.var_mean(x, 2, correction=0),
+    ),
+    "amax": lambda x: (
+        x.amax(),
+        x.amax(0),
+        x.amax((0, 2), True),
+        x.amin(),
+        x.amin(1),
+        *torch.aminmax(x),
+        *torch.aminmax(x, dim=1, keepdim=True),
+    ),
     "max": lambda x: (x.max(), *x.max(1), *x.max(0, True), x.min(), *x.min(-1), *x.min(0, True)),
-    "argmax": lambda x: (x.argmax(), x.argmax(1), x.argmax(0, True), x.argmin(), x.argmin(-1), x * 2),
-    "norm": lambda x: (x.norm(), torch.norm(x, 3, 1), torch.norm(x, 1, (0, 1), True), torch.norm(x, math.inf, 0), torch.norm(x, p="fro")),
-    "vector_norm": lambda x: [torch.linalg.vector_norm(x, p, 1, True) for p in (1, 2, 2.5, 3, math.inf, -math.inf, -1)],
-    "linalg_norm": lambda x: (torch.linalg.norm(x), torch.linalg.norm(x, dim=1), torch.linalg.norm(x, 3, 2), torch.linalg.norm(x[0], 1), torch.linalg.norm(x[0], "fro"), torch.linalg.norm(x[0], -math.inf)),
-    "matrix_norm": lambda x: (torch.linalg.matrix_norm(x), torch.linalg.matrix_norm(x, 1), torch.linalg.matrix_norm(x, math.inf, (0, 2), True), torch.linalg.matrix_norm(x, -1, (2, 0))),
-    "logsumexp": lambda x: (x.logsumexp(1), x.logsumexp((0, 2), True), torch.special.logsumexp(x, 0)),
+    "argmax": lambda x: (
+        x.argmax(),
+        x.argmax(1),
+        x.argmax(0, True),
+        x.argmin(),
+        x.argmin(-1),
+        x * 2,
+    ),
+    "norm": lambda x: (
+        x.norm(),
+        torch.norm(x, 3, 1),
+        torch.norm(x, 1, (0, 1), True),
+        torch.norm(x, math.inf, 0),
+        torch.norm(x, p="fro"),
+    ),
+    "vector_norm": lambda x: [
+        torch.linalg.vector_norm(x, p, 1, True) for p in (1, 2, 2.5, 3, math.inf, -math.inf, -1)
+    ],
+    "linalg_norm": lambda x: (
+        torch.linalg.norm(x),
+        torch.linalg.norm(x, dim=1),
+        torch.linalg.norm(x, 3, 2),
+        torch.linalg.norm(x[0], 1),
+        torch.linalg.norm(x[0], "fro"),
+        torch.linalg.norm(x[0], -math.inf),
+    ),
+    "matrix_norm": lambda x: (
+        torch.linalg.matrix_norm(x),
+        torch.linalg.matrix_norm(x, 1),
+        torch.linalg.matrix_norm(x, math.inf, (0, 2), True),
+        torch.linalg.matrix_norm(x, -1, (2, 0)),
+    ),
+    "logsumexp": lambda x: (
+        x.logsumexp(1),
+        x.logsumexp((0, 2), True),
+        torch.special.logsumexp(x, 0),
+    ),
     "cumsum": lambda x: (x.cumsum(0), x.cumsum(-1), x.cumsum(1, dtype=f32)),
     "cumprod": lambda x: (x.cumprod(0), x.cumprod(-1)),
     "logcumsumexp": lambda x: (x.logcumsumexp(0), x.logcumsumexp(-1)),
     "cummax": lambda x: (*x.cummax(0), *x.cummin(-1)),
     "median": lambda x: (x.median(), *x.median(1), *x.median(0, True)),
-    "count_nonzero": lambda x: (torch.count_nonzero(x), torch.count_nonzero(x, 1), torch.count_nonzero(x, (0, 2)), x + 1),
-    "any": lambda x: ((x > 0).any(), (x > 0).any(1), (x > 1).any((0, 2), True), x.all(), (x > 0).all(0, True), (x > 0).all((0, 1)), x * 1),
-    "dist": lambda x: (torch.dist(x, x * x), torch.dist(x, x[0], 1), torch.dist(x, x[:1], math.inf)),
+    "count_nonzero": lambda x: (
+        torch.count_nonzero(x),
+        torch.count_nonzero(x, 1),
+        torch.count_nonzero(x, (0, 2)),
+        x + 1,
+    ),
+    "any": lambda x: (
+        (x > 0).any(),
+        (x > 0).any(1),
+        (x > 1).any((0, 2), True),
+        x.all(),
+        (x > 0).all(0, True),
+        (x > 0).all((0, 1)),
+        x * 1,
+    ),
+    "dist": lambda x: (
+        torch.dist(x, x * x),
+        torch.dist(x, x[0], 1),
+        torch.dist(x, x[:1], math.inf),
+    ),
     "nansum": lambda x: (torch.nansum(x.log()), x.log().nansum(1), x.log().nanmean(1)),
-    "sort": lambda x: (*x.sort(), *x.sort(0, True), *torch.sort(x, stable=True, dim=1), x.argsort(1), torch.msort(x)),
+    "sort": lambda x: (
+        *x.sort(),
+        *x.sort(0, True),
+        *torch.sort(x, stable=True, dim=1),
+        x.argsort(1),
+        torch.msort(x),
+    ),
     "topk": lambda x: (*x.topk(2), *x.topk(2, 1, False), *x.topk(1, 0)),
     "kthvalue": lambda x: (*x.kthvalue(2), *x.kthvalue(1, 0, True)),
 }
@@ -61,7 +135,25 @@ def test_reduction(name, shape):
         check(f, draw(shape, dtype=f32, seed=3), order=1)
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "amax", "max", "argmax", "cumsum", "cumprod", "cummax", "median", "count_nonzero", "any", "sort", "topk", "kthvalue"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sum",
+        "prod",
+        "amax",
+        "max",
+        "argmax",
+        "cumsum",
+        "cumprod",
+        "cummax",
+        "median",
+        "count_nonzero",
+        "any",
+        "sort",
+        "topk",
+        "kthvalue",
+    ],
+)
 def test_reduction_of_integers(name):
     x = torch.tensor([[[3, 1, 7, 9], [2, 8, 5, 0]], [[-4, 6, 11, 13], [-1, 4, 10, 12]]])
     check(lambda x: tuple(REDUCTIONS[name](x)), x, order=0)
@@ -69,29 +161,97 @@ def test_reduction_of_integers(name):
 
 def test_reduction_of_truths():
     x = ints((3, 4), 0, 2).bool()
-    check(lambda x: (x.sum(), x.sum(1), x.any(), x.all(0), x.prod(), x.cumsum(0), x.any(1, True), x.float().mean(), torch.mean(x, dtype=f32)), x, order=0)
-    check(lambda x: (x.any(), x.all(), x.any(0)), torch.tensor([0, 3, 0], dtype=torch.uint8), order=0)
+    check(
+        lambda x: (
+            x.sum(),
+            x.sum(1),
+            x.any(),
+            x.all(0),
+            x.prod(),
+            x.cumsum(0),
+            x.any(1, True),
+            x.float().mean(),
+            torch.mean(x, dtype=f32),
+        ),
+        x,
+        order=0,
+    )
+    check(
+        lambda x: (x.any(), x.all(), x.any(0)), torch.tensor([0, 3, 0], dtype=torch.uint8), order=0
+    )
     check(lambda x: (x.any(), x.all()), torch.tensor([0.0, math.nan]), order=0)
 
 
 def test_reduction_of_no_dimensions():
-    f = lambda x: (x.sum(), x.sum(0), x.mean(0), x.amax(0), *x.max(0), x.argmax(), x.argmax(0), x.cumsum(0), *x.cummax(0), x.prod(0), x.norm(), x.logsumexp(0), *x.sort(), *x.topk(1), x.median(), *x.median(0), x.softmax(0), x.log_softmax(0), x.std(correction=0), x.max())
+    f = lambda x: (
+        x.sum(),
+        x.sum(0),
+        x.mean(0),
+        x.amax(0),
+        *x.max(0),
+        x.argmax(),
+        x.argmax(0),
+        x.cumsum(0),
+        *x.cummax(0),
+        x.prod(0),
+        x.norm(),
+        x.logsumexp(0),
+        *x.sort(),
+        *x.topk(1),
+        x.median(),
+        *x.median(0),
+        x.softmax(0),
+        x.log_softmax(0),
+        x.std(correction=0),
+        x.max(),
+    )
     check(f, torch.tensor(0.7, dtype=f64))
 
 
 def test_ties():
     x = torch.tensor([[1.0, 1.0, 0.0], [2.0, 2.0, 2.0]], dtype=f64)
-    check(lambda x: (x.amax(1), x.max(), *x.max(1), x.min(), x.median(), *x.median(1), *x.sort(stable=True), torch.linalg.vector_norm(x, math.inf, 1), x.aminmax().max), x)
+    check(
+        lambda x: (
+            x.amax(1),
+            x.max(),
+            *x.max(1),
+            x.min(),
+            x.median(),
+            *x.median(1),
+            *x.sort(stable=True),
+            torch.linalg.vector_norm(x, math.inf, 1),
+            x.aminmax().max,
+        ),
+        x,
+    )
 
 
 def test_zeros():
     x = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 2.0]], dtype=f64)
-    check(lambda x: (torch.linalg.vector_norm(x, dim=1), x.norm(3, 1), x.norm(1, 1), x.prod(1), x.cumprod(1), (x - x).std(), F.normalize(x, dim=1)), x, order=1)
+    check(
+        lambda x: (
+            torch.linalg.vector_norm(x, dim=1),
+            x.norm(3, 1),
+            x.norm(1, 1),
+            x.prod(1),
+            x.cumprod(1),
+            (x - x).std(),
+            F.normalize(x, dim=1),
+        ),
+        x,
+        order=1,
+    )
 
 
 def test_searching():
     edges = torch.tensor([0.0, 1.0, 2.0, 2.0, 3.0], dtype=f64)
-    f = lambda e, x: (torch.bucketize(x, e), torch.bucketize(x, e, right=True), torch.searchsorted(e, x), torch.searchsorted(e, x, side="right", out_int32=True), torch.bucketize(1.0, e))
+    f = lambda e, x: (
+        torch.bucketize(x, e),
+        torch.bucketize(x, e, right=True),
+        torch.searchsorted(e, x),
+        torch.searchsorted(e, x, side="right", out_int32=True),
+        torch.bucketize(1.0, e),
+    )
     check(f, edges, torch.tensor([[-1.0, 0.0, 2.0], [2.5, 3.0, 9.0]], dtype=f64), order=0)
     rows = torch.stack([edges, edges + 0.5])
     check(lambda e, x: torch.searchsorted(e, x), rows, draw((2, 3), 0, 3), order=0)
@@ -104,14 +264,21 @@ def test_unique_is_refused():
 
 REDUCED = ["none", "mean", "sum"]
 LOSSES = {
-    "mse": F.mse_loss, "l1": F.l1_loss, "smooth_l1": lambda x, y, **r: F.smooth_l1_loss(x, y, beta=0.7, **r),
+    "mse": F.mse_loss,
+    "l1": F.l1_loss,
+    "smooth_l1": lambda x, y, **r: F.smooth_l1_loss(x, y, beta=0.7, **r),
     "smooth_l1.0": lambda x, y, **r: F.smooth_l1_loss(x, y, beta=0.0, **r),
     "huber": lambda x, y, **r: F.huber_loss(x, y, delta=0.7, **r),
-    "kl_div": lambda x, y, **r: F.kl_div(x, y.abs(), **r), "kl_div.log": lambda x, y, **r: F.kl_div(x, y, log_target=True, **r),
+    "kl_div": lambda x, y, **r: F.kl_div(x, y.abs(), **r),
+    "kl_div.log": lambda x, y, **r: F.kl_div(x, y, log_target=True, **r),
     "bce": lambda x, y, **r: F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), **r),
-    "bce.weight": lambda x, y, **r: F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), y.abs().detach(), **r),
+    "bce.weight": lambda x, y, **r: F.binary_cross_entropy(
+        x.sigmoid(), y.sigmoid(), y.abs().detach(), **r
+    ),
     "bce_logits": lambda x, y, **r: F.binary_cross_entropy_with_logits(x, y.sigmoid(), **r),
-    "bce_logits.weight": lambda x, y, **r: F.binary_cross_entropy_with_logits(x, y.sigmoid(), y.abs().detach(), pos_weight=y[0].abs().detach() + 0.5, **r),
+    "bce_logits.weight": lambda x, y, **r: F.binary_cross_entropy_with_logits(
+        x, y.sigmoid(), y.abs().detach(), pos_weight=y[0].abs().detach() + 0.5, **r
+    ),
     "soft_margin": lambda x, y, **r: F.soft_margin_loss(x, y.sign().detach(), **r),
     "ranking": lambda x, y, **r: F.margin_ranking_loss(x, y, y.sign(), margin=0.3, **r),
     "hinge": lambda x, y, **r: F.hinge_embedding_loss(x, y.sign(), margin=0.8, **r),
@@ -119,8 +286,12 @@ LOSSES = {
     "poisson.log": lambda x, y, **r: F.poisson_nll_loss(x.abs(), y.abs(), log_input=False, **r),
     "triplet": lambda x, y, **r: F.triplet_margin_loss(x, y, x * y, margin=0.5, **r),
     "triplet.swap": lambda x, y, **r: F.triplet_margin_loss(x, y, x * y, p=3, swap=True, **r),
-    "cosine_embedding": lambda x, y, **r: F.cosine_embedding_loss(x, y, torch.tensor([1, -1, -1]), margin=0.1, **r),
-    "multilabel_soft_margin": lambda x, y, **r: F.multilabel_soft_margin_loss(x, (y > 0).double(), **r),
+    "cosine_embedding": lambda x, y, **r: F.cosine_embedding_loss(
+        x, y, torch.tensor([1, -1, -1]), margin=0.1, **r
+    ),
+    "multilabel_soft_margin": lambda x, y, **r: F.multilabel_soft_margin_loss(
+        x, (y > 0).double(), **r
+    ),
 }
 
 
@@ -137,13 +308,28 @@ def test_loss_of_classes(reduction):
     w = draw((4,), 0.5, 2, seed=5)
     target = torch.tensor([3, 0, 1])
     check(lambda x, t: F.nll_loss(x.log_softmax(1), t, **r), draw((3, 4)), target)
-    check(lambda x, t, w: F.nll_loss(x, t, w.detach(), ignore_index=0, **r), draw((3, 4)), target, w)
+    check(
+        lambda x, t, w: F.nll_loss(x, t, w.detach(), ignore_index=0, **r), draw((3, 4)), target, w
+    )
     check(lambda x, t: F.cross_entropy(x, t, **r), draw((3, 4)), target)
-    check(lambda x, t, w: F.cross_entropy(x, t, w.detach(), label_smoothing=0.2, ignore_index=1, **r), draw((3, 4)), target, w)
+    check(
+        lambda x, t, w: F.cross_entropy(x, t, w.detach(), label_smoothing=0.2, ignore_index=1, **r),
+        draw((3, 4)),
+        target,
+        w,
+    )
     places = ints((2, 2, 3), 0, 4)
-    check(lambda x, t: (F.cross_entropy(x, t, **r), F.nll_loss(x, t, **r)), draw((2, 4, 2, 3)), places)
-    check(lambda x, t: F.cross_entropy(x, t.softmax(1), **r), draw((2, 4, 3)), draw((2, 4, 3), seed=1))
-    check(lambda x, t: F.cross_entropy(x, t.softmax(1), label_smoothing=0.1, **r), draw((3, 4)), draw((3, 4), seed=1))
+    check(
+        lambda x, t: (F.cross_entropy(x, t, **r), F.nll_loss(x, t, **r)), draw((2, 4, 2, 3)), places
+    )
+    check(
+        lambda x, t: F.cross_entropy(x, t.softmax(1), **r), draw((2, 4, 3)), draw((2, 4, 3), seed=1)
+    )
+    check(
+        lambda x, t: F.cross_entropy(x, t.softmax(1), label_smoothing=0.1, **r),
+        draw((3, 4)),
+        draw((3, 4), seed=1),
+    )
     check(lambda x: F.cross_entropy(x, torch.tensor(2), **r), draw((4,)))
 
 
@@ -151,7 +337,10 @@ def test_loss_of_classes(reduction):
 def test_margins_of_classes(reduction):
     r = {"reduction": reduction}
     target = torch.tensor([3, 0, 1])
-    f = lambda x, t, w: (F.multi_margin_loss(x, t, **r), F.multi_margin_loss(x, t, p=2, margin=0.7, weight=w.detach(), **r))
+    f = lambda x, t, w: (
+        F.multi_margin_loss(x, t, **r),
+        F.multi_margin_loss(x, t, p=2, margin=0.7, weight=w.detach(), **r),
+    )
     check(f, draw((3, 4)), target, draw((4,), 0.5, 2), order=1)
     several = torch.tensor([[1, 0, -1, 2], [3, -1, 0, 1], [-1, 0, 1, 2]])
     check(lambda x, t: F.multilabel_margin_loss(x, t, **r), draw((3, 4)), several, order=1)
@@ -160,28 +349,58 @@ def test_margins_of_classes(reduction):
 
 def test_distances():
     x, y = draw((3, 4)), draw((3, 4), seed=1)
-    check(lambda x, y: (F.cosine_similarity(x, y), F.cosine_similarity(x, y, -2), F.pairwise_distance(x, y), F.pairwise_distance(x, y, 3, keepdim=True), F.normalize(x)), x, y)
+    check(
+        lambda x, y: (
+            F.cosine_similarity(x, y),
+            F.cosine_similarity(x, y, -2),
+            F.pairwise_distance(x, y),
+            F.pairwise_distance(x, y, 3, keepdim=True),
+            F.normalize(x),
+        ),
+        x,
+        y,
+    )
+
+
+def test_all_distances():
+    f = lambda a, b: (torch.cdist(a, b), torch.cdist(a, b[:1], 1.0), torch.cdist(a[0], b, 3.0))
+    check(f, draw((2, 3, 4)), draw((2, 5, 4), seed=1), order=1)
+    check(lambda a: torch.cdist(a, a), draw((3, 2)), order=1)
 
 
 def test_huber_on_its_bound():
-    check(lambda x: F.huber_loss(x, torch.zeros(5, dtype=f64), reduction="none"), torch.tensor([-1.0, 0.0, 1.0, 0.5, 2.0], dtype=f64))
-    check(lambda x: F.smooth_l1_loss(x, torch.zeros(5, dtype=f64), reduction="none"), torch.tensor([-1.0, 0.0, 1.0, 0.5, 2.0], dtype=f64))
+    check(
+        lambda x: F.huber_loss(x, torch.zeros(5, dtype=f64), reduction="none"),
+        torch.tensor([-1.0, 0.0, 1.0, 0.5, 2.0], dtype=f64),
+    )
+    check(
+        lambda x: F.smooth_l1_loss(x, torch.zeros(5, dtype=f64), reduction="none"),
+        torch.tensor([-1.0, 0.0, 1.0, 0.5, 2.0], dtype=f64),
+    )
 
 
 # Norms
 
 nn = torch.nn
 NORMS = {
-    "layer_norm": (nn.LayerNorm(4), (3, 4)), "layer_norm.2": (nn.LayerNorm((3, 4)), (2, 3, 4)),
+    "layer_norm": (nn.LayerNorm(4), (3, 4)),
+    "layer_norm.2": (nn.LayerNorm((3, 4)), (2, 3, 4)),
     "layer_norm.plain": (nn.LayerNorm(4, elementwise_affine=False), (3, 4)),
     "layer_norm.no_bias": (nn.LayerNorm(4, bias=False), (3, 4)),
-    "rms_norm": (nn.RMSNorm(4), (3, 4)), "rms_norm.eps": (nn.RMSNorm((3, 4), eps=0.1), (2, 3, 4)),
-    "group_norm": (nn.GroupNorm(2, 4), (3, 4, 5)), "group_norm.2": (nn.GroupNorm(4, 4, affine=False), (2, 4, 2, 3)),
+    "rms_norm": (nn.RMSNorm(4), (3, 4)),
+    "rms_norm.eps": (nn.RMSNorm((3, 4), eps=0.1), (2, 3, 4)),
+    "group_norm": (nn.GroupNorm(2, 4), (3, 4, 5)),
+    "group_norm.2": (nn.GroupNorm(4, 4, affine=False), (2, 4, 2, 3)),
     "instance_norm": (nn.InstanceNorm1d(3, affine=True), (2, 3, 5)),
     "instance_norm.running": (nn.InstanceNorm2d(3, track_running_stats=True), (2, 3, 4, 2)),
-    "instance_norm.eval": (nn.InstanceNorm2d(3, affine=True, track_running_stats=True).eval(), (2, 3, 4, 2)),
-    "batch_norm": (nn.BatchNorm1d(4), (5, 4)), "batch_norm.3": (nn.BatchNorm1d(4, momentum=0.3), (5, 4, 2)),
-    "batch_norm.2d": (nn.BatchNorm2d(3), (2, 3, 4, 2)), "batch_norm.eval": (nn.BatchNorm2d(3).eval(), (2, 3, 4, 2)),
+    "instance_norm.eval": (
+        nn.InstanceNorm2d(3, affine=True, track_running_stats=True).eval(),
+        (2, 3, 4, 2),
+    ),
+    "batch_norm": (nn.BatchNorm1d(4), (5, 4)),
+    "batch_norm.3": (nn.BatchNorm1d(4, momentum=0.3), (5, 4, 2)),
+    "batch_norm.2d": (nn.BatchNorm2d(3), (2, 3, 4, 2)),
+    "batch_norm.eval": (nn.BatchNorm2d(3).eval(), (2, 3, 4, 2)),
     "batch_norm.plain": (nn.BatchNorm2d(3, affine=False, track_running_stats=False), (2, 3, 4, 2)),
     "local_response_norm": (nn.LocalResponseNorm(3), (2, 5, 4)),
     "weight_norm": (nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), (2, 4)),
@@ -205,13 +424,28 @@ def test_core_norms():
     mean, var = draw((4,), seed=3), draw((4,), 0.5, 2, seed=4)
     check(lambda x, w, b: aten.native_layer_norm(x, [4], w, b, 1e-5), draw((3, 4)), w, b)
     check(lambda x, w, b: aten.native_group_norm(x, w, b, 2, 4, 3, 2, 1e-5), draw((2, 4, 3)), w, b)
-    check(lambda x, w, b, m, v: aten._native_batch_norm_legit_no_training(x, w, b, m.detach(), v.detach(), 0.1, 1e-5)[0], draw((3, 4)), w, b, mean, var)
-    check(lambda x, w, b: aten._native_batch_norm_legit.no_stats(x, w, b, True, 0.1, 1e-5)[0], draw((3, 4)), w, b)
+    check(
+        lambda x, w, b, m, v: aten._native_batch_norm_legit_no_training(
+            x, w, b, m.detach(), v.detach(), 0.1, 1e-5
+        )[0],
+        draw((3, 4)),
+        w,
+        b,
+        mean,
+        var,
+    )
+    check(
+        lambda x, w, b: aten._native_batch_norm_legit.no_stats(x, w, b, True, 0.1, 1e-5)[0],
+        draw((3, 4)),
+        w,
+        b,
+    )
     check(lambda x: torch.renorm(x, 2, 0, 1.0), draw((3, 4)))
     check(lambda v, g: torch._weight_norm(v, g, 1), draw((3, 4)), draw((1, 4), seed=1))
 
 
 # Matrices
+
 
 def positive(n, seed=0, dtype=f64):
     a = draw((2, n, n), dtype=dtype, seed=seed)
@@ -224,13 +458,36 @@ MATRICES = {
     "slogdet": lambda a: (*torch.slogdet(a), torch.linalg.slogdet(a)[1]),
     "cholesky": lambda a: (torch.linalg.cholesky(a), torch.linalg.cholesky_ex(a)[0]),
     "cholesky.upper": lambda a: torch.linalg.cholesky(a, upper=True),
-    "solve": lambda a: (torch.linalg.solve(a, a[0]), torch.linalg.solve(a, a[..., 0]), torch.linalg.solve(a, a + 1, left=False)),
-    "triangular": lambda a: (torch.linalg.solve_triangular(a, a + 1, upper=True), torch.linalg.solve_triangular(a.tril(), a[:, :1] + 1, upper=False, left=False), torch.linalg.solve_triangular(a[0], a, upper=False, unitriangular=True)),
-    "triangular_solve": lambda a: (torch.triangular_solve(a, a.tril(), upper=False)[0], torch.triangular_solve(a, a.triu(), transpose=True)[0]),
-    "cholesky_solve": lambda a: (torch.cholesky_solve(a[..., :1], a.tril()), torch.cholesky_solve(a, a.triu(), upper=True), torch.cholesky_inverse(a.tril())),
-    "matrix_power": lambda a: (torch.linalg.matrix_power(a, 3), torch.linalg.matrix_power(a, -2), torch.matrix_power(a, 0) + a, torch.linalg.matrix_power(a, 1)),
-    "cdist": lambda a: (torch.cdist(a, a[:, :1] + 1), torch.cdist(a, a + 1, 1.0), torch.cdist(a[0], a + 1, 3.0)),
-    "multi_dot": lambda a: (torch.linalg.multi_dot([a[0], a[1], a[0]]), torch.chain_matmul(a[0], a[1]), torch.linalg.multi_dot([a[0, 0], a[1], a[0, :, 0]])),
+    "solve": lambda a: (
+        torch.linalg.solve(a, a[0]),
+        torch.linalg.solve(a, a[..., 0]),
+        torch.linalg.solve(a, a + 1, left=False),
+    ),
+    "triangular": lambda a: (
+        torch.linalg.solve_triangular(a, a + 1, upper=True),
+        torch.linalg.solve_triangular(a.tril(), a[:, :1] + 1, upper=False, left=False),
+        torch.linalg.solve_triangular(a[0], a, upper=False, unitriangular=True),
+    ),
+    "triangular_solve": lambda a: (
+        torch.triangular_solve(a, a.tril(), upper=False)[0],
+        torch.triangular_solve(a, a.triu(), transpose=True)[0],
+    ),
+    "cholesky_solve": lambda a: (
+        torch.cholesky_solve(a[..., :1], a.tril()),
+        torch.cholesky_solve(a, a.triu(), upper=True),
+        torch.cholesky_inverse(a.tril()),
+    ),
+    "matrix_power": lambda a: (
+        torch.linalg.matrix_power(a, 3),
+        torch.linalg.matrix_power(a, -2),
+        torch.matrix_power(a, 0) + a,
+        torch.linalg.matrix_power(a, 1),
+    ),
+    "multi_dot": lambda a: (
+        torch.linalg.multi_dot([a[0], a[1], a[0]]),
+        torch.chain_matmul(a[0], a[1]),
+        torch.linalg.multi_dot([a[0, 0], a[1], a[0, :, 0]]),
+    ),
 }
 
 

@@ -47,9 +47,7 @@ class Theirs:
     def __init__(self, module, args, order, seed):
         generator = torch.Generator().manual_seed(seed)
         draw = lambda t: torch.randn(t.shape, dtype=t.dtype, generator=generator)
-        self.args = [
-            a.clone().requires_grad_(a.is_floating_point() and order > 0) for a in args
-        ]
+        self.args = [a.clone().requires_grad_(a.is_floating_point() and order > 0) for a in args]
         parameters = dict(module.named_parameters()) if order > 0 else {}
         self.wanted = {f"{i}": a for i, a in enumerate(self.args) if a.requires_grad}
         self.wanted.update({n: p for n, p in parameters.items() if p.requires_grad})
@@ -101,7 +99,8 @@ class Ours:
         results = [name for name, _ in self.staged.results(self.stage)]
         self.stage += 1
         return {
-            n: None if v is None else np.asarray(v) for n, v in zip(results, [kept[n] for n in results])
+            n: None if v is None else np.asarray(v)
+            for n, v in zip(results, [kept[n] for n in results])
         }
 
 
@@ -138,9 +137,7 @@ def check(module, *args, order=2, tolerance=None, seed=3, **options):
             assert_close(results[name], buffers[name].detach().numpy(), tolerance, name)
     if order < 1:
         return
-    given = {
-        f"ct_{names[i]}": c.numpy() for i, c in enumerate(theirs.cotangents) if c is not None
-    }
+    given = {f"ct_{names[i]}": c.numpy() for i, c in enumerate(theirs.cotangents) if c is not None}
     first = ours.run(given)
     compare(ours, theirs, first, theirs.first, "d1_", tolerance)
     if order < 2:
