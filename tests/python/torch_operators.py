@@ -33,8 +33,17 @@ def exported(module, args, **options):
         return gradus.load(path)
 
 
-def arrays(tensors):
-    return [t.detach().numpy() for t in tensors]
+def draw(shape, low=-2.0, high=2.0, dtype=torch.float64, seed=0):
+    """Random numbers between two."""
+    generator = torch.Generator().manual_seed(17 + seed)
+    numbers = torch.rand(shape, dtype=torch.float64, generator=generator)
+    return (numbers * (high - low) + low).to(dtype)
+
+
+def ints(shape, low=-5, high=6, dtype=torch.int64, seed=0):
+    """Random integers from `low` on, below `high`."""
+    generator = torch.Generator().manual_seed(29 + seed)
+    return torch.randint(low, high, shape, generator=generator).to(dtype)
 
 
 def as_list(results):
