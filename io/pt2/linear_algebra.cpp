@@ -146,6 +146,14 @@ void product_of_many_rule(Call& c) {
   c.give(y);
 }
 
+// The distances of all rows of one stack from all of another: [.., i, j].
+void all_distances_rule(Call& c) {
+  Value x = c.x("x1"), y = c.x("x2");
+  const double p = c.number("p", 2);
+  Value difference = unsqueeze(x, x.rank() - 1) - unsqueeze(y, y.rank() - 2);
+  c.give(emit("norm", {difference}, {{"p", p}, {"dim", ir::Literal::list(Ints{-1})}}));
+}
+
 constexpr RuleEntry linear_algebra_table[] = {
     {"inverse", matrix_rule, "inverse"},
     {"linalg_inv", matrix_rule, "inverse"},
@@ -171,6 +179,8 @@ constexpr RuleEntry linear_algebra_table[] = {
     {"matrix_power", matrix_power_rule},
     {"linalg_multi_dot", product_of_many_rule},
     {"chain_matmul", product_of_many_rule},
+    {"cdist", all_distances_rule},
+    {"_cdist_forward", all_distances_rule},
 };
 
 }  // namespace

@@ -26,13 +26,6 @@ Standard standardized(Call& c, const Value& x, const Ints& dims, double eps) {
   return {out[0], out[1]};
 }
 
-// Under the channels of x, dimension 1.
-Value under_channels(const Value& v, const Value& x) {
-  Dims shape(static_cast<size_t>(x.rank()), Dim(1));
-  shape[1] = x.dims()[1];
-  return reshape(v, shape);
-}
-
 // All dimensions but the channels.
 Ints around_channels(const Value& x) {
   Ints dims{0};

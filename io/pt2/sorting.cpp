@@ -28,7 +28,7 @@ void topk_rule(Call& c) {
                       {{"k", c.size("k")},
                        {"dim", c.dim("dim", -1, x.rank())},
                        {"largest", c.flag("largest", true)}});
-  for (const Value& y : out) c.give(reshape(y, c.result().sizes));
+  for (const Value& y : out) c.give(x.rank() == 0 ? squeeze(y, 0) : y);
 }
 
 void kthvalue_rule(Call& c) {

@@ -1,0 +1,253 @@
+"""Reductions and sorting of torch.export's programs against PyTorch."""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+F = torch.nn.functional
+
+import gradus
+from torch_operators import check, draw, ints
+
+f64, f32, i64, i32 = torch.float64, torch.float32, torch.int64, torch.int32
+
+
+REDUCTIONS = {
+    "sum": lambda x: (x.sum(), x.sum(0), x.sum((0, 2), True), x.sum([]), x.sum(1, dtype=f32)),
+    "mean": lambda x: (x.mean(), x.mean(-1), x.mean((0, 1), True), x.mean(dtype=f32)),
+    "prod": lambda x: (x.prod(), x.prod(1), x.prod(0, True)),
+    "var": lambda x: (
+        x.var(),
+        x.var(0),
+        x.var((1, 2), False, True),
+        x.var(1, correction=2),
+        torch.var_mean(x, 1)[1],
+    ),
+    "std": lambda x: (
+        x.std(),
+        x.std(0),
+        x.std((1, 2), False, True),
+        *torch.std_mean(x, 0),
+        *torch.var_mean(x, 2, correction=0),
+    ),
+    "amax": lambda x: (
+        x.amax(),
+        x.amax(0),
+        x.amax((0, 2), True),
+        x.amin(),
+        x.amin(1),
+        *torch.aminmax(x),
+        *torch.aminmax(x, dim=1, keepdim=True),
+    ),
+    "max": lambda x: (x.max(), *x.max(1), *x.max(0, True), x.min(), *x.min(-1), *x.min(0, True)),
+    "argmax": lambda x: (
+        x.argmax(),
+        x.argmax(1),
+        x.argmax(0, True),
+        x.argmin(),
+        x.argmin(-1),
+        x * 2,
+    ),
+    "norm": lambda x: (
+        x.norm(),
+        torch.norm(x, 3, 1),
+        torch.norm(x, 1, (0, 1), True),
+        torch.norm(x, math.inf, 0),
+        torch.norm(x, p="fro"),
+    ),
+    "vector_norm": lambda x: [
+        torch.linalg.vector_norm(x, p, 1, True) for p in (1, 2, 2.5, 3, math.inf, -math.inf, -1)
+    ],
+    "linalg_norm": lambda x: (
+        torch.linalg.norm(x),
+        torch.linalg.norm(x, dim=1),
+        torch.linalg.norm(x, 3, 2),
+        torch.linalg.norm(x[0], 1),
+        torch.linalg.norm(x[0], "fro"),
+        torch.linalg.norm(x[0], -math.inf),
+    ),
+    "matrix_norm": lambda x: (
+        torch.linalg.matrix_norm(x),
+        torch.linalg.matrix_norm(x, 1),
+        torch.linalg.matrix_norm(x, math.inf, (0, 2), True),
+        torch.linalg.matrix_norm(x, -1, (2, 0)),
+    ),
+    "logsumexp": lambda x: (
+        x.logsumexp(1),
+        x.logsumexp((0, 2), True),
+        torch.special.logsumexp(x, 0),
+    ),
+    "cumsum": lambda x: (x.cumsum(0), x.cumsum(-1), x.cumsum(1, dtype=f32)),
+    "cumprod": lambda x: (x.cumprod(0), x.cumprod(-1)),
+    "logcumsumexp": lambda x: (x.logcumsumexp(0), x.logcumsumexp(-1)),
+    "cummax": lambda x: (*x.cummax(0), *x.cummin(-1)),
+    "median": lambda x: (x.median(), *x.median(1), *x.median(0, True)),
+    "count_nonzero": lambda x: (
+        torch.count_nonzero(x),
+        torch.count_nonzero(x, 1),
+        torch.count_nonzero(x, (0, 2)),
+        x + 1,
+    ),
+    "any": lambda x: (
+        (x > 0).any(),
+        (x > 0).any(1),
+        (x > 1).any((0, 2), True),
+        x.all(),
+        (x > 0).all(0, True),
+        (x > 0).all((0, 1)),
+        x * 1,
+    ),
+    "dist": lambda x: (
+        torch.dist(x, x * x),
+        torch.dist(x, x[0], 1),
+        torch.dist(x, x[:1], math.inf),
+    ),
+    "nansum": lambda x: (torch.nansum(x.log()), x.log().nansum(1), x.log().nanmean(1)),
+    "sort": lambda x: (
+        *x.sort(),
+        *x.sort(0, True),
+        *torch.sort(x, stable=True, dim=1),
+        x.argsort(1),
+        torch.msort(x),
+    ),
+    "topk": lambda x: (*x.topk(2), *x.topk(2, 1, False), *x.topk(1, 0)),
+    "kthvalue": lambda x: (*x.kthvalue(2), *x.kthvalue(1, 0, True)),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("shape", [(2, 3, 4), (4, 3, 2)])
+def test_reduction(name, shape):
+    f = lambda x: tuple(REDUCTIONS[name](x))
+    narrows = name in {"sum", "mean", "cumsum"}
+    check(f, draw(shape), tolerance=1e-5 if narrows else None)
+    if name not in {"norm", "linalg_norm", "matrix_norm", "vector_norm"}:
+        check(f, draw(shape, dtype=f32, seed=3), order=1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sum",
+        "prod",
+        "amax",
+        "max",
+        "argmax",
+        "cumsum",
+        "cumprod",
+        "cummax",
+        "median",
+        "count_nonzero",
+        "any",
+        "sort",
+        "topk",
+        "kthvalue",
+    ],
+)
+def test_reduction_of_integers(name):
+    x = torch.tensor([[[3, 1, 7, 9], [2, 8, 5, 0]], [[-4, 6, 11, 13], [-1, 4, 10, 12]]])
+    check(lambda x: tuple(REDUCTIONS[name](x)), x, order=0)
+
+
+def test_reduction_of_truths():
+    x = ints((3, 4), 0, 2).bool()
+    check(
+        lambda x: (
+            x.sum(),
+            x.sum(1),
+            x.any(),
+            x.all(0),
+            x.prod(),
+            x.cumsum(0),
+            x.any(1, True),
+            x.float().mean(),
+            torch.mean(x, dtype=f32),
+        ),
+        x,
+        order=0,
+    )
+    check(
+        lambda x: (x.any(), x.all(), x.any(0)), torch.tensor([0, 3, 0], dtype=torch.uint8), order=0
+    )
+    check(lambda x: (x.any(), x.all()), torch.tensor([0.0, math.nan]), order=0)
+
+
+def test_reduction_of_no_dimensions():
+    f = lambda x: (
+        x.sum(),
+        x.sum(0),
+        x.mean(0),
+        x.amax(0),
+        *x.max(0),
+        x.argmax(),
+        x.argmax(0),
+        x.cumsum(0),
+        *x.cummax(0),
+        x.prod(0),
+        x.norm(),
+        x.logsumexp(0),
+        *x.sort(),
+        *x.topk(1),
+        x.median(),
+        *x.median(0),
+        x.softmax(0),
+        x.log_softmax(0),
+        x.std(correction=0),
+        x.max(),
+    )
+    check(f, torch.tensor(0.7, dtype=f64))
+
+
+def test_ties():
+    x = torch.tensor([[1.0, 1.0, 0.0], [2.0, 2.0, 2.0]], dtype=f64)
+    check(
+        lambda x: (
+            x.amax(1),
+            x.max(),
+            *x.max(1),
+            x.min(),
+            x.median(),
+            *x.median(1),
+            *x.sort(stable=True),
+            torch.linalg.vector_norm(x, math.inf, 1),
+            x.aminmax().max,
+        ),
+        x,
+    )
+
+
+def test_zeros():
+    x = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 2.0]], dtype=f64)
+    check(
+        lambda x: (
+            torch.linalg.vector_norm(x, dim=1),
+            x.norm(3, 1),
+            x.norm(1, 1),
+            x.prod(1),
+            x.cumprod(1),
+            (x - x).std(),
+            F.normalize(x, dim=1),
+        ),
+        x,
+        order=1,
+    )
+
+
+def test_searching():
+    edges = torch.tensor([0.0, 1.0, 2.0, 2.0, 3.0], dtype=f64)
+    f = lambda e, x: (
+        torch.bucketize(x, e),
+        torch.bucketize(x, e, right=True),
+        torch.searchsorted(e, x),
+        torch.searchsorted(e, x, side="right", out_int32=True),
+        torch.bucketize(1.0, e),
+    )
+    check(f, edges, torch.tensor([[-1.0, 0.0, 2.0], [2.5, 3.0, 9.0]], dtype=f64), order=0)
+    rows = torch.stack([edges, edges + 0.5])
+    check(lambda e, x: torch.searchsorted(e, x), rows, draw((2, 3), 0, 3), order=0)
+
+
+def test_unique_is_refused():
+    with pytest.raises(gradus.Error, match="unique"):
+        check(lambda x: torch.unique(x), ints((5,)), order=0)
