@@ -7,18 +7,9 @@ const Rules pointwise_rules = {};
 const Rules activation_rules = {};
 const Rules comparison_rules = {};
 const Rules reduction_rules = {};
-const Rules view_rules = {};
-const Rules shape_rules = {};
-const Rules creation_rules = {};
-const Rules indexing_rules = {};
-const Rules product_rules = {};
-const Rules convolution_rules = {};
 const Rules normalization_rules = {};
-const Rules attention_rules = {};
 const Rules loss_rules = {};
-const Rules recurrent_rules = {};
 const Rules linear_algebra_rules = {};
 const Rules sorting_rules = {};
-const Rules assertion_rules = {};
 
 }  // namespace gradus::pt2
