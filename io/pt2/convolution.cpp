@@ -41,7 +41,7 @@ void convolution_padded_by_name(Call& c) {
   if (padding == "valid") return give_convolution(c, image, {0});
   if (padding != "same") c.fail("there is no padding '{}'", padding);
   const size_t n = spatial_of(c);
-  const Dims& kernel = c.x("weight").dims();
+  const Dims kernel = c.x("weight").dims();
   const Ints dilation = c.integers("dilation", {1});
   Ints own;
   Dims extra;
