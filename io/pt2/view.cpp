@@ -199,7 +199,7 @@ void copied(Call& c) {
   c.give(make(c).part(c.x()));
 }
 template <MakeView make>
-void again(Call& c) {
+void view_from_now_on(Call& c) {
   c.view_again("self", make(c));
   c.give_same("self");
 }
@@ -326,20 +326,20 @@ constexpr RuleEntry view_table[] = {
     {"atleast_2d", view<result_shape>},
     {"atleast_3d", view<result_shape>},
     {"unsqueeze", view<with_one_more>},
-    {"unsqueeze_", again<with_one_more>},
+    {"unsqueeze_", view_from_now_on<with_one_more>},
     {"unsqueeze_copy", copied<with_one_more>},
     {"squeeze", view<without_ones>},
-    {"squeeze_", again<without_ones>},
+    {"squeeze_", view_from_now_on<without_ones>},
     {"squeeze_copy", copied<without_ones>},
     {"transpose", view<transposed_dims>},
-    {"transpose_", again<transposed_dims>},
+    {"transpose_", view_from_now_on<transposed_dims>},
     {"transpose_copy", copied<transposed_dims>},
     {"swapdims", view<transposed_dims>},
-    {"swapdims_", again<transposed_dims>},
+    {"swapdims_", view_from_now_on<transposed_dims>},
     {"swapaxes", view<swapped_axes>},
-    {"swapaxes_", again<swapped_axes>},
+    {"swapaxes_", view_from_now_on<swapped_axes>},
     {"t", view<matrix_transposed>},
-    {"t_", again<matrix_transposed>},
+    {"t_", view_from_now_on<matrix_transposed>},
     {"t_copy", copied<matrix_transposed>},
     {"mT", view<matrix_transposed>},
     {"mH", view<matrix_transposed>},
