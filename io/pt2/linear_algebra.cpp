@@ -138,14 +138,6 @@ Value power_of_matrix(Call& c, Value a, int64_t n) {
 }
 void matrix_power_rule(Call& c) { c.give(power_of_matrix(c, c.x(), c.integer("n"))); }
 
-// The product of many, from the left; the first and last may be vectors.
-void product_of_many_rule(Call& c) {
-  std::vector<Value> all = c.tensors(c.given("tensors") ? "tensors" : "matrices");
-  Value y = all.at(0);
-  for (size_t i = 1; i < all.size(); ++i) y = matmul(y, all[i]);
-  c.give(y);
-}
-
 // The distances of all rows of one stack from all of another: [.., i, j].
 void all_distances_rule(Call& c) {
   Value x = c.x("x1"), y = c.x("x2");
@@ -177,8 +169,6 @@ constexpr RuleEntry linear_algebra_table[] = {
     {"_linalg_solve_ex", solve_rule},
     {"linalg_matrix_power", matrix_power_rule},
     {"matrix_power", matrix_power_rule},
-    {"linalg_multi_dot", product_of_many_rule},
-    {"chain_matmul", product_of_many_rule},
     {"cdist", all_distances_rule},
     {"_cdist_forward", all_distances_rule},
 };

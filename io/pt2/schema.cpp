@@ -16,6 +16,46 @@ using SizesByName = std::map<std::string, Dim, std::less<>>;
 
 constexpr int known_major = 8, deepest_graph = 32;
 
+struct TorchDType {
+  int64_t number;
+  std::string_view name;
+  std::optional<DType> here = {};
+};
+constexpr std::array<TorchDType, 22> torch_dtypes{{{1, "uint8", DType::u8},
+                                                   {2, "int8", DType::i8},
+                                                   {3, "int16"},
+                                                   {4, "int32", DType::i32},
+                                                   {5, "int64", DType::i64},
+                                                   {6, "float16", DType::f16},
+                                                   {7, "float32", DType::f32},
+                                                   {8, "float64", DType::f64},
+                                                   {9, "complex32"},
+                                                   {10, "complex64"},
+                                                   {11, "complex128"},
+                                                   {12, "bool", DType::boolean},
+                                                   {13, "bfloat16", DType::bf16},
+                                                   {28, "uint16"},
+                                                   {29, "float8_e4m3fn"},
+                                                   {30, "float8_e5m2"},
+                                                   {31, "float8_e4m3fnuz"},
+                                                   {32, "float8_e5m2fnuz"},
+                                                   {33, "float8_e8m0fnu"},
+                                                   {34, "float4_e2m1fn_x2"},
+                                                   {35, "uint32"},
+                                                   {36, "uint64"}}};
+
+const TorchDType* find_dtype(int64_t n) {
+  for (const TorchDType& d : torch_dtypes)
+    if (d.number == n) return &d;
+  return nullptr;
+}
+
+// One that is not here.
+bool is_foreign(int64_t n) {
+  const TorchDType* d = find_dtype(n);
+  return d && !d->here;
+}
+
 // The document
 
 Json parse(std::string_view text) {
@@ -184,12 +224,14 @@ Subgraph graph(const Json& value, std::string name, int depth) {
   for (const auto& [key, held] : need(value, "sym_int_values").items())
     names.emplace(key, size(held, nullptr));
   for (const auto& [key, held] : need(value, "tensor_values").items()) {
-    const int64_t dtype = integer(need(held, "dtype"));
     try {
-      g.tensors.emplace(key, TensorMeta{dtype_of(dtype), sizes(need(held, "sizes"), nullptr)});
+      const int64_t dtype = integer(need(held, "dtype"));
+      if (is_foreign(dtype))
+        g.foreign.emplace(key, dtype);
+      else
+        g.tensors.emplace(key, TensorMeta{dtype_of(dtype), sizes(need(held, "sizes"), nullptr)});
     } catch (const Error& e) {
-      if (dtype_name(dtype).empty()) throw Error("tensor '{}': {}", printable(key), e.bare());
-      g.foreign.emplace(key, dtype);
+      throw Error("tensor '{}': {}", printable(key), e.bare());
     }
   }
   for (const Json& i : list(value, "inputs")) g.inputs.push_back(argument(i, names, depth));
@@ -278,40 +320,6 @@ StoredTensor stored_tensor(const std::string& name, const Json& value) {
   if (t.sizes.size() != t.strides.size())
     throw Error("it has {} sizes and {} strides", t.sizes.size(), t.strides.size());
   return t;
-}
-
-struct TorchDType {
-  int64_t number;
-  std::string_view name;
-  std::optional<DType> here = {};
-};
-constexpr std::array<TorchDType, 22> torch_dtypes{{{1, "uint8", DType::u8},
-                                                   {2, "int8", DType::i8},
-                                                   {3, "int16"},
-                                                   {4, "int32", DType::i32},
-                                                   {5, "int64", DType::i64},
-                                                   {6, "float16", DType::f16},
-                                                   {7, "float32", DType::f32},
-                                                   {8, "float64", DType::f64},
-                                                   {9, "complex32"},
-                                                   {10, "complex64"},
-                                                   {11, "complex128"},
-                                                   {12, "bool", DType::boolean},
-                                                   {13, "bfloat16", DType::bf16},
-                                                   {28, "uint16"},
-                                                   {29, "float8_e4m3fn"},
-                                                   {30, "float8_e5m2"},
-                                                   {31, "float8_e4m3fnuz"},
-                                                   {32, "float8_e5m2fnuz"},
-                                                   {33, "float8_e8m0fnu"},
-                                                   {34, "float4_e2m1fn_x2"},
-                                                   {35, "uint32"},
-                                                   {36, "uint64"}}};
-
-const TorchDType* find_dtype(int64_t n) {
-  for (const TorchDType& d : torch_dtypes)
-    if (d.number == n) return &d;
-  return nullptr;
 }
 
 }  // namespace

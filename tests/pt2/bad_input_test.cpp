@@ -71,7 +71,7 @@ std::string message(const std::string& bytes) {
 void expect_refused(const std::string& bytes, const std::string& part) {
   const std::string text = message(bytes);
   EXPECT_NE(text.find(part), std::string::npos) << text;
-  EXPECT_TRUE(text.find("m.pt2") != std::string::npos) << text;
+  EXPECT_NE(text.find("m.pt2"), std::string::npos) << part;
 }
 void expect_refused(const Json& model, const std::string& part) {
   expect_refused(archive_of(model.dump()), part);
@@ -160,8 +160,8 @@ TEST(Pt2BadInput, GraphsThatContradictThemselves) {
   graph_of(m)["nodes"][1]["inputs"][0]["arg"] = tensor("y");
   expect_refused(m, "no earlier node gives the tensor 'y'");
   m = model();
-  graph_of(m)["tensor_values"]["y"]["dtype"] = 7;
-  expect_refused(m, "'y' is f32[s7, 2] in the archive, and f64[s7, 2] here");
+  graph_of(m)["tensor_values"]["y"]["sizes"][1] = number(3);
+  expect_refused(m, "'y' is f64[s7, 3] in the archive, and f64[s7, 2] here");
   m = model();
   graph_of(m)["tensor_values"].erase("y");
   expect_refused(m, "the archive does not say what 'y' is");
@@ -179,7 +179,7 @@ TEST(Pt2BadInput, Sizes) {
     graph_of(m)["tensor_values"]["x"]["sizes"][0] = expression(text);
     return m;
   };
-  expect_refused(with("Symbol('s7'"), "a ')' is wanted at" + std::string());
+  expect_refused(with("Symbol('s7'"), "')' is wanted at 11");
   expect_refused(with("Sin(Symbol('s7'))"), "'Sin' of 1 is not supported");
   expect_refused(with("Integer(99999999999999999999)"), "an integer is wanted");
   expect_refused(with("Pow(Symbol('s7'), Integer(1000))"), "a power has to be a small number");
