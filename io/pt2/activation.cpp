@@ -122,7 +122,7 @@ bool drops(Call& c) {
 }
 
 void dropout_rule(Call& c) {
-  if (!drops(c)) c.give_same("input");
+  if (!drops(c)) c.give_same(c.given("input") ? "input" : "self");  // dropout_ calls it self
 }
 
 void native_dropout_rule(Call& c) {

@@ -287,9 +287,10 @@ void Importer::apply(const Node& node, Scope& scope) {
   std::vector<TensorPtr> results = call.given_results();
   if (writes) {
     const std::string& self = node.inputs.empty() ? node.name : node.inputs[0].name;
-    call.write(self, results.at(0)->read());
     call.give_same(self);
-    results = {call.given_results().back()};
+    const TensorPtr target = call.given_results().back();
+    if (results.at(0) != target) call.write(self, results[0]->read());
+    results = {target};
   }
   for (size_t i = 0; i < call.results(); ++i) {
     if (i < results.size() && results[i])
