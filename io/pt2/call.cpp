@@ -26,6 +26,7 @@ std::string_view kind_of(const Argument& a) {
                                         "a list of texts",
                                         "a dtype",
                                         "a graph",
+                                        "a number that is computed",
                                         "a place of memory",
                                         "an argument of another kind"};
   return names[a.index()];
@@ -86,7 +87,8 @@ TensorPtr Call::tensor(std::string_view name) const {
 Value Call::x(std::string_view name) {
   const Argument& a = need(name);
   if (std::holds_alternative<TensorName>(a)) return tensor(name)->read();
-  if (const Dim* d = std::get_if<Dim>(&a)) return Value::number(*d);
+  if (const auto* number = std::get_if<NumberName>(&a)) return importer_.number(number->name);
+  if (const Dim* d = std::get_if<Dim>(&a)) return importer_.number(*d);
   if (const double* f = std::get_if<double>(&a)) return Value::number(*f);
   if (const bool* b = std::get_if<bool>(&a)) return Value{nullptr, ir::Number::of(*b), {}, {}};
   throw Error("its argument '{}' is {}; a tensor or a number is wanted", name, kind_of(a));

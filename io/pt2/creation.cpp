@@ -1,5 +1,6 @@
 // New tensors: constants, ranges, and what is made like another tensor.
 #include <algorithm>
+
 #include "io/pt2/shapes.h"
 
 namespace gradus::pt2 {
@@ -51,8 +52,8 @@ void arange_of(Call& c) {
   Value start = c.given("start") ? c.x("start") : num(int64_t{0});
   Value end = c.x("end"), step = c.given("step") ? c.x("step") : num(int64_t{1});
   const DType dtype = made(c).dtype;
-  const bool named = std::holds_alternative<Dim>(start.operand) ||
-                     std::holds_alternative<Dim>(end.operand);
+  const bool named =
+      std::holds_alternative<Dim>(start.operand) || std::holds_alternative<Dim>(end.operand);
   if (!named || (is_whole(start) && is_whole(end) && is_whole(step))) {
     Value y = emit_all(c.world(), "arange", {},
                        {{"start", as_literal(start)},
@@ -87,7 +88,8 @@ void identity_matrix(Call& c) {
 
 // The places of a matrix on one side of a diagonal, row by row.
 void triangle_places(Call& c) {
-  const int64_t rows = c.integer("row"), columns = c.integer("col"), offset = c.integer("offset", 0);
+  const int64_t rows = c.integer("row"), columns = c.integer("col"),
+                offset = c.integer("offset", 0);
   constexpr int64_t most = 1 << 12;
   if (rows < 0 || columns < 0 || rows > most || columns > most)
     c.fail("a matrix of {} by {} is not supported", rows, columns);

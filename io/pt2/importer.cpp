@@ -27,22 +27,29 @@ std::string_view short_name(std::string_view target) {
   return target;
 }
 
-// The last place that a trace names: "model.py:12: return self.linear(x)".
-std::string last_place(const std::string& trace) {
-  const size_t at = trace.rfind("File \"");
-  if (at == std::string::npos) return {};
-  std::string_view rest = std::string_view(trace).substr(at + 6);
-  const size_t quote = rest.find('"'), comma = rest.find(", line ");
-  if (quote == std::string_view::npos || comma == std::string_view::npos) return {};
-  std::string_view file = rest.substr(0, quote), line = rest.substr(comma + 7);
-  std::string number(line.substr(0, line.find_first_not_of("0123456789")));
-  const size_t newline = rest.find('\n');
-  std::string code(newline == std::string_view::npos ? std::string_view()
-                                                     : rest.substr(newline + 1));
-  code = code.substr(0, code.find('\n'));
-  code.erase(0, code.find_first_not_of(' '));
-  return fmt::format(", {}:{}{}{}", printable(std::string(file)), number, code.empty() ? "" : ": ",
-                     printable(code));
+// The innermost place of a trace that is not PyTorch's own: "model.py:12: return self.linear(x)".
+std::string last_place(std::string_view trace) {
+  constexpr std::string_view file_mark = "File \"", line_mark = ", line ";
+  std::string place;
+  bool own = false;
+  for (size_t at = trace.find(file_mark); at != trace.npos; at = trace.find(file_mark, at)) {
+    at += file_mark.size();
+    const std::string_view rest = trace.substr(at, trace.find(file_mark, at) - at);
+    const size_t quote = rest.find('"'), line = rest.find(line_mark), end = rest.find('\n');
+    if (quote == rest.npos || line == rest.npos) continue;
+    const std::string file(rest.substr(0, quote));
+    const bool foreign = file.find("/torch/") != file.npos;
+    if (foreign && own) continue;
+    own = own || !foreign;
+    std::string_view number = rest.substr(line + line_mark.size());
+    number = number.substr(0, number.find_first_not_of("0123456789"));
+    std::string code(end == rest.npos ? std::string_view() : rest.substr(end + 1));
+    code = code.substr(0, code.find('\n'));
+    code.erase(0, code.find_first_not_of(' '));
+    place = fmt::format(", {}:{}{}{}", printable(file), number, code.empty() ? "" : ": ",
+                        printable(code));
+  }
+  return place;
 }
 
 std::string place_of(const Node& node) {
@@ -58,8 +65,11 @@ std::string without_write(std::string_view op) {
   return fmt::format("{}{}", base.substr(0, base.size() - 1), op.substr(base.size()));
 }
 
-bool has_tensors(const Argument& a) {
-  return std::holds_alternative<TensorName>(a) || std::holds_alternative<TensorNames>(a);
+// Sizes are known as expressions; what computes them need not run.
+bool gives_numbers(const Node& node) {
+  return !node.outputs.empty() && std::ranges::all_of(node.outputs, [](const Argument& o) {
+    return std::holds_alternative<NumberName>(o);
+  });
 }
 void for_each_name(const Argument& a, const std::function<void(const std::string&)>& f) {
   if (const auto* one = std::get_if<TensorName>(&a)) f(one->name);
@@ -186,11 +196,7 @@ void Importer::run_node(const Node& node, Scope& scope) {
         throw Error("regions of this kind (control flow, loops) are not supported yet");
       return;
     }
-    // Sizes are known as expressions; what computes them need not run.
-    if (!node.outputs.empty() && std::ranges::none_of(node.outputs, has_tensors) &&
-        std::ranges::any_of(node.outputs,
-                            [](const Argument& o) { return std::holds_alternative<OtherKind>(o); }))
-      return;
+    if (run_item(node) || gives_numbers(node)) return;
     apply(node, scope);
   } catch (const Error& e) {
     throw Error("{}: {}", place_of(node), e.bare());
@@ -226,18 +232,50 @@ std::vector<TensorPtr> Importer::run_without_grad(const Subgraph& graph,
   return results;
 }
 
+// A tensor's one element as a number: it stays a tensor here, through which no derivative passes.
+bool Importer::run_item(const Node& node) {
+  const bool item = node.target == "torch.ops.aten.item.default" ||
+                    node.target == "torch.ops.aten._local_scalar_dense.default";
+  const auto* number = item ? std::get_if<NumberName>(&node.outputs.at(0)) : nullptr;
+  const auto* tensor = number ? std::get_if<TensorName>(&node.inputs.at(0).value) : nullptr;
+  if (!tensor) return false;
+  Value value = ops::reshape(find(tensor->name)->read(), {});
+  if (is_floating(value.dtype())) value = ops::detach(value);
+  numbers_[number->name] = value;
+  if (auto it = subgraph_->integers.find(number->name); it != subgraph_->integers.end())
+    numbers_[std::string(it->second.symbol_name())] = value;
+  return true;
+}
+
+Value Importer::number(const std::string& name) const {
+  if (auto it = numbers_.find(name); it != numbers_.end()) return it->second;
+  if (auto it = subgraph_->integers.find(name); it != subgraph_->integers.end())
+    return number(it->second);
+  throw Error("the number '{}' is computed from others, which is not supported", printable(name));
+}
+
+Value Importer::number(const Dim& size) const {
+  if (auto it = numbers_.find(size.symbol_name()); !size.is_constant() && it != numbers_.end())
+    return it->second;
+  return Value::number(size);
+}
+
 bool Importer::run_region(const Node& node, Scope& scope) {
-  const bool grad = node.target.ends_with(".wrap_with_set_grad_enabled");
-  if (!grad || node.inputs.size() < 2) return false;
-  const bool* enabled = std::get_if<bool>(&node.inputs[0].value);
-  const auto* region = std::get_if<std::shared_ptr<Subgraph>>(&node.inputs[1].value);
-  if (!enabled || !region) return false;
+  // Autocast has arguments of its own before the region: device, dtype, whether it is on.
+  const bool cast = node.target.ends_with(".wrap_with_autocast");
+  const size_t flag = cast ? 2 : 0, at = cast ? 4 : 1;
+  if (!cast && !node.target.ends_with(".wrap_with_set_grad_enabled")) return false;
+  if (node.inputs.size() <= at) return false;
+  const bool* on = std::get_if<bool>(&node.inputs[flag].value);
+  const auto* region = std::get_if<std::shared_ptr<Subgraph>>(&node.inputs[at].value);
+  if (!on || !region) return false;
+  if (cast && *on) throw Error("autocast is not supported; export the model in the wanted dtype");
   std::vector<TensorPtr> inputs;
-  for (size_t i = 2; i < node.inputs.size(); ++i) {
+  for (size_t i = at + 1; i < node.inputs.size(); ++i) {
     const auto* name = std::get_if<TensorName>(&node.inputs[i].value);
     inputs.push_back(name ? find(name->name) : nullptr);
   }
-  auto results = *enabled ? run_graph(**region, inputs) : run_without_grad(**region, inputs);
+  auto results = *on || cast ? run_graph(**region, inputs) : run_without_grad(**region, inputs);
   std::vector<std::string> names;
   for (const Argument& o : node.outputs)
     for_each_name(o, [&](const std::string& name) { names.push_back(name); });
@@ -257,6 +295,11 @@ void Importer::bind(const std::string& name, const TensorPtr& tensor, Scope& sco
 
 // What a rule made is held against what the archive says: a difference is a fault of the rule.
 void Importer::check_type(const std::string& name, const Value& value) const {
+  for (const Dim& d : value.dims())
+    d.for_each_symbol([&](std::string_view symbol) {
+      if (numbers_.contains(symbol))
+        throw Error("the value of a tensor decides the size '{}', which is not supported", symbol);
+    });
   const TensorMeta& m = meta(name);
   bool fits =
       value.is_tensor() && value.dtype() == m.dtype && value.dims().size() == m.sizes.size();
@@ -387,6 +430,11 @@ void Importer::add_results(const Scope& scope) {
   for (const OutputSpec& spec : program_.outputs) {
     if (const auto* kind = std::get_if<OtherKind>(&spec.argument))
       throw Error("an output is no tensor ({}); return tensors", kind->kind);
+    if (const auto* number = std::get_if<NumberName>(&spec.argument)) {
+      Value one = ops::full(world_, {}, 1, DType::i64);
+      add_result(number->name, this->number(number->name) * one);
+      continue;
+    }
     const auto* tensor = std::get_if<TensorName>(&spec.argument);
     if (!tensor) continue;  // a constant, or None
     auto it = scope.find(tensor->name);

@@ -28,6 +28,9 @@ class Importer {
   bool is_read(const std::string& name) const { return read_.contains(name); }
   // The value of what follows from constants alone; undefined otherwise.
   Tensor known(const Value& value);
+  // What a number of the graph is: a size, or what `item` gave, as a tensor.
+  Value number(const std::string& name) const;
+  Value number(const Dim& size) const;
   // Runs an inner graph on these tensors.
   std::vector<TensorPtr> run_graph(const Subgraph& graph, std::vector<TensorPtr> inputs);
   // Within it no derivative passes.
@@ -53,6 +56,7 @@ class Importer {
   std::string free_name(const std::string& wanted);
   void run_nodes(const Subgraph& graph, Scope& scope);
   void run_node(const Node& node, Scope& scope);
+  bool run_item(const Node& node);
   bool run_region(const Node& node, Scope& scope);
   void apply(const Node& node, Scope& scope);
   void bind(const std::string& name, const TensorPtr& tensor, Scope& scope);
@@ -71,8 +75,9 @@ class Importer {
   ir::Graph graph_;
   ir::GraphWorld world_;
   std::vector<Input> inputs_;
-  std::map<const StoredTensor*, TensorPtr> stored_;  // tied ones by the first
-  const Subgraph* subgraph_ = nullptr;               // at hand, with its names
+  std::map<const StoredTensor*, TensorPtr> stored_;    // tied ones by the first
+  std::map<std::string, Value, std::less<>> numbers_;  // by name, and by the size's name
+  const Subgraph* subgraph_ = nullptr;                 // at hand, with its names
   const Scope* scope_ = nullptr;
   std::set<std::string, std::less<>> read_, names_, result_names_;
   int no_grad_ = 0;

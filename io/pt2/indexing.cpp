@@ -155,8 +155,8 @@ void index_fill(Call& c) {
   Dims slab = a.x.dims();
   slab[static_cast<size_t>(a.dim)] = size_at(index.dims(), 0);
   Value zeros = full(c.world(), slab, 0, a.x.dtype());
-  Value source = value.is_tensor() ? expand(cast(value, a.x.dtype()), slab)
-                                   : cast(zeros + value, a.x.dtype());
+  Value source =
+      value.is_tensor() ? expand(cast(value, a.x.dtype()), slab) : cast(zeros + value, a.x.dtype());
   c.give(reshape(emit("index_copy", {a.x, index, source}, {{"dim", a.dim}}), a.dims));
 }
 

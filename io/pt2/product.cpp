@@ -50,8 +50,7 @@ LiteralList coefficients(Call& c) {
 }
 
 void add_matrices(Call& c) {
-  c.give(emit("addmm", {factor(c, "self"), factor(c, "mat1"), factor(c, "mat2")},
-              coefficients(c)));
+  c.give(emit("addmm", {factor(c, "self"), factor(c, "mat1"), factor(c, "mat2")}, coefficients(c)));
 }
 void add_stacks(Call& c) {
   c.give(emit("baddbmm", {factor(c, "self"), factor(c, "batch1"), factor(c, "batch2")},
@@ -81,7 +80,8 @@ char letter(size_t i) {
 }
 
 Value contracted(Call& c, const Value& a, const Value& b, const Ints& of_a, const Ints& of_b) {
-  if (of_a.size() != of_b.size()) c.fail("it pairs {} dimensions with {}", of_a.size(), of_b.size());
+  if (of_a.size() != of_b.size())
+    c.fail("it pairs {} dimensions with {}", of_a.size(), of_b.size());
   std::string left, right, result;
   for (int d = 0; d < a.rank(); ++d) {
     left += letter(static_cast<size_t>(d));
@@ -102,8 +102,8 @@ Value contracted(Call& c, const Value& a, const Value& b, const Ints& of_a, cons
 
 void tensordot(Call& c) {
   Value a = factor(c, "self"), b = factor(c, "other");
-  c.give(contracted(c, a, b, dims_of(c, "dims_self", a.rank()),
-                    dims_of(c, "dims_other", b.rank())));
+  c.give(
+      contracted(c, a, b, dims_of(c, "dims_self", a.rank()), dims_of(c, "dims_other", b.rank())));
 }
 
 void inner(Call& c) {
@@ -133,7 +133,8 @@ void cross(Call& c) {
   }
   if (dim < 0 || !(size_at(sizes, dim) == Dim(3))) c.fail("no dimension has the size 3");
   auto rolled = [dim](const Value& x, int64_t by) {
-    return emit("roll", {x}, {{"shifts", Literal::list(Ints{by})}, {"dims", Literal::list(Ints{dim})}});
+    return emit("roll", {x},
+                {{"shifts", Literal::list(Ints{by})}, {"dims", Literal::list(Ints{dim})}});
   };
   Value first = rolled(a, -1) * rolled(b, -2), second = rolled(a, -2) * rolled(b, -1);
   c.give(first - second);

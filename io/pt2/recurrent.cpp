@@ -176,14 +176,10 @@ void layers(Call& c) {
 }
 
 constexpr RuleEntry recurrent_table[] = {
-    {"lstm.input", layers<lstm_step>},
-    {"gru.input", layers<gru_step>},
-    {"rnn_tanh.input", layers<tanh_step>},
-    {"rnn_relu.input", layers<relu_step>},
-    {"lstm_cell", cell<lstm_step>},
-    {"gru_cell", cell<gru_step>},
-    {"rnn_tanh_cell", cell<tanh_step>},
-    {"rnn_relu_cell", cell<relu_step>},
+    {"lstm.input", layers<lstm_step>},     {"gru.input", layers<gru_step>},
+    {"rnn_tanh.input", layers<tanh_step>}, {"rnn_relu.input", layers<relu_step>},
+    {"lstm_cell", cell<lstm_step>},        {"gru_cell", cell<gru_step>},
+    {"rnn_tanh_cell", cell<tanh_step>},    {"rnn_relu_cell", cell<relu_step>},
 };
 
 }  // namespace

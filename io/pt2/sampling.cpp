@@ -98,10 +98,9 @@ void grid_sampler(Call& c) {
   Value channels_last = permute(x, {0, 2, 3, 1}), sum;
   for (const GridTap& ty : ys)
     for (const GridTap& tx : xs) {
-      Value pixels =
-          emit_all(c.world(), "index",
-                   std::vector{channels_last, sample, index_inside(ty.at, down),
-                               index_inside(tx.at, across)})[0];
+      Value pixels = emit_all(c.world(), "index",
+                              std::vector{channels_last, sample, index_inside(ty.at, down),
+                                          index_inside(tx.at, across)})[0];
       Value part = pixels * unsqueeze(ty.weight * tx.weight, -1);
       sum = sum.defined() ? sum + part : part;
     }

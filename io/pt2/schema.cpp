@@ -181,6 +181,11 @@ Argument argument(const Json& value, const SizesByName& names, int depth) {
   if (kind == "as_float") return number(v);
   if (kind == "as_floats") return all(v, number);
   if (kind == "as_bool") return truth(v);
+  if (kind == "as_sym_float" || kind == "as_sym_bool") {
+    auto [form, number] = tagged(v);
+    if (form == "as_name") return NumberName{text_of(*number)};
+    return argument(v, names, depth);
+  }
   if (kind == "as_bools") return all(v, truth);
   if (kind == "as_string") return text_of(v);
   if (kind == "as_strings") return all(v, text_of);
@@ -191,11 +196,10 @@ Argument argument(const Json& value, const SizesByName& names, int depth) {
   return OtherKind{kind};
 }
 
-// What a sym_int output is called; its size stands among the graph's.
 Argument output(const Json& value, const SizesByName& names, int depth) {
   auto [kind, held] = tagged(value);
   if (kind == "as_sym_int" || kind == "as_sym_bool" || kind == "as_sym_float")
-    return OtherKind{kind};
+    return NumberName{text(*held, "as_name")};
   return argument(value, names, depth);
 }
 
@@ -223,6 +227,7 @@ Subgraph graph(const Json& value, std::string name, int depth) {
   SizesByName names;
   for (const auto& [key, held] : need(value, "sym_int_values").items())
     names.emplace(key, size(held, nullptr));
+  g.integers = names;
   for (const auto& [key, held] : need(value, "tensor_values").items()) {
     try {
       const int64_t dtype = integer(need(held, "dtype"));
@@ -246,13 +251,14 @@ InputSpec input_spec(const Json& value) {
   using Kind = InputSpec::Kind;
   auto [kind, held] = tagged(value);
   if (kind == "user_input") return {Kind::user, argument(need(*held, "arg"), {}, 0), ""};
+  // Its value stands where the program uses it.
+  if (kind == "constant_input") return {Kind::user, OtherKind{kind}, ""};
   const Json& arg = need(*held, "arg");
   if (kind == "parameter")
     return {Kind::parameter, tensor_name(arg), text(*held, "parameter_name")};
   if (kind == "buffer") return {Kind::buffer, tensor_name(arg), text(*held, "buffer_name")};
   if (kind == "tensor_constant")
     return {Kind::constant, tensor_name(arg), text(*held, "tensor_constant_name")};
-  if (kind == "constant_input") return {Kind::user, OtherKind{kind}, ""};
   throw Error("inputs of the kind '{}' are not supported", printable(kind));
 }
 
@@ -262,7 +268,7 @@ OutputSpec output_spec(const Json& value) {
   const Json& arg = need(*held, "arg");
   if (kind == "user_output") {
     auto [held_kind, _] = tagged(arg);
-    if (held_kind == "as_sym_int") return {Kind::user, OtherKind{held_kind}, ""};
+    if (held_kind.starts_with("as_sym_")) return {Kind::user, output(arg, {}, 0), ""};
     return {Kind::user, argument(arg, {}, 0), ""};
   }
   if (kind == "loss_output") return {Kind::user, tensor_name(arg), ""};

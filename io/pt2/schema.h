@@ -29,6 +29,10 @@ struct TensorName {
   std::string name;
 };
 using TensorNames = std::vector<std::optional<std::string>>;
+// A number that the program computes, by its name: what `item` gives, a size as an output.
+struct NumberName {
+  std::string name;
+};
 // What says where and how memory lies: no meaning here.
 struct Ignored {};
 // A kind of argument that nothing here takes: "as_complex".
@@ -37,11 +41,11 @@ struct OtherKind {
 };
 
 // An argument of a node, an input or an output of a graph. Integers are sizes: with names in them
-// where the program's are; bools that the program computes are OtherKind.
+// where the program's are.
 using Argument =
     std::variant<std::monostate, TensorName, TensorNames, Dim, Dims, double, std::vector<double>,
                  bool, std::vector<bool>, std::string, std::vector<std::string>, ScalarType,
-                 std::shared_ptr<Subgraph>, Ignored, OtherKind>;
+                 std::shared_ptr<Subgraph>, NumberName, Ignored, OtherKind>;
 
 struct NamedArgument {
   std::string name;  // as the operator's schema has it; empty for operands of higher-order ones
@@ -70,6 +74,7 @@ struct Subgraph {
   // Types of dtypes that are not here are left out, and refused where one is asked for.
   std::map<std::string, TensorMeta, std::less<>> tensors;
   std::map<std::string, int64_t, std::less<>> foreign;  // tensors of such dtypes, by torch's number
+  std::map<std::string, Dim, std::less<>> integers;     // sizes, and what `item` gives
 };
 
 struct InputSpec {

@@ -147,7 +147,8 @@ void repeat_by_tensor(Call& c) {
   // One number is for all.
   if (repeats.dims()[0] == Dim(1)) {
     Tensor times = c.known("repeats");
-    return c.give(emit("repeat_interleave", {x}, {{"repeats", times.to_int64s()[0]}, {"dim", dim}}));
+    return c.give(
+        emit("repeat_interleave", {x}, {{"repeats", times.to_int64s()[0]}, {"dim", dim}}));
   }
   c.give(with_sizes(index_select(x, sources_of(c, "repeats"), dim), c.result().sizes));
 }
@@ -189,13 +190,11 @@ void roll(Call& c) {
 
 // Borders.
 void pad_with(Call& c, const std::string& mode, const Dims& amounts, double value) {
-  Value y = emit("pad", {c.x()},
-                 {{"pad", Literal::list(amounts)}, {"mode", mode}, {"value", value}});
+  Value y =
+      emit("pad", {c.x()}, {{"pad", Literal::list(amounts)}, {"mode", mode}, {"value", value}});
   c.give(with_sizes(y, c.result().sizes));
 }
-void pad(Call& c) {
-  pad_with(c, c.text("mode", "constant"), c.sizes("pad"), c.number("value", 0));
-}
+void pad(Call& c) { pad_with(c, c.text("mode", "constant"), c.sizes("pad"), c.number("value", 0)); }
 void pad_constant(Call& c) { pad_with(c, "constant", c.sizes("pad"), c.number("value", 0)); }
 void pad_circular(Call& c) { pad_with(c, "circular", c.sizes("pad"), 0); }
 void pad_reflecting(Call& c) { pad_with(c, "reflect", c.sizes("padding"), 0); }
@@ -291,12 +290,9 @@ void write_slice(Call& c) {
   c.give(emit("slice_scatter", {c.x(), source(c)}, slice_attributes(c, c.x())));
 }
 void write_diagonal(Call& c) {
-  c.give(
-      emit("diagonal_scatter", {c.x(), source(c)}, diagonal_attributes(c, 0, 1, c.rank())));
+  c.give(emit("diagonal_scatter", {c.x(), source(c)}, diagonal_attributes(c, 0, 1, c.rank())));
 }
-void write_strided(Call& c) {
-  c.give(written_at(c.x(), strided(c, places_in(c.x())), source(c)));
-}
+void write_strided(Call& c) { c.give(written_at(c.x(), strided(c, places_in(c.x())), source(c))); }
 
 constexpr RuleEntry shape_table[] = {
     {"cat", join},

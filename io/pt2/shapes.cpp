@@ -69,9 +69,7 @@ Literal as_literal(const Value& number) {
   return n->category == Category::floating ? Literal(n->floating) : Literal(n->integer);
 }
 
-Value places_in(const Value& x) {
-  return reshape(arange(*x.world, ir::numel(x.dims())), x.dims());
-}
+Value places_in(const Value& x) { return reshape(arange(*x.world, ir::numel(x.dims())), x.dims()); }
 
 Value written_at(const Value& whole, const Value& places, const Value& part) {
   Value y = emit("scatter", {flat(whole), flat(places), flat(part)}, {{"dim", 0}});

@@ -100,8 +100,8 @@ View permuted_dims(Call& c) { return in_order(dims_of(c, "dims", c.rank())); }
 View moved_dims(Call& c) {
   const auto rank = static_cast<size_t>(c.rank());
   const Ints from = dims_of(c, "source", c.rank()), to = dims_of(c, "destination", c.rank());
-  if (from.size() != to.size()) c.fail("it names {} dimensions, and {} places for them",
-                                       from.size(), to.size());
+  if (from.size() != to.size())
+    c.fail("it names {} dimensions, and {} places for them", from.size(), to.size());
   if (rank == 0) return in_order({});
   Ints order(rank, -1);
   std::vector<bool> moved(rank);
@@ -172,12 +172,10 @@ View in_windows(Call& c) {
   const int rank = c.rank();
   const Dims sizes = c.result().sizes;
   if (rank == 0) return in_shape(sizes);
-  LiteralList attributes{{"dim", c.dim("dimension", rank)},
-                         {"size", c.size("size")},
-                         {"step", c.integer("step")}};
-  return by_places([=](const Value& whole) {
-    return with_sizes(emit("unfold", {whole}, attributes), sizes);
-  });
+  LiteralList attributes{
+      {"dim", c.dim("dimension", rank)}, {"size", c.size("size")}, {"step", c.integer("step")}};
+  return by_places(
+      [=](const Value& whole) { return with_sizes(emit("unfold", {whole}, attributes), sizes); });
 }
 
 View all_of_it(Call&) {
@@ -185,7 +183,9 @@ View all_of_it(Call&) {
           [](const Value&, const Value& part) { return part; }};
 }
 
-View without_derivative(Call&) { return {[](const Value& whole) { return detach(whole); }, {}}; }
+View without_derivative(Call&) {
+  return {[](const Value& whole) { return detach(whole); }, {}};
+}
 
 // An operator's ways: a view, a copy of that, and the operand itself seen so from now on.
 using MakeView = View (*)(Call&);
@@ -265,8 +265,7 @@ void give_parts(Call& c, int64_t dim, const Dims& sizes) {
 void split_dim(Call& c, int64_t dim) {
   if (c.rank() == 0) c.fail("a tensor without dimensions cannot be split");
   Dims sizes;
-  for (size_t i = 0; i < c.results(); ++i)
-    sizes.push_back(size_at(c.result(i).sizes, dim));
+  for (size_t i = 0; i < c.results(); ++i) sizes.push_back(size_at(c.result(i).sizes, dim));
   give_parts(c, dim, sizes);
 }
 void split_up(Call& c) { split_dim(c, c.dim("dim", 0, c.rank())); }
