@@ -166,6 +166,10 @@ bool Call::flag(std::string_view name, bool absent) const {
   return given(name) ? held<bool>(need(name), name, "a bool") : absent;
 }
 
+std::vector<bool> Call::truths(std::string_view name) const {
+  return held<std::vector<bool>>(need(name), name, "a list of bools");
+}
+
 std::string Call::text(std::string_view name, std::string_view absent) const {
   return given(name) ? held<std::string>(need(name), name, "a text") : std::string(absent);
 }

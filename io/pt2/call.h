@@ -70,6 +70,7 @@ class Call {
   double number(std::string_view name, double absent) const;
   std::vector<double> numbers(std::string_view name) const;
   bool flag(std::string_view name, bool absent) const;
+  std::vector<bool> truths(std::string_view name) const;
   std::string text(std::string_view name, std::string_view absent) const;
   std::optional<DType> dtype(std::string_view name = "dtype") const;
   // The elements of a tensor that follows from constants alone; else refused: "`what` has to be
@@ -134,7 +135,7 @@ using Rules = std::span<const RuleEntry>;
 extern const Rules pointwise_rules, activation_rules, comparison_rules, reduction_rules, view_rules,
     shape_rules, creation_rules, indexing_rules, product_rules, convolution_rules,
     normalization_rules, attention_rules, loss_rules, recurrent_rules, linear_algebra_rules,
-    sorting_rules, assertion_rules;
+    sorting_rules, assertion_rules, backward_rules;
 
 // The rule of "add.Tensor"; null if there is none.
 const RuleEntry* find_rule(std::string_view op);

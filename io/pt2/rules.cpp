@@ -9,10 +9,11 @@ namespace {
 
 std::map<std::string_view, const RuleEntry*> make_table() {
   std::map<std::string_view, const RuleEntry*> table;
-  for (Rules family : {pointwise_rules, activation_rules, comparison_rules, reduction_rules,
-                       view_rules, shape_rules, creation_rules, indexing_rules, product_rules,
-                       convolution_rules, normalization_rules, attention_rules, loss_rules,
-                       recurrent_rules, linear_algebra_rules, sorting_rules, assertion_rules})
+  for (Rules family :
+       {pointwise_rules, activation_rules, comparison_rules, reduction_rules, view_rules,
+        shape_rules, creation_rules, indexing_rules, product_rules, convolution_rules,
+        normalization_rules, attention_rules, loss_rules, recurrent_rules, linear_algebra_rules,
+        sorting_rules, assertion_rules, backward_rules})
     for (const RuleEntry& r : family)
       if (!table.emplace(r.name, &r).second)
         throw InternalError(fmt::format("two rules are called '{}'", r.name));
