@@ -1,5 +1,6 @@
 #include "ops/element_losses.h"
 
+#include <algorithm>
 #include <numbers>
 
 #include "gradus/rules.h"
@@ -20,9 +21,23 @@ void give_reduced(ComposeCall& c, const Value& losses, Reduction r) {
   c.give(cast(reduced(losses, r), c.x(0).dtype()));
 }
 
+constexpr std::array divergence_reductions{"none"sv, "mean"sv, "sum"sv, "batchmean"sv};
+
 Value bounded_log(const Value& x) { return at_least(emit<Log>(x), -100); }
 
 }  // namespace
+
+bool read_literal(const Literal& l, DivergenceReduction& r, std::string& what) {
+  what = "\"mean\", \"batchmean\", \"sum\" or \"none\"";
+  const std::string* s = std::get_if<std::string>(&l.value);
+  const auto found = s ? std::ranges::find(divergence_reductions, *s) : divergence_reductions.end();
+  if (found == divergence_reductions.end()) return false;
+  r = static_cast<DivergenceReduction>(found - divergence_reductions.begin());
+  return true;
+}
+Literal write_literal(const DivergenceReduction& r) {
+  return std::string(divergence_reductions[static_cast<size_t>(r)]);
+}
 
 void L1Loss::compose(ComposeCall& c, const Attr& a) {
   give_reduced(c, emit<Abs>(difference(c)), a.reduction);
@@ -88,7 +103,11 @@ void KlDiv::compose(ComposeCall& c, const Attr& a) {
     losses = emit<Exp>(p) * (p - logq);
   else
     losses = emit<Xlogy>(p, p) - p * logq;
-  give_reduced(c, losses, a.reduction);
+  if (a.reduction != DivergenceReduction::batchmean)
+    return give_reduced(c, losses, static_cast<Reduction>(a.reduction));
+  Value total = sum_all(losses);
+  if (c.x(0).rank() > 0) total = over_count(total, c.x(0).dims()[0]);
+  c.give(cast(total, c.x(0).dtype()));
 }
 
 void PoissonNllLoss::compose(ComposeCall& c, const Attr& a) {
