@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "gradus/rules.h"
+#include "ops/comparison.h"
 #include "ops/declared.h"
 #include "ops/operands.h"
 #include "ops/reduction_rules.h"
@@ -24,6 +25,18 @@ void give_reduced(ComposeCall& c, const Value& losses, Reduction r) {
 constexpr std::array divergence_reductions{"none"sv, "mean"sv, "sum"sv, "batchmean"sv};
 
 Value bounded_log(const Value& x) { return at_least(emit<Log>(x), -100); }
+// The same, with the derivative 0 where x is 0: there it is 0 times the infinite one of log.
+Value flat_bounded_log(const Value& x) {
+  Value none = eq(x, num(0.0));
+  Value log = bounded_log(where(none, num(1.0), x));
+  return where(none, num(-100.0), log);
+}
+
+// x within [-bound, bound]. Its square is finite and has a derivative where x is infinite, so that
+// the derivative of what is selected instead is not lost to 0 * inf.
+Value within(const Value& x, double bound) {
+  return emit<Clamp>({x}, {.min = -bound, .max = bound});
+}
 
 }  // namespace
 
@@ -49,7 +62,7 @@ void SmoothL1Loss::compose(ComposeCall& c, const Attr& a) {
   Value d = difference(c);
   Value z = emit<Abs>(d);
   if (a.beta == 0) return give_reduced(c, z, a.reduction);
-  Value inner = emit<Square>(d) * (0.5 / a.beta);
+  Value inner = emit<Square>(within(d, a.beta)) * (0.5 / a.beta);
   give_reduced(c, where(lt(z, num(a.beta)), inner, z - 0.5 * a.beta), a.reduction);
 }
 
@@ -57,7 +70,8 @@ void HuberLoss::compose(ComposeCall& c, const Attr& a) {
   if (!(a.delta > 0)) c.fail("'delta' is {}; it must be positive", a.delta);
   Value d = difference(c);
   Value z = emit<Abs>(d);
-  Value inner = emit<Square>(d) * 0.5, outer = (z - 0.5 * a.delta) * a.delta;
+  Value inner = emit<Square>(within(d, a.delta)) * 0.5;
+  Value outer = (z - 0.5 * a.delta) * a.delta;
   give_reduced(c, where(le(z, num(a.delta)), inner, outer), a.reduction);
 }
 
@@ -88,10 +102,13 @@ void Bce::vjp(VjpCall& d) {
     Value slope = (p - t) / spread;
     return scale * slope;
   });
-  d.give(1, [&] { return scale * (bounded_log(1.0 - p) - bounded_log(p)); });
+  d.give(1, [&] {
+    Value outside = flat_bounded_log(1.0 - p);
+    return scale * (outside - flat_bounded_log(p));
+  });
   if (weighted)
     d.give(2, [&] {
-      Value inside = t * bounded_log(p), outside = (1.0 - t) * bounded_log(1.0 - p);
+      Value inside = t * flat_bounded_log(p), outside = (1.0 - t) * flat_bounded_log(1.0 - p);
       return dy * -(inside + outside);
     });
 }
