@@ -201,14 +201,14 @@ struct Hardshrink : Function<Unary<Result::floating>> {  // y = 0 where |x| <= l
 struct Softshrink : Function<Unary<Result::floating>> {  // y = x moved towards 0 by lambd
   static constexpr std::string_view name = "softshrink";
   static constexpr std::string_view doc =
-      "y = x - lambd if x > lambd, x + lambd if x < -lambd, else 0";
+      "y = 0 where |x| <= lambd, else x - lambd or x + lambd by its sign";
   using Attr = LambdAttr;
   template <class S>
   GRADUS_INLINE static S scalar(S x, const Attr& a) {
     S above = x - a.lambd;
-    S below = x + a.lambd;
-    S rest = select(x < -a.lambd, below, 0.0);
-    return select(x > a.lambd, above, rest);
+    S below = x + a.lambd;  // NaN for NaN
+    S moved = select(x > a.lambd, above, below);
+    return select((x >= -a.lambd) & (x <= a.lambd), 0.0, moved);
   }
   static void infer(InferCall&, const Attr&);
   static Value dx(VjpCall& d, const Attr&);

@@ -1,8 +1,10 @@
 #include "ops/element_losses.h"
 
+#include <algorithm>
 #include <numbers>
 
 #include "gradus/rules.h"
+#include "ops/comparison.h"
 #include "ops/declared.h"
 #include "ops/operands.h"
 #include "ops/reduction_rules.h"
@@ -20,9 +22,35 @@ void give_reduced(ComposeCall& c, const Value& losses, Reduction r) {
   c.give(cast(reduced(losses, r), c.x(0).dtype()));
 }
 
+constexpr std::array divergence_reductions{"none"sv, "mean"sv, "sum"sv, "batchmean"sv};
+
 Value bounded_log(const Value& x) { return at_least(emit<Log>(x), -100); }
+// The same, with the derivative 0 where x is 0: there it is 0 times the infinite one of log.
+Value flat_bounded_log(const Value& x) {
+  Value none = eq(x, num(0.0));
+  Value log = bounded_log(where(none, num(1.0), x));
+  return where(none, num(-100.0), log);
+}
+
+// x within [-bound, bound]. Its square is finite and has a derivative where x is infinite, so that
+// the derivative of what is selected instead is not lost to 0 * inf.
+Value within(const Value& x, double bound) {
+  return emit<Clamp>({x}, {.min = -bound, .max = bound});
+}
 
 }  // namespace
+
+bool read_literal(const Literal& l, DivergenceReduction& r, std::string& what) {
+  what = "\"mean\", \"batchmean\", \"sum\" or \"none\"";
+  const std::string* s = std::get_if<std::string>(&l.value);
+  const auto found = s ? std::ranges::find(divergence_reductions, *s) : divergence_reductions.end();
+  if (found == divergence_reductions.end()) return false;
+  r = static_cast<DivergenceReduction>(found - divergence_reductions.begin());
+  return true;
+}
+Literal write_literal(const DivergenceReduction& r) {
+  return std::string(divergence_reductions[static_cast<size_t>(r)]);
+}
 
 void L1Loss::compose(ComposeCall& c, const Attr& a) {
   give_reduced(c, emit<Abs>(difference(c)), a.reduction);
@@ -34,7 +62,7 @@ void SmoothL1Loss::compose(ComposeCall& c, const Attr& a) {
   Value d = difference(c);
   Value z = emit<Abs>(d);
   if (a.beta == 0) return give_reduced(c, z, a.reduction);
-  Value inner = emit<Square>(d) * (0.5 / a.beta);
+  Value inner = emit<Square>(within(d, a.beta)) * (0.5 / a.beta);
   give_reduced(c, where(lt(z, num(a.beta)), inner, z - 0.5 * a.beta), a.reduction);
 }
 
@@ -42,7 +70,8 @@ void HuberLoss::compose(ComposeCall& c, const Attr& a) {
   if (!(a.delta > 0)) c.fail("'delta' is {}; it must be positive", a.delta);
   Value d = difference(c);
   Value z = emit<Abs>(d);
-  Value inner = emit<Square>(d) * 0.5, outer = (z - 0.5 * a.delta) * a.delta;
+  Value inner = emit<Square>(within(d, a.delta)) * 0.5;
+  Value outer = (z - 0.5 * a.delta) * a.delta;
   give_reduced(c, where(le(z, num(a.delta)), inner, outer), a.reduction);
 }
 
@@ -73,10 +102,13 @@ void Bce::vjp(VjpCall& d) {
     Value slope = (p - t) / spread;
     return scale * slope;
   });
-  d.give(1, [&] { return scale * (bounded_log(1.0 - p) - bounded_log(p)); });
+  d.give(1, [&] {
+    Value outside = flat_bounded_log(1.0 - p);
+    return scale * (outside - flat_bounded_log(p));
+  });
   if (weighted)
     d.give(2, [&] {
-      Value inside = t * bounded_log(p), outside = (1.0 - t) * bounded_log(1.0 - p);
+      Value inside = t * flat_bounded_log(p), outside = (1.0 - t) * flat_bounded_log(1.0 - p);
       return dy * -(inside + outside);
     });
 }
@@ -88,7 +120,11 @@ void KlDiv::compose(ComposeCall& c, const Attr& a) {
     losses = emit<Exp>(p) * (p - logq);
   else
     losses = emit<Xlogy>(p, p) - p * logq;
-  give_reduced(c, losses, a.reduction);
+  if (a.reduction != DivergenceReduction::batchmean)
+    return give_reduced(c, losses, static_cast<Reduction>(a.reduction));
+  Value total = sum_all(losses);
+  if (c.x(0).rank() > 0) total = over_count(total, c.x(0).dims()[0]);
+  c.give(cast(total, c.x(0).dtype()));
 }
 
 void PoissonNllLoss::compose(ComposeCall& c, const Attr& a) {

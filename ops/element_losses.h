@@ -60,13 +60,18 @@ struct Bce {
   static void vjp(VjpCall&);
 };
 
+// `batchmean` divides the sum by the first size of logq, and by nothing where logq is 0-d.
+enum class DivergenceReduction : uint8_t { none, mean, sum, batchmean };
+bool read_literal(const Literal&, DivergenceReduction&, std::string& what);
+Literal write_literal(const DivergenceReduction&);
+
 struct KlDiv {
   static constexpr auto name = "kl_div"sv;
   static constexpr auto doc =
       "y = reduce(p (log p - logq)); with log_target, p is given by its logarithm"sv;
   static constexpr std::array inputs{"logq"sv, "p"sv};
   struct Attr {
-    Reduction reduction = Reduction::mean;
+    DivergenceReduction reduction = DivergenceReduction::mean;
     bool log_target = false;
     static constexpr auto fields() {
       return std::tuple(field("reduction", &Attr::reduction),

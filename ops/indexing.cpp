@@ -165,13 +165,25 @@ void ScatterAdd::vjp(VjpCall& d, const Attr& a) {
 
 namespace {
 
-// How many places the index picks; one of no dimensions is one of one element.
+// A tensor of no dimensions counts as one of one element.
+Layout as_row(const Layout& x) { return x.rank() == 0 ? Layout(x.dtype, {1}, {1}) : x; }
+
+// How many places the index picks: of a 0-d x, one.
 Dim infer_along(const InferCall& call) {
   const Type &x = call.tensor(0), &index = index_tensor(call, 1);
-  check_least_rank(call.op, x, 1);
   if (index.rank() > 1)
     call.fail("operand 'index' is {}; it must have one dimension", to_string(index));
-  return index.rank() == 0 ? Dim(1) : index.dims[0];
+  const Dim length = index.rank() == 0 ? Dim(1) : index.dims[0];
+  if (x.rank() > 0) return length;
+  if (length.is_constant() && length.value() != 1)
+    call.fail("operand 'index' is {}; of a 0-d 'x' it picks one element", to_string(index));
+  call.require_equal(length, Dim(1), "the size of 'index', which picks of a 0-d 'x', and 1");
+  return length;
+}
+
+// x's type, but as long as the index along `dim`.
+Type picked_of(const Type& x, int64_t dim, const Dim& length) {
+  return x.rank() == 0 ? x : resized(x, dim, length);
 }
 
 void infer_into(InferCall& call, int64_t dim) {
@@ -180,7 +192,7 @@ void infer_into(InferCall& call, int64_t dim) {
   same_dtype(call, x, 2);
   if (!call.is_number(2)) {
     const Type& src = call.tensor(2);
-    const Dims want = resized(x, dim, length).dims;
+    const Dims want = picked_of(x, dim, length).dims;
     bool fits = src.rank() == x.rank();
     for (int d = 0; fits && d < x.rank(); ++d)
       fits = !(src.dims[d].is_constant() && want[d].is_constant() && !(src.dims[d] == want[d]));
@@ -195,9 +207,10 @@ void infer_into(InferCall& call, int64_t dim) {
 }
 
 // The plan of one index along `dim`; the plain side's strides are those of `plain`.
-SlabPlan along_plan(const BindCall& call, size_t dim, IndexAction action, const Layout& indexed,
-                    std::span<const int64_t> plain) {
-  const Layout &x = call.in[0], &index = call.in[1];
+SlabPlan along_plan(const BindCall& call, size_t dim, IndexAction action,
+                    const Layout& from_or_into, std::span<const int64_t> plain) {
+  const Layout x = as_row(call.in[0]), indexed = as_row(from_or_into);
+  const Layout& index = call.in[1];
   SlabPlan p;
   p.sides.dtype = x.dtype;
   p.sides.action = action;
@@ -221,7 +234,7 @@ SlabPlan along_plan(const BindCall& call, size_t dim, IndexAction action, const 
 }
 
 void bind_into(BindCall& call, int64_t dim, IndexAction action, double alpha) {
-  const Layout &x = call.in[0], &src = call.in[2];
+  const Layout x = as_row(call.in[0]), src = as_row(call.in[2]);
   Sizes plain(x.shape.size(), 0);
   if (!call.number[2]) {
     Sizes want = x.shape;
@@ -243,10 +256,11 @@ void bind_into(BindCall& call, int64_t dim, IndexAction action, double alpha) {
 
 void IndexSelect::infer(InferCall& call, const Attr& a) {
   Dim length = infer_along(call);
-  call.out.push_back(resized(call.tensor(0), a.dim, length));
+  call.out.push_back(picked_of(call.tensor(0), a.dim, length));
 }
 void IndexSelect::bind(BindCall& call, const Attr& a) {
-  SlabPlan p = along_plan(call, a.dim, IndexAction::read, call.in[0], call.out[0].strides);
+  const Layout out = as_row(call.out[0]);
+  SlabPlan p = along_plan(call, a.dim, IndexAction::read, call.in[0], out.strides);
   p.sides.indexed = 0;
   p.sides.plain = 2;
   bind_slabs(call, std::move(p));

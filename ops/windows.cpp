@@ -95,27 +95,29 @@ void Unfold::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
   const int64_t dim = a.dim;
   if (a.step < 1) call.fail("'step' is {}; it must be positive", a.step);
-  const Dim& n = x.dims[dim];
+  const Dim n = x.rank() == 0 ? Dim(1) : x.dims[dim];
   if (a.size.is_constant() && a.size.value() < 0)
     call.fail("'size' is {}; it must not be negative", a.size.value());
   if (a.size.is_constant() && n.is_constant() && a.size.value() > n.value())
     call.fail("'size' is {}, dimension {} of {} is smaller", a.size.value(), dim, to_string(x));
   Dims dims = x.dims;
-  dims[dim] = floor_div(n - a.size, a.step) + 1;
+  if (x.rank() > 0) dims[dim] = floor_div(n - a.size, a.step) + 1;
   dims.push_back(a.size);
   call.out.emplace_back(x.dtype, std::move(dims), x.device);
 }
 void Unfold::bind(BindCall& call, const Attr& a) {
   const Layout& x = call.in[0];
   const int64_t dim = a.dim, size = call.out[0].shape.back();
-  if (size < 0 || size > x.shape[dim])
+  if (size < 0 || size > (x.rank() == 0 ? 1 : x.shape[dim]))
     call.fail("'size' is {}, dimension {} of {} is smaller", size, dim, to_string(x.shape));
+  if (x.rank() == 0) return call.set_view(0, 0, Layout(x.dtype, {size}, {1}), 0);
   Sizes strides = x.strides;
   if (call.out[0].shape[dim] > 1) strides[dim] *= a.step;
   strides.push_back(x.strides[dim]);
   call.set_view(0, 0, Layout(x.dtype, call.out[0].shape, std::move(strides)), 0);
 }
 Value Unfold::dx(VjpCall& d, const Attr& a) {
+  if (d.x_type().rank() == 0) return sum_all(d.dy());  // of one window or of none
   const Dim& length = d.x_type().dims[a.dim];
   return emit<UnfoldSum>({d.dy()}, {.length = length, .dim = a.dim, .step = a.step});
 }

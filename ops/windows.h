@@ -43,11 +43,10 @@ struct AsStridedSum {  // the adjoint of as_strided: overlapping reads add up, i
   static Value dx(VjpCall&, const Attr&);
 };
 
-struct Unfold : View {
+struct Unfold : View {  // of a 0-d x: one window of at most one element, y[j] = x
   static constexpr std::string_view name = "unfold",
                                     doc = "y[.., i, .., j] = x[.., i*step + j, ..], j < size";
   static constexpr auto batch = batch_named_dimensions;
-  static constexpr int least_rank = 1;
   struct Attr {
     int64_t dim = 0;
     Dim size = 1;

@@ -1,5 +1,7 @@
 // What holds of a draft after each step of planning: see plan/steps.h.
 #include <algorithm>
+#include <map>
+#include <queue>
 #include <set>
 
 #include "gradus/error.h"
@@ -72,19 +74,26 @@ std::vector<Living> slots_of(const Draft& d) {
   return living;
 }
 
+// Those alive do not overlap, so that only the neighbours of one that is born have to be looked at.
 void verify_slots(const Draft& d) {
-  std::vector<Living> alive;
+  std::map<int64_t, Living> alive;  // by their first byte
+  using End = std::pair<uint64_t, int64_t>;
+  std::priority_queue<End, std::vector<End>, std::greater<>>
+      ends;  // and first bytes, soonest first
   for (const Living& slot : slots_of(d)) {
-    std::erase_if(alive, [&](const Living& other) {
-      return other.dies < slot.born || (other.handed_on && other.dies == slot.born);
-    });
-    for (const Living& other : alive)
-      if (slot.first < other.last && other.first < slot.last)
-        broken("P5", "bytes [{}, {}) and [{}, {}) are both in use at instruction {}", slot.first,
-               slot.last, other.first, other.last, slot.born);
+    // What is handed on goes before the instruction of its last use, the others after it.
+    for (; !ends.empty() && ends.top().first <= 2 * uint64_t{slot.born}; ends.pop())
+      alive.erase(ends.top().second);
+    auto next = alive.lower_bound(slot.last);
+    if (next != alive.begin() && std::prev(next)->second.last > slot.first) {
+      const Living& other = std::prev(next)->second;
+      broken("P5", "bytes [{}, {}) and [{}, {}) are both in use at instruction {}", slot.first,
+             slot.last, other.first, other.last, slot.born);
+    }
     if (slot.last > d.plan->buffer_bytes)
       broken("P6", "bytes [{}, {}) of a buffer of {}", slot.first, slot.last, d.plan->buffer_bytes);
-    alive.push_back(slot);
+    alive.emplace_hint(next, slot.first, slot);
+    ends.emplace(2 * uint64_t{slot.dies} + (slot.handed_on ? 0 : 1), slot.first);
   }
 }
 

@@ -24,20 +24,22 @@ Wires scattered(ExportCall& c, const char* how) {
 Wires scatter(ExportCall& c) { return scattered(c, ""); }
 Wires scatter_add(ExportCall& c) { return scattered(c, "add"); }
 
+// One without dimensions as one of one element.
+Wire as_row(ExportCall& c, const Wire& x) { return c.rank() == 0 ? c.to.reshape(x, Dims{1}) : x; }
+Wire of_type(ExportCall& c, const Wire& y) { return c.rank() == 0 ? c.to.reshape(y, Dims{}) : y; }
+
 Wires index_select(ExportCall& c) {
-  if (c.rank() == 0) c.refuse("a place in a number");
   // The index may be one number, which counts as a list of one.
   Wire index = index_of(c, 1);
   if (c.rank(1) == 0) index = c.to.node("Unsqueeze", {index, c.to.integers({0})});
-  return {c.to.node("Gather", {c.x(), index}, {{"axis", c.axis("dim")}})};
+  return {of_type(c, c.to.node("Gather", {as_row(c, c.x()), index}, {{"axis", c.axis("dim")}}))};
 }
 
 // The list of places along a dimension, as one of each element of src.
 Wires written(ExportCall& c, const char* how, double scale) {
-  if (c.rank() == 0) c.refuse("a place in a number");
   auto axis = static_cast<size_t>(c.axis("dim"));
   // src may be a number, and the index one place.
-  Dims shape = c.type().dims, along(shape.size(), 1);
+  Dims shape = c.rank() == 0 ? Dims{1} : c.type().dims, along(shape.size(), 1);
   shape[axis] = along[axis] = c.rank(1) == 0 ? Dim(1) : c.type(1).dims[0];
   Wire index = c.to.node("Expand", {c.to.reshape(index_of(c, 1), along), c.to.sizes(shape)});
   Wire src = c.x(2, c.y_type().dtype);
@@ -46,7 +48,7 @@ Wires written(ExportCall& c, const char* how, double scale) {
   src = c.to.node("Expand", {src, c.to.sizes(shape)});
   std::vector<NodeAttribute> attributes{{"axis", static_cast<int64_t>(axis)}};
   if (*how) attributes.push_back({"reduction", std::string(how)});
-  return {c.to.node("ScatterElements", {c.x(), index, src}, attributes)};
+  return {of_type(c, c.to.node("ScatterElements", {as_row(c, c.x()), index, src}, attributes))};
 }
 Wires index_copy(ExportCall& c) { return written(c, "", 1); }
 Wires index_add(ExportCall& c) { return written(c, "add", c.real("alpha")); }

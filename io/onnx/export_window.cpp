@@ -62,6 +62,7 @@ Wire with_last(ExportCall& c, const Wire& x, int64_t rank, int64_t axis, bool to
   return c.to.node("Transpose", {x}, {{"perm", order}});
 }
 Wires unfold(ExportCall& c) {
+  if (c.rank() == 0) return {c.to.node("Expand", {c.x(), c.to.sizes(c.y_type().dims)})};
   int64_t axis = c.axis("dim");
   Wire places = window_places(c, c.y_type().dims[static_cast<size_t>(axis)], c.dim("size"));
   Wire y = c.to.node("Gather", {c.x(), places}, {{"axis", axis}});

@@ -18,65 +18,55 @@ void FlowNetwork::add_edge(uint32_t from, uint32_t to, int64_t capacity) {
   add(to, from, 0);
 }
 
-// Distances from the source over edges with something left. False where the sink is not reached.
-bool FlowNetwork::find_levels(uint32_t source, uint32_t sink) {
-  level_.assign(nodes(), none);
-  std::vector<uint32_t> queue{source};
-  level_[source] = 0;
-  for (size_t q = 0; q < queue.size(); ++q)
-    for (uint32_t e = first_[queue[q]]; e != none; e = edges_[e].next)
-      if (edges_[e].capacity > 0 && level_[edges_[e].to] == none) {
-        level_[edges_[e].to] = level_[queue[q]] + 1;
-        queue.push_back(edges_[e].to);
-      }
-  return level_[sink] != none;
+// Sets labels to the distances from the sink over edges with something left.
+void FlowNetwork::find_labels() {
+  const auto far = static_cast<uint32_t>(nodes());
+  label_.assign(nodes(), far);
+  label_[sink_] = 0;
+  order_.assign(1, sink_);
+  for (size_t q = 0; q < order_.size(); ++q)
+    for (uint32_t e = first_[order_[q]]; e != none; e = edges_[e].next) {
+      ++work_;
+      const uint32_t from = edges_[e].to;
+      if (edges_[e ^ 1].capacity == 0 || label_[from] != far || from == source_) continue;
+      label_[from] = label_[order_[q]] + 1;
+      order_.push_back(from);
+    }
 }
 
-// Along shortest paths until there is none left.
-void FlowNetwork::push_flows(uint32_t source, uint32_t sink) {
-  at_ = first_;
-  std::vector<uint32_t> path;  // edges
-  uint32_t node = source;
-  for (;;) {
-    if (node == sink) {
-      int64_t flow = unlimited;
-      for (uint32_t e : path) flow = std::min(flow, edges_[e].capacity);
-      size_t full = path.size();
-      for (size_t i = path.size(); i-- > 0;) {
-        edges_[path[i]].capacity -= flow;
-        edges_[path[i] ^ 1].capacity += flow;
-        if (edges_[path[i]].capacity == 0) full = i;
-      }
-      node = edges_[path[full] ^ 1].to;
-      path.resize(full);
-      continue;
-    }
-    uint32_t& e = at_[node];
-    while (e != none && (edges_[e].capacity == 0 || level_[edges_[e].to] != level_[node] + 1))
-      e = edges_[e].next;
-    if (e != none) {
-      path.push_back(e);
-      node = edges_[e].to;
-    } else {
-      if (node == source) return;
-      level_[node] = none;  // leads nowhere
-      node = edges_[path.back() ^ 1].to;
-      path.pop_back();
-    }
+// Sends on what waits at the node, one label down.
+void FlowNetwork::discharge(uint32_t node) {
+  for (uint32_t e = first_[node]; e != none && excess_[node] > 0; e = edges_[e].next) {
+    ++work_;
+    if (label_[edges_[e].to] + 1 != label_[node]) continue;
+    const auto flow = static_cast<int64_t>(std::min<Excess>(excess_[node], edges_[e].capacity));
+    edges_[e].capacity -= flow;
+    edges_[e ^ 1].capacity += flow;
+    excess_[node] -= flow;
+    excess_[edges_[e].to] += flow;
   }
 }
 
 std::vector<bool> FlowNetwork::sink_side(uint32_t source, uint32_t sink) {
-  while (find_levels(source, sink)) push_flows(source, sink);
+  source_ = source;
+  sink_ = sink;
+  excess_.assign(nodes(), 0);
+  for (uint32_t e = first_[source]; e != none; e = edges_[e].next) {
+    excess_[edges_[e].to] += edges_[e].capacity;
+    edges_[e ^ 1].capacity += edges_[e].capacity;
+    edges_[e].capacity = 0;
+  }
+  // What still waits then has no way to the sink: those that have one are on its side.
+  for (bool waits = true; waits;) {
+    find_labels();
+    waits = false;
+    for (size_t i = order_.size(); i-- > 1;) {
+      waits |= excess_[order_[i]] > 0;
+      discharge(order_[i]);
+    }
+  }
   std::vector<bool> side(nodes(), false);
-  std::vector<uint32_t> queue{sink};
-  side[sink] = true;
-  for (size_t q = 0; q < queue.size(); ++q)
-    for (uint32_t e = first_[queue[q]]; e != none; e = edges_[e].next)
-      if (edges_[e ^ 1].capacity > 0 && !side[edges_[e].to]) {
-        side[edges_[e].to] = true;
-        queue.push_back(edges_[e].to);
-      }
+  for (const uint32_t n : order_) side[n] = true;
   return side;
 }
 

@@ -139,6 +139,9 @@ TEST(Indexing, Refusals) {
   wrong("scatter_add", {f64_of({2}), i64_of({2}), Type(DType::f32, {2})}, {dim(0)});
   wrong("index_select", {f64_of({2}), i64_of({2, 2})}, {dim(0)});
   wrong("index_select", {f64_of({}), i64_of({2})}, {dim(0)});
+  wrong("index_select", {f64_of({}), i64_of({0})}, {dim(0)});
+  wrong("index_add", {f64_of({}), i64_of({1}), f64_of({1})}, {dim(0)});
+  wrong("index_copy", {f64_of({}), i64_of({2}), f64_of({})}, {dim(0)});
   wrong("index_add", {f64_of({2, 3}), i64_of({2}), f64_of({3, 3})}, {dim(0)});
   wrong("index", {f64_of({2}), i64_of({2}), i64_of({2})}, {});
   wrong("index", {f64_of({2, 2}), i64_of({2}), i64_of({3})}, {});

@@ -50,6 +50,32 @@ TEST(FlowNetwork, CutsAreMinimalAndSmallest) {
   }
 }
 
+// A chain as budgets cut it: each value costs what it takes to make it or to hold it, and every
+// `spacing`-th is needed.
+size_t work_for_chain(uint32_t length, uint32_t spacing) {
+  ir::FlowNetwork network;
+  const uint32_t source = network.add_node(), sink = network.add_node();
+  uint32_t before = source;
+  for (uint32_t i = 0; i < length; ++i) {
+    const uint32_t node = network.add_node(), value = network.add_node();
+    network.add_edge(source, node, 3 + i % 5);
+    if (i > 0) network.add_edge(before, node, ir::FlowNetwork::unlimited);
+    network.add_edge(node, value, 40 + i * 7 % 11);
+    if (i % spacing == spacing - 1) network.add_edge(value, sink, ir::FlowNetwork::unlimited);
+    before = value;
+  }
+  network.sink_side(source, sink);
+  return network.work();
+}
+
+TEST(FlowNetwork, WorkIsLinearInTheLengthOfChains) {
+  for (const uint32_t spacing : {1u, 4u, 50u, 1000u}) {
+    const size_t one = work_for_chain(4000, spacing), four = work_for_chain(16000, spacing);
+    EXPECT_LT(one, 4000 * 100) << spacing;
+    EXPECT_LT(four, one * 6) << spacing;
+  }
+}
+
 ir::Graph within(ir::Graph lowered, const MemoryBudget& budget) {
   ir::rematerialize(lowered, budget);
   ir::verify(lowered);
