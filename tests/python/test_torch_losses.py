@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 F = torch.nn.functional
 
+import gradus
 from torch_operators import check, draw, ints
 
 f64, f32, i64, i32 = torch.float64, torch.float32, torch.int64, torch.int32
@@ -247,3 +248,23 @@ MATRICES = {
 def test_matrix(name, n):
     f = MATRICES[name]
     check(f, positive(n), tolerance=1e-7)
+
+
+# By operators that a build may be without.
+FACTORIZATIONS = {
+    "svd": lambda a: (torch.linalg.svdvals(a), torch.linalg.svd(a)[1], torch.linalg.cond(a)),
+    "eigh": lambda a: (torch.linalg.eigvalsh(a), *(v.abs() for v in torch.linalg.eigh(a))),
+    "qr": lambda a: (torch.linalg.qr(a)[0].abs(), torch.linalg.qr(a)[1].abs()),
+    "lu": lambda a: (*torch.linalg.lu(a)[1:], torch.linalg.lu_factor(a)[0]),
+    "matrix_exp": lambda a: (torch.linalg.matrix_exp(a / 9), torch.matrix_exp(a / 8)),
+    "pinv": lambda a: (torch.linalg.pinv(a), torch.pinverse(a)),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIZATIONS)
+def test_factorization(name):
+    if not hasattr(gradus.ops, name):
+        with pytest.raises(gradus.Error, match="there is no operator"):
+            check(FACTORIZATIONS[name], positive(3), order=0)
+        return
+    check(FACTORIZATIONS[name], positive(3), order=1, tolerance=1e-7)
