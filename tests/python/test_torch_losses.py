@@ -268,3 +268,28 @@ def test_factorization(name):
             check(FACTORIZATIONS[name], positive(3), order=0)
         return
     check(FACTORIZATIONS[name], positive(3), order=1, tolerance=1e-7)
+
+
+NAMED = {
+    "losses": lambda x, y: (
+        F.mse_loss(x, y),
+        F.huber_loss(x, y),
+        F.kl_div(x, y.abs()),
+        F.l1_loss(x, y),
+    ),
+    "margins": lambda x, y: (F.triplet_margin_loss(x, y, x * y), F.cosine_similarity(x, y, 1)),
+    "classes": lambda x, y: (F.cross_entropy(x, y.argmax(1)), F.nll_loss(x, y.argmax(1))),
+    "several": lambda x, y: F.multi_margin_loss(x, y.detach().argmax(1)),
+    "norms": lambda x, y: (
+        F.layer_norm(x, (4,)),
+        F.rms_norm(x, (4,)),
+        F.batch_norm(y, None, None, training=True),
+    ),
+    "distances": lambda x, y: (F.pairwise_distance(x, y), torch.cdist(x, y + 1), F.normalize(x)),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_sizes_with_names(name):
+    order = 1 if name in {"several", "distances"} else 2
+    check(NAMED[name], draw((5, 4)), draw((5, 4), seed=1), order=order, dynamic=True)

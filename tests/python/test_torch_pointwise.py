@@ -464,3 +464,11 @@ def test_other_activations():
 def test_random_numbers_are_refused(f):
     with pytest.raises(gradus.Error, match="export the model in eval mode"):
         check(f, draw((3, 4)), order=0)
+
+
+def test_sizes_with_names():
+    f = lambda x, y: (
+        torch.addcmul(x, x, y), x.clamp(y, y + 1), torch.where(x > y, 1.0, 2.0), torch.atan2(x, y),
+        F.softmax(x, 0), F.glu(x, 0), F.gelu(x), torch.logaddexp(x, y[:1]), torch.lerp(x, y, 0.3),
+    )  # fmt: skip
+    check(f, draw((6, 3)), draw((6, 3), seed=1), dynamic=True)
