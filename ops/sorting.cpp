@@ -94,7 +94,7 @@ void MedianDim::compose(ComposeCall& c, const Attr& a) {
   const Dim half = floor_div(n + 1, 2);
   SmallVector<Value, 1> in{x};
   Value least = emit_all<Topk>(c.world, in, {.k = half, .dim = a.dim, .largest = false})[1];
-  Value place = slice(least, a.dim, half - 1, half);
+  Value place = unsqueeze(select(least, a.dim, half - 1), a.dim);
   if (x.type.is_floating()) {
     Value bad = cast(emit<Isnan>(x), DType::u8);
     Value first = emit<ArgMax>({bad}, {.dim = a.dim, .keepdim = true});

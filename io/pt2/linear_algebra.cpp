@@ -1,6 +1,7 @@
 // Factorisations of matrices, and solving with them. Operators of stacks of matrices take the same.
 #include "gradus/registry.h"
 #include "io/pt2/call.h"
+#include "io/pt2/factorizations.h"
 #include "io/pt2/operands.h"
 
 namespace gradus::pt2 {
@@ -142,6 +143,7 @@ void matrix_power_rule(Call& c) { c.give(power_of_matrix(c, c.x(), c.integer("n"
 void all_distances_rule(Call& c) {
   Value x = c.x("x1"), y = c.x("x2");
   const double p = c.number("p", 2);
+  if (find("cdist")) return c.give(emit("cdist", {x, y}, {{"p", p}}));
   Value difference = unsqueeze(x, x.rank() - 1) - unsqueeze(y, y.rank() - 2);
   c.give(emit("norm", {difference}, {{"p", p}, {"dim", ir::Literal::list(Ints{-1})}}));
 }
@@ -169,6 +171,23 @@ constexpr RuleEntry linear_algebra_table[] = {
     {"_linalg_solve_ex", solve_rule},
     {"linalg_matrix_power", matrix_power_rule},
     {"matrix_power", matrix_power_rule},
+    {"linalg_svd", svd_rule},
+    {"_linalg_svd", svd_rule},
+    {"svd", svd_rule},
+    {"linalg_svdvals", singular_values_rule},
+    {"linalg_eigh", symmetric_eigen_rule},
+    {"_linalg_eigh", symmetric_eigen_rule},
+    {"linalg_eigvalsh", symmetric_eigen_rule},
+    {"linalg_qr", qr_rule},
+    {"linalg_lu", lu_rule},
+    {"linalg_lu_factor", lu_factor_rule},
+    {"linalg_lu_factor_ex", lu_factor_rule},
+    {"linalg_matrix_exp", matrix_exponential_rule},
+    {"matrix_exp", matrix_exponential_rule},
+    {"linalg_pinv", pseudoinverse_rule},
+    {"pinverse", pseudoinverse_rule},
+    {"linalg_cond", condition_rule},
+    {"linalg_lstsq", least_squares_rule},
     {"cdist", all_distances_rule},
     {"_cdist_forward", all_distances_rule},
 };

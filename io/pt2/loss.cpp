@@ -193,9 +193,10 @@ Samples samples_of(Call& c, bool classes) {
   return s;
 }
 
-// Of samples [N]; those of one sample have no dimension.
+// Of samples [N]; of one sample as the archive has it, with a dimension or without.
 void give_of_samples(Call& c, const Samples& s, const Value& losses) {
-  c.give(reduced_loss(c, s.one ? reshape(losses, {}) : losses));
+  Value y = reduced_loss(c, losses);
+  c.give(s.one ? reshape(y, c.result().sizes) : y);
 }
 
 // How many classes there are, as a row 0, 1, ..

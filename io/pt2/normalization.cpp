@@ -39,11 +39,11 @@ Ints last_dims(const Value& x, size_t count) {
   return dims;
 }
 
-// A result that only derivatives of the operator's own read.
+// A result that derivatives of the operator's own read; none passes through it.
 template <class Make>
 void give_if_wanted(Call& c, size_t i, Make make) {
   if (!c.wants(i)) return c.give_nothing();
-  c.give(cast(make(), c.result(i).dtype));
+  c.give(detach(cast(make(), c.result(i).dtype)));
 }
 
 void layer_norm_rule(Call& c) {

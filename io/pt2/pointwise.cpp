@@ -127,7 +127,9 @@ void shift_rule(Call& c) {
     Value x = in_result_dtype(c), by = in_result_dtype(c, "other");
     return c.give(binary(c.ours(), x, by));
   }
-  Value power = binary("pow", num(int64_t{2}), as(c.x("other"), DType::i64));
+  Value by = as(c.x("other"), DType::i64);
+  if (by.is_number()) by = number_tensor(c, by, DType::i64);
+  Value power = binary("pow", num(int64_t{2}), by);
   Value x = as(c.x(), DType::i64);
   c.give(
       cast(c.ours() == "bitwise_left_shift" ? x * power : binary("floor_divide", x, power), dtype));
@@ -163,7 +165,7 @@ void nan_to_num_rule(Call& c) {
   c.give(is_floating(x.dtype()) ? emit("nan_to_num", {x}, attributes) : x);
 }
 
-void infinity_rule(Call& c) { c.give(eq(c.x(), num(c.op() == "isposinf" ? INFINITY : -INFINITY))); }
+void infinity_rule(Call& c) { c.give(eq(c.x(), num(c.op().starts_with("isposinf") ? INFINITY : -INFINITY))); }
 
 // Digits behind the point that stay.
 void round_rule(Call& c) {

@@ -251,3 +251,24 @@ def test_searching():
 def test_unique_is_refused():
     with pytest.raises(gradus.Error, match="unique"):
         check(lambda x: torch.unique(x), ints((5,)), order=0)
+
+
+NAMED = {
+    "mean": lambda x: (x.mean(), x.mean(0), x.var(0), x.std(), x.sum((0, 1), True), x.logsumexp(0)),
+    "max": lambda x: (
+        x.max(),
+        *x.max(0),
+        x.amin(1),
+        x.argmax(),
+        x.median(),
+        x.norm(),
+        x.norm(3, 0),
+    ),
+    "sort": lambda x: (*x.sort(0), *x.topk(2, 0), *x.kthvalue(2, 0), x.cumsum(0), *x.cummax(0)),
+    "any": lambda x: ((x > 0).any(), (x > 0).all(0), torch.count_nonzero(x, 0), x.prod(0), x * 2),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_sizes_with_names(name):
+    check(NAMED[name], draw((5, 3)), dynamic=True)

@@ -125,11 +125,20 @@ def assert_close(got, want, tolerance, what):
     )
 
 
-def check(module, *args, order=2, tolerance=None, seed=3, **options):
+def first_sizes_named(args):
+    """That the first sizes of a function's arguments have names in the program."""
+    named = tuple({0: torch.export.Dim.AUTO} if a.dim() > 0 else None for a in args)
+    return {"dynamic_shapes": (named,)}
+
+
+def check(module, *args, order=2, tolerance=None, seed=3, dynamic=False, **options):
     """Compares results and derivatives up to `order` with random cotangents; also the buffers that
-    the module writes. `module` may be a function. `options` are torch.export's."""
+    the module writes. `module` may be a function, which with `dynamic` is exported for any first
+    sizes of its arguments. `options` are torch.export's."""
     if not isinstance(module, torch.nn.Module):
         module = Function(module)
+    if dynamic:
+        options.update(first_sizes_named(args))
     if tolerance is None:
         wide = all(a.dtype == torch.float64 for a in args if a.is_floating_point())
         tolerance = 1e-9 if wide else 1e-4
@@ -146,7 +155,7 @@ def check(module, *args, order=2, tolerance=None, seed=3, **options):
             assert_close(results[name], buffers[name].detach().numpy(), tolerance, name)
     if order < 1:
         return
-    given = {f"ct_{names[i]}": c.numpy() for i, c in enumerate(theirs.cotangents) if c is not None}
+    given = {f"ct1_{names[i]}": c.numpy() for i, c in enumerate(theirs.cotangents) if c is not None}
     first = ours.run(given)
     compare(ours, theirs, first, theirs.first, "d1_", tolerance)
     if order < 2:
@@ -158,7 +167,11 @@ def check(module, *args, order=2, tolerance=None, seed=3, **options):
 
 def compare(ours, theirs, got, want, prefix, tolerance):
     for n, value in theirs.wanted.items():
-        wanted = want[n].detach().numpy() if n in want else np.zeros_like(value.detach().numpy())
+        wanted = (
+            want[n].detach().numpy(force=True)
+            if n in want
+            else np.zeros_like(value.detach().numpy())
+        )
         name = prefix + ours.name_of(n)
         assert_close(got.get(name), wanted, tolerance, name)
 
