@@ -113,6 +113,7 @@ enum class ScanStep : uint8_t {
   recurrence,   // s = a * s + b, product and sum rounded each; two operands of one shape
   log_sum_exp,  // s = h + log1p(exp(l - h)), h the greater of s and x, l the other; h where it is
                 // infinite or NaN, which is the greatest. By the functions of gradus/scalar/math.h
+  cut_recurrence,  // recurrence, but s = b where the third operand, a bool of that shape, holds
 };
 std::string_view name_of(ScanStep step);
 

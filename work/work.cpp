@@ -23,7 +23,8 @@ std::string text_of(const ir::Number& n) {
 }
 
 std::string_view name_of(ScanStep step) {
-  constexpr std::string_view names[] = {"sum", "prod", "recurrence", "log_sum_exp"};
+  constexpr std::string_view names[] = {"sum", "prod", "recurrence", "log_sum_exp",
+                                        "cut_recurrence"};
   return names[static_cast<size_t>(step)];
 }
 

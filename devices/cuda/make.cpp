@@ -105,7 +105,8 @@ class Maker {
   }
 
   void bind(const work::Scan& w) {
-    if (w.next == work::ScanStep::log_sum_exp) return refuse();
+    if (w.next == work::ScanStep::log_sum_exp || w.next == work::ScanStep::cut_recurrence)
+      return refuse();
     launch(scan_kernel(w));
   }
 

@@ -19,6 +19,7 @@ const std::set<std::string_view> unsayable = {
     "digamma",
     "erfinv",
     "polygamma",
+    "bits of numbers",
     // no such scans and factorisations
     "operator cumprod",
     "operator cummax",
