@@ -29,7 +29,8 @@ std::string_view name_of(ScanStep step) {
 }
 
 std::string_view name_of(MatrixFunction function) {
-  constexpr std::string_view names[] = {"cholesky", "inverse", "det", "cofactor"};
+  constexpr std::string_view names[] = {"cholesky", "inverse", "det", "cofactor", "lu",
+                                        "qr",       "eigh",    "svd", "exp"};
   return names[static_cast<size_t>(function)];
 }
 

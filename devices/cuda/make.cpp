@@ -118,6 +118,7 @@ class Maker {
   }
 
   void bind(const work::Solve& w) {
+    if (w.general) return refuse();
     scratch_ = static_cast<size_t>(w.b.numel()) * sizeof(double);
     launch(solve_kernel(w));
   }

@@ -29,6 +29,12 @@ const std::set<std::string_view> unsayable = {
     "operator inverse",
     "operator triangular_solve",
     "operator cofactor",
+    "operator square_solve",
+    "operator lu_factor",
+    "operator tall_qr",
+    "operator eigh",
+    "operator tall_svd",
+    "operator matrix_exp",
     // other random numbers, code of the user
     "operator random_bits",
     "operator uniform",
