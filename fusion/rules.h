@@ -28,7 +28,7 @@ Rule half_power_rule(int half, Compute compute);
 
 // A table for each file that instantiates rules.
 using RuleTable = std::span<const OperatorRules>;
-RuleTable arithmetic_rules();  // arithmetic, rounding, comparison
+RuleTable arithmetic_rules();  // arithmetic, rounding, comparison, bitwise
 RuleTable elementary_rules();
 RuleTable special_rules();
 RuleTable activation_rules();

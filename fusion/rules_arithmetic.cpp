@@ -1,6 +1,7 @@
 #include "fusion/make_rules.h"
 #include "gradus/scalar/math.h"
 #include "ops/arithmetic.h"
+#include "ops/bitwise.h"
 #include "ops/comparison.h"
 #include "ops/powers.h"
 #include "ops/rounding.h"
@@ -8,7 +9,8 @@
 namespace gradus::fusion {
 
 RuleTable arithmetic_rules() {
-  return fold_rules<ops::ArithmeticOperators, ops::RoundingOperators, ops::ComparisonOperators>();
+  return fold_rules<ops::ArithmeticOperators, ops::RoundingOperators, ops::ComparisonOperators,
+                    ops::BitwiseOperators>();
 }
 
 Rule half_power_rule(int half, Compute compute) {

@@ -1,53 +1,18 @@
 // Functions of square matrices, one matrix after the other, in f64.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <optional>
 
 #include "base/slots.h"
 #include "gradus/error.h"
-#include "kernels/copies.h"
+#include "kernels/factorization.h"
+#include "kernels/matrix_stack.h"
 
 namespace gradus::kernels {
 
 namespace {
-
-// Where a stack of matrices lies.
-struct Stack {
-  Layout layout;
-  int64_t rows, columns;
-
-  explicit Stack(const Layout& l)
-      : layout(l), rows(l.shape[l.shape.size() - 2]), columns(l.shape.back()) {}
-  int64_t offset(int64_t matrix) const {
-    int64_t at = 0;
-    for (size_t d = layout.shape.size() - 2; d-- > 0;) {
-      at += matrix % layout.shape[d] * layout.strides[d];
-      matrix /= layout.shape[d];
-    }
-    return at;
-  }
-  void load(const std::byte* base, int64_t matrix, double* m) const {
-    const size_t rank = layout.shape.size(), size = size_of(layout.dtype);
-    const std::byte* first = base + offset(matrix) * static_cast<int64_t>(size);
-    for (int64_t i = 0; i < rows; ++i)
-      convert_row(layout.dtype, first + i * layout.strides[rank - 2] * static_cast<int64_t>(size),
-                  layout.strides[rank - 1], DType::f64,
-                  reinterpret_cast<std::byte*>(m + i * columns), 1, columns);
-  }
-  // Only where the stack is contiguous.
-  void store(std::byte* base, int64_t matrix, const double* m) const {
-    store_row(layout.dtype, base, matrix * rows * columns, m, rows * columns);
-  }
-  static void store_row(DType dtype, std::byte* base, int64_t at, const double* m, int64_t n) {
-    convert_row(DType::f64, reinterpret_cast<const std::byte*>(m), 1, dtype,
-                base + at * static_cast<int64_t>(size_of(dtype)), 1, n);
-  }
-};
-
-int64_t matrices(const Layout& l) {
-  return std::accumulate(l.shape.begin(), l.shape.end() - 2, int64_t{1}, std::multiplies<>());
-}
 
 // a -> its lower factor, in place; the pivot that is not positive, if there is one.
 std::optional<int64_t> factor_cholesky(double* a, int64_t n) {
@@ -193,15 +158,89 @@ void cofactors(double* a, double* out, double* work, int64_t* order, int64_t n) 
     for (int64_t j = 0; j < n; ++j) out[order[j] * n + order[n + i]] = sign * work[i * n + j];
 }
 
+// A result's elements for one matrix.
+struct Part {
+  DType dtype;
+  int64_t elements;
+};
+
 struct MatrixPlan {
   MatrixFunction function;
   std::string_view op;
   Stack x;
   int64_t count;
+  SmallVector<Part, 3> parts;  // of factorisations: their results
+  int64_t room;                // doubles of scratch that one matrix takes
 };
 
-// Doubles of scratch that one matrix takes.
-int64_t room(int64_t n) { return 3 * n * n + 2 * n; }
+SmallVector<Part, 3> parts_of(const Factor& w, int64_t m, int64_t n) {
+  const DType x = w.x.dtype;
+  switch (w.function) {
+    case MatrixFunction::lu:
+      return {{x, m * n}, {DType::i32, std::min(m, n)}, {DType::i64, m}};
+    case MatrixFunction::qr:
+      return {{x, m * n}, {x, n * n}};
+    case MatrixFunction::eigh:
+      return {{x, n}, {x, n * n}};
+    case MatrixFunction::svd:
+      return {{x, m * n}, {x, n}, {x, n * n}};
+    case MatrixFunction::exp:
+      return {{x, n * n}};
+    default:
+      return {};
+  }
+}
+
+// For the matrix, its results, and what steps in between need.
+int64_t room_of(const Factor& w, int64_t m, int64_t n, std::span<const Part> parts) {
+  if (parts.empty()) return 3 * n * n + 2 * n;
+  int64_t room = m * n;
+  for (const Part& part : parts) room += part.elements;
+  return room + (w.function == MatrixFunction::exp ? exponential_room(n) : n);
+}
+
+// The results of matrix `a` one after the other into y.
+void factor_one(const MatrixPlan& p, int64_t matrix, double* a, double* y) {
+  const int64_t m = p.x.rows, n = p.x.columns;
+  std::array<double*, 4> to{y};  // the last one is room for steps in between
+  for (size_t k = 0; k < p.parts.size(); ++k) to[k + 1] = to[k] + p.parts[k].elements;
+  bool found = true;
+  switch (p.function) {
+    case MatrixFunction::lu:
+      std::copy_n(a, m * n, to[0]);
+      factor_lu(to[0], m, n, to[1], to[2]);
+      break;
+    case MatrixFunction::qr:
+      factor_qr(a, m, n, to[0], to[1]);
+      break;
+    case MatrixFunction::eigh:
+      found = factor_symmetric(a, n, to[0], to[1], to[2]);
+      break;
+    case MatrixFunction::svd:
+      found = factor_singular(a, m, n, to[0], to[1], to[2]);
+      break;
+    default:
+      exponential(a, n, to[0], to[1]);
+  }
+  if (!found)
+    throw Error(
+        "{}: matrix {} of 'x' has elements that are not finite, or its steps do not converge", p.op,
+        matrix);
+}
+
+void run_factorization(const MatrixPlan& p, std::byte* const* args, KernelScope& scope) {
+  auto* scratch = reinterpret_cast<double*>(scope.scratch);
+  run_in_slots(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
+    double *a = scratch + slot * p.room, *y = a + p.x.rows * p.x.columns;
+    p.x.load(args[0], matrix, a);
+    factor_one(p, matrix, a, y);
+    for (size_t k = 0; k < p.parts.size(); ++k) {
+      const Part& part = p.parts[k];
+      Stack::store_row(part.dtype, args[k + 1], matrix * part.elements, y, part.elements);
+      y += part.elements;
+    }
+  });
+}
 
 void run_one(const MatrixPlan& p, std::byte* const* args, int64_t matrix, double* a) {
   const int64_t n = p.x.rows;
@@ -225,6 +264,8 @@ void run_one(const MatrixPlan& p, std::byte* const* args, int64_t matrix, double
     case MatrixFunction::cofactor:
       cofactors(a, b, work, reinterpret_cast<int64_t*>(work + n * n), n);
       break;
+    default:
+      GRADUS_CHECK(false);
   }
   Stack::store_row(p.x.layout.dtype, args[1], matrix * n * n, y, n * n);
 }
@@ -232,15 +273,55 @@ void run_one(const MatrixPlan& p, std::byte* const* args, int64_t matrix, double
 void run_matrix(const MatrixPlan& p, std::byte* const* args, KernelScope& scope) {
   auto* scratch = reinterpret_cast<double*>(scope.scratch);
   run_in_slots(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
-    run_one(p, args, matrix, scratch + slot * room(p.x.rows));
+    run_one(p, args, matrix, scratch + slot * p.room);
   });
 }
 
 struct SolvePlan {
+  std::string_view op;
   Stack a, b;
   bool upper, transpose;
   int64_t count;
 };
+
+void transpose_square(double* a, int64_t n) {
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < i; ++j) std::swap(a[i * n + j], a[j * n + i]);
+}
+
+// a y = b by elimination: a becomes an upper triangle, y begins as b. False where a is singular.
+bool eliminate(double* a, double* y, int64_t n, int64_t m) {
+  for (int64_t c = 0; c < n; ++c) {
+    const int64_t p = pivot_row(a, n, c);
+    if (a[p * n + c] == 0) return false;
+    swap_rows(a, n, p, c);
+    swap_rows(y, m, p, c);
+    for (int64_t i = c + 1; i < n; ++i) {
+      const double f = a[i * n + c] / a[c * n + c];
+      for (int64_t j = c + 1; j < n; ++j) a[i * n + j] -= f * a[c * n + j];
+      for (int64_t j = 0; j < m; ++j) y[i * m + j] -= f * y[c * m + j];
+    }
+  }
+  for (int64_t i = n; i-- > 0;) {
+    for (int64_t k = n - 1; k > i; --k)
+      for (int64_t j = 0; j < m; ++j) y[i * m + j] -= a[i * n + k] * y[k * m + j];
+    for (int64_t j = 0; j < m; ++j) y[i * m + j] /= a[i * n + i];
+  }
+  return true;
+}
+
+void run_general(const SolvePlan& p, std::byte* const* args, KernelScope& scope) {
+  const int64_t n = p.a.rows, m = p.b.columns;
+  auto* scratch = reinterpret_cast<double*>(scope.scratch);
+  run_in_slots(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
+    double *a = scratch + slot * n * (n + m), *y = a + n * n;
+    p.a.load(args[0], matrix, a);
+    p.b.load(args[1], matrix, y);
+    if (p.transpose) transpose_square(a, n);
+    if (!eliminate(a, y, n, m)) throw Error("{}: matrix {} of 'a' is singular", p.op, matrix);
+    p.b.store(args[2], matrix, y);
+  });
+}
 
 void run_solve(const SolvePlan& p, std::byte* const* args, KernelScope& scope) {
   const int64_t n = p.a.rows, m = p.b.columns;
@@ -271,15 +352,20 @@ size_t scratch_for(int64_t count, int64_t each) {
 }  // namespace
 
 Kernel make_kernel(const Factor& w) {
-  MatrixPlan p{w.function, w.op->name, Stack(w.x), matrices(w.x)};
-  const size_t scratch = scratch_for(p.count, room(p.x.rows));
-  return Kernel::of<run_matrix>(std::move(p), scratch);
+  const Stack x(w.x);
+  SmallVector<Part, 3> parts = parts_of(w, x.rows, x.columns);
+  const int64_t room = room_of(w, x.rows, x.columns, parts);
+  MatrixPlan p{w.function, w.op->name, x, x.matrices(), std::move(parts), room};
+  const size_t scratch = scratch_for(p.count, room);
+  if (p.parts.empty()) return Kernel::of<run_matrix>(std::move(p), scratch);
+  return Kernel::of<run_factorization>(std::move(p), scratch);
 }
 
 Kernel make_kernel(const Solve& w) {
-  SolvePlan p{Stack(w.a), Stack(w.b), w.upper, w.transpose, matrices(w.a)};
+  SolvePlan p{w.op->name, Stack(w.a), Stack(w.b), w.upper, w.transpose, Stack(w.a).matrices()};
   const int64_t n = p.a.rows;
   const size_t scratch = scratch_for(p.count, n * (n + p.b.columns));
+  if (w.general) return Kernel::of<run_general>(std::move(p), scratch);
   return Kernel::of<run_solve>(std::move(p), scratch);
 }
 

@@ -37,9 +37,10 @@ constexpr C first_state() {
   if (step == ScanStep::log_sum_exp) return -std::numeric_limits<C>::infinity();
   return step == ScanStep::prod ? C(1) : C(0);
 }
-// The state after one more element of each operand.
+// The state after one more element of each operand; `cut` is 0 or 1.
 template <ScanStep step, class C>
-[[gnu::always_inline]] inline C next_state(C s, C a, C b) {
+[[gnu::always_inline]] inline C next_state(C s, C a, C b, C cut) {
+  if constexpr (step == ScanStep::cut_recurrence) return cut != 0 ? b : add(multiply(a, s), b);
   if constexpr (step == ScanStep::sum) return add(s, a);
   if constexpr (step == ScanStep::prod) return multiply(s, a);
   if constexpr (step == ScanStep::recurrence) return add(multiply(a, s), b);
@@ -54,29 +55,31 @@ template <ScanStep step, class C>
 
 // m rows of n columns: state[t] runs over the rows, which lie `step` elements apart in `a`, `b` and
 // `out` (negative in reverse).
-using ScanLoop = void (*)(const void* a, const void* b, void* out, int64_t m, int64_t n,
-                          int64_t step, void* state);
+using ScanLoop = void (*)(const void* a, const void* b, const void* cut, void* out, int64_t m,
+                          int64_t n, int64_t step, void* state);
 
 template <ScanStep kind, class C, bool exclusive>
-[[gnu::always_inline]] inline void scan_loop(const void* a, const void* b, void* out, int64_t m,
-                                             int64_t n, int64_t step, void* state) {
+[[gnu::always_inline]] inline void scan_loop(const void* a, const void* b, const void* cut,
+                                             void* out, int64_t m, int64_t n, int64_t step,
+                                             void* state) {
   const C* __restrict x = static_cast<const C*>(a);
   const C* __restrict z = static_cast<const C*>(b);
+  const C* __restrict k = static_cast<const C*>(cut);
   C* __restrict y = static_cast<C*>(out);
   C* __restrict s = static_cast<C*>(state);
   if (n == 1) {
     C now = s[0];
     for (int64_t i = 0; i < m; ++i) {
-      C next = next_state<kind>(now, x[i * step], z[i * step]);
+      C next = next_state<kind>(now, x[i * step], z[i * step], k[i * step]);
       y[i * step] = exclusive ? now : next;
       now = next;
     }
     s[0] = now;
     return;
   }
-  for (int64_t i = 0; i < m; ++i, x += step, z += step, y += step)
+  for (int64_t i = 0; i < m; ++i, x += step, z += step, k += step, y += step)
     for (int64_t t = 0; t < n; ++t) {
-      C next = next_state<kind>(s[t], x[t], z[t]);
+      C next = next_state<kind>(s[t], x[t], z[t], k[t]);
       y[t] = exclusive ? s[t] : next;
       s[t] = next;
     }
@@ -148,7 +151,7 @@ void load(const Plan& p, size_t k, const std::byte* x, const Strip& strip, int64
 // Narrow strips go by tiles along the scanned dimension, wide ones row by row.
 void run_strip(const Plan& p, std::byte* const* args, const Strip& strip) {
   // Of f64 or i64.
-  alignas(64) std::byte state[tile * 8], in[2][tile * 8], out[tile * 8];
+  alignas(64) std::byte state[tile * 8], in[3][tile * 8], out[tile * 8];
   if (p.compute == Compute::i64)
     std::fill_n(reinterpret_cast<int64_t*>(state), strip.width, p.integer_identity);
   else
@@ -161,8 +164,10 @@ void run_strip(const Plan& p, std::byte* const* args, const Strip& strip) {
     int64_t i = p.reverse ? p.length - done - m : done;
     for (size_t k = 0; k < p.sides.size(); ++k) load(p, k, args[k], strip, i, m, in[k]);
     const std::byte* b = p.sides.size() > 1 ? in[1] : in[0];
+    const std::byte* cut = p.sides.size() > 2 ? in[2] : in[0];
     int64_t start = p.reverse && one ? (m - 1) * 8 : 0;
-    p.loop(in[0] + start, b + start, out + start, m, strip.width, p.reverse ? -1 : 1, state);
+    p.loop(in[0] + start, b + start, cut + start, out + start, m, strip.width, p.reverse ? -1 : 1,
+           state);
     std::byte* y = args[p.sides.size()] + ((strip.outer * p.length + i) * p.inner + strip.first) *
                                               static_cast<int64_t>(size_of(p.out_dtype));
     if (p.inner == 1 || !one) {
@@ -269,6 +274,9 @@ Kernel make_kernel(const Scan& w) {
       break;
     case ScanStep::recurrence:
       choose_loop<ScanStep::recurrence>(p, w.exclusive);
+      break;
+    case ScanStep::cut_recurrence:
+      choose_loop<ScanStep::cut_recurrence>(p, w.exclusive);
       break;
     case ScanStep::log_sum_exp:
       choose_loop<ScanStep::log_sum_exp>(p, w.exclusive);

@@ -48,6 +48,20 @@ void PairwiseDistance::compose(ComposeCall& c, const Attr& a) {
   c.give(cast(d, (x + y).dtype()));
 }
 
+void Cdist::compose(ComposeCall& c, const Attr& a) {
+  const Value &x = floating_operand(c, 0), &y = floating_operand(c, 1);
+  if (x.rank() < 2 || y.rank() < 2)
+    c.fail("'x' is {} and 'y' is {}; both must be rows of numbers, or stacks of them",
+           to_string(x.type), to_string(y.type));
+  if (!(a.p >= 0)) c.fail("'p' is {}; it must not be negative", a.p);
+  same_size(c, x.dims().back(), y.dims().back(), "the rows of x and y are of one length");
+  Value difference = unsqueeze(widened(x), -2) - unsqueeze(widened(y), -3);
+  const DType dtype = x.dtype() == y.dtype() ? x.dtype() : difference.dtype();
+  // Of no numbers there is no greatest one; their sum is 0.
+  const bool none = x.dims().back() == Dim(0);
+  c.give(cast(norm(difference, none ? 1 : a.p, -1, false), dtype));
+}
+
 void TripletMarginLoss::compose(ComposeCall& c, const Attr& a) {
   Value anchor = widened(floating_operand(c, 0));
   Value like = distance(anchor, widened(floating_operand(c, 1)), a.p, 1e-6);

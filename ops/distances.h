@@ -49,6 +49,19 @@ struct PairwiseDistance {
   static void compose(ComposeCall&, const Attr&);
 };
 
+// Of every row of x with every row of y, over the last dimension; dimensions before the rows
+// broadcast. Derivatives are norm's: 0 where the distance, or a difference that p < 2 raises, is 0.
+struct Cdist {
+  static constexpr auto name = "cdist"sv, doc = "d[.., i, j] = norm(x[.., i, :] - y[.., j, :])"sv;
+  static constexpr std::array inputs{"x"sv, "y"sv};
+  static constexpr std::array results{"d"sv};
+  struct Attr {
+    double p = 2;
+    static constexpr auto fields() { return std::tuple(field("p", &Attr::p)); }
+  };
+  static void compose(ComposeCall&, const Attr&);
+};
+
 struct TripletMarginLoss {
   static constexpr auto name = "triplet_margin_loss"sv;
   static constexpr auto doc =
@@ -66,6 +79,6 @@ struct TripletMarginLoss {
 };
 
 using DistanceOperators =
-    std::tuple<Normalize, CosineSimilarity, PairwiseDistance, TripletMarginLoss>;
+    std::tuple<Normalize, CosineSimilarity, PairwiseDistance, Cdist, TripletMarginLoss>;
 
 }  // namespace gradus::ops

@@ -4,6 +4,7 @@
 
 #include "ops/edge.h"
 #include "ops/number_literal.h"
+#include "ops/scatter_reduce.h"
 #include "ops/selection.h"
 #include "ops/shape.h"
 
@@ -152,7 +153,8 @@ struct MaskedScatter {
   static void compose(ComposeCall&);
 };
 
-using IndexingOperators = std::tuple<Gather, Scatter, ScatterAdd, IndexSelect, IndexAdd, IndexCopy,
-                                     IndexFill, Index, IndexPut, Take, MaskedScatter>;
+using IndexingOperators =
+    std::tuple<Gather, Scatter, ScatterAdd, IndexSelect, IndexAdd, IndexCopy, IndexFill, Index,
+               IndexPut, Take, MaskedScatter, ScatterReduce>;
 
 }  // namespace gradus::ops

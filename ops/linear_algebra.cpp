@@ -48,7 +48,7 @@ void TriangularSolve::infer(InferCall& call) {
   call.out.push_back(b);
 }
 void TriangularSolve::bind(BindCall& call, const Attr& a) {
-  call.set_work(work::Solve{call.in[0], call.in[1], a.upper, a.transpose});
+  call.set_work(work::Solve{&call.op, call.in[0], call.in[1], a.upper, a.transpose});
 }
 // b = op(a) y, so db = op(a)^-T dy, and op(a) gets -db y^T.
 void TriangularSolve::vjp(VjpCall& d, const Attr& a) {

@@ -48,6 +48,7 @@ Value average_windows(const ComposeCall& c, int spatial) {
   const auto& a = c.attr<AvgPoolAttr>();
   const Value& x = image_operand(c, spatial);
   check_windows(c, a.kernel, a.stride, a.padding, spatial);
+  if (a.divisor_override == 0) c.fail("'divisor_override' is 0; sums are divided by it");
   const int rank = x.rank(), first = rank - spatial;
   bool all_count = true;  // every element of every window
   int64_t elements = 1;
@@ -69,6 +70,7 @@ Value average_windows(const ComposeCall& c, int spatial) {
     window_dims.push_back(rank + d);
   }
   y = sum(y, window_dims, false);
+  if (a.divisor_override) return y / static_cast<double>(*a.divisor_override);
   if (all_count) return y / Dim(elements);
   for (int d = 0; d < spatial; ++d) {
     Value counts = counts_along(c, a, d, x.dims()[first + d], y.dims()[first + d]);
@@ -129,10 +131,10 @@ Value adaptive_greatest(const Value& x, int d, int64_t n) {
 }
 
 // The image to which windows of output_size are fitted.
-const Value& adaptive_operand(const ComposeCall& c, const Ints& output_size) {
-  const Value& x = image_operand(c, 2);
-  check_list(c, "output_size", output_size, 2, 1);
-  for (int d = x.rank() - 2; d < x.rank(); ++d)
+const Value& adaptive_operand(const ComposeCall& c, const Ints& output_size, int spatial) {
+  const Value& x = image_operand(c, spatial);
+  check_list(c, "output_size", output_size, spatial, 1);
+  for (int d = x.rank() - spatial; d < x.rank(); ++d)
     if (const Dim& n = x.dims()[d]; n.is_constant() && n.value() < 1)
       c.fail("operand 'x' is {}; windows of nothing hold nothing", to_string(x.type));
   return x;
@@ -148,20 +150,30 @@ template struct AvgPoolNd<1>;
 template struct AvgPoolNd<2>;
 template struct AvgPoolNd<3>;
 
-void AdaptiveAvgPool2d::compose(ComposeCall& c, const Attr& a) {
-  const Ints& size = a.output_size;
-  const Value& x = adaptive_operand(c, size);
-  Value rows = adaptive_mean(widened(x), x.rank() - 2, along(size, 0));
-  c.give(cast(adaptive_mean(rows, x.rank() - 1, along(size, 1)), x.dtype()));
+template <int spatial>
+void AdaptiveAvgPoolNd<spatial>::compose(ComposeCall& c, const Attr& a) {
+  const Value& x = adaptive_operand(c, a.output_size, spatial);
+  Value y = widened(x);
+  for (int d = 0; d < spatial; ++d)
+    y = adaptive_mean(y, x.rank() - spatial + d, along(a.output_size, d));
+  c.give(cast(y, x.dtype()));
 }
+template struct AdaptiveAvgPoolNd<1>;
+template struct AdaptiveAvgPoolNd<2>;
+template struct AdaptiveAvgPoolNd<3>;
 
 // Along the last dimension first: of equal ones the first in row-major order is taken.
-void AdaptiveMaxPool2d::compose(ComposeCall& c, const Attr& a) {
-  const Ints& size = a.output_size;
-  const Value& x = adaptive_operand(c, size);
-  Value columns = adaptive_greatest(x, x.rank() - 1, along(size, 1));
-  c.give(adaptive_greatest(columns, x.rank() - 2, along(size, 0)));
+template <int spatial>
+void AdaptiveMaxPoolNd<spatial>::compose(ComposeCall& c, const Attr& a) {
+  const Value& x = adaptive_operand(c, a.output_size, spatial);
+  Value y = x;
+  for (int d = spatial; d-- > 0;)
+    y = adaptive_greatest(y, x.rank() - spatial + d, along(a.output_size, d));
+  c.give(y);
 }
+template struct AdaptiveMaxPoolNd<1>;
+template struct AdaptiveMaxPoolNd<2>;
+template struct AdaptiveMaxPoolNd<3>;
 
 void LpPool2d::compose(ComposeCall& c, const Attr& a) {
   const Value& x = image_operand(c, 2);

@@ -58,11 +58,13 @@ struct AvgPoolAttr {
   std::optional<Ints> stride;
   Ints padding{0};
   bool ceil_mode = false, count_include_pad = true;
+  std::optional<int64_t> divisor_override = {};  // what sums are divided by instead of counts
   static constexpr auto fields() {
     return std::tuple(
         required("kernel", &AvgPoolAttr::kernel), field("stride", &AvgPoolAttr::stride),
         field("padding", &AvgPoolAttr::padding), field("ceil_mode", &AvgPoolAttr::ceil_mode),
-        field("count_include_pad", &AvgPoolAttr::count_include_pad));
+        field("count_include_pad", &AvgPoolAttr::count_include_pad),
+        field("divisor_override", &AvgPoolAttr::divisor_override));
   }
 };
 
@@ -75,23 +77,31 @@ struct AvgPoolNd {
   static void compose(ComposeCall&);
 };
 
+struct AdaptivePoolAttr {
+  Ints output_size;
+  static constexpr auto fields() {
+    return std::tuple(required("output_size", &AdaptivePoolAttr::output_size));
+  }
+};
+
 // work::Window i of n is [floor(i H / n), ceil((i + 1) H / n)), along each dimension.
-struct AdaptiveAvgPool2d {
-  static constexpr auto name = "adaptive_avg_pool2d"sv,
-                        doc = "y = the mean of x over each of output_size windows"sv;
-  struct Attr {
-    Ints output_size;
-    static constexpr auto fields() {
-      return std::tuple(required("output_size", &Attr::output_size));
-    }
-  };
+template <int spatial>
+struct AdaptiveAvgPoolNd {
+  static constexpr std::array<std::string_view, 3> names{
+      "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"};
+  static constexpr std::string_view name = names[spatial - 1],
+                                    doc = "y = the mean of x over each of output_size windows";
+  using Attr = AdaptivePoolAttr;
   static void compose(ComposeCall&, const Attr&);
 };
 
-struct AdaptiveMaxPool2d {
-  static constexpr auto name = "adaptive_max_pool2d"sv,
-                        doc = "y = the greatest x of each of output_size windows"sv;
-  using Attr = AdaptiveAvgPool2d::Attr;
+template <int spatial>
+struct AdaptiveMaxPoolNd {
+  static constexpr std::array<std::string_view, 3> names{
+      "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
+  static constexpr std::string_view name = names[spatial - 1],
+                                    doc = "y = the greatest x of each of output_size windows";
+  using Attr = AdaptivePoolAttr;
   static void compose(ComposeCall&, const Attr&);
 };
 
@@ -123,8 +133,10 @@ struct LocalResponseNorm {  // windows of `size` channels around each, 0 outside
   static void compose(ComposeCall&, const Attr&);
 };
 
-using PoolingOperators = std::tuple<MaxPool, MaxPoolNd<1>, MaxPoolNd<2>, MaxPoolNd<3>, MaxPool2dIdx,
-                                    AvgPoolNd<1>, AvgPoolNd<2>, AvgPoolNd<3>, AdaptiveAvgPool2d,
-                                    AdaptiveMaxPool2d, LpPool2d, LocalResponseNorm>;
+using PoolingOperators =
+    std::tuple<MaxPool, MaxPoolNd<1>, MaxPoolNd<2>, MaxPoolNd<3>, MaxPool2dIdx, AvgPoolNd<1>,
+               AvgPoolNd<2>, AvgPoolNd<3>, AdaptiveAvgPoolNd<1>, AdaptiveAvgPoolNd<2>,
+               AdaptiveAvgPoolNd<3>, AdaptiveMaxPoolNd<1>, AdaptiveMaxPoolNd<2>,
+               AdaptiveMaxPoolNd<3>, LpPool2d, LocalResponseNorm>;
 
 }  // namespace gradus::ops

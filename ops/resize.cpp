@@ -4,6 +4,7 @@
 #include "ops/comparison.h"
 #include "ops/declared.h"
 #include "ops/families.h"
+#include "ops/grid_sampler.h"
 #include "ops/im2col.h"
 #include "ops/image_axes.h"
 #include "ops/operands.h"
@@ -76,7 +77,8 @@ void PixelShuffle::compose(ComposeCall& c, const Attr& a) {
 }
 
 Family image_family() {
-  return fold<decltype(std::tuple_cat(Im2colOperators(), PoolingOperators(), ResizeOperators()))>();
+  return fold<decltype(std::tuple_cat(Im2colOperators(), PoolingOperators(), ResizeOperators(),
+                                      GridSamplerOperators()))>();
 }
 
 }  // namespace gradus::ops

@@ -19,6 +19,9 @@ void infer_scan(InferCall& call) {
 Value recurrence(const Value& a, const Value& b, int64_t dim, bool reverse) {
   return emit<LinearRecurrence>({a, b}, {.dim = dim, .reverse = reverse});
 }
+Value recurrence(const Value& a, const Value& b, const Value& cut, int64_t dim, bool reverse) {
+  return emit<LinearRecurrence>({a, b, cut}, {.dim = dim, .reverse = reverse});
+}
 
 void bind_scan(BindCall& call, work::ScanStep next, int64_t dim, bool exclusive, bool reverse) {
   call.set_work(work::Scan{next, exclusive, reverse, static_cast<int>(dim),
@@ -57,20 +60,40 @@ Value CumProd::dx(VjpCall& d, const Attr& a) {
 
 void LinearRecurrence::infer(InferCall& call) {
   const Type &a = call.tensor(0), &b = call.tensor(1);
-  if (a.dtype != b.dtype || !is_floating(a.dtype) || a.rank() != b.rank() || a.device != b.device)
+  const bool counts = is_floating(a.dtype) || a.dtype == DType::i64;
+  if (a.dtype != b.dtype || !counts || a.rank() != b.rank() || a.device != b.device)
     call.fail("'a' is {} and 'b' is {}; both must be floating and of one type", to_string(a),
               to_string(b));
   for (size_t d = 0; d < a.dims.size(); ++d)
     call.require_equal(a.dims[d], b.dims[d], fmt::format("dimension {} of 'a' and 'b'", d));
+  if (call.given(2)) {
+    const Type& cut = call.tensor(2);
+    if (cut.dtype != DType::boolean || cut.rank() != a.rank() || cut.device != a.device)
+      call.fail("'cut' is {}; it must be bool, of the shape of 'a', which is {}", to_string(cut),
+                to_string(a));
+    for (size_t d = 0; d < a.dims.size(); ++d)
+      call.require_equal(a.dims[d], cut.dims[d], fmt::format("dimension {} of 'a' and 'cut'", d));
+  }
   infer_scan(call);
 }
 void LinearRecurrence::bind(BindCall& call, const Attr& a) {
-  bind_scan(call, work::ScanStep::recurrence, a.dim, true, a.reverse);
+  const bool cut = call.in.size() > 2 && call.present[2];
+  const size_t operands = cut ? 3 : 2;
+  call.set_work(work::Scan{cut ? work::ScanStep::cut_recurrence : work::ScanStep::recurrence, true,
+                           a.reverse, static_cast<int>(a.dim),
+                           SmallVector<Layout, 2>(call.in.begin(), call.in.begin() + operands),
+                           call.out[0].dtype});
 }
 void LinearRecurrence::vjp(VjpCall& d, const Attr& a) {
   if (!d.wants(0) && !d.wants(1)) return;
-  Value u = recurrence(d.x(0), d.dy(), a.dim, !a.reverse);
-  d.give(0, [&] { return u * d.y(); });
+  const bool cut = d.given(2);
+  Value u = cut ? recurrence(d.x(0), d.dy(), d.x(2), a.dim, !a.reverse)
+                : recurrence(d.x(0), d.dy(), a.dim, !a.reverse);
+  d.give(0, [&] {
+    if (!cut) return u * d.y();
+    Value carried = where(d.x(2), num(0.0), d.y());  // NaN that is not carried on has no say
+    return u * carried;
+  });
   d.give(1, [&] { return u; });
 }
 

@@ -41,11 +41,12 @@ struct CumProd {  // y[i] = x[0] * … * x[i]
 
 // y[0] = 0, y[i] = a[i-1] * y[i-1] + b[i-1]. What products of neighbours differentiate into; it
 // differentiates into itself: with u = the recurrence of a and dy the other way round,
-// db = u and da = u * y.
+// db = u and da = u * y. Where `cut` holds at i - 1, y[i] = b[i-1]: nothing before is carried on,
+// nor NaN.
 struct LinearRecurrence {
   static constexpr auto name = "linear_recurrence"sv,
                         doc = "y[0] = 0, y[i] = a[i-1] * y[i-1] + b[i-1] along dim"sv;
-  static constexpr std::array inputs{"a"sv, "b"sv};
+  static constexpr std::array inputs{"a"sv, "b"sv, "cut?"sv};
   static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     int64_t dim = 0;

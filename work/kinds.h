@@ -113,6 +113,7 @@ enum class ScanStep : uint8_t {
   recurrence,   // s = a * s + b, product and sum rounded each; two operands of one shape
   log_sum_exp,  // s = h + log1p(exp(l - h)), h the greater of s and x, l the other; h where it is
                 // infinite or NaN, which is the greatest. By the functions of gradus/scalar/math.h
+  cut_recurrence,  // recurrence, but s = b where the third operand, a bool of that shape, holds
 };
 std::string_view name_of(ScanStep step);
 
@@ -147,12 +148,12 @@ struct RunningMax {
   friend bool operator==(const RunningMax&, const RunningMax&) = default;
 };
 
-enum class MatrixFunction : uint8_t { cholesky, inverse, det, cofactor };
+enum class MatrixFunction : uint8_t { cholesky, inverse, det, cofactor, lu, qr, eigh, svd, exp };
 std::string_view name_of(MatrixFunction function);
 
-// The function of operand 0's matrices, its last two dimensions, into result 0, which lies in
-// order. Computed in f64, rounded once. A matrix that has no such function is an Error when it is
-// met.
+// The function of operand 0's matrices, its last two dimensions, into the results, which lie in
+// order: of operand 0's dtype, unless another is said. Computed in f64, rounded once. A matrix that
+// has no such function is an Error when it is met.
 //
 // cholesky: the lower factor, row by row; a's upper triangle has no say. For j <= i:
 //     s = a[i, j] - y[i, 0] * y[j, 0] - y[i, 1] * y[j, 1] - …   over k < j, in that order
@@ -160,7 +161,19 @@ std::string_view name_of(MatrixFunction function);
 //   An s that is not positive where i = j is the Error. Elements with j > i are 0.
 // inverse: a pivot of 0 is the Error, each column's pivot being its largest element that is left.
 // det, cofactor: of every matrix.
-// The order of the sums of inverse, det and cofactor is not specified.
+// lu: of m x n matrices. Result 0 has u on and above the diagonal, and below it l, whose diagonal is
+//   1; result 1, in i32, what rows were exchanged: row i with row result[i] - 1 in step i; result 2,
+//   in i64, where row i of l u was in the matrix. The pivot is the first of the largest elements
+//   left in the column, NaN before all.
+// qr: of m >= n. Results q, m x n with orthonormal columns, and r, n x n and upper triangular, by
+//   Householder's reflections; with signs as LAPACK has them.
+// eigh: of the symmetric matrix whose lower triangle operand 0 has. The eigenvalues, ascending, and
+//   their vectors of length 1 as columns.
+// svd: of m >= n. Results u, m x n, s, n of them descending, and v^T, n x n.
+//   Of eigh's columns and svd's rows of v^T the largest element, the first of such, is positive.
+//   An element that is not finite is the Error of both.
+// exp: of every matrix; NaN where an element is not finite.
+// The order of the sums of all but cholesky is not specified.
 struct Factor {
   static constexpr std::string_view name = "factor";
   const ir::Operator* op = nullptr;  // for messages
@@ -173,19 +186,25 @@ struct Factor {
   friend bool operator==(const Factor&, const Factor&) = default;
 };
 
-// The triangle t of operand 0's matrices, transposed if `transpose`, and the columns b of operand
+// The triangle t of operand 0's matrices, or all of them if `general`, transposed if `transpose`,
+// and the columns b of operand
 // 1's, with the same dimensions before the last two: the solutions y of t y = b into result 0, of
 // operand 1's dtype and in order. In f64, rounded once:
 //   y[i] = (b[i] - t[i, k] * y[k] - …) / t[i, i]
 // If t, as it stands in that equation, is lower, i goes up from the first row, and so does k < i;
-// else i goes down from the last one, and so does k > i.
+// else i goes down from the last one, and so does k > i. General ones are made upper triangles by
+// elimination: for each column the row with the first of its largest elements left, NaN before all,
+// is exchanged into place c, and f times it is taken from each row i below, f = t[i, c] / t[c, c].
+// A pivot of 0 is an Error then.
 struct Solve {
   static constexpr std::string_view name = "solve";
+  const ir::Operator* op = nullptr;  // for messages
   Layout a, b;
-  bool upper = false, transpose = false;
+  bool upper = false, transpose = false, general = false;
   static constexpr auto fields() {
-    return std::tuple(field("a", &Solve::a), field("b", &Solve::b), field("upper", &Solve::upper),
-                      field("transpose", &Solve::transpose));
+    return std::tuple(field("op", &Solve::op), field("a", &Solve::a), field("b", &Solve::b),
+                      field("upper", &Solve::upper), field("transpose", &Solve::transpose),
+                      field("general", &Solve::general));
   }
   friend bool operator==(const Solve&, const Solve&) = default;
 };

@@ -23,12 +23,14 @@ std::string text_of(const ir::Number& n) {
 }
 
 std::string_view name_of(ScanStep step) {
-  constexpr std::string_view names[] = {"sum", "prod", "recurrence", "log_sum_exp"};
+  constexpr std::string_view names[] = {"sum", "prod", "recurrence", "log_sum_exp",
+                                        "cut_recurrence"};
   return names[static_cast<size_t>(step)];
 }
 
 std::string_view name_of(MatrixFunction function) {
-  constexpr std::string_view names[] = {"cholesky", "inverse", "det", "cofactor"};
+  constexpr std::string_view names[] = {"cholesky", "inverse", "det", "cofactor", "lu",
+                                        "qr",       "eigh",    "svd", "exp"};
   return names[static_cast<size_t>(function)];
 }
 

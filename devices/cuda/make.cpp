@@ -105,7 +105,8 @@ class Maker {
   }
 
   void bind(const work::Scan& w) {
-    if (w.next == work::ScanStep::log_sum_exp) return refuse();
+    if (w.next == work::ScanStep::log_sum_exp || w.next == work::ScanStep::cut_recurrence)
+      return refuse();
     launch(scan_kernel(w));
   }
 
@@ -117,6 +118,7 @@ class Maker {
   }
 
   void bind(const work::Solve& w) {
+    if (w.general) return refuse();
     scratch_ = static_cast<size_t>(w.b.numel()) * sizeof(double);
     launch(solve_kernel(w));
   }

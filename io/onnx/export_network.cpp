@@ -77,7 +77,7 @@ Wires max_pool(ExportCall& c) {
 template <int rank>
 Wires average_pool(ExportCall& c) {
   // A window that ceil_mode lets hang over is divided by other counts.
-  if (c.rank() != rank || c.flag("ceil_mode")) return {};
+  if (c.rank() != rank || c.flag("ceil_mode") || !c.is_none("divisor_override")) return {};
   auto attributes = pool_window(c);
   attributes.push_back({"count_include_pad", int64_t{c.flag("count_include_pad")}});
   return {c.to.node("AveragePool", {c.x()}, attributes)};

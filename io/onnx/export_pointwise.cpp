@@ -33,11 +33,19 @@ Wires power(ExportCall& c) {
   return {c.to.cast(y, wide, c.y_type().dtype)};
 }
 
+// Of bools; integers have bits, for which the operator set has no nodes.
+Wires logic(ExportCall& c) {
+  if (c.y_type().dtype != DType::boolean) return {};
+  return {c.to.node(c.onnx, {c.x(0, DType::boolean), c.x(1, DType::boolean)})};
+}
+
 constexpr ExportEntry own_rules[] = {
     {"relu", relu, "Relu"},          {"leaky_relu", with_alpha, "LeakyRelu"},
     {"elu", with_alpha, "Elu"},      {"softplus", softplus, "Softplus"},
     {"softsign", plain, "Softsign"}, {"reciprocal", plain, "Reciprocal"},
     {"sign", plain, "Sign"},         {"pow", power, "Pow"},
+    {"bitwise_and", logic, "And"},   {"bitwise_or", logic, "Or"},
+    {"bitwise_xor", logic, "Xor"},
 };
 
 }  // namespace

@@ -30,65 +30,10 @@ Image image_of(Call& c, const Value& x, const Value& sample) {
   return {c, permute(x, {0, 2, 3, 1}), sample, x.dims()[2], x.dims()[3]};
 }
 
-// One axis of a grid: its length, and how it is read.
-struct Line {
-  Dim length;
-  bool align, zeros, border, reflect;
-};
-
-// A coordinate turned back at both ends as often as need be.
-Value reflected(const Value& x, const Line& l) {
-  double low = l.align ? 0 : -0.5;
-  Dim span = l.align ? l.length - Dim(1) : l.length;
-  if (span == Dim(0)) return zeros_like(x);
-  Value twice = Value::number(span * Dim(2)), once = Value::number(span);
-  Value r = binary("remainder", unary("abs", x - low), twice);
-  Value back = binary("sub", twice, r);
-  return where(gt(r, once), back, r) + low;
-}
-
-Value settled(const Value& x, const Line& l) {
-  if (l.zeros) return x;
-  Value y = l.reflect ? reflected(x, l) : x;
-  return between(y, num(0.0), number_less(l.length, 1));
-}
-
-// From [-1, 1] to elements.
-Value place(const Value& g, const Line& l) {
-  if (l.align) return (g + 1.0) / 2.0 * number_less(l.length, 1);
-  return ((g + 1.0) * Value::number(l.length) - 1.0) / 2.0;
-}
-
-// Elements (as integers) and weights; the weight is 0 where an element is outside and counts for 0.
+// Elements (as integers) and weights.
 struct Tap {
   Value at, weight;
 };
-Tap tap(const Value& at, const Value& weight, const Line& l, bool cubic) {
-  // Of cubic taps each is brought inside by itself.
-  Value place = cubic ? settled(at, l) : at;
-  Tap t{cast(place, DType::i64), weight};
-  if (!l.zeros) return t;
-  Value there = logical_and(ge(at, num(0.0)), le(at, number_less(l.length, 1)));
-  t.weight = where(there, weight, num(0.0));
-  return t;
-}
-
-std::vector<Tap> taps(const Value& x, const Line& l, const std::string& mode) {
-  if (mode == "nearest") {
-    Value at = unary("round", settled(x, l));
-    return {tap(at, ones_like(x), l, false)};
-  }
-  if (mode == "bilinear") {
-    Value s = settled(x, l), low = unary("floor", s), t = s - low;
-    return {tap(low, 1.0 - t, l, false), tap(low + 1.0, t, l, false)};
-  }
-  // Keys' cubic with -0.75: of |d| <= 1, and of 1 < |d| < 2.
-  auto near = [](const Value& d) { return (d * 1.25 - 2.25) * d * d + 1.0; };
-  auto far = [](const Value& d) { return ((d * -0.75 + 3.75) * d - 6.0) * d + 3.0; };
-  Value low = unary("floor", x), t = x - low, u = 1.0 - t;
-  return {tap(low - 1.0, far(t + 1.0), l, true), tap(low, near(t), l, true),
-          tap(low + 1.0, near(u), l, true), tap(low + 2.0, far(u + 1.0), l, true)};
-}
 
 // The sum of the elements, each times its weights.
 Value weighted(const Image& image, const std::vector<Tap>& ys, const std::vector<Tap>& xs) {
@@ -104,22 +49,10 @@ Value weighted(const Image& image, const std::vector<Tap>& ys, const std::vector
 void grid_sample(Call& c) {
   Value x = c.x(), grid = c.x(1);
   if (x.rank() != 4 || grid.rank() != 4) c.unsupported("GridSample of other than images");
-  std::string mode = c.attribute("mode", "bilinear");
-  std::string padding = c.attribute("padding_mode", "zeros");
-  if (mode != "nearest" && mode != "bilinear" && mode != "bicubic")
-    c.fail("there is no mode '{}'", mode);
-  if (padding != "zeros" && padding != "border" && padding != "reflection")
-    c.fail("there is no padding_mode '{}'", padding);
-  Line line{0, c.flag("align_corners"), padding == "zeros", padding == "border",
-            padding == "reflection"};
-  Line across = line, down = line;
-  down.length = x.dims()[2];
-  across.length = x.dims()[3];
-  auto coordinate = [&](int64_t i) { return select(grid, -1, i); };
-  std::vector<Tap> xs = taps(place(coordinate(0), across), across, mode);
-  std::vector<Tap> ys = taps(place(coordinate(1), down), down, mode);
-  Image image = image_of(c, x, reshape(arange(c.world(), x.dims()[0]), {x.dims()[0], 1, 1}));
-  c.give(permute(cast(weighted(image, ys, xs), x.dtype()), {0, 3, 1, 2}));
+  c.give(emit("grid_sampler_2d", {x, grid},
+              {{"mode", c.attribute("mode", "bilinear")},
+               {"padding_mode", c.attribute("padding_mode", "zeros")},
+               {"align_corners", c.flag("align_corners")}}));
 }
 
 // Two neighbours along one axis, as RoiAlign reads: what is more than one outside counts for 0.

@@ -19,6 +19,7 @@ const std::set<std::string_view> unsayable = {
     "digamma",
     "erfinv",
     "polygamma",
+    "bits of numbers",
     // no such scans and factorisations
     "operator cumprod",
     "operator cummax",
@@ -28,6 +29,12 @@ const std::set<std::string_view> unsayable = {
     "operator inverse",
     "operator triangular_solve",
     "operator cofactor",
+    "operator square_solve",
+    "operator lu_factor",
+    "operator tall_qr",
+    "operator eigh",
+    "operator tall_svd",
+    "operator matrix_exp",
     // other random numbers, code of the user
     "operator random_bits",
     "operator uniform",

@@ -112,9 +112,9 @@ T first_state(ScanStep step) {
   return step == ScanStep::log_sum_exp ? lowest<T> : 0;
 }
 
-// The state after operands x and, of a recurrence, b.
+// The state after operands x and, of a recurrence, b; `cut` where it has one.
 template <class T>
-T next_state(ScanStep step, T s, T x, T b) {
+T next_state(ScanStep step, T s, T x, T b, bool cut) {
   switch (step) {
     case ScanStep::sum:
       return add(s, x);
@@ -122,6 +122,8 @@ T next_state(ScanStep step, T s, T x, T b) {
       return multiply(s, x);
     case ScanStep::recurrence:
       return add(multiply(x, s), b);
+    case ScanStep::cut_recurrence:
+      return cut ? b : add(multiply(x, s), b);
     case ScanStep::log_sum_exp:
       break;
   }
@@ -145,7 +147,8 @@ void scan(const Scan& w, Args args) {
       const int64_t number = lines.number(line, i);
       const T before = state;
       state = next_state(w.next, before, operand(0, number),
-                         w.in.size() > 1 ? operand(1, number) : T(0));
+                         w.in.size() > 1 ? operand(1, number) : T(0),
+                         w.in.size() > 2 && operand(2, number) != T(0));
       y.set(number, w.exclusive ? before : state);
     }
   }

@@ -86,10 +86,10 @@ void draw<RandomBits>(Random& random, Trial& trial) {
 
 namespace {
 
-Layout draw_matrices(Random& random, Trial& trial, int64_t n) {
+Layout draw_matrices(Random& random, Trial& trial, int64_t m, int64_t n) {
   Sizes shape = random.shape(0, 2);
   for (int64_t& size : shape) size = std::min<int64_t>(size, 6);
-  shape.push_back(n);
+  shape.push_back(m);
   shape.push_back(n);
   Layout l = random.layout(random.floating(), shape, false);
   if (l.rank() > 2 && random.chance(0.2)) l.strides[0] = 0;
@@ -97,11 +97,15 @@ Layout draw_matrices(Random& random, Trial& trial, int64_t n) {
   return l;
 }
 
+Layout draw_matrices(Random& random, Trial& trial, int64_t n) {
+  return draw_matrices(random, trial, n, n);
+}
+
 // Calls f(place of element [i, j]) for all matrices.
 template <class F>
 void for_each_matrix(const Layout& l, F f) {
-  const int64_t n = l.shape.back();
-  for (int64_t number = 0; n > 0 && number < l.numel() / (n * n); ++number) {
+  const int64_t size = l.shape[l.shape.size() - 2] * l.shape.back();
+  for (int64_t number = 0; size > 0 && number < l.numel() / size; ++number) {
     int64_t at = 0, rest = number;
     for (int d = l.rank() - 2; d-- > 0; rest /= l.shape[d]) at += rest % l.shape[d] * l.strides[d];
     f([&, at](int64_t i, int64_t j) {
@@ -112,10 +116,64 @@ void for_each_matrix(const Layout& l, F f) {
 
 }  // namespace
 
+namespace {
+
+// Of more rows than columns for some. Elements on the diagonal lie apart, so that there are as many
+// singular values and eigenvalues.
+void draw_factorisation(Random& random, Trial& trial, Factor w) {
+  const bool square = w.function == MatrixFunction::eigh || w.function == MatrixFunction::exp;
+  const bool wide = w.function == MatrixFunction::lu && random.chance(0.3);
+  const int64_t n = random.between(0, 6), m = square ? n : n + random.between(0, 3);
+  w.x = draw_matrices(random, trial, wide ? n : m, wide ? m : n);
+  const int64_t rows = w.x.shape[w.x.shape.size() - 2], columns = w.x.shape.back();
+  const int64_t count = rows * columns == 0 ? 0 : w.x.numel() / (rows * columns);
+  const double step = w.function == MatrixFunction::exp ? 0.3 : 3;
+  for_each_matrix(w.x, [&](auto at) {
+    for (int64_t i = 0; i < std::min(rows, columns); ++i)
+      trial.set(0, at(i, i), step * static_cast<double>(i + 1) * (random.chance(0.5) ? 1 : -1.2));
+  });
+  const int64_t stacked =
+      rows * columns == 0 ? numel(std::span(w.x.shape).first(w.x.shape.size() - 2)) : count;
+  auto result = [&](DType dtype, int64_t elements) { trial.result(dtype, stacked * elements); };
+  const DType dtype = w.x.dtype;
+  switch (w.function) {
+    case MatrixFunction::lu:
+      result(dtype, rows * columns);
+      result(DType::i32, std::min(rows, columns));
+      result(DType::i64, rows);
+      break;
+    case MatrixFunction::qr:
+      result(dtype, rows * columns);
+      result(dtype, columns * columns);
+      break;
+    case MatrixFunction::eigh:
+      result(dtype, columns);
+      result(dtype, columns * columns);
+      break;
+    case MatrixFunction::svd:
+      result(dtype, rows * columns);
+      result(dtype, columns);
+      result(dtype, columns * columns);
+      break;
+    default:
+      result(dtype, columns * columns);
+  }
+  trial.slack = [e = epsilon_of(dtype)](int, int64_t, double evaluated) {
+    return 1e-11 + 2 * e * std::fabs(evaluated);
+  };
+  trial.work = std::move(w);
+}
+
+}  // namespace
+
 template <>
 void draw<Factor>(Random& random, Trial& trial) {
   Factor w;
-  w.function = static_cast<MatrixFunction>(random.between(0, 3));
+  w.function = static_cast<MatrixFunction>(random.between(0, 8));
+  if (w.function > MatrixFunction::cofactor) {
+    w.op = ops::find(w.function == MatrixFunction::eigh ? "eigh" : "lu_factor");
+    return draw_factorisation(random, trial, std::move(w));
+  }
   w.op = ops::find(name_of(w.function));
   const int64_t n = random.between(0, 7);
   w.x = draw_matrices(random, trial, n);
@@ -151,10 +209,14 @@ void draw<Solve>(Random& random, Trial& trial) {
   Solve w;
   w.upper = random.chance(0.5);
   w.transpose = random.chance(0.5);
+  w.general = random.chance(0.4);
+  w.op = ops::find(w.general ? "square_solve" : "triangular_solve");
   const int64_t n = random.between(0, 9);
   w.a = draw_matrices(random, trial, n);
   for_each_matrix(w.a, [&](auto at) {
     for (int64_t i = 0; i < n; ++i) trial.set(0, at(i, i), random.real(0.5, 2));
+    if (w.general && n > 0 && random.chance(0.1))  // a singular one
+      for (int64_t i = 0; i < n; ++i) trial.set(0, at(i, n / 2), 0.0);
   });
   Sizes shape = w.a.shape;
   shape.back() = random.between(0, 5);

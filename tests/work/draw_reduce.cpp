@@ -59,17 +59,23 @@ void draw<Extremum>(Random& random, Trial& trial) {
 template <>
 void draw<Scan>(Random& random, Trial& trial) {
   Scan w;
-  w.next = static_cast<ScanStep>(random.between(0, 3));
+  w.next = static_cast<ScanStep>(random.between(0, 4));
   w.exclusive = random.chance(0.5);
   w.reverse = random.chance(0.5);
+  const bool cut = w.next == ScanStep::cut_recurrence;
+  const bool two = w.next == ScanStep::recurrence || cut;
   const bool floating = w.next == ScanStep::recurrence || w.next == ScanStep::log_sum_exp;
   const DType dtype = floating ? random.floating() : random.dtype();
   const Sizes shape = random.shape(0, 4);
   const int64_t rank = static_cast<int64_t>(shape.size());
   w.dim = rank ? static_cast<int>(random.between(0, rank - 1)) : 0;
   const Values values = random.values();
-  for (int k = w.next == ScanStep::recurrence ? 2 : 1; k > 0; --k) {
+  for (int k = two ? 2 : 1; k > 0; --k) {
     w.in.push_back(random.layout(dtype, shape));
+    trial.operand(w.in.back(), values);
+  }
+  if (cut) {
+    w.in.push_back(random.layout(DType::boolean, shape));
     trial.operand(w.in.back(), values);
   }
   w.out = is_floating(dtype) ? dtype : DType::i64;

@@ -133,7 +133,7 @@ std::vector<Work> samples() {
           scan,
           RunningMax{l, 1},
           Factor{sub, MatrixFunction::inverse, l},
-          Solve{l, l},
+          Solve{sub, l, l},
           pointwise,
           loops,
           foreign({})};
