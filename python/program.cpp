@@ -9,6 +9,7 @@
 #include "gradus/import.h"
 #include "gradus/passes.h"
 #include "gradus/plugin.h"
+#include "gradus/pt2.h"
 #include "gradus/state.h"
 #include "gradus/text.h"
 #include "python/bindings.h"
@@ -206,6 +207,25 @@ void bind_program(nb::module_& m) {
           "stage"_a = 0,
           nb::sig("def results(self, stage: int = 0) -> list[tuple[str, Type | None]]"))
       .def(
+          "reads_later",
+          [](const Code& c, size_t stage) {
+            stage_of(c.graph(), stage);
+            std::vector<bool> read;
+            for (Register r : c.stage(stage).inputs)
+              read.push_back(r != no_register && c.outlives_stage(r, stage));
+            return read;
+          },
+          "stage"_a = 0, "Of each input of a stage, whether a later stage reads it.")
+      .def(
+          "reads",
+          [](const Code& c, size_t stage) {
+            stage_of(c.graph(), stage);
+            std::vector<bool> read;
+            for (Register r : c.stage(stage).inputs) read.push_back(r != no_register);
+            return read;
+          },
+          "stage"_a = 0, "Of each input of a stage, whether anything reads it.")
+      .def(
           "disassemble", [](const Code& c) { return disassemble(c); },
           "The instructions, as text.");
 
@@ -243,6 +263,42 @@ void bind_program(nb::module_& m) {
           "The program with derivative stages up to `order`, by the inputs of stage 0 that `wrt` "
           "names (None: all floating ones) and, with `cotangents`, by those of later stages. With "
           "`total` a stage takes a cotangent for every result of every earlier one.")
+      .def(
+          "join_stages",
+          [](const Program& p, size_t from, const std::vector<std::string>& absent) {
+            return derive(p, [&](const ir::Graph& g) { return ir::join_stages(g, from, absent); });
+          },
+          "from_stage"_a = 0, "absent"_a = std::vector<std::string>(),
+          "A program of one stage with the inputs of all stages, and the results of those from "
+          "`from_stage` on. Inputs that `absent` names are zeros, and none any more.")
+      .def(
+          "select_results",
+          [](const Program& p, const std::vector<std::string>& names) {
+            return derive(p, [&](const ir::Graph& g) { return ir::select_results(g, names); });
+          },
+          "names"_a, "Of a program of one stage: with these results alone, in this order.")
+      .def(
+          "rename",
+          [](const Program& p, const std::vector<std::string>& inputs,
+             const std::vector<std::string>& results) {
+            return unlocked([&] { return program_of(ir::rename(p.graph(), inputs, results)); });
+          },
+          "inputs"_a, "results"_a,
+          "Of a program of one stage: with these names of its inputs and results, in order. It "
+          "brings no weights.")
+      .def(
+          "batch",
+          [](const Program& p, const std::vector<std::string>& inputs, nb::handle size) {
+            const ir::Dim n = PyUnicode_Check(size.ptr())
+                                  ? ir::Dim::symbol(nb::cast<std::string>(size))
+                                  : dim_from(size);
+            return derive(p, [&](const ir::Graph& g) { return ir::batch(g, inputs, n); });
+          },
+          "inputs"_a, "size"_a,
+          nb::sig("def batch(self, inputs: collections.abc.Sequence[str], size: int | str | Dim) "
+                  "-> Program"),
+          "Of a program of one stage: for many of these inputs at once. They and all results have "
+          "a dimension `size` in front.")
       .def("compile", compile, "memory_budget"_a = nb::none(), "sizes"_a = DimSizes(),
            "dump"_a = nb::none(), "passes"_a = nb::list(),
            nb::sig("def compile(self, memory_budget: int | None = None, sizes: dict[str, int] = "
@@ -279,6 +335,18 @@ void bind_program(nb::module_& m) {
       "text"_a, "file"_a = "", "The program of a text. `file` is its name in messages.");
   m.def("load_program", load, "path"_a, "values"_a = nb::dict(),
         "lengths"_a = std::map<std::string, int64_t>());
+  m.def(
+      "import_pt2",
+      [](const nb::bytes& archive, const std::string& name) {
+        std::span<const std::byte> bytes(static_cast<const std::byte*>(archive.data()),
+                                         archive.size());
+        return unlocked([&] {
+          ImportedProgram program = pt2::import_bytes(bytes, name);
+          return Program{std::make_shared<const ir::Module>(std::move(program.module)),
+                         std::move(program.weights)};
+        });
+      },
+      "archive"_a, "name"_a, "The program of an archive of torch.export in memory.");
   m.def("load_tensors", [](const std::string& path) {
     return unlocked([&] {
       TensorFile file(path);

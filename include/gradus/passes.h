@@ -126,6 +126,28 @@ Graph hessian(const Graph& graph, const DirectionOptions& options = {});
 // no constant.
 Graph batch_cotangents(const Graph& graph, const Dim& size);
 
+// Given   a program of one stage
+// Result  the program for many of these inputs at once: they have a dimension `size` in front, as
+//         all results have
+// Throws Error as batch_cotangents does.
+Graph batch(const Graph& graph, const std::vector<std::string>& inputs, const Dim& size);
+
+// Parts of a staged program.
+
+// Given   a program with stages 0 .. m
+// Result  a program of one stage: the inputs of all, and the results of the stages from `from` on.
+//         Inputs that `absent` names are zeros
+Graph join_stages(const Graph& graph, size_t from, const std::vector<std::string>& absent = {});
+
+// Given   a program of one stage
+// Result  the same with these results alone, in this order, and only what they need
+Graph select_results(const Graph& graph, const std::vector<std::string>& names);
+
+// Given   a program of one stage
+// Result  the same with these names of its inputs and results, in order; other values have none
+Graph rename(const Graph& graph, const std::vector<std::string>& inputs,
+             const std::vector<std::string>& results);
+
 // Weights that stand in a program as constants, taken out of it.
 
 // Given   a verified program, as a trace is, with weights as constants

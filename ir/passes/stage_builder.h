@@ -1,0 +1,198 @@
+// Appends to the last stage of a graph.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "gradus/batching.h"
+#include "gradus/passes.h"
+#include "gradus/rewrite.h"
+#include "gradus/rules.h"
+#include "ir/passes/backpropagate.h"
+
+namespace gradus::ir {
+
+class StageBuilder {
+ public:
+  using Values = std::vector<ValueId>;
+  explicit StageBuilder(Graph graph) : graph_(std::move(graph)), at_(graph_.stages.size() - 1) {
+    expand_grad(graph_);
+    decompose(graph_, true);
+    for (const Value& v : graph_.values)
+      if (!v.name.empty()) taken_.insert(v.name);
+    for (const Result& r : stage().results) result_names_.insert(r.name);
+  }
+
+  Graph finish() {
+    eliminate_dead_code(graph_);
+    compact(graph_);
+    return std::move(graph_);
+  }
+
+  Graph& graph() { return graph_; }
+  Stage& stage() { return graph_.stages[at_]; }
+  const Type& type(ValueId v) const { return graph_[v].type; }
+  size_t mark() { return stage().nodes.size(); }
+
+  ValueId input(const std::string& name, Type type) {
+    if (!taken_.insert(name).second)
+      throw Error("an input named %{} is needed, but that name is taken; rename the value", name);
+    ValueId v = graph_.add_value(std::move(type), name, at_);
+    stage().inputs.push_back(v);
+    return v;
+  }
+  // An input of that name with another type; the old value loses its name.
+  ValueId replace_input(ValueId old, Type type) {
+    ValueId v = graph_.add_value(std::move(type), std::exchange(graph_[old].name, {}), at_);
+    stage().inputs.push_back(v);
+    return v;
+  }
+  void result(std::string name, ValueId value) {
+    if (!result_names_.insert(name).second)
+      throw Error("a result named {} is needed, but that name is taken; rename the result", name);
+    if (value != no_value && graph_[value].name.empty() && taken_.insert(name).second)
+      graph_[value].name = name;
+    stage().results.push_back({std::move(name), value});
+  }
+
+  // Appends what `make` emits and returns the value it gives.
+  template <class F>
+  ValueId emit(F make) {
+    std::vector<Node> emitted;
+    GraphWorld world(graph_, at_, emitted);
+    ValueId v = GraphWorld::id_of(make(world));
+    return append(std::move(emitted), {v})[0];
+  }
+
+  // The gradients of the roots with respect to xs.
+  Values sweep(std::span<const Root> roots, std::span<const ValueId> xs) {
+    std::vector<Node> emitted;
+    GraphWorld world(graph_, at_, emitted);
+    std::vector<std::span<Node>> runs;
+    for (Stage& s : graph_.stages) runs.push_back(s.nodes);
+    Values gradients = backpropagate(graph_, world, runs, roots, xs);
+    return append(std::move(emitted), std::move(gradients));
+  }
+
+  // The derivatives of ys along the direction that moves each x by its t. The backward pass is
+  // linear in its cotangents: its own derivative with respect to them is the forward pass. What it
+  // computes from the cotangents, zeros here, is used by nobody and goes away.
+  Values push(std::span<const ValueId> ys, std::span<const ValueId> xs,
+              std::span<const ValueId> ts) {
+    std::vector<Root> roots;
+    Values cotangents;
+    for (ValueId y : ys) {
+      ValueId ct = y == no_value ? no_value : zeros(type(y));
+      cotangents.push_back(ct);
+      if (ct != no_value) roots.push_back({y, ct});
+    }
+    Values gradients = sweep(roots, xs);
+    std::vector<Root> again;
+    for (size_t i = 0; i < xs.size(); ++i)
+      if (gradients[i] != no_value) again.push_back({gradients[i], ts[i]});
+    Values given;
+    for (ValueId ct : cotangents)
+      if (ct != no_value) given.push_back(ct);
+    Values found = sweep(again, given), tangents;
+    for (size_t i = 0, k = 0; i < cotangents.size(); ++i)
+      tangents.push_back(cotangents[i] == no_value ? no_value : found[k++]);
+    return tangents;
+  }
+
+  ValueId zeros(const Type& type) {
+    return emit([&](GraphWorld& w) { return ops::zeros_of(w, type); });
+  }
+  ValueId ones(const Type& type) {
+    return emit([&](GraphWorld& w) { return ops::full(w, type.dims, 1, type.dtype); });
+  }
+  // The directions of all elements: [n, ..], n the number of elements.
+  ValueId basis(const Type& type) {
+    return emit([&](GraphWorld& w) {
+      Dim n = numel(type.dims);
+      ops::Value one = ops::eye(w, n, type.dtype);
+      Dims dims{n};
+      dims.append(type.dims.begin(), type.dims.end());
+      return ops::reshape(one, dims);
+    });
+  }
+
+  // Emits the nodes from `first` on again, with the values of `by` in the place of others: with one
+  // dimension more, `size`, in front. `wanted` are values that they compute; the result is those
+  // with the dimension.
+  Values batch(size_t first, std::unordered_map<ValueId, ValueId> by, const Dim& size,
+               Values wanted) {
+    wanted = take_apart(first, std::move(wanted));
+    std::vector<Node> nodes(stage().nodes.begin() + static_cast<ptrdiff_t>(first),
+                            stage().nodes.end());
+    std::vector<Node> emitted;
+    GraphWorld world(graph_, at_, emitted);
+    for (const Node& node : nodes) batch_node(world, node, by, size);
+    for (ValueId& v : wanted) {
+      if (v == no_value) continue;
+      if (auto it = by.find(v); it != by.end()) {
+        v = it->second;
+      } else {
+        Dims dims{size};
+        dims.append(type(v).dims.begin(), type(v).dims.end());
+        v = GraphWorld::id_of(ops::expand(world.value(v), dims));
+      }
+    }
+    return append(std::move(emitted), std::move(wanted));
+  }
+
+ private:
+  Values append(std::vector<Node> emitted, Values values) {
+    Substitute substitute(graph_);
+    emitted = decompose_nodes(graph_, at_, std::move(emitted), substitute, true);
+    for (Node& n : emitted) stage().nodes.push_back(std::move(n));
+    for (ValueId& v : values) v = substitute(v);
+    return values;
+  }
+
+  // Leaves only primitives from `first` on.
+  Values take_apart(size_t first, Values values) {
+    auto& nodes = stage().nodes;
+    std::vector<Node> tail(std::make_move_iterator(nodes.begin() + static_cast<ptrdiff_t>(first)),
+                           std::make_move_iterator(nodes.end()));
+    nodes.resize(first);
+    Substitute substitute(graph_);
+    tail = decompose_nodes(graph_, at_, std::move(tail), substitute, false);
+    for (Node& n : tail) nodes.push_back(std::move(n));
+    for (ValueId& v : values) v = substitute(v);
+    return values;
+  }
+
+  void batch_node(GraphWorld& world, const Node& node, std::unordered_map<ValueId, ValueId>& by,
+                  const Dim& size) {
+    SmallVector<ops::Value, 4> operands;
+    SmallVector<bool, 4> batched;
+    for (const Operand& o : node.operands) {
+      auto it = by.find(value_in(o));
+      batched.push_back(it != by.end());
+      operands.push_back(it != by.end() ? world.value(it->second) : world.value(o));
+    }
+    if (std::none_of(batched.begin(), batched.end(), [](bool b) { return b; })) return;
+    SmallVector<Type, 2> results;
+    for (ValueId y : node.results) results.push_back(type(y));
+    world.set_place(node.where);
+    try {
+      auto ys =
+          ops::emit_batched({*node.op, node.attributes, world, operands, batched, results, size});
+      for (size_t i = 0; i < node.results.size(); ++i)
+        by[node.results[i]] = GraphWorld::id_of(ys[i]);
+    } catch (const Error& e) {
+      if (e.where().known()) throw;
+      throw graph_.error_at(node.where, e.bare());
+    }
+  }
+
+  Graph graph_;
+  size_t at_;
+  std::unordered_set<std::string> taken_, result_names_;
+};
+
+}  // namespace gradus::ir
