@@ -176,6 +176,8 @@ Tensor tensor_from_dlpack(nb::handle object) {
   throw Error("the object's __dlpack__ gave no capsule of a tensor, or one that was taken already");
 }
 
+Tensor tensor_from_managed(DLManagedTensorVersioned* managed) { return adopt(managed); }
+
 nb::tuple dlpack_device_of(const Tensor& tensor) {
   const Device d = tensor.device();
   return nb::make_tuple(static_cast<int>(d == Device() ? kDLCPU : kDLCUDA),

@@ -1,6 +1,7 @@
 // Memory in and out without copies: the buffer protocol (NumPy, memoryview, array) and DLPack.
 #pragma once
 
+#include "gradus/dlpack.h"
 #include "python/convert.h"
 
 namespace gradus::python {
@@ -14,6 +15,8 @@ Tensor tensor_from_buffer(nb::handle object, bool written = false);
 // The same for an object with __dlpack__, or a capsule. Memory of a cuda device that somebody uses
 // is taken as well: the object's stream is asked to have our current one wait.
 Tensor tensor_from_dlpack(nb::handle object);
+// The same for what a producer gave in C. On an exception nothing was taken.
+Tensor tensor_from_managed(DLManagedTensorVersioned* managed);
 // As __dlpack__ of the array API says. A capsule; versioned where the consumer knows that
 // (`max_version`), and read-only then: what a consumer wrote would change values behind programs
 // that hold them. On a device the consumer's `stream` waits for what ours has been given.

@@ -8,17 +8,6 @@ namespace gradus::python {
 
 namespace {
 
-// What Python raised within an instruction says where in the program that was.
-template <class F>
-auto placed(const State& state, F&& f) {
-  try {
-    return unlocked(std::forward<F>(f));
-  } catch (const PythonFault& fault) {
-    if (!state.fault().empty()) fault.add_note(state.fault());
-    throw;
-  }
-}
-
 // The next stage's inputs: in order, then by name.
 std::vector<Tensor> inputs_from(const State& state, const nb::args& in_order,
                                 const nb::kwargs& by_name) {
@@ -177,7 +166,7 @@ nb::object run(State& state, const nb::args& in_order, const nb::kwargs& keyword
   const std::vector<Tensor> tensors = inputs_from(state, in_order, given.left());
 
   const size_t stage = state.next_stage();
-  placed(state, [&] { state.run_into(tensors, results, options); });
+  run_placed(state, [&] { state.run_into(tensors, results, options); });
   nb::list values, names;
   for (Tensor& t : results)
     values.append(t.defined() ? nb::cast(Variable(std::move(t))) : nb::none());

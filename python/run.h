@@ -3,12 +3,25 @@
 
 #include "gradus/state.h"
 #include "python/convert.h"
+#include "python/errors.h"
 
 namespace gradus::python {
 
 // State.run: inputs in order, then by name, and options by keyword. A keyword that names an input
 // of the stage is that input.
 nb::object run(State& state, const nb::args& in_order, const nb::kwargs& keywords);
+
+// `f` runs a stage, without the lock. What Python raised within an instruction says where in the
+// program that was.
+template <class F>
+auto run_placed(const State& state, F&& f) {
+  try {
+    return unlocked(std::forward<F>(f));
+  } catch (const PythonFault& fault) {
+    if (!state.fault().empty()) fault.add_note(state.fault());
+    throw;
+  }
+}
 
 void bind_cancel(nb::module_& m);  // CancelToken
 

@@ -3,6 +3,7 @@
 
 #include "python/bindings.h"
 #include "python/context.h"
+#include "python/exchange_table.h"
 #include "python/program.h"
 #include "python/run.h"
 
@@ -61,6 +62,12 @@ void bind_state(nb::module_& m) {
            "group(stage, instructions) and host. With results_on_device, results stay where the "
            "state runs. `into` has arrays that results are written to, in order or by name; one "
            "that later stages read must not be written before they ran.")
+      .def("run_exchanged", run_exchanged, "tensors"_a, "type"_a,
+           nb::sig("def run_exchanged(self, tensors: collections.abc.Sequence[typing.Any], type: "
+                   "typing.Any) -> list[typing.Any]"),
+           "Runs the next stage on tensors of a type of another library's that brings DLPack's "
+           "functions in C (torch.Tensor), and gives tensors of that type; None is an absent one. "
+           "Nothing is copied but results that others read too.")
       .def(
           "prepare",
           [](State& s, const DimSizes& sizes) {
