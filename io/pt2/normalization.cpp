@@ -183,10 +183,13 @@ void group_norm_rule(Call& c) {
   Dim each = floor_div(x.dims()[1], groups);
   for (int d = 2; d < x.rank(); ++d) each = each * x.dims()[static_cast<size_t>(d)];
   Value rows = reshape(x, {x.dims()[0], groups, each});
-  give_if_wanted(c, 1, [&] { return mean_over(rows, {2}, false); });
-  give_if_wanted(c, 2, [&] {
-    return reshape(standardized(c, rows, {2}, eps).scale, {x.dims()[0], groups});
-  });
+  // Unlike those of the other norms they have derivatives.
+  auto give_statistic = [&](size_t i, const Value& v) {
+    if (!c.wants(i)) return c.give_nothing();
+    c.give(cast(v, c.result(i).dtype));
+  };
+  give_statistic(1, mean_over(rows, {2}, false));
+  give_statistic(2, reshape(standardized(c, rows, {2}, eps).scale, {x.dims()[0], groups}));
 }
 
 // Lengths

@@ -92,7 +92,7 @@ class Ours:
         self.state = gradus.State(self.staged.compile())
         self.stage = 0
         names = [name for name, _ in program.inputs()]
-        self.weights = program.weights()
+        self.weights = program.weights
         self.users = [n for n in names if n not in self.weights]
         assert len(self.users) == len(args), (names, len(args))
         self.inputs = {n: a.detach().numpy() for n, a in zip(self.users, args)}
