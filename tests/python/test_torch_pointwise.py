@@ -331,6 +331,12 @@ def test_bits_of_truths():
     check(f, ints((9,), 0, 2).bool(), ints((9,), 0, 2, seed=1).bool(), order=0)
 
 
+def test_bits_of_integers():
+    f = lambda x, y: (x & y, x | y, x ^ y, ~x, torch.bitwise_and(x, 6), x.bitwise_or(y[:1]), x | 3)
+    check(f, ints((9,), -50, 50), ints((9,), -50, 50, seed=1), order=0)
+    check(f, ints((9,), 0, 50, i32), ints((9,), 0, 50, i32, seed=1), order=0)
+
+
 def test_truths_in_arithmetic():
     f = lambda x, y: (
         x + y,
