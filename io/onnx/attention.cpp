@@ -58,7 +58,7 @@ Value padded_mask(const Value& mask, const Dim& keys) {
   if (mask.rank() == 0) return mask;
   const Dim& n = mask.dims().back();
   if (n == keys || n == Dim(1)) return mask;
-  if (mask.dtype() == DType::boolean) return pad_zeros(mask, -1, 0, keys - n);
+  if (mask.dtype() == DType::boolean) return pad_zeros(mask, mask.rank() - 1, 0, keys - n);
   return emit("constant_pad_nd", {mask},
               {{"pad", Literal::list(Dims{0, keys - n})},
                {"value", -std::numeric_limits<double>::infinity()}});

@@ -188,7 +188,8 @@ Value with_gaps(const Value& x, int64_t apart) {
   Dims shape = x.dims();
   const Dim reach = (shape.back() - Dim(1)) * Dim(apart) + Dim(1);
   shape.back() = shape.back() * Dim(apart);
-  return slice(reshape(pad_zeros(unsqueeze(x, x.rank()), -1, 0, apart - 1), shape), -1, 0, reach);
+  return slice(reshape(pad_zeros(unsqueeze(x, x.rank()), x.rank(), 0, apart - 1), shape), -1, 0,
+               reach);
 }
 
 // Col2Im in any number of dimensions, one after the other.

@@ -141,10 +141,9 @@ void grid_sample(Call& c) {
   if (padding != "zeros" && padding != "border" && padding != "reflection")
     c.fail("there is no padding_mode '{}'", padding);
   if (spatial == 2)
-    return c.give(emit("grid_sampler_2d", {x, grid},
-                       {{"mode", mode},
-                        {"padding_mode", padding},
-                        {"align_corners", c.flag("align_corners")}}));
+    return c.give(emit(
+        "grid_sampler_2d", {x, grid},
+        {{"mode", mode}, {"padding_mode", padding}, {"align_corners", c.flag("align_corners")}}));
   Line line{0, c.flag("align_corners"), padding == "zeros", padding == "border",
             padding == "reflection"};
   std::vector<std::vector<Tap>> axes(static_cast<size_t>(spatial));

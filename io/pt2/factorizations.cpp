@@ -30,8 +30,8 @@ void singular_values_rule(Call& c) { c.give(singular_values(c)); }
 // U, S and V^H, or V in the old operator; the reduced form. Signs of vectors are a matter of choice.
 void svd_rule(Call& c) {
   const bool old = c.op().starts_with("svd");
-  const bool reduced = old ? c.flag("some", true)
-                           : !c.flag("full_matrices", c.op().starts_with("linalg_svd"));
+  const bool reduced =
+      old ? c.flag("some", true) : !c.flag("full_matrices", c.op().starts_with("linalg_svd"));
   const bool vectors = c.flag("compute_uv", true);
   if (vectors && !reduced && !is_square(factored(c)))
     c.fail("the full form of a matrix that is not square is not supported; export the reduced one");
@@ -72,8 +72,7 @@ void lu_factor_rule(Call& c) {
   if (!c.flag("pivot", true)) c.fail("a factorisation without pivoting is not supported");
   auto out = results_of(c, "lu_factor");
   c.give(out[0]), c.give(out[1]);
-  if (c.results() > 2)
-    c.give(full(c.world(), c.result(2).sizes, 0, c.result(2).dtype));
+  if (c.results() > 2) c.give(full(c.world(), c.result(2).sizes, 0, c.result(2).dtype));
 }
 
 void matrix_exponential_rule(Call& c) { c.give(unary(existing(c, "matrix_exp"), factored(c))); }

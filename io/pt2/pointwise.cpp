@@ -165,7 +165,9 @@ void nan_to_num_rule(Call& c) {
   c.give(is_floating(x.dtype()) ? emit("nan_to_num", {x}, attributes) : x);
 }
 
-void infinity_rule(Call& c) { c.give(eq(c.x(), num(c.op().starts_with("isposinf") ? INFINITY : -INFINITY))); }
+void infinity_rule(Call& c) {
+  c.give(eq(c.x(), num(c.op().starts_with("isposinf") ? INFINITY : -INFINITY)));
+}
 
 // Digits behind the point that stay.
 void round_rule(Call& c) {

@@ -70,6 +70,17 @@ TEST(OnnxAttention, WindowsAndLengthsOfACache) {
   expect_near(short_cache.results()["y"], {0, 0, 1, 2});
 }
 
+TEST(OnnxAttention, KeysBehindAMaskAreNotSeen) {
+  AttentionModel m(24);
+  m.add("q", floats({1, 2, 2}, {1, 0, 0, 1}));
+  m.add("k", floats({1, 3, 2}, {1, 0, 0, 1, 5, 5}));
+  m.add("v", floats({1, 3, 2}, {1, 2, 3, 4, 100, 100}));
+  m.add("mask",
+        Tensor::from(DType::boolean, std::vector<int64_t>{2, 2}, std::vector<double>{1, 0, 1, 1}));
+  attend(m, {"q", "k", "v", "mask"}, {"y"});
+  expect_near(m.results()["y"], {1, 2, 2.462117, 3.462117});
+}
+
 // Heads of queries in groups, a cache, a soft cap, a mask of numbers: against one long pass.
 TEST(OnnxAttention, ACacheGivesWhatAllStepsGive) {
   Tensor q = some({1, 4, 3, 2}, "q"), k = some({1, 2, 3, 2}, "k"), v = some({1, 2, 3, 2}, "v");

@@ -142,8 +142,8 @@ TEST(OnnxExport, RefusesByThePlaceInTheProgram) {
 TEST(OnnxExport, WritesTheVersionThatIsAskedFor) {
   ir::Module module = ir::parse(R"(graph means {
   stage 0 (%x: f32[N, 3]) {
-    %a = mean(%x; dim = [1])
-    %b, %i = max_dim(%x; dim = 1)
+    %a = mean(%x) {dim = [1]}
+    %b, %i = max_dim(%x) {dim = 1}
     %y = add(%a, %b)
     %t = all(%x)
     return %y, %t
