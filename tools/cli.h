@@ -108,6 +108,7 @@ void import_model(const ImportCommand& command);
 struct ExportCommand {
   std::string program, out;  // out: an .onnx
   InputOptions from;         // weights
+  int opset = 0;             // 0: the oldest that is written
 };
 void export_model(const ExportCommand& command);
 
@@ -115,6 +116,7 @@ struct CheckOnnxCommand {
   std::vector<std::string> folders;
   int gradients = 0;     // derivatives are checked up to this order
   bool exports = false;  // programs are written as models again, and those are run
+  int opset = 0;         // as of `export`
   int least = 0;         // how many tests have to pass
 };
 // Throws Error, after the report, if a test failed or too few passed.

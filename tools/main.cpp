@@ -11,6 +11,7 @@
 #include "gradus/build.h"
 #include "gradus/import.h"
 #include "gradus/messages.h"
+#include "gradus/onnx.h"
 #include "gradus/plugin.h"
 #include "tools/cli.h"
 #include "tools/functions.h"
@@ -262,6 +263,11 @@ void add_onnx(CLI::App& app, Commands& c) {
       "Inputs that the model has values for, by name");
   add(exporting, "--inputs", c.export_.from.inputs, "F.npz",
       "Of a model: inputs whose values decide the program's structure");
+  const auto opset = [](CLI::App& command, int& to) {
+    add(command, "--opset", to, "N", "The version of ONNX's operators that is written")
+        ->check(whole(onnx::oldest_exported_opset, onnx::newest_exported_opset));
+  };
+  opset(exporting, c.export_.opset);
 
   CLI::App& checking = add_command(app, c, "check-onnx", "Run ONNX backend tests",
                                    [&c] { check_onnx(c.check_onnx); });
@@ -273,6 +279,7 @@ void add_onnx(CLI::App& app, Commands& c) {
       ->check(whole(0, 10));
   checking.add_flag("--exports", c.check_onnx.exports,
                     "Write programs as models, too, and run those");
+  opset(checking, c.check_onnx.opset);
   add(checking, "--least", c.check_onnx.least, "N", "Fail if fewer tests pass, or are exported")
       ->check(whole(0));
 }

@@ -27,6 +27,12 @@ std::string listed(std::string_view what, const Reasons& reasons) {
   return text;
 }
 
+onnx::ExportOptions export_options(int opset) {
+  onnx::ExportOptions options;
+  if (opset != 0) options.opset = opset;
+  return options;
+}
+
 }  // namespace
 
 void import_model(const ImportCommand& command) {
@@ -58,7 +64,7 @@ void export_model(const ExportCommand& command) {
   for (ir::ValueId v : graph.stages[0].inputs)
     if (auto found = sources.find(graph[v].name))
       weights.emplace_back(graph[v].name, found->tensor);
-  write_file(command.out, onnx::export_stage(graph, weights));
+  write_file(command.out, onnx::export_stage(graph, weights, export_options(command.opset)));
 }
 
 void check_onnx(const CheckOnnxCommand& command) {
@@ -69,7 +75,9 @@ void check_onnx(const CheckOnnxCommand& command) {
     throw Error("{}: holds no test: a folder with model.onnx and test_data_set_0",
                 fmt::join(command.folders, ", "));
   Progress progress;
-  const onnx::TestOptions options{.gradients = command.gradients, .exports = command.exports};
+  const onnx::TestOptions options{.gradients = command.gradients,
+                                  .exports = command.exports,
+                                  .exported = export_options(command.opset)};
   Counts n;
   Reasons missing, not_exported;
   std::string failures;

@@ -26,7 +26,7 @@ class Unsupported : public Error {
 };
 
 // The newest version of ONNX's own operators that the rules were written for, and the oldest.
-inline constexpr int newest_opset = 18, oldest_opset = 1;
+inline constexpr int newest_opset = 28, oldest_opset = 1;
 
 using gradus::ImportOptions;
 
@@ -54,13 +54,21 @@ Import import_file(const std::string& path, const ImportOptions& options = {});
 Import import_bytes(std::string_view bytes, const std::string& name, const std::string& folder = {},
                     const ImportOptions& options = {});
 
-// The first stage of a program as a model of opset 17, with the inputs that `weights` names as
-// initializers of it. Sizes with names stay open, and what follows from them is computed from the
+// The versions of the operators that programs are written with.
+inline constexpr int oldest_exported_opset = 17, newest_exported_opset = 23;
+
+struct ExportOptions {
+  int opset = oldest_exported_opset;  // Error for one that is not written
+};
+
+// The first stage of a program as a model, with the inputs that `weights` names as initializers of
+// it. Sizes with names stay open, and what follows from them is computed from the
 // inputs' shapes. Elementary functions are ONNX's: bits are those of whoever runs the model.
 // Throws Unsupported, with the node's place, for what ONNX has no operator for (functions, random
 // numbers, lgamma, cholesky), Error for a weight of another type. Thread-safe.
 std::string export_stage(const ir::Graph& program,
-                         std::span<const std::pair<std::string, Tensor>> weights = {});
+                         std::span<const std::pair<std::string, Tensor>> weights = {},
+                         const ExportOptions& options = {});
 
 // What became of one backend test.
 struct TestOutcome {
@@ -75,8 +83,9 @@ struct TestOutcome {
 };
 
 struct TestOptions {
-  int gradients = 0;     // derivatives are held against differences up to this order
-  bool exports = false;  // programs are written as models, which are read and run as the test is
+  int gradients = 0;       // derivatives are held against differences up to this order
+  bool exports = false;    // programs are written as models, which are read and run as the test is
+  ExportOptions exported;  // what models are written with
 };
 
 // Runs one backend test: a folder with model.onnx and test_data_set_* folders of input_N.pb and

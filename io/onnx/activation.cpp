@@ -47,6 +47,22 @@ void shrink(Call& c) {
   c.give(where(lt(x, num(-lambd)), below, upper));
 }
 
+void gelu(Call& c) {
+  std::string how = c.attribute("approximate", "none");
+  if (how != "none" && how != "tanh") c.fail("there is no approximation '{}'", how);
+  c.give(emit("gelu", {c.x()}, {{"approximate", how}}));
+}
+
+// x sigmoid(alpha x)
+Value swish_of(const Value& x, double alpha) {
+  return alpha == 1 ? unary("silu", x) : x * unary("sigmoid", x * alpha);
+}
+void swish(Call& c) { c.give(swish_of(c.x(), c.attribute("alpha", 1.0))); }
+void swiglu(Call& c) {
+  if (c.type(0).dims != c.type(1).dims) c.fail("its operands have different sizes");
+  c.give(swish_of(c.x(), c.attribute("alpha", 1.0)) * c.x(1));
+}
+
 // The slope broadcasts to x; of old it is one for each channel.
 void prelu(Call& c) {
   Value x = c.x(), slope = c.x(1);
@@ -90,6 +106,9 @@ constexpr RuleEntry activation_table[] = {
     {"Softplus", 1, unary_rule, "softplus"},
     {"Softsign", 1, unary_rule, "softsign"},
     {"Mish", 18, unary_rule, "mish"},
+    {"Gelu", 20, gelu},
+    {"Swish", 24, swish},
+    {"SwiGLU", 28, swiglu},
     {"LeakyRelu", 1, leaky_relu},
     {"Elu", 1, with_alpha, "elu"},
     {"Celu", 12, with_alpha, "celu"},

@@ -51,7 +51,8 @@ void pow(Call& c) {
 void mod(Call& c) {
   same_dtypes(c);
   bool of_c = c.flag("fmod");
-  if (!of_c && is_floating(c.dtype())) c.fail("numbers with a point want fmod = 1");
+  if (!of_c && is_floating(c.dtype()) && c.opset() < 28)
+    c.fail("numbers with a point want fmod = 1");
   c.give(binary(of_c ? "fmod" : "remainder", c.x(), c.x(1)));
 }
 
@@ -95,20 +96,6 @@ void clip(Call& c) {
   if (c.given(1)) x = binary("maximum", x, c.x(1));
   if (c.given(2)) x = binary("minimum", x, c.x(2));
   c.give(x);
-}
-
-// Of u8 alone: there are no larger integers without a sign here.
-void shift(Call& c) {
-  if (c.dtype() != DType::u8) c.unsupported("BitShift of {}", name_of(c.dtype()));
-  std::string direction = c.attribute("direction", "");
-  if (direction != "LEFT" && direction != "RIGHT") c.fail("attribute 'direction': LEFT or RIGHT");
-  // In 64 bits a shift by 8 or more leaves nothing of eight.
-  Value by = binary("minimum", cast(c.x(1), DType::i64), num(int64_t{8}));
-  Value power = cast(binary("pow", full(c.world(), {}, 2, DType::i64), by), DType::i64);
-  Value x = cast(c.x(), DType::i64);
-  Value y = direction == "LEFT" ? binary("remainder", x * power, num(int64_t{256}))
-                                : binary("floor_divide", x, power);
-  c.give(cast(y, DType::u8));
 }
 
 void identity(Call& c) { c.give(c.item(0)); }
@@ -161,7 +148,6 @@ constexpr RuleEntry arithmetic_table[] = {
     {"Cast", 6, cast_to},
     {"CastLike", 15, cast_to},
     {"Clip", 6, clip},
-    {"BitShift", 11, shift},
     {"Identity", 1, identity, {}, false},
 };
 

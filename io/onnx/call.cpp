@@ -79,8 +79,13 @@ Dims Call::sizes(size_t i, std::string_view what) {
 }
 
 const pb::AttributeProto* Call::find(std::string_view name) const {
-  for (const auto& a : node_.attribute())
-    if (a.name() == name) return &a;
+  for (const auto& a : node_.attribute()) {
+    if (a.name() != name) continue;
+    // Functions' own nodes have the values in place of such references.
+    if (!a.ref_attr_name().empty())
+      unsupported("an attribute of a function inside of an inner graph");
+    return &a;
+  }
   return nullptr;
 }
 
@@ -170,11 +175,12 @@ using Table = std::map<std::string_view, std::vector<RuleEntry>>;
 const Table& table() {
   static const Table built = [] {
     Table t;
-    for (Rules family :
-         {arithmetic_rules, activation_rules, reduction_rules, shape_rules, creation_rules,
-          indexing_rules, convolution_rules, pooling_rules, normalization_rules, loss_rules,
-          resize_rules, sampling_rules, recurrent_rules, control_rules, sequence_rules,
-          signal_rules, training_rules})
+    for (Rules family : {arithmetic_rules,    activation_rules, reduction_rules,    shape_rules,
+                         creation_rules,      indexing_rules,   convolution_rules,  pooling_rules,
+                         normalization_rules, loss_rules,       resize_rules,       sampling_rules,
+                         recurrent_rules,     control_rules,    sequence_rules,     signal_rules,
+                         training_rules,      bit_rules,        quantization_rules, attention_rules,
+                         state_rules,         learned_rules,    tree_rules})
       for (const RuleEntry& r : family) t[r.name].push_back(r);
     return t;
   }();

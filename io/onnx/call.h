@@ -173,6 +173,7 @@ bool has_rule(std::string_view name);
 using Rules = std::span<const RuleEntry>;
 extern const Rules arithmetic_rules, activation_rules, reduction_rules, shape_rules, creation_rules,
     indexing_rules, convolution_rules, pooling_rules, normalization_rules, loss_rules, resize_rules,
-    sampling_rules, recurrent_rules, control_rules, sequence_rules, signal_rules, training_rules;
+    sampling_rules, recurrent_rules, control_rules, sequence_rules, signal_rules, training_rules,
+    bit_rules, quantization_rules, attention_rules, state_rules, learned_rules, tree_rules;
 
 }  // namespace gradus::onnx

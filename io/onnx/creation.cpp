@@ -69,7 +69,9 @@ void range(Call& c) {
   double start = c.number(0, "start"), limit = c.number(1, "limit"), delta = c.number(2, "delta");
   double n = std::ceil((limit - start) / delta);
   if (!(std::abs(n) < 1e15)) c.fail("it would have {} elements", n);
-  Value i = cast(arange(c.world(), static_cast<int64_t>(std::max(n, 0.0))), dtype);
+  // Places beyond 2048 are no 16-bit floats: those are made of wider ones.
+  DType wide = is_floating(dtype) && size_of(dtype) == 2 ? c.dtype("stash_type", 1) : dtype;
+  Value i = cast(arange(c.world(), static_cast<int64_t>(std::max(n, 0.0))), wide);
   c.give(cast(i * delta + start, dtype));
 }
 

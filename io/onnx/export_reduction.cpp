@@ -12,16 +12,17 @@ int64_t keeps(ExportCall& c) { return c.flag("keepdim") ? 1 : 0; }
 // The dtype in which elements are ordered: truth as 0 and 1.
 DType ordered(DType dtype) { return dtype == DType::boolean ? DType::i32 : dtype; }
 
-// Axes are an attribute in version 17, but of ReduceSum an input.
+// Axes are an attribute in version 17, but of ReduceSum; since 18 they are an input.
+Wire reduced_over(ExportCall& c, const Wire& x, const Ints& axes) {
+  if (c.onnx == "ReduceSum" || c.to.opset() >= 18)
+    return c.to.node(c.onnx, {x, c.to.integers(axes)}, {{"keepdims", keeps(c)}});
+  return c.to.node(c.onnx, {x}, {{"axes", axes}, {"keepdims", keeps(c)}});
+}
+
 Wires reduced(ExportCall& c, DType dtype) {
   Ints axes = c.axes("dim");
   Wire x = c.x(0, dtype);
-  if (c.rank() > 0) {
-    if (c.onnx == "ReduceSum")
-      x = c.to.node(c.onnx, {x, c.to.integers(axes)}, {{"keepdims", keeps(c)}});
-    else
-      x = c.to.node(c.onnx, {x}, {{"axes", axes}, {"keepdims", keeps(c)}});
-  }
+  if (c.rank() > 0) x = reduced_over(c, x, axes);
   return {c.to.cast(x, dtype, c.y_type().dtype)};
 }
 Wires total(ExportCall& c) { return reduced(c, c.y_type().dtype); }
@@ -49,7 +50,7 @@ Wires truth(ExportCall& c) {
     return {every ? c.to.node("Not", {y}) : y};
   }
   x = c.to.cast(x, DType::boolean, DType::i32);
-  if (c.rank() > 0) x = c.to.node(c.onnx, {x}, {{"axes", axes}, {"keepdims", keeps(c)}});
+  if (c.rank() > 0) x = reduced_over(c, x, axes);
   return {c.to.cast(x, DType::i32, DType::boolean)};
 }
 
@@ -68,8 +69,7 @@ Wires arg_extreme(ExportCall& c) { return {place(c, c.onnx)}; }
 Wires along(ExportCall& c) {
   DType dtype = ordered(c.type().dtype);
   Wire x = c.x(0, dtype);
-  if (c.rank() > 0)
-    x = c.to.node(c.onnx, {x}, {{"axes", Ints{c.axis("dim")}}, {"keepdims", keeps(c)}});
+  if (c.rank() > 0) x = reduced_over(c, x, Ints{c.axis("dim")});
   x = c.to.cast(x, dtype, c.y_type().dtype);
   return {x, place(c, c.onnx == "ReduceMax" ? "ArgMax" : "ArgMin")};
 }

@@ -129,8 +129,8 @@ ir::Graph first_stage(const ir::Graph& program) {
 
 class StageExport {
  public:
-  explicit StageExport(const ir::Graph& program)
-      : graph_(first_stage(program)), substitute_(graph_) {}
+  StageExport(const ir::Graph& program, const ExportOptions& options)
+      : graph_(first_stage(program)), substitute_(graph_), writer_(options.opset) {}
 
   std::string run(std::span<const std::pair<std::string, Tensor>> weights) {
     add_inputs(weights);
@@ -211,8 +211,9 @@ class StageExport {
 }  // namespace
 
 std::string export_stage(const ir::Graph& program,
-                         std::span<const std::pair<std::string, Tensor>> weights) {
-  return StageExport(program).run(weights);
+                         std::span<const std::pair<std::string, Tensor>> weights,
+                         const ExportOptions& options) {
+  return StageExport(program, options).run(weights);
 }
 
 }  // namespace gradus::onnx

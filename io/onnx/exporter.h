@@ -39,8 +39,10 @@ using Wire = std::string;
 // is there) and names what it gives. For one model and one thread.
 class ModelWriter {
  public:
-  ModelWriter();
+  // Of nodes as of a version of the operators.
+  explicit ModelWriter(int opset);
   ~ModelWriter();
+  int opset() const { return opset_; }
 
   Wire node(std::string_view op, std::vector<Wire> inputs,
             std::vector<NodeAttribute> attributes = {});
@@ -85,6 +87,7 @@ class ModelWriter {
   void drop_unused();
   void give_names();
 
+  const int opset_;
   std::unique_ptr<::onnx::ModelProto> model_;
   ::onnx::GraphProto* graph_;
   int wires_ = 0;

@@ -1,11 +1,13 @@
 #include "io/onnx/importer.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <onnx/onnx_pb.h>
 
 #include "gradus/messages.h"
 #include "gradus/registry.h"
+#include "io/onnx/later_fields.h"
 
 namespace gradus::onnx {
 
@@ -16,6 +18,8 @@ namespace {
 // Unrolled loops and functions that use functions may grow beyond what any machine holds.
 constexpr size_t most_applied = 1'000'000;
 constexpr int deepest = 100;
+// Of the classical models' operators.
+constexpr int newest_ml_opset = 5;
 // A weight's value is looked through for what decides structure only if it is small.
 constexpr int64_t most_looked_through = 1024;
 
@@ -66,6 +70,12 @@ void Importer::check_versions() {
           fmt::format("the model uses version {} of ONNX's operators; {} to {} are known here",
                       o.version(), oldest_opset, newest_opset),
           fmt::format("operators of version {}", o.version()));
+    if (domain == "ai.onnx.ml" && o.version() > newest_ml_opset)
+      throw Unsupported(
+          fmt::format("the model uses version {} of the operators of ai.onnx.ml; 1 to {} are known "
+                      "here",
+                      o.version(), newest_ml_opset),
+          fmt::format("operators of ai.onnx.ml of version {}", o.version()));
     opsets_[domain] = static_cast<int>(o.version());
   }
   if (opsets_.empty() && model_.ir_version() < 3) opsets_[""] = 1;
@@ -129,7 +139,8 @@ std::vector<ItemPtr> Importer::apply(const pb::NodeProto& node,
                                      const std::vector<ItemPtr>& inputs) {
   std::string domain = domain_of(node.domain());
   for (const auto& f : model_.functions())
-    if (f.name() == node.op_type() && domain_of(f.domain()) == domain)
+    if (f.name() == node.op_type() && domain_of(f.domain()) == domain &&
+        overload_of(f) == overload_of(node))
       return apply_function(f, node, inputs);
   auto opset = opsets_.find(domain);
   if (opset == opsets_.end())
@@ -206,6 +217,7 @@ std::vector<ItemPtr> Importer::apply_function(const pb::FunctionProto& function,
   opsets_.clear();
   for (const auto& o : function.opset_import())
     opsets_[domain_of(o.domain())] = static_cast<int>(o.version());
+  const std::vector<pb::AttributeProto> defaults = default_attributes(function);
   for (const auto& inner : function.node()) {
     pb::NodeProto settled = inner;
     for (int i = 0; i < inner.input_size(); ++i)  // an input that was left out
@@ -217,11 +229,15 @@ std::vector<ItemPtr> Importer::apply_function(const pb::FunctionProto& function,
         *settled.add_attribute() = a;
         continue;
       }
-      for (const auto& given : node.attribute())
-        if (given.name() == a.ref_attr_name()) {
-          *settled.add_attribute() = given;
-          settled.mutable_attribute(settled.attribute_size() - 1)->set_name(a.name());
-        }
+      auto named = [&](const pb::AttributeProto& v) { return v.name() == a.ref_attr_name(); };
+      auto given = std::ranges::find_if(node.attribute(), named);
+      auto standard = std::ranges::find_if(defaults, named);
+      const pb::AttributeProto* value = given != node.attribute().end() ? &*given
+                                        : standard != defaults.end()    ? &*standard
+                                                                        : nullptr;
+      if (!value) continue;
+      *settled.add_attribute() = *value;
+      settled.mutable_attribute(settled.attribute_size() - 1)->set_name(a.name());
     }
     run_node(settled, scope);
   }

@@ -44,9 +44,22 @@ constexpr std::pair<int, DType> element_types[] = {
     {pb::TensorProto::BOOL, DType::boolean}};
 static_assert(std::size(element_types) == dtype_count);
 
+// Those that came after libonnx 1.12, from FLOAT8E4M3FN = 17 on.
+constexpr std::string_view later_element_types[] = {
+    "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "uint4",      "int4",
+    "float4e2m1",   "float8e8m0",     "uint2",      "int2",           "float6e2m3", "float6e3m2"};
+constexpr int first_later_type = pb::TensorProto::BFLOAT16 + 1;
+
+bool is_later_type(int element_type) {
+  return element_type >= first_later_type &&
+         element_type < first_later_type + static_cast<int>(std::size(later_element_types));
+}
+
 }  // namespace
 
 std::string element_type_name(int element_type) {
+  if (is_later_type(element_type))
+    return std::string(later_element_types[element_type - first_later_type]);
   if (!pb::TensorProto::DataType_IsValid(element_type)) return std::to_string(element_type);
   std::string name =
       pb::TensorProto::DataType_Name(static_cast<pb::TensorProto::DataType>(element_type));
@@ -58,7 +71,7 @@ DType dtype_of(int element_type, const std::string& what) {
   for (auto [number, dtype] : element_types)
     if (number == element_type) return dtype;
   if (element_type == pb::TensorProto::UNDEFINED ||
-      !pb::TensorProto::DataType_IsValid(element_type))
+      (!pb::TensorProto::DataType_IsValid(element_type) && !is_later_type(element_type)))
     throw Error("{}: {} is no element type", what, element_type);
   std::string name = element_type_name(element_type);
   throw Unsupported(fmt::format("{}: there are no tensors of {} here", what, name),

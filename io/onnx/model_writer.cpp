@@ -13,8 +13,11 @@ namespace pb = ::onnx;
 
 namespace {
 
-// What the nodes are written for: ONNX 1.12.
-constexpr int exported_opset = 17, exported_ir_version = 8;
+// The version of the format that came with a version of the operators.
+int ir_version_of(int opset) {
+  if (opset < 19) return 8;
+  return opset < 21 ? 9 : opset < 23 ? 10 : 11;
+}
 
 void fill(pb::TensorProto& to, const Tensor& value) {
   Tensor dense = value.contiguous();
@@ -76,13 +79,16 @@ void keep_where(Field& field, Kept kept) {
 
 }  // namespace
 
-ModelWriter::ModelWriter() : model_(std::make_unique<pb::ModelProto>()) {
-  model_->set_ir_version(exported_ir_version);
+ModelWriter::ModelWriter(int opset) : opset_(opset), model_(std::make_unique<pb::ModelProto>()) {
+  if (opset < oldest_exported_opset || opset > newest_exported_opset)
+    throw Error("models are written with versions {} to {} of ONNX's operators, not {}",
+                oldest_exported_opset, newest_exported_opset, opset);
+  model_->set_ir_version(ir_version_of(opset));
   model_->set_producer_name("gradus");
   model_->set_producer_version(GRADUS_VERSION);
-  auto* opset = model_->add_opset_import();
-  opset->set_domain("");
-  opset->set_version(exported_opset);
+  auto* imported = model_->add_opset_import();
+  imported->set_domain("");
+  imported->set_version(opset);
   graph_ = model_->mutable_graph();
 }
 ModelWriter::~ModelWriter() = default;

@@ -70,7 +70,24 @@ void layer_norm(Call& c) {
   if (c.wants(2)) c.give(reshape(out[1], shape));
 }
 
-// One scale and shift for each group of channels.
+// The dtype that the first stage of a norm computes in: that of `stash_type`, or a wider one of x.
+DType stash_dtype(Call& c) {
+  DType stash = c.dtype("stash_type", 1), own = c.dtype();
+  if (!is_floating(stash)) c.fail("its stash_type {} is no floating dtype", name_of(stash));
+  return size_of(own) > size_of(stash) ? own : stash;
+}
+
+// x / sqrt(the mean of x^2 + epsilon), over the last dimensions, times a scale.
+void rms_norm(Call& c) {
+  Ints dims;
+  for (int d = c.axis("axis", -1); d < c.rank(); ++d) dims.push_back(d);
+  Value x = cast(c.x(), stash_dtype(c));
+  Value root = unary("sqrt", moment("mean", x * x, dims, true) + c.attribute("epsilon", 1e-5));
+  Value scale = c.x(1);
+  c.give(cast(cast(cast(x / root, c.dtype()), scale.dtype()) * scale, scale.dtype()));
+}
+
+// One scale and shift for each group of channels; for each channel since version 21.
 void group_norm(Call& c) {
   Value x = c.x();
   int64_t groups = c.attribute("num_groups", int64_t{0});
@@ -78,9 +95,15 @@ void group_norm(Call& c) {
   Dims inner(x.dims().begin() + 2, x.dims().end());
   Dim each = floor_div(x.dims()[1], groups) * ir::numel(inner);
   Value rows = reshape(x, {x.dims()[0], groups, each});
+  bool channels = c.opset() >= 21;
+  if (channels) rows = cast(rows, stash_dtype(c));
   Value y = emit("standardize", {rows},
                  {{"dim", Literal::list(Ints{2})}, {"eps", c.attribute("epsilon", 1e-5)}});
-  y = y * unsqueeze(c.x(1), 1) + unsqueeze(c.x(2), 1);
+  if (channels) y = cast(reshape(y, x.dims()), x.dtype());
+  auto under_y = [&](size_t i) {
+    return channels ? under(c.x(i), 1, x.rank()) : unsqueeze(c.x(i), 1);
+  };
+  y = y * under_y(1) + under_y(2);
   c.give(cast(reshape(y, x.dims()), x.dtype()));
 }
 
@@ -95,11 +118,14 @@ void local_response(Call& c) {
                {"k", c.attribute("bias", 1.0)}}));
 }
 
+// What has the norm 0 stays as it is.
 void lp_norm(Call& c) {
-  c.give(emit("normalize", {c.x()},
-              {{"p", static_cast<double>(c.attribute("p", int64_t{2}))},
-               {"dim", c.axis("axis", -1)},
-               {"eps", 0.0}}));
+  Value x = c.x();
+  Value size = emit("norm", {x},
+                    {{"p", static_cast<double>(c.attribute("p", int64_t{2}))},
+                     {"dim", Literal::list(Ints{c.axis("axis", -1)})},
+                     {"keepdim", true}});
+  c.give(x / where(eq(size, num(0.0)), num(1.0), size));
 }
 
 // (x - mean) / (sqrt(var) + 1e-9), as ONNX's own definition has it.
@@ -126,13 +152,10 @@ void dropout(Call& c) {
 }
 
 constexpr RuleEntry normalization_table[] = {
-    {"BatchNormalization", 1, batch_norm},
-    {"InstanceNormalization", 6, instance_norm},
-    {"LayerNormalization", 17, layer_norm},
-    {"GroupNormalization", 18, group_norm},
-    {"LRN", 1, local_response},
-    {"LpNormalization", 1, lp_norm},
-    {"MeanVarianceNormalization", 9, mean_variance},
+    {"BatchNormalization", 1, batch_norm},  {"InstanceNormalization", 6, instance_norm},
+    {"LayerNormalization", 17, layer_norm}, {"GroupNormalization", 18, group_norm},
+    {"RMSNormalization", 23, rms_norm},     {"LRN", 1, local_response},
+    {"LpNormalization", 1, lp_norm},        {"MeanVarianceNormalization", 9, mean_variance},
     {"Dropout", 1, dropout, {}, false},
 };
 

@@ -1,5 +1,6 @@
 // Reductions along axes, and running sums.
 #include <algorithm>
+#include <limits>
 
 #include "io/onnx/call.h"
 
@@ -38,8 +39,37 @@ Value product(Value x, const Ints& axes, bool keep) {
   return x;
 }
 
+// The greatest of nothing is the least number that there is.
+Value extreme(Call& c, const Value& x, const Ints& axes, bool keep) {
+  LiteralList attributes{{"dim", Literal::list(axes)}, {"keepdim", keep}};
+  auto size = [&](int64_t d) { return x.dims()[static_cast<size_t>(d)]; };
+  const bool floating = is_floating(x.dtype());
+  if (floating && !std::ranges::all_of(axes, [&](int64_t d) { return size(d).is_constant(); }))
+    attributes.push_back({"allow_empty", true});
+  if (std::ranges::none_of(axes, [&](int64_t d) { return size(d) == Dim(0); }))
+    return emit(c.ours(), {x}, attributes);
+  Dims shape;
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    const bool gone = std::ranges::find(axes, d) != axes.end();
+    if (!gone || keep) shape.push_back(gone ? Dim(1) : size(d));
+  }
+  const bool least = c.ours() == "amax";
+  Literal value =
+      least ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+  visit_dtype(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_integral_v<T>) {
+      using Limits = std::numeric_limits<T>;
+      value = static_cast<int64_t>(least ? Limits::min() : Limits::max());
+    }
+  });
+  return emit_all(c.world(), "full", {},
+                  {{"shape", Literal::list(shape)}, {"value", value}, {"dtype", x.dtype()}})[0];
+}
+
 Value reduced(Call& c, const Value& x, const Ints& axes, bool keep) {
   const std::string_view op = c.op();
+  if (op == "ReduceMax" || op == "ReduceMin") return extreme(c, x, axes, keep);
   if (op == "ReduceProd") return product(x, axes, keep);
   if (op == "ReduceL1") return along("sum", unary("abs", x), axes, keep);
   if (op == "ReduceL2")
@@ -52,12 +82,15 @@ Value reduced(Call& c, const Value& x, const Ints& axes, bool keep) {
 void reduce(Call& c) {
   Axes a = axes_of(c, c.op() == "ReduceSum" ? 13 : 18);
   Value x = c.x();
+  DType dtype = x.dtype();
   bool keep = c.flag("keepdims", true);
-  // Nothing is summed, but the function of each element is still taken; integers keep their dtype.
+  // False < True.
+  if (dtype == DType::boolean) x = cast(x, DType::u8);
   if (a.nothing && (c.op() == "ReduceSum" || c.op() == "ReduceMean")) return c.give(x);
-  if (a.nothing) c.unsupported("{} without axes that reduces nothing", c.op());
-  Value y = a.axes.empty() ? reduced(c, unsqueeze(x, 0), {0}, false) : reduced(c, x, a.axes, keep);
-  c.give(cast(y, x.dtype()));
+  // Nothing is summed, but the function of each element is still taken; integers keep their dtype.
+  bool own = a.nothing || a.axes.empty();
+  Value y = own ? reduced(c, unsqueeze(x, 0), {0}, false) : reduced(c, x, a.axes, keep);
+  c.give(cast(y, dtype));
 }
 
 void arg_extreme(Call& c) {
@@ -71,10 +104,10 @@ void arg_extreme(Call& c) {
   c.give(y);
 }
 
-void running_sum(Call& c) {
+void running(Call& c) {
   int axis = c.axis(c.integer(1, "axis"), c.rank());
   Value y =
-      emit("cumsum", {c.x()},
+      emit(c.ours(), {c.x()},
            {{"dim", axis}, {"exclusive", c.flag("exclusive")}, {"reverse", c.flag("reverse")}});
   c.give(cast(y, c.dtype()));
 }
@@ -92,7 +125,8 @@ constexpr RuleEntry reduction_table[] = {
     {"ReduceLogSum", 1, reduce},
     {"ArgMax", 1, arg_extreme, "argmax"},
     {"ArgMin", 1, arg_extreme, "argmin"},
-    {"CumSum", 11, running_sum},
+    {"CumSum", 11, running, "cumsum"},
+    {"CumProd", 26, running, "cumprod"},
 };
 
 }  // namespace

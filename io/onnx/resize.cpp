@@ -12,9 +12,9 @@ using namespace ops;
 namespace {
 
 struct Resizing {
-  std::string mode, transform, nearest;
+  std::string mode, transform, nearest, aspect;
   double cubic = -0.75, outside = 0;
-  bool exclude_outside = false;
+  bool exclude_outside = false, antialias = false;
 };
 
 // One axis: sizes, and how far apart the elements lie.
@@ -33,6 +33,11 @@ double place(const Resizing& r, const Axis& a, int64_t i) {
   if (r.transform == "asymmetric") return at / a.scale;
   if (r.transform == "tf_half_pixel_for_nn") return (at + 0.5) / a.scale;
   if (r.transform == "pytorch_half_pixel" && a.out == 1) return 0;
+  if (r.transform == "half_pixel_symmetric") {
+    // What is cut off of the result is missing on both sides.
+    double whole = static_cast<double>(a.out) / a.resized;
+    return static_cast<double>(a.in) / 2 * (1 - whole) + (at + 0.5) / a.scale - 0.5;
+  }
   if (r.transform == "tf_crop_and_resize") {
     if (a.out == 1) return 0.5 * (a.start + a.end) * last;
     return a.start * last + at * (a.end - a.start) * last / (a.resized - 1);
@@ -45,7 +50,31 @@ struct Taps {
   int64_t first;
   std::vector<double> weights;
 };
-Taps taps_at(const Resizing& r, double x) {
+// Keys' cubic at a distance.
+double cubic_weight(double a, double d) {
+  d = std::abs(d);
+  if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+  return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
+}
+
+// Where the result is smaller, an element of it is a mean of as many as lie there.
+Taps smoothed_taps_at(const Resizing& r, double x, double scale) {
+  scale = std::min(scale, 1.0);
+  const bool cubic = r.mode == "cubic";
+  const auto reach = static_cast<int64_t>(std::ceil((cubic ? 2 : 1) / scale));
+  double floor = std::floor(x), t = x - floor, total = 0;
+  Taps taps{static_cast<int64_t>(floor) - reach + 1, {}};
+  for (int64_t k = 1 - reach; k <= reach; ++k) {
+    double d = (static_cast<double>(k) - t) * scale;
+    taps.weights.push_back(cubic ? cubic_weight(r.cubic, d) : std::max(0.0, 1 - std::abs(d)));
+    total += taps.weights.back();
+  }
+  for (double& w : taps.weights) w /= total;
+  return taps;
+}
+
+Taps taps_at(const Resizing& r, double x, double scale) {
+  if (r.antialias) return smoothed_taps_at(r, x, scale);
   double floor = std::floor(x), t = x - floor;
   auto first = static_cast<int64_t>(floor);
   if (r.mode == "nearest") {
@@ -66,10 +95,10 @@ Taps taps_at(const Resizing& r, double x) {
 
 // y[i] = sum over k of x[index_k[i]] weight_k[i] along the axis.
 Value resized(Call& c, const Value& x, int dim, const Resizing& r, const Axis& a) {
-  size_t count = taps_at(r, 0).weights.size();
+  size_t count = taps_at(r, 0, a.scale).weights.size();
   std::vector<std::vector<double>> index(count), weight(count);
   for (int64_t i = 0; i < a.out; ++i) {
-    Taps t = taps_at(r, place(r, a, i));
+    Taps t = taps_at(r, place(r, a, i), a.scale);
     double sum = 0;
     for (size_t k = 0; k < count; ++k) {
       int64_t at = t.first + static_cast<int64_t>(k);
@@ -124,15 +153,32 @@ Resizing resizing_of(Call& c) {
   r.exclude_outside = c.flag("exclude_outside");
   if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic")
     c.fail("there is no mode '{}'", r.mode);
-  constexpr std::string_view transforms[] = {"half_pixel",           "pytorch_half_pixel",
-                                             "align_corners",        "asymmetric",
-                                             "tf_half_pixel_for_nn", "tf_crop_and_resize"};
+  constexpr std::string_view transforms[] = {
+      "half_pixel", "pytorch_half_pixel",   "half_pixel_symmetric", "align_corners",
+      "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
   if (std::ranges::find(transforms, r.transform) == std::end(transforms))
     c.unsupported("{} with coordinates '{}'", c.op(), r.transform);
-  if (c.flag("antialias")) c.unsupported("Resize with antialias");
-  if (c.attribute("keep_aspect_ratio_policy", "stretch") != "stretch")
-    c.unsupported("Resize with keep_aspect_ratio_policy");
+  r.antialias = c.flag("antialias");
+  if (r.antialias && r.mode == "nearest") c.fail("nearest elements have nothing to smooth");
+  r.aspect = c.attribute("keep_aspect_ratio_policy", "stretch");
+  if (r.aspect != "stretch" && r.aspect != "not_larger" && r.aspect != "not_smaller")
+    c.fail("there is no keep_aspect_ratio_policy '{}'", r.aspect);
   return r;
+}
+
+// One scale for all axes, with which none is larger, or none smaller, than asked for.
+double common_scale(Call& c, const Resizing& r, const Dims& x, const Ints& axes,
+                    const Dims& sizes) {
+  double scale = 0;
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const Dim& in = x[static_cast<size_t>(c.axis(axes[k], static_cast<int>(x.size())))];
+    if (!in.constant() || in == Dim(0) || !sizes[k].constant())
+      c.unsupported("{} along a size that has a name", c.op());
+    double mine = static_cast<double>(sizes[k].value()) / static_cast<double>(in.value());
+    bool takes = r.aspect == "not_larger" ? mine < scale : mine > scale;
+    if (k == 0 || takes) scale = mine;
+  }
+  return scale;
 }
 
 // How often each element comes, one after the other, where that is all; 0 where it is not. By a
@@ -168,8 +214,15 @@ void resize(Call& c) {
   size_t n = axes.size();
   if ((scales.empty() ? sizes.size() : scales.size()) != n || (!roi.empty() && roi.size() != 2 * n))
     c.fail("it wants a scale or a size for each of {} dimensions", n);
+  const bool keeps = r.aspect != "stretch" && scales.empty();
+  const double kept = keeps ? common_scale(c, r, x.dims(), axes, sizes) : 0;
   for (size_t k = 0; k < n; ++k) {
     int dim = c.axis(axes[k], x.rank());
+    if (keeps) {
+      double in = static_cast<double>(x.dims()[static_cast<size_t>(dim)].value());
+      if (!(kept * in < 1e7)) c.fail("a size is {}", kept * in);
+      sizes[k] = static_cast<int64_t>(std::floor(kept * in + 0.5));
+    }
     const Dim& in = x.dims()[static_cast<size_t>(dim)];
     bool whole = roi.empty() || (roi[k] == 0 && roi[k + n] == 1);
     if (whole && (scales.empty() ? sizes[k] == in : scales[k] == 1)) continue;
@@ -188,6 +241,10 @@ void resize(Call& c) {
     if (!(a.resized >= 0 && a.resized < 1e7)) c.fail("a size is {}", a.resized);
     a.out = static_cast<int64_t>(std::floor(a.resized));
     a.scale = scales.empty() ? a.resized / static_cast<double>(a.in) : scales[k];
+    if (keeps) {
+      a.scale = kept;
+      a.resized = kept * static_cast<double>(a.in);
+    }
     if (!roi.empty()) a.start = roi[k], a.end = roi[k + n];
     if (a.in == 0) c.fail("it cannot be made of nothing");
     if (a.in == a.out && whole && a.scale == 1) continue;

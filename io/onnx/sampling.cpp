@@ -1,5 +1,5 @@
-// Images read between their elements, at places that data give: GridSample and RoiAlign.
-#include "io/onnx/call.h"
+// Images read between their elements, at places that data give: GridSample, DeformConv, RoiAlign.
+#include "io/onnx/windows.h"
 
 namespace gradus::onnx {
 
@@ -7,17 +7,18 @@ using namespace ops;
 
 namespace {
 
-// An image [N, C, H, W] and the samples that are read: sample[i] is the image of result i.
+// An image [N, C, spatial..] and the samples that are read: sample[i] is the image of result i.
 struct Image {
   Call& c;
-  Value channels_last;  // [N, H, W, C]
+  Value channels_last;  // [N, spatial.., C]
   Value sample;
-  Dim height, width;
+  Dims lengths;
 
-  // The pixels there, [.., C]; places outside are brought to the edge.
-  Value at(const Value& y, const Value& x) const {
-    return emit_all(c.world(), "index",
-                    std::vector{channels_last, sample, inside(y, height), inside(x, width)})[0];
+  // The elements there, [.., C]; places outside are brought to the edge.
+  Value at(const std::vector<Value>& places) const {
+    std::vector<Value> operands{channels_last, sample};
+    for (size_t d = 0; d < places.size(); ++d) operands.push_back(inside(places[d], lengths[d]));
+    return emit_all(c.world(), "index", operands)[0];
   }
   static Value inside(const Value& i, const Dim& n) {
     return between(i, num(int64_t{0}), Value::number(n - Dim(1)));
@@ -27,32 +28,169 @@ struct Image {
 Value number_less(const Dim& n, int64_t by) { return Value::number(n - Dim(by)); }
 
 Image image_of(Call& c, const Value& x, const Value& sample) {
-  return {c, permute(x, {0, 2, 3, 1}), sample, x.dims()[2], x.dims()[3]};
+  Ints order{0};
+  for (int d = 2; d < x.rank(); ++d) order.push_back(d);
+  order.push_back(1);
+  return {c, permute(x, order), sample, Dims(x.dims().begin() + 2, x.dims().end())};
 }
 
-// Elements (as integers) and weights.
+// One axis of a grid: its length, and how it is read.
+struct Line {
+  Dim length;
+  bool align, zeros, border, reflect;
+};
+
+// A coordinate turned back at both ends as often as need be.
+Value reflected(const Value& x, const Line& l) {
+  double low = l.align ? 0 : -0.5;
+  Dim span = l.align ? l.length - Dim(1) : l.length;
+  if (span == Dim(0)) return zeros_like(x);
+  Value twice = Value::number(span * Dim(2)), once = Value::number(span);
+  Value r = binary("remainder", unary("abs", x - low), twice);
+  Value back = binary("sub", twice, r);
+  return where(gt(r, once), back, r) + low;
+}
+
+Value settled(const Value& x, const Line& l) {
+  if (l.zeros) return x;
+  Value y = l.reflect ? reflected(x, l) : x;
+  return between(y, num(0.0), number_less(l.length, 1));
+}
+
+// From [-1, 1] to elements.
+Value place(const Value& g, const Line& l) {
+  if (l.align) return (g + 1.0) / 2.0 * number_less(l.length, 1);
+  return ((g + 1.0) * Value::number(l.length) - 1.0) / 2.0;
+}
+
+// Elements (as integers) and weights; the weight is 0 where an element is outside and counts for 0.
 struct Tap {
   Value at, weight;
 };
+Tap tap(const Value& at, const Value& weight, const Line& l, bool cubic) {
+  // Of cubic taps each is brought inside by itself.
+  Value place = cubic ? settled(at, l) : at;
+  Tap t{cast(place, DType::i64), weight};
+  if (!l.zeros) return t;
+  Value there = logical_and(ge(at, num(0.0)), le(at, number_less(l.length, 1)));
+  t.weight = where(there, weight, num(0.0));
+  return t;
+}
 
-// The sum of the elements, each times its weights.
-Value weighted(const Image& image, const std::vector<Tap>& ys, const std::vector<Tap>& xs) {
+std::vector<Tap> taps(const Value& x, const Line& l, const std::string& mode) {
+  if (mode == "nearest") {
+    Value at = unary("round", settled(x, l));
+    return {tap(at, ones_like(x), l, false)};
+  }
+  if (mode == "bilinear") {
+    Value s = settled(x, l), low = unary("floor", s), t = s - low;
+    return {tap(low, 1.0 - t, l, false), tap(low + 1.0, t, l, false)};
+  }
+  // Keys' cubic with -0.75: of |d| <= 1, and of 1 < |d| < 2.
+  auto near = [](const Value& d) { return (d * 1.25 - 2.25) * d * d + 1.0; };
+  auto far = [](const Value& d) { return ((d * -0.75 + 3.75) * d - 6.0) * d + 3.0; };
+  Value low = unary("floor", x), t = x - low, u = 1.0 - t;
+  return {tap(low - 1.0, far(t + 1.0), l, true), tap(low, near(t), l, true),
+          tap(low + 1.0, near(u), l, true), tap(low + 2.0, far(u + 1.0), l, true)};
+}
+
+// The sum of the elements, each times its weights: of axes from `d` on, whose places before are
+// given.
+void add_weighted(const Image& image, const std::vector<std::vector<Tap>>& axes,
+                  std::vector<Value>& places, const Value& weight, Value& sum) {
+  const size_t d = places.size();
+  if (d == axes.size()) {
+    Value part = image.at(places) * unsqueeze(weight, -1);
+    sum = sum.defined() ? sum + part : part;
+    return;
+  }
+  for (const Tap& t : axes[d]) {
+    places.push_back(t.at);
+    add_weighted(image, axes, places, d == 0 ? t.weight : weight * t.weight, sum);
+    places.pop_back();
+  }
+}
+Value weighted(const Image& image, const std::vector<std::vector<Tap>>& axes) {
   Value sum;
-  for (const Tap& y : ys)
-    for (const Tap& x : xs) {
-      Value part = image.at(y.at, x.at) * unsqueeze(y.weight * x.weight, -1);
-      sum = sum.defined() ? sum + part : part;
-    }
+  std::vector<Value> places;
+  add_weighted(image, axes, places, {}, sum);
   return sum;
 }
 
+// From [N, places.., C] to [N, C, places..].
+Value channels_first(const Value& y) {
+  Ints order{0, y.rank() - 1};
+  for (int d = 1; d + 1 < y.rank(); ++d) order.push_back(d);
+  return permute(y, order);
+}
+
+// In as many dimensions as the image has. A place has the last dimension's coordinate first.
 void grid_sample(Call& c) {
   Value x = c.x(), grid = c.x(1);
-  if (x.rank() != 4 || grid.rank() != 4) c.unsupported("GridSample of other than images");
-  c.give(emit("grid_sampler_2d", {x, grid},
-              {{"mode", c.attribute("mode", "bilinear")},
-               {"padding_mode", c.attribute("padding_mode", "zeros")},
-               {"align_corners", c.flag("align_corners")}}));
+  const int spatial = x.rank() - 2;
+  if (spatial < 1 || grid.rank() != x.rank())
+    c.fail("it wants images [N, C, spatial..] and a grid");
+  if (spatial > 3 || (spatial != 2 && c.opset() < 20))
+    c.unsupported("GridSample in {} dimensions", spatial);
+  std::string mode = c.attribute("mode", c.opset() < 20 ? "bilinear" : "linear");
+  if (mode == "linear") mode = "bilinear";
+  if (mode == "cubic") mode = "bicubic";
+  std::string padding = c.attribute("padding_mode", "zeros");
+  if (mode != "nearest" && mode != "bilinear" && mode != "bicubic")
+    c.fail("there is no mode '{}'", mode);
+  if (padding != "zeros" && padding != "border" && padding != "reflection")
+    c.fail("there is no padding_mode '{}'", padding);
+  if (spatial == 2)
+    return c.give(emit(
+        "grid_sampler_2d", {x, grid},
+        {{"mode", mode}, {"padding_mode", padding}, {"align_corners", c.flag("align_corners")}}));
+  Line line{0, c.flag("align_corners"), padding == "zeros", padding == "border",
+            padding == "reflection"};
+  std::vector<std::vector<Tap>> axes(static_cast<size_t>(spatial));
+  for (int k = 0; k < spatial; ++k) {
+    const auto d = static_cast<size_t>(spatial - 1 - k);
+    line.length = x.dims()[d + 2];
+    axes[d] = taps(place(select(grid, -1, k), line), line, mode);
+  }
+  Dims each(static_cast<size_t>(spatial + 1), 1);
+  each[0] = x.dims()[0];
+  Image image = image_of(c, x, reshape(arange(c.world(), x.dims()[0]), each));
+  c.give(channels_first(cast(weighted(image, axes), x.dtype())));
+}
+
+// The places of the elements of a grid, from -1 to 1: their centres, or the corners' centres at the
+// ends.
+Value centres(Call& c, const Dim& n, DType dtype, bool align) {
+  Value i = cast(arange(c.world(), n), dtype);
+  if (align) return n == Dim(1) ? i - 1.0 : i * 2.0 / (n - Dim(1)) - 1.0;
+  return (i * 2.0 + 1.0) / n - 1.0;
+}
+
+// Where an affine function takes the places of a grid of that size.
+void affine_grid(Call& c) {
+  Value theta = c.x();
+  Dims size = c.sizes(1, "size");
+  const size_t spatial = size.size() < 2 ? 0 : size.size() - 2;
+  if ((spatial != 2 && spatial != 3) || theta.rank() != 3)
+    c.fail("it wants matrices [N, 2, 3] or [N, 3, 4], and the size [N, C, spatial..]");
+  Value y;
+  // Coordinates of the last dimension come first; behind all of them stands the shift.
+  auto column = [&](size_t k) {
+    Value v = select(theta, 2, static_cast<int64_t>(k));
+    for (size_t d = 0; d < spatial; ++d) v = unsqueeze(v, 1);
+    return v;
+  };
+  for (size_t k = 0; k < spatial; ++k) {
+    const size_t d = spatial - 1 - k;
+    Value at = centres(c, size[d + 2], theta.dtype(), c.flag("align_corners"));
+    Value part = column(k) * under(at, static_cast<int64_t>(d) + 1, static_cast<int>(spatial) + 2);
+    y = k == 0 ? part : y + part;
+  }
+  y = y + column(spatial);
+  Dims shape{theta.dims()[0]};
+  for (size_t d = 0; d < spatial; ++d) shape.push_back(size[d + 2]);
+  shape.push_back(static_cast<int64_t>(spatial));
+  c.give(expand(y, shape));
 }
 
 // Two neighbours along one axis, as RoiAlign reads: what is more than one outside counts for 0.
@@ -92,13 +230,75 @@ void roi_align(Call& c) {
   std::vector<Tap> ys = neighbours(unsqueeze(places(1, high), 2), x.dims()[2]);
   std::vector<Tap> xs = neighbours(unsqueeze(places(0, wide), 1), x.dims()[3]);
   Image image = image_of(c, x, reshape(c.x(2), {many, 1, 1}));
-  Value bins = reshape(weighted(image, ys, xs), {many, high, ratio, wide, ratio, x.dims()[1]});
+  Value bins = reshape(weighted(image, {ys, xs}), {many, high, ratio, wide, ratio, x.dims()[1]});
   Value mean = emit("mean", {bins}, {{"dim", Literal::list(Ints{2, 4})}});
   c.give(permute(mean, {0, 3, 1, 2}));
 }
 
+// A coordinate of the places that a convolution reads: windows begin at `start`, steps apart; what
+// is added to them lies in `shift` [N, kernel.., windows..].
+struct Reading {
+  const Window& window;
+  size_t axis;
+  Value of(Call& c, const Value& shift) const {
+    const int d = static_cast<int>(axis);
+    auto along = [&](const Dim& n, double step, double start, int64_t at) {
+      Value i = cast(arange(c.world(), n), shift.dtype());
+      return under(i * step + start, at, shift.rank());
+    };
+    auto number = [](int64_t v) { return static_cast<double>(v); };
+    const double before = number(window.before[axis].value());
+    return shift + along(window.kernel[axis], number(window.dilation[axis]), -before, 1 + d) +
+           along(shift.dims()[axis + 3], number(window.stride[axis]), 0, 3 + d);
+  }
+};
+
+// A convolution whose kernel's elements are moved, each by its own offset, and weighed.
+void deformed_conv(Call& c) {
+  Value x = c.x(), w = c.x(1), offset = c.x(2);
+  if (x.rank() != 4 || w.rank() != 4) c.unsupported("DeformConv of other than images");
+  auto number = [&](const Dim& d) {
+    if (!d.constant()) c.unsupported("DeformConv whose kernel's size has a name");
+    return *d.constant();
+  };
+  const Ints kernel{number(w.dims()[2]), number(w.dims()[3])};
+  Window window = window_of(c, x.dims(), kernel);
+  if (window.kernel != kernel) c.fail("kernel_shape is not the kernel's shape");
+  if (!window.before[0].constant() || !window.before[1].constant())
+    c.unsupported("DeformConv with pads that have a name");
+  const int64_t groups = c.attribute("group", int64_t{1});
+  const int64_t shifts = c.attribute("offset_group", int64_t{1});
+  if (groups < 1 || shifts < 1) c.fail("it has {} groups and {} of offsets", groups, shifts);
+  const Dim n = x.dims()[0], channels = x.dims()[1], outputs = w.dims()[0];
+  const Dim each = floor_div(channels, shifts), all = n * Dim(shifts);
+  const Dim high = offset.dims()[2], wide = offset.dims()[3];
+  // Channels that move together are an image.
+  Value moved = reshape(offset, {all, kernel[0], kernel[1], 2, high, wide});
+  std::vector<std::vector<Tap>> axes(2);
+  for (size_t d = 0; d < 2; ++d) {
+    Line line{x.dims()[d + 2], true, true, false, false};
+    Value at = Reading{window, d}.of(c, select(moved, 3, static_cast<int64_t>(d)));
+    axes[d] = taps(at, line, "bilinear");
+  }
+  Value parts = reshape(x, {all, each, x.dims()[2], x.dims()[3]});
+  Image image = image_of(c, parts, reshape(arange(c.world(), all), {all, 1, 1, 1, 1}));
+  Value read = weighted(image, axes);  // [n * shifts, kernel.., windows.., each]
+  if (c.given(4))
+    read = read * unsqueeze(reshape(c.x(4), {all, kernel[0], kernel[1], high, wide}), -1);
+  const Dim reads = each * Dim(kernel[0] * kernel[1]), windows = high * wide;
+  Value columns = reshape(permute(read, {0, 5, 1, 2, 3, 4}),
+                          {n, groups, floor_div(reads * Dim(shifts), groups), windows});
+  Value rows =
+      reshape(w, {groups, floor_div(outputs, groups), w.dims()[1] * Dim(kernel[0] * kernel[1])});
+  Value y = reshape(matmul(rows, columns), {n, outputs, high, wide});
+  if (c.given(3)) y = y + under(c.x(3), 1, 4);
+  c.give(cast(y, x.dtype()));
+}
+
 constexpr RuleEntry sampling_table[] = {
     {"GridSample", 16, grid_sample},
+    {"AffineGrid", 20, affine_grid},
+    {"DeformConv", 19, deformed_conv},
     {"RoiAlign", 10, roi_align},
 };
 

@@ -252,6 +252,25 @@ void pad(Call& c) {
   c.give(bordered(c, x, amounts, mode));
 }
 
+// The middle of each dimension, or zeros around it: what is odd is cut off or added at the end.
+void center_crop_pad(Call& c) {
+  Value x = c.x();
+  Dims sizes = c.sizes(1, "shape");
+  Ints axes = c.integers("axes").value_or(Ints{});
+  if (!c.has("axes"))
+    for (int d = 0; d < x.rank(); ++d) axes.push_back(d);
+  if (axes.size() != sizes.size()) c.fail("it wants a size for each of {} axes", axes.size());
+  for (size_t k = 0; k < axes.size(); ++k) {
+    int d = c.axis(axes[k], x.rank());
+    Dim n = x.dims()[static_cast<size_t>(d)];
+    Dim cut = floor_div(max(n - sizes[k], 0), 2), missing = max(sizes[k] - n, 0);
+    x = slice(x, d, cut, cut + min(n, sizes[k]));
+    Dim before = floor_div(missing, 2);
+    x = pad_zeros(x, d, before, missing - before);
+  }
+  c.give(x);
+}
+
 int64_t block_of(Call& c) {
   int64_t size = c.attribute("blocksize", int64_t{0});
   if (size <= 0 || c.rank() != 4) c.fail("it wants images [N, C, H, W], and a blocksize");
@@ -273,7 +292,9 @@ void space_to_depth(Call& c) {
   int64_t b = block_of(c);
   Dim n = x.dims()[0], depth = x.dims()[1];
   Dim h = floor_div(x.dims()[2], b), w = floor_div(x.dims()[3], b);
-  Value y = permute(reshape(x, {n, depth, h, b, w, b}), {0, 3, 5, 1, 2, 4});
+  bool by_column = c.attribute("mode", "DCR") == "CRD";
+  Value y = permute(reshape(x, {n, depth, h, b, w, b}),
+                    by_column ? Ints{0, 1, 3, 5, 2, 4} : Ints{0, 3, 5, 1, 2, 4});
   c.give(reshape(y, {n, depth * Dim(b * b), h, w}));
 }
 
@@ -297,6 +318,7 @@ constexpr RuleEntry shape_table[] = {
     {"Split", 1, split_up},
     {"Slice", 1, slice_up},
     {"Pad", 2, pad},
+    {"CenterCropPad", 18, center_crop_pad},
     {"DepthToSpace", 1, depth_to_space},
     {"SpaceToDepth", 1, space_to_depth},
     {"Trilu", 14, triangle},

@@ -75,23 +75,52 @@ bool is_complex(Call& c, const Value& x) {
   return n == Dim(2);
 }
 
+// The real signal of which a spectrum's first half is known: the other half is its mirror image.
+Value real_signal(Call& c, const Value& re, const Value& im, int64_t length) {
+  int64_t rows = re.dims().back().value();
+  if (rows > longest || length > longest) c.unsupported("{} of {} elements", c.op(), length);
+  std::vector<double> cosines, sines;
+  for (int64_t k = 0; k < rows; ++k)
+    for (int64_t m = 0; m < length; ++m) {
+      double angle = turn * static_cast<double>(k * m % length) / static_cast<double>(length);
+      double weight = (k == 0 || 2 * k == length ? 1 : 2) / static_cast<double>(length);
+      cosines.push_back(std::cos(angle) * weight);
+      sines.push_back(2 * k == length ? 0 : -std::sin(angle) * weight);
+    }
+  int64_t shape[] = {rows, length};
+  Value y = matmul(re, c.constant(Tensor::from(re.dtype(), shape, cosines)));
+  if (im.defined()) y = y + matmul(im, c.constant(Tensor::from(re.dtype(), shape, sines)));
+  return unsqueeze(y, y.rank());
+}
+
+// The axis is an attribute, and an input since version 20.
+int axis_of_dft(Call& c) {
+  if (c.opset() < 20) return c.axis("axis", 1);
+  return c.axis(c.given(2) ? c.integer(2, "axis") : -2, c.rank());
+}
+
 void dft(Call& c) {
   Value x = c.x();
   bool complex = is_complex(c, x), inverse = c.flag("inverse");
   bool half = c.flag("onesided");
-  int axis = c.axis("axis", 1);
+  int axis = axis_of_dft(c);
   if (axis == x.rank() - 1) c.fail("its axis is that of real and imaginary parts");
   if (!x.dims()[static_cast<size_t>(axis)].constant())
     c.unsupported("DFT along a size that has a name");
   int64_t there = x.dims()[static_cast<size_t>(axis)].value();
-  int64_t length = c.given(1) ? c.integer(1, "dft_length") : there;
+  const bool to_real = half && inverse;
+  if (half && !inverse && complex)
+    c.fail("one side of the spectrum says all of a real signal alone");
+  int64_t length = c.given(1) ? c.integer(1, "dft_length") : to_real ? 2 * (there - 1) : there;
   if (length < 1) c.fail("its length is {}", length);
+  const int64_t used = to_real ? length / 2 + 1 : length;
   auto along = [&](const Value& v) {
     Value last = emit("movedim", {v}, {{"source", axis}, {"destination", -1}});
-    return there > length ? slice(last, -1, 0, length) : last;
+    return there > used ? slice(last, -1, 0, used) : last;
   };
-  Value y = transformed(c, along(component(x, 0)), complex ? along(component(x, 1)) : Value(),
-                        length, half ? length / 2 + 1 : length, inverse);
+  Value re = along(component(x, 0)), im = complex ? along(component(x, 1)) : Value();
+  Value y = to_real ? real_signal(c, re, im, length)
+                    : transformed(c, re, im, length, half ? length / 2 + 1 : length, inverse);
   c.give(emit("movedim", {y}, {{"source", -2}, {"destination", axis}}));
 }
 

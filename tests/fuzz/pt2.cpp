@@ -1,6 +1,7 @@
 // Any bytes as an archive of torch.export, and as the model.json of one, are a program or are
 // refused with an Error.
 #include "gradus/pt2.h"
+
 #include "tests/pt2/archive_bytes.h"
 
 using namespace gradus;

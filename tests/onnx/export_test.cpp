@@ -138,5 +138,37 @@ TEST(OnnxExport, RefusesByThePlaceInTheProgram) {
             std::string::npos);
 }
 
+// The axes of a mean are an attribute of old, an input since version 18.
+TEST(OnnxExport, WritesTheVersionThatIsAskedFor) {
+  ir::Module module = ir::parse(R"(graph means {
+  stage 0 (%x: f32[N, 3]) {
+    %a = mean(%x) {dim = [1]}
+    %b, %i = max_dim(%x) {dim = 1}
+    %y = add(%a, %b)
+    %t = all(%x)
+    return %y, %t
+  }
+})",
+                                "means.ir");
+  Values in{{"x", floats({2, 3}, {1, 2, 6, 4, 5, 0})}};
+  for (int opset : {17, 18, 23}) {
+    const std::string bytes = onnx::export_stage(module.program(), {}, {.opset = opset});
+    pb::ModelProto m;
+    ASSERT_TRUE(m.ParseFromString(bytes));
+    EXPECT_EQ(m.opset_import(0).version(), opset);
+    EXPECT_EQ(m.ir_version(), opset == 23 ? 11 : 8);
+    for (const auto& node : m.graph().node())
+      if (node.op_type() == "ReduceMean") {
+        EXPECT_EQ(node.input_size(), opset >= 18 ? 2 : 1);
+        EXPECT_EQ(node.attribute_size(), opset >= 18 ? 1 : 2);
+      }
+    Values out = run(onnx::import_bytes(bytes, "means"), in);
+    expect_near(out["y"], {9, 8});
+    expect_near(out["t"], {0});
+  }
+  for (int opset : {16, 24})
+    EXPECT_THROW(onnx::export_stage(module.program(), {}, {.opset = opset}), Error);
+}
+
 }  // namespace
 }  // namespace gradus::test

@@ -59,6 +59,16 @@ class Node {
     for (int64_t v : list) a->add_ints(v);
     return *this;
   }
+  Node& set_floats(const std::string& name, const std::vector<float>& list) {
+    auto* a = add(name, pb::AttributeProto::FLOATS);
+    for (float v : list) a->add_floats(v);
+    return *this;
+  }
+  Node& set_texts(const std::string& name, const std::vector<std::string>& list) {
+    auto* a = add(name, pb::AttributeProto::STRINGS);
+    for (const std::string& v : list) a->add_strings(v);
+    return *this;
+  }
   Node& set(const std::string& name, const pb::TensorProto& t) {
     *add(name, pb::AttributeProto::TENSOR)->mutable_t() = t;
     return *this;

@@ -18,7 +18,8 @@ Import import_bytes(std::string_view, const std::string& name, const std::string
                     const ImportOptions&) {
   refuse(name);
 }
-std::string export_stage(const ir::Graph&, std::span<const std::pair<std::string, Tensor>>) {
+std::string export_stage(const ir::Graph&, std::span<const std::pair<std::string, Tensor>>,
+                         const ExportOptions&) {
   refuse("no program is written as an ONNX model");
 }
 TestOutcome run_test(const std::string& folder, const TestOptions&) { refuse(folder); }
