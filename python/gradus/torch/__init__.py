@@ -1,8 +1,8 @@
 """PyTorch's modules and functions as Gradus' programs, with derivatives of any order.
 
-    f = gradus.torch.function(model, order=2)                # torch tensors in and out
-    compiled = torch.compile(model, backend="gradus")        # the same through torch.compile
-    print(gradus.torch.verify(model, (x,), order=2))         # against eager torch, order by order
+f = gradus.torch.function(model, order=2)                # torch tensors in and out
+compiled = torch.compile(model, backend="gradus")        # the same through torch.compile
+print(gradus.torch.verify(model, (x,), order=2))         # against eager torch, order by order
 """
 
 from __future__ import annotations

@@ -17,20 +17,24 @@ def backend(
 ) -> Callable[..., Any]:
     """What torch.compile(…, backend="gradus") calls with each graph that it finds.
 
-    Options: `order`, how often the result can be differentiated (2); `strict`, whether what cannot be
-    imported is an error, instead of running eagerly with a warning.
+    Options: `order`, how often the result can be differentiated (2); `strict`, whether what cannot
+    be imported is an error, instead of running eagerly with a warning.
     """
     given = dict(options or {})
     order, strict = given.pop("order", 2), given.pop("strict", False)
     if given:
-        raise Error(f"the backend has no option '{next(iter(given))}'; its options are order and strict")
+        raise Error(
+            f"the backend has no option '{next(iter(given))}'; its options are order and strict"
+        )
     return Compiled(graph, examples, order, strict)
 
 
 class Compiled:
     """A graph of dynamo's: it takes sizes beside tensors, and may give them."""
 
-    def __init__(self, graph: fx.GraphModule, examples: Sequence[Any], order: int, strict: bool) -> None:
+    def __init__(
+        self, graph: fx.GraphModule, examples: Sequence[Any], order: int, strict: bool
+    ) -> None:
         self._eager = graph
         self._strict = strict
         self._refused = False

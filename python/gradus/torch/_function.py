@@ -88,9 +88,9 @@ def all_named(tensors: Sequence[torch.Tensor]) -> list[dict[int, Any]]:
 class Function:
     """A callable over torch tensors that runs as a program, differentiable `order` times by torch.
 
-    It is exported once for each combination of its tensors' dtypes and ranks, the values of its other
-    arguments and the modules that train. Sizes that differ between calls get names. Whatever else the
-    function reads is what it was then; parameters and buffers are read at each call.
+    It is exported once for each combination of its tensors' dtypes and ranks, the values of its
+    other arguments and the modules that train. Sizes that differ between calls get names. Whatever
+    else the function reads is what it was then; parameters and buffers are read at each call.
     """
 
     def __init__(
@@ -180,8 +180,8 @@ class Function:
                 family.shapes.append([tuple(t.shape) for t in tensors])
                 if len(family.variants) == _many:
                     warnings.warn(
-                        f"{self!r} was exported {_many} times for sizes that differ; say which ones "
-                        "may, by dynamic="
+                        f"{self!r} was exported {_many} times for sizes that differ; say which "
+                        "ones may, by dynamic="
                     )
             if len(self._known) > 4096:
                 self._known.clear()
@@ -324,9 +324,7 @@ class Module(nn.Module):
         return Module, (self.__dict__["module"], compiled.order, compiled.dynamic)
 
 
-def function(
-    module_or_callable: Callable[..., Any], order: int = 2, dynamic: Any = None
-) -> Any:
+def function(module_or_callable: Callable[..., Any], order: int = 2, dynamic: Any = None) -> Any:
     """The module or function as a program that torch differentiates up to `order` times.
 
     Of a module it gives a module, with the same parameters, buffers and state_dict; of a function a

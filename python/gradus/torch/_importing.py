@@ -120,7 +120,7 @@ def _plain_parameters(traced: Traced) -> Any:
 
 @contextlib.contextmanager
 def _outside() -> Any:
-    """Outside of torch.func's transforms, with gradients on, and torch.export's own warnings off."""
+    """Outside of torch.func's transforms, with gradients on and without torch.export's warnings."""
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
     with contextlib.ExitStack() as stack:
@@ -180,7 +180,11 @@ def _check_constants(
 ) -> None:
     """Refuses tensors that require gradients and are known to no module: torch.export makes
     constants of them."""
-    if not any("lifted_tensor" in s.name and s.value.is_floating_point() for s in stored if s.value is not None):
+    if not any(
+        "lifted_tensor" in s.name and s.value.is_floating_point()
+        for s in stored
+        if s.value is not None
+    ):
         return
     from torch.nn.utils.stateless import _reparametrize_module
 

@@ -13,7 +13,8 @@ from .. import Error
 
 class Traced(nn.Module):
     """A module or function as torch.export takes it: of a flat list of tensors with names, giving a
-    flat list. Its parameters, buffers and submodules are the module's own, under their own names."""
+    flat list. Its parameters, buffers and submodules are the module's own, under their own names.
+    """
 
     def __init__(self, f: Callable[..., Any], owner: nn.Module | None) -> None:
         super().__init__()

@@ -49,7 +49,9 @@ class EnergyForces:
 
     def _place(self, names: list[str], name: str) -> int:
         if name not in names:
-            raise Error(f"there is no tensor '{name}' among the arguments; there are {', '.join(names)}")
+            raise Error(
+                f"there is no tensor '{name}' among the arguments; there are {', '.join(names)}"
+            )
         return names.index(name)
 
     def _energy(self, strain: torch.Tensor | None, args: Any, kwargs: Any) -> Any:
@@ -118,11 +120,12 @@ def energy_forces(
     order: int = 1,
     dynamic: Any = None,
 ) -> EnergyForces:
-    """An energy model as a function that gives `Energies`: its energy, forces, virial and, called with
-    vector=v, the Hessian times v.
+    """An energy model as a function that gives `Energies`: its energy, forces, virial and, called
+    with vector=v, the Hessian times v.
 
     `positions` and `cell` are the names of the model's arguments (data_pos is data["pos"]). With
-    `virial` positions and cell are strained by x + x e, of which the virial is the negative gradient.
+    `virial` positions and cell are strained by x + x e, and the virial is the negative gradient by
+    e.
     The model's first tensor is its energy, or the energies of several graphs, whose sum counts.
     `order`: how often the result can be differentiated, for training.
     """

@@ -54,7 +54,9 @@ class Compiled:
                 kept = [a or later[i] is not None for i, a in enumerate(kept)]
             self.kept.append(kept)
 
-    def run(self, stage: int, state: State | None, tensors: Sequence[Any]) -> tuple[list[Any], State]:
+    def run(
+        self, stage: int, state: State | None, tensors: Sequence[Any]
+    ) -> tuple[list[Any], State]:
         """A stage's results and the state after it. `tensors`: the inputs of all stages so far.
         `state`: as it was before the stage; None: the stages before are run anew."""
         first = sum(len(names) for names in self.inputs[:stage])
@@ -113,7 +115,7 @@ class Staged:
         return found
 
     def stage(self, k: int, wrt: tuple[bool, ...], absent: tuple[str, ...]) -> Staged:
-        """Stage k as a program of its own, of the inputs of all stages up to it but `absent` ones."""
+        """Stage k as a program of its own, of all inputs up to it but the `absent` ones."""
         if k == 0:
             return self
 
@@ -167,6 +169,6 @@ def past_order(staged: Staged) -> Error:
     had = staged.order + staged.spent
     return Error(
         f"'{staged.program.name}' was made for derivatives to order {had}, and one of order "
-        f"{had + 1} is asked for: give order={had + 1} (gradus.torch.function(…, order={had + 1}), or "
-        f'torch.compile(…, options={{"order": {had + 1}}}))'
+        f"{had + 1} is asked for: give order={had + 1} (gradus.torch.function(…, order={had + 1}), "
+        f'or torch.compile(…, options={{"order": {had + 1}}}))'
     )

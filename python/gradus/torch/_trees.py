@@ -62,7 +62,9 @@ def _names_within(name: str, tree: Any) -> list[str]:
     found = []
     for path, leaf in pytree.tree_flatten_with_path(tree)[0]:
         if isinstance(leaf, torch.Tensor):
-            parts = [str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", "")))) for k in path]
+            parts = [
+                str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", "")))) for k in path
+            ]
             found.append("_".join([name, *parts]))
     return found
 

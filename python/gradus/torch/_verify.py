@@ -119,8 +119,8 @@ def verify(
     tolerance: float | None = None,
     seed: int = 0,
 ) -> Report:
-    """Runs a module or function as a program and eagerly, and compares the results, the buffers that
-    it writes, and gradients of random cotangents at every order, by all floating arguments and
+    """Runs a module or function as a program and eagerly, and compares the results, the buffers
+    that it writes, and gradients of random cotangents at every order, by all floating arguments and
     parameters. An error is relative to the greatest element of its order."""
     compiled = module if isinstance(module, Function) else Function(module, order)
     plain = compiled.function

@@ -27,6 +27,9 @@ def test_code_runs(tmp_path):
     script.write_text("\n".join(blocks))
     path = os.pathsep.join([str(tmp_path)] + [p for p in sys.path if p])
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stdout + done.stderr
