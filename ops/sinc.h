@@ -26,8 +26,8 @@ struct Sinc : Function<Unary<Result::floating>> {
 // With f(u) = sin(u) / u and u = pi x, the result is pi^n times the n-th derivative of f:
 //   near 0         the Taylor series, sum over even m + n of
 //                  (-1)^((m + n) / 2) u^m / (m! (m + n + 1))
-//   further away   from u f(u) = sin(u), differentiated k times: u f_k + k f_(k-1) = sin_k(u), where
-//                  sin_k is the k-th derivative of sin
+//   further away   from u f(u) = sin(u), differentiated k times: u f_k + k f_(k-1) = sin_k(u),
+//                  where sin_k is the k-th derivative of sin
 // The border keeps both from losing more than a few digits: the second one loses n! / u^n.
 struct SincDerivative : Function<Unary<Result::floating>> {
   static constexpr std::string_view name = "sinc_derivative",

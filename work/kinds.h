@@ -161,10 +161,10 @@ std::string_view name_of(MatrixFunction function);
 //   An s that is not positive where i = j is the Error. Elements with j > i are 0.
 // inverse: a pivot of 0 is the Error, each column's pivot being its largest element that is left.
 // det, cofactor: of every matrix.
-// lu: of m x n matrices. Result 0 has u on and above the diagonal, and below it l, whose diagonal is
-//   1; result 1, in i32, what rows were exchanged: row i with row result[i] - 1 in step i; result 2,
-//   in i64, where row i of l u was in the matrix. The pivot is the first of the largest elements
-//   left in the column, NaN before all.
+// lu: of m x n matrices. Result 0 has u on and above the diagonal, below it l, whose diagonal
+//   is 1; result 1, in i32, what rows were exchanged: row i with row result[i] - 1 in step i;
+//   result 2, in i64, where row i of l u was in the matrix. The pivot is the first of the largest
+//   elements left in the column, NaN before all.
 // qr: of m >= n. Results q, m x n with orthonormal columns, and r, n x n and upper triangular, by
 //   Householder's reflections; with signs as LAPACK has them.
 // eigh: of the symmetric matrix whose lower triangle operand 0 has. The eigenvalues, ascending, and
