@@ -15,9 +15,9 @@ namespace gradus::pt2 {
 
 class Archive {
  public:
-  // Documents are read from the file at their offsets; tensors view a mapping of it. Bytes in memory are borrowed by the archive and
-  // copied by tensors. Throws Error for what is no such archive, has several models, or is of
-  // another version.
+  // Documents are read from the file at their offsets, and tensors view a mapping of it. Bytes in
+  // memory are borrowed by the archive and copied by tensors. Throws Error for what is no such
+  // archive, has several models, or is of another version.
   explicit Archive(const std::string& path);
   Archive(std::string name, std::span<const std::byte> bytes);
 

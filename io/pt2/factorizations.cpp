@@ -27,7 +27,7 @@ Value singular_values(Call& c) { return results_of(c, "svd")[1]; }
 
 void singular_values_rule(Call& c) { c.give(singular_values(c)); }
 
-// U, S and V^H, or V in the old operator; the reduced form. Signs of vectors are a matter of choice.
+// U, S and V^H, or V in the old operator; the reduced form. Signs of vectors are arbitrary.
 void svd_rule(Call& c) {
   const bool old = c.op().starts_with("svd");
   const bool reduced =

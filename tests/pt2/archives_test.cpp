@@ -1,4 +1,5 @@
 // Exported PyTorch programs: results and derivatives are eager PyTorch's, interpreted and fused.
+// SPEC T1, T2, T3
 #include <gtest/gtest.h>
 
 #include "tests/corpus/fused.h"

@@ -1,4 +1,4 @@
-// Archives that are damaged, hostile or contradict themselves: an Error that says where, never more.
+// Archives that are damaged, hostile or contradict themselves: an Error that says where, no more.
 #include <random>
 
 #include <gtest/gtest.h>
