@@ -55,7 +55,7 @@ void quantize(Call& c) {
   c.give(quantized(c, cast(cast(x, precision) / scale, precision), zero_point, dtype));
 }
 
-// What is subtracted, and multiplied, is exact in f32; the product is rounded to the result's dtype.
+// What is subtracted and multiplied is exact in f32; the product is rounded to the result's dtype.
 void dequantize(Call& c) {
   Value x = c.x(), scale = c.x(1);
   const bool says = c.attribute("output_dtype", int64_t{0}) != 0;

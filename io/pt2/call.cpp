@@ -189,6 +189,10 @@ Tensor Call::known(std::string_view name) {
   return value;
 }
 
+const TensorMeta& Call::meta(std::string_view name) const {
+  return importer_.meta(held<TensorName>(need(name), name, "a tensor").name);
+}
+
 const TensorMeta& Call::result(size_t i) const {
   if (i >= result_names_.size()) throw Error("it has no result {}", i);
   return importer_.meta(result_names_[i]);

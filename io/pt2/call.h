@@ -77,6 +77,8 @@ class Call {
   // known".
   Tensor known(std::string_view name);
 
+  // A tensor argument as the archive has it.
+  const TensorMeta& meta(std::string_view name = "self") const;
   // The type of result i as the archive has it: in a list of tensors the i-th.
   size_t results() const { return result_names_.size(); }
   const TensorMeta& result(size_t i = 0) const;

@@ -148,16 +148,16 @@ void write_along(Call& c) {
   c.give(reshape(y, a.dims));
 }
 
+// By a mask, so that a value counts once at a place that is named twice.
 void index_fill(Call& c) {
   Along a(c);
   Value index = counted_from_front(whole_index(a.listed(c.x("index"))), a.size());
-  Value value = c.x("value");
-  Dims slab = a.x.dims();
-  slab[static_cast<size_t>(a.dim)] = size_at(index.dims(), 0);
-  Value zeros = full(c.world(), slab, 0, a.x.dtype());
-  Value source =
-      value.is_tensor() ? expand(cast(value, a.x.dtype()), slab) : cast(zeros + value, a.x.dtype());
-  c.give(reshape(emit("index_copy", {a.x, index, source}, {{"dim", a.dim}}), a.dims));
+  Value zeros = full(c.world(), {a.size()}, 0, DType::i64);
+  Value named = ne(emit("scatter", {zeros, index, num(int64_t{1})}, {{"dim", 0}}), num(int64_t{0}));
+  Dims along(a.x.dims().size() - static_cast<size_t>(a.dim), 1);
+  along[0] = a.size();
+  Value value = as(c.x("value"), a.x.dtype());
+  c.give(reshape(cast(where(reshape(named, along), value, a.x), a.x.dtype()), a.dims));
 }
 
 void gather(Call& c) {
@@ -225,7 +225,8 @@ void nonzero(Call& c) {
   c.give(x.rank() == 0 ? reshape(y, c.result().sizes) : y);
 }
 void nonzero_by_dim(Call& c) {
-  Value y = emit("nonzero", {at_least(c.x(), 1)}, {{"count", size_at(c.result().sizes, 0)}});
+  Value x = c.x(c.given("condition") ? "condition" : "self");
+  Value y = emit("nonzero", {at_least(x, 1)}, {{"count", size_at(c.result().sizes, 0)}});
   for (size_t d = 0; d < c.results(); ++d) c.give(select(y, 1, static_cast<int64_t>(d)));
 }
 

@@ -139,6 +139,11 @@ Dims sizes(const Json& values, const SizesByName* names) {
   return read;
 }
 
+Dims strides_of(const Json& tensor) {
+  const auto strides = tensor.find("strides");
+  return strides == tensor.end() ? Dims() : sizes(*strides, nullptr);
+}
+
 // Arguments
 
 Subgraph graph(const Json& value, std::string name, int depth);
@@ -234,7 +239,8 @@ Subgraph graph(const Json& value, std::string name, int depth) {
       if (is_foreign(dtype))
         g.foreign.emplace(key, dtype);
       else
-        g.tensors.emplace(key, TensorMeta{dtype_of(dtype), sizes(need(held, "sizes"), nullptr)});
+        g.tensors.emplace(key, TensorMeta{dtype_of(dtype), sizes(need(held, "sizes"), nullptr),
+                                          strides_of(held)});
     } catch (const Error& e) {
       throw Error("tensor '{}': {}", printable(key), e.bare());
     }

@@ -65,6 +65,7 @@ struct Node {
 struct TensorMeta {
   DType dtype = DType::f32;
   Dims sizes;
+  Dims strides;  // how it lies in memory, where the archive says so: which reshapes are views
 };
 
 struct Subgraph {

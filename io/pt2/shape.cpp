@@ -80,10 +80,7 @@ std::vector<Value> grid_of(Call& c, bool exchanged) {
   if (exchanged) std::swap(axes[0], axes[1]);
   auto grids = emit_all(c.world(), "meshgrid", axes);
   std::vector<Value> out(grids.begin(), grids.end());
-  if (exchanged) {
-    std::swap(out[0], out[1]);
-    for (Value& v : out) v = transpose(v, 0, 1);
-  }
+  if (exchanged) std::swap(out[0], out[1]);
   return out;
 }
 

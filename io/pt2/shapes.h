@@ -7,7 +7,7 @@ namespace gradus::pt2 {
 
 using ir::Literal;
 
-// An index or a bound from the front, of a dimension of size n. A number is left as it is:
+// An index or a bound from the front, of a dimension of size n. A number is left as it is: the
 // operators count negative ones from the end themselves.
 Dim from_front(const Dim& index, const Dim& n);
 // One of these sizes; an archive may say more than there are.

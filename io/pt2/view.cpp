@@ -55,6 +55,39 @@ View by_places(std::function<Value(const Value&)> take) {
           }};
 }
 
+// Whether a tensor that lies so in memory is seen in another shape without a copy: dimensions that
+// follow one another are one, which the new ones have to divide. ATen's computeStride.
+bool is_view_in_shape(const TensorMeta& m, const Dims& shape) {
+  if (m.strides.size() != m.sizes.size() || ir::numel(m.sizes) == Dim(0)) return true;
+  if (m.sizes.empty()) return true;
+  size_t left = shape.size();
+  Dim base = m.strides.back(), old = 1, fresh = 1;
+  for (size_t d = m.sizes.size(); d-- > 0;) {
+    old = old * m.sizes[d];
+    if (d > 0 && (m.sizes[d - 1] == Dim(1) || m.strides[d - 1] == old * base)) continue;
+    while (left > 0 && (!(fresh == old) || shape[left - 1] == Dim(1)))
+      fresh = fresh * shape[--left];
+    if (!(fresh == old)) return false;
+    if (d > 0) base = m.strides[d - 1];
+    old = fresh = 1;
+  }
+  return left == 0;
+}
+
+bool lie_alike(const TensorMeta& a, const TensorMeta& b) {
+  if (a.strides.size() != a.sizes.size() || b.strides.size() != a.strides.size()) return true;
+  for (size_t d = 0; d < a.strides.size(); ++d)
+    if (!(a.sizes[d] == Dim(1)) && !(a.strides[d] == b.strides[d])) return false;
+  return true;
+}
+
+bool is_contiguous(const TensorMeta& m) {
+  Dim next = 1;
+  for (size_t d = std::min(m.strides.size(), m.sizes.size()); d-- > 0; next = next * m.sizes[d])
+    if (!(m.sizes[d] == Dim(1)) && !(m.strides[d] == next)) return false;
+  return true;
+}
+
 // What each operator shows.
 
 View result_shape(Call& c) { return in_shape(c.result().sizes); }
@@ -204,6 +237,14 @@ void view_from_now_on(Call& c) {
   c.give_same("self");
 }
 
+// A view where the operand lies so that it can be, else a copy.
+void reshaped(Call& c) {
+  is_view_in_shape(c.meta(), c.result().sizes) ? view<result_shape>(c) : copied<result_shape>(c);
+}
+void made_contiguous(Call& c) {
+  lie_alike(c.meta(), c.result()) ? view<all_of_it>(c) : copied<all_of_it>(c);
+}
+
 // Nobody else has a detached tensor's memory, or all see that it is constant now.
 void detach_in_place(Call& c) {
   if (is_floating(c.x().dtype())) c.write("self", detach(c.x()));
@@ -221,8 +262,10 @@ void diagonal_of_matrices(Call& c) {
                                 diagonal_attributes(c, -2, -1, rank), c.result().sizes));
 }
 
-// The strides count over the operand's memory, which is as its elements follow one another here.
+// The strides count over memory, in which the operand's elements follow one another.
 void by_strides(Call& c) {
+  if (!is_contiguous(c.meta()))
+    c.fail("as_strided of a tensor that is not contiguous is not supported");
   LiteralList attributes{{"size", Literal::list(c.sizes("size"))},
                          {"stride", Literal::list(c.sizes("stride"))},
                          {"offset", c.size("storage_offset", 0)}};
@@ -313,13 +356,13 @@ constexpr RuleEntry view_table[] = {
     {"view.dtype", bits_as},
     {"_unsafe_view", copied<result_shape>},
     {"view_copy", copied<result_shape>},
-    {"reshape", view<result_shape>},
+    {"reshape", reshaped},
     {"_reshape_alias", view<result_shape>},
     {"_reshape_copy", copied<result_shape>},
-    {"reshape_as", view<result_shape>},
+    {"reshape_as", reshaped},
     {"view_as", view<result_shape>},
-    {"flatten", view<result_shape>},
-    {"ravel", view<result_shape>},
+    {"flatten", reshaped},
+    {"ravel", reshaped},
     {"unflatten", view<result_shape>},
     {"atleast_1d", view<result_shape>},
     {"atleast_2d", view<result_shape>},
@@ -367,7 +410,7 @@ constexpr RuleEntry view_table[] = {
     {"as_strided", by_strides},
     {"alias", view<all_of_it>},
     {"alias_copy", copied<all_of_it>},
-    {"contiguous", view<all_of_it>},
+    {"contiguous", made_contiguous},
     {"conj", view<all_of_it>},
     {"_conj", view<all_of_it>},
     {"resolve_conj", view<all_of_it>},
