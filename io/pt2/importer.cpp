@@ -12,6 +12,8 @@ namespace gradus::pt2 {
 namespace {
 
 constexpr int64_t most_known_elements = int64_t{1} << 17;
+// A constant of so many stands in the program's text; a larger one is an input with a value.
+constexpr int64_t most_written_elements = 64;
 constexpr std::string_view higher_order = "torch.ops.higher_order.";
 
 ir::Graph one_stage() {
@@ -160,6 +162,10 @@ TensorPtr Importer::stored_input(const InputSpec& spec) {
   TensorPtr& tensor = stored_[&first];
   if (tensor) return tensor;
   Tensor value = archive_.read(*stored);
+  if (spec.kind == InputSpec::Kind::constant && value.numel() <= most_written_elements) {
+    Value constant = ops::emit_all(world_, "constant", {}, {{"value", value.contiguous()}})[0];
+    return tensor = std::make_shared<TensorValue>(constant);
+  }
   ir::Type type(value.dtype(), {});
   for (int64_t n : value.shape()) type.dims.push_back(n);
   tensor = add_input(first.name, type);
