@@ -230,7 +230,7 @@ void factor_one(const MatrixPlan& p, int64_t matrix, double* a, double* y) {
 
 void run_factorization(const MatrixPlan& p, std::byte* const* args, KernelScope& scope) {
   auto* scratch = reinterpret_cast<double*>(scope.scratch);
-  run_in_slots(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
+  each_matrix(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
     double *a = scratch + slot * p.room, *y = a + p.x.rows * p.x.columns;
     p.x.load(args[0], matrix, a);
     factor_one(p, matrix, a, y);
@@ -272,7 +272,7 @@ void run_one(const MatrixPlan& p, std::byte* const* args, int64_t matrix, double
 
 void run_matrix(const MatrixPlan& p, std::byte* const* args, KernelScope& scope) {
   auto* scratch = reinterpret_cast<double*>(scope.scratch);
-  run_in_slots(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
+  each_matrix(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
     run_one(p, args, matrix, scratch + slot * p.room);
   });
 }
@@ -313,7 +313,7 @@ bool eliminate(double* a, double* y, int64_t n, int64_t m) {
 void run_general(const SolvePlan& p, std::byte* const* args, KernelScope& scope) {
   const int64_t n = p.a.rows, m = p.b.columns;
   auto* scratch = reinterpret_cast<double*>(scope.scratch);
-  run_in_slots(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
+  each_matrix(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
     double *a = scratch + slot * n * (n + m), *y = a + n * n;
     p.a.load(args[0], matrix, a);
     p.b.load(args[1], matrix, y);
@@ -326,7 +326,7 @@ void run_general(const SolvePlan& p, std::byte* const* args, KernelScope& scope)
 void run_solve(const SolvePlan& p, std::byte* const* args, KernelScope& scope) {
   const int64_t n = p.a.rows, m = p.b.columns;
   auto* scratch = reinterpret_cast<double*>(scope.scratch);
-  run_in_slots(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
+  each_matrix(scope.workers, p.count, [&](int64_t matrix, int64_t slot) {
     double *a = scratch + slot * n * (n + m), *y = a + n * n;
     p.a.load(args[0], matrix, a);
     p.b.load(args[1], matrix, y);

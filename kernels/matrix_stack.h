@@ -1,8 +1,12 @@
 // Stacks of matrices, one loaded and stored at a time.
 #pragma once
 
+#include <exception>
+#include <mutex>
 #include <numeric>
 
+#include "base/slots.h"
+#include "gradus/error.h"
 #include "kernels/copies.h"
 #include "kernels/make.h"
 
@@ -44,5 +48,25 @@ struct Stack {
                 base + at * static_cast<int64_t>(size_of(dtype)), 1, n);
   }
 };
+
+// Calls f(matrix, slot) for each, on several threads. Of the Errors that it throws the one of the
+// least number is thrown in the end, whichever thread was the first.
+template <class F>
+void each_matrix(WorkerPool& workers, int64_t count, F f) {
+  std::mutex guard;
+  int64_t least = count;
+  std::exception_ptr error;
+  run_in_slots(workers, count, [&](int64_t matrix, int64_t slot) {
+    try {
+      f(matrix, slot);
+    } catch (const Error&) {
+      std::lock_guard lock(guard);
+      if (matrix >= least) return;
+      least = matrix;
+      error = std::current_exception();
+    }
+  });
+  if (error) std::rethrow_exception(error);
+}
 
 }  // namespace gradus::kernels

@@ -265,15 +265,15 @@ std::vector<Matrix> svd(const Matrix& a) {
   return {u, s, vt};
 }
 
-// The series of e^(a / 1024), squared ten times.
+// The series of e^(a / 16), squared four times: each squaring may double what rounding errors are.
 Matrix exponential(Matrix a) {
-  for (double& x : a.elements) x /= 1024;
+  for (double& x : a.elements) x /= 16;
   Matrix y = unit(a.rows), term = y;
-  for (int k = 1; k < 20; ++k) {
+  for (int k = 1; k < 80; ++k) {
     term = product(term, a);
     for (size_t i = 0; i < y.elements.size(); ++i) y.elements[i] += term.elements[i] /= k;
   }
-  for (int k = 0; k < 10; ++k) y = product(y, y);
+  for (int k = 0; k < 4; ++k) y = product(y, y);
   return y;
 }
 
