@@ -82,7 +82,7 @@ Value inside(const Value& i, const Dim& n) {
 }  // namespace
 
 void GridSampler2d::compose(ComposeCall& c, const Attr& a) {
-  const Value &x = floating_operand(c, 0), &grid = floating_operand(c, 1);
+  Value x = floating_operand(c, 0), grid = floating_operand(c, 1);
   if (x.rank() != 4 || grid.rank() != 4 || !(grid.dims()[3] == Dim(2)))
     c.fail("'x' is {} and 'grid' is {}; they must be [N, C, H, W] and [N, .., .., 2]",
            to_string(x.type), to_string(grid.type));
@@ -92,9 +92,13 @@ void GridSampler2d::compose(ComposeCall& c, const Attr& a) {
   if (a.padding_mode != "zeros" && a.padding_mode != "border" && a.padding_mode != "reflection")
     c.fail("'padding_mode' is \"{}\"; it must be \"zeros\", \"border\" or \"reflection\"",
            a.padding_mode);
-  const Dim &height = x.dims()[2], &width = x.dims()[3];
+  const Dim height = x.dims()[2], width = x.dims()[3];
   if (height == Dim(0) || width == Dim(0))
     c.fail("'x' is {}; an image of nothing has no places", to_string(x.type));
+  // Sixteen bits hold no place between elements.
+  const DType dtype = x.dtype();
+  auto wide = [](const Value& v) { return size_of(v.dtype()) < 4 ? cast(v, DType::f32) : v; };
+  x = wide(x), grid = wide(grid);
   Line across{width, a.align_corners, a.padding_mode == "zeros", a.padding_mode == "reflection"};
   Line down = across;
   down.length = height;
@@ -112,7 +116,7 @@ void GridSampler2d::compose(ComposeCall& c, const Attr& a) {
       Value part = pixels * unsqueeze(i.weight * j.weight, -1);
       sum = sum.defined() ? sum + part : part;
     }
-  c.give(permute(cast(sum, x.dtype()), {0, 3, 1, 2}));
+  c.give(permute(cast(sum, dtype), {0, 3, 1, 2}));
 }
 
 }  // namespace gradus::ops

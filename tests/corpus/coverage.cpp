@@ -45,6 +45,7 @@ TEST(Corpus, ChecksEveryFixtureAtOrderThree) {
       {"detached", "leaves a path out on purpose"},
       {"embedding_padding", "has no gradient for the padding row"},
       {"empty", "its later stages are no derivative stages"},
+      {"size_ranges", "its later stages are no derivative stages"},
       {"straight_through", "has a derivative of its own choice"},
       {"values_across", "its later stages are no derivative stages"},
       {"views_across", "its later stages are no derivative stages"},

@@ -32,6 +32,8 @@ inline const std::multimap<std::string_view, std::string_view>& attribute_sample
       {"polygamma", "n = 0"},
       {"polygamma", "n = 1"},
       {"polygamma", "n = 4"},
+      {"sinc_derivative", "n = 0"},
+      {"sinc_derivative", "n = 3"},
       {"softplus", "beta = 2, threshold = 3"},
       {"threshold", "threshold = 1, value = -7"},
   };

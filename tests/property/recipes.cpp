@@ -227,7 +227,7 @@ constexpr Recipe table[] = {
     {"bce", "u[2,3] u[2,3] u[2,3]", "reduction = \"none\""},
     {"bce_with_logits", "s[2,3] u[2,3] u[3] l[3]", "reduction = \"sum\""},
     {"cdist", "s[2,3] s[4,3]", ""},
-    {"cdist", "s[2,1,3] s[4,2,3]", "p = 3"},
+    {"cdist", "s[2,1,3] s[2,4,3]", "p = 3"},
     {"cosine_similarity", "s[2,3] s[2,3]", ""},
     {"cross_entropy", "s[2,3] i3[2]", ""},
     {"cross_entropy", "s[2,3] i3[2] u[3]", "label_smoothing = 0.1"},
