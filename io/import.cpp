@@ -44,7 +44,9 @@ std::string importable(bool models_only) {
   std::vector<std::string> list;
   for (const Importer* i : table)
     if (i->model || !models_only) list.push_back(fmt::format("{} ({})", i->what, i->ending));
-  return fmt::format("{}", fmt::join(list, " or "));
+  const std::string last = list.back();
+  list.pop_back();
+  return list.empty() ? last : fmt::format("{} or {}", fmt::join(list, ", "), last);
 }
 
 ImportedProgram import_program(const std::string& path, const ImportOptions& options) {

@@ -15,7 +15,7 @@ namespace gradus::pt2 {
 // without run_decompositions), as a program of one stage. `import_program` reads files.
 //
 // Inputs are the tensors that the module's forward takes, by their names and in their order; then
-// its parameters, buffers and large constants as far as the program reads them, by their names in
+// its parameters, buffers and constants as far as the program reads them, by their names in
 // the state_dict (tied parameters are one input, under the first name). `weights` has their values.
 // Results are those of the forward, under the names of their nodes; then what the call writes: a
 // buffer's or an input's new value, under its name. Named sizes keep the archive's names ("s77").

@@ -82,13 +82,24 @@ Value standardized_backward(const Value& g, const Value& normal, const Value& rs
   return (g - even - normal * along) * rstd;
 }
 
+// The value given, with the derivatives of what it was computed as.
+Value as_computed(const Value& given, const Value& computed) {
+  return computed + detach(given - computed);
+}
+
+// ATen differentiates it with respect to the input alone: mean and rstd follow from that.
 void layer_norm_backward(Call& c) {
   const std::vector<bool> mask = mask_of(c);
-  Value dy = c.x("grad_out"), x = c.x("input"), mean = c.x("mean"), rstd = c.x("rstd");
+  Value dy = c.x("grad_out"), x = c.x("input");
   const int64_t first = x.rank() - static_cast<int64_t>(c.sizes("normalized_shape").size());
+  const Ints normalized = dims_from(first, x.rank());
+  Value mean = as_computed(c.x("mean"), mean_over(x, normalized));
+  Value exact = unary("reciprocal", unary("square", c.x("rstd")));  // variance + eps
+  Value variance = mean_over(unary("square", x - mean), normalized);
+  Value rstd = unary("rsqrt", as_computed(exact, variance));
   Value weight = c.x_or_undefined("weight");
   Value normal = (x - mean) * rstd, g = weight.defined() ? dy * weight : dy;
-  give_or_nothing(c, mask[0], standardized_backward(g, normal, rstd, dims_from(first, x.rank())));
+  give_or_nothing(c, mask[0], standardized_backward(g, normal, rstd, normalized));
   Ints rows(static_cast<size_t>(first));
   std::iota(rows.begin(), rows.end(), 0);
   auto over_rows = [&](const Value& v) { return rows.empty() ? v : sum(v, rows, false); };

@@ -12,8 +12,6 @@ namespace gradus::pt2 {
 namespace {
 
 constexpr int64_t most_known_elements = int64_t{1} << 17;
-// A constant of so many stands in the program's text; a larger one is an input with a value.
-constexpr int64_t most_written_elements = 64;
 constexpr std::string_view higher_order = "torch.ops.higher_order.";
 
 ir::Graph one_stage() {
@@ -162,13 +160,11 @@ TensorPtr Importer::stored_input(const InputSpec& spec) {
   TensorPtr& tensor = stored_[&first];
   if (tensor) return tensor;
   Tensor value = archive_.read(*stored);
-  if (spec.kind == InputSpec::Kind::constant && value.numel() <= most_written_elements) {
-    Value constant = ops::emit_all(world_, "constant", {}, {{"value", value.contiguous()}})[0];
-    return tensor = std::make_shared<TensorValue>(constant);
-  }
   ir::Type type(value.dtype(), {});
   for (int64_t n : value.shape()) type.dims.push_back(n);
   tensor = add_input(first.name, type);
+  if (spec.kind == InputSpec::Kind::constant && value.numel() <= most_known_elements)
+    constants_.emplace(ir::GraphWorld::id_of(tensor->read()), value);
   result_.weights.emplace(inputs_.back().name, std::move(value));
   if (stored->parameter && stored->requires_grad) result_.trainable.push_back(inputs_.back().name);
   return tensor;
@@ -374,6 +370,7 @@ std::vector<size_t> Importer::sources(const Value& value, bool through_detach, b
     if (v == ir::no_value) continue;
     const size_t node = maker[ir::index_of(v)];
     if (node == SIZE_MAX) {
+      if (through_detach && constants_.contains(v)) continue;
       inputs = inputs || through_detach || is_floating(graph_[v].type.dtype);
       continue;
     }
@@ -401,6 +398,7 @@ Tensor Importer::known(const Value& value) {
   auto context = Context::default_context();
   ops::EagerWorld eager(*context);
   std::map<ir::ValueId, Value> values;
+  for (const auto& [id, constant] : constants_) values[id] = eager.value(constant);
   for (size_t i : nodes) {
     const ir::Node& n = graph_.stages[0].nodes[i];
     for (ir::ValueId v : n.results) {

@@ -16,7 +16,7 @@ def load(
     values: Mapping[str, Any] | None = None,
     lengths: Mapping[str, int] | None = None,
 ) -> Program:
-    """The program of a file: a text (.ir), or an ONNX model (.onnx) with its weights.
+    """The program of a file: a text (.ir), or a model with its weights: ONNX (.onnx), torch.export (.pt2).
 
     `values` gives inputs of a model whose values decide the program's structure (the shape of a
     Reshape, a trip count), `lengths` how many tensors its inputs hold that are sequences.

@@ -95,6 +95,6 @@ cp m.onnx model.bin
 runs 0 verify model.bin
 runs 0 import model.bin -o n.ir --weights n.npz
 cmp m.ir n.ir || fail 'the name of a model changes its program'
-refuses 2 'm.ir: is no model; what can be imported is an ONNX model (.onnx)' import m.ir -o n.ir
+refuses 2 'm.ir: is no model; what can be imported is an ONNX model (.onnx) or an archive of torch.export (.pt2)' import m.ir -o n.ir
 
 finish

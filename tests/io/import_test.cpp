@@ -76,12 +76,14 @@ TEST_F(ImportFiles, ContentSaysWhatTheNameDoesNot) {
 }
 
 TEST_F(ImportFiles, WhatNobodyReadsListsTheFormats) {
-  for (std::string_view content : {"", "hello", "# only a remark", "PK\x03\x04", "\x08\x07"})
+  for (std::string_view content : {"", "hello", "# only a remark", "\x08\x07"})
     EXPECT_EQ(refused(file("some.file", content)),
               path("some.file") +
                   ": is no program by its name or its content; what can be read is a program text "
-                  "(.ir) or an ONNX model (.onnx)")
+                  "(.ir), an ONNX model (.onnx) or an archive of torch.export (.pt2)")
         << content;
+  EXPECT_NE(refused(file("zip", "PK\x03\x04")).find("zip: is no archive of torch.export"),
+            std::string::npos);
   EXPECT_NE(refused(path("nothing")).find("nothing: cannot be read"), std::string::npos);
   fs::create_directories(path("folder"));
   EXPECT_NE(refused(path("folder")).find("folder: cannot be read"), std::string::npos);
