@@ -76,7 +76,7 @@ class Importer {
   ir::GraphWorld world_;
   std::vector<Input> inputs_;
   std::map<const StoredTensor*, TensorPtr> stored_;    // tied ones by the first
-  std::map<ir::ValueId, Tensor> constants_;  // inputs whose values the archive fixes
+  std::map<ir::ValueId, Tensor> constants_;            // inputs whose values the archive fixes
   std::map<std::string, Value, std::less<>> numbers_;  // by name, and by the size's name
   const Subgraph* subgraph_ = nullptr;                 // at hand, with its names
   const Scope* scope_ = nullptr;

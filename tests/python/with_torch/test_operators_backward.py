@@ -70,13 +70,14 @@ def test_group_norm(weights):
     check(By(backward), draw(x.shape, seed=3), x, mean, rstd, draw((6,), seed=4), order=0)
 
 
-# The norm's own derivative, through what its program keeps.
+# The norm's own derivative, through what its program keeps. Of the next one PyTorch forgets that mean and deviation
+# follow from x: its gradgradcheck fails.
 def test_through_a_layer_norm():
     def both(dy, x, w, b):
         y, mean, rstd = aten.native_layer_norm(x, [3], w, b, 1e-5)
         return (y, *aten.native_layer_norm_backward(dy, x, [3], mean, rstd, w, b, ALL))
 
-    check(By(both), draw((4, 3)), draw((4, 3), seed=1), draw((3,), seed=2), draw((3,), seed=3))
+    check(By(both), draw((4, 3)), draw((4, 3), seed=1), draw((3,), seed=2), draw((3,), seed=3), order=1)
 
 
 def test_windows():
