@@ -230,9 +230,18 @@ TEST(Pt2BadInput, WeightsOutsideOfTheirStorage) {
   expect_refused(stored("dtype", 99), "99 is the number of no dtype");
 }
 
-// A size of 2^40 by a stride of 0 is one element that is there: nothing is allocated for it.
+// Sizes of 2^29 by strides of 0 are one element that is there: 2^61 bytes are not asked for. What
+// refuses the weight is the product, whose shapes do not fit.
 TEST(Pt2BadInput, AWeightOfAnySizeTakesNoMemory) {
-  import_anything(stored("strides", sizes({number(0), number(0)})));
+  const Json large = number(int64_t{1} << 29), step = number(0);
+  Json config = Json::parse(R"({"path_name": "weight_0", "is_param": true, "use_pickle": false})");
+  config["tensor_meta"] = {{"dtype", 8},
+                           {"sizes", sizes({large, large})},
+                           {"requires_grad", true},
+                           {"strides", sizes({step, step})},
+                           {"storage_offset", number(0)}};
+  const Json weights{{"config", {{"w", config}}}};
+  expect_refused(archive_of(model().dump(), weights.dump()), "node 'h'");
 }
 
 }  // namespace
