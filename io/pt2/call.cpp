@@ -221,60 +221,6 @@ void Call::view_again(std::string_view name, View view) {
   tensor(name)->view_again(std::move(view));
 }
 
-// Rules of many operators
-
-namespace {
-
-DType higher_kind(DType a, DType b) { return category_of(a) >= category_of(b) ? a : b; }
-
-// As ATen's promoteTypes. Of float16 and bfloat16 float32 results, of int8 and uint8 an int32 in
-// the place of int16.
-DType promoted(DType a, DType b) {
-  if (a == b) return a;
-  if (category_of(a) != category_of(b)) return higher_kind(a, b);
-  if (size_of(a) != size_of(b)) return size_of(a) > size_of(b) ? a : b;
-  return is_floating(a) ? DType::f32 : DType::i32;
-}
-
-DType dtype_of_number(const Value& x, DType floating) {
-  const ir::Number* n = std::get_if<ir::Number>(&x.operand);
-  if (!n || n->category == Category::integral) return DType::i64;
-  return n->category == Category::boolean ? DType::boolean : floating;
-}
-
-}  // namespace
-
-DType common_dtype(std::span<const Value> values, DType floating) {
-  // Of tensors with dimensions, of those without, and of numbers: ATen's result_type.
-  std::optional<DType> kinds[3];
-  for (const Value& v : values) {
-    if (!v.defined()) continue;
-    const DType d = v.is_number() ? dtype_of_number(v, floating) : v.dtype();
-    auto& kind = kinds[v.is_number() ? 2 : v.rank() == 0 ? 1 : 0];
-    kind = kind ? promoted(*kind, d) : d;
-  }
-  std::optional<DType> common;
-  for (const auto& kind : {kinds[2], kinds[1], kinds[0]})
-    if (kind) common = common ? higher_kind(*kind, *common) : *kind;
-  return common.value_or(floating);
-}
-
 Value as(const Value& x, DType dtype) { return x.is_number() ? x : ops::cast(x, dtype); }
-
-Value floating(Call& c, std::string_view name) {
-  const DType wanted = c.result().dtype;
-  Value x = c.x(name);
-  return is_floating(wanted) && !is_floating(x.dtype()) ? ops::cast(x, wanted) : x;
-}
-
-void unary_rule(Call& c) { c.give(emit(c.ours(), {floating(c)})); }
-
-void binary_rule(Call& c) {
-  Value a = c.x("self"), b = c.x("other");
-  const DType result = c.result().dtype;
-  const DType common = common_dtype(std::array{a, b}, is_floating(result) ? result : DType::f64);
-  Value x = as(a, common), y = as(b, common);
-  c.give(as(emit(c.ours(), {x, y}), result));
-}
 
 }  // namespace gradus::pt2

@@ -119,18 +119,8 @@ class Call {
   std::vector<TensorPtr> given_;
 };
 
-// The dtype in which ATen computes: that of the tensors with dimensions, unless a tensor without or
-// a number is of a higher kind (bool, integer, floating). Numbers of a higher kind bring
-// `floating`, the default dtype when the program was traced, or i64.
-DType common_dtype(std::span<const Value> values, DType floating);
 // The operand in that dtype; numbers stay numbers.
 Value as(const Value& x, DType dtype);
-// The operand named `name` in the dtype of the result, as functions of floating numbers take it.
-Value floating(Call& c, std::string_view name = "self");
-
-// Rules of many operators: a function of one operand; of two operands, promoted.
-void unary_rule(Call& c);
-void binary_rule(Call& c);
 
 // The families.
 using Rules = std::span<const RuleEntry>;
