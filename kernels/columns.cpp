@@ -17,7 +17,7 @@ void run_unfold(const Columns& p, std::byte* const* args, KernelScope& scope) {
     const T* image = reinterpret_cast<const T*>(args[0]) + i / p.channels * p.image.batch_stride +
                      i % p.channels * p.image.channel_stride;
     gather_columns(phase, p.image, image, 1, 0, phase.positions(),
-                   reinterpret_cast<T*>(args[1]) + i * each);
+                   reinterpret_cast<T*>(args[1]) + i * each, phase.positions());
   });
 }
 

@@ -34,7 +34,7 @@ template <class F>
 
 template <class T, class C>
 void gather_columns(const Phase& p, const ConvTensor& layout, const T* source, int64_t channels,
-                    int64_t first, int64_t n, C* columns) {
+                    int64_t first, int64_t n, C* columns, int64_t pitch) {
   const auto& [a0, a1, a2] = p.axes;
   const auto [s0, s1, s2] = layout.strides;
   auto tap = [&](const T* channel, int64_t j0, int64_t j1, int64_t j2, C* out) {
@@ -64,13 +64,13 @@ void gather_columns(const Phase& p, const ConvTensor& layout, const T* source, i
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t j0 = 0; j0 < a0.taps; ++j0)
       for (int64_t j1 = 0; j1 < a1.taps; ++j1)
-        for (int64_t j2 = 0; j2 < a2.taps; ++j2, columns += n)
+        for (int64_t j2 = 0; j2 < a2.taps; ++j2, columns += pitch)
           tap(source + c * layout.channel_stride, j0, j1, j2, columns);
 }
 
 template <class T, class C>
 void scatter_positions(const Phase& p, const ConvTensor& layout, const C* values, int64_t first,
-                       int64_t n, T* target) {
+                       int64_t n, T* target, int64_t gap) {
   const auto& [a0, a1, a2] = p.axes;
   const auto [s0, s1, s2] = layout.strides;
   const int64_t step = a2.step * s2;
@@ -78,22 +78,23 @@ void scatter_positions(const Phase& p, const ConvTensor& layout, const C* values
     T* to = target + (a0.first + i0 * a0.step) * s0 + (a1.first + i1 * a1.step) * s1 +
             (a2.first + i2 * a2.step) * s2;
     for (int64_t i = 0; i < count; ++i) to[i * step] = convert<T>(values[i]);
-    values += count;
+    values += count + gap;
   });
 }
 
-#define GRADUS_COLUMNS(T, C)                                                                \
-  template void gather_columns(const Phase&, const ConvTensor&, const T*, int64_t, int64_t, \
-                               int64_t, C*);                                                \
-  template void scatter_positions(const Phase&, const ConvTensor&, const C*, int64_t, int64_t, T*);
+#define GRADUS_COLUMNS(T, C)                                                                       \
+  template void gather_columns(const Phase&, const ConvTensor&, const T*, int64_t, int64_t,        \
+                               int64_t, C*, int64_t);                                              \
+  template void scatter_positions(const Phase&, const ConvTensor&, const C*, int64_t, int64_t, T*, \
+                                  int64_t);
 GRADUS_COLUMNS(double, double)
 GRADUS_COLUMNS(float, float)
 GRADUS_COLUMNS(Half, float)
 GRADUS_COLUMNS(BFloat16, float)
 #undef GRADUS_COLUMNS
 template void gather_columns(const Phase&, const ConvTensor&, const Half*, int64_t, int64_t,
-                             int64_t, Half*);
+                             int64_t, Half*, int64_t);
 template void gather_columns(const Phase&, const ConvTensor&, const BFloat16*, int64_t, int64_t,
-                             int64_t, BFloat16*);
+                             int64_t, BFloat16*, int64_t);
 
 }  // namespace gradus::kernels

@@ -37,7 +37,8 @@ void tile_base(const GemmTile<C>& t) {
     for (int64_t j = 0; j < t.columns; ++j) acc[j] = 0;
     for (int64_t k = 0; k < t.k; ++k) {
       const C a = t.a[i * t.a_row + k * t.a_column];
-      for (int64_t j = 0; j < t.columns; ++j) acc[j] = fused(a, t.b[k * t.b_row + j], acc[j]);
+      const C* b = t.b + (t.b_at ? t.b_at[k] : k * t.b_row);
+      for (int64_t j = 0; j < t.columns; ++j) acc[j] = fused(a, b[j], acc[j]);
     }
     C* c = t.c + i * t.c_row;
     for (int64_t j = 0; j < t.columns; ++j) c[j] = t.first ? acc[j] : plus(c[j], acc[j]);
@@ -139,8 +140,8 @@ struct Vector<double> {
   }
 };
 
-// A tile of R rows and V vectors of columns, the last ones masked.
-template <class C, int R, int V, bool masked>
+// A tile of R rows and V vectors of columns, the last ones masked; b's rows even, or at offsets.
+template <class C, int R, int V, bool masked, bool even>
 [[GRADUS_V3]] void tile_v3(const GemmTile<C>& t) {
   using X = Vector<C>;
   using Type = typename X::Type;
@@ -154,7 +155,8 @@ template <class C, int R, int V, bool masked>
   }
   const C *a = t.a, *b = t.b;
   const int64_t a_row = t.a_row, a_column = t.a_column, b_row = t.b_row;
-  for (int64_t k = t.k; k > 0; --k) {
+  for (int64_t k = 0; k < t.k; ++k) {
+    if constexpr (!even) b = t.b + t.b_at[k];
     Type row[V];
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
@@ -164,7 +166,7 @@ template <class C, int R, int V, bool masked>
         row[v] = X::load(b + v * X::lanes);
     }
     // One row reads b once, by rows that lie far apart.
-    if constexpr (R == 1 && V == 8)
+    if constexpr (R == 1 && V == 8 && even)
       for (int v = 0; v < V; v += 64 / static_cast<int>(sizeof(Type)))
         _mm_prefetch(reinterpret_cast<const char*>(b + 8 * b_row + v * X::lanes), _MM_HINT_T0);
 #pragma GCC unroll 8
@@ -174,7 +176,7 @@ template <class C, int R, int V, bool masked>
       for (int v = 0; v < V; ++v) acc[i][v] = X::fma(x, row[v], acc[i][v]);
     }
     a += a_column;
-    b += b_row;
+    if constexpr (even) b += b_row;
   }
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i)
@@ -189,36 +191,42 @@ template <class C, int R, int V, bool masked>
     }
 }
 
-template <class C, bool masked>
+template <class C, bool masked, bool even>
 void tile_by_rows(const GemmTile<C>& t) {
   switch (t.rows) {
     case 1:
-      return tile_v3<C, 1, 2, masked>(t);
+      return tile_v3<C, 1, 2, masked, even>(t);
     case 2:
-      return tile_v3<C, 2, 2, masked>(t);
+      return tile_v3<C, 2, 2, masked, even>(t);
     case 3:
-      return tile_v3<C, 3, 2, masked>(t);
+      return tile_v3<C, 3, 2, masked, even>(t);
     case 4:
-      return tile_v3<C, 4, 2, masked>(t);
+      return tile_v3<C, 4, 2, masked, even>(t);
     case 5:
-      return tile_v3<C, 5, 2, masked>(t);
+      return tile_v3<C, 5, 2, masked, even>(t);
     default:
-      return tile_v3<C, 6, 2, masked>(t);
+      return tile_v3<C, 6, 2, masked, even>(t);
   }
+}
+
+template <class C, bool even>
+void tile_by_columns(const GemmTile<C>& t) {
+  constexpr int64_t columns = GemmKernels<C>::columns;
+  if (t.columns > 2 * columns)
+    return t.columns == GemmKernels<C>::wide ? tile_v3<C, 1, 8, false, even>(t)
+                                             : tile_v3<C, 1, 8, true, even>(t);
+  if (t.columns > columns)
+    return t.columns == 2 * columns ? tile_v3<C, 1, 4, false, even>(t)
+                                    : tile_v3<C, 1, 4, true, even>(t);
+  if (t.columns == columns)
+    tile_by_rows<C, false, even>(t);
+  else
+    tile_by_rows<C, true, even>(t);
 }
 
 template <class C>
 void tile_any(const GemmTile<C>& t) {
-  constexpr int64_t columns = GemmKernels<C>::columns;
-  if (t.columns > 2 * columns)
-    return t.columns == GemmKernels<C>::wide ? tile_v3<C, 1, 8, false>(t)
-                                             : tile_v3<C, 1, 8, true>(t);
-  if (t.columns > columns)
-    return t.columns == 2 * columns ? tile_v3<C, 1, 4, false>(t) : tile_v3<C, 1, 4, true>(t);
-  if (t.columns == columns)
-    tile_by_rows<C, false>(t);
-  else
-    tile_by_rows<C, true>(t);
+  t.b_at ? tile_by_columns<C, false>(t) : tile_by_columns<C, true>(t);
 }
 
 template <class C>

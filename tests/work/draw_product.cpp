@@ -115,8 +115,9 @@ ConvAxis draw_axis(Random& random, int64_t most) {
 
 template <>
 void draw<Convolution>(Random& random, Trial& trial) {
-  const int spatial = static_cast<int>(random.between(1, 3));
-  const bool large = random.chance(0.06);
+  const bool long_row = random.chance(0.01);  // of several tiles
+  const int spatial = long_row ? 1 : static_cast<int>(random.between(1, 3));
+  const bool large = long_row || random.chance(0.06);
   Convolution w;
   w.direction = random.pick({Direction::result, Direction::image, Direction::kernel});
   w.groups = random.pick<int64_t>({1, 1, 2, 3});
@@ -128,7 +129,7 @@ void draw<Convolution>(Random& random, Trial& trial) {
       result{batch, w.groups * rows};
   for (int d = conv_axes - spatial; d < conv_axes; ++d) {
     ConvAxis& a = w.axes[static_cast<size_t>(d)];
-    a = draw_axis(random, spatial == 1 ? 40 : spatial == 2 ? 10 : 6);
+    a = draw_axis(random, long_row ? 5000 : spatial == 1 ? 40 : spatial == 2 ? 10 : 6);
     // A gradient may leave the last windows out.
     if (w.direction != Direction::result && a.windows > 1 && random.chance(0.2)) --a.windows;
     image.push_back(a.image);
