@@ -1,21 +1,27 @@
-"""Exported models beside eager PyTorch at orders 0, 1 and 2, through the Python call.
+"""Exported models beside PyTorch, eager and compiled, at orders 0, 1 and 2, through the Python call.
 
-    python bench/torch/fixtures.py [--threads N] [--rounds N] [--out FILE.json] [NAME...]
+    python bench/torch/fixtures.py [--threads N] [--rounds N] [--compiled] [--memory] [--out FILE.json] [NAME...]
 
 NAME is one of tests/pt2/data; all where none is given. Order 0 is the results; order 1 adds their gradient with
 respect to inputs and parameters; order 2 the gradient of that gradient's squares, and of models of energies the
-gradient of a loss over forces. Rounds alternate between both, medians are reported; results are compared. It asks
-for torch and for the gradus module.
+gradient of a loss over forces. With --compiled torch.compile takes the module at order 0, the faster of the module
+and of torch.func.grad at order 1, and torch.func.grad of itself at order 2, which is the only way that it compiles.
+With --memory each way runs in a process of its own, too: its greatest resident size above that before the first call.
+Rounds alternate between all ways; medians are reported; results are compared. It asks for torch and for the gradus
+module.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import platform
 import statistics
+import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +30,16 @@ import torch
 import gradus.torch
 
 DATA = Path(__file__).resolve().parents[2] / "tests/pt2/data"
+WAYS = ("gradus", "eager", "compiled")
+
+
+def floating(results) -> list[torch.Tensor]:
+    leaves = torch.utils._pytree.tree_leaves(results)
+    return [r for r in leaves if isinstance(r, torch.Tensor) and r.is_floating_point()]
+
+
+def given(gradients) -> list[torch.Tensor]:
+    return [g for g in gradients if g is not None]
 
 
 class Model:
@@ -32,47 +48,88 @@ class Model:
     def __init__(self, name: str) -> None:
         program = torch.export.load(DATA / f"{name}.pt2")
         self.module = program.module()
-        self.reference = np.load(DATA / f"{name}.npz")
+        reference = np.load(DATA / f"{name}.npz")
         kinds = program.graph_signature.input_specs
         names = [s.arg.name for s in kinds if s.kind.name == "USER_INPUT"]
-        self.inputs = [torch.from_numpy(self.reference["in." + n]) for n in names]
-        self.energies = "forces" in self.reference
+        self.inputs = [torch.from_numpy(reference["in." + n]) for n in names]
+        self.energies = "forces" in reference
+        if self.energies:
+            self.wanted_forces = torch.from_numpy(reference["fref"])
         for name, x in zip(names, self.inputs):
             x.requires_grad_(x.is_floating_point() and (not self.energies or name == "pos"))
         self.order = 2
-        if not any(k.startswith(("g2.", "gl.")) for k in self.reference.files):
-            self.order = 1 if any(k.startswith("g1.") for k in self.reference.files) else 0
+        if not any(k.startswith(("g2.", "gl.")) for k in reference.files):
+            self.order = 1 if any(k.startswith("g1.") for k in reference.files) else 0
+
+    def results(self, call) -> list[torch.Tensor]:
+        """A model may write to its inputs: it is given copies."""
+        return floating(call(*[x.clone() for x in self.inputs]))
 
     def wanted(self) -> list[torch.Tensor]:
         inputs = [x for x in self.inputs if x.requires_grad]
         return inputs + [p for p in self.module.parameters() if p.requires_grad]
 
-
-def floating(results) -> list[torch.Tensor]:
-    leaves = torch.utils._pytree.tree_leaves(results)
-    return [r for r in leaves if isinstance(r, torch.Tensor) and r.is_floating_point()]
-
-
-def step(model: Model, call, order: int) -> list[torch.Tensor]:
-    """What is timed: all results of an order."""
-    if order == 0:
-        with torch.no_grad():
-            return floating(call(*model.inputs))
-    total = sum(r.sum() for r in floating(call(*model.inputs)))
-    wanted = model.wanted()
-    if model.energies:
-        place = [x for x in model.inputs if x.requires_grad]
-        (slope,) = torch.autograd.grad(total, place, create_graph=order > 1)
+    def step(self, call, order: int) -> list[torch.Tensor]:
+        """All results of an order, by torch.autograd."""
+        if order == 0:
+            with torch.no_grad():
+                return self.results(call)
+        total = sum(r.sum() for r in self.results(call))
+        if self.energies:
+            place = [x for x in self.inputs if x.requires_grad]
+            first = torch.autograd.grad(total, place, create_graph=order > 1)
+        else:
+            first = torch.autograd.grad(total, self.wanted(), create_graph=order > 1, allow_unused=True)
         if order == 1:
-            return [slope]
-        loss = (slope + torch.from_numpy(model.reference["fref"])).square().mean()
-    else:
-        first = torch.autograd.grad(total, wanted, create_graph=order > 1, allow_unused=True)
-        if order == 1:
-            return [g for g in first if g is not None]
-        loss = sum(g.square().sum() for g in first if g is not None)
-    second = torch.autograd.grad(loss, wanted, allow_unused=True)
-    return [g for g in second if g is not None]
+            return given(first)
+        return given(torch.autograd.grad(self.loss(given(first)), self.wanted(), allow_unused=True))
+
+    def loss(self, first: list[torch.Tensor]) -> torch.Tensor:
+        if self.energies:
+            return (first[0] + self.wanted_forces).square().mean()
+        return sum(g.square().sum() for g in first)
+
+    def functional(self, order: int):
+        """The same by torch.func.grad, as a function without arguments."""
+        parameters = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
+        rest = {n: p for n, p in self.module.named_parameters() if not p.requires_grad}
+        rest |= dict(self.module.named_buffers())
+        at = [i for i, x in enumerate(self.inputs) if x.requires_grad]
+
+        def total(inputs, parameters):
+            every = list(self.inputs)
+            for i, x in zip(at, inputs):
+                every[i] = x
+            every = tuple(x.clone() for x in every)
+            return sum(r.sum() for r in floating(torch.func.functional_call(self.module, (parameters, rest), every)))
+
+        def first(inputs, parameters):
+            if self.energies:
+                return list(torch.func.grad(total)(inputs, parameters))
+            gradients = torch.func.grad(total, argnums=(0, 1))(inputs, parameters)
+            return [*gradients[0], *gradients[1].values()]
+
+        def second(inputs, parameters):
+            loss = lambda *a: self.loss(first(*a))
+            gradients = torch.func.grad(loss, argnums=(0, 1))(inputs, parameters)
+            return [*gradients[0], *gradients[1].values()]
+
+        compiled = torch.compile(first if order == 1 else second)
+        inputs = [self.inputs[i].detach() for i in at]
+        detached = {n: p.detach() for n, p in parameters.items()}
+        return lambda: compiled(inputs, detached)
+
+
+def runs_of(model: Model, order: int, way: str) -> list:
+    """The ways to run a step; the fastest counts."""
+    if way == "gradus":
+        call = gradus.torch.function(model.module, order=order)
+        return [lambda: model.step(call, order)]
+    if way == "eager":
+        return [lambda: model.step(model.module, order)]
+    module = torch.compile(model.module)
+    runs = [lambda: model.step(module, order)] if order < 2 else []
+    return runs + ([model.functional(order)] if order > 0 else [])
 
 
 def seconds(run, least: float = 0.02) -> float:
@@ -85,50 +142,95 @@ def seconds(run, least: float = 0.02) -> float:
 
 
 def difference(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
-    scale = max([float(t.abs().max()) for t in theirs if t.numel()] + [1e-300])
-    return max([float((a - b).abs().max()) for a, b in zip(ours, theirs) if b.numel()] + [0.0]) / scale
+    """Relative to the largest value; NaN is equal to NaN."""
+    pairs = [(a.detach(), b.detach()) for a, b in zip(ours, theirs) if b.numel()]
+    finite = [float(b[b.isfinite()].abs().max()) for _, b in pairs if b.isfinite().any()]
+    equal = [a.to(b.dtype)[~(a.isnan() & b.isnan()) & (a != b)] - b[~(a.isnan() & b.isnan()) & (a != b)] for a, b in pairs]
+    worst = max([float(d.abs().max()) for d in equal if d.numel()] + [0.0])
+    return worst / max(finite + [1e-300])
 
 
-def measure(name: str, rounds: int) -> list[dict]:
+def reason(e: Exception) -> str:
+    return (str(e).strip().splitlines() or [type(e).__name__])[0][:120]
+
+
+def measure(name: str, order: int, ways: tuple[str, ...], rounds: int) -> dict:
     model = Model(name)
-    rows = []
-    for order in range(model.order + 1):
+    row: dict = {"name": name, "order": order}
+    runs: dict[str, list] = {}
+    first: dict[str, list] = {}
+    for way in ways:
         begin = time.perf_counter()
-        call = gradus.torch.function(model.module, order=order)
-        run_ours = lambda: step(model, call, order)
-        run_theirs = lambda: step(model, model.module, order)
         try:
-            ours = run_ours()
-            first = time.perf_counter() - begin
-            theirs = run_theirs()
-        except Exception as e:  # a refusal of either is a row, too
-            rows.append({"name": name, "order": order, "refused": str(e).splitlines()[0]})
+            runs[way] = runs_of(model, order, way)
+            first[way] = [run() for run in runs[way]][-1]
+        except Exception as e:  # a refusal of any is a row, too
+            runs.pop(way, None)
+            row[f"{way}_refused"] = reason(e)
             continue
-        until = time.perf_counter() + 2  # kernels are compiled behind the first calls
-        while time.perf_counter() < until:
-            run_ours()
-        pairs = [(seconds(run_ours), seconds(run_theirs)) for _ in range(rounds)]
-        rows.append(
-            {
-                "name": name,
-                "order": order,
-                "gradus_ms": 1e3 * statistics.median(p[0] for p in pairs),
-                "torch_ms": 1e3 * statistics.median(p[1] for p in pairs),
-                "first_call_s": first,
-                "difference": difference(ours, theirs),
-            }
-        )
-        print(line(rows[-1]), flush=True)
-    return rows
+        row[f"{way}_first_s"] = time.perf_counter() - begin
+    flat = [(way, run) for way, some in runs.items() for run in some]
+    until = time.perf_counter() + 2  # kernels are compiled behind the first calls
+    while time.perf_counter() < until and "gradus" in runs:
+        runs["gradus"][0]()
+    times = [[seconds(run) for _, run in flat] for _ in range(rounds)]
+    for way in runs:
+        column = [i for i, (w, _) in enumerate(flat) if w == way]
+        row[f"{way}_ms"] = 1e3 * min(statistics.median(t[i] for t in times) for i in column)
+    if "gradus" in first and "eager" in first:
+        # Steps that write buffers go on from where those before left off: both begin anew.
+        fresh = [Model(name) for _ in range(2)]
+        row["difference"] = difference(runs_of(fresh[0], order, "gradus")[0](), runs_of(fresh[1], order, "eager")[0]())
+    return row
+
+
+def resident(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) << 10
+
+
+def peak_here(name: str, order: int, way: str) -> None:
+    """Prints the bytes by which a few steps raise this process's greatest resident size."""
+    model = Model(name)
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the greatest so far is what there is now
+    before = resident("VmRSS")
+    for run in runs_of(model, order, way)[-1:]:
+        for _ in range(5):
+            run()
+    print(resident("VmHWM") - before)
+
+
+def peak(name: str, order: int, way: str, threads: int) -> float | None:
+    command = [sys.executable, __file__, "--threads", str(threads), "--peak", way, str(order), name]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return int(done.stdout) / 2**20 if done.returncode == 0 else None
+
+
+HEAD = "| model | order | gradus, ms | eager, ms | compiled, ms | eager / gradus | compiled / gradus | first call, s | compiled's, s | peak, MiB: gradus, eager, compiled | difference |"
 
 
 def line(row: dict) -> str:
-    if "refused" in row:
-        return f"| {row['name']} | {row['order']} | {row['refused']} | | | | |"
-    return (
-        f"| {row['name']} | {row['order']} | {row['gradus_ms']:.3f} | {row['torch_ms']:.3f} "
-        f"| {row['torch_ms'] / row['gradus_ms']:.2f} | {row['first_call_s']:.2f} | {row['difference']:.0e} |"
-    )
+    def shown(key: str, form: str) -> str:
+        return format(row[key], form) if row.get(key) is not None else "–"
+
+    def ratio(way: str) -> str:
+        return f"{row[way + '_ms'] / row['gradus_ms']:.2f}" if {way + "_ms", "gradus_ms"} <= row.keys() else "–"
+
+    peaks = ", ".join(shown(f"{way}_peak_mib", ".0f") for way in WAYS)
+    cells = [row["name"], str(row["order"]), *(shown(f"{way}_ms", ".3f") for way in WAYS), ratio("eager"), ratio("compiled")]
+    cells += [shown("gradus_first_s", ".2f"), shown("compiled_first_s", ".1f"), peaks, shown("difference", ".0e")]
+    return "| " + " | ".join(cells) + " |"
+
+
+def summary(rows: list[dict]) -> list[str]:
+    lines = []
+    for order in range(3):
+        for way in WAYS[1:]:
+            ratios = [r[f"{way}_ms"] / r["gradus_ms"] for r in rows if r["order"] == order and {f"{way}_ms", "gradus_ms"} <= r.keys()]
+            if ratios:
+                lines.append(f"order {order}, {way}: geometric mean {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f} of {len(ratios)}")
+    return lines
 
 
 def instruction_set() -> str:
@@ -141,18 +243,31 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--peak", nargs=2, metavar=("WAY", "ORDER"), help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads)
-    gradus.set_workers(options.threads) if hasattr(gradus, "set_workers") else None
+    if options.peak:
+        peak_here(options.names[0], int(options.peak[1]), options.peak[0])
+        return
+    ways = WAYS if options.compiled else WAYS[:2]
     every = sorted(f.stem for f in DATA.glob("*.pt2") if not f.stem.startswith(("hop_", "control_")))
-    print("| model | order | gradus, ms | eager, ms | times as fast | first call, s | difference |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    rows = [row for name in options.names or every for row in measure(name, options.rounds)]
-    for order in range(3):
-        ratios = [r["torch_ms"] / r["gradus_ms"] for r in rows if r["order"] == order and "torch_ms" in r]
-        if ratios:
-            print(f"order {order}: geometric mean {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f}")
+    print(HEAD)
+    print("| --- " * HEAD.count(" | ") + "| --- |")
+    rows = []
+    for name in options.names or every:
+        for order in range(Model(name).order + 1):
+            row = measure(name, order, ways, options.rounds)
+            if options.memory:
+                row |= {f"{way}_peak_mib": peak(name, order, way, options.threads) for way in ways if f"{way}_ms" in row}
+            rows.append(row)
+            print(line(row), flush=True)
+            torch._dynamo.reset()
+            gc.collect()
+    print("\n".join(summary(rows)))
     if options.out:
         about = {
             "instruction_set": instruction_set(),
