@@ -7,6 +7,7 @@
 #include "gradus/isa.h"
 #include "kernels/accumulate.h"
 #include "kernels/conv_columns.h"
+#include "kernels/conv_planes.h"
 #include "kernels/gemm_kernel.h"
 
 namespace gradus::kernels {
@@ -37,12 +38,10 @@ struct GatherPart {
   Reading reading = Reading::columns;
   int64_t weights = 0;  // elements before its packed kernels
   int64_t tiles = 0;
-  int64_t each = 0;    // of a tile: positions, or rows of them where it reads planes
-  int64_t wide = 0;    // of a row of a tile that reads planes
-  bool joined = true;  // products of what lies between the runs are computed, too
-  Phase planes;        // what is copied for positions (0, 0, ..)
-  int64_t plane = 0;   // elements from one tap's copy to the next
-  int64_t pitch = 0;
+  int64_t each = 0;         // of a tile: positions, or rows of them where it reads planes
+  int64_t wide = 0;         // of a row of a tile that reads planes
+  bool joined = true;       // products of what lies between the runs are computed, too
+  Planes planes;            // where it reads those
   std::vector<int64_t> at;  // of what is read, for each channel and tap
 
   GatherTile tile(int64_t i) const {
@@ -54,7 +53,7 @@ struct GatherPart {
     const int64_t down = (a1.count + each - 1) / each, across = (a2.count + wide - 1) / wide;
     const int64_t row = i / across % down * each, column = i % across * wide;
     const int64_t first = (i / across / down * a1.count + row) * a2.count + column;
-    return {first, std::min(each, a1.count - row), std::min(wide, a2.count - column), pitch};
+    return {first, std::min(each, a1.count - row), std::min(wide, a2.count - column), planes.pitch};
   }
 };
 
@@ -88,43 +87,6 @@ void pack_weights(const GatherPlan& p, const T* w, int64_t group, int64_t row, C
   }
 }
 
-// The least that a tap adds to a position's element along an axis.
-int64_t least_move(const PhaseAxis& a) { return std::min<int64_t>(0, (a.taps - 1) * a.tap_move); }
-// Of tap j: what it adds to the first element that a position reads.
-int64_t move_of(const PhaseAxis& a, int64_t j) { return j * a.tap_move - least_move(a); }
-int64_t most_move(const PhaseAxis& a) { return std::abs((a.taps - 1) * a.tap_move); }
-
-// What lies before position i of an axis: its elements by their remainder by `move`, of `count`
-// positions and of the moves of their taps.
-PhaseAxis plane_axis(const PhaseAxis& a, int64_t count) {
-  PhaseAxis p;
-  p.count = count + most_move(a) / a.move;
-  p.taps = std::min(a.move, most_move(a) + 1);
-  p.tap_move = 1;
-  p.offset = a.offset + least_move(a);
-  p.move = a.move;
-  p.source_size = a.source_size;
-  return p;
-}
-
-// Each depth's plane for itself: positions of one depth are worked on at a time.
-PhaseAxis depth_axis(PhaseAxis a) {
-  a.count = 1;
-  return a;
-}
-
-// What a tile copies of the source.
-Phase planes_of(const GatherPart& part, const GatherTile& tile) {
-  const auto& [a0, a1, a2] = part.phase.axes;
-  Phase p = part.planes;
-  const int64_t row = tile.first / a2.count;
-  p.axes[0].offset += row / a1.count * a0.move;
-  p.axes[1].offset += row % a1.count * a1.move;
-  p.axes[2].offset += tile.first % a2.count * a2.move;
-  p.axes[1].count -= part.each - tile.rows;
-  return p;
-}
-
 // The products of a tile, into rows of tile.length() elements.
 template <class C>
 void multiply_tile(const GatherPlan& p, const GatherPart& part, const GatherTile& tile,
@@ -143,7 +105,7 @@ void multiply_tile(const GatherPlan& p, const GatherPart& part, const GatherTile
   for (int64_t k0 = 0; k0 < k; k0 += gemm_block) {
     t.k = std::min(gemm_block, k - k0);
     t.first = k0 == 0;
-    t.b_at = part.at.data() + k0;
+    t.b_rows = part.at.data() + k0;
     for (int64_t begin = 0; begin < runs * tile.pitch; begin += tile.pitch)
       for (int64_t j = 0; j < run; j += width) {
         t.columns = std::min(width, run - j);
@@ -167,11 +129,12 @@ void gather_tile(const GatherPlan& p, const GatherPart& part, int64_t i, int64_t
   C* copy = reinterpret_cast<C*>(scratch + p.copy_at);
   const C* read = copy;
   if (part.reading == Reading::planes) {
-    const Phase planes = planes_of(part, tile);
-    gather_columns(planes, p.source, source, p.channels, 0, planes.positions(), copy, part.plane);
+    const Phase planes = part.planes.from(part.phase, tile.first, tile.rows);
+    gather_columns(planes, p.source, source, p.channels, 0, planes.positions(), copy,
+                   part.planes.plane);
   } else if (part.reading == Reading::columns) {
     gather_columns(part.phase, p.source, source, p.channels, tile.first, tile.count, copy,
-                   part.plane);
+                   part.each);
   } else if constexpr (std::is_same_v<T, C>) {
     read = source + tile.first;
   }
@@ -206,35 +169,21 @@ void run_gather(const GatherPlan& p, std::byte* const* args, KernelScope& scope)
 
 void read_planes(GatherPart& part, const GatherPlan& p) {
   const auto& [a0, a1, a2] = part.phase.axes;
-  auto planes = [&](int64_t rows, int64_t wide) {
-    return Phase{{depth_axis(a0), plane_axis(a1, rows), plane_axis(a2, wide)}};
-  };
-  // Elements that a position of a tile takes, and what fits, in parts of about the same size.
-  const Phase one = planes(1, 1);
+  // Parts of about the same size, of which each fits.
   auto even = [](int64_t count, int64_t fitting) {
     const int64_t parts = (count + fitting - 1) / fitting;
     return (count + parts - 1) / parts;
   };
-  const int64_t position = p.channels * one.taps() + p.rows;
+  const Planes one(part.phase, 1, 1);
+  const int64_t position = p.channels * one.copy.taps() + p.rows;  // elements that it takes
   part.wide = even(a2.count, std::max(least_row, plane_elements / position));
-  const int64_t row = planes(1, part.wide).axes[2].count * position;
+  const int64_t row = Planes(part.phase, 1, part.wide).pitch * position;
   part.each = part.wide < a2.count ? 1 : even(a1.count, std::max<int64_t>(1, plane_elements / row));
   part.reading = Reading::planes;
   part.tiles = a0.count * ((a1.count + part.each - 1) / part.each) *
                ((a2.count + part.wide - 1) / part.wide);
-  part.planes = planes(part.each, part.wide);
-  part.pitch = part.planes.axes[2].count;
-  part.plane = part.planes.positions();
-  const auto& [b0, b1, b2] = part.planes.axes;
-  for (int64_t c = 0; c < p.channels; ++c)
-    for (int64_t j0 = 0; j0 < a0.taps; ++j0)
-      for (int64_t j1 = 0; j1 < a1.taps; ++j1)
-        for (int64_t j2 = 0; j2 < a2.taps; ++j2) {
-          const int64_t m1 = move_of(a1, j1), m2 = move_of(a2, j2);
-          const int64_t tap = (j0 * b1.taps + m1 % a1.move) * b2.taps + m2 % a2.move;
-          part.at.push_back((c * part.planes.taps() + tap) * part.plane +
-                            m1 / a1.move * part.pitch + m2 / a2.move);
-        }
+  part.planes = Planes(part.phase, part.each, part.wide);
+  part.at = part.planes.offsets(part.phase, p.channels);
 }
 
 // In place: elements of channels. Else columns, as many as are worked on at a time.
@@ -243,9 +192,8 @@ void read_in_order(GatherPart& part, const GatherPlan& p, bool in_place) {
   part.reading = in_place ? Reading::in_place : Reading::columns;
   part.each = tile_width(std::max(in_place ? 0 : k, p.rows), positions);
   part.tiles = (positions + part.each - 1) / part.each;
-  part.plane = part.each;
   for (int64_t i = 0; i < k; ++i)
-    part.at.push_back(i * (in_place ? p.source.channel_stride : part.plane));
+    part.at.push_back(i * (in_place ? p.source.channel_stride : part.each));
 }
 
 // Multiplications of a position and an element of the kernels, by a whole phase: those of tiles are
@@ -257,13 +205,10 @@ struct ReadingCost {
     const int64_t element = static_cast<int64_t>(size_of(p.work)), step = 64 / element;
     const int64_t copied = 80 / element, rows = a0.count * a1.count;
     auto tiles = [&](int64_t n) { return (n + step - 1) / step * step; };
-    const int64_t pitch = a2.count + most_move(a2) / a2.move;
-    const int64_t planes = pitch * (a1.count + most_move(a1) / a1.move) * (a0.count * a0.taps) *
-                           std::min(a1.move, most_move(a1) + 1) *
-                           std::min(a2.move, most_move(a2) + 1);
-    const int64_t copies = copied * planes / std::max<int64_t>(phase.taps(), 1);
+    const Planes planes(phase, a1.count, a2.count);
+    const int64_t copies = copied * a0.count * planes.elements(1) / phase.taps();
     columns = p.rows * tiles(phase.positions()) + copied * phase.positions();
-    joined = p.rows * a0.count * tiles((a1.count - 1) * pitch + a2.count) + copies;
+    joined = p.rows * a0.count * tiles((a1.count - 1) * planes.pitch + a2.count) + copies;
     apart = p.rows * rows * tiles(a2.count) + copies;
   }
 };
@@ -272,13 +217,16 @@ GatherPart read_best(const Phase& phase, const GatherPlan& p) {
   GatherPart part;
   part.phase = phase;
   const bool in_place = p.dtype == p.work && p.source.lies_in_place(phase);
-  const ReadingCost cost(phase, p);
-  part.joined = in_place || cost.joined <= cost.apart;
-  if (in_place || phase.taps() == 0 || cost.columns < std::min(cost.joined, cost.apart)) {
-    part.joined = true;
+  if (in_place || phase.taps() == 0) {
     read_in_order(part, p, in_place);
+    return part;
+  }
+  const ReadingCost cost(phase, p);
+  if (cost.columns < std::min(cost.joined, cost.apart)) {
+    read_in_order(part, p, false);
   } else {
     read_planes(part, p);
+    part.joined = cost.joined <= cost.apart;
   }
   return part;
 }
@@ -327,9 +275,9 @@ Kernel make_gather(const Convolution& w) {
     part.weights = weights;
     weights += p.groups * p.rows * k;
     if (part.reading == Reading::planes)
-      copy = std::max(copy, p.channels * part.planes.taps() * part.plane);
+      copy = std::max(copy, part.planes.elements(p.channels));
     else if (part.reading == Reading::columns)
-      copy = std::max(copy, k * part.plane);
+      copy = std::max(copy, k * part.each);
     product = std::max(product, p.rows * part.tile(0).length());
     p.tiles += part.tiles;
     p.parts.push_back(std::move(part));

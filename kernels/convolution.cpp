@@ -4,10 +4,13 @@
 
 #include "base/slots.h"
 #include "gradus/convert.h"
+#include "gradus/isa.h"
 #include "kernels/accumulate.h"
 #include "kernels/conv_columns.h"
 #include "kernels/conv_gather.h"
+#include "kernels/conv_planes.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_kernel.h"
 #include "kernels/library_convolution.h"
 
 namespace gradus::kernels {
@@ -16,8 +19,8 @@ namespace {
 
 constexpr int64_t chunk_elements = 1 << 15;  // of partial sums added up at a time
 
-// dw [O, C / groups, taps] = the sum over images and positions of dy times x's columns. An item is
-// some channels of a group, over a part of the batch; the parts' sums add up in order.
+// dw [O, C / groups, taps] = the sum over images and positions of dy times what x is read for it.
+// An item is some channels of a group, over a part of the batch; the parts' sums add up in order.
 struct WeightPlan {
   Phase windows, positions;
   ConvTensor x, dy;
@@ -25,49 +28,122 @@ struct WeightPlan {
   int64_t batch = 0, groups = 1, rows = 0, channels = 0;  // rows: O / groups
   int64_t channels_each = 1, channel_chunks = 0, parts = 1, width = 1;
   bool in_place = false;  // dy is read where it lies
-  size_t columns_at = 0, rows_at = 0, product_at = 0, gemm_at = 0, slot_bytes = 0, slots_at = 0;
+  bool by_planes =
+      false;  // x from copies with the padding around them, not from a copy for each tap
+  Planes planes;
+  std::vector<int64_t> at;  // of taps in them
+  size_t copy_at = 0, rows_at = 0, panels_at = 0, moves_at = 0, product_at = 0, gemm_at = 0;
+  size_t slot_bytes = 0, slots_at = 0;
 
   int64_t row() const { return channels * windows.taps(); }
   int64_t elements() const { return groups * rows * row(); }
+  int64_t dy_row(int64_t n) const { return in_place ? dy.channel_stride : n; }
   Gemm product(int64_t chunk_rows, int64_t n) const {
     Gemm g;
     g.dtype = work;
     g.m = rows;
     g.n = chunk_rows;
     g.k = n;
-    g.a_row = in_place ? dy.channel_stride : n;
+    g.a_row = dy_row(n);
     g.a_column = g.b_row = 1;
     g.b_column = n;
     return g;
   }
 };
 
-// Channels [channel, channel + channels) of a group over images [first, last), into `sums`, rows of
-// p.row() elements.
+// An item's positions [first, first + n) of an image: what of x is read, and dy's rows.
+template <class T, class C>
+struct WeightStep {
+  const T* x;
+  const C* dy;
+  int64_t channels, first, n;
+};
+
+// Adds dy times the columns of x to `sums`, rows of p.row() elements.
+template <class T, class C>
+void add_columns(const WeightPlan& p, const WeightStep<T, C>& s, C* sums, std::byte* scratch) {
+  C* columns = reinterpret_cast<C*>(scratch + p.copy_at);
+  C* product = reinterpret_cast<C*>(scratch + p.product_at);
+  const int64_t taps = s.channels * p.windows.taps();
+  gather_columns(p.windows, p.x, s.x, s.channels, s.first, s.n, columns, s.n);
+  WorkerPool alone(1);
+  gemm(p.product(taps, s.n), reinterpret_cast<const std::byte*>(s.dy),
+       reinterpret_cast<const std::byte*>(columns), reinterpret_cast<std::byte*>(product),
+       scratch + p.gemm_at, alone);
+  for (int64_t r = 0; r < p.rows; ++r)
+    for (int64_t i = 0; i < taps; ++i) sums[r * p.row() + i] += product[r * taps + i];
+}
+
+// dy's rows as panels of columns, position by position.
+template <class T, class C>
+void pack_panels(const WeightPlan& p, const WeightStep<T, C>& s, C* panels) {
+  constexpr int64_t step = GemmKernels<C>::columns;
+  const int64_t row = p.dy_row(s.n);
+  for (int64_t r = 0; r < p.rows; r += step, panels += step * s.n) {
+    if (p.rows - r >= step) {
+      gemm_kernels<C>(cpu_has_v3()).transpose(s.dy + r * row, row, s.n, panels);
+      continue;
+    }
+    for (int64_t i = 0; i < p.rows - r; ++i)
+      for (int64_t q = 0; q < s.n; ++q) panels[q * step + i] = s.dy[(r + i) * row + q];
+  }
+}
+
+// The same by the product's transpose: x's elements are read wherever they lie in a copy.
+template <class T, class C>
+void add_planes(const WeightPlan& p, const WeightStep<T, C>& s, C* sums, std::byte* scratch) {
+  using K = GemmKernels<C>;
+  C* copy = reinterpret_cast<C*>(scratch + p.copy_at);
+  C* panels = reinterpret_cast<C*>(scratch + p.panels_at);
+  C* product = reinterpret_cast<C*>(scratch + p.product_at);
+  int64_t* moves = reinterpret_cast<int64_t*>(scratch + p.moves_at);
+  const int64_t across = p.windows.axes[2].count, taps = s.channels * p.windows.taps();
+  const int64_t row = s.first / across, rows = (s.first + s.n - 1) / across - row + 1;
+  const Phase copied = p.planes.from(p.windows, row * across, rows);
+  gather_columns(copied, p.x, s.x, s.channels, 0, copied.positions(), copy, p.planes.plane);
+  for (int64_t i = 0; i < s.n; ++i)
+    moves[i] = ((s.first + i) / across - row) * p.planes.pitch + (s.first + i) % across;
+  pack_panels(p, s, panels);
+  GemmTile<C> t{};
+  t.b_row = K::columns;
+  t.c_row = p.rows;
+  for (int64_t k = 0; k < s.n; k += gemm_block) {
+    t.k = std::min(gemm_block, s.n - k);
+    t.first = k == 0;
+    t.a_columns = moves + k;
+    for (int64_t j = 0; j < p.rows; j += K::columns) {
+      t.columns = std::min(K::columns, p.rows - j);
+      t.b = panels + j * s.n + k * K::columns;
+      for (int64_t i = 0; i < taps; i += K::rows) {
+        t.rows = std::min(K::rows, taps - i);
+        t.a = copy;
+        t.a_rows = p.at.data() + i;
+        t.c = product + i * p.rows + j;
+        gemm_kernels<C>(cpu_has_v3()).tile(t);
+      }
+    }
+  }
+  for (int64_t r = 0; r < p.rows; ++r)
+    for (int64_t i = 0; i < taps; ++i) sums[r * p.row() + i] += product[i * p.rows + r];
+}
+
+// Channels [channel, channel + channels) of a group over images [first, last), into `sums`.
 template <class T, class C>
 void weight_item(const WeightPlan& p, const T* x, const T* dy, int64_t channels, int64_t first,
                  int64_t last, C* sums, std::byte* scratch) {
-  const int64_t n = channels * p.windows.taps(), positions = p.positions.positions();
-  C* columns = reinterpret_cast<C*>(scratch + p.columns_at);
+  const int64_t positions = p.positions.positions();
   C* rows = reinterpret_cast<C*>(scratch + p.rows_at);
-  C* product = reinterpret_cast<C*>(scratch + p.product_at);
-  for (int64_t r = 0; r < p.rows; ++r) std::fill_n(sums + r * p.row(), n, C(0));
-  WorkerPool alone(1);
+  for (int64_t r = 0; r < p.rows; ++r)
+    std::fill_n(sums + r * p.row(), channels * p.windows.taps(), C(0));
   for (int64_t image = first; image < last; ++image) {
     const T* dy_image = dy + image * p.dy.batch_stride;
     for (int64_t q = 0; q < positions; q += p.width) {
-      const int64_t width = std::min(p.width, positions - q);
-      gather_columns(p.windows, p.x, x + image * p.x.batch_stride, channels, q, width, columns,
-                     width);
-      const std::byte* a = reinterpret_cast<const std::byte*>(dy_image + q);
-      if (!p.in_place) {
-        gather_columns(p.positions, p.dy, dy_image, p.rows, q, width, rows, width);
-        a = reinterpret_cast<const std::byte*>(rows);
-      }
-      gemm(p.product(n, width), a, reinterpret_cast<const std::byte*>(columns),
-           reinterpret_cast<std::byte*>(product), scratch + p.gemm_at, alone);
-      for (int64_t r = 0; r < p.rows; ++r)
-        for (int64_t i = 0; i < n; ++i) sums[r * p.row() + i] += product[r * n + i];
+      WeightStep<T, C> step{x + image * p.x.batch_stride, rows, channels, q,
+                            std::min(p.width, positions - q)};
+      if constexpr (std::is_same_v<T, C>)
+        if (p.in_place) step.dy = dy_image + q;
+      if (!p.in_place) gather_columns(p.positions, p.dy, dy_image, p.rows, q, step.n, rows, step.n);
+      p.by_planes ? add_planes(p, step, sums, scratch) : add_columns(p, step, sums, scratch);
     }
   }
 }
@@ -100,6 +176,27 @@ void run_weight(const WeightPlan& p, std::byte* const* args, KernelScope& scope)
   });
 }
 
+// As many as the tiles of a product have columns for.
+int64_t in_tiles(int64_t n, DType dtype) {
+  const int64_t step = 64 / static_cast<int64_t>(size_of(dtype));
+  return (n + step - 1) / step * step;
+}
+
+// Multiplications of a position, those that fill tiles among them; an element that is copied and
+// transposed takes as long as some.
+void choose_reading(WeightPlan& p, int64_t taps) {
+  const PhaseAxis &depth = p.windows.axes[0], &across = p.windows.axes[2];
+  const int64_t copied = 128 / static_cast<int64_t>(size_of(p.work));
+  const int64_t columns = p.rows * in_tiles(taps, p.work) + copied * taps;
+  p.by_planes =
+      depth.count == 1 && p.positions.positions() > 0 && taps * in_tiles(p.rows, p.work) <= columns;
+  if (!p.by_planes) return;
+  const int64_t rows =
+      std::min(p.windows.axes[1].count, (p.width + across.count - 2) / across.count + 1);
+  p.planes = Planes(p.windows, rows, across.count);
+  p.at = p.planes.offsets(p.windows, p.channels_each);
+}
+
 Kernel make_weight(const Convolution& c) {
   const Layout &x = c.first, &dy = c.second;
   const ConvAxes& axes = c.axes;
@@ -122,13 +219,19 @@ Kernel make_weight(const Convolution& c) {
   p.in_place = p.dtype == p.work && p.dy.lies_in_place(p.positions);
   const int64_t n = p.channels_each * taps;
   p.width = sums.width;
+  choose_reading(p, n);
   size_t gemm_bytes = 0;
   for (int64_t rows : {n, (p.channels % p.channels_each) * taps})
     for (int64_t width : {p.width, positions % p.width})
-      gemm_bytes = std::max(gemm_bytes, gemm_scratch_bytes(p.product(rows, width), false));
+      if (!p.by_planes)
+        gemm_bytes = std::max(gemm_bytes, gemm_scratch_bytes(p.product(rows, width), false));
+  const int64_t copied = p.by_planes ? p.planes.elements(p.channels_each) : n * p.width;
+  const int64_t panels = p.by_planes ? in_tiles(p.rows, p.work) * p.width : 0;
   Region slot, shared;
-  p.columns_at = slot.take(n * p.width, p.work);
+  p.copy_at = slot.take(copied, p.work);
   p.rows_at = slot.take(p.in_place ? 0 : p.rows * p.width, p.work);
+  p.panels_at = slot.take(panels, p.work);
+  p.moves_at = slot.take(p.by_planes ? p.width : 0, DType::i64);
   p.product_at = slot.take(p.rows * n, p.work);
   p.gemm_at = slot.take(static_cast<int64_t>(gemm_bytes), DType::u8);
   p.slot_bytes = slot.bytes;

@@ -1,5 +1,6 @@
 #include "kernels/gemm_kernel.h"
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -36,8 +37,8 @@ void tile_base(const GemmTile<C>& t) {
   for (int64_t i = 0; i < t.rows; ++i) {
     for (int64_t j = 0; j < t.columns; ++j) acc[j] = 0;
     for (int64_t k = 0; k < t.k; ++k) {
-      const C a = t.a[i * t.a_row + k * t.a_column];
-      const C* b = t.b + (t.b_at ? t.b_at[k] : k * t.b_row);
+      const C a = t.a[t.a_rows ? t.a_rows[i] + t.a_columns[k] : i * t.a_row + k * t.a_column];
+      const C* b = t.b + (t.b_rows ? t.b_rows[k] : k * t.b_row);
       for (int64_t j = 0; j < t.columns; ++j) acc[j] = fused(a, b[j], acc[j]);
     }
     C* c = t.c + i * t.c_row;
@@ -140,8 +141,11 @@ struct Vector<double> {
   }
 };
 
-// A tile of R rows and V vectors of columns, the last ones masked; b's rows even, or at offsets.
-template <class C, int R, int V, bool masked, bool even>
+// What is read at strides, or else at offsets: b's rows, or a's elements.
+enum class Access : uint8_t { even, b_rows, a_elements };
+
+// A tile of R rows and V vectors of columns, the last ones masked.
+template <class C, int R, int V, bool masked, Access access>
 [[GRADUS_V3]] void tile_v3(const GemmTile<C>& t) {
   using X = Vector<C>;
   using Type = typename X::Type;
@@ -153,10 +157,13 @@ template <class C, int R, int V, bool masked, bool even>
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) acc[i][v] = X::zero();
   }
+  int64_t row_at[R] = {};
+  if constexpr (access == Access::a_elements) std::copy_n(t.a_rows, R, row_at);
   const C *a = t.a, *b = t.b;
   const int64_t a_row = t.a_row, a_column = t.a_column, b_row = t.b_row;
   for (int64_t k = 0; k < t.k; ++k) {
-    if constexpr (!even) b = t.b + t.b_at[k];
+    if constexpr (access == Access::b_rows) b = t.b + t.b_rows[k];
+    if constexpr (access == Access::a_elements) a = t.a + t.a_columns[k];
     Type row[V];
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
@@ -165,18 +172,18 @@ template <class C, int R, int V, bool masked, bool even>
       else
         row[v] = X::load(b + v * X::lanes);
     }
-    // One row reads b once, by rows that lie far apart.
-    if constexpr (R == 1 && V == 8 && even)
+    // One row reads b once, by rows that access far apart.
+    if constexpr (R == 1 && V == 8 && access == Access::even)
       for (int v = 0; v < V; v += 64 / static_cast<int>(sizeof(Type)))
         _mm_prefetch(reinterpret_cast<const char*>(b + 8 * b_row + v * X::lanes), _MM_HINT_T0);
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) {
-      Type x = X::all(a + i * a_row);
+      Type x = X::all(a + (access == Access::a_elements ? row_at[i] : i * a_row));
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) acc[i][v] = X::fma(x, row[v], acc[i][v]);
     }
-    a += a_column;
-    if constexpr (even) b += b_row;
+    if constexpr (access != Access::a_elements) a += a_column;
+    if constexpr (access != Access::b_rows) b += b_row;
   }
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i)
@@ -191,42 +198,44 @@ template <class C, int R, int V, bool masked, bool even>
     }
 }
 
-template <class C, bool masked, bool even>
+template <class C, bool masked, Access access>
 void tile_by_rows(const GemmTile<C>& t) {
   switch (t.rows) {
     case 1:
-      return tile_v3<C, 1, 2, masked, even>(t);
+      return tile_v3<C, 1, 2, masked, access>(t);
     case 2:
-      return tile_v3<C, 2, 2, masked, even>(t);
+      return tile_v3<C, 2, 2, masked, access>(t);
     case 3:
-      return tile_v3<C, 3, 2, masked, even>(t);
+      return tile_v3<C, 3, 2, masked, access>(t);
     case 4:
-      return tile_v3<C, 4, 2, masked, even>(t);
+      return tile_v3<C, 4, 2, masked, access>(t);
     case 5:
-      return tile_v3<C, 5, 2, masked, even>(t);
+      return tile_v3<C, 5, 2, masked, access>(t);
     default:
-      return tile_v3<C, 6, 2, masked, even>(t);
+      return tile_v3<C, 6, 2, masked, access>(t);
   }
 }
 
-template <class C, bool even>
+template <class C, Access access>
 void tile_by_columns(const GemmTile<C>& t) {
   constexpr int64_t columns = GemmKernels<C>::columns;
   if (t.columns > 2 * columns)
-    return t.columns == GemmKernels<C>::wide ? tile_v3<C, 1, 8, false, even>(t)
-                                             : tile_v3<C, 1, 8, true, even>(t);
+    return t.columns == GemmKernels<C>::wide ? tile_v3<C, 1, 8, false, access>(t)
+                                             : tile_v3<C, 1, 8, true, access>(t);
   if (t.columns > columns)
-    return t.columns == 2 * columns ? tile_v3<C, 1, 4, false, even>(t)
-                                    : tile_v3<C, 1, 4, true, even>(t);
+    return t.columns == 2 * columns ? tile_v3<C, 1, 4, false, access>(t)
+                                    : tile_v3<C, 1, 4, true, access>(t);
   if (t.columns == columns)
-    tile_by_rows<C, false, even>(t);
+    tile_by_rows<C, false, access>(t);
   else
-    tile_by_rows<C, true, even>(t);
+    tile_by_rows<C, true, access>(t);
 }
 
 template <class C>
 void tile_any(const GemmTile<C>& t) {
-  t.b_at ? tile_by_columns<C, false>(t) : tile_by_columns<C, true>(t);
+  if (t.b_rows) return tile_by_columns<C, Access::b_rows>(t);
+  if (t.a_rows) return tile_by_columns<C, Access::a_elements>(t);
+  tile_by_columns<C, Access::even>(t);
 }
 
 template <class C>

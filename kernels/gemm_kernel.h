@@ -6,8 +6,8 @@
 namespace gradus::kernels {
 
 // c[i, j] = (first ? 0 : c[i, j]) + chain over k of a[i, k] * b[k, j], the chain as in
-// work/product.h. Strides in elements; b's and c's columns are neighbours. Rows of b lie b_row apart,
-// or at the offsets b_at, one for each k, where there are any.
+// work/product.h. Strides in elements; b's and c's columns are neighbours. Where there are offsets,
+// they take the strides' place: b_rows for each k; a_rows for each i, and a_columns for each k.
 template <class C>
 struct GemmTile {
   int64_t rows, columns, k;
@@ -18,7 +18,7 @@ struct GemmTile {
   C* c;
   int64_t c_row;
   bool first;
-  const int64_t* b_at = nullptr;
+  const int64_t *b_rows = nullptr, *a_rows = nullptr, *a_columns = nullptr;
 };
 
 // C is double, float or int64_t. One set per instruction set; all give the same bits.
