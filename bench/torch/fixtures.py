@@ -4,8 +4,9 @@
 
 NAME is one of tests/pt2/data; all where none is given. Order 0 is the results; order 1 adds their gradient with
 respect to inputs and parameters; order 2 the gradient of that gradient's squares, and of models of energies the
-gradient of a loss over forces. With --compiled torch.compile takes the module at order 0, the faster of the module
-and of torch.func.grad at order 1, and torch.func.grad of itself at order 2, which is the only way that it compiles.
+gradient of a loss over forces. Gradus and torch.compile each have two ways: the module is compiled, and torch.autograd
+differentiates it; or a function that takes its derivatives by torch.func.grad is compiled as a whole. The faster one
+counts. (torch.compile has no second derivative the first way.) With --compiled torch.compile is measured, too.
 With --memory each way runs in a process of its own, too: its greatest resident size above that before the first call.
 Rounds alternate between all ways; medians are reported; results are compared. It asks for torch and for the gradus
 module.
@@ -38,8 +39,9 @@ def floating(results) -> list[torch.Tensor]:
     return [r for r in leaves if isinstance(r, torch.Tensor) and r.is_floating_point()]
 
 
-def given(gradients) -> list[torch.Tensor]:
-    return [g for g in gradients if g is not None]
+def whole(gradients, of) -> list[torch.Tensor]:
+    """Zero where there is none, as torch.func has it."""
+    return [torch.zeros_like(x) if g is None else g for g, x in zip(gradients, of)]
 
 
 class Model:
@@ -81,16 +83,17 @@ class Model:
         else:
             first = torch.autograd.grad(total, self.wanted(), create_graph=order > 1, allow_unused=True)
         if order == 1:
-            return given(first)
-        return given(torch.autograd.grad(self.loss(given(first)), self.wanted(), allow_unused=True))
+            return first if self.energies else whole(first, self.wanted())
+        loss = self.loss([g for g in first if g is not None])
+        return whole(torch.autograd.grad(loss, self.wanted(), allow_unused=True), self.wanted())
 
     def loss(self, first: list[torch.Tensor]) -> torch.Tensor:
         if self.energies:
             return (first[0] + self.wanted_forces).square().mean()
         return sum(g.square().sum() for g in first)
 
-    def functional(self, order: int):
-        """The same by torch.func.grad, as a function without arguments."""
+    def functional(self, order: int, compile):
+        """The same by torch.func.grad, compiled as one function; it takes no arguments here."""
         parameters = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
         rest = {n: p for n, p in self.module.named_parameters() if not p.requires_grad}
         rest |= dict(self.module.named_buffers())
@@ -114,22 +117,24 @@ class Model:
             gradients = torch.func.grad(loss, argnums=(0, 1))(inputs, parameters)
             return [*gradients[0], *gradients[1].values()]
 
-        compiled = torch.compile(first if order == 1 else second)
+        compiled = compile(first if order == 1 else second)
         inputs = [self.inputs[i].detach() for i in at]
         detached = {n: p.detach() for n, p in parameters.items()}
         return lambda: compiled(inputs, detached)
 
 
 def runs_of(model: Model, order: int, way: str) -> list:
-    """The ways to run a step; the fastest counts."""
-    if way == "gradus":
-        call = gradus.torch.function(model.module, order=order)
-        return [lambda: model.step(call, order)]
+    """The ways to run a step: by torch.autograd, and as one function with its derivatives inside."""
     if way == "eager":
         return [lambda: model.step(model.module, order)]
-    module = torch.compile(model.module)
-    runs = [lambda: model.step(module, order)] if order < 2 else []
-    return runs + ([model.functional(order)] if order > 0 else [])
+    if way == "gradus":
+        call = gradus.torch.function(model.module, order=order)
+        whole_step = lambda f: gradus.torch.function(f, order=0)
+    else:  # it refuses a second derivative by torch.autograd
+        call = torch.compile(model.module) if order < 2 else None
+        whole_step = torch.compile
+    runs = [lambda: model.step(call, order)] if call else []
+    return runs + ([model.functional(order, whole_step)] if order > 0 else [])
 
 
 def seconds(run, least: float = 0.02) -> float:
@@ -145,9 +150,9 @@ def difference(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
     """Relative to the largest value; NaN is equal to NaN."""
     pairs = [(a.detach(), b.detach()) for a, b in zip(ours, theirs) if b.numel()]
     finite = [float(b[b.isfinite()].abs().max()) for _, b in pairs if b.isfinite().any()]
-    equal = [a.to(b.dtype)[~(a.isnan() & b.isnan()) & (a != b)] - b[~(a.isnan() & b.isnan()) & (a != b)] for a, b in pairs]
-    worst = max([float(d.abs().max()) for d in equal if d.numel()] + [0.0])
-    return worst / max(finite + [1e-300])
+    apart = [~(a.isnan() & b.isnan()) & (a != b) for a, b in pairs]
+    gaps = [(a.to(b.dtype)[i] - b[i]).abs().max() for (a, b), i in zip(pairs, apart) if i.any()]
+    return float(max(gaps, default=0)) / max(finite + [1e-300])
 
 
 def reason(e: Exception) -> str:
@@ -157,31 +162,41 @@ def reason(e: Exception) -> str:
 def measure(name: str, order: int, ways: tuple[str, ...], rounds: int) -> dict:
     model = Model(name)
     row: dict = {"name": name, "order": order}
-    runs: dict[str, list] = {}
-    first: dict[str, list] = {}
+    runs: list[tuple[str, object]] = []
     for way in ways:
         begin = time.perf_counter()
-        try:
-            runs[way] = runs_of(model, order, way)
-            first[way] = [run() for run in runs[way]][-1]
-        except Exception as e:  # a refusal of any is a row, too
-            runs.pop(way, None)
-            row[f"{way}_refused"] = reason(e)
-            continue
-        row[f"{way}_first_s"] = time.perf_counter() - begin
-    flat = [(way, run) for way, some in runs.items() for run in some]
+        for run in runs_of(model, order, way):
+            try:
+                run()
+            except Exception as e:  # a refusal is a part of the row, too
+                row.setdefault(f"{way}_refused", []).append(reason(e))
+                continue
+            row.setdefault(f"{way}_first_s", time.perf_counter() - begin)
+            begin = time.perf_counter()
+            runs.append((way, run))
     until = time.perf_counter() + 2  # kernels are compiled behind the first calls
-    while time.perf_counter() < until and "gradus" in runs:
-        runs["gradus"][0]()
-    times = [[seconds(run) for _, run in flat] for _ in range(rounds)]
-    for way in runs:
-        column = [i for i, (w, _) in enumerate(flat) if w == way]
-        row[f"{way}_ms"] = 1e3 * min(statistics.median(t[i] for t in times) for i in column)
-    if "gradus" in first and "eager" in first:
-        # Steps that write buffers go on from where those before left off: both begin anew.
-        fresh = [Model(name) for _ in range(2)]
-        row["difference"] = difference(runs_of(fresh[0], order, "gradus")[0](), runs_of(fresh[1], order, "eager")[0]())
+    while time.perf_counter() < until:
+        for way, run in runs:
+            if way == "gradus":
+                run()
+    times = [[seconds(run) for _, run in runs] for _ in range(rounds)]
+    for way in ways:
+        column = [i for i, (w, _) in enumerate(runs) if w == way]
+        if column:
+            medians = [1e3 * statistics.median(t[i] for t in times) for i in column]
+            row |= {f"{way}_ms": min(medians), f"{way}_each_ms": medians}
+    row["difference"] = worst(name, order)
     return row
+
+
+def worst(name: str, order: int) -> float | None:
+    """Steps that write buffers go on from where those before left off: each begins anew."""
+    try:
+        eager = runs_of(Model(name), order, "eager")[0]()
+        ours = [runs_of(Model(name), order, "gradus")[i]() for i in range(2 if order else 1)]
+    except Exception:
+        return None
+    return max(difference(o, eager) for o in ours)
 
 
 def resident(field: str) -> int:
@@ -195,7 +210,7 @@ def peak_here(name: str, order: int, way: str) -> None:
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the greatest so far is what there is now
     before = resident("VmRSS")
-    for run in runs_of(model, order, way)[-1:]:
+    for run in runs_of(model, order, way)[-1:]:  # the whole step, where there is one
         for _ in range(5):
             run()
     print(resident("VmHWM") - before)

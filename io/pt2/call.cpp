@@ -9,8 +9,6 @@ namespace gradus::pt2 {
 
 namespace {
 
-constexpr std::string_view aten = "torch.ops.aten.";
-
 // What an argument is, for messages.
 std::string_view kind_of(const Argument& a) {
   constexpr std::string_view names[] = {"None",
@@ -48,7 +46,7 @@ int64_t constant_of(const Dim& d, std::string_view name) {
 
 Call::Call(Importer& importer, const RuleEntry& rule, const Node& node, ops::World& world)
     : importer_(importer), rule_(rule), node_(node), world_(world), op_(node.target) {
-  if (op_.starts_with(aten)) op_.remove_prefix(aten.size());
+  op_ = operator_of(op_);
   base_ = op_.substr(0, op_.rfind('.'));
   if (base_.ends_with('_') && !base_.starts_with("__")) base_.remove_suffix(1);
   for (const Argument& o : node.outputs) {

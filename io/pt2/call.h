@@ -127,8 +127,11 @@ using Rules = std::span<const RuleEntry>;
 extern const Rules pointwise_rules, activation_rules, comparison_rules, reduction_rules, view_rules,
     shape_rules, creation_rules, indexing_rules, product_rules, convolution_rules,
     normalization_rules, attention_rules, loss_rules, recurrent_rules, linear_algebra_rules,
-    sorting_rules, assertion_rules, backward_rules;
+    sorting_rules, assertion_rules, backward_rules, derivative_rules;
 
+// "add.Tensor" of "torch.ops.aten.add.Tensor"; operators that are not ATen's keep their library's
+// name: "gradus.grad.default".
+std::string_view operator_of(std::string_view target);
 // The rule of "add.Tensor"; null if there is none.
 const RuleEntry* find_rule(std::string_view op);
 

@@ -318,10 +318,7 @@ void Importer::check_type(const std::string& name, const Value& value) const {
 }
 
 void Importer::apply(const Node& node, Scope& scope) {
-  constexpr std::string_view aten = "torch.ops.aten.";
-  std::string_view op = node.target;
-  if (!op.starts_with(aten)) throw Error("the operator is not supported");
-  op.remove_prefix(aten.size());
+  const std::string_view op = operator_of(node.target);
   const RuleEntry* rule = find_rule(op);
   const std::string unwritten = without_write(op);
   const bool writes = !rule && !unwritten.empty();

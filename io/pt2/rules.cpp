@@ -13,7 +13,7 @@ std::map<std::string_view, const RuleEntry*> make_table() {
        {pointwise_rules, activation_rules, comparison_rules, reduction_rules, view_rules,
         shape_rules, creation_rules, indexing_rules, product_rules, convolution_rules,
         normalization_rules, attention_rules, loss_rules, recurrent_rules, linear_algebra_rules,
-        sorting_rules, assertion_rules, backward_rules})
+        sorting_rules, assertion_rules, backward_rules, derivative_rules})
     for (const RuleEntry& r : family)
       if (!table.emplace(r.name, &r).second)
         throw InternalError(fmt::format("two rules are called '{}'", r.name));
@@ -21,6 +21,12 @@ std::map<std::string_view, const RuleEntry*> make_table() {
 }
 
 }  // namespace
+
+std::string_view operator_of(std::string_view target) {
+  for (std::string_view prefix : {"torch.ops.aten.", "torch.ops."})
+    if (target.starts_with(prefix)) return target.substr(prefix.size());
+  return target;
+}
 
 const RuleEntry* find_rule(std::string_view op) {
   static const auto table = make_table();

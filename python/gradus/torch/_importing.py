@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from .. import Error, Program, Unsupported, _gradus
+from ._derivatives import derivatives_inside
 from ._modules import Traced
 from ._trees import Structure, flatten
 
@@ -66,18 +67,22 @@ def import_function(
         examples = tuple(_example(t, requires_grad) for t in tensors)
         return torch.export.export(module, examples, dynamic_shapes=sizes, strict=False)
 
-    with _plain_parameters(traced), _outside():
+    with _plain_parameters(traced), _outside(), derivatives_inside():
         try:
             try:
                 exported = export(True)  # so that a gradient that is taken inside stays connected
             except RuntimeError as e:
-                if "a leaf Variable that requires grad" not in str(e):
-                    raise
-                exported = export(False)  # it writes to an argument
+                try:
+                    exported = export(False)  # it may write to an argument, or detach in place
+                except Exception:
+                    raise e from None
         except Error:
             raise
         except Exception as e:
             raise NotExported(f"torch.export refuses it: {_first_lines(e)}") from e
+        for t in exported.constants.values():
+            if isinstance(t, torch.Tensor) and t.grad_fn is not None:
+                t.detach_()  # the trace wrote to it
         archive = _save(exported)
     try:
         program = _gradus.import_pt2(archive, "the exported program")
@@ -193,7 +198,8 @@ def _check_constants(
     with _outside(), _reparametrize_module(traced, own):
         args, kwargs = structure.fill([torch.ones_like(_example(t)) for t in tensors])
         try:
-            results, _ = flatten(call(*args, **kwargs))
+            with _unwritten([s.value for s in stored if s.value is not None]):
+                results, _ = flatten(call(*args, **kwargs))
         except Exception:
             return  # values of no meaning
     if any(r.requires_grad for r in results):
@@ -201,6 +207,18 @@ def _check_constants(
             "the function reads a tensor that requires a gradient and is no argument, parameter or "
             "buffer: it would be a constant. Give it as an argument, or register it as a parameter"
         )
+
+
+@contextlib.contextmanager
+def _unwritten(tensors: Sequence[torch.Tensor]) -> Any:
+    """Takes back what is written to them."""
+    before = [(t, t._version, t.detach().clone()) for t in tensors]
+    try:
+        yield
+    finally:
+        for t, version, value in before:
+            if t._version != version:
+                t.detach_().copy_(value)
 
 
 def _input_of(result: str, inputs: list[str]) -> int:

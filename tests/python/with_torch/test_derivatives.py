@@ -1,0 +1,170 @@
+"""Functions that take derivatives inside themselves, as nodes of their program. SPEC T4"""
+
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from models import close
+
+import gradus
+import gradus.torch
+
+
+def chain(results, x, order):
+    """Results and derivatives of their squares, one from the other."""
+    every = list(results)
+    for _ in range(order):
+        total = sum(r.square().sum() for r in every[-len(results) :])
+        every += torch.autograd.grad(total, x, create_graph=True)
+    return every
+
+
+def forces(model):
+    def of(pos):
+        energy = model(pos).sum()
+        (slope,) = torch.autograd.grad(energy, pos, create_graph=True)
+        return energy, -slope
+
+    return of
+
+
+@pytest.mark.parametrize(
+    "act", [torch.tanh, torch.sigmoid, torch.nn.functional.softplus, torch.nn.functional.gelu]
+)
+def test_forces_inside_have_derivatives_of_any_order(act):
+    layer = torch.nn.Linear(3, 4).double()
+    pos = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(4, 3).requires_grad_()
+    eager = forces(lambda x: act(layer(x)))
+    ours = gradus.torch.function(eager, order=3)
+    for _ in range(2):
+        assert close(chain(ours(pos), pos, 3), chain(eager(pos), pos, 3))
+
+
+def test_a_module_that_calls_autograd_trains(x):
+    class Forces(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 2)
+
+        def forward(self, pos):
+            return forces(lambda p: torch.tanh(self.layer(p)))(pos)
+
+    module = Forces().double()
+    at = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(2, 3).requires_grad_()
+    wanted = list(module.parameters())
+
+    def gradients(call):
+        energy, force = call(at)
+        return torch.autograd.grad(energy + force.square().sum(), wanted)
+
+    assert close(gradients(gradus.torch.function(module, order=1)), gradients(module))
+
+
+def test_a_slope_without_a_graph_of_its_own_is_constant(x):
+    def of(x):
+        y = torch.sin(x).sum()
+        (slope,) = torch.autograd.grad(y, x, retain_graph=True)
+        return (slope * x).sum()
+
+    ours = gradus.torch.function(of, order=1)
+    for f in (ours, of):
+        assert close(torch.autograd.grad(f(x), x), [torch.cos(x)])
+
+
+TRANSFORMS = {
+    "grad": lambda f: torch.func.grad(f),
+    "value": lambda f: torch.func.grad_and_value(f),
+    "arguments": lambda f: torch.func.grad(lambda a, b: f(a * b), argnums=(0, 1)),
+    "the last": lambda f: torch.func.grad(lambda a, b: f(a * b), argnums=-1),
+    "aux": lambda f: torch.func.grad(lambda a: (f(a), a * 2), has_aux=True),
+    "nested": lambda f: torch.func.grad(lambda a: torch.func.grad(f)(a).square().sum()),
+    "vjp": lambda f: lambda a: torch.func.vjp(torch.sin, a)[1](a * a)[0],
+    "a tree": lambda f: lambda a: torch.func.grad(lambda t: f(t["u"] * t["v"][0]))(
+        {"u": a, "v": [a.cos()]}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_inside(name, x):
+    f = lambda a: (torch.exp(a) * torch.tanh(a)).sum()
+    eager = TRANSFORMS[name](f)
+    args = (x, (x * 0.5).detach()) if name in ("arguments", "the last") else (x,)
+    ours = gradus.torch.function(eager, order=2)
+    flat = lambda results: torch.utils._pytree.tree_leaves(results)
+    assert close(chain(flat(ours(*args)), x, 2), chain(flat(eager(*args)), x, 2))
+
+
+def test_what_nothing_depends_on_has_no_gradient(x):
+    def of(x, allow):
+        y = x * 2
+        none, slope = torch.autograd.grad(
+            torch.sin(x).sum(), [y, x], create_graph=True, allow_unused=allow
+        )
+        return slope if none is None else none
+
+    assert close([gradus.torch.function(of)(x, True)], [torch.cos(x)])
+    with pytest.raises(gradus.torch.NotExported, match="allow_unused=True"):
+        gradus.torch.function(of)(x, False)
+
+
+def test_torch_func_gives_zero_for_it(x):
+    of = torch.func.grad(lambda a: torch.sin(a.detach()).sum())
+    assert close([gradus.torch.function(of)(x)], [torch.zeros_like(x)])
+
+
+def test_backward_inside_is_refused(x):
+    def of(x):
+        y = torch.sin(x).sum()
+        y.backward()
+        return y
+
+    with pytest.raises(gradus.torch.NotExported, match=r"use torch\.autograd\.grad"):
+        gradus.torch.function(of)(x)
+
+
+def test_other_transforms_inside_are_refused(x):
+    of = lambda a: torch.func.jvp(torch.sin, (a,), (a,))[1]
+    with pytest.raises(gradus.torch.NotExported):
+        gradus.torch.function(of)(x)
+
+
+def test_other_threads_differentiate_meanwhile(x):
+    """While one thread exports, autograd is itself in others."""
+    started, done = threading.Event(), threading.Event()
+    found = []
+
+    def other():
+        started.wait(60)
+        for _ in range(20):
+            y = torch.sin(x.detach().requires_grad_())
+            found.append(torch.autograd.grad(y.sum(), y)[0])
+        done.set()
+
+    def of(x):
+        started.set()
+        assert done.wait(60)
+        return torch.autograd.grad(torch.sin(x).sum(), x, create_graph=True)[0]
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    result = gradus.torch.function(of)(x)
+    thread.join()
+    assert close([result], [torch.cos(x)])
+    assert len(found) == 20 and all(close([f], [torch.ones_like(f)]) for f in found)
+
+
+def test_a_captured_tensor_is_written_once_a_call(x):
+    total = torch.zeros_like(x)
+
+    def of(a):
+        total.add_(a.detach())
+        return (total * a).sum()
+
+    ours = gradus.torch.function(of, order=0)
+    at = x.detach()
+    for n in (1, 2, 3):
+        assert close([ours(at), total], [(n * at * at).sum(), n * at])
+        assert not total.requires_grad
