@@ -133,7 +133,7 @@ def runs_of(model: Model, order: int, way: str) -> list:
     else:  # it refuses a second derivative by torch.autograd
         call = torch.compile(model.module) if order < 2 else None
         whole_step = torch.compile
-    runs = [lambda: model.step(call, order)] if call else []
+    runs = [lambda: model.step(call, order)] if call is not None else []
     return runs + ([model.functional(order, whole_step)] if order > 0 else [])
 
 
