@@ -1,4 +1,5 @@
-// The scalar world of emitted values: Lane<float>, Lane<double>, Lane<int32_t>, Lane<int64_t>. Each
+// The scalar world of emitted values: Lane<float>, Lane<double>, Lane<int32_t>, Lane<int64_t> and
+// Lane<uint64_t>. Each
 // operation appends an instruction to a kernel, by whichever emitter stands behind: LLVM's vectors
 // of as many elements as a kernel takes at a time, lines of CUDA C++, or nodes of ONNX. What each
 // means is said at the head of gradus/scalar/num.h.
@@ -38,6 +39,11 @@ struct LaneTraits<int64_t> {
   using Float = double;
 };
 
+template <>
+struct LaneTraits<uint64_t> {
+  static constexpr fusion::LaneType type = fusion::LaneType::u64;
+};
+
 template <class T>
 struct Lane;
 template <class T>
@@ -53,6 +59,7 @@ struct Lane : LaneInt<T> {
   using Bool = Truth;
   using Literal = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
   static constexpr bool is_floating = std::is_floating_point_v<T>;
+  static constexpr bool is_unsigned = std::is_unsigned_v<T>;
   static constexpr int bits = static_cast<int>(sizeof(T)) * 8;
 
   Lane() = default;
@@ -82,11 +89,13 @@ inline Truth like(Truth x, bool c) { return {x.at, x.at->truth(c)}; }
   requires(condition) Lane<T> name(Lane<T> a, Lane<T> b) {             \
     return {a.at, a.at->binary(fusion::Binary::op, a.value, b.value)}; \
   }
-#define GRADUS_LANE_COMPARISON(symbol, op)                               \
-  template <class T>                                                     \
-  Truth operator symbol(Lane<T> a, Lane<T> b) {                          \
-    return {a.at, a.at->compare(fusion::Compare::op, a.value, b.value)}; \
-  }                                                                      \
+#define GRADUS_LANE_COMPARISON(symbol, op, op_unsigned)                            \
+  template <class T>                                                               \
+  Truth operator symbol(Lane<T> a, Lane<T> b) {                                    \
+    constexpr auto compared =                                                      \
+        Lane<T>::is_unsigned ? fusion::Compare::op_unsigned : fusion::Compare::op; \
+    return {a.at, a.at->compare(compared, a.value, b.value)};                      \
+  }                                                                                \
   GRADUS_LANE_LITERALS(Truth, operator symbol)
 #define GRADUS_LANE_UNARY(condition, name, op)              \
   template <class T>                                        \
@@ -112,12 +121,12 @@ GRADUS_LANE_BINARY(!Lane<T>::is_floating, operator^, bit_xor)
 GRADUS_LANE_LITERALS(Lane<T>, operator^)
 GRADUS_LANE_BINARY(!Lane<T>::is_floating, shl, shift_left)
 GRADUS_LANE_BINARY(!Lane<T>::is_floating, lshr, shift_right_logical)
-GRADUS_LANE_COMPARISON(==, equal)
-GRADUS_LANE_COMPARISON(!=, not_equal)
-GRADUS_LANE_COMPARISON(<, less)
-GRADUS_LANE_COMPARISON(<=, less_equal)
-GRADUS_LANE_COMPARISON(>, greater)
-GRADUS_LANE_COMPARISON(>=, greater_equal)
+GRADUS_LANE_COMPARISON(==, equal, equal)
+GRADUS_LANE_COMPARISON(!=, not_equal, not_equal)
+GRADUS_LANE_COMPARISON(<, less, less_unsigned)
+GRADUS_LANE_COMPARISON(<=, less_equal, less_equal_unsigned)
+GRADUS_LANE_COMPARISON(>, greater, greater_unsigned)
+GRADUS_LANE_COMPARISON(>=, greater_equal, greater_equal_unsigned)
 GRADUS_LANE_UNARY(true, operator-, negate)
 GRADUS_LANE_UNARY(Lane<T>::is_floating, abs, abs)
 GRADUS_LANE_UNARY(Lane<T>::is_floating, sqrt, sqrt)
@@ -140,7 +149,9 @@ operator<<(Lane<T> x, int n) { return shl(x, like(x, n)); }
 template <class T>
 requires(!Lane<T>::is_floating) Lane<T>
 operator>>(Lane<T> x, int n) {
-  return {x.at, x.at->binary(fusion::Binary::shift_right, x.value, like(x, n).value)};
+  constexpr auto shift =
+      Lane<T>::is_unsigned ? fusion::Binary::shift_right_logical : fusion::Binary::shift_right;
+  return {x.at, x.at->binary(shift, x.value, like(x, n).value)};
 }
 template <class T>
 requires(!Lane<T>::is_floating) Lane<T> lshr(Lane<T> x, int n) { return lshr(x, like(x, n)); }
@@ -293,6 +304,11 @@ requires(!Lane<T>::is_floating) Lane<T> trunc_div(Lane<T> a, Lane<T> b) {
   if (fusion::Emitted* y = a.at->function(fusion::Function::trunc_div, a.value, b.value))
     return {a.at, y};
   Truth zero = b == 0;
+  if constexpr (Lane<T>::is_unsigned) {
+    Lane<T> safe = select(zero, 1, b);
+    Lane<T> quotient{a.at, a.at->binary(fusion::Binary::divide_unsigned, a.value, safe.value)};
+    return select(zero, 0, quotient);
+  }
   Truth wraps = (a == std::numeric_limits<T>::min()) & (b == -1);
   Lane<T> safe = select(zero | wraps, 1, b);
   Lane<T> quotient{a.at, a.at->binary(fusion::Binary::divide, a.value, safe.value)};
@@ -302,6 +318,10 @@ template <class T>
 requires(!Lane<T>::is_floating) Lane<T> c_rem(Lane<T> a, Lane<T> b) {
   if (fusion::Emitted* y = a.at->function(fusion::Function::c_rem, a.value, b.value))
     return {a.at, y};
+  if constexpr (Lane<T>::is_unsigned) {
+    Lane<T> safe = select(b == 0, 1, b);
+    return {a.at, a.at->binary(fusion::Binary::remainder_unsigned, a.value, safe.value)};
+  }
   Lane<T> safe = select((b == 0) | (b == -1), 1, b);
   return {a.at, a.at->binary(fusion::Binary::remainder, a.value, safe.value)};
 }
@@ -310,6 +330,7 @@ requires(!Lane<T>::is_floating) Lane<T> floor_mod(Lane<T> a, Lane<T> b) {
   if (fusion::Emitted* y = a.at->function(fusion::Function::floor_mod, a.value, b.value))
     return {a.at, y};
   Lane<T> r = c_rem(a, b);
+  if constexpr (Lane<T>::is_unsigned) return r;
   return select((r != 0) & ((r ^ b) < 0), r + b, r);
 }
 template <class T>
@@ -317,6 +338,7 @@ requires(!Lane<T>::is_floating) Lane<T> floor_div(Lane<T> a, Lane<T> b) {
   if (fusion::Emitted* y = a.at->function(fusion::Function::floor_div, a.value, b.value))
     return {a.at, y};
   Lane<T> q = trunc_div(a, b);
+  if constexpr (Lane<T>::is_unsigned) return q;
   Lane<T> r = c_rem(a, b);
   return select((r != 0) & ((r ^ b) < 0), q - 1, q);
 }

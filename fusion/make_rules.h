@@ -27,9 +27,12 @@ Emitted* emit_rule(ScalarEmitter& at, Emitted* const* operands,
 
 // By Compute, as PointwiseEntry has the loops.
 template <class Op>
-constexpr std::array<Rule, 3> rules_of() {
-  std::array<Rule, 3> rules{emit_rule<Op, double>, emit_rule<Op, float>, nullptr};
-  if constexpr (!Op::computes_floating) rules[2] = emit_rule<Op, int64_t>;
+constexpr RuleByCompute rules_of() {
+  RuleByCompute rules{emit_rule<Op, double>, emit_rule<Op, float>};
+  if constexpr (!Op::computes_floating) {
+    rules[2] = emit_rule<Op, int64_t>;
+    rules[3] = emit_rule<Op, uint64_t>;
+  }
   return rules;
 }
 

@@ -45,10 +45,11 @@ void verify_reduction(const Nest& nest, const Step& step, size_t v) {
     return;
   }
   const DType from = nest.dtype_of(step.operands[0]);
-  if (compute_of(from) != step.compute)
+  const Compute wanted = work::reduction_compute(*step.reducer, from);
+  if (wanted != step.compute)
     fail("reduction %v{} of {} computes in {}, not in {} [N9]", v, name_of(from),
-         name_of(dtype_of(compute_of(from))), name_of(dtype_of(step.compute)));
-  if (compute_of(step.dtype) != step.compute)
+         name_of(dtype_of(wanted)), name_of(dtype_of(step.compute)));
+  if (work::reduction_compute(*step.reducer, step.dtype) != step.compute)
     fail("reduction %v{} in {} does not give {} [N6]", v, name_of(dtype_of(step.compute)),
          name_of(step.dtype));
 }

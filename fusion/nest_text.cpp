@@ -9,7 +9,7 @@ namespace gradus::fusion {
 
 namespace {
 
-constexpr Compute computes[] = {Compute::f64, Compute::f32, Compute::i64};
+constexpr Compute computes[] = {Compute::f64, Compute::f32, Compute::i64, Compute::u64};
 
 using ir::Cursor;
 using ir::TokenKind;

@@ -9,7 +9,7 @@ namespace gradus::fusion {
 
 Rule rule_of(const ir::Operator& op, Compute compute) {
   static const auto table = [] {
-    std::unordered_map<const ir::Operator*, std::array<Rule, 3>> t;
+    std::unordered_map<const ir::Operator*, RuleByCompute> t;
     for (RuleTable part :
          {arithmetic_rules(), elementary_rules(), special_rules(), activation_rules()})
       for (const OperatorRules& r : part) {

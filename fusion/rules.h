@@ -10,15 +10,18 @@
 
 namespace gradus::fusion {
 
-// Emits one operator's scalar rule. Operands are values of what is computed in (i64 for integers)
+// Emits one operator's scalar rule. Operands are values of what is computed in (i64 or u64 for
+// integers)
 // or, for conditions, truth values.
 using Rule = Emitted* (*)(ScalarEmitter& at, Emitted* const* operands,
                           const ir::AttributeRecord* attributes);
 
-// One operator's rules, by Compute; null where it has none.
+// Null where there is none.
+using RuleByCompute = std::array<Rule, compute_count>;
+
 struct OperatorRules {
   std::string_view name;
-  std::array<Rule, 3> rules;
+  RuleByCompute rules;
 };
 
 // The rule of a pointwise operator. Null if none of its family is listed in rules.cpp.

@@ -10,7 +10,7 @@
 namespace gradus::fusion {
 
 // What a lane holds.
-enum class LaneType : uint8_t { f32, f64, i32, i64 };
+enum class LaneType : uint8_t { f32, f64, i32, i64, u64 };
 
 enum class Unary : uint8_t { negate, abs, sqrt, floor, ceil, trunc, round_even };
 enum class Binary : uint8_t {
@@ -19,6 +19,8 @@ enum class Binary : uint8_t {
   multiply,
   divide,  // integers: towards zero; the divisor is neither 0 nor, under the minimum, -1
   remainder,
+  divide_unsigned,  // the divisor is not 0
+  remainder_unsigned,
   bit_and,
   bit_or,
   bit_xor,
@@ -27,7 +29,18 @@ enum class Binary : uint8_t {
   shift_right_logical,
   copysign,
 };
-enum class Compare : uint8_t { equal, not_equal, less, less_equal, greater, greater_equal };
+enum class Compare : uint8_t {
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  less_unsigned,
+  less_equal_unsigned,
+  greater_unsigned,
+  greater_equal_unsigned,
+};
 
 // What is made of the operations above unless a back end has an operation of its own for it. The
 // names are those of ops/scalar.
@@ -80,7 +93,8 @@ enum class Function : uint8_t {
 // A value that an emitter made, or was given as an operand: what it is only that emitter knows.
 struct Emitted;
 
-// Appends to where it stands. Floats, integers and truth values are told apart by the values.
+// Appends to where it stands. Floats, integers and truth values are told apart by the values; where
+// the sign of integers has a say, by the operation.
 // Nothing is contracted or reassociated.
 class ScalarEmitter {
  public:

@@ -139,15 +139,27 @@ bool same_doubles(const Tensor& a, const Tensor& b) {
                     [](double u, double v) { return u == v || (u != u && v != v); });
 }
 
-// Whether converting changed no value. All dtypes but i64 are exact as doubles.
+bool same_signs(const Tensor& a, const Tensor& b) {
+  std::vector<double> x = a.to_doubles(), y = b.to_doubles();
+  return std::equal(x.begin(), x.end(), y.begin(),
+                    [](double u, double v) { return (u < 0) == (v < 0); });
+}
+
+// Whether converting changed no value. All dtypes but i64 and u64 are exact as doubles.
 bool same_values(const Tensor& from, const Tensor& to) {
-  if (from.dtype() != DType::i64 && to.dtype() != DType::i64) return same_doubles(from, to);
+  const auto wide = [](const Tensor& t) {
+    return is_integral(t.dtype()) && size_of(t.dtype()) == 8;
+  };
+  if (!wide(from) && !wide(to)) return same_doubles(from, to);
   Tensor back = to.to(from.dtype());
-  if (!is_floating(from.dtype()) && !is_floating(to.dtype())) return bitwise_equal(back, from);
-  // 2^63 saturates to an i64 that comes back as 2^63.
-  std::vector<double> values = (is_floating(from.dtype()) ? from : to).to_doubles();
-  return std::none_of(values.begin(), values.end(), [](double v) { return v >= 0x1p63; }) &&
-         (from.dtype() == DType::i64 ? bitwise_equal(back, from) : same_doubles(back, from));
+  if (!is_floating(from.dtype()) && !is_floating(to.dtype()))
+    return bitwise_equal(back, from) && same_signs(from, to);
+  // 2^63 saturates to an i64 that comes back as 2^63; a u64 has the double of that.
+  const bool floats = is_floating(from.dtype());
+  const double above = (floats ? to : from).dtype() == DType::u64 ? 0x1p64 : 0x1p63;
+  std::vector<double> values = (floats ? from : to).to_doubles();
+  return std::none_of(values.begin(), values.end(), [&](double v) { return v >= above; }) &&
+         (floats ? same_doubles(back, from) : bitwise_equal(back, from));
 }
 
 [[noreturn]] void throw_missing(const State& state, const std::vector<size_t>& missing) {

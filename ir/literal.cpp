@@ -43,6 +43,8 @@ void print_elements(const Tensor& t, int dim, int64_t& at, std::string& out) {
       T v = t.data_as<T>()[at];
       if constexpr (std::is_same_v<T, bool>)
         out += v ? "true" : "false";
+      else if constexpr (std::is_same_v<T, uint64_t>)
+        out += fmt::format("{}", v);
       else if constexpr (std::is_integral_v<T>)
         out += fmt::format("{}", static_cast<int64_t>(v));
       else if constexpr (std::is_floating_point_v<T>)

@@ -43,10 +43,10 @@ void each_run(DType dtype, const std::byte* source, int64_t stride, int64_t n, F
   }
 }
 
-// Calls f with the C++ type of an accumulation dtype.
+// Calls f with the C++ type of an accumulation dtype. Integers wrap, so signed ones do.
 template <class F>
 void visit_accumulation(DType d, F f) {
-  visit_dtype(accumulation_dtype(d), [&](auto tag) {
+  visit_signed(accumulation_dtype(d), [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (!std::is_same_v<T, Half> && !std::is_same_v<T, BFloat16>) f(tag);
   });

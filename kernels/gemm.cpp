@@ -211,7 +211,7 @@ void run(const Gemm& g, const T* a, const T* b, T* c, std::byte* scratch, Worker
 
 template <class F>
 void visit(DType dtype, F f) {
-  visit_dtype(dtype, [&](auto tag) {
+  visit_signed(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = std::conditional_t<std::is_integral_v<T>, int64_t,
                                  std::conditional_t<std::is_same_v<T, double>, double, float>>;

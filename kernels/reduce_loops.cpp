@@ -150,11 +150,12 @@ const ReduceLoops& choose() {
   return loops;
 }
 
-// Sums and products of integers wrap: as unsigned ones.
+// Integer is what i64 is computed in: sums and products of integers wrap, as unsigned ones.
 template <class R, class Integer>
 const ReduceLoops& by_compute(Compute compute) {
   return compute == Compute::f64   ? choose<R, double>()
          : compute == Compute::f32 ? choose<R, float>()
+         : compute == Compute::u64 ? choose<R, uint64_t>()
                                    : choose<R, Integer>();
 }
 

@@ -132,7 +132,7 @@ struct Strip {
 void load(const Plan& p, size_t k, const std::byte* x, const Strip& strip, int64_t i, int64_t m,
           std::byte* buffer) {
   const Side& s = p.sides[k];
-  DType tile_dtype = dtype_of(p.compute) == DType::i64 ? DType::i64 : DType::f64;
+  DType tile_dtype = p.compute == Compute::i64 ? DType::i64 : DType::f64;
   int64_t base = Cursor(s.outer, strip.outer).offset() + i * s.stride;
   if (strip.width == 1) {
     base += Cursor(s.inner, strip.first).offset();
@@ -260,7 +260,7 @@ void set_extents(P& p, const Layout& y, int dim) {
 Kernel make_kernel(const Scan& w) {
   if (w.in[0].numel() == 0) return {};
   Plan p;
-  p.compute = compute_of(w.out);
+  p.compute = is_floating(w.out) ? compute_of(w.out) : Compute::i64;  // which wraps as u64 does
   p.reverse = w.reverse;
   p.out_dtype = w.out;
   set_extents(p, w.in[0], w.dim);

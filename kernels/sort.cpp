@@ -71,10 +71,19 @@ void run_sort(const SortPlan& p, std::byte* const* args, KernelScope& scope) {
       });
 }
 
-// What a dtype's elements are compared in.
+// What a dtype's elements are compared in: few types, since what sorts is long. A place beside it
+// takes eight bytes.
 template <class T>
-using Compared =
-    std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+struct ComparedIn {
+  static constexpr bool small = sizeof(T) < 4 || std::is_same_v<T, int32_t>;
+  using Integer =
+      std::conditional_t<small, int32_t,
+                         std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>>;
+  using type = std::conditional_t<std::is_integral_v<T>, Integer,
+                                  std::conditional_t<std::is_same_v<T, double>, double, float>>;
+};
+template <class T>
+using Compared = typename ComparedIn<T>::type;
 
 }  // namespace
 

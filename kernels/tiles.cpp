@@ -48,16 +48,19 @@ void gather(const std::byte* source, std::span<const int64_t> shape,
   }
 }
 
-// f64, f32, i64 and bool: what tiles are made of.
+// What tiles are made of, of these two kinds of source or target. Between integers the sign of a
+// 64-bit tile has no say.
 template <class F>
-void visit_tile(DType d, F f) {
-  switch (d) {
+void visit_tile(DType d, DType other, F f) {
+  switch (d == DType::u64 && !is_floating(other) ? DType::i64 : d) {
     case DType::f64:
       return f(TypeTag<double>{});
     case DType::f32:
       return f(TypeTag<float>{});
     case DType::i64:
       return f(TypeTag<int64_t>{});
+    case DType::u64:
+      return f(TypeTag<uint64_t>{});
     case DType::boolean:
       return f(TypeTag<bool>{});
     default:
@@ -65,14 +68,19 @@ void visit_tile(DType d, F f) {
   }
 }
 
+// Whether there are conversions: a u64 tile has them from and to floats alone.
+template <class Tile, class Other>
+constexpr bool converted = !std::is_same_v<Tile, uint64_t> || !std::is_integral_v<Other>;
+
 }  // namespace
 
 void load_tile(DType source_dtype, DType tile_dtype, const std::byte* source, int64_t stride,
                int64_t n, void* tile) {
   visit_dtype(source_dtype, [&](auto from) {
-    visit_tile(tile_dtype, [&](auto to) {
-      Levels<load<typename decltype(from)::type, typename decltype(to)::type>>::run(source, stride,
-                                                                                    n, tile);
+    visit_tile(tile_dtype, source_dtype, [&](auto to) {
+      using From = typename decltype(from)::type;
+      using To = typename decltype(to)::type;
+      if constexpr (converted<To, From>) Levels<load<From, To>>::run(source, stride, n, tile);
     });
   });
 }
@@ -81,20 +89,28 @@ void load_tile(DType source_dtype, DType tile_dtype, const std::byte* source,
                std::span<const int64_t> shape, std::span<const int64_t> strides,
                std::span<int64_t> index, int64_t n, void* tile) {
   visit_dtype(source_dtype, [&](auto from) {
-    visit_tile(tile_dtype, [&](auto to) {
-      gather<typename decltype(from)::type, typename decltype(to)::type>(source, shape, strides,
-                                                                         index, n, tile);
+    visit_tile(tile_dtype, source_dtype, [&](auto to) {
+      using From = typename decltype(from)::type;
+      using To = typename decltype(to)::type;
+      if constexpr (converted<To, From>) gather<From, To>(source, shape, strides, index, n, tile);
     });
   });
 }
 
 void store_tile(DType tile_dtype, DType target_dtype, const void* tile, int64_t n,
                 std::byte* target) {
-  visit_tile(tile_dtype, [&](auto from) {
-    visit_dtype(target_dtype, [&](auto to) {
-      Levels<load<typename decltype(from)::type, typename decltype(to)::type>>::run(
-          static_cast<const std::byte*>(tile), 1, n, target);
-    });
+  visit_tile(tile_dtype, target_dtype, [&](auto from) {
+    using From = typename decltype(from)::type;
+    auto store = [&](auto to) {
+      using To = typename decltype(to)::type;
+      if constexpr (converted<From, To>)
+        Levels<load<From, To>>::run(static_cast<const std::byte*>(tile), 1, n, target);
+    };
+    // What an integer wraps to has the same bits for both signs.
+    if constexpr (std::is_integral_v<From>)
+      visit_signed(target_dtype, store);
+    else
+      visit_dtype(target_dtype, store);
   });
 }
 

@@ -128,11 +128,12 @@ struct Pow : Function<Binary<>> {  // z = x^y
   template <class S>
   GRADUS_INLINE static S integer_power(S x, S y) {
     S result = like(x, 1), factor = x, rest = y;
-    for (int bit = 0; bit < 63; ++bit) {
+    for (int bit = 0; bit < (S::is_unsigned ? 64 : 63); ++bit) {
       result = select((rest & 1) != 0, result * factor, result);
       factor = factor * factor;
       rest = lshr(rest, 1);
     }
+    if constexpr (S::is_unsigned) return result;
     S odd_sign = select((y & 1) != 0, like(x, -1), 1);
     S minus_one = select(x == -1, odd_sign, 0);
     S negative = select(x == 1, 1, minus_one);

@@ -6,6 +6,7 @@
 #include "gradus/rules.h"
 #include "ops/bind_work.h"
 #include "ops/edge.h"
+#include "ops/operands.h"
 
 namespace gradus::ops {
 
@@ -22,7 +23,7 @@ void Cat::infer(InferCall& call, const Attr& a) {
   DType dtype = call.tensor(0).dtype;
   for (size_t i = 0; i < call.operands(); ++i) {
     const Type& x = call.tensor(i);
-    dtype = promote(dtype, x.dtype);
+    dtype = common_dtype(call, dtype, x.dtype);
     if (x.rank() == 0)
       call.fail("{} is {}; only tensors with dimensions can be joined (use `stack`)",
                 call.name_of_operand(i), to_string(x));

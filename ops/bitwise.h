@@ -78,8 +78,9 @@ struct BitwiseRightShift : Bitwise<BitwiseRightShift, false> {
     if constexpr (S::is_floating) {
       return x;
     } else {
-      S sign = x >> 63;
       typename S::Bool moves = (y >= 0) & (y < 64);
+      if constexpr (S::is_unsigned) return select(moves, lshr(x, select(moves, y, 0)), 0);
+      S sign = x >> 63;
       S by = select(moves, y, 63);
       return lshr(x ^ sign, by) ^ sign;
     }

@@ -11,7 +11,7 @@ namespace gradus::ops {
 template <class Each>
 void for_each_nonzero(const Layout& layout, const std::byte* data, Each each) {
   if (layout.numel() == 0) return;
-  visit_dtype(layout.dtype, [&](auto tag) {
+  visit_signed(layout.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto* x = reinterpret_cast<const T*>(data);
     Sizes place(layout.shape.size(), 0);

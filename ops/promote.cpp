@@ -1,16 +1,27 @@
 // Common dtypes and shapes of pointwise operands.
+#include "gradus/error.h"
 #include "gradus/pointwise.h"
+#include "ops/operands.h"
 
 namespace gradus::ops {
+
+DType common_dtype(const ir::InferCall& call, DType a, DType b) {
+  try {
+    return promote(a, b);
+  } catch (const Error& e) {
+    call.fail_with(e.bare());
+  }
+}
 
 namespace {
 
 // The common dtype of one rank of importance.
 struct Common {
+  const ir::InferCall& call;
   bool any = false;
   DType dtype = DType::boolean;
   void add(DType d) {
-    dtype = any ? promote(dtype, d) : d;
+    dtype = any ? common_dtype(call, dtype, d) : d;
     any = true;
   }
 };
@@ -24,7 +35,7 @@ void combine(Common& high, const Common& low) {
 }  // namespace
 
 DType promoted_dtype(const ir::InferCall& call, std::span<const Role> roles) {
-  Common tensors, zero_dim, numbers;
+  Common tensors{call}, zero_dim{call}, numbers{call};
   for (size_t i = 0; i < call.operands(); ++i) {
     if (!call.given(i) || roles[std::min(i, roles.size() - 1)] == Role::condition) continue;
     if (call.is_number(i)) {

@@ -256,7 +256,8 @@ struct Lent {
 };
 
 char format_of(DType d) {
-  constexpr char formats[dtype_count] = {'d', 'f', 'e', 0, 'q', 'i', 'b', 'B', '?'};
+  constexpr char formats[dtype_count] = {'d', 'f', 'e', 0,   'q', 'i', 'b',
+                                         'B', '?', 'h', 'H', 'I', 'Q'};
   return formats[static_cast<int>(d)];
 }
 

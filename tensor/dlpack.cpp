@@ -14,9 +14,10 @@ struct Code {
   uint8_t code, bits;
 };
 
-constexpr Code codes[dtype_count] = {{kDLFloat, 64},  {kDLFloat, 32}, {kDLFloat, 16},
-                                     {kDLBfloat, 16}, {kDLInt, 64},   {kDLInt, 32},
-                                     {kDLInt, 8},     {kDLUInt, 8},   {kDLBool, 8}};
+constexpr Code codes[dtype_count] = {
+    {kDLFloat, 64}, {kDLFloat, 32}, {kDLFloat, 16}, {kDLBfloat, 16}, {kDLInt, 64},
+    {kDLInt, 32},   {kDLInt, 8},    {kDLUInt, 8},   {kDLBool, 8},    {kDLInt, 16},
+    {kDLUInt, 16},  {kDLUInt, 32},  {kDLUInt, 64}};
 
 // ---- Out ----
 
@@ -80,7 +81,7 @@ DType dtype_of(DLDataType d) {
                                                "bfloat", "complex", "bool"};
   throw Error(
       "a DLPack tensor of {}{} (type code {}) has no counterpart; convert it to f64, f32, "
-      "f16, bf16, i64, i32, i8, u8 or bool before handing it over",
+      "f16, bf16, an integer of 8 to 64 bits or bool before handing it over",
       d.code < std::size(kinds) ? kinds[d.code] : "type", d.bits, d.code);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gradus/error.h"
+
 namespace gradus {
 
 std::optional<DType> dtype_from_name(std::string_view name) {
@@ -18,11 +20,15 @@ DType promote(DType a, DType b) {
     bool halves = size_of(a) == 2 && size_of(b) == 2;
     return halves ? DType::f32 : std::min(a, b);
   }
+  auto refused = [](DType d) { return d == DType::u16 || d == DType::u32 || d == DType::u64; };
+  if (refused(a) || refused(b))
+    throw Error("{} and {} have no common dtype; cast one of them", name_of(a), name_of(b));
   if (a == DType::boolean) return b;
   if (b == DType::boolean) return a;
-  // i64 > i32 > (i8, u8); i8 with u8 has no common 8-bit type: i16 in ATen, i32 here.
+  // i64 > i32 > i16 > (i8, u8); i8 with u8 has no common 8-bit type: i16 in ATen, i32 here, as it
+  // was before there was an i16.
   if (size_of(a) == 1 && size_of(b) == 1) return DType::i32;
-  return std::min(a, b);
+  return size_of(a) > size_of(b) ? a : b;
 }
 
 }  // namespace gradus

@@ -138,8 +138,8 @@ class NpyHeaderParser {
     };
     static constexpr Known known[] = {{"f8", DType::f64},    {"f4", DType::f32}, {"f2", DType::f16},
                                       {"V2", DType::bf16},   {"i8", DType::i64}, {"i4", DType::i32},
-                                      {"i2", DType::i32},    {"i1", DType::i8},  {"u8", DType::i64},
-                                      {"u4", DType::i64},    {"u2", DType::i32}, {"u1", DType::u8},
+                                      {"i2", DType::i16},    {"i1", DType::i8},  {"u8", DType::u64},
+                                      {"u4", DType::u32},    {"u2", DType::u16}, {"u1", DType::u8},
                                       {"b1", DType::boolean}};
     std::string_view code = descr.substr(descr.empty() ? 0 : 1);
     if (!descr.empty() && std::string_view("<>|=").find(descr[0]) != std::string_view::npos)
@@ -212,39 +212,11 @@ void swap_bytes(std::byte* data, size_t count, int item_size) {
   if (item_size == 8) swap_bytes<uint64_t>(data, count);
 }
 
-// Integers that become wider ones, a piece at a time.
-template <class Stored, class To>
-void read_widened(ReadBytes read, bool swap, To* target, size_t count) {
-  std::array<std::byte, 16384> buffer;
-  constexpr size_t piece = buffer.size() / sizeof(Stored);
-  for (size_t done = 0; done < count;) {
-    size_t n = std::min(piece, count - done);
-    read_exactly(read, std::span(buffer).first(n * sizeof(Stored)));
-    if (swap) swap_bytes(buffer.data(), n, sizeof(Stored));
-    for (size_t i = 0; i < n; ++i) {
-      Stored x;
-      std::memcpy(&x, buffer.data() + i * sizeof(Stored), sizeof(Stored));
-      target[done + i] = x;
-    }
-    done += n;
-  }
-}
-
-void read_same_size(const NpyHeader& h, ReadBytes read, std::byte* target, size_t count) {
+void read_elements(const NpyHeader& h, ReadBytes read, std::byte* target, size_t count) {
   read_exactly(read, {target, count * static_cast<size_t>(h.item_size)});
   if (h.big_endian) swap_bytes(target, count, h.item_size);
   if (h.kind == 'b')
     for (size_t i = 0; i < count; ++i) target[i] = std::byte{target[i] != std::byte{0}};
-  if (h.kind == 'u' && h.item_size == 8)
-    for (size_t i = 0; i < count; ++i) {
-      uint64_t x;
-      std::memcpy(&x, target + i * 8, 8);
-      if (x >> 63)
-        throw Error(
-            "element {} is {}, which does not fit i64; unsigned 64-bit integers are read as i64, "
-            "save smaller ones or x.astype(np.float64)",
-            i, x);
-    }
 }
 
 Sizes fortran_strides(std::span<const int64_t> shape) {
@@ -304,14 +276,7 @@ Tensor read_npy_elements(const NpyHeader& h, ReadBytes read, Context& context) {
   Tensor t = Tensor::empty(h.dtype, h.shape, context);
   std::byte* target = t.mutable_data();
   auto count = static_cast<size_t>(t.numel());
-  if (static_cast<size_t>(h.item_size) == size_of(h.dtype))
-    read_same_size(h, read, target, count);
-  else if (h.item_size == 4)
-    read_widened<uint32_t>(read, h.big_endian, t.mutable_data_as<int64_t>(), count);
-  else if (h.kind == 'u')
-    read_widened<uint16_t>(read, h.big_endian, t.mutable_data_as<int32_t>(), count);
-  else
-    read_widened<int16_t>(read, h.big_endian, t.mutable_data_as<int32_t>(), count);
+  read_elements(h, read, target, count);
   if (!h.fortran_order || t.rank() < 2 || count == 0) return t;
   Tensor rows = Tensor::empty(h.dtype, h.shape, context);
   copy_elements(Layout(h.dtype, h.shape, fortran_strides(h.shape)), t.data(), rows.layout(),
@@ -339,8 +304,8 @@ std::string npy_header(const Tensor& t) {
   if (t.shape().size() > largest_npy_rank)
     throw Error("a tensor of {} dimensions cannot be written: NumPy reads {} at most", t.rank(),
                 largest_npy_rank);
-  static constexpr std::string_view codes[dtype_count] = {"<f8", "<f4", "<f2", "<V2", "<i8",
-                                                          "<i4", "|i1", "|u1", "|b1"};
+  static constexpr std::string_view codes[dtype_count] = {
+      "<f8", "<f4", "<f2", "<V2", "<i8", "<i4", "|i1", "|u1", "|b1", "<i2", "<u2", "<u4", "<u8"};
   std::string shape;
   for (int64_t d : t.shape()) shape += fmt::format("{}{}", shape.empty() ? "" : ", ", d);
   if (t.rank() == 1) shape += ",";

@@ -15,47 +15,25 @@ namespace {
 std::optional<DType> same_dtype(std::string_view stored) {
   constexpr std::pair<std::string_view, DType> pairs[] = {
       {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16},
-      {"I64", DType::i64}, {"I32", DType::i32}, {"I8", DType::i8},   {"U8", DType::u8}};
+      {"I64", DType::i64}, {"I32", DType::i32}, {"I16", DType::i16}, {"I8", DType::i8},
+      {"U64", DType::u64}, {"U32", DType::u32}, {"U16", DType::u16}, {"U8", DType::u8}};
   for (auto [name, dtype] : pairs)
     if (name == stored) return dtype;
   return std::nullopt;
 }
 
 std::string_view stored_dtype(DType dtype) {
-  constexpr std::string_view names[dtype_count] = {"F64", "F32", "F16", "BF16", "I64",
-                                                   "I32", "I8",  "U8",  "BOOL"};
+  constexpr std::string_view names[dtype_count] = {"F64", "F32",  "F16", "BF16", "I64", "I32", "I8",
+                                                   "U8",  "BOOL", "I16", "U16",  "U32", "U64"};
   return names[static_cast<int>(dtype)];
 }
 
-// Elements of another type, which may lie unaligned.
-template <class From, class To>
-void convert_all(const std::byte* source, To* target, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    From x;
-    std::memcpy(&x, source + i * static_cast<int64_t>(sizeof(From)), sizeof(From));
-    if constexpr (std::is_same_v<From, uint64_t>)
-      if (x > static_cast<uint64_t>(INT64_MAX))
-        throw Error("element {} is {}, which does not fit i64", i, x);
-    target[i] = static_cast<To>(x);
-  }
-}
-
+// Truth values, which here are 0 or 1.
 Tensor converted(const SafetensorsEntry& e, const std::byte* source, Context& context) {
-  auto make = [&](DType dtype) { return Tensor::empty(dtype, e.shape, context); };
-  if (e.dtype == "BOOL") {
-    Tensor t = make(DType::boolean);
-    auto* out = reinterpret_cast<uint8_t*>(t.mutable_data());
-    for (int64_t i = 0; i < t.numel(); ++i) out[i] = source[i] != std::byte{0};
-    return t;
-  }
-  const bool narrow = e.dtype == "I16" || e.dtype == "U16";
-  if (!narrow && e.dtype != "U32" && e.dtype != "U64")
-    throw Error("its dtype {} has no counterpart here", e.dtype);
-  Tensor t = make(narrow ? DType::i32 : DType::i64);
-  if (e.dtype == "I16") convert_all<int16_t>(source, t.mutable_data_as<int32_t>(), t.numel());
-  if (e.dtype == "U16") convert_all<uint16_t>(source, t.mutable_data_as<int32_t>(), t.numel());
-  if (e.dtype == "U32") convert_all<uint32_t>(source, t.mutable_data_as<int64_t>(), t.numel());
-  if (e.dtype == "U64") convert_all<uint64_t>(source, t.mutable_data_as<int64_t>(), t.numel());
+  if (e.dtype != "BOOL") throw Error("its dtype {} has no counterpart here", e.dtype);
+  Tensor t = Tensor::empty(DType::boolean, e.shape, context);
+  auto* out = reinterpret_cast<uint8_t*>(t.mutable_data());
+  for (int64_t i = 0; i < t.numel(); ++i) out[i] = source[i] != std::byte{0};
   return t;
 }
 

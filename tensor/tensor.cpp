@@ -219,8 +219,8 @@ void copy_elements(const Layout& from, const std::byte* source, const Layout& to
   int64_t step = from.rank() ? from.strides.back() : 1;
   int64_t target_step = from.rank() ? to.strides.back() : 1;
   visit_dtype(from.dtype, [&](auto from_tag) {
-    visit_dtype(to.dtype, [&](auto to_tag) {
-      using From = typename decltype(from_tag)::type;
+    using From = typename decltype(from_tag)::type;
+    auto copy_to = [&](auto to_tag) {
       using To = typename decltype(to_tag)::type;
       auto* s = reinterpret_cast<const From*>(source);
       auto* t = reinterpret_cast<To*>(target);
@@ -237,7 +237,12 @@ void copy_elements(const Layout& from, const std::byte* source, const Layout& to
           index[d] = 0;
         }
       }
-    });
+    };
+    // What an integer wraps to has the same bits for both signs.
+    if constexpr (std::is_integral_v<From>)
+      visit_signed(to.dtype, copy_to);
+    else
+      visit_dtype(to.dtype, copy_to);
   });
 }
 

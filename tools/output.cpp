@@ -20,6 +20,8 @@ constexpr int64_t shown_elements = 10;
 std::string element_text(const Tensor& t, int64_t index) {
   if (t.dtype() == DType::boolean) return t.item(index) != 0 ? "true" : "false";
   if (t.dtype() == DType::i64) return fmt::format("{}", t.to_int64s()[static_cast<size_t>(index)]);
+  if (t.dtype() == DType::u64)
+    return fmt::format("{}", static_cast<uint64_t>(t.to_int64s()[static_cast<size_t>(index)]));
   if (is_integral(t.dtype())) return fmt::format("{}", static_cast<int64_t>(t.item(index)));
   // The shortest text that is this element and no other of its dtype.
   double value = t.item(index);

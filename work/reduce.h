@@ -39,12 +39,18 @@ inline constexpr int64_t reduce_chunk = 1024;
 enum class Reducer : uint8_t {
   sum,   // a + b, identity 0
   prod,  // a * b, identity 1
-  max,   // b > a or b is NaN ? b : a, identity -inf or the least i64: a NaN stays
-  min,   // b < a or b is NaN ? b : a, identity inf or the greatest i64
+  max,   // b > a or b is NaN ? b : a, identity -inf or the least integer: a NaN stays
+  min,   // b < a or b is NaN ? b : a, identity inf or the greatest integer
   all,   // a and b, identity true
   any,   // a or b, identity false
 };
 std::string_view name_of(Reducer reducer);
+// What a fused reduction of a dtype computes in. Sums and products have the same bits in i64 and in
+// u64: they are done in i64, which is the dtype of an integer sum.
+constexpr Compute reduction_compute(Reducer reducer, DType in) {
+  const bool wraps = reducer == Reducer::sum || reducer == Reducer::prod;
+  return wraps && in == DType::u64 ? Compute::i64 : compute_of(in);
+}
 
 // Operand 0 over the reduced axes into result 0, whose elements lie in order.
 struct Reduce {

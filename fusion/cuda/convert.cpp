@@ -35,6 +35,7 @@ std::string floating_to_floating(DType from, DType to, std::string_view x) {
 TextType held_type(DType dtype) {
   if (dtype == DType::f64) return TextType::f64;
   if (dtype == DType::boolean) return TextType::truth;
+  if (dtype == DType::u64) return TextType::u64;
   return is_floating(dtype) ? TextType::f32 : TextType::i64;
 }
 
@@ -46,7 +47,14 @@ std::string_view memory_type(DType dtype) {
       return "float";
     case DType::f16:
     case DType::bf16:
+    case DType::u16:
       return "u16";
+    case DType::i16:
+      return "i16";
+    case DType::u32:
+      return "u32";
+    case DType::u64:
+      return "u64";
     case DType::i64:
       return "i64";
     case DType::i32:
@@ -65,13 +73,17 @@ std::string hold(DType dtype, std::string_view x) {
     case DType::f64:
     case DType::f32:
     case DType::i64:
+    case DType::u64:
       return std::string(x);
     case DType::f16:
       return call("from_f16", x);
     case DType::bf16:
       return call("from_bf16", x);
     case DType::i32:
+    case DType::i16:
     case DType::i8:
+    case DType::u32:
+    case DType::u16:
     case DType::u8:
       return call("i64", x);
     case DType::boolean:
@@ -85,6 +97,7 @@ std::string unhold(DType dtype, std::string_view x) {
     case DType::f64:
     case DType::f32:
     case DType::i64:
+    case DType::u64:
       return std::string(x);
     case DType::f16:
       return call("to_f16", x);
@@ -107,8 +120,10 @@ std::string convert(DType from, DType to, std::string_view x) {
     return call(fmt::format("to_{}", gradus::name_of(to)), x);
   }
   if (is_floating(to)) return integer_to_floating(from, to, x);
-  if (from == DType::boolean) return call("i64", x);
-  return to == DType::i64 ? std::string(x) : fmt::format("i64({}({}))", memory_type(to), x);
+  if (from == DType::boolean) return call(to == DType::u64 ? "u64" : "i64", x);
+  if (to == DType::u64) return call("u64", x);
+  if (to == DType::i64) return from == DType::u64 ? call("i64", x) : std::string(x);
+  return fmt::format("i64({}({}))", memory_type(to), x);
 }
 
 }  // namespace gradus::fusion::cuda

@@ -23,6 +23,7 @@ struct Piece {
 
 // A piece may call those before it.
 constexpr Piece pieces[] = {
+    {"i16", "typedef short i16;\n"},
     {"infinity_f32", R"(
 __device__ __forceinline__ float infinity_f32() { return __int_as_float(0x7f800000); }
 )"},
@@ -100,6 +101,31 @@ __device__ __forceinline__ i64 to_u8(T x) {
   const i64 i = to_i32(x);
   return i < 0 ? 0 : i > 255 ? 255 : i;
 }
+)"},
+    {"to_i16", R"(
+template <class T>
+__device__ __forceinline__ i64 to_i16(T x) {
+  const i64 i = to_i32(x);
+  return i < -32768 ? -32768 : i > 32767 ? 32767 : i;
+}
+)"},
+    {"to_u16", R"(
+template <class T>
+__device__ __forceinline__ i64 to_u16(T x) {
+  const i64 i = to_i32(x);
+  return i < 0 ? 0 : i > 65535 ? 65535 : i;
+}
+)"},
+    {"to_u32", R"(
+template <class T>
+__device__ __forceinline__ i64 to_u32(T x) {
+  const i64 i = to_i64(x);
+  return i < 0 ? 0 : i > 4294967295ll ? 4294967295ll : i;
+}
+)"},
+    {"to_u64", R"(
+__device__ __forceinline__ u64 to_u64(float x) { return x != x ? 0 : __float2ull_rz(x); }
+__device__ __forceinline__ u64 to_u64(double x) { return x != x ? 0 : __double2ull_rz(x); }
 )"},
     // C's, exact whatever the quotient: the toolkit's own approximates on its way.
     {"exact_fmod_f32", R"(

@@ -22,7 +22,8 @@ ReducerText reducer_text(Reducer reducer, DType d) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   using Limits = std::numeric_limits<int64_t>;
   auto number = [&](double of_float, int64_t of_int) {
-    return floating ? literal(held_type(d), of_float) : literal(TextType::i64, of_int);
+    if (floating) return literal(held_type(d), of_float);
+    return literal(d == DType::u64 ? TextType::u64 : TextType::i64, of_int);
   };
   auto extreme = [&](char better) {
     return floating ? fmt::format("b {} a || b != b ? b : a", better)
@@ -39,11 +40,11 @@ ReducerText reducer_text(Reducer reducer, DType d) {
       combine = floating ? "a * b" : "i64(u64(a) * u64(b))";
       break;
     case Reducer::max:
-      identity = number(-inf, Limits::min());
+      identity = number(-inf, d == DType::u64 ? 0 : Limits::min());
       combine = extreme('>');
       break;
     case Reducer::min:
-      identity = number(inf, Limits::max());
+      identity = number(inf, d == DType::u64 ? -1 : Limits::max());  // all bits
       combine = extreme('<');
       break;
     case Reducer::all:

@@ -23,6 +23,8 @@ TextType type_of(LaneType t) {
       return TextType::f64;
     case LaneType::i32:
       return TextType::i32;
+    case LaneType::u64:
+      return TextType::u64;
     case LaneType::i64:
       break;
   }
@@ -32,7 +34,7 @@ TextType type_of(LaneType t) {
 }  // namespace
 
 std::string_view name_of(TextType type) {
-  constexpr std::string_view names[] = {"float", "double", "i32", "i64", "bool"};
+  constexpr std::string_view names[] = {"float", "double", "i32", "i64", "u64", "bool"};
   return names[static_cast<size_t>(type)];
 }
 
@@ -54,6 +56,7 @@ std::string literal(TextType type, int64_t value) {
     if (value == std::numeric_limits<int32_t>::min()) return "i32(0x80000000u)";
     return fmt::format("{}", static_cast<int32_t>(value));
   }
+  if (type == TextType::u64) return fmt::format("{}ull", static_cast<uint64_t>(value));
   if (value == std::numeric_limits<int64_t>::min()) return "i64(0x8000000000000000ull)";
   const bool wide = value != static_cast<int32_t>(value);
   return fmt::format("{}{}", value, wide ? "ll" : "");
@@ -137,6 +140,7 @@ ScalarEmitter::V RuleText::unary(Unary op, V x) {
   switch (op) {
     case Unary::negate:
       if (is_floating(t)) return add(t, "-{}", true, {x});
+      if (t == TextType::u64) return add(t, "u64(0ull - {})", false, {x});
       return add(t, t == TextType::i32 ? "i32(0u - u32({}))" : "i64(0ull - u64({}))", false, {x});
     case Unary::abs:
       return call("fabs");
@@ -183,8 +187,10 @@ ScalarEmitter::V RuleText::binary(Binary op, V a, V b) {
     case Binary::multiply:
       return arithmetic("*");
     case Binary::divide:
+    case Binary::divide_unsigned:
       return infix("/");
     case Binary::remainder:
+    case Binary::remainder_unsigned:
       return infix("%");
     case Binary::bit_and:
       return infix(t == TextType::truth ? "&&" : "&");
@@ -207,8 +213,9 @@ ScalarEmitter::V RuleText::binary(Binary op, V a, V b) {
 }
 
 ScalarEmitter::V RuleText::compare(Compare op, V a, V b) {
-  constexpr const char* patterns[] = {"{} == {}", "{} != {}", "{} < {}",
-                                      "{} <= {}", "{} > {}",  "{} >= {}"};
+  // The operands' types say whether they are unsigned.
+  constexpr const char* patterns[] = {"{} == {}", "{} != {}", "{} < {}",  "{} <= {}", "{} > {}",
+                                      "{} >= {}", "{} < {}",  "{} <= {}", "{} > {}",  "{} >= {}"};
   return add(TextType::truth, patterns[static_cast<size_t>(op)], true, {a, b});
 }
 

@@ -11,8 +11,8 @@
 
 namespace gradus::fusion::cuda {
 
-// What an expression of the text is: `float`, `double`, `i32`, `i64` or `bool`.
-enum class TextType : uint8_t { f32, f64, i32, i64, truth };
+// What an expression of the text is: `float`, `double`, `i32`, `i64`, `u64` or `bool`.
+enum class TextType : uint8_t { f32, f64, i32, i64, u64, truth };
 
 std::string_view name_of(TextType type);
 

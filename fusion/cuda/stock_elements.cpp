@@ -19,8 +19,8 @@ constexpr std::string_view division_before = R"(struct Fault {
 __device__ __forceinline__ i64 divided(i64 x, i64 y) {
 $RULE$}
 )";
-constexpr std::string_view division_body = R"(    const i64 x = $LOAD_X$, y = $LOAD_Y$;
-    i64 result = 0;
+constexpr std::string_view division_body = R"(    const $HELD$ x = $LOAD_X$, y = $LOAD_Y$;
+    $HELD$ result = 0;
     if (y == 0)
       atomicExch(&work.faults->met, 1ull);
     else
@@ -160,24 +160,27 @@ StockKernel division_kernel(const work::Pointwise& w, int faults) {
   p.in(memory_type(x.dtype), "x", 0).in(memory_type(y.dtype), "y", 1);
   p.out(memory_type(w.out), "target", 2).out("Fault", "faults", faults);
   p.add("size", w.shape).add("x_by", x.strides).add("y_by", y.strides);
-  const Rule rule = rule_of(*w.call.op, Compute::i64);
+  const Rule rule = rule_of(*w.call.op, w.compute);
   GRADUS_CHECK(rule);
+  const DType computed = dtype_of(w.compute);
+  const TextType held = held_type(computed);
   RuleText text;
-  Emitted* const operands[] = {text.operand(TextType::i64, "x"), text.operand(TextType::i64, "y")};
+  Emitted* const operands[] = {text.operand(held, "x"), text.operand(held, "y")};
   const RuleText::Written written = text.write(rule(text, operands, nullptr));
   std::string body;
   for (const std::string& l : written.lines) body += "  " + l + '\n';
   body += fmt::format("  return {};\n", written.result);
-  auto load = [](DType d, const char* name) {
+  auto load = [&](DType d, const char* name) {
     const std::string element = fmt::format("work.{0}[locate(item, work.size, work.{0}_by)]", name);
-    return convert(d, DType::i64, "(" + hold(d, element) + ")");
+    return convert(d, computed, "(" + hold(d, element) + ")");
   };
   return StockText(for_each_item(division_body, division_before))
       .with("NAME", w.call.op->name)
       .with("RULE", body)
       .with("LOAD_X", load(x.dtype, "x"))
       .with("LOAD_Y", load(y.dtype, "y"))
-      .with("RESULT", unhold(w.out, convert(DType::i64, w.out, "result")))
+      .with("HELD", name_of(held))
+      .with("RESULT", unhold(w.out, convert(computed, w.out, "result")))
       .kernel_of_items(p, numel(w.shape));
 }
 

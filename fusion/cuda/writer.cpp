@@ -57,7 +57,7 @@ std::string Writer::value_as(ValueNumber v, DType dtype) const {
     if constexpr (std::is_same_v<T, bool>)
       s = literal(x);
     else if constexpr (std::is_integral_v<T>)
-      s = literal(TextType::i64, static_cast<int64_t>(x));
+      s = literal(held_type(dtype), static_cast<int64_t>(x));
     else
       s = literal(held_type(dtype), gradus::convert<double>(x));
     return s[0] == '-' ? '(' + s + ')' : s;

@@ -38,7 +38,11 @@ enum {
   GRADUS_I32,
   GRADUS_I8,
   GRADUS_U8,
-  GRADUS_BOOL
+  GRADUS_BOOL,
+  GRADUS_I16,
+  GRADUS_U16,
+  GRADUS_U32,
+  GRADUS_U64
 };
 
 typedef int32_t gradus_log_level;

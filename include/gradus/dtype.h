@@ -66,25 +66,28 @@ struct BFloat16 {
 
 // Element types.
 
-enum class DType : uint8_t { f64, f32, f16, bf16, i64, i32, i8, u8, boolean };
-inline constexpr int dtype_count = 9;
+// Files of states and programs in C say them by number: new ones are added at the end.
+enum class DType : uint8_t { f64, f32, f16, bf16, i64, i32, i8, u8, boolean, i16, u16, u32, u64 };
+inline constexpr int dtype_count = 13;
 
-inline constexpr std::string_view dtype_names[dtype_count] = {"f64", "f32", "f16", "bf16", "i64",
-                                                              "i32", "i8",  "u8",  "bool"};
+inline constexpr std::string_view dtype_names[dtype_count] = {
+    "f64", "f32", "f16", "bf16", "i64", "i32", "i8", "u8", "bool", "i16", "u16", "u32", "u64"};
 
 constexpr std::string_view name_of(DType d) { return dtype_names[static_cast<int>(d)]; }
 std::optional<DType> dtype_from_name(std::string_view name);
 
 // Bytes an element takes.
 constexpr size_t size_of(DType d) {
-  constexpr size_t sizes[dtype_count] = {8, 4, 2, 2, 8, 4, 1, 1, 1};
+  constexpr size_t sizes[dtype_count] = {8, 4, 2, 2, 8, 4, 1, 1, 1, 2, 2, 4, 8};
   return sizes[static_cast<int>(d)];
 }
 constexpr bool is_floating(DType d) { return d <= DType::bf16; }
 constexpr bool is_integral(DType d) { return d > DType::bf16 && d != DType::boolean; }
+constexpr bool is_unsigned(DType d) { return d == DType::u8 || d >= DType::u16; }
 
 // The dtype that two tensor operands of the same rank of importance promote to, as ATen's table:
-// floating beats integral beats bool; f16 with bf16 is f32; u8 with a signed type widens.
+// floating beats integral beats bool; f16 with bf16 is f32; u8 with a signed type widens. u16, u32
+// and u64 have no common type with another integer or with bool: Error, as PyTorch refuses them.
 DType promote(DType a, DType b);
 
 // ATen's categories, in promotion order.
@@ -95,13 +98,18 @@ constexpr Category category_of(DType d) {
                           : Category::boolean;
 }
 
-// The type arithmetic on a dtype is done in: f64, f32 (for f32, f16, bf16) or i64 (integers, bool).
-enum class Compute : uint8_t { f64, f32, i64 };
+// The type arithmetic on a dtype is done in: f64, f32 (for f32, f16, bf16), u64 (for u64) or i64
+// (other integers, bool).
+enum class Compute : uint8_t { f64, f32, i64, u64 };
+inline constexpr size_t compute_count = 4;
 constexpr Compute compute_of(DType d) {
-  return d == DType::f64 ? Compute::f64 : is_floating(d) ? Compute::f32 : Compute::i64;
+  if (d == DType::f64) return Compute::f64;
+  if (d == DType::u64) return Compute::u64;
+  return is_floating(d) ? Compute::f32 : Compute::i64;
 }
 constexpr DType dtype_of(Compute c) {
-  return c == Compute::f64 ? DType::f64 : c == Compute::f32 ? DType::f32 : DType::i64;
+  constexpr DType dtypes[compute_count] = {DType::f64, DType::f32, DType::i64, DType::u64};
+  return dtypes[static_cast<size_t>(c)];
 }
 
 template <class T>
@@ -110,7 +118,7 @@ struct TypeTag {
 };
 
 // Calls f(TypeTag<T>{}) with the C++ type that stores d: double, float, Half, BFloat16, int64_t,
-// int32_t, int8_t, uint8_t, bool.
+// int32_t, int8_t, uint8_t, bool, int16_t, uint16_t, uint32_t, uint64_t.
 template <class F>
 constexpr decltype(auto) visit_dtype(DType d, F&& f) {
   switch (d) {
@@ -130,13 +138,52 @@ constexpr decltype(auto) visit_dtype(DType d, F&& f) {
       return f(TypeTag<int8_t>{});
     case DType::u8:
       return f(TypeTag<uint8_t>{});
+    case DType::i16:
+      return f(TypeTag<int16_t>{});
+    case DType::u16:
+      return f(TypeTag<uint16_t>{});
+    case DType::u32:
+      return f(TypeTag<uint32_t>{});
+    case DType::u64:
+      return f(TypeTag<uint64_t>{});
     case DType::boolean:
       break;
   }
   return f(TypeTag<bool>{});
 }
 
-// Calls f with double, float or int64_t.
+// visit_dtype, with the signed type of the same size for unsigned ones: sums, differences and
+// products have the same bits.
+template <class F>
+constexpr decltype(auto) visit_signed(DType d, F&& f) {
+  switch (d) {
+    case DType::u8:
+    case DType::i8:
+      return f(TypeTag<int8_t>{});
+    case DType::u16:
+    case DType::i16:
+      return f(TypeTag<int16_t>{});
+    case DType::u32:
+    case DType::i32:
+      return f(TypeTag<int32_t>{});
+    case DType::u64:
+    case DType::i64:
+      return f(TypeTag<int64_t>{});
+    case DType::f64:
+      return f(TypeTag<double>{});
+    case DType::f32:
+      return f(TypeTag<float>{});
+    case DType::f16:
+      return f(TypeTag<Half>{});
+    case DType::bf16:
+      return f(TypeTag<BFloat16>{});
+    case DType::boolean:
+      break;
+  }
+  return f(TypeTag<bool>{});
+}
+
+// Calls f with double, float, int64_t or uint64_t.
 template <class F>
 decltype(auto) visit_compute(Compute c, F&& f) {
   switch (c) {
@@ -144,6 +191,8 @@ decltype(auto) visit_compute(Compute c, F&& f) {
       return f(TypeTag<double>{});
     case Compute::f32:
       return f(TypeTag<float>{});
+    case Compute::u64:
+      return f(TypeTag<uint64_t>{});
     case Compute::i64:
       break;
   }

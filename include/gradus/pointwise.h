@@ -3,7 +3,7 @@
 // A pointwise operator's struct derives from Pointwise<n, result> and has
 //   GRADUS_INLINE static auto scalar(auto x, auto y)   or with `const Attr&` at the end,
 //   template <class S> GRADUS_INLINE static S scalar(S x, S y)   where the rule names the type,
-// a rule in one scalar type S (f64, f32 or i64 arithmetic here; LLVM and CUDA later). Operands that
+// a rule in one scalar type S (f64, f32, i64 or u64 arithmetic here; LLVM and CUDA later). Operands that
 // are conditions come as S::Bool; results of Result::boolean operators are S::Bool.
 //
 // The functions that a scalar rule calls (exp, tanh, …) are found by argument-dependent lookup
@@ -75,9 +75,9 @@ struct PointwiseInfo {
   std::span<const Role> roles;
   Result result;
   bool refuses_bool;
-  bool computes_floating;              // integers are computed as f32
-  bool refuses_zero_divisors;          // its loops do not: whoever runs them on integers looks
-  std::array<PointwiseLoop, 3> loops;  // by Compute; null where it cannot occur
+  bool computes_floating;      // integers are computed as f32
+  bool refuses_zero_divisors;  // its loops do not: whoever runs them on integers looks
+  std::array<PointwiseLoop, compute_count> loops;  // by Compute; null where it cannot occur
 };
 
 void infer_pointwise(const PointwiseInfo& info, ir::InferCall& call);
@@ -180,8 +180,10 @@ struct PointwiseEntry {
           {}};
       p.loops[0] = Levels<pointwise_loop<Op, double>>::best();
       p.loops[1] = Levels<pointwise_loop<Op, float>>::best();
-      if constexpr (!Op::computes_floating)
+      if constexpr (!Op::computes_floating) {
         p.loops[2] = Levels<pointwise_loop<Op, int64_t>>::best();
+        p.loops[3] = Levels<pointwise_loop<Op, uint64_t>>::best();
+      }
       return p;
     }();
     return i;

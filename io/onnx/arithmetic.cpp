@@ -28,7 +28,7 @@ void same_dtypes(Call& c) {
 // Integers are cut off towards zero.
 Value divide(const Value& a, const Value& b) {
   if (is_floating(a.dtype())) return a / b;
-  if (a.dtype() == DType::u8) return binary("floor_divide", a, b);
+  if (is_unsigned(a.dtype())) return binary("floor_divide", a, b);
   Value size = binary("floor_divide", unary("abs", a), unary("abs", b));
   Value sign = unary("sign", a) * unary("sign", b);
   return cast(size * sign, a.dtype());

@@ -34,10 +34,14 @@ Value shifted_right(Call& c, const Value& x, const Value& by) {
 void shift(Call& c) {
   const DType dtype = c.dtype();
   if (!is_integral(dtype) || dtype == DType::boolean) c.fail("it shifts integers");
-  if (dtype != DType::u8 && c.opset() < 28)
+  if (!is_unsigned(dtype) && c.opset() < 28)
     c.fail("integers with a sign are shifted since version 28 of the operators");
   std::string direction = c.attribute("direction", "");
   if (direction != "LEFT" && direction != "RIGHT") c.fail("attribute 'direction': LEFT or RIGHT");
+  // Others are shifted as products and quotients of i64, which models have.
+  if (dtype == DType::u64)
+    return c.give(
+        binary(direction == "LEFT" ? "bitwise_left_shift" : "bitwise_right_shift", c.x(), c.x(1)));
   const int64_t bits = bits_of(dtype);
   Value x = cast(c.x(), DType::i64), by = cast(c.x(1), DType::i64);
   Value within = logical_and(ge(by, num(int64_t{0})), lt(by, num(bits)));
@@ -49,7 +53,7 @@ void shift(Call& c) {
   }
   Value y = shifted_right(c, x, by);
   // A number without a sign has one bit more to lose.
-  if (dtype == DType::u8) y = where(within, y, num(int64_t{0}));
+  if (is_unsigned(dtype)) y = where(within, y, num(int64_t{0}));
   c.give(cast(y, dtype));
 }
 
@@ -73,10 +77,9 @@ void bit_cast(Call& c) {
     if (bytes > 0) std::memcpy(other.mutable_data(), value.data(), bytes);
     return c.give(c.constant(std::move(other)));
   }
-  // Bytes: numbers modulo 256 are the same bits.
-  const auto byte = [](DType d) { return d == DType::i8 || d == DType::u8; };
-  if (byte(from) && byte(to)) return c.give(cast(cast(c.x(), DType::i64), to));
-  if (from == DType::boolean && byte(to)) return c.give(cast(c.x(), to));
+  // Integers of one size: where numbers wrap alike, bits are the same.
+  if ((is_integral(from) || from == DType::boolean) && is_integral(to))
+    return c.give(cast(c.x(), to));
   c.unsupported("BitCast of {} to {}", name_of(from), name_of(to));
 }
 

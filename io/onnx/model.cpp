@@ -37,11 +37,13 @@ std::unique_ptr<pb::ModelProto> read_model(std::string_view bytes, const std::st
 namespace {
 
 constexpr std::pair<int, DType> element_types[] = {
-    {pb::TensorProto::FLOAT, DType::f32},   {pb::TensorProto::DOUBLE, DType::f64},
-    {pb::TensorProto::FLOAT16, DType::f16}, {pb::TensorProto::BFLOAT16, DType::bf16},
-    {pb::TensorProto::INT64, DType::i64},   {pb::TensorProto::INT32, DType::i32},
-    {pb::TensorProto::INT8, DType::i8},     {pb::TensorProto::UINT8, DType::u8},
-    {pb::TensorProto::BOOL, DType::boolean}};
+    {pb::TensorProto::FLOAT, DType::f32},    {pb::TensorProto::DOUBLE, DType::f64},
+    {pb::TensorProto::FLOAT16, DType::f16},  {pb::TensorProto::BFLOAT16, DType::bf16},
+    {pb::TensorProto::INT64, DType::i64},    {pb::TensorProto::INT32, DType::i32},
+    {pb::TensorProto::INT8, DType::i8},      {pb::TensorProto::UINT8, DType::u8},
+    {pb::TensorProto::BOOL, DType::boolean}, {pb::TensorProto::INT16, DType::i16},
+    {pb::TensorProto::UINT16, DType::u16},   {pb::TensorProto::UINT32, DType::u32},
+    {pb::TensorProto::UINT64, DType::u64}};
 static_assert(std::size(element_types) == dtype_count);
 
 // Those that came after libonnx 1.12, from FLOAT8E4M3FN = 17 on.
@@ -105,6 +107,8 @@ const auto& field_of(const pb::TensorProto& t) {
     return t.double_data();
   else if constexpr (std::is_same_v<T, int64_t>)
     return t.int64_data();
+  else if constexpr (std::is_same_v<T, uint64_t> || std::is_same_v<T, uint32_t>)
+    return t.uint64_data();
   else
     return t.int32_data();
 }

@@ -28,6 +28,8 @@ DType dtype_of_lane(LaneType type) {
       return DType::f64;
     case LaneType::i32:
       return DType::i32;
+    case LaneType::u64:
+      return DType::u64;
     case LaneType::i64:
       break;
   }
@@ -41,13 +43,21 @@ constexpr std::pair<Unary, const char*> unary_nodes[] = {
 constexpr std::pair<Binary, const char*> binary_nodes[] = {{Binary::add, "Add"},
                                                            {Binary::subtract, "Sub"},
                                                            {Binary::multiply, "Mul"},
-                                                           {Binary::divide, "Div"}};
+                                                           {Binary::divide, "Div"},
+                                                           {Binary::divide_unsigned, "Div"}};
 constexpr std::pair<Binary, const char*> truth_nodes[] = {
     {Binary::bit_and, "And"}, {Binary::bit_or, "Or"}, {Binary::bit_xor, "Xor"}};
 constexpr std::pair<Compare, const char*> compare_nodes[] = {
-    {Compare::equal, "Equal"},     {Compare::less, "Less"},
-    {Compare::greater, "Greater"}, {Compare::less_equal, "LessOrEqual"},
-    {Compare::not_equal, "Equal"}, {Compare::greater_equal, "GreaterOrEqual"}};
+    {Compare::equal, "Equal"},
+    {Compare::less, "Less"},
+    {Compare::greater, "Greater"},
+    {Compare::less_equal, "LessOrEqual"},
+    {Compare::not_equal, "Equal"},
+    {Compare::greater_equal, "GreaterOrEqual"},
+    {Compare::less_unsigned, "Less"},
+    {Compare::greater_unsigned, "Greater"},
+    {Compare::less_equal_unsigned, "LessOrEqual"},
+    {Compare::greater_equal_unsigned, "GreaterOrEqual"}};
 constexpr std::pair<Function, const char*> function_nodes[] = {
     {Function::exp, "Exp"},      {Function::log, "Log"},      {Function::sin, "Sin"},
     {Function::cos, "Cos"},      {Function::tan, "Tan"},      {Function::asin, "Asin"},
@@ -143,6 +153,9 @@ ScalarEmitter::V NodeEmitter::truth(bool value) {
 
 ScalarEmitter::V NodeEmitter::unary(Unary op, V x) {
   const DType dtype = of(x).dtype;
+  // Neg is of signed numbers.
+  if (op == Unary::negate && dtype == DType::u64)
+    return node("Sub", dtype, {constant(LaneType::u64, int64_t{0}), x});
   if (const char* onnx = find_node(unary_nodes, op)) return node(onnx, dtype, {x});
   return dtype == DType::f64 ? trunc_by_floor(Lane<double>{this, x}).value
                              : trunc_by_floor(Lane<float>{this, x}).value;

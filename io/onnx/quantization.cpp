@@ -13,6 +13,8 @@ struct QuantizedRange {
 QuantizedRange range_of_quantized(Call& c, DType dtype) {
   if (dtype == DType::u8) return {0, 255};
   if (dtype == DType::i8) return {-128, 127};
+  if (dtype == DType::u16) return {0, 65535};
+  if (dtype == DType::i16) return {-32768, 32767};
   c.unsupported("{} to {}", c.op(), name_of(dtype));
 }
 

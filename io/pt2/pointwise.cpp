@@ -43,7 +43,7 @@ void reversed_difference_rule(Call& c) {
 // Integers are cut off towards zero.
 Value cut_quotient(const Value& x, const Value& y, DType dtype) {
   if (is_floating(dtype)) return unary("trunc", x / y);
-  if (dtype == DType::u8) return binary("floor_divide", x, y);
+  if (is_unsigned(dtype)) return binary("floor_divide", x, y);
   Value rest = binary("fmod", x, y);
   return binary("floor_divide", x - rest, y);
 }

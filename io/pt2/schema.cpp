@@ -21,9 +21,9 @@ struct TorchDType {
   std::string_view name;
   std::optional<DType> here = {};
 };
-constexpr std::array<TorchDType, 22> torch_dtypes{{{1, "uint8", DType::u8},
+constexpr std::array<TorchDType, 21> torch_dtypes{{{1, "uint8", DType::u8},
                                                    {2, "int8", DType::i8},
-                                                   {3, "int16"},
+                                                   {3, "int16", DType::i16},
                                                    {4, "int32", DType::i32},
                                                    {5, "int64", DType::i64},
                                                    {6, "float16", DType::f16},
@@ -34,15 +34,14 @@ constexpr std::array<TorchDType, 22> torch_dtypes{{{1, "uint8", DType::u8},
                                                    {11, "complex128"},
                                                    {12, "bool", DType::boolean},
                                                    {13, "bfloat16", DType::bf16},
-                                                   {28, "uint16"},
+                                                   {28, "uint16", DType::u16},
                                                    {29, "float8_e4m3fn"},
                                                    {30, "float8_e5m2"},
                                                    {31, "float8_e4m3fnuz"},
                                                    {32, "float8_e5m2fnuz"},
                                                    {33, "float8_e8m0fnu"},
-                                                   {34, "float4_e2m1fn_x2"},
-                                                   {35, "uint32"},
-                                                   {36, "uint64"}}};
+                                                   {34, "uint32", DType::u32},
+                                                   {35, "uint64", DType::u64}}};
 
 const TorchDType* find_dtype(int64_t n) {
   for (const TorchDType& d : torch_dtypes)

@@ -82,14 +82,19 @@ uint64_t Cursor::count(uint64_t most, std::string_view what) {
   return n;
 }
 
-int64_t Cursor::integer(const Token& token, bool negative) const {
+uint64_t Cursor::magnitude(const Token& token, bool negative, uint64_t most) const {
   uint64_t magnitude = 0;
   const char* end = token.text.data() + token.text.size();
   auto [p, error] = std::from_chars(token.text.data(), end, magnitude);
-  constexpr uint64_t most = static_cast<uint64_t>(INT64_MAX);
-  if (error != std::errc() || magnitude > most + negative)
+  if (error != std::errc() || magnitude > most)
     fail(token.where, "the integer {}{} does not fit 64 bits", negative ? "-" : "",
          printable(token.text));
+  return magnitude;
+}
+
+int64_t Cursor::integer(const Token& token, bool negative) const {
+  const uint64_t magnitude =
+      this->magnitude(token, negative, static_cast<uint64_t>(INT64_MAX) + negative);
   return negative ? static_cast<int64_t>(-magnitude) : static_cast<int64_t>(magnitude);
 }
 

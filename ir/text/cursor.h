@@ -70,6 +70,8 @@ class Cursor {
   uint64_t count(uint64_t most, std::string_view what);
   // The value of an integer's token.
   int64_t integer(const Token& token, bool negative) const;
+  // Its digits alone; an error above `most`. `negative` says what stands before them.
+  uint64_t magnitude(const Token& token, bool negative, uint64_t most) const;
   Dim dim();
   DType dtype();
   WrittenType type();

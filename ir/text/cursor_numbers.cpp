@@ -94,17 +94,25 @@ T element_real(Cursor& c) {
 
 template <class T>
 T element_integer(Cursor& c) {
+  using Limits = std::numeric_limits<T>;
   SourceLocation start = c.where();
   bool negative = c.accept(TokenKind::minus);
   if (!c.at(TokenKind::integer))
     c.fail_expected(fmt::format("an integer for a tensor of {}", name_of(dtype_of_type<T>())));
   Token token = c.take();
-  int64_t value = c.integer(token, negative);
-  if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max())
+  auto fail = [&](auto value) {
     c.fail(start, "{} does not fit {}, which holds {} to {}", value, name_of(dtype_of_type<T>()),
-           static_cast<int64_t>(std::numeric_limits<T>::min()),
-           static_cast<int64_t>(std::numeric_limits<T>::max()));
-  return static_cast<T>(value);
+           +Limits::min(), +Limits::max());
+  };
+  if constexpr (std::is_same_v<T, uint64_t>) {
+    if (!negative) return c.magnitude(token, negative, Limits::max());
+    if (int64_t value = c.integer(token, negative)) fail(value);
+    return 0;
+  } else {
+    int64_t value = c.integer(token, negative);
+    if (value < int64_t{Limits::min()} || value > int64_t{Limits::max()}) fail(value);
+    return static_cast<T>(value);
+  }
 }
 
 template <class T>

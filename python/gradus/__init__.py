@@ -59,7 +59,8 @@ from ._transforms import (
 )
 
 f64, f32, f16, bf16 = DType.f64, DType.f32, DType.f16, DType.bf16
-i64, i32, i8, u8, bool_ = DType.i64, DType.i32, DType.i8, DType.u8, DType.boolean
+i64, i32, i16, i8, bool_ = DType.i64, DType.i32, DType.i16, DType.i8, DType.boolean
+u64, u32, u16, u8 = DType.u64, DType.u32, DType.u16, DType.u8
 
 
 def gradcheck(program: Program, order: int = 1, **options: object) -> GradcheckReport:
@@ -115,6 +116,7 @@ __all__ = [
     "gradients_async",
     "hessian",
     "hvp",
+    "i16",
     "i32",
     "i64",
     "i8",
@@ -130,6 +132,9 @@ __all__ = [
     "python_op",
     "tensor",
     "trace",
+    "u16",
+    "u32",
+    "u64",
     "u8",
     "use_device",
     "value_and_grad",

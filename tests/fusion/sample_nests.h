@@ -8,9 +8,9 @@
 
 namespace gradus::fusion::test {
 
-inline constexpr DType sampled_dtypes[] = {DType::f64,  DType::f32, DType::f16,
-                                           DType::bf16, DType::i64, DType::i32,
-                                           DType::i8,   DType::u8,  DType::boolean};
+inline constexpr DType sampled_dtypes[] = {
+    DType::f64, DType::f32,     DType::f16, DType::bf16, DType::i64, DType::i32, DType::i8,
+    DType::u8,  DType::boolean, DType::i16, DType::u16,  DType::u32, DType::u64};
 
 inline std::vector<Nest> operator_nests() {
   std::vector<Nest> nests;

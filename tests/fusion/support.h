@@ -19,9 +19,9 @@ using reference::evaluate;
 
 namespace gradus::fusion::test {
 
-inline constexpr DType all_dtypes[] = {DType::f64,  DType::f32, DType::f16,
-                                       DType::bf16, DType::i64, DType::i32,
-                                       DType::i8,   DType::u8,  DType::boolean};
+inline constexpr DType all_dtypes[] = {
+    DType::f64, DType::f32,     DType::f16, DType::bf16, DType::i64, DType::i32, DType::i8,
+    DType::u8,  DType::boolean, DType::i16, DType::u16,  DType::u32, DType::u64};
 
 // A target that this machine runs, if it runs any.
 inline const cpu::Isa some_isa = cpu::runs_here(cpu::Isa::neon) ? cpu::Isa::neon : cpu::Isa::avx2;

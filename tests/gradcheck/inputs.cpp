@@ -99,6 +99,16 @@ TEST(ConvertExactly, KeepsValuesOrRefuses) {
       {DType::i32, DType::f32, 2147483647, false},  // would come back by saturation
       {DType::i64, DType::u8, -1, false},
       {DType::boolean, DType::i64, 1, true},
+      {DType::i64, DType::u64, -1, false},
+      {DType::i32, DType::u64, -1, false},
+      {DType::i64, DType::u64, 1, true},
+      {DType::u64, DType::i64, 0x1p63, false},
+      {DType::u64, DType::f64, 0x1p63, true},
+      {DType::f64, DType::u64, 0x1p63, true},
+      {DType::f64, DType::u64, 0x1p64, false},
+      {DType::f64, DType::u64, -1, false},
+      {DType::i64, DType::i16, 32767, true},
+      {DType::i64, DType::u16, 65536, false},
       {DType::f16, DType::bf16, 1.0009765625, false},
   };
   for (const Row& r : rows) {

@@ -312,6 +312,11 @@ TEST(PointwiseValue, EveryDtypeTogether) {
     for (int j = 0; j < dtype_count; ++j) {
       DType a = static_cast<DType>(i), b = static_cast<DType>(j);
       Tensor x = vector_of({1, 0, 1}, a), y = vector_of({1, 1, 0}, b);
+      const auto alone = [](DType d) { return is_integral(d) && is_unsigned(d) && d != DType::u8; };
+      if (a != b && !is_floating(a) && !is_floating(b) && (alone(a) || alone(b))) {
+        EXPECT_THROW(run_one("mul", {x, y}), Error) << name_of(a) << " " << name_of(b);
+        continue;
+      }
       Tensor z = run_one("mul", {x, y});
       EXPECT_EQ(z.dtype(), promote(a, b));
       expect_same(z.to_doubles(), {1, 0, 0});

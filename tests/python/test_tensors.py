@@ -15,7 +15,20 @@ def address(array):
     return array.__array_interface__["data"][0]
 
 
-DTYPES = ["float64", "float32", "float16", "int64", "int32", "int8", "uint8", "bool"]
+DTYPES = [
+    "float64",
+    "float32",
+    "float16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint64",
+    "uint32",
+    "uint16",
+    "uint8",
+    "bool",
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -93,7 +106,7 @@ def test_what_cannot_be_shared_is_refused_or_copied(array):
     assert np.array_equal(ops.add(array, 0).numpy(), array)
 
 
-@pytest.mark.parametrize("dtype", ["int16", "uint32", "uint64", "complex128", "U3", "O"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "U3", "O"])
 def test_other_dtypes_are_refused(dtype):
     with pytest.raises((gradus.Error, ValueError, BufferError)) as e:
         gradus.from_numpy(np.zeros(2, dtype))

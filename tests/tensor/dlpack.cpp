@@ -176,13 +176,13 @@ TYPED_TEST(DLPack, RefusalsLeaveTheStructToItsOwner) {
        [](P& p) {
          p.d().dtype = {kDLFloat, 8, 1};
        }},
-      {"uint32",
+      {"uint4",
        [](P& p) {
-         p.d().dtype = {kDLUInt, 32, 1};
+         p.d().dtype = {kDLUInt, 4, 1};
        }},
-      {"int16",
+      {"int128",
        [](P& p) {
-         p.d().dtype = {kDLInt, 16, 1};
+         p.d().dtype = {kDLInt, 128, 1};
        }},
       {"bool1 ",
        [](P& p) {

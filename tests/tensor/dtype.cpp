@@ -9,13 +9,15 @@
 #include <gtest/gtest.h>
 
 #include "gradus/convert.h"
+#include "gradus/error.h"
 
 using namespace gradus;
 
 namespace {
 
 constexpr DType f64 = DType::f64, f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16,
-                i64 = DType::i64, i32 = DType::i32, i8 = DType::i8, u8 = DType::u8,
+                i64 = DType::i64, i32 = DType::i32, i16 = DType::i16, i8 = DType::i8,
+                u64 = DType::u64, u32 = DType::u32, u16 = DType::u16, u8 = DType::u8,
                 b1 = DType::boolean;
 
 TEST(DType, NamesGoBothWays) {
@@ -63,6 +65,43 @@ TEST(DType, PromotesAsAten) {
           << name_of(order[i]) << " with " << name_of(order[j]);
 }
 
+// i16 as PyTorch has it; u16, u32 and u64 with themselves and with floats alone.
+TEST(DType, PromotesTheLaterIntegers) {
+  for (auto [other, both] : {std::pair(u8, i16), std::pair(i8, i16), std::pair(i16, i16),
+                             std::pair(i32, i32), std::pair(i64, i64), std::pair(b1, i16)}) {
+    EXPECT_EQ(promote(i16, other), both) << name_of(other);
+    EXPECT_EQ(promote(other, i16), both) << name_of(other);
+  }
+  for (DType d : {i16, u16, u32, u64})
+    for (DType f : {f64, f32, f16, bf16}) {
+      EXPECT_EQ(promote(d, f), f);
+      EXPECT_EQ(promote(f, d), f);
+    }
+  const DType integers[] = {i64, i32, i16, i8, u64, u32, u16, u8, b1};
+  for (DType d : {u16, u32, u64}) {
+    EXPECT_EQ(promote(d, d), d);
+    for (DType other : integers) {
+      if (other == d) continue;
+      EXPECT_THROW(promote(d, other), Error) << name_of(d) << " " << name_of(other);
+      EXPECT_THROW(promote(other, d), Error) << name_of(d) << " " << name_of(other);
+    }
+  }
+}
+
+TEST(DType, KnowsWhatIsUnsignedAndComputedInU64) {
+  for (DType d : {u8, u16, u32, u64}) EXPECT_TRUE(is_unsigned(d)) << name_of(d);
+  for (DType d : {f64, bf16, i64, i32, i16, i8, b1}) EXPECT_FALSE(is_unsigned(d)) << name_of(d);
+  for (int i = 0; i < dtype_count; ++i) {
+    auto d = static_cast<DType>(i);
+    EXPECT_EQ(compute_of(d) == Compute::u64, d == u64) << name_of(d);
+    visit_signed(d, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      EXPECT_EQ(sizeof(T), size_of(d)) << name_of(d);
+      EXPECT_TRUE((std::is_same_v<T, bool> || !std::is_unsigned_v<T>)) << name_of(d);
+    });
+  }
+}
+
 // Floats into integers: truncated, saturated, NaN is 0. By long double, which holds all of them.
 template <class To, class From>
 void check_saturation(const std::vector<double>& values) {
@@ -102,7 +141,11 @@ TEST(Convert, FloatsSaturateIntoIntegers) {
   auto all_from = [&]<class From>(TypeTag<From>) {
     check_saturation<int8_t, From>(values);
     check_saturation<uint8_t, From>(values);
+    check_saturation<int16_t, From>(values);
+    check_saturation<uint16_t, From>(values);
     check_saturation<int32_t, From>(values);
+    check_saturation<uint32_t, From>(values);
+    check_saturation<uint64_t, From>(values);
     check_saturation<int64_t, From>(values);
     for (double v : values) {
       From from = convert<From>(v);
@@ -121,6 +164,11 @@ TEST(Convert, IntegersWrapAndCompareWithZero) {
   EXPECT_EQ(convert<uint8_t>(int32_t{-1}), 255);
   EXPECT_EQ(convert<int32_t>(int64_t{1} << 32 | 5), 5);
   EXPECT_EQ(convert<int8_t>(uint8_t{200}), -56);
+  EXPECT_EQ(convert<uint64_t>(int32_t{-1}), UINT64_MAX);
+  EXPECT_EQ(convert<uint32_t>(int8_t{-1}), UINT32_MAX);
+  EXPECT_EQ(convert<int16_t>(uint64_t{0x18001}), -32767);
+  EXPECT_EQ(convert<double>(UINT64_MAX), 0x1p64);
+  EXPECT_EQ(convert<float>(uint64_t{1} << 63), 0x1p63f);
   EXPECT_TRUE(convert<bool>(int64_t{1} << 40));
   EXPECT_TRUE(convert<bool>(uint8_t{2}));
   EXPECT_FALSE(convert<bool>(int8_t{0}));

@@ -34,10 +34,10 @@ const std::vector<Expected>& numpys() {
       {"f2", "f16[3]", {1.5, -2.25, 65504}},
       {"bf", "bf16[3]", {1.5, -2.25, 0x1.c4p127}},
       {"i4", "i32[2]", {-2147483648.0, 2147483647}},
-      {"i2", "i32[2]", {-32768, 32767}},
+      {"i2", "i16[2]", {-32768, 32767}},
       {"i1", "i8[2]", {-128, 127}},
-      {"u4", "i64[2]", {0, 4294967295}},
-      {"u2", "i32[2]", {0, 65535}},
+      {"u4", "u32[2]", {0, 4294967295}},
+      {"u2", "u16[2]", {0, 65535}},
       {"u1", "u8[2]", {0, 255}},
       {"b1", "bool[3]", {1, 0, 1}},
       {"big/f8", "f64[2]", {1.5, -2.25}},
@@ -45,12 +45,12 @@ const std::vector<Expected>& numpys() {
       {"big/f2", "f16[2]", {1.5, -2.25}},
       {"big/i8", "i64[2]", {1, -2}},
       {"big/i4", "i32[2]", {1, -2}},
-      {"big/i2", "i32[2]", {1, -2}},
-      {"big/u4", "i64[2]", {1, 4294967294}},
-      {"big/u8", "i64[2]", {1, 2}},
+      {"big/i2", "i16[2]", {1, -2}},
+      {"big/u4", "u32[2]", {1, 4294967294}},
+      {"big/u8", "u64[2]", {1, 2}},
       {"fortran", "f32[2, 3, 4]", {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
                                    12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}},
-      {"fortran_i2", "i32[2, 3]", {0, 1, 2, 3, 4, 5}},
+      {"fortran_i2", "i16[2, 3]", {0, 1, 2, 3, 4, 5}},
       {"scalar", "f64[]", {2.5}},
       {"empty", "f32[3, 0, 2]", {}},
       {"0/in.x0", "f64[3]", {0, 1, 2}},
@@ -92,10 +92,10 @@ TEST(Npz, RefusesDtypesByName) {
       {"bytes", "strings"},
       {"dates", "dates"},
       {"long_double", "another size"},
-      {"unsigned", "element 1 is 9223372036854775808"},
       {"float8", "foreign type"},
   };
-  EXPECT_EQ(file.names().size(), std::size(all));
+  EXPECT_EQ(file.names().size(), std::size(all) + 1);
+  EXPECT_EQ(file.read("unsigned").data_as<uint64_t>()[1], uint64_t{1} << 63);
   for (auto [name, says] : all) {
     std::string error = error_of([&] { file.read(name); });
     EXPECT_NE(error.find(fmt::format("refused.npz: entry '{}': ", name)), std::string::npos)

@@ -138,6 +138,11 @@ TEST(Parser, TensorLiteralsAreHeldAgainstTheirType) {
   expect("i8[1] [300]", "300 does not fit i8, which holds -128 to 127");
   expect("u8[1] [-1]", "-1 does not fit u8");
   expect("i32[1] [2147483648]", "does not fit i32");
+  expect("i16[1] [32768]", "32768 does not fit i16, which holds -32768 to 32767");
+  expect("u16[1] [-1]", "-1 does not fit u16, which holds 0 to 65535");
+  expect("u32[1] [4294967296]", "4294967296 does not fit u32");
+  expect("u64[1] [-1]", "-1 does not fit u64, which holds 0 to 18446744073709551615");
+  expect("u64[1] [18446744073709551616]", "does not fit 64 bits");
   expect("i64[1] [9223372036854775808]", "does not fit 64 bits");
   expect("i64[1] [1.5]", "expected an integer for a tensor of i64, found '1.5'");
   expect("f16[1] [65520]", "65520 does not fit f16");

@@ -293,14 +293,18 @@ void draw<Pointwise>(Random& random, Trial& trial) {
                                            0, static_cast<int64_t>(operators.size()) - 1))];
   const ops::PointwiseInfo& info = op->pointwise();
   Pointwise w{{op, op->read({})}};
-  do w.compute = random.pick({Compute::f64, Compute::f32, Compute::i64});
-  while (!info.loops[static_cast<size_t>(w.compute)] || (power && w.compute == Compute::i64));
+  do w.compute = random.pick({Compute::f64, Compute::f32, Compute::i64, Compute::u64});
+  while (!info.loops[static_cast<size_t>(w.compute)] ||
+         (power && !is_floating(dtype_of(w.compute))));
   w.shape = random.shape(1, 4);
   w.out = info.result == ops::Result::boolean ? DType::boolean : dtype_of(w.compute);
   if (info.result != ops::Result::boolean && random.chance(0.5))
-    w.out = w.compute == Compute::f64   ? DType::f64
-            : w.compute == Compute::f32 ? random.pick({DType::f16, DType::bf16, DType::f32})
-                                        : random.pick({DType::i32, DType::i8, DType::u8});
+    w.out =
+        w.compute == Compute::f64   ? DType::f64
+        : w.compute == Compute::f32 ? random.pick({DType::f16, DType::bf16, DType::f32})
+        : w.compute == Compute::u64
+            ? DType::u64
+            : random.pick({DType::i32, DType::i16, DType::i8, DType::u32, DType::u16, DType::u8});
   const Values values = random.values();
   for (size_t k = 0; k < info.roles.size(); ++k) {
     const Layout l =

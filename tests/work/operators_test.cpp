@@ -256,7 +256,8 @@ TEST(EmptyOperands, DoTheirWork) {
 INSTANTIATE_TEST_SUITE_P(Work, Operators,
                          testing::Values(DType::f64, DType::f32, DType::f16, DType::bf16,
                                          DType::i64, DType::i32, DType::i8, DType::u8,
-                                         DType::boolean),
+                                         DType::boolean, DType::i16, DType::u16, DType::u32,
+                                         DType::u64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace

@@ -43,7 +43,7 @@ Value* round_to_odd(State& at, Value* x) {
 // A float into an integer: truncated, saturated, NaN 0.
 Value* to_integer(State& at, DType to, Value* x) {
   auto& b = at.builder;
-  const bool is_signed = to != DType::u8;
+  const bool is_signed = !is_unsigned(to);
   llvm::Type* narrow = at.vector(b.getIntNTy(static_cast<unsigned>(size_of(to) * 8)));
   Value* i =
       b.CreateIntrinsic(is_signed ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat,
@@ -55,9 +55,9 @@ Value* to_integer(State& at, DType to, Value* x) {
 // A held integer wrapped to the dtype's width.
 Value* wrap(State& at, DType to, Value* x) {
   auto& b = at.builder;
-  if (to == DType::i64) return x;
+  if (size_of(to) == 8) return x;
   Value* narrow = b.CreateTrunc(x, at.vector(b.getIntNTy(static_cast<unsigned>(size_of(to) * 8))));
-  return to == DType::u8 ? b.CreateZExt(narrow, x->getType()) : b.CreateSExt(narrow, x->getType());
+  return is_unsigned(to) ? b.CreateZExt(narrow, x->getType()) : b.CreateSExt(narrow, x->getType());
 }
 
 bool is_half(DType d) { return d == DType::f16 || d == DType::bf16; }
@@ -67,7 +67,8 @@ Value* integer_to_floating(State& at, DType from, DType to, Value* x) {
   auto& b = at.builder;
   const bool wide = to == DType::f64 || (is_half(to) && size_of(from) > 2);
   llvm::Type* type = at.vector(wide ? LaneType::f64 : LaneType::f32);
-  Value* y = from == DType::boolean ? b.CreateUIToFP(x, type) : b.CreateSIToFP(x, type);
+  const bool unsigned_bits = from == DType::boolean || from == DType::u64;
+  Value* y = unsigned_bits ? b.CreateUIToFP(x, type) : b.CreateSIToFP(x, type);
   return is_half(to) ? round_half(at, to, wide ? round_to_odd(at, y) : y) : y;
 }
 
@@ -99,6 +100,7 @@ Value* hold(State& at, DType dtype, Value* elements) {
     case DType::f64:
     case DType::f32:
     case DType::i64:
+    case DType::u64:
       return elements;
     case DType::f16:
       return b.CreateFPExt(elements, at.vector(LaneType::f32));
@@ -107,8 +109,11 @@ Value* hold(State& at, DType dtype, Value* elements) {
       return b.CreateBitCast(b.CreateShl(u, 16), at.vector(LaneType::f32));
     }
     case DType::i32:
+    case DType::i16:
     case DType::i8:
       return b.CreateSExt(elements, at.vector(LaneType::i64));
+    case DType::u32:
+    case DType::u16:
     case DType::u8:
       return b.CreateZExt(elements, at.vector(LaneType::i64));
     case DType::boolean:
@@ -123,6 +128,7 @@ Value* unhold(State& at, DType dtype, Value* held) {
     case DType::f64:
     case DType::f32:
     case DType::i64:
+    case DType::u64:
       return held;
     case DType::f16:
       return b.CreateFPTrunc(held, at.vector(b.getHalfTy()));

@@ -62,6 +62,10 @@ V Emitter::binary(Binary op, V x, V y) {
       return floating ? b.CreateFDiv(x, y) : b.CreateSDiv(x, y);
     case Binary::remainder:
       return b.CreateSRem(x, y);
+    case Binary::divide_unsigned:
+      return b.CreateUDiv(x, y);
+    case Binary::remainder_unsigned:
+      return b.CreateURem(x, y);
     case Binary::bit_and:
       return b.CreateAnd(x, y);
     case Binary::bit_or:
@@ -84,8 +88,8 @@ V Emitter::compare(Compare op, V x, V y) {
   using P = llvm::CmpInst::Predicate;
   constexpr P floating[] = {P::FCMP_OEQ, P::FCMP_UNE, P::FCMP_OLT,
                             P::FCMP_OLE, P::FCMP_OGT, P::FCMP_OGE};
-  constexpr P integral[] = {P::ICMP_EQ,  P::ICMP_NE,  P::ICMP_SLT,
-                            P::ICMP_SLE, P::ICMP_SGT, P::ICMP_SGE};
+  constexpr P integral[] = {P::ICMP_EQ,  P::ICMP_NE,  P::ICMP_SLT, P::ICMP_SLE, P::ICMP_SGT,
+                            P::ICMP_SGE, P::ICMP_ULT, P::ICMP_ULE, P::ICMP_UGT, P::ICMP_UGE};
   const auto i = static_cast<size_t>(op);
   return state_.builder.CreateCmp(x->getType()->isFPOrFPVectorTy() ? floating[i] : integral[i], x,
                                   y);

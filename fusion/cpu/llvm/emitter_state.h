@@ -28,6 +28,7 @@ struct Emitter::State {
       case LaneType::i32:
         return vector(builder.getInt32Ty());
       case LaneType::i64:
+      case LaneType::u64:
         break;
     }
     return vector(builder.getInt64Ty());

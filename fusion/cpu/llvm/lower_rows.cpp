@@ -27,9 +27,9 @@ Value* combine(Lowering& f, const Step& s, Value* a, Value* b) {
     case Reducer::prod:
       return f.emitter.binary(Binary::multiply, a, b);
     case Reducer::max:
-      return extreme(Compare::greater);
+      return extreme(s.compute == Compute::u64 ? Compare::greater_unsigned : Compare::greater);
     case Reducer::min:
-      return extreme(Compare::less);
+      return extreme(s.compute == Compute::u64 ? Compare::less_unsigned : Compare::less);
     case Reducer::all:
       return f.emitter.binary(Binary::bit_and, a, b);
     case Reducer::any:
@@ -58,15 +58,16 @@ Value* identity(Lowering& f, const Step& s) {
   };
   constexpr double inf = std::numeric_limits<double>::infinity();
   using Limits = std::numeric_limits<int64_t>;
+  const bool of_unsigned = held == DType::u64;
   switch (*s.reducer) {
     case Reducer::sum:
       return number(0, 0);
     case Reducer::prod:
       return number(1, 1);
     case Reducer::max:
-      return number(-inf, Limits::min());
+      return number(-inf, of_unsigned ? 0 : Limits::min());
     case Reducer::min:
-      return number(inf, Limits::max());
+      return number(inf, of_unsigned ? -1 : Limits::max());  // all bits
     case Reducer::all:
       return f.emitter.truth(true);
     case Reducer::any:

@@ -1,4 +1,4 @@
-// The scalar world of plain numbers: Num<float>, Num<double>, Num<int64_t>.
+// The scalar world of plain numbers: Num<float>, Num<double>, Num<int64_t>, Num<uint64_t>.
 //
 // The meaning of every pointwise operator is a function template over a scalar S. The same text
 // runs on numbers (Num<T>, the reference loop), on LLVM values (emitting vector IR) and on text
@@ -10,10 +10,12 @@
 //   S::is_floating            constexpr bool
 //   S::bits                   constexpr int, 32 or 64; polynomials are chosen by it (`if
 //   constexpr`)
+//   S::is_unsigned            (integer S) constexpr bool: comparisons, / and >> are those of unsigned
+//                             numbers; all else wraps, so that the sign has no say
 //   S::Bool                   a lane's truth value: & | ^ ! between Bools, == and != not needed
 //   S::Int                    (floating S) the integer scalar of the same width
 //   S::Literal                double for floating S, int64_t for integers: what constants are
-//   written in
+//   written in; of an unsigned S a negative one wraps
 // Constants. There is no constant out of nothing: an emitter has to know where to put it, and it
 // learns that from a sibling operand.
 //   S op literal, literal op S      for every binary operator and comparison below
@@ -32,7 +34,8 @@
 //   select_rare(Bool, rare, common) select(Bool, rare(), common), rare a callable without effects;
 //   V may be
 //                                   any type with a select of its own
-// Integer S (Int of a floating S, and Num<int64_t>, in which integral tensors are computed)
+// Integer S (Int of a floating S, and Num<int64_t> and, for u64, Num<uint64_t>, in which integral
+// tensors are computed)
 //   + - * unary -                   two's complement, wrapping
 //   & | ^ ~  i << n  i >> n         n a compile-known int; >> is arithmetic, lshr(i, n) logical
 //   shl(i, j), lshr(i, j)           by another lane, 0 <= j < width (undefined outside)
@@ -108,7 +111,7 @@ struct Num<int32_t> {
   using Unsigned = uint32_t;
   using Bool = Mask;
   using Literal = int64_t;
-  static constexpr bool is_floating = false;
+  static constexpr bool is_floating = false, is_unsigned = false;
   static constexpr int bits = 32;
   static GRADUS_INLINE Num like(Num, Literal c) { return {static_cast<Value>(c)}; }
   Value value;
@@ -120,9 +123,21 @@ struct Num<int64_t> {
   using Unsigned = uint64_t;
   using Bool = Mask;
   using Literal = int64_t;
-  static constexpr bool is_floating = false;
+  static constexpr bool is_floating = false, is_unsigned = false;
   static constexpr int bits = 64;
   static GRADUS_INLINE Num like(Num, Literal c) { return {c}; }
+  Value value;
+};
+
+template <>
+struct Num<uint64_t> {
+  using Value = uint64_t;
+  using Unsigned = uint64_t;
+  using Bool = Mask;
+  using Literal = int64_t;
+  static constexpr bool is_floating = false, is_unsigned = true;
+  static constexpr int bits = 64;
+  static GRADUS_INLINE Num like(Num, Literal c) { return {static_cast<Value>(c)}; }
   Value value;
 };
 
@@ -339,16 +354,19 @@ requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> abs(Num<T> x) { return selec
 // a / b rounded towards zero; 0 for b = 0, and the minimum for minimum / -1.
 template <class T>
 requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> trunc_div(Num<T> a, Num<T> b) {
-  Mask zero = b == 0;
-  Mask wraps = (a == std::numeric_limits<T>::min()) & (b == -1);
-  Num<T> safe = select(zero | wraps, 1, b);
+  Mask zero = b == 0, one = zero;
+  if constexpr (!Num<T>::is_unsigned)
+    one = zero | ((a == std::numeric_limits<T>::min()) & (b == -1));
+  Num<T> safe = select(one, 1, b);
   return select(zero, 0, Num<T>{static_cast<T>(a.value / safe.value)});
 }
 
 // a - b * trunc(a / b), with the sign of a, as C's %; 0 for b = 0 and for b = -1.
 template <class T>
 requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> c_rem(Num<T> a, Num<T> b) {
-  Num<T> safe = select((b == 0) | (b == -1), 1, b);
+  Mask one = b == 0;
+  if constexpr (!Num<T>::is_unsigned) one = one | (b == -1);
+  Num<T> safe = select(one, 1, b);
   return {static_cast<T>(a.value % safe.value)};
 }
 
@@ -356,6 +374,7 @@ requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> c_rem(Num<T> a, Num<T> b) {
 template <class T>
 requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> floor_mod(Num<T> a, Num<T> b) {
   Num<T> r = c_rem(a, b);
+  if constexpr (Num<T>::is_unsigned) return r;
   return select((r != 0) & ((r ^ b) < 0), r + b, r);
 }
 
@@ -364,6 +383,7 @@ requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> floor_mod(Num<T> a, Num<T> b
 template <class T>
 requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> floor_div(Num<T> a, Num<T> b) {
   Num<T> q = trunc_div(a, b);
+  if constexpr (Num<T>::is_unsigned) return q;
   Num<T> r = c_rem(a, b);
   return select((r != 0) & ((r ^ b) < 0), q - 1, q);
 }

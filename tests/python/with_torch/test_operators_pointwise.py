@@ -354,6 +354,27 @@ def test_shifts():
     check(f, ints((9,), -50, 50), ints((9,), 0, 5, seed=1), order=0)
 
 
+def test_integers_of_other_sizes():
+    i16, u16, u32, u64 = torch.int16, torch.uint16, torch.uint32, torch.uint64
+
+    def signed(x, y):
+        return x * y, x // 7, torch.maximum(x, y), x < y, x + y.to(torch.int8), x.sum(), x.to(u16)
+
+    check(signed, ints((9,), -400, 400, i16), ints((9,), -400, 400, i16, seed=1), order=0)
+
+    class Unsigned(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("w", torch.tensor([2**64 - 1, 2**63, 5], dtype=u64))
+            self.register_buffer("v", torch.tensor([2**32 - 1, 7, 0], dtype=u32))
+
+        def forward(self, x, u):
+            wide = self.w.to(torch.float64) * x, self.v * x, self.v.to(torch.int64), u + 0.5
+            return *wide, u.to(i16), torch.cat([u, u]), torch.sort(self.w)[0]
+
+    check(Unsigned(), draw((3,)), ints((3,), 0, 65536, u16), order=1)
+
+
 def test_casts():
     f = lambda x, n: (
         x.to(f32),
