@@ -30,8 +30,8 @@ constexpr std::array<TorchDType, 22> torch_dtypes{{{1, "uint8", DType::u8},
                                                    {7, "float32", DType::f32},
                                                    {8, "float64", DType::f64},
                                                    {9, "complex32"},
-                                                   {10, "complex64"},
-                                                   {11, "complex128"},
+                                                   {10, "complex64", DType::f32},
+                                                   {11, "complex128", DType::f64},
                                                    {12, "bool", DType::boolean},
                                                    {13, "bfloat16", DType::bf16},
                                                    {28, "uint16"},
@@ -55,6 +55,8 @@ bool is_foreign(int64_t n) {
   const TorchDType* d = find_dtype(n);
   return d && !d->here;
 }
+
+bool is_complex(int64_t n) { return n == 10 || n == 11; }
 
 // The document
 
@@ -198,6 +200,7 @@ Argument argument(const Json& value, const SizesByName& names, int depth) {
   if (kind == "as_device" || kind == "as_layout" || kind == "as_memory_format") return Ignored();
   if (kind == "as_graph")
     return std::make_shared<Subgraph>(graph(need(v, "graph"), text(v, "name"), depth + 1));
+  if (kind == "as_complex") return ComplexNumber{number(need(v, "real")), number(need(v, "imag"))};
   return OtherKind{kind};
 }
 
@@ -240,7 +243,7 @@ Subgraph graph(const Json& value, std::string name, int depth) {
         g.foreign.emplace(key, dtype);
       else
         g.tensors.emplace(key, TensorMeta{dtype_of(dtype), sizes(need(held, "sizes"), nullptr),
-                                          strides_of(held)});
+                                          strides_of(held), is_complex(dtype)});
     } catch (const Error& e) {
       throw Error("tensor '{}': {}", printable(key), e.bare());
     }
@@ -323,6 +326,7 @@ StoredTensor stored_tensor(const std::string& name, const Json& value) {
   const Json* meta = find(value, "tensor_meta");
   if (!meta) return t;  // no tensor: a pickled object
   t.dtype = dtype_of(integer(need(*meta, "dtype")));
+  t.complex = is_complex(integer(need(*meta, "dtype")));
   t.requires_grad = truth(need(*meta, "requires_grad"));
   t.sizes = numbers(need(*meta, "sizes"));
   t.strides = numbers(need(*meta, "strides"));
@@ -346,6 +350,16 @@ DType dtype_of(int64_t n) {
   if (!d) throw Error("{} is the number of no dtype of PyTorch", n);
   if (!d->here) throw Error("the dtype {} is not supported", d->name);
   return *d->here;
+}
+
+ir::Type type_of(const TensorMeta& meta) {
+  ir::Type type(meta.dtype, meta.sizes);
+  if (meta.complex) type.dims.push_back(2);
+  return type;
+}
+
+std::string_view complex_name(DType of_parts) {
+  return of_parts == DType::f32 ? "complex64" : "complex128";
 }
 
 ExportedProgram read_exported_program(std::string_view json) try {
