@@ -110,14 +110,16 @@ void step_of_any(const Step& s, int64_t r, int64_t n, const Complex* x, Complex*
   const int64_t m = s.length / r, t = s.stride;
   for (int64_t p = 0; p < m; ++p)
     for (int64_t k = 0; k < r; ++k) {
-      const Complex w = s.roots[t * p * k];
       Complex* to = y + t * (r * p + k);
-      for (int64_t q = 0; q < t; ++q) {
-        Complex sum = x[t * p + q];
-        for (int64_t j = 1; j < r; ++j)
-          sum = sum + x[t * (p + j * m) + q] * s.roots[n / r * (j * k % r)];
-        to[q] = sum * w;
+      const Complex* from = x + t * p;
+      const Complex w = s.roots[t * p * k];
+      std::copy_n(from, t, to);
+      for (int64_t j = 1, turn = k; j < r; ++j, turn = turn + k < r ? turn + k : turn + k - r) {
+        from += t * m;
+        const Complex f = s.roots[n / r * turn];
+        for (int64_t q = 0; q < t; ++q) to[q] = to[q] + from[q] * f;
       }
+      for (int64_t q = 0; q < t; ++q) to[q] = to[q] * w;
     }
 }
 

@@ -278,7 +278,9 @@ size_t Call::complex_place(std::string_view name, size_t at) const {
   }
   return place;
 }
-size_t Call::complex_operands() const { return complex_place({}); }
+size_t Call::complex_operands(std::string_view hidden) const {
+  return complex_place({}) - is_complex(hidden);
+}
 
 const Argument* Call::shown_number(const NamedArgument& argument) const {
   if (argument.name == shown_->hidden) return nullptr;

@@ -122,7 +122,7 @@ class Call {
 
   // Of complex numbers.
   bool is_complex(std::string_view name) const;
-  size_t complex_operands() const;
+  size_t complex_operands(std::string_view hidden) const;  // but for an argument
   // A tensor or number, whose imaginary part is undefined where it is real.
   Pair pair(std::string_view name = "self");
   // What the rule for real tensors gives when it is shown that.

@@ -43,8 +43,9 @@ Pair tensors_of(Call& c, std::string_view name = "self") {
 void need_complex_results(Call& c) {
   for (size_t i = 0; i < c.results(); ++i)
     if (c.wants(i) && !c.result(i).complex)
-      c.fail("an operand is {}, and the result is real: this is not supported",
-             c.is_complex("self") ? complex_name(c.meta().dtype) : "complex");
+      c.fail(
+          "an operand is {}, and the result is real: this is not supported",
+          c.is_complex("self") && c.is_tensor("self") ? complex_name(c.meta().dtype) : "complex");
 }
 
 // A view of a complex tensor by views of its parts.
@@ -64,7 +65,6 @@ View of_parts(Importer& importer, const View& re, const View& im) {
 
 // A rule of new tensors, whose imaginary part is 0.
 void real_alone(Call& c) {
-  need_complex_results(c);
   for (const ShownResult& r : c.run_shown({})) give_pair(c, {r.value, zeros_like(r.value)});
 }
 
@@ -72,7 +72,7 @@ void real_alone(Call& c) {
 // for each imaginary one.
 Pair multiplied_out(Call& c, std::string_view hidden) {
   constexpr size_t most = 4;
-  const size_t operands = c.complex_operands();
+  const size_t operands = c.complex_operands(hidden);
   if (operands > most) c.fail("more than {} complex operands are not supported", most);
   Pair sum;
   for (uint32_t imaginary = 0; imaginary < 1U << operands; ++imaginary) {
@@ -87,13 +87,9 @@ Pair multiplied_out(Call& c, std::string_view hidden) {
   if (!sum.im.defined()) sum.im = zeros_like(sum.re);
   return sum;
 }
-void complex_product(Call& c) {
-  need_complex_results(c);
-  give_pair(c, multiplied_out(c, {}));
-}
+void complex_product(Call& c) { give_pair(c, multiplied_out(c, {})); }
 
 void complex_linear(Call& c) {
-  need_complex_results(c);
   const Pair y = multiplied_out(c, "bias");
   give_pair(c, c.given("bias") ? y + tensors_of(c, "bias") : y);
 }
@@ -153,7 +149,8 @@ void sign_rule(Call& c) {
   const Pair z = tensors_of(c);
   const Value length = magnitude_of(c.x()), zero = eq(length, num(0.0));
   const Value divisor = where(zero, num(1.0), length);
-  give_pair(c, {z.re / divisor, z.im / divisor});
+  give_pair(c, {keep_where(logical_not(zero), z.re / divisor),
+                keep_where(logical_not(zero), z.im / divisor)});
 }
 
 void complex_quotient(Call& c) {
@@ -392,6 +389,7 @@ Value magnitude_of(const Value& whole) {
 }
 
 void give_pair(Call& c, const Pair& z) {
+  need_complex_results(c);
   const TensorMeta& m = c.result();
   auto fitted = [&](const Value& part) { return expand(cast(part, m.dtype), m.sizes); };
   c.give(c.importer().joined({fitted(z.re), fitted(z.im)}));

@@ -218,10 +218,10 @@ void frequencies(Call& c) {
 }
 
 constexpr RuleEntry fourier_table[] = {
-    {"fft_fftshift", shifted<false>},
-    {"fft_ifftshift", shifted<true>},
-    {"fft_fftfreq", frequencies<false>},
-    {"fft_rfftfreq", frequencies<true>},
+    {"fft_fftshift", shifted<false>},    {"fft_ifftshift", shifted<true>},
+    {"fft_irfft", real_transform_back},  {"fft_irfft2", real_transform_back},
+    {"fft_irfftn", real_transform_back}, {"fft_hfft", hermitian_transform},
+    {"fft_fftfreq", frequencies<false>}, {"fft_rfftfreq", frequencies<true>},
 };
 
 constexpr RuleEntry complex_fourier_table[] = {

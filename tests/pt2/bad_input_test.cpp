@@ -242,7 +242,7 @@ TEST(Pt2BadInput, ComplexTensorsGoToRulesForThemAlone) {
   expect_refused(m, "'y', which is complex128");
   m = model();
   graph_of(m)["nodes"][1]["inputs"][0]["arg"] = {{"as_complex", {{"real", 1.0}, {"imag", 2.0}}}};
-  expect_refused(m, "not supported with a complex number");
+  expect_refused(m, "an operand is complex, and the result is real");
 }
 
 // Sizes of 2^29 by strides of 0 are one element that is there: 2^61 bytes are not asked for. What
