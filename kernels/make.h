@@ -32,6 +32,7 @@ Kernel make_kernel(const Scan& w);
 Kernel make_kernel(const RunningMax& w);
 Kernel make_kernel(const Factor& w);
 Kernel make_kernel(const Solve& w);
+Kernel make_kernel(const Fourier& w);
 Kernel make_kernel(const Pointwise& w);
 Kernel make_kernel(const Loops& w);
 Kernel make_kernel(const Foreign& w);

@@ -30,6 +30,7 @@ Family scan_family();            // scan.cpp: cumsum, cumprod, …
 Family matmul_family();          // matmul.cpp: mm, bmm, matmul, linear, …
 Family linear_algebra_family();  // linear_algebra.cpp: cholesky, inverse, det, …
 Family factorization_family();   // factorizations.cpp: solve, qr, eigh, svd, pinv, …
+Family fourier_family();         // fourier.cpp: fft, rfft, irfft
 Family indexing_family();        // indexing.cpp: gather, scatter_add, index_select, …
 Family selection_family();       // selection.cpp: nonzero, masked_select
 Family embedding_family();       // embedding.cpp: embedding, embedding_bag
@@ -47,7 +48,7 @@ inline constexpr Family (*families[])() = {
     matmul_family,        linear_algebra_family, indexing_family,   selection_family,
     embedding_family,     normalization_family,  loss_family,       sorting_family,
     convolution_family,   image_family,          bitwise_family,    sinc_family,
-    factorization_family,
+    factorization_family, fourier_family,
 };
 
 }  // namespace gradus::ops

@@ -209,6 +209,23 @@ struct Solve {
   friend bool operator==(const Solve&, const Solve&) = default;
 };
 
+// The discrete Fourier transform of operand 0's complex numbers along `dim` into result 0, of its dtype
+// and in order. The last dimension has two elements, the real and the imaginary part; `dim` is another.
+//   y[k] = scale * sum over m of x[m] * exp(-2 pi i k m / n), of n elements; exp(+...) if `inverse`
+// Computed in f64, rounded once. The order of the sums is not specified.
+struct Fourier {
+  static constexpr std::string_view name = "fourier";
+  Layout x;
+  int dim = 0;
+  bool inverse = false;
+  Real scale = 1;
+  static constexpr auto fields() {
+    return std::tuple(field("x", &Fourier::x), field("dim", &Fourier::dim),
+                      field("inverse", &Fourier::inverse), field("scale", &Fourier::scale));
+  }
+  friend bool operator==(const Fourier&, const Fourier&) = default;
+};
+
 // An operand of a pointwise operator. The strides are over the result's shape.
 struct PointwiseOperand {
   DType dtype = DType::f32;

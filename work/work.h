@@ -36,7 +36,7 @@ Foreign foreign(Kernel kernel);
 
 using Kinds = std::variant<Move, Index, IndexCheck, Reduce, Extremum, Product, Convolution, Columns,
                            MaxPool, Triangle, Range, Spacing, OneHot, Nonzero, RandomBits, Sort,
-                           Scan, RunningMax, Factor, Solve, Pointwise, Loops, Foreign>;
+                           Scan, RunningMax, Factor, Solve, Fourier, Pointwise, Loops, Foreign>;
 
 template <class Kind, class... All>
 constexpr bool is_one_of(const std::variant<All...>*) {

@@ -65,6 +65,7 @@ class Maker {
   void bind(const work::Nonzero&) { refuse(); }
   void bind(const work::RunningMax&) { refuse(); }
   void bind(const work::Factor&) { refuse(); }
+  void bind(const work::Fourier&) { refuse(); }
   void bind(const work::Loops&) { refuse(); }  // CudaKernels has code for nests
   void bind(const work::Foreign&) { refuse(); }
 

@@ -54,7 +54,7 @@ class FromFront {
     bool counted_from_end = false;
     for_each_dimension(*seen_, [&](int64_t d) { counted_from_end |= d < 0; });
     if (!counted_from_end) return;
-    own_ = *seen_;
+    own_.emplace(*seen_);
     for_each_dimension(*own_, [&](int64_t& d) { d += d < 0 ? nameable(rank) : 0; });
     seen_ = &*own_;
   }

@@ -98,6 +98,24 @@ Wires softmax(ExportCall& c) {
   return {c.to.node(c.onnx, {c.x(0, c.y_type().dtype)}, {{"axis", c.axis("dim")}})};
 }
 
+// The axis is an attribute until version 20. A transform back is scaled by 1 / n.
+Wires fourier(ExportCall& c) {
+  const int64_t axis = c.axis("dim"), inverse = c.flag("inverse") ? 1 : 0;
+  const std::string norm = c.text("norm");
+  Wire y;
+  if (c.to.opset() < 20)
+    y = c.to.node("DFT", {c.x()}, {{"axis", axis}, {"inverse", inverse}});
+  else
+    y = c.to.node("DFT", {c.x(), "", c.to.number(DType::i64, ir::Number::of(axis))},
+                  {{"inverse", inverse}});
+  if (norm == (inverse ? "size" : "none")) return {y};
+  const DType dtype = c.y_type().dtype;
+  const Dim& n = c.type().dims[static_cast<size_t>(axis)];
+  Wire scale = c.to.cast(c.to.scalar_size(n), DType::i64, dtype);
+  if (norm == "root") scale = c.to.node("Sqrt", {scale});
+  return {c.to.node(inverse ? "Mul" : "Div", {y, scale})};
+}
+
 constexpr ExportEntry reduction_export_table[] = {
     {"sum", total, "ReduceSum"},
     {"prod", total, "ReduceProd"},
@@ -111,6 +129,7 @@ constexpr ExportEntry reduction_export_table[] = {
     {"max_dim", along, "ReduceMax"},
     {"min_dim", along, "ReduceMin"},
     {"cumsum", cumsum},
+    {"fft", fourier},
     {"sort", sort},
     {"topk", topk},
     {"softmax", softmax, "Softmax"},

@@ -1,4 +1,4 @@
-// Windows and Fourier transforms, as products with matrices of cosines and sines.
+// Windows and Fourier transforms.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -13,7 +13,7 @@ using namespace ops;
 namespace {
 
 constexpr double turn = 2 * std::numbers::pi;
-// A matrix of more rows would be larger than any model.
+// More weights would be larger than any model.
 constexpr int64_t longest = 2048;
 
 // a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N)
@@ -34,40 +34,6 @@ void window(Call& c) {
   c.give(c.constant(Tensor::from(dtype, std::span(&size, 1), values)));
 }
 
-// Row n, column k: cos or -sin of 2 pi n k / length, or sin where it is inverse.
-struct Waves {
-  Value cosines, sines;
-};
-Waves waves(Call& c, DType dtype, int64_t rows, int64_t columns, int64_t length, bool inverse) {
-  if (rows > longest || columns > longest) c.unsupported("{} of {} elements", c.op(), rows);
-  std::vector<double> cosines, sines;
-  double scale = inverse ? 1 / static_cast<double>(length) : 1;
-  for (int64_t n = 0; n < rows; ++n)
-    for (int64_t k = 0; k < columns; ++k) {
-      double angle = turn * static_cast<double>(n * k % length) / static_cast<double>(length);
-      cosines.push_back(std::cos(angle) * scale);
-      sines.push_back((inverse ? std::sin(angle) : -std::sin(angle)) * scale);
-    }
-  int64_t shape[] = {rows, columns};
-  return {c.constant(Tensor::from(dtype, shape, cosines)),
-          c.constant(Tensor::from(dtype, shape, sines))};
-}
-
-// Of [.., n] (im may be undefined), as [.., bins, 2].
-Value transformed(Call& c, const Value& re, const Value& im, int64_t length, int64_t bins,
-                  bool inverse) {
-  int64_t rows = re.dims().back().value();
-  Waves w = waves(c, re.dtype(), rows, bins, length, inverse);
-  Value y_re = matmul(re, w.cosines), y_im = matmul(re, w.sines);
-  if (im.defined()) {
-    y_re = y_re - matmul(im, w.sines);
-    y_im = y_im + matmul(im, w.cosines);
-  }
-  return emit_all(c.world(), "stack", std::vector{y_re, y_im}, {{"dim", -1}})[0];
-}
-
-Value component(const Value& x, int64_t i) { return select(x, -1, i); }
-
 // The number of real and imaginary parts in the last dimension.
 bool is_complex(Call& c, const Value& x) {
   Dim n = x.rank() > 1 ? x.dims().back() : Dim(0);
@@ -75,22 +41,19 @@ bool is_complex(Call& c, const Value& x) {
   return n == Dim(2);
 }
 
-// The real signal of which a spectrum's first half is known: the other half is its mirror image.
-Value real_signal(Call& c, const Value& re, const Value& im, int64_t length) {
-  int64_t rows = re.dims().back().value();
-  if (rows > longest || length > longest) c.unsupported("{} of {} elements", c.op(), length);
-  std::vector<double> cosines, sines;
-  for (int64_t k = 0; k < rows; ++k)
-    for (int64_t m = 0; m < length; ++m) {
-      double angle = turn * static_cast<double>(k * m % length) / static_cast<double>(length);
-      double weight = (k == 0 || 2 * k == length ? 1 : 2) / static_cast<double>(length);
-      cosines.push_back(std::cos(angle) * weight);
-      sines.push_back(2 * k == length ? 0 : -std::sin(angle) * weight);
-    }
-  int64_t shape[] = {rows, length};
-  Value y = matmul(re, c.constant(Tensor::from(re.dtype(), shape, cosines)));
-  if (im.defined()) y = y + matmul(im, c.constant(Tensor::from(re.dtype(), shape, sines)));
-  return unsqueeze(y, y.rank());
+// With both parts. Zeros follow, or elements are left out, until it has this size along the axis.
+Value fitted(const Value& x, int64_t axis, const Dim& size) {
+  const int last = x.rank() - 1;
+  Value both = pad_zeros(x, last, 0, Dim(2) - x.dims()[static_cast<size_t>(last)]);
+  return pad_zeros(both, axis, 0, size - x.dims()[static_cast<size_t>(axis)]);
+}
+Value transformed(const Value& x, int64_t axis, bool inverse) {
+  return emit("fft", {x},
+              {{"dim", axis}, {"inverse", inverse}, {"norm", inverse ? "size" : "none"}});
+}
+// The first half, which says all of a real signal.
+Value half_of(const Value& y, int64_t axis, const Dim& length) {
+  return slice(y, axis, 0, floor_div(length, 2) + 1);
 }
 
 // The axis is an attribute, and an input since version 20.
@@ -105,41 +68,38 @@ void dft(Call& c) {
   bool half = c.flag("onesided");
   int axis = axis_of_dft(c);
   if (axis == x.rank() - 1) c.fail("its axis is that of real and imaginary parts");
-  if (!x.dims()[static_cast<size_t>(axis)].constant())
-    c.unsupported("DFT along a size that has a name");
-  int64_t there = x.dims()[static_cast<size_t>(axis)].value();
+  const Dim there = x.dims()[static_cast<size_t>(axis)];
   const bool to_real = half && inverse;
   if (half && !inverse && complex)
     c.fail("one side of the spectrum says all of a real signal alone");
-  int64_t length = c.given(1) ? c.integer(1, "dft_length") : to_real ? 2 * (there - 1) : there;
-  if (length < 1) c.fail("its length is {}", length);
-  const int64_t used = to_real ? length / 2 + 1 : length;
-  auto along = [&](const Value& v) {
-    Value last = emit("movedim", {v}, {{"source", axis}, {"destination", -1}});
-    return there > used ? slice(last, -1, 0, used) : last;
-  };
-  Value re = along(component(x, 0)), im = complex ? along(component(x, 1)) : Value();
-  Value y = to_real ? real_signal(c, re, im, length)
-                    : transformed(c, re, im, length, half ? length / 2 + 1 : length, inverse);
-  c.give(emit("movedim", {y}, {{"source", -2}, {"destination", axis}}));
+  const Dim length = c.given(1) ? Dim(c.integer(1, "dft_length"))
+                     : to_real  ? 2 * (there - 1)
+                                : there;
+  if (length.is_constant() && length.value() < 1) c.fail("its length is {}", length.value());
+  if (to_real) {
+    Value y = emit("irfft", {fitted(x, axis, there)}, {{"n", length}, {"dim", axis}});
+    return c.give(unsqueeze(y, y.rank()));
+  }
+  Value y = transformed(fitted(x, axis, length), axis, inverse);
+  c.give(half ? half_of(y, axis, length) : y);
 }
 
 void stft(Call& c) {
   Value x = c.x();
   if (x.rank() != 3) c.fail("it wants [batch, length, 1 or 2]");
-  bool complex = is_complex(c, x), half = c.flag("onesided", true);
+  is_complex(c, x);
+  bool half = c.flag("onesided", true);
   int64_t step = c.integer(1, "frame_step");
   if (c.given(2) && c.rank(2) != 1) c.fail("its window is a list");
   auto window = c.given(2) ? c.type(2).dims[0].constant() : std::nullopt;
   if (!c.given(3) && !window) c.fail("neither frame_length nor a window is there");
   int64_t length = c.given(3) ? c.integer(3, "frame_length") : *window;
   if (step < 1 || length < 1) c.fail("frames of {} elements, {} apart", length, step);
-  auto frames = [&](int64_t part) {
-    Value f = emit("unfold", {component(x, part)}, {{"dim", 1}, {"size", length}, {"step", step}});
-    return c.given(2) ? f * c.x(2) : f;
-  };
-  c.give(transformed(c, frames(0), complex ? frames(1) : Value(), length,
-                     half ? length / 2 + 1 : length, false));
+  // [batch, frames, 1 or 2, length]
+  Value frames = emit("unfold", {x}, {{"dim", 1}, {"size", length}, {"step", step}});
+  if (c.given(2)) frames = frames * c.x(2);
+  Value y = transformed(fitted(transpose(frames, 2, 3), 2, length), 2, false);
+  c.give(half ? half_of(y, 2, length) : y);
 }
 
 double mel(double hertz) { return 2595 * std::log10(1 + hertz / 700); }

@@ -119,12 +119,20 @@ Tensor Archive::read(const StoredTensor& t) const {
     // A stored bool is any byte; here it is 0 or 1.
     const bool truths = t.dtype == DType::boolean;
     Layout layout(truths ? DType::u8 : t.dtype, t.sizes, t.strides);
+    int64_t offset = t.offset;
+    if (t.complex) {
+      for (int64_t& stride : layout.strides)
+        if (__builtin_mul_overflow(stride, 2, &stride)) throw Error("its strides are too large");
+      if (__builtin_mul_overflow(offset, 2, &offset)) throw Error("its offset is too large");
+      layout.shape.push_back(2);
+      layout.strides.push_back(1);
+    }
     auto extent = layout.checked_extent();
     Ref<Storage> memory = storage(t.member);
     const int64_t held = static_cast<int64_t>(memory->bytes() / size_of(t.dtype));
-    if (!extent || t.offset < 0 || t.offset > held || *extent > held - t.offset)
+    if (!extent || offset < 0 || offset > held || *extent > held - offset)
       throw Error("its elements do not lie in its storage of {} bytes", memory->bytes());
-    Tensor tensor(memory, std::move(layout), t.offset);
+    Tensor tensor(memory, std::move(layout), offset);
     return truths ? tensor.to(DType::boolean) : tensor;
   } catch (const Error& e) {
     throw Error("{}: tensor '{}': {}", name(), printable(t.name), e.bare());

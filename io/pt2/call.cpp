@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gradus/messages.h"
+#include "io/pt2/complex.h"
 #include "io/pt2/importer.h"
 
 namespace gradus::pt2 {
@@ -26,7 +27,8 @@ std::string_view kind_of(const Argument& a) {
                                         "a graph",
                                         "a number that is computed",
                                         "a place of memory",
-                                        "an argument of another kind"};
+                                        "an argument of another kind",
+                                        "a complex number"};
   return names[a.index()];
 }
 
@@ -42,10 +44,25 @@ int64_t constant_of(const Dim& d, std::string_view name) {
   return d.value();
 }
 
+// Numbers under these names are data; others say how an operator works.
+bool is_data(std::string_view name) {
+  constexpr std::string_view data[] = {"self", "other", "value", "fill_value"};
+  return std::ranges::find(data, name) != std::end(data);
+}
+// Tensors under these names are no data.
+bool chooses(std::string_view name) {
+  constexpr std::string_view choices[] = {"condition", "index", "indices", "mask", "repeats"};
+  return std::ranges::find(choices, name) != std::end(choices);
+}
+bool is_one_number(const Argument& a) {
+  return std::holds_alternative<Dim>(a) || std::holds_alternative<double>(a) ||
+         std::holds_alternative<bool>(a) || std::holds_alternative<NumberName>(a);
+}
+
 }  // namespace
 
 Call::Call(Importer& importer, const RuleEntry& rule, const Node& node, ops::World& world)
-    : importer_(importer), rule_(rule), node_(node), world_(world), op_(node.target) {
+    : importer_(importer), rule_(&rule), node_(node), world_(world), op_(node.target) {
   op_ = operator_of(op_);
   base_ = op_.substr(0, op_.rfind('.'));
   if (base_.ends_with('_') && !base_.starts_with("__")) base_.remove_suffix(1);
@@ -59,7 +76,7 @@ Call::Call(Importer& importer, const RuleEntry& rule, const Node& node, ops::Wor
 
 const Argument* Call::find(std::string_view name) const {
   for (const NamedArgument& i : node_.inputs)
-    if (i.name == name) return &i.value;
+    if (i.name == name) return shown_ ? shown_number(i) : &i.value;
   return nullptr;
 }
 
@@ -84,7 +101,7 @@ TensorPtr Call::tensor(std::string_view name) const {
 
 Value Call::x(std::string_view name) {
   const Argument& a = need(name);
-  if (std::holds_alternative<TensorName>(a)) return tensor(name)->read();
+  if (const auto* one = std::get_if<TensorName>(&a)) return seen(one->name, name);
   if (const auto* number = std::get_if<NumberName>(&a)) return importer_.number(number->name);
   if (const Dim* d = std::get_if<Dim>(&a)) return importer_.number(*d);
   if (const double* f = std::get_if<double>(&a)) return Value::number(*f);
@@ -97,7 +114,7 @@ Value Call::x_or_undefined(std::string_view name) { return given(name) ? x(name)
 std::vector<Value> Call::tensors(std::string_view name) {
   std::vector<Value> values;
   for (const auto& n : held<TensorNames>(need(name), name, "a list of tensors"))
-    values.push_back(n ? importer_.find(*n)->read() : Value());
+    values.push_back(n ? seen(*n, name, values.size()) : Value());
   return values;
 }
 
@@ -200,14 +217,26 @@ bool Call::wants(size_t i) const {
   return i < result_names_.size() && importer_.is_read(result_names_[i]);
 }
 
-void Call::give(Value value) { given_.push_back(std::make_shared<TensorValue>(std::move(value))); }
-void Call::give_nothing() { given_.push_back(nullptr); }
+void Call::give(Value value) {
+  if (shown_) return shown_results_.push_back({std::move(value)}), void();
+  given_.push_back(std::make_shared<TensorValue>(std::move(value)));
+}
+void Call::give_nothing() {
+  if (shown_) return shown_results_.emplace_back(), void();
+  given_.push_back(nullptr);
+}
 void Call::give_view(std::string_view of, View view) {
+  if (shown_)
+    return shown_results_.push_back({view.part(x(of)), std::string(of), std::move(view)}), void();
   given_.push_back(std::make_shared<TensorValue>(*tensor(of), std::move(view)));
 }
-void Call::give_same(std::string_view of) { given_.push_back(tensor(of)); }
+void Call::give_same(std::string_view of) {
+  if (shown_) return shown_results_.push_back({x(of), std::string(of)}), void();
+  given_.push_back(tensor(of));
+}
 
 void Call::write(std::string_view name, const Value& value) {
+  if (shown_) fail("it writes to a complex tensor, which is not supported");
   TensorPtr target = tensor(name);
   const ir::Type type = target->read().type;
   Value written = value.is_number() ? ops::full(world_, {}, 0, type.dtype) + value : value;
@@ -216,7 +245,95 @@ void Call::write(std::string_view name, const Value& value) {
 }
 
 void Call::view_again(std::string_view name, View view) {
+  if (shown_) fail("it turns a complex tensor in its place, which is not supported");
   tensor(name)->view_again(std::move(view));
+}
+
+// Of complex numbers
+
+bool Call::is_complex(std::string_view name) const {
+  for (const NamedArgument& i : node_.inputs) {
+    if (i.name != name) continue;
+    const auto* one = std::get_if<TensorName>(&i.value);
+    return one ? importer_.is_complex(one->name) : std::holds_alternative<ComplexNumber>(i.value);
+  }
+  return false;
+}
+
+size_t Call::complex_place(std::string_view name, size_t at) const {
+  size_t place = 0;
+  for (const NamedArgument& i : node_.inputs) {
+    if (i.name == name) {
+      if (const auto* list = std::get_if<TensorNames>(&i.value))
+        for (size_t k = 0; k < at; ++k)
+          place += (*list)[k].has_value() && importer_.is_complex(*(*list)[k]);
+      return place;
+    }
+    if (const auto* list = std::get_if<TensorNames>(&i.value))
+      for (const auto& n : *list) place += n.has_value() && importer_.is_complex(*n);
+    else
+      place += is_complex(i.name);
+  }
+  return place;
+}
+size_t Call::complex_operands(std::string_view hidden) const {
+  return complex_place({}) - is_complex(hidden);
+}
+
+const Argument* Call::shown_number(const NamedArgument& argument) const {
+  if (argument.name == shown_->hidden) return nullptr;
+  const auto* number = std::get_if<ComplexNumber>(&argument.value);
+  const bool sum = shown_->as == Shown::As::sum;
+  const bool data = is_data(argument.name);
+  const bool absent = sum && shown_->imaginary && data && is_one_number(argument.value);
+  if (!number && !absent) return &argument.value;
+  if (!data) fail("its argument '{}' is a complex number, which is not supported", argument.name);
+  double shown = 0;
+  if (number) {
+    if (shown_->as == Shown::As::magnitude) fail("a complex number is among its operands");
+    const size_t place = sum ? 0 : complex_place(argument.name);
+    shown = shown_->imaginary >> place & 1 ? number->imaginary : number->real;
+  }
+  return &shown_numbers_.emplace_back(shown);
+}
+
+Value Call::seen(const std::string& name, std::string_view argument, size_t at) {
+  Value whole = importer_.find(name)->read();
+  if (!shown_) return whole;
+  const bool sum = shown_->as == Shown::As::sum;
+  if (!importer_.is_complex(name)) {
+    const bool absent = sum && shown_->imaginary && !chooses(argument);
+    return absent ? ops::zeros_like(whole) : whole;
+  }
+  if (shown_->as == Shown::As::magnitude) return magnitude_of(whole);
+  const Pair parts = importer_.parts(whole);
+  return shown_->imaginary >> (sum ? 0 : complex_place(argument, at)) & 1 ? parts.im : parts.re;
+}
+
+Pair Call::pair(std::string_view name) {
+  const Argument& a = need(name);
+  if (const auto* number = std::get_if<ComplexNumber>(&a))
+    return {num(number->real), num(number->imaginary)};
+  return is_complex(name) ? importer_.parts(x(name)) : Pair{x(name), {}};
+}
+
+std::vector<ShownResult> Call::run_shown(const Shown& shown) {
+  const RuleEntry* own = rule_;
+  const RuleEntry* rule = find_rule(op_);
+  std::string name(op_);
+  if (!rule) {  // it writes
+    const size_t dot = op_.rfind('.');
+    name = fmt::format("{}{}", base_, dot == op_.npos ? "" : op_.substr(dot));
+    rule = find_rule(name);
+  }
+  if (!rule) fail("the operator is not supported");
+  rule_ = rule;
+  shown_ = &shown;
+  shown_results_.clear();
+  rule->rule(*this);
+  shown_ = nullptr;
+  rule_ = own;
+  return std::exchange(shown_results_, {});
 }
 
 Value as(const Value& x, DType dtype) { return x.is_number() ? x : ops::cast(x, dtype); }

@@ -1,6 +1,7 @@
 // A node as the rule of its operator sees it.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,24 @@ struct RuleEntry {
   std::string_view ours = {};
 };
 
+// What a rule for real tensors is shown of complex ones, so that it serves them as well.
+struct Shown {
+  enum class As : uint8_t {
+    sum,        // one part of all; data that are real are 0 where it is the imaginary one
+    product,    // one part of each; what is real stays
+    magnitude,  // their absolute values
+  } as = As::sum;
+  // Which parts are imaginary ones: a bit for each complex operand, in order; one for all of a sum.
+  uint32_t imaginary = 0;
+  std::string_view hidden = {};  // an argument that is not shown
+};
+// What it gives then: of an argument or a view of one, where `of` is not empty.
+struct ShownResult {
+  Value value;
+  std::string of = {};
+  View view = {};
+};
+
 // Rules say what an operator means over values, as compositions do. Arguments are asked for by
 // their names in ATen's schema; those left out have the default that the rule gives.
 class Call {
@@ -39,7 +58,7 @@ class Call {
   Call(Importer& importer, const RuleEntry& rule, const Node& node, ops::World& world);
 
   std::string_view op() const { return op_; }  // "add.Tensor"
-  std::string_view ours() const { return rule_.ours.empty() ? base_ : rule_.ours; }
+  std::string_view ours() const { return rule_->ours.empty() ? base_ : rule_->ours; }
   ops::World& world() { return world_; }
   Importer& importer() { return importer_; }
 
@@ -101,6 +120,14 @@ class Call {
     throw Error(fmt::format(format, std::forward<Args>(args)...));
   }
 
+  // Of complex numbers.
+  bool is_complex(std::string_view name) const;
+  size_t complex_operands(std::string_view hidden) const;  // but for an argument
+  // A tensor or number, whose imaginary part is undefined where it is real.
+  Pair pair(std::string_view name = "self");
+  // What the rule for real tensors gives when it is shown that.
+  std::vector<ShownResult> run_shown(const Shown& shown);
+
   // For the importer.
   const std::vector<TensorPtr>& given_results() const { return given_; }
   const std::string& result_name(size_t i) const { return result_names_[i]; }
@@ -109,14 +136,21 @@ class Call {
   const Argument* find(std::string_view name) const;
   const Argument& need(std::string_view name) const;
   TensorPtr tensor(std::string_view name) const;
+  // Of the complex operands the one with that name, or at that place of the list.
+  size_t complex_place(std::string_view name, size_t at = 0) const;
+  Value seen(const std::string& tensor, std::string_view name, size_t at = 0);
+  const Argument* shown_number(const NamedArgument& argument) const;
 
   Importer& importer_;
-  const RuleEntry& rule_;
+  const RuleEntry* rule_;
   const Node& node_;
   ops::World& world_;
   std::string_view op_, base_;
   std::vector<std::string> result_names_;
   std::vector<TensorPtr> given_;
+  const Shown* shown_ = nullptr;
+  std::vector<ShownResult> shown_results_;
+  mutable std::deque<Argument> shown_numbers_;
 };
 
 // The operand in that dtype; numbers stay numbers.
@@ -127,12 +161,15 @@ using Rules = std::span<const RuleEntry>;
 extern const Rules pointwise_rules, activation_rules, comparison_rules, reduction_rules, view_rules,
     shape_rules, creation_rules, indexing_rules, product_rules, convolution_rules,
     normalization_rules, attention_rules, loss_rules, recurrent_rules, linear_algebra_rules,
-    sorting_rules, assertion_rules, backward_rules, derivative_rules;
+    sorting_rules, assertion_rules, backward_rules, derivative_rules, fourier_rules, unique_rules;
+// Of these a node has its rule that has a complex operand or result.
+extern const Rules complex_rules, complex_fourier_rules;
 
 // "add.Tensor" of "torch.ops.aten.add.Tensor"; operators that are not ATen's keep their library's
 // name: "gradus.grad.default".
 std::string_view operator_of(std::string_view target);
 // The rule of "add.Tensor"; null if there is none.
 const RuleEntry* find_rule(std::string_view op);
+const RuleEntry* find_complex_rule(std::string_view op);
 
 }  // namespace gradus::pt2

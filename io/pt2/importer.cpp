@@ -14,6 +14,10 @@ namespace {
 constexpr int64_t most_known_elements = int64_t{1} << 17;
 constexpr std::string_view higher_order = "torch.ops.higher_order.";
 
+std::pair<ir::ValueId, ir::ValueId> ids_of(const Pair& z) {
+  return {ir::GraphWorld::id_of(z.re), ir::GraphWorld::id_of(z.im)};
+}
+
 ir::Graph one_stage() {
   ir::Graph g;
   g.name = "model";
@@ -76,6 +80,14 @@ void for_each_name(const Argument& a, const std::function<void(const std::string
   if (const auto* list = std::get_if<TensorNames>(&a))
     for (const auto& name : *list)
       if (name) f(*name);
+}
+
+// Whether a value is complex is a matter of its name: what a region calls it has to agree.
+void check_rank(const Subgraph& region, const std::string& name, const TensorPtr& tensor) {
+  auto it = region.tensors.find(name);
+  if (it == region.tensors.end() || !tensor) return;
+  if (static_cast<size_t>(tensor->read().rank()) != type_of(it->second).dims.size())
+    throw Error("the region's input '{}' has another type than what it is given", printable(name));
 }
 
 }  // namespace
@@ -141,7 +153,7 @@ void Importer::add_user_inputs(Scope& scope) {
     const auto* tensor = std::get_if<TensorName>(&spec.argument);
     if (!tensor) continue;  // its value is fixed in the program
     const TensorMeta& m = meta(tensor->name);
-    scope[tensor->name] = add_input(tensor->name, ir::Type(m.dtype, m.sizes));
+    scope[tensor->name] = add_input(tensor->name, type_of(m));
   }
 }
 
@@ -155,6 +167,9 @@ const StoredTensor& Importer::first_tied(const StoredTensor& tensor) const {
 TensorPtr Importer::stored_input(const InputSpec& spec) {
   const StoredTensor* stored = archive_.find(spec.target);
   if (!stored) throw Error("the archive has no values of '{}'", printable(spec.target));
+  if (stored->complex && !is_complex(std::get<TensorName>(spec.argument).name))
+    throw Error("'{}' is {} where it is stored, and another dtype in the graph",
+                printable(spec.target), complex_name(stored->dtype));
   const StoredTensor& first = first_tied(*stored);
   if (&first != stored) result_.tied.emplace(stored->name, first.name);
   TensorPtr& tensor = stored_[&first];
@@ -210,7 +225,10 @@ std::vector<TensorPtr> Importer::run_graph(const Subgraph& graph, std::vector<Te
     throw Error("the region takes {} inputs, {} are given", graph.inputs.size(), inputs.size());
   Scope scope;
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (const auto* name = std::get_if<TensorName>(&graph.inputs[i])) scope[name->name] = inputs[i];
+    if (const auto* name = std::get_if<TensorName>(&graph.inputs[i])) {
+      check_rank(graph, name->name, inputs[i]);
+      scope[name->name] = inputs[i];
+    }
   run_nodes(graph, scope);
   std::vector<TensorPtr> results;
   for (const Argument& o : graph.outputs) {
@@ -241,6 +259,8 @@ bool Importer::run_item(const Node& node) {
   const auto* number = item ? std::get_if<NumberName>(&node.outputs.at(0)) : nullptr;
   const auto* tensor = number ? std::get_if<TensorName>(&node.inputs.at(0).value) : nullptr;
   if (!tensor) return false;
+  if (is_complex(tensor->name))
+    throw Error("a number that is {} is not supported", complex_name(meta(tensor->name).dtype));
   Value value = ops::reshape(find(tensor->name)->read(), {});
   if (is_floating(value.dtype())) value = ops::detach(value);
   numbers_[number->name] = value;
@@ -302,27 +322,77 @@ void Importer::check_type(const std::string& name, const Value& value) const {
       if (numbers_.contains(symbol))
         throw Error("the value of a tensor decides the size '{}', which is not supported", symbol);
     });
-  const TensorMeta& m = meta(name);
+  const ir::Type told = type_of(meta(name));
+  const Dims& sizes = told.dims;
   bool fits =
-      value.is_tensor() && value.dtype() == m.dtype && value.dims().size() == m.sizes.size();
-  for (size_t i = 0; fits && i < m.sizes.size(); ++i) {
-    const Dim &a = value.dims()[i], &b = m.sizes[i];
+      value.is_tensor() && value.dtype() == told.dtype && value.dims().size() == sizes.size();
+  for (size_t i = 0; fits && i < sizes.size(); ++i) {
+    const Dim &a = value.dims()[i], &b = sizes[i];
     fits = !a.is_constant() || !b.is_constant() || a == b;
   }
   if (!fits)
     throw Error(
         "'{}' is {} in the archive, and {} here: a fault of the operator's rule; please "
         "report it",
-        printable(name), ir::to_string(ir::Type(m.dtype, m.sizes)),
+        printable(name), ir::to_string(told),
         value.is_tensor() ? ir::to_string(value.type) : "a number");
 }
 
+bool Importer::is_complex(const std::string& name) const {
+  auto it = subgraph_->tensors.find(name);
+  return it != subgraph_->tensors.end() && it->second.complex;
+}
+
+Pair Importer::parts(const Value& whole) {
+  auto [it, fresh] = pairs_.try_emplace(ir::GraphWorld::id_of(whole));
+  if (fresh) {
+    it->second = {ops::select(whole, -1, 0), ops::select(whole, -1, 1)};
+    wholes_.emplace(ids_of(it->second), whole);
+  }
+  return it->second;
+}
+
+Value Importer::joined(const Pair& parts) {
+  if (auto it = wholes_.find(ids_of(parts)); it != wholes_.end()) return it->second;
+  Value whole = emit_all(world_, "stack", std::array{parts.re, parts.im}, {{"dim", -1}})[0];
+  pairs_.emplace(ir::GraphWorld::id_of(whole), parts);
+  wholes_.emplace(ids_of(parts), whole);
+  return whole;
+}
+
+namespace {
+
+// The first complex tensor or number among a node's arguments and results, in words; empty where
+// there is none.
+std::string complex_part_of(const Node& node, const Subgraph& graph) {
+  std::string found;
+  auto look = [&](const Argument& a) {
+    if (!found.empty()) return;
+    if (std::holds_alternative<ComplexNumber>(a)) found = "a complex number";
+    for_each_name(a, [&](const std::string& name) {
+      auto it = graph.tensors.find(name);
+      if (it != graph.tensors.end() && it->second.complex)
+        found = fmt::format("'{}', which is {},", printable(name), complex_name(it->second.dtype));
+    });
+  };
+  for (const NamedArgument& i : node.inputs) look(i.value);
+  for (const Argument& o : node.outputs) look(o);
+  return found;
+}
+
+}  // namespace
+
 void Importer::apply(const Node& node, Scope& scope) {
   const std::string_view op = operator_of(node.target);
-  const RuleEntry* rule = find_rule(op);
+  // No rule that knows real numbers alone sees a complex one.
+  const std::string complex = complex_part_of(node, *subgraph_);
+  const auto find_one = complex.empty() ? find_rule : find_complex_rule;
+  const RuleEntry* rule = find_one(op);
   const std::string unwritten = without_write(op);
   const bool writes = !rule && !unwritten.empty();
-  if (writes) rule = find_rule(unwritten);
+  if (writes) rule = find_one(unwritten);
+  if (!rule && !complex.empty())
+    throw Error("the operator is not supported with {} among its operands and results", complex);
   if (!rule) throw Error("the operator is not supported");
   Call call(*this, *rule, node, world_);
   rule->rule(call);

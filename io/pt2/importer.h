@@ -25,6 +25,10 @@ class Importer {
   // For rules and calls.
   TensorPtr find(const std::string& name) const;  // throws Error where there is none
   const TensorMeta& meta(const std::string& name) const;
+  bool is_complex(const std::string& name) const;
+  // A complex value's parts; the value of parts of one type.
+  Pair parts(const Value& whole);
+  Value joined(const Pair& parts);
   bool is_read(const std::string& name) const { return read_.contains(name); }
   // The value of what follows from constants alone; undefined otherwise.
   Tensor known(const Value& value);
@@ -78,7 +82,9 @@ class Importer {
   std::map<const StoredTensor*, TensorPtr> stored_;    // tied ones by the first
   std::map<ir::ValueId, Tensor> constants_;            // inputs whose values the archive fixes
   std::map<std::string, Value, std::less<>> numbers_;  // by name, and by the size's name
-  const Subgraph* subgraph_ = nullptr;                 // at hand, with its names
+  std::map<ir::ValueId, Pair> pairs_;                  // what complex values were made of
+  std::map<std::pair<ir::ValueId, ir::ValueId>, Value> wholes_;  // by the parts
+  const Subgraph* subgraph_ = nullptr;                           // at hand, with its names
   const Scope* scope_ = nullptr;
   std::set<std::string, std::less<>> read_, names_, result_names_;
   int no_grad_ = 0;

@@ -148,6 +148,19 @@ void all_distances_rule(Call& c) {
   c.give(emit("norm", {difference}, {{"p", p}, {"dim", ir::Literal::list(Ints{-1})}}));
 }
 
+// Those of each row from the ones after it, in order.
+void pair_distances_rule(Call& c) {
+  Value x = c.x();
+  if (x.rank() != 2) c.fail("its operand is a matrix");
+  const Dim n = x.dims()[0];
+  Value i = arange(c.world(), n), later = lt(unsqueeze(i, 1), unsqueeze(i, 0));
+  Value pairs = emit("nonzero", {later}, {{"count", floor_div(n * (n - 1), 2)}});
+  Value left = index_select(x, select(pairs, 1, 0), 0),
+        right = index_select(x, select(pairs, 1, 1), 0);
+  c.give(emit("norm", {left - right},
+              {{"p", c.number("p", 2)}, {"dim", ir::Literal::list(Ints{-1})}}));
+}
+
 constexpr RuleEntry linear_algebra_table[] = {
     {"inverse", matrix_rule, "inverse"},
     {"linalg_inv", matrix_rule, "inverse"},
@@ -188,6 +201,8 @@ constexpr RuleEntry linear_algebra_table[] = {
     {"pinverse", pseudoinverse_rule},
     {"linalg_cond", condition_rule},
     {"linalg_lstsq", least_squares_rule},
+    {"pdist", pair_distances_rule},
+    {"_pdist_forward", pair_distances_rule},
     {"cdist", all_distances_rule},
     {"_cdist_forward", all_distances_rule},
 };

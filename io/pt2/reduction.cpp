@@ -251,6 +251,8 @@ constexpr RuleEntry reduction_table[] = {
     {"median.dim", extremum_along_rule, "median_dim"},
     {"any", truth_rule},
     {"all", truth_rule},
+    {"_is_any_true", truth_rule, "any"},
+    {"_is_all_true", truth_rule, "all"},
     {"count_nonzero", count_nonzero_rule},
     {"norm", vector_norm_rule},
     {"linalg_vector_norm", vector_norm_rule},

@@ -21,27 +21,14 @@ struct TorchDType {
   std::string_view name;
   std::optional<DType> here = {};
 };
-constexpr std::array<TorchDType, 21> torch_dtypes{{{1, "uint8", DType::u8},
-                                                   {2, "int8", DType::i8},
-                                                   {3, "int16", DType::i16},
-                                                   {4, "int32", DType::i32},
-                                                   {5, "int64", DType::i64},
-                                                   {6, "float16", DType::f16},
-                                                   {7, "float32", DType::f32},
-                                                   {8, "float64", DType::f64},
-                                                   {9, "complex32"},
-                                                   {10, "complex64"},
-                                                   {11, "complex128"},
-                                                   {12, "bool", DType::boolean},
-                                                   {13, "bfloat16", DType::bf16},
-                                                   {28, "uint16", DType::u16},
-                                                   {29, "float8_e4m3fn"},
-                                                   {30, "float8_e5m2"},
-                                                   {31, "float8_e4m3fnuz"},
-                                                   {32, "float8_e5m2fnuz"},
-                                                   {33, "float8_e8m0fnu"},
-                                                   {34, "uint32", DType::u32},
-                                                   {35, "uint64", DType::u64}}};
+constexpr std::array<TorchDType, 21> torch_dtypes{
+    {{1, "uint8", DType::u8},       {2, "int8", DType::i8},         {3, "int16", DType::i16},
+     {4, "int32", DType::i32},      {5, "int64", DType::i64},       {6, "float16", DType::f16},
+     {7, "float32", DType::f32},    {8, "float64", DType::f64},     {9, "complex32"},
+     {10, "complex64", DType::f32}, {11, "complex128", DType::f64}, {12, "bool", DType::boolean},
+     {13, "bfloat16", DType::bf16}, {28, "uint16", DType::u16},     {29, "float8_e4m3fn"},
+     {30, "float8_e5m2"},           {31, "float8_e4m3fnuz"},        {32, "float8_e5m2fnuz"},
+     {33, "float8_e8m0fnu"},        {34, "uint32", DType::u32},     {35, "uint64", DType::u64}}};
 
 const TorchDType* find_dtype(int64_t n) {
   for (const TorchDType& d : torch_dtypes)
@@ -54,6 +41,8 @@ bool is_foreign(int64_t n) {
   const TorchDType* d = find_dtype(n);
   return d && !d->here;
 }
+
+bool is_complex(int64_t n) { return n == 10 || n == 11; }
 
 // The document
 
@@ -197,6 +186,7 @@ Argument argument(const Json& value, const SizesByName& names, int depth) {
   if (kind == "as_device" || kind == "as_layout" || kind == "as_memory_format") return Ignored();
   if (kind == "as_graph")
     return std::make_shared<Subgraph>(graph(need(v, "graph"), text(v, "name"), depth + 1));
+  if (kind == "as_complex") return ComplexNumber{number(need(v, "real")), number(need(v, "imag"))};
   return OtherKind{kind};
 }
 
@@ -239,7 +229,7 @@ Subgraph graph(const Json& value, std::string name, int depth) {
         g.foreign.emplace(key, dtype);
       else
         g.tensors.emplace(key, TensorMeta{dtype_of(dtype), sizes(need(held, "sizes"), nullptr),
-                                          strides_of(held)});
+                                          strides_of(held), is_complex(dtype)});
     } catch (const Error& e) {
       throw Error("tensor '{}': {}", printable(key), e.bare());
     }
@@ -322,6 +312,7 @@ StoredTensor stored_tensor(const std::string& name, const Json& value) {
   const Json* meta = find(value, "tensor_meta");
   if (!meta) return t;  // no tensor: a pickled object
   t.dtype = dtype_of(integer(need(*meta, "dtype")));
+  t.complex = is_complex(integer(need(*meta, "dtype")));
   t.requires_grad = truth(need(*meta, "requires_grad"));
   t.sizes = numbers(need(*meta, "sizes"));
   t.strides = numbers(need(*meta, "strides"));
@@ -345,6 +336,16 @@ DType dtype_of(int64_t n) {
   if (!d) throw Error("{} is the number of no dtype of PyTorch", n);
   if (!d->here) throw Error("the dtype {} is not supported", d->name);
   return *d->here;
+}
+
+ir::Type type_of(const TensorMeta& meta) {
+  ir::Type type(meta.dtype, meta.sizes);
+  if (meta.complex) type.dims.push_back(2);
+  return type;
+}
+
+std::string_view complex_name(DType of_parts) {
+  return of_parts == DType::f32 ? "complex64" : "complex128";
 }
 
 ExportedProgram read_exported_program(std::string_view json) try {

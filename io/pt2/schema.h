@@ -35,7 +35,10 @@ struct NumberName {
 };
 // What says where and how memory lies: no meaning here.
 struct Ignored {};
-// A kind of argument that nothing here takes: "as_complex".
+struct ComplexNumber {
+  double real = 0, imaginary = 0;
+};
+// A kind of argument that nothing here takes: "as_custom_obj".
 struct OtherKind {
   std::string kind;
 };
@@ -45,7 +48,7 @@ struct OtherKind {
 using Argument =
     std::variant<std::monostate, TensorName, TensorNames, Dim, Dims, double, std::vector<double>,
                  bool, std::vector<bool>, std::string, std::vector<std::string>, ScalarType,
-                 std::shared_ptr<Subgraph>, NumberName, Ignored, OtherKind>;
+                 std::shared_ptr<Subgraph>, NumberName, Ignored, OtherKind, ComplexNumber>;
 
 struct NamedArgument {
   std::string name;  // as the operator's schema has it; empty for operands of higher-order ones
@@ -66,7 +69,14 @@ struct TensorMeta {
   DType dtype = DType::f32;
   Dims sizes;
   Dims strides;  // how it lies in memory, where the archive says so: which reshapes are views
+  // Its elements are pairs of that dtype. Its value here has them along a last dimension, which
+  // stands in no list of sizes.
+  bool complex = false;
 };
+// The type of its value.
+ir::Type type_of(const TensorMeta& meta);
+// As torch calls its dtype where it is complex: "complex64".
+std::string_view complex_name(DType of_parts);
 
 struct Subgraph {
   std::string name;
@@ -114,16 +124,18 @@ struct StoredTensor {
   DType dtype = DType::f32;
   Sizes sizes, strides;
   int64_t offset = 0;  // in elements
+  bool complex = false;
 
   // Whether both are the same elements of one storage.
   bool is_tied_to(const StoredTensor& o) const {
     return parameter == o.parameter && member == o.member && offset == o.offset &&
-           sizes == o.sizes && strides == o.strides && dtype == o.dtype;
+           sizes == o.sizes && strides == o.strides && dtype == o.dtype && complex == o.complex;
   }
 };
 std::vector<StoredTensor> read_stored_tensors(std::string_view json);
 
-// torch's number of a dtype; Throws Error for one that is not here.
+// Of torch's number of a dtype; of a complex one that of its parts. Throws Error for one that is
+// not here.
 DType dtype_of(int64_t number);
 std::string dtype_name(int64_t number);  // as torch calls it: "complex64"
 

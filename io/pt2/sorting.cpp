@@ -53,23 +53,10 @@ void bucket_rule(Call& c) {
   c.give(cast(sum(cast(before, DType::i64), {-1}, false), c.result().dtype));
 }
 
-void unique_rule(Call& c) {
-  c.fail("data decide how many elements are unique, and there is no operator for that");
-}
-
 constexpr RuleEntry sorting_table[] = {
-    {"sort", sort_rule},
-    {"argsort", sort_rule},
-    {"msort", rows_sort_rule},
-    {"topk", topk_rule},
-    {"kthvalue", kthvalue_rule},
-    {"searchsorted", bucket_rule},
+    {"sort", sort_rule},        {"argsort", sort_rule},      {"msort", rows_sort_rule},
+    {"topk", topk_rule},        {"kthvalue", kthvalue_rule}, {"searchsorted", bucket_rule},
     {"bucketize", bucket_rule},
-    {"unique_dim", unique_rule},
-    {"_unique", unique_rule},
-    {"_unique2", unique_rule},
-    {"unique_consecutive", unique_rule},
-    {"unique_dim_consecutive", unique_rule},
 };
 
 }  // namespace

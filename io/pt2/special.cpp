@@ -10,13 +10,14 @@ namespace gradus::pt2 {
 using namespace ops;
 
 // At (0, 0) the derivative is 0: there a constant stands for it.
-void atan2_rule(Call& c) {
-  Value x = in_result_dtype(c), y = in_result_dtype(c, "other");
+Value atan2_as_aten(const Value& x, const Value& y) {
   Value origin = logical_and(eq(x, num(0.0)), eq(y, num(0.0)));
   Value there = detach(binary("atan2", x, y));
   Value away = binary("atan2", where(origin, num(0.0), x), where(origin, num(1.0), y));
-  c.give(where(origin, there, away));
+  return where(origin, there, away);
 }
+
+void atan2_rule(Call& c) { c.give(atan2_as_aten(in_result_dtype(c), in_result_dtype(c, "other"))); }
 
 void logaddexp2_rule(Call& c) {
   Value x = in_result_dtype(c) * std::numbers::ln2;

@@ -6,6 +6,8 @@
 
 namespace gradus::pt2 {
 
+// atan2, whose derivative at the origin is 0.
+Value atan2_as_aten(const Value& y, const Value& x);
 void atan2_rule(Call& c);
 void logaddexp2_rule(Call& c);
 void xlog1py_rule(Call& c);

@@ -14,6 +14,11 @@ namespace gradus::pt2 {
 
 using ops::Value;
 
+// The parts of a complex value. As one value, they lie along a last dimension of 2.
+struct Pair {
+  Value re, im;
+};
+
 // How a view lies in what it was taken of.
 struct View {
   std::function<Value(const Value& whole)> part;

@@ -151,10 +151,21 @@ View moved_dims(Call& c) {
   return in_order(order);
 }
 
+// By an index that the program computes.
+View selected_by(const Value& index, const Value& x, int64_t dim) {
+  const Value at = cast(index, DType::i64);
+  const Value front =
+      where(lt(at, num(int64_t{0})), at + Value::number(size_at(x.dims(), dim)), at);
+  const Value place = reshape(front, {1});
+  return by_places(
+      [=](const Value& whole) { return squeeze(index_select(whole, place, dim), dim); });
+}
+
 View selected(Call& c) {
   Value x = c.x();
   if (x.rank() == 0) c.fail("a tensor without dimensions has nothing to select from");
   const int64_t dim = c.dim("dim", x.rank());
+  if (const Value at = c.x("index"); at.is_tensor()) return selected_by(at, x, dim);
   const Dim index = from_front(c.size("index"), size_at(x.dims(), dim));
   return by_operators("select", "select_scatter", {{"dim", dim}, {"index", index}},
                       c.result().sizes);

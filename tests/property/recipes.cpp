@@ -138,6 +138,15 @@ constexpr Recipe table[] = {
     {"topk", "s[2,3]", "k = 2"},
     {"topk", "s[3,2]", "k = 1, dim = 0, largest = false"},
 
+    // Fourier transforms.
+    {"fft", "s[2,3,2]", ""},
+    {"fft", "s[4,2,2]", "dim = 0, inverse = true, norm = \"size\""},
+    {"fft", "s[5,2]", "norm = \"root\""},
+    {"rfft", "s[2,4]", ""},
+    {"rfft", "s[3,2]", "dim = 0, norm = \"root\""},
+    {"irfft", "s[2,3,2]", ""},
+    {"irfft", "s[3,2,2]", "dim = 0, n = 5"},
+
     // Matrices.
     {"addmm", "s[2,2] s[2,3] s[3,2]", "beta = 0.5, alpha = 2"},
     {"baddbmm", "s[2,2,2] s[2,2,3] s[2,3,2]", ""},

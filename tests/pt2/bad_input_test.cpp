@@ -230,6 +230,21 @@ TEST(Pt2BadInput, WeightsOutsideOfTheirStorage) {
   expect_refused(stored("dtype", 99), "99 is the number of no dtype");
 }
 
+// A rule of real tensors would take the parts for elements.
+TEST(Pt2BadInput, ComplexTensorsGoToRulesForThemAlone) {
+  Json m = model();
+  for (const char* name : {"x", "h", "y"}) graph_of(m)["tensor_values"][name]["dtype"] = 11;
+  graph_of(m)["nodes"][1]["target"] = "torch.ops.aten.sigmoid.default";
+  expect_refused(m,
+                 "node 'y' (aten.sigmoid.default): the operator is not supported with 'h', which "
+                 "is complex128, among its operands and results");
+  for (const char* name : {"x", "h"}) graph_of(m)["tensor_values"][name]["dtype"] = 8;
+  expect_refused(m, "'y', which is complex128");
+  m = model();
+  graph_of(m)["nodes"][1]["inputs"][0]["arg"] = {{"as_complex", {{"real", 1.0}, {"imag", 2.0}}}};
+  expect_refused(m, "an operand is complex, and the result is real");
+}
+
 // Sizes of 2^29 by strides of 0 are one element that is there: 2^61 bytes are not asked for. What
 // refuses the weight is the product, whose shapes do not fit.
 TEST(Pt2BadInput, AWeightOfAnySizeTakesNoMemory) {

@@ -122,6 +122,7 @@ void evaluate(const Scan& w, Args args);
 void evaluate(const RunningMax& w, Args args);
 void evaluate(const Factor& w, Args args);
 void evaluate(const Solve& w, Args args);
+void evaluate(const Fourier& w, Args args);
 void evaluate(const Pointwise& w, Args args);
 void evaluate(const Loops& w, Args args);
 void evaluate(const Foreign& w, Args args);

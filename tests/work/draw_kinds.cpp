@@ -205,6 +205,26 @@ void draw<Factor>(Random& random, Trial& trial) {
 }
 
 template <>
+void draw<Fourier>(Random& random, Trial& trial) {
+  Fourier w;
+  Sizes shape = random.shape(1, 3, 300);
+  w.dim = static_cast<int>(random.between(0, static_cast<int64_t>(shape.size()) - 1));
+  // Of small factors, of a large prime, of any.
+  int64_t& n = shape[static_cast<size_t>(w.dim)];
+  n = random.pick<int64_t>({n, 8, 12, 30, 64, 67, 134, random.between(0, 200)});
+  shape.push_back(2);
+  w.x = random.layout(random.floating(), shape);
+  w.inverse = random.chance(0.5);
+  w.scale = random.pick<double>({1, 0.5, 1 / static_cast<double>(n + 1)});
+  trial.operand(w.x, Values::unit);
+  trial.result(w.x.dtype, w.x.numel());
+  trial.slack = [e = epsilon_of(w.x.dtype)](int, int64_t, double y) {
+    return 1e-11 + 2 * e * std::fabs(y);
+  };
+  trial.work = w;
+}
+
+template <>
 void draw<Solve>(Random& random, Trial& trial) {
   Solve w;
   w.upper = random.chance(0.5);

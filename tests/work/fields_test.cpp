@@ -134,6 +134,7 @@ std::vector<Work> samples() {
           RunningMax{l, 1},
           Factor{sub, MatrixFunction::inverse, l},
           Solve{sub, l, l},
+          Fourier{l, 1},
           pointwise,
           loops,
           foreign({})};

@@ -20,6 +20,10 @@ from ._trees import Structure, check_hashable, flatten, names_of
 _many = 8  # programs of one function, differing in sizes alone: more of them deserve a word
 
 
+def _parts(z: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(z.resolve_conj())
+
+
 class Variant:
     """A program for arguments of some kind, and where its inputs come from."""
 
@@ -29,6 +33,8 @@ class Variant:
         self.outputs = imported.outputs
         self.single = imported.outputs.count == 1 and imported.outputs.spec.is_leaf()
         self.written = imported.written
+        self.complex_inputs = imported.complex_inputs
+        self.complex_results = imported.complex_results
         self._stored: list[tuple[dict[Any, Any], Any]] = []
         for name, value in imported.stored:
             self._stored.append(reader.place_of(name) or ({0: value}, 0))
@@ -36,18 +42,32 @@ class Variant:
     def stored(self) -> list[torch.Tensor]:
         return [table[key] for table, key in self._stored]
 
+    def real_stored(self) -> list[torch.Tensor]:
+        """As the program has them."""
+        return [_parts(t) if t.is_complex() else t for t in self.stored()]
+
     def __call__(self, tensors: list[torch.Tensor]) -> Any:
         given = tensors + self.stored()
         if self.written:
             return self._writing(given)
-        results = call_staged(self.staged, given)
+        results = self._call(given)
         return results[0] if self.single else self.outputs.fill(results)
+
+    def _call(self, given: list[torch.Tensor]) -> Any:
+        for i in self.complex_inputs:
+            given[i] = _parts(given[i])
+        results = call_staged(self.staged, given)
+        if self.complex_results:
+            results = list(results)
+            for i in self.complex_results:
+                results[i] = torch.view_as_complex(results[i].contiguous())
+        return results
 
     def _writing(self, given: list[torch.Tensor]) -> Any:
         targets = [given[i] for i in self.written]
         for i in self.written:
             given[i] = given[i].clone()  # later stages read what it was
-        results = call_staged(self.staged, given)
+        results = self._call(given)
         count = self.outputs.count
         for target, value in zip(targets, results[count:]):
             with torch.set_grad_enabled(torch.is_grad_enabled() and value.requires_grad):
@@ -219,7 +239,7 @@ class Function:
     def _is_stale(self, variant: Variant) -> bool:
         """Whether parameters have other dtypes or sizes than those that were exported."""
         inputs = variant.imported.program.inputs()
-        stored = variant.stored()
+        stored = variant.real_stored()
         for (_, type_), t in zip(inputs[len(inputs) - len(stored) :], stored):
             dtype = str(t.dtype).removeprefix("torch.")
             if _dtypes.get(dtype) != type_.dtype.name or tuple(type_.shape) != tuple(t.shape):

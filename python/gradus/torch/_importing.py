@@ -34,6 +34,8 @@ class Imported(NamedTuple):
     written: list[int]  # which of its inputs the further results are new values of
     fits: Callable[[Sequence[torch.Tensor]], bool]  # whether it is of tensors of these sizes
     named_sizes: bool
+    complex_inputs: list[int]  # torch's complex tensors: programs have their parts, last
+    complex_results: list[int]
 
 
 class NotExported(Unsupported):
@@ -93,7 +95,28 @@ def import_function(
     count = out[-1].count
     inputs = [n for n, _ in program.inputs()]
     written = [_input_of(n, inputs) for n, _ in program.results()[count:]]
-    return Imported(program, stored, out[-1], written, _fits(exported, names), dynamic is not None)
+    given = [*tensors, *(_value_of(s, exported) for s in stored)]
+    of_inputs = [i for i, t in enumerate(given) if t is not None and t.is_complex()]
+    of_results = [i for i, t in enumerate(_outputs(exported)[:count]) if t.is_complex()]
+    of_results += [count + i for i, at in enumerate(written) if at in of_inputs]
+    fits = _fits(exported, names)
+    named = dynamic is not None
+    return Imported(program, stored, out[-1], written, fits, named, of_inputs, of_results)
+
+
+def _value_of(stored: Stored, exported: Any) -> torch.Tensor | None:
+    if stored.value is not None:
+        return stored.value
+    tensor = exported.state_dict.get(stored.name)
+    if tensor is None:
+        tensor = exported.state_dict.get(re.sub(r"_\d+$", "", stored.name))
+    return tensor
+
+
+def _outputs(exported: Any) -> list[torch.Tensor]:
+    places = {n.name: n.meta["val"] for n in exported.graph.nodes if "val" in n.meta}
+    names = exported.graph_signature.user_outputs
+    return [places[n] for n in names if isinstance(n, str) and n in places]
 
 
 def _example(t: torch.Tensor, requires_grad: bool = True) -> torch.Tensor:
@@ -103,7 +126,7 @@ def _example(t: torch.Tensor, requires_grad: bool = True) -> torch.Tensor:
             made = torch.empty(t.shape, dtype=t.dtype, device=t.device)
         else:
             made = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
-        return made.requires_grad_(requires_grad and t.dtype.is_floating_point)
+        return made.requires_grad_(requires_grad and (t.is_floating_point() or t.is_complex()))
 
 
 def _plain_parameters(traced: Traced) -> Any:
@@ -186,7 +209,7 @@ def _check_constants(
     """Refuses tensors that require gradients and are known to no module: torch.export makes
     constants of them."""
     if not any(
-        "lifted_tensor" in s.name and s.value.is_floating_point()
+        "lifted_tensor" in s.name and (s.value.is_floating_point() or s.value.is_complex())
         for s in stored
         if s.value is not None
     ):

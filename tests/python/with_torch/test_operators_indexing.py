@@ -203,3 +203,17 @@ def test_refuses_gradients_by_frequency():
             Function(lambda i, w: F.embedding(i, w, scale_grad_by_freq=True)),
             (ints((3,), 0, 5), draw((5, 4))),
         )
+
+
+def test_an_item_may_be_an_index():
+    def f(x, i):
+        k = i.item()
+        torch._check(k >= 0)
+        torch._check(k < 4)
+        y = x * 2
+        y[:, 1] = x[k][:3].sum()
+        z = y.clone()
+        z[k] = 7.0
+        return x[k], x.select(0, k) ** 2, y, z
+
+    check(f, draw((4, 3)), torch.tensor(2))

@@ -286,6 +286,7 @@ NAMED = {
         F.batch_norm(y, None, None, training=True),
     ),
     "distances": lambda x, y: (F.pairwise_distance(x, y), torch.cdist(x, y + 1), F.normalize(x)),
+    "pairs": lambda x, y: (torch.pdist(x), torch.pdist(y, 1.0)),
 }
 
 

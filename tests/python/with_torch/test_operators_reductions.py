@@ -248,9 +248,21 @@ def test_searching():
     check(lambda e, x: torch.searchsorted(e, x), rows, draw((2, 3), 0, 3), order=0)
 
 
-def test_unique_is_refused():
-    with pytest.raises(gradus.Error, match="unique"):
-        check(lambda x: torch.unique(x), ints((5,)), order=0)
+def test_unique_follows_torch():
+    def f(x):
+        return (
+            *torch.unique(x, return_inverse=True, return_counts=True),
+            *torch.unique(x, dim=0, return_inverse=True, return_counts=True),
+            *torch.unique(x, dim=1, return_counts=True),
+            *torch.unique_consecutive(x, return_inverse=True, return_counts=True),
+            *torch.unique_consecutive(x, dim=1, return_inverse=True),
+            torch.unique(x),
+        )
+
+    check(f, ints((6, 3), 0, 2), order=0)
+    check(f, ints((4, 2), 0, 3).double(), order=0)
+    check(f, ints((7, 1), 0, 3), order=0)
+    check(lambda x: torch.unique(x, return_counts=True), torch.zeros(2, dtype=f64), order=0)
 
 
 NAMED = {
