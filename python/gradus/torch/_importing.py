@@ -63,19 +63,24 @@ def import_function(
     module = traced.named(names, run)
     sizes = None if dynamic is None else tuple(dynamic)
 
-    def export(requires_grad: bool) -> Any:
-        examples = tuple(_example(t, requires_grad) for t in tensors)
-        return torch.export.export(module, examples, dynamic_shapes=sizes, strict=False)
+    def export() -> Any:
+        # All of them require gradients, so that one that is taken inside stays connected. Where the
+        # function does what that forbids (it writes to an argument, detaches in place, or takes
+        # statistics of a norm): those that do in this call, or none.
+        own = tuple([t.requires_grad for t in tensors])
+        refused: RuntimeError | None = None
+        for require in dict.fromkeys([(True,) * len(own), own, (False,) * len(own)]):
+            try:
+                examples = tuple(_example(t, r) for t, r in zip(tensors, require))
+                return torch.export.export(module, examples, dynamic_shapes=sizes, strict=False)
+            except RuntimeError as e:
+                refused = refused or e
+        assert refused is not None
+        raise refused
 
     with _plain_parameters(traced), _outside(), derivatives_inside():
         try:
-            try:
-                exported = export(True)  # so that a gradient that is taken inside stays connected
-            except RuntimeError as e:
-                try:
-                    exported = export(False)  # it may write to an argument, or detach in place
-                except Exception:
-                    raise e from None
+            exported = export()
         except Error:
             raise
         except Exception as e:
