@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-load_file = pytest.importorskip("safetensors.torch", reason="safetensors is not installed").load_file
+safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
 
 import gradus
 
@@ -34,7 +34,7 @@ def test_trained_weights_go_home(steps, tmp_path):
     assert len(losses) == steps + 1
     module = torch.export.load(FOLDER / "schnet.pt2").module()
     before = {n: p.clone() for n, p in module.state_dict().items()}
-    module.load_state_dict(load_file(path), strict=True)
+    module.load_state_dict(safetensors.load_file(path), strict=True)
     assert not torch.equal(module.state_dict()["emb.weight"], before["emb.weight"])
     data = np.load(FOLDER / "training.npz")
 
