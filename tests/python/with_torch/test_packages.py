@@ -1,5 +1,6 @@
-"""Models of packages, with random weights, beside eager torch at orders 0, 1 and 2: results, gradients
-by all inputs and parameters, and the gradients of those. Each asks for its package. SPEC T4, T7"""
+"""Models of packages, with random weights, beside eager torch at orders 0, 1 and 2: results,
+gradients by all inputs and parameters, and the gradients of those. Each asks for its package.
+SPEC T4, T7"""
 
 import os
 
@@ -33,7 +34,8 @@ TORCHVISION = {"resnet18": 32, "shufflenet_v2_x0_5": 32, "squeezenet1_1": 32}
 def test_torchvision(name):
     models = pytest.importorskip("torchvision.models", reason="torchvision is not installed")
     size = TORCHVISION[name]
-    check(getattr(models, name)(weights=None, num_classes=4).eval(), (torch.randn(1, 3, size, size),))
+    model = getattr(models, name)(weights=None, num_classes=4).eval()
+    check(model, (torch.randn(1, 3, size, size),))
 
 
 SMALL_VIT = dict(img_size=32, embed_dim=24, depth=2, num_heads=2)
