@@ -278,6 +278,19 @@ void bind_program(nb::module_& m) {
           },
           "names"_a, "Of a program of one stage: with these results alone, in this order.")
       .def(
+          "keep_results",
+          [](const Program& p, size_t stage, const std::vector<std::string>& names) {
+            stage_of(p.graph(), stage);
+            return derive(p, [&](ir::Graph g) {
+              for (ir::Result& r : g.stages[stage].results)
+                if (std::ranges::find(names, r.name) == names.end()) r.value = ir::no_value;
+              return g;
+            });
+          },
+          "stage"_a, "names"_a,
+          "With structural zeros as the other results of a stage, which then computes nothing for "
+          "them.")
+      .def(
           "rename",
           [](const Program& p, const std::vector<std::string>& inputs,
              const std::vector<std::string>& results) {

@@ -7,6 +7,7 @@
 #include "examples/training.h"
 #include "gradus/files.h"
 #include "gradus/import.h"
+#include "gradus/pt2.h"
 
 using namespace gradus;
 
@@ -57,7 +58,7 @@ class ForceTraining {
     return loss;
   }
 
-  NamedTensors weights() const {
+  NamedTensors trained() const {
     NamedTensors named;
     for (size_t i = 0; i < trainable_.size(); ++i)
       named.emplace(trainable_[i], adam_->parameters()[i]);
@@ -96,7 +97,8 @@ class ForceTraining {
 };
 
 bool run(const CommandLine& line) {
-  const ImportedProgram model = import_program((folder / "schnet.pt2").string());
+  const std::string archive = (folder / "schnet.pt2").string();
+  const ImportedProgram model = import_program(archive);
   const NamedTensors data = read_npz((folder / "training.npz").string());
   std::printf("%zu parameters to train, %zu other weights\n", model.trainable.size(),
               model.weights.size() - model.trainable.size());
@@ -112,7 +114,7 @@ bool run(const CommandLine& line) {
   }
   const std::string path =
       (std::filesystem::temp_directory_path() / "gradus_pt2_training.safetensors").string();
-  write_safetensors(path, training.weights());
+  write_safetensors(path, pt2::state_dict(archive, training.trained()));
   std::printf("wrote %s\n", path.c_str());
   return holds("losses from those of eager PyTorch, relative", apart, 0, 1e-8);
 }

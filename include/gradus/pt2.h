@@ -26,6 +26,13 @@ namespace gradus::pt2 {
 // proportion to the bytes. Thread-safe.
 ImportedProgram import_bytes(std::span<const std::byte> bytes, const std::string& name);
 
+// What the module's load_state_dict(strict=True) takes: each parameter and persistent buffer of an
+// archive by its name in the state_dict, also those that the program does not read. Tied parameters
+// stand under all of their names. `values` (trained weights, a call's new buffers) replace those of
+// their names and of names tied to them. Throws Error for a value of a name that is not there, or
+// of another dtype or shape.
+NamedTensors state_dict(const std::string& path, const NamedTensors& values = {});
+
 }  // namespace gradus::pt2
 
 #pragma GCC visibility pop

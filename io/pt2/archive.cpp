@@ -91,6 +91,13 @@ const StoredTensor* Archive::find(const std::string& name) const {
   return it == tensors_.end() ? nullptr : &it->second;
 }
 
+std::vector<const StoredTensor*> Archive::state() const {
+  std::vector<const StoredTensor*> found;
+  for (const auto& [name, tensor] : tensors_)
+    if (tensor.member.starts_with(weights)) found.push_back(&tensor);
+  return found;
+}
+
 Ref<Storage> Archive::storage(const std::string& file) const {
   Ref<Storage>& kept = storages_[file];
   if (kept) return kept;

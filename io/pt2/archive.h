@@ -25,6 +25,8 @@ class Archive {
   std::string model_json() const;
   // A parameter, buffer or constant by its name; null if the archive has none.
   const StoredTensor* find(const std::string& name) const;
+  // The parameters and persistent buffers.
+  std::vector<const StoredTensor*> state() const;
   // Its values. Throws Error for what is pickled, does not lie in its storage, or is damaged.
   Tensor read(const StoredTensor& tensor) const;
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Iterable, Iterator, Sequence
 
 import torch
 
@@ -12,6 +12,7 @@ from ._staged import Compiled, Staged, past_order
 _transforms_active = torch._C._are_functorch_transforms_active
 _saved_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
+_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
 
 
 class Call:
@@ -53,53 +54,38 @@ class Stage(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         call, *tensors = inputs
-        ctx.call = call
-        ctx.set_materialize_grads(False)
-        # The state goes where saved tensors go: it is let go with them, and torch's hooks, as
-        # those of a checkpoint, decide about both.
-        token = torch.empty(0, device="cpu")
-        token.gradus_state = output[-1]  # type: ignore[attr-defined]
-        kept = call.compiled.kept[call.stage]
-        if all(kept):
-            ctx.left = None
-            ctx.save_for_backward(token, *tensors)
-        else:
-            ctx.left = [None if k else t for k, t in zip(kept, tensors)]
-            ctx.versions = [None if t is None else _version(t) for t in ctx.left]
-            ctx.save_for_backward(token, *[t for k, t in zip(kept, tensors) if k])
-        constant = [output[i] for i in call.compiled.constant[call.stage]]
-        if constant:
-            ctx.mark_non_differentiable(*[t for t in constant if t is not None])
+        _save(ctx, call, tensors, output)
         if _forward_mode():
-            ctx.save_for_forward(*tensors)
-            ctx.like = [
-                None if t is None or not t.is_floating_point() else (t.shape, t.dtype, t.device)
-                for t in output[:-1]
-            ]
+            _save_for_forward(ctx, tensors, output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         call = ctx.call
         staged, compiled, stage = call.staged, call.compiled, call.stage + 1
-        token, *tensors = ctx.saved_tensors
-        if ctx.left is not None:
-            saved = iter(tensors)
-            kept = compiled.kept[call.stage]
-            tensors = [next(saved) if k else t for k, t in zip(kept, ctx.left)]
+        tensors, state = _saved(ctx, call)
         if stage > staged.order and not _is_linear(ctx, call):
             raise past_order(staged)
         again = torch.is_grad_enabled()
-        state = getattr(token, "gradus_state", None)
         depth = max(stage, min(stage + 1, staged.order)) if again else stage
+        batched = any([c is not None and _is_batched(c) for c in grads])
+        whole = batched or _forward_mode() or _saved_hooks(False) is not None
+        if not whole and not staged.knows_wanted(call.wrt, stage):
+            _note_wanted(ctx, call, compiled, tensors)
         if compiled.depth < depth:
             staged.depth = max(staged.depth, min(depth, staged.order))
-            compiled = staged.compiled(call.wrt, depth)
-            state = None  # it was of the program with fewer stages
+            compiled = staged.compiled(call.wrt, depth, whole)
+        elif whole and not compiled.is_whole:
+            compiled = staged.compiled(call.wrt, compiled.depth, whole)
+        if compiled.left_out[stage] and _lacks_wanted(ctx, call, compiled, tensors):
+            _note_wanted(ctx, call, compiled, tensors)
+            compiled = staged.compiled(call.wrt, compiled.depth, whole)
+        if compiled is not call.compiled:
+            state = None  # it was of the other program
         if state is None and ctx.left is not None:
             _check_versions(ctx)
         cotangents = [grads[i] for i in compiled.cotangents[call.stage]]
         following = Call(staged, call.wrt, compiled, stage, state)
-        if any([c is not None and _is_batched(c) for c in cotangents]):
+        if batched:
             results = _call_batched(*following.program([*tensors, *cotangents]))
         else:
             results = apply(following, [*tensors, *cotangents])
@@ -147,11 +133,91 @@ class PlainStage(torch.autograd.Function):
     def forward(ctx: Any, call: Call, *tensors: Any) -> tuple[Any, ...]:  # type: ignore[override]
         results, state = call.compiled.run(call.stage, call.state, tensors)
         results.append(state)
-        Stage.setup_context(ctx, (call, *tensors), results)
+        _save(ctx, call, tensors, results)
+        if torch.autograd.forward_ad._current_level >= 0:
+            _save_for_forward(ctx, tensors, results)
         return tuple(results)
 
     backward = Stage.backward
     jvp = Stage.jvp
+
+
+def _save(ctx: Any, call: Call, tensors: Sequence[Any], output: Sequence[Any]) -> None:
+    """Keeps what the next stage is run with."""
+    compiled = call.compiled
+    ctx.call = call
+    ctx.set_materialize_grads(False)
+    kept = compiled.kept[call.stage]
+    saved = tensors
+    if compiled.all_kept[call.stage]:
+        ctx.left = None
+    else:
+        ctx.left = [None if k else t for k, t in zip(kept, tensors)]
+        ctx.versions = [None if t is None else _version(t) for t in ctx.left]
+        saved = [t for k, t in zip(kept, tensors) if k]
+    if _saved_hooks(False) is None:
+        ctx.state = output[-1]
+        ctx.save_for_backward(*saved)
+    else:
+        # The state goes where saved tensors go, so that the hooks, as those of a checkpoint, decide
+        # about both.
+        token = torch.empty(0, device="cpu")
+        token.gradus_state = output[-1]  # type: ignore[attr-defined]
+        ctx.state = Stage
+        ctx.save_for_backward(token, *saved)
+    constant = [output[i] for i in compiled.constant[call.stage]]
+    if constant:
+        ctx.mark_non_differentiable(*[t for t in constant if t is not None])
+
+
+def _save_for_forward(ctx: Any, tensors: Sequence[Any], output: Sequence[Any]) -> None:
+    ctx.save_for_forward(*tensors)
+    ctx.like = [
+        None if t is None or not t.is_floating_point() else (t.shape, t.dtype, t.device)
+        for t in output[:-1]
+    ]
+
+
+def _saved(ctx: Any, call: Call) -> tuple[Sequence[Any], State | None]:
+    """What `_save` kept: the tensors, and the state, which is let go with them."""
+    tensors, state = ctx.saved_tensors, ctx.state
+    if state is Stage:
+        token, *tensors = tensors
+        state = getattr(token, "gradus_state", None)
+    elif not _keeps_graph():
+        ctx.state = None
+    if ctx.left is not None:
+        saved = iter(tensors)
+        kept = call.compiled.kept[call.stage]
+        tensors = [next(saved) if k else t for k, t in zip(kept, ctx.left)]
+    return tensors, state
+
+
+def _wanted_of(ctx: Any, tensors: Sequence[Any], places: Iterable[int]) -> Iterator[int]:
+    """Which of a stage's inputs the backward that runs wants gradients of, among those at these
+    places."""
+    needs, nodes = ctx.needs_input_grad, ctx.next_functions  # of those that are there
+    there = None if len(nodes) == len(tensors) else [t is not None for t in tensors]
+    for i in places:
+        if needs[i + 1] and _is_wanted(nodes[i if there is None else sum(there[:i])][0]):
+            yield i
+
+
+def _note_wanted(ctx: Any, call: Call, compiled: Compiled, tensors: Sequence[Any]) -> None:
+    names = call.compiled.names[call.stage]
+    wanted = set(_wanted_of(ctx, tensors, range(len(names))))
+    given: Sequence[Any] = names
+    if call.stage < compiled.depth:
+        given = compiled.gradients[call.stage + 1]
+    everything = all(i in wanted for i, g in enumerate(given) if g is not None)
+    wants = None if everything else frozenset(names[i] for i in wanted)
+    call.staged.note_wanted(call.wrt, call.stage + 1, wants)
+
+
+def _lacks_wanted(ctx: Any, call: Call, compiled: Compiled, tensors: Sequence[Any]) -> bool:
+    """Whether a gradient is wanted that the program leaves out."""
+    places = compiled.left_out[call.stage + 1]
+    return any(True for _ in _wanted_of(ctx, tensors, places))
 
 
 def _version(t: torch.Tensor) -> int:
@@ -215,6 +281,7 @@ def apply(call: Call, tensors: Sequence[Any]) -> Sequence[Any]:
 
 def call_staged(staged: Staged, tensors: Sequence[Any]) -> Sequence[Any]:
     """Stage 0 on these tensors, differentiable by those that require it."""
+    whole = True
     if _transforms_active():
         # What a transform differentiates by does not show from here.
         wrt, depth = tuple(staged.floating), staged.order
@@ -223,8 +290,9 @@ def call_staged(staged: Staged, tensors: Sequence[Any]) -> Sequence[Any]:
     elif torch.is_grad_enabled():
         wrt = tuple([f and t.requires_grad for f, t in zip(staged.floating, tensors)])
         # What a checkpoint saves has to be the same when it runs the function again.
-        depth = staged.depth if _saved_hooks(False) is None else staged.order
+        whole = _saved_hooks(False) is not None
+        depth = staged.order if whole else staged.depth
     else:
         wrt, depth = (), 0
-    compiled = staged.compiled(wrt, depth)
+    compiled = staged.compiled(wrt, depth, whole)
     return apply(Call(staged, wrt, compiled, 0, None), tensors)

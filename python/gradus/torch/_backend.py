@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any, Callable, Sequence
 
@@ -20,6 +21,7 @@ def backend(
     Options: `order`, how often the result can be differentiated (2); `strict`, whether what cannot
     be imported is an error, instead of running eagerly with a warning.
     """
+    _keep_out()
     given = dict(options or {})
     order, strict = given.pop("order", 2), given.pop("strict", False)
     if given:
@@ -27,6 +29,15 @@ def backend(
             f"the backend has no option '{next(iter(given))}'; its options are order and strict"
         )
     return Compiled(graph, examples, order, strict)
+
+
+@functools.cache
+def _keep_out() -> None:
+    """Has dynamo pass over this package. It would compile what runs within a compiled function,
+    such as the backward of a stage."""
+    from torch._dynamo import trace_rules
+
+    trace_rules.add(__name__.partition(".")[0])
 
 
 class Compiled:
@@ -38,6 +49,9 @@ class Compiled:
         self._eager = graph
         self._strict = strict
         self._refused = False
+        if not any(isinstance(x, fx.Node) for x in graph.graph.output_node().args[0]):
+            self._refused = True  # it gives nothing that would be computed
+            return
         inputs = [n for n in graph.graph.nodes if n.op == "placeholder"]
         # Of sizes with names as well, which the examples themselves do not show.
         examples = [n.meta.get("example_value", x) for n, x in zip(inputs, examples)]

@@ -12,7 +12,7 @@ from torch import nn
 
 from .. import Error, Program
 from ._autograd import call_staged
-from ._importing import Imported, NotExported, import_function
+from ._importing import Imported, NotExported, exports, import_function
 from ._modules import Reader, Traced, owner_of
 from ._staged import Staged
 from ._trees import Structure, check_hashable, flatten, names_of
@@ -47,7 +47,7 @@ class Variant:
         return [_parts(t) if t.is_complex() else t for t in self.stored()]
 
     def __call__(self, tensors: list[torch.Tensor]) -> Any:
-        given = tensors + self.stored()
+        given = tensors + exports.read(self.stored)
         if self.written:
             return self._writing(given)
         results = self._call(given)
@@ -139,7 +139,7 @@ class Function:
         self._reader = Reader(self._traced)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_exporting():
+        if torch.compiler.is_exporting() and not exports.run_elsewhere():
             return self.function(*args, **kwargs)
         tensors, key, structure = self._key(args, kwargs)
         variant = self._known.get(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import threading
 import warnings
 from typing import Any, Callable, NamedTuple, Sequence
 
@@ -38,6 +39,40 @@ class Imported(NamedTuple):
     complex_results: list[int]
 
 
+class Exports:
+    """One at a time: torch.export puts tensors of its own in the place of a module's."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.count = 0  # odd while one runs
+        self._thread = 0
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        self._thread = threading.get_ident()
+        self.count += 1
+
+    def __exit__(self, *_: Any) -> None:
+        self.count += 1
+        self.lock.release()
+
+    def run_elsewhere(self) -> bool:
+        """Whether one runs, of another thread's."""
+        return self.count % 2 == 1 and self._thread != threading.get_ident()
+
+    def read(self, tensors: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:
+        """A module's own tensors."""
+        before = self.count
+        found = tensors()
+        if before == self.count and not before % 2:
+            return found
+        with self.lock:
+            return tensors()
+
+
+exports = Exports()
+
+
 class NotExported(Unsupported):
     """torch.export or the importer refuses the function."""
 
@@ -65,26 +100,31 @@ def import_function(
     module = traced.named(names, run)
     sizes = None if dynamic is None else tuple(dynamic)
 
-    def export(requires_grad: bool) -> Any:
-        examples = tuple(_example(t, requires_grad) for t in tensors)
-        return torch.export.export(module, examples, dynamic_shapes=sizes, strict=False)
-
-    with _plain_parameters(traced), _outside(), derivatives_inside():
-        try:
+    def export() -> Any:
+        # All of them require gradients, so that one that is taken inside stays connected. Where the
+        # function does what that forbids (it writes to an argument, detaches in place, or takes
+        # statistics of a norm): those that do in this call, or none.
+        own = tuple([t.requires_grad for t in tensors])
+        refused: Exception | None = None
+        for require in dict.fromkeys([(True,) * len(own), own, (False,) * len(own)]):
             try:
-                exported = export(True)  # so that a gradient that is taken inside stays connected
-            except RuntimeError as e:
-                try:
-                    exported = export(False)  # it may write to an argument, or detach in place
-                except Exception:
-                    raise e from None
+                examples = tuple(_example(t, r) for t, r in zip(tensors, require))
+                return torch.export.export(module, examples, dynamic_shapes=sizes, strict=False)
+            except Exception as e:
+                refused = refused or e
+                if not isinstance(e, RuntimeError):
+                    break
+        assert refused is not None
+        raise refused
+
+    with exports, _plain_parameters(traced), _outside(), derivatives_inside():
+        try:
+            exported = export()
         except Error:
             raise
         except Exception as e:
             raise NotExported(f"torch.export refuses it: {_first_lines(e)}") from e
-        for t in exported.constants.values():
-            if isinstance(t, torch.Tensor) and t.grad_fn is not None:
-                t.detach_()  # the trace wrote to it
+    with exports, _plain_parameters(traced), _outside(), derivatives_inside():
         archive = _save(exported)
     try:
         program = _gradus.import_pt2(archive, "the exported program")

@@ -10,6 +10,7 @@ from torch import nn
 from .. import Error
 from ._autograd import call_staged
 from ._function import Function, Variant
+from ._importing import exports
 from ._staged import Staged
 from ._trees import flatten, names_of
 
@@ -76,7 +77,7 @@ class EnergyForces:
         if self._virial:
             strain = torch.zeros(3, 3, dtype=positions.dtype, device=positions.device)
         variant = self._function.variant(strain, args, kwargs)
-        given = ([] if strain is None else [strain]) + tensors + variant.stored()
+        given = ([] if strain is None else [strain]) + tensors + exports.read(variant.stored)
         first = 0 if strain is None else 1
         staged = self._program(variant, first + place, strain is not None, vector is not None)
         given.append(torch.full((), -1.0, dtype=positions.dtype, device=positions.device))

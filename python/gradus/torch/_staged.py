@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence
 
 import torch
 
 from .. import Error, Program, State
 
 
+# By derivative stage, names of the inputs whose gradients it gives; None: all.
+Wanted = tuple[Optional[frozenset[str]], ...]
+
+
 class Compiled:
     """A program with `depth` derivative stages by some of its inputs, and where each stage's
     inputs and results stand among those of torch's functions.
 
-    A stage as a function takes the inputs of all stages up to it, in order.
+    A stage as a function takes the inputs of all stages up to it, in order. `wanted`: by derivative
+    stage, the inputs whose gradients it gives; None: all of them.
     """
 
-    def __init__(self, program: Program, wrt: tuple[str, ...], depth: int) -> None:
-        self.program = program.differentiate(depth, list(wrt)) if depth else program
+    def __init__(
+        self, program: Program, wrt: tuple[str, ...], depth: int, wanted: Wanted = ()
+    ) -> None:
+        self.program = _differentiated(program, wrt, depth, wanted)
         self.code = self.program.compile()
         self.depth = depth
         self.inputs: list[list[str]] = []  # by stage: its own
+        self.names: list[list[str]] = []  # by stage: those of all stages up to it
         self.results: list[list[str | None]] = []  # by stage; None: a structural zero
         self.floating: list[list[bool]] = []  # by stage: which results can have a derivative
         self.cotangents: list[list[int]] = []  # by stage: results that take one in the next
         self.gradients: list[list[int | None]] = []  # by stage, by input of the stage before
         self.kept: list[list[bool]] = []  # by stage, by input up to it: a later stage wants it
+        # By stage, inputs of the stages before whose gradients are left out.
+        self.left_out: list[list[int]] = [[] for _ in range(depth + 1)]
+        self.is_whole = not any(names is not None for names in wanted)
         taken: list[str] = []
         for k in range(depth + 1):
             own = [name for name, _ in self.program.inputs(k)]
@@ -37,7 +48,10 @@ class Compiled:
             self.results.append([None if t is None else n for n, t in results])
             places = {n: i for i, n in enumerate(names)}
             self.gradients.append([places.get(f"d{k}_{n}") for n in taken])
+            if k and k <= len(wanted) and (given := wanted[k - 1]) is not None:
+                self.left_out[k] = [i for i, n in enumerate(taken) if n not in given]
             taken = taken + own
+            self.names.append(taken)
         for k in range(depth):
             places = {n: i for i, n in enumerate(n for n, _ in self.program.results(k))}
             prefix = len(f"ct{k + 1}_")
@@ -53,14 +67,15 @@ class Compiled:
             for later in self.gradients[k + 1 :]:
                 kept = [a or later[i] is not None for i, a in enumerate(kept)]
             self.kept.append(kept)
+        self.all_kept = [all(kept) for kept in self.kept]
+        self.first = [len(names) - len(own) for names, own in zip(self.names, self.inputs)]
 
     def run(
         self, stage: int, state: State | None, tensors: Sequence[Any]
     ) -> tuple[list[Any], State]:
         """A stage's results and the state after it. `tensors`: the inputs of all stages so far.
         `state`: as it was before the stage; None: the stages before are run anew."""
-        first = sum(len(names) for names in self.inputs[:stage])
-        own = tensors[first:]
+        own = tensors[self.first[stage] :]
         if state is None:
             state = State(self.code)
             at = 0
@@ -89,21 +104,48 @@ class Staged:
         self.depth = min(1, order)  # stages that calls have used so far
         self._lock = threading.RLock()
         self._compiled: dict[Any, Compiled] = {}
+        self._wanted: dict[tuple[bool, ...], Wanted] = {}
+        self._current: dict[Any, Compiled] = {}  # with the gradients that calls have wanted so far
         self._derived: dict[Any, Staged] = {}
 
-    def compiled(self, wrt: tuple[bool, ...], depth: int) -> Compiled:
-        """With derivatives by the floating ones of these inputs."""
-        if not any(wrt):
-            depth = 0
-        key = wrt if depth else (), depth
-        found = self._compiled.get(key)
+    def compiled(self, wrt: tuple[bool, ...], depth: int, whole: bool = True) -> Compiled:
+        """With derivatives by the floating ones of these inputs. Not `whole`: without gradients
+        that no call has wanted since the first one whose gradients were asked for."""
+        if not depth or not any(wrt):
+            wrt, depth, whole = (), 0, True
+        found = self._current.get((wrt, depth, whole))
         if found is None:
             with self._lock:
+                wanted = () if whole else self._wanted.get(wrt, ())[:depth]
+                key = wrt, depth, wanted if any(w is not None for w in wanted) else ()
                 found = self._compiled.get(key)
                 if found is None:
                     names = tuple(n for n, w in zip(self.names, wrt) if w)
-                    found = self._compiled[key] = Compiled(self.program, names, depth)
+                    found = Compiled(self.program, names, depth, wanted)
+                    self._compiled[key] = found
+                self._current[wrt, depth, whole] = found
         return found
+
+    def knows_wanted(self, wrt: tuple[bool, ...], stage: int) -> bool:
+        return len(self._wanted.get(wrt, ())) >= stage
+
+    def note_wanted(
+        self, wrt: tuple[bool, ...], stage: int, names: frozenset[str] | None
+    ) -> None:
+        """That a call has wanted gradients of these inputs in a derivative stage. None: of all."""
+        with self._lock:
+            wanted = list(self._wanted.get(wrt, ()))
+            if len(wanted) < stage - 1:
+                return  # the stage before comes first
+            if len(wanted) < stage:
+                wanted.append(names)
+            else:
+                before = wanted[stage - 1]
+                both = before is not None and names is not None
+                wanted[stage - 1] = before | names if both else None
+            self._wanted[wrt] = tuple(wanted)
+            for key in [k for k in self._current if k[0] == wrt and not k[2]]:
+                del self._current[key]
 
     def derive(self, key: Any, make: Any) -> Staged:
         found = self._derived.get(key)
@@ -163,6 +205,18 @@ class Staged:
 
 
 _floating = ("f64", "f32", "f16", "bf16")
+
+
+def _differentiated(
+    program: Program, wrt: tuple[str, ...], depth: int, wanted: Wanted
+) -> Program:
+    at = 0
+    for k, names in enumerate(wanted[:depth], 1):
+        if names is not None:
+            program = program.differentiate(k, list(wrt))
+            program = program.keep_results(k, [f"d{k}_{n}" for n in names])
+            at = k
+    return program.differentiate(depth, list(wrt)) if depth > at else program
 
 
 def past_order(staged: Staged) -> Error:

@@ -168,7 +168,8 @@ def _compare(
     tolerance: float,
 ) -> list[Row]:
     rows = []
-    finite = [t[t.isfinite()].abs().max() for t in eager.values() if _has_floats(t)]
+    floating = [t.detach() for t in eager.values() if _has_floats(t)]
+    finite = [t[t.isfinite()].abs().max() for t in floating]
     greatest = max([float(m) for m in finite] + [1e-300])
     for name, a in eager.items():
         if ours is None:

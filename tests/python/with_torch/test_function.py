@@ -371,3 +371,8 @@ def _environment():
     import sys
 
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+def test_a_function_that_gives_no_tensor(x):
+    with pytest.raises(gradus.torch.NotExported, match="gives no tensor"):
+        gradus.torch.function(lambda x: 3)(x)
