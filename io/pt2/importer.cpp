@@ -354,7 +354,7 @@ Pair Importer::parts(const Value& whole) {
 
 Value Importer::joined(const Pair& parts) {
   if (auto it = wholes_.find(ids_of(parts)); it != wholes_.end()) return it->second;
-  Value whole = emit_all(world_, "stack", std::array{parts.re, parts.im}, {{"dim", -1}})[0];
+  Value whole = emit_all(world_, "stack", std::array{parts.re, parts.im}, {{"dim", -1, {}}})[0];
   pairs_.emplace(ir::GraphWorld::id_of(whole), parts);
   wholes_.emplace(ids_of(parts), whole);
   return whole;
