@@ -64,7 +64,7 @@ class CallCache {
   static constexpr size_t most_signatures = 4096;
 
   nb::object call(nb::handle self, nb::handle args, nb::handle kwargs) {
-    if (autograd::thread_state().recorder) return plain(self, args, kwargs);
+    if (direct || autograd::thread_state().recorder) return plain(self, args, kwargs);
     for (const Guard& g : guards_)
       if (!g.holds()) {
         self.attr("_changed")();
@@ -105,6 +105,7 @@ class CallCache {
     return 0;
   }
 
+  bool direct = false;  // no program runs
   uint64_t floats = 0;  // see Signature
 
  private:
@@ -190,6 +191,7 @@ void bind_calls(nb::module_& m) {
       .def(nb::init<>())
       .def_rw("floats", &CallCache::floats,
               "The arguments by place, as bits, at which a float is a tensor.")
+      .def_rw("direct", &CallCache::direct, "The function itself runs at every call.")
       .def("forget", &CallCache::clear, "No signature is known any more.")
       .def("set_guards", &CallCache::set_guards, "guards"_a, "place"_a);
 }

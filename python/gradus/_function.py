@@ -191,11 +191,11 @@ class Function(_Base[R]):
             raise Error(f"the order must be 0 or more, not {order}")
         if most_programs < 1:
             raise Error(f"most_programs must be 1 or more, not {most_programs}")
+        functools.update_wrapper(self, f)  # first: it takes over what a function has of its own
         self.function = self._plain = f
         self.order = order
         self._recent = _Recent(most_programs)
         self.set_guards([], Place)
-        functools.update_wrapper(self, f)
 
     if TYPE_CHECKING:  # CallCache's is compiled, and finds the program by what it is called with
 
