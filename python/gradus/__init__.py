@@ -47,6 +47,7 @@ from ._function import Function, function, trace
 from ._program import load, load_tensors
 from ._python_op import PythonOp, python_op
 from ._results import Results
+from ._saved import LoadedFunction, load_function, save_function
 from ._tensors import from_numpy, ones, tensor, zeros
 from ._transforms import grad, gradients, gradients_async, value_and_grad
 
@@ -76,6 +77,7 @@ __all__ = [
     "GradcheckReport",
     "InternalError",
     "KernelOptions",
+    "LoadedFunction",
     "OpContext",
     "Program",
     "PythonOp",
@@ -114,6 +116,7 @@ __all__ = [
     "jvp",
     "laplacian",
     "load",
+    "load_function",
     "load_plugin",
     "load_tensors",
     "no_grad",
@@ -121,6 +124,7 @@ __all__ = [
     "ops",
     "parse",
     "python_op",
+    "save_function",
     "tensor",
     "trace",
     "u8",

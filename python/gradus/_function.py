@@ -60,7 +60,12 @@ def _name_of(f: Callable[..., Any]) -> str:
 
 def bind_places(f: Callable[..., Any], args: Any, kwargs: Any, given: int) -> Bound:
     """The arguments of a call in which places stand for its tensors, so many of them."""
-    leaves, arguments = flatten(_bind(f, args, kwargs))
+    return bind_arguments(_bind(f, args, kwargs), given)
+
+
+def bind_arguments(arguments_by_name: dict[str, Any], given: int) -> Bound:
+    """The same for arguments that stand by their names."""
+    leaves, arguments = flatten(arguments_by_name)
     names = [re.sub(r"[^\w.]", "_", n) for n, _ in leaves]
     names = [n if re.match(r"[A-Za-z_]", n) else "x" + n for n in names]
     sources: list[int] = []
@@ -228,6 +233,12 @@ class Function(_Base[R]):
         leaves, _ = flatten((args, kwargs))
         return self._find(args, kwargs, _tensors(leaves))[0].recorded
 
+    def record_bound(self, *args: Any, **kwargs: Any) -> tuple[Recorded, Bound]:
+        """The same, and which argument is which of the program's inputs."""
+        leaves, _ = flatten((args, kwargs))
+        known, bound = self._find(args, kwargs, _tensors(leaves))
+        return known.recorded, bound
+
     def _find(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> tuple[_Known, Bound]:
         _, (places, named) = flatten((args, kwargs))
         bound = bind_places(self.function, places, named, len(tensors))
@@ -280,6 +291,17 @@ def function(f: Any = None, *, order: int = 1, most_programs: int = 256) -> Any:
 
 
 def trace(f: Callable[..., Any], *args: Any, order: int = 0, **kwargs: Any) -> Program:
-    """The program of what `f` does with these arguments, with derivatives up to `order`."""
-    recorded = f.record(*args, **kwargs) if isinstance(f, Function) else record(f, args, kwargs)
-    return recorded.program.differentiate(order) if order else recorded.program
+    """The program of what `f` does with these arguments, with derivatives up to `order`.
+
+    A Type stands for a tensor of it, and may have names for sizes: `trace(f, Type("f32", [Dim("N"),
+    3]))`. Such a program runs for all sizes; `f` is run for several, and must do the same for each.
+    """
+    from ._named_sizes import has_types, record_named
+
+    plain = f.function if isinstance(f, Function) else f
+    if has_types((args, kwargs)):
+        program = record_named(lambda a, k: record(plain, a, k).program, args, kwargs)
+    else:
+        recorded = f.record(*args, **kwargs) if isinstance(f, Function) else record(f, args, kwargs)
+        program = recorded.program
+    return program.differentiate(order) if order else program

@@ -50,6 +50,9 @@ class Place:
     def __hash__(self) -> int:
         return hash(("place", self.index))
 
+    def __repr__(self) -> str:
+        return f"tensor {self.index}"
+
 
 def unflatten(structure: Tree, leaves: list[Any]) -> Tree:
     """The tree with these tensors."""
