@@ -50,6 +50,7 @@ class Reader {
   }
 
   void tensor(const Variable& v) {
+    check_has_values(v);
     const uint64_t wanted = recording_ && v.requires_grad() ? 1 : 0;
     const auto shape = v.shape();
     word(Token::tensor, static_cast<uint64_t>(v.dtype()) << 40 | wanted << 32 | shape.size());
