@@ -8,7 +8,7 @@ namespace gradus::python {
 // Of two calls with the same one, a program that was recorded for the one does for the other.
 //
 // It is read off the arguments without running anything of theirs: numbers and strings are compared
-// by value, whatever else is no tensor by what it is (and kept alive by whoever keeps the signature).
+// by value, whatever else is no tensor by what it is (and kept alive by who keeps the signature).
 struct Signature {
   SmallVector<uint64_t, 48> words;
   SmallVector<nb::object, 4> objects;
