@@ -16,16 +16,17 @@ def test_one_program_for_all_sizes(rng, n):
     def net(x, w):
         y = ops.tanh(x @ w)
         both = ops.cat([y, y * 2.0], 0).reshape(2 * len(x), w.shape[1])
-        return {"y": both.sum(0), "flat": y.reshape(-1), "pairs": x[:, None] - x[None, :], "t": x.T}
+        return {"y": both.sum(0), "flat": y.reshape(-1), "pairs": x[:, None] - x[None, :], "t": x.T, "head": x[: len(x) - 1]}
 
     program = gradus.trace(net, Type("f64", [Dim("N"), 3]), w=Type("f64", [3, Dim("M")]))
     assert program.inputs()[0][1] == Type("f64", [Dim("N"), 3])
     x, w = rng.normal(size=(n, 3)), rng.normal(size=(3, n + 1))
-    y, flat, pairs, t = gradus.State(program.compile()).run(x, w)
+    y, flat, pairs, t, head = gradus.State(program.compile()).run(x, w)
     np.testing.assert_allclose(y.numpy(), 3 * np_net(x, w), rtol=1e-13)
     np.testing.assert_allclose(flat.numpy(), np.tanh(x @ w).reshape(-1), rtol=1e-13)
     np.testing.assert_array_equal(pairs.numpy(), x[:, None] - x[None])
     np.testing.assert_array_equal(t.numpy(), x.T)
+    np.testing.assert_array_equal(head.numpy(), x[:-1])
 
 
 def test_derivatives_have_the_names(rng):
