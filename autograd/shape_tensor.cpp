@@ -14,12 +14,16 @@ constexpr size_t zeros_bytes = size_t{1} << 40;  // of addresses
 
 // Pages that nobody writes are the machine's one page of zeros.
 std::byte* zeros() {
+#if __has_include(<sys/mman.h>)
   static std::byte* const start = [] {
     void* p =
         mmap(nullptr, zeros_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? nullptr : static_cast<std::byte*>(p);
   }();
   return start;
+#else
+  return nullptr;
+#endif
 }
 
 std::atomic<const std::byte*> begun{nullptr};  // `zeros`, once it was asked for
