@@ -3,6 +3,7 @@
 
 #include "autograd/operator_node.h"
 #include "autograd/recorder.h"
+#include "autograd/shape_tensor.h"
 #include "gradus/apply.h"
 #include "gradus/device_streams.h"
 #include "gradus/per_thread.h"
@@ -117,20 +118,38 @@ Attributes counted(const Operator& op, const Attributes& attributes,
 
 }  // namespace
 
+namespace {
+
+// The call's results without their values, of which a recorder wants the types alone. Empty where
+// there is no memory for that: they are computed then.
+SmallVector<Tensor, 2> shapes_of(const OperatorCall& call) {
+  SmallVector<Tensor, 2> results;
+  if (call.device() != Device()) return results;
+  for (const Type& type : call.results())
+    if (!results.emplace_back(shape_tensor(type)).defined()) return {};
+  return results;
+}
+
+}  // namespace
+
 Variables apply(const Ref<const OperatorCall>& call, std::span<const Variable* const> operands) {
+  Recorder* recorder = thread_state().recorder;
   SmallVector<const Tensor*, 4> tensors;
   bool leads = false;
   for (const Variable* v : operands) {
     tensors.push_back(v ? &v->data() : nullptr);
     leads |= v && v->requires_grad();
   }
-  SmallVector<Tensor, 2> results = call->run(tensors);
+  SmallVector<Tensor, 2> results;
+  if (recorder && recorder->shapes_only()) [[unlikely]]
+    results = shapes_of(*call);
+  if (results.empty()) results = call->run(tensors);
   Variables out;
   if (recording() && leads && !call->op().traits.zero_gradient)
     out = record(call, operands, results);
   else
     for (Tensor& t : results) out.emplace_back(std::move(t));
-  if (Recorder* recorder = thread_state().recorder) [[unlikely]]
+  if (recorder) [[unlikely]]
     recorder->called(*call, operands, out);
   return out;
 }

@@ -19,6 +19,8 @@ class Recorder {
                       const Variables& results) = 0;
   // Something begins that a recorder cannot see into ("custom function 'Cube'"). May throw Error.
   virtual void meets(std::string_view what) = 0;
+  // Whether calls give tensors without values (autograd/shape_tensor.h): nothing runs.
+  virtual bool shapes_only() const { return false; }
 
  protected:
   ~Recorder() = default;

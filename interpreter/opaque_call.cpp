@@ -136,6 +136,8 @@ Variables OpaqueNode::apply(Variables&& cotangents) {
 OpaqueVariables call_opaque(std::shared_ptr<const autograd::CppFunction> function,
                             std::span<const Variable> operands, std::span<const bool> marks,
                             bool leaves_handle) {
+  if (TraceValues* trace = TraceValues::current())
+    trace->need_values(fmt::format("function '{}'", function->name()));
   SmallVector<Tensor, 4> tensors;
   SmallVector<Edge, 2> edges;
   bool leads = false;

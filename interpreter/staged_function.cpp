@@ -141,8 +141,8 @@ Ref<Node> next_node(State state, size_t stage, EdgesByName edges, const Call& ca
     for (auto& [input, edge] : edges) outputs.push_back(std::move(edge));
     return make_ref<autograd::RefusingNode>(
         name,
-        fmt::format("'{}' was compiled for {} derivative{}; compile it with more stages",
-                    code.graph().name, stage, stage == 1 ? "" : "s"),
+        fmt::format("'{}' was compiled for {} derivative{}; ask for order={} where it is made",
+                    code.graph().name, stage, stage == 1 ? "" : "s", next),
         std::move(outputs));
   }
   for (const ir::Result& r : code.results(next)) {

@@ -66,10 +66,21 @@ Traced trace(const VariableFunction& f, std::span<const Variable> inputs,
   program->options = options;
   auto tape = std::make_shared<TraceTape>(program);
   program->tape = tape;
-  Variables outputs = tape->run(f, inputs);
-  if (options.run_backward)
-    run_backwards(outputs, Variables(inputs.begin(), inputs.end()), options.order);
-  return {trace_of(std::move(program)), std::move(outputs)};
+  Traced traced;
+  try {
+    traced.outputs = tape->run(f, inputs);
+    if (options.run_backward)
+      run_backwards(traced.outputs, Variables(inputs.begin(), inputs.end()), options.order);
+  } catch (...) {
+    if (!tape->needs_values()) throw;
+  }
+  if (tape->needs_values()) {
+    TraceOptions with_values = options;
+    with_values.shapes_only = false;
+    return trace(f, inputs, with_values);
+  }
+  traced.trace = trace_of(std::move(program));
+  return traced;
 }
 
 TracedProgram& Trace::program() const {

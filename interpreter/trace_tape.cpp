@@ -86,6 +86,7 @@ class TraceNode final : public Node {
 TraceTape::TraceTape(std::shared_ptr<TracedProgram> program)
     : program_(std::move(program)), options_(program_->options) {
   graph_.name = options_.name;
+  values_.keep_shapes(options_.shapes_only);
   Context& user = *autograd::current_context();
   context_ = std::make_shared<Context>(ContextOptions{
       .workers = user.workers().workers(), .allocator = user.allocator(), .log = user.log_sink()});

@@ -38,6 +38,12 @@ void TraceValues::reads(const Tensor& t) const {
         describe(t)));
 }
 
+void TraceValues::need_values(std::string_view what) {
+  if (!shapes_only_) return;
+  needs_values_ = true;
+  refuse(fmt::format("it calls {}, which needs values", what));
+}
+
 ir::GraphWorld TraceValues::world() {
   size_t stage = graph_.stages.size() - 1;
   return ir::GraphWorld(graph_, stage, graph_.stages[stage].nodes);
@@ -103,6 +109,8 @@ ops::Value TraceValues::value_of(const Variable& v) {
   } else if (is_traced(t)) {
     refuse(fmt::format("a {} views a value's memory without an operator; use 'reshape', 'slice', …",
                        describe(t)));
+  } else if (has_no_values(t)) {
+    refuse(fmt::format("it uses a {} of another recording, which has no values", describe(t)));
   } else {
     value = constant(t);
   }

@@ -30,7 +30,14 @@ class TraceValues final : public autograd::Recorder, public ReadWatch {
               std::span<const autograd::Variable* const> operands,
               const autograd::Variables& results) override;
   void meets(std::string_view what) override;
+  bool shapes_only() const override { return shapes_only_; }
   void reads(const Tensor& tensor) const override;
+
+  // From now on no values are computed.
+  void keep_shapes(bool on) { shapes_only_ = on; }
+  // Something that has to have values ("function 'f'"): an Error where there are none.
+  void need_values(std::string_view what);
+  bool needs_values() const { return needs_values_; }
 
   // The program's value that a variable is; a new constant where it is none.
   ops::Value value_of(const autograd::Variable& v);
@@ -63,6 +70,7 @@ class TraceValues final : public autograd::Recorder, public ReadWatch {
   std::unordered_multimap<const Storage*, Known> known_;
   std::map<const HandleOrigin*, std::pair<ir::ValueId, Ref<const HandleOrigin>>> handles_;
   bool detaching_ = true;
+  bool shapes_only_ = false, needs_values_ = false;
 };
 
 }  // namespace gradus::interpreter

@@ -47,7 +47,11 @@ std::optional<Tensor> tensor_from(nb::handle object) {
 
 Variable variable_from(nb::handle object, const char* what) {
   if (object.is_none()) return {};
-  if (nb::isinstance<Variable>(object)) return nb::cast<Variable>(object);
+  if (nb::isinstance<Variable>(object)) {
+    Variable v = nb::cast<Variable>(object);
+    check_has_values(v);
+    return v;
+  }
   if (auto t = tensor_from(object)) return Variable(std::move(*t));
   throw Error("{} must be a tensor or an array, not {}", what, printable(class_of(object)));
 }
@@ -183,7 +187,16 @@ nb::tuple shape_to_python(std::span<const ir::Dim> dims) {
   return nb::tuple(list);
 }
 
+void check_has_values(const Variable& v) {
+  if (has_no_values(v.data()) && !autograd::thread_state().recorder) [[unlikely]]
+    throw Error(
+        "the {} was made while a function was recorded, which keeps shapes and no values: return "
+        "it from the function instead",
+        describe(v.data()));
+}
+
 void check_readable(const Variable& v) {
+  check_has_values(v);
   if (const ReadWatch* watch = ReadWatch::current()) watch->reads(v.data());
   if (v.requires_grad() && autograd::recording())
     throw Error(

@@ -46,6 +46,8 @@ ir::Dim dim_from(nb::handle object);
 nb::object dim_to_python(const ir::Dim& dim);
 nb::tuple shape_to_python(std::span<const ir::Dim> dims);
 
+// Throws Error for what a recording left behind, which has a shape and no values.
+void check_has_values(const Variable& v);
 // Throws Error if the values of `v` must not be read by others than operators now: it takes part in
 // differentiation, or a trace is recorded.
 void check_readable(const Variable& v);

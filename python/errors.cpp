@@ -105,6 +105,20 @@ void PythonFault::add_note(const std::string& note) const {
   value_.get().attr("add_note")(note);
 }
 
+void raise_thrown(const std::exception_ptr& thrown) noexcept {
+  try {
+    translate(thrown, nullptr);
+  } catch (nb::python_error& e) {
+    e.restore();
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "an exception that is no std::exception");
+  }
+}
+
 void set_cause(const PythonFault& fault) { cause = fault; }
 
 void register_exceptions() {

@@ -44,6 +44,9 @@ auto call_python(F&& f) {
 // makes an Error of whatever is thrown.
 void set_cause(const PythonFault& fault);
 
+// Raises what C++ threw in Python: for slots of types, which return null then. With the lock held.
+void raise_thrown(const std::exception_ptr& thrown) noexcept;
+
 // Has the library's exceptions raised as those of gradus.errors.
 void register_exceptions();
 

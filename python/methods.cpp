@@ -10,28 +10,28 @@ struct Method {
 };
 
 constexpr const char* reduction_parameters =
-    ", *, dim: int | collections.abc.Sequence[int] | None = None, keepdim: bool = False";
+    ", dim: int | collections.abc.Sequence[int] | None = None, keepdim: bool = False";
 // What is used most; all operators are in gradus.ops.
 constexpr Method methods[] = {
     {"abs", ""},
-    {"clamp", ", *, min: float | int | None = None, max: float | int | None = None"},
+    {"clamp", ", min: float | int | None = None, max: float | int | None = None"},
     {"cos", ""},
     {"exp", ""},
-    {"expand", ", *, shape: collections.abc.Sequence[int]"},
-    {"flatten", ", *, start_dim: int = 0, end_dim: int = -1"},
+    {"expand", ", *shape: int | collections.abc.Sequence[int]"},
+    {"flatten", ", start_dim: int = 0, end_dim: int = -1"},
     {"log", ""},
     {"matmul", ", other: ArrayLike"},
-    {"permute", ", *, dims: collections.abc.Sequence[int]"},
+    {"permute", ", *dims: int | collections.abc.Sequence[int]"},
     {"relu", ""},
     {"sigmoid", ""},
     {"sin", ""},
-    {"softmax", ", *, dim: int"},
+    {"softmax", ", dim: int"},
     {"sqrt", ""},
     {"square", ""},
-    {"squeeze", ", *, dim: int | None = None"},
+    {"squeeze", ", dim: int | None = None"},
     {"tanh", ""},
-    {"transpose", ", *, dim0: int, dim1: int"},
-    {"unsqueeze", ", *, dim: int"},
+    {"transpose", ", dim0: int, dim1: int"},
+    {"unsqueeze", ", dim: int"},
     {"sum", reduction_parameters},
     {"mean", reduction_parameters},
     {"prod", reduction_parameters},
@@ -87,6 +87,17 @@ void add_methods(nb::class_<Variable>& tensor) {
             return call("gradus._indexing", "get", self, key);
           },
           nb::arg("key").none(), nb::sig("def __getitem__(self, key: typing.Any) -> Tensor"))
+      .def(
+          "__iter__",
+          [](nb::handle self) { return nb::iter(call("gradus._indexing", "parts", self)); },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[Tensor]"))
+      .def(
+          "astype",
+          [](nb::handle self, nb::handle dtype) {
+            return call("gradus.ops", "cast", self, nb::arg("dtype") = dtype_from(dtype));
+          },
+          nb::arg("dtype"), nb::sig("def astype(self, dtype: typing.Any) -> Tensor"),
+          "The values as another dtype, as NumPy calls it.")
       .def(
           "numpy", [](nb::handle self) { return call("gradus._tensors", "as_numpy", self); },
           nb::sig("def numpy(self) -> NDArray"),

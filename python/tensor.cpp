@@ -61,6 +61,7 @@ auto binary(const char* name) {
     if (!is_number(other) && !nb::isinstance<Variable>(other) && !has_buffer(other) &&
         !nb::hasattr(other, "__dlpack__"))
       return nb::borrow(Py_NotImplemented);
+    check_has_values(self);
     autograd::VariableOperand operands[2] = {self, operand_from(other, "an operand")};
     if (reversed) std::swap(operands[0], operands[1]);
     return to_python(unlocked([&] { return autograd::apply(*op, attributes, operands); })[0]);
@@ -71,6 +72,7 @@ auto unary(const char* name) {
   const ir::Operator* op = ops::find(name);
   ir::Attributes attributes = op->read({});
   return [op, attributes](const Variable& self) {
+    check_has_values(self);
     autograd::VariableOperand operands[1] = {self};
     return unlocked([&] { return autograd::apply(*op, attributes, operands); })[0];
   };

@@ -20,6 +20,7 @@ Program record(const nb::object& f, const nb::list& inputs, const std::string& n
   TraceOptions options;
   options.order = order;
   options.run_backward = order > 0;
+  options.shapes_only = true;
   options.name = name;
   options.inputs = std::move(input_names);
   auto call = [&](std::span<const Variable> given) {

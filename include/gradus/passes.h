@@ -48,6 +48,10 @@ void eliminate_dead_code(Graph& graph, size_t first_stage = 0);
 // Within each stage from `first_stage` on, a node equal to an earlier one is replaced by it.
 void eliminate_common_subexpressions(Graph& graph, size_t first_stage = 0);
 
+// Nodes that give what they are given (a reshape to the shape that is there) are taken out; whoever
+// read their result reads their operand.
+void eliminate_identities(Graph& graph);
+
 // Nodes of small constants become constants, computed by the same kernels.
 void fold_constants(Graph& graph);
 

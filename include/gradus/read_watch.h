@@ -22,6 +22,10 @@ class ReadWatch {
   ~ReadWatch() = default;
 };
 
+// Whether it has a shape and no values, since it was made in a trace that computes none
+// (TraceOptions::shapes_only). What is read of it are zeros.
+bool has_no_values(const Tensor& tensor);
+
 // Sets this thread's watch (null: none) until the end of the scope.
 class ReadWatchGuard {
  public:

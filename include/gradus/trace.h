@@ -25,6 +25,10 @@ struct TraceOptions {
   std::vector<std::string> inputs, outputs;
   // Whether `trace` itself runs the backwards, with random cotangents. Otherwise the user does.
   bool run_backward = false;
+  // Whether no values are computed: results have types and, where they are read as memory, zeros,
+  // and are of no use outside the trace. `f` runs a second time, with values, where it calls a
+  // function that needs them.
+  bool shapes_only = false;
 };
 
 // A program as far as it is recorded. Copies share it. Thread-safe.

@@ -12,6 +12,7 @@ struct Step {
 constexpr Step steps[] = {
     {"expand_grad", [](Graph& g) { expand_grad(g); }},
     {"decompose", [](Graph& g) { decompose(g, false); }},
+    {"eliminate_identities", [](Graph& g) { eliminate_identities(g); }},
     {"fold_constants", [](Graph& g) { fold_constants(g); }},
     {"eliminate_common_subexpressions", [](Graph& g) { eliminate_common_subexpressions(g); }},
     {"eliminate_dead_code", [](Graph& g) { eliminate_dead_code(g); }},

@@ -42,21 +42,14 @@ from ._gradus import (
 )
 from ._gradus import as_tensor as as_tensor
 from . import ops
+from ._directions import hessian, hvp, jacobian, jvp, laplacian, vjp
 from ._function import Function, function, trace
 from ._program import load, load_tensors
 from ._python_op import PythonOp, python_op
 from ._results import Results
+from ._saved import LoadedFunction, load_function, save_function
 from ._tensors import from_numpy, ones, tensor, zeros
-from ._transforms import (
-    grad,
-    gradients,
-    gradients_async,
-    hessian,
-    hvp,
-    jacobian,
-    jvp,
-    value_and_grad,
-)
+from ._transforms import grad, gradients, gradients_async, value_and_grad
 
 f64, f32, f16, bf16 = DType.f64, DType.f32, DType.f16, DType.bf16
 i64, i32, i16, i8, bool_ = DType.i64, DType.i32, DType.i16, DType.i8, DType.boolean
@@ -85,6 +78,7 @@ __all__ = [
     "GradcheckReport",
     "InternalError",
     "KernelOptions",
+    "LoadedFunction",
     "OpContext",
     "Program",
     "PythonOp",
@@ -122,7 +116,9 @@ __all__ = [
     "i8",
     "jacobian",
     "jvp",
+    "laplacian",
     "load",
+    "load_function",
     "load_plugin",
     "load_tensors",
     "no_grad",
@@ -130,6 +126,7 @@ __all__ = [
     "ops",
     "parse",
     "python_op",
+    "save_function",
     "tensor",
     "trace",
     "u16",
@@ -138,5 +135,6 @@ __all__ = [
     "u8",
     "use_device",
     "value_and_grad",
+    "vjp",
     "zeros",
 ]

@@ -6,12 +6,12 @@ import functools
 import inspect
 import re
 import threading
-from collections import OrderedDict
-from typing import Any, Callable, Generic, NamedTuple, TypeVar, overload
+import types
+from typing import TYPE_CHECKING, Any, Callable, Generic, NamedTuple, TypeVar, overload
 
 from . import _gradus
-from ._gradus import Program, StagedFunction, Tensor
-from ._trees import flatten, key_of, unflatten
+from ._gradus import CallCache, LastUse, Program, StagedFunction, Tensor
+from ._trees import Place, flatten, key_of, unflatten
 from .errors import Error
 
 R = TypeVar("R")
@@ -23,6 +23,15 @@ class Recorded(NamedTuple):
     program: Program
     names: list[str]  # of the tensors among the arguments, which are the program's inputs
     structure: Any  # of what the function returns
+
+
+class Bound(NamedTuple):
+    """A call's arguments as the function takes them; numbers stand for tensors."""
+
+    arguments: dict[str, Any]  # with a Place for each of the program's inputs
+    names: list[str]  # of the inputs
+    sources: list[int]  # of each input: which of the call's tensors it is, then of the constants
+    constants: list[Tensor]  # arrays that are defaults
 
 
 def _tensors(leaves: list[tuple[str, Any]]) -> list[Tensor]:
@@ -49,17 +58,34 @@ def _name_of(f: Callable[..., Any]) -> str:
     return name if re.match(r"[A-Za-z_]", name) else "_" + name
 
 
-def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recorded:
-    """Runs `f` once, and records what it does with the tensors among its arguments."""
-    leaves, structure = flatten(_bind(f, args, kwargs))
+def bind_places(f: Callable[..., Any], args: Any, kwargs: Any, given: int) -> Bound:
+    """The arguments of a call in which places stand for its tensors, so many of them."""
+    return bind_arguments(_bind(f, args, kwargs), given)
+
+
+def bind_arguments(arguments_by_name: dict[str, Any], given: int) -> Bound:
+    """The same for arguments that stand by their names."""
+    leaves, arguments = flatten(arguments_by_name)
     names = [re.sub(r"[^\w.]", "_", n) for n, _ in leaves]
     names = [n if re.match(r"[A-Za-z_]", n) else "x" + n for n in names]
+    sources: list[int] = []
+    constants: list[Tensor] = []
+    for _, leaf in leaves:
+        if isinstance(leaf, Place):
+            sources.append(leaf.index)
+        else:
+            sources.append(given + len(constants))
+            constants += _tensors([("", leaf)])
+    return Bound(arguments, names, sources, constants)
+
+
+def record_bound(f: Callable[..., Any], bound: Bound, tensors: list[Tensor]) -> Recorded:
+    """Runs `f` once, and records what it does with the call's tensors."""
     result: Any = None
 
-    def call(tensors: list[Tensor]) -> list[Tensor]:
+    def call(inputs: list[Tensor]) -> list[Tensor]:
         nonlocal result
-        arguments = unflatten(structure, tensors)
-        out, result = flatten(_call_bound(f, arguments))
+        out, result = flatten(_call_bound(f, unflatten(bound.arguments, inputs)))
         if not out:
             raise Error(f"'{_name_of(f)}' gives no tensor: there is nothing to record")
         return _tensors(out)
@@ -67,13 +93,25 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     # All floating arguments require gradients while `f` runs: what it differentiates itself stays
     # connected with them.
     inputs = []
-    for x in _tensors(leaves):
+    for x in inputs_of(bound, tensors):
         x = x.detach()
         if _is_floating(x):
             x.requires_grad = True
         inputs.append(x)
-    program = _gradus.record(call, inputs, _name_of(f), names, 0)
-    return Recorded(program, names, result)
+    program = _gradus.record(call, inputs, _name_of(f), bound.names, 0)
+    return Recorded(program, bound.names, result)
+
+
+def inputs_of(bound: Bound, tensors: list[Tensor]) -> list[Tensor]:
+    """The program's inputs for a call's tensors."""
+    both = [*tensors, *bound.constants]
+    return [both[i] for i in bound.sources]
+
+
+def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recorded:
+    """Runs `f` once, and records what it does with the tensors among its arguments."""
+    leaves, (places, named) = flatten((args, kwargs))
+    return record_bound(f, bind_places(f, places, named, len(leaves)), _tensors(leaves))
 
 
 def _call_bound(f: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -102,34 +140,45 @@ class _Known(NamedTuple):
 
     recorded: Recorded
     staged: dict[tuple[tuple[bool, ...], int], StagedFunction]
+    used: LastUse
 
 
 class _Recent:
-    """What was asked for last, by key; the oldest goes. For any number of threads."""
+    """What was asked for last, by key; what was used longest ago goes. For any number of threads."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: OrderedDict[Any, _Known] = OrderedDict()
+        self._known: dict[Any, _Known] = {}
         self._lock = threading.Lock()
 
     def get(self, key: Any) -> _Known | None:
         with self._lock:
-            if key not in self._known:
-                return None
-            self._known.move_to_end(key)
-            return self._known[key]
+            known = self._known.get(key)
+            if known is not None:
+                known.used.touch()
+            return known
 
-    def put(self, key: Any, recorded: Recorded) -> _Known:
-        """What is there by then: another thread may have been faster."""
+    def put(self, key: Any, recorded: Recorded) -> tuple[_Known, bool]:
+        """What is there by then: another thread may have been faster. And whether others went."""
         gone = []  # their ends may run anything, and do so without the lock
         with self._lock:
-            known = self._known.setdefault(key, _Known(recorded, {}))
+            known = self._known.setdefault(key, _Known(recorded, {}, LastUse()))
+            known.used.touch()
             while len(self._known) > self._most:
-                gone.append(self._known.popitem(last=False))
-        return known
+                oldest = min(self._known, key=lambda k: self._known[k].used.time)
+                gone.append(self._known.pop(oldest))
+        return known, bool(gone)
 
 
-class Function(Generic[R]):
+if TYPE_CHECKING:
+
+    class _Base(CallCache, Generic[R]): ...
+
+else:  # a class of nanobind's is the only base that one derived from it has
+    _Base = {R: CallCache}
+
+
+class Function(_Base[R]):
     """A Python function over tensors that runs as a program.
 
     It is recorded once for each combination of its tensors' dtypes, shapes and requires_grad, and of
@@ -142,21 +191,30 @@ class Function(Generic[R]):
     _most_staged = 64  # of one recording
 
     def __init__(self, f: Callable[..., R], order: int = 1, most_programs: int = 256) -> None:
+        super().__init__()
         if order < 0:
             raise Error(f"the order must be 0 or more, not {order}")
         if most_programs < 1:
             raise Error(f"most_programs must be 1 or more, not {most_programs}")
-        self.function = f
+        functools.update_wrapper(self, f)  # first: it takes over what a function has of its own
+        self.function = self._plain = f
         self.order = order
         self._recent = _Recent(most_programs)
-        functools.update_wrapper(self, f)
+        self.set_guards([], Place)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> R:
-        if _gradus.is_tracing():
-            return self.function(*args, **kwargs)
-        known, tensors = self._find(args, kwargs)
+    if TYPE_CHECKING:  # CallCache's is compiled, and finds the program by what it is called with
+
+        def __call__(self, *args: Any, **kwargs: Any) -> R: ...
+
+    else:
+        __class_getitem__ = classmethod(types.GenericAlias)
+
+    def _prepare(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Any:
+        """What runs for arguments like these from now on; see CallCache."""
+        known, bound = self._find(args, kwargs, tensors)
+        inputs = inputs_of(bound, tensors)
         recording = _gradus.is_recording()
-        wrt = tuple(recording and x.requires_grad for x in tensors)
+        wrt = tuple(recording and x.requires_grad for x in inputs)
         key = wrt, _gradus.current_context_id()  # which the staged function keeps alive
         staged = known.staged.get(key)
         if staged is None:
@@ -166,21 +224,32 @@ class Function(Generic[R]):
                 program = program.differentiate(self.order, names)
             while len(known.staged) >= self._most_staged:  # contexts come and go
                 known.staged.pop(next(iter(known.staged), key), None)
+                self.forget()
             staged = known.staged.setdefault(key, StagedFunction(program.compile()))
-        return unflatten(known.recorded.structure, staged(*tensors))
+        return staged, known.used, bound.sources, bound.constants, known.recorded.structure
 
     def record(self, *args: Any, **kwargs: Any) -> Recorded:
         """The program of one stage for arguments like these."""
-        return self._find(args, kwargs)[0].recorded
+        leaves, _ = flatten((args, kwargs))
+        return self._find(args, kwargs, _tensors(leaves))[0].recorded
 
-    def _find(self, args: Any, kwargs: Any) -> tuple[_Known, list[Tensor]]:
-        leaves, structure = flatten(_bind(self.function, args, kwargs))
-        tensors = _tensors(leaves)
-        key = self._key(structure, tensors)
+    def record_bound(self, *args: Any, **kwargs: Any) -> tuple[Recorded, Bound]:
+        """The same, and which argument is which of the program's inputs."""
+        leaves, _ = flatten((args, kwargs))
+        known, bound = self._find(args, kwargs, _tensors(leaves))
+        return known.recorded, bound
+
+    def _find(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> tuple[_Known, Bound]:
+        _, (places, named) = flatten((args, kwargs))
+        bound = bind_places(self.function, places, named, len(tensors))
+        key = self._key(bound.arguments, inputs_of(bound, tensors))
         known = self._recent.get(key)
         if known is None:
-            known = self._recent.put(key, record(self.function, args, kwargs))
-        return known, tensors
+            recorded = record_bound(self.function, bound, tensors)
+            known, others_went = self._recent.put(key, recorded)
+            if others_went:
+                self.forget()
+        return known, bound
 
     def program(self, *args: Any, order: int | None = None, **kwargs: Any) -> Program:
         """The staged program for arguments like these, with derivatives by all floating ones: to be
@@ -222,6 +291,17 @@ def function(f: Any = None, *, order: int = 1, most_programs: int = 256) -> Any:
 
 
 def trace(f: Callable[..., Any], *args: Any, order: int = 0, **kwargs: Any) -> Program:
-    """The program of what `f` does with these arguments, with derivatives up to `order`."""
-    recorded = f.record(*args, **kwargs) if isinstance(f, Function) else record(f, args, kwargs)
-    return recorded.program.differentiate(order) if order else recorded.program
+    """The program of what `f` does with these arguments, with derivatives up to `order`.
+
+    A Type stands for a tensor of it, and may have names for sizes: `trace(f, Type("f32", [Dim("N"),
+    3]))`. Such a program runs for all sizes; `f` is run for several, and must do the same for each.
+    """
+    from ._named_sizes import has_types, record_named
+
+    plain = f.function if isinstance(f, Function) else f
+    if has_types((args, kwargs)):
+        program = record_named(lambda a, k: record(plain, a, k).program, args, kwargs)
+    else:
+        recorded = f.record(*args, **kwargs) if isinstance(f, Function) else record(f, args, kwargs)
+        program = recorded.program
+    return program.differentiate(order) if order else program

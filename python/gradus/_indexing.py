@@ -49,6 +49,13 @@ def get(x: _gradus.Tensor, key: Any) -> _gradus.Tensor:
     return x
 
 
+def parts(x: _gradus.Tensor) -> list[_gradus.Tensor]:
+    """`list(x)`: what lies along the first dimension."""
+    if x.ndim == 0:
+        raise TypeError("a 0-d tensor has no parts to iterate over")
+    return [_one("select", x, dim=0, index=i) for i in range(len(x))]
+
+
 def _is_int(k: Any) -> bool:
     if isinstance(k, bool) or isinstance(k, _gradus.Tensor):
         return False

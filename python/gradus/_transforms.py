@@ -1,15 +1,17 @@
-"""Derivatives of Python functions over tensors."""
+"""Gradients: of tensors, and of Python functions over them."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 from . import _gradus
-from ._function import Function, Recorded, _bind, _is_floating, _tensors, record
+from ._derivative import RecordedDerivative
+from ._function import _is_floating, _tensors
 from ._gradus import Future, Tensor
 from ._trees import flatten, unflatten
 from .errors import Error
+
 
 
 def _sequence(x: Any) -> list[Any]:
@@ -70,151 +72,111 @@ def _alias(x: Tensor) -> Tensor:
     return y
 
 
-def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """`value_and_grad(f)(x, …)` is `(f(x, …), its gradient by x)`; see grad."""
+class Arguments(NamedTuple):
+    """A call's arguments with variables of their own in some places, to differentiate by."""
+
+    args: list[Any]
+    inputs: list[Tensor]
+    trees: list[tuple[Any, int, int]]  # of each place: its structure, and its part of the inputs
+
+    def trees_of(self, tensors: Sequence[Any]) -> list[Any]:
+        """One tensor for each input, in the trees of the arguments."""
+        return [unflatten(s, list(tensors[a:b])) for s, a, b in self.trees]
+
+
+def arguments_at(args: Sequence[Any], places: Sequence[int], what: str) -> Arguments:
+    """Those by which a function is differentiated, by their numbers."""
+    arguments = list(args)
+    inputs: list[Tensor] = []
+    trees = []
+    for n in places:
+        if not -len(args) <= n < len(args):
+            raise Error(f"{what} by argument {n}, but {len(args)} are given by place")
+        # A number is as good as a 0-d array.
+        given = _gradus.as_tensor(args[n]) if isinstance(args[n], float) else args[n]
+        leaves, structure = flatten(given)
+        tensors = [_alias(x) for x in _tensors(leaves)]
+        trees.append((structure, len(inputs), len(inputs) + len(tensors)))
+        inputs += tensors
+        arguments[n] = unflatten(structure, tensors)
+    return Arguments(arguments, inputs, trees)
+
+
+def again_wanted(*trees: Any) -> bool:
+    """Whether somebody may differentiate what is made of these: a recording, or an input that
+    requires gradients."""
+    if not _gradus.is_recording():
+        return False
+    leaves, _ = flatten(trees)
+    return _gradus.is_tracing() or any(isinstance(x, Tensor) and x.requires_grad for _, x in leaves)
+
+
+def zeros_like(x: Tensor) -> Tensor:
+    return _gradus.apply("full_like", [x.detach()], {"value": 0})[0]
+
+
+def _value_of(given: Any, has_aux: bool, what: str) -> tuple[Tensor, Any]:
+    """The 0-d value that a function gives, and what it gives beside."""
+    aux = None
+    if has_aux:
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise Error(f"{what} with has_aux takes a function that gives (value, aux), not {given!r}")
+        given, aux = given
+    out = _gradus.as_tensor(given)
+    if out.ndim != 0:
+        raise Error(f"{what} takes a function with one 0-d result, not {out!r}")
+    return out, aux
+
+
+def _detached(tree: Any) -> Any:
+    leaves, structure = flatten(tree)
+    return unflatten(structure, [x.detach() if isinstance(x, Tensor) else x for _, x in leaves])
+
+
+def _gradient_of(
+    f: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, with_value: bool
+) -> Callable[..., Any]:
     several = not isinstance(argnums, int)
-    places = list(argnums) if not isinstance(argnums, int) else [argnums]
+    places = tuple(argnums) if not isinstance(argnums, int) else (argnums,)
 
     @functools.wraps(f)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        arguments = list(args)
-        trees = []
-        inputs: list[Tensor] = []
-        for n in places:
-            if n >= len(args):
-                raise Error(f"grad by argument {n}, but {len(args)} are given by place")
-            leaves, structure = flatten(args[n])
-            # A number is as good as a 0-d array.
-            if isinstance(args[n], float):
-                leaves, structure = flatten(_gradus.as_tensor(args[n]))
-            tensors = [_alias(x) for x in _tensors(leaves)]
-            trees.append((structure, len(inputs), len(inputs) + len(tensors)))
-            inputs += tensors
-            arguments[n] = unflatten(structure, tensors)
-        # Whoever wants to differentiate the gradient has marked an input, or is recording.
-        recording = _gradus.is_recording()
-        outer, _ = flatten((args, kwargs))
-        again = recording and (
-            _gradus.is_tracing() or any(isinstance(x, Tensor) and x.requires_grad for _, x in outer)
-        )
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        given = arguments_at(args, places, "grad")
+        again = again_wanted(args, kwargs)
         with _gradus.recording():
-            value = f(*arguments, **kwargs)
-            out = _gradus.as_tensor(value)
-            if out.ndim != 0:
-                raise Error(f"grad takes a function with one 0-d result, not {out!r}")
-            found: list[Tensor | None] = [None] * len(inputs)
-            if out.requires_grad:
-                found = gradients(out, inputs, create_graph=again)
-        full = [
-            g if g is not None else _gradus.apply("full_like", [x.detach()], {"value": 0})[0]
-            for g, x in zip(found, inputs)
-        ]
-        grads = [unflatten(s, full[a:b]) for s, a, b in trees]
+            value, aux = _value_of(f(*given.args, **kwargs), has_aux, "grad")
+            found: list[Tensor | None] = [None] * len(given.inputs)
+            if value.requires_grad:
+                found = gradients(value, given.inputs, create_graph=again)
+        full = [g if g is not None else zeros_like(x) for g, x in zip(found, given.inputs)]
+        trees = given.trees_of(full)
+        grads = tuple(trees) if several else trees[0]
         if not again:
-            value = out.detach()
-        return value, tuple(grads) if several else grads[0]
+            value, aux = value.detach(), _detached(aux)
+        if with_value:
+            return ((value, aux) if has_aux else value), grads
+        return (grads, aux) if has_aux else grads
 
-    return call
+    return RecordedDerivative(f, plain, places)
 
 
-def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+def value_and_grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """`value_and_grad(f)(x, …)` is `(f(x, …), its gradient by x)`; see grad.
+
+    With has_aux the function gives `(value, aux)`, and this `((value, aux), gradient)`.
+    """
+    return _gradient_of(f, argnums, has_aux, True)
+
+
+def grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """`grad(f)(x, …)` is the gradient of the 0-d `f(x, …)` by x: of x's structure, if that is a
-    tuple, list or dict of tensors.
+    tuple, list or dict of tensors. By several arguments, a tuple of gradients.
 
-    It can be nested, and used in what is traced: `grad(grad(f))`.
+    With has_aux the function gives `(value, aux)`, and this `(gradient, aux)`. It can be nested, and
+    used in what is traced: `grad(grad(f))`. See Derivative for when it runs as a program.
     """
-    both = value_and_grad(f, argnums)
-
-    @functools.wraps(f)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return both(*args, **kwargs)[1]
-
-    return call
-
-
-def _recorded(f: Callable[..., Any], args: tuple[Any, ...]) -> Recorded:
-    if _gradus.is_tracing():
-        raise Error("jvp and hvp run a program of their own, which a trace cannot hold; use grad")
-    return f.record(*args) if isinstance(f, Function) else record(f, args, {})
-
-
-def _run_along(
-    f: Callable[..., Any], primals: Any, tangents: Any, kind: str
-) -> tuple[Recorded, Any, list[Tensor], Any]:
-    primals, tangents = tuple(_sequence(primals)), tuple(_sequence(tangents))
-    if len(primals) != len(tangents):
-        raise Error(f"{len(primals)} arguments and {len(tangents)} tangents are given")
-    recorded = _recorded(f, primals)
-    plain = f.function if isinstance(f, Function) else f
-    leaves, structure = flatten(_bind(plain, primals, {}))
-    along = _tensors(flatten(tangents)[0])
-    inputs = _tensors(leaves)
-    wrt = [n for n, x in zip(recorded.names, inputs) if _is_floating(x)]
-    if len(along) != len(wrt):
-        raise Error(f"{len(wrt)} floating arguments and {len(along)} tangents are given")
-    program = getattr(recorded.program, kind)(wrt)
-    state = _gradus.State(program.compile(), "off")
-    return recorded, state.run(*inputs, *along), inputs, structure
-
-
-def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """`(f(*primals), its derivative along the tangents)`, by forward mode.
-
-    One argument may stand without a tuple around it. Results without a path are zeros.
-    """
-    recorded, results, _, _ = _run_along(f, primals, tangents, "jvp")
-    names = [n for n, _ in recorded.program.results()]
-    values = list(results)[: len(names)]
-    slopes = []
-    for name, value in zip(names, values):
-        if str(value.dtype.name) not in ("f64", "f32", "f16", "bf16"):
-            continue
-        slope = results[f"t_{name}"]
-        zero = _gradus.apply("full_like", [value], {"value": 0})[0] if slope is None else slope
-        slopes.append(zero)
-    by_place = iter(slopes)
-    tangent_leaves = [next(by_place) if _is_floating(v) else None for v in values]
-    return (
-        unflatten(recorded.structure, values),
-        unflatten(recorded.structure, tangent_leaves),
-    )
-
-
-def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
-    """The Hessian of the 0-d `f(*primals)` times the tangents: forward mode over the gradient.
-
-    Of the structure of `primals`; one argument may stand without a tuple around it.
-    """
-    recorded, results, inputs, _ = _run_along(f, primals, tangents, "hvp")
-    single = not isinstance(primals, (tuple, list))
-    _, structure = flatten(primals)
-    found = []
-    for name, x in zip(recorded.names, inputs):
-        h = results[f"hvp_{name}"] if _is_floating(x) else None
-        found.append(
-            _gradus.apply("full_like", [x], {"value": 0})[0] if h is None and _is_floating(x) else h
-        )
-    return found[0] if single and len(found) == 1 else unflatten(structure, found)
-
-
-def jacobian(f: Callable[..., Any], x: Any) -> Tensor:
-    """The Jacobian of `f(x)`, one tensor of one tensor: f(x)'s sizes, then x's."""
-    return _matrix(f, x, "jacobian")
-
-
-def hessian(f: Callable[..., Any], x: Any) -> Tensor:
-    """The Hessian of the 0-d `f(x)`: x's sizes, twice."""
-    return _matrix(f, x, "hessian")
-
-
-def _matrix(f: Callable[..., Any], x: Any, kind: str) -> Tensor:
-    recorded = _recorded(f, (x,))
-    name = recorded.names[0]
-    program = getattr(recorded.program, kind)()
-    result = recorded.program.results()[0][0] if kind == "jacobian" else name
-    results = _gradus.State(program.compile(), "off").run(x)
-    found = results[f"{kind}_{result}_{name}"] if kind == "jacobian" else results[f"hessian_{name}_{name}"]
-    if found is None:
-        shape = program.results()
-        raise Error(f"the derivative is structurally zero: {shape}")
-    return found
+    return _gradient_of(f, argnums, has_aux, False)

@@ -30,30 +30,33 @@ def flatten(tree: Tree, name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
             return tuple(items) if type(x) is tuple else type(x)(*items)
         if isinstance(x, dict):
             return {k: walk(v, f"{at}.{k}" if at else str(k)) for k, v in x.items()}
-        if is_leaf_tensor(x):
+        if isinstance(x, Place) or is_leaf_tensor(x):
             leaves.append((at, x))
-            return _Place(len(leaves) - 1)
+            return Place(len(leaves) - 1)
         return x
 
     return leaves, walk(tree, name)
 
 
-class _Place:
-    """Stands for a tensor."""
+class Place:
+    """Stands for a tensor. A tree with places is flattened as one with tensors."""
 
     def __init__(self, index: int) -> None:
         self.index = index
 
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, _Place) and other.index == self.index
+        return isinstance(other, Place) and other.index == self.index
 
     def __hash__(self) -> int:
         return hash(("place", self.index))
 
+    def __repr__(self) -> str:
+        return f"tensor {self.index}"
+
 
 def unflatten(structure: Tree, leaves: list[Any]) -> Tree:
     """The tree with these tensors."""
-    return _map(structure, lambda x: leaves[x.index] if isinstance(x, _Place) else x)
+    return _map(structure, lambda x: leaves[x.index] if isinstance(x, Place) else x)
 
 
 def _map(tree: Tree, f: Callable[[Any], Any]) -> Tree:

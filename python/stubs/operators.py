@@ -53,8 +53,11 @@ def function(op: dict[str, Any]) -> str:
             parameters.append(parameter(name, kind, None, optional))
             if name.endswith("_"):
                 parameters.append("/")
-    if op["attributes"] and not variadic:
-        parameters.append("*")
+    optional = any(o[1] for o in op["operands"])
+    without_default = [not has for _, has, _ in op["attributes"]]
+    in_order = without_default == sorted(without_default, reverse=True)
+    if op["attributes"] and not variadic and (optional or not in_order):
+        parameters.append("*")  # by place they would not be valid Python
     for name, has_default, value in op["attributes"]:
         parameters.append(parameter(name, annotation(value, has_default), value, has_default))
     many = len(op["results"]) != 1 or op["results"][0].endswith("...")

@@ -18,6 +18,7 @@ const Pass passes[] = {
     {"eliminate_dead_code", [](ir::Graph& g) { ir::eliminate_dead_code(g); }},
     {"eliminate_common_subexpressions",
      [](ir::Graph& g) { ir::eliminate_common_subexpressions(g); }},
+    {"eliminate_identities", [](ir::Graph& g) { ir::eliminate_identities(g); }},
     {"fold_constants", [](ir::Graph& g) { ir::fold_constants(g); }},
     {"compact", [](ir::Graph& g) { ir::compact(g); }},
     {"lower", [](ir::Graph& g) { g = ir::lower(g); }},
@@ -115,6 +116,40 @@ TEST(Passes, KeepTheOrderOfNodes) {
       }
     }
   }
+}
+
+// Reshapes, casts, expansions and squeezes to the type that is there; not what moves elements,
+// which may keep the type as well.
+TEST(Passes, IdentitiesGoBeforeCommonSubexpressions) {
+  ir::Graph low = lowered(graph_of(R"(
+    graph g {
+      stage 0 (%x: f64[N, N], %w: f32[2]) {
+        %a = reshape(%x) {shape = [N, N]}
+        %b = expand(%a) {shape = [N, N]}
+        %c = cast(%b) {dtype = f64}
+        %d = squeeze(%c)
+        %t = transpose(%d) {dim0 = 0, dim1 = 1}
+        %s = tanh(%d)
+        %r = tanh(%x)
+        %e = reshape(%s) {shape = [N, N]}
+        %y = add(%e, %r)
+        %h = cast(%w) {dtype = f64}
+        return %y, %t, kept = %c, %h
+      }
+      stage 1 (%u: f64[N, N]) {
+        %v = reshape(%u) {shape = [N, N]}
+        %z = mul(%v, %d)
+        return %z
+      }
+    }
+  )"));
+  for (const char* gone : {"reshape", "expand", "squeeze"})
+    EXPECT_EQ(count(low, 0, gone) + count(low, 1, gone), 0u) << gone;
+  EXPECT_EQ(count(low, 0, "tanh"), 1u);
+  EXPECT_EQ(count(low, 0, "cast"), 1u);
+  EXPECT_EQ(low.stages[0].nodes.size(), 4u);  // tanh, the transpose, add, the other cast
+  EXPECT_EQ(low.stages[0].results[2].value, low.stages[0].inputs[0]);
+  EXPECT_EQ(low.stages[0].results[2].name, "kept");
 }
 
 TEST(Passes, RemoveWhatIsNotNeeded) {

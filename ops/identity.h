@@ -1,0 +1,12 @@
+// Nodes that give what they are given.
+#pragma once
+
+#include "gradus/graph.h"
+
+namespace gradus::ops {
+
+// Whether a node's only result is its first operand, bit by bit and in the same order: a reshape to
+// the shape that is there, a cast to the dtype that is there. `x` and `y` are their types.
+bool changes_nothing(const ir::Node& node, const ir::Type& x, const ir::Type& y);
+
+}  // namespace gradus::ops

@@ -1,0 +1,129 @@
+"""Derivatives of Python functions as programs, found again by what they are called with."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any, Callable, NamedTuple
+
+from . import _gradus
+from ._function import (
+    Bound,
+    Function,
+    Recorded,
+    _is_floating,
+    bind_places,
+    inputs_of,
+    record_bound,
+)
+from ._gradus import CallCache, LastUse, Program, StagedFunction, Tensor
+from ._reads import guards_of
+from ._trees import Place, flatten
+from .errors import Error
+
+
+class Derived(NamedTuple):
+    """A program of a derivative, for arguments like those that it was made for."""
+
+    program: Program
+    sources: list[int]  # of each input: which of the call's tensors it is, then of the constants
+    constants: list[Tensor]
+    structure: Any  # of the results
+
+
+class Derivative(CallCache):
+    """What gives a derivative of a Python function over tensors.
+
+    It runs as one compiled program for each combination of dtypes, shapes and other values that it is
+    called with. As the function is written it runs where a program would not do: within a recording,
+    of which it becomes a part; where a tensor requires gradients, which it then leads on to; and where
+    the function reads something that could change unnoticed (a list, an object, an array), or decides
+    by values, unless that is a `gradus.function`.
+    """
+
+    _most = 256
+
+    def __init__(self, function: Callable[..., Any], plain: Callable[..., Any]) -> None:
+        super().__init__()
+        functools.update_wrapper(self, plain)  # first: it takes over what a function has of its own
+        self.function = function
+        self._plain = plain
+        self._known = 0
+        self._changed()
+
+    def _changed(self) -> None:
+        guards = guards_of(self.function)
+        self.direct = guards is None
+        self.set_guards(guards or [], Place)
+
+    def _prepare(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Any:
+        """See CallCache."""
+        if _gradus.is_recording() and any(x.requires_grad for x in tensors):
+            return None
+        made = self._derive(args, kwargs, tensors)
+        if made is None:
+            return None
+        self._known += 1
+        if self._known > self._most:  # whoever changes sizes at every call
+            self._known = 1
+            self.forget()
+        staged = StagedFunction(made.program.compile())
+        return staged, LastUse(), made.sources, made.constants, made.structure
+
+    def _derive(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Derived | None:
+        raise NotImplementedError
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+
+class RecordedDerivative(Derivative):
+    """One that a recording of the plain function holds: gradients, which the engine gives there."""
+
+    def __init__(
+        self, function: Callable[..., Any], plain: Callable[..., Any], floats: tuple[int, ...]
+    ) -> None:
+        super().__init__(function, plain)
+        self._float_places = floats
+        self.floats = sum(1 << n for n in set(floats) if 0 <= n < 64)
+
+    def _derive(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Derived | None:
+        # A float by which it is differentiated is as good as a 0-d tensor.
+        args = tuple(
+            _gradus.as_tensor(a) if i in self._float_places and type(a) is float else a
+            for i, a in enumerate(args)
+        )
+        _, (places, named) = flatten((args, kwargs))
+        bound = bind_places(self._plain, places, named, len(tensors))
+        try:
+            recorded = record_bound(self._plain, bound, tensors)
+        except Error:
+            return None  # the function itself says why, or decides by values
+        return Derived(recorded.program, bound.sources, bound.constants, recorded.structure)
+
+
+def recorded_with(
+    f: Callable[..., Any], places: Any, kwargs: Any, tensors: list[Tensor]
+) -> tuple[Recorded, Bound]:
+    """The function as a program, for arguments in which places stand for these tensors."""
+    plain = f.function if isinstance(f, Function) else f
+    bound = bind_places(plain, places, kwargs, len(tensors))
+    return record_bound(plain, bound, tensors), bound
+
+
+def floating_names(recorded: Recorded, bound: Bound, tensors: list[Tensor]) -> list[str]:
+    return [n for n, x in zip(recorded.names, inputs_of(bound, tensors)) if _is_floating(x)]
+
+
+
+def kept_for(f: Callable[..., Any], kind: Any, make: Callable[[], Any]) -> Any:
+    """What `make` gives, kept with the function for as long as that lives."""
+    if not isinstance(f, (types.FunctionType, Function)):
+        return make()  # methods and the like are made anew at each look
+    kept = f.__dict__.get("_gradus_kept")
+    if kept is None or kept["of"] is not f:  # wrappers take over what they find there
+        kept = f.__dict__["_gradus_kept"] = {"of": f}
+    made = kept.get(kind)
+    if made is None:
+        made = kept[kind] = make()
+    return made

@@ -1,0 +1,268 @@
+"""Derivatives of Python functions: compiled for each signature, in trees, and within recordings."""
+
+import gc
+import weakref
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import gradus
+from gradus import ops
+from conftest import central_difference
+
+Layer = namedtuple("Layer", "w b")
+
+
+def energy(x):
+    return (ops.tanh(x) * x).sum()
+
+
+def np_energy(x):
+    return (np.tanh(x) * x).sum()
+
+
+def field(x):
+    return ops.sin(x) * x[0]
+
+
+def second(f, x):
+    """The Hessian, by NumPy alone."""
+    x = np.array(x)
+    rows = [
+        central_difference(lambda a: central_difference(f, a, 1e-4)[i], x, 1e-4)
+        for i in np.ndindex(*x.shape)
+    ]
+    return np.array(rows).reshape(x.shape + x.shape)
+
+
+runs = []
+
+
+def noted(x):
+    runs.append(1)  # a list: what it holds could change
+    return energy(x)
+
+
+def test_a_derivative_is_compiled_once_for_a_signature(rng):
+    recorded = []
+    plain = gradus.function(lambda x: recorded.append(1) or energy(x))
+    g = gradus.grad(plain)
+    for n in (2, 3, 2, 3, 2):
+        x = rng.normal(size=n)
+        np.testing.assert_allclose(g(x).numpy(), central_difference(np_energy, x), atol=1e-8)
+        u = rng.normal(size=n)
+        for _ in range(2):
+            np.testing.assert_allclose(
+                gradus.hvp(plain, x, u).numpy(), second(np_energy, x) @ u, atol=1e-6
+            )
+            y, dy = gradus.jvp(plain, x, u)
+            np.testing.assert_allclose(dy.item(), g(x).numpy() @ u, rtol=1e-12)
+            np.testing.assert_allclose(y.item(), np_energy(x), rtol=1e-13)
+            gradus.hessian(plain, x), gradus.jacobian(plain, x), gradus.laplacian(plain, x)
+    assert len(recorded) == 2 * 6  # two sizes of six derivatives
+
+
+def test_what_a_function_reads_is_what_it_is_now(rng):
+    """A plain function is compiled only where nothing that it reads can change unnoticed."""
+    x = rng.normal(size=3)
+    scale, holder, array = 2.0, [2.0], np.array(2.0)
+
+    def by_number(x):
+        return (x * x).sum() * scale
+
+    def by_list(x):
+        return (x * x).sum() * holder[0]
+
+    def by_array(x):
+        return (x * x).sum() * array
+
+    for f in (by_number, by_list, by_array):
+        g = gradus.grad(f)
+        for now in (2.0, 3.0, 2.0):
+            scale, holder[0], array = now, now, np.array(now)
+            np.testing.assert_allclose(g(x).numpy(), 2 * now * x, rtol=1e-14)
+            np.testing.assert_allclose(gradus.hvp(f, x, x).numpy(), 2 * now * x, rtol=1e-14)
+            np.testing.assert_allclose(gradus.jacobian(f, x).numpy(), 2 * now * x, rtol=1e-14)
+    runs.clear()
+    for _ in range(3):
+        gradus.grad(noted)(x)
+    assert len(runs) == 3
+    assert not gradus.grad(energy).direct and gradus.grad(noted).direct
+
+
+def test_who_decides_by_values_is_called_anew(rng):
+    g = gradus.grad(lambda x: x * x if x > 0 else x * 3.0)
+    for _ in range(2):
+        assert g(2.0).item() == 4.0 and g(-2.0).item() == 3.0
+    with pytest.raises(gradus.Error, match="reads back"):
+        gradus.grad(gradus.function(lambda x: x if x > 0 else -x))(2.0)
+
+
+def test_wrappers_do_not_share_derivatives(rng):
+    import functools
+
+    x = rng.normal(size=2)
+    first = gradus.hvp(energy, x, x)
+
+    @functools.wraps(energy)
+    def doubled(x):
+        return energy(x) * 2.0
+
+    np.testing.assert_allclose(gradus.hvp(doubled, x, x).numpy(), 2 * first.numpy(), rtol=1e-13)
+
+
+def test_derivatives_go_with_their_function(rng):
+    def make():
+        def f(x):
+            return energy(x)
+
+        gradus.hvp(f, rng.normal(size=2), rng.normal(size=2))
+        return weakref.ref(f)
+
+    f = make()
+    gc.collect()
+    assert f() is None
+
+
+def test_has_aux(rng):
+    x = rng.normal(size=3)
+
+    def f(x):
+        y = ops.tanh(x)
+        return (y * x).sum(), {"y": y, "n": 3}
+
+    want = central_difference(np_energy, x)
+    g = gradus.grad(f, has_aux=True)
+    both = gradus.value_and_grad(f, has_aux=True)
+    for call in (lambda h: h(x), lambda h: gradus.function(h)(x)):
+        for _ in range(2):
+            d, aux = call(g)
+            np.testing.assert_allclose(d.numpy(), want, atol=1e-8)
+            np.testing.assert_allclose(aux["y"].numpy(), np.tanh(x), rtol=1e-13)
+            assert aux["n"] == 3 and not aux["y"].requires_grad
+            (value, aux), d = call(both)
+            np.testing.assert_allclose(value.item(), np_energy(x), rtol=1e-13)
+            np.testing.assert_allclose(d.numpy(), want, atol=1e-8)
+    with pytest.raises(gradus.Error, match="value, aux"):
+        gradus.grad(energy, has_aux=True)(x)
+
+
+def test_vjp(rng):
+    x, w = rng.normal(size=(2, 3)), rng.normal(size=(3, 2))
+    u, v = rng.normal(size=(2, 2)), rng.normal()
+
+    def f(p, w):
+        y = ops.tanh(p["x"] @ w)
+        return {"y": y, "s": y.sum()}
+
+    def by(x, w):
+        y = np.tanh(x @ w)
+        return (y * u).sum() + y.sum() * v
+
+    value, pullback = gradus.vjp(f, {"x": x}, w)
+    np.testing.assert_allclose(value["y"].numpy(), np.tanh(x @ w), rtol=1e-13)
+    for _ in range(2):
+        dp, dw = pullback({"y": u, "s": np.array(v)})
+        np.testing.assert_allclose(dp["x"].numpy(), central_difference(lambda a: by(a, w), x), atol=1e-8)
+        np.testing.assert_allclose(dw.numpy(), central_difference(lambda a: by(x, a), w), atol=1e-8)
+
+    @gradus.function
+    def traced(x, w, u):
+        value, pullback, aux = gradus.vjp(lambda x: (ops.tanh(x @ w), x * 2), x, has_aux=True)
+        return pullback(u)[0], aux
+
+    dx, aux = traced(x, w, u)
+    want = central_difference(lambda a: (np.tanh(a @ w) * u).sum(), x)
+    np.testing.assert_allclose(dx.numpy(), want, atol=1e-8)
+    np.testing.assert_array_equal(aux.numpy(), 2 * x)
+
+
+def test_trees_and_argnums(rng):
+    p = Layer(rng.normal(size=(2, 2)), rng.normal(size=2))
+    x = rng.normal(size=2)
+
+    def f(p, x):
+        return ops.tanh(p.w @ x + p.b)
+
+    def np_f(w, b, x):
+        return np.tanh(w @ x + b)
+
+    def rows(g, a):
+        return np.array([central_difference(lambda z: g(z)[i], a) for i in range(2)])
+
+    j = gradus.jacobian(f, p, x)
+    np.testing.assert_allclose(j.w.numpy(), rows(lambda w: np_f(w, p.b, x), p.w), atol=1e-8)
+    np.testing.assert_allclose(j.b.numpy(), rows(lambda b: np_f(p.w, b, x), p.b), atol=1e-8)
+    jp, jx = gradus.jacobian(f, p, x, argnums=(0, 1))
+    np.testing.assert_allclose(jx.numpy(), rows(lambda a: np_f(p.w, p.b, a), x), atol=1e-8)
+    np.testing.assert_array_equal(jp.w.numpy(), j.w.numpy())
+    of_tree = gradus.jacobian(lambda x: {"a": x * x, "b": (x.sum(), x[0])}, x)
+    np.testing.assert_allclose(of_tree["a"].numpy(), np.diag(2 * x), rtol=1e-13)
+    assert of_tree["b"][0].tolist() == [1, 1] and of_tree["b"][1].tolist() == [1, 0]
+
+    def g(p, x):
+        return (f(p, x) ** 2).sum()
+
+    h = gradus.hessian(g, p, x)
+    want = second(lambda b: (np_f(p.w, b, x) ** 2).sum(), p.b)
+    np.testing.assert_allclose(h.b.b.numpy(), want, atol=1e-5)
+    assert h.w.b.shape == (2, 2, 2) and h.b.w.shape == (2, 2, 2)
+    np.testing.assert_allclose(
+        gradus.laplacian(g, p, x, argnums=1).item(),
+        np.trace(second(lambda a: (np_f(p.w, p.b, a) ** 2).sum(), x)),
+        atol=1e-5,
+    )
+    assert gradus.hessian(lambda a, b: (a * 3.0).sum(), x, x, argnums=1).tolist() == [[0, 0], [0, 0]]
+    assert gradus.hvp(g, (p, x), (p, x))[0].w.shape == (2, 2)
+    with pytest.raises(gradus.Error, match="argument 3"):
+        gradus.jacobian(f, p, x, argnums=3)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, gradus.function])
+def test_within_a_recording(rng, wrap):
+    """Each of them is a part of what is recorded around it, with what that closes over."""
+    x, u, c = (rng.normal(size=3) for _ in range(3))
+
+    def f(x, u, c):
+        e = wrap(lambda z: (ops.tanh(z * c) * z).sum())
+        y, dy = gradus.jvp(e, x, u)
+        out, along = gradus.jvp(lambda z: {"a": z * z * c, "n": ops.argmax(z)}, x, u)
+        assert along["n"] is None
+        return {
+            "jvp": dy,
+            "value": y,
+            "tree": along["a"],
+            "hvp": gradus.hvp(e, x, u),
+            "jacobian": gradus.jacobian(lambda z: ops.sin(z) * z[0] * c, x),
+            "hessian": gradus.hessian(e, x),
+            "laplacian": gradus.laplacian(e, x),
+        }
+
+    got = gradus.function(f, order=1)(x, u, c)
+
+    def np_e(z):
+        return (np.tanh(z * c) * z).sum()
+
+    H = second(np_e, x)
+    np.testing.assert_allclose(got["value"].item(), np_e(x), rtol=1e-12)
+    np.testing.assert_allclose(got["jvp"].item(), central_difference(np_e, x) @ u, atol=1e-7)
+    np.testing.assert_allclose(got["tree"].numpy(), 2 * x * u * c, rtol=1e-12)
+    np.testing.assert_allclose(got["hvp"].numpy(), H @ u, atol=1e-5)
+    np.testing.assert_allclose(got["hessian"].numpy(), H, atol=1e-5)
+    np.testing.assert_allclose(got["laplacian"].item(), np.trace(H), atol=1e-5)
+    J = np.diag(np.cos(x) * x[0] * c) + np.outer(np.sin(x) * c, [1, 0, 0])
+    np.testing.assert_allclose(got["jacobian"].numpy(), J, rtol=1e-12)
+    program = gradus.trace(lambda x, u, c: f(x, u, c)["hvp"].sum(), x, u, c)
+    assert gradus.gradcheck(program, 1)
+
+
+def test_tensors_that_require_gradients_lead_on(rng):
+    x = rng.normal(size=3)
+    X = gradus.tensor(x, requires_grad=True)
+    (d,) = gradus.gradients(gradus.hvp(energy, X, np.ones(3)).sum(), X)
+    third = central_difference(lambda a: second(np_energy, a).sum(), x, 1e-3)
+    np.testing.assert_allclose(d.numpy(), third, atol=1e-4)
+    (d,) = gradus.gradients(gradus.laplacian(energy, X), X)
+    third = central_difference(lambda a: np.trace(second(np_energy, a)), x, 1e-3)
+    np.testing.assert_allclose(d.numpy(), third, atol=1e-4)
