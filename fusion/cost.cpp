@@ -20,8 +20,6 @@ constexpr double slot = 3;                // a load or a store: what was just st
 constexpr double row = 3;                 // a row of its own
 constexpr double rest = 45;               // a row's end that is no whole vector
 constexpr double strided_element = 0.6;   // gathered one by one
-constexpr double narrow_function = 0.5;   // an element of exp and its like in 256 bits, against
-                                          // the loops that g++ makes
 constexpr double again = 0.03;            // an element of a step computed once more
 constexpr double function_again = 0.4;    // the same of exp and its like
 constexpr double reduced_row = 15;        // a row's lanes folded
@@ -103,7 +101,6 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) 
     const bool stored = std::ranges::count(nest.stores, v) > 0;
     const double moves = (reads[v] ? 1 : 0) + (stored ? 0 : 1);
     saved += moves * moved(bytes);
-    if (vector_bits < 512 && is_function(nest.steps[i].call.op)) lost += elements * narrow_function;
   }
   lost += slot * static_cast<double>(nest.operands() + nest.stores.size());
   if (rows > 1) lost += rows * row;
