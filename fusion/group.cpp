@@ -181,7 +181,7 @@ class Builder {
     step.reducer = call.reducer;
     step.columns = columns;
     step.operands.push_back(numbers_.at(x));
-    step.compute = work::reduction_compute(call.reducer, graph_[x].type.dtype);
+    step.compute = compute_of(graph_[x].type.dtype);
     step.dtype = graph_[y].type.dtype;
     set(y, static_cast<ValueNumber>(group_.nest.values()),
         (columns ? column_of : row_of)(shapes_.at(x), row_dims_));

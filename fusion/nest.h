@@ -30,7 +30,8 @@ inline constexpr size_t most_operands = 32;  // of one load
 //   N3  a step's operands are values before it, as many as its operator takes
 //   N4  a step's operator is pointwise
 //   N5  it has a rule for the type that it computes in
-//   N6  a result is bool where the operator says so, else of a dtype that is computed in that type
+//   N6  a result is bool where the operator says so, else of a dtype that is computed in that type;
+//       a sum or product in u64 may be i64
 //   N7  a step of an operator has attributes; conversions and reductions have one operand and none
 //   N8  something is stored, and what is stored is a value
 //   N9  a reduction computes in the type that its operand's dtype is computed in

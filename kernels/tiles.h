@@ -9,7 +9,7 @@
 
 namespace gradus::kernels {
 
-// tile[i] = convert(source[i * stride]), i < n. `tile_dtype` is f64, f32, i64, u64 or bool. `stride` in
+// tile[i] = convert(source[i * stride]), i < n. `tile_dtype`: f64, f32, i64, u64, bool. `stride` in
 // elements, may be 0.
 void load_tile(DType source_dtype, DType tile_dtype, const std::byte* source, int64_t stride,
                int64_t n, void* tile);

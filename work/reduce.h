@@ -45,12 +45,6 @@ enum class Reducer : uint8_t {
   any,   // a or b, identity false
 };
 std::string_view name_of(Reducer reducer);
-// What a fused reduction of a dtype computes in. Sums and products have the same bits in i64 and in
-// u64: they are done in i64, which is the dtype of an integer sum.
-constexpr Compute reduction_compute(Reducer reducer, DType in) {
-  const bool wraps = reducer == Reducer::sum || reducer == Reducer::prod;
-  return wraps && in == DType::u64 ? Compute::i64 : compute_of(in);
-}
 
 // Operand 0 over the reduced axes into result 0, whose elements lie in order.
 struct Reduce {

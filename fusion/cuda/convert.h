@@ -1,8 +1,8 @@
 // Conversions between dtypes as CUDA C++, as gradus/convert.h has them.
 //
 // A value of a dtype is held so: f64 in double; f32, f16 and bf16 in float; u64 in u64 and other
-// integers in i64; bool in bool. What is held is a number of the dtype. Functions that the texts call are pieces of
-// fusion/cuda/prelude.h.
+// integers in i64; bool in bool. What is held is a number of the dtype. Functions that the texts
+// call are pieces of fusion/cuda/prelude.h.
 #pragma once
 
 #include <string>

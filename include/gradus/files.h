@@ -27,8 +27,8 @@ struct ZipMember;
 //   V2, 'bfloat16'    bf16           <V2, as ml_dtypes writes it: NumPy gives two raw bytes an
 //                                    element back, `.view(ml_dtypes.bfloat16)` makes them numbers
 //   i8 i4 i1 u1 b1    i64 i32 i8 u8 bool (any byte but 0 is true)   <i8 <i4 |i1 |u1 |b1
-//   i2 u2             i32
-//   u4 u8             i64; a u8 element of 2^63 or more is an error
+//   i2                i16                                           <i2
+//   u2 u4 u8          u16 u32 u64                                   <u2 <u4 <u8
 //
 // Either byte order and either element order is read; what is written is little-endian and
 // row-major. Complex numbers, strings, dates, structures and Python objects are refused.
@@ -117,8 +117,8 @@ void write_npz(const std::string& path, const NamedTensors& tensors);
 //   F64 F32 F16 BF16 f64 f32 f16 bf16 the same
 //   I64 I32 I8 U8    i64 i32 i8 u8    the same
 //   BOOL             bool (any byte but 0 is true)   BOOL
-//   I16 U16          i32
-//   U32 U64          i64; a U64 element of 2^63 or more is an error
+//   I16              i16              I16
+//   U16 U32 U64      u16 u32 u64      the same
 //
 // Other dtypes (F8_E5M2, …) are refused when such a tensor is read.
 

@@ -14,7 +14,7 @@
 namespace gradus::onnx {
 
 // What the importer has no meaning for. `reason` names what is missing, without the place:
-// "operator StringNormalizer", "dtype uint16".
+// "operator StringNormalizer", "dtype string".
 class Unsupported : public Error {
  public:
   Unsupported(const std::string& message, std::string reason)

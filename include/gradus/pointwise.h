@@ -3,8 +3,8 @@
 // A pointwise operator's struct derives from Pointwise<n, result> and has
 //   GRADUS_INLINE static auto scalar(auto x, auto y)   or with `const Attr&` at the end,
 //   template <class S> GRADUS_INLINE static S scalar(S x, S y)   where the rule names the type,
-// a rule in one scalar type S (f64, f32, i64 or u64 arithmetic here; LLVM and CUDA later). Operands that
-// are conditions come as S::Bool; results of Result::boolean operators are S::Bool.
+// a rule in one scalar type S (f64, f32, i64 or u64 arithmetic here; LLVM and CUDA later). Operands
+// that are conditions come as S::Bool; results of Result::boolean operators are S::Bool.
 //
 // The functions that a scalar rule calls (exp, tanh, …) are found by argument-dependent lookup
 // where its loops are made: a family's source file includes gradus/scalar/math.h, its header need

@@ -4,6 +4,7 @@
 #include "io/onnx/call.h"
 #include "io/onnx/importer.h"
 #include "io/onnx/model.h"
+#include "io/onnx/narrow.h"
 
 namespace gradus::onnx {
 
@@ -80,9 +81,21 @@ void is_infinite(Call& c) {
 
 void choose(Call& c) { c.give(where(c.x(0), c.x(1), c.x(2))); }
 
+RoundMode round_mode_of(Call& c) {
+  const std::string mode = c.attribute("round_mode", "up");
+  if (mode == "down") return RoundMode::down;
+  if (mode != "up" && mode != "nearest") c.fail("attribute 'round_mode': up, down or nearest");
+  return mode == "up" ? RoundMode::up : RoundMode::nearest;
+}
+
 void cast_to(Call& c) {
-  if (c.op() == "CastLike") return c.give(cast(c.x(), c.dtype(1)));
-  c.give(cast(c.x(), c.dtype("to", 0)));
+  const bool like = c.op() == "CastLike";
+  const auto number = static_cast<int>(c.attribute("to", int64_t{0}));
+  if (const NarrowType* to = like ? c.item(1)->narrow : narrow_type(number)) {
+    Value y = narrowed(c.x(), *to, c.flag("saturate", true), round_mode_of(c));
+    return give_narrow(c, std::move(y), *to);
+  }
+  c.give(cast(c.x(), like ? c.dtype(1) : c.dtype("to", 0)));
 }
 
 void clip(Call& c) {

@@ -6,12 +6,18 @@
 #include "io/onnx/call.h"
 #include "io/onnx/importer.h"
 #include "io/onnx/model.h"
+#include "io/onnx/narrow.h"
 
 namespace gradus::onnx {
 
 using namespace ops;
 
 namespace {
+
+// The narrow type of an attribute that is a tensor; null if it is of none.
+const NarrowType* narrow_type_of(Call& c, std::string_view attribute) {
+  return c.has(attribute) ? narrow_type(c.find(attribute)->t().data_type()) : nullptr;
+}
 
 // Of many elements it is a weight as an initializer is.
 void constant(Call& c) {
@@ -35,6 +41,7 @@ void constant(Call& c) {
   ItemPtr item = Item::of(std::move(value));
   item->weight = is_floating(item->type.dtype) && item->known.numel() > 64;
   item->follows_weights = item->weight;
+  item->narrow = narrow_type_of(c, "value");
   c.give(std::move(item));
 }
 
@@ -52,6 +59,7 @@ void constant_of_shape(Call& c) {
                   {{"shape", Literal::list(shape)},
                    {"value", literal_of(value)},
                    {"dtype", value.dtype()}})[0]);
+  c.results().back()->narrow = narrow_type_of(c, "value");
 }
 
 void range(Call& c) {

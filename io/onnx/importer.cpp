@@ -8,6 +8,7 @@
 #include "gradus/messages.h"
 #include "gradus/registry.h"
 #include "io/onnx/later_fields.h"
+#include "io/onnx/narrow.h"
 
 namespace gradus::onnx {
 
@@ -162,6 +163,15 @@ void Importer::note_fixed(const std::vector<ItemPtr>& inputs) {
 
 std::vector<ItemPtr> Importer::apply_rule(const RuleEntry& rule, const pb::NodeProto& node,
                                           int opset, const std::vector<ItemPtr>& inputs) {
+  const NarrowType* moved = narrow_type_moved(node.op_type(), inputs);
+  std::vector<ItemPtr> results = run_rule(rule, node, opset, inputs);
+  for (const ItemPtr& r : results)
+    if (moved && r) r->narrow = moved;
+  return results;
+}
+
+std::vector<ItemPtr> Importer::run_rule(const RuleEntry& rule, const pb::NodeProto& node, int opset,
+                                        const std::vector<ItemPtr>& inputs) {
   bool all_known = rule.folds, from_weights = false, small = true, named = false;
   for (const ItemPtr& i : inputs) {
     if (!i) continue;

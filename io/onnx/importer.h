@@ -64,6 +64,9 @@ class Importer {
   std::vector<ItemPtr> apply(const ::onnx::NodeProto& node, const std::vector<ItemPtr>& inputs);
   std::vector<ItemPtr> apply_rule(const RuleEntry& rule, const ::onnx::NodeProto& node, int opset,
                                   const std::vector<ItemPtr>& inputs);
+  // The same, where no input is of a narrow type, or the rule knows what that is.
+  std::vector<ItemPtr> run_rule(const RuleEntry& rule, const ::onnx::NodeProto& node, int opset,
+                                const std::vector<ItemPtr>& inputs);
   // Notes that the values of these inputs decide what is made of them.
   void note_fixed(const std::vector<ItemPtr>& inputs);
   std::vector<ItemPtr> apply_function(const ::onnx::FunctionProto& function,

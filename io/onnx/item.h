@@ -11,6 +11,7 @@
 namespace gradus::onnx {
 
 struct Item;
+struct NarrowType;
 using ItemPtr = std::shared_ptr<Item>;
 
 // A tensor, of which some of three things are there: its value, known now; its elements as sizes
@@ -27,6 +28,9 @@ struct Item {
   // Depends on weights: it is computed in the program even if its value is known, so that
   // derivatives get there.
   bool follows_weights = false;
+  // ONNX's element type, where it is one that there is no dtype of: the type above is of what its
+  // numbers are held in (io/onnx/narrow.h).
+  const NarrowType* narrow = nullptr;
   std::vector<ItemPtr> items;  // of a sequence
 
   static ItemPtr of(Tensor known);

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "gradus/messages.h"
 #include "gradus/onnx.h"
+#include "io/onnx/narrow.h"
 
 namespace gradus::onnx {
 
@@ -155,11 +156,47 @@ void settle_bools(Tensor& tensor) {
   for (int64_t i = 0; i < tensor.numel(); ++i) bytes[i] = bytes[i] != 0;
 }
 
+// The bytes with the codes, one after the other.
+Tensor read_codes(const pb::TensorProto& t, const Folder& folder, int64_t bytes,
+                  const std::string& what) {
+  const Sizes size{bytes};
+  if (t.data_location() == pb::TensorProto::EXTERNAL) {
+    ExternalData place;
+    for (const auto& entry : t.external_data()) place.set(entry.key(), entry.value(), what);
+    return read_external(place, folder, DType::u8, size, bytes, what);
+  }
+  const bool raw = t.has_raw_data();
+  const int64_t there =
+      raw ? static_cast<int64_t>(t.raw_data().size()) : int64_t{t.int32_data_size()};
+  if (there != bytes)
+    throw Error("{}: {} of these sizes has {} bytes, the file brings {}", what,
+                element_type_name(t.data_type()), bytes, there);
+  Tensor codes = Tensor::empty(DType::u8, size);
+  auto* out = codes.mutable_data_as<uint8_t>();
+  if (raw)
+    std::ranges::copy(t.raw_data(), out);
+  else
+    std::ranges::transform(t.int32_data(), out, [](int32_t x) { return static_cast<uint8_t>(x); });
+  return codes;
+}
+
+Tensor read_narrow(const pb::TensorProto& t, const NarrowType& type, const Folder& folder,
+                   const std::string& what) {
+  int64_t elements, held;
+  const Sizes shape = sizes_of(t, what, elements);
+  if (__builtin_mul_overflow(elements, static_cast<int64_t>(size_of(type.held)), &held))
+    throw Error("{}: its bytes cannot be counted", what);
+  const Tensor codes = read_codes(t, folder, narrow_bytes(type, elements), what);
+  return decoded(type, {codes.data_as<uint8_t>(), static_cast<size_t>(codes.numel())}, shape);
+}
+
 }  // namespace
 
 Tensor read_tensor(const pb::TensorProto& t, const Folder& folder, const std::string& what) {
-  DType dtype = dtype_of(t.data_type(), what);
   if (t.has_segment()) throw Unsupported(what + ": a tensor in segments", "tensor segments");
+  if (const NarrowType* narrow = narrow_type(t.data_type()))
+    return read_narrow(t, *narrow, folder, what);
+  DType dtype = dtype_of(t.data_type(), what);
   int64_t elements, bytes;
   Sizes shape = sizes_of(t, what, elements);
   if (__builtin_mul_overflow(elements, static_cast<int64_t>(size_of(dtype)), &bytes))

@@ -34,7 +34,8 @@ int element_type_of(DType dtype);
 // As ONNX's messages call it: "uint16".
 std::string element_type_name(int element_type);
 
-// The tensor, with memory of its own. Its size is compared with the bytes that are there before
+// The tensor, with memory of its own; one of a narrow type (io/onnx/narrow.h) in the dtype that
+// holds its numbers. Its size is compared with the bytes that are there before
 // memory is taken. Throws Error and Unsupported, with `what` in front.
 Tensor read_tensor(const ::onnx::TensorProto& tensor, const Folder& folder,
                    const std::string& what);

@@ -7,6 +7,7 @@
 #include "gradus/messages.h"
 #include "gradus/passes.h"
 #include "gradus/text.h"
+#include "io/onnx/narrow.h"
 
 namespace gradus::onnx {
 
@@ -64,7 +65,8 @@ ir::Type ImportedProgram::type_of_input(const std::string& name, const pb::TypeP
   if (!info.has_tensor_type())
     throw Unsupported(what + ": it is no tensor", "inputs that are no tensors");
   const auto& t = info.tensor_type();
-  ir::Type type(dtype_of(t.elem_type(), what), {});
+  const NarrowType* narrow = narrow_type(t.elem_type());
+  ir::Type type(narrow ? narrow->held : dtype_of(t.elem_type(), what), {});
   if (!t.has_shape()) {
     Tensor value = options_.value ? options_.value(name) : Tensor();
     if (!value.defined())
@@ -95,6 +97,7 @@ ItemPtr ImportedProgram::make_tensor_input(const std::string& name, const pb::Ty
   ItemPtr item = Item::of(world_.value(id));
   item->name = name;
   item->input = true;
+  item->narrow = narrow_type(info.tensor_type().elem_type());
   bool decides = type.rank() == 0 || (!is_floating(type.dtype) && type.rank() == 1);
   if (fix_all_ && decides && options_.value) item->known = options_.value(name);
   return item;
@@ -160,6 +163,7 @@ void ImportedProgram::add_weights(const pb::GraphProto& graph, Scope& scope, boo
     if (!item) {
       item = Item::of(read(t, fmt::format("weight '{}'", printable(t.name()))));
       item->name = t.name();
+      item->narrow = narrow_type(t.data_type());
       for (int n = 1;
            !outermost && (weight_names_.contains(item->name) || used_names_.contains(item->name));
            ++n)

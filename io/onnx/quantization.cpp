@@ -1,4 +1,5 @@
-// Quantised numbers: y = (q - zero point) * scale, q of 8 bits. Products of them are exact.
+// Quantised numbers: y = (q - zero point) * scale, q of few bits. Products of them are exact.
+#include "io/onnx/narrow.h"
 #include "io/onnx/windows.h"
 
 namespace gradus::onnx {
@@ -34,27 +35,52 @@ Value spread_over(Call& c, const Value& v, const Dims& x) {
   return slice(each, axis, 0, x[static_cast<size_t>(axis)]);
 }
 
-// round(x / scale) + zero point, kept within the dtype. `wide` is of values that are rounded.
-Value quantized(Call& c, const Value& ratio, const Value& zero_point, DType dtype) {
-  const QuantizedRange range = range_of_quantized(c, dtype);
+// round(x / scale) + zero point, kept within the range. `wide` is of values that are rounded.
+Value quantized(const Value& ratio, const Value& zero_point, DType dtype, QuantizedRange range) {
   // Integers of 16-bit floats have gaps.
   Value wide = unary("round", size_of(ratio.dtype()) < 4 ? cast(ratio, DType::f32) : ratio);
   if (zero_point.defined()) wide = wide + cast(zero_point, wide.dtype());
   return cast(between(wide, num(range.low), num(range.high)), dtype);
 }
 
+Value quantized(Call& c, const Value& ratio, const Value& zero_point, DType dtype) {
+  return quantized(ratio, zero_point, dtype, range_of_quantized(c, dtype));
+}
+
+// What numbers are quantised to: a dtype, which holds those of the narrow type if there is one.
+struct QuantizedType {
+  DType dtype = DType::u8;
+  const NarrowType* narrow = nullptr;
+  bool operator==(const QuantizedType&) const = default;
+};
+
+QuantizedType quantized_type(Call& c) {
+  QuantizedType of_zero_point;
+  if (c.given(2)) of_zero_point = {c.dtype(2), c.item(2)->narrow};
+  const auto number = static_cast<int>(c.attribute("output_dtype", int64_t{0}));
+  if (number == 0) return of_zero_point;
+  const NarrowType* narrow = narrow_type(number);
+  const QuantizedType said{narrow ? narrow->held : c.dtype("output_dtype", 0), narrow};
+  if (c.given(2) && said != of_zero_point) c.fail("output_dtype is not that of its zero point");
+  return said;
+}
+
 void quantize(Call& c) {
   Value x = c.x(), scale = c.x(1);
   Value zero_point = c.given(2) ? spread_over(c, c.x(2), x.dims()) : Value();
-  const bool says = c.attribute("output_dtype", int64_t{0}) != 0;
-  const DType dtype = says ? c.dtype("output_dtype", 0) : c.given(2) ? c.dtype(2) : DType::u8;
-  if (says && c.given(2) && c.dtype(2) != dtype)
-    c.fail("output_dtype is not that of its zero point");
+  const auto [dtype, narrow] = quantized_type(c);
   DType precision = scale.dtype();
   if (c.attribute("precision", int64_t{0}) != 0) precision = c.dtype("precision", 0);
   if (!is_floating(precision)) precision = DType::f32;
   scale = spread_over(c, cast(scale, precision), x.dims());
-  c.give(quantized(c, cast(cast(x, precision) / scale, precision), zero_point, dtype));
+  Value ratio = cast(cast(x, precision) / scale, precision);
+  if (!narrow) return c.give(quantized(c, ratio, zero_point, dtype));
+  if (narrow->integral()) {
+    Value y = quantized(ratio, zero_point, dtype, {narrow->least, narrow->most});
+    return give_narrow(c, std::move(y), *narrow);
+  }
+  if (zero_point.defined()) ratio = ratio + cast(zero_point, precision);
+  give_narrow(c, narrowed(ratio, *narrow, c.flag("saturate", true)), *narrow);
 }
 
 // What is subtracted and multiplied is exact in f32; the product is rounded to the result's dtype.
@@ -65,7 +91,8 @@ void dequantize(Call& c) {
   const DType wide = dtype == DType::f64 ? dtype : DType::f32;
   Value difference = cast(x, wide);
   if (c.given(2)) {
-    if (c.dtype(2) != x.dtype()) c.fail("x and its zero point have different dtypes");
+    if (c.dtype(2) != x.dtype() || c.item(2)->narrow != c.item(0)->narrow)
+      c.fail("x and its zero point have different dtypes");
     difference = difference - cast(spread_over(c, c.x(2), x.dims()), wide);
   }
   c.give(cast(difference * spread_over(c, cast(scale, wide), x.dims()), dtype));

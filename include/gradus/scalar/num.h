@@ -10,7 +10,7 @@
 //   S::is_floating            constexpr bool
 //   S::bits                   constexpr int, 32 or 64; polynomials are chosen by it (`if
 //   constexpr`)
-//   S::is_unsigned            (integer S) constexpr bool: comparisons, / and >> are those of unsigned
+//   S::is_unsigned            (integer S) constexpr bool: comparisons, / and >> are of unsigned
 //                             numbers; all else wraps, so that the sign has no say
 //   S::Bool                   a lane's truth value: & | ^ ! between Bools, == and != not needed
 //   S::Int                    (floating S) the integer scalar of the same width
