@@ -209,8 +209,9 @@ struct Solve {
   friend bool operator==(const Solve&, const Solve&) = default;
 };
 
-// The discrete Fourier transform of operand 0's complex numbers along `dim` into result 0, of its dtype
-// and in order. The last dimension has two elements, the real and the imaginary part; `dim` is another.
+// The discrete Fourier transform of operand 0's complex numbers along `dim` into result 0, of its
+// dtype and in order. The last dimension has two elements, the real and the imaginary part; `dim`
+// is another one.
 //   y[k] = scale * sum over m of x[m] * exp(-2 pi i k m / n), of n elements; exp(+...) if `inverse`
 // Computed in f64, rounded once. The order of the sums is not specified.
 struct Fourier {
