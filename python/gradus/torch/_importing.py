@@ -124,7 +124,11 @@ def import_function(
             raise
         except Exception as e:
             raise NotExported(f"torch.export refuses it: {_first_lines(e)}") from e
-    with exports, _plain_parameters(traced), _outside(), derivatives_inside():
+        for t in exported.constants.values():
+            if isinstance(t, torch.Tensor) and t.grad_fn is not None:
+                t.detach_()  # the trace wrote to it
+        if not exported.graph_signature.output_specs:
+            raise NotExported("it gives no tensor, and writes to none")
         archive = _save(exported)
     try:
         program = _gradus.import_pt2(archive, "the exported program")
