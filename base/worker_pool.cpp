@@ -1,28 +1,12 @@
 #include <algorithm>
 
-#ifdef __linux__
-#include <sched.h>
-#endif
-
 #include "gradus/context.h"
 
 namespace gradus {
 
-namespace {
-
-// The cores that this process may run on, which are fewer than the machine's under taskset, or in a
-// container that says so.
-int usable_cores() {
-#ifdef __linux__
-  cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return std::max(1, CPU_COUNT(&cores));
-#endif
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-}  // namespace
-
-WorkerPool::WorkerPool(int workers) : workers_(workers > 0 ? workers : usable_cores()) {}
+WorkerPool::WorkerPool(int workers)
+    : workers_(workers > 0 ? workers
+                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
 
 WorkerPool::~WorkerPool() {
   {
