@@ -103,12 +103,10 @@ Tensor tensor_from_buffer(nb::handle object, bool written) {
     format.remove_prefix(1);
   DLDataType type = format.size() == 1 ? dlpack_type(format[0], view.itemsize)
                                        : DLDataType{kDLOpaqueHandle, 0, 1};
-  bool unknown = type.code == kDLOpaqueHandle || (type.code == kDLUInt && type.bits != 8) ||
-                 (type.code == kDLInt && type.bits == 16);
-  if (unknown)
+  if (type.code == kDLOpaqueHandle)
     throw Error(
-        "an array of format '{}' is no tensor; those of float64, float32, float16, int64, int32, "
-        "int8, uint8 and bool in this machine's byte order are: convert it with astype",
+        "an array of format '{}' is no tensor; those of float64, float32, float16, bool and "
+        "integers of 8 to 64 bits in this machine's byte order are: convert it with astype",
         format);
   for (int d = 0; d < view.ndim; ++d) {
     if (view.strides[d] % view.itemsize != 0)
