@@ -1,4 +1,4 @@
-// Discrete Fourier transforms, one line of complex numbers after the other, in f64.
+// Discrete Fourier transforms in f64, several lines of complex numbers at a time.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/slots.h"
+#include "gradus/isa.h"
 #include "kernels/copies.h"
 #include "kernels/make.h"
 
@@ -15,17 +16,11 @@ namespace {
 
 // Radices beyond this one cost more than a convolution.
 constexpr int64_t largest_radix = 61;
+constexpr int64_t most_lanes = 8;  // lines at a time
 
 struct Complex {
   double re, im;
 };
-Complex operator+(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
-Complex operator-(Complex a, Complex b) { return {a.re - b.re, a.im - b.im}; }
-Complex operator*(Complex a, Complex b) {
-  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-}
-Complex turned_back(Complex a) { return {a.im, -a.re}; }  // times -i
-
 // exp(-2 pi i k / n), 0 <= k < n: by an angle in the first eighth of the turn.
 Complex root(int64_t k, int64_t n) {
   if (2 * k > n) {  // a turn less the angle
@@ -69,64 +64,100 @@ Steps steps_of(int64_t n) {
   return s;
 }
 
-// What each step knows: `stride` transforms lie side by side, of `length` numbers left each.
-struct Step {
-  int64_t length, stride;
-  const Complex* roots;
+// Real and imaginary parts of numbers, each kind together: number k of line l at k * lanes + l.
+struct Parts {
+  double *re, *im;
+  Parts from(int64_t at) const { return {re + at, im + at}; }
 };
 
-void step_of_two(const Step& s, const Complex* x, Complex* y) {
-  const int64_t m = s.length / 2, t = s.stride;
+// to = x * w, for n numbers.
+[[gnu::always_inline]] inline void turn(Parts x, Complex w, Parts to, int64_t n) {
+  for (int64_t q = 0; q < n; ++q) {
+    const double re = x.re[q], im = x.im[q];
+    to.re[q] = re * w.re - im * w.im;
+    to.im[q] = re * w.im + im * w.re;
+  }
+}
+
+// What each step knows: `stride` transforms lie side by side, of `length` numbers left each, and of
+// each number one for each lane.
+struct Step {
+  int64_t length, stride, lanes;
+  const Complex* roots;
+  int64_t width() const { return stride * lanes; }
+};
+
+[[gnu::always_inline]] inline void step_of_two(const Step& s, Parts x, Parts y) {
+  const int64_t m = s.length / 2, n = s.width();
   for (int64_t p = 0; p < m; ++p) {
-    const Complex w = s.roots[t * p];
-    const Complex *a = x + t * p, *b = x + t * (p + m);
-    Complex* to = y + t * 2 * p;
-    for (int64_t q = 0; q < t; ++q) {
-      to[q] = a[q] + b[q];
-      to[q + t] = (a[q] - b[q]) * w;
+    const Complex w = s.roots[s.stride * p];
+    const Parts a = x.from(n * p), b = x.from(n * (p + m));
+    double* __restrict re = y.re + n * 2 * p, * __restrict im = y.im + n * 2 * p;
+    for (int64_t q = 0; q < n; ++q) {
+      re[q] = a.re[q] + b.re[q];
+      im[q] = a.im[q] + b.im[q];
+      const double c = a.re[q] - b.re[q], d = a.im[q] - b.im[q];
+      re[q + n] = c * w.re - d * w.im;
+      im[q + n] = c * w.im + d * w.re;
     }
   }
 }
 
-void step_of_four(const Step& s, const Complex* x, Complex* y) {
-  const int64_t m = s.length / 4, t = s.stride;
+[[gnu::always_inline]] inline void step_of_four(const Step& s, Parts x, Parts y) {
+  const int64_t m = s.length / 4, n = s.width();
   for (int64_t p = 0; p < m; ++p) {
-    const Complex w1 = s.roots[t * p], w2 = s.roots[2 * t * p], w3 = s.roots[3 * t * p];
-    const Complex* a = x + t * p;
-    Complex* to = y + t * 4 * p;
-    for (int64_t q = 0; q < t; ++q) {
-      const Complex even = a[q] + a[q + 2 * t * m], odd = a[q + t * m] + a[q + 3 * t * m];
-      const Complex across = a[q] - a[q + 2 * t * m];
-      const Complex turned = turned_back(a[q + t * m] - a[q + 3 * t * m]);
-      to[q] = even + odd;
-      to[q + t] = (across + turned) * w1;
-      to[q + 2 * t] = (even - odd) * w2;
-      to[q + 3 * t] = (across - turned) * w3;
+    const Complex *r = s.roots, w1 = r[s.stride * p], w2 = r[2 * s.stride * p],
+                  w3 = r[3 * s.stride * p];
+    const Parts a = x.from(n * p), b = a.from(n * m), c = b.from(n * m), d = c.from(n * m);
+    double* __restrict re = y.re + n * 4 * p, * __restrict im = y.im + n * 4 * p;
+    for (int64_t q = 0; q < n; ++q) {
+      const double even_re = a.re[q] + c.re[q], even_im = a.im[q] + c.im[q];
+      const double odd_re = b.re[q] + d.re[q], odd_im = b.im[q] + d.im[q];
+      const double across_re = a.re[q] - c.re[q], across_im = a.im[q] - c.im[q];
+      // Times -i.
+      const double turned_re = b.im[q] - d.im[q], turned_im = -(b.re[q] - d.re[q]);
+      re[q] = even_re + odd_re;
+      im[q] = even_im + odd_im;
+      const double u1 = across_re + turned_re, v1 = across_im + turned_im;
+      re[q + n] = u1 * w1.re - v1 * w1.im;
+      im[q + n] = u1 * w1.im + v1 * w1.re;
+      const double u2 = even_re - odd_re, v2 = even_im - odd_im;
+      re[q + 2 * n] = u2 * w2.re - v2 * w2.im;
+      im[q + 2 * n] = u2 * w2.im + v2 * w2.re;
+      const double u3 = across_re - turned_re, v3 = across_im - turned_im;
+      re[q + 3 * n] = u3 * w3.re - v3 * w3.im;
+      im[q + 3 * n] = u3 * w3.im + v3 * w3.re;
     }
   }
 }
 
-void step_of_any(const Step& s, int64_t r, int64_t n, const Complex* x, Complex* y) {
-  const int64_t m = s.length / r, t = s.stride;
+[[gnu::always_inline]] inline void step_of_any(const Step& s, int64_t r, int64_t of, Parts x,
+                                               Parts y) {
+  const int64_t m = s.length / r, n = s.width();
   for (int64_t p = 0; p < m; ++p)
     for (int64_t k = 0; k < r; ++k) {
-      Complex* to = y + t * (r * p + k);
-      const Complex* from = x + t * p;
-      const Complex w = s.roots[t * p * k];
-      std::copy_n(from, t, to);
-      for (int64_t j = 1, turn = k; j < r; ++j, turn = turn + k < r ? turn + k : turn + k - r) {
-        from += t * m;
-        const Complex f = s.roots[n / r * turn];
-        for (int64_t q = 0; q < t; ++q) to[q] = to[q] + from[q] * f;
+      const Parts to = y.from(n * (r * p + k));
+      Parts from = x.from(n * p);
+      std::copy_n(from.re, n, to.re);
+      std::copy_n(from.im, n, to.im);
+      for (int64_t j = 1, at = k; j < r; ++j, at = at + k < r ? at + k : at + k - r) {
+        from = from.from(n * m);
+        const Complex f = s.roots[of / r * at];
+        double* __restrict re = to.re, * __restrict im = to.im;
+        for (int64_t q = 0; q < n; ++q) {
+          re[q] += from.re[q] * f.re - from.im[q] * f.im;
+          im[q] += from.re[q] * f.im + from.im[q] * f.re;
+        }
       }
-      for (int64_t q = 0; q < t; ++q) to[q] = to[q] * w;
+      turn(to, s.roots[s.stride * p * k], to, n);
     }
 }
 
-// x [n] -> its transform, in `x`; `other` has room for as many.
-void transform(const Steps& steps, Complex* x, Complex* other) {
-  Complex* const result = x;
-  Step s{steps.n, 1, steps.roots.data()};
+// x [n] -> its transform, in `x`, for each lane; `other` has room for as many.
+[[gnu::always_inline]] inline void transform_body(const Steps& steps, int64_t lanes, Parts x,
+                                                  Parts other) {
+  const Parts result = x;
+  Step s{steps.n, 1, lanes, steps.roots.data()};
   for (int64_t r : steps.radices) {
     if (r == 4)
       step_of_four(s, x, other);
@@ -138,7 +169,12 @@ void transform(const Steps& steps, Complex* x, Complex* other) {
     s.length /= r;
     s.stride *= r;
   }
-  if (x != result) std::copy_n(x, steps.n, result);
+  if (x.re == result.re) return;
+  std::copy_n(x.re, steps.n * lanes, result.re);
+  std::copy_n(x.im, steps.n * lanes, result.im);
+}
+void transform(const Steps& steps, int64_t lanes, Parts x, Parts other) {
+  Levels<transform_body>::run(steps, lanes, x, other);
 }
 
 // A transform as a convolution of a length that has small factors:
@@ -163,25 +199,31 @@ Chirp chirp_of(int64_t n) {
     c.spectrum[static_cast<size_t>((length - k) % length)] = back;
     square = (square + 2 * k + 1) % (2 * n);
   }
-  std::vector<Complex> room(static_cast<size_t>(length));
-  transform(c.steps, c.spectrum.data(), room.data());
+  std::vector<double> room(static_cast<size_t>(4 * length));
+  const Parts x{room.data(), room.data() + length};
+  for (int64_t k = 0; k < length; ++k) {
+    x.re[k] = c.spectrum[static_cast<size_t>(k)].re;
+    x.im[k] = c.spectrum[static_cast<size_t>(k)].im;
+  }
+  transform(c.steps, 1, x, x.from(2 * length));
+  for (int64_t k = 0; k < length; ++k) c.spectrum[static_cast<size_t>(k)] = {x.re[k], x.im[k]};
   return c;
 }
 
-// `room` has two lengths.
-void transform(const Chirp& c, Complex* x, Complex* room) {
+// `a` and `other` have a length each.
+void transform(const Chirp& c, int64_t lanes, Parts x, Parts a, Parts other) {
   const auto n = static_cast<int64_t>(c.turns.size()), length = c.steps.n;
-  Complex *a = room, *other = room + length;
-  std::fill(a, a + length, Complex{0, 0});
-  for (int64_t k = 0; k < n; ++k) a[k] = x[k] * c.turns[static_cast<size_t>(k)];
-  transform(c.steps, a, other);
-  for (int64_t k = 0; k < length; ++k) {
-    const Complex y = a[k] * c.spectrum[static_cast<size_t>(k)];
-    a[k] = {y.im, y.re};
-  }
-  transform(c.steps, a, other);
+  for (double* part : {a.re, a.im}) std::fill(part + n * lanes, part + length * lanes, 0.0);
   for (int64_t k = 0; k < n; ++k)
-    x[k] = Complex{a[k].im, a[k].re} * c.turns[static_cast<size_t>(k)];
+    turn(x.from(k * lanes), c.turns[static_cast<size_t>(k)], a.from(k * lanes), lanes);
+  transform(c.steps, lanes, a, other);
+  // The inverse transform is the transform with the parts exchanged, before and after.
+  for (int64_t k = 0; k < length; ++k)
+    turn(a.from(k * lanes), c.spectrum[static_cast<size_t>(k)], a.from(k * lanes), lanes);
+  const Parts b{a.im, a.re};
+  transform(c.steps, lanes, b, other);
+  for (int64_t k = 0; k < n; ++k)
+    turn(a.from(k * lanes), c.turns[static_cast<size_t>(k)], x.from(k * lanes), lanes);
 }
 
 struct FourierPlan {
@@ -193,7 +235,9 @@ struct FourierPlan {
   double scale;
   Steps steps;
   std::optional<Chirp> chirp;  // where it is made so
-  int64_t room;                // complex numbers for a line at work
+  int64_t lanes;               // lines at a time
+  int64_t length() const { return chirp ? chirp->steps.n : n; }
+  int64_t room() const { return 2 * lanes * (n + (chirp ? 2 : 1) * length()); }
 
   int64_t place(int64_t line) const {
     int64_t at = 0;
@@ -203,34 +247,47 @@ struct FourierPlan {
   }
 };
 
-void load_line(const FourierPlan& p, const std::byte* first, double* parts) {
+// The inverse transform is the transform with the parts exchanged, before and after.
+double* part_of(const FourierPlan& p, Parts x, int64_t part) {
+  return (part == 1) != p.inverse ? x.im : x.re;
+}
+
+void load_line(const FourierPlan& p, const std::byte* first, Parts x) {
   const auto size = static_cast<int64_t>(size_of(p.dtype));
   for (int64_t c = 0; c < 2; ++c)
     convert_row(p.dtype, first + c * p.part * size, p.step, DType::f64,
-                reinterpret_cast<std::byte*>(parts + (p.inverse ? 1 - c : c)), 2, p.n);
+                reinterpret_cast<std::byte*>(part_of(p, x, c)), p.lanes, p.n);
 }
-void store_line(const FourierPlan& p, const double* parts, std::byte* first) {
+void store_line(const FourierPlan& p, Parts x, std::byte* first) {
   const auto size = static_cast<int64_t>(size_of(p.dtype));
   for (int64_t c = 0; c < 2; ++c)
-    convert_row(DType::f64, reinterpret_cast<const std::byte*>(parts + (p.inverse ? 1 - c : c)), 2,
-                p.dtype, first + c * size, p.inner * 2, p.n);
+    convert_row(DType::f64, reinterpret_cast<const std::byte*>(part_of(p, x, c)), p.lanes, p.dtype,
+                first + c * size, p.inner * 2, p.n);
 }
 
-// The inverse transform is the transform with the parts exchanged, before and after.
 void run_fourier(const FourierPlan& p, std::byte* const* args, KernelScope& scope) {
-  auto* scratch = reinterpret_cast<Complex*>(scope.scratch);
+  auto* scratch = reinterpret_cast<double*>(scope.scratch);
   const auto size = static_cast<int64_t>(size_of(p.dtype));
-  run_in_slots(scope.workers, p.lines.numel(), [&](int64_t line, int64_t slot) {
-    Complex *x = scratch + slot * p.room, *other = x + p.n;
-    load_line(p, args[0] + p.place(line) * size, &x->re);
+  const int64_t lines = p.lines.numel(), numbers = p.n * p.lanes;
+  run_in_slots(scope.workers, (lines + p.lanes - 1) / p.lanes, [&](int64_t group, int64_t slot) {
+    double* own = scratch + slot * p.room();
+    const Parts x{own, own + numbers};
+    const int64_t first = group * p.lanes, count = std::min(p.lanes, lines - first);
+    if (count < p.lanes) std::fill_n(own, 2 * numbers, 0.0);
+    for (int64_t l = 0; l < count; ++l)
+      load_line(p, args[0] + p.place(first + l) * size, x.from(l));
+    const int64_t length = p.length() * p.lanes;
+    const Parts a{own + 2 * numbers, own + 2 * numbers + length};
     if (p.chirp)
-      transform(*p.chirp, x, other);
+      transform(*p.chirp, p.lanes, x, a, a.from(2 * length));
     else
-      transform(p.steps, x, other);
+      transform(p.steps, p.lanes, x, a);
     if (p.scale != 1)
-      for (int64_t k = 0; k < p.n; ++k) x[k] = {x[k].re * p.scale, x[k].im * p.scale};
-    const int64_t outer = line / p.inner, at = line % p.inner;
-    store_line(p, &x->re, args[1] + (outer * p.n * p.inner + at) * 2 * size);
+      for (int64_t i = 0; i < 2 * numbers; ++i) own[i] *= p.scale;
+    for (int64_t l = 0; l < count; ++l) {
+      const int64_t outer = (first + l) / p.inner, at = (first + l) % p.inner;
+      store_line(p, x.from(l), args[1] + (outer * p.n * p.inner + at) * 2 * size);
+    }
   });
 }
 
@@ -262,9 +319,9 @@ Kernel make_kernel(const Fourier& w) {
     p.chirp = chirp_of(p.n);
   else
     p.steps = steps_of(p.n);
-  p.room = p.n + (p.chirp ? 2 * p.chirp->steps.n : p.n);
+  p.lanes = std::min(p.lines.numel(), most_lanes);
   const int64_t slots = std::min(p.lines.numel(), most_slots());
-  const auto scratch = static_cast<size_t>(slots * p.room) * sizeof(Complex);
+  const auto scratch = static_cast<size_t>(slots * p.room()) * sizeof(double);
   return Kernel::of<run_fourier>(std::move(p), scratch);
 }
 
