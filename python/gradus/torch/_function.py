@@ -15,7 +15,7 @@ from ._autograd import call_staged
 from ._importing import Imported, NotExported, exports, import_function
 from ._modules import Reader, Traced, owner_of
 from ._staged import Staged
-from ._trees import Structure, check_hashable, flatten, names_of
+from ._trees import Structure, check_hashable, flatten, names_of, read
 
 _many = 8  # programs of one function, differing in sizes alone: more of them deserve a word
 
@@ -31,6 +31,7 @@ class Variant:
         self.imported = imported
         self.staged = Staged(imported.program, order)
         self.outputs = imported.outputs
+        self._fill = imported.outputs.filler()
         self.single = imported.outputs.count == 1 and imported.outputs.spec.is_leaf()
         self.written = imported.written
         self.complex_inputs = imported.complex_inputs
@@ -51,7 +52,7 @@ class Variant:
         if self.written:
             return self._writing(given)
         results = self._call(given)
-        return results[0] if self.single else self.outputs.fill(results)
+        return results[0] if self.single else self._fill(results)
 
     def _call(self, given: list[torch.Tensor]) -> Any:
         for i in self.complex_inputs:
@@ -72,7 +73,7 @@ class Variant:
         for target, value in zip(targets, results[count:]):
             with torch.set_grad_enabled(torch.is_grad_enabled() and value.requires_grad):
                 target.copy_(value)
-        return self.outputs.fill(results[:count])
+        return self._fill(results[:count])
 
 
 class Family:
@@ -170,8 +171,11 @@ class Function:
         if not kwargs and all([isinstance(a, torch.Tensor) for a in args]):
             tensors, base = list(args), len(args)
         else:
-            tensors, structure = flatten((args, kwargs))
-            base = check_hashable(structure, repr(self))
+            tensors = []
+            base = read((args, kwargs), tensors)
+            if base is None:
+                tensors, structure = flatten((args, kwargs))
+                base = check_hashable(structure, repr(self))
         training = None if self._owner is None else self._owner.training
         kind = base, self._reader.modes(), training, _ambient()
         return tensors, (kind, tuple([(t.shape, t.dtype) for t in tensors])), structure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from typing import Any, Callable, NamedTuple
 
@@ -24,6 +25,15 @@ class Structure(NamedTuple):
         leaves = [next(it) if x is Tensors else x for x in self.rest]
         return pytree.tree_unflatten(leaves, self.spec)
 
+    def filler(self) -> Callable[[Any], Any]:
+        """`fill` for many calls, of a list or tuple."""
+        places = itertools.count()
+        leaves = [_Place(next(places)) if x is Tensors else x for x in self.rest]
+        try:
+            return _maker(pytree.tree_unflatten(leaves, self.spec), {id(x) for x in self.rest})
+        except _OfAnotherKind:
+            return self.fill
+
     def key(self) -> Any:
         # 1, 1.0 and True are equal, and mean different things.
         return self.spec, tuple((type(x), x) for x in self.rest)
@@ -31,6 +41,61 @@ class Structure(NamedTuple):
 
 class Tensors:
     """Stands for a tensor."""
+
+
+class _Place(NamedTuple):
+    number: int
+
+
+class _OfAnotherKind(Exception):
+    """A node of a tree that is no plain list, tuple or dict."""
+
+
+_plain = (int, float, bool, str, type(None), complex, bytes, torch.dtype, torch.device)
+
+
+def read(tree: Any, tensors: list[torch.Tensor]) -> Any:
+    """Appends the tensors, in the order of `flatten`. What is left of the tree, as a key; None where
+    it has nodes of kinds that only torch knows."""
+    try:
+        return _read(tree, tensors)
+    except _OfAnotherKind:
+        return None
+
+
+def _read(x: Any, tensors: list[torch.Tensor]) -> Any:
+    if isinstance(x, torch.Tensor):
+        tensors.append(x)
+        return Tensors
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return kind, tuple([_read(item, tensors) for item in x])
+    if kind is dict:
+        return kind, tuple(x), tuple([_read(item, tensors) for item in x.values()])
+    if kind in _plain:
+        return kind, x
+    raise _OfAnotherKind
+
+
+def _maker(template: Any, leaves: set[int]) -> Callable[[Any], Any]:
+    """What makes a tree of values for the places of a template."""
+    kind = type(template)
+    if kind is _Place:
+        number = template.number
+        return lambda values: values[number]
+    if id(template) in leaves:
+        return lambda values: template
+    if kind is list or kind is tuple:
+        numbers = [x.number for x in template if type(x) is _Place]
+        if len(numbers) == len(template) and numbers:
+            begin, end = numbers[0], numbers[-1] + 1  # places are in order
+            return lambda values: kind(values[begin:end])
+        makers = [_maker(x, leaves) for x in template]
+        return lambda values: kind([make(values) for make in makers])
+    if kind is dict:
+        named = [(k, _maker(x, leaves)) for k, x in template.items()]
+        return lambda values: {k: make(values) for k, make in named}
+    raise _OfAnotherKind
 
 
 def flatten(tree: Any) -> tuple[list[torch.Tensor], Structure]:

@@ -376,3 +376,33 @@ def _environment():
 def test_a_function_that_gives_no_tensor(x):
     with pytest.raises(gradus.torch.NotExported, match="gives no tensor"):
         gradus.torch.function(lambda x: 3)(x)
+
+
+def test_integers_run_within_vmap(x):
+    f = gradus.torch.function(lambda a: a * 3 + 1)
+    a = torch.arange(6).reshape(2, 3)
+    assert torch.equal(torch.vmap(f)(a), a * 3 + 1)
+
+
+def test_trees_of_every_kind_come_and_go(x):
+    from collections import OrderedDict, namedtuple
+
+    Pair = namedtuple("Pair", "u v")
+
+    def of(tree, flag):
+        a, (b, rest), c = tree["a"], tree["l"], tree["p"]
+        scale = 2.0 if flag is True else 3.0
+        return {"sum": [a + b, (c.u * scale, 7)], "o": OrderedDict(z=c.v, y=rest["q"]), "e": ()}
+
+    tree = {"a": x, "l": [x * 2, {"q": x * 3}], "p": Pair(x * 4, x * 5)}
+    plain = {"a": x, "l": (x * 2, {"q": x * 3}), "p": Pair(x * 4, x * 5)}
+    f = gradus.torch.function(of)
+    for given in (tree, plain):
+        for flag in (True, 1):  # equal, and not the same
+            mine, eager = f(given, flag), of(given, flag)
+            flat = torch.utils._pytree.tree_flatten
+            assert flat(mine)[1] == flat(eager)[1]
+            assert all(
+                torch.equal(m, e) if isinstance(e, torch.Tensor) else m == e
+                for m, e in zip(flat(mine)[0], flat(eager)[0])
+            )
