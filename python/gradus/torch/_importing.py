@@ -125,7 +125,7 @@ def import_function(
         except Exception as e:
             raise NotExported(f"torch.export refuses it: {_first_lines(e)}") from e
         for t in exported.constants.values():
-            if isinstance(t, torch.Tensor) and t.grad_fn is not None:
+            if isinstance(t, torch.Tensor) and t.grad_fn is not None and t._base is None:
                 t.detach_()  # the trace wrote to it
         if not exported.graph_signature.output_specs:
             raise NotExported("it gives no tensor, and writes to none")
@@ -139,6 +139,13 @@ def import_function(
     count = out[-1].count
     inputs = [n for n, _ in program.inputs()]
     written = [_input_of(n, inputs) for n, _ in program.results()[count:]]
+    for i in written:
+        # The trace has written to it, too: the first call would do so twice.
+        if i >= len(tensors) and stored[i - len(tensors)].value is not None:
+            raise NotExported(
+                "the function writes to a tensor that it captures, which is no argument, parameter or "
+                "buffer of the module: give it as an argument, or register it as a buffer"
+            )
     given = [*tensors, *(_value_of(s, exported) for s in stored)]
     of_inputs = [i for i, t in enumerate(given) if t is not None and t.is_complex()]
     of_results = [i for i, t in enumerate(_outputs(exported)[:count]) if t.is_complex()]
