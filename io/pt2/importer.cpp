@@ -85,7 +85,7 @@ void for_each_name(const Argument& a, const std::function<void(const std::string
 // Whether a value is complex is a matter of its name: what a region calls it has to agree.
 void check_rank(const Subgraph& region, const std::string& name, const TensorPtr& tensor) {
   auto it = region.tensors.find(name);
-  if (it == region.tensors.end() || !tensor) return;
+  if (it == region.tensors.end()) return;
   if (static_cast<size_t>(tensor->read().rank()) != type_of(it->second).dims.size())
     throw Error("the region's input '{}' has another type than what it is given", printable(name));
 }
@@ -225,7 +225,7 @@ std::vector<TensorPtr> Importer::run_graph(const Subgraph& graph, std::vector<Te
     throw Error("the region takes {} inputs, {} are given", graph.inputs.size(), inputs.size());
   Scope scope;
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (const auto* name = std::get_if<TensorName>(&graph.inputs[i])) {
+    if (const auto* name = std::get_if<TensorName>(&graph.inputs[i]); name && inputs[i]) {
       check_rank(graph, name->name, inputs[i]);
       scope[name->name] = inputs[i];
     }

@@ -173,6 +173,34 @@ TEST(Pt2BadInput, GraphsThatContradictThemselves) {
   expect_refused(m, "no node gives the output 'z'");
 }
 
+TEST(Pt2BadInput, RegionsThatLackAnInput) {
+  Json m = model();
+  Json& graph = graph_of(m);
+  Json region{{"inputs", {tensor("h")}},
+              {"outputs", {tensor("y")}},
+              {"nodes", {graph["nodes"][1]}},
+              {"tensor_values", graph["tensor_values"]},
+              {"sym_int_values", Json::object()}};
+  const Json on{{"name", "enabled"}, {"arg", {{"as_bool", true}}}, {"kind", 1}};
+  const Json body{{"name", "body"},
+                  {"arg", {{"as_graph", {{"name", "inner"}, {"graph", region}}}}},
+                  {"kind", 1}};
+  const Json given{{"name", "h"}, {"arg", tensor("h")}, {"kind", 1}};
+  const Json none{{"name", "h"}, {"arg", {{"as_none", true}}}, {"kind", 1}};
+  graph["nodes"][1]["target"] = "torch.ops.higher_order.wrap_with_set_grad_enabled";
+  graph["nodes"][1]["inputs"] = {on, body, given};
+  EXPECT_EQ(message(archive_of(m.dump())), "");
+  graph["nodes"][1]["inputs"] = {on, body, none};
+  expect_refused(m, "no earlier node gives the tensor 'h'");
+  graph["nodes"][1]["inputs"] = {on, body};
+  expect_refused(m, "the region takes 1 inputs, 0 are given");
+  region["nodes"] = Json::array();
+  region["outputs"] = {tensor("h")};
+  graph["nodes"][1]["inputs"] = {on, body, none};
+  graph["nodes"][1]["inputs"][1]["arg"]["as_graph"]["graph"] = region;
+  expect_refused(m, "the region does not give its outputs as tensors");
+}
+
 TEST(Pt2BadInput, Sizes) {
   Json m = model();
   auto with = [&](const std::string& text) {
