@@ -80,13 +80,15 @@ struct Nonzero {
 
 // Philox 4x32-10 (ops/philox.h) into result 0: i64, in order. Operand 0 is two numbers of i64, a
 // key and a stream of it. result 0 [i] is word i mod 4 of the block of that key with the counter
-// [i / 4, stream], each number's low 32 bits first.
+// [i / 4, stream], each number's low 32 bits first. `by_block`: the second number is the first block
+// instead, of stream 0, so that the counter is [second + i / 4, 0].
 struct RandomBits {
   static constexpr std::string_view name = "random_bits";
   int64_t key_stride = 1, count = 0;
+  bool by_block = false;
   static constexpr auto fields() {
     return std::tuple(field("key_stride", &RandomBits::key_stride),
-                      field("count", &RandomBits::count));
+                      field("count", &RandomBits::count), field("by_block", &RandomBits::by_block));
   }
   friend bool operator==(const RandomBits&, const RandomBits&) = default;
 };
