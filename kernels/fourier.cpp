@@ -226,6 +226,25 @@ void transform(const Chirp& c, int64_t lanes, Parts x, Parts a, Parts other) {
     turn(a.from(k * lanes), c.turns[static_cast<size_t>(k)], x.from(k * lanes), lanes);
 }
 
+// A transform of so many numbers, for several lines at a time.
+struct Transform {
+  int64_t n = 1;
+  Steps steps;
+  std::optional<Chirp> chirp;  // where it is made so
+  int64_t length() const { return chirp ? chirp->steps.n : n; }
+  // What a lane needs beside the numbers.
+  int64_t room() const { return 2 * (chirp ? 2 : 1) * length(); }
+};
+
+void transform(const Transform& t, int64_t lanes, Parts x, double* room) {
+  const int64_t length = t.length() * lanes;
+  const Parts a{room, room + length};
+  if (t.chirp)
+    transform(*t.chirp, lanes, x, a, a.from(2 * length));
+  else
+    transform(t.steps, lanes, x, a);
+}
+
 struct FourierPlan {
   Layout lines;  // of the operand: its numbers' dimensions, but for the transform's
   DType dtype;
@@ -233,11 +252,12 @@ struct FourierPlan {
   int64_t step, part;  // between a line's numbers in the operand, and between their parts
   bool inverse;
   double scale;
-  Steps steps;
-  std::optional<Chirp> chirp;  // where it is made so
+  Transform whole;
+  std::vector<Complex> turns;  // of a real transform by half as many numbers; else empty
   int64_t lanes;               // lines at a time
-  int64_t length() const { return chirp ? chirp->steps.n : n; }
-  int64_t room() const { return 2 * lanes * (n + (chirp ? 2 : 1) * length()); }
+  int64_t half() const { return n / 2 + 1; }
+  int64_t beside() const { return turns.empty() ? 0 : half(); }
+  int64_t room() const { return lanes * (2 * whole.n + 2 * beside() + whole.room()); }
 
   int64_t place(int64_t line) const {
     int64_t at = 0;
@@ -276,12 +296,7 @@ void run_fourier(const FourierPlan& p, std::byte* const* args, KernelScope& scop
     if (count < p.lanes) std::fill_n(own, 2 * numbers, 0.0);
     for (int64_t l = 0; l < count; ++l)
       load_line(p, args[0] + p.place(first + l) * size, x.from(l));
-    const int64_t length = p.length() * p.lanes;
-    const Parts a{own + 2 * numbers, own + 2 * numbers + length};
-    if (p.chirp)
-      transform(*p.chirp, p.lanes, x, a, a.from(2 * length));
-    else
-      transform(p.steps, p.lanes, x, a);
+    transform(p.whole, p.lanes, x, own + 2 * numbers);
     if (p.scale != 1)
       for (int64_t i = 0; i < 2 * numbers; ++i) own[i] *= p.scale;
     for (int64_t l = 0; l < count; ++l) {
@@ -291,9 +306,140 @@ void run_fourier(const FourierPlan& p, std::byte* const* args, KernelScope& scop
   });
 }
 
+// Real numbers of an even n are the parts of half as many complex ones, z[m] = x[2 m] + i x[2 m +
+// 1], whose transform is e + i o, where e and o are those of the numbers at even and at odd places:
+// so that y[k] = e[k] + w^k o[k] with w = exp(-2 pi i / n), and e and o are told apart by their
+// symmetry (J. Cooley, P. Lewis and P. Welch, 1970). For an odd n the imaginary parts are 0.
+
+// z's transform, of n / 2 numbers -> y, of n / 2 + 1.
+void from_halves(const FourierPlan& p, Parts z, Parts y) {
+  const int64_t h = p.whole.n, lanes = p.lanes;
+  for (int64_t k = 0; k <= h; ++k) {
+    const Parts a = z.from((k == h ? 0 : k) * lanes), b = z.from((k == 0 ? 0 : h - k) * lanes);
+    const Parts to = y.from(k * lanes);
+    const Complex w = p.turns[static_cast<size_t>(k)];
+    for (int64_t l = 0; l < lanes; ++l) {
+      const double even_re = (a.re[l] + b.re[l]) / 2, even_im = (a.im[l] - b.im[l]) / 2;
+      const double odd_re = (a.im[l] + b.im[l]) / 2, odd_im = (b.re[l] - a.re[l]) / 2;
+      to.re[l] = even_re + (odd_re * w.re - odd_im * w.im);
+      to.im[l] = even_im + (odd_re * w.im + odd_im * w.re);
+    }
+  }
+}
+
+// The other way: of y, n / 2 + 1 numbers -> n / 2 whose transform back has the real signal's
+// numbers at even places in its real parts, the others in its imaginary ones. The signal is the
+// real part of a sum over y, so that y[k] counts half, and half for its mirror image.
+void to_halves(const FourierPlan& p, Parts y, Parts z) {
+  const int64_t h = p.whole.n, lanes = p.lanes;
+  for (int64_t k = 0; k < h; ++k) {
+    const Parts a = y.from(k * lanes), b = y.from((h - k) * lanes), to = z.from(k * lanes);
+    const Complex w = p.turns[static_cast<size_t>(k)];  // conjugate: it turns back
+    const double share = k == 0 ? 1 : 0.5;
+    for (int64_t l = 0; l < lanes; ++l) {
+      const double a_im = k == 0 ? 0 : a.im[l], b_im = k == 0 ? 0 : b.im[l];
+      const double even_re = (a.re[l] + b.re[l]) * share, even_im = (a_im - b_im) * share;
+      const double re = (a.re[l] - b.re[l]) * share, im = (a_im + b_im) * share;
+      const double odd_re = re * w.re + im * w.im, odd_im = im * w.re - re * w.im;
+      to.re[l] = even_re - odd_im;
+      to.im[l] = even_im + odd_re;
+    }
+  }
+}
+
+// Each of the lines, with room for its lane; whatever has no line is 0.
+template <class Load, class Store>
+void run_real(const FourierPlan& p, KernelScope& scope, Load load, Store store) {
+  auto* scratch = reinterpret_cast<double*>(scope.scratch);
+  const int64_t lines = p.lines.numel();
+  run_in_slots(scope.workers, (lines + p.lanes - 1) / p.lanes, [&](int64_t group, int64_t slot) {
+    double* own = scratch + slot * p.room();
+    const int64_t first = group * p.lanes, count = std::min(p.lanes, lines - first);
+    const Parts x{own, own + p.whole.n * p.lanes};
+    double* after = own + 2 * p.whole.n * p.lanes;
+    const Parts half{after, after + p.beside() * p.lanes};
+    double* room = after + 2 * p.beside() * p.lanes;
+    if (count < p.lanes) std::fill_n(own, room - own, 0.0);
+    load(first, count, x, half);
+    transform(p.whole, p.lanes, x, room);
+    store(first, count, x, half);
+  });
+}
+
+void run_of_real(const FourierPlan& p, std::byte* const* args, KernelScope& scope) {
+  const auto size = static_cast<int64_t>(size_of(p.dtype));
+  auto bytes = [](double* x) { return reinterpret_cast<std::byte*>(x); };
+  auto load = [&](int64_t first, int64_t count, Parts x, Parts) {
+    if (p.turns.empty()) std::fill_n(x.im, p.n * p.lanes, 0.0);
+    for (int64_t l = 0; l < count; ++l) {
+      const std::byte* from = args[0] + p.place(first + l) * size;
+      const int64_t step = p.turns.empty() ? p.step : 2 * p.step;
+      convert_row(p.dtype, from, step, DType::f64, bytes(x.re + l), p.lanes, p.whole.n);
+      if (!p.turns.empty())
+        convert_row(p.dtype, from + p.step * size, step, DType::f64, bytes(x.im + l), p.lanes,
+                    p.whole.n);
+    }
+  };
+  auto store = [&](int64_t first, int64_t count, Parts x, Parts half) {
+    if (!p.turns.empty()) from_halves(p, x, half);
+    const Parts y = p.turns.empty() ? x : half;
+    for (double* part : {y.re, y.im})
+      for (int64_t i = 0; p.scale != 1 && i < p.half() * p.lanes; ++i) part[i] *= p.scale;
+    for (int64_t l = 0; l < count; ++l) {
+      const int64_t outer = (first + l) / p.inner, at = (first + l) % p.inner;
+      std::byte* to = args[1] + (outer * p.half() * p.inner + at) * 2 * size;
+      convert_row(DType::f64, bytes(y.re + l), p.lanes, p.dtype, to, p.inner * 2, p.half());
+      convert_row(DType::f64, bytes(y.im + l), p.lanes, p.dtype, to + size, p.inner * 2, p.half());
+    }
+  };
+  run_real(p, scope, load, store);
+}
+
+// The transform back has the parts exchanged, before and after.
+void run_to_real(const FourierPlan& p, std::byte* const* args, KernelScope& scope) {
+  const auto size = static_cast<int64_t>(size_of(p.dtype));
+  auto bytes = [](double* x) { return reinterpret_cast<std::byte*>(x); };
+  auto load = [&](int64_t first, int64_t count, Parts x, Parts half) {
+    const Parts to = p.turns.empty() ? x : half;
+    if (p.turns.empty())  // zeros follow
+      for (double* part : {x.re, x.im})
+        std::fill(part + p.half() * p.lanes, part + p.n * p.lanes, 0.0);
+    for (int64_t l = 0; l < count; ++l) {
+      const std::byte* from = args[0] + p.place(first + l) * size;
+      convert_row(p.dtype, from, p.step, DType::f64, bytes(to.re + l), p.lanes, p.half());
+      convert_row(p.dtype, from + p.part * size, p.step, DType::f64, bytes(to.im + l), p.lanes,
+                  p.half());
+    }
+    if (p.turns.empty())
+      std::fill_n(x.im, p.lanes, 0.0);  // of the first number
+    else
+      to_halves(p, half, x);
+    std::swap_ranges(x.re, x.re + p.whole.n * p.lanes, x.im);
+  };
+  auto store = [&](int64_t first, int64_t count, Parts x, Parts) {
+    for (double* part : {x.re, x.im})
+      for (int64_t i = 0; p.scale != 1 && i < p.whole.n * p.lanes; ++i) part[i] *= p.scale;
+    for (int64_t l = 0; l < count; ++l) {
+      const int64_t outer = (first + l) / p.inner, at = (first + l) % p.inner;
+      std::byte* to = args[1] + (outer * p.n * p.inner + at) * size;
+      const int64_t step = p.turns.empty() ? p.inner : 2 * p.inner;
+      convert_row(DType::f64, bytes(x.im + l), p.lanes, p.dtype, to, step, p.whole.n);
+      if (!p.turns.empty())
+        convert_row(DType::f64, bytes(x.re + l), p.lanes, p.dtype, to + p.inner * size, step,
+                    p.whole.n);
+    }
+  };
+  run_real(p, scope, load, store);
+}
+
 bool has_large_factor(int64_t n) {
   const std::vector<int64_t> radices = radices_of(n);
   return !radices.empty() && radices.back() > largest_radix;
+}
+
+Transform transform_of(int64_t n) {
+  if (has_large_factor(n)) return {n, {}, chirp_of(n)};
+  return {n, steps_of(n), {}};
 }
 
 }  // namespace
@@ -301,27 +447,29 @@ bool has_large_factor(int64_t n) {
 Kernel make_kernel(const Fourier& w) {
   if (w.x.numel() == 0) return {};
   const auto dim = static_cast<size_t>(w.dim);
+  const size_t outer = w.x.shape.size() - (w.of_real ? 0 : 1);
   FourierPlan p{};
   p.dtype = p.lines.dtype = w.x.dtype;
   p.inner = 1;
-  for (size_t d = 0; d + 1 < w.x.shape.size(); ++d) {
+  for (size_t d = 0; d < outer; ++d) {
     if (d > dim) p.inner *= w.x.shape[d];
     if (d == dim) continue;
     p.lines.shape.push_back(w.x.shape[d]);
     p.lines.strides.push_back(w.x.strides[d]);
   }
-  p.n = w.x.shape[dim];
+  p.n = w.real_size > 0 ? w.real_size : w.x.shape[dim];
   p.step = w.x.strides[dim];
   p.part = w.x.strides.back();
   p.inverse = w.inverse;
   p.scale = w.scale;
-  if (has_large_factor(p.n))
-    p.chirp = chirp_of(p.n);
-  else
-    p.steps = steps_of(p.n);
+  const bool real = w.of_real || w.real_size > 0, halved = real && p.n % 2 == 0;
+  p.whole = transform_of(halved ? p.n / 2 : p.n);
+  for (int64_t k = 0; halved && k <= p.n / 2; ++k) p.turns.push_back(root(k, p.n));
   p.lanes = std::min(p.lines.numel(), most_lanes);
   const int64_t slots = std::min(p.lines.numel(), most_slots());
   const auto scratch = static_cast<size_t>(slots * p.room()) * sizeof(double);
+  if (w.of_real) return Kernel::of<run_of_real>(std::move(p), scratch);
+  if (w.real_size > 0) return Kernel::of<run_to_real>(std::move(p), scratch);
   return Kernel::of<run_fourier>(std::move(p), scratch);
 }
 

@@ -14,10 +14,11 @@ void run_bits(const RandomBits& p, std::byte* const* args, KernelScope& scope) {
   const auto* given = reinterpret_cast<const int64_t*>(args[0]);
   auto* y = reinterpret_cast<int64_t*>(args[1]);
   const auto key = static_cast<uint64_t>(given[0]);
-  const auto stream = static_cast<uint64_t>(given[p.key_stride]);
+  const auto second = static_cast<uint64_t>(given[p.key_stride]);
+  const uint64_t stream = p.by_block ? 0 : second, begin = p.by_block ? second : 0;
   scope.workers.parallel_parts(p.count, chunk, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i += 4) {
-      const auto at = static_cast<uint64_t>(i / 4);
+      const uint64_t at = begin + static_cast<uint64_t>(i / 4);
       auto four = ops::philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32),
                                static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
                               {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});

@@ -230,7 +230,18 @@ Value TallQr::dx(VjpCall& d) {
   return divided_by_transposed(inner, r);
 }
 
-void Qr::compose(ComposeCall& c) {
+namespace {
+
+// x's orthonormal columns and what completes them, in a square matrix.
+Value completed(const Value& x, bool for_any_basis) {
+  const Dim rows = rows_of(x.dims()), columns = x.dims().back();
+  if (rows == columns) return x;
+  return cat(std::array{x, emit<Complement>({x}, {.for_any_basis = for_any_basis})}, x.rank() - 1);
+}
+
+}  // namespace
+
+void Qr::compose(ComposeCall& c, const Attr& a) {
   const Value& x = floating_operand(c, 0);
   if (x.rank() < 2) c.fail("'x' is {}; it must be a matrix or a stack of them", to_string(x.type));
   const Dim rows = rows_of(x.dims()), columns = x.dims().back();
@@ -238,6 +249,10 @@ void Qr::compose(ComposeCall& c) {
   const int last = x.rank() - 1;
   auto results = emit_all<TallQr>(c.world, std::array{wide ? slice(x, last, 0, rows) : x});
   const Value& q = results[0];
+  if (a.full && !wide) {
+    c.give(completed(q, false));
+    return c.give(pad_zeros(results[1], last - 1, 0, rows - columns));
+  }
   c.give(q);
   if (!wide) return c.give(results[1]);
   Value rest = matmul(swap_last(q), slice(x, last, rows, columns));
@@ -306,15 +321,16 @@ Value TallSvd::dx(VjpCall& d) {
   return matmul(left, vh);
 }
 
-void Svd::compose(ComposeCall& c) {
+void Svd::compose(ComposeCall& c, const Attr& a) {
   const Value& x = floating_operand(c, 0);
   if (x.rank() < 2) c.fail("'x' is {}; it must be a matrix or a stack of them", to_string(x.type));
   const Dim rows = rows_of(x.dims()), columns = x.dims().back();
   const bool wide = rows.is_constant() && columns.is_constant() && rows.value() < columns.value();
   auto y = emit_all<TallSvd>(c.world, std::array{wide ? swap_last(x) : x});
-  c.give(wide ? swap_last(y[2]) : y[0]);
+  const Value u = a.full ? completed(y[0], true) : y[0];
+  c.give(wide ? swap_last(y[2]) : u);
   c.give(y[1]);
-  c.give(wide ? swap_last(y[0]) : y[2]);
+  c.give(wide ? swap_last(u) : y[2]);
 }
 
 void MatrixExp::infer(InferCall& call) { call.out.push_back(floating_square(call, 0)); }

@@ -66,11 +66,16 @@ struct TallQr {
   static Value dx(VjpCall&);
 };
 
-// The reduced form. Where names stand for sizes, x is taken to have more rows than columns.
+// The reduced form; of the full one q is square, and `complement` of the reduced one's columns
+// gives the others. Where names stand for sizes, x is taken to have more rows than columns.
 struct Qr {
   static constexpr auto name = "qr"sv, doc = "x = q r, q with orthonormal columns, r trapezoidal"sv;
   static constexpr std::array results{"q"sv, "r"sv};
-  static void compose(ComposeCall&);
+  struct Attr {
+    bool full = false;
+    static constexpr auto fields() { return std::tuple(field("full", &Attr::full)); }
+  };
+  static void compose(ComposeCall&, const Attr&);
 };
 
 // Of x the triangle that uplo names is read, "L" or "U"; the derivative is the symmetric one. The
@@ -104,10 +109,16 @@ struct TallSvd {
   static Value dx(VjpCall&);
 };
 
-struct Svd {  // the reduced form, of what tall_svd says
+// The reduced form, of what tall_svd says; of the full one u and vh are square, and what depends on
+// the vectors that the reduced one has not is taken to be the same for any basis of them.
+struct Svd {
   static constexpr auto name = "svd"sv, doc = "x = u * s * vh, s descending"sv;
   static constexpr std::array results{"u"sv, "s"sv, "vh"sv};
-  static void compose(ComposeCall&);
+  struct Attr {
+    bool full = false;
+    static constexpr auto fields() { return std::tuple(field("full", &Attr::full)); }
+  };
+  static void compose(ComposeCall&, const Attr&);
 };
 
 struct MatrixExp {  // its derivative is a block of the exponential of a matrix of twice the size

@@ -32,7 +32,46 @@ struct Fft {
   static Value dx(VjpCall&, const Attr&);
 };
 
-// The rest of the transform of a real signal is this part's mirror image.
+// Of n real numbers the first n // 2 + 1 of the transform. The others are their mirror image.
+struct RealFft {
+  static constexpr auto name = "real_fft"sv;
+  static constexpr auto doc =
+      "y[k] = sum of x[m] exp(-2 pi i k m / n) along `dim` for k <= n // 2, parts last"sv;
+  static constexpr int least_rank = 1;
+  static constexpr auto batch = batch_named_dimensions;
+  struct Attr {
+    int64_t dim = -1;
+    std::string norm = "none";
+    static constexpr auto fields() {
+      return std::tuple(dimension("dim", &Attr::dim), field("norm", &Attr::norm));
+    }
+  };
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
+};
+
+// The adjoint: no number counts for its mirror image.
+struct RealIfft {
+  static constexpr auto name = "real_ifft"sv;
+  static constexpr auto doc =
+      "y[m] = the real part of the sum of x[k] exp(2 pi i k m / n) along `dim`, k <= n // 2"sv;
+  static constexpr int least_rank = 2;
+  static constexpr auto batch = batch_named_dimensions;
+  struct Attr {
+    Dim n = 1;
+    int64_t dim = -2;
+    std::string norm = "none";
+    static constexpr auto fields() {
+      return std::tuple(required("n", &Attr::n), dimension("dim", &Attr::dim),
+                        field("norm", &Attr::norm));
+    }
+  };
+  static void infer(InferCall&, const Attr&);
+  static void bind(BindCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
+};
+
 struct Rfft {
   static constexpr auto name = "rfft"sv,
                         doc = "fft of a real x: its numbers 0 to n // 2 along `dim`, parts last"sv;
@@ -65,6 +104,6 @@ struct Irfft {
   static void compose(ComposeCall&, const Attr&);
 };
 
-using FourierOperators = std::tuple<Fft, Rfft, Irfft>;
+using FourierOperators = std::tuple<Fft, RealFft, RealIfft, Rfft, Irfft>;
 
 }  // namespace gradus::ops

@@ -109,6 +109,33 @@ Value Pinv::dx(VjpCall& d) {
   return outside + beside - inner;
 }
 
+// 1 - x d x^T has the eigenvalues 1 - d and 1; y are the vectors of 1, the greatest. Those of x do
+// not hinge on rounding where the elements of d, from 1 on, differ.
+void Complement::compose(ComposeCall& c, const Attr&) {
+  const Value& x = matrix_operand(c);
+  const Dim rows = x.dims()[x.dims().size() - 2], columns = x.dims().back();
+  if (rows.is_constant() && columns.is_constant() && rows.value() < columns.value())
+    c.fail("'x' is {}; it must have at least as many rows as columns", to_string(x.type));
+  Value d = cast(arange(c.world, columns), x.dtype()) / columns + 1.0;
+  Value outside = eye(c.world, rows, x.dtype()) - matmul_transposed(x * d, x);
+  Value vectors = emit_all<Eigh>(c.world, std::array{outside})[1];
+  c.give(slice(vectors, x.rank() - 1, columns, rows));
+}
+// y^T x stays 0, so that y moves by -x (x^T x)^-1 dx^T y.
+Value Complement::dx(VjpCall& d, const Attr& a) {
+  const Value &x = d.x(), &y = d.y();
+  const Dim& vectors = y.dims().back();
+  if (!a.for_any_basis && !(vectors.is_constant() && vectors.value() <= 1))
+    throw Error(
+        "complement: 'x' is {}; the {} vectors that complete it are any basis, which has no "
+        "derivative: use functions that are the same for_any_basis, or the columns that x has",
+        to_string(d.x_type()), vectors.to_string());
+  Value along = matmul(swap_last(x), d.dy());
+  Value gram = matmul(swap_last(x), x);
+  Value moved = emit<SquareSolve>({gram, along}, {});
+  return -matmul_transposed(y, moved);
+}
+
 namespace {
 
 Value extreme(const Value& x, bool greatest) {

@@ -46,6 +46,23 @@ struct Pinv {
   static Value dx(VjpCall&);
 };
 
+// Any basis is as good as another, but for signs: the derivative of one of several vectors is
+// refused. Where functions of y are the same `for_any_basis`, as y y^T is, theirs exists, and is
+// what y gives that turns no more than it has to.
+struct Complement {
+  static constexpr auto name = "complement"sv;
+  static constexpr auto doc =
+      "y with orthonormal columns, which complete the orthonormal columns of x to a basis"sv;
+  struct Attr {
+    bool for_any_basis = false;
+    static constexpr auto fields() {
+      return std::tuple(field("for_any_basis", &Attr::for_any_basis));
+    }
+  };
+  static void compose(ComposeCall&, const Attr&);
+  static Value dx(VjpCall&, const Attr&);
+};
+
 // ord: "fro"; "nuc", the sum of singular values; "2" and "-2", the greatest and the least of them;
 // "1" and "-1", of the columns' sums of magnitudes; "inf" and "-inf", of the rows'.
 struct MatrixNorm {
@@ -76,6 +93,7 @@ struct Cross {  // other dimensions broadcast
   static void compose(ComposeCall&, const Attr&);
 };
 
-using MatrixFunctionOperators = std::tuple<Slogdet, Logdet, MatrixPower, Pinv, MatrixNorm, Cross>;
+using MatrixFunctionOperators =
+    std::tuple<Slogdet, Logdet, MatrixPower, Pinv, Complement, MatrixNorm, Cross>;
 
 }  // namespace gradus::ops

@@ -7,6 +7,7 @@
 #include "ops/declared.h"
 #include "ops/families.h"
 #include "ops/operands.h"
+#include "ops/sorting.h"
 
 namespace gradus::ops {
 
@@ -50,10 +51,10 @@ void RandomBits::infer(InferCall& call, const Attr& a) {
   call.require_equal(key.dims[0], 2, "'key' must be i64[2], a key and a stream of it");
   call.out.emplace_back(DType::i64, a.shape, key.device);
 }
-void RandomBits::bind(BindCall& call) {
+void RandomBits::bind(BindCall& call, const Attr& a) {
   for (int64_t n : call.out[0].shape)
     if (n < 0) call.fail("'shape' is {}; a size cannot be negative", to_string(call.out[0].shape));
-  call.set_work(work::RandomBits{call.in[0].strides[0], call.out[0].numel()});
+  call.set_work(work::RandomBits{call.in[0].strides[0], call.out[0].numel(), a.by_block});
 }
 
 void Uniform::compose(ComposeCall& c, const Attr& a) {
@@ -71,6 +72,12 @@ void Normal::compose(ComposeCall& c, const Attr& a) {
   Value radius = emit<Sqrt>(emit<Log1p>(-u) * -2.0);
   Value y = radius * emit<Cos>(v * (2 * std::numbers::pi));
   c.give(cast(y, a.dtype));
+}
+
+void Randperm::compose(ComposeCall& c, const Attr& a) {
+  Value pairs = bits(c, {a.n, 2});
+  Value draws = select(pairs, 1, 0) * num(int64_t{1} << 32) + select(pairs, 1, 1);
+  c.give(emit<Argsort>({draws}, {.dim = 0}));
 }
 
 Family random_family() { return fold<RandomOperators>(); }

@@ -2,7 +2,7 @@
 // number of threads.
 //
 // A key is i64[2]: the generator's key, and the upper half of its counter (a stream of the key).
-// Element i is number i of that stream, row-major.
+// Element i is number i of that stream, row-major. Blocks of four numbers have one counter.
 #pragma once
 
 #include "gradus/table.h"
@@ -18,10 +18,13 @@ struct RandomBits {
   static constexpr auto no_batch_rule = not_of_cotangents;
   struct Attr {
     Dims shape;
-    static constexpr auto fields() { return std::tuple(required("shape", &Attr::shape)); }
+    bool by_block = false;  // the key's second number is the first block instead, of stream 0
+    static constexpr auto fields() {
+      return std::tuple(required("shape", &Attr::shape), field("by_block", &Attr::by_block));
+    }
   };
   static void infer(InferCall&, const Attr&);
-  static void bind(BindCall&);
+  static void bind(BindCall&, const Attr&);
 };
 
 struct RandomAttr {
@@ -50,6 +53,19 @@ struct Normal {
   static void compose(ComposeCall&, const Attr&);
 };
 
-using RandomOperators = std::tuple<RandomBits, Uniform, Normal>;
+// The order of n draws of 64 bits, of which numbers 2 i and 2 i + 1 are the upper and lower half of
+// the signed number i. Equal draws, of which n^2 / 2^65 pairs are expected, keep their order.
+struct Randperm {
+  static constexpr auto name = "randperm"sv, doc = "a random order of 0, 1, .. n - 1, as i64"sv;
+  static constexpr std::array inputs{"key"sv};
+  static constexpr bool zero_gradient = true;
+  struct Attr {
+    Dim n = 0;
+    static constexpr auto fields() { return std::tuple(required("n", &Attr::n)); }
+  };
+  static void compose(ComposeCall&, const Attr&);
+};
+
+using RandomOperators = std::tuple<RandomBits, Uniform, Normal, Randperm>;
 
 }  // namespace gradus::ops

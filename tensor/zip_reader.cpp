@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "gradus/error.h"
+#include "gradus/messages.h"
 
 namespace gradus {
 
@@ -16,6 +17,7 @@ namespace {
 constexpr size_t most_comment = 65535;
 // Deflate gives at most 1032 bytes for one.
 constexpr uint64_t most_ratio = 1032;
+constexpr std::string_view local_mark("PK\3\4", 4), central_mark("PK\1\2", 4);
 // zlib counts in 32 bits.
 constexpr size_t most_at_once = size_t{1} << 30;
 
@@ -93,7 +95,8 @@ void ZipReader::open(ZipKind kind) {
   const std::string& path = file_.path();
   Directory directory;
   if (!find_directory(directory))
-    throw Error("{}: is no {}, or is cut short; write it with {}", path, kind.name, kind.writer);
+    throw Error("{}: is no {}, or is cut short{}; write it with {}", path, kind.name, last_begun(),
+                kind.writer);
   if (!read_directory(directory))
     throw Error("{}: is a damaged {}: its directory cannot be read; copy or write it again", path,
                 kind.name);
@@ -104,6 +107,30 @@ void ZipReader::open(ZipKind kind) {
     if (packed > file_.size())
       throw Error("{}: its files claim more bytes than the archive has; it is damaged", path);
   }
+}
+
+// In words, the last member that begins in a file without a directory; empty where none does, or
+// where all are there. It is searched for, since writers that cannot go back leave a member's size
+// to what follows it.
+std::string ZipReader::last_begun() const {
+  constexpr uint64_t chunk = 1 << 20, longest_name = 4096;
+  std::string last;
+  for (uint64_t from = 0; from < file_.size(); from += chunk) {
+    const uint64_t most = chunk + local_bytes + longest_name;
+    const std::string text = text_at(file_, from, std::min(most, file_.size() - from));
+    const std::string_view view = text;
+    if (from == 0 && !view.starts_with(local_mark)) return {};
+    if (view.find(central_mark) != view.npos) return {};
+    for (size_t at = view.find(local_mark); at < chunk; at = view.find(local_mark, at + 1)) {
+      if (view.size() - at < local_bytes) break;
+      const uint64_t name = number(view, at + 26, 2);
+      if (name == 0 || name > longest_name || name > view.size() - at - local_bytes) continue;
+      last = view.substr(at + local_bytes, name);
+    }
+  }
+  if (last.empty()) return {};
+  return fmt::format(": it ends after {} bytes, in or behind its member '{}'", file_.size(),
+                     printable(last));
 }
 
 // The last record of the file, which only a comment may follow.

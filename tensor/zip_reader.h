@@ -50,6 +50,7 @@ class ZipReader {
  private:
   struct Directory;
   void open(ZipKind kind);
+  std::string last_begun() const;
   bool find_directory(Directory& directory) const;
   bool find_wide_directory(uint64_t end, Directory& directory) const;
   bool read_directory(const Directory& directory);

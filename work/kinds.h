@@ -80,13 +80,15 @@ struct Nonzero {
 
 // Philox 4x32-10 (ops/philox.h) into result 0: i64, in order. Operand 0 is two numbers of i64, a
 // key and a stream of it. result 0 [i] is word i mod 4 of the block of that key with the counter
-// [i / 4, stream], each number's low 32 bits first.
+// [i / 4, stream], each number's low 32 bits first. `by_block`: the second number is the first
+// block instead, of stream 0, so that the counter is [second + i / 4, 0].
 struct RandomBits {
   static constexpr std::string_view name = "random_bits";
   int64_t key_stride = 1, count = 0;
+  bool by_block = false;
   static constexpr auto fields() {
     return std::tuple(field("key_stride", &RandomBits::key_stride),
-                      field("count", &RandomBits::count));
+                      field("count", &RandomBits::count), field("by_block", &RandomBits::by_block));
   }
   friend bool operator==(const RandomBits&, const RandomBits&) = default;
 };
@@ -213,6 +215,10 @@ struct Solve {
 // dtype and in order. The last dimension has two elements, the real and the imaginary part; `dim`
 // is another one.
 //   y[k] = scale * sum over m of x[m] * exp(-2 pi i k m / n), of n elements; exp(+...) if `inverse`
+// `of_real`: x has no parts, and of y there are the first n / 2 + 1 numbers. real_size > 0: of y,
+// of that many numbers n, there are the real parts alone, and of x the first n / 2 + 1 numbers,
+// over which the sum is; of x[0] and, for an even n, x[n / 2] the imaginary parts have no say. The
+// first is never `inverse`, the second always.
 // Computed in f64, rounded once. The order of the sums is not specified.
 struct Fourier {
   static constexpr std::string_view name = "fourier";
@@ -220,9 +226,12 @@ struct Fourier {
   int dim = 0;
   bool inverse = false;
   Real scale = 1;
+  bool of_real = false;
+  int64_t real_size = 0;
   static constexpr auto fields() {
     return std::tuple(field("x", &Fourier::x), field("dim", &Fourier::dim),
-                      field("inverse", &Fourier::inverse), field("scale", &Fourier::scale));
+                      field("inverse", &Fourier::inverse), field("scale", &Fourier::scale),
+                      field("of_real", &Fourier::of_real), field("real_size", &Fourier::real_size));
   }
   friend bool operator==(const Fourier&, const Fourier&) = default;
 };

@@ -111,8 +111,10 @@ constexpr std::string_view max_pool_body = R"(    Count left = item;
 
 constexpr std::string_view random_body =
     R"(    const u64 key = u64(work.key[0]);
-    const u64 stream = u64(work.key[work.key_by]);
-    u32 c0 = u32(item), c1 = u32(u64(item) >> 32), c2 = u32(stream), c3 = u32(stream >> 32);
+    const u64 second = u64(work.key[work.key_by]);
+    const u64 stream = work.by_block ? 0 : second;
+    const u64 block = (work.by_block ? second : 0) + u64(item);
+    u32 c0 = u32(block), c1 = u32(block >> 32), c2 = u32(stream), c3 = u32(stream >> 32);
     u32 k0 = u32(key), k1 = u32(key >> 32);
 #pragma unroll
     for (i32 round = 0; round < 10; ++round) {
@@ -203,6 +205,7 @@ StockKernel max_pool_kernel(const work::MaxPool& w) {
 StockKernel random_kernel(const work::RandomBits& w) {
   Parameters p;
   p.in("i64", "key", 0).out("i64", "target", 1).add("count", w.count).add("key_by", w.key_stride);
+  p.add("by_block", int64_t{w.by_block});
   return StockText(for_each_item(random_body)).kernel_of_items(p, (w.count + 3) / 4);
 }
 

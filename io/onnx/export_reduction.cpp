@@ -98,22 +98,52 @@ Wires softmax(ExportCall& c) {
   return {c.to.node(c.onnx, {c.x(0, c.y_type().dtype)}, {{"axis", c.axis("dim")}})};
 }
 
-// The axis is an attribute until version 20. A transform back is scaled by 1 / n.
-Wires fourier(ExportCall& c) {
-  const int64_t axis = c.axis("dim"), inverse = c.flag("inverse") ? 1 : 0;
-  const std::string norm = c.text("norm");
-  Wire y;
+// The axis is an attribute until version 20.
+Wire discrete_fourier(ExportCall& c, const Wire& x, int64_t axis, bool inverse, bool onesided) {
+  const int64_t back = inverse ? 1 : 0, half = onesided ? 1 : 0;
   if (c.to.opset() < 20)
-    y = c.to.node("DFT", {c.x()}, {{"axis", axis}, {"inverse", inverse}});
-  else
-    y = c.to.node("DFT", {c.x(), "", c.to.number(DType::i64, ir::Number::of(axis))},
-                  {{"inverse", inverse}});
-  if (norm == (inverse ? "size" : "none")) return {y};
+    return c.to.node("DFT", {x}, {{"axis", axis}, {"inverse", back}, {"onesided", half}});
+  return c.to.node("DFT", {x, "", c.to.number(DType::i64, ir::Number::of(axis))},
+                   {{"inverse", back}, {"onesided", half}});
+}
+// A transform back is scaled by 1 / n.
+Wire scaled_as(ExportCall& c, const Wire& y, const Dim& n, bool inverse) {
+  const std::string norm = c.text("norm");
+  if (norm == (inverse ? "size" : "none")) return y;
   const DType dtype = c.y_type().dtype;
-  const Dim& n = c.type().dims[static_cast<size_t>(axis)];
   Wire scale = c.to.cast(c.to.scalar_size(n), DType::i64, dtype);
   if (norm == "root") scale = c.to.node("Sqrt", {scale});
-  return {c.to.node(inverse ? "Mul" : "Div", {y, scale})};
+  return c.to.node(inverse ? "Mul" : "Div", {y, scale});
+}
+
+Wires fourier(ExportCall& c) {
+  const int64_t axis = c.axis("dim");
+  const bool inverse = c.flag("inverse");
+  const Wire y = discrete_fourier(c, c.x(), axis, inverse, false);
+  return {scaled_as(c, y, c.type().dims[static_cast<size_t>(axis)], inverse)};
+}
+
+// Real numbers are complex ones with one part.
+Wires real_fourier(ExportCall& c) {
+  const int64_t axis = c.axis("dim");
+  Dims one = c.type().dims;
+  one.push_back(1);
+  const Wire y = discrete_fourier(c, c.to.reshape(c.x(), one), axis, false, true);
+  return {scaled_as(c, y, c.type().dims[static_cast<size_t>(axis)], false)};
+}
+// Zeros take the places of the mirror image.
+Wires real_fourier_back(ExportCall& c) {
+  const int64_t axis = c.axis("dim");
+  const Dims& dims = c.type().dims;
+  const Dim& n = c.y_type().dims[static_cast<size_t>(axis)];
+  Dims pads(2 * dims.size(), Dim(0));
+  pads[dims.size() + static_cast<size_t>(axis)] = n - dims[static_cast<size_t>(axis)];
+  const Wire zero = c.to.number(c.y_type().dtype, ir::Number::of(int64_t{0}));
+  const Wire all = c.to.node("Pad", {c.x(), c.to.sizes(pads), zero});
+  const Wire y = discrete_fourier(c, all, axis, true, false);
+  const Wire first = c.to.number(DType::i64, ir::Number::of(int64_t{0}));
+  const auto last = static_cast<int64_t>(dims.size()) - 1;
+  return {scaled_as(c, c.to.node("Gather", {y, first}, {{"axis", last}}), n, true)};
 }
 
 constexpr ExportEntry reduction_export_table[] = {
@@ -130,6 +160,8 @@ constexpr ExportEntry reduction_export_table[] = {
     {"min_dim", along, "ReduceMin"},
     {"cumsum", cumsum},
     {"fft", fourier},
+    {"real_fft", real_fourier},
+    {"real_ifft", real_fourier_back},
     {"sort", sort},
     {"topk", topk},
     {"softmax", softmax, "Softmax"},

@@ -84,7 +84,7 @@ std::string Archive::text(const std::string& file) const {
   }
 }
 
-std::string Archive::model_json() const { return text("models/" + model_ + ".json"); }
+std::string Archive::model_json() const { return text(model_member()); }
 
 const StoredTensor* Archive::find(const std::string& name) const {
   auto it = tensors_.find(name);
@@ -102,7 +102,9 @@ Ref<Storage> Archive::storage(const std::string& file) const {
   Ref<Storage>& kept = storages_[file];
   if (kept) return kept;
   const ZipMember* m = member(file);
-  if (!m) throw Error("the archive has no member '{}'", printable(file));
+  if (!m)
+    throw Error("the archive has no member '{}'; copy the archive again, or export it anew",
+                printable(file));
   zip_.check(*m);
   const uint64_t at = zip_.place(*m);
   if (at > bytes_.size() || m->packed > bytes_.size() - at)
@@ -122,7 +124,11 @@ Ref<Storage> Archive::storage(const std::string& file) const {
 
 Tensor Archive::read(const StoredTensor& t) const {
   try {
-    if (t.member.ends_with(".pickle")) throw Error("it is pickled, and no pickle is read");
+    if (t.member.ends_with(".pickle"))
+      throw Error(
+          "it is pickled ('{}'), and no pickle is read: make it a plain tensor "
+          "(x.detach().clone()), and export it anew",
+          printable(t.member));
     // A stored bool is any byte; here it is 0 or 1.
     const bool truths = t.dtype == DType::boolean;
     Layout layout(truths ? DType::u8 : t.dtype, t.sizes, t.strides);
@@ -138,7 +144,10 @@ Tensor Archive::read(const StoredTensor& t) const {
     Ref<Storage> memory = storage(t.member);
     const int64_t held = static_cast<int64_t>(memory->bytes() / size_of(t.dtype));
     if (!extent || offset < 0 || offset > held || *extent > held - offset)
-      throw Error("its elements do not lie in its storage of {} bytes", memory->bytes());
+      throw Error(
+          "its elements do not lie in its storage of {} bytes ('{}'); copy the archive again, or "
+          "export it anew",
+          memory->bytes(), printable(t.member));
     Tensor tensor(memory, std::move(layout), offset);
     return truths ? tensor.to(DType::boolean) : tensor;
   } catch (const Error& e) {

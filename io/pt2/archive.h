@@ -22,6 +22,7 @@ class Archive {
   Archive(std::string name, std::span<const std::byte> bytes);
 
   const std::string& name() const { return zip_.file().path(); }
+  std::string model_member() const { return "models/" + model_ + ".json"; }
   std::string model_json() const;
   // A parameter, buffer or constant by its name; null if the archive has none.
   const StoredTensor* find(const std::string& name) const;

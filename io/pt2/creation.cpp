@@ -116,10 +116,6 @@ void one_hot(Call& c) {
 
 void lifted(Call& c) { c.give(c.x()); }
 
-void random(Call& c) {
-  c.fail("random numbers are not supported: pass them as an input, or export in eval mode");
-}
-
 constexpr RuleEntry creation_table[] = {
     {"zeros", all_of<0>},
     {"zeros_like", all_of<0>},
@@ -149,21 +145,6 @@ constexpr RuleEntry creation_table[] = {
     {"lift", lifted},
     {"lift_fresh", lifted},
     {"lift_fresh_copy", lifted},
-    {"rand", random},
-    {"rand_like", random},
-    {"randn", random},
-    {"randn_like", random},
-    {"randint", random},
-    {"randint_like", random},
-    {"randperm", random},
-    {"random", random},
-    {"bernoulli", random},
-    {"multinomial", random},
-    {"normal", random},
-    {"normal_functional", random},
-    {"uniform", random},
-    {"exponential", random},
-    {"poisson", random},
 };
 
 }  // namespace

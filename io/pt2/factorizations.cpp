@@ -27,15 +27,15 @@ Value singular_values(Call& c) { return results_of(c, "svd")[1]; }
 
 void singular_values_rule(Call& c) { c.give(singular_values(c)); }
 
-// U, S and V^H, or V in the old operator; the reduced form. Signs of vectors are arbitrary.
+// U, S and V^H, or V in the old operator. Signs of vectors are arbitrary, and so is the basis of
+// what the full form adds: ATen has no derivative of it, and here it is that of functions that are
+// the same for any basis.
 void svd_rule(Call& c) {
   const bool old = c.op().starts_with("svd");
   const bool reduced =
       old ? c.flag("some", true) : !c.flag("full_matrices", c.op().starts_with("linalg_svd"));
   const bool vectors = c.flag("compute_uv", true);
-  if (vectors && !reduced && !is_square(factored(c)))
-    c.fail("the full form of a matrix that is not square is not supported; export the reduced one");
-  auto out = results_of(c, "svd");
+  auto out = results_of(c, "svd", {{"full", vectors && !reduced}});
   if (!vectors) return c.give_nothing(), c.give(out[1]), c.give_nothing();
   c.give(out[0]), c.give(out[1]);
   c.give(old ? swap_last(out[2]) : out[2]);
@@ -53,9 +53,7 @@ void symmetric_eigen_rule(Call& c) {
 
 void qr_rule(Call& c) {
   const std::string mode = c.text("mode", "reduced");
-  if (mode == "complete" && !is_square(factored(c)))
-    c.fail("the complete form of a matrix that is not square is not supported");
-  auto out = results_of(c, "qr");
+  auto out = results_of(c, "qr", {{"full", mode == "complete"}});
   if (mode == "r")
     c.give_nothing();
   else

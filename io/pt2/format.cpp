@@ -7,8 +7,17 @@ namespace gradus {
 
 namespace {
 
+pt2::ExportedProgram program_of(const pt2::Archive& archive) {
+  const std::string text = archive.model_json();
+  try {
+    return pt2::read_exported_program(text);
+  } catch (const Error& e) {
+    throw Error("{}: {}", archive.model_member(), e.bare());
+  }
+}
+
 ImportedProgram import_archive(const pt2::Archive& archive) try {
-  const pt2::ExportedProgram program = pt2::read_exported_program(archive.model_json());
+  const pt2::ExportedProgram program = program_of(archive);
   return pt2::Importer(program, archive).run();
 } catch (const Error& e) {
   if (e.bare().starts_with(archive.name() + ": ")) throw;

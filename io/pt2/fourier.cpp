@@ -190,6 +190,48 @@ void short_time_transform(Call& c) {
   c.give(transpose(y, last, last - 1));
 }
 
+// Frames of numbers along the last dimension, added up where they lie `step` apart.
+Value overlapped(const Value& frames, const Dim& length, int64_t step) {
+  const int64_t dim = frames.rank() - 2;
+  return emit("unfold_sum", {frames}, {{"length", length}, {"dim", dim}, {"step", step}});
+}
+
+// Frames [.., frequencies, frames] back to their signal: what overlaps is added up and divided by
+// the windows' squares.
+void short_time_transform_back(Call& c) {
+  const Dim size = c.size("n_fft");
+  if (!size.is_constant() || size.value() < 1) c.fail("n_fft is {}", size.to_string());
+  const int64_t step = c.integer("hop_length", size.value() / 4);
+  const Dim length = c.size("win_length", size);
+  if (step < 1) c.fail("hop_length is {}", step);
+  if (c.flag("return_complex", false) || c.is_complex("window"))
+    c.fail("a complex signal or window is not supported");
+  Value whole = whole_of(c);
+  const int last = whole.rank() - 2;
+  if (last < 1) c.fail("it has no frequencies and frames");
+  whole = transpose(whole, last, last - 1);
+  const Dim frames = size_at(whole.dims(), last - 1);
+  const DType dtype = whole.dtype();
+  const std::string scale = c.flag("normalized", false) ? "root" : "size";
+  // Of all frequencies the first half counts.
+  Value y = to_real(whole, last, size, scale);
+  Value window =
+      c.given("window") ? cast(c.x("window"), dtype) : full(c.world(), {length}, 1, dtype);
+  if (!(length == size)) {  // a shorter window lies in the middle
+    const Dim left = floor_div(size - length, 2);
+    window = pad_zeros(window, 0, left, size - length - left);
+  }
+  const Dim all = (frames - 1) * Dim(step) + size;
+  Value signal = overlapped(y * window, all, step);
+  Value squares = overlapped(expand(window * window, {frames, size}), all, step);
+  const Dim start = c.flag("center", true) ? floor_div(size, 2) : Dim(0);
+  const Dim given = c.given("length") ? c.size("length") : all - 2 * start;
+  const Dim end = min(start + given, all);
+  const int at = signal.rank() - 1;
+  y = slice(signal, at, start, end) / slice(squares, 0, start, end);
+  c.give(with_sizes(pad_zeros(y, at, 0, given - (end - start)), c.result().sizes));
+}
+
 // Of real tensors, too
 
 // Rolled by half of each size.
@@ -234,6 +276,7 @@ constexpr RuleEntry complex_fourier_table[] = {
     {"fft_irfft", real_transform_back},      {"fft_irfft2", real_transform_back},
     {"fft_irfftn", real_transform_back},     {"fft_hfft", hermitian_transform},
     {"fft_ihfft", hermitian_transform_back}, {"stft", short_time_transform},
+    {"istft", short_time_transform_back},
 };
 
 }  // namespace

@@ -166,7 +166,9 @@ const StoredTensor& Importer::first_tied(const StoredTensor& tensor) const {
 
 TensorPtr Importer::stored_input(const InputSpec& spec) {
   const StoredTensor* stored = archive_.find(spec.target);
-  if (!stored) throw Error("the archive has no values of '{}'", printable(spec.target));
+  if (!stored)
+    throw Error("the archive has no values of '{}'; export it anew, with its weights",
+                printable(spec.target));
   if (stored->complex && !is_complex(std::get<TensorName>(spec.argument).name))
     throw Error("'{}' is {} where it is stored, and another dtype in the graph",
                 printable(spec.target), complex_name(stored->dtype));

@@ -39,7 +39,7 @@ const RuleEntry* find_rule(std::string_view op) {
                 product_rules,   convolution_rules, normalization_rules,  attention_rules,
                 loss_rules,      recurrent_rules,   linear_algebra_rules, sorting_rules,
                 assertion_rules, backward_rules,    derivative_rules,     fourier_rules,
-                unique_rules});
+                unique_rules,    random_rules});
   return find_in(table, op);
 }
 

@@ -50,7 +50,7 @@ Json parse(std::string_view text) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& e) {
-    throw Error("it is no JSON: {}", e.what());
+    throw Error("it is no JSON ({}); copy the archive again, or export it anew", e.what());
   }
 }
 

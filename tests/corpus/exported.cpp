@@ -39,6 +39,7 @@ const std::set<std::string_view> unsayable = {
     "operator random_bits",
     "operator uniform",
     "operator normal",
+    "operator randperm",
     "operator cpp_op",
     "operator python_op",
     "operator eval",

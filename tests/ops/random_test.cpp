@@ -1,4 +1,5 @@
 // Random numbers: the published numbers of the generator, streams, moments, threads.
+#include <algorithm>
 #include <cmath>
 
 #include "ops/philox.h"
@@ -33,6 +34,35 @@ TEST(Random, ElementsAreNumbersOfTheStream) {
         philox({static_cast<uint32_t>(i / 4), 0, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0});
     EXPECT_EQ(y[i], four[i % 4]) << i;
   }
+}
+
+// A key that begins with another block goes on from there, also past the lower half of 32 bits.
+TEST(Random, BeginsWithABlock) {
+  const int64_t k = 0x299f31d0a4093822, block = 0xffffffff;
+  const LiteralList attributes{ints("shape", {9}), attribute("by_block", true)};
+  auto y = run_one("random_bits", {key(k, block)}, attributes).to_int64s();
+  for (size_t i = 0; i < y.size(); ++i) {
+    const uint64_t at = 0xffffffffu + i / 4;
+    auto four = philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), 0, 0},
+                       {0xa4093822, 0x299f31d0});
+    EXPECT_EQ(y[i], four[i % 4]) << i;
+  }
+}
+
+TEST(Random, PermutationsHaveAllPlacesAndEachPlaceAllNumbers) {
+  constexpr int64_t n = 5, draws = 4000;
+  std::vector<int64_t> counts(n * n);
+  for (int64_t k = 0; k < draws; ++k) {
+    std::vector<bool> seen(n);
+    auto y = run_one("randperm", {key(k, 1)}, {attribute("n", n)}).to_int64s();
+    for (size_t i = 0; i < y.size(); ++i) {
+      seen[static_cast<size_t>(y[i])] = true;
+      ++counts[i * n + static_cast<size_t>(y[i])];
+    }
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), true), n) << k;
+  }
+  // Five standard deviations.
+  for (int64_t c : counts) EXPECT_NEAR(c, draws / n, 5 * std::sqrt(draws * 0.2 * 0.8));
 }
 
 TEST(Random, DoesNotDependOnThreads) {

@@ -102,6 +102,19 @@ TEST(Pt2BadInput, CutShortAnywhere) {
   expect_refused(std::string(), "is no archive of torch.export");
 }
 
+TEST(Pt2BadInput, CutShortNamesTheMember) {
+  const std::string bytes = archive_of(model().dump());
+  const size_t weights = bytes.find("m/data/weights/weight_0");
+  const size_t next = bytes.find("m/models/model.json");
+  ASSERT_LT(weights, next);
+  expect_refused(bytes.substr(0, weights + 40),
+                 fmt::format("or is cut short: it ends after {} bytes, in or behind its member "
+                             "'m/data/weights/weight_0'; write it with torch.export.save",
+                             weights + 40));
+  expect_refused(bytes.substr(0, next + 30), "'m/models/model.json'");
+  expect_refused(std::string("PK\3"), "is no archive of torch.export, or is cut short; write");
+}
+
 TEST(Pt2BadInput, AnyByteOfTheModelChanged) {
   const std::string text = model().dump();
   std::mt19937 random(3);
@@ -256,6 +269,20 @@ TEST(Pt2BadInput, WeightsOutsideOfTheirStorage) {
   expect_refused(stored("use_pickle", true), "pickle");
   expect_refused(stored("dtype", 11), "complex128");
   expect_refused(stored("dtype", 99), "99 is the number of no dtype");
+}
+
+// The place, the reason, and what to do.
+TEST(Pt2BadInput, MembersAreNamedWithWhatToDo) {
+  const std::string again = "copy the archive again, or export it anew";
+  expect_refused(archive_of("{"), "m.pt2: models/model.json: it is no JSON (");
+  expect_refused(archive_of("{"), again);
+  expect_refused(stored("storage_offset", number(1)),
+                 "storage of 32 bytes ('data/weights/weight_0'); " + again);
+  expect_refused(stored("path_name", "weight_9"),
+                 "tensor 'w': the archive has no member 'data/weights/weight_9'; " + again);
+  expect_refused(stored("path_name", "w.pickle"), "make it a plain tensor");
+  expect_refused(archive_of(model().dump(), R"({"config": {}})"),
+                 "the archive has no values of 'w'; export it anew, with its weights");
 }
 
 // A rule of real tensors would take the parts for elements.

@@ -79,6 +79,7 @@ void draw<RandomBits>(Random& random, Trial& trial) {
   RandomBits w;
   w.key_stride = random.pick<int64_t>({0, 1, 3});
   w.count = random.chance(0.05) ? 70'001 : random.between(0, 300);
+  w.by_block = random.chance(0.5);
   trial.operand(DType::i64, 1 + w.key_stride);
   trial.result(DType::i64, w.count);
   trial.work = w;
@@ -212,12 +213,22 @@ void draw<Fourier>(Random& random, Trial& trial) {
   // Of small factors, of a large prime, of any.
   int64_t& n = shape[static_cast<size_t>(w.dim)];
   n = random.pick<int64_t>({n, 8, 12, 30, 64, 67, 134, random.between(0, 200)});
-  shape.push_back(2);
-  w.x = random.layout(random.floating(), shape);
-  w.inverse = random.chance(0.5);
   w.scale = random.pick<double>({1, 0.5, 1 / static_cast<double>(n + 1)});
+  const int form = static_cast<int>(random.between(0, 3));  // complex, complex, of real, to real
+  if (form >= 2) n = std::max<int64_t>(n, 1);
+  w.inverse = form == 3 || (form < 2 && random.chance(0.5));
+  w.of_real = form == 2;
+  w.real_size = form == 3 ? n : 0;
+  Sizes result = shape;
+  if (w.of_real) result[static_cast<size_t>(w.dim)] = n / 2 + 1;
+  if (form == 3) n = n / 2 + 1;
+  if (form != 2) shape.push_back(2);
+  if (form != 3) result.push_back(2);
+  w.x = random.layout(random.floating(), shape);
   trial.operand(w.x, Values::unit);
-  trial.result(w.x.dtype, w.x.numel());
+  int64_t elements = 1;
+  for (int64_t size : result) elements *= size;
+  trial.result(w.x.dtype, elements);
   trial.slack = [e = epsilon_of(w.x.dtype)](int, int64_t, double y) {
     return 1e-11 + 2 * e * std::fabs(y);
   };

@@ -141,6 +141,20 @@ def test_windows_of_a_signal_follow_torch():
     check(f, draw((2, 20)), draw((8,), seed=1))
 
 
+def test_frames_back_to_their_signal_follow_torch():
+    def f(z, w):
+        z = torch.view_as_complex(z)
+        return (
+            torch.istft(z, 8, 3, window=w, length=17),
+            torch.istft(z, 8, 2, 6, w[:6], normalized=True),
+            torch.istft(z, 8, 4, window=w, center=False),
+            torch.istft(z[0], 8, window=w, length=40),
+            torch.istft(torch.cat([z, z[:, 1:4]], 1), 8, 3, window=w, onesided=False),
+        )
+
+    check(f, draw((2, 5, 6, 2)), draw((8,), 0.5, 1.5, seed=1))
+
+
 def test_writes_to_complex_tensors_are_seen():
     def f(z):
         y = torch.zeros(4, 6, dtype=z.dtype)
