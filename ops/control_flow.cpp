@@ -12,6 +12,13 @@ const Operator& scan_operator() { return record<Scan>(); }
 
 const Operator& if_operator() { return record<If>(); }
 
+Attributes scan_attributes(LoopForm form, GraphName body) {
+  return make_attributes(Scan::Attr{std::move(form), std::move(body)});
+}
+Attributes if_attributes(GraphName then, GraphName otherwise) {
+  return make_attributes(If::Attr{std::move(then), std::move(otherwise)});
+}
+
 std::optional<Loop> loop_in(const Operator& op, const Attributes& attributes, size_t operands) {
   if (&op != &record<Scan>()) return std::nullopt;
   const auto& a = attributes_as<Scan::Attr>(attributes);
@@ -22,8 +29,8 @@ std::optional<Loop> loop_in(const ir::Node& node) {
   return loop_in(*node.op, node.attributes, node.operands.size());
 }
 
-Dim steps_of(const Scan::Attr& scan, std::span<const ir::OperandType> operands) {
-  return scan.length ? *scan.length : operands[static_cast<size_t>(scan.carries)].type->dims[0];
+Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands) {
+  return form.length ? *form.length : operands[static_cast<size_t>(form.carries)].type->dims[0];
 }
 
 namespace {

@@ -8,6 +8,13 @@ namespace gradus::ops {
 
 using namespace std::literals;
 
+// What a loop says of its operands, the first of which are carries, and of its steps.
+struct LoopForm {
+  int64_t carries = 0, sequences = 0;
+  std::optional<Dim> length;  // of the sequences, where it is not written
+  bool reverse = false;       // the last slice first
+};
+
 // The body is a graph of one stage. It takes the carries, a slice of each sequence along its first
 // dimension, and the constants; it gives the next carries, then the step's results. The results are
 // the last carries, then the steps' results along a new first dimension, each at its step's place.
@@ -19,11 +26,8 @@ struct Scan {
   static constexpr std::array inputs{"x..."sv};  // carries, sequences, constants
   static constexpr std::array results{"y..."sv};
   static constexpr bool loop = true;
-  struct Attr {
+  struct Attr : LoopForm {
     GraphName body;
-    int64_t carries = 0, sequences = 0;
-    std::optional<Dim> length;  // of the sequences, where it is not written
-    bool reverse = false;       // the last slice first
     static constexpr auto fields() {
       return std::tuple(required("body", &Attr::body), field("carries", &Attr::carries),
                         field("sequences", &Attr::sequences), field("length", &Attr::length),
@@ -55,7 +59,7 @@ struct If {
 
 // A scan in parts. Borrows the attributes.
 struct Loop {
-  const Scan::Attr* scan;
+  const LoopForm* form;
   const ir::Graph* body;
   size_t carries, sequences, constants;  // operands, in this order
   size_t first_constant() const { return carries + sequences; }
@@ -64,9 +68,12 @@ struct Loop {
 std::optional<Loop> loop_in(const Operator& op, const Attributes& attributes, size_t operands);
 std::optional<Loop> loop_in(const ir::Node& node);
 // How many steps it takes, by the types of its operands.
-Dim steps_of(const Scan::Attr& scan, std::span<const ir::OperandType> operands);
+Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands);
+
 const Operator& scan_operator();
+Attributes scan_attributes(LoopForm form, GraphName body);
 const Operator& if_operator();
+Attributes if_attributes(GraphName then, GraphName otherwise);
 
 using ControlFlowOperators = std::tuple<Scan, If>;
 

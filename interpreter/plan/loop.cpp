@@ -287,16 +287,16 @@ Layout slice_of(Layout layout) {
 LoopCode form_of(const Draft& d, const Instruction& i, std::span<const Layout> in) {
   LoopCode loop;
   loop.steps = 1;
-  if (const auto form = ops::loop_in(*i.op, i.attributes, in.size())) {
+  if (const auto parts = ops::loop_in(*i.op, i.attributes, in.size())) {
     loop.is_scan = true;
-    loop.reverse = form->scan->reverse;
-    loop.carries = form->carries;
-    loop.sequences = form->sequences;
+    loop.reverse = parts->form->reverse;
+    loop.carries = parts->carries;
+    loop.sequences = parts->sequences;
     loop.steps =
-        form->scan->length ? form->scan->length->evaluate(d.sizes) : in[loop.carries].shape[0];
+        parts->form->length ? parts->form->length->evaluate(d.sizes) : in[loop.carries].shape[0];
     if (loop.steps < 0)
       throw Error("{}: its length {} is {}, which is negative", i.op->name,
-                  form->scan->length->to_string(), loop.steps);
+                  parts->form->length->to_string(), loop.steps);
   }
   return loop;
 }

