@@ -216,6 +216,12 @@ Variable VariableWorld::variable(const ops::Value& v) {
   return Variable::of(Ref<VariableBody>(body));
 }
 
+std::optional<bool> VariableWorld::truth(const ops::Value& value) {
+  if (Recorder* recorder = thread_state().recorder)
+    recorder->meets("'if', whose predicate decides what runs");
+  return move_to(variable(value).detach(), Device()).data().to_doubles()[0] != 0;
+}
+
 SmallVector<ops::Value, 2> VariableWorld::emit(const Operator& op, Attributes attributes,
                                                std::span<const ops::Value> operands) {
   SmallVector<VariableOperand, 4> in;

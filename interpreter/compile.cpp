@@ -8,6 +8,7 @@
 #include "gradus/registry.h"
 #include "gradus/text.h"
 #include "interpreter/plan.h"
+#include "ops/control_flow.h"
 #include "ops/opaque.h"
 #include "ops/structural.h"
 
@@ -91,10 +92,27 @@ class Compiler {
       i.kind = Instruction::Kind::undefined;
     } else if (node.op->traits.opaque) {
       add_opaque(code, node, i);
+    } else if (node.op->traits.loop) {
+      for (const ops::GraphName* named : ops::graphs_in(node))
+        i.bodies.push_back(compile_body(*named->graph));
     } else if (!node.op->bind) {
       throw graph_.error_at(node.where, fmt::format("operator '{}' cannot be run", node.op->name));
     }
     code.instructions.push_back(std::move(i));
+  }
+
+  std::shared_ptr<const Code> compile_body(const ir::Graph& body) const {
+    auto code = Code::compile(body);
+    for (size_t s = 1; s < code->segments(); ++s) {
+      const Segment& segment = code->segment(s);
+      const StageCode& stage = code->stage(segment.stage);
+      const Instruction& i = stage.instructions[segment.opaque.value_or(segment.first)];
+      throw code->graph().error_at(
+          i.where, fmt::format("'{}' stands in a graph that a loop or branch runs, where functions "
+                               "and sizes that data decides are not supported",
+                               i.op->name));
+    }
+    return code;
   }
 
   void add_opaque(StageCode& code, const ir::Node& node, Instruction& i) {
@@ -126,7 +144,7 @@ class Compiler {
     bool inlined = false;
     for (const ir::Stage& stage : original_.stages)
       for (const ir::Node& node : stage.nodes)
-        inlined |= ops::is_gradient(node) || ops::call_in(node);
+        inlined |= ops::is_gradient(node) || ops::is_call(node);
     for (size_t s = 0; s < code_.stages_.size(); ++s) {
       add_equalities(original_, s);
       if (inlined) add_equalities(graph_, s);

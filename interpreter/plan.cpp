@@ -65,8 +65,8 @@ bool suits(const SegmentPlan& plan, const KernelChoice& choice) {
   if (choice.mode != FusionMode::behind)
     return plan.missing.empty() && plan.later.empty() && !plan.may_be_whole;
   // Its function may be there now.
-  if (plan.runs >= fusion::runs_before_stage && plan.kernel_generation < choice.set->generation)
-    return false;
+  const bool awaits = plan.awaits_bodies || plan.runs >= fusion::runs_before_stage;
+  if (awaits && plan.kernel_generation < choice.set->generation) return false;
   return plan.kernel_generation <= choice.set->generation &&
          std::ranges::none_of(plan.missing,
                               [&](const auto& nest) {

@@ -19,6 +19,8 @@ struct KernelChoice {
   std::shared_ptr<fusion::Kernels> source;                     // null with `off`
   std::shared_ptr<const fusion::KernelSet> set;                // with `behind`: those there are
   std::shared_ptr<devices::Backend> backend = devices::cpu();  // where stages run
+  // Where a stage is planned as parts of a function: what plans of its loops' bodies choose from.
+  const KernelChoice* bodies = nullptr;
   // Told of each plan after each step of making it; may be empty.
   std::function<void(std::string_view step, size_t stage, const std::string& plan)> dump;
   Device place() const { return backend->device(); }
@@ -135,6 +137,7 @@ struct SegmentPlan {
   std::optional<Whole> whole;
   // Whether it may become one function, once it has run so often; and whether that was asked for.
   bool may_be_whole = false;
+  bool awaits_bodies = false;  // a loop's body may become one function
   mutable std::atomic<uint32_t> runs{0};
   std::vector<bool> absent_returns;  // by return, where the segment ends its stage
   // For each external register the frame's pointers that follow from its data.

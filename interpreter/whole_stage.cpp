@@ -167,6 +167,7 @@ KernelChoice parts_of(const KernelChoice& choice) {
   parts.mode = FusionMode::first;
   parts.source = std::make_shared<PartKernels>(*choice.source);
   parts.dump = nullptr;
+  parts.bodies = &choice;
   return parts;
 }
 
@@ -182,16 +183,21 @@ bool join_parts(const Code& code, SegmentPlan& plan, const KernelChoice& choice)
   return true;
 }
 
+void request_whole(const Code& code, const SegmentPlan& plan, std::span<const Tensor> inputs,
+                   const KernelChoice& choice) {
+  const auto parts =
+      plan_steps(code, plan.segment, plan.previous, inputs, plan.key, parts_of(choice));
+  if (Describer stage(code, plan.segment); stage.describe(*parts, *choice.source))
+    choice.source->request_stage(stage.program, stage.text);
+}
+
 void count_run(const Code& code, const SegmentPlan& plan, std::span<const Tensor> inputs,
                const KernelChoice& choice) {
   // Later runs are not counted, so that states on many threads write nothing that they share.
   if (plan.runs.load(std::memory_order_relaxed) >= fusion::runs_before_stage ||
       plan.runs.fetch_add(1, std::memory_order_relaxed) + 1 != fusion::runs_before_stage)
     return;
-  const auto parts =
-      plan_steps(code, plan.segment, plan.previous, inputs, plan.key, parts_of(choice));
-  if (Describer stage(code, plan.segment); stage.describe(*parts, *choice.source))
-    choice.source->request_stage(stage.program, stage.text);
+  request_whole(code, plan, inputs, choice);
 }
 
 }  // namespace gradus::interpreter

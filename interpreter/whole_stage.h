@@ -23,6 +23,10 @@ KernelChoice parts_of(const KernelChoice& choice);
 //          too little: the parts are no code then
 bool join_parts(const Code& code, SegmentPlan& plan, const KernelChoice& choice);
 
+// Has the function of a plan that may be whole compiled behind, for plans to come.
+void request_whole(const Code& code, const SegmentPlan& plan, std::span<const Tensor> inputs,
+                   const KernelChoice& choice);
+
 // Notes that a plan that may be whole is run; has its function compiled behind when it has been
 // often enough, for states to come.
 void count_run(const Code& code, const SegmentPlan& plan, std::span<const Tensor> inputs,

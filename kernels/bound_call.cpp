@@ -41,7 +41,7 @@ std::shared_ptr<const BoundCall> bind(const ir::Operator& op, const ir::Attribut
   }
   auto result_types = infer(op, operand_types, attributes, nullptr);
   call->types.append(result_types.begin(), result_types.end());
-  if (op.runs_composed(attributes)) return nullptr;
+  if (op.runs_composed(attributes) || op.traits.loop) return nullptr;
   if (!op.bind) throw Error("{}: cannot be run on its own", op.name);
   NoSizes sizes;
   BindCall bind{op, call->in, present, number, attributes, sizes, {}, {}, {}};

@@ -86,6 +86,8 @@ const Tensor& EagerWorld::tensor(const Value& v) {
   return static_cast<const Payload&>(*v.payload).tensor;
 }
 
+std::optional<bool> EagerWorld::truth(const Value& v) { return tensor(v).to_doubles()[0] != 0; }
+
 SmallVector<Value, 2> EagerWorld::emit(const Operator& op, Attributes attributes,
                                        std::span<const Value> operands) {
   SmallVector<EagerOperand, 4> in;

@@ -24,6 +24,7 @@ class EagerWorld final : public World {
   static const Tensor& tensor(const Value& v);
   SmallVector<Value, 2> emit(const Operator& op, Attributes attributes,
                              std::span<const Value> operands) override;
+  std::optional<bool> truth(const Value& value) override;
 
  private:
   Context& context_;

@@ -81,6 +81,9 @@ bool read_literal(const Literal& l, double& f, std::string& what) {
 bool read_literal(const Literal& l, std::string& s, std::string& what) {
   return read_as(l, s, what, "a string in double quotes");
 }
+bool read_literal(const Literal& l, GraphName& g, std::string& what) {
+  return read_as(l, g.name, what, "a graph's name in double quotes");
+}
 bool read_literal(const Literal& l, DType& d, std::string& what) {
   return read_as(l, d, what, "a dtype (f64, f32, f16, bf16, i64, i32, i8, u8 or bool)");
 }

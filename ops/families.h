@@ -10,6 +10,7 @@ namespace gradus::ops {
 using Family = std::span<const ir::Operator* const>;
 
 Family structural_family();      // structural.cpp: constant, undefined, grad, call
+Family control_flow_family();    // control_flow.cpp: scan, if
 Family opaque_family();          // opaque.cpp: cpp_op, python_op, eval
 Family arithmetic_family();      // arithmetic.cpp: add, mul, pow, maximum, …
 Family rounding_family();        // rounding.cpp: floor, round, remainder, …
@@ -41,14 +42,14 @@ Family convolution_family();     // convolution.cpp: conv1d, conv2d, conv_transp
 Family image_family();           // resize.cpp: max_pool2d, unfold_im2col, upsample_nearest2d, …
 
 inline constexpr Family (*families[])() = {
-    structural_family,    opaque_family,         arithmetic_family, rounding_family,
-    comparison_family,    elementary_family,     special_family,    activation_family,
-    shape_family,         slicing_family,        window_family,     assemble_family,
-    creation_family,      random_family,         reduction_family,  scan_family,
-    matmul_family,        linear_algebra_family, indexing_family,   selection_family,
-    embedding_family,     normalization_family,  loss_family,       sorting_family,
-    convolution_family,   image_family,          bitwise_family,    sinc_family,
-    factorization_family, fourier_family,
+    structural_family,    opaque_family,         arithmetic_family,   rounding_family,
+    comparison_family,    elementary_family,     special_family,      activation_family,
+    shape_family,         slicing_family,        window_family,       assemble_family,
+    creation_family,      random_family,         reduction_family,    scan_family,
+    matmul_family,        linear_algebra_family, indexing_family,     selection_family,
+    embedding_family,     normalization_family,  loss_family,         sorting_family,
+    convolution_family,   image_family,          bitwise_family,      sinc_family,
+    factorization_family, fourier_family,        control_flow_family,
 };
 
 }  // namespace gradus::ops

@@ -23,9 +23,29 @@ bool is_gradient(const ir::Node& node) { return node.op == &record<Grad>(); }
 bool has_cotangent(const ir::Node& node) {
   return attributes_as<Grad::Attr>(node.attributes).cotangent;
 }
-const CalledGraph* call_in(const ir::Node& node) {
-  if (node.op != &record<Call>() || !node.attributes) return nullptr;
-  return &attributes_as<CalledGraph>(node.attributes);
+bool is_call(const ir::Node& node) { return node.op == &record<Call>(); }
+
+SmallVector<const GraphName*, 2> graphs_in(const ir::Node& node) {
+  if (!node.op || !node.op->graphs || !node.attributes) return {};
+  return node.op->graphs(node.attributes);
+}
+
+Attributes with_graphs(const ir::Node& node,
+                       std::span<const std::shared_ptr<const ir::Graph>> graphs) {
+  Attributes attributes = node.op->read(node.op->write(node.attributes));
+  auto names = node.op->graphs(attributes);
+  GRADUS_CHECK(names.size() == graphs.size());
+  for (size_t i = 0; i < names.size(); ++i)  // nobody else has them yet
+    const_cast<GraphName*>(names[i])->graph = graphs[i];
+  return attributes;
+}
+
+Attributes with_literals(const ir::Node& node, const LiteralList& list) {
+  Attributes attributes = node.op->read(list);
+  if (!node.op->graphs) return attributes;
+  SmallVector<std::shared_ptr<const ir::Graph>, 2> graphs;
+  for (const GraphName* g : graphs_in(node)) graphs.push_back(g->graph);
+  return with_graphs({node.op, attributes, {}, {}, {}}, graphs);
 }
 
 void Constant::infer(ir::InferCall& call) {
@@ -134,12 +154,13 @@ Substitution match_arguments(const ir::InferCall& call, const ir::Graph& callee)
 
 void Call::infer(ir::InferCall& call) {
   const Attr& a = attributes_as<Attr>(call.attributes);
-  if (!a.target) call.fail("graph '{}' is not known here", a.graph);
-  Substitution s = match_arguments(call, *a.target);
-  for (const ir::Result& r : a.target->stages[0].results) {
+  if (!a.graph.graph) call.fail("graph '{}' is not known here", a.graph.name);
+  const ir::Graph& callee = *a.graph.graph;
+  Substitution s = match_arguments(call, callee);
+  for (const ir::Result& r : callee.stages[0].results) {
     if (r.value == ir::no_value)
-      call.fail("graph '{}' returns `none` as '{}', which a call cannot", a.graph, r.name);
-    ir::Type t = (*a.target)[r.value].type;
+      call.fail("graph '{}' returns `none` as '{}', which a call cannot", a.graph.name, r.name);
+    ir::Type t = callee[r.value].type;
     for (Dim& d : t.dims) d = d.substitute(s);
     call.out.push_back(std::move(t));
   }
@@ -161,11 +182,10 @@ bool substitute_dims(Literal& l, const Substitution& s) {
 }
 
 Attributes substituted(const ir::Node& node, const Substitution& s) {
-  if (node.op == &record<Call>()) return node.attributes;
   LiteralList list = node.op->write(node.attributes);
   bool any = false;
   for (ir::NamedLiteral& a : list) any |= substitute_dims(a.value, s);
-  return any ? node.op->read(list) : node.attributes;
+  return any ? with_literals(node, list) : node.attributes;
 }
 
 // The value with the sizes that a graph's input says it has. They are what the caller passes, also
@@ -178,7 +198,8 @@ Value as_input(const Value& x, const Dims& want) {
   return reshape(expand(x, proven), want);
 }
 
-// Emits the only stage of `graph` with these inputs; undefined values stand for `none` results.
+}  // namespace
+
 SmallVector<Value, 2> emit_graph(World& world, const Operator& op, const ir::Graph& graph,
                                  std::span<const Value> inputs) {
   SmallVector<ir::OperandType, 4> types;
@@ -212,14 +233,12 @@ SmallVector<Value, 2> emit_graph(World& world, const Operator& op, const ir::Gra
   return out;
 }
 
-}  // namespace
-
 void Call::compose(ComposeCall& c) {
-  c.results = emit_graph(c.world, c.op, *c.attr<Attr>().target, c.operands);
+  c.results = emit_graph(c.world, c.op, *c.attr<Attr>().graph.graph, c.operands);
 }
 
 bool Call::vjp_holds(const Attributes& attributes) {
-  return attributes_as<Attr>(attributes).vjp_target != nullptr;
+  return attributes_as<Attr>(attributes).vjp.has_value();
 }
 
 void Call::vjp(VjpCall& d) {
@@ -230,10 +249,10 @@ void Call::vjp(VjpCall& d) {
     if (d.y_type(i).is_floating()) inputs.push_back(d.dy(i));
   size_t floating = 0;
   for (const Value& x : d.operands) floating += x.type.is_floating();
-  auto gradients = emit_graph(d.world, d.op, *a.vjp_target, inputs);
+  auto gradients = emit_graph(d.world, d.op, *a.vjp->graph, inputs);
   if (gradients.size() != floating)
     throw Error("{}: graph '{}' returns {} gradients for the {} floating inputs of '{}'", d.op.name,
-                *a.vjp, gradients.size(), floating, a.graph);
+                a.vjp->name, gradients.size(), floating, a.graph.name);
   size_t next = 0;
   for (size_t i = 0; i < d.operands.size(); ++i) {
     if (!d.x_type(i).is_floating()) continue;
@@ -241,7 +260,8 @@ void Call::vjp(VjpCall& d) {
     if (!g.defined()) continue;
     if (!(g.type == d.x_type(i)))
       throw Error("{}: graph '{}' returns {} as the gradient of input {} of '{}', which is {}",
-                  d.op.name, *a.vjp, to_string(g.type), i, a.graph, to_string(d.x_type(i)));
+                  d.op.name, a.vjp->name, to_string(g.type), i, a.graph.name,
+                  to_string(d.x_type(i)));
     d.give(i, [&] { return g; });
   }
 }

@@ -55,24 +55,19 @@ bool is_gradient(const ir::Node& node);
 // Of such a node: whether its second operand is y's cotangent.
 bool has_cotangent(const ir::Node& node);
 
-// What a call calls.
-struct CalledGraph {
-  std::string graph;
-  std::optional<std::string> vjp;
-  // Set by whoever makes the node; the parser resolves the names within its file.
-  std::shared_ptr<const ir::Graph> target, vjp_target;
-  static constexpr auto fields() {
-    return std::tuple(required("graph", &CalledGraph::graph), field("vjp", &CalledGraph::vjp));
-  }
-};
-
 struct Call {  // y… = f(x…): a one-stage graph of the same file, inlined
   static constexpr std::string_view name = "call",
                                     doc = "the results of a one-stage graph of the same file";
   static constexpr std::array inputs{"x..."sv};
   static constexpr std::array results{"y..."sv};
   static constexpr bool structural = true;
-  using Attr = CalledGraph;
+  struct Attr {
+    GraphName graph;
+    std::optional<GraphName> vjp;
+    static constexpr auto fields() {
+      return std::tuple(required("graph", &Attr::graph), field("vjp", &Attr::vjp));
+    }
+  };
   static void infer(ir::InferCall&);
   static void compose(ComposeCall&);
   // The graph named by `vjp` takes f's inputs, f's results, then a cotangent for each floating
@@ -81,8 +76,16 @@ struct Call {  // y… = f(x…): a one-stage graph of the same file, inlined
   static bool vjp_holds(const Attributes&);
 };
 
-// Null of any other node. The attributes of a call that calls another are made by make_attributes.
-const CalledGraph* call_in(const ir::Node& node);
+// Whether passes put the graph that the node names in its place.
+bool is_call(const ir::Node& node);
+
+// The graphs that a node's attributes name.
+SmallVector<const GraphName*, 2> graphs_in(const ir::Node& node);
+// The node's attributes as this list says them; the graphs are the same.
+Attributes with_literals(const ir::Node& node, const LiteralList& list);
+// The node's attributes with other graphs in the places of those, in their order.
+Attributes with_graphs(const ir::Node& node,
+                       std::span<const std::shared_ptr<const ir::Graph>> graphs);
 
 // The callee's dimension names in terms of a call's operand types: what `call` and inlining agree
 // on. Throws Error where an operand does not fit. `equalities` may be null.
@@ -91,6 +94,11 @@ struct Substitution {
   std::optional<Dim> operator()(std::string_view symbol) const;
 };
 Substitution match_arguments(const ir::InferCall& call, const ir::Graph& callee);
+
+// Emits the only stage of `graph` with these inputs, on behalf of `op`; undefined values stand for
+// `none` results.
+SmallVector<Value, 2> emit_graph(World& world, const Operator& op, const ir::Graph& graph,
+                                 std::span<const Value> inputs);
 
 using StructuralOperators = std::tuple<Constant, Undefined, Grad, Call>;
 

@@ -34,6 +34,8 @@ Value TypeWorld::input(Type type) {
   return v;
 }
 
+std::optional<bool> World::truth(const Value&) { return std::nullopt; }
+
 SmallVector<Value, 2> World::emit_results(const Operator& op, Attributes attributes,
                                           std::span<const Value> operands, size_t results) {
   auto values = emit(op, std::move(attributes), operands);

@@ -39,6 +39,7 @@ class VariableWorld final : public ops::World {
   static Variable variable(const ops::Value& v);
   SmallVector<ops::Value, 2> emit(const ir::Operator& op, ir::Attributes attributes,
                                   std::span<const ops::Value> operands) override;
+  std::optional<bool> truth(const ops::Value& value) override;
 };
 
 }  // namespace gradus::autograd

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,10 @@
 #include <vector>
 
 #include "gradus/operator.h"
+
+namespace gradus::ir {
+struct Graph;
+}
 
 #pragma GCC visibility push(default)
 
@@ -59,6 +64,13 @@ struct NoAttributes {
   static constexpr auto fields() { return std::tuple<>(); }
 };
 
+// A graph of the same file that an attribute names.
+struct GraphName {
+  std::string name;
+  // Set by whoever makes the node; the parser resolves the names within its file.
+  std::shared_ptr<const ir::Graph> graph;
+};
+
 template <class A>
 struct Record final : ir::AttributeRecord {
   Record() = default;
@@ -86,6 +98,7 @@ bool read_literal(const Literal&, Ints&, std::string& what);  // likewise
 bool read_literal(const Literal&, std::vector<bool>&, std::string& what);
 bool read_literal(const Literal&, std::vector<double>&, std::string& what);
 bool read_literal(const Literal&, Tensor&, std::string& what);
+bool read_literal(const Literal&, GraphName&, std::string& what);
 bool read_literal(const Literal&, Literal&, std::string& what);
 template <class T>
 bool read_literal(const Literal& l, std::optional<T>& o, std::string& what) {
@@ -109,6 +122,7 @@ inline Literal write_literal(const std::string& s) { return s; }
 inline Literal write_literal(DType d) { return d; }
 inline Literal write_literal(const Dim& d) { return d; }
 inline Literal write_literal(const Tensor& t) { return t; }
+inline Literal write_literal(const GraphName& g) { return g.name; }
 inline Literal write_literal(const Literal& l) { return l; }
 template <class T, size_t N>
 Literal write_literal(const SmallVector<T, N>& v) {
@@ -123,6 +137,33 @@ Literal write_literal(const std::vector<T>& v) {
 template <class T>
 Literal write_literal(const std::optional<T>& o) {
   return o ? write_literal(*o) : Literal();
+}
+
+template <class T>
+inline constexpr bool is_graph_name = false;
+template <>
+inline constexpr bool is_graph_name<GraphName> = true;
+template <>
+inline constexpr bool is_graph_name<std::optional<GraphName>> = true;
+template <class A>
+inline constexpr bool names_graphs = std::apply(
+    [](const auto&... f) {
+      return (false || ... ||
+              is_graph_name<std::remove_cvref_t<decltype(std::declval<A>().*f.member)>>);
+    },
+    A::fields());
+template <class A>
+SmallVector<const GraphName*, 2> graphs_of(const Attributes& attributes) {
+  SmallVector<const GraphName*, 2> graphs;
+  const A& a = attributes_as<A>(attributes);
+  auto add = [&](const auto& member) {
+    using T = std::remove_cvref_t<decltype(member)>;
+    if constexpr (std::is_same_v<T, GraphName>) graphs.push_back(&member);
+    if constexpr (std::is_same_v<T, std::optional<GraphName>>)
+      if (member) graphs.push_back(&*member);
+  };
+  std::apply([&](const auto&... f) { (add(a.*f.member), ...); }, A::fields());
+  return graphs;
 }
 
 // A struct of attributes as data, so that reading, writing and describing are written once: what

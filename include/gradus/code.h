@@ -31,6 +31,8 @@ enum class Register : uint32_t {};
 inline constexpr Register no_register = static_cast<Register>(UINT32_MAX);
 constexpr uint32_t index_of(Register r) { return static_cast<uint32_t>(r); }
 
+class Code;
+
 struct Instruction {
   enum class Kind : uint8_t {
     kernel,     // R[results] := op(R[operands])
@@ -46,7 +48,9 @@ struct Instruction {
   uint32_t first_result = 0, results = 0;    // slice of StageCode::results
   uint32_t node = 0;                         // of the lowered stage
   uint32_t opaque = 0;                       // index into StageCode::opaque; function and eval
-  SourceLocation where;                      // in the program's text
+  // Of what runs graphs: those that its attributes name, of one segment each.
+  std::vector<std::shared_ptr<const Code>> bodies;
+  SourceLocation where;  // in the program's text
   bool is_opaque() const { return kind == Kind::function || kind == Kind::eval; }
 };
 

@@ -88,6 +88,7 @@ struct VjpCall;        // gradus/value.h
 struct ComposeCall;    // gradus/value.h
 struct BatchedCall;    // gradus/batching.h
 struct PointwiseInfo;  // gradus/pointwise.h
+struct GraphName;      // gradus/attributes.h
 }  // namespace gradus::ops
 
 namespace gradus::ir {
@@ -193,6 +194,7 @@ struct OperatorTraits {
   bool opaque = false;          // run by a function of the user or the engine; may leave a handle
   bool acts = false;            // opaque, and may do something beside its results: always runs
   bool takes_handle = false;    // its last operand is a handle; no other operator takes one
+  bool loop = false;            // runs graphs that it names, again and again; `compose` unrolls it
   bool converts = false;        // y = x as another dtype, and nothing else
   bool may_be_view = false;     // `bind` may make a result a view of an operand
   bool is_function = false;     // pointwise, and made of many instructions, as exp is
@@ -241,13 +243,19 @@ struct Operator {
   bool has_vjp(const Attributes& a) const { return vjp && (!vjp_holds || vjp_holds(a)); }
 
   // Whether a call runs as what it is composed of.
-  bool runs_composed(const Attributes& a) const { return compose && !(bind && has_vjp(a)); }
+  bool runs_composed(const Attributes& a) const {
+    return compose && !traits.loop && !(bind && has_vjp(a));
+  }
 
   // Where the size of a result may depend on data: whether it does for such operands. The attribute
   // `count` says that size then, and this how large it is for these tensors (null for others). Null
   // where no size ever does.
   bool (*data_sized)(std::span<const OperandType>);
   int64_t (*count)(std::span<const Tensor* const>);
+
+  // The graphs that a call's attributes name, in the order of the attributes; they live as long as
+  // those. Null where no attribute names one.
+  SmallVector<const ops::GraphName*, 2> (*graphs)(const Attributes&);
 
   // Operand i's specification, variadic ones repeated.
   const OperandSpec& operand(size_t i) const { return operands[std::min(i, operands.size() - 1)]; }

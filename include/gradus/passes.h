@@ -41,6 +41,11 @@ void decompose(Graph& graph, bool keep_differentiable);
 // `full` of zeros
 void expand_grad(Graph& graph);
 
+// Given   loops, in loops or not
+// Execute each whose length is a number is replaced by its steps
+// Result  the same bits; branches, and loops of other lengths, are left
+void unroll(Graph& graph);
+
 // Removes nodes of the stages from `first_stage` on that no result needs, but those of functions,
 // which may do something beside; of these only a handle that nobody uses.
 void eliminate_dead_code(Graph& graph, size_t first_stage = 0);

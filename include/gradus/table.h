@@ -154,6 +154,8 @@ constexpr ir::Operator operator_of() {
   if constexpr (requires { Op::opaque; }) o.traits.opaque = Op::opaque;
   if constexpr (requires { Op::acts; }) o.traits.acts = Op::acts;
   if constexpr (requires { Op::takes_handle; }) o.traits.takes_handle = Op::takes_handle;
+  if constexpr (requires { Op::loop; }) o.traits.loop = Op::loop;
+  if constexpr (names_graphs<A>) o.graphs = graphs_of<A>;
   if constexpr (requires { Op::converts; }) o.traits.converts = Op::converts;
   if constexpr (requires { Op::may_be_view; }) o.traits.may_be_view = Op::may_be_view;
   if constexpr (is_pointwise<Op>) {

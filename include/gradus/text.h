@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -89,16 +90,20 @@ Fixture parse_file(const std::string& path);
 // other value has, else short ones that are not taken (v0, v1, … in the order of definition, or
 // the name with a number behind it). The names do not depend on anything but the graph. Holds for
 // any graph, valid or not. The graph is borrowed and must not change.
+using GraphNames = std::unordered_map<const Graph*, std::string>;
 class NameTable {
  public:
-  explicit NameTable(const Graph& graph);
+  // `called`: what the graphs that it calls are called, where that is not their own name; borrowed.
+  explicit NameTable(const Graph& graph, const GraphNames* called = nullptr);
   // The name alone.
   std::string name(ValueId v) const;
   // As program text: %x, %"onnx::Add_24".
   std::string shown(ValueId v) const;
+  std::string name(const Graph& called) const;
 
  private:
   const Graph& graph_;
+  const GraphNames* called_;
   std::vector<std::string> given_;  // by value; empty: its own name
 };
 

@@ -2,6 +2,8 @@
 // world they live in. In a graph's world it appends a node, in the engine's it runs.
 #pragma once
 
+#include <optional>
+
 #include "gradus/attributes.h"
 #include "gradus/graph.h"
 
@@ -55,6 +57,8 @@ class World {
   // handles has only the others.
   virtual SmallVector<Value, 2> emit_results(const Operator& op, Attributes attributes,
                                              std::span<const Value> operands, size_t results);
+  // What a 0-d bool is, in a world that has values.
+  virtual std::optional<bool> truth(const Value& value);
 };
 
 // A call of a derivative rule: given operands x, results y and their cotangents dy, the rule gives

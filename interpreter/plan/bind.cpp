@@ -1,6 +1,7 @@
 // Planning: layouts, views and work of a segment's instructions.
 #include "gradus/bind.h"
 
+#include "interpreter/plan/loop.h"
 #include "interpreter/plan/steps.h"
 #include "kernels/call_table.h"
 
@@ -116,11 +117,19 @@ class WorkBinder {
       const ir::Type& type = result_type(index, k);
       results.emplace_back(type.dtype, d.sizes_of(type));
     }
-    const ops::CallKey key{*i.op, i.attributes, operands, results};
-    const Known* known = known_.find(key);
-    if (!known) known = &known_.insert(key, bind_call(key, in));
-    bound.work = known->work;
-    place_results(index, *known);
+    if (!i.bodies.empty()) {
+      Known loop{{}, {}, loop_work(d, i, in, results)};
+      loop.out.append(results.begin(), results.end());
+      loop.views.resize(results.size());
+      bound.work = loop.work;
+      place_results(index, loop);
+    } else {
+      const ops::CallKey key{*i.op, i.attributes, operands, results};
+      const Known* known = known_.find(key);
+      if (!known) known = &known_.insert(key, bind_call(key, in));
+      bound.work = known->work;
+      place_results(index, *known);
+    }
     bound.args = static_cast<uint32_t>(d.args.size()) - bound.first_arg;
   }
 

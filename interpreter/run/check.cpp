@@ -1,4 +1,5 @@
 #include "interpreter/plan/bind_sizes.h"
+#include "interpreter/run/limits.h"
 #include "interpreter/run/steps.h"
 
 namespace gradus::interpreter {
@@ -113,6 +114,17 @@ void check_limits(const StageRun& run) {
   if (what)
     throw Error("the run {} in stage {}, before instruction {} of {}", what, run.s.stage, run.at,
                 run.s.code->stage(run.s.stage).instructions.size());
+}
+
+namespace {
+thread_local const StageRun* limited_run = nullptr;
+}  // namespace
+
+LimitedRun::LimitedRun(const StageRun& run) : before_(std::exchange(limited_run, &run)) {}
+LimitedRun::~LimitedRun() { limited_run = before_; }
+
+void check_current_limits() {
+  if (limited_run) check_limits(*limited_run);
 }
 
 }  // namespace gradus::interpreter

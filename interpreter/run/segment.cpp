@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "interpreter/run/limits.h"
 #include "interpreter/run/steps.h"
 
 namespace gradus::interpreter {
@@ -189,8 +190,10 @@ void launch(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
 
 void run_plan(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
   const RunOptions& options = run.options;
-  if (options.deadline || options.cancel || options.observer)
+  if (options.deadline || options.cancel || options.observer) {
+    const LimitedRun limited(run);
     return for_each_step(run, plan, frame, Watched(plan, run.s.code->segment(plan.segment)));
+  }
   if (!plan.recordable && !plan.whole)
     return for_each_step(run, plan, frame, Unwatched<StepPart::all>());
   // Memory first, so that all pointers are known; then the kernels as one; then what is let go.

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "gradus/registry.h"
+#include "ir/passes/loops.h"
 #include "ops/opaque.h"
 #include "ops/reverse.h"
 
@@ -27,6 +28,13 @@ class Sweep {
     std::vector<ValueId> gradients;
     for (ValueId x : wrt) gradients.push_back(cotangents_[index_of(x)]);
     return gradients;
+  }
+
+  std::vector<bool> find_dependent(std::span<const std::span<Node>> runs,
+                                   std::span<const ValueId> wrt) {
+    find_makers(runs);
+    mark_dependent(runs, wrt);
+    return std::move(dependent_);
   }
 
  private:
@@ -97,9 +105,20 @@ class Sweep {
       for (const Node& node : nodes) {
         if (node.op->traits.zero_gradient) continue;
         if (!depends(node)) continue;
-        for (ValueId y : node.results)
-          if (graph_[y].type.is_floating()) dependent_[index_of(y)] = true;
+        const std::vector<bool> through = node.op->traits.loop
+                                              ? dependent_results(node, dependent_operands(node))
+                                              : std::vector<bool>(node.results.size(), true);
+        for (size_t k = 0; k < node.results.size(); ++k)
+          if (through[k] && graph_[node.results[k]].type.is_floating())
+            dependent_[index_of(node.results[k])] = true;
       }
+  }
+
+  SmallVector<bool, 4> dependent_operands(const Node& node) const {
+    SmallVector<bool, 4> flags;
+    for (const Operand& o : node.operands)
+      flags.push_back(value_in(o) != no_value && dependent(value_in(o)));
+    return flags;
   }
 
   bool depends(const Node& node) const {
@@ -115,6 +134,7 @@ class Sweep {
     if (!reached || node.op->traits.zero_gradient) return;
     Inputs in = inputs_of(node);
     if (!any_wanted(in)) return;  // a result that is itself an x
+    if (node.op->traits.loop) return apply_loop(node);
     if (!node.op->vjp)
       throw graph_.error_at(node.where,
                             fmt::format("operator '{}' has no derivative; detach its operand, or "
@@ -122,6 +142,30 @@ class Sweep {
                                         node.op->name));
     if (node.op->traits.opaque && !has_handle(node)) add_handle(node);
     apply_rule(node, in);
+  }
+
+  ops::Value cotangent(ValueId v) const {
+    const ValueId ct = cotangents_[index_of(v)];
+    return ct == no_value ? ops::Value() : world_.value(ct);
+  }
+
+  void apply_loop(Node& node) {
+    const SmallVector<bool, 4> wanted = dependent_operands(node);
+    std::vector<ops::Value> results, sums(node.operands.size());
+    for (ValueId y : node.results)
+      results.push_back(graph_[y].type.is_floating() ? cotangent(y) : ops::Value());
+    // What stands there twice gives two terms.
+    for (size_t i = 0; i < sums.size(); ++i)
+      if (std::ranges::count(node.operands, node.operands[i]) == 1 && wanted[i])
+        sums[i] = cotangent(value_in(node.operands[i]));
+    const auto found = differentiate_loop(graph_, world_, node, {wanted, results, sums});
+    cotangents_.resize(graph_.values.size(), no_value);
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (!found[i].value.defined()) continue;
+      const ValueId x = value_in(node.operands[i]);
+      if (found[i].is_sum) cotangents_[index_of(x)] = no_value;
+      accumulate(x, ops::fit(found[i].value, graph_[x].type));
+    }
   }
 
   void add_handle(Node& node) {
@@ -179,6 +223,13 @@ std::vector<ValueId> backpropagate(Graph& graph, GraphWorld& world,
                                    std::span<const std::span<Node>> runs,
                                    std::span<const Root> roots, std::span<const ValueId> wrt) {
   return Sweep(graph, world).run(runs, roots, wrt);
+}
+
+std::vector<bool> find_dependent(Graph& graph, std::span<const std::span<Node>> runs,
+                                 std::span<const ValueId> wrt) {
+  std::vector<Node> none;
+  GraphWorld world(graph, 0, none);
+  return Sweep(graph, world).find_dependent(runs, wrt);
 }
 
 }  // namespace gradus::ir

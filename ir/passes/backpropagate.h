@@ -21,4 +21,8 @@ std::vector<ValueId> backpropagate(Graph& graph, GraphWorld& world,
                                    std::span<const std::span<Node>> runs,
                                    std::span<const Root> roots, std::span<const ValueId> wrt);
 
+// By value, whether it depends on one of `wrt` through differentiable rules.
+std::vector<bool> find_dependent(Graph& graph, std::span<const std::span<Node>> runs,
+                                 std::span<const ValueId> wrt);
+
 }  // namespace gradus::ir

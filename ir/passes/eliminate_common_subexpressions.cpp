@@ -3,6 +3,7 @@
 
 #include "gradus/passes.h"
 #include "gradus/rewrite.h"
+#include "ops/structural.h"
 
 namespace gradus::ir {
 
@@ -17,6 +18,8 @@ std::string attributes_text(const Node& n) {
   std::string text;  // empty for defaults
   for (const NamedLiteral& a : n.op->write(n.attributes))
     text += a.name + "=" + to_string(a.value) + ";";
+  for (const ops::GraphName* named : ops::graphs_in(n))
+    text += fmt::format("{};", static_cast<const void*>(named->graph.get()));
   return text;
 }
 

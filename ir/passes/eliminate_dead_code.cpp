@@ -1,5 +1,6 @@
 #include "gradus/passes.h"
 #include "gradus/registry.h"
+#include "ir/passes/loops.h"
 
 namespace gradus::ir {
 
@@ -36,6 +37,11 @@ void eliminate_dead_code(Graph& graph, size_t first_stage) {
         for (ValueId y : node.results) needed |= used[index_of(y)];
         keep[n] = needed;
         if (!needed) continue;
+        if (node.op->traits.loop) {
+          std::vector<bool> read;
+          for (ValueId y : node.results) read.push_back(used[index_of(y)]);
+          prune_loop(graph, node, read);
+        }
       }
       for (const Operand& o : node.operands) use(value_in(o));
     }

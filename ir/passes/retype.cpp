@@ -63,22 +63,22 @@ class Retyper {
     for (Node& cast : casts) nodes.push_back(std::move(cast));
   }
 
-  // A call goes on calling, graphs of the new type.
-  Attributes retyped_call(ops::CalledGraph call) {
-    for (auto* target : {&call.target, &call.vjp_target}) {
-      if (!*target) continue;
-      const Graph* before = target->get();
+  // What names graphs goes on naming them, of the new type.
+  Attributes with_retyped_graphs(const Node& node) {
+    SmallVector<std::shared_ptr<const Graph>, 2> graphs;
+    for (const ops::GraphName* named : ops::graphs_in(node)) {
+      const Graph* before = named->graph.get();
       auto it = callees_.find(before);
       if (it == callees_.end())
         it = callees_.emplace(before, std::make_shared<const Graph>(retyped(*before))).first;
-      *target = it->second;
+      graphs.push_back(it->second);
     }
-    return ops::make_attributes(std::move(call));
+    return ops::with_graphs(node, graphs);
   }
 
   // Attributes with every floating dtype and constant changed, defaults included.
   Attributes retyped(const Node& node) {
-    if (const ops::CalledGraph* call = ops::call_in(node)) return retyped_call(*call);
+    if (node.op->graphs) return with_retyped_graphs(node);
     LiteralList list = node.op->write(node.attributes);
     for (const NamedLiteral& d : node.op->describe()) {
       const auto* default_dtype = std::get_if<DType>(&d.value.value);
@@ -93,7 +93,7 @@ class Retyper {
       retype(a.value, dtype_);
       any |= std::holds_alternative<Tensor>(a.value.value) || to_string(a.value) != before;
     }
-    return any ? node.op->read(list) : node.attributes;
+    return any ? ops::with_literals(node, list) : node.attributes;
   }
 
   DType dtype_;

@@ -26,20 +26,22 @@ class Callees {
     size_t size = 0;
     for (Node& node : nodes) {
       ++size;
-      const ops::CalledGraph* call = ops::call_in(node);
-      if (!call) continue;
-      Settled target = settled(call->target);
-      Settled vjp = call->vjp_target ? settled(call->vjp_target) : Settled();
-      size += std::max(target.nodes, vjp.nodes);
+      SmallVector<Shared, 2> graphs;
+      size_t inlined = 0;
+      bool same = true;
+      for (const ops::GraphName* named : ops::graphs_in(node)) {
+        Settled s = settled(named->graph);
+        same &= s.graph == named->graph;
+        inlined = std::max(inlined, s.nodes);
+        graphs.push_back(std::move(s.graph));
+      }
+      if (ops::is_call(node)) size += inlined;
       if (size > most_nodes)
         throw graph.error_at(node.where, fmt::format("calls, inlined, give more than {} nodes; the "
                                                      "graphs call one another too often",
                                                      most_nodes));
-      if (target.graph == call->target && vjp.graph == call->vjp_target) continue;
-      ops::CalledGraph attributes = *call;
-      attributes.target = target.graph;
-      attributes.vjp_target = vjp.graph;
-      node.attributes = ops::make_attributes(std::move(attributes));
+      if (same) continue;
+      node.attributes = ops::with_graphs(node, graphs);
       changed = true;
     }
     return size;

@@ -13,6 +13,7 @@
 #include "gradus/rewrite.h"
 #include "gradus/rules.h"
 #include "ir/passes/backpropagate.h"
+#include "ir/passes/loops.h"
 
 namespace gradus::ir {
 
@@ -180,8 +181,9 @@ class StageBuilder {
     for (ValueId y : node.results) results.push_back(type(y));
     world.set_place(node.where);
     try {
-      auto ys =
-          ops::emit_batched({*node.op, node.attributes, world, operands, batched, results, size});
+      const ops::BatchedCall call{*node.op, node.attributes, world, operands,
+                                  batched,  results,         size};
+      auto ys = node.op->traits.loop ? batch_loop(node, call) : ops::emit_batched(call);
       for (size_t i = 0; i < node.results.size(); ++i)
         by[node.results[i]] = GraphWorld::id_of(ys[i]);
     } catch (const Error& e) {

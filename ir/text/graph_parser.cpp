@@ -279,7 +279,7 @@ class GraphParser {
     } catch (const Error& e) {
       cursor_.fail(e.where().known() ? e.where() : node.where, "{}: {}", node.op->name, e.bare());
     }
-    if (const ops::CalledGraph* call = ops::call_in(node)) resolve_call(node, *call, list);
+    if (node.op->graphs) resolve_graphs(node, list);
   }
 
   // A name that stands for the count of what data picks is known from there on.
@@ -308,21 +308,21 @@ class GraphParser {
     list.push_back({"shape", Literal::list(type.type.dims), written[0].type_where});
   }
 
-  void resolve_call(Node& node, ops::CalledGraph call, const LiteralList& list) {
-    auto target = [&](const std::string& name, std::string_view attribute) {
+  void resolve_graphs(Node& node, const LiteralList& list) {
+    SmallVector<std::shared_ptr<const Graph>, 2> graphs;
+    for (const ops::GraphName* named : ops::graphs_in(node)) {
       SourceLocation where = node.where;
       for (const NamedLiteral& l : list)
-        if (l.name == attribute) where = l.where;
-      auto graph = file_.resolve(name, cursor_, where);
-      if (graph->stages.size() != 1)
+        if (const auto* text = std::get_if<std::string>(&l.value.value);
+            text && *text == named->name)
+          where = l.where;
+      graphs.push_back(file_.resolve(named->name, cursor_, where));
+      if (graphs.back()->stages.size() != 1)
         cursor_.fail(where,
                      "graph '{}' has {} stages; only a graph with one stage can be called [V14]",
-                     printable(name), graph->stages.size());
-      return graph;
-    };
-    call.target = target(call.graph, "graph");
-    if (call.vjp) call.vjp_target = target(*call.vjp, "vjp");
-    node.attributes = ops::make_attributes(std::move(call));
+                     printable(named->name), graphs.back()->stages.size());
+    }
+    node.attributes = ops::with_graphs(node, graphs);
   }
 
   void finish(Node node, const WrittenResults& written) {

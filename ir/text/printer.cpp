@@ -63,10 +63,14 @@ std::string type_text(const Graph& graph, ValueId v) {
 
 class Printer {
  public:
-  Printer(const Graph& graph, std::string& out) : graph_(graph), names_(graph), out_(out) {}
+  Printer(const Graph& graph, std::string& out, const GraphNames* called = nullptr)
+      : graph_(graph), names_(graph, called), out_(out) {}
 
   void run() {
     out_ += fmt::format("graph {} {{\n", name_text(graph_.name));
+    run_body();
+  }
+  void run_body() {
     for (const SizeRange& r : graph_.ranges) range(r);
     for (size_t s = 0; s < graph_.stages.size(); ++s) stage(s);
     out_ += "}\n";
@@ -149,10 +153,9 @@ void append_callees(const Graph& graph, std::vector<const Graph*>& order,
     pending.emplace_back(g, true);
     for (const Stage& stage : g->stages)
       for (const Node& node : stage.nodes) {
-        const ops::CalledGraph* call = ops::call_in(node);
-        if (!call) continue;
-        if (call->vjp_target) pending.emplace_back(call->vjp_target.get(), false);
-        if (call->target) pending.emplace_back(call->target.get(), false);
+        auto named = ops::graphs_in(node);
+        for (size_t i = named.size(); i-- > 0;)
+          if (named[i]->graph) pending.emplace_back(named[i]->graph.get(), false);
       }
   }
 }
@@ -163,7 +166,16 @@ std::string name_text(std::string_view name) {
   return is_plain_name(name) && name != "none" ? std::string(name) : quoted(name);
 }
 
-NameTable::NameTable(const Graph& graph) : graph_(graph) { Naming(graph, given_).run(); }
+NameTable::NameTable(const Graph& graph, const GraphNames* called)
+    : graph_(graph), called_(called) {
+  Naming(graph, given_).run();
+}
+
+std::string NameTable::name(const Graph& called) const {
+  if (called_)
+    if (auto it = called_->find(&called); it != called_->end()) return it->second;
+  return called.name;
+}
 
 std::string NameTable::name(ValueId v) const {
   if (index_of(v) >= given_.size()) return fmt::format("no value {}", index_of(v));
@@ -194,10 +206,19 @@ std::string print(const Node& node, const Graph& graph, const NameTable& names) 
   s += ')';
   if (typed || !node.op || !node.attributes) return s;
   bool first = true;
+  const auto graphs = ops::graphs_in(node);
+  size_t next = 0;  // of them
   for (const NamedLiteral& a : node.op->write(node.attributes)) {
     s += first ? " {" : ", ";
     first = false;
-    s += a.name + " = " + to_string(a.value);
+    s += a.name + " = ";
+    const auto* text = std::get_if<std::string>(&a.value.value);
+    if (text && next < graphs.size() && *text == graphs[next]->name) {
+      const auto& graph = graphs[next++]->graph;
+      s += quoted(graph ? names.name(*graph) : *text);
+    } else {
+      s += to_string(a.value);
+    }
   }
   if (!first) s += '}';
   return s;
@@ -207,10 +228,22 @@ std::string print(const Graph& graph) {
   std::vector<const Graph*> order;
   std::unordered_set<const Graph*> seen;
   append_callees(graph, order, seen);
+  // Graphs that passes made may have names of others: those get a number, and equal ones are one.
+  GraphNames called;
+  std::unordered_map<std::string, std::string> known;  // by name and body: its name in the text
+  std::unordered_set<std::string> taken{graph.name};
   std::string out;
   for (const Graph* g : order) {
-    if (!out.empty()) out += '\n';
-    Printer(*g, out).run();
+    std::string body;
+    Printer(*g, body, &called).run_body();
+    const auto [same, first] = known.try_emplace(g->name + '\n' + body);
+    if (first) {
+      std::string& name = same->second = g->name;
+      for (int n = 2; g != &graph && !taken.insert(name).second; ++n)
+        name = fmt::format("{}_{}", g->name, n);
+      out += fmt::format("{}graph {} {{\n{}", out.empty() ? "" : "\n", name_text(name), body);
+    }
+    called.emplace(g, same->second);
   }
   return out;
 }

@@ -163,7 +163,7 @@ class Verifier {
            node.op->name);
     check_operands(node);
     if (*attributes) check_attributes(node);
-    if (const ops::CalledGraph* call = ops::call_in(node)) check_call(node, *call);
+    for (const ops::GraphName* named : ops::graphs_in(node)) check_graph(node, *named);
     for (ValueId v : node.results)
       define(v, node.where, [&] { return fmt::format("a result of '{}'", node.op->name); });
     if (types_) check_types(node);
@@ -223,33 +223,29 @@ class Verifier {
     }
   }
 
-  void check_call(const Node& node, const ops::CalledGraph& call) {
-    if (!call.target)
-      fail(node.where, "the graph '{}' of a call is not known [V14]", printable(call.graph));
-    if (call.vjp && !call.vjp_target)
-      fail(node.where, "the graph '{}' of a call is not known [V14]", printable(*call.vjp));
-    for (const auto& target : {call.target, call.vjp_target}) {
-      if (!target) continue;
-      if (target->stages.size() != 1)
-        fail(node.where, "graph '{}' has {} stages; a graph that is called has one [V14]",
-             printable(target->name), target->stages.size());
-      for (const Node& inner : target->stages[0].nodes)
-        if (inner.op && inner.op->data_sized && inner.attributes &&
-            ops::count_in(*inner.op, inner.attributes))
-          fail(node.where,
-               "graph '{}' has '{}', the size of whose result data decides, and cannot be called; "
-               "write its nodes in the place of the call [V14]",
-               printable(target->name), inner.op->name);
-      // The rest of the graph is looked at later, but its signature is needed now.
-      bool sound = true;
-      for (ValueId v : target->stages[0].inputs) sound &= index_of(v) < target->values.size();
-      for (const Result& r : target->stages[0].results)
-        sound &= r.value == no_value || index_of(r.value) < target->values.size();
-      if (!sound)
-        fail(node.where, "graph '{}' has an input or result that is not in its table [V14]",
-             printable(target->name));
-      if (seen_callees_.insert(target.get()).second) callees_.push_back(target.get());
-    }
+  void check_graph(const Node& node, const ops::GraphName& named) {
+    const Graph* target = named.graph.get();
+    if (!target)
+      fail(node.where, "the graph '{}' of a call is not known [V14]", printable(named.name));
+    if (target->stages.size() != 1)
+      fail(node.where, "graph '{}' has {} stages; a graph that is called has one [V14]",
+           printable(target->name), target->stages.size());
+    for (const Node& inner : target->stages[0].nodes)
+      if (inner.op && inner.op->data_sized && inner.attributes &&
+          ops::count_in(*inner.op, inner.attributes))
+        fail(node.where,
+             "graph '{}' has '{}', the size of whose result data decides, and cannot be called; "
+             "write its nodes in the place of the call [V14]",
+             printable(target->name), inner.op->name);
+    // The rest of the graph is looked at later, but its signature is needed now.
+    bool sound = true;
+    for (ValueId v : target->stages[0].inputs) sound &= index_of(v) < target->values.size();
+    for (const Result& r : target->stages[0].results)
+      sound &= r.value == no_value || index_of(r.value) < target->values.size();
+    if (!sound)
+      fail(node.where, "graph '{}' has an input or result that is not in its table [V14]",
+           printable(target->name));
+    if (seen_callees_.insert(target).second) callees_.push_back(target);
   }
 
   void check_types(const Node& node) const {

@@ -17,6 +17,14 @@ inline bool sizes_decide(const Subject& subject) {
   return false;
 }
 
+// Loops run unrolled as variables. Their second derivatives add up in other orders there (see
+// docs/decisions.md): so many stages have the same bits.
+inline size_t stages_of_same_bits(const Subject& subject) {
+  for (const ir::Node& node : subject.graph.stages[0].nodes)
+    if (node.op->traits.loop) return 2;
+  return SIZE_MAX;
+}
+
 namespace by_engine {
 
 using autograd::Variable;

@@ -35,6 +35,9 @@ const std::set<std::string_view> unsayable = {
     "operator eigh",
     "operator tall_svd",
     "operator matrix_exp",
+    // loops: their bodies are graphs of their own
+    "operator scan",
+    "operator if",
     // other random numbers, code of the user
     "operator random_bits",
     "operator uniform",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/structural.h"
 #include "tests/corpus/eager.h"
 
 namespace gradus::corpus {
@@ -37,7 +38,7 @@ Subject with_known_sizes(const Subject& subject) {
     ir::LiteralList attributes = node.op->write(node.attributes);
     bool any = false;
     for (ir::NamedLiteral& a : attributes) any |= set_sizes(a.value, size_of);
-    if (any) node.attributes = node.op->read(attributes);
+    if (any) node.attributes = ops::with_literals(node, attributes);
     for (ir::Operand& o : node.operands)
       if (auto* d = std::get_if<ir::Dim>(&o)) o = ir::Number::of(with_sizes(*d, size_of).value());
   }

@@ -79,8 +79,8 @@ class Walk {
     ir::LiteralList attributes = node.op->write(node.attributes);
     bool names = false;
     for (ir::NamedLiteral& a : attributes) names |= set_sizes(a.value, size_of_);
-    auto results =
-        Values::run(*node.op, names ? node.op->read(attributes) : node.attributes, operands);
+    auto results = Values::run(
+        *node.op, names ? ops::with_literals(node, attributes) : node.attributes, operands);
     for (size_t i = 0; i < results.size(); ++i) at(node.results[i]) = results[i];
   }
 

@@ -187,7 +187,7 @@ graph later { stage 0 (%a: f64[K]) { %b = call(%a) {graph = "helper"} return %b 
   ASSERT_EQ(m.graphs.size(), 3u);
   EXPECT_EQ(m.program().name, "top");
   const auto& call = ops::attributes_as<ops::Call::Attr>(m.program().stages[0].nodes[0].attributes);
-  EXPECT_EQ(call.target, m.graphs[2]);
+  EXPECT_EQ(call.graph.graph, m.graphs[2]);
   EXPECT_EQ(to_string(type_in(m.program(), "z")), "f64[N]");
   for (const auto& g : m.graphs) verify(*g);
   EXPECT_EQ(print(parse(print(m))), print(m));

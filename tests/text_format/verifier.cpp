@@ -240,24 +240,26 @@ TEST(Verifier, V14Calls) {
     node(g, 3).attributes = ops::make_attributes(std::move(a));
   };
   expect_broken("the graph 'f' of a call is not known", "V14",
-                [&](Graph& g) { call(g, [](auto& a) { a.target = nullptr; }); });
-  expect_broken("the graph 'b' of a call is not known", "V14",
-                [&](Graph& g) { call(g, [](auto& a) { a.vjp = "b"; }); });
-  expect_broken("has 0 stages", "V14",
-                [&](Graph& g) { call(g, [](auto& a) { a.target = std::make_shared<Graph>(); }); });
+                [&](Graph& g) { call(g, [](auto& a) { a.graph.graph = nullptr; }); });
+  expect_broken("the graph 'b' of a call is not known", "V14", [&](Graph& g) {
+    call(g, [](auto& a) { a.vjp = ops::GraphName{"b", nullptr}; });
+  });
+  expect_broken("has 0 stages", "V14", [&](Graph& g) {
+    call(g, [](auto& a) { a.graph.graph = std::make_shared<Graph>(); });
+  });
   expect_broken("has an input or result that is not in its table", "V14", [&](Graph& g) {
     call(g, [](auto& a) {
-      auto copy = std::make_shared<Graph>(*a.target);
+      auto copy = std::make_shared<Graph>(*a.graph.graph);
       copy->stages[0].results[0].value = static_cast<ValueId>(99);
-      a.target = copy;
+      a.graph.graph = copy;
     });
   });
   // What is called is held to all invariants too.
   expect_broken("'%b' is said to be f32[K]", "V9", [&](Graph& g) {
     call(g, [](auto& a) {
-      auto copy = std::make_shared<Graph>(*a.target);
+      auto copy = std::make_shared<Graph>(*a.graph.graph);
       copy->values[1].type.dtype = DType::f32;
-      a.target = copy;
+      a.graph.graph = copy;
       // The caller's type follows.
     });
     g[id_of(g, "c")].type.dtype = DType::f32;
@@ -265,7 +267,7 @@ TEST(Verifier, V14Calls) {
   // A cycle; broken up again, so that it can be freed.
   auto self = std::make_shared<Graph>(parse(program).program());
   self->stages.resize(1);
-  call(*self, [&](auto& a) { a.target = self; });
+  call(*self, [&](auto& a) { a.graph.graph = self; });
   self->stages[0].results = {{"c", id_of(*self, "h")}};
   self->stages[0].inputs.pop_back();
   try {

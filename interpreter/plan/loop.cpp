@@ -1,0 +1,362 @@
+#include "interpreter/plan/loop.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "fusion/cost.h"
+#include "interpreter/run/limits.h"
+#include "interpreter/whole_stage.h"
+#include "ops/control_flow.h"
+
+namespace gradus::interpreter {
+
+namespace {
+
+using work::KernelScope;
+
+// Where a value of a step lies: behind one of the pointers that a step has, or in the program.
+struct Source {
+  size_t place = 0;
+  const std::byte* fixed = nullptr;  // the program's: no place
+  int64_t offset = 0;                // in bytes
+  Layout layout;
+};
+
+// A result that no kernel writes where it belongs: what it is a copy of. None: it is absent.
+struct Copy {
+  size_t result = 0;
+  std::optional<Source> from;
+};
+
+struct LoopCode {
+  std::shared_ptr<const Code> code;
+  std::shared_ptr<const SegmentPlan> plan;
+  int64_t steps = 0;
+  bool is_scan = false, reverse = false;
+  size_t carries = 0, sequences = 0, inputs = 0, results = 0;
+  std::vector<Layout> in;                 // of the loop's operands
+  std::vector<Layout> out;                // of a step's results
+  std::vector<int64_t> slice_bytes;       // by operand, of a sequence: from slice to slice
+  std::vector<size_t> place_of_external;  // by the plan's externals
+  std::vector<Copy> copies;
+  // Places: inputs, results, then tensors that only the step sees. In the scratch memory: pointers
+  // of kernels, of places, the step's buffer, second places of carries, those tensors.
+  size_t places = 0;
+  size_t frame_at = 0, places_at = 0, buffer_at = 0, bytes = 0;
+  std::vector<size_t> spare_at;                   // by carry
+  std::vector<std::pair<size_t, size_t>> own_at;  // places, and where they lie
+
+  void find_sources();
+  void lay_out();
+
+ private:
+  void note(const Event& e);
+  std::unordered_map<Register, Source> sources_;
+};
+
+size_t bytes_of(const Layout& l) { return static_cast<size_t>(l.numel()) * size_of(l.dtype); }
+
+size_t rounded(size_t bytes) {
+  return static_cast<size_t>(SlotAllocator::rounded(static_cast<int64_t>(bytes)));
+}
+
+void LoopCode::note(const Event& e) {
+  if (e.kind == Event::Kind::allocate) {
+    const bool direct = e.result != UINT32_MAX && e.layout == out[e.result];
+    const size_t place = direct ? inputs + e.result : places++;
+    if (!direct) own_at.emplace_back(place, bytes_of(e.layout));
+    sources_[e.reg] = {place, nullptr, 0, e.layout};
+  } else if (e.kind == Event::Kind::view) {
+    Source s;
+    if (const Tensor& constant = code->constant(e.base); constant.defined())
+      s.fixed = constant.data();
+    else
+      s = sources_.at(e.base);
+    s.offset += e.offset * static_cast<int64_t>(size_of(e.layout.dtype));
+    s.layout = e.layout;
+    sources_[e.reg] = std::move(s);
+  } else {
+    GRADUS_CHECK(e.kind == Event::Kind::release);
+  }
+}
+
+void LoopCode::find_sources() {
+  const StageCode& stage = code->stage(0);
+  places = inputs + results;
+  for (size_t i = 0; i < inputs; ++i) {
+    if (stage.inputs[i] == no_register) continue;
+    Layout layout = in[i];
+    if (i < carries) layout = Layout(layout.dtype, layout.shape);
+    if (i >= carries && i < carries + sequences) {
+      layout.shape.erase(layout.shape.begin());
+      layout.strides.erase(layout.strides.begin());
+    }
+    sources_[stage.inputs[i]] = {i, nullptr, 0, std::move(layout)};
+  }
+  for (const Event& e : plan->events) note(e);
+  for (Register r : plan->externals) place_of_external.push_back(sources_.at(r).place);
+  for (size_t i = 0; i < results; ++i) {
+    const Register r = stage.returns[i];
+    if (plan->absent_returns[i]) {
+      copies.push_back({i, std::nullopt});
+    } else if (const Tensor& constant = code->constant(r); constant.defined()) {
+      copies.push_back({i, Source{0, constant.data(), 0, constant.layout()}});
+    } else if (const Source& s = sources_.at(r); s.place != inputs + i || s.fixed) {
+      copies.push_back({i, s});
+    }
+  }
+}
+
+void LoopCode::lay_out() {
+  auto take = [&](size_t size) {
+    const size_t at = bytes;
+    bytes += rounded(size);
+    return at;
+  };
+  frame_at = take(plan->args.size() * sizeof(std::byte*));
+  places_at = take(places * sizeof(std::byte*));
+  buffer_at = take(static_cast<size_t>(plan->buffer_bytes));
+  for (size_t i = 0; i < carries; ++i)
+    spare_at.push_back(take(steps > 1 || !in[i].contiguous() ? bytes_of(out[i]) : 0));
+  for (auto& [place, at] : own_at) at = take(at);
+}
+
+// A loop while it runs.
+class Run {
+ public:
+  Run(const LoopCode& loop, std::byte* const* args, KernelScope& scope)
+      : l_(loop),
+        args_(args),
+        scope_(scope),
+        frame_(reinterpret_cast<std::byte**>(scope.scratch + loop.frame_at)),
+        places_(reinterpret_cast<std::byte**>(scope.scratch + loop.places_at)),
+        buffer_(scope.scratch + loop.buffer_at) {}
+
+  void run() {
+    if (l_.steps == 0) return finish_none();
+    begin();
+    for (int64_t n = 0; n < l_.steps; ++n) {
+      check_current_limits();
+      const int64_t t = l_.reverse ? l_.steps - 1 - n : n;
+      set_places(n, t);
+      try {
+        run_step();
+      } catch (const Error& e) {
+        throw_at(t, e);
+      }
+      for (const Copy& c : l_.copies) copy(c);
+    }
+  }
+
+ private:
+  // Where step n leaves a carry: the last one where the result lies.
+  std::byte* carry_after(size_t i, int64_t n) const {
+    const bool in_result = (l_.steps - 1 - n) % 2 == 0;
+    return in_result ? args_[l_.inputs + i] : scope_.scratch + l_.spare_at[i];
+  }
+
+  void copy_first(size_t i, std::byte* to) const {
+    copy_elements(l_.in[i], args_[i], l_.out[i], to);
+  }
+
+  void finish_none() {
+    for (size_t i = 0; i < l_.carries; ++i)
+      if (l_.in[i].numel()) copy_first(i, args_[l_.inputs + i]);
+  }
+
+  void begin() {
+    for (size_t a = 0; a < l_.plan->args.size(); ++a) {
+      const Arg& arg = l_.plan->args[a];
+      frame_[a] = arg.kind == Arg::Kind::slot    ? buffer_ + arg.offset
+                  : arg.kind == Arg::Kind::fixed ? const_cast<std::byte*>(arg.fixed)
+                                                 : nullptr;
+    }
+    for (size_t i = l_.carries + l_.sequences; i < l_.inputs; ++i) places_[i] = args_[i];
+    for (auto [place, at] : l_.own_at) places_[place] = scope_.scratch + at;
+    // The first step reads a carry where it lies, if it lies as the others do.
+    for (size_t i = 0; i < l_.carries; ++i)
+      if (!l_.in[i].contiguous() && l_.in[i].numel()) copy_first(i, carry_after(i, -1));
+  }
+
+  void set_places(int64_t n, int64_t t) {
+    for (size_t i = 0; i < l_.carries; ++i) {
+      places_[i] = n == 0 && l_.in[i].contiguous() ? args_[i] : carry_after(i, n - 1);
+      places_[l_.inputs + i] = carry_after(i, n);
+    }
+    for (size_t i = l_.carries; i < l_.carries + l_.sequences; ++i)
+      places_[i] = args_[i] + t * l_.slice_bytes[i];
+    for (size_t r = l_.carries; r < l_.results; ++r)
+      places_[l_.inputs + r] = args_[l_.inputs + r] + t * static_cast<int64_t>(bytes_of(l_.out[r]));
+    const SegmentPlan& plan = *l_.plan;
+    for (size_t e = 0; e < l_.place_of_external.size(); ++e) {
+      std::byte* const data = places_[l_.place_of_external[e]];
+      for (uint32_t p = plan.patch_begin[e]; p < plan.patch_begin[e + 1]; ++p)
+        frame_[plan.patches[p].arg] = data + plan.patches[p].offset;
+    }
+  }
+
+  void run_step() {
+    const SegmentPlan& plan = *l_.plan;
+    if (plan.whole) {
+      at_ = plan.whole->instructions.empty() ? 0 : plan.whole->instructions[0];
+      size_t item = 0;
+      try {
+        plan.whole->code->run(frame_, plan.whole->calls, scope_.workers, buffer_, item);
+      } catch (...) {
+        at_ = plan.whole->instructions[item];
+        throw;
+      }
+      return;
+    }
+    KernelScope scope{scope_.workers, nullptr};
+    for (const Step& s : plan.steps) {
+      if (!s.run) continue;
+      at_ = s.instruction;
+      scope.scratch = buffer_ + s.scratch;
+      s.run(s.parameters, frame_ + s.args, scope);
+    }
+  }
+
+  void copy(const Copy& c) const {
+    const Layout& to = l_.out[c.result];
+    std::byte* const target = places_[l_.inputs + c.result];
+    if (to.numel() == 0) return;
+    if (!c.from) {
+      std::memset(target, 0, bytes_of(to));
+      return;
+    }
+    const std::byte* base = c.from->fixed ? c.from->fixed : places_[c.from->place];
+    copy_elements(c.from->layout, base + c.from->offset, to, target);
+  }
+
+  [[noreturn]] void throw_at(int64_t t, const Error& e) const {
+    if (e.where().known()) throw;
+    const ir::Graph& graph = l_.code->graph();
+    throw graph.error_at(l_.code->stage(0).instructions[at_].where,
+                         fmt::format("step {} of '{}': {}", t, graph.name, e.bare()));
+  }
+
+  const LoopCode& l_;
+  std::byte* const* const args_;
+  KernelScope& scope_;
+  std::byte** const frame_;
+  std::byte** const places_;
+  std::byte* const buffer_;
+  uint32_t at_ = 0;  // the instruction that runs
+};
+
+void run_loop(const LoopCode& loop, std::byte* const* args, KernelScope& scope) {
+  Run(loop, args, scope).run();
+}
+
+// A tensor that lies so, without memory.
+Tensor stand_in(Layout layout) {
+  alignas(64) static std::byte place[64];
+  const auto bytes = static_cast<size_t>(layout.extent()) * size_of(layout.dtype);
+  return Tensor(make_ref<Storage>(place, bytes, Device(), [] {}), std::move(layout));
+}
+
+// The kernels that a body may have: those of the stage that the loop stands in, on the host.
+KernelChoice body_choice(const KernelChoice& stage) {
+  KernelChoice choice = stage.bodies ? *stage.bodies : stage;
+  if (choice.traits().host_memory) return choice;
+  choice.backend = devices::cpu();
+  choice.mode = FusionMode::off;
+  choice.source = nullptr;
+  choice.set = nullptr;
+  return choice;
+}
+
+// The loop's plan is made anew when code is there that its body waits for.
+void note_missing(SegmentPlan& plan, const SegmentPlan& body) {
+  for (const auto& nest : body.missing)
+    if (std::ranges::none_of(plan.missing, [&](const auto& m) { return m.second == nest.second; }))
+      plan.missing.push_back(nest);
+  plan.awaits_bodies |= body.awaits_bodies || body.may_be_whole;
+}
+
+// The sizes of a step's value: of a whole sequence or stack, without the first.
+Layout slice_of(Layout layout) {
+  layout.shape.erase(layout.shape.begin());
+  layout.strides.erase(layout.strides.begin());
+  return layout;
+}
+
+// What a loop takes and how often, without its body's plan.
+LoopCode form_of(const Draft& d, const Instruction& i, std::span<const Layout> in) {
+  LoopCode loop;
+  loop.steps = 1;
+  if (const auto parts = ops::loop_in(*i.op, i.attributes, in.size())) {
+    loop.is_scan = true;
+    loop.reverse = parts->form->reverse;
+    loop.carries = parts->carries;
+    loop.sequences = parts->sequences;
+    loop.steps =
+        parts->form->length ? parts->form->length->evaluate(d.sizes) : in[loop.carries].shape[0];
+    if (loop.steps < 0)
+      throw Error("{}: its length {} is {}, which is negative", i.op->name,
+                  parts->form->length->to_string(), loop.steps);
+  }
+  return loop;
+}
+
+// The form's code. `out` are the loop's results.
+LoopCode make_loop(Draft& d, LoopCode loop, std::shared_ptr<const Code> body,
+                   std::span<const Layout> in, std::span<const Layout> out) {
+  loop.code = std::move(body);
+  loop.inputs = in.size();
+  loop.results = out.size();
+  loop.in.assign(in.begin(), in.end());
+  loop.slice_bytes.resize(in.size());
+  std::vector<Tensor> inputs;
+  for (size_t k = 0; k < in.size(); ++k) {
+    Layout layout = in[k];
+    if (k < loop.carries) layout = Layout(layout.dtype, layout.shape);
+    if (k >= loop.carries && k < loop.carries + loop.sequences) {
+      loop.slice_bytes[k] = layout.strides[0] * static_cast<int64_t>(size_of(layout.dtype));
+      layout = slice_of(std::move(layout));
+    }
+    inputs.push_back(stand_in(std::move(layout)));
+  }
+  for (size_t r = 0; r < out.size(); ++r) {
+    const Layout layout(out[r].dtype, out[r].shape);
+    loop.out.push_back(loop.is_scan && r >= loop.carries ? slice_of(layout) : layout);
+  }
+  const KernelChoice choice = body_choice(d.choice);
+  std::vector<int64_t> key;
+  for (const Tensor& t : inputs) append_input_key(t, key);
+  loop.plan = find_or_make_plan(*loop.code, 0, nullptr, inputs, key, choice);
+  if (loop.plan->may_be_whole &&
+      loop.plan->runs.exchange(fusion::runs_before_stage) < fusion::runs_before_stage)
+    request_whole(*loop.code, *loop.plan, inputs, choice);
+  note_missing(*d.plan, *loop.plan);
+  loop.find_sources();
+  loop.lay_out();
+  return loop;
+}
+
+struct BranchCode {
+  LoopCode then, otherwise;
+};
+void run_branch(const BranchCode& branch, std::byte* const* args, KernelScope& scope) {
+  run_loop(*args[0] != std::byte{0} ? branch.then : branch.otherwise, args + 1, scope);
+}
+
+}  // namespace
+
+work::WorkRef loop_work(Draft& d, const Instruction& i, std::span<const Layout> in,
+                        std::span<const Layout> out) {
+  LoopCode form = form_of(d, i, in);
+  if (i.bodies.size() == 1) {
+    LoopCode loop = make_loop(d, std::move(form), i.bodies[0], in, out);
+    const size_t bytes = loop.bytes;
+    return work::share(work::foreign(work::Kernel::of<run_loop>(std::move(loop), bytes)));
+  }
+  BranchCode branch{make_loop(d, form, i.bodies[0], in.subspan(1), out),
+                    make_loop(d, form, i.bodies[1], in.subspan(1), out)};
+  const size_t bytes = std::max(branch.then.bytes, branch.otherwise.bytes);
+  return work::share(work::foreign(work::Kernel::of<run_branch>(std::move(branch), bytes)));
+}
+
+}  // namespace gradus::interpreter

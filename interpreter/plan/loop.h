@@ -1,0 +1,14 @@
+// Code for a loop: its body is planned once, and run step by step without planning, locking or
+// allocating.
+#pragma once
+
+#include "interpreter/plan/draft.h"
+
+namespace gradus::interpreter {
+
+// Given   an instruction that is a loop, and the layouts of its operands and results
+// Result  work that is the loop. The plan notes what kernels its body waits for
+work::WorkRef loop_work(Draft& draft, const Instruction& loop, std::span<const Layout> in,
+                        std::span<const Layout> out);
+
+}  // namespace gradus::interpreter

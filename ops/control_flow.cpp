@@ -1,0 +1,188 @@
+#include "ops/control_flow.h"
+
+#include "gradus/registry.h"
+#include "gradus/rules.h"
+#include "ops/assemble.h"
+#include "ops/families.h"
+#include "ops/structural.h"
+
+namespace gradus::ops {
+
+const Operator& scan_operator() { return record<Scan>(); }
+
+const Operator& if_operator() { return record<If>(); }
+
+Attributes scan_attributes(LoopForm form, GraphName body) {
+  return make_attributes(Scan::Attr{std::move(form), std::move(body)});
+}
+Attributes if_attributes(GraphName then, GraphName otherwise) {
+  return make_attributes(If::Attr{std::move(then), std::move(otherwise)});
+}
+
+std::optional<Loop> loop_in(const Operator& op, const Attributes& attributes, size_t operands) {
+  if (&op != &record<Scan>()) return std::nullopt;
+  const auto& a = attributes_as<Scan::Attr>(attributes);
+  const auto carries = static_cast<size_t>(a.carries), sequences = static_cast<size_t>(a.sequences);
+  return Loop{&a, a.body.graph.get(), carries, sequences, operands - carries - sequences};
+}
+std::optional<Loop> loop_in(const ir::Node& node) {
+  return loop_in(*node.op, node.attributes, node.operands.size());
+}
+
+Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands) {
+  return form.length ? *form.length : operands[static_cast<size_t>(form.carries)].type->dims[0];
+}
+
+namespace {
+
+void check_counts(const InferCall& call, const Scan::Attr& a) {
+  if (!a.body.graph) call.fail("graph '{}' is not known here", a.body.name);
+  const auto operands = static_cast<int64_t>(call.operands());
+  if (a.carries < 0 || a.sequences < 0 || a.carries > operands ||
+      a.sequences > operands - a.carries)
+    call.fail("it has {} operands, and {} carries and {} sequences are said to be among them",
+              operands, a.carries, a.sequences);
+  const auto results = static_cast<int64_t>(a.body.graph->stages[0].results.size());
+  if (results < a.carries)
+    call.fail("graph '{}' returns {} values for {} carries", a.body.name, results, a.carries);
+  if (!a.length && a.sequences == 0)
+    call.fail("it has no sequence that says how many steps it takes; write `length`");
+  if (a.length && a.length->is_constant() && a.length->value() < 0)
+    call.fail("its length is {}, which is negative", a.length->value());
+  for (int64_t i = a.carries; i < a.carries + a.sequences; ++i)
+    if (const Type& t = call.tensor(static_cast<size_t>(i)); t.rank() == 0)
+      call.fail("operand {} is {}; a sequence has a first dimension, along which it is read", i,
+                to_string(t));
+}
+
+Type slice_of(const Type& sequence) {
+  return Type(sequence.dtype, Dims(sequence.dims.begin() + 1, sequence.dims.end()),
+              sequence.device);
+}
+
+// What a carry becomes has its type.
+void check_carry(const InferCall& call, const ir::Graph& body, size_t i, const Type& next) {
+  const Type& now = call.tensor(i);
+  const ir::Stage& stage = body.stages[0];
+  const std::string what =
+      fmt::format("the carry '{}' of graph '{}', which becomes '{}'", body[stage.inputs[i]].name,
+                  body.name, stage.results[i].name);
+  if (next.dtype != now.dtype || next.rank() != now.rank() || next.device != now.device)
+    call.fail("{}, is {}, and that is {}", what, to_string(now), to_string(next));
+  for (size_t d = 0; d < now.dims.size(); ++d)
+    call.require_equal(next.dims[d], now.dims[d], fmt::format("dimension {} of {}", d, what));
+}
+
+}  // namespace
+
+void Scan::infer(InferCall& call) {
+  const auto& a = attributes_as<Attr>(call.attributes);
+  check_counts(call, a);
+  const auto carries = static_cast<size_t>(a.carries), sequences = static_cast<size_t>(a.sequences);
+  const Dim length = steps_of(a, call.in);
+  std::vector<Type> slices(sequences);
+  SmallVector<ir::OperandType, 4> in(call.in.begin(), call.in.end());
+  for (size_t k = 0; k < sequences; ++k) {
+    const Type& whole = call.tensor(carries + k);
+    call.require_equal(whole.dims[0], length,
+                       fmt::format("dimension 0 of operand {}, a sequence", carries + k));
+    slices[k] = slice_of(whole);
+    in[carries + k].type = &slices[k];
+  }
+  const ir::Graph& body = *a.body.graph;
+  const Substitution s =
+      match_arguments(InferCall{call.op, in, call.attributes, {}, call.equalities}, body);
+  for (size_t i = 0; i < body.stages[0].results.size(); ++i) {
+    const ir::Result& r = body.stages[0].results[i];
+    if (r.value == ir::no_value)
+      call.fail("graph '{}' returns `none` as '{}', which a step cannot", a.body.name, r.name);
+    Type t = body[r.value].type;
+    Dims dims;
+    if (i >= carries) dims.push_back(length);
+    for (const Dim& d : t.dims) dims.push_back(d.substitute(s));
+    t.dims = std::move(dims);
+    if (i < carries) {
+      check_carry(call, body, i, t);
+      t.dims = call.tensor(i).dims;
+    }
+    call.out.push_back(std::move(t));
+  }
+}
+
+void Scan::compose(ComposeCall& c) {
+  const auto& a = c.attr<Attr>();
+  const auto carries = static_cast<size_t>(a.carries), sequences = static_cast<size_t>(a.sequences);
+  SmallVector<ir::OperandType, 4> types;
+  for (const Value& x : c.operands) types.push_back(x.operand_type());
+  const auto given = ops::infer(c.op, types, c.attributes, nullptr);
+  const Dim length = steps_of(a, types);
+  if (!length.is_constant())
+    c.fail("it takes {} steps, and is unrolled only where that is a number", length.to_string());
+  const auto steps = static_cast<size_t>(length.value());
+  SmallVector<Value, 4> in(c.operands.begin(), c.operands.end());
+  std::vector<std::vector<Value>> stacks(given.size() - carries, std::vector<Value>(steps));
+  for (size_t n = 0; n < steps; ++n) {
+    const size_t t = a.reverse ? steps - 1 - n : n;
+    for (size_t k = carries; k < carries + sequences; ++k)
+      in[k] = select(c.operands[k], 0, static_cast<int64_t>(t));
+    auto out = emit_graph(c.world, c.op, *a.body.graph, in);
+    for (size_t i = 0; i < carries; ++i) in[i] = out[i];
+    for (size_t i = carries; i < out.size(); ++i) stacks[i - carries][t] = out[i];
+  }
+  for (size_t i = 0; i < carries; ++i) c.give(in[i]);
+  for (size_t k = 0; k < stacks.size(); ++k)
+    c.give(steps ? emit_all<Stack>(c.world, stacks[k], {.dim = 0})[0]
+                 : zeros_of(c.world, given[carries + k]));
+}
+
+namespace {
+
+// What a branch gives.
+SmallVector<Type, 2> branch_types(const InferCall& call, const GraphName& named) {
+  if (!named.graph) call.fail("graph '{}' is not known here", named.name);
+  const ir::Graph& graph = *named.graph;
+  const Substitution s = match_arguments(
+      InferCall{call.op, call.in.subspan(1), call.attributes, {}, call.equalities}, graph);
+  SmallVector<Type, 2> types;
+  for (const ir::Result& r : graph.stages[0].results) {
+    if (r.value == ir::no_value)
+      call.fail("graph '{}' returns `none` as '{}', which a branch cannot", named.name, r.name);
+    types.push_back(graph[r.value].type);
+    for (Dim& d : types.back().dims) d = d.substitute(s);
+  }
+  return types;
+}
+
+}  // namespace
+
+void If::infer(InferCall& call) {
+  const auto& a = attributes_as<Attr>(call.attributes);
+  if (const Type& p = call.tensor(0); p.dtype != DType::boolean || p.rank() != 0)
+    call.fail("the predicate is {}; it has to be bool[]", to_string(p));
+  const auto types = branch_types(call, a.then), others = branch_types(call, a.otherwise);
+  if (types.size() != others.size())
+    call.fail("graph '{}' returns {} values, graph '{}' {}", a.then.name, types.size(),
+              a.otherwise.name, others.size());
+  for (size_t i = 0; i < types.size(); ++i) {
+    const Type &t = types[i], &o = others[i];
+    const std::string what =
+        fmt::format("result {} of the graphs '{}' and '{}'", i, a.then.name, a.otherwise.name);
+    if (t.dtype != o.dtype || t.rank() != o.rank() || t.device != o.device)
+      call.fail("{} is {} and {}", what, to_string(t), to_string(o));
+    for (size_t d = 0; d < t.dims.size(); ++d)
+      call.require_equal(t.dims[d], o.dims[d], fmt::format("dimension {} of {}", d, what));
+    call.out.push_back(t);
+  }
+}
+
+void If::compose(ComposeCall& c) {
+  const auto& a = c.attr<Attr>();
+  const std::optional<bool> holds = c.world.truth(c.x(0));
+  if (!holds) c.fail("what the predicate is, only a run knows");
+  c.results =
+      emit_graph(c.world, c.op, *(*holds ? a.then : a.otherwise).graph, c.operands.subspan(1));
+}
+
+std::span<const ir::Operator* const> control_flow_family() { return fold<ControlFlowOperators>(); }
+
+}  // namespace gradus::ops

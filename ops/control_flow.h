@@ -1,0 +1,80 @@
+// Loops over graphs of the same file. Passes differentiate and batch them by their graphs
+// (ir/passes/loops.h); what a step does is planned once (interpreter/plan/loop.cpp).
+#pragma once
+
+#include "gradus/table.h"
+
+namespace gradus::ops {
+
+using namespace std::literals;
+
+// What a loop says of its operands, the first of which are carries, and of its steps.
+struct LoopForm {
+  int64_t carries = 0, sequences = 0;
+  std::optional<Dim> length;  // of the sequences, where it is not written
+  bool reverse = false;       // the last slice first
+};
+
+// The body is a graph of one stage. It takes the carries, a slice of each sequence along its first
+// dimension, and the constants; it gives the next carries, then the step's results. The results are
+// the last carries, then the steps' results along a new first dimension, each at its step's place.
+struct Scan {
+  static constexpr std::string_view name = "scan",
+                                    doc =
+                                        "the steps of a graph: its first results are its first "
+                                        "inputs in the next step, others are stacked";
+  static constexpr std::array inputs{"x..."sv};  // carries, sequences, constants
+  static constexpr std::array results{"y..."sv};
+  static constexpr bool loop = true;
+  struct Attr : LoopForm {
+    GraphName body;
+    static constexpr auto fields() {
+      return std::tuple(required("body", &Attr::body), field("carries", &Attr::carries),
+                        field("sequences", &Attr::sequences), field("length", &Attr::length),
+                        field("reverse", &Attr::reverse));
+    }
+  };
+  static void infer(InferCall&);
+  static void compose(ComposeCall&);  // unrolls it; its length has to be a number
+};
+
+// Only the graph that the predicate chooses runs.
+struct If {
+  static constexpr std::string_view name = "if",
+                                    doc =
+                                        "the results of `then` where the predicate holds, else "
+                                        "those of `else`, both of the operands behind it";
+  static constexpr std::array inputs{"predicate"sv, "x..."sv};
+  static constexpr std::array results{"y..."sv};
+  static constexpr bool loop = true;
+  struct Attr {
+    GraphName then, otherwise;
+    static constexpr auto fields() {
+      return std::tuple(required("then", &Attr::then), required("else", &Attr::otherwise));
+    }
+  };
+  static void infer(InferCall&);
+  static void compose(ComposeCall&);  // what runs, in a world that has values
+};
+
+// A scan in parts. Borrows the attributes.
+struct Loop {
+  const LoopForm* form;
+  const ir::Graph* body;
+  size_t carries, sequences, constants;  // operands, in this order
+  size_t first_constant() const { return carries + sequences; }
+};
+// Nothing of any other node: of a branch.
+std::optional<Loop> loop_in(const Operator& op, const Attributes& attributes, size_t operands);
+std::optional<Loop> loop_in(const ir::Node& node);
+// How many steps it takes, by the types of its operands.
+Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands);
+
+const Operator& scan_operator();
+Attributes scan_attributes(LoopForm form, GraphName body);
+const Operator& if_operator();
+Attributes if_attributes(GraphName then, GraphName otherwise);
+
+using ControlFlowOperators = std::tuple<Scan, If>;
+
+}  // namespace gradus::ops

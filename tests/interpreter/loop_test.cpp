@@ -1,0 +1,253 @@
+// Loops while they run: errors and limits name the step, the steady state allocates nothing, and
+// code does not grow with the length.
+#include <gtest/gtest.h>
+
+#include "gradus/engine.h"
+#include "tests/interpreter/support.h"
+
+namespace gradus::test {
+namespace {
+
+const std::string cell = R"(
+graph cell {
+  stage 0 (%h: f64[H], %x: f64[H], %w: f64[H, H]) {
+    %a = mv(%w, %h)
+    %s = add(%a, %x)
+    %n = tanh(%s)
+    %y = sum(%n)
+    return %n, %y
+  }
+}
+)";
+
+std::string recurrent(int64_t steps) {
+  return cell + fmt::format(R"(
+graph recurrent {{
+  stage 0 (%h0: f64[3], %xs: f64[{}, 3], %w: f64[3, 3]) {{
+    %h, %ys = scan(%h0, %xs, %w) {{body = "cell", carries = 1, sequences = 1}}
+    %l = sum(%ys)
+    return %l
+  }}
+}}
+)",
+                            steps);
+}
+
+std::vector<Tensor> inputs(int64_t steps) {
+  std::vector<double> xs;
+  for (int64_t i = 0; i < 3 * steps; ++i) xs.push_back(std::sin(1.3 * static_cast<double>(i)));
+  return {f64({0.1, 0.2, -0.3}), Tensor::from(DType::f64, Sizes{steps, 3}, xs),
+          f64({3, 3}, {0.5, -0.2, 0.1, 0.3, 0.4, -0.6, 0.7, 0.1, 0.2})};
+}
+
+TEST(Loops, CodeDoesNotGrowWithTheLength) {
+  size_t instructions[2];
+  int64_t buffers[2];
+  const int64_t lengths[] = {10, 10000};
+  for (int i = 0; i < 2; ++i) {
+    auto code = compile(recurrent(lengths[i]), 2);
+    instructions[i] = 0;
+    for (size_t s = 0; s < code->stages(); ++s)
+      instructions[i] += code->stage(s).instructions.size();
+    State state(code);
+    buffers[i] = static_cast<int64_t>(state.prepare({})[0].buffer);
+  }
+  EXPECT_EQ(instructions[0], instructions[1]);
+  // The stack of ys alone, in places of 64 bytes.
+  EXPECT_LE(std::abs(buffers[1] - buffers[0] - (lengths[1] - lengths[0]) * 8), 64);
+}
+
+TEST(Loops, APreparedStateAllocatesNothing) {
+  auto heap = std::make_shared<HeapAllocator>();
+  auto context =
+      std::make_shared<Context>(ContextOptions{.workers = 1, .allocator = heap, .log = {}});
+  auto code = compile(recurrent(50), 1);
+  State state(code, context);
+  state.prepare({});
+  const auto given = inputs(50);
+  auto round = [&] {
+    Tensor loss = Tensor::empty(DType::f64, {}, *context);
+    std::vector<Tensor> results{loss};
+    state.run_into(given, results);
+    std::vector<Tensor> gradients{Tensor::empty(DType::f64, Sizes{3}, *context),
+                                  Tensor::empty(DType::f64, Sizes{50, 3}, *context),
+                                  Tensor::empty(DType::f64, Sizes{3, 3}, *context)};
+    const auto before = heap->live_blocks();
+    state.run_into(std::vector<Tensor>{scalar(1)}, gradients);
+    EXPECT_EQ(heap->live_blocks(), before);
+    state.restart();
+  };
+  round();
+  round();
+}
+
+TEST(Loops, ErrorsNameTheStep) {
+  auto code = compile(R"(
+graph pick {
+  stage 0 (%i: i64[1], %table: f64[4]) {
+    %y = index_select(%table, %i) {dim = 0}
+    return %y
+  }
+}
+graph g {
+  stage 0 (%is: i64[T, 1], %table: f64[4]) {
+    %y = scan(%is, %table) {body = "pick", sequences = 1}
+    return %y
+  }
+}
+)");
+  State state(code);
+  const Tensor table = f64({1, 2, 3, 4});
+  auto indices = [](std::vector<double> values) {
+    return Tensor::from(DType::i64, Sizes{static_cast<int64_t>(values.size()), 1}, values);
+  };
+  const std::string message = error_of([&] { run(state, {indices({0, 3, 7, 1}), table}); });
+  EXPECT_NE(message.find("test.ir:4:"), std::string::npos) << message;
+  EXPECT_NE(message.find("step 2 of 'pick'"), std::string::npos) << message;
+  EXPECT_TRUE(state.poisoned());
+  state.restart();
+  EXPECT_EQ(run(state, {indices({0, 3}), table})[0].to_doubles(), (std::vector<double>{1, 4}));
+}
+
+// Tells a token to cancel when the loop begins.
+class Canceller final : public InstructionObserver {
+ public:
+  explicit Canceller(CancelToken& token) : token_(token) {}
+  void before(size_t, size_t instruction) override {
+    if (instruction == 0) token_.cancel();
+  }
+  void after(size_t, size_t) override {}
+
+ private:
+  CancelToken& token_;
+};
+
+TEST(Loops, AreCancelledBetweenSteps) {
+  State state(compile(recurrent(20)));
+  CancelToken token;
+  Canceller canceller(token);
+  RunOptions options;
+  options.cancel = &token;
+  options.observer = &canceller;
+  const std::string message = error_of([&] { run(state, inputs(20), options); });
+  EXPECT_NE(message.find("was cancelled in stage 0, before instruction 0"), std::string::npos)
+      << message;
+  state.restart();
+  EXPECT_EQ(run(state, inputs(20)).size(), 1u);
+}
+
+// SPEC L3
+TEST(Loops, ABranchThatIsNotChosenDoesNotRun) {
+  auto code = compile(R"(
+graph pick {
+  stage 0 (%i: i64[1], %table: f64[4]) {
+    %y = index_select(%table, %i) {dim = 0}
+    return %y
+  }
+}
+graph first {
+  stage 0 (%i: i64[1], %table: f64[4]) {
+    %y = slice(%table) {dim = 0, start = 0, end = 1}
+    return %y
+  }
+}
+graph g {
+  stage 0 (%p: bool[], %i: i64[1], %table: f64[4]) {
+    %y = if(%p, %i, %table) {then = "pick", else = "first"}
+    return %y
+  }
+}
+)");
+  const Tensor table = f64({1, 2, 3, 4}),
+               far = Tensor::from(DType::i64, Sizes{1}, std::vector<double>{9});
+  const Tensor yes = Tensor::scalar(DType::boolean, 1), no = Tensor::scalar(DType::boolean, 0);
+  State state(code);
+  EXPECT_EQ(run(state, {no, far, table})[0].to_doubles(), std::vector<double>{1});
+  state.restart();
+  const std::string message = error_of([&] { run(state, {yes, far, table}); });
+  EXPECT_NE(message.find("of 'pick'"), std::string::npos) << message;
+}
+
+TEST(Loops, SizesThatDataDecidesAreRefusedInThem) {
+  const std::string message = error_of([&] {
+    compile(R"(
+graph pick {
+  stage 0 (%x: f64[4]) {
+    %y = nonzero(%x)
+    %z = cast(%y) {dtype = f64}
+    %s = sum(%z)
+    return %s
+  }
+}
+graph g {
+  stage 0 (%xs: f64[T, 4]) {
+    %y = scan(%xs) {body = "pick", sequences = 1}
+    return %y
+  }
+}
+)");
+  });
+  EXPECT_NE(message.find("the size of whose result data decides"), std::string::npos) << message;
+}
+
+// A body's carries are what nobody reads: they go, with what they alone need.
+TEST(Loops, WhatNobodyReadsIsTakenOut) {
+  ir::Graph g = ir::parse(cell + R"(
+graph g {
+  stage 0 (%h0: f64[3], %xs: f64[5, 3], %w: f64[3, 3]) {
+    %h, %ys = scan(%h0, %xs, %w) {body = "cell", carries = 1, sequences = 1}
+    return %h
+  }
+}
+)")
+                    .program();
+  ir::eliminate_dead_code(g);
+  ir::verify(g);
+  EXPECT_EQ(g.stages[0].nodes[0].results.size(), 1u) << ir::print(g);
+  EXPECT_EQ(ir::print(g).find("sum"), std::string::npos) << ir::print(g);
+}
+
+// The Hessian of a loop is a batch of loops.
+// SPEC L1
+TEST(Loops, HessiansAndBatches) {
+  const ir::Graph g = ir::parse(recurrent(4)).program();
+  const ir::Graph hessian = ir::hessian(g, {.wrt = std::vector<std::string>{"h0"}});
+  State state(Code::compile(hessian));
+  auto given = inputs(4);
+  const auto found = run(state, given);
+  const Tensor h = found.back();
+  ASSERT_EQ(h.shape().size(), 2u);
+  // Against the gradient's differences.
+  auto gradient = [&](double shift, size_t at) {
+    auto x = given;
+    auto values = x[0].to_doubles();
+    values[at] += shift;
+    x[0] = Tensor::from(DType::f64, Sizes{3}, values);
+    State s(compile(recurrent(4), 1));
+    run(s, x);
+    return run(s, {scalar(1)})[0].to_doubles();
+  };
+  const auto values = h.to_doubles();
+  for (size_t i = 0; i < 3; ++i) {
+    const auto up = gradient(1e-5, i), down = gradient(-1e-5, i);
+    for (size_t k = 0; k < 3; ++k) EXPECT_NEAR(values[3 * k + i], (up[k] - down[k]) / 2e-5, 1e-8);
+  }
+  // Each of a batch is what it is alone, with a size that is a name.
+  const ir::Graph many = ir::batch(g, {"h0", "xs"}, ir::Dim::symbol("B"));
+  State batched(Code::compile(many));
+  auto two = [](const Tensor& a, double factor) {
+    auto v = a.to_doubles();
+    const size_t n = v.size();
+    for (size_t i = 0; i < n; ++i) v.push_back(factor * v[i]);
+    Sizes shape{2};
+    shape.append(a.shape().begin(), a.shape().end());
+    return Tensor::from(a.dtype(), shape, v);
+  };
+  const auto both =
+      run(batched, {two(given[0], -1), two(given[1], 0.5), given[2]}).back().to_doubles();
+  State one(Code::compile(g));
+  EXPECT_NEAR(both[0], run(one, given)[0].to_doubles()[0], 1e-13);
+}
+
+}  // namespace
+}  // namespace gradus::test
