@@ -119,7 +119,10 @@ std::vector<Tensor> Sample::inputs(DType dtype, uint64_t seed) const {
   return list;
 }
 
-bool runs_alone(const ir::Operator& op) { return !op.traits.structural && !op.traits.opaque; }
+// What runs graphs is held by the corpus: no call of it stands without those.
+bool runs_alone(const ir::Operator& op) {
+  return !op.traits.structural && !op.traits.opaque && !op.traits.loop;
+}
 
 std::vector<Sample> samples_of(const ir::Operator& op) {
   std::vector<Sample> samples;
