@@ -11,20 +11,73 @@ namespace gradus::fusion {
 
 namespace {
 
-// In nanoseconds.
-constexpr double call = 6;                // of an instruction of its own
-constexpr double byte_near = 0.006;       // stored and read again, from the nearest cache
-constexpr double byte_far = 0.014;        // from those behind
-constexpr int64_t near_bytes = 16 << 10;  // of one value that stays near
-constexpr double slot = 3;                // a load or a store: what was just stored comes late
-constexpr double row = 3;                 // a row of its own
-constexpr double rest = 45;               // a row's end that is no whole vector
-constexpr double strided_element = 0.6;   // gathered one by one
-constexpr double again = 0.03;            // an element of a step computed once more
-constexpr double function_again = 0.4;    // the same of exp and its like
-constexpr double reduced_row = 15;        // a row's lanes folded
-constexpr double alone = 1 << 16;         // elements that more than one worker is worth
+// In nanoseconds, of kernels in registers of some width beside the loops that they replace:
+// least squares over the times of bench_corpus' programs, all their groups fused and none.
+struct Costs {
+  // Saved.
+  double call;               // of an instruction of its own
+  double reduction;          // one that reduces rows takes more
+  double byte;               // stored and read again
+  double element;            // of a step
+  double function;           // the same of exp and its like
+  double reduced_row;        // a row that is reduced by a loop of its own
+  double broadcast_row;      // a row with one element for all others
+  double broadcast_element;  // an element beside that
+  // Lost.
+  double row;            // a row of its own
+  double rest;           // a row's end that is no whole vector, in each loop over the row
+  double rest_step;      // what each step does for it
+  double rest_function;  // the same of exp and its like
+  double short_row;      // more than that, where a row is less than half a vector
+  double level;          // a row's lanes folded
+  double level_wide;     // the same of f64 and i64
+};
+constexpr Costs costs_512 = {.call = 4.7,
+                             .reduction = 43,
+                             .byte = 0.012,
+                             .element = 0.03,
+                             .function = 0.47,
+                             .reduced_row = 5.3,
+                             .broadcast_row = 7,
+                             .broadcast_element = 0.05,
+                             .row = 1.8,
+                             .rest = 0,
+                             .rest_step = 0,
+                             .rest_function = 4,
+                             .short_row = 5,
+                             .level = 0.6,
+                             .level_wide = 0.6};
+// Without masks a vector's rest takes longer.
+constexpr Costs costs_256 = {.call = 6.5,
+                             .reduction = 35,
+                             .byte = 0.013,
+                             .element = 0.015,
+                             .function = 0.11,
+                             .reduced_row = 9.5,
+                             .broadcast_row = 7,
+                             .broadcast_element = 0.036,
+                             .row = 0,
+                             .rest = 1.6,
+                             .rest_step = 1.5,
+                             .rest_function = 9,
+                             .short_row = 4,
+                             .level = 10,
+                             .level_wide = 30};
+// The same in all.
+constexpr double slot = 0.6;                    // a load or a store
+constexpr double cell = 16;                     // one more part that is joined
+constexpr double strided_again = 0.6;           // an element gathered once more
+constexpr double strided_rest = 2;              // the end of a row that is gathered
+constexpr double indexed = 0.2;                 // read at an index
+constexpr double small_indexed = 0.6;           // the same of less than 4 bytes
+constexpr double column_element = 0.1;          // added to its column
+constexpr double again = 0.03;                  // an element of a step computed once more
+constexpr double function_again = 0.4;          // the same of exp and its like
+constexpr double alone = 1 << 16;               // elements that more than one worker is worth
 constexpr int64_t most_accumulators = 1 << 14;  // columns by sums, of which each has sixteen
+
+// Of a vector and of a call in a stage's function.
+constexpr double stage_call = 6, stage_slot = 3, stage_reduced = 15;
 
 }  // namespace
 
@@ -35,7 +88,10 @@ bool takes_columns(int64_t columns) {
          (columns >= 256 || (columns >= 32 && columns % work::reduce_lanes == 0));
 }
 
-int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
+namespace {
+
+// Whether it computes in nothing narrower than f64 and i64.
+bool takes_wide_lanes(const Nest& nest) {
   bool narrow = false;
   auto look = [&](DType d) { narrow |= is_floating(d) && d != DType::f64; };
   for (const Load& l : nest.loads) look(l.dtype);
@@ -43,7 +99,13 @@ int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
     look(s.dtype);
     if (s.call.op) look(dtype_of(s.compute));
   }
-  const int64_t lanes = 2 * vector_bits / (narrow ? 32 : 64);
+  return !narrow;
+}
+
+}  // namespace
+
+int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
+  const int64_t lanes = 2 * vector_bits / (takes_wide_lanes(nest) ? 64 : 32);
   return nest.reduces() ? std::min(lanes, work::reduce_lanes) : lanes;
 }
 
@@ -63,52 +125,92 @@ double repeated(const Nest& nest, const RowLoops& rows, double elements) {
 
 }  // namespace
 
-bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) {
+namespace {
+
+// The loads and what they save and lose.
+void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int levels, bool rest,
+                 Estimate& e) {
+  const auto elements = static_cast<double>(frame.count());
+  const double rows = elements / static_cast<double>(frame.sizes.back());
+  for (size_t v = 0; v < nest.loads.size(); ++v) {
+    const Load& l = nest.loads[v];
+    if (l.walks.back() == Walk::strided)
+      e.lost += levels * elements * strided_again + (rest ? rows * strided_rest : 0);
+    if (l.walks.back() == Walk::broadcast && rows > 1)
+      e.saved += rows * costs.broadcast_row + elements * costs.broadcast_element;
+    if (l.operands <= 1 && !l.index) continue;
+    // What an edge moves is not stored and read again; it is read at an index as before.
+    const double bytes = elements * static_cast<double>(size_of(l.dtype));
+    e.saved += (std::ranges::count(nest.stores, v) > 0 ? 1 : 2) * bytes * costs.byte;
+    if (l.index) e.lost += elements * (size_of(l.dtype) < 4 ? small_indexed : indexed);
+  }
+}
+
+void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const RowLoops& loops,
+                 bool rest, Estimate& e) {
+  const auto elements = static_cast<double>(frame.count());
+  const double rows = elements / static_cast<double>(frame.sizes.back());
+  std::vector<bool> read(nest.values());
+  for (const Step& s : nest.steps)
+    for (ValueNumber o : s.operands) read[o] = true;
+  double of_elements = 0;
+  for (size_t i = 0; i < nest.steps.size(); ++i) {
+    const Step& step = nest.steps[i];
+    const auto v = static_cast<ValueNumber>(nest.first_step() + i);
+    if (step.reduces_column()) {
+      e.lost += elements * column_element;
+    } else if (step.reduces()) {
+      e.saved += costs.reduction + rows * costs.reduced_row;
+    }
+    if (loops.facts.of_row[v]) continue;
+    ++of_elements;
+    const bool function = is_function(step.call.op);
+    if (function) e.saved += elements * costs.function;
+    if (rest) e.lost += rows * (costs.rest_step + (function ? costs.rest_function : 0));
+    if (step.reduces_column()) continue;
+    const double bytes = elements * static_cast<double>(size_of(step.dtype));
+    const bool stored = std::ranges::count(nest.stores, v) > 0;
+    e.saved += ((read[v] ? 1 : 0) + (stored ? 0 : 1)) * bytes * costs.byte;
+  }
+  e.saved += elements * costs.element * std::max(of_elements - 1, 0.0);
+}
+
+}  // namespace
+
+Estimate estimate(const Nest& nest, const Frame& frame, unsigned vector_bits) {
   const auto edges = static_cast<size_t>(
       std::ranges::count_if(nest.loads, [](const Load& l) { return l.operands > 1 || l.index; }));
-  if (nest.steps.size() + edges < 2) return false;
+  if (nest.steps.size() + edges < 2) return {.refused = "it is one instruction"};
   const auto elements = static_cast<double>(frame.count());
   const int64_t columns = frame.sizes.back();
   const double rows = elements / static_cast<double>(columns);
   const RowLoops loops = row_loops(nest);
   const int levels = loops.levels;
-  if (levels > 0 && rows < 4 && elements > alone) return false;
+  if (levels > 0 && rows < 4 && elements > alone)
+    return {.refused = "its rows are too few for more than one worker"};
   const bool whole_rows = nest.reduces() || !nest.row_stores.empty();
   if (!nest.column_stores.empty() && whole_rows &&
       columns * static_cast<int64_t>(nest.column_stores.size()) > most_accumulators)
-    return false;
-  double saved = call * static_cast<double>(nest.steps.size() + edges - 1), lost = 0;
-  std::vector<int> reads(nest.values());  // by how many steps
-  for (const Step& s : nest.steps)
-    for (ValueNumber o : s.operands) ++reads[o];
-  auto moved = [](double bytes) { return bytes * (bytes <= near_bytes ? byte_near : byte_far); };
-  for (size_t v = 0; v < nest.loads.size(); ++v)
-    if (reads[v] > 1 && nest.loads[v].walks.back() == Walk::contiguous)
-      saved += (reads[v] - 1) * moved(elements * static_cast<double>(size_of(nest.loads[v].dtype)));
-  // What an edge moves is not stored and read again; it is read at an index as before.
-  for (size_t v = 0; v < nest.loads.size(); ++v)
-    if (const Load& l = nest.loads[v]; l.operands > 1 || l.index) {
-      const bool stored = std::ranges::count(nest.stores, v) > 0;
-      saved += ((reads[v] ? 1 : 0) + (stored ? 0 : 1)) *
-               moved(elements * static_cast<double>(size_of(l.dtype)));
-      if (l.index && size_of(l.dtype) < 4) lost += elements * strided_element;
-    }
-  if (edges) lost += call * static_cast<double>(count_cells(nest, frame) - 1);
-  for (size_t i = 0; i < nest.steps.size(); ++i) {
-    const auto v = static_cast<ValueNumber>(nest.first_step() + i);
-    const double bytes = elements * static_cast<double>(size_of(nest.steps[i].dtype));
-    if (loops.facts.of_row[v] || nest.steps[i].reduces_column()) continue;
-    const bool stored = std::ranges::count(nest.stores, v) > 0;
-    const double moves = (reads[v] ? 1 : 0) + (stored ? 0 : 1);
-    saved += moves * moved(bytes);
-  }
-  lost += slot * static_cast<double>(nest.operands() + nest.stores.size());
-  if (rows > 1) lost += rows * row;
-  if (columns % lanes_of(nest, vector_bits)) lost += rows * rest * (levels + 1);
-  lost += rows * levels * reduced_row + repeated(nest, loops, elements);
-  for (const Load& l : nest.loads)
-    if (l.walks.back() == Walk::strided) lost += elements * strided_element;
-  return saved > lost;
+    return {.refused = "its columns stay in no cache"};
+  const Costs& costs = vector_bits >= 512 ? costs_512 : costs_256;
+  const int64_t lanes = lanes_of(nest, vector_bits);
+  const bool rest = columns % lanes != 0;
+  Estimate e;
+  e.saved = costs.call * static_cast<double>(nest.steps.size() + edges - 1);
+  if (edges) e.lost += cell * static_cast<double>(count_cells(nest, frame) - 1);
+  e.lost += slot * static_cast<double>(nest.operands() + nest.stores.size());
+  if (rows > 1) e.lost += rows * costs.row;
+  if (rest) e.lost += rows * costs.rest * (levels + 1);
+  if (2 * columns <= lanes) e.lost += rows * costs.short_row * (levels + 1);
+  const double level = takes_wide_lanes(nest) ? costs.level_wide : costs.level;
+  e.lost += rows * levels * level + repeated(nest, loops, elements);
+  judge_loads(nest, frame, costs, levels, rest, e);
+  judge_steps(nest, frame, costs, loops, rest, e);
+  return e;
+}
+
+bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) {
+  return estimate(nest, frame, vector_bits).worth();
 }
 
 bool fits_into_stage(const Nest& nest, const Frame& frame) {
@@ -126,16 +228,16 @@ double nanoseconds_of(const Nest& nest, const Frame& frame) {
   constexpr double vector = 16, step = 0.5, function = 10;  // of a vector
   const double columns = static_cast<double>(frame.sizes.back());
   const double vectors = static_cast<double>(frame.count()) / columns * std::ceil(columns / vector);
-  double cost = slot * static_cast<double>(nest.operands() + nest.stores.size());
+  double cost = stage_slot * static_cast<double>(nest.operands() + nest.stores.size());
   for (const Step& s : nest.steps) cost += vectors * (is_function(s.call.op) ? function : step);
-  return cost + vectors * reduced_row * static_cast<double>(nest.reduces());
+  return cost + vectors * stage_reduced * static_cast<double>(nest.reduces());
 }
 
 double nanoseconds_of(const work::Gemm& product) {
   constexpr double vector = 16, multiplication = 0.5;  // of a vector
   const work::Gemm wide = work::with_wide_result(product);
-  return call + multiplication * static_cast<double>(wide.m * wide.k) *
-                    std::ceil(static_cast<double>(wide.n) / vector);
+  return stage_call + multiplication * static_cast<double>(wide.m * wide.k) *
+                          std::ceil(static_cast<double>(wide.n) / vector);
 }
 
 }  // namespace
@@ -146,7 +248,7 @@ double nanoseconds_of_piece(const work::Work& piece, int64_t elements) {
   if (const auto* product = std::get_if<work::Product>(&piece))
     return nanoseconds_of(product->gemm);
   if (const auto* sum = std::get_if<work::Reduce>(&piece)) elements = sum->outputs * sum->count;
-  return call + 0.1 * static_cast<double>(elements);
+  return stage_call + 0.1 * static_cast<double>(elements);
 }
 
 // What takes each element a few times at most; a kernel that multiplies what it reads with each

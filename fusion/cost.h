@@ -1,5 +1,4 @@
-// Which groups are worth a kernel. The figures are bench/fusion.cpp's, by `light_groups` and
-// `heavy_groups`.
+// Which groups are worth a kernel. The figures are those of bench/corpus.cpp's programs.
 #pragma once
 
 #include "fusion/nest.h"
@@ -36,9 +35,15 @@ bool is_function(const ir::Operator* op);
 // too many columns stay in no cache.
 bool takes_columns(int64_t columns);
 
-// Whether a kernel of the nest, made for registers of so many bits, beats a loop for each step. It
-// saves calls and the memory between the steps. It loses where rows end within a vector, where it
-// gathers what is strided once more, and with functions whose loops are better in narrow registers.
+// What a kernel of a nest saves and loses beside a loop for each step, in nanoseconds of one worker.
+struct Estimate {
+  double saved = 0, lost = 0;
+  const char* refused = nullptr;  // why there is none, whatever it saves
+  bool worth() const { return !refused && saved > lost; }
+};
+// For registers of so many bits. It saves calls and the memory between the steps. It loses where
+// rows end within a vector, and where it computes or gathers something once more.
+Estimate estimate(const Nest& nest, const Frame& frame, unsigned vector_bits);
 bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits);
 
 // Whether a nest is small enough to be written out for its sizes in a stage's function.
