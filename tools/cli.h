@@ -87,6 +87,7 @@ struct DirectionCommand {
   std::string kind;  // jvp, hvp, laplacian, jacobian, hessian
   std::string program, out;
   std::vector<std::string> wrt;
+  std::string batch;  // a number or a name: so many of the inputs of `wrt`
 };
 void directions(const DirectionCommand& command);
 

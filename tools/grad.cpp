@@ -32,6 +32,17 @@ ir::Dim size_named(const std::string& text) {
   return ir::Dim::symbol(text);
 }
 
+// The inputs that are other ones at each point: those of --wrt, and their tangents.
+std::vector<std::string> inputs_of_points(const ir::Graph& program,
+                                          const std::vector<std::string>& wrt) {
+  if (wrt.empty()) throw UsageError("--batch wants --wrt, the inputs that differ between points");
+  std::vector<std::string> names = wrt;
+  for (const std::string& x : wrt)
+    for (ir::ValueId v : program.stages[0].inputs)
+      if (program[v].name == "t_" + x) names.push_back("t_" + x);
+  return names;
+}
+
 }  // namespace
 
 void grad(const GradCommand& command) {
@@ -48,8 +59,14 @@ void directions(const DirectionCommand& command) {
   ir::Module module = load_program(command.program).module;
   ir::DirectionOptions options;
   if (!command.wrt.empty()) options.wrt = command.wrt;
-  for (const auto& [name, pass] : passes)
-    if (name == command.kind) put_program(pass(module.program(), options), command.out);
+  for (const auto& [name, pass] : passes) {
+    if (name != command.kind) continue;
+    ir::Graph program = pass(module.program(), options);
+    if (!command.batch.empty())
+      program =
+          ir::batch(program, inputs_of_points(program, command.wrt), size_named(command.batch));
+    put_program(program, command.out);
+  }
 }
 
 }  // namespace gradus::cli

@@ -193,6 +193,8 @@ void add_directions(CLI::App& app, Commands& c) {
     });
     add_program(command, c.direction.program);
     add_wrt(command, c.direction.wrt);
+    add(command, "--batch", c.direction.batch, "N",
+        "For N points at once: the inputs of --wrt and all results have a dimension N in front");
     add_text_out(command, c.direction.out);
   }
 }

@@ -103,12 +103,13 @@ class RecordedDerivative(Derivative):
 
 
 def recorded_with(
-    f: Callable[..., Any], places: Any, kwargs: Any, tensors: list[Tensor]
+    f: Callable[..., Any], places: Any, kwargs: Any, tensors: list[Tensor], apart: bool = False
 ) -> tuple[Recorded, Bound]:
-    """The function as a program, for arguments in which places stand for these tensors."""
+    """The function as a program, for arguments in which places stand for these tensors; `apart` from
+    a recording around it."""
     plain = f.function if isinstance(f, Function) else f
     bound = bind_places(plain, places, kwargs, len(tensors))
-    return record_bound(plain, bound, tensors), bound
+    return record_bound(plain, bound, tensors, apart), bound
 
 
 def floating_names(recorded: Recorded, bound: Bound, tensors: list[Tensor]) -> list[str]:

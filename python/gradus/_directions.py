@@ -235,22 +235,32 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 class _Matrix(Derivative):
     """jacobian, hessian or laplacian of a function, of its arguments."""
 
-    def __init__(self, f: Callable[..., Any], kind: str, argnums: int | tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        kind: str,
+        argnums: int | tuple[int, ...],
+        mapped: tuple[int, ...] = (),
+    ) -> None:
         super().__init__(f, self._run)
         self.kind = kind
         self.several = not isinstance(argnums, int)
         self.places = argnums if isinstance(argnums, tuple) else (argnums,)
+        self.mapped = mapped
         self.floats = sum(1 << n for n in set(self.places) if 0 <= n < 64)
 
     def _run(self, *args: Any) -> Any:
-        """As _Along's."""
-        if _gradus.is_tracing() or again_wanted(args):
+        """As _Along's; of points, the program's operators become a part of what is recorded."""
+        led_on = _gradus.is_tracing() or again_wanted(args)
+        if led_on and not self.mapped:
             return _matrix_by_gradients(self, args)
         args = self._with_tensors(args)
         leaves, places = flatten(args)
         tensors = _tensors(leaves)
         made = self._derived(places, tensors)
         both = [*tensors, *made.constants]
+        if led_on:
+            return unflatten(made.structure, _gradus.play(made.program, [both[i] for i in made.sources]))
         results = _gradus.State(made.program.compile(), "off").run(*(both[i] for i in made.sources))
         return unflatten(made.structure, list(results))
 
@@ -264,10 +274,16 @@ class _Matrix(Derivative):
         return self._derived(flatten(self._with_tensors(args))[1], tensors)
 
     def _derived(self, args: Any, tensors: list[Tensor]) -> Derived:
-        for n in self.places:
+        for n in (*self.places, *self.mapped):
             if not 0 <= n < len(args):
                 raise Error(f"{self.kind} by argument {n}, but {len(args)} are given by place")
-        recorded, bound = recorded_with(self.function, args, {}, tensors)
+        of_points = [p.index for n in self.mapped for _, p in flatten(args[n])[0]]
+        points = _number_of_points(self.kind, [tensors[i] for i in of_points])
+        front = [] if points is None else [points]
+        tensors = list(tensors)
+        for i in of_points:
+            tensors[i] = _one_point(tensors[i])
+        recorded, bound = recorded_with(self.function, args, {}, tensors, apart=bool(of_points))
         name_of = {source: name for name, source in zip(recorded.names, bound.sources)}
         trees = []  # of each argument: its structure, and the names of its tensors
         for n in self.places:
@@ -277,23 +293,27 @@ class _Matrix(Derivative):
         program = getattr(recorded.program, self.kind)([n for _, names in trees for n in names])
         types = dict(recorded.program.inputs())
         if self.kind == "jacobian":
-            program, structure = self._jacobian(program, recorded, types, trees)
+            program, structure = self._jacobian(program, recorded, types, trees, front)
         elif self.kind == "hessian":
-            program, structure = self._hessian(program, types, trees)
+            program, structure = self._hessian(program, types, trees, front)
         else:
-            program, structure = self._laplacian(program, types, trees)
+            program, structure = self._laplacian(program, types, trees, front)
+        if points is not None:
+            program = program.batch([name_of[i] for i in of_points], points)
         return Derived(program, bound.sources, bound.constants, structure)
 
     def _of_arguments(self, list: list[Any]) -> Any:
         return tuple(list) if self.several else list[0]
 
-    def _jacobian(self, program: Program, recorded: Any, types: Any, trees: Any) -> Any:
+    def _jacobian(
+        self, program: Program, recorded: Any, types: Any, trees: Any, front: list[int]
+    ) -> Any:
         results = [(n, t) for n, t in recorded.program.results()]
         inputs = [n for _, names in trees for n in names]
         pairs = [(y, x) for y in results for x in inputs]
         program, found = _chosen(program, [f"jacobian_{y}_{x}" for (y, _), x in pairs])
         full = {
-            (y, x): p if p is not None else _zero_block(t, types[x])
+            (y, x): p if p is not None else _zero_block(t, types[x], front)
             for ((y, t), x), p in zip(pairs, found)
         }
         rows = [
@@ -302,12 +322,12 @@ class _Matrix(Derivative):
         ]
         return program, unflatten(recorded.structure, rows)
 
-    def _hessian(self, program: Program, types: Any, trees: Any) -> Any:
+    def _hessian(self, program: Program, types: Any, trees: Any, front: list[int]) -> Any:
         inputs = [n for _, names in trees for n in names]
         pairs = [(x, w) for x in inputs for w in inputs]
         program, found = _chosen(program, [f"hessian_{x}_{w}" for x, w in pairs])
         full = {
-            (x, w): p if p is not None else _zero_block(types[x], types[w])
+            (x, w): p if p is not None else _zero_block(types[x], types[w], front)
             for (x, w), p in zip(pairs, found)
         }
 
@@ -320,19 +340,39 @@ class _Matrix(Derivative):
             [unflatten(s, [row(x) for x in names]) for s, names in trees]
         )
 
-    def _laplacian(self, program: Program, types: Any, trees: Any) -> Any:
+    def _laplacian(self, program: Program, types: Any, trees: Any, front: list[int]) -> Any:
         inputs = [n for _, names in trees for n in names]
         program, found = _chosen(program, [f"laplacian_{x}" for x in inputs])
         full = {
-            x: p if p is not None else zeros([], types[x].dtype) for x, p in zip(inputs, found)
+            x: p if p is not None else zeros(front, types[x].dtype) for x, p in zip(inputs, found)
         }
         return program, self._of_arguments(
             [unflatten(s, [full[x] for x in names]) for s, names in trees]
         )
 
 
-def _zero_block(y: Any, x: Any) -> Tensor:
-    return zeros([int(str(n)) for n in (*y.shape, *x.shape)], x.dtype)
+def _zero_block(y: Any, x: Any, front: list[int]) -> Tensor:
+    return zeros([*front, *(int(str(n)) for n in (*y.shape, *x.shape))], x.dtype)
+
+
+def _number_of_points(kind: str, tensors: list[Tensor]) -> int | None:
+    """How many points there are, which the arguments' tensors have in front; None where none are."""
+    sizes = {x.shape[0] if x.ndim else None for x in tensors}
+    if not sizes:
+        return None
+    if len(sizes) > 1 or None in sizes:
+        shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
+        raise Error(
+            f"{kind}: what is mapped has a dimension of the points in front, of one size, not {shapes}"
+        )
+    return sizes.pop()
+
+
+def _one_point(x: Tensor) -> Tensor:
+    """What the function is recorded with, of which only the type has a say."""
+    if _gradus.is_tracing() or not x.shape[0]:
+        return zeros(x.shape[1:], x.dtype)
+    return x.detach()[0]
 
 
 def _rows(y: Tensor, by: list[Tensor], again: bool) -> list[Tensor]:
@@ -389,30 +429,61 @@ def _argnums(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
     return argnums if isinstance(argnums, int) else tuple(argnums)
 
 
-def _matrix(f: Callable[..., Any], kind: str, argnums: int | Sequence[int]) -> _Matrix:
+def _matrix(
+    f: Callable[..., Any],
+    kind: str,
+    argnums: int | Sequence[int],
+    mapped: int | Sequence[int] | None,
+) -> _Matrix:
     places = _argnums(argnums)
-    return kept_for(f, (kind, places), lambda: _Matrix(f, kind, places))
+    points = () if mapped is None else (mapped,) if isinstance(mapped, int) else tuple(mapped)
+    return kept_for(f, (kind, places, points), lambda: _Matrix(f, kind, places, points))
 
 
-def jacobian(f: Callable[..., Any], *args: Any, argnums: int | Sequence[int] = 0) -> Any:
+def jacobian(
+    f: Callable[..., Any],
+    *args: Any,
+    argnums: int | Sequence[int] = 0,
+    mapped: int | Sequence[int] | None = None,
+) -> Any:
     """The Jacobian of `f(*args)` by the argument `argnums`, a tensor of f's sizes, then x's.
 
     Where f gives a tree, or the argument is one, it is the tree of the results, in whose places are
     trees of the argument; by several arguments, tuples. Within a recording there is a gradient for
     each element of the results. See Derivative for when it runs as a program.
+
+    `mapped` are arguments of many points at once: each of their tensors has a dimension of the
+    points in front, and so has the result. f is written for one point, for each of which it is
+    taken; the other arguments are the same for all. It runs as one program for all points, of which
+    a recording takes the operators. There f must read no tensor that is differentiated and is no
+    argument of it: that is an Error.
     """
-    return _matrix(f, "jacobian", argnums)(*args)
+    return _matrix(f, "jacobian", argnums, mapped)(*args)
 
 
-def hessian(f: Callable[..., Any], *args: Any, argnums: int | Sequence[int] = 0) -> Any:
+def hessian(
+    f: Callable[..., Any],
+    *args: Any,
+    argnums: int | Sequence[int] = 0,
+    mapped: int | Sequence[int] | None = None,
+) -> Any:
     """The Hessian of the 0-d `f(*args)` by the argument `argnums`: x's sizes, twice.
 
-    By a tree, or several arguments: their tree, in whose places is their tree. See jacobian.
+    By a tree, or several arguments: their tree, in whose places is their tree. See jacobian, also
+    for `mapped`.
     """
-    return _matrix(f, "hessian", argnums)(*args)
+    return _matrix(f, "hessian", argnums, mapped)(*args)
 
 
-def laplacian(f: Callable[..., Any], *args: Any, argnums: int | Sequence[int] = 0) -> Any:
+def laplacian(
+    f: Callable[..., Any],
+    *args: Any,
+    argnums: int | Sequence[int] = 0,
+    mapped: int | Sequence[int] | None = None,
+) -> Any:
     """The sum of the second derivatives of the 0-d `f(*args)` by each element of the argument
-    `argnums`: 0-d, for each tensor of a tree. See jacobian."""
-    return _matrix(f, "laplacian", argnums)(*args)
+    `argnums`: 0-d, for each tensor of a tree. See jacobian.
+
+    For many points x of one f(p, x): `laplacian(f, p, xs, argnums=1, mapped=1)`, one for each row.
+    """
+    return _matrix(f, "laplacian", argnums, mapped)(*args)

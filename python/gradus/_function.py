@@ -79,8 +79,11 @@ def bind_arguments(arguments_by_name: dict[str, Any], given: int) -> Bound:
     return Bound(arguments, names, sources, constants)
 
 
-def record_bound(f: Callable[..., Any], bound: Bound, tensors: list[Tensor]) -> Recorded:
-    """Runs `f` once, and records what it does with the call's tensors."""
+def record_bound(
+    f: Callable[..., Any], bound: Bound, tensors: list[Tensor], apart: bool = False
+) -> Recorded:
+    """Runs `f` once, and records what it does with the call's tensors. A recording around it is told
+    of none of that where this one is `apart`; otherwise it refuses it."""
     result: Any = None
 
     def call(inputs: list[Tensor]) -> list[Tensor]:
@@ -98,7 +101,7 @@ def record_bound(f: Callable[..., Any], bound: Bound, tensors: list[Tensor]) -> 
         if _is_floating(x):
             x.requires_grad = True
         inputs.append(x)
-    program = _gradus.record(call, inputs, _name_of(f), bound.names, 0)
+    program = _gradus.record(call, inputs, _name_of(f), bound.names, 0, apart)
     return Recorded(program, bound.names, result)
 
 

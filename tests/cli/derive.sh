@@ -53,6 +53,14 @@ for kind in hvp laplacian jacobian hessian; do
   runs 0 run $kind.ir --random 1 --set N=3
   says out "${kind}_"
 done
+# The same for many points, which are rows of what is differentiated by.
+runs 0 laplacian p.ir --wrt x --batch B -o points.ir
+runs 0 print points.ir
+says out '%x: f32[B, N], %w: f32[N]' 'laplacian_x = '
+runs 0 gradcheck points.ir --set N=3 --set B=4
+runs 0 hvp p.ir --wrt x --batch 5
+says out '%t_x: f32[5, N]' 'hvp_x'
+refuses 2 '--batch wants --wrt' laplacian p.ir --batch 5
 runs 0 grad p.ir --order 1 --batch 4
 says out '%ct1_y: f32[4]' 'd1_x'
 runs 0 grad p.ir --order 1 --batch B

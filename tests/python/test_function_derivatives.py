@@ -266,3 +266,88 @@ def test_tensors_that_require_gradients_lead_on(rng):
     (d,) = gradus.gradients(gradus.laplacian(energy, X), X)
     third = central_difference(lambda a: np.trace(second(np_energy, a)), x, 1e-3)
     np.testing.assert_allclose(d.numpy(), third, atol=1e-4)
+
+
+# ---- At many points ----
+
+
+def potential(p, x):
+    return (ops.tanh(p.w @ x + p.b) * p.b).sum() * (x * x).sum()
+
+
+def np_potential(w, b, x):
+    return (np.tanh(w @ x + b) * b).sum() * (x * x).sum()
+
+
+def test_matrices_at_points_are_those_of_each_point(rng):
+    p = Layer(rng.normal(size=(5, 3)), rng.normal(size=5))
+    for points in (1, 4, 7):
+        xs = rng.normal(size=(points, 3))
+        for of in (gradus.laplacian, gradus.jacobian, gradus.hessian):
+            got = of(potential, p, xs, argnums=1, mapped=1)
+            assert got.tolist() == [of(potential, p, x, argnums=1).tolist() for x in xs]
+        by_weights = gradus.jacobian(potential, p, xs, mapped=1)
+        for i, x in enumerate(xs):
+            assert by_weights.w[i].tolist() == gradus.jacobian(potential, p, x).w.tolist()
+    np.testing.assert_allclose(
+        gradus.laplacian(potential, p, xs, argnums=1, mapped=1).numpy(),
+        [np.trace(second(lambda a: np_potential(*p, a), x)) for x in xs],
+        atol=1e-5,
+    )
+
+
+def test_points_are_of_several_arguments_and_may_be_none(rng):
+    xs, ts = rng.normal(size=(4, 3)), rng.normal(size=4)
+
+    def f(x, t, c):
+        return (ops.sin(x * t) * c).sum()
+
+    got = gradus.laplacian(f, xs, ts, 2.0, argnums=(0, 1), mapped=(0, 1))
+    for i in range(4):
+        want = gradus.laplacian(f, xs[i], ts[i], 2.0, argnums=(0, 1))
+        assert [g[i].item() for g in got] == [w.item() for w in want]
+    assert gradus.laplacian(f, xs[:0], ts[:0], 2.0, mapped=(0, 1)).shape == (0,)
+    no_path = gradus.laplacian(lambda x, y: (x * x).sum(), xs, ts, argnums=1, mapped=(0, 1))
+    assert no_path.tolist() == [0, 0, 0, 0]
+    assert gradus.jacobian(lambda x, y: x.sum(), xs, xs, argnums=1, mapped=(0, 1)).shape == (4, 3)
+    with pytest.raises(gradus.Error, match="dimension of the points in front"):
+        gradus.laplacian(f, xs, ts[:3], 2.0, mapped=(0, 1))
+    with pytest.raises(gradus.Error, match="dimension of the points in front"):
+        gradus.laplacian(f, xs, 1.0 * ts[0], 2.0, mapped=(0, 1))
+    with pytest.raises(gradus.Error, match="argument 5"):
+        gradus.laplacian(f, xs, ts, 2.0, mapped=5)
+
+
+def test_a_loss_of_laplacians_at_points_has_gradients(rng):
+    """Of every order, compiled and by the engine; a loop over the points gives the same."""
+    w, b, xs = rng.normal(size=(5, 3)), rng.normal(size=5), rng.normal(size=(4, 3))
+
+    def miss(w, b, xs):
+        found = gradus.laplacian(potential, Layer(w, b), xs, argnums=1, mapped=1)
+        return (found**2).mean()
+
+    def by_loop(w, b, xs):
+        each = [gradus.laplacian(potential, Layer(w, b), xs[i], argnums=1) for i in range(4)]
+        return (ops.stack(*each, dim=0) ** 2).mean()
+
+    got, want = (gradus.grad(f, argnums=(0, 1, 2))(w, b, xs) for f in (miss, by_loop))
+    for g, v in zip(got, want):
+        np.testing.assert_allclose(g.numpy(), v.numpy(), rtol=1e-11, atol=1e-11)
+    u = rng.normal(size=5)
+    v, us = gradus.tensor(w), gradus.tensor(xs)
+    along = [gradus.hvp(lambda b, f=f: f(v, b, us), b, u).numpy() for f in (miss, by_loop)]
+    np.testing.assert_allclose(*along, rtol=1e-10)
+    W, B = (gradus.tensor(a, requires_grad=True) for a in (w, b))
+    for g, v in zip(gradus.gradients(miss(W, B, xs), [W, B]), want):
+        np.testing.assert_allclose(g.numpy(), v.numpy(), rtol=1e-11, atol=1e-11)
+    assert gradus.gradcheck(gradus.trace(miss, w, b, xs), 2)
+
+
+def test_what_a_function_reads_beside_its_points_has_no_silent_zero(rng):
+    xs = rng.normal(size=(4, 3))
+
+    def miss(c):
+        return gradus.laplacian(lambda x: (ops.sin(x) * c).sum(), xs, mapped=0).sum()
+
+    with pytest.raises(gradus.Error, match="make it one, or detach it"):
+        gradus.grad(miss)(rng.normal(size=3))
