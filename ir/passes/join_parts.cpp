@@ -1,0 +1,153 @@
+#include "ir/passes/join_parts.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "gradus/rewrite.h"
+#include "gradus/rules.h"
+#include "ir/passes/graph_world.h"
+#include "ops/padded.h"
+
+namespace gradus::ir {
+
+namespace {
+
+constexpr size_t least_parts = 3;  // two and their sum are one kernel mostly
+
+using ops::PaddedPart;
+
+// A term of a sum; a part of zeros, or anything else.
+struct Term {
+  ValueId value;
+  std::optional<PaddedPart> part;
+};
+
+class Joiner {
+ public:
+  Joiner(Graph& graph, size_t stage) : graph_(graph), stage_(stage) {
+    makers_.resize(graph.values.size());
+    uses_.resize(graph.values.size());
+    for (const Stage& s : graph.stages) {
+      for (const Node& node : s.nodes)
+        for (const Operand& o : node.operands) use(value_in(o));
+      for (const Result& r : s.results) use(r.value);
+    }
+  }
+
+  void run() {
+    Stage& stage = graph_.stages[stage_];
+    for (const Node& node : stage.nodes)
+      for (ValueId y : node.results) makers_[index_of(y)] = &node;
+    std::vector<bool> inner(graph_.values.size());  // of a longer sum, which takes its terms
+    for (const Node& node : stage.nodes)
+      if (sums(node)) {
+        const ValueId left = value_in(node.operands[0]);
+        if (const Node* before = maker(left); before && sums(*before) && uses_[index_of(left)] == 1)
+          inner[index_of(left)] = true;
+      }
+    Substitute substitute(graph_);
+    std::vector<Node> nodes;
+    std::vector<Node> old = stage.nodes;  // makers_ point into the stage's
+    for (Node& node : old) {
+      std::optional<ValueId> by;
+      if (sums(node) && !inner[index_of(node.results[0])]) by = join(node, nodes);
+      if (by) {
+        substitute.replace(node.results[0], *by);
+        hand_name_over(graph_, node.results[0], *by);
+        continue;
+      }
+      substitute.apply(node);
+      nodes.push_back(std::move(node));
+    }
+    for (Node& node : nodes) substitute.apply(node);
+    stage.nodes = std::move(nodes);
+    for (Stage& s : graph_.stages) {
+      for (Node& node : s.nodes) substitute.apply(node);
+      substitute.apply(s.results);
+    }
+  }
+
+ private:
+  void use(ValueId v) {
+    if (v != no_value) ++uses_[index_of(v)];
+  }
+  const Node* maker(ValueId v) const {
+    return index_of(v) < makers_.size() ? makers_[index_of(v)] : nullptr;
+  }
+  bool sums(const Node& node) const { return ops::adds_up(graph_, node); }
+
+  Term term(ValueId v) const {
+    const Node* made = maker(v);
+    return {v, made ? ops::padded_part(graph_, *made) : std::nullopt};
+  }
+
+  // ((a + b) + c) + d, as far as nobody else reads what is between.
+  std::vector<Term> terms_of(const Node& sum) const {
+    std::vector<Term> terms{term(value_in(sum.operands[1]))};
+    ValueId left = value_in(sum.operands[0]);
+    for (const Node* n = maker(left); n && sums(*n) && uses_[index_of(left)] == 1;
+         n = maker(left)) {
+      terms.push_back(term(value_in(n->operands[1])));
+      left = value_in(n->operands[0]);
+    }
+    terms.push_back(term(left));
+    std::ranges::reverse(terms);
+    return terms;
+  }
+
+  // How many terms from `first` on are parts beside each other.
+  static size_t count_parts(const std::vector<Term>& terms, size_t first) {
+    size_t end = first;
+    auto beside = [&](const PaddedPart& a, const PaddedPart& b) {
+      return a.dim == b.dim && (a.end <= b.begin || b.end <= a.begin);
+    };
+    for (; end < terms.size() && terms[end].part; ++end)
+      for (size_t i = first; i < end; ++i)
+        if (!beside(*terms[i].part, *terms[end].part)) return end - first;
+    return end - first;
+  }
+
+  std::optional<ValueId> join(const Node& sum, std::vector<Node>& nodes) {
+    const std::vector<Term> terms = terms_of(sum);
+    std::vector<size_t> counts(terms.size(), 0);
+    bool any = false;
+    for (size_t i = 0; i < terms.size();) {
+      const size_t n = count_parts(terms, i);
+      counts[i] = n >= least_parts ? n : 1;
+      any = any || counts[i] > 1;
+      i += counts[i];
+    }
+    if (!any) return {};
+    GraphWorld world(graph_, stage_, nodes);
+    world.set_place(sum.where);
+    ops::Value total;
+    for (size_t i = 0; i < terms.size(); i += counts[i]) {
+      ops::Value next = counts[i] > 1 ? joined(world, {terms.data() + i, counts[i]})
+                                      : world.value(terms[i].value);
+      total = total.defined() ? ops::operator+(total, next) : next;
+    }
+    return GraphWorld::id_of(total);
+  }
+
+  static ops::Value joined(GraphWorld& world, std::span<const Term> terms) {
+    std::vector<PaddedPart> places;
+    for (const Term& t : terms) places.push_back(*t.part);
+    std::ranges::sort(places, {}, &PaddedPart::begin);
+    std::vector<ops::Value> parts;
+    for (const PaddedPart& p : places) parts.push_back(world.value(p.part));
+    return ops::joined(world, parts, places);
+  }
+
+  Graph& graph_;
+  size_t stage_;
+  std::vector<const Node*> makers_;
+  std::vector<size_t> uses_;
+};
+
+}  // namespace
+
+void join_parts(Graph& graph) {
+  for (size_t s = 0; s < graph.stages.size(); ++s) Joiner(graph, s).run();
+}
+
+}  // namespace gradus::ir
