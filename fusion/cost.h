@@ -35,7 +35,8 @@ bool is_function(const ir::Operator* op);
 // too many columns stay in no cache.
 bool takes_columns(int64_t columns);
 
-// What a kernel of a nest saves and loses beside a loop for each step, in nanoseconds of one worker.
+// What a kernel of a nest saves and loses beside a loop for each step, in nanoseconds of one
+// worker.
 struct Estimate {
   double saved = 0, lost = 0;
   const char* refused = nullptr;  // why there is none, whatever it saves

@@ -2,8 +2,8 @@
 //
 // A step of a loop is a graph. Its backward pass is a second stage of that graph, as of any other;
 // what that reads of the first is kept: the loop stacks it, and the backward loop, which takes the
-// steps the other way round, reads it slice by slice. So the derivative of a loop is a loop. That of
-// a branch is a branch, whose graphs compute again what they read. "Loop" stands for both below.
+// steps the other way round, reads it slice by slice. So the derivative of a loop is a loop. That
+// of a branch is a branch, whose graphs compute again what they read. "Loop" stands for both below.
 #pragma once
 
 #include "gradus/batching.h"

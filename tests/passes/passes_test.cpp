@@ -1,4 +1,5 @@
 // What all passes keep: meaning, order, names; and what they cost on long and wide programs.
+#include "ir/passes/join_parts.h"
 #include "tests/passes/random_program.h"
 
 namespace gradus {
@@ -19,6 +20,7 @@ const Pass passes[] = {
     {"eliminate_common_subexpressions",
      [](ir::Graph& g) { ir::eliminate_common_subexpressions(g); }},
     {"eliminate_identities", [](ir::Graph& g) { ir::eliminate_identities(g); }},
+    {"join_parts", [](ir::Graph& g) { ir::join_parts(g); }},
     {"fold_constants", [](ir::Graph& g) { ir::fold_constants(g); }},
     {"compact", [](ir::Graph& g) { ir::compact(g); }},
     {"lower", [](ir::Graph& g) { g = ir::lower(g); }},
