@@ -1,7 +1,8 @@
-// Every program of the corpus, all its stages, with names for sizes and with numbers, in every width of registers that runs
-// here: as the cost model chooses, with one loop for each instruction, and with a kernel for every group. The choice may take
-// at most 5 % longer than the better of the two: rows that do are measured again, printed, and
-// make the status 1. Time is of one thread.
+// Every program of the corpus, all its stages, with names for sizes and with numbers, in every
+// width of registers that runs here: as the cost model chooses, with one loop for each
+// instruction, and with a kernel for every group. The choice may take at most 5 % longer than the
+// better of the two: rows that do are measured again, printed, and make the status 1. Time is of
+// one thread.
 #include <algorithm>
 #include <array>
 #include <iostream>

@@ -26,7 +26,7 @@ nb::dict description(const ir::Operator& op) {
   d["signature"] = ir::signature(op);
   d["differentiable"] = op.traits.differentiable;
   // Not for calls by hand: what only programs say.
-  d["structural"] = op.traits.structural || op.traits.opaque;
+  d["structural"] = op.traits.structural || op.traits.opaque || op.traits.loop;
   nb::list operands, attributes, results;
   for (const ir::OperandSpec& o : op.operands)
     operands.append(nb::make_tuple(std::string(o.name), o.optional, o.variadic));
