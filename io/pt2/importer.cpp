@@ -75,22 +75,15 @@ bool gives_numbers(const Node& node) {
     return std::holds_alternative<NumberName>(o);
   });
 }
+
+}  // namespace
+
 void for_each_name(const Argument& a, const std::function<void(const std::string&)>& f) {
   if (const auto* one = std::get_if<TensorName>(&a)) f(one->name);
   if (const auto* list = std::get_if<TensorNames>(&a))
     for (const auto& name : *list)
       if (name) f(*name);
 }
-
-// Whether a value is complex is a matter of its name: what a region calls it has to agree.
-void check_rank(const Subgraph& region, const std::string& name, const TensorPtr& tensor) {
-  auto it = region.tensors.find(name);
-  if (it == region.tensors.end()) return;
-  if (static_cast<size_t>(tensor->read().rank()) != type_of(it->second).dims.size())
-    throw Error("the region's input '{}' has another type than what it is given", printable(name));
-}
-
-}  // namespace
 
 Importer::Importer(const ExportedProgram& program, const Archive& archive)
     : program_(program),
@@ -211,8 +204,8 @@ void Importer::run_nodes(const Subgraph& graph, Scope& scope) {
 void Importer::run_node(const Node& node, Scope& scope) {
   try {
     if (node.target.starts_with(higher_order)) {
-      if (!run_region(node, scope))
-        throw Error("regions of this kind (control flow, loops) are not supported yet");
+      if (!run_region(node, scope) && !run_control_flow(node, scope))
+        throw Error("regions of this kind are not supported yet");
       return;
     }
     if (run_item(node) || gives_numbers(node)) return;
@@ -220,38 +213,6 @@ void Importer::run_node(const Node& node, Scope& scope) {
   } catch (const Error& e) {
     throw Error("{}: {}", place_of(node), e.bare());
   }
-}
-
-std::vector<TensorPtr> Importer::run_graph(const Subgraph& graph, std::vector<TensorPtr> inputs) {
-  if (inputs.size() != graph.inputs.size())
-    throw Error("the region takes {} inputs, {} are given", graph.inputs.size(), inputs.size());
-  Scope scope;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (const auto* name = std::get_if<TensorName>(&graph.inputs[i]); name && inputs[i]) {
-      check_rank(graph, name->name, inputs[i]);
-      scope[name->name] = inputs[i];
-    }
-  run_nodes(graph, scope);
-  std::vector<TensorPtr> results;
-  for (const Argument& o : graph.outputs) {
-    const auto* name = std::get_if<TensorName>(&o);
-    auto it = name ? scope.find(name->name) : scope.end();
-    if (it == scope.end()) throw Error("the region does not give its outputs as tensors");
-    results.push_back(it->second);
-  }
-  return results;
-}
-
-std::vector<TensorPtr> Importer::run_without_grad(const Subgraph& graph,
-                                                  std::vector<TensorPtr> inputs) {
-  ++no_grad_;
-  std::vector<TensorPtr> results = run_graph(graph, inputs);
-  --no_grad_;
-  for (TensorPtr& r : results) {
-    if (std::ranges::find(inputs, r) != inputs.end() || !is_floating(r->read().dtype())) continue;
-    r = std::make_shared<TensorValue>(ops::detach(r->read()));
-  }
-  return results;
 }
 
 // A tensor's one element as a number: it stays a tensor here, through which no derivative passes.
@@ -282,31 +243,6 @@ Value Importer::number(const Dim& size) const {
   if (auto it = numbers_.find(size.symbol_name()); !size.is_constant() && it != numbers_.end())
     return it->second;
   return Value::number(size);
-}
-
-bool Importer::run_region(const Node& node, Scope& scope) {
-  // Autocast has arguments of its own before the region: device, dtype, whether it is on.
-  const bool cast = node.target.ends_with(".wrap_with_autocast");
-  const size_t flag = cast ? 2 : 0, at = cast ? 4 : 1;
-  if (!cast && !node.target.ends_with(".wrap_with_set_grad_enabled")) return false;
-  if (node.inputs.size() <= at) return false;
-  const bool* on = std::get_if<bool>(&node.inputs[flag].value);
-  const auto* region = std::get_if<std::shared_ptr<Subgraph>>(&node.inputs[at].value);
-  if (!on || !region) return false;
-  if (cast && *on) throw Error("autocast is not supported; export the model in the wanted dtype");
-  std::vector<TensorPtr> inputs;
-  for (size_t i = at + 1; i < node.inputs.size(); ++i) {
-    const auto* name = std::get_if<TensorName>(&node.inputs[i].value);
-    inputs.push_back(name ? find(name->name) : nullptr);
-  }
-  auto results = *on || cast ? run_graph(**region, inputs) : run_without_grad(**region, inputs);
-  std::vector<std::string> names;
-  for (const Argument& o : node.outputs)
-    for_each_name(o, [&](const std::string& name) { names.push_back(name); });
-  if (names.size() != results.size())
-    throw Error("the region gives {} tensors, and the node names {}", results.size(), names.size());
-  for (size_t i = 0; i < names.size(); ++i) bind(names[i], results[i], scope);
-  return true;
 }
 
 void Importer::bind(const std::string& name, const TensorPtr& tensor, Scope& scope) {

@@ -1,11 +1,13 @@
 // Imports an exported program: walks its nodes and appends what they mean to a program.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
 
+#include "gradus/attributes.h"
 #include "gradus/import.h"
 #include "io/pt2/archive.h"
 #include "io/pt2/call.h"
@@ -15,6 +17,9 @@ namespace gradus::pt2 {
 
 // The tensors that a graph's names mean.
 using Scope = std::unordered_map<std::string, TensorPtr>;
+
+// The tensors that an argument names.
+void for_each_name(const Argument& a, const std::function<void(const std::string&)>& f);
 
 class Importer {
  public:
@@ -62,6 +67,12 @@ class Importer {
   void run_node(const Node& node, Scope& scope);
   bool run_item(const Node& node);
   bool run_region(const Node& node, Scope& scope);
+  // Loops and branches over regions (regions.cpp).
+  bool run_control_flow(const Node& node, Scope& scope);
+  void run_scan(const Node& node, size_t lists, Scope& scope);
+  void run_branch(const Node& node, Scope& scope);
+  ops::GraphName graph_of(const Subgraph& region) const;
+  void bind_all(const Node& node, std::span<const Value> results, Scope& scope);
   void apply(const Node& node, Scope& scope);
   void bind(const std::string& name, const TensorPtr& tensor, Scope& scope);
   void check_type(const std::string& name, const Value& value) const;

@@ -9,10 +9,7 @@ namespace gradus::test {
 namespace {
 
 // Programs with regions that are not supported yet, and what the refusal names.
-const std::map<std::string, std::string> refused{{"control_cond", "higher_order.cond"},
-                                                 {"hop_associative_scan", "predispatch"},
-                                                 {"hop_map", "higher_order.map_impl"},
-                                                 {"hop_scan", "higher_order.scan"},
+const std::map<std::string, std::string> refused{{"hop_associative_scan", "predispatch"},
                                                  {"hop_while_loop", "higher_order.while_loop"}};
 
 class Archives : public testing::TestWithParam<std::string> {};
