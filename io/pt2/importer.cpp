@@ -5,6 +5,7 @@
 #include "gradus/messages.h"
 #include "gradus/passes.h"
 #include "gradus/text.h"
+#include "io/pt2/regions.h"
 #include "kernels/evaluate.h"
 
 namespace gradus::pt2 {
@@ -204,7 +205,7 @@ void Importer::run_nodes(const Subgraph& graph, Scope& scope) {
 void Importer::run_node(const Node& node, Scope& scope) {
   try {
     if (node.target.starts_with(higher_order)) {
-      if (!run_region(node, scope) && !run_control_flow(node, scope))
+      if (!Regions(*this).run(node, scope))
         throw Error("regions of this kind are not supported yet");
       return;
     }

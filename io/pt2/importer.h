@@ -40,15 +40,12 @@ class Importer {
   // What a number of the graph is: a size, or what `item` gave, as a tensor.
   Value number(const std::string& name) const;
   Value number(const Dim& size) const;
-  // Runs an inner graph on these tensors.
-  std::vector<TensorPtr> run_graph(const Subgraph& graph, std::vector<TensorPtr> inputs);
-  // Within it no derivative passes.
-  std::vector<TensorPtr> run_without_grad(const Subgraph& graph, std::vector<TensorPtr> inputs);
   // What a write leaves in a tensor: where no derivative passes, the value without derivatives.
   // Throws Error where the old value has derivatives, which the write would have to keep.
   Value as_written(TensorValue& target, const Value& value);
 
  private:
+  friend class Regions;
   // An input of the program, and what writes to it leave there is a result under its name.
   struct Input {
     std::string name;
@@ -66,13 +63,6 @@ class Importer {
   void run_nodes(const Subgraph& graph, Scope& scope);
   void run_node(const Node& node, Scope& scope);
   bool run_item(const Node& node);
-  bool run_region(const Node& node, Scope& scope);
-  // Loops and branches over regions (regions.cpp).
-  bool run_control_flow(const Node& node, Scope& scope);
-  void run_scan(const Node& node, size_t lists, Scope& scope);
-  void run_branch(const Node& node, Scope& scope);
-  ops::GraphName graph_of(const Subgraph& region) const;
-  void bind_all(const Node& node, std::span<const Value> results, Scope& scope);
   void apply(const Node& node, Scope& scope);
   void bind(const std::string& name, const TensorPtr& tensor, Scope& scope);
   void check_type(const std::string& name, const Value& value) const;

@@ -1,10 +1,10 @@
-// Inner graphs of exported programs: those that run where they stand, loops and branches.
+#include "io/pt2/regions.h"
+
 #include <algorithm>
 
 #include "gradus/messages.h"
 #include "gradus/passes.h"
 #include "gradus/text.h"
-#include "io/pt2/importer.h"
 #include "ops/control_flow.h"
 
 namespace gradus::pt2 {
@@ -21,7 +21,7 @@ void check_rank(const Subgraph& region, const std::string& name, const TensorPtr
 
 }  // namespace
 
-std::vector<TensorPtr> Importer::run_graph(const Subgraph& graph, std::vector<TensorPtr> inputs) {
+std::vector<TensorPtr> Regions::run_graph(const Subgraph& graph, std::vector<TensorPtr> inputs) {
   if (inputs.size() != graph.inputs.size())
     throw Error("the region takes {} inputs, {} are given", graph.inputs.size(), inputs.size());
   Scope scope;
@@ -30,7 +30,7 @@ std::vector<TensorPtr> Importer::run_graph(const Subgraph& graph, std::vector<Te
       check_rank(graph, name->name, inputs[i]);
       scope[name->name] = inputs[i];
     }
-  run_nodes(graph, scope);
+  in_.run_nodes(graph, scope);
   std::vector<TensorPtr> results;
   for (const Argument& o : graph.outputs) {
     const auto* name = std::get_if<TensorName>(&o);
@@ -41,11 +41,11 @@ std::vector<TensorPtr> Importer::run_graph(const Subgraph& graph, std::vector<Te
   return results;
 }
 
-std::vector<TensorPtr> Importer::run_without_grad(const Subgraph& graph,
-                                                  std::vector<TensorPtr> inputs) {
-  ++no_grad_;
+std::vector<TensorPtr> Regions::run_without_grad(const Subgraph& graph,
+                                                 std::vector<TensorPtr> inputs) {
+  ++in_.no_grad_;
   std::vector<TensorPtr> results = run_graph(graph, inputs);
-  --no_grad_;
+  --in_.no_grad_;
   for (TensorPtr& r : results) {
     if (std::ranges::find(inputs, r) != inputs.end() || !is_floating(r->read().dtype())) continue;
     r = std::make_shared<TensorValue>(ops::detach(r->read()));
@@ -53,7 +53,7 @@ std::vector<TensorPtr> Importer::run_without_grad(const Subgraph& graph,
   return results;
 }
 
-bool Importer::run_region(const Node& node, Scope& scope) {
+bool Regions::run_in_place(const Node& node, Scope& scope) {
   // Autocast has arguments of its own before the region: device, dtype, whether it is on.
   const bool cast = node.target.ends_with(".wrap_with_autocast");
   const size_t flag = cast ? 2 : 0, at = cast ? 4 : 1;
@@ -66,7 +66,7 @@ bool Importer::run_region(const Node& node, Scope& scope) {
   std::vector<TensorPtr> inputs;
   for (size_t i = at + 1; i < node.inputs.size(); ++i) {
     const auto* name = std::get_if<TensorName>(&node.inputs[i].value);
-    inputs.push_back(name ? find(name->name) : nullptr);
+    inputs.push_back(name ? in_.find(name->name) : nullptr);
   }
   auto results = *on || cast ? run_graph(**region, inputs) : run_without_grad(**region, inputs);
   std::vector<std::string> names;
@@ -74,7 +74,7 @@ bool Importer::run_region(const Node& node, Scope& scope) {
     for_each_name(o, [&](const std::string& name) { names.push_back(name); });
   if (names.size() != results.size())
     throw Error("the region gives {} tensors, and the node names {}", results.size(), names.size());
-  for (size_t i = 0; i < names.size(); ++i) bind(names[i], results[i], scope);
+  for (size_t i = 0; i < names.size(); ++i) in_.bind(names[i], results[i], scope);
   return true;
 }
 
@@ -99,11 +99,11 @@ TensorNames tensors_at(const Node& node, size_t i) {
 }  // namespace
 
 // The region as a graph that a loop or branch runs.
-ops::GraphName Importer::graph_of(const Subgraph& region) const {
-  Importer inner(program_, archive_);
+ops::GraphName Regions::graph_of(const Subgraph& region) const {
+  Importer inner(in_.program_, in_.archive_);
   inner.note_reads(region);
   inner.subgraph_ = &region;
-  inner.no_grad_ = no_grad_;
+  inner.no_grad_ = in_.no_grad_;
   Scope scope;
   for (const Argument& i : region.inputs) {
     const auto* name = std::get_if<TensorName>(&i);
@@ -117,7 +117,7 @@ ops::GraphName Importer::graph_of(const Subgraph& region) const {
     if (it == scope.end()) throw Error("the region does not give its outputs as tensors");
     inner.add_result(name->name, it->second->read());
   }
-  for (const Input& i : inner.inputs_)
+  for (const Importer::Input& i : inner.inputs_)
     if (i.tensor->memory().writes > 0)
       throw Error("the region '{}' writes to its input '{}', which is not supported",
                   printable(region.name), printable(i.name));
@@ -130,7 +130,7 @@ ops::GraphName Importer::graph_of(const Subgraph& region) const {
 }
 
 // A graph, then `lists` of tensors: carries, sequences, constants, the first ones left out.
-void Importer::run_scan(const Node& node, size_t lists, Scope& scope) {
+void Regions::run_scan(const Node& node, size_t lists, Scope& scope) {
   const Subgraph& region = region_at(node, 0);
   std::vector<Value> operands;
   ops::LoopForm form;
@@ -138,7 +138,7 @@ void Importer::run_scan(const Node& node, size_t lists, Scope& scope) {
     const TensorNames names = tensors_at(node, 1 + k);
     for (const auto& name : names) {
       if (!name) throw Error("its argument {} lacks a tensor", 1 + k);
-      operands.push_back(find(*name)->read());
+      operands.push_back(in_.find(*name)->read());
     }
     if (k + 3 == lists) form.carries = static_cast<int64_t>(names.size());
     if (k + 2 == lists) form.sequences = static_cast<int64_t>(names.size());
@@ -147,35 +147,36 @@ void Importer::run_scan(const Node& node, size_t lists, Scope& scope) {
     throw Error("the region takes {} inputs, {} are given", region.inputs.size(), operands.size());
   bind_all(
       node,
-      world_.emit(ops::scan_operator(), ops::scan_attributes(form, graph_of(region)), operands),
+      in_.world_.emit(ops::scan_operator(), ops::scan_attributes(form, graph_of(region)), operands),
       scope);
 }
 
-void Importer::run_branch(const Node& node, Scope& scope) {
+void Regions::run_branch(const Node& node, Scope& scope) {
   const auto* predicate =
       node.inputs.empty() ? nullptr : std::get_if<TensorName>(&node.inputs[0].value);
   if (!predicate) throw Error("its predicate is no tensor, which is not supported");
-  std::vector<Value> operands{ops::reshape(find(predicate->name)->read(), {})};
+  std::vector<Value> operands{ops::reshape(in_.find(predicate->name)->read(), {})};
   for (const auto& name : tensors_at(node, 3)) {
     if (!name) throw Error("its argument 3 lacks a tensor");
-    operands.push_back(find(*name)->read());
+    operands.push_back(in_.find(*name)->read());
   }
   const auto attributes =
       ops::if_attributes(graph_of(region_at(node, 1)), graph_of(region_at(node, 2)));
-  bind_all(node, world_.emit(ops::if_operator(), attributes, operands), scope);
+  bind_all(node, in_.world_.emit(ops::if_operator(), attributes, operands), scope);
 }
 
-void Importer::bind_all(const Node& node, std::span<const Value> results, Scope& scope) {
+void Regions::bind_all(const Node& node, std::span<const Value> results, Scope& scope) {
   std::vector<std::string> names;
   for (const Argument& o : node.outputs)
     for_each_name(o, [&](const std::string& name) { names.push_back(name); });
   if (names.size() != results.size())
     throw Error("the region gives {} tensors, and the node names {}", results.size(), names.size());
   for (size_t i = 0; i < names.size(); ++i)
-    bind(names[i], std::make_shared<TensorValue>(results[i]), scope);
+    in_.bind(names[i], std::make_shared<TensorValue>(results[i]), scope);
 }
 
-bool Importer::run_control_flow(const Node& node, Scope& scope) {
+bool Regions::run(const Node& node, Scope& scope) {
+  if (run_in_place(node, scope)) return true;
   if (node.target.ends_with(".scan"))
     run_scan(node, 3, scope);
   else if (node.target.ends_with(".map_impl"))

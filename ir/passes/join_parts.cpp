@@ -132,7 +132,8 @@ class Joiner {
   static ops::Value joined(GraphWorld& world, std::span<const Term> terms) {
     std::vector<PaddedPart> places;
     for (const Term& t : terms) places.push_back(*t.part);
-    std::ranges::sort(places, {}, &PaddedPart::begin);
+    // An empty part stands before the one that begins there.
+    std::ranges::sort(places, {}, [](const PaddedPart& p) { return std::pair(p.begin, p.end); });
     std::vector<ops::Value> parts;
     for (const PaddedPart& p : places) parts.push_back(world.value(p.part));
     return ops::joined(world, parts, places);

@@ -20,8 +20,8 @@ TEST(Recipes, FitEveryOperator) {
       EXPECT_FALSE(samples_of(*op).empty())
           << "no call fits " << op->name << "; give it a line in tests/property/recipes.cpp";
   }
-  EXPECT_EQ(apart, (std::set<std::string_view>{"call", "constant", "cpp_op", "eval", "grad",
-                                               "python_op", "undefined"}));
+  EXPECT_EQ(apart, (std::set<std::string_view>{"call", "constant", "cpp_op", "eval", "grad", "if",
+                                               "python_op", "scan", "undefined"}));
 }
 
 TEST(Recipes, NameOperators) {
