@@ -290,10 +290,11 @@ static void test_runs(const gradus_code* code, gradus_context* context) {
 
 /* Kernels, and stages as one function: with the bits of a run without. */
 static void test_kernels(void) {
-  /* A stage is one function where its sizes are known. */
+  /* A stage is one function where its sizes are known, and it would be several kernels. */
   const char* known =
       "graph known { stage 0 (%x: f64[2], %w: f64[2]) {\n"
-      "  %a = mul(%x, %w) %b = tanh(%a) %c = mul(%b, %w) %d = tanh(%c) %y = sum(%d)\n"
+      "  %a = mul(%x, %w) %b = tanh(%a) %c = unsqueeze(%b) {dim = 1} %r = unsqueeze(%w) {dim = 0}\n"
+      "  %p = matmul(%c, %r) %t = tanh(%p) %q = matmul(%t, %w) %d = tanh(%q) %y = sum(%d)\n"
       "  return %y } }";
   gradus_program *read = NULL, *program = NULL;
   EXPECT(api->program_parse(known, NULL, &read) == GRADUS_OK);
