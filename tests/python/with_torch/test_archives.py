@@ -66,7 +66,7 @@ def test_refused(name, door):
         DOORS[door](archive.module)(*archive.inputs().values())
 
 
-@pytest.mark.parametrize("name", ["hop_associative_scan", "hop_while_loop"])
+@pytest.mark.parametrize("name", ["hop_while_loop"])
 def test_refused_runs_eagerly(name):
     archive = load(name)
     with pytest.warns(UserWarning, match=f"eagerly.*{REFUSED[name]}"):
