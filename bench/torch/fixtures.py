@@ -1,12 +1,14 @@
 """Exported models beside PyTorch, eager and compiled, at orders 0, 1 and 2, through the Python call.
 
-    python bench/torch/fixtures.py [--threads N] [--rounds N] [--compiled] [--memory] [--out FILE.json] [NAME...]
+    python bench/torch/fixtures.py [--threads N] [--rounds N] [--compiled] [--patience SECONDS] [--memory]
+                                   [--out FILE.json] [NAME...]
 
 NAME is one of tests/pt2/data; all where none is given. Order 0 is the results; order 1 adds their gradient with
 respect to inputs and parameters; order 2 the gradient of that gradient's squares, and of models of energies the
 gradient of a loss over forces. Gradus and torch.compile each have two ways: the module is compiled, and torch.autograd
 differentiates it; or a function that takes its derivatives by torch.func.grad is compiled as a whole. The faster one
-counts. (torch.compile has no second derivative the first way.) With --compiled torch.compile is measured, too.
+counts. (torch.compile has no second derivative the first way.) With --compiled torch.compile is measured, too; a way
+whose first call takes longer than --patience counts as refused.
 With --memory each way runs in a process of its own, too: its greatest resident size above that before the first call.
 Rounds alternate between all ways; medians are reported; results are compared. It asks for torch and for the gradus
 module.
@@ -18,11 +20,13 @@ import argparse
 import gc
 import json
 import platform
+import signal
 import statistics
 import subprocess
 import sys
 import time
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -159,7 +163,22 @@ def reason(e: Exception) -> str:
     return (str(e).strip().splitlines() or [type(e).__name__])[0][:120]
 
 
-def measure(name: str, order: int, ways: tuple[str, ...], rounds: int) -> dict:
+@contextmanager
+def at_most(patience: float):
+    """An exception if what runs inside takes longer: torch.compile can take minutes."""
+
+    def give_up(*_) -> None:
+        raise TimeoutError(f"the first call takes longer than {patience:g} s")
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, patience)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def measure(name: str, order: int, ways: tuple[str, ...], rounds: int, patience: float) -> dict:
     model = Model(name)
     row: dict = {"name": name, "order": order}
     runs: list[tuple[str, object]] = []
@@ -167,7 +186,8 @@ def measure(name: str, order: int, ways: tuple[str, ...], rounds: int) -> dict:
         begin = time.perf_counter()
         for run in runs_of(model, order, way):
             try:
-                run()
+                with at_most(patience):
+                    run()
             except Exception as e:  # a refusal is a part of the row, too
                 row.setdefault(f"{way}_refused", []).append(reason(e))
                 continue
@@ -259,6 +279,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--patience", type=float, default=0, help="seconds; 0 waits for ever")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--peak", nargs=2, metavar=("WAY", "ORDER"), help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path)
@@ -275,7 +296,7 @@ def main() -> None:
     rows = []
     for name in options.names or every:
         for order in range(Model(name).order + 1):
-            row = measure(name, order, ways, options.rounds)
+            row = measure(name, order, ways, options.rounds, options.patience)
             if options.memory:
                 row |= {f"{way}_peak_mib": peak(name, order, way, options.threads) for way in ways if f"{way}_ms" in row}
             rows.append(row)
