@@ -1,5 +1,7 @@
 #include "ops/control_flow.h"
 
+#include <algorithm>
+
 #include "gradus/registry.h"
 #include "gradus/rules.h"
 #include "ops/assemble.h"
@@ -10,10 +12,15 @@ namespace gradus::ops {
 
 const Operator& scan_operator() { return record<Scan>(); }
 
+const Operator& while_operator() { return record<While>(); }
+
 const Operator& if_operator() { return record<If>(); }
 
 Attributes scan_attributes(LoopForm form, GraphName body) {
   return make_attributes(Scan::Attr{std::move(form), std::move(body)});
+}
+Attributes while_attributes(int64_t carries, GraphName condition, GraphName body) {
+  return make_attributes(While::Attr{std::move(condition), std::move(body), carries});
 }
 Attributes if_attributes(GraphName then, GraphName otherwise) {
   return make_attributes(If::Attr{std::move(then), std::move(otherwise)});
@@ -29,11 +36,34 @@ std::optional<Loop> loop_in(const ir::Node& node) {
   return loop_in(*node.op, node.attributes, node.operands.size());
 }
 
+std::optional<DataLoop> data_loop_in(const Operator& op, const Attributes& attributes) {
+  if (&op != &record<While>()) return std::nullopt;
+  const auto& a = attributes_as<While::Attr>(attributes);
+  return DataLoop{a.condition.graph.get(), a.body.graph.get(), static_cast<size_t>(a.carries)};
+}
+
 Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands) {
   return form.length ? *form.length : operands[static_cast<size_t>(form.carries)].type->dims[0];
 }
 
 namespace {
+
+// What a graph gives for operands of these types; `part` is what it is of the loop.
+SmallVector<Type, 2> types_given(const InferCall& call, std::span<const ir::OperandType> in,
+                                 const GraphName& named, std::string_view part) {
+  if (!named.graph) call.fail("graph '{}' is not known here", named.name);
+  const ir::Graph& graph = *named.graph;
+  const Substitution s =
+      match_arguments(InferCall{call.op, in, call.attributes, {}, call.equalities}, graph);
+  SmallVector<Type, 2> types;
+  for (const ir::Result& r : graph.stages[0].results) {
+    if (r.value == ir::no_value)
+      call.fail("graph '{}' returns `none` as '{}', which a {} cannot", named.name, r.name, part);
+    types.push_back(graph[r.value].type);
+    for (Dim& d : types.back().dims) d = d.substitute(s);
+  }
+  return types;
+}
 
 void check_counts(const InferCall& call, const Scan::Attr& a) {
   if (!a.body.graph) call.fail("graph '{}' is not known here", a.body.name);
@@ -89,21 +119,16 @@ void Scan::infer(InferCall& call) {
     slices[k] = slice_of(whole);
     in[carries + k].type = &slices[k];
   }
-  const ir::Graph& body = *a.body.graph;
-  const Substitution s =
-      match_arguments(InferCall{call.op, in, call.attributes, {}, call.equalities}, body);
-  for (size_t i = 0; i < body.stages[0].results.size(); ++i) {
-    const ir::Result& r = body.stages[0].results[i];
-    if (r.value == ir::no_value)
-      call.fail("graph '{}' returns `none` as '{}', which a step cannot", a.body.name, r.name);
-    Type t = body[r.value].type;
-    Dims dims;
-    if (i >= carries) dims.push_back(length);
-    for (const Dim& d : t.dims) dims.push_back(d.substitute(s));
-    t.dims = std::move(dims);
+  auto given = types_given(call, in, a.body, "step");
+  for (size_t i = 0; i < given.size(); ++i) {
+    Type& t = given[i];
     if (i < carries) {
-      check_carry(call, body, i, t);
+      check_carry(call, *a.body.graph, i, t);
       t.dims = call.tensor(i).dims;
+    } else {
+      Dims dims{length};
+      dims.append(t.dims.begin(), t.dims.end());
+      t.dims = std::move(dims);
     }
     call.out.push_back(std::move(t));
   }
@@ -135,31 +160,47 @@ void Scan::compose(ComposeCall& c) {
                  : zeros_of(c.world, given[carries + k]));
 }
 
-namespace {
-
-// What a branch gives.
-SmallVector<Type, 2> branch_types(const InferCall& call, const GraphName& named) {
-  if (!named.graph) call.fail("graph '{}' is not known here", named.name);
-  const ir::Graph& graph = *named.graph;
-  const Substitution s = match_arguments(
-      InferCall{call.op, call.in.subspan(1), call.attributes, {}, call.equalities}, graph);
-  SmallVector<Type, 2> types;
-  for (const ir::Result& r : graph.stages[0].results) {
-    if (r.value == ir::no_value)
-      call.fail("graph '{}' returns `none` as '{}', which a branch cannot", named.name, r.name);
-    types.push_back(graph[r.value].type);
-    for (Dim& d : types.back().dims) d = d.substitute(s);
+void While::infer(InferCall& call) {
+  const auto& a = attributes_as<Attr>(call.attributes);
+  if (a.carries <= 0 || a.carries > static_cast<int64_t>(call.operands()))
+    call.fail("it has {} operands, and {} carries are said to be among them; it needs one at least",
+              call.operands(), a.carries);
+  const auto condition = types_given(call, call.in, a.condition, "condition");
+  if (condition.size() != 1 || condition[0].dtype != DType::boolean || condition[0].rank() != 0)
+    call.fail("graph '{}', its condition, returns {}; it has to return one bool[]",
+              a.condition.name,
+              condition.size() == 1 ? to_string(condition[0])
+                                    : fmt::format("{} values", condition.size()));
+  const auto given = types_given(call, call.in, a.body, "step");
+  if (given.size() != static_cast<size_t>(a.carries))
+    call.fail("graph '{}' returns {} values for {} carries", a.body.name, given.size(), a.carries);
+  for (size_t i = 0; i < given.size(); ++i) {
+    check_carry(call, *a.body.graph, i, given[i]);
+    call.out.push_back(call.tensor(i));
   }
-  return types;
 }
 
-}  // namespace
+void While::compose(ComposeCall& c) {
+  const auto& a = c.attr<Attr>();
+  SmallVector<Value, 4> in(c.operands.begin(), c.operands.end());
+  for (;;) {
+    const auto more = emit_graph(c.world, c.op, *a.condition.graph, in);
+    const std::optional<bool> holds = c.world.truth(more[0]);
+    if (!holds) c.fail("whether its condition holds, only a run knows");
+    if (!*holds) break;
+    const auto out = emit_graph(c.world, c.op, *a.body.graph, in);
+    std::ranges::copy(out, in.begin());
+  }
+  for (size_t i = 0; i < static_cast<size_t>(a.carries); ++i) c.give(in[i]);
+}
 
 void If::infer(InferCall& call) {
   const auto& a = attributes_as<Attr>(call.attributes);
   if (const Type& p = call.tensor(0); p.dtype != DType::boolean || p.rank() != 0)
     call.fail("the predicate is {}; it has to be bool[]", to_string(p));
-  const auto types = branch_types(call, a.then), others = branch_types(call, a.otherwise);
+  const auto in = call.in.subspan(1);
+  const auto types = types_given(call, in, a.then, "branch");
+  const auto others = types_given(call, in, a.otherwise, "branch");
   if (types.size() != others.size())
     call.fail("graph '{}' returns {} values, graph '{}' {}", a.then.name, types.size(),
               a.otherwise.name, others.size());

@@ -38,6 +38,28 @@ struct Scan {
   static void compose(ComposeCall&);  // unrolls it; its length has to be a number
 };
 
+// A loop whose end depends on data. Both graphs take the operands: what the carries are, then the
+// constants. The condition gives a bool[], the body the next carries.
+struct While {
+  static constexpr std::string_view name = "while",
+                                    doc =
+                                        "the steps of a graph, `body`, for as long as another, "
+                                        "`condition`, holds before them: the last carries";
+  static constexpr std::array inputs{"x..."sv};  // carries, constants
+  static constexpr std::array results{"y..."sv};
+  static constexpr bool loop = true;
+  struct Attr {
+    GraphName condition, body;
+    int64_t carries = 0;
+    static constexpr auto fields() {
+      return std::tuple(required("condition", &Attr::condition), required("body", &Attr::body),
+                        field("carries", &Attr::carries));
+    }
+  };
+  static void infer(InferCall&);
+  static void compose(ComposeCall&);  // its steps, in a world that has values
+};
+
 // Only the graph that the predicate chooses runs.
 struct If {
   static constexpr std::string_view name = "if",
@@ -64,17 +86,25 @@ struct Loop {
   size_t carries, sequences, constants;  // operands, in this order
   size_t first_constant() const { return carries + sequences; }
 };
-// Nothing of any other node: of a branch.
+// Nothing of any other node.
 std::optional<Loop> loop_in(const Operator& op, const Attributes& attributes, size_t operands);
 std::optional<Loop> loop_in(const ir::Node& node);
+// A `while` in parts; nothing of any other node.
+struct DataLoop {
+  const ir::Graph *condition, *body;
+  size_t carries;
+};
+std::optional<DataLoop> data_loop_in(const Operator& op, const Attributes& attributes);
 // How many steps it takes, by the types of its operands.
 Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands);
 
 const Operator& scan_operator();
 Attributes scan_attributes(LoopForm form, GraphName body);
+const Operator& while_operator();
+Attributes while_attributes(int64_t carries, GraphName condition, GraphName body);
 const Operator& if_operator();
 Attributes if_attributes(GraphName then, GraphName otherwise);
 
-using ControlFlowOperators = std::tuple<Scan, If>;
+using ControlFlowOperators = std::tuple<Scan, While, If>;
 
 }  // namespace gradus::ops

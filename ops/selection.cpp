@@ -1,6 +1,9 @@
 #include "ops/selection.h"
 
+#include <numeric>
+
 #include "gradus/rules.h"
+#include "ops/assemble.h"
 #include "ops/bind_work.h"
 #include "ops/declared.h"
 #include "ops/families.h"
@@ -56,6 +59,39 @@ void MaskedSelect::compose(ComposeCall& c, const Attr& a) {
   Value flat = reshape(wide, {all});
   Value places = emit<Nonzero>({reshape(wide_mask, {all})}, {.count = count});
   c.give(index_select(flat, reshape(places, {count}), 0));
+}
+
+namespace {
+
+int64_t read_count(const std::byte* n) {
+  const int64_t count = *reinterpret_cast<const int64_t*>(n);
+  if (count < 0) throw Error("range: operand 'n' is {}, which is negative", count);
+  return count;
+}
+
+void run_range(const int64_t& count, std::byte* const* args, work::KernelScope&) {
+  if (const int64_t n = read_count(args[0]); n != count)
+    throw Error("range: operand 'n' is {}, and `count` is {}", n, count);
+  auto* y = reinterpret_cast<int64_t*>(args[1]);
+  std::iota(y, y + count, int64_t{0});
+}
+
+}  // namespace
+
+const Operator& range_operator() { return record<Range>(); }
+Attributes range_attributes(Dim count) { return make_attributes(CountAttr{std::move(count)}); }
+
+int64_t Range::count(std::span<const Tensor* const> n) { return read_count(n[0]->data()); }
+
+void Range::infer(InferCall& call, const Attr& a) {
+  if (const Type& n = call.tensor(0); n.dtype != DType::i64 || n.rank() != 0)
+    call.fail("operand 'n' is {}; it has to be i64[]", to_string(n));
+  if (!a.count) call.fail("the attribute `count` has to name the number of elements");
+  call.out.push_back(Type(DType::i64, {*a.count}, call.tensor(0).device));
+}
+
+void Range::bind(BindCall& call) {
+  call.set_kernel(work::Kernel::of<run_range>(call.out[0].shape[0]));
 }
 
 bool has_mask(std::span<const ir::OperandType> operands, size_t first) {

@@ -1,6 +1,7 @@
 #include "interpreter/plan/loop.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <unordered_map>
 
@@ -134,35 +135,41 @@ class Run {
         buffer_(scope.scratch + loop.buffer_at) {}
 
   void run() {
-    if (l_.steps == 0) return finish_none();
+    if (l_.steps == 0) return give_carries(0);
     begin();
     for (int64_t n = 0; n < l_.steps; ++n) {
       check_current_limits();
       const int64_t t = l_.reverse ? l_.steps - 1 - n : n;
-      set_places(n, t);
-      try {
-        run_step();
-      } catch (const Error& e) {
-        throw_at(t, e);
-      }
-      for (const Copy& c : l_.copies) copy(c);
+      step(n, t, t);
     }
   }
 
- private:
-  // Where step n leaves a carry: the last one where the result lies.
-  std::byte* carry_after(size_t i, int64_t n) const {
-    const bool in_result = (l_.steps - 1 - n) % 2 == 0;
-    return in_result ? args_[l_.inputs + i] : scope_.scratch + l_.spare_at[i];
+  // Step n, of slice t, after `begin` and the steps before. Errors call it `name`.
+  void step(int64_t n, int64_t t, int64_t name) {
+    set_places(n, t);
+    try {
+      run_step();
+    } catch (const Error& e) {
+      throw_at(name, e);
+    }
+    for (const Copy& c : l_.copies) copy(c);
   }
 
-  void copy_first(size_t i, std::byte* to) const {
-    copy_elements(l_.in[i], args_[i], l_.out[i], to);
+  // Where step n finds a carry.
+  std::byte* carry_before(size_t i, int64_t n) const {
+    return n == 0 && l_.in[i].contiguous() ? args_[i] : carry_after(i, n - 1);
   }
 
-  void finish_none() {
-    for (size_t i = 0; i < l_.carries; ++i)
-      if (l_.in[i].numel()) copy_first(i, args_[l_.inputs + i]);
+  // After so many steps: the carries are where the results lie.
+  void give_carries(int64_t steps) const {
+    for (size_t i = 0; i < l_.carries; ++i) {
+      std::byte* const to = args_[l_.inputs + i];
+      if (steps == 0) {
+        if (l_.in[i].numel()) copy_first(i, to);
+      } else if (const std::byte* from = carry_after(i, steps - 1); from != to) {
+        std::memcpy(to, from, bytes_of(l_.out[i]));
+      }
+    }
   }
 
   void begin() {
@@ -179,9 +186,20 @@ class Run {
       if (!l_.in[i].contiguous() && l_.in[i].numel()) copy_first(i, carry_after(i, -1));
   }
 
+ private:
+  // Where step n leaves a carry: the last one where the result lies.
+  std::byte* carry_after(size_t i, int64_t n) const {
+    const bool in_result = (l_.steps - 1 - n) % 2 == 0;
+    return in_result ? args_[l_.inputs + i] : scope_.scratch + l_.spare_at[i];
+  }
+
+  void copy_first(size_t i, std::byte* to) const {
+    copy_elements(l_.in[i], args_[i], l_.out[i], to);
+  }
+
   void set_places(int64_t n, int64_t t) {
     for (size_t i = 0; i < l_.carries; ++i) {
-      places_[i] = n == 0 && l_.in[i].contiguous() ? args_[i] : carry_after(i, n - 1);
+      places_[i] = carry_before(i, n);
       places_[l_.inputs + i] = carry_after(i, n);
     }
     for (size_t i = l_.carries; i < l_.carries + l_.sequences; ++i)
@@ -230,11 +248,11 @@ class Run {
     copy_elements(c.from->layout, base + c.from->offset, to, target);
   }
 
-  [[noreturn]] void throw_at(int64_t t, const Error& e) const {
+  [[noreturn]] void throw_at(int64_t name, const Error& e) const {
     if (e.where().known()) throw;
     const ir::Graph& graph = l_.code->graph();
     throw graph.error_at(l_.code->stage(0).instructions[at_].where,
-                         fmt::format("step {} of '{}': {}", t, graph.name, e.bare()));
+                         fmt::format("step {} of '{}': {}", name, graph.name, e.bare()));
   }
 
   const LoopCode& l_;
@@ -245,6 +263,33 @@ class Run {
   std::byte* const buffer_;
   uint32_t at_ = 0;  // the instruction that runs
 };
+
+// The condition takes the carries and constants where they lie.
+struct DataLoopCode {
+  LoopCode condition, body;
+  size_t condition_at = 0, args_at = 0, holds_at = 0, bytes = 0;  // in the scratch memory
+};
+
+void run_data_loop(const DataLoopCode& loop, std::byte* const* args, KernelScope& scope) {
+  const LoopCode& body = loop.body;
+  auto** const given = reinterpret_cast<std::byte**>(scope.scratch + loop.args_at);
+  std::byte* const holds = scope.scratch + loop.holds_at;
+  std::copy(args, args + body.inputs, given);
+  given[body.inputs] = holds;
+  KernelScope behind{scope.workers, scope.scratch + loop.condition_at};
+  Run condition(loop.condition, given, behind), steps(body, args, scope);
+  steps.begin();
+  int64_t n = 0;
+  for (;; ++n) {
+    check_current_limits();
+    for (size_t i = 0; i < body.carries; ++i) given[i] = steps.carry_before(i, n);
+    condition.begin();
+    condition.step(0, 0, n);
+    if (*holds == std::byte{0}) break;
+    steps.step(n, n, n);
+  }
+  steps.give_carries(n);
+}
 
 void run_loop(const LoopCode& loop, std::byte* const* args, KernelScope& scope) {
   Run(loop, args, scope).run();
@@ -287,7 +332,10 @@ Layout slice_of(Layout layout) {
 LoopCode form_of(const Draft& d, const Instruction& i, std::span<const Layout> in) {
   LoopCode loop;
   loop.steps = 1;
-  if (const auto parts = ops::loop_in(*i.op, i.attributes, in.size())) {
+  if (const auto data = ops::data_loop_in(*i.op, i.attributes)) {
+    loop.carries = data->carries;
+    loop.steps = 2;  // some
+  } else if (const auto parts = ops::loop_in(*i.op, i.attributes, in.size())) {
     loop.is_scan = true;
     loop.reverse = parts->form->reverse;
     loop.carries = parts->carries;
@@ -336,6 +384,17 @@ LoopCode make_loop(Draft& d, LoopCode loop, std::shared_ptr<const Code> body,
   return loop;
 }
 
+// A step of its own: the carries are where and as they lie in the body's steps.
+LoopCode make_condition(Draft& d, std::shared_ptr<const Code> graph, std::span<const Layout> in,
+                        size_t carries) {
+  std::vector<Layout> given(in.begin(), in.end());
+  for (size_t i = 0; i < carries; ++i) given[i] = Layout(in[i].dtype, in[i].shape);
+  LoopCode once;
+  once.steps = 1;
+  return make_loop(d, std::move(once), std::move(graph), given,
+                   std::array{Layout(DType::boolean, Sizes())});
+}
+
 struct BranchCode {
   LoopCode then, otherwise;
 };
@@ -352,6 +411,16 @@ work::WorkRef loop_work(Draft& d, const Instruction& i, std::span<const Layout> 
     LoopCode loop = make_loop(d, std::move(form), i.bodies[0], in, out);
     const size_t bytes = loop.bytes;
     return work::share(work::foreign(work::Kernel::of<run_loop>(std::move(loop), bytes)));
+  }
+  if (ops::data_loop_in(*i.op, i.attributes)) {
+    DataLoopCode loop{make_condition(d, i.bodies[0], in, form.carries),
+                      make_loop(d, form, i.bodies[1], in, out)};
+    loop.condition_at = loop.body.bytes;
+    loop.args_at = loop.condition_at + loop.condition.bytes;
+    loop.holds_at = loop.args_at + rounded((in.size() + 1) * sizeof(std::byte*));
+    loop.bytes = loop.holds_at + rounded(1);
+    const size_t bytes = loop.bytes;
+    return work::share(work::foreign(work::Kernel::of<run_data_loop>(std::move(loop), bytes)));
   }
   BranchCode branch{make_loop(d, form, i.bodies[0], in.subspan(1), out),
                     make_loop(d, form, i.bodies[1], in.subspan(1), out)};

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "gradus/registry.h"
+#include "ir/passes/count_trips.h"
 #include "ir/passes/loops.h"
 #include "ops/opaque.h"
 #include "ops/reverse.h"
@@ -220,9 +221,16 @@ class Sweep {
 }  // namespace
 
 std::vector<ValueId> backpropagate(Graph& graph, GraphWorld& world,
-                                   std::span<const std::span<Node>> runs,
+                                   std::span<std::vector<Node>* const> runs,
                                    std::span<const Root> roots, std::span<const ValueId> wrt) {
-  return Sweep(graph, world).run(runs, roots, wrt);
+  count_trips(graph, runs, wrt);
+  const std::vector<std::span<Node>> nodes = spans_of(runs);
+  return Sweep(graph, world).run(nodes, roots, wrt);
+}
+
+std::vector<ValueId> backpropagate_step(Graph& graph, GraphWorld& world, std::span<Node> nodes,
+                                        std::span<const Root> roots, std::span<const ValueId> wrt) {
+  return Sweep(graph, world).run({&nodes, 1}, roots, wrt);
 }
 
 std::vector<bool> find_dependent(Graph& graph, std::span<const std::span<Node>> runs,

@@ -197,8 +197,8 @@ class Differentiator {
     }
     std::vector<Node> nodes;
     GraphWorld world(graph_, k, nodes);
-    std::vector<std::span<Node>> runs;
-    for (size_t s = 0; s < k; ++s) runs.push_back(graph_.stages[s].nodes);
+    std::vector<std::vector<Node>*> runs;
+    for (size_t s = 0; s < k; ++s) runs.push_back(&graph_.stages[s].nodes);
     std::vector<ValueId> gradients = backpropagate(graph_, world, runs, seeds, wrt);
     Substitute substitute(graph_);
     Stage& stage = graph_.stages[k];

@@ -9,8 +9,8 @@ namespace gradus::ir {
 namespace {
 
 // The nodes before the point that is being rebuilt: earlier stages, then this one so far.
-std::vector<Node> emit_sweep(Graph& graph, size_t stage, const Node& node, std::span<Node> so_far,
-                             Substitute& substitute) {
+std::vector<Node> emit_sweep(Graph& graph, size_t stage, const Node& node,
+                             std::vector<Node>& so_far, Substitute& substitute) {
   std::vector<Node> emitted;
   GraphWorld world(graph, stage, emitted);
   world.set_place(node.where);
@@ -24,9 +24,9 @@ std::vector<Node> emit_sweep(Graph& graph, size_t stage, const Node& node, std::
     root.cotangent = GraphWorld::id_of(ops::ones_like(world.value(y)));
   std::vector<ValueId> wrt;
   for (size_t i = first; i < node.operands.size(); ++i) wrt.push_back(value_in(node.operands[i]));
-  std::vector<std::span<Node>> runs;
-  for (size_t s = 0; s < stage; ++s) runs.push_back(graph.stages[s].nodes);
-  runs.push_back(so_far);
+  std::vector<std::vector<Node>*> runs;
+  for (size_t s = 0; s < stage; ++s) runs.push_back(&graph.stages[s].nodes);
+  runs.push_back(&so_far);
   std::vector<ValueId> gradients = backpropagate(graph, world, runs, {&root, 1}, wrt);
   for (size_t i = 0; i < wrt.size(); ++i)
     if (gradients[i] == no_value)

@@ -13,6 +13,7 @@
 #include "gradus/rewrite.h"
 #include "gradus/rules.h"
 #include "ir/passes/backpropagate.h"
+#include "ir/passes/count_trips.h"
 #include "ir/passes/loops.h"
 
 namespace gradus::ir {
@@ -23,6 +24,7 @@ class StageBuilder {
   explicit StageBuilder(Graph graph) : graph_(std::move(graph)), at_(graph_.stages.size() - 1) {
     expand_grad(graph_);
     decompose(graph_, true);
+    count_trips(graph_);  // before nodes are counted
     for (const Value& v : graph_.values)
       if (!v.name.empty()) taken_.insert(v.name);
     for (const Result& r : stage().results) result_names_.insert(r.name);
@@ -73,8 +75,8 @@ class StageBuilder {
   Values sweep(std::span<const Root> roots, std::span<const ValueId> xs) {
     std::vector<Node> emitted;
     GraphWorld world(graph_, at_, emitted);
-    std::vector<std::span<Node>> runs;
-    for (Stage& s : graph_.stages) runs.push_back(s.nodes);
+    std::vector<std::vector<Node>*> runs;
+    for (Stage& s : graph_.stages) runs.push_back(&s.nodes);
     Values gradients = backpropagate(graph_, world, runs, roots, xs);
     return append(std::move(emitted), std::move(gradients));
   }

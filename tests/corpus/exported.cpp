@@ -36,6 +36,8 @@ const std::set<std::string_view> unsayable = {
     "operator tall_svd",
     "operator matrix_exp",
     // loops: their bodies are graphs of their own
+    "operator while",
+    "operator range",
     "operator scan",
     "operator if",
     // other random numbers, code of the user
