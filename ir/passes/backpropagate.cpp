@@ -223,7 +223,7 @@ class Sweep {
 std::vector<ValueId> backpropagate(Graph& graph, GraphWorld& world,
                                    std::span<std::vector<Node>* const> runs,
                                    std::span<const Root> roots, std::span<const ValueId> wrt) {
-  count_trips(graph, runs, wrt);
+  count_trips(graph, runs, roots, wrt);
   const std::vector<std::span<Node>> nodes = spans_of(runs);
   return Sweep(graph, world).run(nodes, roots, wrt);
 }

@@ -83,6 +83,22 @@ std::vector<Node> counted(Graph& graph, size_t stage, const Node& node, const st
   return nodes;
 }
 
+// By value. Nobody reads the carries of a loop that counts.
+std::vector<bool> used_in(const Graph& graph, std::span<std::vector<Node>* const> runs,
+                          std::span<const Root> roots) {
+  std::vector<bool> used(graph.values.size());
+  auto use = [&](ValueId v) {
+    if (v != no_value) used[index_of(v)] = true;
+  };
+  for (const std::vector<Node>* nodes : runs)
+    for (const Node& node : *nodes)
+      for (const Operand& o : node.operands) use(value_in(o));
+  for (const Stage& stage : graph.stages)
+    for (const Result& r : stage.results) use(r.value);
+  for (const Root& r : roots) use(r.value);
+  return used;
+}
+
 }  // namespace
 
 std::vector<std::span<Node>> spans_of(std::span<std::vector<Node>* const> runs) {
@@ -92,19 +108,21 @@ std::vector<std::span<Node>> spans_of(std::span<std::vector<Node>* const> runs) 
 }
 
 void count_trips(Graph& graph, std::span<std::vector<Node>* const> runs,
-                 std::span<const ValueId> wrt) {
+                 std::span<const Root> roots, std::span<const ValueId> wrt) {
   if (std::ranges::none_of(runs, [](auto* r) { return std::ranges::any_of(*r, is_data_loop); }))
     return;
-  const std::vector<bool> dependent = find_dependent(graph, spans_of(runs), wrt);
+  const std::vector<bool> dependent = find_dependent(graph, spans_of(runs), wrt),
+                          used = used_in(graph, runs, roots);
   DimensionNames taken;
   for (const Value& v : graph.values)
     for (const Dim& d : v.type.dims)
       d.for_each_symbol([&](std::string_view name) { taken.emplace(name); });
   for (size_t r = 0; r < runs.size(); ++r) {
     std::vector<Node> done;
+    done.reserve(runs[r]->size());
     for (Node& node : *runs[r]) {
       const bool passes = is_data_loop(node) && std::ranges::any_of(node.results, [&](ValueId y) {
-                            return index_of(y) < dependent.size() && dependent[index_of(y)];
+                            return dependent[index_of(y)] && used[index_of(y)];
                           });
       if (!passes) {
         done.push_back(std::move(node));
@@ -125,7 +143,7 @@ void count_trips(Graph& graph) {
     runs.push_back(&stage.nodes);
     inputs.insert(inputs.end(), stage.inputs.begin(), stage.inputs.end());
   }
-  count_trips(graph, runs, inputs);
+  count_trips(graph, runs, {}, inputs);
 }
 
 }  // namespace gradus::ir

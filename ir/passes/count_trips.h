@@ -5,17 +5,15 @@
 // it takes, `range` gives that a name, and a `scan` takes them. Sweeps see the scan alone.
 #pragma once
 
-#include <span>
-
-#include "gradus/graph.h"
+#include "ir/passes/backpropagate.h"
 
 namespace gradus::ir {
 
 // Given   nodes of `graph`, those of stage r in runs[r], and what derivatives are taken with
-//         respect to
+//         respect to, from these roots
 // Execute each `while` among them that passes a gradient on becomes such a scan
 void count_trips(Graph& graph, std::span<std::vector<Node>* const> runs,
-                 std::span<const ValueId> wrt);
+                 std::span<const Root> roots, std::span<const ValueId> wrt);
 // Of all stages, with respect to every input.
 void count_trips(Graph& graph);
 

@@ -34,6 +34,7 @@ class Request {
                       : fmt::format("its floating inputs are: {}", fmt::join(floating, ", ")));
     for (const Result& r : b.stage().results)
       if (r.value != no_value && b.type(r.value).is_floating()) results.push_back(r);
+    b.count_loops();
   }
 
   const std::string& name(ValueId v) { return b.graph()[v].name; }

@@ -24,11 +24,13 @@ class StageBuilder {
   explicit StageBuilder(Graph graph) : graph_(std::move(graph)), at_(graph_.stages.size() - 1) {
     expand_grad(graph_);
     decompose(graph_, true);
-    count_trips(graph_);  // before nodes are counted
     for (const Value& v : graph_.values)
       if (!v.name.empty()) taken_.insert(v.name);
     for (const Result& r : stage().results) result_names_.insert(r.name);
   }
+
+  // Before sweeps: they put no nodes among those that `mark` counts then.
+  void count_loops() { count_trips(graph_); }
 
   Graph finish() {
     eliminate_dead_code(graph_);

@@ -71,6 +71,7 @@ constexpr Recipe table[] = {
     {"random_bits", "i9[2]", "shape = [2, 3], by_block = true"},
     {"randperm", "i9[2]", "n = 5"},
     {"uniform", "i9[2]", "shape = [2, 3], dtype = f64"},
+    {"range", "i9[]", ""},
     {"one_hot", "i3[2,2]", "classes = 3"},
 
     // Shapes.
