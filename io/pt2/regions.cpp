@@ -129,19 +129,25 @@ ops::GraphName Regions::graph_of(const Subgraph& region) const {
   return {graph.name, std::make_shared<const ir::Graph>(std::move(graph))};
 }
 
+// Appends the tensors of the list that argument i is; their number.
+size_t Regions::add_operands(const Node& node, size_t i, std::vector<Value>& operands) const {
+  const TensorNames names = tensors_at(node, i);
+  for (const auto& name : names) {
+    if (!name) throw Error("its argument {} lacks a tensor", i);
+    operands.push_back(in_.find(*name)->read());
+  }
+  return names.size();
+}
+
 // A graph, then `lists` of tensors: carries, sequences, constants, the first ones left out.
 void Regions::run_scan(const Node& node, size_t lists, Scope& scope) {
   const Subgraph& region = region_at(node, 0);
   std::vector<Value> operands;
   ops::LoopForm form;
   for (size_t k = 0; k < lists; ++k) {
-    const TensorNames names = tensors_at(node, 1 + k);
-    for (const auto& name : names) {
-      if (!name) throw Error("its argument {} lacks a tensor", 1 + k);
-      operands.push_back(in_.find(*name)->read());
-    }
-    if (k + 3 == lists) form.carries = static_cast<int64_t>(names.size());
-    if (k + 2 == lists) form.sequences = static_cast<int64_t>(names.size());
+    const size_t added = add_operands(node, 1 + k, operands);
+    if (k + 3 == lists) form.carries = static_cast<int64_t>(added);
+    if (k + 2 == lists) form.sequences = static_cast<int64_t>(added);
   }
   if (operands.size() != region.inputs.size())
     throw Error("the region takes {} inputs, {} are given", region.inputs.size(), operands.size());
@@ -151,15 +157,27 @@ void Regions::run_scan(const Node& node, size_t lists, Scope& scope) {
       scope);
 }
 
+// A condition and a body, then two lists of tensors: carries, constants.
+void Regions::run_while(const Node& node, Scope& scope) {
+  const Subgraph &condition = region_at(node, 0), &body = region_at(node, 1);
+  std::vector<Value> operands;
+  const size_t carries = add_operands(node, 2, operands);
+  add_operands(node, 3, operands);
+  for (const Subgraph* region : {&condition, &body})
+    if (operands.size() != region->inputs.size())
+      throw Error("the region takes {} inputs, {} are given", region->inputs.size(),
+                  operands.size());
+  const auto attributes =
+      ops::while_attributes(static_cast<int64_t>(carries), graph_of(condition), graph_of(body));
+  bind_all(node, in_.world_.emit(ops::while_operator(), attributes, operands), scope);
+}
+
 void Regions::run_branch(const Node& node, Scope& scope) {
   const auto* predicate =
       node.inputs.empty() ? nullptr : std::get_if<TensorName>(&node.inputs[0].value);
   if (!predicate) throw Error("its predicate is no tensor, which is not supported");
   std::vector<Value> operands{ops::reshape(in_.find(predicate->name)->read(), {})};
-  for (const auto& name : tensors_at(node, 3)) {
-    if (!name) throw Error("its argument 3 lacks a tensor");
-    operands.push_back(in_.find(*name)->read());
-  }
+  add_operands(node, 3, operands);
   const auto attributes =
       ops::if_attributes(graph_of(region_at(node, 1)), graph_of(region_at(node, 2)));
   bind_all(node, in_.world_.emit(ops::if_operator(), attributes, operands), scope);
@@ -181,6 +199,8 @@ bool Regions::run(const Node& node, Scope& scope) {
     run_scan(node, 3, scope);
   else if (node.target.ends_with(".map_impl"))
     run_scan(node, 2, scope);
+  else if (node.target.ends_with(".while_loop"))
+    run_while(node, scope);
   else if (node.target.ends_with(".cond"))
     run_branch(node, scope);
   else

@@ -17,7 +17,9 @@ class Regions {
   std::vector<TensorPtr> run_graph(const Subgraph& graph, std::vector<TensorPtr> inputs);
   // Within it no derivative passes.
   std::vector<TensorPtr> run_without_grad(const Subgraph& graph, std::vector<TensorPtr> inputs);
+  size_t add_operands(const Node& node, size_t i, std::vector<Value>& operands) const;
   void run_scan(const Node& node, size_t lists, Scope& scope);
+  void run_while(const Node& node, Scope& scope);
   void run_branch(const Node& node, Scope& scope);
   ops::GraphName graph_of(const Subgraph& region) const;
   void bind_all(const Node& node, std::span<const Value> results, Scope& scope);

@@ -8,9 +8,8 @@
 namespace gradus::test {
 namespace {
 
-// Programs with regions that are not supported yet, and what the refusal names.
-const std::map<std::string, std::string> refused{{"hop_associative_scan", "predispatch"},
-                                                 {"hop_while_loop", "higher_order.while_loop"}};
+// Programs with regions that are not supported, and what the refusal names.
+const std::map<std::string, std::string> refused{{"hop_associative_scan", "predispatch"}};
 
 class Archives : public testing::TestWithParam<std::string> {};
 

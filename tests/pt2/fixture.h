@@ -14,7 +14,8 @@ namespace gradus::test {
 //   buffer_after.B, input_after.X   what the call writes
 //   alt.…                   the same for inputs of other sizes
 // and, for models of energies, forces, fref, gl.… (the gradient of mean((forces - fref)^2)), v and
-// hvp (the Hessian of the energies' sum with respect to `pos`, times v).
+// hvp (the Hessian of the energies' sum with respect to `pos`, times v). PyTorch 2.15 is wrong in
+// the second derivative of `while_loop`: g2 of hop_while_loop is that of its steps written out.
 class ArchiveFixture {
  public:
   explicit ArchiveFixture(std::string name);

@@ -14,7 +14,6 @@ import gradus.torch
 # What is refused, and how the message names it.
 REFUSED = {
     "hop_associative_scan": "predispatch",
-    "hop_while_loop": "while_loop",
 }
 
 
@@ -64,13 +63,6 @@ def test_refused(name, door):
     archive = load(name)
     with pytest.raises(gradus.Unsupported, match=REFUSED[name]):
         DOORS[door](archive.module)(*archive.inputs().values())
-
-
-@pytest.mark.parametrize("name", ["hop_while_loop"])
-def test_refused_runs_eagerly(name):
-    archive = load(name)
-    with pytest.warns(UserWarning, match=f"eagerly.*{REFUSED[name]}"):
-        archive.check(through_backend(archive.module, strict=False))
 
 
 class Pairs(torch.nn.Module):
