@@ -51,6 +51,11 @@ ir::Graph gradient_of(const OperatorCall& call, const Flags& wanted, const Flags
   return ir::join_stages(staged, 1, absent);
 }
 
+bool has_sizes_by_data(const ir::Graph& graph) {
+  return std::ranges::any_of(graph.stages[0].nodes,
+                             [](const ir::Node& node) { return bool(node.op->data_sized); });
+}
+
 // Of one call. Keeps its operands, and what it has differentiated: who differentiates it twice has
 // the same loop both times.
 class LoopNode final : public Node {
@@ -80,7 +85,12 @@ class LoopNode final : public Node {
     Variables gradients(operands.size());
     if (std::ranges::count(wanted, true) == 0 || std::ranges::count(arrived, true) == 0)
       return gradients;
-    return play(gradient(wanted, arrived), operands, cotangents);
+    const ir::Graph& gradient = this->gradient(wanted, arrived);
+    // What is recorded has numbers for sizes.
+    if (Recorder* recorder = thread_state().recorder; recorder && has_sizes_by_data(gradient))
+      recorder->meets(
+          fmt::format("a derivative of '{}', whose data decides how many steps it takes", name()));
+    return play(gradient, operands, cotangents);
   }
 
   const ir::Graph& gradient(const Flags& wanted, const Flags& arrived) {

@@ -134,4 +134,20 @@ Variables cond(const Variable& predicate, const VariableFunction& then,
               operands);
 }
 
+Variables while_loop(TracedBody condition, TracedBody body, std::span<const Variable> carries) {
+  Variables captured = condition.captured;
+  for (const Variable& v : body.captured) place_in(captured, v);
+  const auto attributes = ops::while_attributes(static_cast<int64_t>(carries.size()),
+                                                named(taking(std::move(condition), captured)),
+                                                named(taking(std::move(body), captured)));
+  return apply_to(ops::while_operator(), attributes, {carries, captured});
+}
+
+Variables while_loop(const VariableFunction& condition, const VariableFunction& body,
+                     std::span<const Variable> carries) {
+  const std::vector<ir::Type> types = types_of(carries);
+  return while_loop(trace_body(condition, types, "condition"), trace_body(body, types, "step"),
+                    carries);
+}
+
 }  // namespace gradus

@@ -61,6 +61,15 @@ void bind_loops(nb::module_& m) {
       "predicate"_a, "then"_a, "otherwise"_a, "operands"_a,
       nb::sig("def cond_bodies(predicate: Tensor, then: TracedBody, otherwise: TracedBody, "
               "operands: list[Tensor]) -> list[Tensor]"));
+  m.def(
+      "while_bodies",
+      [](const TracedBody& condition, const TracedBody& body, const nb::list& carries) {
+        const Variables first = variables_from(carries, "a carry");
+        return to_python(unlocked([&] { return while_loop(condition, body, first); }));
+      },
+      "condition"_a, "body"_a, "carries"_a,
+      nb::sig("def while_bodies(condition: TracedBody, body: TracedBody, carries: list[Tensor]) -> "
+              "list[Tensor]"));
 }
 
 }  // namespace gradus::python

@@ -328,13 +328,26 @@ def _fori_by_while(lower: Any, upper: Any, body: Callable[[Tensor, C], C], init:
 
 
 def while_loop(cond_fun: Callable[[C], Any], body_fun: Callable[[C], C], init: C) -> C:
-    """Runs `carry = body_fun(carry)` as long as `cond_fun(carry)`, a 0-d bool, holds; gives the last
-    carry. See scan for what carries may be, and what the functions may read."""
-    what = "while_loop: '{}' is {}, and the step gives {}"
+    """Runs `carry = body_fun(carry)` for as long as `cond_fun(carry)`, a 0-d bool, holds; gives the
+    last carry. See scan for what carries may be, and what the functions may read."""
     names, carries, structure = _flat_tensors(init, "carry")
     types = [type_of(x) for x in carries]
+
+    def holds(given: list[Tensor]) -> Tensor:
+        p = _predicate(cond_fun(unflatten(structure, given)), "while_loop: the condition")
+        return _gradus.as_tensor(p)
+
+    def step(given: list[Tensor]) -> list[Tensor]:
+        differ = "while_loop: '{}' is {}, and the step gives {}"
+        return _leaves_as(structure, types, body_fun(unflatten(structure, given)), "carry", differ)
+
     if _gradus.is_tracing():
-        raise Error("while_loop cannot be recorded yet; take scan, or fori_loop with numbers as bounds")
-    while bool(_predicate(cond_fun(unflatten(structure, carries)), "while_loop: the condition")):
-        carries = _leaves_as(structure, types, body_fun(unflatten(structure, carries)), "carry", what)
+        if not carries:
+            raise Error("while_loop: without a tensor as a carry, its end is not to be recorded")
+        condition = _record(cond_fun, lambda given: ([holds(given)], None), types, names, "condition")
+        body = _record(body_fun, lambda given: (step(given), None), types, names, "step")
+        carries = _gradus.while_bodies(condition.body, body.body, carries)
+    else:
+        while bool(holds(carries)):
+            carries = step(carries)
     return unflatten(structure, carries)

@@ -464,9 +464,56 @@ def test_gradients_of_eager_loops(rng):
         same(a.numpy(), b.numpy(), rtol=1e-12)
 
 
-def test_while_step_by_step():
-    root = gradus.while_loop(
-        lambda c: abs(c[0] * c[0] - 2) > 1e-12, lambda c: (0.5 * (c[0] + 2 / c[0]), c[1] + 1), (1.0, 0)
+def root_of(a):
+    """The square root, by Newton's steps, and how many there were."""
+    return gradus.while_loop(
+        lambda c: abs(c[0] * c[0] - a) > 1e-14 * a, lambda c: (0.5 * (c[0] + a / c[0]), c[1] + 1), (a, 0)
     )
-    same(root[0].item(), np.sqrt(2))
-    assert root[1].item() == 5
+
+
+def test_while():
+    f = gradus.function(root_of)
+    assert nodes(f.program(np.array(2.0), order=0), "while") == 1
+    for a in (2.0, 9.0, 2.0):
+        for root, steps in (root_of(gradus.as_tensor(a)), f(np.array(a))):
+            same(root.item(), np.sqrt(a), rtol=1e-14)
+            assert steps.dtype == gradus.i64 and 3 < steps.item() < 9
+
+
+def test_derivatives_of_while():
+    def root(a):
+        return root_of(a)[0]
+
+    a = np.array(2.0)
+    same(gradus.grad(root)(a).item(), 0.5 * a**-0.5, rtol=1e-9)
+    leaf = gradus.tensor(a, requires_grad=True)
+    same(gradus.gradients(gradus.function(root)(leaf), leaf)[0].item(), 0.5 * a**-0.5, rtol=1e-9)
+    # Of the steps that are taken: their number is what it is.
+    def by_hand(a):
+        x = a
+        for _ in range(steps):
+            x = 0.5 * (x + a / x)
+        return x
+
+    steps = root_of(gradus.as_tensor(2.0))[1].item()
+    same(
+        gradus.grad(gradus.grad(root))(a).item(), gradus.grad(gradus.grad(by_hand))(a).item(), rtol=1e-10
+    )
+    same(gradus.hessian(root, a).item(), gradus.hessian(by_hand, a).item(), rtol=1e-10)
+    along = gradus.hvp(root, a, np.array(3.0)).item()
+    same(along, 3 * gradus.hessian(by_hand, a).item(), rtol=1e-10)
+    # A recording has numbers for sizes, and this would be kept for so many steps as data say.
+    with pytest.raises(gradus.Error, match="a derivative of 'while', whose data decides"):
+        gradus.trace(gradus.grad(root), a)
+
+
+def test_bounds_that_data_say():
+    def power(x, n):
+        return gradus.fori_loop(0, n, lambda i, c: c * x, gradus.ones([]))
+
+    f = gradus.function(power)
+    x = np.array(1.5)
+    for n in (3, 5, 0):
+        assert f(x, np.array(n)).item() == 1.5**n
+        same(gradus.grad(power)(x, np.array(n)).item(), n * 1.5 ** (n - 1))
+    assert nodes(gradus.trace(power, x, np.array(3)), "while") == 1
