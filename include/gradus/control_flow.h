@@ -43,8 +43,8 @@ autograd::Variables cond(const autograd::Variable& predicate, const VariableFunc
                          const VariableFunction& otherwise,
                          std::span<const autograd::Variable> operands);
 
-// The body takes the carries and gives the next ones, for as long as the condition, which takes them
-// too and gives one bool[], holds. Gives the last carries.
+// The body takes the carries and gives the next ones, for as long as the condition, which takes
+// them too and gives one bool[], holds. Gives the last carries.
 autograd::Variables while_loop(TracedBody condition, TracedBody body,
                                std::span<const autograd::Variable> carries);
 autograd::Variables while_loop(const VariableFunction& condition, const VariableFunction& body,
