@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "autograd/loop_call.h"
 #include "autograd/operator_node.h"
 #include "autograd/recorder.h"
 #include "autograd/shape_tensor.h"
@@ -170,6 +171,7 @@ Variables apply(const Operator& op, const Attributes& attributes,
       return apply(op, with_count, operands);
     }
   }
+  if (op.traits.loop && thread_state().recorder) return apply_loop(op, attributes, operands);
   if (op.compose && !op.has_vjp(attributes)) return compose(op, attributes, operands);
   return apply(OperatorCall::find(op, attributes, operands), variables);
 }

@@ -35,6 +35,9 @@ class TraceTape final : public std::enable_shared_from_this<TraceTape> {
   autograd::Variables run(const VariableFunction& f, std::span<const autograd::Variable> inputs);
   // Whether it failed for want of values (TraceOptions::shapes_only).
   bool needs_values() const { return values_.needs_values(); }
+  // Before the run: see TraceValues.
+  void capture_from(TraceValues* around) { values_.capture_from(around); }
+  const autograd::Variables& captured() const { return values_.captured(); }
   // Stage k, of these cotangents (as its node has inputs) of the results of stage k - 1 as it was
   // recorded under the number `before`. Gives the gradients, led on if `go_on`.
   autograd::Variables run_backward(size_t k, uint64_t before, const autograd::Variables& cotangents,

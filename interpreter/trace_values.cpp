@@ -1,5 +1,7 @@
 #include "interpreter/trace_values.h"
 
+#include <algorithm>
+
 #include "autograd/operator_call.h"
 #include "gradus/rules.h"
 #include "ops/opaque.h"
@@ -26,12 +28,16 @@ void TraceValues::meets(std::string_view what) {
 bool TraceValues::is_traced(const Tensor& t) const {
   auto [begin, end] = known_.equal_range(t.storage().get());
   for (auto it = begin; it != end; ++it)
-    if (it->second.origin != Origin::constant) return true;
+    if (it->second.origin == Origin::input || it->second.origin == Origin::made) return true;
   return false;
 }
 
+bool TraceValues::is_traced_here_or_around(const Tensor& t) const {
+  return is_traced(t) || (around_ && around_->is_traced_here_or_around(t));
+}
+
 void TraceValues::reads(const Tensor& t) const {
-  if (t.defined() && is_traced(t))
+  if (t.defined() && is_traced_here_or_around(t))
     refuse(fmt::format(
         "it reads back the values of a {}; what they decide would hold for these inputs alone. "
         "Decide by operators ('where', comparisons), or before the trace",
@@ -40,6 +46,8 @@ void TraceValues::reads(const Tensor& t) const {
 
 void TraceValues::need_values(std::string_view what) {
   if (!shapes_only_) return;
+  if (capturing_)
+    refuse(fmt::format("it calls {}, which a graph of a loop or a branch cannot", what));
   needs_values_ = true;
   refuse(fmt::format("it calls {}, which needs values", what));
 }
@@ -81,6 +89,34 @@ ops::Value TraceValues::constant(const Tensor& t) {
   return ops::emit_constant(world, t.copy());
 }
 
+void TraceValues::capture_from(TraceValues* around) {
+  capturing_ = true;
+  around_ = around;
+}
+
+// `same` is what is known of its tensor. A scalar that nobody traces is a constant of the graph.
+bool TraceValues::is_captured(const Variable& v, const Known* same) const {
+  const Tensor& t = v.data();
+  if (!capturing_) return false;
+  const bool leads = autograd::recording() && v.requires_grad();
+  if (same) return leads;
+  if (is_traced(t)) return false;
+  return leads || t.layout().shape.size() != 0 || has_no_values(t) || is_traced_here_or_around(t);
+}
+
+ops::Value TraceValues::capture(const Variable& v) {
+  std::string name = fmt::format("captured{}", captured_.size());
+  ir::Stage& stage = graph_.stages.back();
+  while (std::ranges::any_of(stage.inputs, [&](ir::ValueId i) { return graph_[i].name == name; }))
+    name += '_';
+  const ir::ValueId id =
+      graph_.add_value(autograd::type_of(v.data()), name, graph_.stages.size() - 1);
+  stage.inputs.push_back(id);
+  captured_.push_back(v);
+  know(world().value(id), v, Origin::captured);
+  return value_of(v);
+}
+
 ops::Value TraceValues::value_of(const Variable& v) {
   const Tensor& t = v.data();
   ir::GraphWorld world = this->world();
@@ -98,6 +134,7 @@ ops::Value TraceValues::value_of(const Variable& v) {
   if (same && !detaching_) return world.value(same->value);
   // A leaf made of a value here: its gradient is asked for here, and goes nowhere else.
   const bool new_leaf = edge.valid() && v.is_leaf() && same && same->origin == Origin::made;
+  if (!new_leaf && is_captured(v, same)) return capture(v);
   if (edge.valid() && !new_leaf)
     refuse(fmt::format(
         "it uses a {} that requires gradients and is no input ({}); make it one, or detach it",

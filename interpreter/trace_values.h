@@ -46,12 +46,16 @@ class TraceValues final : public autograd::Recorder, public ReadWatch {
   bool knows_memory(const Tensor& t) const { return known_.contains(t.storage().get()); }
   // Stages whose values begin here are gone.
   void forget_from(size_t value);
+  // From now on what is no value of this program becomes an input of it, behind those that it has:
+  // values of `around` (null where nothing is recorded there), and tensors that are no scalars.
+  void capture_from(TraceValues* around);
+  const autograd::Variables& captured() const { return captured_; }
   // Whether a value without its gradient edge is another value: not where nothing has edges.
   void detach_values(bool on) { detaching_ = on; }
   [[noreturn]] void refuse(std::string_view why) const;
 
  private:
-  enum class Origin : uint8_t { input, made, constant };
+  enum class Origin : uint8_t { input, made, constant, captured };
   struct Known {
     ir::ValueId value;
     Tensor tensor;
@@ -62,13 +66,19 @@ class TraceValues final : public autograd::Recorder, public ReadWatch {
 
   ir::GraphWorld world();
   ops::Value constant(const Tensor& t);
+  ops::Value capture(const autograd::Variable& v);
+  bool is_captured(const autograd::Variable& v, const Known* same) const;
   void know(const ops::Value& value, const autograd::Variable& v, Origin origin = Origin::made);
   void know_results(const OpaqueVariables& found, std::span<const ops::Value> values);
   bool is_traced(const Tensor& t) const;
+  bool is_traced_here_or_around(const Tensor& t) const;
 
   ir::Graph& graph_;
   std::unordered_multimap<const Storage*, Known> known_;
   std::map<const HandleOrigin*, std::pair<ir::ValueId, Ref<const HandleOrigin>>> handles_;
+  autograd::Variables captured_;
+  TraceValues* around_ = nullptr;
+  bool capturing_ = false;
   bool detaching_ = true;
   bool shapes_only_ = false, needs_values_ = false;
 };

@@ -332,7 +332,12 @@ void bind_program(nb::module_& m) {
            "Inputs that are not given are random. Of an input max_elements are looked at one by "
            "one; a larger one is moved as a whole along `directions`, too. At kinks it goes on "
            "with nudged inputs, `tries` times. `progress` is called with a stage and a fraction.")
-      .def("__str__", [](const Program& p) { return ir::print(*p.module); })
+      .def("__str__",
+           [](const Program& p) {
+             if (p.module->graphs.size() > 1) return ir::print(*p.module);
+             // With the graphs that loops and branches of it run.
+             return fmt::format("gradus {}\n\n{}", ir::text_version, ir::print(p.graph()));
+           })
       .def("__repr__", [](const Program& p) {
         return fmt::format("<Program '{}', {} stages>", p.graph().name, p.graph().stages.size());
       });

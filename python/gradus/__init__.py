@@ -44,6 +44,7 @@ from ._gradus import as_tensor as as_tensor
 from . import ops
 from ._directions import hessian, hvp, jacobian, jvp, laplacian, vjp
 from ._function import Function, function, trace
+from ._loops import cond, fori_loop, map, scan, while_loop
 from ._program import load, load_tensors
 from ._python_op import PythonOp, python_op
 from ._results import Results
@@ -95,11 +96,13 @@ __all__ = [
     "bf16",
     "bool_",
     "call",
+    "cond",
     "current_context",
     "errors",
     "f16",
     "f32",
     "f64",
+    "fori_loop",
     "from_dlpack",
     "from_numpy",
     "function",
@@ -121,12 +124,14 @@ __all__ = [
     "load_function",
     "load_plugin",
     "load_tensors",
+    "map",
     "no_grad",
     "ones",
     "ops",
     "parse",
     "python_op",
     "save_function",
+    "scan",
     "tensor",
     "trace",
     "u16",
@@ -136,5 +141,6 @@ __all__ = [
     "use_device",
     "value_and_grad",
     "vjp",
+    "while_loop",
     "zeros",
 ]

@@ -42,7 +42,7 @@ class _Search:
 
     def visit(self, x: Any) -> bool:
         """Whether `x` is always the same while it is this object, but for the guards found."""
-        from . import _derivative, _function, ops
+        from . import _derivative, _function, _loops, ops
 
         if isinstance(x, _numbers):
             return True
@@ -51,7 +51,7 @@ class _Search:
         if isinstance(x, _derivative.Derivative):
             return self.visit(x.function)
         if isinstance(x, types.FunctionType):
-            if x.__module__ == ops.__name__:
+            if x.__module__ in (ops.__name__, _loops.__name__):
                 return True
             return self.visit_function(x)
         if isinstance(x, types.ModuleType):

@@ -1,0 +1,55 @@
+// Loops and branches of C++ functions over variables. Within a trace each is one instruction,
+// whatever the number of steps; elsewhere they run step by step, with the tape's derivatives.
+#pragma once
+
+#include "gradus/trace.h"
+
+#pragma GCC visibility push(default)
+
+namespace gradus {
+
+// A function recorded as a graph that a loop or a branch runs.
+struct TracedBody {
+  ir::Graph graph;  // of one stage
+  // What the function reads beside its arguments: values of a recording around it, and tensors.
+  // They are the graph's last inputs.
+  autograd::Variables captured;
+};
+
+// Runs `f` once, on tensors of these types that have no values, and records it. It may do what
+// TraceOptions::shapes_only allows, and call no registered functions. Throws Error as `trace` does.
+TracedBody trace_body(const VariableFunction& f, std::span<const ir::Type> arguments,
+                      std::string name, std::vector<std::string> argument_names = {});
+
+struct ScanOptions {
+  std::optional<int64_t> length;  // of the sequences, where there are none
+  bool reverse = false;           // the last slice first
+};
+
+// The body takes the carries, then a slice of each sequence along its first dimension; it gives the
+// next carries, then the step's results. The results are the last carries, then the steps' results
+// along a new first dimension. Throws Error where a carry changes its type.
+autograd::Variables scan(const TracedBody& body, std::span<const autograd::Variable> carries,
+                         std::span<const autograd::Variable> sequences,
+                         const ScanOptions& options = {});
+autograd::Variables scan(const VariableFunction& body, std::span<const autograd::Variable> carries,
+                         std::span<const autograd::Variable> sequences,
+                         const ScanOptions& options = {});
+
+// What one of the two gives for these operands: `then` where the predicate, a bool[], holds.
+autograd::Variables cond(const autograd::Variable& predicate, TracedBody then, TracedBody otherwise,
+                         std::span<const autograd::Variable> operands);
+autograd::Variables cond(const autograd::Variable& predicate, const VariableFunction& then,
+                         const VariableFunction& otherwise,
+                         std::span<const autograd::Variable> operands);
+
+// The body takes the carries and gives the next ones, for as long as the condition, which takes
+// them too and gives one bool[], holds. Gives the last carries.
+autograd::Variables while_loop(TracedBody condition, TracedBody body,
+                               std::span<const autograd::Variable> carries);
+autograd::Variables while_loop(const VariableFunction& condition, const VariableFunction& body,
+                               std::span<const autograd::Variable> carries);
+
+}  // namespace gradus
+
+#pragma GCC visibility pop

@@ -1,0 +1,75 @@
+// Loops and branches of Python functions, as graphs of what is recorded.
+#include "gradus/control_flow.h"
+#include "python/bindings.h"
+#include "python/errors.h"
+
+namespace gradus::python {
+
+namespace {
+
+using nb::literals::operator""_a;
+
+TracedBody record_body(const nb::object& f, const std::vector<ir::Type>& arguments,
+                       const std::string& name, std::vector<std::string> argument_names) {
+  auto call = [&](std::span<const Variable> given) {
+    return call_python([&] {
+      nb::list list;
+      for (const Variable& v : given) list.append(to_python(v));
+      return variables_from(f(list), "what the function gives");
+    });
+  };
+  return unlocked([&] { return trace_body(call, arguments, name, std::move(argument_names)); });
+}
+
+std::vector<ir::Type> results_of(const TracedBody& body) {
+  std::vector<ir::Type> types;
+  for (const ir::Result& r : body.graph.stages[0].results)
+    types.push_back(body.graph[r.value].type);
+  return types;
+}
+
+}  // namespace
+
+void bind_loops(nb::module_& m) {
+  nb::class_<TracedBody>(m, "TracedBody", "A function recorded as a graph of a loop or a branch.")
+      .def_prop_ro("results", results_of, "The types of what it gives.");
+  m.def("record_body", record_body, "f"_a, "arguments"_a, "name"_a, "argument_names"_a,
+        nb::sig("def record_body(f: collections.abc.Callable[[list[Tensor]], list[Tensor]], "
+                "arguments: collections.abc.Sequence[Type], name: str, argument_names: "
+                "collections.abc.Sequence[str]) -> TracedBody"),
+        "Runs `f` once, on tensors of these types that have no values, and records it.");
+  m.def(
+      "scan_body",
+      [](const TracedBody& body, const nb::list& carries, const nb::list& sequences,
+         std::optional<int64_t> length, bool reverse) {
+        const Variables first = variables_from(carries, "a carry"),
+                        slices = variables_from(sequences, "a sequence");
+        return to_python(unlocked(
+            [&] { return scan(body, first, slices, {.length = length, .reverse = reverse}); }));
+      },
+      "body"_a, "carries"_a, "sequences"_a, "length"_a, "reverse"_a,
+      nb::sig("def scan_body(body: TracedBody, carries: list[Tensor], sequences: list[Tensor], "
+              "length: int | None, reverse: bool) -> list[Tensor]"));
+  m.def(
+      "cond_bodies",
+      [](nb::handle predicate, const TracedBody& then, const TracedBody& otherwise,
+         const nb::list& operands) {
+        const Variable p = variable_from(predicate, "the predicate");
+        const Variables in = variables_from(operands, "an operand");
+        return to_python(unlocked([&] { return cond(p, then, otherwise, in); }));
+      },
+      "predicate"_a, "then"_a, "otherwise"_a, "operands"_a,
+      nb::sig("def cond_bodies(predicate: Tensor, then: TracedBody, otherwise: TracedBody, "
+              "operands: list[Tensor]) -> list[Tensor]"));
+  m.def(
+      "while_bodies",
+      [](const TracedBody& condition, const TracedBody& body, const nb::list& carries) {
+        const Variables first = variables_from(carries, "a carry");
+        return to_python(unlocked([&] { return while_loop(condition, body, first); }));
+      },
+      "condition"_a, "body"_a, "carries"_a,
+      nb::sig("def while_bodies(condition: TracedBody, body: TracedBody, carries: list[Tensor]) -> "
+              "list[Tensor]"));
+}
+
+}  // namespace gradus::python

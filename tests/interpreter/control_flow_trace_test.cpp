@@ -1,0 +1,105 @@
+// Loops and branches of C++ functions, traced and run at once.
+#include "gradus/control_flow.h"
+#include "gradus/inputs.h"
+#include "gradus/text.h"
+#include "tests/autograd/support.h"
+
+namespace gradus {
+namespace {
+
+using namespace autograd::testing;
+using autograd::Variable;
+using autograd::Variables;
+using Inputs = std::span<const Variable>;
+
+Variable number_like(Sizes shape, const std::string& name) {
+  return Variable(random_tensor(DType::f64, shape, name, 5, *Context::default_context()), true);
+}
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// h = tanh(w h + x), of (w, h, xs); `w` is captured.
+Variables rollout(Inputs v) {
+  const Variable w = v[0];
+  auto step = [&](Inputs in) {
+    Variable h = op("tanh", {op("add", {op("matmul", {w, in[0]}), in[1]})});
+    return Variables{h, op("sum", {op("square", {h})})};
+  };
+  Variables out = scan(step, v.subspan(1, 1), v.subspan(2, 1));
+  return {op("add", {op("sum", {out[0]}), op("sum", {out[1]})})};
+}
+
+// The same, step after step.
+Variables by_hand(Inputs v) {
+  Variable h = v[1], total;
+  for (int64_t t = 0; t < 4; ++t) {
+    h = op("tanh", {op("add", {op("matmul", {v[0], h}),
+                               op("select", {v[2]}, {{"dim", 0, {}}, {"index", t, {}}})})});
+    Variable y = op("sum", {op("square", {h})});
+    total = total.defined() ? op("add", {total, y}) : y;
+  }
+  return {op("add", {op("sum", {h}), total})};
+}
+
+Variables operands_of_rollout() {
+  return {number_like({3, 3}, "w"), number_like({3}, "h"), number_like({4, 3}, "xs")};
+}
+
+TEST(ControlFlowTrace, AScanIsOneInstructionWithEveryDerivative) {
+  const Variables inputs = operands_of_rollout();
+  for (const bool shapes_only : {false, true}) {
+    const TraceOptions options{.order = 2, .run_backward = true, .shapes_only = shapes_only};
+    const Trace traced = trace(rollout, inputs, options).trace;
+    ir::Graph first = traced.graph();
+    first.stages.resize(1);
+    EXPECT_EQ(count_of(ir::print(first), "scan("), 1u);
+    EXPECT_EQ(count_of(ir::print(traced.graph()), "stage 2"), 1u);
+    const Variable y = traced(inputs)[0], expected = by_hand(inputs)[0];
+    EXPECT_NEAR(y.data().item(), expected.data().item(), 1e-12);
+    for (const Variable& x : inputs) {
+      auto gradient = [&](const Variable& of) {
+        return autograd::grad(std::array{of}, std::array{x}, {}, {.keep_graph = true})[0]
+            .data()
+            .to_doubles();
+      };
+      const auto got = gradient(y), wanted = gradient(expected);
+      ASSERT_EQ(got.size(), wanted.size());
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-12);
+    }
+  }
+}
+
+TEST(ControlFlowTrace, AScanRunsStepByStepOutsideOfATrace) {
+  const Variables inputs = operands_of_rollout();
+  EXPECT_NEAR(rollout(inputs)[0].data().item(), by_hand(inputs)[0].data().item(), 1e-12);
+}
+
+TEST(ControlFlowTrace, ABranchTakesWhatEitherReads) {
+  const Variables inputs{number_like({3}, "x"), number_like({3}, "a"), number_like({3}, "b")};
+  for (const double limit : {-100.0, 100.0}) {
+    auto f = [&](Inputs v) {
+      const Variable p = op("lt", {op("sum", {v[0]}), ir::Number::of(limit)});
+      auto then = [&](Inputs in) { return Variables{op("mul", {in[0], v[1]})}; };
+      auto otherwise = [&](Inputs in) { return Variables{op("sin", {op("add", {in[0], v[2]})})}; };
+      return Variables{op("sum", {cond(p, then, otherwise, v.first(1))[0]})};
+    };
+    const Trace traced = trace(f, inputs, {.shapes_only = true}).trace;
+    EXPECT_EQ(count_of(ir::print(traced.graph()), "if("), 1u);
+    EXPECT_NEAR(f(inputs)[0].data().item(), Trace(traced)(inputs)[0].data().item(), 1e-12);
+  }
+}
+
+TEST(ControlFlowTrace, ACarryKeepsItsType) {
+  const Variables inputs = operands_of_rollout();
+  auto sum = [](Inputs in) { return Variables{op("sum", {in[0]})}; };
+  const std::string message = error_of([&] { scan(sum, Inputs(inputs).subspan(1, 1), {}, {3}); });
+  EXPECT_NE(message.find("f64[3]"), std::string::npos) << message;
+  EXPECT_NE(message.find("f64[]"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace gradus
