@@ -19,8 +19,10 @@ const Operator& if_operator() { return record<If>(); }
 Attributes scan_attributes(LoopForm form, GraphName body) {
   return make_attributes(Scan::Attr{std::move(form), std::move(body)});
 }
-Attributes while_attributes(int64_t carries, GraphName condition, GraphName body) {
-  return make_attributes(While::Attr{std::move(condition), std::move(body), carries});
+Attributes while_attributes(int64_t carries, GraphName condition, GraphName body,
+                            std::optional<Dim> max_trips) {
+  return make_attributes(
+      While::Attr{std::move(condition), std::move(body), carries, std::move(max_trips)});
 }
 Attributes if_attributes(GraphName then, GraphName otherwise) {
   return make_attributes(If::Attr{std::move(then), std::move(otherwise)});
@@ -39,7 +41,15 @@ std::optional<Loop> loop_in(const ir::Node& node) {
 std::optional<DataLoop> data_loop_in(const Operator& op, const Attributes& attributes) {
   if (&op != &record<While>()) return std::nullopt;
   const auto& a = attributes_as<While::Attr>(attributes);
-  return DataLoop{a.condition.graph.get(), a.body.graph.get(), static_cast<size_t>(a.carries)};
+  return DataLoop{a.condition.graph.get(), a.body.graph.get(), static_cast<size_t>(a.carries),
+                  &a.max_trips};
+}
+
+void fail_after_most_trips(int64_t trips) {
+  throw Error(
+      "while: its condition holds after {} steps, which `max_trips` says are all; the carries may "
+      "not come closer to where it does not, or need a greater bound",
+      trips);
 }
 
 Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands) {
@@ -165,6 +175,8 @@ void While::infer(InferCall& call) {
   if (a.carries <= 0 || a.carries > static_cast<int64_t>(call.operands()))
     call.fail("it has {} operands, and {} carries are said to be among them; it needs one at least",
               call.operands(), a.carries);
+  if (a.max_trips && a.max_trips->is_constant() && a.max_trips->value() < 0)
+    call.fail("max_trips is {}, which is negative", a.max_trips->value());
   const auto condition = types_given(call, call.in, a.condition, "condition");
   if (condition.size() != 1 || condition[0].dtype != DType::boolean || condition[0].rank() != 0)
     call.fail("graph '{}', its condition, returns {}; it has to return one bool[]",
@@ -183,11 +195,14 @@ void While::infer(InferCall& call) {
 void While::compose(ComposeCall& c) {
   const auto& a = c.attr<Attr>();
   SmallVector<Value, 4> in(c.operands.begin(), c.operands.end());
-  for (;;) {
+  if (a.max_trips && !a.max_trips->is_constant())
+    c.fail("max_trips is {}, of which only a run knows what it is", a.max_trips->to_string());
+  for (int64_t n = 0;; ++n) {
     const auto more = emit_graph(c.world, c.op, *a.condition.graph, in);
     const std::optional<bool> holds = c.world.truth(more[0]);
     if (!holds) c.fail("whether its condition holds, only a run knows");
     if (!*holds) break;
+    if (a.max_trips && n == a.max_trips->value()) fail_after_most_trips(n);
     const auto out = emit_graph(c.world, c.op, *a.body.graph, in);
     std::ranges::copy(out, in.begin());
   }

@@ -39,7 +39,8 @@ struct Scan {
 };
 
 // A loop whose end depends on data. Both graphs take the operands: what the carries are, then the
-// constants. The condition gives a bool[], the body the next carries.
+// constants. The condition gives a bool[], the body the next carries. `max_trips` bounds the steps: a
+// loop that would take more is an Error.
 struct While {
   static constexpr std::string_view name = "while",
                                     doc =
@@ -51,9 +52,10 @@ struct While {
   struct Attr {
     GraphName condition, body;
     int64_t carries = 0;
+    std::optional<Dim> max_trips;
     static constexpr auto fields() {
       return std::tuple(required("condition", &Attr::condition), required("body", &Attr::body),
-                        field("carries", &Attr::carries));
+                        field("carries", &Attr::carries), field("max_trips", &Attr::max_trips));
     }
   };
   static void infer(InferCall&);
@@ -93,7 +95,9 @@ std::optional<Loop> loop_in(const ir::Node& node);
 struct DataLoop {
   const ir::Graph *condition, *body;
   size_t carries;
+  const std::optional<Dim>* max_trips;  // the attributes' own
 };
+[[noreturn]] void fail_after_most_trips(int64_t trips);
 std::optional<DataLoop> data_loop_in(const Operator& op, const Attributes& attributes);
 // How many steps it takes, by the types of its operands.
 Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands);
@@ -101,7 +105,8 @@ Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands);
 const Operator& scan_operator();
 Attributes scan_attributes(LoopForm form, GraphName body);
 const Operator& while_operator();
-Attributes while_attributes(int64_t carries, GraphName condition, GraphName body);
+Attributes while_attributes(int64_t carries, GraphName condition, GraphName body,
+                            std::optional<Dim> max_trips = std::nullopt);
 const Operator& if_operator();
 Attributes if_attributes(GraphName then, GraphName otherwise);
 

@@ -267,6 +267,7 @@ class Run {
 // The condition takes the carries and constants where they lie.
 struct DataLoopCode {
   LoopCode condition, body;
+  std::optional<int64_t> max_trips;
   size_t condition_at = 0, args_at = 0, holds_at = 0, bytes = 0;  // in the scratch memory
 };
 
@@ -286,6 +287,7 @@ void run_data_loop(const DataLoopCode& loop, std::byte* const* args, KernelScope
     condition.begin();
     condition.step(0, 0, n);
     if (*holds == std::byte{0}) break;
+    if (n == loop.max_trips) ops::fail_after_most_trips(n);
     steps.step(n, n, n);
   }
   steps.give_carries(n);
@@ -395,6 +397,15 @@ LoopCode make_condition(Draft& d, std::shared_ptr<const Code> graph, std::span<c
                    std::array{Layout(DType::boolean, Sizes())});
 }
 
+std::optional<int64_t> most_trips(const Draft& d, const ops::DataLoop& loop) {
+  if (!*loop.max_trips) return std::nullopt;
+  const int64_t most = (*loop.max_trips)->evaluate(d.sizes);
+  if (most < 0)
+    throw Error("while: its max_trips {} is {}, which is negative", (*loop.max_trips)->to_string(),
+                most);
+  return most;
+}
+
 struct BranchCode {
   LoopCode then, otherwise;
 };
@@ -412,9 +423,9 @@ work::WorkRef loop_work(Draft& d, const Instruction& i, std::span<const Layout> 
     const size_t bytes = loop.bytes;
     return work::share(work::foreign(work::Kernel::of<run_loop>(std::move(loop), bytes)));
   }
-  if (ops::data_loop_in(*i.op, i.attributes)) {
+  if (const auto data = ops::data_loop_in(*i.op, i.attributes)) {
     DataLoopCode loop{make_condition(d, i.bodies[0], in, form.carries),
-                      make_loop(d, form, i.bodies[1], in, out)};
+                      make_loop(d, form, i.bodies[1], in, out), most_trips(d, *data)};
     loop.condition_at = loop.body.bytes;
     loop.args_at = loop.condition_at + loop.condition.bytes;
     loop.holds_at = loop.args_at + rounded((in.size() + 1) * sizeof(std::byte*));

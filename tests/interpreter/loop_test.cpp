@@ -249,7 +249,6 @@ TEST(Loops, HessiansAndBatches) {
   EXPECT_NEAR(both[0], run(one, given)[0].to_doubles()[0], 1e-13);
 }
 
-// SPEC L2
 const std::string growth = R"(
 graph more {
   stage 0 (%x: f64[], %n: i64[], %k: f64[]) {
@@ -360,6 +359,22 @@ TEST(DataLoops, HaveHessians) {
     const double xx = (by_x[0][i] - by_x[1][i]) / (2 * h), kk = (by_k[0][i] - by_k[1][i]) / (2 * h);
     EXPECT_NEAR(found[1 + i].to_doubles()[0], xx, 1e-6 * std::abs(xx));
     EXPECT_NEAR(found[3 + i].to_doubles()[0], kk, 1e-6 * std::abs(kk));
+  }
+}
+
+// SPEC L2
+TEST(DataLoops, SayWhereTheirBoundIs) {
+  std::string text = growth;
+  const std::string_view form = "carries = 2";
+  text.replace(text.find(form), form.size(), "carries = 2, max_trips = 4");
+  for (const bool differentiated : {false, true}) {
+    State state(compile(text, differentiated));
+    EXPECT_EQ(run(state, {scalar(5), number(0), scalar(2)})[1].to_doubles()[0], 1);
+    state.restart();
+    const std::string message = error_of([&] {
+      run(state, {scalar(0.1), number(0), scalar(1.5)});
+    });
+    EXPECT_NE(message.find("its condition holds after 4 steps"), std::string::npos) << message;
   }
 }
 
