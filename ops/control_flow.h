@@ -39,8 +39,8 @@ struct Scan {
 };
 
 // A loop whose end depends on data. Both graphs take the operands: what the carries are, then the
-// constants. The condition gives a bool[], the body the next carries. `max_trips` bounds the steps: a
-// loop that would take more is an Error.
+// constants. The condition gives a bool[], the body the next carries. `max_trips` bounds the steps:
+// a loop that would take more is an Error.
 struct While {
   static constexpr std::string_view name = "while",
                                     doc =

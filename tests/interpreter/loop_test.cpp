@@ -369,7 +369,7 @@ TEST(DataLoops, SayWhereTheirBoundIs) {
   text.replace(text.find(form), form.size(), "carries = 2, max_trips = 4");
   for (const bool differentiated : {false, true}) {
     State state(compile(text, differentiated));
-    EXPECT_EQ(run(state, {scalar(5), number(0), scalar(2)})[1].to_doubles()[0], 1);
+    EXPECT_EQ(run(state, {scalar(6), number(0), scalar(2)})[1].to_doubles()[0], 1);
     state.restart();
     const std::string message = error_of([&] {
       run(state, {scalar(0.1), number(0), scalar(1.5)});
