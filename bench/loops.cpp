@@ -184,8 +184,9 @@ void against_unrolled(benchmark::State& bench, const std::string& file, const st
 
 void add_rows() {
   const std::pair<std::string, std::vector<std::string>> programs[] = {
-      {"cell_16.ir", {"1000", "8192"}}, {"cell_256.ir", {"1000", "8192"}}, {"cholesky.ir", {"2000"}},
-      {"leaves.ir", {"2000"}},          {"rk4.ir", {"1000", "100000"}},    {"md.ir", {"1000"}}};
+      {"cell_16.ir", {"1000", "8192"}}, {"cell_256.ir", {"1000", "8192"}},
+      {"cholesky.ir", {"2000"}},        {"leaves.ir", {"2000"}},
+      {"rk4.ir", {"1000", "100000"}},   {"md.ir", {"1000"}}};
   for (const auto& [file, lengths] : programs)
     for (const std::string& length : lengths)
       for (const std::string what : {"forward", "gradient"})

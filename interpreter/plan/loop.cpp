@@ -30,6 +30,13 @@ struct Copy {
   std::optional<Source> from;
 };
 
+// A constant that the steps read column by column: a copy that is made once.
+struct Turned {
+  size_t input = 0;
+  Layout given;
+  size_t at = 0;  // in the scratch memory
+};
+
 struct LoopCode {
   std::shared_ptr<const Code> code;
   std::shared_ptr<const SegmentPlan> plan;
@@ -41,6 +48,7 @@ struct LoopCode {
   std::vector<int64_t> slice_bytes;       // by operand, of a sequence: from slice to slice
   std::vector<size_t> place_of_external;  // by the plan's externals
   std::vector<Copy> copies;
+  std::vector<Turned> turned;
   // Places: inputs, results, then tensors that only the step sees. In the scratch memory: pointers
   // of kernels, of places, the step's buffer, second places of carries, those tensors.
   size_t places = 0;
@@ -121,6 +129,7 @@ void LoopCode::lay_out() {
   for (size_t i = 0; i < carries; ++i)
     spare_at.push_back(take(steps > 1 || !in[i].contiguous() ? bytes_of(out[i]) : 0));
   for (auto& [place, at] : own_at) at = take(at);
+  for (Turned& t : turned) t.at = take(bytes_of(t.given));
 }
 
 // A loop while it runs.
@@ -180,6 +189,10 @@ class Run {
                                                  : nullptr;
     }
     for (size_t i = l_.carries + l_.sequences; i < l_.inputs; ++i) places_[i] = args_[i];
+    for (const Turned& t : l_.turned) {
+      places_[t.input] = scope_.scratch + t.at;
+      copy_elements(t.given, args_[t.input], l_.in[t.input], places_[t.input]);
+    }
     for (auto [place, at] : l_.own_at) places_[place] = scope_.scratch + at;
     // The first step reads a carry where it lies, if it lies as the others do.
     for (size_t i = 0; i < l_.carries; ++i)
@@ -351,6 +364,40 @@ LoopCode form_of(const Draft& d, const Instruction& i, std::span<const Layout> i
   return loop;
 }
 
+// Stand-ins for what a step takes.
+std::vector<Tensor> step_inputs(const LoopCode& loop) {
+  std::vector<Tensor> inputs;
+  for (size_t k = 0; k < loop.in.size(); ++k) {
+    Layout layout = loop.in[k];
+    if (k < loop.carries) layout = Layout(layout.dtype, layout.shape);
+    if (k >= loop.carries && k < loop.carries + loop.sequences) layout = slice_of(layout);
+    inputs.push_back(stand_in(std::move(layout)));
+  }
+  return inputs;
+}
+
+std::shared_ptr<const SegmentPlan> plan_of_step(const LoopCode& loop,
+                                                std::span<const Tensor> inputs,
+                                                const KernelChoice& choice) {
+  std::vector<int64_t> key;
+  for (const Tensor& t : inputs) append_input_key(t, key);
+  return find_or_make_plan(*loop.code, 0, nullptr, inputs, key, choice);
+}
+
+// Large matrices that could lie column by column for all steps. Where products would pack them anew
+// in each step otherwise, a step then needs less memory.
+std::vector<Turned> turned_constants(const LoopCode& loop) {
+  constexpr int64_t least_steps = 8, least_size = 16, least_elements = 64 * 64;
+  std::vector<Turned> turned;
+  if (loop.steps < least_steps) return turned;
+  for (size_t i = loop.carries + loop.sequences; i < loop.in.size(); ++i)
+    if (const Layout& l = loop.in[i]; l.rank() == 2 && l.contiguous() &&
+                                      l.numel() >= least_elements &&
+                                      std::min(l.shape[0], l.shape[1]) >= least_size)
+      turned.push_back({i, l, 0});
+  return turned;
+}
+
 // The form's code. `out` are the loop's results.
 LoopCode make_loop(Draft& d, LoopCode loop, std::shared_ptr<const Code> body,
                    std::span<const Layout> in, std::span<const Layout> out) {
@@ -359,24 +406,28 @@ LoopCode make_loop(Draft& d, LoopCode loop, std::shared_ptr<const Code> body,
   loop.results = out.size();
   loop.in.assign(in.begin(), in.end());
   loop.slice_bytes.resize(in.size());
-  std::vector<Tensor> inputs;
-  for (size_t k = 0; k < in.size(); ++k) {
-    Layout layout = in[k];
-    if (k < loop.carries) layout = Layout(layout.dtype, layout.shape);
-    if (k >= loop.carries && k < loop.carries + loop.sequences) {
-      loop.slice_bytes[k] = layout.strides[0] * static_cast<int64_t>(size_of(layout.dtype));
-      layout = slice_of(std::move(layout));
-    }
-    inputs.push_back(stand_in(std::move(layout)));
-  }
+  for (size_t k = loop.carries; k < loop.carries + loop.sequences; ++k)
+    loop.slice_bytes[k] = in[k].strides[0] * static_cast<int64_t>(size_of(in[k].dtype));
   for (size_t r = 0; r < out.size(); ++r) {
     const Layout layout(out[r].dtype, out[r].shape);
     loop.out.push_back(loop.is_scan && r >= loop.carries ? slice_of(layout) : layout);
   }
   const KernelChoice choice = body_choice(d.choice);
-  std::vector<int64_t> key;
-  for (const Tensor& t : inputs) append_input_key(t, key);
-  loop.plan = find_or_make_plan(*loop.code, 0, nullptr, inputs, key, choice);
+  std::vector<Tensor> inputs = step_inputs(loop);
+  loop.plan = plan_of_step(loop, inputs, choice);
+  if (std::vector<Turned> turned = turned_constants(loop); !turned.empty()) {
+    LoopCode other = loop;
+    for (const Turned& t : turned) other.in[t.input].strides = {1, t.given.shape[0]};
+    std::vector<Tensor> other_inputs = step_inputs(other);
+    other.plan = plan_of_step(other, other_inputs, choice);
+    int64_t least = INT64_MAX;
+    for (const Turned& t : turned) least = std::min(least, static_cast<int64_t>(bytes_of(t.given)));
+    if (other.plan->buffer_bytes + least <= loop.plan->buffer_bytes) {
+      loop = std::move(other);
+      inputs = std::move(other_inputs);
+      loop.turned = std::move(turned);
+    }
+  }
   if (loop.plan->may_be_whole &&
       loop.plan->runs.exchange(fusion::runs_before_stage) < fusion::runs_before_stage)
     request_whole(*loop.code, *loop.plan, inputs, choice);

@@ -57,6 +57,43 @@ TEST(Loops, CodeDoesNotGrowWithTheLength) {
   EXPECT_LE(std::abs(buffers[1] - buffers[0] - (lengths[1] - lengths[0]) * 8), 64);
 }
 
+// A matrix that every step multiplies by lies column by column for all of them.
+TEST(Loops, LargeConstantsKeepTheBitsOfTheStepsWrittenOut) {
+  for (const std::string dtype : {"f64", "f32"}) {
+    std::string text = cell + R"(
+graph recurrent {
+  stage 0 (%h0: f64[72], %xs: f64[9, 72], %w: f64[72, 72]) {
+    %h, %ys = scan(%h0, %xs, %w) {body = "cell", carries = 1, sequences = 1}
+    return %h, %ys
+  }
+}
+)";
+    for (size_t at; dtype == "f32" && (at = text.find("f64")) != std::string::npos;)
+      text.replace(at, 3, dtype);
+    ir::Graph g = ir::differentiate(ir::parse(text).program(), {.order = 1});
+    ir::Graph written_out = g;
+    ir::unroll(written_out);
+    State loop(Code::compile(g)), steps(Code::compile(written_out));
+    const DType type = dtype == "f32" ? DType::f32 : DType::f64;
+    auto values = [&](Sizes shape, double step) {
+      size_t count = 1;
+      for (int64_t n : shape) count *= static_cast<size_t>(n);
+      std::vector<double> v(count);
+      for (size_t i = 0; i < v.size(); ++i)
+        v[i] = 0.2 * std::sin(step * static_cast<double>(i + 1));
+      return Tensor::from(type, shape, v);
+    };
+    for (const std::vector<Tensor>& given :
+         {std::vector{values({72}, 0.7), values({9, 72}, 1.3), values({72, 72}, 0.37)},
+          std::vector{values({72}, 1.1), values({9}, 0.3)}}) {
+      const auto found = run(loop, given), expected = run(steps, given);
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t i = 0; i < found.size(); ++i)
+        EXPECT_EQ(found[i].to_doubles(), expected[i].to_doubles()) << dtype << ' ' << i;
+    }
+  }
+}
+
 TEST(Loops, APreparedStateAllocatesNothing) {
   auto heap = std::make_shared<HeapAllocator>();
   auto context =
