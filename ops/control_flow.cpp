@@ -6,6 +6,7 @@
 #include "gradus/rules.h"
 #include "ops/assemble.h"
 #include "ops/families.h"
+#include "ops/solvers.h"
 #include "ops/structural.h"
 
 namespace gradus::ops {
@@ -56,9 +57,6 @@ Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands) {
   return form.length ? *form.length : operands[static_cast<size_t>(form.carries)].type->dims[0];
 }
 
-namespace {
-
-// What a graph gives for operands of these types; `part` is what it is of the loop.
 SmallVector<Type, 2> types_given(const InferCall& call, std::span<const ir::OperandType> in,
                                  const GraphName& named, std::string_view part) {
   if (!named.graph) call.fail("graph '{}' is not known here", named.name);
@@ -74,6 +72,8 @@ SmallVector<Type, 2> types_given(const InferCall& call, std::span<const ir::Oper
   }
   return types;
 }
+
+namespace {
 
 void check_counts(const InferCall& call, const Scan::Attr& a) {
   if (!a.body.graph) call.fail("graph '{}' is not known here", a.body.name);

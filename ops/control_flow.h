@@ -110,6 +110,12 @@ Attributes while_attributes(int64_t carries, GraphName condition, GraphName body
 const Operator& if_operator();
 Attributes if_attributes(GraphName then, GraphName otherwise);
 
-using ControlFlowOperators = std::tuple<Scan, While, If>;
+// What a graph gives for operands of these types; `part` is what it is of the operator.
+SmallVector<Type, 2> types_given(const InferCall& call, std::span<const ir::OperandType> in,
+                                 const GraphName& named, std::string_view part);
+
+struct Root;  // solvers.h
+struct LinearSolve;
+using ControlFlowOperators = std::tuple<Scan, While, If, Root, LinearSolve>;
 
 }  // namespace gradus::ops
