@@ -2,9 +2,18 @@
 
 #include "gradus/rules.h"
 #include "ops/control_flow.h"
+#include "ops/declared.h"
+#include "ops/factorizations.h"
 #include "ops/structural.h"
 
 namespace gradus::ops {
+
+Value quotient(const Value& b, const Value& a) { return b.rank() == 0 ? b / a : emit<Solve>(a, b); }
+
+Value any_beyond(const Value& x, double bound) {
+  const Value beyond = logical_not(le(emit<Abs>(x), num(bound)));
+  return x.rank() == 0 ? beyond : gt(sum_all(cast(beyond, DType::i64)), num(0.0));
+}
 
 double tolerance_of(const SolverForm& form, DType dtype) {
   if (form.tolerance) return *form.tolerance;
@@ -16,6 +25,32 @@ double tolerance_of(const SolverForm& form, DType dtype) {
     default:
       return 1e-2;
   }
+}
+
+const Operator& root_operator() { return record<Root>(); }
+const Operator& linear_solve_operator() { return record<LinearSolve>(); }
+
+namespace {
+
+template <class Op>
+Attributes attributes_for(GraphName equation, std::optional<int64_t> max_steps,
+                          std::optional<double> tolerance) {
+  typename Op::Attr a;
+  a.equation = std::move(equation);
+  if (max_steps) a.max_steps = *max_steps;
+  a.tolerance = tolerance;
+  return make_attributes(std::move(a));
+}
+
+}  // namespace
+
+Attributes root_attributes(GraphName residual, std::optional<int64_t> max_steps,
+                           std::optional<double> tolerance) {
+  return attributes_for<Root>(std::move(residual), max_steps, tolerance);
+}
+Attributes linear_solve_attributes(GraphName product, std::optional<int64_t> max_steps,
+                                   std::optional<double> tolerance) {
+  return attributes_for<LinearSolve>(std::move(product), max_steps, tolerance);
 }
 
 std::optional<Solver> solver_in(const Operator& op, const Attributes& attributes) {
@@ -52,8 +87,8 @@ void infer_solution(InferCall& call, const GraphName& equation, const SolverForm
               given.size());
   const std::string what = fmt::format("what graph '{}', its {}, returns", equation.name, part);
   if (given[0].dtype != x.dtype || given[0].rank() != x.rank() || given[0].device != x.device)
-    call.fail("{}, is {}; operand 0 is {}, and they must have one type", what,
-              to_string(given[0]), to_string(x));
+    call.fail("{}, is {}; operand 0 is {}, and they must have one type", what, to_string(given[0]),
+              to_string(x));
   for (size_t d = 0; d < x.dims.size(); ++d)
     call.require_equal(given[0].dims[d], x.dims[d], fmt::format("dimension {} of {}", d, what));
   call.out.push_back(x);

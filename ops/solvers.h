@@ -80,6 +80,17 @@ std::optional<Solver> solver_in(const Operator& op, const Attributes& attributes
 // what solves the product for it (of `linear_solve`).
 Attributes settled_solver(const Operator& op, const Attributes& attributes, GraphName steps,
                           GraphName vjp);
+// The graph takes x and the constants.
+Attributes root_attributes(GraphName residual, std::optional<int64_t> max_steps,
+                           std::optional<double> tolerance);
+Attributes linear_solve_attributes(GraphName product, std::optional<int64_t> max_steps,
+                                   std::optional<double> tolerance);
+const Operator& root_operator();
+const Operator& linear_solve_operator();
+// a^-1 b, where b is a number or a vector.
+Value quotient(const Value& b, const Value& a);
+// Whether an element's magnitude is not within the bound, as a NaN's is not.
+Value any_beyond(const Value& x, double bound);
 double tolerance_of(const SolverForm& form, DType dtype);
 
 }  // namespace gradus::ops

@@ -5,8 +5,6 @@
 #include "gradus/rules.h"
 #include "ir/passes/graph_world.h"
 #include "ops/control_flow.h"
-#include "ops/declared.h"
-#include "ops/factorizations.h"
 #include "ops/solvers.h"
 #include "ops/structural.h"
 
@@ -93,29 +91,22 @@ class Making {
     const Graph& given = *solver_.equation->graph;
     return given[given.stages[0].inputs[i]].name;
   }
-  ops::Value solved(const ops::Value& a, const ops::Value& b) const {
-    return b.rank() == 0 ? b / a : ops::emit<ops::Solve>(a, b);
-  }
-
   ops::Attributes loop(int64_t carries, Sketch& more, Sketch& step) const {
     return ops::while_attributes(carries, more.take(), step.take(), Dim(solver_.form->max_steps));
   }
 
-  // NaN ends no loop: it is not within the tolerance.
   ops::GraphName newton() const {
     Sketch more(name_ + "_far"), step(name_ + "_newton"), all(name_ + "_root");
     const ops::Value r = equation(more, inputs(more));
-    ops::Value far = ops::logical_not(ops::le(ops::emit<ops::Abs>(r), ops::num(tolerance_)));
-    if (r.rank() > 0) far = ops::gt(ops::sum_all(ops::cast(far, DType::i64)), ops::num(0.0));
-    more.result("far", far);
+    more.result("far", ops::any_beyond(r, tolerance_));
 
     const Solving at = inputs(step);
     ops::Value residual;
     const ops::Value j = slope(step, at, &residual);
-    step.result("next", at[0] - solved(j, residual));
+    step.result("next", at[0] - ops::quotient(residual, j));
 
     const Solving in = inputs(all);
-    all.result("root", all.world.emit(ops::while_operator(), loop(1, more, step), in)[0]);
+    all.result("solution", all.world.emit(ops::while_operator(), loop(1, more, step), in)[0]);
     return all.take();
   }
 
@@ -150,7 +141,7 @@ class Making {
   // x, its residual, the direction, the residual's square, what that has to come to, constants.
   Solving carried(Sketch& s) const {
     Solving in{s.input("x", x_type()), s.input("residual", x_type()),
-               s.input("direction", x_type()), s.input("square", number()),
+               s.input("direction", x_type()), s.input("squares", number()),
                s.input("bound", number())};
     add_constants(s, in);
     return in;
@@ -167,7 +158,7 @@ class Making {
     if (wrt.empty()) return s.take();
     if (!solver_.linear) {
       const ops::Value j = slope(s, in);
-      adjoint = solved(j.rank() == 0 ? j : ops::swap_last(j), adjoint);
+      adjoint = ops::quotient(adjoint, j.rank() == 0 ? j : ops::swap_last(j));
     }
     const Graph pullback = join_stages(differentiate(equation_, {.order = 1, .wrt = wrt}), 1);
     in.push_back(-adjoint);
