@@ -167,12 +167,24 @@ class ScanDerivative {
     }
   };
 
+  // The step's nodes that the backward pass has, too. What that is handed on stays an input, though
+  // one of them may make it.
+  std::vector<Node> made_again(Graph& back, const LoopStep& s) const {
+    std::vector<Node> nodes;
+    for (const Node& n : s.graph.stages[0].nodes) {
+      if (!again_.contains(&n)) continue;
+      nodes.push_back(n);
+      for (ValueId& v : nodes.back().results)
+        if (std::ranges::find(handed_on_, v) != handed_on_.end())
+          v = back.add_value(Type(back[v].type), {}, 0);
+    }
+    return nodes;
+  }
+
   std::vector<LoopGradient> emit_backward(const LoopStep& s, size_t own_results) {
     Graph back = s.graph;
     const std::vector<ValueId> inputs = back.stages[0].inputs;
-    std::vector<Node> nodes;
-    for (const Node& n : s.graph.stages[0].nodes)
-      if (again_.contains(&n)) nodes.push_back(n);
+    std::vector<Node> nodes = made_again(back, s);
     for (Node& n : back.stages[1].nodes) nodes.push_back(std::move(n));
     back.stages.resize(1);
     for (Value& v : back.values) v.stage = 0;
@@ -235,6 +247,8 @@ class ScanDerivative {
     compact(back);
     attributes.length = length_;
     attributes.reverse = !loop_.form->reverse;
+    attributes.checkpoint = loop_.form->checkpoint;
+    attributes.memory = loop_.form->memory;
     world_.set_place(node_.where);
     auto found =
         world_.emit(ops::scan_operator(),
