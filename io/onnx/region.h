@@ -20,8 +20,8 @@ struct Region {
 // A value that stands for what a region takes.
 Value region_input(Importer& importer, ir::Type type, const std::string& name);
 
-// Given   `make`, which imports an inner graph as if it stood at the node at hand, and gives what it
-//         returns
+// Given   `make`, which imports an inner graph as if it stood at the node at hand, and gives what
+//         that returns
 // Result  the nodes that came of that, taken out of the program; constants stay, for others may use
 //         them, too. Nothing of them stays where `make` throws
 Region record_region(Importer& importer, std::vector<ir::ValueId> inputs,
