@@ -1,9 +1,8 @@
-#include "ops/structural.h"
-
 #include <algorithm>
 
 #include "gradus/rules.h"
 #include "ops/families.h"
+#include "ops/size_names.h"
 
 namespace gradus::ops {
 
@@ -224,6 +223,18 @@ Value as_input(const Value& x, const Dims& want) {
 }
 
 }  // namespace
+
+ir::Graph with_sizes(const ir::Graph& graph, const Substitution& sizes) {
+  ir::Graph g = graph;
+  for (ir::Value& v : g.values)
+    for (Dim& d : v.type.dims) d = d.substitute(sizes);
+  for (ir::Node& node : g.stages[0].nodes) {
+    node.attributes = substituted(node, sizes);
+    for (ir::Operand& o : node.operands)
+      if (auto* d = std::get_if<Dim>(&o)) *d = d->substitute(sizes);
+  }
+  return g;
+}
 
 SmallVector<Value, 2> emit_graph(World& world, const Operator& op, const ir::Graph& graph,
                                  std::span<const Value> inputs) {
