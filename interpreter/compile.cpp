@@ -103,15 +103,12 @@ class Compiler {
 
   std::shared_ptr<const Code> compile_body(const ir::Graph& body) const {
     auto code = Code::compile(body);
-    for (size_t s = 1; s < code->segments(); ++s) {
-      const Segment& segment = code->segment(s);
-      const StageCode& stage = code->stage(segment.stage);
-      const Instruction& i = stage.instructions[segment.opaque.value_or(segment.first)];
-      throw code->graph().error_at(
-          i.where, fmt::format("'{}' stands in a graph that a loop or branch runs, where functions "
-                               "and sizes that data decides are not supported",
-                               i.op->name));
-    }
+    for (const Instruction& i : code->stage(0).instructions)
+      if (i.is_opaque())
+        throw code->graph().error_at(
+            i.where, fmt::format("'{}' stands in a graph that a loop or branch runs, where "
+                                 "functions are not supported",
+                                 i.op->name));
     return code;
   }
 

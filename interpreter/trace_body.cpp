@@ -102,6 +102,7 @@ Variables scan(const TracedBody& body, std::span<const Variable> carries,
   form.carries = static_cast<int64_t>(carries.size());
   form.sequences = static_cast<int64_t>(sequences.size());
   form.reverse = options.reverse;
+  form.checkpoint = options.checkpoint;
   if (options.length) form.length = ir::Dim(*options.length);
   return apply_to(ops::scan_operator(), ops::scan_attributes(form, named(body.graph)),
                   {carries, sequences, body.captured});
@@ -135,20 +136,21 @@ Variables cond(const Variable& predicate, const VariableFunction& then,
               operands);
 }
 
-Variables while_loop(TracedBody condition, TracedBody body, std::span<const Variable> carries) {
+Variables while_loop(TracedBody condition, TracedBody body, std::span<const Variable> carries,
+                     std::vector<int64_t> checkpoint) {
   Variables captured = condition.captured;
   for (const Variable& v : body.captured) place_in(captured, v);
-  const auto attributes = ops::while_attributes(static_cast<int64_t>(carries.size()),
-                                                named(taking(std::move(condition), captured)),
-                                                named(taking(std::move(body), captured)));
+  const auto attributes = ops::while_attributes(
+      static_cast<int64_t>(carries.size()), named(taking(std::move(condition), captured)),
+      named(taking(std::move(body), captured)), {}, std::move(checkpoint));
   return apply_to(ops::while_operator(), attributes, {carries, captured});
 }
 
 Variables while_loop(const VariableFunction& condition, const VariableFunction& body,
-                     std::span<const Variable> carries) {
+                     std::span<const Variable> carries, std::vector<int64_t> checkpoint) {
   const std::vector<ir::Type> types = types_of(carries);
   return while_loop(trace_body(condition, types, "condition"), trace_body(body, types, "step"),
-                    carries);
+                    carries, std::move(checkpoint));
 }
 
 Variable root(const TracedBody& residual, const Variable& x0, std::span<const Variable> constants,

@@ -21,9 +21,9 @@ Attributes scan_attributes(LoopForm form, GraphName body) {
   return make_attributes(Scan::Attr{std::move(form), std::move(body)});
 }
 Attributes while_attributes(int64_t carries, GraphName condition, GraphName body,
-                            std::optional<Dim> max_trips) {
-  return make_attributes(
-      While::Attr{std::move(condition), std::move(body), carries, std::move(max_trips)});
+                            std::optional<Dim> max_trips, Ints checkpoint) {
+  return make_attributes(While::Attr{std::move(condition), std::move(body), carries,
+                                     std::move(max_trips), std::move(checkpoint)});
 }
 Attributes if_attributes(GraphName then, GraphName otherwise) {
   return make_attributes(If::Attr{std::move(then), std::move(otherwise)});
@@ -43,7 +43,7 @@ std::optional<DataLoop> data_loop_in(const Operator& op, const Attributes& attri
   if (&op != &record<While>()) return std::nullopt;
   const auto& a = attributes_as<While::Attr>(attributes);
   return DataLoop{a.condition.graph.get(), a.body.graph.get(), static_cast<size_t>(a.carries),
-                  &a.max_trips};
+                  &a.max_trips, &a.checkpoint};
 }
 
 void fail_after_most_trips(int64_t trips) {
@@ -74,6 +74,18 @@ SmallVector<Type, 2> types_given(const InferCall& call, std::span<const ir::Oper
 }
 
 namespace {
+
+void check_checkpoint(const InferCall& call, const Ints& lengths) {
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 1)
+      call.fail("checkpoint says segments of {} steps; they have one at least", lengths[i]);
+    if (i && lengths[i] >= lengths[i - 1])
+      call.fail(
+          "checkpoint says segments of {} steps within segments of {}; each length is less than "
+          "the one before",
+          lengths[i], lengths[i - 1]);
+  }
+}
 
 void check_counts(const InferCall& call, const Scan::Attr& a) {
   if (!a.body.graph) call.fail("graph '{}' is not known here", a.body.name);
@@ -118,6 +130,10 @@ void check_carry(const InferCall& call, const ir::Graph& body, size_t i, const T
 void Scan::infer(InferCall& call) {
   const auto& a = attributes_as<Attr>(call.attributes);
   check_counts(call, a);
+  check_checkpoint(call, a.checkpoint);
+  if (a.memory && *a.memory < 0) call.fail("memory is {} bytes, which is negative", *a.memory);
+  if (a.memory && !a.checkpoint.empty())
+    call.fail("memory says what checkpoint does, too; write one of them");
   const auto carries = static_cast<size_t>(a.carries), sequences = static_cast<size_t>(a.sequences);
   const Dim length = steps_of(a, call.in);
   std::vector<Type> slices(sequences);
@@ -177,6 +193,7 @@ void While::infer(InferCall& call) {
               call.operands(), a.carries);
   if (a.max_trips && a.max_trips->is_constant() && a.max_trips->value() < 0)
     call.fail("max_trips is {}, which is negative", a.max_trips->value());
+  check_checkpoint(call, a.checkpoint);
   const auto condition = types_given(call, call.in, a.condition, "condition");
   if (condition.size() != 1 || condition[0].dtype != DType::boolean || condition[0].rank() != 0)
     call.fail("graph '{}', its condition, returns {}; it has to return one bool[]",

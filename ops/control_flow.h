@@ -13,6 +13,12 @@ struct LoopForm {
   int64_t carries = 0, sequences = 0;
   std::optional<Dim> length;  // of the sequences, where it is not written
   bool reverse = false;       // the last slice first
+  // Lengths of segments, each shorter than the one before. A derivative keeps the carries before
+  // each segment, and takes the steps of one again when it comes to it: those of [1] one by one.
+  // Empty: it keeps what it reads of every step.
+  Ints checkpoint;
+  // Instead: how many bytes it may keep, of which lengths follow where sizes are numbers.
+  std::optional<int64_t> memory;
 };
 
 // The body is a graph of one stage. It takes the carries, a slice of each sequence along its first
@@ -26,12 +32,14 @@ struct Scan {
   static constexpr std::array inputs{"x..."sv};  // carries, sequences, constants
   static constexpr std::array results{"y..."sv};
   static constexpr bool loop = true;
+  static constexpr auto recompute_cost = ir::again::multiplies;
   struct Attr : LoopForm {
     GraphName body;
     static constexpr auto fields() {
       return std::tuple(required("body", &Attr::body), field("carries", &Attr::carries),
                         field("sequences", &Attr::sequences), field("length", &Attr::length),
-                        field("reverse", &Attr::reverse));
+                        field("reverse", &Attr::reverse), field("checkpoint", &Attr::checkpoint),
+                        field("memory", &Attr::memory));
     }
   };
   static void infer(InferCall&);
@@ -49,13 +57,16 @@ struct While {
   static constexpr std::array inputs{"x..."sv};  // carries, constants
   static constexpr std::array results{"y..."sv};
   static constexpr bool loop = true;
+  static constexpr auto recompute_cost = ir::again::multiplies;
   struct Attr {
     GraphName condition, body;
     int64_t carries = 0;
     std::optional<Dim> max_trips;
+    Ints checkpoint;  // of the scan that it is where it is differentiated
     static constexpr auto fields() {
       return std::tuple(required("condition", &Attr::condition), required("body", &Attr::body),
-                        field("carries", &Attr::carries), field("max_trips", &Attr::max_trips));
+                        field("carries", &Attr::carries), field("max_trips", &Attr::max_trips),
+                        field("checkpoint", &Attr::checkpoint));
     }
   };
   static void infer(InferCall&);
@@ -71,6 +82,7 @@ struct If {
   static constexpr std::array inputs{"predicate"sv, "x..."sv};
   static constexpr std::array results{"y..."sv};
   static constexpr bool loop = true;
+  static constexpr auto recompute_cost = ir::again::multiplies;
   struct Attr {
     GraphName then, otherwise;
     static constexpr auto fields() {
@@ -96,6 +108,7 @@ struct DataLoop {
   const ir::Graph *condition, *body;
   size_t carries;
   const std::optional<Dim>* max_trips;  // the attributes' own
+  const Ints* checkpoint;               // likewise
 };
 [[noreturn]] void fail_after_most_trips(int64_t trips);
 std::optional<DataLoop> data_loop_in(const Operator& op, const Attributes& attributes);
@@ -106,7 +119,7 @@ const Operator& scan_operator();
 Attributes scan_attributes(LoopForm form, GraphName body);
 const Operator& while_operator();
 Attributes while_attributes(int64_t carries, GraphName condition, GraphName body,
-                            std::optional<Dim> max_trips = std::nullopt);
+                            std::optional<Dim> max_trips = std::nullopt, Ints checkpoint = {});
 const Operator& if_operator();
 Attributes if_attributes(GraphName then, GraphName otherwise);
 

@@ -9,4 +9,8 @@ namespace gradus::ops {
 // the shape that is there, a cast to the dtype that is there. `x` and `y` are their types.
 bool changes_nothing(const ir::Node& node, const ir::Type& x, const ir::Type& y);
 
+// Given   a product of a column and a row, of which each element has one term
+// Result  it is `mul` of the two: true. The bits stay, but for the sign of a zero. Other nodes stay
+bool becomes_mul(ir::Node& node, const ir::Graph& graph);
+
 }  // namespace gradus::ops

@@ -109,6 +109,9 @@ Value slice(const Value& x, int64_t dim, const Dim& start, const Dim& end, int64
 Value cat(std::span<const Value> xs, int64_t dim) {
   return emit_all<Cat>(*xs[0].world, xs, {.dim = dim})[0];
 }
+SmallVector<Value, 2> split(const Value& x, const Dims& sizes, int64_t dim) {
+  return emit_all<Split>(*x.world, {&x, 1}, {.sizes = sizes, .dim = dim});
+}
 Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after) {
   if (before == Dim(0) && after == Dim(0)) return x;
   Dims amounts(2 * static_cast<size_t>(x.rank() - dim - 1), 0);  // the last dimension comes first

@@ -1,9 +1,8 @@
-#include "ops/structural.h"
-
 #include <algorithm>
 
 #include "gradus/rules.h"
 #include "ops/families.h"
+#include "ops/size_names.h"
 
 namespace gradus::ops {
 
@@ -188,6 +187,31 @@ Attributes substituted(const ir::Node& node, const Substitution& s) {
   return any ? with_literals(node, list) : node.attributes;
 }
 
+// The size that the node's data settle, where nothing has named it before.
+std::string settled_by(const ir::Node& node, const Substitution& s) {
+  const auto count = count_in(*node.op, node.attributes);
+  if (!count) return {};
+  const std::string_view name = count->symbol_name();
+  return std::string(name.empty() || s(name) ? std::string_view() : name);
+}
+
+// In a world that has values: the size that the data settled there.
+void settle(const ir::Graph& graph, const ir::Node& node, std::string_view name,
+            std::span<const Value> results, Substitution& s) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Dims& dims = graph[node.results[i]].type.dims;
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (dims[d].symbol_name() == name && !s(name))
+        s.dims.emplace_back(name, results[i].dims()[d]);
+  }
+}
+
+Attributes without_count(const ir::Node& node, const Attributes& attributes) {
+  LiteralList list = node.op->write(attributes);
+  std::erase_if(list, [](const ir::NamedLiteral& a) { return a.name == "count"; });
+  return node.op->read(list);
+}
+
 // The value with the sizes that a graph's input says it has. They are what the caller passes, also
 // where only a run can prove it.
 Value as_input(const Value& x, const Dims& want) {
@@ -199,6 +223,18 @@ Value as_input(const Value& x, const Dims& want) {
 }
 
 }  // namespace
+
+ir::Graph with_sizes(const ir::Graph& graph, const Substitution& sizes) {
+  ir::Graph g = graph;
+  for (ir::Value& v : g.values)
+    for (Dim& d : v.type.dims) d = d.substitute(sizes);
+  for (ir::Node& node : g.stages[0].nodes) {
+    node.attributes = substituted(node, sizes);
+    for (ir::Operand& o : node.operands)
+      if (auto* d = std::get_if<Dim>(&o)) *d = d->substitute(sizes);
+  }
+  return g;
+}
 
 SmallVector<Value, 2> emit_graph(World& world, const Operator& op, const ir::Graph& graph,
                                  std::span<const Value> inputs) {
@@ -223,8 +259,13 @@ SmallVector<Value, 2> emit_graph(World& world, const Operator& op, const ir::Gra
       else
         operands.push_back(Value{nullptr, o, {}, {}});
     }
+    Attributes attributes = substituted(node, s);
+    const std::string settled = settled_by(node, s);
+    const bool has_data = !settled.empty() && operands[0].payload;
+    if (has_data) attributes = without_count(node, attributes);
     auto results =
-        world.emit_results(*node.op, substituted(node, s), operands, node.results.size());
+        world.emit_results(*node.op, std::move(attributes), operands, node.results.size());
+    if (has_data) settle(graph, node, settled, results, s);
     for (size_t i = 0; i < results.size(); ++i) values[index_of(node.results[i])] = results[i];
   }
   SmallVector<Value, 2> out;

@@ -41,15 +41,15 @@ void bind_loops(nb::module_& m) {
   m.def(
       "scan_body",
       [](const TracedBody& body, const nb::list& carries, const nb::list& sequences,
-         std::optional<int64_t> length, bool reverse) {
+         std::optional<int64_t> length, bool reverse, std::vector<int64_t> checkpoint) {
         const Variables first = variables_from(carries, "a carry"),
                         slices = variables_from(sequences, "a sequence");
-        return to_python(unlocked(
-            [&] { return scan(body, first, slices, {.length = length, .reverse = reverse}); }));
+        const ScanOptions options{length, reverse, std::move(checkpoint)};
+        return to_python(unlocked([&] { return scan(body, first, slices, options); }));
       },
-      "body"_a, "carries"_a, "sequences"_a, "length"_a, "reverse"_a,
+      "body"_a, "carries"_a, "sequences"_a, "length"_a, "reverse"_a, "checkpoint"_a,
       nb::sig("def scan_body(body: TracedBody, carries: list[Tensor], sequences: list[Tensor], "
-              "length: int | None, reverse: bool) -> list[Tensor]"));
+              "length: int | None, reverse: bool, checkpoint: list[int]) -> list[Tensor]"));
   m.def(
       "cond_bodies",
       [](nb::handle predicate, const TracedBody& then, const TracedBody& otherwise,
@@ -63,13 +63,14 @@ void bind_loops(nb::module_& m) {
               "operands: list[Tensor]) -> list[Tensor]"));
   m.def(
       "while_bodies",
-      [](const TracedBody& condition, const TracedBody& body, const nb::list& carries) {
+      [](const TracedBody& condition, const TracedBody& body, const nb::list& carries,
+         const std::vector<int64_t>& checkpoint) {
         const Variables first = variables_from(carries, "a carry");
-        return to_python(unlocked([&] { return while_loop(condition, body, first); }));
+        return to_python(unlocked([&] { return while_loop(condition, body, first, checkpoint); }));
       },
-      "condition"_a, "body"_a, "carries"_a,
-      nb::sig("def while_bodies(condition: TracedBody, body: TracedBody, carries: list[Tensor]) -> "
-              "list[Tensor]"));
+      "condition"_a, "body"_a, "carries"_a, "checkpoint"_a,
+      nb::sig("def while_bodies(condition: TracedBody, body: TracedBody, carries: list[Tensor], "
+              "checkpoint: list[int]) -> list[Tensor]"));
   auto solver = [&](const char* name, auto solve, const char* signature) {
     m.def(
         name,

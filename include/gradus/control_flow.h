@@ -24,6 +24,9 @@ TracedBody trace_body(const VariableFunction& f, std::span<const ir::Type> argum
 struct ScanOptions {
   std::optional<int64_t> length;  // of the sequences, where there are none
   bool reverse = false;           // the last slice first
+  // Lengths of segments, each shorter than the one before: derivatives keep the carries before each
+  // segment alone, and take its steps again. [1]: every step by itself. Bits stay.
+  std::vector<int64_t> checkpoint;
 };
 
 // The body takes the carries, then a slice of each sequence along its first dimension; it gives the
@@ -44,11 +47,13 @@ autograd::Variables cond(const autograd::Variable& predicate, const VariableFunc
                          std::span<const autograd::Variable> operands);
 
 // The body takes the carries and gives the next ones, for as long as the condition, which takes
-// them too and gives one bool[], holds. Gives the last carries.
+// them too and gives one bool[], holds. Gives the last carries. `checkpoint`: as of a scan.
 autograd::Variables while_loop(TracedBody condition, TracedBody body,
-                               std::span<const autograd::Variable> carries);
+                               std::span<const autograd::Variable> carries,
+                               std::vector<int64_t> checkpoint = {});
 autograd::Variables while_loop(const VariableFunction& condition, const VariableFunction& body,
-                               std::span<const autograd::Variable> carries);
+                               std::span<const autograd::Variable> carries,
+                               std::vector<int64_t> checkpoint = {});
 
 struct SolverOptions {
   std::optional<int64_t> max_steps;  // more are an Error

@@ -134,6 +134,7 @@ Value permute(const Value& x, const Ints& dims);
 Value select(const Value& x, int64_t dim, const Dim& index);
 Value slice(const Value& x, int64_t dim, const Dim& start, const Dim& end, int64_t step = 1);
 Value cat(std::span<const Value> xs, int64_t dim);
+SmallVector<Value, 2> split(const Value& x, const Dims& sizes, int64_t dim);
 // Zeros before and after along a dimension (a negative amount takes away); itself where both are 0.
 Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after);
 // By an index tensor, along a dimension.

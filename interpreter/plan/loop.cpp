@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "fusion/cost.h"
+#include "interpreter/run/body_state.h"
 #include "interpreter/run/limits.h"
 #include "interpreter/whole_stage.h"
 #include "ops/control_flow.h"
@@ -39,7 +40,9 @@ struct Turned {
 
 struct LoopCode {
   std::shared_ptr<const Code> code;
+  // A step's; or nothing, and what a state chooses from that runs the steps: data decide sizes.
   std::shared_ptr<const SegmentPlan> plan;
+  KernelChoice kernels;
   int64_t steps = 0;
   bool is_scan = false, reverse = false;
   size_t carries = 0, sequences = 0, inputs = 0, results = 0;
@@ -56,6 +59,8 @@ struct LoopCode {
   std::vector<size_t> spare_at;                   // by carry
   std::vector<std::pair<size_t, size_t>> own_at;  // places, and where they lie
 
+  // Of an input, in a step.
+  Layout step_layout(size_t i) const;
   void find_sources();
   void lay_out();
 
@@ -90,19 +95,22 @@ void LoopCode::note(const Event& e) {
   }
 }
 
+// The sizes of a step's value: of a whole sequence or stack, without the first.
+Layout slice_of(Layout layout) {
+  layout.shape.erase(layout.shape.begin());
+  layout.strides.erase(layout.strides.begin());
+  return layout;
+}
+
+Layout LoopCode::step_layout(size_t i) const {
+  if (i < carries) return Layout(in[i].dtype, in[i].shape);
+  return i < carries + sequences ? slice_of(in[i]) : in[i];
+}
+
 void LoopCode::find_sources() {
   const StageCode& stage = code->stage(0);
-  places = inputs + results;
-  for (size_t i = 0; i < inputs; ++i) {
-    if (stage.inputs[i] == no_register) continue;
-    Layout layout = in[i];
-    if (i < carries) layout = Layout(layout.dtype, layout.shape);
-    if (i >= carries && i < carries + sequences) {
-      layout.shape.erase(layout.shape.begin());
-      layout.strides.erase(layout.strides.begin());
-    }
-    sources_[stage.inputs[i]] = {i, nullptr, 0, std::move(layout)};
-  }
+  for (size_t i = 0; i < inputs; ++i)
+    if (stage.inputs[i] != no_register) sources_[stage.inputs[i]] = {i, nullptr, 0, step_layout(i)};
   for (const Event& e : plan->events) note(e);
   for (Register r : plan->externals) place_of_external.push_back(sources_.at(r).place);
   for (size_t i = 0; i < results; ++i) {
@@ -123,9 +131,9 @@ void LoopCode::lay_out() {
     bytes += rounded(size);
     return at;
   };
-  frame_at = take(plan->args.size() * sizeof(std::byte*));
+  frame_at = take(plan ? plan->args.size() * sizeof(std::byte*) : 0);
   places_at = take(places * sizeof(std::byte*));
-  buffer_at = take(static_cast<size_t>(plan->buffer_bytes));
+  buffer_at = take(plan ? static_cast<size_t>(plan->buffer_bytes) : 0);
   for (size_t i = 0; i < carries; ++i)
     spare_at.push_back(take(steps > 1 || !in[i].contiguous() ? bytes_of(out[i]) : 0));
   for (auto& [place, at] : own_at) at = take(at);
@@ -141,7 +149,11 @@ class Run {
         scope_(scope),
         frame_(reinterpret_cast<std::byte**>(scope.scratch + loop.frame_at)),
         places_(reinterpret_cast<std::byte**>(scope.scratch + loop.places_at)),
-        buffer_(scope.scratch + loop.buffer_at) {}
+        buffer_(scope.scratch + loop.buffer_at) {
+    if (l_.plan || l_.steps == 0) return;
+    state_.emplace(l_.code, l_.kernels);
+    for (size_t i = 0; i < l_.inputs; ++i) in_.push_back(l_.step_layout(i));
+  }
 
   void run() {
     if (l_.steps == 0) return give_carries(0);
@@ -182,12 +194,7 @@ class Run {
   }
 
   void begin() {
-    for (size_t a = 0; a < l_.plan->args.size(); ++a) {
-      const Arg& arg = l_.plan->args[a];
-      frame_[a] = arg.kind == Arg::Kind::slot    ? buffer_ + arg.offset
-                  : arg.kind == Arg::Kind::fixed ? const_cast<std::byte*>(arg.fixed)
-                                                 : nullptr;
-    }
+    if (l_.plan) set_pointers();
     for (size_t i = l_.carries + l_.sequences; i < l_.inputs; ++i) places_[i] = args_[i];
     for (const Turned& t : l_.turned) {
       places_[t.input] = scope_.scratch + t.at;
@@ -200,6 +207,15 @@ class Run {
   }
 
  private:
+  void set_pointers() const {
+    for (size_t a = 0; a < l_.plan->args.size(); ++a) {
+      const Arg& arg = l_.plan->args[a];
+      frame_[a] = arg.kind == Arg::Kind::slot    ? buffer_ + arg.offset
+                  : arg.kind == Arg::Kind::fixed ? const_cast<std::byte*>(arg.fixed)
+                                                 : nullptr;
+    }
+  }
+
   // Where step n leaves a carry: the last one where the result lies.
   std::byte* carry_after(size_t i, int64_t n) const {
     const bool in_result = (l_.steps - 1 - n) % 2 == 0;
@@ -219,6 +235,7 @@ class Run {
       places_[i] = args_[i] + t * l_.slice_bytes[i];
     for (size_t r = l_.carries; r < l_.results; ++r)
       places_[l_.inputs + r] = args_[l_.inputs + r] + t * static_cast<int64_t>(bytes_of(l_.out[r]));
+    if (!l_.plan) return;
     const SegmentPlan& plan = *l_.plan;
     for (size_t e = 0; e < l_.place_of_external.size(); ++e) {
       std::byte* const data = places_[l_.place_of_external[e]];
@@ -228,6 +245,7 @@ class Run {
   }
 
   void run_step() {
+    if (state_) return state_->run(in_, places_, l_.out, places_ + l_.inputs, at_);
     const SegmentPlan& plan = *l_.plan;
     if (plan.whole) {
       at_ = plan.whole->instructions.empty() ? 0 : plan.whole->instructions[0];
@@ -275,6 +293,9 @@ class Run {
   std::byte** const places_;
   std::byte* const buffer_;
   uint32_t at_ = 0;  // the instruction that runs
+  // Where data decide sizes in a step.
+  std::optional<BodyState> state_;
+  std::vector<Layout> in_;  // what it takes
 };
 
 // The condition takes the carries and constants where they lie.
@@ -334,13 +355,7 @@ void note_missing(SegmentPlan& plan, const SegmentPlan& body) {
     if (std::ranges::none_of(plan.missing, [&](const auto& m) { return m.second == nest.second; }))
       plan.missing.push_back(nest);
   plan.awaits_bodies |= body.awaits_bodies || body.may_be_whole;
-}
-
-// The sizes of a step's value: of a whole sequence or stack, without the first.
-Layout slice_of(Layout layout) {
-  layout.shape.erase(layout.shape.begin());
-  layout.strides.erase(layout.strides.begin());
-  return layout;
+  plan.runs_states |= body.runs_states;
 }
 
 // What a loop takes and how often, without its body's plan.
@@ -367,12 +382,7 @@ LoopCode form_of(const Draft& d, const Instruction& i, std::span<const Layout> i
 // Stand-ins for what a step takes.
 std::vector<Tensor> step_inputs(const LoopCode& loop) {
   std::vector<Tensor> inputs;
-  for (size_t k = 0; k < loop.in.size(); ++k) {
-    Layout layout = loop.in[k];
-    if (k < loop.carries) layout = Layout(layout.dtype, layout.shape);
-    if (k >= loop.carries && k < loop.carries + loop.sequences) layout = slice_of(layout);
-    inputs.push_back(stand_in(std::move(layout)));
-  }
+  for (size_t k = 0; k < loop.in.size(); ++k) inputs.push_back(stand_in(loop.step_layout(k)));
   return inputs;
 }
 
@@ -412,7 +422,14 @@ LoopCode make_loop(Draft& d, LoopCode loop, std::shared_ptr<const Code> body,
     const Layout layout(out[r].dtype, out[r].shape);
     loop.out.push_back(loop.is_scan && r >= loop.carries ? slice_of(layout) : layout);
   }
+  loop.places = loop.inputs + loop.results;
   const KernelChoice choice = body_choice(d.choice);
+  if (loop.code->segments() > 1) {
+    loop.kernels = choice;
+    d.plan->runs_states = true;
+    loop.lay_out();
+    return loop;
+  }
   std::vector<Tensor> inputs = step_inputs(loop);
   loop.plan = plan_of_step(loop, inputs, choice);
   if (std::vector<Turned> turned = turned_constants(loop); !turned.empty()) {

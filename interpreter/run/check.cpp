@@ -117,14 +117,16 @@ void check_limits(const StageRun& run) {
 }
 
 namespace {
-thread_local const StageRun* limited_run = nullptr;
+thread_local const StageRun* run_here = nullptr;
 }  // namespace
 
-LimitedRun::LimitedRun(const StageRun& run) : before_(std::exchange(limited_run, &run)) {}
-LimitedRun::~LimitedRun() { limited_run = before_; }
+CurrentRun::CurrentRun(const StageRun& run) : before_(std::exchange(run_here, &run)) {}
+CurrentRun::~CurrentRun() { run_here = before_; }
+
+const StageRun* current_run() { return run_here; }
 
 void check_current_limits() {
-  if (limited_run) check_limits(*limited_run);
+  if (run_here) check_limits(*run_here);
 }
 
 }  // namespace gradus::interpreter

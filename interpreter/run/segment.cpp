@@ -190,10 +190,11 @@ void launch(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
 
 void run_plan(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
   const RunOptions& options = run.options;
-  if (options.deadline || options.cancel || options.observer) {
-    const LimitedRun limited(run);
+  const bool watched = options.deadline || options.cancel || options.observer;
+  std::optional<CurrentRun> current;
+  if (watched || plan.runs_states) current.emplace(run);
+  if (watched)
     return for_each_step(run, plan, frame, Watched(plan, run.s.code->segment(plan.segment)));
-  }
   if (!plan.recordable && !plan.whole)
     return for_each_step(run, plan, frame, Unwatched<StepPart::all>());
   // Memory first, so that all pointers are known; then the kernels as one; then what is let go.

@@ -124,7 +124,23 @@ void run_segments(StageRun& run, std::shared_ptr<const SegmentPlan>& plan) {
   }
 }
 
+// From the first segment's plan on.
+void run_planned(StageRun& run, std::span<const Tensor> inputs,
+                 std::shared_ptr<const SegmentPlan>& plan) {
+  const StageCode& stage = run.s.code->stage(run.s.stage);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (Register r = stage.inputs[i]; r != no_register) run.s.registers[index_of(r)] = inputs[i];
+  run_segments(run, plan);
+  run.at = StageRun::no_instruction;
+  finish(run, *plan);
+}
+
 }  // namespace
+
+void run_round(StageRun& run, std::span<const Tensor> inputs) {
+  auto plan = find_plan(run.s, run.s.code->stage(run.s.stage).first_segment, inputs);
+  run_planned(run, inputs, plan);
+}
 
 std::shared_ptr<const SegmentPlan> find_plan(StateData& s, size_t segment,
                                              std::span<const Tensor> inputs,
@@ -166,11 +182,7 @@ void run_stage(StateData& s, std::span<const Tensor> inputs, std::span<Tensor> r
   check_buffers(s, *plan, inputs, results);
   StageRun run{s, results, options};
   try {
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (Register r = stage.inputs[i]; r != no_register) s.registers[index_of(r)] = inputs[i];
-    run_segments(run, plan);
-    run.at = StageRun::no_instruction;
-    finish(run, *plan);
+    run_planned(run, inputs, plan);
   } catch (const Error& e) {
     poison(s, StageRun::no_instruction, e.what());
     if (run.at == StageRun::no_instruction || e.where().known()) throw;

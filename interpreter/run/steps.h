@@ -19,6 +19,9 @@ struct StageRun {
 void run_stage(StateData& s, std::span<const Tensor> inputs, std::span<Tensor> results,
                const RunOptions& options);
 
+// What run_stage does but for its checks, and for what follows from an error.
+void run_round(StageRun& run, std::span<const Tensor> inputs);
+
 // Given   a tensor for each of `inputs_of`, and the count, where data settles a size
 // Result  the state's plan of the latest round if it fits, or one of the code's, or a new one;
 //         kernels that it lacks are requested, for states to come

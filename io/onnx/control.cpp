@@ -1,10 +1,11 @@
-// If, Loop and Scan: decided and unrolled now.
+// If, Loop and Scan: decided and unrolled now, or branches and loops of the program.
 #include <algorithm>
 
 #include <onnx/onnx_pb.h>
 
 #include "io/onnx/call.h"
 #include "io/onnx/importer.h"
+#include "io/onnx/loops.h"
 #include "io/onnx/model.h"
 
 namespace gradus::onnx {
@@ -14,11 +15,34 @@ using namespace ops;
 namespace {
 
 constexpr int64_t most_rounds = 100'000;
+// So many are unrolled: as a loop they are no smaller, and each knows its number.
+constexpr int64_t few_rounds = 8;
 
-void if_else(Call& c) {
+// `by_data`, and where that cannot be, what has to be known for `now`.
+void by_data_or_now(Call& c, void (*by_data)(Call&), void (*now)(Call&)) {
+  std::string why;
+  try {
+    return by_data(c);
+  } catch (const Unsupported& e) {
+    why = e.message();
+  }
+  c.results().clear();
+  try {
+    now(c);
+  } catch (const NeedsValue& e) {
+    throw NeedsValue(fmt::format("{}; {}", e.message(), why), e.reason());
+  }
+}
+
+void choose_now(Call& c) {
   bool yes = c.number(0, "condition") != 0;
   for (ItemPtr& item : c.importer().run_graph(c.graph(yes ? "then_branch" : "else_branch"), {}))
     c.give(std::move(item));
+}
+
+void if_else(Call& c) {
+  if (c.importer().known(*c.item(0)).defined()) return choose_now(c);
+  by_data_or_now(c, branch_by_data, choose_now);
 }
 
 bool holds(Call& c, Item& condition) {
@@ -29,7 +53,7 @@ bool holds(Call& c, Item& condition) {
   return t.item() != 0;
 }
 
-void loop(Call& c) {
+void unroll(Call& c) {
   const auto& body = c.graph("body");
   int64_t trips = c.given(0) ? c.integer(0, "trip count") : INT64_MAX;
   ItemPtr condition = c.given(1) ? c.item(1) : Item::of(Tensor::scalar(DType::boolean, true));
@@ -52,6 +76,22 @@ void loop(Call& c) {
     if (scanned[k].empty()) c.unsupported("a Loop without rounds whose results are stacked");
     c.give(c.importer().joined("stack", scanned[k], 0));
   }
+}
+
+bool has_few_rounds(Call& c) {
+  if (!c.given(0) || !c.item(0)->is_tensor()) return false;
+  return c.importer().known(*c.item(0)).defined() && c.integer(0, "trip count") <= few_rounds;
+}
+
+void loop(Call& c) {
+  if (has_few_rounds(c)) {
+    try {
+      return unroll(c);
+    } catch (const NeedsValue&) {
+      c.results().clear();  // its condition
+    }
+  }
+  by_data_or_now(c, loop_by_data, unroll);
 }
 
 struct Scanned {
@@ -112,7 +152,21 @@ ScanCounts scan_counts(Call& c, size_t first) {
   return n;
 }
 
-void scan(Call& c) {
+ScanForm form_of_scan(Call& c) {
+  const auto [scans, states, gives] = scan_counts(c, 0);
+  Scanned in = scanned_of(c, "scan_input_axes", "scan_input_directions", scans);
+  Scanned out = scanned_of(c, "scan_output_axes", "scan_output_directions", gives - states);
+  return {states, in.axes, out.axes, in.backwards, out.backwards};
+}
+
+// How many rounds, where that is a number.
+std::optional<int64_t> rounds_of(Call& c, const ScanForm& form) {
+  const size_t first = form.states;
+  const int axis = c.axis(form.in_axes[0], c.rank(first));
+  return c.type(first).dims[static_cast<size_t>(axis)].constant();
+}
+
+void scan_now(Call& c) {
   const auto [scans, states, gives] = scan_counts(c, 0);
   std::vector<ItemPtr> state;
   std::vector<Value> xs;
@@ -121,6 +175,13 @@ void scan(Call& c) {
   Scanned in = scanned_of(c, "scan_input_axes", "scan_input_directions", scans);
   Scanned out = scanned_of(c, "scan_output_axes", "scan_output_directions", gives - states);
   for (ItemPtr& item : scan_once(c, std::move(state), xs, in, out)) c.give(std::move(item));
+}
+
+void scan(Call& c) {
+  const std::optional<int64_t> rounds = rounds_of(c, form_of_scan(c));
+  if (rounds && *rounds > 0 && *rounds <= few_rounds) return scan_now(c);
+  by_data_or_now(
+      c, [](Call& d) { scan_by_steps(d, form_of_scan(d)); }, scan_now);
 }
 
 // Version 8 has a batch of everything, each with its own length, which is not supported.

@@ -62,8 +62,21 @@ void constant_of_shape(Call& c) {
   c.results().back()->narrow = narrow_type_of(c, "value");
 }
 
+// As many as data say.
+void range_by_data(Call& c) {
+  const int64_t delta = c.integer(2, "delta");
+  if (delta != 1 && delta != -1) c.unsupported("a Range by data in steps of {}", delta);
+  const Value start = ops::reshape(c.x(0), {}), limit = ops::reshape(c.x(1), {});
+  const Value n =
+      ops::binary("maximum", delta > 0 ? limit - start : start - limit, num(int64_t{0}));
+  const Value i = emit_all(c.world(), "range", {&n, 1}, count_of(c))[0];
+  c.give((delta > 0 ? i : -i) + start);
+}
+
 void range(Call& c) {
   DType dtype = c.dtype();
+  if (dtype == DType::i64 && !c.importer().known(*c.item(1)).defined() && !c.item(1)->as_sizes())
+    return range_by_data(c);
   if (!is_floating(dtype) && c.item(2)->as_sizes()) {
     Dims start = c.sizes(0, "start"), limit = c.sizes(1, "limit");
     int64_t delta = c.integer(2, "delta");

@@ -104,7 +104,7 @@ Wires exported(ExportCall& call) {
   static const auto table = [] {
     std::unordered_map<std::string_view, const ExportEntry*> t;
     for (ExportRules family : {pointwise_exports, shape_exports, reduction_exports, network_exports,
-                               indexing_exports, window_exports})
+                               indexing_exports, window_exports, control_exports})
       for (const ExportEntry& e : family) t.emplace(e.name, &e);
     return t;
   }();
@@ -127,13 +127,16 @@ ir::Graph first_stage(const ir::Graph& program) {
   return graph;
 }
 
-class StageExport {
+// The nodes of a graph of one stage.
+class GraphExport {
  public:
-  StageExport(const ir::Graph& program, const ExportOptions& options)
-      : graph_(first_stage(program)), substitute_(graph_), writer_(options.opset) {}
+  GraphExport(const ir::Graph& program, ModelWriter& writer)
+      : graph_(first_stage(program)), substitute_(graph_), writer_(writer) {}
 
-  std::string run(std::span<const std::pair<std::string, Tensor>> weights) {
-    add_inputs(weights);
+  const ir::Graph& graph() const { return graph_; }
+  void give(ir::ValueId input, Wire wire) { wires_[ir::index_of(input)] = std::move(wire); }
+
+  void write_nodes() {
     std::vector<ir::Node> pending(graph_.stages[0].nodes.rbegin(), graph_.stages[0].nodes.rend());
     while (!pending.empty()) {
       ir::Node node = std::move(pending.back());
@@ -144,28 +147,30 @@ class StageExport {
       ir::take_apart(graph_, 0, node, parts, substitute_);
       for (; !parts.empty(); parts.pop_back()) pending.push_back(std::move(parts.back()));
     }
-    add_outputs();
-    return writer_.finish(graph_.name.empty() ? "program" : graph_.name);
+  }
+
+  // What the graph returns, and the wires of it.
+  struct Output {
+    std::string name;
+    Wire wire;
+    ir::Type type;
+  };
+  std::vector<Output> outputs() const {
+    auto results = graph_.stages[0].results;
+    substitute_.apply(results);
+    std::vector<Output> found;
+    for (const ir::Result& r : results) {
+      if (r.value == ir::no_value) continue;
+      const ir::Type& type = graph_[r.value].type;
+      if (!type.is_tensor())
+        throw Unsupported(fmt::format("result {} is a handle; a model returns tensors", r.name),
+                          "handles");
+      found.push_back({r.name, wires_.at(ir::index_of(r.value)), type});
+    }
+    return found;
   }
 
  private:
-  void add_inputs(std::span<const std::pair<std::string, Tensor>> weights) {
-    for (ir::ValueId v : graph_.stages[0].inputs) {
-      const ir::Value& input = graph_[v];
-      auto weight = std::ranges::find_if(weights, [&](auto& w) { return w.first == input.name; });
-      if (weight != weights.end()) {
-        const Tensor& t = weight->second;
-        if (!fits(t, input.type))
-          throw Error("weight {} is not of the program's type {}", input.name,
-                      to_string(input.type));
-        writer_.weight(input.name, t, input.type);
-      } else {
-        writer_.input(input.name, input.type);
-      }
-      wires_[ir::index_of(v)] = input.name;
-    }
-  }
-
   // False for a composition that no rule is for.
   bool emit(const ir::Node& node) {
     ExportCall call(writer_, graph_, node, wires_);
@@ -189,31 +194,52 @@ class StageExport {
     return true;
   }
 
-  void add_outputs() {
-    auto results = graph_.stages[0].results;
-    substitute_.apply(results);
-    for (const ir::Result& r : results) {
-      if (r.value == ir::no_value) continue;
-      const ir::Type& type = graph_[r.value].type;
-      if (!type.is_tensor())
-        throw Unsupported(fmt::format("result {} is a handle; a model returns tensors", r.name),
-                          "handles");
-      writer_.output(r.name, wires_.at(ir::index_of(r.value)), type);
-    }
-  }
-
   ir::Graph graph_;
   ir::Substitute substitute_;
-  ModelWriter writer_;
+  ModelWriter& writer_;
   std::unordered_map<uint32_t, Wire> wires_;
 };
 
+void write_input(ModelWriter& writer, const ir::Value& input,
+                 std::span<const std::pair<std::string, Tensor>> weights) {
+  const auto weight = std::ranges::find_if(weights, [&](auto& w) { return w.first == input.name; });
+  if (weight == weights.end()) return writer.input(input.name, input.type);
+  const Tensor& t = weight->second;
+  if (!fits(t, input.type))
+    throw Error("weight {} is not of the program's type {}", input.name, to_string(input.type));
+  writer.weight(input.name, t, input.type);
+}
+
 }  // namespace
+
+Wires export_graph(const ir::Graph& program, ModelWriter& to, std::span<const Wire> inputs) {
+  GraphExport stage(program, to);
+  const auto& taken = stage.graph().stages[0].inputs;
+  for (size_t i = 0; i < taken.size(); ++i) {
+    stage.give(taken[i], inputs[i]);
+    const Dims& dims = stage.graph()[taken[i]].type.dims;
+    for (size_t k = 0; k < dims.size(); ++k)
+      to.know_size(dims[k], inputs[i], static_cast<int64_t>(k));
+  }
+  stage.write_nodes();
+  Wires results;
+  for (auto& output : stage.outputs()) results.push_back(std::move(output.wire));
+  return results;
+}
 
 std::string export_stage(const ir::Graph& program,
                          std::span<const std::pair<std::string, Tensor>> weights,
                          const ExportOptions& options) {
-  return StageExport(program, options).run(weights);
+  ModelWriter writer(options.opset);
+  GraphExport stage(program, writer);
+  const ir::Graph& graph = stage.graph();
+  for (ir::ValueId v : graph.stages[0].inputs) {
+    write_input(writer, graph[v], weights);
+    stage.give(v, graph[v].name);
+  }
+  stage.write_nodes();
+  for (const auto& output : stage.outputs()) writer.output(output.name, output.wire, output.type);
+  return writer.finish(graph.name.empty() ? "program" : graph.name);
 }
 
 }  // namespace gradus::onnx

@@ -26,10 +26,13 @@ using ir::Dim;
 using ir::Dims;
 using ops::Ints;
 
+// What a node of control flow runs.
+using InnerGraph = std::shared_ptr<const ::onnx::GraphProto>;
+
 // An attribute of an ONNX node. Floating ones are of single precision there.
 struct NodeAttribute {
   std::string name;
-  std::variant<int64_t, float, std::string, Ints, Tensor> value;
+  std::variant<int64_t, float, std::string, Ints, Tensor, InnerGraph> value;
 };
 
 // A tensor of the model that is made, by the name it has until `finish` finds its final one.
@@ -67,6 +70,14 @@ class ModelWriter {
   // Appends an output; the name gets a number behind it where it is taken. Sizes that are names are
   // declared, other expressions are left open.
   void output(std::string name, const Wire& wire, const ir::Type& type);
+  // Between the two, nodes go into an inner graph, which reads whatever there was before, too.
+  // Sizes are known in it by what it is told, and what is made once is made for it.
+  void begin_graph(const std::string& name);
+  Wire graph_input(const ir::Type& type);
+  InnerGraph end_graph(std::span<const Wire> outputs, std::span<const ir::Type> types);
+  // Names of sizes mean others until `end_sizes`.
+  void begin_sizes();
+  void end_sizes();
   // Asks that the tensor be called like that in the model, if no other is.
   void suggest(const Wire& wire, const std::string& name);
   // The model's bytes, without what no output needs.
@@ -97,6 +108,12 @@ class ModelWriter {
     int64_t dimension, coefficient, rest;
   };
   std::map<std::string, Source, std::less<>> symbols_;
+  struct Outer {  // what a graph or sizes within others take the place of
+    std::map<std::string, Wire, std::less<>> made;
+    std::map<std::string, Source, std::less<>> symbols;
+  };
+  std::vector<Outer> outer_;
+  std::vector<std::pair<::onnx::GraphProto*, std::shared_ptr<::onnx::GraphProto>>> graphs_;
   std::set<std::string, std::less<>> taken_;  // names of inputs, weights and outputs
   std::unordered_map<Wire, std::string> suggested_;
 };
@@ -176,7 +193,10 @@ struct ExportEntry {
 // refused.
 using ExportRules = std::span<const ExportEntry>;
 extern const ExportRules pointwise_exports, shape_exports, reduction_exports, network_exports,
-    indexing_exports, window_exports;
+    indexing_exports, window_exports, control_exports;
+
+// Writes the nodes of a graph of one stage, of which these are the inputs; its results.
+Wires export_graph(const ir::Graph& graph, ModelWriter& to, std::span<const Wire> inputs);
 
 // Pointwise operators: their scalar rules, written as nodes. None for one without a rule.
 Wires export_pointwise(ExportCall& call);

@@ -32,6 +32,20 @@ std::string place_of(const pb::NodeProto& node) {
   return fmt::format("a node without results ({})", op);
 }
 
+// Gives a variable back what it was, also where an Error passes: importing may go on another way.
+template <class T>
+class Restored {
+ public:
+  explicit Restored(T& place) : place_(place), before_(place) {}
+  ~Restored() { place_ = std::move(before_); }
+  Restored(const Restored&) = delete;
+  Restored& operator=(const Restored&) = delete;
+
+ private:
+  T& place_;
+  T before_;
+};
+
 std::string domain_of(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
 
 }  // namespace
@@ -88,7 +102,7 @@ void Importer::run_nodes(const pb::GraphProto& graph, Scope& scope) {
 }
 
 void Importer::run_node(const pb::NodeProto& node, Scope& scope) {
-  const Scope* around = scope_;
+  const Restored around(scope_);
   scope_ = &scope;
   try {
     if (++applied_ > most_applied)
@@ -116,7 +130,6 @@ void Importer::run_node(const pb::NodeProto& node, Scope& scope) {
   } catch (const Error& e) {
     throw Error(place_of(node) + ": " + e.bare());
   }
-  scope_ = around;
 }
 
 void Importer::bind_outputs(const pb::NodeProto& node, std::vector<ItemPtr> results, Scope& scope) {
@@ -216,6 +229,7 @@ std::vector<ItemPtr> Importer::run_rule(const RuleEntry& rule, const pb::NodePro
 std::vector<ItemPtr> Importer::apply_function(const pb::FunctionProto& function,
                                               const pb::NodeProto& node,
                                               const std::vector<ItemPtr>& inputs) {
+  const Restored depth(depth_);
   if (++depth_ > deepest) throw Error("functions that use functions, more than {} deep", deepest);
   if (inputs.size() > static_cast<size_t>(function.input_size()))
     throw Error("the function takes {} inputs, {} are given", function.input_size(), inputs.size());
@@ -223,7 +237,7 @@ std::vector<ItemPtr> Importer::apply_function(const pb::FunctionProto& function,
   for (int i = 0; i < function.input_size(); ++i)
     if (static_cast<size_t>(i) < inputs.size() && inputs[static_cast<size_t>(i)])
       scope.items[function.input(i)] = inputs[static_cast<size_t>(i)];
-  std::map<std::string, int> outside = std::move(opsets_);
+  const Restored outside(opsets_);
   opsets_.clear();
   for (const auto& o : function.opset_import())
     opsets_[domain_of(o.domain())] = static_cast<int>(o.version());
@@ -251,8 +265,6 @@ std::vector<ItemPtr> Importer::apply_function(const pb::FunctionProto& function,
     }
     run_node(settled, scope);
   }
-  opsets_ = std::move(outside);
-  --depth_;
   std::vector<ItemPtr> results;
   for (const std::string& name : function.output()) {
     const ItemPtr* item = scope.find(name);
@@ -293,17 +305,15 @@ ItemPtr Importer::joined(const char* op, const std::vector<ItemPtr>& items, int6
 }
 
 std::vector<ItemPtr> Importer::run_graph(const pb::GraphProto& graph, std::vector<ItemPtr> inputs) {
+  const Restored depth(depth_);
   if (++depth_ > deepest) throw Error("graphs within graphs, more than {} deep", deepest);
   if (inputs.size() != static_cast<size_t>(graph.input_size()))
     throw Error("the inner graph takes {} inputs, {} are given", graph.input_size(), inputs.size());
-  const Scope* around = scope_;
-  Scope scope{around, {}};
+  Scope scope{scope_, {}};
   for (int i = 0; i < graph.input_size(); ++i)
     scope.items[graph.input(i).name()] = inputs[static_cast<size_t>(i)];
   program_.add_weights(graph, scope, false);
   run_nodes(graph, scope);
-  scope_ = around;
-  --depth_;
   std::vector<ItemPtr> results;
   for (const auto& output : graph.output()) {
     const ItemPtr* item = scope.find(output.name());

@@ -49,6 +49,7 @@ class Importer {
     return program_.read(tensor, what);
   }
   Dim fresh_size() { return program_.fresh_size(); }
+  ImportedProgram& program() { return program_; }
   // Runs an inner graph: its inputs stand for `inputs`, and it sees what the node at hand sees.
   std::vector<ItemPtr> run_graph(const ::onnx::GraphProto& graph, std::vector<ItemPtr> inputs);
   // Tensors put together along an axis by "cat" or "stack"; known if all are.

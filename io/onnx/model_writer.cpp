@@ -50,6 +50,10 @@ void fill(pb::AttributeProto& to, const NodeAttribute& from) {
       to.set_type(pb::AttributeProto::TENSOR);
       fill(*to.mutable_t(), v);
     }
+    void operator()(const InnerGraph& v) const {
+      to.set_type(pb::AttributeProto::GRAPH);
+      *to.mutable_g() = *v;
+    }
   } set{to};
   std::visit(set, from.value);
 }
@@ -279,30 +283,99 @@ void ModelWriter::output(std::string name, const Wire& wire, const ir::Type& typ
   fill(*graph_->add_output(), name, type);
 }
 
+void ModelWriter::begin_sizes() {
+  outer_.push_back({std::move(made_), std::move(symbols_)});
+  made_.clear();
+  symbols_.clear();
+}
+
+void ModelWriter::end_sizes() {
+  made_ = std::move(outer_.back().made);
+  symbols_ = std::move(outer_.back().symbols);
+  outer_.pop_back();
+}
+
+void ModelWriter::begin_graph(const std::string& name) {
+  begin_sizes();
+  auto inner = std::make_shared<pb::GraphProto>();
+  inner->set_name(name);
+  graphs_.emplace_back(graph_, inner);
+  graph_ = inner.get();
+}
+
+// Names of sizes are its own: those of the model would be taken for the same.
+Wire ModelWriter::graph_input(const ir::Type& type) {
+  Wire wire = fresh();
+  pb::ValueInfoProto& info = *graph_->add_input();
+  fill(info, wire, type);
+  for (auto& d : *info.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim())
+    if (d.has_dim_param()) d.clear_dim_param();
+  return wire;
+}
+
+InnerGraph ModelWriter::end_graph(std::span<const Wire> outputs, std::span<const ir::Type> types) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    // By a node of its own, as in `output`.
+    pb::ValueInfoProto& info = *graph_->add_output();
+    fill(info, node("Identity", {outputs[i]}), types[i]);
+    for (auto& d : *info.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim())
+      if (d.has_dim_param()) d.clear_dim_param();
+  }
+  auto [around, inner] = std::move(graphs_.back());
+  graphs_.pop_back();
+  graph_ = around;
+  end_sizes();
+  return inner;
+}
+
 void ModelWriter::suggest(const Wire& wire, const std::string& name) {
   if (!name.empty() && wire.starts_with('\x01')) suggested_.try_emplace(wire, name);
 }
 
-void ModelWriter::drop_unused() {
-  std::set<std::string, std::less<>> used;
-  for (const auto& o : graph_->output()) used.insert(o.name());
-  std::vector<bool> kept(static_cast<size_t>(graph_->node_size()));
-  for (int i = graph_->node_size(); i-- > 0;) {
-    const pb::NodeProto& node = graph_->node(i);
+using UsedWires = std::set<std::string, std::less<>>;
+
+// What no output needs goes, in graphs within the graph, too. `used`: what is read so far.
+static void drop_unused_nodes(pb::GraphProto& graph, UsedWires& used) {
+  for (const auto& o : graph.output()) used.insert(o.name());
+  std::vector<bool> kept(static_cast<size_t>(graph.node_size()));
+  for (int i = graph.node_size(); i-- > 0;) {
+    pb::NodeProto& node = *graph.mutable_node(i);
     bool needed = std::ranges::any_of(node.output(), [&](auto& o) { return used.contains(o); });
     kept[static_cast<size_t>(i)] = needed;
     if (!needed) continue;
     for (const std::string& w : node.input()) used.insert(w);
+    for (auto& a : *node.mutable_attribute())
+      if (a.has_g()) drop_unused_nodes(*a.mutable_g(), used);
   }
-  keep_where(*graph_->mutable_node(), [&](int i) { return kept[static_cast<size_t>(i)]; });
+  keep_where(*graph.mutable_node(), [&](int i) { return kept[static_cast<size_t>(i)]; });
+}
+
+void ModelWriter::drop_unused() {
+  UsedWires used;
+  drop_unused_nodes(*graph_, used);
   keep_where(*graph_->mutable_initializer(),
              [&](int i) { return used.contains(graph_->initializer(i).name()); });
+}
+
+// Calls `each` with the names of all tensors in the graph and those within it.
+template <class F>
+static void for_each_wire(pb::GraphProto& graph, const F& each) {
+  for (auto& node : *graph.mutable_node()) {
+    for (auto& w : *node.mutable_input()) each(&w);
+    for (auto& a : *node.mutable_attribute()) {
+      if (!a.has_g()) continue;
+      for (auto& info : *a.mutable_g()->mutable_input()) each(info.mutable_name());
+      for_each_wire(*a.mutable_g(), each);
+      for (auto& info : *a.mutable_g()->mutable_output()) each(info.mutable_name());
+    }
+    for (auto& w : *node.mutable_output()) each(&w);
+  }
 }
 
 void ModelWriter::give_names() {
   std::unordered_map<std::string, std::string> names;
   int unnamed = 0;
-  auto name = [&](std::string* wire) {
+  for_each_wire(*graph_, [&](std::string* wire) {
     if (!wire->starts_with('\x01')) return;
     auto [it, added] = names.try_emplace(*wire);
     if (added) {
@@ -315,26 +388,21 @@ void ModelWriter::give_names() {
       }
     }
     *wire = it->second;
-  };
-  for (auto& node : *graph_->mutable_node()) {
-    for (auto& w : *node.mutable_input()) name(&w);
-    for (auto& w : *node.mutable_output()) name(&w);
-  }
+  });
 }
 
 // An output's Identity, where its operand is made for nothing else, gives way.
 static void join_outputs(pb::GraphProto& graph) {
   std::unordered_map<std::string, int> uses, makers;
-  for (int i = 0; i < graph.node_size(); ++i) {
-    for (const auto& w : graph.node(i).input()) ++uses[w];
+  for_each_wire(graph, [&](const std::string* w) { ++uses[*w]; });
+  for (int i = 0; i < graph.node_size(); ++i)
     for (const auto& w : graph.node(i).output()) makers[w] = i;
-  }
   std::set<int> gone;
   for (int i = graph.node_size(); i-- > 0;) {
     const pb::NodeProto& node = graph.node(i);
     if (node.op_type() != "Identity" || !node.input(0).starts_with('\x01')) continue;
     auto maker = makers.find(node.input(0));
-    if (maker == makers.end() || uses[node.input(0)] != 1) continue;
+    if (maker == makers.end() || uses[node.input(0)] != 2) continue;
     for (auto& w : *graph.mutable_node(maker->second)->mutable_output())
       if (w == node.input(0)) w = node.output(0);
     makers[node.output(0)] = maker->second;

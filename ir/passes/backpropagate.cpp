@@ -228,11 +228,6 @@ std::vector<ValueId> backpropagate(Graph& graph, GraphWorld& world,
   return Sweep(graph, world).run(nodes, roots, wrt);
 }
 
-std::vector<ValueId> backpropagate_step(Graph& graph, GraphWorld& world, std::span<Node> nodes,
-                                        std::span<const Root> roots, std::span<const ValueId> wrt) {
-  return Sweep(graph, world).run({&nodes, 1}, roots, wrt);
-}
-
 std::vector<bool> find_dependent(Graph& graph, std::span<const std::span<Node>> runs,
                                  std::span<const ValueId> wrt) {
   std::vector<Node> none;

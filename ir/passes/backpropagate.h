@@ -21,9 +21,6 @@ struct Root {
 std::vector<ValueId> backpropagate(Graph& graph, GraphWorld& world,
                                    std::span<std::vector<Node>* const> runs,
                                    std::span<const Root> roots, std::span<const ValueId> wrt);
-// The same of a loop's step, in which a `while` has no derivative.
-std::vector<ValueId> backpropagate_step(Graph& graph, GraphWorld& world, std::span<Node> nodes,
-                                        std::span<const Root> roots, std::span<const ValueId> wrt);
 
 // By value, whether it depends on one of `wrt` through differentiable rules.
 std::vector<bool> find_dependent(Graph& graph, std::span<const std::span<Node>> runs,

@@ -77,6 +77,7 @@ std::vector<Node> counted(Graph& graph, size_t stage, const Node& node, const st
   ops::LoopForm form;
   form.carries = static_cast<int64_t>(loop.carries);
   form.length = Dim::symbol(size);
+  form.checkpoint = *loop.checkpoint;
   scan.op = &ops::scan_operator();
   scan.attributes = ops::scan_attributes(std::move(form), *ops::graphs_in(node)[1]);
   nodes.push_back(std::move(scan));

@@ -1,6 +1,10 @@
+#include <unordered_set>
+
 #include "gradus/passes.h"
+#include "gradus/registry.h"
 #include "gradus/rewrite.h"
 #include "ir/passes/graph_world.h"
+#include "ops/size_names.h"
 
 namespace gradus::ir {
 
@@ -11,6 +15,35 @@ bool to_be_taken_apart(const Node& node, bool keep_differentiable) {
   return !(keep_differentiable && node.op->has_vjp(node.attributes));
 }
 
+// A call whose graph has sizes that data decide: with names for them that the program lacks.
+Attributes with_own_names(const Graph& graph, const Node& node) {
+  if (!ops::is_call(node)) return node.attributes;
+  const auto called = ops::graphs_in(node);
+  std::unordered_set<std::string> taken, passed;
+  auto add_names = [](const Value& v, std::unordered_set<std::string>& to) {
+    for (const Dim& d : v.type.dims)
+      d.for_each_symbol([&](std::string_view symbol) { to.emplace(symbol); });
+  };
+  for (ValueId v : called[0]->graph->stages[0].inputs) add_names((*called[0]->graph)[v], passed);
+  ops::Substitution names;
+  for (const Node& inner : called[0]->graph->stages[0].nodes) {
+    const auto count = ops::count_in(*inner.op, inner.attributes);
+    if (!count) continue;
+    const std::string first(count->symbol_name());
+    if (first.empty() || names(first) || passed.contains(first)) continue;
+    if (taken.empty())
+      for (const Value& v : graph.values) add_names(v, taken);
+    std::string name = first;
+    for (int n = 2; !taken.insert(name).second; ++n) name = fmt::format("{}{}", first, n);
+    names.dims.emplace_back(first, Dim::symbol(name));
+  }
+  if (names.dims.empty()) return node.attributes;
+  SmallVector<std::shared_ptr<const Graph>, 2> graphs;
+  for (const ops::GraphName* named : called) graphs.push_back(named->graph);
+  graphs[0] = std::make_shared<const Graph>(ops::with_sizes(*graphs[0], names));
+  return ops::with_graphs(node, graphs);
+}
+
 }  // namespace
 
 void take_apart(Graph& graph, size_t stage, const Node& node, std::vector<Node>& nodes,
@@ -19,7 +52,8 @@ void take_apart(Graph& graph, size_t stage, const Node& node, std::vector<Node>&
   world.set_place(node.where);
   SmallVector<ops::Value, 4> operands;
   for (const Operand& o : node.operands) operands.push_back(world.value(o));
-  ops::ComposeCall call{*node.op, world, operands, node.attributes, {}};
+  const Attributes attributes = with_own_names(graph, node);
+  ops::ComposeCall call{*node.op, world, operands, attributes, {}};
   try {
     node.op->compose(call);
   } catch (const Error& e) {

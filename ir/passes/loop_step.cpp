@@ -71,9 +71,16 @@ DimensionNames unsettled(const Graph& graph, std::span<const ValueId> inputs) {
   for (ValueId v : inputs) types.push_back(&graph[v].type);
   DimensionNames known, left;
   settle_names(types, known);
+  for (const Node& node : graph.stages[0].nodes)
+    if (const auto count = ops::count_in(*node.op, node.attributes)) add_symbols(*count, known);
   for (const std::string& name : symbols_of(graph))
     if (!known.contains(name)) left.insert(name);
   return left;
+}
+
+bool settles_by_data(const Graph& graph) {
+  return std::ranges::any_of(graph.stages[0].nodes,
+                             [](const Node& node) { return bool(node.op->data_sized); });
 }
 
 bool names_one(const Type& type, const DimensionNames& names) {
@@ -122,7 +129,8 @@ LoopStep differentiate_step(const Graph& body, const Flags& active, std::span<co
 
   std::vector<Node> emitted;
   GraphWorld world(g, 1, emitted);
-  std::vector<ValueId> found = backpropagate_step(g, world, g.stages[0].nodes, roots, wrt);
+  std::vector<Node>* const step = &g.stages[0].nodes;
+  std::vector<ValueId> found = backpropagate(g, world, {&step, 1}, roots, wrt);
   Substitute substitute(g);
   g.stages[1].nodes = decompose_nodes(g, 1, std::move(emitted), substitute, true);
   size_t next = 0;

@@ -24,6 +24,8 @@ Activity activity(Graph& body, size_t carries, Flags inputs);
 DimensionNames symbols_of(const Graph& graph);
 // Those that these inputs alone do not settle.
 DimensionNames unsettled(const Graph& graph, std::span<const ValueId> inputs);
+// Whether data decide a size in the first stage.
+bool settles_by_data(const Graph& graph);
 bool names_one(const Type& type, const DimensionNames& names);
 // Gives every input of the only stage a name that no other has.
 void name_inputs(Graph& graph);

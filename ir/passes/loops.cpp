@@ -30,11 +30,7 @@ std::vector<bool> dependent_results(const Node& loop, std::span<const bool> oper
 
 std::vector<LoopGradient> differentiate_loop(Graph& graph, GraphWorld& world, Node& loop,
                                              const LoopCotangents& given) {
-  if (ops::data_loop_in(*loop.op, loop.attributes))  // others are counted before a sweep
-    throw graph.error_at(loop.where,
-                         "a `while` in a loop or branch has no derivative: every step keeps as "
-                         "much, and this takes as many steps as data say; write a `scan` of a "
-                         "fixed length with an `if` in it");
+  GRADUS_CHECK(!ops::data_loop_in(*loop.op, loop.attributes));  // it is counted before a sweep
   if (!ops::loop_in(loop)) return differentiate_branch(world, loop, given);
   return differentiate_scan(graph, world, loop, given);
 }
@@ -141,7 +137,7 @@ void unroll(Graph& graph) {
   Substitute substitute(graph);
   auto has_length = [&](const Node& node) {
     const auto loop = ops::loop_in(node);
-    if (!loop) return false;
+    if (!loop || settles_by_data(*loop->body)) return false;  // each step has sizes of its own
     SmallVector<OperandType, 4> types;
     for (const Operand& o : node.operands) types.push_back(graph.type_of(o));
     return ops::steps_of(*loop->form, types).is_constant();

@@ -1,4 +1,5 @@
 #include "gradus/passes.h"
+#include "ir/passes/checkpoint_loops.h"
 #include "ir/passes/join_parts.h"
 
 namespace gradus::ir {
@@ -13,6 +14,7 @@ struct Step {
 constexpr Step steps[] = {
     {"expand_grad", [](Graph& g) { expand_grad(g); }},
     {"decompose", [](Graph& g) { decompose(g, false); }},
+    {"checkpoint_loops", [](Graph& g) { checkpoint_loops(g); }},
     {"eliminate_identities", [](Graph& g) { eliminate_identities(g); }},
     {"join_parts", [](Graph& g) { join_parts(g); }},
     {"fold_constants", [](Graph& g) { fold_constants(g); }},

@@ -72,6 +72,7 @@ class ScanDerivative {
     for (size_t i = 0; i < g.stages[0].inputs.size(); ++i)
       input_[index_of(g.stages[0].inputs[i])] = i;
     reads_.assign(g.stages[0].inputs.size(), false);
+    all_again_ = settles_by_data(g);
     handed_on_.assign(loop_.carries, no_value);
     std::vector<ValueId> pending;
     auto read = [&](ValueId v) {
@@ -80,6 +81,8 @@ class ScanDerivative {
     for (const Node& n : g.stages[1].nodes)
       for (const Operand& o : n.operands) read(value_in(o));
     for (const Result& r : g.stages[1].results) read(r.value);
+    for (const Node& n : g.stages[0].nodes)
+      if (n.op->data_sized) std::ranges::for_each(n.results, read);  // says a size
     std::unordered_set<ValueId> seen;
     while (!pending.empty()) {
       const ValueId v = pending.back();
@@ -108,8 +111,10 @@ class ScanDerivative {
     return i;
   }
 
-  // What depends on constants alone, and views of inputs.
+  // What depends on constants alone, and views of inputs. Everything where data decide sizes in a
+  // step: stacks have one size in all steps.
   bool is_made_again(const Node& n) const {
+    if (all_again_) return true;
     const OperatorTraits& traits = n.op->traits;
     if (traits.opaque || traits.loop || n.op->data_sized) return false;
     return std::ranges::all_of(n.operands, [&](const Operand& o) {
@@ -123,7 +128,7 @@ class ScanDerivative {
 
   // The loop gives what is kept as further results.
   void keep(const LoopStep& s) {
-    Graph forward = s.graph;
+    Graph forward = all_again_ ? body_ : s.graph;  // counts are of what is made again
     forward.stages.resize(1);
     auto& results = forward.stages[0].results;
     std::unordered_set<std::string> names;
@@ -167,12 +172,24 @@ class ScanDerivative {
     }
   };
 
+  // The step's nodes that the backward pass has, too. What that is handed on stays an input, though
+  // one of them may make it.
+  std::vector<Node> made_again(Graph& back, const LoopStep& s) const {
+    std::vector<Node> nodes;
+    for (const Node& n : s.graph.stages[0].nodes) {
+      if (!again_.contains(&n)) continue;
+      nodes.push_back(n);
+      for (ValueId& v : nodes.back().results)
+        if (std::ranges::find(handed_on_, v) != handed_on_.end())
+          v = back.add_value(Type(back[v].type), {}, 0);
+    }
+    return nodes;
+  }
+
   std::vector<LoopGradient> emit_backward(const LoopStep& s, size_t own_results) {
     Graph back = s.graph;
     const std::vector<ValueId> inputs = back.stages[0].inputs;
-    std::vector<Node> nodes;
-    for (const Node& n : s.graph.stages[0].nodes)
-      if (again_.contains(&n)) nodes.push_back(n);
+    std::vector<Node> nodes = made_again(back, s);
     for (Node& n : back.stages[1].nodes) nodes.push_back(std::move(n));
     back.stages.resize(1);
     for (Value& v : back.values) v.stage = 0;
@@ -235,6 +252,8 @@ class ScanDerivative {
     compact(back);
     attributes.length = length_;
     attributes.reverse = !loop_.form->reverse;
+    attributes.checkpoint = loop_.form->checkpoint;
+    attributes.memory = loop_.form->memory;
     world_.set_place(node_.where);
     auto found =
         world_.emit(ops::scan_operator(),
@@ -286,6 +305,7 @@ class ScanDerivative {
   Dim length_;
   std::vector<const Node*> maker_;         // of the step's values
   std::vector<size_t> input_;              // by value: which input of the step it is
+  bool all_again_ = false;                 // the backward pass has all nodes of the step, too
   Flags reads_;                            // by input: the backward pass reads it
   std::unordered_set<const Node*> again_;  // nodes that the backward pass has, too
   std::vector<ValueId> kept_;              // the step's values that are stacked

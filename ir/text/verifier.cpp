@@ -231,8 +231,7 @@ class Verifier {
       fail(node.where, "graph '{}' has {} stages; a graph that is called has one [V14]",
            printable(target->name), target->stages.size());
     for (const Node& inner : target->stages[0].nodes)
-      if (inner.op && inner.op->data_sized && inner.attributes &&
-          ops::count_in(*inner.op, inner.attributes))
+      if (ops::is_call(node) && counts(inner))
         fail(node.where,
              "graph '{}' has '{}', the size of whose result data decides, and cannot be called; "
              "write its nodes in the place of the call [V14]",
@@ -245,7 +244,34 @@ class Verifier {
     if (!sound)
       fail(node.where, "graph '{}' has an input or result that is not in its table [V14]",
            printable(target->name));
+    check_results(node, *target);
     if (seen_callees_.insert(target).second) callees_.push_back(target);
+  }
+
+  static bool counts(const Node& node) {
+    return node.op && node.op->data_sized && node.attributes &&
+           ops::count_in(*node.op, node.attributes);
+  }
+
+  // What a loop or branch gives has sizes that are known outside.
+  void check_results(const Node& node, const Graph& target) {
+    const Stage& stage = target.stages[0];
+    if (std::ranges::none_of(stage.nodes, counts)) return;
+    std::vector<const Type*> types;
+    for (ValueId v : stage.inputs) types.push_back(&target[v].type);
+    DimensionNames known;
+    settle_names(types, known);
+    for (const Result& r : stage.results) {
+      if (r.value == no_value) continue;
+      for (const Dim& d : target[r.value].type.dims)
+        d.for_each_symbol([&](std::string_view name) {
+          if (!known.contains(std::string(name)))
+            fail(node.where,
+                 "graph '{}' returns '{}', and data decide its size '{}' in each step; what '{}' "
+                 "gives has one size: return a sum, or what has the sizes of inputs [V14]",
+                 printable(target.name), printable(r.name), printable(name), node.op->name);
+        });
+    }
   }
 
   void check_types(const Node& node) const {

@@ -199,23 +199,6 @@ TEST(OnnxImport, BatchNormalizationOfOldVersionsTrains) {
   expect_gradients(model, {{"x", floats({2, 1, 2}, {1, 2.5, -0.5, 3})}});
 }
 
-TEST(OnnxImport, ControlThatDataDecidesIsRefusedByName) {
-  Model m;
-  m.input("x", f32, {2});
-  m.input("trips", i64, {});
-  m.weight(tensor("w", {}, {2}));
-  m.node("Loop", {"trips", "", "x"}, {"y", "all"}).set("body", doubling_body());
-  m.output("y");
-  expect_refused(m, {"Loop", "trip count", "depends on data"});
-
-  Model branch;
-  branch.input("c", boolean, {});
-  pb::GraphProto nothing;
-  branch.node("If", {"c"}, {"y"}).set("then_branch", nothing).set("else_branch", nothing);
-  branch.output("y");
-  expect_refused(branch, {"If", "condition", "depends on data"});
-}
-
 TEST(OnnxImport, FunctionsOfTheModelAreInlined) {
   Model m;
   m.input("x", f32, {2});

@@ -1,0 +1,61 @@
+#include "interpreter/run/body_state.h"
+
+#include <cstring>
+
+#include "interpreter/run/limits.h"
+
+namespace gradus::interpreter {
+
+namespace {
+
+// Memory that is another's.
+Tensor tensor_at(std::byte* place, const Layout& layout) {
+  const auto bytes = static_cast<size_t>(layout.extent()) * size_of(layout.dtype);
+  return Tensor(make_ref<Storage>(place, bytes, Device(), [] {}), layout);
+}
+
+std::shared_ptr<Context> context_here() {
+  const StageRun* run = current_run();
+  return run ? run->s.place.context : Context::default_context();
+}
+
+// With what has been compiled by now.
+KernelChoice choice_now(KernelChoice kernels) {
+  if (kernels.mode == FusionMode::behind) kernels.set = kernels.source->ready();
+  return kernels;
+}
+
+RunOptions limits_here() {
+  RunOptions options;
+  if (const StageRun* run = current_run()) {
+    options.deadline = run->options.deadline;
+    options.cancel = run->options.cancel;
+  }
+  return options;
+}
+
+}  // namespace
+
+BodyState::BodyState(std::shared_ptr<const Code> body, const KernelChoice& kernels)
+    : options_(limits_here()),
+      state_(Snapshot(std::move(body), {context_here(), choice_now(kernels)})) {}
+
+void BodyState::run(std::span<const Layout> in, std::byte* const* inputs,
+                    std::span<const Layout> out, std::byte* const* results, uint32_t& at) {
+  std::vector<Tensor> given, made;
+  for (size_t i = 0; i < in.size(); ++i) given.push_back(tensor_at(inputs[i], in[i]));
+  for (size_t r = 0; r < out.size(); ++r) made.push_back(tensor_at(results[r], out[r]));
+  state_.restart();
+  StageRun run{state_, made, options_};
+  try {
+    run_round(run, given);
+  } catch (...) {
+    at = run.at == StageRun::no_instruction ? 0 : run.at;
+    throw;
+  }
+  for (size_t r = 0; r < out.size(); ++r)
+    if (!made[r].defined() && out[r].numel())
+      std::memset(results[r], 0, static_cast<size_t>(out[r].numel()) * size_of(out[r].dtype));
+}
+
+}  // namespace gradus::interpreter
