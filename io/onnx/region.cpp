@@ -6,6 +6,7 @@
 
 #include "gradus/messages.h"
 #include "gradus/passes.h"
+#include "gradus/registry.h"
 #include "gradus/text.h"
 #include "ir/passes/loop_step.h"
 
@@ -46,6 +47,16 @@ void find_captured(Region& r) {
     own.insert(node.results.begin(), node.results.end());
   }
   for (ir::ValueId v : r.results) read(v);
+}
+
+// A graph that is called has no size that data decides (V14 of gradus/text.h).
+void refuse_data_sizes(const ir::Graph& g) {
+  for (const ir::Node& n : g.stages[0].nodes)
+    if (ops::count_in(*n.op, n.attributes))
+      throw Unsupported(
+          fmt::format("the inner graph '{}' has '{}', the size of whose result data decides",
+                      g.name, n.op->name),
+          "an inner graph with a size that data decides");
 }
 
 }  // namespace
@@ -105,6 +116,7 @@ ops::GraphName graph_of(Importer& importer, const Region& region,
   ir::name_inputs(g);
   ir::eliminate_dead_code(g);
   ir::compact(g);
+  refuse_data_sizes(g);
   if (const auto unknown = ir::unsettled(g, stage.inputs); !unknown.empty())
     throw Unsupported(
         fmt::format("the inner graph '{}' has the size {}, which none of its inputs has", g.name,
