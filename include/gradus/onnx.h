@@ -44,7 +44,7 @@ struct Import {
 
 // Reads a model file, and the files of its folder that it keeps weights in; no others.
 // Floating initializers (and constants of many elements) become weights; arithmetic on shapes and
-// other constants is done here, and loops with known trip counts are unrolled.
+// other constants is done here; loops of few rounds are unrolled, others are loops of the program.
 // Throws Error, which names the node, for a model that is damaged or contradicts itself,
 // Unsupported for what has no meaning here. Takes memory in proportion to the files' sizes.
 // Thread-safe.

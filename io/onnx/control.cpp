@@ -145,7 +145,8 @@ struct ScanCounts {
 };
 ScanCounts scan_counts(Call& c, size_t first) {
   auto scans = static_cast<size_t>(c.attribute("num_scan_inputs", int64_t{0}));
-  if (scans == 0 || scans + first > c.inputs()) c.fail("num_scan_inputs is out of range");
+  if (scans == 0 || scans > c.inputs() || scans + first > c.inputs())
+    c.fail("num_scan_inputs is out of range");
   ScanCounts n{scans, c.inputs() - first - scans,
                static_cast<size_t>(c.graph("body").output_size())};
   if (n.gives < n.states) c.fail("its body has fewer results than states");

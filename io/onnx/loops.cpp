@@ -73,10 +73,9 @@ Trips trips_of(Call& c) {
   const ItemPtr& item = plain(c, c.item(0), "trip count");
   if (const Tensor known = c.importer().known(*item); known.defined()) {
     const int64_t n = std::max<int64_t>(c.integer(0, "trip count"), 0);
-    if (n > most_trips) c.unsupported("a Loop of more than {} rounds", most_trips);
     return {Dim(n), {}};
   }
-  if (item->sizes && item->sizes->size() == 1) return {(*item->sizes)[0], {}};
+  if (item->sizes && item->sizes->size() == 1) return {max((*item->sizes)[0], Dim(0)), {}};
   return {std::nullopt, scalar(cast(c.x(0), DType::i64))};
 }
 
@@ -198,6 +197,9 @@ void loop_by_data(Call& c) {
   const bool by_count = body.ends_by_count && !go.defined();
   if (by_count && !trips.size && !trips.data.defined())
     c.fail("it has no trip count, and its condition always holds");
+  // A trip count that its condition stays below may be any: exporters write the greatest integer.
+  if (by_count && trips.size && trips.size->is_constant() && trips.size->value() > most_trips)
+    c.unsupported("a Loop of more than {} rounds", most_trips);
   if (by_count && (trips.size || scans)) {
     const Dim length =
         trips.size ? *trips.size : counted(c, binary("maximum", trips.data, number(c, 0)));

@@ -1,11 +1,13 @@
 #include "io/onnx/region.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "gradus/messages.h"
 #include "gradus/passes.h"
+#include "gradus/registry.h"
 #include "gradus/text.h"
 #include "ir/passes/loop_step.h"
 
@@ -46,6 +48,23 @@ void find_captured(Region& r) {
     own.insert(node.results.begin(), node.results.end());
   }
   for (ir::ValueId v : r.results) read(v);
+}
+
+// In all rounds, and by either branch, a result has one size.
+void refuse_results_by_data(const ir::Graph& g) {
+  std::set<std::string, std::less<>> counted;
+  for (const ir::Node& n : g.stages[0].nodes)
+    if (const auto count = ops::count_in(*n.op, n.attributes))
+      count->for_each_symbol([&](std::string_view name) { counted.emplace(name); });
+  for (const ir::Result& r : g.stages[0].results)
+    for (const Dim& d : g[r.value].type.dims)
+      d.for_each_symbol([&](std::string_view name) {
+        if (counted.contains(name))
+          throw Unsupported(
+              fmt::format("the inner graph '{}' has a result with a size that data decides",
+                          g.name),
+              "an inner graph with a result whose size data decides");
+      });
 }
 
 }  // namespace
@@ -105,6 +124,7 @@ ops::GraphName graph_of(Importer& importer, const Region& region,
   ir::name_inputs(g);
   ir::eliminate_dead_code(g);
   ir::compact(g);
+  refuse_results_by_data(g);
   if (const auto unknown = ir::unsettled(g, stage.inputs); !unknown.empty())
     throw Unsupported(
         fmt::format("the inner graph '{}' has the size {}, which none of its inputs has", g.name,

@@ -31,7 +31,7 @@ Region record_region(Importer& importer, std::vector<ir::ValueId> inputs,
 std::vector<ir::ValueId> all_captured(std::span<const Region* const> regions);
 
 // The region as a graph that takes its inputs, then `captured`. Throws Unsupported where these do
-// not say a size that it has by name.
+// not say a size that it has by name, or data decide one of a result.
 ops::GraphName graph_of(Importer& importer, const Region& region,
                         std::span<const ir::ValueId> captured, const std::string& name);
 

@@ -249,6 +249,157 @@ TEST(OnnxControl, GraphsWithinGraphs) {
   expect_near(out.at("y"), x);
 }
 
+// Exporters write the greatest integer where a condition alone ends a loop.
+TEST(OnnxControl, TheGreatestTripCountIsNoBound) {
+  for (const bool stacked : {true, false}) {
+    Model m = looping("many", "below", stacked);
+    *m.graph().mutable_initializer(0) = integers("many", {}, {INT64_MAX});
+    const auto [last, all] = rounds({1, 2}, 1000, 60);
+    const Values out = run(m.import(), {{"x", floats({2}, {1, 2})}});
+    expect_near(out.at("y"), last, 1e-4);
+    if (stacked) expect_near(out.at("all"), all, 1e-4);
+  }
+  Model endless = looping("many");
+  *endless.graph().mutable_initializer(0) = integers("many", {}, {INT64_MAX});
+  expect_refused(endless, {"Loop of more than"});
+}
+
+// Sizes less numbers may be negative, and then there is no round.
+TEST(OnnxControl, RoundsThatASizeLessANumberCounts) {
+  Model m;
+  m.input("x", f32, {2});
+  m.input("rows", f32, {"N"});
+  m.weight(tensor("w", {}, {0.5f}));
+  m.weight(integers("three", {}, {3}));
+  m.node("Size", {"rows"}, {"n"});
+  m.node("Sub", {"n", "three"}, {"trips"});
+  m.node("Loop", {"trips", "", "x"}, {"y", "all"}).set("body", growing("go"));
+  m.node("ReduceSum", {"rows"}, {"sum"}).set("keepdims", 0);
+  for (const char* name : {"y", "all", "sum"}) m.output(name);
+  const onnx::Import model = m.import();
+  for (const int64_t n : {1, 3, 5}) {
+    const auto size = static_cast<size_t>(n);
+    const Values out = run(
+        model, {{"x", floats({2}, {1, 2})}, {"rows", floats({n}, std::vector<double>(size, 1))}});
+    EXPECT_EQ(Sizes(out.at("all").shape()), (Sizes{std::max<int64_t>(n - 3, 0), 2}));
+  }
+}
+
+// Each round keeps other places, and so has a size of its own.
+Model selecting(const std::string& trips) {
+  pb::GraphProto body = graph_of("body", {{"i", i64}, {"go", boolean}, {"s", f32}}, {"go", "t"});
+  add_node(body, "NonZero", {"s"}, {"places"});
+  add_node(body, "Cast", {"places"}, {"numbers"}).set("to", f32);
+  add_node(body, "ReduceSum", {"numbers"}, {"sum"}).set("keepdims", 0);
+  add_node(body, "Add", {"s", "sum"}, {"t"});
+  Model m;
+  m.input("x", f32, {2});
+  if (trips == "trips") m.input("trips", i64, {});
+  if (trips == "many") m.weight(integers("many", {}, {20}));
+  m.node("Loop", {trips, "", "x"}, {"y"}).set("body", body);
+  m.output("y");
+  return m;
+}
+
+// Within a round sizes may be whatever data say; results have one size in all rounds.
+TEST(OnnxControl, SizesThatDataDecideInARound) {
+  expect_near(run(selecting("many").import(), {{"x", floats({2}, {1, 2})}})["y"], {21, 22});
+  expect_near(run(selecting("trips").import(),
+                  {{"x", floats({2}, {1, 2})}, {"trips", scalar_of(DType::i64, 20)}})["y"],
+              {21, 22});
+
+  // A loop that is counted first, in the body of another one.
+  pb::GraphProto inner =
+      graph_of("inner", {{"k", i64}, {"on", boolean}, {"v", f32}}, {"on", "v", "v"});
+  pb::GraphProto body = graph_of("outer", {{"i", i64}, {"go", boolean}, {"s", f32}}, {"go", "t"});
+  add_node(body, "Loop", {"i", "", "s"}, {"last", "stack"}).set("body", inner);
+  add_node(body, "ReduceSum", {"stack"}, {"sum"}).set("keepdims", 0);
+  add_node(body, "Add", {"last", "sum"}, {"t"});
+  Model m;
+  m.input("x", f32, {2});
+  m.input("trips", i64, {});
+  m.node("Loop", {"trips", "", "x"}, {"y"}).set("body", body);
+  m.output("y");
+  std::vector<double> x{1, -3};
+  const Values out = run(m.import(), {{"x", floats({2}, x)}, {"trips", scalar_of(DType::i64, 4)}});
+  for (int i = 0; i < 4; ++i) {
+    const double sum = i * (x[0] + x[1]);
+    for (double& v : x) v += sum;
+  }
+  expect_near(out.at("y"), x);
+
+  body.mutable_node()->RemoveLast();
+  body.mutable_node(1)->set_op_type("Identity");
+  body.mutable_node(1)->clear_attribute();
+  body.mutable_node(1)->set_output(0, "t");
+  *m.graph().mutable_node(0)->mutable_attribute(0)->mutable_g() = body;
+  expect_refused(m, {"Loop", "'outer'", "size that data decides"});
+}
+
+void expect_round_trip(const Model& m, const Values& in) {
+  const onnx::Import model = m.import();
+  const Values expected = run(model, in);
+  for (const int opset : {18, 23}) {
+    const std::string bytes = onnx::export_stage(model.program, model.weights, {.opset = opset});
+    const Values out = run(onnx::import_bytes(bytes, "exported.onnx"), in);
+    ASSERT_EQ(out.size(), expected.size());
+    for (const auto& [name, tensor] : expected) {
+      EXPECT_EQ(Sizes(out.at(name).shape()), Sizes(tensor.shape())) << name;
+      expect_near(out.at(name), tensor.to_doubles());
+    }
+  }
+}
+
+TEST(OnnxControl, ExportsReadBack) {
+  const Tensor x = floats({2}, {0.25, -0.5});
+  expect_round_trip(looping("many"), {{"x", floats({2}, {0.01, -0.02})}});
+  for (const int64_t trips : {0, 4})
+    for (const char* go_on : {"go", "below"})
+      for (const bool stacked : {true, false})
+        expect_round_trip(looping("trips", go_on, stacked),
+                          {{"x", x}, {"trips", scalar_of(DType::i64, static_cast<double>(trips))}});
+  for (const double holds : {0.0, 1.0})
+    expect_round_trip(branching(),
+                      {{"x", floats({3}, {0.5, -1, 2})},
+                       {"c", Tensor::from(DType::boolean, Sizes{1}, std::vector{holds})}});
+}
+
+TEST(OnnxControl, GraphsThatAreDamaged) {
+  auto change = [](Model m, auto&& what) {
+    what(*m.graph().mutable_node(0));
+    return m;
+  };
+  auto body = [](pb::NodeProto& node) -> pb::GraphProto& {
+    return *node.mutable_attribute(0)->mutable_g();
+  };
+  expect_refused(change(looping("trips"), [](auto& n) { n.clear_attribute(); }),
+                 {"Loop", "attribute 'body' is missing"});
+  expect_refused(change(looping("trips"), [](auto& n) { n.mutable_attribute(0)->clear_g(); }),
+                 {"Loop", "attribute 'body' is missing"});
+  expect_refused(change(looping("trips"), [&](auto& n) { body(n).Clear(); }), {"Loop"});
+  expect_refused(change(looping("trips"), [&](auto& n) { body(n).mutable_input()->RemoveLast(); }),
+                 {"Loop", "takes 2 inputs, 3 are given"});
+  expect_refused(change(looping("trips"), [&](auto& n) { body(n).clear_node(); }),
+                 {"Loop", "output 't'"});
+  expect_refused(change(looping("trips"), [&](auto& n) { n.add_output("more"); }),
+                 {"Loop", "its result 2"});
+  expect_refused(change(branching(), [&](auto& n) { body(n).clear_output(); }),
+                 {"If", "0 and 2 results"});
+  expect_refused(change(branching(), [&](auto& n) { body(n).mutable_output(0)->set_name("p"); }),
+                 {"If", "output 'p'"});
+
+  for (const int opset : {8, 9, 23}) {
+    Model m(opset);
+    m.input("a", f32, {"T", 2});
+    const std::vector<std::string> inputs{"", "a"};  // version 8 has lengths in front
+    m.node("Scan", opset == 8 ? inputs : std::vector<std::string>{"a"}, {"all"})
+        .set("body", graph_of("step", {{"p", f32}}, {"p"}))
+        .set("num_scan_inputs", -1);
+    m.output("all");
+    expect_refused(m, {"Scan", "num_scan_inputs"});
+  }
+}
+
 TEST(OnnxControl, WhatCannotBeALoopIsSaid) {
   Model shapes;  // a state grows
   shapes.input("x", f32, {2});
