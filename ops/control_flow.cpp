@@ -21,9 +21,11 @@ Attributes scan_attributes(LoopForm form, GraphName body) {
   return make_attributes(Scan::Attr{std::move(form), std::move(body)});
 }
 Attributes while_attributes(int64_t carries, GraphName condition, GraphName body,
-                            std::optional<Dim> max_trips, Ints checkpoint) {
+                            std::optional<Dim> max_trips, Ints checkpoint,
+                            std::optional<std::string> failure) {
   return make_attributes(While::Attr{std::move(condition), std::move(body), carries,
-                                     std::move(max_trips), std::move(checkpoint)});
+                                     std::move(max_trips), std::move(failure),
+                                     std::move(checkpoint)});
 }
 Attributes if_attributes(GraphName then, GraphName otherwise) {
   return make_attributes(If::Attr{std::move(then), std::move(otherwise)});
@@ -42,11 +44,16 @@ std::optional<Loop> loop_in(const ir::Node& node) {
 std::optional<DataLoop> data_loop_in(const Operator& op, const Attributes& attributes) {
   if (&op != &record<While>()) return std::nullopt;
   const auto& a = attributes_as<While::Attr>(attributes);
-  return DataLoop{a.condition.graph.get(), a.body.graph.get(), static_cast<size_t>(a.carries),
-                  &a.max_trips, &a.checkpoint};
+  return DataLoop{a.condition.graph.get(),
+                  a.body.graph.get(),
+                  static_cast<size_t>(a.carries),
+                  &a.max_trips,
+                  &a.failure,
+                  &a.checkpoint};
 }
 
-void fail_after_most_trips(int64_t trips) {
+void fail_after_most_trips(int64_t trips, const std::optional<std::string>& failure) {
+  if (failure) throw Error("{}", *failure);
   throw Error(
       "while: its condition holds after {} steps, which `max_trips` says are all; the carries may "
       "not come closer to where it does not, or need a greater bound",
@@ -219,7 +226,7 @@ void While::compose(ComposeCall& c) {
     const std::optional<bool> holds = c.world.truth(more[0]);
     if (!holds) c.fail("whether its condition holds, only a run knows");
     if (!*holds) break;
-    if (a.max_trips && n == a.max_trips->value()) fail_after_most_trips(n);
+    if (a.max_trips && n == a.max_trips->value()) fail_after_most_trips(n, a.failure);
     const auto out = emit_graph(c.world, c.op, *a.body.graph, in);
     std::ranges::copy(out, in.begin());
   }

@@ -92,7 +92,22 @@ class Making {
     return given[given.stages[0].inputs[i]].name;
   }
   ops::Attributes loop(int64_t carries, Sketch& more, Sketch& step) const {
-    return ops::while_attributes(carries, more.take(), step.take(), Dim(solver_.form->max_steps));
+    return ops::while_attributes(carries, more.take(), step.take(), Dim(solver_.form->max_steps),
+                                 {}, failure());
+  }
+
+  std::string failure() const {
+    const int64_t steps = solver_.form->max_steps;
+    if (solver_.linear)
+      return fmt::format(
+          "linear_solve: after {} steps, which `max_steps` says are all, what is left of b is more "
+          "than {:g} of it; '{}' has to be symmetric and positive definite, or it needs more steps "
+          "or a larger tolerance",
+          steps, tolerance_, name_);
+    return fmt::format(
+        "root: after {} steps, which `max_steps` says are all, '{}' gives more than {:g}; it may "
+        "have no root near x0, or needs more steps or a larger tolerance",
+        steps, name_, tolerance_);
   }
 
   ops::GraphName newton() const {

@@ -50,7 +50,7 @@ def test_roots_refuse():
     with pytest.raises(gradus.errors.Error, match="50"):
         gradus.root(lambda x: x * x + 1.0, np.array(0.3))
     with pytest.raises(gradus.errors.Error, match="does not depend"):
-        gradus.root(lambda x: ops.zeros_like(x) + 1.0, np.array(0.3))
+        gradus.root(lambda x: x.detach() + 1.0, np.array(0.3))
     with pytest.raises(gradus.errors.Error, match="must have one type"):
         gradus.root(lambda x: x.sum(), np.ones(3))
     with pytest.raises(gradus.errors.Error, match="number or a vector"):
