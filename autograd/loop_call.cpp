@@ -9,6 +9,7 @@
 #include "gradus/passes.h"
 #include "gradus/read_watch.h"
 #include "ir/passes/graph_world.h"
+#include "ops/solvers.h"
 #include "ops/structural.h"
 
 namespace gradus::autograd {
@@ -134,7 +135,9 @@ SmallVector<Tensor, 2> run_unrecorded(const OperatorCall& call,
   StateGuard guard(std::move(state));
   ReadWatchGuard watch(nullptr);
   SmallVector<Tensor, 2> results;
-  for (const Variable& v : apply(call.op(), call.attributes(), operands))
+  const bool solves = ops::solver_in(call.op(), call.attributes()).has_value();
+  for (const Variable& v :
+       solves ? solve_by_steps(call, operands) : apply(call.op(), call.attributes(), operands))
     results.push_back(v.data());
   return results;
 }
@@ -166,9 +169,9 @@ Variables apply_loop(const ir::Operator& op, const ir::Attributes& attributes,
     leads |= v->requires_grad();
   }
   const auto call = make_ref<const OperatorCall>(op, attributes, std::move(typed));
-  Recorder& recorder = *thread_state().recorder;
+  Recorder* recorder = thread_state().recorder;
   SmallVector<Tensor, 2> results;
-  if (recorder.shapes_only()) results = shapes_only(*call);
+  if (recorder && recorder->shapes_only()) results = shapes_only(*call);
   if (results.empty()) results = run_unrecorded(*call, operands);
   Ref<Node> node;
   if (recording() && leads) node = make_ref<LoopNode>(call, std::move(kept), std::move(edges));
@@ -181,7 +184,7 @@ Variables apply_loop(const ir::Operator& op, const ir::Attributes& attributes,
     if (node) node->add_undefined_input();
     out.emplace_back(std::move(t));
   }
-  recorder.called(*call, variables, out);
+  if (recorder) recorder->called(*call, variables, out);
   return out;
 }
 

@@ -10,4 +10,8 @@ namespace gradus::autograd {
 Variables apply_loop(const ir::Operator& op, const ir::Attributes& attributes,
                      std::span<const VariableOperand> operands);
 
+class OperatorCall;
+// What a call of a solver gives, by the steps that a program takes.
+Variables solve_by_steps(const OperatorCall& call, std::span<const VariableOperand> operands);
+
 }  // namespace gradus::autograd

@@ -11,6 +11,7 @@
 #include "gradus/registry.h"
 #include "kernels/evaluate.h"
 #include "ops/roles.h"
+#include "ops/solvers.h"
 
 namespace gradus::autograd {
 
@@ -172,6 +173,7 @@ Variables apply(const Operator& op, const Attributes& attributes,
     }
   }
   if (op.traits.loop && thread_state().recorder) return apply_loop(op, attributes, operands);
+  if (ops::solver_in(op, attributes)) return apply_loop(op, attributes, operands);
   if (op.compose && !op.has_vjp(attributes)) return compose(op, attributes, operands);
   return apply(OperatorCall::find(op, attributes, operands), variables);
 }

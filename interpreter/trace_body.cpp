@@ -6,6 +6,7 @@
 #include "gradus/control_flow.h"
 #include "interpreter/trace_tape.h"
 #include "ops/control_flow.h"
+#include "ops/solvers.h"
 
 namespace gradus {
 
@@ -150,6 +151,21 @@ Variables while_loop(const VariableFunction& condition, const VariableFunction& 
   const std::vector<ir::Type> types = types_of(carries);
   return while_loop(trace_body(condition, types, "condition"), trace_body(body, types, "step"),
                     carries, std::move(checkpoint));
+}
+
+Variable root(const TracedBody& residual, const Variable& x0, std::span<const Variable> constants,
+              const SolverOptions& options) {
+  return apply_to(ops::root_operator(),
+                  ops::root_attributes(named(residual.graph), options.max_steps, options.tolerance),
+                  {{&x0, 1}, constants, residual.captured})[0];
+}
+
+Variable linear_solve(const TracedBody& product, const Variable& b,
+                      std::span<const Variable> constants, const SolverOptions& options) {
+  return apply_to(
+      ops::linear_solve_operator(),
+      ops::linear_solve_attributes(named(product.graph), options.max_steps, options.tolerance),
+      {{&b, 1}, constants, product.captured})[0];
 }
 
 }  // namespace gradus

@@ -6,6 +6,7 @@
 #include "gradus/rules.h"
 #include "ops/assemble.h"
 #include "ops/families.h"
+#include "ops/solvers.h"
 #include "ops/structural.h"
 
 namespace gradus::ops {
@@ -20,9 +21,11 @@ Attributes scan_attributes(LoopForm form, GraphName body) {
   return make_attributes(Scan::Attr{std::move(form), std::move(body)});
 }
 Attributes while_attributes(int64_t carries, GraphName condition, GraphName body,
-                            std::optional<Dim> max_trips, Ints checkpoint) {
+                            std::optional<Dim> max_trips, Ints checkpoint,
+                            std::optional<std::string> failure) {
   return make_attributes(While::Attr{std::move(condition), std::move(body), carries,
-                                     std::move(max_trips), std::move(checkpoint)});
+                                     std::move(max_trips), std::move(failure),
+                                     std::move(checkpoint)});
 }
 Attributes if_attributes(GraphName then, GraphName otherwise) {
   return make_attributes(If::Attr{std::move(then), std::move(otherwise)});
@@ -41,11 +44,16 @@ std::optional<Loop> loop_in(const ir::Node& node) {
 std::optional<DataLoop> data_loop_in(const Operator& op, const Attributes& attributes) {
   if (&op != &record<While>()) return std::nullopt;
   const auto& a = attributes_as<While::Attr>(attributes);
-  return DataLoop{a.condition.graph.get(), a.body.graph.get(), static_cast<size_t>(a.carries),
-                  &a.max_trips, &a.checkpoint};
+  return DataLoop{a.condition.graph.get(),
+                  a.body.graph.get(),
+                  static_cast<size_t>(a.carries),
+                  &a.max_trips,
+                  &a.failure,
+                  &a.checkpoint};
 }
 
-void fail_after_most_trips(int64_t trips) {
+void fail_after_most_trips(int64_t trips, const std::optional<std::string>& failure) {
+  if (failure) throw Error("{}", *failure);
   throw Error(
       "while: its condition holds after {} steps, which `max_trips` says are all; the carries may "
       "not come closer to where it does not, or need a greater bound",
@@ -56,9 +64,6 @@ Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands) {
   return form.length ? *form.length : operands[static_cast<size_t>(form.carries)].type->dims[0];
 }
 
-namespace {
-
-// What a graph gives for operands of these types; `part` is what it is of the loop.
 SmallVector<Type, 2> types_given(const InferCall& call, std::span<const ir::OperandType> in,
                                  const GraphName& named, std::string_view part) {
   if (!named.graph) call.fail("graph '{}' is not known here", named.name);
@@ -74,6 +79,8 @@ SmallVector<Type, 2> types_given(const InferCall& call, std::span<const ir::Oper
   }
   return types;
 }
+
+namespace {
 
 void check_checkpoint(const InferCall& call, const Ints& lengths) {
   for (size_t i = 0; i < lengths.size(); ++i) {
@@ -219,7 +226,7 @@ void While::compose(ComposeCall& c) {
     const std::optional<bool> holds = c.world.truth(more[0]);
     if (!holds) c.fail("whether its condition holds, only a run knows");
     if (!*holds) break;
-    if (a.max_trips && n == a.max_trips->value()) fail_after_most_trips(n);
+    if (a.max_trips && n == a.max_trips->value()) fail_after_most_trips(n, a.failure);
     const auto out = emit_graph(c.world, c.op, *a.body.graph, in);
     std::ranges::copy(out, in.begin());
   }

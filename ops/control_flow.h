@@ -48,7 +48,7 @@ struct Scan {
 
 // A loop whose end depends on data. Both graphs take the operands: what the carries are, then the
 // constants. The condition gives a bool[], the body the next carries. `max_trips` bounds the steps:
-// a loop that would take more is an Error.
+// a loop that would take more is an Error, which says `failure` where there is one.
 struct While {
   static constexpr std::string_view name = "while",
                                     doc =
@@ -62,11 +62,12 @@ struct While {
     GraphName condition, body;
     int64_t carries = 0;
     std::optional<Dim> max_trips;
+    std::optional<std::string> failure;
     Ints checkpoint;  // of the scan that it is where it is differentiated
     static constexpr auto fields() {
       return std::tuple(required("condition", &Attr::condition), required("body", &Attr::body),
                         field("carries", &Attr::carries), field("max_trips", &Attr::max_trips),
-                        field("checkpoint", &Attr::checkpoint));
+                        field("failure", &Attr::failure), field("checkpoint", &Attr::checkpoint));
     }
   };
   static void infer(InferCall&);
@@ -107,10 +108,12 @@ std::optional<Loop> loop_in(const ir::Node& node);
 struct DataLoop {
   const ir::Graph *condition, *body;
   size_t carries;
-  const std::optional<Dim>* max_trips;  // the attributes' own
-  const Ints* checkpoint;               // likewise
+  // The attributes' own.
+  const std::optional<Dim>* max_trips;
+  const std::optional<std::string>* failure;
+  const Ints* checkpoint;
 };
-[[noreturn]] void fail_after_most_trips(int64_t trips);
+[[noreturn]] void fail_after_most_trips(int64_t trips, const std::optional<std::string>& failure);
 std::optional<DataLoop> data_loop_in(const Operator& op, const Attributes& attributes);
 // How many steps it takes, by the types of its operands.
 Dim steps_of(const LoopForm& form, std::span<const ir::OperandType> operands);
@@ -119,10 +122,17 @@ const Operator& scan_operator();
 Attributes scan_attributes(LoopForm form, GraphName body);
 const Operator& while_operator();
 Attributes while_attributes(int64_t carries, GraphName condition, GraphName body,
-                            std::optional<Dim> max_trips = std::nullopt, Ints checkpoint = {});
+                            std::optional<Dim> max_trips = std::nullopt, Ints checkpoint = {},
+                            std::optional<std::string> failure = std::nullopt);
 const Operator& if_operator();
 Attributes if_attributes(GraphName then, GraphName otherwise);
 
-using ControlFlowOperators = std::tuple<Scan, While, If>;
+// What a graph gives for operands of these types; `part` is what it is of the operator.
+SmallVector<Type, 2> types_given(const InferCall& call, std::span<const ir::OperandType> in,
+                                 const GraphName& named, std::string_view part);
+
+struct Root;  // solvers.h
+struct LinearSolve;
+using ControlFlowOperators = std::tuple<Scan, While, If, Root, LinearSolve>;
 
 }  // namespace gradus::ops

@@ -71,6 +71,26 @@ void bind_loops(nb::module_& m) {
       "condition"_a, "body"_a, "carries"_a, "checkpoint"_a,
       nb::sig("def while_bodies(condition: TracedBody, body: TracedBody, carries: list[Tensor], "
               "checkpoint: list[int]) -> list[Tensor]"));
+  auto solver = [&](const char* name, auto solve, const char* signature) {
+    m.def(
+        name,
+        [solve](const TracedBody& body, nb::handle first, const nb::list& constants,
+                std::optional<int64_t> max_steps, std::optional<double> tolerance) {
+          const Variable x = variable_from(first, "the first argument");
+          const Variables others = variables_from(constants, "a constant");
+          const Variables out = unlocked([&] {
+            return Variables{solve(body, x, others, SolverOptions{max_steps, tolerance})};
+          });
+          return to_python(out[0]);
+        },
+        "body"_a, "first"_a, "constants"_a, "max_steps"_a, "tolerance"_a, nb::sig(signature));
+  };
+  solver("root_body", root,
+         "def root_body(body: TracedBody, first: Tensor, constants: list[Tensor], max_steps: int | "
+         "None, tolerance: float | None) -> Tensor");
+  solver("linear_solve_body", linear_solve,
+         "def linear_solve_body(body: TracedBody, first: Tensor, constants: list[Tensor], "
+         "max_steps: int | None, tolerance: float | None) -> Tensor");
 }
 
 }  // namespace gradus::python

@@ -55,6 +55,24 @@ autograd::Variables while_loop(const VariableFunction& condition, const Variable
                                std::span<const autograd::Variable> carries,
                                std::vector<int64_t> checkpoint = {});
 
+struct SolverOptions {
+  std::optional<int64_t> max_steps;  // more are an Error
+  std::optional<double> tolerance;   // 1e-10 in f64, 1e-5 in f32, 1e-2 else
+};
+
+// x where the residual, of x and the constants, is zero, by Newton's method from x0, a number or a
+// vector: no element of the residual is larger than the tolerance then. Derivatives are those of
+// the residual at x, of any order; none passes to x0.
+autograd::Variable root(const TracedBody& residual, const autograd::Variable& x0,
+                        std::span<const autograd::Variable> constants,
+                        const SolverOptions& options = {});
+
+// x whose product, of x and the constants, is b, by conjugate gradients: the product is linear in
+// x, symmetric and positive definite. |b - product| is at most the tolerance times |b| then.
+autograd::Variable linear_solve(const TracedBody& product, const autograd::Variable& b,
+                                std::span<const autograd::Variable> constants,
+                                const SolverOptions& options = {});
+
 }  // namespace gradus
 
 #pragma GCC visibility pop

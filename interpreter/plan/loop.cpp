@@ -302,6 +302,7 @@ class Run {
 struct DataLoopCode {
   LoopCode condition, body;
   std::optional<int64_t> max_trips;
+  std::optional<std::string> failure;
   size_t condition_at = 0, args_at = 0, holds_at = 0, bytes = 0;  // in the scratch memory
 };
 
@@ -321,7 +322,7 @@ void run_data_loop(const DataLoopCode& loop, std::byte* const* args, KernelScope
     condition.begin();
     condition.step(0, 0, n);
     if (*holds == std::byte{0}) break;
-    if (n == loop.max_trips) ops::fail_after_most_trips(n);
+    if (n == loop.max_trips) ops::fail_after_most_trips(n, loop.failure);
     steps.step(n, n, n);
   }
   steps.give_carries(n);
@@ -493,7 +494,8 @@ work::WorkRef loop_work(Draft& d, const Instruction& i, std::span<const Layout> 
   }
   if (const auto data = ops::data_loop_in(*i.op, i.attributes)) {
     DataLoopCode loop{make_condition(d, i.bodies[0], in, form.carries),
-                      make_loop(d, form, i.bodies[1], in, out), most_trips(d, *data)};
+                      make_loop(d, form, i.bodies[1], in, out), most_trips(d, *data),
+                      *data->failure};
     loop.condition_at = loop.body.bytes;
     loop.args_at = loop.condition_at + loop.condition.bytes;
     loop.holds_at = loop.args_at + rounded((in.size() + 1) * sizeof(std::byte*));

@@ -56,7 +56,7 @@ Attributes counting(const ops::DataLoop& loop) {
       {free_name(body, "next_trips"), GraphWorld::id_of(n + ops::num(int64_t{1}))});
   return ops::while_attributes(static_cast<int64_t>(loop.carries) + 1,
                                named(with_number(*loop.condition, loop.carries)),
-                               named(std::move(body)), *loop.max_trips);
+                               named(std::move(body)), *loop.max_trips, {}, *loop.failure);
 }
 
 // The nodes that take the loop's place; the last is the scan, with its results.

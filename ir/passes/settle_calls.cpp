@@ -1,9 +1,10 @@
-// `settle_calls`: makes called graphs fit to be inlined anywhere.
+// `settle_calls`: makes called graphs fit to be inlined anywhere, and graphs of solvers.
 #include <unordered_map>
 
 #include "gradus/passes.h"
 #include "gradus/rewrite.h"
 #include "ir/passes/graph_world.h"
+#include "ir/passes/solvers.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {
@@ -26,6 +27,7 @@ class Callees {
     size_t size = 0;
     for (Node& node : nodes) {
       ++size;
+      changed |= settle_solver(graph, node);
       SmallVector<Shared, 2> graphs;
       size_t inlined = 0;
       bool same = true;

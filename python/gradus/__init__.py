@@ -45,10 +45,12 @@ from . import ops
 from ._directions import hessian, hvp, jacobian, jvp, laplacian, vjp
 from ._function import Function, function, trace
 from ._loops import cond, fori_loop, map, scan, while_loop
+from ._odes import odeint
 from ._program import load, load_tensors
 from ._python_op import PythonOp, python_op
 from ._results import Results
 from ._saved import LoadedFunction, load_function, save_function
+from ._solvers import linear_solve, root
 from ._tensors import from_numpy, ones, tensor, zeros
 from ._transforms import grad, gradients, gradients_async, value_and_grad
 
@@ -120,16 +122,19 @@ __all__ = [
     "jacobian",
     "jvp",
     "laplacian",
+    "linear_solve",
     "load",
     "load_function",
     "load_plugin",
     "load_tensors",
     "map",
     "no_grad",
+    "odeint",
     "ones",
     "ops",
     "parse",
     "python_op",
+    "root",
     "save_function",
     "scan",
     "tensor",

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "gradus/engine.h"
+#include "ops/solvers.h"
 #include "tests/corpus/sizes.h"
 #include "tests/corpus/variable_walk.h"
 
@@ -17,11 +18,11 @@ inline bool sizes_decide(const Subject& subject) {
   return false;
 }
 
-// Loops run unrolled as variables. Their second derivatives add up in other orders there (see
-// docs/decisions.md): so many stages have the same bits.
+// Loops run unrolled as variables, and so do the steps of solvers. Their second derivatives add up
+// in other orders there (see docs/decisions.md): so many stages have the same bits.
 inline size_t stages_of_same_bits(const Subject& subject) {
   for (const ir::Node& node : subject.graph.stages[0].nodes)
-    if (node.op->traits.loop) return 2;
+    if (node.op->traits.loop || ops::solver_in(*node.op, node.attributes)) return 2;
   return SIZE_MAX;
 }
 

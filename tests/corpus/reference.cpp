@@ -67,6 +67,7 @@ class TensorWalk final : public Walk<Tensors> {
 
 Results evaluate_node_by_node(const Subject& subject) {
   ir::Graph graph = subject.graph;
+  ir::settle_calls(graph);
   bool calls = false;
   for (const ir::Stage& stage : graph.stages)
     for (const ir::Node& node : stage.nodes)

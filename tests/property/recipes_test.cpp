@@ -21,7 +21,8 @@ TEST(Recipes, FitEveryOperator) {
           << "no call fits " << op->name << "; give it a line in tests/property/recipes.cpp";
   }
   EXPECT_EQ(apart, (std::set<std::string_view>{"call", "constant", "cpp_op", "eval", "grad", "if",
-                                               "python_op", "scan", "undefined", "while"}));
+                                               "linear_solve", "python_op", "root", "scan",
+                                               "undefined", "while"}));
 }
 
 TEST(Recipes, NameOperators) {
