@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import platform
 import signal
 import statistics
@@ -269,8 +270,11 @@ def summary(rows: list[dict]) -> list[str]:
 
 
 def instruction_set() -> str:
+    """What either may use: GRADUS_ISA and ATEN_CPU_CAPABILITY can ask for less than the machine has."""
     flags = Path("/proc/cpuinfo").read_text() if platform.system() == "Linux" else ""
-    return "AVX-512" if "avx512bw" in flags else "AVX2" if "avx2" in flags else platform.machine()
+    widest = "AVX-512" if "avx512bw" in flags else "AVX2" if "avx2" in flags else platform.machine()
+    ours = os.environ.get("GRADUS_ISA", widest)
+    return f"gradus {ours}, torch {torch.backends.cpu.get_cpu_capability()}"
 
 
 def main() -> None:
