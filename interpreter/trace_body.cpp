@@ -1,12 +1,14 @@
-// Loops and branches of functions: their bodies as graphs.
+// Loops, branches and batches of functions: their bodies as graphs.
 #include <algorithm>
 
 #include "autograd/shape_tensor.h"
 #include "gradus/apply.h"
 #include "gradus/control_flow.h"
+#include "gradus/passes.h"
 #include "interpreter/trace_tape.h"
 #include "ops/control_flow.h"
 #include "ops/solvers.h"
+#include "ops/structural.h"
 
 namespace gradus {
 
@@ -151,6 +153,54 @@ Variables while_loop(const VariableFunction& condition, const VariableFunction& 
   const std::vector<ir::Type> types = types_of(carries);
   return while_loop(trace_body(condition, types, "condition"), trace_body(body, types, "step"),
                     carries, std::move(checkpoint));
+}
+
+namespace {
+
+// The one size that the mapped operands have in front.
+ir::Dim size_in_front(const ir::Graph& graph, std::span<const ir::Type> types,
+                      const std::vector<bool>& mapped) {
+  std::optional<size_t> first;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (!mapped[i]) continue;
+    if (types[i].rank() == 0)
+      throw Error("vmap of '{}': operand {} is {}, which has no dimension to map over", graph.name,
+                  i, to_string(types[i]));
+    if (first && types[i].dims[0] != types[*first].dims[0])
+      throw Error("vmap of '{}': operand {} has {} in front, and operand {} has {}", graph.name, i,
+                  to_string(types[i].dims[0]), *first, to_string(types[*first].dims[0]));
+    if (!first) first = i;
+  }
+  if (!first) throw Error("vmap of '{}': no operand is mapped", graph.name);
+  return types[*first].dims[0];
+}
+
+void check_marks(std::string_view name, size_t operands, size_t marks) {
+  if (operands != marks)
+    throw Error("vmap of '{}': {} operands have {} marks that say which are mapped", name, operands,
+                marks);
+}
+
+}  // namespace
+
+Variables vmap(const TracedBody& body, std::span<const Variable> operands,
+               const std::vector<bool>& mapped) {
+  check_marks(body.graph.name, operands.size(), mapped.size());
+  const ir::Dim size = size_in_front(body.graph, types_of(operands), mapped);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (mapped[i]) names.push_back(body.graph[body.graph.stages[0].inputs[i]].name);
+  return apply_to(ops::call_operator(), ops::call_attributes(named(batch(body.graph, names, size))),
+                  {operands, body.captured});
+}
+
+Variables vmap(const VariableFunction& f, std::span<const Variable> operands,
+               const std::vector<bool>& mapped) {
+  check_marks("function", operands.size(), mapped.size());
+  std::vector<ir::Type> types = types_of(operands);
+  for (size_t i = 0; i < types.size(); ++i)
+    if (mapped[i] && types[i].rank() > 0) types[i].dims.erase(types[i].dims.begin());
+  return vmap(trace_body(f, types, "function"), operands, mapped);
 }
 
 Variable root(const TracedBody& residual, const Variable& x0, std::span<const Variable> constants,

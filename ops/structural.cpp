@@ -23,6 +23,10 @@ bool has_cotangent(const ir::Node& node) {
   return attributes_as<Grad::Attr>(node.attributes).cotangent;
 }
 bool is_call(const ir::Node& node) { return node.op == &record<Call>(); }
+const Operator& call_operator() { return record<Call>(); }
+Attributes call_attributes(GraphName graph) {
+  return make_attributes(Call::Attr{std::move(graph), std::nullopt});
+}
 
 SmallVector<const GraphName*, 2> graphs_in(const ir::Node& node) {
   if (!node.op || !node.op->graphs || !node.attributes) return {};

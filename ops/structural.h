@@ -78,6 +78,8 @@ struct Call {  // y… = f(x…): a one-stage graph of the same file, inlined
 
 // Whether passes put the graph that the node names in its place.
 bool is_call(const ir::Node& node);
+const Operator& call_operator();
+Attributes call_attributes(GraphName graph);
 
 // The graphs that a node's attributes name.
 SmallVector<const GraphName*, 2> graphs_in(const ir::Node& node);

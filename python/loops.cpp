@@ -1,4 +1,4 @@
-// Loops and branches of Python functions, as graphs of what is recorded.
+// Loops, branches and batches of Python functions, as graphs of what is recorded.
 #include "gradus/control_flow.h"
 #include "python/bindings.h"
 #include "python/errors.h"
@@ -71,6 +71,15 @@ void bind_loops(nb::module_& m) {
       "condition"_a, "body"_a, "carries"_a, "checkpoint"_a,
       nb::sig("def while_bodies(condition: TracedBody, body: TracedBody, carries: list[Tensor], "
               "checkpoint: list[int]) -> list[Tensor]"));
+  m.def(
+      "vmap_body",
+      [](const TracedBody& body, const nb::list& operands, const std::vector<bool>& mapped) {
+        const Variables in = variables_from(operands, "an operand");
+        return to_python(unlocked([&] { return vmap(body, in, mapped); }));
+      },
+      "body"_a, "operands"_a, "mapped"_a,
+      nb::sig("def vmap_body(body: TracedBody, operands: list[Tensor], mapped: list[bool]) -> "
+              "list[Tensor]"));
   auto solver = [&](const char* name, auto solve, const char* signature) {
     m.def(
         name,

@@ -1,5 +1,6 @@
 // Loops and branches of C++ functions over variables. Within a trace each is one instruction,
 // whatever the number of steps; elsewhere they run step by step, with the tape's derivatives.
+// And functions for many operands at once.
 #pragma once
 
 #include "gradus/trace.h"
@@ -54,6 +55,14 @@ autograd::Variables while_loop(TracedBody condition, TracedBody body,
 autograd::Variables while_loop(const VariableFunction& condition, const VariableFunction& body,
                                std::span<const autograd::Variable> carries,
                                std::vector<int64_t> checkpoint = {});
+
+// What the body gives for one, for many at once: operands that `mapped` marks have a dimension of one
+// size in front, and so have all results. It runs by the operators' batch rules; one without a rule is
+// called once for each. Throws Error where sizes differ, where none is mapped, and as ir::batch does.
+autograd::Variables vmap(const TracedBody& body, std::span<const autograd::Variable> operands,
+                         const std::vector<bool>& mapped);
+autograd::Variables vmap(const VariableFunction& f, std::span<const autograd::Variable> operands,
+                         const std::vector<bool>& mapped);
 
 struct SolverOptions {
   std::optional<int64_t> max_steps;  // more are an Error

@@ -53,6 +53,7 @@ from ._saved import LoadedFunction, load_function, save_function
 from ._solvers import linear_solve, root
 from ._tensors import from_numpy, ones, tensor, zeros
 from ._transforms import grad, gradients, gradients_async, value_and_grad
+from ._vmap import vmap
 
 f64, f32, f16, bf16 = DType.f64, DType.f32, DType.f16, DType.bf16
 i64, i32, i16, i8, bool_ = DType.i64, DType.i32, DType.i16, DType.i8, DType.boolean
@@ -146,6 +147,7 @@ __all__ = [
     "use_device",
     "value_and_grad",
     "vjp",
+    "vmap",
     "while_loop",
     "zeros",
 ]

@@ -101,5 +101,57 @@ TEST(ControlFlowTrace, ACarryKeepsItsType) {
   EXPECT_NE(message.find("f64[]"), std::string::npos) << message;
 }
 
+// Of each row x of xs: the sum of tanh(w x); `w` is captured.
+Variables rows_of(Inputs v) {
+  auto one = [&](Inputs in) {
+    return Variables{op("sum", {op("tanh", {op("matmul", {v[0], in[0]})})})};
+  };
+  return {op("sum", {op("square", {vmap(one, v.subspan(1, 1), {true})[0]})})};
+}
+Variables rows_by_hand(Inputs v) {
+  Variable total;
+  for (int64_t t = 0; t < 4; ++t) {
+    const Variable x = op("select", {v[1]}, {{"dim", 0, {}}, {"index", t, {}}});
+    Variable y = op("square", {op("sum", {op("tanh", {op("matmul", {v[0], x})})})});
+    total = total.defined() ? op("add", {total, y}) : y;
+  }
+  return {total};
+}
+
+TEST(ControlFlowTrace, AFunctionOfOneIsOneOfMany) {
+  const Variables inputs{number_like({3, 3}, "w"), number_like({4, 3}, "xs")};
+  const Trace traced = trace(rows_of, inputs, {.order = 2, .run_backward = true}).trace;
+  ir::Graph first = traced.graph();
+  first.stages.resize(1);
+  EXPECT_EQ(count_of(ir::print(first), " tanh("), 1u);
+  const Variable expected = rows_by_hand(inputs)[0];
+  for (const Variable& y : {rows_of(inputs)[0], Trace(traced)(inputs)[0]}) {
+    EXPECT_NEAR(y.data().item(), expected.data().item(), 1e-12);
+    for (const Variable& x : inputs) {
+      auto gradient = [&](const Variable& of) {
+        return autograd::grad(std::array{of}, std::array{x}, {}, {.keep_graph = true})[0]
+            .data()
+            .to_doubles();
+      };
+      const auto got = gradient(y), wanted = gradient(expected);
+      ASSERT_EQ(got.size(), wanted.size());
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-12);
+    }
+  }
+}
+
+TEST(ControlFlowTrace, WhatIsMappedHasOneSize) {
+  const Variables inputs{number_like({3}, "a"), number_like({4}, "b"), number_like({}, "c")};
+  auto f = [](Inputs in) { return Variables{op("sin", {in[0]})}; };
+  auto message = [&](Inputs in, const std::vector<bool>& mapped) {
+    return error_of([&] { vmap(f, in, mapped); });
+  };
+  const Inputs all(inputs);
+  EXPECT_NE(message(all.first(2), {true, true}).find("operand 1 has 4"), std::string::npos);
+  EXPECT_NE(message(all.first(1), {false}).find("no operand is mapped"), std::string::npos);
+  EXPECT_NE(message(all.last(1), {true}).find("no dimension to map over"), std::string::npos);
+  EXPECT_NE(message(all.first(2), {true}).find("2 operands have 1 marks"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace gradus
