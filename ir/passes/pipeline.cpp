@@ -1,5 +1,6 @@
 #include "gradus/passes.h"
 #include "ir/passes/checkpoint_loops.h"
+#include "ir/passes/hoist_invariants.h"
 #include "ir/passes/join_parts.h"
 
 namespace gradus::ir {
@@ -15,6 +16,7 @@ constexpr Step steps[] = {
     {"expand_grad", [](Graph& g) { expand_grad(g); }},
     {"decompose", [](Graph& g) { decompose(g, false); }},
     {"checkpoint_loops", [](Graph& g) { checkpoint_loops(g); }},
+    {"hoist_invariants", [](Graph& g) { hoist_invariants(g); }},
     {"eliminate_identities", [](Graph& g) { eliminate_identities(g); }},
     {"join_parts", [](Graph& g) { join_parts(g); }},
     {"fold_constants", [](Graph& g) { fold_constants(g); }},

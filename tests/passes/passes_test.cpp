@@ -1,5 +1,6 @@
 // What all passes keep: meaning, order, names; and what they cost on long and wide programs.
 #include "ir/passes/checkpoint_loops.h"
+#include "ir/passes/hoist_invariants.h"
 #include "ir/passes/join_parts.h"
 #include "tests/passes/random_program.h"
 
@@ -22,6 +23,7 @@ const Pass passes[] = {
      [](ir::Graph& g) { ir::eliminate_common_subexpressions(g); }},
     {"eliminate_identities", [](ir::Graph& g) { ir::eliminate_identities(g); }},
     {"checkpoint_loops", [](ir::Graph& g) { ir::checkpoint_loops(g); }},
+    {"hoist_invariants", [](ir::Graph& g) { ir::hoist_invariants(g); }},
     {"join_parts", [](ir::Graph& g) { ir::join_parts(g); }},
     {"fold_constants", [](ir::Graph& g) { ir::fold_constants(g); }},
     {"compact", [](ir::Graph& g) { ir::compact(g); }},
