@@ -44,21 +44,29 @@ std::vector<Tensor> inputs_from(const State& state, const nb::args& in_order,
               state.input_name(tensors.size()));
 }
 
-// Calls those of an object's methods `before`, `after`, `group` and `host` that it has. Made and
-// dropped with the lock.
+// Calls those of an object's methods `before`, `after`, `group`, `host`, `before_in_step` and
+// `after_in_step` that it has. Made and dropped with the lock.
 class PythonObserver final : public InstructionObserver {
  public:
   explicit PythonObserver(nb::handle object)
       : before_(method(object, "before")),
         after_(method(object, "after")),
         group_(method(object, "group")),
-        host_(method(object, "host")) {
-    if (before_.is_none() && after_.is_none() && group_.is_none() && host_.is_none())
-      throw Error("an observer has methods before, after, group or host; this one has none");
+        host_(method(object, "host")),
+        before_in_step_(method(object, "before_in_step")),
+        after_in_step_(method(object, "after_in_step")) {
+    for (const nb::object* m :
+         {&before_, &after_, &group_, &host_, &before_in_step_, &after_in_step_})
+      if (!m->is_none()) return;
+    throw Error(
+        "an observer has methods before, after, group, host, before_in_step or after_in_step; this "
+        "one has none");
   }
   void before(size_t stage, size_t i) override { tell(before_, stage, i); }
   void after(size_t stage, size_t i) override { tell(after_, stage, i); }
   void host(size_t stage, size_t i) override { tell(host_, stage, i); }
+  void before_in_step(const StepPoint& at) override { tell(before_in_step_, at); }
+  void after_in_step(const StepPoint& at) override { tell(after_in_step_, at); }
   void group(size_t stage, std::span<const uint32_t> instructions) override {
     if (group_.is_none()) return;
     call_python([&] {
@@ -75,7 +83,11 @@ class PythonObserver final : public InstructionObserver {
   static void tell(const nb::object& method, size_t stage, size_t i) {
     if (!method.is_none()) call_python([&] { method(stage, i); });
   }
-  nb::object before_, after_, group_, host_;
+  static void tell(const nb::object& method, const StepPoint& at) {
+    if (method.is_none()) return;
+    call_python([&] { method(at.body.graph().name, at.step, at.instruction); });
+  }
+  nb::object before_, after_, group_, host_, before_in_step_, after_in_step_;
 };
 
 std::chrono::steady_clock::duration seconds(double n) {

@@ -59,8 +59,10 @@ void bind_state(nb::module_& m) {
            "or go on from a clone. Arrays are not copied; with copy_inputs, those are that later "
            "stages read, so that their owner may write to them. `timeout` in seconds. `observer` "
            "is told of each instruction by its methods before(stage, instruction), after, "
-           "group(stage, instructions) and host. With results_on_device, results stay where the "
-           "state runs. `into` has arrays that results are written to, in order or by name; one "
+           "group(stage, instructions) and host, and of those of a loop's steps by "
+           "before_in_step(graph, step, instruction) and after_in_step. With results_on_device, "
+           "results stay where the state runs. `into` has arrays that results are written to, in "
+           "order or by name; one "
            "that later stages read must not be written before they ran.")
       .def("run_exchanged", run_exchanged, "tensors"_a, "type"_a,
            nb::sig("def run_exchanged(self, tensors: collections.abc.Sequence[typing.Any], type: "

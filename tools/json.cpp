@@ -25,6 +25,10 @@ std::string trace_json(const std::vector<TraceEvent>& events, const ir::Source* 
     Json arguments = {{"stage", e.stage}, {"instruction", e.instruction}, {"operator", e.op}};
     if (!e.group.empty()) arguments["group"] = e.group;
     if (e.host) arguments["host"] = true;
+    if (!e.body.empty()) {
+      arguments["graph"] = e.body;
+      arguments["step"] = e.step;
+    }
     if (source && e.where.known()) {
       arguments["place"] = fmt::format("{}:{}:{}", source->file, e.where.line, e.where.column);
       arguments["line"] = printable(trimmed(source->line(e.where)), 200);
@@ -49,6 +53,7 @@ std::vector<TraceEvent> read_trace(const std::string& path) {
     Json trace = Json::parse(bytes.begin(), bytes.end());
     for (const Json& e : trace.at("traceEvents")) {
       const Json& arguments = e.at("args");
+      if (arguments.contains("graph")) continue;  // a part of what its loop took
       TraceEvent event;
       event.op = arguments.at("operator").get<std::string>();
       event.stage = arguments.at("stage").get<size_t>();

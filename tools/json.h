@@ -19,6 +19,8 @@ struct TraceEvent {
   std::vector<size_t> group;  // all instructions of the kernel; empty: there is none
   std::string label;          // of a kernel: "mul @4, tanh @5"
   bool host = false;          // the host did it, between copies: the device has no code for it
+  std::string body;  // the graph that a loop or a branch ran; empty: none, it is the stage's
+  int64_t step = 0;  // of that loop
 };
 
 // In the format of chrome://tracing and Perfetto: a complete event per instruction, with the

@@ -21,11 +21,11 @@ struct Row {
 
 class Table {
  public:
-  void add(std::string what, std::string text, double time) {
+  void add(std::string what, std::string text, double time, size_t calls = 1) {
     auto [it, fresh] = index_.emplace(what + '\n' + text, rows_.size());
     if (fresh) rows_.push_back({std::move(what), std::move(text)});
     rows_[it->second].time += time;
-    ++rows_[it->second].calls;
+    rows_[it->second].calls += calls;
   }
   // The slowest first; of many rows the others are summed up.
   std::string print(std::string_view title, double all) {
@@ -81,9 +81,25 @@ std::string kernel_lines(const StageCode& stage, const TraceEvent& e) {
                        : fmt::format("{}", fmt::join(lines, ", "));
 }
 
+std::string steps_report(const std::vector<StepTime>& steps, double all) {
+  Table table;
+  for (const StepTime& s : steps) {
+    const ir::Graph& graph = s.body->graph();
+    const Instruction& i = s.body->stage(0).instructions[s.instruction];
+    const bool known = graph.source && i.where.known();
+    std::string what = known ? fmt::format("{} {}", graph.name, i.where.line) : graph.name;
+    std::string text = known
+                           ? std::string(trimmed(graph.source->line(i.where)))
+                           : ir::print(graph.stages[0].nodes[i.node], graph, ir::NameTable(graph));
+    table.add(printable(std::move(what)), printable(text, 80), s.time, s.calls);
+  }
+  return table.print("profile of the steps of loops, by graph and line", all);
+}
+
 }  // namespace
 
-std::string profile_report(const std::vector<TraceEvent>& events, const Code& code) {
+std::string profile_report(const std::vector<TraceEvent>& events, const Code& code,
+                           const std::vector<StepTime>& steps) {
   const ir::Graph& graph = code.graph();
   const ir::NameTable names(graph);
   // Members of a kernel are told of, too: only its last one did anything.
@@ -94,7 +110,7 @@ std::string profile_report(const std::vector<TraceEvent>& events, const Code& co
   Table operators, lines;
   double all = 0;
   for (const TraceEvent& e : events) {
-    if (idle.contains({e.stage, e.instruction})) continue;
+    if (!e.body.empty() || idle.contains({e.stage, e.instruction})) continue;
     const StageCode& stage = code.stage(e.stage);
     all += e.duration;
     if (!e.group.empty()) {
@@ -117,7 +133,8 @@ std::string profile_report(const std::vector<TraceEvent>& events, const Code& co
   return operators.print("profile by operator", all) +
          lines.print(graph.source ? "profile by line of " + printable(graph.source->file)
                                   : "profile by instruction",
-                     all);
+                     all) +
+         (steps.empty() ? "" : steps_report(steps, all));
 }
 
 }  // namespace gradus::cli

@@ -9,9 +9,19 @@
 
 namespace gradus::cli {
 
+// What one instruction of a graph that loops or branches ran took in all steps.
+struct StepTime {
+  const Code* body = nullptr;
+  size_t instruction = 0;
+  double time = 0;  // in microseconds
+  size_t calls = 0;
+};
+
 // Where the time of these events went: by operator, and by line of the program (by instruction
 // where it has no text). A kernel is one row that names what it computes, and its lines: nobody
-// knows how its time falls on them.
-std::string profile_report(const std::vector<TraceEvent>& events, const Code& code);
+// knows how its time falls on them. Of the steps of loops there is a table of its own: their time is
+// a part of their loop's.
+std::string profile_report(const std::vector<TraceEvent>& events, const Code& code,
+                           const std::vector<StepTime>& steps);
 
 }  // namespace gradus::cli

@@ -62,10 +62,43 @@ class Recorder final : public InstructionObserver {
     }
   }
   void host(size_t, size_t) override { host_ = true; }
-  void clear() { events_.clear(); }
+  void before_in_step(const StepPoint&) override { steps_begun_.push_back(Clock::now()); }
+  void after_in_step(const StepPoint& at) override {
+    const auto begun = steps_begun_.back();
+    steps_begun_.pop_back();
+    const double took = std::chrono::duration<double, std::micro>(Clock::now() - begun).count();
+    StepTime& all =
+        steps_.try_emplace({&at.body, at.instruction}, &at.body, at.instruction).first->second;
+    all.time += took;
+    ++all.calls;
+    if (step_events_ == most_step_events) return;
+    ++step_events_;
+    const Instruction& i = at.body.stage(0).instructions[at.instruction];
+    events_.push_back({.op = std::string(i.op->name),
+                       .instruction = at.instruction,
+                       .where = i.where,
+                       .begin = microseconds(begun),
+                       .duration = took,
+                       .body = at.body.graph().name,
+                       .step = at.step});
+  }
+  void clear() {
+    events_.clear();
+    steps_.clear();
+    steps_begun_.clear();
+    step_events_ = 0;
+  }
   const std::vector<TraceEvent>& events() const { return events_; }
+  std::vector<StepTime> steps() const {
+    std::vector<StepTime> all;
+    for (const auto& [place, time] : steps_) all.push_back(time);
+    return all;
+  }
 
  private:
+  // A trace shows the first of a long loop; the table has all.
+  static constexpr size_t most_step_events = 100'000;
+
   double microseconds(Clock::time_point t) const {
     return std::chrono::duration<double, std::micro>(t - start_).count();
   }
@@ -75,6 +108,9 @@ class Recorder final : public InstructionObserver {
   std::vector<size_t> group_;
   std::string label_;
   bool host_ = false;
+  std::vector<Clock::time_point> steps_begun_;  // of the instructions that run now, outermost first
+  std::map<std::pair<const Code*, size_t>, StepTime> steps_;
+  size_t step_events_ = 0;
 };
 
 void check_command(const RunCommand& c) {
@@ -264,7 +300,7 @@ void run(const RunCommand& command) {
   if (!command.profile.empty())
     write_file(command.profile, trace_json(recorder.events(), program.source.get()));
   put(report(results, first));
-  if (!command.profile.empty()) put(profile_report(recorder.events(), *code));
+  if (!command.profile.empty()) put(profile_report(recorder.events(), *code, recorder.steps()));
   if (command.repeat > 1) put(times_report(times));
   put(plans);
   if (command.dump_after == "fusion") put(describe_groups(state));

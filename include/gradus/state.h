@@ -30,6 +30,13 @@ class CancelToken {
   std::atomic<bool> cancelled_{false};
 };
 
+// An instruction of a graph that a loop or a branch runs.
+struct StepPoint {
+  const Code& body;    // of one stage
+  int64_t step;        // of a scan: which slice it takes; of a while: how many came before; else 0
+  size_t instruction;  // of the body
+};
+
 // Told of each instruction by number; for profiles, debuggers and fault injection. It may throw,
 // which counts as the instruction throwing.
 class InstructionObserver {
@@ -42,6 +49,10 @@ class InstructionObserver {
   virtual void group(size_t stage, std::span<const uint32_t> instructions) {
     static_cast<void>(stage), static_cast<void>(instructions);
   }
+  // Told within an instruction that runs graphs, around each instruction of those. What a loop in a
+  // step runs is told of between these of its own instruction.
+  virtual void before_in_step(const StepPoint& at) { static_cast<void>(at); }
+  virtual void after_in_step(const StepPoint& at) { static_cast<void>(at); }
   // Told before an instruction that a device has no code for: the host does it, between copies.
   virtual void host(size_t stage, size_t instruction) {
     static_cast<void>(stage), static_cast<void>(instruction);

@@ -8,6 +8,7 @@
 #include "fusion/cost.h"
 #include "interpreter/run/body_state.h"
 #include "interpreter/run/limits.h"
+#include "interpreter/run/walk.h"
 #include "interpreter/whole_stage.h"
 #include "ops/control_flow.h"
 
@@ -140,6 +141,21 @@ void LoopCode::lay_out() {
   for (Turned& t : turned) t.at = take(bytes_of(t.given));
 }
 
+// Tells an observer of a step's instructions, and checks the run's limits before each.
+struct StepTeller {
+  InstructionObserver& observer;
+  const Code& body;
+  int64_t step;
+  uint32_t& at;
+
+  void begin(uint32_t instruction, const Step*) const {
+    at = instruction;
+    check_current_limits();
+    observer.before_in_step({body, step, instruction});
+  }
+  void end(uint32_t instruction) const { observer.after_in_step({body, step, instruction}); }
+};
+
 // A loop while it runs.
 class Run {
  public:
@@ -149,7 +165,8 @@ class Run {
         scope_(scope),
         frame_(reinterpret_cast<std::byte**>(scope.scratch + loop.frame_at)),
         places_(reinterpret_cast<std::byte**>(scope.scratch + loop.places_at)),
-        buffer_(scope.scratch + loop.buffer_at) {
+        buffer_(scope.scratch + loop.buffer_at),
+        observer_(current_run() ? current_run()->options.observer : nullptr) {
     if (l_.plan || l_.steps == 0) return;
     state_.emplace(l_.code, l_.kernels);
     for (size_t i = 0; i < l_.inputs; ++i) in_.push_back(l_.step_layout(i));
@@ -169,7 +186,7 @@ class Run {
   void step(int64_t n, int64_t t, int64_t name) {
     set_places(n, t);
     try {
-      run_step();
+      run_step(name);
     } catch (const Error& e) {
       throw_at(name, e);
     }
@@ -244,8 +261,9 @@ class Run {
     }
   }
 
-  void run_step() {
-    if (state_) return state_->run(in_, places_, l_.out, places_ + l_.inputs, at_);
+  void run_step(int64_t name) {
+    if (state_) return state_->run(in_, places_, l_.out, places_ + l_.inputs, name, at_);
+    if (observer_) return run_told(StepTeller{*observer_, *l_.code, name, at_});
     const SegmentPlan& plan = *l_.plan;
     if (plan.whole) {
       at_ = plan.whole->instructions.empty() ? 0 : plan.whole->instructions[0];
@@ -258,13 +276,25 @@ class Run {
       }
       return;
     }
-    KernelScope scope{scope_.workers, nullptr};
     for (const Step& s : plan.steps) {
-      if (!s.run) continue;
       at_ = s.instruction;
-      scope.scratch = buffer_ + s.scratch;
-      s.run(s.parameters, frame_ + s.args, scope);
+      run_kernel(s);
     }
+  }
+
+  void run_told(const StepTeller& teller) {
+    Walk<StepTeller> walk(0, static_cast<uint32_t>(l_.code->stage(0).instructions.size()), teller);
+    for (const Step& s : l_.plan->steps) {
+      walk.reach(s);
+      run_kernel(s);
+    }
+    walk.end();
+  }
+
+  void run_kernel(const Step& s) const {
+    if (!s.run) return;
+    KernelScope scope{scope_.workers, buffer_ + s.scratch};
+    s.run(s.parameters, frame_ + s.args, scope);
   }
 
   void copy(const Copy& c) const {
@@ -292,7 +322,8 @@ class Run {
   std::byte** const frame_;
   std::byte** const places_;
   std::byte* const buffer_;
-  uint32_t at_ = 0;  // the instruction that runs
+  InstructionObserver* const observer_;  // null where nobody watches
+  uint32_t at_ = 0;                      // the instruction that runs
   // Where data decide sizes in a step.
   std::optional<BodyState> state_;
   std::vector<Layout> in_;  // what it takes

@@ -38,10 +38,15 @@ RunOptions limits_here() {
 
 BodyState::BodyState(std::shared_ptr<const Code> body, const KernelChoice& kernels)
     : options_(limits_here()),
-      state_(Snapshot(std::move(body), {context_here(), choice_now(kernels)})) {}
+      state_(Snapshot(std::move(body), {context_here(), choice_now(kernels)})) {
+  if (const StageRun* run = current_run(); run && run->options.observer)
+    options_.observer = &observer_.emplace(*run->options.observer, *state_.code);
+}
 
 void BodyState::run(std::span<const Layout> in, std::byte* const* inputs,
-                    std::span<const Layout> out, std::byte* const* results, uint32_t& at) {
+                    std::span<const Layout> out, std::byte* const* results, int64_t name,
+                    uint32_t& at) {
+  if (observer_) observer_->step = name;
   std::vector<Tensor> given, made;
   for (size_t i = 0; i < in.size(); ++i) given.push_back(tensor_at(inputs[i], in[i]));
   for (size_t r = 0; r < out.size(); ++r) made.push_back(tensor_at(results[r], out[r]));

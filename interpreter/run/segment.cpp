@@ -3,6 +3,7 @@
 
 #include "interpreter/run/limits.h"
 #include "interpreter/run/steps.h"
+#include "interpreter/run/walk.h"
 
 namespace gradus::interpreter {
 
@@ -117,49 +118,37 @@ struct Unwatched {
   static void end(StageRun&) {}
 };
 
-// Limits are checked and the observer is told at each instruction. Those that need no step (views
-// inside the stage, constants, all of a group but the last) count like the others.
-class Watched {
- public:
-  static constexpr unsigned parts = StepPart::all;
-  explicit Watched(const SegmentPlan& plan, const Segment& segment)
-      : plan_(plan), next_(segment.first), end_(segment.end) {}
+// Limits are checked and the observer is told at each instruction.
+struct Teller {
+  StageRun& run;
+  const SegmentPlan& plan;
 
-  void reach(StageRun& run, const Step& step) {
-    if (runs_ && run.at == step.instruction) return;  // it has several steps
-    go_to(run, step.instruction);
-    begin(run, &step);
-  }
-  void end(StageRun& run) { go_to(run, end_); }
-
- private:
-  void go_to(StageRun& run, uint32_t instruction) {
-    if (runs_) finish(run);
-    while (next_ < instruction) {
-      begin(run, nullptr);
-      finish(run);
-    }
-  }
-  void begin(StageRun& run, const Step* step) {
-    run.at = next_++;
-    runs_ = true;
+  void begin(uint32_t instruction, const Step* step) const {
+    run.at = instruction;
     check_limits(run);
     InstructionObserver* observer = run.options.observer;
     if (!observer) return;
     const size_t stage = run.s.stage;
     if (step && step->group != UINT32_MAX)
-      observer->group(stage, plan_.groups[step->group].instructions);
+      observer->group(stage, plan.groups[step->group].instructions);
     if (step && step->host) observer->host(stage, run.at);
     observer->before(stage, run.at);
   }
-  void finish(StageRun& run) {
-    runs_ = false;
-    if (run.options.observer) run.options.observer->after(run.s.stage, run.at);
+  void end(uint32_t instruction) const {
+    if (run.options.observer) run.options.observer->after(run.s.stage, instruction);
   }
+};
 
-  const SegmentPlan& plan_;
-  uint32_t next_, end_;  // the first instruction that has not begun; the segment's end
-  bool runs_ = false;    // the one before `next_` does
+class Watched {
+ public:
+  static constexpr unsigned parts = StepPart::all;
+  Watched(StageRun& run, const SegmentPlan& plan, const Segment& segment)
+      : walk_(segment.first, segment.end, Teller{run, plan}) {}
+  void reach(StageRun&, const Step& step) { walk_.reach(step); }
+  void end(StageRun&) { walk_.end(); }
+
+ private:
+  Walk<Teller> walk_;
 };
 
 void call_whole(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
@@ -194,7 +183,7 @@ void run_plan(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
   std::optional<CurrentRun> current;
   if (watched || plan.runs_states) current.emplace(run);
   if (watched)
-    return for_each_step(run, plan, frame, Watched(plan, run.s.code->segment(plan.segment)));
+    return for_each_step(run, plan, frame, Watched(run, plan, run.s.code->segment(plan.segment)));
   if (!plan.recordable && !plan.whole)
     return for_each_step(run, plan, frame, Unwatched<StepPart::all>());
   // Memory first, so that all pointers are known; then the kernels as one; then what is let go.

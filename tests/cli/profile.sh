@@ -61,6 +61,42 @@ for path in sys.argv[1:]:
 EOF
 fi
 
+# The steps of a loop have a table of their own, and stand within their loop in the trace.
+cat >loop.ir <<'EOF'
+graph cell {
+  stage 0 (%h: f64[N], %x: f64[N]) {
+    %s = add(%h, %x)
+    %n = tanh(%s)
+    return %n
+  }
+}
+graph loop {
+  stage 0 (%h0: f64[N], %xs: f64[T, N]) {
+    %h = scan(%h0, %xs) {body = "cell", carries = 1, sequences = 1}
+    %y = sum(%h)
+    return %y
+  }
+}
+EOF
+runs 0 run loop.ir --random 1 --set N=4 --set T=30 --repeat 2 --profile loop.json
+says out 'profile of the steps of loops, by graph and line' '%h = scan(%h0, %xs)'
+row 'profile of the steps' 3 | grep -qE ' 30  cell [34]  %[sn] = ' || fail 'no row of 30 steps'
+if command -v python3 >/dev/null; then
+  python3 - loop.json <<'EOF' || fail 'the trace of a loop is wrong'
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+steps = [e for e in events if "graph" in e["args"]]
+loop = next(e for e in events if e["name"] == "scan")
+assert len(events) == 2 + 2 * 30 and len(steps) == 2 * 30
+assert [e["args"]["step"] for e in steps if e["name"] == "tanh"] == list(range(30))
+for e in steps:
+    assert e["args"]["graph"] == "cell" and e["args"]["place"].startswith("loop.ir:")
+    assert loop["ts"] <= e["ts"] and e["ts"] + e["dur"] <= loop["ts"] + loop["dur"] + 0.01
+EOF
+fi
+# A picture has the loop's time once.
+runs 0 view loop.ir --profile loop.json -o loop.svg
+
 # Without a text there are instructions.
 base64 -d >m.onnx <<'END_MODEL'
 CAg6egoSCgF4CgF3CgFiEgFoIgRHZW1tCgwKAWgSAXkiBFRhbmgSBXNjYWxlKhsIAggCEAEiEAAAgD8AAABAAABAQAAA

@@ -1,13 +1,13 @@
 // The same programs in disguise: whatever may not change a bit of the results.
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "fusion/kernels.h"
 #include "gradus/gradcheck.h"
 #include "gradus/text.h"
 #include "tests/corpus/eager.h"
 #include "tests/corpus/exported.h"
+#include "tests/corpus/faults.h"
 #include "tests/corpus/fused.h"
 #include "tests/corpus/hidden.h"
 #include "tests/corpus/reference.h"
@@ -319,104 +319,6 @@ void restarted(const ir::Fixture& fixture) {
   }
 }
 
-struct Injected : std::runtime_error {
-  Injected() : std::runtime_error("injected") {}
-};
-
-// Throws before or after one instruction.
-class Thrower final : public InstructionObserver {
- public:
-  Thrower(size_t instruction, bool after) : instruction_(instruction), after_(after) {}
-  void before(size_t, size_t i) override {
-    if (!after_ && i == instruction_) throw Injected();
-  }
-  void after(size_t, size_t i) override {
-    if (after_ && i == instruction_) throw Injected();
-  }
-
- private:
-  size_t instruction_;
-  bool after_;
-};
-
-// Notes which instructions do something: views are settled before the stage runs.
-class Witness final : public InstructionObserver {
- public:
-  void before(size_t, size_t i) override { seen.push_back(i); }
-  void after(size_t, size_t i) override { EXPECT_EQ(i, seen.back()); }
-  std::vector<size_t> seen;
-};
-
-// A run of the stage that fails at the instruction: everything is released, the state refuses to go
-// on, and the clone taken before gives the right bits.
-void fail_at(const Subject& s, const State& before, size_t instruction, bool after,
-             const HeapAllocator& memory, const std::vector<Tensor>& expected) {
-  size_t stage = before.next_stage();
-  size_t live = memory.live_bytes();
-  {
-    State state = before.clone();
-    Thrower thrower(instruction, after);
-    RunOptions options;
-    options.observer = &thrower;
-    EXPECT_THROW(state.run(s.inputs[stage], options), Injected);
-    EXPECT_TRUE(state.poisoned());
-    EXPECT_EQ(state.held_registers(), 0u);
-    EXPECT_EQ(state.held_bytes(), 0u);
-    EXPECT_THROW(state.run(s.inputs[stage]), Error);
-    EXPECT_TRUE(state.clone().poisoned());
-    State untouched = before.clone();
-    std::vector<Tensor> results = untouched.run(s.inputs[stage]);
-    for (size_t r = 0; r < results.size(); ++r) {
-      ASSERT_EQ(results[r].defined(), expected[r].defined());
-      EXPECT_TRUE(!results[r].defined() || bitwise_equal(results[r], expected[r]));
-    }
-    // The poisoned one can begin again.
-    state.restart();
-    EXPECT_FALSE(state.poisoned());
-    EXPECT_EQ(state.next_stage(), 0u);
-  }
-  EXPECT_EQ(memory.live_bytes(), live);
-}
-
-void fail_everywhere(const Subject& s, FusionMode fusion) {
-  Results plain = run_unfused(s);
-  auto memory = std::make_shared<HeapAllocator>();
-  ContextOptions context_options;
-  context_options.workers = 1;
-  context_options.allocator = memory;
-  {
-    auto context = std::make_shared<Context>(context_options);
-    // Kernels are compiled once for all.
-    context->replace_part<fusion::Kernels>(fusion::kernels_of(*fusing_context(1)));
-    State state(s.code, context, {.fusion = fusion});
-    for (size_t stage = 0; stage < s.code->stages(); ++stage) {
-      State before = state.clone();
-      Witness witness;
-      RunOptions options;
-      options.observer = &witness;
-      state.run(s.inputs[stage], options);
-      for (size_t i : witness.seen)
-        for (bool after : {false, true}) {
-          SCOPED_TRACE(
-              fmt::format("stage {}, {} instruction {}", stage, after ? "after" : "before", i));
-          fail_at(s, before, i, after, *memory, plain[stage]);
-          if (testing::Test::HasFailure()) return;
-        }
-    }
-  }
-  EXPECT_EQ(memory->live_bytes(), 0u);
-  EXPECT_EQ(memory->live_blocks(), 0u);
-}
-
-// SPEC I14
-void failing_anywhere(const ir::Fixture& fixture) {
-  for (const Subject& s : subjects(fixture)) fail_everywhere(s, FusionMode::off);
-}
-void failing_in_groups(const ir::Fixture& fixture) {
-  if (!has_kernels()) GTEST_SKIP() << "no kernels here";
-  for (const Subject& s : subjects(fixture)) fail_everywhere(s, FusionMode::first);
-}
-
 }  // namespace
 
 const std::vector<Disguise> disguises = {
@@ -434,6 +336,7 @@ const std::vector<Disguise> disguises = {
     {"restarted", restarted},
     {"failing_anywhere", failing_anywhere},
     {"failing_in_groups", failing_in_groups},
+    {"cancelled_anywhere", cancelled_anywhere},
     {"fused", fused},
     {"fused_from_disk", fused_from_disk},
     {"whole_stages", whole_stages},

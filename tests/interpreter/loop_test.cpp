@@ -327,6 +327,37 @@ graph g {
 
 Tensor number(double n) { return Tensor::scalar(DType::i64, n); }
 
+// What is told of the instructions of steps, which nest as calls do.
+class StepNotes final : public InstructionObserver {
+ public:
+  void before(size_t, size_t) override {}
+  void after(size_t, size_t) override {}
+  void before_in_step(const StepPoint& at) override {
+    if (at.instruction == 0) steps.push_back(fmt::format("{} {}", at.body.graph().name, at.step));
+    open_.emplace_back(&at.body, at.step, at.instruction);
+  }
+  void after_in_step(const StepPoint& at) override {
+    ASSERT_FALSE(open_.empty());
+    EXPECT_EQ(open_.back(), std::tuple(&at.body, at.step, at.instruction));
+    open_.pop_back();
+    ++ended;
+  }
+  std::vector<std::string> steps;
+  size_t ended = 0;
+
+ private:
+  std::vector<std::tuple<const Code*, int64_t, size_t>> open_;
+};
+
+TEST(DataLoops, ObserversAreToldOfEachStep) {
+  State state(compile(growth));
+  StepNotes notes;
+  run(state, {scalar(3), number(0), scalar(2)}, {.observer = &notes});
+  const std::vector<std::string> steps{"more 0", "grow 0", "more 1", "grow 1", "more 2"};
+  EXPECT_EQ(notes.steps, steps);
+  EXPECT_EQ(notes.ended, 3 * 1u + 2 * 5u);
+}
+
 TEST(DataLoops, AnEndlessOneEndsAtACancellationOrADeadline) {
   // It never grows beyond 0.
   State state(compile(growth));

@@ -174,8 +174,29 @@ def test_observers(program, rng):
     with pytest.raises(KeyError, match="enough"):
         state.run(x, w, observer=Stops())
     assert state.poisoned
-    with pytest.raises(gradus.Error, match="methods before, after, group or host"):
+    with pytest.raises(gradus.Error, match="methods before, after, group, host, before_in_step"):
         state.run(x, w, observer=object())
+
+
+def test_observers_of_steps(rng):
+    told = []
+
+    class Watch:
+        def before_in_step(self, graph, step, instruction):
+            told.append(("before", step, instruction))
+
+        def after_in_step(self, graph, step, instruction):
+            told.append(("after", step, instruction))
+            assert graph == "cell"
+
+    def cell(h, x):
+        return gradus.ops.tanh(h * x), None
+
+    loop = gradus.trace(lambda h, xs: gradus.scan(cell, h, xs, reverse=True)[0], 0.5, rng.normal(size=3))
+    gradus.State(loop.compile(), fusion="off").run(0.5, rng.normal(size=3), observer=Watch())
+    steps = [step for kind, step, instruction in told if (kind, instruction) == ("before", 0)]
+    assert steps == [2, 1, 0]
+    assert told[:4] == [("before", 2, 0), ("after", 2, 0), ("before", 2, 1), ("after", 2, 1)]
 
 
 def test_an_input_may_be_called_like_an_option():
