@@ -98,7 +98,7 @@ graph step {
   stage 0 (%s: f64[], %i: i64[1], %table: f64[K], %n: i64[], %m: i64[]) {
     %row = index_select(%table, %i) {dim = 0}
     %one = sum(%row)
-    %q = div(%n, %m) {rounding_mode = "floor"}
+    %q = floor_divide(%n, %m)
     %f = cast(%q) {dtype = f64}
     %e = exp(%f)
     %p = mul(%one, %e)
@@ -113,7 +113,7 @@ graph loop {
   }
 }
 )");
-  for (const char* op : {"index_select", "sum", "div", "exp"})
+  for (const char* op : {"index_select", "sum", "floor_divide", "exp"})
     EXPECT_EQ(count(g, op), (Count{0, 1})) << op;
 }
 
