@@ -27,7 +27,7 @@ struct Series {
 struct Panel {
   std::string title, x_label, y_label;
   std::vector<Series> series;
-  bool log_y = false;  // powers of ten; values that are not positive are left out
+  bool log_y = false, log_x = false;  // powers of ten; values that are not positive are left out
 };
 
 namespace detail {
@@ -97,6 +97,8 @@ struct Axis {
   }
 };
 
+inline std::string tick(const Axis& axis, double t) { return format(axis.log ? "1e%g" : "%g", t); }
+
 inline void draw_axes(std::ostream& out, const Panel& p, const Axis& x, const Axis& y) {
   const double across = x.to - x.from, up = y.from - y.to;
   out << format("<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' class='frame'/>\n", x.from,
@@ -104,13 +106,14 @@ inline void draw_axes(std::ostream& out, const Panel& p, const Axis& x, const Ax
   for (double t : x.ticks()) {
     double at = x.from + (t - x.low) / (x.high - x.low) * across;
     out << format("<path d='M%.1f %.1fV%.1f' class='grid'/>", at, y.from, y.to)
-        << format("<text x='%.1f' y='%.1f' class='mid'>%g</text>\n", at, y.from + 15, t);
+        << format("<text x='%.1f' y='%.1f' class='mid'>", at, y.from + 15) << tick(x, t)
+        << "</text>\n";
   }
   for (double t : y.ticks()) {
     double at = y.from - (t - y.low) / (y.high - y.low) * up;
     out << format("<path d='M%.1f %.1fH%.1f' class='grid'/>", x.from, at, x.to)
-        << format("<text x='%.1f' y='%.1f' class='end'>", x.from - 5, at + 4)
-        << (y.log ? format("1e%g", t) : format("%g", t)) << "</text>\n";
+        << format("<text x='%.1f' y='%.1f' class='end'>", x.from - 5, at + 4) << tick(y, t)
+        << "</text>\n";
   }
   const double middle = y.to + up / 2, label = x.from - left + 14;
   out << format("<text x='%.1f' y='%.1f' class='mid'>", x.from + across / 2, y.from + 36)
@@ -171,7 +174,7 @@ inline void draw_legend(std::ostream& out, const Panel& p, const Axis& x, const 
 }
 
 inline void draw_panel(std::ostream& out, const Panel& p, double x0, double y0) {
-  Axis x{.from = x0 + left, .to = x0 + panel_width - right};
+  Axis x{.log = p.log_x, .from = x0 + left, .to = x0 + panel_width - right};
   Axis y{.log = p.log_y, .from = y0 + panel_height - bottom, .to = y0 + top};
   for (const Series& s : p.series)
     for (size_t i = 0; i < std::min(s.x.size(), s.y.size()); ++i)
