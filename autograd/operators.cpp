@@ -228,6 +228,10 @@ std::optional<bool> VariableWorld::truth(const ops::Value& value) {
 
 SmallVector<ops::Value, 2> VariableWorld::emit(const Operator& op, Attributes attributes,
                                                std::span<const ops::Value> operands) {
+  if (op.traits.structural) {
+    const ir::Node node{&op, attributes, {}, {}, {}};
+    if (const Tensor* constant = ops::constant_in(node)) return {value(Variable(*constant))};
+  }
   SmallVector<VariableOperand, 4> in;
   for (const ops::Value& v : operands) {
     if (v.world)

@@ -115,7 +115,7 @@ struct Learned {
   double time = 0;     // of a step
   double differs = 0;  // how far the first-order gradient is off the exact one, on the mean
 };
-// `way` is one of the programs' two, which adapts by `steps_within` steps. Tasks are the same for all.
+// `way` is one of the programs' two, which adapts by `steps_within` steps. Tasks are the same.
 Learned learn(Programs& programs, TrainingStep& way, int64_t steps_within, int steps,
               const std::vector<Tensor>& held_out) {
   Random random(11);

@@ -53,8 +53,10 @@ class _Mapped:
         self.out_axes = out_axes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, structure = flatten((args, kwargs))
-        axes = self._axes(*structure)
+        by_place, places = flatten(args)
+        by_name, named = flatten(kwargs)
+        leaves = by_place + by_name
+        axes = self._axes(places, named)
         given = [
             x if axis is None else _with_axis(axis, x, f"'{name}'")
             for (name, _), x, axis in zip(leaves, _tensors(leaves), axes)
@@ -65,8 +67,9 @@ class _Mapped:
         types = [Type(x.dtype, x.shape[1:] if m else x.shape) for x, m in zip(given, mapped)]
 
         def call(one: list[Tensor]) -> tuple[list[Tensor], Any]:
-            places, named = unflatten(structure, one)
-            _, out, result = _flat_tensors(self.f(*places, **named), "result")
+            first, rest = one[: len(by_place)], one[len(by_place) :]
+            given = self.f(*unflatten(places, first), **unflatten(named, rest))
+            _, out, result = _flat_tensors(given, "result")
             return out, result
 
         made = _record(self.f, call, types, [f"x.{n}" for n in names], "mapped")
@@ -87,7 +90,7 @@ class _Mapped:
         for name, size in sizes:
             if size != sizes[0][1]:
                 first, expected = sizes[0]
-                raise Error(f"vmap: '{name}' has {size} along its axis, and '{first}' has {expected}")
+                raise Error(f"vmap: argument '{name}' has {size} along its axis, and '{first}' has {expected}")
 
     def _with_out_axes(self, out: list[Tensor], structure: Any) -> list[Tensor]:
         moved = []

@@ -192,8 +192,9 @@ def test_observers_of_steps(rng):
     def cell(h, x):
         return gradus.ops.tanh(h * x), None
 
-    loop = gradus.trace(lambda h, xs: gradus.scan(cell, h, xs, reverse=True)[0], 0.5, rng.normal(size=3))
-    gradus.State(loop.compile(), fusion="off").run(0.5, rng.normal(size=3), observer=Watch())
+    arguments = np.array(0.5), rng.normal(size=3)
+    loop = gradus.trace(lambda h, xs: gradus.scan(cell, h, xs, reverse=True)[0], *arguments)
+    gradus.State(loop.compile(), fusion="off").run(*arguments, observer=Watch())
     steps = [step for kind, step, instruction in told if (kind, instruction) == ("before", 0)]
     assert steps == [2, 1, 0]
     assert told[:4] == [("before", 2, 0), ("after", 2, 0), ("before", 2, 1), ("after", 2, 1)]
