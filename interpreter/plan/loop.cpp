@@ -458,6 +458,7 @@ LoopCode make_loop(Draft& d, LoopCode loop, std::shared_ptr<const Code> body,
   const KernelChoice choice = body_choice(d.choice);
   if (loop.code->segments() > 1) {
     loop.kernels = choice;
+    loop.kernels.dump = nullptr;  // the plan outlives the state that it is made for
     d.plan->runs_states = true;
     loop.lay_out();
     return loop;

@@ -19,9 +19,10 @@ std::shared_ptr<Context> context_here() {
   return run ? run->s.place.context : Context::default_context();
 }
 
-// With what has been compiled by now.
+// With what has been compiled by now, and told of to the state that runs the loop.
 KernelChoice choice_now(KernelChoice kernels) {
   if (kernels.mode == FusionMode::behind) kernels.set = kernels.source->ready();
+  if (const StageRun* run = current_run()) kernels.dump = run->s.place.kernels.dump;
   return kernels;
 }
 

@@ -181,7 +181,8 @@ void run_plan(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
   const RunOptions& options = run.options;
   const bool watched = options.deadline || options.cancel || options.observer;
   std::optional<CurrentRun> current;
-  if (watched || plan.runs_states) current.emplace(run);
+  // A run within a callback of another one has its own limits and observer, or none.
+  if (watched || plan.runs_states || current_run()) current.emplace(run);
   if (watched)
     return for_each_step(run, plan, frame, Watched(run, plan, run.s.code->segment(plan.segment)));
   if (!plan.recordable && !plan.whole)

@@ -232,6 +232,26 @@ TEST(Loops, DataDecidesSizesInEachStep) {
   }
 }
 
+// The plan of a loop is every state's; who hears of its body's plans is the state that runs.
+TEST(Loops, TheirPlansAreToldToTheStateThatRuns) {
+  const auto code = compile(places);
+  size_t told = 0;
+  auto listen = [&](std::string_view, size_t, const std::string&) { ++told; };
+  auto rows = [](double second) { return f64({1, 4}, {1, second, 0, 0}); };
+  {
+    State state(code, Context::default_context(), {.dump_plans = listen});
+    run(state, {rows(0)});
+  }
+  const size_t before = told;
+  EXPECT_GT(before, 0u);
+  State silent(code);
+  EXPECT_EQ(run(silent, {rows(2)})[0].to_doubles(), std::vector<double>{1});  // another size
+  EXPECT_EQ(told, before);
+  State state(code, Context::default_context(), {.dump_plans = listen});
+  run(state, {f64({1, 4}, {1, 1, 1, 0})});
+  EXPECT_GT(told, before);
+}
+
 TEST(Loops, AStepGivesNoSizesThatDataDecides) {
   std::string text = places;
   text.replace(text.find("return %s"), 9, "return %z");
@@ -356,6 +376,32 @@ TEST(DataLoops, ObserversAreToldOfEachStep) {
   const std::vector<std::string> steps{"more 0", "grow 0", "more 1", "grow 1", "more 2"};
   EXPECT_EQ(notes.steps, steps);
   EXPECT_EQ(notes.ended, 3 * 1u + 2 * 5u);
+}
+
+// What an observer runs is another run, with its own observer or none.
+class RunsAnother final : public InstructionObserver {
+ public:
+  explicit RunsAnother(State& other) : other_(other) {}
+  void before(size_t, size_t) override {}
+  void after(size_t, size_t) override {}
+  void before_in_step(const StepPoint&) override {
+    ++told;
+    ASSERT_LT(told, 100u);
+    other_.restart();
+    run(other_, {scalar(3), number(0), scalar(2)});
+  }
+  size_t told = 0;
+
+ private:
+  State& other_;
+};
+
+TEST(DataLoops, ObserversAreNotToldOfOtherStates) {
+  const auto code = compile(growth);
+  State state(code), other(code);
+  RunsAnother observer(other);
+  run(state, {scalar(3), number(0), scalar(2)}, {.observer = &observer});
+  EXPECT_EQ(observer.told, 3 * 1u + 2 * 5u);
 }
 
 TEST(DataLoops, AnEndlessOneEndsAtACancellationOrADeadline) {
