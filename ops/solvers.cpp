@@ -15,6 +15,13 @@ Value any_beyond(const Value& x, double bound) {
   return x.rank() == 0 ? beyond : gt(sum_all(cast(beyond, DType::i64)), num(0.0));
 }
 
+Value scale_of(const Value& x) {
+  const Value flat = reshape(emit<Abs>(x), {ir::numel(x.dims())});
+  const Value greatest = emit<Amax>(pad_zeros(flat, 0, Dim(0), Dim(1)));
+  const Value power = emit<Exp2>(emit<Floor>(emit<Log2>(greatest)));
+  return where(gt(greatest, num(0.0)), power, ones_like(power));
+}
+
 double tolerance_of(const SolverForm& form, DType dtype) {
   if (form.tolerance) return *form.tolerance;
   switch (dtype) {

@@ -91,6 +91,8 @@ const Operator& linear_solve_operator();
 Value quotient(const Value& b, const Value& a);
 // Whether an element's magnitude is not within the bound, as a NaN's is not.
 Value any_beyond(const Value& x, double bound);
+// A power of two not far below the greatest |x|; 1 where that is 0, NaN, or of no element.
+Value scale_of(const Value& x);
 double tolerance_of(const SolverForm& form, DType dtype);
 
 }  // namespace gradus::ops

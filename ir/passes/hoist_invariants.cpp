@@ -6,6 +6,7 @@
 #include "gradus/rewrite.h"
 #include "ir/passes/loop_step.h"
 #include "ir/passes/recompute_cost.h"
+#include "ops/control_flow.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {
@@ -18,6 +19,19 @@ struct Parted {
   Graph step;    // takes `values` as its last inputs
   std::vector<ValueId> values;
 };
+
+// Whether a run of it can end in an Error, or not at all.
+bool may_fail(const Graph& graph, const Node& node) {
+  if (ops::constant_in(node)) return false;
+  if (!recompute_cost(graph, node) || ops::data_loop_in(*node.op, node.attributes)) return true;
+  return std::ranges::any_of(ops::graphs_in(node), [](const ops::GraphName* named) {
+    Graph inner = *named->graph;
+    expand_grad(inner);
+    decompose(inner, false);
+    return std::ranges::any_of(inner.stages[0].nodes,
+                               [&](const Node& n) { return may_fail(inner, n); });
+  });
+}
 
 class Parting {
  public:
@@ -63,7 +77,7 @@ class Parting {
   }
 
   // A node moves if it is worth it: a cheap one where what it reads moves, which its result then
-  // stands for.
+  // stands for. None moves that need not end well: the loop may take no step.
   void find_invariants() {
     Flags invariant(body_.values.size());
     moved_.assign(body_.values.size(), false);
@@ -71,8 +85,8 @@ class Parting {
     for (size_t i = first_constant_; i < stage.inputs.size(); ++i)
       invariant[index_of(stage.inputs[i])] = true;
     for (const Node& node : stage.nodes) {
+      if (!all_operands(node, invariant) || may_fail(body_, node)) continue;
       const auto cost = recompute_cost(body_, node);
-      if (!(cost || ops::constant_in(node)) || !all_operands(node, invariant)) continue;
       const bool reads = any_operand(node, invariant);
       const bool moves =
           cost && reads &&

@@ -51,7 +51,7 @@ class Callees {
 
  private:
   Settled settled(const Shared& graph) {
-    if (auto it = done_.find(graph.get()); it != done_.end()) return it->second;
+    if (auto it = done_.find(graph); it != done_.end()) return it->second;
     Graph copy = *graph;
     bool changed = false;
     Settled s{graph, settle(copy, copy.stages[0].nodes, changed)};
@@ -61,10 +61,11 @@ class Callees {
       s.nodes = std::max(s.nodes, copy.stages[0].nodes.size());
     }
     if (changed) s.graph = std::make_shared<const Graph>(std::move(copy));
-    return done_.emplace(graph.get(), std::move(s)).first->second;
+    return done_.emplace(graph, std::move(s)).first->second;
   }
 
-  std::unordered_map<const Graph*, Settled> done_;
+  // Keeps what it has met: a graph of a solver that is settled away leaves its address to another.
+  std::unordered_map<Shared, Settled> done_;
 };
 
 }  // namespace

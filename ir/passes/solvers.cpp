@@ -1,5 +1,7 @@
 #include "ir/passes/solvers.h"
 
+#include <limits>
+
 #include "gradus/passes.h"
 #include "gradus/registry.h"
 #include "gradus/rules.h"
@@ -13,6 +15,7 @@ namespace gradus::ir {
 namespace {
 
 using Solving = SmallVector<ops::Value, 4>;
+constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // A graph of one stage in the making.
 class Sketch {
@@ -128,7 +131,10 @@ class Making {
   ops::GraphName conjugate_gradients() const {
     Sketch more(name_ + "_far"), step(name_ + "_conjugate"), all(name_ + "_solve");
     const Solving seen = carried(more);
-    more.result("far", ops::logical_not(ops::le(seen[3], seen[4])));
+    // A sum beyond the dtype is no small one.
+    const ops::Value near = ops::le(seen[3], seen[4]),
+                     beyond = ops::eq(seen[3], ops::num(infinity));
+    more.result("far", ops::logical_or(ops::logical_not(near), beyond));
 
     const Solving at = carried(step);
     const ops::Value &x = at[0], &r = at[1], &p = at[2], &square = at[3];
@@ -145,11 +151,14 @@ class Making {
     step.result("next_square", next_square);
 
     Solving given = inputs(all);
-    const ops::Value b = given[0], bb = b * b, whole = ops::sum_all(bb);
+    // The squares of what is scaled are neither too large nor too small for the dtype.
+    const ops::Value scale = ops::scale_of(given[0]);
+    const ops::Value b = given[0] / scale, bb = b * b, whole = ops::sum_all(bb);
     const ops::Value bound = whole * (tolerance_ * tolerance_);
     Solving operands{ops::zeros_like(b), b, b, whole, bound};
     for (size_t i = 1; i < given.size(); ++i) operands.push_back(given[i]);
-    all.result("solution", all.world.emit(ops::while_operator(), loop(4, more, step), operands)[0]);
+    const auto out = all.world.emit(ops::while_operator(), loop(4, more, step), operands);
+    all.result("solution", out[0] * scale);
     return all.take();
   }
 
