@@ -5,6 +5,7 @@
 
 #include "autograd/operator_call.h"
 #include "autograd/recorder.h"
+#include "autograd/saved_variable.h"
 #include "autograd/shape_tensor.h"
 #include "gradus/passes.h"
 #include "gradus/read_watch.h"
@@ -61,11 +62,12 @@ bool has_sizes_by_data(const ir::Graph& graph) {
 // the same loop both times.
 class LoopNode final : public Node {
  public:
-  LoopNode(Ref<const OperatorCall> call, Variables operands, SmallVector<Edge, 2> edges)
+  LoopNode(Ref<const OperatorCall> call, std::vector<SavedVariable> operands,
+           SmallVector<Edge, 2> edges)
       : Node(std::move(edges)), call_(std::move(call)), operands_(std::move(operands)) {}
   std::string name() const override { return std::string(call_->op().name); }
   void release_variables() override {
-    Variables gone;  // dies after the lock is let go
+    std::vector<SavedVariable> gone;  // die after the lock is let go
     Lock lock(*this);
     std::swap(gone, operands_);
   }
@@ -74,8 +76,11 @@ class LoopNode final : public Node {
   Variables apply(Variables&& cotangents) override {
     Variables operands;
     {
+      const Ref<Node> self(this);
       Lock lock(*this);
-      operands = operands_;
+      for (size_t i = 0; i < operands_.size(); ++i)
+        operands.push_back(operands_[i].unpack(
+            self, [&] { return fmt::format("operand {} of '{}'", i, name()); }));
     }
     if (operands.empty())
       throw Error("'{}' was differentiated, and what it kept was freed; keep the graph", name());
@@ -122,7 +127,7 @@ class LoopNode final : public Node {
   }
 
   const Ref<const OperatorCall> call_;
-  Variables operands_;
+  std::vector<SavedVariable> operands_;
   std::map<std::pair<Flags, Flags>, std::unique_ptr<const ir::Graph>> gradients_;
 };
 
@@ -155,7 +160,6 @@ Variables apply_loop(const ir::Operator& op, const ir::Attributes& attributes,
                      std::span<const VariableOperand> operands) {
   SmallVector<OperatorCall::Operand, 2> typed;
   SmallVector<const Variable*, 4> variables;
-  Variables kept;
   SmallVector<Edge, 2> edges;
   bool leads = false;
   for (const VariableOperand& o : operands) {
@@ -164,7 +168,6 @@ Variables apply_loop(const ir::Operator& op, const ir::Attributes& attributes,
     const Layout& layout = v->data().layout();
     typed.push_back({true, {}, type_of(v->data()), Layout(layout.dtype, layout.shape)});
     variables.push_back(v);
-    kept.push_back(*v);
     edges.push_back(v->gradient_edge());
     leads |= v->requires_grad();
   }
@@ -174,7 +177,11 @@ Variables apply_loop(const ir::Operator& op, const ir::Attributes& attributes,
   if (recorder && recorder->shapes_only()) results = shapes_only(*call);
   if (results.empty()) results = run_unrecorded(*call, operands);
   Ref<Node> node;
-  if (recording() && leads) node = make_ref<LoopNode>(call, std::move(kept), std::move(edges));
+  if (recording() && leads) {
+    std::vector<SavedVariable> kept;
+    for (const Variable* v : variables) kept.push_back(SavedVariable::input(*v));
+    node = make_ref<LoopNode>(call, std::move(kept), std::move(edges));
+  }
   Variables out;
   for (Tensor& t : results) {
     if (node && is_floating(t.dtype())) {

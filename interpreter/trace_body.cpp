@@ -186,6 +186,10 @@ void check_marks(std::string_view name, size_t operands, size_t marks) {
 Variables vmap(const TracedBody& body, std::span<const Variable> operands,
                const std::vector<bool>& mapped) {
   check_marks(body.graph.name, operands.size(), mapped.size());
+  const size_t inputs = body.graph.stages[0].inputs.size(), captured = body.captured.size();
+  if (operands.size() + captured != inputs)
+    throw Error("vmap of '{}': it takes {} operands, and has {}", body.graph.name,
+                inputs - std::min(inputs, captured), operands.size());
   const ir::Dim size = size_in_front(body.graph, types_of(operands), mapped);
   std::vector<std::string> names;
   for (size_t i = 0; i < operands.size(); ++i)
