@@ -63,11 +63,20 @@ def bind_places(f: Callable[..., Any], args: Any, kwargs: Any, given: int) -> Bo
     return bind_arguments(_bind(f, args, kwargs), given)
 
 
+def distinct(names: list[str]) -> list[str]:
+    unique: dict[str, None] = {}
+    for n in names:
+        while n in unique:
+            n += "_"
+        unique[n] = None
+    return list(unique)
+
+
 def bind_arguments(arguments_by_name: dict[str, Any], given: int) -> Bound:
     """The same for arguments that stand by their names."""
     leaves, arguments = flatten(arguments_by_name)
     names = [re.sub(r"[^\w.]", "_", n) for n, _ in leaves]
-    names = [n if re.match(r"[A-Za-z_]", n) else "x" + n for n in names]
+    names = distinct([n if re.match(r"[A-Za-z_]", n) else "x" + n for n in names])
     sources: list[int] = []
     constants: list[Tensor] = []
     for _, leaf in leaves:

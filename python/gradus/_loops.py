@@ -7,7 +7,7 @@ import re
 from typing import Any, Callable, NamedTuple, Sequence, TypeVar, Union
 
 from . import _gradus
-from ._function import _name_of
+from ._function import _name_of, distinct
 from ._gradus import Tensor, TracedBody, Type
 from ._tensors import _cast, zeros
 from ._trees import Place, flatten, is_leaf_tensor, unflatten
@@ -120,12 +120,7 @@ def _record(
         tensors, structure = call(inputs)
         return tensors
 
-    unique: list[str] = []
-    for n in names:
-        n = re.sub(r"[^\w.]", "_", n)
-        while n in unique:
-            n += "_"
-        unique.append(n)
+    unique = distinct([re.sub(r"[^\w.]", "_", n) for n in names])
     own = _name_of(f)
     body = _gradus.record_body(run, types, name if own in ("_lambda_", "traced") else own, unique)
     return _Recorded(body, structure)

@@ -17,7 +17,7 @@ Rates = Callable[[Tensor, Any], Tensor]
 def _times(ts: Any) -> list[float]:
     if isinstance(ts, Tensor):
         if _gradus.is_tracing():
-            raise Error("odeint: `ts` is a tensor of what is recorded; it has to be a sequence of numbers")
+            raise Error("odeint: inside a recording `ts` has to be a sequence of numbers, and is a tensor")
         ts = ts.tolist()
     times = [float(t) for t in ts]
     if not times:
@@ -87,6 +87,15 @@ def _combined(ks: list[Tensor], weights: tuple[float, ...]) -> Tensor:
     return total
 
 
+def _stages(f: Rates, k: Tensor, y: Tensor, t: Tensor, size: Tensor) -> tuple[list[Tensor], Tensor]:
+    """The stages of a step from y, where f is k, and where the step comes to."""
+    ks, new = [k], y
+    for node, weights in zip(_NODES[1:], _STAGES[1:]):
+        new = y + _combined(ks, weights) * size
+        ks.append(f(new, t + size * node))
+    return ks, new
+
+
 def _dopri5_interval(
     f: Rates, y: Tensor, h: Tensor, start: float, end: float, rtol: float, atol: float, max_steps: int
 ) -> tuple[Tensor, Tensor]:
@@ -101,11 +110,8 @@ def _dopri5_interval(
         t, y, h, n = at
         left = last - t
         now = ops.minimum(h, left)
-        ks: list[Tensor] = []
-        new = y
-        for node, weights in zip(_NODES, _STAGES):
-            new = y + _combined(ks, weights) * now if weights else y
-            ks.append(f(new, t + now * node))
+        k = f(y, t)
+        ks, new = _stages(f, k, y, t, now)
         scale = ops.maximum(ops.abs(y), ops.abs(new)) * rtol + atol
         ratio = _combined(ks, _ERROR) * now / scale
         # The size of a step is no function of what is differentiated: a derivative is that of the
@@ -117,6 +123,10 @@ def _dopri5_interval(
         # A step that was cut to the end says nothing about the next one's size, unless it failed.
         following = ops.where(ops.logical_and(good, left < h), h, now * shrunk).detach()
         reached = ops.where(left <= h, last, t + now)
+        # Nothing is differentiated through a trial: one that fails may have left where f has
+        # derivatives. The step is taken by itself, and is none then.
+        taken = ops.where(good, now, 0.0)
+        _, new = _stages(f, k, y, t, taken)
         return ops.where(good, reached, t), ops.where(good, new, y), following, n + 1
 
     begin = tensor(start, dtype=dtype)
@@ -163,7 +173,8 @@ def odeint(
     `method="dopri5"` takes steps of the method of order 5(4) of J. R. Dormand and P. J. Prince, A
     family of embedded Runge-Kutta formulae (1980), whose sizes hold the error of each step below
     `atol + rtol |y|`, in the root of the mean square: a while_loop for each interval. Derivatives are
-    those of the steps taken, with their sizes as constants. More than `max_steps` steps in an interval
+    those of the steps taken, with their sizes as constants; a step calls f once at y, six times to find
+    its size, and six times to be taken. More than `max_steps` steps in an interval
     are an Error; in what is recorded, which cannot throw, the rest of the result is NaN.
     """
     y = y0 if isinstance(y0, Tensor) else _gradus.as_tensor(y0)
@@ -174,8 +185,8 @@ def odeint(
         raise Error(f"odeint: the method is {method!r}; there are 'rk4' and 'dopri5'")
     if steps < 1 or max_steps < 1:
         raise Error(f"odeint: steps is {steps} and max_steps {max_steps}; both have to be 1 at least")
-    if len(times) == 1:
-        return ops.stack([y], 0)
+    if len(times) == 1 or 0 in y.shape:
+        return ops.stack([y] * len(times), 0)
     if method == "rk4":
         return _rk4(rates, y, times, steps)
     return _dopri5(rates, y, times, rtol, atol, max_steps)

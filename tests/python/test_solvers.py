@@ -135,3 +135,34 @@ def test_odes_refuse():
         gradus.odeint(decay, y, [0.0, 1.0], 1.0, method="euler")
     stiff = gradus.function(lambda y: gradus.odeint(decay, y, [0.0, 1.0], 1e6, method="dopri5", max_steps=100))
     assert np.isnan(stiff(y).numpy()[1])
+
+
+def test_a_rejected_step_leaves_no_nan():
+    """The first trials of it take a root of less than nothing."""
+
+    def f(y, t):
+        return (1.0 - ops.sqrt(y)) * ops.where(t < 20.0, 1.0, 0.0)
+
+    def safe(y, t):
+        return (1.0 - ops.sqrt(ops.where(y > 0.0, y, 1.0))) * ops.where(t < 20.0, 1.0, 0.0)
+
+    def last(f, y):
+        return gradus.odeint(f, y, [0.0, 5000.0], method="dopri5").sum()
+
+    y0 = np.array([4.0])
+    for order in (1, 2):
+        ours, theirs = (lambda y, g=g: last(g, y) for g in (f, safe))
+        for _ in range(order):
+            ours, theirs = (gradus.grad(lambda y, h=h: h(y).sum()) for h in (ours, theirs))
+        assert np.isfinite(ours(y0).item())
+        same(ours(y0).item(), theirs(y0).item(), rtol=1e-6)
+    y = gradus.tensor(y0)
+    y.requires_grad = True
+    last(f, y).backward()
+    same(y.grad.item(), gradus.grad(lambda y: last(safe, y))(y0).item(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["rk4", "dopri5"])
+def test_an_equation_of_nothing(method):
+    ys = gradus.odeint(decay, np.zeros((0, 2)), [0.0, 1.0, 2.0], 1.0, method=method)
+    assert ys.shape == (3, 0, 2)

@@ -168,6 +168,15 @@ def test_a_loop_over_batches(rng):
     same(np.asarray(gradus.function(steps)(xs)), h, rtol=1e-10)
 
 
+def test_names_that_would_be_one(rng):
+    tree = {"a b": rng.normal(size=(3, 2)), "a_b": rng.normal(size=(3, 2))}
+    f = lambda d: (d["a b"] * ops.sin(d["a_b"])).sum()  # noqa: E731
+    for call in (gradus.vmap(f), gradus.function(gradus.vmap(f))):
+        same(call(tree).numpy(), (tree["a b"] * np.sin(tree["a_b"])).sum(1))
+    gradients = gradus.grad(f)(tree)
+    same(gradients["a_b"].numpy(), tree["a b"] * np.cos(tree["a_b"]))
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
