@@ -226,6 +226,17 @@ std::optional<bool> VariableWorld::truth(const ops::Value& value) {
   return move_to(variable(value).detach(), Device()).data().to_doubles()[0] != 0;
 }
 
+std::shared_ptr<void> VariableWorld::enter_step(std::string_view loop, size_t step) {
+  ThreadState state = thread_state();
+  if (state.anomaly == AnomalyMode::off) return nullptr;
+  state.place = [outer = std::move(state.place),
+                 here = fmt::format("step {} of '{}'", step, loop)] {
+    const std::string place = outer ? outer() : std::string();
+    return place.empty() ? here : place + ", " + here;
+  };
+  return std::make_shared<StateGuard>(std::move(state));
+}
+
 SmallVector<ops::Value, 2> VariableWorld::emit(const Operator& op, Attributes attributes,
                                                std::span<const ops::Value> operands) {
   if (op.traits.structural) {

@@ -183,6 +183,7 @@ void Scan::compose(ComposeCall& c) {
     const size_t t = a.reverse ? steps - 1 - n : n;
     for (size_t k = carries; k < carries + sequences; ++k)
       in[k] = select(c.operands[k], 0, static_cast<int64_t>(t));
+    const auto within = c.world.enter_step(c.op.name, t);
     auto out = emit_graph(c.world, c.op, *a.body.graph, in);
     for (size_t i = 0; i < carries; ++i) in[i] = out[i];
     for (size_t i = carries; i < out.size(); ++i) stacks[i - carries][t] = out[i];
@@ -222,6 +223,7 @@ void While::compose(ComposeCall& c) {
   if (a.max_trips && !a.max_trips->is_constant())
     c.fail("max_trips is {}, of which only a run knows what it is", a.max_trips->to_string());
   for (int64_t n = 0;; ++n) {
+    const auto within = c.world.enter_step(c.op.name, static_cast<size_t>(n));
     const auto more = emit_graph(c.world, c.op, *a.condition.graph, in);
     const std::optional<bool> holds = c.world.truth(more[0]);
     if (!holds) c.fail("whether its condition holds, only a run knows");

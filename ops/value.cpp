@@ -35,6 +35,7 @@ Value TypeWorld::input(Type type) {
 }
 
 std::optional<bool> World::truth(const Value&) { return std::nullopt; }
+std::shared_ptr<void> World::enter_step(std::string_view, size_t) { return nullptr; }
 
 SmallVector<Value, 2> World::emit_results(const Operator& op, Attributes attributes,
                                           std::span<const Value> operands, size_t results) {

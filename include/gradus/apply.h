@@ -40,6 +40,8 @@ class VariableWorld final : public ops::World {
   SmallVector<ops::Value, 2> emit(const ir::Operator& op, ir::Attributes attributes,
                                   std::span<const ops::Value> operands) override;
   std::optional<bool> truth(const ops::Value& value) override;
+  // Nodes made meanwhile are named with the step in anomaly mode.
+  std::shared_ptr<void> enter_step(std::string_view loop, size_t step) override;
 };
 
 }  // namespace gradus::autograd

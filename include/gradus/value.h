@@ -2,7 +2,9 @@
 // world they live in. In a graph's world it appends a node, in the engine's it runs.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <string_view>
 
 #include "gradus/attributes.h"
 #include "gradus/graph.h"
@@ -59,6 +61,9 @@ class World {
                                              std::span<const Value> operands, size_t results);
   // What a 0-d bool is, in a world that has values.
   virtual std::optional<bool> truth(const Value& value);
+  // What is emitted while the result lives belongs to this step of a loop that is emitted step by
+  // step. Null in a world that does not name them.
+  virtual std::shared_ptr<void> enter_step(std::string_view loop, size_t step);
 };
 
 // A call of a derivative rule: given operands x, results y and their cotangents dy, the rule gives

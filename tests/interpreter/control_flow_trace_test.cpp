@@ -78,6 +78,55 @@ TEST(ControlFlowTrace, AScanRunsStepByStepOutsideOfATrace) {
   EXPECT_NEAR(rollout(inputs)[0].data().item(), by_hand(inputs)[0].data().item(), 1e-12);
 }
 
+// What a backward pass in anomaly mode says of the first gradient that is not a number.
+std::string anomaly_of(const VariableFunction& f, const Variable& x) {
+  autograd::ThreadState state = autograd::thread_state();
+  state.anomaly = autograd::AnomalyMode::nan_and_infinity;
+  state.place = [] { return "model.cpp:12"; };
+  autograd::StateGuard guard(std::move(state));
+  return error_of([&] { op("sum", {f(std::array{x})[0]}).backward(); });
+}
+
+// SPEC L8
+TEST(ControlFlowTrace, AnAnomalyNamesTheStepsThatItIsIn) {
+  const Variable xs = leaf({1, 4, 0, 1});
+  auto sums = [](bool reverse) {
+    return [reverse](Inputs v) {
+      auto step = [](Inputs in) { return Variables{op("add", {in[0], op("sqrt", {in[1]})})}; };
+      return scan(step, std::array{scalar(0, false)}, v, {.reverse = reverse});
+    };
+  };
+  const std::string wanted =
+      "'sqrt' returned an infinity in gradient 0\n  'sqrt' was made at model.cpp:12, ";
+  for (const bool reverse : {false, true})
+    EXPECT_EQ(anomaly_of(sums(reverse), xs), wanted + "step 2 of 'scan'");
+
+  auto outer = [&](Inputs v) {
+    auto step = [&](Inputs in) {
+      return Variables{op("add", {in[0], sums(false)(in.subspan(1))[0]})};
+    };
+    return scan(step, std::array{scalar(0, false)}, v);
+  };
+  const Variable rows = Variable(
+      Tensor::from(DType::f64, std::array<int64_t, 2>{2, 2}, std::array<double, 4>{1, 4, 9, 0}),
+      true);
+  EXPECT_EQ(anomaly_of(outer, rows), wanted + "step 1 of 'scan', step 1 of 'scan'");
+
+  auto growing = [](Inputs v) {
+    auto more = [](Inputs in) { return Variables{op("lt", {in[0], ir::Number::of(4.0)})}; };
+    auto step = [&](Inputs in) {
+      const Variable off = op("square", {op("sub", {in[0], ir::Number::of(2.0)})});
+      return Variables{op("add", {in[0], ir::Number::of(1.0)}),
+                       op("add", {in[1], op("sqrt", {op("mul", {off, v[0]})})})};
+    };
+    const std::array zeros{scalar(0, false), scalar(0, false)};
+    return Variables{while_loop(more, step, zeros)[1]};
+  };
+  EXPECT_EQ(anomaly_of(growing, scalar(3)), wanted + "step 2 of 'while'");
+  // Afterwards places are what they were.
+  EXPECT_EQ(autograd::thread_state().place, nullptr);
+}
+
 TEST(ControlFlowTrace, ABranchTakesWhatEitherReads) {
   const Variables inputs{number_like({3}, "x"), number_like({3}, "a"), number_like({3}, "b")};
   for (const double limit : {-100.0, 100.0}) {
@@ -138,6 +187,31 @@ TEST(ControlFlowTrace, AFunctionOfOneIsOneOfMany) {
       for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-12);
     }
   }
+}
+
+TEST(ControlFlowTrace, AMappedBodyTakesItsOperandsAlone) {
+  const Variable a = number_like({3}, "a"), b = number_like({3}, "b");
+  auto f = [&](Inputs in) { return Variables{op("mul", {in[0], a})}; };
+  const TracedBody body =
+      trace_body(f, std::array{autograd::type_of(Tensor::scalar(DType::f64, 1))}, "f");
+  EXPECT_NE(error_of([&] {
+              vmap(body, std::array{a, b}, {true, true});
+            }).find("it takes 1 operands, and has 2"),
+            std::string::npos);
+  EXPECT_EQ(vmap(body, std::array{b}, {true})[0].data().shape().size(), 2u);
+}
+
+// What a solver kept is looked at for changes, as any operator's operands are.
+TEST(ControlFlowTrace, AnEquationsOperandsMustNotChange) {
+  const Variable k = scalar(4);
+  auto residual = [](Inputs in) { return Variables{op("sub", {op("square", {in[0]}), in[1]})}; };
+  const ir::Type type = autograd::type_of(k.data());
+  const TracedBody body = trace_body(residual, std::array{type, type}, "f");
+  const Variable y = root(body, scalar(1, false), std::array{k});
+  EXPECT_NEAR(y.data().item(), 2, 1e-9);
+  Tensor alias = k.data();
+  alias.mutable_data();
+  EXPECT_NE(error_of([&] { y.backward(); }).find("was changed in place"), std::string::npos);
 }
 
 TEST(ControlFlowTrace, WhatIsMappedHasOneSize) {
