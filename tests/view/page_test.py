@@ -69,11 +69,11 @@ def item_titled(page, title, subtitle):
         title, subtitle)
 
 
-def check_places(page, file):
+def check_places(page, file, least=400):
     """The script places everything where the drawing had it before the script ran."""
     text = pathlib.Path(file).read_text()
     drawn = dict(re.findall(r'<g id="([ig]\d+)"[^>]*transform="translate\(([^)]*)\)"', text))
-    assert len(drawn) > 400
+    assert len(drawn) > least
     placed = page.run("Object.fromEntries([...document.querySelectorAll('.item, .group')].map("
                       "(n) => [n.id, n.getAttribute('transform')]))")
     for name, place in drawn.items():
@@ -204,6 +204,45 @@ def check_stages(browser):
     assert page.place_of("c2") == before
 
 
+LOOP = """
+graph step {
+  stage 0 (%h: f64[], %x: f64[], %w: f64[]) {
+    %p = mul(%h, %w)
+    %s = add(%p, %x)
+    return %s, %p
+  }
+}
+graph rollout {
+  stage 0 (%h: f64[], %xs: f64[5], %w: f64[]) {
+    %last, %ps = scan(%h, %xs, %w) {body = "step", carries = 1, sequences = 1}
+    return %last, %ps
+  }
+}
+"""
+
+
+def check_loops(browser):
+    """A loop's body is folded until it is asked for: by a double click, the panel or a search."""
+    pathlib.Path("loop.ir").write_text(LOOP)
+    gradus("view", "loop.ir", "-o", "loop.html")
+    page = Page(browser, "loop.html")
+    loop = item_titled(page, "scan", "%last")
+    mul = item_titled(page, "mul", "%p")
+    hidden = lambda: "hidden" in page.one("#" + mul).get_attribute("class")
+    assert [n.get_attribute("id") for n in page.all(".item.opens")] == [loop]
+    assert hidden()
+    ActionChains(page.browser).double_click(page.one(f"#{loop} .box")).perform()
+    assert not hidden()
+    check_places(page, "loop.html", least=8)
+    page.browser.save_screenshot("loop.png")
+    button = page.one("aside .bodies")
+    assert button.text == "Fold graph step", button.text
+    button.click()
+    assert hidden() and page.one("aside .bodies").text == "Unfold graph step"
+    page.keys("/", "%p: f64[]", Keys.ENTER)
+    assert not hidden()
+
+
 def check_hostile(browser):
     evil = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">'
     model = residual_model.model(1, name=evil).replace(b"block0.gate", b"<b>&\"'\xc3\xa9<b>")
@@ -235,6 +274,7 @@ def main():
         check_folding(page)
         check_moving(page)
         check_stages(browser)
+        check_loops(browser)
         check_hostile(browser)
         faults = [e for e in browser.get_log("browser") if e["level"] == "SEVERE"]
         assert not faults, faults

@@ -142,6 +142,65 @@ graph rows {
   EXPECT_EQ(p.groups[0].title, "kernel 0: 2 instructions");
 }
 
+constexpr const char* walk = R"(
+graph kick {
+  stage 0 (%v: f64[], %k: f64[]) {
+    %f = mul(%v, %k)
+    return %f
+  }
+}
+graph step {
+  stage 0 (%x: f64[], %d: f64[], %k: f64[]) {
+    %v = scan(%x, %k) {body = "kick", carries = 1, length = 2}
+    %y = add(%v, %d)
+    return %y, %v
+  }
+}
+graph walk {
+  stage 0 (%x: f64[], %ds: f64[5], %k: f64[]) {
+    %y, %vs = scan(%x, %ds, %k) {body = "step", carries = 1, sequences = 1}
+    %z, %us = scan(%y, %ds, %k) {body = "step", carries = 1, sequences = 1, reverse = true}
+    return %z, %vs, %us
+  }
+})";
+
+// A body is a column of its own, once for all that run it, that its loops lead to.
+TEST(Picture, LoopsLeadToTheirBodies) {
+  Drawn d = draw(walk, 0);
+  const Picture& p = d.picture;
+  std::vector<std::string> columns;
+  for (const Column& c : p.columns) columns.push_back(c.title + (c.is_body ? ", a body" : ""));
+  EXPECT_EQ(columns,
+            (std::vector<std::string>{"stage 0", "graph step, a body", "graph kick, a body"}));
+  EXPECT_EQ(p.columns[1].subtitle, "run by 2 instructions; 2 instructions");
+  EXPECT_EQ(p.columns[2].subtitle, "run by scan; 1 instruction");
+  std::multiset<std::string> links;
+  for (const Link& l : p.links) {
+    const Item &from = p.items[l.from], &to = p.items[l.to];
+    if (to.column == 1)
+      links.insert(std::to_string(from.column) + " " + from.title + ">" + to.title);
+  }
+  EXPECT_EQ(links, (std::multiset<std::string>{"0 scan>%x", "0 scan>%d", "0 scan>%k", "0 scan>%x",
+                                               "0 scan>%d", "0 scan>%k", "1 %x>scan", "1 %k>scan",
+                                               "1 scan>add", "1 %d>add", "1 add>y", "1 scan>v"}));
+  size_t loops = 0;
+  for (const Item& i : p.items)
+    if (i.title == "scan") {
+      EXPECT_EQ(i.bodies, (std::vector<uint32_t>{i.column == 0 ? 1u : 2u}));
+      ++loops;
+    } else {
+      EXPECT_TRUE(i.bodies.empty()) << i.title;
+    }
+  EXPECT_EQ(loops, 3u);
+  // Derivatives' bodies are others; nothing of them is missing.
+  Drawn second = draw(walk, 2);
+  size_t bodies = 0;
+  for (const Column& c : second.picture.columns) bodies += c.is_body;
+  EXPECT_GE(bodies, 4u);
+  for (const Item& i : second.picture.items)
+    for (uint32_t c : i.bodies) EXPECT_TRUE(second.picture.columns[c].is_body);
+}
+
 // Boxes of a stage lie in its column and never on each other.
 TEST(Picture, BoxesKeepApart) {
   Drawn d = draw(swing, 3);

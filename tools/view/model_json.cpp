@@ -17,16 +17,18 @@ double rounded(double x) { return static_cast<double>(static_cast<int64_t>(x * 1
 Json item_json(const Item& item) {
   Json details = Json::array();
   for (const auto& [key, value] : item.details) details.push_back({key, printable(value, 400)});
-  return {{"c", item.column},
-          {"b", number_or_null(item.block)},
-          {"g", number_or_null(item.group)},
-          {"x", rounded(item.x)},
-          {"y", rounded(item.y)},
-          {"w", rounded(item.width)},
-          {"h", item.height},
-          {"t", item.title},
-          {"s", item.subtitle},
-          {"d", std::move(details)}};
+  Json json = {{"c", item.column},
+               {"b", number_or_null(item.block)},
+               {"g", number_or_null(item.group)},
+               {"x", rounded(item.x)},
+               {"y", rounded(item.y)},
+               {"w", rounded(item.width)},
+               {"h", item.height},
+               {"t", item.title},
+               {"s", item.subtitle},
+               {"d", std::move(details)}};
+  if (!item.bodies.empty()) json["o"] = item.bodies;
+  return json;
 }
 
 }  // namespace
@@ -41,8 +43,10 @@ std::string model_json(const Picture& p) {
   for (const char* list : {"columns", "blocks", "groups", "items", "links"})
     model[list] = Json::array();
   for (const Column& c : p.columns)
-    model["columns"].push_back(
-        {{"stage", c.is_stage}, {"w", rounded(c.width)}, {"layers", c.tops.size()}});
+    model["columns"].push_back({{"stage", c.is_stage},
+                                {"body", c.is_body},
+                                {"w", rounded(c.width)},
+                                {"layers", c.tops.size()}});
   for (const Block& b : p.blocks)
     model["blocks"].push_back({{"c", b.column},
                                {"l", b.layer},

@@ -25,7 +25,7 @@ std::string to_page(const Picture& p) {
   s += "</div>\n<aside><h2>Nothing selected</h2>\n"
        "<p>Click a box to see what it is, where its operands come from (blue) and who reads it "
        "(orange). Click a kernel to see what it computes, the title of a kernel or of a column to "
-       "fold it.</p>\n"
+       "fold it. A loop's body is a column of its own: click the loop twice to unfold it.</p>\n"
        "<p>Drag to move, turn the wheel to zoom.</p>\n"
        "<p><kbd>/</kbd> search, <kbd>Enter</kbd> or <kbd>n</kbd> next, <kbd>N</kbd> previous,<br>"
        "<kbd>&#8593;</kbd> to a definition, <kbd>&#8595;</kbd> to a use,<br>"

@@ -7,6 +7,9 @@ const paper = document.getElementById('paper');
 const element = (kind, i) => document.getElementById(kind + i);
 const measure = model.measure;
 const folded = {group: new Set(), column: new Set()};
+model.columns.forEach((column, c) => {
+  if (column.body) folded.column.add(c);
+});
 const linksOf = model.items.map(() => ({above: [], below: []}));
 model.links.forEach((link, l) => {
   linksOf[link.t].above.push(l);
@@ -202,6 +205,25 @@ function unmark() {
     node.classList.remove('selected', 'definition', 'use');
 }
 
+const columnTitle = (c) => element('c', c).querySelector('text').textContent;
+// Unfolds what the item runs; folds it where all of that is unfolded.
+function toggleBodies(i) {
+  const bodies = model.items[i].o;
+  if (bodies.some((c) => folded.column.has(c))) bodies.forEach((c) => folded.column.delete(c));
+  else bodies.forEach((c) => folded.column.add(c));
+  place();
+  select(i, false);
+}
+function offerBodies(i) {
+  const bodies = model.items[i].o || [];
+  if (!bodies.length) return;
+  const fold = bodies.every((c) => !folded.column.has(c));
+  const button = make('button', (fold ? 'Fold ' : 'Unfold ') + bodies.map(columnTitle).join(', '),
+                      'jump bodies');
+  button.addEventListener('click', () => toggleBodies(i));
+  aside.append(button);
+}
+
 // Of a kernel: what it computes, and its instructions.
 function selectKernel(g) {
   select(null, false);
@@ -233,6 +255,7 @@ function select(i, jump) {
   const list = make('dl');
   for (const [key, value] of item.d) list.append(make('dt', key), make('dd', value));
   aside.append(list);
+  offerBodies(i);
   jumps('definitions', definitions, 'definition');
   jumps('uses', uses, 'use');
   if (jump) show(i);
@@ -308,6 +331,10 @@ window.addEventListener('pointerup', () => {
   if (drag && !drag.moved) click(drag.target);
   drag = null;
   paper.classList.remove('dragging');
+});
+paper.addEventListener('dblclick', (e) => {
+  const item = e.target.closest('.item');
+  if (item && model.items[numberOf(item)].o) toggleBodies(numberOf(item));
 });
 paper.addEventListener('wheel', (e) => {
   e.preventDefault();

@@ -23,7 +23,8 @@ struct Item {
   // Placed: size, and the left upper corner from the column's for a held value, else from the
   // block's.
   double width = 0, height = 0, x = 0, y = 0;
-  uint32_t block = nothing;  // none for held values
+  uint32_t block = nothing;      // none for held values
+  std::vector<uint32_t> bodies;  // of a loop, a branch, a call: the columns of the graphs it runs
 };
 
 // From what makes a value to what reads it.
@@ -49,9 +50,10 @@ struct Block {
   double y = 0;  // of its upper edge, as all is unfolded
 };
 
-// A stage, or what is held between two of them.
+// A stage, what is held between two of them, or a graph that loops, branches or calls run.
 struct Column {
-  bool is_stage = true;
+  bool is_stage = true;  // or a body: boxes in layers
+  bool is_body = false;  // a page folds it until it is asked for
   std::string title, subtitle;
   double x = 0, width = 0;
   std::vector<double> tops, heights;  // of a stage's layers, as all is unfolded

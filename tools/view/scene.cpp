@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "gradus/attributes.h"
 #include "gradus/messages.h"
 #include "gradus/registry.h"
 #include "gradus/text.h"
@@ -42,15 +43,33 @@ std::string time_text(double us) {
   return us < 1000 ? fmt::format("{:.3g} us", us) : fmt::format("{:.3g} ms", us / 1000);
 }
 
+// A graph that others run, and the items that do. Each is drawn once.
+struct Body {
+  std::shared_ptr<const ir::Graph> graph;
+  std::vector<uint32_t> callers;
+};
+using Bodies = std::vector<Body>;
+
 class Scene {
  public:
-  Scene(const ir::Graph& graph, const Overlay& overlay)
-      : graph_(graph), overlay_(overlay), names_(graph), made_by_(graph.values.size(), nothing) {}
-  Picture take();
+  // Adds to the picture, and to the bodies those that are not among them.
+  Scene(const ir::Graph& graph, const Overlay& overlay, Picture& picture, Bodies& bodies)
+      : graph_(graph),
+        overlay_(overlay),
+        names_(graph),
+        picture_(picture),
+        bodies_(bodies),
+        first_column_(static_cast<uint32_t>(picture.columns.size())),
+        made_by_(graph.values.size(), nothing) {}
+  void draw_stages();
+  // The graph's inputs, as items.
+  std::vector<uint32_t> draw_body();
 
  private:
   using Readers = std::vector<std::pair<ir::ValueId, uint32_t>>;  // what is read, by which item
-  static uint32_t column_of(size_t stage) { return static_cast<uint32_t>(2 * stage); }
+  uint32_t column_of(size_t stage) const {
+    return first_column_ + static_cast<uint32_t>(2 * stage);
+  }
   uint32_t add(Item item) {
     picture_.items.push_back(std::move(item));
     return static_cast<uint32_t>(picture_.items.size()) - 1;
@@ -66,12 +85,20 @@ class Scene {
   void add_node(size_t stage, uint32_t n);
   void add_results(size_t stage);
   void add_held(size_t stage);
+  void add_bodies(const ir::Node& node, uint32_t item);
   void connect();
+  // Where an item is, for its details.
+  std::pair<std::string, std::string> place(size_t stage) const {
+    if (picture_.columns[first_column_].is_body) return {"graph", graph_.name};
+    return {"stage", std::to_string(stage)};
+  }
 
   const ir::Graph& graph_;
   const Overlay& overlay_;
   ir::NameTable names_;
-  Picture picture_;
+  Picture& picture_;
+  Bodies& bodies_;
+  const uint32_t first_column_;
   std::vector<uint32_t> made_by_;     // by value: the item that it comes from, at this stage
   std::vector<uint32_t> last_stage_;  // by value: the last one that reads it
   std::vector<std::vector<ir::ValueId>> held_;  // by stage: what is held after it
@@ -167,9 +194,8 @@ void Scene::add_inputs(size_t stage) {
     item.column = column_of(stage);
     item.title = shortened(names_.shown(v), longest_title);
     item.subtitle = shortened(to_string(graph_[v].type), longest_line);
-    item.details = {{"input", described(v)},
-                    {"stage", std::to_string(stage)},
-                    {"memory", cost_text(bytes_of(graph_[v].type))}};
+    item.details = {
+        {"input", described(v)}, place(stage), {"memory", cost_text(bytes_of(graph_[v].type))}};
     made_by_[index_of(v)] = add(std::move(item));
   }
 }
@@ -199,7 +225,7 @@ void Scene::add_node(size_t stage, uint32_t n) {
         "place", fmt::format("{}:{}:{}", graph_.source->file, node.where.line, node.where.column));
     item.details.emplace_back("line", std::string(trimmed(graph_.source->line(node.where))));
   }
-  item.details.emplace_back("stage", std::to_string(stage));
+  item.details.push_back(place(stage));
   if (item.group != nothing)
     item.details.emplace_back("runs in", picture_.groups[item.group].title);
   if (stage < overlay_.times.size())
@@ -213,6 +239,7 @@ void Scene::add_node(size_t stage, uint32_t n) {
       }
     }
   const uint32_t made = add(std::move(item));
+  add_bodies(node, made);
   for (const ir::Operand& o : node.operands)
     if (value_in(o) != ir::no_value) readers_.emplace_back(value_in(o), made);
   for (ir::ValueId v : node.results) made_by_[index_of(v)] = made;
@@ -228,7 +255,7 @@ void Scene::add_results(size_t stage) {
     if (!zero) item.subtitle = shortened(to_string(graph_[r.value].type), longest_line);
     item.details = {{"result", r.name},
                     {"value", zero ? "none: structurally zero" : described(r.value)},
-                    {"stage", std::to_string(stage)}};
+                    place(stage)};
     const uint32_t made = add(std::move(item));
     if (!zero) readers_.emplace_back(r.value, made);
   }
@@ -286,6 +313,16 @@ void Scene::add_held(size_t stage) {
   picture_.columns.push_back(std::move(column));
 }
 
+void Scene::add_bodies(const ir::Node& node, uint32_t item) {
+  if (!node.op->graphs || !node.attributes) return;
+  for (const ops::GraphName* name : node.op->graphs(node.attributes)) {
+    if (!name->graph) continue;
+    auto body = std::ranges::find(bodies_, name->graph, &Body::graph);
+    if (body == bodies_.end()) body = bodies_.insert(body, {name->graph, {}});
+    if (body->callers.empty() || body->callers.back() != item) body->callers.push_back(item);
+  }
+}
+
 // Each pair of items once: a value that is read twice by an instruction is one link.
 void Scene::connect() {
   std::set<std::pair<uint32_t, uint32_t>> seen;
@@ -295,9 +332,11 @@ void Scene::connect() {
   readers_.clear();
 }
 
-Picture Scene::take() {
-  picture_.title = graph_.name;
-  picture_.notes = overlay_.notes;
+std::string counted(size_t n, std::string_view what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
+void Scene::draw_stages() {
   find_lives();
   find_heat();
   for (size_t s = 0; s < graph_.stages.size(); ++s) {
@@ -306,27 +345,62 @@ Picture Scene::take() {
     double time = 0;
     if (s < overlay_.times.size())
       for (auto [node, t] : overlay_.times[s]) time += t;
-    picture_.columns.push_back(
-        {true,
-         fmt::format("stage {}", s),
-         fmt::format("{} instructions{}", nodes, time > 0 ? ", " + time_text(time) : ""),
-         0,
-         0,
-         {},
-         {}});
+    Column& column = picture_.columns.emplace_back();
+    column.title = fmt::format("stage {}", s);
+    column.subtitle = counted(nodes, "instruction") + (time > 0 ? ", " + time_text(time) : "");
     add_inputs(s);
     for (uint32_t n = 0; n < nodes; ++n) add_node(s, n);
     add_results(s);
     connect();
     if (s + 1 < graph_.stages.size()) add_held(s);
   }
-  return std::move(picture_);
+}
+
+std::vector<uint32_t> Scene::draw_body() {
+  Column& column = picture_.columns.emplace_back();
+  column.is_body = true;
+  column.title = shortened("graph " + graph_.name, longest_title);
+  const size_t nodes = graph_.stages[0].nodes.size();
+  add_inputs(0);
+  for (uint32_t n = 0; n < nodes; ++n) add_node(0, n);
+  add_results(0);
+  std::vector<uint32_t> inputs;
+  for (ir::ValueId v : graph_.stages[0].inputs) inputs.push_back(made_by_[index_of(v)]);
+  connect();
+  return inputs;
+}
+
+// What runs a body leads to the body's inputs.
+void connect_callers(const Body& body, uint32_t column, const std::vector<uint32_t>& inputs,
+                     Picture& picture) {
+  for (uint32_t caller : body.callers) {
+    picture.items[caller].bodies.push_back(column);
+    for (uint32_t input : inputs) picture.links.push_back({caller, input, {}});
+  }
+  const std::string of = body.callers.size() == 1 ? picture.items[body.callers[0]].title
+                                                  : counted(body.callers.size(), "instruction");
+  picture.columns[column].subtitle =
+      fmt::format("run by {}; {}", of, counted(body.graph->stages[0].nodes.size(), "instruction"));
 }
 
 }  // namespace
 
 Picture picture_of(const ir::Graph& graph, const Overlay& overlay) {
-  return Scene(graph, overlay).take();
+  Picture picture;
+  picture.title = graph.name;
+  picture.notes = overlay.notes;
+  Bodies bodies;
+  Scene(graph, overlay, picture, bodies).draw_stages();
+  const Overlay unknown;  // nothing is planned or timed of what runs within
+  std::vector<std::vector<uint32_t>> inputs;
+  const auto first = static_cast<uint32_t>(picture.columns.size());
+  for (size_t b = 0; b < bodies.size(); ++b) {  // which grow
+    const auto body = bodies[b].graph;
+    inputs.push_back(Scene(*body, unknown, picture, bodies).draw_body());
+  }
+  for (uint32_t b = 0; b < bodies.size(); ++b)
+    connect_callers(bodies[b], first + b, inputs[b], picture);
+  return picture;
 }
 
 }  // namespace gradus::view

@@ -29,6 +29,8 @@ text { font: 11px "DejaVu Sans Mono", "Liberation Mono", Menlo, Consolas, monosp
 .opaque .box { fill: #fbe6ef; stroke: #c2528b }
 .result .box { fill: #e4f5e6; stroke: #4a9c59; rx: 10px }
 .held .box { fill: #fff3d6; stroke: #d09a2c }
+.opens .box { stroke-width: 3 }
+.body .column-back { fill: #eef4ee }
 .item .heat { stroke: none; fill: #ff6a2b; rx: 0 }
 .frame { fill: #efeaff; stroke: #7a5cd6; stroke-width: 1.5; stroke-dasharray: 6 3; rx: 8px }
 .group text { fill: #5638b5; font-weight: bold }
@@ -78,8 +80,11 @@ std::string column_svg(const Picture& p, uint32_t c) {
       "<g id=\"c{}\" class=\"column {}\" transform=\"translate({:.1f},0)\"><rect "
       "class=\"column-back\" x=\"-14\" y=\"4\" width=\"{:.1f}\" height=\"{:.1f}\"/>"
       "<text class=\"column-title\" y=\"26\">{}</text><text y=\"44\">{}</text></g>\n",
-      c, column.is_stage ? "stage" : "between", column.x, column.width + 28, p.height - 8,
-      escaped(column.title), escaped(column.subtitle));
+      c,
+      column.is_body    ? "body"
+      : column.is_stage ? "stage"
+                        : "between",
+      column.x, column.width + 28, p.height - 8, escaped(column.title), escaped(column.subtitle));
 }
 
 std::string group_svg(const Picture& p, uint32_t g) {
@@ -99,9 +104,10 @@ std::string item_svg(const Picture& p, uint32_t i) {
   for (const auto& [key, value] : item.details)
     tip += fmt::format("{}{}: {}", tip.empty() ? "" : "\n", escaped(key), escaped(value, 400));
   std::string s = fmt::format(
-      "<g id=\"i{}\" class=\"item {}\" transform=\"translate({:.1f},{:.1f})\"><title>{}</title>"
+      "<g id=\"i{}\" class=\"item {}{}\" transform=\"translate({:.1f},{:.1f})\"><title>{}</title>"
       "<rect class=\"box\" width=\"{:.1f}\" height=\"{:.1f}\"/>",
-      i, kind_names[static_cast<int>(item.kind)], at.x, at.y, tip, item.width, item.height);
+      i, kind_names[static_cast<int>(item.kind)], item.bodies.empty() ? "" : " opens", at.x, at.y,
+      tip, item.width, item.height);
   if (item.heat > 0)
     s += fmt::format("<rect class=\"heat\" x=\"1\" y=\"{:.1f}\" width=\"4\" height=\"{:.1f}\"/>",
                      1 + (item.height - 2) * (1 - item.heat), (item.height - 2) * item.heat);
