@@ -73,6 +73,7 @@ struct Graph {
   std::vector<Value> values;
   std::vector<Stage> stages;
   std::shared_ptr<const Source> source;  // may be null
+  bool written_inline = false;           // its text stands in the instruction that runs it
 
   Value& operator[](ValueId v) { return values[index_of(v)]; }
   const Value& operator[](ValueId v) const { return values[index_of(v)]; }

@@ -1,5 +1,6 @@
 #include "ir/text/graph_parser.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "gradus/messages.h"
@@ -29,18 +30,35 @@ class GraphParser {
     if (cursor_.at(TokenKind::right_brace))
       cursor_.fail_expected("'stage 0'; a graph has at least one stage [V1]");
     while (!cursor_.accept(TokenKind::right_brace)) stage();
+    return finished();
+  }
+
+  // graph [name] (inputs) { nodes return }
+  ParsedGraph run_inline(std::string_view attribute) {
+    cursor_.expect("graph");
+    graph_->written_inline = true;
+    graph_->name = cursor_.at(TokenKind::left_parenthesis)
+                       ? attribute
+                       : cursor_.name("the graph's name or '('");
+    graph_->stages.emplace_back();
+    stage_body(cursor_.where(), "the graph's name");
+    return finished();
+  }
+
+ private:
+  ParsedGraph finished() {
     cursor_.restrict_dimensions(nullptr);
     verify_but_types(*graph_);
     return {graph_, cursor_};
   }
 
- private:
   struct WrittenResult {
     Token name;
     std::optional<WrittenType> type;
     SourceLocation type_where;
   };
   using WrittenResults = SmallVector<WrittenResult, 2>;
+  using Inlined = SmallVector<std::shared_ptr<const Graph>, 2>;  // in one node
 
   // size N from 1 to 4096
   void range() {
@@ -67,8 +85,12 @@ class GraphParser {
                    "expected stage {}, found stage {}; stages are numbered 0, 1, 2, …",
                    graph_->stages.size(), n);
     graph_->stages.emplace_back();
-    inputs(start);
-    cursor_.expect(TokenKind::left_brace, "after the stage's inputs");
+    stage_body(start, "the stage's number");
+  }
+
+  void stage_body(SourceLocation start, std::string_view before) {
+    inputs(start, before);
+    cursor_.expect(TokenKind::left_brace, "after the inputs");
     while (cursor_.at(TokenKind::value)) node();
     if (!cursor_.accept("return"))
       cursor_.fail_expected(cursor_.at(TokenKind::name)
@@ -77,9 +99,9 @@ class GraphParser {
     results();
   }
 
-  void inputs(SourceLocation start) {
+  void inputs(SourceLocation start, std::string_view before) {
     cursor_.restrict_dimensions(nullptr);
-    cursor_.expect(TokenKind::left_parenthesis, "and inputs after the stage's number");
+    cursor_.expect(TokenKind::left_parenthesis, fmt::format("and inputs after {}", before));
     std::vector<SourceLocation> places;
     while (!cursor_.accept(TokenKind::right_parenthesis)) {
       if (!places.empty()) {
@@ -263,6 +285,7 @@ class GraphParser {
 
   void read_attributes(Node& node, const WrittenResults& written) {
     LiteralList list;
+    Inlined inlined;
     if (cursor_.accept(TokenKind::left_brace)) {
       while (!cursor_.accept(TokenKind::right_brace)) {
         if (!list.empty() && !cursor_.accept(TokenKind::comma))
@@ -270,6 +293,11 @@ class GraphParser {
         Token name = cursor_.expect(TokenKind::name, "of an attribute");
         cursor_.expect(TokenKind::equals, "after the attribute's name");
         if (node.op->data_sized && name.content() == "count") settle_by_data();
+        if (node.op->graphs && at_inline_graph()) {
+          inlined.push_back(inline_graph(name));
+          list.push_back({name.content(), inlined.back()->name, name.where});
+          continue;
+        }
         list.push_back({name.content(), cursor_.literal(), name.where});
       }
     }
@@ -279,7 +307,22 @@ class GraphParser {
     } catch (const Error& e) {
       cursor_.fail(e.where().known() ? e.where() : node.where, "{}: {}", node.op->name, e.bare());
     }
-    if (node.op->graphs) resolve_graphs(node, list);
+    if (node.op->graphs) resolve_graphs(node, list, inlined);
+  }
+
+  // Where only a name can stand, `graph` and no graph behind it is the name of a size.
+  bool at_inline_graph() const {
+    if (!cursor_.at("graph")) return false;
+    const TokenKind next = cursor_.peek_second().kind;
+    return next == TokenKind::left_parenthesis || next == TokenKind::name ||
+           next == TokenKind::string;
+  }
+
+  std::shared_ptr<const Graph> inline_graph(const Token& attribute) {
+    ParsedGraph parsed = file_.inline_graph(attribute.content(), cursor_);
+    cursor_ = parsed.behind;
+    cursor_.restrict_dimensions(&dimensions_);
+    return std::move(parsed.graph);
   }
 
   // A name that stands for the count of what data picks is known from there on.
@@ -308,9 +351,22 @@ class GraphParser {
     list.push_back({"shape", Literal::list(type.type.dims), written[0].type_where});
   }
 
-  void resolve_graphs(Node& node, const LiteralList& list) {
+  void resolve_graphs(Node& node, const LiteralList& list, const Inlined& inlined) {
     SmallVector<std::shared_ptr<const Graph>, 2> graphs;
-    for (const ops::GraphName* named : ops::graphs_in(node)) {
+    const auto all = ops::graphs_in(node);
+    for (const ops::GraphName* named : all) {
+      auto own = std::ranges::find(inlined, named->name, [](const auto& g) { return g->name; });
+      if (own != inlined.end()) {
+        auto same = [&](const ops::GraphName* other) { return other->name == named->name; };
+        if (std::ranges::count_if(all, same) > 1)
+          cursor_.fail(
+              node.where,
+              "two graphs of this '{}' are called '{}'; give one that stands in it another "
+              "name: graph NAME (…) {{…}} [V14]",
+              node.op->name, printable(named->name));
+        graphs.push_back(*own);
+        continue;
+      }
       SourceLocation where = node.where;
       for (const NamedLiteral& l : list)
         if (const auto* text = std::get_if<std::string>(&l.value.value);
@@ -408,6 +464,11 @@ class GraphParser {
 
 ParsedGraph parse_graph(std::shared_ptr<const Source> source, Cursor cursor, GraphFile& file) {
   return GraphParser(std::move(source), cursor, file).run();
+}
+
+ParsedGraph parse_inline_graph(std::shared_ptr<const Source> source, Cursor cursor, GraphFile& file,
+                               std::string_view attribute) {
+  return GraphParser(std::move(source), cursor, file).run_inline(attribute);
 }
 
 }  // namespace gradus::ir

@@ -58,11 +58,20 @@ class FileParser final : public GraphFile {
     if (!entry.graph && open_.size() > deepest_call)  // before the parser nests as deep
       caller.fail(where, "calls are nested more than {} deep [V14]", deepest_call);
     parse_entry(entry);
-    size_t& depth = open_.back()->depth;
-    depth = std::max(depth, entry.depth + 1);
-    if (depth > deepest_call)
-      caller.fail(where, "calls are nested more than {} deep [V14]", deepest_call);
+    count_depth(entry, caller, where);
     return entry.graph;
+  }
+
+  ParsedGraph inline_graph(const std::string& attribute, const Cursor& cursor) override {
+    const SourceLocation where = cursor.where();
+    if (open_.size() > deepest_call)
+      cursor.fail(where, "calls are nested more than {} deep [V14]", deepest_call);
+    Entry entry{attribute, cursor, true, true, 0, nullptr, {}};
+    open_.push_back(&entry);
+    ParsedGraph parsed = parse_inline_graph(source_, cursor, *this, attribute);
+    open_.pop_back();
+    count_depth(entry, cursor, where);
+    return parsed;
   }
 
   bool mentions(const std::string& name) override {
@@ -92,6 +101,14 @@ class FileParser final : public GraphFile {
     std::shared_ptr<const Graph> graph;
     std::optional<Cursor> end;
   };
+
+  // Of the graph that is open, which runs this one.
+  void count_depth(const Entry& entry, const Cursor& caller, SourceLocation where) {
+    size_t& depth = open_.back()->depth;
+    depth = std::max(depth, entry.depth + 1);
+    if (depth > deepest_call)
+      caller.fail(where, "calls are nested more than {} deep [V14]", deepest_call);
+  }
 
   int version(Cursor& cursor) const {
     if (!cursor.accept("gradus")) return text_version;

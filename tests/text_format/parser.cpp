@@ -243,6 +243,22 @@ TEST(Parser, SaysWhatWasExpected) {
   expect_error("graph \"\" { }", "is empty");
   expect_error("graph g { stage 1 () { return } }", "expected stage 0, found stage 1");
   expect_error("graph g { stage 0 { return } }", "expected '(' and inputs");
+  auto looping = [](const std::string& body) {
+    return "graph g { stage 0 (%c: f64[]) { %a = scan(%c) {body = " + body +
+           ", carries = 1, length = 2} return %a } }";
+  };
+  expect_error(looping("graph step { return %c }"),
+               "expected '(' and inputs after the graph's name");
+  expect_error(looping("graph (%d: f64[]) { %e = neg(%d) }"), "expected a node or 'return'");
+  expect_error(looping("graph (%d: f64[]) { return %d"), "expected a value (%name)");
+  expect_error(looping("graph (%d: f32[]) { return %d }"),
+               "input 'd' of graph 'body' is f32[], f64[] is given");
+  expect_error(looping("7, carries = graph (%d: f64[]) { return %d }"), "'body' must be");
+  std::string deep = "graph (%d: f64[]) { return %d }";
+  for (int i = 0; i < 120; ++i)
+    deep = "graph (%d: f64[]) { %e = scan(%d) {body = " + deep +
+           ", carries = 1, length = 1} return %e }";
+  expect_error(looping(deep), "calls are nested more than 100 deep");
   expect_error("graph g { stage 0 (x) { return } }", "expected a value (%name) for an input");
   expect_error("graph g { stage 0 (%x: f99[N]) { return } }", "expected a type, such as f32[N, 3]");
   expect_error("graph g { stage 0 (%x: f32) { return } }", "expected '[' and sizes after 'f32'");

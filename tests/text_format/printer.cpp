@@ -41,6 +41,50 @@ TEST(Printer, PrintsFilesWithTheirVersion) {
   EXPECT_EQ(print(parse(text)), text);
 }
 
+// What an instruction runs stands in it, as it was written.
+TEST(Printer, PrintsGraphsInInstructions) {
+  const std::string text = R"(gradus 1
+
+graph rollout {
+  stage 0 (%h: f64[3], %xs: f64[8, 3]) {
+    %last = scan(%h, %xs) {body = graph (%h: f64[3], %x: f64[3]) {
+      %v = scan(%h, %x) {body = graph kick (%u: f64[3], %w: f64[3]) {
+        %s = mul(%u, %w)
+        return %s
+      }, carries = 1, length = 2}
+      %big = sum(%v)
+      %p = gt(%big, 1.0)
+      %n = if(%p, %v) {then = graph (%a: f64[3]) {
+        return %a
+      }, else = graph (%a: f64[3]) {
+        %m = neg(%a)
+        return %m
+      }}
+      return %n
+    }, carries = 1, sequences = 1}
+    return %last
+  }
+}
+)";
+  const Module module = parse(text);
+  EXPECT_EQ(print(module), text);
+  EXPECT_EQ("gradus 1\n\n" + print(module.program()), text);
+  expect_round_trip(module.program());
+  const Graph& g = module.program();
+  EXPECT_EQ(print(g.stages[0].nodes[0], g, NameTable(g)),
+            "%last = scan(%h, %xs) {body = \"body\", carries = 1, sequences = 1}");
+
+  // What two instructions run stands for itself, and so does one of two of one name.
+  Graph twice = g;
+  Node again = twice.stages[0].nodes[0];
+  again.results[0] = twice.add_value(twice[again.results[0]].type, "again", 0);
+  twice.stages[0].nodes.push_back(again);
+  const std::string printed = print(twice);
+  EXPECT_EQ(printed.find("graph body {"), 0u) << printed;
+  EXPECT_NE(printed.find("= graph kick ("), std::string::npos) << printed;
+  expect_round_trip(twice);
+}
+
 // A graph as passes leave it: no names, the same name twice, names that look invented.
 Graph awkward() {
   Graph g = parse(R"(graph g { stage 0 (%v0: f64[], %x: f64[]) {
