@@ -136,7 +136,8 @@ class Printer {
     }
     out_ += "}\n";
   }
-  void run_inline(std::string_view attribute, size_t begin, size_t indent) {
+  void run_inline(std::string_view attribute, size_t indent) {
+    const size_t begin = out_.size();
     out_ += "graph ";
     if (graph_.name != attribute) out_ += name_text(graph_.name) + ' ';
     out_ += '(';
@@ -185,7 +186,7 @@ class Printer {
     if (!graph || !graph->written_inline || (apart_ && apart_->contains(graph)))
       return quoted_name(named, names_);
     std::string text;
-    Printer(*graph, text, called_, apart_).run_inline(attribute, 0, indent);
+    Printer(*graph, text, called_, apart_).run_inline(attribute, indent);
     return text;
   }
 
