@@ -9,7 +9,8 @@ gradient of a loss over forces. Gradus and torch.compile each have two ways: the
 differentiates it; or a function that takes its derivatives by torch.func.grad is compiled as a whole. The faster one
 counts. (torch.compile has no second derivative the first way.) With --compiled torch.compile is measured, too; a way
 whose first call takes longer than --patience counts as refused.
-With --memory each way runs in a process of its own, too: its greatest resident size above that before the first call.
+With --memory each way runs in a process of its own, too: its greatest resident size above that before the model's first
+call, after another small model had its own (the modules that a way loads do not count).
 Rounds alternate between all ways; medians are reported; results are compared. It asks for torch and for the gradus
 module.
 """
@@ -227,6 +228,9 @@ def resident(field: str) -> int:
 
 def peak_here(name: str, order: int, way: str) -> None:
     """Prints the bytes by which a few steps raise this process's greatest resident size."""
+    small = torch.nn.Linear(1, 1)
+    if way != "eager":
+        (gradus.torch.function(small) if way == "gradus" else torch.compile(small))(torch.zeros(1, 1))
     model = Model(name)
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the greatest so far is what there is now
