@@ -24,9 +24,12 @@ struct Term {
 
 class Joiner {
  public:
-  Joiner(Graph& graph, size_t stage) : graph_(graph), stage_(stage) {
-    makers_.resize(graph.values.size());
-    uses_.resize(graph.values.size());
+  explicit Joiner(Graph& graph)
+      : graph_(graph),
+        substitute_(graph),
+        makers_(graph.values.size()),
+        uses_(graph.values.size()),
+        inner_(graph.values.size()) {
     for (const Stage& s : graph.stages) {
       for (const Node& node : s.nodes)
         for (const Operand& o : node.operands) use(value_in(o));
@@ -34,40 +37,42 @@ class Joiner {
     }
   }
 
+  // Near-linear in the program: a value's readers stand in its stage or in later ones.
   void run() {
-    Stage& stage = graph_.stages[stage_];
-    for (const Node& node : stage.nodes)
-      for (ValueId y : node.results) makers_[index_of(y)] = &node;
-    std::vector<bool> inner(graph_.values.size());  // of a longer sum, which takes its terms
-    for (const Node& node : stage.nodes)
-      if (sums(node)) {
-        const ValueId left = value_in(node.operands[0]);
-        if (const Node* before = maker(left); before && sums(*before) && uses_[index_of(left)] == 1)
-          inner[index_of(left)] = true;
-      }
-    Substitute substitute(graph_);
-    std::vector<Node> nodes;
-    std::vector<Node> old = stage.nodes;  // makers_ point into the stage's
-    for (Node& node : old) {
-      std::optional<ValueId> by;
-      if (sums(node) && !inner[index_of(node.results[0])]) by = join(node, nodes);
-      if (by) {
-        substitute.replace(node.results[0], *by);
-        hand_name_over(graph_, node.results[0], *by);
-        continue;
-      }
-      substitute.apply(node);
-      nodes.push_back(std::move(node));
-    }
-    for (Node& node : nodes) substitute.apply(node);
-    stage.nodes = std::move(nodes);
-    for (Stage& s : graph_.stages) {
-      for (Node& node : s.nodes) substitute.apply(node);
-      substitute.apply(s.results);
-    }
+    for (; stage_ < graph_.stages.size(); ++stage_) run_stage();
+    for (Stage& s : graph_.stages) substitute_.apply(s.results);
   }
 
  private:
+  void run_stage() {
+    std::vector<Node> old = std::move(graph_.stages[stage_].nodes);
+    for (Node& node : old) {
+      substitute_.apply(node);
+      for (ValueId y : node.results) makers_[index_of(y)] = &node;
+    }
+    for (const Node& node : old)
+      if (sums(node)) {
+        const ValueId left = value_in(node.operands[0]);
+        if (const Node* before = maker(left); before && sums(*before) && uses_[index_of(left)] == 1)
+          inner_[index_of(left)] = true;
+      }
+    std::vector<Node> nodes;
+    for (const Node& node : old) {
+      std::optional<ValueId> by;
+      if (sums(node) && !inner_[index_of(node.results[0])]) by = join(node, nodes);
+      if (by) {
+        substitute_.replace(node.results[0], *by);
+        hand_name_over(graph_, node.results[0], *by);
+        continue;
+      }
+      nodes.push_back(node);
+    }
+    for (Node& node : nodes) substitute_.apply(node);
+    for (const Node& node : old)
+      for (ValueId y : node.results) makers_[index_of(y)] = nullptr;
+    graph_.stages[stage_].nodes = std::move(nodes);
+  }
+
   void use(ValueId v) {
     if (v != no_value) ++uses_[index_of(v)];
   }
@@ -140,15 +145,16 @@ class Joiner {
   }
 
   Graph& graph_;
-  size_t stage_;
-  std::vector<const Node*> makers_;
+  size_t stage_ = 0;
+  Substitute substitute_;
+  // By value, of those that there are before.
+  std::vector<const Node*> makers_;  // in the stage at hand
   std::vector<size_t> uses_;
+  std::vector<bool> inner_;  // of a longer sum, which takes its terms
 };
 
 }  // namespace
 
-void join_parts(Graph& graph) {
-  for (size_t s = 0; s < graph.stages.size(); ++s) Joiner(graph, s).run();
-}
+void join_parts(Graph& graph) { Joiner(graph).run(); }
 
 }  // namespace gradus::ir
