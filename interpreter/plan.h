@@ -35,6 +35,11 @@ using DimensionSizes = std::vector<std::optional<int64_t>>;
 // value is a tensor of its own, given back right after its last use.
 inline constexpr int64_t most_carried_bytes = 1024;
 
+// Of a tensor whose elements lie without gaps.
+inline size_t bytes_of_elements(const Layout& l) {
+  return static_cast<size_t>(l.numel()) * size_of(l.dtype);
+}
+
 // Where a carried value lies in the block of the segment that made it.
 struct Carried {
   int64_t memory = 0, bytes = 0;  // what of the block it may look at

@@ -10,7 +10,7 @@ differentiates it; or a function that takes its derivatives by torch.func.grad i
 counts. (torch.compile has no second derivative the first way.) With --compiled torch.compile is measured, too; a way
 whose first call takes longer than --patience counts as refused.
 With --memory each way runs in a process of its own, too: its greatest resident size above that before the model's first
-call, after another small model had its own (the modules that a way loads do not count).
+call, after another small model was compiled and run (the libraries that a way loads do not count).
 Rounds alternate between all ways; medians are reported; results are compared. It asks for torch and for the gradus
 module.
 """
@@ -228,16 +228,26 @@ def resident(field: str) -> int:
 
 def peak_here(name: str, order: int, way: str) -> None:
     """Prints the bytes by which a few steps raise this process's greatest resident size."""
-    small = torch.nn.Linear(1, 1)
-    if way != "eager":
-        (gradus.torch.function(small) if way == "gradus" else torch.compile(small))(torch.zeros(1, 1))
+    small = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64))
+    call = {"gradus": gradus.torch.function, "eager": lambda f: f, "compiled": torch.compile}[way](small)
+    call(torch.zeros(256, 64)).sum().backward()
+    time.sleep(1)  # kernels are compiled behind the first calls
     model = Model(name)
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the greatest so far is what there is now
     before = resident("VmRSS")
-    for run in runs_of(model, order, way)[-1:]:  # the whole step, where there is one
-        for _ in range(5):
-            run()
+    for run in reversed(runs_of(model, order, way)):  # the whole step, where it is not refused
+        try:
+            for _ in range(5):
+                run()
+            break
+        except Exception:
+            continue
+    else:
+        raise SystemExit("every way is refused")
+    time.sleep(1)
+    for _ in range(5):
+        run()
     print(resident("VmHWM") - before)
 
 

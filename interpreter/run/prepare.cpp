@@ -33,10 +33,6 @@ void check_known(const Code& code) {
   }
 }
 
-size_t bytes_of_elements(const Layout& l) {
-  return static_cast<size_t>(l.numel()) * size_of(l.dtype);
-}
-
 StageMemory memory_of(const Code& code, const SegmentPlan& plan) {
   const StageCode& stage = code.stage(code.segment(plan.segment).stage);
   StageMemory memory;

@@ -298,6 +298,8 @@ class GraphParser {
           list.push_back({name.content(), inlined.back()->name, name.where});
           continue;
         }
+        if (node.op->graphs && at_begin_of_graph())
+          cursor_.fail_expected("a literal or a graph (graph (…) {…})");
         list.push_back({name.content(), cursor_.literal(), name.where});
       }
     }
@@ -311,8 +313,11 @@ class GraphParser {
   }
 
   // Where only a name can stand, `graph` and no graph behind it is the name of a size.
-  bool at_inline_graph() const {
-    if (!cursor_.at("graph")) return false;
+  bool at_inline_graph() const { return cursor_.at("graph") && at_begin_of_graph(); }
+
+  // At a name and what stands behind `graph`? Behind max and min it begins sizes.
+  bool at_begin_of_graph() const {
+    if (!cursor_.at(TokenKind::name) || cursor_.at("max") || cursor_.at("min")) return false;
     const TokenKind next = cursor_.peek_second().kind;
     return next == TokenKind::left_parenthesis || next == TokenKind::name ||
            next == TokenKind::string;

@@ -1,0 +1,254 @@
+#include "interpreter/run/loop.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "interpreter/run/body_state.h"
+#include "interpreter/run/limits.h"
+#include "interpreter/run/walk.h"
+#include "ops/control_flow.h"
+
+namespace gradus::interpreter {
+
+Layout slice_of(Layout layout) {
+  layout.shape.erase(layout.shape.begin());
+  layout.strides.erase(layout.strides.begin());
+  return layout;
+}
+
+Layout LoopCode::step_layout(size_t i) const {
+  if (i < carries) return Layout(in[i].dtype, in[i].shape);
+  return i < carries + sequences ? slice_of(in[i]) : in[i];
+}
+
+namespace {
+
+using work::KernelScope;
+using Copy = LoopCode::Copy;
+using Turned = LoopCode::Turned;
+
+// Tells an observer of a step's instructions, and checks the run's limits before each.
+struct StepTeller {
+  InstructionObserver& observer;
+  const Code& body;
+  int64_t step;
+  uint32_t& at;
+
+  void begin(uint32_t instruction, const Step*) const {
+    at = instruction;
+    check_current_limits();
+    observer.before_in_step({body, step, instruction});
+  }
+  void end(uint32_t instruction) const { observer.after_in_step({body, step, instruction}); }
+};
+
+// A loop while it runs.
+class Run {
+ public:
+  Run(const LoopCode& loop, std::byte* const* args, KernelScope& scope)
+      : l_(loop),
+        args_(args),
+        scope_(scope),
+        frame_(reinterpret_cast<std::byte**>(scope.scratch + loop.frame_at)),
+        places_(reinterpret_cast<std::byte**>(scope.scratch + loop.places_at)),
+        buffer_(scope.scratch + loop.buffer_at),
+        observer_(current_run() ? current_run()->options.observer : nullptr) {
+    if (l_.plan || l_.steps == 0) return;
+    state_.emplace(l_.code, l_.kernels);
+    for (size_t i = 0; i < l_.inputs; ++i) in_.push_back(l_.step_layout(i));
+  }
+
+  void run() {
+    if (l_.steps == 0) return give_carries(0);
+    begin();
+    for (int64_t n = 0; n < l_.steps; ++n) {
+      check_current_limits();
+      const int64_t t = l_.reverse ? l_.steps - 1 - n : n;
+      step(n, t, t);
+    }
+  }
+
+  // Step n, of slice t, after `begin` and the steps before. Errors call it `name`.
+  void step(int64_t n, int64_t t, int64_t name) {
+    set_places(n, t);
+    try {
+      run_step(name);
+    } catch (const Error& e) {
+      throw_at(name, e);
+    }
+    for (const Copy& c : l_.copies) copy(c);
+  }
+
+  // Where step n finds a carry.
+  std::byte* carry_before(size_t i, int64_t n) const {
+    return n == 0 && lies_as_read(i) ? args_[i] : carry_after(i, n - 1);
+  }
+
+  // After so many steps: the carries are where the results lie.
+  void give_carries(int64_t steps) const {
+    for (size_t i = 0; i < l_.carries; ++i) {
+      std::byte* const to = args_[l_.inputs + i];
+      if (steps == 0) {
+        if (l_.in[i].numel()) copy_first(i, to);
+      } else if (const std::byte* from = carry_after(i, steps - 1); from != to) {
+        std::memcpy(to, from, bytes_of_elements(l_.out[i]));
+      }
+    }
+  }
+
+  void begin() {
+    if (l_.plan) set_pointers();
+    for (size_t i = l_.carries + l_.sequences; i < l_.inputs; ++i) places_[i] = args_[i];
+    for (const Turned& t : l_.turned) {
+      places_[t.input] = scope_.scratch + t.at;
+      copy_elements(t.given, args_[t.input], l_.in[t.input], places_[t.input]);
+    }
+    for (auto [place, at] : l_.own_at) places_[place] = scope_.scratch + at;
+    // The first step reads a carry where it lies, if it lies as the others do.
+    for (size_t i = 0; i < l_.carries; ++i)
+      if (!lies_as_read(i) && l_.in[i].numel()) copy_first(i, carry_after(i, -1));
+  }
+
+ private:
+  // A carry, before the first step.
+  bool lies_as_read(size_t i) const { return l_.in[i].contiguous() && !l_.is_in_place(i); }
+
+  void set_pointers() const {
+    for (size_t a = 0; a < l_.plan->args.size(); ++a) {
+      const Arg& arg = l_.plan->args[a];
+      frame_[a] = arg.kind == Arg::Kind::slot    ? buffer_ + arg.offset
+                  : arg.kind == Arg::Kind::fixed ? const_cast<std::byte*>(arg.fixed)
+                                                 : nullptr;
+    }
+  }
+
+  // Where step n leaves a carry: the last one where the result lies.
+  std::byte* carry_after(size_t i, int64_t n) const {
+    const bool in_result = l_.is_in_place(i) || (l_.steps - 1 - n) % 2 == 0;
+    return in_result ? args_[l_.inputs + i] : scope_.scratch + l_.spare_at[i];
+  }
+
+  void copy_first(size_t i, std::byte* to) const {
+    copy_elements(l_.in[i], args_[i], l_.out[i], to);
+  }
+
+  void set_places(int64_t n, int64_t t) {
+    for (size_t i = 0; i < l_.carries; ++i) {
+      places_[i] = carry_before(i, n);
+      places_[l_.inputs + i] = carry_after(i, n);
+    }
+    for (size_t i = l_.carries; i < l_.carries + l_.sequences; ++i)
+      places_[i] = args_[i] + t * l_.slice_bytes[i];
+    for (size_t r = l_.carries; r < l_.results; ++r)
+      places_[l_.inputs + r] =
+          args_[l_.inputs + r] + t * static_cast<int64_t>(bytes_of_elements(l_.out[r]));
+    if (!l_.plan) return;
+    const SegmentPlan& plan = *l_.plan;
+    for (size_t e = 0; e < l_.place_of_external.size(); ++e) {
+      std::byte* const data = places_[l_.place_of_external[e]];
+      for (uint32_t p = plan.patch_begin[e]; p < plan.patch_begin[e + 1]; ++p)
+        frame_[plan.patches[p].arg] = data + plan.patches[p].offset;
+    }
+  }
+
+  void run_step(int64_t name) {
+    if (state_) return state_->run(in_, places_, l_.out, places_ + l_.inputs, name, at_);
+    if (observer_) return run_told(StepTeller{*observer_, *l_.code, name, at_});
+    const SegmentPlan& plan = *l_.plan;
+    if (plan.whole) {
+      at_ = plan.whole->instructions.empty() ? 0 : plan.whole->instructions[0];
+      size_t item = 0;
+      try {
+        plan.whole->code->run(frame_, plan.whole->calls, scope_.workers, buffer_, item);
+      } catch (...) {
+        at_ = plan.whole->instructions[item];
+        throw;
+      }
+      return;
+    }
+    for (const Step& s : plan.steps) {
+      at_ = s.instruction;
+      run_kernel(s);
+    }
+  }
+
+  void run_told(const StepTeller& teller) {
+    Walk<StepTeller> walk(0, static_cast<uint32_t>(l_.code->stage(0).instructions.size()), teller);
+    for (const Step& s : l_.plan->steps) {
+      walk.reach(s);
+      run_kernel(s);
+    }
+    walk.end();
+  }
+
+  void run_kernel(const Step& s) const {
+    if (!s.run) return;
+    KernelScope scope{scope_.workers, buffer_ + s.scratch};
+    s.run(s.parameters, frame_ + s.args, scope);
+  }
+
+  void copy(const Copy& c) const {
+    const Layout& to = l_.out[c.result];
+    std::byte* const target = places_[l_.inputs + c.result];
+    if (to.numel() == 0) return;
+    if (!c.from) {
+      std::memset(target, 0, bytes_of_elements(to));
+      return;
+    }
+    const std::byte* base = c.from->fixed ? c.from->fixed : places_[c.from->place];
+    copy_elements(c.from->layout, base + c.from->offset, to, target);
+  }
+
+  [[noreturn]] void throw_at(int64_t name, const Error& e) const {
+    if (e.where().known()) throw;
+    const ir::Graph& graph = l_.code->graph();
+    throw graph.error_at(l_.code->stage(0).instructions[at_].where,
+                         fmt::format("step {} of '{}': {}", name, graph.name, e.bare()));
+  }
+
+  const LoopCode& l_;
+  std::byte* const* const args_;
+  KernelScope& scope_;
+  std::byte** const frame_;
+  std::byte** const places_;
+  std::byte* const buffer_;
+  InstructionObserver* const observer_;  // null where nobody watches
+  uint32_t at_ = 0;                      // the instruction that runs
+  // Where data decide sizes in a step.
+  std::optional<BodyState> state_;
+  std::vector<Layout> in_;  // what it takes
+};
+
+}  // namespace
+
+void run_data_loop(const DataLoopCode& loop, std::byte* const* args, KernelScope& scope) {
+  const LoopCode& body = loop.body;
+  auto** const given = reinterpret_cast<std::byte**>(scope.scratch + loop.args_at);
+  std::byte* const holds = scope.scratch + loop.holds_at;
+  std::copy(args, args + body.inputs, given);
+  given[body.inputs] = holds;
+  KernelScope behind{scope.workers, scope.scratch + loop.condition_at};
+  Run condition(loop.condition, given, behind), steps(body, args, scope);
+  steps.begin();
+  int64_t n = 0;
+  for (;; ++n) {
+    check_current_limits();
+    for (size_t i = 0; i < body.carries; ++i) given[i] = steps.carry_before(i, n);
+    condition.begin();
+    condition.step(0, 0, n);
+    if (*holds == std::byte{0}) break;
+    if (n == loop.max_trips) ops::fail_after_most_trips(n, loop.failure);
+    steps.step(n, n, n);
+  }
+  steps.give_carries(n);
+}
+
+void run_loop(const LoopCode& loop, std::byte* const* args, KernelScope& scope) {
+  Run(loop, args, scope).run();
+}
+
+void run_branch(const BranchCode& branch, std::byte* const* args, KernelScope& scope) {
+  run_loop(*args[0] != std::byte{0} ? branch.then : branch.otherwise, args + 1, scope);
+}
+
+}  // namespace gradus::interpreter

@@ -1,0 +1,80 @@
+// A loop or branch ready to run: what its plan says, and running it by that.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "interpreter/plan.h"
+
+namespace gradus::interpreter {
+
+struct LoopCode {
+  // Where a value of a step lies: behind one of the pointers that a step has, or in the program.
+  struct Source {
+    size_t place = 0;
+    const std::byte* fixed = nullptr;  // the program's: no place
+    int64_t offset = 0;                // in bytes
+    Layout layout;
+  };
+
+  // A result that no kernel writes where it belongs: what it is a copy of. None: it is absent.
+  struct Copy {
+    size_t result = 0;
+    std::optional<Source> from;
+  };
+
+  // A constant that the steps read column by column: a copy that is made once.
+  struct Turned {
+    size_t input = 0;
+    Layout given;
+    size_t at = 0;  // in the scratch memory
+  };
+
+  std::shared_ptr<const Code> code;
+  // A step's; or nothing, and what a state chooses from that runs the steps: data decide sizes.
+  std::shared_ptr<const SegmentPlan> plan;
+  KernelChoice kernels;
+  int64_t steps = 0;
+  bool is_scan = false, reverse = false;
+  size_t carries = 0, sequences = 0, inputs = 0, results = 0;
+  std::vector<Layout> in;                 // of the loop's operands
+  std::vector<Layout> out;                // of a step's results
+  std::vector<int64_t> slice_bytes;       // by operand, of a sequence: from slice to slice
+  std::vector<size_t> place_of_external;  // by the plan's externals
+  std::vector<Copy> copies;
+  std::vector<Turned> turned;
+  // Places: inputs, results, then tensors that only the step sees. In the scratch memory: pointers
+  // of kernels, of places, the step's buffer, second places of carries, those tensors.
+  size_t places = 0;
+  size_t frame_at = 0, places_at = 0, buffer_at = 0, bytes = 0;
+  std::vector<bool> in_place;                     // by carry: each step writes it where it lies
+  std::vector<size_t> spare_at;                   // by carry
+  std::vector<std::pair<size_t, size_t>> own_at;  // places, and where they lie
+
+  // Of an input, in a step.
+  Layout step_layout(size_t i) const;
+  bool is_in_place(size_t carry) const { return !in_place.empty() && in_place[carry]; }
+};
+
+// The layout of a step's value: of a whole sequence or stack, without the first dimension.
+Layout slice_of(Layout layout);
+
+// The condition takes the carries and constants where they lie.
+struct DataLoopCode {
+  LoopCode condition, body;
+  std::optional<int64_t> max_trips;
+  std::optional<std::string> failure;
+  size_t condition_at = 0, args_at = 0, holds_at = 0, bytes = 0;  // in the scratch memory
+};
+
+struct BranchCode {
+  LoopCode then, otherwise;
+};
+
+// Kernels: operands, then results.
+void run_loop(const LoopCode& loop, std::byte* const* args, work::KernelScope& scope);
+void run_data_loop(const DataLoopCode& loop, std::byte* const* args, work::KernelScope& scope);
+// The choice first.
+void run_branch(const BranchCode& branch, std::byte* const* args, work::KernelScope& scope);
+
+}  // namespace gradus::interpreter
