@@ -250,6 +250,8 @@ TEST(Parser, SaysWhatWasExpected) {
   expect_error(looping("graph step { return %c }"),
                "expected '(' and inputs after the graph's name");
   expect_error(looping("graph (%d: f64[]) { %e = neg(%d) }"), "expected a node or 'return'");
+  expect_error(looping("grph (%d: f64[]) { return %d }"),
+               "t.ir:1:55: error: expected a literal or a graph (graph (…) {…}), found 'grph'");
   expect_error(looping("graph (%d: f64[]) { return %d"), "expected a value (%name)");
   expect_error(looping("graph (%d: f32[]) { return %d }"),
                "input 'd' of graph 'body' is f32[], f64[] is given");
