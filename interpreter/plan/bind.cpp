@@ -118,10 +118,15 @@ class WorkBinder {
       results.emplace_back(type.dtype, d.sizes_of(type));
     }
     if (!i.bodies.empty()) {
-      Known loop{{}, {}, loop_work(d, i, in, results)};
+      const LoopWork made = loop_work(d, i, in, results);
+      Known loop{{}, {}, made.work};
       loop.out.append(results.begin(), results.end());
       loop.views.resize(results.size());
       bound.work = loop.work;
+      if (made.code) {
+        bound.set_code(*made.code);
+        d.plan->runs_loops_there = true;
+      }
       place_results(index, loop);
     } else {
       const ops::CallKey key{*i.op, i.attributes, operands, results};

@@ -21,6 +21,23 @@ size_t rounded(size_t bytes) {
   return static_cast<size_t>(SlotAllocator::rounded(static_cast<int64_t>(bytes)));
 }
 
+std::optional<LoopCode::Transfer> transfer(devices::Backend& backend, work::Move move) {
+  if (move.copies.empty()) return LoopCode::Transfer();
+  LoopCode::Transfer made{work::share(std::move(move)), {}};
+  made.code = backend.make(*made.work, 2, true).kernel;
+  if (!made.code.run) return std::nullopt;
+  return made;
+}
+
+// From elements that lie like this to the same without gaps. Nothing where the backend has no code
+// for it.
+std::optional<LoopCode::Transfer> transfer(devices::Backend& backend, const Layout& from,
+                                           const Layout& to) {
+  work::Move move;
+  move.copy(to.shape, {0, from.dtype, from.strides, 0}, {1, to.dtype, to.strides, 0});
+  return transfer(backend, std::move(move));
+}
+
 // Where a step of a loop finds what its kernels read, and leaves what they write.
 class StepPlacer {
  public:
@@ -28,6 +45,10 @@ class StepPlacer {
   void find_sources();
   void find_in_place();
   void lay_out();
+  // False where the backend has no code for one.
+  bool find_transfers(devices::Backend& backend);
+  // The program's own values that results are copies of, where the steps run.
+  std::vector<Ref<Storage>> send_constants();
 
  private:
   void note(const Event& e);
@@ -135,14 +156,49 @@ std::optional<uint32_t> StepPlacer::first_pointer_to(size_t place) const {
   return first;
 }
 
+bool StepPlacer::find_transfers(devices::Backend& backend) {
+  auto add = [&](std::vector<LoopCode::Transfer>& to, std::optional<LoopCode::Transfer>&& t) {
+    if (t) to.push_back(std::move(*t));
+    return t.has_value();
+  };
+  for (size_t i = 0; i < l.carries; ++i)
+    if (!add(l.first, transfer(backend, l.in[i], l.out[i])) ||
+        (!l.is_scan && !add(l.last, transfer(backend, l.out[i], l.out[i]))))
+      return false;
+  for (Copy& c : l.copies) {
+    const Layout& to = l.out[c.result];
+    work::Move zeros;
+    if (!c.from) zeros.fill(to.shape, {}, {1, to.dtype, to.strides, 0});
+    auto made =
+        c.from ? transfer(backend, c.from->layout, to) : transfer(backend, std::move(zeros));
+    if (!made) return false;
+    c.transfer = std::move(*made);
+  }
+  return true;
+}
+
+std::vector<Ref<Storage>> StepPlacer::send_constants() {
+  std::vector<Ref<Storage>> sent;
+  for (Copy& c : l.copies) {
+    if (!c.from || !c.from->fixed) continue;
+    const size_t bytes =
+        static_cast<size_t>(c.from->layout.extent()) * size_of(c.from->layout.dtype);
+    sent.push_back(devices::device_storage(l.device, bytes));
+    if (bytes) l.device->to_device(sent.back()->data(), c.from->fixed + c.from->offset, bytes);
+    c.from->fixed = sent.back()->data();
+    c.from->offset = 0;
+  }
+  return sent;
+}
+
 void StepPlacer::lay_out() {
   auto take = [&](size_t size) {
     const size_t at = l.bytes;
     l.bytes += rounded(size);
     return at;
   };
-  l.frame_at = take(l.plan ? l.plan->args.size() * sizeof(std::byte*) : 0);
-  l.places_at = take(l.places * sizeof(std::byte*));
+  l.frame_at = take(l.plan && !l.device ? l.plan->args.size() * sizeof(std::byte*) : 0);
+  l.places_at = take(l.device ? 0 : l.places * sizeof(std::byte*));
   l.buffer_at = take(l.plan ? static_cast<size_t>(l.plan->buffer_bytes) : 0);
   for (size_t i = 0; i < l.carries; ++i) {
     const bool two = !l.is_in_place(i) && (l.steps > 1 || !l.in[i].contiguous());
@@ -153,15 +209,20 @@ void StepPlacer::lay_out() {
 }
 
 // A tensor that lies so, without memory.
-Tensor stand_in(Layout layout) {
+Tensor stand_in(Layout layout, Device device) {
   alignas(64) static std::byte place[64];
   const auto bytes = static_cast<size_t>(layout.extent()) * size_of(layout.dtype);
-  return Tensor(make_ref<Storage>(place, bytes, Device(), [] {}), std::move(layout));
+  return Tensor(make_ref<Storage>(place, bytes, device, [] {}), std::move(layout));
 }
 
-// The kernels that a body may have: those of the stage that the loop stands in, on the host.
-KernelChoice body_choice(const KernelChoice& stage) {
-  KernelChoice choice = stage.bodies ? *stage.bodies : stage;
+// The kernels that a body may have where the stage runs: those of the stage that the loop is in.
+const KernelChoice& body_choice(const KernelChoice& stage) {
+  return stage.bodies ? *stage.bodies : stage;
+}
+
+// And on the host.
+KernelChoice host_choice(const KernelChoice& stage) {
+  KernelChoice choice = body_choice(stage);
   if (choice.traits().host_memory) return choice;
   choice.backend = devices::cpu();
   choice.mode = FusionMode::off;
@@ -175,6 +236,8 @@ void note_missing(SegmentPlan& plan, const SegmentPlan& body) {
   for (const auto& nest : body.missing)
     if (std::ranges::none_of(plan.missing, [&](const auto& m) { return m.second == nest.second; }))
       plan.missing.push_back(nest);
+  plan.later.insert(plan.later.end(), body.later.begin(), body.later.end());
+  plan.sent.insert(plan.sent.end(), body.sent.begin(), body.sent.end());
   plan.awaits_bodies |= body.awaits_bodies || body.may_be_whole;
   plan.runs_states |= body.runs_states;
 }
@@ -203,7 +266,8 @@ LoopCode form_of(const Draft& d, const Instruction& i, std::span<const Layout> i
 // Stand-ins for what a step takes.
 std::vector<Tensor> step_inputs(const LoopCode& loop) {
   std::vector<Tensor> inputs;
-  for (size_t k = 0; k < loop.in.size(); ++k) inputs.push_back(stand_in(loop.step_layout(k)));
+  for (size_t k = 0; k < loop.in.size(); ++k)
+    inputs.push_back(stand_in(loop.step_layout(k), loop.device ? loop.device->device() : Device()));
   return inputs;
 }
 
@@ -229,9 +293,41 @@ std::vector<Turned> turned_constants(const LoopCode& loop) {
   return turned;
 }
 
-// The form's code. `out` are the loop's results.
-LoopCode make_loop(Draft& d, LoopCode loop, std::shared_ptr<const Code> body,
-                   std::span<const Layout> in, std::span<const Layout> out) {
+// Small steps without carries, and work enough for several threads. Large steps are split by their
+// own kernels.
+bool are_steps_worth_splitting(const LoopCode& loop) {
+  constexpr size_t most_bytes = 256 << 10;
+  constexpr int64_t least_elements = 1 << 16;
+  if (!loop.is_scan || loop.carries > 0 || loop.steps < 2 || loop.bytes > most_bytes) return false;
+  int64_t elements = 0;  // that a step reads and writes
+  for (size_t i = 0; i < loop.inputs; ++i) elements += loop.step_layout(i).numel();
+  for (const Layout& l : loop.out) elements += l.numel();
+  return elements >= (least_elements + loop.steps - 1) / loop.steps;
+}
+
+// Makes loops and branches of one instruction, for the kernels of a choice.
+class LoopMaker {
+ public:
+  LoopMaker(Draft& draft, const KernelChoice& choice) : d(draft), choice_(choice) {}
+  // Nothing where the backend lacks code.
+  std::optional<work::Kernel> make(const Instruction& i, std::span<const Layout> in,
+                                   std::span<const Layout> out);
+
+ private:
+  // The form's code. `out` are the loop's results.
+  LoopCode make_loop(LoopCode loop, std::shared_ptr<const Code> body, std::span<const Layout> in,
+                     std::span<const Layout> out);
+  LoopCode make_condition(std::shared_ptr<const Code> graph, std::span<const Layout> in,
+                          size_t carries);
+  void turn_constants(LoopCode& loop, std::vector<Tensor>& inputs) const;
+
+  Draft& d;
+  const KernelChoice& choice_;
+  bool lacks_code_ = false;
+};
+
+LoopCode LoopMaker::make_loop(LoopCode loop, std::shared_ptr<const Code> body,
+                              std::span<const Layout> in, std::span<const Layout> out) {
   loop.code = std::move(body);
   loop.inputs = in.size();
   loop.results = out.size();
@@ -244,49 +340,55 @@ LoopCode make_loop(Draft& d, LoopCode loop, std::shared_ptr<const Code> body,
     loop.out.push_back(loop.is_scan && r >= loop.carries ? slice_of(layout) : layout);
   }
   loop.places = loop.inputs + loop.results;
-  const KernelChoice choice = body_choice(d.choice);
+  if (!choice_.traits().host_memory) loop.device = choice_.backend;
+  StepPlacer placer(loop);
   if (loop.code->segments() > 1) {
-    loop.kernels = choice;
+    loop.kernels = choice_;
     loop.kernels.dump = nullptr;  // the plan outlives the state that it is made for
     d.plan->runs_states = true;
-    StepPlacer(loop).lay_out();
-    return loop;
+  } else {
+    std::vector<Tensor> inputs = step_inputs(loop);
+    loop.plan = plan_of_step(loop, inputs, choice_);
+    if (!loop.device) turn_constants(loop, inputs);
+    if (loop.plan->may_be_whole &&
+        loop.plan->runs.exchange(fusion::runs_before_stage) < fusion::runs_before_stage)
+      request_whole(*loop.code, *loop.plan, inputs, choice_);
+    note_missing(*d.plan, *loop.plan);
+    placer.find_sources();
+    if (!loop.device) placer.find_in_place();
   }
-  std::vector<Tensor> inputs = step_inputs(loop);
-  loop.plan = plan_of_step(loop, inputs, choice);
-  if (std::vector<Turned> turned = turned_constants(loop); !turned.empty()) {
-    LoopCode other = loop;
-    for (const Turned& t : turned) other.in[t.input].strides = {1, t.given.shape[0]};
-    std::vector<Tensor> other_inputs = step_inputs(other);
-    other.plan = plan_of_step(other, other_inputs, choice);
-    int64_t least = INT64_MAX;
-    for (const Turned& t : turned)
-      least = std::min(least, static_cast<int64_t>(bytes_of_elements(t.given)));
-    if (other.plan->buffer_bytes + least <= loop.plan->buffer_bytes) {
-      loop = std::move(other);
-      inputs = std::move(other_inputs);
-      loop.turned = std::move(turned);
-    }
-  }
-  if (loop.plan->may_be_whole &&
-      loop.plan->runs.exchange(fusion::runs_before_stage) < fusion::runs_before_stage)
-    request_whole(*loop.code, *loop.plan, inputs, choice);
-  note_missing(*d.plan, *loop.plan);
-  StepPlacer placer(loop);
-  placer.find_sources();
-  placer.find_in_place();
+  lacks_code_ |= !placer.find_transfers(*choice_.backend);
+  if (loop.device)
+    for (Ref<Storage>& memory : placer.send_constants()) d.plan->sent.push_back(std::move(memory));
   placer.lay_out();
+  loop.apart = !loop.device && are_steps_worth_splitting(loop);
   return loop;
 }
 
+void LoopMaker::turn_constants(LoopCode& loop, std::vector<Tensor>& inputs) const {
+  std::vector<Turned> turned = turned_constants(loop);
+  if (turned.empty()) return;
+  LoopCode other = loop;
+  for (const Turned& t : turned) other.in[t.input].strides = {1, t.given.shape[0]};
+  std::vector<Tensor> other_inputs = step_inputs(other);
+  other.plan = plan_of_step(other, other_inputs, choice_);
+  int64_t least = INT64_MAX;
+  for (const Turned& t : turned)
+    least = std::min(least, static_cast<int64_t>(bytes_of_elements(t.given)));
+  if (other.plan->buffer_bytes + least > loop.plan->buffer_bytes) return;
+  loop = std::move(other);
+  inputs = std::move(other_inputs);
+  loop.turned = std::move(turned);
+}
+
 // A step of its own: the carries are where and as they lie in the body's steps.
-LoopCode make_condition(Draft& d, std::shared_ptr<const Code> graph, std::span<const Layout> in,
-                        size_t carries) {
+LoopCode LoopMaker::make_condition(std::shared_ptr<const Code> graph, std::span<const Layout> in,
+                                   size_t carries) {
   std::vector<Layout> given(in.begin(), in.end());
   for (size_t i = 0; i < carries; ++i) given[i] = Layout(in[i].dtype, in[i].shape);
   LoopCode once;
   once.steps = 1;
-  return make_loop(d, std::move(once), std::move(graph), given,
+  return make_loop(std::move(once), std::move(graph), given,
                    std::array{Layout(DType::boolean, Sizes())});
 }
 
@@ -299,31 +401,44 @@ std::optional<int64_t> most_trips(const Draft& d, const ops::DataLoop& loop) {
   return most;
 }
 
-}  // namespace
-
-work::WorkRef loop_work(Draft& d, const Instruction& i, std::span<const Layout> in,
-                        std::span<const Layout> out) {
+std::optional<work::Kernel> LoopMaker::make(const Instruction& i, std::span<const Layout> in,
+                                            std::span<const Layout> out) {
   LoopCode form = form_of(d, i, in);
+  work::Kernel made;
   if (i.bodies.size() == 1) {
-    LoopCode loop = make_loop(d, std::move(form), i.bodies[0], in, out);
-    const size_t bytes = loop.bytes;
-    return work::share(work::foreign(work::Kernel::of<run_loop>(std::move(loop), bytes)));
-  }
-  if (const auto data = ops::data_loop_in(*i.op, i.attributes)) {
-    DataLoopCode loop{make_condition(d, i.bodies[0], in, form.carries),
-                      make_loop(d, form, i.bodies[1], in, out), most_trips(d, *data),
-                      *data->failure};
+    LoopCode loop = make_loop(std::move(form), i.bodies[0], in, out);
+    const size_t bytes = loop.scratch_bytes();
+    made = work::Kernel::of<run_loop>(std::move(loop), bytes);
+  } else if (const auto data = ops::data_loop_in(*i.op, i.attributes)) {
+    DataLoopCode loop{make_condition(i.bodies[0], in, form.carries),
+                      make_loop(form, i.bodies[1], in, out), most_trips(d, *data), *data->failure};
     loop.condition_at = loop.body.bytes;
     loop.args_at = loop.condition_at + loop.condition.bytes;
     loop.holds_at = loop.args_at + rounded((in.size() + 1) * sizeof(std::byte*));
-    loop.bytes = loop.holds_at + rounded(1);
-    const size_t bytes = loop.bytes;
-    return work::share(work::foreign(work::Kernel::of<run_data_loop>(std::move(loop), bytes)));
+    const size_t bytes = loop.holds_at + rounded(1);
+    made = work::Kernel::of<run_data_loop>(std::move(loop), bytes);
+  } else {
+    BranchCode branch{make_loop(form, i.bodies[0], in.subspan(1), out),
+                      make_loop(form, i.bodies[1], in.subspan(1), out)};
+    const size_t bytes = std::max(branch.then.bytes, branch.otherwise.bytes);
+    made = work::Kernel::of<run_branch>(std::move(branch), bytes);
   }
-  BranchCode branch{make_loop(d, form, i.bodies[0], in.subspan(1), out),
-                    make_loop(d, form, i.bodies[1], in.subspan(1), out)};
-  const size_t bytes = std::max(branch.then.bytes, branch.otherwise.bytes);
-  return work::share(work::foreign(work::Kernel::of<run_branch>(std::move(branch), bytes)));
+  if (lacks_code_) return std::nullopt;
+  return made;
+}
+
+}  // namespace
+
+LoopWork loop_work(Draft& d, const Instruction& i, std::span<const Layout> in,
+                   std::span<const Layout> out) {
+  const KernelChoice& choice = body_choice(d.choice);
+  const bool sizes_are_known =
+      std::ranges::all_of(i.bodies, [](const auto& body) { return body->segments() == 1; });
+  if (!choice.traits().host_memory && sizes_are_known)
+    if (auto there = LoopMaker(d, choice).make(i, in, out))
+      return {work::share(work::foreign(*there)), *there};
+  const KernelChoice here = host_choice(d.choice);
+  return {work::share(work::foreign(*LoopMaker(d, here).make(i, in, out))), std::nullopt};
 }
 
 }  // namespace gradus::interpreter

@@ -6,9 +6,15 @@
 
 namespace gradus::interpreter {
 
+struct LoopWork {
+  work::WorkRef work;
+  // Where the stage runs on a device, and its steps can: what asks for one after the other there.
+  std::optional<work::Kernel> code;
+};
+
 // Given   an instruction that is a loop, and the layouts of its operands and results
 // Result  work that is the loop. The plan notes what kernels its body waits for
-work::WorkRef loop_work(Draft& draft, const Instruction& loop, std::span<const Layout> in,
-                        std::span<const Layout> out);
+LoopWork loop_work(Draft& draft, const Instruction& loop, std::span<const Layout> in,
+                   std::span<const Layout> out);
 
 }  // namespace gradus::interpreter

@@ -77,6 +77,8 @@ void Maker::run() {
       work::Kernel ready = b.kernel->bind(std::get<work::Loops>(*b.work).frame);
       b.set_code(ready);
       if (ready.parameters) d.plan->kernels.push_back(std::move(ready.parameters));
+    } else if (b.run) {
+      if (b.parameters) d.plan->kernels.push_back(b.work);  // of a loop, which keeps its code
     } else if (b.work && !has_results(b, index)) {
       b.work = nullptr;
     } else if (b.work && !make(b, index)) {

@@ -31,6 +31,7 @@ void note_kernels(const Draft& d) {
 bool is_recordable(const SegmentPlan& plan) {
   constexpr size_t least_launches = 4;
   constexpr int64_t most_bytes = 64 << 20;
+  if (plan.runs_loops_there) return false;
   size_t launches = 0;
   for (const Step& s : plan.steps) {
     if (s.host) return false;

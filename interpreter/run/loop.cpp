@@ -1,9 +1,12 @@
 #include "interpreter/run/loop.h"
 
 #include <algorithm>
-#include <cstring>
+#include <atomic>
+#include <exception>
+#include <mutex>
 
 #include "interpreter/run/body_state.h"
+#include "interpreter/run/faults.h"
 #include "interpreter/run/limits.h"
 #include "interpreter/run/walk.h"
 #include "ops/control_flow.h"
@@ -19,6 +22,13 @@ Layout slice_of(Layout layout) {
 Layout LoopCode::step_layout(size_t i) const {
   if (i < carries) return Layout(in[i].dtype, in[i].shape);
   return i < carries + sequences ? slice_of(in[i]) : in[i];
+}
+
+void LoopCode::Transfer::run(const std::byte* from, std::byte* to, WorkerPool& workers) const {
+  if (!code.run) return;
+  std::byte* const args[] = {const_cast<std::byte*>(from), to};
+  work::KernelScope scope{workers, nullptr};
+  code.run(code.parameters.get(), args, scope);
 }
 
 namespace {
@@ -49,8 +59,11 @@ class Run {
       : l_(loop),
         args_(args),
         scope_(scope),
-        frame_(reinterpret_cast<std::byte**>(scope.scratch + loop.frame_at)),
-        places_(reinterpret_cast<std::byte**>(scope.scratch + loop.places_at)),
+        pointers_(loop.device ? loop.plan->args.size() + loop.places : 0),
+        frame_(loop.device ? pointers_.data()
+                           : reinterpret_cast<std::byte**>(scope.scratch + loop.frame_at)),
+        places_(loop.device ? frame_ + loop.plan->args.size()
+                            : reinterpret_cast<std::byte**>(scope.scratch + loop.places_at)),
         buffer_(scope.scratch + loop.buffer_at),
         observer_(current_run() ? current_run()->options.observer : nullptr) {
     if (l_.plan || l_.steps == 0) return;
@@ -63,9 +76,14 @@ class Run {
     begin();
     for (int64_t n = 0; n < l_.steps; ++n) {
       check_current_limits();
-      const int64_t t = l_.reverse ? l_.steps - 1 - n : n;
-      step(n, t, t);
+      step_in_order(n);
     }
+  }
+
+  // Step n, after `begin` and the steps before.
+  void step_in_order(int64_t n) {
+    const int64_t t = l_.reverse ? l_.steps - 1 - n : n;
+    step(n, t, t);
   }
 
   // Step n, of slice t, after `begin` and the steps before. Errors call it `name`.
@@ -73,6 +91,7 @@ class Run {
     set_places(n, t);
     try {
       run_step(name);
+      if (l_.device) check_faults(*l_.device, *l_.plan, buffer_, at_);
     } catch (const Error& e) {
       throw_at(name, e);
     }
@@ -88,16 +107,16 @@ class Run {
   void give_carries(int64_t steps) const {
     for (size_t i = 0; i < l_.carries; ++i) {
       std::byte* const to = args_[l_.inputs + i];
-      if (steps == 0) {
-        if (l_.in[i].numel()) copy_first(i, to);
-      } else if (const std::byte* from = carry_after(i, steps - 1); from != to) {
-        std::memcpy(to, from, bytes_of_elements(l_.out[i]));
-      }
+      if (steps == 0)
+        l_.first[i].run(args_[i], to, scope_.workers);
+      else if (const std::byte* from = carry_after(i, steps - 1); from != to)
+        l_.last[i].run(from, to, scope_.workers);
     }
   }
 
   void begin() {
     if (l_.plan) set_pointers();
+    if (l_.device) clear_faults(*l_.device, *l_.plan, buffer_);
     for (size_t i = l_.carries + l_.sequences; i < l_.inputs; ++i) places_[i] = args_[i];
     for (const Turned& t : l_.turned) {
       places_[t.input] = scope_.scratch + t.at;
@@ -106,7 +125,7 @@ class Run {
     for (auto [place, at] : l_.own_at) places_[place] = scope_.scratch + at;
     // The first step reads a carry where it lies, if it lies as the others do.
     for (size_t i = 0; i < l_.carries; ++i)
-      if (!lies_as_read(i) && l_.in[i].numel()) copy_first(i, carry_after(i, -1));
+      if (!lies_as_read(i)) l_.first[i].run(args_[i], carry_after(i, -1), scope_.workers);
   }
 
  private:
@@ -126,10 +145,6 @@ class Run {
   std::byte* carry_after(size_t i, int64_t n) const {
     const bool in_result = l_.is_in_place(i) || (l_.steps - 1 - n) % 2 == 0;
     return in_result ? args_[l_.inputs + i] : scope_.scratch + l_.spare_at[i];
-  }
-
-  void copy_first(size_t i, std::byte* to) const {
-    copy_elements(l_.in[i], args_[i], l_.out[i], to);
   }
 
   void set_places(int64_t n, int64_t t) {
@@ -188,15 +203,10 @@ class Run {
   }
 
   void copy(const Copy& c) const {
-    const Layout& to = l_.out[c.result];
-    std::byte* const target = places_[l_.inputs + c.result];
-    if (to.numel() == 0) return;
-    if (!c.from) {
-      std::memset(target, 0, bytes_of_elements(to));
-      return;
-    }
-    const std::byte* base = c.from->fixed ? c.from->fixed : places_[c.from->place];
-    copy_elements(c.from->layout, base + c.from->offset, to, target);
+    std::byte* const to = places_[l_.inputs + c.result];
+    const std::byte* from = to;
+    if (c.from) from = (c.from->fixed ? c.from->fixed : places_[c.from->place]) + c.from->offset;
+    c.transfer.run(from, to, scope_.workers);
   }
 
   [[noreturn]] void throw_at(int64_t name, const Error& e) const {
@@ -209,6 +219,7 @@ class Run {
   const LoopCode& l_;
   std::byte* const* const args_;
   KernelScope& scope_;
+  std::vector<std::byte*> pointers_;  // where the scratch memory is a device's
   std::byte** const frame_;
   std::byte** const places_;
   std::byte* const buffer_;
@@ -219,11 +230,53 @@ class Run {
   std::vector<Layout> in_;  // what it takes
 };
 
+// The steps on all workers. Of several errors it is that of the step that would run first.
+void run_apart(const LoopCode& loop, std::byte* const* args, KernelScope& scope) {
+  const int64_t parts = std::min<int64_t>(loop.steps, 2 * scope.workers.workers());
+  const StageRun* const run = current_run();
+  std::atomic<int64_t> failed{loop.steps};
+  std::exception_ptr error;
+  std::mutex mutex;
+  run_in_slots(scope.workers, parts, [&](int64_t part, int64_t slot) {
+    std::optional<CurrentRun> here;
+    if (run) here.emplace(*run);
+    KernelScope own{scope.workers, scope.scratch + static_cast<size_t>(slot) * loop.bytes};
+    Run steps(loop, args, own);
+    steps.begin();
+    const int64_t end = loop.steps * (part + 1) / parts;
+    int64_t n = loop.steps * part / parts;
+    try {
+      for (; n < end && n < failed; ++n) {
+        check_current_limits();
+        steps.step_in_order(n);
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (n >= failed) return;
+      failed = n;
+      error = std::current_exception();
+    }
+  });
+  if (error) std::rethrow_exception(error);
+}
+
+// A bool, where the steps run.
+bool is_set(const LoopCode& loop, const std::byte* address) {
+  std::byte value{};
+  if (loop.device)
+    loop.device->to_host(&value, address, 1);
+  else
+    value = *address;
+  return value != std::byte{0};
+}
+
 }  // namespace
 
 void run_data_loop(const DataLoopCode& loop, std::byte* const* args, KernelScope& scope) {
   const LoopCode& body = loop.body;
-  auto** const given = reinterpret_cast<std::byte**>(scope.scratch + loop.args_at);
+  std::vector<std::byte*> pointers(body.device ? body.inputs + 1 : 0);
+  auto** const given =
+      body.device ? pointers.data() : reinterpret_cast<std::byte**>(scope.scratch + loop.args_at);
   std::byte* const holds = scope.scratch + loop.holds_at;
   std::copy(args, args + body.inputs, given);
   given[body.inputs] = holds;
@@ -236,7 +289,7 @@ void run_data_loop(const DataLoopCode& loop, std::byte* const* args, KernelScope
     for (size_t i = 0; i < body.carries; ++i) given[i] = steps.carry_before(i, n);
     condition.begin();
     condition.step(0, 0, n);
-    if (*holds == std::byte{0}) break;
+    if (!is_set(body, holds)) break;
     if (n == loop.max_trips) ops::fail_after_most_trips(n, loop.failure);
     steps.step(n, n, n);
   }
@@ -244,11 +297,15 @@ void run_data_loop(const DataLoopCode& loop, std::byte* const* args, KernelScope
 }
 
 void run_loop(const LoopCode& loop, std::byte* const* args, KernelScope& scope) {
-  Run(loop, args, scope).run();
+  const StageRun* const run = current_run();
+  if (loop.apart && scope.workers.workers() > 1 && !(run && run->options.observer))
+    run_apart(loop, args, scope);
+  else
+    Run(loop, args, scope).run();
 }
 
 void run_branch(const BranchCode& branch, std::byte* const* args, KernelScope& scope) {
-  run_loop(*args[0] != std::byte{0} ? branch.then : branch.otherwise, args + 1, scope);
+  run_loop(is_set(branch.then, args[0]) ? branch.then : branch.otherwise, args + 1, scope);
 }
 
 }  // namespace gradus::interpreter

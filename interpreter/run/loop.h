@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/slots.h"
 #include "interpreter/plan.h"
 
 namespace gradus::interpreter {
@@ -17,10 +18,18 @@ struct LoopCode {
     Layout layout;
   };
 
+  // A copy from one place to another, by code of where the steps run.
+  struct Transfer {
+    work::WorkRef work;
+    work::Kernel code;
+    void run(const std::byte* from, std::byte* to, WorkerPool& workers) const;
+  };
+
   // A result that no kernel writes where it belongs: what it is a copy of. None: it is absent.
   struct Copy {
     size_t result = 0;
     std::optional<Source> from;
+    Transfer transfer;  // without a source, of zeros
   };
 
   // A constant that the steps read column by column: a copy that is made once.
@@ -31,26 +40,36 @@ struct LoopCode {
   };
 
   std::shared_ptr<const Code> code;
+  // Where pointers are addresses of a device's, that: the host asks it for step after step. Null
+  // where they are the host's.
+  std::shared_ptr<devices::Backend> device;
   // A step's; or nothing, and what a state chooses from that runs the steps: data decide sizes.
   std::shared_ptr<const SegmentPlan> plan;
   KernelChoice kernels;
   int64_t steps = 0;
   bool is_scan = false, reverse = false;
+  bool apart = false;  // steps are worth running on all workers at once: none is a carry's
   size_t carries = 0, sequences = 0, inputs = 0, results = 0;
   std::vector<Layout> in;                 // of the loop's operands
   std::vector<Layout> out;                // of a step's results
   std::vector<int64_t> slice_bytes;       // by operand, of a sequence: from slice to slice
   std::vector<size_t> place_of_external;  // by the plan's externals
   std::vector<Copy> copies;
+  std::vector<Transfer> first;  // by carry, from how the operand lies to how steps have it
+  std::vector<Transfer> last;   // by carry, from there to the result, where data decide the length
   std::vector<Turned> turned;
   // Places: inputs, results, then tensors that only the step sees. In the scratch memory: pointers
-  // of kernels, of places, the step's buffer, second places of carries, those tensors.
+  // of kernels, of places (here alone, see `device`), the step's buffer, second places of carries,
+  // those tensors.
   size_t places = 0;
-  size_t frame_at = 0, places_at = 0, buffer_at = 0, bytes = 0;
+  size_t frame_at = 0, places_at = 0, buffer_at = 0;
+  size_t bytes = 0;                               // for who runs steps, one after the other
   std::vector<bool> in_place;                     // by carry: each step writes it where it lies
   std::vector<size_t> spare_at;                   // by carry
   std::vector<std::pair<size_t, size_t>> own_at;  // places, and where they lie
 
+  // Scratch memory of the loop.
+  size_t scratch_bytes() const { return bytes * static_cast<size_t>(apart ? most_slots() : 1); }
   // Of an input, in a step.
   Layout step_layout(size_t i) const;
   bool is_in_place(size_t carry) const { return !in_place.empty() && in_place[carry]; }
@@ -64,7 +83,7 @@ struct DataLoopCode {
   LoopCode condition, body;
   std::optional<int64_t> max_trips;
   std::optional<std::string> failure;
-  size_t condition_at = 0, args_at = 0, holds_at = 0, bytes = 0;  // in the scratch memory
+  size_t condition_at = 0, args_at = 0, holds_at = 0;  // in the scratch memory
 };
 
 struct BranchCode {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "interpreter/run/faults.h"
 #include "interpreter/run/limits.h"
 #include "interpreter/run/steps.h"
 #include "interpreter/run/walk.h"
@@ -193,28 +194,6 @@ void run_plan(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
   for_each_step(run, plan, frame, Unwatched<StepPart::after>());
 }
 
-void clear_faults(const StateData& s, const SegmentPlan& plan) {
-  if (plan.faults.empty()) return;
-  const std::vector<std::byte> none(plan.faults.size() * SegmentPlan::fault_bytes);
-  s.place.kernels.backend->to_device(s.buffer->data() + plan.faults_at, none.data(), none.size());
-}
-
-// The first instruction's counts: what others met may follow from it.
-void check_faults(StageRun& run, const SegmentPlan& plan) {
-  if (plan.faults.empty()) return;
-  const StateData& s = run.s;
-  std::vector<std::array<int64_t, 2>> met(plan.faults.size());
-  static_assert(sizeof met[0] == SegmentPlan::fault_bytes);
-  s.place.kernels.backend->to_host(reinterpret_cast<std::byte*>(met.data()),
-                                   s.buffer->data() + plan.faults_at,
-                                   met.size() * SegmentPlan::fault_bytes);
-  for (size_t f = 0; f < met.size(); ++f) {
-    if (met[f][0] == 0) continue;
-    run.at = plan.faults[f].instruction;
-    throw plan.faults[f].error(met[f][1]);
-  }
-}
-
 }  // namespace
 
 SegmentFrame& frame_of(StateData& s, const std::shared_ptr<const SegmentPlan>& plan,
@@ -247,9 +226,10 @@ void run_segment(StageRun& run, const std::shared_ptr<const SegmentPlan>& plan) 
   run.at = StageRun::no_instruction;  // until the first step: memory is the stage's
   SegmentFrame& frame = prepare_frame(s, plan);
   for (const Ref<Storage>& memory : plan->sent) s.place.record_use(memory);
-  clear_faults(s, *plan);
+  devices::Backend& backend = *s.place.kernels.backend;
+  clear_faults(backend, *plan, s.buffer->data());
   run_plan(run, *plan, frame);
-  check_faults(run, *plan);
+  check_faults(backend, *plan, s.buffer->data(), run.at);
   for (const auto& [r, held] : plan->held)
     if (!held.absent && !held.carried) s.versions[index_of(r)] = s.registers[index_of(r)].version();
   for (uint32_t i : s.code->settled_after(plan->segment)) s.left.let_block_go(i, s.blocks[i]);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "gradus/engine.h"
+#include "gradus/inputs.h"
 #include "tests/interpreter/support.h"
 
 namespace gradus::test {
@@ -144,6 +145,81 @@ graph g {
   EXPECT_TRUE(state.poisoned());
   state.restart();
   EXPECT_EQ(run(state, {indices({0, 3}), table})[0].to_doubles(), (std::vector<double>{1, 4}));
+}
+
+Tensor noise(const Sizes& shape, std::string_view name) {
+  return random_tensor(DType::f64, shape, name, 7, *Context::default_context());
+}
+
+// On one worker and on several: the same bits, whatever the steps' order.
+TEST(Loops, StepsWithoutCarriesRunOnAllWorkers) {
+  const std::string text = R"(
+graph row {
+  stage 0 (%x: f64[K], %k: f64[K], %w: f64[K, K]) {
+    %p = mul(%x, %k)
+    %v = mv(%w, %p)
+    %e = sin(%v)
+    %s = sum(%e)
+    return %e, %s
+  }
+}
+graph g {
+  stage 0 (%xs: f64[T, K], %k: f64[K], %w: f64[K, K]) {
+    %e, %s = scan(%xs, %k, %w) {body = "row", sequences = 1, reverse = true}
+    %t = mul(%s, %s)
+    %l = sum(%t)
+    return %l, %e
+  }
+}
+)";
+  constexpr int64_t steps = 3001, width = 8;
+  const std::vector<Tensor> given = {noise(Sizes{steps, width}, "1"), noise(Sizes{width}, "2"),
+                                     noise(Sizes{width, width}, "3")};
+  auto code = compile(text, 2);
+  std::vector<std::vector<Tensor>> results;
+  for (int workers : {1, 2, 5}) {
+    auto context = std::make_shared<Context>(
+        ContextOptions{.workers = workers, .allocator = nullptr, .log = {}});
+    State state(code, context);
+    std::vector<Tensor> all = run(state, given);
+    for (const Tensor& t : run(state, {scalar(1.5), noise(Sizes{steps, width}, "4")}))
+      all.push_back(t);
+    results.push_back(std::move(all));
+  }
+  ASSERT_EQ(results[0].size(), 5u);
+  for (size_t w = 1; w < results.size(); ++w)
+    for (size_t i = 0; i < results[0].size(); ++i)
+      EXPECT_EQ(results[w][i].to_doubles(), results[0][i].to_doubles()) << w << ", " << i;
+}
+
+TEST(Loops, TheFirstOfSeveralErrorsIsTold) {
+  auto code = compile(R"(
+graph pick {
+  stage 0 (%i: i64[1], %table: f64[4]) {
+    %y = index_select(%table, %i) {dim = 0}
+    return %y
+  }
+}
+graph g {
+  stage 0 (%is: i64[T, 1], %table: f64[4]) {
+    %y = scan(%is, %table) {body = "pick", sequences = 1}
+    return %y
+  }
+}
+)");
+  auto context =
+      std::make_shared<Context>(ContextOptions{.workers = 4, .allocator = nullptr, .log = {}});
+  constexpr int64_t steps = 20000;
+  std::vector<double> indices(steps, 1);
+  for (int64_t bad : {15000, 9000, 2501, 19999}) indices[static_cast<size_t>(bad)] = 4;
+  State state(code, context);
+  for (int round = 0; round < 20; ++round) {
+    const std::string message = error_of([&] {
+      run(state, {Tensor::from(DType::i64, Sizes{steps, 1}, indices), f64({1, 2, 3, 4})});
+    });
+    EXPECT_NE(message.find("step 2501 of 'pick'"), std::string::npos) << message;
+    state.restart();
+  }
 }
 
 // Tells a token to cancel when the loop begins.
