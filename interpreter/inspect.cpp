@@ -152,6 +152,7 @@ PlannedProgram plan_program(const Code& code, const DimSizes& sizes, std::option
     plan = interpreter::make_plan(code, s, plan, inputs, std::move(key), choice);
     planned.host_instructions += static_cast<size_t>(
         std::ranges::count_if(plan->steps, [](const auto& step) { return step.host; }));
+    planned.host_instructions += plan->asking_host.size();
     for (const auto& g : plan->groups) {
       PlannedKernel& kernel = planned.kernels.emplace_back();
       kernel.stage = segment.stage;

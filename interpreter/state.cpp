@@ -197,8 +197,10 @@ std::vector<HostInstruction> State::host_instructions() const {
   std::vector<HostInstruction> list;
   for (const auto& plan : impl_->plans) {
     if (!plan) continue;
+    const size_t stage = impl_->code->segment(plan->segment).stage;
     for (const interpreter::Step& s : plan->steps)
-      if (s.host) list.push_back({impl_->code->segment(plan->segment).stage, s.instruction});
+      if (s.host) list.push_back({stage, s.instruction});
+    for (uint32_t loop : plan->asking_host) list.push_back({stage, loop});
   }
   return list;
 }

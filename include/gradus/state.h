@@ -215,8 +215,8 @@ class State {
   // The groups of the stages that have run, as they ran last.
   std::vector<FusedGroup> groups() const;
   std::vector<WholeStage> whole_stages() const;
-  // What of them ran on the host because the state's device has no code for it. Opaque
-  // instructions always do, and are not among them.
+  // What of them ran on the host because the state's device has no code for it, and loops of which
+  // an instruction of a step did. Opaque instructions always do, and are not among them.
   std::vector<HostInstruction> host_instructions() const;
   // Where the stages that have run, or are prepared, take most of memory. A stage that opaque
   // instructions cut has several.

@@ -126,6 +126,7 @@ class WorkBinder {
       if (made.code) {
         bound.set_code(*made.code);
         d.plan->runs_loops_there = true;
+        if (made.asks_host) d.plan->asking_host.push_back(d.segment.first + index);
       }
       place_results(index, loop);
     } else {

@@ -312,6 +312,8 @@ class LoopMaker {
   // Nothing where the backend lacks code.
   std::optional<work::Kernel> make(const Instruction& i, std::span<const Layout> in,
                                    std::span<const Layout> out);
+  // Whether some instruction of a step of what was made runs on the host.
+  bool asks_host() const { return asks_host_; }
 
  private:
   // The form's code. `out` are the loop's results.
@@ -323,7 +325,7 @@ class LoopMaker {
 
   Draft& d;
   const KernelChoice& choice_;
-  bool lacks_code_ = false;
+  bool lacks_code_ = false, asks_host_ = false;
 };
 
 LoopCode LoopMaker::make_loop(LoopCode loop, std::shared_ptr<const Code> body,
@@ -354,6 +356,8 @@ LoopCode LoopMaker::make_loop(LoopCode loop, std::shared_ptr<const Code> body,
         loop.plan->runs.exchange(fusion::runs_before_stage) < fusion::runs_before_stage)
       request_whole(*loop.code, *loop.plan, inputs, choice_);
     note_missing(*d.plan, *loop.plan);
+    asks_host_ |=
+        std::ranges::any_of(loop.plan->steps, &Step::host) || !loop.plan->asking_host.empty();
     placer.find_sources();
     if (!loop.device) placer.find_in_place();
   }
@@ -434,11 +438,13 @@ LoopWork loop_work(Draft& d, const Instruction& i, std::span<const Layout> in,
   const KernelChoice& choice = body_choice(d.choice);
   const bool sizes_are_known =
       std::ranges::all_of(i.bodies, [](const auto& body) { return body->segments() == 1; });
-  if (!choice.traits().host_memory && sizes_are_known)
-    if (auto there = LoopMaker(d, choice).make(i, in, out))
-      return {work::share(work::foreign(*there)), *there};
+  if (!choice.traits().host_memory && sizes_are_known) {
+    LoopMaker maker(d, choice);
+    if (auto there = maker.make(i, in, out))
+      return {work::share(work::foreign(*there)), *there, maker.asks_host()};
+  }
   const KernelChoice here = host_choice(d.choice);
-  return {work::share(work::foreign(*LoopMaker(d, here).make(i, in, out))), std::nullopt};
+  return {work::share(work::foreign(*LoopMaker(d, here).make(i, in, out))), {}};
 }
 
 }  // namespace gradus::interpreter

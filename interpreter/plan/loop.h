@@ -10,6 +10,7 @@ struct LoopWork {
   work::WorkRef work;
   // Where the stage runs on a device, and its steps can: what asks for one after the other there.
   std::optional<work::Kernel> code;
+  bool asks_host = false;  // some instruction of a step runs on the host
 };
 
 // Given   an instruction that is a loop, and the layouts of its operands and results

@@ -50,4 +50,17 @@ struct Counted {
       std::make_shared<Context>(ContextOptions{.workers = 1, .allocator = heap, .log = {}});
 };
 
+// Tells a token to cancel at the first instruction.
+class Canceller final : public InstructionObserver {
+ public:
+  explicit Canceller(CancelToken& token) : token_(token) {}
+  void before(size_t, size_t instruction) override {
+    if (instruction == 0) token_.cancel();
+  }
+  void after(size_t, size_t) override {}
+
+ private:
+  CancelToken& token_;
+};
+
 }  // namespace gradus::test
