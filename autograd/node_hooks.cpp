@@ -1,7 +1,6 @@
 #include "autograd/node_hooks.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace gradus::autograd {
 
@@ -43,24 +42,15 @@ void check_input(const Node& node, uint32_t input, const Variables& gradients) {
                 node.name(), gradients.size());
 }
 
-class OrderGuard {
- public:
-  OrderGuard(const Node& node, bool create_graph) {
-    const OrderLimit* limit = node.order_limit();
-    if (!limit) return;
-    if (limit->left <= 0)
-      throw Error("'{}' cannot be differentiated that often: a further derivative is asked for",
-                  limit->function);
-    if (!create_graph) return;
-    lowered_.emplace(thread_state().order_limit,
-                     make_ref<const OrderLimit>(limit->left - 1, limit->function));
-  }
-
- private:
-  std::optional<ValueGuard<Ref<const OrderLimit>>> lowered_;
-  bool set_ = false;
-  Ref<const OrderLimit> saved_;
-};
+// How often what a node records can be differentiated.
+Ref<const OrderLimit> limit_within(const Node& node, bool create_graph) {
+  const OrderLimit* limit = node.order_limit();
+  if (limit && limit->left <= 0)
+    throw Error("'{}' cannot be differentiated that often: a further derivative is asked for",
+                limit->function);
+  if (!limit || !create_graph) return thread_state().order_limit;
+  return make_ref<const OrderLimit>(limit->left - 1, limit->function);
+}
 
 }  // namespace
 
@@ -97,7 +87,7 @@ void NodeHooks::run_pre_hooks(Variables& gradients) const {
 }
 
 Variables NodeHooks::run_node(Variables& gradients, bool keep_graph, bool create_graph) const {
-  OrderGuard order(node_, create_graph);
+  const ValueGuard order(thread_state().order_limit, limit_within(node_, create_graph));
   if (!keep_graph) node_.will_release_variables();
   bool posts = lists_ && !lists_->post.empty();
   Variables given;

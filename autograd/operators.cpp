@@ -2,6 +2,7 @@
 #include <array>
 
 #include "autograd/loop_call.h"
+#include "autograd/opaque_values.h"
 #include "autograd/operator_node.h"
 #include "autograd/recorder.h"
 #include "autograd/shape_tensor.h"
@@ -235,6 +236,13 @@ std::shared_ptr<void> VariableWorld::enter_step(std::string_view loop, size_t st
     return place.empty() ? here : place + ", " + here;
   };
   return std::make_shared<StateGuard>(std::move(state));
+}
+
+SmallVector<ops::Value, 2> VariableWorld::emit_results(const Operator& op, Attributes attributes,
+                                                       std::span<const ops::Value> operands,
+                                                       size_t results) {
+  return op.traits.opaque ? emit_opaque(*this, op, attributes, operands, results)
+                          : emit(op, std::move(attributes), operands);
 }
 
 SmallVector<ops::Value, 2> VariableWorld::emit(const Operator& op, Attributes attributes,

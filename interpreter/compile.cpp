@@ -94,22 +94,13 @@ class Compiler {
       add_opaque(code, node, i);
     } else if (node.op->traits.loop) {
       for (const ops::GraphName* named : ops::graphs_in(node))
-        i.bodies.push_back(compile_body(*named->graph));
+        i.bodies.push_back(Code::compile(*named->graph));
     } else if (!node.op->bind) {
       throw graph_.error_at(node.where, fmt::format("operator '{}' cannot be run", node.op->name));
     }
+    code_.calls_functions_ |=
+        i.is_opaque() || std::ranges::any_of(i.bodies, &Code::calls_functions);
     code.instructions.push_back(std::move(i));
-  }
-
-  std::shared_ptr<const Code> compile_body(const ir::Graph& body) const {
-    auto code = Code::compile(body);
-    for (const Instruction& i : code->stage(0).instructions)
-      if (i.is_opaque())
-        throw code->graph().error_at(
-            i.where, fmt::format("'{}' stands in a graph that a loop or branch runs, where "
-                                 "functions are not supported",
-                                 i.op->name));
-    return code;
   }
 
   void add_opaque(StageCode& code, const ir::Node& node, Instruction& i) {

@@ -39,6 +39,10 @@ class VariableWorld final : public ops::World {
   static Variable variable(const ops::Value& v);
   SmallVector<ops::Value, 2> emit(const ir::Operator& op, ir::Attributes attributes,
                                   std::span<const ops::Value> operands) override;
+  // Opaque functions run, and so does `eval` of their handles.
+  SmallVector<ops::Value, 2> emit_results(const ir::Operator& op, ir::Attributes attributes,
+                                          std::span<const ops::Value> operands,
+                                          size_t results) override;
   std::optional<bool> truth(const ops::Value& value) override;
   // Nodes made meanwhile are named with the step in anomaly mode.
   std::shared_ptr<void> enter_step(std::string_view loop, size_t step) override;

@@ -48,7 +48,7 @@ struct Instruction {
   uint32_t first_result = 0, results = 0;    // slice of StageCode::results
   uint32_t node = 0;                         // of the lowered stage
   uint32_t opaque = 0;                       // index into StageCode::opaque; function and eval
-  // Of what runs graphs: those that its attributes name, of one segment each.
+  // Of what runs graphs: those that its attributes name.
   std::vector<std::shared_ptr<const Code>> bodies;
   SourceLocation where;  // in the program's text
   bool is_opaque() const { return kind == Kind::function || kind == Kind::eval; }
@@ -149,6 +149,8 @@ class Code {
   const Tensor& constant(Register r) const { return constants_[index_of(r)]; }
   bool is_handle(Register r) const { return !type_of(r).is_tensor(); }
   bool has_handles() const { return has_handles_; }
+  // Whether the user's functions run in it, or in a graph that it runs.
+  bool calls_functions() const { return calls_functions_; }
   // The segments of all stages, in order.
   size_t segments() const { return segments_.size(); }
   const Segment& segment(size_t s) const { return segments_[s]; }
@@ -186,7 +188,7 @@ class Code {
   std::vector<uint32_t> made_in_, last_segment_;   // by register
   std::vector<bool> seen_;                         // by register
   std::vector<SmallVector<uint32_t, 1>> settled_;  // by segment
-  bool has_handles_ = false;
+  bool has_handles_ = false, calls_functions_ = false;
   std::vector<std::string> dimensions_;
   std::map<std::string, size_t, std::less<>> dimension_index_;
   std::unique_ptr<interpreter::PlanCache> plans_;

@@ -48,9 +48,13 @@ void BodyState::run(std::span<const Layout> in, std::byte* const* inputs,
                     std::span<const Layout> out, std::byte* const* results, int64_t name,
                     uint32_t& at) {
   if (observer_) observer_->step = name;
-  std::vector<Tensor> given, made;
-  for (size_t i = 0; i < in.size(); ++i) given.push_back(tensor_at(inputs[i], in[i]));
-  for (size_t r = 0; r < out.size(); ++r) made.push_back(tensor_at(results[r], out[r]));
+  const bool keeps = state_.code->stage(0).opaque.size() > 0;
+  std::vector<Tensor> given, made(out.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    given.push_back(tensor_at(inputs[i], in[i]));
+    if (keeps) given.back() = given.back().copy();
+  }
+  for (size_t r = 0; r < out.size() && !keeps; ++r) made[r] = tensor_at(results[r], out[r]);
   state_.restart();
   StageRun run{state_, made, options_};
   try {
@@ -59,9 +63,13 @@ void BodyState::run(std::span<const Layout> in, std::byte* const* inputs,
     at = run.at == StageRun::no_instruction ? 0 : run.at;
     throw;
   }
-  for (size_t r = 0; r < out.size(); ++r)
-    if (!made[r].defined() && out[r].numel())
-      std::memset(results[r], 0, static_cast<size_t>(out[r].numel()) * size_of(out[r].dtype));
+  for (size_t r = 0; r < out.size(); ++r) {
+    if (!out[r].numel()) continue;
+    if (!made[r].defined())
+      std::memset(results[r], 0, bytes_of_elements(out[r]));
+    else if (keeps)
+      copy_elements(made[r].layout(), made[r].data(), out[r], results[r]);
+  }
 }
 
 }  // namespace gradus::interpreter

@@ -1,4 +1,5 @@
-// Steps of a loop whose body has sizes that data decide: each is a round of a state of the body.
+// Steps of a loop whose body has sizes that data decide, or calls functions: each is a round of a
+// state of the body.
 #pragma once
 
 #include <span>
@@ -15,6 +16,7 @@ class BodyState {
   BodyState(const BodyState&) = delete;
 
   // Given   what a step takes and gives, and where that lies
+  // Execute functions may keep what they are given: that is memory of its own then
   // Result  the step's results are there; those that are absent are zeros
   // `at` is the instruction that runs, for who catches what it throws. Observers know the step as
   // `name`.

@@ -61,8 +61,9 @@ class ScanDerivative {
   }
 
   // What the backward pass reads of the step: inputs, what is computed again of those, and what is
-  // kept. What a carry becomes is its input of the step that the backward loop took before: that
-  // hands it on, so that one stack is kept of a carry, and one sum of its gradients.
+  // kept. There is no stack of handles: a function that leaves one for it is called again. What a
+  // carry becomes is its input of the step that the backward loop took before: that hands it on, so
+  // that one stack is kept of a carry, and one sum of its gradients.
   void find_kept(const LoopStep& s) {
     const Graph& g = s.graph;
     maker_.assign(g.values.size(), nullptr);
@@ -94,13 +95,14 @@ class ScanDerivative {
       } else if (const size_t carry = carry_that_becomes(g, v); carry < loop_.carries) {
         handed_on_[carry] = v;
         read(g.stages[0].inputs[carry]);
-      } else if (is_made_again(*maker_[index_of(v)])) {
+      } else if (!g[v].type.is_tensor() || is_made_again(*maker_[index_of(v)])) {
         again_.insert(maker_[index_of(v)]);
         for (const Operand& o : maker_[index_of(v)]->operands) read(value_in(o));
       } else {
         kept_.push_back(v);
       }
     }
+    std::erase_if(kept_, [&](ValueId v) { return again_.contains(maker_[index_of(v)]); });
     std::ranges::sort(kept_);
   }
 

@@ -1,13 +1,39 @@
 #include "tests/corpus/reference.h"
 
+#include <algorithm>
+
+#include "gradus/apply.h"
+#include "gradus/thread_state.h"
 #include "interpreter/handle.h"
 #include "kernels/evaluate.h"
 #include "ops/opaque.h"
+#include "ops/structural.h"
 #include "tests/corpus/walk.h"
 
 namespace gradus::corpus {
 
 namespace {
+
+// In a graph that it runs.
+bool calls_functions(const ir::Node& node) {
+  return std::ranges::any_of(ops::graphs_in(node), [](const ops::GraphName* named) {
+    return std::ranges::any_of(named->graph->stages[0].nodes, [](const ir::Node& n) {
+      return n.op->traits.opaque || calls_functions(n);
+    });
+  });
+}
+
+// Functions take variables.
+SmallVector<Tensor, 2> run_as_variables(const ir::Node& node,
+                                        std::span<const ops::EagerOperand> operands) {
+  autograd::GradModeGuard off(autograd::GradMode::no_grad);
+  std::vector<autograd::VariableOperand> in;
+  for (const ops::EagerOperand& o : operands) in.push_back(autograd::Variable(std::get<Tensor>(o)));
+  SmallVector<Tensor, 2> out;
+  for (const autograd::Variable& v : autograd::apply(*node.op, node.attributes, in))
+    out.push_back(v.data());
+  return out;
+}
 
 struct Tensors {
   using Value = Tensor;
@@ -15,6 +41,8 @@ struct Tensors {
   static Tensor of(Tensor t) { return t; }
   static auto run(const ir::Operator& op, const ir::Attributes& attributes,
                   std::span<const ops::EagerOperand> operands) {
+    const ir::Node node{&op, attributes, {}, {}, {}};
+    if (calls_functions(node)) return run_as_variables(node, operands);
     return ops::evaluate(op, attributes, operands, *Context::default_context());
   }
 };
