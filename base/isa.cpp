@@ -1,5 +1,8 @@
 #include "gradus/isa.h"
 
+#include <cstdlib>
+#include <string_view>
+
 namespace gradus {
 
 bool cpu_has_v3() {
@@ -9,6 +12,20 @@ bool cpu_has_v3() {
   return has;
 #else
   return false;
+#endif
+}
+
+CpuLevel cpu_level() {
+  if (!cpu_has_v3()) return CpuLevel::base;
+#if GRADUS_HAS_V3
+  static const bool has_v4 = [] {
+    const char* isa = std::getenv("GRADUS_ISA");
+    const bool less = isa && *isa && std::string_view(isa) != "x86-64-v4";
+    return !less && __builtin_cpu_supports("x86-64-v4");
+  }();
+  return has_v4 ? CpuLevel::v4 : CpuLevel::v3;
+#else
+  return CpuLevel::v3;
 #endif
 }
 

@@ -92,7 +92,7 @@ template <class C>
 void multiply_tile(const GatherPlan& p, const GatherPart& part, const GatherTile& tile,
                    const C* weights, const C* read, C* product) {
   using K = GemmKernels<C>;
-  const K& kernels = gemm_kernels<C>(cpu_has_v3());
+  const K& kernels = gemm_kernels<C>(cpu_level());
   const int64_t k = static_cast<int64_t>(part.at.size()), length = tile.length();
   const int64_t runs = part.joined ? 1 : tile.rows, run = part.joined ? length : tile.count;
   const int64_t width = p.rows == 1 ? K::wide : K::columns;

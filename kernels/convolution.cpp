@@ -81,7 +81,7 @@ void pack_panels(const WeightPlan& p, const WeightStep<T, C>& s, C* panels) {
   const int64_t row = p.dy_row(s.n);
   for (int64_t r = 0; r < p.rows; r += step, panels += step * s.n) {
     if (p.rows - r >= step) {
-      gemm_kernels<C>(cpu_has_v3()).transpose(s.dy + r * row, row, s.n, panels);
+      gemm_kernels<C>(cpu_level()).transpose(s.dy + r * row, row, s.n, panels);
       continue;
     }
     for (int64_t i = 0; i < p.rows - r; ++i)
@@ -119,7 +119,7 @@ void add_planes(const WeightPlan& p, const WeightStep<T, C>& s, C* sums, std::by
         t.a = copy;
         t.a_rows = p.at.data() + i;
         t.c = product + i * p.rows + j;
-        gemm_kernels<C>(cpu_has_v3()).tile(t);
+        gemm_kernels<C>(cpu_level()).tile(t);
       }
     }
   }

@@ -110,7 +110,7 @@ void multiply_block(const Gemm& g, const GemmKernels<C>& kernels, GemmTile<C> t,
                     int64_t columns, bool packed_a, bool packed_b) {
   using K = GemmKernels<C>;
   const GemmTile<C> first = t;
-  const int64_t width = rows == 1 && !packed_b ? K::wide : K::columns;
+  const int64_t width = rows == 1 && !packed_b ? kernels.row_columns : K::columns;
   for (int64_t j = 0; j < columns; j += width) {
     t.columns = std::min(width, columns - j);
     t.b = first.b + (packed_b ? j * t.k : j);
@@ -127,7 +127,7 @@ template <class T, class C>
 void multiply(const Gemm& g, const Blocking<T, C>& blocking, const Item<T, C>& item,
               std::byte* scratch) {
   using K = GemmKernels<C>;
-  const K& kernels = gemm_kernels<C>(cpu_has_v3());
+  const K& kernels = gemm_kernels<C>(cpu_level());
   C* a_panels = reinterpret_cast<C*>(scratch);
   C* b_panels = reinterpret_cast<C*>(scratch + blocking.a_bytes);
   GemmTile<C> t;

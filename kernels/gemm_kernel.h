@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "gradus/isa.h"
+
 namespace gradus::kernels {
 
 // c[i, j] = (first ? 0 : c[i, j]) + chain over k of a[i, k] * b[k, j], the chain as in
@@ -26,14 +28,16 @@ template <class C>
 struct GemmKernels {
   static constexpr int64_t rows = 6;                  // of a tile, at most
   static constexpr int64_t columns = 64 / sizeof(C);  // of a tile, at most, and of a packed panel
-  static constexpr int64_t wide = 4 * columns;        // of a tile of one row, at most
+  static constexpr int64_t wide = 4 * columns;        // of a tile of one row
+  static constexpr int64_t widest = 4 * wide;         // the same, of strides, where there is v4
+  int64_t row_columns;                                // of those: `wide` or `widest`
   void (*tile)(const GemmTile<C>&);
   // target[k * columns + j] = source[k + j * stride]: packs a panel whose k are neighbours.
   void (*transpose)(const C* source, int64_t stride, int64_t k, C* target);
 };
 
-// `v3` asks for the loops of x86-64-v3 where the library has them.
+// The loops of this level, or of one below where the library has none.
 template <class C>
-const GemmKernels<C>& gemm_kernels(bool v3);
+const GemmKernels<C>& gemm_kernels(CpuLevel level);
 
 }  // namespace gradus::kernels

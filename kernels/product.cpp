@@ -201,16 +201,16 @@ void run_tile(const GemmTile<C>& tile, std::byte* const* args, KernelScope&) {
   t.a = reinterpret_cast<const C*>(args[0]);
   t.b = reinterpret_cast<const C*>(args[1]);
   t.c = reinterpret_cast<C*>(args[2]);
-  gemm_kernels<C>(cpu_has_v3()).tile(t);
+  gemm_kernels<C>(cpu_level()).tile(t);
 }
 
 // A product of several such tiles, of operands that are read where they lie.
 template <class C>
 void run_tiles(const GemmTile<C>& whole, std::byte* const* args, KernelScope&) {
   using K = GemmKernels<C>;
-  const GemmKernels<C>& kernels = gemm_kernels<C>(cpu_has_v3());
+  const GemmKernels<C>& kernels = gemm_kernels<C>(cpu_level());
   GemmTile<C> t = whole;
-  const int64_t width = whole.rows == 1 ? K::wide : K::columns;
+  const int64_t width = whole.rows == 1 ? kernels.row_columns : K::columns;
   for (int64_t j = 0; j < whole.columns; j += width) {
     t.columns = std::min(width, whole.columns - j);
     t.b = reinterpret_cast<const C*>(args[1]) + j;

@@ -104,7 +104,8 @@ TEST(MatmulOrder, HoldsForEveryShapeAndLayout) {
                          {6, 5, 40},
                          {1, 31, 256},
                          {4, 1, 9},
-                         {1, 32, 257}}) {
+                         {1, 32, 257},
+                         {1, 700, 40}}) {
     expect_order<float, float>(DType::f32, m, n, k);
     expect_order<double, double>(DType::f64, m, n, k);
   }
@@ -123,31 +124,44 @@ TEST(MatmulOrder, HoldsAcrossBlocks) {
   expect_order<BFloat16, float>(DType::bf16, 200, 40, 260);
 }
 
+// Beside the baseline, those that run here.
+std::vector<CpuLevel> levels_here() {
+  std::vector<CpuLevel> levels;
+  for (CpuLevel level : {CpuLevel::v3, CpuLevel::v4})
+    if (level <= cpu_level()) levels.push_back(level);
+  return levels;
+}
+
 TEST(MatmulOrder, IsTheSameForEveryInstructionSet) {
   auto same = [](auto zero) {
     using C = decltype(zero);
     using K = kernels::GemmKernels<C>;
     std::mt19937_64 generator(4);
     std::uniform_real_distribution<double> value(-2, 2);
-    std::vector<C> a(6 * 300), b(300 * K::wide), c(6 * K::wide);
+    std::vector<C> a(6 * 300), b(77 * K::widest), c(6 * K::widest);
     for (auto* v : {&a, &b, &c})
       for (C& x : *v) x = static_cast<C>(value(generator));
-    for (int64_t rows = 1; rows <= K::rows; ++rows)
-      for (int64_t columns = 1; columns <= (rows == 1 ? K::wide : K::columns); ++columns)
-        for (bool first : {true, false}) {
-          std::vector<C> x = c, y = c;
-          kernels::GemmTile<C> t{rows,     columns, 77,       a.data(), 77,   1,
-                                 b.data(), K::wide, x.data(), K::wide,  first};
-          kernels::gemm_kernels<C>(false).tile(t);
-          t.c = y.data();
-          kernels::gemm_kernels<C>(true).tile(t);
-          EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * sizeof(C)), 0)
-              << rows << "x" << columns;
-        }
+    const K& base = kernels::gemm_kernels<C>(CpuLevel::base);
+    for (CpuLevel level : levels_here()) {
+      const K& other = kernels::gemm_kernels<C>(level);
+      for (int64_t rows = 1; rows <= K::rows; ++rows)
+        for (int64_t columns = 1; columns <= (rows == 1 ? other.row_columns : K::columns);
+             ++columns)
+          for (bool first : {true, false}) {
+            std::vector<C> x = c, y = c;
+            kernels::GemmTile<C> t{rows,     columns,   77,       a.data(),  77,   1,
+                                   b.data(), K::widest, x.data(), K::widest, first};
+            base.tile(t);
+            t.c = y.data();
+            other.tile(t);
+            EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * sizeof(C)), 0)
+                << rows << "x" << columns << " at level " << static_cast<int>(level);
+          }
+    }
     for (int64_t k : {1, 4, 7, 8, 21}) {
       std::vector<C> x(static_cast<size_t>(k * K::columns)), y = x;
-      kernels::gemm_kernels<C>(false).transpose(b.data(), 30, k, x.data());
-      kernels::gemm_kernels<C>(true).transpose(b.data(), 30, k, y.data());
+      base.transpose(b.data(), 30, k, x.data());
+      kernels::gemm_kernels<C>(cpu_level()).transpose(b.data(), 30, k, y.data());
       EXPECT_EQ(x, y) << k;
     }
   };
