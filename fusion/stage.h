@@ -48,15 +48,33 @@ bool is_inline(const work::Work& work);
 // Whether the elements of a copy's last dimension are neighbours where they come from and go to.
 bool has_rows(const work::Copy& copy);
 
+// How one of a stage's pointers moves between two rounds: by `next`, then by `after`, in turns. In
+// bytes. Generated code knows the fields.
+struct PointerMove {
+  int64_t arg, next, after;
+};
+
+// How often a stage's function does its work in one call, and how pointers move in between.
+struct Rounds {
+  int64_t left = 1;  // one at least; afterwards those that were not finished
+  std::span<PointerMove> moves;
+};
+
 // Compiled code of a stage. Immutable, for any number of threads.
 class StageKernel {
  public:
   using Loops = void (*)(std::byte* const* args);
   virtual ~StageKernel() = default;
-  // Runs all items in order. `calls` has the calls by number; their scratch memory begins at
-  // `scratch`. What a call throws passes through: `item` is the one that did.
-  virtual void run(std::byte* const* args, std::span<const OuterCall> calls, WorkerPool& workers,
-                   std::byte* scratch, size_t& item) const = 0;
+  // Runs all items in order, round by round. Pointers and moves are as the last round had them
+  // then. `calls` has the calls by number; their scratch memory begins at `scratch`. What a call
+  // throws passes through: `item` is the one that did.
+  virtual void run(std::byte** args, Rounds& rounds, std::span<const OuterCall> calls,
+                   WorkerPool& workers, std::byte* scratch, size_t& item) const = 0;
+  void run_once(std::byte** args, std::span<const OuterCall> calls, WorkerPool& workers,
+                std::byte* scratch, size_t& item) const {
+    Rounds once;
+    run(args, once, calls, workers, scratch, item);
+  }
   // One of the program's nests alone, for who runs item by item. Valid as long as this is.
   virtual Loops loops(size_t piece) const = 0;
 };

@@ -138,6 +138,7 @@ struct SegmentPlan {
     // By item, of the stage's instructions, and the kind of its work; empty: a call.
     std::vector<uint32_t> instructions;
     std::vector<std::string_view> kinds;
+    double nanoseconds = 0;  // that it is estimated to take
   };
   std::optional<Whole> whole;
   // Whether it may become one function, once it has run so often; and whether that was asked for.

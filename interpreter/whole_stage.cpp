@@ -97,15 +97,15 @@ class Describer {
     if (std::holds_alternative<work::Loops>(*step.work))
       parts_.emplace_back(static_cast<const Part*>(step.parameters), piece);
     if (!is_piece) whole.calls.push_back({step.run, step.parameters, step.args, step.scratch});
-    nanoseconds_ += is_piece ? fusion::nanoseconds_of_piece(*step.work, elements(step))
-                             : fusion::nanoseconds_of_call(*step.work, elements(step));
+    whole.nanoseconds += is_piece ? fusion::nanoseconds_of_piece(*step.work, elements(step))
+                                  : fusion::nanoseconds_of_call(*step.work, elements(step));
   }
   // A function with more calls than half of the rest would gain little.
   bool is_worth_it(WholeStages which) const {
     constexpr size_t least_items = 3;
     if (which == WholeStages::always) return program.items.size() > whole.calls.size();
     return program.items.size() >= least_items && 3 * whole.calls.size() <= program.items.size() &&
-           nanoseconds_ <= fusion::most_stage_nanoseconds;
+           whole.nanoseconds <= fusion::most_stage_nanoseconds;
   }
   uint32_t number_of(const work::Work& piece) {
     const auto next = static_cast<uint32_t>(program.pieces.size());
@@ -127,7 +127,6 @@ class Describer {
 
   const Code& code_;
   const StageCode& stage_;
-  double nanoseconds_ = 0;
   std::vector<std::pair<const Part*, uint32_t>> parts_;  // and the numbers of their pieces
   std::map<std::string, uint32_t> pieces_;               // by key
 };

@@ -14,10 +14,12 @@ int64_t StageCalls::run(int64_t number) noexcept {
   }
 }
 
-void CompiledStage::run(std::byte* const* args, std::span<const OuterCall> calls,
+void CompiledStage::run(std::byte** args, Rounds& rounds, std::span<const OuterCall> calls,
                         WorkerPool& workers, std::byte* scratch, size_t& item) const {
-  StageCalls needs{args, calls, {workers, nullptr}, scratch};
-  item = static_cast<size_t>(entry_(args, &needs));
+  StageCalls needs{rounds.left, args, calls, {workers, nullptr}, scratch};
+  item = static_cast<size_t>(
+      entry_(args, &needs, rounds.moves.data(), static_cast<int64_t>(rounds.moves.size())));
+  rounds.left = needs.left;
   if (needs.error) std::rethrow_exception(needs.error);
 }
 

@@ -15,8 +15,9 @@ struct CompileTimes {
   double total() const { return lower + verify + optimize + generate + link; }
 };
 
-// What a stage's function needs for its calls, while it runs.
+// What a stage's function needs while it runs.
 struct StageCalls {
+  int64_t left;  // rounds; generated code knows that it comes first
   std::byte* const* args;
   std::span<const OuterCall> calls;
   work::KernelScope scope;
@@ -35,7 +36,7 @@ class CompiledStage final : public StageKernel {
                 std::vector<Loops> pieces)
       : code_(std::move(code)), times_(times), entry_(entry), pieces_(std::move(pieces)) {}
 
-  void run(std::byte* const* args, std::span<const OuterCall> calls, WorkerPool& workers,
+  void run(std::byte** args, Rounds& rounds, std::span<const OuterCall> calls, WorkerPool& workers,
            std::byte* scratch, size_t& item) const override;
   Loops loops(size_t piece) const override { return pieces_[piece]; }
   const CompileTimes& times() const { return times_; }

@@ -12,9 +12,11 @@ namespace gradus::fusion::cpu {
 // What a stage's function hands to a call.
 struct StageCalls;
 
-// How the compiled function is called: with the stage's pointers, and what its calls need. Returns
-// the number of the item whose call failed, or how many items there are.
-using StageEntry = int64_t (*)(std::byte* const* args, StageCalls* calls);
+// How the compiled function is called: with the stage's pointers, what its calls need, and how
+// pointers move between rounds. Returns the number of the item whose call failed, or how many items
+// there are; `calls` says then how many rounds are left.
+using StageEntry = int64_t (*)(std::byte** args, StageCalls* calls, PointerMove* moves,
+                               int64_t count);
 
 // The function that it calls, with the same and a call's number: not 0 if the call failed.
 inline constexpr const char* outer_call_name = "gradus_outer_call";

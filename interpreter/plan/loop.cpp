@@ -204,6 +204,8 @@ void StepPlacer::lay_out() {
     const bool two = !l.is_in_place(i) && (l.steps > 1 || !l.in[i].contiguous());
     l.spare_at.push_back(take(two ? bytes_of_elements(l.out[i]) : 0));
   }
+  if (l.rounds > 1)
+    l.moves_at = take(l.plan->args.size() * (sizeof(fusion::PointerMove) + 2 * sizeof(std::byte*)));
   for (auto& [place, at] : l.own_at) at = take(at);
   for (Turned& t : l.turned) t.at = take(bytes_of_elements(t.given));
 }
@@ -294,15 +296,24 @@ std::vector<Turned> turned_constants(const LoopCode& loop) {
 }
 
 // Small steps without carries, and work enough for several threads. Large steps are split by their
-// own kernels.
+// own kernels. The user's functions run on the thread that runs the stage.
 bool are_steps_worth_splitting(const LoopCode& loop) {
   constexpr size_t most_bytes = 256 << 10;
   constexpr int64_t least_elements = 1 << 16;
   if (!loop.is_scan || loop.carries > 0 || loop.steps < 2 || loop.bytes > most_bytes) return false;
+  if (loop.code->calls_functions()) return false;
   int64_t elements = 0;  // that a step reads and writes
   for (size_t i = 0; i < loop.inputs; ++i) elements += loop.step_layout(i).numel();
   for (const Layout& l : loop.out) elements += l.numel();
   return elements >= (least_elements + loop.steps - 1) / loop.steps;
+}
+
+// So many steps that deadlines and cancellation, which are looked at in between, are met soon.
+int64_t rounds_between_checks(const SegmentPlan::Whole& step) {
+  constexpr double nanoseconds = 50'000;
+  constexpr int64_t most = 1024;
+  return std::clamp(static_cast<int64_t>(nanoseconds / std::max(step.nanoseconds, 1.0)), int64_t{1},
+                    most);
 }
 
 // Makes loops and branches of one instruction, for the kernels of a choice.
@@ -360,6 +371,8 @@ LoopCode LoopMaker::make_loop(LoopCode loop, std::shared_ptr<const Code> body,
         std::ranges::any_of(loop.plan->steps, &Step::host) || !loop.plan->asking_host.empty();
     placer.find_sources();
     if (!loop.device) placer.find_in_place();
+    if (loop.is_scan && loop.plan->whole && loop.copies.empty())
+      loop.rounds = rounds_between_checks(*loop.plan->whole);
   }
   lacks_code_ |= !placer.find_transfers(*choice_.backend);
   if (loop.device)

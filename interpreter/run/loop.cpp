@@ -52,6 +52,11 @@ struct StepTeller {
   void end(uint32_t instruction) const { observer.after_in_step({body, step, instruction}); }
 };
 
+// Of any two places.
+int64_t bytes_between(const std::byte* from, const std::byte* to) {
+  return reinterpret_cast<intptr_t>(to) - reinterpret_cast<intptr_t>(from);
+}
+
 // A loop while it runs.
 class Run {
  public:
@@ -74,16 +79,17 @@ class Run {
   void run() {
     if (l_.steps == 0) return give_carries(0);
     begin();
-    for (int64_t n = 0; n < l_.steps; ++n) {
-      check_current_limits();
-      step_in_order(n);
-    }
+    for (int64_t n = 0; n < l_.steps;) run_some(n, l_.steps);
   }
 
-  // Step n, after `begin` and the steps before.
-  void step_in_order(int64_t n) {
-    const int64_t t = l_.reverse ? l_.steps - 1 - n : n;
-    step(n, t, t);
+  // Step n, after `begin` and the steps before, and of those up to `end` as many as one call of a
+  // function takes. n is the next step then; where one fails, that.
+  void run_some(int64_t& n, int64_t end) {
+    check_current_limits();
+    const int64_t most = std::min(end - n, l_.rounds);
+    if (n > 0 && most > 1 && !observer_) return run_rounds(n, most);
+    step(n, slice_of_step(n), slice_of_step(n));
+    ++n;
   }
 
   // Step n, of slice t, after `begin` and the steps before. Errors call it `name`.
@@ -129,6 +135,44 @@ class Run {
   }
 
  private:
+  // Steps n to n + steps, none of them the first, in one call.
+  void run_rounds(int64_t& n, int64_t steps) {
+    fusion::Rounds rounds{steps, moves_from(n)};
+    const SegmentPlan::Whole& whole = *l_.plan->whole;
+    const int64_t end = n + steps;
+    size_t item = 0;
+    try {
+      whole.code->run(frame_, rounds, whole.calls, scope_.workers, buffer_, item);
+    } catch (const Error& e) {
+      at_ = whole.instructions[item];
+      n = end - rounds.left;
+      throw_at(slice_of_step(n), e);
+    }
+    n = end;
+  }
+
+  // How the pointers move from step n on, where they are then. After the first step the places of
+  // carries take turns, and slices lie at one distance from each other.
+  std::span<fusion::PointerMove> moves_from(int64_t n) {
+    const size_t args = l_.plan->args.size();
+    auto* const moves = reinterpret_cast<fusion::PointerMove*>(scope_.scratch + l_.moves_at);
+    auto* const later = reinterpret_cast<std::byte**>(moves + args);
+    for (int64_t ahead : {2, 1}) {
+      set_places(n + ahead, slice_of_step(n + ahead));
+      std::copy_n(frame_, args, later + (ahead - 1) * static_cast<int64_t>(args));
+    }
+    set_places(n, slice_of_step(n));
+    size_t count = 0;
+    for (size_t a = 0; a < args; ++a) {
+      const fusion::PointerMove move{static_cast<int64_t>(a), bytes_between(frame_[a], later[a]),
+                                     bytes_between(later[a], later[args + a])};
+      if (move.next || move.after) moves[count++] = move;
+    }
+    return {moves, count};
+  }
+
+  int64_t slice_of_step(int64_t n) const { return l_.reverse ? l_.steps - 1 - n : n; }
+
   // A carry, before the first step.
   bool lies_as_read(size_t i) const { return l_.in[i].contiguous() && !l_.is_in_place(i); }
 
@@ -174,7 +218,7 @@ class Run {
       at_ = plan.whole->instructions.empty() ? 0 : plan.whole->instructions[0];
       size_t item = 0;
       try {
-        plan.whole->code->run(frame_, plan.whole->calls, scope_.workers, buffer_, item);
+        plan.whole->code->run_once(frame_, plan.whole->calls, scope_.workers, buffer_, item);
       } catch (...) {
         at_ = plan.whole->instructions[item];
         throw;
@@ -246,10 +290,7 @@ void run_apart(const LoopCode& loop, std::byte* const* args, KernelScope& scope)
     const int64_t end = loop.steps * (part + 1) / parts;
     int64_t n = loop.steps * part / parts;
     try {
-      for (; n < end && n < failed; ++n) {
-        check_current_limits();
-        steps.step_in_order(n);
-      }
+      while (n < end && n < failed) steps.run_some(n, end);
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (n >= failed) return;

@@ -43,7 +43,8 @@ struct LoopCode {
   // Where pointers are addresses of a device's, that: the host asks it for step after step. Null
   // where they are the host's.
   std::shared_ptr<devices::Backend> device;
-  // A step's; or nothing, and what a state chooses from that runs the steps: data decide sizes.
+  // A step's; or nothing, and what a state chooses from that runs the steps: data decide sizes, or
+  // functions are called.
   std::shared_ptr<const SegmentPlan> plan;
   KernelChoice kernels;
   int64_t steps = 0;
@@ -63,6 +64,10 @@ struct LoopCode {
   // those tensors.
   size_t places = 0;
   size_t frame_at = 0, places_at = 0, buffer_at = 0;
+  // Steps that one call of the plan's function runs at most, and where it is told how pointers move
+  // and has room for two more frames. One: there is no function, or more to do in a step.
+  int64_t rounds = 1;
+  size_t moves_at = 0;
   size_t bytes = 0;                               // for who runs steps, one after the other
   std::vector<bool> in_place;                     // by carry: each step writes it where it lies
   std::vector<size_t> spare_at;                   // by carry

@@ -156,8 +156,8 @@ void call_whole(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame) {
   const SegmentPlan::Whole& whole = *plan.whole;
   size_t item = 0;
   try {
-    whole.code->run(frame.args.data(), whole.calls, run.s.place.context->workers(),
-                    run.s.buffer->data(), item);
+    whole.code->run_once(frame.args.data(), whole.calls, run.s.place.context->workers(),
+                         run.s.buffer->data(), item);
   } catch (...) {
     run.at = whole.instructions[item];
     throw;

@@ -164,7 +164,7 @@ TEST_P(Stages, Products) {
                 {operands[2 * n].data(), operands[2 * n + 1].data(), results[n].data()});
   }
   size_t item = 0;
-  compile(p)->run(args.data(), {}, workers_, nullptr, item);
+  compile(p)->run_once(args.data(), {}, workers_, nullptr, item);
   EXPECT_EQ(item, p.items.size());
   for (size_t n = 0; n < p.pieces.size(); ++n) {
     const work::Gemm& g = std::get<work::Product>(p.pieces[n]).gemm;
@@ -228,7 +228,7 @@ TEST_P(Stages, Sums) {
     args.insert(args.end(), {operands[n].data(), results[n].data()});
   }
   size_t item = 0;
-  compile(p)->run(args.data(), {}, workers_, nullptr, item);
+  compile(p)->run_once(args.data(), {}, workers_, nullptr, item);
   for (size_t n = 0; n < p.pieces.size(); ++n) {
     const auto& r = std::get<work::Reduce>(p.pieces[n]);
     const size_t size = size_of(r.in);
@@ -285,7 +285,7 @@ TEST_P(Stages, Copies) {
   auto* source = const_cast<std::byte*>(from.data());
   std::byte* args[] = {source, a.data(), source, b.data(), source, c.data()};
   size_t item = 0;
-  compile(p)->run(args, {}, workers_, nullptr, item);
+  compile(p)->run_once(args, {}, workers_, nullptr, item);
   auto element = [](const std::vector<std::byte>& of, size_t at, size_t size) {
     return std::vector<std::byte>(of.begin() + static_cast<long>(at * size),
                                   of.begin() + static_cast<long>((at + 1) * size));
@@ -337,7 +337,9 @@ TEST_P(Stages, CallsInTheirPlaceAndWhatTheyThrow) {
   std::byte* args[] = {reinterpret_cast<std::byte*>(&x), reinterpret_cast<std::byte*>(&y)};
   auto code = compile(p);
   size_t item = 0;
-  auto run = [&] { code->run(args, calls, workers_, reinterpret_cast<std::byte*>(scratch), item); };
+  auto run = [&] {
+    code->run_once(args, calls, workers_, reinterpret_cast<std::byte*>(scratch), item);
+  };
   run();
   EXPECT_EQ(x, 4);
   EXPECT_EQ(y, 18);
@@ -359,9 +361,46 @@ TEST_P(Stages, CallsInTheirPlaceAndWhatTheyThrow) {
   code = compile(p);
   x = -2;
   const OuterCall last[] = {{Adder::run, &ten, 1, 64}};
-  EXPECT_THROW(code->run(args, last, workers_, reinterpret_cast<std::byte*>(scratch), item), Error);
+  EXPECT_THROW(code->run_once(args, last, workers_, reinterpret_cast<std::byte*>(scratch), item),
+               Error);
   EXPECT_EQ(item, 1u);
   EXPECT_EQ(y, -4);
+}
+
+// A running sum: the sum goes from one place to the other and back, terms are neighbours.
+TEST_P(Stages, RoundsMovePointersInTurns) {
+  const Nest sum = parse_nest(
+      "nest 1 { %v0 = load f32 [contiguous] %v1 = load f32 [contiguous] %v2 = add(%v0, %v1) : f32 "
+      "in f32 store %v2 }");
+  StageProgram p;
+  p.pieces.push_back(work::Loops{sum, {{1}, {{1}, {1}}}});
+  p.items = {{0, 0, {}}, {StageProgram::call, 2, {}}};
+  const Adder none{0};
+  const OuterCall calls[] = {{Adder::run, &none, 0, 0}};
+  float terms[] = {1, 2, 3, 4, 5, 6}, places[] = {10, 0};
+  auto bytes = [](float* x) { return reinterpret_cast<std::byte*>(x); };
+  std::byte* args[] = {bytes(terms), bytes(places), bytes(places + 1)};
+  PointerMove moves[] = {{0, 4, 4}, {1, 4, -4}, {2, -4, 4}};
+  auto code = compile(p);
+  Rounds rounds{5, moves};
+  size_t item = 0;
+  code->run(args, rounds, calls, workers_, nullptr, item);
+  EXPECT_EQ(rounds.left, 0);
+  EXPECT_EQ(item, 2u);
+  EXPECT_EQ(places[0], 20);
+  EXPECT_EQ(places[1], 25);
+  EXPECT_EQ(args[0], bytes(terms + 4));
+
+  // Until the sum is negative.
+  args[0] = bytes(terms);
+  args[1] = bytes(places);
+  args[2] = bytes(places + 1);
+  terms[2] = -100;
+  rounds.left = 5;
+  EXPECT_THROW(code->run(args, rounds, calls, workers_, nullptr, item), Error);
+  EXPECT_EQ(rounds.left, 3);
+  EXPECT_EQ(item, 1u);
+  EXPECT_EQ(args[0], bytes(terms + 2));
 }
 
 // Objects are kept for other processes: nothing of this one is in them.
@@ -382,7 +421,7 @@ TEST_P(Stages, LoadFromObjects) {
   const Adder one{1};
   const OuterCall calls[] = {{Adder::run, &one, 2, 0}};
   size_t item = 0;
-  code->run(args, calls, workers_, nullptr, item);
+  code->run_once(args, calls, workers_, nullptr, item);
   EXPECT_EQ(c, (std::vector<float>{39, 44, 50, 56, 83, 98, 113, 128}));
   EXPECT_THROW(other.load(p, object.substr(0, object.size() / 2)), ResourceError);
   EXPECT_NE(cpu::Compiler::key(p, GetParam()), cpu::Compiler::key(StageProgram{}, GetParam()));

@@ -90,6 +90,110 @@ class LoopsLowering {
   std::map<std::pair<std::string, uint64_t>, llvm::Function*> codes_;
 };
 
+// The stage's function: a loop over rounds, each of which has all items.
+class StageLowering {
+ public:
+  StageLowering(const StageProgram& stage, const std::string& name, llvm::Module& module)
+      : stage_(stage), name_(name), module_(module), builder_(module.getContext()) {}
+
+  void run() {
+    llvm::Type *pointer = builder_.getPtrTy(), *number = builder_.getInt64Ty();
+    function_ = llvm::Function::Create(
+        llvm::FunctionType::get(number, {pointer, pointer, pointer, number}, false),
+        llvm::Function::ExternalLinkage, name_, module_);
+    function_->addFnAttr(llvm::Attribute::NoUnwind);
+    std::vector<SourceLocation> places;
+    for (const StageProgram::Item& i : stage_.items) places.push_back(i.where);
+    LineTable lines(stage_.program, places, *function_, builder_);
+    auto* entry = block("entry");
+    auto* round = block("round");
+    builder_.SetInsertPoint(entry);
+    Value* rounds = builder_.CreateLoad(number, calls());
+    builder_.CreateBr(round);
+    builder_.SetInsertPoint(round);
+    llvm::PHINode* left = builder_.CreatePHI(number, 2);
+    left->addIncoming(rounds, entry);
+    add_items(lines, left);
+    Value* fewer = builder_.CreateSub(left, builder_.getInt64(1));
+    auto *end = block("end"), *move = block("move");
+    builder_.CreateCondBr(builder_.CreateIsNull(fewer), end, move);
+    builder_.SetInsertPoint(end);
+    leave(fewer, stage_.items.size());
+    builder_.SetInsertPoint(move);
+    left->addIncoming(fewer, add_moves(round));
+    lines.finish();
+  }
+
+ private:
+  llvm::BasicBlock* block(const char* name) {
+    return llvm::BasicBlock::Create(module_.getContext(), name, function_);
+  }
+  Value* args() const { return function_->getArg(0); }
+  Value* calls() const { return function_->getArg(1); }
+
+  void leave(Value* left, size_t item) {
+    builder_.CreateStore(left, calls());
+    builder_.CreateRet(builder_.getInt64(item));
+  }
+
+  void add_items(LineTable& lines, Value* left) {
+    llvm::Type *pointer = builder_.getPtrTy(), *number = builder_.getInt64Ty();
+    auto outer = module_.getOrInsertFunction(
+        outer_call_name, llvm::FunctionType::get(number, {pointer, number}, false));
+    uint64_t next_call = 0;
+    for (size_t n = 0; n < stage_.items.size(); ++n) {
+      const StageProgram::Item& item = stage_.items[n];
+      auto scope = lines.of(item.where);
+      if (item.piece != StageProgram::call) {
+        builder_.CreateCall(module_.getFunction(piece_name(name_, stage_, item.piece)),
+                            {builder_.CreateConstGEP1_64(pointer, args(), item.args)});
+        continue;
+      }
+      Value* failed = builder_.CreateIsNotNull(
+          builder_.CreateCall(outer, {calls(), builder_.getInt64(next_call++)}));
+      auto *stop = block("stop"), *next = block("next");
+      builder_.CreateCondBr(failed, stop, next);
+      builder_.SetInsertPoint(stop);
+      leave(left, n);
+      builder_.SetInsertPoint(next);
+    }
+  }
+
+  // Pointers move; then the next round. Returns the block that goes there.
+  llvm::BasicBlock* add_moves(llvm::BasicBlock* round) {
+    llvm::Type *pointer = builder_.getPtrTy(), *number = builder_.getInt64Ty();
+    Value *moves = function_->getArg(2), *count = function_->getArg(3);
+    auto *before = builder_.GetInsertBlock(), *test = block("moves"), *move = block("moving");
+    builder_.CreateBr(test);
+    builder_.SetInsertPoint(test);
+    llvm::PHINode* n = builder_.CreatePHI(number, 2);
+    n->addIncoming(builder_.getInt64(0), before);
+    builder_.CreateCondBr(builder_.CreateICmpEQ(n, count), round, move);
+    builder_.SetInsertPoint(move);
+    Value* fields[3];  // of a PointerMove
+    for (uint64_t k = 0; k < 3; ++k)
+      fields[k] = builder_.CreateGEP(
+          number, moves,
+          builder_.CreateAdd(builder_.CreateMul(n, builder_.getInt64(3)), builder_.getInt64(k)));
+    Value* place = builder_.CreateGEP(pointer, args(), builder_.CreateLoad(number, fields[0]));
+    Value *next = builder_.CreateLoad(number, fields[1]),
+          *after = builder_.CreateLoad(number, fields[2]);
+    builder_.CreateStore(
+        builder_.CreateGEP(builder_.getInt8Ty(), builder_.CreateLoad(pointer, place), next), place);
+    builder_.CreateStore(after, fields[1]);
+    builder_.CreateStore(next, fields[2]);
+    n->addIncoming(builder_.CreateAdd(n, builder_.getInt64(1)), move);
+    builder_.CreateBr(test);
+    return test;
+  }
+
+  const StageProgram& stage_;
+  const std::string& name_;
+  llvm::Module& module_;
+  llvm::IRBuilder<> builder_;
+  llvm::Function* function_ = nullptr;
+};
+
 }  // namespace
 
 void lower(const StageProgram& stage, unsigned vector_bits, const std::string& name,
@@ -107,38 +211,7 @@ void lower(const StageProgram& stage, unsigned vector_bits, const std::string& n
       lower_copies(std::get<work::Move>(stage.pieces[n]), vector_bits, piece, module);
   }
 
-  llvm::IRBuilder<> builder(module.getContext());
-  llvm::Type *pointer = builder.getPtrTy(), *number = builder.getInt64Ty();
-  auto* function =
-      llvm::Function::Create(llvm::FunctionType::get(number, {pointer, pointer}, false),
-                             llvm::Function::ExternalLinkage, name, module);
-  function->addFnAttr(llvm::Attribute::NoUnwind);
-  auto outer = module.getOrInsertFunction(
-      outer_call_name, llvm::FunctionType::get(number, {pointer, number}, false));
-  std::vector<SourceLocation> places;
-  for (const StageProgram::Item& i : stage.items) places.push_back(i.where);
-  LineTable lines(stage.program, places, *function, builder);
-  builder.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "entry", function));
-  uint64_t calls = 0;
-  for (size_t n = 0; n < stage.items.size(); ++n) {
-    const StageProgram::Item& item = stage.items[n];
-    auto scope = lines.of(item.where);
-    if (item.piece != StageProgram::call) {
-      builder.CreateCall(module.getFunction(piece_name(name, stage, item.piece)),
-                         {builder.CreateConstGEP1_64(pointer, function->getArg(0), item.args)});
-      continue;
-    }
-    Value* failed = builder.CreateIsNotNull(
-        builder.CreateCall(outer, {function->getArg(1), builder.getInt64(calls++)}));
-    auto* stop = llvm::BasicBlock::Create(module.getContext(), "stop", function);
-    auto* next = llvm::BasicBlock::Create(module.getContext(), "next", function);
-    builder.CreateCondBr(failed, stop, next);
-    builder.SetInsertPoint(stop);
-    builder.CreateRet(builder.getInt64(n));
-    builder.SetInsertPoint(next);
-  }
-  builder.CreateRet(builder.getInt64(stage.items.size()));
-  lines.finish();
+  StageLowering(stage, name, module).run();
 }
 
 }  // namespace gradus::fusion::cpu
