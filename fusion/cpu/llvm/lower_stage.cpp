@@ -106,7 +106,7 @@ class StageLowering {
     for (const StageProgram::Item& i : stage_.items) places.push_back(i.where);
     LineTable lines(stage_.program, places, *function_, builder_);
     auto* entry = block("entry");
-    auto* round = block("round");
+    auto* round = block("again");
     builder_.SetInsertPoint(entry);
     Value* rounds = builder_.CreateLoad(number, calls());
     builder_.CreateBr(round);
