@@ -145,6 +145,62 @@ TEST_F(Whole, ErrorsOfCallsHaveTheirPlace) {
   expect_same(run(whole, good[0]), run(plain, good[0]));
 }
 
+// A loop whose step is one function calls it for many steps at once: of every length the results
+// are those of single steps, and errors name the step.
+// SPEC L7
+TEST_F(Whole, StepsOfALoopRunManyInOneCall) {
+  auto looped = [](int64_t steps, bool reverse) {
+    return compile(fmt::format(R"(graph step {{
+  stage 0 (%h: f64[3], %x: f64[3], %at: i64[1], %w: f64[3, 3]) {{
+    %p = mv(%w, %h)
+    %k = index_select(%x, %at) {{dim = 0}}
+    %a = add(%p, %k)
+    %n = tanh(%a)
+    %q = mul(%n, %x)
+    %y = sum(%q)
+    return %n, %y
+  }}
+}}
+graph g {{
+  stage 0 (%h0: f64[3], %xs: f64[{0}, 3], %at: i64[{0}, 1], %w: f64[3, 3]) {{
+    %h, %ys = scan(%h0, %xs, %at, %w) {{body = "step", carries = 1, sequences = 2, reverse = {1}}}
+    return %h, %ys
+  }}
+}}
+)",
+                               steps, reverse),
+                   1);
+  };
+  auto inputs = [](int64_t steps, int64_t wrong = -1) {
+    std::vector<double> at(static_cast<size_t>(steps), 2);
+    if (wrong >= 0) at[static_cast<size_t>(wrong)] = 3;
+    return std::vector<Tensor>{random({3}, 1), random({steps, 3}, 2),
+                               Tensor::from(DType::i64, Sizes{steps, 1}, at), random({3, 3}, 3)};
+  };
+  for (const bool reverse : {false, true})
+    for (const int64_t steps : {1, 2, 3, 4, 1025, 3000}) {
+      SCOPED_TRACE(fmt::format("{} steps", steps));
+      auto code = looped(steps, reverse);
+      State whole = first(code), plain = unfused(code);
+      for (int round = 0; round < 2; ++round) {
+        expect_same(run(whole, inputs(steps)), run(plain, inputs(steps)));
+        const std::vector<Tensor> cotangents = {random({3}, 4), random({steps}, 5)};
+        expect_same(run(whole, cotangents), run(plain, cotangents));
+        whole.restart();
+        plain.restart();
+      }
+    }
+  State state = first(looped(3000, true));
+  for (const int64_t wrong : {2999, 2998, 1, 0}) {
+    const std::string message = error_of([&] { run(state, inputs(3000, wrong)); });
+    EXPECT_NE(message.find(fmt::format("step {} of 'step'", wrong)), std::string::npos) << message;
+    state.restart();
+  }
+  RunOptions late;
+  late.deadline = std::chrono::steady_clock::now();
+  EXPECT_NE(error_of([&] { run(state, inputs(3000), late); }), "");
+}
+
 TEST_F(Whole, NotOfSizesToComeNorOfMuchWorkNorOfViews) {
   auto wholes = [](const std::string& text, const std::vector<Tensor>& inputs,
                    const KernelOptions& options = {}) {
