@@ -15,7 +15,7 @@ struct RandomBits {
   static constexpr auto name = "random_bits"sv, doc = "y[i] = number i of key, in [0, 2^32)"sv;
   static constexpr std::array inputs{"key"sv};
   static constexpr bool zero_gradient = true;
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto no_batch_rule = "one key gives all numbers of a call";
   struct Attr {
     Dims shape;
     bool by_block = false;  // the key's second number is the first block instead, of stream 0
