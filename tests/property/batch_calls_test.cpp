@@ -155,27 +155,52 @@ TEST(BatchCalls, OfEveryOperatorHaveTheBitsOfEachCall) {
   EXPECT_GT(checked, 2000);
 }
 
+// The same of a program of one stage, for every subset of its inputs.
+void expect_same_bits(const std::string& stage) {
+  const auto program =
+      ir::parse(fmt::format("graph p {{ stage 0 {} return %z }} }}", stage), "text").graphs[0];
+  std::vector<Inputs> calls(3);
+  for (size_t i = 0; i < calls.size(); ++i)
+    for (ir::ValueId v : program->stages[0].inputs) {
+      const ir::Value& x = (*program)[v];
+      Sizes shape;
+      for (const ir::Dim& d : x.type.dims) shape.push_back(d.value());
+      calls[i].push_back(
+          random_tensor(x.type.dtype, shape, x.name, 31 + i, *Context::default_context()));
+    }
+  for (uint32_t chosen : subsets(calls[0].size()))
+    expect_same_bits({*program, calls, chosen}, stage);
+}
+
 // What is 0-d has less say in the dtype than what is not, and for a batch nothing is 0-d.
 TEST(BatchCalls, HaveTheDtypeOfEachCall) {
-  for (const char* text :
+  for (const char* stage :
        {"(%x: f32[3], %y: f64[]) { %z = mul(%x, %y)", "(%x: f32[], %y: f64[]) { %z = div(%x, %y)",
         "(%x: f16[2], %y: f64[]) { %z = atan2(%x, %y)", "(%x: f32[3], %y: f64[]) { %z = lt(%x, %y)",
         "(%x: i32[2], %y: i64[]) { %z = add(%x, %y)", "(%x: i32[2], %y: f64[]) { %z = sub(%x, %y)",
-        "(%x: bool[], %y: f32[2]) { %z = where(%x, %y, 0.5)",
-        "(%x: f64[0], %y: f32[2, 3]) { %z = cat(%x, %y)"}) {
-    const auto program =
-        ir::parse(fmt::format("graph p {{ stage 0 {} return %z }} }}", text), "mixed").graphs[0];
-    std::vector<Inputs> calls(3);
-    for (size_t i = 0; i < calls.size(); ++i)
-      for (ir::ValueId v : program->stages[0].inputs) {
-        const ir::Value& x = (*program)[v];
-        Sizes shape;
-        for (const ir::Dim& d : x.type.dims) shape.push_back(d.value());
-        calls[i].push_back(
-            random_tensor(x.type.dtype, shape, x.name, 31 + i, *Context::default_context()));
-      }
-    for (uint32_t chosen : subsets(2)) expect_same_bits({*program, calls, chosen}, text);
-  }
+        "(%x: bool[], %y: f32[2]) { %z = where(%x, %y, 0.5)", "(%x: bool[]) { %z = sum(%x)",
+        "(%x: f64[0], %y: f32[2, 3]) { %z = cat(%x, %y)"})
+    expect_same_bits(stage);
+}
+
+// Sums in several parts are cut as those of one are.
+TEST(BatchCalls, OfManyElementsHaveTheBitsOfEachCall) {
+  for (const char* stage :
+       {"(%x: f32[50, 61]) { %z = sum(%x)", "(%x: f64[29, 36]) { %z = prod(%x)",
+        "(%x: f32[50, 61]) { %z = argmax(%x)", "(%x: f32[7, 2, 300]) { %z = sum(%x) {dim = [0, 2]}",
+        "(%x: f32[3, 2000]) { %z = cumsum(%x) {dim = 1}",
+        "(%x: f16[2, 90], %i: i64[300], %y: f16[2, 300]) "
+        "{ %z = index_add(%x, %i, %y) {dim = 1, alpha = 0.3}",
+        "(%x: bf16[3, 90], %y: bf16[2, 300], %i: i64[2, 1], %j: i64[300]) "
+        "{ %z = index_put(%x, %y, %i, %j) {accumulate = true}",
+        "(%x: f32[17, 40], %y: f32[40, 9]) { %z = matmul(%x, %y)",
+        "(%x: f32[5, 4, 9, 8], %w: f32[6, 2, 3, 3]) { %z = convolution(%x, %w) {groups = 2}",
+        "(%x: f32[5, 6, 7, 6], %w: f32[6, 2, 3, 3]) "
+        "{ %z = convolution_input(%x, %w) {groups = 2, size = [9, 8]}",
+        "(%x: f32[7, 4, 9, 8], %y: f32[7, 6, 7, 6]) "
+        "{ %z = convolution_weight(%x, %y) {groups = 2, kernel = [3, 3]}",
+        "(%x: f64[18, 40, 5], %y: f64[18, 2, 4]) { %z = convolution_weight(%x, %y) {kernel = 2}"})
+    expect_same_bits(stage);
 }
 
 }  // namespace
