@@ -106,10 +106,6 @@ Value UnfoldIm2col::dx(VjpCall& d, const Attr& a) {
   Dims size(dims.end() - 2, dims.end());
   return emit<FoldCol2im>({d.dy()}, {a, size});
 }
-// Samples that come alone are images of one batch.
-BatchedResults UnfoldIm2col::batch(const BatchedCall& c) {
-  return c.own_rank(0) == 3 ? batch_last_dimensions(c) : batch_samples(c);
-}
 
 void FoldCol2im::infer(InferCall& call, const Attr& a) {
   const Type& x = floating(call, 3);
@@ -134,8 +130,5 @@ void FoldCol2im::bind(BindCall& call, const Attr& a) {
   call.set_work(std::move(w));
 }
 Value FoldCol2im::dx(VjpCall& d, const Attr& a) { return emit<UnfoldIm2col>({d.dy()}, a); }
-BatchedResults FoldCol2im::batch(const BatchedCall& c) {
-  return c.own_rank(0) == 2 ? batch_last_dimensions(c) : batch_samples(c);
-}
 
 }  // namespace gradus::ops

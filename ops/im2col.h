@@ -22,17 +22,18 @@ struct UnfoldIm2col {
   static constexpr auto name = "unfold_im2col"sv;
   static constexpr auto doc =
       "y[n, (c, p, q), (i, j)] = x[n, c, i*stride - padding + p*dilation, ..]"sv;
+  static constexpr auto batch = batch_samples;
   using Attr = Im2colAttr;
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);
-  static BatchedResults batch(const BatchedCall&);
 };
 
 struct FoldCol2im {  // the adjoint of unfold_im2col, for images of `output_size`
   static constexpr auto name = "fold_col2im"sv;
   static constexpr auto doc =
       "y = zeros; y[n, c, i*stride - padding + p*dilation, ..] += x[n, (c, p, q), (i, j)]"sv;
+  static constexpr auto batch = batch_samples;
   struct Attr : Im2colAttr {
     Dims output_size;
     static constexpr auto fields() {
@@ -43,7 +44,6 @@ struct FoldCol2im {  // the adjoint of unfold_im2col, for images of `output_size
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);
-  static BatchedResults batch(const BatchedCall&);
 };
 
 using Im2colOperators = std::tuple<UnfoldIm2col, FoldCol2im>;
