@@ -262,11 +262,11 @@ TEST(Directions, AreRefusedWhereTheyMeanNothing) {
                      "return %y } }"));
       },
       "%t_x is needed, but that name is taken");
-  ir::Graph r = graph_of(
-      "graph p { stage 0 (%key: i64[2]) { %y = random_bits(%key) {shape = [4]} return %y } }");
+  ir::Graph r =
+      graph_of("graph p { stage 0 (%x: f64[2]) { %y = nonzero(%x) {count = K} return %y } }");
   for (const ir::Dim& size : {ir::Dim::symbol("B"), ir::Dim(2)})
-    expect_refusal([&] { ir::batch(r, {"key"}, size); },
-                   "random_bits: takes no batch: one key gives all numbers of a call");
+    expect_refusal([&] { ir::batch(r, {"x"}, size); },
+                   "nonzero: takes no batch: data decides how many results each call has");
 }
 
 // y = sum of f(x) x, through a function.

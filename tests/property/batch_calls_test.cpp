@@ -115,7 +115,7 @@ std::vector<uint32_t> subsets(size_t inputs) {
 }
 
 // What has no call for a batch, as the refusal says.
-const std::set<std::string> refused = {"nonzero", "random_bits", "range"};
+const std::set<std::string> refused = {"nonzero", "range"};
 
 // The operator that takes no batch where the chosen inputs differ within it; empty if all do.
 std::string refusing(const Batched& b) {

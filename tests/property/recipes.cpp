@@ -68,6 +68,7 @@ constexpr Recipe table[] = {
     {"linspace", "", "start = 0, end = 1, steps = 5, dtype = f64"},
     {"normal", "i9[2]", "shape = [2, 3], dtype = f64"},
     {"random_bits", "i9[2]", "shape = [2, 3]"},
+    {"random_bits", "i9[3,2]", "shape = [5]"},
     {"random_bits", "i9[2]", "shape = [2, 3], by_block = true"},
     {"randperm", "i9[2]", "n = 5"},
     {"uniform", "i9[2]", "shape = [2, 3], dtype = f64"},
