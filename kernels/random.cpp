@@ -10,9 +10,7 @@ namespace {
 
 constexpr int64_t chunk = 1 << 14;  // elements; a multiple of 4
 
-void run_bits(const RandomBits& p, std::byte* const* args, KernelScope& scope) {
-  const auto* given = reinterpret_cast<const int64_t*>(args[0]);
-  auto* y = reinterpret_cast<int64_t*>(args[1]);
+void run_key(const RandomBits& p, const int64_t* given, int64_t* y, KernelScope& scope) {
   const auto key = static_cast<uint64_t>(given[0]);
   const auto second = static_cast<uint64_t>(given[p.key_stride]);
   const uint64_t stream = p.by_block ? 0 : second, begin = p.by_block ? second : 0;
@@ -26,6 +24,12 @@ void run_bits(const RandomBits& p, std::byte* const* args, KernelScope& scope) {
         y[i + k] = four[static_cast<size_t>(k)];
     }
   });
+}
+
+void run_bits(const RandomBits& p, std::byte* const* args, KernelScope& scope) {
+  const auto* keys = reinterpret_cast<const int64_t*>(args[0]);
+  auto* y = reinterpret_cast<int64_t*>(args[1]);
+  for (int64_t k = 0; k < p.keys; ++k) run_key(p, keys + k * p.keys_stride, y + k * p.count, scope);
 }
 
 }  // namespace

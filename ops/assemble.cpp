@@ -84,6 +84,14 @@ void Cat::vjp(VjpCall& d, const Attr& a) {
     start = end;
   }
 }
+// Operands of type [0] have nothing to join but their say in the dtype.
+BatchedResults Cat::batch(const BatchedCall& c, const Attr& a) {
+  const Type& y = c.results[0];
+  SmallVector<Value, 8> parts;
+  for (size_t i = 0; i < c.operands.size(); ++i)
+    if (c.own_rank(i) == y.rank()) parts.push_back(cast(c.stretched(i), y.dtype));
+  return {cat(parts, a.dim + 1)};
+}
 bool Cat::edge(EdgeCall& call, const Attr& a) {
   const Layout& out = call.out;
   int64_t at = 0;
@@ -256,6 +264,13 @@ Value Roll::dx(VjpCall& d, const Attr& a) {
   Ints back;
   for (int64_t s : a.shifts) back.push_back(s == INT64_MIN ? s : -s);
   return emit<Roll>({d.dy()}, {.shifts = back, .dims = a.dims});
+}
+// Without `dims` the elements of each index are a row.
+BatchedResults Roll::batch(const BatchedCall& c, const Attr& a) {
+  if (!a.dims.empty()) return batch_named_dimensions(c, a);
+  const Dim each = ir::numel(c.results[0].dims);
+  Value y = emit<Roll>({reshape(c.operands[0], {c.size, each})}, {.shifts = a.shifts, .dims = {1}});
+  return {reshape(y, c.with_batch(c.results[0].dims))};
 }
 
 void TrianglePart::infer(InferCall& call) {

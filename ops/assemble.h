@@ -10,7 +10,6 @@ struct Cat : View {  // operands of type [0] go with every rank, as in ATen
   static constexpr std::string_view name = "cat",
                                     doc = "y = the operands one after the other along `dim`";
   static constexpr std::array inputs{"x..."sv};
-  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     int64_t dim = 0;
     static constexpr auto fields() { return std::tuple(dimension("dim", &Attr::dim)); }
@@ -18,6 +17,7 @@ struct Cat : View {  // operands of type [0] go with every rank, as in ATen
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
   static void vjp(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
   static bool edge(EdgeCall&, const Attr&);
 };
 
@@ -87,7 +87,6 @@ struct Roll : View {
   static constexpr std::string_view name = "roll";
   static constexpr std::string_view doc =
       "y[.., (i + shift) mod n, ..] = x[.., i, ..]; flat without `dims`";
-  static constexpr auto no_batch_rule = "not written: without `dims` it rolls the flat tensor";
   struct Attr {
     Ints shifts, dims;
     static constexpr auto fields() {
@@ -97,6 +96,7 @@ struct Roll : View {
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
 };
 
 // What tril and triu share.

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "gradus/error.h"
+#include "gradus/pointwise.h"
 #include "gradus/rules.h"
-#include "ops/assemble.h"
 
 namespace gradus::ops {
 
@@ -28,12 +28,50 @@ Value BatchedCall::stretched(size_t i) const {
   return batched[i] || !x.is_tensor() ? x : expand(x, with_batch(x.dims()));
 }
 
+Value BatchedCall::rows(size_t i) const {
+  return operands[i].is_tensor() && own_rank(i) == 0 ? reshape(stretched(i), {size, 1})
+                                                     : stretched(i);
+}
+
+namespace {
+
+// What a pointwise call computes in, for one index.
+DType computed_dtype(const BatchedCall& c) {
+  SmallVector<Type, 4> types;
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    types.push_back(c.operands[i].type);
+    if (c.batched[i]) types.back().dims.erase(types.back().dims.begin());
+  }
+  SmallVector<ir::OperandType, 4> operands;
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    operands.push_back(c.operands[i].operand_type());
+    if (c.operands[i].is_tensor()) operands.back().type = &types[i];
+  }
+  const InferCall call{c.op, operands, c.attributes, {}, nullptr};
+  return dtype_of(pointwise_compute(c.op.pointwise(), call, c.results[0].dtype));
+}
+
+// The operands of a pointwise call that decide its dtype.
+SmallVector<size_t, 4> deciding_operands(const BatchedCall& c) {
+  SmallVector<size_t, 4> found;
+  for (size_t i = 0; i < c.operands.size(); ++i)
+    if (c.operands[i].is_tensor() && c.op.pointwise().roles[i] == Role::value) found.push_back(i);
+  return found;
+}
+
+}  // namespace
+
+// What is 0-d for one index, and not for the batch, has another say in the dtype then: operands of
+// several dtypes are brought to the one that the call computes in.
 BatchedResults batch_pointwise(const BatchedCall& c) {
   SmallVector<Value, 4> operands;
   for (size_t i = 0; i < c.operands.size(); ++i)
     operands.push_back(c.batched[i] ? c.aligned(i, c.results[0].rank()) : c.operands[i]);
+  const auto deciding = deciding_operands(c);
+  if (std::any_of(deciding.begin(), deciding.end(),
+                  [&](size_t i) { return operands[i].dtype() != operands[deciding[0]].dtype(); }))
+    for (size_t i : deciding) operands[i] = cast(operands[i], computed_dtype(c));
   Value y = c.world.emit(c.op, c.attributes, operands)[0];
-  // What was 0-d has a say in the dtype now.
   return {cast(y, c.results[0].dtype)};
 }
 
@@ -47,40 +85,28 @@ BatchedResults batch_reshape(const BatchedCall& c) {
   return {reshape(c.operands[0], c.with_batch(c.results[0].dims))};
 }
 
-namespace {
-
-// One call for each index, the results stacked.
-BatchedResults one_by_one(const BatchedCall& c) {
-  if (!c.size.is_constant())
-    throw Error(
-        "{}: cannot be run for a batch of {}, a size that only a run knows; give it "
-        "constant sizes",
-        c.op.name, c.size.to_string());
-  SmallVector<std::vector<Value>, 2> parts(c.results.size());
-  for (int64_t b = 0; b < c.size.value(); ++b) {
-    SmallVector<Value, 4> operands;
-    for (size_t i = 0; i < c.operands.size(); ++i)
-      operands.push_back(c.batched[i] ? select(c.operands[i], 0, b) : c.operands[i]);
-    BatchedResults y = c.world.emit_results(c.op, c.attributes, operands, c.results.size());
-    for (size_t r = 0; r < y.size(); ++r) parts[r].push_back(y[r]);
-  }
-  BatchedResults stacked;
-  for (size_t r = 0; r < parts.size(); ++r)
-    stacked.push_back(parts[r].empty()
-                          ? full(c.world, c.with_batch(c.results[r].dims), 0, c.results[r].dtype)
-                          : emit_all<Stack>(c.world, parts[r])[0]);
-  return stacked;
+BatchedResults batch_samples(const BatchedCall& c) {
+  const Value x = c.stretched(0);
+  Dims longer(x.dims().begin() + 1, x.dims().end());
+  longer[0] = c.size * longer[0];
+  SmallVector<Value, 4> operands(c.operands);
+  operands[0] = reshape(x, longer);
+  BatchedResults results = c.world.emit(c.op, c.attributes, operands);
+  for (size_t r = 0; r < results.size(); ++r)
+    results[r] = reshape(results[r], c.with_batch(c.results[r].dims));
+  return results;
 }
 
-}  // namespace
+void refuse_batch(const BatchedCall& c, std::string_view reason) {
+  throw Error("{}: takes no batch: {}", c.op.name, reason);
+}
 
 SmallVector<Value, 2> emit_batched(const BatchedCall& call) {
   if (call.op.traits.opaque)
     throw Error("{}: its function takes no batch; take derivatives of one cotangent at a time",
                 call.op.name);
-  if (call.op.batch)
-    if (BatchedResults y = call.op.batch(call); !y.empty()) return y;
-  return one_by_one(call);
+  GRADUS_CHECK(call.op.batch);
+  return call.op.batch(call);
 }
 
 }  // namespace gradus::ops

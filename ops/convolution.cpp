@@ -24,15 +24,16 @@ int check_operands(const InferCall& call, const ConvAttr& a) {
   check_list(call, "stride", a.stride, spatial, 1);
   check_list(call, "padding", a.padding, spatial, 0);
   check_list(call, "dilation", a.dilation, spatial, 1);
-  if (a.groups < 1 || a.groups > window_limit)
-    call.fail("'groups' is {}; it must be from 1 to {}", a.groups, window_limit);
+  if (a.groups.is_constant() && (a.groups.value() < 1 || a.groups.value() > window_limit))
+    call.fail("'groups' is {}; it must be from 1 to {}", a.groups.value(), window_limit);
   return spatial;
 }
 
 void check_divides(const InferCall& call, const ConvAttr& a, const Dim& channels,
                    std::string_view what) {
-  if (channels.is_constant() && channels.value() % a.groups != 0)
-    call.fail("'groups' is {}, which does not divide the {} {}", a.groups, channels.value(), what);
+  if (channels.is_constant() && a.groups.is_constant() && channels.value() % a.groups.value() != 0)
+    call.fail("'groups' is {}, which does not divide the {} {}", a.groups.value(), channels.value(),
+              what);
 }
 
 // How many windows fit along axis d.
@@ -54,15 +55,22 @@ void check_windows(const InferCall& call, const ConvAttr& a, int d, const Dim& i
     call.fail("'dy' has {} windows along spatial dimension {}; {} fit", given->value(), d, most);
 }
 
+// Whether channels and samples go together. An empty batch may have no groups.
+bool fits(int64_t groups, const Layout& image, const Layout& kernel, const Layout& result) {
+  if (groups < 0 || result.shape[1] != kernel.shape[0] || result.shape[0] != image.shape[0])
+    return false;
+  if (groups == 0) return kernel.shape[0] == 0 && image.shape[1] == 0;
+  return kernel.shape[0] % groups == 0 && image.shape[1] % groups == 0 &&
+         image.shape[1] / groups == kernel.shape[1];
+}
+
 // The sizes of a run, checked: images of `image`, kernels of `kernel`, results of `result`.
 work::ConvAxes axes_of(const BindCall& call, const ConvAttr& a, const Layout& image,
                        const Layout& kernel, const Layout& result) {
   work::ConvAxes axes;
   const int spatial = image.rank() - 2;
-  if (kernel.shape[0] % a.groups != 0 || image.shape[1] % a.groups != 0 ||
-      image.shape[1] / a.groups != kernel.shape[1] || result.shape[1] != kernel.shape[0] ||
-      result.shape[0] != image.shape[0])
-    call.fail("with {} groups, images {}, kernels {} and results {} do not go together", a.groups,
+  if (const int64_t groups = call.size(a.groups); !fits(groups, image, kernel, result))
+    call.fail("with {} groups, images {}, kernels {} and results {} do not go together", groups,
               to_string(image.shape), to_string(kernel.shape), to_string(result.shape));
   for (int d = 0; d < spatial; ++d) {
     work::ConvAxis& x = axes[work::conv_axes - spatial + d];
@@ -99,21 +107,78 @@ Value weight_gradient(const Value& x, const Value& dy, const ConvAttr& a, const 
 }
 
 void set_convolution(BindCall& call, work::Direction direction, const work::ConvAxes& axes,
-                     int64_t groups) {
-  call.set_work(work::Convolution{direction, axes, groups, call.in[0], call.in[1], call.out[0]});
+                     const Dim& groups) {
+  const int64_t n = call.size(groups);
+  if (n == 0) return call.set_work(work::Move());
+  call.set_work(work::Convolution{direction, axes, n, call.in[0], call.in[1], call.out[0]});
+}
+
+// The first two dimensions of images [N, C, ..] or kernels [O, C / groups, ..], with the groups
+// apart: [N, groups, C / groups] or [groups, O / groups, C / groups].
+enum class Side : uint8_t { images, kernels };
+Dims with_groups(const Dims& dims, Side side, const Dim& groups) {
+  Dims apart = side == Side::images ? Dims{dims[0], groups, floor_div(dims[1], groups)}
+                                    : Dims{groups, floor_div(dims[0], groups), dims[1]};
+  apart.append(dims.begin() + 2, dims.end());
+  return apart;
+}
+Dims without_groups(const Dims& apart, Side side) {
+  Dims dims = side == Side::images ? Dims{apart[0], apart[1] * apart[2]}
+                                   : Dims{apart[0] * apart[1], apart[2]};
+  dims.append(apart.begin() + 3, apart.end());
+  return dims;
+}
+// Where the groups are among those.
+int place_of_groups(Side side) { return side == Side::images ? 1 : 0; }
+
+Value moved(const Value& x, int from, int to) {
+  Ints order;
+  for (int d = 0; d < x.rank(); ++d) order.push_back(d);
+  order.erase(order.begin() + from);
+  order.insert(order.begin() + to, from);
+  return from == to ? x : permute(x, order);
+}
+
+// Operand i with the batch as a part of its dimension `place` with the groups apart.
+Value with_batch_in(const BatchedCall& c, size_t i, Side side, int place, const Dim& groups) {
+  const Value x = c.stretched(i);
+  Dims dims = with_groups(Dims(x.dims().begin() + 1, x.dims().end()), side, groups);
+  Value y = moved(reshape(x, c.with_batch(dims)), 0, place);
+  dims[place] = c.size * dims[place];
+  return reshape(y, without_groups(dims, side));
+}
+// Takes the batch out of a result that has it so.
+Value batch_out_of(const BatchedCall& c, const Value& y, Side side, int place, const Dim& groups) {
+  Dims dims = with_groups(c.results[0].dims, side, groups);
+  dims.insert(dims.begin() + place, c.size);
+  return reshape(moved(reshape(y, dims), place, 0), c.with_batch(c.results[0].dims));
+}
+
+// Each of the batch has groups of its own.
+template <class Attr>
+BatchedResults batch_as_groups(const BatchedCall& c, Attr a, Side second, Side result) {
+  const Dim groups = a.groups;
+  if (c.size == Dim(0))
+    return {zeros_of(c.world, Type(c.results[0].dtype, c.with_batch(c.results[0].dims)))};
+  const Value x = with_batch_in(c, 0, Side::images, place_of_groups(Side::images), groups);
+  const Value w = with_batch_in(c, 1, second, place_of_groups(second), groups);
+  a.groups = c.size * groups;
+  Value y = c.world.emit(c.op, make_attributes(a), std::array{x, w})[0];
+  return {batch_out_of(c, y, result, place_of_groups(result), groups)};
+}
+
+// Of images and kernels, which give images: where one side is the same for all of the batch there
+// are more samples, or more of the kernels' dimension `own` and so of the result's channels.
+template <class Attr>
+BatchedResults batch_images(const BatchedCall& c, const Attr& a, int own) {
+  if (!c.batched[1]) return batch_samples(c);
+  if (c.batched[0]) return batch_as_groups(c, a, Side::kernels, Side::images);
+  const Value w = with_batch_in(c, 1, Side::kernels, own, a.groups);
+  Value y = c.world.emit(c.op, c.attributes, std::array{c.operands[0], w})[0];
+  return {batch_out_of(c, y, Side::images, 2, a.groups)};
 }
 
 }  // namespace
-
-BatchedResults batch_images(const BatchedCall& c) {
-  if (!c.batched[0] || c.batched[1]) return {};
-  const Value& x = c.operands[0];
-  Dims longer(x.dims().begin() + 1, x.dims().end());
-  longer[0] = c.size * longer[0];
-  SmallVector<Value, 2> operands{reshape(x, longer), c.operands[1]};
-  Value y = c.world.emit(c.op, c.attributes, operands)[0];
-  return {reshape(y, c.with_batch(c.results[0].dims))};
-}
 
 void Convolution::infer(InferCall& call, const Attr& a) {
   const int spatial = check_operands(call, a);
@@ -135,6 +200,10 @@ void Convolution::bind(BindCall& call, const Attr& a) {
 void Convolution::vjp(VjpCall& d, const Attr& a) {
   d.give(0, [&] { return input_gradient(d.dy(), d.x(1), a, d.x_type(0)); });
   d.give(1, [&] { return weight_gradient(d.x(0), d.dy(), a, d.x_type(1)); });
+}
+
+BatchedResults Convolution::batch(const BatchedCall& c, const Attr& a) {
+  return batch_images(c, a, 1);
 }
 
 void ConvolutionInput::infer(InferCall& call, const Attr& a) {
@@ -162,6 +231,10 @@ void ConvolutionInput::vjp(VjpCall& d, const Attr& a) {
   d.give(1, [&] { return weight_gradient(d.dy(), d.x(0), a, d.x_type(1)); });
 }
 
+BatchedResults ConvolutionInput::batch(const BatchedCall& c, const Attr& a) {
+  return batch_images(c, a, 2);
+}
+
 void ConvolutionWeight::infer(InferCall& call, const Attr& a) {
   const int spatial = check_operands(call, a);
   const Type &x = call.tensor(0), &dy = call.tensor(1);
@@ -186,6 +259,9 @@ void ConvolutionWeight::bind(BindCall& call, const Attr& a) {
 void ConvolutionWeight::vjp(VjpCall& d, const Attr& a) {
   d.give(0, [&] { return input_gradient(d.x(1), d.dy(), a, d.x_type(0)); });
   d.give(1, [&] { return convolve(d.x(0), d.dy(), a, d.x_type(1).dims); });
+}
+BatchedResults ConvolutionWeight::batch(const BatchedCall& c, const Attr& a) {
+  return batch_as_groups(c, a, Side::images, Side::kernels);
 }
 
 namespace {

@@ -11,15 +11,12 @@ using namespace std::literals;
 
 struct ConvAttr {
   Ints stride{1}, padding{0}, dilation{1};
-  int64_t groups = 1;
+  Dim groups = 1;
   static constexpr auto fields() {
     return std::tuple(field("stride", &ConvAttr::stride), field("padding", &ConvAttr::padding),
                       field("dilation", &ConvAttr::dilation), field("groups", &ConvAttr::groups));
   }
 };
-
-// The batch of images becomes longer: [B, N, C, ..] -> [B N, C, ..].
-BatchedResults batch_images(const BatchedCall& c);
 
 // x [N, C, spatial..], w [O, C / groups, kernel..]; what is read outside of x is 0.
 struct Convolution {
@@ -28,11 +25,11 @@ struct Convolution {
       "y[n, o, i] = sum over c, k of w[o, c, k] * x[n, c, i*stride - padding + k*dilation]"sv;
   static constexpr std::array inputs{"x"sv, "w"sv};
   static constexpr auto recompute_cost = ir::again::multiplies;
-  static constexpr auto batch = batch_images;
   using Attr = ConvAttr;
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
   static void vjp(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
 };
 
 // x's spatial sizes are `size`; dy may have fewer windows than fit into them.
@@ -41,7 +38,6 @@ struct ConvolutionInput {
                         doc = "dx of y = convolution(x, w), for x of spatial sizes `size`"sv;
   static constexpr std::array inputs{"dy"sv, "w"sv};
   static constexpr auto recompute_cost = ir::again::multiplies;
-  static constexpr auto batch = batch_images;
   struct Attr : ConvAttr {
     Dims size;
     static constexpr auto fields() {
@@ -51,6 +47,7 @@ struct ConvolutionInput {
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
   static void vjp(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
 };
 
 struct ConvolutionWeight {
@@ -58,7 +55,6 @@ struct ConvolutionWeight {
                         doc = "dw of y = convolution(x, w), for w of spatial sizes `kernel`"sv;
   static constexpr std::array inputs{"x"sv, "dy"sv};
   static constexpr auto recompute_cost = ir::again::multiplies;
-  static constexpr auto no_batch_rule = "a longer batch of images would add the weights up";
   struct Attr : ConvAttr {
     Dims kernel;
     static constexpr auto fields() {
@@ -68,6 +64,7 @@ struct ConvolutionWeight {
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
   static void vjp(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
 };
 
 // A sample may come alone, [C, spatial..].

@@ -95,7 +95,7 @@ struct OneHot {
                                     doc = "y[.., c] = 1 if c = x[..] else 0, as i64";
   static constexpr bool zero_gradient = true;
   static constexpr auto recompute_cost = ir::again::never;  // a class may be outside
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto batch = batch_last_dimensions;
   struct Attr {
     Dim classes = 0;
     static constexpr auto fields() { return std::tuple(required("classes", &Attr::classes)); }

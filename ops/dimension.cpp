@@ -1,5 +1,7 @@
 #include "gradus/dimension.h"
 
+#include "gradus/rules.h"
+
 namespace gradus::ops {
 
 void check_dimension(const Operator& op, int64_t dim, int rank) {
@@ -28,11 +30,11 @@ Type resized(Type x, int64_t dim, const Dim& size) {
 
 BatchedResults batch_stretched(const BatchedCall& c, Attributes attributes) {
   SmallVector<Value, 4> operands;
-  for (size_t i = 0; i < c.operands.size(); ++i) {
-    if (c.operands[i].is_tensor() && c.own_rank(i) == 0) return {};
-    operands.push_back(c.stretched(i));
-  }
-  return c.world.emit(c.op, std::move(attributes), operands);
+  for (size_t i = 0; i < c.operands.size(); ++i) operands.push_back(c.rows(i));
+  BatchedResults results = c.world.emit(c.op, std::move(attributes), operands);
+  for (size_t r = 0; r < results.size(); ++r)
+    results[r] = reshape(results[r], c.with_batch(c.results[r].dims));
+  return results;
 }
 
 }  // namespace gradus::ops

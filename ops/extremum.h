@@ -19,7 +19,7 @@ struct AlongDimAttr {
 struct AnyExtremumAlong {
   static constexpr std::array results{"values"sv, "indices"sv};
   static constexpr auto recompute_cost = ir::again::adds_up;
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto batch = batch_named_dimensions;
   using Attr = AlongDimAttr;
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&, bool greatest);
@@ -45,7 +45,7 @@ struct MinDim : ExtremumAlong<false> {
 // What argmax and argmin share: the place along dim, or in all of x, row-major.
 struct AnyPlace {
   static constexpr auto recompute_cost = ir::again::adds_up;
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto batch = batch_reduction;
   using Attr = OneDimAttr;
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&, bool greatest);

@@ -22,7 +22,7 @@ struct UnfoldIm2col {
   static constexpr auto name = "unfold_im2col"sv;
   static constexpr auto doc =
       "y[n, (c, p, q), (i, j)] = x[n, c, i*stride - padding + p*dilation, ..]"sv;
-  static constexpr auto no_batch_rule = "not written: the batch of images would become longer";
+  static constexpr auto batch = batch_samples;
   using Attr = Im2colAttr;
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
@@ -33,7 +33,7 @@ struct FoldCol2im {  // the adjoint of unfold_im2col, for images of `output_size
   static constexpr auto name = "fold_col2im"sv;
   static constexpr auto doc =
       "y = zeros; y[n, c, i*stride - padding + p*dilation, ..] += x[n, (c, p, q), (i, j)]"sv;
-  static constexpr auto no_batch_rule = "not written: the batch of images would become longer";
+  static constexpr auto batch = batch_samples;
   struct Attr : Im2colAttr {
     Dims output_size;
     static constexpr auto fields() {

@@ -123,6 +123,47 @@ SlabPlan picked_plan(const BindCall& call, size_t first, IndexAction action, con
   return p;
 }
 
+// The indices of a whole batch. Those that all of it share stand behind a `none`; others behind one
+// that counts the batch, and then their common shape stands in front of what is picked.
+struct BatchedPicking {
+  SmallVector<Value, 6> indices;
+  int rank = 0;  // of what the call picks for one
+  Ints order;    // the dimensions of what is picked, the batch being 0, as they stand in the result
+
+  BatchedPicking(const BatchedCall& c, size_t first) {
+    Picking p(first, c.operands.size(), [&](size_t i) { return c.operands[i].is_tensor(); });
+    int common = 0;
+    bool differ = false;
+    for (size_t i : p.operands) {
+      common = std::max(common, c.own_rank(i));
+      differ |= c.batched[i];
+    }
+    rank = c.own_rank(0) - static_cast<int>(p.operands.size()) + common;
+    indices.push_back(differ ? counts(c, common) : Value());
+    for (size_t i = first; i < c.operands.size(); ++i)
+      indices.push_back(c.batched[i] ? c.aligned(i, common) : c.operands[i]);
+    for (int d = 0; d <= rank; ++d) order.push_back(d);
+    if (differ || !p.adjacent) {
+      const auto place = order.begin() + 1 + static_cast<int>(p.place);
+      std::rotate(order.begin() + (differ ? 1 : 0), place, place + common);
+    }
+  }
+  // The elements of the batch, [B, 1, ..]: the first index, in front of `common` dimensions.
+  static Value counts(const BatchedCall& c, int common) {
+    Dims dims(static_cast<size_t>(common) + 1, 1);
+    dims[0] = c.size;
+    return reshape(arange(c.world, c.size), dims);
+  }
+  // From the call's order of dimensions to that of what it picks for one, and back.
+  Value picked(const Value& y) const {
+    Ints back(order.size());
+    for (size_t k = 0; k < order.size(); ++k) back[order[k]] = static_cast<int64_t>(k);
+    return in_order() ? y : permute(y, back);
+  }
+  Value given(const Value& values) const { return in_order() ? values : permute(values, order); }
+  bool in_order() const { return std::is_sorted(order.begin(), order.end()); }
+};
+
 }  // namespace
 
 void Index::infer(InferCall& call, const Attr& a) {
@@ -151,6 +192,13 @@ Value Index::dx(VjpCall& d) {
   in.push_back(d.dy());
   for (size_t i = 1; i < d.operands.size(); ++i) in.push_back(d.x(i));
   return emit_all<IndexPut>(d.world, in, {.accumulate = true})[0];
+}
+
+BatchedResults Index::batch(const BatchedCall& c) {
+  const BatchedPicking p(c, 1);
+  SmallVector<Value, 6> in{c.stretched(0)};
+  in.append(p.indices.begin(), p.indices.end());
+  return {p.picked(c.world.emit(c.op, c.attributes, in)[0])};
 }
 
 void IndexPut::compose(ComposeCall& c, const Attr& a) {
@@ -205,6 +253,19 @@ void IndexPut::vjp(VjpCall& d, const Attr& a) {
     return emit_all<IndexPut>(d.world, with_indices({d.dy(), num(0.0)}))[0];
   });
   d.give(1, [&] { return emit_all<Index>(d.world, with_indices({d.dy()}))[0]; });
+}
+BatchedResults IndexPut::batch(const BatchedCall& c) {
+  const BatchedPicking p(c, 2);
+  Value values = c.operands[1];
+  if (values.is_tensor()) {
+    Dims dims(static_cast<size_t>(p.rank - c.own_rank(1)) + 1, 1);
+    dims.append(values.dims().begin() + (c.batched[1] ? 1 : 0), values.dims().end());
+    if (c.batched[1]) dims[0] = c.size;
+    values = p.given(reshape(values, dims));
+  }
+  SmallVector<Value, 6> in{c.stretched(0), values};
+  in.append(p.indices.begin(), p.indices.end());
+  return c.world.emit(c.op, c.attributes, in);
 }
 
 }  // namespace gradus::ops

@@ -8,6 +8,7 @@
 #include "ops/edge.h"
 #include "ops/index_operands.h"
 #include "ops/index_work.h"
+#include "ops/reduction_rules.h"
 #include "ops/scan.h"
 
 namespace gradus::ops {
@@ -94,17 +95,35 @@ Value gather_for_src(VjpCall& d, int64_t dim) {
   return g;
 }
 
-// The index picks along a dimension that all of the batch share.
-template <class Attr>
-BatchedResults with_shared_index(const BatchedCall& c, Attr a) {
-  if (c.batched[1]) return {};
-  SmallVector<Value, 4> operands;
-  for (size_t i = 0; i < c.operands.size(); ++i) {
-    if (i != 1 && c.operands[i].is_tensor() && c.own_rank(i) == 0) return {};
-    operands.push_back(i == 1 ? c.operands[i] : c.stretched(i));
-  }
+// How many indices there are for each of a batch that differ within it.
+Dim indices_of_each(const BatchedCall& c) {
+  return c.own_rank(1) == 0 ? Dim(1) : c.operands[1].dims()[1];
+}
+
+// Those along dimension `dim` of x, which counts the batch in front, for each element that they
+// pick.
+Value index_of_elements(const BatchedCall& c, const Value& x, int64_t dim) {
+  Dims alone(x.dims().size(), 1), picked = x.dims();
+  alone[0] = c.size;
+  alone[dim] = picked[dim] = indices_of_each(c);
+  return expand(reshape(c.operands[1], alone), picked);
+}
+
+// An index that all of the batch share picks along the dimension behind the added one. Otherwise
+// there is an index for each element, which is what Each takes.
+template <class Each, class Attr>
+BatchedResults batch_along(const BatchedCall& c, Attr a) {
+  SmallVector<Value, 4> in;
+  for (size_t i = 0; i < c.operands.size(); ++i) in.push_back(i == 1 ? c.operands[i] : c.rows(i));
   ++a.dim;
-  return c.world.emit(c.op, make_attributes(a), operands);
+  Value y;
+  if (c.batched[1]) {
+    in[1] = index_of_elements(c, in[0], a.dim);
+    y = emit_all<Each>(c.world, in, {.dim = a.dim})[0];
+  } else {
+    y = c.world.emit(c.op, make_attributes(a), in)[0];
+  }
+  return {reshape(y, c.with_batch(c.results[0].dims))};
 }
 
 // The operand, read where an index says: one for `each` element, or one along the dimension.
@@ -271,7 +290,7 @@ Value IndexSelect::dx(VjpCall& d, const Attr& a) {
 }
 
 BatchedResults IndexSelect::batch(const BatchedCall& c, const Attr& a) {
-  return with_shared_index(c, a);
+  return batch_along<Gather>(c, a);
 }
 bool IndexSelect::edge(EdgeCall& call, const Attr& a) { return find_picked(call, a.dim, false); }
 
@@ -290,8 +309,18 @@ void IndexAdd::vjp(VjpCall& d, const Attr& a) {
   });
 }
 
+// scatter_add has no alpha: src is multiplied first, in the dtype that sums are kept in.
 BatchedResults IndexAdd::batch(const BatchedCall& c, const Attr& a) {
-  return with_shared_index(c, a);
+  const Type& y = c.results[0];
+  if (!c.batched[1] || a.alpha.is_one() || y.dtype == DType::boolean)
+    return batch_along<ScatterAdd>(c, a);
+  SmallVector<Value, 3> in(c.operands);
+  if (in[2].is_number()) in[2] = zeros_of(c.world, picked_of(y, a.dim, indices_of_each(c))) + in[2];
+  const Value alpha = a.alpha.is_floating() ? num(a.alpha.floating) : num(a.alpha.integer);
+  in[0] = widened(in[0]);
+  in[2] = widened(in[2]) * alpha;
+  const BatchedCall call{c.op, c.attributes, c.world, in, c.batched, c.results, c.size};
+  return {cast(batch_along<ScatterAdd>(call, Attr{.dim = a.dim})[0], y.dtype)};
 }
 
 void IndexCopy::infer(InferCall& call, const Attr& a) { infer_into(call, a.dim); }
@@ -303,7 +332,7 @@ void IndexCopy::vjp(VjpCall& d, const Attr& a) {
   d.give(2, [&] { return index_select(d.dy(), d.x(1), a.dim); });
 }
 BatchedResults IndexCopy::batch(const BatchedCall& c, const Attr& a) {
-  return with_shared_index(c, a);
+  return batch_along<Scatter>(c, a);
 }
 
 void IndexFill::compose(ComposeCall& c, const Attr& a) {

@@ -105,8 +105,6 @@ struct Index {
   static constexpr std::string_view name = "index",
                                     doc = "y = x[idx_0, idx_1, ..], where `none` takes all";
   static constexpr std::array inputs{"x"sv, "idx...?"sv};
-  static constexpr auto no_batch_rule =
-      "the indices pick leading dimensions, where the batch stands";
   using Attr = CountAttr;  // of masks; with one it is a composition
   static bool data_sized(std::span<const ir::OperandType> x) { return has_mask(x, 1); }
   static int64_t count(std::span<const Tensor* const> x) { return count_masked(x, 1); }
@@ -115,14 +113,13 @@ struct Index {
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&);
   static Value dx(VjpCall&);
+  static BatchedResults batch(const BatchedCall&);
 };
 
 struct IndexPut {
   static constexpr std::string_view name = "index_put",
                                     doc = "y = x, but y[idx_0, idx_1, ..] = values (or += )";
   static constexpr std::array inputs{"x"sv, "values"sv, "idx...?"sv};
-  static constexpr auto no_batch_rule =
-      "the indices pick leading dimensions, where the batch stands";
   struct Attr {
     bool accumulate = false;
     std::optional<Dim> count;  // of masks; with one it is a composition
@@ -137,6 +134,7 @@ struct IndexPut {
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
   static void vjp(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&);
 };
 
 struct Take {

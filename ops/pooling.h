@@ -29,7 +29,7 @@ struct MaxPool {
   static constexpr auto doc =
       "values = the greatest x of each window, indices = where it is in x[n, c], row-major"sv;
   static constexpr std::array results{"values"sv, "indices"sv};
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto batch = batch_samples;
   using Attr = MaxPoolAttr;
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);

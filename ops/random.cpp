@@ -14,7 +14,10 @@ namespace gradus::ops {
 namespace {
 
 Value bits(ComposeCall& c, const Dims& shape) {
-  return emit<RandomBits>({tensor_operand(c, 0)}, {.shape = shape});
+  const Value& key = tensor_operand(c, 0);
+  if (key.rank() != 1)
+    c.fail("'key' is {}; it must be i64[2], a key and a stream of it", to_string(key.type));
+  return emit<RandomBits>({key}, {.shape = shape});
 }
 
 // The upper bits of 32-bit numbers, `n` of them, as a floating dtype.
@@ -46,15 +49,25 @@ void require_floating(ComposeCall& c) {
 
 void RandomBits::infer(InferCall& call, const Attr& a) {
   const Type& key = call.tensor(0);
-  if (key.dtype != DType::i64 || key.rank() != 1)
-    call.fail("'key' is {}; it must be i64[2], a key and a stream of it", to_string(key));
-  call.require_equal(key.dims[0], 2, "'key' must be i64[2], a key and a stream of it");
-  call.out.emplace_back(DType::i64, a.shape, key.device);
+  if (key.dtype != DType::i64 || key.rank() < 1 || key.rank() > 2)
+    call.fail("'key' is {}; it must be i64[2], a key and a stream of it, or a list of such",
+              to_string(key));
+  call.require_equal(key.dims.back(), 2, "'key' must be i64[2], a key and a stream of it");
+  Dims dims(key.dims.begin(), key.dims.end() - 1);
+  dims.append(a.shape.begin(), a.shape.end());
+  call.out.emplace_back(DType::i64, std::move(dims), key.device);
 }
 void RandomBits::bind(BindCall& call, const Attr& a) {
   for (int64_t n : call.out[0].shape)
     if (n < 0) call.fail("'shape' is {}; a size cannot be negative", to_string(call.out[0].shape));
-  call.set_work(work::RandomBits{call.in[0].strides[0], call.out[0].numel(), a.by_block});
+  const Layout& key = call.in[0];
+  const bool list = key.rank() == 2;
+  const int64_t count = numel(std::span<const int64_t>(call.out[0].shape).subspan(list ? 1 : 0));
+  call.set_work(work::RandomBits{list ? key.shape[0] : 1, list ? key.strides[0] : 0,
+                                 key.strides.back(), count, a.by_block});
+}
+BatchedResults RandomBits::batch(const BatchedCall& c) {
+  return c.own_rank(0) == 1 ? batch_last_dimensions(c) : batch_samples(c);
 }
 
 void Uniform::compose(ComposeCall& c, const Attr& a) {

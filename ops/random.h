@@ -2,7 +2,8 @@
 // number of threads.
 //
 // A key is i64[2]: the generator's key, and the upper half of its counter (a stream of the key).
-// Element i is number i of that stream, row-major. Blocks of four numbers have one counter.
+// Element i is number i of that stream, row-major. Blocks of four numbers have one counter. Of a
+// list of keys, i64[K, 2], random_bits gives the numbers of each along a first dimension.
 #pragma once
 
 #include "gradus/table.h"
@@ -15,7 +16,6 @@ struct RandomBits {
   static constexpr auto name = "random_bits"sv, doc = "y[i] = number i of key, in [0, 2^32)"sv;
   static constexpr std::array inputs{"key"sv};
   static constexpr bool zero_gradient = true;
-  static constexpr auto no_batch_rule = not_of_cotangents;
   struct Attr {
     Dims shape;
     bool by_block = false;  // the key's second number is the first block instead, of stream 0
@@ -25,6 +25,7 @@ struct RandomBits {
   };
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&);
 };
 
 struct RandomAttr {

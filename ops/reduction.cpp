@@ -23,12 +23,6 @@ Value Sum::dx(VjpCall& d, const Attr& a) {
   Value dy = restore_dims(d.dy(), reduced_dims(a, x.rank()), a.keepdim, x.rank());
   return expand(dy, x.dims);
 }
-// Without `dim`, over all dimensions but the added one.
-BatchedResults Sum::batch(const BatchedCall& c, const Attr& a) {
-  Ints dims = reduced_dims(a, c.own_rank(0));
-  for (int64_t& d : dims) ++d;
-  return {sum(c.operands[0], dims, a.keepdim)};
-}
 
 void Mean::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);

@@ -30,6 +30,7 @@ template <work::Reducer by, class A>
 struct ReducedBy {
   static constexpr auto reducer = by;
   static constexpr auto recompute_cost = ir::again::adds_up;
+  static constexpr auto batch = batch_reduction;
   using Attr = A;
   static void bind(BindCall& call, const Attr& a) {
     bind_reduction(call, by, reduced_dims(a, call.in[0].rank()));
@@ -41,7 +42,6 @@ struct Sum : ReducedBy<work::Reducer::sum, DimsAttr> {  // y = sum of x over dim
                         doc = "y = sum of x over dim; integers and bool add up as i64"sv;
   static void infer(InferCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);  // dx = dy, expanded
-  static BatchedResults batch(const BatchedCall&, const Attr&);
 };
 
 struct Mean {  // y = sum of x over dim / how many they are
@@ -54,7 +54,6 @@ struct Mean {  // y = sum of x over dim / how many they are
 struct Prod : ReducedBy<work::Reducer::prod, OneDimAttr> {  // y = product of x over dim
   static constexpr auto name = "prod"sv,
                         doc = "y = product of x over dim; integers and bool multiply as i64"sv;
-  static constexpr auto no_batch_rule = not_of_cotangents;
   static void infer(InferCall&, const Attr&);
   // dx[i] = dy * (product before i) * (product after i)
   static Value dx(VjpCall&, const Attr&);
@@ -75,7 +74,6 @@ struct ExtremumAttr {
 
 // What amax and amin share; NaN if there is one.
 struct AnyExtremum {
-  static constexpr auto no_batch_rule = not_of_cotangents;
   using Attr = ExtremumAttr;
   static void infer(InferCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);  // dx = dy * [x = y] / how many equal y
@@ -114,7 +112,6 @@ struct MinAll {  // y = least of all x
 // What all and any share.
 template <work::Reducer by>
 struct Truth : ReducedBy<by, OneDimAttr> {
-  static constexpr auto no_batch_rule = not_of_cotangents;
   static void infer(InferCall& call, const OneDimAttr& a) {
     infer_reduction(call, a, DType::boolean);
   }

@@ -2,7 +2,8 @@
 #pragma once
 
 #include "gradus/attributes.h"
-#include "gradus/value.h"
+#include "gradus/batching.h"
+#include "gradus/rules.h"
 #include "work/reduce.h"
 
 namespace gradus::ops {
@@ -12,6 +13,9 @@ inline std::optional<Ints> as_list(const std::optional<Ints>& dims) { return dim
 inline std::optional<Ints> as_list(const std::optional<int64_t>& dim) {
   return dim ? std::optional<Ints>(Ints{*dim}) : std::nullopt;
 }
+// The same the other way round, of as many as the attribute can name.
+inline void name_dims(std::optional<Ints>& dim, const Ints& dims) { dim = dims; }
+inline void name_dims(std::optional<int64_t>& dim, const Ints& dims) { dim = dims[0]; }
 // The reduced dimensions, ascending: all of them where attribute `dim` is none or empty.
 Ints reduced_dims(const std::optional<Ints>& dim, int rank);
 Ints reduced_dims(const auto& a, int rank) requires requires { a.dim; }
@@ -27,6 +31,26 @@ void infer_reduction(ir::InferCall& call, const auto& a, DType result) {
 }
 // Binds result 0 as the reduction of operand 0 over `dims`, ascending.
 void bind_reduction(BindCall& call, work::Reducer reducer, const Ints& dims);
+// The batch rule of reductions: over all dimensions but the added one where none is named. An
+// operand without dimensions is taken as a row of one element, and one of more dimensions than the
+// attribute can name as a row.
+struct BatchReduction {
+  BatchedResults operator()(const BatchedCall& c, auto a) const {
+    constexpr bool names_one = std::is_same_v<decltype(a.dim), std::optional<int64_t>>;
+    Value x = c.operands[0];
+    Ints dims = reduced_dims(a, c.own_rank(0));
+    if (dims.empty() || (names_one && dims.size() > 1)) {
+      x = reshape(x, {c.size, ir::numel(std::span<const Dim>(x.dims()).subspan(1))});
+      dims = {0};
+    }
+    for (int64_t& d : dims) ++d;
+    name_dims(a.dim, dims);
+    Value y = c.world.emit(c.op, make_attributes(std::move(a)), {&x, 1})[0];
+    return {reshape(y, c.with_batch(c.results[0].dims))};
+  }
+};
+inline constexpr BatchReduction batch_reduction;
+
 // Refuses a reduction of no elements where the sizes say so already; bind_reduction's callers
 // refuse it where they are known only at run time.
 void refuse_empty(const ir::InferCall& call, const Dims& shape, const Ints& dims);

@@ -32,7 +32,7 @@ struct CumSum {  // y[i] = x[0] + … + x[i]
 
 struct CumProd {  // y[i] = x[0] * … * x[i]
   static constexpr auto name = "cumprod"sv, doc = "y[i] = x[0] * ... * x[i] along dim"sv;
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto batch = batch_named_dimensions;
   using Attr = ScanAttr;
   static void infer(InferCall&);
   static void bind(BindCall&, const Attr&);
@@ -63,7 +63,7 @@ struct LinearRecurrence {
 struct LogCumSumExp {  // y[i] = log(exp(x[0]) + … + exp(x[i]))
   static constexpr auto name = "logcumsumexp"sv,
                         doc = "y[i] = log(exp(x[0]) + ... + exp(x[i])) along dim"sv;
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto batch = batch_named_dimensions;
   using Attr = DimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&, const Attr&);
@@ -76,7 +76,7 @@ struct CumMax {
   static constexpr auto name = "cummax"sv,
                         doc = "values[i] = max(x[0], ..., x[i]), and where it is"sv;
   static constexpr std::array results{"values"sv, "indices"sv};
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto batch = batch_named_dimensions;
   using Attr = DimAttr;
   static void infer(InferCall&);
   static void bind(BindCall&, const Attr&);

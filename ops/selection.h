@@ -21,7 +21,7 @@ int64_t count_nonzero(const Tensor& x);
 struct Nonzero {
   static constexpr std::string_view name = "nonzero",
                                     doc = "y[k, d] = the k-th place of x != 0 along dimension d";
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto no_batch_rule = "data decides how many results each call has";
   using Attr = CountAttr;
   static bool data_sized(std::span<const ir::OperandType>) { return true; }
   static int64_t count(std::span<const Tensor* const> x) { return count_nonzero(*x[0]); }
@@ -44,7 +44,7 @@ struct Range {
   static constexpr std::string_view name = "range", doc = "y[i] = i, as many as n says";
   static constexpr std::array inputs{"n"sv};
   static constexpr bool zero_gradient = true;
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto no_batch_rule = "data decides how many results each call has";
   using Attr = CountAttr;
   static bool data_sized(std::span<const ir::OperandType>) { return true; }
   static int64_t count(std::span<const Tensor* const> n);

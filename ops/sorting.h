@@ -20,7 +20,7 @@ struct Sort {
   static constexpr auto name = "sort"sv,
                         doc = "values = x in order along dim, indices = where they were"sv;
   static constexpr std::array results{"values"sv, "indices"sv};
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto batch = batch_named_dimensions;
   using Attr = SortAttr;
   static void infer(InferCall&);
   static void bind(BindCall&, const Attr&);
@@ -33,7 +33,7 @@ struct Topk {
       "values = the k greatest (or least) of x along dim, the best first, indices = where they "
       "were"sv;
   static constexpr std::array results{"values"sv, "indices"sv};
-  static constexpr auto no_batch_rule = not_of_cotangents;
+  static constexpr auto batch = batch_named_dimensions;
   struct Attr {
     Dim k = 1;
     int64_t dim = -1;

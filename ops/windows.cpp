@@ -46,6 +46,13 @@ Layout strided_layout(const BindCall& call, std::span<const int64_t> shape, cons
   return l;
 }
 
+// The strides of a whole batch, in which each has `count` elements.
+Dims batched_stride(const Dim& count, const Dims& stride) {
+  Dims all{count};
+  all.append(stride.begin(), stride.end());
+  return all;
+}
+
 }  // namespace
 
 void AsStrided::infer(InferCall& call, const Attr& a) {
@@ -71,6 +78,13 @@ Value AsStrided::dx(VjpCall& d, const Attr& a) {
                             {.shape = d.x_type().dims, .stride = a.stride, .offset = a.offset});
 }
 
+BatchedResults AsStrided::batch(const BatchedCall& c, const Attr& a) {
+  const Dim each = ir::numel(std::span<const Dim>(c.operands[0].dims()).subspan(1));
+  return {emit<AsStrided>({c.operands[0]}, {.size = c.with_batch(a.size),
+                                            .stride = batched_stride(each, a.stride),
+                                            .offset = a.offset})};
+}
+
 void AsStridedSum::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
   for (const Dim& d : a.shape)
@@ -89,6 +103,13 @@ void AsStridedSum::bind(BindCall& call, const Attr& a) {
 Value AsStridedSum::dx(VjpCall& d, const Attr& a) {
   return emit<AsStrided>({d.dy()},
                          {.size = d.x_type().dims, .stride = a.stride, .offset = a.offset});
+}
+
+BatchedResults AsStridedSum::batch(const BatchedCall& c, const Attr& a) {
+  return {
+      emit<AsStridedSum>({c.operands[0]}, {.shape = c.with_batch(a.shape),
+                                           .stride = batched_stride(ir::numel(a.shape), a.stride),
+                                           .offset = a.offset})};
 }
 
 void Unfold::infer(InferCall& call, const Attr& a) {

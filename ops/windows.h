@@ -10,7 +10,6 @@ using namespace std::literals;
 struct AsStrided : View {  // strides count over x in row-major order, however it lies
   static constexpr std::string_view name = "as_strided",
                                     doc = "y[i, j, ..] = x_flat[offset + i*stride0 + j*stride1 ..]";
-  static constexpr auto no_batch_rule = "the strides count over one element of the batch";
   struct Attr {
     Dims size, stride;
     Dim offset = 0;
@@ -22,6 +21,7 @@ struct AsStrided : View {  // strides count over x in row-major order, however i
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
 };
 
 struct AsStridedSum {  // the adjoint of as_strided: overlapping reads add up, in index order
@@ -29,7 +29,6 @@ struct AsStridedSum {  // the adjoint of as_strided: overlapping reads add up, i
   static constexpr std::string_view doc =
       "y = zeros(shape); y_flat[offset + i*stride0 ..] += x[i, ..]";
   static constexpr auto recompute_cost = ir::again::moves;
-  static constexpr auto no_batch_rule = "the strides count over one element of the batch";
   struct Attr {
     Dims shape, stride;
     Dim offset = 0;
@@ -41,6 +40,7 @@ struct AsStridedSum {  // the adjoint of as_strided: overlapping reads add up, i
   static void infer(InferCall&, const Attr&);
   static void bind(BindCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
 };
 
 struct Unfold : View {  // of a 0-d x: one window of at most one element, y[j] = x

@@ -103,8 +103,8 @@ KernelSums kernel_sums(const Convolution& c) {
   KernelSums s;
   s.channels_each = std::clamp<int64_t>(chunk_rows / taps, 1, std::max<int64_t>(channels, 1));
   const int64_t chunks = (channels + s.channels_each - 1) / s.channels_each;
-  const int64_t items = std::max<int64_t>(c.groups * chunks, 1);
-  s.parts = std::clamp<int64_t>(enough_items / items, 1, std::max<int64_t>(batch, 1));
+  s.parts = std::clamp<int64_t>(enough_items / std::max<int64_t>(chunks, 1), 1,
+                                std::max<int64_t>(batch, 1));
   s.width = tile_width(std::max(s.channels_each * taps, rows), positions);
   return s;
 }

@@ -99,7 +99,7 @@ struct Convolution {
   friend bool operator==(const Convolution&, const Convolution&) = default;
 };
 
-// How the sums of dw are cut, by the sizes alone. Part p of the batch is the images from
+// How the sums of dw are cut, by the sizes of a group alone. Part p of the batch is the images from
 // N p / parts to N (p + 1) / parts, rounded down. A part's sum starts from +0 and takes, image by
 // image, the sum of products over each `width` windows (the last of an image may be fewer). The
 // parts' sums add up in order: ((s0 + s1) + s2) + … An item of work is `channels_each` channels.

@@ -78,16 +78,19 @@ struct Nonzero {
   friend bool operator==(const Nonzero&, const Nonzero&) = default;
 };
 
-// Philox 4x32-10 (ops/philox.h) into result 0: i64, in order. Operand 0 is two numbers of i64, a
-// key and a stream of it. result 0 [i] is word i mod 4 of the block of that key with the counter
-// [i / 4, stream], each number's low 32 bits first. `by_block`: the second number is the first
-// block instead, of stream 0, so that the counter is [second + i / 4, 0].
+// Philox 4x32-10 (ops/philox.h) into result 0: i64, in order. Operand 0 is `keys` times two numbers
+// of i64, a key and a stream of it. result 0 [k, i], i < count, is word i mod 4 of the block of key
+// k with the counter [i / 4, stream], each number's low 32 bits first. `by_block`: the second
+// number is the first block instead, of stream 0, so that the counter is [second + i / 4, 0].
 struct RandomBits {
   static constexpr std::string_view name = "random_bits";
+  int64_t keys = 1, keys_stride = 0;  // from a key to the next
   int64_t key_stride = 1, count = 0;
   bool by_block = false;
   static constexpr auto fields() {
-    return std::tuple(field("key_stride", &RandomBits::key_stride),
+    return std::tuple(field("keys", &RandomBits::keys),
+                      field("keys_stride", &RandomBits::keys_stride),
+                      field("key_stride", &RandomBits::key_stride),
                       field("count", &RandomBits::count), field("by_block", &RandomBits::by_block));
   }
   friend bool operator==(const RandomBits&, const RandomBits&) = default;

@@ -110,10 +110,12 @@ constexpr std::string_view max_pool_body = R"(    Count left = item;
 )";
 
 constexpr std::string_view random_body =
-    R"(    const u64 key = u64(work.key[0]);
-    const u64 second = u64(work.key[work.key_by]);
+    R"(    const Count blocks = Count((work.count + 3) / 4), row = item / blocks;
+    const i64* const given = work.key + i64(row) * work.keys_by;
+    const u64 key = u64(given[0]);
+    const u64 second = u64(given[work.key_by]);
     const u64 stream = work.by_block ? 0 : second;
-    const u64 block = (work.by_block ? second : 0) + u64(item);
+    const u64 at = u64(item - row * blocks), block = (work.by_block ? second : 0) + at;
     u32 c0 = u32(block), c1 = u32(block >> 32), c2 = u32(stream), c3 = u32(stream >> 32);
     u32 k0 = u32(key), k1 = u32(key >> 32);
 #pragma unroll
@@ -127,10 +129,11 @@ constexpr std::string_view random_body =
       k1 += 0xBB67AE85u;
     }
     const u32 four[4] = {c0, c1, c2, c3};
-    const i64 first = i64(item) * 4;
+    const i64 first = i64(at) * 4;
+    i64* const target = work.target + i64(row) * work.count;
 #pragma unroll
     for (i32 k = 0; k < 4; ++k)
-      if (first + k < work.count) work.target[first + k] = i64(four[k]);
+      if (first + k < work.count) target[first + k] = i64(four[k]);
 )";
 
 constexpr std::string_view solve_body = R"(    const Count matrix = item / Count(work.m);
@@ -205,8 +208,8 @@ StockKernel max_pool_kernel(const work::MaxPool& w) {
 StockKernel random_kernel(const work::RandomBits& w) {
   Parameters p;
   p.in("i64", "key", 0).out("i64", "target", 1).add("count", w.count).add("key_by", w.key_stride);
-  p.add("by_block", int64_t{w.by_block});
-  return StockText(for_each_item(random_body)).kernel_of_items(p, (w.count + 3) / 4);
+  p.add("keys_by", w.keys_stride).add("by_block", int64_t{w.by_block});
+  return StockText(for_each_item(random_body)).kernel_of_items(p, w.keys * ((w.count + 3) / 4));
 }
 
 StockKernel solve_kernel(const work::Solve& w) {

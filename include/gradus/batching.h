@@ -29,10 +29,12 @@ struct BatchedCall {
   Value aligned(size_t i, int rank) const;
   // Operand i with the added dimension, also where it has it not.
   Value stretched(size_t i) const;
+  // Likewise, with one dimension of size 1 where it is 0-d.
+  Value rows(size_t i) const;
 };
 
-// A rule emits the call for the whole batch: its results have the added dimension in front. None
-// where it does not hold for these operands.
+// A rule emits the call for the whole batch: its results have the added dimension in front, and for
+// each index the bits of a call for that index alone.
 using BatchedResults = SmallVector<Value, 2>;
 
 // Rules that operators share: `static constexpr auto batch = batch_last_dimensions;`
@@ -42,14 +44,15 @@ BatchedResults batch_pointwise(const BatchedCall& c);
 BatchedResults batch_last_dimensions(const BatchedCall& c);
 // The result is a reshape of the operand.
 BatchedResults batch_reshape(const BatchedCall& c);
+// Operand 0 and the results are samples, worked on one by one: there are more of them,
+// [B, N, ..] -> [B N, ..]. Other operands are the same for the whole batch.
+BatchedResults batch_samples(const BatchedCall& c);
 
-// A reason for having none, as `no_batch_rule`: what a rule does with cotangents is linear.
-inline constexpr std::string_view not_of_cotangents =
-    "no operator's derivative applies it to a cotangent";
+// Of an operator without a rule: an Error that names it and says `reason`.
+[[noreturn]] void refuse_batch(const BatchedCall& c, std::string_view reason);
 
 // Emits what computes the call for each index of the added dimension; every result has it in front.
-// An operator without a rule that holds is called once for each index, where `size` is a constant;
-// otherwise, and for opaque operators, an Error that names the operator.
+// Throws Error for an operator without a rule.
 SmallVector<Value, 2> emit_batched(const BatchedCall& call);
 
 }  // namespace gradus::ops

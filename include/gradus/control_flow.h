@@ -57,9 +57,9 @@ autograd::Variables while_loop(const VariableFunction& condition, const Variable
                                std::vector<int64_t> checkpoint = {});
 
 // What the body gives for one, for many at once: operands that `mapped` marks have a dimension of
-// one size in front, and so have all results. It runs by the operators' batch rules; one without a
-// rule is called once for each. Throws Error where sizes differ, where none is mapped, and as
-// ir::batch does.
+// one size in front, and so have all results. It runs by the operators' batch rules, one call for
+// all of them. Throws Error where sizes differ, where none is mapped, where an operator takes no
+// batch, and as ir::batch does.
 autograd::Variables vmap(const TracedBody& body, std::span<const autograd::Variable> operands,
                          const std::vector<bool>& mapped);
 autograd::Variables vmap(const VariableFunction& f, std::span<const autograd::Variable> operands,

@@ -113,8 +113,8 @@ void check_dimensions(const auto& call, int rank, int least) {
                      [&](int64_t d) { check_dimension(call.op, d, rank); });
 }
 
-// The batch rule of operators whose attributes name dimensions: those move on by the added one. Not
-// where an operand is 0-d, which has no dimension to name.
+// The batch rule of operators whose attributes name dimensions: those move on by the added one. A
+// 0-d operand is taken as one of one element.
 BatchedResults batch_stretched(const BatchedCall& c, Attributes attributes);
 struct BatchNamedDimensions {
   BatchedResults operator()(const BatchedCall& c, auto a) const {

@@ -226,8 +226,8 @@ struct Operator {
   void (*vjp)(ops::VjpCall&);          // null: not differentiable, or only by composition
   void (*compose)(ops::ComposeCall&);  // null: a primitive
 
-  // One call for a whole batch, as gradus/batching.h says. No results where it cannot be had for
-  // these operands, null where it never can: then there is a call for each element of the batch.
+  // Emits the call for a whole batch, as gradus/batching.h says, or throws Error with the reason
+  // why there is none. Null for compositions, structural operators and loops.
   SmallVector<ops::Value, 2> (*batch)(const ops::BatchedCall&);
   // Where a result's elements lie among the operands', of an operator that only moves them: kernels
   // read them there then. False where that cannot be said of these operands; null for others.

@@ -131,8 +131,8 @@ Graph hessian(const Graph& graph, const DirectionOptions& options = {});
 // Given   a program whose last stage is the backward pass of the one before
 // Result  that stage takes cotangents with a dimension `size` in front, for each of which it gives
 //         the gradients: those that depend on a cotangent have that dimension too
-// Throws Error where an operator on the way can only be run once for each cotangent and `size` is
-// no constant.
+// Throws Error where an operator on the way takes no batch. `size` is a number or a name: there is
+// one call for the whole batch.
 Graph batch_cotangents(const Graph& graph, const Dim& size);
 
 // Given   a program of one stage

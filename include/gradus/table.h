@@ -17,8 +17,8 @@
 //
 // The facts that others go by are said in the struct, too:
 //   batch             one call for a batch (gradus/batching.h), or `no_batch_rule = "why there is
-//                     none"`: a primitive that is not pointwise says either. A composition is taken
-//                     apart before it meets a batch
+//                     none"`, with which it is refused: a primitive that is not pointwise says
+//                     either. A composition is taken apart before it meets a batch
 //   recompute_cost    one of ir::again; never computed again if it is left out. Pointwise operators
 //                     have theirs from their kind
 //   may_be_view       `bind` calls set_view; false if it is left out
@@ -92,7 +92,7 @@ constexpr void check_facts() {
       says_batch_rule<Op>(),
       "the operator Op (the compiler says which) lacks its batch rule: write `batch` as "
       "gradus/batching.h says, or `static constexpr auto no_batch_rule = \"the reason\";` "
-      "for a call per element; not both");
+      "for being refused; not both");
 }
 
 // The facts of an operator whose results are views of its operand where the layout allows it.
@@ -168,6 +168,8 @@ constexpr ir::Operator operator_of() {
   }
   if constexpr (requires { Op::recompute_cost; }) o.recompute_cost = Op::recompute_cost;
   if constexpr (requires { Op::batch; }) o.batch = call_rule<Op, Op::batch, const BatchedCall>;
+  if constexpr (requires { Op::no_batch_rule; })
+    o.batch = [](const BatchedCall& c) -> BatchedResults { refuse_batch(c, Op::no_batch_rule); };
   if constexpr (requires { Op::edge; }) o.edge = call_rule<Op, Op::edge, EdgeCall>;
   if constexpr (requires { Op::compose; }) {
     o.compose = call_rule<Op, Op::compose, ComposeCall>;

@@ -114,8 +114,8 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
     f is recorded once, for tensors without the axis: it may hold loops, branches, `grad` and other
     `vmap`s, and read any tensor beside its arguments; all of these have gradients. It may not decide
     by values, and no branch may take another side for some slices than for others: `ops.where` chooses
-    there. An Error names an operator that has no rule for a batch where it is opaque; the few
-    operators of Gradus without one are called once for each slice.
+    there. An Error names an operator that takes no batch: a function of your own, or one whose number
+    of results depends on data that differ from slice to slice.
 
     See Derivative for when it runs as a compiled program.
     """

@@ -173,6 +173,9 @@ TEST_F(Forms, RandomBits) {
         {Tensor::from(DType::i64, Sizes{2}, std::vector<double>{-1234567890123.0, 98765432109.0})});
   check("(%k: i64[2]) { %y = random_bits(%k) {shape = [11], by_block = true} return %y }", "i64",
         {Tensor::from(DType::i64, Sizes{2}, std::vector<double>{-5, 4294967294.0})});
+  check(
+      "(%k: i64[K, 2]) { %y = random_bits(%k) {shape = [5]} return %y }", "i64",
+      {Tensor::from(DType::i64, Sizes{3, 2}, std::vector<double>{-5, 1, 42, -1, 7, 98765432109})});
   check("(%k: i64[2]) { %u = normal(%k) {shape = [7, 5]} return %u }", "i64",
         {Tensor::from(DType::i64, Sizes{2}, std::vector<double>{1, 2})});
 }

@@ -49,6 +49,21 @@ TEST(Random, BeginsWithABlock) {
   }
 }
 
+// A list of keys has the numbers of each.
+TEST(Random, OfSeveralKeys) {
+  const Tensor keys =
+      Tensor::from(DType::i64, Sizes{3, 2}, std::vector<double>{1, 2, -3, 4, 5, -6});
+  const LiteralList attributes{ints("shape", {3, 7})};
+  const Tensor all = run_one("random_bits", {keys}, attributes);
+  EXPECT_EQ(Sizes(all.shape()), (Sizes{3, 3, 7}));
+  const auto y = all.to_int64s(), given = keys.to_int64s();
+  for (size_t k = 0; k < 3; ++k) {
+    const auto one =
+        run_one("random_bits", {key(given[2 * k], given[2 * k + 1])}, attributes).to_int64s();
+    EXPECT_TRUE(std::equal(one.begin(), one.end(), y.begin() + static_cast<ptrdiff_t>(21 * k)));
+  }
+}
+
 TEST(Random, PermutationsHaveAllPlacesAndEachPlaceAllNumbers) {
   constexpr int64_t n = 5, draws = 4000;
   std::vector<int64_t> counts(n * n);

@@ -262,14 +262,11 @@ TEST(Directions, AreRefusedWhereTheyMeanNothing) {
                      "return %y } }"));
       },
       "%t_x is needed, but that name is taken");
-  // There is no batch of such views; one call for each cotangent wants to know how many.
-  ir::Graph s = derived(
-      "graph p { stage 0 (%x: f64[2, 3]) { %s = as_strided(%x) {size = [2], "
-      "stride = [1]} return %s } }",
-      {.order = 1});
-  expect_refusal([&] { ir::batch_cotangents(s, ir::Dim::symbol("B")); },
-                 "cannot be run for a batch of B");
-  EXPECT_NO_THROW(ir::batch_cotangents(s, 2));
+  ir::Graph r =
+      graph_of("graph p { stage 0 (%x: f64[2]) { %y = nonzero(%x) {count = K} return %y } }");
+  for (const ir::Dim& size : {ir::Dim::symbol("B"), ir::Dim(2)})
+    expect_refusal([&] { ir::batch(r, {"x"}, size); },
+                   "nonzero: takes no batch: data decides how many results each call has");
 }
 
 // y = sum of f(x) x, through a function.

@@ -108,13 +108,16 @@ void evaluate(const RandomBits& w, Args args) {
   auto halves = [](uint64_t n) {
     return std::array{static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32)};
   };
-  const auto key = halves(static_cast<uint64_t>(given.get<int64_t>(0)));
-  const auto second = static_cast<uint64_t>(given.get<int64_t>(w.key_stride));
-  const auto stream = halves(w.by_block ? 0 : second);
-  for (int64_t i = 0; i < w.count; ++i) {
-    const auto block = halves((w.by_block ? second : 0) + static_cast<uint64_t>(i / 4));
-    const auto four = ops::philox({block[0], block[1], stream[0], stream[1]}, key);
-    y.set(i, static_cast<int64_t>(four[static_cast<size_t>(i % 4)]));
+  for (int64_t k = 0; k < w.keys; ++k) {
+    const int64_t at = k * w.keys_stride;
+    const auto key = halves(static_cast<uint64_t>(given.get<int64_t>(at)));
+    const auto second = static_cast<uint64_t>(given.get<int64_t>(at + w.key_stride));
+    const auto stream = halves(w.by_block ? 0 : second);
+    for (int64_t i = 0; i < w.count; ++i) {
+      const auto block = halves((w.by_block ? second : 0) + static_cast<uint64_t>(i / 4));
+      const auto four = ops::philox({block[0], block[1], stream[0], stream[1]}, key);
+      y.set(k * w.count + i, static_cast<int64_t>(four[static_cast<size_t>(i % 4)]));
+    }
   }
 }
 

@@ -78,10 +78,12 @@ template <>
 void draw<RandomBits>(Random& random, Trial& trial) {
   RandomBits w;
   w.key_stride = random.pick<int64_t>({0, 1, 3});
+  w.keys = random.pick<int64_t>({0, 1, 1, 4});
+  w.keys_stride = random.pick<int64_t>({0, 1, 2, 7});
   w.count = random.chance(0.05) ? 70'001 : random.between(0, 300);
   w.by_block = random.chance(0.5);
-  trial.operand(DType::i64, 1 + w.key_stride);
-  trial.result(DType::i64, w.count);
+  trial.operand(DType::i64, 1 + w.key_stride + 4 * w.keys_stride);
+  trial.result(DType::i64, w.keys * w.count);
   trial.work = w;
 }
 
