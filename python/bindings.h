@@ -15,6 +15,7 @@ void bind_trace(nb::module_& m);      // trace, StagedFunction
 void bind_loops(nb::module_& m);      // TracedBody, what runs it
 void bind_calls(nb::module_& m);      // CallCache
 void bind_python_op(nb::module_& m);  // PythonFunction, FunctionContext
+void bind_potential(nb::module_& m);  // Potential, what it gives, its checks
 
 // Operators and NumPy's protocol as methods of Tensor.
 void add_methods(nb::class_<Variable>& tensor);

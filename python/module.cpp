@@ -20,6 +20,7 @@ NB_MODULE(_gradus, m) {
   bind_loops(m);
   bind_calls(m);
   bind_python_op(m);
+  bind_potential(m);
   // Runs when the program ends, before the interpreter is taken down.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] { shut_door(); }));
 }

@@ -19,6 +19,10 @@ const std::vector<std::string>& TensorFile::names() const {
 bool TensorFile::contains(std::string_view name) const {
   return npz_ ? npz_->contains(name) : safetensors_->contains(name);
 }
+std::map<std::string, std::string, std::less<>> TensorFile::metadata() const {
+  if (npz_) return {};
+  return safetensors_->metadata();
+}
 Tensor TensorFile::read(std::string_view name, Context& context) const {
   return npz_ ? npz_->read(name, context) : safetensors_->read(name, context);
 }

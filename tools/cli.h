@@ -100,6 +100,16 @@ struct GradcheckCommand {
 // Throws Error, after the report, if a derivative is off.
 void gradcheck(const GradcheckCommand& command);
 
+struct CheckPotentialCommand {
+  std::string program, weights;  // no weights: the program has none, or brings its own
+  std::optional<double> cutoff;  // absent: as the weights say
+  std::vector<std::string> species;
+  double spacing = 0;  // 0: by the cutoff
+  uint64_t seed = 0;
+};
+// Throws Error, after the report, if a check failed.
+void check_potential(const CheckPotentialCommand& command);
+
 struct ImportCommand {
   std::string model, out, weights;  // no out: standard output
   InputOptions from;

@@ -26,6 +26,7 @@ struct Commands {
   GradCommand grad;
   DirectionCommand direction;
   GradcheckCommand gradcheck;
+  CheckPotentialCommand check_potential;
   ImportCommand import;
   ExportCommand export_;
   ViewCommand view;
@@ -210,6 +211,24 @@ void add_gradcheck(CLI::App& app, Commands& c) {
   add_wrt(command, c.gradcheck.wrt);
 }
 
+void add_check_potential(CLI::App& app, Commands& c) {
+  CLI::App& command = add_command(app, c, "check-potential",
+                                  "Try an interatomic potential on atoms at random: forces, "
+                                  "symmetries, cutoff, virial",
+                                  [&c] { check_potential(c.check_potential); });
+  CheckPotentialCommand& to = c.check_potential;
+  add_program(command, to.program);
+  add(command, "--weights", to.weights, "FILE",
+      "Where its weights are: .safetensors, whose metadata say cutoff and species, or .npz");
+  add(command, "--cutoff", to.cutoff, "LENGTH",
+      "The longest edge, where the weights do not say it");
+  add(command, "--species", to.species, "NAMES", "Its species, in the order of their numbers")
+      ->delimiter(',');
+  add(command, "--spacing", to.spacing, "LENGTH",
+      "Between neighbours; 0.4 of the cutoff without it");
+  add(command, "--random", to.seed, "SEED", "Choose the atoms by this number");
+}
+
 void add_inspection(CLI::App& app, Commands& c) {
   add_program(add_command(app, c, "verify", "Check a program; say nothing if it is fine",
                           [&c] { verify(c.program); }),
@@ -345,6 +364,7 @@ void parse_and_run(int argc, char** argv) {
   add_grad(app, c);
   add_directions(app, c);
   add_gradcheck(app, c);
+  add_check_potential(app, c);
   add_inspection(app, c);
   add_ops(app, c);
   add_command(app, c, "devices", "Say what there is of CUDA, and what is not", devices);

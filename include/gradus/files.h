@@ -190,6 +190,8 @@ class TensorFile {
   const std::string& path() const;
   const std::vector<std::string>& names() const;
   bool contains(std::string_view name) const;
+  // Of a .safetensors; an .npz has none.
+  std::map<std::string, std::string, std::less<>> metadata() const;
   Tensor read(std::string_view name, Context& context = *Context::default_context()) const;
 
  private:

@@ -34,6 +34,8 @@ struct ImportedProgram {
   std::vector<std::string> trainable;
   // Further names of weights, where a model has one under several: the name, and the weight's.
   std::map<std::string, std::string, std::less<>> tied;
+  // What else the file says by name: the extra files of an archive of torch.export, as text.
+  std::map<std::string, std::string, std::less<>> metadata;
 };
 
 // A format of programs.

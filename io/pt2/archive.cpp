@@ -98,6 +98,17 @@ std::vector<const StoredTensor*> Archive::state() const {
   return found;
 }
 
+std::map<std::string, std::string, std::less<>> Archive::extra_files() const {
+  constexpr std::string_view folder = "extra/";
+  constexpr uint64_t most_bytes = 1 << 20;
+  std::map<std::string, std::string, std::less<>> files;
+  for (const auto& [name, found] : members_) {
+    if (!name.starts_with(folder) || found->size > most_bytes) continue;
+    files.emplace(name.substr(folder.size()), text(name));
+  }
+  return files;
+}
+
 Ref<Storage> Archive::storage(const std::string& file) const {
   Ref<Storage>& kept = storages_[file];
   if (kept) return kept;

@@ -28,6 +28,9 @@ class Archive {
   const StoredTensor* find(const std::string& name) const;
   // The parameters and persistent buffers.
   std::vector<const StoredTensor*> state() const;
+  // The files that torch.export.save was given beside the model, by their names there; but for
+  // those of more than a megabyte.
+  std::map<std::string, std::string, std::less<>> extra_files() const;
   // Its values. Throws Error for what is pickled, does not lie in its storage, or is damaged.
   Tensor read(const StoredTensor& tensor) const;
 

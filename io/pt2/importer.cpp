@@ -482,6 +482,7 @@ ImportedProgram Importer::run() {
   add_stored_inputs(scope);
   run_nodes(program_.graph, scope);
   add_results(scope);
+  result_.metadata = archive_.extra_files();
   finish();
   return std::move(result_);
 }

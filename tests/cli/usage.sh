@@ -16,6 +16,8 @@ refuses 2 'PROGRAM is required' run
 refuses 2 '--bogus' run p.ir --bogus
 refuses 2 '--order' grad p.ir --order -1
 refuses 2 '--order' grad p.ir --order x
+refuses 2 '--cutoff' check-potential p.ir --cutoff -1
+refuses 2 '--spacing' check-potential p.ir --spacing inf
 refuses 2 '--repeat' run p.ir --repeat 0
 refuses 2 '--random' run p.ir --random -1
 refuses 2 '--random' run p.ir --random 1.5
@@ -32,7 +34,7 @@ refuses 2 '--dump-after: all is none of memory' disasm p.ir --dump-after all
 refuses 2 'PROGRAM: the name of the file is empty' verify ''
 refuses 2 '--inputs: the name of the file is empty' run p.ir --inputs ''
 refuses 2 '--plugin: the name of the file is empty' ops --plugin ''
-for command in run grad gradcheck verify print disasm ops devices import check-onnx; do
+for command in run grad gradcheck check-potential verify print disasm ops devices import check-onnx; do
   runs 0 $command --help
   says out "$command"
 done
