@@ -350,6 +350,32 @@ std::string unknown_word(const CLI::App& app, const CLI::App* command) {
                      did_you_mean(*word, names));
 }
 
+// Whether a word that stands behind values of that option can only be one more: a program is neither a
+// file of tensors nor DIM=N.
+bool is_one_more(const std::string& option, const std::string& word) {
+  if (word.starts_with("-")) return false;
+  if (option == "--inputs") return word.ends_with(".npz") || word.ends_with(".safetensors");
+  return option == "--set" && word.find('=') != std::string::npos;
+}
+
+// The command line, where `--inputs a.npz b.npz` says the option for each of its values.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words;
+  std::string option;
+  size_t behind = 0;  // words since the option
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.starts_with("-")) {
+      option = word;
+      behind = 0;
+    } else if (behind++ > 0 && is_one_more(option, word)) {
+      words.push_back(option);
+    }
+    words.push_back(word);
+  }
+  return words;
+}
+
 void parse_and_run(int argc, char** argv) {
   CLI::App app("Runs staged graph programs and derives their derivatives.", "gradus");
   const std::string without = left_out();
@@ -374,7 +400,9 @@ void parse_and_run(int argc, char** argv) {
       "Exit status: 0 fine, 1 the program or its input is wrong, 2 usage, 3 a fault of "
       "Gradus itself.");
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = words_of(argc, argv);
+    std::ranges::reverse(words);  // as CLI11 takes them
+    app.parse(std::move(words));
   } catch (const CLI::Success& e) {  // help, version
     app.exit(e);
     finish_output();

@@ -98,8 +98,8 @@ class Run {
     try {
       run_step(name);
       if (l_.device) check_faults(*l_.device, *l_.plan, buffer_, at_);
-    } catch (const Error& e) {
-      throw_at(name, e);
+    } catch (...) {
+      rethrow_at(name);
     }
     for (const Copy& c : l_.copies) copy(c);
   }
@@ -143,10 +143,10 @@ class Run {
     size_t item = 0;
     try {
       whole.code->run(frame_, rounds, whole.calls, scope_.workers, buffer_, item);
-    } catch (const Error& e) {
+    } catch (...) {
       at_ = whole.instructions[item];
       n = end - rounds.left;
-      throw_at(slice_of_step(n), e);
+      rethrow_at(slice_of_step(n));
     }
     n = end;
   }
@@ -253,11 +253,16 @@ class Run {
     c.transfer.run(from, to, scope_.workers);
   }
 
-  [[noreturn]] void throw_at(int64_t name, const Error& e) const {
-    if (e.where().known()) throw;
-    const ir::Graph& graph = l_.code->graph();
-    throw graph.error_at(l_.code->stage(0).instructions[at_].where,
-                         fmt::format("step {} of '{}': {}", name, graph.name, e.bare()));
+  // What is being handled: an Error gets the step and the place of the instruction that runs.
+  [[noreturn]] void rethrow_at(int64_t name) const {
+    try {
+      throw;
+    } catch (const Error& e) {
+      if (e.where().known()) throw;
+      const ir::Graph& graph = l_.code->graph();
+      throw graph.error_at(l_.code->stage(0).instructions[at_].where,
+                           fmt::format("step {} of '{}': {}", name, graph.name, e.bare()));
+    }
   }
 
   const LoopCode& l_;

@@ -86,6 +86,14 @@ runs 0 run p.ir --inputs data.npz --inputs more.npz --stages 1
 says out 'y: f64[]  42'
 runs 0 run p.ir --inputs more.npz --inputs data.npz --stages 1
 says out 'y: f64[]  975'
+# Several behind one option, before and behind the program.
+runs 0 run p.ir --inputs data.npz more.npz --stages 1
+says out 'y: f64[]  42'
+runs 0 run --inputs more.npz data.npz p.ir --stages 1
+says out 'y: f64[]  975'
+refuses 2 'more.npz: this argument was not expected' run p.ir more.npz --inputs data.npz
+refuses 2 'other.ir: this argument was not expected' run p.ir --inputs data.npz other.ir
+refuses 2 "'N' is set twice" run p.ir --random 1 --set N=3 N=3
 
 # The same in the other format.
 runs 0 run more.ir --outputs more.safetensors
