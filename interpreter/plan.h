@@ -143,9 +143,11 @@ struct SegmentPlan {
   std::optional<Whole> whole;
   // Whether it may become one function, once it has run so often; and whether that was asked for.
   bool may_be_whole = false;
-  bool awaits_bodies = false;         // a loop's body may become one function
-  bool runs_states = false;           // a loop's steps are rounds of a state (run/body_state.h)
-  bool runs_loops_there = false;      // the host asks a device for the steps of loops
+  bool awaits_bodies = false;  // a loop's body may become one function
+  bool runs_states = false;    // a loop's steps are rounds of a state (run/body_state.h)
+  // How many launches on a device the steps of loops are. Absent: data say how many, or the host
+  // takes part.
+  std::optional<size_t> loop_launches = 0;
   std::vector<uint32_t> asking_host;  // of those, the stage's instructions whose steps ask the host
   mutable std::atomic<uint32_t> runs{0};
   std::vector<bool> absent_returns;  // by return, where the segment ends its stage

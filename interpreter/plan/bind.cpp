@@ -125,7 +125,10 @@ class WorkBinder {
       bound.work = loop.work;
       if (made.code) {
         bound.set_code(*made.code);
-        d.plan->runs_loops_there = true;
+        if (std::optional<size_t>& all = d.plan->loop_launches; all && made.launches)
+          *all += *made.launches;
+        else
+          all.reset();
         if (made.asks_host) d.plan->asking_host.push_back(d.segment.first + index);
       }
       place_results(index, loop);

@@ -316,6 +316,17 @@ int64_t rounds_between_checks(const SegmentPlan::Whole& step) {
                     most);
 }
 
+// As SegmentPlan::loop_launches counts them. What a step may find wrong is looked at after each.
+std::optional<size_t> launches_of(const LoopCode& loop) {
+  if (!loop.is_scan || !loop.plan || !loop.plan->faults.empty() || !loop.plan->loop_launches)
+    return std::nullopt;
+  const auto launched =
+      std::ranges::count_if(loop.plan->steps, [](const Step& s) { return s.run; });
+  const size_t in_step =
+      static_cast<size_t>(launched) + *loop.plan->loop_launches + loop.copies.size();
+  return static_cast<size_t>(loop.steps) * in_step + loop.first.size();
+}
+
 // Makes loops and branches of one instruction, for the kernels of a choice.
 class LoopMaker {
  public:
@@ -325,6 +336,7 @@ class LoopMaker {
                                    std::span<const Layout> out);
   // Whether some instruction of a step of what was made runs on the host.
   bool asks_host() const { return asks_host_; }
+  std::optional<size_t> launches() const { return asks_host_ ? std::nullopt : launches_; }
 
  private:
   // The form's code. `out` are the loop's results.
@@ -337,6 +349,7 @@ class LoopMaker {
   Draft& d;
   const KernelChoice& choice_;
   bool lacks_code_ = false, asks_host_ = false;
+  std::optional<size_t> launches_;
 };
 
 LoopCode LoopMaker::make_loop(LoopCode loop, std::shared_ptr<const Code> body,
@@ -424,6 +437,7 @@ std::optional<work::Kernel> LoopMaker::make(const Instruction& i, std::span<cons
   work::Kernel made;
   if (i.bodies.size() == 1) {
     LoopCode loop = make_loop(std::move(form), i.bodies[0], in, out);
+    launches_ = launches_of(loop);
     const size_t bytes = loop.scratch_bytes();
     made = work::Kernel::of<run_loop>(std::move(loop), bytes);
   } else if (const auto data = ops::data_loop_in(*i.op, i.attributes)) {
@@ -454,10 +468,10 @@ LoopWork loop_work(Draft& d, const Instruction& i, std::span<const Layout> in,
   if (!choice.traits().host_memory && sizes_are_known) {
     LoopMaker maker(d, choice);
     if (auto there = maker.make(i, in, out))
-      return {work::share(work::foreign(*there)), *there, maker.asks_host()};
+      return {work::share(work::foreign(*there)), *there, maker.asks_host(), maker.launches()};
   }
   const KernelChoice here = host_choice(d.choice);
-  return {work::share(work::foreign(*LoopMaker(d, here).make(i, in, out))), {}};
+  return {work::share(work::foreign(*LoopMaker(d, here).make(i, in, out)))};
 }
 
 }  // namespace gradus::interpreter

@@ -10,7 +10,8 @@ struct LoopWork {
   work::WorkRef work;
   // Where the stage runs on a device, and its steps can: what asks for one after the other there.
   std::optional<work::Kernel> code;
-  bool asks_host = false;  // some instruction of a step runs on the host
+  bool asks_host = false;          // some instruction of a step runs on the host
+  std::optional<size_t> launches;  // as SegmentPlan::loop_launches counts them
 };
 
 // Given   an instruction that is a loop, and the layouts of its operands and results

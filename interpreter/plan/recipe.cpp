@@ -26,13 +26,14 @@ void note_kernels(const Draft& d) {
   d.plan->kernel_generation = (all ? choice.source->ready() : choice.set)->generation;
 }
 
-// Whether what a plan does is many launches of little work each, and no detour. Memory that is let
-// go on the way is kept to the end when they are one, so there must be little of it.
+// Whether what a plan does is many launches of little work each, and no detour; those of a loop's steps
+// are among them. Memory that is let go on the way is kept to the end when they are one, so there must be
+// little of it.
 bool is_recordable(const SegmentPlan& plan) {
-  constexpr size_t least_launches = 4;
+  constexpr size_t least_launches = 4, most_launches = 4096;
   constexpr int64_t most_bytes = 64 << 20;
-  if (plan.runs_loops_there) return false;
-  size_t launches = 0;
+  if (!plan.loop_launches) return false;
+  size_t launches = *plan.loop_launches;
   for (const Step& s : plan.steps) {
     if (s.host) return false;
     launches += s.run != nullptr;
@@ -41,7 +42,7 @@ bool is_recordable(const SegmentPlan& plan) {
   for (const Event& e : plan.events)
     if (e.kind == Event::Kind::allocate)
       bytes += e.layout.numel() * static_cast<int64_t>(size_of(e.layout.dtype));
-  return launches >= least_launches && bytes <= most_bytes;
+  return launches >= least_launches && launches <= most_launches && bytes <= most_bytes;
 }
 
 // Whether code is being compiled, or is to be, that the plan does without.

@@ -66,17 +66,18 @@ std::vector<Moment> moments_of(const Subject& s, const State& before) {
 }
 
 // All moments of a straight line. Of a stage with loops, which has one for each instruction of each
-// step, at most so many that are equally far from each other.
+// step, at most so many that are equally far from each other. Under a sanitizer, where a run takes some
+// ten times as long, fewer, and of a straight line no more than a hundred.
 #if defined(__SANITIZE_ADDRESS__)
-constexpr size_t most_moments = 24;  // a run takes some ten times as long
+constexpr size_t most_moments = 24, most_of_a_line = 100;
 #else
-constexpr size_t most_moments = 100;
+constexpr size_t most_moments = 100, most_of_a_line = SIZE_MAX;
 #endif
 
 std::vector<size_t> chosen(const std::vector<Moment>& moments) {
   const bool loops = std::ranges::any_of(moments, [](const Moment& m) { return m.body; });
-  const size_t count = moments.size();
-  const size_t apart = loops ? std::max<size_t>(1, (count + most_moments - 1) / most_moments) : 1;
+  const size_t count = moments.size(), most = loops ? most_moments : most_of_a_line;
+  const size_t apart = std::max<size_t>(1, count / most + (count % most != 0));
   std::vector<size_t> numbers;
   for (size_t n = 0; n < count; n += apart) numbers.push_back(n);
   return numbers;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "devices/cuda/kernels.h"
+#include "gradus/inputs.h"
 #include "gradus/passes.h"
 #include "gradus/state.h"
 #include "gradus/text.h"
@@ -328,6 +329,46 @@ TEST_F(Stages, AreLaunchedAsOne) {
     EXPECT_TRUE(bitwise_equal(got, cpu.run(std::vector{i % 2 ? x : y})[0]));
   }
   EXPECT_EQ(device_->replays, replays);
+}
+
+// The steps of a loop are launches of its stage. SPEC L9
+TEST_F(Stages, AndTheirLoopsAreLaunchedAsOne) {
+  const std::string text = R"(
+graph cell {
+  stage 0 (%h: f32[H], %x: f32[H], %w: f32[H, H]) {
+    %a = mv(%w, %h)
+    %n = tanh(%a)
+    %s = add(%n, %x)
+    return %s, %n
+  }
+}
+graph g {
+  stage 0 (%h0: f32[H], %xs: f32[T, H], %w: f32[H, H]) {
+    %h, %ys = scan(%h0, %xs, %w) {body = "cell", carries = 1, sequences = 1}
+    return %h, %ys
+  }
+})";
+  State s = state(text);
+  const Tensor h = f32({.5, -.25}),
+               w = Tensor::from(DType::f32, Sizes{2, 2}, std::vector<double>{.5, .25, -1, 2}),
+               xs = Tensor::from(DType::f32, Sizes{3, 2},
+                                 std::vector<double>{1, -.5, 3, .125, -2, .75});
+  State cpu(s.code(), Context::default_context(), {.fusion = FusionMode::off});
+  for (int i = 0; i < 5; ++i) {
+    for (State* one : {&s, &cpu}) one->restart();
+    const auto found = s.run(std::vector{h, xs, w}), expected = cpu.run(std::vector{h, xs, w});
+    for (size_t r = 0; r < 2; ++r) EXPECT_TRUE(bitwise_equal(found[r], expected[r])) << i;
+  }
+  EXPECT_EQ(device_->recordings, 1u);
+  EXPECT_GE(device_->replays, 3u);
+  // As long as memory for what is recorded is worth it.
+  State longer = state(text);
+  const Tensor many = random_tensor(DType::f32, Sizes{2100, 2}, "x", 1, *context_);
+  for (int i = 0; i < 3; ++i) {
+    longer.restart();
+    longer.run(std::vector{h, many, w});
+  }
+  EXPECT_EQ(device_->recordings, 1u);
 }
 
 constexpr const char* many_kinds = R"(graph g {
