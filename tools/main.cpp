@@ -350,8 +350,8 @@ std::string unknown_word(const CLI::App& app, const CLI::App* command) {
                      did_you_mean(*word, names));
 }
 
-// Whether a word that stands behind values of that option can only be one more: a program is neither a
-// file of tensors nor DIM=N.
+// Whether a word that stands behind values of that option can only be one more: a program is
+// neither a file of tensors nor DIM=N.
 bool is_one_more(const std::string& option, const std::string& word) {
   if (word.starts_with("-")) return false;
   if (option == "--inputs") return word.ends_with(".npz") || word.ends_with(".safetensors");

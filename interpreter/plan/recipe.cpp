@@ -26,9 +26,9 @@ void note_kernels(const Draft& d) {
   d.plan->kernel_generation = (all ? choice.source->ready() : choice.set)->generation;
 }
 
-// Whether what a plan does is many launches of little work each, and no detour; those of a loop's steps
-// are among them. Memory that is let go on the way is kept to the end when they are one, so there must be
-// little of it.
+// Whether what a plan does is many launches of little work each, and no detour; those of a loop's
+// steps are among them. Memory that is let go on the way is kept to the end when they are one, so
+// there must be little of it.
 bool is_recordable(const SegmentPlan& plan) {
   constexpr size_t least_launches = 4, most_launches = 4096;
   constexpr int64_t most_bytes = 64 << 20;

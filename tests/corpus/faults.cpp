@@ -66,8 +66,8 @@ std::vector<Moment> moments_of(const Subject& s, const State& before) {
 }
 
 // All moments of a straight line. Of a stage with loops, which has one for each instruction of each
-// step, at most so many that are equally far from each other. Under a sanitizer, where a run takes some
-// ten times as long, fewer, and of a straight line no more than a hundred.
+// step, at most so many that are equally far from each other. Under a sanitizer, where a run takes
+// some ten times as long, fewer, and of a straight line no more than a hundred.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr size_t most_moments = 24, most_of_a_line = 100;
 #else

@@ -331,7 +331,7 @@ TEST_F(Stages, AreLaunchedAsOne) {
   EXPECT_EQ(device_->replays, replays);
 }
 
-// The steps of a loop are launches of its stage. SPEC L9
+// The steps of a loop are launches of its stage.
 TEST_F(Stages, AndTheirLoopsAreLaunchedAsOne) {
   const std::string text = R"(
 graph cell {
