@@ -60,6 +60,7 @@ class Checker {
     sum_of_forces();
     rotation();
     permutation();
+    own_edges();
     if (brief) return std::move(checks_);
     forces();
     translation();
@@ -67,7 +68,6 @@ class Checker {
     two_copies();
     supercell();
     strain();
-    own_edges();
     return std::move(checks_);
   }
 

@@ -152,10 +152,6 @@ void require_shape(const Tensor& t, Sizes shape, const char* name) {
   throw Error("'{}' is {}, and has to be [{}]", name, describe(t), fmt::join(shape, ", "));
 }
 
-}  // namespace
-
-namespace {
-
 // What copies of a potential share.
 struct Compiled {
   ir::Graph graph;  // one stage
@@ -163,7 +159,7 @@ struct Compiled {
   std::shared_ptr<Context> context;
   StateOptions options;
   std::shared_ptr<const Code> code;
-  // Of stage 0: weights, and the cotangent 1 of the energy; undefined: what a simulator gives.
+  // Of stage 0: weights; undefined: what a simulator gives.
   std::vector<Tensor> inputs;
   Places places;
   std::once_flag twice_once;
@@ -377,9 +373,9 @@ PotentialFacts facts_of(const ImportedProgram& imported, const PotentialOptions&
 }
 
 // Throws Error for what `check_potential` finds.
-void refuse_faults(Potential& potential, const std::string& program) {
+void refuse_faults(Potential& potential, const std::string& program, bool own_edges) {
   for (const PotentialCheck& c : check_potential(potential, {.brief = true}))
-    if (c.needed && !c.passed())
+    if ((c.needed || own_edges) && !c.passed())
       throw Error(
           "{}: is no potential that atoms can move in: {} ({:.2g}, allowed {:.2g}); "
           "`gradus check-potential` shows all that is checked",
@@ -400,7 +396,7 @@ Potential Potential::load(const std::string& program, const std::string& weights
   try {
     Potential potential(imported.module.program(), imported.weights, facts_of(imported, options),
                         std::move(context), options.fusion);
-    if (options.check) refuse_faults(potential, program);
+    if (options.check) refuse_faults(potential, program, options.own_edges);
     return potential;
   } catch (const Error& e) {
     if (e.where().known() || e.bare().starts_with(program)) throw;

@@ -75,16 +75,12 @@ void PairGradus::settings(int count, char** words) {
 void PairGradus::load(const std::string& program, const std::string& weights) {
   try {
     // More processors are more ranks.
-    gradus::ContextOptions options;
-    options.workers = 1;
+    gradus::ContextOptions one;
+    one.workers = 1;
+    gradus::PotentialOptions options;
+    options.own_edges = true;
     potential_ = std::make_unique<gradus::Potential>(
-        gradus::Potential::load(program, weights, {}, std::make_shared<gradus::Context>(options)));
-    for (const gradus::PotentialCheck& c : gradus::check_potential(*potential_))
-      if (c.name == "ghosts" && !c.passed())
-        throw gradus::Error(
-            "{}: energies reach further than an atom's own edges, and LAMMPS' ghost atoms have "
-            "none",
-            program);
+        gradus::Potential::load(program, weights, options, std::make_shared<gradus::Context>(one)));
   } catch (const gradus::Exception& e) {
     error->all(FLERR, "pair_style gradus: {}", e.what());
   }

@@ -46,6 +46,9 @@ struct PotentialOptions {
   std::string units;
   // Whether a few atoms at random are tried when it is loaded, see check_potential.
   bool check = true;
+  // Whether one is refused then whose energies reach further than an atom's own edges: for
+  // simulators whose ghosts have none.
+  bool own_edges = false;
   FusionMode fusion = FusionMode::first;  // it runs again and again
 };
 
@@ -135,7 +138,7 @@ struct PotentialCheck {
 struct PotentialCheckOptions {
   uint64_t seed = 0;
   double spacing = 0;  // between neighbours; 0: 0.4 of the cutoff
-  bool brief = false;  // those alone that cost two runs
+  bool brief = false;  // those alone that cost a run or two
 };
 
 // Forces against differences, their sum, rotation, permutation, translation, edges as long as the

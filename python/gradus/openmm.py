@@ -43,20 +43,19 @@ def force(
     unknown = sorted(set(symbols) - numbers.keys()) if numbers else []
     if unknown:
         raise Error(f"the potential knows {', '.join(numbers)}; there are particles of {', '.join(unknown)}")
-    compute = _Compute(copy.copy(potential), np.array([numbers.get(s, 0) for s in symbols], np.int64))
-    compute.edges = EdgeList(potential.cutoff, skin)
-    compute.periodic = np.full(3, periodic)
+    species = np.array([numbers.get(s, 0) for s in symbols], np.int64)
+    compute = _Compute(copy.copy(potential), species, EdgeList(potential.cutoff, skin), periodic)
     made = openmm.PythonForce(compute, {}, list(particles))
     made.setUsesPeriodicBoundaryConditions(periodic)
     return made
 
 
 class _Compute:
-    edges: EdgeList
-    periodic: np.ndarray
-
-    def __init__(self, potential: Potential, species: np.ndarray) -> None:
-        self.potential, self.species = potential, species
+    def __init__(
+        self, potential: Potential, species: np.ndarray, edges: EdgeList, periodic: bool
+    ) -> None:
+        self.potential, self.species, self.edges = potential, species, edges
+        self.periodic = np.full(3, periodic)
         self.energy = (1.0 * _ENERGIES[potential.units]).value_in_unit(unit.kilojoule_per_mole)
 
     def __call__(self, state: Any) -> tuple[float, np.ndarray]:

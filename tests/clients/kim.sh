@@ -37,12 +37,12 @@ moves() {
 }
 moves theirs $theirs
 moves ours gradus_argon
-python3 "$here/same_atoms.py" ours.dump theirs.dump 1e-9 || fail 'one rank'
+python3 "$here/same_numbers.py" ours.dump theirs.dump 1e-9 || fail 'one rank'
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 if command -v mpirun.openmpi >/dev/null; then
   moves ranks gradus_argon mpirun.openmpi --oversubscribe -np 2
-  python3 "$here/same_atoms.py" ranks.dump theirs.dump 1e-9 || fail 'two ranks'
+  python3 "$here/same_numbers.py" ranks.dump theirs.dump 1e-9 || fail 'two ranks'
 fi
 
 # What is no potential is refused, and KIM's log says why.

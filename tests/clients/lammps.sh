@@ -40,9 +40,9 @@ moves theirs lj on 1
 for newton in on off; do
   for ranks in 1 2; do
     moves ours_${newton}_$ranks gradus $newton $ranks
-    python3 "$here/same_atoms.py" ours_${newton}_$ranks.dump theirs.dump 1e-9 || fail "newton $newton, ranks $ranks"
+    python3 "$here/same_numbers.py" ours_${newton}_$ranks.dump theirs.dump 1e-9 || fail "newton $newton, ranks $ranks"
     thermo ours_${newton}_$ranks >ours && thermo theirs >other
-    python3 "$here/same_rows.py" ours other 1e-9 || fail "pressure: newton $newton, ranks $ranks"
+    python3 "$here/same_numbers.py" ours other 1e-9 || fail "pressure: newton $newton, ranks $ranks"
   done
 done
 

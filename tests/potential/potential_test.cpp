@@ -10,19 +10,12 @@
 
 #include "gradus/passes.h"
 #include "gradus/text.h"
+#include "tests/interpreter/support.h"
 
 namespace gradus {
 namespace {
 
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.message();
-  }
-  return "no error";
-}
+using test::error_of;
 
 const std::string argon = std::string(GRADUS_SOURCE_DIR) + "/examples/potentials/argon";
 
@@ -252,6 +245,14 @@ TEST(PotentialChecks, TellHowFarEnergiesReach) {
   EXPECT_EQ(failing(text), Names{"ghosts"});
   Potential potential(ir::parse(text).program(), {}, {.cutoff = 2});
   for (const PotentialCheck& c : check_potential(potential)) EXPECT_EQ(c.needed, c.passed());
+  const std::string path = testing::TempDir() + "/far.ir";
+  std::ofstream(path) << "gradus 1\n" << text;
+  PotentialOptions options;
+  options.cutoff = 2;
+  EXPECT_EQ(Potential::load(path, {}, options).facts().cutoff, 2);
+  options.own_edges = true;
+  const std::string message = error_of([&] { Potential::load(path, {}, options); });
+  EXPECT_NE(message.find("follows from its own edges"), std::string::npos) << message;
 }
 
 TEST(PotentialChecks, AreTriedWhenOneIsLoaded) {

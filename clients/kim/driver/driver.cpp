@@ -87,15 +87,6 @@ Files files_of(KIM::ModelDriverCreate& create) {
   return files;
 }
 
-// Ghost atoms have no edges here: of another kind of potential no simulator would get right
-// energies.
-void require_short_sight(gradus::Potential& potential) {
-  for (const gradus::PotentialCheck& c : gradus::check_potential(potential))
-    if (c.name == "ghosts" && !c.passed())
-      throw gradus::Error(
-          "energies reach further than an atom's own edges, and KIM's ghost atoms have none");
-}
-
 int compute(const KIM::ModelCompute* kim, const KIM::ModelComputeArguments* arguments);
 int create_arguments(const KIM::ModelCompute*, KIM::ModelComputeArgumentsCreate* create) {
   namespace name = KIM::COMPUTE_ARGUMENT_NAME;
@@ -136,8 +127,10 @@ void create_model(KIM::ModelDriverCreate& create, KIM::LengthUnit length, KIM::E
   gradus::ContextOptions options;
   options.workers = 1;
   auto context = std::make_shared<gradus::Context>(options);
-  gradus::Potential potential = gradus::Potential::load(files.program, files.weights, {}, context);
-  require_short_sight(potential);
+  gradus::PotentialOptions wanted;
+  wanted.own_edges = true;
+  gradus::Potential potential =
+      gradus::Potential::load(files.program, files.weights, wanted, context);
   const gradus::PotentialFacts& facts = potential.facts();
   auto model = std::make_unique<Model>(Model{potential});
   const KIM::EnergyUnit own = energy_unit(facts.units);
