@@ -47,7 +47,8 @@ fi
 
 # What is no potential is refused, and KIM's log says why.
 broken() {
-  rm -rf broken broken_build
+  # Installing compares times in seconds, so that a model built within one would stay the former.
+  rm -rf broken broken_build models/gradus_broken
   mkdir broken
   cp "$GRADUS_SOURCE_DIR"/clients/kim/argon/* broken
   sed -i 's/project(gradus_argon/project(gradus_broken/' broken/CMakeLists.txt
