@@ -1,0 +1,179 @@
+// One of several processes that MPI has started: every call against the same calls by threads.
+//   mpi_ranks_test all | abandon | late | die N | differ
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include <unistd.h>
+
+#include "gradus/communicator.h"
+#include "gradus/tensor.h"
+
+using namespace gradus;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+struct Trial {
+  CollectiveCall call;
+  int64_t in = 0, out = 0;  // elements
+};
+
+std::vector<Trial> trials(int size) {
+  std::vector<Trial> all;
+  using enum CollectiveKind;
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::i64, DType::i32, DType::u8})
+    for (const int64_t n : {0, 1, 7, 4099}) {
+      for (const auto reducer :
+           {CollectiveReducer::sum, CollectiveReducer::max, CollectiveReducer::min}) {
+        all.push_back({{all_reduce, reducer, dtype, n, 0}, n, n});
+        all.push_back({{reduce_scatter, reducer, dtype, n, 0}, n * size, n});
+      }
+      all.push_back({{all_gather, {}, dtype, n, 0}, n, n * size});
+      all.push_back({{all_to_all, {}, dtype, n, 0}, n * size, n * size});
+      all.push_back({{broadcast, {}, dtype, n, size - 1}, n, n});
+      for (const int64_t by : {0, 1, -1, 5}) all.push_back({{shift, {}, dtype, n, by}, n, n});
+    }
+  return all;
+}
+
+// The same on every process for a rank and a trial. Numbers of which any sum is exact.
+Bytes values_of(size_t trial, int rank, const Trial& t) {
+  std::mt19937 random(static_cast<uint32_t>(1000 * trial) + static_cast<uint32_t>(rank));
+  std::vector<double> numbers;
+  for (int64_t i = 0; i < t.in; ++i) numbers.push_back(static_cast<double>(random() % 30));
+  const Tensor x = Tensor::from(t.call.dtype, Sizes{t.in}, numbers);
+  Bytes bytes(static_cast<size_t>(t.in) * size_of(t.call.dtype));
+  if (t.in) std::memcpy(bytes.data(), x.data(), bytes.size());
+  return bytes;
+}
+
+std::vector<Bytes> run_all(Communicator& ranks, const std::vector<Trial>& list) {
+  std::vector<Bytes> results;
+  for (size_t k = 0; k < list.size(); ++k) {
+    const Bytes in = values_of(k, ranks.rank(), list[k]);
+    Bytes out(static_cast<size_t>(list[k].out) * size_of(list[k].call.dtype));
+    ranks.run(list[k].call, in.data(), out.data());
+    results.push_back(std::move(out));
+  }
+  return results;
+}
+
+// What this rank gets where all are threads.
+std::vector<Bytes> expected(int rank, int size, const std::vector<Trial>& list) {
+  const auto ends = thread_ranks(size);
+  std::vector<Bytes> mine;
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size; ++r)
+    threads.emplace_back([&, r] {
+      auto results = run_all(*ends[static_cast<size_t>(r)], list);
+      if (r == rank) mine = std::move(results);
+    });
+  for (std::thread& t : threads) t.join();
+  return mine;
+}
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw Error("{}", what);
+}
+
+// Messages around the ring, several on their way at once, and calls that overlap.
+void check_messages(Communicator& ranks) {
+  const int size = ranks.size(), rank = ranks.rank();
+  if (size == 1) return;
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  double sent[3] = {rank + 0.5, rank + 1.5, rank + 2.5}, got[3] = {};
+  std::vector<uint64_t> tickets;
+  auto bytes = [](double& x) { return reinterpret_cast<std::byte*>(&x); };
+  for (double& x : sent)
+    tickets.push_back(ranks.start({CollectiveKind::send, {}, DType::f64, 1, next}, bytes(x), {}));
+  double sum = 0, one = 1;
+  const uint64_t other =
+      ranks.start({CollectiveKind::all_reduce, {}, DType::f64, 1, 0}, bytes(one), bytes(sum));
+  for (double& x : got)
+    ranks.run({CollectiveKind::receive, {}, DType::f64, 1, before}, {}, bytes(x));
+  ranks.wait(other);
+  for (const uint64_t t : tickets) ranks.wait(t);
+  for (int k = 0; k < 3; ++k) require(got[k] == before + 0.5 + k, "a message went astray");
+  require(sum == size, "a sum is off while messages are on their way");
+}
+
+void check_all(bool in_rank_order) {
+  const auto ranks = mpi_ranks({.in_rank_order = in_rank_order});
+  const std::vector<Trial> list = trials(ranks->size());
+  const auto ours = run_all(*ranks, list);
+  const auto theirs = expected(ranks->rank(), ranks->size(), list);
+  for (size_t k = 0; k < list.size(); ++k)
+    require(ours[k] == theirs[k], fmt::format("{} is off", to_string(list[k].call)));
+  check_messages(*ranks);
+  // Those of one colour.
+  const auto half = mpi_ranks({.in_rank_order = in_rank_order}, ranks->rank() % 2);
+  require(half->size() == (ranks->size() + 1 - ranks->rank() % 2) / 2, "a colour has other ranks");
+  int64_t one = 1, sum = 0;
+  half->run({CollectiveKind::all_reduce, {}, DType::i64, 1, 0}, reinterpret_cast<std::byte*>(&one),
+            reinterpret_cast<std::byte*>(&sum));
+  require(sum == half->size(), "a sum over ranks of one colour is off");
+}
+
+// Runs calls until one fails; returns what it says.
+std::string failure_of(Communicator& ranks) {
+  for (int n = 0; n < 100; ++n) try {
+      double x = 1, y = 0;
+      ranks.run({CollectiveKind::all_reduce, {}, DType::f64, 1, 0},
+                reinterpret_cast<std::byte*>(&x), reinterpret_cast<std::byte*>(&y));
+    } catch (const Error& e) {
+      return e.what();
+    }
+  return "";
+}
+
+void expect_failure(Communicator& ranks, std::initializer_list<const char*> words) {
+  const std::string said = failure_of(ranks);
+  for (const char* word : words)
+    require(said.find(word) != std::string::npos,
+            fmt::format("'{}' is missing in: {}", word, said));
+  require(failure_of(ranks) == said, "the next call fails in another way");
+  std::fprintf(stderr, "rank %d was told\n", ranks.rank());
+}
+
+void run(const std::string& mode, int number) {
+  if (mode == "all") {
+    check_all(false);
+    return check_all(true);
+  }
+  const auto ranks = mpi_ranks({.limit = std::chrono::seconds(2)});
+  if (mode == "abandon") {
+    if (ranks->rank() == 1) return ranks->abandon("its input is broken");
+    expect_failure(*ranks, {"rank 1 has given up", "its input is broken"});
+  } else if (mode == "late") {
+    if (ranks->rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(5));
+    if (ranks->rank() == 1)
+      expect_failure(*ranks, {"has given up", "has waited"});
+    else
+      expect_failure(*ranks, {"has waited 2000 ms in call 1, all_reduce of 1 f64", "for rank 1"});
+  } else if (mode == "die") {
+    for (int n = 0; n < 6; ++n) {
+      if (ranks->rank() == 1 && n == number) kill(getpid(), SIGKILL);
+      double x = 1, y = 0;
+      ranks->run({CollectiveKind::all_reduce, {}, DType::f64, 1, 0},
+                 reinterpret_cast<std::byte*>(&x), reinterpret_cast<std::byte*>(&y));
+    }
+  } else {
+    throw Error("'{}' is no mode", mode);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(argc > 1 ? argv[1] : "", argc > 2 ? std::atoi(argv[2]) : 0);
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "FAILED: %s\n", e.what());
+    return 1;
+  }
+}
