@@ -211,7 +211,7 @@ bool RuleTape::Small::play(std::span<const Tensor* const> given, Context& contex
                 args[step.pointers - 1], step.attributes);
       continue;
     }
-    work::KernelScope scope{context.workers(), stack + step.scratch};
+    work::KernelScope scope{context.workers(), stack + step.scratch, &context};
     step.run(step.parameters, args.data(), scope);
   }
   for (const Gradient& g : gradients_) {

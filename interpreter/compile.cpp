@@ -8,6 +8,7 @@
 #include "gradus/registry.h"
 #include "gradus/text.h"
 #include "interpreter/plan.h"
+#include "ops/collectives.h"
 #include "ops/control_flow.h"
 #include "ops/opaque.h"
 #include "ops/structural.h"
@@ -98,8 +99,8 @@ class Compiler {
     } else if (!node.op->bind) {
       throw graph_.error_at(node.where, fmt::format("operator '{}' cannot be run", node.op->name));
     }
-    code_.calls_functions_ |=
-        i.is_opaque() || std::ranges::any_of(i.bodies, &Code::calls_functions);
+    code_.calls_functions_ |= i.is_opaque() || i.op->traits.collective ||
+                              std::ranges::any_of(i.bodies, &Code::calls_functions);
     code.instructions.push_back(std::move(i));
   }
 
@@ -292,6 +293,8 @@ class Compiler {
   }
 
   void collect_dimensions() {
+    for (const ir::SizeRange& r : graph_.ranges)
+      if (!r.group.empty()) dimension(r.name);
     for (const ir::Stage& stage : graph_.stages)
       for (ir::ValueId v : stage.inputs)
         for (const ir::Dim& d : graph_[v].type.dims)
@@ -308,6 +311,26 @@ class Compiler {
 
 Code::Code() : plans_(std::make_unique<interpreter::PlanCache>()) {}
 Code::~Code() = default;
+
+namespace {
+
+// FNV-1a: the same on every machine.
+uint64_t fingerprint_of(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+std::unique_ptr<const RankProgram> rank_program_of(const ir::Graph& graph) {
+  auto program = std::make_unique<RankProgram>();
+  program->groups = ops::groups_in(graph);
+  if (program->groups.empty()) return nullptr;
+  program->fingerprint = fingerprint_of(ir::print(graph));
+  program->messages = ops::has_messages(graph);
+  return program;
+}
+
+}  // namespace
 
 std::shared_ptr<const Code> Code::compile(const ir::Graph& graph, const CompileOptions& options) {
   ir::verify(graph);
@@ -331,6 +354,7 @@ std::shared_ptr<const Code> Code::compile(const ir::Graph& graph, const CompileO
     if (options.dump) options.dump("rematerialize", code->graph_);
   }
   Compiler(*code, *program).run();
+  code->rank_program_ = rank_program_of(code->graph_);
   return code;
 }
 

@@ -8,6 +8,7 @@
 #include "gradus/devices.h"
 #include "gradus/messages.h"
 #include "interpreter/plan/bind_sizes.h"
+#include "ops/collectives.h"
 
 namespace gradus {
 
@@ -138,6 +139,8 @@ std::string describe_code(const State& state, std::string_view target) {
   throw Error("'{}' is no target of code; the targets are {}", printable(target),
               fmt::join(code_targets(), ", "));
 }
+
+std::vector<std::string> groups_of(const ir::Graph& graph) { return ops::groups_in(graph); }
 
 PlannedProgram plan_program(const Code& code, const DimSizes& sizes, std::optional<Device> device) {
   const interpreter::KernelChoice choice = choice_for(device);

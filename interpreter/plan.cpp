@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/cost.h"
+#include "interpreter/plan/bind_sizes.h"
 
 namespace gradus::interpreter {
 
@@ -81,13 +82,14 @@ bool suits(const SegmentPlan& plan, const KernelChoice& choice) {
 
 std::shared_ptr<const SegmentPlan> PlanCache::find(size_t segment, const SegmentPlan* previous,
                                                    std::span<const int64_t> key,
+                                                   std::span<const int64_t> ranks,
                                                    const KernelChoice& choice) {
   std::lock_guard lock(mutex_);
   if (segment >= segments_.size()) return nullptr;
   auto& plans = segments_[segment];
   for (auto it = plans.begin(); it != plans.end(); ++it) {
     if ((*it)->previous.get() != previous || !std::ranges::equal((*it)->key, key) ||
-        !suits(**it, choice))
+        !std::ranges::equal((*it)->ranks, ranks) || !suits(**it, choice))
       continue;
     plans.splice(plans.begin(), plans, it);
     return plans.front();
@@ -113,7 +115,8 @@ void PlanCache::insert(size_t segment, std::shared_ptr<const SegmentPlan> plan) 
 std::shared_ptr<const SegmentPlan> find_or_make_plan(
     const Code& code, size_t segment, const std::shared_ptr<const SegmentPlan>& previous,
     std::span<const Tensor> inputs, const std::vector<int64_t>& key, const KernelChoice& choice) {
-  auto plan = code.plans().find(segment, previous.get(), key, choice);
+  auto plan =
+      code.plans().find(segment, previous.get(), key, rank_counts(code, choice.context), choice);
   if (!plan) {
     plan = make_plan(code, segment, previous, inputs, key, choice);
     code.plans().insert(segment, plan);

@@ -19,6 +19,7 @@ struct KernelChoice {
   std::shared_ptr<fusion::Kernels> source;                     // null with `off`
   std::shared_ptr<const fusion::KernelSet> set;                // with `behind`: those there are
   std::shared_ptr<devices::Backend> backend = devices::cpu();  // where stages run
+  Context* context = nullptr;  // the state's, whose groups of ranks sizes count; null: of one rank
   // Where a stage is planned as parts of a function: what plans of its loops' bodies choose from.
   const KernelChoice* bodies = nullptr;
   // Told of each plan after each step of making it; may be empty.
@@ -112,6 +113,7 @@ struct SegmentPlan {
   size_t segment = 0;
   std::shared_ptr<const SegmentPlan> previous;  // the plan of the segment before
   const SegmentPlan* far_back = nullptr;        // an earlier one, for of_segment; null: segment 0
+  std::vector<int64_t> ranks;                   // of its groups, see `rank_counts`
   std::vector<int64_t> key;  // of the inputs, see `append_input_key`; the count, if there is one
   DimensionSizes sizes;
   // Registers of this segment that later ones read, by number.
@@ -227,7 +229,9 @@ class PlanCache {
   static constexpr size_t most_args_per_segment = size_t{1} << 22;
   // A plan that would be made just so with these kernels to choose from; null if there is none.
   std::shared_ptr<const SegmentPlan> find(size_t segment, const SegmentPlan* previous,
-                                          std::span<const int64_t> key, const KernelChoice& choice);
+                                          std::span<const int64_t> key,
+                                          std::span<const int64_t> ranks,
+                                          const KernelChoice& choice);
   void insert(size_t segment, std::shared_ptr<const SegmentPlan> plan);
 
  private:

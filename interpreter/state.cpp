@@ -10,8 +10,9 @@ namespace gradus {
 namespace {
 
 interpreter::KernelChoice choose(FusionMode mode, Context& context) {
-  if (mode == FusionMode::off) return {};
   interpreter::KernelChoice choice;
+  choice.context = &context;
+  if (mode == FusionMode::off) return choice;
   choice.mode = mode;
   choice.source = fusion::kernels_of(context);
   choice.backend = choice.source->backend();

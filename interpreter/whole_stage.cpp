@@ -153,6 +153,7 @@ bool is_small_stage(const Code& code, size_t number, std::span<const Tensor> inp
     if (!count(r)) return false;
   for (uint32_t n = segment.first; n < segment.end; ++n) {
     const Instruction& i = stage.instructions[n];
+    if (i.op->traits.collective) return false;
     for (uint32_t k = 0; k < i.results; ++k)
       if (!count(stage.results[i.first_result + k])) return false;
   }

@@ -99,7 +99,7 @@ SmallVector<Tensor, 2> run_call(const BoundCall& call, std::span<const RunOperan
   if (call.kernel.scratch_bytes)
     scratch.reset(
         static_cast<std::byte*>(::operator new(call.kernel.scratch_bytes, std::align_val_t(64))));
-  work::KernelScope scope{context.workers(), scratch.get()};
+  work::KernelScope scope{context.workers(), scratch.get(), &context};
   call.kernel.run(call.kernel.parameters.get(), args.data(), scope);
   return out;
 }

@@ -10,6 +10,7 @@ namespace gradus::ops {
 
 struct Neg : Unary<> {  // y = -x
   static constexpr std::string_view name = "neg", doc = "y = -x";
+  static constexpr auto linear = ir::Linear::jointly;
   static constexpr bool refuses_bool = true;
   GRADUS_INLINE static auto scalar(auto x) { return -x; }
   static Value dx(VjpCall& d) { return -d.dy(); }
@@ -63,6 +64,7 @@ struct AlphaAttr {
 
 struct Add : Binary<> {  // z = x + alpha y
   static constexpr std::string_view name = "add", doc = "z = x + alpha * y";
+  static constexpr auto linear = ir::Linear::jointly;
   static constexpr bool accumulates = true;
   using Attr = AlphaAttr;
   template <class S>
@@ -79,6 +81,7 @@ struct Add : Binary<> {  // z = x + alpha y
 
 struct Sub : Binary<> {  // z = x - alpha y
   static constexpr std::string_view name = "sub", doc = "z = x - alpha * y";
+  static constexpr auto linear = ir::Linear::jointly;
   static constexpr bool refuses_bool = true;
   using Attr = AlphaAttr;
   template <class S>
@@ -98,6 +101,7 @@ struct Sub : Binary<> {  // z = x - alpha y
 
 struct Mul : Binary<> {  // z = x y
   static constexpr std::string_view name = "mul", doc = "z = x * y";
+  static constexpr auto linear = ir::Linear::in_each;
   GRADUS_INLINE static auto scalar(auto x, auto y) { return x * y; }
   static void vjp(VjpCall& d) {
     d.give(0, [&] { return d.dy() * d.x(1); });
@@ -107,6 +111,7 @@ struct Mul : Binary<> {  // z = x y
 
 struct Div : Binary<Result::floating> {  // z = x / y
   static constexpr std::string_view name = "div", doc = "z = x / y; integers give f32";
+  static constexpr auto linear = ir::Linear::in_first;
   GRADUS_INLINE static auto scalar(auto x, auto y) { return x / y; }
   static void vjp(VjpCall& d);
 };

@@ -9,6 +9,7 @@ namespace gradus::ops {
 struct Cat : View {  // operands of type [0] go with every rank, as in ATen
   static constexpr std::string_view name = "cat",
                                     doc = "y = the operands one after the other along `dim`";
+  static constexpr auto linear = ir::Linear::jointly;
   static constexpr std::array inputs{"x..."sv};
   struct Attr {
     int64_t dim = 0;

@@ -115,8 +115,18 @@ void check_counts(const InferCall& call, const Scan::Attr& a) {
 }
 
 Type slice_of(const Type& sequence) {
-  return Type(sequence.dtype, Dims(sequence.dims.begin() + 1, sequence.dims.end()),
-              sequence.device);
+  Type slice = sequence;
+  slice.dims.erase(slice.dims.begin());
+  return slice;
+}
+
+// All ranks of a group go the same way: else their calls to each other would not meet.
+void require_same_way(const InferCall& call, const Type& decides, std::string_view what) {
+  if (decides.placement)
+    call.fail(
+        "{} is {}, and the ranks of a group may not go different ways; decide by a value "
+        "that all of them have (all_reduce, broadcast), or select by `where`",
+        what, to_string(decides));
 }
 
 // What a carry becomes has its type.
@@ -126,7 +136,8 @@ void check_carry(const InferCall& call, const ir::Graph& body, size_t i, const T
   const std::string what =
       fmt::format("the carry '{}' of graph '{}', which becomes '{}'", body[stage.inputs[i]].name,
                   body.name, stage.results[i].name);
-  if (next.dtype != now.dtype || next.rank() != now.rank() || next.device != now.device)
+  if (next.dtype != now.dtype || next.rank() != now.rank() || next.device != now.device ||
+      !same_sharing(next, now))
     call.fail("{}, is {}, and that is {}", what, to_string(now), to_string(next));
   for (size_t d = 0; d < now.dims.size(); ++d)
     call.require_equal(next.dims[d], now.dims[d], fmt::format("dimension {} of {}", d, what));
@@ -208,6 +219,7 @@ void While::infer(InferCall& call) {
               a.condition.name,
               condition.size() == 1 ? to_string(condition[0])
                                     : fmt::format("{} values", condition.size()));
+  require_same_way(call, condition[0], "the condition");
   const auto given = types_given(call, call.in, a.body, "step");
   if (given.size() != static_cast<size_t>(a.carries))
     call.fail("graph '{}' returns {} values for {} carries", a.body.name, given.size(), a.carries);
@@ -239,6 +251,7 @@ void If::infer(InferCall& call) {
   const auto& a = attributes_as<Attr>(call.attributes);
   if (const Type& p = call.tensor(0); p.dtype != DType::boolean || p.rank() != 0)
     call.fail("the predicate is {}; it has to be bool[]", to_string(p));
+  require_same_way(call, call.tensor(0), "the predicate");
   const auto in = call.in.subspan(1);
   const auto types = types_given(call, in, a.then, "branch");
   const auto others = types_given(call, in, a.otherwise, "branch");
@@ -249,7 +262,7 @@ void If::infer(InferCall& call) {
     const Type &t = types[i], &o = others[i];
     const std::string what =
         fmt::format("result {} of the graphs '{}' and '{}'", i, a.then.name, a.otherwise.name);
-    if (t.dtype != o.dtype || t.rank() != o.rank() || t.device != o.device)
+    if (t.dtype != o.dtype || t.rank() != o.rank() || t.device != o.device || !same_sharing(t, o))
       call.fail("{} is {} and {}", what, to_string(t), to_string(o));
     for (size_t d = 0; d < t.dims.size(); ++d)
       call.require_equal(t.dims[d], o.dims[d], fmt::format("dimension {} of {}", d, what));

@@ -127,6 +127,7 @@ struct Cast : SameElements {
 
 struct Clone : SameElements {
   static constexpr std::string_view name = "clone", doc = "y = x, in memory of its own";
+  static constexpr auto linear = ir::Linear::jointly;
   static void bind(BindCall& call) { bind_copy(call); }
 };
 

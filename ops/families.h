@@ -39,6 +39,7 @@ Family normalization_family();   // normalization.cpp: softmax, layer_norm, batc
 Family loss_family();            // losses.cpp: mse_loss, cross_entropy, …
 Family sorting_family();         // sorting.cpp: sort, topk
 Family convolution_family();     // convolution.cpp: conv1d, conv2d, conv_transpose2d, …
+Family collectives_family();     // collectives.cpp: all_reduce, vary, send, receive, …
 Family image_family();           // resize.cpp: max_pool2d, unfold_im2col, upsample_nearest2d, …
 
 inline constexpr Family (*families[])() = {
@@ -49,7 +50,7 @@ inline constexpr Family (*families[])() = {
     matmul_family,        linear_algebra_family, indexing_family,     selection_family,
     embedding_family,     normalization_family,  loss_family,         sorting_family,
     convolution_family,   image_family,          bitwise_family,      sinc_family,
-    factorization_family, fourier_family,        control_flow_family,
+    factorization_family, fourier_family,        control_flow_family, collectives_family,
 };
 
 }  // namespace gradus::ops

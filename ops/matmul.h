@@ -18,6 +18,7 @@ struct MatmulAttr {
 
 struct Matmul {  // y[…, i, j] = sum over k of a[…, i, k] * b[…, k, j]
   static constexpr auto name = "matmul"sv;
+  static constexpr auto linear = ir::Linear::in_each;
   static constexpr auto doc =
       "y = a b, or a b^T, over the last two dimensions, the others broadcast; a 1-d operand is a "
       "row on the left, a column on the right"sv;

@@ -40,6 +40,7 @@ struct ReducedBy {
 struct Sum : ReducedBy<work::Reducer::sum, DimsAttr> {  // y = sum of x over dim
   static constexpr auto name = "sum"sv,
                         doc = "y = sum of x over dim; integers and bool add up as i64"sv;
+  static constexpr auto linear = ir::Linear::jointly;
   static void infer(InferCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);  // dx = dy, expanded
 };

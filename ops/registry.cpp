@@ -9,6 +9,8 @@
 
 #include "gradus/error.h"
 #include "gradus/messages.h"
+#include "gradus/table.h"
+#include "ops/collectives.h"
 #include "ops/families.h"
 
 namespace gradus::ops {
@@ -190,6 +192,8 @@ SmallVector<ir::Type, 2> infer_part(const ir::Operator& op, std::span<const ir::
       call.fail("{} is missing", call.name_of_operand(i));
   }
   op.infer(call);
+  // A composition's own steps have said it, and so have graphs that are called.
+  if (!op.traits.collective && !op.graphs && op.infer != infer_by_composing) place_results(call);
   // Results lie where operands do; those of operators that have none, wherever they are wanted.
   for (const ir::OperandType& o : in)
     if (o.kind == ir::OperandType::Kind::tensor && o.type->is_tensor() &&

@@ -1,6 +1,7 @@
 #include "ops/reverse.h"
 
 #include "gradus/rules.h"
+#include "ops/collectives.h"
 
 namespace gradus::ops {
 
@@ -28,6 +29,10 @@ VjpCall PullBack::call(World& world, const Operator& op, const Attributes& attri
 }
 
 Value fit(const Value& gradient, const Type& type) {
+  return share_as(fit_here(gradient, type), type);
+}
+
+Value fit_here(const Value& gradient, const Type& type) {
   if (gradient.dims() == type.dims) return cast(gradient, type.dtype);
   Value g = cast(sum_to(gradient, type.dims), type.dtype);
   // Where an f64[N] met an f64[M], the gradient may be of the other name: the same size, which

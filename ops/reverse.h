@@ -26,8 +26,11 @@ class PullBack {
   bool arrives_ = false, wants_ = false;
 };
 
-// The gradient of an operand of that type: undoes broadcasting and promotion.
+// The gradient of an operand of that type: undoes broadcasting and promotion, and what ranks of a
+// group did with a value that they share (ops/collectives.h).
 Value fit(const Value& gradient, const Type& type);
+// The same, but for what ranks share.
+Value fit_here(const Value& gradient, const Type& type);
 
 // Adds a contribution to what has arrived, which is undefined at first.
 void accumulate(Value& sum, const Value& contribution);

@@ -2,6 +2,7 @@
 
 #include "gradus/error.h"
 #include "ops/assemble.h"
+#include "ops/collectives.h"
 #include "ops/creation.h"
 #include "ops/declared.h"
 #include "ops/indexing.h"
@@ -56,12 +57,14 @@ Value cast(const Value& x, DType dtype) {
 Value full(World& world, const Dims& shape, double value, DType dtype) {
   return emit_all<Full>(world, {}, {.shape = shape, .value = value, .dtype = dtype})[0];
 }
-Value zeros_of(World& world, const Type& type) { return full(world, type.dims, 0, type.dtype); }
-Value zeros_to_fill(World& world, const Type& type) {
-  return expand(full(world, {}, 0, type.dtype), type.dims);
+Value zeros_of(World& world, const Type& type) {
+  return share_as(full(world, type.dims, 0, type.dtype), type);
 }
-Value zeros_like(const Value& x) { return full(*x.world, x.dims(), 0, x.dtype()); }
-Value ones_like(const Value& x) { return full(*x.world, x.dims(), 1, x.dtype()); }
+Value zeros_to_fill(World& world, const Type& type) {
+  return share_as(expand(full(world, {}, 0, type.dtype), type.dims), type);
+}
+Value zeros_like(const Value& x) { return zeros_of(*x.world, x.type); }
+Value ones_like(const Value& x) { return share_as(full(*x.world, x.dims(), 1, x.dtype()), x.type); }
 
 Value arange(World& world, const Dim& n) { return emit_all<Arange>(world, {}, {.end = n})[0]; }
 Value eye(World& world, const Dim& n, DType dtype) {

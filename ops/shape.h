@@ -15,6 +15,7 @@ struct ShapeAttr {
 
 struct Reshape : View {
   static constexpr std::string_view name = "reshape";
+  static constexpr auto linear = ir::Linear::jointly;
   static constexpr std::string_view doc =
       "y: the elements of x in row-major order; one size may be -1";
   static constexpr auto batch = batch_reshape;
@@ -39,6 +40,7 @@ struct Flatten {  // the dimensions start_dim .. end_dim become one
 struct Squeeze : View {  // a symbolic size never counts as 1: types decide
   static constexpr std::string_view name = "squeeze",
                                     doc = "y = x without `dim` if its size is 1; without any such";
+  static constexpr auto linear = ir::Linear::jointly;
   static constexpr auto batch = batch_reshape;
   struct Attr {
     std::optional<int64_t> dim;
@@ -62,6 +64,7 @@ struct Unsqueeze : View {
 struct Transpose : View {
   static constexpr std::string_view name = "transpose",
                                     doc = "y[.., j, .., i, ..] = x[.., i, .., j, ..]";
+  static constexpr auto linear = ir::Linear::jointly;
   static constexpr auto batch = batch_named_dimensions;
   static constexpr auto dx = emit_again;
   struct Attr {
@@ -77,6 +80,7 @@ struct Transpose : View {
 
 struct Permute : View {
   static constexpr std::string_view name = "permute", doc = "dimension k of y is dims[k] of x";
+  static constexpr auto linear = ir::Linear::jointly;
   struct Attr {
     Ints dims;
     static constexpr auto fields() { return std::tuple(required_dimension("dims", &Attr::dims)); }
@@ -102,6 +106,7 @@ struct Movedim {
 
 struct Expand : View {
   static constexpr std::string_view name = "expand";
+  static constexpr auto linear = ir::Linear::jointly;
   static constexpr std::string_view doc =
       "y[.., i, ..] = x[.., 0, ..] where x has size 1; -1 keeps";
   using Attr = ShapeAttr;

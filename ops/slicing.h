@@ -16,6 +16,7 @@ Dim from_start(const Dim& index, const Dim& size);
 
 struct Select : View {
   static constexpr std::string_view name = "select", doc = "y[..] = x[.., index, ..]";
+  static constexpr auto linear = ir::Linear::jointly;
   static constexpr auto batch = batch_named_dimensions;
   static constexpr int least_rank = 1;
   struct Attr {
@@ -33,6 +34,7 @@ struct Select : View {
 struct Slice : View {  // bounds are clamped: see clamp_bound
   static constexpr std::string_view name = "slice",
                                     doc = "y[.., i, ..] = x[.., start + i*step, ..], up to end";
+  static constexpr auto linear = ir::Linear::jointly;
   static constexpr auto batch = batch_named_dimensions;
   static constexpr int least_rank = 1;
   struct Attr {

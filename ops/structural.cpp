@@ -75,9 +75,9 @@ void Grad::infer(ir::InferCall& call) {
               a.cotangent ? "%ct, " : "");
   if (a.cotangent) {
     const ir::Type& ct = call.tensor(1);
-    if (!(ct == y))
+    if (!(ct == cotangent_type(y)))
       call.fail("the cotangent is {}, it must have the type of 'y', {}", to_string(ct),
-                to_string(y));
+                to_string(cotangent_type(y)));
   } else if (y.rank() != 0) {
     call.fail(
         "'y' is {}; a gradient is taken of a 0-d value, or of a value with a cotangent: "
@@ -89,7 +89,7 @@ void Grad::infer(ir::InferCall& call) {
     if (!x.is_floating())
       call.fail("operand {} is {}; only floating values can be differentiated with respect to", i,
                 to_string(x));
-    call.out.push_back(x);
+    call.out.push_back(cotangent_type(x));
   }
 }
 
@@ -135,7 +135,8 @@ Substitution match_arguments(const ir::InferCall& call, const ir::Graph& callee)
   Substitution s;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ir::Type &want = callee[inputs[i]].type, &got = call.tensor(i);
-    if (want.dtype != got.dtype || want.rank() != got.rank() || want.device != got.device)
+    if (want.dtype != got.dtype || want.rank() != got.rank() || want.device != got.device ||
+        !same_sharing(want, got))
       call.fail("input '{}' of graph '{}' is {}, {} is given", callee[inputs[i]].name, callee.name,
                 to_string(want), to_string(got));
     for (size_t d = 0; d < want.dims.size(); ++d) {

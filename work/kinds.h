@@ -1,6 +1,7 @@
 // Kinds of work that stand alone.
 #pragma once
 
+#include "gradus/communicator.h"
 #include "work/fields.h"
 
 namespace gradus::work {
@@ -237,6 +238,45 @@ struct Fourier {
                       field("of_real", &Fourier::of_real), field("real_size", &Fourier::real_size));
   }
   friend bool operator==(const Fourier&, const Fourier&) = default;
+};
+
+// What the ranks of a group exchange, as gradus/communicator.h says: operand 0 is what this rank
+// gives (absent for `receive`), result 0 what it gets, both in order but for operand 0's strides.
+// Where `ranks` is not -1, the group has to have so many: an Error else.
+struct Collective {
+  static constexpr std::string_view name = "collective";
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  CollectiveReducer reducer = CollectiveReducer::sum;
+  std::string group;
+  Layout x;          // operand 0; of `receive` result 0
+  int64_t peer = 0;  // a rank, or how far a shift goes
+  int64_t ranks = -1;
+  static constexpr auto fields() {
+    return std::tuple(field("kind", &Collective::kind), field("reducer", &Collective::reducer),
+                      field("group", &Collective::group), field("x", &Collective::x),
+                      field("peer", &Collective::peer), field("ranks", &Collective::ranks));
+  }
+  friend bool operator==(const Collective&, const Collective&) = default;
+};
+
+// result 0, an i64 without dimensions = this rank's number in the group.
+struct OwnRank {
+  static constexpr std::string_view name = "own_rank";
+  std::string group;
+  static constexpr auto fields() { return std::tuple(field("group", &OwnRank::group)); }
+  friend bool operator==(const OwnRank&, const OwnRank&) = default;
+};
+
+// result 0 = operand 0 [r], r this rank's number in the group, which has as many ranks as operand 0
+// is long: an Error else. In order.
+struct OwnBlock {
+  static constexpr std::string_view name = "own_block";
+  std::string group;
+  Layout x;
+  static constexpr auto fields() {
+    return std::tuple(field("group", &OwnBlock::group), field("x", &OwnBlock::x));
+  }
+  friend bool operator==(const OwnBlock&, const OwnBlock&) = default;
 };
 
 // An operand of a pointwise operator. The strides are over the result's shape.

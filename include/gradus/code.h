@@ -118,6 +118,13 @@ struct CompileOptions {
   std::vector<CompilePass> passes;
 };
 
+// Of a program that speaks to other ranks.
+struct RankProgram {
+  std::vector<std::string> groups;  // in the order of names
+  uint64_t fingerprint = 0;         // of its text
+  bool messages = false;            // it sends or receives: other ranks may run another program
+};
+
 // Thread-safe: nothing in it changes but a cache of plans, which guards itself.
 class Code {
  public:
@@ -149,7 +156,9 @@ class Code {
   const Tensor& constant(Register r) const { return constants_[index_of(r)]; }
   bool is_handle(Register r) const { return !type_of(r).is_tensor(); }
   bool has_handles() const { return has_handles_; }
-  // Whether the user's functions run in it, or in a graph that it runs.
+  // Null for a program that speaks to no group of ranks.
+  const RankProgram* rank_program() const { return rank_program_.get(); }
+  // Whether it, or a graph that it runs, calls what may act: the user's functions, other ranks.
   bool calls_functions() const { return calls_functions_; }
   // The segments of all stages, in order.
   size_t segments() const { return segments_.size(); }
@@ -191,6 +200,7 @@ class Code {
   bool has_handles_ = false, calls_functions_ = false;
   std::vector<std::string> dimensions_;
   std::map<std::string, size_t, std::less<>> dimension_index_;
+  std::unique_ptr<const RankProgram> rank_program_;
   std::unique_ptr<interpreter::PlanCache> plans_;
 };
 

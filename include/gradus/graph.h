@@ -65,6 +65,7 @@ struct SizeRange {
   std::string name;
   int64_t least = 0;
   std::optional<int64_t> most;
+  std::string group;  // not empty: the name is the number of this group's ranks
 };
 
 struct Graph {

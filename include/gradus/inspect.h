@@ -37,6 +37,10 @@ struct PlannedProgram {
   size_t host_instructions = 0;                  // that the device has no code for
 };
 
+// The groups whose ranks the program speaks to or counts, each once, in the order of names: what a
+// context has to have bound (rank_groups) where it is run.
+std::vector<std::string> groups_of(const ir::Graph& graph);
+
 // Plans every stage for these sizes, which are of all of Code::dimensions(), and neither runs nor
 // compiles anything: on the CPU, or on a cuda device, which need not be there. Throws Error where a
 // size does not fit, and for another kind of device.

@@ -185,6 +185,15 @@ struct InferCall {
   [[noreturn]] void fail_with(const std::string& message) const;
 };
 
+// In which of its operands a call is linear, where sizes, numbers and attributes are given: a part
+// of a sum may stand there, and the result is a part of the sum's result.
+enum class Linear : uint8_t {
+  no,
+  jointly,   // in all together
+  in_each,   // in each, while the others stay
+  in_first,  // in operand 0
+};
+
 // What is special about an operator.
 struct OperatorTraits {
   bool differentiable = false;  // has a rule, or is composed of operators that have
@@ -195,10 +204,12 @@ struct OperatorTraits {
   bool acts = false;            // opaque, and may do something beside its results: always runs
   bool takes_handle = false;    // its last operand is a handle; no other operator takes one
   bool loop = false;            // runs graphs that it names, again and again; `compose` unrolls it
+  bool collective = false;      // speaks to the ranks of a group: runs once on each, in order
   bool converts = false;        // y = x as another dtype, and nothing else
   bool may_be_view = false;     // `bind` may make a result a view of an operand
   bool is_function = false;     // pointwise, and made of many instructions, as exp is
-  std::string_view doc;         // its equation
+  Linear linear = Linear::no;
+  std::string_view doc;  // its equation
 };
 
 // What computing a call again costs for each byte that it reads or writes, in units of what a byte

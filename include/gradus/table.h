@@ -24,6 +24,7 @@
 //   may_be_view       `bind` calls set_view; false if it is left out
 //   edge              where the elements lie that it moves (ops/edge.h); if it is left out, kernels
 //                     read its result as any other's
+//   linear            one of ir::Linear; `no` if it is left out
 //   is_function       see Function in gradus/pointwise.h
 #pragma once
 
@@ -156,6 +157,8 @@ constexpr ir::Operator operator_of() {
   if constexpr (requires { Op::takes_handle; }) o.traits.takes_handle = Op::takes_handle;
   if constexpr (requires { Op::loop; }) o.traits.loop = Op::loop;
   if constexpr (names_graphs<A>) o.graphs = graphs_of<A>;
+  if constexpr (requires { Op::collective; }) o.traits.collective = Op::collective;
+  if constexpr (requires { Op::linear; }) o.traits.linear = Op::linear;
   if constexpr (requires { Op::converts; }) o.traits.converts = Op::converts;
   if constexpr (requires { Op::may_be_view; }) o.traits.may_be_view = Op::may_be_view;
   if constexpr (is_pointwise<Op>) {

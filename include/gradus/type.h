@@ -107,8 +107,30 @@ bool all_constant(std::span<const Dim> dims);
 
 // Types of values.
 
+// What the values are that the ranks of a group hold for one value of a program.
+enum class Sharing : uint8_t {
+  replicated,  // the same on all of them
+  varying,     // each its own
+  partial,     // parts, whose sum is the value that is meant
+};
+
+// By group, in the order of names; those that are replicated are left out. Never changed.
+struct Placement : RefCounted {
+  struct Entry {
+    std::string group;
+    Sharing sharing = Sharing::replicated;
+    friend bool operator==(const Entry&, const Entry&) = default;
+  };
+  std::vector<Entry> entries;  // not empty
+
+  explicit Placement(std::vector<Entry> e) : entries(std::move(e)) {}
+};
+
 enum class TypeKind : uint8_t { tensor, handle };
 struct HandleSignature;
+struct Type;
+// Whether both are shared likewise over every group.
+bool same_sharing(const Type& a, const Type& b);
 
 // f32[N, 3], or the handle that an opaque function leaves for `eval`.
 struct Type {
@@ -117,6 +139,7 @@ struct Type {
   Device device;
   Dims dims;
   Ref<const HandleSignature> signature;  // of a handle made by a node; null for tensors
+  Ref<const Placement> placement;        // null: replicated over every group
 
   Type() = default;
   Type(DType d, Dims sizes, Device where = {}) : dtype(d), device(where), dims(std::move(sizes)) {}
@@ -131,10 +154,13 @@ struct Type {
   bool is_tensor() const { return kind == TypeKind::tensor; }
   bool is_floating() const { return is_tensor() && gradus::is_floating(dtype); }
   int rank() const { return static_cast<int>(dims.size()); }
+  Sharing sharing(std::string_view group) const;
+  void set_sharing(std::string_view group, Sharing sharing);
   // Handles are equal if their signatures take and yield the same.
   friend bool operator==(const Type& a, const Type& b) {
     return a.dtype == b.dtype && a.kind == b.kind && a.device == b.device && a.dims == b.dims &&
-           (a.signature == b.signature || same_signature(a, b));
+           (a.signature == b.signature || same_signature(a, b)) &&
+           (a.placement == b.placement || same_sharing(a, b));
   }
 
  private:
@@ -159,8 +185,10 @@ struct HandleSignature : RefCounted {
         function(std::move(o.function)) {}
 };
 
-// As program text: "f64[N, 3]", "f32[2]@cuda:0", "handle".
+// As program text: "f64[N, 3]", "f32[2]@cuda:0", "f32[2] varying(data)", "handle".
 std::string to_string(const Type& type);
+// The type of its cotangents: a part of a sum has the cotangent of the sum, which all ranks know.
+Type cotangent_type(Type type);
 
 }  // namespace gradus::ir
 

@@ -11,7 +11,10 @@ namespace gradus::work {
 // What a kernel may use while it runs.
 struct KernelScope {  // one per call
   WorkerPool& workers;
-  std::byte* scratch;  // as many bytes as the kernel asked for, 64-byte aligned
+  std::byte* scratch;          // as many bytes as the kernel asked for, 64-byte aligned
+  Context* context = nullptr;  // whose groups of ranks it speaks to; null where no kernel does
+  // The same with other scratch memory.
+  KernelScope with(std::byte* memory) const { return {workers, memory, context}; }
 };
 
 // Runs a piece of work. `args` are pointers to the first elements: operands in order (absent ones

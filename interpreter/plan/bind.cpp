@@ -260,8 +260,9 @@ void reserve(Draft& d) {
 
 void bind(Draft& d) {
   WorkBinder binder(d);
+  d.plan->ranks = rank_counts(d.code, d.choice.context);
   if (d.segment.begins_stage)
-    bind_sizes(d.code, d.segment.stage, d.inputs, d.choice.place(), d.plan->sizes);
+    bind_sizes(d.code, d.segment.stage, d.inputs, d.choice.place(), d.plan->ranks, d.plan->sizes);
   if (d.segment.begins_stage || d.segment.counts) binder.check_equalities();
   for (size_t i = 0; i < d.inputs.size(); ++i) {
     const Tensor& t = d.inputs[i];

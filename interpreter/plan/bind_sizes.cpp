@@ -1,5 +1,7 @@
 #include "interpreter/plan/bind_sizes.h"
 
+#include "gradus/communicator.h"
+
 namespace gradus::interpreter {
 
 namespace {
@@ -126,9 +128,22 @@ void check_ranges(const Code& code, size_t stage, const DimensionSizes& sizes) {
 
 }  // namespace
 
+std::vector<int64_t> rank_counts(const Code& code, Context* context) {
+  std::vector<int64_t> sizes;
+  for (const ir::SizeRange& r : code.graph().ranges)
+    if (!r.group.empty())
+      sizes.push_back(context ? rank_groups(*context).find(r.group)->size() : 1);
+  return sizes;
+}
+
 void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs, Device place,
-                DimensionSizes& sizes) {
+                std::span<const int64_t> ranks, DimensionSizes& sizes) {
   sizes.resize(code.dimensions().size());
+  for (const ir::SizeRange& r : code.graph().ranges) {
+    if (r.group.empty()) continue;
+    if (const auto index = code.dimension_index(r.name)) sizes[*index] = ranks.front();
+    ranks = ranks.subspan(1);
+  }
   SizeBinder(code, stage, inputs, place, sizes).run();
   check_ranges(code, stage, sizes);
 }

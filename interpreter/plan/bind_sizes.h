@@ -5,11 +5,15 @@
 
 namespace gradus::interpreter {
 
+// How many ranks the groups have that the program's sizes are named after, in the order of its
+// ranges; 1 without a context. Throws Error for a group that is not bound.
+std::vector<int64_t> rank_counts(const Code& code, Context* context);
+
 // Checks every input of the stage against its declared type and `place`, and extends `sizes` (by
-// the index of Code::dimensions()). Throws Error that says which stage and input, what was expected
+// the index of Code::dimensions()), also by those that `ranks` says. Throws Error that says which stage and input, what was expected
 // and what came.
 void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs, Device place,
-                DimensionSizes& sizes);
+                std::span<const int64_t> ranks, DimensionSizes& sizes);
 
 // Sizes by name, for Dim::evaluate.
 class SizesByName final : public ir::DimEnvironment {

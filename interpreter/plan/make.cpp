@@ -48,7 +48,7 @@ void run_between_copies(const void* parameters, std::byte* const* args, work::Ke
     if (arg.kind == HostArg::Kind::in && arg.bytes)
       call.device->to_host(here.back(), args[a], arg.bytes);
   }
-  work::KernelScope inner{scope.workers, staging.at(call.scratch_at)};
+  work::KernelScope inner = scope.with(staging.at(call.scratch_at));
   call.run(call.parameters, here.data(), inner);
   for (size_t a = 0; a < call.args.size(); ++a)
     if (call.args[a].kind == HostArg::Kind::out && call.args[a].bytes)

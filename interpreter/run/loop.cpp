@@ -242,7 +242,7 @@ class Run {
 
   void run_kernel(const Step& s) const {
     if (!s.run) return;
-    KernelScope scope{scope_.workers, buffer_ + s.scratch};
+    KernelScope scope = scope_.with(buffer_ + s.scratch);
     s.run(s.parameters, frame_ + s.args, scope);
   }
 
@@ -289,7 +289,7 @@ void run_apart(const LoopCode& loop, std::byte* const* args, KernelScope& scope)
   run_in_slots(scope.workers, parts, [&](int64_t part, int64_t slot) {
     std::optional<CurrentRun> here;
     if (run) here.emplace(*run);
-    KernelScope own{scope.workers, scope.scratch + static_cast<size_t>(slot) * loop.bytes};
+    KernelScope own = scope.with(scope.scratch + static_cast<size_t>(slot) * loop.bytes);
     Run steps(loop, args, own);
     steps.begin();
     const int64_t end = loop.steps * (part + 1) / parts;
@@ -326,7 +326,7 @@ void run_data_loop(const DataLoopCode& loop, std::byte* const* args, KernelScope
   std::byte* const holds = scope.scratch + loop.holds_at;
   std::copy(args, args + body.inputs, given);
   given[body.inputs] = holds;
-  KernelScope behind{scope.workers, scope.scratch + loop.condition_at};
+  KernelScope behind = scope.with(scope.scratch + loop.condition_at);
   Run condition(loop.condition, given, behind), steps(body, args, scope);
   steps.begin();
   int64_t n = 0;

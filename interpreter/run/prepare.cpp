@@ -7,13 +7,20 @@ namespace gradus::interpreter {
 
 namespace {
 
-DimensionSizes in_order(const Code& code, const DimSizes& sizes) {
+DimensionSizes in_order(const Code& code, const DimSizes& sizes,
+                        const std::vector<int64_t>& ranks) {
   DimensionSizes ordered(code.dimensions().size());
   for (const auto& [name, size] : sizes) {
     const auto index = code.dimension_index(name);
     if (!index) throw Error("no input has a dimension '{}'", name);
     if (size < 0) throw Error("the size of '{}' is {}, which is negative", name, size);
     ordered[*index] = size;
+  }
+  for (size_t i = 0, group = 0; i < code.graph().ranges.size(); ++i) {
+    const ir::SizeRange& r = code.graph().ranges[i];
+    if (r.group.empty()) continue;
+    if (const auto index = code.dimension_index(r.name)) ordered[*index] = ranks[group];
+    ++group;
   }
   for (size_t i = 0; i < ordered.size(); ++i)
     if (!ordered[i]) throw Error("prepare wants the size of '{}'", code.dimensions()[i]);
@@ -63,7 +70,7 @@ std::vector<StageMemory> prepare(StateData& s, const DimSizes& sizes) {
   const Code& code = *s.code;
   check_known(code);
   s.join_stream();
-  const DimensionSizes ordered = in_order(code, sizes);
+  const DimensionSizes ordered = in_order(code, sizes, rank_counts(code, s.place.context.get()));
   const SizesByName by_name(code, ordered);
   KernelChoice choice = s.place.kernels;
   if (choice.source) choice.mode = FusionMode::first;

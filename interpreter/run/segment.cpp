@@ -92,7 +92,7 @@ struct StepPart {  // of a step
 // before any, and of the end.
 template <class Policy>
 void for_each_step(StageRun& run, const SegmentPlan& plan, SegmentFrame& frame, Policy policy) {
-  work::KernelScope scope{run.s.place.context->workers(), nullptr};
+  work::KernelScope scope{run.s.place.context->workers(), nullptr, run.s.place.context.get()};
   std::byte* const scratch = run.s.buffer->data();
   std::byte* const* const args = frame.args.data();
   const Step* const end = plan.steps.data() + plan.steps.size();

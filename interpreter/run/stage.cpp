@@ -165,6 +165,7 @@ void run_stage(StateData& s, std::span<const Tensor> inputs, std::span<Tensor> r
                const RunOptions& options) {
   check_runnable(s, inputs);
   s.join_stream();
+  agree_on_program(s);
   if (const ReadWatch* watch = ReadWatch::current()) [[unlikely]]
     for (const Tensor& t : inputs)
       if (t.defined()) watch->reads(t);

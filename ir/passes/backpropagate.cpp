@@ -6,6 +6,7 @@
 #include "gradus/registry.h"
 #include "ir/passes/count_trips.h"
 #include "ir/passes/loops.h"
+#include "ops/collectives.h"
 #include "ops/opaque.h"
 #include "ops/reverse.h"
 
@@ -27,7 +28,10 @@ class Sweep {
     for (size_t r = runs.size(); r-- > 0;)
       for (size_t n = runs[r].size(); n-- > 0;) visit(runs[r][n]);
     std::vector<ValueId> gradients;
-    for (ValueId x : wrt) gradients.push_back(cotangents_[index_of(x)]);
+    for (ValueId x : wrt) {
+      add_parts(x);
+      gradients.push_back(cotangents_[index_of(x)]);
+    }
     return gradients;
   }
 
@@ -131,6 +135,8 @@ class Sweep {
 
   void visit(Node& node) {
     bool reached = false;
+    if (!parts_.empty())
+      for (ValueId y : node.results) add_parts(y);
     for (ValueId y : node.results) reached |= cotangents_[index_of(y)] != no_value && dependent(y);
     if (!reached || node.op->traits.zero_gradient) return;
     Inputs in = inputs_of(node);
@@ -193,15 +199,38 @@ class Sweep {
       const ops::VjpCall call = at.call(world_, op, attributes);
       for (size_t i = 0; i < call.gradients.size(); ++i)
         if (const ops::Value& g = call.gradients[i]; g.defined())
-          accumulate(value_in(in[i].operand), ops::fit(g, call.x_type(i)));
+          accumulate(value_in(in[i].operand), ops::fit_here(g, call.x_type(i)));
     } catch (const Error& e) {
       if (e.where().known()) throw;
       throw graph_.error_at(where, fmt::format("derivative of '{}': {}", op.name, e.bare()));
     }
   }
 
+  // Parts of a sum over ranks are added up here first, so that ranks exchange them once.
   void accumulate(ValueId target, const ops::Value& contribution) {
-    ValueId& slot = cotangents_[index_of(target)];
+    const Type& type = graph_[target].type;
+    if (same_sharing(type, contribution.type))
+      return add(cotangents_[index_of(target)], contribution);
+    if (type.placement) return add(cotangents_[index_of(target)], share(contribution, target));
+    auto [parts, is_first] = parts_.emplace(target, no_value);
+    if (!is_first && !same_sharing(graph_[parts->second].type, contribution.type))
+      return add(cotangents_[index_of(target)], share(contribution, target));
+    add(parts->second, contribution);
+  }
+
+  void add_parts(ValueId target) {
+    const auto parts = parts_.find(target);
+    if (parts == parts_.end()) return;
+    const ops::Value sum = share(world_.value(parts->second), target);
+    parts_.erase(parts);
+    add(cotangents_[index_of(target)], sum);
+  }
+
+  ops::Value share(const ops::Value& gradient, ValueId target) const {
+    return ops::share_as(gradient, Type(graph_[target].type));
+  }
+
+  void add(ValueId& slot, const ops::Value& contribution) {
     if (slot == no_value) {
       slot = GraphWorld::id_of(contribution);
       return;
@@ -215,7 +244,8 @@ class Sweep {
   GraphWorld& world_;
   std::unordered_map<ValueId, const Node*> makers_;  // of handles
   std::vector<bool> dependent_;
-  std::vector<ValueId> cotangents_;  // of the values that were there before the sweep
+  std::unordered_map<ValueId, ValueId> parts_;  // of gradients, that ranks are going to add up
+  std::vector<ValueId> cotangents_;             // of the values that were there before the sweep
 };
 
 }  // namespace

@@ -6,9 +6,9 @@ namespace gradus::ir {
 namespace {
 
 Type with_size_in_front(const Type& type, const Dim& size) {
-  Dims dims{size};
-  dims.append(type.dims.begin(), type.dims.end());
-  return Type(type.dtype, std::move(dims), type.device);
+  Type more = type;
+  more.dims.insert(more.dims.begin(), size);
+  return more;
 }
 
 // The last stage again, with a dimension `size` in front of the inputs that `chosen` says, and of

@@ -4,6 +4,7 @@
 #include "gradus/registry.h"
 #include "gradus/rewrite.h"
 #include "ir/passes/graph_world.h"
+#include "ops/collectives.h"
 #include "ops/size_names.h"
 
 namespace gradus::ir {
@@ -62,7 +63,10 @@ void take_apart(Graph& graph, size_t stage, const Node& node, std::vector<Node>&
   }
   GRADUS_CHECK(call.results.size() == node.results.size());
   for (size_t i = 0; i < node.results.size(); ++i) {
-    ValueId by = GraphWorld::id_of(call.results[i]);
+    const Type& type = graph[node.results[i]].type;
+    ValueId by = GraphWorld::id_of(same_sharing(call.results[i].type, type)
+                                       ? call.results[i]
+                                       : ops::share_as(call.results[i], Type(type)));
     substitute.replace(node.results[i], by);
     hand_name_over(graph, node.results[i], by);
   }

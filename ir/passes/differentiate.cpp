@@ -109,7 +109,8 @@ class Differentiator {
       // A zero gradient has the type of the input it belongs to.
       if (s == 0 || !r.name.starts_with(prefix)) continue;
       auto x = inputs.find(std::string_view(r.name).substr(prefix.size()));
-      if (x != inputs.end()) list.push_back({r.name, graph_[x->second].type, no_value});
+      if (x != inputs.end())
+        list.push_back({r.name, cotangent_type(graph_[x->second].type), no_value});
     }
     return list;
   }
@@ -142,9 +143,9 @@ class Differentiator {
       auto it = inputs.find(name);
       if (it == inputs.end())
         fail(fmt::format("it lacks the input %{}: {}", name, to_string(o.type)));
-      if (!(graph_[it->second].type == o.type))
+      if (const Type type = cotangent_type(o.type); !(graph_[it->second].type == type))
         fail(fmt::format("its input %{} is {}, it must be {}", name,
-                         to_string(graph_[it->second].type), to_string(o.type)));
+                         to_string(graph_[it->second].type), to_string(type)));
       expected.insert(std::move(name));
     }
     for (ValueId v : stage.inputs)
@@ -167,9 +168,10 @@ class Differentiator {
             fmt::format("it lacks the result {0}; return {0} = none if that gradient is zero, or "
                         "limit the inputs that are differentiated",
                         name));
-      if (r->second != no_value && !(graph_[r->second].type == graph_[x].type))
+      const Type type = cotangent_type(graph_[x].type);
+      if (r->second != no_value && !(graph_[r->second].type == type))
         fail(fmt::format("its result {} is {}, it must be {}", name,
-                         to_string(graph_[r->second].type), to_string(graph_[x].type)));
+                         to_string(graph_[r->second].type), to_string(type)));
       expected.insert(std::move(name));
     }
     for (const Result& r : stage.results)
@@ -192,7 +194,7 @@ class Differentiator {
     graph_.stages.emplace_back();
     std::vector<Root> seeds;
     for (const Output& o : outs) {
-      ValueId ct = add_input(k, fmt::format("ct{}_{}", k, o.name), o.type);
+      ValueId ct = add_input(k, fmt::format("ct{}_{}", k, o.name), cotangent_type(o.type));
       if (o.value != no_value) seeds.push_back({o.value, ct});
     }
     std::vector<Node> nodes;

@@ -11,6 +11,7 @@ constexpr int64_t most_elements = 1024;  // a folded constant is kept for the pr
 bool foldable(const Graph& graph, const Node& node, const std::vector<Tensor>& constants) {
   if (!node.op->bind || node.operands.empty()) return false;
   if (node.op->traits.structural || node.op->traits.opaque || node.op->data_sized) return false;
+  if (node.op->traits.collective) return false;
   bool any_tensor = false;
   for (const Operand& o : node.operands) {
     if (std::holds_alternative<Dim>(o)) return false;

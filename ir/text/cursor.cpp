@@ -219,7 +219,18 @@ WrittenType Cursor::type() {
       fail_expected("a device, cpu or cuda:0");
     }
   }
-  return written;
+  for (;;) {
+    const bool varying = at("varying"), partial = at("partial");
+    if (!varying && !partial) return written;
+    const Token word = take();
+    expect(TokenKind::left_parenthesis, fmt::format("and a group's name after '{}'", word.text));
+    const SourceLocation where = this->where();
+    const std::string group(name("a group's name"));
+    if (written.type.sharing(group) != Sharing::replicated)
+      fail(where, "the type says twice how group '{}' shares the value", printable(group));
+    written.type.set_sharing(group, varying ? Sharing::varying : Sharing::partial);
+    expect(TokenKind::right_parenthesis, "after the group's name");
+  }
 }
 
 bool Cursor::at_floating() const {

@@ -60,10 +60,17 @@ class GraphParser {
   using WrittenResults = SmallVector<WrittenResult, 2>;
   using Inlined = SmallVector<std::shared_ptr<const Graph>, 2>;  // in one node
 
-  // size N from 1 to 4096
+  // size N from 1 to 4096, size R = ranks(data) from 2
   void range() {
     const SourceLocation where = cursor_.where();
-    SizeRange range{cursor_.name("the name of a size"), 0, {}};
+    SizeRange range{cursor_.name("the name of a size"), 0, {}, {}};
+    if (cursor_.accept(TokenKind::equals)) {
+      cursor_.expect("ranks", "and a group's name: size R = ranks(data)");
+      cursor_.expect(TokenKind::left_parenthesis, "and a group's name after 'ranks'");
+      range.group = cursor_.name("a group's name");
+      cursor_.expect(TokenKind::right_parenthesis, "after the group's name");
+      dimensions_.insert(range.name);
+    }
     if (cursor_.accept("from"))
       range.least = static_cast<int64_t>(cursor_.count(INT64_MAX, "the least size"));
     if (cursor_.accept("to"))

@@ -146,7 +146,9 @@ class Printer {
 
  private:
   void range(const SizeRange& r) {
-    out_ += fmt::format("  size {} from {}", r.name, r.least);
+    out_ += "  size " + r.name;
+    if (!r.group.empty()) out_ += fmt::format(" = ranks({})", name_text(r.group));
+    if (r.group.empty() || r.least) out_ += fmt::format(" from {}", r.least);
     if (r.most) out_ += fmt::format(" to {}", *r.most);
     out_ += '\n';
   }

@@ -96,9 +96,11 @@ class Verifier {
     throw graph_.error_at(where, place + fmt::format(format, std::forward<Args>(args)...));
   }
 
-  void check_ranges() const {
-    for (size_t i = 0; i < graph_.ranges.size(); ++i)
+  void check_ranges() {
+    for (size_t i = 0; i < graph_.ranges.size(); ++i) {
+      if (!graph_.ranges[i].group.empty()) known_.insert(graph_.ranges[i].name);
       if (std::string why = why_wrong_range(graph_, i); !why.empty()) fail({}, "{}", why);
+    }
   }
 
   std::string name(ValueId v) const {

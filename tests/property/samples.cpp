@@ -119,9 +119,10 @@ std::vector<Tensor> Sample::inputs(DType dtype, uint64_t seed) const {
   return list;
 }
 
-// What runs graphs is held by the corpus: no call of it stands without those.
+// What runs graphs is held by the corpus: no call of it stands without those. What speaks to other
+// ranks is held by tests/ranks.
 bool runs_alone(const ir::Operator& op) {
-  return !op.traits.structural && !op.traits.opaque && !op.traits.loop;
+  return !op.traits.structural && !op.traits.opaque && !op.traits.loop && !op.traits.collective;
 }
 
 std::vector<Sample> samples_of(const ir::Operator& op) {

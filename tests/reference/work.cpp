@@ -121,6 +121,17 @@ void evaluate(const RandomBits& w, Args args) {
   }
 }
 
+// Of a group of one rank.
+void evaluate(const Collective& w, Args args) {
+  const Array x{w.x.dtype, args[0]}, y{w.x.dtype, args[1]};
+  for (int64_t i = 0; i < w.x.numel(); ++i) y.set(i, x, offset_of(i, w.x));
+}
+void evaluate(const OwnRank&, Args args) { Array{DType::i64, args[0]}.set(0, int64_t{0}); }
+void evaluate(const OwnBlock& w, Args args) {
+  const Array x{w.x.dtype, args[0]}, y{w.x.dtype, args[1]};
+  for (int64_t i = 0; i < w.x.numel(); ++i) y.set(i, x, offset_of(i, w.x));
+}
+
 void evaluate(const Foreign& w, Args args) {
   if (!w.kernel.run) return;
   constexpr std::align_val_t alignment{64};

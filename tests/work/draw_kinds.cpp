@@ -259,6 +259,42 @@ void draw<Solve>(Random& random, Trial& trial) {
   trial.work = std::move(w);
 }
 
+// Of a group of one rank, where calls copy. tests/ranks has groups of more.
+template <>
+void draw<Collective>(Random& random, Trial& trial) {
+  Collective w;
+  w.kind = random.pick({CollectiveKind::all_reduce, CollectiveKind::all_gather,
+                        CollectiveKind::reduce_scatter, CollectiveKind::all_to_all,
+                        CollectiveKind::broadcast, CollectiveKind::shift});
+  w.reducer = random.pick({CollectiveReducer::sum, CollectiveReducer::max, CollectiveReducer::min});
+  w.group = "alone";
+  Sizes shape = random.shape(1, 3, 300);
+  if (w.kind == CollectiveKind::reduce_scatter || w.kind == CollectiveKind::all_to_all)
+    shape[0] = 1;
+  w.x = random.layout(random.floating(), shape);
+  w.ranks = random.pick<int64_t>({-1, 1});
+  if (w.kind == CollectiveKind::shift) w.peer = random.between(-3, 3);
+  trial.operand(w.x, Values::unit);
+  trial.result(w.x.dtype, w.x.numel());
+  trial.work = std::move(w);
+}
+
+template <>
+void draw<OwnRank>(Random&, Trial& trial) {
+  trial.result(DType::i64, 1);
+  trial.work = OwnRank{"alone"};
+}
+
+template <>
+void draw<OwnBlock>(Random& random, Trial& trial) {
+  Sizes shape = random.shape(1, 3, 300);
+  shape[0] = 1;
+  OwnBlock w{"alone", random.layout(random.floating(), shape)};
+  trial.operand(w.x, Values::unit);
+  trial.result(w.x.dtype, w.x.numel());
+  trial.work = std::move(w);
+}
+
 template <>
 void draw<Foreign>(Random& random, Trial& trial) {
   const int64_t count = random.between(0, 100);

@@ -135,6 +135,9 @@ std::vector<Work> samples() {
           Factor{sub, MatrixFunction::inverse, l},
           Solve{sub, l, l},
           Fourier{l, 1},
+          Collective{CollectiveKind::shift, CollectiveReducer::max, "g", l, 1, 3},
+          OwnRank{"g"},
+          OwnBlock{"g", l},
           pointwise,
           loops,
           foreign({})};

@@ -16,9 +16,14 @@ namespace {
 
 constexpr size_t guard = 128;  // bytes on either side
 
-// Work on one worker and on several.
-WorkerPool& pool_of(int workers) {
-  static WorkerPool one(1), four(4);
+// Work on one worker and on several, by one rank.
+Context& context_of(int workers) {
+  static Context one({.workers = 1}), four({.workers = 4});
+  static const bool bound = [] {
+    for (Context* c : {&one, &four}) rank_groups(*c).bind("alone", single_rank());
+    return true;
+  }();
+  GRADUS_CHECK(bound);
   return workers == 1 ? one : four;
 }
 
@@ -39,7 +44,7 @@ void run_kernel(const Kernel& kernel, std::byte* const* args, int workers) {
   std::unique_ptr<void, decltype(free)> memory(::operator new(bytes, alignment), free);
   auto* scratch = static_cast<std::byte*>(memory.get());
   std::memset(scratch, 0xff, bytes);
-  KernelScope scope{pool_of(workers), scratch};
+  KernelScope scope{context_of(workers).workers(), scratch, &context_of(workers)};
   kernel.run(kernel.parameters.get(), args, scope);
   for (size_t i = kernel.scratch_bytes; i < bytes; ++i)
     if (scratch[i] != std::byte{0xff}) throw InternalError("it writes behind its scratch memory");
