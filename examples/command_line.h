@@ -19,6 +19,8 @@ struct CommandLine {
   bool small = false;        // a setting of seconds, for the tests
   std::optional<int> steps;  // of training
   std::string plot;          // the figure goes there, if anywhere
+  int ranks = 2;             // threads that run it together, where it is for several ranks
+  bool mpi = false;          // the processes that mpirun has started run it instead
 
   // Throws gradus::Error for what is not known.
   static CommandLine parse(int argc, char** argv) {
@@ -34,18 +36,29 @@ struct CommandLine {
       } else if (flag == "--plot") {
         out.plot = value();
       } else if (flag == "--steps") {
-        const std::string text = value();
-        int steps = 0;
-        auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
-        if (error != std::errc() || *end != '\0' || steps < 1)
-          throw gradus::Error("--steps takes a whole number from 1 on, not '{}'", text);
-        out.steps = steps;
+        out.steps = number(flag, value());
+      } else if (flag == "--ranks") {
+        out.ranks = number(flag, value());
+      } else if (flag == "--mpi") {
+        out.mpi = true;
       } else {
-        throw gradus::Error("'{}' is not known; there are --small, --steps NUMBER, --plot FILE.svg",
-                            flag);
+        throw gradus::Error(
+            "'{}' is not known; there are --small, --steps NUMBER, --plot FILE.svg, and where "
+            "ranks "
+            "work together --ranks NUMBER, --mpi",
+            flag);
       }
     }
     return out;
+  }
+
+ private:
+  static int number(std::string_view flag, const std::string& text) {
+    int n = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (error != std::errc() || *end != '\0' || n < 1)
+      throw gradus::Error("{} takes a whole number from 1 on, not '{}'", flag, text);
+    return n;
   }
 };
 

@@ -93,9 +93,10 @@ inline std::shared_ptr<const gradus::ir::Graph> graph(const gradus::ir::Module& 
 // Runs one program again and again, with kernels compiled before the first time.
 class Runner {
  public:
-  explicit Runner(const gradus::ir::Graph& program)
-      : state_(gradus::Code::compile(program), gradus::Context::default_context(),
-               {.fusion = gradus::FusionMode::first}) {}
+  explicit Runner(
+      const gradus::ir::Graph& program,
+      const std::shared_ptr<gradus::Context>& context = gradus::Context::default_context())
+      : state_(gradus::Code::compile(program), context, {.fusion = gradus::FusionMode::first}) {}
 
   // Stage 0.
   std::vector<gradus::Tensor> run(std::span<const gradus::Tensor> inputs) {
@@ -115,8 +116,9 @@ class Runner {
 // the inputs from the one named `first_weight` on: stages 0 and 1.
 class TrainingStep {
  public:
-  TrainingStep(const gradus::ir::Graph& program, const std::string& first_weight)
-      : TrainingStep(program, weights_of(program, first_weight)) {}
+  TrainingStep(const gradus::ir::Graph& program, const std::string& first_weight,
+               const std::shared_ptr<gradus::Context>& context = gradus::Context::default_context())
+      : TrainingStep(program, weights_of(program, first_weight), context) {}
 
   double run(std::span<const gradus::Tensor> inputs) {
     results_ = runner_.run(inputs);
@@ -129,8 +131,10 @@ class TrainingStep {
   const std::vector<gradus::Tensor>& gradients() const { return gradients_; }
 
  private:
-  TrainingStep(const gradus::ir::Graph& program, std::vector<std::string> weights)
-      : runner_(gradus::ir::differentiate(program, {.order = 1, .wrt = std::move(weights)})) {}
+  TrainingStep(const gradus::ir::Graph& program, std::vector<std::string> weights,
+               const std::shared_ptr<gradus::Context>& context)
+      : runner_(gradus::ir::differentiate(program, {.order = 1, .wrt = std::move(weights)}),
+                context) {}
   static std::vector<std::string> weights_of(const gradus::ir::Graph& program,
                                              const std::string& first) {
     std::vector<std::string> out;

@@ -16,6 +16,7 @@ void bind_loops(nb::module_& m);      // TracedBody, what runs it
 void bind_calls(nb::module_& m);      // CallCache
 void bind_python_op(nb::module_& m);  // PythonFunction, FunctionContext
 void bind_potential(nb::module_& m);  // Potential, what it gives, its checks
+void bind_ranks(nb::module_& m);      // Ranks, what makes them
 
 // Operators and NumPy's protocol as methods of Tensor.
 void add_methods(nb::class_<Variable>& tensor);

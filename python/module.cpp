@@ -21,6 +21,7 @@ NB_MODULE(_gradus, m) {
   bind_calls(m);
   bind_python_op(m);
   bind_potential(m);
+  bind_ranks(m);
   // Runs when the program ends, before the interpreter is taken down.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] { shut_door(); }));
 }

@@ -5,11 +5,13 @@
 
 #include <charconv>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "gradus/communicator.h"
 #include "gradus/error.h"
 
 namespace gradus::cli {
@@ -36,10 +38,11 @@ std::optional<T> whole_number(std::string_view text) {
 
 // Where a program's inputs come from.
 struct InputOptions {
-  std::vector<std::string> inputs;  // .npz or .safetensors; a later one wins
-  std::string weights;              // asked after those
-  std::optional<uint64_t> random;   // the seed for what is not found
-  std::vector<std::string> set;     // "N=32"
+  std::vector<std::string> inputs;      // .npz or .safetensors; a later one wins
+  std::string weights;                  // asked after those
+  std::optional<uint64_t> random;       // the seed for what is not found
+  std::vector<std::string> set;         // "N=32"
+  std::shared_ptr<Communicator> ranks;  // that this process is one of; null: it is alone
 };
 
 struct RunCommand {
@@ -49,6 +52,7 @@ struct RunCommand {
   std::optional<uint64_t> stages;  // absent: all
   std::string outputs, profile;    // files, empty: none
   std::string resume, save_state;  // states to go on from, and left after the last stage
+  std::string ranks;               // "mpi": this process is one of several that run the program
   std::string device = "cpu";
   std::string fusion;      // off, behind, first; empty: first on a device, else off
   std::string kernels;     // a folder that keeps compiled kernels, empty: none

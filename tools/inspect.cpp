@@ -10,6 +10,7 @@
 #include "tools/device.h"
 #include "tools/output.h"
 #include "tools/program.h"
+#include "tools/ranks.h"
 
 namespace gradus::cli {
 
@@ -56,6 +57,7 @@ void disasm(const DisasmCommand& command) {
   const bool first = command.fusion == "first", peaks = !command.dump_after.empty();
   if (first && !number) open_compiler("--fusion off plans without");
   auto context = std::make_shared<Context>();
+  bind_ranks(*context, graph, nullptr);
   if (number) plan_for_device(*context, cuda_device(*number));
   std::string planned;
   if (!command.set.empty() || first || peaks || (!opaque && code->dimensions().empty())) {

@@ -160,6 +160,10 @@ void add_run(CLI::App& app, Commands& c) {
   command.add_flag("--atomics", c.run.atomics,
                    "On a device: add up what several indices add to one place by atomic additions, "
                    "faster and in no fixed order; without, in index order, with the CPU's bits");
+  add(command, "--ranks", c.run.ranks, "HOW",
+      "mpi: processes that mpirun has started are the ranks of the program's groups; %r in names "
+      "of --inputs and --outputs is a rank's number, and rank 0 prints")
+      ->check(one_of({"mpi"}));
   add(command, "--repeat", c.run.repeat, "N", "Run N times; print each stage's median time")
       ->check(whole(1));
   add(command, "--profile", c.run.profile, "T.json",

@@ -4,6 +4,7 @@
 
 #include "gradus/files.h"
 #include "gradus/messages.h"
+#include "tools/ranks.h"
 
 namespace gradus::cli {
 
@@ -79,9 +80,11 @@ ImportedProgram load_program(const std::string& path, const InputOptions& from) 
 InputSources open_sources(const InputOptions& options, const ImportedProgram& program,
                           std::shared_ptr<Context> context) {
   InputSources sources;
+  bind_ranks(*context, program.module.program(), options.ranks);
   if (options.random) sources = random_sources(*options.random, context);
   auto files = std::make_shared<Files>(std::move(context));
-  for (auto it = options.inputs.rbegin(); it != options.inputs.rend(); ++it) files->open(*it);
+  for (auto it = options.inputs.rbegin(); it != options.inputs.rend(); ++it)
+    files->open(file_of_rank(*it, options.ranks));
   const std::string& weights = options.weights;
   NamedTensors own = program.weights;
   std::string origin = "the model";
@@ -97,6 +100,7 @@ InputSources open_sources(const InputOptions& options, const ImportedProgram& pr
     return it == own.end() ? std::nullopt : std::optional(FoundTensor{it->second, origin});
   };
   sources.sizes = read_sizes(options.set, program.module.program());
+  share_inputs(sources, program.module.program(), options.ranks);
   return sources;
 }
 

@@ -15,6 +15,7 @@
 #include "tools/output.h"
 #include "tools/profile.h"
 #include "tools/program.h"
+#include "tools/ranks.h"
 
 namespace gradus::cli {
 
@@ -210,15 +211,17 @@ std::string times_report(std::vector<std::vector<double>>& times) {
 
 }  // namespace
 
-void run(const RunCommand& command) {
-  check_command(command);
+namespace {
+
+void run_rank(const RunCommand& command) {
   ImportedProgram loaded = load_program(command.program, command.from);
   const ir::Graph& program = loaded.module.program();
   size_t stages = stages_to_run(command, program);
   // What cannot be written is said before the work is done.
-  if (!command.outputs.empty()) {
+  const std::string outputs = file_of_rank(command.outputs, command.from.ranks);
+  if (!outputs.empty()) {
     check_names(program, stages);
-    AtomicFile probe(command.outputs);
+    AtomicFile probe(outputs);
   }
   if (!command.profile.empty()) AtomicFile probe(command.profile);
   if (!command.save_state.empty()) AtomicFile probe(command.save_state);
@@ -296,9 +299,10 @@ void run(const RunCommand& command) {
 
   progress.clear();
   if (!command.save_state.empty()) state.save(command.save_state);
-  if (!command.outputs.empty()) write_outputs(command.outputs, results);
+  if (!outputs.empty()) write_outputs(outputs, results);
   if (!command.profile.empty())
     write_file(command.profile, trace_json(recorder.events(), program.source.get()));
+  if (command.from.ranks && command.from.ranks->rank() > 0) return;
   put(report(results, first));
   if (!command.profile.empty()) put(profile_report(recorder.events(), *code, recorder.steps()));
   if (command.repeat > 1) put(times_report(times));
@@ -307,6 +311,20 @@ void run(const RunCommand& command) {
   if (shows_code) put(describe_code(state, command.dump_after));
   if (command.stats && device) put(host_report(state));
   if (command.stats) put(kernels_report(kernel_statistics(*context)));
+}
+
+}  // namespace
+
+void run(const RunCommand& command) {
+  check_command(command);
+  RunCommand own = command;
+  own.from.ranks = ranks_of(command.ranks);
+  try {
+    run_rank(own);
+  } catch (const std::exception& e) {
+    if (own.from.ranks) own.from.ranks->abandon(e.what());
+    throw;
+  }
 }
 
 }  // namespace gradus::cli

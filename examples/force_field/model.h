@@ -6,8 +6,12 @@
 #include "examples/force_field/clusters.h"
 #include "examples/training.h"
 
+#ifndef FORCE_FIELD_FOLDER
+#define FORCE_FIELD_FOLDER EXAMPLE_FOLDER
+#endif
+
 inline gradus::ir::Module program(const char* name) {
-  return gradus::ir::parse_file(std::string(EXAMPLE_FOLDER "/") + name).module;
+  return gradus::ir::parse_file(std::string(FORCE_FIELD_FOLDER "/") + name).module;
 }
 
 // A potential may be copied; copies share one state and are for one thread.
@@ -23,11 +27,22 @@ class ForceField {
  public:
   static constexpr int64_t functions = 16, width = 24, batch = 16;
 
+  // The part of each batch that one of several ranks works on, by the program that they share.
+  struct Share {
+    gradus::ir::Module program;
+    std::shared_ptr<gradus::Context> context;
+    int64_t rank = 0, ranks = 1;
+  };
+
   // First weights; what the network sees is made to vary by about 1 over `set`, and its energy
   // begins at the set's mean.
   ForceField(const clusters::Set& set, Random& random)
+      : ForceField(set, random,
+                   {program("force_field.ir"), gradus::Context::default_context(), 0, 1}) {}
+  ForceField(const clusters::Set& set, Random& random, Share share)
       : module_(program("force_field.ir")),
-        training_(module_.program(), "w1"),
+        share_(std::move(share)),
+        training_(share_.program.program(), "w1", share_.context),
         weights_(first_weights(set, random)) {
     std::vector<double> centres(functions);
     for (size_t k = 0; k < functions; ++k) centres[k] = 3.0 + 0.4 * static_cast<double>(k);
@@ -41,6 +56,7 @@ class ForceField {
     clusters::Set drawn;
     for (int64_t n = 0; n < batch; ++n) {
       const size_t k = random.below(set.size());
+      if (n % share_.ranks != share_.rank) continue;
       auto piece = [k](const clusters::Vector& from, clusters::Vector& to) {
         const auto first = from.begin() + static_cast<ptrdiff_t>(k * clusters::coordinates);
         to.insert(to.end(), first, first + clusters::coordinates);
@@ -104,6 +120,7 @@ class ForceField {
   }
 
   gradus::ir::Module module_;
+  Share share_;
   TrainingStep training_;
   Adam weights_;
   std::vector<gradus::Tensor> constants_;  // centre, shift, scale
