@@ -147,8 +147,8 @@ struct Rank {
 };
 
 // Between programs of different ranks. What has been sent is a `token`, without elements: a result
-// of the program, so that the call stays, and an operand of `receive`, so that its derivative, which
-// sends, has a result in turn.
+// of the program, so that the call stays, and an operand of `receive`, so that its derivative,
+// which sends, has a result in turn.
 struct Send {
   static constexpr auto name = "send"sv;
   static constexpr auto doc = "sends x to the rank `dest` of a group; y is a token"sv;

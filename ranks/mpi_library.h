@@ -1,5 +1,5 @@
-// MPI, opened at run time: functions and handles as the library that is found has them. No header of
-// MPI's is needed to build this.
+// MPI, opened at run time: functions and handles as the library that is found has them. No header
+// of MPI's is needed to build this.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +55,8 @@ struct MpiLibrary {
   MpiHandle signed_ints[4] = {}, unsigned_ints[4] = {};  // of 1, 2, 4, 8 bytes
 };
 
-// Opens it at the first call: `wanted`, or what MpiOptions::library says of none. Throws Error where
-// there is none, or where another one has been opened before.
+// Opens it at the first call: `wanted`, or what MpiOptions::library says of none. Throws Error
+// where there is none, or where another one has been opened before.
 const MpiLibrary& mpi_library(const std::string& wanted);
 
 }  // namespace gradus::ranks

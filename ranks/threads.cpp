@@ -59,8 +59,8 @@ class Hub {
     const Message message = std::move(box.front());
     box.pop_front();
     if (message.call.dtype != call.dtype || message.call.count != call.count)
-      fail(fmt::format("rank {} sends {}, and rank {} expects {}", peer, to_string(message.call),
-                       rank, to_string(call)));
+      fail(fmt::format("rank {} calls {}, and rank {} {}", peer, to_string(message.call), rank,
+                       to_string(call)));
     ranks::copy_bytes(out, message.bytes.data(), static_cast<int64_t>(message.bytes.size()));
   }
 

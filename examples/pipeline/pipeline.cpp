@@ -1,5 +1,5 @@
-// A network whose layers lie on different ranks, each with a program of its own. README.md says what
-// comes out.
+// A network whose layers lie on different ranks, each with a program of its own. README.md says
+// what comes out.
 #include "examples/ranks.h"
 #include "examples/training.h"
 
@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t width = 16, rows = 8, parts = 4;  // a batch is four parts of eight rows
 
-// The program of one rank: it receives, computes a layer, and sends; the first has the rows instead,
-// the last the loss.
+// The program of one rank: it receives, computes a layer, and sends; the first has the rows
+// instead, the last the loss.
 std::string program_of(int rank, int ranks) {
   const bool first = rank == 0, last = rank == ranks - 1;
   std::string text = fmt::format(

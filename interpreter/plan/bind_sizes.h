@@ -10,8 +10,8 @@ namespace gradus::interpreter {
 std::vector<int64_t> rank_counts(const Code& code, Context* context);
 
 // Checks every input of the stage against its declared type and `place`, and extends `sizes` (by
-// the index of Code::dimensions()), also by those that `ranks` says. Throws Error that says which stage and input, what was expected
-// and what came.
+// the index of Code::dimensions()), also by those that `ranks` says. Throws Error that says which
+// stage and input, what was expected and what came.
 void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs, Device place,
                 std::span<const int64_t> ranks, DimensionSizes& sizes);
 

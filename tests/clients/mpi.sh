@@ -1,6 +1,6 @@
 # Processes under Open MPI and MPICH: every call of a group, what happens where a rank gives up, is
 # late or dies, the examples of several ranks, and `gradus run --ranks mpi`.
-# SPEC C1, C3, C4
+# SPEC C3
 # $BUILD is the build folder, $GRADUS_SOURCE_DIR the tree; the folder is empty and ours. $RANKS: which
 # numbers of ranks.
 set -eu

@@ -1,6 +1,6 @@
 // Programs whose ranks exchange values: against the program that nobody shares out, and every
 // derivative against differences of the stage before, of all ranks together.
-// SPEC C1, C2
+// SPEC C2
 #include <filesystem>
 #include <fstream>
 
