@@ -1,5 +1,6 @@
 #include "ops/collectives.h"
 
+#include <algorithm>
 #include <set>
 
 #include "gradus/error.h"
@@ -247,15 +248,18 @@ Sharing joined(const InferCall& call, const std::string& group) {
 }  // namespace
 
 void place_results(InferCall& call) {
+  const bool any = std::ranges::any_of(call.in, [](const ir::OperandType& o) {
+    return o.kind == ir::OperandType::Kind::tensor && o.type->placement;
+  });
+  if (!any) {
+    for (Type& t : call.out) t.placement = {};
+    return;
+  }
   ir::Type all;  // groups over which an operand is not replicated
   for (const ir::OperandType& o : call.in) {
     if (o.kind != ir::OperandType::Kind::tensor || !o.type->placement) continue;
     for (const ir::Placement::Entry& e : o.type->placement->entries)
       all.set_sharing(e.group, Sharing::varying);
-  }
-  if (!all.placement) {
-    for (Type& t : call.out) t.placement = {};
-    return;
   }
   const std::vector<ir::Placement::Entry> groups = all.placement->entries;
   for (const ir::Placement::Entry& e : groups) all.set_sharing(e.group, joined(call, e.group));
@@ -290,14 +294,17 @@ std::vector<std::string> groups_in(const ir::Graph& graph) {
   return {groups.begin(), groups.end()};
 }
 
-bool has_messages(const ir::Graph& graph) {
-  for (const ir::Stage& stage : graph.stages)
-    for (const ir::Node& node : stage.nodes)
-      if (node.op == &record<Send>() || node.op == &record<Receive>()) return true;
-  return false;
+bool is_message(const ir::Node& node) {
+  return node.op == &record<Send>() || node.op == &record<Receive>();
 }
 
-Value share_as(const Value& x, const Type& type) {
+bool has_messages(const ir::Graph& graph) {
+  return std::ranges::any_of(graph.stages, [](const ir::Stage& stage) {
+    return std::ranges::any_of(stage.nodes, is_message);
+  });
+}
+
+Value share_as(const Value& x, Type type) {
   Value y = x;
   const auto placement = x.type.placement;
   if (placement)

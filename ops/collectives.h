@@ -193,10 +193,12 @@ void place_results(InferCall& call);
 // The groups whose ranks a program, or a graph that it names, speaks to or counts: each once.
 std::vector<std::string> groups_in(const ir::Graph& graph);
 
-// Whether the program itself sends or receives.
+// Whether the node sends or receives: no two calls are one, and none is made again.
+bool is_message(const ir::Node& node);
+// Whether one of the graph's own nodes does.
 bool has_messages(const ir::Graph& graph);
 
 // x as this type says it is shared: parts are added up, what all know becomes each rank's own.
-Value share_as(const Value& x, const Type& type);
+Value share_as(const Value& x, Type type);
 
 }  // namespace gradus::ops

@@ -5,6 +5,7 @@
 #include "gradus/registry.h"
 #include "gradus/rules.h"
 #include "ops/assemble.h"
+#include "ops/collectives.h"
 #include "ops/families.h"
 #include "ops/solvers.h"
 #include "ops/structural.h"
@@ -68,6 +69,11 @@ SmallVector<Type, 2> types_given(const InferCall& call, std::span<const ir::Oper
                                  const GraphName& named, std::string_view part) {
   if (!named.graph) call.fail("graph '{}' is not known here", named.name);
   const ir::Graph& graph = *named.graph;
+  if (has_messages(graph))
+    call.fail(
+        "graph '{}' sends or receives, which a {} cannot: it may be run again; exchange by `shift` "
+        "or another collective",
+        named.name, part);
   const Substitution s =
       match_arguments(InferCall{call.op, in, call.attributes, {}, call.equalities}, graph);
   SmallVector<Type, 2> types;

@@ -28,11 +28,12 @@ VjpCall PullBack::call(World& world, const Operator& op, const Attributes& attri
   return call;
 }
 
-Value fit(const Value& gradient, const Type& type) {
-  return share_as(fit_here(gradient, type), type);
+Value fit(const Value& gradient, Type type) {
+  Value g = fit_here(gradient, type);
+  return same_sharing(g.type, type) ? g : share_as(g, type);
 }
 
-Value fit_here(const Value& gradient, const Type& type) {
+Value fit_here(const Value& gradient, Type type) {
   if (gradient.dims() == type.dims) return cast(gradient, type.dtype);
   Value g = cast(sum_to(gradient, type.dims), type.dtype);
   // Where an f64[N] met an f64[M], the gradient may be of the other name: the same size, which

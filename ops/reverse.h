@@ -28,9 +28,9 @@ class PullBack {
 
 // The gradient of an operand of that type: undoes broadcasting and promotion, and what ranks of a
 // group did with a value that they share (ops/collectives.h).
-Value fit(const Value& gradient, const Type& type);
+Value fit(const Value& gradient, Type type);
 // The same, but for what ranks share.
-Value fit_here(const Value& gradient, const Type& type);
+Value fit_here(const Value& gradient, Type type);
 
 // Adds a contribution to what has arrived, which is undefined at first.
 void accumulate(Value& sum, const Value& contribution);

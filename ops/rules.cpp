@@ -57,10 +57,10 @@ Value cast(const Value& x, DType dtype) {
 Value full(World& world, const Dims& shape, double value, DType dtype) {
   return emit_all<Full>(world, {}, {.shape = shape, .value = value, .dtype = dtype})[0];
 }
-Value zeros_of(World& world, const Type& type) {
+Value zeros_of(World& world, Type type) {
   return share_as(full(world, type.dims, 0, type.dtype), type);
 }
-Value zeros_to_fill(World& world, const Type& type) {
+Value zeros_to_fill(World& world, Type type) {
   return share_as(expand(full(world, {}, 0, type.dtype), type.dims), type);
 }
 Value zeros_like(const Value& x) { return zeros_of(*x.world, x.type); }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <list>
 #include <optional>
 
 #include <sched.h>
@@ -74,8 +75,20 @@ class MpiRank final : public Communicator {
     check(mpi_.comm_set_errhandler(news_, mpi_.errors_return), "MPI_Comm_set_errhandler");
     heard_.resize(static_cast<size_t>(size_));
   }
-  // Communicators are not freed: all ranks would have to, at the same time.
-  ~MpiRank() override = default;
+  // Communicators are not freed: all ranks would have to, at the same time. Messages on their way
+  // are waited for, since their memory goes.
+  ~MpiRank() override {
+    const auto end = steady_clock::now() + limit_;
+    try {
+      while (!posted_.empty() && failure_.empty() && steady_clock::now() < end) {
+        test_posted();
+        hear_news();
+        sched_yield();
+      }
+    } catch (...) {  // those that are left are nobody's
+    }
+    if (!posted_.empty()) new std::list<Posted>(std::move(posted_));
+  }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   bool in_rank_order() const override { return in_rank_order_; }
@@ -122,6 +135,12 @@ class MpiRank final : public Communicator {
   void refuse_after_failure() const {
     if (!failure_.empty()) throw Error("{}", failure_);
   }
+  // Messages that have not arrived.
+  struct Posted {
+    std::vector<std::byte> bytes;
+    MpiHandle request = 0;
+  };
+
   [[noreturn]] void fail(std::string message) {
     if (failure_.empty()) failure_ = std::move(message);
     any_failed = true;
@@ -196,7 +215,7 @@ class MpiRank final : public Communicator {
         return send_to(p, in, n, bits, ranks::modulo(rank_ + by, size_));
       }
       case CollectiveKind::send:
-        return send_to(p, in, n, bits, static_cast<int>(c.peer));
+        return post(in, block, n, bits, static_cast<int>(c.peer));
       case CollectiveKind::receive:
         return receive_from(p, out, n, bits, static_cast<int>(c.peer));
     }
@@ -207,6 +226,23 @@ class MpiRank final : public Communicator {
   }
   void receive_from(Pending& p, std::byte* out, int n, MpiHandle type, int peer) {
     check(mpi_.irecv(out, n, type, peer, data_tag, comm_, &new_request(p)), "MPI_Irecv");
+  }
+
+  // A message is on its way when the call returns: two ranks may send to each other first.
+  void post(const std::byte* in, int64_t bytes, int n, MpiHandle type, int peer) {
+    test_posted();
+    Posted& message = posted_.emplace_back();
+    message.bytes.assign(in, in + bytes);
+    message.request = mpi_.request_null;
+    check(mpi_.isend(message.bytes.data(), n, type, peer, data_tag, comm_, &message.request),
+          "MPI_Isend");
+  }
+  void test_posted() {
+    std::erase_if(posted_, [this](Posted& message) {
+      int done = 0;
+      check(mpi_.test(&message.request, &done, mpi_.status_ignore), "MPI_Test");
+      return done != 0;
+    });
   }
 
   // Everybody gets everybody's values, and combines them in the order of ranks.
@@ -247,6 +283,7 @@ class MpiRank final : public Communicator {
       if (round == eager_rounds) began = looked = now;
       if (now - looked < std::chrono::milliseconds(1)) continue;
       looked = now;
+      test_posted();
       hear_news();
       if (now - began > limit_) give_up_waiting(p);
     }
@@ -326,6 +363,7 @@ class MpiRank final : public Communicator {
   int rank_ = 0, size_ = 1;
   uint64_t calls_ = 0;
   std::vector<Pending> pending_;  // in the order of their begin
+  std::list<Posted> posted_;
   std::string failure_;
   bool has_given_up_ = false;
   std::vector<bool> heard_;  // by rank: in the last second of waiting

@@ -27,7 +27,7 @@ enum class CollectiveKind : uint8_t {
   all_to_all,      // out[size * count]: block r is block `rank` of in[size * count] of rank r
   broadcast,       // out[count] = in[count] of rank `peer`; `in` of others is not read
   shift,           // out[count] = in[count] of rank (rank - peer) mod size
-  send,            // in[count] goes to rank `peer`; `out` is not written
+  send,            // in[count] goes to rank `peer`, and need not have arrived; `out` is not written
   receive,         // out[count] = what rank `peer` sends; `in` is not read
 };
 enum class CollectiveReducer : uint8_t { sum, max, min };

@@ -111,9 +111,9 @@ Value cast(const Value& x, DType dtype);  // itself if it has that dtype
 Value full(World& world, const Dims& shape, double value, DType dtype);
 Value zeros_like(const Value& x);  // `full` of x's shape: x's values are not read
 Value ones_like(const Value& x);
-Value zeros_of(World& world, const Type& type);
+Value zeros_of(World& world, Type type);
 // The same where only parts are going to stay: one element, seen as all of them.
-Value zeros_to_fill(World& world, const Type& type);
+Value zeros_to_fill(World& world, Type type);
 
 Value arange(World& world, const Dim& n);            // 0, 1, .. n - 1, as i64
 Value eye(World& world, const Dim& n, DType dtype);  // n x n

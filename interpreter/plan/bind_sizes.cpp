@@ -130,9 +130,14 @@ void check_ranges(const Code& code, size_t stage, const DimensionSizes& sizes) {
 
 std::vector<int64_t> rank_counts(const Code& code, Context* context) {
   std::vector<int64_t> sizes;
+  if (!code.rank_program()) return sizes;
   for (const ir::SizeRange& r : code.graph().ranges)
     if (!r.group.empty())
       sizes.push_back(context ? rank_groups(*context).find(r.group)->size() : 1);
+  for (size_t s = 0; s < code.stages(); ++s)
+    for (const Instruction& i : code.stage(s).instructions)
+      for (const auto& body : i.bodies)
+        for (const int64_t n : rank_counts(*body, context)) sizes.push_back(n);
   return sizes;
 }
 

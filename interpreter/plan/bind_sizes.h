@@ -6,7 +6,8 @@
 namespace gradus::interpreter {
 
 // How many ranks the groups have that the program's sizes are named after, in the order of its
-// ranges; 1 without a context. Throws Error for a group that is not bound.
+// ranges, then those of the graphs that it runs; 1 without a context. Throws Error for a group that
+// is not bound.
 std::vector<int64_t> rank_counts(const Code& code, Context* context);
 
 // Checks every input of the stage against its declared type and `place`, and extends `sizes` (by

@@ -370,7 +370,9 @@ LoopCode LoopMaker::make_loop(LoopCode loop, std::shared_ptr<const Code> body,
   StepPlacer placer(loop);
   if (loop.code->segments() > 1) {
     loop.kernels = choice_;
-    loop.kernels.dump = nullptr;  // the plan outlives the state that it is made for
+    // The plan outlives the state that it is made for.
+    loop.kernels.dump = nullptr;
+    loop.kernels.context = nullptr;
     d.plan->runs_states = true;
   } else {
     std::vector<Tensor> inputs = step_inputs(loop);

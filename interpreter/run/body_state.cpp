@@ -22,7 +22,10 @@ std::shared_ptr<Context> context_here() {
 // With what has been compiled by now, and told of to the state that runs the loop.
 KernelChoice choice_now(KernelChoice kernels) {
   if (kernels.mode == FusionMode::behind) kernels.set = kernels.source->ready();
-  if (const StageRun* run = current_run()) kernels.dump = run->s.place.kernels.dump;
+  if (const StageRun* run = current_run()) {
+    kernels.dump = run->s.place.kernels.dump;
+    kernels.context = run->s.place.context.get();
+  }
   return kernels;
 }
 

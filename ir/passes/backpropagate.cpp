@@ -227,7 +227,7 @@ class Sweep {
   }
 
   ops::Value share(const ops::Value& gradient, ValueId target) const {
-    return ops::share_as(gradient, Type(graph_[target].type));
+    return ops::share_as(gradient, graph_[target].type);
   }
 
   void add(ValueId& slot, const ops::Value& contribution) {

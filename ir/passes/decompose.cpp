@@ -66,7 +66,7 @@ void take_apart(Graph& graph, size_t stage, const Node& node, std::vector<Node>&
     const Type& type = graph[node.results[i]].type;
     ValueId by = GraphWorld::id_of(same_sharing(call.results[i].type, type)
                                        ? call.results[i]
-                                       : ops::share_as(call.results[i], Type(type)));
+                                       : ops::share_as(call.results[i], type));
     substitute.replace(node.results[i], by);
     hand_name_over(graph, node.results[i], by);
   }

@@ -3,6 +3,7 @@
 
 #include "gradus/passes.h"
 #include "gradus/rewrite.h"
+#include "ops/collectives.h"
 #include "ops/structural.h"
 
 namespace gradus::ir {
@@ -61,6 +62,7 @@ void eliminate_common_subexpressions(Graph& graph, size_t first_stage) {
       done.push_back(std::move(node));
       const OperatorTraits& traits = done.back().op->traits;
       if (s < first_stage || traits.structural || traits.opaque) continue;
+      if (ops::is_message(done.back())) continue;
       auto [earlier, added] = seen.insert(done.size() - 1);
       if (added) continue;
       for (size_t i = 0; i < done.back().results.size(); ++i) {

@@ -119,6 +119,7 @@ class ScanDerivative {
     if (all_again_) return true;
     const OperatorTraits& traits = n.op->traits;
     if (traits.opaque || traits.loop || n.op->data_sized) return false;
+    if (traits.collective && !traits.may_be_view) return false;
     return std::ranges::all_of(n.operands, [&](const Operand& o) {
       const ValueId v = value_in(o);
       if (v == no_value) return true;

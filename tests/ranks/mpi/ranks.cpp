@@ -99,6 +99,13 @@ void check_messages(Communicator& ranks) {
   for (const uint64_t t : tickets) ranks.wait(t);
   for (int k = 0; k < 3; ++k) require(got[k] == before + 0.5 + k, "a message went astray");
   require(sum == size, "a sum is off while messages are on their way");
+  // All send before any receives, more than a library takes without a receiver.
+  std::vector<double> large(1 << 18, rank + 0.25), other_large(large.size());
+  const auto n = static_cast<int64_t>(large.size());
+  ranks.run({CollectiveKind::send, {}, DType::f64, n, next}, bytes(large[0]), {});
+  ranks.run({CollectiveKind::receive, {}, DType::f64, n, before}, {}, bytes(other_large[0]));
+  require(other_large[0] == before + 0.25 && other_large.back() == before + 0.25,
+          "a large message is off");
 }
 
 void check_all(bool in_rank_order) {
