@@ -164,7 +164,8 @@ void run(const std::string& mode, int number) {
       expect_failure(*ranks, {"has waited 2000 ms in call 1, all_reduce of 1 f64", "for rank 1"});
   } else if (mode == "die") {
     std::vector<Trial> list = trials(ranks->size());
-    std::erase_if(list, [](const Trial& t) { return t.call.dtype != DType::f64 || t.in % 7 || !t.in; });
+    std::erase_if(list,
+                  [](const Trial& t) { return t.call.dtype != DType::f64 || t.in % 7 || !t.in; });
     for (int n = 0; n < static_cast<int>(list.size()); ++n) {
       if (ranks->rank() == 1 && n == number) kill(getpid(), SIGKILL);
       run_all(*ranks, {list[static_cast<size_t>(n)]});
