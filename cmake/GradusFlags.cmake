@@ -53,7 +53,8 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
     # CCACHE_NOHASHDIR: build folders of one tree share what they compiled. Debug information then
     # may name another build folder; the sources are named by full path.
     # CCACHE_SLOPPINESS: what it asks for where headers are precompiled. None reads the clock.
-    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_NOHASHDIR=1
+    # CCACHE_COMMENTS: g++ knows a header again, which it has precompiled, by all of its text.
+    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_NOHASHDIR=1 CCACHE_COMMENTS=1
         CCACHE_SLOPPINESS=pch_defines,time_macros ${GRADUS_CCACHE})
   endif()
 endif()
