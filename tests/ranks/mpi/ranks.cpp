@@ -1,6 +1,7 @@
 // One of several processes that MPI has started: every call against the same calls by threads.
-//   mpi_ranks_test all | abandon | late | die N
-// `die N`: rank 1 is killed before its call N, of one call of each kind.
+//   mpi_ranks_test all | abandon | late | die N | cut
+// `die N`: rank 1 is killed before its call N, of one call of each kind. `cut`: calls for 30 s, which
+// the network does not last.
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -169,6 +170,15 @@ void run(const std::string& mode, int number) {
     for (int n = 0; n < static_cast<int>(list.size()); ++n) {
       if (ranks->rank() == 1 && n == number) kill(getpid(), SIGKILL);
       run_all(*ranks, {list[static_cast<size_t>(n)]});
+    }
+  } else if (mode == "cut") {
+    if (ranks->rank() == 0) std::fprintf(stderr, "ready\n");
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (std::chrono::steady_clock::now() < end) {
+      double x = 1, y = 0;
+      ranks->run({CollectiveKind::all_reduce, {}, DType::f64, 1, 0},
+                 reinterpret_cast<std::byte*>(&x), reinterpret_cast<std::byte*>(&y));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   } else {
     throw Error("'{}' is no mode", mode);
