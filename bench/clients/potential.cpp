@@ -1,13 +1,14 @@
 // A potential alone, for bench/clients/plugin.py: bench_potential PROGRAM WEIGHTS INPUT.npz
-// INPUT.npz has positions, species, edges, shifts and ghosts. For each number of calls that it reads,
-// it makes them and prints the seconds that they took.
+// INPUT.npz has positions, species, edges, shifts and ghosts. For each number of calls that it
+// reads, it makes them and prints the seconds that they took.
+#include "gradus/potential.h"
+
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 
 #include "gradus/files.h"
 #include "gradus/kernels.h"
-#include "gradus/potential.h"
 
 using namespace gradus;
 

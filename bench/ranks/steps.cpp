@@ -1,7 +1,7 @@
 // Steps of a program on one or several ranks, and what of them the calls of its groups take:
 //   [mpirun -np 2] build/dev/bin/bench_rank_steps PROGRAM.ir INPUTS%r.npz STEPS
-// Rank 0 prints a line of JSON: by step, in microseconds, the whole and the calls; and the calls of a
-// step, with their bytes.
+// Rank 0 prints a line of JSON: by step, in microseconds, the whole and the calls; and the calls of
+// a step, with their bytes.
 #include <chrono>
 #include <cstdio>
 

@@ -1,7 +1,7 @@
 // One of several processes that MPI has started: every call against the same calls by threads.
 //   mpi_ranks_test all | abandon | late | die N | cut
-// `die N`: rank 1 is killed before its call N, of one call of each kind. `cut`: calls for 30 s, which
-// the network does not last.
+// `die N`: rank 1 is killed before its call N, of one call of each kind. `cut`: calls for 30 s,
+// which the network does not last.
 #include <csignal>
 #include <cstdio>
 #include <cstring>
