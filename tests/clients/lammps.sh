@@ -48,13 +48,14 @@ done
 
 # ASE relaxes the crystal, and its Hessian is LAMMPS' dynamical matrix.
 argon=$GRADUS_SOURCE_DIR/clients/kim/argon
-if "$PYTHON" -c 'import ase' 2>/dev/null; then
+export PYTHONPATH=$BUILD/python PYTHONDONTWRITEBYTECODE=1
+if "$PYTHON" -c 'import ase, gradus' 2>/dev/null; then
   "$PYTHON" "$here/phonons.py" relax "$argon" || fail 'relaxation'
   lmp "$package/lmp" -in "$here/phonons.in" -var plugin "$PWD/plugin/gradusplugin.so" -var folder "$argon" \
     -log none >phonons.out 2>&1 || { tail -5 phonons.out >&2; fail 'dynamical_matrix'; }
   "$PYTHON" "$here/phonons.py" compare "$argon" || fail 'phonons'
 else
-  echo 'not tried without ase: phonons'
+  echo 'not tried without ase and the Python module: phonons'
 fi
 
 # refuses MESSAGE LINE...: a script ends with that error.

@@ -15,6 +15,10 @@ if command -v mpirun.openmpi >/dev/null; then launchers+=('mpirun.openmpi --over
 if command -v mpiexec.mpich >/dev/null; then launchers+=(mpiexec.mpich); fi
 [ ${#launchers[@]} -gt 0 ] || { echo 'skipped: no MPI (openmpi-bin, mpich)'; exit 77; }
 test=$BUILD/bin/mpi_ranks_test
+export PYTHONPATH=$BUILD/python PYTHONDONTWRITEBYTECODE=1
+mkdir mpich
+ln -s "$(ldconfig -p | awk '/libmpich\.so\.12 /{print $NF; exit}')" mpich/libmpi.so.12 || true
+export LD_LIBRARY_PATH=$PWD/mpich${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 # on N COMMAND...: that many processes of it, at most 60 s.
 on() {
@@ -84,6 +88,16 @@ END
     other.ir --random 3 --ranks mpi >differ.log 2>&1 || code=$?
   [ $code -ne 0 ] && [ $code -ne 124 ] || fail "$launcher: two programs: status $code"
   grep -q 'begins another program' differ.log || { cat differ.log >&2; fail "$launcher: two programs"; }
+
+  # Communicators of mpi4py, whose wheel finds Open MPI by its name, and MPICH by that of its ABI.
+  abi=openmpi
+  [ "$launcher" != mpiexec.mpich ] || abi=mpich
+  if MPI4PY_MPIABI=$abi "$PYTHON" -c 'import gradus, mpi4py' 2>/dev/null; then
+    MPI4PY_MPIABI=$abi on 3 "$PYTHON" "$GRADUS_SOURCE_DIR/tests/clients/mpi_of_python.py" 3 >mpi4py.log 2>&1 ||
+      { cat mpi4py.log >&2; fail "$launcher: mpi4py"; }
+  else
+    echo "$launcher: not tried without mpi4py and the Python module: its communicators"
+  fi
 
   for example in data_parallel halo pipeline; do
     on 2 "$BUILD/bin/example_$example" --small --mpi >$example.log 2>&1 ||
