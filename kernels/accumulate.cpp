@@ -90,4 +90,22 @@ void add_at(DType dtype, const std::byte* source, int64_t source_stride, std::by
   });
 }
 
+void add_rows_at(DType dtype, const std::byte* source, int64_t source_row, std::byte* target,
+                 const int64_t* offsets, int64_t count, int64_t n) {
+  visit_accumulation(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    auto run = [&](auto width) {
+      for (int64_t i = 0; i < count; ++i) {
+        T* t = reinterpret_cast<T*>(target) + offsets[i];
+        const T* s = reinterpret_cast<const T*>(source) + i * source_row;
+        for (int64_t j = 0; j < width; ++j) t[j] = sum<T>(t[j], s[j]);
+      }
+    };
+    if (n == 3)  // places and forces of atoms
+      run(std::integral_constant<int64_t, 3>());
+    else
+      run(n);
+  });
+}
+
 }  // namespace gradus::kernels

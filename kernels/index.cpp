@@ -139,6 +139,14 @@ void run_row(const IndexSides& s, std::byte* indexed, int64_t indexed_stride, st
     add_row(s.dtype, plain, plain_stride, indexed, indexed_stride, n, s.alpha);
 }
 
+// Rows for which a call each would take longer than what they add.
+bool adds_short_rows(const Slabs& p, int64_t rows, int64_t columns) {
+  constexpr int64_t most = 32;
+  return p.sides.action == IndexAction::add && p.sides.alpha.value == 1 && !p.target.sums &&
+         !p.sides.plain_is_number && p.shape.size() == 1 && rows == 1 && columns <= most &&
+         p.inner_indexed.back() == 1 && p.inner_plain.back() == 1;
+}
+
 // Picks [first, last) of one outer index, columns [c0, c1) of the inner rows.
 void run_picks(const Slabs& p, const Ends& ends, const int64_t* offsets, int64_t outer,
                int64_t first, int64_t last, int64_t c0, int64_t c1) {
@@ -150,6 +158,9 @@ void run_picks(const Slabs& p, const Ends& ends, const int64_t* offsets, int64_t
   auto leading = [&](const Sizes& v) { return std::span<const int64_t>(v.data(), rows_rank); };
   std::byte* indexed = ends.indexed + bytes(at.offset(0) + c0 * along_indexed, ends.indexed_dtype);
   std::byte* plain = ends.plain + bytes(at.offset(1) + c0 * along_plain, p.sides.dtype);
+  if (adds_short_rows(p, rows, c1 - c0))
+    return add_rows_at(p.sides.dtype, plain + bytes(pick.offset(0), p.sides.dtype),
+                       p.plain_strides[0], indexed, offsets + first, last - first, c1 - c0);
   for (int64_t i = first; i < last; ++i, pick.next()) {
     std::byte* a = indexed + bytes(offsets[i], ends.indexed_dtype);
     std::byte* b = plain + bytes(pick.offset(0), p.sides.dtype);

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <list>
-#include <optional>
+#include <utility>
 
 #include <sched.h>
 
@@ -22,6 +22,10 @@ using ranks::MpiLibrary;
 using std::chrono::steady_clock;
 
 constexpr int data_tag = 1, news_tag = 2;
+// Of sums by blocks, two each: as many may be on their way at once as there are tags.
+constexpr int first_block_tag = 16, block_calls = 1024;
+// From where on a block is worth two messages with each other rank.
+constexpr int64_t least_block = 2048;  // bytes
 
 // Where a group has failed, MPI_Finalize could wait for ranks that never come.
 std::atomic<bool> any_failed{false};
@@ -128,7 +132,8 @@ class MpiRank final : public Communicator {
     uint64_t number;
     SmallVector<MpiHandle, 2> requests;
     std::vector<std::byte> gathered;  // what is combined in the order of ranks
-    std::function<void()> finish;     // after the requests; may be empty
+    // After the requests; may begin others. Empty: nothing is left to do.
+    std::function<void(Pending&)> next;
   };
 
   void check(int code, std::string_view what) const { check_mpi(mpi_, code, what); }
@@ -191,6 +196,8 @@ class MpiRank final : public Communicator {
     switch (c.kind) {
       case CollectiveKind::all_reduce:
       case CollectiveKind::reduce_scatter:
+        if (c.kind == CollectiveKind::all_reduce && size_ > 1 && block >= least_block * size_)
+          return begin_blocks(p, in, out);
         if (reduces_here(c)) return begin_gathered(p, in, out);
         if (c.kind == CollectiveKind::all_reduce)
           return check(
@@ -221,11 +228,13 @@ class MpiRank final : public Communicator {
     }
   }
 
-  void send_to(Pending& p, const std::byte* in, int n, MpiHandle type, int peer) {
-    check(mpi_.isend(in, n, type, peer, data_tag, comm_, &new_request(p)), "MPI_Isend");
+  void send_to(Pending& p, const std::byte* in, int n, MpiHandle type, int peer,
+               int tag = data_tag) {
+    check(mpi_.isend(in, n, type, peer, tag, comm_, &new_request(p)), "MPI_Isend");
   }
-  void receive_from(Pending& p, std::byte* out, int n, MpiHandle type, int peer) {
-    check(mpi_.irecv(out, n, type, peer, data_tag, comm_, &new_request(p)), "MPI_Irecv");
+  void receive_from(Pending& p, std::byte* out, int n, MpiHandle type, int peer,
+                    int tag = data_tag) {
+    check(mpi_.irecv(out, n, type, peer, tag, comm_, &new_request(p)), "MPI_Irecv");
   }
 
   // A message is on its way when the call returns: two ranks may send to each other first.
@@ -257,11 +266,59 @@ class MpiRank final : public Communicator {
       check(mpi_.iallgather(in, n, bits, all, n, bits, comm_, &new_request(p)), "MPI_Iallgather");
     else
       check(mpi_.ialltoall(in, n, bits, all, n, bits, comm_, &new_request(p)), "MPI_Ialltoall");
-    p.finish = [=, size = size_] {
+    p.next = [=, size = size_](Pending&) {
       std::vector<const std::byte*> blocks;
       for (int r = 0; r < size; ++r) blocks.push_back(all + static_cast<size_t>(r) * block);
       ranks::reduce(c.dtype, c.reducer, blocks, out, c.count);
     };
+  }
+
+  // Large values by blocks: each rank gets everybody's numbers of its block, combines them in the
+  // order of ranks, and gives all others what comes out. No way moves fewer bytes; it takes
+  // 2 (size - 1) messages (Thakur, Rabenseifner and Gropp, Int. J. High Perform. Comput. Appl. 19,
+  // 49, 2005). Libraries take longer where a call may not block.
+  void begin_blocks(Pending& p, const std::byte* in, std::byte* out) {
+    const CollectiveCall c = p.call;
+    const MpiHandle bits = mpi_.bits_of(c.dtype);
+    const auto bytes = static_cast<int64_t>(size_of(c.dtype));
+    const int64_t each = (c.count + size_ - 1) / size_;
+    auto first = [each, c](int r) { return std::min(c.count, each * r); };
+    auto count = [first](int r) { return static_cast<int>(first(r + 1) - first(r)); };
+    const int tag = first_block_tag + 2 * static_cast<int>(block_calls_++ % block_calls);
+    const int mine = count(rank_);
+    p.gathered.resize(static_cast<size_t>(mine * bytes * size_));
+    std::byte* const all = p.gathered.data();
+    for (int by = 1; by < size_; ++by) {
+      const int from = ranks::modulo(rank_ - by, size_), to = ranks::modulo(rank_ + by, size_);
+      receive_from(p, all + from * mine * bytes, mine, bits, from, tag);
+      send_to(p, in + first(to) * bytes, count(to), bits, to, tag);
+    }
+    p.next = [=, this](Pending& q) {
+      std::vector<const std::byte*> blocks;
+      for (int r = 0; r < size_; ++r)
+        blocks.push_back(r == rank_ ? in + first(r) * bytes : all + r * mine * bytes);
+      std::byte* const sums = out + first(rank_) * bytes;
+      ranks::reduce(c.dtype, c.reducer, blocks, sums, mine);
+      for (int by = 1; by < size_; ++by) {
+        const int from = ranks::modulo(rank_ - by, size_), to = ranks::modulo(rank_ + by, size_);
+        receive_from(q, out + first(from) * bytes, count(from), bits, from, tag + 1);
+        send_to(q, sums, mine, bits, to, tag + 1);
+      }
+    };
+  }
+
+  // Whether the call is done.
+  bool advance(Pending& p) {
+    for (;;) {
+      while (!p.requests.empty()) {
+        int done = 0;
+        check(mpi_.test(&p.requests.back(), &done, mpi_.status_ignore), to_string(p.call).c_str());
+        if (!done) return false;
+        p.requests.pop_back();
+      }
+      if (!p.next) return true;
+      std::exchange(p.next, {})(p);
+    }
   }
 
   // The library moves data only while it is asked: first without a pause, then as others leave
@@ -269,25 +326,20 @@ class MpiRank final : public Communicator {
   void complete(Pending& p) {
     constexpr int eager_rounds = 2000;
     steady_clock::time_point began, looked;
-    for (int round = 0;; ++round) {
-      while (!p.requests.empty()) {
-        int done = 0;
-        check(mpi_.test(&p.requests.back(), &done, mpi_.status_ignore), to_string(p.call).c_str());
-        if (!done) break;
-        p.requests.pop_back();
-      }
-      if (p.requests.empty()) break;
+    for (int round = 0; !advance(p); ++round) {
       if (round < eager_rounds) continue;
       sched_yield();
       const auto now = steady_clock::now();
       if (round == eager_rounds) began = looked = now;
       if (now - looked < std::chrono::milliseconds(1)) continue;
       looked = now;
+      // Another rank may wait for a call first that this one waits for later.
+      for (Pending& other : pending_)
+        if (&other != &p) advance(other);
       test_posted();
       hear_news();
       if (now - began > limit_) give_up_waiting(p);
     }
-    if (p.finish) p.finish();
   }
 
   // Takes what others tell; throws where one has given up.
@@ -361,7 +413,7 @@ class MpiRank final : public Communicator {
   const std::chrono::milliseconds limit_;
   const bool in_rank_order_;
   int rank_ = 0, size_ = 1;
-  uint64_t calls_ = 0;
+  uint64_t calls_ = 0, block_calls_ = 0;
   std::vector<Pending> pending_;  // in the order of their begin
   std::list<Posted> posted_;
   std::string failure_;

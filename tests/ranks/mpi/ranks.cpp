@@ -2,6 +2,7 @@
 //   mpi_ranks_test all | abandon | late | die N | cut
 // `die N`: rank 1 is killed before its call N, of one call of each kind. `cut`: calls for 30 s,
 // which the network does not last.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -110,6 +111,27 @@ void check_messages(Communicator& ranks) {
           "a large message is off");
 }
 
+// Two large sums at once, for which ranks wait in different orders.
+void check_waits(Communicator& ranks) {
+  const int64_t n = 100'003;
+  std::vector<double> x[2], y[2];
+  uint64_t tickets[2];
+  auto bytes = [](std::vector<double>& v) { return reinterpret_cast<std::byte*>(v.data()); };
+  for (int k = 0; k < 2; ++k) {
+    x[k].assign(n, k + 1 + ranks.rank());
+    y[k].assign(n, 0);
+    const CollectiveCall call{CollectiveKind::all_reduce, {}, DType::f64, n, 0};
+    tickets[k] = ranks.start(call, bytes(x[k]), bytes(y[k]));
+  }
+  for (int k = 0; k < 2; ++k) ranks.wait(tickets[(k + ranks.rank()) % 2]);
+  for (int k = 0; k < 2; ++k) {
+    double sum = 0;
+    for (int r = 0; r < ranks.size(); ++r) sum += k + 1 + r;
+    require(std::count(y[k].begin(), y[k].end(), sum) == n,
+            "a sum that was waited for late is off");
+  }
+}
+
 void check_all(bool in_rank_order) {
   const auto ranks = mpi_ranks({.in_rank_order = in_rank_order});
   const std::vector<Trial> list = trials(ranks->size());
@@ -118,6 +140,7 @@ void check_all(bool in_rank_order) {
   for (size_t k = 0; k < list.size(); ++k)
     require(ours[k] == theirs[k], fmt::format("{} is off", to_string(list[k].call)));
   check_messages(*ranks);
+  check_waits(*ranks);
   // Those of one colour.
   const auto half = mpi_ranks({.in_rank_order = in_rank_order}, ranks->rank() % 2);
   require(half->size() == (ranks->size() + 1 - ranks->rank() % 2) / 2, "a colour has other ranks");
