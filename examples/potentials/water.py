@@ -23,7 +23,6 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -214,12 +213,11 @@ class Frame:
 def visit(force, reference, r, box, frames, every, temperature, rng, rattle=0.0, friction=0.01):
     """Frames that Langevin dynamics under `force` passes, with the reference's labels.
 
-    Ends early where a molecule breaks. `rattle` adds a copy of each frame with random displacements.
+    Ends early where a molecule breaks. `rattle` adds a copy of each frame, displaced at random.
     """
     out = []
-    n = 0
-    for now, _, _, _ in dynamics(force, r, box, frames * every, 0.5, temperature, rng, None, friction):
-        n += 1
+    steps = dynamics(force, r, box, frames * every, 0.5, temperature, rng, None, friction)
+    for n, (now, _, _, _) in enumerate(steps, 1):
         if n % every and whole(now):
             continue
         copies = [now.copy()]
@@ -522,8 +520,8 @@ def nve(model, r, v, box, steps, dt, rng):
     times = np.arange(len(total)) * dt * 1e-3
     slope = np.polyfit(times, total, 1)[0] / len(r)
     print(f"NVE, {len(r) // 3} molecules, {len(total)} steps of {dt:g} fs: molecules "
-          f"{'stay whole' if intact else 'BREAK'}; total energy drifts by {1e3 * slope:.4f} meV an atom "
-          f"a ps, swings by {1e3 * total.std() / len(r):.4f} meV an atom (RMS); "
+          f"{'stay whole' if intact else 'BREAK'}; total energy drifts by {1e3 * slope:.4f} meV "
+          f"an atom a ps, swings by {1e3 * total.std() / len(r):.4f} meV an atom (RMS); "
           f"mean temperature {np.mean(heat):.0f} K", flush=True)
     return intact
 
@@ -600,12 +598,13 @@ def finish(args, held, trainer, reference):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--small", action="store_true", help="the test's setting")
-    parser.add_argument("--frames", type=int, default=40, help="of each trajectory of the reference")
+    parser.add_argument("--frames", type=int, default=40, help="of each reference trajectory")
     parser.add_argument("--rounds", type=int, default=3, help="of training")
-    parser.add_argument("--steps", type=int, default=21000, help="of the last round; others: a third")
+    parser.add_argument("--steps", type=int, default=21000, help="of the last round; 3 x others")
     parser.add_argument("--rate", type=float, default=2e-3, help="Adam's, at its highest")
-    parser.add_argument("--settle", type=int, default=20000, help="steps before water.xyz is written")
-    parser.add_argument("--out", type=pathlib.Path, default=folder / "water", help="without its end")
+    parser.add_argument("--settle", type=int, default=20000, help="steps before water.xyz")
+    out = folder / "water"
+    parser.add_argument("--out", type=pathlib.Path, default=out, help="files, without an end")
     args = parser.parse_args()
     right = small() if args.small else full(args)
     return 0 if right else 1
