@@ -309,7 +309,7 @@ def first_weights(k, m, h, rng):
         "cutoff": np.array(CUTOFF),
         "centre": centre,
         "sharpness": 0.5 / width**2,
-        # Walls of 2 eV at 2.0 (O O), 0.6 (O H) and 1.0 angstrom (H H), five times less 0.4 farther.
+        # Walls of 2 eV at 2.0 (O O), 0.6 (O H) and 1.0 angstrom (H H), a fifth 0.4 farther.
         "repulsion": 2 * np.exp(4 * np.array([2.0, 0.6, 0.6, 1.0])),
         "decay": np.full(4, 4.0),
         "mix": normal(2 * m, 2 * k),
@@ -430,8 +430,7 @@ class Trainer:
 
     def losses(self, inputs):
         out = self.state.run(**inputs, **self.weights)
-        values = out.loss.item(), out.force_loss.item(), out.energy_loss.item()
-        return values
+        return out.loss.item(), out.force_loss.item(), out.energy_loss.item()
 
     def step(self, inputs, rate):
         values = self.losses(inputs)
@@ -553,8 +552,8 @@ def full(args):
     trainer = Trainer(first_weights(8, 16, 32, rng))
     trainer.standardise(frames)
     counts = {(81, True): 2, (24, True): 2, (24, False): 2}
-    for round in range(args.rounds):
-        last = round == args.rounds - 1
+    for turn in range(args.rounds):
+        last = turn == args.rounds - 1
         steps = args.steps if last else args.steps // 3
         trainer.moments = {n: [np.zeros_like(m) for m in ms] for n, ms in trainer.moments.items()}
         trainer.steps = 0
@@ -568,7 +567,7 @@ def full(args):
         for r, box, temperature in starts:
             for seen in (temperature, temperature * 1.3):
                 more += visit(model, reference, r, box, args.frames // 2, 60, seen, rng, RATTLE)
-        print(f"round {round}: the model visits {len(more)} frames", flush=True)
+        print(f"round {turn + 1}: the model visits {len(more)} frames", flush=True)
         tell(trainer, "visited", more)
         frames += more
     return finish(args, held, trainer, reference)
