@@ -18,8 +18,8 @@ void add_row(DType source_dtype, const std::byte* source, int64_t source_stride,
 void add_at(DType source_dtype, const std::byte* source, int64_t source_stride, std::byte* target,
             const int64_t* offsets, int64_t n);
 
-// Whole rows of n elements, in order of i: target[offsets[i] + j] += source[i * source_row + j]. Not
-// for 16-bit floats, whose sums have another dtype.
+// Whole rows of n elements, in order of i: target[offsets[i] + j] += source[i * source_row + j].
+// Not for 16-bit floats, whose sums have another dtype.
 void add_rows_at(DType dtype, const std::byte* source, int64_t source_row, std::byte* target,
                  const int64_t* offsets, int64_t count, int64_t n);
 
