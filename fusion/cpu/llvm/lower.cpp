@@ -89,8 +89,9 @@ Lowering::Values Lowering::each_vector(
     Value* from, Value* to, const RowLoops::Loop& loop, Values carried,
     const std::function<Values(Value* left, const Values&)>& work) {
   BasicBlock *before = builder.GetInsertBlock(), *column = block("column"),
-             *partial = block("partial"), *body = block("body"), *copy_out = block("copy_out"),
-             *next = block("next"), *done = block("done");
+             *entire = block("entire"), *partial = block("partial"), *body = block("body"),
+             *copy_out = block("copy_out"), *store_out = block("store_out"), *next = block("next"),
+             *done = block("done");
   builder.CreateBr(column);
 
   builder.SetInsertPoint(column);
@@ -112,21 +113,42 @@ Lowering::Values Lowering::each_vector(
     std::fill_n(out.begin() + static_cast<long>(nest.loads.size()), nest.stores.size(), true);
     for (size_t k = first_column(); k < slots.size(); ++k) in[k] = out[k] = true;
   }
-  auto used = [&](size_t k) { return slots[k].buffer && (in[k] || out[k]); };
+  auto used = [&](size_t k) { return slots[k].moves && (in[k] || out[k]); };
+  for (size_t k = 0; k < slots.size(); ++k) {
+    Slot& s = slots[k];
+    s.loaded = s.stored = nullptr;
+    if (used(k)) s.here = advance(s.start, i, s.column_step);
+  }
+  builder.CreateCondBr(whole, entire, partial);
+
+  // What masks load goes from memory to the body as a value, and back; the rest by buffers.
+  auto masked = [&](size_t k) { return used(k) && in[k] && !slots[k].buffer; };
+  Values loaded(slots.size()), rest(slots.size());
+  builder.SetInsertPoint(entire);
   for (size_t k = 0; k < slots.size(); ++k)
-    if (used(k)) slots[k].here = advance(slots[k].start, i, slots[k].column_step);
-  builder.CreateCondBr(whole, body, partial);
+    if (const Slot& s = slots[k]; masked(k))
+      loaded[k] = builder.CreateAlignedLoad(state.vector(s.element), s.here, align_of(s.dtype));
+  builder.CreateBr(body);
 
   builder.SetInsertPoint(partial);
+  Value* mask = mask_of(left);
+  for (size_t k = 0; k < slots.size(); ++k)
+    if (const Slot& s = slots[k]; masked(k)) {
+      llvm::Type* vector = state.vector(s.element);
+      rest[k] = builder.CreateMaskedLoad(vector, s.here, align_of(s.dtype), mask,
+                                         llvm::Constant::getNullValue(vector));
+    }
   BasicBlock* partial_end = copy_left(left, in, true);
   builder.CreateBr(body);
 
   builder.SetInsertPoint(body);
+  for (size_t k = 0; k < slots.size(); ++k)
+    if (masked(k)) slots[k].loaded = choose(loaded[k], entire, rest[k], partial_end);
   for (size_t k = 0; k < slots.size(); ++k) {
     Slot& s = slots[k];
-    if (!used(k)) continue;
-    s.at = choose(s.here, column, s.buffer, partial_end);
-    if (s.walk == Walk::strided) s.step = choose(s.column_step, column, s.bytes, partial_end);
+    if (!used(k) || !s.buffer) continue;
+    s.at = choose(s.here, entire, s.buffer, partial_end);
+    if (s.walk == Walk::strided) s.step = choose(s.column_step, entire, s.bytes, partial_end);
   }
   const Values shared = values;
   auto read = [&](const Slot& s) { return hold(state, s.dtype, load(s)); };
@@ -143,9 +165,17 @@ Lowering::Values Lowering::each_vector(
   for (size_t k : loop.writes) store(slot_of(rows.kept[k]), values[rows.kept[k].value]);
   carried = work(left, carried);
   values = shared;
-  builder.CreateCondBr(whole, next, copy_out);
+  builder.CreateCondBr(whole, store_out, copy_out);
+
+  builder.SetInsertPoint(store_out);
+  for (const Slot& s : slots)
+    if (s.stored) builder.CreateAlignedStore(s.stored, s.here, align_of(s.dtype));
+  builder.CreateBr(next);
 
   builder.SetInsertPoint(copy_out);
+  mask = mask_of(left);
+  for (const Slot& s : slots)
+    if (s.stored) builder.CreateMaskedStore(s.stored, s.here, align_of(s.dtype), mask);
   copy_left(left, out, false);
   builder.CreateBr(next);
 
@@ -182,7 +212,7 @@ Value* Lowering::advance(Value* base, Value* index, Value* step) {
 
 void Lowering::make_slots() {
   size_t indices = first_column() + nest.column_stores.size();
-  auto add = [&](DType dtype, Walk walk, bool buffered = true) {
+  auto add = [&](DType dtype, Walk walk, bool moves = true) {
     const size_t k = slots.size();
     auto argument = [&](unsigned a, llvm::Type* type) {
       Value* place = builder.CreateConstGEP1_64(type, function->getArg(a), k);
@@ -198,14 +228,14 @@ void Lowering::make_slots() {
     s.first = argument(2, builder.getPtrTy());
     s.row_step = argument(3, builder.getInt64Ty());
     s.column_step = walk == Walk::strided ? argument(4, builder.getInt64Ty()) : s.bytes;
-    if (walk != Walk::broadcast && buffered) {
+    s.moves = moves && walk != Walk::broadcast;
+    if (s.moves && !by_mask(s)) {
       auto* buffer = builder.CreateAlloca(state.vector(s.element));
       buffer->setAlignment(llvm::Align(64));
       s.buffer = buffer;
       // No lane beyond what is left holds anything that an instruction might trip over.
-      if (!by_mask(s))
-        builder.CreateAlignedStore(llvm::Constant::getNullValue(state.vector(s.element)), buffer,
-                                   llvm::Align(64));
+      builder.CreateAlignedStore(llvm::Constant::getNullValue(state.vector(s.element)), buffer,
+                                 llvm::Align(64));
     }
     slots.push_back(s);
   };
@@ -310,14 +340,18 @@ Value* Lowering::step(const Step& s) {
   return convert(state, truth ? DType::boolean : compute, s.dtype, y);
 }
 
-void Lowering::store(const Slot& s, Value* held) {
-  builder.CreateAlignedStore(unhold(state, s.dtype, held), s.at, align_of(s.dtype));
+void Lowering::store(Slot& s, Value* held) {
+  Value* elements = unhold(state, s.dtype, held);
+  if (s.buffer)
+    builder.CreateAlignedStore(elements, s.at, align_of(s.dtype));
+  else
+    s.stored = elements;
 }
 
 // What columns reduce meets what they have.
 void Lowering::add_to_columns() {
   for (size_t i = 0; i < nest.column_stores.size(); ++i) {
-    const Slot& s = slots[first_column() + i];
+    Slot& s = slots[first_column() + i];
     const Step& step = nest.steps[nest.column_stores[i] - nest.first_step()];
     const ValueNumber x = step.operands[0];
     Value* have = hold(state, s.dtype, load(s));
@@ -335,6 +369,7 @@ void Lowering::store_rows() {
 }
 
 Value* Lowering::load(const Slot& s) {
+  if (s.loaded) return s.loaded;
   if (s.walk == Walk::contiguous)
     return builder.CreateAlignedLoad(state.vector(s.element), s.at, align_of(s.dtype));
   Value* elements = llvm::PoisonValue::get(state.vector(s.element));
@@ -347,46 +382,31 @@ Value* Lowering::load(const Slot& s) {
   return elements;
 }
 
-// Copies `left` elements of the slots, fewer than a vector has, into their buffers, or out of them.
-// Ends in the block that is returned.
-BasicBlock* Lowering::copy_left(Value* left, const std::vector<bool>& which, bool in) {
+// The first `left` lanes, which are fewer than a vector has.
+Value* Lowering::mask_of(Value* left) {
   Value* some = builder.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, integer(0));
   llvm::Type* bits = builder.getIntNTy(state.lanes);
   Value* ones = builder.CreateSub(
       builder.CreateShl(llvm::ConstantInt::get(bits, 1), builder.CreateZExtOrTrunc(some, bits)),
       llvm::ConstantInt::get(bits, 1));
-  Value* mask = builder.CreateBitCast(ones, state.vector(builder.getInt1Ty()));
-  bool others = false;
-  for (size_t k = 0; k < slots.size(); ++k) {
-    const Slot& s = slots[k];
-    if (!s.buffer || !which[k]) continue;
-    if (!by_mask(s)) {
-      others = true;
-      continue;
-    }
-    llvm::Type* vector = state.vector(s.element);
-    const llvm::Align whole(64), one = align_of(s.dtype);
-    if (in)
-      builder.CreateAlignedStore(
-          builder.CreateMaskedLoad(vector, s.here, one, mask, llvm::Constant::getNullValue(vector)),
-          s.buffer, whole);
-    else
-      builder.CreateMaskedStore(builder.CreateAlignedLoad(vector, s.buffer, whole), s.here, one,
-                                mask);
-  }
-  return others ? copy_one_by_one(left, which, in) : builder.GetInsertBlock();
+  return builder.CreateBitCast(ones, state.vector(builder.getInt1Ty()));
 }
 
-// The same of those that no mask copies.
-BasicBlock* Lowering::copy_one_by_one(Value* left, const std::vector<bool>& which, bool in) {
+// Copies `left` elements of the slots that have buffers into them, or out of them. Ends in the
+// block that is returned.
+BasicBlock* Lowering::copy_left(Value* left, const std::vector<bool>& which, bool in) {
   BasicBlock* before = builder.GetInsertBlock();
+  auto copied = [&](size_t k) { return slots[k].buffer && which[k]; };
+  size_t first = 0;
+  while (first < slots.size() && !copied(first)) ++first;
+  if (first == slots.size()) return before;
   BasicBlock *loop = block(in ? "copy" : "copy_back"), *done = block("copied");
   builder.CreateCondBr(builder.CreateICmpSGT(left, integer(0)), loop, done);
   builder.SetInsertPoint(loop);
   llvm::PHINode* j = counter(integer(0), before);
-  for (size_t k = 0; k < slots.size(); ++k) {
+  for (size_t k = first; k < slots.size(); ++k) {
+    if (!copied(k)) continue;
     const Slot& s = slots[k];
-    if (!s.buffer || !which[k] || by_mask(s)) continue;
     Value* place = advance(s.here, j, s.column_step);
     Value* buffered = builder.CreateGEP(s.element, s.buffer, j);
     Value* element = builder.CreateAlignedLoad(s.element, in ? place : buffered, align_of(s.dtype));

@@ -15,10 +15,11 @@ namespace gradus::fusion::cpu {
 //
 //   entry:    pointers of the first row; buffers for what is left at a row's end
 //   row:      operands that the row shares, and steps over such alone
-//   column:   are there as many elements left as a vector has?
-//   partial:  no: what is left is copied into the buffers
-//   body:     loads and steps, at the elements or at the buffers
-//   copy_out: what is left is copied from the buffers
+//   column:    are there as many elements left as a vector has?
+//   entire:    yes: loads
+//   partial:   no: loads of what is left, by masks; what no mask loads is copied into buffers
+//   body:      steps, and loads and stores at the elements or at the buffers
+//   store_out, copy_out: stores, of a whole vector or of what is left
 //   next, end_row, exit
 //
 // So the body stands there once, however many elements a row has. Where rows are reduced, such
@@ -37,13 +38,16 @@ struct Lowering {
     llvm::Type* element;
     llvm::Value* bytes;
     llvm::Value *first, *row_step, *column_step;
-    llvm::Value* buffer = nullptr;  // null for what a row shares
+    bool moves = false;             // along a row, without an index for each element
+    llvm::Value* buffer = nullptr;  // of what moves and has no mask
     llvm::PHINode* row = nullptr;
     llvm::Value* start = nullptr;       // `row`, farther on by what the row has of an index
     llvm::Value* index_step = nullptr;  // bytes; null for what has no index
     llvm::Value* ahead = nullptr;       // bytes to what is fetched for the next row
     llvm::Value* here = nullptr;
-    llvm::Value *at = nullptr, *step = nullptr;  // in the body
+    // In the body: with a buffer, where the elements lie, and how far apart; else their values.
+    llvm::Value *at = nullptr, *step = nullptr;
+    llvm::Value *loaded = nullptr, *stored = nullptr;
   };
   llvm::BasicBlock* block(const char* name);
   llvm::ConstantInt* integer(int64_t n) { return builder.getInt64(static_cast<uint64_t>(n)); }
@@ -85,7 +89,7 @@ struct Lowering {
   }
   void begin_row(size_t slot);
   llvm::Value* gather(size_t load, llvm::Value* first, llvm::Value* left);
-  void store(const Slot& s, llvm::Value* held);
+  void store(Slot& s, llvm::Value* held);
   Slot& slot_of(const RowLoops::Kept& k) { return slots[nest.loads.size() + k.store]; }
   size_t first_column() const {
     return nest.loads.size() + nest.stores.size() + nest.row_stores.size();
@@ -98,7 +102,7 @@ struct Lowering {
     return s.walk == Walk::contiguous && size_of(s.dtype) >= narrowest;
   }
   llvm::BasicBlock* copy_left(llvm::Value* left, const std::vector<bool>& which, bool in);
-  llvm::BasicBlock* copy_one_by_one(llvm::Value* left, const std::vector<bool>& which, bool in);
+  llvm::Value* mask_of(llvm::Value* left);
 };
 
 // Rows: lower_rows.cpp.
