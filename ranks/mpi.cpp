@@ -113,6 +113,7 @@ class MpiRank final : public Communicator {
                                     [&](const Pending& p) { return p.number == ticket; });
     GRADUS_CHECK(found != pending_.end());
     complete(*found);
+    if (found->gathered.size() > spare_.size()) spare_ = std::move(found->gathered);
     pending_.erase(found);
   }
 
@@ -254,14 +255,20 @@ class MpiRank final : public Communicator {
     });
   }
 
+  // Memory of a call, that of one before it where it will do: fresh pages take as long as a sum.
+  std::byte* gather_into(Pending& p, size_t bytes) {
+    p.gathered = std::move(spare_);
+    if (p.gathered.size() < bytes) p.gathered.resize(bytes);
+    return p.gathered.data();
+  }
+
   // Everybody gets everybody's values, and combines them in the order of ranks.
   void begin_gathered(Pending& p, const std::byte* in, std::byte* out) {
     const CollectiveCall c = p.call;
     const int n = static_cast<int>(c.count);
     const MpiHandle bits = mpi_.bits_of(c.dtype);
     const auto block = static_cast<size_t>(c.count) * size_of(c.dtype);
-    p.gathered.resize(block * static_cast<size_t>(size_));
-    std::byte* const all = p.gathered.data();
+    std::byte* const all = gather_into(p, block * static_cast<size_t>(size_));
     if (c.kind == CollectiveKind::all_reduce)
       check(mpi_.iallgather(in, n, bits, all, n, bits, comm_, &new_request(p)), "MPI_Iallgather");
     else
@@ -286,8 +293,7 @@ class MpiRank final : public Communicator {
     auto count = [first](int r) { return static_cast<int>(first(r + 1) - first(r)); };
     const int tag = first_block_tag + 2 * static_cast<int>(block_calls_++ % block_calls);
     const int mine = count(rank_);
-    p.gathered.resize(static_cast<size_t>(mine * bytes * size_));
-    std::byte* const all = p.gathered.data();
+    std::byte* const all = gather_into(p, static_cast<size_t>(mine * bytes * size_));
     for (int by = 1; by < size_; ++by) {
       const int from = ranks::modulo(rank_ - by, size_), to = ranks::modulo(rank_ + by, size_);
       receive_from(p, all + from * mine * bytes, mine, bits, from, tag);
@@ -416,6 +422,7 @@ class MpiRank final : public Communicator {
   uint64_t calls_ = 0, block_calls_ = 0;
   std::vector<Pending> pending_;  // in the order of their begin
   std::list<Posted> posted_;
+  std::vector<std::byte> spare_;
   std::string failure_;
   bool has_given_up_ = false;
   std::vector<bool> heard_;  // by rank: in the last second of waiting
