@@ -45,6 +45,20 @@ if command -v mpirun.openmpi >/dev/null; then
   python3 "$here/same_numbers.py" ranks.dump theirs.dump 1e-9 || fail 'two ranks'
 fi
 
+# Water, of two species, beside ASE.
+cp -r "$GRADUS_SOURCE_DIR/clients/kim/argon" water
+rm water/argon.*
+cp "$GRADUS_SOURCE_DIR"/examples/potentials/water.{ir,safetensors} water
+sed -i 's/gradus_argon/gradus_water/; s/argon\./water./g' water/CMakeLists.txt
+item water_build water
+export PYTHONPATH=$BUILD/python PYTHONDONTWRITEBYTECODE=1
+if "$PYTHON" -c 'import ase, gradus' 2>/dev/null; then
+  "$PYTHON" "$GRADUS_SOURCE_DIR/examples/potentials/compare.py" --kim argon=gradus_argon \
+    water=gradus_water --steps 20 --check || fail 'energies and forces of KIM and ASE'
+else
+  echo 'not tried without ase and the Python module: water'
+fi
+
 # What is no potential is refused, and KIM's log says why.
 broken() {
   # Installing compares times in seconds, so that a model built within one would stay the former.

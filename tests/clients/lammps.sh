@@ -54,6 +54,9 @@ if "$PYTHON" -c 'import ase, gradus' 2>/dev/null; then
   lmp "$package/lmp" -in "$here/phonons.in" -var plugin "$PWD/plugin/gradusplugin.so" -var folder "$argon" \
     -log none >phonons.out 2>&1 || { tail -5 phonons.out >&2; fail 'dynamical_matrix'; }
   "$PYTHON" "$here/phonons.py" compare "$argon" || fail 'phonons'
+  # Argon and water have the same energies and forces in all simulators that are installed.
+  LD_LIBRARY_PATH=$PWD/mpi "$PYTHON" "$GRADUS_SOURCE_DIR/examples/potentials/compare.py" \
+    --plugin "$PWD/plugin/gradusplugin.so" --steps 20 --check || fail 'energies and forces of simulators'
 else
   echo 'not tried without ase and the Python module: phonons'
 fi
