@@ -41,11 +41,24 @@ ops::Value value_of(ops::World& world, const VariableOperand& o) {
   return {};
 }
 
+// The type rule is a program's, which what it is composed of may not hold: a mean of integers.
+void check_types(const Operator& op, const Attributes& attributes,
+                 std::span<const ops::Value> operands) {
+  SmallVector<ir::OperandType, 4> types(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (const auto* n = std::get_if<ir::Number>(&operands[i].operand))
+      types[i] = {ir::OperandType::Kind::number, nullptr, n->category};
+    else if (operands[i].world)
+      types[i] = {ir::OperandType::Kind::tensor, &operands[i].type};
+  ops::infer(op, types, attributes, nullptr);
+}
+
 Variables compose(const Operator& op, const Attributes& attributes,
                   std::span<const VariableOperand> operands) {
   VariableWorld world;
   SmallVector<ops::Value, 4> values;
   for (const VariableOperand& o : operands) values.push_back(value_of(world, o));
+  check_types(op, attributes, values);
   ops::ComposeCall call{op, world, values, attributes, {}};
   op.compose(call);
   // What is made of no operand is made on the cpu; results lie where operands do.

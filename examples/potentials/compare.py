@@ -258,6 +258,7 @@ def main():
     options = parser.parse_args()
     right = True
     curves = {}
+    clients = clients_of(options)
     for name, (make, step) in SYSTEMS.items():
         if not (here / f"{name}.safetensors").exists():
             continue
@@ -266,7 +267,7 @@ def main():
         print("| client | energy off | forces off | steps/s | drift, meV an atom |")
         print("| --- | --- | --- | --- | --- |")
         first = None
-        for client, run_by in clients_of(options).items():
+        for client, run_by in clients.items():
             run = run_by(name, atoms, step, options.steps)
             if run is None:
                 continue

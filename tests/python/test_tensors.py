@@ -356,3 +356,9 @@ def test_hooks():
     with pytest.raises(LookupError, match="in a hook"):
         y.sum().backward()
     assert len(seen) == 1
+
+
+def test_eager_calls_have_the_type_rules_of_programs():
+    x = gradus.tensor(np.array([1, 2, 4], np.int32))
+    with pytest.raises(gradus.Error, match="i32.*a mean wants a floating dtype"):
+        ops.mean(x)
