@@ -334,6 +334,11 @@ class MpiRank final : public Communicator {
   void complete(Pending& p) {
     constexpr int eager_rounds = 2000;
     steady_clock::time_point began, looked;
+    struct Until {
+      const Pending*& waits_in;
+      ~Until() { waits_in = nullptr; }
+    } until{waits_in_};
+    waits_in_ = &p;
     for (int round = 0; !advance(p); ++round) {
       if (round < eager_rounds) continue;
       sched_yield();
@@ -364,6 +369,11 @@ class MpiRank final : public Communicator {
       news.text[sizeof news.text - 1] = 0;
       if (news.rank < 0 || news.rank >= size_) continue;
       heard_[static_cast<size_t>(news.rank)] = true;
+      // Who gives up soon asks who waits as well.
+      if (news.kind == News::waits && waits_in_ && answered_ != waits_in_->number) {
+        answered_ = waits_in_->number;
+        tell(News::waits, where_of(*waits_in_));
+      }
       if (news.kind == News::gives_up)
         fail(fmt::format("rank {} has given up: {}", news.rank, news.text));
     }
@@ -389,9 +399,14 @@ class MpiRank final : public Communicator {
     told_.push_back(std::move(news));  // it may still be on its way
   }
 
+  static std::string where_of(const Pending& p) {
+    return fmt::format("call {}, {}", p.number, to_string(p.call));
+  }
+
   // Others that wait say so, too: who is not heard of is the one that all wait for.
   [[noreturn]] void give_up_waiting(const Pending& p) {
-    const std::string where = fmt::format("call {}, {}", p.number, to_string(p.call));
+    const std::string where = where_of(p);
+    answered_ = p.number;
     std::fill(heard_.begin(), heard_.end(), false);
     tell(News::waits, where);
     const auto end = steady_clock::now() + std::chrono::seconds(1);
@@ -425,6 +440,8 @@ class MpiRank final : public Communicator {
   std::vector<Pending> pending_;  // in the order of their begin
   std::list<Posted> posted_;
   std::vector<std::byte> spare_;
+  const Pending* waits_in_ = nullptr;  // of the calls that are waited for, while one is
+  uint64_t answered_ = 0;              // the call of which others know that this rank waits in it
   std::string failure_;
   bool has_given_up_ = false;
   std::vector<bool> heard_;  // by rank: in the last second of waiting
