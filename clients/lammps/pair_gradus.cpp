@@ -188,10 +188,15 @@ void PairGradus::add_to_atoms(const gradus::PotentialInput& in,
                               const gradus::PotentialOutput& out) {
   const auto local = static_cast<size_t>(atom->nlocal),
              all = local + static_cast<size_t>(atom->nghost);
+  const auto* forces = out.forces.data_as<double>();
+  if (force->newton_pair && !vflag_atom) {
+    if (double* const f = all ? atom->f[0] : nullptr)
+      for (size_t i = 0; i < 3 * all; ++i) f[i] += forces[i];
+    return add_sums(in, out);
+  }
   width_ = vflag_atom ? 9 : 3;
   comm_reverse = static_cast<int>(width_);
   shares_.assign(all * width_, 0);
-  const auto* forces = out.forces.data_as<double>();
   for (size_t i = 0; i < all; ++i)
     for (size_t a = 0; a < 3; ++a) shares_[width_ * i + a] = forces[3 * i + a];
   if (vflag_atom) {
@@ -208,6 +213,12 @@ void PairGradus::add_to_atoms(const gradus::PotentialInput& in,
     if (vflag_atom)
       for (size_t k = 0; k < 6; ++k) vatom[i][k] += shares_[width_ * i + 3 + k];
   }
+  add_sums(in, out);
+}
+
+// What is one number, or one of each atom that is no ghost.
+void PairGradus::add_sums(const gradus::PotentialInput& in, const gradus::PotentialOutput& out) {
+  const auto local = static_cast<size_t>(atom->nlocal);
   if (eflag_global) eng_vdwl += out.energy;
   if (eflag_atom)
     for (size_t i = 0; i < local; ++i) eatom[i] += out.energies.data_as<double>()[i];

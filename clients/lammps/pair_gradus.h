@@ -35,6 +35,7 @@ class PairGradus : public Pair {
   gradus::PotentialInput input() const;
   void hand_back();
   void add_to_atoms(const gradus::PotentialInput& in, const gradus::PotentialOutput& out);
+  void add_sums(const gradus::PotentialInput& in, const gradus::PotentialOutput& out);
 
   std::unique_ptr<gradus::Potential> potential_;
   std::vector<int64_t> number_of_type_;  // which of the potential's species; -1: none
