@@ -13,8 +13,8 @@ namespace gradus::fusion::cpu {
 
 // The function, block by block:
 //
-//   entry:    pointers of the first row; buffers for what is left at a row's end
-//   row:      operands that the row shares, and steps over such alone
+//   entry:     pointers of the first row; buffers for what no mask loads at a row's end
+//   row:       operands that the row shares, and steps over such alone
 //   column:    are there as many elements left as a vector has?
 //   entire:    yes: loads
 //   partial:   no: loads of what is left, by masks; what no mask loads is copied into buffers
