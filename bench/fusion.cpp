@@ -1,7 +1,7 @@
 // Fused kernels beside the reference loops: tanh(a * b + c) * sigmoid(a) - c * 0.5 over 2^24 f32.
 // `fused` is the bare kernel; `interpret` runs the program, and its derivative, fused and not;
-// `compile` makes the kernel from nothing but a compiler that is there. What small groups cost is
-// below: that is what fusion/cost.cpp goes by.
+// `compile` makes the kernel from nothing but a compiler that is there. Below is what small groups
+// cost; the figures in fusion/cost.cpp are of bench/corpus.cpp.
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
