@@ -36,6 +36,8 @@ add_link_options(LINKER:--as-needed)
 if(GRADUS_SANITIZE)
   add_compile_options(-fsanitize=${GRADUS_SANITIZE} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
+  # Indices within a vector's capacity, or its inline elements, are none of a sanitizer's business.
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
   add_link_options(-fsanitize=${GRADUS_SANITIZE})
   # g++ sees uninitialised members of std::variant where the sanitizer's checks stand in between.
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
@@ -50,11 +52,6 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(GRADUS_CCACHE ccache)
   mark_as_advanced(GRADUS_CCACHE)
   if(GRADUS_CCACHE)
-    # CCACHE_NOHASHDIR: build folders of one tree share what they compiled. Debug information then
-    # may name another build folder; the sources are named by full path.
-    # CCACHE_SLOPPINESS: what it asks for where headers are precompiled. None reads the clock.
-    # CCACHE_COMMENTS: g++ knows a header again, which it has precompiled, by all of its text.
-    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_NOHASHDIR=1 CCACHE_COMMENTS=1
-        CCACHE_SLOPPINESS=pch_defines,time_macros ${GRADUS_CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/through-ccache)
   endif()
 endif()

@@ -69,12 +69,13 @@ class SmallVector {
   T* end() { return data_ + size_; }
   const T* begin() const { return data_; }
   const T* end() const { return data_ + size_; }
-  T& operator[](size_t i) { return data_[i]; }
-  const T& operator[](size_t i) const { return data_[i]; }
-  T& front() { return data_[0]; }
-  const T& front() const { return data_[0]; }
-  T& back() { return data_[size_ - 1]; }
-  const T& back() const { return data_[size_ - 1]; }
+  // As for std::vector, an index that is not inside ends the program under _GLIBCXX_ASSERTIONS.
+  T& operator[](size_t i) { return data_[inside(i)]; }
+  const T& operator[](size_t i) const { return data_[inside(i)]; }
+  T& front() { return data_[inside(0)]; }
+  const T& front() const { return data_[inside(0)]; }
+  T& back() { return data_[inside(size_t{size_} - 1)]; }
+  const T& back() const { return data_[inside(size_t{size_} - 1)]; }
   operator std::span<const T>() const { return {data_, size_}; }  // NOLINT: a view is free
   operator std::span<T>() { return {data_, size_}; }              // NOLINT: likewise
 
@@ -86,7 +87,10 @@ class SmallVector {
     new (data_ + size_) T(std::forward<Args>(args)...);
     return data_[size_++];
   }
-  void pop_back() { data_[--size_].~T(); }
+  void pop_back() {
+    inside(0);
+    data_[--size_].~T();
+  }
   void clear() {
     std::destroy_n(data_, size_);
     size_ = 0;
@@ -143,6 +147,12 @@ class SmallVector {
   }
 
  private:
+  size_t inside(size_t i) const {
+#ifdef _GLIBCXX_ASSERTIONS
+    __glibcxx_assert(i < size_);
+#endif
+    return i;
+  }
   T* inline_data() { return reinterpret_cast<T*>(inline_); }
   // While this is empty.
   void copy(const SmallVector& o) {
