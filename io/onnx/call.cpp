@@ -102,6 +102,13 @@ int64_t Call::attribute(std::string_view name, int64_t absent) const {
   return a ? a->i() : absent;
 }
 
+int64_t Call::size(std::string_view name, int64_t absent, int64_t least) const {
+  const int64_t size = attribute(name, absent);
+  if (size < least || size > INT32_MAX)
+    fail("attribute '{}' is {}; it must be from {} to {}", name, size, least, INT32_MAX);
+  return size;
+}
+
 DType Call::dtype(std::string_view name, int64_t absent) const {
   return dtype_of(static_cast<int>(attribute(name, absent)), fmt::format("attribute '{}'", name));
 }

@@ -100,6 +100,8 @@ class Call {
   const ::onnx::AttributeProto* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
   int64_t attribute(std::string_view name, int64_t absent) const;
+  // One that is a size: fails outside of [least, 2^31).
+  int64_t size(std::string_view attribute, int64_t absent, int64_t least = 1) const;
   double attribute(std::string_view name, double absent) const;
   bool flag(std::string_view name, bool absent = false) const {
     return attribute(name, int64_t{absent}) != 0;

@@ -7,18 +7,6 @@ using namespace ops;
 
 namespace {
 
-Ints kernel_of(Call& c) {
-  Ints kernel;
-  const Dims& w = c.type(1).dims;
-  for (size_t d = 2; d < w.size(); ++d) {
-    if (!w[d].constant()) c.unsupported("{} with a kernel whose size has a name", c.op());
-    kernel.push_back(w[d].value());
-  }
-  if (w.size() != c.type(0).dims.size())
-    c.fail("image and kernel have not one number of dimensions");
-  return kernel;
-}
-
 Value with_bias(Call& c, const Value& y) {
   if (!c.given(2)) return y;
   Value b = c.x(2);
@@ -35,17 +23,14 @@ LiteralList attributes_of(const Window& w, const Ints& padding, int64_t groups) 
 
 void conv(Call& c) {
   Value x = c.x();
-  Ints kernel = kernel_of(c);
-  Window w = window_of(c, x.dims(), kernel);
-  if (w.kernel != kernel) c.fail("kernel_shape is not the kernel's shape");
+  Window w = kernel_window_of(c, x.dims(), c.type(1).dims);
   int64_t groups = c.attribute("group", int64_t{1});
   auto pads = w.symmetric_pads();
   for (int64_t p : pads.value_or(Ints{}))
     if (p < 0) pads.reset();
   if (!pads) x = padded(x, w, 0);
-  Ints padding = pads.value_or(Ints(kernel.size(), 0));
-  size_t spatial = kernel.size();
-  if (spatial < 1 || spatial > 3) c.unsupported("Conv in {} dimensions", spatial);
+  size_t spatial = w.kernel.size();
+  Ints padding = pads.value_or(Ints(spatial, 0));
   std::vector<Value> operands{x, c.x(1)};
   if (c.given(2)) operands.push_back(c.x(2));
   c.give(emit_all(c.world(), fmt::format("conv{}d", spatial), operands,
@@ -75,13 +60,10 @@ Cut cut_of(Call& c, const Window& w, size_t d, const Dim& in, const Dim& whole, 
 // Pads take away from the result: all of it is made, and cut.
 void conv_transpose(Call& c) {
   Value x = c.x();
-  Ints kernel = kernel_of(c);
-  Window w = window_of(c, x.dims(), kernel);
-  size_t n = kernel.size();
+  Window w = kernel_window_of(c, x.dims(), c.type(1).dims);
+  size_t n = w.kernel.size();
   Ints extra = c.integers("output_padding").value_or(Ints(n, 0));
-  if (w.kernel != kernel) c.fail("kernel_shape is not the kernel's shape");
   if (extra.size() != n) c.fail("attribute 'output_padding' has not {} numbers", n);
-  if (n < 1 || n > 3) c.unsupported("ConvTranspose in {} dimensions", n);
   Dims full, amounts(2 * n, 0);
   for (size_t d = 0; d < n; ++d) {
     const Dim& in = x.dims()[d + 2];

@@ -164,18 +164,10 @@ void qlinear_matmul(Call& c) {
 // Of x and w less their zero points. What lies around the image is the zero point.
 Value convolution_of_integers(Call& c, size_t w_input, size_t x_zero, size_t w_zero) {
   Value x = centred(c, 0, x_zero, 0, DType::f64), w = centred(c, w_input, w_zero, 0, DType::f64);
-  Ints kernel;
-  for (size_t d = 2; d < w.dims().size(); ++d) {
-    if (!w.dims()[d].constant()) c.unsupported("{} with a kernel whose size has a name", c.op());
-    kernel.push_back(w.dims()[d].value());
-  }
-  Window window = window_of(c, x.dims(), kernel);
-  if (window.kernel != kernel) c.fail("kernel_shape is not the kernel's shape");
-  if (kernel.empty() || kernel.size() > 3)
-    c.unsupported("{} in {} dimensions", c.op(), kernel.size());
+  Window window = kernel_window_of(c, x.dims(), w.dims());
   return emit("convolution", {padded(x, window, 0), w},
               {{"stride", Literal::list(window.stride)},
-               {"padding", Literal::list(Ints(kernel.size(), 0))},
+               {"padding", Literal::list(Ints(window.kernel.size(), 0))},
                {"dilation", Literal::list(window.dilation)},
                {"groups", c.attribute("group", int64_t{1})}});
 }

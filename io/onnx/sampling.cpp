@@ -257,13 +257,9 @@ struct Reading {
 void deformed_conv(Call& c) {
   Value x = c.x(), w = c.x(1), offset = c.x(2);
   if (x.rank() != 4 || w.rank() != 4) c.unsupported("DeformConv of other than images");
-  auto number = [&](const Dim& d) {
-    if (!d.constant()) c.unsupported("DeformConv whose kernel's size has a name");
-    return *d.constant();
-  };
-  const Ints kernel{number(w.dims()[2]), number(w.dims()[3])};
-  Window window = window_of(c, x.dims(), kernel);
-  if (window.kernel != kernel) c.fail("kernel_shape is not the kernel's shape");
+  if (offset.rank() != 4) c.fail("its offsets have {} dimensions, not 4", offset.rank());
+  Window window = kernel_window_of(c, x.dims(), w.dims());
+  const Ints& kernel = window.kernel;
   if (!window.before[0].constant() || !window.before[1].constant())
     c.unsupported("DeformConv with pads that have a name");
   const int64_t groups = c.attribute("group", int64_t{1});

@@ -272,9 +272,8 @@ void center_crop_pad(Call& c) {
 }
 
 int64_t block_of(Call& c) {
-  int64_t size = c.attribute("blocksize", int64_t{0});
-  if (size <= 0 || c.rank() != 4) c.fail("it wants images [N, C, H, W], and a blocksize");
-  return size;
+  if (c.rank() != 4) c.fail("it wants images [N, C, H, W]");
+  return c.size("blocksize", 0);
 }
 
 void depth_to_space(Call& c) {

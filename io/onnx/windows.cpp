@@ -28,23 +28,11 @@ void pad_to_same(Window& w, const Dims& image, bool upper) {
   }
 }
 
-}  // namespace
-
-std::optional<Ints> Window::symmetric_pads() const {
-  Ints pads;
-  for (size_t d = 0; d < before.size(); ++d) {
-    if (!before[d].constant() || !(before[d] == after[d])) return std::nullopt;
-    pads.push_back(*before[d].constant());
-  }
-  return pads;
-}
-
-Window window_of(Call& c, const Dims& image, Ints kernel) {
-  if (image.size() < 3)
-    c.fail("it wants images [N, C, spatial..], not {} dimensions", image.size());
+// As many sizes as the image has spatial dimensions.
+Window window_with(Call& c, const Dims& image, Ints kernel) {
   size_t n = image.size() - 2;
   Window w;
-  w.kernel = c.has("kernel_shape") || kernel.empty() ? list_of(c, "kernel_shape", n, 0, 1) : kernel;
+  w.kernel = std::move(kernel);
   w.stride = list_of(c, "strides", n, 1, 1);
   w.dilation = list_of(c, "dilations", n, 1, 1);
   w.ceil = c.flag("ceil_mode");
@@ -64,6 +52,42 @@ Window window_of(Call& c, const Dims& image, Ints kernel) {
     w.after.push_back(pads[d + n]);
   }
   return w;
+}
+
+size_t spatial_of(Call& c, const Dims& image) {
+  if (image.size() < 3)
+    c.fail("it wants images [N, C, spatial..], not {} dimensions", image.size());
+  return image.size() - 2;
+}
+
+}  // namespace
+
+std::optional<Ints> Window::symmetric_pads() const {
+  Ints pads;
+  for (size_t d = 0; d < before.size(); ++d) {
+    if (!before[d].constant() || !(before[d] == after[d])) return std::nullopt;
+    pads.push_back(*before[d].constant());
+  }
+  return pads;
+}
+
+Window window_of(Call& c, const Dims& image) {
+  return window_with(c, image, list_of(c, "kernel_shape", spatial_of(c, image), 0, 1));
+}
+
+Window kernel_window_of(Call& c, const Dims& image, const Dims& kernel) {
+  const size_t n = spatial_of(c, image);
+  if (n > 3) c.unsupported("{} in {} dimensions", c.op(), n);
+  if (kernel.size() != image.size())
+    c.fail("the image has {} dimensions, the kernel {}", image.size(), kernel.size());
+  Ints sizes;
+  for (size_t d = 2; d < kernel.size(); ++d) {
+    if (!kernel[d].constant()) c.unsupported("{} with a kernel whose size has a name", c.op());
+    sizes.push_back(*kernel[d].constant());
+  }
+  if (c.has("kernel_shape") && list_of(c, "kernel_shape", n, 0, 1) != sizes)
+    c.fail("kernel_shape is not the kernel's shape");
+  return window_with(c, image, std::move(sizes));
 }
 
 Value padded(const Value& x, const Window& w, double value) {

@@ -16,8 +16,12 @@ struct Window {
   std::optional<Ints> symmetric_pads() const;
 };
 
-// Reads the attributes; `kernel` is what they say where `kernel_shape` is left out.
-Window window_of(Call& call, const Dims& image, Ints kernel = {});
+// Reads the attributes.
+Window window_of(Call& call, const Dims& image);
+
+// The same where the kernel is a tensor [.., spatial..] of the image's rank: `kernel_shape`, where it
+// is given, says its shape again. One to three spatial dimensions, of constant sizes.
+Window kernel_window_of(Call& call, const Dims& image, const Dims& kernel);
 
 // The image with the window's pads around it.
 Value padded(const Value& x, const Window& window, double value);
