@@ -229,7 +229,8 @@ Dim floor_div(const Dim& a, const Dim& b) {
     auto terms = DimExpression::terms_of(a);
     bool exact = true;
     for (Term& t : terms) {
-      exact = exact && t.coefficient % divisor[0].coefficient == 0;
+      const int64_t by = divisor[0].coefficient;
+      exact = exact && (by == -1 || t.coefficient % by == 0);  // INT64_MIN % -1 overflows
       if (!exact) break;
       t.coefficient = floor_division(t.coefficient, divisor[0].coefficient);
       for (const auto& d : divisor[0].atoms) {

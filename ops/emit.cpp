@@ -13,7 +13,7 @@ const Operator& record_of(const void* key, std::string_view who) {
 Value emit(const Operator& op, Attributes attributes, std::span<const Value> operands) {
   for (const Value& v : operands)
     if (v.world) return v.world->emit(op, std::move(attributes), operands)[0];
-  throw InternalError(fmt::format("a rule emits '{}' of numbers only", op.name));
+  throw Error("'{}' of numbers alone: one operand has to be a tensor", op.name);
 }
 
 Value emit(const Operator& op, std::span<const Value> operands) {

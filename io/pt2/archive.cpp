@@ -159,6 +159,8 @@ Tensor Archive::read(const StoredTensor& t) const {
           "its elements do not lie in its storage of {} bytes ('{}'); copy the archive again, or "
           "export it anew",
           memory->bytes(), printable(t.member));
+    if (truths && layout.numel() > held)
+      throw Error("it has {} elements in a storage of {}", layout.numel(), held);
     Tensor tensor(memory, std::move(layout), offset);
     return truths ? tensor.to(DType::boolean) : tensor;
   } catch (const Error& e) {

@@ -3,7 +3,7 @@
 #include <functional>
 #include <numeric>
 
-#include "io/pt2/call.h"
+#include "io/pt2/shapes.h"
 
 namespace gradus::pt2 {
 
@@ -92,6 +92,7 @@ void layer_norm_backward(Call& c) {
   const std::vector<bool> mask = mask_of(c);
   Value dy = c.x("grad_out"), x = c.x("input");
   const int64_t first = x.rank() - static_cast<int64_t>(c.sizes("normalized_shape").size());
+  if (first < 0) c.fail("its normalized_shape has more dimensions than its input");
   const Ints normalized = dims_from(first, x.rank());
   Value mean = as_computed(c.x("mean"), mean_over(x, normalized));
   Value exact = unary("reciprocal", unary("square", c.x("rstd")));  // variance + eps
@@ -163,6 +164,7 @@ void adaptive_mean_backward(Call& c) {
 void embedding_backward(Call& c) {
   if (c.flag("scale_grad_by_freq", false)) c.fail("scale_grad_by_freq is not supported");
   Value dy = c.x("grad_output"), index = c.x("indices");
+  need_dims(dy, 1, "its cotangent");
   const Dim columns = dy.dims().back();
   LiteralList attributes;
   if (const int64_t padding = c.integer("padding_idx", -1); padding >= 0)

@@ -218,6 +218,7 @@ bool Call::wants(size_t i) const {
 }
 
 void Call::give(Value value) {
+  if (!value.defined()) fail("one of its tensors is None");
   if (shown_) return shown_results_.push_back({std::move(value)}), void();
   given_.push_back(std::make_shared<TensorValue>(std::move(value)));
 }
@@ -237,6 +238,7 @@ void Call::give_same(std::string_view of) {
 
 void Call::write(std::string_view name, const Value& value) {
   if (shown_) fail("it writes to a complex tensor, which is not supported");
+  if (!value.defined()) fail("one of its tensors is None");
   TensorPtr target = tensor(name);
   const ir::Type type = target->read().type;
   Value written = value.is_number() ? ops::full(world_, {}, 0, type.dtype) + value : value;
@@ -263,7 +265,7 @@ bool Call::is_complex(std::string_view name) const {
 size_t Call::complex_place(std::string_view name, size_t at) const {
   size_t place = 0;
   for (const NamedArgument& i : node_.inputs) {
-    if (i.name == name) {
+    if (!name.empty() && i.name == name) {
       if (const auto* list = std::get_if<TensorNames>(&i.value))
         for (size_t k = 0; k < at; ++k)
           place += (*list)[k].has_value() && importer_.is_complex(*(*list)[k]);

@@ -168,7 +168,7 @@ void complex_power(Call& c) {
   if (c.is_tensor("exponent") || !c.is_complex("self"))
     c.fail("powers of complex numbers are supported for exponents that are numbers");
   const double exponent = c.number("exponent");
-  if (exponent != static_cast<int>(exponent) || std::abs(exponent) > most)
+  if (!(std::abs(exponent) <= most) || exponent != std::floor(exponent))
     c.fail("powers of complex numbers are supported for whole exponents up to {}", most);
   Pair power = tensors_of(c), result{ones_like(power.re), zeros_like(power.re)};
   bool any = false;
@@ -397,6 +397,7 @@ void give_pair(Call& c, const Pair& z) {
 
 Value whole_of(Call& c, std::string_view name) {
   if (c.is_complex(name)) return c.x(name);
+  if (!c.is_tensor(name)) c.fail("its argument '{}' is no tensor", name);
   const Value x = as(c.x(name), c.result().dtype);
   return c.importer().joined({x, zeros_like(x)});
 }

@@ -43,12 +43,17 @@ void convolution_padded_by_name(Call& c) {
   const size_t n = spatial_of(c);
   const Dims kernel = c.x("weight").dims();
   const Ints dilation = c.integers("dilation", {1});
+  if (dilation.size() != 1 && dilation.size() != n)
+    c.fail("its argument 'dilation' has {} numbers", dilation.size());
   Ints own;
   Dims extra;
   for (size_t d = n; d-- > 0;) {
     const Dim& k = kernel[d + 2];
     if (!k.is_constant()) c.fail("a kernel whose size has a name is not supported");
-    const int64_t total = (k.value() - 1) * dilation[dilation.size() == 1 ? 0 : d];
+    const int64_t step = dilation[dilation.size() == 1 ? 0 : d];
+    int64_t total = 0;
+    if (step < 1 || __builtin_mul_overflow(k.value() - 1, step, &total))
+      c.fail("a dilation of {} is out of range", step);
     own.insert(own.begin(), total / 2);
     extra.push_back(0);
     extra.push_back(total % 2);

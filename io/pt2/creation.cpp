@@ -88,10 +88,10 @@ void identity_matrix(Call& c) {
 
 // The places of a matrix on one side of a diagonal, row by row.
 void triangle_places(Call& c) {
-  const int64_t rows = c.integer("row"), columns = c.integer("col"),
-                offset = c.integer("offset", 0);
-  constexpr int64_t most = 1 << 12;
-  if (rows < 0 || columns < 0 || rows > most || columns > most)
+  const int64_t rows = c.integer("row"), columns = c.integer("col"), given = c.integer("offset", 0);
+  constexpr int64_t most = 1 << 20;
+  const int64_t offset = std::clamp(given, -most, most);  // all or nothing beyond
+  if (rows < 0 || columns < 0 || rows > most || columns > most || rows * columns > most)
     c.fail("a matrix of {} by {} is not supported", rows, columns);
   std::vector<int64_t> i, j;
   for (int64_t r = 0; r < rows; ++r)

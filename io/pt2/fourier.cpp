@@ -179,6 +179,7 @@ void short_time_transform(Call& c) {
   const Dim left = floor_div(size - length, 2);
   Value window =
       c.given("window") ? cast(c.x("window"), dtype) : full(c.world(), {length}, 1, dtype);
+  if (window.rank() != 1) c.fail("its window has {} dimensions, and not one", window.rank());
   if (!(length == size)) window = pad_zeros(window, 0, left, size - length - left);
   if (c.given("window") || !(length == size)) frames = frames * window;
   const std::string scale = c.flag("normalized", false) ? "root" : "none";
@@ -217,6 +218,7 @@ void short_time_transform_back(Call& c) {
   Value y = to_real(whole, last, size, scale);
   Value window =
       c.given("window") ? cast(c.x("window"), dtype) : full(c.world(), {length}, 1, dtype);
+  if (window.rank() != 1) c.fail("its window has {} dimensions, and not one", window.rank());
   if (!(length == size)) {  // a shorter window lies in the middle
     const Dim left = floor_div(size - length, 2);
     window = pad_zeros(window, 0, left, size - length - left);

@@ -220,8 +220,9 @@ void Importer::run_node(const Node& node, Scope& scope) {
 bool Importer::run_item(const Node& node) {
   const bool item = node.target == "torch.ops.aten.item.default" ||
                     node.target == "torch.ops.aten._local_scalar_dense.default";
-  const auto* number = item ? std::get_if<NumberName>(&node.outputs.at(0)) : nullptr;
-  const auto* tensor = number ? std::get_if<TensorName>(&node.inputs.at(0).value) : nullptr;
+  if (!item || node.outputs.empty() || node.inputs.empty()) return false;
+  const auto* number = std::get_if<NumberName>(&node.outputs[0]);
+  const auto* tensor = number ? std::get_if<TensorName>(&node.inputs[0].value) : nullptr;
   if (!tensor) return false;
   if (is_complex(tensor->name))
     throw Error("a number that is {} is not supported", complex_name(meta(tensor->name).dtype));
@@ -229,7 +230,8 @@ bool Importer::run_item(const Node& node) {
   if (is_floating(value.dtype())) value = ops::detach(value);
   numbers_[number->name] = value;
   if (auto it = subgraph_->integers.find(number->name); it != subgraph_->integers.end())
-    numbers_[std::string(it->second.symbol_name())] = value;
+    if (const std::string_view symbol = it->second.symbol_name(); !symbol.empty())
+      numbers_[std::string(symbol)] = value;
   return true;
 }
 
@@ -241,8 +243,8 @@ Value Importer::number(const std::string& name) const {
 }
 
 Value Importer::number(const Dim& size) const {
-  if (auto it = numbers_.find(size.symbol_name()); !size.is_constant() && it != numbers_.end())
-    return it->second;
+  if (const std::string_view symbol = size.symbol_name(); !symbol.empty())
+    if (auto it = numbers_.find(symbol); it != numbers_.end()) return it->second;
   return Value::number(size);
 }
 
@@ -340,7 +342,8 @@ void Importer::apply(const Node& node, Scope& scope) {
     const std::string& self = node.inputs.empty() ? node.name : node.inputs[0].name;
     call.give_same(self);
     const TensorPtr target = call.given_results().back();
-    if (results.at(0) != target) call.write(self, results[0]->read());
+    if (results.empty() || !results[0]) throw Error("it gives nothing that could be written");
+    if (results[0] != target) call.write(self, results[0]->read());
     results = {target};
   }
   for (size_t i = 0; i < call.results(); ++i) {
@@ -407,6 +410,7 @@ Tensor Importer::known(const Value& value) {
   for (const auto& [id, constant] : constants_) values[id] = eager.value(constant);
   for (size_t i : nodes) {
     const ir::Node& n = graph_.stages[0].nodes[i];
+    if (n.op->traits.loop) return {};  // nobody knows how long
     for (ir::ValueId v : n.results) {
       const Dims& dims = graph_[v].type.dims;
       const Dim elements = ir::numel(dims);

@@ -1,8 +1,8 @@
 // Factorisations of matrices, and solving with them. Operators of stacks of matrices take the same.
 #include "gradus/registry.h"
-#include "io/pt2/call.h"
 #include "io/pt2/factorizations.h"
 #include "io/pt2/operands.h"
+#include "io/pt2/shapes.h"
 
 namespace gradus::pt2 {
 
@@ -57,12 +57,15 @@ void cholesky_rule(Call& c) {
 // Triangles
 
 Value triangle(const Value& a, bool upper, bool unit) {
+  need_dims(a, 2, "its triangle");
   if (!unit) return a;
   Value rest = emit(upper ? "triu" : "tril", {a}, {{"diagonal", upper ? 1 : -1}});
   return rest + eye(*a.world, a.dims().back(), a.dtype());
 }
 
 Value solved(const Value& a, const Value& b, bool upper, bool transposed) {
+  need_dims(a, 2, "its triangle");
+  need_dims(b, 2, "its right side");
   // Stacks broadcast: as the product of both would.
   Dims stack = matmul(a, b).dims();
   stack.resize(stack.size() - 2);
@@ -101,6 +104,7 @@ void cholesky_solve_rule(Call& c) {
 }
 void cholesky_inverse_rule(Call& c) {
   Value f = c.x();
+  need_dims(f, 2, "its factor");
   Value one = expand(eye(c.world(), f.dims().back(), f.dtype()), f.dims());
   c.give(solved_by_factor(f, one, c.flag("upper", false)));
 }
@@ -109,6 +113,7 @@ void cholesky_inverse_rule(Call& c) {
 
 void solve_rule(Call& c) {
   Value a = c.x("A"), b = c.x("B");
+  need_dims(a, 2, "its matrix");
   const bool left = c.flag("left", true);
   // A stack of vectors has a's shape without its last size.
   Dims vectors = a.dims();
@@ -128,6 +133,8 @@ void solve_rule(Call& c) {
 }
 
 Value power_of_matrix(Call& c, Value a, int64_t n) {
+  need_dims(a, 2, "its matrix");
+  if (n < -INT64_MAX) c.fail("its n is {}", n);
   if (n < 0) a = unary("inverse", a), n = -n;
   if (n == 0) return expand(eye(c.world(), a.dims().back(), a.dtype()), a.dims());
   Value result;

@@ -174,7 +174,7 @@ void round_rule(Call& c) {
   Value x = in_result_dtype(c);
   const int64_t digits = c.integer("decimals", 0);
   if (digits == 0 || !is_floating(c.result().dtype)) return c.give(unary("round", x));
-  const double scale = std::pow(10.0, static_cast<double>(std::abs(digits)));
+  const double scale = std::pow(10.0, std::abs(static_cast<double>(digits)));
   c.give(digits > 0 ? unary("round", x * scale) / scale : unary("round", x / scale) * scale);
 }
 

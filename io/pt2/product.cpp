@@ -82,6 +82,8 @@ char letter(size_t i) {
 Value contracted(Call& c, const Value& a, const Value& b, const Ints& of_a, const Ints& of_b) {
   if (of_a.size() != of_b.size())
     c.fail("it pairs {} dimensions with {}", of_a.size(), of_b.size());
+  if (!of_a.empty() && (a.rank() == 0 || b.rank() == 0))
+    c.fail("a tensor without dimensions has none to pair");
   std::string left, right, result;
   for (int d = 0; d < a.rank(); ++d) {
     left += letter(static_cast<size_t>(d));
@@ -168,6 +170,8 @@ void bilinear(Call& c) {
 void chain(Call& c, std::string_view name) {
   std::vector<Value> factors = c.tensors(name);
   if (factors.empty()) c.fail("it has no matrices");
+  for (const Value& f : factors)
+    if (!f.defined()) c.fail("one of its tensors is None");
   Value y = factors[0];
   for (size_t i = 1; i < factors.size(); ++i) y = matmul(y, factors[i]);
   c.give(y);

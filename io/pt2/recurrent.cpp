@@ -43,6 +43,7 @@ CellState relu_step(const CellWeights& w, const Value& x, const CellState& s) {
 
 // Gates r, z, n.
 CellState gru_step(const CellWeights& w, const Value& x, const CellState& s) {
+  need_dims(s.h, 1, "its state");
   const Dim& n = s.h.dims().back();
   Value own = times(s.h, w.hidden, w.hidden_bias);
   Value r = unary("sigmoid", gate(x, 0, n) + gate(own, 0, n));
@@ -54,6 +55,8 @@ CellState gru_step(const CellWeights& w, const Value& x, const CellState& s) {
 
 // Gates i, f, g, o.
 CellState lstm_step(const CellWeights& w, const Value& x, const CellState& s) {
+  need_dims(s.h, 1, "its state");
+  need_dims(s.c, 1, "its state of cells");
   const Dim& n = s.c.dims().back();
   Value all = x + times(s.h, w.hidden, w.hidden_bias);
   Value i = unary("sigmoid", gate(all, 0, n)), f = unary("sigmoid", gate(all, 1, n));

@@ -51,7 +51,8 @@ void product_rule(Call& c) {
 int64_t correction_of(Call& c) {
   if (!c.given("correction")) return c.flag("unbiased", true) ? 1 : 0;
   const double n = c.number("correction");
-  if (n != std::floor(n)) c.fail("its correction is {}; only integers are supported", n);
+  if (n != std::floor(n) || !(std::abs(n) <= INT32_MAX))
+    c.fail("its correction is {}; only integers are supported", n);
   return static_cast<int64_t>(n);
 }
 

@@ -127,6 +127,13 @@ Dims sizes(const Json& values, const SizesByName* names) {
   return read;
 }
 
+Dims shape_of(const Json& tensor) {
+  constexpr size_t most = 64;  // as torch has it
+  Dims shape = sizes(need(tensor, "sizes"), nullptr);
+  if (shape.size() > most) throw Error("it has more than {} dimensions", most);
+  return shape;
+}
+
 Dims strides_of(const Json& tensor) {
   const auto strides = tensor.find("strides");
   return strides == tensor.end() ? Dims() : sizes(*strides, nullptr);
@@ -156,13 +163,15 @@ TensorNames tensor_names(const Json& values, bool optional) {
 }
 
 Argument argument(const Json& value, const SizesByName& names, int depth) {
+  if (depth > deepest_graph)
+    throw Error("arguments within arguments, more than {} deep", deepest_graph);
   auto [kind, held] = tagged(value);
   const Json& v = *held;
   if (kind == "as_none") return {};
   if (kind == "as_tensor") return tensor_name(v);
   if (kind == "as_tensors") return tensor_names(v, false);
   if (kind == "as_optional_tensors") return tensor_names(v, true);
-  if (kind == "as_optional_tensor") return argument(v, names, depth);
+  if (kind == "as_optional_tensor") return argument(v, names, depth + 1);
   if (kind == "as_int") return Dim(integer(v));
   if (kind == "as_sym_int") return size(v, &names);
   if (kind == "as_sym_ints") return sizes(v, &names);
@@ -177,7 +186,7 @@ Argument argument(const Json& value, const SizesByName& names, int depth) {
   if (kind == "as_sym_float" || kind == "as_sym_bool") {
     auto [form, number] = tagged(v);
     if (form == "as_name") return NumberName{text_of(*number)};
-    return argument(v, names, depth);
+    return argument(v, names, depth + 1);
   }
   if (kind == "as_bools") return all(v, truth);
   if (kind == "as_string") return text_of(v);
@@ -228,8 +237,8 @@ Subgraph graph(const Json& value, std::string name, int depth) {
       if (is_foreign(dtype))
         g.foreign.emplace(key, dtype);
       else
-        g.tensors.emplace(key, TensorMeta{dtype_of(dtype), sizes(need(held, "sizes"), nullptr),
-                                          strides_of(held), is_complex(dtype)});
+        g.tensors.emplace(
+            key, TensorMeta{dtype_of(dtype), shape_of(held), strides_of(held), is_complex(dtype)});
     } catch (const Error& e) {
       throw Error("tensor '{}': {}", printable(key), e.bare());
     }
@@ -288,9 +297,8 @@ void check_version(const Json& document) {
   if (const Json* dialects = find(document, "verifiers"))
     if (*dialects != Json::array({"TRAINING"}))
       throw Error(
-          "the program was decomposed (its dialect is {}), which loses where derivatives "
-          "stop: save what torch.export.export gives, without run_decompositions()",
-          dialects->dump());
+          "the program was decomposed (its dialect is not TRAINING), which loses where derivatives "
+          "stop: save what torch.export.export gives, without run_decompositions()");
 }
 
 Sizes numbers(const Json& values) {

@@ -76,6 +76,7 @@ void on_block_diagonal(Call& c) {
 // Grids. "xy" exchanges the first two dimensions.
 std::vector<Value> grid_of(Call& c, bool exchanged) {
   std::vector<Value> axes = of_one_dtype(c);
+  if (axes.size() > 64) c.fail("a grid of {} dimensions is not supported", axes.size());
   exchanged = exchanged && axes.size() > 1;
   if (exchanged) std::swap(axes[0], axes[1]);
   auto grids = emit_all(c.world(), "meshgrid", axes);
@@ -97,7 +98,10 @@ void cartesian_product(Call& c) {
 
 void broadcast_all(Call& c) {
   std::vector<Value> parts = c.tensors("tensors");
-  for (size_t i = 0; i < parts.size(); ++i) c.give(expand(parts[i], c.result(i).sizes));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i].defined()) c.fail("one of its tensors is None");
+    c.give(expand(parts[i], c.result(i).sizes));
+  }
 }
 
 template <int rank>
@@ -215,7 +219,10 @@ void diff(Call& c) {
   std::vector<Value> parts{x};
   if (c.given("prepend")) parts.insert(parts.begin(), c.x("prepend"));
   if (c.given("append")) parts.push_back(c.x("append"));
-  for (Value& v : parts) v = cast(v, c.result().dtype);
+  for (Value& v : parts) {
+    need_tensor(v, "one of its operands");
+    v = cast(v, c.result().dtype);
+  }
   x = joined(parts, dim);
   for (int64_t n = c.integer("n", 1); n > 0; --n) {
     const Dim size = size_at(x.dims(), dim);

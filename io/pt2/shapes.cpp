@@ -60,6 +60,16 @@ Value at_least(const Value& x, int rank) {
   return reshape(x, dims);
 }
 
+void need_tensor(const Value& x, std::string_view what) {
+  if (!x.is_tensor()) throw Error("{} is no tensor", what);
+}
+
+void need_dims(const Value& x, int least, std::string_view what) {
+  need_tensor(x, what);
+  if (x.rank() < least)
+    throw Error("{} has {} dimensions; {} are wanted at least", what, x.rank(), least);
+}
+
 Value flat(const Value& x) { return reshape(x, {ir::numel(x.dims())}); }
 
 Literal as_literal(const Value& number) {
@@ -69,7 +79,10 @@ Literal as_literal(const Value& number) {
   return n->category == Category::floating ? Literal(n->floating) : Literal(n->integer);
 }
 
-Value places_in(const Value& x) { return reshape(arange(*x.world, ir::numel(x.dims())), x.dims()); }
+Value places_in(const Value& x) {
+  need_tensor(x, "what is seen by strides");
+  return reshape(arange(*x.world, ir::numel(x.dims())), x.dims());
+}
 
 Value written_at(const Value& whole, const Value& places, const Value& part) {
   Value y = emit("scatter", {flat(whole), flat(places), flat(part)}, {{"dim", 0}});

@@ -23,6 +23,9 @@ LiteralList diagonal_attributes(Call& c, int64_t dim1, int64_t dim2, int rank);
 // With at least so many dimensions, as torch.atleast_2d has them.
 Value at_least(const Value& x, int rank);
 Value flat(const Value& x);
+// Throws Error where x has fewer dimensions; `what` begins the message: "its matrix".
+void need_dims(const Value& x, int least, std::string_view what);
+void need_tensor(const Value& x, std::string_view what);
 // A number as an attribute.
 Literal as_literal(const Value& number);
 // 0, 1, .. of x's shape: where its elements are in row-major order.

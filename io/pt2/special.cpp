@@ -52,6 +52,7 @@ void copysign_rule(Call& c) {
   Value x = in_result_dtype(c), y = in_result_dtype(c, "other");
   Value size = unary("abs", x);
   if (!y.is_number()) return c.give(where(has_sign(y), -size, size));
+  if (!y.constant()) c.fail("its argument 'other' is a size that has a name, and no number");
   c.give(std::signbit(*y.constant()) ? -size : size);
 }
 

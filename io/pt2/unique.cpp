@@ -41,6 +41,7 @@ Value lengths_of(Call& c, const Runs& r) {
 // order of equal ones.
 Value order_of(Call& c, const Value& rows) {
   constexpr int64_t most = 256;
+  need_dims(rows, 2, "a list of rows");
   const auto columns = rows.dims()[1].constant();
   if (!columns || *columns > most)
     c.fail("slices of more than {} elements are not supported", most);
@@ -55,6 +56,7 @@ Value order_of(Call& c, const Value& rows) {
 
 // Results: what differs, each row's number among it, how often each is there.
 void give_runs(Call& c, const Value& values, const Runs& r, const Value& numbers) {
+  if (c.results() > 3) c.fail("it has {} results; it gives 3", c.results());
   const Value rest[] = {numbers, lengths_of(c, r)};
   c.give(values);
   for (size_t i = 1; i < c.results(); ++i) {

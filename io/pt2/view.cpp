@@ -16,7 +16,17 @@ View in_shape(const Dims& shape) {
           [](const Value& whole, const Value& part) { return reshape(part, whole.dims()); }};
 }
 
-View in_order(const Ints& order) {
+Ints all_dims(int rank) {
+  Ints dims(static_cast<size_t>(rank));
+  std::iota(dims.begin(), dims.end(), 0);
+  return dims;
+}
+
+View in_order(const Ints& order, int rank) {
+  Ints sorted = order;
+  std::ranges::sort(sorted);
+  if (sorted != all_dims(rank))
+    throw Error("[{}] is no order of {} dimensions", fmt::join(order, ", "), rank);
   if (std::ranges::is_sorted(order))
     return {[](const Value& whole) { return whole; },
             [](const Value&, const Value& part) { return part; }};
@@ -27,16 +37,10 @@ View in_order(const Ints& order) {
           [back](const Value&, const Value& part) { return permute(part, back); }};
 }
 
-Ints all_dims(int rank) {
-  Ints dims(static_cast<size_t>(rank));
-  std::iota(dims.begin(), dims.end(), 0);
-  return dims;
-}
-
 View with_swapped(int rank, int64_t a, int64_t b) {
   Ints order = all_dims(rank);
   if (rank > 0) std::swap(order[static_cast<size_t>(a)], order[static_cast<size_t>(b)]);
-  return in_order(order);
+  return in_order(order, rank);
 }
 
 // A part that an operator takes, and its counterpart that writes there.
@@ -121,24 +125,26 @@ View swapped_axes(Call& c) {
 // A list of numbers is its own transpose.
 View matrix_transposed(Call& c) {
   const int rank = c.rank();
-  return rank < 2 ? in_order(all_dims(rank)) : with_swapped(rank, rank - 2, rank - 1);
+  return rank < 2 ? in_order(all_dims(rank), rank) : with_swapped(rank, rank - 2, rank - 1);
 }
 View reversed_dims(Call& c) {
   Ints order = all_dims(c.rank());
   std::ranges::reverse(order);
-  return in_order(order);
+  return in_order(order, c.rank());
 }
-View permuted_dims(Call& c) { return in_order(dims_of(c, "dims", c.rank())); }
+View permuted_dims(Call& c) { return in_order(dims_of(c, "dims", c.rank()), c.rank()); }
 
 View moved_dims(Call& c) {
   const auto rank = static_cast<size_t>(c.rank());
   const Ints from = dims_of(c, "source", c.rank()), to = dims_of(c, "destination", c.rank());
   if (from.size() != to.size())
     c.fail("it names {} dimensions, and {} places for them", from.size(), to.size());
-  if (rank == 0) return in_order({});
+  if (rank == 0) return in_order({}, 0);
   Ints order(rank, -1);
   std::vector<bool> moved(rank);
   for (size_t i = 0; i < from.size(); ++i) {
+    if (moved[static_cast<size_t>(from[i])] || order[static_cast<size_t>(to[i])] >= 0)
+      c.fail("it names a dimension twice");
     order[static_cast<size_t>(to[i])] = from[i];
     moved[static_cast<size_t>(from[i])] = true;
   }
@@ -148,7 +154,7 @@ View moved_dims(Call& c) {
     while (moved[next]) ++next;
     d = static_cast<int64_t>(next++);
   }
-  return in_order(order);
+  return in_order(order, c.rank());
 }
 
 // By an index that the program computes.
@@ -178,7 +184,9 @@ View sliced(Call& c) {
 // A tensor's start is one that is known.
 Dim start_of(Call& c) {
   if (!c.is_tensor("start")) return c.size("start");
-  return c.known("start").to_int64s().at(0);
+  const Tensor start = c.known("start");
+  if (start.numel() != 1) c.fail("its start has {} elements; one is wanted", start.numel());
+  return start.to_int64s()[0];
 }
 
 View narrowed(Call& c) {
