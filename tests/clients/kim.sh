@@ -45,6 +45,32 @@ if command -v mpirun.openmpi >/dev/null; then
   python3 "$here/same_numbers.py" ranks.dump theirs.dump 1e-9 || fail 'two ranks'
 fi
 
+# KIM's own test programs: energies and forces of clusters beside KIM's argon, and each force beside
+# differences of energies by Ridders' method, whose weighted mean error is alpha.
+examples=/usr/share/doc/libkim-api-dev/examples/simulators
+if [ -d "$examples" ] && command -v gfortran >/dev/null; then
+  for program in ex_test_Ar_fcc_cluster ex_test_Ar_fcc_cluster_cpp utility_forces_numer_deriv; do
+    { cmake -S "$examples/$program" -B "$program" -G Ninja -DCMAKE_BUILD_TYPE=None &&
+      cmake --build "$program"; } >"$program.log" 2>&1 || { tail -20 "$program.log" >&2; fail "$program"; }
+    for model in gradus_argon $theirs; do
+      echo $model | timeout 100 "$program/$program" >"$program.$model" 2>&1 ||
+        { tail -5 "$program.$model" >&2; fail "$program of $model"; }
+    done
+  done
+  # clusters PROGRAM MODEL: energy, norm of forces and lattice spacing, a line each.
+  clusters() { awk 'NF == 3 && $1 + 0 == $1 && !seen[$3]++' "$1.$2"; }
+  for program in ex_test_Ar_fcc_cluster ex_test_Ar_fcc_cluster_cpp; do
+    clusters $program gradus_argon >ours.clusters
+    clusters $program $theirs >theirs.clusters
+    [ "$(wc -l <ours.clusters)" -ge 16 ] || fail "$program gives no table"
+    python3 "$here/same_numbers.py" ours.clusters theirs.clusters 1e-8 || fail "$program"
+  done
+  alpha=$(sed -n 's/^alpha = .*= *\([-0-9.E+]*\) .*/\1/p' utility_forces_numer_deriv.gradus_argon)
+  awk "BEGIN { exit !(\"$alpha\" != \"\" && $alpha < 1e-11) }" || fail "forces by differences: alpha is '$alpha'"
+else
+  echo 'not tried without libkim-api-doc and gfortran: KIM'"'"'s own test programs'
+fi
+
 # Water, of two species, beside ASE.
 cp -r "$GRADUS_SOURCE_DIR/clients/kim/argon" water
 rm water/argon.*
