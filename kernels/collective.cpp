@@ -25,6 +25,9 @@ struct Exchange {
   bool copies;  // operand 0 does not lie in order
 };
 
+// Result 1 is of a call that only begins.
+int64_t& ticket_of(std::byte* memory) { return *reinterpret_cast<int64_t*>(memory); }
+
 void run_exchange(const Exchange& p, std::byte* const* args, KernelScope& scope) {
   const Collective& w = p.w;
   const auto ranks = group_of(w.group, scope);
@@ -36,7 +39,15 @@ void run_exchange(const Exchange& p, std::byte* const* args, KernelScope& scope)
   }
   CollectiveCall call{w.kind, w.reducer, w.x.dtype, w.x.numel(), w.peer};
   if (by_blocks(w.kind)) call.count /= ranks->size();
-  ranks->run(call, in, args[1]);
+  const uint64_t ticket = ranks->start(call, in, args[1]);
+  if (w.begins)
+    ticket_of(args[2]) = static_cast<int64_t>(ticket);
+  else
+    ranks->wait(ticket);
+}
+
+void run_end(const CollectiveEnd& p, std::byte* const* args, KernelScope& scope) {
+  group_of(p.group, scope)->wait(static_cast<uint64_t>(ticket_of(args[0])));
 }
 
 void run_own_rank(const OwnRank& p, std::byte* const* args, KernelScope& scope) {
@@ -58,9 +69,12 @@ void run_own_block(const OwnBlock& p, std::byte* const* args, KernelScope& scope
 Kernel make_kernel(const Collective& w) {
   const bool reads = w.kind != CollectiveKind::receive;
   const bool copies = reads && !w.x.contiguous() && w.x.numel() > 0;
+  GRADUS_CHECK(!copies || !w.begins);  // the copy goes with the step
   const auto bytes = copies ? static_cast<size_t>(w.x.numel()) * size_of(w.x.dtype) : 0;
   return Kernel::of<run_exchange>(Exchange{w, copies}, bytes);
 }
+
+Kernel make_kernel(const CollectiveEnd& w) { return Kernel::of<run_end>(w); }
 
 Kernel make_kernel(const OwnRank& w) { return Kernel::of<run_own_rank>(w); }
 

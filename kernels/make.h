@@ -34,6 +34,7 @@ Kernel make_kernel(const Factor& w);
 Kernel make_kernel(const Solve& w);
 Kernel make_kernel(const Fourier& w);
 Kernel make_kernel(const Collective& w);
+Kernel make_kernel(const CollectiveEnd& w);
 Kernel make_kernel(const OwnRank& w);
 Kernel make_kernel(const OwnBlock& w);
 Kernel make_kernel(const Pointwise& w);

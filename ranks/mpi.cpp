@@ -9,6 +9,7 @@
 
 #include <sched.h>
 
+#include "base/keep.h"
 #include "gradus/error.h"
 #include "ranks/exchange.h"
 #include "ranks/mpi_library.h"
@@ -92,7 +93,8 @@ class MpiRank final : public Communicator {
       }
     } catch (...) {  // those that are left are nobody's
     }
-    if (!posted_.empty()) new std::list<Posted>(std::move(posted_));
+    if (!posted_.empty()) keep_for_good(std::move(posted_));
+    forget_calls(nullptr);
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -101,6 +103,8 @@ class MpiRank final : public Communicator {
   uint64_t start(const CollectiveCall& call, const std::byte* in, std::byte* out) override {
     refuse_after_failure();
     ranks::check_call(call, size_);
+    // The library moves what is on its way only while it is asked.
+    for (Pending& other : pending_) advance(other);
     ++calls_;
     Pending p{call, calls_, {}, {}, {}};
     begin(p, in, out);
@@ -116,6 +120,12 @@ class MpiRank final : public Communicator {
     complete(*found);
     if (found->gathered.size() > spare_.size()) spare_ = std::move(found->gathered);
     pending_.erase(found);
+  }
+
+  void forget_calls(const std::shared_ptr<const void>& memory) noexcept override {
+    if (pending_.empty()) return;
+    any_failed = true;
+    keep_for_good(std::pair(std::exchange(pending_, {}), memory));
   }
 
   void abandon(std::string_view reason) noexcept override {

@@ -203,6 +203,7 @@ class ThreadRank final : public Communicator {
     return 0;
   }
   void wait(uint64_t) override {}
+  void forget_calls(const std::shared_ptr<const void>&) noexcept override {}  // `start` ends them
   void abandon(std::string_view reason) noexcept override { hub_->abandon(rank_, reason); }
 
  private:

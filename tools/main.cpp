@@ -152,8 +152,8 @@ void add_run(CLI::App& app, Commands& c) {
       "bind, share, group, make, place: print the plan after that step of planning; fusion: the "
       "groups that ran; cuda: their CUDA sources; x86-64-v3, x86-64-v4, aarch64: their assembly "
       "for such machines")
-      ->check(one_of({"bind", "share", "group", "make", "place", "fusion", "cuda", "x86-64-v3",
-                      "x86-64-v4", "aarch64"}));
+      ->check(one_of({"bind", "share", "group", "overlap", "make", "place", "fusion", "cuda",
+                      "x86-64-v3", "x86-64-v4", "aarch64"}));
   command.add_flag("--stats", c.run.stats, "Print what became of the kernels");
   add(command, "--device", c.run.device, "NAME",
       "cpu; or cuda:0, where all stages run then (--fusion first)");

@@ -242,7 +242,9 @@ struct Fourier {
 
 // What the ranks of a group exchange, as gradus/communicator.h says: operand 0 is what this rank
 // gives (absent for `receive`), result 0 what it gets, both in order but for operand 0's strides.
-// Where `ranks` is not -1, the group has to have so many: an Error else.
+// Where `ranks` is not -1, the group has to have so many: an Error else. Where it only begins, result
+// 1 is an i64, the call's ticket: operand 0, which lies in order then, is read, and result 0 written,
+// until a CollectiveEnd has waited for it.
 struct Collective {
   static constexpr std::string_view name = "collective";
   CollectiveKind kind = CollectiveKind::all_reduce;
@@ -251,12 +253,22 @@ struct Collective {
   Layout x;          // operand 0; of `receive` result 0
   int64_t peer = 0;  // a rank, or how far a shift goes
   int64_t ranks = -1;
+  bool begins = false;
   static constexpr auto fields() {
     return std::tuple(field("kind", &Collective::kind), field("reducer", &Collective::reducer),
                       field("group", &Collective::group), field("x", &Collective::x),
-                      field("peer", &Collective::peer), field("ranks", &Collective::ranks));
+                      field("peer", &Collective::peer), field("ranks", &Collective::ranks),
+                      field("begins", &Collective::begins));
   }
   friend bool operator==(const Collective&, const Collective&) = default;
+};
+
+// Waits for a call of the group; operand 0, an i64, is its ticket.
+struct CollectiveEnd {
+  static constexpr std::string_view name = "collective_end";
+  std::string group;
+  static constexpr auto fields() { return std::tuple(field("group", &CollectiveEnd::group)); }
+  friend bool operator==(const CollectiveEnd&, const CollectiveEnd&) = default;
 };
 
 // result 0, an i64 without dimensions = this rank's number in the group.

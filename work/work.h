@@ -34,10 +34,10 @@ struct Foreign {
 };
 Foreign foreign(Kernel kernel);
 
-using Kinds =
-    std::variant<Move, Index, IndexCheck, Reduce, Extremum, Product, Convolution, Columns, MaxPool,
-                 Triangle, Range, Spacing, OneHot, Nonzero, RandomBits, Sort, Scan, RunningMax,
-                 Factor, Solve, Fourier, Collective, OwnRank, OwnBlock, Pointwise, Loops, Foreign>;
+using Kinds = std::variant<Move, Index, IndexCheck, Reduce, Extremum, Product, Convolution, Columns,
+                           MaxPool, Triangle, Range, Spacing, OneHot, Nonzero, RandomBits, Sort,
+                           Scan, RunningMax, Factor, Solve, Fourier, Collective, CollectiveEnd,
+                           OwnRank, OwnBlock, Pointwise, Loops, Foreign>;
 
 template <class Kind, class... All>
 constexpr bool is_one_of(const std::variant<All...>*) {

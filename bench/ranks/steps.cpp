@@ -42,6 +42,9 @@ class Timed final : public Communicator {
     inner_->wait(ticket);
     spent += microseconds_since(begin);
   }
+  void forget_calls(const std::shared_ptr<const void>& memory) noexcept override {
+    inner_->forget_calls(memory);
+  }
   void abandon(std::string_view reason) noexcept override { inner_->abandon(reason); }
 
   double spent = 0;  // microseconds

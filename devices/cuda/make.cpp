@@ -67,6 +67,7 @@ class Maker {
   void bind(const work::Factor&) { refuse(); }
   void bind(const work::Fourier&) { refuse(); }
   void bind(const work::Collective&) { refuse(); }
+  void bind(const work::CollectiveEnd&) { refuse(); }
   void bind(const work::OwnRank&) { refuse(); }
   void bind(const work::OwnBlock&) { refuse(); }
   void bind(const work::Loops&) { refuse(); }  // CudaKernels has code for nests

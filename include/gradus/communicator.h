@@ -68,6 +68,9 @@ class Communicator {
   void run(const CollectiveCall& call, const std::byte* in, std::byte* out) {
     wait(start(call, in, out));
   }
+  // Ends calls that have begun and will not be waited for, or whose wait has failed. The library
+  // may still read and write their memory, so that it stays until the process ends.
+  virtual void forget_calls(const std::shared_ptr<const void>& memory) noexcept = 0;
   // Tells the other ranks that this one cannot go on, and why. Never throws; may be called again.
   virtual void abandon(std::string_view reason) noexcept = 0;
 };

@@ -70,8 +70,8 @@ struct RunOptions {
 };
 
 // The steps of making a plan, in their order (docs/architecture.md).
-inline constexpr std::array<std::string_view, 5> plan_step_names{"bind", "share", "group", "make",
-                                                                 "place"};
+inline constexpr std::array<std::string_view, 6> plan_step_names{"bind",    "share", "group",
+                                                                 "overlap", "make",  "place"};
 
 struct StateOptions {
   // Whether pointwise instructions and reductions of rows run as fused kernels; the results' bits

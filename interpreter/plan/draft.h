@@ -39,11 +39,20 @@ struct Local {
 
 // A kernel's pointer before memory is laid out.
 struct BoundArg {
-  enum class Kind : uint8_t { null, fixed, value, dropped, packed, faults } kind = Kind::null;
+  enum class Kind : uint8_t {
+    null,
+    fixed,
+    value,
+    dropped,
+    packed,
+    faults,
+    ticket
+  } kind = Kind::null;
   Register reg = no_register;        // value
   const std::byte* fixed = nullptr;  // a number, or zeros
   int64_t bytes = 0;                 // dropped: of a result that nobody uses
-  size_t packing = 0;                // packed: index into Draft::copies; faults: the first one
+  size_t packing = 0;  // packed: index into Draft::copies; ticket: into Draft::exchanges; faults:
+                       // the first one
 };
 
 // A copy of operand 1 of several products, which each would rearrange: made before the first of
@@ -56,6 +65,16 @@ struct SharedPacking {
   work::Kernel kernel;
   int64_t slot = 0;  // offset in the buffer
   int64_t bytes() const { return from.k * from.n * static_cast<int64_t>(size_of(from.dtype)); }
+};
+
+// A call of ranks that goes on while other instructions run.
+struct Exchange {
+  uint32_t begins = 0, ends = 0;  // instructions. It is waited for before `ends`, the first that
+                                  // touches what it gives; one past the last: at the end
+  work::WorkRef end;
+  work::Kernel kernel;  // of that
+  int64_t ticket = 0;   // offset in the buffer
+  static constexpr int64_t ticket_bytes = 8;
 };
 
 // An instruction bound to layouts: its work, and code for it once that is made. Both are kept alive
@@ -103,6 +122,7 @@ struct Draft {
   std::vector<Bound> bound;             // by instruction
   std::vector<BoundArg> args;
   std::vector<SharedPacking> copies;  // by their first readers
+  std::vector<Exchange> exchanges;    // by their ends
 
   const Instruction& instruction(uint32_t index) const {
     return stage.instructions[segment.first + index];

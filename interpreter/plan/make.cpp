@@ -85,6 +85,7 @@ void Maker::run() {
       run_on_host(b, index);
     }
   }
+  for (Exchange& e : d.exchanges) e.kernel = code_of(e.end, 1, false).kernel;
   for (SharedPacking& c : d.copies) c.kernel = code_of(c.copy, 2, false).kernel;
 }
 

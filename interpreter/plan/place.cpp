@@ -37,6 +37,7 @@ class Placer {
   void hold(Register r);
   void lay_out_copies(uint32_t index);
   void release_copies(uint32_t index);
+  void lay_out_waits(uint32_t index);
 
   Draft& d;
   std::map<std::pair<const std::byte*, size_t>, const std::byte*> sent_;  // there, by what
@@ -44,7 +45,7 @@ class Placer {
   std::vector<uint32_t> first_death_;  // by instruction, one more at the end: slices of deaths_
   std::vector<Register> deaths_;
   std::vector<std::pair<uint32_t, size_t>> copy_ends_;  // last readers of shared copies, and whose
-  size_t next_copy_ = 0, ended_copies_ = 0;
+  size_t next_copy_ = 0, ended_copies_ = 0, next_wait_ = 0;
   int64_t tensor_bytes_ = 0;            // of tensors made here and not let go
   uint32_t peak_index_ = Local::never;  // see SegmentPlan::Peak
 };
@@ -58,7 +59,9 @@ void Placer::run() {
   if (!plan.faults.empty())
     plan.faults_at =
         slots_.allocate(static_cast<int64_t>(plan.faults.size()) * SegmentPlan::fault_bytes);
-  for (uint32_t i = 0; i < d.bound.size(); ++i) lay_out(i);
+  const auto end = static_cast<uint32_t>(d.bound.size());
+  for (uint32_t i = 0; i < end; ++i) lay_out(i);
+  lay_out_waits(end);
   settle_slots();
   plan.buffer_bytes = slots_.end();
   plan.least_buffer_bytes = slots_.peak();
@@ -114,10 +117,11 @@ void Placer::sort_deaths() {
     return l.kind != Local::Kind::unknown && l.kind != Local::Kind::constant &&
            l.kind != Local::Kind::inside && l.root == l.reg && l.last_use != Local::never;
   };
-  first_death_.assign(d.bound.size() + 1, 0);
+  // What calls that end with the segment read and write dies after all instructions.
+  first_death_.assign(d.bound.size() + 2, 0);
   for (const Local& l : d.locals)
     if (dies(l)) ++first_death_[l.last_use + 1];
-  for (size_t i = 0; i < d.bound.size(); ++i) first_death_[i + 1] += first_death_[i];
+  for (size_t i = 0; i <= d.bound.size(); ++i) first_death_[i + 1] += first_death_[i];
   deaths_.resize(first_death_.back());
   std::vector<uint32_t> next(first_death_.begin(), first_death_.end() - 1);
   for (const Local& l : d.locals)
@@ -126,6 +130,7 @@ void Placer::sort_deaths() {
 
 void Placer::lay_out(uint32_t index) {
   const Instruction& i = d.instruction(index);
+  lay_out_waits(index);
   lay_out_copies(index);
   Step step;
   step.instruction = d.segment.first + index;
@@ -192,6 +197,13 @@ void Placer::lay_out_kernel(const Bound& bound, Step& step, uint32_t index) {
         arg.kind = Arg::Kind::slot;
         arg.offset = d.copies[from.packing].slot;
         break;
+      case BoundArg::Kind::ticket: {
+        Exchange& e = d.exchanges[from.packing];
+        e.ticket = slots_.allocate(Exchange::ticket_bytes);
+        arg.kind = Arg::Kind::slot;
+        arg.offset = e.ticket;
+        break;
+      }
     }
     d.plan->args.push_back(arg);
   }
@@ -321,6 +333,7 @@ void Placer::settle_slots() {
     if (l.kind == Local::Kind::slot && l.root == l.reg && l.born != Local::never)
       l.slot = slots_.offset(l.slot);
   for (SharedPacking& c : d.copies) c.slot = slots_.offset(c.slot);
+  for (Exchange& e : d.exchanges) e.ticket = slots_.offset(e.ticket);
 }
 
 // Called when all that an instruction needs has its place, and nothing was given back yet.
@@ -461,6 +474,31 @@ void Placer::release_copies(uint32_t index) {
     if (last != index) return;
     slots_.release(d.copies[p].slot);
   }
+}
+
+// Steps of their own, of the instructions that begin the calls. What dies with the segment's end is
+// let go after the last of them.
+void Placer::lay_out_waits(uint32_t index) {
+  for (; next_wait_ < d.exchanges.size() && d.exchanges[next_wait_].ends == index; ++next_wait_) {
+    const Exchange& e = d.exchanges[next_wait_];
+    Step step;
+    step.work = e.end.get();
+    step.run = e.kernel.run;
+    step.parameters = e.kernel.parameters.get();
+    step.args = static_cast<uint32_t>(d.plan->args.size());
+    step.instruction = d.segment.first + e.begins;
+    step.first_event = static_cast<uint32_t>(d.plan->events.size());
+    Arg ticket;
+    ticket.kind = Arg::Kind::slot;
+    ticket.offset = e.ticket;
+    d.plan->args.push_back(ticket);
+    d.plan->steps.push_back(step);
+    slots_.release(e.ticket);
+  }
+  if (index < d.bound.size() || first_death_[index] == first_death_[index + 1]) return;
+  Step& last = d.plan->steps.back();
+  for (uint32_t i = first_death_[index]; i < first_death_[index + 1]; ++i) die(deaths_[i]);
+  last.after = static_cast<uint32_t>(d.plan->events.size()) - last.first_event;
 }
 
 }  // namespace

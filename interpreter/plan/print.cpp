@@ -24,6 +24,8 @@ std::string text_of_arg(const Draft& d, const BoundArg& a) {
       return fmt::format("copy {}", a.packing);
     case BoundArg::Kind::faults:
       return "faults";
+    case BoundArg::Kind::ticket:
+      return fmt::format("ticket {}", a.packing);
   }
   return {};
 }
@@ -62,6 +64,11 @@ std::string print(const Draft& d) {
       results += (results.empty() ? "" : ", ") + text_of_register(d, r);
     out += fmt::format("  {} {} = {}: {}\n", n, results, d.node(n).op->name, what(d, n));
   }
+  for (size_t e = 0; e < d.exchanges.size(); ++e)
+    out += fmt::format(
+        "  ticket {} of instruction {} is waited for before {}\n", e, d.exchanges[e].begins,
+        d.exchanges[e].ends < d.bound.size() ? fmt::format("instruction {}", d.exchanges[e].ends)
+                                             : "the end");
   return out + places(d);
 }
 

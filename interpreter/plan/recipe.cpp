@@ -63,6 +63,8 @@ std::shared_ptr<SegmentPlan> plan_steps(const Code& code, size_t segment,
   done(d, "share", verify_bound);
   group(d);
   done(d, "group", verify_grouped);
+  overlap(d);
+  done(d, "overlap", verify_overlapped);
   make(d);
   done(d, "make", verify_made);
   place(d);

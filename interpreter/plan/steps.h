@@ -24,6 +24,12 @@ void share_copies(Draft& draft);
 void group(Draft& draft);
 
 // Given    groups are found
+// Execute  splits calls of ranks into one that begins and a wait before the first instruction that
+//          touches what it gives, where others run in between
+// Result   what such a call reads and writes lives until the wait
+void overlap(Draft& draft);
+
+// Given    groups are found, and calls of ranks split
 // Execute  asks for code for work; that of a nest is what its kernel gives for the frame
 // Result   each instruction with something to do has code, and it is known how much scratch memory
 //          that takes: which is why it comes before places
@@ -43,8 +49,11 @@ void place(Draft& draft);
 //   P5  (place) slots that are alive at one step do not overlap
 //   P6  (place) every pointer into the buffer lies inside of it
 //   P7  (place) every tensor that is made here is let go once, or leaves the segment
+//   P8  (overlap) what a call of ranks reads and gives lives until its end, and no instruction before
+//               that touches what it gives
 void verify_bound(const Draft& draft);
 void verify_grouped(const Draft& draft);
+void verify_overlapped(const Draft& draft);
 void verify_made(const Draft& draft);
 void verify_placed(const Draft& draft);
 

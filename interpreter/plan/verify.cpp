@@ -70,6 +70,8 @@ std::vector<Living> slots_of(const Draft& d) {
       living.push_back({l.slot, l.slot + l.bytes(), l.born, l.last_use, l.handed_on});
   for (const SharedPacking& c : d.copies)
     living.push_back({c.slot, c.slot + c.bytes(), c.readers.front(), c.readers.back(), false});
+  for (const Exchange& e : d.exchanges)
+    living.push_back({e.ticket, e.ticket + Exchange::ticket_bytes, e.begins, e.ends, true});
   std::ranges::sort(living, {}, &Living::born);
   return living;
 }
@@ -133,6 +135,27 @@ void verify_bound(const Draft& d) {
 void verify_grouped(const Draft& d) {
   const std::vector<uint32_t> made = makers(d);
   for (const SegmentPlan::Group& group : d.plan->groups) verify_group(d, group, made);
+}
+
+void verify_overlapped(const Draft& d) {
+  verify_grouped(d);
+  for (const Exchange& e : d.exchanges) {
+    const auto call = args_of(d, d.bound[e.begins]);
+    const Register given = local(d, call[1].reg).root;
+    for (const BoundArg& a : call) {
+      if (a.kind != BoundArg::Kind::value || !d.is_met(a.reg)) continue;
+      if (local(d, local(d, a.reg).root).last_use < e.ends)
+        broken("P8", "register {} is let go before the call of instruction {} ends",
+               index_of(a.reg), e.begins);
+    }
+    for (uint32_t n = e.begins + 1; n < e.ends; ++n) {
+      if (!d.bound[n].acts()) continue;
+      for (const BoundArg& a : args_of(d, d.bound[n]))
+        if (a.kind == BoundArg::Kind::value && d.is_met(a.reg) && local(d, a.reg).root == given)
+          broken("P8", "instruction {} reads register {} before the call of instruction {} ends", n,
+                 index_of(a.reg), e.begins);
+    }
+  }
 }
 
 void verify_made(const Draft& d) {

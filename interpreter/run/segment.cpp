@@ -145,7 +145,10 @@ class Watched {
   static constexpr unsigned parts = StepPart::all;
   Watched(StageRun& run, const SegmentPlan& plan, const Segment& segment)
       : walk_(segment.first, segment.end, Teller{run, plan}) {}
-  void reach(StageRun&, const Step& step) { walk_.reach(step); }
+  void reach(StageRun& run, const Step& step) {
+    walk_.reach(step);
+    run.at = step.instruction;
+  }
   void end(StageRun&) { walk_.end(); }
 
  private:

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <tuple>
 
+#include "gradus/communicator.h"
 #include "gradus/read_watch.h"
 #include "interpreter/run/steps.h"
 #include "interpreter/whole_stage.h"
@@ -27,7 +29,21 @@ std::string lines_of_group(const StageCode& stage, const SegmentPlan& plan, uint
 }
 
 // Holds also where there is no memory for the reason.
+// Calls of ranks that have begun may still read and write.
+void keep_memory_of_calls(const StateData& s) noexcept {
+  const RankProgram* program = s.code->rank_program();
+  if (!program) return;
+  try {
+    using Memory = std::tuple<Ref<Storage>, std::vector<Tensor>, std::vector<Ref<Storage>>>;
+    const auto memory = std::make_shared<const Memory>(s.buffer, s.registers, s.blocks);
+    for (const std::string& group : program->groups)
+      rank_groups(*s.place.context).find(group)->forget_calls(memory);
+  } catch (...) {  // the group is gone, and its calls with it
+  }
+}
+
 void poison(StateData& s, uint32_t at, const char* why) noexcept {
+  keep_memory_of_calls(s);
   s.release_all();
   s.poisoned = true;
   try {

@@ -16,6 +16,10 @@ class Walk {
 
   void reach(const Step& step) {
     if (runs_ && next_ == step.instruction + 1) return;  // it has several steps
+    if (step.instruction < next_) {                      // the end of what an earlier one began
+      if (runs_) finish();
+      return;
+    }
     go_to(step.instruction);
     begin(&step);
   }

@@ -5,13 +5,16 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/ranks/late.h"
+
 namespace gradus::test {
 
-RankBindings one_group(int ranks, const std::vector<std::string>& names) {
+RankBindings one_group(int ranks, const std::vector<std::string>& names, bool late) {
   RankBindings bindings(static_cast<size_t>(ranks));
   for (const std::string& name : names) {
     const auto ends = thread_ranks(ranks, std::chrono::seconds(20));
-    for (size_t r = 0; r < bindings.size(); ++r) bindings[r][name] = ends[r];
+    for (size_t r = 0; r < bindings.size(); ++r)
+      bindings[r][name] = late ? std::make_shared<Late>(ends[r]) : ends[r];
   }
   return bindings;
 }

@@ -16,8 +16,9 @@ using RankTensors = std::vector<StageTensors>;
 
 // Names of groups, and for each rank its end of each.
 using RankBindings = std::vector<std::map<std::string, std::shared_ptr<Communicator>>>;
-// The ranks are one group, which has all these names.
-RankBindings one_group(int ranks, const std::vector<std::string>& names);
+// The ranks are one group, which has all these names. Where `late`, calls are done when they are
+// waited for.
+RankBindings one_group(int ranks, const std::vector<std::string>& names, bool late = false);
 
 // Runs every stage on every rank, each rank on a thread of its own. Throws what the first rank that
 // fails throws.

@@ -99,33 +99,37 @@ double slope_of(const ir::Graph& graph, size_t stage, const RankTensors& results
 }
 
 void check_derivatives(const ir::Graph& program, int ranks, int order,
-                       const std::function<RankBindings()>& bind) {
+                       const std::function<RankBindings(bool late)>& bind) {
   const ir::Graph graph = ir::differentiate(program, {.order = order});
   ir::verify(graph);
   const auto code = Code::compile(graph);
   const RankTensors inputs = random_inputs(graph, ranks, 1),
                     directions = random_inputs(graph, ranks, 2);
-  const RankTensors results = run_jointly(code, bind(), inputs);
+  const RankTensors results = run_jointly(code, bind(false), inputs);
   expect_replicated(graph, results);
   for (size_t k = 1; k <= static_cast<size_t>(order); ++k) {
     constexpr double h = 1e-5;
     double values[2];
     for (int side : {0, 1}) {
       const RankTensors there = moved(inputs, directions, side ? h : -h, k);
-      values[side] = value_of(graph, k - 1, run_jointly(code, bind(), there), inputs);
+      values[side] = value_of(graph, k - 1, run_jointly(code, bind(false), there), inputs);
     }
     const double difference = (values[1] - values[0]) / (2 * h);
     const double slope = slope_of(graph, k, results, directions);
     EXPECT_NE(slope, 0);
     EXPECT_NEAR(slope, difference, 1e-6 * (1 + std::abs(slope))) << "stage " << k;
   }
+  auto expect_the_same = [&](const RankTensors& other, const char* how) {
+    for (size_t r = 0; r < results.size(); ++r)
+      for (size_t s = 0; s < results[r].size(); ++s)
+        for (size_t i = 0; i < results[r][s].size(); ++i)
+          EXPECT_TRUE(equal_bits(other[r][s][i], results[r][s][i]))
+              << how << ", rank " << r << ", stage " << s << ", result " << i;
+  };
+  expect_the_same(run_jointly(code, bind(true), inputs), "late");
   if (ranks != 2) return;
-  const RankTensors fused = run_jointly(code, bind(), inputs, FusionMode::first, 2);
-  for (size_t r = 0; r < results.size(); ++r)
-    for (size_t s = 0; s < results[r].size(); ++s)
-      for (size_t i = 0; i < results[r][s].size(); ++i)
-        EXPECT_TRUE(equal_bits(fused[r][s][i], results[r][s][i]))
-            << "fused, rank " << r << ", stage " << s << ", result " << i;
+  expect_the_same(run_jointly(code, bind(false), inputs, FusionMode::first, 2), "fused");
+  expect_the_same(run_jointly(code, bind(true), inputs, FusionMode::first, 2), "late, fused");
 }
 
 // What ranks have of one value, one behind the other; all have it where the type says so.
@@ -188,7 +192,7 @@ TEST_P(Programs, HaveTheDerivativesOfAllRanksTogether) {
   const ir::Graph* split = graph_named(module, "split");
   ASSERT_TRUE(split);
   check_derivatives(*split, ranks, ranks == 2 ? 3 : 2,
-                    [ranks = ranks] { return one_group(ranks, names); });
+                    [ranks = ranks](bool late) { return one_group(ranks, names, late); });
 }
 
 TEST_P(Programs, GiveWhatOneRankGives) {

@@ -126,6 +126,7 @@ void evaluate(const Fourier& w, Args args);
 void evaluate(const Pointwise& w, Args args);
 void evaluate(const Loops& w, Args args);
 void evaluate(const Collective& w, Args args);
+void evaluate(const CollectiveEnd& w, Args args);
 void evaluate(const OwnRank& w, Args args);
 void evaluate(const OwnBlock& w, Args args);
 void evaluate(const Foreign& w, Args args);

@@ -125,7 +125,9 @@ void evaluate(const RandomBits& w, Args args) {
 void evaluate(const Collective& w, Args args) {
   const Array x{w.x.dtype, args[0]}, y{w.x.dtype, args[1]};
   for (int64_t i = 0; i < w.x.numel(); ++i) y.set(i, x, offset_of(i, w.x));
+  if (w.begins) Array{DType::i64, args[2]}.set(0, int64_t{0});
 }
+void evaluate(const CollectiveEnd&, Args) {}
 void evaluate(const OwnRank&, Args args) { Array{DType::i64, args[0]}.set(0, int64_t{0}); }
 void evaluate(const OwnBlock& w, Args args) {
   const Array x{w.x.dtype, args[0]}, y{w.x.dtype, args[1]};

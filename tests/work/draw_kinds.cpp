@@ -275,8 +275,16 @@ void draw<Collective>(Random& random, Trial& trial) {
   w.ranks = random.pick<int64_t>({-1, 1});
   if (w.kind == CollectiveKind::shift) w.peer = random.between(-3, 3);
   trial.operand(w.x, Values::unit);
+  w.begins = w.x.contiguous() && random.between(0, 1) == 1;
   trial.result(w.x.dtype, w.x.numel());
+  if (w.begins) trial.result(DType::i64, 1);
   trial.work = std::move(w);
+}
+
+template <>
+void draw<CollectiveEnd>(Random&, Trial& trial) {
+  trial.operand(Layout(DType::i64, {1}), Values::unit);
+  trial.work = CollectiveEnd{"alone"};
 }
 
 template <>
