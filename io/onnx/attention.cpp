@@ -74,6 +74,9 @@ Sight sight_of(Call& c, const Lengths& n) {
   Value key = arange(c.world(), n.keys);
   Value query = unsqueeze(arange(c.world(), n.queries), 1);
   if (c.given(6)) {
+    if (c.rank(6) != 1)
+      c.fail("nonpad_kv_seqlen has {} dimensions; it is a list of one number for each sample",
+             c.rank(6));
     Value there = reshape(c.x(6), {c.type(6).dims[0], 1, 1, 1});
     sight.also(lt(key, there));
     sight.holes = true;

@@ -70,6 +70,7 @@ void bit_cast(Call& c) {
   if (size_of(from) != size_of(to))
     c.fail("{} and {} have different numbers of bits", name_of(from), name_of(to));
   if (from == to) return c.give(c.item(0));
+  if (to == DType::boolean) c.unsupported("BitCast of {} to {}", name_of(from), name_of(to));
   if (c.is_known(0)) {
     const Tensor& known = c.item(0)->known;
     Tensor value = known.contiguous(), other = Tensor::empty(to, known.shape());

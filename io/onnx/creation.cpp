@@ -80,7 +80,8 @@ void range(Call& c) {
   if (!is_floating(dtype) && c.item(2)->as_sizes()) {
     Dims start = c.sizes(0, "start"), limit = c.sizes(1, "limit");
     int64_t delta = c.integer(2, "delta");
-    if (delta == 0 || start.size() != 1 || limit.size() != 1) c.fail("delta is 0");
+    if (delta == 0 || delta == INT64_MIN) c.fail("its delta is {}", delta);
+    if (start.size() != 1 || limit.size() != 1) c.fail("its start or limit is no number");
     Dim span = delta > 0 ? limit[0] - start[0] : start[0] - limit[0];
     int64_t step = delta > 0 ? delta : -delta;
     Dim n = max(floor_div(span + Dim(step - 1), step), 0);

@@ -57,6 +57,7 @@ SmallVector<Value, 2> FoldingWorld::emit(const ops::Operator& op, ir::Attributes
     if (std::holds_alternative<Dim>(v.operand)) throw TooLarge();
     types.push_back(v.operand_type());
   }
+  if (made_bytes_ > most_made_bytes) throw TooLarge();
   // What data sizes cannot be known before it is computed; it is no larger than its operands.
   if (!op.data_sized)
     for (const ir::Type& t : ops::infer(op, types, attributes, nullptr)) {
@@ -67,7 +68,10 @@ SmallVector<Value, 2> FoldingWorld::emit(const ops::Operator& op, ir::Attributes
       if (!elements || *elements > most_bytes / 8) throw TooLarge();
     }
   auto results = eager_.emit(op, std::move(attributes), operands);
-  for (Value& v : results) v.world = this;
+  for (Value& v : results) {
+    if (v.is_tensor()) made_bytes_ += ops::EagerWorld::tensor(v).numel() * 8;
+    v.world = this;
+  }
   return results;
 }
 
@@ -105,8 +109,7 @@ void Importer::run_node(const pb::NodeProto& node, Scope& scope) {
   const Restored around(scope_);
   scope_ = &scope;
   try {
-    if (++applied_ > most_applied)
-      throw Error("more than {} nodes, counting those of unrolled loops each time", most_applied);
+    count(1);
     std::vector<ItemPtr> inputs;
     for (const std::string& name : node.input()) {
       if (name.empty()) {
@@ -304,8 +307,15 @@ ItemPtr Importer::joined(const char* op, const std::vector<ItemPtr>& items, int6
   return item;
 }
 
+void Importer::count(size_t nodes) {
+  applied_ += nodes;
+  if (applied_ > most_applied)
+    throw Error("more than {} nodes, counting those of unrolled loops each time", most_applied);
+}
+
 std::vector<ItemPtr> Importer::run_graph(const pb::GraphProto& graph, std::vector<ItemPtr> inputs) {
   const Restored depth(depth_);
+  count(1);
   if (++depth_ > deepest) throw Error("graphs within graphs, more than {} deep", deepest);
   if (inputs.size() != static_cast<size_t>(graph.input_size()))
     throw Error("the inner graph takes {} inputs, {} are given", graph.input_size(), inputs.size());

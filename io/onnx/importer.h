@@ -25,7 +25,8 @@ struct TooLarge {};
 // Runs operators on tensors, and only where what they give is small.
 class FoldingWorld final : public ops::World {
  public:
-  static constexpr int64_t most_bytes = int64_t{1} << 20;
+  // Of a result; of all results of an import together, which unrolled loops may keep.
+  static constexpr int64_t most_bytes = int64_t{1} << 20, most_made_bytes = int64_t{1} << 28;
   explicit FoldingWorld(Context& context) : eager_(context) {}
   Value value(Tensor tensor) { return eager_.value(std::move(tensor)); }
   SmallVector<Value, 2> emit(const ops::Operator& op, ir::Attributes attributes,
@@ -33,6 +34,7 @@ class FoldingWorld final : public ops::World {
 
  private:
   ops::EagerWorld eager_;
+  int64_t made_bytes_ = 0;
 };
 
 class Importer {
@@ -50,6 +52,8 @@ class Importer {
   }
   Dim fresh_size() { return program_.fresh_size(); }
   ImportedProgram& program() { return program_; }
+  // Work that takes as long as so many nodes. Throws Error where all of it is too much.
+  void count(size_t nodes);
   // Runs an inner graph: its inputs stand for `inputs`, and it sees what the node at hand sees.
   std::vector<ItemPtr> run_graph(const ::onnx::GraphProto& graph, std::vector<ItemPtr> inputs);
   // Tensors put together along an axis by "cat" or "stack"; known if all are.

@@ -66,6 +66,8 @@ void scatter_elements(Call& c) {
   Value x = c.x();
   int axis = c.axis("axis", 0);
   Value index = from_front(c, 1, x.dims()[static_cast<size_t>(axis)]);
+  if (index.rank() != x.rank())
+    c.fail("indices have {} dimensions, and x has {}", index.rank(), x.rank());
   std::string reduction = c.attribute("reduction", "none");
   if (std::string_view op = combining(c, reduction); !op.empty()) {
     // Updates of one place differ along the axis: each part of it has a place but once.

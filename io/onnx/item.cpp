@@ -44,6 +44,8 @@ ItemPtr Item::of_sizes(ir::Dims sizes, bool scalar) {
 }
 
 ItemPtr Item::sequence(std::vector<ItemPtr> items) {
+  for (const ItemPtr& i : items)
+    if (i && i->kind == Kind::sequence) throw Error("a sequence of sequences is not supported");
   auto item = std::make_shared<Item>();
   item->kind = Kind::sequence;
   item->items = std::move(items);

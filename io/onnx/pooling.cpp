@@ -193,19 +193,25 @@ Value with_gaps(const Value& x, int64_t apart) {
 }
 
 // Col2Im in any number of dimensions, one after the other.
+void need_small(Call& c, const Ints& numbers, const char* name) {
+  for (int64_t v : numbers)
+    if (v < -INT32_MAX || v > INT32_MAX) c.fail("'{}' has a number out of range: {}", name, v);
+}
+
 void col2im_by_dimension(Call& c, const Ints& image, const Ints& block) {
   const size_t n = image.size();
   auto list = [&](const char* name, size_t size, int64_t absent) {
     Ints out = c.integers(name).value_or(Ints(size, absent));
     if (out.size() != size) c.fail("attribute '{}' has {} numbers, not {}", name, out.size(), size);
+    need_small(c, out, name);
     return out;
   };
   const Ints pads = list("pads", 2 * n, 0), strides = list("strides", n, 1);
   const Ints dilations = list("dilations", n, 1);
   Value x = c.x();
   Dims shape{x.dims()[0], x.dims()[1]};
-  int64_t places = 1;
-  for (int64_t k : block) places *= std::max<int64_t>(k, 1);
+  Dim places = 1;
+  for (int64_t k : block) places = places * Dim(std::max<int64_t>(k, 1));
   shape[1] = floor_div(shape[1], places);
   // [batch, channels, windows.., blocks..], the first dimension's block last.
   Ints order{0, 1};
@@ -234,9 +240,12 @@ void col2im(Call& c) {
   const Ints image = c.integers(1, "image_shape"), block = c.integers(2, "block_shape");
   if (image.size() != block.size() || image.empty() || c.rank() != 3)
     c.fail("it wants [batch, channels * block, windows], and sizes of image and block");
+  need_small(c, image, "image_shape");
+  need_small(c, block, "block_shape");
   if (image.size() != 2) return col2im_by_dimension(c, image, block);
   const Ints pads = c.integers("pads").value_or(Ints(4, 0)), ones{1, 1};
   if (pads.size() != 4) c.fail("pads are {} numbers, not 4", pads.size());
+  need_small(c, pads, "pads");
   Ints whole;
   for (size_t d = 0; d < 2; ++d) whole.push_back(pads[d] + image[d] + pads[d + 2]);
   Value y = emit("fold_col2im", {c.x()},

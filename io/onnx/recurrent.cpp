@@ -119,6 +119,7 @@ Layer layer_of(Call& c, const Kind& kind, int64_t d, int64_t directions) {
   auto hidden = l.recurrent.rank() == 2 ? l.recurrent.dims()[1].constant() : std::nullopt;
   if (!hidden || (l.hidden != 0 && l.hidden != *hidden))
     c.fail("hidden_size is not what R has, or R has a size with a name");
+  if (*hidden > INT32_MAX) c.fail("a hidden_size of {} is out of range", *hidden);
   l.hidden = *hidden;
   if (c.given(3))
     l.recurrent_bias = slice(direction_of(c, 3, d), 0, l.gates * l.hidden, 2 * l.gates * l.hidden);

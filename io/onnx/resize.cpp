@@ -95,7 +95,12 @@ Taps taps_at(const Resizing& r, double x, double scale) {
 
 // y[i] = sum over k of x[index_k[i]] weight_k[i] along the axis.
 Value resized(Call& c, const Value& x, int dim, const Resizing& r, const Axis& a) {
+  constexpr double least_scale = 1e-4, most_weights = 1e7;
+  if (r.antialias && !(a.scale > least_scale))
+    c.unsupported("{} with antialias by a scale of {}", c.op(), a.scale);
   size_t count = taps_at(r, 0, a.scale).weights.size();
+  if (static_cast<double>(count) * static_cast<double>(a.out) > most_weights)
+    c.unsupported("{} with {} weights for each of {} elements", c.op(), count, a.out);
   std::vector<std::vector<double>> index(count), weight(count);
   for (int64_t i = 0; i < a.out; ++i) {
     Taps t = taps_at(r, place(r, a, i), a.scale);
@@ -205,6 +210,8 @@ void resize(Call& c) {
     scales = c.has("scales") ? c.numbers("scales") : known_numbers(c, 1, "scales");
   } else {
     roi = r.transform == "tf_crop_and_resize" ? known_numbers(c, 1, "roi") : roi;
+    for (double bound : roi)
+      if (!(std::abs(bound) < 1e6)) c.fail("a bound of its roi is {}", bound);
     scales = known_numbers(c, 2, "scales");
     if (scales.empty() && c.given(3)) sizes = c.sizes(3, "sizes");
   }
@@ -220,7 +227,7 @@ void resize(Call& c) {
     int dim = c.axis(axes[k], x.rank());
     if (keeps) {
       double in = static_cast<double>(x.dims()[static_cast<size_t>(dim)].value());
-      if (!(kept * in < 1e7)) c.fail("a size is {}", kept * in);
+      if (!(kept * in >= 0 && kept * in < 1e7)) c.fail("a size is {}", kept * in);
       sizes[k] = static_cast<int64_t>(std::floor(kept * in + 0.5));
     }
     const Dim& in = x.dims()[static_cast<size_t>(dim)];

@@ -15,6 +15,12 @@ const std::vector<ItemPtr>& sequence(Call& c, size_t i) {
   return c.item(i)->items;
 }
 
+// A copy to be changed. Loops change sequences step by step.
+std::vector<ItemPtr> copy_of_sequence(Call& c) {
+  c.importer().count(sequence(c, 0).size() / 64);
+  return sequence(c, 0);
+}
+
 // A place in n elements; `end` allows the one behind them.
 size_t place(Call& c, size_t i, size_t n, bool end) {
   int64_t at = c.integer(i, "position"), size = static_cast<int64_t>(n);
@@ -32,14 +38,14 @@ void construct(Call& c) {
 void empty(Call& c) { c.give(Item::sequence({})); }
 
 void insert(Call& c) {
-  std::vector<ItemPtr> items = sequence(c, 0);
+  std::vector<ItemPtr> items = copy_of_sequence(c);
   size_t at = c.given(2) ? place(c, 2, items.size(), true) : items.size();
   items.insert(items.begin() + static_cast<ptrdiff_t>(at), c.item(1));
   c.give(Item::sequence(std::move(items)));
 }
 
 void erase(Call& c) {
-  std::vector<ItemPtr> items = sequence(c, 0);
+  std::vector<ItemPtr> items = copy_of_sequence(c);
   if (items.empty()) c.fail("the sequence is empty");
   size_t at = c.given(1) ? place(c, 1, items.size(), false) : items.size() - 1;
   items.erase(items.begin() + static_cast<ptrdiff_t>(at));
@@ -65,7 +71,7 @@ void split(Call& c) {
     int64_t each = c.given(1) ? c.integer(1, "split") : 1;
     if (each < 1) c.fail("it cannot be split into parts of {}", each);
     if (*n / each > 100'000) c.unsupported("SplitToSequence into {} parts", *n / each);
-    for (int64_t at = 0; at < *n; at += each) sizes.push_back(std::min(each, *n - at));
+    for (int64_t left = *n; left > 0; left -= sizes.back()) sizes.push_back(std::min(each, left));
   }
   std::vector<ItemPtr> items;
   for (Value& v : emit_all(c.world(), "split", std::vector{x},

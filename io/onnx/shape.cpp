@@ -79,6 +79,8 @@ void unsqueezed(Call& c) {
   Value x = c.x();
   auto axes = axes_of(c);
   if (!axes) c.fail("its axes are missing");
+  constexpr size_t most = 64;
+  if (axes->size() > most) c.unsupported("{} more dimensions", axes->size());
   int rank = x.rank() + static_cast<int>(axes->size());
   std::vector<bool> fresh(static_cast<size_t>(rank));
   for (int64_t a : *axes) {
@@ -96,6 +98,7 @@ void expanded(Call& c) {
   Value x = c.x();
   Dims shape = c.sizes(1, "shape"), to;
   size_t rank = std::max(shape.size(), x.dims().size());
+  if (rank > 64) c.unsupported("{} dimensions", rank);
   for (size_t i = 0; i < rank; ++i) {
     size_t mine = rank - x.dims().size(), theirs = rank - shape.size();
     Dim here = i < mine ? Dim(1) : x.dims()[i - mine];
@@ -133,6 +136,7 @@ void split_up(Call& c) {
     sizes = c.sizes("split");
   } else {
     parts = c.attribute("num_outputs", parts);
+    if (parts < 1) c.fail("it has no results");
     if (parts != static_cast<int64_t>(c.outputs())) c.fail("num_outputs is not how many there are");
     // The last part has what is left.
     Dim each = floor_div(n + Dim(parts - 1), parts);
@@ -147,7 +151,7 @@ void split_up(Call& c) {
 // One dimension of a slice. A size with a name is counted from the front.
 Value sliced(Call& c, const Value& x, int axis, Dim start, Dim end, int64_t step) {
   const Dim& n = x.dims()[static_cast<size_t>(axis)];
-  if (step == 0) c.fail("a step is 0");
+  if (step == 0 || step == INT64_MIN) c.fail("a step is {}", step);
   auto from_front = [&](const Dim& b) { return b.constant() && *b.constant() < 0 ? n + b : b; };
   if (step > 0) {
     // Bounds beyond the end are many exporters' word for the end.

@@ -109,7 +109,8 @@ void mel_weights(Call& c) {
   int64_t bins = c.integer(0, "num_mel_bins"), length = c.integer(1, "dft_length");
   double rate = static_cast<double>(c.integer(2, "sample_rate"));
   double low = mel(c.number(3, "lower_edge_hertz")), high = mel(c.number(4, "upper_edge_hertz"));
-  if (bins < 1 || bins > longest || length < 1 || length > longest || !(rate > 0))
+  if (bins < 1 || bins > longest || length < 1 || length > longest || !(rate > 0) ||
+      !std::isfinite(low) || !std::isfinite(high))
     c.fail("its numbers are out of range");
   DType dtype = c.dtype("output_datatype", 1);
   int64_t shape[] = {length / 2 + 1, bins};
@@ -128,9 +129,9 @@ void mel_weights(Call& c) {
       if (row >= 0 && row < shape[0]) values[static_cast<size_t>(row * bins + b)] = v;
     };
     if (left == top) set(top, 1);
-    for (int64_t k = left; k <= std::min(top, shape[0]); ++k)
+    for (int64_t k = std::max<int64_t>(left, 0); k <= std::min(top, shape[0]); ++k)
       if (left != top) set(k, static_cast<double>(k - left) / static_cast<double>(top - left));
-    for (int64_t k = top; k < std::min(right, shape[0]); ++k)
+    for (int64_t k = std::max<int64_t>(top, 0); k < std::min(right, shape[0]); ++k)
       set(k, static_cast<double>(right - k) / static_cast<double>(right - top));
   }
   c.give(c.constant(Tensor::from(dtype, shape, values)));

@@ -121,6 +121,8 @@ ItemPtr joined(Call& c) {
     auto part = c.item(i)->as_sizes();
     if (!part || scalar(c, i)) return nullptr;
     for (const Dim& d : *part) out.push_back(d);
+    constexpr size_t most = 1024;
+    if (out.size() > most) return nullptr;  // the program puts them together
   }
   return Item::of_sizes(std::move(out), false);
 }
@@ -134,7 +136,7 @@ ItemPtr sliced(Call& c) {
   Ints steps = !attributes && c.given(4) ? c.integers(4, "steps") : Ints{1};
   if (starts.size() != 1 || ends.size() != 1 || steps.size() != 1 || steps[0] == 0) return nullptr;
   auto n = static_cast<int64_t>(from->size());
-  int64_t step = steps[0];
+  const int64_t step = std::clamp<int64_t>(steps[0], -n - 1, n + 1);
   auto bound = [&](int64_t b) {
     if (b < 0) b += n;
     return step > 0 ? std::clamp<int64_t>(b, 0, n) : std::clamp<int64_t>(b, -1, n - 1);

@@ -55,6 +55,8 @@ void linear_attention(Call& c) {
   Value q = part(0, q_heads);
   Recurrence r{c, part(1, heads), part(2, heads), {}, {}};
   if (gated) r.decay = part(4, heads);
+  if (delta && c.rank(5) != 3)
+    c.fail("its beta has {} dimensions; [batch, steps, heads * size] is wanted", c.rank(5));
   if (delta) r.rate = part(5, c.type(5).dims.back() == Dim(1) ? 1 : heads);
   auto steps = q.dims()[2].constant();
   if (!steps || *steps > most_tokens)

@@ -13,7 +13,7 @@ using namespace ops;
 namespace {
 
 // A table of so many numbers would be larger than any model's.
-constexpr size_t most_leaf_numbers = size_t{1} << 26;
+constexpr size_t most_leaf_numbers = size_t{1} << 24;
 constexpr int64_t deepest_tree = 10'000;
 
 enum class Test : int64_t { le, lt, ge, gt, eq, ne, member };
@@ -122,8 +122,10 @@ struct Votes {
   int64_t targets;
   Together how;
   Votes(Call& c, const Forest& f, int64_t targets_, Together how_) : targets(targets_), how(how_) {
-    const size_t n = f.size() * static_cast<size_t>(std::max<int64_t>(targets, 0));
-    if (targets < 1 || n > most_leaf_numbers) c.unsupported("trees with {} targets", targets);
+    const size_t nodes = std::max<size_t>(f.size(), 1);
+    if (targets < 1 || static_cast<uint64_t>(targets) > most_leaf_numbers / nodes)
+      c.unsupported("trees with {} targets", targets);
+    const size_t n = nodes * static_cast<size_t>(targets);
     constexpr double most = std::numeric_limits<float>::max();
     table.assign(n, how == Together::least ? most : how == Together::greatest ? -most : 0);
   }

@@ -37,7 +37,7 @@ Window window_with(Call& c, const Dims& image, Ints kernel) {
   w.dilation = list_of(c, "dilations", n, 1, 1);
   w.ceil = c.flag("ceil_mode");
   for (size_t d = 0; d < n; ++d)
-    if (w.kernel[d] < 1 || w.kernel[d] * w.dilation[d] > INT32_MAX)
+    if (w.kernel[d] < 1 || w.kernel[d] > INT32_MAX / w.dilation[d])
       c.fail("the kernel's size {} is out of range", w.kernel[d]);
   std::string automatic = c.attribute("auto_pad", "NOTSET");
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {

@@ -1,5 +1,7 @@
-// ONNX's backend tests with one thing wrong in each: a program that holds, or an Error.
+// ONNX's backend tests with one thing wrong in each, and models that would have a rule read beyond a
+// list, recurse or take memory without end: a program that holds, or an Error.
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -137,6 +139,27 @@ void expect_sound_or_refused(const pb::ModelProto& model) {
   const std::string printed = ir::print(import.program);
   EXPECT_EQ(ir::print(ir::parse(printed, "printed.ir").program()), printed);
 }
+
+// Each in its own test, so that a time limit names it.
+class OnnxHostile : public testing::TestWithParam<const char*> {};
+TEST_P(OnnxHostile, IsAProgramOrRefused) {
+  const std::string path =
+      fmt::format("{}/tests/onnx/hostile/{}.onnx", GRADUS_SOURCE_DIR, GetParam());
+  std::ifstream file(path, std::ios::binary);
+  pb::ModelProto model;
+  ASSERT_TRUE(model.ParseFromIstream(&file)) << path;
+  const auto begin = std::chrono::steady_clock::now();
+  expect_sound_or_refused(model);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+INSTANTIATE_TEST_SUITE_P(All, OnnxHostile,
+                         testing::Values("attn", "bitcast2", "col2im2b", "col2im3", "col2im3b",
+                                         "convbig", "double", "linattn", "loopmem", "loops",
+                                         "lstmbig", "mel", "rangemin", "rs30", "rs9", "rsbig",
+                                         "rsin", "rsroi", "rsroi2", "scatter", "seqins", "seqmap",
+                                         "seqnest", "sizes", "slicemin", "stsz", "tree", "tree2",
+                                         "unsq"),
+                         [](const auto& info) { return std::string(info.param); });
 
 void damage_all(const Damage& damage) {
   const fs::path folder = "/usr/share/libonnx-testdata/data";
