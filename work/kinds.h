@@ -242,9 +242,9 @@ struct Fourier {
 
 // What the ranks of a group exchange, as gradus/communicator.h says: operand 0 is what this rank
 // gives (absent for `receive`), result 0 what it gets, both in order but for operand 0's strides.
-// Where `ranks` is not -1, the group has to have so many: an Error else. Where it only begins, result
-// 1 is an i64, the call's ticket: operand 0, which lies in order then, is read, and result 0 written,
-// until a CollectiveEnd has waited for it.
+// Where `ranks` is not -1, the group has to have so many: an Error else. Where it only begins,
+// result 1 is an i64, the call's ticket: operand 0, which lies in order then, is read, and result 0
+// written, until a CollectiveEnd has waited for it.
 struct Collective {
   static constexpr std::string_view name = "collective";
   CollectiveKind kind = CollectiveKind::all_reduce;

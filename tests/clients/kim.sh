@@ -58,15 +58,15 @@ if [ -d "$examples" ] && command -v gfortran >/dev/null; then
     done
   done
   # clusters PROGRAM MODEL: energy, norm of forces and lattice spacing, a line each.
-  clusters() { awk 'NF == 3 && $1 + 0 == $1 && !seen[$3]++' "$1.$2"; }
+  clusters() { tr -d , <"$1.$2" | awk 'NF == 3 && $1 + 0 == $1 && !seen[$3]++'; }
   for program in ex_test_Ar_fcc_cluster ex_test_Ar_fcc_cluster_cpp; do
     clusters $program gradus_argon >ours.clusters
     clusters $program $theirs >theirs.clusters
     [ "$(wc -l <ours.clusters)" -ge 16 ] || fail "$program gives no table"
     python3 "$here/same_numbers.py" ours.clusters theirs.clusters 1e-8 || fail "$program"
   done
-  alpha=$(sed -n 's/^alpha = .*= *\([-0-9.E+]*\) .*/\1/p' utility_forces_numer_deriv.gradus_argon)
-  awk "BEGIN { exit !(\"$alpha\" != \"\" && $alpha < 1e-11) }" || fail "forces by differences: alpha is '$alpha'"
+  sed -n 's/^alpha = .*= *\([-0-9.E+]*\) .*/\1/p' utility_forces_numer_deriv.gradus_argon >alphas
+  awk '$1 < 1e-11 { n++ } END { exit !(n > 0 && n == NR) }' alphas || fail "forces by differences: alpha is $(cat alphas)"
 else
   echo 'not tried without libkim-api-doc and gfortran: KIM'"'"'s own test programs'
 fi

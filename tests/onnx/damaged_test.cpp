@@ -1,5 +1,5 @@
-// ONNX's backend tests with one thing wrong in each, and models that would have a rule read beyond a
-// list, recurse or take memory without end: a program that holds, or an Error.
+// ONNX's backend tests with one thing wrong in each, and models that would have a rule read beyond
+// a list, recurse or take memory without end: a program that holds, or an Error.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Models that would have a rule read beyond a list, divide, recurse or take memory without end: each
-// is refused by the Error that its member "refused" has, or is a program where that is null.
+// Models that would have a rule read beyond a list, divide, recurse or take memory without end:
+// each is refused by the Error that its member "refused" has, or is a program where that is null.
 #include <filesystem>
 #include <fstream>
 
