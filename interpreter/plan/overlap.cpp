@@ -51,7 +51,8 @@ void Overlapper::run() {
   }
 }
 
-// The pointers once more, and one to the ticket. What the call reads and writes stays until it ends.
+// The pointers once more, and one to the ticket. What the call reads and writes stays until its
+// end.
 void Overlapper::begin(uint32_t index, uint32_t ends) {
   Bound& bound = d.bound[index];
   work::Collective call = std::get<work::Collective>(*bound.work);

@@ -49,8 +49,8 @@ void place(Draft& draft);
 //   P5  (place) slots that are alive at one step do not overlap
 //   P6  (place) every pointer into the buffer lies inside of it
 //   P7  (place) every tensor that is made here is let go once, or leaves the segment
-//   P8  (overlap) what a call of ranks reads and gives lives until its end, and no instruction before
-//               that touches what it gives
+//   P8  (overlap) what a call of ranks reads and gives lives until its end, and no instruction
+//               before that touches what it gives
 void verify_bound(const Draft& draft);
 void verify_grouped(const Draft& draft);
 void verify_overlapped(const Draft& draft);

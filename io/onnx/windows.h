@@ -19,8 +19,8 @@ struct Window {
 // Reads the attributes.
 Window window_of(Call& call, const Dims& image);
 
-// The same where the kernel is a tensor [.., spatial..] of the image's rank: `kernel_shape`, where it
-// is given, says its shape again. One to three spatial dimensions, of constant sizes.
+// The same where the kernel is a tensor [.., spatial..] of the image's rank: `kernel_shape`, where
+// it is given, says its shape again. One to three spatial dimensions, of constant sizes.
 Window kernel_window_of(Call& call, const Dims& image, const Dims& kernel);
 
 // The image with the window's pads around it.
