@@ -267,21 +267,22 @@ TRAINED = ["centre", "sharpness", "mix", "w1", "b1", "w2", "b2", "w3", "skip", "
 TRAINING = """
 graph training {
   stage 0 (%positions: f64[N, 3], %edges: i64[2, E], %shifts: f64[E, 3], %species: i64[N],
-           %frame: i64[N], %energy_weight: f64[C], %energy_ref: f64[C], %force_ref: f64[N, 3],
-           WEIGHTS) {
-    %e = call(%positions, %edges, %shifts, %species, NAMES) {graph = "water"}
-    %total = sum(%e)
-    %slope = grad(%total, %positions)
+           %frame: i64[N], %energy_weight: f64[FRAMES], %energy_ref: f64[FRAMES],
+           %force_ref: f64[N, 3], WEIGHTS) {
+    %ghosts = full() {shape = [N], value = false, dtype = bool}
+BODY
+    %total = sum(%energies)
+    %pull = grad(%total, %positions)
     # Minus the forces.
-    %miss = add(%slope, %force_ref)
+    %miss = add(%pull, %force_ref)
     %miss2 = square(%miss)
     %force_loss = mean(%miss2)
-    %zeros = full() {shape = [C], value = 0.0, dtype = f64}
-    %sums = index_add(%zeros, %frame, %e) {dim = 0}
-    %off = sub(%sums, %energy_ref)
-    %off_atom = mul(%off, %energy_weight)
-    %off2 = square(%off_atom)
-    %energy_loss = mean(%off2)
+    %no_energy = full() {shape = [FRAMES], value = 0.0, dtype = f64}
+    %of_frames = index_add(%no_energy, %frame, %energies) {dim = 0}
+    %error = sub(%of_frames, %energy_ref)
+    %error_atom = mul(%error, %energy_weight)
+    %error2 = square(%error_atom)
+    %energy_loss = mean(%error2)
     %heavy = mul(%energy_loss, 300.0)
     %loss = add(%force_loss, %heavy)
     return loss = %loss, force_loss = %force_loss, energy_loss = %energy_loss
@@ -406,9 +407,10 @@ class Trainer:
         self.weights = dict(weights)
         text = (folder / "water.ir").read_text()
         inputs = text[text.index("%cutoff: ") : text.index(") {")]
-        names = ", ".join("%" + part.split(":")[0] for part in inputs.split("%")[1:])
-        training = TRAINING.replace("WEIGHTS", inputs).replace("NAMES", names)
-        program = gradus.parse(training + text, "water.py")
+        # Data decide a size of the model, so that it is no graph to be called: its nodes stand here.
+        nodes = text[text.index(") {") + 4 : text.index("    return")]
+        training = TRAINING.replace("WEIGHTS", inputs).replace("BODY", nodes)
+        program = gradus.parse(training, "water.py")
         self.state = gradus.State(program.differentiate(1, wrt=TRAINED).compile())
         seen = text.replace("= %energies", "= %energies, features = %features")
         self.features = gradus.State(gradus.parse(seen, "water.ir").compile())
@@ -419,6 +421,7 @@ class Trainer:
         """What the network reads begins with a mean of 0 and a deviation of 1, by species."""
         inputs = batch(frames)
         some = {n: inputs[n] for n in ("positions", "edges", "shifts", "species")}
+        some["ghosts"] = np.zeros(len(some["species"]), dtype=bool)
         features = np.array(self.features.run(**some, **self.weights).features)
         self.features.restart()
         kinds = [features[some["species"] == s] for s in (0, 1)]
