@@ -7,11 +7,12 @@ A fence says what its block is:
     ```ir swing.ir        a program: saved under that name in the page's folder, and verified
     ```sh                 commands, run there; `gradus` is the tool that was built; a comment
                           before the fence, <!-- setup ... -->, brings what they need
-    ```text output        what the commands above printed, to the letter
+    ```text output        what the commands or the script above printed, to the letter
     ```cpp                statements, compiled into a function and run, after such a comment's
     ```cpp continues      more statements of the same function
     ```cpp declarations   what stands outside of functions, seen by the page's blocks after it
     ```python             run where the Python module is built ($GRADUS_PYTHON is its folder)
+    ```python NAME.py     a script, run so under that name in the page's folder
     ```text               nothing to run
     ```LANGUAGE not run: WHY
 
@@ -100,15 +101,21 @@ def same(a, b):
 
 
 def run_python(block, folder):
+    """What it printed; None where there is no module."""
     module = os.environ.get("GRADUS_PYTHON", "")
     if not module:
         block.count("python, left out: there is no module")
-        return
-    run = subprocess.run([sys.executable, "-c", block.text], cwd=folder, text=True,
+        return None
+    what = ["-c", block.text]
+    if block.says:
+        (folder / block.says).write_text(block.text)
+        what = [block.says]
+    run = subprocess.run([sys.executable, *what], cwd=folder, text=True,
                          capture_output=True, env={**environment(), "PYTHONPATH": module})
     if run.returncode:
         block.fail(run.stdout + run.stderr)
     block.count()
+    return run.stdout
 
 
 class Program:
@@ -173,7 +180,7 @@ def run_page(page, program):
     folder = HERE / page.relative_to(SOURCE).with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     program.begin_page()
-    printed = None
+    printed, left_out = None, False
     for block in blocks_of(page):
         if block.says.startswith("not run"):
             if not re.match(r"not run: \S+ \S+", block.says):
@@ -183,17 +190,21 @@ def run_page(page, program):
             save_program(block, folder)
             block.count()
         elif block.language == "sh" and not block.says:
-            printed = run_commands(block, folder)
+            printed, left_out = run_commands(block, folder), False
             block.count()
         elif block.language == "text" and block.says == "output":
+            if left_out:
+                block.count("output, left out: there is no module")
+                continue
             if printed is None or not same(printed, block.text):
                 block.fail(f"the commands above print\n{printed}")
             block.count("output")
         elif block.language == "cpp" and block.says in ("", "continues", "declarations"):
             program.add(block, folder)
             block.count()
-        elif block.language == "python" and not block.says:
-            run_python(block, folder)
+        elif block.language == "python" and re.fullmatch(r"([\w-]+\.py)?", block.says):
+            printed = run_python(block, folder)
+            left_out = printed is None
         elif block.language != "text" or block.says:
             block.fail(f"a fence says what its block is, not '{block.language} {block.says}'")
 
