@@ -146,6 +146,13 @@ size_t result_named(const Code& code, size_t stage, std::string_view name) {
   throw InternalError(fmt::format("no result {}", name));
 }
 
+// Zeros for all edges, of which one lies in memory.
+Tensor no_shifts(DType dtype, int64_t edges) {
+  Layout layout(dtype, Sizes{edges, 3});
+  layout.strides = {0, 0};
+  return Tensor::zeros(dtype, Sizes{1}).view(std::move(layout), 0);
+}
+
 void require_shape(const Tensor& t, Sizes shape, const char* name) {
   if (!t.defined()) throw Error("'{}' is missing", name);
   if (std::ranges::equal(t.shape(), shape)) return;
@@ -200,7 +207,7 @@ void Potential::Impl::check(const PotentialInput& in) const {
   const int64_t n = in.positions.shape()[0], e = in.edges.shape()[1];
   require_shape(in.positions, {n, 3}, "positions");
   require_shape(in.edges, {2, e}, "edges");
-  require_shape(in.shifts, {e, 3}, "shifts");
+  if (in.shifts.defined()) require_shape(in.shifts, {e, 3}, "shifts");
   if (in.ghosts.defined()) require_shape(in.ghosts, {n}, "ghosts");
   if (!in.species.defined()) return;
   require_shape(in.species, {n}, "species");
@@ -220,12 +227,15 @@ std::vector<Tensor> Potential::Impl::inputs_for(const PotentialInput& in) const 
                                             in.shifts,    in.ghosts,  {}};
   if (!given[species].defined()) given[species] = Tensor::zeros(DType::i64, Sizes{n});
   if (!given[ghosts].defined()) given[ghosts] = Tensor::zeros(DType::boolean, Sizes{n});
+  const bool is_shifted = given[shifts].defined();
   given[strain] = Tensor::zeros(dtype(), Sizes{3, 3});
   std::vector<Tensor> inputs = p->inputs;
   for (size_t k = 0; k < expected.size(); ++k) {
     if (p->places[k] == SIZE_MAX) continue;
     const ir::ValueId v = p->graph.stages[0].inputs[p->places[k]];
-    inputs[p->places[k]] = as(given[k], p->graph[v].type.dtype);
+    const DType wanted = p->graph[v].type.dtype;
+    inputs[p->places[k]] =
+        k == shifts && !is_shifted ? no_shifts(wanted, in.edges.shape()[1]) : as(given[k], wanted);
   }
   return inputs;
 }
@@ -409,12 +419,12 @@ namespace {
 // Calls f(atom, neighbour, vector, pull) for each edge.
 template <class F>
 void for_each_edge(const PotentialInput& in, const PotentialOutput& out, F f) {
-  const Tensor x = as(in.positions, DType::f64), list = as(in.edges, DType::i64),
-               shift = as(in.shifts, DType::f64);
+  const Tensor x = as(in.positions, DType::f64), list = as(in.edges, DType::i64);
+  const Tensor shift = in.shifts.defined() ? as(in.shifts, DType::f64) : Tensor();
   const int64_t n = x.shape()[0], count = list.shape()[1];
   require_shape(out.pulls, {count, 3}, "pulls");
-  const auto *xs = x.data_as<double>(), *s = shift.data_as<double>(),
-             *g = out.pulls.data_as<double>();
+  const auto *xs = x.data_as<double>(), *g = out.pulls.data_as<double>();
+  const double* const s = shift.defined() ? shift.data_as<double>() : nullptr;
   const auto* const pairs = list.data_as<int64_t>();
   for (int64_t e = 0; e < count; ++e) {
     const int64_t i = pairs[e], j = pairs[count + e];
@@ -423,7 +433,7 @@ void for_each_edge(const PotentialInput& in, const PotentialOutput& out, F f) {
     std::array<double, 3> r;
     for (size_t a = 0; a < 3; ++a)
       r[a] = xs[3 * j + static_cast<int64_t>(a)] - xs[3 * i + static_cast<int64_t>(a)] +
-             s[3 * e + static_cast<int64_t>(a)];
+             (s ? s[3 * e + static_cast<int64_t>(a)] : 0);
     f(i, j, r, g + 3 * e);
   }
 }

@@ -84,10 +84,9 @@ def measure(options, cells, folder):
         positions=lmp.numpy.extract_atom("x", nelem=count, dim=3),
         species=np.zeros(count, dtype=np.int64),
         edges=edges,
-        shifts=np.zeros((edges.shape[1], 3)),
         ghosts=np.arange(count) >= local,
     )
-    calls = max(20, 2_000_000 // edges.shape[1])
+    calls = max(50, 2_000_000 // edges.shape[1])
     alone = subprocess.Popen(
         [options.alone, *files, f"{folder}/input.npz"],
         stdin=subprocess.PIPE,

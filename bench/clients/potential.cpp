@@ -1,5 +1,5 @@
 // A potential alone, for bench/clients/plugin.py: bench_potential PROGRAM WEIGHTS INPUT.npz
-// INPUT.npz has positions, species, edges, shifts and ghosts. For each number of calls that it
+// INPUT.npz has positions, species, edges and ghosts. For each number of calls that it
 // reads, it makes them and prints the seconds that they took.
 #include "gradus/potential.h"
 
@@ -18,7 +18,7 @@ int main(int argc, char** argv) try {
   Potential potential = Potential::load(argv[1], argv[2], {}, context);
   const NamedTensors arrays = read_npz(argv[3]);
   const PotentialInput in{arrays.at("positions"), arrays.at("species"), arrays.at("edges"),
-                          arrays.at("shifts"), arrays.at("ghosts")};
+                          Tensor(), arrays.at("ghosts")};
   for (int i = 0; i < 20; ++i) potential.run(in);
   wait_for_kernels(*context);
   for (int calls = 0; std::cin >> calls;) {

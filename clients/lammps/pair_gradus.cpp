@@ -158,7 +158,6 @@ void PairGradus::list_edges() {
   }
   species_ = Tensor::from(DType::i64, Sizes{all}, species);
   ghosts_ = Tensor::from(DType::boolean, Sizes{all}, ghosts);
-  shifts_ = Tensor::zeros(DType::f64, Sizes{edges, 3});  // ghosts are where they are seen
 }
 
 gradus::PotentialInput PairGradus::input() const {
@@ -167,7 +166,6 @@ gradus::PotentialInput PairGradus::input() const {
   in.positions = all ? borrowed(atom->x[0], {all, 3}) : Tensor::zeros(DType::f64, Sizes{0, 3});
   in.species = species_;
   in.edges = edges_;
-  in.shifts = shifts_;
   in.ghosts = ghosts_;
   return in;
 }
@@ -246,7 +244,7 @@ void PairGradus::unpack_reverse_comm(int count, int* list, double* buffer) {
 
 double PairGradus::memory_usage() {
   double bytes = Pair::memory_usage() + static_cast<double>(shares_.size() * sizeof(double));
-  for (const Tensor& t : {species_, edges_, shifts_, ghosts_})
+  for (const Tensor& t : {species_, edges_, ghosts_})
     if (t.defined()) bytes += static_cast<double>(t.storage()->bytes());
   return bytes;
 }

@@ -40,7 +40,7 @@ class PairGradus : public Pair {
   std::unique_ptr<gradus::Potential> potential_;
   std::vector<int64_t> number_of_type_;  // which of the potential's species; -1: none
   // As of the last neighbour list.
-  gradus::Tensor species_, edges_, shifts_, ghosts_;
+  gradus::Tensor species_, edges_, ghosts_;
   // By atom, ghosts too: a force, and where it is asked for a virial in LAMMPS' order.
   std::vector<double> shares_;
   size_t width_ = 3;

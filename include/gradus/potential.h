@@ -57,7 +57,7 @@ struct PotentialInput {
   Tensor positions;  // f64[N, 3]
   Tensor species;    // i64[N]; undefined: all are 0
   Tensor edges;      // i64[2, E]
-  Tensor shifts;     // f64[E, 3]
+  Tensor shifts;     // f64[E, 3]; undefined: all are 0, as where ghosts are where they are seen
   Tensor ghosts;     // bool[N]; undefined: no atom is one
 };
 

@@ -132,6 +132,22 @@ TEST(Potential, GhostsHaveForcesAndNoEnergy) {
   EXPECT_GT(on_ghost, 1e-5);
 }
 
+TEST(Potential, WithoutShiftsAllAreZero) {
+  Potential potential = Potential::load(argon + ".ir", argon + ".safetensors");
+  PotentialInput in = with_edges(points(atoms), {}, Cell{}, 8.5);
+  for (const double s : in.shifts.to_doubles()) ASSERT_EQ(s, 0);
+  const PotentialOutput given = potential.run(in);
+  const Voigt virial_given = virial(in, given);
+  for (int round = 0; round < 2; ++round) {
+    in.shifts = {};
+    const PotentialOutput out = potential.run(in);
+    EXPECT_EQ(out.energy, given.energy);
+    EXPECT_EQ(out.forces.to_doubles(), given.forces.to_doubles());
+    EXPECT_EQ(out.pulls.to_doubles(), given.pulls.to_doubles());
+    EXPECT_EQ(virial(in, out), virial_given);
+  }
+}
+
 TEST(Potential, EdgesAreThoseOfALattice) {
   const Cell cube{{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}}, {true, true, true}};
   auto count = [](const PotentialInput& in) { return in.edges.shape()[1]; };

@@ -206,7 +206,6 @@ gradus::PotentialInput input_of(Model& model, const Call& c,
   const auto edges = static_cast<int64_t>(to.size());
   from.insert(from.end(), to.begin(), to.end());
   in.edges = borrowed(from.data(), DType::i64, {2, edges});
-  in.shifts = Tensor::zeros(DType::f64, Sizes{edges, 3});
   in.ghosts = Tensor::from(DType::boolean, Sizes{n}, ghosts);
   return in;
 }
