@@ -36,7 +36,7 @@ add_link_options(LINKER:--as-needed)
 if(GRADUS_SANITIZE)
   add_compile_options(-fsanitize=${GRADUS_SANITIZE} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
-  # Indices within a vector's capacity, or its inline elements, are none of a sanitizer's business.
+  # A sanitizer sees no index beyond a vector's size that stays within its memory.
   add_compile_definitions(_GLIBCXX_ASSERTIONS)
   add_link_options(-fsanitize=${GRADUS_SANITIZE})
   # g++ sees uninitialised members of std::variant where the sanitizer's checks stand in between.

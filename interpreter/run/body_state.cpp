@@ -1,7 +1,9 @@
 #include "interpreter/run/body_state.h"
 
 #include <cstring>
+#include <tuple>
 
+#include "base/keep.h"
 #include "interpreter/run/limits.h"
 
 namespace gradus::interpreter {
@@ -63,6 +65,10 @@ void BodyState::run(std::span<const Layout> in, std::byte* const* inputs,
   try {
     run_round(run, given);
   } catch (...) {
+    // Calls of ranks that have begun may still read and write here, and in memory of the state that
+    // runs the loop, which tells their group.
+    if (state_.code->rank_program())
+      keep_for_good(std::tuple(state_.buffer, state_.registers, state_.blocks));
     at = run.at == StageRun::no_instruction ? 0 : run.at;
     throw;
   }

@@ -33,13 +33,12 @@ std::string lines_of_group(const StageCode& stage, const SegmentPlan& plan, uint
 void keep_memory_of_calls(const StateData& s) noexcept {
   const RankProgram* program = s.code->rank_program();
   if (!program) return;
-  try {
-    using Memory = std::tuple<Ref<Storage>, std::vector<Tensor>, std::vector<Ref<Storage>>>;
-    const auto memory = std::make_shared<const Memory>(s.buffer, s.registers, s.blocks);
-    for (const std::string& group : program->groups)
+  using Memory = std::tuple<Ref<Storage>, std::vector<Tensor>, std::vector<Ref<Storage>>>;
+  const auto memory = std::make_shared<const Memory>(s.buffer, s.registers, s.blocks);
+  for (const std::string& group : program->groups) try {
       rank_groups(*s.place.context).find(group)->forget_calls(memory);
-  } catch (...) {  // the group is gone, and its calls with it
-  }
+    } catch (...) {  // the group is gone, and its calls with it
+    }
 }
 
 void poison(StateData& s, uint32_t at, const char* why) noexcept {
