@@ -2,7 +2,9 @@
 // stages run on implement it once; planning and running know no other place.
 #pragma once
 
-#include "gradus/context.h"
+#include <array>
+
+#include "gradus/communicator.h"
 #include "gradus/tensor.h"
 #include "work/work.h"
 
@@ -17,6 +19,8 @@ struct DeviceCode {
   std::vector<Fault> faults;
   // Names of what is being compiled for it: until all of it is there, it is no code.
   std::vector<std::string> later;
+  // Whether the code does a call with such parameters; the host does the others. Null: it does all.
+  bool (*applies)(const void* parameters, work::KernelScope& scope) = nullptr;
 };
 
 // What plans for a backend are made of, and what a run need not do there.
@@ -30,6 +34,10 @@ struct PlanTraits {
   bool has_loops = true;       // a pointwise instruction needs no nest
   bool joins_rows = false;     // a product and the sum of a row may be one call
 };
+
+// What the device of a rank tells the devices of the other ranks of its group. Zeros: it exchanges
+// nothing without the host.
+using ExchangeOffer = std::array<uint64_t, 3>;
 
 // Work of one stream is done in the order in which it is asked for; that of two streams is ordered
 // by waiting alone. What a thread asks for is work of its current stream. `std::byte*` of its
@@ -82,6 +90,18 @@ class Backend {
   // launches. Its kernels outlive what is recorded.
   virtual std::shared_ptr<const void> record(FunctionRef<void()> work) = 0;
   virtual void replay(const std::shared_ptr<const void>& recorded) = 0;
+
+  // Exchanges with the devices of other ranks. All ranks of a group make their offers to each
+  // other, then call join_exchange with the offers of all ranks, in the order of ranks. From then
+  // on `applies` of code for calls of ranks says the same on every rank.
+  virtual ExchangeOffer exchange_offer(const std::shared_ptr<Communicator>& ranks) {
+    static_cast<void>(ranks);
+    return {};
+  }
+  virtual void join_exchange(std::string_view group, const std::shared_ptr<Communicator>& ranks,
+                             std::span<const ExchangeOffer> offers) {
+    static_cast<void>(group), static_cast<void>(ranks), static_cast<void>(offers);
+  }
 
   // Code for work of so many arguments. What is not there is compiled before make returns where it
   // is to `wait`; else it is compiled behind, and named.

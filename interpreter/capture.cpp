@@ -133,11 +133,14 @@ class Capturer {
     if (outputs.empty() || inputs.empty())
       throw Error("a backward to capture needs outputs and inputs");
     if (!options_.absent.empty() && options_.absent.size() != outputs.size())
-      throw Error("{} outputs were given {} marks of absence; each has one", outputs.size(),
-                  options_.absent.size());
+      throw Error("`absent` has {} entries for {} outputs; give one each, or none at all",
+                  options_.absent.size(), outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i)
       if (!outputs[i].defined() || !outputs[i].requires_grad())
-        throw Error("output {} does not require gradients: nothing it depends on does", i);
+        throw Error(
+            "output {} does not require gradients, because nothing it depends on does; set "
+            "requires_grad of an input before it is computed",
+            i);
     for (size_t i = 0; i < inputs.size(); ++i)
       if (!inputs[i].defined() || !inputs[i].requires_grad())
         throw Error("input {} does not require gradients; set requires_grad, or leave it out", i);

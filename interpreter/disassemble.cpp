@@ -46,8 +46,8 @@ std::string instruction_text(const StageCode& stage, const Instruction& i) {
 
 // R7* is the last use of R7: it is released right after the instruction.
 std::string disassemble(const Code& code) {
-  std::string out = fmt::format("code {}: {} stages, {} registers\n", code.graph().name,
-                                code.stages(), code.registers());
+  std::string out = fmt::format("code {}: {} stage{}, {} registers\n", code.graph().name,
+                                code.stages(), code.stages() == 1 ? "" : "s", code.registers());
   for (size_t s = 0; s < code.stages(); ++s) {
     const StageCode& stage = code.stage(s);
     out += fmt::format("stage {}:\n", s);

@@ -104,7 +104,21 @@ class Gradcheck {
     ir::DifferentiateOptions d;
     d.order = options.order;
     d.wrt = options.wrt;
-    return ir::differentiate(graph, d);
+    graph = ir::differentiate(graph, d);
+    require_floating_result(graph);
+    return graph;
+  }
+
+  static void require_floating_result(const ir::Graph& graph) {
+    std::string results;
+    for (const ir::Result& r : graph.stages[0].results) {
+      if (r.value != ir::no_value && graph[r.value].type.is_floating()) return;
+      results += fmt::format("{}{} {}", results.empty() ? "" : ", ", r.name,
+                             r.value == ir::no_value ? "none" : to_string(graph[r.value].type));
+    }
+    throw Error(
+        "graph '{}' has no floating result, so there is no derivative to check; stage 0 returns {}",
+        graph.name, results.empty() ? "nothing" : results);
   }
 
   // Stage 0 by name or at random, later ones at random: all of them are cotangents.

@@ -103,7 +103,7 @@ bool State::poisoned() const { return impl_->poisoned; }
 const std::string& State::fault() const { return impl_->poison; }
 
 const ir::Type& State::input_type(size_t i) const {
-  if (finished()) throw Error("all {} stages have run: there is no next input", impl_->stage);
+  if (finished()) throw Error("all stages have run: there is no next input");
   if (i >= impl_->code->inputs(impl_->stage))
     throw Error("stage {} takes {} inputs; input {} was asked for", impl_->stage,
                 impl_->code->inputs(impl_->stage), i);

@@ -1,6 +1,7 @@
 // Exchanges with the other ranks of a group.
+#include "kernels/collective.h"
+
 #include "gradus/error.h"
-#include "kernels/make.h"
 
 namespace gradus::kernels {
 
@@ -30,15 +31,12 @@ int64_t& ticket_of(std::byte* memory) { return *reinterpret_cast<int64_t*>(memor
 
 void run_exchange(const Exchange& p, std::byte* const* args, KernelScope& scope) {
   const Collective& w = p.w;
-  const auto ranks = group_of(w.group, scope);
-  if (w.ranks >= 0) require_ranks(w.group, *ranks, w.ranks);
+  const auto [ranks, call] = rank_call(w, scope);
   const std::byte* in = args[0];
   if (p.copies) {
     copy_elements(w.x, in, Layout(w.x.dtype, w.x.shape), scope.scratch);
     in = scope.scratch;
   }
-  CollectiveCall call{w.kind, w.reducer, w.x.dtype, w.x.numel(), w.peer};
-  if (by_blocks(w.kind)) call.count /= ranks->size();
   const uint64_t ticket = ranks->start(call, in, args[1]);
   if (w.begins)
     ticket_of(args[2]) = static_cast<int64_t>(ticket);
@@ -66,9 +64,19 @@ void run_own_block(const OwnBlock& p, std::byte* const* args, KernelScope& scope
 
 }  // namespace
 
+RankCall rank_call(const Collective& w, KernelScope& scope) {
+  RankCall c{group_of(w.group, scope), {w.kind, w.reducer, w.x.dtype, w.x.numel(), w.peer}};
+  if (w.ranks >= 0) require_ranks(w.group, *c.ranks, w.ranks);
+  if (by_blocks(w.kind)) c.call.count /= c.ranks->size();
+  return c;
+}
+
+bool copies_operand(const Collective& w) {
+  return w.kind != CollectiveKind::receive && !w.x.contiguous() && w.x.numel() > 0;
+}
+
 Kernel make_kernel(const Collective& w) {
-  const bool reads = w.kind != CollectiveKind::receive;
-  const bool copies = reads && !w.x.contiguous() && w.x.numel() > 0;
+  const bool copies = copies_operand(w);
   GRADUS_CHECK(!copies || !w.begins);  // the copy goes with the step
   const auto bytes = copies ? static_cast<size_t>(w.x.numel()) * size_of(w.x.dtype) : 0;
   return Kernel::of<run_exchange>(Exchange{w, copies}, bytes);

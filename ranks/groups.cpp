@@ -63,10 +63,10 @@ std::shared_ptr<Communicator> RankGroups::find(std::string_view name) const {
   for (const auto& [other, communicator] : groups_)
     bound += fmt::format("{}\"{}\"", bound.empty() ? "" : ", ", other);
   throw Error(
-      "no group of ranks is bound to the name \"{}\" in this context{}; bind one with "
-      "rank_groups(context).bind(\"{}\", communicator): mpi_ranks() for the ranks of MPI, "
-      "thread_ranks(n) for threads, or single_rank()",
-      name, bound.empty() ? "" : fmt::format(" (bound are {})", bound), name);
+      "no group of ranks is bound to the name \"{0}\" in this context{1}; bind mpi_ranks(), one of "
+      "thread_ranks(n), or single_rank() to it: rank_groups(context).bind(\"{0}\", ranks) in C++, "
+      "gradus.bind_group(\"{0}\", ranks) in Python",
+      name, bound.empty() ? "" : fmt::format(" (bound are {})", bound));
 }
 
 RankGroups& rank_groups(Context& context) {

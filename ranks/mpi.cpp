@@ -12,6 +12,7 @@
 #include "base/keep.h"
 #include "gradus/error.h"
 #include "ranks/exchange.h"
+#include "ranks/listening.h"
 #include "ranks/mpi_library.h"
 
 namespace gradus {
@@ -69,7 +70,7 @@ struct News {
   char text[1016] = {};
 };
 
-class MpiRank final : public Communicator {
+class MpiRank final : public Communicator, public ranks::Listening {
  public:
   // The communicator is this one's from now on.
   MpiRank(const MpiLibrary& mpi, MpiHandle comm, const MpiOptions& options)
@@ -99,6 +100,7 @@ class MpiRank final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   bool in_rank_order() const override { return in_rank_order_; }
+  std::chrono::milliseconds limit() const override { return limit_; }
 
   uint64_t start(const CollectiveCall& call, const std::byte* in, std::byte* out) override {
     refuse_after_failure();
@@ -126,6 +128,11 @@ class MpiRank final : public Communicator {
     if (pending_.empty()) return;
     any_failed = true;
     keep_for_good(std::pair(std::exchange(pending_, {}), memory));
+  }
+
+  void listen() override {
+    refuse_after_failure();
+    hear_news();
   }
 
   void abandon(std::string_view reason) noexcept override {

@@ -5,6 +5,7 @@
 
 #include "gradus/error.h"
 #include "ranks/exchange.h"
+#include "ranks/listening.h"
 
 namespace gradus {
 
@@ -24,6 +25,12 @@ class Hub {
         messages_(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
 
   int size() const { return size_; }
+  milliseconds limit() const { return limit_; }
+
+  void listen() {
+    std::lock_guard lock(mutex_);
+    refuse_after_failure();
+  }
 
   void exchange(int rank, const CollectiveCall& call, const std::byte* in, std::byte* out) {
     std::unique_lock lock(mutex_);
@@ -184,13 +191,14 @@ class Hub {
   std::string failure_;
 };
 
-class ThreadRank final : public Communicator {
+class ThreadRank final : public Communicator, public ranks::Listening {
  public:
   ThreadRank(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
   ~ThreadRank() override { hub_->leave(rank_); }
   int rank() const override { return rank_; }
   int size() const override { return hub_->size(); }
   bool in_rank_order() const override { return true; }
+  milliseconds limit() const override { return hub_->limit(); }
 
   uint64_t start(const CollectiveCall& call, const std::byte* in, std::byte* out) override {
     ranks::check_call(call, size());
@@ -204,6 +212,7 @@ class ThreadRank final : public Communicator {
   }
   void wait(uint64_t) override {}
   void forget_calls(const std::shared_ptr<const void>&) noexcept override {}  // `start` ends them
+  void listen() override { hub_->listen(); }
   void abandon(std::string_view reason) noexcept override { hub_->abandon(rank_, reason); }
 
  private:

@@ -70,6 +70,7 @@ CudaBackend::CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<const O
       atomics_(atomics),
       compiler_(device_->facts().architecture(), std::move(store)),
       memory_(cache_of(*device_)),
+      exchanges_(*device_, log),
       behind_(compiling_threads(), most_waiting_kernels,
               [this] {
                 if (!compiler_.architecture().empty()) prepare_process();
@@ -117,6 +118,7 @@ void CudaBackend::let_wait(uintptr_t native, Stream for_what) {
 }
 
 void CudaBackend::synchronize(Stream stream) {
+  exchanges_.wait(static_cast<StreamNumber>(stream));
   device_->synchronize(static_cast<StreamNumber>(stream));
 }
 
@@ -125,17 +127,22 @@ void CudaBackend::record_use(const std::byte* address, Stream stream) {
 }
 
 std::byte* CudaBackend::allocate(size_t bytes) {
-  return reinterpret_cast<std::byte*>(memory_->allocate(bytes, current_stream(*device_)));
+  return reinterpret_cast<std::byte*>(
+      memory_->allocate(bytes, current_stream(*device_), [&] { exchanges_.finish(); }));
 }
 
 void CudaBackend::release(std::byte* address) noexcept { memory_->release(address_of(address)); }
 
 void CudaBackend::to_device(std::byte* to, const std::byte* from, size_t bytes) {
-  device_->copy_to_device(address_of(to), from, bytes, current_stream(*device_));
+  const StreamNumber stream = current_stream(*device_);
+  exchanges_.wait(stream);
+  device_->copy_to_device(address_of(to), from, bytes, stream);
 }
 
 void CudaBackend::to_host(std::byte* to, const std::byte* from, size_t bytes) {
-  device_->copy_to_host(to, address_of(from), bytes, current_stream(*device_));
+  const StreamNumber stream = current_stream(*device_);
+  exchanges_.wait(stream);
+  device_->copy_to_host(to, address_of(from), bytes, stream);
 }
 
 bool CudaBackend::copy_from(devices::Backend& other, std::byte* to, const std::byte* from,
@@ -179,6 +186,15 @@ std::shared_ptr<const void> CudaBackend::record(FunctionRef<void()> work) {
 
 void CudaBackend::replay(const std::shared_ptr<const void>& recorded) {
   device_->launch(*static_cast<const LoadedGraph*>(recorded.get()), current_stream(*device_));
+}
+
+devices::ExchangeOffer CudaBackend::exchange_offer(const std::shared_ptr<Communicator>& ranks) {
+  return exchanges_.offer(ranks);
+}
+
+void CudaBackend::join_exchange(std::string_view group, const std::shared_ptr<Communicator>& ranks,
+                                std::span<const devices::ExchangeOffer> offers) {
+  exchanges_.join(group, ranks, offers);
 }
 
 devices::DeviceCode CudaBackend::make(const work::Work& work, int arguments, bool wait) {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "devices/backend.h"
+#include "devices/cuda/exchanges.h"
 #include "devices/cuda/memory_cache.h"
 #include "fusion/cuda/compiler.h"
 #include "fusion/kernel_store.h"
@@ -38,6 +39,9 @@ class CudaBackend final : public devices::Backend,
   void give_staging(std::byte* memory, size_t bytes) noexcept override;
   std::shared_ptr<const void> record(FunctionRef<void()> work) override;
   void replay(const std::shared_ptr<const void>& recorded) override;
+  devices::ExchangeOffer exchange_offer(const std::shared_ptr<Communicator>& ranks) override;
+  void join_exchange(std::string_view group, const std::shared_ptr<Communicator>& ranks,
+                     std::span<const devices::ExchangeOffer> offers) override;
   devices::DeviceCode make(const work::Work& work, int arguments, bool wait) override;
   bool is_settled(const std::string& code) const override { return stock_.is_settled(code); }
 
@@ -51,6 +55,7 @@ class CudaBackend final : public devices::Backend,
   std::optional<std::shared_ptr<const LoadedCode>> stock(const Source& source, bool wait);
   // Its threads compile.
   TaskQueue& behind() { return behind_; }
+  Exchanges& exchanges() { return exchanges_; }
   MemoryCache::Statistics memory() const { return memory_->statistics(); }
 
  private:
@@ -60,6 +65,7 @@ class CudaBackend final : public devices::Backend,
   const bool atomics_;
   Compiler compiler_;
   const std::shared_ptr<MemoryCache> memory_;
+  Exchanges exchanges_;
   mutable std::mutex mutex_;
   std::mutex recording_mutex_;
   std::multimap<size_t, std::byte*> staging_;  // waiting, by size

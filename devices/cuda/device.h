@@ -70,8 +70,11 @@ class Device {
   // kind. The host does not wait.
   virtual std::shared_ptr<const StreamMark> mark(StreamNumber) = 0;
   virtual void wait(StreamNumber, const StreamMark& mark) = 0;
-  // The driver's own name of a stream (CUstream), for other libraries; and the same of a stream
-  // that is theirs: it waits for what ours has been given.
+  // Whether the stream has done what it had been given. Returns at once.
+  virtual bool is_done(const StreamMark& mark) = 0;
+  // The driver's own name of a stream (CUstream), for other libraries: the device is the calling
+  // thread's current one from then on. And the same of a stream that is theirs: it waits for what
+  // ours has been given.
   virtual uintptr_t native(StreamNumber) = 0;
   virtual void let_wait(uintptr_t native, StreamNumber for_what) = 0;
 
@@ -93,6 +96,8 @@ class Device {
   virtual const Convolutions* convolutions() = 0;
   virtual void convolve(const Convolution& convolution, Address first, Address second,
                         Address result, Address workspace, StreamNumber) = 0;
+  // The functions of NCCL, loaded when first asked for; null where there is no NCCL.
+  virtual const ExchangeTable* exchange_table() = 0;
 };
 
 class OutOfMemory : public ResourceError {

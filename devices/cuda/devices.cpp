@@ -1,5 +1,7 @@
 #include "devices/cuda/devices.h"
 
+#include <cstring>
+
 #include <fmt/format.h>
 
 #include "devices/cuda/driver_library.h"
@@ -29,14 +31,18 @@ std::vector<DeviceFacts> find_devices(std::string& fault) {
     facts.number = i;
     int device = 0;
     char name[256] = {};
+    DriverDeviceId id{};
     if (failed(t.device(&device, i), "opening a device") ||
         failed(t.device_name(name, sizeof name - 1, device), "asking for a device's name") ||
         failed(t.device_attribute(&facts.major, compute_major, device), "asking for a version") ||
         failed(t.device_attribute(&facts.minor, compute_minor, device), "asking for a version") ||
         failed(t.device_attribute(&facts.multiprocessors, multiprocessor_count, device),
                "counting multiprocessors") ||
-        failed(t.device_memory(&facts.memory_bytes, device), "asking for a device's memory"))
+        failed(t.device_memory(&facts.memory_bytes, device), "asking for a device's memory") ||
+        failed(t.device_id(&id, device), "asking for a device's number"))
       return devices;
+    static_assert(sizeof facts.id == sizeof id);
+    std::memcpy(facts.id.data(), &id, sizeof id);
     facts.name = name;
     devices.push_back(std::move(facts));
   }
@@ -60,6 +66,7 @@ DeviceReport probe_devices() {
   DeviceReport report = probe_kernels();
   report.products = product_library().library;
   report.convolutions = convolution_library().library;
+  report.exchanges = exchange_library().library;
   return report;
 }
 
@@ -83,8 +90,8 @@ std::string to_string(const DeviceReport& report) {
                      static_cast<double>(d.memory_bytes) / (1 << 30),
                      d.major < least_major ? "; too old for kernels, which want sm_80" : "");
   if (report.devices.empty()) s += "no CUDA device\n";
-  for (const Library* l :
-       {&report.driver, &report.compiler, &report.products, &report.convolutions})
+  for (const Library* l : {&report.driver, &report.compiler, &report.products, &report.convolutions,
+                           &report.exchanges})
     s += line(*l);
   if (!report.no_device.empty() && report.driver) s += fmt::format("  {}\n", report.no_device);
   return s;

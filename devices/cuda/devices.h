@@ -1,6 +1,8 @@
 // What there is of CUDA on this machine, early and in words: not at the first kernel.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,8 +11,9 @@
 namespace gradus::fusion::cuda {
 
 struct DeviceFacts {
-  std::string name;  // "NVIDIA H200"
-  int number = 0;    // of cuda:0
+  std::string name;              // "NVIDIA H200"
+  int number = 0;                // of cuda:0
+  std::array<uint64_t, 2> id{};  // that no other device has, of any machine
   int major = 0, minor = 0;
   int multiprocessors = 0;
   size_t memory_bytes = 0;
@@ -19,7 +22,7 @@ struct DeviceFacts {
 };
 
 struct DeviceReport {
-  Library driver, compiler, products, convolutions;
+  Library driver, compiler, products, convolutions, exchanges;
   std::vector<DeviceFacts> devices;
   std::string no_device;  // why there is none that can be used, and what to do; empty if there is
 };
@@ -32,7 +35,7 @@ std::string to_string(const DeviceReport& report);
 DeviceReport probe_kernels();
 
 // Why cuda:`number` cannot be used, and what to do; empty if it can. Loads what kernels want, and
-// neither cuBLASLt nor cuDNN.
+// none of cuBLASLt, cuDNN and NCCL.
 std::string why_no_device(int number);
 
 }  // namespace gradus::fusion::cuda

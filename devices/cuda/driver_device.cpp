@@ -14,6 +14,7 @@ namespace gradus::fusion::cuda {
 namespace {
 
 constexpr int out_of_memory = 2;             // CUDA_ERROR_OUT_OF_MEMORY
+constexpr int not_ready = 600;               // CUDA_ERROR_NOT_READY
 constexpr unsigned stream_non_blocking = 1;  // CU_STREAM_NON_BLOCKING
 constexpr unsigned event_without_time = 2;   // CU_EVENT_DISABLE_TIMING
 
@@ -96,6 +97,7 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
 
   std::shared_ptr<const StreamMark> mark(StreamNumber n) override;
   void wait(StreamNumber n, const StreamMark& mark) override;
+  bool is_done(const StreamMark& mark) override;
   uintptr_t native(StreamNumber n) override {
     enter();
     return reinterpret_cast<uintptr_t>(stream(n));
@@ -135,6 +137,10 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
     if (const int status = convolution.run(first, second, result, workspace, stream(n)))
       throw ResourceError("cuda:{} ({}): a convolution by cuDNN fails: {}", facts_.number,
                           facts_.name, convolution.name_of(status));
+  }
+  const ExchangeTable* exchange_table() override {
+    const LateLibrary<ExchangeTable>& late = exchange_library();
+    return late.library ? &late.table : nullptr;
   }
 
  private:
@@ -227,6 +233,14 @@ void DriverDevice::wait(StreamNumber n, const StreamMark& mark) {
   enter();
   check(t_.stream_waits(stream(n), static_cast<const DriverMark&>(mark).handle(), 0),
         "having a stream wait");
+}
+
+bool DriverDevice::is_done(const StreamMark& mark) {
+  enter();
+  const int status = t_.query_event(static_cast<const DriverMark&>(mark).handle());
+  if (status == not_ready) return false;
+  check(status, "asking for an event");
+  return true;
 }
 
 void DriverDevice::let_wait(uintptr_t native, StreamNumber n) {

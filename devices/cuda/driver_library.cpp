@@ -27,6 +27,13 @@ constexpr LibraryNames convolution_names{
     "cuDNN", convolution_files, convolution_wheels,
     "Install cuDNN 9, or the Python package nvidia-cudnn-cu13 or nvidia-cudnn-cu12."};
 
+constexpr std::string_view exchange_files[] = {"libnccl.so.2"};
+constexpr std::string_view exchange_wheels[] = {"nvidia/nccl/lib"};
+constexpr LibraryNames exchange_names{
+    "NCCL", exchange_files, exchange_wheels,
+    "Install NCCL 2.14 or newer, or the Python package nvidia-nccl-cu13 or nvidia-nccl-cu12.",
+    "GRADUS_NCCL_LIBRARY"};
+
 template <class F>
 void load(Library& library, F*& function, const char* name) {
   function = reinterpret_cast<F*>(library.function(name));
@@ -86,6 +93,18 @@ const LateLibrary<ConvolutionTable>& convolution_library() {
       const size_t major = v < 10000 ? 1000 : 10000;
       l->library.version = fmt::format("{}.{}.{}", v / major, v % major / 100, v % 100);
     }
+    return l;
+  }();
+  return late;
+}
+
+const LateLibrary<ExchangeTable>& exchange_library() {
+  static const auto& late = *[] {
+    auto* l = new LateLibrary<ExchangeTable>{open_library(exchange_names)};
+    GRADUS_EXCHANGE_FUNCTIONS(GRADUS_LOAD_LATE)
+    int v = 0;
+    if (l->library && l->table.version(&v) == 0)  // 2.28.9 is 22809
+      l->library.version = fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
     return l;
   }();
   return late;

@@ -1,4 +1,5 @@
-// The driver's library, and NVIDIA's for products and convolutions, as tables of their functions.
+// The driver's library, and NVIDIA's for products, convolutions and exchanges, as tables of their
+// functions.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,9 @@ using DriverModule = struct CudaModule*;
 using DriverFunction = struct CudaFunction*;
 using DriverGraph = struct CudaGraph*;
 using DriverGraphRun = struct CudaGraphExec*;
+struct DriverDeviceId {
+  char bytes[16];
+};
 
 // The lists of functions: what one returns, the table's member, the library's name, and what it
 // takes.
@@ -32,6 +36,7 @@ using DriverGraphRun = struct CudaGraphExec*;
   X(int, device, cuDeviceGet, (int* device, int ordinal))                                          \
   X(int, device_name, cuDeviceGetName, (char* name, int length, int device))                       \
   X(int, device_attribute, cuDeviceGetAttribute, (int* value, int attribute, int device))          \
+  X(int, device_id, cuDeviceGetUuid_v2, (struct DriverDeviceId*, int device))                      \
   X(int, device_memory, cuDeviceTotalMem_v2, (size_t * bytes, int device))                         \
   X(int, retain_context, cuDevicePrimaryCtxRetain, (DriverContext*, int device))                   \
   X(int, release_context, cuDevicePrimaryCtxRelease_v2, (int device))                              \
@@ -54,6 +59,7 @@ using DriverGraphRun = struct CudaGraphExec*;
   X(int, make_event, cuEventCreate, (DriverEvent*, unsigned flags))                                \
   X(int, destroy_event, cuEventDestroy_v2, (DriverEvent))                                          \
   X(int, record_event, cuEventRecord, (DriverEvent, DriverStream))                                 \
+  X(int, query_event, cuEventQuery, (DriverEvent))                                                 \
   X(int, stream_waits, cuStreamWaitEvent, (DriverStream, DriverEvent, unsigned flags))             \
   X(int, load_module, cuModuleLoadData, (DriverModule*, const void* image))                        \
   X(int, unload_module, cuModuleUnload, (DriverModule))                                            \
@@ -90,8 +96,8 @@ class DriverLibrary {
   DriverTable table_{};
 };
 
-// cuBLASLt and cuDNN are large: nobody loads them before a product or a convolution wants them, or
-// somebody asks what is there.
+// cuBLASLt, cuDNN and NCCL are large: nobody loads them before a product, a convolution or a group
+// of ranks wants them, or somebody asks what is there.
 // What libcublasLt hands out, and what it fills in: as cublasLt.h lays it out.
 using LtDescriptor = struct CublasLtMatmulDesc;
 using LtLayout = struct CublasLtMatrixLayout;
@@ -205,6 +211,46 @@ struct ConvolutionTable {
   GRADUS_CONVOLUTION_FUNCTIONS(GRADUS_TABLE_MEMBER)
 };
 
+// What libnccl hands out, and what it is given, as nccl.h lays it out. The options are those of
+// NCCL 2.14: later versions take an older layout, which `bytes` and `version` name.
+using NcclGroup = struct NcclCommunicator;
+struct NcclId {
+  char bytes[128];
+};
+struct NcclOptions {
+  size_t bytes;
+  unsigned magic, version;
+  int blocking;
+};
+// libnccl, from 2.14 on. 0 is success.
+#define GRADUS_EXCHANGE_FUNCTIONS(X)                                                             \
+  X(int, version, ncclGetVersion, (int*))                                                        \
+  X(const char*, status_name, ncclGetErrorString, (int status))                                  \
+  X(const char*, last_fault, ncclGetLastError, (NcclGroup*))                                     \
+  X(int, make_id, ncclGetUniqueId, (NcclId*))                                                    \
+  X(int, join, ncclCommInitRankConfig, (NcclGroup**, int ranks, NcclId, int rank, NcclOptions*)) \
+  X(int, state, ncclCommGetAsyncError, (NcclGroup*, int* status))                                \
+  X(int, finalize, ncclCommFinalize, (NcclGroup*))                                               \
+  X(int, destroy, ncclCommDestroy, (NcclGroup*))                                                 \
+  X(int, abort, ncclCommAbort, (NcclGroup*))                                                     \
+  X(int, all_reduce, ncclAllReduce,                                                              \
+    (const void* in, void* out, size_t count, int type, int reducer, NcclGroup*, DriverStream))  \
+  X(int, reduce_scatter, ncclReduceScatter,                                                      \
+    (const void* in, void* out, size_t count, int type, int reducer, NcclGroup*, DriverStream))  \
+  X(int, all_gather, ncclAllGather,                                                              \
+    (const void* in, void* out, size_t count, int type, NcclGroup*, DriverStream))               \
+  X(int, broadcast, ncclBroadcast,                                                               \
+    (const void* in, void* out, size_t count, int type, int root, NcclGroup*, DriverStream))     \
+  X(int, send, ncclSend,                                                                         \
+    (const void* in, size_t count, int type, int peer, NcclGroup*, DriverStream))                \
+  X(int, receive, ncclRecv,                                                                      \
+    (void* out, size_t count, int type, int peer, NcclGroup*, DriverStream))                     \
+  X(int, begin_calls, ncclGroupStart, ())                                                        \
+  X(int, end_calls, ncclGroupEnd, ())
+struct ExchangeTable {
+  GRADUS_EXCHANGE_FUNCTIONS(GRADUS_TABLE_MEMBER)
+};
+
 template <class Table>
 struct LateLibrary {
   Library library;
@@ -212,5 +258,6 @@ struct LateLibrary {
 };
 const LateLibrary<ProductTable>& product_library();
 const LateLibrary<ConvolutionTable>& convolution_library();
+const LateLibrary<ExchangeTable>& exchange_library();
 
 }  // namespace gradus::fusion::cuda

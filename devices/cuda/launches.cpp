@@ -2,9 +2,22 @@
 
 namespace gradus::fusion::cuda {
 
-namespace {
-
 using work::Window;
+
+void launch(const CudaBackend& backend, const Launch& l, std::byte* const* args,
+            std::byte* scratch) {
+  SmallVector<uint64_t, 64> words;
+  words.append(l.arguments.words.begin(), l.arguments.words.end());
+  for (const Arguments::Pointer& p : l.arguments.pointers) {
+    std::byte* base = p.argument == Window::scratch ? scratch : args[p.argument];
+    words[p.word] = address_of(base, p.offset);
+  }
+  backend.device_code().launch(*l.code,
+                               {l.blocks, std::as_bytes(std::span(words.data(), words.size()))},
+                               backend.launch_stream());
+}
+
+namespace {
 
 std::byte* aligned_workspace(std::byte* scratch) {
   const Address over = address_of(scratch) % workspace_alignment;
@@ -23,19 +36,6 @@ void run_products(const Launches& launches, std::byte* const* args, std::byte* s
     launches.backend->device_code().multiply(aligned ? *m.aligned : *m.other, a, b, row, c,
                                              workspace, launches.backend->launch_stream());
   }
-}
-
-void launch(const CudaBackend& backend, const Launch& l, std::byte* const* args,
-            std::byte* scratch) {
-  SmallVector<uint64_t, 64> words;
-  words.append(l.arguments.words.begin(), l.arguments.words.end());
-  for (const Arguments::Pointer& p : l.arguments.pointers) {
-    std::byte* base = p.argument == Window::scratch ? scratch : args[p.argument];
-    words[p.word] = address_of(base, p.offset);
-  }
-  backend.device_code().launch(*l.code,
-                               {l.blocks, std::as_bytes(std::span(words.data(), words.size()))},
-                               backend.launch_stream());
 }
 
 // False where a pointer is not aligned: then nothing was done.

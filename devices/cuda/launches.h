@@ -48,6 +48,10 @@ inline constexpr uint32_t pointer_alignment = 16, workspace_alignment = 256;
 devices::DeviceCode make_code(std::shared_ptr<CudaBackend> backend, const work::Work& work,
                               int arguments, bool wait);
 
+// One of them, by addresses of the device's.
+void launch(const CudaBackend& backend, const Launch& launch, std::byte* const* args,
+            std::byte* scratch);
+
 // A work::KernelFunction, whose parameters are Launches.
 void run_launches(const void* launches, std::byte* const* args, work::KernelScope& scope);
 

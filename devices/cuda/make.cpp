@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "devices/cuda/bind_library.h"
+#include "devices/cuda/collectives.h"
 #include "devices/cuda/launches.h"
 #include "fusion/cuda/stock.h"
 #include "fusion/cuda/stock_convolution.h"
@@ -9,6 +10,7 @@
 #include "fusion/cuda/stock_extremum.h"
 #include "fusion/cuda/stock_sort.h"
 #include "gradus/pointwise.h"
+#include "kernels/collective.h"
 #include "ops/rounding.h"
 
 namespace gradus::fusion::cuda {
@@ -27,6 +29,8 @@ class Maker {
     for (const Launch& l : launches_)
       if (l.arguments.words.size() > most_words) return {};
     if (!all_there_) return {.kernel = {}, .faults = {}, .later = std::move(later_)};
+    if (const auto* call = std::get_if<work::Collective>(&work))
+      return make_collective(backend_, *call, std::move(launches_), scratch_);
     auto owned = std::make_shared<const Launches>(Launches{
         backend_, std::move(launches_), std::move(products_), adds_row_, std::move(convolve_)});
     return {{run_launches, std::move(owned), scratch_}, std::move(faults_), {}};
@@ -47,15 +51,16 @@ class Maker {
     scratch_ = library->scratch_bytes;
   }
   // Whether there is anything to do.
-  bool launch(StockKernel kernel) {
+  bool launch(StockKernel kernel, bool wait) {
     if (kernel.launches.empty()) return false;
-    const auto code = backend_->stock(kernel.source, wait_);
+    const auto code = backend_->stock(kernel.source, wait);
     if (!code) later_.push_back(kernel.source.text);
     all_there_ &= code && *code;
     for (StockKernel::Launch& l : kernel.launches)
       launches_.push_back({code.value_or(nullptr), blocks_for(l.blocks), std::move(l.arguments)});
     return true;
   }
+  bool launch(StockKernel kernel) { return launch(std::move(kernel), wait_); }
 
   // There is no code for it.
   void refuse() { all_there_ = false; }
@@ -66,12 +71,30 @@ class Maker {
   void bind(const work::RunningMax&) { refuse(); }
   void bind(const work::Factor&) { refuse(); }
   void bind(const work::Fourier&) { refuse(); }
-  void bind(const work::Collective&) { refuse(); }
   void bind(const work::CollectiveEnd&) { refuse(); }
   void bind(const work::OwnRank&) { refuse(); }
   void bind(const work::OwnBlock&) { refuse(); }
   void bind(const work::Loops&) { refuse(); }  // CudaKernels has code for nests
   void bind(const work::Foreign&) { refuse(); }
+
+  // Ranks have to choose alike. So code does not depend on what is compiled already, nor on whether
+  // an operand happens to lie in order.
+  void bind(const work::Collective& w) {
+    constexpr bool any_order = true;
+    if (!backend_->device_code().exchange_table() ||
+        !nccl_makes(w.kind, w.reducer, w.x.dtype, any_order))
+      return refuse();
+    if (!kernels::copies_operand(w)) return;
+    work::Move move;
+    const Layout ordered(w.x.dtype, w.x.shape);
+    move.copy(w.x.shape, {0, w.x.dtype, w.x.strides, 0},
+              {work::Window::scratch, w.x.dtype, ordered.strides, 0});
+    scratch_ = static_cast<size_t>(w.x.numel()) * size_of(w.x.dtype);
+    for (const work::Copy& m : move.copies) launch(copy_kernel(m), true);
+    if (!all_there_)
+      throw ResourceError("{}: no kernel puts the operand of a call of group '{}' in order",
+                          to_string(backend_->device()), w.group);
+  }
 
   void bind(const work::Move& w) {
     scratch_ = static_cast<size_t>(w.scratch_bytes);

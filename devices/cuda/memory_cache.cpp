@@ -22,7 +22,8 @@ MemoryCache::~MemoryCache() {
 }
 
 // Each stream's work on it is waited for.
-void MemoryCache::give_back_kept() {
+void MemoryCache::give_back_kept(FunctionRef<void()> before) {
+  before();
   std::set<StreamNumber> streams;
   for (const Kept& k : kept_) streams.insert(k.stream);
   for (StreamNumber s : streams) device_.synchronize(s);
@@ -33,18 +34,18 @@ void MemoryCache::give_back_kept() {
   kept_.clear();
 }
 
-Address MemoryCache::ask_device(size_t bytes) {
+Address MemoryCache::ask_device(size_t bytes, FunctionRef<void()> before) {
   ++statistics_.allocations;
   try {
     return device_.allocate(bytes);
   } catch (const OutOfMemory&) {
     if (kept_.empty()) throw;
   }
-  give_back_kept();
+  give_back_kept(before);
   return device_.allocate(bytes);
 }
 
-Address MemoryCache::allocate(size_t bytes, StreamNumber stream) {
+Address MemoryCache::allocate(size_t bytes, StreamNumber stream, FunctionRef<void()> before) {
   bytes = rounded(bytes);
   std::lock_guard guard(mutex_);
   Address address;
@@ -55,7 +56,7 @@ Address MemoryCache::allocate(size_t bytes, StreamNumber stream) {
     statistics_.kept_bytes -= bytes;
     ++statistics_.reused;
   } else {
-    address = ask_device(bytes);
+    address = ask_device(bytes, before);
   }
   used_.emplace(address, Used{bytes, stream, {}});
   statistics_.used_bytes += bytes;

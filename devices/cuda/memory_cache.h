@@ -22,8 +22,10 @@ class MemoryCache {
   MemoryCache(const MemoryCache&) = delete;
 
   // For work on the stream. Where the device has nothing left, what is kept of other streams and
-  // sizes goes back to it first. Throws OutOfMemory. 0 bytes give an address that nobody may touch.
-  Address allocate(size_t bytes, StreamNumber stream);
+  // sizes goes back to it first, after a call of `before`: the host then waits for all that use it.
+  // Throws OutOfMemory. 0 bytes give an address that nobody may touch.
+  Address allocate(
+      size_t bytes, StreamNumber stream, FunctionRef<void()> before = [] {});
   // Another stream, too, uses what lies there, until what it has been given when it is released is
   // done. False where this cache has not given out such an address.
   bool record_use(Address address, StreamNumber stream);
@@ -40,8 +42,8 @@ class MemoryCache {
   static size_t rounded(size_t bytes);
 
  private:
-  void give_back_kept();
-  Address ask_device(size_t bytes);
+  void give_back_kept(FunctionRef<void()> before);
+  Address ask_device(size_t bytes, FunctionRef<void()> before);
 
   Device& device_;
   mutable std::mutex mutex_;

@@ -36,6 +36,7 @@ class PlannedDevice final : public Device {
     return std::make_shared<const StreamMark>();
   }
   void wait(StreamNumber, const StreamMark&) override {}
+  bool is_done(const StreamMark&) override { return true; }
   uintptr_t native(StreamNumber) override { refuse(); }
   void let_wait(uintptr_t, StreamNumber) override { refuse(); }
   std::shared_ptr<const LoadedCode> load(const Code&) override {
@@ -54,6 +55,7 @@ class PlannedDevice final : public Device {
   void convolve(const Convolution&, Address, Address, Address, Address, StreamNumber) override {
     refuse();
   }
+  const ExchangeTable* exchange_table() override { return nullptr; }
 
  private:
   static constexpr Address alignment = 256;

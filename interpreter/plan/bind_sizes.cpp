@@ -116,13 +116,20 @@ class SizeBinder {
 
 namespace {
 
+// "2 to 8", "2 or more"
+std::string sizes_in(const ir::SizeRange& r) {
+  return r.most ? fmt::format("{} to {}", r.least, *r.most) : fmt::format("{} or more", r.least);
+}
+
 void check_ranges(const Code& code, size_t stage, const DimensionSizes& sizes) {
   const SizesByName known(code, sizes);
   for (const ir::SizeRange& r : code.graph().ranges) {
     const auto n = known.find(r.name);
     if (!n || (*n >= r.least && *n <= r.most.value_or(*n))) continue;
-    throw Error("stage {}: the size {} is {}; the program takes {} {}", stage, r.name, *n,
-                *n < r.least ? "at least" : "at most", *n < r.least ? r.least : *r.most);
+    throw Error("stage {}: the size {} is {}, and the program takes {}; {}", stage, r.name, *n,
+                sizes_in(r),
+                r.group.empty() ? "give inputs of such a size"
+                                : fmt::format("run it on as many ranks of group '{}'", r.group));
   }
 }
 

@@ -17,8 +17,12 @@ struct HostArg {
 
 struct HostCall {
   std::shared_ptr<devices::Backend> device;
-  work::KernelFunction run;
-  const void* parameters;
+  // The device's code, for calls to which it applies. Null: there is none.
+  bool (*applies)(const void* parameters, work::KernelScope& scope) = nullptr;
+  work::KernelFunction run_there = nullptr;
+  const void* parameters_there = nullptr;
+  work::KernelFunction run = nullptr;
+  const void* parameters = nullptr;
   std::vector<HostArg> args;
   size_t staging_bytes = 0, scratch_at = 0;
 };
@@ -39,6 +43,8 @@ class Staging {
 
 void run_between_copies(const void* parameters, std::byte* const* args, work::KernelScope& scope) {
   const auto& call = *static_cast<const HostCall*>(parameters);
+  if (call.applies && call.applies(call.parameters_there, scope))
+    return call.run_there(call.parameters_there, args, scope);
   Staging staging(*call.device, call.staging_bytes);
   SmallVector<std::byte*, 8> here;
   for (size_t a = 0; a < call.args.size(); ++a) {
@@ -55,6 +61,8 @@ void run_between_copies(const void* parameters, std::byte* const* args, work::Ke
       call.device->to_device(args[a], here[a], call.args[a].bytes);
 }
 
+bool calls_ranks(const work::Work& work) { return std::holds_alternative<work::Collective>(work); }
+
 class Maker {
  public:
   explicit Maker(Draft& draft) : d(draft) {}
@@ -63,7 +71,7 @@ class Maker {
  private:
   bool has_results(const Bound& bound, uint32_t index) const;
   bool make(Bound& bound, uint32_t index);
-  void run_on_host(Bound& bound, uint32_t index);
+  void run_on_host(Bound& bound, uint32_t index, const devices::DeviceCode* there = nullptr);
   const devices::DeviceCode& code_of(const work::WorkRef& work, uint32_t args, bool host);
 
   Draft& d;
@@ -102,9 +110,10 @@ const devices::DeviceCode& Maker::code_of(const work::WorkRef& work, uint32_t ar
   return code;
 }
 
-// Whether there is an element to be written, or an index to be checked. The CPU's code sees to it.
+// Whether there is an element to be written, an index to be checked or another rank to be met. The
+// CPU's code sees to it.
 bool Maker::has_results(const Bound& bound, uint32_t index) const {
-  if (d.choice.traits().host_memory || bound.checks) return true;
+  if (d.choice.traits().host_memory || bound.checks || calls_ranks(*bound.work)) return true;
   for (uint32_t k = d.instruction(index).operands; k < bound.args; ++k) {
     const BoundArg& arg = d.args[bound.first_arg + k];
     if (arg.kind == BoundArg::Kind::dropped && arg.bytes) return true;
@@ -114,10 +123,19 @@ bool Maker::has_results(const Bound& bound, uint32_t index) const {
   return false;
 }
 
+// Ranks that run different programs have not agreed how their devices exchange: the host does it.
 bool Maker::make(Bound& bound, uint32_t index) {
   if (bound.later) return false;
+  const bool calls = calls_ranks(*bound.work);
+  const RankProgram* program = d.code.rank_program();
+  if (calls && !d.choice.traits().host_memory && (!program || program->messages)) return false;
   const devices::DeviceCode& code = code_of(bound.work, bound.args, false);
   if (!code.kernel.run) return false;
+  if (calls) d.plan->loop_launches.reset();  // other ranks are not waited for by what is recorded
+  if (code.applies) {
+    run_on_host(bound, index, &code);
+    return true;
+  }
   bound.set_code(code.kernel);
   if (code.faults.empty()) return true;
   // The pointers once more, and one to where faults are told.
@@ -133,10 +151,19 @@ bool Maker::make(Bound& bound, uint32_t index) {
   return true;
 }
 
-void Maker::run_on_host(Bound& bound, uint32_t index) {
+// By the host, where `there` does not apply.
+void Maker::run_on_host(Bound& bound, uint32_t index, const devices::DeviceCode* there) {
   const work::Kernel& code = code_of(bound.work, bound.args, true).kernel;
   if (!code.run) return;
-  HostCall call{d.choice.backend, code.run, code.parameters.get(), {}, 0, 0};
+  HostCall call;
+  call.device = d.choice.backend;
+  call.run = code.run;
+  call.parameters = code.parameters.get();
+  if (there) {
+    call.applies = there->applies;
+    call.run_there = there->kernel.run;
+    call.parameters_there = there->kernel.parameters.get();
+  }
   auto place = [&](size_t bytes) {
     const size_t at = call.staging_bytes;
     call.staging_bytes += static_cast<size_t>(SlotAllocator::rounded(static_cast<int64_t>(bytes)));
@@ -165,8 +192,8 @@ void Maker::run_on_host(Bound& bound, uint32_t index) {
   auto owned = std::make_shared<const HostCall>(std::move(call));
   bound.run = run_between_copies;
   bound.parameters = owned.get();
-  bound.scratch_bytes = 0;
-  bound.host = true;
+  bound.scratch_bytes = there ? there->kernel.scratch_bytes : 0;
+  bound.host = !there;  // its arguments are addresses of the device's
   d.plan->kernels.push_back(std::move(owned));
 }
 

@@ -22,15 +22,18 @@ void check_runnable(const Snapshot& s, std::span<const Tensor> inputs) {
         "clone taken before",
         s.poison);
   if (s.stage == s.code->stages())
-    throw Error("all {} stages of '{}' have run; restart the state, or run a clone taken earlier",
-                s.code->stages(), s.code->graph().name);
+    throw Error(
+        "all stages of '{}' have run ({} in all); restart the state, or run a clone taken earlier",
+        s.code->graph().name, s.code->stages());
   if (inputs.size() != s.code->inputs(s.stage)) {
     std::string names;
     for (size_t i = 0; i < s.code->inputs(s.stage); ++i)
       names += fmt::format("{}{}: {}", i ? ", " : "", s.code->input_name(s.stage, i),
                            to_string(s.code->input_type(s.stage, i)));
-    throw Error("stage {} takes {} inputs ({}), {} are given", s.stage, s.code->inputs(s.stage),
-                names, inputs.size());
+    const size_t takes = s.code->inputs(s.stage);
+    throw Error("stage {} takes {} input{} ({}), and {} {} given", s.stage, takes,
+                takes == 1 ? "" : "s", takes ? names : "none", inputs.size(),
+                inputs.size() == 1 ? "is" : "are");
   }
 }
 

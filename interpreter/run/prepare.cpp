@@ -12,7 +12,11 @@ DimensionSizes in_order(const Code& code, const DimSizes& sizes,
   DimensionSizes ordered(code.dimensions().size());
   for (const auto& [name, size] : sizes) {
     const auto index = code.dimension_index(name);
-    if (!index) throw Error("no input has a dimension '{}'", name);
+    if (!index)
+      throw Error("no input has a dimension '{}'; {}", name,
+                  ordered.empty()
+                      ? "the sizes of all inputs are fixed"
+                      : fmt::format("the dimensions are: {}", fmt::join(code.dimensions(), ", ")));
     if (size < 0) throw Error("the size of '{}' is {}, which is negative", name, size);
     ordered[*index] = size;
   }
@@ -23,7 +27,11 @@ DimensionSizes in_order(const Code& code, const DimSizes& sizes,
     ++group;
   }
   for (size_t i = 0; i < ordered.size(); ++i)
-    if (!ordered[i]) throw Error("prepare wants the size of '{}'", code.dimensions()[i]);
+    if (!ordered[i])
+      throw Error(
+          "prepare needs the size of '{0}'; give the sizes of all dimensions (gradus: --set "
+          "{0}=SIZE)",
+          code.dimensions()[i]);
   return ordered;
 }
 

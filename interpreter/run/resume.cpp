@@ -22,8 +22,10 @@ class Saved {
       fail(fmt::format("it is a state of format {}, of a newer release; this one reads {}",
                        printable(*version), state_format));
     if (text("hash") != hash_of(code))
-      fail(fmt::format("it is a state of another program ('{}', not '{}' as it is now)",
-                       printable(text("program")), code.graph().name));
+      fail(fmt::format(
+          "it is a state of another program ('{}'); resume it with the program, and the memory "
+          "budget, that it was saved with",
+          printable(text("program"))));
   }
   static SafetensorsFile opened(const std::string& path) {
     try {

@@ -46,8 +46,9 @@ std::shared_ptr<const SegmentPlan> run_count(StageRun& run, size_t segment);
 // Checks before anything runs: where one throws, the state is as it was.
 // A stage is left, nothing failed before, and so many inputs are its own.
 void check_runnable(const Snapshot& s, std::span<const Tensor> inputs);
-// The ranks of the program's groups begin the same program, once for each context and group: they
-// compare its text. Programs that send or receive may differ.
+// The ranks of the program's groups begin the same program, once for each context, device and
+// group: they compare its text, and their devices agree how they exchange. Programs that send or
+// receive may differ.
 void agree_on_program(const StateData& s);
 // Nobody wrote in place what an earlier segment than the plan's made: this register, those that the
 // plan's kernels read, or all that the stage reads, also where only opaque instructions do.

@@ -36,6 +36,7 @@ ptx::LaunchCounts launch_interpreted(const ptx::Module& module,
 
 InterpretedDevice::InterpretedDevice(size_t memory_bytes, int number) : left_(memory_bytes) {
   facts_.number = number;
+  facts_.id = {4711, static_cast<uint64_t>(number)};
   facts_.name = "PTX interpreter";
   facts_.major = 9;
   facts_.multiprocessors = 1;

@@ -38,6 +38,7 @@ class InterpretedDevice : public cuda::Device {
   void wait(cuda::StreamNumber, const cuda::StreamMark&) override { ++waits; }
   uintptr_t native(cuda::StreamNumber n) override { return first_native + n; }
   void let_wait(uintptr_t, cuda::StreamNumber) override { ++waits; }
+  bool is_done(const cuda::StreamMark&) override { return true; }
   static constexpr uintptr_t first_native = 4096;
   std::shared_ptr<const cuda::LoadedCode> load(const cuda::Code& code) override;
   void launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,
@@ -55,6 +56,7 @@ class InterpretedDevice : public cuda::Device {
   void convolve(const cuda::Convolution& convolution, cuda::Address first, cuda::Address second,
                 cuda::Address result, cuda::Address workspace, cuda::StreamNumber) override;
   std::unique_ptr<const cuda::Convolutions> convolution_library;
+  const cuda::ExchangeTable* exchange_table() override { return nullptr; }
   ptx::Memory& memory() { return memory_; }
   bool backwards = false;                 // see ptx::Launch
   std::function<void()> loading = [] {};  // called by load()
@@ -71,9 +73,10 @@ class InterpretedDevice : public cuda::Device {
   // Now, or when what is recorded of the stream is replayed.
   void call(cuda::StreamNumber n, std::function<void()> work);
 
- private:
   std::mutex mutex_;  // of the memory
   cuda::DeviceFacts facts_;
+
+ private:
   ptx::Memory memory_;
   size_t left_;
   std::map<cuda::Address, size_t> sizes_;

@@ -23,6 +23,7 @@ class LateDevice final : public InterpretedDevice {
   void synchronize(cuda::StreamNumber) override;
   std::shared_ptr<const cuda::StreamMark> mark(cuda::StreamNumber) override;
   void wait(cuda::StreamNumber, const cuda::StreamMark&) override;
+  bool is_done(const cuda::StreamMark&) override;
   // Streams of other libraries are numbers that ours have not.
   void let_wait(uintptr_t native, cuda::StreamNumber) override;
   void launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::Launch& launch,

@@ -73,6 +73,23 @@ TEST(Library, SaysWhatIsMissing) {
   EXPECT_NE(library.fault.find(". Install it."), std::string::npos);
 }
 
+TEST(Library, IsTheFileThatTheEnvironmentNames) {
+  constexpr std::string_view files[] = {"libc.so.6"};
+  constexpr const char* variable = "GRADUS_TEST_NAMED_LIBRARY";
+  const LibraryNames names{"The C library", files, {}, "", variable};
+  EXPECT_TRUE(open_library(names));
+  setenv(variable, "libm.so.6", 1);
+  EXPECT_NE(open_library(names).path.find("libm.so.6"), std::string::npos);
+  setenv(variable, "off", 1);
+  const Library none = open_library(names);
+  unsetenv(variable);
+  EXPECT_FALSE(none);
+  EXPECT_NE(none.fault.find("The C library is not used: GRADUS_TEST_NAMED_LIBRARY names off, which "
+                            "cannot be opened: off: "),
+            std::string::npos)
+      << none.fault;
+}
+
 TEST(Library, LacksAFunction) {
   constexpr std::string_view files[] = {"libc.so.6"};
   Library library = open_library({"The C library", files, {}, ""});

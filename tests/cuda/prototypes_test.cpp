@@ -6,6 +6,7 @@
 
 #include "devices/cuda/convolutions.h"
 #include "devices/cuda/driver_library.h"
+#include "devices/cuda/exchanges.h"
 #include "devices/cuda/products.h"
 
 #if __has_include(<cuda.h>)
@@ -19,6 +20,10 @@
 #if __has_include(<cudnn.h>)
 #include <cudnn.h>
 #define GRADUS_HAS_CONVOLUTION_HEADER 1
+#endif
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#define GRADUS_HAS_EXCHANGE_HEADER 1
 #endif
 
 namespace gradus::fusion::cuda {
@@ -133,10 +138,49 @@ static_assert(cudnn::image_gemm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 &&
               cudnn::kernel_gemm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
 #endif
 
-TEST(Prototypes, AreThoseOfTheHeaders) {
-#if !(GRADUS_HAS_DRIVER_HEADER && GRADUS_HAS_PRODUCT_HEADER && GRADUS_HAS_CONVOLUTION_HEADER)
-  GTEST_SKIP() << "compiled without some of cuda.h, cublasLt.h and cudnn.h";
+#if GRADUS_HAS_EXCHANGE_HEADER
+#define GRADUS_AGREES_WITH_EXCHANGES(result, member, name, arguments) \
+  static_assert(agrees<decltype(ExchangeTable::member), decltype(&name)>(), #name);
+GRADUS_EXCHANGE_FUNCTIONS(GRADUS_AGREES_WITH_EXCHANGES)
+static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
+static_assert(offsetof(NcclOptions, bytes) == offsetof(ncclConfig_t, size) &&
+              offsetof(NcclOptions, magic) == offsetof(ncclConfig_t, magic) &&
+              offsetof(NcclOptions, version) == offsetof(ncclConfig_t, version) &&
+              offsetof(NcclOptions, blocking) == offsetof(ncclConfig_t, blocking));
+static_assert(sizeof(NcclOptions) <= sizeof(ncclConfig_t));
+static_assert(nccl::options_version == NCCL_VERSION(2, 14, 0));
+static_assert(ncclSuccess == 0 && nccl::in_progress == ncclInProgress);
+static_assert(nccl::type_i8 == ncclInt8 && nccl::type_u8 == ncclUint8 &&
+              nccl::type_i32 == ncclInt32 && nccl::type_u32 == ncclUint32 &&
+              nccl::type_i64 == ncclInt64 && nccl::type_u64 == ncclUint64 &&
+              nccl::type_f32 == ncclFloat32 && nccl::type_f64 == ncclFloat64);
+static_assert(nccl::sum == ncclSum && nccl::largest == ncclMax && nccl::smallest == ncclMin);
 #endif
+
+TEST(Prototypes, AreThoseOfTheHeaders) {
+#if !(GRADUS_HAS_DRIVER_HEADER && GRADUS_HAS_PRODUCT_HEADER && GRADUS_HAS_CONVOLUTION_HEADER && \
+      GRADUS_HAS_EXCHANGE_HEADER)
+  GTEST_SKIP() << "compiled without some of cuda.h, cublasLt.h, cudnn.h and nccl.h";
+#endif
+}
+
+// The magic number is in the macro alone.
+TEST(Prototypes, HaveTheOptionsOfNccl) {
+#if GRADUS_HAS_EXCHANGE_HEADER
+  const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
+  EXPECT_EQ(nccl::options_magic, theirs.magic);
+#else
+  GTEST_SKIP() << "compiled without nccl.h";
+#endif
+}
+
+// The functions are looked up by their names.
+TEST(Prototypes, AreFoundInNccl) {
+  const Library& library = exchange_library().library;
+  if (!library) GTEST_SKIP() << library.fault;
+  EXPECT_TRUE(library.version.starts_with("2.")) << library.version;
+  EXPECT_STREQ(exchange_library().table.status_name(nccl::in_progress),
+               "NCCL operation in progress");
 }
 
 }  // namespace

@@ -23,10 +23,12 @@ namespace {
 
 StageTensors run_rank(const std::shared_ptr<const Code>& code,
                       const std::map<std::string, std::shared_ptr<Communicator>>& groups,
-                      const StageTensors& inputs, FusionMode fusion, int workers) {
+                      const StageTensors& inputs, FusionMode fusion, int workers,
+                      const std::function<void(Context&)>& prepare) {
   const auto context = std::make_shared<Context>(ContextOptions{.workers = workers});
   for (const auto& [name, end] : groups) rank_groups(*context).bind(name, end);
   try {
+    prepare(*context);
     State state(code, context, {.fusion = fusion});
     StageTensors results;
     for (const auto& stage : inputs) results.push_back(state.run(stage));
@@ -40,7 +42,8 @@ StageTensors run_rank(const std::shared_ptr<const Code>& code,
 }  // namespace
 
 RankTensors run_jointly(const std::shared_ptr<const Code>& code, const RankBindings& ranks,
-                        const RankTensors& inputs, FusionMode fusion, int workers) {
+                        const RankTensors& inputs, FusionMode fusion, int workers,
+                        const Prepare& prepare) {
   RankTensors results(ranks.size());
   std::mutex mutex;
   std::exception_ptr first;
@@ -48,7 +51,9 @@ RankTensors run_jointly(const std::shared_ptr<const Code>& code, const RankBindi
   for (size_t r = 0; r < ranks.size(); ++r)
     threads.emplace_back([&, r] {
       try {
-        results[r] = run_rank(code, ranks[r], inputs[r], fusion, workers);
+        results[r] = run_rank(code, ranks[r], inputs[r], fusion, workers, [&](Context& context) {
+          if (prepare) prepare(context, r);
+        });
       } catch (...) {
         std::lock_guard guard(mutex);
         if (!first) first = std::current_exception();

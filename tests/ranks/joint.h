@@ -20,11 +20,14 @@ using RankBindings = std::vector<std::map<std::string, std::shared_ptr<Communica
 // waited for.
 RankBindings one_group(int ranks, const std::vector<std::string>& names, bool late = false);
 
+// What a rank's context is given on the rank's thread, before its state is made.
+using Prepare = std::function<void(Context& context, size_t rank)>;
+
 // Runs every stage on every rank, each rank on a thread of its own. Throws what the first rank that
 // fails throws.
 RankTensors run_jointly(const std::shared_ptr<const Code>& code, const RankBindings& ranks,
                         const RankTensors& inputs, FusionMode fusion = FusionMode::off,
-                        int workers = 1);
+                        int workers = 1, const Prepare& prepare = nullptr);
 
 // Inputs of all stages up to the last: random, the same on all ranks where the type says so. A size
 // is that of the group where the program says so, else 2 and the rank's number.
