@@ -1,5 +1,7 @@
 #include "gradus/graph.h"
 
+#include <set>
+
 namespace gradus::ir {
 
 std::string_view Source::line(SourceLocation where) const {
@@ -28,6 +30,14 @@ OperandType Graph::type_of(const Operand& o) const {
     t.category = Category::integral;
   }
   return t;
+}
+
+std::vector<std::string> Graph::dimension_names() const {
+  std::set<std::string, std::less<>> names;
+  for (const Value& v : values)
+    for (const Dim& d : v.type.dims)
+      d.for_each_symbol([&](std::string_view name) { names.emplace(name); });
+  return {names.begin(), names.end()};
 }
 
 Error Graph::error_at(SourceLocation where, std::string_view message) const {

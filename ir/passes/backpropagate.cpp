@@ -202,7 +202,10 @@ class Sweep {
           accumulate(value_in(in[i].operand), ops::fit_here(g, call.x_type(i)));
     } catch (const Error& e) {
       if (e.where().known()) throw;
-      throw graph_.error_at(where, fmt::format("derivative of '{}': {}", op.name, e.bare()));
+      std::string_view why = e.bare();  // which may begin with the operator's name
+      if (const std::string own = fmt::format("{}: ", op.name); why.starts_with(own))
+        why.remove_prefix(own.size());
+      throw graph_.error_at(where, fmt::format("derivative of '{}': {}", op.name, why));
     }
   }
 

@@ -50,8 +50,9 @@ Ints checkpoint_lengths(const LoopCosts& c) {
     best = std::move(lengths);
   }
   if (least > c.memory)
-    throw Error("scan: memory is {} bytes; the derivatives of its {} steps keep {} at least",
-                c.memory, c.steps, least);
+    throw Error(
+        "scan: memory is {} bytes; the derivatives of its {} steps keep at least {}: give as many",
+        c.memory, c.steps, least);
   return best;
 }
 

@@ -45,7 +45,10 @@ HeldValues::HeldValues(const Graph& graph, const MemoryBudget& budget)
       for (const Dim& d : graph[v].type.dims)
         d.for_each_symbol([&](std::string_view name) {
           if (!sizes.find(name))
-            throw Error("a memory budget wants the size of '{0}' (gradus: --set {0}=N)", name);
+            throw Error(
+                "a memory budget needs the size of '{0}'; give it in `sizes` (gradus: --set "
+                "{0}=SIZE)",
+                name);
         });
       define(v, sizes);
     }

@@ -103,13 +103,13 @@ class Making {
     const int64_t steps = solver_.form->max_steps;
     if (solver_.linear)
       return fmt::format(
-          "linear_solve: after {} steps, which `max_steps` says are all, what is left of b is more "
-          "than {:g} of it; '{}' has to be symmetric and positive definite, or it needs more steps "
-          "or a larger tolerance",
+          "linear_solve: after {} steps, the most that `max_steps` allows, |b - f(x)| is more than "
+          "{:g} |b|; '{}' must be symmetric and positive definite; if it is, raise `max_steps` or "
+          "`tolerance`",
           steps, tolerance_, name_);
     return fmt::format(
-        "root: after {} steps, which `max_steps` says are all, '{}' gives more than {:g}; it may "
-        "have no root near x0, or needs more steps or a larger tolerance",
+        "root: after {} steps, the most that `max_steps` allows, '{}' gives more than {:g}; start "
+        "closer to a root, or raise `max_steps` or `tolerance`",
         steps, name_, tolerance_);
   }
 

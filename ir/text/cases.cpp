@@ -195,7 +195,8 @@ class CaseParser {
     if (case_.differentiate || case_.gradcheck) return;
     for (const CaseInput& in : case_.inputs)
       if (!input_names_.contains(in.name))
-        cursor_.fail(in.where, "the program has no input '{}'", printable(in.name));
+        cursor_.fail(in.where, "the program has no input '{}'; {}", printable(in.name),
+                     inputs_there());
     for (const CaseExpectation& e : case_.expectations) {
       auto it = result_stages_.find(e.name);
       size_t found = it == result_stages_.end() ? 0 : it->second.size();
@@ -208,6 +209,15 @@ class CaseParser {
         cursor_.fail(e.where, "several stages have a result '{}'; write expect stage N {} = …",
                      printable(e.name), printable(e.name));
     }
+  }
+
+  // "its inputs are: x, w"
+  std::string inputs_there() const {
+    std::vector<std::string> names;
+    for (const Stage& stage : graph().stages)
+      for (ValueId v : stage.inputs) names.push_back(printable(graph()[v].name));
+    if (names.empty()) return "it takes none";
+    return fmt::format("its inputs are: {}", fmt::join(names, ", "));
   }
 
   Cursor& cursor_;

@@ -156,10 +156,8 @@ Dim Cursor::dimension_name() {
   if (known_dimensions_ && !known_dimensions_->contains(std::string(token.text))) {
     std::vector<std::string_view> names(known_dimensions_->begin(), known_dimensions_->end());
     std::sort(names.begin(), names.end());
-    fail(token.where,
-         "no input of this stage or of an earlier one settles a size '{}'{} (a value is written "
-         "'%{}') [V12]",
-         printable(token.text), did_you_mean(token.text, names), printable(token.text));
+    fail(token.where, "no input of this stage or of an earlier one determines a size '{}'{} [V12]",
+         printable(token.text), did_you_mean(token.text, names));
   }
   return Dim::symbol(token.text);
 }
@@ -181,7 +179,8 @@ Dim Cursor::extremum() {
 DType Cursor::dtype() {
   std::optional<DType> d;
   if (at(TokenKind::name)) d = dtype_from_name(token_.text);
-  if (!d) fail_expected("a dtype (f64, f32, f16, bf16, i64, i32, i8, u8 or bool)");
+  if (!d)
+    fail_expected("a dtype (f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8 or bool)");
   take();
   return *d;
 }

@@ -99,11 +99,19 @@ class GraphParser {
     inputs(start, before);
     cursor_.expect(TokenKind::left_brace, "after the inputs");
     while (cursor_.at(TokenKind::value)) node();
-    if (!cursor_.accept("return"))
-      cursor_.fail_expected(cursor_.at(TokenKind::name)
-                                ? "a node (%name = operator(…)) or 'return'"
-                                : "a node or 'return', which ends every stage");
+    if (!cursor_.accept("return")) fail_no_node();
     results();
+  }
+
+  [[noreturn]] void fail_no_node() const {
+    if (!cursor_.at(TokenKind::name))
+      cursor_.fail_expected("a node or 'return', which ends every stage");
+    const std::string found = printable(cursor_.peek().text);
+    const TokenKind next = cursor_.peek_second().kind;
+    const bool result =
+        next == TokenKind::equals || next == TokenKind::comma || next == TokenKind::colon;
+    cursor_.fail(cursor_.where(), "expected a node (%name = operator(…)) or 'return', found '{}'{}",
+                 found, result ? fmt::format("; a value is written '%{}'", found) : "");
   }
 
   void inputs(SourceLocation start, std::string_view before) {
@@ -150,7 +158,7 @@ class GraphParser {
     for (ValueId v : graph_->stages.back().inputs) types.push_back(&(*graph_)[v].type);
     if (auto unsettled = settle_names(types, dimensions_))
       cursor_.fail(unsettled->input < places.size() ? places[unsettled->input] : start,
-                   "no input settles the size '{}', which {} needs: one must have a dimension "
+                   "no input determines the size '{}', which {} needs: one must have a dimension "
                    "'{}' [V12]",
                    unsettled->name, unsettled->size.to_string(), unsettled->name);
   }
@@ -236,7 +244,9 @@ class GraphParser {
     } while (cursor_.accept(TokenKind::comma));
     if (!cursor_.accept(TokenKind::equals))
       cursor_.fail_expected("'=', ':' or ',' after a result's name");
-    Token op = cursor_.expect(TokenKind::name, "of an operator");
+    if (!cursor_.at(TokenKind::name))
+      cursor_.fail_expected("the name of an operator, as in %y = mul(%a, %b)");
+    Token op = cursor_.take();
     Node node;
     node.where = op.where;
     node.op = ops::find(op.text);
@@ -278,6 +288,8 @@ class GraphParser {
     if (cursor_.at_floating()) return Number::of(read_floating(cursor_));
     switch (cursor_.peek().kind) {
       case TokenKind::name:
+        check_named_size(node);
+        break;
       case TokenKind::integer:
       case TokenKind::minus:
       case TokenKind::left_parenthesis:
@@ -288,6 +300,34 @@ class GraphParser {
     Dim d = cursor_.dim();
     if (d.is_constant()) return Number::of(d.value());
     return d;
+  }
+
+  // A plain name in the place of an operand is a size. Refuses what else may have been meant.
+  void check_named_size(const Node& node) const {
+    const Token& token = cursor_.peek();
+    // max and min begin sizes; other reserved words and numbers without a digit are refused there.
+    if (is_reserved(token.text) || token.text.starts_with('.')) return;
+    const std::string name = printable(token.text);
+    const TokenKind next = cursor_.peek_second().kind;
+    if (next == TokenKind::left_parenthesis)
+      cursor_.fail(token.where,
+                   "expected an operand (%name, a number, a size, or none), found a call of '{0}'; "
+                   "write the call as a node of its own, %v = {0}(…), and its result '%v' here",
+                   name);
+    if (next == TokenKind::equals)
+      cursor_.fail(token.where,
+                   "expected an operand (%name, a number, a size, or none), found the attribute "
+                   "'{0}'; attributes stand in braces after the operands: {1}(…) {{{0} = …}}",
+                   name, node.op->name);
+    if (dimensions_.contains(token.content())) return;
+    std::vector<std::string_view> sizes;
+    if (names_.find(token.text) == no_value) sizes.assign(dimensions_.begin(), dimensions_.end());
+    std::ranges::sort(sizes);
+    cursor_.fail(
+        token.where,
+        "expected an operand, found '{0}'; a value is written '%{0}', and no input of this "
+        "stage or of an earlier one determines a size '{0}'{1} [V12]",
+        name, did_you_mean(token.text, sizes));
   }
 
   void read_attributes(Node& node, const WrittenResults& written) {
@@ -419,8 +459,11 @@ class GraphParser {
     for (size_t i : written.type->any)
       if (i < type.dims.size()) expected.dims[i] = type.dims[i];
     if (expected == type || (!expected.is_tensor() && !type.is_tensor())) return;
-    cursor_.fail(written.type_where, "stage {}: '%{}' is {}, not {} [V9]", stage_number(),
-                 printable(written.name.text), to_string(type), to_string(expected));
+    cursor_.fail(written.type_where,
+                 "stage {}: '%{}' is declared as {}, and its operator gives {}; declare that, or "
+                 "leave the type out [V9]",
+                 stage_number(), printable(written.name.text), to_string(expected),
+                 to_string(type));
   }
 
   void results() {

@@ -132,8 +132,10 @@ class FileParser final : public GraphFile {
       bool named = cursor.at(TokenKind::name) || cursor.at(TokenKind::string);
       if (named) entry.name = cursor.take().content();
       bool whole = named && cursor.at(TokenKind::left_brace);
-      if (named && !by_name_.emplace(entry.name, entries_.size()).second)
-        cursor.fail(where, "there is a graph '{}' already", printable(entry.name));
+      if (named)
+        if (auto [known, fresh] = by_name_.emplace(entry.name, entries_.size()); !fresh)
+          cursor.fail(where, "a graph '{}' is defined already, in line {}; give one another name",
+                      printable(entry.name), entries_[known->second].start.where().line);
       entries_.push_back(std::move(entry));
       // Broken text: the parser will say what is wrong with this graph, or with one before it.
       if (!whole || !cursor.skip_block()) return;

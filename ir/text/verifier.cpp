@@ -151,10 +151,11 @@ class Verifier {
       types.push_back(&value.type);
     }
     if (auto unsettled = settle_names(types, known_))
-      fail({},
-           "no input settles the size '{}', which is needed for the size {} of input '%{}' [V12]",
-           unsettled->name, unsettled->size.to_string(),
-           printable(graph_[stage.inputs[unsettled->input]].name));
+      fail(
+          {},
+          "no input determines the size '{}', which is needed for the size {} of input '%{}' [V12]",
+          unsettled->name, unsettled->size.to_string(),
+          printable(graph_[stage.inputs[unsettled->input]].name));
   }
 
   void check_node(const Node& node) {
@@ -201,7 +202,8 @@ class Verifier {
     });
     if (!unknown.empty())
       fail(node.where,
-           "no input of this stage or of an earlier one settles the size '{}' in {} of '{}' [V12]",
+           "no input of this stage or of an earlier one determines the size '{}' in {} of '{}' "
+           "[V12]",
            printable(unknown), what(), node.op->name);
   }
 
@@ -374,7 +376,11 @@ std::string why_wrong_operands(const Operator& op, std::span<const Operand> oper
     const OperandSpec& spec = op.operand(i);
     bool beyond = i >= operands.size();
     if (spec.optional || (beyond && spec.variadic) || (!beyond && !is_none(operands[i]))) continue;
-    return fmt::format("'{}' lacks its operand '{}' [V7]", op.name, spec.name);
+    std::string names;
+    for (const OperandSpec& o : op.operands)
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", o.name);
+    return fmt::format("'{}' lacks its operand '{}'; its operands are: {} [V7]", op.name, spec.name,
+                       names);
   }
   return "";
 }

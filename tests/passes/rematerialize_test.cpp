@@ -222,7 +222,7 @@ TEST(Rematerialize, NeverRunsAgainWhatMayRefuse) {
 TEST(Rematerialize, SaysWhatItCannot) {
   EXPECT_NE(error_of([&] {
               within(lowered(graph_of(three)), {0, {}});
-            }).find("wants the size of 'N'"),
+            }).find("needs the size of 'N'"),
             std::string::npos);
   const ir::Graph counts = lowered(graph_of(
       "graph g {\n stage 0 (%m: bool[N]) {\n %i = nonzero(%m)\n return\n }\n stage 1 () {\n %z = "

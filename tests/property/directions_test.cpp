@@ -184,5 +184,28 @@ TEST(Directions, HessianHasTheColumnsOfHvp) {
   EXPECT_GT(checked, 300);
 }
 
+// The forward pass of sums of second derivatives is the diagonal of what the gradient's forward
+// pass gives.
+TEST(Directions, LaplacianIsTheTraceOfTheHessian) {
+  int checked = 0;
+  for (const Sample& s : all_samples()) {
+    auto sample = s.program(DType::f64);
+    if (!has_slopes(s, *sample)) continue;
+    auto program = ir::parse(squared(s, *sample), "sample").graphs[0];
+    Ran whole = run(ir::hessian(*program), s), sums = run(ir::laplacian(*program), s);
+    for (const auto& [name, laplacian] : sums.results) {
+      if (!name.starts_with("laplacian_")) continue;
+      const std::string x = name.substr(10);
+      const Tensor& h = whole.results[fmt::format("hessian_{}_{}", x, x)];
+      double trace = 0;
+      const int64_t n = whole.inputs[x].numel();
+      for (int64_t i = 0; h.defined() && i < n; ++i) trace += h.item(i * n + i);
+      expect_near(laplacian.defined() ? laplacian.item() : 0, trace, squared(s, *sample));
+    }
+    ++checked;
+  }
+  EXPECT_GT(checked, 300);
+}
+
 }  // namespace
 }  // namespace gradus::property
