@@ -338,7 +338,7 @@ const std::vector<Disguise> disguises = {
     {"failing_in_groups", failing_in_groups},
     {"cancelled_anywhere", cancelled_anywhere},
     {"fused", fused},
-    {"fused_from_disk", fused_from_disk},
+    {"fused_from_disk", fused_from_disk, 8},
     {"whole_stages", whole_stages},
     {"exported", exported},
 };

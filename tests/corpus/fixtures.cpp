@@ -23,12 +23,17 @@ class FixtureTest : public testing::Test {
 const gradus::test::AtStart start([] {
   gradus::test::register_test_functions();
   cli::register_functions();
+  size_t operators = 0;
   for (const std::string& file : corpus::fixture_files()) {
     std::string name = file.substr(0, file.size() - 3);  // ".ir"
-    for (const corpus::Disguise& d : corpus::disguises)
+    const bool of_operator = name.starts_with("ops/");
+    operators += of_operator;
+    for (const corpus::Disguise& d : corpus::disguises) {
+      if (of_operator && operators % d.one_in != 0) continue;
       testing::RegisterTest(
           d.name, name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
           [file, run = d.run]() -> FixtureTest* { return new FixtureTest(run, file); });
+    }
   }
 });
 

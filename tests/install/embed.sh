@@ -20,6 +20,13 @@ grep -q '^an error, caught here: ' out || fail 'the error did not get across'
 [ "$(grep -c '^y = ' out)" = 4 ] || fail 'four results were expected'
 [ ! -s err ] || { cat err >&2; fail 'something was printed'; }
 
+# sum(tanh(x / 2)) at -1, 0.5 and 2, and its derivatives (1 - tanh(x / 2)^2) / 2.
+./build/slopes >out 2>err || { cat out err >&2; fail 'the example in C failed'; }
+awk 'function near(a, b) { return (a - b)^2 < 1e-24 }
+  $1 == "y" { y = near($3, 0.544395661099) }
+  $1 == "dy/dx" { d = near($3, 0.393223866483) && near($4, 0.470007424403) && near($5, 0.209987170807) }
+  END { exit !(y && d) }' out || { cat out >&2; fail 'the example in C is wrong'; }
+
 # pkg-config finds the same library.
 pc=$(find "$prefix" -name gradus.pc)
 export PKG_CONFIG_PATH=${pc%/*}

@@ -1,6 +1,9 @@
 // Every fixture on a backend whose work is done late: each stage on a stream of its own, inputs and
 // results here or there, states run again and cloned; the results are the CPU's, bit by bit.
+#include <atomic>
 #include <cstdlib>
+#include <future>
+#include <mutex>
 
 #include <gtest/gtest.h>
 
@@ -33,6 +36,8 @@ struct Place {
 // One for each seed: their threads serve all fixtures.
 Place& place(uint64_t seed) {
   static auto& places = *new std::map<uint64_t, Place>;
+  static std::mutex mutex;
+  std::lock_guard guard(mutex);
   return places.try_emplace(seed, seed).first->second;
 }
 
@@ -79,11 +84,23 @@ class FixtureTest : public testing::Test {
   void TestBody() override {
     for (const corpus::Subject& subject : corpus::subjects(corpus::load(file_))) {
       const corpus::Results expected = corpus::run_unfused(subject);
-      for (uint64_t seed = first_seed; seed < first_seed + seeds; ++seed) {
-        Place& at = place(seed);
-        EXPECT_EQ(difference_by(at, subject, expected), "") << "GRADUS_TEST_SEED=" << seed;
-        at.backend->drain();
-      }
+      std::vector<std::string> found(seeds);
+      std::atomic<uint64_t> next = 0;
+      auto run_seeds = [&] {
+        for (uint64_t n; (n = next++) < seeds;) {
+          Place& at = place(first_seed + n);
+          found[n] = difference_by(at, subject, expected);
+          at.backend->drain();
+        }
+      };
+      // Delays are waited for, not computed.
+      constexpr int threads = 4;
+      std::vector<std::future<void>> running;
+      for (int t = 0; t < threads; ++t)
+        running.push_back(std::async(std::launch::async, run_seeds));
+      for (auto& r : running) r.get();
+      for (uint64_t n = 0; n < seeds; ++n)
+        EXPECT_EQ(found[n], "") << "GRADUS_TEST_SEED=" << first_seed + n;
     }
   }
 
