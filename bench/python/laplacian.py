@@ -18,6 +18,7 @@ import numpy as np
 
 import gradus
 from gradus import ops
+from peer_rows import laplacian_torch
 
 SIZES = [(128, 30), (128,), (128, 128), (128,), (1, 128), (1,)]
 
@@ -43,20 +44,6 @@ def median(f, rounds):
     return 1e3 * statistics.median(times)
 
 
-def forward_laplacian(torch, xs, weights):
-    """Slopes along all coordinates, and sums of second derivatives, from layer to layer."""
-    h, second = xs, torch.zeros_like(xs)
-    along = torch.eye(30, dtype=xs.dtype).reshape(30, 1, 30).expand(30, len(xs), 30)
-    for w, b in zip(weights[0::2], weights[1::2]):
-        h, along, second = h @ w.T + b, along @ w.T, second @ w.T
-        if len(w) > 1:
-            h = torch.tanh(h)
-            slope = 1 - h * h
-            second = second * slope - 2 * h * slope * (along * along).sum(0)
-            along = along * slope
-    return second[:, 0]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dtype", choices=["f32", "f64"], default="f32")
@@ -80,11 +67,11 @@ def main():
 
             torch.set_num_threads(1)
             given = [torch.from_numpy(a) for a in (xs, *weights)]
-            want = forward_laplacian(torch, given[0], given[1:]).numpy()
+            want = laplacian_torch(None, *given).numpy()
             got = rows["mapped"][0]().numpy()
             off = abs(got - want).max() / abs(want).max()
             rows["torch, forward Laplacian"] = (
-                lambda: forward_laplacian(torch, given[0], given[1:]),
+                lambda: laplacian_torch(None, *given),
                 9,
             )
             print(f"{points:4} points: off by {off:.1e} of the largest")

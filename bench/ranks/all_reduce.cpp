@@ -19,6 +19,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Bare = int (*)(const void*, void*, int, ranks::MpiHandle, ranks::MpiHandle, ranks::MpiHandle);
 
+// 8 bytes to 16 MiB.
+constexpr int64_t elements[] = {1, 8, 64, 512, 4096, 1 << 15, 1 << 17, 1 << 18, 1 << 21};
+
 double median(std::vector<double>& times) {
   std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2),
                    times.end());
@@ -42,7 +45,7 @@ int main() {
   if (group->rank() == 0)
     std::printf("%s, %d ranks; microseconds, medians\n%10s %10s %10s %8s\n", mpi.name.c_str(),
                 group->size(), "bytes", "gradus", "bare", "ratio");
-  for (int64_t n = 1; n <= int64_t{1} << 21; n *= 8) {
+  for (const int64_t n : elements) {
     std::vector<double> x(static_cast<size_t>(n), 1.0), y(static_cast<size_t>(n));
     const auto* in = reinterpret_cast<const std::byte*>(x.data());
     auto* out = reinterpret_cast<std::byte*>(y.data());
