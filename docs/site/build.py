@@ -1,8 +1,11 @@
-"""Builds the documentation's site: build.py --gradus TOOL --out FOLDER
+"""Builds the documentation's site: build.py --gradus TOOL [--stubs FOLDER] --out FOLDER
 
 FOLDER/pages are the pages as they are given to mkdocs: those of docs/, README.md and HACKING.md, those
-of the examples, the reference of operators (from `gradus ops --json`), plots (from bench/results) and drawings (by `gradus
-view`). FOLDER/site is the site; its links are looked at. Nothing is fetched from anywhere.
+of the examples, and the references. These are of the operators (from `gradus ops --json`), the
+commands (from `--help`), the public headers (cpp.py) and the Python module (python_names.py; the stubs
+of its compiled part are in the folder that --stubs names). Drawings are made by `gradus view`, from
+bench/results (plots.py) and from the folders' includes (folders.py). FOLDER/site is the site, with the
+index of its search; its links are checked. Nothing is fetched from anywhere.
 """
 
 import argparse
@@ -13,10 +16,15 @@ import shutil
 import subprocess
 import sys
 
+import cpp
+import folders
 import links
 import plots
+import python_names
+import search
+from comments import escaped
+from folders import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -69,6 +77,8 @@ class Composer:
                       lambda m: self.drawing(path, *m.groups()), text, flags=re.S)
         if "<!-- plots -->" in text:
             text = text.replace("<!-- plots -->", plots.draw(ROOT / "bench/results", self.pages))
+        if "<!-- folders -->" in text:
+            text = text.replace("<!-- folders -->", folders.draw(self.pages))
         text = re.sub(r"<!-- setup\n.*?-->\n", "", text, flags=re.S)
         # What a fence says to the tests is not for mkdocs.
         text = re.sub(r"^( *```\w+) .*$", r"\1", text, flags=re.M)
@@ -95,6 +105,16 @@ class Composer:
                 lines += ["| attribute | default |", "| --- | --- |", *rows, ""]
         (self.pages / "operators.md").write_text("\n".join(lines))
 
+    def commands(self):
+        whole = self.run("--help")
+        names = re.findall(r"^  ([\w-]+) ", whole.partition("\nSubcommands:\n")[2], re.M)
+        parts = ["# Commands", "The output of `gradus --help` and of `gradus COMMAND --help`. [The "
+                 "command-line tool](command-line.md) describes the commands.",
+                 " ".join(f"[`{name}`](#gradus-{name})" for name in names), f"```text\n{whole}```"]
+        for name in names:
+            parts += [f"## gradus {name}", f"```text\n{self.run(name, '--help')}```"]
+        (self.pages / "command-reference.md").write_text("\n\n".join(parts) + "\n")
+
 
 def with_plain_lists(text):
     """What mkdocs knows of lists: four columns, and no fences within them."""
@@ -120,13 +140,10 @@ def example_page(readme):
     return f"example-{readme.parent.name}.md"
 
 
-def escaped(text):
-    return re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", text)
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--gradus", required=True)
+    parser.add_argument("--stubs", type=pathlib.Path)
     parser.add_argument("--out", required=True, type=pathlib.Path)
     arguments = parser.parse_args()
     out = arguments.out.resolve()
@@ -141,6 +158,9 @@ def main():
     for path in sorted((ROOT / "examples").glob("*/README.md")):
         composer.page(path, example_page(path))
     composer.operators()
+    composer.commands()
+    cpp.write(pages)
+    python_names.write(pages, arguments.stubs)
     config = out / "mkdocs.yml"
     # Its theme is our own: those that come with mkdocs fetch scripts, or miss them on Debian.
     theme = {"name": None, "custom_dir": str(ROOT / "docs/site/theme")}
@@ -150,6 +170,7 @@ def main():
     mkdocs = subprocess.run(["mkdocs", "build", "--quiet", "--clean", "--strict", "-f", config])
     if mkdocs.returncode:
         return 1
+    search.write(site)
     faults = links.faults_of(site)
     for fault in faults:
         print(fault, file=sys.stderr)

@@ -1,4 +1,5 @@
-// Attributes as plain structs: one tuple of named members makes reading, writing and describing.
+// Attributes as plain structs. `fields()` returns a tuple of named members, with which attributes
+// are read, written and described.
 #pragma once
 
 #include <array>
@@ -27,6 +28,7 @@ using ir::Literal;
 using ir::LiteralList;
 using Ints = std::vector<int64_t>;
 
+// One attribute: a name and a member of the struct A.
 template <class A, class T>
 struct Field {
   std::string_view name;
@@ -34,18 +36,18 @@ struct Field {
   bool required;
   bool names_dimensions = false;
 };
-// A member with a default.
+// An attribute with a default.
 template <class A, class T>
 constexpr Field<A, T> field(std::string_view name, T A::*member) {
   return {name, member, false};
 }
-// A member that a program must write.
+// An attribute that a program must write.
 template <class A, class T>
 constexpr Field<A, T> required(std::string_view name, T A::*member) {
   return {name, member, true};
 }
-// Likewise, of a member that names one dimension of a tensor, or several: a program may count them
-// from the end, rules see them counted from the front (gradus/dimension.h).
+// The same for attributes that name dimensions of a tensor. A program may count dimensions from the
+// end. Rules receive them counted from the front (gradus/dimension.h).
 template <class A, class T>
 constexpr Field<A, T> dimension(std::string_view name, T A::*member) {
   return {name, member, false, true};
@@ -55,28 +57,31 @@ constexpr Field<A, T> required_dimension(std::string_view name, T A::*member) {
   return {name, member, true, true};
 }
 
-// One dimension, which a program must name.
+// One required dimension.
 struct DimAttr {
   int64_t dim = 0;
   static constexpr auto fields() { return std::tuple(required_dimension("dim", &DimAttr::dim)); }
 };
+// No attributes.
 struct NoAttributes {
   static constexpr auto fields() { return std::tuple<>(); }
 };
 
-// A graph of the same file that an attribute names.
+// A graph of the same file, which an attribute names.
 struct GraphName {
   std::string name;
-  // Set by whoever makes the node; the parser resolves the names within its file.
+  // The parser resolves the names in its file. Other code that makes a node sets this member.
   std::shared_ptr<const ir::Graph> graph;
 };
 
+// The record of a struct of attributes.
 template <class A>
 struct Record final : ir::AttributeRecord {
   Record() = default;
   explicit Record(A a) : value(std::move(a)) {}
   A value{};
 };
+// Returns the struct of a record. The record must be of type A.
 template <class A>
 const A& attributes_as(const Attributes& p) {
   return static_cast<const Record<A>&>(*p).value;
@@ -86,15 +91,16 @@ Attributes make_attributes(A a) {
   return Attributes(make_ref<Record<A>>(std::move(a)));
 }
 
-// Literal -> member. They return false where the kind is wrong; `what` then says what is expected.
+// Read a literal into a member. They return false for a literal of another kind, and set `what` to
+// what was expected.
 bool read_literal(const Literal&, bool&, std::string& what);
 bool read_literal(const Literal&, int64_t&, std::string& what);
-bool read_literal(const Literal&, double&, std::string& what);  // an integer is fine
+bool read_literal(const Literal&, double&, std::string& what);  // also reads an integer
 bool read_literal(const Literal&, std::string&, std::string& what);
 bool read_literal(const Literal&, DType&, std::string& what);
 bool read_literal(const Literal&, Dim&, std::string& what);
-bool read_literal(const Literal&, Dims&, std::string& what);  // one size stands for a list of one
-bool read_literal(const Literal&, Ints&, std::string& what);  // likewise
+bool read_literal(const Literal&, Dims&, std::string& what);  // a single size is a list of one
+bool read_literal(const Literal&, Ints&, std::string& what);  // a single integer is a list of one
 bool read_literal(const Literal&, std::vector<bool>&, std::string& what);
 bool read_literal(const Literal&, std::vector<double>&, std::string& what);
 bool read_literal(const Literal&, Tensor&, std::string& what);
@@ -115,6 +121,7 @@ bool read_literal(const Literal& l, std::optional<T>& o, std::string& what) {
   return true;
 }
 
+// Return the literal of a member.
 inline Literal write_literal(bool b) { return b; }
 inline Literal write_literal(int64_t i) { return i; }
 inline Literal write_literal(double f) { return f; }
@@ -145,6 +152,7 @@ template <>
 inline constexpr bool is_graph_name<GraphName> = true;
 template <>
 inline constexpr bool is_graph_name<std::optional<GraphName>> = true;
+// Whether a member of A names a graph.
 template <class A>
 inline constexpr bool names_graphs = std::apply(
     [](const auto&... f) {
@@ -166,8 +174,8 @@ SmallVector<const GraphName*, 2> graphs_of(const Attributes& attributes) {
   return graphs;
 }
 
-// A struct of attributes as data, so that reading, writing and describing are written once: what
-// they would be for each struct by itself was a third of the code of the operators' definitions.
+// A struct of attributes as data, so that one function each reads, writes and describes all
+// structs. Templates for each struct were a third of the code of the operators' definitions.
 struct MemberType {
   bool (*read)(const Literal&, void* member, std::string& what);
   Literal (*write)(const void* member);
@@ -179,10 +187,11 @@ inline constexpr MemberType member_type{
     },
     [](const void* member) { return write_literal(*static_cast<const T*>(member)); }};
 
+// A member of a struct of attributes.
 struct Member {
   std::string_view name;
   bool required;
-  ptrdiff_t offset;  // in bytes, within a record
+  ptrdiff_t offset;  // in bytes, from the start of the record
   const MemberType* type;
 };
 struct AttributeInfo {
@@ -191,6 +200,7 @@ struct AttributeInfo {
   Ref<ir::AttributeRecord> (*make)();  // with the defaults
 };
 
+// Returns the data of A's members.
 template <class A>
 const AttributeInfo& attribute_info() {
   static const AttributeInfo info = [] {
@@ -215,6 +225,7 @@ LiteralList describe_attributes(const AttributeInfo& info);
 Attributes read_attributes(const AttributeInfo& info, const LiteralList& given);
 LiteralList write_attributes(const AttributeInfo& info, const Attributes& attributes);
 
+// The functions of an operator's record, see ir::Operator.
 template <class A>
 LiteralList describe_attributes() {
   return describe_attributes(attribute_info<A>());

@@ -1,4 +1,4 @@
-// Calls of operators for many operands at once.
+// Batch rules: calls of an operator for a whole batch of operands.
 #pragma once
 
 #include "gradus/value.h"
@@ -7,51 +7,55 @@
 
 namespace gradus::ops {
 
-// A call whose operands may have one more dimension than it was written for: in front, of `size`.
+// A call whose operands may have one additional dimension, the first one, of size `size`.
 struct BatchedCall {
   const Operator& op;
   const Attributes& attributes;
   World& world;
   std::span<const Value> operands;
-  std::span<const bool> batched;  // which operands have the dimension; at least one
-  std::span<const Type> results;  // what the call gives without it
+  std::span<const bool> batched;  // operands that have the dimension; at least one
+  std::span<const Type> results;  // the types of the call's results without the dimension
   const Dim& size;
 
   template <class A>
   const A& attr() const {
     return attributes_as<A>(attributes);
   }
-  // Operand i's rank without the added dimension.
+  // The rank of operand i without the additional dimension.
   int own_rank(size_t i) const { return operands[i].rank() - (batched[i] ? 1 : 0); }
-  // These sizes after the added one.
+  // Returns these sizes after the additional one.
   Dims with_batch(const Dims& dims) const;
-  // Operand i, which has the added dimension, with `rank` others: sizes of 1 where it has fewer.
+  // Returns operand i, which must have the additional dimension, with `rank` further dimensions.
+  // Missing dimensions have size 1.
   Value aligned(size_t i, int rank) const;
-  // Operand i with the added dimension, also where it has it not.
+  // Returns operand i with the additional dimension, expanded if the operand does not have it.
   Value stretched(size_t i) const;
-  // Likewise, with one dimension of size 1 where it is 0-d.
+  // Like `stretched`, with a dimension of size 1 if the operand is otherwise 0-d.
   Value rows(size_t i) const;
 };
 
-// A rule emits the call for the whole batch: its results have the added dimension in front, and for
-// each index the bits of a call for that index alone.
+// A rule emits the call for the whole batch. Its results have the additional dimension first. For
+// each index, they are bit-identical to a call for that index.
 using BatchedResults = SmallVector<Value, 2>;
 
 // Rules that operators share: `static constexpr auto batch = batch_last_dimensions;`
-// Of pointwise operators, which have it by their kind.
+
+// The rule of pointwise operators, which all of them have.
 BatchedResults batch_pointwise(const BatchedCall& c);
-// The operator works on the last dimensions and takes what is before.
+// For operators that work on the last dimensions and accept any dimensions before them.
 BatchedResults batch_last_dimensions(const BatchedCall& c);
-// The result is a reshape of the operand.
+// For operators whose result is a reshape of the operand.
 BatchedResults batch_reshape(const BatchedCall& c);
-// Operand 0 and the results are samples, worked on one by one: there are more of them,
-// [B, N, ..] -> [B N, ..]. Other operands are the same for the whole batch.
+// For operators whose operand 0 and results consist of independent samples: the batch is joined
+// with the samples, [B, N, ..] -> [B N, ..]. The other operands must be the same for the whole
+// batch.
 BatchedResults batch_samples(const BatchedCall& c);
 
-// Of an operator without a rule: an Error that names it and says `reason`.
+// Throws the Error of an operator without a rule. The message names the operator and states
+// `reason`.
 [[noreturn]] void refuse_batch(const BatchedCall& c, std::string_view reason);
 
-// Emits what computes the call for each index of the added dimension; every result has it in front.
+// Emits the call for each index of the additional dimension; all results have this dimension first.
 // Throws Error for an operator without a rule.
 SmallVector<Value, 2> emit_batched(const BatchedCall& call);
 

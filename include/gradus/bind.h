@@ -1,4 +1,5 @@
-// What an operator does for operands of known layouts: views of them, and work.
+// The binding of operators: for operands of known layouts, an operator's `bind` gives views and
+// work.
 #pragma once
 
 #include <memory>
@@ -16,19 +17,22 @@ struct Work;
 
 namespace gradus::ops {
 
+// A call of an operator's `bind`.
 struct BindCall {
   const ir::Operator& op;
-  std::span<const Layout> in;  // absent operands have `present[i] == false`; numbers are 0-d
+  std::span<const Layout> in;  // by operand; if absent, `present[i]` is false; numbers are 0-d
   std::span<const bool> present;
-  std::span<const bool> number;  // written as a number: no say in the dtype of its own rank
+  // The operand is written as a number, which does not take part in promotion within its category.
+  std::span<const bool> number;
   const ir::Attributes& attributes;
   const ir::DimEnvironment& sizes;
-  // Results as the type rule says, contiguous. A rule may make a result a view of an operand
-  // instead: then no memory is planned for it and, if all are views, there is no work.
+  // The layouts of the results, as the type rule gives them, contiguous. A rule may make a result a
+  // view of an operand. Such a result has no memory of its own. If all results are views, there is
+  // no work.
   SmallVector<Layout, 2> out;
   struct View {
-    int operand = -1;    // -1: the result has memory of its own
-    int64_t offset = 0;  // elements from the operand's first one
+    int operand = -1;    // -1: the result is no view
+    int64_t offset = 0;  // in elements, from the first element of the operand
   };
   SmallVector<View, 2> views;              // one per result
   std::shared_ptr<const work::Work> work;  // null: none
@@ -38,7 +42,7 @@ struct BindCall {
     views[result] = {operand, offset};
   }
   void set_work(work::Work w);
-  // A kernel of the caller's own, which the CPU runs.
+  // Sets a kernel of the caller, which the CPU runs.
   template <class P>
   void set_kernel(work::KernelFunction run, P parameters, size_t scratch_bytes = 0) {
     set_kernel(work::Kernel::of(run, std::move(parameters), scratch_bytes));
@@ -50,11 +54,11 @@ struct BindCall {
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
     fail_with(fmt::format(format, std::forward<Args>(args)...));
   }
-  // Throws Error "add: message".
+  // Throws Error with the operator's name: "add: message".
   [[noreturn]] void fail_with(const std::string& message) const;
 };
 
-// The layout that a number takes as an operand of work, and its element.
+// The layout of a number as an operand of work, and a function that stores its element.
 Layout number_layout(const ir::Number& n);
 void store_number(const ir::Number& n, std::byte* target);
 

@@ -1,4 +1,4 @@
-// Programs built from C++: what program text says, by calls.
+// Builds programs with C++ calls instead of program text.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace gradus::ir {
 
-// Stages are built in order. Values of earlier stages may be used in later ones; operators are
-// emitted by gradus/rules.h and ops::emit, into the stage that is being built:
+// Builds a program stage by stage. Values of earlier stages may be used in later stages. The
+// functions of gradus/rules.h and ops::emit add nodes to the current stage:
 //
 //   Builder b("swing");
 //   ops::Value x = b.input("x", Type(DType::f64, {Dim::symbol("N")}));
 //   b.result("y", ops::sum_all(ops::unary("tanh", x * 2.0)));
 //   Graph swing = b.take();
 //
-// A builder outlives its values, and is for one thread. Types are inferred as operators are
-// emitted, which throws Error as a type rule does.
+// The builder must outlive its values. It serves one thread at a time. A node's types are inferred
+// when it is added; a type rule that rejects the operands throws Error.
 class Builder {
  public:
   explicit Builder(std::string name);
@@ -27,22 +27,26 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  // An input of this stage.
+  // Adds an input to the current stage. Throws Error for a type that no input can have.
   ops::Value input(std::string name, Type type);
-  // The tensor is copied.
+  // Returns a constant with a copy of the tensor. Throws Error if the tensor is undefined.
   ops::Value constant(const Tensor& value);
-  // An operator without tensor operands, or with `results` of them (a function's handle counts).
+  // Adds a node for an operator by its name, also for an operator without tensor operands.
+  // `results` is the number of results, where the operator does not determine it; a function's
+  // handle counts. Throws Error for an unknown name.
   SmallVector<ops::Value, 2> emit(std::string_view op, std::initializer_list<ops::Value> operands,
                                   const LiteralList& attributes = {}, size_t results = any_results);
-  // A call of a registered function; without its handle, which `differentiate` asks for itself.
+  // Adds a call of a registered function, without its handle, which `differentiate` adds.
   SmallVector<ops::Value, 2> call(std::string_view function,
                                   std::initializer_list<ops::Value> operands);
-  // A result of this stage, in this order. An undefined value is a structural zero.
+  // Adds a result to the current stage. An undefined value is a structural zero. Throws Error for a
+  // number, or for a value of another builder.
   void result(std::string name, const ops::Value& value);
+  // Begins the next stage.
   void next_stage();
 
-  // The program, verified. Throws Error where an invariant does not hold (see gradus/text.h).
-  // The builder is empty then.
+  // Returns the program. Throws Error if it violates an invariant of gradus/text.h. In both cases
+  // the builder is empty afterwards.
   Graph take();
 
  private:

@@ -1,13 +1,15 @@
-/* Gradus for C, and for languages that can call C.
+/* The C interface of Gradus, also for other languages that can call C functions.
 
-   One symbol is exported, gradus_get_api; all else is in the table that it gives. A table of a
-   version never changes but for functions that are added behind its end: `size` says how far it
-   goes. Every function that can fail returns a status and changes nothing where it fails; what went
-   wrong is what `last_error` says, to this thread, until its next call. No exception gets out.
+   The library exports one C function, gradus_get_api. It returns a table of functions. Later
+   releases only add functions at the end of the table of a version; `size` is the size of the
+   table. Every function that can fail returns a status. If it fails, it changes nothing, except
+   that an instruction that fails poisons its state. `last_error` then returns the message, until
+   the next call of the same thread. No function throws an exception.
 
-   Objects are counted inside: one that another still needs may be destroyed. Programs, codes,
-   contexts and tensors may be used by any number of threads at once; a state by one at a time.
-   Destroying null does nothing. Sizes are in elements, row-major, innermost last. */
+   Objects have reference counts: an object that another object needs may be destroyed. Programs,
+   codes, contexts and tensors may be used by several threads at the same time, a state by one
+   thread at a time. Destroying null does nothing. Sizes count elements. Memory is row-major: the
+   last dimension is contiguous. */
 #ifndef GRADUS_C_GRADUS_H
 #define GRADUS_C_GRADUS_H
 
@@ -23,9 +25,9 @@ extern "C" {
 typedef int32_t gradus_status;
 enum {
   GRADUS_OK = 0,
-  GRADUS_ERROR = 1,    /* the program or what it was given is wrong: the message says what to do */
-  GRADUS_RESOURCE = 2, /* the machine's: no memory, a disk that is full */
-  GRADUS_FAULT = 3     /* a fault of Gradus itself */
+  GRADUS_ERROR = 1,    /* the program or an argument is wrong; the message says how to correct it */
+  GRADUS_RESOURCE = 2, /* the machine lacks a resource: no memory, a full disk */
+  GRADUS_FAULT = 3     /* a defect of Gradus */
 };
 
 typedef int32_t gradus_dtype;
@@ -56,21 +58,22 @@ typedef struct gradus_tensor gradus_tensor;
 typedef struct gradus_cancel gradus_cancel;
 struct DLManagedTensorVersioned;
 
-/* Begin with all zeros. The hooks are called on any thread, and outlive all that was made with the
-   context. */
+/* Set the struct to zeros first. The hooks are called on any thread. They must outlive all objects
+   that were made with the context. */
 typedef struct gradus_context_options {
   size_t size;     /* sizeof(gradus_context_options) */
-  int32_t workers; /* threads for one loop; 0: one per core */
-  /* Memory of tensors, aligned to 64 bytes; null where there is none. Both or neither. */
+  int32_t workers; /* threads of one loop, including the caller; 0: one per core */
+  /* The allocator of tensors. Blocks must be aligned to 64 bytes. `allocate` returns null if there
+     is no memory. Set both functions or neither. */
   void* (*allocate)(size_t bytes, void* user);
   void (*deallocate)(void* block, size_t bytes, void* user);
-  /* `message` is `length` bytes, and gone after the call. */
+  /* `message` has `length` bytes and is valid during the call. */
   void (*log)(gradus_log_level level, const char* message, size_t length, void* user);
-  void* user;
+  void* user; /* passed to the hooks */
 } gradus_context_options;
 
-/* The options below begin with all zeros, too, which are the defaults, and with `size`, their own
-   size in bytes. A later release may know more of them. A null pointer means the defaults. */
+/* Set each of the options structs below to zeros, which are the defaults, and `size` to the size of
+   the struct in bytes. Later releases may add members. A null pointer selects the defaults. */
 
 /* The size of a named dimension. */
 typedef struct gradus_dimension {
@@ -78,130 +81,145 @@ typedef struct gradus_dimension {
   int64_t size;
 } gradus_dimension;
 
+/* Options of program_derive. */
 typedef struct gradus_differentiate_options {
   size_t size;
-  int32_t order;          /* stages 0 to `order` will be there */
-  const char* const* wrt; /* inputs of stage 0 to differentiate by; null: all floating ones */
+  int32_t order;          /* the last stage of the result */
+  const char* const* wrt; /* inputs of stage 0, or null: all floating inputs */
   size_t wrt_count;
   int32_t total;       /* not 0: a cotangent for every result of every earlier stage */
-  int32_t inputs_only; /* not 0: earlier cotangents are not differentiated */
+  int32_t inputs_only; /* not 0: only with respect to inputs, not to earlier cotangents */
 } gradus_differentiate_options;
 
+/* Options of code_compile_with. */
 typedef struct gradus_compile_options {
   size_t size;
-  /* How many bytes may be held between stages, for inputs of these sizes: later stages compute
-     again what would be more, to the same bits. Null: as many as there are. */
+  /* Limit of the bytes that are held between stages, for inputs of these sizes. Later stages
+     recompute values to keep the limit; results are bit-identical. Null: no limit. */
   const int64_t* memory_budget;
-  const gradus_dimension* sizes; /* of all dimensions that inputs have */
+  const gradus_dimension* sizes; /* the sizes of all dimensions of inputs */
   size_t size_count;
-  /* Called after each pass over the program, with its text then, which is gone after the call. */
+  /* Called after each pass, with the program's text. `text` is valid during the call. */
   void (*dump)(const char* pass, const char* text, void* user);
-  void* user;
+  void* user; /* passed to `dump` */
 } gradus_compile_options;
 
-/* Which stages of known sizes are compiled as one function each. */
+/* Which stages of known sizes are compiled into one function each. */
 typedef int32_t gradus_whole_stages;
 enum { GRADUS_WHOLE_STAGES_SMALL = 0, GRADUS_WHOLE_STAGES_OFF, GRADUS_WHOLE_STAGES_ALWAYS };
 
-/* Of compiled kernels: see KernelOptions in fusion/kernels.h. */
+/* Options of compiled kernels, see KernelOptions in gradus/kernels.h. */
 typedef struct gradus_kernel_options {
   size_t size;
-  const char* folder;         /* keeps compiled code for other processes; null: none */
+  const char* folder;         /* stores compiled code for other processes; null: not stored */
   uint64_t most_folder_bytes; /* 0: 256 MiB */
-  size_t most_kernels;        /* kept in memory; 0: 1024 */
-  uint32_t vector_bits;       /* 128, 256, 512; 0: the widest there are */
+  size_t most_kernels;        /* limit of kernels; 0: 1024 */
+  uint32_t vector_bits;       /* 128, 256 or 512; 0: the widest of the machine */
   int32_t always;             /* not 0: kernels also where they are not worth it */
   gradus_whole_stages whole_stages;
-  int32_t symbols; /* not 0: kernels are named for gdb and perf */
+  int32_t symbols; /* not 0: names kernels for gdb and perf */
   int32_t atomics; /* not 0: on a device, sums over indices in no fixed order */
 } gradus_kernel_options;
 
+/* Counts since the options of the context's kernels were set, see KernelStatistics in
+   gradus/kernels.h. */
 typedef struct gradus_kernel_statistics {
   uint64_t hits, misses, loaded, evicted, failed, dropped, waiting, kernels;
-  double seconds; /* spent compiling */
+  double seconds; /* time spent compiling */
 } gradus_kernel_statistics;
 
-/* How pointwise instructions and reductions run; the bits are the same. */
+/* How pointwise instructions and row reductions run. The results are bit-identical in every
+   mode. */
 typedef int32_t gradus_fusion;
 enum {
-  GRADUS_FUSION_BEHIND = 0, /* kernels are compiled behind the runs, for states made later */
-  GRADUS_FUSION_FIRST,      /* before a stage first runs */
+  GRADUS_FUSION_BEHIND = 0, /* kernels are compiled in the background, for later states */
+  GRADUS_FUSION_FIRST,      /* kernels are compiled before the first run of a stage */
   GRADUS_FUSION_OFF
 };
 
+/* Options of state_create_with and state_resume_with. */
 typedef struct gradus_state_options {
   size_t size;
   gradus_fusion fusion;
 } gradus_state_options;
 
-/* What a run of a stage takes, in bytes, beside its inputs and what earlier stages have left. */
+/* The memory that a run of a stage allocates, in bytes. Inputs and values held by earlier stages
+   are not counted. */
 typedef struct gradus_stage_memory {
-  uint64_t buffer; /* values that stay inside; the state has one buffer, the largest */
-  uint64_t held;   /* left for later stages alone */
-  uint64_t results;
+  /* Values that only this stage uses; a state has one buffer, of its largest stage. */
+  uint64_t buffer;
+  uint64_t held;    /* values that only later stages read */
+  uint64_t results; /* returned values, including those that later stages read */
 } gradus_stage_memory;
 
-/* Told of each instruction by number, on the thread that runs. What gives anything but 0 ends the
-   run with an error, and the state is poisoned. */
+/* Is notified of every instruction, by stage and index, on the thread that runs. A function that
+   returns a value other than 0 ends the run with an error, and the state is poisoned. */
 typedef struct gradus_observer {
-  int32_t (*before)(size_t stage, size_t instruction, void* user); /* each may be null */
+  int32_t (*before)(size_t stage, size_t instruction, void* user); /* each function may be null */
   int32_t (*after)(size_t stage, size_t instruction, void* user);
-  /* Before the last of instructions that run as one kernel. */
+  /* Called before the last instruction of a group that runs as one kernel. */
   int32_t (*group)(size_t stage, const uint32_t* instructions, size_t count, void* user);
-  /* Before an instruction that a device has no code for: the host does it. */
+  /* Called before an instruction that the host runs because the device has no code for it. */
   int32_t (*host)(size_t stage, size_t instruction, void* user);
-  void* user;
+  void* user; /* passed to the functions */
 } gradus_observer;
 
+/* Options of state_run_into. */
 typedef struct gradus_run_options {
   size_t size;
-  double timeout;              /* in seconds from now; 0: none */
-  const gradus_cancel* cancel; /* may be null; lives as long as the run */
-  const gradus_observer* observer;
-  int32_t copy_inputs;       /* not 0: inputs that later stages read are copied */
-  int32_t results_on_device; /* not 0: results stay where the state runs */
+  double timeout;                  /* in seconds from now; 0: no limit */
+  const gradus_cancel* cancel;     /* may be null; must live as long as the run */
+  const gradus_observer* observer; /* may be null; must live as long as the run */
+  int32_t copy_inputs;             /* not 0: copies the inputs that later stages read */
+  int32_t results_on_device;       /* not 0: keeps results on the state's device */
 } gradus_run_options;
 
+/* The table of functions. */
 typedef struct gradus_api {
   uint32_t version;
   size_t size;         /* of this table, in bytes */
   const char* release; /* "0.1.0" */
 
-  const char* (*last_error)(void); /* never null */
+  const char* (*last_error)(void); /* message of this thread's last error; never null */
 
   /* `options` may be null. */
   gradus_status (*context_create)(const gradus_context_options* options, gradus_context** context);
   void (*context_destroy)(gradus_context* context);
 
-  /* The program of a text; `name` (may be null) is what messages call it. */
+  /* Parses a program text. `name` is the name of the text in messages; it may be null. */
   gradus_status (*program_parse)(const char* text, const char* name, gradus_program** program);
-  /* The same with derivative stages up to `order`. */
+  /* Appends derivative stages up to `order`. */
   gradus_status (*program_differentiate)(const gradus_program* program, int32_t order,
                                          gradus_program** derived);
-  /* A text that is freed by `text_free`. */
+  /* Returns the program as text. Free the text with `text_free`. */
   gradus_status (*program_print)(const gradus_program* program, char** text);
   void (*text_free)(char* text);
   void (*program_destroy)(gradus_program* program);
 
+  /* Verifies, lowers and compiles a program. */
   gradus_status (*code_compile)(const gradus_program* program, gradus_code** code);
   size_t (*code_stages)(const gradus_code* code);
-  /* Of a stage that there is not: 0, and null. Names live as long as the code. */
+  /* For a stage or index that does not exist, these return 0 and null. Names live as long as the
+     code. */
   size_t (*code_inputs)(const gradus_code* code, size_t stage);
   size_t (*code_results)(const gradus_code* code, size_t stage);
   const char* (*code_input_name)(const gradus_code* code, size_t stage, size_t input);
   const char* (*code_result_name)(const gradus_code* code, size_t stage, size_t result);
   void (*code_destroy)(gradus_code* code);
 
-  /* Of these elements, which are copied; null: zeros. `context` may be null, here and below. */
+  /* Makes a tensor with a copy of `elements`, or of zeros if `elements` is null. `rank` is at most
+     64. Elements of GRADUS_BOOL must be 0 or 1. `context` may be null here and in the functions
+     below; it is then the default context. */
   gradus_status (*tensor_create)(gradus_context* context, gradus_dtype dtype, size_t rank,
                                  const int64_t* shape, const void* elements,
                                  gradus_tensor** tensor);
+  /* The argument of these functions must not be null. */
   gradus_dtype (*tensor_dtype)(const gradus_tensor* tensor);
   size_t (*tensor_rank)(const gradus_tensor* tensor);
   const int64_t* (*tensor_shape)(const gradus_tensor* tensor);
-  /* Copies the elements out, row-major; `bytes` has to be their size. */
+  /* Copies the elements to the caller, row-major. `bytes` must be their size. */
   gradus_status (*tensor_read)(const gradus_tensor* tensor, void* elements, size_t bytes);
-  /* Without copies: see gradus/dlpack.h for who owns what. */
+  /* Share memory with other libraries, without copies. gradus/dlpack.h states the ownership. */
   gradus_status (*tensor_from_dlpack)(struct DLManagedTensorVersioned* managed,
                                       gradus_tensor** tensor);
   gradus_status (*tensor_to_dlpack)(const gradus_tensor* tensor,
@@ -210,82 +228,93 @@ typedef struct gradus_api {
 
   gradus_status (*state_create)(const gradus_code* code, gradus_context* context,
                                 gradus_state** state);
+  /* Makes an independent state at the same stage, which shares the tensors of `state`. */
   gradus_status (*state_clone)(const gradus_state* state, gradus_state** clone);
+  /* The stage that the next run executes; the number of stages at the end. `state` must not be
+     null. */
   size_t (*state_next_stage)(const gradus_state* state);
-  /* Runs the next stage. `inputs`: a tensor for each input, null for an absent cotangent.
-     `results`: room for `result_count` tensors, which has to be the stage's number; null comes for
-     a structural zero. */
+  /* Runs the next stage. `inputs` has a tensor for each input; null is an absent cotangent.
+     `results` has room for `result_count` tensors, which must be the number of the stage's results.
+     Null is written for a structural zero. */
   gradus_status (*state_run)(gradus_state* state, const gradus_tensor* const* inputs,
                              size_t input_count, gradus_tensor** results, size_t result_count);
+  /* Write a state to a file, and continue from the file: see State::save in gradus/state.h. */
   gradus_status (*state_save)(const gradus_state* state, const char* path);
   gradus_status (*state_resume)(const gradus_code* code, gradus_context* context, const char* path,
                                 gradus_state** state);
   void (*state_destroy)(gradus_state* state);
 
-  /* From here on: added behind the first table. */
+  /* The functions below were added after the first release of the table. */
 
-  /* Begins anew with these kernels. States that are there keep what they have. */
+  /* Sets the options of the context's kernels, and starts with no kernels. Existing states keep
+     their kernels. */
   gradus_status (*context_set_kernels)(gradus_context* context,
                                        const gradus_kernel_options* options);
+  /* Writes the counts of the context's kernels to `statistics`. */
   gradus_status (*context_kernel_statistics)(gradus_context* context,
                                              gradus_kernel_statistics* statistics);
-  /* Returns when nothing is waiting to be compiled. */
+  /* Waits until no kernel is waiting for its compilation. */
   gradus_status (*context_wait_for_kernels)(gradus_context* context);
-  /* New states run on the CUDA device of that number, but for those without fusion. */
+  /* Makes new states of the context run on this CUDA device, except states with
+     GRADUS_FUSION_OFF. */
   gradus_status (*context_use_cuda)(gradus_context* context, int32_t device,
                                     const gradus_kernel_options* options);
 
+  /* Like program_differentiate, with options. `options` may be null. */
   gradus_status (*program_derive)(const gradus_program* program,
                                   const gradus_differentiate_options* options,
                                   gradus_program** derived);
   gradus_status (*code_compile_with)(const gradus_program* program,
                                      const gradus_compile_options* options, gradus_code** code);
 
-  /* A tensor in the caller's memory, row-major and aligned to its elements. `release` (may be null)
-     is called once nothing reads or writes it any more, on any thread; not where this fails. */
+  /* Makes a tensor of the caller's memory, row-major and aligned to its elements. `rank` is at most
+     64. Elements of GRADUS_BOOL must be 0 or 1. `release` (may be null) is called once, on any
+     thread, when the library no longer uses the memory. It is not called if this function fails. */
   gradus_status (*tensor_wrap)(gradus_dtype dtype, size_t rank, const int64_t* shape,
                                void* elements, void (*release)(void* elements, void* user),
                                void* user, gradus_tensor** tensor);
 
+  /* Like state_create and state_resume, with options. `options` may be null. */
   gradus_status (*state_create_with)(const gradus_code* code, gradus_context* context,
                                      const gradus_state_options* options, gradus_state** state);
   gradus_status (*state_resume_with)(const gradus_code* code, gradus_context* context,
                                      const char* path, const gradus_state_options* options,
                                      gradus_state** state);
-  /* Plans and compiles all stages for inputs of these sizes: runs on such inputs then plan and
-     compile nothing, take no lock, and (by state_run_into) call no allocator. What each stage takes
-     is written to `stages`, room for `stage_count`, which has to be the code's number; both may be
-     zero. An error unless the state is before stage 0. */
+  /* Plans and compiles all stages for inputs of these sizes. Runs on such inputs then plan and
+     compile nothing, take no lock and, by state_run_into, call no allocator. The memory of each
+     stage is written to `stages`. `stage_count` must be the number of stages, or 0 with `stages`
+     null. It is an error if the state is past stage 0. */
   gradus_status (*state_prepare)(gradus_state* state, const gradus_dimension* sizes,
                                  size_t size_count, gradus_stage_memory* stages,
                                  size_t stage_count);
-  /* Back to before stage 0. Cures poisoning. */
+  /* Returns to stage 0. A poisoned state can be used again. */
   gradus_status (*state_restart)(gradus_state* state);
-  /* As state_run, but a tensor that stands among the results is a buffer (contiguous, of the
-     result's dtype and sizes, in the host's memory), and holds the result afterwards. Null is
-     filled as by state_run. What the stage reads may not lie in a buffer; a result that later
-     stages read is the state's until they ran. */
+  /* Like state_run, but a tensor in `results` is a buffer: contiguous, of the result's dtype and
+     sizes, in host memory. It holds the result afterwards. A null in `results` is set as in
+     state_run. A buffer must not overlap memory that the stage reads. If later stages read a
+     result, its buffer must keep its values until they have run. */
   gradus_status (*state_run_into)(gradus_state* state, const gradus_tensor* const* inputs,
                                   size_t input_count, gradus_tensor** results, size_t result_count,
                                   const gradus_run_options* options);
-  /* The stages that ran last as one function each: how many there are, of which the first `room`
-     are written to `stages`. */
+  /* Returns the number of stages that ran last as one function each. Writes the first `room` of
+     them to `stages`. */
   size_t (*state_whole_stages)(const gradus_state* state, size_t* stages, size_t room);
 
-  /* Ends the runs that have it, between instructions and from any thread, for good. */
+  /* A token that ends the runs that use it. It may be set on any thread, and cannot be reset. A run
+     ends before its next instruction. */
   gradus_status (*cancel_create)(gradus_cancel** cancel);
   void (*cancel_set)(gradus_cancel* cancel);
   void (*cancel_destroy)(gradus_cancel* cancel);
 
-  /* The program of a file: a text, or a model, whose weights are inputs of stage 0. */
+  /* Loads the program of a file: a text, or a model, whose weights become inputs of stage 0. */
   gradus_status (*program_load)(const char* path, gradus_program** program);
-  /* The value that the file has for an input, as a tensor of the caller's; null where it has none.
-     What is derived from the program has it, too. */
+  /* Returns the value that the file has for an input, as a tensor of the caller; null if it has
+     none. Programs that are derived from the program have the same values. */
   gradus_status (*program_weight)(const gradus_program* program, const char* input,
                                   gradus_tensor** tensor);
 } gradus_api;
 
-/* Null if this library has no table of that version. The table lives for good. */
+/* Returns null if this library has no table of the version. The table is never freed. */
 #if defined(__GNUC__)
 __attribute__((visibility("default")))
 #endif

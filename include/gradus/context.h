@@ -1,4 +1,4 @@
-// What programs share: memory, workers, a log, and the context that owns them.
+// Context, and what it owns: an allocator, worker threads and a log. Programs share a context.
 #pragma once
 
 #include <algorithm>
@@ -20,25 +20,27 @@
 
 #pragma GCC visibility push(default)
 
-// Where tensor memory comes from. A context owns one; embedders may bring their own.
+// The source of tensor memory. A context owns one. A program may provide its own.
 
 namespace gradus {
 
-// Thread-safe. Blocks are aligned to 64 bytes. An allocator outlives every tensor made from it:
-// tensors hold it by shared_ptr.
+// An allocator. Must be thread-safe. Blocks are aligned to `alignment` bytes. Tensors hold their
+// allocator by shared_ptr, so it outlives them.
 class Allocator {
  public:
   static constexpr size_t alignment = 64;
   virtual ~Allocator() = default;
-  // Throws ResourceError when there is no memory. `bytes` may be zero.
+  // Returns a block of at least `bytes` bytes. Throws ResourceError if there is no memory. `bytes`
+  // may be zero.
   virtual void* allocate(size_t bytes) = 0;
+  // Frees a block of `allocate`. `bytes` is the size that was passed there.
   virtual void deallocate(void* block, size_t bytes) noexcept = 0;
 };
 
-// The default: the C++ heap, with counts of what lives.
+// The default allocator: the C++ heap, with counts of the living blocks. Thread-safe.
 class HeapAllocator final : public Allocator {
  public:
-  // They live as long as the allocator, or a block that was counted. Thread-safe.
+  // The counts. They live as long as the allocator and every counted block. Thread-safe.
   class Counts {
    public:
     void add(size_t bytes);
@@ -50,7 +52,7 @@ class HeapAllocator final : public Allocator {
       if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
     }
     std::atomic<size_t> live_{0}, peak_{0}, calls_{0};
-    std::atomic<size_t> holders_{1};  // living blocks, and the allocator
+    std::atomic<size_t> holders_{1};  // living blocks, plus one for the allocator
   };
 
   HeapAllocator() = default;
@@ -58,12 +60,13 @@ class HeapAllocator final : public Allocator {
   HeapAllocator(const HeapAllocator&) = delete;
   void* allocate(size_t bytes) override;
   void deallocate(void* block, size_t bytes) noexcept override;
-  // For blocks that lie within something else, which count as those of `allocate` do.
+  // For memory inside other blocks that counts like a block of `allocate`.
   Counts& counts() const { return *counts_; }
+  // The bytes of the living blocks, and their maximum since `reset_peak`.
   size_t live_bytes() const { return counts_->live_.load(); }
   size_t peak_bytes() const { return counts_->peak_.load(); }
   size_t live_blocks() const { return counts_->holders_.load() - 1; }
-  // Number of allocate calls so far.
+  // The number of blocks that were allocated since the allocator was made.
   size_t calls() const { return counts_->calls_.load(); }
   void reset_peak() { counts_->peak_ = counts_->live_.load(); }
 
@@ -71,14 +74,16 @@ class HeapAllocator final : public Allocator {
   Counts* const counts_ = new Counts;
 };
 
-// Messages for whoever embeds Gradus. The library itself never prints.
+// Messages to the program that uses Gradus. The library itself never prints.
 
+// The severity of a message.
 enum class LogLevel { debug, info, warning };
 
-// Called on any thread, never while a lock of Gradus is held. Null drops the messages.
+// Called on any thread, never while Gradus holds a lock. A null sink drops the messages.
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 
-// A borrowed callable: two words, no heap. The callable must outlive the call.
+// A reference to a callable: two words, without heap memory. The callable must outlive the
+// reference.
 
 template <class Signature>
 class FunctionRef;
@@ -101,13 +106,14 @@ class FunctionRef<R(Args...)> {
   R (*call_)(void*, Args...);
 };
 
-// A context's worker threads: they split one loop at a time into chunks.
+// The worker threads of a context. They split a loop into chunks, one loop at a time.
 
-// Threads start at the first loop that wants them. Which worker runs which chunk never changes a
-// result: chunk boundaries depend on the sizes alone, and chunks write disjoint memory.
+// A pool of threads, which start at the first parallel loop. The assignment of chunks to threads
+// does not affect results: chunk boundaries depend on the sizes only, and chunks write disjoint
+// memory. Thread-safe.
 class WorkerPool {
  public:
-  // `workers` counts the calling thread: 1 runs everything on the caller, 0 means one per core.
+  // `workers` includes the calling thread. 1: everything runs on the caller. 0: one per core.
   explicit WorkerPool(int workers);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -116,12 +122,13 @@ class WorkerPool {
   int workers() const { return workers_; }
 
   // Calls body(chunk) once for every chunk in [0, chunks), on any threads, and returns when all
-  // are done. An exception reaches the caller when the chunks that had begun have ended; others
-  // are not begun then. Of several exceptions it is the first. A loop started while another runs
-  // (from inside a body, or from a second thread) runs on its caller alone. If the machine gives
-  // fewer threads than asked for, those do the work.
+  // calls have returned. If a call throws, no further chunks start, and the first exception is
+  // rethrown when the running chunks have ended. A loop that starts while another loop runs (inside
+  // a body, or on a second thread) runs on its caller alone. If the machine provides fewer threads,
+  // those run the loop.
   void parallel_for(int64_t chunks, FunctionRef<void(int64_t)> body);
-  // Likewise body(first, last) for parts of [0, n): of `each`, and one of what is left.
+  // Calls body(first, last) for the parts of [0, n). Each part has `each` elements; the last may
+  // have fewer.
   template <class F>
   void parallel_parts(int64_t n, int64_t each, F body) {
     if (n <= each) return n > 0 ? body(int64_t{0}, n) : void();
@@ -152,31 +159,36 @@ class WorkerPool {
   std::vector<std::thread> threads_;
 };
 
-// What programs share: workers, memory, log. Nothing in Gradus is global but the default context.
+// What programs share: workers, memory and a log. The only global context is the default one.
 
+// Options of a context.
 struct ContextOptions {
-  int workers = 0;  // threads for one loop, the caller included; 0: one per core
-  std::shared_ptr<Allocator> allocator;  // null: a HeapAllocator of the context's own
+  // Threads of one loop, including the caller. 0: one per core that the process may use.
+  int workers = 0;
+  std::shared_ptr<Allocator> allocator;  // null: a HeapAllocator of this context
   LogSink log;
 };
 
-// Thread-safe. States and tensors keep what they need of it alive.
+// The owner of workers, allocator, log and parts. Thread-safe. States and tensors keep the parts
+// that they need alive.
 class Context {
  public:
   explicit Context(ContextOptions options = {});
-  // Made on first use, for those who pass no context.
+  // The context of callers that pass none. It is made on first use.
   static const std::shared_ptr<Context>& default_context();
 
   WorkerPool& workers() { return workers_; }
   const std::shared_ptr<Allocator>& allocator() const { return allocator_; }
-  // The same where it is the default one: such memory may lie wherever is best. Else null.
+  // The allocator, if it is a HeapAllocator; otherwise null. Tensors may then place their memory in
+  // pooled blocks.
   HeapAllocator* heap() const { return heap_; }
   void log(LogLevel level, std::string_view message) const {
     if (log_) log_(level, message);
   }
   const LogSink& log_sink() const { return log_; }
 
-  // What other parts of the library keep with a context, one of each type: made on first use.
+  // Data that other parts of the library attach to a context: one object of each type. `make` makes
+  // it on first use, with the lock held.
   template <class T>
   std::shared_ptr<T> part(const std::function<std::shared_ptr<T>()>& make) {
     std::lock_guard guard(parts_mutex_);
@@ -184,7 +196,7 @@ class Context {
     if (!part) part = make();
     return std::static_pointer_cast<T>(part);
   }
-  // Puts another one in its place; the one before is returned.
+  // Replaces the object of a type. Returns the previous one, or null.
   template <class T>
   std::shared_ptr<T> replace_part(std::shared_ptr<T> other) {
     std::lock_guard guard(parts_mutex_);
@@ -199,7 +211,8 @@ class Context {
   HeapAllocator* heap_;
   LogSink log_;
   std::mutex parts_mutex_;
-  std::map<std::type_index, std::shared_ptr<void>> parts_;  // go first: they use the rest
+  // Destroyed first: they use the other members.
+  std::map<std::type_index, std::shared_ptr<void>> parts_;
 };
 
 }  // namespace gradus

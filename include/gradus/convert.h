@@ -1,4 +1,4 @@
-// Conversion of one element between any two dtypes.
+// Conversion of an element between any two dtypes.
 #pragma once
 
 #include <limits>
@@ -8,8 +8,8 @@
 
 namespace gradus {
 
-// Floats into integers truncate, saturate, and NaN becomes 0 (on every device); integers into
-// smaller ones wrap; anything into bool asks whether it is not zero (NaN is not zero).
+// Converts one element. A float is truncated and saturates in an integer; NaN gives 0 (on every
+// device). An integer wraps in a smaller one. A conversion to bool gives x != 0, so NaN gives true.
 template <class To, class From>
 constexpr To convert(From x) {
   constexpr bool from_half = std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>;
@@ -20,7 +20,7 @@ constexpr To convert(From x) {
     return convert<To>(static_cast<float>(x));
   } else if constexpr (to_half) {
     if constexpr (std::is_same_v<From, double>) {
-      // Two roundings must not differ from one: round to odd into float first.
+      // Rounding twice must equal rounding once: rounds to odd in float first.
       float f = static_cast<float>(x);
       uint32_t bits = std::bit_cast<uint32_t>(f);
       double back = static_cast<double>(f);
@@ -36,7 +36,7 @@ constexpr To convert(From x) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // The first float past the largest integer: a power of two, exact.
+    // The first float above the largest integer: a power of two, exact.
     constexpr From above = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * 2;
     constexpr From least = static_cast<From>(std::numeric_limits<To>::min());
     if (!(x == x)) return To(0);

@@ -1,4 +1,4 @@
-// Functions with a derivative of their own making.
+// Functions with a backward that the user defines.
 #pragma once
 
 #include <memory>
@@ -13,22 +13,24 @@ class CustomNode;
 
 namespace gradus::autograd {
 
-// What a custom function's forward and backward share: one per call.
+// The data that forward and backward of one call share.
 class FunctionContext {
  public:
-  // Keeps inputs or outputs of the call for the backward run. Only during forward, once.
+  // Keeps inputs or outputs of the call for the backward run. May be called once, in forward.
+  // Throws Error otherwise.
   void save(std::initializer_list<Variable> variables);
   void save(std::span<const Variable> variables);
-  // Them, as they were: with create_graph, derivatives go on through them. Throws Error if the
-  // graph was freed or one was changed in place.
+  // Returns the saved variables. With create_graph, derivatives pass through them. May be called in
+  // backward only. Throws Error if the graph was released, or if a variable was changed in place.
   Variables saved() const;
-  // Whether the gradient of input i is wanted in this run.
+  // Whether the current task needs the gradient of input i. True in forward.
   bool needs_gradient(size_t i) const;
-  // Outputs that have no derivative, by number. During forward.
+  // Marks outputs, by index, as not differentiable. May be called in forward only; throws Error
+  // otherwise.
   void mark_not_differentiable(std::initializer_list<size_t> outputs);
-  // Anything else the backward run needs; dies with the graph.
+  // Other data for the backward run. It is released with the graph.
   std::shared_ptr<void> data;
-  // Undefined cotangents reach backward as zeros; switch off to see them undefined.
+  // Whether backward receives zeros for undefined cotangents. If false, they stay undefined.
   bool materialize = true;
 
  private:
@@ -39,17 +41,20 @@ class FunctionContext {
   const CustomNode* node_ = nullptr;
 };
 
-// forward: plain values in, plain values out (nothing is recorded).
-// backward: cotangents of the outputs in, one gradient per input out (undefined: zero). Written
-// with operators on variables it can be differentiated again; `order` says how often the function
-// can be differentiated; asking for more is an Error that names it.
-// Objects are shared by all their calls: const, and thread-safe if they are used from several
-// threads.
+// A function with a custom derivative. Its calls share the object, so it is const, and must be
+// thread-safe if several threads use it.
+//
+// `forward` receives the inputs and returns tensors. Operators on variables are not recorded in it.
+// No output may be undefined. `backward` receives the cotangents of the outputs and returns one
+// gradient per input; an undefined gradient is zero. It is not called if no cotangent is defined.
+// If backward consists of operators on variables, it can be differentiated.
 class CustomFunction {
  public:
   static constexpr int any_order = INT32_MAX;
   virtual ~CustomFunction() = default;
   virtual std::string name() const = 0;
+  // How often the function can be differentiated. A derivative of a higher order throws an Error
+  // that names the function.
   virtual int order() const { return any_order; }
   // Whether backward may run on a worker thread.
   virtual bool is_thread_safe() const { return false; }
@@ -57,7 +62,8 @@ class CustomFunction {
                                       std::span<const Variable> inputs) const = 0;
   virtual Variables backward(FunctionContext& context, const Variables& cotangents) const = 0;
 
-  // Runs `function` and records it. An output that is an input is that input.
+  // Runs `function` and records the call. An output that is the tensor of an input is that input
+  // variable. Throws Error if forward returns an undefined output.
   static Variables apply(std::shared_ptr<const CustomFunction> function,
                          std::span<const Variable> inputs);
 };

@@ -1,5 +1,5 @@
-// What autograd has to know of an accelerator: streams of work that the host does not wait for, and
-// how its operators run.
+// The interface of autograd to accelerators: streams of work for which the host does not wait, and
+// the evaluation of operators.
 #pragma once
 
 #include <memory>
@@ -12,45 +12,46 @@
 
 namespace gradus::autograd {
 
-// A stream's number on its device; 0 is the default one.
+// The number of a stream of a device. 0 is the default stream.
 using Stream = uint64_t;
 
-// One kind of accelerator. Thread-safe; streams are current per thread and device.
+// The streams and operators of one kind of device. Must be thread-safe. The current stream is a
+// property of a thread and a device.
 class DeviceStreams {
  public:
   virtual ~DeviceStreams() = default;
   virtual int devices() const = 0;
   virtual Stream current(Device device) = 0;
   virtual void set_current(Device device, Stream stream) = 0;
-  // All that `from` has been given so far is done before what `to` is given from now on. The host
+  // Makes later work of stream `to` wait for the work that stream `from` has been given. The host
   // does not wait.
   virtual void wait(Device device, Stream from, Device to_device, Stream to) = 0;
-  // The tensor's memory is in use by `stream` until what that has been given so far is done.
+  // Keeps the memory of the tensor until `stream` has finished the work that it has been given.
   virtual void record_use(const Tensor& tensor, Stream stream) = 0;
-  // Runs an operator on tensors of one of these devices, on its current stream; throws Error as
-  // ops::evaluate does.
+  // Runs an operator on tensors of a device of this kind, on its current stream. Throws Error for
+  // operands that the type rule or the kernel rejects.
   virtual SmallVector<Tensor, 2> evaluate(const ir::Operator& op, const ir::Attributes& attributes,
                                           std::span<const ops::EagerOperand> operands) = 0;
-  // A copy of a tensor, which lies on one of these devices or is to, made on the current stream of
-  // that device; between two devices after what the tensor's was given so far, and before what that
-  // is given from now on. A copy on the CPU is
-  // there when this returns.
+  // Copies a tensor to or from a device of this kind, on the current stream of the device. A copy
+  // between two devices waits for earlier work of the source's stream, and later work of that
+  // stream waits for the copy. A copy to the CPU is complete on return.
   virtual Tensor copy_to(const Tensor& tensor, Device device) = 0;
 };
 
-// Each kind once for the process; null for a kind that nobody registered (no accelerator: cpu).
+// Registers a kind of device, once for the process. Throws Error for `cpu` and for a registered
+// kind. device_streams returns null for a kind that is not registered, and for `cpu`.
 void register_device_streams(DeviceKind kind, std::shared_ptr<DeviceStreams> streams);
 DeviceStreams* device_streams(DeviceKind kind);
 
-// The same values on another device; differentiable. Throws Error for a kind that nobody
-// registered.
+// Returns the variable on another device; the variable itself if it is there. Differentiable.
+// Throws Error for a kind of device that is not registered.
 Variable move_to(const Variable& v, Device device);
 
-// The current streams of this thread, for another one that works in its place.
+// The current streams of this thread, for another thread that works for it.
 using Streams = std::vector<std::pair<Device, Stream>>;
 Streams current_streams();
 
-// Makes these the current streams of this thread until the end of the scope.
+// Sets the current streams of this thread until the end of the scope.
 class StreamsGuard {
  public:
   explicit StreamsGuard(const Streams& streams);
@@ -61,7 +62,7 @@ class StreamsGuard {
   Streams saved_;
 };
 
-// Makes a stream the current one of this thread until the end of the scope.
+// Sets the current stream of this thread until the end of the scope.
 class StreamGuard {
  public:
   StreamGuard(Device device, Stream stream);

@@ -1,4 +1,4 @@
-// Devices that programs and the autograd engine run on: the one call that a user makes.
+// Devices on which programs and the autograd engine run.
 #pragma once
 
 #include <cstdint>
@@ -11,40 +11,41 @@
 
 namespace gradus {
 
-// From now on the context's new states run on the device (those with FusionMode::off excepted), and
-// whatever the context, operators on variables whose tensors lie there, and the autograd engine's
-// nodes, do, on the current streams of their threads. May be called again, also for another device.
-// Throws Error for a kind other than cuda, ResourceError where the device cannot be used: it says
-// what is missing, and what to do.
+// Makes the context's new states run on the device, except states with FusionMode::off. For all
+// contexts, operators on variables whose tensors are on the device, and the nodes of the autograd
+// engine, then also run there, on the current streams of their threads. May be called several
+// times, also for other devices. Throws Error for a kind other than cuda, and ResourceError for a
+// device that cannot be used; the message says what is missing and what to do.
 void use_device(Context& context, Device device, const KernelOptions& options = {});
 
-// A stream beside the default one; there are few, which are handed out in turns. It is made current
-// by autograd::StreamGuard. Throws Error for a device that nobody uses.
+// Returns a stream other than the default one. The library has few streams and returns them in
+// turns. autograd::StreamGuard makes a stream current. Throws Error for a device that is not in
+// use.
 autograd::Stream new_stream(Device device);
 
-// For tensors that another library has made or is to read (gradus/dlpack.h): this thread's current
-// stream as that library names it (CUDA: the CUstream, as a number), so that it has it wait; and
-// one of the library's, which then waits for what ours has been given so far. Throw Error for a
-// device that nobody uses.
+// For tensors that another library makes or reads (gradus/dlpack.h). native_stream returns this
+// thread's current stream as a handle of that library (CUDA: the CUstream as a number). The library
+// can then wait for the stream. let_wait makes a stream of that library wait for the work that was
+// submitted to this thread's current stream. Both throw Error for a device that is not in use.
 uintptr_t native_stream(Device device);
 void let_wait(Device device, uintptr_t native);
 
-// Whether somebody uses it.
+// Whether use_device was called for the device.
 bool is_used(Device device);
 
-// The tensor's values in memory of the context's, with the same strides; the tensor itself where it
-// lies on the CPU. Waits for what this thread's current stream was given. Throws Error for a device
-// that nobody uses.
+// Returns a copy of the tensor in memory of the context, with the same strides, or the tensor
+// itself if it is on the CPU. Waits for the work of this thread's current stream. Throws Error for
+// a device that is not in use.
 Tensor to_host(const Tensor& tensor, Context& context);
 
-// From now on the context's new states are planned for the device, which need not be there, as they
-// would be without the libraries of products and convolutions: State::prepare says what they take,
-// State::groups which kernels there are, and State::host_instructions what there is no code for.
-// Running one throws ResourceError. Throws Error for a kind other than cuda.
+// Makes the context's new states be planned for the device, without the libraries of matrix
+// products and convolutions. The device need not exist. State::prepare, State::groups and
+// State::host_instructions then report memory, kernels, and instructions without device code.
+// Running such a state throws ResourceError. Throws Error for a kind other than cuda.
 void plan_for_device(Context& context, Device device);
 
-// What this machine has of CUDA, for people: the driver, its devices, and NVIDIA's libraries; and
-// where something is missing, what to do. Loads all of them. Thread-safe.
+// Returns a description of the CUDA installation: the driver, its devices, and NVIDIA's libraries,
+// which it loads. If a part is missing, the text says what to do. Thread-safe.
 std::string describe_devices();
 
 }  // namespace gradus

@@ -1,9 +1,9 @@
-// Dimensions as attributes name them.
+// Attributes that name dimensions.
 //
-// An attribute that is declared to name dimensions (`dimension` and `required_dimension` of
-// gradus/attributes.h) may count them from the end: -1 is the last one. Here, and nowhere else,
-// they are held to the operand's rank and counted from the front: rules are given the result. What
-// is written stays in the program.
+// An attribute that is declared with `dimension` or `required_dimension` (gradus/attributes.h) may
+// count dimensions from the end: -1 is the last one. Only the functions below check such dimensions
+// against the operand's rank and count them from the front. Rules receive the result. The program
+// keeps the dimensions as written.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,11 @@
 
 namespace gradus::ops {
 
-// How many dimensions can be named of a tensor of this rank: a scalar counts as having one.
+// The number of dimensions that can be named for a tensor of this rank. A 0-d tensor counts as one
+// of rank 1.
 inline int nameable(int rank) { return std::max(rank, 1); }
 
-// Calls f for the dimensions that a member of an attribute's type names.
+// Calls f for each dimension in a member of an attribute's type.
 template <class F>
 void each_dimension(auto& named, F f) {
   using T = std::remove_cvref_t<decltype(named)>;
@@ -34,7 +35,7 @@ void each_dimension(auto& named, F f) {
     if (named) each_dimension(*named, f);
   }
 }
-// Calls f for every dimension that attributes of type A name.
+// Calls f for each dimension that attributes of type A name.
 template <class A, class F>
 void for_each_dimension(A& a, F f) {
   auto visit = [&](const auto& field) {
@@ -42,11 +43,13 @@ void for_each_dimension(A& a, F f) {
   };
   std::apply([&](const auto&... field) { (visit(field), ...); }, std::remove_const_t<A>::fields());
 }
+// Whether a member of A names dimensions.
 template <class A>
 inline constexpr bool names_dimensions = std::apply(
     [](const auto&... field) { return (false || ... || field.names_dimensions); }, A::fields());
 
-// Attributes whose dimensions are counted from the front, those of a tensor of this rank.
+// Attributes whose dimensions are counted from the front of a tensor of this rank. Borrows
+// `written`.
 template <class A>
 class FromFront {
  public:
@@ -66,25 +69,25 @@ class FromFront {
   std::optional<A> own_;
 };
 
-// Throws Error for a dimension that a tensor of this rank has not.
+// Throws Error for a dimension that a tensor of this rank does not have.
 void check_dimension(const Operator& op, int64_t dim, int rank);
-// Throws Error for an operand 'x' of fewer dimensions.
+// Throws Error if operand 'x' has fewer dimensions.
 void check_least_rank(const Operator& op, const Type& x, int least);
 
-// Throws Error for one that 'dims' lists twice.
+// Throws Error for a dimension that 'dims' contains twice.
 void refuse_repeated(const InferCall& call, const Ints& dims);
-// x's type, but with `size` along `dim`.
+// Returns the type of x with `size` along `dim`.
 Type resized(Type x, int64_t dim, const Dim& size);
 
-// The rank of operand i, as each kind of call knows it; 0 of what is no tensor.
+// The rank of operand i in each kind of call.
 inline int rank_of(const InferCall& c, size_t i) { return c.tensor(i).rank(); }
 inline int rank_of(const ComposeCall& c, size_t i) { return c.x(i).rank(); }
 inline int rank_of(const VjpCall& c, size_t i) { return c.x_type(i).rank(); }
 inline int rank_of(const BindCall& c, size_t i) { return c.in[i].rank(); }
 inline int rank_of(const BatchedCall& c, size_t i) { return c.own_rank(i); }
 
-// The rank of the tensor whose dimensions attributes name: that of operand 0, or the greatest of
-// all operands where there may be any number of them.
+// The rank of the tensor whose dimensions attributes name: that of operand 0, or the largest rank
+// of all operands if their number varies.
 int named_rank(const auto& call, bool of_all) {
   size_t operands = 1;
   if constexpr (requires { call.operands(); })
@@ -98,8 +101,9 @@ int named_rank(const auto& call, bool of_all) {
   return rank;
 }
 
-// Checks what a call's attributes name, and that operand 0 has `least` dimensions. A call without
-// operands, and a composition's operand that is no tensor, are refused by the rule itself.
+// Checks the dimensions of a call's attributes, and that operand 0 has `least` dimensions. Does
+// nothing for a call without operands and for a composition's operand that is no tensor; the rule
+// rejects these.
 template <class A>
 void check_dimensions(const auto& call, int rank, int least) {
   if constexpr (std::is_same_v<std::remove_cvref_t<decltype(call)>, InferCall>) {
@@ -113,8 +117,8 @@ void check_dimensions(const auto& call, int rank, int least) {
                      [&](int64_t d) { check_dimension(call.op, d, rank); });
 }
 
-// The batch rule of operators whose attributes name dimensions: those move on by the added one. A
-// 0-d operand is taken as one of one element.
+// The batch rule of operators whose attributes name dimensions: adds 1 to each dimension. A 0-d
+// operand becomes an operand with one element.
 BatchedResults batch_stretched(const BatchedCall& c, Attributes attributes);
 struct BatchNamedDimensions {
   BatchedResults operator()(const BatchedCall& c, auto a) const {

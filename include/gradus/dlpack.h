@@ -1,4 +1,5 @@
-// DLPack: tensors in and out without copies. Specification: github.com/dmlc/dlpack, version 1.
+// Exchanges tensors with other libraries through DLPack, without copies. Specification:
+// github.com/dmlc/dlpack, version 1.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +7,9 @@
 
 #include "gradus/tensor.h"
 
-// The C ABI of version 1, declared here because what distributions install is older and knows
-// neither bool nor the versioned struct. A program that includes the official header too does so
-// before this one.
+// The C ABI of version 1. It is declared here because the header in Linux distributions is older
+// and has neither bool nor the versioned struct. A program that also includes the official header
+// must include it before this one.
 #ifdef DLPACK_DLPACK_H_
 #ifndef DLPACK_FLAG_BITMASK_READ_ONLY
 #error "this dlpack.h is older than version 1: leave it out, gradus/dlpack.h declares the ABI"
@@ -23,7 +24,7 @@ extern "C" {
 
 struct DLPackVersion {
   uint32_t major;  // the layout of DLManagedTensorVersioned
-  uint32_t minor;  // more dtypes and devices, the layout stays
+  uint32_t minor;  // further dtypes and devices, with the same layout
 };
 
 enum DLDeviceType : int32_t {
@@ -96,39 +97,43 @@ struct DLManagedTensorVersioned {
 
 namespace gradus {
 
-// Out. The result shares the tensor's storage and keeps it alive until its deleter is called, once,
-// on any thread; whoever receives it calls it. Throw Error for undefined tensors and those on a
-// device that DLPack has no name for. Of a tensor on a cuda device the work that makes it may
-// still be waiting: the consumer's stream has to wait for ours (gradus::let_wait in
-// gradus/devices.h, as Python's __dlpack__ does with the stream that it is given). What a
-// consumer writes raises no version: export with `read_only` what a later stage still needs, or a
-// copy. The old struct has no such flag.
+// Export a tensor. The result shares the tensor's storage and keeps it alive until its deleter is
+// called. The receiver must call the deleter once, on any thread. Both functions throw Error for an
+// undefined tensor and for a tensor on a device that DLPack cannot name.
+//
+// The work that computes a tensor on a cuda device may still be pending: the consumer's stream has
+// to wait for this thread's stream (gradus::let_wait in gradus/devices.h; Python's __dlpack__ does
+// so with its `stream` argument). Writes of the consumer do not raise the version. Export a tensor
+// that a later stage still reads as `read_only`, or export a copy. The unversioned struct has no
+// such flag.
 DLManagedTensorVersioned* to_dlpack(const Tensor& tensor, bool read_only = false);
 DLManagedTensor* to_dlpack_unversioned(const Tensor& tensor);
 
-// In, without a copy: the tensor views the foreign memory, strides included. On success the struct
-// belongs to the tensor, and its deleter is called when the last view of the storage goes, on the
-// thread that drops it (a deleter that needs a lock, as Python's, takes it itself). On an exception
-// nothing was taken: the struct is still the caller's, who calls the deleter.
+// Import a tensor without a copy: the tensor is a view of the foreign memory, with its strides.
+// After success the struct belongs to the tensor. Its deleter is called when the last view of the
+// storage is destroyed, on that thread (a deleter that needs a lock, such as Python's, must take
+// it). After an exception the struct still belongs to the caller.
 //
-// Memory of a cuda device is taken as that, also if it is managed: operators run there once
-// gradus::use_device was called for it. What its producer's streams still do there is for the
-// producer to order before ours (__dlpack__'s `stream` is gradus::native_stream). Before its
-// deleter is called, our streams have done what they were given. Pinned memory (cuda_host) is the
-// cpu's.
+// Memory of a cuda device, also managed memory, becomes a tensor on that device. Operators run
+// there after gradus::use_device was called for the device. The producer must order the pending
+// work of its streams before this thread's stream (the `stream` of __dlpack__ is
+// gradus::native_stream). The deleter is called after the streams of Gradus have finished their
+// work. Pinned memory (cuda_host) becomes a tensor on the CPU.
 //
-// Throws Error for null, another major version, memory of other devices, dtypes without a
-// counterpart (dtype.h's list is what there is), lanes other than 1, negative sizes or strides,
-// sizes that overflow, null data with elements, elements that are not aligned to their size, and,
-// on the cpu, bools other than 0 and 1: on a device nobody looks, and whoever gives them has to.
+// Throws Error for null, for another major version, for memory of other devices, for a dtype that
+// gradus/dtype.h does not have, and for lanes other than 1. Throws Error also for negative sizes or
+// strides, sizes that overflow, null data with elements, and elements that are not aligned to their
+// size. On the CPU, bools other than 0 and 1 are an Error; on a device the caller must ensure that
+// bools are 0 or 1.
 //
-// Read-only tensors are taken: Gradus does not write to what it is given. Writes that the owner
-// makes behind the tensor cannot be watched: its version stays.
+// Read-only tensors are accepted, because Gradus does not write to its inputs. Writes of the owner
+// do not raise the version.
 Tensor from_dlpack(DLManagedTensorVersioned* managed);
 Tensor from_dlpack(DLManagedTensor* managed);
 
-// Set by who runs work on a kind of device: returns when the device has done all that it was given,
-// so that memory of others may go. Throws nothing. None is set at first.
+// Sets the function that waits until a kind of device has finished all work of Gradus, so that
+// foreign memory may be released. The backend of the device sets it. The function must not throw.
+// There is none by default.
 using DeviceFence = void (*)(Device device) noexcept;
 void set_device_fence(DeviceKind kind, DeviceFence fence);
 

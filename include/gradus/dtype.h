@@ -1,4 +1,4 @@
-// Element types, and the two 16-bit floating types as storage.
+// Element types, and storage for the two 16-bit floating types.
 #pragma once
 
 #include <bit>
@@ -9,29 +9,32 @@
 
 #pragma GCC visibility push(default)
 
-// The two 16-bit floating types, as storage: arithmetic is done in float.
+// The 16-bit floating types as storage. Arithmetic is done in float.
 
 namespace gradus {
 
-// IEEE binary16 bits -> float, exact. Branch-free, so that loops over it vectorise.
+// Converts binary16 bits (IEEE 754) to float, exactly. Without branches, so that loops are
+// vectorised.
 constexpr float half_to_float(uint16_t h) {
   uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
   uint32_t magnitude = h & 0x7fffu;
-  // Shift exponent and fraction into place and rescale by 2^112: subnormals come out right too.
+  // Shift exponent and fraction into place and scale by 2^112, which is also correct for
+  // subnormals.
   float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
   uint32_t finite = std::bit_cast<uint32_t>(scaled);
   uint32_t special = (magnitude << 13) | 0x7f800000u;
   return std::bit_cast<float>(sign | (magnitude >= 0x7c00u ? special : finite));
 }
 
-// float -> binary16 bits, round to nearest even; overflow gives infinity, NaN stays a quiet NaN.
+// Converts float to binary16 bits and rounds to nearest even. Overflow gives infinity, NaN a quiet
+// NaN.
 constexpr uint16_t float_to_half(float x) {
   uint32_t u = std::bit_cast<uint32_t>(x);
   uint32_t sign = (u >> 16) & 0x8000u;
   uint32_t magnitude = u & 0x7fffffffu;
-  // Normal range: rebias, then round to nearest even on the 13 dropped bits.
+  // Normal range: change the exponent's bias, then round to nearest even on the 13 dropped bits.
   uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  // Subnormal range: adding 0.5 leaves the rounded fraction in the low bits.
+  // Subnormal range: after the addition of 0.5, the low bits are the rounded fraction.
   uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
   uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
@@ -43,13 +46,14 @@ constexpr float bfloat16_to_float(uint16_t b) {
   return std::bit_cast<float>(static_cast<uint32_t>(b) << 16);
 }
 
-// float -> bfloat16 bits, round to nearest even; NaN becomes the quiet NaN.
+// Converts float to bfloat16 bits and rounds to nearest even. NaN gives the quiet NaN.
 constexpr uint16_t float_to_bfloat16(float x) {
   uint32_t u = std::bit_cast<uint32_t>(x);
   uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   return static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
 }
 
+// A binary16 number (IEEE 754).
 struct Half {
   uint16_t bits = 0;
   Half() = default;
@@ -57,6 +61,7 @@ struct Half {
   constexpr explicit operator float() const { return half_to_float(bits); }
 };
 
+// A bfloat16 number.
 struct BFloat16 {
   uint16_t bits = 0;
   BFloat16() = default;
@@ -66,7 +71,8 @@ struct BFloat16 {
 
 // Element types.
 
-// Files of states and programs in C say them by number: new ones are added at the end.
+// The numbers of the dtypes are part of the files of states and of the C interface: new dtypes are
+// added at the end.
 enum class DType : uint8_t { f64, f32, f16, bf16, i64, i32, i8, u8, boolean, i16, u16, u32, u64 };
 inline constexpr int dtype_count = 13;
 
@@ -74,9 +80,10 @@ inline constexpr std::string_view dtype_names[dtype_count] = {
     "f64", "f32", "f16", "bf16", "i64", "i32", "i8", "u8", "bool", "i16", "u16", "u32", "u64"};
 
 constexpr std::string_view name_of(DType d) { return dtype_names[static_cast<int>(d)]; }
+// Returns the dtype of a name of `dtype_names`, or nullopt.
 std::optional<DType> dtype_from_name(std::string_view name);
 
-// Bytes an element takes.
+// The size of an element in bytes.
 constexpr size_t size_of(DType d) {
   constexpr size_t sizes[dtype_count] = {8, 4, 2, 2, 8, 4, 1, 1, 1, 2, 2, 4, 8};
   return sizes[static_cast<int>(d)];
@@ -85,12 +92,13 @@ constexpr bool is_floating(DType d) { return d <= DType::bf16; }
 constexpr bool is_integral(DType d) { return d > DType::bf16 && d != DType::boolean; }
 constexpr bool is_unsigned(DType d) { return d == DType::u8 || d >= DType::u16; }
 
-// The dtype that two tensor operands of the same rank of importance promote to, as ATen's table:
-// floating beats integral beats bool; f16 with bf16 is f32; u8 with a signed type widens. u16, u32
-// and u64 have no common type with another integer or with bool: Error, as PyTorch refuses them.
+// The dtype to which two tensor operands of the same category of rank promote, as in PyTorch:
+// floating over integral over bool, then the wider one; f16 with bf16 gives f32. One difference: u8
+// with i8 gives i32, in PyTorch i16. Throws Error for u16, u32 or u64 with another integer dtype or
+// bool, as PyTorch does.
 DType promote(DType a, DType b);
 
-// ATen's categories, in promotion order.
+// ATen's categories of dtypes, in the order of promotion.
 enum class Category : uint8_t { boolean, integral, floating };
 constexpr Category category_of(DType d) {
   return is_floating(d)   ? Category::floating
@@ -98,8 +106,8 @@ constexpr Category category_of(DType d) {
                           : Category::boolean;
 }
 
-// The type arithmetic on a dtype is done in: f64, f32 (for f32, f16, bf16), u64 (for u64) or i64
-// (other integers, bool).
+// The type in which arithmetic on a dtype is done: f64; f32 for f32, f16 and bf16; u64 for u64; i64
+// for the other integers and bool.
 enum class Compute : uint8_t { f64, f32, i64, u64 };
 inline constexpr size_t compute_count = 4;
 constexpr Compute compute_of(DType d) {
@@ -118,7 +126,7 @@ struct TypeTag {
 };
 
 // Calls f(TypeTag<T>{}) with the C++ type that stores d: double, float, Half, BFloat16, int64_t,
-// int32_t, int8_t, uint8_t, bool, int16_t, uint16_t, uint32_t, uint64_t.
+// int32_t, int8_t, uint8_t, bool, int16_t, uint16_t, uint32_t or uint64_t.
 template <class F>
 constexpr decltype(auto) visit_dtype(DType d, F&& f) {
   switch (d) {
@@ -152,8 +160,8 @@ constexpr decltype(auto) visit_dtype(DType d, F&& f) {
   return f(TypeTag<bool>{});
 }
 
-// visit_dtype, with the signed type of the same size for unsigned ones: sums, differences and
-// products have the same bits.
+// Like visit_dtype, but with the signed type of the same size for an unsigned dtype. The bits of
+// sums, differences and products are the same.
 template <class F>
 constexpr decltype(auto) visit_signed(DType d, F&& f) {
   switch (d) {
@@ -183,7 +191,7 @@ constexpr decltype(auto) visit_signed(DType d, F&& f) {
   return f(TypeTag<bool>{});
 }
 
-// Calls f with double, float, int64_t or uint64_t.
+// Calls f(TypeTag<T>{}) with double, float, int64_t or uint64_t.
 template <class F>
 decltype(auto) visit_compute(Compute c, F&& f) {
   switch (c) {

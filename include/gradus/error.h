@@ -1,7 +1,7 @@
-// The three kinds of fault. Everything Gradus throws derives from `Exception`.
-//   Error          the user's: a program, an input or an argument is wrong; says what to do
-//   InternalError  ours: an invariant of Gradus does not hold
-//   ResourceError  the machine's: memory, files, devices
+// The exceptions of Gradus. Every exception that Gradus throws derives from `Exception`:
+//   Error          an error of the user: a program, an input or an argument is wrong
+//   InternalError  an error of Gradus: one of its invariants does not hold
+//   ResourceError  an error of the machine: memory, files or devices
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@
 
 namespace gradus {
 
-// A place in a source text. Lines and columns count from 1; line 0 means "no place known".
+// A position in a source text. Lines and columns count from 1. Columns count bytes. Line 0 means
+// that the position is unknown.
 struct SourceLocation {
   uint32_t line = 0;
   uint32_t column = 0;
@@ -24,6 +25,7 @@ struct SourceLocation {
   friend bool operator==(const SourceLocation&, const SourceLocation&) = default;
 };
 
+// The base of the exceptions below.
 class Exception : public std::exception {
  public:
   explicit Exception(std::string message) : message_(std::move(message)) {}
@@ -34,9 +36,9 @@ class Exception : public std::exception {
   std::string message_;
 };
 
-// What the user can mend. `what()` is the whole text as it is to be shown:
-// `file:line:col: error: message` followed by the source line and a caret where the place is
-// known, and the bare message where it is not.
+// An error that the user can correct. The message says how. `what()` is the complete text: if the
+// source location is known, `file:line:col: error: message`, followed by the source line and a
+// caret; otherwise the message alone.
 class Error : public Exception {
  public:
   explicit Error(std::string message) : Exception(message), bare_(std::move(message)) {}
@@ -44,7 +46,7 @@ class Error : public Exception {
   requires(sizeof...(Args) > 0) explicit Error(fmt::format_string<Args...> format, Args&&... args)
       : Error(fmt::format(format, std::forward<Args>(args)...)) {}
 
-  // An error at a place of a named text; `excerpt` is the source line (may be empty).
+  // Makes an error at a location of a named text. `excerpt` is the source line, or empty.
   static Error at(std::string_view file, SourceLocation where, std::string_view bare,
                   std::string_view excerpt = {});
 
@@ -59,11 +61,13 @@ class Error : public Exception {
   SourceLocation where_;
 };
 
+// A defect of Gradus. The message names the source line and the invariant that does not hold.
 class InternalError : public Exception {
  public:
   using Exception::Exception;
 };
 
+// The machine lacks a resource: memory, a file, a device or a library.
 class ResourceError : public Exception {
  public:
   explicit ResourceError(std::string message) : Exception(std::move(message)) {}
@@ -73,12 +77,14 @@ class ResourceError : public Exception {
       : Exception(fmt::format(format, std::forward<Args>(args)...)) {}
 };
 
+// Throws InternalError. GRADUS_CHECK calls it.
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);
 
 }  // namespace gradus
 
 #pragma GCC visibility pop
 
-// An invariant of ours. User input never reaches one: it is refused by an Error before.
+// Checks an invariant of Gradus, and throws InternalError if the invariant does not hold. Errors in
+// user input are reported as Error before such a check.
 #define GRADUS_CHECK(condition) \
   ((condition) ? static_cast<void>(0) : ::gradus::check_failed(#condition, __FILE__, __LINE__))

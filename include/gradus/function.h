@@ -1,5 +1,5 @@
-// Opaque functions: what programs name in `cpp_op` and `python_op`. Here is what compiling needs of
-// them; running one needs variables and is autograd/'s business.
+// Opaque functions, which programs call with `cpp_op` and `python_op`: the part that compilation
+// needs. gradus/opaque_function.h adds the call.
 #pragma once
 
 #include <climits>
@@ -16,51 +16,52 @@
 
 namespace gradus::ops {
 
-// What a call passes beside its tensors: `values` are numbers and bools, and `convention` says
-// where they stand among the arguments, a letter each: "tst" is tensor, scalar, tensor.
+// The arguments of a call besides its tensors. `values` are numbers and bools. `convention` has one
+// letter for each argument: "tst" is tensor, scalar, tensor.
 struct CallScalars {
   std::string convention;
   std::vector<ir::Literal> values;
 };
 
-// The operators that call functions, by name.
+// The operators that call functions.
 inline constexpr std::string_view cpp_caller = "cpp_op", python_caller = "python_op";
 
-// Shared by all programs and threads: const, and thread-safe.
+// A function that the user registers. All programs and threads share it: it is const, and must be
+// thread-safe.
 class OpaqueFunction {
  public:
   static constexpr int any_order = INT_MAX;
   virtual ~OpaqueFunction() = default;
-  // As programs write it.
+  // The name in programs.
   virtual std::string name() const = 0;
   // The operator that calls it.
   virtual std::string_view caller() const { return cpp_caller; }
-  // The scalars that it is called with; none: tensors alone.
+  // The scalars of its calls. None: tensors only.
   virtual CallScalars scalars() const { return {}; }
-  // The same function for calls with these scalars; an empty convention is the function's own.
-  // Throws Error, saying what it takes, for others than it takes: here for any.
+  // Returns the function for calls with these scalars. An empty convention means the function's
+  // own. Throws Error, with the scalars that it takes, for other scalars; the default
+  // implementation throws for any.
   virtual std::shared_ptr<const OpaqueFunction> with_scalars(const CallScalars& given) const;
   // How many times it can be differentiated.
   virtual int order() const { return any_order; }
-  // Whether a call with the same operands gives the same again, also in another process: then a
-  // state that holds its handle can be saved, and calls it anew when it is resumed.
+  // Whether a call with the same operands has the same results, also in another process. A state
+  // that holds a handle of such a function can be saved, and State::resume repeats the call.
   virtual bool replayable() const { return false; }
-  // The results' types for operands of these types, tensors all. Throws Error for what it does not
-  // take, saying what it takes; the caller adds the function's name. Its results' sizes are named
-  // by the operands' sizes.
+  // Returns the types of the results for operands of these types, which are all tensors. Sizes of
+  // results are expressions of the operands' sizes. Throws Error, with the operands that the
+  // function takes, for other operands; the caller adds the name of the function.
   virtual std::vector<ir::Type> infer(std::span<const ir::Type> operands) const = 0;
 };
 
-// The process' functions, by name. Thread-safe. Names are only ever added, and never change their
-// meaning, so that no result depends on when one was.
-// Throws Error for an empty name and for one that is there.
+// Registers a function for the process. Registered names are never removed or changed. Thread-safe.
+// Throws Error for an empty name and for a name that is in use.
 void register_function(std::shared_ptr<const OpaqueFunction> function);
-// Null if there is none of that name.
+// Returns the function of that name, or null. Thread-safe.
 std::shared_ptr<const OpaqueFunction> find_function(std::string_view name);
 // All names, sorted.
 std::vector<std::string> function_names();
-// For a message about a name that is not there: "no C++ function named 'sqare' is registered; did
-// you mean 'square'? Otherwise register it …". `caller`: the operator that was to call it.
+// Returns the message for an unknown name: "no C++ function named 'sqare' is registered; did you
+// mean 'square'? Otherwise register it …". `caller` is the operator of the call.
 std::string no_function(std::string_view name, std::string_view caller = cpp_caller);
 
 }  // namespace gradus::ops

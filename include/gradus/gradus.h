@@ -1,28 +1,27 @@
-// All of Gradus that a program which embeds it needs: #include "gradus/gradus.h".
+// Includes all headers that a program needs: #include "gradus/gradus.h".
 //
-// Names live in namespaces gradus, gradus::ir, gradus::ops, gradus::autograd and gradus::onnx. What
-// is wrong with a program or its inputs is thrown as gradus::Error, what the machine lacks as
-// gradus::ResourceError. Each header says its contracts; who compiles often includes the parts that
-// are needed.
+// The namespaces are gradus, gradus::ir, gradus::ops, gradus::autograd and gradus::onnx. Errors in
+// a program or its inputs throw gradus::Error; a lack of resources throws gradus::ResourceError.
+// Each header documents its contracts. Single headers compile faster.
 #pragma once
 
-// Errors, and what a run works with: memory, workers, a log.
+// Errors, and the resources of a run: memory, workers, a log.
 #include "gradus/context.h"
 #include "gradus/error.h"
 #include "gradus/version.h"
 
-// Tensors, and their files.
+// Tensors and their files.
 #include "gradus/dlpack.h"
 #include "gradus/files.h"
 #include "gradus/tensor.h"
 
-// Programs: text, calls, derivatives.
+// Programs: text, construction by calls, derivatives.
 #include "gradus/builder.h"
 #include "gradus/graph.h"
 #include "gradus/passes.h"
 #include "gradus/text.h"
 
-// Variables, functions of one's own, and the engine.
+// Variables, custom functions, and the engine.
 #include "gradus/apply.h"
 #include "gradus/custom_function.h"
 #include "gradus/device_streams.h"
@@ -40,12 +39,12 @@
 #include "gradus/state.h"
 #include "gradus/trace.h"
 
-// Calls of opaque functions; plans and code, for tools that show them.
+// Plans and code of kernels, for tools that show them.
 #include "gradus/inspect.h"
 
-// Operators of one's own.
+// Custom operators.
 #include "gradus/registry.h"
 
-// Programs from files of any format; ONNX models.
+// Importers of programs; ONNX models.
 #include "gradus/import.h"
 #include "gradus/onnx.h"

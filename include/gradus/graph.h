@@ -1,4 +1,5 @@
-// The graph: values, nodes, stages. Data only; ir/passes changes it, ir/text prints it.
+// The graph of a program: values, nodes and stages. It is data only. The functions of
+// gradus/passes.h change graphs, those of gradus/text.h parse, print and verify them.
 #pragma once
 
 #include <memory>
@@ -13,19 +14,22 @@
 
 namespace gradus::ir {
 
-// Index into Graph::values.
+// An index into Graph::values.
 enum class ValueId : uint32_t {};
 inline constexpr ValueId no_value = static_cast<ValueId>(UINT32_MAX);
 constexpr uint32_t index_of(ValueId v) { return static_cast<uint32_t>(v); }
 
-// `none`, a value, a number, or a dimension expression standing as an integer number.
+// An operand of a node: `none`, a value, a number, or a dimension expression that is used as an
+// integer.
 using Operand = std::variant<std::monostate, ValueId, Number, Dim>;
 inline bool is_none(const Operand& o) { return std::holds_alternative<std::monostate>(o); }
+// The operand's value, or no_value.
 inline ValueId value_in(const Operand& o) {
   const ValueId* v = std::get_if<ValueId>(&o);
   return v ? *v : no_value;
 }
 
+// An operator with operands, attributes and results.
 struct Node {
   const Operator* op = nullptr;
   Attributes attributes;
@@ -34,66 +38,72 @@ struct Node {
   SourceLocation where;  // in Graph::source
 };
 
+// An input of a stage or a result of a node.
 struct Value {
-  std::string name;  // empty: the printer finds one
+  std::string name;  // empty: the printer generates a name
   Type type;
-  uint32_t stage = 0;  // where it is defined
+  // the stage that defines the value
+  uint32_t stage = 0;
 };
 
-// What a stage returns. `value == no_value` is the structural zero `none`.
+// A result of a stage. `value == no_value` is the structural zero `none`.
 struct Result {
   std::string name;
   ValueId value = no_value;
 };
 
+// A part of a graph that runs in one call.
 struct Stage {
   std::vector<ValueId> inputs;
-  std::vector<Node> nodes;  // each uses only values defined before it
+  std::vector<Node> nodes;  // each uses only values that are defined before it
   std::vector<Result> results;
 };
 
-// The text a graph came from, for messages. Shared by the graphs of a file.
+// The text from which a graph was parsed, for messages. The graphs of one file share it.
 struct Source {
-  std::string file;  // name, may be empty
+  std::string file;  // the name of the file; may be empty
   std::string text;
-  // The line (without its end) that a place lies in.
+  // The line of a location, without its end.
   std::string_view line(SourceLocation where) const;
 };
 
-// Which sizes a name may stand for. A stage refuses others when it is run.
+// The sizes that a dimension name may have. Running a stage with another size is an error.
 struct SizeRange {
   std::string name;
   int64_t least = 0;
   std::optional<int64_t> most;
-  std::string group;  // not empty: the name is the number of this group's ranks
+  std::string group;  // if not empty, the name is the number of ranks of this group
 };
 
+// A straight-line list of nodes, cut into stages.
 struct Graph {
   std::string name;
   std::vector<SizeRange> ranges;
   std::vector<Value> values;
   std::vector<Stage> stages;
   std::shared_ptr<const Source> source;  // may be null
-  bool written_inline = false;           // its text stands in the instruction that runs it
+  bool written_inline = false;           // its text is part of the instruction that runs it
 
   Value& operator[](ValueId v) { return values[index_of(v)]; }
   const Value& operator[](ValueId v) const { return values[index_of(v)]; }
+  // Adds a value that `stage` defines.
   ValueId add_value(Type type, std::string name, size_t stage) {
     values.push_back({std::move(name), std::move(type), static_cast<uint32_t>(stage)});
     return static_cast<ValueId>(values.size() - 1);
   }
-  // The operand as type rules see it. Valid while the graph's values are not changed.
+  // The type of an operand, for type rules. Valid until the graph's values change.
   OperandType type_of(const Operand& o) const;
-  // An Error at a node's place in the source.
+  // The dimension names in the types of the values, each once, in alphabetical order.
+  std::vector<std::string> dimension_names() const;
+  // Makes an Error with a location in the graph's source.
   Error error_at(SourceLocation where, std::string_view message) const;
 };
 
-// A program file: graphs, one of which is the program, and a fixture's cases as text positions.
-// "gradus/text.h" makes one.
+// The graphs of a program file. gradus/text.h parses files.
 struct Module {
   int version = 1;
   std::vector<std::shared_ptr<const Graph>> graphs;
-  // The graph that is run: the first one that no other graph calls.
+  // Index of the main graph, which is run: the first one that no other graph calls.
   size_t main = 0;
   const Graph& program() const { return *graphs[main]; }
 };

@@ -1,4 +1,4 @@
-// Programs from files, of every format that Gradus reads.
+// Reads programs from files of every format that Gradus supports.
 #pragma once
 
 #include <functional>
@@ -15,54 +15,58 @@
 
 namespace gradus {
 
-// What a model leaves to whoever imports it. A program text asks for none of it.
+// Values that some models require from their importer. A program text requires none.
 struct ImportOptions {
-  // The value of a model's input, asked for only where it decides the program's structure (the
-  // shape of a Reshape, a trip count); an undefined tensor, or no function: it is not known.
+  // Returns the value of a model's input. Called only if the value determines the structure of the
+  // program (the shape of a Reshape, a trip count). An undefined tensor, or a null function, means
+  // that the value is not known.
   std::function<Tensor(std::string_view name)> value;
-  // How many tensors an input holds that is a sequence, or an optional (none: it holds nothing).
-  // Those of a sequence s become the inputs s.0, s.1, …, of sizes as `value` has them. Without it
-  // such inputs are refused.
+  // Returns the number of tensors in an input that is a sequence or an optional (nullopt: it is
+  // empty). The tensors of a sequence s become the inputs s.0, s.1, …, with the sizes that `value`
+  // gives. If the function is null, such inputs are an error.
   std::function<std::optional<int64_t>(std::string_view name)> length;
 };
 
+// A program, and the other contents of its file.
 struct ImportedProgram {
   ir::Module module;
   NamedTensors weights;         // values of inputs of stage 0; they own their memory
-  std::vector<ir::Case> cases;  // inputs, and the results that the file has for them
-  // Names of the weights that the model trains, where its format says so.
+  std::vector<ir::Case> cases;  // inputs, and the expected results that the file contains
+  // Names of the weights that the model trains, if the format states them.
   std::vector<std::string> trainable;
-  // Further names of weights, where a model has one under several: the name, and the weight's.
+  // Further names of weights that a model has under several names: the other name, and the
+  // weight's.
   std::map<std::string, std::string, std::less<>> tied;
-  // What else the file says by name: the extra files of an archive of torch.export, as text.
+  // Other texts of the file by name: the extra files of an archive of torch.export.
   std::map<std::string, std::string, std::less<>> metadata;
 };
 
-// A format of programs.
+// A format of program files.
 struct Importer {
-  std::string_view ending;  // of its files' names: ".onnx"
-  std::string_view what;    // one of its files: "an ONNX model"
-  bool model;               // its files bring weights, and ask for options
-  // Whether a file may be one that begins with these bytes (the whole file, or its first 4096).
-  // Asked for names without an ending of the table.
+  std::string_view ending;  // of the names of its files: ".onnx"
+  std::string_view what;    // a noun for one of its files: "an ONNX model"
+  bool model;               // its files have weights, and use the options
+  // Whether a file that begins with these bytes (all, or the first 4096) may have this format.
+  // Called if the file's name has no known ending.
   bool (*recognises)(std::string_view head);
-  // Throws Error with the place of what is wrong. Takes memory in proportion to the file's size.
-  // Thread-safe.
+  // Reads and verifies a file. Throws Error with the location of the fault. The memory that it
+  // takes is proportional to the size of the file. Thread-safe.
   ImportedProgram (*read)(const std::string& path, const ImportOptions& options);
 };
 
-// All of them. An importer is a folder of io/, and a line in io/importers.h.
+// All importers.
 std::span<const Importer* const> importers();
 
-// The importer of a file: the one whose ending its name has, or else the first that recognises
-// what it begins with. Throws Error, which lists what can be read, where there is none.
+// Returns the importer of a file: the one of the ending of its name, otherwise the first that
+// recognises its first bytes. Throws Error, with a list of the formats, if there is none.
 const Importer& importer_of(const std::string& path);
-// The one whose ending the name has; null: none. Opens no file.
+// Returns the importer of the ending of the name, or null. Opens no file.
 const Importer* importer_by_ending(std::string_view path);
-// "a program text (.ir) or an ONNX model (.onnx)": all formats, or those of models alone.
+// Returns a list of all formats, or of those of models, as text: "a program text (.ir) or an ONNX
+// model (.onnx)".
 std::string importable(bool models_only = false);
 
-// Reads and verifies the program of a file. Throws as importer_of and its `read` do.
+// Reads and verifies the program of a file. Throws like importer_of and Importer::read.
 ImportedProgram import_program(const std::string& path, const ImportOptions& options = {});
 
 }  // namespace gradus

@@ -1,5 +1,4 @@
-// What becomes of a program, for tools that show it: the code of its kernels, and plans that
-// nothing is run for.
+// For tools that show the code of a program's kernels, or plans without a run.
 #pragma once
 
 #include <cstdint>
@@ -15,35 +14,36 @@
 
 namespace gradus {
 
-// What describe_code writes code for: "cuda", and kinds of CPU ("x86-64-v4", "x86-64-v3",
-// "aarch64"), which need not be this machine's.
+// Returns the targets of describe_code: "cuda", and kinds of CPU ("x86-64-v4", "x86-64-v3",
+// "aarch64"), which may differ from this machine.
 std::vector<std::string_view> code_targets();
 
-// The code of each group of the stages that the state has run, for people: CUDA C++ whose comments
-// quote the program's lines, or assembly. Throws Error for a name that is no target, ResourceError
-// where there is no compiler for that kind of CPU.
+// Returns the code of each group of the stages that the state has run, as text: CUDA C++ with the
+// program's lines as comments, or assembly. Throws Error for an unknown target, ResourceError if
+// there is no compiler for that kind of CPU.
 std::string describe_code(const State& state, std::string_view target);
 
 // Instructions of one stage that a plan runs as one kernel.
 struct PlannedKernel {
   size_t stage = 0;
-  std::vector<uint32_t> nodes;  // of the stage of Code::graph()
-  std::string nest;             // what it computes, as FusedGroup::nest
+  std::vector<uint32_t> nodes;  // nodes of the stage of Code::graph()
+  std::string nest;             // the loop nest of the kernel, as FusedGroup::nest
 };
 
+// The plans of all stages of a program.
 struct PlannedProgram {
   std::vector<PlannedKernel> kernels;            // in the order of the program
-  std::map<ir::ValueId, ir::ValueId> memory_of;  // of a view: the value whose memory it is
-  size_t host_instructions = 0;                  // that the device has no code for
+  std::map<ir::ValueId, ir::ValueId> memory_of;  // for each view: the value whose memory it is
+  size_t host_instructions = 0;  // number of instructions without code for the device
 };
 
-// The groups whose ranks the program speaks to or counts, each once, in the order of names: what a
-// context has to have bound (rank_groups) where it is run.
+// Returns the groups of ranks that the program communicates with or counts, each once, in the order
+// of names. The context of a run must have a group for each name (rank_groups).
 std::vector<std::string> groups_of(const ir::Graph& graph);
 
-// Plans every stage for these sizes, which are of all of Code::dimensions(), and neither runs nor
-// compiles anything: on the CPU, or on a cuda device, which need not be there. Throws Error where a
-// size does not fit, and for another kind of device.
+// Plans every stage for these sizes, without compiling or running it. `sizes` must have all of
+// Code::dimensions(). `device` is null for the CPU, or a cuda device, which need not exist. Throws
+// Error for a size that does not fit, and for another kind of device.
 PlannedProgram plan_program(const Code& code, const DimSizes& sizes,
                             std::optional<Device> device = {});
 

@@ -1,9 +1,10 @@
-// How headers say what the shared library shows. All code is compiled with -fvisibility=hidden; a
-// public header puts what it declares between
+// Macros that state which declarations the shared library exports. All code is compiled with
+// -fvisibility=hidden. A public header puts its public declarations between
 //   #pragma GCC visibility push(default)
 //   #pragma GCC visibility pop
-// Declarations of what is internal stand before that. A nested class that is internal says so. A
-// friend function that is declared nowhere else says that it is public: GCC hides it otherwise.
+// and its internal declarations before them. A nested internal class needs GRADUS_INTERNAL. A
+// friend function that is declared nowhere else needs GRADUS_PUBLIC, because GCC hides it
+// otherwise.
 #pragma once
 
 #define GRADUS_INTERNAL __attribute__((visibility("hidden")))

@@ -1,4 +1,4 @@
-// Which instruction sets the loops are compiled for beside the baseline.
+// The instruction sets for which loops are compiled in addition to the baseline.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@
 
 namespace gradus {
 
-// AVX2, FMA and F16C: the level x86-64-v3. Both levels give the same bits.
+// Whether the CPU has AVX2, BMI2, FMA and F16C, the level x86-64-v3. Results are bit-identical on
+// every level.
 bool cpu_has_v3();
 
-// The widest that loops may use here: v4 is AVX-512. All give the same bits. GRADUS_ISA can ask for
-// less than the machine has, as it does for compiled kernels.
+// The highest level that loops use. v4 is AVX-512. If the environment variable GRADUS_ISA names
+// another level than x86-64-v4, v4 is not used. Results are bit-identical on every level.
 enum class CpuLevel : uint8_t { base, v3, v4 };
 CpuLevel cpu_level();
 
-// A loop for both levels. `body` is to be inlined always: each level has a copy.
+// A loop for both levels. `body` must always be inlined, because each level has a copy of it.
 template <auto body>
 struct Levels;
 template <class... A, void (*body)(A...)>
@@ -29,7 +30,7 @@ struct Levels<body> {
   static void base(A... a) { body(a...); }
 #if GRADUS_HAS_V3
   [[gnu::target("arch=x86-64-v3")]] static void v3(A... a) { body(a...); }
-  // The one for this machine.
+  // The function for this machine.
   static auto best() { return cpu_has_v3() ? v3 : base; }
   static void run(A... a) { cpu_has_v3() ? v3(a...) : base(a...); }
 #else

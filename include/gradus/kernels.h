@@ -1,4 +1,4 @@
-// Compiled kernels: whether states use them, and how a context makes and keeps them.
+// Compiled kernels: whether states use them, and how a context makes and stores them.
 #pragma once
 
 #include <cstddef>
@@ -11,67 +11,82 @@ namespace gradus {
 
 class Context;
 
-// Whether pointwise instructions and reductions of rows run as fused kernels, with the same bits.
+// Whether pointwise instructions and row reductions run as fused kernels. The results are
+// bit-identical in every mode.
 enum class FusionMode : uint8_t {
-  off,     // one loop for each instruction
-  behind,  // kernels that are there when a state is made; others are compiled for later states
-  first,   // kernels are compiled before a stage's first run
+  off,  // one loop for each instruction
+  // A state uses the kernels that exist when it is made. Others are compiled in the background, for
+  // later states.
+  behind,
+  // Kernels are compiled before the first run of a stage.
+  first,
 };
 
-// Which stages are one function each, of those whose sizes are known.
+// Which stages of known sizes are compiled into one function each.
 enum class WholeStages : uint8_t {
   off,
-  small,   // that are small, and mostly loops and products; none with KernelOptions::always
-  always,  // for tests: all that have something of either
+  // Small stages that are mostly loops and products. None with KernelOptions::always.
+  small,
+  always,  // for tests: all stages with loops or products
 };
 
+// Counts of a context's kernels since its options were set.
 struct KernelStatistics {
-  uint64_t hits = 0;     // kernels that were there, or were being compiled for another
-  uint64_t misses = 0;   // compiled
-  uint64_t loaded = 0;   // found in the folder
-  uint64_t evicted = 0;  // left out again for others
-  uint64_t failed = 0;   // nests that no code could be made for
-  uint64_t dropped = 0;  // asked for while too many were waiting
-  uint64_t waiting = 0;  // now, for the thread that compiles
-  uint64_t kernels = 0;  // there now
-  double seconds = 0;    // spent compiling
+  uint64_t hits = 0;     // requests for kernels that existed, or that were being compiled
+  uint64_t misses = 0;   // requests that led to a compilation
+  uint64_t loaded = 0;   // kernels found in the folder
+  uint64_t evicted = 0;  // kernels removed to make room for others
+  uint64_t failed = 0;   // nests for which no code could be made
+  uint64_t dropped = 0;  // requests rejected because too many kernels were waiting
+  uint64_t waiting = 0;  // kernels that wait for the compiling thread
+  uint64_t kernels = 0;  // kernels in memory
+  double seconds = 0;    // time spent compiling
 };
 
+// Options of a context's kernels.
 struct KernelOptions {
-  size_t most_kernels = 1024;  // kept; the oldest go first
-  // Keeps compiled code for other processes; empty: none. Made, for this user alone, if it is not
-  // there; one that others can write is not used.
+  // Limit of kernels in memory. The least recently used are removed first.
+  size_t most_kernels = 1024;
+  // The folder that stores compiled code for other processes. Empty: code is not stored. A folder
+  // that does not exist is created, with access for this user only. A folder to which other users
+  // can write is not used.
   std::string folder;
-  uint64_t most_folder_bytes = uint64_t{256} << 20;  // the entries used longest ago go first
-  unsigned vector_bits = 0;  // 128 (AArch64), 256 or 512 (x86-64); 0: the widest there are
-  bool always = false;       // kernels also where they are not worth it: for tests
-  // On the CPU: stages of known sizes that take less than some 50 microseconds are compiled as one
-  // function each. They are run step by step where somebody watches (RunOptions).
+  // Limit of the folder. The least recently used entries are removed first.
+  uint64_t most_folder_bytes = uint64_t{256} << 20;
+  // Width of vectors: 128 (AArch64), 256 or 512 (x86-64). 0: the widest of this machine.
+  unsigned vector_bits = 0;
+  bool always = false;  // for tests: kernels also where they are not worth it
+  // On the CPU, stages of known sizes that take less than about 50 microseconds are compiled into
+  // one function each. A run with an observer, a deadline or a cancel token (RunOptions) runs them
+  // step by step.
   WholeStages whole_stages = WholeStages::small;
-  // Kernels are named for gdb, which is told of them as they are loaded, and for perf, in its map
-  // file (/tmp/perf-PID.map, which stays). Those of a program that came from a file know its lines.
-  // Programs that differ in their places share no kernels then.
+  // Names kernels for debuggers. gdb is notified of each kernel that is loaded. For perf, the names
+  // are in its map file (/tmp/perf-PID.map), which is not removed. Kernels of a program that was
+  // read from a file have its line numbers. Programs that differ only in source locations then
+  // share no kernels.
   bool symbols = false;
-  // On a device: what several indices add to one place (scatter_add, index_add, index_put with
-  // `accumulate`, the gradients of gather, index_select and embedding), and windows that overlap,
-  // is added up by atomic additions, in a thread for each element. That is fast, and in no fixed
-  // order: floating sums may differ from run to run in their last bits. Elsewhere one thread adds
-  // up all that meets, in index order, with the CPU's bits. Integers of 8 bits and bools stay so.
+  // On a device, whether several threads add to one element with atomic additions, one thread for
+  // each addend. This applies to scatter_add, index_add, index_put with `accumulate`, the gradients
+  // of gather, index_select and embedding, and overlapping windows. Atomic additions are fast, but
+  // their order is not fixed: floating sums may differ between runs in their last bits. Without
+  // this option, one thread adds all addends of an element in index order, with results that are
+  // bit-identical to the CPU's. 8-bit integers and bools never use atomic additions.
   bool atomics = false;
 };
 
-// The context begins anew with these options. States that are there keep what they have. Throws
-// ResourceError for a folder or symbols where this build makes no kernels for the CPU. Thread-safe.
+// Sets the options of the context's kernels, and starts with no kernels. Existing states keep their
+// kernels. Throws ResourceError if this build makes no kernels for the CPU and the options have a
+// folder or symbols. Thread-safe.
 void set_kernel_options(Context& context, const KernelOptions& options);
 
-// Of the context's kernels since its options were set. Thread-safe.
+// Returns the counts since the context's options were set. Thread-safe.
 KernelStatistics kernel_statistics(Context& context);
 
-// Returns when no kernel of the context is waiting to be compiled.
+// Waits until no kernel of the context is waiting for its compilation.
 void wait_for_kernels(Context& context);
 
-// Opens the compiler of kernels for the CPU, if that is not done yet. Throws ResourceError, which
-// says what is missing, where there is none: states run without kernels then. Any thread.
+// Loads the compiler of CPU kernels, unless it is loaded. Throws ResourceError if there is no such
+// compiler; the message says what is missing. States then run without kernels. Thread-safe.
 void open_kernel_compiler();
 
 }  // namespace gradus

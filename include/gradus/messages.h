@@ -1,4 +1,4 @@
-// Foreign text in messages.
+// Text of users and files in messages.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 
 namespace gradus {
 
-// What can be shown of a text from outside: valid UTF-8 stays, control characters and bytes that
-// are no UTF-8 become '?', and after `limit` bytes it ends in "...".
+// Returns the text for display. Control characters and bytes that are not valid UTF-8 become '?'. A
+// text of more than `limit` bytes is cut and ends in "...".
 std::string printable(std::string_view text, size_t limit = 100);
 
-// The text without the blanks (spaces, tabs, carriage returns) at its ends.
+// Returns the text without spaces, tabs and carriage returns at its ends.
 std::string_view trimmed(std::string_view text);
 
-// Bytes of the character that begins at `at`: 1 to 4, or 0 where there is no valid UTF-8.
+// Returns the number of bytes of the character at `at`: 1 to 4, or 0 if it is not valid UTF-8.
 size_t utf8_length(std::string_view text, size_t at);
 
-// Which of `names` were probably meant, best first, at most so many: "; did you mean
-// '{prefix}{name}'?", or nothing.
+// Returns the names that are similar to a misspelt name, the most similar first, at most `most`: ";
+// did you mean '{prefix}{name}'?", or an empty string.
 std::string did_you_mean(std::string_view misspelt, std::span<const std::string_view> names,
                          std::string_view prefix = {}, size_t most = 1);
 

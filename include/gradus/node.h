@@ -1,5 +1,5 @@
-// Nodes of the autograd graph: what turns the cotangents of a function's results into the
-// cotangents of its inputs.
+// Nodes of the autograd graph. A node maps the cotangents of a function's results to the gradients
+// of its inputs.
 #pragma once
 
 #include <array>
@@ -21,22 +21,23 @@ struct TaskGraph;
 
 #pragma GCC visibility push(default)
 
-// What is known of a node's input: what a gradient that arrives there has to be.
+// The metadata of a node's input: the properties that an incoming gradient must have.
 
 namespace gradus::autograd {
 
-// This thread's current stream of a device; 0 where it has none.
+// Returns this thread's current stream of a device, or 0 if the device has none.
 uint64_t current_stream(Device device);
 
-// The dtype, shape and device of a function's result, and the device's stream it was made on; or
-// the mark of an undefined result, to which only undefined gradients come; or nothing any more.
+// The dtype, shape and device of a function's result, and the stream of the device on which it was
+// made. `undefined`: the result was undefined, and only undefined gradients are valid. `cleared`:
+// the metadata were removed, and any gradient is valid.
 struct InputMetadata {
   enum class Kind : uint8_t { undefined, known, cleared };
   Kind kind = Kind::undefined;
   DType dtype = DType::f32;
   Device device;
   Sizes shape;
-  uint64_t stream = 0;  // of an accelerator's tensor: see device_streams.h
+  uint64_t stream = 0;  // of a tensor on an accelerator: see device_streams.h
 
   InputMetadata() = default;
   explicit InputMetadata(const Tensor& t) {
@@ -53,7 +54,7 @@ class Node;
 class Variable;
 using Variables = SmallVector<Variable, 2>;
 
-// Where a gradient goes next: an input of a node. Empty: nowhere.
+// The target of a gradient: an input of a node. An empty edge has no target.
 struct Edge {
   Ref<Node> node;
   uint32_t input = 0;
@@ -61,29 +62,30 @@ struct Edge {
   friend bool operator==(const Edge&, const Edge&) = default;
 };
 
-// Where a node was made, for anomaly mode. The parent is the node whose run made it.
+// The place where a node was made, for anomaly mode. `parent` is the node that ran at that time.
 struct AnomalyMetadata {
   std::string place;
   Ref<Node> parent;
 };
 
-// What is known of a node's inputs, and of all together.
+// The metadata of all inputs of a node.
 struct NodeInputs final : pool::Object {
   SmallVector<InputMetadata, 1> list;
-  int64_t elements = 0;
-  bool accelerated = false;  // any of them
+  int64_t elements = 0;      // the number of elements of all inputs
+  bool accelerated = false;  // any input is on an accelerator
   void add(InputMetadata metadata);
 };
 
-// Sequence numbers sort what is ready: later made runs first, accumulators before all.
+// Sequence numbers order nodes that are ready: nodes that were made later run first, accumulators
+// before all others.
 inline constexpr uint64_t accumulator_sequence_number = UINT64_MAX;
 
-// The number of the next node that this thread makes.
+// Returns the sequence number of the next node of this thread.
 uint64_t next_sequence_number();
 
-// While it lives this thread's nodes are numbered from `next` on at the least, which is what
-// follows them at the end. So a thread that works for another goes on with that one's numbers, and
-// that one with its: later made nodes have higher ones, whoever made them.
+// In its scope, nodes of this thread get sequence numbers from `next` on. At the end, `next`
+// becomes the next number of this thread. A thread that works for another thread thereby continues
+// with that thread's numbers, so that a later node has a higher number on either thread.
 class SequenceGuard {
  public:
   explicit SequenceGuard(std::atomic<uint64_t>& next);
@@ -94,91 +96,98 @@ class SequenceGuard {
   std::atomic<uint64_t>& next_;
 };
 
-// Made on one thread; then runs on any. A node has no lock held while its `apply`, a hook, or a
-// destructor of user data runs. Destroying a graph does not recurse, however long it is.
+// A node is made on one thread and may run on any thread. No lock of the node is held while
+// `apply`, a hook, or a destructor of user data runs. The destruction of a graph is iterative.
 class Node : public RefCounted, public pool::Object {
  public:
-  // The next number of this thread, and a topological number that grows with the edges.
+  // Takes the next sequence number of this thread. The topological number follows from the edges.
   explicit Node(SmallVector<Edge, 2> next = {});
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
   ~Node() override;
 
-  // Runs the node: one cotangent per input (undefined ones allowed), one gradient per edge. Sets
-  // the current node and tells the profiler; hooks are the engine's business.
+  // Runs the node. Takes one cotangent per input (may be undefined) and returns one gradient per
+  // edge. Sets the current node and notifies the profiler. The engine runs the hooks.
   Variables operator()(Variables&& cotangents);
 
   virtual std::string name() const = 0;
-  // Lets go of what the run needed; called after it in a graph that is not kept. A second run of a
-  // node that has let go is an Error.
+  // Releases the values that the run needs. The engine calls it after the run, unless the graph is
+  // kept. A second run of a released node throws Error.
   virtual void release_variables() {}
-  // Called before the node runs in a graph that is not kept: large values may go as they are used.
+  // Called before a run after which the node will be released. The node may then release large
+  // values during the run.
   virtual void will_release_variables() {}
   // Whether `apply` only calls operators on variables, so that it can be traced.
   virtual bool is_traceable() const { return false; }
-  // Of a node that does what several would: whether the cotangent at an input bears on an edge's
-  // gradient. Where it does not, a backward goes as if no path led from the one to the other.
+  // For a node that represents several operators: whether the gradient of an edge depends on the
+  // cotangent of an input. If not, a backward pass treats the two as not connected.
   virtual bool leads(size_t input, size_t edge) const;
-  // Whether `leads` says so of anything.
+  // Whether `leads` may return false.
   bool selective() const { return selective_; }
-  // Whether it hands its state on to the nodes it makes, so that a capture may look through it.
+  // Whether the node passes its thread-local state to the nodes that it makes, so that a capture
+  // may look through it.
   virtual bool passes_state_transparently() const { return false; }
-  // Whether hooks go when the graph is released: those of accumulators belong to the leaf.
+  // Whether hooks are removed when the graph is released. The hooks of an accumulator belong to the
+  // leaf, and remain.
   virtual bool releases_hooks() const { return true; }
-  // An accumulator's leaf: its hooks are run with the node's. Undefined for other nodes.
+  // The leaf of an accumulator, whose hooks run with those of the node. Undefined for other nodes.
   virtual Variable accumulates_into() const;
-  // Whether it may run on a worker; user code may not unless it says so.
+  // Whether the node may run on a worker thread. False for user code, unless it states otherwise.
   virtual bool is_thread_safe() const { return false; }
 
-  // Edges, by output of the node (which is the function's input).
+  // The edges, by output of the node. An output of the node corresponds to an input of the
+  // function.
   const Edge& next_edge(size_t i) const { return next_edges_[i]; }
   std::span<const Edge> next_edges() const { return next_edges_; }
   size_t outputs() const { return next_edges_.size(); }
-  // An Error once some node has an edge to this one: numbers would be wrong.
+  // Throws Error if a node has an edge to this node, because topological numbers would become
+  // wrong.
   void add_next_edge(Edge edge);
   void set_next_edges(SmallVector<Edge, 2> edges);
 
-  // Metadata, by input of the node (which is the function's output).
+  // The metadata, by input of the node. An input of the node corresponds to a result of the
+  // function.
   uint32_t add_input(InputMetadata metadata);
   uint32_t add_undefined_input() { return add_input(InputMetadata()); }
   size_t inputs() const { return inputs_ ? inputs_->list.size() : 0; }
   const InputMetadata& input_metadata(size_t i) const { return inputs_->list[i]; }
-  // Whatever arrives is taken as it is from now on.
+  // Makes the node accept any gradients.
   void clear_input_metadata();
-  // Of all inputs together; whether any lies on an accelerator.
+  // The number of elements of all inputs, and whether any input is on an accelerator.
   int64_t elements() const { return inputs_ ? inputs_->elements : 0; }
   bool accelerated() const { return inputs_ && inputs_->accelerated; }
 
   uint64_t sequence_number() const { return sequence_number_; }
-  // The longest path to a node without edges. Asking fixes the edges.
+  // The length of the longest path to a node without edges. A call fixes the edges of the node.
   uint64_t topological_number() const {
     has_parent_.store(true, std::memory_order_relaxed);
     return topological_number_;
   }
-  // How often the function can be differentiated (null: without end). A run is one derivative; what
-  // it makes with create_graph has one less, and where none is left a run is an Error.
+  // The number of times that the function can be differentiated. Null: no limit. Each run uses one
+  // derivative. With create_graph, the nodes that the run makes have one less. A run with none left
+  // throws Error.
   const OrderLimit* order_limit() const {
     const Rare* r = rare_.load(std::memory_order_acquire);
     return r ? r->order_limit.get() : nullptr;
   }
   void set_order_limit(Ref<const OrderLimit> limit);
-  // The thread that made it: see thread_number().
+  // The number of the thread that made the node, see thread_number().
   uint64_t forward_thread() const { return forward_thread_; }
 
-  // Whether an output's gradient can go anywhere: the graph's shape. An Error for an index out of
-  // range.
+  // Whether the output has an edge. Throws Error for an index out of range.
   bool should_compute_output(size_t i) const;
-  // Whether any of the edges first .. first + count - 1 is there.
+  // Whether any of the outputs first .. first + count - 1 has an edge.
   bool should_compute_output(size_t first, size_t count) const;
-  // The same within the running task, which may need less. Outside a task: the graph's shape.
+  // Whether the current task needs the gradient of the output. Outside a task, as
+  // should_compute_output.
   bool task_should_compute_output(size_t i) const;
   bool task_should_compute_output(size_t first, size_t count) const;
-  // The same of all outputs, of which there are 64 at most: a bit each.
+  // The same for all outputs as a bit mask. The node must have at most 64 outputs.
   uint64_t task_outputs() const;
 
-  // Hooks; see hooks.h for their order. Never null.
+  // The hooks; docs/engine.md states their order. Never null.
   Hooks& hooks();
-  // Null where there are none.
+  // Null if there are no hooks.
   const Hooks* hooks_if_any() const {
     const Rare* r = rare_.load(std::memory_order_acquire);
     return r ? r->hooks.load(std::memory_order_acquire) : nullptr;
@@ -189,11 +198,10 @@ class Node : public RefCounted, public pool::Object {
     const Rare* r = rare_.load(std::memory_order_acquire);
     return r ? r->anomaly.get() : nullptr;
   }
-  // Whether it has none of these: no hooks, no limit, no metadata of anomaly mode.
+  // Whether the node has no hooks, no order limit and no metadata of anomaly mode.
   bool plain() const { return !rare_.load(std::memory_order_acquire); }
 
-  // Has the processor fetch the node, all of it or what a task writes; and the values that it
-  // keeps.
+  // Prefetch the node, the part that a task writes, and the values that the node keeps.
   void prefetch() const {
     constexpr size_t line = 64, lines = 3;
     for (size_t i = 0; i < lines; ++i)
@@ -201,7 +209,7 @@ class Node : public RefCounted, public pool::Object {
   }
   void prefetch_mark() const { __builtin_prefetch(&mark_, 1); }
   virtual void prefetch_values() const {}
-  // By the engine, after a run in a graph that is not kept.
+  // The engine calls it after a run, unless the graph is kept.
   void end_of_run();
   bool released() const { return released_.load(std::memory_order_acquire); }
 
@@ -210,9 +218,9 @@ class Node : public RefCounted, public pool::Object {
   void dispose() const override;
   void set_sequence_number(uint64_t n) { sequence_number_ = n; }
   void set_selective() { selective_ = true; }
-  // Where there are none yet. What outlives the node is not copied.
+  // Uses metadata that must outlive the node, without a copy. The node must have none.
   void share_inputs(const NodeInputs& inputs) { inputs_ = &inputs; }
-  // Held only while values are unpacked, read by small kernels, or let go: such sections are short.
+  // Held only while values are unpacked, read by small kernels, or released.
   class Lock {
    public:
     explicit Lock(const Node& node) : state_(node.lock_) {
@@ -226,12 +234,12 @@ class Node : public RefCounted, public pool::Object {
     Lock(const Lock&) = delete;
 
    private:
-    std::atomic<uint8_t>& state_;  // 1: held; 2: somebody may wait
+    std::atomic<uint8_t>& state_;  // 1: held; 2: held, and a thread may wait
   };
 
  private:
   friend struct TaskGraph;
-  // What few nodes have.
+  // Data that few nodes have.
   struct Rare {
     ~Rare();
     std::atomic<Hooks*> hooks{nullptr};  // owned
@@ -243,12 +251,13 @@ class Node : public RefCounted, public pool::Object {
   void count(const Edge& edge);
   void check_edges_are_free() const;
 
-  // The order keeps what a run reads in few lines of memory.
+  // The order of the members keeps the data of a run in few cache lines.
   uint32_t forward_thread_;
   uint64_t sequence_number_;
   uint64_t topological_number_ = 0;
-  // Which running task numbers this node (upper half) and how (lower half); 0: none. A second task
-  // at the same time keeps a table of its own. Of a node that waits to be freed: the next such.
+  // The task that numbers this node (upper half) and its number there (lower half); 0: none. A
+  // second concurrent task uses a table. In a node that waits for its destruction: the next such
+  // node.
   mutable std::atomic<uint64_t> mark_{0};
   const NodeInputs* inputs_ = nullptr;  // owned, or shared
   std::atomic<Rare*> rare_{nullptr};    // owned
@@ -260,10 +269,10 @@ class Node : public RefCounted, public pool::Object {
   SmallVector<Edge, 2> next_edges_;
 };
 
-// Number of nodes alive in the process, for tests of leaks.
+// The number of nodes that exist in the process. For tests of leaks.
 size_t living_nodes();
 
-// The node that runs on this thread now; null outside one.
+// The node that runs on this thread. Null if none runs.
 const Node* current_node();
 
 }  // namespace gradus::autograd

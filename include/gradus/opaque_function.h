@@ -1,4 +1,4 @@
-// Opaque functions that can be run, and calls of them.
+// Opaque functions that can be called, and their calls on variables.
 #pragma once
 
 #include <memory>
@@ -10,36 +10,38 @@
 
 #pragma GCC visibility push(default)
 
-// Opaque functions that can be run.
+// Functions of the user.
 
 namespace gradus::autograd {
 
-// What `cpp_op` calls. See gradus/function.h for its name, its types, and how it is registered.
+// The function that `cpp_op` calls. gradus/function.h describes its name, its types and its
+// registration.
 class CppFunction : public ops::OpaqueFunction {
  public:
-  // One variable per result, of the dtype, shape and device that `infer` says. In gradient mode the
-  // floating results have gradient edges: write it with operators on variables, or as a
-  // CustomFunction. It may return an operand, or a view of one. Its operands are read-only.
-  // Whatever it throws fails the run.
+  // Returns one variable per result, with the dtype, shape and device that `infer` states. In
+  // gradient mode the floating results need gradient edges, so write the function with operators on
+  // variables or as a CustomFunction. It may return an operand or a view of one. It must not write
+  // its operands. An exception fails the run.
   virtual Variables call(std::span<const Variable> operands) const = 0;
 };
 
 }  // namespace gradus::autograd
 
-// Opaque functions called on variables.
+// Calls.
 
 namespace gradus {
 
-// y… = f(x…), f a registered function. The variables' graph has one node for it, whatever the
-// function does: its own graph stays behind a handle, which that node evaluates. What the function
-// contributes to an operand is added up within it, as by a program's `eval`; and a backward through
-// the node can be captured. With create_graph the gradients have such a node in
-// turn.
-// Throws Error for a name that is not registered; whatever the function throws goes through.
+// Calls a registered function: y… = f(x…). The graph of the variables has one node for the call.
+// The function's own graph is behind a handle, which that node evaluates. Contributions to an
+// operand are added within the node, as in the `eval` of a program, and a backward pass through the
+// node can be captured. With create_graph, the gradients have such a node, too.
+//
+// Throws Error for a name that is not registered and for an undefined operand. Exceptions of the
+// function are passed on.
 autograd::Variables call_function(std::string_view name,
                                   std::span<const autograd::Variable> operands);
-// The same of a function at hand (of a registered name), which may bring scalars. Throws Error for
-// one that cannot be run.
+// The same for a function object of a registered name, which may have scalars. Throws Error for an
+// object that is no CppFunction.
 autograd::Variables call_function(const std::shared_ptr<const ops::OpaqueFunction>& function,
                                   std::span<const autograd::Variable> operands);
 

@@ -1,4 +1,4 @@
-// What is known of an operator: its record, attributes and type rule.
+// The record of an operator, its attributes and its type rule.
 #pragma once
 
 #include <bit>
@@ -19,15 +19,15 @@ struct EdgeCall;
 
 #pragma GCC visibility push(default)
 
-// Attribute values as a program text writes them, before an operator reads them.
+// Attribute values as program text contains them, before an operator reads them.
 
 namespace gradus::ir {
 
 struct Literal;
 struct NoneLiteral {};
 
-// none, a bool, an integer or dimension expression, a float (inf and nan included), a string, a
-// dtype, a list, a dense tensor.
+// An attribute value: none, a bool, an integer or dimension expression, a float (inf and nan
+// included), a string, a dtype, a list, or a dense tensor.
 struct Literal {
   std::variant<NoneLiteral, bool, Dim, double, std::string, DType, std::vector<Literal>, Tensor>
       value;
@@ -60,6 +60,7 @@ struct Literal {
   bool is_none() const { return std::holds_alternative<NoneLiteral>(value); }
 };
 
+// An attribute: a name and a value.
 struct NamedLiteral {
   std::string name;
   Literal value;
@@ -67,19 +68,20 @@ struct NamedLiteral {
 };
 using LiteralList = std::vector<NamedLiteral>;
 
-// As program text; a float keeps every bit and never looks like an integer.
+// Returns the literal as program text. The text of a float preserves its bits and differs from that
+// of an integer.
 std::string to_string(const Literal& literal);
-// A double (or float) as text that reads back to the same bits: "1.0", "-0.0", "1e-300", "inf",
+// Returns a float as text that parses to the same bits: "1.0", "-0.0", "1e-300", "inf",
 // "nan(0x7ff8000000000001)".
 std::string float_text(double value);
 std::string float_text(float value);
-// A quoted string with escapes.
+// Returns the text in quotes, with escapes.
 std::string quoted(std::string_view text);
 
 }  // namespace gradus::ir
 
-// What the rest of Gradus knows of an operator: one record of functions, made from one struct in
-// ops/. Nothing outside ops/ asks for an operator by name to decide what to do.
+// The record of an operator: functions and facts that are made from one struct in ops/. Code
+// outside ops/ uses the record, and does not compare an operator's name.
 
 namespace gradus::ops {
 struct BindCall;       // gradus/bind.h
@@ -93,11 +95,12 @@ struct GraphName;      // gradus/attributes.h
 
 namespace gradus::ir {
 
-// An operator's attributes as its own struct, seen by others through the operator's functions.
+// The attributes of a call: a struct of the operator. Other code reads it through the functions of
+// the operator.
 class AttributeRecord : public RefCounted {};
 using Attributes = Ref<const AttributeRecord>;
 
-// A number in an operand's place: a scalar that does not promote within its category.
+// A number as an operand. It does not take part in promotion within its category.
 struct Number {
   Category category = Category::floating;
   union {
@@ -117,7 +120,8 @@ struct Number {
   friend bool operator==(const Number& a, const Number& b) {
     return a.category == b.category && a.bits() == b.bits();
   }
-  // The value's bits: numbers of a category are told apart by them, also NaNs and zeros' signs.
+  // The bits of the value. They distinguish the numbers of a category, including NaNs and signed
+  // zeros.
   uint64_t bits() const {
     return category == Category::floating ? std::bit_cast<uint64_t>(floating)
                                           : static_cast<uint64_t>(integer);
@@ -132,20 +136,21 @@ struct Number {
   }
 };
 
+// A parameter of an operator.
 struct OperandSpec {
   std::string_view name;
   bool optional = false;  // may be `none`
-  bool variadic = false;  // any number of them; only the last
+  bool variadic = false;  // any number of operands; only the last parameter
 };
 
 // An operand as type rules see it.
 struct OperandType {
   enum class Kind : uint8_t { none, tensor, number } kind = Kind::none;
-  const Type* type = nullptr;              // tensor
-  Category category = Category::floating;  // number
+  const Type* type = nullptr;              // of a tensor
+  Category category = Category::floating;  // of a number
 };
 
-// Two sizes that types could not prove equal: checked when sizes are known.
+// Two sizes that types could not prove equal. They are checked when the sizes are known.
 struct DimEquality {
   Dim a, b;
   std::string what;  // "add: dimension 0 of 'x' and 'y'"
@@ -153,126 +158,138 @@ struct DimEquality {
 
 inline constexpr size_t any_results = SIZE_MAX;
 
-// A type rule's call: reads operands and attributes, pushes one type per result.
+// A call of a type rule, which reads operands and attributes and appends one type per result to
+// `out`.
 struct InferCall {
   const struct Operator& op;
   std::span<const OperandType> in;
   const Attributes& attributes;
   SmallVector<Type, 2> out;
   std::vector<DimEquality>* equalities = nullptr;  // may be null
-  // How many results the node has; `any_results` where that is not known. Only opaque operators
-  // look: one more than the function has outputs is the handle.
+  // The number of results of the node, or `any_results` if it is unknown. Only opaque operators use
+  // it: if it is one more than the number of the function's results, the last result is the handle.
   size_t results = any_results;
 
-  // Number of operands written, trailing absent ones included as `none`.
+  // The number of operands, including absent ones at the end, which are `none`.
   size_t operands() const { return in.size(); }
   bool given(size_t i) const { return i < in.size() && in[i].kind != OperandType::Kind::none; }
   bool is_number(size_t i) const {
     return i < in.size() && in[i].kind == OperandType::Kind::number;
   }
-  // The type of a tensor operand; an Error for a number, a handle or an absent one.
+  // The type of a tensor operand. Throws Error for a number, a handle or an absent operand.
   const Type& tensor(size_t i) const;
-  // "operand 'x'"
+  // Returns "operand 'x'".
   std::string name_of_operand(size_t i) const;
-  // Proves a == b, or leaves it to be checked at run time; an Error where both are constants and
-  // differ. `what` completes "…: sizes 2 and 3 differ: {what}".
+  // Proves a == b, or appends the pair to `equalities`. Throws Error if both are constants and
+  // differ. `what` completes the message: "…: sizes 2 and 3 differ: {what}".
   void require_equal(const Dim& a, const Dim& b, std::string_view what) const;
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
     fail_with(fmt::format(format, std::forward<Args>(args)...));
   }
-  // Throws Error "add: message".
+  // Throws Error with the operator's name: "add: message".
   [[noreturn]] void fail_with(const std::string& message) const;
 };
 
-// In which of its operands a call is linear, where sizes, numbers and attributes are given: a part
-// of a sum may stand there, and the result is a part of the sum's result.
+// In which operands a call is linear, for given sizes, numbers and attributes. If such an operand
+// is a term of a sum, the result is the corresponding term of a sum.
 enum class Linear : uint8_t {
   no,
-  jointly,   // in all together
-  in_each,   // in each, while the others stay
+  jointly,   // in all operands together
+  in_each,   // in each operand, with the others fixed
   in_first,  // in operand 0
 };
 
-// What is special about an operator.
+// Facts about an operator.
 struct OperatorTraits {
-  bool differentiable = false;  // has a rule, or is composed of operators that have
-  bool structural = false;      // `constant`, `grad`, `call`…: handled by passes, not run
-  bool zero_gradient = false;   // floating results whose derivative is zero everywhere (sign, full)
-  bool accumulates = false;     // with default attributes: an absent operand is left out of the sum
-  bool opaque = false;          // run by a function of the user or the engine; may leave a handle
-  bool acts = false;            // opaque, and may do something beside its results: always runs
-  bool takes_handle = false;    // its last operand is a handle; no other operator takes one
-  bool loop = false;            // runs graphs that it names, again and again; `compose` unrolls it
-  bool collective = false;      // speaks to the ranks of a group: runs once on each, in order
-  bool converts = false;        // y = x as another dtype, and nothing else
-  bool may_be_view = false;     // `bind` may make a result a view of an operand
-  bool is_function = false;     // pointwise, and made of many instructions, as exp is
+  bool differentiable = false;  // has a derivative rule, or its composition has
+  bool structural = false;      // `constant`, `grad`, `call`…: expanded by passes, not run
+  // The derivative of its floating results is zero everywhere (sign, full).
+  bool zero_gradient = false;
+  // With default attributes, an absent operand is omitted from the sum.
+  bool accumulates = false;
+  // A function of the user or the engine runs it. It may return a handle.
+  bool opaque = false;
+  // Opaque, with possible side effects: always runs.
+  bool acts = false;
+  // Its last operand is a handle. No other operator takes a handle.
+  bool takes_handle = false;
+  // Runs graphs of its attributes repeatedly. `compose` unrolls it.
+  bool loop = false;
+  // Communicates with the ranks of a group: runs once on each rank, in order.
+  bool collective = false;
+  bool converts = false;     // y = x in another dtype, and nothing else
+  bool may_be_view = false;  // `bind` may make a result a view of an operand
+  bool is_function = false;  // pointwise, with many instructions, such as exp
   Linear linear = Linear::no;
   std::string_view doc;  // its equation
 };
 
-// What computing a call again costs for each byte that it reads or writes, in units of what a byte
-// costs that is only moved. `never` is for what may refuse its operands while it runs (indices,
-// factorisations), what random numbers or a user's function decide, and what nobody has weighed.
+// The cost of recomputing a call, for each byte that it reads or writes, relative to moving a byte.
+// `never`: for calls that may reject their operands at run time (indices, factorisations), for
+// random numbers and functions of the user, and for calls without a known cost.
 namespace again {
 inline constexpr int64_t never = 0, moves = 1, adds_up = 2, calls_function = 4, multiplies = 256;
 }
 
+// The record of an operator. gradus/table.h makes it from a struct.
 struct Operator {
   std::string_view name;
-  const void* type;  // stands for its struct: see gradus/rules.h
+  const void* type;  // identifies the struct: see gradus/rules.h
   std::span<const OperandSpec> operands;
-  std::span<const std::string_view> results;  // names; one ending in "..." for any number
+  // Names; one that ends in "..." stands for any number of results.
+  std::span<const std::string_view> results;
   OperatorTraits traits;
-  // Reads attributes; absent ones take their defaults. Throws Error naming attribute and operator,
-  // at the attribute's place when the caller adds it.
+  // Reads attributes. Absent attributes get their defaults. Throws an Error that names the
+  // attribute and the operator; the caller adds the location.
   Attributes (*read)(const LiteralList&);
-  // Attributes that differ from their defaults, in declaration order.
+  // Returns the attributes that differ from their defaults, in the order of declaration.
   LiteralList (*write)(const Attributes&);
-  // All attributes, defaults included (for `gradus ops`); `required` names those without default.
+  // Returns all attributes with their defaults (for `gradus ops`). `required` marks attributes
+  // without a default.
   LiteralList (*describe)();
   void (*infer)(InferCall&);
-  void (*bind)(ops::BindCall&);        // null for compositions and structural ones
-  void (*vjp)(ops::VjpCall&);          // null: not differentiable, or only by composition
+  void (*bind)(ops::BindCall&);        // null for compositions and structural operators
+  void (*vjp)(ops::VjpCall&);          // null: not differentiable, or only by its composition
   void (*compose)(ops::ComposeCall&);  // null: a primitive
 
-  // Emits the call for a whole batch, as gradus/batching.h says, or throws Error with the reason
-  // why there is none. Null for compositions, structural operators and loops.
+  // Emits the call for a batch (gradus/batching.h), or throws Error with the reason why there is no
+  // rule. Null for compositions, structural operators and loops.
   SmallVector<ops::Value, 2> (*batch)(const ops::BatchedCall&);
-  // Where a result's elements lie among the operands', of an operator that only moves them: kernels
-  // read them there then. False where that cannot be said of these operands; null for others.
+  // For an operator that only moves elements: the positions of a result's elements in the operands.
+  // Kernels then read the elements there. Returns false if the positions are unknown for these
+  // operands. Null for other operators.
   bool (*edge)(ops::EdgeCall&);
   int64_t recompute_cost;  // one of `again`
 
-  // Of a pointwise operator its loops and what they take; null for others.
+  // For a pointwise operator: its loops and their parameters. Null for other operators.
   const ops::PointwiseInfo& (*pointwise)();
 
-  // Whether `vjp` holds for these attributes (null: always): a call has a rule only where the
-  // program names one.
+  // Whether `vjp` exists for these attributes. Null: for all attributes. A call of a graph has a
+  // derivative rule only if the program names one.
   bool (*vjp_holds)(const Attributes&);
   bool has_vjp(const Attributes& a) const { return vjp && (!vjp_holds || vjp_holds(a)); }
 
-  // Whether a call runs as what it is composed of.
+  // Whether a call runs as its composition.
   bool runs_composed(const Attributes& a) const {
     return compose && !traits.loop && !(bind && has_vjp(a));
   }
 
-  // Where the size of a result may depend on data: whether it does for such operands. The attribute
-  // `count` says that size then, and this how large it is for these tensors (null for others). Null
-  // where no size ever does.
+  // For an operator with a result whose size may depend on data: whether it does for these
+  // operands. The attribute `count` then states that size, and the function `count` computes it
+  // from tensors (null: other operands). Null if no size depends on data.
   bool (*data_sized)(std::span<const OperandType>);
   int64_t (*count)(std::span<const Tensor* const>);
 
-  // The graphs that a call's attributes name, in the order of the attributes; they live as long as
-  // those. Null where no attribute names one.
+  // The graphs that the attributes of a call name, in the order of the attributes. They live as
+  // long as the attributes. Null if no attribute names a graph.
   SmallVector<const ops::GraphName*, 2> (*graphs)(const Attributes&);
 
-  // Operand i's specification, variadic ones repeated.
+  // The parameter of operand i. The last parameter repeats if it is variadic.
   const OperandSpec& operand(size_t i) const { return operands[std::min(i, operands.size() - 1)]; }
 };
 
-// "m(x, y; alpha = 1)"
+// Returns the signature as text: "m(x, y; alpha = 1)".
 std::string signature(const Operator& op);
 
 }  // namespace gradus::ir

@@ -1,4 +1,4 @@
-// What each thread keeps for itself.
+// Thread-local objects.
 #pragma once
 
 #include <pthread.h>
@@ -9,13 +9,14 @@
 
 namespace gradus {
 
-// A T of each thread's own, made on first use and gone with the thread; one for each type T.
+// A T for each thread, made on first use and destroyed with the thread. There is one for each type
+// T.
 //
-// A thread_local with a destructor would keep a shared module loaded for as long as a thread lives
-// that has used it: also the library's own threads, which end only when the module goes. So the
-// pointer is trivial, and a key of the system's destroys what it points to. Where the module goes
-// before a thread, what that thread kept is left behind. Nor is the main thread's destroyed when
-// the process ends.
+// A thread_local object with a destructor would keep a shared module loaded as long as a thread
+// lives that has used the object. This includes the library's own threads, which end only when the
+// module is unloaded. The pointer is therefore trivial, and a pthread key destroys the object. If
+// the module is unloaded before the thread ends, or for the main thread at the end of the process,
+// the object is not destroyed.
 template <class T>
 class PerThread {
  public:
@@ -39,12 +40,12 @@ class PerThread {
     static const Key key;
     mine_ = new T();
 #if defined(__SANITIZE_ADDRESS__)
-    // A thread that is left behind may end between the key's end and the process's.
+    // A detached thread may end after the key was deleted and before the process ends.
     __lsan_ignore_object(mine_);
 #endif
     if (key.valid) pthread_setspecific(key.key, mine_);
   }
-  // What dies may use another one of these, or make this one anew.
+  // The destructor may use the object of another type T, or make this one again.
   static void drop(void* mine) {
     mine_ = nullptr;
     delete static_cast<T*>(mine);

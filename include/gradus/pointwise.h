@@ -1,17 +1,19 @@
-// Pointwise operators: y[i] = scalar(x0[i], x1[i], …), broadcast, promoted, on any layout.
+// Pointwise operators: y[i] = scalar(x0[i], x1[i], …), with broadcasting and promotion, on any
+// layout.
 //
-// A pointwise operator's struct derives from Pointwise<n, result> and has
-//   GRADUS_INLINE static auto scalar(auto x, auto y)   or with `const Attr&` at the end,
-//   template <class S> GRADUS_INLINE static S scalar(S x, S y)   where the rule names the type,
-// a rule in one scalar type S (f64, f32, i64 or u64 arithmetic here; LLVM and CUDA later). Operands
-// that are conditions come as S::Bool; results of Result::boolean operators are S::Bool.
+// The struct of a pointwise operator derives from Pointwise<n, result> and has
+//   GRADUS_INLINE static auto scalar(auto x, auto y)   or with a last parameter `const Attr&`,
+//   template <class S> GRADUS_INLINE static S scalar(S x, S y)   if the rule needs the type,
+// a rule in one scalar type S. The rule is compiled for f64, f32, i64 and u64 arithmetic, and for
+// the code generators of LLVM and CUDA. Operands that are conditions are S::Bool. The results of
+// Result::boolean operators are S::Bool.
 //
-// The functions that a scalar rule calls (exp, tanh, …) are found by argument-dependent lookup
-// where its loops are made: a family's source file includes gradus/scalar/math.h, its header need
-// not. A rule that is not inlined keeps its loop from being vectorised: hence GRADUS_INLINE.
+// The functions in a rule (exp, tanh, …) are found by argument-dependent lookup where the loops are
+// compiled: the source file of a family includes gradus/scalar/math.h, its header need not. A loop
+// is vectorised only if the rule is inlined: hence GRADUS_INLINE.
 //
-// Per operator there is one loop per compute type and instruction set; everything else (dtypes at
-// the edges, strides, broadcasting, tiles, threads) is written once in kernels/pointwise.cpp.
+// An operator has one loop for each compute type and instruction set. kernels/pointwise.cpp has the
+// rest (conversion of dtypes, strides, broadcasting, tiles, threads) once for all operators.
 #pragma once
 
 #include <array>
@@ -26,33 +28,36 @@
 
 namespace gradus::ops {
 
+// The use of an operand, and the dtype of a result.
 enum class Role : uint8_t { value, condition };  // a condition is read as bool
 enum class Result : uint8_t {
   same,      // the promoted dtype
-  floating,  // the promoted dtype, integers to f32
+  floating,  // the promoted dtype; f32 for integers
   boolean,   // bool
 };
 
+// The base of pointwise operators.
 template <size_t Operands, Result result_kind>
 struct Pointwise {
   static constexpr size_t arity = Operands;
   static constexpr Result result = result_kind;
-  // Shadow these in the operator where they differ.
+  // Operators override these members where they differ.
   static constexpr std::array<Role, Operands> roles{};
   static constexpr bool refuses_bool = false;  // as ATen's neg and sub do
   static constexpr bool computes_floating = result_kind == Result::floating;
-  static constexpr bool refuses_zero_divisors = false;  // of integers, by an Error in the run
-  static constexpr bool is_function = false;            // see Function
+  // Integer divisors of zero are an Error of the run.
+  static constexpr bool refuses_zero_divisors = false;
+  static constexpr bool is_function = false;  // see Function
 };
 
-// One that is made of many instructions: a kernel that computes it again pays for it, and the time
-// of a group is what its functions take. Function<Unary<>>
+// An operator with many instructions, such as exp. The cost model uses it: recomputing such an
+// operator in a kernel is expensive. For example: Function<Unary<>>.
 template <class Kind>
 struct Function : Kind {
   static constexpr bool is_function = true;
 };
 
-// The usual operands and results: y of x, z of x and y.
+// The usual names: y of x, and z of x and y.
 template <Result result_kind = Result::same>
 struct Unary : Pointwise<1, result_kind> {};
 template <Result result_kind = Result::same>
@@ -67,40 +72,44 @@ inline constexpr bool is_pointwise = requires {
   Op::roles;
 };
 
-// A contiguous loop: operands in tiles of the compute type (bool for conditions), then the result.
+// A contiguous loop over tiles of the compute type (bool for conditions).
 using PointwiseLoop = void (*)(int64_t n, const void* const* in, void* out,
                                const ir::AttributeRecord* attributes);
 
+// The data of a pointwise operator.
 struct PointwiseInfo {
   std::span<const Role> roles;
   Result result;
   bool refuses_bool;
-  bool computes_floating;      // integers are computed as f32
-  bool refuses_zero_divisors;  // its loops do not: whoever runs them on integers looks
-  std::array<PointwiseLoop, compute_count> loops;  // by Compute; null where it cannot occur
+  bool computes_floating;  // integers are computed as f32
+  // The loops do not check this. Code that runs them on integers has to.
+  bool refuses_zero_divisors;
+  // By Compute; null for compute types that do not occur.
+  std::array<PointwiseLoop, compute_count> loops;
 };
 
+// The type rule and the binding of pointwise operators.
 void infer_pointwise(const PointwiseInfo& info, ir::InferCall& call);
 void bind_pointwise(const PointwiseInfo& info, BindCall& call);
 
-// The common dtype of operands under ATen's rules: tensors with dimensions, then 0-d tensors, then
-// numbers; a lower rank only promotes across categories.
+// The common dtype of operands by ATen's rules: tensors with dimensions precede 0-d tensors, which
+// precede numbers. Operands of a lower rank promote only to a higher category.
 DType promoted_dtype(const ir::InferCall& call, std::span<const Role> roles);
-// What a call computes in: that of the promoted dtype, not of the result, since comparisons give
-// bool. `result` is the dtype that the type rule gave.
+// The compute type of a call. It follows from the promoted dtype, not from the dtype of the result,
+// since comparisons give bool. `result` is the dtype of the type rule.
 Compute pointwise_compute(const PointwiseInfo& info, const ir::InferCall& call, DType result);
-// The common shape of the tensor operands; sizes that are both symbolic are taken to be equal and
+// The common shape of the tensor operands. Two symbolic sizes are assumed to be equal, which is
 // checked at run time.
 Dims broadcast_dims(const ir::InferCall& call);
 
-// An operator whose attributes decide between two ways may have a loop for each:
+// An operator whose attributes select between two variants may have a loop for each:
 //   template <class F> static void specialise(const Attr& a, F f)
-// calls f once, with an attribute equal to `a` of which the deciding fields are constants.
+// calls f once, with an attribute equal to `a` in which the selecting fields are constants.
 //
-// An operator may have a cheaper rule for the operands that are usual:
+// An operator may have a cheaper rule for usual operands:
 //   template <class S> static S::Bool is_usual(S x)
-//   template <class S> static S scalar_usual(S x)    the same bits wherever is_usual holds
-// A loop takes it for blocks that hold nothing else.
+//   template <class S> static S scalar_usual(S x)    bit-identical where is_usual holds
+// A loop uses it for blocks in which all elements are usual.
 template <class Op, class S>
 inline constexpr bool has_usual = requires(S x) {
   Op::template scalar_usual<S>(x);
@@ -112,7 +121,7 @@ template <class Op, class C, size_t... I>
                                                   std::index_sequence<I...>) {
   using S = scalar::Num<C>;
   using Out = std::conditional_t<Op::result == Result::boolean, bool, C>;
-  // Conditions are read as bytes: g++ does not vectorise a select by a loaded bool.
+  // Conditions are read as bytes: g++ does not vectorise a select whose bool condition is loaded.
   auto pointers = std::tuple(
       static_cast<const std::conditional_t<Op::roles[I] == Role::condition, uint8_t, C>*>(
           in[I])...);
@@ -134,7 +143,7 @@ template <class Op, class C, size_t... I>
             return Op::template scalar<S>(x..., attr);
           });
     };
-    // A copy: no store to the result can change it.
+    // A copy, which stores to the result cannot change.
     const typename Op::Attr a = static_cast<const Record<typename Op::Attr>*>(record)->value;
     if constexpr (requires { Op::specialise(a, run_with); })
       Op::specialise(a, run_with);

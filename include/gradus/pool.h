@@ -1,4 +1,5 @@
-// Memory for the many small objects that come and go: nodes, variables, small tensors.
+// A memory pool for small objects that are often made and destroyed: nodes, variables, small
+// tensors.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +8,21 @@
 
 namespace gradus::pool {
 
-// Blocks up to this size are pooled; larger ones are the C++ heap's.
+// The largest size of a pooled block. Larger blocks are from the C++ heap.
 inline constexpr size_t most_bytes = 1024;
 
-// Uninitialised, aligned to 64 bytes. Throws std::bad_alloc. Thread-safe: any thread may give a
-// block back, with the size it was taken with. Each thread keeps some blocks at hand, all
-// threads share the rest. Of pages that lie empty the system may have what is beyond some bytes.
+// `take` returns an uninitialised block, aligned to 64 bytes, or throws std::bad_alloc. `give`
+// frees it and needs the size that was passed to `take`. Thread-safe: any thread may free a block.
+// Each thread keeps some free blocks. All threads share the others.
 void* take(size_t bytes);
 void give(void* block, size_t bytes) noexcept;
 
-// Bytes of empty pages that only we may have; of all pages, in use or not.
+// The limit of the bytes of empty pages that the pool keeps; the system may reclaim further empty
+// pages. pooled_bytes returns the bytes of all pages, in use or empty.
 inline constexpr size_t most_kept_bytes = size_t{256} << 20;
 size_t pooled_bytes();
 
-// A base whose objects, and those of classes that derive from it, lie in the pool.
+// A base class whose objects, including those of derived classes, are in the pool.
 struct Object {
   static void* operator new(size_t bytes) { return take(bytes); }
   static void* operator new(size_t, void* place) noexcept { return place; }

@@ -1,4 +1,4 @@
-// Who wants to know when a tensor's values are read back.
+// Notifications when the values of a tensor are read.
 #pragma once
 
 #pragma GCC visibility push(default)
@@ -7,23 +7,25 @@ namespace gradus {
 
 class Tensor;
 
-// Told, on the thread that it is set for, before values are converted or copied out of a tensor
-// (`to_doubles`, `to_int64s`, `item`, `to`, `copy`). What operators and kernels read is not told,
-// nor what is read through the pointer that `data` gives.
+// Is notified, on the thread for which it is set, before values are converted or copied from a
+// tensor: by `to_doubles`, `to_int64s`, `item`, `to`, `copy`, bitwise_equal, to_dlpack and as
+// inputs of State::run. It is not notified of operators on variables, or of reads through the
+// pointer that `data` returns.
 class ReadWatch {
  public:
-  // May throw Error to refuse.
+  // May throw Error to reject the read.
   virtual void reads(const Tensor& tensor) const = 0;
 
-  // This thread's. In the library, so that a module which hides its symbols has none of its own.
+  // This thread's watch. The library defines it, because a module with hidden symbols would have a
+  // separate one.
   static ReadWatch*& current();
 
  protected:
   ~ReadWatch() = default;
 };
 
-// Whether it has a shape and no values, since it was made in a trace that computes none
-// (TraceOptions::shapes_only). What is read of it are zeros.
+// Whether a tensor has a shape but no values, because a trace that computes no values made it
+// (TraceOptions::shapes_only). Its elements read as zeros.
 bool has_no_values(const Tensor& tensor);
 
 // Sets this thread's watch (null: none) until the end of the scope.

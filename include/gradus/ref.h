@@ -1,5 +1,4 @@
-// Counted references: of objects that count themselves, and ones that do not keep their object
-// alive.
+// Intrusive reference counting, and weak references.
 #pragma once
 
 #include <atomic>
@@ -12,11 +11,12 @@
 
 #pragma GCC visibility push(default)
 
-// Intrusive reference counting: one word a reference, one atomic a copy, none a move.
+// Intrusive reference counting: a reference is one word. Copying it takes one atomic operation,
+// moving it none.
 
 namespace gradus {
 
-// Base of counted objects. Starts at zero; the first Ref makes it one. Thread-safe.
+// The base of counted objects. The count starts at 0, and the first Ref sets it to 1. Thread-safe.
 class RefCounted {
  public:
   RefCounted() = default;
@@ -26,15 +26,16 @@ class RefCounted {
 
  protected:
   virtual ~RefCounted() = default;
-  // Nobody refers to it any more. Objects that hang together in long chains free themselves one
-  // after the other instead of each within the one before.
+  // Called when the count becomes 0. Objects in long chains override it, to free each other
+  // iteratively.
   virtual void dispose() const { delete this; }
 
  private:
   template <class T>
   friend class Ref;
   void acquire() const { count_.fetch_add(1, std::memory_order_relaxed); }
-  // By who made it: nobody else knows of it, unless its constructor told.
+  // For the creator of the object: no other thread has a reference, unless the constructor passed
+  // one.
   void acquire_first() const {
     if (count_.load(std::memory_order_relaxed) == 0)
       count_.store(1, std::memory_order_relaxed);
@@ -53,6 +54,7 @@ class RefCounted {
   mutable std::atomic<uint32_t> count_{0};
 };
 
+// A counted reference. May be null.
 template <class T>
 class Ref {
  public:
@@ -73,21 +75,21 @@ class Ref {
     std::swap(p_, o.p_);
     return *this;
   }
-  // The first reference to an object just made: see make_ref.
+  // The first reference to a new object: see make_ref.
   static Ref first(T* p) {
     p->acquire_first();
     Ref r;
     r.p_ = p;
     return r;
   }
-  // A reference to an object that may be on its way out: null then. Whoever calls this holds a lock
-  // that the object's destructor takes first.
+  // Returns a reference to an object whose destruction may have begun; null if it has. The caller
+  // must hold a lock that the destructor of the object takes first.
   static Ref if_alive(T* p) {
     Ref r;
     if (p && p->acquire_if_alive()) r.p_ = p;
     return r;
   }
-  // Leaves the count as it is: the reference is the caller's to see to.
+  // Returns the pointer and does not change the count. The caller then owns the reference.
   T* leave() { return std::exchange(p_, nullptr); }
   T* get() const { return p_; }
   T* operator->() const { return p_; }
@@ -102,20 +104,22 @@ class Ref {
 template <class T>
 inline constexpr bool is_relocatable<Ref<T>> = true;
 
+// Makes an object and returns the first reference to it.
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {
   return Ref<T>::first(new T(std::forward<Args>(args)...));
 }
 
-// References that do not keep their object alive.
+// Weak references.
 
-// What weak references to one object share. The object owns one, makes it on demand, and calls
-// `clear` first thing in its destructor. Thread-safe.
+// The data that the weak references to one object share. The object owns its anchor, makes it when
+// needed, and calls `clear` at the start of its destructor. Thread-safe.
 template <class T>
 class Anchor final : public RefCounted {
  public:
   explicit Anchor(T* object) : object_(object) {}
-  // The object, kept alive; null if it is gone or going.
+  // Returns a reference to the object. Null if the object is destroyed or its destruction has
+  // begun.
   Ref<T> lock() const {
     std::lock_guard guard(mutex_);
     return Ref<T>::if_alive(object_);

@@ -1,4 +1,4 @@
-// The table of operators, and those that are added to it at run time.
+// The table of operators, and the registration of operators at run time.
 #pragma once
 
 #include <span>
@@ -10,62 +10,65 @@
 
 #pragma GCC visibility push(default)
 
-// The table of operators, folded from the families' lists.
+// The table of operators.
 
 namespace gradus::ops {
 
-// All operators, by name.
+// All operators, in alphabetical order.
 std::span<const ir::Operator* const> all();
-// Null if there is none of that name.
+// Returns the operator of that name, or null.
 const ir::Operator* find(std::string_view name);
-// By the key of its struct, as record<Op>() of gradus/rules.h does; null if it is not there.
+// Returns the operator with the key of a struct, like record<Op>() of gradus/rules.h, or null.
 const ir::Operator* find_type(const void* key);
-// What to write instead of a name that is no operator: "; did you mean 'exp'?", or nothing.
+// Returns advice for an unknown name, to append to a message: "; did you mean 'exp'?".
 std::string advice(std::string_view name);
 
-// The value of a constant; null of any other node.
+// The tensor of a `constant` node. Null for other nodes.
 const Tensor* constant_in(const ir::Node& node);
 
-// Runs an operator's type rule for a node of a graph. Throws Error (without a place). `results` is
-// how many results it has, where the node does not have them yet.
+// Applies the type rule of a node's operator. Throws Error without a location. `results` is the
+// number of results, if the node has no results. Size equalities that cannot be proved are appended
+// to `equalities`, which may be null.
 SmallVector<ir::Type, 2> infer(const ir::Graph& graph, const ir::Node& node,
                                std::vector<ir::DimEquality>* equalities,
                                size_t results = ir::any_results);
-// The same for loose operands. An Error names all operands with their types.
+// The same for operands without a node. The message of an Error lists all operands with their
+// types.
 SmallVector<ir::Type, 2> infer(const ir::Operator& op, std::span<const ir::OperandType> in,
                                const ir::Attributes& attributes,
                                std::vector<ir::DimEquality>* equalities,
                                size_t results = ir::any_results);
-// The same for a part of a composition: its Error does not list the operands, which are not those
-// that the user wrote.
+// The same for a node of a composition. The message does not list the operands, which are not those
+// of the program.
 SmallVector<ir::Type, 2> infer_part(const ir::Operator& op, std::span<const ir::OperandType> in,
                                     const ir::Attributes& attributes,
                                     std::vector<ir::DimEquality>* equalities, size_t results);
 
-// Of an operator where data decides a size: whether a call with these operands lacks the attribute
-// `count` that names it; what it is, if it is there; attributes with it.
+// For operators whose result has a size that data determine; the attribute `count` states this
+// size. `lacks_count` returns whether a call with these operands lacks the attribute, `count_in`
+// returns the attribute, and `with_count` returns attributes with it.
 bool lacks_count(const ir::Operator& op, const ir::Attributes& attributes,
                  std::span<const ir::OperandType> in);
 std::optional<ir::Dim> count_in(const ir::Operator& op, const ir::Attributes& attributes);
 ir::Attributes with_count(const ir::Operator& op, const ir::Attributes& attributes, ir::Dim count);
-// For tensors that are there (null for others): with the count that they have, if one is lacking.
+// Returns the attributes for existing operands (null: other operands). A missing `count` is
+// computed from the operands.
 ir::Attributes counted(const ir::Operator& op, const ir::Attributes& attributes,
                        std::span<const Tensor* const> operands);
 
-// Operators that are brought at run time, by an embedder or a plug-in.
+// Registration of operators by a program or a plug-in.
 
-// Makes an operator known by its name, for the whole process: from then on programs, rules, the
-// printer and variables find it as they find those of the table. Write a struct as gradus/table.h
-// says, and register `operator_record` of it; the record, and what it points to, live for good.
-// Names are only ever added and never change their meaning. Thread-safe. A pointwise operator runs
-// by its own loops: fused kernels leave it out.
-// Throws Error for a name that is taken or that a program cannot write, and for a record that lacks
-// what a run needs.
+// Adds an operator to the table, for the whole process. Programs, rules, the printer and variables
+// then find it like Gradus' own operators. gradus/table.h describes the struct of an operator;
+// register its `operator_record`. The record and the objects to which it points must never be
+// destroyed. Registered names are never removed or changed. A pointwise operator that is registered
+// runs in a separate loop, not in fused kernels. Thread-safe. Throws Error for a name that is in
+// use or that program text cannot contain, and for an incomplete record.
 void register_operator(const ir::Operator& op);
 
-// Whether it was registered so.
+// Whether the operator was added by register_operator.
 bool is_added(const ir::Operator* op);
-// The table's own, by name: those that were there before anybody registered one.
+// Gradus' own operators, in alphabetical order.
 std::span<const ir::Operator* const> built_in();
 
 }  // namespace gradus::ops

@@ -1,4 +1,4 @@
-// Replacing values by others while a pass rebuilds the stages.
+// Substitution of values while a pass rebuilds stages.
 #pragma once
 
 #include "gradus/graph.h"
@@ -7,23 +7,27 @@
 
 namespace gradus::ir {
 
+// A map from values to their replacements.
 class Substitute {
  public:
   explicit Substitute(const Graph& graph) : to_(graph.values.size(), no_value) {}
 
-  // From now on `by`, or what replaces that, stands where `value` stood.
+  // Replaces `value` by `by`, or by the replacement of `by`. The values must differ.
   void replace(ValueId value, ValueId by) {
     GRADUS_CHECK(value != by);
     if (index_of(value) >= to_.size()) to_.resize(index_of(value) + 1, no_value);
     to_[index_of(value)] = by;
   }
+  // The replacement of a value, or the value itself.
   ValueId operator()(ValueId v) const {
     ValueId end = v;
     while (next(end) != no_value) end = next(end);
-    // Chains are walked once: a call of a call of a call replaces its result at every level.
+    // Shortens chains of replacements, so that each is followed once: nested calls replace a result
+    // at every level.
     while (v != end) v = std::exchange(to_[index_of(v)], end);
     return end;
   }
+  // Replaces the operands of a node, or the values of results.
   void apply(Node& node) const {
     for (Operand& o : node.operands)
       if (ValueId* v = std::get_if<ValueId>(&o)) *v = (*this)(*v);
@@ -39,18 +43,19 @@ class Substitute {
   mutable std::vector<ValueId> to_;
 };
 
-// The name goes with the meaning: `to` takes over the name of `from` if it has none of its own.
+// Moves the name of `from` to `to`, if `to` has no name.
 inline void hand_name_over(Graph& graph, ValueId from, ValueId to) {
   if (graph[to].name.empty()) graph[to].name = std::exchange(graph[from].name, {});
 }
 
+// Whether the graph has a `grad` node.
 bool has_grad(const Graph& graph);
 
-// Emits what a composition is composed of at the end of `nodes`; its results replace the node's.
+// Appends the nodes of a composition to `nodes`. Their results replace those of `node`.
 void take_apart(Graph& graph, size_t stage, const Node& node, std::vector<Node>& nodes,
                 Substitute& substitute);
 
-// The nodes with their compositions taken apart (see `decompose`), in order.
+// Returns the nodes with their compositions expanded (see `decompose`), in order.
 std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> nodes,
                                   Substitute& substitute, bool keep_differentiable);
 

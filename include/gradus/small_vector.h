@@ -1,4 +1,5 @@
-// A vector whose first N elements need no heap: shapes, operand lists, result lists.
+// A vector whose first N elements need no heap memory: for shapes and lists of operands and
+// results.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +21,15 @@
 
 namespace gradus {
 
-// Whether an object is moved by copying its bytes: the old place is then forgotten, not destroyed.
-// No pointer into the object itself may be among them.
+// Whether an object may be moved by copying its bytes, without destroying the old object. The
+// object must contain no pointer to itself.
 template <class T>
 inline constexpr bool is_relocatable = std::is_trivially_copyable_v<T>;
 template <class... T>
 inline constexpr bool is_relocatable<std::variant<T...>> = (is_relocatable<T> && ...);
 
+// A vector with the interface of std::vector. An index out of range ends the program if
+// _GLIBCXX_ASSERTIONS is defined. Throws std::length_error for 2^31 elements.
 template <class T, size_t N>
 class SmallVector {
  public:
@@ -35,7 +38,7 @@ class SmallVector {
   using const_iterator = const T*;
 
   SmallVector() = default;
-  // Each goes by way of the default constructor, so that a throwing copy finds a destructor.
+  // These use the default constructor, so that the destructor runs if a copy throws.
   explicit SmallVector(size_t n, const T& value = T()) : SmallVector() { resize(n, value); }
   SmallVector(std::initializer_list<T> list) : SmallVector() { append(list.begin(), list.end()); }
   template <class It>
@@ -69,7 +72,6 @@ class SmallVector {
   T* end() { return data_ + size_; }
   const T* begin() const { return data_; }
   const T* end() const { return data_ + size_; }
-  // As for std::vector, an index that is not inside ends the program under _GLIBCXX_ASSERTIONS.
   T& operator[](size_t i) { return data_[inside(i)]; }
   const T& operator[](size_t i) const { return data_[inside(i)]; }
   T& front() { return data_[inside(0)]; }
@@ -77,12 +79,12 @@ class SmallVector {
   T& back() { return data_[inside(size_t{size_} - 1)]; }
   const T& back() const { return data_[inside(size_t{size_} - 1)]; }
   operator std::span<const T>() const { return {data_, size_}; }  // NOLINT: a view is free
-  operator std::span<T>() { return {data_, size_}; }              // NOLINT: likewise
+  operator std::span<T>() { return {data_, size_}; }              // NOLINT: a view is free
 
   void push_back(T value) { emplace_back(std::move(value)); }
   template <class... Args>
   T& emplace_back(Args&&... args) {
-    // Made before the others move: an argument may be one of them.
+    // The element is made before the others move, because an argument may refer to one of them.
     if (size_ == capacity_) return append_grown(T(std::forward<Args>(args)...));
     new (data_ + size_) T(std::forward<Args>(args)...);
     return data_[size_++];
@@ -101,7 +103,7 @@ class SmallVector {
   void resize(size_t n, const T& value = T()) {
     while (size_ > n) pop_back();
     if (size_ == n) return;
-    T copy(value);  // which may lie in here
+    T copy(value);  // `value` may be an element
     reserve(n);
     for (; size_ < n; ++size_) new (data_ + size_) T(copy);
   }
@@ -138,7 +140,7 @@ class SmallVector {
     pop_back();
     return p;
   }
-  // A loop of its own: few elements are compared faster than a call takes.
+  // A loop, because comparing few elements takes less time than a call.
   friend bool operator==(const SmallVector& a, const SmallVector& b) {
     if (a.size_ != b.size_) return false;
     for (uint32_t i = 0; i < a.size_; ++i)
@@ -154,7 +156,7 @@ class SmallVector {
     return i;
   }
   T* inline_data() { return reinterpret_cast<T*>(inline_); }
-  // While this is empty.
+  // Requires that this vector is empty.
   void copy(const SmallVector& o) {
     if constexpr (std::is_trivially_copyable_v<T>) {
       if (o.size_ <= capacity_) {
@@ -168,7 +170,7 @@ class SmallVector {
   void reserve_more(size_t n) {
     if (capacity_ - size_ < n) grow(size_ + n);
   }
-  // Never inlined, since vectors seldom grow: it would stand wherever something is appended.
+  // Not inlined: vectors seldom grow, and every push_back would contain the code.
   [[gnu::noinline]] T& append_grown(T value) {
     grow(size_ + 1);
     new (data_ + size_) T(std::move(value));
@@ -203,7 +205,7 @@ class SmallVector {
       relocate(o.data_, size_, data_);
     }
   }
-  // The elements are no longer where they were.
+  // The elements move; the old places are then uninitialised.
   static void relocate(T* from, uint32_t n, T* to) {
     if constexpr (is_relocatable<T>) {
       for (uint32_t i = 0; i < n; ++i)
@@ -215,7 +217,7 @@ class SmallVector {
   }
   alignas(T) std::byte inline_[sizeof(T) * N];
   T* data_ = inline_data();
-  uint32_t size_ = 0;  // small: nodes and types are made of these
+  uint32_t size_ = 0;  // small, because nodes and types contain vectors
   uint32_t capacity_ = N;
 };
 

@@ -1,4 +1,4 @@
-// A whole program as one function of somebody else's autograd graph.
+// Calls a compiled program as one function of an autograd graph.
 #pragma once
 
 #include "gradus/state.h"
@@ -8,35 +8,35 @@
 
 namespace gradus {
 
-// Calls stage 0 on variables and leaves one node. When a backward reaches that node it runs stage 1
-// on the cotangents that arrive; with create_graph stage 1's results have a node too, which runs
-// stage 2, and so on: a program with stages 0 to N can be differentiated N times.
+// Runs stage 0 on variables and records one node. A backward pass through that node runs stage 1 on
+// the cotangents. With create_graph, the results of stage 1 have a node that runs stage 2, and so
+// on. A program with stages 0 to N can be differentiated N times.
 //
-// The code's later stages have to be those of `differentiate` (D1's interface). Undefined
-// cotangents are handed on as they are. A node holds the state as it was after its stage: a
-// backward that keeps the graph, or runs beside another one, works on a clone; one that does not
-// keep it uses the state up, and a second one is an Error. Thread-safe; calls share the code and
-// nothing else.
+// The later stages of the code must have the interface of `differentiate`. Undefined cotangents are
+// passed to the stage as absent. A node holds the state after its stage. A backward pass that keeps
+// the graph runs on a clone of that state. A pass that does not keep the graph uses the state
+// itself, and a second pass throws Error. Thread-safe: calls share only the code.
 //
-// Where the context's kernels are a device's, stages run there, on the current stream of who calls
-// and of who runs the node; results lie there if an input does, gradients where their inputs lie.
+// If the context's kernels are those of a device, stages run there, on the current stream of the
+// thread that calls the function or runs the node. Results are on the device if an input is.
+// Gradients are where their inputs are.
 class StagedFunction {
  public:
-  // Throws Error if a later stage does not have the interface of a derivative.
-  // `unread` names cotangents that the code does not look at: one that arrives is an Error.
+  // Throws Error if a later stage does not have the interface of a derivative stage. `unread` names
+  // cotangents that the code does not read. A defined cotangent of such a name is an Error.
   explicit StagedFunction(std::shared_ptr<const Code> code,
                           std::shared_ptr<Context> context = Context::default_context(),
                           std::vector<std::string> unread = {});
-  // Compiles `graph` with as many derivative stages.
+  // Compiles `graph` with `derivatives` derivative stages.
   static StagedFunction of(const ir::Graph& graph, int derivatives);
 
-  // How often it can be differentiated.
+  // How often the function can be differentiated.
   int derivatives() const;
   const std::shared_ptr<const Code>& code() const { return code_; }
 
-  // Stage 0: one variable per input, one per result (undefined where that is a structural zero).
-  // Throws Error as State::run does, and for an input that requires a gradient which the program
-  // was not differentiated with respect to.
+  // Runs stage 0. Takes one variable per input and returns one per result, undefined for a
+  // structural zero. Throws Error as State::run does, and for an input that requires a gradient if
+  // the program was not differentiated with respect to that input.
   autograd::Variables operator()(std::span<const autograd::Variable> inputs) const;
 
  private:

@@ -1,4 +1,4 @@
-// State: one run of a program, stage by stage.
+// Declares State, one run of a compiled program, with its options and the reports about its plans.
 #pragma once
 
 #include <array>
@@ -20,7 +20,8 @@
 
 namespace gradus {
 
-// Set from any thread; runs that were given it end at the next instruction.
+// A flag that any thread may set to stop runs. A run that was given the token throws Error before
+// its next instruction.
 class CancelToken {
  public:
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
@@ -30,116 +31,129 @@ class CancelToken {
   std::atomic<bool> cancelled_{false};
 };
 
-// An instruction of a graph that a loop or a branch runs.
+// An instruction of a body, that is, of a graph that a loop or a branch runs.
 struct StepPoint {
-  const Code& body;    // of one stage
-  int64_t step;        // of a scan: which slice it takes; of a while: how many came before; else 0
-  size_t instruction;  // of the body
+  const Code& body;  // has one stage
+  // The index of the slice that a scan takes, or the number of completed steps of a while;
+  // otherwise 0.
+  int64_t step;
+  size_t instruction;  // index in the body
 };
 
-// Told of each instruction by number; for profiles, debuggers and fault injection. It may throw,
-// which counts as the instruction throwing.
+// Is notified of every instruction, by stage and index. For profiles, debuggers and fault
+// injection. The functions are called on the thread that runs. An exception that a function throws
+// counts as an exception of the instruction.
 class InstructionObserver {
  public:
   virtual ~InstructionObserver() = default;
   virtual void before(size_t stage, size_t instruction) = 0;
   virtual void after(size_t stage, size_t instruction) = 0;
-  // Told before the last of instructions that run as one kernel: it does the work of all of them,
-  // and the others do nothing.
+  // Called before the last instruction of a group that runs as one kernel. That instruction
+  // computes the results of the whole group. The other instructions of the group do nothing.
   virtual void group(size_t stage, std::span<const uint32_t> instructions) {
     static_cast<void>(stage), static_cast<void>(instructions);
   }
-  // Told within an instruction that runs graphs, around each instruction of those. What a loop in a
-  // step runs is told of between these of its own instruction.
+  // Called around each instruction of a body, inside the instruction that runs the body. For a loop
+  // inside a body, the calls for the inner body are between the two calls for the inner loop.
   virtual void before_in_step(const StepPoint& at) { static_cast<void>(at); }
   virtual void after_in_step(const StepPoint& at) { static_cast<void>(at); }
-  // Told before an instruction that a device has no code for: the host does it, between copies.
+  // Called before an instruction for which the device has no code. The host runs the instruction
+  // and copies its operands and results.
   virtual void host(size_t stage, size_t instruction) {
     static_cast<void>(stage), static_cast<void>(instruction);
   }
 };
 
+// Options of one run.
 struct RunOptions {
+  // The run throws Error before the first instruction that would start after this time.
   std::optional<std::chrono::steady_clock::time_point> deadline;
-  const CancelToken* cancel = nullptr;      // borrowed for the run
-  InstructionObserver* observer = nullptr;  // borrowed for the run
-  bool copy_inputs = false;  // inputs held for later stages are copied: nobody can change them
-  // Results stay where the state runs: on a device they are tensors there, of which an input may be
-  // made again without a copy. gradus::to_host gives their values.
+  const CancelToken* cancel = nullptr;      // borrowed during the run
+  InstructionObserver* observer = nullptr;  // borrowed during the run
+  // Copies the inputs that later stages read, so that the caller may change the originals.
+  bool copy_inputs = false;
+  // Keeps the results on the device of the state. A later stage that takes such a result as its
+  // input does not copy it. gradus::to_host copies it to the host.
   bool results_on_device = false;
 };
 
-// The steps of making a plan, in their order (docs/architecture.md).
+// The steps of planning, in their order (docs/architecture.md).
 inline constexpr std::array<std::string_view, 6> plan_step_names{"bind",    "share", "group",
                                                                  "overlap", "make",  "place"};
 
+// Options of a state.
 struct StateOptions {
-  // Whether pointwise instructions and reductions of rows run as fused kernels; the results' bits
-  // are the same. Which kernels a state uses is settled when it is made, and inherited by its
-  // clones. `behind` runs at once, and states made later are faster; `first` is for who runs one
-  // state again and again, and `off` for a single run. set_kernel_options says where
-  // kernels are kept.
+  // Whether pointwise instructions and row reductions run as fused kernels. The results are
+  // bit-identical in every mode. A state selects its kernels when it is made, and its clones use
+  // the same kernels. `behind` starts at once, and later states use the compiled kernels. `first`
+  // suits a state that runs many times, and `off` a single run. set_kernel_options sets where
+  // compiled kernels are stored.
   FusionMode fusion = FusionMode::behind;
-  // Called with each plan that this state or its clones make, after each of plan_step_names. On the
-  // thread that runs; may be empty.
+  // If set, called after each of plan_step_names, for each plan that this state or one of its
+  // clones makes. It is called on the thread that runs.
   std::function<void(std::string_view step, size_t stage, const std::string& plan)> dump_plans = {};
 };
 
-// Sizes of dimension names.
+// The size of each dimension name.
 using DimSizes = std::map<std::string, int64_t, std::less<>>;
 
-// What a run of a stage takes, in bytes, beside its inputs and what earlier stages have left.
+// The memory that a run of a stage allocates, in bytes. Inputs and values held by earlier stages
+// are not counted.
 struct StageMemory {
-  size_t buffer = 0;   // values that stay inside; the state has one buffer, as large as the largest
-  size_t held = 0;     // left for later stages alone, inputs that are held not counted
-  size_t results = 0;  // returned, whether or not later stages read them as well
+  // Values that only this stage uses. A state has one buffer, of the size of its largest stage.
+  size_t buffer = 0;
+  size_t held = 0;     // values that only later stages read, without held inputs
+  size_t results = 0;  // returned values, including those that later stages read
 };
 
-// Where a stage takes most of what StageMemory counts, and what is alive there.
+// The instruction at which a stage needs the most memory, and the values that are alive there.
 struct StagePeak {
-  // A value that the stage makes, or a copy of one that several kernels read rearranged.
+  // A value that the stage computes, or a rearranged copy of a value that several kernels read.
   struct Living {
     Register reg = no_register;
     size_t bytes = 0;
-    uint32_t made = 0;             // the instruction that its memory is taken for
-    std::optional<uint32_t> last;  // the last that reads it; nullopt: it outlives the stage
+    uint32_t made = 0;  // the instruction for which its memory is allocated
+    // The last instruction that reads it. nullopt: the value outlives the stage.
+    std::optional<uint32_t> last;
   };
   size_t stage = 0;
   uint32_t instruction = 0;
-  size_t bytes = 0;            // of all that is alive, in places as they are laid out
-  size_t scratch = 0;          // of these: what the instruction's kernel needs while it runs
-  std::vector<Living> living;  // the largest first
+  size_t bytes = 0;    // of all living values, at their places in memory
+  size_t scratch = 0;  // the part of `bytes` that is scratch memory of the instruction's kernel
+  std::vector<Living> living;  // sorted by size, the largest first
 };
 
-// Instructions of a stage that run as one kernel, where the last of them stands.
+// Instructions of a stage that run as one kernel, in place of the last of them.
 struct FusedGroup {
   size_t stage = 0;
   std::vector<uint32_t> instructions;
-  std::vector<SourceLocation> places;  // of the instructions in the program
-  // What the kernel computes, see work/nest.h. Empty: a call of the device's library computes a
-  // product and the sum of it with a row.
+  std::vector<SourceLocation> places;  // source locations of the instructions
+  // The loop nest that the kernel computes (docs/fusion.md). Empty if a call of the device's
+  // library computes a matrix product plus a row.
   std::string nest;
 };
 
-// A stage, or what of it lies between opaque instructions, that is one function: what that does,
-// item by item, and where the instructions stand that the items are of. A group is one item.
+// A stage, or a part of a stage between opaque instructions, that is compiled into one function. An
+// item is one piece of the function's work. A group is one item.
 struct WholeStage {
   struct Item {
-    std::string_view kind;  // of its work: nest, product, reduce, move; empty: it is called
-    uint32_t instruction = 0;
+    // The kind of work: nest, product, reduce or move. Empty: the function calls the kernel.
+    std::string_view kind;
+    uint32_t instruction = 0;  // index of the instruction in the stage
   };
   size_t stage = 0;
   std::vector<Item> items;
 };
 
-// An instruction that a device has no code for: the host ran it, between copies.
+// An instruction that the host ran because the device has no code for it.
 struct HostInstruction {
   size_t stage = 0;
   uint32_t instruction = 0;
 };
 
-// Runs stages 0, 1, … of a code in order and holds what later stages read. Moving and destroying is
-// free of surprises; one thread at a time (two at once, or a run inside its own run, is an Error).
+// Runs the stages 0, 1, … of a code in order, and holds the values that later stages read. A state
+// may be moved. It serves one thread at a time: run, clone, prepare, restart and save throw Error
+// while another of these calls is active, also on the same thread.
 class State {
  public:
   explicit State(std::shared_ptr<const Code> code,
@@ -149,77 +163,88 @@ class State {
   State& operator=(State&&) noexcept;
   ~State();
 
-  // Runs the next stage. One tensor per input, in order; an undefined tensor is an absent
-  // cotangent. Returns one tensor per result, undefined where the result is a structural zero (or
-  // an absent cotangent handed on).
-  // Where the context's kernels are a device's, the stage runs there, on the calling thread's
-  // current stream: inputs that are not there are copied to it, and results from it, but for those
-  // that stay (whose types name the device, or all with `results_on_device`).
-  // Throws Error for a wrong number, dtype, shape or device of inputs, an input held from an
-  // earlier stage that was changed since, or when no stage is left: the state is as it was. An
-  // instruction that throws leaves the state poisoned: every register is released, and further runs
-  // are refused.
+  // Runs the next stage. `inputs` has one tensor per input, in order; an undefined tensor is an
+  // absent cotangent. Returns one tensor per result. A result is undefined if it is a structural
+  // zero, or an absent cotangent that the stage returns.
+  //
+  // If the context's kernels are those of a device, the stage runs there, on the current stream of
+  // the calling thread. Inputs in other memory are copied to the device. Results are copied to the
+  // host, except results whose types name the device, and all results with `results_on_device`.
+  //
+  // Throws Error if the number, dtype, shape or device of the inputs does not fit, if a held input
+  // of an earlier stage was changed since, or if no stage is left. The state is then unchanged. If
+  // an instruction throws, or the run is cancelled or passes its deadline, the state is poisoned:
+  // all registers are released, and further runs throw Error.
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {});
-  // The same into the caller's memory: `results` has one entry per result. Where one is defined, it
-  // is a buffer of the result's dtype and shape, contiguous and in the host's memory, and holds the
-  // result afterwards; others are filled with new tensors. What the stage reads may not lie in a
-  // buffer, nor one buffer in another (Error). A result that later stages read is the state's until
-  // they ran, as an input is: a buffer that is given again before is an Error of the later stage.
-  // On a prepared state, rounds like the one before make no heap call.
+  // Like `run`, but writes results into the caller's memory. `results` has one entry per result. A
+  // defined entry is a buffer: contiguous, in host memory, with the dtype and shape of the result.
+  // An undefined entry is set to a new tensor. A buffer must not overlap a tensor that the stage
+  // reads, or another buffer (Error). If later stages read a result, its buffer must keep its
+  // values until they have run. Otherwise the later stage throws Error. On a prepared state, a
+  // round like the previous one makes no heap allocation.
   void run_into(std::span<const Tensor> inputs, std::span<Tensor> results,
                 const RunOptions& options = {});
 
-  // An independent state at the same point that shares the tensors; neither sees the other's runs.
+  // Returns an independent state at the same stage. Both states share their tensors. A run of one
+  // does not affect the other.
   State clone() const;
-  // Plans all stages for inputs of these sizes, row-major and none absent, and compiles the kernels
-  // that they use, also with FusionMode::behind. Runs on such inputs then plan and compile nothing,
-  // take no lock, and find their buffer there, which is kept between stages however large; what
-  // stages leave for later ones is kept for the next round, too, if no clone shares it. Other
-  // inputs are planned as ever. Returns what each stage takes. Throws Error unless the state is
-  // before stage 0, where a size is missing or does not fit, and for opaque instructions or sizes
-  // that data settles: their stages are planned while they run.
+  // Plans all stages for row-major inputs of these sizes, all of them given, and compiles their
+  // kernels, also with FusionMode::behind. Later runs on such inputs plan and compile nothing and
+  // take no lock. The state keeps its buffer between stages, whatever its size. It also keeps the
+  // memory of held values for the next round, unless a clone shares it. Inputs of other sizes are
+  // planned when they run. Returns the memory of each stage.
+  //
+  // Throws Error if the state is poisoned or past stage 0, if a size is missing, negative or does
+  // not fit, and if the program has opaque instructions or sizes that data determine.
   std::vector<StageMemory> prepare(const DimSizes& sizes);
-  // Back to before stage 0, releasing what is held; memory is kept for the next round. Cures
-  // poisoning.
+  // Returns to stage 0 and releases held values. The memory is kept for the next round. A poisoned
+  // state can be used again.
   void restart();
 
-  // Writes what later stages need, and resumes from it, also in another process, on another
-  // machine of the same byte order: the stages left then give the same bits. A handle is not
-  // written; functions that are `replayable` are called anew for theirs.
-  // `save` throws Error for a poisoned state, for one with the handle of any other function (naming
-  // it), and for a file that cannot be written; it is written whole or not at all. `resume` throws
-  // Error for a file that is damaged or of a newer release, and where `code` is not of the program
-  // that was saved (the whole text counts, whoever compiled it).
+  // `save` writes the values that later stages need to a file. `resume` continues from the file,
+  // also in another process, or on another machine of the same byte order. The remaining stages
+  // give bit-identical results. Handles are not written. For a handle of a function that is
+  // `replayable`, `resume` calls the function again.
+  //
+  // `save` throws Error if the state is poisoned, or holds a handle of a function that is not
+  // replayable (the message names the function). If the file cannot be written, it throws Error (a
+  // wrong path, no permission) or ResourceError (a full disk). The file is written completely or
+  // not at all. `resume` throws Error if the file is damaged or was written by a newer release, or
+  // if its program differs from that of `code`. Programs are compared by their text after lowering.
   void save(const std::string& path) const;
   static State resume(std::shared_ptr<const Code> code, const std::string& path,
                       std::shared_ptr<Context> context = Context::default_context(),
                       const StateOptions& options = {});
 
   const std::shared_ptr<const Code>& code() const;
-  // The stage that `run` runs next; equal to code()->stages() at the end.
+  // The stage that the next `run` executes. After the last stage it equals code()->stages().
   size_t next_stage() const;
   bool finished() const { return next_stage() == code()->stages(); }
   bool poisoned() const;
-  // What poisoned it, with the instruction's place in the program; empty if it is not.
+  // The error that poisoned the state, with the source location of the instruction. Empty if the
+  // state is not poisoned.
   const std::string& fault() const;
-  // The next stage's i-th input.
+  // The type and the name of input `i` of the next stage. Throws Error if there is no such input.
   const ir::Type& input_type(size_t i) const;
   const std::string& input_name(size_t i) const;
 
-  // Number of registers that hold a tensor or a handle now, and the bytes of their storages (each
-  // counted once; what a handle's graph keeps is not counted).
+  // The number of registers that hold a tensor or a handle, and the bytes of their storages. Each
+  // storage is counted once. Memory that a handle's autograd graph keeps is not counted.
   size_t held_registers() const;
   size_t held_bytes() const;
-  // Sizes of named dimensions that are known so far.
+  // The size of a named dimension, as the stages that have run determine it. nullopt if it is
+  // unknown.
   std::optional<int64_t> dimension(std::string_view name) const;
-  // The groups of the stages that have run, as they ran last.
+  // The groups, and the stages that are one function, in the current plans: those of the stages
+  // that have run or are prepared.
   std::vector<FusedGroup> groups() const;
   std::vector<WholeStage> whole_stages() const;
-  // What of them ran on the host because the state's device has no code for it, and loops of which
-  // an instruction of a step did. Opaque instructions always do, and are not among them.
+  // The instructions of the current plans that run on the host because the device has no code for
+  // them, and loops whose bodies have such an instruction. Opaque instructions always run on the
+  // host and are not listed.
   std::vector<HostInstruction> host_instructions() const;
-  // Where the stages that have run, or are prepared, take most of memory. A stage that opaque
-  // instructions cut has several.
+  // For each current plan, the instruction that needs the most memory. A stage with opaque
+  // instructions has one entry for each of its segments.
   std::vector<StagePeak> peaks() const;
 
  private:
@@ -229,14 +254,15 @@ class State {
   std::unique_ptr<Impl> impl_;
 };
 
-// As text, a line for each stage.
+// Formats the memory of the stages as text, one line for each stage.
 std::string describe_memory(std::span<const StageMemory> stages);
 
-// What is alive where each stage takes most, as text: values with their types and places, the
-// largest first and no more than `most` of them.
+// Formats `state.peaks()` as text: the values that are alive at each peak, with their types and
+// source locations, sorted by size, at most `most` for each.
 std::string describe_peaks(const State& state, size_t most = 30);
 
-// The groups as text: the instructions of each with their places in the program, and its nest.
+// Formats `state.groups()` and `state.whole_stages()` as text: the instructions of each group with
+// their source locations, and its nest.
 std::string describe_groups(const State& state);
 
 }  // namespace gradus

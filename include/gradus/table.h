@@ -1,30 +1,31 @@
-// One operator's struct -> its ir::Operator record.
+// Makes the record of an operator, ir::Operator, from its struct.
 //
-// A struct says: `name`, `doc` (its equation), `inputs` (names; "b?" may be none, "x..." is any
-// number, "i...?" any number of which each may be none; {"x"} if absent), `results` ({"y"} if
-// absent), `Attr` (attributes with `fields()`; none if absent), and
-//   a pointwise operator:  see gradus/pointwise.h (type rule and kernel come from its `scalar`)
-//   a composition:         static void compose(ComposeCall&)   (type rule: `infer`, or by
-//   composing)
-//   any other primitive:   static void infer(InferCall&), static void bind(BindCall&)
-// and, where differentiable, `static void vjp(VjpCall&)`, or, where only operand 0 has a gradient,
-// `static Value dx(VjpCall&)`, which returns it. `zero_gradient = true` says that the derivative is
-// zero everywhere; an operator with neither is refused where a derivative is asked for. Where data
-// decides a result's size: `data_sized`, `count`; see ops/selection.h.
-// Each of these rules may take the attributes, too, `const Attr&` behind the call. Dimensions that
-// they name are counted from the front then, and are dimensions of operand 0, or of a tensor of
-// `more_dimensions` more; `least_rank` of them operand 0 must have.
+// A struct has the members `name`, `doc` (its equation), `inputs` (names; "b?" may be none, "x..."
+// is any number of operands, "i...?" any number of which each may be none; default: {"x"}),
+// `results` (default: {"y"}), `Attr` (attributes with `fields()`; default: none), and
+//   a pointwise operator:  see gradus/pointwise.h (`scalar` gives the type rule and the kernel)
+//   a composition:         static void compose(ComposeCall&)   (type rule: `infer`, or that of the
+//                          composition)
+//   another primitive:     static void infer(InferCall&), static void bind(BindCall&)
+// A differentiable operator also has `static void vjp(VjpCall&)`, or, if only operand 0 has a
+// gradient, `static Value dx(VjpCall&)`, which returns it. `zero_gradient = true` states that the
+// derivative is zero everywhere. An operator with neither is an error where a derivative is
+// requested. If data determine the size of a result: `data_sized` and `count`; see ops/selection.h.
 //
-// The facts that others go by are said in the struct, too:
-//   batch             one call for a batch (gradus/batching.h), or `no_batch_rule = "why there is
-//                     none"`, with which it is refused: a primitive that is not pointwise says
-//                     either. A composition is taken apart before it meets a batch
-//   recompute_cost    one of ir::again; never computed again if it is left out. Pointwise operators
-//                     have theirs from their kind
-//   may_be_view       `bind` calls set_view; false if it is left out
-//   edge              where the elements lie that it moves (ops/edge.h); if it is left out, kernels
-//                     read its result as any other's
-//   linear            one of ir::Linear; `no` if it is left out
+// Each of these rules may have a second parameter, `const Attr&`, the attributes of the call. In
+// it, dimensions are counted from the front. They are dimensions of operand 0, or of a tensor with
+// `more_dimensions` more. Operand 0 must have at least `least_rank` dimensions.
+//
+// A struct also states facts that the rest of Gradus uses:
+//   batch             the batch rule (gradus/batching.h). A primitive that is not pointwise has
+//                     `batch` or `no_batch_rule = "the reason"`, which makes a batch an error.
+//                     A composition is expanded before it is batched
+//   recompute_cost    one of ir::again. Without it, the operator is never recomputed. Pointwise
+//                     operators have it from their kind
+//   may_be_view       `bind` calls set_view. Default: false
+//   edge              for an operator that moves elements: where the elements come from
+//                     (ops/edge.h). Without it, kernels read its result from memory
+//   linear            one of ir::Linear. Default: `no`
 //   is_function       see Function in gradus/pointwise.h
 #pragma once
 
@@ -79,7 +80,7 @@ template <class Op>
 inline constexpr auto operand_specs_of = operand_specs<Op>();
 inline constexpr std::array<std::string_view, 1> one_result{"y"};
 
-// Whether a struct says what it does with a batch: a primitive that is not pointwise has to.
+// Whether a struct states its batch rule. A primitive that is not pointwise has to.
 template <class Op>
 constexpr bool says_batch_rule() {
   constexpr bool rule = requires { Op::batch; };
@@ -96,13 +97,13 @@ constexpr void check_facts() {
       "for being refused; not both");
 }
 
-// The facts of an operator whose results are views of its operand where the layout allows it.
+// The facts of an operator whose results are views of its operand, if the layout allows it.
 struct View {
   static constexpr auto recompute_cost = ir::again::moves;
   static constexpr bool may_be_view = true;
 };
 
-// What dimensions a call's attributes name are those of: a tensor of this rank.
+// The rank of the tensor whose dimensions the attributes of a call name.
 template <class Op>
 int named_rank_of(const auto& call) {
   const int rank = named_rank(call, operand_specs_of<Op>[0].variadic);
@@ -115,8 +116,8 @@ constexpr int least_rank_of() {
   return 0;
 }
 
-// Calls a rule, with the attributes if it takes them: with dimensions that are counted from the
-// front. Type rules and compositions are where those are checked first.
+// Calls a rule, with the attributes if it takes them. Their dimensions are counted from the front.
+// Type rules and compositions check the dimensions first.
 template <class Op, auto rule, class Call>
 auto call_rule(Call& call) {
   using A = AttributesOfT<Op>;
@@ -132,9 +133,10 @@ auto call_rule(Call& call) {
     return rule(call, attributes_as<A>(call.attributes));
 }
 
-// The type rule of a composition without one of its own: what composing gives.
+// The type rule of a composition without `infer`: the types that the composition gives.
 void infer_by_composing(ir::InferCall& call);
 
+// Makes the record of an operator. A struct that lacks a required member does not compile.
 template <class Op>
 constexpr ir::Operator operator_of() {
   check_facts<Op>();
@@ -188,8 +190,8 @@ constexpr ir::Operator operator_of() {
     o.data_sized = Op::data_sized;
     o.count = Op::count;
   }
-  // Asked of the struct, not of the pointers: under the undefined-behaviour sanitizer g++ does not
-  // compare a function's address with null at compile time.
+  // Tests the struct, not the pointers: with the undefined-behaviour sanitizer, g++ does not
+  // compare the address of a function with null at compile time.
   constexpr bool has_vjp = requires { Op::vjp; }
   || requires { Op::dx; };
   constexpr bool has_composition = requires { Op::compose; };
@@ -197,10 +199,11 @@ constexpr ir::Operator operator_of() {
   return o;
 }
 
+// The record of an operator. It exists as long as the library that contains it.
 template <class Op>
 inline constexpr ir::Operator operator_record = operator_of<Op>();
 
-// A family's table: family.cpp defines one function returning fold<ItsOperators>().
+// The table of a family: family.cpp defines one function that returns fold<ItsOperators>().
 template <class List>
 struct Fold;
 template <class... Op>

@@ -1,4 +1,4 @@
-// Tensors: where memory lies, how elements lie in it, and the handle of both.
+// Tensors and their parts: devices, layouts and storage.
 #pragma once
 
 #include <atomic>
@@ -20,12 +20,13 @@
 
 #pragma GCC visibility push(default)
 
-// Where memory lies.
+// Devices.
 
 namespace gradus {
 
-// `other` is a device that an embedder brings.
+// The kind of a device. `other` is a device whose backend the program provides.
 enum class DeviceKind : uint8_t { cpu, cuda, other };
+// A device. The CPU is one device; others have an index.
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
@@ -33,27 +34,31 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-// "cpu", "cuda:0" or "other:1".
+// Returns "cpu", "cuda:0" or "other:1".
 inline std::string to_string(Device d) {
   if (d.kind == DeviceKind::cpu) return "cpu";
   return (d.kind == DeviceKind::cuda ? "cuda:" : "other:") + std::to_string(d.index);
 }
 
-// How elements lie in memory: dtype, sizes, strides.
+// Layouts: dtype, sizes and strides of the elements in memory.
 
-using Sizes = SmallVector<int64_t, 4>;  // numbers of elements, or strides
+using Sizes = SmallVector<int64_t, 4>;  // sizes, or strides, in elements
 
-// Number of elements; nullopt if it (or a negative size) does not fit an int64.
+// The number of elements. nullopt if a size is negative or the number does not fit an int64. For an
+// empty shape, sizes of 0 count as 1 in that check.
 std::optional<int64_t> checked_numel(std::span<const int64_t> shape);
-// Number of elements of sizes known to be sane.
+// The number of elements, without checks.
 int64_t numel(std::span<const int64_t> shape);
+// The strides, in elements, of a row-major layout without gaps.
 Sizes contiguous_strides(std::span<const int64_t> shape);
-// Drops dimensions of size 1 and joins neighbours that all walk in one stride; one is left.
+// Removes dimensions of size 1, and joins neighbouring dimensions that have one common stride in
+// all of `strides`. At least one dimension remains.
 void join_dimensions(Sizes& shape, std::span<Sizes* const> strides);
-// "[2, 3]"
+// Returns the sizes as text, such as "[2, 3]".
 std::string to_string(std::span<const int64_t> shape);
 
-// Strides are in elements and may be zero (expanded) or negative never.
+// Dtype, sizes and strides. Strides are in elements. They are never negative, and zero in an
+// expanded dimension.
 struct Layout {
   DType dtype = DType::f32;
   Sizes shape;
@@ -67,40 +72,43 @@ struct Layout {
 
   int rank() const { return static_cast<int>(shape.size()); }
   int64_t numel() const { return gradus::numel(shape); }
-  // Row-major without gaps; sizes 1 have no say, empty ones are contiguous.
+  // Whether the layout is row-major without gaps. Strides of dimensions of size 1 do not matter. An
+  // empty layout is contiguous.
   bool contiguous() const;
-  // Elements between the first and one past the last one touched.
+  // The number of elements from the first to the last one in memory, including gaps.
   int64_t extent() const;
-  // The same for a layout from outside; nullopt where a size or stride is negative, or where the
-  // number of elements or the extent does not fit an int64.
+  // The extent of an unchecked layout. nullopt if a size or stride is negative, or if the number of
+  // elements or the extent does not fit an int64.
   std::optional<int64_t> checked_extent() const;
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-// The strides under which `layout` can be seen with another shape of as many elements without a
-// copy, if there are any.
+// The strides with which a view of the elements of `layout` has another shape of the same number of
+// elements. nullopt if this needs a copy.
 std::optional<Sizes> view_strides(const Layout& layout, std::span<const int64_t> shape);
 
-// A counted block of memory with a version.
+// Storage: a counted block of memory with a version.
 
-// Counts are thread-safe, the bytes are not. The version rises with every write made through a
-// tensor's `mutable_data`; foreign writers (DLPack, NumPy) cannot be watched.
+// A block of memory. Its reference count and its version are thread-safe, its bytes are not. Every
+// call of `mutable_data` of a tensor raises the version. Writes by others (DLPack, NumPy) do not.
 class Storage final : public RefCounted, public pool::Object {
  public:
-  // Uninitialised memory from `allocator`. Throws ResourceError.
+  // Allocates uninitialised memory. Throws the exception of `allocator`, which is ResourceError if
+  // there is no memory.
   Storage(std::shared_ptr<Allocator> allocator, size_t bytes);
-  // Foreign memory: `release` is called once, on the thread that drops the last reference.
+  // Refers to foreign memory. `release`, if set, is called once, on the thread that drops the last
+  // reference.
   Storage(void* data, size_t bytes, Device device, std::function<void()> release);
   ~Storage() override;
 
-  // In a pooled block of `block_bytes`: the storage lies `offset` after its start, `bytes` of
-  // elements (counted by `heap`) `data_offset` after it, and what whoever makes it puts between
-  // them. The block goes with the storage. Throws ResourceError.
+  // A pooled block of `block_bytes`. The storage object is at `offset`. The elements are `bytes`
+  // bytes at `data_offset`, and `heap` counts them. The caller uses the rest. The block is freed
+  // with the storage. Throws ResourceError.
   struct Block {
     size_t block_bytes, offset, data_offset, bytes;
   };
   static Storage* make_pooled(HeapAllocator& heap, const Block& block);
-  // Frees a pooled block to which the caller has the only reference, which is gone then.
+  // Frees a pooled block. The caller must hold the only reference, which is then invalid.
   void free_pooled() noexcept;
 
   std::byte* data() const { return data_; }
@@ -117,33 +125,39 @@ class Storage final : public RefCounted, public pool::Object {
   std::byte* data_;
   size_t bytes_;
   std::atomic<uint64_t> version_{0};
-  HeapAllocator::Counts* const counts_ = nullptr;  // of a pooled one
-  const uint32_t block_bytes_ = 0, offset_ = 0;    // likewise
+  HeapAllocator::Counts* const counts_ = nullptr;  // of a pooled storage
+  const uint32_t block_bytes_ = 0, offset_ = 0;    // of a pooled storage
   std::shared_ptr<Allocator> allocator_;
   std::unique_ptr<const std::function<void()>> release_;
 };
 
-// Tensors: a view (dtype, shape, strides, offset) of counted storage.
+// Tensors: a view (dtype, shape, strides, offset) of a storage.
 
-// A value handle: copying shares the storage. A default-made tensor is undefined (as a missing
-// gradient is). Handles may be copied from any thread; one handle is not for two threads at once.
+// A handle: a copy refers to the same storage. A default-constructed tensor is undefined, like an
+// absent gradient. Only `defined`, `same_as`, `describe` and `bitwise_equal` accept an undefined
+// tensor. Handles may be copied on any thread. One handle must not be used on two threads at the
+// same time.
 class Tensor {
  public:
   Tensor() = default;
-  // `offset` in elements. Throws Error where the layout reaches outside the storage.
+  // A view of `storage` that begins at element `offset`. Throws Error if the layout reaches outside
+  // the storage.
   Tensor(Ref<Storage> storage, Layout layout, int64_t offset = 0);
 
-  // Uninitialised, contiguous. Throws Error for sizes that overflow, ResourceError for no memory.
+  // An uninitialised, contiguous tensor. Without a context, the default context allocates it.
+  // Throws Error if the number of bytes overflows, ResourceError if there is no memory.
   static Tensor empty(DType dtype, std::span<const int64_t> shape, Context& context);
   static Tensor empty(DType dtype, std::span<const int64_t> shape);
-  // Of a contiguous layout whose sizes are known to be sane, as a kernel's result has.
+  // An uninitialised tensor of a contiguous layout, whose sizes are not checked.
   static Tensor of_layout(const Layout& layout, Context& context);
-  // The same where the bytes are known, too.
+  // The same, with the number of bytes known.
   static Tensor of_layout(const Layout& layout, size_t bytes, Context& context) {
     return make(layout, bytes, context);
   }
+  // A contiguous tensor of zeros, from the default context. Throws like `empty`.
   static Tensor zeros(DType dtype, std::span<const int64_t> shape);
-  // A contiguous tensor with these elements, converted to `dtype`. Throws Error for a wrong count.
+  // A contiguous tensor of these elements, row-major and converted to `dtype`, from the default
+  // context. Throws Error if the number of values is not the number of elements.
   static Tensor from(DType dtype, std::span<const int64_t> shape, std::span<const double> values);
   static Tensor scalar(DType dtype, double value);
 
@@ -156,18 +170,19 @@ class Tensor {
   std::span<const int64_t> strides() const { return body_->layout.strides; }
   int rank() const { return body_->layout.rank(); }
   int64_t numel() const { return body_->layout.numel(); }
-  int64_t offset() const { return body_->offset; }  // in elements
+  int64_t offset() const { return body_->offset; }  // from the start of the storage, in elements
   Device device() const { return body_->storage->device(); }
   const Ref<Storage>& storage() const { return body_->storage; }
   uint64_t version() const { return body_->storage->version(); }
 
-  // The first element. Reading only.
+  // The address of the first element, for reading.
   const std::byte* data() const { return body_->data; }
   template <class T>
   const T* data_as() const {
     return reinterpret_cast<const T*>(body_->data);
   }
-  // For writing: raises the version, so that whoever holds the values notices.
+  // The address of the first element, for writing. Raises the version, by which States and the
+  // engine detect changes.
   std::byte* mutable_data() {
     body_->storage->bump_version();
     return body_->data;
@@ -177,41 +192,45 @@ class Tensor {
     return reinterpret_cast<T*>(mutable_data());
   }
 
-  // Another view of the same storage. `offset` counts from the storage's start, in elements.
+  // Another view of the same storage. `offset` counts from the start of the storage, in elements.
+  // Throws Error if the layout reaches outside the storage.
   Tensor view(Layout layout, int64_t offset) const;
-  // Whatever reads elements throws Error for a tensor on a device: autograd::move_to copies it.
-  // Itself if contiguous, else a copy.
+  // Returns this tensor if it is contiguous, otherwise a copy. The default context allocates this
+  // copy and those of the functions below. These functions throw Error if they read elements of a
+  // tensor on a device; autograd::move_to copies such a tensor.
   Tensor contiguous() const;
-  // A contiguous copy with storage of its own.
+  // Returns a contiguous copy with its own storage.
   Tensor copy() const;
-  // The values converted element by element (floats saturate into integers, NaN becomes 0).
+  // Returns a contiguous copy with every element converted. A float is rounded toward zero and
+  // saturates in an integer; NaN becomes 0.
   Tensor to(DType dtype) const;
-  // Any dtype as doubles, row-major. For tests, printing and small things.
+  // Returns the elements of any dtype as doubles, row-major. For tests, printing and small tensors.
   std::vector<double> to_doubles() const;
+  // Returns the elements as int64, converted as in `to`.
   std::vector<int64_t> to_int64s() const;
-  // Element at a row-major index, as double.
+  // Returns the element at a row-major index as a double. Throws Error if there is no such element.
   double item(int64_t index = 0) const;
 
-  // Whether nothing else refers to the memory: no other tensor and no copy of this handle.
+  // Whether this handle is the only reference to the memory.
   bool sole_owner() const { return body_->use_count() == 1 && body_->storage->use_count() == 1; }
 
-  // Whether it is known without a look at its strides that it is contiguous and begins where its
-  // storage does. Small ones are, unless they are views.
+  // Whether the tensor is known, without a test of its strides, to be contiguous and to begin at
+  // the start of its storage. This is so for small tensors that are not views.
   bool plain() const { return body_->in_block; }
-  // Has the processor fetch what a kernel that reads it needs first.
+  // Prefetches the memory that a kernel reads first.
   void prefetch() const {
     __builtin_prefetch(body_.get());
     if (body_) __builtin_prefetch(reinterpret_cast<const std::byte*>(body_.get()) - 64);
   }
 
-  // The same storage, layout and offset.
+  // Whether storage, layout and offset are the same. Two undefined tensors are the same.
   bool same_as(const Tensor& other) const;
 
  private:
   struct Body final : RefCounted, pool::Object {
     Body() = default;
     explicit Body(const Layout& l) : layout(l) {}
-    bool in_block = false;  // lies in the storage's pooled block, which it keeps
+    bool in_block = false;  // the body is in the storage's pooled block
     Ref<Storage> storage;
     std::byte* data = nullptr;
     int64_t offset = 0;
@@ -220,19 +239,20 @@ class Tensor {
    private:
     void dispose() const override;
   };
-  // A contiguous one of so many bytes.
+  // A contiguous tensor of this number of bytes.
   static Tensor make(const Layout& layout, size_t bytes, Context& context);
   Ref<Body> body_;
 };
 
-// "f32[2, 3]" or "undefined".
+// Returns the dtype and shape as text, such as "f32[2, 3]", or "undefined".
 std::string describe(const Tensor& t);
 
-// Bitwise: the same dtype, shape and element bits (so that NaN equals NaN and 0 differs from -0).
+// Whether dtype, shape and element bits are the same: NaN equals NaN, and 0 differs from -0. Two
+// undefined tensors are equal. Throws Error for tensors on a device.
 bool bitwise_equal(const Tensor& a, const Tensor& b);
 
-// Copies elements between layouts of the same shape, converting dtypes (as Tensor::to).
-// Pointers are to the first elements.
+// Copies elements between layouts of the same shape, and converts dtypes like Tensor::to. The
+// pointers are the addresses of the first elements, in host memory.
 void copy_elements(const Layout& from, const std::byte* source, const Layout& to,
                    std::byte* target);
 

@@ -1,4 +1,4 @@
-// Program text: read, printed, checked.
+// Parses, prints and verifies program text.
 #pragma once
 
 #include <optional>
@@ -12,38 +12,43 @@
 
 #pragma GCC visibility push(default)
 
-// A program file with its cases: what to feed it, and what comes out.
+// The parts of a fixture: a program file with cases, which give inputs and expected results.
 
 namespace gradus::ir {
 
-// Uniform in [low, high), of the declared type and sizes, from the seed and the input's name.
+// A random input: uniform in [low, high), with the declared type and sizes. The elements depend on
+// the seed and the name of the input.
 struct RandomInput {
   double low = 0, high = 1;
   uint64_t seed = 0;
 };
 
+// A line `input` of a case.
 struct CaseInput {
-  std::string name;                         // of an input of any stage
+  std::string name;                         // name of an input of any stage
   std::variant<Tensor, RandomInput> value;  // an undefined tensor is an absent cotangent
   SourceLocation where;
 };
 
+// A line `expect` of a case.
 struct CaseExpectation {
   enum class Kind : uint8_t { value, none, undefined } kind = Kind::value;
-  std::string name;             // of a result
-  std::optional<size_t> stage;  // where several stages have a result of that name
+  std::string name;             // name of a result
+  std::optional<size_t> stage;  // given if several stages have a result of this name
   Tensor value;
-  // |got - expected| <= tolerance * max(1, |expected|); 0 asks for the same bits.
+  // |got - expected| <= tolerance * max(1, |expected|). 0 requires equal bits.
   double tolerance = 0;
   SourceLocation where;
 };
 
+// The derivative stages that a case appends (gradus/passes.h).
 struct CaseDifferentiation {
   int order = 1;
   std::optional<std::vector<std::string>> wrt;
   bool total = false;
 };
 
+// A gradient check of a case (gradus/gradcheck.h).
 struct CaseGradcheck {
   int order = 1;
   std::optional<std::vector<std::string>> wrt;
@@ -51,54 +56,59 @@ struct CaseGradcheck {
   std::optional<double> tolerance;
 };
 
+// One case of a fixture.
 struct Case {
   std::string name;
   size_t graph = 0;  // index into Module::graphs
   SourceLocation where;
-  std::vector<std::pair<std::string, int64_t>> sizes;  // of dimensions, where inputs do not say
-  std::vector<CaseInput> inputs;                       // those left out are drawn at random
+  // Sizes of dimensions that inputs do not determine.
+  std::vector<std::pair<std::string, int64_t>> sizes;
+  std::vector<CaseInput> inputs;  // inputs that are not listed are random
   std::vector<CaseExpectation> expectations;
-  std::optional<CaseDifferentiation> differentiate;  // stages appended before it runs
+  std::optional<CaseDifferentiation> differentiate;  // derivative stages to append before the run
   std::optional<CaseGradcheck> gradcheck;
-  std::optional<std::string> error;  // it fails with a message that holds this
+  std::optional<std::string> error;  // the case must fail with a message that contains this text
 };
 
+// A program file with its cases.
 struct Fixture {
   Module module;
   std::vector<Case> cases;
 };
 
-// How far a result of this dtype may be off where a case does not say: 1e-12 for f64, 1e-5 for f32,
-// 1e-3 and 1e-2 for f16 and bf16, 0 for integers.
+// The tolerance of results of a dtype for cases that state none: 1e-12 for f64, 1e-5 for f32, 1e-3
+// for f16, 1e-2 for bf16, 0 for integers.
 double default_tolerance(DType dtype);
 
-// Program text -> graphs.
+// Parsing.
 
-// Reads a program file. The graphs are verified and their types inferred; calls are resolved,
-// whichever graph stands first. `file` is the name for messages. A fixture's cases are read too,
-// and dropped. Throws Error with file, line, column and what was expected. Near-linear in the text.
+// Parses a program file, verifies its graphs and infers their types. Calls may name graphs in any
+// order. `file` is the name for messages. Cases are parsed and dropped. Throws Error with file,
+// line and column, and what the parser expected there. The time is nearly linear in the length of
+// the text.
 Module parse(std::string text, std::string file = {});
 
-// The same with the cases kept.
+// The same, with the cases.
 Fixture parse_fixture(std::string text, std::string file = {});
-// Reads the file of that name. Throws Error if it cannot be read.
+// Parses a file with its cases. Throws Error if the file cannot be read or is invalid.
 Fixture parse_file(const std::string& path);
 
-// Graphs -> program text.
+// Printing.
 
-// What the values of a graph are called in its text: their own names where they have one that no
-// other value has, else short ones that are not taken (v0, v1, … in the order of definition, or
-// the name with a number behind it). The names do not depend on anything but the graph. Holds for
-// any graph, valid or not. The graph is borrowed and must not change.
+// The names of a graph's values in its text. A value with a unique name keeps it. The other values
+// get names that are not in use: v0, v1, … in the order of definition, or their name with a number
+// appended. The names depend on the graph only. The graph may be invalid. It is borrowed and must
+// not change while the table exists.
 using GraphNames = std::unordered_map<const Graph*, std::string>;
 class NameTable {
  public:
-  // `called`: what the graphs that it calls are called, where that is not their own name; borrowed.
+  // `called` has the names of called graphs that differ from the graphs' own names. It is borrowed.
   explicit NameTable(const Graph& graph, const GraphNames* called = nullptr);
-  // The name alone.
+  // The name, without the percent sign.
   std::string name(ValueId v) const;
-  // As program text: %x, %"onnx::Add_24".
+  // The name as program text: %x, %"onnx::Add_24".
   std::string shown(ValueId v) const;
+  // The name of a called graph.
   std::string name(const Graph& called) const;
 
  private:
@@ -107,64 +117,67 @@ class NameTable {
   std::vector<std::string> given_;  // by value; empty: its own name
 };
 
-// Texts that parse back to the same graphs, and print again as the same texts. Near-linear in the
-// number of nodes. A graph that calls others is printed behind those.
+// Returns the graph as program text. Parsing the text gives the same graph, and printing that graph
+// gives the same text. The graphs that it calls are printed first. The time is nearly linear in the
+// number of nodes.
 std::string print(const Graph& graph);
-// With the version line of this release.
+// Returns all graphs of a module, after the version line of this release.
 std::string print(const Module& module);
-// One node, without indentation or end of line.
+// Returns one node, without indentation and end of line.
 std::string print(const Node& node, const Graph& graph, const NameTable& names);
 
-// The newest version of the language, which is what is printed.
+// The newest version of the language. The printer writes this version.
 inline constexpr int text_version = 1;
 
-// A name as program text: quoted if it must be.
+// Returns a name as program text, with quotes if it needs them.
 std::string name_text(std::string_view name);
 
-// What holds for every graph that anything but the parser and the passes sees.
+// Verification.
 
-// The invariants. Messages end in the number of the one that does not hold: "[V4]".
+// The invariants of graphs. The parser and the passes keep them. An error message ends with the
+// number of the violated invariant: "[V4]".
 //
 //   V1   There is at least one stage.
-//   V2   Every value that is named somewhere is in the graph's table.
-//   V3   A value is defined once: as an input or as a node's result.
-//   V4   It is used only after its definition: in the same stage or in a later one.
-//   V5   The table says in which stage it is defined.
-//   V6   A node's operator is one of the table, and its attributes are there.
-//   V7   A node has the operands its operator takes; only optional ones are `none`.
-//   V8   A handle is no input, no result, and no operand but the last one of `eval`.
-//   V9   The operator's type rule accepts the node; it gives as many results as the node has, of
-//        the types that the graph's table says. (Among others: numbers stand only where the rule
-//        allows them, and `grad` differentiates a 0-d floating value, or one with a cotangent of
-//        its type, with respect to floating values.)
-//   V10  An input has a name, which no other input of the graph has. A result has one, which no
-//        other result of the stage has, `none` included.
-//   V11  Sizes are never negative, names of dimensions can be written in a program, and the number
-//        of elements can be counted.
-//   V12  Names of dimensions that inputs, attributes and operands use are settled by inputs of the
-//        same stage or of an earlier one, or by the `count` of an earlier node.
-//   V13  Inputs that lie on a device lie on the same one.
-//   V14  A `call` knows its graph, which has one stage and does not call itself, not even through
-//        others, and is valid itself. It has no size that data decides.
-//   V15  A range is of a name that can be written, which no other range has, and is not empty.
+//   V2   Every value that is used is in the graph's table of values.
+//   V3   A value is defined once: as an input or as a result of a node.
+//   V4   A value is used only after its definition, in the same stage or in a later one.
+//   V5   The table contains the stage that defines the value.
+//   V6   The operator of a node is in the table of operators, and the node has its attributes.
+//   V7   A node has the operands that its operator requires; only optional ones are `none`.
+//   V8   A handle is no input, no result, and no operand except the last one of `eval`.
+//   V9   The operator's type rule accepts the node. The number and the types of its results are
+//        those in the graph's table. (The rule also decides where numbers may be operands. `grad`
+//        differentiates a 0-d floating value, or a value with a cotangent of its type, with respect
+//        to floating values.)
+//   V10  An input has a name that is unique in the graph. A result has a name that is unique in its
+//        stage, also if it is `none`.
+//   V11  Sizes are not negative, names of dimensions can be written in a program, and the number of
+//        bytes, without the named sizes, fits an int64.
+//   V12  Dimension names in inputs, attributes and operands are determined by inputs of the same or
+//        an earlier stage, or by the `count` of an earlier node.
+//   V13  All inputs on a device are on the same device.
+//   V14  The graph of a `call` is known and valid, and has one stage. It does not call itself, also
+//        not through other graphs. It has no size that data determine.
+//   V15  A range has a name that can be written and that no other range has. It is not empty.
 
-// Throws Error, with the node's place where the graph has a source, for the first invariant that
-// does not hold. Any graph can be given, however broken, as long as its pointers can be followed.
-// Near-linear in the number of nodes; does not recurse.
+// Throws Error for the first violated invariant, with the node's location if the graph has a
+// source. `graph` may be arbitrary data, as long as its pointers are valid. The time is nearly
+// linear in the number of nodes. Does not recurse.
 void verify(const Graph& graph);
 
-// The same without V9 and without the graphs that are called, for who has just made the types by
-// the type rules and has verified those graphs.
+// Like `verify`, without V9 and without the called graphs. For callers that inferred the types with
+// the type rules and have verified the called graphs.
 void verify_but_types(const Graph& graph);
 
-// Why a program cannot have an input of this type: "would be a handle…"; empty if it can (V8, V11,
-// V13).
+// Returns the reason why an input cannot have this type ("would be a handle…"), or an empty string
+// if it can (V8, V11, V13).
 std::string why_no_input(const Type& type);
 
-// Why an operator cannot have these operands, by their number (V7); empty if it can.
+// Returns the reason why an operator cannot have these operands, by their number (V7), or an empty
+// string.
 std::string why_wrong_operands(const Operator& op, std::span<const Operand> operands);
 
-// Calls may be nested this deep.
+// The deepest nesting of calls that is allowed.
 inline constexpr size_t deepest_call = 100;
 
 }  // namespace gradus::ir

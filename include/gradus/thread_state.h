@@ -1,5 +1,5 @@
-// What a thread's autograd work depends on beside its arguments. The engine gives the threads that
-// run a backward the state of the thread that asked for it.
+// The thread-local state of autograd. The threads of the engine that run a backward pass have the
+// state of the thread that started it.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ class Recorder;
 
 #pragma GCC visibility push(default)
 
-// A variable that has another value for a while.
+// Variables with another value in a scope.
 
 namespace gradus::autograd {
 
-// Until the end of the scope; then it is what it was before.
+// Sets a variable, and restores its value at the end of the scope.
 template <class T>
 class ValueGuard {
  public:
@@ -37,21 +37,23 @@ class ValueGuard {
 
 class Node;
 
+// Whether operations on variables are recorded.
 enum class GradMode : uint8_t {
   enabled,    // operations on variables that require gradients are recorded
-  no_grad,    // they are not
-  inference,  // nor may their results be recorded later
+  no_grad,    // operations are not recorded
+  inference,  // as no_grad, and the results cannot be recorded later
 };
 
-// How NaNs are looked for: see Node::apply's callers in engine_run.cpp.
+// The values that anomaly mode reports. The engine checks the gradients of each node
+// (docs/engine.md).
 enum class AnomalyMode : uint8_t { off, nan, nan_and_infinity };
 
-// Told of every node that runs, on the thread that runs it, between its pre-hooks and post-hooks;
-// and of the engine's step around it. Thread-safe.
+// Is notified of every node that runs, on the thread that runs the node, between its pre-hooks and
+// post-hooks, and of the engine's step around it. Must be thread-safe.
 class Profiler {
  public:
   virtual ~Profiler() = default;
-  // `forward_thread` numbers the thread that made the node.
+  // `forward_thread` is the number of the thread that made the node.
   virtual void node_begins(const Node& node, std::string_view name, uint64_t sequence_number,
                            uint64_t forward_thread) = 0;
   virtual void node_ends(const Node& node) = 0;
@@ -59,28 +61,29 @@ class Profiler {
   virtual void step_ends(const Node&) {}
 };
 
-// How often what is made can be differentiated, because some function cannot oftener.
+// The number of times that new nodes can be differentiated, because a function has a limit.
 struct OrderLimit final : RefCounted {
   OrderLimit(int n, std::string name) : left(n), function(std::move(name)) {}
   int left;
   std::string function;
 };
 
+// The state of one thread.
 struct ThreadState {
   GradMode mode = GradMode::enabled;
   AnomalyMode anomaly = AnomalyMode::off;
-  Ref<const OrderLimit> order_limit;   // of nodes made now; null: none
+  Ref<const OrderLimit> order_limit;   // of new nodes; null: no limit
   std::shared_ptr<Context> context;    // null: the default context
   std::shared_ptr<Profiler> profiler;  // may be null
-  std::shared_ptr<const void> user;    // carried along for the embedder; not looked at
-  Recorder* recorder = nullptr;        // told of all that runs; borrowed, may be null
-  std::function<void(const std::string&)> warnings;  // null: to the context's log
-  // In anomaly mode: where a node is made ("model.cpp:12"); null: not known.
+  std::shared_ptr<const void> user;    // data of the caller, which Gradus passes on
+  Recorder* recorder = nullptr;        // is notified of all operations; borrowed, may be null
+  std::function<void(const std::string&)> warnings;  // null: the log of the context
+  // In anomaly mode: returns the place where a node is made ("model.cpp:12"). Null: unknown.
   std::function<std::string()> place;
 };
 
-// This thread's; null until it is asked for. A variable that one file defines: of what a header
-// defines, a module that hides its symbols would have its own.
+// This thread's state; null until its first use. One source file defines the variable. If a header
+// defined it, a module with hidden symbols would have a separate one.
 extern constinit thread_local ThreadState* own_thread_state;
 ThreadState& make_thread_state();
 inline ThreadState& thread_state() {
@@ -91,7 +94,7 @@ const std::shared_ptr<Context>& current_context();
 inline GradMode grad_mode() { return thread_state().mode; }
 inline bool recording() { return thread_state().mode == GradMode::enabled; }
 
-// Sets the whole state (or a part) of this thread until the end of the scope.
+// Set the state of this thread, or a part of it, until the end of the scope.
 class StateGuard : ValueGuard<ThreadState> {
  public:
   explicit StateGuard(ThreadState state) : ValueGuard(thread_state(), std::move(state)) {}
@@ -101,11 +104,11 @@ class GradModeGuard : ValueGuard<GradMode> {
   explicit GradModeGuard(GradMode mode) : ValueGuard(thread_state().mode, mode) {}
 };
 
-// Something the user should know and may go on after: to this thread's `warnings`, or to the log of
-// its context. During a backward on another thread it is kept and replayed on the caller's.
+// Reports a warning to this thread's `warnings`, or to the log of its context. Warnings of a
+// backward pass on another thread are stored and reported on the calling thread.
 void warn(const std::string& message);
 
-// Numbers this thread: 1, 2, … in the order in which threads first ask.
+// The number of this thread: 1, 2, … in the order in which threads first call it.
 uint64_t thread_number();
 
 }  // namespace gradus::autograd

@@ -1,4 +1,4 @@
-// C++ functions over variables, recorded as programs.
+// Traces C++ functions over variables: records them as programs.
 #pragma once
 
 #include <functional>
@@ -13,77 +13,88 @@ struct TracedProgram;
 
 namespace gradus {
 
-// Takes and gives any number of variables.
+// A function from any number of variables to any number of variables.
 using VariableFunction =
     std::function<autograd::Variables(std::span<const autograd::Variable> inputs)>;
 
+// Options of a trace.
 struct TraceOptions {
-  // So many derivative stages are recorded, each while a backward runs.
+  // The number of derivative stages. Each is recorded while a backward pass runs.
   int order = 0;
   std::string name = "traced";
-  // In the program; empty: x0, x1, … and y0, y1, …
+  // Names in the program. Empty: x0, x1, … and y0, y1, …
   std::vector<std::string> inputs, outputs;
-  // Whether `trace` itself runs the backwards, with random cotangents. Otherwise the user does.
+  // Whether `trace` runs the backward passes, with random cotangents. If false, the caller runs
+  // them.
   bool run_backward = false;
-  // Whether no values are computed: results have types and, where they are read as memory, zeros,
-  // and are of no use outside the trace. `f` runs a second time, with values, where it calls a
-  // function that needs them.
+  // Whether to compute no values. Results then have types; where they are read as memory they are
+  // zeros, and they must not be used outside the trace. If `f` calls a function that needs values,
+  // `f` runs a second time, with values.
   bool shapes_only = false;
 };
 
-// A program as far as it is recorded. Copies share it. Thread-safe.
+// A recorded program, of which later stages may still be missing. Copies share the program.
+// Thread-safe. The functions of a default-constructed trace throw Error.
 class Trace {
  public:
-  // How many derivatives it is to have, and whether the stages for them are all there.
+  // The number of derivative stages, and whether all of them are recorded.
   int order() const;
   bool complete() const;
-  // The stages that are there. Their signature is that of `differentiate`, for the inputs that
-  // required gradients; sizes are the numbers that they were; an input that was undefined is left
-  // out of stage 0.
+  // The recorded stages. Inputs and results are those of `differentiate`, for the inputs that
+  // required gradients. Sizes are the recorded numbers. Stage 0 has no input for an undefined
+  // variable.
   ir::Graph graph() const;
-  // All stages, compiled. Throws Error if some are not recorded yet, saying what to do; or what
-  // cannot be done any more, since the outputs whose backward would record them are gone.
+  // Returns the compiled program. Throws Error if a stage is missing. The message says how to
+  // record it, or that this is impossible because the variables of the recording were destroyed.
   std::shared_ptr<const Code> code() const;
 
-  // Names of the cotangents that did not arrive when their stage was recorded.
+  // Names of the cotangents that were absent when their stage was recorded.
   std::vector<std::string> absent_cotangents() const;
 
-  // Runs the program in the function's place, as one node of the inputs' graph.
-  // Throws Error as `code` and State::run do, and where flags differ from the recording's, naming
-  // the input: one that is undefined or not, requires a gradient or not (where gradients are
-  // recorded). A cotangent that was absent must be absent when stage k runs; any may be.
+  // Runs the program in place of the function, as one node of the inputs' graph. Throws Error as
+  // `code` and State::run do, and for inputs that differ from the recorded ones: their number,
+  // whether an input is defined and, in gradient mode, whether it requires a gradient. The message
+  // names the input. A cotangent that was absent in the recording must be absent when its stage
+  // runs. The other cotangents may be absent.
   autograd::Variables operator()(std::span<const autograd::Variable> inputs) const;
 
  private:
   friend Trace trace_of(std::shared_ptr<interpreter::TracedProgram> program);
-  interpreter::TracedProgram& program() const;  // Error for a default-made one
+  interpreter::TracedProgram& program() const;  // Error for a default-constructed trace
   std::shared_ptr<interpreter::TracedProgram> program_;
 };
 
+// The results of `trace`.
 struct Traced {
   Trace trace;
-  // What the function gave. A backward from these, by whoever and whenever, is recorded as stage 1;
-  // with create_graph one from its gradients as stage 2, and so on. One that is run again records
-  // its stage anew, and what was recorded beyond it goes. Everything that the stages left needs is
-  // kept as long as the outputs (or their gradients) are.
+  // The results of the function. A backward pass from them is recorded as stage 1. With
+  // create_graph, a backward pass from its gradients is recorded as stage 2, and so on. Running a
+  // pass again replaces its stage and removes the later stages. The values that missing stages need
+  // are kept as long as the outputs (or their gradients) exist.
   autograd::Variables outputs;
 };
 
-// Runs `f` on `inputs` and records it: operators, constants (copied), calls of registered functions
-// (call_function), nested `grad` calls, at any depth. `f` runs on this thread, in a context with an
-// engine of its own.
+// Runs `f` on `inputs` and records its operators, constants (copied), calls of registered functions
+// (call_function) and nested calls of `grad`, at any depth. `f` runs on the calling thread, in a
+// context with a separate engine.
 //
-// Whatever would be lost is an Error that says so: a value that is read back (Tensor::item,
-// to_doubles, copy, …; what is read through Tensor::data cannot be seen), sizes that data decides,
-// variables that require gradients and are no inputs, custom functions that are not registered,
-// backwards that accumulate, writing in place, other programs.
-// Throws Error for inputs and outputs that no program can have, and whatever `f` throws.
+// A program cannot represent the following operations. Each throws an Error that names it.
+//   reading the value of a variable (Tensor::item, to_doubles, copy, …); reading through
+//     Tensor::data is not detected
+//   sizes that data determine
+//   variables that require gradients and are no inputs
+//   custom functions that are not registered
+//   backward passes that accumulate
+//   writing in place
+//   calls of other programs
+// Throws Error also for inputs and outputs that a program cannot have. Exceptions of `f` are passed
+// on.
 Traced trace(const VariableFunction& f, std::span<const autograd::Variable> inputs,
              const TraceOptions& options = {});
 
-// Runs `f` and the program on these inputs (others than those recorded say more), at every order,
-// with the same random cotangents. Throws Error that names the first result whose bits differ, or
-// as Trace::code and Trace's call do.
+// Runs `f` and the program on these inputs, at every order, with the same random cotangents. Use
+// inputs that differ from the recorded ones. Throws Error, which names the first result whose bits
+// differ, and as Trace::code and the call of a Trace do.
 void verify(const Trace& trace, const VariableFunction& f,
             std::span<const autograd::Variable> inputs);
 

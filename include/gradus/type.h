@@ -1,4 +1,4 @@
-// Types of values, and the expressions that their sizes are.
+// Types of values, and dimension expressions.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +21,21 @@ class DimExpression;
 
 #pragma GCC visibility push(default)
 
-// Dimension expressions: sizes of tensors as polynomials over named sizes.
+// Dimension expressions: sizes of tensors, as polynomials of named sizes.
 
 namespace gradus::ir {
 
-// Sizes bound to names, known while a stage runs.
+// The sizes of names, which are known while a stage runs.
 class DimEnvironment {
  public:
   virtual ~DimEnvironment() = default;
   virtual std::optional<int64_t> find(std::string_view symbol) const = 0;
 };
 
-// An immutable integer expression in canonical form (a sum of products of names, `//`, `max` and
-// `min` terms, sorted), so that equal polynomials compare equal: N + M == M + N. Constants take no
-// heap. Thread-safe to copy and read.
-// Arithmetic throws Error when a coefficient overflows or an expression becomes absurdly large.
+// An immutable integer expression in canonical form: a sorted sum of products of names, `//`, `max`
+// and `min` terms. Equal polynomials therefore compare equal: N + M == M + N. Constants use no heap
+// memory. Thread-safe to copy and read. Arithmetic throws Error if a coefficient overflows or the
+// expression becomes too large.
 class Dim {
  public:
   Dim(int64_t value = 0) : value_(value) {}  // NOLINT: a size is often a plain number
@@ -45,35 +45,36 @@ class Dim {
   std::optional<int64_t> constant() const {
     return expression_ ? std::nullopt : std::optional<int64_t>(value_);
   }
-  // The constant; only where is_constant().
+  // The constant. Valid only if is_constant().
   int64_t value() const { return value_; }
-  // The name if this is a bare name, else empty.
+  // The name, if the expression is only a name; otherwise empty.
   std::string_view symbol_name() const;
 
   friend GRADUS_PUBLIC Dim operator+(const Dim& a, const Dim& b);
   friend GRADUS_PUBLIC Dim operator-(const Dim& a, const Dim& b);
   friend GRADUS_PUBLIC Dim operator*(const Dim& a, const Dim& b);
-  // Rounds towards minus infinity; division by a constant zero is an Error.
+  // Rounds toward minus infinity. Throws Error for a division by the constant zero.
   friend GRADUS_PUBLIC Dim floor_div(const Dim& a, const Dim& b);
   friend GRADUS_PUBLIC Dim max(const Dim& a, const Dim& b);
   friend GRADUS_PUBLIC Dim min(const Dim& a, const Dim& b);
-  // Structural equality of canonical forms: true proves equality, false proves nothing unless both
-  // are constant.
+  // Equality of canonical forms. True proves that the values are equal. False proves nothing,
+  // unless both are constant.
   friend GRADUS_PUBLIC bool operator==(const Dim& a, const Dim& b);
 
-  // True proves that the value is never negative (names stand for sizes, which are not); false
-  // proves nothing unless the expression is constant.
+  // True proves that the value is never negative (names stand for sizes). False proves nothing,
+  // unless the expression is constant.
   bool known_nonnegative() const;
 
-  // As program text: "N", "2*N + 1", "max(N, M) // 2".
+  // Returns program text: "N", "2*N + 1", "max(N, M) // 2".
   std::string to_string() const;
-  // Throws Error for a name without a size, a division by zero, an overflow.
+  // Returns the value. Throws Error for a name without a size, a division by zero, and an overflow.
   int64_t evaluate(const DimEnvironment& sizes) const;
-  // Calls `each` with every name, possibly more than once.
+  // Calls `each` with every name, possibly several times.
   void for_each_symbol(const std::function<void(std::string_view)>& each) const;
-  // Replaces names; names for which `replace` gives nullopt stay.
+  // Replaces names. A name for which `replace` returns nullopt remains.
   Dim substitute(const std::function<std::optional<Dim>(std::string_view)>& replace) const;
-  // If the expression is coefficient * name + rest with the name nowhere else: those.
+  // Returns coefficient and rest, if the expression is coefficient * name + rest and contains the
+  // name nowhere else.
   struct Linear;
   std::optional<Linear> linear_in(std::string_view symbol) const;
 
@@ -99,22 +100,23 @@ struct Dim::Linear {
 
 using Dims = SmallVector<Dim, 3>;
 
-// "[N, 2*M]"
+// Returns the sizes as text: "[N, 2*M]".
 std::string to_string(std::span<const Dim> dims);
-// The product of all sizes.
+// Returns the product of all sizes.
 Dim numel(std::span<const Dim> dims);
 bool all_constant(std::span<const Dim> dims);
 
 // Types of values.
 
-// What the values are that the ranks of a group hold for one value of a program.
+// How the ranks of a group hold one value of a program.
 enum class Sharing : uint8_t {
-  replicated,  // the same on all of them
-  varying,     // each its own
-  partial,     // parts, whose sum is the value that is meant
+  replicated,  // the same value on all ranks
+  varying,     // a separate value on each rank
+  partial,     // addends, whose sum over the ranks is the value
 };
 
-// By group, in the order of names; those that are replicated are left out. Never changed.
+// The sharing over each group, in the order of names, without groups over which the value is
+// replicated. Immutable.
 struct Placement : RefCounted {
   struct Entry {
     std::string group;
@@ -129,21 +131,22 @@ struct Placement : RefCounted {
 enum class TypeKind : uint8_t { tensor, handle };
 struct HandleSignature;
 struct Type;
-// Whether both are shared likewise over every group.
+// Whether both types have the same sharing over every group.
 bool same_sharing(const Type& a, const Type& b);
 
-// f32[N, 3], or the handle that an opaque function leaves for `eval`.
+// The type of a tensor, such as f32[N, 3], or of a handle, which an opaque function returns for
+// `eval`.
 struct Type {
   DType dtype = DType::f32;
   TypeKind kind = TypeKind::tensor;
   Device device;
   Dims dims;
-  Ref<const HandleSignature> signature;  // of a handle made by a node; null for tensors
+  Ref<const HandleSignature> signature;  // of a handle that a node makes; null for tensors
   Ref<const Placement> placement;        // null: replicated over every group
 
   Type() = default;
   Type(DType d, Dims sizes, Device where = {}) : dtype(d), device(where), dims(std::move(sizes)) {}
-  // A handle that is only said to be one, as a program's text does.
+  // A handle without a signature, as in program text.
   static Type handle() {
     Type t;
     t.kind = TypeKind::handle;
@@ -156,7 +159,7 @@ struct Type {
   int rank() const { return static_cast<int>(dims.size()); }
   Sharing sharing(std::string_view group) const;
   void set_sharing(std::string_view group, Sharing sharing);
-  // Handles are equal if their signatures take and yield the same.
+  // Handles are equal if their signatures have the same inputs and outputs.
   friend bool operator==(const Type& a, const Type& b) {
     return a.dtype == b.dtype && a.kind == b.kind && a.device == b.device && a.dims == b.dims &&
            (a.signature == b.signature || same_signature(a, b)) &&
@@ -167,13 +170,13 @@ struct Type {
   static bool same_signature(const Type& a, const Type& b);
 };
 
-// What an `eval` of a handle takes and yields. All types are of tensors.
+// The operands and results of an `eval` of a handle. All types are types of tensors.
 struct HandleSignature : RefCounted {
-  std::vector<Type> outputs;  // the floating outputs, whose cotangents it takes
-  std::vector<Type> inputs;   // the differentiable inputs, whose gradients it yields
-  int order = 0;              // how many more derivatives there are; an `eval` needs one
-  int declared = 0;           // how many there are of the function, for messages
-  std::string function;       // whose derivatives they are
+  std::vector<Type> outputs;  // the floating outputs, whose cotangents are operands
+  std::vector<Type> inputs;   // the differentiable inputs, whose gradients are results
+  int order = 0;              // number of further derivatives; an `eval` needs at least one
+  int declared = 0;           // number of derivatives of the function, for messages
+  std::string function;       // the name of the function
 
   HandleSignature() = default;
   HandleSignature(HandleSignature&& o) noexcept
@@ -185,9 +188,10 @@ struct HandleSignature : RefCounted {
         function(std::move(o.function)) {}
 };
 
-// As program text: "f64[N, 3]", "f32[2]@cuda:0", "f32[2] varying(data)", "handle".
+// Returns program text: "f64[N, 3]", "f32[2]@cuda:0", "f32[2] varying(data)", "handle".
 std::string to_string(const Type& type);
-// The type of its cotangents: a part of a sum has the cotangent of the sum, which all ranks know.
+// The type of the value's cotangent. The cotangent of a partial value is that of the sum, so it is
+// replicated.
 Type cotangent_type(Type type);
 
 }  // namespace gradus::ir

@@ -1,5 +1,5 @@
-// Values as derivative rules and compositions see them: an operation on values is emitted into the
-// world they live in. In a graph's world it appends a node, in the engine's it runs.
+// The values of derivative rules and compositions. An operation on values is emitted into the world
+// of the values: the world of a graph appends a node, the world of variables runs the operator.
 #pragma once
 
 #include <memory>
@@ -18,16 +18,16 @@ using ir::Operator;
 using ir::Type;
 class World;
 
-// An operand of an operator that runs at once: a tensor, a number, or none.
+// An operand of an operator that runs at once: none, a tensor, or a number.
 using EagerOperand = std::variant<std::monostate, Tensor, ir::Number>;
 
-// A tensor of some world, a number (an operand written as one), or undefined (a gradient that is
-// structurally zero). Cheap enough to pass by const reference and to return.
+// A tensor of a world, a number that is an operand, or undefined (a gradient that is structurally
+// zero). Values are cheap to copy.
 struct Value {
-  World* world = nullptr;         // null for numbers and undefined ones
-  ir::Operand operand;            // a graph's value, or the number
+  World* world = nullptr;         // null for numbers and undefined values
+  ir::Operand operand;            // a value of a graph, or the number
   Type type;                      // of a tensor
-  Ref<const RefCounted> payload;  // what an eager world keeps
+  Ref<const RefCounted> payload;  // data of a world that runs operators at once
 
   static Value number(double f) { return Value{nullptr, ir::Number::of(f), {}, {}}; }
   static Value number(int64_t i) { return Value{nullptr, ir::Number::of(i), {}, {}}; }
@@ -41,7 +41,7 @@ struct Value {
     return std::holds_alternative<ir::Number>(operand) || std::holds_alternative<Dim>(operand);
   }
   bool is_tensor() const { return world != nullptr; }
-  // The number's value where it is known when compiling.
+  // The value of a number that is known at compile time.
   std::optional<double> constant() const;
   const Dims& dims() const { return type.dims; }
   int rank() const { return type.rank(); }
@@ -49,60 +49,62 @@ struct Value {
   ir::OperandType operand_type() const;
 };
 
+// The target of emitted operators.
 class World {
  public:
   virtual ~World() = default;
-  // One value per result. Throws Error as the type rule does.
+  // Emits an operator, and returns one value per result. Throws Error as the type rule does.
   virtual SmallVector<Value, 2> emit(const Operator& op, Attributes attributes,
                                      std::span<const Value> operands) = 0;
-  // The same with so many results: an opaque operator's last one may be its handle. A world without
-  // handles has only the others.
+  // The same with a number of results. The last result of an opaque operator may be its handle. A
+  // world without handles returns only the other results.
   virtual SmallVector<Value, 2> emit_results(const Operator& op, Attributes attributes,
                                              std::span<const Value> operands, size_t results);
-  // What a 0-d bool is, in a world that has values.
+  // The value of a 0-d bool. nullopt in a world without values.
   virtual std::optional<bool> truth(const Value& value);
-  // What is emitted while the result lives belongs to this step of a loop that is emitted step by
-  // step. Null in a world that does not name them.
+  // Nodes that are emitted while the result exists belong to this step of a loop whose steps are
+  // emitted one by one. Null in a world that does not use this.
   virtual std::shared_ptr<void> enter_step(std::string_view loop, size_t step);
 };
 
-// A call of a derivative rule: given operands x, results y and their cotangents dy, the rule gives
-// one gradient per wanted operand. The caller undoes broadcasting, casts back to the operand's
-// dtype, and adds up; a rule need not. A gradient not given is structurally zero.
-// Rules select, they never branch on data; they name temporaries, because the order in which
-// compilers evaluate operands differs.
+// A call of a derivative rule. For operands x, results y and their cotangents dy, the rule gives
+// one gradient per wanted operand. A gradient that is not given is structurally zero. The caller
+// undoes broadcasting, converts to the dtype of the operand, and adds contributions. A rule selects
+// values with operators and does not branch on data. It names temporaries, because compilers
+// evaluate operands in different orders.
 struct VjpCall {
   const Operator& op;
   World& world;
   std::span<const Value> operands;
   std::span<const Value> results;
-  std::span<const Value> cotangents;  // undefined where no cotangent arrives
+  std::span<const Value> cotangents;  // undefined if no cotangent arrives
   const Attributes& attributes;
-  std::span<const bool> wanted;     // floating tensor operands whose gradient is asked for
+  std::span<const bool> wanted;     // floating tensor operands whose gradient is requested
   SmallVector<Value, 4> gradients;  // one per operand
 
-  // Operands and results as values (saved for the derivative), or by type only (not saved).
+  // Operands and results as values, which are then saved for the derivative, or their types only,
+  // which are not.
   const Value& x(size_t i = 0) const { return operands[i]; }
   const Value& y(size_t i = 0) const { return results[i]; }
   const Type& x_type(size_t i = 0) const { return operands[i].type; }
   const Type& y_type(size_t i = 0) const { return results[i].type; }
   bool given(size_t i) const { return i < operands.size() && operands[i].defined(); }
   bool wants(size_t i) const { return i < wanted.size() && wanted[i]; }
-  // The cotangent of result i, zeros where none arrives. has_dy tells.
+  // The cotangent of result i, or zeros if it is undefined. has_dy returns whether it is defined.
   Value dy(size_t i = 0);
   bool has_dy(size_t i = 0) const { return cotangents[i].defined(); }
   template <class A>
   const A& attr() const {
     return attributes_as<A>(attributes);
   }
-  // `make` is called only if the gradient is wanted.
+  // Sets the gradient of operand i to `make()`, if it is wanted.
   template <class F>
   void give(size_t i, F make) {
     if (wants(i)) gradients[i] = make();
   }
 };
 
-// A call of a composition: operands in, results pushed in order.
+// A call of a composition. It reads operands and appends results in order.
 struct ComposeCall {
   const Operator& op;
   World& world;
@@ -123,7 +125,7 @@ struct ComposeCall {
   }
 };
 
-// A world that only infers types: the type rule of compositions, and a dry run of rules.
+// A world that only infers types, for the type rules of compositions and dry runs of rules.
 class TypeWorld final : public World {
  public:
   explicit TypeWorld(std::vector<ir::DimEquality>* equalities = nullptr)

@@ -1,4 +1,4 @@
-// Variables: tensors that take part in differentiation.
+// Variables: tensors with their places in the autograd graph.
 #pragma once
 
 #include <functional>
@@ -14,22 +14,24 @@ namespace gradus::autograd {
 
 class Variable;
 struct VariableBody;
+// Called with a gradient. A defined result replaces the gradient.
 using TensorHook = std::function<Variable(const Variable& gradient)>;
-// Runs after a leaf's gradient was accumulated.
+// Called after a gradient was accumulated into a leaf.
 using PostAccumulateHook = std::function<void(const Variable& leaf)>;
 
-// What only leaves and variables with hooks need.
+// The data that only leaves and variables with hooks have.
 struct VariableExtras {
   mutable std::mutex mutex;
   Ref<VariableBody> grad;
-  Node* accumulator = nullptr;  // weak: its destructor takes the mutex and clears this
+  Node* accumulator = nullptr;  // weak: its destructor locks the mutex and sets null
   Ref<Anchor<VariableBody>> anchor;
-  // Of a leaf; others' lie in their node.
+  // Hooks of a leaf. Those of other variables are in their node.
   std::vector<std::pair<uint64_t, std::shared_ptr<const TensorHook>>> hooks;
   std::vector<std::pair<uint64_t, std::shared_ptr<const PostAccumulateHook>>> post_accumulate;
   bool retains_grad = false;
 };
 
+// The data that the handles of one variable share.
 struct VariableBody final : RefCounted, pool::Object {
   VariableBody(Tensor t, Edge e) : data(std::move(t)), edge(std::move(e)) {}
   ~VariableBody() override;
@@ -42,14 +44,16 @@ struct VariableBody final : RefCounted, pool::Object {
   std::atomic<VariableExtras*> lazy_extras{nullptr};  // owned
 };
 
-// A value handle, as Tensor is: copying shares. Undefined where default-made. Handles may be copied
-// from any thread; one handle is not for two threads at once.
+// A handle: a copy refers to the same variable. A default-constructed variable is undefined.
+// Handles may be copied on any thread; one handle must not be used on two threads at the same time.
 class Variable {
  public:
   Variable() = default;
-  // A leaf. Throws Error for requires_grad of a tensor that is not floating.
+  // A leaf. Throws Error for an undefined tensor, and for requires_grad of a tensor that is not
+  // floating or in inference mode.
   explicit Variable(Tensor data, bool requires_grad = false);
-  // The result of a function: `edge` is where its cotangent goes; empty: a constant.
+  // The result of a function. `edge` is the node and input that take its cotangent; an empty edge
+  // makes a constant. Throws Error for an edge of a tensor that is not floating.
   Variable(Tensor data, Edge edge);
 
   bool defined() const { return static_cast<bool>(body_); }
@@ -58,39 +62,44 @@ class Variable {
   DType dtype() const { return data().dtype(); }
   std::span<const int64_t> shape() const { return data().shape(); }
 
+  // Whether it is a leaf with requires_grad, or a result with an edge.
   bool requires_grad() const;
-  // Only of a leaf; see the constructor.
+  // Throws Error for a variable that is not a leaf, and like the constructor.
   void set_requires_grad(bool on);
   bool is_leaf() const { return !body_->edge.valid(); }
-  // The node that takes its cotangent; null for a leaf.
+  // The node that takes its cotangent. Null for a leaf.
   const Ref<Node>& grad_fn() const { return body_->edge.node; }
   uint32_t output_number() const { return body_->edge.input; }
-  // Where its gradient goes: grad_fn's input; for a leaf that requires one its accumulator (one per
-  // living leaf); empty otherwise.
+  // The edge to which its gradient flows: the input of grad_fn, or the accumulator of a leaf that
+  // requires a gradient (one for each living leaf). Otherwise empty.
   Edge gradient_edge() const;
-  // The same values, not differentiated. Shares storage.
+  // Returns a leaf with the same tensor, which requires no gradient.
   Variable detach() const;
   bool is_inference() const { return body_->inference; }
 
-  // The gradient that was accumulated into a leaf, or kept by `retain_grad`; may be undefined.
+  // The gradient that was accumulated into a leaf or kept by `retain_grad`. May be undefined.
   Variable grad() const;
+  // Replaces the gradient. Throws Error if its dtype or shape differs from the variable's.
   void set_grad(Variable grad);
-  // Has the gradient of a result kept where it passes. Nothing for a leaf.
+  // Keeps the gradient of a result in `grad` when a backward pass computes it. Does nothing for a
+  // leaf. Throws Error for a variable that requires no gradient.
   void retain_grad();
   bool retains_grad() const;
 
-  // Called with each gradient that arrives, before anything else sees it; a defined result replaces
-  // it (same shape, dtype, device). Returns a key for `remove_hook`. A hook that holds its own
-  // variable keeps it until it is removed or, for a result, its graph is released: hold a
-  // WeakVariable instead.
+  // Registers a hook that is called with each gradient of the variable, before other hooks and
+  // nodes see it. A defined result replaces the gradient and must have its shape, dtype and device.
+  // Returns a key for `remove_hook`. Throws Error for a variable that requires no gradient. A hook
+  // that holds its own variable keeps the variable alive until the hook is removed or, for a
+  // result, the graph is released; hold a WeakVariable instead.
   uint64_t register_hook(TensorHook hook);
   bool remove_hook(uint64_t key);
-  // Only of a leaf that requires gradients.
+  // Registers a hook of a leaf that requires a gradient. Throws Error for other variables.
   uint64_t register_post_accumulate_hook(PostAccumulateHook hook);
   bool remove_post_accumulate_hook(uint64_t key);
 
-  // Accumulates d(sum of this times cotangent)/d(leaf) into every leaf that it depends on.
-  // `cotangent` may be undefined for a 0-d variable: one.
+  // Accumulates d(sum of this variable times cotangent)/d(leaf) into every leaf on which the
+  // variable depends. An undefined `cotangent` of a 0-d variable is 1. Throws like
+  // autograd::backward.
   void backward(const Variable& cotangent = {}, bool keep_graph = false,
                 bool create_graph = false) const;
 
@@ -106,7 +115,8 @@ class Variable {
   Ref<VariableBody> body_;
 };
 
-// Does not keep the variable alive.
+// A reference that does not keep the variable alive. `lock` returns an undefined variable if the
+// variable was destroyed.
 class WeakVariable {
  public:
   WeakVariable() = default;
@@ -117,13 +127,13 @@ class WeakVariable {
   Ref<Anchor<VariableBody>> anchor_;
 };
 
-// Edges that a function of these variables has: one per variable.
+// Returns the gradient edges of the variables, one for each.
 SmallVector<Edge, 2> collect_next_edges(std::span<const Variable> variables);
-// A result of `node`: adds an input to the node for it. Undefined for an undefined tensor, whose
-// input is marked so.
+// Makes a result of `node`, and adds an input for it to the node. For an undefined tensor, marks
+// the input as undefined and returns an undefined variable.
 Variable create_gradient_edge(Tensor data, const Ref<Node>& node);
 bool any_variable_requires_grad(std::span<const Variable> variables);
-// Number of variables alive in the process, for tests of leaks.
+// The number of variables that exist in the process. For tests of leaks.
 size_t living_variables();
 
 }  // namespace gradus::autograd

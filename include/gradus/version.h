@@ -1,4 +1,4 @@
-// The release.
+// The version of this release.
 #pragma once
 
 #define GRADUS_VERSION_MAJOR 0

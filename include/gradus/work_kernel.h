@@ -1,4 +1,4 @@
-// Executable code for a piece of work, as a backend makes it.
+// The code of a piece of work, which a backend makes.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,23 @@
 
 namespace gradus::work {
 
-// What a kernel may use while it runs.
+// Resources of a kernel during a call.
 struct KernelScope {  // one per call
   WorkerPool& workers;
-  std::byte* scratch;          // as many bytes as the kernel asked for, 64-byte aligned
-  Context* context = nullptr;  // whose groups of ranks it speaks to; null where no kernel does
-  // The same with other scratch memory.
+  std::byte* scratch;  // of the size that the kernel states, aligned to 64 bytes
+  // The context of the groups of ranks with which the kernel communicates. May be null if there are
+  // none.
+  Context* context = nullptr;
+  // The same resources with other scratch memory.
   KernelScope with(std::byte* memory) const { return {workers, memory, context}; }
 };
 
-// Runs a piece of work. `args` are pointers to the first elements: operands in order (absent ones
-// null), then results. Throws Error for bad values (an index out of range).
+// Runs a piece of work. `args` are the addresses of the first elements of the operands, in order
+// (null: absent), then of the results. Throws Error for invalid values, such as an index out of
+// range.
 using KernelFunction = void (*)(const void* parameters, std::byte* const* args, KernelScope& scope);
 
-// Immutable, for any number of threads. `run` is null where there is nothing to do.
+// The code of a piece of work. Immutable and thread-safe. `run` is null if there is nothing to do.
 struct Kernel {
   KernelFunction run = nullptr;
   std::shared_ptr<const void> parameters;
@@ -31,7 +34,7 @@ struct Kernel {
   static Kernel of(KernelFunction run, P parameters, size_t scratch_bytes = 0) {
     return {run, std::make_shared<const P>(std::move(parameters)), scratch_bytes};
   }
-  // Of a function that takes parameters of their own type: run(parameters, args, scope).
+  // Takes a function with typed parameters: run(parameters, args, scope).
   template <auto run, class P>
   static Kernel of(P parameters, size_t scratch_bytes = 0) {
     auto typed = [](const void* p, std::byte* const* args, KernelScope& scope) {

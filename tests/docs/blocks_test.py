@@ -8,6 +8,11 @@ A fence says what its block is:
     ```sh                 commands, run there; `gradus` is the tool that was built; a comment
                           before the fence, <!-- setup ... -->, brings what they need
     ```text output        what the commands or the script above printed, to the letter
+    ```ir swing.ir fails  a program that `gradus verify` rejects
+    ```sh fails [STATUS]  commands, the last of which fails with exit status STATUS, or 1
+    ```python fails       code that raises
+                          An output block follows each of these three. It has the whole message:
+                          both outputs of the commands, and the exception without its traceback
     ```cpp                statements, compiled into a function and run, after such a comment's
     ```cpp continues      more statements of the same function
     ```cpp declarations   what stands outside of functions, seen by the page's blocks after it
@@ -45,6 +50,11 @@ class Block:
     def fail(self, message):
         faults.append(f"{self.where}: {message}")
 
+    def status(self):
+        """The exit status that its commands have to give."""
+        fails = re.fullmatch(r"(?:[\w-]+\.ir )?fails(?: (\d+))?", self.says)
+        return int(fails[1] or 1) if fails else 0
+
     def count(self, kind=None):
         kind = kind or self.language
         counts[kind] = counts.get(kind, 0) + 1
@@ -72,26 +82,34 @@ def blocks_of(page):
 
 def environment():
     path = f"{GRADUS.parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "LC_ALL": "C.UTF-8", "EXAMPLES": str(SOURCE / "examples")}
+    # Where the tool is sanitised, memory that cannot be had is the tool's error.
+    asan = os.environ.get("ASAN_OPTIONS", "") + ":allocator_may_return_null=1"
+    return {**os.environ, "PATH": path, "LC_ALL": "C.UTF-8", "EXAMPLES": str(SOURCE / "examples"),
+            "ASAN_OPTIONS": asan}
 
 
 def run_commands(block, folder):
+    """What they printed: of commands that fail, on standard error, too."""
     for text in filter(None, (block.setup, block.text)):
+        status = block.status() if text is block.text else 0
         run = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=folder, text=True,
                              stdin=subprocess.DEVNULL, capture_output=True, env=environment())
-        if run.returncode:
+        if run.returncode != status:
             block.fail(f"exit status {run.returncode}\n{run.stdout}{run.stderr}")
-    return run.stdout
+    return run.stdout + run.stderr if status else run.stdout
 
 
 def save_program(block, folder):
-    if not re.fullmatch(r"[\w-]+\.ir", block.says):
+    """What `gradus verify` printed of it."""
+    name = block.says.removesuffix(" fails")
+    if not re.fullmatch(r"[\w-]+\.ir", name):
         block.fail("a program needs a name: ```ir NAME.ir")
-        return
-    (folder / block.says).write_text(block.text)
-    run = subprocess.run([GRADUS, "verify", block.says], cwd=folder, text=True, capture_output=True)
-    if run.returncode:
-        block.fail(run.stderr)
+        return None
+    (folder / name).write_text(block.text)
+    run = subprocess.run([GRADUS, "verify", name], cwd=folder, text=True, capture_output=True)
+    if run.returncode != block.status():
+        block.fail(f"exit status {run.returncode}\n{run.stderr}")
+    return run.stdout + run.stderr
 
 
 def same(a, b):
@@ -100,22 +118,28 @@ def same(a, b):
     return tidy(a) == tidy(b)
 
 
+def exception_of(printed):
+    """The exception that ended a run of Python, without its traceback, whose lines are indented."""
+    _, _, last = printed.rpartition("Traceback (most recent call last):\n")
+    return re.sub(r"\A(?: .*\n)*", "", last)
+
+
 def run_python(block, folder):
-    """What it printed; None where there is no module."""
+    """What it printed, or the exception of code that raises; None where there is no module."""
     module = os.environ.get("GRADUS_PYTHON", "")
     if not module:
         block.count("python, left out: there is no module")
         return None
     what = ["-c", block.text]
-    if block.says:
+    if block.says.endswith(".py"):
         (folder / block.says).write_text(block.text)
         what = [block.says]
     run = subprocess.run([sys.executable, *what], cwd=folder, text=True,
                          capture_output=True, env={**environment(), "PYTHONPATH": module})
-    if run.returncode:
-        block.fail(run.stdout + run.stderr)
+    if run.returncode != block.status():
+        block.fail(f"exit status {run.returncode}\n{run.stdout}{run.stderr}")
     block.count()
-    return run.stdout
+    return exception_of(run.stderr) if block.status() else run.stdout
 
 
 class Program:
@@ -181,15 +205,18 @@ def run_page(page, program):
     folder.mkdir(parents=True, exist_ok=True)
     program.begin_page()
     printed, left_out = None, False
-    for block in blocks_of(page):
+    blocks = blocks_of(page)
+    for block, following in zip(blocks, [*blocks[1:], None]):
+        if block.status() and not (following and following.says == "output"):
+            block.fail("an output block has to follow, with the message")
         if block.says.startswith("not run"):
             if not re.match(r"not run: \S+ \S+", block.says):
                 block.fail("say why it is not run")
             block.count("not run")
         elif block.language == "ir":
-            save_program(block, folder)
+            printed, left_out = save_program(block, folder), False
             block.count()
-        elif block.language == "sh" and not block.says:
+        elif block.language == "sh" and re.fullmatch(r"(fails( \d+)?)?", block.says):
             printed, left_out = run_commands(block, folder), False
             block.count()
         elif block.language == "text" and block.says == "output":
@@ -202,7 +229,7 @@ def run_page(page, program):
         elif block.language == "cpp" and block.says in ("", "continues", "declarations"):
             program.add(block, folder)
             block.count()
-        elif block.language == "python" and re.fullmatch(r"([\w-]+\.py)?", block.says):
+        elif block.language == "python" and re.fullmatch(r"([\w-]+\.py|fails)?", block.says):
             printed = run_python(block, folder)
             left_out = printed is None
         elif block.language != "text" or block.says:

@@ -1,10 +1,11 @@
-// erf, erfc.
+// erf and erfc.
 //
-// erf: x + x P(x^2) for |x| < 1, and 1 - e^-Q(|x|) beyond with Q near -log(erfc). erfc: 1 - erf(x)
-// for |x| <
-// 1/2, beyond e^(-x^2) erfcx(x), where erfcx(x) (1 + 2x)
-// is a polynomial in t = (x - k) / (x + k) (M. M. Shepherd and J. G. Laframboise, "Chebyshev
-// approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf", Math. Comp. 36, 1981), minimax here.
+// erf: x + x P(x^2) for |x| < 1, otherwise 1 - e^-Q(|x|) with Q near -log(erfc).
+//
+// erfc: 1 - erf(x) for |x| < 1/2, otherwise e^(-x^2) erfcx(x), where erfcx(x) (1 + 2x) is a
+// polynomial in t = (x - k) / (x + k) (M. M. Shepherd and J. G. Laframboise, "Chebyshev
+// approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf", Math. Comp. 36, 1981), here a minimax
+// polynomial.
 #pragma once
 
 #include "gradus/scalar/exp.h"
@@ -15,7 +16,7 @@ namespace gradus::scalar {
 template <Floating S>
 GRADUS_INLINE S erfc_positive(S x) {
   constexpr double k = by_width<S>(2.0, 4.0);
-  constexpr double top = by_width<S>(10.5, 27.5);  // 0 from here on
+  constexpr double top = by_width<S>(10.5, 27.5);  // 0 from this value on
   S a = select(x > top, top, x);
   S t = (a - k) / (a + k);
   S numerator = [&]() GRADUS_INLINE_LAMBDA {
@@ -59,7 +60,7 @@ GRADUS_INLINE S erf_excess(S x) {
   }
 }
 
-// -log(erfc(x)) for 1 <= x where erf(x) is not yet 1, good for 1 - erfc(x).
+// -log(erfc(x)) for 1 <= x where erf(x) is less than 1. Sufficiently accurate for 1 - erfc(x).
 template <Floating S>
 GRADUS_INLINE S minus_log_erfc(S x) {
   if constexpr (S::bits == 64) {
@@ -77,7 +78,7 @@ GRADUS_INLINE S minus_log_erfc(S x) {
 
 template <Floating S>
 GRADUS_INLINE S erf(S x) {
-  constexpr double top = by_width<S>(3.95, 6.0);  // 1 from here on
+  constexpr double top = by_width<S>(3.95, 6.0);  // 1 from this value on
   S a = abs(x);
   S near = x + erf_excess(x);
   S bounded = select(a > top, top, select(a < 1.0, 1.0, a));
@@ -89,7 +90,7 @@ GRADUS_INLINE S erf(S x) {
 
 template <Floating S>
 GRADUS_INLINE S erfc(S x) {
-  // 1 - erf x on both sides of zero, exact but for one rounding and the small excess.
+  // 1 - erf(x) on both sides of zero. Exact except for one rounding and the small excess.
   Pair<S> one_less = quick_two_sum(like(x, 1.0), -x);
   S small = one_less.hi + (one_less.lo - erf_excess(x));
   S y = erfc_positive(abs(x));

@@ -1,7 +1,7 @@
 // erfinv.
 //
-// Method (M. B. Giles, "Approximating the erfinv function", 2010): erfinv(x) = x p(w) with
-// w = -log(1 - x^2), p a minimax polynomial in w, and in sqrt(w) further out; below 1/2 a
+// Method (M. B. Giles, "Approximating the erfinv function", 2010): erfinv(x) = x p(w) with w =
+// -log(1 - x^2), where p is a minimax polynomial in w, or in sqrt(w) for larger w. Below 1/2, a
 // polynomial in x^2.
 #pragma once
 
@@ -24,7 +24,7 @@ GRADUS_INLINE S erfinv_series(S z) {
   }
 }
 
-// The inverse of erf: +-1 -> +-inf, beyond NaN.
+// The inverse of erf. +-1 gives +-inf, |x| > 1 gives NaN.
 template <Floating S>
 GRADUS_INLINE S erfinv(S x) {
   constexpr double inf = std::numeric_limits<double>::infinity();
@@ -38,7 +38,8 @@ GRADUS_INLINE S erfinv(S x) {
   S w = -l.hi;
   S root = sqrt(select(w > 1.0, w, 1.0));
   S p = w;
-  S correction = w;  // what the rounding of u and w took from p, by p's slope near w = 0
+  // The rounding errors of u and w, times the slope of p near w = 0.
+  S correction = w;
   if constexpr (S::bits == 64) {
     S u = w - 1.0;
     correction = (w - (u + 1.0) - l.lo) * 0.22;
@@ -80,7 +81,7 @@ GRADUS_INLINE S erfinv(S x) {
                   -0x1.de4cdcp-16);
     p = select(w < 5.0, central, tail);
   }
-  // Near zero a (sqrt(pi)/2 + z Q(z)), z = x^2, keeps the leading constant exact.
+  // Near zero, a (sqrt(pi)/2 + z Q(z)) with z = x^2 keeps the leading constant exact.
   constexpr double slope = by_width<S>(0x1.c5bf8ap-1, 0x1.c5bf891b4ef6bp-1);
   constexpr double slope_lo = by_width<S>(-0x1.c96212p-26, -0x1.618f13eb7ca89p-55);
   S z = a * a;

@@ -1,16 +1,16 @@
-// exp, exp2, expm1.
+// exp, exp2 and expm1.
 //
-// Method: x = k ln 2 + r with |r| <= ln(2)/2 (Cody and Waite: ln 2 in two parts, the first product
-// exact under fma), e^r - 1 = r + r^2 P(r) with P a minimax polynomial, and 2^k by the exponent's
-// bits. The rounding errors of r and of the last sum are kept, so what is built on exp_reduced
-// (tanh, sigmoid, sinh, erfc, pow) can be rounded nearly once.
+// Method: x = k ln 2 + r with |r| <= ln(2)/2 (Cody and Waite: ln 2 in two parts; the first product
+// is exact with fma). e^r - 1 = r + r^2 P(r), where P is a minimax polynomial. 2^k is made from the
+// bits of the exponent. The rounding errors of r and of the last sum are kept, so functions that
+// use exp_reduced (tanh, sigmoid, sinh, erfc, pow) round nearly once.
 #pragma once
 
 #include "gradus/scalar/pair.h"
 
 namespace gradus::scalar {
 
-// e^x = 2^k (1 + p.hi + p.lo); k_bits holds k in its low bits.
+// e^x = 2^k (1 + p.hi + p.lo). The low bits of k_bits are k.
 template <Floating S>
 struct ExpReduced {
   Pair<S> p;
@@ -18,7 +18,7 @@ struct ExpReduced {
   typename S::Int k_bits;
 };
 
-// e^r - 1 of r + r_lo, |r| <= 0.35.
+// e^(r + r_lo) - 1, for |r| <= 0.35.
 template <Floating S>
 GRADUS_INLINE Pair<S> expm1_kernel(S r, S r_lo) {
   S series = [&]() GRADUS_INLINE_LAMBDA {
@@ -63,14 +63,14 @@ GRADUS_INLINE ExpReduced<S> exp_reduced(S x) {
   ExpArgument<S> a = exp_argument(x);
   return {expm1_kernel(a.r, a.r_lo), a.k, a.k_bits};
 }
-// With x_lo a correction below an ulp or two of x.
+// x_lo is a correction below one or two ulp of x.
 template <Floating S>
 GRADUS_INLINE ExpReduced<S> exp_reduced(S x, S x_lo) {
   ExpArgument<S> a = exp_argument(x);
   return {expm1_kernel(a.r, a.r_lo + x_lo), a.k, a.k_bits};
 }
 
-// x kept to where e^x is neither 0 nor infinite for certain; NaN stays.
+// Limits x to a range outside of which e^x is certainly 0 or infinite. NaN stays NaN.
 template <Floating S>
 GRADUS_INLINE S clamp_exponent(S x) {
   constexpr double low = by_width<S>(-105.0, -750.0);
@@ -88,14 +88,14 @@ GRADUS_INLINE S exp(Pair<S> x) {
   return scale_by_exp2(mantissa + low, e.k);
 }
 
-// e^x. +inf -> +inf, -inf -> 0, NaN -> NaN; overflow inf, gradual underflow.
+// e^x. +inf gives +inf, -inf gives 0, NaN gives NaN. Overflow gives inf; underflow is gradual.
 template <Floating S>
 GRADUS_INLINE S exp(S x) {
   ExpReduced<S> e = exp_reduced(clamp_exponent(x));
   return scale_by_exp2(1.0 + e.p.hi, e.k);
 }
 
-// 2^x, exact for integers.
+// 2^x. Exact for integers.
 template <Floating S>
 GRADUS_INLINE S exp2(S x) {
   constexpr double ln2_hi = by_width<S>(0x1.62e43p-1, 0x1.62e42fefa39efp-1);
@@ -112,16 +112,16 @@ GRADUS_INLINE S exp2(S x) {
   return scale_by_exp2(1.0 + p.hi, k);
 }
 
-// e^x - 1 without cancellation. -0 -> -0, -inf -> -1.
+// e^x - 1 without cancellation. -0 gives -0, -inf gives -1.
 template <Floating S>
 GRADUS_INLINE S expm1(S x) {
   constexpr double low = by_width<S>(-20.0, -40.0);
   constexpr double high = by_width<S>(88.8, 709.9);
   S raised = select(x < low, low, x);
   ExpReduced<S> e = exp_reduced(select(raised > high, high, raised));
-  // Half of 2^k, which is finite where the result is.
+  // Half of 2^k, which is finite if the result is.
   S half = exp2_of_bits<S>(e.k_bits - 1);
-  // half p + (half - 1/2), twice.
+  // half p + (half - 1/2), times two.
   Pair<S> s = two_sum(half - 0.5, half * e.p.hi);
   S low_part = fma(half, e.p.lo, s.lo);
   S result = (s.hi + low_part) * 2.0;

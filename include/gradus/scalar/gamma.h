@@ -1,10 +1,9 @@
-// lgamma, digamma, trigamma, polygamma.
+// lgamma, digamma, trigamma and polygamma.
 //
 // Methods: recurrences up to where the asymptotic series holds (Abramowitz and Stegun 6.1.15,
-// 6.1.41,
-// 6.3.5, 6.3.18, 6.4.6, 6.4.11), reflection below zero (6.1.17, 6.3.7, 6.4.7), and lgamma between 1
-// and 2 as (x - 1)(x - 2) times a minimax polynomial, so that its zeros stay exact. Errors near the
-// other zeros, those of lgamma below zero and those of digamma, are absolute:
+// 6.1.41, 6.3.5, 6.3.18, 6.4.6, 6.4.11), and reflection below zero (6.1.17, 6.3.7, 6.4.7). Between
+// 1 and 2, lgamma is (x - 1)(x - 2) times a minimax polynomial, so that its zeros are exact. Near
+// the other zeros (those of lgamma below zero and those of digamma), errors are absolute:
 // docs/math-functions.md.
 #pragma once
 
@@ -13,12 +12,13 @@
 
 namespace gradus::scalar {
 
-// sin(pi x) and cos(pi x) up to sign, by the distance to the nearest integer, which is exact.
+// |sin(pi x)| and |cos(pi x)|, from the distance to the nearest integer, which is exact.
 template <Floating S>
 struct SinCosPi {
   Pair<S> sine;    // >= 0
   Pair<S> cosine;  // >= 0
-  S fraction;      // x - round(x), whose sign is that of the tangent
+  // x - round(x). Its sign is that of the tangent.
+  S fraction;
 };
 template <Floating S>
 GRADUS_INLINE SinCosPi<S> sin_cos_pi(S x) {
@@ -37,12 +37,12 @@ GRADUS_INLINE SinCosPi<S> sin_cos_pi(S x) {
   return {sine, cosine, fraction};
 }
 
-// log Gamma(x) for 0 < x.
+// log Gamma(x) for x > 0.
 template <Floating S>
 GRADUS_INLINE Pair<S> lgamma_positive(S x) {
-  constexpr int top = 8;  // from here on Stirling's series
+  constexpr int top = 8;  // Stirling's series from this value on
   constexpr double last = top;
-  // y in [1, 2] (or x itself on top) and the product of the steps taken.
+  // y in [1, 2] (or x itself for x >= top), and the product of the steps.
   S product = like(x, 1.0);
   S y = x;
   unroll<top - 2>([&](auto) GRADUS_INLINE_LAMBDA {
@@ -53,7 +53,7 @@ GRADUS_INLINE Pair<S> lgamma_positive(S x) {
   });
   typename S::Bool below = x < 1.0;
   typename S::Bool far = x >= last;
-  // Below one: log Gamma(x) = log Gamma(x + 1) - log x.
+  // Below 1: log Gamma(x) = log Gamma(x + 1) - log x.
   Pair<S> raised = two_sum(y, select(below, 1.0, like(x, 0.0)));
   S argument = select(below, x, select(far, x, product));
   Pair<S> l = log_precise(argument);
@@ -82,7 +82,7 @@ GRADUS_INLINE Pair<S> lgamma_positive(S x) {
   Pair<S> middle = mul(parabola, series);
   Pair<S> signed_log{select(below, -l.hi, l.hi), select(below, -l.lo, l.lo)};
   Pair<S> near = add(signed_log, middle);
-  // Stirling: (x - 1/2)(log x - 1) - 1/2 + log(2 pi)/2 + 1/(12 x) - ...
+  // Stirling's series: (x - 1/2)(log x - 1) - 1/2 + log(2 pi)/2 + 1/(12 x) - ...
   S inverse = 1.0 / x;
   S inverse_square = inverse * inverse;
   S correction = [&]() GRADUS_INLINE_LAMBDA {
@@ -106,13 +106,13 @@ GRADUS_INLINE Pair<S> lgamma_positive(S x) {
   return {select(far, stirling.hi, near.hi), select(far, stirling.lo, near.lo)};
 }
 
-// log |Gamma(x)|. Poles (0, -1, ...) and infinities -> +inf.
+// log |Gamma(x)|. Poles (0, -1, ...) and infinities give +inf.
 template <Floating S>
 GRADUS_INLINE S lgamma(S x) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   constexpr double smallest = by_width<S>(0x1p-40, 0x1p-70);
   constexpr double top =
-      by_width<S>(0x1.895f1cp121, 0x1.754d9278b51a8p1014);  // the first to overflow
+      by_width<S>(0x1.895f1cp121, 0x1.754d9278b51a8p1014);  // the first value that overflows
   S magnitude = abs(x);
   typename S::Bool inside = (magnitude > smallest) & (magnitude < top);
   S a = select(inside, magnitude, 1.0);
@@ -130,12 +130,13 @@ GRADUS_INLINE S lgamma(S x) {
   Pair<S> mirrored = add(Pair<S>{like(x, log_pi_hi), like(x, log_pi_lo)}, -sum);
   S y = select(x < 0.0, mirrored.hi + mirrored.lo, positive.hi + positive.lo);
   y = select((x < 0.0) & pole, inf, y);
-  // Next to zero -log |x|; far below zero every number is an integer, a pole.
+  // Near zero: -log |x|. Far below zero, every number is an integer, that is, a pole.
   S edge = select(magnitude <= smallest, -log(magnitude), like(x, inf));
   return select(is_nan(x), x, select(inside, y, edge));
 }
 
-// Gamma'(x) / Gamma(x). +-0 -> -+inf, negative integers and -inf -> NaN, as ATen.
+// Gamma'(x) / Gamma(x), with the special values of ATen: +-0 gives -+inf, negative integers and
+// -inf give NaN.
 template <Floating S>
 GRADUS_INLINE S digamma(S x) {
   constexpr double inf = std::numeric_limits<double>::infinity();
@@ -145,7 +146,7 @@ GRADUS_INLINE S digamma(S x) {
   // For x < 0: psi(x) = psi(1 - x) - pi / tan(pi x), and psi(1 - x) = psi(-x) + 1 / -x.
   S a = select(x == 0.0, 1.0, abs(x));
   typename S::Bool near = a < static_cast<double>(steps);
-  // The sum of 1 / (a + i) as numerator / denominator.
+  // The sum of 1 / (a + i), as numerator / denominator.
   S first = select(near, a, 1.0);
   Pair<S> numerator{like(x, 1.0), like(x, 0.0)};
   Pair<S> denominator{first, like(x, 0.0)};
@@ -177,7 +178,7 @@ GRADUS_INLINE S digamma(S x) {
   sum = add(sum, low);
   Pair<S> less = add(sum, Pair<S>{-steps_sum.hi, -steps_sum.lo});
   Pair<S> psi{select(near, less.hi, sum.hi), select(near, less.lo, sum.lo)};
-  // The mirror image.
+  // The reflection.
   SinCosPi<S> angle = sin_cos_pi(a);
   Pair<S> cotangent = div(angle.cosine, angle.sine);
   Pair<S> pi{like(x, kHalfPiHi<S> * 2.0), like(x, kHalfPiLo<S> * 2.0)};
@@ -188,14 +189,14 @@ GRADUS_INLINE S digamma(S x) {
   Pair<S> mirrored = add(add(psi, reciprocal), image);
   S y = select(below, mirrored.hi + mirrored.lo, psi.hi + psi.lo);
   y = select(below & (angle.fraction == 0.0), nan, y);
-  // Where 1 / x is the whole answer its correction may overflow.
+  // If the result is 1 / x, its correction may overflow.
   y = select(a < by_width<S>(0x1p-60, 0x1p-120), -1.0 / x, y);
   y = select(a == inf, x, y);
   y = select(x == -inf, nan, y);
   return select(x == 0.0, copysign(inf, -x), select(is_nan(x), x, y));
 }
 
-// x^n for a known n >= 0, by squaring.
+// x^n for a constant n >= 0, by squaring.
 template <Floating S>
 GRADUS_INLINE S power_of(S x, int n) {
   S result = like(x, 1.0);
@@ -207,9 +208,9 @@ GRADUS_INLINE S power_of(S x, int n) {
   return result;
 }
 
-// The n-th derivative of digamma; n is an attribute, 0 <= n <= 30.
-// Above zero (-1)^(n+1) n! zeta(n + 1, x) by Euler and Maclaurin's sum; below zero through the n-th
-// derivative of the cotangent. +inf or -inf at the poles as the side from above has it.
+// The n-th derivative of digamma. n is an attribute, 0 <= n <= 30. Above zero it is (-1)^(n+1) n!
+// zeta(n + 1, x), by the Euler-Maclaurin formula; below zero it uses the n-th derivative of the
+// cotangent. At a pole, +inf or -inf as on the side above it.
 template <Floating S>
 GRADUS_INLINE S polygamma(int n, S x) {
   constexpr double inf = std::numeric_limits<double>::infinity();
@@ -223,15 +224,15 @@ GRADUS_INLINE S polygamma(int n, S x) {
   const int steps = (S::bits == 64 ? 10 : 5) + n;
   double factorial = 1;
   for (int i = 2; i <= n; ++i) factorial *= i;
-  // For x < 0 the sum is taken at 1 - x.
+  // For x < 0, the sum is that of 1 - x.
   typename S::Bool below = x < 0.0;
   S a = select(below, 1.0 - x, x);
-  // Sum of (a + i)^-s, the small terms first.
+  // The sum of (a + i)^-s, small terms first.
   S z = a + static_cast<double>(steps);
   S inverse = 1.0 / z;
   S inverse_square = inverse * inverse;
   S tail = like(x, 0.0);
-  double rising = s;  // s (s + 1) ... over 2j terms
+  double rising = s;  // s (s + 1) ... with 2j factors
   double weights[terms];
   for (int j = 0; j < terms; ++j) {
     weights[j] = bernoulli[j] * rising;

@@ -1,8 +1,8 @@
-// sinh, cosh, tanh, their inverses, sigmoid, logsigmoid, log1p_exp.
+// sinh, cosh, tanh, their inverses, sigmoid, logsigmoid and log1p_exp.
 //
-// Method: e^|x| or e^-|x| as a pair from exp_reduced, the closed formula on pairs, one division
-// whose residue is put back; so each is rounded about once. Inverses: closed formulas on pairs into
-// log1p_pair.
+// Method: e^|x| or e^-|x| as a pair from exp_reduced, the closed formula on pairs, and one division
+// with a correction by its remainder. Each function therefore rounds about once. The inverses are
+// closed formulas on pairs, and log1p_pair.
 #pragma once
 
 #include "gradus/scalar/exp.h"
@@ -10,7 +10,7 @@
 
 namespace gradus::scalar {
 
-// (e^x - 1) as a pair, for x <= 0 where 2^k is normal.
+// e^x - 1 as a pair, for x <= 0 where 2^k is normal.
 template <Floating S>
 GRADUS_INLINE Pair<S> expm1_pair_below(S x) {
   ExpReduced<S> e = exp_reduced(x);
@@ -21,7 +21,7 @@ GRADUS_INLINE Pair<S> expm1_pair_below(S x) {
   return {s.hi, fma(scale, e.p.lo, s.lo + rise.lo)};
 }
 
-// e^x as a pair for x <= 0, down to 0 through the subnormals.
+// e^x as a pair for x <= 0, including subnormal results and 0.
 template <Floating S>
 GRADUS_INLINE Pair<S> exp_pair_below(S x) {
   constexpr double bottom = by_width<S>(-105.0, -750.0);
@@ -34,7 +34,7 @@ GRADUS_INLINE Pair<S> exp_pair_below(S x) {
 // With t = e^(-2|x|) - 1: tanh |x| = -t / (2 + t).
 template <Floating S>
 GRADUS_INLINE S tanh(S x) {
-  constexpr double bottom = by_width<S>(-20.0, -40.0);  // 1 from here on
+  constexpr double bottom = by_width<S>(-20.0, -40.0);  // 1 from this value on
   S falling = abs(x) * -2.0;
   Pair<S> t = expm1_pair_below(select(falling < bottom, bottom, falling));
   S denominator = t.hi + 2.0;
@@ -53,7 +53,7 @@ GRADUS_INLINE S sigmoid(S x) {
   return quotient(numerator, Pair<S>{denominator, denominator_lo});
 }
 
-// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|): softplus with beta 1.
+// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), which is softplus with beta 1.
 template <Floating S>
 GRADUS_INLINE S log1p_exp(S x) {
   Pair<S> l = log1p_pair(exp_pair_below(-abs(x)));
@@ -122,7 +122,7 @@ GRADUS_INLINE S asinh(S x) {
   Pair<S> below = add(root, like(x, 1.0));
   Pair<S> fraction = div(square, quick_two_sum(below.hi, below.lo));
   Pair<S> argument = add(fraction, near);
-  // Far out it is log(2|x|) = log1p(|x|) + ln 2 to the last bit.
+  // For large |x|: log(2|x|) = log1p(|x|) + ln 2, to the last bit.
   S finite = select(magnitude < inf, magnitude, 1.0);
   Pair<S> a{select(far, finite, argument.hi), select(far, 0.0, argument.lo)};
   Pair<S> l = log1p_pair(a);
@@ -133,7 +133,7 @@ GRADUS_INLINE S asinh(S x) {
   return copysign(select(magnitude < inf, tiny, magnitude), x);
 }
 
-// log1p(t + sqrt(2t + t^2)) with t = x - 1; NaN below 1.
+// log1p(t + sqrt(2t + t^2)) with t = x - 1. NaN below 1.
 template <Floating S>
 GRADUS_INLINE S acosh(S x) {
   constexpr double big = by_width<S>(0x1p30, 0x1p60);
@@ -155,7 +155,7 @@ GRADUS_INLINE S acosh(S x) {
   return select(x >= 1.0, select(x < inf, y, x), nan);
 }
 
-// log1p(2|x| / (1 - |x|)) / 2; +-1 -> +-inf, beyond NaN.
+// log1p(2|x| / (1 - |x|)) / 2. +-1 gives +-inf, |x| > 1 gives NaN.
 template <Floating S>
 GRADUS_INLINE S atanh(S x) {
   constexpr double inf = std::numeric_limits<double>::infinity();

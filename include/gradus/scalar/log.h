@@ -1,14 +1,15 @@
-// log, log1p, log2, log10.
+// log, log1p, log2 and log10.
 //
-// Method (fdlibm's e_log.c, kept to a pair): x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)),
-// s = f / (2 + f), and log(1 + f) = f - f^2/2 + s (f^2/2 + s^2 Q(s^2)), Q minimax.
+// Method (fdlibm's e_log.c, with a pair as result): x = 2^k (1 + f) with 1 + f in [sqrt(1/2),
+// sqrt(2)), s = f / (2 + f), and log(1 + f) = f - f^2/2 + s (f^2/2 + s^2 Q(s^2)), where Q is a
+// minimax polynomial.
 #pragma once
 
 #include "gradus/scalar/pair.h"
 
 namespace gradus::scalar {
 
-// x = 2^k m, m in [sqrt(1/2), sqrt(2)), for normal x > 0.
+// x = 2^k m with m in [sqrt(1/2), sqrt(2)), for normal x > 0.
 template <Floating S>
 struct LogReduced {
   S m;
@@ -20,9 +21,9 @@ GRADUS_INLINE LogReduced<S> log_reduced(S x) {
   using Int = typename S::Int;
   constexpr int mantissa = kMantissa<S>;
   constexpr int64_t root_half = S::bits == 64 ? 0x3fe6a09e667f3bcd : 0x3f3504f3;
-  constexpr int64_t two = int64_t{1} << (S::bits - 2);  // the exponent of 2.0, over zeros
+  constexpr int64_t two = int64_t{1} << (S::bits - 2);  // the exponent of 2.0, followed by zeros
   constexpr double bias = S::bits == 64 ? 1024.0 : 128.0;
-  constexpr double integers = S::bits == 64 ? 0x1p52 : 0x1p23;  // where the unit is one
+  constexpr double integers = S::bits == 64 ? 0x1p52 : 0x1p23;  // from this value on, the ulp is 1
   constexpr int64_t integers_bits = S::bits == 64 ? 0x4330000000000000 : 0x4b000000;
   Int offset = bits(x) - root_half;
   Int biased = lshr(offset + two, mantissa);
@@ -31,7 +32,7 @@ GRADUS_INLINE LogReduced<S> log_reduced(S x) {
   return {m, k};
 }
 
-// log(1 + f) as a pair, 1 + f in [sqrt(1/2), sqrt(2)).
+// log(1 + f) as a pair, for 1 + f in [sqrt(1/2), sqrt(2)).
 template <Floating S>
 GRADUS_INLINE Pair<S> log1p_kernel(S f) {
   S s = f / (f + 2.0);
@@ -53,15 +54,15 @@ GRADUS_INLINE Pair<S> log1p_kernel(S f) {
   S lo = f - hi - square - square_lo;
   return {hi, lo + curve};
 }
-// log(1 + f + f_lo), f_lo no more than a few ulp of 1.
+// log(1 + f + f_lo), where f_lo is at most a few ulp of 1.
 template <Floating S>
 GRADUS_INLINE Pair<S> log1p_kernel(S f, S f_lo) {
   Pair<S> p = log1p_kernel(f);
-  S slope = poly(f, 1.0, -1.0, 1.0, -1.0);  // nearly 1 / (1 + f)
+  S slope = poly(f, 1.0, -1.0, 1.0, -1.0);  // approximately 1 / (1 + f)
   return {p.hi, fma(f_lo, slope, p.lo)};
 }
 
-// (p.hi + p.lo) + k ln 2, normalised.
+// (p.hi + p.lo) + k ln 2, as a normalised pair.
 template <Floating S>
 GRADUS_INLINE Pair<S> add_k_ln2(Pair<S> p, S k) {
   constexpr double ln2_hi = by_width<S>(0x1.62e4p-1, 0x1.62e42feep-1);  // k ln2_hi is exact
@@ -71,7 +72,7 @@ GRADUS_INLINE Pair<S> add_k_ln2(Pair<S> p, S k) {
   return quick_two_sum(s.hi, lo);
 }
 
-// What log does at the edges: 0 -> -inf, negative -> NaN, +inf -> +inf, NaN -> NaN.
+// Sets the special values of log: 0 gives -inf, negative values NaN, +inf +inf, NaN NaN.
 template <Floating S>
 GRADUS_INLINE S log_edges(S x, S result) {
   constexpr double inf = std::numeric_limits<double>::infinity();
@@ -81,7 +82,7 @@ GRADUS_INLINE S log_edges(S x, S result) {
   return select(x > 0.0, above, below);
 }
 
-// x > 0 made normal, and what to add to k.
+// Like log_reduced, also for subnormal x > 0.
 template <Floating S>
 GRADUS_INLINE LogReduced<S> log_reduced_any(S x) {
   constexpr double smallest = by_width<S>(0x1p-126, 0x1p-1022);
@@ -92,7 +93,7 @@ GRADUS_INLINE LogReduced<S> log_reduced_any(S x) {
   return {r.m, r.k - select(tiny, by_width<S>(24.0, 54.0), like(x, 0.0))};
 }
 
-// log of a normal, finite x > 0; anything for another.
+// log(x) for a normal, finite x > 0. Undefined for other x.
 template <Floating S>
 GRADUS_INLINE S log_inside(S x) {
   LogReduced<S> r = log_reduced(x);
@@ -107,21 +108,21 @@ GRADUS_INLINE S log(S x) {
   return log_edges(x, sum.hi);
 }
 
-// log(1 + a.hi + a.lo) as a pair, for 1 + a normal, positive and finite; a small a keeps its
-// relative accuracy.
+// log(1 + a.hi + a.lo) as a pair, for 1 + a normal, positive and finite. Keeps the relative
+// accuracy of a small a.
 template <Floating S>
 GRADUS_INLINE Pair<S> log1p_pair(Pair<S> a) {
-  constexpr double limit = by_width<S>(126.0, 1022.0);  // beyond it the low part is nothing
+  constexpr double limit = by_width<S>(126.0, 1022.0);  // beyond it, the low part has no effect
   Pair<S> u = two_sum(like(a.hi, 1.0), a.hi);
   LogReduced<S> r = log_reduced(u.hi);
   S down = exp2_of_bits<S>(-to_int(select(r.k < limit, r.k, limit)));
   S lo = (u.lo + a.lo) * down;
-  // u has lost nothing, but f must not be coarser than a where k = 0 and a is small.
+  // u is exact, but f must not be coarser than a if k = 0 and a is small.
   Pair<S> f = quick_two_sum(r.m - 1.0, lo);
   return add_k_ln2(log1p_kernel(f.hi, f.lo), r.k);
 }
 
-// log(1 + x). -0 -> -0, -1 -> -inf, below NaN.
+// log(1 + x). -0 gives -0, -1 gives -inf, x < -1 gives NaN.
 template <Floating S>
 GRADUS_INLINE S log1p(S x) {
   constexpr double inf = std::numeric_limits<double>::infinity();
@@ -131,7 +132,7 @@ GRADUS_INLINE S log1p(S x) {
   return log_edges(x + 1.0, result);
 }
 
-// log(x) * factor for the pair factor.hi + factor.lo, plus k.
+// log(x) times the pair factor.hi + factor.lo, plus k.
 template <Floating S>
 GRADUS_INLINE S scaled_log(Pair<S> p, double factor_hi, double factor_lo) {
   S hi = p.hi * factor_hi;

@@ -1,5 +1,5 @@
-// The vector functions of the scalar world: names as in the standard library, found by
-// argument-dependent lookup on S. Errors and methods: docs/math-functions.md.
+// All mathematical functions of scalars. Their names are those of the standard library, and
+// argument-dependent lookup on S finds them. docs/math-functions.md states errors and methods.
 #pragma once
 
 #include "gradus/scalar/erf.h"

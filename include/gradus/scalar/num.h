@@ -1,70 +1,66 @@
-// The scalar world of plain numbers: Num<float>, Num<double>, Num<int64_t>, Num<uint64_t>.
+// The scalar types of plain numbers: Num<float>, Num<double>, Num<int64_t> and Num<uint64_t>.
 //
-// The meaning of every pointwise operator is a function template over a scalar S. The same text
-// runs on numbers (Num<T>, the reference loop), on LLVM values (emitting vector IR) and on text
-// (CUDA source). This header is the first world, and its comment is the contract of all of them.
+// The definition of a pointwise operator is a function template over a scalar type S. The same
+// source runs on numbers (Num<T>, the reference loops), on LLVM values (which emits vector IR) and
+// on text (which writes CUDA source). Each of these is a scalar world. This header is the first
+// one, and this comment is the contract of all of them.
 //
 // What a scalar world must provide
 // --------------------------------
 // Types and constants of S
 //   S::is_floating            constexpr bool
-//   S::bits                   constexpr int, 32 or 64; polynomials are chosen by it (`if
-//   constexpr`)
-//   S::is_unsigned            (integer S) constexpr bool: comparisons, / and >> are of unsigned
-//                             numbers; all else wraps, so that the sign has no say
-//   S::Bool                   a lane's truth value: & | ^ ! between Bools, == and != not needed
+//   S::bits                   constexpr int, 32 or 64; selects polynomials (`if constexpr`)
+//   S::is_unsigned            (integer S) constexpr bool: comparisons, / and >> are unsigned; the
+//                             other operations wrap, so their bits do not depend on the sign
+//   S::Bool                   the truth value of a lane: & | ^ ! between Bools, no == and !=
 //   S::Int                    (floating S) the integer scalar of the same width
-//   S::Literal                double for floating S, int64_t for integers: what constants are
-//   written in; of an unsigned S a negative one wraps
-// Constants. There is no constant out of nothing: an emitter has to know where to put it, and it
-// learns that from a sibling operand.
+//   S::Literal                the type of constants: double for floating S, int64_t for integer S;
+//                             a negative constant of an unsigned S wraps
+// Constants. A constant needs an operand of the same world, because an emitter has to know where to
+// put the constant.
 //   S op literal, literal op S      for every binary operator and comparison below
 //   like(x, literal)                a constant in x's world, rounded to S once, to nearest even
 //   like(x, bool)                   for Bool x: a constant truth value
 // Floating S
-//   + - * / unary -                 IEEE 754, round to nearest even, never contracted or
-//   reassociated
-//   fma(a, b, c)                    one rounding; every argument may be a literal if another is not
+//   + - * / unary -                 IEEE 754, round to nearest even, not contracted or reassociated
+//   fma(a, b, c)                    one rounding; an argument may be a literal if another is not
 //   sqrt, abs, copysign(magnitude, sign), floor, ceil, trunc, round_even
 //   == != < <= > >=                 ordered as in C: false with NaN, except !=
 //   select(Bool, S, S)              both sides are evaluated; either side may be a literal; also of
-//   Bools
-//   bits(x) -> S::Int, from_bits(i) -> S (from_bits<S>(i) is never needed: an Int knows its S)
-//   fmod_exact(a, b)                C's fmod, see "Primitives with a body outside"
-//   select_rare(Bool, rare, common) select(Bool, rare(), common), rare a callable without effects;
-//   V may be
-//                                   any type with a select of its own
+//                                   Bools
+//   bits(x) -> S::Int, from_bits(i) -> S (without a template argument: an Int knows its S)
+//   fmod_exact(a, b)                C's fmod, see "Primitives with an external body"
+//   select_rare(Bool, rare, common) select(Bool, rare(), common), rare a callable without side
+//                                   effects; common may have any type with a select
 // Integer S (Int of a floating S, and Num<int64_t> and, for u64, Num<uint64_t>, in which integral
 // tensors are computed)
 //   + - * unary -                   two's complement, wrapping
-//   & | ^ ~  i << n  i >> n         n a compile-known int; >> is arithmetic, lshr(i, n) logical
-//   shl(i, j), lshr(i, j)           by another lane, 0 <= j < width (undefined outside)
+//   & | ^ ~  i << n  i >> n         n is a compile-time int; >> is arithmetic, lshr(i, n) logical
+//   shl(i, j), lshr(i, j)           by another lane, 0 <= j < width (otherwise undefined)
 //   == != < <= > >=, select, abs (wraps at the minimum)
-//   trunc_div, floor_div, floor_mod, c_rem   total functions: 0 for a zero divisor (ATen raises;
-//   that is
-//                                   the operator's business), and minimum / -1 wraps to the minimum
-// Functions of this header built from those, valid in every world: maximum, minimum, fmax, fmin,
+//   trunc_div, floor_div, floor_mod, c_rem   total functions: 0 for a zero divisor (the operator
+//                                   throws where ATen does), and minimum / -1 wraps to the minimum
+// Functions of this header that use the above, valid in every world: maximum, minimum, fmax, fmin,
 // is_nan, is_inf, is_finite, sign_bit_set, to_int, to_float.
 //
-// S is copyable, and default-constructible to something that is only ever assigned to (arrays of
-// S).
+// S is copyable. It is default-constructible to an object that may only be assigned to (for arrays
+// of S).
 //
-// Rules of writing: straight-line code, no data-dependent branch or loop, no tables in memory,
-// loops only of compile-known or attribute-known length. Two arguments that both emit are emitted
-// in an order that is the compiler's choice: the bits do not depend on it, the order of a printed
-// kernel may.
+// Rules for scalar code: straight-line code, no branch or loop that depends on data, no tables in
+// memory, and only loops whose length is a compile-time constant or an attribute. If two arguments
+// of a call both emit, the compiler decides their order. The bits do not depend on the order, but
+// the text of a kernel may.
 //
-// Primitives with a body outside. fmod_exact is exact for every quotient, which takes a number of
-// steps that depends on the data. A world implements it as an external call per lane (LLVM: a call
-// to `fmod` or `fmodf`; CUDA: fmod and fmodf, which are exact there too). The result is exact,
-// hence the same bits.
+// Primitives with an external body. fmod_exact is exact for every quotient; the number of its steps
+// depends on the data. A world implements it as an external call per lane (LLVM: `fmod` or `fmodf`;
+// CUDA: fmod and fmodf, which are also exact). Since the result is exact, it is bit-identical.
 //
-// Build flags the bits and the speed rely on:
-//   -ffp-contract=off     always: a fused operation is written fma or is none
+// Build flags on which bits and speed depend:
+//   -ffp-contract=off     always: a fused operation is written as fma
 //   -fno-math-errno       so that sqrt, fma and the roundings become instructions
-//   -fno-trapping-math    so that both sides of a select may be computed and loops vectorise
-// and never -ffast-math or any of its value-changing parts. NaN results are NaNs, their payload and
-// sign are not part of "the same bits".
+//   -fno-trapping-math    so that both sides of a select may be computed and loops are vectorised
+// and never -ffast-math or any of its parts that change values. The payload and the sign of a NaN
+// are not part of "bit-identical".
 #pragma once
 
 #include <concepts>
@@ -80,7 +76,7 @@ namespace gradus::scalar {
 template <class T>
 struct Num;
 
-// A truth value of the Num worlds.
+// A truth value of the Num types.
 struct Mask {
   bool value;
 };
@@ -92,7 +88,7 @@ GRADUS_INLINE Mask operator!(Mask a) { return {!a.value}; }
 GRADUS_INLINE Mask like(Mask, bool value) { return {value}; }
 GRADUS_INLINE Mask select(Mask c, Mask a, Mask b) { return {c.value ? a.value : b.value}; }
 
-// A scalar of any world, a floating one, an integer one.
+// A scalar of any world; a floating one; an integer one.
 template <class S>
 concept Scalar = requires {
   typename S::Bool;
@@ -181,7 +177,7 @@ GRADUS_INLINE Num<T> like(Num<T> x, typename Num<T>::Literal c) {
     return name(Num<T>::like(b, a), b);                             \
   }
 
-// Integers compute in the unsigned type: wrapping, never undefined.
+// Integers are computed in the unsigned type, which wraps and has no undefined behaviour.
 #define GRADUS_SCALAR_ARITHMETIC(op)                                               \
   template <class T>                                                               \
   GRADUS_INLINE Num<T> operator op(Num<T> a, Num<T> b) {                           \
@@ -290,8 +286,8 @@ GRADUS_SCALAR_UNARY(ceil, __builtin_ceilf, __builtin_ceil)
 GRADUS_SCALAR_UNARY(trunc, __builtin_truncf, __builtin_trunc)
 #undef GRADUS_SCALAR_UNARY
 
-// To the nearest integer, ties to even; -0.4 gives -0.
-// The addition of 1.5 * 2^52 rounds where the unit is one; larger numbers are integers already.
+// Rounds to the nearest integer, ties to even. -0.4 gives -0.
+// The addition of 1.5 * 2^52 rounds where the ulp is 1. Larger numbers are integers.
 template <class T>
 requires Num<T>::is_floating GRADUS_INLINE Num<T> round_even(Num<T> x) {
   constexpr double shift = Num<T>::bits == 64 ? 0x1p52 : 0x1p23;
@@ -347,11 +343,11 @@ GRADUS_INLINE Num<double> fmod_exact(Num<double> a, Num<double> b) {
   return {__builtin_fmod(a.value, b.value)};
 }
 
-// Integer |x|; the minimum stays itself.
+// |x| of an integer. The minimum gives itself.
 template <class T>
 requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> abs(Num<T> x) { return select(x < 0, -x, x); }
 
-// a / b rounded towards zero; 0 for b = 0, and the minimum for minimum / -1.
+// a / b rounded toward zero. 0 for b = 0; minimum / -1 gives the minimum.
 template <class T>
 requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> trunc_div(Num<T> a, Num<T> b) {
   Mask zero = b == 0, one = zero;
@@ -361,7 +357,7 @@ requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> trunc_div(Num<T> a, Num<T> b
   return select(zero, 0, Num<T>{static_cast<T>(a.value / safe.value)});
 }
 
-// a - b * trunc(a / b), with the sign of a, as C's %; 0 for b = 0 and for b = -1.
+// a - b * trunc(a / b), with the sign of a, as C's %. 0 for b = 0 and for b = -1.
 template <class T>
 requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> c_rem(Num<T> a, Num<T> b) {
   Mask one = b == 0;
@@ -370,7 +366,7 @@ requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> c_rem(Num<T> a, Num<T> b) {
   return {static_cast<T>(a.value % safe.value)};
 }
 
-// a - b * floor(a / b), with the sign of b, as Python's %; 0 for b = 0.
+// a - b * floor(a / b), with the sign of b, as Python's %. 0 for b = 0.
 template <class T>
 requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> floor_mod(Num<T> a, Num<T> b) {
   Num<T> r = c_rem(a, b);
@@ -378,8 +374,7 @@ requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> floor_mod(Num<T> a, Num<T> b
   return select((r != 0) & ((r ^ b) < 0), r + b, r);
 }
 
-// a / b rounded towards minus infinity, as Python's //; 0 for b = 0, and the minimum for minimum /
-// -1.
+// a / b rounded toward minus infinity, as Python's //. 0 for b = 0; minimum / -1 gives the minimum.
 template <class T>
 requires(!Num<T>::is_floating) GRADUS_INLINE Num<T> floor_div(Num<T> a, Num<T> b) {
   Num<T> q = trunc_div(a, b);
@@ -393,8 +388,9 @@ GRADUS_SCALAR_WITH_LITERALS(Num<T>, floor_mod)
 GRADUS_SCALAR_WITH_LITERALS(Num<T>, floor_div)
 #undef GRADUS_SCALAR_WITH_LITERALS
 
-// select(c, rare(), common) where c is hardly ever true: a world may skip rare() when no lane asks
-// for it. Here a branch to a function of its own, which keeps loops small but not vectorised.
+// select(c, rare(), common) for a condition that is seldom true: a world may skip rare() if no lane
+// needs it. Here a branch to a separate function, which keeps loops small; such loops are not
+// vectorised.
 template <class Rare>
 [[gnu::noinline, gnu::cold]] auto call_rarely(Rare rare) {
   return rare();
@@ -406,9 +402,9 @@ GRADUS_INLINE V select_rare(Mask c, Rare rare, V common) {
   return common;
 }
 
-// A number in another Num world. Float to integer truncates, saturates, and sends NaN to 0; integer
-// to float and double to float round to nearest even; integer to integer wraps. A primitive: every
-// world has a conversion of its own between the types it computes in.
+// Converts a number to another Num type. Float to integer truncates and saturates, and NaN gives 0.
+// Integer to float and double to float round to nearest even. Integer to integer wraps. A
+// primitive: each world has conversions between its types.
 template <class To, class From>
 GRADUS_INLINE Num<To> convert(Num<From> x) {
   if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
@@ -422,7 +418,7 @@ GRADUS_INLINE Num<To> convert(Num<From> x) {
   }
 }
 
-// ---- Built from the above: valid in every world ----
+// The functions below use those above, and are valid in every world.
 
 template <Floating S>
 GRADUS_INLINE typename S::Bool is_nan(S x) {
@@ -436,13 +432,13 @@ template <Floating S>
 GRADUS_INLINE typename S::Bool is_finite(S x) {
   return abs(x) < std::numeric_limits<double>::infinity();
 }
-// True for negative numbers, -0 and NaNs with the sign set.
+// Whether the sign bit is set: negative numbers, -0, and NaNs with the sign.
 template <Floating S>
 GRADUS_INLINE typename S::Bool sign_bit_set(S x) {
   return bits(x) < 0;
 }
 
-// ATen's maximum: NaN if either is. Of two zeros the first.
+// ATen's maximum: NaN if an operand is NaN. Of two zeros, the first.
 template <Scalar S>
 GRADUS_INLINE S maximum(S a, S b) {
   if constexpr (S::is_floating) {
@@ -459,7 +455,7 @@ GRADUS_INLINE S minimum(S a, S b) {
     return select(a <= b, a, b);
   }
 }
-// C's fmax: the other one if one is NaN.
+// C's fmax: if one operand is NaN, the other operand.
 template <Scalar S>
 GRADUS_INLINE S fmax(S a, S b) {
   if constexpr (S::is_floating) {
@@ -477,8 +473,8 @@ GRADUS_INLINE S fmin(S a, S b) {
   }
 }
 
-// The integer nearest to x (ties to even), for |x| < 2^51 (f64) or 2^22 (f32); any value outside.
-// Written with an addition because AVX2 converts no doubles to 64-bit integers.
+// The integer nearest to x (ties to even), for |x| < 2^51 (f64) or 2^22 (f32); otherwise any value.
+// An addition, because AVX2 has no conversion of doubles to 64-bit integers.
 template <Floating S>
 GRADUS_INLINE typename S::Int to_int(S x) {
   constexpr double shift = S::bits == 64 ? 0x1.8p52 : 0x1.8p23;
@@ -486,7 +482,7 @@ GRADUS_INLINE typename S::Int to_int(S x) {
   return bits(x + shift) - shift_bits;
 }
 
-// The float of an integer |i| < 2^51 (f64) or 2^22 (f32), exact.
+// The float of an integer |i| < 2^51 (f64) or 2^22 (f32). Exact.
 template <Integral I>
 GRADUS_INLINE auto to_float(I i) {
   constexpr double shift = I::bits == 64 ? 0x1.8p52 : 0x1.8p23;

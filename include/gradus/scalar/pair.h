@@ -1,9 +1,9 @@
-// Building blocks of the vector functions: polynomials, powers of two, and pairs.
+// Parts of the mathematical functions: polynomials, powers of two, and pairs.
 //
-// A Pair is an unevaluated sum hi + lo with |lo| at most about an ulp of hi: twice the precision,
-// from the error-free transformations of Dekker and Knuth (T. J. Dekker, "A floating-point
-// technique for extending the available precision", 1971; D. E. Knuth, TAOCP 2, 4.2.2) with fma for
-// products.
+// A Pair is an unevaluated sum hi + lo with |lo| at most about one ulp of hi. It has twice the
+// precision of S. Its arithmetic uses the error-free transformations of Dekker and Knuth (T. J.
+// Dekker, "A floating-point technique for extending the available precision", 1971; D. E. Knuth,
+// TAOCP 2, 4.2.2), with fma for products.
 #pragma once
 
 #include <utility>
@@ -12,8 +12,8 @@
 
 namespace gradus::scalar {
 
-// Calls f(integral_constant<int, 0>) to N - 1 in order: a loop with nothing left of it, which the
-// compiler vectorises across. The body is a lambda marked GRADUS_INLINE_LAMBDA.
+// Calls f(integral_constant<int, 0>) to N - 1 in order: a loop that is fully unrolled, so that the
+// compiler vectorises around it. The body is a lambda with GRADUS_INLINE_LAMBDA.
 #define GRADUS_INLINE_LAMBDA __attribute__((always_inline))
 template <int N, class F>
 GRADUS_INLINE void unroll(F f) {
@@ -23,7 +23,7 @@ GRADUS_INLINE void unroll(F f) {
   (std::make_integer_sequence<int, N>{});
 }
 
-// c0 + c1 x + c2 x^2 + ... by Horner's scheme, one fma a step.
+// c0 + c1 x + c2 x^2 + ... by Horner's scheme, with one fma per step.
 template <Floating S>
 GRADUS_INLINE S horner(S x, double c0) {
   return like(x, c0);
@@ -38,7 +38,7 @@ GRADUS_INLINE S horner(S x, double c0, double c1, double c2, C... rest) {
   return fma(x, tail, c0);
 }
 
-// c0 + c2 x^2 + ..., every other coefficient.
+// c0 + c2 x^2 + ..., with every other coefficient.
 template <Floating S>
 GRADUS_INLINE S every_other(S x, S, double c0) {
   return like(x, c0);
@@ -62,8 +62,8 @@ GRADUS_INLINE S every_other(S x, S square, double c0, double, double c2, double 
   return fma(square, tail, c0);
 }
 
-// The same polynomial in half the latency: c0 + x (c1 + c3 x^2 + ... + x (c2 + c4 x^2 + ...)). The
-// first coefficient comes last, as the accuracy wants it.
+// The same polynomial with half the latency: c0 + x (c1 + c3 x^2 + ... + x (c2 + c4 x^2 + ...)).
+// The first coefficient is added last, for accuracy.
 template <Floating S, class... C>
 GRADUS_INLINE S poly(S x, double c0, double c1, double c2, C... rest) {
   if constexpr (sizeof...(rest) < 3) {
@@ -77,29 +77,29 @@ GRADUS_INLINE S poly(S x, double c0, double c1, double c2, C... rest) {
   }
 }
 
-// A constant as S sees it: the first is x's width's.
+// Returns the constant for the width of S.
 template <Floating S>
 constexpr double by_width(double f32, double f64) {
   return S::bits == 32 ? f32 : f64;
 }
 
-// Width of the stored mantissa, and the bits of 1.0.
+// The width of the stored mantissa, and the bits of 1.0.
 template <Floating S>
 inline constexpr int kMantissa = S::bits == 64 ? 52 : 23;
 template <Floating S>
 inline constexpr int64_t kOneBits = S::bits == 64 ? 0x3ff0000000000000 : 0x3f800000;
-// Adding it rounds to an integer, which then stands in the low bits.
+// Adding this constant rounds to an integer, which is then in the low bits.
 template <Floating S>
 inline constexpr double kShift = S::bits == 64 ? 0x1.8p52 : 0x1.8p23;
 
-// 2^k of the integer in the low bits of k_bits, for 2^k normal.
+// 2^k for the integer k in the low bits of k_bits. 2^k must be normal.
 template <Floating S>
 GRADUS_INLINE S exp2_of_bits(typename S::Int k_bits) {
   return from_bits((k_bits << kMantissa<S>)+kOneBits<S>);
 }
 
-// x * 2^k for integral k, |k| <= 2000 (f64) or 250 (f32): overflow and gradual underflow included,
-// one rounding.
+// x * 2^k for integral k, |k| <= 2000 (f64) or 250 (f32), with overflow, gradual underflow and one
+// rounding.
 template <Floating S>
 GRADUS_INLINE S scale_by_exp2(S x, S k) {
   S whole = k + kShift<S>;
@@ -146,7 +146,7 @@ GRADUS_INLINE Pair<S> operator-(Pair<S> a) {
   return {-a.hi, -a.lo};
 }
 
-// Sum with a relative error of a few 2^-2p, for sums without heavy cancellation.
+// A sum with a relative error of a few 2^-2p, if there is no heavy cancellation.
 template <Floating S>
 GRADUS_INLINE Pair<S> add(Pair<S> a, Pair<S> b) {
   Pair<S> s = two_sum(a.hi, b.hi);
@@ -171,7 +171,7 @@ GRADUS_INLINE Pair<S> mul(Pair<S> a, S b) {
   return quick_two_sum(p.hi, fma(a.lo, b, p.lo));
 }
 
-// a / b as a pair; one division.
+// a / b as a pair, with one division.
 template <Floating S>
 GRADUS_INLINE Pair<S> div(Pair<S> a, Pair<S> b) {
   S inverse = 1.0 / b.hi;
@@ -181,7 +181,7 @@ GRADUS_INLINE Pair<S> div(Pair<S> a, Pair<S> b) {
   return {q, (rest + low) * inverse};
 }
 
-// a / b rounded once, almost always correctly.
+// a / b, rounded once, almost always correctly.
 template <Floating S>
 GRADUS_INLINE S quotient(Pair<S> a, Pair<S> b) {
   S inverse = 1.0 / b.hi;
@@ -191,7 +191,7 @@ GRADUS_INLINE S quotient(Pair<S> a, Pair<S> b) {
   return fma(rest + low, inverse, q);
 }
 
-// sqrt(a) as a pair, for normal a > 0; 0 for 0.
+// sqrt(a) as a pair, for normal a > 0. 0 gives 0.
 template <Floating S>
 GRADUS_INLINE Pair<S> sqrt_pair(Pair<S> a) {
   S root = sqrt(a.hi);

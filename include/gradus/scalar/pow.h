@@ -1,4 +1,4 @@
-// pow, fmod, remainder, hypot.
+// pow, fmod, remainder and hypot.
 #pragma once
 
 #include "gradus/scalar/exp.h"
@@ -6,8 +6,8 @@
 
 namespace gradus::scalar {
 
-// log(x) with an absolute error near 2^-2p: log m = 2 atanh(s), s = (m - 1) / (m + 1), whose first
-// two terms are computed on pairs. x > 0 and finite.
+// log(x) with an absolute error near 2^-2p: log m = 2 atanh(s) with s = (m - 1) / (m + 1). The
+// first two terms are computed on pairs. x must be positive and finite.
 template <Floating S>
 GRADUS_INLINE Pair<S> log_precise(S x) {
   LogReduced<S> r = log_reduced_any(x);
@@ -42,7 +42,7 @@ GRADUS_INLINE Pair<S> log_precise(S x) {
   return quick_two_sum(sum.hi, sum.lo + fma(r.k, ln2_lo, log_m_lo));
 }
 
-// x^y with every special case of C's pow (Annex F.10.4.4).
+// x^y with all special cases of C's pow (Annex F.10.4.4).
 template <Floating S>
 GRADUS_INLINE S pow(S x, S y) {
   constexpr double inf = std::numeric_limits<double>::infinity();
@@ -52,7 +52,7 @@ GRADUS_INLINE S pow(S x, S y) {
   typename S::Bool edge = (magnitude == 0.0) | (magnitude == inf) | (y_magnitude == inf);
   Pair<S> logarithm = log_precise(select(edge, 1.0, magnitude));
   Pair<S> exponent = mul(logarithm, y);
-  // An overflowing product has no low part.
+  // A product that overflows has no low part.
   S exponent_lo = select(abs(exponent.hi) < 2000.0, exponent.lo, 0.0);
   S wide = select(abs(exponent.hi) < 2000.0, exponent.hi, logarithm.hi * y);
   S result = exp(Pair<S>{wide, exponent_lo});
@@ -68,20 +68,20 @@ GRADUS_INLINE S pow(S x, S y) {
   return select((x == 1.0) | (y == 0.0), 1.0, result);
 }
 
-// a - b trunc(a / b), exact, with the sign of a.
+// a - b trunc(a / b), exactly. It has the sign of a.
 template <Floating S>
 GRADUS_INLINE S fmod(S a, S b) {
   return fmod_exact(a, b);
 }
 
-// a - b floor(a / b) as ATen and Python have it: fmod moved to the sign of b.
+// a - b floor(a / b), as in ATen and Python: fmod with the sign of b.
 template <Floating S>
 GRADUS_INLINE S remainder(S a, S b) {
   S r = fmod_exact(a, b);
   return select((r != 0.0) & ((b < 0.0) ^ (r < 0.0)), r + b, r);
 }
 
-// sqrt(x^2 + y^2) without overflow; inf if either is, NaN or not.
+// sqrt(x^2 + y^2) without overflow. inf if an operand is infinite, even if the other is NaN.
 template <Floating S>
 GRADUS_INLINE S hypot(S x, S y) {
   constexpr double inf = std::numeric_limits<double>::infinity();

@@ -1,11 +1,11 @@
-// sin, cos, tan, asin, acos, atan, atan2.
+// sin, cos, tan, asin, acos, atan and atan2.
 #pragma once
 
 #include "gradus/scalar/trig_reduction.h"
 
 namespace gradus::scalar {
 
-// sin(r) - r.hi, cos(r), for |r| <= pi/4.
+// sin(r) - r.hi and cos(r), for |r| <= pi/4.
 template <Floating S>
 GRADUS_INLINE Pair<S> sin_kernel(Pair<S> r) {
   S z = r.hi * r.hi;
@@ -49,7 +49,7 @@ GRADUS_INLINE S select_sign(typename S::Int quadrant, S y) {
   return from_bits(bits(y) ^ ((quadrant & 2) << (S::bits - 2)));
 }
 
-// The last steps, from the reduced angle.
+// The last steps after the reduction of the angle.
 template <Floating S>
 GRADUS_INLINE S sin_of(S x, const TrigReduced<S>& t) {
   Pair<S> s = sin_kernel(t.r);
@@ -78,7 +78,7 @@ GRADUS_INLINE S tan_of(S x, const TrigReduced<S>& t) {
   return select(x == 0.0, x, quotient(n, d));
 }
 
-// -0 -> -0, infinities -> NaN.
+// -0 gives -0, infinities give NaN.
 template <Floating S>
 GRADUS_INLINE S sin(S x) {
   return sin_of(x, trig_reduced(x));
@@ -92,8 +92,8 @@ GRADUS_INLINE S tan(S x) {
   return tan_of(x, trig_reduced(x));
 }
 
-// The same bits where is_moderate_angle(x), and anything elsewhere: what a loop that has looked at
-// its block may use to be vectorised.
+// Bit-identical to sin if is_moderate_angle(x), otherwise undefined. A loop that checked its block
+// uses these functions, so that it is vectorised.
 template <Floating S>
 GRADUS_INLINE S sin_moderate(S x) {
   return sin_of(x, reduce_moderate(x));
@@ -128,11 +128,12 @@ inline constexpr double kHalfPiHi = S::bits == 64 ? 0x1.921fb54442d18p0 : 0x1.92
 template <Floating S>
 inline constexpr double kHalfPiLo = S::bits == 64 ? 0x1.1a62633145c07p-54 : -0x1.777a5cp-25;
 
-// |x| <= 1/2: x + x^3 R(x^2). Beyond: asin x = pi/2 - 2 asin(sqrt((1 - x) / 2)).
+// |x| <= 1/2: x + x^3 R(x^2). Otherwise: asin x = pi/2 - 2 asin(sqrt((1 - x) / 2)).
 template <Floating S>
 struct AsinParts {
   typename S::Bool small;
-  Pair<S> s;  // asin(|x|), or asin(sqrt((1 - |x|) / 2)), s.lo small
+  // asin(|x|), or asin(sqrt((1 - |x|) / 2)); s.lo is small
+  Pair<S> s;
 };
 template <Floating S>
 GRADUS_INLINE AsinParts<S> asin_parts(S magnitude) {
@@ -174,13 +175,13 @@ GRADUS_INLINE S acos(S x) {
   return select(a.small, near, far);
 }
 
-// The angle of (d, n), n and d >= 0, then mirrored to pi - angle where `left`.
+// The angle of (d, n), for n and d >= 0, or pi minus the angle if `left`.
 template <Floating S>
 GRADUS_INLINE S atan_quadrants(S n, S d, typename S::Bool left) {
   typename S::Bool swap = n > d;
   S low = select(swap, d, n);
   S high = select(swap, n, d);
-  // low / high in [0, 1]; above tan(pi/8) its angle is pi/4 + atan((low - high) / (low + high)).
+  // low / high is in [0, 1]. Above tan(pi/8) its angle is pi/4 + atan((low - high) / (low + high)).
   typename S::Bool turn = low > high * 0.41421356237309503;
   Pair<S> difference = two_sum(low, -high);
   Pair<S> sum = two_sum(low, high);
@@ -221,7 +222,7 @@ GRADUS_INLINE S atan(S x) {
   return copysign(select(is_nan(x), x, y), x);
 }
 
-// The angle of the point (x, y), C's atan2.
+// The angle of the point (x, y): C's atan2.
 template <Floating S>
 GRADUS_INLINE S atan2(S y, S x) {
   constexpr double inf = std::numeric_limits<double>::infinity();
@@ -236,7 +237,7 @@ GRADUS_INLINE S atan2(S y, S x) {
   typename S::Bool infinite = larger == inf;
   S n = select(infinite, select(ay == inf, 1.0, like(x, 0.0)), ay * scale);
   S d = select(infinite, select(ax == inf, 1.0, like(x, 0.0)), ax * scale);
-  S divisor = select(larger == 0.0, 1.0, d);  // 0 / 0 is the angle 0 or pi
+  S divisor = select(larger == 0.0, 1.0, d);  // 0 / 0 has the angle 0 or pi
   S angle = atan_quadrants(n, divisor, sign_bit_set(x));
   return copysign(select(is_nan(x) | is_nan(y), x + y, angle), y);
 }

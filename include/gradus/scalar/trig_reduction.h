@@ -1,24 +1,26 @@
-// Argument reduction of sin, cos, tan: x = quadrant * pi/2 + r, |r| <= pi/4, for every finite x.
+// The argument reduction of sin, cos and tan: x = quadrant * pi/2 + r with |r| <= pi/4, for every
+// finite x.
 //
-// Below 2^30 (f64) or 2^13 (f32): Cody and Waite, pi/2 in three parts, the products exact under
-// fma. Above: M. H. Payne and R. N. Hanek, "Radian reduction for trigonometric functions" (1983).
-// 2/pi stands in pieces of p bits, p the precision of S; pieces whose product with x is a multiple
-// of 4 are left out, by shifting the row of pieces and scaling x down, both by selects on the size
-// of x; the products of the next five pieces are exact as pairs and summed in three levels.
+// Below 2^30 (f64) or 2^13 (f32): Cody and Waite, with pi/2 in three parts and products that are
+// exact with fma. Above: M. H. Payne and R. N. Hanek, "Radian reduction for trigonometric
+// functions" (1983). 2/pi is stored in pieces of p bits, where p is the precision of S. Pieces
+// whose product with x is a multiple of 4 are skipped: selects on the size of x shift the row of
+// pieces and scale x down. The products of the next five pieces are exact as pairs, and are added
+// in three levels.
 #pragma once
 
 #include "gradus/scalar/pair.h"
 
 namespace gradus::scalar {
 
-// x = quadrant * pi/2 + r.hi + r.lo; the quadrant's two low bits count.
+// x = quadrant * pi/2 + r.hi + r.lo. Only the two low bits of the quadrant matter.
 template <Floating S>
 struct TrigReduced {
   Pair<S> r;
   typename S::Int quadrant;
 };
 
-// Written as a shift into the sign bit: g++ 12 does not vectorise a test of the lowest bit.
+// A shift into the sign bit, because g++ 12 does not vectorise a test of the lowest bit.
 template <Floating S>
 GRADUS_INLINE typename S::Bool odd_quadrant(const TrigReduced<S>& t) {
   return (t.quadrant << (S::bits - 1)) < 0;
@@ -32,9 +34,9 @@ GRADUS_INLINE TrigReduced<S> reduce_moderate(S x) {
   S shifted = fma(x, 0x1.45f306dc9c883p-1, kShift<S>);
   S k = shifted - kShift<S>;
   S near = fma(k, -p1, x);
-  // Next to a multiple of pi/2 what is left is small: nothing may be lost on the way.
+  // Near a multiple of pi/2 the remainder is small, so no bit may be lost.
   Pair<S> second = two_prod(k, like(x, p2));
-  // Exact in either order of size: where |near| is the smaller one, both are multiples of one ulp.
+  // Exact for any order of the magnitudes: if |near| is smaller, both are multiples of one ulp.
   Pair<S> rest = quick_two_sum(near, -second.hi);
   S lo = fma(k, -p3, rest.lo - second.lo);
   return {quick_two_sum(rest.hi, lo), bits(shifted)};
@@ -64,14 +66,14 @@ requires(S::bits == 32) struct TwoOverPi<S> {
                                      0x1.2b3278p-1, 0x1.0e4104p-2, 0x1.fca2c6p-1};
 };
 
-// The power of two as a double, at compile time.
+// 2^n as a double, at compile time.
 constexpr double two_to(int n) {
   double r = 1;
   for (int i = 0; i < (n < 0 ? -n : n); ++i) r *= n < 0 ? 0.5 : 2.0;
   return r;
 }
 
-// Any finite |x| >= 1; infinities and NaN give NaN.
+// For any finite |x| >= 1. Infinities and NaN give NaN.
 template <Floating S>
 GRADUS_INLINE TrigReduced<S> reduce_huge(S x) {
   using Table = TwoOverPi<S>;
@@ -79,7 +81,7 @@ GRADUS_INLINE TrigReduced<S> reduce_huge(S x) {
   constexpr int pieces = sizeof(Table::piece) / sizeof(double);
   constexpr int window = 5;
   S zero = like(x, 0.0);
-  // |x| >= 2^(p + 1 + p n): the first n pieces give multiples of 4.
+  // If |x| >= 2^(p + 1 + p n), the products of the first n pieces are multiples of 4.
   S y = abs(x);
   S row[pieces];
   unroll<pieces>([&](auto j) GRADUS_INLINE_LAMBDA { row[j] = like(zero, Table::piece[j]); });
@@ -87,19 +89,19 @@ GRADUS_INLINE TrigReduced<S> reduce_huge(S x) {
     constexpr int n = 1 << (Table::levels - 1 - level);
     typename S::Bool shift = y >= two_to(p + 1 + p * n);
     y = select(shift, y * two_to(-p * n), y);
-    // n - 1 pieces may still be left out after this level.
+    // After this level, up to n - 1 pieces may still be skipped.
     unroll<window + n - 1>([&](auto j) GRADUS_INLINE_LAMBDA {
       if constexpr (j + n < pieces) row[j] = select(shift, row[j + n], row[j]);
     });
   });
-  // Products with the next pieces: exact pairs, of falling size.
+  // Products with the next pieces: exact pairs of decreasing size.
   Pair<S> product[window];
   unroll<window>([&](auto j)
                      GRADUS_INLINE_LAMBDA { product[j] = two_prod(y, row[j] * two_to(-p * j)); });
-  // v - 4 trunc(v / 4): of the sign of v, hence exact for small v too.
+  // v - 4 trunc(v / 4). It has the sign of v, so it is also exact for small v.
   auto modulo_4 = [&](S v) GRADUS_INLINE_LAMBDA { return fma(trunc(v * 0.25), -4.0, v); };
-  // First level: below 4 each; the errors fall to the second level, about 2^-p, and the rest to the
-  // third.
+  // First level: each addend is below 4. The errors belong to the second level, about 2^-p, and the
+  // rest to the third.
   Pair<S> a = two_sum(modulo_4(product[0].hi), modulo_4(product[0].lo));
   Pair<S> b = two_sum(a.hi, modulo_4(product[1].hi));
   Pair<S> c = two_sum(b.hi, product[1].lo);
@@ -117,21 +119,21 @@ GRADUS_INLINE TrigReduced<S> reduce_huge(S x) {
   constexpr double half_pi_hi = by_width<S>(0x1.921fb6p0, 0x1.921fb54442d18p0);
   constexpr double half_pi_lo = by_width<S>(-0x1.777a5cp-25, 0x1.1a62633145c07p-54);
   Pair<S> r = mul(turn, Pair<S>{like(x, half_pi_hi), like(x, half_pi_lo)});
-  // Back to the sign of x: the angle and the quadrant change sign.
+  // Restores the sign of x: the angle and the quadrant change sign.
   typename S::Int quadrant = bits(shifted);
   typename S::Bool negative = x < 0.0;
   return {{select(negative, -r.hi, r.hi), select(negative, -r.lo, r.lo)},
           select(negative, -quadrant, quadrant)};
 }
 
-// Of two reductions, lane by lane.
+// Selects between two reductions, lane by lane.
 template <Floating S>
 GRADUS_INLINE TrigReduced<S> select(typename S::Bool c, TrigReduced<S> a, TrigReduced<S> b) {
   return {{select(c, a.r.hi, b.r.hi), select(c, a.r.lo, b.r.lo)},
           select(c, a.quadrant, b.quadrant)};
 }
 
-// True where reduce_moderate holds: |x| below 2^13 (f32) or 2^30 (f64), and NaN.
+// Whether reduce_moderate is valid: |x| below 2^13 (f32) or 2^30 (f64), or NaN.
 template <Floating S>
 GRADUS_INLINE typename S::Bool is_moderate_angle(S x) {
   return !(abs(x) >= by_width<S>(0x1p13, 0x1p30));
