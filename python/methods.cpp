@@ -115,7 +115,10 @@ void add_methods(nb::class_<Variable>& tensor) {
           [](nb::handle self) {
             return call("gradus._tensors", "as_numpy", self).attr("tolist")();
           },
-          nb::sig("def tolist(self) -> typing.Any"));
+          nb::sig("def tolist(self) -> typing.Any"))
+      .def(
+          "__repr__", [](nb::handle self) { return call("gradus._display", "tensor_text", self); },
+          nb::sig("def __repr__(self) -> str"));
 }
 
 }  // namespace gradus::python

@@ -1,12 +1,14 @@
 // Program and Code in Python.
 #include "python/program.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "gradus/code.h"
 #include "gradus/files.h"
 #include "gradus/gradcheck.h"
 #include "gradus/import.h"
+#include "gradus/messages.h"
 #include "gradus/passes.h"
 #include "gradus/plugin.h"
 #include "gradus/pt2.h"
@@ -83,8 +85,9 @@ Program derive(const Program& p, F&& f) {
 }
 
 GradcheckReport check(const Program& p, int order, const nb::dict& inputs, const Names& wrt,
-                      const std::map<std::string, int64_t>& sizes, uint64_t seed, double tolerance,
-                      int64_t max_elements, int directions, int tries, nb::object progress) {
+                      const DimSizes& sizes, uint64_t seed, double tolerance, int64_t max_elements,
+                      int directions, int tries, nb::object progress) {
+  require_dimensions(p.graph(), sizes);
   NamedTensors given = tensors_from(inputs);
   GradcheckOptions options{.order = order,
                            .wrt = wrt,
@@ -194,6 +197,15 @@ void bind_directions(nb::class_<Program>& program) {
 }
 
 }  // namespace
+
+void require_dimensions(const ir::Graph& graph, const DimSizes& sizes) {
+  const std::vector<std::string> known = graph.dimension_names();
+  for (const auto& [name, size] : sizes)
+    if (!std::ranges::binary_search(known, name))
+      throw Error("sizes: the program has no dimension '{}'; {}", printable(name),
+                  known.empty() ? "none of its sizes is open"
+                                : fmt::format("it has {}", fmt::join(known, ", ")));
+}
 
 void bind_program(nb::module_& m) {
   bind_report(m);
@@ -324,7 +336,7 @@ void bind_program(nb::module_& m) {
            "program then. `passes` are the caller's own, run first: names, and functions from a "
            "program to another.")
       .def("gradcheck", check, "order"_a = 1, "inputs"_a = nb::dict(), "wrt"_a = nb::none(),
-           "sizes"_a = std::map<std::string, int64_t>(), "seed"_a = 0, "tolerance"_a = 1e-6,
+           "sizes"_a = DimSizes(), "seed"_a = 0, "tolerance"_a = 1e-6,
            "max_elements"_a = GradcheckOptions().max_elements,
            "directions"_a = GradcheckOptions().directions, "tries"_a = GradcheckOptions().tries,
            "progress"_a = nb::none(),
@@ -339,9 +351,12 @@ void bind_program(nb::module_& m) {
              return fmt::format("gradus {}\n\n{}", ir::text_version, ir::print(p.graph()));
            })
       .def("__repr__", [](const Program& p) {
-        return fmt::format("<Program '{}', {} stages>", p.graph().name, p.graph().stages.size());
+        const size_t stages = p.graph().stages.size();
+        return fmt::format("<Program '{}', {} stage{}>", p.graph().name, stages,
+                           stages == 1 ? "" : "s");
       });
   bind_directions(program);
+  add_views(m, program);
 
   m.def(
       "parse",

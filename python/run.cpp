@@ -8,6 +8,15 @@ namespace gradus::python {
 
 namespace {
 
+// "its inputs are: x, w"
+template <class NameAt>
+std::string names_there(std::string_view what, size_t count, NameAt name) {
+  if (count == 0) return fmt::format("it has no {}", what);
+  std::string list;
+  for (size_t i = 0; i < count; ++i) list += fmt::format("{}{}", i ? ", " : "", printable(name(i)));
+  return fmt::format("its {} are: {}", what, list);
+}
+
 // The next stage's inputs: in order, then by name.
 std::vector<Tensor> inputs_from(const State& state, const nb::args& in_order,
                                 const nb::kwargs& by_name) {
@@ -29,7 +38,7 @@ std::vector<Tensor> inputs_from(const State& state, const nb::args& in_order,
     add(by_name[name.c_str()], fmt::format("input '{}'", name), true);
     ++named;
   }
-  if (named == by_name.size()) return tensors;
+  if (named == by_name.size() || state.finished()) return tensors;
   for (auto [key, value] : by_name) {
     auto name = nb::cast<std::string>(key);
     bool known = false, given = false;
@@ -37,11 +46,13 @@ std::vector<Tensor> inputs_from(const State& state, const nb::args& in_order,
       if (state.input_name(i) != name) continue;
       known = true, given = i < in_order.size();
     }
-    if (!known) throw Error("stage {} has no input '{}'", state.next_stage(), printable(name));
+    if (!known)
+      throw Error("stage {} has no input '{}'; {}", state.next_stage(), printable(name),
+                  names_there("inputs", wanted, [&](size_t i) { return state.input_name(i); }));
     if (given) throw Error("input '{}' is given twice: by its place and by its name", name);
   }
-  throw Error("stage {}: input '{}' is missing", state.next_stage(),
-              state.input_name(tensors.size()));
+  throw Error("stage {}: input '{}' is missing; give it by its place or by its name",
+              state.next_stage(), state.input_name(tensors.size()));
 }
 
 // Calls those of an object's methods `before`, `after`, `group`, `host`, `before_in_step` and
@@ -155,7 +166,9 @@ std::vector<Tensor> buffers_from(const State& state, nb::handle into) {
     const auto name = nb::cast<std::string>(key);
     auto it = std::ranges::find(results, name, &ir::Result::name);
     if (it == results.end())
-      throw Error("stage {} has no result '{}'", state.next_stage(), printable(name));
+      throw Error(
+          "stage {} has no result '{}'; {}", state.next_stage(), printable(name),
+          names_there("results", results.size(), [&](size_t i) { return results[i].name; }));
     buffers[static_cast<size_t>(it - results.begin())] = buffer_from(value, name);
   }
   return buffers;

@@ -4,6 +4,7 @@
 
 #include "gradus/device_streams.h"
 #include "gradus/engine.h"
+#include "gradus/read_watch.h"
 #include "gradus/registry.h"
 #include "python/bindings.h"
 #include "python/context.h"
@@ -44,11 +45,14 @@ nb::object item_of(const Variable& v) {
   return nb::int_(t.to_int64s()[0]);
 }
 
-std::string repr_of(const Variable& v) {
-  std::string text = "Tensor(" + describe(v.data());
-  if (v.data().device() != Device()) text += "@" + to_string(v.data().device());
-  if (v.requires_grad()) text += ", requires_grad";
-  return text + ")";
+// For a display: without a gradient, and with a bf16's bits as a u16, since NumPy has no bf16.
+Variable shown_values(const Variable& v) {
+  const Tensor& t = v.data();
+  if (ReadWatch::current() || has_no_values(t) || t.device() != Device()) return {};
+  if (t.dtype() != DType::bf16) return Variable(t);
+  Layout bits = t.layout();
+  bits.dtype = DType::u16;
+  return Variable(t.view(std::move(bits), t.offset()));
 }
 
 // A binary operator of Python's. What is no tensor, array or number is left to the other side.
@@ -174,7 +178,6 @@ void add_values(nb::class_<Variable>& tensor) {
              if (v.shape().empty()) throw nb::type_error("a 0-d tensor has no length");
              return v.shape()[0];
            })
-      .def("__repr__", repr_of)
       .def(
           "copy",
           [](const Variable& v) {
@@ -301,6 +304,11 @@ void bind_tensor(nb::module_& m) {
       "value"_a, nb::sig("def as_tensor(value: ArrayLike) -> Tensor"),
       "A tensor as it is; an array's memory, without a copy where it lies as tensors do; a number "
       "as a 0-d f64, i64 or bool.");
+  m.def(
+      "shown_values", [](const Variable& v) { return to_python(shown_values(v)); }, "tensor"_a,
+      nb::sig("def shown_values(tensor: Tensor) -> Tensor | None"),
+      "What a display reads of a tensor; a bf16 as the u16 of its bits. None for one that is on a "
+      "device or has no values, and while a function is recorded, which may not read any.");
   m.def("from_array", [](nb::handle a) { return Variable(tensor_from_buffer(a)); });
   m.def(
       "from_dlpack", [](nb::handle a) { return Variable(tensor_from_dlpack(a)); }, "object"_a,

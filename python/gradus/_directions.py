@@ -6,6 +6,7 @@ from typing import Any, Callable, Sequence
 
 from . import _gradus
 from ._derivative import Derivative, Derived, floating_names, kept_for, recorded_with
+from ._display import without_values
 from ._function import Recorded, _is_floating, _tensors
 from ._gradus import Program, Tensor, Type
 from ._tensors import zeros
@@ -139,7 +140,7 @@ def _along_by_gradients(f: Any, primals: Any, tangents: Any, kind: str) -> Any:
 def _slopes_of_gradient(out: Any, by: Any, along: Any, again: bool) -> list[Tensor]:
     """The gradient's derivative along the tangents, which is that of its product with them."""
     if len(out) != 1 or out[0].ndim != 0:
-        raise Error(f"hvp takes a function with one 0-d result, not {out!r}")
+        raise Error(f"hvp takes a function with one 0-d result, not {without_values(out)}; sum it, or use jacobian")
     found = gradients(out[0], by, create_graph=True) if out[0].requires_grad else [None] * len(by)
     pairs = [(g, t) for g, t in zip(found, along) if g is not None and g.requires_grad]
     second: list[Tensor | None] = [None] * len(by)
@@ -200,7 +201,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         aux = None
         if has_aux:
             if not isinstance(value, tuple) or len(value) != 2:
-                raise Error(f"vjp with has_aux takes a function that gives (value, aux), not {value!r}")
+                raise Error(f"vjp with has_aux takes a function that gives (value, aux), not {without_values(value)}")
             value, aux = value
     out, structure = _outputs(value)
     floating = [x for x in given.inputs if _is_floating(x)]
@@ -276,7 +277,10 @@ class _Matrix(Derivative):
     def _derived(self, args: Any, tensors: list[Tensor]) -> Derived:
         for n in (*self.places, *self.mapped):
             if not 0 <= n < len(args):
-                raise Error(f"{self.kind} by argument {n}, but {len(args)} are given by place")
+                raise Error(
+                    f"{self.kind} by argument {n}: the call has {len(args)} by place, "
+                    "and they are counted from 0"
+                )
         of_points = [p.index for n in self.mapped for _, p in flatten(args[n])[0]]
         points = _number_of_points(self.kind, [tensors[i] for i in of_points])
         front = [] if points is None else [points]
@@ -402,7 +406,8 @@ def _matrix_by_gradients(matrix: _Matrix, args: Any) -> Any:
             blocks = [matrix._of_arguments(given.trees_of(_rows(y, by, again))) for y in out]
             return unflatten(structure, blocks)
         if len(out) != 1 or out[0].ndim != 0:
-            raise Error(f"{matrix.kind} takes a function with one 0-d result, not {out!r}")
+            found = without_values(out)
+            raise Error(f"{matrix.kind} takes a function with one 0-d result, not {found}; sum it, or use jacobian")
         first = gradients(out[0], by, create_graph=True) if out[0].requires_grad else [None] * len(by)
         full = [g if g is not None else zeros_like(x) for g, x in zip(first, by)]
         if matrix.kind == "laplacian":

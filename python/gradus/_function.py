@@ -10,6 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any, Callable, Generic, NamedTuple, TypeVar, overload
 
 from . import _gradus
+from ._display import function_html, function_text
 from ._gradus import CallCache, LastUse, Program, StagedFunction, Tensor
 from ._trees import Place, flatten, key_of, unflatten
 from .errors import Error
@@ -151,6 +152,7 @@ class _Known(NamedTuple):
     differentiated by, in each context."""
 
     recorded: Recorded
+    arguments: dict[str, Any]  # with places, as Bound has them
     staged: dict[tuple[tuple[bool, ...], int], StagedFunction]
     used: LastUse
 
@@ -170,16 +172,21 @@ class _Recent:
                 known.used.touch()
             return known
 
-    def put(self, key: Any, recorded: Recorded) -> tuple[_Known, bool]:
+    def put(self, key: Any, recorded: Recorded, arguments: Any) -> tuple[_Known, bool]:
         """What is there by then: another thread may have been faster. And whether others went."""
         gone = []  # their ends may run anything, and do so without the lock
         with self._lock:
-            known = self._known.setdefault(key, _Known(recorded, {}, LastUse()))
+            known = self._known.setdefault(key, _Known(recorded, arguments, {}, LastUse()))
             known.used.touch()
             while len(self._known) > self._most:
                 oldest = min(self._known, key=lambda k: self._known[k].used.time)
                 gone.append(self._known.pop(oldest))
         return known, bool(gone)
+
+    def all(self) -> list[_Known]:
+        """Those that are kept, what was used last at the end."""
+        with self._lock:
+            return sorted(self._known.values(), key=lambda k: k.used.time)
 
 
 if TYPE_CHECKING:
@@ -230,15 +237,25 @@ class Function(_Base[R]):
         key = wrt, _gradus.current_context_id()  # which the staged function keeps alive
         staged = known.staged.get(key)
         if staged is None:
-            program = known.recorded.program
-            if any(wrt):
-                names = [n for n, w in zip(known.recorded.names, wrt) if w]
-                program = program.differentiate(self.order, names)
+            program = self._differentiated(known.recorded, wrt)
             while len(known.staged) >= self._most_staged:  # contexts come and go
                 known.staged.pop(next(iter(known.staged), key), None)
                 self.forget()
             staged = known.staged.setdefault(key, StagedFunction(program.compile()))
         return staged, known.used, bound.sources, bound.constants, known.recorded.structure
+
+    def _differentiated(self, recorded: Recorded, wrt: tuple[bool, ...]) -> Program:
+        names = [n for n, w in zip(recorded.names, wrt) if w]
+        return recorded.program.differentiate(self.order, names) if names else recorded.program
+
+    def recordings(self) -> list[_Known]:
+        """What is kept for each signature, that of the last call at the end."""
+        return self._recent.all()
+
+    def staged_program(self, known: _Known) -> Program:
+        """What was compiled last for this signature."""
+        wrt, _ = next(reversed(list(known.staged)), ((), None))
+        return self._differentiated(known.recorded, wrt)
 
     def record(self, *args: Any, **kwargs: Any) -> Recorded:
         """The program of one stage for arguments like these."""
@@ -258,7 +275,7 @@ class Function(_Base[R]):
         known = self._recent.get(key)
         if known is None:
             recorded = record_bound(self.function, bound, tensors)
-            known, others_went = self._recent.put(key, recorded)
+            known, others_went = self._recent.put(key, recorded, bound.arguments)
             if others_went:
                 self.forget()
         return known, bound
@@ -269,6 +286,12 @@ class Function(_Base[R]):
         one = self.record(*args, **kwargs).program
         order = self.order if order is None else order
         return one.differentiate(order) if order else one
+
+    def __repr__(self) -> str:
+        return function_text(self)
+
+    def _repr_html_(self) -> str:
+        return function_html(self)
 
     def _key(self, structure: Any, tensors: list[Tensor]) -> Any:
         try:

@@ -7,6 +7,7 @@ import re
 from typing import Any, Callable, NamedTuple, Sequence, TypeVar, Union
 
 from . import _gradus
+from ._display import without_values
 from ._function import _name_of, distinct
 from ._gradus import Tensor, TracedBody, Type
 from ._tensors import _cast, zeros
@@ -179,10 +180,10 @@ class _Scan:
         """The next carries and the step's results, and these ones' structure."""
         given = self.f(unflatten(self.structure, carries), unflatten(self.slices, slices))
         if not isinstance(given, tuple) or len(given) != 2:
-            raise Error(f"{self.what}: a step gives (carry, y), not {given!r}")
+            raise Error(f"{self.what}: a step gives (carry, y), not {without_values(given)}")
         following = _leaves_as(
             self.structure, self.types, given[0], "carry",
-            self.what + ": '{}' is {}, and the step gives {}",
+            self.what + ": '{}' is {}, and the step gives {}; a carry keeps its structure and its types",
         )
         _, ys, structure = _flat_tensors(given[1], "y")
         return following + ys, structure
@@ -360,7 +361,7 @@ def while_loop(
         return _gradus.as_tensor(p)
 
     def step(given: list[Tensor]) -> list[Tensor]:
-        differ = "while_loop: '{}' is {}, and the step gives {}"
+        differ = "while_loop: '{}' is {}, and the step gives {}; a carry keeps its structure and its types"
         return _leaves_as(structure, types, body_fun(unflatten(structure, given)), "carry", differ)
 
     if _gradus.is_tracing():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from . import _gradus, ops
+from ._display import without_values
 from ._gradus import Tensor
 from ._loops import scan, type_of, while_loop
 from ._tensors import tensor
@@ -32,7 +33,7 @@ def _checked(f: Callable[..., Any], args: tuple[Any, ...], y0: Tensor) -> Rates:
     def rates(y: Tensor, t: Any) -> Tensor:
         dy = f(y, t, *args)
         if not is_leaf_tensor(dy):
-            raise Error(f"odeint: the function gives {dy!r}; it has to give a tensor, {type_of(y0)}")
+            raise Error(f"odeint: the function gives {without_values(dy)}; it has to give a tensor, {type_of(y0)}")
         dy = dy if isinstance(dy, Tensor) else _gradus.as_tensor(dy)
         if type_of(dy) != type_of(y0):
             raise Error(f"odeint: y0 is {type_of(y0)}, and the function gives {type_of(dy)}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterable, Tuple
 
+from ._display import results_html, results_text
+
 if TYPE_CHECKING:
     from ._gradus import Tensor
 
@@ -42,4 +44,7 @@ class Results(Tuple["Tensor | None", ...]):
         return self.names.index(name)
 
     def __repr__(self) -> str:
-        return "Results(" + ", ".join(f"{n}={v!r}" for n, v in zip(self.names, self)) + ")"
+        return results_text(self)
+
+    def _repr_html_(self) -> str:
+        return results_html(self)

@@ -8,6 +8,7 @@ import os
 from typing import Any, Union
 
 from . import _gradus
+from ._display import without_values
 from ._function import Function, bind_arguments, inputs_of
 from ._gradus import CallCache, LastUse, Program, StagedFunction, Tensor
 from ._trees import Place, flatten, key_of
@@ -110,7 +111,7 @@ class LoadedFunction(CallCache):
         inputs = inputs_of(bound, tensors)
         for x, (name, type) in zip(inputs, self.program.inputs()):
             if type != _gradus.Type(x.dtype, list(x.shape)):
-                raise Error(f"'{self.__name__}' was saved for a {type} as '{name}', not {x!r}")
+                raise Error(f"'{self.__name__}' was saved for a {type} as '{name}', not {without_values(x)}")
         wrt = tuple(_gradus.is_recording() and x.requires_grad for x in inputs)
         key = wrt, _gradus.current_context_id()
         staged = self._staged.get(key)

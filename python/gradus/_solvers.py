@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from . import _gradus
+from ._display import without_values
 from ._gradus import Tensor
 from ._loops import _flat_tensors, _record, type_of
 from ._trees import is_leaf_tensor, unflatten
@@ -22,7 +23,7 @@ def _solve(
     def call(given: list[Tensor]) -> tuple[list[Tensor], Any]:
         y = f(given[0], *unflatten(structure, given[1:]))
         if not is_leaf_tensor(y):
-            raise Error(f"{what}: the function gives {y!r}; it has to give a tensor, {types[0]}")
+            raise Error(f"{what}: the function gives {without_values(y)}; it has to give a tensor, {types[0]}")
         out = y if isinstance(y, Tensor) else _gradus.as_tensor(y)
         if type_of(out) != types[0]:
             raise Error(f"{what}: the function takes {types[0]} and gives {type_of(out)}; they must have one type")

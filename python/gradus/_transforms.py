@@ -7,6 +7,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 from . import _gradus
 from ._derivative import RecordedDerivative
+from ._display import without_values
 from ._function import _is_floating, _tensors
 from ._gradus import Future, Tensor
 from ._trees import flatten, unflatten
@@ -91,7 +92,10 @@ def arguments_at(args: Sequence[Any], places: Sequence[int], what: str) -> Argum
     trees = []
     for n in places:
         if not -len(args) <= n < len(args):
-            raise Error(f"{what} by argument {n}, but {len(args)} are given by place")
+            raise Error(
+                f"{what} by argument {n}: the call has {len(args)} by place, "
+                "and they are counted from 0"
+            )
         # A number is as good as a 0-d array.
         given = _gradus.as_tensor(args[n]) if isinstance(args[n], float) else args[n]
         leaves, structure = flatten(given)
@@ -120,11 +124,12 @@ def _value_of(given: Any, has_aux: bool, what: str) -> tuple[Tensor, Any]:
     aux = None
     if has_aux:
         if not isinstance(given, tuple) or len(given) != 2:
-            raise Error(f"{what} with has_aux takes a function that gives (value, aux), not {given!r}")
+            raise Error(f"{what} with has_aux takes a function that gives (value, aux), not {without_values(given)}")
         given, aux = given
     out = _gradus.as_tensor(given)
     if out.ndim != 0:
-        raise Error(f"{what} takes a function with one 0-d result, not {out!r}")
+        found = without_values(out)
+        raise Error(f"{what} takes a function with one 0-d result, not {found}; sum it, or use vjp or jacobian")
     return out, aux
 
 

@@ -13,6 +13,7 @@ import inspect
 from typing import Any, Callable
 
 from . import _gradus
+from ._dtypes import name_of as _name_of_dtype
 
 __all__: list[str] = []
 
@@ -74,6 +75,8 @@ def _make(op: dict[str, Any]) -> Callable[..., Any]:
                 if values[i] is not None:
                     raise TypeError(f"{name}() got two values for '{operand}'")
                 values[i] = named.pop(operand)
+        if "dtype" in attributes and not isinstance(named.get("dtype"), (_gradus.DType, type(None))):
+            named["dtype"] = _dtype(named["dtype"])
         results = _gradus.apply(name, values, named)
         return tuple(results) if several else results[0]
 
@@ -84,6 +87,13 @@ def _make(op: dict[str, Any]) -> Callable[..., Any]:
         _parameters(operands, op["attributes"])
     )
     return call
+
+
+def _dtype(given: Any) -> _gradus.DType:
+    """Of Gradus' name, or of what NumPy takes for a dtype."""
+    own = _gradus.DType.__members__
+    name = given if isinstance(given, str) and given in own else _name_of_dtype(given)
+    return own["boolean" if name == "bool" else name]
 
 
 def _is_size(x: Any) -> bool:

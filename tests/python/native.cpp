@@ -116,6 +116,14 @@ void call_for_ever(const std::string& function) {
   }).detach();
 }
 
+// A tensor on a device that no code may touch: its memory is no address of the host's.
+Variable on_device() {
+  const Device device{DeviceKind::cuda, 7};
+  void* nowhere = reinterpret_cast<void*>(uintptr_t{64});
+  return Variable(Tensor(make_ref<Storage>(nowhere, size_t{16}, device, std::function<void()>()),
+                         Layout(DType::f64, {2})));
+}
+
 }  // namespace
 
 NB_MODULE(gradus_native, m) {
@@ -123,4 +131,5 @@ NB_MODULE(gradus_native, m) {
   m.def("run_on_threads", run_on_threads);
   m.def("second_derivatives", second_derivatives);
   m.def("call_for_ever", call_for_ever);
+  m.def("on_device", on_device);
 }

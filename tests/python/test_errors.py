@@ -1,5 +1,5 @@
-"""Whole messages of errors that users of the module meet often; tests/cli/errors.txt has those of the
-tool."""
+"""Whole messages of errors that users of the module meet, in addition to those of docs/errors.md;
+tests/cli/errors.txt has those of the tool."""
 
 import numpy as np
 import pytest
@@ -33,12 +33,6 @@ def state():
     return gradus.State(program().compile())
 
 
-def run_twice():
-    s = state()
-    s.run(x, x)
-    s.run(x, x)
-
-
 CASES = {
     "a text": (
         lambda: gradus.parse("graph a {\n  stage 0 () {\n", "a.ir"),
@@ -48,13 +42,9 @@ CASES = {
         lambda: gradus.load("nowhere.ir"),
         "nowhere.ir: cannot be read: No such file or directory",
     ),
-    "an input that is missing": (
-        lambda: state().run(x),
-        "stage 0 takes 2 inputs (x: f64[N], w: f64[N]), 1 are given",
-    ),
     "an input that does not exist": (
         lambda: state().run(x, v=x),
-        "stage 0 has no input 'v'",
+        "stage 0 has no input 'v'; its inputs are: x, w",
     ),
     "an input twice": (
         lambda: state().run(x, x, w=x),
@@ -63,18 +53,6 @@ CASES = {
     "an input of another size": (
         lambda: state().run(x, np.ones(4)),
         "stage 0: input 'w' must be f64[N]: dimension 0 must be N = 3, it is 4 (it is f64[4])",
-    ),
-    "an input of another dtype": (
-        lambda: state().run(x, np.ones(3, np.float32)),
-        "stage 0: input 'w' must be f64[N], it is f32[3]; convert it to f64",
-    ),
-    "a list for an array": (
-        lambda: state().run(x, [1.0, 2.0, 3.0]),
-        "input 'w' must be a tensor or an array, not list",
-    ),
-    "a stage beyond the last": (
-        run_twice,
-        "all 1 stages of 'swing' have run; restart the state, or run a clone taken earlier",
     ),
     "a negative order": (
         lambda: program().differentiate(-1),
@@ -86,11 +64,19 @@ CASES = {
     ),
     "a memory budget without sizes": (
         lambda: program().differentiate(1).compile(memory_budget=100),
-        "a memory budget wants the size of 'N' (gradus: --set N=N)",
+        "a memory budget needs the size of 'N'; give it in `sizes` (gradus: --set N=SIZE)",
     ),
     "a size of no dimension": (
         lambda: state().prepare({"N": 3, "M": 3}),
-        "no input has a dimension 'M'",
+        "no input has a dimension 'M'; the dimensions are: N",
+    ),
+    "a size that a gradcheck does not have": (
+        lambda: program().gradcheck(sizes={"M": 3}),
+        "sizes: the program has no dimension 'M'; it has N",
+    ),
+    "a gradcheck of integers": (
+        lambda: gradus.parse("graph a { stage 0 (%i: i64[3]) { return %i } }").gradcheck(),
+        "graph 'a' has no floating result, so there is no derivative to check; stage 0 returns i i64[3]",
     ),
     "a fusion mode that does not exist": (
         lambda: gradus.State(program().compile(), fusion="frist"),
@@ -108,11 +94,11 @@ CASES = {
     ),
     "an attribute that does not exist": (
         lambda: ops.sum(x, dimm=0),
-        "there is no attribute 'dimm'; the attributes are: dim, keepdim",
+        "there is no attribute 'dimm'; did you mean 'dim'? The attributes are: dim, keepdim",
     ),
     "an attribute that is missing": (
         lambda: ops.softmax(x),
-        "attribute 'dim' is missing and has no default",
+        "attribute 'dim' is missing and has no default; give it as an integer: dim = …",
     ),
     "a string for a tensor": (
         lambda: ops.tanh("a"),
@@ -127,30 +113,9 @@ CASES = {
         lambda: gradus.tensor(x)[5],
         "select: index 5 is out of range for dimension 0 of f64[3]",
     ),
-    "a gradient of a vector": (
-        lambda: gradus.grad(lambda a: a * a)(x),
-        "grad takes a function with one 0-d result, not Tensor(f64[3], requires_grad)",
-    ),
-    "a gradient of integers": (
-        lambda: gradus.grad(lambda a: (a * a).sum())(np.arange(3)),
-        "i64[3] cannot require gradients: only floating tensors can",
-    ),
     "a gradient by an argument that is not there": (
         lambda: gradus.grad(lambda a: a.sum(), argnums=3)(x),
-        "grad by argument 3, but 1 are given by place",
-    ),
-    "backward of a constant": (
-        lambda: gradus.tensor(x).sum().backward(),
-        "output 0 does not require gradients: nothing it depends on does",
-    ),
-    "a branch on a value that is recorded": (
-        lambda: gradus.function(lambda a: a if a.sum() > 0 else -a)(x),
-        "'_lambda_' cannot be traced: it reads back the values of a bool[]; what they decide would hold for "
-        "these inputs alone. Decide by operators ('where', comparisons), or before the trace",
-    ),
-    "a carry that changes its type": (
-        lambda: gradus.scan(lambda h, a: (h.sum(), h), x, np.ones((4, 3))),
-        "scan: 'carry' is f64[3], and the step gives f64[]",
+        "grad by argument 3: the call has 1 by place, and they are counted from 0",
     ),
     "a step without results": (
         lambda: gradus.scan(lambda h, a: h, x, np.ones((4, 3))),
@@ -158,9 +123,9 @@ CASES = {
     ),
     "a group that is not bound": (
         lambda: gradus.State(gradus.parse(MEAN, "average.ir").compile()).run(x),
-        'no group of ranks is bound to the name "data" in this context; bind one with '
-        'rank_groups(context).bind("data", communicator): mpi_ranks() for the ranks of MPI, '
-        "thread_ranks(n) for threads, or single_rank()",
+        'no group of ranks is bound to the name "data" in this context; bind mpi_ranks(), one of '
+        'thread_ranks(n), or single_rank() to it: rank_groups(context).bind("data", ranks) in C++, '
+        'gradus.bind_group("data", ranks) in Python',
     ),
     "a plug-in that is not there": (
         lambda: gradus.load_plugin("mine.so"),

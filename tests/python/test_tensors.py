@@ -360,5 +360,5 @@ def test_hooks():
 
 def test_eager_calls_have_the_type_rules_of_programs():
     x = gradus.tensor(np.array([1, 2, 4], np.int32))
-    with pytest.raises(gradus.Error, match="i32.*a mean wants a floating dtype"):
+    with pytest.raises(gradus.Error, match="i32.*a mean takes a floating dtype"):
         ops.mean(x)

@@ -11,6 +11,16 @@ import gradus
 from gradus import ops
 
 
+def test_dtypes_by_name():
+    for given, want in (("f64", "f64"), (np.float64, "f64"), (float, "f64"), ("float16", "f16"), ("bool", "bool"),
+                        (gradus.i32, "i32"), (np.dtype("u1"), "u8")):  # fmt: skip
+        assert ops.eye(2, dtype=given).dtype == gradus.zeros([1], dtype=want).dtype
+        assert ops.cast(np.ones(2), given).dtype == gradus.zeros([1], dtype=want).dtype
+    assert "f64" in str(gradus.trace(lambda x: x + ops.eye(2, dtype="f64"), np.ones([2, 2])))
+    with pytest.raises(gradus.Error, match="'f63' is no dtype"):
+        ops.eye(2, dtype="f63")
+
+
 def test_attributes_by_place(rng):
     a, b = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 4))
     x, y = gradus.tensor(a), gradus.tensor(b)

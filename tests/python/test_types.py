@@ -31,7 +31,7 @@ def test_the_package_is_typed():
     folder = pathlib.Path(gradus.__file__).parent
     assert (folder / "py.typed").exists() and (folder / "ops.pyi").exists()
     stub = (folder / "_gradus.pyi").read_text()
-    for name in ("class Tensor", "class Program", "class State", "def __add__"):
+    for name in ("class Tensor", "class Program", "class State", "class View", "def __add__"):
         assert name in stub
 
 
@@ -59,6 +59,8 @@ with gradus.Context(workers=2, kernels=gradus.KernelOptions(whole_stages="off"))
     held: int = gradus.State(code, context=context).prepare({"N": 3})[0].held
 state.run(1.0, into=[np.zeros(3), None], cancel=gradus.CancelToken(), observer=context)
 state.run(1.0, into={"y": np.zeros(3)})
+view: gradus.View = program.view(sizes={"N": 3}, written=True)
+drawing: str = view.svg
 """
 BAD = {
     "gradus.parse(3)": "arg-type",
