@@ -123,19 +123,25 @@ namespace {
 // A cotangent for each output: as given, or one for a 0-d output.
 Variables fill_cotangents(std::span<const Variable> outputs, std::span<const Variable> cotangents) {
   if (!cotangents.empty() && cotangents.size() != outputs.size())
-    throw Error("{} outputs were given {} cotangents", outputs.size(), cotangents.size());
+    throw Error("{} cotangents are given for {} outputs; give one each, or none at all",
+                cotangents.size(), outputs.size());
   Variables filled;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Variable& y = outputs[i];
     if (!y.requires_grad())
-      throw Error("output {} does not require gradients: nothing it depends on does", i);
+      throw Error(
+          "output {} does not require gradients, because nothing it depends on does; set "
+          "requires_grad of an input before it is computed",
+          i);
     if (i < cotangents.size() && cotangents[i].defined()) {
       filled.push_back(cotangents[i]);
     } else if (y.data().rank() == 0) {
       filled.emplace_back(Tensor::scalar(y.dtype(), 1));
     } else {
-      throw Error("output {} is {}: only a 0-d output has a cotangent by itself (one)", i,
-                  describe(y.data()));
+      throw Error(
+          "output {} is {}: only a 0-d output has a cotangent by itself (one); give one, or sum "
+          "the output",
+          i, describe(y.data()));
     }
   }
   return filled;

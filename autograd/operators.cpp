@@ -212,7 +212,7 @@ const Operator& named(std::string_view name) {
   const Operator*& op = known[place % known.size()];
   if (op && op->name == name) return *op;
   const Operator* found = ops::find(name);
-  if (!found) throw Error("there is no operator '{}'", name);
+  if (!found) throw Error("there is no operator '{}'{}", name, ops::advice(name));
   op = found;
   return *found;
 }

@@ -52,7 +52,8 @@ void Variable::set_requires_grad(bool on) {
         "requires_grad can be set on leaves only; this variable is the result of '{}': detach it",
         grad_fn()->name());
   if (on && !is_floating(dtype()))
-    throw Error("{} cannot require gradients: only floating tensors can", describe(data()));
+    throw Error("{} cannot require gradients: only floating tensors can; cast it first",
+                describe(data()));
   if (on && body_->inference)
     throw Error("a variable made in inference mode cannot require gradients; make it outside");
   body_->requires_grad.store(on, std::memory_order_release);

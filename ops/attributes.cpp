@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "gradus/error.h"
+#include "gradus/messages.h"
 
 namespace gradus::ops {
 
@@ -113,13 +114,14 @@ bool read_literal(const Literal& l, std::vector<double>& v, std::string& what) {
 namespace {
 
 [[noreturn]] void unknown_attribute(const ir::NamedLiteral& given, const AttributeInfo& info) {
-  std::string names;
-  for (const Member& m : info.members) names.append(names.empty() ? "" : ", ").append(m.name);
+  std::vector<std::string_view> names;
+  for (const Member& m : info.members) names.push_back(m.name);
+  const std::string near = did_you_mean(given.name, names);
   throw Error::at(
       "", given.where,
-      names.empty()
-          ? fmt::format("there is no attribute '{}': the operator takes none", given.name)
-          : fmt::format("there is no attribute '{}'; the attributes are: {}", given.name, names));
+      names.empty() ? fmt::format("there is no attribute '{}'; the operator takes none", given.name)
+                    : fmt::format("there is no attribute '{}'{} attributes are: {}", given.name,
+                                  near.empty() ? "; the" : near + " The", fmt::join(names, ", ")));
 }
 
 // Where a member lies in a record.
@@ -128,6 +130,13 @@ const void* place_of(const Member& m, const ir::AttributeRecord& record) {
 }
 void* place_of(const Member& m, ir::AttributeRecord& record) {
   return reinterpret_cast<std::byte*>(&record) + m.offset;
+}
+
+[[noreturn]] void missing_attribute(const Member& m, ir::AttributeRecord& record) {
+  std::string what;
+  m.type->read(Literal(), place_of(m, record), what);  // says what it takes
+  throw Error("attribute '{}' is missing and has no default; give it{}: {} = …", m.name,
+              what.empty() ? "" : fmt::format(" as {}", what), m.name);
 }
 
 }  // namespace
@@ -165,8 +174,7 @@ Attributes read_attributes(const AttributeInfo& info, const LiteralList& given) 
     seen |= bit;
   }
   for (size_t i = 0; i < members.size(); ++i)
-    if (members[i].required && !(seen >> i & 1))
-      throw Error("attribute '{}' is missing and has no default", members[i].name);
+    if (members[i].required && !(seen >> i & 1)) missing_attribute(members[i], *record);
   return record;
 }
 

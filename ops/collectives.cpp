@@ -35,8 +35,8 @@ const Type& own_values(InferCall& call, const std::string& group, bool parts) {
     call.fail("'x' is {}: a part of a sum over group '{}'; all_reduce it first", to_string(x),
               group);
   call.fail(
-      "'x' is {}, the same on all ranks of group '{}'; an input that each rank has its own of is "
-      "written {} varying({}), and vary(%x) makes it so",
+      "'x' is {}, the same on all ranks of group '{}'; declare an input that differs between ranks "
+      "as {} varying({}), or apply vary(%x)",
       to_string(x), group, to_string(x), group);
 }
 

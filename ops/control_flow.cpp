@@ -56,8 +56,8 @@ std::optional<DataLoop> data_loop_in(const Operator& op, const Attributes& attri
 void fail_after_most_trips(int64_t trips, const std::optional<std::string>& failure) {
   if (failure) throw Error("{}", *failure);
   throw Error(
-      "while: its condition holds after {} steps, which `max_trips` says are all; the carries may "
-      "not come closer to where it does not, or need a greater bound",
+      "while: its condition holds after {} steps, the most that `max_trips` allows; change the "
+      "carries so that it ends, or raise `max_trips`",
       trips);
 }
 
@@ -111,7 +111,8 @@ void check_counts(const InferCall& call, const Scan::Attr& a) {
   if (results < a.carries)
     call.fail("graph '{}' returns {} values for {} carries", a.body.name, results, a.carries);
   if (!a.length && a.sequences == 0)
-    call.fail("it has no sequence that says how many steps it takes; write `length`");
+    call.fail(
+        "it has no sequence that determines its number of steps; give `length` or `sequences`");
   if (a.length && a.length->is_constant() && a.length->value() < 0)
     call.fail("its length is {}, which is negative", a.length->value());
   for (int64_t i = a.carries; i < a.carries + a.sequences; ++i)
@@ -139,14 +140,19 @@ void require_same_way(const InferCall& call, const Type& decides, std::string_vi
 void check_carry(const InferCall& call, const ir::Graph& body, size_t i, const Type& next) {
   const Type& now = call.tensor(i);
   const ir::Stage& stage = body.stages[0];
-  const std::string what =
-      fmt::format("the carry '{}' of graph '{}', which becomes '{}'", body[stage.inputs[i]].name,
-                  body.name, stage.results[i].name);
+  const std::string& carry = body[stage.inputs[i]].name;
+  const std::string& following = stage.results[i].name;
   if (next.dtype != now.dtype || next.rank() != now.rank() || next.device != now.device ||
       !same_sharing(next, now))
-    call.fail("{}, is {}, and that is {}", what, to_string(now), to_string(next));
+    call.fail(
+        "the carry '{}' of graph '{}' is {}, and its next value '{}' is {}; both must have one "
+        "type",
+        carry, body.name, to_string(now), following, to_string(next));
   for (size_t d = 0; d < now.dims.size(); ++d)
-    call.require_equal(next.dims[d], now.dims[d], fmt::format("dimension {} of {}", d, what));
+    call.require_equal(next.dims[d], now.dims[d],
+                       fmt::format("dimension {} of '{}', the next value of the carry '{}' of "
+                                   "graph '{}', and of the carry",
+                                   d, following, carry, body.name));
 }
 
 }  // namespace
@@ -266,12 +272,13 @@ void If::infer(InferCall& call) {
               a.otherwise.name, others.size());
   for (size_t i = 0; i < types.size(); ++i) {
     const Type &t = types[i], &o = others[i];
-    const std::string what =
-        fmt::format("result {} of the graphs '{}' and '{}'", i, a.then.name, a.otherwise.name);
     if (t.dtype != o.dtype || t.rank() != o.rank() || t.device != o.device || !same_sharing(t, o))
-      call.fail("{} is {} and {}", what, to_string(t), to_string(o));
+      call.fail("result {} is {} in graph '{}' and {} in graph '{}'; both must have one type", i,
+                to_string(t), a.then.name, to_string(o), a.otherwise.name);
     for (size_t d = 0; d < t.dims.size(); ++d)
-      call.require_equal(t.dims[d], o.dims[d], fmt::format("dimension {} of {}", d, what));
+      call.require_equal(t.dims[d], o.dims[d],
+                         fmt::format("dimension {} of result {} of the graphs '{}' and '{}'", d, i,
+                                     a.then.name, a.otherwise.name));
     call.out.push_back(t);
   }
 }

@@ -62,7 +62,7 @@ std::string no_function(std::string_view name, std::string_view caller) {
   return fmt::format(
       "no {} function named '{}' is registered{} register it before the program is read{}",
       python ? "Python" : "C++", printable(name), hint.empty() ? ";" : hint + " Otherwise",
-      python ? ": import the module that does" : ", or name the library that brings it");
+      python ? ": import the module that does" : ", or load the plug-in that registers it");
 }
 
 }  // namespace gradus::ops

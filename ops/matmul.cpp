@@ -67,7 +67,7 @@ void Matmul::infer(InferCall& call, const Attr& attr) {
         "tensors with mul)",
         to_string(a), to_string(b));
   if (a.dtype != b.dtype)
-    call.fail("'a' is {} and 'b' is {}; cast one of them, a product wants one dtype", to_string(a),
+    call.fail("'a' is {} and 'b' is {}; cast one of them, a product takes one dtype", to_string(a),
               to_string(b));
   if (a.dtype == DType::boolean)
     call.fail("'a' is {}; there is no product of bool matrices, cast them to a number",

@@ -128,7 +128,8 @@ Value Complement::dx(VjpCall& d, const Attr& a) {
   if (!a.for_any_basis && !(vectors.is_constant() && vectors.value() <= 1))
     throw Error(
         "complement: 'x' is {}; the {} vectors that complete it are any basis, which has no "
-        "derivative: use functions that are the same for_any_basis, or the columns that x has",
+        "derivative; take the reduced form of the factorization, or set for_any_basis if the "
+        "result is the same for every basis",
         to_string(d.x_type()), vectors.to_string());
   Value along = matmul(swap_last(x), d.dy());
   Value gram = matmul(swap_last(x), x);

@@ -188,8 +188,9 @@ void Eval::infer(ir::InferCall& call) {
   if (!handle) call.fail("the last operand must be a handle, which `cpp_op` or `eval` leaves");
   const ir::HandleSignature& s = *call.in[n - 1].type->signature;
   if (s.order < 1)
-    call.fail("there is no further derivative: '{}' can be differentiated {} time{}",
-              printable(s.function), s.declared, s.declared == 1 ? "" : "s");
+    call.fail(
+        "there is no further derivative: '{}' can be differentiated {} time{}; take a lower order",
+        printable(s.function), s.declared, s.declared == 1 ? "" : "s");
   if (n - 1 != s.outputs.size())
     call.fail("the handle of '{}' takes {} cotangent{}, {} {} given", printable(s.function),
               s.outputs.size(), s.outputs.size() == 1 ? "" : "s", n - 1, n == 2 ? "is" : "are");

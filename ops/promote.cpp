@@ -85,8 +85,9 @@ Dims broadcast_dims(const ir::InferCall& call) {
           if (call.given(j) && !call.is_number(j))
             shapes += fmt::format("{}'{}' {}", shapes.empty() ? "" : ", ", call.op.operand(j).name,
                                   to_string(call.tensor(j).dims));
-        call.fail("the shapes do not broadcast: {} (dimension {} is {} against {})", shapes,
-                  lead + k, common.value(), d[k].value());
+        call.fail(
+            "the shapes do not broadcast: {} (dimension {} is {} against {}, and neither is 1)",
+            shapes, lead + k, common.value(), d[k].value());
       }
       call.require_equal(common, d[k],
                          fmt::format("dimension {} of {} against the other operands' common shape",

@@ -27,7 +27,7 @@ Value Sum::dx(VjpCall& d, const Attr& a) {
 void Mean::infer(InferCall& call, const Attr& a) {
   const Type& x = call.tensor(0);
   if (!x.is_floating())
-    call.fail("'x' is {}; a mean wants a floating dtype, cast it first", to_string(x));
+    call.fail("'x' is {}; a mean takes a floating dtype, cast it first", to_string(x));
   infer_reduction(call, a, x.dtype);
 }
 void Mean::compose(ComposeCall& c, const Attr& a) {

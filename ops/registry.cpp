@@ -129,7 +129,8 @@ std::string advice(std::string_view name) {
     if (name == spelling) return fmt::format("; a number may stand as an operand: {}", instead);
   std::vector<std::string_view> names;
   for (const ir::Operator* op : all()) names.push_back(op->name);
-  return did_you_mean(name, names, {}, 3);
+  const std::string near = did_you_mean(name, names, {}, 3);
+  return near.empty() ? "; `gradus ops` lists the operators" : near;
 }
 
 std::optional<ir::Dim> count_in(const ir::Operator& op, const ir::Attributes& attributes) {

@@ -130,8 +130,8 @@ bool match_expression(const ir::InferCall& call, const ir::Graph& callee, Substi
 Substitution match_arguments(const ir::InferCall& call, const ir::Graph& callee) {
   const auto& inputs = callee.stages[0].inputs;
   if (call.operands() != inputs.size())
-    call.fail("graph '{}' takes {} inputs, {} are given", callee.name, inputs.size(),
-              call.operands());
+    call.fail("graph '{}' takes {} input{}, {} {} given", callee.name, inputs.size(),
+              inputs.size() == 1 ? "" : "s", call.operands(), call.operands() == 1 ? "is" : "are");
   Substitution s;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ir::Type &want = callee[inputs[i]].type, &got = call.tensor(i);

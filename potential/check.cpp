@@ -119,7 +119,7 @@ class Checker {
     Point sum{};
     const std::vector<double> f = plain_.forces.to_doubles();
     for (size_t i = 0; i < f.size(); ++i) sum[i % 3] += f[i];
-    add("sum", "the forces on atoms without surroundings add up to zero",
+    add("sum", "in free space, the forces on all atoms add up to zero",
         std::sqrt(dot(sum, sum)) / force_, true);
   }
 
@@ -133,7 +133,7 @@ class Checker {
       std::ranges::copy(p, f.begin() + static_cast<ptrdiff_t>(i));
     }
     const Tensor expected = Tensor::from(DType::f64, out.forces.shape(), f);
-    add("rotation", "energies of turned atoms are the same, and forces turn with them",
+    add("rotation", "rotated atoms have the same energies, and the forces rotate with them",
         std::max(largest_difference(out.energies, plain_.energies) / energy_,
                  largest_difference(out.forces, expected) / force_),
         true);
@@ -177,7 +177,8 @@ class Checker {
         const double f = plain_.forces.item(static_cast<int64_t>(3 * i + a));
         error = std::max(error, std::fabs(slope + f) / force_);
       }
-    add("forces", "forces are the energy's slope by central differences", error, false);
+    add("forces", "forces are the negative derivative of the energy, by central differences", error,
+        false);
   }
 
   void translation() {
@@ -185,7 +186,7 @@ class Checker {
     for (Point& p : moved.at)
       for (size_t a = 0; a < 3; ++a) p[a] += spacing_ * (0.5 + static_cast<double>(a));
     const PotentialOutput out = potential_.run(moved.input(cutoff_));
-    add("translation", "atoms elsewhere have the same energies and forces",
+    add("translation", "translated atoms have the same energies and forces",
         std::max(largest_difference(out.energies, plain_.energies) / energy_,
                  largest_difference(out.forces, plain_.forces) / force_),
         true);
@@ -222,7 +223,7 @@ class Checker {
       both.at.back()[0] += 10 * cutoff_;
       both.species.push_back(cluster_.species[i]);
     }
-    add("extensivity", "two copies far from each other have twice the energy",
+    add("extensivity", "two distant copies have twice the energy",
         std::fabs(energy_of(both) - 2 * plain_.energy) / energy_, true);
   }
 
@@ -247,7 +248,7 @@ class Checker {
     for (double& x : two.cell.rows[0]) x *= 2;
     const PotentialOutput a = potential_.run(one.input(cutoff_)),
                           b = potential_.run(two.input(cutoff_));
-    add("periodic", "a periodic box and two of it side by side have the same energy per atom",
+    add("periodic", "a periodic cell and two such cells side by side have the same energy per atom",
         std::fabs(2 * a.energy - b.energy) / (std::fabs(a.energy) + energy_), true);
   }
 
@@ -284,8 +285,9 @@ class Checker {
       const double slope = (energy_at(h) - energy_at(-h)) / (2 * h);
       error = std::max(error, std::fabs(slope + found[k]) / scale);
     }
-    add("virial", "the virial is the energy's slope by a strain, by central differences", error,
-        false);
+    add("virial",
+        "the virial is the negative derivative of the energy by a strain, by central differences",
+        error, false);
   }
 
   // Half of the atoms as ghosts without edges of their own.
@@ -313,8 +315,8 @@ class Checker {
     double error = 0;
     for (int64_t i = 0; i < n / 2; ++i)
       error = std::max(error, std::fabs(out.energies.item(i) - plain_.energies.item(i)) / energy_);
-    add("ghosts", "an atom's energy follows from its own edges, so that ghosts need none", error,
-        true, false);
+    add("ghosts", "an atom's energy depends on its own edges only; ghosts have none", error, true,
+        false);
   }
 
   Potential& potential_;

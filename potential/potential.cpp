@@ -62,8 +62,8 @@ Places places_in(const ir::Graph& graph) {
       if (graph[inputs[i]].name == e.name) places[k] = i;
     if (places[k] == SIZE_MAX) {
       if (e.optional) continue;
-      throw Error("graph '{}' is no potential: stage 0 has no input '{}', {}", graph.name, e.name,
-                  e.type);
+      throw Error("graph '{0}' is no potential: stage 0 has no input '{1}'; add %{1}: {2}",
+                  graph.name, e.name, e.type);
     }
     const ir::Type& type = graph[inputs[places[k]]].type;
     if (!has_type(type, static_cast<Given>(k)))
@@ -263,8 +263,10 @@ Potential::Potential(const ir::Graph& program, const NamedTensors& weights, Pote
       p->inputs.back() = convert_exactly(found->second, input.type.dtype, input.name);
   }
   if (!missing.empty())
-    throw Error("graph '{}' has inputs that no weights are found for: {}", p->graph.name,
-                fmt::join(missing, ", "));
+    throw Error(
+        "graph '{}' has inputs that no weights are found for: {}; give a file that has them by "
+        "name (check-potential: --weights FILE)",
+        p->graph.name, fmt::join(missing, ", "));
   impl_ = std::make_unique<Impl>(std::move(p));
 }
 
@@ -355,7 +357,7 @@ double number_in(const std::string& text) {
   double number = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (fault != std::errc() || end != text.data() + text.size())
-    throw Error("the cutoff in the metadata, {}, is no number", printable(text));
+    throw Error("the weights' metadata: 'cutoff' must be a number, not '{}'", printable(text));
   return number;
 }
 
@@ -374,7 +376,8 @@ PotentialFacts facts_of(const ImportedProgram& imported, const PotentialOptions&
     facts.cutoff = weight->second.item();
   else
     throw Error(
-        "no cutoff is known: the weights' metadata have no 'cutoff', and no weight is called so");
+        "no cutoff is known: the weights' metadata have no 'cutoff', and no weight is called so; "
+        "add that key, or give the cutoff (check-potential: --cutoff LENGTH)");
   facts.species = options.species.empty() ? words(find("species")) : options.species;
   if (const std::string units = options.units.empty() ? find("units") : options.units;
       !units.empty())
@@ -387,9 +390,9 @@ void refuse_faults(Potential& potential, const std::string& program, bool own_ed
   for (const PotentialCheck& c : check_potential(potential, {.brief = true}))
     if ((c.needed || own_edges) && !c.passed())
       throw Error(
-          "{}: is no potential that atoms can move in: {} ({:.2g}, allowed {:.2g}); "
-          "`gradus check-potential` shows all that is checked",
-          program, c.what, c.error, c.allowed);
+          "{}: the potential fails the check '{}' ({}): its error is {:.2g}, at most {:.2g} is "
+          "allowed; `gradus check-potential` prints all checks",
+          program, c.name, c.what, c.error, c.allowed);
 }
 
 }  // namespace

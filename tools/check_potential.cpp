@@ -19,9 +19,9 @@ std::string line_of(const PotentialCheck& c) {
 
 void check_potential(const CheckPotentialCommand& command) {
   if (command.cutoff && !(*command.cutoff > 0 && std::isfinite(*command.cutoff)))
-    throw UsageError("--cutoff is a length greater than 0, not {}", *command.cutoff);
+    throw UsageError("--cutoff: expected a length greater than 0, found {}", *command.cutoff);
   if (command.spacing < 0 || !std::isfinite(command.spacing))
-    throw UsageError("--spacing is a length greater than 0, not {}", command.spacing);
+    throw UsageError("--spacing: expected a length greater than 0, found {}", command.spacing);
   PotentialOptions options;
   options.cutoff = command.cutoff;
   options.species = command.species;
@@ -29,15 +29,18 @@ void check_potential(const CheckPotentialCommand& command) {
   options.fusion = FusionMode::off;
   Potential potential = Potential::load(command.program, command.weights, options);
   std::string text;
-  size_t off = 0, all = 0;
+  std::vector<std::string> off;
+  size_t all = 0;
   for (const PotentialCheck& c :
        gradus::check_potential(potential, {.seed = command.seed, .spacing = command.spacing})) {
     text += line_of(c);
-    off += c.needed && !c.passed();
+    if (c.needed && !c.passed()) off.push_back(c.name);
     ++all;
   }
   put(text);
-  if (off) throw Error("{}: {} of {} checks failed", command.program, off, all);
+  if (!off.empty())
+    throw Error("{}: {} of {} checks failed: {}", command.program, off.size(), all,
+                fmt::join(off, ", "));
 }
 
 }  // namespace gradus::cli

@@ -1,4 +1,5 @@
 // gradus grad, jvp, hvp, laplacian, jacobian, hessian
+#include <algorithm>
 #include <cctype>
 
 #include "gradus/passes.h"
@@ -23,12 +24,15 @@ void put_program(const ir::Graph& program, const std::string& out) {
   put_to(out, fmt::format("gradus {}\n\n{}", ir::text_version, ir::print(program)));
 }
 
-// "8", or the name of a size.
-ir::Dim size_named(const std::string& text) {
+// "8", or the name of a size that the program has not.
+ir::Dim size_of_batch(const std::string& text, const ir::Graph& program) {
   if (auto n = whole_number<int64_t>(text); n && *n >= 0) return *n;
   bool name = !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0]));
   for (char c : text) name = name && (std::isalnum(static_cast<unsigned char>(c)) || c == '_');
   if (!name) throw UsageError("--batch wants a number or a name, not '{}'", text);
+  if (std::ranges::binary_search(program.dimension_names(), text) ||
+      std::ranges::count(program.ranges, text, &ir::SizeRange::name) > 0)
+    throw Error("--batch {0}: the program has a size '{0}' already; give another name", text);
   return ir::Dim::symbol(text);
 }
 
@@ -51,7 +55,8 @@ void grad(const GradCommand& command) {
   options.order = command.order;
   if (!command.wrt.empty()) options.wrt = command.wrt;
   ir::Graph program = ir::differentiate(module.program(), options);
-  if (!command.batch.empty()) program = ir::batch_cotangents(program, size_named(command.batch));
+  if (!command.batch.empty())
+    program = ir::batch_cotangents(program, size_of_batch(command.batch, program));
   put_program(program, command.out);
 }
 
@@ -63,8 +68,8 @@ void directions(const DirectionCommand& command) {
     if (name != command.kind) continue;
     ir::Graph program = pass(module.program(), options);
     if (!command.batch.empty())
-      program =
-          ir::batch(program, inputs_of_points(program, command.wrt), size_named(command.batch));
+      program = ir::batch(program, inputs_of_points(program, command.wrt),
+                          size_of_batch(command.batch, program));
     put_program(program, command.out);
   }
 }

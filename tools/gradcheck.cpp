@@ -42,8 +42,8 @@ void gradcheck(const GradcheckCommand& command) {
     off += !e.passed;
   }
   put(text);
-  if (all == 0) throw Error("the program has nothing to differentiate");
-  if (off) throw Error("{} of {} gradients {} off", off, all, off == 1 ? "is" : "are");
+  if (all == 0) throw Error("there is no derivative to check: stage 0 has no floating input");
+  if (off) throw Error("{} of {} gradients failed the check: see the lines marked WRONG", off, all);
 }
 
 }  // namespace gradus::cli

@@ -41,7 +41,7 @@ struct Commands {
 // What is not one is refused here: converting saturates without a word.
 std::string check_whole(const std::string& text) {
   if (whole_number<uint64_t>(text)) return "";
-  return fmt::format("{} is no whole number below 2^64", printable(text));
+  return fmt::format("expected a whole number below 2^64, found {}", printable(text));
 }
 
 std::string check_named(const std::string& path) {
@@ -53,12 +53,12 @@ std::string check_named(const std::string& path) {
 CLI::Validator whole(int64_t least, int64_t most = INT_MAX) {
   const bool open = most == INT_MAX;
   const std::string range =
-      open ? fmt::format("from {} on", least) : fmt::format("from {} to {}", least, most);
+      open ? fmt::format("of {} or more", least) : fmt::format("from {} to {}", least, most);
   return CLI::Validator(
       [=](std::string& text) -> std::string {
         const auto number = whole_number<int64_t>(text);
         if (number && *number >= least && *number <= most) return "";
-        return fmt::format("{} is no whole number {}", printable(text), range);
+        return fmt::format("expected a whole number {}, found {}", range, printable(text));
       },
       open ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most));
 }
@@ -73,6 +73,9 @@ CLI::Validator one_of(std::vector<std::string_view> words) {
       },
       "{" + list + "}");
 }
+
+// Each order makes a program several times as long.
+constexpr int most_order = 16;
 
 // A command, and what it does.
 CLI::App& add_command(CLI::App& app, Commands& c, const char* name, const char* doc,
@@ -97,90 +100,97 @@ void add_program(CLI::App& command, std::string& program) {
 }
 void add_memory_budget(CLI::App& command, std::optional<uint64_t>& bytes) {
   add(command, "--memory-budget", bytes, "BYTES",
-      "Hold at most so much between stages: later ones compute the rest again");
+      "The most bytes held between stages; later stages recompute the rest");
 }
 void add_inputs(CLI::App& command, InputOptions& from) {
   add(command, "--inputs", from.inputs, "F.npz|F.safetensors",
-      "Inputs by name; of several files a later one wins")
+      "Inputs by name; if several files have a name, the last one counts")
       ->check(check_named);
   add(command, "--random", from.random, "SEED",
-      "Fill inputs that are not found: floats N(0, 1), integers and bools 0 or 1");
-  add(command, "--set", from.set, "DIM=N", "The size of a dimension that no input settles");
+      "Random values for inputs that no file has: floats N(0, 1), integers and bools 0 or 1");
+  add(command, "--set", from.set, "DIM=N",
+      "The size of a dimension that does not follow from an input");
+}
+void add_weights(CLI::App& command, InputOptions& from) {
+  add(command, "--weights", from.weights, "F.npz|F.safetensors",
+      "Parameters by name, for inputs that no file of --inputs has");
 }
 void add_wrt(CLI::App& command, std::vector<std::string>& wrt) {
   add(command, "--wrt", wrt, "a,b", "Differentiate with respect to these inputs only")
       ->delimiter(',');
 }
 void add_text_out(CLI::App& command, std::string& out) {
-  add(command, "-o", out, "OUT.ir", "Write here, not to standard output");
+  add(command, "-o", out, "OUT.ir", "The file to write; without it, standard output");
 }
 
 void add_run(CLI::App& app, Commands& c) {
-  CLI::App& command = add_command(app, c, "run", "Run the stages in order; print their results",
+  CLI::App& command = add_command(app, c, "run", "Run the stages in order and print their results",
                                   [&c] { run(c.run); });
   add_program(command, c.run.program);
   add_inputs(command, c.run.from);
-  add(command, "--weights", c.run.from.weights, "F.npz|F.safetensors",
-      "Parameters by name, after --inputs");
+  add_weights(command, c.run.from);
   add(command, "--stages", c.run.stages, "N", "Run the first N stages only")->check(whole(1));
   add_memory_budget(command, c.run.memory_budget);
   add(command, "--outputs", c.run.outputs, "OUT.npz|OUT.safetensors",
-      "Write all results that are defined, by name");
+      "Write all results that are not absent, by name");
   add(command, "--save-state", c.run.save_state, "S.state",
-      "Save what later stages need after the last one that runs");
-  add(command, "--resume", c.run.resume, "S.state", "Go on from a state that was saved");
-  add(command, "--threads", c.run.threads, "N", "Threads for one loop; 0: one per core")
+      "Save the values that later stages need, after the last stage of this run");
+  add(command, "--resume", c.run.resume, "S.state", "Continue from a saved state");
+  add(command, "--threads", c.run.threads, "N", "Threads for a loop; 0: one per core")
       ->check(whole(0, 1024));
   CLI::Option* fusion =
       add(command, "--fusion", c.run.fusion, "MODE",
-          "Pointwise groups as compiled kernels: off (the default: a single run is over before "
-          "they would pay), behind (compiled while the rounds of --repeat run) or first (compiled "
-          "before)")
+          "When groups of instructions are compiled to kernels: off (never; the default, because "
+          "a single run ends before compiling pays), behind (while the rounds of --repeat run) or "
+          "first (before the run)")
           ->check(one_of({"off", "behind", "first"}));
   command
       .add_option_function<std::string>(
           "--engine",
           [&c](const std::string& name) { c.run.fusion = name == "fused" ? "first" : "off"; },
-          "Another name for --fusion: interpret is off, fused is first")
+          "The same as --fusion: interpret is off, fused is first")
       ->type_name("NAME")
       ->check(one_of({"interpret", "fused"}))
       ->excludes(fusion);
-  add(command, "--kernels", c.run.kernels, "FOLDER", "Keep compiled kernels for other runs");
-  command.add_flag("--symbols", c.run.symbols,
-                   "Tell gdb of kernels, with the program's lines, and write perf's map file");
+  add(command, "--kernels", c.run.kernels, "FOLDER",
+      "A folder that keeps compiled kernels for later runs");
+  command.add_flag(
+      "--symbols", c.run.symbols,
+      "Register kernels with gdb, with the program's lines, and write a map file for perf");
   add(command, "--dump-after", c.run.dump_after, "STEP",
-      "bind, share, group, make, place: print the plan after that step of planning; fusion: the "
-      "groups that ran; cuda: their CUDA sources; x86-64-v3, x86-64-v4, aarch64: their assembly "
-      "for such machines")
+      "Print one of these: bind, share, group, overlap, make, place: the plan after this step of "
+      "planning; fusion: the groups that ran; cuda: their CUDA sources; x86-64-v3, x86-64-v4, "
+      "aarch64: their assembly for this instruction set")
       ->check(one_of({"bind", "share", "group", "overlap", "make", "place", "fusion", "cuda",
                       "x86-64-v3", "x86-64-v4", "aarch64"}));
-  command.add_flag("--stats", c.run.stats, "Print what became of the kernels");
+  command.add_flag("--stats", c.run.stats,
+                   "Print how many groups were compiled, and what ran without a kernel");
   add(command, "--device", c.run.device, "NAME",
-      "cpu; or cuda:0, where all stages run then (--fusion first)");
+      "The device of all stages: cpu (the default) or cuda:0 (with --fusion first)");
   command.add_flag("--atomics", c.run.atomics,
-                   "On a device: add up what several indices add to one place by atomic additions, "
-                   "faster and in no fixed order; without, in index order, with the CPU's bits");
+                   "On a device: scatter by atomic additions, which is faster, in no fixed order; "
+                   "without it, in index order, with the same bits as on the CPU");
   add(command, "--ranks", c.run.ranks, "HOW",
-      "mpi: processes that mpirun has started are the ranks of the program's groups; %r in names "
-      "of --inputs and --outputs is a rank's number, and rank 0 prints")
+      "mpi: the processes that mpirun started are the ranks of the program's groups; %r in file "
+      "names of --inputs and --outputs is the number of the rank; rank 0 prints")
       ->check(one_of({"mpi"}));
-  add(command, "--repeat", c.run.repeat, "N", "Run N times; print each stage's median time")
+  add(command, "--repeat", c.run.repeat, "N", "Run N times and print the median time of each stage")
       ->check(whole(1));
   add(command, "--profile", c.run.profile, "T.json",
-      "Write the last run's instructions as a trace for Perfetto or Chrome");
+      "Write the times of the last run's instructions, as a trace for Perfetto or Chrome");
 }
 
 void add_grad(CLI::App& app, Commands& c) {
   CLI::App& command = add_command(app, c, "grad", "Append the derivative stages up to stage N",
                                   [&c] { grad(c.grad); });
   add_program(command, c.grad.program);
-  add(command, "--order", c.grad.order, "N", "The last stage that will be there")
+  add(command, "--order", c.grad.order, "N", "The number of the last stage to append")
       ->required()
-      ->check(whole(0, 1000));
+      ->check(whole(0, most_order));
   add_wrt(command, c.grad.wrt);
   add(command, "--batch", c.grad.batch, "N",
-      "The last stage takes cotangents with a dimension N in front, and gives a gradient for "
-      "each");
+      "The cotangents of the last stage have a first dimension N; the stage returns a gradient "
+      "for each of them");
   add_text_out(command, c.grad.out);
 }
 
@@ -199,7 +209,7 @@ void add_directions(CLI::App& app, Commands& c) {
     add_program(command, c.direction.program);
     add_wrt(command, c.direction.wrt);
     add(command, "--batch", c.direction.batch, "N",
-        "For N points at once: the inputs of --wrt and all results have a dimension N in front");
+        "For N points at once: the inputs of --wrt and all results have a first dimension N");
     add_text_out(command, c.direction.out);
   }
 }
@@ -207,56 +217,56 @@ void add_directions(CLI::App& app, Commands& c) {
 void add_gradcheck(CLI::App& app, Commands& c) {
   CLI::App& command =
       add_command(app, c, "gradcheck",
-                  "Hold every derivative stage against central differences of the one before",
+                  "Compare each derivative stage with central differences of the stage before",
                   [&c] { gradcheck(c.gradcheck); });
   add_program(command, c.gradcheck.program);
   add_inputs(command, c.gradcheck.from);
-  add(command, "--order", c.gradcheck.order, "N", "Check stages 1 to N")->check(whole(1, 1000));
+  add_weights(command, c.gradcheck.from);
+  add(command, "--order", c.gradcheck.order, "N", "The last stage to check; 1 by default")
+      ->check(whole(1, most_order));
   add_wrt(command, c.gradcheck.wrt);
 }
 
 void add_check_potential(CLI::App& app, Commands& c) {
   CLI::App& command = add_command(app, c, "check-potential",
-                                  "Try an interatomic potential on atoms at random: forces, "
+                                  "Test an interatomic potential on random atoms: forces, "
                                   "symmetries, cutoff, virial",
                                   [&c] { check_potential(c.check_potential); });
   CheckPotentialCommand& to = c.check_potential;
   add_program(command, to.program);
   add(command, "--weights", to.weights, "FILE",
-      "Where its weights are: .safetensors, whose metadata say cutoff and species, or .npz");
-  add(command, "--cutoff", to.cutoff, "LENGTH",
-      "The longest edge, where the weights do not say it");
-  add(command, "--species", to.species, "NAMES", "Its species, in the order of their numbers")
+      "The weights: .safetensors, with cutoff and species in its metadata, or .npz");
+  add(command, "--cutoff", to.cutoff, "LENGTH", "The longest edge, if the weights do not state it");
+  add(command, "--species", to.species, "NAMES", "The species, in the order of their numbers")
       ->delimiter(',');
   add(command, "--spacing", to.spacing, "LENGTH",
-      "Between neighbours; 0.4 of the cutoff without it");
-  add(command, "--random", to.seed, "SEED", "Choose the atoms by this number");
+      "The distance between neighbours; 0.4 of the cutoff by default");
+  add(command, "--random", to.seed, "SEED", "The seed of the atoms' positions and species");
 }
 
 void add_inspection(CLI::App& app, Commands& c) {
-  add_program(add_command(app, c, "verify", "Check a program; say nothing if it is fine",
+  add_program(add_command(app, c, "verify", "Check a program; print nothing if it is valid",
                           [&c] { verify(c.program); }),
               c.program);
   CLI::App& printing =
       add_command(app, c, "print", "Print the program", [&c] { print(c.program, c.dump_after); });
   add_program(printing, c.program);
-  add(printing, "--dump-after", c.dump_after, "PASS",
-      "Print it as it is after a step of the pipeline");
+  add(printing, "--dump-after", c.dump_after, "PASS", "Print the program after this pass");
   CLI::App& disassembling =
       add_command(app, c, "disasm", "Show the compiled stages: registers, frees, places",
                   [&c] { disasm(c.disasm); });
   add_program(disassembling, c.disasm.program);
   add(disassembling, "--set", c.disasm.set, "DIM=N",
-      "The size of a dimension, for saying what stages take of memory");
+      "The size of a dimension, to compute the memory of the stages");
   add_memory_budget(disassembling, c.disasm.memory_budget);
   add(disassembling, "--fusion", c.disasm.fusion, "MODE",
-      "Say it for single instructions (off, the default) or for kernels (first)")
+      "Show single instructions (off, the default) or kernels (first)")
       ->check(one_of({"off", "first"}));
   add(disassembling, "--dump-after", c.disasm.dump_after, "STEP",
-      "memory: say what is alive where each stage takes most")
+      "memory: list the live values where each stage uses most memory")
       ->check(one_of({"memory"}));
   add(disassembling, "--device", c.disasm.device, "NAME",
-      "cuda:0, which need not be there: say what the host does of each stage there");
+      "cuda:0, also without a GPU: list what the host does in each stage there");
 }
 
 void add_ops(CLI::App& app, Commands& c) {
@@ -265,8 +275,8 @@ void add_ops(CLI::App& app, Commands& c) {
                    : c.json   ? TableFormat::json
                               : TableFormat::text);
   });
-  CLI::Option* markdown = command.add_flag("--markdown", c.markdown, "As a Markdown table");
-  command.add_flag("--json", c.json, "As JSON")->excludes(markdown);
+  CLI::Option* markdown = command.add_flag("--markdown", c.markdown, "Print a Markdown table");
+  command.add_flag("--json", c.json, "Print JSON")->excludes(markdown);
 }
 
 void add_onnx(CLI::App& app, Commands& c) {
@@ -278,18 +288,18 @@ void add_onnx(CLI::App& app, Commands& c) {
   add_text_out(importing, c.import.out);
   add(importing, "--weights", c.import.weights, "OUT.npz", "Write the weights by name");
   add(importing, "--inputs", c.import.from.inputs, "F.npz",
-      "Inputs by name; those whose values decide the program's structure are fixed");
+      "Inputs by name; inputs whose values determine the program's structure become constants");
 
   CLI::App& exporting = add_command(app, c, "export", "Write the first stage as an ONNX model",
                                     [&c] { export_model(c.export_); });
   add_program(exporting, c.export_.program);
-  add(exporting, "-o", c.export_.out, "OUT.onnx", "The model")->required();
+  add(exporting, "-o", c.export_.out, "OUT.onnx", "The model to write")->required();
   add(exporting, "--weights", c.export_.from.weights, "F.npz",
-      "Inputs that the model has values for, by name");
+      "Values of the model's initializers, by name");
   add(exporting, "--inputs", c.export_.from.inputs, "F.npz",
-      "Of a model: inputs whose values decide the program's structure");
+      "For a PROGRAM that is a model: inputs whose values determine its structure");
   const auto opset = [](CLI::App& command, int& to) {
-    add(command, "--opset", to, "N", "The version of ONNX's operators that is written")
+    add(command, "--opset", to, "N", "The operator set version to write")
         ->check(whole(onnx::oldest_exported_opset, onnx::newest_exported_opset));
   };
   opset(exporting, c.export_.opset);
@@ -297,34 +307,37 @@ void add_onnx(CLI::App& app, Commands& c) {
   CLI::App& checking = add_command(app, c, "check-onnx", "Run ONNX backend tests",
                                    [&c] { check_onnx(c.check_onnx); });
   c.check_onnx.folders = {"/usr/share/libonnx-testdata/data"};
-  checking.add_option("FOLDER", c.check_onnx.folders, "Folders with tests in them")
+  checking.add_option("FOLDER", c.check_onnx.folders, "Folders that contain tests")
       ->capture_default_str();
   add(checking, "--gradients", c.check_onnx.gradients, "N",
-      "Hold derivatives up to order N against differences, too")
+      "Also compare derivatives up to order N with central differences")
       ->check(whole(0, 10));
   checking.add_flag("--exports", c.check_onnx.exports,
-                    "Write programs as models, too, and run those");
+                    "Also export each program as a model and run the model");
   opset(checking, c.check_onnx.opset);
-  add(checking, "--least", c.check_onnx.least, "N", "Fail if fewer tests pass, or are exported")
+  add(checking, "--least", c.check_onnx.least, "N", "Fail if fewer tests pass or are exported")
       ->check(whole(0));
 }
 
 void add_view(CLI::App& app, Commands& c) {
-  CLI::App& command = add_command(
-      app, c, "view", "Draw the compiled program: stages, kernels, and what is held between stages",
-      [&c] { view(c.view); });
+  CLI::App& command =
+      add_command(app, c, "view",
+                  "Draw the compiled program: stages, kernels, and the values held between stages",
+                  [&c] { view(c.view); });
   add_program(command, c.view.program);
   add(command, "-o", c.view.out, "OUT.svg|OUT.html",
-      "A drawing, or a page that searches, folds and selects in it; if left out, the drawing goes "
-      "to standard output");
-  add(command, "--profile", c.view.profile, "T.json", "Show the times of a profile of gradus run");
+      "An SVG drawing, or an HTML page with search, folding and selection; without it, the SVG "
+      "drawing goes to standard output");
+  add(command, "--profile", c.view.profile, "T.json",
+      "Show the times of a profile that gradus run wrote");
   add_memory_budget(command, c.view.memory_budget);
-  command.add_flag("--written", c.view.written, "Draw the program as it is written");
+  command.add_flag("--written", c.view.written,
+                   "Draw the program as it is written, before compiling");
   add(command, "--device", c.view.device, "NAME",
-      "cuda:0, which need not be there: draw the kernels that would run on it");
-  add(command, "--set", c.view.from.set, "DIM=N", "The size of a dimension, for planning kernels");
+      "cuda:0, also without a GPU: draw the kernels of this device");
+  add(command, "--set", c.view.from.set, "DIM=N", "The size of a dimension, to plan kernels");
   add(command, "--inputs", c.view.from.inputs, "F.npz",
-      "Inputs by name; those whose values decide a model's structure are fixed");
+      "Inputs by name; inputs whose values determine a model's structure become constants");
 }
 
 // What the command line has that the tool does not know, and what may have been meant; empty: CLI11
@@ -349,7 +362,7 @@ std::string unknown_word(const CLI::App& app, const CLI::App* command) {
   return fmt::format("gradus {}{}: {}{}", command ? command->get_name() + " " : "",
                      printable(*word),
                      is_option(*word) ? "there is no such option"
-                     : command        ? "this argument was not expected"
+                     : command        ? "it belongs to no option, and the command takes no more"
                                       : "there is no such command",
                      did_you_mean(*word, names));
 }
@@ -381,14 +394,14 @@ std::vector<std::string> words_of(int argc, char** argv) {
 }
 
 void parse_and_run(int argc, char** argv) {
-  CLI::App app("Runs staged graph programs and derives their derivatives.", "gradus");
+  CLI::App app("Runs staged graph programs and computes their derivatives.", "gradus");
   const std::string without = left_out();
   app.set_version_flag("--version",
                        "gradus " GRADUS_VERSION + (without.empty() ? "" : ", " + without));
   app.require_subcommand(1);
   app.fallthrough();  // so that --plugin may stand behind the command
   Commands c;
-  add(app, "--plugin", c.plugins, "LIB.so", "A library with operators and functions of your own")
+  add(app, "--plugin", c.plugins, "LIB.so", "A library with your own operators and functions")
       ->check(check_named);
   add_run(app, c);
   add_grad(app, c);
@@ -397,12 +410,13 @@ void parse_and_run(int argc, char** argv) {
   add_check_potential(app, c);
   add_inspection(app, c);
   add_ops(app, c);
-  add_command(app, c, "devices", "Say what there is of CUDA, and what is not", devices);
+  add_command(app, c, "devices", "List the CUDA devices and libraries, and what is missing",
+              devices);
   add_onnx(app, c);
   add_view(app, c);
   app.footer(
-      "Exit status: 0 fine, 1 the program or its input is wrong, 2 usage, 3 a fault of "
-      "Gradus itself.");
+      "Exit status: 0 success, 1 the program or its input is invalid, 2 invalid usage, 3 an "
+      "internal fault of Gradus.");
   try {
     std::vector<std::string> words = words_of(argc, argv);
     std::ranges::reverse(words);  // as CLI11 takes them
@@ -415,9 +429,9 @@ void parse_and_run(int argc, char** argv) {
     const CLI::App* command =
         app.get_subcommands().empty() ? nullptr : app.get_subcommands().front();
     const std::string unknown = unknown_word(app, command);
-    throw UsageError("{}\nRun gradus {}--help for what can be said.",
-                     unknown.empty() ? e.what() : unknown,
-                     command ? command->get_name() + " " : "");
+    throw UsageError(
+        "{}\nRun gradus {}.", unknown.empty() ? e.what() : unknown,
+        command ? command->get_name() + " --help for its options" : "--help for the commands");
   }
   for (const std::string& plugin : c.plugins) load_plugin(plugin);
   c.chosen();

@@ -20,10 +20,12 @@ std::string table() {
   size_t widest = 0;
   for (const ir::Operator* op : ops::all()) widest = std::max(widest, signature(*op).size());
   widest = std::min<size_t>(widest, 64);
-  std::string text;
+  auto line = [&](std::string_view op, std::string_view derivative, std::string_view meaning) {
+    return fmt::format("{:{}}  {:10}  {}\n", op, widest, derivative, meaning);
+  };
+  std::string text = line("operator", "derivative", "meaning");
   for (const ir::Operator* op : ops::all())
-    text += fmt::format("{:{}}  {:4}  {}\n", signature(*op), widest, differentiable(*op),
-                        op->traits.doc);
+    text += line(signature(*op), differentiable(*op), op->traits.doc);
   return text;
 }
 

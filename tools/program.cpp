@@ -1,6 +1,6 @@
 #include "tools/program.h"
 
-#include <set>
+#include <algorithm>
 
 #include "gradus/files.h"
 #include "gradus/messages.h"
@@ -26,27 +26,19 @@ class Files {
   std::vector<std::unique_ptr<TensorFile>> files_;  // in the order in which they are asked
 };
 
-std::set<std::string, std::less<>> dimension_names(const ir::Graph& program) {
-  std::set<std::string, std::less<>> names;
-  for (const ir::Value& v : program.values)
-    for (const ir::Dim& d : v.type.dims)
-      d.for_each_symbol([&](std::string_view s) { names.emplace(s); });
-  return names;
-}
-
 }  // namespace
 
 DimSizes read_sizes(const std::vector<std::string>& settings, const ir::Graph& program) {
   DimSizes sizes;
-  std::set<std::string, std::less<>> known = dimension_names(program);
+  const std::vector<std::string> known = program.dimension_names();
   for (const std::string& setting : settings) {
     const size_t equals = setting.find('=');
     const std::string name = setting.substr(0, equals);
     std::optional<int64_t> size;
     if (equals != setting.npos) size = whole_number<int64_t>(setting.substr(equals + 1));
     if (name.empty() || !size || *size < 0)
-      throw UsageError("--set {}: write DIM=N, N a size", printable(setting));
-    if (!known.contains(name))
+      throw UsageError("--set {}: expected DIM=SIZE, such as N=3", printable(setting));
+    if (!std::ranges::binary_search(known, name))
       throw Error("--set {}: the program has no dimension '{}'; {}", printable(setting),
                   printable(name),
                   known.empty() ? "none of its sizes is open"

@@ -116,12 +116,13 @@ class Recorder final : public InstructionObserver {
 
 void check_command(const RunCommand& c) {
   if (device_number("run", c.device) && c.fusion == "off")
-    throw UsageError("gradus run: kernels of groups are what runs on {}; --fusion off has none",
-                     c.device);
+    throw UsageError("gradus run: {} runs compiled kernels only; leave out --fusion off", c.device);
   const bool fused = c.fusion == "first" || c.fusion == "behind";
   if (fused && !device_number("run", c.device)) open_compiler("--fusion off runs without");
   if (c.repeat > 1 && !c.resume.empty())
-    throw UsageError("gradus run: --repeat begins at stage 0, --resume does not");
+    throw UsageError(
+        "gradus run: --repeat begins every round at stage 0, and --resume at a later one; give one "
+        "of the two");
 }
 
 size_t stages_to_run(const RunCommand& c, const ir::Graph& program) {
@@ -263,8 +264,11 @@ void run_rank(const RunCommand& command) {
                     : State::resume(code, command.resume, context, state_options);
   const size_t first = state.next_stage();
   if (first >= stages)
-    throw Error("--resume {}: stage {} is next, and {} stages are to run", command.resume, first,
-                stages);
+    throw Error("--resume {}: stage {} is next, and {}", command.resume, first,
+                first < program.stages.size()
+                    ? fmt::format("--stages {} ends before it; give a greater number", stages)
+                    : fmt::format("the program has {} stages; give a state that was saved before",
+                                  program.stages.size()));
   Recorder recorder(*code);
   RunOptions options;
   if (!command.profile.empty()) options.observer = &recorder;

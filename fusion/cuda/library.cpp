@@ -51,6 +51,18 @@ const char* environment(const char* name) {
   return value && *value ? value : nullptr;
 }
 
+// The one file that the environment names.
+void open_named(Library& library, const LibraryNames& names, const char* path) {
+  library.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library.handle) {
+    library.path = path_of(library.handle, path);
+    return;
+  }
+  const char* why = dlerror();
+  library.fault = fmt::format("{} is not used: {} names {}, which cannot be opened: {}", names.what,
+                              names.variable, path, why ? why : "no reason was given");
+}
+
 }  // namespace
 
 void* Library::function(const char* name) {
@@ -84,6 +96,10 @@ std::vector<std::string> library_folders(std::span<const std::string_view> wheel
 
 Library open_library(const LibraryNames& names) {
   Library library{.what = std::string(names.what)};
+  if (const char* path = names.variable ? environment(names.variable) : nullptr) {
+    open_named(library, names, path);
+    return library;
+  }
   std::string tried;
   const std::vector<std::string> folders = library_folders(names.wheels);
   for (std::string_view file : names.files)

@@ -14,6 +14,8 @@ struct LibraryNames {
   std::span<const std::string_view> files;   // "libnvrtc.so.13", ..
   std::span<const std::string_view> wheels;  // folders in site-packages: "nvidia/cu13/lib", ..
   std::string_view advice;                   // what to do if there is none
+  // A variable of the environment that names the file: then no other file will do. Null: none.
+  const char* variable = nullptr;
 };
 
 // What was found of a library, for people and for programs. Opened libraries stay for the process:
@@ -30,9 +32,9 @@ struct Library {
   void* function(const char* name);
 };
 
-// Looks in the folders that are named by GRADUS_CUDA, CUDA_PATH and CUDA_HOME, then where the
-// system's loader looks, then under /usr/local/cuda, then in the wheels of Python environments.
-// Throws nothing.
+// Opens the file that the environment names. Otherwise looks in the folders that are named by
+// GRADUS_CUDA, CUDA_PATH and CUDA_HOME, then where the system's loader looks, then under
+// /usr/local/cuda, then in the wheels of Python environments. Throws nothing.
 Library open_library(const LibraryNames& names);
 
 // The folders that open_library looks through, those that are there.

@@ -182,8 +182,8 @@ class GraphExport {
         throw Unsupported(fmt::format("{}: there is no ONNX operator for it", node.op->name),
                           fmt::format("operator {}", node.op->name));
     } catch (const Unsupported& e) {
-      if (!node.where.known()) throw;
-      throw Unsupported(graph_.error_at(node.where, e.bare()).what(), e.reason());
+      if (!node.where.known() || e.where().known()) throw;
+      throw Unsupported(graph_.error_at(node.where, e.bare()), e.reason());
     }
     GRADUS_CHECK(results.size() == node.results.size());
     for (size_t i = 0; i < node.results.size(); ++i) {

@@ -17,7 +17,9 @@ using scalar::Truth;
 namespace {
 
 [[noreturn]] void no_node(const char* what) {
-  throw Unsupported(fmt::format("ONNX has no operator for {}", what), what);
+  throw Unsupported(
+      fmt::format("ONNX has no operator for {}; a stage that uses it cannot be exported", what),
+      what);
 }
 
 DType dtype_of_lane(LaneType type) {

@@ -18,7 +18,7 @@ says out 'stage 1: a buffer of 8000 bytes, 16000 held'
 runs 0 disasm p.ir --set N=1000 --memory-budget 8000
 says out 'stage 0: a buffer of 8000 bytes, 8000 held' 'stage 1: a buffer of 16000 bytes, 0 held' \
   'stage 2: a buffer of 56000 bytes, 0 held'
-refuses 1 "a memory budget wants the size of 'N' (gradus: --set N=N)" \
+refuses 1 "a memory budget needs the size of 'N'" \
   disasm p.ir --memory-budget 8000
 
 # Sizes follow from the inputs that are there.

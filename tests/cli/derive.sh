@@ -65,6 +65,8 @@ runs 0 grad p.ir --order 1 --batch 4
 says out '%ct1_y: f32[4]' 'd1_x'
 runs 0 grad p.ir --order 1 --batch B
 says out '%ct1_y: f32[B]'
+refuses 1 "the program has a size 'N' already" grad p.ir --order 1 --batch N
+refuses 1 "the program has a size 'N' already" laplacian p.ir --wrt x --batch N
 refuses 2 '--batch wants a number or a name' grad p.ir --order 1 --batch 4x
 refuses 1 'one floating result that is 0-d' hvp jacobian.ir
 refuses 1 'takes a program of one stage' jvp second.ir
@@ -78,6 +80,19 @@ runs 0 gradcheck p.ir --set N=2 --wrt w --random 3
 grep -q '  x  ' out && fail '--wrt w checked x'
 runs 0 gradcheck p.ir
 says out "stage 1  x  ok"
+# Weights are inputs by name, after those of --inputs; sizes follow from them.
+cat >weights.ir <<'END'
+graph weights {
+  stage 0 () {
+    %w = constant() {value = f32[3] [1, 2, 3]}
+    return %w
+  }
+}
+END
+runs 0 run weights.ir --outputs weights.npz
+runs 0 gradcheck p.ir --weights weights.npz
+says out 'stage 1  x  ok' 'stage 1  w  ok'
+refuses 1 'N' gradcheck p.ir --weights weights.npz --set N=4
 cat >wrong.ir <<'END'
 graph wrong {
   stage 0 (%x: f32[]) {
@@ -93,7 +108,7 @@ graph wrong {
 END
 runs 1 gradcheck wrong.ir
 says out 'stage 1  x  WRONG' 'the derivative is' 'differences say'
-says err 'error: 1 of 1 gradients is off'
+says err 'error: 1 of 1 gradients failed the check'
 
 # Every step of the pipeline can be seen; others are listed.
 runs 0 print second.ir --dump-after eliminate_dead_code

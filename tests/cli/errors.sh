@@ -1,5 +1,6 @@
-# Whole messages of errors that users meet often. errors.txt has files, commands and what the commands
-# print; here it is written once more, by running them, and compared. A line that begins with
+# Whole messages of errors, in addition to those of docs/errors.md. errors.txt has files, commands and
+# what the commands print; here it is written once more, by running them, and compared. A line that
+# begins with
 #   '== '  names a case,
 #   '-- '  names a file, whose text follows,
 #   '$ '   is a command of bash, followed by its standard error, standard output and exit status.

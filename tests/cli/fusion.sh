@@ -45,7 +45,7 @@ says out 'stage 0: a buffer of' 'stage 0 takes most at instruction 1 tanh @4:10'
   '32768 bytes %t: f64[N], made by 1 tanh @4:10, last read by 2 add @5:10'
 refuses 2 '--dump-after' disasm p.ir --set N=4096 --dump-after fusion
 refuses 2 '--fusion' disasm p.ir --set N=4096 --fusion behind
-refuses 1 "wants the size of 'N'" disasm p.ir --dump-after memory
+refuses 1 "needs the size of 'N'" disasm p.ir --dump-after memory
 
 # Where no kernels can be made, the rest says nothing.
 grep -q avx2 /proc/cpuinfo || { finish; exit 0; }

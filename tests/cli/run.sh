@@ -62,10 +62,10 @@ cmp -s a.npz b.npz || fail 'more threads gave other bits'
 runs 0 run p.ir --inputs data.npz --random 1
 refuses 1 "dimension 'N' is set to 5, but the inputs make it 2" run p.ir --inputs data.npz --random 1 --set N=5
 refuses 1 "the program has no dimension 'M'; it has N" run p.ir --random 1 --set M=5
-refuses 2 'write DIM=N' run p.ir --random 1 --set N
-refuses 2 'write DIM=N' run p.ir --random 1 --set N=-1
-refuses 2 'write DIM=N' run p.ir --random 1 --set N=2x
-refuses 2 'write DIM=N' run p.ir --random 1 --set N=99999999999999999999
+refuses 2 'expected DIM=SIZE' run p.ir --random 1 --set N
+refuses 2 'expected DIM=SIZE' run p.ir --random 1 --set N=-1
+refuses 2 'expected DIM=SIZE' run p.ir --random 1 --set N=2x
+refuses 2 'expected DIM=SIZE' run p.ir --random 1 --set N=99999999999999999999
 refuses 2 'set twice' run p.ir --random 1 --set N=2 --set N=3
 runs 0 run p.ir --random 1 --set N=0
 says out 'h: f64[0, 3]  no elements' 'y: f64[]  0'
@@ -91,8 +91,8 @@ runs 0 run p.ir --inputs data.npz more.npz --stages 1
 says out 'y: f64[]  42'
 runs 0 run --inputs more.npz data.npz p.ir --stages 1
 says out 'y: f64[]  975'
-refuses 2 'more.npz: this argument was not expected' run p.ir more.npz --inputs data.npz
-refuses 2 'other.ir: this argument was not expected' run p.ir --inputs data.npz other.ir
+refuses 2 'more.npz: it belongs to no option' run p.ir more.npz --inputs data.npz
+refuses 2 'other.ir: it belongs to no option' run p.ir --inputs data.npz other.ir
 refuses 2 "'N' is set twice" run p.ir --random 1 --set N=3 N=3
 
 # The same in the other format.

@@ -21,8 +21,8 @@ for n in 1 2 3; do
   [ $n = 3 ] || runs 0 run p.ir --random 1 --resume $n.state --outputs $n.npz
   [ $n != 1 ] || cmp -s rest out || fail 'the stages left gave other results'
 done
-refuses 1 'stage 3 is next, and 3 stages are to run' run p.ir --random 1 --resume 3.state
-refuses 1 'stage 1 is next, and 1 stages are to run' run p.ir --random 1 --resume 1.state --stages 1
+refuses 1 'stage 3 is next, and the program has 3 stages' run p.ir --random 1 --resume 3.state
+refuses 1 'stage 1 is next, and --stages 1 ends before it' run p.ir --random 1 --resume 1.state --stages 1
 # From one to the next, with kernels.
 runs 0 run p.ir --random 1 --resume 1.state --stages 2 --save-state again.state --fusion first
 cmp -s 2.state again.state || fail 'the state after stage 1 is another one'

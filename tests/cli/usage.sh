@@ -10,7 +10,7 @@ refuses 2 "gradus run --rando: there is no such option; did you mean '--random'?
 says err 'Run gradus run --help'
 refuses 2 "gradus run --plugn: there is no such option; did you mean '--plugin'?" run p.ir --plugn a
 refuses 2 "gradus grad --ordr: there is no such option; did you mean '--order'?" grad p.ir --ordr 1
-refuses 2 'gradus run other.ir: this argument was not expected' run p.ir other.ir
+refuses 2 'gradus run other.ir: it belongs to no option' run p.ir other.ir
 refuses 2 '--order is required' grad p.ir
 refuses 2 'PROGRAM is required' run
 refuses 2 '--bogus' run p.ir --bogus
@@ -26,9 +26,9 @@ refuses 2 '--engine' run p.ir --engine steam
 refuses 2 '--device gpu is no device' run p.ir --device gpu
 refuses 2 'excludes' ops --markdown --json
 # Values of options say what is expected in their place.
-refuses 2 '--repeat: x is no whole number from 1 on' run p.ir --repeat x
-refuses 2 '--stages: 0 is no whole number from 1 on' run p.ir --stages 0
-refuses 2 '--threads: 1.5 is no whole number from 0 to 1024' run p.ir --threads 1.5
+refuses 2 '--repeat: expected a whole number of 1 or more, found x' run p.ir --repeat x
+refuses 2 '--stages: expected a whole number of 1 or more, found 0' run p.ir --stages 0
+refuses 2 '--threads: expected a whole number from 0 to 1024, found 1.5' run p.ir --threads 1.5
 refuses 2 "--fusion: frist is none of off, behind, first; did you mean 'first'?" run p.ir --fusion frist
 refuses 2 '--dump-after: all is none of memory' disasm p.ir --dump-after all
 refuses 2 'PROGRAM: the name of the file is empty' verify ''
@@ -46,13 +46,13 @@ is "$(cut -d' ' -f1 out)" gradus
 # Devices that are none, and devices without kernels.
 refuses 2 '--device cuda: is no device' run p.ir --device cuda:
 refuses 2 '--device cuda:0x is no device' run p.ir --device cuda:0x
-refuses 2 '--fusion off has none' run p.ir --device cuda:0 --fusion off
-refuses 2 '--fusion off has none' run p.ir --device cuda:0 --engine interpret
+refuses 2 'leave out --fusion off' run p.ir --device cuda:0 --fusion off
+refuses 2 'leave out --fusion off' run p.ir --device cuda:0 --engine interpret
 echo 'graph p { stage 0 () { return } }' >p.ir
 refuses 2 '--atomics is about a device' run p.ir --atomics
 # Where there is no driver, it is named.
 runs 0 devices
-says out "NVIDIA's driver" NVRTC cuBLASLt cuDNN
+says out "NVIDIA's driver" NVRTC cuBLASLt cuDNN NCCL
 if grep -q 'no CUDA device' out; then
   refuses 1 'cuda:0 cannot be used: ' run p.ir --device cuda:0
   echo 'graph p { stage 0 (%x: f32[2]@cuda:0) { return %x } }' >typed.ir
@@ -66,7 +66,7 @@ refuses 1 'w.safetensors: cannot be read' run p.ir --weights w.safetensors
 refuses 1 'mine.so: cannot be read' ops --plugin mine.so
 cp p.ir text.so
 refuses 1 'text.so: cannot be loaded' ops --plugin text.so
-refuses 2 '--repeat begins at stage 0' run p.ir --resume s.state --repeat 2
+refuses 2 '--repeat begins every round at stage 0' run p.ir --resume s.state --repeat 2
 
 # Programs that are none.
 refuses 1 'nothing.ir: ' verify nothing.ir

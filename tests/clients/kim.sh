@@ -100,4 +100,4 @@ broken() {
   grep -q "$2" kim.log || { cat kim.log >&2; fail "the log does not say: $2"; }
 }
 broken 's/shifts/offsets/' "no input 'shifts'"
-broken 's/square(%d)$/mul(%d, %ri)/' 'is no potential that atoms can move in'
+broken 's/square(%d)$/mul(%d, %ri)/' "the potential fails the check 'sum'"

@@ -358,7 +358,7 @@ TEST(Capture, RefusesWhatTheEngineWould) {
   EXPECT_SAYS(error_of([&] {
                 capture_backward(std::array{op("exp", {x})}, std::array{x}, {.absent = {1, 0}});
               }),
-              "1 outputs were given 2 marks");
+              "`absent` has 2 entries for 1 outputs");
   Variable y = op("exp", {x});
   autograd::backward(std::array{y}, std::array{ones_like(y)});
   EXPECT_SAYS(refusal(y, x), "freed by an earlier backward");

@@ -128,7 +128,7 @@ TEST(Prepare, SaysWhatItCannot) {
   State state(code);
   EXPECT_NE(error_of([&] {
               state.prepare({{"M", 3}});
-            }).find("wants the size of 'N'"),
+            }).find("needs the size of 'N'"),
             std::string::npos);
   EXPECT_NE(error_of([&] {
               state.prepare({{"M", 3}, {"N", 2}, {"K", 2}});

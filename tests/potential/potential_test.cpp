@@ -268,7 +268,10 @@ TEST(PotentialChecks, TellHowFarEnergiesReach) {
   EXPECT_EQ(Potential::load(path, {}, options).facts().cutoff, 2);
   options.own_edges = true;
   const std::string message = error_of([&] { Potential::load(path, {}, options); });
-  EXPECT_NE(message.find("follows from its own edges"), std::string::npos) << message;
+  EXPECT_NE(
+      message.find("fails the check 'ghosts' (an atom's energy depends on its own edges only"),
+      std::string::npos)
+      << message;
 }
 
 TEST(PotentialChecks, AreTriedWhenOneIsLoaded) {
@@ -280,7 +283,9 @@ TEST(PotentialChecks, AreTriedWhenOneIsLoaded) {
   const std::string message =
       error_of([&] { Potential::load(path, {}, {.cutoff = 2, .species = {}, .units = {}}); });
   EXPECT_NE(message.find("directed.ir: "), std::string::npos) << message;
-  EXPECT_NE(message.find("energies of turned atoms are the same"), std::string::npos) << message;
+  EXPECT_NE(message.find("fails the check 'rotation' (rotated atoms have the same energies"),
+            std::string::npos)
+      << message;
   PotentialOptions unchecked;
   unchecked.cutoff = 2;
   unchecked.check = false;
@@ -322,7 +327,8 @@ TEST(Potential, RefusesWhatIsNone) {
   std::string unnamed = right;
   for (size_t at; (at = unnamed.find("%shifts")) != std::string::npos;)
     unnamed.replace(at, 7, "%offsets");
-  lacks(message(unnamed, "graph g", "graph g"), "stage 0 has no input 'shifts', f64[E, 3]");
+  lacks(message(unnamed, "graph g", "graph g"),
+        "stage 0 has no input 'shifts'; add %shifts: f64[E, 3]");
   lacks(message(right, "return energies = %energies", "return a = %sums, b = %v"),
         "it has 2 results, and none is called 'energies'");
   lacks(message(right, "return energies = %energies", "return energies = %d"),

@@ -109,7 +109,8 @@ TEST(Parser, UndefinedTakesTheTypeWrittenOnIt) {
   EXPECT_EQ(to_string(type_in(m.program(), "v")), "f64[]");
   expect_round_trip(m.program());
   expect_error(stage_text("%u: f64[?] = undefined()"), "without '?'");
-  expect_error(stage_text("%u: f64[2] = undefined() {dtype = f64}"), "'%u' is f64[], not f64[2]");
+  expect_error(stage_text("%u: f64[2] = undefined() {dtype = f64}"),
+               "'%u' is declared as f64[2], and its operator gives f64[];");
 }
 
 TEST(Parser, TensorLiteralsKeepEveryBit) {
@@ -271,10 +272,11 @@ TEST(Parser, SaysWhatWasExpected) {
   expect_error("graph g { stage 0 (%x: f32[2]@tpu) { return } }", "expected a device");
   expect_error("graph g { stage 0 () { } }", "expected a node or 'return', which ends every stage");
   expect_error("graph g { stage 0 () { return } } graph g { stage 0 () { return } }",
-               "there is a graph 'g' already");
+               "a graph 'g' is defined already, in line 1; give one another name");
   expect_error("graph g { stage 0 () { return } } hello", "'graph', 'case' or the end of the text");
   expect_error(stage_text("%y tanh(%x)"), "expected '=', ':' or ',' after a result's name");
-  expect_error(stage_text("%y = %x"), "expected a name of an operator, found '%x'");
+  expect_error(stage_text("%y = %x"),
+               "expected the name of an operator, as in %y = mul(%a, %b), found '%x'");
   expect_error(stage_text("%y = tanh %x"), "expected '(' after 'tanh'");
   expect_error(stage_text("%y = add(%x %x)"), "expected ',' or ')' after an operand");
   expect_error(stage_text("%y = add(%x, \"a\")"), "expected an operand");
@@ -291,7 +293,11 @@ TEST(Parser, SaysWhatMayHaveBeenMeant) {
   expect_error(stage_text("%hidden = tanh(%x) %y = tanh(%hiden)"), "did you mean '%hidden'?");
   expect_error(stage_text("%y = add(%x, M)"), "did you mean 'N'?");
   expect_error(stage_text("%y = tanh(%z)\n%z = tanh(%x)"), "is defined only later, in line 4");
-  expect_error(stage_text("%y = add(%x, x)"), "a value is written '%x'");
+  expect_error(stage_text("%y = add(%x, x)"), "expected an operand, found 'x'; a value is written");
+  expect_error(stage_text("%y = sum(mul(%x, %x))"), "write the call as a node of its own");
+  expect_error(stage_text("%y = sum(%x, dim = 0)"), "sum(…) {dim = …}");
+  expect_error(stage_text("y = tanh(%x)"), "found 'y'; a value is written '%y'");
+  expect_error(stage_text("%y = multiply(%x, %x)"), "`gradus ops` lists the operators");
   expect_error(
       "graph fine { stage 0 () { return } } graph g { stage 0 (%x: f32[]) { %y = call(%x) "
       "{graph = \"fin\"} return } }",

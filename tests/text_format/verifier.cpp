@@ -192,11 +192,11 @@ TEST(Verifier, V11Sizes) {
 // SPEC P5
 TEST(Verifier, V12SettledSizes) {
   expect_broken(
-      "stage 0: no input settles the size 'Q', which is needed for the size P*Q", "V12",
+      "stage 0: no input determines the size 'Q', which is needed for the size P*Q", "V12",
       [](Graph& g) { g[id_of(g, "w")].type.dims[0] = Dim::symbol("P") * Dim::symbol("Q"); });
-  expect_broken("settles the size 'Z' in operand 1 of 'mul'", "V12",
+  expect_broken("determines the size 'Z' in operand 1 of 'mul'", "V12",
                 [](Graph& g) { node(g, 2).operands[1] = Dim::symbol("Z"); });
-  expect_broken("settles the size 'Z' in attribute 'shape' of 'full'", "V12", [](Graph& g) {
+  expect_broken("determines the size 'Z' in attribute 'shape' of 'full'", "V12", [](Graph& g) {
     LiteralList list = node(g, 1).op->write(node(g, 1).attributes);
     for (NamedLiteral& a : list)
       if (a.name == "shape") a.value = std::vector<Literal>{Dim::symbol("Z")};

@@ -48,8 +48,9 @@ Overlay overlay_of(const Code& code, const DimSizes& sizes, std::optional<int> d
   } catch (const Error& e) {
     for (auto& kernels : overlay.kernels) kernels.clear();
     overlay.memory_of.clear();
-    overlay.notes.push_back(fmt::format("kernels are not known for {}; say sizes with --set: {}",
-                                        sizes_text(overlay.sizes), e.message()));
+    overlay.notes.push_back(
+        fmt::format("kernels are not known for {}; say sizes (--set, or Python's view(sizes)): {}",
+                    sizes_text(overlay.sizes), e.message()));
   }
   return overlay;
 }

@@ -85,8 +85,9 @@ inline constexpr double folded_column = 34;
 // Finds every place. Throws Error where groups wait for each other.
 void arrange(Picture& picture);
 
-// The drawing of an arranged picture. All text in it is escaped.
-std::string to_svg(const Picture& picture);
+// The drawing of an arranged picture. All text in it is escaped. Within a page that has more than
+// it, `scope` stands before the style's selectors ("#drawing "): the style is for it alone then.
+std::string to_svg(const Picture& picture, std::string_view scope = {});
 // A page that needs nothing else: the drawing, and what searches, folds and selects in it.
 std::string to_page(const Picture& picture);
 // What the page's script knows of the picture.

@@ -38,6 +38,16 @@ text { font: 11px "DejaVu Sans Mono", "Liberation Mono", Menlo, Consolas, monosp
 .across { stroke: #d09a2c; opacity: 0.55 }
 )";
 
+// Each rule is a line, and has one selector.
+std::string scoped_style(std::string_view scope) {
+  std::string s;
+  for (char c : std::string_view(style)) {
+    if (c != '\n' && s.ends_with('\n')) s += scope;
+    s += c;
+  }
+  return s;
+}
+
 Point corner(const Picture& p, const Item& item) {
   const Column& column = p.columns[item.column];
   if (item.block == nothing) return {column.x + item.x, item.y};
@@ -145,14 +155,14 @@ std::string escaped(std::string_view text, size_t limit) {
 }
 
 // Behind each other: columns, frames of groups, links, boxes.
-std::string to_svg(const Picture& p) {
+std::string to_svg(const Picture& p, std::string_view scope) {
   std::string title = escaped(p.title);
   for (const std::string& note : p.notes) title += "; " + escaped(note, 400);
   std::string s = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" id=\"drawing\" width=\"{0:.0f}\" "
       "height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\"><title>{2}</title>\n<style>{3}</style>\n"
       "<g id=\"all\">\n",
-      p.width, p.height, title, style);
+      p.width, p.height, title, scoped_style(scope));
   for (uint32_t c = 0; c < p.columns.size(); ++c) s += column_svg(p, c);
   for (uint32_t g = 0; g < p.groups.size(); ++g) s += group_svg(p, g);
   for (uint32_t l = 0; l < p.links.size(); ++l) {
