@@ -36,9 +36,9 @@ Ran run_on(Potential& potential, const PotentialInput& input, bool atom_virials)
   return ran;
 }
 
-Potential load(const std::string& program, const std::string& weights, nb::handle cutoff,
-               const std::vector<std::string>& species, const std::string& units, bool check,
-               nb::handle context) {
+Potential load_potential(const std::string& program, const std::string& weights, nb::handle cutoff,
+                         const std::vector<std::string>& species, const std::string& units,
+                         bool check, nb::handle context) {
   PotentialOptions options;
   if (!cutoff.is_none()) options.cutoff = nb::cast<double>(cutoff);
   options.species = species;
@@ -98,7 +98,8 @@ void bind_potential(nb::module_& m) {
           [](Potential* self, const std::string& program, const std::string& weights,
              nb::handle cutoff, const std::vector<std::string>& species, const std::string& units,
              bool check, nb::handle context) {
-            new (self) Potential(load(program, weights, cutoff, species, units, check, context));
+            new (self)
+                Potential(load_potential(program, weights, cutoff, species, units, check, context));
           },
           "program"_a, "weights"_a = "", "cutoff"_a = nb::none(),
           "species"_a = std::vector<std::string>(), "units"_a = "", "check"_a = true,

@@ -332,14 +332,14 @@ const std::vector<Disguise> disguises = {
     {"cloned", cloned},
     {"strided", strided},
     {"any_workers", any_workers},
-    {"within_budgets", within_budgets},
+    {"within_budgets", within_budgets, 4},
     {"restarted", restarted},
     {"failing_anywhere", failing_anywhere},
     {"failing_in_groups", failing_in_groups},
     {"cancelled_anywhere", cancelled_anywhere},
     {"fused", fused},
     {"fused_from_disk", fused_from_disk, 8},
-    {"whole_stages", whole_stages},
+    {"whole_stages", whole_stages, 2},
     {"exported", exported},
 };
 

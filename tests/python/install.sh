@@ -10,10 +10,14 @@ if ! "${pip[@]}" install pytest; then
   echo "skipped: pip reaches no package index"
   exit 77
 fi
-"${pip[@]}" install . \
+# With the tools of the environment that this build's module was compiled in: the compiler's cache knows
+# what it compiled by the path of nanobind's headers too.
+"$PYTHON" -m pip --disable-pip-version-check --quiet wheel . \
+  --no-build-isolation --no-deps --wheel-dir "$FOLDER" \
   --config-settings=cmake.build-type="$BUILD_TYPE" \
   --config-settings=cmake.define.CMAKE_CXX_FLAGS_"${BUILD_TYPE^^}"="$FLAGS" \
   --config-settings=cmake.define.CMAKE_COMPILE_WARNING_AS_ERROR="${STRICT:-OFF}"
+"${pip[@]}" install "$FOLDER"/gradus-*.whl
 cd "$FOLDER"
 # Not what lies in the tree: the package that was installed.
 env -u PYTHONPATH "$FOLDER/venv/bin/python" -c '
