@@ -36,13 +36,13 @@ const ExchangeTable& table_of(nb::handle type) {
   return *reinterpret_cast<ExchangeTable*>(header);
 }
 
-void check(int status) {
+void check_status(int status) {
   if (status != 0) throw nb::python_error();
 }
 
 Tensor tensor_from(const ExchangeTable& table, nb::handle object) {
   DLManagedTensorVersioned* managed = nullptr;
-  check(table.from_object(object.ptr(), &managed));
+  check_status(table.from_object(object.ptr(), &managed));
   try {
     return tensor_from_managed(managed);
   } catch (...) {
@@ -79,7 +79,7 @@ class CallerStreams {
     for (const auto& known : streams_)
       if (known.first == device) return;
     void* stream = nullptr;
-    check(table.current_stream(kDLCUDA, device.index, &stream));
+    check_status(table.current_stream(kDLCUDA, device.index, &stream));
     streams_.emplace_back(device, reinterpret_cast<uintptr_t>(stream));
   }
   std::vector<std::pair<Device, uintptr_t>> streams_;
