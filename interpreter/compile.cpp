@@ -17,9 +17,13 @@ namespace gradus {
 
 class Compiler {
  public:
+  // See Code::compile. `messages`: of a graph of a loop, whether its program sends or receives.
+  static std::shared_ptr<const Code> compile(const ir::Graph& graph, const CompileOptions& options,
+                                             bool messages);
+
   // `original` is what was given to compile, before lowering.
-  Compiler(Code& code, const ir::Graph& original)
-      : code_(code), graph_(code.graph_), original_(original) {}
+  Compiler(Code& code, const ir::Graph& original, bool messages)
+      : code_(code), graph_(code.graph_), original_(original), messages_(messages) {}
 
   void run() {
     mark_used();
@@ -95,7 +99,7 @@ class Compiler {
       add_opaque(code, node, i);
     } else if (node.op->traits.loop) {
       for (const ops::GraphName* named : ops::graphs_in(node))
-        i.bodies.push_back(Code::compile(*named->graph));
+        i.bodies.push_back(compile(*named->graph, {}, messages_));
     } else if (!node.op->bind) {
       throw graph_.error_at(node.where, fmt::format("operator '{}' cannot be run", node.op->name));
     }
@@ -304,6 +308,7 @@ class Compiler {
   Code& code_;
   const ir::Graph& graph_;
   const ir::Graph& original_;
+  const bool messages_;
   std::vector<Register> registers_;  // by value
   std::unordered_set<std::string> known_equalities_;
   std::unordered_set<std::string> settled_names_;  // of dimensions, while stages are cut
@@ -321,18 +326,23 @@ uint64_t fingerprint_of(std::string_view text) {
   return hash;
 }
 
-std::unique_ptr<const RankProgram> rank_program_of(const ir::Graph& graph) {
+std::unique_ptr<const RankProgram> rank_program_of(const ir::Graph& graph, bool messages) {
   auto program = std::make_unique<RankProgram>();
   program->groups = ops::groups_in(graph);
   if (program->groups.empty()) return nullptr;
   program->fingerprint = fingerprint_of(ir::print(graph));
-  program->messages = ops::has_messages(graph);
+  program->messages = messages;
   return program;
 }
 
 }  // namespace
 
 std::shared_ptr<const Code> Code::compile(const ir::Graph& graph, const CompileOptions& options) {
+  return Compiler::compile(graph, options, false);
+}
+
+std::shared_ptr<const Code> Compiler::compile(const ir::Graph& graph, const CompileOptions& options,
+                                              bool messages) {
   ir::verify(graph);
   std::shared_ptr<Code> code(new Code());
   ir::Graph changed;
@@ -353,8 +363,9 @@ std::shared_ptr<const Code> Code::compile(const ir::Graph& graph, const CompileO
     ir::rematerialize(code->graph_, *options.memory_budget);
     if (options.dump) options.dump("rematerialize", code->graph_);
   }
-  Compiler(*code, *program).run();
-  code->rank_program_ = rank_program_of(code->graph_);
+  messages |= ops::has_messages(code->graph_);
+  Compiler(*code, *program, messages).run();
+  code->rank_program_ = rank_program_of(code->graph_, messages);
   return code;
 }
 

@@ -1,6 +1,7 @@
 #include "devices/cuda/exchanges.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <set>
 #include <utility>
@@ -19,7 +20,7 @@ using devices::ExchangeOffer;
 using enum CollectiveKind;
 
 // The first number of an offer: these, and NCCL's version above. The others are the device's id.
-constexpr uint64_t has_nccl = 1, any_order = 2, has_joined = 4;
+constexpr uint64_t has_nccl = 1, any_order = 2, has_joined = 4, blocks = 8;
 constexpr int version_shift = 8;
 
 std::optional<int> type_of(DType dtype) {
@@ -71,6 +72,8 @@ std::string why_not(std::span<const ExchangeOffer> offers) {
   std::set<std::pair<uint64_t, uint64_t>> ids;
   for (size_t r = 0; r < offers.size(); ++r) {
     if (!(offers[r][0] & has_nccl)) return fmt::format("rank {} has no NCCL on a CUDA device", r);
+    if (offers[r][0] & blocks)
+      return fmt::format("on rank {} NCCL_COMM_BLOCKING is set, with which no time limit holds", r);
     if (offers[r][0] >> version_shift != offers[0][0] >> version_shift)
       return fmt::format("ranks 0 and {} have different versions of NCCL", r);
     if (!ids.emplace(offers[r][1], offers[r][2]).second)
@@ -277,14 +280,16 @@ void GroupExchange::refuse_after_failure() const {
   if (!failure_.empty()) throw Error("{}", failure_);
 }
 
-// Aborting ends the kernels that wait on the device, so that nobody waits for them.
+// Aborting ends the kernels that wait on the device, so that nobody waits for them. NCCL's abort
+// waits for that of a machine's other ranks: they are told first.
 void GroupExchange::fail(const std::string& message) {
   failure_ = message;
   calls_.clear();
-  device_.native(0);
-  if (group_) t_.abort(std::exchange(group_, nullptr));
   if (caller_ == std::this_thread::get_id())
     if (const auto ranks = ranks_.lock()) ranks->abandon(message);
+  NcclGroup* const group = std::exchange(group_, nullptr);
+  device_.native(0);
+  if (group) t_.abort(group);
   throw Error("{}", message);
 }
 
@@ -295,6 +300,8 @@ ExchangeOffer Exchanges::offer(const std::shared_ptr<Communicator>& ranks) {
   uint64_t first = has_nccl | static_cast<uint64_t>(version) << version_shift;
   if (!ranks->in_rank_order()) first |= any_order;
   if (find(ranks)) first |= has_joined;
+  const char* blocking = std::getenv("NCCL_COMM_BLOCKING");  // to NCCL more than what it is told
+  if (blocking && std::string_view(blocking) != "0") first |= blocks;
   return {first, device_.facts().id[0], device_.facts().id[1]};
 }
 
@@ -305,7 +312,10 @@ void Exchanges::join(std::string_view name, const std::shared_ptr<Communicator>&
   std::shared_ptr<GroupExchange> old, made;
   {
     std::lock_guard guard(mutex_);
-    if (auto node = groups_.extract(ranks); !node.empty()) old = std::move(node.mapped());
+    if (const auto known = position_of(ranks); known != groups_.end()) {
+      old = std::move(known->exchange);
+      groups_.erase(known);
+    }
   }
   if (!why.empty()) {
     if (log_ && device_.exchange_table())
@@ -315,13 +325,25 @@ void Exchanges::join(std::string_view name, const std::shared_ptr<Communicator>&
   }
   made = std::make_shared<GroupExchange>(device_, name, ranks, all_have(offers, any_order));
   std::lock_guard guard(mutex_);
-  groups_[ranks] = std::move(made);
+  groups_.push_back({ranks, std::move(made)});
+}
+
+// Ranks close their groups in one order.
+Exchanges::~Exchanges() {
+  for (Joined& known : groups_) known.exchange.reset();
+}
+
+std::vector<Exchanges::Joined>::iterator Exchanges::position_of(
+    const std::shared_ptr<Communicator>& ranks) {
+  return std::ranges::find_if(groups_, [&](const Joined& known) {
+    return !known.ranks.owner_before(ranks) && !ranks.owner_before(known.ranks);
+  });
 }
 
 std::shared_ptr<GroupExchange> Exchanges::find(const std::shared_ptr<Communicator>& ranks) {
   std::lock_guard guard(mutex_);
-  const auto found = groups_.find(ranks);
-  return found == groups_.end() ? nullptr : found->second;
+  const auto found = position_of(ranks);
+  return found == groups_.end() ? nullptr : found->exchange;
 }
 
 void Exchanges::start(GroupExchange& group, const CollectiveCall& call, std::string_view name,
@@ -359,19 +381,17 @@ void Exchanges::wait_for(const StreamMark& mark) {
 std::vector<std::shared_ptr<GroupExchange>> Exchanges::take_expired() {
   std::lock_guard guard(mutex_);
   std::vector<std::shared_ptr<GroupExchange>> gone;
-  std::erase_if(groups_, [&](auto& known) {
-    if (!known.first.expired()) return false;
-    gone.push_back(std::move(known.second));
-    return true;
-  });
+  for (Joined& known : groups_)
+    if (known.ranks.expired()) gone.push_back(std::move(known.exchange));
+  std::erase_if(groups_, [](const Joined& known) { return !known.exchange; });
   return gone;
 }
 
 std::vector<std::shared_ptr<GroupExchange>> Exchanges::groups() {
-  take_expired();
+  for (auto& gone : take_expired()) gone.reset();
   std::lock_guard guard(mutex_);
   std::vector<std::shared_ptr<GroupExchange>> list;
-  for (const auto& [ranks, group] : groups_) list.push_back(group);
+  for (const Joined& known : groups_) list.push_back(known.exchange);
   return list;
 }
 

@@ -3,10 +3,10 @@
 
 #include <chrono>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "devices/backend.h"
 #include "devices/cuda/device.h"
@@ -95,6 +95,8 @@ class Exchanges {
  public:
   // The log is told why a group does not use NCCL that this rank has.
   Exchanges(Device& device, LogSink log) : device_(device), log_(std::move(log)) {}
+  // Waits as the groups' ends do.
+  ~Exchanges();
 
   // See devices::Backend.
   devices::ExchangeOffer offer(const std::shared_ptr<Communicator>& ranks);
@@ -113,8 +115,11 @@ class Exchanges {
   void finish();
 
  private:
-  using Groups =
-      std::map<std::weak_ptr<Communicator>, std::shared_ptr<GroupExchange>, std::owner_less<>>;
+  struct Joined {
+    std::weak_ptr<Communicator> ranks;
+    std::shared_ptr<GroupExchange> exchange;
+  };
+  std::vector<Joined>::iterator position_of(const std::shared_ptr<Communicator>& ranks);
   void wait_for(const StreamMark& mark);
   // Those whose communicator is there; the others end when what this returns goes.
   std::vector<std::shared_ptr<GroupExchange>> groups();
@@ -122,8 +127,8 @@ class Exchanges {
 
   Device& device_;
   const LogSink log_;
-  std::mutex mutex_;  // of the members below
-  Groups groups_;
+  std::mutex mutex_;                        // of the members below
+  std::vector<Joined> groups_;              // in the order in which the ranks have joined them
   std::mutex order_;                        // of calls
   std::shared_ptr<const StreamMark> last_;  // behind the last call
   StreamNumber last_stream_ = 0;

@@ -22,8 +22,7 @@ MemoryCache::~MemoryCache() {
 }
 
 // Each stream's work on it is waited for.
-void MemoryCache::give_back_kept(FunctionRef<void()> before) {
-  before();
+void MemoryCache::give_back_kept() {
   std::set<StreamNumber> streams;
   for (const Kept& k : kept_) streams.insert(k.stream);
   for (StreamNumber s : streams) device_.synchronize(s);
@@ -34,20 +33,25 @@ void MemoryCache::give_back_kept(FunctionRef<void()> before) {
   kept_.clear();
 }
 
-Address MemoryCache::ask_device(size_t bytes, FunctionRef<void()> before) {
+// `before` may wait for other ranks, and these for threads of this process that release memory.
+Address MemoryCache::ask_device(size_t bytes, std::unique_lock<std::mutex>& lock,
+                                FunctionRef<void()> before) {
   ++statistics_.allocations;
   try {
     return device_.allocate(bytes);
   } catch (const OutOfMemory&) {
     if (kept_.empty()) throw;
   }
-  give_back_kept(before);
+  lock.unlock();
+  before();
+  lock.lock();
+  give_back_kept();
   return device_.allocate(bytes);
 }
 
 Address MemoryCache::allocate(size_t bytes, StreamNumber stream, FunctionRef<void()> before) {
   bytes = rounded(bytes);
-  std::lock_guard guard(mutex_);
+  std::unique_lock lock(mutex_);
   Address address;
   const auto found = kept_.lower_bound({stream, bytes, 0});
   if (found != kept_.end() && found->stream == stream && found->bytes == bytes) {
@@ -56,7 +60,7 @@ Address MemoryCache::allocate(size_t bytes, StreamNumber stream, FunctionRef<voi
     statistics_.kept_bytes -= bytes;
     ++statistics_.reused;
   } else {
-    address = ask_device(bytes, before);
+    address = ask_device(bytes, lock, before);
   }
   used_.emplace(address, Used{bytes, stream, {}});
   statistics_.used_bytes += bytes;

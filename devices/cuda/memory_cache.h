@@ -42,8 +42,8 @@ class MemoryCache {
   static size_t rounded(size_t bytes);
 
  private:
-  void give_back_kept(FunctionRef<void()> before);
-  Address ask_device(size_t bytes, FunctionRef<void()> before);
+  void give_back_kept();
+  Address ask_device(size_t bytes, std::unique_lock<std::mutex>& lock, FunctionRef<void()> before);
 
   Device& device_;
   mutable std::mutex mutex_;

@@ -13,14 +13,18 @@ namespace {
 // A program, and where it runs: 0 is the CPU, another number the kernels of a device.
 using Begun = std::pair<uint64_t, uint64_t>;
 
-// Of a context: what the ranks of a communicator have compared.
+// Of a context: what the ranks of a communicator have compared, and found to be the same.
 struct Agreed {
   std::mutex mutex;
   std::map<std::weak_ptr<Communicator>, std::set<Begun>, std::owner_less<>> programs;
 
-  bool is_new(const std::shared_ptr<Communicator>& ranks, Begun program) {
+  bool is_known(const std::shared_ptr<Communicator>& ranks, Begun program) {
     std::lock_guard guard(mutex);
-    return programs[ranks].insert(program).second;
+    return programs[ranks].contains(program);
+  }
+  void add(const std::shared_ptr<Communicator>& ranks, Begun program) {
+    std::lock_guard guard(mutex);
+    programs[ranks].insert(program);
   }
 };
 
@@ -60,12 +64,13 @@ void agree_on_program(const StateData& s) {
   devices::Backend& backend = *s.place.kernels.backend;
   for (const std::string& group : program->groups) {
     const auto ranks = rank_groups(*s.place.context).find(group);
-    if (ranks->size() == 1 || !agreed->is_new(ranks, begun)) continue;
+    if (ranks->size() == 1 || agreed->is_known(ranks, begun)) continue;
     const auto all = tell_all(*ranks, {program->fingerprint, backend.exchange_offer(ranks)});
     require_same_program(all, group, ranks->rank(), s.code->graph().name);
     std::vector<devices::ExchangeOffer> offers;
     for (const Told& told : all) offers.push_back(told.offer);
     backend.join_exchange(group, ranks, offers);
+    agreed->add(ranks, begun);
   }
 }
 

@@ -2,6 +2,8 @@
 // what is said where there is none.
 #include "tests/cuda/device.h"
 
+#include <future>
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,6 +92,21 @@ TEST(MemoryCache, GivesBackWhatItKeepsBeforeItFails) {
   EXPECT_EQ(device.synchronized, 2u);
   EXPECT_EQ(device.frees, 2u);
   EXPECT_EQ(memory.statistics().kept_bytes, 0u);
+  memory.release(c);
+}
+
+// What is waited for may need another thread that releases memory.
+TEST(MemoryCache, IsNotLockedWhileItWaits) {
+  InterpretedDevice device(10000);
+  MemoryCache memory(device);
+  const Address a = memory.allocate(4096, 1), b = memory.allocate(4096, 2);
+  memory.release(a);
+  std::future<void> other;
+  const Address c = memory.allocate(8192, 1, [&] {
+    other = std::async(std::launch::async, [&] { memory.release(b); });
+    EXPECT_EQ(other.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  });
+  EXPECT_EQ(device.frees, 2u);
   memory.release(c);
 }
 

@@ -115,23 +115,31 @@ TEST_F(DeviceRanks, AllGoThroughTheHostIfOneLacksNccl) {
   devices = devices_of(3);  // two ranks with one device
   devices[2]->set_id(1), devices[0]->set_id(1);
   EXPECT_EQ(check(text, 3, true, 0, devices), Names{"all_gather of 3 f64"});
+  setenv("NCCL_COMM_BLOCKING", "1", 1);
+  EXPECT_EQ(check(text, 3, true, 0, devices_of(3)), Names{"all_gather of 3 f64"});
+  unsetenv("NCCL_COMM_BLOCKING");
   EXPECT_EQ(exchange_double().calls, Names());
 }
 
 // Two ranks that both send first; a token has no elements. They have not compared these programs,
-// so the other call goes through the host, too, though their group exchanges by NCCL.
+// so the other calls go through the host, too, though their group exchanges by NCCL.
 TEST_F(DeviceRanks, SendThroughTheHost) {
   const auto gathers =
       Code::compile(ir::parse(program("f64[3]", call("all_gather", "ranks = R"))).program());
   const auto sends = [](int peer) {
     const std::string text = fmt::format(
-        R"(graph g {{
+        R"(graph step {{
+             stage 0 (%x: f64[3] varying(data)) {{
+             %y = shift(%x) {{group = "data", by = 1}}
+             return %y }} }}
+           graph g {{
              size R = ranks(data) from 1
              stage 0 (%x: f64[3] varying(data), %t: f64[0] varying(data)) {{
              %s = send(%x) {{group = "data", dest = {0}}}
              %y = receive(%t) {{group = "data", source = {0}, shape = [3]}}
              %g = all_gather(%x) {{group = "data", ranks = R}}
-             return %y, %s, %g }} }})",
+             %l = scan(%x) {{body = "step", carries = 1, length = 2}}
+             return %y, %s, %g, %l }} }})",
         peer);
     return Code::compile(ir::parse(text).program());
   };

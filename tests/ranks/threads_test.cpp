@@ -5,8 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include "gradus/code.h"
 #include "gradus/communicator.h"
 #include "gradus/error.h"
+#include "gradus/state.h"
+#include "gradus/text.h"
 
 namespace gradus {
 namespace {
@@ -110,6 +113,32 @@ TEST(ThreadRanks, MessagesHaveTheSizeThatIsExpected) {
   });
   EXPECT_EQ(thrown[1],
             "rank 0 calls send of 3 f64 to rank 1, and rank 1 receive of 2 f64 from rank 0");
+}
+
+// Ranks that began different programs can begin one program after that.
+TEST(RankGroups, CompareAgainWhatDiffered) {
+  const auto program = [](std::string_view operation) {
+    return Code::compile(ir::parse(fmt::format(R"(graph g {{
+      stage 0 (%x: f64[] varying(data)) {{
+        %s = all_reduce(%x) {{group = "data"}}
+        %y = {}(%s)
+        return %y
+      }} }})",
+                                               operation))
+                             .program());
+  };
+  const auto neg = program("neg"), square = program("square");
+  std::vector<double> results(2);
+  const auto thrown = on_each(thread_ranks(2), [&](Communicator& r) {
+    const std::shared_ptr<Communicator> end(std::shared_ptr<void>(), &r);  // does not own it
+    auto context = std::make_shared<Context>();
+    rank_groups(*context).bind("data", end);
+    const std::vector<Tensor> inputs{Tensor::from(DType::f64, Sizes{}, std::vector{3.0})};
+    EXPECT_THROW(State(r.rank() == 0 ? neg : square, context).run(inputs), Error);
+    results[static_cast<size_t>(r.rank())] = State(neg, context).run(inputs)[0].to_doubles()[0];
+  });
+  EXPECT_EQ(thrown, std::vector<std::string>(2));
+  EXPECT_EQ(results, std::vector<double>(2, -6));
 }
 
 TEST(RankGroups, SayWhatIsNotBound) {
