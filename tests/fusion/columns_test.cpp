@@ -27,7 +27,7 @@ void expect_same(const Nest& nest, std::span<const Sizes> sizes) {
   }
 }
 
-std::string reduction(std::string_view reducer, std::string_view x, DType d) {
+std::string column_reduction(std::string_view reducer, std::string_view x, DType d) {
   const bool logical = reducer == "all" || reducer == "any";
   const bool adds = reducer == "sum" || reducer == "prod";
   const DType result = logical ? DType::boolean : adds && !is_floating(d) ? DType::i64 : d;
@@ -42,7 +42,7 @@ TEST(ColumnEvaluator, ReducesAsTheOperatorsDo) {
       for (int64_t n : {1, 2, 15, 16, 17, 1000, 1025, 5000}) {
         Nest nest = parse_nest(fmt::format(
             "nest 2 {{ %v0 = load {} [strided, contiguous] %v1 = {} store_column %v1 }}",
-            name_of(d), reduction(reducers[r], "%v0", d)));
+            name_of(d), column_reduction(reducers[r], "%v0", d)));
         Tensor x = Tensor::of_layout(Layout(d, {n, 3}), *Context::default_context());
         auto bytes = values(d, static_cast<size_t>(3 * n), static_cast<uint64_t>(n), n % 2 == 0);
         std::memcpy(x.mutable_data(), bytes.data(), bytes.size());
@@ -72,7 +72,7 @@ TEST_P(Columns, ReduceInEveryWay) {
     for (std::string_view r : reducers) {
       Nest nest = parse_nest(
           fmt::format("nest 2 {{ %v0 = load {} [{}] %v1 = {} store %v0 store_column %v1 }}",
-                      name_of(d), walk, reduction(r, "%v0", d)));
+                      name_of(d), walk, column_reduction(r, "%v0", d)));
       if (walk.starts_with("strided, c"))
         expect_same(nest, sizes);
       else
