@@ -26,7 +26,6 @@ target_compile_features(gradus_shared INTERFACE cxx_std_20)
 # As the library: a multiply-add is fused only where it is written as one.
 target_compile_options(gradus_shared INTERFACE -ffp-contract=off)
 
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 # Public headers alone are installed, and each is found as "gradus/NAME.h".
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/gradus)
