@@ -185,14 +185,18 @@ template <class T, int64_t known_step>
 template <class T, class C>
 [[gnu::always_inline]] inline void pool_row(const PoolPlan& p, const T* plane, Row row, T* values,
                                             int64_t* indices) {
-  const int64_t step = p.axes[2].stride * p.x.strides[2], last = row.first + row.count;
-  if constexpr (std::is_same_v<T, C>)
+  const int64_t last = row.first + row.count;
+  [[maybe_unused]] const int64_t step = p.axes[2].stride * p.x.strides[2];
+  if constexpr (std::is_same_v<T, C> && !std::is_integral_v<T>)
     if (step == 1 ? pool_small_row<T, 1>(p, plane, row, values, indices)
                   : step == 2 && pool_small_row<T, 2>(p, plane, row, values, indices))
       return;
   for (; row.first < last; row.first += tile) {
     row.count = std::min(tile, last - row.first);
-    if (step == 1)
+    // Few networks have integers here, and code for each step takes long to compile.
+    if constexpr (std::is_integral_v<T>)
+      pool_tile<T, C, 0>(p, plane, row, values, indices);
+    else if (step == 1)
       pool_tile<T, C, 1>(p, plane, row, values, indices);
     else if (step == 2)
       pool_tile<T, C, 2>(p, plane, row, values, indices);
@@ -289,7 +293,8 @@ template <class T, class C>
 template <class T, class C>
 auto best_row() {
 #if GRADUS_HAS_V3
-  if (cpu_has_v3()) return pool_row_v3<T, C>;
+  if constexpr (!std::is_integral_v<T>)
+    if (cpu_has_v3()) return pool_row_v3<T, C>;
 #endif
   return pool_row_base<T, C>;
 }
