@@ -31,6 +31,13 @@ int64_t count_cells(const Nest& nest, const Frame& frame) {
   return n;
 }
 
+std::vector<int64_t> row_pieces(const Nest& nest, const Frame& frame) {
+  const std::vector<int64_t> cuts = cuts_of(nest, frame).back();
+  std::vector<int64_t> pieces;
+  for (size_t i = 1; i < cuts.size(); ++i) pieces.push_back(cuts[i] - cuts[i - 1]);
+  return pieces;
+}
+
 std::vector<Cell> cells_of(const Nest& nest, const Frame& frame) {
   const auto cuts = cuts_of(nest, frame);
   const size_t rank = cuts.size();

@@ -18,4 +18,7 @@ std::vector<Cell> cells_of(const Nest& nest, const Frame& frame);
 // How many they are.
 int64_t count_cells(const Nest& nest, const Frame& frame);
 
+// The lengths of the pieces into which they cut a row.
+std::vector<int64_t> row_pieces(const Nest& nest, const Frame& frame);
+
 }  // namespace gradus::fusion

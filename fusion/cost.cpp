@@ -21,7 +21,7 @@ struct Costs {
   double element;            // of a step
   double function;           // the same of exp and its like
   double reduced_row;        // a row that is reduced by a loop of its own
-  double broadcast_row;      // a row with one element for all others
+  double broadcast_row;      // a row with one element for all others, or that begins elsewhere
   double broadcast_element;  // an element beside that
   // Lost.
   double row;            // a row of its own
@@ -74,6 +74,7 @@ constexpr double column_element = 0.1;          // added to its column
 constexpr double again = 0.03;                  // an element of a step computed once more
 constexpr double function_again = 0.4;          // the same of exp and its like
 constexpr double alone = 1 << 16;               // elements that more than one worker is worth
+constexpr double least_alone = 20e3;            // what a kernel for one instruction is to save
 constexpr int64_t most_accumulators = 1 << 14;  // columns by sums, of which each has sixteen
 
 // Of a vector and of a call in a stage's function.
@@ -86,6 +87,11 @@ bool is_function(const ir::Operator* op) { return op && op->traits.is_function; 
 bool takes_columns(int64_t columns) {
   return columns <= most_accumulators / 2 &&
          (columns >= 256 || (columns >= 32 && columns % work::reduce_lanes == 0));
+}
+
+bool may_gain_alone(const Sizes& shape) {
+  constexpr int64_t short_row = 64, many_elements = 1 << 14;
+  return !shape.empty() && shape.back() < short_row && numel(shape) >= many_elements;
 }
 
 namespace {
@@ -127,17 +133,44 @@ double repeated(const Nest& nest, const RowLoops& rows, double elements) {
 
 namespace {
 
+// Rows as a kernel runs through them: parts cut them into pieces.
+struct Rows {
+  double all = 0, rests = 0,
+         shorts = 0;  // those that are no whole vectors, and less than half of one
+};
+Rows rows_of(const Nest& nest, const Frame& frame, int64_t lanes) {
+  const double rows = static_cast<double>(frame.count()) / static_cast<double>(frame.sizes.back());
+  Rows r;
+  for (int64_t piece : row_pieces(nest, frame)) {
+    r.all += rows;
+    if (piece % lanes != 0) r.rests += rows;
+    if (2 * piece <= lanes) r.shorts += rows;
+  }
+  return r;
+}
+
+// Whether rows of a load lie in no order in which a loop runs on from one to the next.
+bool begins_rows_anew(const Load& load, const Frame& frame, size_t number) {
+  if (load.walks.back() != Walk::contiguous) return false;
+  int64_t next = 1;
+  for (size_t d = frame.sizes.size(); d-- > 0; next *= frame.sizes[d])
+    if (frame.sizes[d] > 1 && frame.strides[number][d] != next) return true;
+  return false;
+}
+
 // The loads and what they save and lose.
-void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int levels, bool rest,
-                 Estimate& e) {
+void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int levels,
+                 const Rows& run, Estimate& e) {
   const auto elements = static_cast<double>(frame.count());
   const double rows = elements / static_cast<double>(frame.sizes.back());
   for (size_t v = 0; v < nest.loads.size(); ++v) {
     const Load& l = nest.loads[v];
     if (l.walks.back() == Walk::strided)
-      e.lost += levels * elements * strided_again + (rest ? rows * strided_rest : 0);
+      e.lost += levels * elements * strided_again + run.rests * strided_rest;
     if (l.walks.back() == Walk::broadcast && rows > 1)
       e.saved += rows * costs.broadcast_row + elements * costs.broadcast_element;
+    if (l.operands == 1 && !l.index && begins_rows_anew(l, frame, v))
+      e.saved += rows * costs.broadcast_row;
     if (l.operands <= 1 && !l.index) continue;
     // What an edge moves is not stored and read again; it is read at an index as before.
     const double bytes = elements * static_cast<double>(size_of(l.dtype));
@@ -147,7 +180,7 @@ void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int l
 }
 
 void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const RowLoops& loops,
-                 bool rest, Estimate& e) {
+                 const Rows& run, Estimate& e) {
   const auto elements = static_cast<double>(frame.count());
   const double rows = elements / static_cast<double>(frame.sizes.back());
   std::vector<bool> read(nest.values());
@@ -166,7 +199,7 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
     ++of_elements;
     const bool function = is_function(step.call.op);
     if (function) e.saved += elements * costs.function;
-    if (rest) e.lost += rows * (costs.rest_step + (function ? costs.rest_function : 0));
+    e.lost += run.rests * (costs.rest_step + (function ? costs.rest_function : 0));
     if (step.reduces_column()) continue;
     const double bytes = elements * static_cast<double>(size_of(step.dtype));
     const bool stored = std::ranges::count(nest.stores, v) > 0;
@@ -180,7 +213,6 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
 Estimate estimate(const Nest& nest, const Frame& frame, unsigned vector_bits) {
   const auto edges = static_cast<size_t>(
       std::ranges::count_if(nest.loads, [](const Load& l) { return l.operands > 1 || l.index; }));
-  if (nest.steps.size() + edges < 2) return {.refused = "it is one instruction"};
   const auto elements = static_cast<double>(frame.count());
   const int64_t columns = frame.sizes.back();
   const double rows = elements / static_cast<double>(columns);
@@ -193,19 +225,20 @@ Estimate estimate(const Nest& nest, const Frame& frame, unsigned vector_bits) {
       columns * static_cast<int64_t>(nest.column_stores.size()) > most_accumulators)
     return {.refused = "its columns stay in no cache"};
   const Costs& costs = vector_bits >= 512 ? costs_512 : costs_256;
-  const int64_t lanes = lanes_of(nest, vector_bits);
-  const bool rest = columns % lanes != 0;
+  const Rows run = rows_of(nest, frame, lanes_of(nest, vector_bits));
   Estimate e;
   e.saved = costs.call * static_cast<double>(nest.steps.size() + edges - 1);
   if (edges) e.lost += cell * static_cast<double>(count_cells(nest, frame) - 1);
   e.lost += slot * static_cast<double>(nest.operands() + nest.stores.size());
-  if (rows > 1) e.lost += rows * costs.row;
-  if (rest) e.lost += rows * costs.rest * (levels + 1);
-  if (2 * columns <= lanes) e.lost += rows * costs.short_row * (levels + 1);
+  if (rows > 1) e.lost += run.all * costs.row;
+  e.lost += run.rests * costs.rest * (levels + 1);
+  e.lost += run.shorts * costs.short_row * (levels + 1);
   const double level = takes_wide_lanes(nest) ? costs.level_wide : costs.level;
   e.lost += rows * levels * level + repeated(nest, loops, elements);
-  judge_loads(nest, frame, costs, levels, rest, e);
-  judge_steps(nest, frame, costs, loops, rest, e);
+  judge_loads(nest, frame, costs, levels, run, e);
+  judge_steps(nest, frame, costs, loops, run, e);
+  if (nest.steps.size() + edges < 2 && e.saved < e.lost + least_alone)
+    e.refused = "it is one instruction";
   return e;
 }
 

@@ -26,7 +26,7 @@ bool GroupFinder::Open::has(uint32_t index) const {
 }
 
 void GroupFinder::close(size_t open) {
-  if (open_[open].members.size() >= least_) closed_.push_back(std::move(open_[open].members));
+  closed_.push_back(std::move(open_[open].members));
   open_.erase(open_.begin() + static_cast<long>(open));
 }
 

@@ -32,8 +32,6 @@ class GroupFinder {
     // Whether it is read where its operands are: then no member may make those.
     bool edge = false;
   };
-  // Groups of fewer than `least` members are none.
-  explicit GroupFinder(size_t least) : least_(least) {}
   // An instruction in its order. `makers` are the instructions of the segment whose results it
   // reads, `loads` the registers.
   void add(uint32_t index, const Loops& loops, std::span<const uint32_t> makers,
@@ -44,7 +42,7 @@ class GroupFinder {
   void close_others(uint32_t index, Closes closes);
   // Whether an open group that `maker` belongs to reduces `shape` to `row`.
   bool reduces(uint32_t maker, const Sizes& shape, const Sizes& row) const;
-  // The groups of enough members, each in order.
+  // The groups, each in order.
   std::vector<std::vector<uint32_t>> take();
 
  private:
@@ -61,7 +59,6 @@ class GroupFinder {
   bool fits(const Open& a, const Loops& loops, const Open* b) const;
   const Sizes* shape_for(const Loops& loops, std::span<const uint32_t> makers) const;
 
-  const size_t least_;
   std::vector<Open> open_;
   std::vector<std::vector<uint32_t>> closed_;
 };

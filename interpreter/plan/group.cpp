@@ -34,7 +34,7 @@ class Grouper {
   Register find_in_place(const Members& m, const fusion::Nest& nest);
   void place_group(std::span<const uint32_t> members, const Members& m, fusion::Group&& group,
                    std::shared_ptr<const fusion::Kernel> kernel);
-  size_t least_members() const { return d.choice.source->wants_single_steps() ? 1 : 2; }
+  bool are_enough(std::span<const uint32_t> members);
 
   Draft& d;
   const std::vector<uint32_t>& uses_;
@@ -43,7 +43,7 @@ class Grouper {
 
 void Grouper::run() {
   edges_.find();
-  GroupFinder finder(least_members());
+  GroupFinder finder;
   std::vector<uint32_t> maker(d.locals.size(), Local::never);
   SmallVector<uint32_t, 4> makers;
   SmallVector<Register, 4> loads;
@@ -150,12 +150,17 @@ bool Grouper::waits_too_long(uint32_t index, std::span<const uint32_t> members,
   return waiting > std::max(fusion::most_waiting_bytes, largest);
 }
 
+bool Grouper::are_enough(std::span<const uint32_t> members) {
+  if (members.size() != 1 || d.choice.source->wants_single_steps()) return !members.empty();
+  return fusion::may_gain_alone(d.local(d.results_of(members[0])[0]).layout.shape);
+}
+
 // Edges are members where a member reads them, and where a kernel that reads their operands can be
 // made and is worth it; else they run as they would.
 void Grouper::fuse_members(std::span<const uint32_t> found) {
   const SmallVector<uint32_t, 16> kept = edges_.kept(found, false);
   const std::span<const uint32_t> members(kept.data(), kept.size());
-  if (members.size() < least_members()) return;
+  if (!are_enough(members)) return;
   Members m = members_of(members);
   auto without = [&] {
     const SmallVector<uint32_t, 16> others = edges_.kept(members, true);
@@ -226,8 +231,7 @@ void Grouper::find_stored(std::span<const uint32_t> members, Members& m) {
 void Grouper::fuse_halves(std::span<const uint32_t> members) {
   const size_t half = members.size() / 2;
   if (half == 0) return;
-  for (auto part : {members.first(half), members.subspan(half)})
-    if (part.size() >= least_members()) fuse_members(part);
+  for (auto part : {members.first(half), members.subspan(half)}) fuse_members(part);
 }
 
 // What the instruction reads: of the group, or loaded.
