@@ -37,7 +37,10 @@ class Allocator {
   virtual void deallocate(void* block, size_t bytes) noexcept = 0;
 };
 
-// The default allocator: the C++ heap, with counts of the living blocks. Thread-safe.
+// The default allocator: the C++ heap, with counts of the living blocks. Thread-safe. It keeps up to
+// 128 MiB of freed blocks of at least 128 KiB, in which later blocks of nearly as many bytes are
+// placed. Those are not counted, and are freed with the allocator, or where other blocks take their
+// place.
 class HeapAllocator final : public Allocator {
  public:
   // The counts. They live as long as the allocator and every counted block. Thread-safe.
@@ -55,8 +58,8 @@ class HeapAllocator final : public Allocator {
     std::atomic<size_t> holders_{1};  // living blocks, plus one for the allocator
   };
 
-  HeapAllocator() = default;
-  ~HeapAllocator() override { counts_->drop(); }
+  HeapAllocator();
+  ~HeapAllocator() override;
   HeapAllocator(const HeapAllocator&) = delete;
   void* allocate(size_t bytes) override;
   void deallocate(void* block, size_t bytes) noexcept override;
@@ -71,7 +74,9 @@ class HeapAllocator final : public Allocator {
   void reset_peak() { counts_->peak_ = counts_->live_.load(); }
 
  private:
+  struct Kept;
   Counts* const counts_ = new Counts;
+  const std::unique_ptr<Kept> kept_;
 };
 
 // Messages to the program that uses Gradus. The library itself never prints.
