@@ -95,6 +95,17 @@ int find_across(Copy& c) {
   return across;
 }
 
+// Whether both fill a column of the same matrix, and neither reads what the other writes.
+bool fill_same_rows(const Copy& a, const Copy& b) {
+  auto is_column = [](const Copy& c) {
+    return c.shape.size() == 1 && std::abs(c.target.strides[0]) > 1 && !c.fills &&
+           c.source.argument != c.target.argument;
+  };
+  return is_column(a) && is_column(b) && a.shape == b.shape &&
+         a.target.argument == b.target.argument && a.target.strides == b.target.strides &&
+         a.source.argument != b.target.argument && b.source.argument != a.target.argument;
+}
+
 }  // namespace
 
 Copies::Copies(std::span<const Copy> copies) {
@@ -104,6 +115,10 @@ Copies::Copies(std::span<const Copy> copies) {
     j.across = find_across(j.copy);
     j.count = c.count();
   }
+  for (size_t i = 0; i < jobs_.size(); i += jobs_[i].columns)
+    while (i + jobs_[i].columns < jobs_.size() &&
+           fill_same_rows(jobs_[i].copy, jobs_[i + jobs_[i].columns].copy))
+      ++jobs_[i].columns;
 }
 
 // Elements [first, last) in row-major order of the copy's shape.
@@ -160,14 +175,33 @@ void Copies::run_blocks(const Copy& j, const std::byte* source, std::byte* targe
   });
 }
 
+namespace {
+
+std::byte* begin_of(const Window& w, std::byte* const* args, KernelScope& scope) {
+  std::byte* base = w.argument == Window::scratch ? scope.scratch : args[w.argument];
+  return base + bytes(w.offset, w.dtype);
+}
+
+}  // namespace
+
+// Some rows at a time: all columns of theirs then lie in the nearest cache.
+void Copies::run_columns(std::span<const Job> jobs, std::byte* const* args, KernelScope& scope) {
+  constexpr int64_t rows_at_a_time = 256;
+  const auto columns = static_cast<int64_t>(jobs.size());
+  scope.workers.parallel_parts(jobs[0].count, std::max(rows_at_a_time, chunk_elements / columns),
+                               [&](int64_t first, int64_t last) {
+                                 for (; first < last; first += rows_at_a_time)
+                                   for (const Job& j : jobs)
+                                     run_rows(j.copy, begin_of(j.copy.source, args, scope),
+                                              begin_of(j.copy.target, args, scope), first,
+                                              std::min(last, first + rows_at_a_time));
+                               });
+}
+
 void Copies::run_job(const Job& job, std::byte* const* args, KernelScope& scope) {
   const Copy& c = job.copy;
-  auto pointer = [&](const Window& w) {
-    std::byte* base = w.argument == Window::scratch ? scope.scratch : args[w.argument];
-    return base + bytes(w.offset, w.dtype);
-  };
-  const std::byte* source = c.fills ? nullptr : pointer(c.source);
-  std::byte* target = pointer(c.target);
+  const std::byte* source = c.fills ? nullptr : begin_of(c.source, args, scope);
+  std::byte* target = begin_of(c.target, args, scope);
   int64_t units = job.count, per_chunk = chunk_elements;
   void (*run)(const Copy&, const std::byte*, std::byte*, int64_t, int64_t) = run_rows;
   if (job.across >= 0) {
@@ -183,7 +217,11 @@ void Copies::run_job(const Job& job, std::byte* const* args, KernelScope& scope)
 }
 
 void Copies::run(std::byte* const* args, KernelScope& scope) const {
-  for (const Job& j : jobs_) run_job(j, args, scope);
+  for (size_t i = 0; i < jobs_.size(); i += jobs_[i].columns)
+    if (jobs_[i].columns > 1)
+      run_columns({&jobs_[i], jobs_[i].columns}, args, scope);
+    else
+      run_job(jobs_[i], args, scope);
 }
 
 Kernel make_kernel(const Move& w) {

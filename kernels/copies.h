@@ -18,8 +18,10 @@ class Copies {
     Copy copy;        // the last dimension is the row
     int across = -1;  // a dimension that the source walks in steps of one while the row does not
     int64_t count = 0;
+    size_t columns = 1;  // this job and those after it that fill columns of the same rows
   };
   static void run_job(const Job& job, std::byte* const* args, KernelScope& scope);
+  static void run_columns(std::span<const Job> jobs, std::byte* const* args, KernelScope& scope);
   static void run_rows(const Copy& c, const std::byte* source, std::byte* target, int64_t first,
                        int64_t last);
   static void run_blocks(const Copy& c, const std::byte* source, std::byte* target, int64_t first,

@@ -50,6 +50,17 @@ void draw<Move>(Random& random, Trial& trial) {
       w.copy(shape, source_window(random, source), onto);
     }
   }
+  if (random.chance(0.2)) {  // columns side by side, as a stack of vectors makes them
+    const int64_t columns = random.between(2, 6), used = random.between(2, columns);
+    const int64_t rows = random.between(1, random.chance(0.1) ? 40'000 : 1500);
+    const int64_t first = target_size;
+    for (int64_t c = 0; c < used; ++c) {
+      const int64_t step = random.between(1, 3);
+      w.copy(Sizes{rows}, {0, from, {step}, random.between(0, 5)}, {1, to, {columns}, first + c});
+      source_size = std::max(source_size, 6 + rows * step);
+    }
+    target_size += rows * columns;
+  }
   trial.operand(from, source_size, random.values());
   trial.result(to, target_size);
   trial.work = std::move(w);
