@@ -16,8 +16,8 @@ namespace gradus {
 
 namespace {
 
-// The system's pages cost more than filling them: of 64 MiB some 40 ms, in huge pages 6 ms. Where the
-// system has none, the advice changes nothing.
+// The system's pages cost more than filling them: of 64 MiB some 40 ms, in huge pages 6 ms. Where
+// the system has none, the advice changes nothing.
 constexpr size_t huge_page = size_t{2} << 20, least_huge_bytes = 2 * huge_page;
 
 // The C library keeps blocks at hand, but not aligned ones: of small ones it splits and joins
@@ -51,8 +51,8 @@ void free_padded(void* block) {
   std::free(p - static_cast<size_t>(p[-1]));
 }
 
-// Large blocks have pages of their own. In the C library's heap those that are given back leave gaps
-// that no aligned block fits into: 20 of 20 MB, allocated and freed three times, took 890 MB.
+// Large blocks have pages of their own. In the C library's heap those that are given back leave
+// gaps that no aligned block fits into: 20 of 20 MB, allocated and freed three times, took 890 MB.
 #if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
 void* allocate_large(size_t bytes, size_t wanted) {
   if (bytes > SIZE_MAX / 2) return nullptr;
@@ -96,8 +96,8 @@ void free_block(void* block, size_t bytes) {
     free_large(block, bytes);
 }
 
-// Blocks that are kept have few sizes, an eighth more than was asked for at most. Large ones are whole
-// pages.
+// Blocks that are kept have few sizes, an eighth more than was asked for at most. Large ones are
+// whole pages.
 size_t capacity_of(size_t bytes) {
   if (most_padded_bytes == 0 || bytes < KeptBlocks::least_bytes || bytes > SIZE_MAX / 2)
     return bytes;

@@ -1,5 +1,5 @@
-// Large blocks that were given back, for whoever asks for as much again. Fresh pages are filled with
-// zeros by the system, which takes longer than most of what is computed in them.
+// Large blocks that were given back, for whoever asks for as much again. Fresh pages are filled
+// with zeros by the system, which takes longer than most of what is computed in them.
 #pragma once
 
 #include <array>

@@ -35,8 +35,8 @@ bool is_function(const ir::Operator* op);
 // too many columns stay in no cache.
 bool takes_columns(int64_t columns);
 
-// Whether one instruction with such a result may gain from a kernel: where rows are short, a loop of
-// the library takes longer to begin them than to run through them.
+// Whether one instruction with such a result may gain from a kernel: where rows are short, a loop
+// of the library takes longer to begin them than to run through them.
 bool may_gain_alone(const Sizes& shape);
 
 // What a kernel of a nest saves and loses beside a loop for each step, in nanoseconds of one

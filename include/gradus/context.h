@@ -37,8 +37,8 @@ class Allocator {
   virtual void deallocate(void* block, size_t bytes) noexcept = 0;
 };
 
-// The default allocator: the C++ heap, with counts of the living blocks. Thread-safe. It keeps up to
-// 128 MiB of freed blocks of at least 128 KiB, in which later blocks of nearly as many bytes are
+// The default allocator: the C++ heap, with counts of the living blocks. Thread-safe. It keeps up
+// to 128 MiB of freed blocks of at least 128 KiB, in which later blocks of nearly as many bytes are
 // placed. Those are not counted, and are freed with the allocator, or where other blocks take their
 // place.
 class HeapAllocator final : public Allocator {
