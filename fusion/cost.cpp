@@ -21,7 +21,8 @@ struct Costs {
   double element;            // of a step
   double function;           // the same of exp and its like
   double reduced_row;        // a row that is reduced by a loop of its own
-  double broadcast_row;      // a row with one element for all others, or that begins elsewhere
+  double broadcast_row;      // a row with one element for all others
+  double row_anew;           // a row of an operand that does not follow the last one
   double broadcast_element;  // an element beside that
   // Lost.
   double row;            // a row of its own
@@ -39,6 +40,7 @@ constexpr Costs costs_512 = {.call = 4.7,
                              .function = 0.47,
                              .reduced_row = 5.3,
                              .broadcast_row = 7,
+                             .row_anew = 3.5,
                              .broadcast_element = 0.05,
                              .row = 1.8,
                              .rest = 0,
@@ -55,6 +57,7 @@ constexpr Costs costs_256 = {.call = 6.5,
                              .function = 0.11,
                              .reduced_row = 9.5,
                              .broadcast_row = 7,
+                             .row_anew = 0,
                              .broadcast_element = 0.036,
                              .row = 0,
                              .rest = 1.6,
@@ -170,7 +173,7 @@ void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int l
     if (l.walks.back() == Walk::broadcast && rows > 1)
       e.saved += rows * costs.broadcast_row + elements * costs.broadcast_element;
     if (l.operands == 1 && !l.index && begins_rows_anew(l, frame, v))
-      e.saved += rows * costs.broadcast_row;
+      e.saved += rows * costs.row_anew;
     if (l.operands <= 1 && !l.index) continue;
     // What an edge moves is not stored and read again; it is read at an index as before.
     const double bytes = elements * static_cast<double>(size_of(l.dtype));

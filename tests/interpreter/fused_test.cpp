@@ -313,7 +313,7 @@ TEST_F(Fused, DifferentiatesAsItWasWritten) {
 // What a kernel would be slower at stays as it is.
 // SPEC F5
 TEST_F(Fused, GroupsThatAreNotWorthItStayApart) {
-  auto context = make_context({});
+  auto context = make_context({.vector_bits = 256});
   auto groups = [&](const std::string& text, const std::vector<Tensor>& inputs) {
     State s(compile(text), context, {.fusion = FusionMode::first});
     run(s, inputs);
@@ -322,13 +322,22 @@ TEST_F(Fused, GroupsThatAreNotWorthItStayApart) {
   const std::string two = one_stage("%x: f32[N]", "%a = mul(%x, 2.5)\n%b = add(%a, %x)\nreturn %b");
   EXPECT_EQ(groups(two, {ramp({3}, DType::f32)}), 0u);
   EXPECT_EQ(groups(two, {ramp({4096}, DType::f32)}), 1u);
-  // Rows of three elements, which cannot be joined.
+  // Rows of three elements, which cannot be joined: 256 bits have no masks for what is left of a row.
   const std::string rows =
       one_stage("%x: f32[N, 3], %w: f32[3]", "%a = mul(%x, %w)\n%b = add(%a, %w)\nreturn %b");
   EXPECT_EQ(groups(rows, {ramp({1000, 3}, DType::f32), ramp({3}, DType::f32)}), 0u);
   // One instruction is no group.
+  const std::string row = one_stage("%x: f32[N, 20], %w: f32[20]", "%a = mul(%x, %w)\nreturn %a");
+  const std::vector<Tensor> many{ramp({20000, 20}, DType::f32), ramp({20}, DType::f32)};
+  EXPECT_EQ(groups(row, many), 0u);
   EXPECT_EQ(groups(one_stage("%x: f32[N]", "%a = exp(%x)\nreturn %a"), {ramp({4096}, DType::f32)}),
             0u);
+  // It is one where masks take what is left of a row, and most of its time goes into the rows'
+  // beginnings.
+  if (!corpus::has_kernels(512)) return;
+  context = make_context({.vector_bits = 512});
+  EXPECT_EQ(groups(row, many), 1u);
+  EXPECT_EQ(groups(row, {ramp({100, 20}, DType::f32), ramp({20}, DType::f32)}), 0u);
 }
 
 // What a recurrent network's gradient of a weight is: a product of each step, all added up.
