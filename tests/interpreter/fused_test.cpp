@@ -322,7 +322,7 @@ TEST_F(Fused, GroupsThatAreNotWorthItStayApart) {
   const std::string two = one_stage("%x: f32[N]", "%a = mul(%x, 2.5)\n%b = add(%a, %x)\nreturn %b");
   EXPECT_EQ(groups(two, {ramp({3}, DType::f32)}), 0u);
   EXPECT_EQ(groups(two, {ramp({4096}, DType::f32)}), 1u);
-  // Rows of three elements, which cannot be joined: 256 bits have no masks for what is left of a row.
+  // Rows of three elements, which cannot be joined: 256 bits have no masks for a row's rest.
   const std::string rows =
       one_stage("%x: f32[N, 3], %w: f32[3]", "%a = mul(%x, %w)\n%b = add(%a, %w)\nreturn %b");
   EXPECT_EQ(groups(rows, {ramp({1000, 3}, DType::f32), ramp({3}, DType::f32)}), 0u);
