@@ -105,6 +105,8 @@ size_t capacity_of(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+bool may_be_kept(size_t capacity) { return keeps && capacity >= KeptBlocks::least_bytes; }
+
 }  // namespace
 
 struct HeapAllocator::Kept : KeptBlocks {
@@ -117,8 +119,7 @@ HeapAllocator::~HeapAllocator() { counts_->drop(); }
 
 void* HeapAllocator::allocate(size_t bytes) {
   const size_t capacity = capacity_of(bytes);
-  const bool may_be_kept = keeps && capacity >= KeptBlocks::least_bytes;
-  void* block = may_be_kept ? kept_->take(capacity) : nullptr;
+  void* block = may_be_kept(capacity) ? kept_->take(capacity) : nullptr;
   if (!block) block = allocate_fresh(capacity, bytes);
   if (!block) {
     kept_->free_oldest(SIZE_MAX);
@@ -146,7 +147,7 @@ void HeapAllocator::Counts::remove(size_t bytes) noexcept {
 void HeapAllocator::deallocate(void* block, size_t bytes) noexcept {
   counts_->remove(bytes);
   const size_t capacity = capacity_of(bytes);
-  if (keeps && capacity >= KeptBlocks::least_bytes)
+  if (may_be_kept(capacity))
     kept_->give(block, capacity);
   else
     free_block(block, capacity);

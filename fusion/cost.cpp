@@ -138,8 +138,9 @@ namespace {
 
 // Rows as a kernel runs through them: parts cut them into pieces.
 struct Rows {
-  double all = 0, rests = 0,
-         shorts = 0;  // those that are no whole vectors, and less than half of one
+  double all = 0;
+  double rests = 0;   // that are no whole vectors
+  double shorts = 0;  // that are less than half of one
 };
 Rows rows_of(const Nest& nest, const Frame& frame, int64_t lanes) {
   const double rows = static_cast<double>(frame.count()) / static_cast<double>(frame.sizes.back());

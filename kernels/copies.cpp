@@ -102,8 +102,7 @@ bool fill_same_rows(const Copy& a, const Copy& b) {
            c.source.argument != c.target.argument;
   };
   return is_column(a) && is_column(b) && a.shape == b.shape &&
-         a.target.argument == b.target.argument && a.target.strides == b.target.strides &&
-         a.source.argument != b.target.argument && b.source.argument != a.target.argument;
+         a.target.argument == b.target.argument && a.target.strides == b.target.strides;
 }
 
 }  // namespace

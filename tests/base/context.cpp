@@ -62,7 +62,6 @@ TEST(HeapAllocator, AlignsAndCounts) {
   EXPECT_EQ(heap.calls(), 3u);
 }
 
-// Those that are worth huge pages begin with one; no byte of them is missing.
 // Else a step that gives new parameters holds two sets of them.
 TEST(HeapAllocator, GivesABlockAgainToWhoAsksForAsMuch) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -155,6 +154,7 @@ TEST(HeapAllocator, TellsWhatIsTooLarge) {
   EXPECT_EQ(heap.live_blocks(), 0u);
 }
 
+// Those that are worth huge pages begin with one; no byte of them is missing.
 TEST(HeapAllocator, TakesLargeBlocksByPages) {
   HeapAllocator heap;
   constexpr size_t page = size_t{2} << 20;
