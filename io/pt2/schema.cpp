@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 using SizesByName = std::map<std::string, Dim, std::less<>>;
 
-constexpr int known_major = 8, deepest_graph = 32;
+constexpr int known_major = 8, deepest_graph = 32, deepest_json = 16 * deepest_graph;
 
 struct TorchDType {
   int64_t number;
@@ -46,9 +46,18 @@ bool is_complex(int64_t n) { return n == 10 || n == 11; }
 
 // The document
 
+// A bracket of one byte takes some eighty bytes as a value.
+bool is_shallow(int depth, Json::parse_event_t, const Json&) {
+  if (depth > deepest_json)
+    throw Error(
+        "lists and objects are nested more than {} deep; copy the archive again, or export it anew",
+        deepest_json);
+  return true;
+}
+
 Json parse(std::string_view text) {
   try {
-    return Json::parse(text);
+    return Json::parse(text, is_shallow);
   } catch (const Json::exception& e) {
     throw Error("it is no JSON ({}); copy the archive again, or export it anew", e.what());
   }
