@@ -98,6 +98,7 @@ gradus_status code_compile_with(const gradus_program* program,
     CompileOptions compile;
     if (o.memory_budget)
       compile.memory_budget = {*o.memory_budget, sizes_of(o.sizes, o.size_count)};
+    compile.fast_functions = o.fast_functions != 0;
     if (o.dump)
       compile.dump = [&o](std::string_view pass, const ir::Graph& graph) {
         o.dump(std::string(pass).c_str(), ir::print(graph).c_str(), o.user);

@@ -22,8 +22,12 @@ class Compiler {
                                              bool messages);
 
   // `original` is what was given to compile, before lowering.
-  Compiler(Code& code, const ir::Graph& original, bool messages)
-      : code_(code), graph_(code.graph_), original_(original), messages_(messages) {}
+  Compiler(Code& code, const ir::Graph& original, bool fast_functions, bool messages)
+      : code_(code),
+        graph_(code.graph_),
+        original_(original),
+        fast_functions_(fast_functions),
+        messages_(messages) {}
 
   void run() {
     mark_used();
@@ -99,7 +103,7 @@ class Compiler {
       add_opaque(code, node, i);
     } else if (node.op->traits.loop) {
       for (const ops::GraphName* named : ops::graphs_in(node))
-        i.bodies.push_back(compile(*named->graph, {}, messages_));
+        i.bodies.push_back(compile(*named->graph, {.fast_functions = fast_functions_}, messages_));
     } else if (!node.op->bind) {
       throw graph_.error_at(node.where, fmt::format("operator '{}' cannot be run", node.op->name));
     }
@@ -308,6 +312,7 @@ class Compiler {
   Code& code_;
   const ir::Graph& graph_;
   const ir::Graph& original_;
+  const bool fast_functions_;
   const bool messages_;
   std::vector<Register> registers_;  // by value
   std::unordered_set<std::string> known_equalities_;
@@ -333,6 +338,16 @@ std::unique_ptr<const RankProgram> rank_program_of(const ir::Graph& graph, bool 
   program->fingerprint = fingerprint_of(ir::print(graph));
   program->messages = messages;
   return program;
+}
+
+}  // namespace
+
+namespace {
+
+void use_fast_functions(ir::Graph& graph) {
+  for (ir::Stage& stage : graph.stages)
+    for (ir::Node& node : stage.nodes)
+      if (!node.op->traits.fast.empty()) node.op = ops::find(node.op->traits.fast);
 }
 
 }  // namespace
@@ -363,8 +378,12 @@ std::shared_ptr<const Code> Compiler::compile(const ir::Graph& graph, const Comp
     ir::rematerialize(code->graph_, *options.memory_budget);
     if (options.dump) options.dump("rematerialize", code->graph_);
   }
+  if (options.fast_functions) {
+    use_fast_functions(code->graph_);
+    if (options.dump) options.dump("use_fast_functions", code->graph_);
+  }
   messages |= ops::has_messages(code->graph_);
-  Compiler(*code, *program, messages).run();
+  Compiler(*code, *program, options.fast_functions, messages).run();
   code->rank_program_ = rank_program_of(code->graph_, messages);
   return code;
 }

@@ -8,10 +8,19 @@
 
 namespace gradus::ops {
 
+struct FastSigmoid;
 struct Sigmoid : Function<Unary<Result::floating>> {  // y = 1 / (1 + e^-x)
   static constexpr std::string_view name = "sigmoid", doc = "y = 1 / (1 + e^-x)";
+  using Fast = FastSigmoid;
   GRADUS_INLINE static auto scalar(auto x) { return sigmoid(x); }
   static Value dx(VjpCall& d) { return d.dy() * (d.y() * (1.0 - d.y())); }
+};
+
+struct FastSigmoid : Function<Unary<Result::floating>> {  // y = 1 / (1 + e^-x)
+  static constexpr std::string_view name = "fast_sigmoid";
+  static constexpr std::string_view doc = "y = 1 / (1 + e^-x), within 4 ulp in f32";
+  GRADUS_INLINE static auto scalar(auto x) { return fast_sigmoid(x); }
+  static Value dx(VjpCall& d) { return Sigmoid::dx(d); }
 };
 
 struct Logsigmoid : Function<Unary<Result::floating>> {  // y = -log(1 + e^-x)
@@ -126,10 +135,19 @@ struct Gelu : Function<Unary<Result::floating>> {  // y = x Phi(x)
   static Value dx(VjpCall&, const Attr&);
 };
 
+struct FastSilu;
 struct Silu : Function<Unary<Result::floating>> {  // y = x sigmoid(x)
   static constexpr std::string_view name = "silu", doc = "y = x / (1 + e^-x)";
+  using Fast = FastSilu;
   GRADUS_INLINE static auto scalar(auto x) { return x * sigmoid(x); }
   static Value dx(VjpCall&);
+};
+
+struct FastSilu : Function<Unary<Result::floating>> {  // y = x sigmoid(x)
+  static constexpr std::string_view name = "fast_silu",
+                                    doc = "y = x / (1 + e^-x), within 4 ulp in f32";
+  GRADUS_INLINE static auto scalar(auto x) { return x * fast_sigmoid(x); }
+  static Value dx(VjpCall& d) { return Silu::dx(d); }
 };
 
 struct Softplus : Function<Unary<Result::floating>> {  // y = log(1 + e^(beta x)) / beta
@@ -285,8 +303,9 @@ struct Glu {  // y = a sigmoid(b), x = [a, b] along dim
   static void compose(ComposeCall&, const Attr&);
 };
 
-using ActivationOperators = std::tuple<Sigmoid, Logsigmoid, Relu, LeakyRelu, Elu, Celu, Selu, Gelu,
-                                       Silu, Softplus, Hardtanh, Relu6, Hardshrink, Softshrink,
-                                       Threshold, Mish, Softsign, Tanhshrink, Prelu, NanToNum, Glu>;
+using ActivationOperators =
+    std::tuple<Sigmoid, FastSigmoid, Logsigmoid, Relu, LeakyRelu, Elu, Celu, Selu, Gelu, Silu,
+               FastSilu, Softplus, Hardtanh, Relu6, Hardshrink, Softshrink, Threshold, Mish,
+               Softsign, Tanhshrink, Prelu, NanToNum, Glu>;
 
 }  // namespace gradus::ops

@@ -23,10 +23,20 @@ struct OneMinusSquare : Unary<Result::floating> {
   static Value dx(VjpCall& d) { return d.dy() * (d.x() * -2.0); }
 };
 
+struct FastExp;
 struct Exp : Function<Unary<Result::floating>> {  // y = e^x
   static constexpr std::string_view name = "exp", doc = "y = e^x";
+  using Fast = FastExp;
   GRADUS_INLINE static auto scalar(auto x) { return exp(x); }
   static Value dx(VjpCall& d) { return d.dy() * d.y(); }
+};
+
+// Operators with a faster form, `Fast`, become it where a program is compiled with
+// CompileOptions::fast_functions. A program may also call these forms itself.
+struct FastExp : Function<Unary<Result::floating>> {  // y = e^x
+  static constexpr std::string_view name = "fast_exp", doc = "y = e^x, within 4 ulp in f32";
+  GRADUS_INLINE static auto scalar(auto x) { return fast_exp(x); }
+  static Value dx(VjpCall& d) { return Exp::dx(d); }
 };
 
 struct Exp2 : Function<Unary<Result::floating>> {  // y = 2^x
@@ -122,10 +132,19 @@ struct Cosh : Function<Unary<Result::floating>> {  // y = (e^x + e^-x) / 2
   static Value dx(VjpCall& d) { return d.dy() * emit<Sinh>(d.x()); }
 };
 
+struct FastTanh;
 struct Tanh : Function<Unary<Result::floating>> {  // y = (e^x - e^-x) / (e^x + e^-x)
   static constexpr std::string_view name = "tanh", doc = "y = (e^x - e^-x) / (e^x + e^-x)";
+  using Fast = FastTanh;
   GRADUS_INLINE static auto scalar(auto x) { return tanh(x); }
   static Value dx(VjpCall& d) { return d.dy() * (1.0 - emit<Square>(d.y())); }
+};
+
+struct FastTanh : Function<Unary<Result::floating>> {  // y = (e^x - e^-x) / (e^x + e^-x)
+  static constexpr std::string_view name = "fast_tanh";
+  static constexpr std::string_view doc = "y = (e^x - e^-x) / (e^x + e^-x), within 4 ulp in f32";
+  GRADUS_INLINE static auto scalar(auto x) { return fast_tanh(x); }
+  static Value dx(VjpCall& d) { return Tanh::dx(d); }
 };
 
 struct Asinh : Function<Unary<Result::floating>> {  // y = log(x + sqrt(x^2 + 1))
@@ -161,7 +180,7 @@ struct Rad2deg : Unary<Result::floating> {  // y = x 180 / pi
 };
 
 using ElementaryOperators =
-    std::tuple<Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sin, Cos, Tan, OneMinusSquare, Asin, Acos,
-               Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Deg2rad, Rad2deg>;
+    std::tuple<Exp, FastExp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sin, Cos, Tan, OneMinusSquare,
+               Asin, Acos, Atan, Sinh, Cosh, Tanh, FastTanh, Asinh, Acosh, Atanh, Deg2rad, Rad2deg>;
 
 }  // namespace gradus::ops

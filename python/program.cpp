@@ -136,9 +136,10 @@ CompilePass pass_from(std::string name, nb::object function) {
 }
 
 std::shared_ptr<Code> compile(const Program& p, const std::optional<int64_t>& memory_budget,
-                              const DimSizes& sizes, const nb::object& dump,
-                              const nb::list& passes) {
+                              const DimSizes& sizes, const nb::object& dump, const nb::list& passes,
+                              bool fast_functions) {
   CompileOptions options;
+  options.fast_functions = fast_functions;
   options.dump = dump_to(dump);
   if (memory_budget) options.memory_budget = {*memory_budget, sizes};
   for (nb::handle item : passes)
@@ -325,16 +326,17 @@ void bind_program(nb::module_& m) {
           "Of a program of one stage: for many of these inputs at once. They and all results have "
           "a dimension `size` in front.")
       .def("compile", compile, "memory_budget"_a = nb::none(), "sizes"_a = DimSizes(),
-           "dump"_a = nb::none(), "passes"_a = nb::list(),
+           "dump"_a = nb::none(), "passes"_a = nb::list(), "fast_functions"_a = false,
            nb::sig("def compile(self, memory_budget: int | None = None, sizes: dict[str, int] = "
                    "{}, dump: collections.abc.Callable[[str, Program], object] | None = None, "
-                   "passes: list[tuple[str, collections.abc.Callable[[Program], Program]]] = []) "
-                   "-> Code"),
+                   "passes: list[tuple[str, collections.abc.Callable[[Program], Program]]] = [], "
+                   "fast_functions: bool = False) -> Code"),
            "Throws Error with the program's line where it cannot run. `memory_budget`: how many "
            "bytes may be held between stages for inputs of these `sizes`; later stages compute "
            "again what would be more. `dump` is called after each pass with its name and the "
            "program then. `passes` are the caller's own, run first: names, and functions from a "
-           "program to another.")
+           "program to another. `fast_functions`: exp, tanh, sigmoid and silu, and what is made of "
+           "them, are computed within 4 ulp of f32 in place of 1; f64 does not change.")
       .def("gradcheck", check, "order"_a = 1, "inputs"_a = nb::dict(), "wrt"_a = nb::none(),
            "sizes"_a = DimSizes(), "seed"_a = 0, "tolerance"_a = 1e-6,
            "max_elements"_a = GradcheckOptions().max_elements,

@@ -58,10 +58,11 @@ struct RunCommand {
   std::string kernels;     // a folder that keeps compiled kernels, empty: none
   std::string dump_after;  // "fusion": the groups are printed; else their code for
                            // that, "cuda" or an Isa's name
-  bool symbols = false;    // of kernels, for gdb and perf
-  bool stats = false;      // of kernels
-  bool atomics = false;    // sums over indices in any order, on a device
-  int threads = 0;         // 0: one per core
+  bool fast_functions = false;
+  bool symbols = false;  // of kernels, for gdb and perf
+  bool stats = false;    // of kernels
+  bool atomics = false;  // sums over indices in any order, on a device
+  int threads = 0;       // 0: one per core
   int repeat = 1;
 };
 void run(const RunCommand& command);
@@ -145,7 +146,8 @@ struct DisasmCommand {
   std::string device;            // as of a run; empty: what the program's types say
   std::vector<std::string> set;  // "N=32"
   std::string fusion = "off";    // off or first: what memory is said for
-  std::string dump_after;        // "memory": what is alive where stages take most
+  bool fast_functions = false;
+  std::string dump_after;  // "memory": what is alive where stages take most
 };
 void disasm(const DisasmCommand& command);
 

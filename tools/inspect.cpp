@@ -50,7 +50,8 @@ void disasm(const DisasmCommand& command) {
   const ir::Graph& graph = loaded.module.program();
   const DimSizes sizes = read_sizes(command.set, graph);
   const std::optional<int> number = device_number("disasm", command.device, graph);
-  auto code = Code::compile(graph, compile_options(command.memory_budget, sizes));
+  auto code =
+      Code::compile(graph, compile_options(command.memory_budget, command.fast_functions, sizes));
   bool opaque = false;
   for (size_t s = 0; s < code->segments(); ++s)
     opaque |= code->segment(s).opaque || code->segment(s).counts;

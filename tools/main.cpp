@@ -102,6 +102,10 @@ void add_memory_budget(CLI::App& command, std::optional<uint64_t>& bytes) {
   add(command, "--memory-budget", bytes, "BYTES",
       "The most bytes held between stages; later stages recompute the rest");
 }
+void add_fast_functions(CLI::App& command, bool& fast) {
+  command.add_flag("--fast-functions", fast,
+                   "Compute exp, tanh, sigmoid and silu in f32 within 4 ulp in place of 1");
+}
 void add_inputs(CLI::App& command, InputOptions& from) {
   add(command, "--inputs", from.inputs, "F.npz|F.safetensors",
       "Inputs by name; if several files have a name, the last one counts")
@@ -131,6 +135,7 @@ void add_run(CLI::App& app, Commands& c) {
   add_weights(command, c.run.from);
   add(command, "--stages", c.run.stages, "N", "Run the first N stages only")->check(whole(1));
   add_memory_budget(command, c.run.memory_budget);
+  add_fast_functions(command, c.run.fast_functions);
   add(command, "--outputs", c.run.outputs, "OUT.npz|OUT.safetensors",
       "Write all results that are not absent, by name");
   add(command, "--save-state", c.run.save_state, "S.state",
@@ -259,6 +264,7 @@ void add_inspection(CLI::App& app, Commands& c) {
   add(disassembling, "--set", c.disasm.set, "DIM=N",
       "The size of a dimension, to compute the memory of the stages");
   add_memory_budget(disassembling, c.disasm.memory_budget);
+  add_fast_functions(disassembling, c.disasm.fast_functions);
   add(disassembling, "--fusion", c.disasm.fusion, "MODE",
       "Show single instructions (off, the default) or kernels (first)")
       ->check(one_of({"off", "first"}));

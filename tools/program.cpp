@@ -49,8 +49,10 @@ DimSizes read_sizes(const std::vector<std::string>& settings, const ir::Graph& p
   return sizes;
 }
 
-CompileOptions compile_options(std::optional<uint64_t> memory_budget, const DimSizes& sizes) {
+CompileOptions compile_options(std::optional<uint64_t> memory_budget, bool fast_functions,
+                               const DimSizes& sizes) {
   CompileOptions options;
+  options.fast_functions = fast_functions;
   if (!memory_budget) return options;
   if (*memory_budget > INT64_MAX)
     throw UsageError("--memory-budget {}: that is more than can be counted", *memory_budget);

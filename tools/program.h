@@ -18,9 +18,10 @@ ImportedProgram load_program(const std::string& path, const InputOptions& from =
 // not.
 DimSizes read_sizes(const std::vector<std::string>& settings, const ir::Graph& program);
 
-// What --memory-budget says, if it was given, for these sizes. Throws UsageError for more bytes
-// than can be counted.
-CompileOptions compile_options(std::optional<uint64_t> memory_budget, const DimSizes& sizes);
+// What the options of these names say; the budget is for these sizes. Throws UsageError for more
+// bytes than can be counted.
+CompileOptions compile_options(std::optional<uint64_t> memory_budget, bool fast_functions,
+                               const DimSizes& sizes);
 
 // Where inputs are found, the weights of the program itself last: the files are open as long as it
 // lives, and read as far as they are asked for. Throws Error for files that cannot be read,

@@ -231,12 +231,14 @@ void run_rank(const RunCommand& command) {
   context_options.workers = command.threads;
   auto context = std::make_shared<Context>(context_options);
   InputSources sources = open_sources(command.from, loaded, context);
-  std::shared_ptr<const Code> code = Code::compile(program);
+  std::shared_ptr<const Code> code =
+      Code::compile(program, compile_options({}, command.fast_functions, {}));
   if (command.memory_budget) {
     // The inputs of a stage that ran already need not be there.
     const DimSizes sizes =
         command.resume.empty() ? sizes_of_inputs(code, sources, context) : sources.sizes;
-    code = Code::compile(program, compile_options(command.memory_budget, sizes));
+    code = Code::compile(program,
+                         compile_options(command.memory_budget, command.fast_functions, sizes));
   }
   const std::optional<int> device = device_number("run", command.device, program);
   if (command.atomics && !device)

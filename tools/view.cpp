@@ -23,7 +23,7 @@ void view(const ViewCommand& command) {
     picture = gradus::view::picture_of(program, {});
   } else {
     const DimSizes sizes = read_sizes(command.from.set, program);
-    auto code = Code::compile(program, compile_options(command.memory_budget, sizes));
+    auto code = Code::compile(program, compile_options(command.memory_budget, false, sizes));
     gradus::view::Overlay overlay =
         gradus::view::overlay_of(*code, sizes, device_number("view", command.device, program));
     if (!command.profile.empty())

@@ -102,6 +102,8 @@ typedef struct gradus_compile_options {
   /* Called after each pass, with the program's text. `text` is valid during the call. */
   void (*dump)(const char* pass, const char* text, void* user);
   void* user; /* passed to `dump` */
+  /* Not 0: exp, tanh, sigmoid and silu within 4 ulp of f32, see CompileOptions in gradus/code.h. */
+  int32_t fast_functions;
 } gradus_compile_options;
 
 /* Which stages of known sizes are compiled into one function each. */

@@ -221,6 +221,8 @@ struct OperatorTraits {
   bool converts = false;     // y = x in another dtype, and nothing else
   bool may_be_view = false;  // `bind` may make a result a view of an operand
   bool is_function = false;  // pointwise, with many instructions, such as exp
+  // The operator that computes the same faster and less accurately. Empty: none.
+  std::string_view fast;
   Linear linear = Linear::no;
   std::string_view doc;  // its equation
 };

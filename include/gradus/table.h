@@ -27,6 +27,8 @@
 //                     (ops/edge.h). Without it, kernels read its result from memory
 //   linear            one of ir::Linear. Default: `no`
 //   is_function       see Function in gradus/pointwise.h
+//   Fast              the struct of an operator with the same operands and attributes, which
+//                     computes the same faster and less accurately
 #pragma once
 
 #include <array>
@@ -162,6 +164,7 @@ constexpr ir::Operator operator_of() {
   if constexpr (requires { Op::collective; }) o.traits.collective = Op::collective;
   if constexpr (requires { Op::linear; }) o.traits.linear = Op::linear;
   if constexpr (requires { Op::converts; }) o.traits.converts = Op::converts;
+  if constexpr (requires { typename Op::Fast; }) o.traits.fast = Op::Fast::name;
   if constexpr (requires { Op::may_be_view; }) o.traits.may_be_view = Op::may_be_view;
   if constexpr (is_pointwise<Op>) {
     o.infer = PointwiseEntry<Op>::infer;

@@ -16,7 +16,7 @@ from ._function import (
     inputs_of,
     record_bound,
 )
-from ._gradus import CallCache, LastUse, Program, StagedFunction, Tensor
+from ._gradus import CallCache, Code, LastUse, Program, StagedFunction, Tensor
 from ._reads import guards_of
 from ._trees import Place, flatten
 from .errors import Error
@@ -67,8 +67,13 @@ class Derivative(CallCache):
         if self._known > self._most:  # whoever changes sizes at every call
             self._known = 1
             self.forget()
-        staged = StagedFunction(made.program.compile())
+        staged = StagedFunction(self._compiled(made.program))
         return staged, LastUse(), made.sources, made.constants, made.structure
+
+    def _compiled(self, program: Program) -> Code:
+        """As the function that is differentiated wants it."""
+        fast = isinstance(self.function, Function) and self.function.fast_functions
+        return program.compile(fast_functions=fast)
 
     def _derive(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Derived | None:
         raise NotImplementedError

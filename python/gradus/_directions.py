@@ -57,7 +57,7 @@ class _Along(Derivative):
         tensors = _tensors(leaves)
         made = self._derived(places, along, tensors)
         both = [*tensors, *made.constants]
-        staged = _gradus.State(made.program.compile(), "off").run(*(both[i] for i in made.sources))
+        staged = _gradus.State(self._compiled(made.program), "off").run(*(both[i] for i in made.sources))
         return unflatten(made.structure, list(staged))
 
     def _derive(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Derived:
@@ -262,7 +262,7 @@ class _Matrix(Derivative):
         both = [*tensors, *made.constants]
         if led_on:
             return unflatten(made.structure, _gradus.play(made.program, [both[i] for i in made.sources]))
-        results = _gradus.State(made.program.compile(), "off").run(*(both[i] for i in made.sources))
+        results = _gradus.State(self._compiled(made.program), "off").run(*(both[i] for i in made.sources))
         return unflatten(made.structure, list(results))
 
     def _with_tensors(self, args: Any) -> tuple[Any, ...]:

@@ -66,6 +66,7 @@ def save_function(f: Function[Any], path: Path, *args: Any, **kwargs: Any) -> No
         "version": _version,
         "name": recorded.program.name,
         "order": f.order,
+        "fast_functions": f.fast_functions,
         "parameters": parameters,
         "arguments": _written(bound.arguments),
         "results": _written(recorded.structure),
@@ -85,6 +86,7 @@ class LoadedFunction(CallCache):
         super().__init__()
         self.__name__ = content["name"]
         self.order = int(content["order"])
+        self.fast_functions = bool(content.get("fast_functions", False))
         self.program: Program = _gradus.parse(content["program"], content["name"])
         kinds = list(inspect._ParameterKind)
         self.__signature__ = inspect.Signature(
@@ -120,7 +122,8 @@ class LoadedFunction(CallCache):
             if any(wrt):
                 names = [n for (n, _), w in zip(program.inputs(), wrt) if w]
                 program = program.differentiate(self.order, names)
-            staged = self._staged.setdefault(key, StagedFunction(program.compile()))
+            code = program.compile(fast_functions=self.fast_functions)
+            staged = self._staged.setdefault(key, StagedFunction(code))
         return staged, LastUse(), bound.sources, bound.constants, self._results
 
     def _with_defaults(self, args: Any, kwargs: Any) -> dict[str, Any]:

@@ -122,6 +122,15 @@ static void test_budget(const gradus_program* program, gradus_context* context) 
   run_both(state, context, found);
   EXPECT(found[0] == expected[0] && found[1] == expected[1]);
   api->state_destroy(state);
+  /* In f64 they are the functions of full accuracy. */
+  options.fast_functions = 1;
+  api->code_destroy(less);
+  EXPECT(api->code_compile_with(program, &options, &less) == GRADUS_OK);
+  EXPECT(api->state_create(less, context, &state) == GRADUS_OK);
+  EXPECT(api->state_prepare(state, sizes, 1, tight, 2) == GRADUS_OK);
+  run_both(state, context, found);
+  EXPECT(found[0] == expected[0] && found[1] == expected[1]);
+  api->state_destroy(state);
   api->code_destroy(all);
   api->code_destroy(less);
 }

@@ -54,6 +54,33 @@ def test_memory_budget(program, rng):
         program.compile(memory_budget=0)
 
 
+def test_fast_functions(rng, tmp_path):
+    x = rng.normal(size=4096).astype("f4")
+
+    def energy(x):
+        return (ops.tanh(x) * ops.sigmoid(x) + ops.silu(ops.exp(-x * x))).sum()
+
+    exact = gradus.function(energy, order=2)
+    fast = gradus.function(energy, order=2, fast_functions=True)
+
+    def found(f):
+        (d,) = gradus.gradients(f(t := gradus.tensor(x, requires_grad=True)), t, create_graph=True)
+        (d2,) = gradus.gradients((d * d).sum(), t)
+        return [np.asarray(r.detach()) for r in (f(t), d, d2, gradus.grad(f)(x), gradus.hvp(f, x, x))]
+
+    path = str(tmp_path / "fast.json")
+    gradus.save_function(fast, path, x)
+    for a, b in zip(found(exact), found(fast), strict=True):
+        assert not np.array_equal(a, b)
+        np.testing.assert_allclose(b, a, rtol=2e-5, atol=2e-6)
+    assert_same([np.asarray(gradus.load_function(path)(x))], [np.asarray(fast(x))])
+    wide = x.astype("f8")
+    assert_same([np.asarray(fast(wide))], [np.asarray(exact(wide))])
+    program = fast.program(x)
+    states = [gradus.State(program.compile(fast_functions=f)) for f in (False, True)]
+    assert not np.array_equal(*(np.asarray(s.run(x)[0]) for s in states))
+
+
 def test_dumps_and_passes(program, rng):
     seen = []
     program.compile(dump=lambda name, p: seen.append((name, str(p))))

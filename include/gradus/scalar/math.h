@@ -5,6 +5,7 @@
 #include "gradus/scalar/erf.h"
 #include "gradus/scalar/erfinv.h"
 #include "gradus/scalar/exp.h"
+#include "gradus/scalar/fast.h"
 #include "gradus/scalar/gamma.h"
 #include "gradus/scalar/hyperbolic.h"
 #include "gradus/scalar/log.h"
