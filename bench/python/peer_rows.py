@@ -48,6 +48,7 @@ def gradus_words() -> Words:
         return y, pull(cotangent)
 
     return Words(
+        fast_tanh=ops.fast_tanh, fast_sigmoid=ops.fast_sigmoid,
         tanh=ops.tanh, sigmoid=ops.sigmoid, exp=ops.exp, sqrt=ops.sqrt, sin=ops.sin, cos=ops.cos, relu=ops.relu,
         gelu=ops.gelu, linear=ops.linear, softmax=lambda x: ops.softmax(x, -1), stack=lambda xs: ops.stack(xs),
         layer_norm=lambda x, w, b: ops.layer_norm(x, w, b, normalized_shape=[x.shape[-1]]),
@@ -201,6 +202,12 @@ def layers(*sizes):
 
 def chain(m, a, b, c):
     return m.tanh(a * b + c) * m.sigmoid(a) - c * 0.5
+
+
+def chain_fast(m, a, b, c):
+    """With functions within 4 ulp where there is a choice."""
+    tanh, sigmoid = getattr(m, "fast_tanh", m.tanh), getattr(m, "fast_sigmoid", m.sigmoid)
+    return tanh(a * b + c) * sigmoid(a) - c * 0.5
 
 
 def chain_and_gradient(m, a, b, c, cotangent):
@@ -660,6 +667,7 @@ def rows() -> list[Row]:
     for e in (10, 16, 20):
         same = [(1, 2**e)] * 4
         add(f"chain 2^{e}", lambda same=same: normal(*same[:3]), chain, extra={"numexpr": [chain_numexpr]})
+        add(f"chain 2^{e}, fast", lambda same=same: normal(*same[:3]), chain_fast)
         add(f"chain 2^{e}, gradient", lambda same=same: normal(*same), chain_and_gradient)
     x, w = (1, 4096, 1024), (1, 1024)
     add("softmax", lambda: normal(x), lambda m, x: m.softmax(x))

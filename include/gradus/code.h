@@ -123,9 +123,9 @@ struct CompileOptions {
   // cannot be kept.
   std::optional<ir::MemoryBudget> memory_budget;
   // Replaces exp, tanh, sigmoid and silu by fast_exp, fast_tanh, fast_sigmoid and fast_silu after
-  // lowering, also in derivatives and in the graphs of loops. In f32, f16 and bf16 their results are
-  // within 4 ulp of f32 in place of 1, with other bits, which are the same in every engine. In f64
-  // nothing changes.
+  // lowering, also in derivatives and in the graphs of loops. In f32, f16 and bf16 the results are
+  // within 4 ulp of f32 in place of 1. They have other bits, which are the same in every engine. In
+  // f64 nothing changes.
   bool fast_functions = false;
   // Run in this order on the verified program before lowering. The result of each pass is verified.
   // If it is invalid, Code::compile throws an Error that names the pass.

@@ -1,8 +1,8 @@
 // exp, tanh, sigmoid and silu with errors of up to 4 ulp in f32, for programs that choose speed. In
 // f64 they are the functions of full accuracy.
 //
-// Method: those of exp.h and hyperbolic.h with single numbers in place of pairs, a minimax polynomial
-// of one degree less, and one factor 2^k.
+// Method: those of exp.h and hyperbolic.h with single numbers in place of pairs, a minimax
+// polynomial of one degree less, and one factor 2^k.
 #pragma once
 
 #include "gradus/scalar/exp.h"
