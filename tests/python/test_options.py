@@ -71,12 +71,12 @@ def test_fast_functions(rng, tmp_path):
     path = str(tmp_path / "fast.json")
     gradus.save_function(fast, path, x)
     for a, b in zip(found(exact), found(fast), strict=True):
-        assert not np.array_equal(a, b)
+        assert not a.ndim or not np.array_equal(a, b)
         np.testing.assert_allclose(b, a, rtol=2e-5, atol=2e-6)
     assert_same([np.asarray(gradus.load_function(path)(x))], [np.asarray(fast(x))])
     wide = x.astype("f8")
     assert_same([np.asarray(fast(wide))], [np.asarray(exact(wide))])
-    program = fast.program(x)
+    program = gradus.trace(ops.tanh, x)
     states = [gradus.State(program.compile(fast_functions=f)) for f in (False, True)]
     assert not np.array_equal(*(np.asarray(s.run(x)[0]) for s in states))
 
