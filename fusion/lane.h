@@ -227,12 +227,14 @@ requires(Lane<T>::is_floating) Lane<T> fmod_exact(Lane<T> a, Lane<T> b) {
 }
 
 // Functions by the back end's own operation where it has one; else as ops/scalar has them.
-#define GRADUS_LANE_FUNCTION(condition, Result, name)                                  \
-  template <class T>                                                                   \
-  requires(condition) Result name(Lane<T> x) {                                         \
-    if (fusion::Emitted* y = x.at->function(fusion::Function::name, x.value, nullptr)) \
-      return {x.at, y};                                                                \
-    return name<Lane<T>>(x);                                                           \
+#define GRADUS_LANE_FUNCTION(condition, Result, name) \
+  GRADUS_LANE_FUNCTION_AS(condition, Result, name, name)
+#define GRADUS_LANE_FUNCTION_AS(condition, Result, name, operation)                         \
+  template <class T>                                                                        \
+  requires(condition) Result name(Lane<T> x) {                                              \
+    if (fusion::Emitted* y = x.at->function(fusion::Function::operation, x.value, nullptr)) \
+      return {x.at, y};                                                                     \
+    return name<Lane<T>>(x);                                                                \
   }
 #define GRADUS_LANE_FUNCTION2(condition, name)                                         \
   template <class T>                                                                   \
@@ -264,6 +266,9 @@ GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, atanh)
 GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, sigmoid)
 GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, logsigmoid)
 GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, log1p_exp)
+GRADUS_LANE_FUNCTION_AS(Lane<T>::is_floating, Lane<T>, fast_exp, exp)
+GRADUS_LANE_FUNCTION_AS(Lane<T>::is_floating, Lane<T>, fast_tanh, tanh)
+GRADUS_LANE_FUNCTION_AS(Lane<T>::is_floating, Lane<T>, fast_sigmoid, sigmoid)
 GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, erf)
 GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, erfc)
 GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Lane<T>, erfinv)
@@ -276,6 +281,7 @@ GRADUS_LANE_FUNCTION(Lane<T>::is_floating, Truth, is_inf)
 GRADUS_LANE_FUNCTION2(true, maximum)
 GRADUS_LANE_FUNCTION2(true, minimum)
 #undef GRADUS_LANE_FUNCTION
+#undef GRADUS_LANE_FUNCTION_AS
 #undef GRADUS_LANE_FUNCTION2
 template <class T>
 requires(Lane<T>::is_floating) Lane<T> polygamma(int n, Lane<T> x) {

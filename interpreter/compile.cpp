@@ -340,10 +340,6 @@ std::unique_ptr<const RankProgram> rank_program_of(const ir::Graph& graph, bool 
   return program;
 }
 
-}  // namespace
-
-namespace {
-
 void use_fast_functions(ir::Graph& graph) {
   for (ir::Stage& stage : graph.stages)
     for (ir::Node& node : stage.nodes)

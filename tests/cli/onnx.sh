@@ -90,6 +90,21 @@ refuses 1 'no such folder' check-onnx nowhere
 mkdir nothing
 refuses 1 'nothing: holds no test: a folder with model.onnx' check-onnx nothing
 
+# Fast functions are those of the standard, which says nothing of accuracy.
+cat >fast.ir <<'END'
+graph fast {
+  stage 0 (%x: f32[4]) {
+    %t = fast_tanh(%x)
+    %y = fast_silu(%t)
+    return %y
+  }
+}
+END
+runs 0 export fast.ir -o fast.onnx
+runs 0 import fast.onnx -o fast2.ir
+says fast2.ir 'tanh(' 'sigmoid('
+! grep -q fast_ fast2.ir || fail 'a fast function is left in a model'
+
 # A model is one by its content, too.
 cp m.onnx model.bin
 runs 0 verify model.bin
