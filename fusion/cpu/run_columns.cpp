@@ -1,8 +1,10 @@
 // Runs of nests that reduce columns: in what order rows meet, and who adds them up.
 //
 // The code combines each row into sixteen accumulators of a column, in turns, which lie in scratch
-// memory; what is done with those is the reference's own loops. A call of the code has sixteen rows
-// at most, so that an accumulator is a place that steps from row to row as a store does.
+// memory; what is done with those is the reference's own loops. A call of the code has either
+// sixteen rows at most, so that an accumulator is a place that steps from row to row as a store
+// does; or, of long rows, those of one accumulator, sixteen rows apart, so that it stays in the
+// first cache.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -18,7 +20,9 @@ namespace {
 using work::reduce_chunk;
 using work::reduce_lanes;
 
-constexpr int64_t lanes_bytes = 128 << 10;  // of accumulators: what stays in the second cache
+constexpr int64_t lanes_bytes = 128 << 10;       // of accumulators: what stays in the second cache
+constexpr int64_t first_cache_bytes = 32 << 10;  // of accumulators: what stays in the first one
+constexpr int64_t long_row = 512;                // elements
 constexpr int64_t most_blocks = 16;
 constexpr int64_t few_parts = 8;  // fewer than these, and one chunk's lanes go to several workers
 
@@ -39,6 +43,7 @@ struct Columns {
   int64_t tile, tiles;          // columns of a part, the last one may have fewer
   int64_t block_chunks = 1;     // a power of two
   int64_t blocks, lane_groups;  // more than one group only where blocks are chunks
+  bool lane_by_lane = false;    // the rows of a chunk, by their lanes
   int64_t levels;               // of partials in a block
   int64_t tile_scratch;         // bytes
 
@@ -73,6 +78,21 @@ struct Columns {
     }
   }
 
+  // Rows [first, end) of a chunk, those of `count` lanes from that of `first` on, lane by lane.
+  void add_lanes(std::byte* const* args, std::byte* const* lanes, const int64_t* row_steps,
+                 int64_t first, int64_t end, int64_t count, int64_t t) const {
+    SmallVector<std::byte*, 32> pointers(walks.slots);
+    SmallVector<int64_t, 32> steps(walks.slots);
+    for (size_t k = 0; k < first_sum; ++k) steps[k] = reduce_lanes * row_steps[k];
+    for (int64_t r = first; r < std::min(first + count, end); ++r) {
+      at(args, pointers.data(), r, t * tile);
+      for (size_t k = 0; k < sums.size(); ++k)
+        pointers[first_sum + k] = lanes[k] + r % reduce_lanes * row_steps[first_sum + k];
+      walks.entry((end - r + reduce_lanes - 1) / reduce_lanes, width(t), pointers.data(),
+                  steps.data(), walks.column_steps.data());
+    }
+  }
+
   void run_part(std::byte* const* args, const work::KernelScope& scope, int64_t p) const {
     const int64_t group = p % lane_groups, t = p / lane_groups % tiles, b = p / lane_groups / tiles;
     const int64_t in_group = reduce_lanes / lane_groups, n = width(t);
@@ -88,8 +108,12 @@ struct Columns {
       for (size_t k = 0; k < sums.size(); ++k)
         sums[k].loops->fill(at[k] + group * in_group * row_steps[first_sum + k], in_group * n);
       const int64_t chunk_end = std::min(end, chunk + reduce_chunk);
-      for (int64_t r = chunk + group * in_group; r < chunk_end; r += reduce_lanes)
-        add_rows(args, at.data(), row_steps.data(), r, std::min(r + in_group, chunk_end), t);
+      const int64_t first = chunk + group * in_group;
+      if (lane_by_lane)
+        add_lanes(args, at.data(), row_steps.data(), first, chunk_end, in_group, t);
+      else
+        for (int64_t r = first; r < chunk_end; r += reduce_lanes)
+          add_rows(args, at.data(), row_steps.data(), r, std::min(r + in_group, chunk_end), t);
       if (block_chunks == 1) return;
       push(at.data(), t, height++);
       for (int64_t m = ++pushed; m % 2 == 0; m /= 2) merge(at.data(), t, --height);
@@ -161,6 +185,7 @@ work::Kernel bind_columns(const Nest& nest, Walks walks) {
   c.tile =
       w.whole_rows ? w.columns : std::min(w.columns, std::max<int64_t>(64, lanes_bytes / wide));
   c.tiles = (w.columns + c.tile - 1) / c.tile;
+  c.lane_by_lane = w.rows == c.count && c.tile >= long_row && c.tile * wide > first_cache_bytes;
   const int64_t chunks = (c.count + reduce_chunk - 1) / reduce_chunk;
   c.block_chunks = static_cast<int64_t>(
       std::bit_ceil(static_cast<uint64_t>((chunks + most_blocks - 1) / most_blocks)));

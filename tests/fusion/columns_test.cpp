@@ -124,7 +124,8 @@ TEST(ColumnKernels, BesideRows) {
                                        {5, 7, 100},
                                        {3, 400, 33},
                                        {2, 9000, 5},
-                                       {2, 512, 1024}});
+                                       {2, 512, 1024},
+                                       {1, 1030, 777}});
 }
 
 // One worker and many: the same, whoever adds up which lanes.
@@ -135,7 +136,8 @@ TEST(ColumnKernels, DoNotDependOnWorkers) {
       "nest 2 { %v0 = load f32 [strided, contiguous] %v1 = exp(%v0) : f32 in f32\n"
       "%v2 = reduce_columns sum(%v1) : f32 in f32 store %v1 store_column %v2 }");
   auto kernel = compiler.compile(nest, some_isa);
-  for (const Sizes& sizes : {Sizes{1000, 640}, Sizes{3000, 200}, Sizes{70000, 16}})
+  for (const Sizes& sizes :
+       {Sizes{1000, 640}, Sizes{3000, 200}, Sizes{2105, 700}, Sizes{70000, 16}})
     for (int n : {1, 2, 3, 8}) {
       WorkerPool workers(n);
       EXPECT_EQ(Memory(nest, sizes, 5, true).difference(*kernel, workers), "")
