@@ -73,7 +73,8 @@ constexpr double strided_again = 0.6;           // an element gathered once more
 constexpr double strided_rest = 2;              // the end of a row that is gathered
 constexpr double indexed = 0.2;                 // read at an index
 constexpr double small_indexed = 0.6;           // the same of less than 4 bytes
-constexpr double column_element = 0.1;          // added to its column
+constexpr double columns_reduced = 300;         // accumulators laid out, and folded
+constexpr double column_element = 0.03;         // added to its column
 constexpr double again = 0.03;                  // an element of a step computed once more
 constexpr double function_again = 0.4;          // the same of exp and its like
 constexpr double alone = 1 << 16;               // elements that more than one worker is worth
@@ -195,7 +196,7 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
     const Step& step = nest.steps[i];
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
     if (step.reduces_column()) {
-      e.lost += elements * column_element;
+      e.lost += columns_reduced + elements * column_element;
     } else if (step.reduces()) {
       e.saved += costs.reduction + rows * costs.reduced_row;
     }

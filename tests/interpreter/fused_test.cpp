@@ -326,6 +326,12 @@ TEST_F(Fused, GroupsThatAreNotWorthItStayApart) {
   const std::string rows =
       one_stage("%x: f32[N, 3], %w: f32[3]", "%a = mul(%x, %w)\n%b = add(%a, %w)\nreturn %b");
   EXPECT_EQ(groups(rows, {ramp({1000, 3}, DType::f32), ramp({3}, DType::f32)}), 0u);
+  // Two sums of columns and what they add up.
+  const std::string columns = one_stage("%x: f32[N, 64], %z: f32[N, 64]",
+                                        "%a = mul(%x, %z)\n%s = sum(%a) {dim = [0]}\n"
+                                        "%t = sum(%z) {dim = [0]}\nreturn %s, %t");
+  EXPECT_EQ(groups(columns, {ramp({8, 64}, DType::f32), ramp({8, 64}, DType::f32)}), 0u);
+  EXPECT_EQ(groups(columns, {ramp({4096, 64}, DType::f32), ramp({4096, 64}, DType::f32)}), 1u);
   // One instruction is no group.
   const std::string row = one_stage("%x: f32[N, 20], %w: f32[20]", "%a = mul(%x, %w)\nreturn %a");
   const std::vector<Tensor> many{ramp({20000, 20}, DType::f32), ramp({20}, DType::f32)};
