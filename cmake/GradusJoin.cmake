@@ -43,8 +43,7 @@ endfunction()
 #   of ALONE  are not joined: those with flags of their own
 #   of LOOPS  are not joined, since nothing beside a loop is to decide what is inlined there, and
 #             compiled at -O3: g++ vectorises loops of unknown lengths there only
-#   of COLD   are compiled at -O1, or at -Og in a build that is not for release: what runs seldom, or
-#             waits for a file or another compiler. g++ 12 takes a sixth less time at -Og.
+#   of COLD   are compiled at -O1: what runs seldom, or waits for a file or another compiler
 function(gradus_sources result name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "ALONE;LOOPS;COLD")
   set(joined ${arg_UNPARSED_ARGUMENTS})
@@ -61,7 +60,7 @@ function(gradus_sources result name)
   gradus_joined(cold ${name}_cold ${COLD})
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT GRADUS_SANITIZE)
     set_property(SOURCE ${LOOPS} APPEND PROPERTY COMPILE_OPTIONS -O3)
-    set_property(SOURCE ${cold} APPEND PROPERTY COMPILE_OPTIONS $<IF:$<CONFIG:Release>,-O1,-Og>)
+    set_property(SOURCE ${cold} APPEND PROPERTY COMPILE_OPTIONS -O1)
   endif()
   set(${result} ${ALONE} ${LOOPS} ${joined} ${cold} PARENT_SCOPE)
 endfunction()
