@@ -335,8 +335,8 @@ void bind_program(nb::module_& m) {
            "bytes may be held between stages for inputs of these `sizes`; later stages compute "
            "again what would be more. `dump` is called after each pass with its name and the "
            "program then. `passes` are the caller's own, run first: names, and functions from a "
-           "program to another. `fast_functions`: exp, tanh, sigmoid and silu, and what is made of "
-           "them, are computed within 4 ulp of f32 in place of 1; f64 does not change.")
+           "program to another. `fast_functions`: exp, tanh, sigmoid and silu are "
+           "computed within 4 ulp of f32 in place of 1; f64 does not change.")
       .def("gradcheck", check, "order"_a = 1, "inputs"_a = nb::dict(), "wrt"_a = nb::none(),
            "sizes"_a = DimSizes(), "seed"_a = 0, "tolerance"_a = 1e-6,
            "max_elements"_a = GradcheckOptions().max_elements,
