@@ -30,42 +30,45 @@ struct Costs {
   double rest_step;      // what each step does for it
   double rest_function;  // the same of exp and its like
   double short_row;      // more than that, where a row is less than half a vector
+  double short_reduced;  // the same in each loop over a row, where rows are reduced
   double level;          // a row's lanes folded
   double level_wide;     // the same of f64 and i64
 };
-constexpr Costs costs_512 = {.call = 4.7,
+constexpr Costs costs_512 = {.call = 5.3,
                              .reduction = 43,
-                             .byte = 0.012,
-                             .element = 0.03,
-                             .function = 0.47,
-                             .reduced_row = 5.3,
-                             .broadcast_row = 7,
-                             .row_anew = 3.5,
+                             .byte = 0.02,
+                             .element = 0.044,
+                             .function = 0.4,
+                             .reduced_row = 4.7,
+                             .broadcast_row = 4.3,
+                             .row_anew = 2,
                              .broadcast_element = 0.05,
-                             .row = 1.8,
+                             .row = 0.7,
                              .rest = 0,
                              .rest_step = 0,
-                             .rest_function = 4,
-                             .short_row = 5,
-                             .level = 0.6,
-                             .level_wide = 0.6};
+                             .rest_function = 9,
+                             .short_row = 0.9,
+                             .short_reduced = 3,
+                             .level = 0.5,
+                             .level_wide = 1.3};
 // Without masks a vector's rest takes longer.
-constexpr Costs costs_256 = {.call = 6.5,
-                             .reduction = 35,
+constexpr Costs costs_256 = {.call = 7.2,
+                             .reduction = 32,
                              .byte = 0.013,
-                             .element = 0.015,
-                             .function = 0.11,
-                             .reduced_row = 9.5,
-                             .broadcast_row = 7,
+                             .element = 0.018,
+                             .function = 0.09,
+                             .reduced_row = 10,
+                             .broadcast_row = 5.6,
                              .row_anew = 0,
                              .broadcast_element = 0.036,
-                             .row = 0,
-                             .rest = 1.6,
-                             .rest_step = 1.5,
-                             .rest_function = 9,
-                             .short_row = 4,
-                             .level = 10,
-                             .level_wide = 30};
+                             .row = 0.4,
+                             .rest = 1.4,
+                             .rest_step = 1.4,
+                             .rest_function = 9.5,
+                             .short_row = 1,
+                             .short_reduced = 4,
+                             .level = 7.6,
+                             .level_wide = 7.9};
 // The same in all.
 constexpr double slot = 0.6;                    // a load or a store
 constexpr double cell = 16;                     // one more part that is joined
@@ -77,6 +80,7 @@ constexpr double columns_reduced = 300;         // accumulators laid out, and fo
 constexpr double column_element = 0.03;         // added to its column
 constexpr double again = 0.03;                  // an element of a step computed once more
 constexpr double function_again = 0.4;          // the same of exp and its like
+constexpr double long_function = 25;            // an element of polygamma and its like
 constexpr double alone = 1 << 16;               // elements that more than one worker is worth
 constexpr double least_alone = 20e3;            // what a kernel for one instruction is to save
 constexpr int64_t most_accumulators = 1 << 14;  // columns by sums, of which each has sixteen
@@ -88,10 +92,7 @@ constexpr double stage_call = 6, stage_slot = 3, stage_reduced = 15;
 
 bool is_function(const ir::Operator* op) { return op && op->traits.is_function; }
 
-bool takes_columns(int64_t columns) {
-  return columns <= most_accumulators / 2 &&
-         (columns >= 256 || (columns >= 32 && columns % work::reduce_lanes == 0));
-}
+bool takes_columns(int64_t columns) { return columns >= 32 && columns <= most_accumulators / 2; }
 
 bool may_gain_alone(const Sizes& shape) {
   constexpr int64_t short_row = 64, many_elements = 1 << 14;
@@ -114,8 +115,15 @@ bool takes_wide_lanes(const Nest& nest) {
 
 }  // namespace
 
+int worthwhile_registers(const Nest& nest) {
+  const bool functions =
+      std::ranges::any_of(nest.steps, [](const Step& s) { return is_function(s.call.op); });
+  const bool sums = nest.reduces() || !nest.column_stores.empty();
+  return functions || (sums && takes_wide_lanes(nest)) ? 0 : 256;
+}
+
 int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
-  const int64_t lanes = 2 * vector_bits / (takes_wide_lanes(nest) ? 64 : 32);
+  const int64_t lanes = 2 * register_bits(nest, vector_bits) / (takes_wide_lanes(nest) ? 64 : 32);
   return nest.reduces() ? std::min(lanes, work::reduce_lanes) : lanes;
 }
 
@@ -204,6 +212,7 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
     ++of_elements;
     const bool function = is_function(step.call.op);
     if (function) e.saved += elements * costs.function;
+    if (step.call.op && step.call.op->traits.is_long_function) e.saved += elements * long_function;
     e.lost += run.rests * (costs.rest_step + (function ? costs.rest_function : 0));
     if (step.reduces_column()) continue;
     const double bytes = elements * static_cast<double>(size_of(step.dtype));
@@ -237,7 +246,7 @@ Estimate estimate(const Nest& nest, const Frame& frame, unsigned vector_bits) {
   e.lost += slot * static_cast<double>(nest.operands() + nest.stores.size());
   if (rows > 1) e.lost += run.all * costs.row;
   e.lost += run.rests * costs.rest * (levels + 1);
-  e.lost += run.shorts * costs.short_row * (levels + 1);
+  e.lost += run.shorts * (levels > 0 ? costs.short_reduced * (levels + 1) : costs.short_row);
   const double level = takes_wide_lanes(nest) ? costs.level_wide : costs.level;
   e.lost += rows * levels * level + repeated(nest, loops, elements);
   judge_loads(nest, frame, costs, levels, run, e);

@@ -1,6 +1,8 @@
 // Which groups are worth a kernel. The figures are those of bench/corpus.cpp's programs.
 #pragma once
 
+#include <algorithm>
+
 #include "fusion/nest.h"
 #include "work/work.h"
 
@@ -22,6 +24,17 @@ inline constexpr int64_t least_waiting_bytes = int64_t{64} << 10;
 // are grouped that share nothing.
 inline constexpr int64_t few_elements = 512;
 
+// Nest::registers on a processor that has 512-bit registers and lowers its clock rate for them, by
+// 5 to 10 % for the whole program. Only functions like exp and sums of f64 gain more than that.
+// Sizes do not decide, because a kernel serves all of them.
+int worthwhile_registers(const Nest& nest);
+// How wide the registers are that the nest's kernel uses, on a machine that has them of
+// `vector_bits`.
+inline unsigned register_bits(const Nest& nest, unsigned vector_bits) {
+  return nest.registers ? std::min(static_cast<unsigned>(nest.registers), vector_bits)
+                        : vector_bits;
+}
+
 // Elements that a kernel takes at a time: two registers of the narrowest type that it computes in.
 // Independent halves keep the units busy where a chain of steps would wait for itself. Where rows
 // are reduced, no more than lanes that add up apart.
@@ -31,8 +44,8 @@ int64_t lanes_of(const Nest& nest, unsigned vector_bits);
 bool is_function(const ir::Operator* op);
 
 // Whether sums over leading dimensions may join a group: of so many columns, which each row runs
-// through. Where rows end within a vector a group is better off without them, and accumulators of
-// too many columns stay in no cache.
+// through. Short rows are better off without them, and accumulators of too many columns stay in no
+// cache.
 bool takes_columns(int64_t columns);
 
 // Whether one instruction with such a result may gain from a kernel: where rows are short, a loop

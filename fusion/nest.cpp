@@ -92,6 +92,9 @@ void verify_step(const Nest& nest, size_t i) {
 void verify(const Nest& nest) {
   if (nest.rank < 1 || nest.rank > max_rank)
     fail("the rank is {}, it must lie between 1 and {} [N1]", nest.rank, max_rank);
+  if (nest.registers != 0 && nest.registers != 256)
+    fail("registers have {} bits, they may have 256, or 0 for the widest there are [N14]",
+         nest.registers);
   for (size_t i = 0; i < nest.loads.size(); ++i) {
     verify_load(nest, i);
     verify_edge(nest, i);

@@ -21,6 +21,8 @@ class NestParser {
   Nest run() {
     at_.expect("nest");
     nest_.rank = static_cast<int>(at_.count(max_rank, "the number of loops"));
+    if (at_.accept("in"))
+      nest_.registers = static_cast<int>(at_.count(512, "the bits of a register"));
     at_.expect(TokenKind::left_brace, "before the nest's values");
     while (at_.at(TokenKind::value)) value();
     while (!at_.accept(TokenKind::right_brace)) store();

@@ -29,7 +29,7 @@ struct Sinc : Function<Unary<Result::floating>> {
 //   further away   from u f(u) = sin(u), differentiated k times: u f_k + k f_(k-1) = sin_k(u),
 //                  where sin_k is the k-th derivative of sin
 // The border keeps both from losing more than a few digits: the second one loses n! / u^n.
-struct SincDerivative : Function<Unary<Result::floating>> {
+struct SincDerivative : LongFunction<Unary<Result::floating>> {
   static constexpr std::string_view name = "sinc_derivative",
                                     doc = "y = the n-th derivative of sinc(x), n from 0 to 30";
   struct Attr {

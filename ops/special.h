@@ -42,13 +42,13 @@ struct Lgamma : Function<Unary<Result::floating>> {  // y = log |Gamma(x)|
   static Value dx(VjpCall& d) { return d.dy() * emit<Digamma>(d.x()); }
 };
 
-struct Digamma : Function<Unary<Result::floating>> {  // y = d log |Gamma(x)| / dx
+struct Digamma : LongFunction<Unary<Result::floating>> {  // y = d log |Gamma(x)| / dx
   static constexpr std::string_view name = "digamma", doc = "y = d log |Gamma(x)| / dx";
   GRADUS_INLINE static auto scalar(auto x) { return digamma(x); }
   static Value dx(VjpCall& d) { return d.dy() * polygamma_of(1, d.x()); }
 };
 
-struct Polygamma : Function<Unary<Result::floating>> {  // y = d^n digamma(x) / dx^n
+struct Polygamma : LongFunction<Unary<Result::floating>> {  // y = d^n digamma(x) / dx^n
   static constexpr std::string_view name = "polygamma",
                                     doc = "y = the n-th derivative of digamma(x), n from 0 to 30";
   struct Attr {

@@ -67,7 +67,9 @@ std::string step_text(const Nest& nest, const Step& step) {
 }  // namespace
 
 std::string print(const Nest& nest) {
-  std::string s = fmt::format("nest {} {{", nest.rank);
+  std::string s = fmt::format("nest {}", nest.rank);
+  if (nest.registers) s += fmt::format(" in {}", nest.registers);
+  s += " {";
   if (!nest.program.empty()) {
     s += "  # of ";
     // A name is one line, whatever is in it.

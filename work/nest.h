@@ -120,6 +120,7 @@ struct Nest {
   std::vector<ValueNumber> stores;         // an element in each loop; row-major without gaps
   std::vector<ValueNumber> row_stores;     // an element for each row; likewise
   std::vector<ValueNumber> column_stores;  // an element for each place in a row; likewise
+  int registers = 0;    // bits that its kernel's registers have at most; 0: the machine's widest
   std::string program;  // the file that `where` is of, in full; empty: they name no places
 
   bool reduces() const;     // rows
@@ -136,7 +137,7 @@ struct Nest {
                       field("numbers", &Nest::numbers), field("steps", &Nest::steps),
                       field("stores", &Nest::stores), field("row_stores", &Nest::row_stores),
                       field("column_stores", &Nest::column_stores),
-                      field("program", &Nest::program));
+                      field("registers", &Nest::registers), field("program", &Nest::program));
   }
   friend bool operator==(const Nest&, const Nest&) = default;
 };

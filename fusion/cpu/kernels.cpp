@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "fusion/cost.h"
+#include "gradus/isa.h"
 #include "gradus/messages.h"
 
 namespace gradus::fusion::cpu {
@@ -19,6 +20,16 @@ std::optional<Isa> isa_of_environment() {
       return isa;
     }
   throw Error("GRADUS_ISA is '{}'; it may be x86-64-v4, x86-64-v3 or aarch64", printable(name));
+}
+
+// Whether this processor does so (fusion/cost.h).
+bool lowers_clock_for_512() {
+#if GRADUS_HAS_V3
+  static const bool intel = __builtin_cpu_is("intel");
+  return intel;
+#else
+  return false;
+#endif
 }
 
 std::optional<Isa> choose_isa(unsigned bits) {
@@ -105,6 +116,11 @@ KernelCache& CpuKernels::cache() {
   if (!why_not_kept.empty() && log_)
     log_(LogLevel::warning, "kernels are not kept: " + why_not_kept);
   return *cache_;
+}
+
+int CpuKernels::register_bits(const Nest& nest) const {
+  const bool lowers = isa_ == Isa::avx512 && lowers_clock_for_512();
+  return lowers ? worthwhile_registers(nest) : 0;
 }
 
 bool CpuKernels::wants(const Nest& nest, const Frame& frame) const {

@@ -17,6 +17,7 @@ class CpuKernels final : public Kernels {
 
   uint64_t id() const override { return id_; }
   bool wants_places() const override { return options_.symbols; }
+  int register_bits(const Nest& nest) const override;
   bool wants(const Nest& nest, const Frame& frame) const override;
   bool takes_columns(int64_t columns) const override;
   bool reads_before_writing() const override { return true; }

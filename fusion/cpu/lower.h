@@ -18,10 +18,10 @@ namespace gradus::fusion::cpu {
 using KernelEntry = void (*)(int64_t rows, int64_t columns, std::byte* const* pointers,
                              const int64_t* row_steps, const int64_t* column_steps);
 
-// Appends the function `name` to the module. `vector_bits` is how wide a register is. The nest is
-// verified. A load or store may not overlap a store but element on element, and not at all where
-// rows are reduced. `lanes` of a nest that reduces no rows: how many elements are computed at a
-// time, a power of two; 0: as many as lanes_of says.
+// Appends the function `name` to the module. `vector_bits` is how wide the machine's registers
+// are. The nest is verified. A load or store may not overlap a store but element on element, and
+// not at all where rows are reduced. `lanes` of a nest that reduces no rows: how many elements are
+// computed at a time, a power of two; 0: as many as lanes_of says.
 void lower(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module,
            unsigned lanes = 0);
 

@@ -218,9 +218,10 @@ struct OperatorTraits {
   bool loop = false;
   // Communicates with the ranks of a group: runs once on each rank, in order.
   bool collective = false;
-  bool converts = false;     // y = x in another dtype, and nothing else
-  bool may_be_view = false;  // `bind` may make a result a view of an operand
-  bool is_function = false;  // pointwise, with many instructions, such as exp
+  bool converts = false;          // y = x in another dtype, and nothing else
+  bool may_be_view = false;       // `bind` may make a result a view of an operand
+  bool is_function = false;       // pointwise, with many instructions, such as exp
+  bool is_long_function = false;  // with so many that an element takes tens of nanoseconds
   // The operator that computes the same faster and less accurately. Empty: none.
   std::string_view fast;
   Linear linear = Linear::no;

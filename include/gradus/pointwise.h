@@ -47,7 +47,8 @@ struct Pointwise {
   static constexpr bool computes_floating = result_kind == Result::floating;
   // Integer divisors of zero are an Error of the run.
   static constexpr bool refuses_zero_divisors = false;
-  static constexpr bool is_function = false;  // see Function
+  static constexpr bool is_function = false;       // see Function
+  static constexpr bool is_long_function = false;  // see LongFunction
 };
 
 // An operator with many instructions, such as exp. The cost model uses it: recomputing such an
@@ -55,6 +56,13 @@ struct Pointwise {
 template <class Kind>
 struct Function : Kind {
   static constexpr bool is_function = true;
+};
+
+// An operator with so many instructions that an element takes tens of nanoseconds, such as
+// polygamma. A kernel computes several elements at once.
+template <class Kind>
+struct LongFunction : Function<Kind> {
+  static constexpr bool is_long_function = true;
 };
 
 // The usual names: y of x, and z of x and y.

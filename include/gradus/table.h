@@ -27,6 +27,7 @@
 //                     (ops/edge.h). Without it, kernels read its result from memory
 //   linear            one of ir::Linear. Default: `no`
 //   is_function       see Function in gradus/pointwise.h
+//   is_long_function  see LongFunction in gradus/pointwise.h
 //   Fast              the struct of an operator with the same operands and attributes, which
 //                     computes the same faster and less accurately
 #pragma once
@@ -172,6 +173,7 @@ constexpr ir::Operator operator_of() {
     o.pointwise = PointwiseEntry<Op>::info;
     o.batch = batch_pointwise;
     o.traits.is_function = Op::is_function;
+    o.traits.is_long_function = Op::is_long_function;
     o.recompute_cost = Op::is_function ? ir::again::calls_function : ir::again::moves;
   }
   if constexpr (requires { Op::recompute_cost; }) o.recompute_cost = Op::recompute_cost;

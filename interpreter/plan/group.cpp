@@ -175,6 +175,7 @@ void Grouper::fuse_members(std::span<const uint32_t> found) {
                                     d.choice.source->wants_places(), m.edges});
   // Operands whose rows are no single loop, say: they may be those of one half alone.
   if (!group) return m.edges.empty() ? fuse_halves(members) : without();
+  group->nest.registers = d.choice.source->register_bits(group->nest);
   if (group->nest.operands() + m.stored.size() > fusion::most_slots ||
       !d.choice.source->wants(group->nest, group->frame)) {
     if (!m.edges.empty()) without();

@@ -69,7 +69,7 @@ says out 'extern "C" __global__' '// %v2 = mul(%v0, %v1) : f64 in f64  # line 3:
 # Assembly for machines that this one may not be.
 runs 0 run p.ir --random 1 --set N=4 --fusion first --dump-after aarch64
 says out '.2d' 'gradus_mul_tanh_add_'
-runs 0 run p.ir --random 1 --set N=4 --fusion first --dump-after x86-64-v4
+runs 0 run p.ir --random 1 --set N=4096 --fusion first --dump-after x86-64-v4
 says out '%zmm' 'gradus_mul_tanh_add_'
 refuses 2 '--dump-after' run p.ir --random 1 --set N=4 --fusion first --dump-after x86-64
 

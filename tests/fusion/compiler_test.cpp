@@ -1,6 +1,7 @@
 // The compiler beside its code: threads, faults, lifetimes, keys.
 #include <thread>
 
+#include "fusion/cost.h"
 #include "fusion/cpu/code_maker.h"
 #include "tests/fusion/support.h"
 
@@ -123,6 +124,22 @@ TEST_F(CompilerTest, KeysTellNestsAndTargetsApart) {
   EXPECT_NE(key(1, Isa::avx2), key(2, Isa::avx2));
   EXPECT_NE(key(1, Isa::avx2), key(1, Isa::avx512));
   EXPECT_NE(key(1, Isa::avx2), key(1, Isa::neon));
+}
+
+// Of processors that lower their clock rate for 512-bit registers: functions, and sums of f64.
+TEST(Registers, AreNarrowWhereWideOnesGainLittle) {
+  auto bits = [](std::string_view dtype, std::string_view steps) {
+    return worthwhile_registers(
+        parse_nest(fmt::format("nest 2 {{ %v0 = load {0} [strided, contiguous] {1} }}", dtype,
+                               fmt::format(fmt::runtime(steps), dtype))));
+  };
+  EXPECT_EQ(bits("f32", "%v1 = add(%v0, %v0) : {0} in {0} store %v1"), 256);
+  EXPECT_EQ(bits("f64", "%v1 = add(%v0, %v0) : {0} in {0} store %v1"), 256);
+  EXPECT_EQ(bits("f32", "%v1 = exp(%v0) : {0} in {0} store %v1"), 0);
+  EXPECT_EQ(bits("f32", "%v1 = reduce sum(%v0) : {0} in {0} store_row %v1"), 256);
+  EXPECT_EQ(bits("f64", "%v1 = reduce sum(%v0) : {0} in {0} store_row %v1"), 0);
+  EXPECT_EQ(bits("f32", "%v1 = reduce_columns sum(%v0) : {0} in {0} store_column %v1"), 256);
+  EXPECT_EQ(bits("f64", "%v1 = reduce_columns sum(%v0) : {0} in {0} store_column %v1"), 0);
 }
 
 // Code is made for the registers that were asked for, and fuses what is written fma alone.

@@ -45,6 +45,18 @@ TEST(NestText, ReadsBackWhatItPrints) {
   EXPECT_EQ(nest.stores.size(), 3u);
 }
 
+TEST(NestText, ReadsBackRegisters) {
+  constexpr const char* narrow =
+      "nest 1 in 256 {\n"
+      "  %v0 = load f32 [contiguous]\n"
+      "  %v1 = exp(%v0) : f32 in f32\n"
+      "  store %v1\n"
+      "}\n";
+  Nest nest = parse_nest(narrow);
+  EXPECT_EQ(nest.registers, 256);
+  EXPECT_EQ(print(nest), narrow);
+}
+
 TEST(NestText, ReadsBackReductions) {
   constexpr const char* rows =
       "nest 2 {\n"
@@ -194,6 +206,7 @@ TEST(NestVerifier, NamesTheInvariant) {
       {"nest 1 { %v0 = load f32 [contiguous] %v1 = isnan(%v0) : f32 in f32 store %v1 }", "[N6]"},
       {"nest 1 { %v0 = load f32 [contiguous] %v1 = convert(%v0, %v0) : f32 store %v1 }", "[N7]"},
       {"nest 1 { %v0 = load f32 [contiguous] }", "[N8]"},
+      {"nest 1 in 128 { %v0 = load f32 [contiguous] store %v0 }", "[N14]"},
       {"nest 1 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0, %v0) : f32 in f32 store %v1 }",
        "[N7]"},
       {"nest 1 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0) : f32 in f64 store %v1 }",

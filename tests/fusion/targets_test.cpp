@@ -80,6 +80,18 @@ TEST_P(Targets, UseTheirRegisters) {
   EXPECT_NE(text.find(registers), std::string::npos) << text;
   EXPECT_EQ(text.find(fused), std::string::npos) << text;
 }
+// The wide machine's masks and instructions, in narrower registers where the nest says so.
+TEST_P(Targets, UseNarrowerRegistersWhereANestSaysSo) {
+  const std::string text = cpu::assembly(
+      parse_nest("nest 1 in 256 { %v0 = load f32 [contiguous] %v1 = exp(%v0) : f32 in f32\n"
+                 "%v2 = add(%v1, %v0) : f32 in f32 store %v2 }"),
+      GetParam());
+  EXPECT_EQ(text.find("%zmm"), std::string::npos) << text;
+  if (GetParam() == Isa::neon) return;
+  EXPECT_NE(text.find("%ymm"), std::string::npos) << text;
+  EXPECT_EQ(text.find("{%k") != std::string::npos, GetParam() == Isa::avx512) << text;
+  EXPECT_EQ(text.find("vscalefps") != std::string::npos, GetParam() == Isa::avx512) << text;
+}
 // Powers of two are put to a mantissa by one instruction where there is one.
 TEST_P(Targets, ScaleByAnInstruction) {
   for (std::string_view d : {"f32", "f64"}) {

@@ -73,6 +73,7 @@ void draw<Loops>(Random& random, Trial& trial) {
   const DType dtype = random.pick({DType::f64, DType::f32, DType::f16, DType::i64, DType::i8});
   Drawing d{random, trial, dtype, random.nonempty_shape(1, 3)};
   d.nest().rank = static_cast<int>(d.shape.size());
+  d.nest().registers = random.pick({0, 256});
   d.load(random.layout(dtype, d.shape));
   const bool parts = d.shape.size() > 1 && d.shape[0] > 1 && random.chance(0.3);
   if (parts)

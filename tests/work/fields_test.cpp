@@ -109,9 +109,16 @@ std::vector<Work> samples() {
   Extremum greatest;
   greatest.kept = greatest.reduced = {{2, 3}};
   Step step{{sub, sub->read({})}, Reducer::max, false, {0, 1}, Compute::f32, DType::f32, {3, 4}};
-  Loops loops{
-      {2, {{DType::i64, {Walk::strided}, 1, 0}}, {ir::Number::of(0.0)}, {step}, {2}, {2}, {2}, "p"},
-      {{2, 3}, {{3, 1}}, {{{{0, 0}, {2, 3}, {3, 1}}}}, {4}}};
+  Loops loops{{2,
+               {{DType::i64, {Walk::strided}, 1, 0}},
+               {ir::Number::of(0.0)},
+               {step},
+               {2},
+               {2},
+               {2},
+               256,
+               "p"},
+              {{2, 3}, {{3, 1}}, {{{{0, 0}, {2, 3}, {3, 1}}}}, {4}}};
   Columns columns;
   columns.columns = {1, 2, 3};
   return {Move{{copy}, 0},

@@ -143,7 +143,8 @@ V Emitter::scale_by_exp2(V x, V k) {
   auto& b = state_.builder;
   auto* element = x->getType()->getScalarType();
   const bool narrow = element->isFloatTy();
-  const unsigned size = narrow ? 32 : 64, bits = std::min(512u, state_.lanes * size);
+  const unsigned size = narrow ? 32 : 64,
+                 bits = std::min(state_.register_bits, state_.lanes * size);
   const unsigned lanes = bits / size;
   if (bits < 128) return nullptr;
   namespace I = llvm::Intrinsic;

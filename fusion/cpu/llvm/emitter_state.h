@@ -9,8 +9,9 @@ namespace gradus::fusion::cpu {
 
 struct Emitter::State {
   llvm::IRBuilder<>& builder;
-  unsigned lanes;        // elements a vector has
-  unsigned vector_bits;  // that a register has: 512 of x86-64-v4 alone
+  unsigned lanes;          // elements a vector has
+  unsigned vector_bits;    // of the machine's widest registers: 512 of x86-64-v4 alone
+  unsigned register_bits;  // of those that the code uses
   // Between begin_rare and end_rare.
   llvm::BasicBlock* before = nullptr;
   llvm::BasicBlock* after = nullptr;

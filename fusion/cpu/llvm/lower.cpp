@@ -27,7 +27,7 @@ Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llv
       rows(row_loops(nest)),
       builder(module.getContext()),
       state{builder, lanes ? lanes : static_cast<unsigned>(lanes_of(nest, vector_bits)),
-            vector_bits},
+            vector_bits, register_bits(nest, vector_bits)},
       emitter(state) {
   llvm::Type* pointer = builder.getPtrTy();
   llvm::Type* count = builder.getInt64Ty();
@@ -37,7 +37,7 @@ Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llv
   std::vector<SourceLocation> places;
   for (const Step& s : nest.steps) places.push_back(s.where);
   lines.emplace(nest.program, places, *function, builder);
-  set_attributes(*function, vector_bits);
+  set_attributes(*function, state.register_bits);
   values.resize(nest.values());
 }
 
