@@ -12,13 +12,14 @@ struct Walks {
   std::shared_ptr<const fusion::Kernel> kernel;  // keeps the code
   void (*entry)(int64_t, int64_t, std::byte* const*, const int64_t*, const int64_t*);
   size_t slots;
-  Sizes outer;                                       // sizes of all loops but the two innermost
-  int64_t rows = 1, columns = 1;                     // those
-  SmallVector<size_t, 16> args;                      // by slot: which argument of the kernel,
-  SmallVector<int64_t, 16> offsets;                  // and where the cell begins there, in bytes
-  SmallVector<int64_t, 16> row_steps, column_steps;  // in bytes, by slot; then those of indices
-  std::vector<int64_t> outer_steps;                  // in bytes, by dimension, then slot
-  bool whole_rows;                                   // what a row shares is made in one call
+  Sizes outer;                            // sizes of all loops but the two innermost
+  int64_t rows = 1, columns = 1;          // those
+  SmallVector<size_t, 16> args;           // by slot: which argument of the kernel,
+  SmallVector<int64_t, 16> offsets;       // and where the cell begins there, in bytes
+  SmallVector<int64_t, 16> row_steps;     // in bytes, by slot
+  SmallVector<int64_t, 16> column_steps;  // likewise; then the rest of lower.h's
+  std::vector<int64_t> outer_steps;       // in bytes, by dimension, then slot
+  bool whole_rows;                        // what a row shares is made in one call
 
   Walks(const Nest& nest, const Frame& frame, const Cell& cell);
   // The slots' pointers at the cell's first element.

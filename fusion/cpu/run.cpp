@@ -6,6 +6,24 @@
 
 namespace gradus::fusion::cpu {
 
+namespace {
+
+// A kernel that reads and writes more leaves nothing in the caches for the next one. Stores past
+// the caches do not read the lines that they overwrite: (1.5 + b) a of 3 x 96 MiB took 0.7 of the
+// time, of 3 x 32 MiB 0.5 to 0.8, of 3 x 16 MiB the same (two cores of an Intel Xeon).
+constexpr int64_t most_cached_bytes = int64_t{64} << 20;
+
+// What a run reads and writes, about.
+int64_t moved_bytes(const Nest& nest, const Frame& frame) {
+  size_t of_element = 0;
+  for (const Load& l : nest.loads)
+    if (std::ranges::count(l.walks, Walk::broadcast) == 0) of_element += size_of(l.dtype);
+  for (ValueNumber v : nest.stores) of_element += size_of(nest.dtype_of(v));
+  return frame.count() * static_cast<int64_t>(of_element);
+}
+
+}  // namespace
+
 Walks::Walks(const Nest& nest, const Frame& frame, const Cell& cell) {
   const size_t rank = frame.sizes.size(), loads = nest.loads.size(), stores = nest.stores.size();
   const size_t row_stores = nest.row_stores.size();
@@ -53,6 +71,7 @@ Walks::Walks(const Nest& nest, const Frame& frame, const Cell& cell) {
     if (nest.loads[k].index)
       column_steps.push_back(frame.index_steps[k] *
                              static_cast<int64_t>(size_of(nest.loads[k].dtype)));
+  column_steps.push_back(moved_bytes(nest, frame) > most_cached_bytes);
   whole_rows = nest.reduces() || !nest.row_stores.empty();
 }
 

@@ -76,8 +76,9 @@ int main(int argc, char** argv) {
     const NamedKernel& kernel = kernels[in.number()];
     const std::int64_t rows = in.number(), columns = in.number();
     const auto slots = static_cast<std::size_t>(in.number());
-    std::vector<std::int64_t> row_steps(slots), column_steps(slots);
+    std::vector<std::int64_t> row_steps(slots);
     for (auto& step : row_steps) step = in.number();
+    std::vector<std::int64_t> column_steps(static_cast<std::size_t>(in.number()));
     for (auto& step : column_steps) step = in.number();
     std::vector<Bytes> buffers(static_cast<std::size_t>(in.number()));
     for (Bytes& b : buffers) b = in.bytes();

@@ -60,6 +60,7 @@ class Writer {
     number(walks.columns);
     number(static_cast<int64_t>(walks.slots));
     for (int64_t step : walks.row_steps) number(step);
+    number(static_cast<int64_t>(walks.column_steps.size()));
     for (int64_t step : walks.column_steps) number(step);
     number(static_cast<int64_t>(memory.operands().size()));
     for (const auto& b : memory.operands()) bytes(b);

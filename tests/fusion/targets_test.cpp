@@ -92,6 +92,18 @@ TEST_P(Targets, UseNarrowerRegistersWhereANestSaysSo) {
   EXPECT_EQ(text.find("{%k") != std::string::npos, GetParam() == Isa::avx512) << text;
   EXPECT_EQ(text.find("vscalefps") != std::string::npos, GetParam() == Isa::avx512) << text;
 }
+// Elements can be stored past the caches, what is reduced of a row cannot.
+TEST_P(Targets, StorePastTheCaches) {
+  auto streams = [&](const char* nest) {
+    return cpu::assembly(parse_nest(nest), GetParam()).find("vmovnt") != std::string::npos;
+  };
+  EXPECT_EQ(streams("nest 1 { %v0 = load f32 [contiguous] %v1 = add(%v0, %v0) : f32 in f32\n"
+                    "store %v1 }"),
+            GetParam() != Isa::neon);
+  EXPECT_FALSE(
+      streams("nest 2 { %v0 = load f32 [strided, contiguous]\n"
+              "%v1 = reduce sum(%v0) : f32 in f32 store_row %v1 }"));
+}
 // Powers of two are put to a mantissa by one instruction where there is one.
 TEST_P(Targets, ScaleByAnInstruction) {
   for (std::string_view d : {"f32", "f64"}) {

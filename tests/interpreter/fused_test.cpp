@@ -345,6 +345,23 @@ TEST_F(Fused, GroupsThatAreNotWorthItStayApart) {
   EXPECT_EQ(groups(row, {ramp({100, 20}, DType::f32), ramp({20}, DType::f32)}), 0u);
 }
 
+// Kernels that read and write more than caches have store past them, rows that begin within a line
+// included.
+// SPEC F6
+TEST_F(Fused, LargeResultsHaveTheSameBits) {
+  auto code = compile(one_stage("%x: f32[N, M], %z: f32[N, M]",
+                                "%a = mul(%x, %z)\n%b = add(%a, %x)\n%s = sum(%b) {dim = [1]}\n"
+                                "return %b, %s"));
+  for (int64_t columns : {4096, 4099}) {
+    const std::vector<Tensor> in{ramp({1500, columns}, DType::f32),
+                                 ramp({1500, columns}, DType::f32)};
+    State plain = unfused(code), fused = state(code);
+    auto a = run(plain, in), b = run(fused, in);
+    EXPECT_EQ(fused.groups().size(), 1u);
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(bitwise_equal(a[i], b[i])) << columns;
+  }
+}
+
 // What a recurrent network's gradient of a weight is: a product of each step, all added up.
 std::string sums_of_products(int steps, int64_t size) {
   std::string text = fmt::format(

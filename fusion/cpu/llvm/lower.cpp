@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include "fusion/cost.h"
 #include "fusion/cpu/llvm/convert.h"
 #include "fusion/cpu/llvm/lowering.h"
@@ -81,6 +83,15 @@ void Lowering::run() {
   builder.CreateCondBr(builder.CreateICmpSLT(next_row, row_count), row, exit);
 
   builder.SetInsertPoint(exit);
+  if (streams) {
+    // Other threads see what went past the caches only behind this.
+    BasicBlock *fence = block("fence"), *end = block("end");
+    builder.CreateCondBr(streams, fence, end);
+    builder.SetInsertPoint(fence);
+    builder.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
+    builder.CreateBr(end);
+    builder.SetInsertPoint(end);
+  }
   builder.CreateRetVoid();
   lines->finish();
 }
@@ -168,8 +179,7 @@ Lowering::Values Lowering::each_vector(
   builder.CreateCondBr(whole, store_out, copy_out);
 
   builder.SetInsertPoint(store_out);
-  for (const Slot& s : slots)
-    if (s.stored) builder.CreateAlignedStore(s.stored, s.here, align_of(s.dtype));
+  store_vector(loop);
   builder.CreateBr(next);
 
   builder.SetInsertPoint(copy_out);
@@ -186,6 +196,59 @@ Lowering::Values Lowering::each_vector(
   builder.CreateCondBr(builder.CreateICmpSLT(following, to), column, done);
   builder.SetInsertPoint(done);
   return carried;
+}
+
+// What the body has computed of a whole vector.
+void Lowering::store_vector(const RowLoops::Loop& loop) {
+  auto store_all = [&](bool past_caches) {
+    for (size_t k = 0; k < slots.size(); ++k) {
+      const Slot& s = slots[k];
+      if (!s.stored) continue;
+      const bool streams_it = past_caches && may_stream(k);
+      auto* instruction = builder.CreateAlignedStore(
+          s.stored, s.here, streams_it ? llvm::Align(uint64_t{line_bytes}) : align_of(s.dtype));
+      if (!streams_it) continue;
+      llvm::LLVMContext& context = builder.getContext();
+      auto* one = llvm::ConstantAsMetadata::get(builder.getInt32(1));
+      instruction->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(context, one));
+    }
+  };
+  // What an earlier loop over the row keeps is read again.
+  if (!streams || &loop != &rows.storing()) return store_all(false);
+  BasicBlock *plain = block("plain_out"), *stream = block("stream_out"), *stored = block("stored");
+  builder.CreateCondBr(streams, stream, plain);
+  builder.SetInsertPoint(plain);
+  store_all(false);
+  builder.CreateBr(stored);
+  builder.SetInsertPoint(stream);
+  store_all(true);
+  builder.CreateBr(stored);
+  builder.SetInsertPoint(stored);
+}
+
+// Whether a store can go past the caches: whole lines at a time.
+bool Lowering::may_stream(size_t slot) const {
+  const Slot& s = slots[slot];
+  const bool stores = slot >= nest.loads.size() && slot < nest.loads.size() + nest.stores.size();
+  return stores && vector_bits >= 256 && !s.buffer &&
+         static_cast<int64_t>(state.lanes * size_of(s.dtype)) % line_bytes == 0;
+}
+
+// The caller asks for it, behind so many column steps, and each row begins with a line.
+void Lowering::find_streams(size_t steps) {
+  Value* bits = nullptr;
+  for (size_t k = 0; k < slots.size(); ++k) {
+    if (!may_stream(k)) continue;
+    Value* first = builder.CreatePtrToInt(slots[k].first, builder.getInt64Ty());
+    Value* both = builder.CreateOr(first, slots[k].row_step);
+    bits = bits ? builder.CreateOr(bits, both) : both;
+  }
+  if (!bits) return;
+  Value* place = builder.CreateConstGEP1_64(builder.getInt64Ty(), function->getArg(4), steps);
+  Value* asked = builder.CreateLoad(builder.getInt64Ty(), place);
+  Value* within = builder.CreateAnd(bits, integer(line_bytes - 1));
+  streams = builder.CreateAnd(builder.CreateICmpNE(asked, integer(0)),
+                              builder.CreateICmpEQ(within, integer(0)));
 }
 
 BasicBlock* Lowering::block(const char* name) {
@@ -250,6 +313,7 @@ void Lowering::make_slots() {
   for (ValueNumber v : nest.row_stores) add(nest.dtype_of(v), Walk::broadcast);
   for (ValueNumber v : nest.column_stores)
     add(accumulator(nest.steps[v - nest.first_step()]), Walk::contiguous);
+  find_streams(indices);
 }
 
 // Loads that do not move along a row, numbers, and the steps over such alone.

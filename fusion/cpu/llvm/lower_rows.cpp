@@ -42,7 +42,6 @@ namespace {
 
 constexpr uint64_t most_levels = 54;     // of the tree over 2^63 / 1024 chunks
 constexpr size_t most_fetched = 2;       // loads, of the next row
-constexpr int64_t line_bytes = 64;       // of a cache
 constexpr int64_t most_ahead = 1 << 18;  // bytes of a row that are still near when its turn comes
 
 LaneType lane_type(DType held) {

@@ -11,6 +11,8 @@
 
 namespace gradus::fusion::cpu {
 
+inline constexpr int64_t line_bytes = 64;  // of a cache
+
 // The function, block by block:
 //
 //   entry:     pointers of the first row; buffers for what no mask loads at a row's end
@@ -19,7 +21,8 @@ namespace gradus::fusion::cpu {
 //   entire:    yes: loads
 //   partial:   no: loads of what is left, by masks; what no mask loads is copied into buffers
 //   body:      steps, and loads and stores at the elements or at the buffers
-//   store_out, copy_out: stores, of a whole vector or of what is left
+//   store_out, stream_out, copy_out: stores, of a whole vector, of one past the caches, or of what
+//              is left
 //   next, end_row, exit
 //
 // So the body stands there once, however many elements a row has. Where rows are reduced, such
@@ -69,6 +72,7 @@ struct Lowering {
   llvm::Function* function;
   std::optional<LineTable> lines;  // once there is a function
   std::vector<Slot> slots;         // loads, then stores, then those of rows, then of columns
+  llvm::Value* streams = nullptr;  // whether stores go past the caches; null where none can
   Values values;                   // as they are held; null until emitted
 
  private:
@@ -77,6 +81,9 @@ struct Lowering {
   llvm::Value* advance(llvm::Value* base, llvm::Value* index, llvm::Value* step);
 
   void make_slots();
+  void find_streams(size_t steps);
+  bool may_stream(size_t slot) const;
+  void store_vector(const RowLoops::Loop& loop);
   void share_row();
   void compute_row_steps(int level);
   llvm::Value* number(const ir::Number& n);
