@@ -53,7 +53,7 @@ struct KernelOptions {
   std::string folder;
   // Limit of the folder. The least recently used entries are removed first.
   uint64_t most_folder_bytes = uint64_t{256} << 20;
-  // Width of vectors: 128 (AArch64), 256 or 512 (x86-64). 0: the widest of this machine.
+  // Most bits of a register: 128 (AArch64), 256 or 512 (x86-64). 0: the most that this machine has.
   unsigned vector_bits = 0;
   bool always = false;  // for tests: kernels also where they are not worth it
   // On the CPU, stages of known sizes that take less than about 50 microseconds are compiled into
