@@ -46,9 +46,7 @@ class WouldBe final : public fusion::Kernels {
  public:
   explicit WouldBe(std::shared_ptr<fusion::Kernels> judge) : judge_(std::move(judge)) {}
   uint64_t id() const override { return judge_->id(); }
-  int register_bits(const fusion::Nest& nest) const override {
-    return judge_->register_bits(nest);
-  }
+  int register_bits(const fusion::Nest& nest) const override { return judge_->register_bits(nest); }
   bool wants(const fusion::Nest& nest, const fusion::Frame& frame) const override {
     return judge_->wants(nest, frame);
   }
