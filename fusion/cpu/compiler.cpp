@@ -13,7 +13,7 @@ namespace gradus::fusion::cpu {
 namespace {
 
 // Raised whenever the same nest comes to be compiled otherwise.
-constexpr int generation = 13;
+constexpr int generation = 14;
 
 void check_runs_here(Isa isa) {
   if (!runs_here(isa)) throw ResourceError("this machine does not run {} code", name_of(isa));

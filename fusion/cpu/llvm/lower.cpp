@@ -449,6 +449,11 @@ Value* Lowering::load(const Slot& s) {
 // The first `left` lanes, which are fewer than a vector has.
 Value* Lowering::mask_of(Value* left) {
   Value* some = builder.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, integer(0));
+  if (vector_bits < 512) {  // without mask registers each bit would be moved to its lane
+    Value* count = builder.CreateTrunc(some, builder.getInt32Ty());
+    return builder.CreateICmpSLT(lane_numbers(false),
+                                 builder.CreateVectorSplat(state.lanes, count));
+  }
   llvm::Type* bits = builder.getIntNTy(state.lanes);
   Value* ones = builder.CreateSub(
       builder.CreateShl(llvm::ConstantInt::get(bits, 1), builder.CreateZExtOrTrunc(some, bits)),

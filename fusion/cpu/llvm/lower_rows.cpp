@@ -1,5 +1,7 @@
 // Reductions of rows, in the order that work/reduce.h states: sixteen lanes take the elements
 // of a chunk in turns, fold by halves, and the chunks' partials combine as a binary counter counts.
+#include <llvm/Analysis/VectorUtils.h>
+
 #include "fusion/cpu/llvm/convert.h"
 #include "fusion/cpu/llvm/lowering.h"
 
@@ -75,7 +77,7 @@ Value* identity(Lowering& f, const Step& s) {
   return f.emitter.truth(false);
 }
 
-// Sixteen lanes, lowest vector first -> the chunk's partial, in lane 0.
+// Sixteen lanes, lowest vector first -> the chunk's partial, one element.
 Value* fold(Lowering& f, const Step& s, std::span<Value* const> vectors) {
   Lowering::Values lanes(vectors.begin(), vectors.end());
   for (; lanes.size() > 1; lanes.resize(lanes.size() / 2))
@@ -83,14 +85,11 @@ Value* fold(Lowering& f, const Step& s, std::span<Value* const> vectors) {
       lanes[v] = combine(f, s, lanes[v], lanes[v + lanes.size() / 2]);
   Value* y = lanes[0];
   for (unsigned w = f.state.lanes / 2; w > 0; w /= 2) {
-    SmallVector<int, 16> upper;
-    for (unsigned l = 0; l < f.state.lanes; ++l)
-      upper.push_back(static_cast<int>(l < w ? l + w : l));
-    Value* moved =
-        f.builder.CreateShuffleVector(y, llvm::ArrayRef<int>(upper.begin(), upper.size()));
-    y = combine(f, s, y, moved);
+    Value* upper = f.builder.CreateShuffleVector(y, llvm::createSequentialMask(w, w, 0));
+    Value* lower = f.builder.CreateShuffleVector(y, llvm::createSequentialMask(0, w, 0));
+    y = combine(f, s, lower, upper);
   }
-  return y;
+  return f.builder.CreateExtractElement(y, uint64_t{0});
 }
 
 // Whether the loop is the last of several that read a load.
@@ -159,16 +158,16 @@ void reduce_rows(Lowering& f, int level) {
     for (size_t v = 0; v < vectors; ++v) carried.push_back(identity(f, s));
     // Where the function begins, or each row would take memory anew.
     f.builder.SetInsertPoint(&f.function->getEntryBlock(), f.function->getEntryBlock().begin());
-    auto* stack = f.builder.CreateAlloca(carried.back()->getType(), f.integer(most_levels));
-    stack->setAlignment(llvm::Align(64));
-    stacks.push_back(stack);
+    stacks.push_back(
+        f.builder.CreateAlloca(carried.back()->getType()->getScalarType(), f.integer(most_levels)));
     f.builder.SetInsertPoint(here);
   }
+  auto element = [&](size_t k) { return carried[k * vectors]->getType()->getScalarType(); };
   auto place = [&](size_t k, Value* height) {
-    return f.builder.CreateGEP(carried[k * vectors]->getType(), stacks[k], height);
+    return f.builder.CreateGEP(element(k), stacks[k], height);
   };
   auto get = [&](size_t k, Value* height) {
-    return f.builder.CreateLoad(carried[k * vectors]->getType(), place(k, height));
+    return f.builder.CreateLoad(element(k), place(k, height));
   };
   // stack[height - 2] = combine(f, stack[height - 2], stack[height - 1])
   auto merge = [&](Value* height) {
@@ -244,10 +243,9 @@ void reduce_rows(Lowering& f, int level) {
   g->addIncoming(merge(g), finish);
   f.builder.CreateBr(finished);
   f.builder.SetInsertPoint(result);
-  const std::vector<int> first(lanes, 0);
   for (size_t k = 0; k < steps.size(); ++k) {
     const Step& s = f.nest.steps[steps[k]];
-    Value* y = f.builder.CreateShuffleVector(get(k, f.integer(0)), first);
+    Value* y = f.builder.CreateVectorSplat(lanes, get(k, f.integer(0)));
     f.values[f.nest.first_step() + steps[k]] = convert(f.state, accumulator(s), s.dtype, y);
   }
 }
