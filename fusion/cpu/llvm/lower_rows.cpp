@@ -192,20 +192,28 @@ void reduce_rows(Lowering& f, int level) {
   Value* size =
       f.builder.CreateAdd(f.builder.CreateSub(end, start), f.integer(work::reduce_lanes - 1));
   Value* to = f.builder.CreateAdd(start, f.builder.CreateAnd(size, f.integer(-work::reduce_lanes)));
-  Value* lane = f.lane_numbers(false);
+  // A whole vector needs no mask. What is left of a row is nothing to the lanes beyond it.
   auto take = [&](Value* left, const Lowering::Values& so_far) {
-    Value* few = f.builder.CreateICmpSLT(left, f.integer(lanes));
-    Value* here_left = f.builder.CreateTrunc(f.builder.CreateSelect(few, left, f.integer(lanes)),
-                                             f.builder.getInt32Ty());
-    Value* there = f.builder.CreateICmpSLT(lane, f.builder.CreateVectorSplat(lanes, here_left));
-    Lowering::Values next;
+    Lowering::Values taken, some, next;
+    for (size_t k = 0; k < steps.size(); ++k)
+      taken.push_back(convert(f.state, f.nest.dtype_of(operands[k]),
+                              accumulator(f.nest.steps[steps[k]]), f.values[operands[k]]));
+    BasicBlock *before = f.builder.GetInsertBlock(), *rest = f.block("rest"),
+               *all = f.block("all");
+    f.builder.CreateCondBr(f.builder.CreateICmpSGE(left, f.integer(lanes)), all, rest);
+    f.builder.SetInsertPoint(rest);
+    Value* count = f.builder.CreateTrunc(left, f.builder.getInt32Ty());
+    Value* there =
+        f.builder.CreateICmpSLT(f.lane_numbers(false), f.builder.CreateVectorSplat(lanes, count));
+    for (size_t k = 0; k < steps.size(); ++k)
+      some.push_back(
+          f.builder.CreateSelect(there, taken[k], identity(f, f.nest.steps[steps[k]])));
+    f.builder.CreateBr(all);
+    f.builder.SetInsertPoint(all);
+    for (size_t k = 0; k < steps.size(); ++k) taken[k] = f.choose(taken[k], before, some[k], rest);
     for (size_t k = 0; k < steps.size(); ++k) {
-      const Step& s = f.nest.steps[steps[k]];
-      Value* x =
-          convert(f.state, f.nest.dtype_of(operands[k]), accumulator(s), f.values[operands[k]]);
-      x = f.builder.CreateSelect(there, x, identity(f, s));
       for (size_t v = 1; v < vectors; ++v) next.push_back(so_far[k * vectors + v]);
-      next.push_back(combine(f, s, so_far[k * vectors], x));
+      next.push_back(combine(f, f.nest.steps[steps[k]], so_far[k * vectors], taken[k]));
     }
     return next;
   };

@@ -56,6 +56,9 @@ struct Lowering {
   llvm::ConstantInt* integer(int64_t n) { return builder.getInt64(static_cast<uint64_t>(n)); }
   llvm::PHINode* counter(llvm::Value* first, llvm::BasicBlock* before);
   llvm::Value* lane_numbers(bool wide);
+  // What comes from one block or from the other.
+  llvm::Value* choose(llvm::Value* a, llvm::BasicBlock* from_a, llvm::Value* b,
+                      llvm::BasicBlock* from_b);
   // Runs `body` for the elements from, from + lanes, .. below `to`, at least once. It is given how
   // many elements the row has from there on (fewer than a vector, or none, at the end), and what
   // the run before it returned, or `carried`. Returns what the last one did. Values of elements
@@ -76,8 +79,6 @@ struct Lowering {
   Values values;                   // as they are held; null until emitted
 
  private:
-  llvm::Value* choose(llvm::Value* a, llvm::BasicBlock* from_a, llvm::Value* b,
-                      llvm::BasicBlock* from_b);
   llvm::Value* advance(llvm::Value* base, llvm::Value* index, llvm::Value* step);
 
   void make_slots();
