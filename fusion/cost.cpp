@@ -63,14 +63,14 @@ constexpr Costs costs_256 = {.call = 5.7,
                              .row = 0,
                              .rest = 0,
                              .rest_step = 0.2,
-                             .rest_function = 10.5,
+                             .rest_function = 11.6,
                              .short_row = 0,
                              .short_reduced = 3.2,
                              .level = 6.3,
                              .level_wide = 8.2};
 // The same in all.
 constexpr double slot = 0.6;                    // a load or a store
-constexpr double cell = 16;                     // one more part that is joined
+constexpr double cell_slot = 3;                 // the same for one more part that is joined
 constexpr double strided_again = 0.6;           // an element gathered once more
 constexpr double strided_rest = 2;              // the end of a row that is gathered
 constexpr double indexed = 0.2;                 // read at an index
@@ -241,8 +241,9 @@ Estimate estimate(const Nest& nest, const Frame& frame, unsigned vector_bits) {
   const Rows run = rows_of(nest, frame, lanes_of(nest, vector_bits));
   Estimate e;
   e.saved = costs.call * static_cast<double>(nest.steps.size() + edges - 1);
-  if (edges) e.lost += cell * static_cast<double>(count_cells(nest, frame) - 1);
-  e.lost += slot * static_cast<double>(nest.operands() + nest.stores.size());
+  const auto slots = static_cast<double>(nest.operands() + nest.stores.size());
+  if (edges) e.lost += slots * cell_slot * static_cast<double>(count_cells(nest, frame) - 1);
+  e.lost += slots * slot;
   if (rows > 1) e.lost += run.all * costs.row;
   e.lost += run.rests * costs.rest * (levels + 1);
   e.lost += run.shorts * (levels > 0 ? costs.short_reduced * (levels + 1) : costs.short_row);
