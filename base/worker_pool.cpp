@@ -1,12 +1,31 @@
 #include <algorithm>
+#include <chrono>
 
 #include "gradus/context.h"
 
 namespace gradus {
 
+namespace {
+
+// To wake a thread that sleeps takes some ten microseconds, and several times that on a virtual
+// machine. A program's kernels follow one another faster.
+constexpr std::chrono::microseconds longest_spin{60};
+
+// Lets the other hardware thread of the core run on.
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+}  // namespace
+
 WorkerPool::WorkerPool(int workers)
-    : workers_(workers > 0 ? workers
-                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
+    : workers_(workers > 0 ? workers : cores()), spins_(workers_ <= cores()) {}
 
 WorkerPool::~WorkerPool() {
   {
@@ -26,6 +45,21 @@ void WorkerPool::start() {
   }
 }
 
+// False if that has taken too long.
+template <class Condition>
+bool WorkerPool::spin_until(const Condition& holds) const {
+  constexpr int pauses = 32;  // between two looks at the clock
+  if (!spins_) return holds();
+  const auto end = std::chrono::steady_clock::now() + longest_spin;
+  do {
+    for (int i = 0; i < pauses; ++i) {
+      if (holds()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
 void WorkerPool::work(Job& job) {
   for (int64_t i; (i = job.next.fetch_add(1, std::memory_order_relaxed)) < job.chunks;) {
     try {
@@ -39,12 +73,14 @@ void WorkerPool::work(Job& job) {
 }
 
 void WorkerPool::worker_main() {
-  std::unique_lock lock(mutex_);
-  uint64_t seen = 0;
-  for (;;) {
-    wake_.wait(lock, [&] { return stop_ || (job_ && generation_ != seen); });
+  for (uint64_t seen = 0;;) {
+    const auto called = [&] { return stop_ || generation_ != seen; };
+    spin_until(called);
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, called);
     if (stop_) return;
     seen = generation_;
+    if (!job_) continue;  // over before this worker came
     Job& job = *job_;
     ++active_;
     lock.unlock();
@@ -71,6 +107,11 @@ void WorkerPool::parallel_for(int64_t chunks, FunctionRef<void(int64_t)> body) {
   {
     std::unique_lock lock(mutex_);
     job_ = nullptr;  // late workers no longer see it
+    if (active_ != 0) {
+      lock.unlock();
+      spin_until([&] { return active_ == 0; });
+      lock.lock();
+    }
     done_.wait(lock, [&] { return active_ == 0; });
   }
   busy_.store(false, std::memory_order_release);

@@ -113,7 +113,8 @@ class FunctionRef<R(Args...)> {
 
 // The worker threads of a context. They split a loop into chunks, one loop at a time.
 
-// A pool of threads, which start at the first parallel loop. The assignment of chunks to threads
+// A pool of threads, which start at the first parallel loop. For some tens of microseconds after a
+// loop they wait for the next one without leaving their cores, where each has a core. The assignment of chunks to threads
 // does not affect results: chunk boundaries depend on the sizes only, and chunks write disjoint
 // memory. Thread-safe.
 class WorkerPool {
@@ -152,15 +153,19 @@ class WorkerPool {
   void work(Job& job);
   void worker_main();
   void start();
+  template <class Condition>
+  bool spin_until(const Condition& holds) const;
 
   int workers_;
+  const bool spins_;  // each worker has a core
   std::atomic<bool> busy_{false};  // a loop runs: others run on their callers
   std::mutex mutex_;
   std::condition_variable wake_, done_;
+  // Changed under mutex_. Who spins reads the atomic ones without it.
   Job* job_ = nullptr;
-  uint64_t generation_ = 0;
-  int active_ = 0;
-  bool stop_ = false;
+  std::atomic<uint64_t> generation_{0};
+  std::atomic<int> active_{0};
+  std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
 };
 
