@@ -9,7 +9,7 @@ namespace {
 
 // To wake a thread that sleeps takes some ten microseconds, and several times that on a virtual
 // machine. A program's kernels follow one another faster.
-constexpr std::chrono::microseconds longest_spin{60};
+constexpr std::chrono::microseconds longest_spin{100};
 
 // Lets the other hardware thread of the core run on.
 void pause() {

@@ -269,8 +269,6 @@ bool fits_into_stage(const Nest& nest, const Frame& frame) {
   return calls <= most_calls;
 }
 
-namespace {
-
 double nanoseconds_of(const Nest& nest, const Frame& frame) {
   constexpr double vector = 16, step = 0.5, function = 10;  // of a vector
   const double columns = static_cast<double>(frame.sizes.back());
@@ -279,6 +277,8 @@ double nanoseconds_of(const Nest& nest, const Frame& frame) {
   for (const Step& s : nest.steps) cost += vectors * (is_function(s.call.op) ? function : step);
   return cost + vectors * stage_reduced * static_cast<double>(nest.reduces());
 }
+
+namespace {
 
 double nanoseconds_of(const work::Gemm& product) {
   constexpr double vector = 16, multiplication = 0.5;  // of a vector

@@ -66,8 +66,9 @@ bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits);
 
 // Whether a nest is small enough to be written out for its sizes in a stage's function.
 bool fits_into_stage(const Nest& nest, const Frame& frame);
-// What a piece of that may take, about, or a kernel called from there: of work that reads and
-// writes so many elements.
+// What a kernel of the nest may take, about, a piece of a stage's function, or what is called from
+// there: of work that reads and writes so many elements.
+double nanoseconds_of(const Nest& nest, const Frame& frame);
 double nanoseconds_of_piece(const work::Work& piece, int64_t elements);
 double nanoseconds_of_call(const work::Work& work, int64_t elements);
 // A stage is one function up to this. Nobody can stop it on the way.

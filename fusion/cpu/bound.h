@@ -35,10 +35,10 @@ struct Walks {
   }
 };
 
-inline constexpr int64_t chunk_elements = 1 << 15;  // what one worker takes at a time, about
+inline constexpr int64_t most_chunk_elements = 1 << 15;  // what one worker takes at a time, about
 
 // Of a nest that reduces columns, in the order of work/reduce.h: run_columns.cpp. The frame
-// has elements.
-work::Kernel bind_columns(const Nest& nest, Walks walks);
+// has elements. Up to `alone` of them are one worker's.
+work::Kernel bind_columns(const Nest& nest, Walks walks, int64_t alone);
 
 }  // namespace gradus::fusion::cpu

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <new>
 
+#include "fusion/cost.h"
 #include "fusion/cpu/bound.h"
 
 namespace gradus::fusion::cpu {
@@ -12,6 +13,16 @@ namespace {
 // the caches do not read the lines that they overwrite: (1.5 + b) a of 3 x 96 MiB took 0.7 of the
 // time, of 3 x 32 MiB 0.5 to 0.8, of 3 x 16 MiB the same (two cores of an Intel Xeon).
 constexpr int64_t most_cached_bytes = int64_t{64} << 20;
+
+// How many elements a worker takes at a time: what takes some ten microseconds, and stays in the
+// near caches. Whole lines of them.
+int64_t elements_of_chunk(const Nest& nest, const Frame& frame) {
+  constexpr double chunk_nanoseconds = 15e3;
+  constexpr int64_t multiple = 64;
+  const double chunks = std::max(1.0, nanoseconds_of(nest, frame) / chunk_nanoseconds);
+  const auto each = static_cast<int64_t>(static_cast<double>(frame.count()) / chunks);
+  return std::min(most_chunk_elements, (each / multiple + 1) * multiple);
+}
 
 // What a run reads and writes, about.
 int64_t moved_bytes(const Nest& nest, const Frame& frame) {
@@ -83,10 +94,10 @@ struct CellRun {
   int64_t rows_each, columns_each;  // of one part
   int64_t parts, first_part;        // of the kernel's
 
-  explicit CellRun(Walks w, int64_t first) : walks(std::move(w)), first_part(first) {
+  CellRun(Walks w, int64_t first, int64_t chunk) : walks(std::move(w)), first_part(first) {
     // Of about as many elements: some columns of a row, or some rows.
-    columns_each = walks.whole_rows ? walks.columns : std::min(walks.columns, chunk_elements);
-    rows_each = std::clamp<int64_t>(chunk_elements / columns_each, 1, walks.rows);
+    columns_each = walks.whole_rows ? walks.columns : std::min(walks.columns, chunk);
+    rows_each = std::clamp<int64_t>(chunk / columns_each, 1, walks.rows);
     parts = numel(walks.outer) * row_parts() * column_parts();
   }
 
@@ -142,16 +153,17 @@ work::Kernel Kernel::bind(const Frame& frame) const {
   if (frame.count() == 0) return {run_nothing, nullptr, 0};
   auto bound = std::make_shared<Bound>();
   Bound& b = *bound;
+  const int64_t chunk = elements_of_chunk(nest_, frame);
   for (const Cell& cell : cells_of(nest_, frame)) {
     Walks walks(nest_, frame, cell);
     walks.kernel = shared_from_this();
     walks.entry = entry_;
-    if (!nest_.column_stores.empty()) return bind_columns(nest_, std::move(walks));
-    b.cells.emplace_back(std::move(walks), b.parts);
+    if (!nest_.column_stores.empty()) return bind_columns(nest_, std::move(walks), chunk);
+    b.cells.emplace_back(std::move(walks), b.parts, chunk);
     b.parts += b.cells.back().parts;
   }
   const int64_t elements = (frame.count() + b.parts - 1) / b.parts;  // of a part
-  b.each = std::max<int64_t>(1, chunk_elements / elements);
+  b.each = std::max<int64_t>(1, chunk / elements);
   b.chunks = (b.parts + b.each - 1) / b.each;
   const auto run = b.parts == 1 ? run_whole : run_parts;
   return {run, std::move(bound), 0};

@@ -39,6 +39,7 @@ struct Columns {
   Walks walks;
   size_t first_sum;  // of the slots
   SmallVector<Sum, 4> sums;
+  int64_t alone;                // elements that one worker takes
   int64_t count;                // rows in all
   int64_t tile, tiles;          // columns of a part, the last one may have fewer
   int64_t block_chunks = 1;     // a power of two
@@ -158,7 +159,7 @@ struct Columns {
 
 void run(const void* parameters, std::byte* const* args, work::KernelScope& scope) {
   const Columns& c = *static_cast<const Columns*>(parameters);
-  if (c.count * c.walks.columns <= chunk_elements)
+  if (c.count * c.walks.columns <= c.alone)
     for (int64_t p = 0; p < c.parts(); ++p) c.run_part(args, scope, p);
   else
     scope.workers.parallel_for(c.parts(), [&](int64_t p) { c.run_part(args, scope, p); });
@@ -167,9 +168,9 @@ void run(const void* parameters, std::byte* const* args, work::KernelScope& scop
 
 }  // namespace
 
-work::Kernel bind_columns(const Nest& nest, Walks walks) {
+work::Kernel bind_columns(const Nest& nest, Walks walks, int64_t alone) {
   auto columns =
-      std::make_shared<Columns>(Columns{std::move(walks), 0, {}, 1, 1, 1, 1, 1, 1, 0, 0});
+      std::make_shared<Columns>(Columns{std::move(walks), 0, {}, alone, 1, 1, 1, 1, 1, 1, 0, 0});
   Columns& c = *columns;
   const Walks& w = c.walks;
   c.first_sum = w.slots - nest.column_stores.size();
@@ -191,7 +192,7 @@ work::Kernel bind_columns(const Nest& nest, Walks walks) {
       std::bit_ceil(static_cast<uint64_t>((chunks + most_blocks - 1) / most_blocks)));
   c.blocks = (chunks + c.block_chunks - 1) / c.block_chunks;
   while (c.block_chunks == 1 && c.parts() < few_parts && c.lane_groups < reduce_lanes &&
-         c.count * w.columns / c.parts() >= 2 * chunk_elements)
+         c.count * w.columns / c.parts() >= 2 * most_chunk_elements)
     c.lane_groups *= 2;
   // A counter over 2^k chunks has k + 1 levels, and one that is to be merged.
   c.levels = c.block_chunks == 1 ? 0 : std::bit_width(static_cast<uint64_t>(c.block_chunks)) + 1;
