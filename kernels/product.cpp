@@ -60,6 +60,8 @@ struct Tiles {
       columns = part_of(g.n, g.n < 2 * narrow_columns ? (g.n + 1) / 2 : narrow_columns, 64);
     } else if (g.m >= tile_rows / 2) {
       rows = part_of(g.m, std::min(tile_rows / 2, (g.m + 1) / 2), 16);
+    } else if (g.n >= narrow_columns / 2) {
+      columns = part_of(g.n, (g.n + 1) / 2, 64);
     }
   }
 };
