@@ -8,7 +8,8 @@ namespace gradus {
 namespace {
 
 // To wake a thread that sleeps takes some ten microseconds, and several times that on a virtual
-// machine. A program's kernels follow one another faster.
+// machine. The loops of a program follow one another faster: a chain of 65,536 elements took 130
+// microseconds on two threads that slept in between, 76 on one, and 42 on two that did not sleep.
 constexpr std::chrono::microseconds longest_spin{100};
 
 // Lets the other hardware thread of the core run on.

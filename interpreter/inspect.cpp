@@ -8,6 +8,7 @@
 #include "gradus/devices.h"
 #include "gradus/messages.h"
 #include "interpreter/plan/bind_sizes.h"
+#include "interpreter/planning.h"
 #include "ops/collectives.h"
 
 namespace gradus {
@@ -50,6 +51,7 @@ class WouldBe final : public fusion::Kernels {
   bool wants(const fusion::Nest& nest, const fusion::Frame& frame) const override {
     return judge_->wants(nest, frame);
   }
+  unsigned vector_bits() const override { return judge_->vector_bits(); }
   bool takes_columns(int64_t columns) const override { return judge_->takes_columns(columns); }
   std::shared_ptr<const fusion::KernelSet> ready() override {
     return std::make_shared<fusion::KernelSet>();
@@ -143,31 +145,41 @@ std::string describe_code(const State& state, std::string_view target) {
 
 std::vector<std::string> groups_of(const ir::Graph& graph) { return ops::groups_in(graph); }
 
-PlannedProgram plan_program(const Code& code, const DimSizes& sizes, std::optional<Device> device) {
-  const interpreter::KernelChoice choice = choice_for(device);
-  PlannedProgram planned;
-  std::shared_ptr<const interpreter::SegmentPlan> plan;
+interpreter::KernelChoice interpreter::imagined_kernels() { return choice_for({}); }
+
+void interpreter::plan_segments(
+    const Code& code, const DimSizes& sizes, const KernelChoice& choice,
+    const std::function<void(const Segment&, const SegmentPlan&)>& planned) {
+  std::shared_ptr<const SegmentPlan> plan;
   for (size_t s = 0; s < code.segments(); ++s) {
     const Segment& segment = code.segment(s);
     std::vector<Tensor> inputs = stand_ins(code, segment, choice.place(), sizes);
     std::vector<int64_t> key;
-    for (const Tensor& t : inputs) interpreter::append_input_key(t, key);
+    for (const Tensor& t : inputs) append_input_key(t, key);
     if (segment.counts) key.push_back(size_of_name(sizes, code.dimensions()[*segment.counts]));
-    plan = interpreter::make_plan(code, s, plan, inputs, std::move(key), choice);
+    plan = make_plan(code, s, plan, inputs, std::move(key), choice);
+    planned(segment, *plan);
+  }
+}
+
+PlannedProgram plan_program(const Code& code, const DimSizes& sizes, std::optional<Device> device) {
+  PlannedProgram planned;
+  auto add = [&](const Segment& segment, const interpreter::SegmentPlan& plan) {
     planned.host_instructions += static_cast<size_t>(
-        std::ranges::count_if(plan->steps, [](const auto& step) { return step.host; }));
-    planned.host_instructions += plan->asking_host.size();
-    for (const auto& g : plan->groups) {
+        std::ranges::count_if(plan.steps, [](const auto& step) { return step.host; }));
+    planned.host_instructions += plan.asking_host.size();
+    for (const auto& g : plan.groups) {
       PlannedKernel& kernel = planned.kernels.emplace_back();
       kernel.stage = segment.stage;
       kernel.nest = g.nest();
       for (uint32_t n : g.instructions)
         kernel.nodes.push_back(code.stage(segment.stage).instructions[n].node);
     }
-    for (const auto& [reg, held] : plan->held)
+    for (const auto& [reg, held] : plan.held)
       if (held.owner != reg && held.owner != no_register)
         planned.memory_of.emplace(code.value_of(reg), code.value_of(held.owner));
-  }
+  };
+  interpreter::plan_segments(code, sizes, choice_for(device), add);
   return planned;
 }
 

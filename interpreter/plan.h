@@ -13,6 +13,19 @@
 
 namespace gradus::interpreter {
 
+struct Draft;
+
+// A group that the planner has weighed: whether it is to be a kernel. What it refers to is gone
+// when the call that is told of it returns.
+struct Weighing {
+  const Draft& draft;
+  std::span<const uint32_t> instructions;  // of the segment, ascending
+  std::span<const Register> stored;        // what is read elsewhere
+  const fusion::Nest& nest;
+  const fusion::Frame& frame;
+  bool wanted;
+};
+
 // Which fused kernels a state uses: settled when it is made.
 struct KernelChoice {
   FusionMode mode = FusionMode::off;
@@ -24,6 +37,7 @@ struct KernelChoice {
   const KernelChoice* bodies = nullptr;
   // Told of each plan after each step of making it; may be empty.
   std::function<void(std::string_view step, size_t stage, const std::string& plan)> dump;
+  std::function<void(const Weighing&)> weighed;  // may be empty
   Device place() const { return backend->device(); }
   const devices::PlanTraits& traits() const { return backend->traits(); }
 };

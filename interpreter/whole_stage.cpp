@@ -167,6 +167,7 @@ KernelChoice parts_of(const KernelChoice& choice) {
   parts.mode = FusionMode::first;
   parts.source = std::make_shared<PartKernels>(*choice.source);
   parts.dump = nullptr;
+  parts.weighed = nullptr;
   parts.bodies = &choice;
   return parts;
 }

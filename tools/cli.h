@@ -61,6 +61,7 @@ struct RunCommand {
   bool fast_functions = false;
   bool symbols = false;  // of kernels, for gdb and perf
   bool stats = false;    // of kernels
+  bool times = false;    // of groups beside the estimates, with --dump-after group
   bool atomics = false;  // sums over indices in any order, on a device
   int threads = 0;       // 0: one per core
   int repeat = 1;

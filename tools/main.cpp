@@ -168,6 +168,9 @@ void add_run(CLI::App& app, Commands& c) {
       "aarch64: their assembly for this instruction set")
       ->check(one_of({"bind", "share", "group", "overlap", "make", "place", "fusion", "cuda",
                       "x86-64-v3", "x86-64-v4", "aarch64"}));
+  command.add_flag("--times", c.run.times,
+                   "With --dump-after group: what the cost model expects of each group that it has "
+                   "weighed, and what the group takes, on one thread");
   command.add_flag("--stats", c.run.stats,
                    "Print how many groups were compiled, and what ran without a kernel");
   add(command, "--device", c.run.device, "NAME",

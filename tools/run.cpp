@@ -198,6 +198,29 @@ DimSizes sizes_of_inputs(const std::shared_ptr<const Code>& code, const InputSou
   return sizes;
 }
 
+// What the cost model expects of each group, beside what the group takes.
+std::string groups_report(const Code& code, const DimSizes& sizes) {
+  std::string text = "groups as the cost model weighs them, in us on one thread:\n";
+  for (const WeighedGroup& g : weigh_groups(code, sizes)) {
+    std::string names;
+    for (size_t i = 0; i < g.operators.size(); ++i) {
+      names += fmt::format("{}{}", i ? ", " : "", g.operators[i]);
+      if (g.places[i].known())
+        names += fmt::format(" @{}:{}", g.places[i].line, g.places[i].column);
+    }
+    text += fmt::format("  {}\n    {}: saves {:.3f}, costs {:.3f}", names,
+                        g.is_kernel ? "one kernel" : "no kernel", g.saved / 1e3, g.lost / 1e3);
+    if (!g.refused.empty()) text += "; " + g.refused;
+    try {
+      const GroupTimes t = measure_group(g);
+      text += fmt::format("; measured {:.3f} apart, {:.3f} as a kernel\n", t.apart, t.as_kernel);
+    } catch (const Error& e) {
+      text += fmt::format("; not measured: {}\n", e.what());
+    }
+  }
+  return text;
+}
+
 std::string times_report(std::vector<std::vector<double>>& times) {
   std::string text;
   for (size_t s = 0; s < times.size(); ++s) {
@@ -249,6 +272,8 @@ void run_rank(const RunCommand& command) {
     state_options.dump_plans = [&](std::string_view step, size_t, const std::string& plan) {
       if (step == command.dump_after) plans += plan;
     };
+  if (command.times && (command.dump_after != "group" || device))
+    throw UsageError("gradus run: --times is about groups on the CPU; add --dump-after group");
   if (command.symbols && state_options.fusion == FusionMode::off)
     throw Error("--symbols: there are no kernels without fusion; add --fusion first");
   const bool shows_code = std::ranges::count(code_targets(), command.dump_after) > 0;
@@ -313,6 +338,7 @@ void run_rank(const RunCommand& command) {
   if (!command.profile.empty()) put(profile_report(recorder.events(), *code, recorder.steps()));
   if (command.repeat > 1) put(times_report(times));
   put(plans);
+  if (command.times) put(groups_report(*code, sizes_of_inputs(code, sources, context)));
   if (command.dump_after == "fusion") put(describe_groups(state));
   if (shows_code) put(describe_code(state, command.dump_after));
   if (command.stats && device) put(host_report(state));

@@ -124,8 +124,10 @@ int CpuKernels::register_bits(const Nest& nest) const {
 }
 
 bool CpuKernels::wants(const Nest& nest, const Frame& frame) const {
-  return isa_ && (options_.always || worth_a_kernel(nest, frame, vector_bits(*isa_)));
+  return isa_ && (options_.always || worth_a_kernel(nest, frame, vector_bits()));
 }
+
+unsigned CpuKernels::vector_bits() const { return isa_ ? cpu::vector_bits(*isa_) : 0; }
 
 bool CpuKernels::takes_columns(int64_t columns) const {
   return isa_ && (options_.always || fusion::takes_columns(columns));

@@ -19,6 +19,7 @@ class CpuKernels final : public Kernels {
   bool wants_places() const override { return options_.symbols; }
   int register_bits(const Nest& nest) const override;
   bool wants(const Nest& nest, const Frame& frame) const override;
+  unsigned vector_bits() const override;
   bool takes_columns(int64_t columns) const override;
   bool reads_before_writing() const override { return true; }
   std::shared_ptr<const KernelSet> ready() override { return store_.ready(); }

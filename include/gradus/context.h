@@ -113,10 +113,10 @@ class FunctionRef<R(Args...)> {
 
 // The worker threads of a context. They split a loop into chunks, one loop at a time.
 
-// A pool of threads, which start at the first parallel loop. For some tens of microseconds after a
-// loop they wait for the next one without leaving their cores, where each has a core. The assignment of chunks to threads
-// does not affect results: chunk boundaries depend on the sizes only, and chunks write disjoint
-// memory. Thread-safe.
+// A pool of threads, which start at the first parallel loop. After a loop, threads that have a core
+// each spin for 100 microseconds before they sleep. The assignment of chunks to threads does not
+// affect results: chunk boundaries depend on the sizes only, and chunks write disjoint memory.
+// Thread-safe.
 class WorkerPool {
  public:
   // `workers` includes the calling thread. 1: everything runs on the caller. 0: one per core.
@@ -157,7 +157,7 @@ class WorkerPool {
   bool spin_until(const Condition& holds) const;
 
   int workers_;
-  const bool spins_;  // each worker has a core
+  const bool spins_;               // each worker has a core
   std::atomic<bool> busy_{false};  // a loop runs: others run on their callers
   std::mutex mutex_;
   std::condition_variable wake_, done_;

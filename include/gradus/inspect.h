@@ -47,6 +47,33 @@ std::vector<std::string> groups_of(const ir::Graph& graph);
 PlannedProgram plan_program(const Code& code, const DimSizes& sizes,
                             std::optional<Device> device = {});
 
+// A group of instructions that the planner has weighed. The groups of loops' bodies are among them.
+struct WeighedGroup {
+  std::vector<std::string_view> operators;
+  std::vector<SourceLocation> places;  // of the operators, in the text of the program
+  bool is_kernel = false;
+  // What the cost model expects of a kernel in place of single instructions, in nanoseconds of one
+  // thread (fusion/cost.h).
+  double saved = 0, lost = 0;
+  std::string refused;  // why there is no kernel whatever it saves; may be empty
+  // The instructions as a program of one stage, and the layouts of its inputs.
+  std::shared_ptr<const ir::Graph> program;
+  std::vector<Layout> inputs;
+};
+
+// Plans every stage for these sizes as plan_program does, for the CPU, and returns what its cost
+// model has weighed. Of a group that is weighed several times, each time is an element.
+std::vector<WeighedGroup> weigh_groups(const Code& code, const DimSizes& sizes);
+
+// Times of a group in microseconds, on one thread of a context of their own: as single instructions
+// and as a kernel. Inputs are random numbers, and zeros where they are integers. Each is the median
+// of several rounds, which alternate. Throws Error for a group whose program needs a size that its
+// inputs do not have.
+struct GroupTimes {
+  double apart = 0, as_kernel = 0;
+};
+GroupTimes measure_group(const WeighedGroup& group);
+
 }  // namespace gradus
 
 #pragma GCC visibility pop

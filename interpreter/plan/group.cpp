@@ -11,6 +11,15 @@ namespace gradus::interpreter {
 
 namespace {
 
+// Members and those that members read through, ascending.
+std::vector<uint32_t> instructions_of(std::span<const uint32_t> members, const Members& m) {
+  std::vector<uint32_t> all(members.begin(), members.end());
+  for (uint32_t n : m.edge_instructions)
+    if (!std::ranges::count(members, n)) all.push_back(n);
+  std::ranges::sort(all);
+  return all;
+}
+
 class Grouper {
  public:
   Grouper(Draft& draft, const std::vector<uint32_t>& uses)
@@ -28,6 +37,7 @@ class Grouper {
   void fuse_halves(std::span<const uint32_t> members);
   void find_loads(uint32_t index, Members& m);
   void find_stored(std::span<const uint32_t> members, Members& m);
+  bool is_wanted(std::span<const uint32_t> members, const Members& m, const fusion::Group& group);
   std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest,
                                                   const std::string& text);
   bool is_on_its_way(const std::string& nest) const;
@@ -176,8 +186,7 @@ void Grouper::fuse_members(std::span<const uint32_t> found) {
   // Operands whose rows are no single loop, say: they may be those of one half alone.
   if (!group) return m.edges.empty() ? fuse_halves(members) : without();
   group->nest.registers = d.choice.source->register_bits(group->nest);
-  if (group->nest.operands() + m.stored.size() > fusion::most_slots ||
-      !d.choice.source->wants(group->nest, group->frame)) {
+  if (!is_wanted(members, m, *group)) {
     if (!m.edges.empty()) without();
     return;
   }
@@ -189,6 +198,17 @@ void Grouper::fuse_members(std::span<const uint32_t> found) {
   } else if (!d.choice.traits().has_loops) {
     fuse_halves(members);  // less may be something that there is code for
   }
+}
+
+bool Grouper::is_wanted(std::span<const uint32_t> members, const Members& m,
+                        const fusion::Group& group) {
+  if (group.nest.operands() + m.stored.size() > fusion::most_slots) return false;
+  const bool wanted = d.choice.source->wants(group.nest, group.frame);
+  if (d.choice.weighed) {
+    const std::vector<uint32_t> all = instructions_of(members, m);
+    d.choice.weighed({d, all, {m.stored.data(), m.stored.size()}, group.nest, group.frame, wanted});
+  }
+  return wanted;
 }
 
 Members Grouper::members_of(std::span<const uint32_t> members) {
@@ -328,10 +348,7 @@ void Grouper::place_group(std::span<const uint32_t> members, const Members& m,
   bound.work = work::share(work::Loops{std::move(group.nest), std::move(group.frame)});
   edges_.place_checks(m);
   SegmentPlan::Group& placed = d.plan->groups.emplace_back();
-  for (uint32_t n : members) placed.instructions.push_back(d.segment.first + n);
-  for (uint32_t n : m.edge_instructions)
-    if (!std::ranges::count(members, n)) placed.instructions.push_back(d.segment.first + n);
-  std::ranges::sort(placed.instructions);
+  for (uint32_t n : instructions_of(members, m)) placed.instructions.push_back(d.segment.first + n);
   placed.stored.assign(m.stored.begin(), m.stored.end());
   placed.work = bound.work;
 }

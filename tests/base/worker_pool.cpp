@@ -1,7 +1,9 @@
+#include <chrono>
 #include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -31,6 +33,24 @@ TEST_P(Workers, RunManySmallLoops) {
   for (int loop = 0; loop < 3000; ++loop)
     pool.parallel_for(4, [&](int64_t i) { sums[static_cast<size_t>(i)] += i; });  // plain writes
   EXPECT_EQ(sums, (std::vector<int64_t>{0, 3000, 6000, 9000}));
+}
+
+// Each chunk waits until another thread has begun the other one. Between loops the workers spin, or
+// have gone to sleep.
+TEST(WorkersOfAPool, ComeToEachLoop) {
+  using namespace std::chrono;
+  WorkerPool pool(2);
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core";
+  for (int loop = 0; loop < 200; ++loop) {
+    std::atomic<int> begun{0};
+    pool.parallel_for(2, [&](int64_t) {
+      ++begun;
+      const auto end = steady_clock::now() + seconds(20);
+      while (begun < 2 && steady_clock::now() < end) std::this_thread::yield();
+    });
+    ASSERT_EQ(begun, 2) << loop;
+    std::this_thread::sleep_for(microseconds(loop % 4 * 70));
+  }
 }
 
 TEST_P(Workers, NestedLoopsRunOnTheirCaller) {

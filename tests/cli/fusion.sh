@@ -50,6 +50,11 @@ refuses 1 "needs the size of 'N'" disasm p.ir --dump-after memory
 # Where no kernels can be made, the rest says nothing.
 grep -q avx2 /proc/cpuinfo || { finish; exit 0; }
 
+# What the cost model expects of groups, beside what they take.
+runs 0 run p.ir --random 1 --set N=4096 --dump-after group --times
+says out 'kernel: saves ' '; measured ' ' as a kernel'
+refuses 2 'add --dump-after group' run p.ir --random 1 --set N=4096 --times
+
 # SPEC F8
 for step in group make place; do
   runs 0 run p.ir --random 1 --set N=4096 --fusion first --dump-after $step

@@ -198,16 +198,14 @@ void reduce_rows(Lowering& f, int level) {
     for (size_t k = 0; k < steps.size(); ++k)
       taken.push_back(convert(f.state, f.nest.dtype_of(operands[k]),
                               accumulator(f.nest.steps[steps[k]]), f.values[operands[k]]));
-    BasicBlock *before = f.builder.GetInsertBlock(), *rest = f.block("rest"),
-               *all = f.block("all");
+    BasicBlock *before = f.builder.GetInsertBlock(), *rest = f.block("rest"), *all = f.block("all");
     f.builder.CreateCondBr(f.builder.CreateICmpSGE(left, f.integer(lanes)), all, rest);
     f.builder.SetInsertPoint(rest);
     Value* count = f.builder.CreateTrunc(left, f.builder.getInt32Ty());
     Value* there =
         f.builder.CreateICmpSLT(f.lane_numbers(false), f.builder.CreateVectorSplat(lanes, count));
     for (size_t k = 0; k < steps.size(); ++k)
-      some.push_back(
-          f.builder.CreateSelect(there, taken[k], identity(f, f.nest.steps[steps[k]])));
+      some.push_back(f.builder.CreateSelect(there, taken[k], identity(f, f.nest.steps[steps[k]])));
     f.builder.CreateBr(all);
     f.builder.SetInsertPoint(all);
     for (size_t k = 0; k < steps.size(); ++k) taken[k] = f.choose(taken[k], before, some[k], rest);

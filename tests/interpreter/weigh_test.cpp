@@ -1,0 +1,81 @@
+// What the cost model says of groups, beside what they take.
+#include <algorithm>
+
+#include "gradus/inspect.h"
+#include "tests/corpus/fused.h"
+#include "tests/interpreter/support.h"
+
+namespace gradus {
+namespace {
+
+using namespace test;
+
+std::vector<WeighedGroup> weighed(const std::string& text, const DimSizes& sizes) {
+  return weigh_groups(*Code::compile(ir::parse(text, "w.ir").program()), sizes);
+}
+
+class Weighed : public testing::Test {
+ public:
+  void SetUp() override {
+    if (!corpus::has_kernels()) GTEST_SKIP() << "no kernels here";
+  }
+};
+
+// SPEC F5
+TEST_F(Weighed, AGroupHasItsEstimateAndItsProgram) {
+  const std::string text =
+      "graph g { stage 0 (%x: f32[N, M], %r: f32[M]) {\n%p = mul(%x, %r)\n%s = add(%p, %x)\n"
+      "return %s } }";
+  const auto groups = weighed(text, {{"N", 300}, {"M", 1024}});
+  ASSERT_EQ(groups.size(), 1u);
+  const WeighedGroup& g = groups[0];
+  EXPECT_EQ(g.operators, (std::vector<std::string_view>{"mul", "add"}));
+  EXPECT_EQ(g.places[1].line, 3u);
+  EXPECT_TRUE(g.is_kernel);
+  EXPECT_GT(g.saved, g.lost);
+  EXPECT_EQ(g.refused, "");
+  ASSERT_EQ(g.inputs.size(), 2u);
+  EXPECT_EQ(g.inputs[0].shape, (Sizes{300, 1024}));
+  EXPECT_EQ(g.program->stages[0].nodes.size(), 2u);
+  const GroupTimes t = measure_group(g);
+  EXPECT_GT(t.apart, 0);
+  EXPECT_GT(t.as_kernel, 0);
+}
+
+TEST_F(Weighed, AGroupThatIsNoKernelIsThere) {
+  const auto groups =
+      weighed("graph g { stage 0 (%x: f32[N]) {\n%p = tanh(%x)\nreturn %p } }", {{"N", 300 << 10}});
+  EXPECT_TRUE(std::ranges::none_of(groups, &WeighedGroup::is_kernel));
+}
+
+// A view between members is one of the group's, an operand lies as it did, and bodies are among the
+// stages' groups.
+TEST_F(Weighed, ItsProgramReadsWhatTheGroupReads) {
+  const auto groups = weighed(
+      "graph g { stage 0 (%x: f64[N, 40], %z: f64[40, N], %k: f64[3, N]) {\n"
+      "%t = transpose(%z) {dim0 = 0, dim1 = 1}\n%p = mul(%x, %t)\n"
+      "%m = mean(%p) {dim = [1], keepdim = true}\n%d = sub(%p, %m)\n%y = square(%d)\n"
+      "%h = scan(%y, %k) {body = graph (%c: f64[A, 40], %w: f64[A]) {\n"
+      "%u = unsqueeze(%w) {dim = 1}\n%v = mul(%c, %u)\n%n = add(%v, %c)\nreturn %n\n"
+      "}, carries = 1, sequences = 1}\nreturn %h } }",
+      {{"N", 200}});
+  bool body = false;
+  for (const WeighedGroup& g : groups) {
+    body |= std::ranges::count(g.operators, "add") > 0;
+    if (std::ranges::count(g.operators, "mean") == 0) continue;
+    EXPECT_EQ(g.inputs.size(), 2u);
+    EXPECT_TRUE(std::ranges::any_of(g.inputs, [](const Layout& l) {
+      return l.strides == Sizes{1, 200};
+    }));
+  }
+  EXPECT_TRUE(body);
+  for (const WeighedGroup& g : groups) EXPECT_GT(measure_group(g).as_kernel, 0);
+}
+
+TEST_F(Weighed, AMissingSizeIsAnError) {
+  EXPECT_THROW(weighed("graph g { stage 0 (%x: f32[N]) {\n%p = tanh(%x)\nreturn %p } }", {}),
+               Error);
+}
+
+}  // namespace
+}  // namespace gradus
