@@ -198,16 +198,17 @@ void reduce_rows(Lowering& f, int level) {
     for (size_t k = 0; k < steps.size(); ++k)
       taken.push_back(convert(f.state, f.nest.dtype_of(operands[k]),
                               accumulator(f.nest.steps[steps[k]]), f.values[operands[k]]));
-    BasicBlock *before = f.builder.GetInsertBlock(), *rest = f.block("rest"), *all = f.block("all");
-    f.builder.CreateCondBr(f.builder.CreateICmpSGE(left, f.integer(lanes)), all, rest);
+    BasicBlock *before = f.builder.GetInsertBlock(), *rest = f.block("rest"),
+               *added = f.block("added");
+    f.builder.CreateCondBr(f.builder.CreateICmpSGE(left, f.integer(lanes)), added, rest);
     f.builder.SetInsertPoint(rest);
     Value* count = f.builder.CreateTrunc(left, f.builder.getInt32Ty());
     Value* there =
         f.builder.CreateICmpSLT(f.lane_numbers(false), f.builder.CreateVectorSplat(lanes, count));
     for (size_t k = 0; k < steps.size(); ++k)
       some.push_back(f.builder.CreateSelect(there, taken[k], identity(f, f.nest.steps[steps[k]])));
-    f.builder.CreateBr(all);
-    f.builder.SetInsertPoint(all);
+    f.builder.CreateBr(added);
+    f.builder.SetInsertPoint(added);
     for (size_t k = 0; k < steps.size(); ++k) taken[k] = f.choose(taken[k], before, some[k], rest);
     for (size_t k = 0; k < steps.size(); ++k) {
       for (size_t v = 1; v < vectors; ++v) next.push_back(so_far[k * vectors + v]);
