@@ -32,8 +32,8 @@ WorkerPool::~WorkerPool() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
+    wake_.notify_all();
   }
-  wake_.notify_all();
   for (auto& t : threads_) t.join();
 }
 
@@ -76,19 +76,38 @@ void WorkerPool::work(Job& job) {
 void WorkerPool::worker_main() {
   for (uint64_t seen = 0;;) {
     const auto called = [&] { return stop_ || generation_ != seen; };
-    spin_until(called);
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, called);
+    if (!spin_until(called)) {
+      std::unique_lock lock(mutex_);
+      ++asleep_;
+      wake_.wait(lock, called);
+      --asleep_;
+    }
     if (stop_) return;
     seen = generation_;
-    if (!job_) continue;  // over before this worker came
-    Job& job = *job_;
     ++active_;
-    lock.unlock();
-    work(job);
-    lock.lock();
-    if (--active_ == 0) done_.notify_one();
+    if (Job* job = job_) work(*job);
+    if (--active_ != 0 || !is_waiting_) continue;
+    std::lock_guard lock(mutex_);  // the caller is not between its last look and its sleep
+    done_.notify_one();
   }
+}
+
+void WorkerPool::call(Job& job) {
+  job_ = &job;
+  ++generation_;
+  if (asleep_ == 0) return;
+  std::lock_guard lock(mutex_);  // no worker is between its last look and its sleep
+  wake_.notify_all();
+}
+
+void WorkerPool::wait_for_workers() {
+  job_ = nullptr;
+  const auto idle = [&] { return active_ == 0; };
+  if (spin_until(idle)) return;
+  std::unique_lock lock(mutex_);
+  is_waiting_ = true;
+  done_.wait(lock, idle);
+  is_waiting_ = false;
 }
 
 void WorkerPool::parallel_for(int64_t chunks, FunctionRef<void(int64_t)> body) {
@@ -96,25 +115,11 @@ void WorkerPool::parallel_for(int64_t chunks, FunctionRef<void(int64_t)> body) {
     for (int64_t i = 0; i < chunks; ++i) body(i);
     return;
   }
+  start();
   Job job{body, chunks, {}, {}, {}};
-  {
-    std::lock_guard lock(mutex_);
-    start();
-    job_ = &job;
-    ++generation_;
-  }
-  wake_.notify_all();
+  call(job);
   work(job);
-  {
-    std::unique_lock lock(mutex_);
-    job_ = nullptr;  // late workers no longer see it
-    if (active_ != 0) {
-      lock.unlock();
-      spin_until([&] { return active_ == 0; });
-      lock.lock();
-    }
-    done_.wait(lock, [&] { return active_ == 0; });
-  }
+  wait_for_workers();
   busy_.store(false, std::memory_order_release);
   if (job.error) std::rethrow_exception(job.error);
 }

@@ -153,19 +153,26 @@ class WorkerPool {
   void work(Job& job);
   void worker_main();
   void start();
+  void call(Job& job);
+  void wait_for_workers();
   template <class Condition>
   bool spin_until(const Condition& holds) const;
 
   int workers_;
   const bool spins_;               // each worker has a core
   std::atomic<bool> busy_{false};  // a loop runs: others run on their callers
+  // Null between loops. A worker counts itself as active before it reads this, and the caller reads
+  // `active_` after it has put null here: so no worker works on a job that is gone.
+  std::atomic<Job*> job_{nullptr};
+  std::atomic<int> active_{0};
+  std::atomic<uint64_t> generation_{0};  // of jobs
+  std::atomic<bool> stop_{false};
+  // Who goes to sleep says so before it looks for a last time, and who has something to say looks
+  // for sleepers after that: so no call is missed.
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  // Changed under mutex_. Who spins reads the atomic ones without it.
-  Job* job_ = nullptr;
-  std::atomic<uint64_t> generation_{0};
-  std::atomic<int> active_{0};
-  std::atomic<bool> stop_{false};
+  std::atomic<int> asleep_{0};           // workers
+  std::atomic<bool> is_waiting_{false};  // the caller, for active workers
   std::vector<std::thread> threads_;
 };
 
