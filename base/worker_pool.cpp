@@ -92,12 +92,15 @@ void WorkerPool::worker_main() {
   }
 }
 
+// Wakes no more than there is work for beside those that are awake.
 void WorkerPool::call(Job& job) {
   job_ = &job;
   ++generation_;
-  if (asleep_ == 0) return;
+  const int64_t asleep = asleep_, awake = static_cast<int64_t>(threads_.size()) - asleep;
+  const int64_t missing = std::min(job.chunks - 1 - awake, asleep);
+  if (missing <= 0) return;
   std::lock_guard lock(mutex_);  // no worker is between its last look and its sleep
-  wake_.notify_all();
+  for (int64_t i = 0; i < missing; ++i) wake_.notify_one();
 }
 
 void WorkerPool::wait_for_workers() {
