@@ -65,13 +65,13 @@ struct WeighedGroup {
 // model has weighed. Of a group that is weighed several times, each time is an element.
 std::vector<WeighedGroup> weigh_groups(const Code& code, const DimSizes& sizes);
 
-// Times of a group in microseconds, on one thread of a context of their own: as single instructions
-// and as a kernel. Inputs are random numbers, and zeros where they are integers. Each is the median
-// of several rounds, which alternate. Throws Error for a group whose program needs a size that its
-// inputs do not have.
+// What a group takes as single instructions and as a kernel, in microseconds.
 struct GroupTimes {
   double apart = 0, as_kernel = 0;
 };
+// Measures a group on one thread of a context of its own. Inputs are random numbers, and zeros
+// where they are integers. Each time is the median of several rounds, which alternate. Throws Error
+// for a group whose program needs a size that its inputs do not have.
 GroupTimes measure_group(const WeighedGroup& group);
 
 }  // namespace gradus
