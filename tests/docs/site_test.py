@@ -91,8 +91,20 @@ def check_python(site):
         assert "gradus.State" in found and "gradus.parse" in found, found
 
 
+def check_picture():
+    """The picture of README.md is what the tool draws of its program."""
+    program = re.search(r"^```ir swing.ir\n(.*?)^```$", (SOURCE / "README.md").read_text(), re.M | re.S)
+    pathlib.Path("swing.ir").write_text(program[1])
+    subprocess.run([GRADUS, "grad", "swing.ir", "--order", "1", "-o", "swing.ir"], check=True)
+    subprocess.run([GRADUS, "view", "swing.ir", "-o", "swing.svg"], check=True)
+    drawn = pathlib.Path("swing.svg")
+    assert drawn.read_text() == (SOURCE / "docs/swing.svg").read_text(), \
+        f"the drawing has changed; if rightly: cp {drawn.resolve()} docs/"
+
+
 def main():
     check_links_are_noticed()
+    check_picture()
     stubs = os.environ.get("GRADUS_STUBS")
     subprocess.run([sys.executable, SOURCE / "docs/site/build.py", "--gradus", GRADUS, "--out", "out",
                     *(["--stubs", stubs] if stubs else [])],
