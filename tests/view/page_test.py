@@ -256,6 +256,40 @@ def check_hostile(browser):
     assert page.one("h1").text.startswith("</script><script>")
 
 
+def large_program(steps):
+    """Three nodes a step, all of which read one weight, and a loop every hundred steps."""
+    lines, last = [], "x"
+    for i in range(steps):
+        lines += [f"%a{i} = matmul(%{last}, %w)", f"%b{i} = tanh(%a{i})", f"%c{i} = add(%b{i}, %{last})"]
+        last = f"c{i}"
+        if i % 100 == 50:
+            lines.append(f"%l{i}, %p{i} = scan(%{last}, %w) {{body = graph loop{i} "
+                         "(%h: f64[N, 8], %w: f64[8, 8]) { %m = matmul(%h, %w) %n = tanh(%m) "
+                         "%s = sum(%n) return %n, %s }, carries = 1, length = 5}")
+            last = f"l{i}"
+    return ("graph large { stage 0 (%x: f64[N, 8], %w: f64[8, 8]) {\n" + "\n".join(lines)
+            + f"\nreturn %{last} }} }}")
+
+
+def check_large(browser):
+    """5,000 nodes: what a value with many readers takes is its longest way, not the sum of all."""
+    pathlib.Path("large.ir").write_text(large_program(1660))
+    gradus("view", "large.ir", "-o", "large.html")
+    assert pathlib.Path("large.html").stat().st_size < 10e6
+    page = Page(browser, "large.html")
+    assert page.run("model.items.length") > 5000
+    last = item_titled(page, "matmul", "%a1659")
+    page.run("select(Number(arguments[0].slice(1)), true)", last)
+    assert on_screen(page, last)
+    # The whole way from the weight to its last reader is marked.
+    assert len(page.all(".link.definition")) > 1660
+    page.keys("/", "%l1650", Keys.ENTER)
+    loop = page.one(".selected").get_attribute("id")
+    page.one("aside .bodies").click()
+    assert page.one("aside .bodies").text == "Fold graph loop1650", page.one("aside .bodies").text
+    assert on_screen(page, loop)
+
+
 def main():
     if platform.machine() == "x86_64":  # of 512 bits the cost model makes other kernels
         os.environ["GRADUS_ISA"] = "x86-64-v3"
@@ -275,6 +309,7 @@ def main():
         check_moving(page)
         check_stages(browser)
         check_loops(browser)
+        check_large(browser)
         check_hostile(browser)
         faults = [e for e in browser.get_log("browser") if e["level"] == "SEVERE"]
         assert not faults, faults

@@ -93,6 +93,18 @@ std::vector<uint32_t> make_blocks(Picture& p, uint32_t column) {
   return blocks;
 }
 
+// Links of an item along the trunk, each after the one that goes less far: the drawing of a value
+// with many readers grows with the longest link, not with the sum of all.
+void chain_links(Picture& p, std::vector<uint32_t> links) {
+  std::erase_if(links, [&](uint32_t l) { return !p.links[l].bends; });
+  std::ranges::stable_sort(links, {}, [&](uint32_t l) {
+    return std::pair(p.links[l].from, p.links[l].bends);
+  });
+  for (size_t k = 1; k < links.size(); ++k)
+    if (p.links[links[k]].from == p.links[links[k - 1]].from)
+      p.links[links[k]].after = links[k - 1];
+}
+
 void arrange_stage(Picture& p, uint32_t column,
                    const std::vector<std::vector<uint32_t>>& links_of_column) {
   std::vector<uint32_t> blocks = make_blocks(p, column);
@@ -138,13 +150,20 @@ void arrange_stage(Picture& p, uint32_t column,
     Block& block = p.blocks[b];
     block.y = c.tops[block.layer] + (c.heights[block.layer] - block.height) / 2;
   }
-  for (size_t e = 0; e < outer.links.size(); ++e)
-    p.links[outer.links[e]].bends = std::move(layering->bends[e]);
+  for (size_t e = 0; e < outer.links.size(); ++e) {
+    auto [from, to] = outer.graph.edges[e];
+    if (!layering->straight[e])
+      p.links[outer.links[e]].bends = layering->layer[to] - layering->layer[from] - 1;
+  }
+  chain_links(p, outer.links);
   c.width = std::max(layering->width, text_width(c.title + "  " + c.subtitle) * 1.2);
   const double shift = (c.width - layering->width) / 2;
-  for (uint32_t b : blocks) p.blocks[b].centre += shift;
-  for (uint32_t l : outer.links)
-    for (double& x : p.links[l].bends) x += shift;
+  for (uint32_t i = 0; i < blocks.size(); ++i) {
+    Block& block = p.blocks[blocks[i]];
+    block.centre += shift;
+    block.trunk = std::move(layering->trunks[i]);
+    for (double& x : block.trunk) x += shift;
+  }
   p.height = std::max(p.height, y);
 }
 

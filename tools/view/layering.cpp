@@ -82,8 +82,9 @@ uint32_t longest_way(const std::vector<uint32_t>& reach) {
   return UINT32_MAX;
 }
 
-// Fills `ways` with the points of each edge.
-Proper make_proper(const LayeredGraph& graph, const std::vector<uint32_t>& layer, Lists& ways) {
+// Fills `trunk` with the points of each node's edges.
+Proper make_proper(const LayeredGraph& graph, const std::vector<uint32_t>& layer, Lists& trunk,
+                   std::vector<bool>& straight) {
   Proper p;
   p.boxes = static_cast<uint32_t>(graph.widths.size());
   p.width = graph.widths;
@@ -94,20 +95,20 @@ Proper make_proper(const LayeredGraph& graph, const std::vector<uint32_t>& layer
   for (auto [from, to] : graph.edges)
     reach[from] = std::max(reach[from], layer[to] - layer[from] - 1);
   const uint32_t longest = longest_way(reach);
-  Lists trunk(p.boxes);
-  ways.resize(graph.edges.size());
+  trunk.resize(p.boxes);
+  straight.assign(graph.edges.size(), false);
   for (size_t e = 0; e < graph.edges.size(); ++e) {
     auto [from, to] = graph.edges[e];
     const uint32_t between = layer[to] - layer[from] - 1;
-    if (between >= longest) continue;
+    straight[e] = between >= longest;
+    if (straight[e]) continue;
     while (trunk[from].size() < between) {
       uint32_t last = trunk[from].empty() ? from : trunk[from].back();
       uint32_t point = p.add_point(p.layer[last] + 1);
       p.connect(last, point);
       trunk[from].push_back(point);
     }
-    ways[e].assign(trunk[from].begin(), trunk[from].begin() + between);
-    p.connect(between ? ways[e].back() : from, to);
+    p.connect(between ? trunk[from][between - 1] : from, to);
   }
   const uint32_t layers =
       p.layer.empty() ? 0 : *std::max_element(p.layer.begin(), p.layer.end()) + 1;
@@ -239,11 +240,11 @@ void find_places(Proper& p) {
 std::optional<Layering> find_layers(const LayeredGraph& graph) {
   auto layer = longest_paths(graph);
   if (!layer) return std::nullopt;
-  Lists ways;
-  Proper p = make_proper(graph, *layer, ways);
+  Layering result;
+  Lists trunk;
+  Proper p = make_proper(graph, *layer, trunk, result.straight);
   find_order(p);
   find_places(p);
-  Layering result;
   result.layers = static_cast<uint32_t>(p.order.size());
   result.layer = std::move(*layer);
   double left = 0, right = 0;
@@ -254,9 +255,9 @@ std::optional<Layering> find_layers(const LayeredGraph& graph) {
   for (double& x : p.x) x -= left;
   result.width = right - left;
   result.centre.assign(p.x.begin(), p.x.begin() + p.boxes);
-  result.bends.resize(ways.size());
-  for (size_t e = 0; e < ways.size(); ++e)
-    for (uint32_t point : ways[e]) result.bends[e].push_back(p.x[point]);
+  result.trunks.resize(trunk.size());
+  for (size_t v = 0; v < trunk.size(); ++v)
+    for (uint32_t point : trunk[v]) result.trunks[v].push_back(p.x[point]);
   return result;
 }
 

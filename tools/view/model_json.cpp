@@ -47,19 +47,24 @@ std::string model_json(const Picture& p) {
                                 {"body", c.is_body},
                                 {"w", rounded(c.width)},
                                 {"layers", c.tops.size()}});
-  for (const Block& b : p.blocks)
+  for (const Block& b : p.blocks) {
+    Json trunk = Json::array();
+    for (double x : b.trunk) trunk.push_back(rounded(x));
     model["blocks"].push_back({{"c", b.column},
                                {"l", b.layer},
                                {"x", rounded(b.centre)},
                                {"w", rounded(b.width)},
                                {"h", b.height},
-                               {"g", number_or_null(b.group)}});
+                               {"g", number_or_null(b.group)},
+                               {"k", std::move(trunk)}});
+  }
   for (const Group& g : p.groups) model["groups"].push_back({{"b", g.block}, {"n", g.nest}});
   for (const Item& item : p.items) model["items"].push_back(item_json(item));
   for (const Link& l : p.links) {
-    Json bends = Json::array();
-    for (double x : l.bends) bends.push_back(rounded(x));
-    model["links"].push_back({{"f", l.from}, {"t", l.to}, {"b", std::move(bends)}});
+    Json link = {{"f", l.from}, {"t", l.to}};
+    if (l.bends) link["b"] = l.bends;
+    if (l.after != nothing) link["a"] = l.after;
+    model["links"].push_back(std::move(link));
   }
   // No text of the program may end the script that this stands in.
   std::string text = model.dump(-1, ' ', false, Json::error_handler_t::replace), safe;

@@ -82,7 +82,11 @@ function pathOf(link) {
   }
   if (from.b === to.b && from.g !== null && folded.group.has(from.g)) return '';
   const column = model.columns[from.c];
-  let x = a.x + a.w / 2, y = a.y + a.h;
+  // The link before it has drawn the first part of the way.
+  const block = model.blocks[from.b], drawn = link.a === undefined ? 0 : model.links[link.a].b;
+  const enter = (k) => column.at + block.k[k], layer = (k) => block.l + 1 + k;
+  const leave = (k) => column.tops[layer(k)] + column.heights[layer(k)];
+  let x = drawn ? enter(drawn - 1) : a.x + a.w / 2, y = drawn ? leave(drawn - 1) : a.y + a.h;
   let d = `M${x} ${y}`;
   const curve = (u, v) => {
     const m = (y + v) / 2;
@@ -90,12 +94,11 @@ function pathOf(link) {
     x = u;
     y = v;
   };
-  link.b.forEach((bend, k) => {
-    const layer = model.blocks[from.b].l + 1 + k;
-    curve(column.at + bend, column.tops[layer]);
-    y += column.heights[layer];
+  for (let k = drawn; k < (link.b || 0); ++k) {
+    curve(enter(k), column.tops[layer(k)]);
+    y = leave(k);
     d += `V${y}`;
-  });
+  }
   curve(b.x + b.w / 2, b.y);
   return d;
 }
@@ -247,7 +250,9 @@ function select(i, jump) {
   element('i', i).classList.add('selected');
   const definitions = linksOf[i].above.map((l) => model.links[l].f);
   const uses = linksOf[i].below.map((l) => model.links[l].t);
-  for (const l of linksOf[i].above) element('l', l).classList.add('definition');
+  for (const l of linksOf[i].above)
+    for (let k = l; k !== undefined; k = model.links[k].a)
+      element('l', k).classList.add('definition');
   for (const l of linksOf[i].below) element('l', l).classList.add('use');
   for (const k of definitions) element('i', k).classList.add('definition');
   for (const k of uses) element('i', k).classList.add('use');

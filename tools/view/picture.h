@@ -30,7 +30,9 @@ struct Item {
 // From what makes a value to what reads it.
 struct Link {
   uint32_t from = 0, to = 0;  // items
-  std::vector<double> bends;  // where it passes the layers between, from the column's left
+  // Placed: how many layers it passes along its block's trunk. Of these, the link `after` (of the
+  // same item) has drawn the first ones.
+  uint32_t bends = 0, after = nothing;
 };
 
 // Instructions that run as one kernel.
@@ -45,7 +47,8 @@ struct Group {
 struct Block {
   uint32_t column = 0, layer = 0, group = nothing;
   std::vector<uint32_t> items;
-  double centre = 0;  // from the column's left
+  double centre = 0;          // from the column's left
+  std::vector<double> trunk;  // where its links pass the layers below it, from the column's left
   double width = 0, height = 0;
   double y = 0;  // of its upper edge, as all is unfolded
 };

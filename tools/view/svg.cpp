@@ -72,14 +72,20 @@ std::string path_of(const Picture& p, const Link& link) {
                        a.y, middle, b.y, b.x, b.y);
   }
   a.x += from.width / 2, a.y += from.height, b.x += to.width / 2;
-  std::string d = fmt::format("M{:.1f} {:.1f}", a.x, a.y);
   const Column& column = p.columns[from.column];
-  for (size_t k = 0; k < link.bends.size(); ++k) {
-    const size_t layer = p.blocks[from.block].layer + 1 + k;
-    const Point enter{column.x + link.bends[k], column.tops[layer]};
-    const Point leave{enter.x, enter.y + column.heights[layer]};
-    d += upright(a, enter) + fmt::format("V{:.1f}", leave.y);
-    a = leave;
+  const Block& block = p.blocks[from.block];
+  auto bend = [&](uint32_t k) {
+    return Point{column.x + block.trunk[k], column.tops[block.layer + 1 + k]};
+  };
+  auto leave = [&](uint32_t k) {
+    return Point{bend(k).x, bend(k).y + column.heights[block.layer + 1 + k]};
+  };
+  const uint32_t drawn = link.after == nothing ? 0 : p.links[link.after].bends;
+  if (drawn) a = leave(drawn - 1);
+  std::string d = fmt::format("M{:.1f} {:.1f}", a.x, a.y);
+  for (uint32_t k = drawn; k < link.bends; ++k) {
+    d += upright(a, bend(k)) + fmt::format("V{:.1f}", leave(k).y);
+    a = leave(k);
   }
   return d + upright(a, b);
 }
