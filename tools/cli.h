@@ -77,6 +77,7 @@ struct ViewCommand {
   std::string device;                 // empty: as the program's types say
   InputOptions from;                  // sizes, and values that decide a model's structure
   bool written = false;               // the program as it is written, not as it runs
+  bool modules = false;               // as it is written, by modules
 };
 void view(const ViewCommand& command);
 

@@ -342,6 +342,9 @@ void add_view(CLI::App& app, Commands& c) {
   add_memory_budget(command, c.view.memory_budget);
   command.add_flag("--written", c.view.written,
                    "Draw the program as it is written, before compiling");
+  command.add_flag("--modules", c.view.modules,
+                   "Draw an imported model as it is written, each of its modules as a box that "
+                   "unfolds");
   add(command, "--device", c.view.device, "NAME",
       "cuda:0, also without a GPU: draw the kernels of this device");
   add(command, "--set", c.view.from.set, "DIM=N", "The size of a dimension, to plan kernels");

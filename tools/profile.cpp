@@ -121,7 +121,7 @@ std::string profile_report(const std::vector<TraceEvent>& events, const Code& co
     }
     // What a device has no code for goes by way of the host: nobody shall have to guess it.
     operators.add(e.host ? e.op + " (host)" : e.op, "", e.duration);
-    if (graph.source && e.where.known()) {
+    if (e.where.known()) {
       lines.add(std::to_string(e.where.line), printable(trimmed(graph.source->line(e.where)), 80),
                 e.duration);
     } else {
@@ -131,9 +131,7 @@ std::string profile_report(const std::vector<TraceEvent>& events, const Code& co
     }
   }
   return operators.print("profile by operator", all) +
-         lines.print(graph.source ? "profile by line of " + printable(graph.source->file)
-                                  : "profile by instruction",
-                     all) +
+         lines.print("profile by line of " + printable(graph.source->file), all) +
          (steps.empty() ? "" : steps_report(steps, all));
 }
 

@@ -17,8 +17,8 @@ struct StepTime {
   size_t calls = 0;
 };
 
-// Where the time of these events went: by operator, and by line of the program (by instruction
-// where it has no text). A kernel is one row that names what it computes, and its lines: nobody
+// Where the time of these events went: by operator, and by line of the program (of a model,
+// whose nodes are the lines). A kernel is one row that names what it computes, and its lines: nobody
 // knows how its time falls on them. Steps of loops have a table of their own: their time is a part
 // of their loop's.
 std::string profile_report(const std::vector<TraceEvent>& events, const Code& code,

@@ -1,4 +1,6 @@
 // gradus view
+#include <algorithm>
+
 #include "gradus/passes.h"
 #include "tools/cli.h"
 #include "tools/device.h"
@@ -16,10 +18,25 @@ void view(const ViewCommand& command) {
     throw UsageError("gradus view: a profile is of what runs; leave --written out");
   if (command.written && command.memory_budget)
     throw UsageError("gradus view: a memory budget changes what runs; leave --written out");
+  if (command.modules && !command.profile.empty())
+    throw UsageError("gradus view: a profile is of what runs; leave --modules out");
+  if (command.modules && command.memory_budget)
+    throw UsageError("gradus view: a memory budget changes what runs; leave --modules out");
   ImportedProgram loaded = load_program(command.program, command.from);
   const ir::Graph& program = loaded.module.program();
   gradus::view::Picture picture;
-  if (command.written) {
+  if (command.modules) {
+    if (!program.source || std::ranges::all_of(program.source->modules, &std::string::empty))
+      throw UsageError(
+          "gradus view --modules: {} names no modules; archives of torch.export and the ONNX models "
+          "of PyTorch do",
+          command.program);
+    ir::Graph outlined = program;
+    ir::outline_modules(outlined);
+    gradus::view::Overlay overlay;
+    for (const auto& weight : loaded.weights) overlay.weights.insert(weight.first);
+    picture = gradus::view::picture_of(outlined, overlay);
+  } else if (command.written) {
     picture = gradus::view::picture_of(program, {});
   } else {
     const DimSizes sizes = read_sizes(command.from.set, program);

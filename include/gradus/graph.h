@@ -59,10 +59,14 @@ struct Stage {
   std::vector<Result> results;
 };
 
-// The text from which a graph was parsed, for messages. The graphs of one file share it.
+// The text from which a graph was parsed, for messages. The graphs of one file share it. The text
+// of an imported model has a line for each node of the model.
 struct Source {
   std::string file;  // the name of the file; may be empty
   std::string text;
+  // Of a model, by line: the module that the node is part of, such as "encoder/layers.0/norm". Each
+  // component is the name of a module within the one before. Empty for a parsed text.
+  std::vector<std::string> modules;
   // The line of a location, without its end.
   std::string_view line(SourceLocation where) const;
 };

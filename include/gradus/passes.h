@@ -168,6 +168,12 @@ Graph select_results(const Graph& graph, const std::vector<std::string>& names);
 Graph rename(const Graph& graph, const std::vector<std::string>& inputs,
              const std::vector<std::string>& results);
 
+// Given   a graph that was imported from a model with modules (Source::modules)
+// Execute successive nodes of one module become the call of a graph, which has the module's name
+//         and calls the graphs of the modules within. Single nodes stay, as do nodes with sizes
+//         that the inputs of the graph would not determine
+void outline_modules(Graph& graph);
+
 // Weights that a program contains as constants.
 
 // Given   a verified program, such as a trace, with weights as constants

@@ -32,6 +32,47 @@ std::string place_of(const pb::NodeProto& node) {
   return fmt::format("a node without results ({})", op);
 }
 
+// Makes of a module's name that of one within it. A name grows to a line's length, no further: a
+// function's nodes are many for few bytes of a file.
+void enter_module(std::string& module, std::string_view part) {
+  constexpr size_t longest = 300;
+  if (part.empty() || module.size() + part.size() > longest) return;
+  if (!module.empty()) module += '/';
+  module += part;
+}
+
+// The module that a node is part of, as in ir::Source::modules, within the module around. The names
+// of PyTorch's first exporter are paths: "/encoder/layers.0/MatMul".
+std::string module_of(const pb::NodeProto& node, const std::string& around) {
+  std::string module = around;
+  auto enter = [&](std::string_view part) { enter_module(module, part); };
+  std::vector<std::string> scopes = scopes_of(node);
+  if (!scopes.empty()) {
+    scopes.pop_back();
+    std::string_view outer;
+    for (const std::string& scope : scopes) {
+      std::string_view own = scope;
+      if (!outer.empty() && own.starts_with(outer) && own.substr(outer.size()).starts_with('.'))
+        own.remove_prefix(outer.size() + 1);
+      if (!scope.empty()) outer = scope;
+      enter(own);
+    }
+    return module;
+  }
+  std::string_view name = node.name();
+  for (size_t slash; (slash = name.find('/')) != name.npos; name.remove_prefix(slash + 1))
+    enter(name.substr(0, slash));
+  return module;
+}
+
+std::string line_of(const pb::NodeProto& node, const std::string& around) {
+  std::string line = node.output_size() > 0 ? printable(node.output(0)) + " = " : "";
+  line += printable(node.op_type());
+  if (!node.name().empty()) line += "  # " + printable(node.name());
+  if (!around.empty()) line += " in " + printable(around);
+  return line;
+}
+
 // Gives a variable back what it was, also where an Error passes: importing may go on another way.
 template <class T>
 class Restored {
@@ -76,8 +117,13 @@ SmallVector<Value, 2> FoldingWorld::emit(const ops::Operator& op, ir::Attributes
 }
 
 Importer::Importer(const pb::ModelProto& model, const Folder& folder, const ImportOptions& options,
-                   bool fix_all)
-    : model_(model), program_(model, folder, options, fix_all), folding_(*context_) {}
+                   bool fix_all, const std::string& name)
+    : model_(model),
+      lines_(name),
+      program_(model, folder, options, fix_all),
+      folding_(*context_) {
+  program_.graph().source = lines_.source();
+}
 
 void Importer::check_versions() {
   for (const auto& o : model_.opset_import()) {
@@ -108,6 +154,7 @@ void Importer::run_nodes(const pb::GraphProto& graph, Scope& scope) {
 void Importer::run_node(const pb::NodeProto& node, Scope& scope) {
   const Restored around(scope_);
   scope_ = &scope;
+  program_.world().set_place(lines_.add(line_of(node, module_), module_of(node, module_)));
   try {
     count(1);
     std::vector<ItemPtr> inputs;
@@ -242,6 +289,8 @@ std::vector<ItemPtr> Importer::apply_function(const pb::FunctionProto& function,
       scope.items[function.input(i)] = inputs[static_cast<size_t>(i)];
   const Restored outside(opsets_);
   opsets_.clear();
+  const Restored module(module_);
+  enter_module(module_, node.name().empty() ? function.name() : node.name());
   for (const auto& o : function.opset_import())
     opsets_[domain_of(o.domain())] = static_cast<int>(o.version());
   const std::vector<pb::AttributeProto> defaults = default_attributes(function);
@@ -347,7 +396,7 @@ Import import_bytes(std::string_view bytes, const std::string& name, const std::
                     const ImportOptions& options) {
   auto model = read_model(bytes, name);
   Folder home{folder};
-  auto attempt = [&](bool fix_all) { return Importer(*model, home, options, fix_all).run(); };
+  auto attempt = [&](bool fix_all) { return Importer(*model, home, options, fix_all, name).run(); };
   try {
     try {
       return attempt(false);

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "io/node_lines.h"
 #include "io/onnx/program.h"
 #include "kernels/evaluate.h"
 
@@ -40,8 +41,9 @@ class FoldingWorld final : public ops::World {
 class Importer {
  public:
   // All are borrowed. `fix_all`: inputs that may decide structure are asked for at once.
+  // `name` is the model's, for messages.
   Importer(const ::onnx::ModelProto& model, const Folder& folder, const ImportOptions& options,
-           bool fix_all);
+           bool fix_all, const std::string& name);
   Import run();
 
   // For rules.
@@ -82,10 +84,12 @@ class Importer {
   const ::onnx::ModelProto& model_;
   std::shared_ptr<Context> context_ = Context::default_context();
   std::map<std::string, int> opsets_;  // by domain, of the graph or function at hand
+  NodeLines lines_;
   ImportedProgram program_;
   FoldingWorld folding_;
   const Scope* scope_ = nullptr;  // of the node at hand
   int depth_ = 0;
+  std::string module_;  // of the functions at hand, as in ir::Source::modules
   size_t applied_ = 0;  // nodes, those of unrolled loops and functions each time
 };
 

@@ -39,10 +39,31 @@ std::string later_text(const wire::Message& message, int number) {
   return all.empty() ? std::string() : std::move(all.back());
 }
 
+// The texts of a list in Python's notation: "['', 'encoder', 'linear']".
+std::vector<std::string> texts_in(std::string_view list) {
+  std::vector<std::string> out;
+  for (size_t at = list.find_first_of("'\""); at != list.npos;) {
+    const size_t end = list.find(list[at], at + 1);
+    if (end == list.npos) break;
+    out.emplace_back(list.substr(at + 1, end - at - 1));
+    at = list.find_first_of("'\"", end + 1);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string overload_of(const pb::NodeProto& node) { return later_text(node, 8); }
 std::string overload_of(const pb::FunctionProto& function) { return later_text(function, 13); }
+
+std::vector<std::string> scopes_of(const pb::NodeProto& node) {
+  for (const std::string& bytes : later_bytes(node, 9)) {
+    pb::StringStringEntryProto entry;
+    if (entry.ParseFromString(bytes) && entry.key() == "pkg.torch.onnx.name_scopes")
+      return texts_in(entry.value());
+  }
+  return {};
+}
 
 std::vector<pb::AttributeProto> default_attributes(const pb::FunctionProto& function) {
   std::vector<pb::AttributeProto> out;

@@ -103,6 +103,7 @@ ops::GraphName graph_of(Importer& importer, const Region& region,
   const ir::Graph& program = importer.program().graph();
   ir::Graph g;
   g.name = name.empty() ? "inner" : printable(name);
+  g.source = program.source;
   g.stages.resize(1);
   ir::Stage& stage = g.stages[0];
   std::unordered_map<ir::ValueId, ir::ValueId> to;

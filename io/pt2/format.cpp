@@ -18,7 +18,8 @@ pt2::ExportedProgram program_of(const pt2::Archive& archive) {
 
 ImportedProgram import_archive(const pt2::Archive& archive) try {
   const pt2::ExportedProgram program = program_of(archive);
-  return pt2::Importer(program, archive).run();
+  NodeLines lines(archive.name());
+  return pt2::Importer(program, archive, lines).run();
 } catch (const Error& e) {
   if (e.bare().starts_with(archive.name() + ": ")) throw;
   throw Error("{}: {}", archive.name(), e.bare());

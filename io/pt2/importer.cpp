@@ -51,15 +51,28 @@ std::string last_place(std::string_view trace) {
     std::string code(end == rest.npos ? std::string_view() : rest.substr(end + 1));
     code = code.substr(0, code.find('\n'));
     code.erase(0, code.find_first_not_of(' '));
-    place = fmt::format(", {}:{}{}{}", printable(file), number, code.empty() ? "" : ": ",
+    place = fmt::format("{}:{}{}{}", printable(file), number, code.empty() ? "" : ": ",
                         printable(code));
   }
   return place;
 }
 
+std::string operator_name(const Node& node) { return printable(short_name(node.target)); }
+
 std::string place_of(const Node& node) {
-  return fmt::format("node '{}' ({}){}", printable(node.name),
-                     printable(std::string(short_name(node.target))), last_place(node.trace));
+  const std::string place = last_place(node.trace);
+  return fmt::format("node '{}' ({}){}{}", printable(node.name), operator_name(node),
+                     place.empty() ? "" : ", ", place);
+}
+
+std::string line_of(const Node& node) {
+  std::string module = printable(node.module, 200);
+  std::ranges::replace(module, '/', '.');
+  std::string line = fmt::format("{} = {}", printable(node.name), operator_name(node));
+  if (!module.empty()) line += "  # " + module;
+  if (const std::string place = last_place(node.trace); !place.empty())
+    line += (module.empty() ? "  # " : ", ") + place;
+  return line;
 }
 
 // "add_.Tensor" as "add.Tensor"; empty for operators that do not write.
@@ -86,11 +99,14 @@ void for_each_name(const Argument& a, const std::function<void(const std::string
       if (name) f(*name);
 }
 
-Importer::Importer(const ExportedProgram& program, const Archive& archive)
+Importer::Importer(const ExportedProgram& program, const Archive& archive, NodeLines& lines)
     : program_(program),
       archive_(archive),
+      lines_(lines),
       graph_(one_stage()),
-      world_(graph_, 0, graph_.stages[0].nodes) {}
+      world_(graph_, 0, graph_.stages[0].nodes) {
+  graph_.source = lines.source();
+}
 
 TensorPtr Importer::find(const std::string& name) const {
   auto it = scope_->find(name);
@@ -196,6 +212,7 @@ void Importer::run_nodes(const Subgraph& graph, Scope& scope) {
   const Scope* around = std::exchange(scope_, &scope);
   for (const Node& node : graph.nodes) {
     ir::refuse_too_many_nodes(graph_.stages[0].nodes.size());
+    world_.set_place(lines_.add(line_of(node), node.module));
     run_node(node, scope);
   }
   subgraph_ = outer;

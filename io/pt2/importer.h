@@ -9,6 +9,7 @@
 
 #include "gradus/attributes.h"
 #include "gradus/import.h"
+#include "io/node_lines.h"
 #include "io/pt2/archive.h"
 #include "io/pt2/call.h"
 #include "ir/passes/graph_world.h"
@@ -23,8 +24,8 @@ void for_each_name(const Argument& a, const std::function<void(const std::string
 
 class Importer {
  public:
-  // Both are borrowed.
-  Importer(const ExportedProgram& program, const Archive& archive);
+  // All are borrowed. Each node of the program becomes a line of `lines`.
+  Importer(const ExportedProgram& program, const Archive& archive, NodeLines& lines);
   ImportedProgram run();
 
   // For rules and calls.
@@ -76,6 +77,7 @@ class Importer {
 
   const ExportedProgram& program_;
   const Archive& archive_;
+  NodeLines& lines_;
   ImportedProgram result_;
   ir::Graph graph_;
   ir::GraphWorld world_;

@@ -100,7 +100,7 @@ TensorNames tensors_at(const Node& node, size_t i) {
 
 // The region as a graph that a loop or branch runs.
 ops::GraphName Regions::graph_of(const Subgraph& region) const {
-  Importer inner(in_.program_, in_.archive_);
+  Importer inner(in_.program_, in_.archive_, in_.lines_);
   inner.note_reads(region);
   inner.subgraph_ = &region;
   inner.no_grad_ = in_.no_grad_;

@@ -215,6 +215,31 @@ Argument output(const Json& value, const SizesByName& names, int depth) {
   return argument(value, names, depth);
 }
 
+// Of "KEY,NAME,CLASS;KEY,NAME,CLASS": names are those from the outermost module, which has none, and
+// a key ends with "@1" where a module runs for the second time.
+std::string module_of(std::string_view stack) {
+  std::string module;
+  std::string_view outer;
+  while (!stack.empty()) {
+    const size_t end = std::min(stack.find(';'), stack.size());
+    const std::string_view entry = stack.substr(0, end);
+    stack.remove_prefix(std::min(end + 1, stack.size()));
+    const size_t comma = entry.find(',');
+    if (comma == entry.npos) continue;
+    const std::string_view key = entry.substr(0, comma);
+    const std::string_view name = entry.substr(comma + 1, entry.find(',', comma + 1) - comma - 1);
+    std::string_view own = name;
+    if (!outer.empty() && own.starts_with(outer) && own.substr(outer.size()).starts_with('.'))
+      own.remove_prefix(outer.size() + 1);
+    outer = name;
+    if (own.empty()) continue;
+    module += (module.empty() ? "" : "/") + std::string(own);
+    if (const size_t at = key.rfind('@'); at != key.npos && name.find('@') == name.npos)
+      module += key.substr(at);
+  }
+  return module;
+}
+
 Node node(const Json& value, const SizesByName& names, int depth) {
   Node n;
   n.target = text(value, "target");
@@ -224,8 +249,11 @@ Node node(const Json& value, const SizesByName& names, int depth) {
     for (const Json& i : list(value, "inputs"))
       n.inputs.push_back({text(i, "name"), argument(need(i, "arg"), names, depth)});
     for (const Json& o : list(value, "outputs")) n.outputs.push_back(output(o, names, depth));
-    if (const Json* metadata = find(value, "metadata"))
+    if (const Json* metadata = find(value, "metadata")) {
       if (const Json* trace = find(*metadata, "stack_trace")) n.trace = text_of(*trace);
+      if (const Json* stack = find(*metadata, "nn_module_stack"))
+        n.module = module_of(text_of(*stack));
+    }
   } catch (const Error& e) {
     throw Error("node '{}': {}", printable(place), e.bare());
   }

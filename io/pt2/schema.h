@@ -58,7 +58,8 @@ struct NamedArgument {
 struct Node {
   std::string target;  // "torch.ops.aten.add.Tensor"
   std::string name;
-  std::string trace;  // lines of the model's source, where the archive kept them
+  std::string trace;   // lines of the model's source, where the archive kept them
+  std::string module;  // as in ir::Source::modules
   std::vector<NamedArgument> inputs;
   std::vector<Argument> outputs;
 };

@@ -97,13 +97,13 @@ fi
 # A picture has the loop's time once.
 runs 0 view loop.ir --profile loop.json -o loop.svg
 
-# Without a text there are instructions.
+# The lines of a model are its nodes.
 base64 -d >m.onnx <<'END_MODEL'
 CAg6egoSCgF4CgF3CgFiEgFoIgRHZW1tCgwKAWgSAXkiBFRhbmgSBXNjYWxlKhsIAggCEAEiEAAAgD8AAABAAABAQAAA
 gL9CAXcqEQgCEAEiCAAAAD8AAAAAQgFiWhQKAXgSDwoNCAESCQoDEgFOCgIIAmIJCgF5EgQKAggBQgIQEQ==
 END_MODEL
 runs 0 run m.onnx --random 1 --set N=3 --profile m.json
-says out 'profile by instruction' '%y = tanh(%h)'
+says out 'profile by line of m.onnx' 'h = Gemm' 'y = Tanh'
 
 # Long work shows a bar on a terminal. (In a pipe there is none: `runs` holds that everywhere.)
 if command -v script >/dev/null; then

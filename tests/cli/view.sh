@@ -34,6 +34,15 @@ says written.svg '>softmax<'
 runs 0 view swing.ir -o runs.svg
 ! grep -q '>softmax<' runs.svg || fail 'what runs has a softmax'
 
+# Modules of a model are boxes that unfold, whose weights are drawn within them.
+resnet=$GRADUS_SOURCE_DIR/tests/pt2/data/resnet_eval.pt2
+runs 0 view "$resnet" --modules -o modules.html
+says modules.html '>layer1<' 'graph layer1.0' 'run by layer1.0' 'module' 'class="item instruction opens"'
+[ "$(grep -c 'class="item input".*>%layer1.0.conv1.weight<' modules.html)" -le 1 ] ||
+  fail 'a weight is drawn in each graph around the module that reads it'
+refuses 2 'names no modules' view swing.ir --modules
+refuses 2 'leave --modules out' view "$resnet" --modules --profile plain.json
+
 # A kernel that reads a view of what it makes.
 cat >rows.ir <<'EOF'
 graph rows {

@@ -1,4 +1,6 @@
 // What importing makes of models as a whole: weights, folding, sizes with names, subgraphs.
+#include <google/protobuf/unknown_field_set.h>
+
 #include "tests/onnx/support.h"
 
 namespace gradus::test {
@@ -25,6 +27,33 @@ TEST(OnnxImport, WeightsAreInputsAfterTheModelsOwn) {
   expect_near(run(model, {{"x", floats({1, 2}, {1, -1})}, {"b", floats({3}, {0, 0, 0})}})["y"],
               {-3, -3, -3});
   expect_gradients(model, {{"x", floats({2, 2}, {1, -1, 0.3, 0.7})}});
+}
+
+// A node's module: by its name, as PyTorch's first exporter writes it, or by the scopes of the later
+// one; of a function's nodes within the module of its call.
+TEST(OnnxImport, NodesNameTheirModules) {
+  Model m;
+  m.input("x", f32, {2});
+  auto add = [&](const char* op, const char* in, const char* out, const char* name) {
+    m.node(op, {in}, {out});
+    pb::NodeProto* node = m.graph().mutable_node(m.graph().node_size() - 1);
+    node->set_name(name);
+    return node;
+  };
+  add("Tanh", "x", "a", "/encoder/layers.0/Tanh");
+  pb::StringStringEntryProto scopes;
+  scopes.set_key("pkg.torch.onnx.name_scopes");
+  scopes.set_value("['', 'encoder', 'encoder.layers.1', 'node_Exp']");
+  pb::NodeProto* exp = add("Exp", "a", "b", "node_Exp");
+  exp->GetReflection()->MutableUnknownFields(exp)->AddLengthDelimited(9,
+                                                                     scopes.SerializeAsString());
+  add("Neg", "b", "c", "last");
+  m.output("c");
+  const ir::Graph g = m.import().program;
+  ASSERT_TRUE(g.source);
+  EXPECT_EQ(g.source->modules,
+            (std::vector<std::string>{"encoder/layers.0", "encoder/layers.1", ""}));
+  EXPECT_EQ(g.source->line(g.stages[0].nodes[1].where), "b = Exp  # node_Exp");
 }
 
 TEST(OnnxImport, ADefaultThatIsAlsoAnInputIsAWeight) {

@@ -1,6 +1,12 @@
 // Exported PyTorch programs: results and derivatives are eager PyTorch's, interpreted and fused.
 // SPEC T1, T2, T3
+#include <map>
+#include <set>
+
 #include <gtest/gtest.h>
+
+#include "gradus/passes.h"
+#include "gradus/text.h"
 
 #include "tests/corpus/fused.h"
 #include "tests/pt2/fixture.h"
@@ -40,6 +46,25 @@ TEST_P(Archives, AgreeWithPyTorch) {
   if (!fixture.has_other_sizes()) return;
   check(fixture, "alt.", false);
   if (fixture.is_energy()) check(fixture, "alt.", true);
+}
+
+// Each module as a graph that is called: the same program, once calls are inlined.
+TEST_P(Archives, ModulesAreGraphs) {
+  if (refused.contains(GetParam())) return;
+  const ir::Graph program = import_program(archive_path(GetParam())).module.program();
+  ir::Graph outlined = program;
+  ir::outline_modules(outlined);
+  ir::verify(outlined);
+  auto operators = [](const ir::Graph& graph) {
+    std::multiset<std::string_view> names;
+    for (const ir::Node& node : graph.stages[0].nodes) names.insert(node.op->name);
+    return names;
+  };
+  EXPECT_EQ(operators(ir::lower(outlined)), operators(ir::lower(program)));
+  if (GetParam() == "resnet_eval") {
+    EXPECT_LT(outlined.stages[0].nodes.size(), 15u) << ir::print(outlined);
+    EXPECT_NE(ir::print(outlined).find("graph layer1.0"), std::string::npos);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Pt2, Archives, testing::ValuesIn(archive_names()),

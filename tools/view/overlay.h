@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,13 +20,14 @@ struct Kernel {
   std::string nest;             // what it computes, see work/nest.h; empty: not known
 };
 
-// All of the lowered graph, `Code::graph()`.
+// All but `weights` of the lowered graph, `Code::graph()`.
 struct Overlay {
   std::vector<std::vector<Kernel>> kernels;       // by stage
   std::vector<std::map<uint32_t, double>> times;  // by stage and node, in microseconds
   std::map<ir::ValueId, ir::ValueId> memory_of;   // of a view: whose memory it is
   DimSizes sizes;                                 // that plans were made for
   std::vector<std::string> notes;
+  std::set<std::string, std::less<>> weights;  // inputs that are drawn where no call reads them
 };
 
 // Plans every stage for these sizes, others being `size_of_names`, without running or compiling

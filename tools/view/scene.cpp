@@ -43,6 +43,8 @@ std::string time_text(double us) {
   return us < 1000 ? fmt::format("{:.3g} us", us) : fmt::format("{:.3g} ms", us / 1000);
 }
 
+bool is_call(const ir::Node& node) { return node.op->traits.structural && node.op->graphs; }
+
 // A graph that others run, and the items that do. Each is drawn once.
 struct Body {
   std::shared_ptr<const ir::Graph> graph;
@@ -81,6 +83,7 @@ class Scene {
   void find_heat();
   void add_groups(size_t stage);
   void take_in_views(size_t stage);
+  std::set<ir::ValueId> weights_of_calls(size_t stage) const;
   void add_inputs(size_t stage);
   void add_node(size_t stage, uint32_t n);
   void add_results(size_t stage);
@@ -187,8 +190,23 @@ void Scene::take_in_views(size_t stage) {
   }
 }
 
+// Weights that calls alone read are drawn in the graphs that are called.
+std::set<ir::ValueId> Scene::weights_of_calls(size_t stage) const {
+  std::set<ir::ValueId> found;
+  if (overlay_.weights.empty() || graph_.stages.size() > 1) return found;
+  for (ir::ValueId v : graph_.stages[stage].inputs)
+    if (overlay_.weights.contains(graph_[v].name)) found.insert(v);
+  for (const ir::Node& node : graph_.stages[stage].nodes)
+    if (!is_call(node))
+      for (const ir::Operand& o : node.operands) found.erase(value_in(o));
+  for (const ir::Result& r : graph_.stages[stage].results) found.erase(r.value);
+  return found;
+}
+
 void Scene::add_inputs(size_t stage) {
+  const std::set<ir::ValueId> elsewhere = weights_of_calls(stage);
   for (ir::ValueId v : graph_.stages[stage].inputs) {
+    if (elsewhere.contains(v)) continue;
     Item item;
     item.kind = Item::Kind::input;
     item.column = column_of(stage);
@@ -209,6 +227,9 @@ void Scene::add_node(size_t stage, uint32_t n) {
   item.column = column_of(stage);
   if (auto group = group_of_.find(n); group != group_of_.end()) item.group = group->second;
   item.title = std::string(node.op->name);
+  // What is called says more than that it is.
+  if (is_call(node))
+    item.title = shortened(node.op->graphs(node.attributes)[0]->name, longest_title);
   std::string memory;
   for (ir::ValueId v : node.results) {
     item.subtitle += (item.subtitle.empty() ? "" : ", ") + described(v);
@@ -224,6 +245,9 @@ void Scene::add_node(size_t stage, uint32_t n) {
     item.details.emplace_back(
         "place", fmt::format("{}:{}:{}", graph_.source->file, node.where.line, node.where.column));
     item.details.emplace_back("line", std::string(trimmed(graph_.source->line(node.where))));
+    const auto& modules = graph_.source->modules;
+    if (node.where.line <= modules.size() && !modules[node.where.line - 1].empty())
+      item.details.emplace_back("module", printable(modules[node.where.line - 1], 400));
   }
   item.details.push_back(place(stage));
   if (item.group != nothing)
@@ -327,7 +351,8 @@ void Scene::add_bodies(const ir::Node& node, uint32_t item) {
 void Scene::connect() {
   std::set<std::pair<uint32_t, uint32_t>> seen;
   for (auto [v, reader] : readers_)
-    if (uint32_t maker = made_by_[index_of(v)]; seen.emplace(maker, reader).second)
+    if (uint32_t maker = made_by_[index_of(v)];
+        maker != nothing && seen.emplace(maker, reader).second)
       picture_.links.push_back({maker, reader, {}});
   readers_.clear();
 }
@@ -365,7 +390,8 @@ std::vector<uint32_t> Scene::draw_body() {
   for (uint32_t n = 0; n < nodes; ++n) add_node(0, n);
   add_results(0);
   std::vector<uint32_t> inputs;
-  for (ir::ValueId v : graph_.stages[0].inputs) inputs.push_back(made_by_[index_of(v)]);
+  for (ir::ValueId v : graph_.stages[0].inputs)
+    if (made_by_[index_of(v)] != nothing) inputs.push_back(made_by_[index_of(v)]);
   connect();
   return inputs;
 }
@@ -391,7 +417,8 @@ Picture picture_of(const ir::Graph& graph, const Overlay& overlay) {
   picture.notes = overlay.notes;
   Bodies bodies;
   Scene(graph, overlay, picture, bodies).draw_stages();
-  const Overlay unknown;  // nothing is planned or timed of what runs within
+  Overlay unknown;  // nothing is planned or timed of what runs within
+  unknown.weights = overlay.weights;
   std::vector<std::vector<uint32_t>> inputs;
   const auto first = static_cast<uint32_t>(picture.columns.size());
   for (size_t b = 0; b < bodies.size(); ++b) {  // which grow
