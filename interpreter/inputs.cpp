@@ -244,7 +244,11 @@ std::vector<Tensor> find_inputs(const State& state, const InputSources& sources)
       for (std::string open; sources.guess && !(open = sizes.unknown_symbol(d)).empty();)
         sizes.add(open, sources.guess(open));
     const std::string& name = state.input_name(i);
-    inputs[i] = sources.fill(name, type.dtype, shape_of(type, name, sizes));
+    try {
+      inputs[i] = sources.fill(name, type.dtype, shape_of(type, name, sizes));
+    } catch (const ResourceError& e) {
+      throw ResourceError("input '{}' of stage {}: {}", name, state.next_stage(), e.message());
+    }
   }
   return inputs;
 }

@@ -130,6 +130,9 @@ def faults_of(text):
 
 def pages():
     if len(sys.argv) > 1:
+        for name in sys.argv[1:]:
+            if not pathlib.Path(name).is_file():
+                sys.exit(f"error: {name}: there is no such page")
         return [pathlib.Path(name).resolve() for name in sys.argv[1:]]
     every = [ROOT / "README.md", ROOT / "HACKING.md", *sorted((ROOT / "docs").glob("*.md"))]
     return [page for page in every if str(page.relative_to(ROOT)) not in SKIPPED]

@@ -20,8 +20,8 @@ std::string line_of(const PotentialCheck& c) {
 void check_potential(const CheckPotentialCommand& command) {
   if (command.cutoff && !(*command.cutoff > 0 && std::isfinite(*command.cutoff)))
     throw UsageError("--cutoff: expected a length greater than 0, found {}", *command.cutoff);
-  if (command.spacing < 0 || !std::isfinite(command.spacing))
-    throw UsageError("--spacing: expected a length greater than 0, found {}", command.spacing);
+  if (command.spacing && !(*command.spacing > 0 && std::isfinite(*command.spacing)))
+    throw UsageError("--spacing: expected a length greater than 0, found {}", *command.spacing);
   PotentialOptions options;
   options.cutoff = command.cutoff;
   options.species = command.species;
@@ -32,7 +32,7 @@ void check_potential(const CheckPotentialCommand& command) {
   std::vector<std::string> off;
   size_t all = 0;
   for (const PotentialCheck& c :
-       gradus::check_potential(potential, {.seed = command.seed, .spacing = command.spacing})) {
+       gradus::check_potential(potential, {.seed = command.seed, .spacing = command.spacing.value_or(0)})) {
     text += line_of(c);
     if (c.needed && !c.passed()) off.push_back(c.name);
     ++all;

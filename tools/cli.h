@@ -111,7 +111,7 @@ struct CheckPotentialCommand {
   std::string program, weights;  // no weights: the program has none, or brings its own
   std::optional<double> cutoff;  // absent: as the weights say
   std::vector<std::string> species;
-  double spacing = 0;  // 0: by the cutoff
+  std::optional<double> spacing;  // absent: by the cutoff
   uint64_t seed = 0;
 };
 // Throws Error, after the report, if a check failed.

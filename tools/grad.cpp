@@ -29,7 +29,8 @@ ir::Dim size_of_batch(const std::string& text, const ir::Graph& program) {
   if (auto n = whole_number<int64_t>(text); n && *n >= 0) return *n;
   bool name = !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0]));
   for (char c : text) name = name && (std::isalnum(static_cast<unsigned char>(c)) || c == '_');
-  if (!name) throw UsageError("--batch wants a number or a name, not '{}'", text);
+  if (!name)
+    throw UsageError("--batch: expected a whole number of 0 or more, or a name, found '{}'", text);
   if (std::ranges::binary_search(program.dimension_names(), text) ||
       std::ranges::count(program.ranges, text, &ir::SizeRange::name) > 0)
     throw Error("--batch {0}: the program has a size '{0}' already; give another name", text);
@@ -39,7 +40,8 @@ ir::Dim size_of_batch(const std::string& text, const ir::Graph& program) {
 // The inputs that are other ones at each point: those of --wrt, and their tangents.
 std::vector<std::string> inputs_of_points(const ir::Graph& program,
                                           const std::vector<std::string>& wrt) {
-  if (wrt.empty()) throw UsageError("--batch wants --wrt, the inputs that differ between points");
+  if (wrt.empty())
+    throw UsageError("--batch needs --wrt, the inputs that differ between points");
   std::vector<std::string> names = wrt;
   for (const std::string& x : wrt)
     for (ir::ValueId v : program.stages[0].inputs)

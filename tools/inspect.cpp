@@ -61,7 +61,11 @@ void disasm(const DisasmCommand& command) {
   bind_ranks(*context, graph, nullptr);
   if (number) plan_for_device(*context, cuda_device(*number));
   std::string planned;
-  if (!command.set.empty() || first || peaks || (!opaque && code->dimensions().empty())) {
+  if (opaque && !number && (!command.set.empty() || first || peaks)) {
+    planned =
+        "memory: what the stages take is known when the program runs: functions and counts decide "
+        "about sizes\n";
+  } else if (!opaque && (!command.set.empty() || first || peaks || code->dimensions().empty())) {
     State state(code, context, {.fusion = first || number ? FusionMode::first : FusionMode::off});
     planned = describe_memory(state.prepare(sizes));
     if (peaks) planned += describe_peaks(state);

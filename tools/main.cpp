@@ -12,6 +12,7 @@
 #include "gradus/import.h"
 #include "gradus/messages.h"
 #include "gradus/onnx.h"
+#include "gradus/passes.h"
 #include "gradus/plugin.h"
 #include "tools/cli.h"
 #include "tools/functions.h"
@@ -41,7 +42,12 @@ struct Commands {
 // What is not one is refused here: converting saturates without a word.
 std::string check_whole(const std::string& text) {
   if (whole_number<uint64_t>(text)) return "";
-  return fmt::format("expected a whole number below 2^64, found {}", printable(text));
+  return fmt::format("expected a whole number from 0 to 2^64 - 1, found '{}'", printable(text));
+}
+
+// An empty word is a shell variable without a value, not an option that was left out.
+std::string check_given(const std::string& value) {
+  return value.empty() ? "its value is empty" : "";
 }
 
 std::string check_named(const std::string& path) {
@@ -52,13 +58,12 @@ std::string check_named(const std::string& path) {
 // range goes.
 CLI::Validator whole(int64_t least, int64_t most = INT_MAX) {
   const bool open = most == INT_MAX;
-  const std::string range =
-      open ? fmt::format("of {} or more", least) : fmt::format("from {} to {}", least, most);
+  const std::string range = fmt::format("from {} to {}", least, most);
   return CLI::Validator(
       [=](std::string& text) -> std::string {
         const auto number = whole_number<int64_t>(text);
         if (number && *number >= least && *number <= most) return "";
-        return fmt::format("expected a whole number {}, found {}", range, printable(text));
+        return fmt::format("expected a whole number {}, found '{}'", range, printable(text));
       },
       open ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most));
 }
@@ -68,7 +73,7 @@ CLI::Validator one_of(std::vector<std::string_view> words) {
   return CLI::Validator(
       [words = std::move(words)](std::string& text) -> std::string {
         if (std::ranges::count(words, text) > 0) return "";
-        return fmt::format("{} is none of {}{}", printable(text), fmt::join(words, ", "),
+        return fmt::format("'{}' is none of {}{}", printable(text), fmt::join(words, ", "),
                            did_you_mean(text, words));
       },
       "{" + list + "}");
@@ -90,8 +95,19 @@ template <class T>
 CLI::Option* add(CLI::App& command, const char* name, T& value, const char* type, const char* doc) {
   CLI::Option* option = command.add_option(name, value, doc)->type_name(type);
   if constexpr (std::is_same_v<T, std::vector<std::string>>) option->allow_extra_args(false);
-  if constexpr (std::is_same_v<T, std::optional<uint64_t>>) option->check(check_whole);
+  if constexpr (std::is_same_v<T, std::optional<uint64_t>> || std::is_same_v<T, uint64_t>)
+    option->check(check_whole);
+  if constexpr (std::is_same_v<T, std::string>) option->check(check_given);
   return option;
+}
+
+// A list that is one word, with commas.
+void add_list(CLI::App& command, const char* name, std::vector<std::string>& value,
+              const char* type, const char* doc) {
+  add(command, name, value, type, doc)
+      ->delimiter(',')
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 // What several commands have.
@@ -120,8 +136,7 @@ void add_weights(CLI::App& command, InputOptions& from) {
       "Parameters by name, for inputs that no file of --inputs has");
 }
 void add_wrt(CLI::App& command, std::vector<std::string>& wrt) {
-  add(command, "--wrt", wrt, "a,b", "Differentiate with respect to these inputs only")
-      ->delimiter(',');
+  add_list(command, "--wrt", wrt, "a,b", "Differentiate with respect to these inputs only");
 }
 void add_text_out(CLI::App& command, std::string& out) {
   add(command, "-o", out, "OUT.ir", "The file to write; without it, standard output");
@@ -172,17 +187,18 @@ void add_run(CLI::App& app, Commands& c) {
                    "With --dump-after group: what the cost model expects of each group that it has "
                    "weighed, and what the group takes, on one thread");
   command.add_flag("--stats", c.run.stats,
-                   "Print how many groups were compiled, and what ran without a kernel");
+                   "Print how many groups were compiled, and on a device what ran on the host");
   add(command, "--device", c.run.device, "NAME",
-      "The device of all stages: cpu (the default) or cuda:0 (with --fusion first)");
+      "The device of all stages: cpu (the default), or cuda:0, whose stages run as kernels");
   command.add_flag("--atomics", c.run.atomics,
                    "On a device: scatter by atomic additions, which is faster, in no fixed order; "
                    "without it, in index order, with the same bits as on the CPU");
   add(command, "--ranks", c.run.ranks, "HOW",
-      "mpi: the processes that mpirun started are the ranks of the program's groups; %r in file "
-      "names of --inputs and --outputs is the number of the rank; rank 0 prints")
+      "mpi: the processes that mpirun started are the ranks of the program's groups; rank 0 prints. "
+      "%r in a file's name is the number of the rank; files whose names lack it are written by "
+      "rank 0")
       ->check(one_of({"mpi"}));
-  add(command, "--repeat", c.run.repeat, "N", "Run N times and print the median time of each stage")
+  add(command, "--repeat", c.run.repeat, "N", "Run N times; if N is above 1, print the median time of each stage")
       ->check(whole(1));
   add(command, "--profile", c.run.profile, "T.json",
       "Write the times of the last run's instructions, as a trace for Perfetto or Chrome");
@@ -192,7 +208,9 @@ void add_grad(CLI::App& app, Commands& c) {
   CLI::App& command = add_command(app, c, "grad", "Append the derivative stages up to stage N",
                                   [&c] { grad(c.grad); });
   add_program(command, c.grad.program);
-  add(command, "--order", c.grad.order, "N", "The number of the last stage to append")
+  add(command, "--order", c.grad.order, "N",
+      "The number of the last stage to append; each stage is about three times as long as the one "
+      "before")
       ->required()
       ->check(whole(0, most_order));
   add_wrt(command, c.grad.wrt);
@@ -230,7 +248,7 @@ void add_gradcheck(CLI::App& app, Commands& c) {
   add_program(command, c.gradcheck.program);
   add_inputs(command, c.gradcheck.from);
   add_weights(command, c.gradcheck.from);
-  add(command, "--order", c.gradcheck.order, "N", "The last stage to check; 1 by default")
+  add(command, "--order", c.gradcheck.order, "N", "The last stage to check; by default the program's last one, and at least 1")
       ->check(whole(1, most_order));
   add_wrt(command, c.gradcheck.wrt);
 }
@@ -245,8 +263,7 @@ void add_check_potential(CLI::App& app, Commands& c) {
   add(command, "--weights", to.weights, "FILE",
       "The weights: .safetensors, with cutoff and species in its metadata, or .npz");
   add(command, "--cutoff", to.cutoff, "LENGTH", "The longest edge, if the weights do not state it");
-  add(command, "--species", to.species, "NAMES", "The species, in the order of their numbers")
-      ->delimiter(',');
+  add_list(command, "--species", to.species, "A,B", "The species, in the order of their numbers");
   add(command, "--spacing", to.spacing, "LENGTH",
       "The distance between neighbours; 0.4 of the cutoff by default");
   add(command, "--random", to.seed, "SEED", "The seed of the atoms' positions and species");
@@ -259,7 +276,10 @@ void add_inspection(CLI::App& app, Commands& c) {
   CLI::App& printing =
       add_command(app, c, "print", "Print the program", [&c] { print(c.program, c.dump_after); });
   add_program(printing, c.program);
-  add(printing, "--dump-after", c.dump_after, "PASS", "Print the program after this pass");
+  add(printing, "--dump-after", c.dump_after, "PASS",
+      fmt::format("Print the program after this pass: {}",
+                  fmt::join(ir::pipeline_steps(), ", "))
+          .c_str());
   CLI::App& disassembling =
       add_command(app, c, "disasm", "Show the compiled stages: registers, frees, places",
                   [&c] { disasm(c.disasm); });
@@ -269,7 +289,8 @@ void add_inspection(CLI::App& app, Commands& c) {
   add_memory_budget(disassembling, c.disasm.memory_budget);
   add_fast_functions(disassembling, c.disasm.fast_functions);
   add(disassembling, "--fusion", c.disasm.fusion, "MODE",
-      "Show single instructions (off, the default) or kernels (first)")
+      "Show the memory that stages take as single instructions (off, the default) or with kernels "
+      "(first)")
       ->check(one_of({"off", "first"}));
   add(disassembling, "--dump-after", c.disasm.dump_after, "STEP",
       "memory: list the live values where each stage uses most memory")
@@ -295,7 +316,8 @@ void add_onnx(CLI::App& app, Commands& c) {
       ->required()
       ->check(check_named);
   add_text_out(importing, c.import.out);
-  add(importing, "--weights", c.import.weights, "OUT.npz", "Write the weights by name");
+  add(importing, "--weights", c.import.weights, "OUT.npz|OUT.safetensors",
+      "Write the weights by name");
   add(importing, "--inputs", c.import.from.inputs, "F.npz",
       "Inputs by name; inputs whose values determine the program's structure become constants");
 
@@ -303,12 +325,14 @@ void add_onnx(CLI::App& app, Commands& c) {
                                     [&c] { export_model(c.export_); });
   add_program(exporting, c.export_.program);
   add(exporting, "-o", c.export_.out, "OUT.onnx", "The model to write")->required();
-  add(exporting, "--weights", c.export_.from.weights, "F.npz",
+  add(exporting, "--weights", c.export_.from.weights, "F.npz|F.safetensors",
       "Values of the model's initializers, by name");
   add(exporting, "--inputs", c.export_.from.inputs, "F.npz",
       "For a PROGRAM that is a model: inputs whose values determine its structure");
   const auto opset = [](CLI::App& command, int& to) {
-    add(command, "--opset", to, "N", "The operator set version to write")
+    add(command, "--opset", to, "N",
+        fmt::format("The operator set version to write; {} by default", onnx::ExportOptions().opset)
+            .c_str())
         ->check(whole(onnx::oldest_exported_opset, onnx::newest_exported_opset));
   };
   opset(exporting, c.export_.opset);
@@ -376,14 +400,32 @@ std::string unknown_word(const CLI::App& app, const CLI::App* command) {
                      is_option(*word) ? "there is no such option"
                      : command        ? "it belongs to no option, and the command takes no more"
                                       : "there is no such command",
-                     did_you_mean(*word, names));
+                     *word == "help" ? "; did you mean --help?" : did_you_mean(*word, names));
+}
+
+// What CLI11 says, where it says it in its own terms.
+std::string said_of(const CLI::ParseError& e) {
+  const std::string text = e.what();
+  const std::string option = text.substr(0, text.find(':'));
+  if (text.find("At Most 1 required but received") != text.npos)
+    return option + " is given more than once";
+  if (text.find(": 1 required ") != text.npos) return option + " lacks its value";
+  if (text.starts_with("Could not convert: ")) {
+    const std::string rest = text.substr(text.find(' ', text.find(':')) + 1);
+    const size_t equals = rest.find(" = ");
+    if (equals != rest.npos)
+      return fmt::format("{}: expected a number, found '{}'", rest.substr(0, equals),
+                         printable(rest.substr(equals + 3)));
+  }
+  return text;
 }
 
 // Whether a word that stands behind values of that option can only be one more: a program is
-// neither a file of tensors nor DIM=N.
+// neither a file of tensors, a library nor DIM=N.
 bool is_one_more(const std::string& option, const std::string& word) {
   if (word.starts_with("-")) return false;
   if (option == "--inputs") return word.ends_with(".npz") || word.ends_with(".safetensors");
+  if (option == "--plugin") return word.ends_with(".so");
   return option == "--set" && word.find('=') != std::string::npos;
 }
 
@@ -395,14 +437,24 @@ std::vector<std::string> words_of(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word.starts_with("-")) {
-      option = word;
-      behind = 0;
+      const size_t equals = word.find('=');
+      option = word.substr(0, equals);
+      behind = equals != word.npos;
     } else if (behind++ > 0 && is_one_more(option, word)) {
       words.push_back(option);
     }
     words.push_back(word);
   }
   return words;
+}
+
+void load(const std::string& plugin) {
+  try {
+    load_plugin(plugin);
+  } catch (const Error& e) {
+    if (e.bare().find(plugin) != std::string::npos) throw;
+    throw Error("--plugin {}: {}", printable(plugin), e.bare());
+  }
 }
 
 void parse_and_run(int argc, char** argv) {
@@ -427,8 +479,9 @@ void parse_and_run(int argc, char** argv) {
   add_onnx(app, c);
   add_view(app, c);
   app.footer(
-      "Exit status: 0 success, 1 the program or its input is invalid, 2 invalid usage, 3 an "
-      "internal fault of Gradus.");
+      "Exit status: 0 success; 1 the program or its input is invalid, or the machine is out of "
+      "memory or disk space; 2 invalid usage, or a feature that is not in this build; 3 an internal "
+      "fault of Gradus.");
   try {
     std::vector<std::string> words = words_of(argc, argv);
     std::ranges::reverse(words);  // as CLI11 takes them
@@ -442,10 +495,10 @@ void parse_and_run(int argc, char** argv) {
         app.get_subcommands().empty() ? nullptr : app.get_subcommands().front();
     const std::string unknown = unknown_word(app, command);
     throw UsageError(
-        "{}\nRun gradus {}.", unknown.empty() ? e.what() : unknown,
+        "{}\nRun gradus {}.", unknown.empty() ? said_of(e) : unknown,
         command ? command->get_name() + " --help for its options" : "--help for the commands");
   }
-  for (const std::string& plugin : c.plugins) load_plugin(plugin);
+  for (const std::string& plugin : c.plugins) load(plugin);
   c.chosen();
   finish_output();
 }

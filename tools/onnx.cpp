@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/file.h"
 #include "gradus/files.h"
 #include "gradus/text.h"
 #include "tools/cli.h"
@@ -47,6 +48,7 @@ void import_model(const ImportCommand& command) {
   if (!program.weights.empty() && command.weights.empty())
     throw UsageError(
         "the model has weights: say where they go, with --weights OUT.npz or OUT.safetensors");
+  if (!command.out.empty()) AtomicFile probe(command.out);  // before anything is written
   if (!command.weights.empty())
     write_tensors(command.weights, std::vector<std::pair<std::string, Tensor>>(
                                        program.weights.begin(), program.weights.end()));

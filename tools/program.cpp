@@ -37,7 +37,8 @@ DimSizes read_sizes(const std::vector<std::string>& settings, const ir::Graph& p
     std::optional<int64_t> size;
     if (equals != setting.npos) size = whole_number<int64_t>(setting.substr(equals + 1));
     if (name.empty() || !size || *size < 0)
-      throw UsageError("--set {}: expected DIM=SIZE, such as N=3", printable(setting));
+      throw UsageError("--set {}: expected DIM=SIZE, such as N=3, with a size from 0 to 2^63 - 1",
+                       printable(setting));
     if (!std::ranges::binary_search(known, name))
       throw Error("--set {}: the program has no dimension '{}'; {}", printable(setting),
                   printable(name),
@@ -55,7 +56,7 @@ CompileOptions compile_options(std::optional<uint64_t> memory_budget, bool fast_
   options.fast_functions = fast_functions;
   if (!memory_budget) return options;
   if (*memory_budget > INT64_MAX)
-    throw UsageError("--memory-budget {}: that is more than can be counted", *memory_budget);
+    throw UsageError("--memory-budget {}: expected at most {} bytes", *memory_budget, INT64_MAX);
   options.memory_budget = {static_cast<int64_t>(*memory_budget), sizes};
   return options;
 }
@@ -79,7 +80,7 @@ InputSources open_sources(const InputOptions& options, const ImportedProgram& pr
   auto files = std::make_shared<Files>(std::move(context));
   for (auto it = options.inputs.rbegin(); it != options.inputs.rend(); ++it)
     files->open(file_of_rank(*it, options.ranks));
-  const std::string& weights = options.weights;
+  const std::string weights = file_of_rank(options.weights, options.ranks);
   NamedTensors own = program.weights;
   std::string origin = "the model";
   if (const Importer* i = importer_by_ending(weights); i && i->model) {

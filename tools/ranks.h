@@ -19,6 +19,9 @@ void bind_ranks(Context& context, const ir::Graph& program,
 // A file of this rank: "%r" in the name is the rank's number.
 std::string file_of_rank(std::string path, const std::shared_ptr<Communicator>& ranks);
 
+// A file that this rank writes; empty: the name has no "%r", and another rank writes it.
+std::string written_by_rank(const std::string& path, const std::shared_ptr<Communicator>& ranks);
+
 // Sizes that count ranks; and what is filled at random is each rank's own where the program says
 // that it varies.
 void share_inputs(InputSources& sources, const ir::Graph& program,

@@ -242,16 +242,29 @@ void run_rank(const RunCommand& command) {
   const ir::Graph& program = loaded.module.program();
   size_t stages = stages_to_run(command, program);
   // What cannot be written is said before the work is done.
-  const std::string outputs = file_of_rank(command.outputs, command.from.ranks);
+  const std::string outputs = written_by_rank(command.outputs, command.from.ranks);
+  const std::string profile = written_by_rank(command.profile, command.from.ranks);
+  const std::string save_state = file_of_rank(command.save_state, command.from.ranks);
+  const std::string resume = file_of_rank(command.resume, command.from.ranks);
+  if (command.from.ranks && command.from.ranks->size() > 1)
+    for (const auto& [option, file] : {std::pair("--save-state", command.save_state),
+                                       std::pair("--resume", command.resume)})
+      if (!file.empty() && file.find("%r") == file.npos)
+        throw UsageError("gradus run: {} {}: each rank has a state of its own; write %r for its "
+                         "number",
+                         option, file);
   if (!outputs.empty()) {
     check_names(program, stages);
     AtomicFile probe(outputs);
   }
-  if (!command.profile.empty()) AtomicFile probe(command.profile);
-  if (!command.save_state.empty()) AtomicFile probe(command.save_state);
+  if (!profile.empty()) AtomicFile probe(profile);
+  if (!save_state.empty()) AtomicFile probe(save_state);
 
   ContextOptions context_options;
   context_options.workers = command.threads;
+  context_options.log = [](LogLevel level, std::string_view message) {
+    if (level >= LogLevel::warning) fmt::print(stderr, "warning: {}\n", message);
+  };
   auto context = std::make_shared<Context>(context_options);
   InputSources sources = open_sources(command.from, loaded, context);
   std::shared_ptr<const Code> code =
@@ -259,7 +272,7 @@ void run_rank(const RunCommand& command) {
   if (command.memory_budget) {
     // The inputs of a stage that ran already need not be there.
     const DimSizes sizes =
-        command.resume.empty() ? sizes_of_inputs(code, sources, context) : sources.sizes;
+        resume.empty() ? sizes_of_inputs(code, sources, context) : sources.sizes;
     code = Code::compile(program,
                          compile_options(command.memory_budget, command.fast_functions, sizes));
   }
@@ -272,10 +285,15 @@ void run_rank(const RunCommand& command) {
     state_options.dump_plans = [&](std::string_view step, size_t, const std::string& plan) {
       if (step == command.dump_after) plans += plan;
     };
-  if (command.times && (command.dump_after != "group" || device))
-    throw UsageError("gradus run: --times is about groups on the CPU; add --dump-after group");
+  if (command.times && command.dump_after != "group")
+    throw UsageError("gradus run: --times is about groups; add --dump-after group");
+  if (command.times && device)
+    throw UsageError("gradus run: --times is about groups on the CPU; leave out --device");
+  if (command.times && !resume.empty())
+    throw UsageError("gradus run: --times needs the inputs of stage 0; leave out --resume");
   if (command.symbols && state_options.fusion == FusionMode::off)
-    throw Error("--symbols: there are no kernels without fusion; add --fusion first");
+    throw UsageError(
+        "gradus run: --symbols: there are no kernels without fusion; add --fusion first");
   const bool shows_code = std::ranges::count(code_targets(), command.dump_after) > 0;
   // Sources are shown of all groups, also of those that the CPU runs better without.
   const KernelOptions kernel_options{.folder = command.kernels,
@@ -286,19 +304,18 @@ void run_rank(const RunCommand& command) {
     use_device(*context, cuda_device(*device), kernel_options);
   else if (!command.kernels.empty() || command.symbols || kernel_options.always)
     set_kernel_options(*context, kernel_options);
-  State state = command.resume.empty()
-                    ? State(code, context, state_options)
-                    : State::resume(code, command.resume, context, state_options);
+  State state = resume.empty() ? State(code, context, state_options)
+                               : State::resume(code, resume, context, state_options);
   const size_t first = state.next_stage();
   if (first >= stages)
-    throw Error("--resume {}: stage {} is next, and {}", command.resume, first,
+    throw Error("--resume {}: stage {} is next, and {}", resume, first,
                 first < program.stages.size()
                     ? fmt::format("--stages {} ends before it; give a greater number", stages)
                     : fmt::format("the program has {} stages; give a state that was saved before",
                                   program.stages.size()));
   Recorder recorder(*code);
   RunOptions options;
-  if (!command.profile.empty()) options.observer = &recorder;
+  if (!profile.empty()) options.observer = &recorder;
 
   std::vector<std::vector<Tensor>> inputs(stages);
   std::vector<std::vector<NamedResult>> results(stages);
@@ -329,13 +346,12 @@ void run_rank(const RunCommand& command) {
   }
 
   progress.clear();
-  if (!command.save_state.empty()) state.save(command.save_state);
+  if (!save_state.empty()) state.save(save_state);
   if (!outputs.empty()) write_outputs(outputs, results);
-  if (!command.profile.empty())
-    write_file(command.profile, trace_json(recorder.events(), program.source.get()));
+  if (!profile.empty()) write_file(profile, trace_json(recorder.events(), program.source.get()));
   if (command.from.ranks && command.from.ranks->rank() > 0) return;
   put(report(results, first));
-  if (!command.profile.empty()) put(profile_report(recorder.events(), *code, recorder.steps()));
+  if (!profile.empty()) put(profile_report(recorder.events(), *code, recorder.steps()));
   if (command.repeat > 1) put(times_report(times));
   put(plans);
   if (command.times) put(groups_report(*code, sizes_of_inputs(code, sources, context)));

@@ -14,14 +14,13 @@ void view(const ViewCommand& command) {
   const bool page = command.out.ends_with(".html");
   if (!page && !command.out.empty() && !command.out.ends_with(".svg"))
     throw UsageError("gradus view -o {}: a drawing is an .svg or an .html file", command.out);
-  if (command.written && !command.profile.empty())
-    throw UsageError("gradus view: a profile is of what runs; leave --written out");
-  if (command.written && command.memory_budget)
-    throw UsageError("gradus view: a memory budget changes what runs; leave --written out");
-  if (command.modules && !command.profile.empty())
-    throw UsageError("gradus view: a profile is of what runs; leave --modules out");
-  if (command.modules && command.memory_budget)
-    throw UsageError("gradus view: a memory budget changes what runs; leave --modules out");
+  const char* as_is = command.modules ? "--modules" : command.written ? "--written" : nullptr;
+  for (auto [option, given] : {std::pair("--profile", !command.profile.empty()),
+                               {"--memory-budget", command.memory_budget.has_value()},
+                               {"--set", !command.from.set.empty()},
+                               {"--device", !command.device.empty()}})
+    if (as_is && given)
+      throw UsageError("gradus view: {} is about what runs; leave {} out", option, as_is);
   ImportedProgram loaded = load_program(command.program, command.from);
   const ir::Graph& program = loaded.module.program();
   gradus::view::Picture picture;

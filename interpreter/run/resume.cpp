@@ -31,7 +31,8 @@ class Saved {
     try {
       return SafetensorsFile(path);
     } catch (const Error& e) {
-      throw Error("{}; a saved state, as State::save leaves it, is one", e.bare());
+      throw Error("{}; a saved state is a file that State::save or gradus run --save-state wrote",
+                  e.bare());
     }
   }
   [[noreturn]] void fail(std::string_view why) const { throw Error("{}: {}", file_.path(), why); }

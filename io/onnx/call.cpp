@@ -46,8 +46,9 @@ Tensor Call::known(size_t i, std::string_view what) {
   Tensor t = importer_.known(*inputs_[i]);
   if (!t.defined())
     throw NeedsValue(
-        fmt::format("its {} ('{}') depends on data, and has to be known while importing", what,
-                    printable(inputs_[i]->name)),
+        fmt::format("its {} ('{}') depends on data, and has to be known while importing; import "
+                    "the model with its value (gradus import --inputs F.npz)",
+                    what, printable(inputs_[i]->name)),
         fmt::format("{} whose {} depends on data", op(), what));
   return t;
 }

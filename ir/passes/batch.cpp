@@ -34,8 +34,10 @@ Graph batch_last_stage(const Graph& graph, const Dim& size,
 
 Graph batch_cotangents(const Graph& graph, const Dim& size) {
   if (graph.stages.size() < 2)
-    throw Error("'{}' has one stage; there are cotangents in the stages that `differentiate` adds",
-                graph.name);
+    throw Error(
+        "'{}' has one stage, and no cotangents; append derivative stages first (gradus grad: "
+        "--order 1 or more)",
+        graph.name);
   return batch_last_stage(graph, size, [](const Value&) { return true; });
 }
 

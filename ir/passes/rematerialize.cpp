@@ -25,20 +25,15 @@ class Chooser {
     find_needed();
   }
 
-  // The choice with the least recomputation that keeps the budget; of none, an Error.
+  // The choice with the least recomputation that keeps the budget; of none, the one that holds least.
   Choice within(int64_t budget) {
+    Choice least;
     for (const bool products : {false, true}) {
       products_ = products;
-      Choice least = choose(0);
+      least = choose(0);
       if (least.held <= budget) return dearest_within(budget, std::move(least));
-      if (products)
-        throw Error(
-            "a memory budget of {} bytes is too small: after stage {} at least {} bytes have to be "
-            "held, with all computed again that can be; give as many, or run without a budget",
-            budget, stage_, least.held);
     }
-    GRADUS_CHECK(false);
-    return {};
+    return least;
   }
 
  private:
@@ -247,16 +242,58 @@ class Rewriter {
 
 }  // namespace
 
-void rematerialize(Graph& graph, const MemoryBudget& budget) {
-  bool changed = false;
+namespace {
+
+// What is held at most after a stage, and after which.
+struct Peak {
+  int64_t held = 0;
+  size_t stage = 0;
+  bool changed = false;  // the graph
+};
+
+// Keeps the budget after every stage where that can be done.
+Peak keep(Graph& graph, const MemoryBudget& budget) {
+  Peak peak;
   for (size_t s = 0; s + 1 < graph.stages.size(); ++s) {
     const HeldValues values(graph, budget);
-    if (values.sum(values.held_after(s)) <= budget.bytes) continue;
-    const Choice choice = Chooser(graph, values, s).within(budget.bytes);
-    Rewriter(graph, values, s, choice).run();
-    changed = true;
+    int64_t held = values.sum(values.held_after(s));
+    if (held > budget.bytes) {
+      const Choice choice = Chooser(graph, values, s).within(budget.bytes);
+      held = choice.held;
+      Rewriter(graph, values, s, choice).run();
+      peak.changed = true;
+    }
+    if (held > peak.held) peak = {held, s, peak.changed};
   }
-  if (!changed) return;
+  return peak;
+}
+
+// The least budget that is found to work. What is held longer after one stage may be more after the
+// next, so what the peak was need not be enough.
+Peak enough(const Graph& graph, MemoryBudget budget, Peak peak) {
+  for (;;) {
+    budget.bytes = peak.held;
+    Graph kept = graph;
+    const Peak next = keep(kept, budget);
+    if (next.held <= budget.bytes) return peak;
+    peak = next;
+  }
+}
+
+}  // namespace
+
+void rematerialize(Graph& graph, const MemoryBudget& budget) {
+  Graph kept = graph;
+  Peak peak = keep(kept, budget);
+  if (peak.held > budget.bytes) {
+    peak = enough(graph, budget, peak);
+    throw Error(
+        "a memory budget of {} bytes is too small: after stage {} at least {} bytes have to be "
+        "held, with all computed again that can be; give as many, or run without a budget",
+        budget.bytes, peak.stage, peak.held);
+  }
+  if (!peak.changed) return;
+  graph = std::move(kept);
   eliminate_common_subexpressions(graph);
   eliminate_dead_code(graph);
   compact(graph);

@@ -35,7 +35,7 @@ done
 runs 0 view p.ir --set N=1000 --memory-budget 0 -o small.svg
 refuses 2 'leave --written out' view p.ir --memory-budget 0 --written -o x.svg
 refuses 2 'memory-budget' run p.ir --random 1 --set N=4 --memory-budget many
-refuses 2 'more than can be counted' run p.ir --random 1 --set N=4 --memory-budget 18446744073709551615
+refuses 2 'expected at most 9223372036854775807 bytes' run p.ir --random 1 --set N=4 --memory-budget 18446744073709551615
 
 # A state goes on in the program that left it.
 budget='--set N=1000 --memory-budget 0'
@@ -63,4 +63,29 @@ runs 0 disasm held.ir --set N=100 --memory-budget 832
 says out '832 held, 0 returned' 'exp(R'
 refuses 1 'a memory budget of 831 bytes is too small: after stage 0 at least 832 bytes' \
   disasm held.ir --set N=100 --memory-budget 831
+
+# The budget that a message names works, also where a later stage is the one that needs it.
+cat >later.ir <<'EOF'
+graph later {
+  stage 0 (%k0: i64[2], %n: f64[N]) {
+    %u = uniform(%k0) {shape = [N], dtype = f64}
+    return
+  }
+  stage 1 (%k1: i64[2], %x: f64[3, N]) {
+    %v = uniform(%k1) {shape = [5, N], dtype = f64}
+    %y = mul(%x, %u)
+    return %y
+  }
+  stage 2 (%ct: f64[N]) {
+    %z = mul(%ct, %v)
+    %w = mul(%z, %u)
+    return %w
+  }
+}
+EOF
+runs 1 disasm later.ir --set N=10 --memory-budget 0
+least=$(sed -n 's/.* at least \([0-9]*\) bytes.*/\1/p' err)
+says err 'too small: after stage 1'
+runs 0 disasm later.ir --set N=10 --memory-budget "$least"
+runs 1 disasm later.ir --set N=10 --memory-budget $((least - 1))
 finish

@@ -60,14 +60,14 @@ says out '%x: f32[B, N], %w: f32[N]' 'laplacian_x = '
 runs 0 gradcheck points.ir --set N=3 --set B=4
 runs 0 hvp p.ir --wrt x --batch 5
 says out '%t_x: f32[5, N]' 'hvp_x'
-refuses 2 '--batch wants --wrt' laplacian p.ir --batch 5
+refuses 2 '--batch needs --wrt' laplacian p.ir --batch 5
 runs 0 grad p.ir --order 1 --batch 4
 says out '%ct1_y: f32[4]' 'd1_x'
 runs 0 grad p.ir --order 1 --batch B
 says out '%ct1_y: f32[B]'
 refuses 1 "the program has a size 'N' already" grad p.ir --order 1 --batch N
 refuses 1 "the program has a size 'N' already" laplacian p.ir --wrt x --batch N
-refuses 2 '--batch wants a number or a name' grad p.ir --order 1 --batch 4x
+refuses 2 '--batch: expected a whole number of 0 or more, or a name, found' grad p.ir --order 1 --batch 4x
 refuses 1 'one floating result that is 0-d' hvp jacobian.ir
 refuses 1 'takes a program of one stage' jvp second.ir
 

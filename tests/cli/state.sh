@@ -32,7 +32,7 @@ cmp -s 2.npz again.npz || fail 'the last stage gave other results'
 sed 's/tanh/sin/' p.ir >other.ir
 refuses 1 "1.state: it is a state of another program ('swing'" run other.ir --random 1 --resume 1.state
 refuses 1 'nowhere.state: cannot be read' run p.ir --random 1 --resume nowhere.state
-refuses 1 'a saved state, as State::save leaves it, is one' run p.ir --random 1 --resume swing.ir
+refuses 1 'a saved state is a file that State::save or gradus run --save-state wrote' run p.ir --random 1 --resume swing.ir
 refuses 1 'no/such/s.state: cannot be written' run p.ir --random 1 --set N=3 --save-state no/such/s.state
 
 # A live handle: of a function that may be called again, and of one that may not.

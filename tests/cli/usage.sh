@@ -26,11 +26,11 @@ refuses 2 '--engine' run p.ir --engine steam
 refuses 2 '--device gpu is no device' run p.ir --device gpu
 refuses 2 'excludes' ops --markdown --json
 # Values of options say what is expected in their place.
-refuses 2 '--repeat: expected a whole number of 1 or more, found x' run p.ir --repeat x
-refuses 2 '--stages: expected a whole number of 1 or more, found 0' run p.ir --stages 0
-refuses 2 '--threads: expected a whole number from 0 to 1024, found 1.5' run p.ir --threads 1.5
-refuses 2 "--fusion: frist is none of off, behind, first; did you mean 'first'?" run p.ir --fusion frist
-refuses 2 '--dump-after: all is none of memory' disasm p.ir --dump-after all
+refuses 2 "--repeat: expected a whole number from 1 to 2147483647, found 'x'" run p.ir --repeat x
+refuses 2 "--stages: expected a whole number from 1 to 2147483647, found '0'" run p.ir --stages 0
+refuses 2 '--threads: expected a whole number from 0 to 1024, found' run p.ir --threads 1.5
+refuses 2 "--fusion: 'frist' is none of off, behind, first; did you mean 'first'?" run p.ir --fusion frist
+refuses 2 "--dump-after: 'all' is none of memory" disasm p.ir --dump-after all
 refuses 2 'PROGRAM: the name of the file is empty' verify ''
 refuses 2 '--inputs: the name of the file is empty' run p.ir --inputs ''
 refuses 2 '--plugin: the name of the file is empty' ops --plugin ''
@@ -108,4 +108,23 @@ cp p.ir 'strange name
 [31m.ir'
 runs 0 verify 'strange name
 [31m.ir'
+# Files are named once or often; an empty word is not an option that was left out.
+cat >n.ir <<'EOF'
+graph n {
+  stage 0 (%x: f64[N]) {
+    %y = neg(%x)
+    return x = %y
+  }
+}
+EOF
+runs 0 run n.ir --random 1 --set N=3 --outputs a.npz
+runs 0 run n.ir --inputs=a.npz a.npz --set=N=3
+for option in --outputs --save-state --resume --profile --kernels --weights --device; do
+  refuses 2 "$option: its value is empty" run n.ir --random 1 --set N=3 "$option" ''
+done
+refuses 2 '--outputs is given more than once' run p.ir --outputs a.npz --outputs b.npz
+refuses 2 '--threads lacks its value' run p.ir --threads
+refuses 2 "--cutoff: expected a number, found 'x'" check-potential p.ir --cutoff x
+refuses 2 'from 0 to 2^64 - 1' check-potential p.ir --random -1
+refuses 2 'leave --written out' view n.ir --written --set N=3
 finish

@@ -82,6 +82,21 @@ assert a["y"] == b["y"] and (a["all"] == b["all"]).all() and a["all"].shape == (
 assert (a["d1_w"] == b["d1_w"]).all()
 assert abs(a["all"].sum() - a["y"]) < 1e-12
 END
+  # Each rank goes on from its own state.
+  on 2 "$BUILD/bin/gradus" run sum1.ir --random 3 --ranks mpi --stages 1 --save-state 'rank%r.state' \
+    >save.log 2>&1 || { cat save.log >&2; fail "$launcher: gradus run --save-state"; }
+  on 2 "$BUILD/bin/gradus" run sum1.ir --random 3 --ranks mpi --resume 'rank%r.state' \
+    --outputs 'resumed%r.npz' >resume.log 2>&1 || { cat resume.log >&2; fail "$launcher: --resume"; }
+  "$PYTHON" - <<'END' || fail "$launcher: a rank went on from another one's state"
+import numpy
+for rank in (0, 1):
+    whole, resumed = numpy.load(f"out{rank}.npz"), numpy.load(f"resumed{rank}.npz")
+    assert len(resumed) and all((whole[name] == resumed[name]).all() for name in resumed)
+assert open("rank0.state", "rb").read() != open("rank1.state", "rb").read()
+END
+  on 2 "$BUILD/bin/gradus" run sum1.ir --random 3 --ranks mpi --stages 1 --save-state one.state \
+    >one.log 2>&1 && fail "$launcher: two ranks saved one state"
+  grep -q 'each rank has a state of its own' one.log || { cat one.log >&2; fail "$launcher: one.state"; }
   # Ranks that begin different programs say so.
   code=0
   on 1 "$BUILD/bin/gradus" run sum.ir --random 3 --ranks mpi : -np 1 "$BUILD/bin/gradus" run \
