@@ -93,8 +93,10 @@ class Checker {
     for (double e : plain_.energies.to_doubles()) energy_ = std::max(energy_, std::fabs(e));
     force_ = std::max(force_, energy_ / cutoff_);
     if (!std::isfinite(force_) || !std::isfinite(energy_))
-      throw Error("atoms {:.3g} apart have energies or forces that are not finite; give a greater "
-                  "spacing", spacing_);
+      throw Error(
+          "atoms {:.3g} apart have energies or forces that are not finite; give a greater "
+          "spacing",
+          spacing_);
     if (force_ == 0)
       throw Error("atoms {:.3g} apart have no energies; give a smaller spacing", spacing_);
   }

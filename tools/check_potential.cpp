@@ -31,8 +31,8 @@ void check_potential(const CheckPotentialCommand& command) {
   std::string text;
   std::vector<std::string> off;
   size_t all = 0;
-  for (const PotentialCheck& c :
-       gradus::check_potential(potential, {.seed = command.seed, .spacing = command.spacing.value_or(0)})) {
+  for (const PotentialCheck& c : gradus::check_potential(
+           potential, {.seed = command.seed, .spacing = command.spacing.value_or(0)})) {
     text += line_of(c);
     if (c.needed && !c.passed()) off.push_back(c.name);
     ++all;

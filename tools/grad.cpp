@@ -40,8 +40,7 @@ ir::Dim size_of_batch(const std::string& text, const ir::Graph& program) {
 // The inputs that are other ones at each point: those of --wrt, and their tangents.
 std::vector<std::string> inputs_of_points(const ir::Graph& program,
                                           const std::vector<std::string>& wrt) {
-  if (wrt.empty())
-    throw UsageError("--batch needs --wrt, the inputs that differ between points");
+  if (wrt.empty()) throw UsageError("--batch needs --wrt, the inputs that differ between points");
   std::vector<std::string> names = wrt;
   for (const std::string& x : wrt)
     for (ir::ValueId v : program.stages[0].inputs)

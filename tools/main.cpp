@@ -194,11 +194,13 @@ void add_run(CLI::App& app, Commands& c) {
                    "On a device: scatter by atomic additions, which is faster, in no fixed order; "
                    "without it, in index order, with the same bits as on the CPU");
   add(command, "--ranks", c.run.ranks, "HOW",
-      "mpi: the processes that mpirun started are the ranks of the program's groups; rank 0 prints. "
+      "mpi: the processes that mpirun started are the ranks of the program's groups; rank 0 "
+      "prints. "
       "%r in a file's name is the number of the rank; files whose names lack it are written by "
       "rank 0")
       ->check(one_of({"mpi"}));
-  add(command, "--repeat", c.run.repeat, "N", "Run N times; if N is above 1, print the median time of each stage")
+  add(command, "--repeat", c.run.repeat, "N",
+      "Run N times; if N is above 1, print the median time of each stage")
       ->check(whole(1));
   add(command, "--profile", c.run.profile, "T.json",
       "Write the times of the last run's instructions, as a trace for Perfetto or Chrome");
@@ -248,7 +250,8 @@ void add_gradcheck(CLI::App& app, Commands& c) {
   add_program(command, c.gradcheck.program);
   add_inputs(command, c.gradcheck.from);
   add_weights(command, c.gradcheck.from);
-  add(command, "--order", c.gradcheck.order, "N", "The last stage to check; by default the program's last one, and at least 1")
+  add(command, "--order", c.gradcheck.order, "N",
+      "The last stage to check; by default the program's last one, and at least 1")
       ->check(whole(1, most_order));
   add_wrt(command, c.gradcheck.wrt);
 }
@@ -277,8 +280,7 @@ void add_inspection(CLI::App& app, Commands& c) {
       add_command(app, c, "print", "Print the program", [&c] { print(c.program, c.dump_after); });
   add_program(printing, c.program);
   add(printing, "--dump-after", c.dump_after, "PASS",
-      fmt::format("Print the program after this pass: {}",
-                  fmt::join(ir::pipeline_steps(), ", "))
+      fmt::format("Print the program after this pass: {}", fmt::join(ir::pipeline_steps(), ", "))
           .c_str());
   CLI::App& disassembling =
       add_command(app, c, "disasm", "Show the compiled stages: registers, frees, places",
@@ -480,7 +482,8 @@ void parse_and_run(int argc, char** argv) {
   add_view(app, c);
   app.footer(
       "Exit status: 0 success; 1 the program or its input is invalid, or the machine is out of "
-      "memory or disk space; 2 invalid usage, or a feature that is not in this build; 3 an internal "
+      "memory or disk space; 2 invalid usage, or a feature that is not in this build; 3 an "
+      "internal "
       "fault of Gradus.");
   try {
     std::vector<std::string> words = words_of(argc, argv);

@@ -23,8 +23,7 @@ std::string file_of_rank(std::string path, const std::shared_ptr<Communicator>& 
   return path;
 }
 
-std::string written_by_rank(const std::string& path,
-                            const std::shared_ptr<Communicator>& ranks) {
+std::string written_by_rank(const std::string& path, const std::shared_ptr<Communicator>& ranks) {
   if (ranks && ranks->rank() > 0 && path.find("%r") == path.npos) return {};
   return file_of_rank(path, ranks);
 }

@@ -247,12 +247,13 @@ void run_rank(const RunCommand& command) {
   const std::string save_state = file_of_rank(command.save_state, command.from.ranks);
   const std::string resume = file_of_rank(command.resume, command.from.ranks);
   if (command.from.ranks && command.from.ranks->size() > 1)
-    for (const auto& [option, file] : {std::pair("--save-state", command.save_state),
-                                       std::pair("--resume", command.resume)})
+    for (const auto& [option, file] :
+         {std::pair("--save-state", command.save_state), std::pair("--resume", command.resume)})
       if (!file.empty() && file.find("%r") == file.npos)
-        throw UsageError("gradus run: {} {}: each rank has a state of its own; write %r for its "
-                         "number",
-                         option, file);
+        throw UsageError(
+            "gradus run: {} {}: each rank has a state of its own; write %r for its "
+            "number",
+            option, file);
   if (!outputs.empty()) {
     check_names(program, stages);
     AtomicFile probe(outputs);
@@ -271,8 +272,7 @@ void run_rank(const RunCommand& command) {
       Code::compile(program, compile_options({}, command.fast_functions, {}));
   if (command.memory_budget) {
     // The inputs of a stage that ran already need not be there.
-    const DimSizes sizes =
-        resume.empty() ? sizes_of_inputs(code, sources, context) : sources.sizes;
+    const DimSizes sizes = resume.empty() ? sizes_of_inputs(code, sources, context) : sources.sizes;
     code = Code::compile(program,
                          compile_options(command.memory_budget, command.fast_functions, sizes));
   }

@@ -27,7 +27,8 @@ void view(const ViewCommand& command) {
   if (command.modules) {
     if (!program.source || std::ranges::all_of(program.source->modules, &std::string::empty))
       throw UsageError(
-          "gradus view --modules: {} names no modules; archives of torch.export and the ONNX models "
+          "gradus view --modules: {} names no modules; archives of torch.export and the ONNX "
+          "models "
           "of PyTorch do",
           command.program);
     ir::Graph outlined = program;

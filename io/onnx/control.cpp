@@ -48,9 +48,10 @@ void if_else(Call& c) {
 bool holds(Call& c, Item& condition) {
   Tensor t = c.importer().known(condition);
   if (!t.defined() || t.numel() != 1)
-    throw NeedsValue("its condition depends on data, and has to be known while importing; import "
-                     "the model with its value (gradus import --inputs F.npz)",
-                     fmt::format("{} whose condition depends on data", c.op()));
+    throw NeedsValue(
+        "its condition depends on data, and has to be known while importing; import "
+        "the model with its value (gradus import --inputs F.npz)",
+        fmt::format("{} whose condition depends on data", c.op()));
   return t.item() != 0;
 }
 

@@ -118,10 +118,7 @@ SmallVector<Value, 2> FoldingWorld::emit(const ops::Operator& op, ir::Attributes
 
 Importer::Importer(const pb::ModelProto& model, const Folder& folder, const ImportOptions& options,
                    bool fix_all, const std::string& name)
-    : model_(model),
-      lines_(name),
-      program_(model, folder, options, fix_all),
-      folding_(*context_) {
+    : model_(model), lines_(name), program_(model, folder, options, fix_all), folding_(*context_) {
   program_.graph().source = lines_.source();
 }
 

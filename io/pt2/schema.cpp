@@ -215,8 +215,8 @@ Argument output(const Json& value, const SizesByName& names, int depth) {
   return argument(value, names, depth);
 }
 
-// Of "KEY,NAME,CLASS;KEY,NAME,CLASS": names are those from the outermost module, which has none, and
-// a key ends with "@1" where a module runs for the second time.
+// Of "KEY,NAME,CLASS;KEY,NAME,CLASS": names are those from the outermost module, which has none,
+// and a key ends with "@1" where a module runs for the second time.
 std::string module_of(std::string_view stack) {
   std::string module;
   std::string_view outer;

@@ -25,7 +25,7 @@ class Chooser {
     find_needed();
   }
 
-  // The choice with the least recomputation that keeps the budget; of none, the one that holds least.
+  // The choice with the least recomputation that keeps the budget; of none, that which holds least.
   Choice within(int64_t budget) {
     Choice least;
     for (const bool products : {false, true}) {

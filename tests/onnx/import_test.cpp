@@ -29,8 +29,8 @@ TEST(OnnxImport, WeightsAreInputsAfterTheModelsOwn) {
   expect_gradients(model, {{"x", floats({2, 2}, {1, -1, 0.3, 0.7})}});
 }
 
-// A node's module: by its name, as PyTorch's first exporter writes it, or by the scopes of the later
-// one; of a function's nodes within the module of its call.
+// A node's module: by its name, as PyTorch's first exporter writes it, or by the scopes of the
+// later one.
 TEST(OnnxImport, NodesNameTheirModules) {
   Model m;
   m.input("x", f32, {2});
@@ -46,7 +46,7 @@ TEST(OnnxImport, NodesNameTheirModules) {
   scopes.set_value("['', 'encoder', 'encoder.layers.1', 'node_Exp']");
   pb::NodeProto* exp = add("Exp", "a", "b", "node_Exp");
   exp->GetReflection()->MutableUnknownFields(exp)->AddLengthDelimited(9,
-                                                                     scopes.SerializeAsString());
+                                                                      scopes.SerializeAsString());
   add("Neg", "b", "c", "last");
   m.output("c");
   const ir::Graph g = m.import().program;

@@ -7,7 +7,6 @@
 
 #include "gradus/passes.h"
 #include "gradus/text.h"
-
 #include "tests/corpus/fused.h"
 #include "tests/pt2/fixture.h"
 

@@ -97,9 +97,8 @@ std::vector<uint32_t> make_blocks(Picture& p, uint32_t column) {
 // with many readers grows with the longest link, not with the sum of all.
 void chain_links(Picture& p, std::vector<uint32_t> links) {
   std::erase_if(links, [&](uint32_t l) { return !p.links[l].bends; });
-  std::ranges::stable_sort(links, {}, [&](uint32_t l) {
-    return std::pair(p.links[l].from, p.links[l].bends);
-  });
+  std::ranges::stable_sort(
+      links, {}, [&](uint32_t l) { return std::pair(p.links[l].from, p.links[l].bends); });
   for (size_t k = 1; k < links.size(); ++k)
     if (p.links[links[k]].from == p.links[links[k - 1]].from)
       p.links[links[k]].after = links[k - 1];

@@ -16,8 +16,8 @@ struct LayeredGraph {
 
 struct Layering {
   uint32_t layers = 0;
-  std::vector<uint32_t> layer;             // by node
-  std::vector<double> centre;              // by node; the leftmost box begins at 0
+  std::vector<uint32_t> layer;  // by node
+  std::vector<double> centre;   // by node; the leftmost box begins at 0
   // By node: where its edges pass the layers below it, as far as they go.
   std::vector<std::vector<double>> trunks;
   std::vector<bool> straight;  // by edge: it has no such way, and goes behind what is there

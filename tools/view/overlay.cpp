@@ -60,9 +60,10 @@ void add_profile(Overlay& overlay, const Code& code, const std::vector<cli::Trac
   auto node_of = [&](size_t stage, size_t n, std::string_view op) {
     if (stage >= code.stages() || n >= code.stage(stage).instructions.size() ||
         (!op.empty() && code.stage(stage).instructions[n].op->name != op))
-      throw Error("{}: this profile is of another program, or of a run with another "
-                  "--memory-budget: stage {} has no instruction {} '{}'",
-                  printable(path), stage, n, printable(op));
+      throw Error(
+          "{}: this profile is of another program, or of a run with another "
+          "--memory-budget: stage {} has no instruction {} '{}'",
+          printable(path), stage, n, printable(op));
     return code.stage(stage).instructions[n].node;
   };
   bool grouped = false;
