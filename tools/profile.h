@@ -18,9 +18,9 @@ struct StepTime {
 };
 
 // Where the time of these events went: by operator, and by line of the program (of a model, whose
-// nodes are the lines). A kernel is one row that names what it computes, and its lines: nobody knows
-// how its time falls on them. Steps of loops have a table of their own: their time is a part of
-// their loop's.
+// nodes are the lines). A kernel is one row that names what it computes, and its lines: nobody
+// knows how its time falls on them. Steps of loops have a table of their own: their time is a part
+// of their loop's.
 std::string profile_report(const std::vector<TraceEvent>& events, const Code& code,
                            const std::vector<StepTime>& steps);
 
