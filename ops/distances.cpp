@@ -18,11 +18,9 @@ Value distance(const Value& x, const Value& y, double p, double eps) {
   return norm(x - y + eps, p, -1, false);
 }
 
-// x's length along dim, at least eps; its derivative is that of the length itself.
+// x's length along dim, at least eps.
 Value bounded_length(const Value& x, int64_t dim, double eps) {
-  Value squares = sum(emit<Square>(x), {dim}, true);
-  Value raise = detach(at_least(squares, eps * eps) - squares);
-  return emit<Sqrt>(squares + raise);
+  return emit<Sqrt>(at_least(sum(emit<Square>(x), {dim}, true), eps * eps));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ struct Normalize {
   static void compose(ComposeCall&, const Attr&);
 };
 
-struct CosineSimilarity {  // derivatives are those of the lengths, also where eps replaces them
+struct CosineSimilarity {
   static constexpr auto name = "cosine_similarity"sv;
   static constexpr auto doc =
       "s = sum of x y over dim / (|x| |y|), lengths over dim, each at least eps"sv;

@@ -51,6 +51,8 @@ void Pad::compose(ComposeCall& c, const Attr& a) {
   if (a.mode != "reflect" && a.mode != "replicate" && a.mode != "circular")
     c.fail("there is no mode \"{}\"; the modes are constant, reflect, replicate and circular",
            a.mode);
+  if (a.value != 0)
+    c.fail("'value' is {}, which only mode \"constant\" takes; leave it out", a.value);
   Value y = c.x();
   int rank = y.rank();
   if (a.pad.size() % 2 || a.pad.size() > 2 * static_cast<size_t>(rank))

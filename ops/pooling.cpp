@@ -177,7 +177,8 @@ template struct AdaptiveMaxPoolNd<3>;
 
 void LpPool2d::compose(ComposeCall& c, const Attr& a) {
   const Value& x = image_operand(c, 2);
-  if (!(a.p > 0)) c.fail("'p' is {}; it must be positive", a.p);
+  if (!(a.p > 0) || std::isinf(a.p))
+    c.fail("'p' is {}; it must be positive and finite (the limit is max_pool2d of abs)", a.p);
   check_windows(c, a.kernel, a.stride, {0}, 2);
   Value powers = emit<Pow>(widened(x), num(a.p));
   Value mean = emit<AvgPoolNd<2>>({powers}, {.kernel = a.kernel, .stride = a.stride});

@@ -112,9 +112,11 @@ Value LogCumSumExp::dx(VjpCall& d, const Attr& a) {
   Value y = where(nothing_yet, num(0.0), d.y());
   Value rise = d.x() - y;
   Value share = emit<Exp>(rise);
-  Value ratio = -emit<Expm1>(rise);
+  // What comes before an infinite x has no part in what comes after.
+  Value infinite = eq(d.x(), num(INFINITY));
+  Value ratio = where(infinite, num(0.0), -emit<Expm1>(rise));
   Value weighted = ratio * d.dy();
-  Value later = recurrence(ratio, weighted, a.dim, true);
+  Value later = recurrence(ratio, weighted, infinite, a.dim, true);
   Value sum = d.dy() + later;
   return share * sum;
 }

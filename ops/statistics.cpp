@@ -20,27 +20,33 @@ void infer_floating(InferCall& call, const auto& a) {
 // x less its mean, and what the sum of its squares is divided by.
 struct Centred {
   Value x;
-  Dim divisor;
+  Dim count, divisor;
 };
 Centred centred(const Value& x, const Ints& dims, int64_t correction) {
   Value wide = widened(x);
   Dim n = reduced_count(x.dims(), dims);
   Value mean = dims.empty() ? wide : over_count(sum(wide, dims, true), n);
-  return {wide - mean, correction == 0 ? n : max(n - Dim(correction), Dim(0))};
+  return {wide - mean, n, correction == 0 ? n : max(n - Dim(correction), Dim(0))};
+}
+
+// Without elements NaN, and with too few infinite: as of a divisor that only a run knows.
+Value over_freedom(const Value& total, const Centred& c) {
+  if (c.count == Dim(0)) return over_count(total, c.count);
+  return total / c.divisor;
 }
 
 Value variance(const Value& x, const VarianceAttr& a) {
   Ints dims = reduced_dims(a, x.rank());
   Centred c = centred(x, dims, a.correction);
   Value squares = c.x * c.x;
-  return over_count(sum(squares, dims, a.keepdim), c.divisor);
+  return over_freedom(sum(squares, dims, a.keepdim), c);
 }
 
 Value variance_gradient(const Value& x, const VarianceAttr& a, const Value& dy) {
   Ints dims = reduced_dims(a, x.rank());
   Centred c = centred(x, dims, a.correction);
   Value scale = restore_dims(widened(dy), dims, a.keepdim, x.rank()) * 2.0;
-  Value scaled = over_count(scale, c.divisor);
+  Value scaled = over_freedom(scale, c);
   return scaled * c.x;
 }
 

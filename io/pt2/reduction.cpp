@@ -118,7 +118,9 @@ Value truth_of(const Value& x) { return x.dtype() == DType::boolean ? x : ne(x, 
 void truth_rule(Call& c) {
   Value x = truth_of(c.x());
   const bool keepdim = c.flag("keepdim", false);
-  const Ints dims = dims_or_all(c, "dim", x.rank());
+  // Over no dimensions it is the truth of each element, unlike sums.
+  const bool none = c.op().ends_with(".dims") && c.given("dim") && c.integers("dim", {}).empty();
+  const Ints dims = none ? Ints() : dims_or_all(c, "dim", x.rank());
   for (size_t i = dims.size(); i-- > 0;)
     x = emit(c.ours(), {x}, {{"dim", dims[i]}, {"keepdim", keepdim}});
   c.give(cast(x, c.result().dtype));
@@ -220,10 +222,15 @@ void scan_rule(Call& c) {
 void running_extremum_rule(Call& c) {
   Value x = c.x();
   if (x.rank() == 0) return c.give(x), c.give(place_of_one(c));
+  // What is turned has the other order. The least integer has no negative, but turned bits.
+  auto turned = [&](const Value& v) {
+    if (is_floating(v.dtype())) return -v;
+    return unary(v.dtype() == DType::boolean ? "logical_not" : "bitwise_not", v);
+  };
   const bool least = c.op() == "cummin.default";
-  auto out =
-      emit_all(c.world(), "cummax", std::array{least ? -x : x}, {{"dim", c.dim("dim", x.rank())}});
-  c.give(least ? -out[0] : out[0]);
+  auto out = emit_all(c.world(), "cummax", std::array{least ? turned(x) : x},
+                      {{"dim", c.dim("dim", x.rank())}});
+  c.give(least ? turned(out[0]) : out[0]);
   c.give(out[1]);
 }
 

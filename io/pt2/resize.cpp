@@ -102,6 +102,12 @@ Value resized_cubically(Call& c, const Value& x, const ResizedAxis& a) {
   return y;
 }
 
+// Whether an axis stays as it is. If its size does, torch copies it in some modes, and in others
+// goes by the scale.
+bool stays(const ResizedAxis& a, bool by_size) {
+  return a.in == a.out && (by_size || a.align_corners || !a.scale || *a.scale == 1);
+}
+
 using ResizeAxis = Value (*)(Call&, const Value&, const ResizedAxis&);
 
 // In float32 at least.
@@ -111,24 +117,27 @@ void resize_smoothly(Call& c, ResizeAxis resize) {
   if (!is_floating(dtype)) c.fail("an image of {} is not supported", name_of(dtype));
   if (dtype != DType::f64) x = cast(x, DType::f32);
   for (const ResizedAxis& a : resized_axes(c))
-    if (!(a.in == a.out)) x = resize(c, x, a);
+    if (!stays(a, resize == resized_linearly)) x = resize(c, x, a);
   c.give(cast(x, dtype));
 }
 
 // How often each element comes, where that is all; 0 where it is not. So far torch's rounding gives
 // the same.
-int64_t copies(const ResizedAxis& a) {
+int64_t copies(const ResizedAxis& a, bool by_size) {
   constexpr int64_t most = 32;
   for (int64_t n = 1; n <= most; ++n)
-    if (a.out == a.in * Dim(n) && (!a.scale || *a.scale == static_cast<double>(n))) return n;
+    if (a.out == a.in * Dim(n))
+      if (!a.scale || *a.scale == static_cast<double>(n) || (by_size && n == 2)) return n;
   return 0;
 }
 
 void resize_by_nearest(Call& c, double shift) {
   Value x = c.x(image_name(c));
+  // Of images torch takes sizes that are the same or twice as large for what they are.
+  const bool by_size = shift == 0 && x.rank() == 4;
   for (const ResizedAxis& a : resized_axes(c)) {
-    if (a.in == a.out) continue;
-    if (int64_t n = copies(a)) {
+    if (stays(a, by_size)) continue;
+    if (int64_t n = copies(a, by_size)) {
       x = emit("repeat_interleave", {x}, {{"repeats", n}, {"dim", a.dim}});
       continue;
     }

@@ -113,6 +113,10 @@ IMAGES = {
         F.interpolate(x[:, None], (4, 7, 5)),
         F.interpolate(x, (4, 11), mode="nearest-exact"),
         F.interpolate(x[..., 0], 13, mode="nearest-exact"),
+        # Sizes that stay: some modes go by the scale.
+        F.interpolate(x[..., 0], scale_factor=1.1, mode="nearest-exact"),
+        F.interpolate(x, scale_factor=(1.1, 2.0), mode="nearest-exact"),
+        F.interpolate(x, scale_factor=(1.1, 2.0)),
     ),
     "linear": lambda x: (
         F.interpolate(x, scale_factor=2, mode="bilinear"),
@@ -124,12 +128,14 @@ IMAGES = {
             x, scale_factor=(0.7, 2.3), mode="bilinear", recompute_scale_factor=True
         ),
         F.interpolate(x[..., 0], 11, mode="linear"),
+        F.interpolate(x, scale_factor=(1.1, 2.0), mode="bilinear"),
         F.interpolate(x[:, None], (4, 7, 5), mode="trilinear"),
     ),
     "cubic": lambda x: (
         F.interpolate(x, (4, 11), mode="bicubic"),
         F.interpolate(x, (9, 5), mode="bicubic", align_corners=True),
         F.interpolate(x, scale_factor=1.5, mode="bicubic"),
+        F.interpolate(x, scale_factor=(1.1, 2.0), mode="bicubic"),
     ),
 }
 
@@ -142,6 +148,21 @@ def test_image(name, dtype):
         return [r.sin() if r.is_floating_point() else r for r in tuple_of(IMAGES[name](x))]
 
     check(results, draw((2, 3, 6, 7), dtype=dtype))
+
+
+def test_scales_that_keep_the_sizes():
+    # The backward pass of PyTorch copies: it is not that of its forward pass.
+    check(
+        lambda x: (
+            F.interpolate(x, scale_factor=1.1, mode="bicubic"),
+            F.interpolate(x[..., 0], scale_factor=1.1),
+            F.interpolate(x[:, None], scale_factor=1.1),
+            F.interpolate(x, scale_factor=1.1),
+            F.interpolate(x[:, :, :5, :5], scale_factor=2.1),
+        ),
+        draw((2, 3, 6, 7)),
+        order=0,
+    )
 
 
 @pytest.mark.parametrize("align_corners", [False, True])

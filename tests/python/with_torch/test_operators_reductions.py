@@ -93,6 +93,8 @@ REDUCTIONS = {
         (x > 0).any(),
         (x > 0).any(1),
         (x > 1).any((0, 2), True),
+        (x > 0).any(dim=()),
+        (x > 0).all(dim=(), keepdim=True),
         x.all(),
         (x > 0).all(0, True),
         (x > 0).all((0, 1)),
@@ -148,6 +150,13 @@ def test_reduction(name, shape):
 def test_reduction_of_integers(name):
     x = torch.tensor([[[3, 1, 7, 9], [2, 8, 5, 0]], [[-4, 6, 11, 13], [-1, 4, 10, 12]]])
     check(lambda x: tuple(REDUCTIONS[name](x)), x, order=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int64, torch.bool])
+def test_running_extrema_of_the_least_integer(dtype):
+    least = 0 if dtype in (torch.uint8, torch.bool) else torch.iinfo(dtype).min
+    x = torch.tensor([3, least, 2, 100, least]).to(dtype)
+    check(lambda x: (*x.cummin(0), *x.cummax(0)), x, order=0)
 
 
 def test_reduction_of_truths():
