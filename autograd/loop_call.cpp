@@ -94,8 +94,10 @@ class LoopNode final : public Node {
     const ir::Graph& gradient = this->gradient(wanted, arrived);
     // What is recorded has numbers for sizes.
     if (Recorder* recorder = thread_state().recorder; recorder && has_sizes_by_data(gradient))
-      recorder->meets(
-          fmt::format("a derivative of '{}', whose data decides how many steps it takes", name()));
+      recorder->meets(fmt::format(
+          "a derivative of '{}' (data decide its number of steps: take the derivative outside, or "
+          "use a scan)",
+          name()));
     return play(gradient, operands, cotangents);
   }
 

@@ -122,9 +122,9 @@ Sizes shape_of(const ir::Type& type, std::string_view input, const KnownSizes& s
   for (const ir::Dim& d : type.dims) {
     if (std::string unknown = sizes.unknown_symbol(d); !unknown.empty())
       throw Error(
-          "the size of dimension '{}' of input '{}' ({}) is not known; set it (--set {}={}) "
-          "or give the input",
-          unknown, input, to_string(type), unknown, unknown == "N" ? "SIZE" : "N");
+          "the size of dimension '{}' of input '{}' ({}) is not known; set it "
+          "(--set {}=SIZE) or give the input",
+          unknown, input, to_string(type), unknown);
     shape.push_back(d.evaluate(sizes));
     if (shape.back() < 0)
       throw Error("input '{}' ({}) would have the size {}, which is negative", input,

@@ -407,6 +407,7 @@ Potential Potential::load(const std::string& program, const std::string& weights
     for (const auto& [key, value] : file.metadata()) imported.metadata.insert_or_assign(key, value);
   }
   try {
+    places_in(imported.module.program());  // that it is no potential is said before what it lacks
     Potential potential(imported.module.program(), imported.weights, facts_of(imported, options),
                         std::move(context), options.fusion);
     if (options.check) refuse_faults(potential, program, options.own_edges);

@@ -119,6 +119,9 @@ constexpr RuleEntry convolution_table[] = {
     {"upsample_bilinear2d", upsample_linear},
     {"upsample_trilinear3d", upsample_linear},
     {"upsample_bicubic2d", upsample_cubic},
+    {"_upsample_bilinear2d_aa", upsample_antialiased},
+    {"_upsample_bicubic2d_aa", upsample_antialiased},
+    {"_upsample_lanczos2d_aa", upsample_antialiased},
     {"grid_sampler", grid_sampler},
     {"grid_sampler_2d", grid_sampler},
 };

@@ -18,6 +18,7 @@ void upsample_nearest(Call& c);
 void upsample_nearest_exact(Call& c);
 void upsample_linear(Call& c);
 void upsample_cubic(Call& c);
+void upsample_antialiased(Call& c);  // is refused by its name
 
 // sampling.cpp
 void grid_sampler(Call& c);

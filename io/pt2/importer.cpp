@@ -351,7 +351,7 @@ void Importer::apply(const Node& node, Scope& scope) {
   if (writes) rule = find_one(unwritten);
   if (!rule && !complex.empty())
     throw Error("the operator is not supported with {} among its operands and results", complex);
-  if (!rule) throw Error("the operator is not supported");
+  if (!rule) throw Error("the operator is not supported; express it by others");
   Call call(*this, *rule, node, world_);
   rule->rule(call);
   std::vector<TensorPtr> results = call.given_results();

@@ -154,5 +154,8 @@ void upsample_nearest(Call& c) { resize_by_nearest(c, 0); }
 void upsample_nearest_exact(Call& c) { resize_by_nearest(c, 0.5); }
 void upsample_linear(Call& c) { resize_smoothly(c, resized_linearly); }
 void upsample_cubic(Call& c) { resize_smoothly(c, resized_cubically); }
+void upsample_antialiased(Call& c) {
+  c.fail("interpolation with antialias=True is not supported; leave it out, or average before");
+}
 
 }  // namespace gradus::pt2

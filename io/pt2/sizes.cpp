@@ -24,8 +24,10 @@ class SizeReader {
 
  private:
   [[noreturn]] void fail(std::string_view why) const {
-    throw Error("the size '{}' is no expression that is known: {} at {}",
-                printable(std::string(text_.substr(0, 200))), why, at_);
+    throw Error(
+        "the size '{}' is no expression that is known: {} at {}; export the model with a "
+        "constant in the place of this size",
+        printable(std::string(text_.substr(0, 200))), why, at_);
   }
 
   void skip_space() {

@@ -72,7 +72,7 @@ class _Mapped:
             _, out, result = _flat_tensors(given, "result")
             return out, result
 
-        made = _record(self.f, call, types, [f"x.{n}" for n in names], "mapped")
+        made = _record(self.f, call, types, [f"x.{n}" for n in names], "vmap")
         out = _gradus.vmap_body(made.body, given, mapped) if made.body.results else []
         return unflatten(made.structure, self._with_out_axes(out, made.structure))
 

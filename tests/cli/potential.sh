@@ -10,7 +10,8 @@ runs 0 check-potential "$argon.ir" --weights "$argon.safetensors" --random 7 --s
 says out 'cutoff        WRONG' 'smooth        WRONG' 'rotation      ok'
 says err '2 of 11 checks failed'
 refuses 1 'no weights are found for: eps f64[], sigma f64[], onset f64[], cutoff f64[]' check-potential "$argon.ir" --cutoff 8.5
-refuses 1 'no cutoff is known' check-potential "$GRADUS_SOURCE_DIR/examples/argon.ir"
+refuses 1 'no cutoff is known' check-potential "$argon.ir"
+refuses 1 'is no potential' check-potential "$GRADUS_SOURCE_DIR/examples/argon.ir"
 refuses 1 'cannot be read' check-potential "$argon.ir" --weights none.safetensors
 
 finish
