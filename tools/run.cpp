@@ -295,6 +295,10 @@ void run_rank(const RunCommand& command) {
     throw UsageError(
         "gradus run: --symbols: there are no kernels without fusion; add --fusion first");
   const bool shows_code = std::ranges::count(code_targets(), command.dump_after) > 0;
+  if ((shows_code || command.dump_after == "fusion") && state_options.fusion == FusionMode::off)
+    throw UsageError(
+        "gradus run: --dump-after {}: there are no kernels without fusion; add --fusion first",
+        command.dump_after);
   // Sources are shown of all groups, also of those that the CPU runs better without.
   const KernelOptions kernel_options{.folder = command.kernels,
                                      .always = shows_code,
