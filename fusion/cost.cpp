@@ -223,7 +223,8 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
 
 }  // namespace
 
-Estimate estimate(const Nest& nest, const Frame& frame, unsigned vector_bits) {
+Estimate estimate(const Nest& nest, const Frame& frame, const Machine& machine) {
+  const unsigned vector_bits = machine.vector_bits;
   const auto edges = static_cast<size_t>(
       std::ranges::count_if(nest.loads, [](const Load& l) { return l.operands > 1 || l.index; }));
   const auto elements = static_cast<double>(frame.count());
@@ -231,8 +232,6 @@ Estimate estimate(const Nest& nest, const Frame& frame, unsigned vector_bits) {
   const double rows = elements / static_cast<double>(columns);
   const RowLoops loops = row_loops(nest);
   const int levels = loops.levels;
-  if (levels > 0 && rows < 4 && elements > alone)
-    return {.refused = "its rows are too few for more than one worker"};
   const bool whole_rows = nest.reduces() || !nest.row_stores.empty();
   if (!nest.column_stores.empty() && whole_rows &&
       columns * static_cast<int64_t>(nest.column_stores.size()) > most_accumulators)
@@ -253,11 +252,14 @@ Estimate estimate(const Nest& nest, const Frame& frame, unsigned vector_bits) {
   judge_steps(nest, frame, costs, loops, run, e);
   if (nest.steps.size() + edges < 2 && e.saved < e.lost + least_alone)
     e.refused = "it is one instruction";
+  // A reduced row is one worker's. Single instructions have all of them.
+  if (levels > 0 && rows < 4 && elements > alone && machine.workers > 1) {
+    const double kernel = nanoseconds_of(nest, frame);
+    const double apart = (kernel + e.saved - e.lost) / machine.workers;
+    if (apart < kernel / std::min(rows, static_cast<double>(machine.workers)))
+      e.refused = "its rows are too few for all workers";
+  }
   return e;
-}
-
-bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits) {
-  return estimate(nest, frame, vector_bits).worth();
 }
 
 bool fits_into_stage(const Nest& nest, const Frame& frame) {

@@ -59,10 +59,14 @@ struct Estimate {
   const char* refused = nullptr;  // why there is none, whatever it saves
   bool worth() const { return !refused && saved > lost; }
 };
-// For registers of so many bits. It saves calls and the memory between the steps. It loses where
-// rows end within a vector, and where it computes or gathers something once more.
-Estimate estimate(const Nest& nest, const Frame& frame, unsigned vector_bits);
-bool worth_a_kernel(const Nest& nest, const Frame& frame, unsigned vector_bits);
+// What it runs on: registers of so many bits, and workers.
+struct Machine {
+  unsigned vector_bits = 0;
+  int workers = 1;
+};
+// It saves calls and the memory between the steps. It loses where rows end within a vector, and
+// where it computes or gathers something once more.
+Estimate estimate(const Nest& nest, const Frame& frame, const Machine& machine);
 
 // Whether a nest is small enough to be written out for its sizes in a stage's function.
 bool fits_into_stage(const Nest& nest, const Frame& frame);

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "devices/backend.h"
+#include "fusion/cost.h"
 #include "fusion/stage.h"
 #include "gradus/context.h"
 #include "gradus/kernels.h"
@@ -60,8 +61,8 @@ class Kernels {
   }
   // Whether a kernel of the nest can be made, and is worth it for such sizes.
   virtual bool wants(const Nest& nest, const Frame& frame) const = 0;
-  // Of the registers that `wants` estimates for (fusion/cost.h); 0: it estimates nothing.
-  virtual unsigned vector_bits() const { return 0; }
+  // What `wants` estimates for; registers of 0 bits: it estimates nothing.
+  virtual Machine machine() const { return {}; }
   // Whether nests may reduce columns, where there are so many.
   virtual bool takes_columns(int64_t columns) const {
     static_cast<void>(columns);

@@ -51,7 +51,7 @@ class WouldBe final : public fusion::Kernels {
   bool wants(const fusion::Nest& nest, const fusion::Frame& frame) const override {
     return judge_->wants(nest, frame);
   }
-  unsigned vector_bits() const override { return judge_->vector_bits(); }
+  fusion::Machine machine() const override { return judge_->machine(); }
   bool takes_columns(int64_t columns) const override { return judge_->takes_columns(columns); }
   std::shared_ptr<const fusion::KernelSet> ready() override {
     return std::make_shared<fusion::KernelSet>();

@@ -52,12 +52,12 @@ Layout layout_of(const Draft& d, Register r) {
   return {type.dtype, sizes, contiguous_strides(sizes)};
 }
 
-WeighedGroup describe(const Weighing& w, unsigned vector_bits) {
+WeighedGroup describe(const Weighing& w, const fusion::Machine& machine) {
   const Draft& d = w.draft;
   const ir::Graph& from = d.code.graph();
   WeighedGroup group;
   group.is_kernel = w.wanted;
-  const fusion::Estimate e = fusion::estimate(w.nest, w.frame, vector_bits);
+  const fusion::Estimate e = fusion::estimate(w.nest, w.frame, machine);
   group.saved = e.saved;
   group.lost = e.lost;
   if (e.refused) group.refused = e.refused;
@@ -114,9 +114,9 @@ Tensor input_for(const Layout& layout, const std::string& name, Context& context
 
 std::vector<WeighedGroup> weigh_groups(const Code& code, const DimSizes& sizes) {
   interpreter::KernelChoice choice = interpreter::imagined_kernels();
-  const unsigned vector_bits = choice.source->vector_bits();
+  const fusion::Machine machine = choice.source->machine();
   std::vector<WeighedGroup> groups;
-  choice.weighed = [&](const Weighing& w) { groups.push_back(describe(w, vector_bits)); };
+  choice.weighed = [&](const Weighing& w) { groups.push_back(describe(w, machine)); };
   interpreter::plan_segments(code, sizes, choice, [](const auto&, const auto&) {});
   return groups;
 }

@@ -71,10 +71,11 @@ void prepare_process(Isa isa) {
 
 }  // namespace
 
-CpuKernels::CpuKernels(const KernelOptions& options, LogSink log)
+CpuKernels::CpuKernels(const KernelOptions& options, LogSink log, int workers)
     : options_(options),
       log_(std::move(log)),
       isa_(choose_isa(options.vector_bits)),
+      workers_(workers),
       behind_(1, most_waiting,
               [this] {
                 prepare();
@@ -124,10 +125,10 @@ int CpuKernels::register_bits(const Nest& nest) const {
 }
 
 bool CpuKernels::wants(const Nest& nest, const Frame& frame) const {
-  return isa_ && (options_.always || worth_a_kernel(nest, frame, vector_bits()));
+  return isa_ && (options_.always || estimate(nest, frame, machine()).worth());
 }
 
-unsigned CpuKernels::vector_bits() const { return isa_ ? cpu::vector_bits(*isa_) : 0; }
+Machine CpuKernels::machine() const { return {isa_ ? cpu::vector_bits(*isa_) : 0, workers_}; }
 
 bool CpuKernels::takes_columns(int64_t columns) const {
   return isa_ && (options_.always || fusion::takes_columns(columns));
@@ -175,8 +176,9 @@ namespace gradus::fusion {
 
 namespace {
 
-std::shared_ptr<Kernels> make_kernels(const Context& context, const KernelOptions& options) {
-  return std::make_shared<cpu::CpuKernels>(options, context.log_sink());
+std::shared_ptr<Kernels> make_kernels(Context& context, const KernelOptions& options) {
+  return std::make_shared<cpu::CpuKernels>(options, context.log_sink(),
+                                           context.workers().workers());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ class CpuKernels final : public Kernels {
   // How many nests may wait for the thread.
   static constexpr size_t most_waiting = 1024;
 
-  CpuKernels(const KernelOptions& options, LogSink log);
+  CpuKernels(const KernelOptions& options, LogSink log, int workers);
   // Ends what is being compiled, and leaves the rest.
   ~CpuKernels() override;
 
@@ -19,7 +19,7 @@ class CpuKernels final : public Kernels {
   bool wants_places() const override { return options_.symbols; }
   int register_bits(const Nest& nest) const override;
   bool wants(const Nest& nest, const Frame& frame) const override;
-  unsigned vector_bits() const override;
+  Machine machine() const override;
   bool takes_columns(int64_t columns) const override;
   bool reads_before_writing() const override { return true; }
   std::shared_ptr<const KernelSet> ready() override { return store_.ready(); }
@@ -43,7 +43,8 @@ class CpuKernels final : public Kernels {
   const uint64_t id_ = KernelStore::next_id();
   const KernelOptions options_;
   const LogSink log_;
-  const std::optional<Isa> isa_;   // none: this machine runs no code of ours
+  const std::optional<Isa> isa_;  // none: this machine runs no code of ours
+  const int workers_;
   std::atomic<bool> told_{false};  // that there is no compiler
 
   mutable std::mutex mutex_;

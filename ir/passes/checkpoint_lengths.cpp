@@ -51,7 +51,8 @@ Ints checkpoint_lengths(const LoopCosts& c) {
   }
   if (least > c.memory)
     throw Error(
-        "scan: memory is {} bytes; the derivatives of its {} steps keep at least {}; set memory to this number or more",
+        "scan: memory is {} bytes; the derivatives of its {} steps keep at least {}; set memory to "
+        "this number or more",
         c.memory, c.steps, least);
   return best;
 }

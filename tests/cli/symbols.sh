@@ -14,7 +14,7 @@ graph p {
 }
 PROGRAM
 
-refuses 1 'add --fusion first' run p.ir --random 1 --set N=4096 --symbols
+refuses 2 'add --fusion first' run p.ir --random 1 --set N=4096 --symbols
 
 # Where no kernels can be made, the rest says nothing.
 grep -q avx2 /proc/cpuinfo || { finish; exit 0; }

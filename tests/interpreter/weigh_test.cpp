@@ -52,6 +52,26 @@ TEST_F(Weighed, AGroupThatIsNoKernelIsThere) {
   EXPECT_LT(groups[0].saved, groups[0].lost);
 }
 
+// One long row is one worker's as a kernel. Single instructions have all workers.
+TEST_F(Weighed, ASumOfAllIsAKernelWhereWorkersAreFew) {
+  const auto code = Code::compile(
+      ir::parse("graph g { stage 0 (%x: f64[N]) { %p = square(%x) %q = add(%p, 1.0) %s = sum(%q) "
+                "return %s } }")
+          .program());
+  constexpr int64_t n = int64_t{1} << 18;
+  const Tensor x = Tensor::from(DType::f64, Sizes{n}, std::vector<double>(n, 0.3));
+  std::vector<double> sums;
+  for (int workers : {1, 64}) {
+    ContextOptions options;
+    options.workers = workers;
+    auto context = std::make_shared<Context>(options);
+    State state(code, context, {.fusion = FusionMode::first});
+    sums.push_back(state.run(std::array{x})[0].item());
+    EXPECT_EQ(state.groups().size(), workers == 1 ? 1u : 0u) << workers;
+  }
+  EXPECT_EQ(sums[0], sums[1]);
+}
+
 // A view between members is one of the group's, an operand lies as it did, and bodies are among the
 // stages' groups.
 TEST_F(Weighed, ItsProgramReadsWhatTheGroupReads) {

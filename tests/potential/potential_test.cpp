@@ -346,8 +346,9 @@ TEST(Potential, RefusesWhatIsNone) {
         "its energies do not depend on 'shifts'");
   lacks(error_of([&] { Potential(ir::parse(right).program(), {}, {}); }),
         "the cutoff of a potential is greater than 0");
-  lacks(error_of([&] { Potential::load(std::string(GRADUS_SOURCE_DIR) + "/examples/argon.ir"); }),
-        "no cutoff is known");
+  const std::string examples = std::string(GRADUS_SOURCE_DIR) + "/examples/";
+  lacks(error_of([&] { Potential::load(examples + "argon.ir"); }), "is no potential");
+  lacks(error_of([&] { Potential::load(examples + "potentials/argon.ir"); }), "no cutoff is known");
 }
 
 TEST(Potential, RefusesAtomsThatDoNotFit) {
