@@ -10,6 +10,9 @@ namespace gradus::ir {
 
 namespace {
 
+// Further modules stay part of the one at this depth: calls of calls do not nest without end.
+constexpr size_t deepest = 50;
+
 // The module's name up to that component: "m.h.0" of "m/h.0/attention", 2.
 std::string name_up_to(std::string_view module, size_t depth) {
   std::string name;
@@ -59,6 +62,11 @@ class Outliner {
   // The nodes [begin, end), which have the first `depth` components in common.
   std::vector<Node> outlined(size_t begin, size_t end, size_t depth) {
     std::vector<Node> out;
+    if (depth == deepest) {
+      out.assign(nodes_.begin() + static_cast<ptrdiff_t>(begin),
+                 nodes_.begin() + static_cast<ptrdiff_t>(end));
+      return out;
+    }
     for (size_t i = begin, next; i < end; i = next) {
       const std::string_view own = component(module_of(i), depth);
       next = i + 1;

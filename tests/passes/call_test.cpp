@@ -412,5 +412,42 @@ TEST(Call, RefusesWhatWouldNotFitAnyMachine) {
   EXPECT_EQ(signature(f32, 0), "x: f32[] -> y: f32[]");
 }
 
+// Modules as graphs that are called: nested ones, single nodes, names of any depth.
+TEST(Call, ModulesBecomeGraphs) {
+  const char* text = R"(graph g {
+  stage 0 (%x: f64[N], %w: f64[N]) {
+    %a = mul(%x, %w)
+    %b = tanh(%a)
+    %c = exp(%b)
+    %d = neg(%c)
+    %e = add(%d, %a)
+    return %e
+  }
+}
+)";
+  auto outlined = [&](std::vector<std::string> modules) {
+    ir::Graph g = graph_of(text);
+    auto source = std::make_shared<ir::Source>(*g.source);
+    source->modules = {"", ""};
+    source->modules.insert(source->modules.end(), modules.begin(), modules.end());
+    g.source = source;
+    ir::outline_modules(g);
+    ir::verify(g);
+    std::vector<std::string_view> operators;
+    const ir::Graph low = lowered(g);
+    for (const ir::Node& node : low.stages[0].nodes) operators.push_back(node.op->name);
+    EXPECT_EQ(operators, (std::vector<std::string_view>{"mul", "tanh", "exp", "neg", "add"}));
+    return g;
+  };
+  const ir::Graph two = outlined({"", "net/act", "net/act", "net", ""});
+  EXPECT_EQ(count(two, 0, "call"), 1u);
+  EXPECT_NE(ir::print(two).find("graph net.act"), std::string::npos) << ir::print(two);
+  EXPECT_EQ(count(outlined({"", "net", "", "net", "net"}), 0, "call"), 1u);
+  EXPECT_EQ(count(outlined({"m", "m", "m", "m", "m"}), 0, "call"), 0u);
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "m/";
+  EXPECT_EQ(count(outlined({deep, deep, deep, deep, deep}), 0, "call"), 0u);
+}
+
 }  // namespace
 }  // namespace gradus
