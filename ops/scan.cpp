@@ -116,7 +116,7 @@ Value LogCumSumExp::dx(VjpCall& d, const Attr& a) {
   Value infinite = eq(d.x(), num(INFINITY));
   Value ratio = where(infinite, num(0.0), -emit<Expm1>(rise));
   Value weighted = ratio * d.dy();
-  Value later = recurrence(ratio, weighted, infinite, a.dim, true);
+  Value later = recurrence(ratio, weighted, a.dim, true);
   Value sum = d.dy() + later;
   return share * sum;
 }
