@@ -107,6 +107,14 @@ TEST(ReductionDerivative, OfLogSumExp) {
   auto s = slopes("logcumsumexp", {masked}, {dim(0)}, 2);
   expect_same(s[1], {0, 1.5, 0.5});
   EXPECT_TRUE(std::isfinite(s[2][0]) && std::isfinite(s[2][1]) && std::isfinite(s[2][2]));
+  // What comes before an infinity has its own part, what comes after it has none.
+  Tensor infinite = Tensor::from(DType::f64, Sizes{4}, std::vector<double>{1, 0.5, INFINITY, 2});
+  auto t = slopes("logcumsumexp", {infinite}, {dim(0)}, 1);
+  const double share = 1 / (1 + std::exp(-0.5));
+  EXPECT_NEAR(t[1][0], 1 + share, 1e-14);
+  EXPECT_NEAR(t[1][1], 1 - share, 1e-14);
+  EXPECT_TRUE(std::isnan(t[1][2]));
+  EXPECT_EQ(t[1][3], 0);
 }
 
 TEST(ReductionDerivative, OfNorms) {
