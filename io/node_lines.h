@@ -3,11 +3,28 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "gradus/graph.h"
 
 namespace gradus {
+
+// Makes of a module (ir::Source::modules) the one within it that is called so. A name grows to a
+// line's length, no further: a function's nodes are many for few bytes of a file.
+inline void enter_module(std::string& module, std::string_view part) {
+  constexpr size_t longest = 300;
+  if (part.empty() || module.size() + part.size() > longest) return;
+  if (!module.empty()) module += '/';
+  module += part;
+}
+
+// PyTorch names a module by its whole path: "norm" of "layers.0.norm" within "layers.0".
+inline std::string_view name_within(std::string_view outer, std::string_view name) {
+  const bool within =
+      !outer.empty() && name.starts_with(outer) && name.substr(outer.size()).starts_with('.');
+  return within ? name.substr(outer.size() + 1) : name;
+}
 
 class NodeLines {
  public:

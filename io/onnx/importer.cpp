@@ -32,36 +32,23 @@ std::string place_of(const pb::NodeProto& node) {
   return fmt::format("a node without results ({})", op);
 }
 
-// Makes of a module's name that of one within it. A name grows to a line's length, no further: a
-// function's nodes are many for few bytes of a file.
-void enter_module(std::string& module, std::string_view part) {
-  constexpr size_t longest = 300;
-  if (part.empty() || module.size() + part.size() > longest) return;
-  if (!module.empty()) module += '/';
-  module += part;
-}
-
 // The module that a node is part of, as in ir::Source::modules, within the module around. The names
 // of PyTorch's first exporter are paths: "/encoder/layers.0/MatMul".
 std::string module_of(const pb::NodeProto& node, const std::string& around) {
   std::string module = around;
-  auto enter = [&](std::string_view part) { enter_module(module, part); };
   std::vector<std::string> scopes = scopes_of(node);
   if (!scopes.empty()) {
     scopes.pop_back();
     std::string_view outer;
     for (const std::string& scope : scopes) {
-      std::string_view own = scope;
-      if (!outer.empty() && own.starts_with(outer) && own.substr(outer.size()).starts_with('.'))
-        own.remove_prefix(outer.size() + 1);
+      enter_module(module, name_within(outer, scope));
       if (!scope.empty()) outer = scope;
-      enter(own);
     }
     return module;
   }
   std::string_view name = node.name();
   for (size_t slash; (slash = name.find('/')) != name.npos; name.remove_prefix(slash + 1))
-    enter(name.substr(0, slash));
+    enter_module(module, name.substr(0, slash));
   return module;
 }
 

@@ -2,10 +2,12 @@
 
 #include <array>
 #include <limits>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "gradus/messages.h"
+#include "io/node_lines.h"
 
 namespace gradus::pt2 {
 
@@ -228,14 +230,9 @@ std::string module_of(std::string_view stack) {
     if (comma == entry.npos) continue;
     const std::string_view key = entry.substr(0, comma);
     const std::string_view name = entry.substr(comma + 1, entry.find(',', comma + 1) - comma - 1);
-    std::string_view own = name;
-    if (!outer.empty() && own.starts_with(outer) && own.substr(outer.size()).starts_with('.'))
-      own.remove_prefix(outer.size() + 1);
-    outer = name;
-    if (own.empty()) continue;
-    module += (module.empty() ? "" : "/") + std::string(own);
-    if (const size_t at = key.rfind('@'); at != key.npos && name.find('@') == name.npos)
-      module += key.substr(at);
+    std::string own(name_within(std::exchange(outer, name), name));
+    if (const size_t at = key.rfind('@'); at != key.npos && !own.empty()) own += key.substr(at);
+    enter_module(module, own);
   }
   return module;
 }
