@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "fusion/cost.h"
+#include "interpreter/plan/loop_sums.h"
 #include "interpreter/run/loop.h"
 #include "interpreter/whole_stage.h"
 #include "ops/control_flow.h"
@@ -43,7 +44,6 @@ class StepPlacer {
  public:
   explicit StepPlacer(LoopCode& loop) : l(loop), stage_(loop.code->stage(0)) {}
   void find_sources();
-  void find_in_place();
   void lay_out();
   // False where the backend has no code for one.
   bool find_transfers(devices::Backend& backend);
@@ -52,9 +52,6 @@ class StepPlacer {
 
  private:
   void note(const Event& e);
-  bool is_made_in_place(size_t carry) const;
-  std::optional<uint32_t> only_pointer_to(size_t place) const;
-  std::optional<uint32_t> first_pointer_to(size_t place) const;
 
   LoopCode& l;
   const StageCode& stage_;
@@ -97,63 +94,6 @@ void StepPlacer::find_sources() {
       l.copies.push_back({i, s});
     }
   }
-}
-
-// A sum of 256 KiB that each step adds to is then one block of memory, not two in turns.
-void StepPlacer::find_in_place() {
-  l.in_place.assign(l.carries, false);
-  if (l.steps > 1)
-    for (size_t i = 0; i < l.carries; ++i) l.in_place[i] = is_made_in_place(i);
-}
-
-// Do the step's kernels read the carry only where one of them writes its next value, each element
-// before it is written?
-bool StepPlacer::is_made_in_place(size_t carry) const {
-  const size_t result = l.inputs + carry;
-  if (std::ranges::any_of(l.copies, [&](const Copy& c) {
-        return c.result == carry || (c.from && !c.from->fixed && c.from->place == carry);
-      }))
-    return false;
-  const std::optional<uint32_t> read = only_pointer_to(carry), written = first_pointer_to(result);
-  if (!read || !written) return false;
-  for (const Step& s : l.plan->steps) {
-    if (!s.run || s.group == UINT32_MAX) continue;
-    const auto* loops = std::get_if<work::Loops>(s.work);
-    if (!loops || loops->nest.reduces() || loops->nest.has_edges()) continue;
-    const size_t loads = loops->nest.loads.size();
-    if (*read < s.args || *read >= s.args + loads || *written < s.args + loads ||
-        *written >= s.args + loads + loops->nest.stores.size())
-      continue;
-    return loops->frame.strides[*read - s.args] == contiguous_strides(loops->frame.sizes) &&
-           loops->nest.loads[*read - s.args].dtype == l.out[carry].dtype;
-  }
-  return false;
-}
-
-// Of a place that one pointer of one kernel begins with.
-std::optional<uint32_t> StepPlacer::only_pointer_to(size_t place) const {
-  std::optional<uint32_t> only;
-  const SegmentPlan& plan = *l.plan;
-  for (size_t e = 0; e < l.place_of_external.size(); ++e) {
-    if (l.place_of_external[e] != place) continue;
-    for (uint32_t p = plan.patch_begin[e]; p < plan.patch_begin[e + 1]; ++p) {
-      if (only || plan.patches[p].offset != 0) return std::nullopt;
-      only = plan.patches[p].arg;
-    }
-  }
-  return only;
-}
-
-// Pointers are in the order of the steps: what makes a value comes before what reads it.
-std::optional<uint32_t> StepPlacer::first_pointer_to(size_t place) const {
-  std::optional<uint32_t> first;
-  const SegmentPlan& plan = *l.plan;
-  for (size_t e = 0; e < l.place_of_external.size(); ++e) {
-    if (l.place_of_external[e] != place) continue;
-    for (uint32_t p = plan.patch_begin[e]; p < plan.patch_begin[e + 1]; ++p)
-      first = std::min(first.value_or(UINT32_MAX), plan.patches[p].arg);
-  }
-  return first;
 }
 
 bool StepPlacer::find_transfers(devices::Backend& backend) {
@@ -207,6 +147,12 @@ void StepPlacer::lay_out() {
   if (l.rounds > 1)
     l.moves_at = take(l.plan->args.size() * (sizeof(fusion::PointerMove) + 2 * sizeof(std::byte*)));
   for (auto& [place, at] : l.own_at) at = take(at);
+  constexpr auto held_steps = static_cast<size_t>(LoopCode::Deferred::most_steps);
+  for (LoopCode::Deferred& d : l.deferred) {
+    d.at = take(held_steps * d.pointers.size() * sizeof(std::byte*));
+    for (LoopCode::Deferred::Pointer& p : d.pointers)
+      if (p.copied) p.at = take(held_steps * p.copied);
+  }
   for (Turned& t : l.turned) t.at = take(bytes_of_elements(t.given));
 }
 
@@ -385,7 +331,10 @@ LoopCode LoopMaker::make_loop(LoopCode loop, std::shared_ptr<const Code> body,
     asks_host_ |=
         std::ranges::any_of(loop.plan->steps, &Step::host) || !loop.plan->asking_host.empty();
     placer.find_sources();
-    if (!loop.device) placer.find_in_place();
+    if (!loop.device) {
+      find_in_place(loop);
+      find_deferred(loop, choice_, *d.plan);
+    }
     if (loop.is_scan && loop.plan->whole && loop.copies.empty())
       loop.rounds = rounds_between_checks(*loop.plan->whole);
   }

@@ -1,10 +1,13 @@
 #include "interpreter/run/loop.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <exception>
 #include <mutex>
 
+#include "fusion/cost.h"
 #include "interpreter/run/body_state.h"
 #include "interpreter/run/faults.h"
 #include "interpreter/run/limits.h"
@@ -35,6 +38,7 @@ namespace {
 
 using work::KernelScope;
 using Copy = LoopCode::Copy;
+using Deferred = LoopCode::Deferred;
 using Turned = LoopCode::Turned;
 
 // Tells an observer of a step's instructions, and checks the run's limits before each.
@@ -80,6 +84,7 @@ class Run {
     if (l_.steps == 0) return give_carries(0);
     begin();
     for (int64_t n = 0; n < l_.steps;) run_some(n, l_.steps);
+    add_held();
   }
 
   // Step n, after `begin` and the steps before, and of those up to `end` as many as one call of a
@@ -225,10 +230,62 @@ class Run {
       }
       return;
     }
+    auto deferred = l_.deferred.begin();
     for (const Step& s : plan.steps) {
       at_ = s.instruction;
-      run_kernel(s);
+      if (deferred != l_.deferred.end() && &s == &plan.steps[deferred->step])
+        hold(*deferred++, s);
+      else
+        run_kernel(s);
     }
+    if (!l_.deferred.empty() && ++held_ == Deferred::most_steps) add_held();
+  }
+
+  std::byte** held_pointers(const Deferred& d, int64_t step) const {
+    auto* const all = reinterpret_cast<std::byte**>(scope_.scratch + d.at);
+    return all + step * static_cast<int64_t>(d.pointers.size());
+  }
+
+  // What a deferred kernel would read in this step.
+  void hold(const Deferred& d, const Step& s) const {
+    std::byte** const held = held_pointers(d, held_);
+    for (size_t k = 0; k < d.pointers.size(); ++k) {
+      const Deferred::Pointer& p = d.pointers[k];
+      held[k] = frame_[s.args + k];
+      if (!p.copied) continue;
+      std::byte* const copy = scope_.scratch + p.at + static_cast<size_t>(held_) * p.copied;
+      held[k] = static_cast<std::byte*>(std::memcpy(copy, held[k], p.copied));
+    }
+  }
+
+  // Runs the deferred kernels for the steps that are held.
+  void add_held() {
+    if (held_ == 0) return;
+    for (const Deferred& d : l_.deferred)
+      scope_.workers.parallel_for(d.blocks, [&](int64_t block) { add_block(d, block); });
+    held_ = 0;
+  }
+
+  void add_block(const Deferred& d, int64_t block) const {
+    int64_t step = 0;
+    for (const Deferred::Code& code : d.codes)
+      for (; held_ - step >= code.steps; step += code.steps) add_steps(d, code, step, block);
+  }
+
+  void add_steps(const Deferred& d, const Deferred::Code& code, int64_t step, int64_t block) const {
+    std::array<std::byte*, fusion::most_slots> pointers;
+    size_t count = 0;
+    auto give = [&](int64_t of_step, size_t k) {
+      pointers[count++] = held_pointers(d, of_step)[k] + block * d.pointers[k].block_bytes;
+    };
+    for (size_t k = 0; k < d.loads; ++k) give(step, k);
+    for (int64_t later = step + 1; later < step + code.steps; ++later)
+      for (size_t k = 0; k < d.loads; ++k)
+        if (!d.pointers[k].in_place) give(later, k);
+    for (size_t k = d.loads; k < d.pointers.size(); ++k) give(step, k);
+    const work::Kernel& kernel = block + 1 < d.blocks ? code.block : code.rest;
+    KernelScope scope = scope_.with(nullptr);
+    kernel.run(kernel.parameters.get(), pointers.data(), scope);
   }
 
   void run_told(const StepTeller& teller) {
@@ -274,6 +331,7 @@ class Run {
   std::byte* const buffer_;
   InstructionObserver* const observer_;  // null where nobody watches
   uint32_t at_ = 0;                      // the instruction that runs
+  int64_t held_ = 0;                     // steps whose deferred kernels have not run
   // Where data decide sizes in a step.
   std::optional<BodyState> state_;
   std::vector<Layout> in_;  // what it takes

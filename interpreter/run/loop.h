@@ -39,6 +39,29 @@ struct LoopCode {
     size_t at = 0;  // in the scratch memory
   };
 
+  // A kernel of the step that does nothing but to write carries where they lie. What else it reads
+  // is held, and after some steps it runs for all of them: for one block of rows after the other,
+  // so that what it writes is in the first cache from the first step to the last.
+  struct Deferred {
+    static constexpr int64_t most_steps = 16;  // that are held
+    struct Pointer {                           // of a load or store
+      int64_t block_bytes = 0;                 // from one block to the next
+      size_t copied = 0;      // bytes that are copied, because the next step writes there; or 0
+      size_t at = 0;          // where to, in the scratch memory, of the first step that is held
+      bool in_place = false;  // a load of what the step before stored
+    };
+    struct Code {
+      int64_t steps = 1;         // that it does at once
+      work::Kernel block, rest;  // for the rows of a block, of the last one
+    };
+    size_t step = 0;                // of the plan's
+    std::vector<Pointer> pointers;  // of loads, then of stores
+    size_t loads = 0;
+    int64_t blocks = 0;
+    std::vector<Code> codes;  // the last one does a single step
+    size_t at = 0;            // in the scratch memory: the pointers of each step that is held
+  };
+
   std::shared_ptr<const Code> code;
   // Where pointers are addresses of a device's, that: the host asks it for step after step. Null
   // where they are the host's.
@@ -59,9 +82,10 @@ struct LoopCode {
   std::vector<Transfer> first;  // by carry, from how the operand lies to how steps have it
   std::vector<Transfer> last;   // by carry, from there to the result, where data decide the length
   std::vector<Turned> turned;
+  std::vector<Deferred> deferred;  // in the order of the plan's steps
   // Places: inputs, results, then tensors that only the step sees. In the scratch memory: pointers
   // of kernels, of places (here alone, see `device`), the step's buffer, second places of carries,
-  // those tensors.
+  // those tensors, what deferred kernels read.
   size_t places = 0;
   size_t frame_at = 0, places_at = 0, buffer_at = 0;
   // Steps that one call of the plan's function runs at most, and where it is told how pointers move

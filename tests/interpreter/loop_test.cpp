@@ -95,6 +95,80 @@ graph recurrent {
   }
 }
 
+// Each step adds to two matrices, which are more than the first cache holds: the loop does it for
+// several steps at once. What it adds comes from a carry, a sequence, a constant and the step.
+const std::string sums_of_outer_products = R"(
+graph step {
+  stage 0 (%h: TYPE[N], %p: TYPE[M, N], %q: TYPE[M, N], %x: TYPE[M], %k: TYPE[N]) {
+    %n = sin(%h)
+    %y = square(%x)
+    %c = unsqueeze(%y) {dim = 1}
+    %d = unsqueeze(%h) {dim = 0}
+    %e = unsqueeze(%k) {dim = 0}
+    %z = unsqueeze(%x) {dim = 1}
+    %u = mul(%c, %d)
+    %p1 = add(%p, %u)
+    %v = mul(%z, %e)
+    %q1 = sub(%v, %q)
+    return %n, %p1, %q1, y = %y
+  }
+}
+graph g {
+  stage 0 (%h: TYPE[N], %p: TYPE[M, N], %xs: TYPE[STEPS, M], %k: TYPE[N]) {
+    %h1, %p1, %q1, %ys = scan(%h, %p, %p, %xs, %k) {body = "step", carries = 3, sequences = 1, reverse = REVERSE}
+    return %h1, %p1, %q1, %ys
+  }
+}
+)";
+
+std::string replaced(std::string text, std::initializer_list<std::array<std::string, 2>> words) {
+  for (const auto& [from, to] : words)
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
+  return text;
+}
+
+// Kernels that there were.
+uint64_t expect_bits_of_steps(const ir::Graph& graph, const Sizes& shape, int64_t steps,
+                              int64_t workers, FusionMode mode) {
+  ir::Graph written_out = graph;
+  ir::unroll(written_out);
+  auto context = std::make_shared<Context>(
+      ContextOptions{.workers = static_cast<int>(workers), .allocator = {}, .log = {}});
+  const auto code = Code::compile(graph);
+  State each(Code::compile(written_out));
+  const DType type = graph.values[0].type.dtype;
+  auto drawn = [&](Sizes of, const char* name) {
+    return uniform_tensor(type, of, -1, 1, name, 0, *context);
+  };
+  const std::vector<Tensor> given{drawn({shape[1]}, "h"), drawn(shape, "p"),
+                                  drawn({steps, shape[0]}, "xs"), drawn({shape[1]}, "k")};
+  const auto expected = each.run(given);
+  for (int round = 0; round < 4; ++round) {
+    State state(code, context, {.fusion = mode});
+    const auto found = state.run(given);
+    for (size_t i = 0; i < found.size(); ++i)
+      EXPECT_EQ(found[i].to_doubles(), expected[i].to_doubles()) << steps << " steps, result " << i;
+    wait_for_kernels(*context);
+  }
+  return kernel_statistics(*context).kernels;
+}
+
+// Both sums have a kernel for a step, and one for several.
+TEST(Loops, SumsOfManyStepsHaveTheBitsOfOneAfterTheOther) {
+  for (const std::string type : {"f32", "f64"})
+    for (const std::string reverse : {"false", "true"})
+      for (const int64_t steps : {2, 9, 16, 43}) {
+        const std::string text =
+            replaced(sums_of_outer_products,
+                     {{"TYPE", type}, {"STEPS", std::to_string(steps)}, {"REVERSE", reverse}});
+        const ir::Graph graph = ir::parse(text).program();
+        for (const int64_t workers : {1, 3})
+          for (const FusionMode mode : {FusionMode::first, FusionMode::behind})
+            EXPECT_EQ(expect_bits_of_steps(graph, {203, 90}, steps, workers, mode), 4);
+      }
+}
+
 TEST(Loops, APreparedStateAllocatesNothing) {
   auto heap = std::make_shared<HeapAllocator>();
   auto context =
