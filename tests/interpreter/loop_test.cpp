@@ -115,8 +115,10 @@ graph step {
 }
 graph g {
   stage 0 (%h: TYPE[N], %p: TYPE[M, N], %xs: TYPE[STEPS, M], %k: TYPE[N]) {
-    %h1, %p1, %q1, %ys = scan(%h, %p, %p, %xs, %k) {body = "step", carries = 3, sequences = 1, reverse = REVERSE}
-    return %h1, %p1, %q1, %ys
+    %n, %r, %q, %ys = scan(%h, %p, %p, %xs, %k) {
+      body = "step", carries = 3, sequences = 1, reverse = REVERSE
+    }
+    return %n, %r, %q, %ys
   }
 }
 )";
