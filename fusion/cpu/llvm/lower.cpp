@@ -26,6 +26,7 @@ Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llv
                    unsigned lanes)
     : nest(nest),
       vector_bits(vector_bits),
+      in_stage(lanes != 0),
       rows(row_loops(nest)),
       builder(module.getContext()),
       state{builder, lanes ? lanes : static_cast<unsigned>(lanes_of(nest, vector_bits)),
@@ -65,8 +66,9 @@ void Lowering::run() {
     reduce_rows(*this, level);
     compute_row_steps(level);
   }
+  Value* left_from = has_short_body() ? whole_vectors(columns) : integer(0);
   if (!nest.stores.empty() || !nest.column_stores.empty())
-    each_vector(integer(0), columns, rows.storing(), {}, [&](Value*, const Values&) {
+    each_vector(left_from, columns, rows.storing(), {}, [&](Value*, const Values&) {
       for (size_t i = 0; i < nest.stores.size(); ++i)
         store(slots[nest.loads.size() + i], values[nest.stores[i]]);
       add_to_columns();
@@ -94,6 +96,45 @@ void Lowering::run() {
   }
   builder.CreateRetVoid();
   lines->finish();
+}
+
+// Whether a second copy of the body is little code, beside which asking for the row's end in each
+// vector would be much.
+bool Lowering::has_short_body() const {
+  constexpr size_t most_steps = 32;
+  auto is_plain = [](const Step& s) { return !s.call.op || !s.call.op->traits.is_function; };
+  return !in_stage && !nest.reduces() && nest.column_stores.empty() &&
+         nest.steps.size() <= most_steps && std::ranges::all_of(nest.steps, is_plain) &&
+         std::ranges::none_of(nest.loads, [](const Load& l) { return l.index.has_value(); });
+}
+
+Value* Lowering::whole_vectors(Value* to) {
+  BasicBlock *before = builder.GetInsertBlock(), *whole = block("whole"), *left = block("left");
+  builder.CreateCondBr(builder.CreateICmpSGT(to, integer(state.lanes)), whole, left);
+  builder.SetInsertPoint(whole);
+  llvm::PHINode* i = counter(integer(0), before);
+  const Values shared = values;
+  for (size_t k = 0; k < slots.size(); ++k) {
+    Slot& s = slots[k];
+    s.loaded = s.stored = nullptr;
+    if (!s.moves) continue;
+    s.at = s.here = advance(s.start, i, s.column_step);
+    s.step = s.column_step;
+    if (k < nest.loads.size()) values[k] = hold(state, s.dtype, load(s));
+  }
+  for (size_t k = 0; k < nest.steps.size(); ++k)
+    if (Value*& v = values[nest.first_step() + k]; !v) v = step(nest.steps[k]);
+  for (size_t k = 0; k < nest.stores.size(); ++k)
+    store(slots[nest.loads.size() + k], values[nest.stores[k]]);
+  store_vector(rows.storing());
+  values = shared;
+  Value* next = builder.CreateAdd(i, integer(state.lanes));
+  BasicBlock* end = builder.GetInsertBlock();
+  i->addIncoming(next, end);
+  Value* remaining = builder.CreateSub(to, next);
+  builder.CreateCondBr(builder.CreateICmpSGT(remaining, integer(state.lanes)), whole, left);
+  builder.SetInsertPoint(left);
+  return choose(integer(0), before, next, end);
 }
 
 Lowering::Values Lowering::each_vector(

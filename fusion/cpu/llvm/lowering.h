@@ -17,6 +17,8 @@ inline constexpr int64_t line_bytes = 64;  // of a cache
 //
 //   entry:     pointers of the first row; buffers for what no mask loads at a row's end
 //   row:       operands that the row shares, and steps over such alone
+//   whole:     of short bodies without reductions: loads, steps and stores of whole vectors, but
+//              for the last elements of the row
 //   column:    are there as many elements left as a vector has?
 //   entire:    yes: loads
 //   partial:   no: loads of what is left, by masks; what no mask loads is copied into buffers
@@ -25,7 +27,7 @@ inline constexpr int64_t line_bytes = 64;  // of a cache
 //              is left
 //   next, end_row, exit
 //
-// So the body stands there once, however many elements a row has. Where rows are reduced, such
+// So a long body stands there once, however many elements a row has. Where rows are reduced, such
 // loops over the columns follow one another: one for each level of reductions, inside a loop over
 // chunks, and one for the stores (fusion/rows.h).
 struct Lowering {
@@ -68,6 +70,7 @@ struct Lowering {
 
   const Nest& nest;
   const unsigned vector_bits;
+  const bool in_stage;  // a part of a stage's function, which knows its sizes
   const RowLoops rows;
   llvm::IRBuilder<> builder;
   Emitter::State state;
@@ -85,6 +88,10 @@ struct Lowering {
   void find_streams(size_t steps);
   bool may_stream(size_t slot) const;
   void store_vector(const RowLoops::Loop& loop);
+  bool has_short_body() const;
+  // Runs the steps for whole vectors, and leaves at least one element of the row. Returns where
+  // that is.
+  llvm::Value* whole_vectors(llvm::Value* to);
   void share_row();
   void compute_row_steps(int level);
   llvm::Value* number(const ir::Number& n);
