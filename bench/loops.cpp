@@ -189,10 +189,11 @@ void add_rows() {
       {"rk4.ir", {"1000", "100000"}},   {"md.ir", {"1000"}}};
   for (const auto& [file, lengths] : programs)
     for (const std::string& length : lengths)
-      for (const std::string what : {"forward", "gradient"})
-        benchmark::RegisterBenchmark(fmt::format("{}/{}_{}", file, what, length).c_str(), loop,
-                                     file, what + "_" + length)
-            ->Unit(benchmark::kMillisecond);
+      for (const std::string what : {"forward", "gradient", "training"})
+        if (what != "training" || file.starts_with("cell"))
+          benchmark::RegisterBenchmark(fmt::format("{}/{}_{}", file, what, length).c_str(), loop,
+                                       file, what + "_" + length)
+              ->Unit(benchmark::kMillisecond);
   for (const std::string file : {"cell_16.ir", "cholesky.ir", "rk4.ir", "md.ir"})
     for (const std::string what : {"forward", "gradient"})
       benchmark::RegisterBenchmark(fmt::format("{}/{}_200 against unrolled", file, what).c_str(),

@@ -15,7 +15,8 @@ def run_by(name, steps):
 
 def cell(hidden):
     lines = f"""# A recurrent cell, h' = tanh(W h + U x + b), of {hidden} units in f32; its last state's energy and the
-# gradients of that with respect to the parameters and to all that came in.
+# gradients of that with respect to the parameters and to all that came in. "training" has the energy
+# of all states: its gradient does not vanish in the earlier steps.
 
 graph cell {{
   stage 0 (%h: f32[{hidden}], %x: f32[{hidden}], %w: f32[{hidden}, {hidden}], %u: f32[{hidden}, {hidden}], %b: f32[{hidden}]) {{
@@ -25,6 +26,21 @@ graph cell {{
     %a = add(%s, %b)
     %n = tanh(%a)
     return %n
+  }}
+}}
+graph cell_and_state {{
+  stage 0 (%h: f32[{hidden}], %x: f32[{hidden}], %w: f32[{hidden}, {hidden}], %u: f32[{hidden}, {hidden}], %b: f32[{hidden}]) {{
+    %n = call(%h, %x, %w, %u, %b) {{graph = "cell"}}
+    return %n, y = %n
+  }}
+}}
+graph training {{
+  stage 0 (%h0: f32[{hidden}], %xs: f32[T, {hidden}], %w: f32[{hidden}, {hidden}], %u: f32[{hidden}, {hidden}], %b: f32[{hidden}]) {{
+    %h, %hs = scan(%h0, %xs, %w, %u, %b) {{body = "cell_and_state", carries = 1, sequences = 1}}
+    %q = mul(%hs, %hs)
+    %l = sum(%q)
+    %dw, %du, %db, %dxs = grad(%l, %w, %u, %b, %xs)
+    return %l, %dw, %du, %db, %dxs
   }}
 }}
 """
@@ -42,8 +58,8 @@ graph cell {{
 }}
 """
     scale = hidden**-0.5
-    for name in ("forward", "gradient"):
-        for steps in (200, 1000, 8192):
+    for name in ("forward", "gradient", "training"):
+        for steps in (1000, 8192) if name == "training" else (200, 1000, 8192):
             lines += f"""case {name}_{steps} {{
 {run_by(name, steps)}
   input h0 = random(-0.5, 0.5)
