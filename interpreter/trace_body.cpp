@@ -25,12 +25,15 @@ TracedBody trace_body(const VariableFunction& f, std::span<const ir::Type> argum
                 argument_names.size());
   Variables inputs;
   for (const ir::Type& type : arguments) {
+    const Tensor shape = autograd::shape_tensor(type);
+    if (!shape.defined())
+      throw Error(
+          "'{}' is recorded with a {}, which is larger than the memory that the process can "
+          "address",
+          name, to_string(type));
     // All that is floating requires gradients: what the function differentiates itself stays
     // connected with it.
-    Variable& v = inputs.emplace_back(autograd::shape_tensor(type));
-    if (!v.defined())
-      throw Error("'{}' is recorded with a {}, which is too large", name, to_string(type));
-    if (type.is_floating()) v = Variable(v.data(), true);
+    inputs.emplace_back(shape, type.is_floating());
   }
   auto program = std::make_shared<TracedProgram>();
   program->options.name = std::move(name);

@@ -1,5 +1,8 @@
 """Loops and branches of Python functions, recorded and step by step."""
 
+import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -517,3 +520,25 @@ def test_bounds_that_data_say():
         assert f(x, np.array(n)).item() == 1.5**n
         same(gradus.grad(power)(x, np.array(n)).item(), n * 1.5 ** (n - 1))
     assert nodes(gradus.trace(power, x, np.array(3)), "while") == 1
+
+
+@pytest.mark.skipif(
+    "san" in os.environ.get("LD_PRELOAD", ""), reason="sanitizers take terabytes of addresses"
+)
+def test_a_process_with_few_addresses_records_loops():
+    """As on a cluster that limits them: RLIMIT_AS."""
+    program = """
+import numpy, resource
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+import gradus
+
+@gradus.function
+def run(h, xs):
+    h, ys = gradus.scan(lambda h, x: (h + x, h * x), h, xs)
+    return h, ys.sum()
+
+h, y = run(numpy.zeros(3), numpy.ones((4, 3)))
+print(numpy.asarray(h), float(numpy.asarray(y)))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout == "[4. 4. 4.] 18.0\n", found.stderr

@@ -61,6 +61,7 @@ void Lowering::run() {
     s.row = builder.CreatePHI(builder.getPtrTy(), 2);
     s.row->addIncoming(s.first, entry);
   }
+  find_next_row(*this, r);
   share_row();
   for (int level = 1; level <= rows.levels; ++level) {
     reduce_rows(*this, level);

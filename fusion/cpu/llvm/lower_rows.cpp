@@ -107,8 +107,8 @@ bool reads_last(const RowLoops& rows, const RowLoops::Loop& loop, size_t load) {
 }  // namespace
 
 // A row's first loop waits for memory: each row begins a page anew, and no hardware looks ahead.
-// The last one computes. So that one fetches the next row. Behind the last row nothing is there to
-// fetch, which is no fault. Where it would be more than two loads, memory is as busy as it can be.
+// The last one computes. So that one fetches the next row. Behind the last row there is perhaps no
+// page, and asking for one that is not there takes half a microsecond: that row fetches itself. Where it would be more than two loads, memory is as busy as it can be.
 void find_next_rows(Lowering& f) {
   std::vector<Lowering::Slot*> read;
   for (size_t k = 0; k < f.nest.loads.size(); ++k) {
@@ -126,6 +126,13 @@ void find_next_rows(Lowering& f) {
   }
 }
 
+void find_next_row(Lowering& f, Value* row) {
+  Value* next = f.builder.CreateAdd(row, f.integer(1));
+  Value* is_there = f.builder.CreateICmpSLT(next, f.function->getArg(0));
+  for (Lowering::Slot& s : f.slots)
+    if (s.ahead) s.next_row = f.builder.CreateSelect(is_there, s.ahead, f.integer(0));
+}
+
 void fetch_next_row(Lowering& f, const RowLoops::Loop& loop) {
   for (size_t k = 0; k < f.nest.loads.size(); ++k) {
     const Lowering::Slot& s = f.slots[k];
@@ -133,7 +140,7 @@ void fetch_next_row(Lowering& f, const RowLoops::Loop& loop) {
     const int64_t bytes = static_cast<int64_t>(size_of(s.dtype)) * f.state.lanes;
     for (int64_t line = 0; line < bytes; line += line_bytes) {
       Value* place = f.builder.CreateGEP(f.builder.getInt8Ty(), s.here,
-                                         f.builder.CreateAdd(s.ahead, f.integer(line)));
+                                         f.builder.CreateAdd(s.next_row, f.integer(line)));
       auto number = [&](uint32_t n) { return f.builder.getInt32(n); };
       f.builder.CreateIntrinsic(llvm::Intrinsic::prefetch, {place->getType()},
                                 {place, number(0), number(3), number(1)});  // read, near, data

@@ -48,7 +48,8 @@ struct Lowering {
     llvm::PHINode* row = nullptr;
     llvm::Value* start = nullptr;       // `row`, farther on by what the row has of an index
     llvm::Value* index_step = nullptr;  // bytes; null for what has no index
-    llvm::Value* ahead = nullptr;       // bytes to what is fetched for the next row
+    llvm::Value* ahead = nullptr;     // bytes to what is fetched for the next row, if there is one
+    llvm::Value* next_row = nullptr;  // the same in a row; 0 in the last one
     llvm::Value* here = nullptr;
     // In the body: with a buffer, where the elements lie, and how far apart; else their values.
     llvm::Value *at = nullptr, *step = nullptr;
@@ -126,8 +127,9 @@ DType accumulator(const Step& s);
 llvm::Value* combine(Lowering& f, const Step& s, llvm::Value* a, llvm::Value* b);
 // All reductions of a level, in one run over the row.
 void reduce_rows(Lowering& f, int level);
-// What the last loop of each row fetches, and does so.
+// What the last loop of each row fetches: for all rows, for one, and doing so.
 void find_next_rows(Lowering& f);
+void find_next_row(Lowering& f, llvm::Value* row);
 void fetch_next_row(Lowering& f, const RowLoops::Loop& loop);
 
 }  // namespace gradus::fusion::cpu
