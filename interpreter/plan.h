@@ -38,6 +38,7 @@ struct KernelChoice {
   // Told of each plan after each step of making it; may be empty.
   std::function<void(std::string_view step, size_t stage, const std::string& plan)> dump;
   std::function<void(const Weighing&)> weighed;  // may be empty
+  std::function<void(const Draft&)> planned;     // told of each draft that is done; may be empty
   Device place() const { return backend->device(); }
   const devices::PlanTraits& traits() const { return backend->traits(); }
 };

@@ -168,6 +168,7 @@ KernelChoice parts_of(const KernelChoice& choice) {
   parts.source = std::make_shared<PartKernels>(*choice.source);
   parts.dump = nullptr;
   parts.weighed = nullptr;
+  parts.planned = nullptr;
   parts.bodies = &choice;
   return parts;
 }

@@ -37,6 +37,10 @@ struct Slabs {
   Target target;
   int64_t picks = 0, outer_count = 0, inner_count = 0;
   size_t offsets_at = 0;  // in the scratch memory, behind the sums
+  bool is_single() const { return inner_count == 1 && shape.size() == 1; }  // one element a pick
+  // Writers of one place are of one block of columns.
+  int64_t column_blocks() const { return (inner.back() + column_block - 1) / column_block; }
+  int64_t parts() const { return is_single() ? 1 : outer_count * column_blocks(); }
 };
 // One index per element, along one dimension: gather and scatter.
 struct Elements {
@@ -47,6 +51,12 @@ struct Elements {
   Sizes shape, plain_strides, indexed_strides;
   Target target;
   size_t picked;  // which dimension of the shape that is
+  // Writers of one place share the indices before the indexed dimension, so those split the work.
+  int64_t parts() const {
+    int64_t n = 1;
+    for (size_t d = 0; d < picked && d + 1 < shape.size(); ++d) n *= shape[d];
+    return n;
+  }
 };
 
 // offsets[i] += index[i] * step, i < n, every index checked.
@@ -189,9 +199,8 @@ void run_slabs(const Slabs& p, std::byte* const* args, KernelScope& scope) {
   p.target.begin.run(args, scope);
   Ends ends(p.sides, p.target, args, scope);
   const int64_t total = p.outer_count * p.picks * p.inner_count;
-  const bool single = p.inner_count == 1 && p.shape.size() == 1;
   if (total == 0) {
-  } else if (single) {  // one element a pick
+  } else if (p.is_single()) {
     Walk<2> at(p.outer, {p.outer_indexed, p.outer_plain}, 0);
     for (int64_t o = 0; o < p.outer_count; ++o, at.next())
       run_elements(p.sides, ends.indexed + bytes(at.offset(0), ends.indexed_dtype), offsets,
@@ -207,12 +216,12 @@ void run_slabs(const Slabs& p, std::byte* const* args, KernelScope& scope) {
       }
     });
   } else {  // all picks of a place by one worker, in order
-    int64_t columns = p.inner.back(), blocks = (columns + column_block - 1) / column_block;
+    const int64_t columns = p.inner.back(), blocks = p.column_blocks();
     auto unit = [&](int64_t u) {
       int64_t c0 = u % blocks * column_block;
       run_picks(p, ends, offsets, u / blocks, 0, p.picks, c0, std::min(columns, c0 + column_block));
     };
-    int64_t units = p.outer_count * blocks;
+    const int64_t units = p.parts();
     if (total <= chunk_elements)
       for (int64_t u = 0; u < units; ++u) unit(u);
     else
@@ -246,11 +255,9 @@ void run_element_plan(const Elements& p, std::byte* const* args, KernelScope& sc
                      p.plain_strides.back(), n);
       }
   };
-  // Writers of one place share the indices before the indexed dimension, so those split the work.
   int64_t units = rows, each = 1;
   if (p.sides.action != IndexAction::read) {
-    units = 1;
-    for (size_t d = 0; d < p.picked && d < outer; ++d) units *= p.shape[d];
+    units = p.parts();
     each = units == 0 ? 0 : rows / units;
   }
   int64_t per_chunk = std::max<int64_t>(1, chunk_elements / std::max<int64_t>(1, each * row));
@@ -274,7 +281,7 @@ Sizes part(const Sizes& list, size_t first, size_t last) {
   return Sizes(list.begin() + first, list.begin() + last);
 }
 
-Kernel make_slabs(const Index& w) {
+Slabs slabs_of(const Index& w) {
   const auto begin = static_cast<size_t>(std::ranges::find(w.serial, true) - w.serial.begin());
   size_t end = begin;
   while (end < w.serial.size() && w.serial[end]) ++end;
@@ -296,18 +303,19 @@ Kernel make_slabs(const Index& w) {
   k.outer_count = numel(k.outer);
   k.inner_count = numel(k.inner);
   k.offsets_at = (static_cast<size_t>(w.sums_bytes()) + 63) / 64 * 64;
-  const size_t scratch = k.offsets_at + static_cast<size_t>(k.picks) * sizeof(int64_t);
-  return Kernel::of<run_slabs>(std::move(k), scratch);
+  return k;
 }
 
-Kernel make_elements(const Index& w) {
+Elements elements_of(const Index& w) {
   GRADUS_CHECK(w.indices.size() == 1);
-  Elements k{
-      w.op,         w.sides,
-      w.indices[0], w.shape,
-      w.plain,      w.indexed,
-      Target(w),    static_cast<size_t>(std::ranges::find(w.serial, true) - w.serial.begin())};
-  return Kernel::of<run_element_plan>(std::move(k), static_cast<size_t>(w.sums_bytes()));
+  return {w.op,         w.sides,
+          w.indices[0], w.shape,
+          w.plain,      w.indexed,
+          Target(w),    static_cast<size_t>(std::ranges::find(w.serial, true) - w.serial.begin())};
+}
+
+bool is_sum_of_box(const Index& w) {
+  return w.indices.empty() && w.sides.action == IndexAction::add;
 }
 
 void run_check(const IndexCheck& c, std::byte* const* args, KernelScope& scope) {
@@ -331,8 +339,17 @@ void run_check(const IndexCheck& c, std::byte* const* args, KernelScope& scope) 
 }  // namespace
 
 Kernel make_kernel(const Index& w) {
-  if (w.indices.empty() && w.sides.action == IndexAction::add) return make_sums(w);
-  return picks_slabs(w) ? make_slabs(w) : make_elements(w);
+  if (is_sum_of_box(w)) return make_sums(w);
+  if (!picks_slabs(w))
+    return Kernel::of<run_element_plan>(elements_of(w), static_cast<size_t>(w.sums_bytes()));
+  Slabs k = slabs_of(w);
+  const size_t scratch = k.offsets_at + static_cast<size_t>(k.picks) * sizeof(int64_t);
+  return Kernel::of<run_slabs>(std::move(k), scratch);
+}
+
+int64_t parts_of(const Index& w) {
+  if (is_sum_of_box(w)) return numel(w.shape);
+  return picks_slabs(w) ? slabs_of(w).parts() : elements_of(w).parts();
 }
 
 Kernel make_kernel(const IndexCheck& w) { return Kernel::of<run_check>(w); }

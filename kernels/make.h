@@ -11,6 +11,9 @@ using namespace work;  // this folder is the CPU's answer to that one
 // Code for any work. Throws Error as work that cannot be done does.
 Kernel make(const Work& work);
 
+// Among how many threads the code for a write or sum can be divided at most.
+int64_t parts_of(const Index& w);
+
 // One kind each, in the kind's own file.
 Kernel make_kernel(const Move& w);
 Kernel make_kernel(const Index& w);

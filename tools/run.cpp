@@ -198,17 +198,37 @@ DimSizes sizes_of_inputs(const std::shared_ptr<const Code>& code, const InputSou
   return sizes;
 }
 
+std::string list_of(std::span<const std::string_view> operators,
+                    std::span<const SourceLocation> places) {
+  std::string names;
+  for (size_t i = 0; i < operators.size(); ++i) {
+    names += fmt::format("{}{}", i ? ", " : "", operators[i]);
+    if (places[i].known()) names += fmt::format(" @{}:{}", places[i].line, places[i].column);
+  }
+  return names;
+}
+
+// The name of a size that is not among those that are known; empty: there is none.
+std::string size_by_data(const Code& code, const DimSizes& sizes) {
+  for (const auto& name : code.dimensions())
+    if (!sizes.contains(name)) return std::string(name);
+  return "";
+}
+
+std::string slow_report(const Code& code, const DimSizes& sizes) {
+  if (std::string name = size_by_data(code, sizes); !name.empty())
+    return fmt::format("slow paths are not known before the run: data decide the size {}\n", name);
+  std::string text;
+  for (const SlowPath& path : slow_paths(code, sizes))
+    text += fmt::format("slow: {}: {}\n", list_of(path.operators, path.places), path.reason);
+  return text;
+}
+
 // What the cost model expects of each group, beside what the group takes.
 std::string groups_report(const Code& code, const DimSizes& sizes) {
   std::string text = "groups as the cost model weighs them, in us on one thread:\n";
   for (const WeighedGroup& g : weigh_groups(code, sizes)) {
-    std::string names;
-    for (size_t i = 0; i < g.operators.size(); ++i) {
-      names += fmt::format("{}{}", i ? ", " : "", g.operators[i]);
-      if (g.places[i].known())
-        names += fmt::format(" @{}:{}", g.places[i].line, g.places[i].column);
-    }
-    text += fmt::format("  {}\n    {}: saves {:.3f}, costs {:.3f}", names,
+    text += fmt::format("  {}\n    {}: saves {:.3f}, costs {:.3f}", list_of(g.operators, g.places),
                         g.is_kernel ? "one kernel" : "no kernel", g.saved / 1e3, g.lost / 1e3);
     if (!g.refused.empty()) text += "; " + g.refused;
     try {
@@ -363,6 +383,8 @@ void run_rank(const RunCommand& command) {
   if (shows_code) put(describe_code(state, command.dump_after));
   if (command.stats && device) put(host_report(state));
   if (command.stats) put(kernels_report(kernel_statistics(*context)));
+  if (command.stats && !device && state_options.fusion != FusionMode::off && resume.empty())
+    put(slow_report(*code, sizes_of_inputs(code, sources, context)));
 }
 
 }  // namespace

@@ -74,6 +74,19 @@ struct GroupTimes {
 // for a group whose program needs a size that its inputs do not have.
 GroupTimes measure_group(const WeighedGroup& group);
 
+// Instructions that take a slow path on the CPU.
+struct SlowPath {
+  std::vector<std::string_view> operators;
+  std::vector<SourceLocation> places;  // of the operators, in the text of the program
+  std::string reason;                  // how many elements, and what is slow
+};
+
+// Plans every stage for these sizes as plan_program does, for the CPU with kernels, and returns
+// what has at least 65,536 elements and is slow: groups that run as one loop for each instruction,
+// writes in index order on one thread, and functions without vector instructions. Bodies of loops
+// are among them.
+std::vector<SlowPath> slow_paths(const Code& code, const DimSizes& sizes);
+
 }  // namespace gradus
 
 #pragma GCC visibility pop

@@ -71,6 +71,7 @@ std::shared_ptr<SegmentPlan> plan_steps(const Code& code, size_t segment,
   done(d, "place", verify_placed);
   d.plan->recordable = !choice.traits().host_memory && is_recordable(*d.plan);
   note_kernels(d);
+  if (choice.planned) choice.planned(d);
   return d.plan;
 }
 

@@ -35,6 +35,26 @@ for step in fusion cuda aarch64; do
     run p.ir --random 1 --set N=4096 --dump-after $step
 done
 
+# What is slow, where it is much.
+cat >slow.ir <<'EOF'
+graph slow {
+  stage 0 (%x: f32[N], %t: f32[K], %i: i64[N]) {
+    %y = index_add(%t, %i, %x) {dim = 0}
+    %p = polygamma(%x) {n = 2}
+    %n = nonzero(%x) {count = M}
+    return %y, %p, %n
+  }
+}
+EOF
+sed '/nonzero/d; s/, %n$//' slow.ir >known.ir
+runs 0 run known.ir --random 1 --set N=70000 --set K=10 --fusion first --stats
+says out 'slow: index_add @3:10: 70000 elements are written in index order, on one thread'
+says out 'slow: polygamma @4:10: 70000 elements of tens of nanoseconds each, without vector'
+runs 0 run known.ir --random 1 --set N=700 --set K=10 --fusion first --stats
+! grep -q '^slow' out || fail 'few elements are called slow'
+runs 0 run slow.ir --random 1 --set N=70000 --set K=10 --fusion first --stats
+says out 'slow paths are not known before the run'
+
 # The plan after each step of making it.
 runs 0 run p.ir --random 1 --set N=4096 --dump-after bind
 says out '  1 %t = tanh: pointwise {call = tanh, compute = f64, ' 'of (%h, %t)' \

@@ -103,5 +103,62 @@ TEST_F(Weighed, AMissingSizeIsAnError) {
                Error);
 }
 
+// Short rows, whose kernels are worth it or not with these registers and workers.
+TEST_F(Weighed, ALargeGroupWithoutAKernelIsSlow) {
+  size_t refused = 0;
+  for (const int64_t columns : {2, 3, 5, 7, 9, 17, 1 << 17})
+    for (const int64_t elements : {1000, 1 << 17}) {
+      const std::string text =
+          "graph g { stage 0 (%x: f32[N, M]) {\n%f = mul(%x, %x)\n"
+          "%h = amax(%f) {dim = [1]}\nreturn %h } }";
+      const auto code = Code::compile(ir::parse(text, "w.ir").program());
+      const DimSizes sizes{{"N", std::max<int64_t>(1, elements / columns)}, {"M", columns}};
+      const auto groups = weigh_groups(*code, sizes);
+      ASSERT_EQ(groups.size(), 1u);
+      const bool slow = !groups[0].is_kernel && sizes.at("N") * columns >= 1 << 16;
+      refused += slow;
+      const auto paths = slow_paths(*code, sizes);
+      ASSERT_EQ(paths.size(), slow ? 1u : 0u) << columns;
+      if (!slow) continue;
+      EXPECT_EQ(paths[0].operators, (std::vector<std::string_view>{"mul", "amax"}));
+      EXPECT_EQ(paths[0].places[1].line, 3u);
+      EXPECT_TRUE(paths[0].reason.find(groups[0].refused) != std::string::npos);
+    }
+  EXPECT_GT(refused, 0u);
+}
+
+std::vector<std::string> slow(const std::string& body, const DimSizes& sizes) {
+  const std::string text =
+      "graph g { stage 0 (%t: f32[K, C], %x: f32[N, C], %v: f32[N], %i: i64[N], %j: i64[N, C]) "
+      "{\n" +
+      body + "\nreturn %y } }";
+  std::vector<std::string> found;
+  for (const SlowPath& p : slow_paths(*Code::compile(ir::parse(text).program()), sizes))
+    found.push_back(fmt::format("{}: {}", fmt::join(p.operators, ", "), p.reason));
+  return found;
+}
+
+TEST_F(Weighed, WhatRunsOnOneThreadOrWithoutVectorsIsSlow) {
+  using Lines = std::vector<std::string>;
+  const DimSizes large{{"K", 7}, {"C", 1}, {"N", 70000}}, wide{{"K", 7}, {"C", 3000}, {"N", 100}},
+      small{{"K", 7}, {"C", 1}, {"N", 100}};
+  const std::string add = "%y = index_add(%t, %i, %x) {dim = 0}",
+                    scatter = "%y = scatter_add(%t, %j, %x) {dim = 0}",
+                    trigamma = "%y = polygamma(%v) {n = 1}";
+  const Lines in_order{"index_add: 70000 elements are written in index order, on one thread"};
+  EXPECT_EQ(slow(add, large), in_order);
+  EXPECT_EQ(slow(add, wide), Lines());  // by columns
+  EXPECT_EQ(slow(add, small), Lines());
+  EXPECT_EQ(slow(scatter, large),
+            Lines{"scatter_add: 70000 elements are written in index order, on one thread"});
+  EXPECT_EQ(slow(scatter, wide),
+            Lines{"scatter_add: 300000 elements are written in index order, on one thread"});
+  EXPECT_EQ(slow("%y = gather(%t, %j) {dim = 0}", large), Lines());
+  EXPECT_EQ(
+      slow(trigamma, large),
+      Lines{"polygamma: 70000 elements of tens of nanoseconds each, without vector instructions"});
+  EXPECT_EQ(slow(trigamma, small), Lines());
+}
+
 }  // namespace
 }  // namespace gradus
