@@ -26,6 +26,15 @@ struct Target {
   explicit Target(const Index& w) : begin(w.begin), end(w.end), sums(w.sums > 0) {}
 };
 
+// Columns are no fewer than what a few lines of a cache hold.
+int64_t most_blocks(int64_t columns) { return std::max<int64_t>(1, columns / 64); }
+
+// Blocks of columns for workers that other parts of the work do not need.
+int64_t blocks_for(const WorkerPool& workers, int64_t parts, int64_t columns) {
+  return std::clamp<int64_t>(workers.workers() / std::max<int64_t>(1, parts), 1,
+                             most_blocks(columns));
+}
+
 // One index tensor per picked dimension, all of one common shape: y[outer, i.., inner].
 struct Slabs {
   const ir::Operator* op;
@@ -39,8 +48,7 @@ struct Slabs {
   size_t offsets_at = 0;  // in the scratch memory, behind the sums
   bool is_single() const { return inner_count == 1 && shape.size() == 1; }  // one element a pick
   // Writers of one place are of one block of columns.
-  int64_t column_blocks() const { return (inner.back() + column_block - 1) / column_block; }
-  int64_t parts() const { return is_single() ? 1 : outer_count * column_blocks(); }
+  int64_t parts() const { return is_single() ? 1 : outer_count * most_blocks(inner.back()); }
 };
 // One index per element, along one dimension: gather and scatter.
 struct Elements {
@@ -51,12 +59,15 @@ struct Elements {
   Sizes shape, plain_strides, indexed_strides;
   Target target;
   size_t picked;  // which dimension of the shape that is
-  // Writers of one place share the indices before the indexed dimension, so those split the work.
-  int64_t parts() const {
+  // Writers of one place share the indices of all other dimensions. Those before it split the work,
+  // and so do blocks of the last one.
+  int64_t before() const {
     int64_t n = 1;
     for (size_t d = 0; d < picked && d + 1 < shape.size(); ++d) n *= shape[d];
     return n;
   }
+  bool has_columns() const { return picked + 1 < shape.size(); }
+  int64_t parts() const { return before() * (has_columns() ? most_blocks(shape.back()) : 1); }
 };
 
 // offsets[i] += index[i] * step, i < n, every index checked.
@@ -216,12 +227,15 @@ void run_slabs(const Slabs& p, std::byte* const* args, KernelScope& scope) {
       }
     });
   } else {  // all picks of a place by one worker, in order
-    const int64_t columns = p.inner.back(), blocks = p.column_blocks();
+    const int64_t columns = p.inner.back();
+    const int64_t blocks = std::max((columns + column_block - 1) / column_block,
+                                    blocks_for(scope.workers, p.outer_count, columns));
     auto unit = [&](int64_t u) {
-      int64_t c0 = u % blocks * column_block;
-      run_picks(p, ends, offsets, u / blocks, 0, p.picks, c0, std::min(columns, c0 + column_block));
+      const int64_t b = u % blocks;
+      run_picks(p, ends, offsets, u / blocks, 0, p.picks, columns * b / blocks,
+                columns * (b + 1) / blocks);
     };
-    const int64_t units = p.parts();
+    const int64_t units = p.outer_count * blocks;
     if (total <= chunk_elements)
       for (int64_t u = 0; u < units; ++u) unit(u);
     else
@@ -237,14 +251,14 @@ void run_element_plan(const Elements& p, std::byte* const* args, KernelScope& sc
   const int64_t row = p.shape.back(), count = numel(p.shape);
   const int64_t rows = row == 0 ? 0 : count / row;
   auto leading = [&](const Sizes& v) { return std::span<const int64_t>(v.data(), outer); };
-  auto run = [&](int64_t first, int64_t last) {
+  auto run = [&](int64_t first, int64_t last, int64_t begin, int64_t end) {
     alignas(64) int64_t offsets[tile];
     Walk<3> walk(leading(p.shape),
                  {leading(p.index.strides), leading(p.indexed_strides), leading(p.plain_strides)},
                  first);
     for (int64_t r = first; r < last; ++r, walk.next())
-      for (int64_t c = 0; c < row; c += tile) {
-        int64_t n = std::min(tile, row - c);
+      for (int64_t c = begin; c < end; c += tile) {
+        int64_t n = std::min(tile, end - c);
         for (int64_t i = 0; i < n; ++i) offsets[i] = (c + i) * p.indexed_strides.back();
         add_offsets(*p.op, p.index,
                     args[p.index.argument] +
@@ -255,15 +269,20 @@ void run_element_plan(const Elements& p, std::byte* const* args, KernelScope& sc
                      p.plain_strides.back(), n);
       }
   };
-  int64_t units = rows, each = 1;
-  if (p.sides.action != IndexAction::read) {
-    units = p.parts();
-    each = units == 0 ? 0 : rows / units;
-  }
-  int64_t per_chunk = std::max<int64_t>(1, chunk_elements / std::max<int64_t>(1, each * row));
-  scope.workers.parallel_parts(rows == 0 ? 0 : units, per_chunk, [&](int64_t first, int64_t last) {
-    run(first * each, last * each);
-  });
+  const bool reads = p.sides.action == IndexAction::read;
+  const int64_t units = reads ? rows : p.before(), each = units == 0 ? 0 : rows / units;
+  const int64_t some = std::max<int64_t>(1, chunk_elements / std::max<int64_t>(1, each * row));
+  const bool by_columns = !reads && p.has_columns() && count > chunk_elements;
+  const int64_t blocks = by_columns ? blocks_for(scope.workers, units, row) : 1;
+  if (blocks > 1)
+    scope.workers.parallel_for(units * blocks, [&](int64_t u) {
+      const int64_t unit = u / blocks, block = u % blocks;
+      run(unit * each, (unit + 1) * each, row * block / blocks, row * (block + 1) / blocks);
+    });
+  else
+    scope.workers.parallel_parts(rows == 0 ? 0 : units, some, [&](int64_t first, int64_t last) {
+      run(first * each, last * each, 0, row);
+    });
   p.target.end.run(args, scope);
 }
 
