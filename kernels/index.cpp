@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "gradus/error.h"
 #include "kernels/accumulate.h"
@@ -26,14 +27,14 @@ struct Target {
   explicit Target(const Index& w) : begin(w.begin), end(w.end), sums(w.sums > 0) {}
 };
 
-// Columns are no fewer than what a few lines of a cache hold.
-int64_t most_blocks(int64_t columns) { return std::max<int64_t>(1, columns / 64); }
-
-// Blocks of columns for workers that other parts of the work do not need.
-int64_t blocks_for(const WorkerPool& workers, int64_t parts, int64_t columns) {
-  return std::clamp<int64_t>(workers.workers() / std::max<int64_t>(1, parts), 1,
-                             most_blocks(columns));
-}
+// Offsets of a range. Neighbours have one owner, so that no other processor holds their lines.
+struct Places {
+  int64_t first, end;
+  bool have(int64_t offset) const { return offset >= first && offset < end; }
+  static Places of_owner(int64_t all, int64_t owner, int64_t owners) {
+    return {all * owner / owners, all * (owner + 1) / owners};
+  }
+};
 
 // One index tensor per picked dimension, all of one common shape: y[outer, i.., inner].
 struct Slabs {
@@ -48,7 +49,23 @@ struct Slabs {
   size_t offsets_at = 0;  // in the scratch memory, behind the sums
   bool is_single() const { return inner_count == 1 && shape.size() == 1; }  // one element a pick
   // Writers of one place are of one block of columns.
-  int64_t parts() const { return is_single() ? 1 : outer_count * most_blocks(inner.back()); }
+  int64_t column_blocks() const { return (inner.back() + column_block - 1) / column_block; }
+  // Whether picks are rows long enough for workers that each have some of the places: all of them
+  // look through all picks.
+  bool has_owners() const {
+    constexpr int64_t least_columns = 96;
+    return shape.size() == 1 && inner.size() == 1 && inner_count >= least_columns;
+  }
+  // Offsets that indices lead to are less.
+  int64_t span() const {
+    int64_t n = 1;
+    for (const IndexOperand& o : indices) n += (o.size - 1) * o.step;
+    return n;
+  }
+  int64_t parts() const {
+    if (is_single()) return 1;
+    return outer_count * (has_owners() ? std::max(picks, column_blocks()) : column_blocks());
+  }
 };
 // One index per element, along one dimension: gather and scatter.
 struct Elements {
@@ -59,15 +76,12 @@ struct Elements {
   Sizes shape, plain_strides, indexed_strides;
   Target target;
   size_t picked;  // which dimension of the shape that is
-  // Writers of one place share the indices of all other dimensions. Those before it split the work,
-  // and so do blocks of the last one.
-  int64_t before() const {
+  // Writers of one place share the indices before the indexed dimension, so those split the work.
+  int64_t parts() const {
     int64_t n = 1;
     for (size_t d = 0; d < picked && d + 1 < shape.size(); ++d) n *= shape[d];
     return n;
   }
-  bool has_columns() const { return picked + 1 < shape.size(); }
-  int64_t parts() const { return before() * (has_columns() ? most_blocks(shape.back()) : 1); }
 };
 
 // offsets[i] += index[i] * step, i < n, every index checked.
@@ -196,6 +210,34 @@ void run_picks(const Slabs& p, const Ends& ends, const int64_t* offsets, int64_t
   }
 }
 
+// Of one outer index the picks that lead to some places; each is a row.
+void run_rows_of(const Slabs& p, const Ends& ends, const int64_t* offsets, int64_t outer,
+                 Places places) {
+  constexpr int64_t some = 256;
+  constexpr size_t ahead = 4;
+  Walk<2> at(p.outer, {p.outer_indexed, p.outer_plain}, outer);
+  std::byte* const indexed = ends.indexed + bytes(at.offset(0), ends.indexed_dtype);
+  std::byte* const plain = ends.plain + bytes(at.offset(1), p.sides.dtype);
+  const int64_t row_bytes = bytes(p.inner_count * p.inner_plain.back(), p.sides.dtype);
+  std::array<int64_t, some> mine;
+  auto row = [&](size_t k) { return plain + bytes(mine[k] * p.plain_strides[0], p.sides.dtype); };
+  for (int64_t first = 0; first < p.picks; first += some) {
+    const int64_t last = std::min(p.picks, first + some);
+    size_t count = 0;  // without a branch, which would be a wrong guess every other time
+    for (int64_t i = first; i < last; ++i) {
+      mine[count] = i;
+      count += places.have(offsets[i]);
+    }
+    for (size_t k = 0; k < count; ++k) {
+      // Rows that are left out keep the processor from looking ahead.
+      if (k + ahead < count)
+        for (int64_t b = 0; b < row_bytes; b += 64) __builtin_prefetch(row(k + ahead) + b);
+      run_row(p.sides, indexed + bytes(offsets[mine[k]], ends.indexed_dtype),
+              p.inner_indexed.back(), row(k), p.inner_plain.back(), p.inner_count);
+    }
+  }
+}
+
 void run_slabs(const Slabs& p, std::byte* const* args, KernelScope& scope) {
   int64_t* offsets = reinterpret_cast<int64_t*>(scope.scratch + p.offsets_at);
   std::fill(offsets, offsets + p.picks, 0);
@@ -227,19 +269,24 @@ void run_slabs(const Slabs& p, std::byte* const* args, KernelScope& scope) {
       }
     });
   } else {  // all picks of a place by one worker, in order
-    const int64_t columns = p.inner.back();
-    const int64_t blocks = std::max((columns + column_block - 1) / column_block,
-                                    blocks_for(scope.workers, p.outer_count, columns));
-    auto unit = [&](int64_t u) {
-      const int64_t b = u % blocks;
-      run_picks(p, ends, offsets, u / blocks, 0, p.picks, columns * b / blocks,
-                columns * (b + 1) / blocks);
-    };
-    const int64_t units = p.outer_count * blocks;
-    if (total <= chunk_elements)
-      for (int64_t u = 0; u < units; ++u) unit(u);
-    else
-      scope.workers.parallel_for(units, unit);
+    const int64_t columns = p.inner.back(), blocks = p.column_blocks();
+    const int64_t units = p.outer_count * blocks, workers = scope.workers.workers();
+    const int64_t owners =
+        p.has_owners() && workers > units ? workers / std::max<int64_t>(1, p.outer_count) : 1;
+    if (total <= chunk_elements) {
+      for (int64_t u = 0; u < p.outer_count; ++u)
+        run_picks(p, ends, offsets, u, 0, p.picks, 0, columns);
+    } else if (owners > 1) {
+      scope.workers.parallel_for(p.outer_count * owners, [&](int64_t u) {
+        run_rows_of(p, ends, offsets, u / owners, Places::of_owner(p.span(), u % owners, owners));
+      });
+    } else {
+      scope.workers.parallel_for(units, [&](int64_t u) {
+        const int64_t c0 = u % blocks * column_block;
+        run_picks(p, ends, offsets, u / blocks, 0, p.picks, c0,
+                  std::min(columns, c0 + column_block));
+      });
+    }
   }
   p.target.end.run(args, scope);
 }
@@ -251,14 +298,14 @@ void run_element_plan(const Elements& p, std::byte* const* args, KernelScope& sc
   const int64_t row = p.shape.back(), count = numel(p.shape);
   const int64_t rows = row == 0 ? 0 : count / row;
   auto leading = [&](const Sizes& v) { return std::span<const int64_t>(v.data(), outer); };
-  auto run = [&](int64_t first, int64_t last, int64_t begin, int64_t end) {
+  auto run = [&](int64_t first, int64_t last) {
     alignas(64) int64_t offsets[tile];
     Walk<3> walk(leading(p.shape),
                  {leading(p.index.strides), leading(p.indexed_strides), leading(p.plain_strides)},
                  first);
     for (int64_t r = first; r < last; ++r, walk.next())
-      for (int64_t c = begin; c < end; c += tile) {
-        int64_t n = std::min(tile, end - c);
+      for (int64_t c = 0; c < row; c += tile) {
+        int64_t n = std::min(tile, row - c);
         for (int64_t i = 0; i < n; ++i) offsets[i] = (c + i) * p.indexed_strides.back();
         add_offsets(*p.op, p.index,
                     args[p.index.argument] +
@@ -269,20 +316,15 @@ void run_element_plan(const Elements& p, std::byte* const* args, KernelScope& sc
                      p.plain_strides.back(), n);
       }
   };
-  const bool reads = p.sides.action == IndexAction::read;
-  const int64_t units = reads ? rows : p.before(), each = units == 0 ? 0 : rows / units;
-  const int64_t some = std::max<int64_t>(1, chunk_elements / std::max<int64_t>(1, each * row));
-  const bool by_columns = !reads && p.has_columns() && count > chunk_elements;
-  const int64_t blocks = by_columns ? blocks_for(scope.workers, units, row) : 1;
-  if (blocks > 1)
-    scope.workers.parallel_for(units * blocks, [&](int64_t u) {
-      const int64_t unit = u / blocks, block = u % blocks;
-      run(unit * each, (unit + 1) * each, row * block / blocks, row * (block + 1) / blocks);
-    });
-  else
-    scope.workers.parallel_parts(rows == 0 ? 0 : units, some, [&](int64_t first, int64_t last) {
-      run(first * each, last * each, 0, row);
-    });
+  int64_t units = rows, each = 1;
+  if (p.sides.action != IndexAction::read) {
+    units = p.parts();
+    each = units == 0 ? 0 : rows / units;
+  }
+  int64_t per_chunk = std::max<int64_t>(1, chunk_elements / std::max<int64_t>(1, each * row));
+  scope.workers.parallel_parts(rows == 0 ? 0 : units, per_chunk, [&](int64_t first, int64_t last) {
+    run(first * each, last * each);
+  });
   p.target.end.run(args, scope);
 }
 

@@ -141,17 +141,19 @@ std::vector<std::string> slow(const std::string& body, const DimSizes& sizes) {
 TEST_F(Weighed, WhatRunsOnOneThreadOrWithoutVectorsIsSlow) {
   using Lines = std::vector<std::string>;
   const DimSizes large{{"K", 7}, {"C", 1}, {"N", 70000}}, wide{{"K", 7}, {"C", 3000}, {"N", 100}},
-      small{{"K", 7}, {"C", 1}, {"N", 100}};
+      medium{{"K", 7}, {"C", 100}, {"N", 1000}}, small{{"K", 7}, {"C", 1}, {"N", 100}};
   const std::string add = "%y = index_add(%t, %i, %x) {dim = 0}",
                     scatter = "%y = scatter_add(%t, %j, %x) {dim = 0}",
                     trigamma = "%y = polygamma(%v) {n = 1}";
   const Lines in_order{"index_add: 70000 elements are written in index order, on one thread"};
   EXPECT_EQ(slow(add, large), in_order);
-  EXPECT_EQ(slow(add, wide), Lines());  // by columns
+  EXPECT_EQ(slow(add, wide), Lines());    // by columns
+  EXPECT_EQ(slow(add, medium), Lines());  // by places
   EXPECT_EQ(slow(add, small), Lines());
   EXPECT_EQ(slow(scatter, large),
             Lines{"scatter_add: 70000 elements are written in index order, on one thread"});
-  EXPECT_EQ(slow(scatter, wide), Lines());  // by columns
+  EXPECT_EQ(slow(scatter, wide),
+            Lines{"scatter_add: 300000 elements are written in index order, on one thread"});
   EXPECT_EQ(slow("%y = gather(%t, %j) {dim = 0}", large), Lines());
   EXPECT_EQ(
       slow(trigamma, large),
