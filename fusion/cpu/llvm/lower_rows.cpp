@@ -107,8 +107,9 @@ bool reads_last(const RowLoops& rows, const RowLoops::Loop& loop, size_t load) {
 }  // namespace
 
 // A row's first loop waits for memory: each row begins a page anew, and no hardware looks ahead.
-// The last one computes. So that one fetches the next row. Behind the last row there is perhaps no
-// page, and asking for one that is not there takes half a microsecond: that row fetches itself. Where it would be more than two loads, memory is as busy as it can be.
+// The last one computes. So that one fetches the next row, and of the last row itself: behind it
+// there is perhaps no page, and asking for one takes half a microsecond. Where it would be more
+// than two loads, memory is as busy as it can be.
 void find_next_rows(Lowering& f) {
   std::vector<Lowering::Slot*> read;
   for (size_t k = 0; k < f.nest.loads.size(); ++k) {
