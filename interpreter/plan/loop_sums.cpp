@@ -132,8 +132,10 @@ class Deferral {
       : l(loop), pointers_(pointers), step_(step), nest_(loops.nest), frame_(loops.frame) {}
 
   std::optional<LoopCode::Deferred> find(const KernelChoice& choice, SegmentPlan& plan) {
-    if (nest_.rank < 2 || frame_.count() == 0 || !find_stores() || !find_loads())
-      return std::nullopt;
+    // Columns that it reduces are results of the step: they cannot wait.
+    const bool stores_elements = nest_.column_stores.empty() && nest_.row_stores.empty();
+    if (nest_.rank < 2 || frame_.count() == 0 || !stores_elements) return std::nullopt;
+    if (!find_stores() || !find_loads()) return std::nullopt;
     const int64_t rows = frame_.sizes[0], row_bytes = written_ / rows;
     if (written_ < least_bytes || read_ > written_ / 4 || row_bytes > block_bytes)
       return std::nullopt;
