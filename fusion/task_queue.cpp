@@ -1,6 +1,7 @@
 #include "fusion/task_queue.h"
 
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -18,8 +19,7 @@ namespace gradus::fusion {
 
 namespace {
 
-// Those of the process that may have threads. When it ends they are stopped before anything that
-// they use goes.
+// Those of the process that may have threads.
 class Queues {
  public:
   // Never destroyed: contexts may go at any time.
@@ -35,12 +35,17 @@ class Queues {
     std::lock_guard guard(mutex_);
     std::erase(all_, one);
   }
+  // From now on they are stopped when the process ends, before static objects that are there go: a
+  // process destroys what was made last first.
+  static void stop_at_exit() {
+    std::atexit([] { get().stop(); });
+  }
+
+ private:
   void stop() {
     std::lock_guard guard(mutex_);
     for (TaskQueue* one : all_) one->stop();
   }
-
- private:
   std::mutex mutex_;
   std::vector<TaskQueue*> all_;
 };
@@ -70,7 +75,7 @@ struct TaskQueue::Impl {
   std::unordered_set<std::string> on_its_way;
   size_t running = 0;
   bool stopped = false;
-  uint64_t dropped = 0;
+  uint64_t done = 0, dropped = 0;
 
   // Under the mutex. Whether somebody will do what waits.
   bool start() {
@@ -79,6 +84,7 @@ struct TaskQueue::Impl {
       if (threads.empty()) {
         owner.claim();
         before();
+        Queues::stop_at_exit();
       }
       threads.emplace_back([this] { work(); });
     } catch (const ResourceError&) {
@@ -103,6 +109,8 @@ struct TaskQueue::Impl {
       }
       task.run = nullptr;
       lock.lock();
+      // The task may have made static objects; the more tasks were done, the fewer are missing.
+      if (std::has_single_bit(++done)) Queues::stop_at_exit();
       on_its_way.erase(task.name);
       --running;
       if (waiting.empty() && !running) idle.notify_all();
@@ -137,11 +145,6 @@ void TaskQueue::add(const std::string& name, std::function<void()> task) {
   impl_->on_its_way.insert(name);
   impl_->waiting.push_back({name, std::move(task)});
   impl_->wake.notify_one();
-}
-
-// A process destroys what was made last first.
-void TaskQueue::stop_all_at_exit() {
-  std::atexit([] { Queues::get().stop(); });
 }
 
 void TaskQueue::wait() {

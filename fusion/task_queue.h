@@ -21,11 +21,13 @@ class Owner {
 };
 
 // Threads, started when there is something to do, for tasks that are known by name. Thread-safe. In
-// a forked child there are no threads: nothing is taken, and nobody is waited for.
+// a forked child there are no threads: nothing is taken, and nobody is waited for. When the process
+// ends they are stopped before the static objects go that were there before the first thread.
 class TaskQueue {
  public:
   // `before` runs on the thread that brings the first task, before there are threads. Where it
-  // throws there are none.
+  // throws there are none. Libraries make static objects when they are first used: it uses all that
+  // the tasks will.
   TaskQueue(unsigned threads, size_t most_waiting, std::function<void()> before);
   // Ends what is being done, and leaves the rest.
   ~TaskQueue();
@@ -33,10 +35,6 @@ class TaskQueue {
   // Nothing where one of this name waits or runs. What a task throws is left: who needs what it
   // makes asks again.
   void add(const std::string& name, std::function<void()> task);
-  // From now on the threads of all queues are stopped when the process ends, before static objects
-  // that are there go: called by `before`, once what tasks use has been used, since libraries make
-  // such objects when they are first used.
-  static void stop_all_at_exit();
   // Returns when nothing waits or runs.
   void wait();
   // The same as the end: there will be no more.

@@ -42,12 +42,11 @@ constexpr size_t most_waiting_kernels = 4096;
 // Half of the machine, since a program may run meanwhile; two where that is less.
 unsigned compiling_threads() { return std::clamp(std::thread::hardware_concurrency() / 2, 2u, 8u); }
 
-// NVRTC makes static objects while it first compiles: see TaskQueue::stop_all_at_exit.
+// NVRTC makes static objects while it first compiles (fusion/task_queue.h).
 void prepare_process() {
   static const bool done = [] {
     Nvrtc::get().compile("extern \"C\" __global__ void gradus_kernel(float* x) { *x = *x + 1; }",
                          "sm_90");
-    TaskQueue::stop_all_at_exit();
     return true;
   }();
   static_cast<void>(done);

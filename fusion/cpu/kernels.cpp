@@ -1,5 +1,6 @@
 #include "fusion/cpu/kernels.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "fusion/cost.h"
@@ -47,12 +48,12 @@ std::optional<Isa> choose_isa(unsigned bits) {
   return std::nullopt;
 }
 
-// LLVM makes static objects while it first compiles. A process destroys what was made last first:
-// were they made on a thread of ours, they would go while it goes on, before anybody can stop it.
-// So the first who wants a thread compiles something small itself (some milliseconds), and what
-// stops the threads is registered after that.
-void prepare_process(Isa isa) {
-  static const bool done = [&] {
+// LLVM makes static objects while it first compiles. Were they made on a thread of ours, they would
+// go while it goes on (fusion/task_queue.h). So the first who wants a thread compiles what makes
+// them all, for the widest registers that run here: some milliseconds.
+void prepare_process() {
+  static const bool done = [] {
+    const auto* widest = std::find_if(std::begin(all_isas), std::end(all_isas), runs_here);
     Compiler().compile(parse_nest("nest 2 {\n"
                                   " %v0 = load f32 [strided, contiguous]\n"
                                   " %v1 = load f16 [broadcast, strided]\n"
@@ -61,9 +62,10 @@ void prepare_process(Isa isa) {
                                   " %v4 = exp(%v3) : f32 in f32\n"
                                   " %v5 = add(%v4, %v2) : f32 in f32\n"
                                   " %v6 = convert(%v5) : f16\n"
-                                  " store %v6\n}\n"),
-                       isa);
-    TaskQueue::stop_all_at_exit();
+                                  " %v7 = fmod(%v5, %v0) : f32 in f32\n"  // a call
+                                  " %v8 = ge(%v7, %v2) : bool in f32\n"   // a mask in memory
+                                  " store %v6, %v8\n}\n"),
+                       *widest);
     return true;
   }();
   static_cast<void>(done);
@@ -87,7 +89,7 @@ CpuKernels::CpuKernels(const KernelOptions& options, LogSink log, int workers)
 // Before there are threads. Without a compiler there will be none.
 void CpuKernels::prepare() {
   try {
-    prepare_process(*isa_);
+    prepare_process();
   } catch (const ResourceError& e) {
     if (!told_.exchange(true) && log_)
       log_(LogLevel::warning, fmt::format("programs run unfused: {}", e.what()));

@@ -119,6 +119,29 @@ TEST(TaskQueue, Stops) {
   EXPECT_EQ(done, 1);
 }
 
+// Fails if what the first task made, as libraries make static objects, goes under the second.
+[[noreturn]] void exit_while_a_task_runs() {
+  static std::atomic<bool> running = false, gone = false;
+  struct Made {
+    ~Made() { gone = true; }
+  };
+  auto* queue = new TaskQueue(1, 10, [] {});
+  queue->add("first", [] { static const Made made; });
+  queue->wait();
+  queue->add("second", [] {
+    running = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (gone) _exit(1);
+  });
+  while (!running) std::this_thread::yield();
+  std::exit(0);
+}
+
+TEST(TaskQueue, StopsBeforeWhatATaskMadeGoes) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_while_a_task_runs(), testing::ExitedWithCode(0), "");
+}
+
 TEST(TaskQueue, HasNoThreadsInAForkedChild) {
   std::promise<void> gate, running;
   auto* queue = new TaskQueue(1, 10, [] {});

@@ -257,6 +257,35 @@ TEST_F(Behind, AProcessEndsWhileItsThreadCompiles) {
         testing::ExitedWithCode(0), "");
 }
 
+// Static objects that LLVM made while the thread compiled something similar would be gone. glibc
+// overwrites what they held.
+TEST_F(Behind, AProcessEndsWhileItsThreadCompilesAgain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("MALLOC_PERTURB_", "90", 1);
+  for (const char* op : {"ge", "fmod"})
+    for (int ms = 0; ms < 12; ms += 3)
+      EXPECT_EXIT(
+          {
+            alarm(20);
+            auto context = Context::default_context();
+            set_kernel_options(*context, {.always = true});
+            for (int n = 0; n < 8; ++n) {
+              const std::string text = fmt::format(
+                  "graph g {{ stage 0 (%x: f32[N]) {{ %a = neg(%x) %b = {}(%a, {}.5) return %b }} "
+                  "}}",
+                  op, n);
+              State state = behind(compile(text), context);
+              run(state, {Tensor::zeros(DType::f32, Sizes{100})});
+              if (n == 0) fusion::kernels_of(*context)->wait();
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+            std::exit(0);
+          },
+          testing::ExitedWithCode(0), "")
+          << op << ' ' << ms;
+  unsetenv("MALLOC_PERTURB_");
+}
+
 TEST_F(Behind, OptionsThatCannotBeAreRefused) {
   auto shared = context();
   EXPECT_THROW(set_kernel_options(*shared, {.vector_bits = 300}), Error);
