@@ -35,6 +35,9 @@ class Sweep {
     return gradients;
   }
 
+  // Whether the sweep has added more than one contribution to it.
+  bool is_sum(ValueId v) const { return index_of(v) < sums_.size() && sums_[index_of(v)]; }
+
   std::vector<bool> find_dependent(std::span<const std::span<Node>> runs,
                                    std::span<const ValueId> wrt) {
     find_makers(runs);
@@ -212,13 +215,12 @@ class Sweep {
   // Parts of a sum over ranks are added up here first, so that ranks exchange them once.
   void accumulate(ValueId target, const ops::Value& contribution) {
     const Type& type = graph_[target].type;
-    if (same_sharing(type, contribution.type))
-      return add(cotangents_[index_of(target)], contribution);
-    if (type.placement) return add(cotangents_[index_of(target)], share(contribution, target));
+    if (same_sharing(type, contribution.type)) return add(target, contribution);
+    if (type.placement) return add(target, share(contribution, target));
     auto [parts, is_first] = parts_.emplace(target, no_value);
     if (!is_first && !same_sharing(graph_[parts->second].type, contribution.type))
-      return add(cotangents_[index_of(target)], share(contribution, target));
-    add(parts->second, contribution);
+      return add(target, share(contribution, target));
+    add_to(parts->second, contribution);
   }
 
   void add_parts(ValueId target) {
@@ -226,14 +228,23 @@ class Sweep {
     if (parts == parts_.end()) return;
     const ops::Value sum = share(world_.value(parts->second), target);
     parts_.erase(parts);
-    add(cotangents_[index_of(target)], sum);
+    add(target, sum);
   }
 
   ops::Value share(const ops::Value& gradient, ValueId target) const {
     return ops::share_as(gradient, graph_[target].type);
   }
 
-  void add(ValueId& slot, const ops::Value& contribution) {
+  void add(ValueId target, const ops::Value& contribution) {
+    ValueId& slot = cotangents_[index_of(target)];
+    if (slot != no_value) {
+      sums_.resize(cotangents_.size());
+      sums_[index_of(target)] = true;
+    }
+    add_to(slot, contribution);
+  }
+
+  void add_to(ValueId& slot, const ops::Value& contribution) {
     if (slot == no_value) {
       slot = GraphWorld::id_of(contribution);
       return;
@@ -249,16 +260,24 @@ class Sweep {
   std::vector<bool> dependent_;
   std::unordered_map<ValueId, ValueId> parts_;  // of gradients, that ranks are going to add up
   std::vector<ValueId> cotangents_;             // of the values that were there before the sweep
+  std::vector<bool> sums_;                      // which of them have more than one term
 };
 
 }  // namespace
 
 std::vector<ValueId> backpropagate(Graph& graph, GraphWorld& world,
                                    std::span<std::vector<Node>* const> runs,
-                                   std::span<const Root> roots, std::span<const ValueId> wrt) {
+                                   std::span<const Root> roots, std::span<const ValueId> wrt,
+                                   std::vector<bool>* sums) {
   count_trips(graph, runs, roots, wrt);
   const std::vector<std::span<Node>> nodes = spans_of(runs);
-  return Sweep(graph, world).run(nodes, roots, wrt);
+  Sweep sweep(graph, world);
+  std::vector<ValueId> gradients = sweep.run(nodes, roots, wrt);
+  if (sums) {
+    sums->clear();
+    for (ValueId x : wrt) sums->push_back(sweep.is_sum(x));
+  }
+  return gradients;
 }
 
 std::vector<bool> find_dependent(Graph& graph, std::span<const std::span<Node>> runs,

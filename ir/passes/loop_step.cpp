@@ -104,7 +104,7 @@ void name_inputs(Graph& graph) {
 
 LoopStep differentiate_step(const Graph& body, const Flags& active, std::span<const size_t> order,
                             const Flags& summed) {
-  LoopStep s{body, {}, {}, {}};
+  LoopStep s{body, {}, {}, {}, {}};
   Graph& g = s.graph;
   g.stages.emplace_back();
   const Stage& forward = g.stages[0];
@@ -130,12 +130,16 @@ LoopStep differentiate_step(const Graph& body, const Flags& active, std::span<co
   std::vector<Node> emitted;
   GraphWorld world(g, 1, emitted);
   std::vector<Node>* const step = &g.stages[0].nodes;
-  std::vector<ValueId> found = backpropagate(g, world, {&step, 1}, roots, wrt);
+  Flags sums;
+  std::vector<ValueId> found = backpropagate(g, world, {&step, 1}, roots, wrt, &sums);
   Substitute substitute(g);
   g.stages[1].nodes = decompose_nodes(g, 1, std::move(emitted), substitute, true);
   size_t next = 0;
-  for (size_t i = 0; i < forward.inputs.size(); ++i)
-    s.gradients.push_back(is_active(i) ? substitute(found[next++]) : no_value);
+  for (size_t i = 0; i < forward.inputs.size(); ++i) {
+    const bool active_here = is_active(i);
+    s.added.push_back(active_here && sums[next]);
+    s.gradients.push_back(active_here ? substitute(found[next++]) : no_value);
+  }
   for (ValueId v : s.gradients)
     if (v != no_value) g.stages[1].results.push_back({{}, v});
   eliminate_dead_code(g, 1);

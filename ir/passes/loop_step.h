@@ -36,6 +36,7 @@ struct LoopStep {
   // Inputs of stage 1: cotangents by result; by input of stage 0, the sum of its gradient so far.
   std::vector<ValueId> cotangents, sums;
   std::vector<ValueId> gradients;  // by input of stage 0; no_value: structurally zero
+  Flags added;                     // by input of stage 0: its gradient has more than one term
 };
 // `order` says which results have cotangents, in the order in which a sweep comes to them; `summed`
 // which inputs' gradients are added to a sum.

@@ -25,9 +25,9 @@ struct LoopCotangents {
 // Given   a loop of `graph`
 // Execute the loop stacks what its backward pass reads, as further results; the backward loop is
 //         emitted into `world`
-// Result  by operand its gradient, undefined where it is structurally zero. That of a constant may
-//         be its sum with what later nodes give it, which the backward loop carries on: terms are
-//         added in the order in which a sweep over the unrolled loop would
+// Result  by operand its gradient, undefined where it is structurally zero. It may be the sum with
+//         what later nodes give the operand, which the backward loop carries on: terms are added in
+//         the order in which a sweep over the unrolled loop would
 struct LoopGradient {
   ops::Value value;
   bool is_sum = false;

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <array>
 #include <unordered_set>
 
 #include "gradus/passes.h"
 #include "gradus/registry.h"
 #include "gradus/rules.h"
 #include "ir/passes/loop_step.h"
+#include "ops/reverse.h"
 
 namespace gradus::ir {
 
@@ -35,18 +37,24 @@ class ScanDerivative {
   LoopStep differentiate(const Flags& carried, const Flags& summed) const {
     std::vector<size_t> order;
     for (size_t i = loop_.carries; i < active_.results.size(); ++i)
-      if (given_.results[i].defined() && active_.results[i]) order.push_back(i);
+      if (has_cotangent(i) && !comes_first_[i]) order.push_back(i);
     for (size_t i = 0; i < loop_.carries; ++i)
       if (carried[i]) order.push_back(i);
     return differentiate_step(body_, active_.inputs, order, summed);
   }
 
+  bool has_cotangent(size_t result) const {
+    return given_.results[result].defined() && active_.results[result];
+  }
+
   // Which carries have cotangents is a fixed point: one that has some in a step has them in all
   // steps before.
-  LoopStep settle() const {
+  LoopStep settle() {
     Flags carried(loop_.carries), summed(body_.stages[0].inputs.size());
-    for (size_t i = 0; i < loop_.carries; ++i)
-      carried[i] = given_.results[i].defined() && active_.results[i];
+    summed_ = summed;
+    comes_first_.assign(active_.results.size(), false);
+    first_of_.assign(loop_.carries, {});
+    for (size_t i = 0; i < loop_.carries; ++i) carried[i] = has_cotangent(i);
     for (;;) {
       const LoopStep s = differentiate(carried, {});
       bool grew = false;
@@ -56,8 +64,34 @@ class ScanDerivative {
       for (size_t i = loop_.carries; i < summed.size(); ++i)
         summed[i] = s.gradients[i] != no_value &&
                     (i >= loop_.first_constant() || given_.gradients[i].defined());
+      summed_ = summed;
+      for (size_t i = 0; i < loop_.carries; ++i)
+        if (s.added[i] && find_first(i, summed)) summed[i] = summed_[i] = true;
       return differentiate(carried, summed);
     }
+  }
+
+  // What a carry becomes may be stacked, or be a slice of a sequence. Cotangents of those stand
+  // behind all steps, as that of what the carry begins with does: the next step's terms are added
+  // to them. Where that is one term, the order is nothing.
+  // Result  whether there are such cotangents
+  bool find_first(size_t carry, Flags& summed) {
+    const Stage& stage = body_.stages[0];
+    if (body_[stage.inputs[carry]].type.placement) return false;
+    First& first = first_of_[carry];
+    const ValueId v = stage.results[carry].value;
+    for (size_t i = loop_.carries; i < loop_.first_constant(); ++i)
+      if (summed[i] && stage.inputs[i] == v) {
+        first.cotangents.push_back(given_.gradients[i]);
+        summed[i] = false;
+      }
+    for (size_t r = loop_.carries; r < stage.results.size(); ++r)
+      if (stage.results[r].value == v && has_cotangent(r) && !comes_first_[r]) {
+        first.cotangents.push_back(given_.results[r]);
+        comes_first_[r] = true;
+      }
+    first.begins = given_.gradients[carry];
+    return !first.cotangents.empty() || first.begins.defined();
   }
 
   // What the backward pass reads of the step: inputs, what is computed again of those, and what is
@@ -213,9 +247,11 @@ class ScanDerivative {
       gradient_of.push_back(input);
     };
     ops::LoopForm attributes;
+    std::vector<ops::Value> firsts(loop_.carries);
     for (size_t i = 0; i < loop_.carries; ++i) {
       if (s.cotangents[i] == no_value) continue;
-      const ops::Value& ct = given_.results[i];
+      ops::Value ct = given_.results[i];
+      if (s.sums[i] != no_value) firsts[i] = put_first(i, ct);
       b.add(s.cotangents[i], ct.defined() ? ct : ops::zeros_of(world_, operand(i).type));
       give(i, s.gradients[i]);
     }
@@ -236,6 +272,8 @@ class ScanDerivative {
     attributes.carries = static_cast<int64_t>(b.inputs.size());
     for (size_t i = loop_.carries; i < own_results; ++i)
       if (s.cotangents[i] != no_value) b.add(s.cotangents[i], given_.results[i]);
+    for (size_t i = 0; i < loop_.carries; ++i)
+      if (s.sums[i] != no_value) b.add(s.sums[i], firsts[i]);
     for (size_t i = loop_.carries; i < loop_.first_constant(); ++i) {
       if (s.sums[i] != no_value) b.add(s.sums[i], given_.gradients[i]);
       if (reads_[i]) b.add(inputs[i], operand(i));
@@ -266,9 +304,37 @@ class ScanDerivative {
     for (size_t r = 0; r < gradient_of.size(); ++r) {
       const size_t i = gradient_of[r];
       if (i != none && given_.wanted[i])
-        gradients[i] = {found[r], i >= loop_.carries && given_.gradients[i].defined()};
+        gradients[i] = {found[r], summed_[i] && given_.gradients[i].defined()};
     }
     return gradients;
+  }
+
+  // Result  by step, the cotangents that its terms of the carry are added to. Those of what the
+  //         last step gives are added to `ct`. A loop may take no step.
+  ops::Value put_first(size_t carry, ops::Value& ct) {
+    const First& first = first_of_[carry];
+    const Type type = operand(carry).type;
+    Dims all{length_};
+    all.append(type.dims.begin(), type.dims.end());
+    // x + -0.0 is x, whatever x.
+    auto none = [&](const Dims& dims) { return ops::full(world_, dims, -0.0, type.dtype); };
+    ops::Value rows, begins = first.begins.defined() ? first.begins : none(type.dims);
+    for (const ops::Value& more : first.cotangents)
+      if (rows.defined())
+        ops::accumulate(rows, more);
+      else
+        rows = more;
+    if (!rows.defined()) rows = none(all);
+    begins = ops::unsqueeze(begins, 0);
+    const bool reverse = loop_.form->reverse;
+    const std::array<ops::Value, 2> parts{reverse ? rows : begins, reverse ? begins : rows};
+    const ops::Value both = ops::cat(parts, 0);
+    const ops::Value last = ops::select(both, 0, reverse ? Dim(0) : length_);
+    if (ct.defined())
+      ops::accumulate(ct, last);
+    else
+      ct = last;
+    return ops::slice(both, 0, Dim(reverse ? 1 : 0), reverse ? length_ + Dim(1) : length_);
   }
 
   // A body knows sizes by its inputs: those that say what others do not stay, read or not. Carries
@@ -305,6 +371,15 @@ class ScanDerivative {
   ops::Loop loop_;
   Graph body_;
   Activity active_;
+  Flags summed_;  // by input: the gradient is added to what later nodes give it
+  // Cotangents that a step's terms are added to: by step, of what a carry becomes; of what it
+  // begins with.
+  struct First {
+    SmallVector<ops::Value, 1> cotangents;
+    ops::Value begins;
+  };
+  std::vector<First> first_of_;  // by carry
+  Flags comes_first_;            // by result: its cotangent is among those
   Dim length_;
   std::vector<const Node*> maker_;         // of the step's values
   std::vector<size_t> input_;              // by value: which input of the step it is
