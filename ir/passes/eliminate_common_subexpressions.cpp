@@ -56,7 +56,7 @@ void eliminate_common_subexpressions(Graph& graph, size_t first_stage) {
     // By what they compute; attributes are not kept as text, stages are long.
     auto hash = [&](size_t i) { return hash_of(done[i]); };
     auto same = [&](size_t i, size_t k) { return same_computation(done[i], done[k]); };
-    std::unordered_set<size_t, decltype(hash), decltype(same)> seen(64, hash, same);
+    std::unordered_set<size_t, decltype(hash), decltype(same)> seen(stage.nodes.size(), hash, same);
     for (Node& node : stage.nodes) {
       substitute.apply(node);
       done.push_back(std::move(node));

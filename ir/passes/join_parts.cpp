@@ -50,12 +50,21 @@ class Joiner {
       substitute_.apply(node);
       for (ValueId y : node.results) makers_[index_of(y)] = &node;
     }
+    bool any = false;
     for (const Node& node : old)
       if (sums(node)) {
         const ValueId left = value_in(node.operands[0]);
         if (const Node* before = maker(left); before && sums(*before) && uses_[index_of(left)] == 1)
-          inner_[index_of(left)] = true;
+          inner_[index_of(left)] = any = true;
       }
+    std::vector<Node> nodes;
+    if (any) nodes = join_sums(old);  // else no sum has so many terms
+    for (const Node& node : old)
+      for (ValueId y : node.results) makers_[index_of(y)] = nullptr;
+    graph_.stages[stage_].nodes = std::move(any ? nodes : old);
+  }
+
+  std::vector<Node> join_sums(const std::vector<Node>& old) {
     std::vector<Node> nodes;
     for (const Node& node : old) {
       std::optional<ValueId> by;
@@ -68,9 +77,7 @@ class Joiner {
       nodes.push_back(node);
     }
     for (Node& node : nodes) substitute_.apply(node);
-    for (const Node& node : old)
-      for (ValueId y : node.results) makers_[index_of(y)] = nullptr;
-    graph_.stages[stage_].nodes = std::move(nodes);
+    return nodes;
   }
 
   void use(ValueId v) {
