@@ -118,7 +118,11 @@ int worthwhile_registers(const Nest& nest) {
   const bool functions =
       std::ranges::any_of(nest.steps, [](const Step& s) { return is_function(s.call.op); });
   const bool sums = nest.reduces() || !nest.column_stores.empty();
-  return functions || (sums && takes_wide_lanes(nest)) ? 0 : 256;
+  // Arithmetic takes longer than loads and stores.
+  constexpr size_t many_steps = 16, steps_by_slot = 4;
+  const size_t slots = nest.operands() + nest.stores.size();
+  const bool dense = nest.steps.size() >= many_steps && nest.steps.size() >= steps_by_slot * slots;
+  return functions || dense || (sums && takes_wide_lanes(nest)) ? 0 : 256;
 }
 
 int64_t lanes_of(const Nest& nest, unsigned vector_bits) {

@@ -25,7 +25,8 @@ inline constexpr int64_t least_waiting_bytes = int64_t{64} << 10;
 inline constexpr int64_t few_elements = 512;
 
 // Nest::registers on a processor that has 512-bit registers and lowers its clock rate for them, by
-// 5 to 10 % for the whole program. Only functions like exp and sums of f64 gain more than that.
+// 5 to 10 % for the whole program. Only functions like exp, many steps for few operands and sums of
+// f64 gain more than that.
 // Sizes do not decide, because a kernel serves all of them.
 int worthwhile_registers(const Nest& nest);
 // How wide the registers are that the nest's kernel uses, on a machine that has them of

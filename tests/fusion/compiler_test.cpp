@@ -126,7 +126,8 @@ TEST_F(CompilerTest, KeysTellNestsAndTargetsApart) {
   EXPECT_NE(key(1, Isa::avx2), key(1, Isa::neon));
 }
 
-// Of processors that lower their clock rate for 512-bit registers: functions, and sums of f64.
+// Of processors that lower their clock rate for 512-bit registers: functions, many steps for few
+// operands, and sums of f64.
 TEST(Registers, AreNarrowWhereWideOnesGainLittle) {
   auto bits = [](std::string_view dtype, std::string_view steps) {
     return worthwhile_registers(
@@ -140,6 +141,14 @@ TEST(Registers, AreNarrowWhereWideOnesGainLittle) {
   EXPECT_EQ(bits("f64", "%v1 = reduce sum(%v0) : {0} in {0} store_row %v1"), 0);
   EXPECT_EQ(bits("f32", "%v1 = reduce_columns sum(%v0) : {0} in {0} store_column %v1"), 256);
   EXPECT_EQ(bits("f64", "%v1 = reduce_columns sum(%v0) : {0} in {0} store_column %v1"), 0);
+  auto chain = [&](int steps) {
+    std::string text;
+    for (int i = 1; i <= steps; ++i)
+      text += fmt::format("%v{} = add(%v{}, %v0) : {{0}} in {{0}} ", i, i - 1);
+    return bits("f32", text + fmt::format("store %v{}", steps));
+  };
+  EXPECT_EQ(chain(15), 256);
+  EXPECT_EQ(chain(16), 0);
 }
 
 // Code is made for the registers that were asked for, and fuses what is written fma alone.
