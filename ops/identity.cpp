@@ -7,6 +7,7 @@
 #include "ops/creation.h"
 #include "ops/matmul.h"
 #include "ops/shape.h"
+#include "ops/structural.h"
 
 namespace gradus::ops {
 
@@ -15,6 +16,26 @@ bool changes_nothing(const ir::Node& node, const ir::Type& x, const ir::Type& y)
   static const std::array operators{&record<Reshape>(), &record<Squeeze>(), &record<Expand>(),
                                     &record<Cast>()};
   return std::ranges::count(operators, node.op) != 0 && node.operands.size() == 1 && x == y;
+}
+
+bool gives_ones(const ir::Node& node, FunctionRef<bool(ir::ValueId)> is_ones) {
+  static const std::array views{&record<Reshape>(), &record<Squeeze>(), &record<Unsqueeze>(),
+                                &record<Expand>()};
+  if (const Tensor* value = constant_in(node))
+    return value->numel() == 1 && value->to_doubles()[0] == 1;
+  return std::ranges::count(views, node.op) != 0 && is_ones(ir::value_in(node.operands[0]));
+}
+
+ir::ValueId multiplied_by_ones(const ir::Node& node, FunctionRef<bool(ir::ValueId)> is_ones) {
+  if (node.op != &record<Mul>()) return ir::no_value;
+  for (size_t i : {0, 1}) {
+    const ir::Operand& factor = node.operands[i];
+    const auto* n = std::get_if<ir::Number>(&factor);
+    const ir::ValueId v = ir::value_in(factor);
+    if (n ? n->as_double() == 1 : v != ir::no_value && is_ones(v))
+      return ir::value_in(node.operands[1 - i]);
+  }
+  return ir::no_value;
 }
 
 bool becomes_mul(ir::Node& node, const ir::Graph& graph) {

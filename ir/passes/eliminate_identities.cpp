@@ -4,15 +4,37 @@
 
 namespace gradus::ir {
 
+namespace {
+
+// The operand that is the node's result; or no value.
+ValueId given_again(const Graph& graph, const Node& node, FunctionRef<bool(ValueId)> is_ones) {
+  if (node.operands.empty()) return no_value;
+  const Type& y = graph[node.results[0]].type;
+  if (const ValueId x = ops::multiplied_by_ones(node, is_ones);
+      x != no_value && graph[x].type == y)
+    return x;
+  const ValueId x = value_in(node.operands[0]);
+  return x != no_value && ops::changes_nothing(node, graph[x].type, y) ? x : no_value;
+}
+
+}  // namespace
+
 void eliminate_identities(Graph& graph) {
   Substitute substitute(graph);
+  std::vector<bool> ones(graph.values.size());
+  auto is_ones = [&](ValueId v) { return v != no_value && ones[index_of(v)]; };
   for (Stage& stage : graph.stages) {
     std::erase_if(stage.nodes, [&](Node& node) {
       substitute.apply(node);
       if (ops::becomes_mul(node, graph)) return false;
-      if (node.operands.empty() || node.results.size() != 1) return false;
-      const ValueId x = value_in(node.operands[0]), y = node.results[0];
-      if (x == no_value || !ops::changes_nothing(node, graph[x].type, graph[y].type)) return false;
+      if (node.results.size() != 1) return false;
+      const ValueId y = node.results[0];
+      const ValueId x = given_again(graph, node, is_ones);
+      if (x == no_value) {
+        ones[index_of(y)] = ops::gives_ones(node, is_ones);
+        return false;
+      }
+      ones[index_of(y)] = ones[index_of(x)];
       substitute.replace(y, x);
       hand_name_over(graph, y, x);
       return true;

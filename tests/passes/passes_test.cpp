@@ -158,6 +158,34 @@ TEST(Passes, IdentitiesGoBeforeCommonSubexpressions) {
   EXPECT_EQ(low.stages[0].results[2].name, "kept");
 }
 
+// By one, also where it was expanded: what the gradient of a sum is multiplied by. Not where the
+// ones give the result its shape or dtype, and not by anything that a run knows.
+TEST(Passes, ProductsByOnesGo) {
+  ir::Graph low = lowered(graph_of(R"(
+    graph g {
+      stage 0 (%x: f64[N], %i: i64[N], %s: f64[], %n: f64[]) {
+        %one = constant() {value = f64[] 1.0}
+        %row = unsqueeze(%one) {dim = 0}
+        %ones = expand(%row) {shape = [N]}
+        %a = mul(%ones, %x)
+        %b = mul(%a, 1.0)
+        %more = mul(%ones, %ones)
+        %c = mul(%b, %more)
+        %wide = mul(%s, %ones)
+        %real = mul(%i, 1.0)
+        %two = constant() {value = f64[] 2.0}
+        %pair = expand(%two) {shape = [N]}
+        %d = mul(%x, %pair)
+        %e = mul(%x, %n)
+        return kept = %c, %wide, %real, %d, %e
+      }
+    }
+  )"));
+  EXPECT_EQ(low.stages[0].results[0].value, low.stages[0].inputs[0]);
+  EXPECT_EQ(low.stages[0].results[0].name, "kept");
+  EXPECT_EQ(count(low, 0, "mul"), 4u);
+}
+
 TEST(Passes, RemoveWhatIsNotNeeded) {
   ir::Graph low = lowered(graph_of(mixed));
   EXPECT_EQ(count(low, 0, "acosh"), 0u);

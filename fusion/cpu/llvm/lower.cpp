@@ -268,11 +268,14 @@ void Lowering::store_vector(const RowLoops::Loop& loop) {
   builder.SetInsertPoint(stored);
 }
 
-// Whether a store can go past the caches: whole lines at a time.
+// Whether a store can go past the caches: whole lines at a time, and not those that an earlier loop
+// over the row has brought there.
 bool Lowering::may_stream(size_t slot) const {
   const Slot& s = slots[slot];
   const bool stores = slot >= nest.loads.size() && slot < nest.loads.size() + nest.stores.size();
-  return stores && vector_bits >= 256 && !s.buffer &&
+  const bool kept = std::ranges::any_of(
+      rows.kept, [&](const RowLoops::Kept& k) { return nest.loads.size() + k.store == slot; });
+  return stores && !kept && vector_bits >= 256 && !s.buffer &&
          static_cast<int64_t>(state.lanes * size_of(s.dtype)) % line_bytes == 0;
 }
 
