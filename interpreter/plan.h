@@ -113,6 +113,7 @@ struct SegmentPlan {
   // Instructions that run as one, in the step of the last one.
   struct Group {
     std::vector<uint32_t> instructions;  // of the stage
+    uint32_t place = 0;                  // that of the instructions where the kernel runs
     std::vector<Register> stored;        // what others read of what they make
     work::WorkRef work;                  // a nest, or a product with a row
     std::string nest() const {           // as text; empty where it is none

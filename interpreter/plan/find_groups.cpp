@@ -26,7 +26,9 @@ bool GroupFinder::Open::has(uint32_t index) const {
 }
 
 void GroupFinder::close(size_t open) {
-  closed_.push_back(std::move(open_[open].members));
+  Open& group = open_[open];
+  const uint32_t place = group.place.value_or(group.members.back());
+  closed_.push_back({std::move(group.members), place});
   open_.erase(open_.begin() + static_cast<long>(open));
 }
 
@@ -64,6 +66,30 @@ bool GroupFinder::reduces(uint32_t maker, const Sizes& shape, const Sizes& row) 
   return std::ranges::any_of(open_, [&](const Open& g) {
     return g.has(maker) && g.row == row && g.shape == shape &&
            std::ranges::count(g.dropping, maker) == 0;
+  });
+}
+
+// Where a value is made: of a group, where that runs; of an open one nobody knows yet.
+uint32_t GroupFinder::run_at(uint32_t maker) const {
+  for (const Found& g : closed_)
+    if (std::ranges::binary_search(g.members, maker)) return g.place;
+  for (const Open& g : open_)
+    if (g.has(maker)) return g.place.value_or(UINT32_MAX);
+  return maker;
+}
+
+// For a reader that is no member. False where one that joined after the place was settled makes
+// what it reads, or where the place would be that of an edge.
+bool GroupFinder::settle(Open& open, std::span<const uint32_t> makers) {
+  if (!open.place && !open.ends_with_edge) open.place = open.members.back();
+  return open.place &&
+         std::ranges::none_of(makers, [&](uint32_t m) { return open.has(m) && m > *open.place; });
+}
+
+// Whether all that a new member reads is made by members, or before the group runs.
+bool GroupFinder::in_time(const Open& open, std::span<const uint32_t> makers) const {
+  return !open.place || std::ranges::all_of(makers, [&](uint32_t m) {
+    return open.has(m) || run_at(m) < *open.place;
   });
 }
 
@@ -106,8 +132,11 @@ void GroupFinder::add(uint32_t index, const Loops& loops, std::span<const uint32
     if (!std::ranges::any_of(makers, [&](uint32_t m) { return open.has(m); })) continue;
     const bool unread = std::ranges::none_of(
         makers, [&](uint32_t m) { return std::ranges::count(open.dropping, m) > 0; });
-    if (!unread || loops.edge || open.shape != shape ||
-        !fits(open, loops, mine == none ? nullptr : &open_[mine])) {
+    const bool fits_here = unread && !loops.edge && open.shape == shape && in_time(open, makers) &&
+                           fits(open, loops, mine == none ? nullptr : &open_[mine]);
+    if (!fits_here && loops.leaves_little && settle(open_[g], makers)) {
+      // Stays open.
+    } else if (!fits_here || (mine != none && (open.place || open_[mine].place))) {
       if (mine != none && g < mine) --mine;
       close(g);
     } else {
@@ -116,7 +145,7 @@ void GroupFinder::add(uint32_t index, const Loops& loops, std::span<const uint32
   }
   if (!shape) return;
   for (size_t g = 0; g < open_.size() && mine == none; ++g)
-    if (open_[g].shape == *shape && fits(open_[g], loops, nullptr) &&
+    if (!open_[g].place && open_[g].shape == *shape && fits(open_[g], loops, nullptr) &&
         (numel(*shape) <= fusion::few_elements || open_[g].reads(loads)))
       mine = g;
   if (mine == none) {
@@ -129,6 +158,7 @@ void GroupFinder::add(uint32_t index, const Loops& loops, std::span<const uint32
   if (loops.column) group.column = loops.column;
   if (loops.drops) group.dropping.push_back(index);
   group.members.push_back(index);
+  group.ends_with_edge = loops.edge;
   for (Register r : loads)
     if (!group.reads({&r, 1})) group.loads.push_back(r);
 }
@@ -136,10 +166,10 @@ void GroupFinder::add(uint32_t index, const Loops& loops, std::span<const uint32
 void GroupFinder::close_others(uint32_t index, Closes closes) {
   for (size_t g = open_.size(); g-- > 0;)
     if (const Open& open = open_[g]; open.members.back() != index)
-      if (closes(open.members, open.loads)) close(g);
+      if (open.place || closes(open.members, open.loads)) close(g);
 }
 
-std::vector<std::vector<uint32_t>> GroupFinder::take() {
+std::vector<GroupFinder::Found> GroupFinder::take() {
   while (!open_.empty()) close(0);
   return std::move(closed_);
 }

@@ -32,9 +32,10 @@ class Grouper {
   bool takes_memory(uint32_t index);
   bool waits_too_long(uint32_t index, std::span<const uint32_t> members,
                       std::span<const Register> loads);
-  void fuse_members(std::span<const uint32_t> found);
+  void fuse_members(std::span<const uint32_t> found, uint32_t place);
   Members members_of(std::span<const uint32_t> members);
-  void fuse_halves(std::span<const uint32_t> members);
+  void fuse_parts(std::span<const uint32_t> members, uint32_t place);
+  bool leaves_little(uint32_t index);
   void find_loads(uint32_t index, Members& m);
   void find_stored(std::span<const uint32_t> members, Members& m);
   bool is_wanted(std::span<const uint32_t> members, const Members& m, const fusion::Group& group);
@@ -42,8 +43,8 @@ class Grouper {
                                                   const std::string& text);
   bool is_on_its_way(const std::string& nest) const;
   Register find_in_place(const Members& m, const fusion::Nest& nest);
-  void place_group(std::span<const uint32_t> members, const Members& m, fusion::Group&& group,
-                   std::shared_ptr<const fusion::Kernel> kernel);
+  void place_group(std::span<const uint32_t> members, uint32_t place, const Members& m,
+                   fusion::Group&& group, std::shared_ptr<const fusion::Kernel> kernel);
   bool are_enough(std::span<const uint32_t> members);
 
   Draft& d;
@@ -74,14 +75,28 @@ void Grouper::run() {
       maker[d.local_number(d.results_of(n)[0])] = n;
       continue;
     }
-    finder.add(n, loops_of(n), makers, loads);
+    GroupFinder::Loops loops = loops_of(n);
+    loops.leaves_little = !makers.empty() && leaves_little(n);
+    finder.add(n, loops, makers, loads);
     if (takes_memory(n))
       finder.close_others(
           n, [&](auto members, auto read) { return waits_too_long(n, members, read); });
     for (Register r : d.results_of(n))
       if (d.is_met(r)) maker[d.local_number(r)] = n;
   }
-  for (const auto& members : finder.take()) fuse_members(members);
+  for (const GroupFinder::Found& found : finder.take()) fuse_members(found.members, found.place);
+}
+
+bool Grouper::leaves_little(uint32_t index) {
+  constexpr int64_t part = 64;
+  if (d.instruction(index).kind != Instruction::Kind::kernel || !d.bound[index].work) return false;
+  int64_t read = 0, left = 0;
+  for (uint32_t k = 0; k < d.instruction(index).operands; ++k)
+    if (const Register r = d.operand(index, k); d.is_met(r))
+      read = std::max(read, d.local(r).bytes());
+  for (Register y : d.results_of(index))
+    if (d.is_met(y)) left += d.local(y).bytes();
+  return left <= read / part;
 }
 
 GroupFinder::Loops Grouper::loops_of(uint32_t index) {
@@ -167,36 +182,39 @@ bool Grouper::are_enough(std::span<const uint32_t> members) {
 
 // Edges are members where a member reads them, and where a kernel that reads their operands can be
 // made and is worth it; else they run as they would.
-void Grouper::fuse_members(std::span<const uint32_t> found) {
+void Grouper::fuse_members(std::span<const uint32_t> found, uint32_t place) {
   const SmallVector<uint32_t, 16> kept = edges_.kept(found, false);
   const std::span<const uint32_t> members(kept.data(), kept.size());
   if (!are_enough(members)) return;
   Members m = members_of(members);
   auto without = [&] {
     const SmallVector<uint32_t, 16> others = edges_.kept(members, true);
-    fuse_members({others.data(), others.size()});
+    fuse_members({others.data(), others.size()}, place);
   };
   if (m.inputs.size() + m.stored.size() > fusion::most_slots)
-    return m.edges.empty() ? fuse_halves(members) : without();
+    return m.edges.empty() ? fuse_parts(members, place) : without();
   std::vector<ir::ValueId> inputs, results;
   for (Register r : m.inputs) inputs.push_back(d.code.value_of(r));
   for (Register r : m.stored) results.push_back(d.code.value_of(r));
   auto group = fusion::group_nodes({d.code.graph(), m.nodes, inputs, m.layouts, results, m.aliases,
                                     d.choice.source->wants_places(), m.edges});
   // Operands whose rows are no single loop, say: they may be those of one half alone.
-  if (!group) return m.edges.empty() ? fuse_halves(members) : without();
+  if (!group) return m.edges.empty() ? fuse_parts(members, place) : without();
   group->nest.registers = d.choice.source->register_bits(group->nest);
   if (!is_wanted(members, m, *group)) {
-    if (!m.edges.empty()) without();
+    if (!m.edges.empty())
+      without();
+    else if (members.back() > place)
+      fuse_parts(members, place);
     return;
   }
   const std::string text = fusion::print(group->nest);
   if (auto kernel = kernel_of(group->nest, text)) {
-    place_group(members, m, std::move(*group), std::move(kernel));
+    place_group(members, place, m, std::move(*group), std::move(kernel));
   } else if (!d.choice.traits().has_loops && is_on_its_way(text)) {
     for (uint32_t n : members) d.bound[n].later = true;
   } else if (!d.choice.traits().has_loops) {
-    fuse_halves(members);  // less may be something that there is code for
+    fuse_parts(members, place);  // less may be something that there is code for
   }
 }
 
@@ -248,11 +266,14 @@ void Grouper::find_stored(std::span<const uint32_t> members, Members& m) {
   m.stored.append(of_columns.begin(), of_columns.end());
 }
 
-// Each half is a group as well: the first one ends before the second.
-void Grouper::fuse_halves(std::span<const uint32_t> members) {
-  const size_t half = members.size() / 2;
-  if (half == 0) return;
-  for (auto part : {members.first(half), members.subspan(half)}) fuse_members(part);
+// Two parts are groups as well: the first one ends before the second. If the members behind a place
+// may run there, they are one part.
+void Grouper::fuse_parts(std::span<const uint32_t> members, uint32_t place) {
+  const auto behind = std::ranges::upper_bound(members, place);
+  const size_t first =
+      behind == members.end() ? members.size() / 2 : static_cast<size_t>(behind - members.begin());
+  for (auto part : {members.first(first), members.subspan(first)})
+    if (!part.empty() && part.size() < members.size()) fuse_members(part, part.back());
 }
 
 // What the instruction reads: of the group, or loaded.
@@ -312,14 +333,17 @@ Register Grouper::find_in_place(const Members& m, const fusion::Nest& nest) {
   return no_register;
 }
 
-void Grouper::place_group(std::span<const uint32_t> members, const Members& m,
+void Grouper::place_group(std::span<const uint32_t> members, uint32_t settled, const Members& m,
                           fusion::Group&& group, std::shared_ptr<const fusion::Kernel> kernel) {
-  const uint32_t last = members.back();
+  // Edges are no places: a check of their indices is.
+  uint32_t place = 0;
+  for (uint32_t n : members)
+    if (n <= settled && !edges_.of(n)) place = n;
   for (uint32_t n : members) {
     d.bound[n] = {};
     d.bound[n].group = static_cast<uint32_t>(d.plan->groups.size());
   }
-  Bound& bound = d.bound[last];
+  Bound& bound = d.bound[place];
   bound.kernel = std::move(kernel);
   bound.first_arg = static_cast<uint32_t>(d.args.size());
   for (Register r : m.inputs) {
@@ -327,10 +351,10 @@ void Grouper::place_group(std::span<const uint32_t> members, const Members& m,
       d.args.push_back({BoundArg::Kind::fixed, no_register, d.number_memory()});
     } else {
       d.args.push_back({BoundArg::Kind::value, r});
-      d.read_until(r, last);
+      d.read_until(r, place);
     }
   }
-  edges_.place_arguments(m, group, last);
+  edges_.place_arguments(m, group, place);
   for (const ir::Dim& size : group.sizes) {
     std::byte* memory = d.number_memory();
     ops::store_number(ir::Number::of(size.evaluate(d.sizes)), memory);
@@ -340,7 +364,7 @@ void Grouper::place_group(std::span<const uint32_t> members, const Members& m,
   for (Register y : m.stored) {
     Local& l = d.local(y);
     l.kind = Local::Kind::slot;
-    l.last_use = std::max(l.last_use, last);
+    l.last_use = std::max(l.last_use, place);
     d.args.push_back({BoundArg::Kind::value, y});
   }
   bound.args = static_cast<uint32_t>(d.args.size()) - bound.first_arg;
@@ -349,6 +373,7 @@ void Grouper::place_group(std::span<const uint32_t> members, const Members& m,
   edges_.place_checks(m);
   SegmentPlan::Group& placed = d.plan->groups.emplace_back();
   for (uint32_t n : instructions_of(members, m)) placed.instructions.push_back(d.segment.first + n);
+  placed.place = d.segment.first + place;
   placed.stored.assign(m.stored.begin(), m.stored.end());
   placed.work = bound.work;
 }

@@ -75,6 +75,7 @@ bool Joiner::join_sum(uint32_t index, std::span<const uint32_t> products) {
     of.kind = Local::Kind::inside;
     SegmentPlan::Group& placed = d.plan->groups.emplace_back();
     placed.instructions = {d.segment.first + product, d.segment.first + index};
+    placed.place = placed.instructions.back();
     placed.stored = {z};
     placed.work = bound.work;
     return true;

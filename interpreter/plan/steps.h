@@ -19,7 +19,7 @@ void share_copies(Draft& draft);
 
 // Given    all instructions are bound
 // Execute  finds groups of pointwise instructions and reductions; each that has a kernel, or is
-//          given one, runs where its last member stands, and the others of it do nothing
+//          given one, runs where one of its members stands, and the others do nothing
 // Result   what only members read has no memory (Local::Kind::inside)
 void group(Draft& draft);
 
@@ -43,7 +43,7 @@ void place(Draft& draft);
 //   P1  (bind)  what is read is made before, or is there when the segment starts
 //   P2  (bind)  an instruction's pointers are its own slice, and name known values
 //   P3  (group) what a group stores or reads is made and read by its members' order: its inputs
-//               stand outside of it and before its last member
+//               stand outside of it and before the place where it runs, and its readers behind it
 //   P4  (make)  what has results in memory of its own that somebody reads has code, or has no
 //               elements
 //   P5  (place) slots that are alive at one step do not overlap

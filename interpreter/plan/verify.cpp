@@ -45,14 +45,14 @@ void verify_group(const Draft& d, const SegmentPlan::Group& group, std::span<con
   for (Register y : group.stored)
     if (!members.contains(made[d.local_number(y)]))
       broken("P3", "a group stores register {}, which no member makes", index_of(y));
-  const uint32_t last = group.instructions.back() - d.segment.first;
-  for (const BoundArg& a : args_of(d, d.bound[last])) {
+  const uint32_t place = group.place - d.segment.first;
+  for (const BoundArg& a : args_of(d, d.bound[place])) {
     if (a.kind != BoundArg::Kind::value || std::ranges::count(group.stored, a.reg)) continue;
     const uint32_t maker = made[d.local_number(a.reg)];
     if (maker == Local::never) continue;
     const bool seen_through = local(d, a.reg).root != a.reg;  // a view of what stands outside
-    if (maker >= last || (members.contains(maker) && !seen_through))
-      broken("P3", "the group of instruction {} reads register {}, made by instruction {}", last,
+    if (maker >= place || (members.contains(maker) && !seen_through))
+      broken("P3", "the group of instruction {} reads register {}, made by instruction {}", place,
              index_of(a.reg), maker);
   }
 }
@@ -133,8 +133,18 @@ void verify_bound(const Draft& d) {
 }
 
 void verify_grouped(const Draft& d) {
-  const std::vector<uint32_t> made = makers(d);
+  std::vector<uint32_t> made = makers(d);
   for (const SegmentPlan::Group& group : d.plan->groups) verify_group(d, group, made);
+  for (const SegmentPlan::Group& group : d.plan->groups)
+    for (Register y : group.stored) made[d.local_number(y)] = group.place - d.segment.first;
+  for (uint32_t n = 0; n < d.bound.size(); ++n) {
+    if (!d.bound[n].acts()) continue;
+    for (const BoundArg& a : args_of(d, d.bound[n]))
+      if (a.kind == BoundArg::Kind::value && d.is_met(a.reg) &&
+          made[d.local_number(a.reg)] != Local::never && made[d.local_number(a.reg)] > n)
+        broken("P3", "instruction {} reads register {}, made by the group of instruction {}", n,
+               index_of(a.reg), made[d.local_number(a.reg)]);
+  }
 }
 
 void verify_overlapped(const Draft& d) {
@@ -164,7 +174,7 @@ void verify_made(const Draft& d) {
     for (Register y : d.results_of(n)) {
       if (!d.is_met(y)) continue;
       const Local& l = local(d, y);
-      const bool of_group = d.bound[n].group != Local::never;  // its last member makes it
+      const bool of_group = d.bound[n].group != Local::never;  // its kernel makes it
       if (l.kind == Local::Kind::slot && l.root == y && l.layout.numel() > 0 && !of_group)
         broken("P4", "nothing makes register {} of instruction {}", index_of(y), n);
     }

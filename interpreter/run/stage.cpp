@@ -16,7 +16,7 @@ constexpr size_t kept_buffer_bytes = size_t{1} << 20;
 // Of an instruction that runs as one kernel with others, their lines; else nothing.
 std::string lines_of_group(const StageCode& stage, const SegmentPlan& plan, uint32_t at) {
   for (const SegmentPlan::Group& g : plan.groups) {
-    if (g.instructions.back() != at) continue;
+    if (g.place != at) continue;
     std::string lines;
     for (uint32_t n : g.instructions) {
       const Instruction& i = stage.instructions[n];

@@ -125,7 +125,7 @@ TEST_F(FusedRows, OfOtherRowsStayApart) {
                                 "%t = sum(%e) {dim = [0, 1], keepdim = true}\n"
                                 "%y = div(%e, %s)\n%z = neg(%y)\nreturn %z, %t"),
                       {}, {6, 40}),
-            "0 1, 3 4;");
+            "0 1 3 4;");
   // A whole tensor is a row as well, of any number of dimensions.
   EXPECT_EQ(groups_of(one_stage("%x: f32[N, M, 3], %t: f32[N, M, 3]",
                                 "%d = sub(%x, %t)\n%q = mul(%d, %d)\n%s = sum(%q)\nreturn %s"),

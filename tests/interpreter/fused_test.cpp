@@ -93,6 +93,44 @@ TEST_F(Fused, AReaderOutsideClosesAGroup) {
             "0 1, 3 4");
 }
 
+// As a loss does: its gradient reads what the loss is a sum of.
+TEST_F(Fused, AReaderThatLeavesLittleClosesNothing) {
+  const Tensor x = ramp({100, 100}), y = ramp({100, 100});
+  auto groups = [&](const std::string& body) {
+    return groups_of(one_stage("%x: f64[M, N], %y: f64[M, N]", body), {x, y});
+  };
+  // The rows of the group are not those of the sum, so that it is no member.
+  const std::string rows =
+      "%a = tanh(%x)\n%r = sum(%a) {dim = [1], keepdim = true}\n"
+      "%b = mul(%a, %r)\n";
+  const std::string loss = rows + "%s = sum(%b)\n";
+  EXPECT_EQ(groups(loss + "%c = mul(%b, %a)\n%d = neg(%c)\nreturn %s, %d"), "0 1 2 4 5");
+  // Who reads the sum comes too late for the first group.
+  EXPECT_EQ(groups(loss + "%c = mul(%b, %s)\n%d = neg(%c)\nreturn %d"), "0 1 2, 3 4 5");
+  // A second loss is of what joined after the first one.
+  EXPECT_EQ(groups(loss + "%c = mul(%b, %a)\n%t = sum(%c)\n%d = neg(%c)\n%e = cos(%d)\n"
+                          "return %s, %t, %e"),
+            "0 1 2 4, 5 6 7");
+  // Nothing waits while something else takes memory.
+  EXPECT_EQ(groups(loss + "%m = matmul(%x, %y)\n%c = mul(%b, %a)\n%d = neg(%c)\n"
+                          "return %s, %d, %m"),
+            "0 1 2, 3 5 6");
+  // What another group makes, which runs later.
+  EXPECT_EQ(groups(loss + "%p = cos(%y)\n%q = neg(%p)\n%c = mul(%b, %q)\nreturn %s, %c"),
+            "0 1 2, 4 5 6");
+  // Or nobody's group, before anything that takes memory.
+  const std::vector<Tensor> small{ramp({40, 40}), ramp({40, 40})};
+  EXPECT_EQ(groups_of(one_stage("%x: f64[M, N], %y: f64[M, N]",
+                                loss + "%p = cumsum(%y) {dim = 0}\n%c = mul(%b, %p)\n"
+                                       "%d = neg(%c)\nreturn %s, %d"),
+                      small),
+            "0 1 2, 3 5 6");
+  // What is made before is there.
+  EXPECT_EQ(groups("%p = cumsum(%y) {dim = 0}\n" + loss +
+                   "%c = mul(%b, %p)\n%d = neg(%c)\nreturn %s, %d"),
+            "1 2 3 5 6");
+}
+
 TEST_F(Fused, DependenceThroughAnotherGroupClosesBoth) {
   // %c is of another shape and reads the first group; %e reads %c.
   EXPECT_EQ(groups_of(one_stage("%x: f64[N], %y: f64[3, N]",
