@@ -216,7 +216,9 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
     const bool function = is_function(step.call.op);
     if (function) e.saved += elements * costs.function;
     if (step.call.op && step.call.op->traits.is_long_function) e.saved += elements * long_function;
-    e.lost += run.rests * (costs.rest_step + (function ? costs.rest_function : 0));
+    e.lost += run.rests * costs.rest_step;
+    // A loop of its own has one end as well.
+    if (function) e.lost += std::max(run.rests - 1, 0.0) * costs.rest_function;
     if (step.reduces_column()) continue;
     const double bytes = elements * static_cast<double>(size_of(step.dtype));
     const bool stored = std::ranges::count(nest.stores, v) > 0;

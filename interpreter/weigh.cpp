@@ -10,6 +10,7 @@
 #include "gradus/inspect.h"
 #include "interpreter/plan/steps.h"
 #include "interpreter/planning.h"
+#include "ir/passes/loop_step.h"
 
 namespace gradus {
 
@@ -89,8 +90,9 @@ WeighedGroup describe(const Weighing& w, const fusion::Machine& machine) {
   }
   for (Register r : w.stored) {
     const ir::ValueId v = d.code.value_of(r);
-    stage.results.push_back({from[v].name, ours.at(v)});
+    stage.results.push_back({fmt::format("y{}", stage.results.size()), ours.at(v)});
   }
+  ir::name_inputs(program);
   group.program = std::make_shared<const ir::Graph>(std::move(program));
   return group;
 }

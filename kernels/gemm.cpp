@@ -46,15 +46,19 @@ struct Blocking {
     // A small b, or one that few rows read, is read where it lies.
     bool small = g.k * g.n * static_cast<int64_t>(sizeof(C)) <= (128 << 10);
     pack_b = converts || g.b_column != 1 || !(small || g.m <= 2 * K::rows);
+    // Few columns are one panel.
+    const int64_t widest = gemm_kernels<C>(cpu_level()).tile_columns;
+    panel = g.n <= widest && g.k * g.n <= 4096 ? widest : K::columns;
     pack_a = converts || (g.a_column != 1 && g.m * g.k > 4096);
     a_bytes = pack_a ? aligned(round_up(std::min(g.m, block_rows), K::rows) * k * size()) : 0;
-    b_bytes = pack_b ? aligned(columns * k * size()) : 0;
+    b_bytes = pack_b ? aligned(round_up(columns, panel) * k * size()) : 0;
     c_bytes = converts ? aligned(std::min(g.m, item_rows) * columns * size()) : 0;
   }
   static constexpr int64_t size() { return static_cast<int64_t>(sizeof(C)); }
   int64_t bytes() const { return a_bytes + b_bytes + c_bytes; }
 
   int64_t k, columns;
+  int64_t panel;  // columns of one that is packed
   bool pack_a, pack_b;
   int64_t a_bytes, b_bytes, c_bytes;
 };
@@ -71,22 +75,21 @@ void pack_rows(const Gemm& g, const T* a, int64_t rows, int64_t k, C* target) {
   }
 }
 
-// Columns of b: panels of K::columns columns, k by k; missing columns are left as they are, tiles
+// Columns of b: panels of `step` columns, k by k; missing columns are left as they are, tiles
 // do not write what comes of them.
 template <class T, class C>
 void pack_columns(const Gemm& g, const GemmKernels<C>& kernels, const T* b, int64_t columns,
-                  int64_t k, C* target) {
-  constexpr int64_t step = GemmKernels<C>::columns;
+                  int64_t k, C* target, int64_t step) {
   for (int64_t j = 0; j < columns; j += step, target += step * k, b += step * g.b_column) {
     int64_t n = std::min(step, columns - j);
     if constexpr (std::is_same_v<T, C>) {
-      if (n == step && g.b_row == 1) {
+      if (n == GemmKernels<C>::columns && n == step && g.b_row == 1) {
         kernels.transpose(b, g.b_column, k, target);
         continue;
       }
       if (n == step && g.b_column == 1) {
         for (int64_t p = 0; p < k; ++p)
-          std::memcpy(target + p * step, b + p * g.b_row, step * sizeof(C));
+          std::memcpy(target + p * step, b + p * g.b_row, static_cast<size_t>(step) * sizeof(C));
         continue;
       }
     }
@@ -104,13 +107,17 @@ struct Item {
   int64_t row, rows, column, columns;
 };
 
-// One block over k of an item's rows [row, row + rows): tile by tile.
+// One block over k of an item's rows [row, row + rows): tile by tile. `panel`: the columns of b's
+// panels; 0: b is not packed.
 template <class T, class C>
 void multiply_block(const Gemm& g, const GemmKernels<C>& kernels, GemmTile<C> t, int64_t rows,
-                    int64_t columns, bool packed_a, bool packed_b) {
+                    int64_t columns, bool packed_a, int64_t panel) {
   using K = GemmKernels<C>;
   const GemmTile<C> first = t;
-  const int64_t width = rows == 1 && !packed_b ? kernels.row_columns : K::columns;
+  const bool packed_b = panel != 0;
+  const int64_t width = packed_b    ? panel
+                        : rows == 1 ? kernels.row_columns
+                                    : kernels.tile_columns;
   for (int64_t j = 0; j < columns; j += width) {
     t.columns = std::min(width, columns - j);
     t.b = first.b + (packed_b ? j * t.k : j);
@@ -144,9 +151,9 @@ void multiply(const Gemm& g, const Blocking<T, C>& blocking, const Item<T, C>& i
     t.first = k0 == 0;
     const T* b = item.b + k0 * g.b_row + item.column * g.b_column;
     if (blocking.pack_b) {
-      pack_columns(g, kernels, b, item.columns, t.k, b_panels);
+      pack_columns(g, kernels, b, item.columns, t.k, b_panels, blocking.panel);
       t.b = b_panels;
-      t.b_row = K::columns;
+      t.b_row = blocking.panel;
     }
     for (int64_t i = 0; i < item.rows; i += block_rows) {
       const int64_t rows = std::min(block_rows, item.rows - i);
@@ -167,7 +174,8 @@ void multiply(const Gemm& g, const Blocking<T, C>& blocking, const Item<T, C>& i
         t.a_column = K::rows;
       }
       t.c = c + i * t.c_row;
-      multiply_block<T, C>(g, kernels, t, rows, item.columns, blocking.pack_a, blocking.pack_b);
+      multiply_block<T, C>(g, kernels, t, rows, item.columns, blocking.pack_a,
+                           blocking.pack_b ? blocking.panel : 0);
     }
   }
   if constexpr (Blocking<T, C>::converts)

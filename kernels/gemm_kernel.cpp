@@ -196,21 +196,21 @@ template <class C, int R, int V, bool masked, Access access>
     }
 }
 
-template <class C, bool masked, Access access>
+template <class C, int V, bool masked, Access access>
 void tile_by_rows(const GemmTile<C>& t) {
   switch (t.rows) {
     case 1:
-      return tile_v3<C, 1, 2, masked, access>(t);
+      return tile_v3<C, 1, V, masked, access>(t);
     case 2:
-      return tile_v3<C, 2, 2, masked, access>(t);
+      return tile_v3<C, 2, V, masked, access>(t);
     case 3:
-      return tile_v3<C, 3, 2, masked, access>(t);
+      return tile_v3<C, 3, V, masked, access>(t);
     case 4:
-      return tile_v3<C, 4, 2, masked, access>(t);
+      return tile_v3<C, 4, V, masked, access>(t);
     case 5:
-      return tile_v3<C, 5, 2, masked, access>(t);
+      return tile_v3<C, 5, V, masked, access>(t);
     default:
-      return tile_v3<C, 6, 2, masked, access>(t);
+      return tile_v3<C, 6, V, masked, access>(t);
   }
 }
 
@@ -224,9 +224,11 @@ void tile_by_columns(const GemmTile<C>& t) {
     return t.columns == 2 * columns ? tile_v3<C, 1, 4, false, access>(t)
                                     : tile_v3<C, 1, 4, true, access>(t);
   if (t.columns == columns)
-    tile_by_rows<C, false, access>(t);
+    tile_by_rows<C, 2, false, access>(t);
+  else if (t.columns > Vector<C>::lanes)
+    tile_by_rows<C, 2, true, access>(t);
   else
-    tile_by_rows<C, true, access>(t);
+    tile_by_rows<C, 1, true, access>(t);
 }
 
 template <class C>
@@ -248,6 +250,13 @@ struct Vector512<float> {
   [[GRADUS_V4, gnu::always_inline]] static Type all(float x) { return _mm512_set1_ps(x); }
   [[GRADUS_V4, gnu::always_inline]] static Type load(const float* p) { return _mm512_loadu_ps(p); }
   [[GRADUS_V4, gnu::always_inline]] static void store(float* p, Type v) { _mm512_storeu_ps(p, v); }
+  using Mask = __mmask16;
+  [[GRADUS_V4, gnu::always_inline]] static Type load(const float* p, Mask m) {
+    return _mm512_maskz_loadu_ps(m, p);
+  }
+  [[GRADUS_V4, gnu::always_inline]] static void store(float* p, Mask m, Type v) {
+    _mm512_mask_storeu_ps(p, m, v);
+  }
   [[GRADUS_V4, gnu::always_inline]] static Type fma(Type a, Type b, Type c) {
     return _mm512_fmadd_ps(a, b, c);
   }
@@ -261,6 +270,13 @@ struct Vector512<double> {
   [[GRADUS_V4, gnu::always_inline]] static Type all(double x) { return _mm512_set1_pd(x); }
   [[GRADUS_V4, gnu::always_inline]] static Type load(const double* p) { return _mm512_loadu_pd(p); }
   [[GRADUS_V4, gnu::always_inline]] static void store(double* p, Type v) { _mm512_storeu_pd(p, v); }
+  using Mask = __mmask8;
+  [[GRADUS_V4, gnu::always_inline]] static Type load(const double* p, Mask m) {
+    return _mm512_maskz_loadu_pd(m, p);
+  }
+  [[GRADUS_V4, gnu::always_inline]] static void store(double* p, Mask m, Type v) {
+    _mm512_mask_storeu_pd(p, m, v);
+  }
   [[GRADUS_V4, gnu::always_inline]] static Type fma(Type a, Type b, Type c) {
     return _mm512_fmadd_pd(a, b, c);
   }
@@ -288,11 +304,56 @@ template <class C, int V>
   }
 }
 
+// A tile of R rows and two vectors of columns, the second one masked, of operands at strides.
+template <class C, int R>
+[[GRADUS_V4]] void rows_v4(const GemmTile<C>& t) {
+  using X = Vector512<C>;
+  constexpr int lanes = 64 / sizeof(C);
+  const auto mask = static_cast<typename X::Mask>((1U << (t.columns - lanes)) - 1);
+  typename X::Type acc[R][2];
+#pragma GCC unroll 8
+  for (int i = 0; i < R; ++i) acc[i][0] = acc[i][1] = X::zero();
+  const C *a = t.a, *b = t.b;
+  const int64_t a_row = t.a_row, a_column = t.a_column, b_row = t.b_row;
+  for (int64_t k = 0; k < t.k; ++k, a += a_column, b += b_row) {
+    const typename X::Type first = X::load(b), second = X::load(b + lanes, mask);
+#pragma GCC unroll 8
+    for (int i = 0; i < R; ++i) {
+      const typename X::Type x = X::all(a[i * a_row]);
+      acc[i][0] = X::fma(x, first, acc[i][0]);
+      acc[i][1] = X::fma(x, second, acc[i][1]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < R; ++i) {
+    C* c = t.c + i * t.c_row;
+    X::store(c, t.first ? acc[i][0] : X::add(X::load(c), acc[i][0]));
+    X::store(c + lanes, mask, t.first ? acc[i][1] : X::add(X::load(c + lanes, mask), acc[i][1]));
+  }
+}
+
+template <class C>
+void rows_v4(const GemmTile<C>& t) {
+  switch (t.rows) {
+    case 2:
+      return rows_v4<C, 2>(t);
+    case 3:
+      return rows_v4<C, 3>(t);
+    case 4:
+      return rows_v4<C, 4>(t);
+    case 5:
+      return rows_v4<C, 5>(t);
+    default:
+      return rows_v4<C, 6>(t);
+  }
+}
+
 // A wider row reads more of each row of b at once, which the processor fetches twice as fast from
 // its second cache.
 template <class C>
 void tile_v4(const GemmTile<C>& whole) {
   constexpr int64_t wide = GemmKernels<C>::wide;
+  if (whole.rows > 1 && whole.columns > GemmKernels<C>::columns) return rows_v4(whole);
   if (whole.columns <= wide) return tile_any(whole);
   if (whole.columns == GemmKernels<C>::widest) return row_v4<C, 16>(whole);
   GemmTile<C> t = whole;
@@ -327,11 +388,11 @@ template <class C>
 template <class C>
 const GemmKernels<C>& gemm_kernels([[maybe_unused]] CpuLevel level) {
   using K = GemmKernels<C>;
-  static constexpr K base{K::wide, tile_base<C>, transpose_base<C>};
+  static constexpr K base{K::wide, K::columns, tile_base<C>, transpose_base<C>};
 #if GRADUS_HAS_V3
   if constexpr (!std::is_integral_v<C>) {
-    static constexpr K v3{K::wide, tile_any<C>, transpose_v3<C>};
-    static constexpr K v4{K::widest, tile_v4<C>, transpose_v3<C>};
+    static constexpr K v3{K::wide, K::columns, tile_any<C>, transpose_v3<C>};
+    static constexpr K v4{K::widest, 2 * K::columns, tile_v4<C>, transpose_v3<C>};
     if (level != CpuLevel::base) return level == CpuLevel::v4 ? v4 : v3;
   }
 #endif

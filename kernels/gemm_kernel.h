@@ -27,10 +27,12 @@ struct GemmTile {
 template <class C>
 struct GemmKernels {
   static constexpr int64_t rows = 6;                  // of a tile, at most
-  static constexpr int64_t columns = 64 / sizeof(C);  // of a tile, at most, and of a packed panel
+  static constexpr int64_t columns = 64 / sizeof(C);  // of a tile everywhere, and of a panel
   static constexpr int64_t wide = 4 * columns;        // of a tile of one row
   static constexpr int64_t widest = 4 * wide;         // the same, of strides, where there is v4
   int64_t row_columns;                                // of those: `wide` or `widest`
+  // Of a tile of several rows: `columns`, or twice as many.
+  int64_t tile_columns;
   void (*tile)(const GemmTile<C>&);
   // target[k * columns + j] = source[k + j * stride]: packs a panel whose k are neighbours.
   void (*transpose)(const C* source, int64_t stride, int64_t k, C* target);

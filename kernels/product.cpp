@@ -212,7 +212,7 @@ void run_tiles(const GemmTile<C>& whole, std::byte* const* args, KernelScope&) {
   using K = GemmKernels<C>;
   const GemmKernels<C>& kernels = gemm_kernels<C>(cpu_level());
   GemmTile<C> t = whole;
-  const int64_t width = whole.rows == 1 ? kernels.row_columns : K::columns;
+  const int64_t width = whole.rows == 1 ? kernels.row_columns : kernels.tile_columns;
   for (int64_t j = 0; j < whole.columns; j += width) {
     t.columns = std::min(width, whole.columns - j);
     t.b = reinterpret_cast<const C*>(args[1]) + j;

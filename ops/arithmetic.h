@@ -92,9 +92,11 @@ struct Sub : Binary<> {  // z = x - alpha y
   static void infer(InferCall&, const Attr&);
   static void vjp(VjpCall& d) {
     d.give(0, [&] { return d.dy(); });
+    // Summed first, where y was broadcast: what is left has fewer elements.
     d.give(1, [&] {
       const NumberLiteral& alpha = d.attr<Attr>().alpha;
-      return alpha.is_one() ? -d.dy() : d.dy() * -alpha.as_double();
+      const Value dy = sum_to(d.dy(), d.x_type(1).dims);
+      return alpha.is_one() ? -dy : dy * -alpha.as_double();
     });
   }
 };

@@ -42,6 +42,17 @@ TEST_F(Weighed, AGroupHasItsEstimateAndItsProgram) {
   EXPECT_GT(t.as_kernel, 0);
 }
 
+// Values of a gradient have no names.
+TEST_F(Weighed, AGroupOfAGradientIsMeasured) {
+  const auto groups = weighed(
+      "graph g { stage 0 (%x: f64[70, 67], %w: f64[70, 67]) {\n%y = softmax(%x) {dim = 1}\n"
+      "%p = mul(%y, %w)\n%s = sum(%p)\n%d = grad(%s, %x)\n%q = square(%d)\n%l = sum(%q)\n"
+      "%g = grad(%l, %x)\nreturn %l, %g } }",
+      {});
+  ASSERT_FALSE(groups.empty());
+  for (const WeighedGroup& g : groups) EXPECT_GT(measure_group(g).as_kernel, 0);
+}
+
 TEST_F(Weighed, AGroupThatIsNoKernelIsThere) {
   const auto groups = weighed(
       "graph g { stage 0 (%x: f32[N, 3], %w: f32[3]) {\n%p = mul(%x, %w)\n%t = tanh(%p)\n"
