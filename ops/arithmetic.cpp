@@ -39,7 +39,7 @@ void Div::vjp(VjpCall& d) {  // dx = dy / y, dy = -(dy / y) z
   d.give(0, [&] { return d.dy() / d.x(1); });
   d.give(1, [&] {
     Value share = d.dy() / d.x(1);
-    return -(share * d.y());
+    return -sum_to(share * d.y(), d.x_type(1).dims);
   });
 }
 
