@@ -115,9 +115,7 @@ void multiply_block(const Gemm& g, const GemmKernels<C>& kernels, GemmTile<C> t,
   using K = GemmKernels<C>;
   const GemmTile<C> first = t;
   const bool packed_b = panel != 0;
-  const int64_t width = packed_b    ? panel
-                        : rows == 1 ? kernels.row_columns
-                                    : kernels.tile_columns;
+  const int64_t width = packed_b ? panel : rows == 1 ? kernels.row_columns : kernels.tile_columns;
   for (int64_t j = 0; j < columns; j += width) {
     t.columns = std::min(width, columns - j);
     t.b = first.b + (packed_b ? j * t.k : j);

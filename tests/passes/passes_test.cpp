@@ -186,6 +186,29 @@ TEST(Passes, ProductsByOnesGo) {
   EXPECT_EQ(count(low, 0, "mul"), 4u);
 }
 
+// Where an operand was broadcast, its gradient is negated when it is summed.
+TEST(Passes, GradientsAreSummedBeforeTheyAreNegated) {
+  ir::Graph low = lowered(graph_of(R"(
+    graph g {
+      stage 0 (%x: f64[N, M], %y: f64[M]) {
+        %d = sub(%x, %y)
+        %q = div(%d, %y)
+        %s = square(%q)
+        %l = sum(%s)
+        %g = grad(%l, %y)
+        return %g
+      }
+    }
+  )"));
+  size_t negations = 0;
+  for (const ir::Node& n : low.stages[0].nodes) {
+    if (n.op->name != "neg") continue;
+    ++negations;
+    EXPECT_EQ(low[n.results[0]].type.rank(), 1);
+  }
+  EXPECT_EQ(negations, 2u);
+}
+
 TEST(Passes, RemoveWhatIsNotNeeded) {
   ir::Graph low = lowered(graph_of(mixed));
   EXPECT_EQ(count(low, 0, "acosh"), 0u);
