@@ -177,13 +177,14 @@ TEST(Passes, ProductsByOnesGo) {
         %pair = expand(%two) {shape = [N]}
         %d = mul(%x, %pair)
         %e = mul(%x, %n)
-        return kept = %c, %wide, %real, %d, %e
+        %f = mul(3.0, %x)
+        return kept = %c, %wide, %real, %d, %e, %f
       }
     }
   )"));
   EXPECT_EQ(low.stages[0].results[0].value, low.stages[0].inputs[0]);
   EXPECT_EQ(low.stages[0].results[0].name, "kept");
-  EXPECT_EQ(count(low, 0, "mul"), 4u);
+  EXPECT_EQ(count(low, 0, "mul"), 5u);
 }
 
 // Where an operand was broadcast, its gradient is negated when it is summed.
