@@ -46,7 +46,7 @@ struct Blocking {
     // A small b, or one that few rows read, is read where it lies.
     bool small = g.k * g.n * static_cast<int64_t>(sizeof(C)) <= (128 << 10);
     pack_b = converts || g.b_column != 1 || !(small || g.m <= 2 * K::rows);
-    // Few columns are one panel.
+    // Few columns are one panel, unless packing is most of the work: wide ones have no fast loop.
     const int64_t widest = gemm_kernels<C>(cpu_level()).tile_columns;
     panel = g.n <= widest && g.k * g.n <= 4096 ? widest : K::columns;
     pack_a = converts || (g.a_column != 1 && g.m * g.k > 4096);

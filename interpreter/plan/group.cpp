@@ -43,7 +43,7 @@ class Grouper {
                                                   const std::string& text);
   bool is_on_its_way(const std::string& nest) const;
   Register find_in_place(const Members& m, const fusion::Nest& nest);
-  void place_group(std::span<const uint32_t> members, uint32_t place, const Members& m,
+  void place_group(std::span<const uint32_t> members, uint32_t settled, const Members& m,
                    fusion::Group&& group, std::shared_ptr<const fusion::Kernel> kernel);
   bool are_enough(std::span<const uint32_t> members);
 

@@ -6,11 +6,19 @@ namespace gradus::ir {
 
 namespace {
 
+// Whether the result may be absent: that of few operators, which a product makes zeros.
+bool may_be_absent(const Node& node) {
+  const OperatorTraits& traits = node.op->traits;
+  return traits.accumulates || traits.opaque || traits.loop || traits.structural;
+}
+
 // The operand that is the node's result; or no value.
-ValueId given_again(const Graph& graph, const Node& node, FunctionRef<bool(ValueId)> is_ones) {
+ValueId given_again(const Graph& graph, const Node& node, FunctionRef<bool(ValueId)> is_ones,
+                    const std::vector<bool>& absent) {
   if (node.operands.empty()) return no_value;
   const Type& y = graph[node.results[0]].type;
-  if (const ValueId x = ops::multiplied_by_ones(node, is_ones); x != no_value && graph[x].type == y)
+  if (const ValueId x = ops::multiplied_by_ones(node, is_ones);
+      x != no_value && graph[x].type == y && !absent[index_of(x)])
     return x;
   const ValueId x = value_in(node.operands[0]);
   return x != no_value && ops::changes_nothing(node, graph[x].type, y) ? x : no_value;
@@ -20,15 +28,19 @@ ValueId given_again(const Graph& graph, const Node& node, FunctionRef<bool(Value
 
 void eliminate_identities(Graph& graph) {
   Substitute substitute(graph);
-  std::vector<bool> ones(graph.values.size());
+  std::vector<bool> ones(graph.values.size()), absent(graph.values.size());
   auto is_ones = [&](ValueId v) { return v != no_value && ones[index_of(v)]; };
   for (Stage& stage : graph.stages) {
+    if (&stage != &graph.stages.front())
+      for (ValueId v : stage.inputs) absent[index_of(v)] = true;
     std::erase_if(stage.nodes, [&](Node& node) {
       substitute.apply(node);
       if (ops::becomes_mul(node, graph)) return false;
+      if (may_be_absent(node))
+        for (ValueId v : node.results) absent[index_of(v)] = true;
       if (node.results.size() != 1) return false;
       const ValueId y = node.results[0];
-      const ValueId x = given_again(graph, node, is_ones);
+      const ValueId x = given_again(graph, node, is_ones, absent);
       if (x == no_value) {
         ones[index_of(y)] = ops::gives_ones(node, is_ones);
         return false;
