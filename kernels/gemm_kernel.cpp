@@ -74,8 +74,22 @@ struct Vector<float> {
   [[GRADUS_V3, gnu::always_inline]] static Type load(const float* p, __m256i m) {
     return _mm256_maskload_ps(p, m);
   }
-  [[GRADUS_V3, gnu::always_inline]] static void store(float* p, __m256i m, Type v) {
-    _mm256_maskstore_ps(p, m, v);
+  // The first n lanes. A masked store takes ten cycles on Zen 3.
+  [[GRADUS_V3, gnu::always_inline]] static void store(float* p, int64_t n, Type v) {
+    if (n >= lanes) return store(p, v);
+    if (n <= 0) return;
+    __m128 part = _mm256_castps256_ps128(v);
+    if (n & 4) {
+      _mm_storeu_ps(p, part);
+      part = _mm256_extractf128_ps(v, 1);
+      p += 4;
+    }
+    if (n & 2) {
+      _mm_storel_pi(reinterpret_cast<__m64*>(p), part);
+      part = _mm_movehl_ps(part, part);
+      p += 2;
+    }
+    if (n & 1) _mm_store_ss(p, part);
   }
   [[GRADUS_V3, gnu::always_inline]] static Type fma(Type a, Type b, Type c) {
     return _mm256_fmadd_ps(a, b, c);
@@ -119,8 +133,16 @@ struct Vector<double> {
   [[GRADUS_V3, gnu::always_inline]] static Type load(const double* p, __m256i m) {
     return _mm256_maskload_pd(p, m);
   }
-  [[GRADUS_V3, gnu::always_inline]] static void store(double* p, __m256i m, Type v) {
-    _mm256_maskstore_pd(p, m, v);
+  [[GRADUS_V3, gnu::always_inline]] static void store(double* p, int64_t n, Type v) {
+    if (n >= lanes) return store(p, v);
+    if (n <= 0) return;
+    __m128d part = _mm256_castpd256_pd128(v);
+    if (n & 2) {
+      _mm_storeu_pd(p, part);
+      part = _mm256_extractf128_pd(v, 1);
+      p += 2;
+    }
+    if (n & 1) _mm_store_sd(p, part);
   }
   [[GRADUS_V3, gnu::always_inline]] static Type fma(Type a, Type b, Type c) {
     return _mm256_fmadd_pd(a, b, c);
@@ -189,7 +211,8 @@ template <class C, int R, int V, bool masked, Access access>
     for (int v = 0; v < V; ++v) {
       C* c = t.c + i * t.c_row + v * X::lanes;
       if constexpr (masked) {
-        X::store(c, mask[v], t.first ? acc[i][v] : X::add(X::load(c, mask[v]), acc[i][v]));
+        X::store(c, t.columns - v * X::lanes,
+                 t.first ? acc[i][v] : X::add(X::load(c, mask[v]), acc[i][v]));
       } else {
         X::store(c, t.first ? acc[i][v] : X::add(X::load(c), acc[i][v]));
       }

@@ -1,6 +1,7 @@
 #include "fusion/cpu/lower.h"
 
 #include <algorithm>
+#include <bit>
 
 #include <llvm/IR/IntrinsicsX86.h>
 
@@ -225,9 +226,7 @@ Lowering::Values Lowering::each_vector(
   builder.CreateBr(next);
 
   builder.SetInsertPoint(copy_out);
-  mask = mask_of(left);
-  for (const Slot& s : slots)
-    if (s.stored) builder.CreateMaskedStore(s.stored, s.here, align_of(s.dtype), mask);
+  store_left(left);
   copy_left(left, out, false);
   builder.CreateBr(next);
 
@@ -238,6 +237,48 @@ Lowering::Values Lowering::each_vector(
   builder.CreateCondBr(builder.CreateICmpSLT(following, to), column, done);
   builder.SetInsertPoint(done);
   return carried;
+}
+
+// The first `left` lanes of what the body has computed. Processors of AMD take twelve cycles and
+// more for a masked store without mask registers (Zen 3): there a half of the lanes is stored if
+// they are all left, then a half of the rest, and so on.
+void Lowering::store_left(Value* left) {
+  SmallVector<const Slot*, 8> stored;
+  for (const Slot& s : slots)
+    if (s.stored) stored.push_back(&s);
+  if (stored.empty()) return;
+  if (vector_bits >= 512 || !std::has_single_bit(state.lanes)) {
+    Value* mask = mask_of(left);
+    for (const Slot* s : stored)
+      builder.CreateMaskedStore(s->stored, s->here, align_of(s->dtype), mask);
+    return;
+  }
+  left = builder.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, integer(0));
+  Values rest;
+  for (const Slot* s : stored) rest.push_back(s->stored);
+  for (unsigned half = state.lanes / 2; half; half /= 2) {
+    SmallVector<int, 16> low, high;
+    for (unsigned l = 0; l < half; ++l) {
+      low.push_back(static_cast<int>(l));
+      high.push_back(static_cast<int>(half + l));
+    }
+    BasicBlock *before = builder.GetInsertBlock(), *full = block("half"), *less = block("less");
+    Values lows;
+    for (Value* v : rest) lows.push_back(builder.CreateShuffleVector(v, {low.data(), low.size()}));
+    Value* bit = builder.CreateAnd(left, integer(half));
+    builder.CreateCondBr(builder.CreateICmpNE(bit, integer(0)), full, less);
+    builder.SetInsertPoint(full);
+    Value* first = builder.CreateAnd(left, integer(state.lanes - 2 * half));
+    Values highs;
+    for (size_t k = 0; k < rest.size(); ++k) {
+      const Slot& s = *stored[k];
+      builder.CreateAlignedStore(lows[k], advance(s.here, first, s.bytes), align_of(s.dtype));
+      highs.push_back(builder.CreateShuffleVector(rest[k], {high.data(), high.size()}));
+    }
+    builder.CreateBr(less);
+    builder.SetInsertPoint(less);
+    for (size_t k = 0; k < rest.size(); ++k) rest[k] = choose(lows[k], before, highs[k], full);
+  }
 }
 
 // What the body has computed of a whole vector.

@@ -1,6 +1,7 @@
 // A small product, multiplication by multiplication.
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
@@ -23,6 +24,7 @@ class ProductLowering {
                   llvm::Module& module)
       : g_(work::with_wide_result(product)),
         swaps_(product.n == 1 && product.m != 1),
+        has_masks_(vector_bits >= 512),
         size_(static_cast<int64_t>(size_of(product.dtype))),
         builder_(module.getContext()) {
     // No vector is wider than what there is.
@@ -74,6 +76,23 @@ class ProductLowering {
     if (count >= lanes_) return builder_.CreateAlignedLoad(vector_, place, align());
     return builder_.CreateMaskedLoad(vector_, place, align(), first(count),
                                      llvm::Constant::getNullValue(vector_));
+  }
+  // The first `count` lanes. Without mask registers each power of two in it is a store, which takes
+  // less than one by a mask.
+  void store(Value* v, Value* place, int64_t count) {
+    if (has_masks_) {
+      builder_.CreateMaskedStore(v, place, align(), first(count));
+      return;
+    }
+    int64_t stored = 0;
+    for (int64_t part = lanes_ / 2; part; part /= 2) {
+      if (!(count & part)) continue;
+      std::vector<int> lanes(static_cast<size_t>(part));
+      std::iota(lanes.begin(), lanes.end(), static_cast<int>(stored));
+      builder_.CreateAlignedStore(builder_.CreateShuffleVector(v, lanes), at(place, stored),
+                                  align());
+      stored += part;
+    }
   }
   int64_t columns_of(int64_t v) const { return std::min(lanes_, g_.n - v * lanes_); }
 
@@ -144,14 +163,14 @@ class ProductLowering {
         Value* sum = sums[static_cast<size_t>(i * vectors + w)];
         Value* place = at(c_, (row + i) * g_.n + (v + w) * lanes_);
         if (const int64_t count = columns_of(v + w); count < lanes_)
-          builder_.CreateMaskedStore(sum, place, align(), first(count));
+          store(sum, place, count);
         else
           builder_.CreateAlignedStore(sum, place, align());
       }
   }
 
   const work::Gemm g_;
-  const bool swaps_;
+  const bool swaps_, has_masks_;
   const int64_t size_;
   int64_t lanes_;
   llvm::IRBuilder<> builder_;

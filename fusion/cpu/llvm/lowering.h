@@ -119,6 +119,7 @@ struct Lowering {
   }
   llvm::BasicBlock* copy_left(llvm::Value* left, const std::vector<bool>& which, bool in);
   llvm::Value* mask_of(llvm::Value* left);
+  void store_left(llvm::Value* left);
 };
 
 // Rows: lower_rows.cpp.
