@@ -107,13 +107,45 @@ bool fill_same_rows(const Copy& a, const Copy& b) {
 
 }  // namespace
 
-Copies::Copies(std::span<const Copy> copies) {
-  for (const Copy& c : copies) {
-    Job& j = jobs_.emplace_back();
-    j.copy = c;
-    j.across = find_across(j.copy);
-    j.count = c.count();
+namespace {
+
+// A copy of short rows with gaps between the elements that it writes: as copies along its longest
+// dimension, one for each index of the others, if they are few.
+SmallVector<Copy, 4> long_rows(const Copy& c) {
+  constexpr int64_t short_row = 16, most = 32;
+  const Sizes &shape = c.shape, &to = c.target.strides;
+  const size_t last = shape.size() - 1;
+  if (shape.size() < 2 || c.fills || shape[last] >= short_row || std::abs(to[last]) <= 1)
+    return {c};
+  const auto longest = static_cast<size_t>(std::ranges::max_element(shape) - shape.begin());
+  const int64_t count = c.count();
+  if (shape[longest] < 2 * short_row || count / shape[longest] > most || std::abs(to[longest]) <= 1)
+    return {c};
+  Sizes others = shape;
+  others[longest] = 1;
+  SmallVector<Copy, 4> parts;
+  Walk<2> walk(others, {c.source.strides, to}, 0);
+  for (int64_t i = 0; i < count / shape[longest]; ++i, walk.next()) {
+    Copy& part = parts.emplace_back(c);
+    part.shape = {shape[longest]};
+    part.source.strides = {c.source.strides[longest]};
+    part.target.strides = {to[longest]};
+    part.source.offset += walk.offset(0);
+    part.target.offset += walk.offset(1);
   }
+  return parts;
+}
+
+}  // namespace
+
+Copies::Copies(std::span<const Copy> copies) {
+  for (const Copy& whole : copies)
+    for (const Copy& c : long_rows(whole)) {
+      Job& j = jobs_.emplace_back();
+      j.copy = c;
+      j.across = find_across(j.copy);
+      j.count = c.count();
+    }
   for (size_t i = 0; i < jobs_.size(); i += jobs_[i].columns)
     while (i + jobs_[i].columns < jobs_.size() &&
            fill_same_rows(jobs_[i].copy, jobs_[i + jobs_[i].columns].copy))
@@ -185,7 +217,10 @@ std::byte* begin_of(const Window& w, std::byte* const* args, KernelScope& scope)
 
 // Some rows at a time: all columns of theirs then lie in the nearest cache.
 void Copies::run_columns(std::span<const Job> jobs, std::byte* const* args, KernelScope& scope) {
-  constexpr int64_t rows_at_a_time = 256;
+  constexpr int64_t near_bytes = 16 << 10;
+  const Window& target = jobs[0].copy.target;
+  const int64_t row_bytes = bytes(std::abs(target.strides[0]), target.dtype);
+  const int64_t rows_at_a_time = std::clamp<int64_t>(near_bytes / row_bytes, 16, 256);
   const auto columns = static_cast<int64_t>(jobs.size());
   scope.workers.parallel_parts(jobs[0].count, std::max(rows_at_a_time, chunk_elements / columns),
                                [&](int64_t first, int64_t last) {
