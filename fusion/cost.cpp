@@ -58,7 +58,7 @@ constexpr Costs costs_256 = {.call = 5.7,
                              .function = 0.07,
                              .reduced_row = 10.7,
                              .broadcast_row = 4.7,
-                             .row_anew = 0,
+                             .row_anew = 2,
                              .broadcast_element = 0.056,
                              .row = 0,
                              .rest = 0,
@@ -71,6 +71,7 @@ constexpr Costs costs_256 = {.call = 5.7,
 // The same in all.
 constexpr double slot = 0.6;                    // a load or a store
 constexpr double cell_slot = 3;                 // the same for one more part that is joined
+constexpr double cell_row = 3;                  // a row more, where parts cut rows
 constexpr double strided_again = 0.6;           // an element gathered once more
 constexpr double strided_rest = 2;              // the end of a row that is gathered
 constexpr double indexed = 0.2;                 // read at an index
@@ -248,6 +249,7 @@ Estimate estimate(const Nest& nest, const Frame& frame, const Machine& machine) 
   e.saved = costs.call * static_cast<double>(nest.steps.size() + edges - 1);
   const auto slots = static_cast<double>(nest.operands() + nest.stores.size());
   if (edges) e.lost += slots * cell_slot * static_cast<double>(count_cells(nest, frame) - 1);
+  e.lost += (run.all - rows) * cell_row;
   e.lost += slots * slot;
   if (rows > 1) e.lost += run.all * costs.row;
   e.lost += run.rests * costs.rest * (levels + 1);
