@@ -1,10 +1,12 @@
 #include "ops/padded.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "gradus/rules.h"
 #include "ops/arithmetic.h"
 #include "ops/assemble.h"
+#include "ops/shape.h"
 
 namespace gradus::ops {
 
@@ -38,24 +40,44 @@ bool adds_up(const ir::Graph& graph, const ir::Node& node) {
   return true;
 }
 
-Value joined(World& world, std::span<const Value> parts, std::span<const PaddedPart> places) {
-  const ir::Type type(parts[0].dtype(), Dims(parts[0].dims()));
-  const int64_t dim = places[0].dim;
+Value without_minus_zero(const Value& x, const Value* reshaped) {
+  return reshaped ? reshape(*reshaped + num(0.0), Dims(x.dims())) : x + num(0.0);
+}
+
+bool is_reshape(const ir::Node& node) { return node.op == &record<Reshape>(); }
+
+Value joined(World& world, std::span<const Value> parts, std::span<const PaddedPart> places,
+             const Ints* order) {
+  int64_t dim = places[0].dim;
   std::vector<Value> pieces;
+  for (const Value& part : parts) {
+    pieces.push_back(order ? permute(part, *order) : part);
+  }
+  if (order) dim = std::ranges::find(*order, dim) - order->begin();
+  const ir::Type type(pieces[0].dtype(), Dims(pieces[0].dims()));
+  std::vector<Value> all;
   auto zeros = [&](int64_t n) {
     if (n == 0) return;
     Dims dims = type.dims;
     dims[dim] = n;
-    pieces.push_back(full(world, dims, 0, type.dtype));
+    all.push_back(full(world, dims, 0, type.dtype));
   };
   int64_t end = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     zeros(places[i].begin - end);
-    pieces.push_back(parts[i]);
+    all.push_back(pieces[i]);
     end = places[i].end;
   }
   zeros(places[0].size - end);
-  return cat(pieces, dim) + num(0.0);
+  return cat(all, dim);
+}
+
+std::optional<Ints> permuted_order(const ir::Graph& graph, const ir::Node& node) {
+  if (node.op != &record<Permute>()) return {};
+  Ints order = attributes_as<Permute::Attr>(node.attributes).dims;
+  const int rank = graph[node.results[0]].type.rank();
+  for (int64_t& d : order) d = d < 0 ? d + rank : d;
+  return order;
 }
 
 }  // namespace gradus::ops

@@ -20,8 +20,19 @@ std::optional<PaddedPart> padded_part(const ir::Graph& graph, const ir::Node& no
 // Whether a node is z = x + y of two values of z's type.
 bool adds_up(const ir::Graph& graph, const ir::Node& node);
 
-// The sum of parts that do not overlap, in order of their begins, to the bit: an element is one
-// part's and zeros, and that sum is never -0.
-Value joined(World& world, std::span<const Value> parts, std::span<const PaddedPart> places);
+// x + 0, which is never -0. If x is a reshape of another value, `reshaped`, the zero is added to
+// that: there the sum is one step more of what computes it.
+Value without_minus_zero(const Value& x, const Value* reshaped);
+bool is_reshape(const ir::Node& node);
+
+// The sum of parts that do not overlap and have no -0, in order of their begins, to the bit: an
+// element is one part's and zeros. With `order` (of a permute), the sum's dimensions are in this
+// order.
+Value joined(World& world, std::span<const Value> parts, std::span<const PaddedPart> places,
+             const Ints* order = nullptr);
+
+// The order in which the node permutes its operand's dimensions, counted from the front; none of
+// other nodes.
+std::optional<Ints> permuted_order(const ir::Graph& graph, const ir::Node& node);
 
 }  // namespace gradus::ops

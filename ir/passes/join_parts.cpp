@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "gradus/rewrite.h"
 #include "gradus/rules.h"
@@ -58,6 +60,7 @@ class Joiner {
           inner_[index_of(left)] = any = true;
       }
     std::vector<Node> nodes;
+    if (any) find_turned(old);
     if (any) nodes = join_sums(old);  // else no sum has so many terms
     for (const Node& node : old)
       for (ValueId y : node.results) makers_[index_of(y)] = nullptr;
@@ -68,16 +71,31 @@ class Joiner {
     std::vector<Node> nodes;
     for (const Node& node : old) {
       std::optional<ValueId> by;
-      if (sums(node) && !inner_[index_of(node.results[0])]) by = join(node, nodes);
+      const Node* turned = nullptr;
+      if (sums(node) && !inner_[index_of(node.results[0])]) by = join(node, nodes, turned);
       if (by) {
-        substitute_.replace(node.results[0], *by);
-        hand_name_over(graph_, node.results[0], *by);
+        const ValueId instead = turned ? turned->results[0] : node.results[0];
+        substitute_.replace(instead, *by);
+        hand_name_over(graph_, instead, *by);
+        if (turned) gone_.insert(turned);
         continue;
       }
-      nodes.push_back(node);
+      if (!gone_.contains(&node)) nodes.push_back(node);
     }
+    gone_.clear();
+    turned_.clear();
     for (Node& node : nodes) substitute_.apply(node);
     return nodes;
+  }
+
+  // Sums of which a permute is the only reader.
+  void find_turned(const std::vector<Node>& nodes) {
+    for (const Node& node : nodes) {
+      if (!ops::permuted_order(graph_, node)) continue;
+      const ValueId of = value_in(node.operands[0]);
+      const Node* made = maker(of);
+      if (made && sums(*made) && uses_[index_of(of)] == 1) turned_[of] = &node;
+    }
   }
 
   void use(ValueId v) {
@@ -119,7 +137,8 @@ class Joiner {
     return end - first;
   }
 
-  std::optional<ValueId> join(const Node& sum, std::vector<Node>& nodes) {
+  // `turned` is the permute of the sum, if what is joined has that order already.
+  std::optional<ValueId> join(const Node& sum, std::vector<Node>& nodes, const Node*& turned) {
     const std::vector<Term> terms = terms_of(sum);
     std::vector<size_t> counts(terms.size(), 0);
     bool any = false;
@@ -133,22 +152,32 @@ class Joiner {
     GraphWorld world(graph_, stage_, nodes);
     world.set_place(sum.where);
     ops::Value total;
+    if (const auto it = turned_.find(sum.results[0]);
+        it != turned_.end() && counts[0] == terms.size())
+      turned = it->second;
+    const auto order = turned ? ops::permuted_order(graph_, *turned) : std::nullopt;
     for (size_t i = 0; i < terms.size(); i += counts[i]) {
-      ops::Value next = counts[i] > 1 ? joined(world, {terms.data() + i, counts[i]})
-                                      : world.value(terms[i].value);
+      ops::Value next =
+          counts[i] > 1 ? joined(world, {terms.data() + i, counts[i]}, order ? &*order : nullptr)
+                        : world.value(terms[i].value);
       total = total.defined() ? ops::operator+(total, next) : next;
     }
     return GraphWorld::id_of(total);
   }
 
-  static ops::Value joined(GraphWorld& world, std::span<const Term> terms) {
+  ops::Value joined(GraphWorld& world, std::span<const Term> terms, const ops::Ints* order) const {
     std::vector<PaddedPart> places;
     for (const Term& t : terms) places.push_back(*t.part);
     // An empty part stands before the one that begins there.
     std::ranges::sort(places, {}, [](const PaddedPart& p) { return std::pair(p.begin, p.end); });
     std::vector<ops::Value> parts;
-    for (const PaddedPart& p : places) parts.push_back(world.value(p.part));
-    return ops::joined(world, parts, places);
+    for (const PaddedPart& p : places) {
+      const Node* made = maker(p.part);
+      const bool reshapes = made && ops::is_reshape(*made);
+      const ops::Value of = reshapes ? world.value(made->operands[0]) : ops::Value();
+      parts.push_back(ops::without_minus_zero(world.value(p.part), reshapes ? &of : nullptr));
+    }
+    return ops::joined(world, parts, places, order);
   }
 
   Graph& graph_;
@@ -158,6 +187,9 @@ class Joiner {
   std::vector<const Node*> makers_;  // in the stage at hand
   std::vector<size_t> uses_;
   std::vector<bool> inner_;  // of a longer sum, which takes its terms
+  // In the stage at hand: permutes by the sums that they read, and those that are gone.
+  std::unordered_map<ValueId, const Node*> turned_;
+  std::unordered_set<const Node*> gone_;
 };
 
 }  // namespace
