@@ -103,6 +103,7 @@ Value transpose(const Value& x, int64_t dim0, int64_t dim1) {
   return emit<Transpose>({x}, {.dim0 = dim0, .dim1 = dim1});
 }
 Value permute(const Value& x, const Ints& dims) { return emit<Permute>({x}, {.dims = dims}); }
+Value contiguous(const Value& x) { return emit<Contiguous>({x}); }
 Value select(const Value& x, int64_t dim, const Dim& index) {
   return emit<Select>({x}, {.dim = dim, .index = index});
 }

@@ -174,19 +174,39 @@ void bind_report(nb::module_& m) {
       });
 }
 
+// A number, a Dim, or a name.
+ir::Dim size_from(nb::handle size) {
+  return PyUnicode_Check(size.ptr()) ? ir::Dim::symbol(nb::cast<std::string>(size))
+                                     : dim_from(size);
+}
+
+// With `points`, a size, of a program of one point: the inputs `mapped`, their tangents and all
+// results have a dimension of the points in front.
 void bind_directions(nb::class_<Program>& program) {
   auto define = [&](const char* name,
                     ir::Graph (*pass)(const ir::Graph&, const ir::DirectionOptions&),
                     const char* doc) {
     program.def(
         name,
-        [pass](const Program& p, const Names& wrt) {
-          return derive(p, [&](const ir::Graph& g) { return pass(g, {.wrt = wrt}); });
+        [pass](const Program& p, const Names& wrt, const std::vector<std::string>& mapped,
+               nb::handle points) {
+          ir::DirectionOptions options{wrt};
+          if (!points.is_none()) options.points = {mapped, size_from(points)};
+          return derive(p, [&](const ir::Graph& g) { return pass(g, options); });
         },
-        "wrt"_a = nb::none(), doc);
+        "wrt"_a = nb::none(), "mapped"_a = std::vector<std::string>(), "points"_a = nb::none(),
+        nb::sig(fmt::format("def {}(self, wrt: collections.abc.Sequence[str] | None = None, "
+                            "mapped: collections.abc.Sequence[str] = [], points: int | str | Dim | "
+                            "None = None) -> Program",
+                            name)
+                    .c_str()),
+        doc);
   };
-  define("jvp", ir::jvp,
-         "A program that takes a tangent t_<x> for each input and gives t_<y> for each result.");
+  define(
+      "jvp", ir::jvp,
+      "A program that takes a tangent t_<x> for each input and gives t_<y> for each result. With "
+      "`points`, a size, here and below: for so many points at once; the inputs `mapped`, their "
+      "tangents and all results have that dimension in front.");
   define("hvp", ir::hvp,
          "Of a program with one 0-d result: takes tangents t_<x>, gives hvp_<x>, the Hessian "
          "times them.");
@@ -315,9 +335,7 @@ void bind_program(nb::module_& m) {
       .def(
           "batch",
           [](const Program& p, const std::vector<std::string>& inputs, nb::handle size) {
-            const ir::Dim n = PyUnicode_Check(size.ptr())
-                                  ? ir::Dim::symbol(nb::cast<std::string>(size))
-                                  : dim_from(size);
+            const ir::Dim n = size_from(size);
             return derive(p, [&](const ir::Graph& g) { return ir::batch(g, inputs, n); });
           },
           "inputs"_a, "size"_a,

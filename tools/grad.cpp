@@ -37,17 +37,6 @@ ir::Dim size_of_batch(const std::string& text, const ir::Graph& program) {
   return ir::Dim::symbol(text);
 }
 
-// The inputs that are other ones at each point: those of --wrt, and their tangents.
-std::vector<std::string> inputs_of_points(const ir::Graph& program,
-                                          const std::vector<std::string>& wrt) {
-  if (wrt.empty()) throw UsageError("--batch needs --wrt, the inputs that differ between points");
-  std::vector<std::string> names = wrt;
-  for (const std::string& x : wrt)
-    for (ir::ValueId v : program.stages[0].inputs)
-      if (program[v].name == "t_" + x) names.push_back("t_" + x);
-  return names;
-}
-
 }  // namespace
 
 void grad(const GradCommand& command) {
@@ -67,11 +56,13 @@ void directions(const DirectionCommand& command) {
   if (!command.wrt.empty()) options.wrt = command.wrt;
   for (const auto& [name, pass] : passes) {
     if (name != command.kind) continue;
-    ir::Graph program = pass(module.program(), options);
-    if (!command.batch.empty())
-      program = ir::batch(program, inputs_of_points(program, command.wrt),
-                          size_of_batch(command.batch, program));
-    put_program(program, command.out);
+    const ir::Graph& one = module.program();
+    if (!command.batch.empty()) {
+      if (command.wrt.empty())
+        throw UsageError("--batch needs --wrt, the inputs that differ between points");
+      options.points = {command.wrt, size_of_batch(command.batch, one)};
+    }
+    put_program(pass(one, options), command.out);
   }
 }
 

@@ -100,10 +100,25 @@ std::vector<std::string_view> pipeline_steps();
 // a cotangent of zeros, so a function without a second derivative is an error. Passes that batch
 // derivatives reject opaque functions.
 
+// The inputs of a program of one point that differ between points, and the number of points: a
+// number, or a name that no size of the program has.
+struct Points {
+  std::vector<std::string> inputs;
+  Dim size;
+  // Which dimension values within the program have in front, that of the directions or that of the
+  // points. Unset: the directions, if most values of a point have few elements, so that rows are
+  // long. Results have the same bits.
+  std::optional<bool> directions_first = {};
+};
+
 // Options of the passes below.
 struct DirectionOptions {
   // Inputs to differentiate with respect to. nullopt: all floating inputs.
   std::optional<std::vector<std::string>> wrt;
+  // The result is the program for many points: these inputs, their tangents and all results have an
+  // additional first dimension. This is `batch` of the pass' result for one point, with the same
+  // bits.
+  std::optional<Points> points = {};
 };
 
 // Given   y.. = f(x..)

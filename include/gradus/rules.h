@@ -136,6 +136,7 @@ Value unsqueeze(const Value& x, int64_t dim);
 Value squeeze(const Value& x, int64_t dim);
 Value transpose(const Value& x, int64_t dim0, int64_t dim1);
 Value permute(const Value& x, const Ints& dims);
+Value contiguous(const Value& x);  // in row-major order
 Value select(const Value& x, int64_t dim, const Dim& index);
 Value slice(const Value& x, int64_t dim, const Dim& start, const Dim& end, int64_t step = 1);
 Value cat(std::span<const Value> xs, int64_t dim);

@@ -13,6 +13,14 @@ namespace {
 
 using Values = StageBuilder::Values;
 
+ops::Value moved_to_front(const ops::Value& v, int dim) {
+  if (dim == 0) return v;
+  ops::Ints dims{dim};
+  for (int d = 0; d < v.rank(); ++d)
+    if (d != dim) dims.push_back(d);
+  return ops::permute(v, dims);
+}
+
 // A program of one stage, its inputs and results.
 class Request {
  public:
@@ -38,6 +46,7 @@ class Request {
     for (const Result& r : b.stage().results)
       if (r.value != no_value && b.type(r.value).is_floating()) results.push_back(r);
     b.count_loops();
+    if (options.points) begin_points(*options.points);
   }
 
   const std::string& name(ValueId v) { return b.graph()[v].name; }
@@ -68,7 +77,8 @@ class Request {
     return ts;
   }
 
-  // The derivatives of ys along all directions of x at once, as [x.., y..].
+  // The derivatives of ys along all directions of x at once, as [x.., y..]. With points their
+  // dimension is in front, here and below.
   Values along(ValueId x, std::span<const ValueId> ys) {
     const Type type = b.type(x);
     ValueId t = b.zeros(type);
@@ -100,15 +110,29 @@ class Request {
                   graph.stages.size());
     return graph;
   }
-  // [n, ..] -> [front.., ..]
+  // [n, ..] -> [front.., ..], or [n, points, ..] -> [points, front.., ..]
   Values with_sizes_in_front(Values values, const Dims& front) {
     for (ValueId& v : values) {
       if (v == no_value) continue;
+      const ValueId all = b.spread(v, 1);
       Dims dims = front;
-      dims.append(b.type(v).dims.begin() + 1, b.type(v).dims.end());
-      v = b.emit([&](GraphWorld& w) { return ops::reshape(w.value(v), dims); });
+      dims.append(b.type(all).dims.begin() + 1, b.type(all).dims.end());
+      v = b.emit([&](GraphWorld& w) {
+        const ops::Value y = ops::reshape(w.value(all), dims);
+        return b.points() ? moved_to_front(y, static_cast<int>(front.size())) : y;
+      });
+      if (b.points()) b.differs_between_points(v);
     }
     return values;
+  }
+
+  void begin_points(const Points& points) {
+    std::unordered_set<std::string_view> left(points.inputs.begin(), points.inputs.end());
+    Values inputs;
+    for (ValueId v : b.stage().inputs)
+      if (left.erase(b.graph()[v].name)) inputs.push_back(v);
+    if (!left.empty()) throw Error("there is no input '{}' to batch", *left.begin());
+    b.begin_points(inputs, points.size);
   }
 };
 
@@ -140,6 +164,7 @@ class Jets {
         ps.push_back(b_.zeros(type));
         ts.push_back(b_.zeros(type));
         back.replace(ps.back(), u);
+        b_.set_as(ps.back(), u);
         at = us.end() - 1;
       }
       node().operands[i] = ps[static_cast<size_t>(at - us.begin())];
@@ -154,7 +179,10 @@ class Jets {
     const Values second = b_.push(found, ps, ts);
     found.insert(found.end(), second.begin(), second.end());
     std::unordered_map<ValueId, ValueId> by;
-    for (size_t i = 0; i < us.size(); ++i) by[ts[i]] = jets_[us[i]].first;
+    for (size_t i = 0; i < us.size(); ++i) {
+      const ValueId along = jets_[us[i]].first;
+      by[b_.has_points(along) ? b_.along_points(ts[i]) : ts[i]] = along;
+    }
     found = b_.batch(mark, std::move(by), directions_, std::move(found));
     const Values sums = along_sums(ys, us, ps);
     for (size_t i = 0; i < ys.size(); ++i) {
@@ -186,17 +214,22 @@ class Jets {
       const ValueId s = jets_[us[i]].second;
       if (s == no_value) continue;
       curved.push_back(ps[i]);
-      sums.push_back(s);
+      sums.push_back(b_.of_one_point(s, b_.type(us[i])));
     }
-    return curved.empty() ? Values(ys.size(), no_value) : b_.push(ys, curved, sums);
+    if (curved.empty()) return Values(ys.size(), no_value);
+    return b_.at_points(b_.push(ys, curved, sums));
   }
 
   ValueId total(ValueId v) {
-    return b_.emit([&](GraphWorld& w) { return ops::sum(w.value(v), {0}, false); });
+    const ValueId sum = b_.emit([&](GraphWorld& w) { return ops::sum(w.value(v), {0}, false); });
+    if (b_.has_points(v)) b_.differs_between_points(sum);
+    return sum;
   }
   ValueId sum(ValueId a, ValueId b) {
     if (a == no_value || b == no_value) return a == no_value ? b : a;
-    return b_.emit([&](GraphWorld& w) { return w.value(a) + w.value(b); });
+    const ValueId sum = b_.emit([&](GraphWorld& w) { return w.value(a) + w.value(b); });
+    if (b_.has_points(a) || b_.has_points(b)) b_.differs_between_points(sum);
+    return sum;
   }
 
   StageBuilder& b_;
@@ -204,14 +237,60 @@ class Jets {
   std::unordered_map<ValueId, Jet> jets_;
 };
 
-// [x.., y..] -> [y.., x..]
+// [x.., y..] -> [y.., x..], behind the dimension of the points
 ValueId turned(StageBuilder& b, ValueId v, int x_rank) {
   if (v == no_value) return v;
-  const int rank = b.type(v).rank();
-  ops::Ints dims;
-  for (int d = 0; d < rank; ++d) dims.push_back((d + x_rank) % rank);
+  const int first = b.points() ? 1 : 0, rank = b.type(v).rank() - first;
   if (x_rank == 0 || x_rank == rank) return v;
-  return b.emit([&](GraphWorld& w) { return ops::permute(w.value(v), dims); });
+  ops::Ints dims;
+  for (int d = 0; d < first; ++d) dims.push_back(d);
+  for (int d = 0; d < rank; ++d) dims.push_back(first + (d + x_rank) % rank);
+  const ValueId y = b.emit([&](GraphWorld& w) { return ops::permute(w.value(v), dims); });
+  if (b.points()) b.differs_between_points(y);
+  return y;
+}
+
+// A derivative along given tangents has no dimension of directions: many points are its batch.
+Graph at_points(const Graph& one, const DirectionOptions& options) {
+  if (!options.points) return one;
+  std::vector<std::string> inputs = options.points->inputs;
+  const size_t given = inputs.size();
+  for (ValueId v : one.stages[0].inputs)
+    for (size_t i = 0; i < given; ++i)
+      if (one[v].name == "t_" + inputs[i]) inputs.push_back(one[v].name);
+  return batch(one, inputs, options.points->size);
+}
+
+// Results stand in row-major order: whoever runs the program gives memory for them.
+ValueId in_order(StageBuilder& b, ValueId v) {
+  if (v == no_value) return v;
+  const ValueId y = b.emit([&](GraphWorld& w) { return ops::contiguous(w.value(v)); });
+  if (b.points()) b.differs_between_points(y);
+  return y;
+}
+
+// Whether most values of a point are so few elements that rows of them do not fill a vector. With
+// longer ones, what is the same for all directions of a point stays in the nearest cache if the
+// directions of one point follow each other: the Laplacian of a network with 128 units at 256
+// points took 1.15 times as long with the directions in front.
+bool has_short_values(const Graph& graph) {
+  constexpr int64_t few = 4;
+  size_t all = 0, shorts = 0;
+  for (const Node& node : graph.stages[0].nodes)
+    for (ValueId y : node.results) {
+      const Type& type = graph[y].type;
+      if (!type.is_floating()) continue;
+      ++all;
+      const Dim n = numel(type.dims);
+      shorts += n.is_constant() && n.value() <= few;
+    }
+  return 2 * shorts > all;
+}
+
+// Whether a program at many points is to be the batch of that at one.
+bool is_batch(const Graph& graph, const DirectionOptions& options) {
+  if (!options.points || graph.stages.size() != 1) return false;
+  return !options.points->directions_first.value_or(has_short_values(graph));
 }
 
 // Whether there are surely fewer elements in a than in b.
@@ -223,34 +302,36 @@ bool fewer(const Dim& a, const Dim& b) {
 }  // namespace
 
 Graph jvp(const Graph& graph, const DirectionOptions& options) {
-  Request r(graph, options, "jvp");
+  Request r(graph, {options.wrt}, "jvp");
   Values ys;
   for (const Result& y : r.results) ys.push_back(y.value);
   Values ts = r.tangent_inputs();
   Values tangents = r.b.push(ys, r.xs, ts);
   for (size_t i = 0; i < ys.size(); ++i) r.b.result("t_" + r.results[i].name, tangents[i]);
-  return r.b.finish();
+  return at_points(r.b.finish(), options);
 }
 
 Graph hvp(const Graph& graph, const DirectionOptions& options) {
-  Request r(graph, options, "hvp");
+  Request r(graph, {options.wrt}, "hvp");
   Values ts = r.tangent_inputs();
   Values gradient = r.gradient("hvp");
   Values products = r.b.push(gradient, r.xs, ts);
   for (size_t i = 0; i < r.xs.size(); ++i) r.b.result("hvp_" + r.name(r.xs[i]), products[i]);
-  return r.b.finish();
+  return at_points(r.b.finish(), options);
 }
 
 Graph laplacian(const Graph& graph, const DirectionOptions& options) {
+  if (is_batch(graph, options)) return at_points(laplacian(graph, {options.wrt}), options);
   Request r(graph, options, "laplacian");
   const ValueId y = r.one_result("laplacian");
-  std::vector<Node> given = std::exchange(r.b.stage().nodes, {});
+  std::vector<Node> given = r.b.take_nodes();
   std::vector<Jets> jets;
   for (ValueId x : r.xs) jets.emplace_back(r.b, x);
   for (Node& node : given) {
-    std::vector<Node> before = std::exchange(r.b.stage().nodes, {});
+    std::vector<Node> before = r.b.take_nodes();
     r.b.stage().nodes.push_back(std::move(node));
     for (Jets& j : jets) j.pass();
+    r.b.at_points({});
     before.insert(before.end(), std::make_move_iterator(r.b.stage().nodes.begin()),
                   std::make_move_iterator(r.b.stage().nodes.end()));
     r.b.stage().nodes = std::move(before);
@@ -261,6 +342,7 @@ Graph laplacian(const Graph& graph, const DirectionOptions& options) {
 }
 
 Graph jacobian(const Graph& graph, const DirectionOptions& options) {
+  if (is_batch(graph, options)) return at_points(jacobian(graph, {options.wrt}), options);
   Request r(graph, options, "jacobian");
   Dim columns = 0;
   for (ValueId x : r.xs) columns = columns + numel(r.b.type(x).dims);
@@ -272,18 +354,20 @@ Graph jacobian(const Graph& graph, const DirectionOptions& options) {
     else
       blocks = r.across(y.value);
     for (size_t i = 0; i < r.xs.size(); ++i)
-      r.b.result(fmt::format("jacobian_{}_{}", y.name, r.name(r.xs[i])), blocks[i]);
+      r.b.result(fmt::format("jacobian_{}_{}", y.name, r.name(r.xs[i])), in_order(r.b, blocks[i]));
   }
   return r.b.finish();
 }
 
 Graph hessian(const Graph& graph, const DirectionOptions& options) {
+  if (is_batch(graph, options)) return at_points(hessian(graph, {options.wrt}), options);
   Request r(graph, options, "hessian");
   Values gradient = r.gradient("hessian");
   for (ValueId x : r.xs) {
     Values blocks = r.along(x, gradient);
     for (size_t i = 0; i < r.xs.size(); ++i)
-      r.b.result(fmt::format("hessian_{}_{}", r.name(x), r.name(r.xs[i])), blocks[i]);
+      r.b.result(fmt::format("hessian_{}_{}", r.name(x), r.name(r.xs[i])),
+                 in_order(r.b, blocks[i]));
   }
   return r.b.finish();
 }

@@ -33,6 +33,7 @@ class StageBuilder {
   void count_loops() { count_trips(graph_); }
 
   Graph finish() {
+    if (points_) finish_points();
     eliminate_dead_code(graph_);
     compact(graph_);
     return std::move(graph_);
@@ -56,6 +57,7 @@ class StageBuilder {
     stage().inputs.push_back(v);
     return v;
   }
+  // A result; with points, of all points.
   void result(std::string name, ValueId value) {
     if (!result_names_.insert(name).second)
       throw Error("a result named {} is needed, but that name is taken; rename the result", name);
@@ -130,12 +132,14 @@ class StageBuilder {
   // with the dimension.
   Values batch(size_t first, std::unordered_map<ValueId, ValueId> by, const Dim& size,
                Values wanted) {
-    wanted = take_apart(first, std::move(wanted));
+    wanted = at_points(take_apart(first, std::move(wanted)));
+    const std::vector<bool> differ = have_points(wanted);
     std::vector<Node> nodes(stage().nodes.begin() + static_cast<ptrdiff_t>(first),
                             stage().nodes.end());
     std::vector<Node> emitted;
     GraphWorld world(graph_, at_, emitted);
-    for (const Node& node : nodes) batch_node(world, node, by, size);
+    for (const Node& node : nodes)
+      if (!is_at_points(node)) batch_node(world, node, by, size);
     for (ValueId& v : wanted) {
       if (v == no_value) continue;
       if (auto it = by.find(v); it != by.end()) {
@@ -146,10 +150,141 @@ class StageBuilder {
         v = GraphWorld::id_of(ops::expand(world.value(v), dims));
       }
     }
-    return append(std::move(emitted), std::move(wanted));
+    wanted = append(std::move(emitted), std::move(wanted));
+    for (size_t i = 0; i < wanted.size(); ++i)
+      if (differ[i]) points_->values.insert(wanted[i]);
+    if (points_) points_->done = stage().nodes.size();
+    return wanted;
+  }
+
+  // The stage is of one point, and the program is to be that of many, at which these inputs differ.
+  // Sweeps go on over the nodes of one point. What `batch`, `at_points` and `finish` give is of all
+  // points, with their dimension in front, or behind that of `batch`; what is the same at each
+  // point has none. The nodes of one point are dead in the end.
+  void begin_points(std::span<const ValueId> inputs, const Dim& size) {
+    points_.emplace();
+    points_->size = size;
+    points_->given_results = stage().results.size();
+    for (ValueId v : inputs) set_at_points(v, graph_.add_value(with_points(type(v)), {}, at_));
+  }
+  const Dim* points() const { return points_ ? &points_->size : nullptr; }
+  // Of a value of all points: whether it has the dimension.
+  bool has_points(ValueId v) const { return points_ && points_->values.contains(v); }
+  void differs_between_points(ValueId v) { points_->values.insert(v); }
+  // The values of all points of values of one.
+  Values at_points(Values values) {
+    if (!points_) return values;
+    map_to_points();
+    for (ValueId& v : values)
+      if (auto it = points_->by.find(v); it != points_->by.end()) v = it->second;
+    return values;
+  }
+  // Lets `v`, of one point, stand for `value`, of all; or for what stands for `value` there.
+  void set_at_points(ValueId v, ValueId value) {
+    points_->by[v] = value;
+    points_->values.insert(value);
+  }
+  void set_as(ValueId v, ValueId other) {
+    if (!points_) return;
+    if (auto it = points_->by.find(other); it != points_->by.end()) points_->by[v] = it->second;
+  }
+  // To be read by sweeps in the place of `value`, which is of all points.
+  ValueId of_one_point(ValueId value, const Type& type) {
+    if (!has_points(value)) return value;
+    const ValueId v = zeros(type);
+    set_at_points(v, value);
+    return v;
+  }
+  // What `batch` gives a direction to, in the place of `t`, where that differs between points.
+  ValueId along_points(ValueId t) {
+    const ValueId v = zeros(with_points(type(t)));
+    set_at_points(t, v);
+    return v;
+  }
+  // With the dimension of the points, `at` others in front of it, where it has none.
+  ValueId spread(ValueId v, int at) {
+    if (!points_ || v == no_value || has_points(v)) return v;
+    Dims ones = type(v).dims, all = ones;
+    ones.insert(ones.begin() + at, Dim(1));
+    all.insert(all.begin() + at, points_->size);
+    v = emit([&](GraphWorld& w) { return ops::expand(ops::reshape(w.value(v), ones), all); });
+    points_->values.insert(v);
+    return v;
+  }
+  // The nodes of the stage, taken out; what stands there afterwards begins anew.
+  std::vector<Node> take_nodes() {
+    if (points_) points_->done = 0;
+    return std::exchange(stage().nodes, {});
   }
 
  private:
+  struct ManyPoints {
+    Dim size;
+    std::unordered_map<ValueId, ValueId> by;  // of one point: of all
+    std::unordered_set<ValueId> values;       // of all points that have the dimension
+    size_t done = 0;                          // nodes of the stage that have been looked at
+    size_t given_results = 0;
+  };
+
+  Type with_points(Type type) const {
+    type.dims.insert(type.dims.begin(), points_->size);
+    return type;
+  }
+  std::vector<bool> have_points(const Values& values) const {
+    std::vector<bool> have;
+    for (ValueId v : values) have.push_back(has_points(v));
+    return have;
+  }
+  // Whether there is a node for all points in its place.
+  bool is_at_points(const Node& node) const {
+    return points_ && !node.results.empty() && points_->by.contains(node.results[0]);
+  }
+
+  // Emits the nodes that have not been looked at for all points, where they differ.
+  void map_to_points() {
+    ManyPoints& p = *points_;
+    const std::vector<Node> given(stage().nodes.begin() + static_cast<ptrdiff_t>(p.done),
+                                  stage().nodes.end());
+    std::unordered_set<ValueId> there;
+    for (const Node& n : given) there.insert(n.results.begin(), n.results.end());
+    Substitute parts(graph_);
+    std::vector<Node> emitted;
+    GraphWorld world(graph_, at_, emitted);
+    std::vector<ValueId> mapped;
+    for (const Node& node : decompose_nodes(graph_, at_, given, parts, false)) {
+      if (batch_node(world, node, p.by, p.size))
+        mapped.insert(mapped.end(), node.results.begin(), node.results.end());
+      else if (!node.results.empty() && !there.contains(node.results[0]))
+        emitted.push_back(node);  // a part of a composition
+    }
+    Substitute whole(graph_);
+    for (Node& n : decompose_nodes(graph_, at_, std::move(emitted), whole, false))
+      stage().nodes.push_back(std::move(n));
+    for (ValueId v : mapped) set_at_points(v, whole(p.by.at(v)));
+    for (ValueId v : there) set_as_part(v, parts(v));
+    p.done = stage().nodes.size();
+  }
+  void set_as_part(ValueId v, ValueId part) {
+    if (v != part) set_as(v, part);
+  }
+
+  void finish_points() {
+    Values of_one;
+    for (size_t i = 0; i < points_->given_results; ++i) of_one.push_back(stage().results[i].value);
+    of_one = at_points(std::move(of_one));
+    for (size_t i = 0; i < of_one.size(); ++i) stage().results[i].value = of_one[i];
+    for (size_t i = 0; i < stage().results.size(); ++i) {
+      const ValueId v = spread(stage().results[i].value, 0);
+      stage().results[i].value = v;
+    }
+    for (ValueId& v : stage().inputs) {
+      const auto it = points_->by.find(v);
+      if (it == points_->by.end()) continue;
+      graph_[it->second].name = std::exchange(graph_[v].name, {});
+      v = it->second;
+    }
+  }
+
   Values append(std::vector<Node> emitted, Values values) {
     Substitute substitute(graph_);
     emitted = decompose_nodes(graph_, at_, std::move(emitted), substitute, true);
@@ -171,7 +306,8 @@ class StageBuilder {
     return values;
   }
 
-  void batch_node(GraphWorld& world, const Node& node, std::unordered_map<ValueId, ValueId>& by,
+  // False where no operand has the dimension, and nothing is emitted.
+  bool batch_node(GraphWorld& world, const Node& node, std::unordered_map<ValueId, ValueId>& by,
                   const Dim& size) {
     SmallVector<ops::Value, 4> operands;
     SmallVector<bool, 4> batched;
@@ -180,7 +316,7 @@ class StageBuilder {
       batched.push_back(it != by.end());
       operands.push_back(it != by.end() ? world.value(it->second) : world.value(o));
     }
-    if (std::none_of(batched.begin(), batched.end(), [](bool b) { return b; })) return;
+    if (std::none_of(batched.begin(), batched.end(), [](bool b) { return b; })) return false;
     SmallVector<Type, 2> results;
     for (ValueId y : node.results) results.push_back(type(y));
     world.set_place(node.where);
@@ -190,6 +326,7 @@ class StageBuilder {
       auto ys = node.op->traits.loop ? batch_loop(node, call) : ops::emit_batched(call);
       for (size_t i = 0; i < node.results.size(); ++i)
         by[node.results[i]] = GraphWorld::id_of(ys[i]);
+      return true;
     } catch (const Error& e) {
       if (e.where().known()) throw;
       throw graph_.error_at(node.where, e.bare());
@@ -198,6 +335,7 @@ class StageBuilder {
 
   Graph graph_;
   size_t at_;
+  std::optional<ManyPoints> points_;
   std::unordered_set<std::string> taken_, result_names_;
 };
 

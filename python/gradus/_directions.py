@@ -294,7 +294,9 @@ class _Matrix(Derivative):
             leaves, structure = flatten(args[n])
             names = [name_of[place.index] for _, place in leaves]
             trees.append((structure, names))
-        program = getattr(recorded.program, self.kind)([n for _, names in trees for n in names])
+        wrt = [n for _, names in trees for n in names]
+        differing = [name_of[i] for i in of_points]
+        program = getattr(recorded.program, self.kind)(wrt, differing, points)
         types = dict(recorded.program.inputs())
         if self.kind == "jacobian":
             program, structure = self._jacobian(program, recorded, types, trees, front)
@@ -302,8 +304,6 @@ class _Matrix(Derivative):
             program, structure = self._hessian(program, types, trees, front)
         else:
             program, structure = self._laplacian(program, types, trees, front)
-        if points is not None:
-            program = program.batch([name_of[i] for i in of_points], points)
         return Derived(program, bound.sources, bound.constants, structure)
 
     def _of_arguments(self, list: list[Any]) -> Any:

@@ -19,14 +19,6 @@ Tensor drawn(const State& state, size_t i) {
                        *Context::default_context());
 }
 
-// A sample that has derivatives, as a program.
-bool has_slopes(const Sample& s, const ir::Graph& program) {
-  bool in = false, out = false;
-  for (ir::ValueId v : program.stages[0].inputs) in |= program[v].type.is_floating();
-  for (const ir::Result& r : program.stages[0].results) out |= program[r.value].type.is_floating();
-  return s.op->traits.differentiable && in && out;
-}
-
 // Runs the stages with the sample's operands and, by name, random tangents and cotangents.
 struct Ran {
   std::map<std::string, Tensor> inputs, results;
@@ -145,15 +137,6 @@ TEST(Directions, BatchedCotangentsAreManyCotangents) {
       }
     }
   }
-}
-
-// The sum of the squares of a sample's first floating result.
-std::string squared(const Sample& s, const ir::Graph& program) {
-  std::string text = s.text(DType::f64);
-  size_t r = 0;
-  while (!program[program.stages[0].results[r].value].type.is_floating()) ++r;
-  text.resize(text.rfind(" return "));
-  return fmt::format("{} %q = mul(%y{}, %y{}) %e = sum(%q) return %e }} }}", text, r, r);
 }
 
 // All columns at once, forward, are what each direction gives.

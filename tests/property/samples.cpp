@@ -175,6 +175,21 @@ bool data_decides_a_size(const ir::Graph& program) {
   return false;
 }
 
+bool has_slopes(const Sample& s, const ir::Graph& program) {
+  bool in = false, out = false;
+  for (ir::ValueId v : program.stages[0].inputs) in |= program[v].type.is_floating();
+  for (const ir::Result& r : program.stages[0].results) out |= program[r.value].type.is_floating();
+  return s.op->traits.differentiable && in && out;
+}
+
+std::string squared(const Sample& s, const ir::Graph& program) {
+  std::string text = s.text(DType::f64);
+  size_t r = 0;
+  while (!program[program.stages[0].results[r].value].type.is_floating()) ++r;
+  text.resize(text.rfind(" return "));
+  return fmt::format("{} %q = mul(%y{}, %y{}) %e = sum(%q) return %e }} }}", text, r, r);
+}
+
 Tensor lay(const Tensor& t, Lie lie) {
   if (lie == Lie::contiguous) return t;
   // Dimensions inside out, or each taken in steps of two from a place inside of the memory.

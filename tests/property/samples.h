@@ -57,6 +57,10 @@ const std::vector<Sample>& all_samples();
 Sizes sizes_of(const ir::Type& type, const State& state);
 // Whether data decides a size of the program.
 bool data_decides_a_size(const ir::Graph& program);
+// Whether a sample has derivatives, as a program.
+bool has_slopes(const Sample& s, const ir::Graph& program);
+// The program of f64 that gives the sum of the squares of the sample's first floating result.
+std::string squared(const Sample& s, const ir::Graph& program);
 
 // The same values, laid out otherwise. Memory that is not theirs is filled with NaN (or ones).
 enum class Lie : uint8_t { contiguous, transposed, sliced };
