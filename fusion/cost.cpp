@@ -26,6 +26,7 @@ struct Costs {
   double broadcast_element;  // an element beside that
   // Lost.
   double row;            // a row of its own
+  double cell_row;       // beside that, one more where parts cut rows
   double rest;           // a row's end that is no whole vector, in each loop over the row
   double rest_step;      // what each step does for it
   double rest_function;  // the same of exp and its like
@@ -44,6 +45,7 @@ constexpr Costs costs_512 = {.call = 5.3,
                              .row_anew = 2,
                              .broadcast_element = 0.05,
                              .row = 0.7,
+                             .cell_row = 0,
                              .rest = 0,
                              .rest_step = 0,
                              .rest_function = 9,
@@ -61,6 +63,7 @@ constexpr Costs costs_256 = {.call = 5.7,
                              .row_anew = 2,
                              .broadcast_element = 0.056,
                              .row = 0,
+                             .cell_row = 3,
                              .rest = 0,
                              .rest_step = 0.2,
                              .rest_function = 11.6,
@@ -71,7 +74,6 @@ constexpr Costs costs_256 = {.call = 5.7,
 // The same in all.
 constexpr double slot = 0.6;                    // a load or a store
 constexpr double cell_slot = 3;                 // the same for one more part that is joined
-constexpr double cell_row = 3;                  // a row more, where parts cut rows
 constexpr double strided_again = 0.6;           // an element gathered once more
 constexpr double strided_rest = 2;              // the end of a row that is gathered
 constexpr double indexed = 0.2;                 // read at an index
@@ -249,7 +251,7 @@ Estimate estimate(const Nest& nest, const Frame& frame, const Machine& machine) 
   e.saved = costs.call * static_cast<double>(nest.steps.size() + edges - 1);
   const auto slots = static_cast<double>(nest.operands() + nest.stores.size());
   if (edges) e.lost += slots * cell_slot * static_cast<double>(count_cells(nest, frame) - 1);
-  e.lost += (run.all - rows) * cell_row;
+  e.lost += (run.all - rows) * costs.cell_row;
   e.lost += slots * slot;
   if (rows > 1) e.lost += run.all * costs.row;
   e.lost += run.rests * costs.rest * (levels + 1);
