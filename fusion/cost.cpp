@@ -12,7 +12,8 @@ namespace gradus::fusion {
 namespace {
 
 // In nanoseconds, of kernels in registers of some width beside the loops that they replace:
-// least squares over the times of bench_corpus' programs, all their groups fused and none.
+// least squares over the times of bench_corpus' programs, all their groups fused and none; cell_row
+// and row_anew of 256 bits from single programs on Zen 3 (docs/decisions.md).
 struct Costs {
   // Saved.
   double call;               // of an instruction of its own

@@ -176,8 +176,10 @@ void bind_report(nb::module_& m) {
 
 // A number, a Dim, or a name.
 ir::Dim size_from(nb::handle size) {
-  return PyUnicode_Check(size.ptr()) ? ir::Dim::symbol(nb::cast<std::string>(size))
-                                     : dim_from(size);
+  if (PyUnicode_Check(size.ptr())) return ir::Dim::symbol(nb::cast<std::string>(size));
+  const ir::Dim n = dim_from(size);
+  if (n.is_constant() && n.value() < 0) throw Error("a size must be 0 or more, not {}", n.value());
+  return n;
 }
 
 // With `points`, a size, of a program of one point: the inputs `mapped`, their tangents and all
@@ -191,6 +193,10 @@ void bind_directions(nb::class_<Program>& program) {
         [pass](const Program& p, const Names& wrt, const std::vector<std::string>& mapped,
                nb::handle points) {
           ir::DirectionOptions options{wrt};
+          if (mapped.empty() == !points.is_none())
+            throw Error(
+                "`mapped`, the inputs that differ between points, and `points`, the number "
+                "of these, are given together");
           if (!points.is_none()) options.points = {mapped, size_from(points)};
           return derive(p, [&](const ir::Graph& g) { return pass(g, options); });
         },

@@ -261,11 +261,9 @@ class StageBuilder {
     for (Node& n : decompose_nodes(graph_, at_, std::move(emitted), whole, false))
       stage().nodes.push_back(std::move(n));
     for (ValueId v : mapped) set_at_points(v, whole(p.by.at(v)));
-    for (ValueId v : there) set_as_part(v, parts(v));
+    for (ValueId v : there)
+      if (parts(v) != v) set_as(v, parts(v));  // a composition: what it is made of
     p.done = stage().nodes.size();
-  }
-  void set_as_part(ValueId v, ValueId part) {
-    if (v != part) set_as(v, part);
   }
 
   void finish_points() {

@@ -93,3 +93,17 @@ def test_batch(size, which, rng):
     assert gradus.gradcheck(batched, order=2, sizes={"N": 3} | ({"B": 2} if size == "B" else {}))
     with pytest.raises(gradus.Error, match="no input 'z'"):
         program.batch(["z"], size)
+    with pytest.raises(gradus.Error, match="0 or more, not -4"):
+        program.batch(which, -4)
+
+
+def test_points_are_given_with_the_inputs_that_differ():
+    program = gradus.parse(TEXT)
+    for given in ({"mapped": ["x"]}, {"points": 3}):
+        with pytest.raises(gradus.Error, match="given together"):
+            program.jacobian(["x"], **given)
+    with pytest.raises(gradus.Error, match="no input 'z'"):
+        program.jacobian(["x"], ["z"], 3)
+    at_points = program.jacobian(["x"], ["x"], 4)
+    assert dict(at_points.results()).keys() == dict(program.jacobian(["x"]).results()).keys()
+    assert all(type.shape[0] == 4 for _, type in at_points.results())
