@@ -121,7 +121,6 @@ class Request {
         const ops::Value y = ops::reshape(w.value(all), dims);
         return b.points() ? moved_to_front(y, static_cast<int>(front.size())) : y;
       });
-      if (b.points()) b.differs_between_points(v);
     }
     return values;
   }
@@ -221,15 +220,11 @@ class Jets {
   }
 
   ValueId total(ValueId v) {
-    const ValueId sum = b_.emit([&](GraphWorld& w) { return ops::sum(w.value(v), {0}, false); });
-    if (b_.has_points(v)) b_.differs_between_points(sum);
-    return sum;
+    return b_.emit([&](GraphWorld& w) { return ops::sum(w.value(v), {0}, false); });
   }
   ValueId sum(ValueId a, ValueId b) {
     if (a == no_value || b == no_value) return a == no_value ? b : a;
-    const ValueId sum = b_.emit([&](GraphWorld& w) { return w.value(a) + w.value(b); });
-    if (b_.has_points(a) || b_.has_points(b)) b_.differs_between_points(sum);
-    return sum;
+    return b_.emit([&](GraphWorld& w) { return w.value(a) + w.value(b); });
   }
 
   StageBuilder& b_;
@@ -245,9 +240,7 @@ ValueId turned(StageBuilder& b, ValueId v, int x_rank) {
   ops::Ints dims;
   for (int d = 0; d < first; ++d) dims.push_back(d);
   for (int d = 0; d < rank; ++d) dims.push_back(first + (d + x_rank) % rank);
-  const ValueId y = b.emit([&](GraphWorld& w) { return ops::permute(w.value(v), dims); });
-  if (b.points()) b.differs_between_points(y);
-  return y;
+  return b.emit([&](GraphWorld& w) { return ops::permute(w.value(v), dims); });
 }
 
 // A derivative along given tangents has no dimension of directions: many points are its batch.
@@ -264,9 +257,7 @@ Graph at_points(const Graph& one, const DirectionOptions& options) {
 // Results stand in row-major order: whoever runs the program gives memory for them.
 ValueId in_order(StageBuilder& b, ValueId v) {
   if (v == no_value) return v;
-  const ValueId y = b.emit([&](GraphWorld& w) { return ops::contiguous(w.value(v)); });
-  if (b.points()) b.differs_between_points(y);
-  return y;
+  return b.emit([&](GraphWorld& w) { return ops::contiguous(w.value(v)); });
 }
 
 // Whether most values of a point are so few elements that rows of them do not fill a vector. With

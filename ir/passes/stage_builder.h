@@ -133,7 +133,6 @@ class StageBuilder {
   Values batch(size_t first, std::unordered_map<ValueId, ValueId> by, const Dim& size,
                Values wanted) {
     wanted = at_points(take_apart(first, std::move(wanted)));
-    const std::vector<bool> differ = have_points(wanted);
     std::vector<Node> nodes(stage().nodes.begin() + static_cast<ptrdiff_t>(first),
                             stage().nodes.end());
     std::vector<Node> emitted;
@@ -151,8 +150,6 @@ class StageBuilder {
       }
     }
     wanted = append(std::move(emitted), std::move(wanted));
-    for (size_t i = 0; i < wanted.size(); ++i)
-      if (differ[i]) points_->values.insert(wanted[i]);
     if (points_) points_->done = stage().nodes.size();
     return wanted;
   }
@@ -170,7 +167,6 @@ class StageBuilder {
   const Dim* points() const { return points_ ? &points_->size : nullptr; }
   // Of a value of all points: whether it has the dimension.
   bool has_points(ValueId v) const { return points_ && points_->values.contains(v); }
-  void differs_between_points(ValueId v) { points_->values.insert(v); }
   // The values of all points of values of one.
   Values at_points(Values values) {
     if (!points_) return values;
@@ -230,11 +226,6 @@ class StageBuilder {
     type.dims.insert(type.dims.begin(), points_->size);
     return type;
   }
-  std::vector<bool> have_points(const Values& values) const {
-    std::vector<bool> have;
-    for (ValueId v : values) have.push_back(has_points(v));
-    return have;
-  }
   // Whether there is a node for all points in its place.
   bool is_at_points(const Node& node) const {
     return points_ && !node.results.empty() && points_->by.contains(node.results[0]);
@@ -259,7 +250,7 @@ class StageBuilder {
     }
     Substitute whole(graph_);
     for (Node& n : decompose_nodes(graph_, at_, std::move(emitted), whole, false))
-      stage().nodes.push_back(std::move(n));
+      add(std::move(n));
     for (ValueId v : mapped) set_at_points(v, whole(p.by.at(v)));
     for (ValueId v : there)
       if (parts(v) != v) set_as(v, parts(v));  // a composition: what it is made of
@@ -283,10 +274,18 @@ class StageBuilder {
     }
   }
 
+  // What is computed from values of all points has their dimension.
+  void add(Node node) {
+    const bool all = std::any_of(node.operands.begin(), node.operands.end(),
+                                 [&](const Operand& o) { return has_points(value_in(o)); });
+    if (all) points_->values.insert(node.results.begin(), node.results.end());
+    stage().nodes.push_back(std::move(node));
+  }
+
   Values append(std::vector<Node> emitted, Values values) {
     Substitute substitute(graph_);
     emitted = decompose_nodes(graph_, at_, std::move(emitted), substitute, true);
-    for (Node& n : emitted) stage().nodes.push_back(std::move(n));
+    for (Node& n : emitted) add(std::move(n));
     for (ValueId& v : values) v = substitute(v);
     return values;
   }
@@ -299,7 +298,7 @@ class StageBuilder {
     nodes.resize(first);
     Substitute substitute(graph_);
     tail = decompose_nodes(graph_, at_, std::move(tail), substitute, false);
-    for (Node& n : tail) nodes.push_back(std::move(n));
+    for (Node& n : tail) add(std::move(n));
     for (ValueId& v : values) v = substitute(v);
     return values;
   }
