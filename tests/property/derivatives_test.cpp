@@ -140,22 +140,14 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, DeviceDerivatives, testing::Values(DType::f64, 
 INSTANTIATE_TEST_SUITE_P(Dtypes, FusedDerivatives, testing::Values(DType::f64, DType::f32),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
-// What a folder gives back does not depend on the operator: each has a part of the samples.
-struct FolderPart {
-  unsigned bits;
-  DType dtype;
-  size_t part;
-};
-constexpr FolderPart folder_parts[] = {
-    {256, DType::f64, 0}, {256, DType::f32, 1}, {512, DType::f64, 2}, {512, DType::f32, 3}};
-class FolderDerivatives : public testing::TestWithParam<FolderPart> {};
+class FolderDerivatives : public testing::TestWithParam<corpus::FolderPart> {};
 
 // SPEC F4
 TEST_P(FolderDerivatives, AreTheSame) {
   const auto [bits, dtype, part] = GetParam();
   if (!corpus::has_kernels(bits)) GTEST_SKIP() << "no kernels here";
   std::vector<corpus::Subject> subjects;
-  for (size_t i = part; i < all_samples().size(); i += std::size(folder_parts)) {
+  for (size_t i = part; i < all_samples().size(); i += std::size(corpus::folder_parts)) {
     const Sample& s = all_samples()[i];
     auto program = s.program(dtype);
     if (!program) continue;
@@ -166,11 +158,8 @@ TEST_P(FolderDerivatives, AreTheSame) {
   EXPECT_GT(subjects.size(), 80u);
   EXPECT_EQ(corpus::through_a_folder(bits, subjects), "");
 }
-INSTANTIATE_TEST_SUITE_P(Ways, FolderDerivatives, testing::ValuesIn(folder_parts),
-                         [](const auto& info) {
-                           return fmt::format("{}_{}_{}", info.param.bits,
-                                              name_of(info.param.dtype), info.param.part);
-                         });
+INSTANTIATE_TEST_SUITE_P(Ways, FolderDerivatives, testing::ValuesIn(corpus::folder_parts),
+                         corpus::name_of_part);
 
 // SPEC D2
 TEST(Derivatives, ThatAreZeroByStructureAreUndefined) {
