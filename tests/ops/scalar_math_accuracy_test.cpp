@@ -1,14 +1,10 @@
 // The errors of the vector functions against long double, within the bounds that
 // docs/math-functions.md publishes. GRADUS_MATH_TABLE=1 in the environment prints what was found.
-// GRADUS_MATH_TABLE=all also compares functions of one argument with double for every float, on all
-// processors, which takes a minute per function.
+// bench/python/every_float.py compares functions of one argument for every float.
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 #include <cstdlib>
-#include <future>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -19,49 +15,6 @@ namespace gradus::scalar::test {
 namespace {
 
 bool table_wanted() { return std::getenv("GRADUS_MATH_TABLE") != nullptr; }
-bool all_wanted() {
-  return table_wanted() && std::getenv("GRADUS_MATH_TABLE") == std::string("all");
-}
-
-struct Worst {
-  double error = 0;
-  float at = 0;
-};
-
-// Over the floats whose bits are first, first + step, ...
-template <class F, class R>
-Worst worst_of_floats(F function, R reference, double bound, double away, uint64_t first,
-                      uint64_t step) {
-  Worst worst;
-  for (uint64_t bits = first; bits >> 32 == 0; bits += step) {
-    const float x = std::bit_cast<float>(static_cast<uint32_t>(bits));
-    if (x != x) continue;
-    const float got = function(Num<float>{x}).value;
-    const double want = reference(static_cast<double>(x)), error = ulp_error_of_float(got, want);
-    if (error <= worst.error) continue;
-    if (error > bound && std::isfinite(got) && std::fabs(got - want) <= away * 0x1p-23) continue;
-    worst = {error, x};
-  }
-  return worst;
-}
-
-template <class F, class R>
-void expect_every_float(const char* name, F function, R reference, double bound, double away) {
-  const unsigned count = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::future<Worst>> parts;
-  for (unsigned i = 0; i < count; ++i)
-    parts.push_back(std::async(std::launch::async, [=] {
-      return worst_of_floats(function, reference, bound, away, i, count);
-    }));
-  Worst worst;
-  for (std::future<Worst>& part : parts) {
-    const Worst w = part.get();
-    if (w.error > worst.error) worst = w;
-  }
-  EXPECT_LE(worst.error, bound) << name << " at " << std::hexfloat << worst.at;
-  std::printf("%-12s every float %.3f at %.9g\n", name, worst.error, double(worst.at));
-  std::fflush(stdout);
-}
 
 template <class T, class F, class R>
 void expect_unary(const char* name, F function, R reference, double bound, double away) {
@@ -90,13 +43,12 @@ void expect_unary(const char* name, F function, R reference, double bound, doubl
   }
 }
 
-#define GRADUS_ACCURACY_TEST(name, reference, ulp32, ulp64, away)               \
-  TEST(ScalarAccuracy, name) {                                                  \
-    auto function = [](auto x) { return name(x); };                             \
-    auto exact = [](auto x) { return static_cast<decltype(x)>(reference(x)); }; \
-    expect_unary<float>(#name, function, exact, ulp32, away);                   \
-    expect_unary<double>(#name, function, exact, ulp64, away);                  \
-    if (all_wanted()) expect_every_float(#name, function, exact, ulp32, away);  \
+#define GRADUS_ACCURACY_TEST(name, reference, ulp32, ulp64, away) \
+  TEST(ScalarAccuracy, name) {                                    \
+    auto function = [](auto x) { return name(x); };               \
+    auto exact = [](Wide x) -> Wide { return reference(x); };     \
+    expect_unary<float>(#name, function, exact, ulp32, away);     \
+    expect_unary<double>(#name, function, exact, ulp64, away);    \
   }
 GRADUS_SCALAR_UNARY_TESTS(GRADUS_ACCURACY_TEST)
 
