@@ -235,6 +235,9 @@ constexpr gradus_api api{
     .cancel_destroy = cancel_destroy,
     .program_load = program_load,
     .program_weight = program_weight,
+    .bound_create = bound_create,
+    .bound_run = bound_run,
+    .bound_destroy = bound_destroy,
 };
 
 }  // namespace

@@ -28,6 +28,9 @@ struct gradus_state {
 struct gradus_tensor {
   gradus::Tensor tensor;
 };
+struct gradus_bound_run {
+  gradus::BoundRun run;
+};
 struct gradus_cancel {
   gradus::CancelToken token;
 };
@@ -103,6 +106,9 @@ Function<decltype(gradus_api::state_resume_with)> state_resume_with;
 Function<decltype(gradus_api::state_prepare)> state_prepare;
 Function<decltype(gradus_api::state_restart)> state_restart;
 Function<decltype(gradus_api::state_run_into)> state_run_into;
+Function<decltype(gradus_api::bound_create)> bound_create;
+Function<decltype(gradus_api::bound_run)> bound_run;
+Function<decltype(gradus_api::bound_destroy)> bound_destroy;
 Function<decltype(gradus_api::state_whole_stages)> state_whole_stages;
 Function<decltype(gradus_api::cancel_create)> cancel_create;
 Function<decltype(gradus_api::cancel_set)> cancel_set;

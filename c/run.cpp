@@ -45,42 +45,74 @@ std::chrono::steady_clock::duration seconds(double n) {
 
 }  // namespace
 
+namespace {
+
+// A run's tensors. Results that are null get handles, for which there is room before anything runs.
+struct Tensors {
+  std::vector<Tensor> in, out;
+  std::vector<std::unique_ptr<gradus_tensor>> fresh;
+
+  Tensors(const State& s, const gradus_tensor* const* inputs, size_t input_count,
+          gradus_tensor** results, size_t result_count) {
+    if (input_count) given(inputs, "the list of inputs");
+    if (!s.finished()) {
+      const size_t expected = s.code()->results(s.next_stage()).size();
+      if (result_count != expected)
+        throw Error("stage {} has {} results, there is room for {}", s.next_stage(), expected,
+                    result_count);
+      if (result_count) given(results, "the list of results");
+    }
+    for (size_t i = 0; i < input_count; ++i) in.push_back(inputs[i] ? inputs[i]->tensor : Tensor());
+    for (size_t i = 0; i < result_count; ++i) {
+      out.push_back(results[i] ? results[i]->tensor : Tensor());
+      if (!results[i]) fresh.push_back(std::make_unique<gradus_tensor>());
+    }
+  }
+  void give(std::span<const Tensor> made, gradus_tensor** results) {
+    size_t used = 0;
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (results[i] || !made[i].defined()) continue;
+      fresh[used]->tensor = made[i];
+      results[i] = fresh[used++].release();
+    }
+  }
+};
+
+}  // namespace
+
 void run_into(gradus_state* state, const gradus_tensor* const* inputs, size_t input_count,
               gradus_tensor** results, size_t result_count,
               const gradus_run_options* given_options) {
   State& s = given(state, "the state").state;
   const gradus_run_options o = known(given_options);
-  if (input_count) given(inputs, "the list of inputs");
-  if (!s.finished()) {
-    const size_t expected = s.code()->results(s.next_stage()).size();
-    if (result_count != expected)
-      throw Error("stage {} has {} results, there is room for {}", s.next_stage(), expected,
-                  result_count);
-    if (result_count) given(results, "the list of results");
-  }
+  Tensors tensors(s, inputs, input_count, results, result_count);
   RunOptions options{.copy_inputs = o.copy_inputs != 0,
                      .results_on_device = o.results_on_device != 0};
   if (o.timeout != 0) options.deadline = std::chrono::steady_clock::now() + seconds(o.timeout);
   if (o.cancel) options.cancel = &o.cancel->token;
   CObserver observer(o.observer ? *o.observer : gradus_observer{});
   if (o.observer) options.observer = &observer;
-
-  SmallVector<Tensor, 8> in, out;
-  for (size_t i = 0; i < input_count; ++i) in.push_back(inputs[i] ? inputs[i]->tensor : Tensor());
-  for (size_t i = 0; i < result_count; ++i)
-    out.push_back(results[i] ? results[i]->tensor : Tensor());
-  // Room for the handles is there before anything runs.
-  std::vector<std::unique_ptr<gradus_tensor>> fresh;
-  for (size_t i = 0; i < result_count; ++i)
-    if (!results[i]) fresh.push_back(std::make_unique<gradus_tensor>());
-  s.run_into(in, out, options);
-  size_t used = 0;
-  for (size_t i = 0; i < result_count; ++i) {
-    if (results[i] || !out[i].defined()) continue;
-    fresh[used]->tensor = std::move(out[i]);
-    results[i] = fresh[used++].release();
-  }
+  s.run_into(tensors.in, tensors.out, options);
+  tensors.give(tensors.out, results);
 }
+
+gradus_status bound_create(const gradus_state* state, const gradus_tensor* const* inputs,
+                           size_t input_count, gradus_tensor** results, size_t result_count,
+                           gradus_bound_run** bound) {
+  return guarded([&] {
+    const State& s = given(state, "the state").state;
+    auto& to = given(bound, "where the bound run goes");
+    Tensors tensors(s, inputs, input_count, results, result_count);
+    auto made = std::make_unique<gradus_bound_run>(
+        gradus_bound_run{BoundRun(s.clone(), tensors.in, tensors.out)});
+    tensors.give(made->run.results(), results);
+    to = made.release();
+  });
+}
+gradus_status bound_run(gradus_bound_run* bound) {
+  return guarded([&] { given(bound, "the bound run").run.run(); });
+}
+void bound_destroy(gradus_bound_run* bound) { delete bound; }
 
 gradus_status tensor_wrap(gradus_dtype dtype, size_t rank, const int64_t* shape, void* elements,
                           void (*release)(void* elements, void* user), void* user,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "gradus/read_watch.h"
+#include "interpreter/run/limits.h"
 #include "interpreter/run/steps.h"
 
 namespace gradus {
@@ -96,6 +98,57 @@ State State::resume(std::shared_ptr<const Code> code, const std::string& path,
   interpreter::resume(*state.impl_, path);
   return state;
 }
+
+struct BoundRun::Impl {
+  State state;
+  std::vector<Tensor> inputs, results;
+  bool by_kernels = false;  // the next run
+};
+
+BoundRun::BoundRun(State state, std::vector<Tensor> inputs, std::vector<Tensor> results)
+    : impl_(new Impl{std::move(state), std::move(inputs), std::move(results)}) {
+  const Code& code = *impl_->state.code();
+  if (code.stages() != 1)
+    throw Error("a bound run takes a program of one stage; '{}' has {}", code.graph().name,
+                code.stages());
+  if (impl_->state.next_stage() != 0)
+    throw Error("a bound run takes a state that has not run; restart it");
+  std::vector<Tensor>& bound = impl_->results;
+  if (bound.empty()) bound.resize(code.stage(0).returns.size());
+  const std::vector<Tensor> given = bound;
+  run();
+  // What a run makes may be a view, or shared with an input.
+  bool moved = false;
+  for (size_t i = 0; i < bound.size(); ++i)
+    if (Tensor& t = bound[i]; t.defined() && !given[i].defined()) {
+      t = Tensor::empty(t.dtype(), t.shape(), *impl_->state.impl_->place.context);
+      moved = true;
+    }
+  if (!moved) return;
+  impl_->by_kernels = false;
+  run();
+}
+BoundRun::BoundRun(BoundRun&&) noexcept = default;
+BoundRun& BoundRun::operator=(BoundRun&&) noexcept = default;
+BoundRun::~BoundRun() = default;
+
+void BoundRun::run() {
+  State::Impl& s = *impl_->state.impl_;
+  State::Occupy occupy(s.running);
+  // Who watches is told by a run with all its parts.
+  const bool watched = ReadWatch::current() || interpreter::current_run();
+  if (std::exchange(impl_->by_kernels, false) && !watched) {
+    run_kernels(s, impl_->results);
+    impl_->by_kernels = true;
+    return;
+  }
+  s.restart();
+  run_stage(s, impl_->inputs, impl_->results, {});
+  impl_->by_kernels = runs_by_kernels(s, impl_->results);
+}
+
+std::span<const Tensor> BoundRun::inputs() const { return impl_->inputs; }
+std::span<const Tensor> BoundRun::results() const { return impl_->results; }
 
 const std::shared_ptr<const Code>& State::code() const { return impl_->code; }
 size_t State::next_stage() const { return impl_->stage; }

@@ -200,6 +200,44 @@ nb::object run(State& state, const nb::args& in_order, const nb::kwargs& keyword
   return nb::module_::import_("gradus._results").attr("Results")(values, names);
 }
 
+namespace {
+
+// Arrays, by name as well. Most share the memory of the results.
+nb::object arrays_of(const Bound& bound) {
+  IntoPython scope;
+  const nb::object as_array = nb::module_::import_("numpy").attr("asarray");
+  nb::list values, names;
+  for (const Tensor& t : bound.run.results())
+    values.append(t.defined() ? as_array(Variable(t)) : nb::none());
+  for (const ir::Result& r : bound.code->results(0)) names.append(r.name);
+  return nb::module_::import_("gradus._results").attr("Results")(values, names);
+}
+
+}  // namespace
+
+Bound bind(State& state, const nb::args& in_order, const nb::kwargs& keywords) {
+  Keywords given(state, keywords);
+  std::vector<Tensor> results = buffers_from(state, given.take("into"));
+  std::vector<Tensor> inputs = inputs_from(state, in_order, given.left());
+  return run_placed(state, [&] {
+    return Bound{state.code(), BoundRun(state.clone(), std::move(inputs), std::move(results))};
+  });
+}
+
+void bind_bound(nb::module_& m) {
+  nb::class_<Bound>(m, "BoundRun",
+                    "A program of one stage, run again and again on the same memory "
+                    "(State.bind). For one thread at a time.")
+      .def(
+          "run", [](Bound& b) { unlocked([&] { b.run.run(); }); },
+          "Runs the stage on what the inputs' arrays hold now. After an Error the results have no "
+          "values until a run succeeds.")
+      .def_prop_ro("results", arrays_of, nb::sig("def results(self) -> Results"),
+                   "The results as arrays, in order and by name; None is a structural zero. Arrays "
+                   "are views that show the values of the latest run, but for dtypes that NumPy "
+                   "lacks.");
+}
+
 void bind_cancel(nb::module_& m) {
   nb::class_<CancelToken>(m, "CancelToken",
                           "Ends the runs that were given it, between instructions, for good.")

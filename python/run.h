@@ -11,6 +11,13 @@ namespace gradus::python {
 // of the stage is that input.
 nb::object run(State& state, const nb::args& in_order, const nb::kwargs& keywords);
 
+// State.bind, of a clone: with inputs as for `run`, and results as for its `into`.
+struct Bound {
+  std::shared_ptr<const Code> code;
+  BoundRun run;
+};
+Bound bind(State& state, const nb::args& in_order, const nb::kwargs& keywords);
+
 // `f` runs a stage, without the lock. What Python raised within an instruction says where in the
 // program that was.
 template <class F>
@@ -23,6 +30,7 @@ auto run_placed(const State& state, F&& f) {
   }
 }
 
+void bind_bound(nb::module_& m);   // BoundRun
 void bind_cancel(nb::module_& m);  // CancelToken
 
 }  // namespace gradus::python

@@ -24,6 +24,7 @@ FusionMode mode_from(std::string_view name) {
 
 void bind_state(nb::module_& m) {
   bind_cancel(m);
+  bind_bound(m);
   nb::class_<StageMemory>(m, "StageMemory", "What a run of a stage takes, in bytes.")
       .def_ro("buffer", &StageMemory::buffer,
               "Values that stay inside; the largest stage's counts.")
@@ -64,6 +65,14 @@ void bind_state(nb::module_& m) {
            "results stay where the state runs. `into` has arrays that results are written to, in "
            "order or by name; one "
            "that later stages read must not be written before they ran.")
+      .def(
+          "bind", bind,
+          nb::sig("def bind(self, *inputs: ArrayLike | None, into: collections.abc.Sequence["
+                  "NDArray[typing.Any, typing.Any] | None] | dict[str, NDArray[typing.Any, "
+                  "typing.Any]] | None = None, **named: ArrayLike | None) -> BoundRun"),
+          "Binds a clone of a state at stage 0 of a program with one stage to memory: each "
+          "BoundRun.run reads these arrays, which are not copied, and writes the arrays of `into`, "
+          "or arrays of its own. Prepare the state first. Runs the stage once.")
       .def("run_exchanged", run_exchanged, "tensors"_a, "type"_a,
            nb::sig("def run_exchanged(self, tensors: collections.abc.Sequence[typing.Any], type: "
                    "typing.Any) -> list[typing.Any]"),

@@ -1,12 +1,12 @@
-// Programs on prepared states, for bench/python/peers.py, told by lines what to do:
+// Programs on prepared states, bound to memory, for bench/python/peers.py, told by lines what to
+// do:
 //
 //   load FILE FOLDER WORKERS   the program of a file, of one stage; its inputs are the bytes of
 //                              FOLDER/input_0, input_1, ...
 //   run TIMES                  gives the seconds of a run
 //   results FOLDER             writes result_0, result_1, ...
 //
-// An answer is a line: a number, or "error" and a message. Results are written into the memory of
-// the run before.
+// An answer is a line: a number, or "error" and a message. Runs are bound to memory.
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -49,9 +49,9 @@ class Prepared {
     ContextOptions options;
     options.workers = workers;
     auto context = std::make_shared<Context>(options);
-    state_.emplace(code, context, StateOptions{.fusion = FusionMode::first});
-    state_->prepare({});
-    results_.resize(code->stage(0).returns.size());
+    State state(code, context, StateOptions{.fusion = FusionMode::first});
+    state.prepare({});
+    std::vector<Tensor> inputs;
     for (size_t i = 0; i < code->inputs(0); ++i) {
       const ir::Type type = code->input_type(0, i);
       Sizes shape;
@@ -60,28 +60,25 @@ class Prepared {
       std::ifstream from(fmt::format("{}/input_{}", folder, i), std::ios::binary);
       if (!from.read(reinterpret_cast<char*>(t.mutable_data()), bytes_of(t)))
         throw Error("input {} has too few bytes", i);
-      inputs_.push_back(t);
+      inputs.push_back(t);
     }
+    bound_.emplace(std::move(state), std::move(inputs));
   }
   double run(int times) {
     const double start = now();
-    for (int i = 0; i < times; ++i) {
-      state_->restart();
-      state_->run_into(inputs_, results_);
-    }
+    for (int i = 0; i < times; ++i) bound_->run();
     return (now() - start) / times;
   }
   void write(const std::string& folder) {
-    for (size_t i = 0; i < results_.size(); ++i) {
-      const Tensor dense = results_[i].contiguous();
+    for (size_t i = 0; i < bound_->results().size(); ++i) {
+      const Tensor& t = bound_->results()[i];
       std::ofstream(fmt::format("{}/result_{}", folder, i), std::ios::binary)
-          .write(reinterpret_cast<const char*>(dense.data()), bytes_of(dense));
+          .write(reinterpret_cast<const char*>(t.data()), bytes_of(t));
     }
   }
 
  private:
-  std::optional<State> state_;
-  std::vector<Tensor> inputs_, results_;
+  std::optional<BoundRun> bound_;
 };
 
 double answer(std::optional<Prepared>& row, const std::string& line) {

@@ -56,6 +56,7 @@ typedef struct gradus_code gradus_code;
 typedef struct gradus_state gradus_state;
 typedef struct gradus_tensor gradus_tensor;
 typedef struct gradus_cancel gradus_cancel;
+typedef struct gradus_bound_run gradus_bound_run;
 struct DLManagedTensorVersioned;
 
 /* Set the struct to zeros first. The hooks are called on any thread. They must outlive all objects
@@ -314,6 +315,17 @@ typedef struct gradus_api {
      none. Programs that are derived from the program have the same values. */
   gradus_status (*program_weight)(const gradus_program* program, const char* input,
                                   gradus_tensor** tensor);
+
+  /* Binds a clone of a state at stage 0 of a program with one stage to memory, and runs it: each
+     run reads the inputs and writes the results where they lie. Prepare the state first. `results`
+     is as for state_run_into. The bound run shares all tensors. The caller writes to the memory of
+     inputs, such as that of tensor_wrap, between runs. A bound run serves one thread at a time. */
+  gradus_status (*bound_create)(const gradus_state* state, const gradus_tensor* const* inputs,
+                                size_t input_count, gradus_tensor** results, size_t result_count,
+                                gradus_bound_run** bound);
+  /* Runs the stage again. After a failure, the results have no values until a run succeeds. */
+  gradus_status (*bound_run)(gradus_bound_run* bound);
+  void (*bound_destroy)(gradus_bound_run* bound); /* may be null */
 } gradus_api;
 
 /* Returns null if this library has no table of the version. The table is never freed. */

@@ -248,9 +248,40 @@ class State {
   std::vector<StagePeak> peaks() const;
 
  private:
+  friend class BoundRun;
   struct GRADUS_INTERNAL Impl;
   class GRADUS_INTERNAL Occupy;
   explicit State(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Runs a program of one stage again and again on the same memory: each run reads the inputs and
+// writes the results where they lie. The caller writes new values into the inputs between runs. A
+// run has the bits of State::run_into, and takes little more than its kernels on the host. It
+// serves one thread at a time, and may be moved.
+class BoundRun {
+ public:
+  // Takes a state at stage 0, and runs it once, or twice where it makes a result's tensor. `inputs`
+  // and `results` are as for State::run_into. Entries of `results` that are undefined, or all, if
+  // it is empty, become new contiguous tensors; structural zeros stay undefined. Prepare the state
+  // first: otherwise, a run allocates a buffer above 1 MiB each time.
+  //
+  // Throws Error if the program has several stages, if the state is not at stage 0, and what
+  // State::run_into throws.
+  BoundRun(State state, std::vector<Tensor> inputs, std::vector<Tensor> results = {});
+  BoundRun(BoundRun&&) noexcept;
+  BoundRun& operator=(BoundRun&&) noexcept;
+  ~BoundRun();
+
+  // Runs the stage again. Throws what State::run_into throws. The results then have no values until
+  // the next run that does not throw.
+  void run();
+  // The bound tensors. Shared with this object, and valid as long as it is.
+  std::span<const Tensor> inputs() const;
+  std::span<const Tensor> results() const;
+
+ private:
+  struct GRADUS_INTERNAL Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -238,4 +238,43 @@ void run_segment(StageRun& run, const std::shared_ptr<const SegmentPlan>& plan) 
   for (uint32_t i : s.code->settled_after(plan->segment)) s.left.let_block_go(i, s.blocks[i]);
 }
 
+bool runs_by_kernels(const StateData& s, std::span<const Tensor> results) {
+  if (s.code->segments() != 1 || s.code->rank_program() || !s.place.on_host()) return false;
+  const SegmentPlan* plan = s.plans[0].get();
+  if (!plan || plan->may_be_whole || plan->awaits_bodies || plan->block_bytes) return false;
+  const SegmentFrame& frame = s.frames[0];
+  if (frame.plan.get() != plan || !s.buffer || frame.buffer != s.buffer->data()) return false;
+  // Each result is made where its buffer lies, and nothing else is.
+  std::vector<bool> made(results.size());
+  for (const Event& e : plan->events) {
+    if (e.kind == Event::Kind::release) continue;
+    if (e.kind != Event::Kind::allocate || e.result >= results.size()) return false;
+    const Tensor& buffer = results[e.result];
+    if (!buffer.defined() || buffer.layout() != e.layout) return false;
+    made[e.result] = true;
+  }
+  for (size_t i = 0; i < results.size(); ++i)
+    if (!made[i] && !plan->absent_returns[i]) return false;
+  return true;
+}
+
+void run_kernels(StateData& s, std::span<Tensor> results) {
+  const std::shared_ptr<const SegmentPlan> plan = s.plans[0];
+  for (Tensor& t : results)
+    if (t.defined()) t.mutable_data();  // who else reads it there notices
+  s.stage = 0;
+  const RunOptions options;
+  StageRun run{s, results, options};
+  run_or_poison(run, plan, [&] {
+    SegmentFrame& frame = s.frames[0];
+    std::optional<CurrentRun> current;
+    if (plan->runs_states) current.emplace(run);
+    if (plan->whole)
+      call_whole(run, *plan, frame);
+    else
+      for_each_step(run, *plan, frame, Unwatched<StepPart::kernel>());
+  });
+  s.stage = 1;
+}
+
 }  // namespace gradus::interpreter

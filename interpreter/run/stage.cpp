@@ -197,8 +197,15 @@ void run_stage(StateData& s, std::span<const Tensor> inputs, std::span<Tensor> r
   check_outer(s, *plan);
   check_buffers(s, *plan, inputs, results);
   StageRun run{s, results, options};
+  run_or_poison(run, plan, [&] { run_planned(run, inputs, plan); });
+}
+
+void run_or_poison(StageRun& run, const std::shared_ptr<const SegmentPlan>& plan,
+                   FunctionRef<void()> f) {
+  StateData& s = run.s;
+  const StageCode& stage = s.code->stage(s.stage);
   try {
-    run_planned(run, inputs, plan);
+    f();
   } catch (const Error& e) {
     poison(s, StageRun::no_instruction, e.what());
     if (run.at == StageRun::no_instruction || e.where().known()) throw;

@@ -26,9 +26,18 @@ void StateData::join_stream() {
   place.record_use(buffer);
 }
 
+// Of a large program few registers hold anything: what segments begin with, and what the events of
+// their plans leave.
 void StateData::restart() {
-  for (uint32_t r = 0; r < registers.size(); ++r)
-    if (registers[r].defined()) left.let_go(Register(r), registers[r]);
+  auto let_go = [&](Register r) {
+    if (r != no_register && registers[index_of(r)].defined())
+      left.let_go(r, registers[index_of(r)]);
+  };
+  for (size_t n = 0; n < plans.size(); ++n) {
+    for (Register r : inputs_of(*code, n)) let_go(r);
+    if (plans[n])
+      for (const Event& e : plans[n]->events) let_go(e.reg);
+  }
   for (auto& h : handles) h = nullptr;
   for (size_t s = 0; s < blocks.size(); ++s) left.let_block_go(s, blocks[s]);
   stage = 0;

@@ -19,6 +19,11 @@ struct StageRun {
 void run_stage(StateData& s, std::span<const Tensor> inputs, std::span<Tensor> results,
                const RunOptions& options);
 
+// Does f, which runs instructions. What it throws poisons the state, and then says where. `plan` is
+// that of the segment that runs then.
+void run_or_poison(StageRun& run, const std::shared_ptr<const SegmentPlan>& plan,
+                   FunctionRef<void()> f);
+
 // What run_stage does but for its checks, and for what follows from an error.
 void run_round(StageRun& run, std::span<const Tensor> inputs);
 
@@ -35,6 +40,13 @@ void run_segment(StageRun& run, const std::shared_ptr<const SegmentPlan>& plan);
 // The plan's pointers, with a buffer of at least so many bytes.
 SegmentFrame& frame_of(StateData& s, const std::shared_ptr<const SegmentPlan>& plan,
                        size_t buffer_bytes);
+
+// Whether the run of the only stage could be repeated by its kernels alone, if its inputs and these
+// results lie where they did: on the host, with one segment, and by a plan that none replaces.
+bool runs_by_kernels(const StateData& s, std::span<const Tensor> results);
+// Given   runs_by_kernels
+// Result  the results once more
+void run_kernels(StateData& s, std::span<Tensor> results);
 
 // Given   an opaque instruction at the beginning of a segment
 // Result  what it gives is in registers; the plan of the rest of the segment

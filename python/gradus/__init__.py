@@ -14,6 +14,7 @@ from __future__ import annotations
 from . import errors
 from .errors import Error, InternalError, ResourceError, Unsupported
 from ._gradus import (
+    BoundRun,
     CancelToken,
     Code,
     Context,
@@ -79,6 +80,7 @@ def gradcheck(program: Program, order: int = 1, **options: object) -> GradcheckR
 
 
 __all__ = [
+    "BoundRun",
     "CancelToken",
     "Code",
     "Context",

@@ -203,6 +203,49 @@ static void test_buffers(const gradus_code* code, gradus_context* context) {
   EXPECT(none == NULL && released == 1);
 }
 
+/* A bound run reads and writes the caller's memory. */
+static void test_bound_runs(void) {
+  gradus_context* context = NULL;
+  gradus_program* program = NULL;
+  gradus_code* code = NULL;
+  gradus_state* state = NULL;
+  gradus_bound_run* bound = NULL;
+  const char* text =
+      "graph g { stage 0 (%x: f64[2]) { %a = square(%x) %y = sum(%a) return %a, %y } }";
+  EXPECT(api->context_create(NULL, &context) == GRADUS_OK);
+  EXPECT(api->program_parse(text, "g.ir", &program) == GRADUS_OK);
+  EXPECT(api->code_compile(program, &code) == GRADUS_OK);
+  EXPECT(api->state_create(code, context, &state) == GRADUS_OK);
+  EXPECT(api->state_prepare(state, NULL, 0, NULL, 0) == GRADUS_OK);
+  double x[2] = {1, 2}, a[2] = {0, 0};
+  const int64_t shape[1] = {2};
+  gradus_tensor *in = NULL, *results[2] = {NULL, NULL};
+  EXPECT(api->tensor_wrap(GRADUS_F64, 1, shape, x, NULL, NULL, &in) == GRADUS_OK);
+  EXPECT(api->tensor_wrap(GRADUS_F64, 1, shape, a, NULL, NULL, &results[0]) == GRADUS_OK);
+  EXPECT(api->bound_create(state, (const gradus_tensor* const*)&in, 1, results, 2, &bound) ==
+         GRADUS_OK);
+  EXPECT(a[0] == 1 && a[1] == 4 && results[1] && first(results[1]) == 5);
+  for (int round = 0; round < 3; ++round) {
+    x[1] = 3 + round;
+    EXPECT(api->bound_run(bound) == GRADUS_OK);
+    EXPECT(a[1] == x[1] * x[1] && first(results[1]) == 1 + a[1]);
+  }
+  gradus_bound_run* none = NULL;
+  EXPECT(api->bound_create(state, (const gradus_tensor* const*)&in, 1, results, 1, &none) ==
+         GRADUS_ERROR);
+  SAYS("has 2 results, there is room for 1");
+  EXPECT(api->bound_create(state, NULL, 1, results, 2, &none) == GRADUS_ERROR && none == NULL);
+  EXPECT(api->bound_run(NULL) == GRADUS_ERROR);
+  api->bound_destroy(NULL);
+  api->bound_destroy(bound);
+  api->tensor_destroy(in);
+  for (int i = 0; i < 2; ++i) api->tensor_destroy(results[i]);
+  api->state_destroy(state);
+  api->code_destroy(code);
+  api->program_destroy(program);
+  api->context_destroy(context);
+}
+
 struct seen {
   size_t before, after, grouped, stop_at;
 };
@@ -396,6 +439,7 @@ int main(void) {
   test_budget(derived, context);
   test_buffers(code, context);
   test_runs(code, context);
+  test_bound_runs();
   test_kernels();
   test_files();
   api->code_destroy(code);

@@ -1,6 +1,9 @@
 // The same programs in disguise: whatever may not change a bit of the results.
 #include <algorithm>
+#include <bit>
+#include <chrono>
 #include <cmath>
+#include <set>
 
 #include "fusion/kernels.h"
 #include "gradus/gradcheck.h"
@@ -319,6 +322,99 @@ void restarted(const ir::Fixture& fixture) {
   }
 }
 
+// Every byte another.
+void spoil(const Tensor& t) {
+  Tensor result = t;
+  std::byte* data = result.mutable_data();
+  for (int64_t i = 0; i < t.numel() * static_cast<int64_t>(size_of(t.dtype())); ++i)
+    data[i] = ~data[i];
+}
+
+// The sign and the payload of a NaN are no engine's promise.
+bool are_same_but_for_nan(const Tensor& a, const Tensor& b) {
+  const auto x = a.to_doubles(), y = b.to_doubles();
+  bool any = false;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i]) != std::isnan(y[i])) return false;
+    if (!std::isnan(x[i]) && std::bit_cast<uint64_t>(x[i]) != std::bit_cast<uint64_t>(y[i]))
+      return false;
+    any = any || std::isnan(x[i]);
+  }
+  return any;
+}
+
+void expect_bound(const std::shared_ptr<const Code>& code, FusionMode mode,
+                  std::vector<Tensor> inputs) {
+  const auto context = mode == FusionMode::off ? Context::default_context() : fusing_context(1);
+  State plain(code, context, {.fusion = FusionMode::off});
+  BoundRun run(State(code, context, {.fusion = mode}), inputs);
+  for (const char* when : {"at once", "again", "with other elements"}) {
+    const bool others = when == std::string_view("with other elements");
+    if (others)
+      for (Tensor& t : inputs)
+        if (t.defined() && t.dtype() == DType::f64 && t.numel() > 0)
+          *t.mutable_data_as<double>() *= 0.5;
+    std::vector<Tensor> expected;
+    plain.restart();
+    try {
+      RunOptions options;  // a loop may not end then
+      if (others) options.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+      expected = plain.run(inputs, options);
+    } catch (const Error& e) {
+      if (e.message().find("deadline") != std::string::npos) return;
+      EXPECT_TRUE(others) << e.what();
+      EXPECT_THROW(run.run(), Error);
+      continue;
+    }
+    bool fits = true;  // elements may decide sizes
+    for (size_t i = 0; i < expected.size(); ++i)
+      if (const Tensor& t = run.results()[i]; t.defined()) {
+        fits = fits && std::ranges::equal(t.shape(), expected[i].shape());
+        spoil(t);
+      }
+    if (!fits) {
+      EXPECT_THROW(run.run(), Error);
+      continue;
+    }
+    run.run();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const Tensor &a = expected[i], &b = run.results()[i];
+      ASSERT_EQ(a.defined(), b.defined()) << when << ", result " << i;
+      if (a.defined()) {
+        ASSERT_TRUE(bitwise_equal(a, b) || are_same_but_for_nan(a, b))
+            << when << ", result " << code->results(0)[i].name;
+      }
+    }
+  }
+}
+
+// All stages as one, bound to memory: each run writes all results, from what the inputs hold then.
+void bound(const ir::Fixture& fixture) {
+  for (const Subject& s : subjects(fixture)) {
+    std::vector<std::string> absent;
+    std::vector<Tensor> given;
+    std::set<std::string_view> names;
+    size_t results = 0;
+    for (size_t k = 0; k < s.inputs.size(); ++k) {
+      for (size_t i = 0; i < s.inputs[k].size(); ++i)
+        if (s.inputs[k][i].defined())
+          given.push_back(s.inputs[k][i]);
+        else
+          absent.push_back(s.graph[s.graph.stages[k].inputs[i]].name);
+      results += s.graph.stages[k].results.size();
+      for (const ir::Result& r : s.graph.stages[k].results) names.insert(r.name);
+    }
+    if (names.size() != results) continue;  // one stage cannot have a name twice
+    const auto code = Code::compile(ir::join_stages(s.graph, 0, absent));
+    for (FusionMode mode : {FusionMode::off, FusionMode::first}) {
+      if (mode == FusionMode::first && !has_kernels()) continue;
+      std::vector<Tensor> inputs;
+      for (const Tensor& t : given) inputs.push_back(t.copy());
+      expect_bound(code, mode, inputs);
+    }
+  }
+}
+
 }  // namespace
 
 const std::vector<Disguise> disguises = {
@@ -334,6 +430,7 @@ const std::vector<Disguise> disguises = {
     {"any_workers", any_workers},
     {"within_budgets", within_budgets, 4},
     {"restarted", restarted},
+    {"bound", bound, 4},
     {"failing_anywhere", failing_anywhere},
     {"failing_in_groups", failing_in_groups},
     {"cancelled_anywhere", cancelled_anywhere},

@@ -398,3 +398,29 @@ def test_values_are_for_models(tmp_path):
         gradus.load(path, values={"x": 1.0})
     with pytest.raises(gradus.Error, match="for models"):
         gradus.load(path, lengths={"x": 1})
+
+
+def test_bound_runs(rng):
+    program = gradus.parse(LAYERS, "layers.ir")
+    state = gradus.State(program.compile(), fusion="first")
+    state.prepare({"N": 5})
+    x, w = rng.normal(size=(2, 5))
+    d = np.zeros(5)
+    bound = state.bind(x, w=w, into={"d": d})
+    y = bound.results.y
+    for _ in range(4):
+        x[:] = rng.normal(size=5)
+        w[2] += 1
+        bound.run()
+        expected = gradus.State(program.compile()).run(x, w)
+        np.testing.assert_array_equal(d, np.asarray(expected.d))
+        np.testing.assert_array_equal(y, np.asarray(expected.y))
+        assert np.shares_memory(bound.results["d"], d)
+    # The state is as it was.
+    assert_same([np.asarray(t) for t in state.run(x, w)], [np.asarray(t) for t in expected])
+    with pytest.raises(gradus.Error, match="has not run|all stages"):
+        state.bind(x, w)
+    with pytest.raises(gradus.Error, match="one stage"):
+        gradus.State(program.differentiate(1).compile()).bind(x, w)
+    with pytest.raises(gradus.Error, match="no input 'z'"):
+        gradus.State(program.compile()).bind(x, z=w)
