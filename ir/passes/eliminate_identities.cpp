@@ -31,8 +31,7 @@ std::vector<bool> told_from_zeros(const Graph& graph) {
 ValueId given_again(const Graph& graph, const Node& node, FunctionRef<bool(ValueId)> is_ones) {
   if (node.operands.empty()) return no_value;
   const Type& y = graph[node.results[0]].type;
-  if (const ValueId x = ops::multiplied_by_ones(node, is_ones);
-      x != no_value && graph[x].type == y)
+  if (const ValueId x = ops::multiplied_by_ones(node, is_ones); x != no_value && graph[x].type == y)
     return x;
   const ValueId x = value_in(node.operands[0]);
   return x != no_value && ops::changes_nothing(node, graph[x].type, y) ? x : no_value;
