@@ -85,6 +85,16 @@ void Placer::find_leaving() {
     if (!l.returned) l.result = i;
     l.returned = true;
   }
+  // What is returned as a view of all of it is made where the view's buffer is.
+  for (uint32_t i = 0; i < d.returns().size(); ++i) {
+    const Register r = d.returns()[i];
+    if (r == no_register || d.find(r).kind == Local::Kind::absent) continue;
+    const Local& l = d.local(r);
+    Local& root = d.local(l.root);
+    if (l.root != r && root.result == Local::never && l.result == i && l.offset == 0 &&
+        l.layout == root.layout)
+      root.result = i;
+  }
   choose_carried();
   sort_deaths();
 }

@@ -244,14 +244,17 @@ bool runs_by_kernels(const StateData& s, std::span<const Tensor> results) {
   if (!plan || plan->may_be_whole || plan->awaits_bodies || plan->block_bytes) return false;
   const SegmentFrame& frame = s.frames[0];
   if (frame.plan.get() != plan || !s.buffer || frame.buffer != s.buffer->data()) return false;
-  // Each result is made where its buffer lies, and nothing else is.
+  // Each result is made where its buffer lies, itself or as what it is a view of; nothing else is.
   std::vector<bool> made(results.size());
+  std::vector<Register> in_buffers;
   for (const Event& e : plan->events) {
     if (e.kind == Event::Kind::release) continue;
+    if (e.kind == Event::Kind::view && std::ranges::count(in_buffers, e.base)) continue;
     if (e.kind != Event::Kind::allocate || e.result >= results.size()) return false;
     const Tensor& buffer = results[e.result];
     if (!buffer.defined() || buffer.layout() != e.layout) return false;
     made[e.result] = true;
+    in_buffers.push_back(e.reg);
   }
   for (size_t i = 0; i < results.size(); ++i)
     if (!made[i] && !plan->absent_returns[i]) return false;

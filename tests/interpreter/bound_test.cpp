@@ -107,6 +107,32 @@ graph picks {
   }
 }
 
+// A result that is a view of all of a value is made in its buffer; one of a part is copied there.
+TEST(BoundRun, WritesViewsOfWholeValues) {
+  auto code = compile(R"(
+graph g {
+  stage 0 (%x: f64[4]) {
+    %e = exp(%x)
+    %c = contiguous(%e)
+    %s = slice(%e) {dim = 0, start = 1, end = 3}
+    %t = tanh(%x)
+    %d = contiguous(%t)
+    return %c, %s, %t, %d
+  }
+}
+)");
+  Tensor x = two_inputs()[0];
+  BoundRun run = BoundRun(State(code), {x});
+  for (int round = 0; round < 3; ++round) {
+    x.mutable_data_as<double>()[1] = round;
+    run.run();
+    State plain(code);
+    const auto expected = test::run(plain, {x});
+    for (size_t i = 0; i < 4; ++i)
+      EXPECT_TRUE(bitwise_equal(run.results()[i], expected[i])) << round << " " << i;
+  }
+}
+
 // Results that are no memory of their own: a view, an input, a value of the program, one twice.
 TEST(BoundRun, WritesResultsThatLieElsewhere) {
   auto code = compile(R"(
