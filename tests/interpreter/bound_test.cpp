@@ -20,7 +20,7 @@ graph waves {
 )";
 
 BoundRun prepared(const std::shared_ptr<const Code>& code, std::vector<Tensor> inputs,
-              std::vector<Tensor> results = {}) {
+                  std::vector<Tensor> results = {}) {
   State state(code, Context::default_context(), {.fusion = FusionMode::first});
   state.prepare({{"N", 4}});
   return BoundRun(std::move(state), std::move(inputs), std::move(results));
