@@ -215,10 +215,30 @@ nb::object arrays_of(const Bound& bound) {
 
 }  // namespace
 
+namespace {
+
+// An array that had to be copied would never be read again.
+void check_shared(nb::handle object, std::span<const Tensor> inputs) {
+  if (!nb::hasattr(object, "__array_interface__")) return;
+  const nb::object data = object.attr("__array_interface__")["data"];
+  const nb::object first = data[0];
+  const auto address = nb::cast<uintptr_t>(first);
+  for (const Tensor& t : inputs)
+    if (t.defined() && (t.numel() == 0 || reinterpret_cast<uintptr_t>(t.data()) == address)) return;
+  throw Error(
+      "an array of dtype {} cannot be bound, because Gradus copies it; give one in the machine's "
+      "byte order",
+      printable(nb::str(nb::object(object.attr("dtype"))).c_str()));
+}
+
+}  // namespace
+
 Bound bind(State& state, const nb::args& in_order, const nb::kwargs& keywords) {
   Keywords given(state, keywords);
   std::vector<Tensor> results = buffers_from(state, given.take("into"));
   std::vector<Tensor> inputs = inputs_from(state, in_order, given.left());
+  for (nb::handle item : in_order) check_shared(item, inputs);
+  for (auto [name, item] : given.left()) check_shared(item, inputs);
   return run_placed(state, [&] {
     return Bound{state.code(), BoundRun(state.clone(), std::move(inputs), std::move(results))};
   });

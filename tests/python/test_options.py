@@ -424,3 +424,5 @@ def test_bound_runs(rng):
         gradus.State(program.differentiate(1).compile()).bind(x, w)
     with pytest.raises(gradus.Error, match="no input 'z'"):
         gradus.State(program.compile()).bind(x, z=w)
+    with pytest.raises(gradus.Error, match="byte order"):
+        gradus.State(program.compile()).bind(x.astype(">f8"), w)
