@@ -347,20 +347,21 @@ class MpiRank final : public Communicator, public ranks::Listening {
   }
 
   // The library moves data only while it is asked: first without a pause, then as others leave
-  // the core to this thread.
+  // the core to this thread. Each question may itself leave the core to others for long.
   void complete(Pending& p) {
-    constexpr int eager_rounds = 2000;
-    steady_clock::time_point began, looked;
+    constexpr auto eager = std::chrono::microseconds(200);
+    if (advance(p)) return;
     struct Until {
       const Pending*& waits_in;
       ~Until() { waits_in = nullptr; }
     } until{waits_in_};
     waits_in_ = &p;
-    for (int round = 0; !advance(p); ++round) {
-      if (round < eager_rounds) continue;
-      sched_yield();
+    const auto began = steady_clock::now();
+    auto looked = began;
+    while (!advance(p)) {
       const auto now = steady_clock::now();
-      if (round == eager_rounds) began = looked = now;
+      if (now - began < eager) continue;
+      sched_yield();
       if (now - looked < std::chrono::milliseconds(1)) continue;
       looked = now;
       // Another rank may wait for a call first that this one waits for later.

@@ -56,8 +56,16 @@ for launcher in "${launchers[@]}"; do
   done
   # Who gives up or is late is named by all others, whose calls end. A launcher may say more, and end
   # with a status of its own, where processes end without MPI_Finalize.
+  # Time limits hold on cores that others use, too.
   for mode in abandon late; do
+    busy=()
+    for ((core = 2 * $(nproc); core > 0; --core)); do
+      timeout 60 sh -c 'while :; do :; done' &
+      busy+=($!)
+    done
     on 3 "$test" $mode >$mode.log 2>&1 || true
+    kill "${busy[@]}"
+    wait "${busy[@]}" 2>/dev/null || true
     ! grep FAILED $mode.log >&2 || fail "$launcher: $mode"
     grep -q 'was told' $mode.log || { cat $mode.log >&2; fail "$launcher: $mode: nobody was told"; }
   done
