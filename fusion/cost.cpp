@@ -12,8 +12,9 @@ namespace gradus::fusion {
 namespace {
 
 // In nanoseconds, of kernels in registers of some width beside the loops that they replace:
-// least squares over the times of bench_corpus' programs, all their groups fused and none; cell_row
-// and row_anew of 256 bits from single programs on Zen 3 (docs/decisions.md).
+// least squares over the times of bench_corpus' programs, all their groups fused and none. Those of
+// 256 bits are of times relative to each program's, on Zen 3, and moved to where the choices lose
+// least (docs/decisions.md).
 struct Costs {
   // Saved.
   double call;               // of an instruction of its own
@@ -24,7 +25,9 @@ struct Costs {
   double reduced_row;        // a row that is reduced by a loop of its own
   double broadcast_row;      // a row with one element for all others
   double row_anew;           // a row of an operand that does not follow the last one
-  double broadcast_element;  // an element beside that
+  double strided_row;        // the same where its elements do not follow each other
+  double broadcast_element;  // an element of a broadcast row beside that
+  double part;               // one that is joined, beside the call
   // Lost.
   double row;            // a row of its own
   double cell_row;       // beside that, one more where parts cut rows
@@ -44,7 +47,9 @@ constexpr Costs costs_512 = {.call = 5.3,
                              .reduced_row = 4.7,
                              .broadcast_row = 4.3,
                              .row_anew = 2,
+                             .strided_row = 0,
                              .broadcast_element = 0.05,
+                             .part = 0,
                              .row = 0.7,
                              .cell_row = 0,
                              .rest = 0,
@@ -54,24 +59,26 @@ constexpr Costs costs_512 = {.call = 5.3,
                              .short_reduced = 3,
                              .level = 0.5,
                              .level_wide = 1.3};
-constexpr Costs costs_256 = {.call = 5.7,
-                             .reduction = 40,
-                             .byte = 0.015,
-                             .element = 0.08,
-                             .function = 0.07,
+constexpr Costs costs_256 = {.call = 12,
+                             .reduction = 70,
+                             .byte = 0.012,
+                             .element = 0.11,
+                             .function = 0.06,
                              .reduced_row = 10.7,
-                             .broadcast_row = 4.7,
-                             .row_anew = 2,
-                             .broadcast_element = 0.056,
+                             .broadcast_row = 5.5,
+                             .row_anew = 1.5,
+                             .strided_row = 1.2,
+                             .broadcast_element = 0.058,
+                             .part = 18,
                              .row = 0,
                              .cell_row = 3,
                              .rest = 0,
                              .rest_step = 0.2,
-                             .rest_function = 11.6,
+                             .rest_function = 9,
                              .short_row = 0,
-                             .short_reduced = 3.2,
-                             .level = 6.3,
-                             .level_wide = 8.2};
+                             .short_reduced = 4.2,
+                             .level = 5.5,
+                             .level_wide = 7.6};
 // The same in all.
 constexpr double slot = 0.6;                    // a load or a store
 constexpr double cell_slot = 3;                 // the same for one more part that is joined
@@ -171,7 +178,7 @@ Rows rows_of(const Nest& nest, const Frame& frame, int64_t lanes) {
 
 // Whether rows of a load lie in no order in which a loop runs on from one to the next.
 bool begins_rows_anew(const Load& load, const Frame& frame, size_t number) {
-  if (load.walks.back() != Walk::contiguous) return false;
+  if (load.walks.back() == Walk::broadcast) return false;
   int64_t next = 1;
   for (size_t d = frame.sizes.size(); d-- > 0; next *= frame.sizes[d])
     if (frame.sizes[d] > 1 && frame.strides[number][d] != next) return true;
@@ -190,8 +197,9 @@ void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int l
     if (l.walks.back() == Walk::broadcast && rows > 1)
       e.saved += rows * costs.broadcast_row + elements * costs.broadcast_element;
     if (l.operands == 1 && !l.index && begins_rows_anew(l, frame, v))
-      e.saved += rows * costs.row_anew;
+      e.saved += rows * (l.walks.back() == Walk::strided ? costs.strided_row : costs.row_anew);
     if (l.operands <= 1 && !l.index) continue;
+    if (l.operands > 1) e.saved += costs.part;
     // What an edge moves is not stored and read again; it is read at an index as before.
     const double bytes = elements * static_cast<double>(size_of(l.dtype));
     e.saved += (std::ranges::count(nest.stores, v) > 0 ? 1 : 2) * bytes * costs.byte;
