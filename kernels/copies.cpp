@@ -15,7 +15,8 @@ constexpr int64_t chunk_elements = 1 << 16;  // what one worker takes at a time
 constexpr int64_t block = 32;                // edge of a transposed block
 constexpr int64_t tile = 512;                // elements converted at a time
 
-// Calls f with an unsigned type of as many bytes as an element.
+// Calls f with an unsigned type of as many bytes as an element. What f's loops read beside elements
+// is to be f's own: as far as the compiler knows, a store of an element may change all else.
 template <class F>
 decltype(auto) visit_size(size_t size, F f) {
   switch (size) {
@@ -44,12 +45,13 @@ void copy_row(size_t size, const std::byte* source, int64_t source_stride, std::
     using T = decltype(zero);
     const T* s = reinterpret_cast<const T*>(source);
     T* t = reinterpret_cast<T*>(target);
-    if (target_stride == 1 && source_stride == 0)
-      std::fill(t, t + n, *s);
-    else if (target_stride == 1)
-      for (int64_t i = 0; i < n; ++i) t[i] = s[i * source_stride];
+    const int64_t from = source_stride, to = target_stride, count = n;
+    if (to == 1 && from == 0)
+      std::fill(t, t + count, *s);
+    else if (to == 1)
+      for (int64_t i = 0; i < count; ++i) t[i] = s[i * from];
     else
-      for (int64_t i = 0; i < n; ++i) t[i * target_stride] = s[i * source_stride];
+      for (int64_t i = 0; i < count; ++i) t[i * to] = s[i * from];
   });
 }
 
@@ -199,8 +201,9 @@ void Copies::run_blocks(const Copy& j, const std::byte* source, std::byte* targe
       T* t = reinterpret_cast<T*>(target) + walk.offset(1);
       for (int64_t c0 = 0; c0 < columns; c0 += block) {
         int64_t c1 = std::min(columns, c0 + block);
+        const int64_t across = from, down = to;
         for (int64_t r = r0; r < r1; ++r)
-          for (int64_t c = c0; c < c1; ++c) t[r * to + c] = s[r + c * from];
+          for (int64_t c = c0; c < c1; ++c) t[r * down + c] = s[r + c * across];
       }
     }
   });
@@ -222,13 +225,21 @@ void Copies::run_columns(std::span<const Job> jobs, std::byte* const* args, Kern
   const int64_t row_bytes = bytes(std::abs(target.strides[0]), target.dtype);
   const int64_t rows_at_a_time = std::clamp<int64_t>(near_bytes / row_bytes, 16, 256);
   const auto columns = static_cast<int64_t>(jobs.size());
+  auto run_some = [&](const Job& j, int64_t first, int64_t last) {
+    const Window &from = j.copy.source, &to = j.copy.target;
+    const std::byte* source =
+        begin_of(from, args, scope) + bytes(first * from.strides[0], from.dtype);
+    std::byte* const t = begin_of(to, args, scope) + bytes(first * to.strides[0], to.dtype);
+    if (from.dtype == to.dtype)
+      copy_row(size_of(to.dtype), source, from.strides[0], t, to.strides[0], last - first);
+    else
+      convert_row(from.dtype, source, from.strides[0], to.dtype, t, to.strides[0], last - first);
+  };
   scope.workers.parallel_parts(jobs[0].count, std::max(rows_at_a_time, chunk_elements / columns),
                                [&](int64_t first, int64_t last) {
                                  for (; first < last; first += rows_at_a_time)
                                    for (const Job& j : jobs)
-                                     run_rows(j.copy, begin_of(j.copy.source, args, scope),
-                                              begin_of(j.copy.target, args, scope), first,
-                                              std::min(last, first + rows_at_a_time));
+                                     run_some(j, first, std::min(last, first + rows_at_a_time));
                                });
 }
 
