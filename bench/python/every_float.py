@@ -5,9 +5,9 @@
 An error is in units in the last place of the exact result. The exact result is numpy's in double where
 numpy has the function, and otherwise that of Gradus in double: either is within some 1e-8 ulp of a float.
 Results of Gradus are those of its loops, which have the bits of its kernels. A zero of the wrong sign, a
-wrong infinity and a NaN that should not be, or is missing, count as an error of 1e30. Where a function has
-zeros that no float hits, errors above `bound` ulp do not count if they are at most `away` epsilon (2^-23).
-Nor do results below `smallest`, where a function gives 0 in their place.
+wrong infinity and a NaN that should not be, or is missing, count as an error of 1e30. An infinity in place
+of the largest floats, or the reverse, counts as 2^128. Where a function has zeros that no float hits, errors
+above `bound` ulp do not count if they are at most `away` epsilon (2^-23). Nor do results below `smallest`, where a function gives 0 in their place.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def functions() -> dict[str, Function]:
 def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     """The errors of floats, in units in the last place of the exact results, which are doubles."""
     rounded = want.astype(np.float32)
-    exponent = np.maximum((rounded.view(np.uint32) >> np.uint32(23)) & np.uint32(0xFF), np.uint32(1))
+    exponent = np.clip((rounded.view(np.uint32) >> np.uint32(23)) & np.uint32(0xFF), np.uint32(1), np.uint32(254))
     last = (np.uint64(1023 + 150) - exponent.astype(np.uint64)) << np.uint64(52)  # 1 / unit, as bits
     difference = got - want  # in double
     error = np.abs(difference) * last.view(np.float64)
@@ -84,7 +84,10 @@ def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     odd = np.flatnonzero(~np.isfinite(error) | np.isinf(rounded) | ((got == 0) & (rounded == 0)))
     g, r, w = got[odd], rounded[odd], want[odd]
     right = np.where(np.isnan(w), np.isnan(g), (g == r) & (np.signbit(g) == np.signbit(r)))
-    error[odd] = np.where(right, 0, 1e30)
+    over = np.where(np.isinf(g), np.copysign(2.0**128, g.astype(np.float64)), g)
+    apart = np.abs(over - w) * 2.0**-104
+    overflows = (np.isinf(g) != np.isinf(r)) & (np.signbit(g) == np.signbit(w)) & (apart < 2**23)
+    error[odd] = np.where(right, 0, np.where(overflows, apart, 1e30))
     return error
 
 

@@ -32,6 +32,13 @@ def test_what_is_wrong_counts(every_float):
     assert list(every_float.ulps(got, want)) == [1e30, 1e30, 1e30, 1e30, 1e30, 0, 0, 1e30]
 
 
+def test_infinity_is_next_to_the_largest_float(every_float):
+    largest = np.finfo(np.float32).max
+    got = np.array([largest, np.inf, -largest, -np.inf, largest, 2.0**100], np.float32)
+    want = np.array([2.0**128, 2.0**128 - 2.0**104, -(2.0**128), -(2.0**128) + 2.0**104, np.inf, 2.0**128])
+    assert list(every_float.ulps(got, want)) == [1, 1, 1, 1, 1e30, 1e30]
+
+
 def test_functions_are_within_what_is_published(every_float):
     published = {"exp": 0.97, "sin": 0.76, "erf": 1.48, "lgamma": 1.5, "digamma": 1.5, "fast_exp": 1.06}
     every = 104729
