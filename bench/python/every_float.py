@@ -7,7 +7,8 @@ numpy has the function, and otherwise that of Gradus in double: either is within
 Results of Gradus are those of its loops, which have the bits of its kernels. A zero of the wrong sign, a
 wrong infinity and a NaN that should not be, or is missing, count as an error of 1e30. An infinity in place
 of the largest floats, or the reverse, counts as 2^128. Where a function has zeros that no float hits, errors
-above `bound` ulp do not count if they are at most `away` epsilon (2^-23). Nor do results below `smallest`, where a function gives 0 in their place.
+above `bound` ulp do not count if they are at most `away` epsilon (2^-23). Nor do results below `smallest`,
+where a function gives 0 in their place.
 """
 
 from __future__ import annotations
