@@ -14,10 +14,11 @@ namespace {
 
 constexpr int64_t block_rows = 96;          // of `a`, packed at a time
 constexpr int64_t item_rows = 192;          // of the result, where it is accumulated beside it
-constexpr int64_t block_bytes = 512 << 10;  // of `b`, packed at a time
+constexpr int64_t block_bytes = 1 << 20;    // of `b`, packed at a time
 constexpr int64_t parallel_work = 1 << 20;  // products below this are not split over workers
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+int64_t parts_of(int64_t n, int64_t each) { return (n + each - 1) / each; }
 int64_t aligned(int64_t bytes) { return round_up(bytes, 64); }
 
 int64_t batch_count(const Gemm& g) {
@@ -43,13 +44,17 @@ struct Blocking {
     k = std::min(g.k, gemm_block);
     columns = std::min(round_up(g.n, K::columns),
                        block_bytes / (gemm_block * static_cast<int64_t>(sizeof(C))));
-    // A small b, or one that few rows read, is read where it lies.
-    bool small = g.k * g.n * static_cast<int64_t>(sizeof(C)) <= (128 << 10);
-    pack_b = converts || g.b_column != 1 || !(small || g.m <= 2 * K::rows);
-    // Few columns are one panel, unless packing is most of the work: wide ones have no fast loop.
     const int64_t widest = gemm_kernels<C>(cpu_level()).tile_columns;
+    // A b that few rows read is read where it lies, and a small one where tiles are wider than
+    // panels are, or as wide as it is.
+    const bool small = g.k * g.n * size() <= (128 << 10);
+    const bool stays = small && (widest > K::columns || g.n <= widest);
+    pack_b = converts || g.b_column != 1 || (!stays && g.m > (small ? 8 : 2) * K::rows);
+    // Few columns are one panel, unless packing is most of the work: wide ones have no fast loop.
     panel = g.n <= widest && g.k * g.n <= 4096 ? widest : K::columns;
-    pack_a = converts || (g.a_column != 1 && g.m * g.k > 4096);
+    // Rows that lie apart take a tile longer to read than to pack once for many columns.
+    const bool reread = g.a_column != 1 || (g.n >= 128 && g.m > K::rows);
+    pack_a = converts || (g.m * g.k > 4096 && reread);
     a_bytes = pack_a ? aligned(round_up(std::min(g.m, block_rows), K::rows) * k * size()) : 0;
     b_bytes = pack_b ? aligned(round_up(columns, panel) * k * size()) : 0;
     c_bytes = converts ? aligned(std::min(g.m, item_rows) * columns * size()) : 0;
@@ -57,18 +62,46 @@ struct Blocking {
   static constexpr int64_t size() { return static_cast<int64_t>(sizeof(C)); }
   int64_t bytes() const { return a_bytes + b_bytes + c_bytes; }
 
+  // Rows and columns of an item, of which there are `parts` or more: so that workers pack least
+  // of what others pack as well.
+  std::pair<int64_t, int64_t> cut(const Gemm& g, int64_t parts) const {
+    int64_t across = parts_of(g.n, columns), best = across;
+    const auto packed = [&](int64_t n) {
+      return (pack_a ? n * g.m : 0) + (pack_b ? parts_of(parts, n) * g.n : 0);
+    };
+    while (across < parts)
+      if (packed(across *= 2) < packed(best)) best = across;
+    const int64_t down = parts_of(parts, best);
+    return {down == 1 ? g.m : round_up(parts_of(g.m, down), K::rows),
+            std::min(columns, round_up(parts_of(g.n, best), panel))};
+  }
+
   int64_t k, columns;
   int64_t panel;  // columns of one that is packed
   bool pack_a, pack_b;
   int64_t a_bytes, b_bytes, c_bytes;
 };
 
-// Rows [first, first + rows) of a, k [k0, k0 + k): panels of K::rows rows, k by k.
+// `rows` rows of a, of the `left` that there are from there on: panels of K::rows rows, k by k.
 template <class T, class C>
-void pack_rows(const Gemm& g, const T* a, int64_t rows, int64_t k, C* target) {
-  constexpr int64_t step = GemmKernels<C>::rows;
+void pack_rows(const Gemm& g, const GemmKernels<C>& kernels, const T* a, int64_t rows, int64_t left,
+               int64_t k, C* target) {
+  using K = GemmKernels<C>;
+  constexpr int64_t step = K::rows;
   for (int64_t i = 0; i < rows; i += step, target += step * k) {
     int64_t n = std::min(step, rows - i);
+    if constexpr (std::is_same_v<T, C>) {
+      const C* from = a + i * g.a_row;
+      if (g.a_column == 1 && i + K::read_rows <= left) {
+        kernels.transpose_rows(from, g.a_row, k, target);
+        continue;
+      }
+      if (g.a_row == 1 && n == step) {
+        for (int64_t p = 0; p < k; ++p)
+          std::memcpy(target + p * step, from + p * g.a_column, step * sizeof(C));
+        continue;
+      }
+    }
     for (int64_t p = 0; p < k; ++p)
       for (int64_t r = 0; r < n; ++r)
         target[p * step + r] = convert<C>(a[(i + r) * g.a_row + p * g.a_column]);
@@ -156,7 +189,7 @@ void multiply(const Gemm& g, const Blocking<T, C>& blocking, const Item<T, C>& i
     for (int64_t i = 0; i < item.rows; i += block_rows) {
       const int64_t rows = std::min(block_rows, item.rows - i);
       const T* a = item.a + (item.row + i) * g.a_row + k0 * g.a_column;
-      if (blocking.pack_a) pack_rows(g, a, rows, t.k, a_panels);
+      if (blocking.pack_a) pack_rows(g, kernels, a, rows, g.m - item.row - i, t.k, a_panels);
       if constexpr (!Blocking<T, C>::converts) {
         if (!blocking.pack_b) {
           t.b = b;
@@ -187,19 +220,16 @@ void run(const Gemm& g, const T* a, const T* b, T* c, std::byte* scratch, Worker
   const Blocking<T, C> blocking(g);
   const int64_t batch = batch_count(g);
   const bool split = workers.workers() > 1 && worth_splitting(g, batch);
-  const int64_t columns = (g.n + blocking.columns - 1) / blocking.columns;
-  int64_t rows_each = g.m;
-  if (split) {  // enough items for every worker to take two
-    int64_t parts = (2 * workers.workers() + batch * columns - 1) / (batch * columns);
-    rows_each = round_up((g.m + parts - 1) / parts, GemmKernels<C>::rows);
-  }
+  auto [rows_each, columns_each] =
+      blocking.cut(g, split ? parts_of(2 * int64_t{workers.workers()}, batch) : 1);
   if (Blocking<T, C>::converts) rows_each = std::min(rows_each, item_rows);
-  const int64_t rows = (g.m + rows_each - 1) / rows_each, items = batch * rows * columns;
+  const int64_t rows = parts_of(g.m, rows_each), columns = parts_of(g.n, columns_each);
+  const int64_t items = batch * rows * columns;
   auto work = [&](int64_t i, std::byte* own) {
     int64_t column = i % columns, row = i / columns % rows, entry = i / columns / rows;
-    Item<T, C> item{a, b, c + entry * g.m * g.n, row * rows_each, 0, column * blocking.columns, 0};
+    Item<T, C> item{a, b, c + entry * g.m * g.n, row * rows_each, 0, column * columns_each, 0};
     item.rows = std::min(rows_each, g.m - item.row);
-    item.columns = std::min(blocking.columns, g.n - item.column);
+    item.columns = std::min(columns_each, g.n - item.column);
     for (size_t d = g.batch.size(); d-- > 0;) {
       item.a += entry % g.batch[d].size * g.batch[d].a_stride;
       item.b += entry % g.batch[d].size * g.batch[d].b_stride;

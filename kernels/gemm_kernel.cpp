@@ -51,6 +51,13 @@ void transpose_base(const C* source, int64_t stride, int64_t k, C* target) {
     for (int64_t j = 0; j < n; ++j) target[i * n + j] = source[i + j * stride];
 }
 
+template <class C>
+void transpose_rows_base(const C* source, int64_t stride, int64_t k, C* target) {
+  constexpr int64_t n = GemmKernels<C>::rows;
+  for (int64_t i = 0; i < k; ++i)
+    for (int64_t j = 0; j < n; ++j) target[i * n + j] = source[i + j * stride];
+}
+
 #if GRADUS_HAS_V3
 #define GRADUS_V3 gnu::target("arch=x86-64-v3")
 
@@ -95,7 +102,7 @@ struct Vector<float> {
     return _mm256_fmadd_ps(a, b, c);
   }
   [[GRADUS_V3, gnu::always_inline]] static Type add(Type a, Type b) { return _mm256_add_ps(a, b); }
-  // target[i * step + j] = source[i + j * stride], a square of `lanes`.
+  // target[i * step + j] = source[i + j * stride], a square of `lanes`, i ascending.
   [[GRADUS_V3, gnu::always_inline]] static void transpose(const float* source, int64_t stride,
                                                           float* target, int64_t step) {
     Type r[8], t[8];
@@ -110,10 +117,10 @@ struct Vector<float> {
       r[h + 2] = _mm256_shuffle_ps(t[h + 1], t[h + 3], 0x44);
       r[h + 3] = _mm256_shuffle_ps(t[h + 1], t[h + 3], 0xee);
     }
-    for (int64_t i = 0; i < 4; ++i) {
+    for (int64_t i = 0; i < 4; ++i)
       store(target + i * step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    for (int64_t i = 0; i < 4; ++i)
       store(target + (i + 4) * step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-    }
   }
 };
 
@@ -179,9 +186,16 @@ template <class C, int R, int V, bool masked, Access access>
   }
   int64_t row_at[R] = {};
   if constexpr (access == Access::a_elements) std::copy_n(t.a_rows, R, row_at);
+  // Locals: a store to c could change t, as far as the compiler knows.
   const C *a = t.a, *b = t.b;
-  const int64_t a_row = t.a_row, a_column = t.a_column, b_row = t.b_row;
-  for (int64_t k = 0; k < t.k; ++k) {
+  C* const c = t.c;
+  const int64_t a_row = t.a_row, a_column = t.a_column, b_row = t.b_row, c_row = t.c_row, n = t.k;
+  const int64_t columns = t.columns;
+  if constexpr (R > 1)
+    for (int i = 0; i < R; ++i)
+      _mm_prefetch(reinterpret_cast<const char*>(c + i * c_row), _MM_HINT_T0);
+#pragma GCC unroll 4
+  for (int64_t k = 0; k < n; ++k) {
     if constexpr (access == Access::b_rows) b = t.b + t.b_rows[k];
     if constexpr (access == Access::a_elements) a = t.a + t.a_columns[k];
     Type row[V];
@@ -205,17 +219,27 @@ template <class C, int R, int V, bool masked, Access access>
     if constexpr (access != Access::a_elements) a += a_column;
     if constexpr (access != Access::b_rows) b += b_row;
   }
+  if (!t.first) {
+#pragma GCC unroll 8
+    for (int i = 0; i < R; ++i)
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        const C* from = c + i * c_row + v * X::lanes;
+        if constexpr (masked)
+          acc[i][v] = X::add(X::load(from, mask[v]), acc[i][v]);
+        else
+          acc[i][v] = X::add(X::load(from), acc[i][v]);
+      }
+  }
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i)
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
-      C* c = t.c + i * t.c_row + v * X::lanes;
-      if constexpr (masked) {
-        X::store(c, t.columns - v * X::lanes,
-                 t.first ? acc[i][v] : X::add(X::load(c, mask[v]), acc[i][v]));
-      } else {
-        X::store(c, t.first ? acc[i][v] : X::add(X::load(c), acc[i][v]));
-      }
+      C* to = c + i * c_row + v * X::lanes;
+      if constexpr (masked)
+        X::store(to, columns - v * X::lanes, acc[i][v]);
+      else
+        X::store(to, acc[i][v]);
     }
 }
 
@@ -404,6 +428,19 @@ template <class C>
   for (; i < k; ++i)
     for (int64_t j = 0; j < n; ++j) target[i * n + j] = source[i + j * stride];
 }
+
+// Squares of eight rows: what the last two of them write beside a panel's six, the next k's rows
+// overwrite. So a panel's last k are copied one by one, and its last rows come first.
+template <class C>
+[[GRADUS_V3]] void transpose_rows_v3(const C* source, int64_t stride, int64_t k, C* target) {
+  using X = Vector<C>;
+  using K = GemmKernels<C>;
+  int64_t i = 0;
+  for (; i + X::lanes < k; i += X::lanes)
+    for (int64_t j = K::read_rows - X::lanes; j >= 0; j -= X::lanes)
+      X::transpose(source + i + j * stride, stride, target + i * K::rows + j, K::rows);
+  transpose_rows_base(source + i, stride, k - i, target + i * K::rows);
+}
 #endif
 
 }  // namespace
@@ -411,11 +448,13 @@ template <class C>
 template <class C>
 const GemmKernels<C>& gemm_kernels([[maybe_unused]] CpuLevel level) {
   using K = GemmKernels<C>;
-  static constexpr K base{K::wide, K::columns, tile_base<C>, transpose_base<C>};
+  static constexpr K base{K::wide, K::columns, tile_base<C>, transpose_base<C>,
+                          transpose_rows_base<C>};
 #if GRADUS_HAS_V3
   if constexpr (!std::is_integral_v<C>) {
-    static constexpr K v3{K::wide, K::columns, tile_any<C>, transpose_v3<C>};
-    static constexpr K v4{K::widest, 2 * K::columns, tile_v4<C>, transpose_v3<C>};
+    static constexpr K v3{K::wide, K::columns, tile_any<C>, transpose_v3<C>, transpose_rows_v3<C>};
+    static constexpr K v4{K::widest, 2 * K::columns, tile_v4<C>, transpose_v3<C>,
+                          transpose_rows_v3<C>};
     if (level != CpuLevel::base) return level == CpuLevel::v4 ? v4 : v3;
   }
 #endif

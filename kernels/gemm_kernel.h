@@ -27,6 +27,7 @@ struct GemmTile {
 template <class C>
 struct GemmKernels {
   static constexpr int64_t rows = 6;                  // of a tile, at most
+  static constexpr int64_t read_rows = 8;             // by `transpose_rows`
   static constexpr int64_t columns = 64 / sizeof(C);  // of a tile everywhere, and of a panel
   static constexpr int64_t wide = 4 * columns;        // of a tile of one row
   static constexpr int64_t widest = 4 * wide;         // the same, of strides, where there is v4
@@ -36,6 +37,9 @@ struct GemmKernels {
   void (*tile)(const GemmTile<C>&);
   // target[k * columns + j] = source[k + j * stride]: packs a panel whose k are neighbours.
   void (*transpose)(const C* source, int64_t stride, int64_t k, C* target);
+  // target[k * rows + i] = source[k + i * stride] for i < rows: the same for a's rows. Reads
+  // `read_rows` of them.
+  void (*transpose_rows)(const C* source, int64_t stride, int64_t k, C* target);
 };
 
 // The loops of this level, or of one below where the library has none.

@@ -2,7 +2,11 @@
 // SPEC F6
 #include <cmath>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "gradus/convert.h"
+#include "gradus/error.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_kernel.h"
 #include "kernels/make.h"
@@ -119,9 +123,54 @@ TEST(MatmulOrder, HoldsForEveryShapeAndLayout) {
 
 TEST(MatmulOrder, HoldsAcrossBlocks) {
   // Past the packed rows, past the packed columns, and large enough for several workers.
-  expect_order<float, float>(DType::f32, 200, 530, 270);
-  expect_order<double, double>(DType::f64, 110, 300, 260);
+  expect_order<float, float>(DType::f32, 200, 130, 270);
+  expect_order<float, float>(DType::f32, 14, 1090, 270);
+  expect_order<double, double>(DType::f64, 110, 200, 260);
+  expect_order<double, double>(DType::f64, 14, 530, 260);
   expect_order<BFloat16, float>(DType::bf16, 200, 40, 260);
+}
+
+// Memory whose end is the end of what can be read.
+class AtTheEnd {
+ public:
+  explicit AtTheEnd(size_t bytes) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t readable = (bytes + page - 1) / page * page;
+    size_ = readable + page;
+    void* pages = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    GRADUS_CHECK(pages != MAP_FAILED);
+    first_ = static_cast<std::byte*>(pages);
+    GRADUS_CHECK(mprotect(first_ + readable, page, PROT_NONE) == 0);
+    data_ = first_ + readable - bytes;
+  }
+  ~AtTheEnd() { munmap(first_, size_); }
+  AtTheEnd(const AtTheEnd&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte *first_ = nullptr, *data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// A read behind an operand ends the process.
+TEST(MatmulOrder, ReadsNothingBehindItsOperands) {
+  for (DType dtype : {DType::f32, DType::f64})
+    for (auto [m, n, k] : {std::array<int64_t, 3>{200, 530, 61}, {197, 130, 64}, {14, 1090, 9}})
+      for (bool a_transposed : {false, true})
+        for (bool b_transposed : {false, true}) {
+          work::Gemm g{dtype, m, n, k};
+          g.a_row = a_transposed ? 1 : k;
+          g.a_column = a_transposed ? m : 1;
+          g.b_row = b_transposed ? 1 : n;
+          g.b_column = b_transposed ? k : 1;
+          const size_t size = size_of(dtype);
+          const AtTheEnd a(static_cast<size_t>(m * k) * size), b(static_cast<size_t>(k * n) * size),
+              c(static_cast<size_t>(m * n) * size);
+          Tensor scratch =
+              Tensor::zeros(DType::u8, Sizes{static_cast<int64_t>(kernels::gemm_scratch_bytes(g))});
+          WorkerPool workers(2);
+          kernels::gemm(g, a.data(), b.data(), c.data(), scratch.mutable_data(), workers);
+        }
 }
 
 // Beside the baseline, those that run here.
