@@ -100,7 +100,7 @@ void run_range(const Plan& p, std::byte* const* args, int64_t first, int64_t las
 
 // The same where rows are short: tiles run on over the ends of rows.
 void run_short_rows(const Plan& p, std::byte* const* args, int64_t first, int64_t last) {
-  alignas(64) std::byte buffers[max_operands + 1][tile * 8];
+  alignas(64) std::byte buffers[max_operands + 1][(tile + tile_slack) * 8];
   const size_t n_operands = p.operands.size();
   const void* in[max_operands];
   Sizes start(p.shape.size()), index(p.shape.size());

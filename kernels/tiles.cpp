@@ -1,6 +1,7 @@
 #include "kernels/tiles.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "gradus/convert.h"
 #include "gradus/error.h"
@@ -24,18 +25,27 @@ template <class From, class To>
   }
 }
 
-template <class From, class To>
-void gather(const std::byte* source, std::span<const int64_t> shape,
-            std::span<const int64_t> strides, std::span<int64_t> index, int64_t n, void* tile) {
-  const From* s = reinterpret_cast<const From*>(source);
-  To* t = static_cast<To*>(tile);
+// Elements between neighbours of a row.
+enum class Step : uint8_t { none, one, any };
+
+template <class From, class To, Step step>
+[[gnu::always_inline]] inline void gather_rows(const From* s, std::span<const int64_t> shape,
+                                               std::span<const int64_t> strides,
+                                               std::span<int64_t> index, int64_t n, To* t) {
   const size_t last = shape.size() - 1;
   const int64_t row = shape[last], stride = strides[last];
   int64_t at = 0;
   for (size_t d = 0; d <= last; ++d) at += index[d] * strides[d];
   while (n > 0) {
-    int64_t count = std::min(n, row - index[last]);
-    for (int64_t i = 0; i < count; ++i) t[i] = convert<To>(s[at + i * stride]);
+    const int64_t count = std::min(n, row - index[last]);
+    if constexpr (step == Step::none) {
+      const To value = convert<To>(s[at]);
+      for (int64_t i = 0; i < count; i += tile_slack) std::fill_n(t + i, tile_slack, value);
+    } else if constexpr (step == Step::one) {
+      for (int64_t i = 0; i < count; ++i) t[i] = convert<To>(s[at + i]);
+    } else {
+      for (int64_t i = 0; i < count; ++i) t[i] = convert<To>(s[at + i * stride]);
+    }
     t += count;
     n -= count;
     at += count * stride;
@@ -45,6 +55,47 @@ void gather(const std::byte* source, std::span<const int64_t> shape,
       ++index[d - 1];
       at += strides[d - 1] - shape[d] * strides[d];
     }
+  }
+}
+
+// Moves on by n elements.
+void move_on(std::span<const int64_t> shape, std::span<int64_t> index, int64_t n) {
+  for (size_t d = shape.size(); d-- > 0 && n > 0;) {
+    n += index[d];
+    index[d] = d == 0 ? n : n % shape[d];
+    n /= shape[d];
+  }
+}
+
+// Rows that are all the same one: written once, and copied from what is written.
+template <class From, class To>
+void repeat_row(const From* s, std::span<const int64_t> shape, int64_t stride,
+                std::span<int64_t> index, int64_t n, To* t) {
+  const int64_t row = shape.back(), begin = index.back(), end = std::min(n, row);
+  for (int64_t i = 0; i < end; ++i)
+    t[i] = convert<To>(s[(begin + i < row ? begin + i : begin + i - row) * stride]);
+  for (int64_t done = end; done < n;) {
+    const int64_t count = std::min(done, n - done);
+    std::memcpy(t + done, t, static_cast<size_t>(count) * sizeof(To));
+    done += count;
+  }
+  move_on(shape, index, n);
+}
+
+template <class From, class To>
+void gather(const std::byte* source, std::span<const int64_t> shape,
+            std::span<const int64_t> strides, std::span<int64_t> index, int64_t n, void* tile) {
+  const From* s = reinterpret_cast<const From*>(source);
+  To* t = static_cast<To*>(tile);
+  if (std::ranges::all_of(strides.first(strides.size() - 1), [](int64_t n) { return n == 0; }))
+    return repeat_row(s, shape, strides.back(), index, n, t);
+  switch (strides.back()) {
+    case 0:
+      return gather_rows<From, To, Step::none>(s, shape, strides, index, n, t);
+    case 1:
+      return gather_rows<From, To, Step::one>(s, shape, strides, index, n, t);
+    default:
+      return gather_rows<From, To, Step::any>(s, shape, strides, index, n, t);
   }
 }
 
