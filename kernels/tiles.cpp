@@ -36,8 +36,7 @@ template <class From, class To, Step step>
   const int64_t row = shape[last], stride = strides[last];
   int64_t at = 0;
   for (size_t d = 0; d <= last; ++d) at += index[d] * strides[d];
-  while (n > 0) {
-    const int64_t count = std::min(n, row - index[last]);
+  const auto write = [&](int64_t count) {
     if constexpr (step == Step::none) {
       const To value = convert<To>(s[at]);
       for (int64_t i = 0; i < count; i += tile_slack) std::fill_n(t + i, tile_slack, value);
@@ -48,12 +47,26 @@ template <class From, class To, Step step>
     }
     t += count;
     n -= count;
-    at += count * stride;
-    index[last] += count;
-    for (size_t d = last; d > 0 && index[d] == shape[d]; --d) {
+  };
+  const auto carry = [&](size_t from) {
+    for (size_t d = from; d > 0 && index[d] == shape[d]; --d) {
       index[d] = 0;
       ++index[d - 1];
       at += strides[d - 1] - shape[d] * strides[d];
+    }
+  };
+  while (n > 0) {
+    if (last > 0 && index[last] == 0 && n >= row) {  // whole rows
+      const int64_t rows = std::min(n / row, shape[last - 1] - index[last - 1]);
+      for (int64_t i = 0; i < rows; ++i, at += strides[last - 1]) write(row);
+      index[last - 1] += rows;
+      carry(last - 1);
+    } else {
+      const int64_t count = std::min(n, row - index[last]);
+      write(count);
+      at += count * stride;
+      index[last] += count;
+      carry(last);
     }
   }
 }
