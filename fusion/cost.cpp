@@ -75,11 +75,13 @@ constexpr Costs costs_256 = {.call = 12,
                              .rest = 0,
                              .rest_step = 0.2,
                              .rest_function = 9,
-                             .short_row = 0,
+                             .short_row = 2.2,
                              .short_reduced = 4.2,
                              .level = 5.5,
                              .level_wide = 7.6};
 // The same in all.
+constexpr int64_t gathered_row = 64;            // shorter rows of a loop are gathered into tiles
+constexpr double gathered_broadcast = 1;        // a broadcast row that is gathered
 constexpr double slot = 0.6;                    // a load or a store
 constexpr double cell_slot = 3;                 // the same for one more part that is joined
 constexpr double strided_again = 0.6;           // an element gathered once more
@@ -105,8 +107,8 @@ bool is_function(const ir::Operator* op) { return op && op->traits.is_function; 
 bool takes_columns(int64_t columns) { return columns >= 32 && columns <= most_accumulators / 2; }
 
 bool may_gain_alone(const Sizes& shape) {
-  constexpr int64_t short_row = 64, many_elements = 1 << 14;
-  return !shape.empty() && shape.back() < short_row && numel(shape) >= many_elements;
+  constexpr int64_t many_elements = 1 << 14;
+  return !shape.empty() && shape.back() < gathered_row && numel(shape) >= many_elements;
 }
 
 namespace {
@@ -136,9 +138,29 @@ int worthwhile_registers(const Nest& nest) {
   return functions || dense || (sums && takes_wide_lanes(nest)) ? 0 : 256;
 }
 
+namespace {
+
+// Whether there are functions, and each waits for the one before.
+bool functions_wait(const Nest& nest) {
+  std::vector<int64_t> before(nest.values(), 0);  // functions on the longest way to each value
+  int64_t functions = 0;
+  for (size_t i = 0; i < nest.steps.size(); ++i) {
+    const Step& s = nest.steps[i];
+    int64_t& most = before[nest.first_step() + i];
+    for (ValueNumber in : s.operands) most = std::max(most, before[in]);
+    if (!is_function(s.call.op)) continue;
+    if (most++ != functions++) return false;
+  }
+  return functions > 1;
+}
+
+}  // namespace
+
 int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
-  const int64_t lanes = 2 * register_bits(nest, vector_bits) / (takes_wide_lanes(nest) ? 64 : 32);
-  return nest.reduces() ? std::min(lanes, work::reduce_lanes) : lanes;
+  const unsigned bits = register_bits(nest, vector_bits);
+  const int64_t lanes = bits / (takes_wide_lanes(nest) ? 64 : 32);
+  if (nest.reduces()) return std::min(2 * lanes, work::reduce_lanes);
+  return (bits == 256 && functions_wait(nest) ? 4 : 2) * lanes;
 }
 
 namespace {
@@ -185,6 +207,12 @@ bool begins_rows_anew(const Load& load, const Frame& frame, size_t number) {
   return false;
 }
 
+// Whether all rows of a load are the same one.
+bool repeats_row(const Load& load) {
+  return std::all_of(load.walks.begin(), load.walks.end() - 1,
+                     [](Walk w) { return w == Walk::broadcast; });
+}
+
 // The loads and what they save and lose.
 void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int levels,
                  const Rows& run, Estimate& e) {
@@ -194,10 +222,15 @@ void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int l
     const Load& l = nest.loads[v];
     if (l.walks.back() == Walk::strided)
       e.lost += levels * elements * strided_again + run.rests * strided_rest;
+    const bool gathered = frame.sizes.back() < gathered_row;
     if (l.walks.back() == Walk::broadcast && rows > 1)
-      e.saved += rows * costs.broadcast_row + elements * costs.broadcast_element;
-    if (l.operands == 1 && !l.index && begins_rows_anew(l, frame, v))
-      e.saved += rows * (l.walks.back() == Walk::strided ? costs.strided_row : costs.row_anew);
+      e.saved += gathered ? rows * gathered_broadcast
+                          : rows * costs.broadcast_row + elements * costs.broadcast_element;
+    if (l.operands == 1 && !l.index && begins_rows_anew(l, frame, v) &&
+        !(gathered && repeats_row(l)))
+      e.saved += rows * (l.walks.back() != Walk::strided ? costs.row_anew
+                         : gathered                      ? 0
+                                                         : costs.strided_row);
     if (l.operands <= 1 && !l.index) continue;
     if (l.operands > 1) e.saved += costs.part;
     // What an edge moves is not stored and read again; it is read at an index as before.

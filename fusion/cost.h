@@ -37,8 +37,9 @@ inline unsigned register_bits(const Nest& nest, unsigned vector_bits) {
 }
 
 // Elements that a kernel takes at a time: two registers of the narrowest type that it computes in.
-// Independent halves keep the units busy where a chain of steps would wait for itself. Where rows
-// are reduced, no more than lanes that add up apart.
+// Independent halves keep the units busy where a chain of steps would wait for itself. Of functions
+// that wait for one another, a processor sees too few steps at once: four registers of 256 bits.
+// Where rows are reduced, no more than lanes that add up apart.
 int64_t lanes_of(const Nest& nest, unsigned vector_bits);
 
 // Whether an operator is made of many instructions: exp and its like.

@@ -151,6 +151,31 @@ TEST(Registers, AreNarrowWhereWideOnesGainLittle) {
   EXPECT_EQ(chain(16), 0);
 }
 
+// Four registers of 256 bits where each function waits for the one before, else two.
+TEST(Lanes, OfFunctionsThatWaitAreMore) {
+  auto lanes = [](std::string_view steps, unsigned bits = 256) {
+    return lanes_of(parse_nest(fmt::format(
+                        "nest 2 {{ %v0 = load f32 [strided, contiguous] %v1 = load f32 [strided, "
+                        "contiguous] {} }}",
+                        steps)),
+                    bits);
+  };
+  constexpr std::string_view one = "%v2 = tanh(%v0) : f32 in f32 ",
+                             next = "%v3 = exp(%v2) : f32 in f32 ",
+                             beside = "%v3 = exp(%v1) : f32 in f32 ";
+  EXPECT_EQ(lanes(fmt::format("{} store %v2", one)), 16);
+  EXPECT_EQ(lanes(fmt::format("{}{} store %v3", one, next)), 32);
+  EXPECT_EQ(lanes(fmt::format("{}{} store %v3, %v2", one, beside)), 16);
+  EXPECT_EQ(lanes(fmt::format("{}{} %v4 = sin(%v3) : f32 in f32 store %v4, %v2", one, beside)), 16);
+  EXPECT_EQ(lanes(fmt::format("{}{} %v4 = add(%v3, %v2) : f32 in f32 %v5 = sin(%v4) : f32 in f32 "
+                              "store %v5",
+                              one, next)),
+            32);
+  EXPECT_EQ(lanes(fmt::format("{}{} %v4 = reduce sum(%v3) : f32 in f32 store_row %v4", one, next)),
+            16);
+  EXPECT_EQ(lanes(fmt::format("{}{} store %v3", one, next), 512), 32);
+}
+
 // Code is made for the registers that were asked for, and fuses what is written fma alone.
 TEST_F(CompilerTest, UsesTheRegistersItIsAskedFor) {
   Nest nest = parse_nest(

@@ -118,6 +118,23 @@ TEST_P(Kernels, RoundBetweenSteps) {
   expect_same(parse_nest(text), sizes);
 }
 
+// Their kernels take more elements at a time than others do.
+TEST_P(Kernels, OfFunctionsThatWait) {
+  DType d = dtype();
+  if (!is_floating(d)) return;
+  std::string in = std::string(name_of(dtype_of(compute_of(d))));
+  for (std::string_view walk : {"contiguous", "strided", "broadcast"}) {
+    std::string text = fmt::format(
+        "nest 2 {{ %v0 = load {0} [strided, {2}] %v1 = load {0} [broadcast, contiguous]\n"
+        "%v2 = tanh(%v0) : {0} in {1}  %v3 = mul(%v2, %v1) : {0} in {1}\n"
+        "%v4 = sigmoid(%v3) : {0} in {1}  %v5 = sub(%v4, %v2) : {0} in {1}\n"
+        "%v6 = sin(%v5) : {0} in {1}  store %v6, %v2 }}",
+        name_of(d), in, walk);
+    const Sizes sizes[] = {{1, 5000}, {3, 1}, {5, 15}, {4, 17}, {3, 31}, {2, 32}, {3, 33}, {2, 70}};
+    expect_same(parse_nest(text), sizes);
+  }
+}
+
 // Those of machines like this one; the others' code is in targets_test.cpp.
 #if defined(__x86_64__)
 const auto isas = testing::Values(Isa::avx2, Isa::avx512);

@@ -359,29 +359,32 @@ TEST_F(Fused, GroupsThatAreNotWorthItStayApart) {
   };
   const std::string two = one_stage("%x: f32[N]", "%a = mul(%x, 2.5)\n%b = add(%a, %x)\nreturn %b");
   EXPECT_EQ(groups(two, {ramp({4096}, DType::f32)}), 1u);
-  // Rows of three elements, which cannot be joined: a function takes as long for them as for
-  // sixteen elements.
-  const std::vector<Tensor> rows{ramp({1000, 3}, DType::f32), ramp({3}, DType::f32)};
-  auto of_rows = [](std::string_view last) {
-    return one_stage("%x: f32[N, 3], %w: f32[3]",
-                     fmt::format("%a = mul(%x, %w)\n%b = {}\nreturn %b", last));
+  // Rows that cannot be joined: a kernel takes as long for three elements as for sixteen.
+  auto of_rows = [&](int64_t columns, std::string_view last) {
+    return groups(one_stage("%x: f32[N, M], %w: f32[M]",
+                            fmt::format("%a = mul(%x, %w)\n%b = {}\nreturn %b", last)),
+                  {ramp({1000, columns}, DType::f32), ramp({columns}, DType::f32)});
   };
-  EXPECT_EQ(groups(of_rows("add(%a, %w)"), rows), 1u);
-  EXPECT_EQ(groups(of_rows("tanh(%a)"), rows), 0u);
+  EXPECT_EQ(of_rows(40, "add(%a, %w)"), 1u);
+  EXPECT_EQ(of_rows(3, "add(%a, %w)"), 0u);
+  EXPECT_EQ(of_rows(3, "tanh(%a)"), 0u);
   // Two sums of columns and what they add up.
   const std::string columns = one_stage("%x: f32[N, 64], %z: f32[N, 64]",
                                         "%a = mul(%x, %z)\n%s = sum(%a) {dim = [0]}\n"
                                         "%t = sum(%z) {dim = [0]}\nreturn %s, %t");
   EXPECT_EQ(groups(columns, {ramp({8, 64}, DType::f32), ramp({8, 64}, DType::f32)}), 0u);
   EXPECT_EQ(groups(columns, {ramp({4096, 64}, DType::f32), ramp({4096, 64}, DType::f32)}), 1u);
-  // One instruction is no group, unless most of its time goes into the rows' beginnings.
+  // One instruction is no group, unless most of its time goes into the rows' beginnings. A row that
+  // repeats is read once.
   const std::string row = one_stage("%x: f32[N, 20], %w: f32[20]", "%a = mul(%x, %w)\nreturn %a");
-  const std::vector<Tensor> many{ramp({20000, 20}, DType::f32), ramp({20}, DType::f32)};
+  const std::string rows =
+      one_stage("%x: f64[N, 1, 10], %z: f64[25, 10]", "%a = sub(%x, %z)\nreturn %a");
   for (unsigned bits : {256u, 512u}) {
     if (!corpus::has_kernels(bits)) continue;
     context = make_context({.vector_bits = bits});
-    EXPECT_EQ(groups(row, many), 1u);
-    EXPECT_EQ(groups(row, {ramp({100, 20}, DType::f32), ramp({20}, DType::f32)}), 0u);
+    EXPECT_EQ(groups(row, {ramp({20000, 20}, DType::f32), ramp({20}, DType::f32)}), 0u);
+    EXPECT_EQ(groups(rows, {ramp({1000, 1, 10}), ramp({25, 10})}), 1u);
+    EXPECT_EQ(groups(rows, {ramp({10, 1, 10}), ramp({25, 10})}), 0u);
     EXPECT_EQ(
         groups(one_stage("%x: f32[N]", "%a = exp(%x)\nreturn %a"), {ramp({4096}, DType::f32)}), 0u);
   }
