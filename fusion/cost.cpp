@@ -228,9 +228,7 @@ void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int l
                           : rows * costs.broadcast_row + elements * costs.broadcast_element;
     if (l.operands == 1 && !l.index && begins_rows_anew(l, frame, v) &&
         !(gathered && repeats_row(l)))
-      e.saved += rows * (l.walks.back() != Walk::strided ? costs.row_anew
-                         : gathered                      ? 0
-                                                         : costs.strided_row);
+      e.saved += rows * (l.walks.back() == Walk::strided ? costs.strided_row : costs.row_anew);
     if (l.operands <= 1 && !l.index) continue;
     if (l.operands > 1) e.saved += costs.part;
     // What an edge moves is not stored and read again; it is read at an index as before.
@@ -297,7 +295,10 @@ Estimate estimate(const Nest& nest, const Frame& frame, const Machine& machine) 
   e.lost += slots * slot;
   if (rows > 1) e.lost += run.all * costs.row;
   e.lost += run.rests * costs.rest * (levels + 1);
-  e.lost += run.shorts * (levels > 0 ? costs.short_reduced * (levels + 1) : costs.short_row);
+  if (levels > 0)
+    e.lost += run.shorts * costs.short_reduced * (levels + 1);
+  else if (rows > 1)
+    e.lost += run.shorts * costs.short_row;
   const double level = takes_wide_lanes(nest) ? costs.level_wide : costs.level;
   e.lost += rows * levels * level + repeated(nest, loops, elements);
   judge_loads(nest, frame, costs, levels, run, e);
