@@ -37,8 +37,10 @@ Context& workers(int n) {
 }
 
 work::Gemm sizes_of(const Tensor& a, const Tensor& b) {
-  const auto size = [](const Tensor& t, size_t back) { return t.shape()[t.rank() - back]; };
-  const auto stride = [](const Tensor& t, size_t back) { return t.strides()[t.rank() - back]; };
+  const auto size = [](const Tensor& t, size_t back) { return t.shape()[t.shape().size() - back]; };
+  const auto stride = [](const Tensor& t, size_t back) {
+    return t.strides()[t.strides().size() - back];
+  };
   work::Gemm g;
   g.dtype = a.dtype();
   g.m = size(a, 2);
@@ -48,9 +50,9 @@ work::Gemm sizes_of(const Tensor& a, const Tensor& b) {
   g.a_column = stride(a, 1);
   g.b_row = stride(b, 2);
   g.b_column = stride(b, 1);
-  for (size_t back = std::max(a.rank(), b.rank()); back > 2; --back) {
+  for (size_t back = std::max(a.shape().size(), b.shape().size()); back > 2; --back) {
     const auto of = [&](const Tensor& t) {
-      const bool varies = back <= t.rank() && size(t, back) != 1;
+      const bool varies = back <= t.shape().size() && size(t, back) != 1;
       return std::pair{varies ? size(t, back) : 1, varies ? stride(t, back) : 0};
     };
     const auto [a_size, a_stride] = of(a);
@@ -140,9 +142,10 @@ TEST(ProductLibrary, IsWithinItsBoundForEveryShapeAndLayout) {
         Tensor a = matrix(dtype, Sizes{m, k}, first, 1), b = matrix(dtype, Sizes{k, n}, second, 2);
         EXPECT_EQ(work::is_large(sizes_of(a, b)), true);
         // oneDNN has bf16 on some processors only, and no library reads operands with gaps.
-        if (dtype != DType::bf16 && way != 4)
+        if (dtype != DType::bf16 && way != 4) {
           EXPECT_EQ(kernels::make_library(sizes_of(a, b)).has_value(),
                     has_part(dtype == DType::f64 ? Part::openblas : Part::onednn));
+        }
         Tensor y = product(a, b, workers(1));
         expect_close(y, exact, k);
         // SPEC F6
