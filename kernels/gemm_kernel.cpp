@@ -191,6 +191,7 @@ template <class C, int R, int V, bool masked, Access access>
   C* const c = t.c;
   const int64_t a_row = t.a_row, a_column = t.a_column, b_row = t.b_row, c_row = t.c_row, n = t.k;
   const int64_t columns = t.columns;
+  // What is written at the end comes from memory while the loop runs.
   if constexpr (R > 1)
     for (int i = 0; i < R; ++i)
       _mm_prefetch(reinterpret_cast<const char*>(c + i * c_row), _MM_HINT_T0);
