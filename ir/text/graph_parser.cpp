@@ -48,7 +48,7 @@ class GraphParser {
  private:
   ParsedGraph finished() {
     cursor_.restrict_dimensions(nullptr);
-    verify_but_types(*graph_);
+    verify_but_types(*graph_, file_.data_sized);
     return {graph_, cursor_};
   }
 

@@ -6,6 +6,7 @@
 
 #include "gradus/graph.h"
 #include "ir/text/cursor.h"
+#include "ir/text/data_sized.h"
 
 namespace gradus::ir {
 
@@ -25,6 +26,8 @@ class GraphFile {
   virtual ParsedGraph inline_graph(const std::string& attribute, const Cursor& cursor) = 0;
   // Whether the file has a name like s0 in it.
   virtual bool mentions(const std::string& name) = 0;
+
+  DataSizedNodes data_sized;  // of the graphs read so far
 };
 
 // From the word `graph`, where the cursor stands, to the graph's last brace. Throws Error, with the

@@ -5,6 +5,7 @@
 #include "gradus/messages.h"
 #include "gradus/registry.h"
 #include "gradus/text.h"
+#include "ir/text/data_sized.h"
 #include "ir/text/settle.h"
 #include "ops/opaque.h"
 #include "ops/structural.h"
@@ -51,7 +52,21 @@ std::optional<bool> has_attributes(const Operator* op) {
   return std::nullopt;
 }
 
+bool counts(const Node& node) {
+  return node.op && node.op->data_sized && node.attributes &&
+         ops::count_in(*node.op, node.attributes);
+}
+
 }  // namespace
+
+const Node* DataSizedNodes::first_in(const Graph& graph) {
+  auto [known, fresh] = known_.emplace(&graph, nullptr);
+  if (!fresh) return known->second;
+  for (const Stage& stage : graph.stages)
+    for (const Node& node : stage.nodes)
+      if (counts(node)) return known->second = &node;
+  return nullptr;
+}
 
 std::string why_wrong_range(const Graph& graph, size_t i) {
   const SizeRange& r = graph.ranges[i];
@@ -70,7 +85,8 @@ namespace {
 
 class Verifier {
  public:
-  Verifier(const Graph& graph, bool types) : graph_(graph), types_(types) {}
+  Verifier(const Graph& graph, bool types, DataSizedNodes& data_sized)
+      : graph_(graph), types_(types), data_sized_(data_sized) {}
 
   void run() {
     if (graph_.stages.empty()) fail({}, "there is no stage; a program has at least one [V1]");
@@ -234,12 +250,12 @@ class Verifier {
     if (target->stages.size() != 1)
       fail(node.where, "graph '{}' has {} stages; a graph that is called has one [V14]",
            printable(target->name), target->stages.size());
-    for (const Node& inner : target->stages[0].nodes)
-      if (ops::is_call(node) && counts(inner))
-        fail(node.where,
-             "graph '{}' has '{}', the size of whose result data decides, and cannot be called; "
-             "write its nodes in the place of the call [V14]",
-             printable(target->name), inner.op->name);
+    const Node* data_sized = data_sized_.first_in(*target);
+    if (data_sized && ops::is_call(node))
+      fail(node.where,
+           "graph '{}' has '{}', the size of whose result data decides, and cannot be called; "
+           "write its nodes in the place of the call [V14]",
+           printable(target->name), data_sized->op->name);
     // The rest of the graph is looked at later, but its signature is needed now.
     bool sound = true;
     for (ValueId v : target->stages[0].inputs) sound &= index_of(v) < target->values.size();
@@ -248,19 +264,13 @@ class Verifier {
     if (!sound)
       fail(node.where, "graph '{}' has an input or result that is not in its table [V14]",
            printable(target->name));
-    check_results(node, *target);
+    if (data_sized) check_results(node, *target);
     if (seen_callees_.insert(target).second) callees_.push_back(target);
-  }
-
-  static bool counts(const Node& node) {
-    return node.op && node.op->data_sized && node.attributes &&
-           ops::count_in(*node.op, node.attributes);
   }
 
   // What a loop or branch gives has sizes that are known outside.
   void check_results(const Node& node, const Graph& target) {
     const Stage& stage = target.stages[0];
-    if (std::ranges::none_of(stage.nodes, counts)) return;
     std::vector<const Type*> types;
     for (ValueId v : stage.inputs) types.push_back(&target[v].type);
     DimensionNames known;
@@ -311,6 +321,7 @@ class Verifier {
 
   const Graph& graph_;
   bool types_;
+  DataSizedNodes& data_sized_;
   size_t stage_ = 0, node_ = 0;
   std::vector<bool> defined_;  // by value
   std::unordered_set<std::string_view> input_names_;
@@ -331,8 +342,9 @@ void verify_all(const Graph& program) {
   };
   std::unordered_set<const Graph*> done, open;
   std::vector<Open> path;
+  DataSizedNodes data_sized;
   auto enter = [&](const Graph& graph) {
-    Verifier verifier(graph, true);
+    Verifier verifier(graph, true, data_sized);
     verifier.run();
     open.insert(&graph);
     path.push_back({&graph, verifier.callees()});
@@ -386,6 +398,12 @@ std::string why_wrong_operands(const Operator& op, std::span<const Operand> oper
 }
 
 void verify(const Graph& graph) { verify_all(graph); }
-void verify_but_types(const Graph& graph) { Verifier(graph, false).run(); }
+void verify_but_types(const Graph& graph) {
+  DataSizedNodes data_sized;
+  verify_but_types(graph, data_sized);
+}
+void verify_but_types(const Graph& graph, DataSizedNodes& data_sized) {
+  Verifier(graph, false, data_sized).run();
+}
 
 }  // namespace gradus::ir

@@ -83,6 +83,18 @@ TEST(Scale, GraphsAreReadOnce) {
   });
 }
 
+TEST(Scale, CalledGraphsAreLookedAtOnce) {
+  expect_linear([](int n) {
+    n /= 10;
+    std::string text = "graph leaf {\n  stage 0 (%x: f64[]) {\n    %t0 = tanh(%x)\n";
+    for (int i = 1; i < n; ++i) text += fmt::format("    %t{} = tanh(%t{})\n", i, i - 1);
+    text += fmt::format("    return %t{}\n  }}\n}}\ngraph g {{\n  stage 0 (%x: f64[]) {{\n", n - 1);
+    for (int i = 0; i < n; ++i)
+      text += fmt::format("    %y{} = call(%x) {{graph = \"leaf\"}}\n", i);
+    verify(parse(text + "    return %y0\n  }\n}\n").program());
+  });
+}
+
 TEST(Scale, LongLinesOfErrorsAreCut) {
   std::string text = "graph g { stage 0 (%x: f64[]) { ";
   for (int i = 0; i < 100'000; ++i) text += fmt::format("%t{} = tanh(%x) ", i);
