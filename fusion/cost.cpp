@@ -59,7 +59,7 @@ constexpr Costs costs_512 = {.call = 5.3,
                              .short_reduced = 3,
                              .level = 0.5,
                              .level_wide = 1.3};
-constexpr Costs costs_256 = {.call = 12,
+constexpr Costs costs_256 = {.call = 14.4,
                              .reduction = 70,
                              .byte = 0.012,
                              .element = 0.11,
@@ -76,7 +76,7 @@ constexpr Costs costs_256 = {.call = 12,
                              .rest_step = 0.2,
                              .rest_function = 9,
                              .short_row = 2.2,
-                             .short_reduced = 4.2,
+                             .short_reduced = 3.8,
                              .level = 5.5,
                              .level_wide = 7.6};
 // The same in all.
@@ -226,9 +226,11 @@ void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int l
     if (l.walks.back() == Walk::broadcast && rows > 1)
       e.saved += gathered ? rows * gathered_broadcast
                           : rows * costs.broadcast_row + elements * costs.broadcast_element;
-    if (l.operands == 1 && !l.index && begins_rows_anew(l, frame, v) &&
-        !(gathered && repeats_row(l)))
-      e.saved += rows * (l.walks.back() == Walk::strided ? costs.strided_row : costs.row_anew);
+    if (l.operands == 1 && !l.index && begins_rows_anew(l, frame, v)) {
+      const bool strided = l.walks.back() == Walk::strided;
+      if (!gathered || !(strided || repeats_row(l)))
+        e.saved += rows * (strided ? costs.strided_row : costs.row_anew);
+    }
     if (l.operands <= 1 && !l.index) continue;
     if (l.operands > 1) e.saved += costs.part;
     // What an edge moves is not stored and read again; it is read at an index as before.

@@ -180,6 +180,9 @@ Attributes read_attributes(const AttributeInfo& info, const LiteralList& given) 
 
 LiteralList write_attributes(const AttributeInfo& info, const Attributes& attributes) {
   LiteralList list;
+  // What `read_attributes` makes of no attributes, as most nodes have it.
+  if (attributes == info.defaults && std::ranges::none_of(info.members, &Member::required))
+    return list;
   for (const Member& m : info.members) {
     Literal l = m.type->write(place_of(m, *attributes));
     if (m.required || to_string(l) != to_string(m.type->write(place_of(m, *info.defaults))))

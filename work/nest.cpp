@@ -1,6 +1,7 @@
 #include "work/nest.h"
 
 #include <algorithm>
+#include <concepts>
 
 namespace gradus::work {
 
@@ -47,57 +48,83 @@ size_t Frame::part_at(size_t load, const Sizes& element) const {
 
 namespace {
 
-std::string step_text(const Nest& nest, const Step& step) {
-  std::string s = step.call.op   ? std::string(step.call.op->name)
-                  : step.reducer ? fmt::format("reduce{} {}", step.columns ? "_columns" : "",
-                                               name_of(*step.reducer))
-                                 : "convert";
-  s += '(';
-  for (size_t k = 0; k < step.operands.size(); ++k)
-    s += fmt::format("{}%v{}", k ? ", " : "", step.operands[k]);
-  s += ')';
-  if (step.call.op) s += step.call.attributes_text();
-  s += fmt::format(" : {}", name_of(step.dtype));
-  if (step.computes()) s += fmt::format(" in {}", name_of(dtype_of(step.compute)));
+// Every group's text is its kernel's key, so that this runs whenever a program is planned.
+class Writer {
+ public:
+  explicit Writer(size_t lines) { text_.reserve(48 * lines); }
+
+  template <class... Parts>
+  void add(const Parts&... parts) {
+    (add_part(parts), ...);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void add_part(std::string_view text) { text_ += text; }
+  void add_part(char c) { text_ += c; }
+  template <std::integral T>
+  void add_part(T number) {
+    const fmt::format_int digits(number);
+    text_.append(digits.data(), digits.size());
+  }
+
+  std::string text_;
+};
+
+void add_step(Writer& out, const Nest& nest, const Step& step) {
+  if (step.call.op)
+    out.add(step.call.op->name);
+  else if (step.reducer)
+    out.add("reduce", step.columns ? "_columns " : " ", name_of(*step.reducer));
+  else
+    out.add("convert");
+  for (size_t k = 0; k < step.operands.size(); ++k) out.add(k ? ", %v" : "(%v", step.operands[k]);
+  out.add(step.operands.empty() ? "()" : ")");
+  if (step.call.op) out.add(step.call.attributes_text());
+  out.add(" : ", name_of(step.dtype));
+  if (step.computes()) out.add(" in ", name_of(dtype_of(step.compute)));
   if (!nest.program.empty() && step.where.known())
-    s += fmt::format("  # {}:{}", step.where.line, step.where.column);
-  return s;
+    out.add("  # ", step.where.line, ':', step.where.column);
+}
+
+void add_stores(Writer& out, std::string_view what, const std::vector<ValueNumber>& stores) {
+  for (size_t i = 0; i < stores.size(); ++i) out.add(i ? ", %v" : what, stores[i]);
+  if (!stores.empty()) out.add('\n');
 }
 
 }  // namespace
 
 std::string print(const Nest& nest) {
-  std::string s = fmt::format("nest {}", nest.rank);
-  if (nest.registers) s += fmt::format(" in {}", nest.registers);
-  s += " {";
+  Writer out(nest.values() + 4);
+  out.add("nest ", nest.rank);
+  if (nest.registers) out.add(" in ", nest.registers);
+  out.add(" {");
   if (!nest.program.empty()) {
-    s += "  # of ";
+    out.add("  # of ");
     // A name is one line, whatever is in it.
-    for (char c : nest.program) s += static_cast<unsigned char>(c) < ' ' ? '?' : c;
+    for (char c : nest.program) out.add(static_cast<unsigned char>(c) < ' ' ? '?' : c);
   }
-  s += '\n';
+  out.add('\n');
   size_t v = 0;
   for (const Load& load : nest.loads) {
-    s += fmt::format("  %v{} = load {} [", v++, name_of(load.dtype));
-    for (size_t d = 0; d < load.walks.size(); ++d)
-      s += fmt::format("{}{}", d ? ", " : "", name_of(load.walks[d]));
-    s += ']';
-    if (load.operands != 1) s += fmt::format(" of {}", load.operands);
-    if (load.index) s += fmt::format(" at %v{}", *load.index);
-    s += '\n';
+    out.add("  %v", v++, " = load ", name_of(load.dtype), " [");
+    for (size_t d = 0; d < load.walks.size(); ++d) out.add(d ? ", " : "", name_of(load.walks[d]));
+    out.add(']');
+    if (load.operands != 1) out.add(" of ", load.operands);
+    if (load.index) out.add(" at %v", *load.index);
+    out.add('\n');
   }
-  for (const ir::Number& n : nest.numbers)
-    s += fmt::format("  %v{} = number {}\n", v++, text_of(n));
-  for (const Step& step : nest.steps) s += fmt::format("  %v{} = {}\n", v++, step_text(nest, step));
-  auto list = [&](const char* what, const std::vector<ValueNumber>& stores) {
-    for (size_t i = 0; i < stores.size(); ++i)
-      s += fmt::format("{}%v{}", i ? ", " : what, stores[i]);
-    if (!stores.empty()) s += '\n';
-  };
-  list("  store ", nest.stores);
-  list("  store_row ", nest.row_stores);
-  list("  store_column ", nest.column_stores);
-  return s + "}\n";
+  for (const ir::Number& n : nest.numbers) out.add("  %v", v++, " = number ", text_of(n), '\n');
+  for (const Step& step : nest.steps) {
+    out.add("  %v", v++, " = ");
+    add_step(out, nest, step);
+    out.add('\n');
+  }
+  add_stores(out, "  store %v", nest.stores);
+  add_stores(out, "  store_row %v", nest.row_stores);
+  add_stores(out, "  store_column %v", nest.column_stores);
+  out.add("}\n");
+  return out.take();
 }
 
 }  // namespace gradus::work
