@@ -68,6 +68,7 @@ class Checkpoints {
   // Whether there was one.
   bool run() {
     find_loops();
+    if (loops_.empty()) return false;
     find_stacks();
     settle_lengths();
     if (std::ranges::none_of(loops_, has_segments)) return false;

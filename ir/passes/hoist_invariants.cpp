@@ -203,11 +203,13 @@ void hoist(Graph& graph, size_t stage, Node& node, std::vector<Node>& done) {
 }  // namespace
 
 void hoist_invariants(Graph& graph) {
+  const auto is_loop = [](const Node& node) { return node.op->traits.loop; };
   for (size_t s = 0; s < graph.stages.size(); ++s) {
+    if (std::ranges::none_of(graph.stages[s].nodes, is_loop)) continue;
     std::vector<Node> nodes = std::move(graph.stages[s].nodes), done;
     done.reserve(nodes.size());
     for (Node& node : nodes) {
-      if (node.op->traits.loop) hoist(graph, s, node, done);
+      if (is_loop(node)) hoist(graph, s, node, done);
       done.push_back(std::move(node));
     }
     graph.stages[s].nodes = std::move(done);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/MDBuilder.h>
 
 #include "fusion/cost.h"
 #include "fusion/cpu/llvm/convert.h"
@@ -299,7 +300,9 @@ void Lowering::store_vector(const RowLoops::Loop& loop) {
   // What an earlier loop over the row keeps is read again.
   if (!streams || &loop != &rows.storing()) return store_all(false);
   BasicBlock *plain = block("plain_out"), *stream = block("stream_out"), *stored = block("stored");
-  builder.CreateCondBr(streams, stream, plain);
+  // Small arrays stay in the caches: their loop goes straight on to its end.
+  llvm::MDBuilder weights(builder.getContext());
+  builder.CreateCondBr(streams, stream, plain, weights.createBranchWeights(1, 10000));
   builder.SetInsertPoint(plain);
   store_all(false);
   builder.CreateBr(stored);
