@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "base/slots.h"
 #include "gradus/convert.h"
@@ -62,18 +63,32 @@ struct Blocking {
   static constexpr int64_t size() { return static_cast<int64_t>(sizeof(C)); }
   int64_t bytes() const { return a_bytes + b_bytes + c_bytes; }
 
-  // Rows and columns of an item, of which there are `parts` or more: so that workers pack least
-  // of what others pack as well.
+  // Rows and columns of an item. There are `parts` items, or what tiles allow near that; workers
+  // pack and read least of what others do as well.
   std::pair<int64_t, int64_t> cut(const Gemm& g, int64_t parts) const {
-    int64_t across = parts_of(g.n, columns), best = across;
-    const auto packed = [&](int64_t n) {
-      return (pack_a ? n * g.m : 0) + (pack_b ? parts_of(parts, n) * g.n : 0);
-    };
-    while (across < parts)
-      if (packed(across *= 2) < packed(best)) best = across;
-    const int64_t down = parts_of(parts, best);
-    return {down == 1 ? g.m : round_up(parts_of(g.m, down), K::rows),
-            std::min(columns, round_up(parts_of(g.n, best), panel))};
+    constexpr double packing = 4;  // as long as reading so often
+    const double price_a = pack_a ? packing : 1, price_b = pack_b ? packing : 1;
+    int64_t best_items = 0;
+    double best_cost = 0;
+    std::pair<int64_t, int64_t> best;
+    for (int64_t across = parts_of(g.n, columns);; across *= 2) {
+      const int64_t each = std::min(columns, round_up(parts_of(g.n, across), panel));
+      const int64_t items_across = parts_of(g.n, each), down = parts_of(parts, items_across);
+      const int64_t rows = down == 1 ? g.m : round_up(parts_of(g.m, down), K::rows);
+      const int64_t items_down = parts_of(g.m, rows);
+      const int64_t items = std::min(parts, items_across * items_down);
+      const double cost = price_a * static_cast<double>(items_across) * static_cast<double>(g.m) +
+                          price_b * static_cast<double>(items_down) * static_cast<double>(g.n);
+      if (items > best_items || (items == best_items && cost < best_cost)) {
+        best = {rows, each};
+        best_items = items;
+        best_cost = cost;
+      }
+      if (across >= parts || each <= panel) return best;
+    }
+  }
+  int64_t most_items(const Gemm& g) const {
+    return batch_count(g) * parts_of(g.m, K::rows) * parts_of(g.n, panel);
   }
 
   int64_t k, columns;
@@ -215,16 +230,31 @@ void multiply(const Gemm& g, const Blocking<T, C>& blocking, const Item<T, C>& i
         item.c[(item.row + i) * g.n + item.column + j] = convert<T>(c[i * t.c_row + j]);
 }
 
+// How the result is cut into items.
+struct Cut {
+  bool split;  // over workers
+  int64_t rows_each, columns_each;
+  int64_t rows, columns, items;
+};
+template <class T, class C>
+Cut cut_of(const Gemm& g, const Blocking<T, C>& blocking, int workers) {
+  const int64_t batch = batch_count(g);
+  Cut c{};
+  c.split = workers > 1 && worth_splitting(g, batch);
+  std::tie(c.rows_each, c.columns_each) =
+      blocking.cut(g, c.split ? parts_of(2 * int64_t{workers}, batch) : 1);
+  if (Blocking<T, C>::converts) c.rows_each = std::min(c.rows_each, item_rows);
+  c.rows = parts_of(g.m, c.rows_each);
+  c.columns = parts_of(g.n, c.columns_each);
+  c.items = batch * c.rows * c.columns;
+  return c;
+}
+
 template <class T, class C>
 void run(const Gemm& g, const T* a, const T* b, T* c, std::byte* scratch, WorkerPool& workers) {
   const Blocking<T, C> blocking(g);
-  const int64_t batch = batch_count(g);
-  const bool split = workers.workers() > 1 && worth_splitting(g, batch);
-  auto [rows_each, columns_each] =
-      blocking.cut(g, split ? parts_of(2 * int64_t{workers.workers()}, batch) : 1);
-  if (Blocking<T, C>::converts) rows_each = std::min(rows_each, item_rows);
-  const int64_t rows = parts_of(g.m, rows_each), columns = parts_of(g.n, columns_each);
-  const int64_t items = batch * rows * columns;
+  const auto [split, rows_each, columns_each, rows, columns, items] =
+      cut_of(g, blocking, workers.workers());
   auto work = [&](int64_t i, std::byte* own) {
     int64_t column = i % columns, row = i / columns % rows, entry = i / columns / rows;
     Item<T, C> item{a, b, c + entry * g.m * g.n, row * rows_each, 0, column * columns_each, 0};
@@ -262,10 +292,23 @@ size_t gemm_scratch_bytes(const Gemm& product, bool split) {
   int64_t bytes = 0;
   if (g.m == 0 || g.n == 0 || g.k == 0) return 0;
   visit(g.dtype, [&](auto t, auto c) {
-    bytes = Blocking<typename decltype(t)::type, typename decltype(c)::type>(g).bytes();
+    const Blocking<typename decltype(t)::type, typename decltype(c)::type> blocking(g);
+    bytes = blocking.bytes();
+    if (split && worth_splitting(g, batch_count(g)))
+      bytes *= std::min<int64_t>(most_slots(), blocking.most_items(g));
   });
-  return static_cast<size_t>(bytes *
-                             (split && worth_splitting(g, batch_count(g)) ? most_slots() : 1));
+  return static_cast<size_t>(bytes);
+}
+
+int64_t gemm_items(const Gemm& product, int workers) {
+  const Gemm g = with_wide_result(product);
+  int64_t items = 0;
+  if (g.m == 0 || g.n == 0 || g.k == 0) return 0;
+  visit(g.dtype, [&](auto t, auto c) {
+    const Blocking<typename decltype(t)::type, typename decltype(c)::type> blocking(g);
+    items = cut_of(g, blocking, workers).items;
+  });
+  return items;
 }
 
 void gemm(const Gemm& product, const std::byte* a, const std::byte* b, std::byte* c,

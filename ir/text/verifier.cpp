@@ -59,10 +59,10 @@ bool counts(const Node& node) {
 
 }  // namespace
 
-const Node* DataSizedNodes::first_in(const Graph& graph) {
-  auto [known, fresh] = known_.emplace(&graph, nullptr);
+const Node* DataSizedNodes::first_in(const std::shared_ptr<const Graph>& graph) {
+  auto [known, fresh] = known_.emplace(graph, nullptr);
   if (!fresh) return known->second;
-  for (const Stage& stage : graph.stages)
+  for (const Stage& stage : graph->stages)
     for (const Node& node : stage.nodes)
       if (counts(node)) return known->second = &node;
   return nullptr;
@@ -250,7 +250,7 @@ class Verifier {
     if (target->stages.size() != 1)
       fail(node.where, "graph '{}' has {} stages; a graph that is called has one [V14]",
            printable(target->name), target->stages.size());
-    const Node* data_sized = data_sized_.first_in(*target);
+    const Node* data_sized = data_sized_.first_in(named.graph);
     if (data_sized && ops::is_call(node))
       fail(node.where,
            "graph '{}' has '{}', the size of whose result data decides, and cannot be called; "

@@ -64,8 +64,8 @@ Tensor product(const Tensor& a, const Tensor& b, Context& context) {
   Tensor scratch =
       Tensor::zeros(DType::u8, Sizes{static_cast<int64_t>(kernels::gemm_scratch_bytes(g))});
   kernels::gemm(g, a.data(), b.data(), y.mutable_data(), scratch.mutable_data(), context.workers());
-  // What the operator gives where it keeps to our loops.
-  if (!work::is_large(g)) {
+  // What the operator gives where it keeps to our loops: with AVX2, for every size.
+  if (!work::is_large(g) || cpu_level() == CpuLevel::v3) {
     const Operator* op = find("matmul");
     EagerOperand operands[]{a, b};
     EXPECT_TRUE(bitwise_equal(evaluate(*op, op->read({}), operands, context)[0], y));
@@ -128,6 +128,39 @@ TEST(MatmulOrder, HoldsAcrossBlocks) {
   expect_order<double, double>(DType::f64, 110, 200, 260);
   expect_order<double, double>(DType::f64, 14, 530, 260);
   expect_order<BFloat16, float>(DType::bf16, 200, 40, 260);
+  // Cut by rows where columns are few, and by columns where rows are.
+  expect_order<float, float>(DType::f32, 1000, 16, 80);
+  expect_order<double, double>(DType::f64, 600, 7, 300);
+  expect_order<float, float>(DType::f32, 5, 700, 310);
+}
+
+TEST(MatmulOrder, EveryWorkerHasAPart) {
+  struct Shape {
+    int64_t m, n, k;
+    bool transposed_b;
+  };
+  for (const Shape& s :
+       {Shape{100'000, 16, 64, true}, Shape{4096, 64, 64, false}, Shape{500, 32, 100, false},
+        Shape{4096, 100, 64, true}, Shape{1, 1024, 1100, false}, Shape{6, 1024, 1024, false},
+        Shape{1024, 1024, 64, false}, Shape{30, 8, 5000, true}})
+    for (DType dtype : {DType::f32, DType::f64, DType::bf16})
+      for (int workers : {2, 3, 8}) {
+        work::Gemm g;
+        g.dtype = dtype;
+        g.m = s.m, g.n = s.n, g.k = s.k;
+        g.a_row = s.k, g.a_column = 1;
+        g.b_row = s.transposed_b ? 1 : s.n;
+        g.b_column = s.transposed_b ? s.k : 1;
+        // Tiles of six rows, and of a cache line or two.
+        const int64_t tiles = (s.m + 5) / 6 * ((s.n + 31) / 32);
+        EXPECT_GE(kernels::gemm_items(g, workers), std::min<int64_t>(workers, tiles))
+            << name_of(dtype) << " " << s.m << "x" << s.k << "x" << s.n << ", " << workers;
+      }
+  work::Gemm little;
+  little.dtype = DType::f32;
+  little.m = little.n = little.k = little.a_row = little.b_row = 20;
+  little.a_column = little.b_column = 1;
+  EXPECT_EQ(kernels::gemm_items(little, 8), 1);
 }
 
 // Memory whose end is the end of what can be read.

@@ -369,5 +369,27 @@ constexpr const char* program_with_handles = R"(graph f {
 INSTANTIATE_TEST_SUITE_P(Verifier, Damage, testing::Values(program, program_with_handles),
                          [](const auto& p) { return p.index ? "handles" : "operators"; });
 
+// An attribute that takes a text takes a graph's name, and nothing holds the graph then. One that
+// is read into the same memory is looked at anew.
+TEST(Verifier, GraphsThatNothingHolds) {
+  std::string text =
+      "graph c { stage 0 (%x: f32[3]) { %s = sum(%x) %y = lt(%s, 3) return %y } }\n"
+      "graph b { stage 0 (%x: f32[3]) { %y = mul(%x, 2) return %y } }\n"
+      "graph g { stage 0 (%x0: f32[3]) {\n";
+  for (int i = 0; i < 30; ++i)
+    text += fmt::format(
+        "%y{0} = while(%x{0}) {{condition = \"c\", body = \"b\", carries = 1, max_trips = 9,\n"
+        "  failure = graph bad (%x: f32[3], %p: bool[]) {{\n"
+        "    %z = if(%p, %x) {{\n"
+        "      then = graph t (%x: f32[3]) {{\n"
+        "        %n = nonzero(%x) {{count = N}} %m = sum(%n) return %m }},\n"
+        "      else = graph e (%x: f32[3]) {{\n"
+        "        %n = nonzero(%x) {{count = M}} %m = sum(%n) return %m }}}}\n"
+        "    return %z }}}}\n"
+        "%x{1} = call(%y{0}) {{graph = graph u (%x: f32[3]) {{ %y = add(%x, 1) return %y }}}}\n",
+        i, i + 1);
+  EXPECT_NO_THROW(verify(parse(text + "return %x30 } }").program()));
+}
+
 }  // namespace
 }  // namespace gradus::ir
