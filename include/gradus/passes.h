@@ -58,7 +58,8 @@ void eliminate_common_subexpressions(Graph& graph, size_t first_stage = 0);
 // Removes nodes whose result equals their operand, such as a reshape to the same shape.
 void eliminate_identities(Graph& graph);
 
-// Replaces nodes of small constants by constants. The kernels of a run compute the values.
+// Replaces nodes whose operands are small constants, or tensors made of attributes alone (`arange`),
+// by constants. The kernels of a run compute the values.
 void fold_constants(Graph& graph);
 
 // Removes values that are not used, and renumbers the others.

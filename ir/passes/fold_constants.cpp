@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "gradus/passes.h"
 #include "kernels/evaluate.h"
 #include "ops/structural.h"
@@ -8,17 +10,15 @@ namespace {
 
 constexpr int64_t most_elements = 1024;  // a folded constant is kept for the program's life
 
+// Whether a node's results follow from its attributes and from constants, and are small.
 bool foldable(const Graph& graph, const Node& node, const std::vector<Tensor>& constants) {
-  if (!node.op->bind || node.operands.empty()) return false;
+  if (!node.op->bind) return false;
   if (node.op->traits.structural || node.op->traits.opaque || node.op->data_sized) return false;
   if (node.op->traits.collective) return false;
-  bool any_tensor = false;
   for (const Operand& o : node.operands) {
-    if (std::holds_alternative<Dim>(o)) return false;
+    if (const auto* d = std::get_if<Dim>(&o); d && !d->is_constant()) return false;
     ValueId v = value_in(o);
-    if (v == no_value) continue;
-    if (!constants[index_of(v)].defined()) return false;
-    any_tensor = true;
+    if (v != no_value && !constants[index_of(v)].defined()) return false;
   }
   for (ValueId y : node.results) {
     const Type& t = graph[y].type;
@@ -32,14 +32,37 @@ bool foldable(const Graph& graph, const Node& node, const std::vector<Tensor>& c
     else if (const auto* list = std::get_if<std::vector<Literal>>(&a.value.value))
       for (const Literal& l : *list)
         if (const auto* e = std::get_if<Dim>(&l.value); e && !e->is_constant()) return false;
-  return any_tensor;
+  return true;
+}
+
+SmallVector<Tensor, 2> value_of(const Node& node, const std::vector<Tensor>& constants) {
+  SmallVector<ops::EagerOperand, 4> operands;
+  for (const Operand& o : node.operands) {
+    ValueId v = value_in(o);
+    if (v != no_value)
+      operands.emplace_back(constants[index_of(v)]);
+    else if (const auto* n = std::get_if<Number>(&o))
+      operands.emplace_back(*n);
+    else if (const auto* d = std::get_if<Dim>(&o))
+      operands.emplace_back(Number::of(d->value()));
+    else
+      operands.emplace_back();
+  }
+  return ops::evaluate(*node.op, node.attributes, operands, *Context::default_context());
+}
+
+// Whether a new, contiguous tensor has one number in every place. Its readers broadcast the number,
+// and would read a constant from memory.
+bool is_uniform(const Tensor& value) {
+  const std::byte* bytes = value.data();
+  const auto size = static_cast<int64_t>(size_of(value.dtype()));
+  return value.numel() < 2 || std::equal(bytes + size, bytes + size * value.numel(), bytes);
 }
 
 }  // namespace
 
 void fold_constants(Graph& graph) {
   std::vector<Tensor> constants(graph.values.size());
-  auto context = Context::default_context();
   for (Stage& stage : graph.stages) {
     std::vector<Node> done;
     done.reserve(stage.nodes.size());
@@ -53,21 +76,18 @@ void fold_constants(Graph& graph) {
         done.push_back(std::move(node));
         continue;
       }
-      SmallVector<ops::EagerOperand, 4> operands;
-      for (const Operand& o : node.operands) {
-        ValueId v = value_in(o);
-        if (v != no_value)
-          operands.emplace_back(constants[index_of(v)]);
-        else if (auto* n = std::get_if<Number>(&o))
-          operands.emplace_back(*n);
-        else
-          operands.emplace_back();
-      }
       SmallVector<Tensor, 2> results;
       try {
-        results = ops::evaluate(*node.op, node.attributes, operands, *context);
+        results = value_of(node, constants);
       } catch (const Error&) {
         done.push_back(std::move(node));  // it fails when run, with its place
+        continue;
+      }
+      // What has no operands stays for readers that do not fold.
+      if (node.operands.empty()) {
+        for (size_t i = 0; i < results.size(); ++i)
+          if (!is_uniform(results[i])) constants[index_of(node.results[i])] = results[i];
+        done.push_back(std::move(node));
         continue;
       }
       for (size_t i = 0; i < results.size(); ++i) {

@@ -158,6 +158,47 @@ TEST(Passes, IdentitiesGoBeforeCommonSubexpressions) {
   EXPECT_EQ(low.stages[0].results[2].name, "kept");
 }
 
+// What follows from places alone, as masks and window bounds do, is computed once. Not where a run
+// knows a size, nor where the result is large, and not from a number that readers broadcast.
+TEST(Passes, ArithmeticOfKnownPlacesFolds) {
+  ir::Graph g = graph_of(R"(
+    graph g {
+      stage 0 (%x: f64[4, 4], %w: f64[N]) {
+        %i = arange() {end = 4}
+        %rows = unsqueeze(%i) {dim = 1}
+        %keep = le(%i, %rows)
+        %masked = where(%keep, %x, 0.0)
+        %place = floor_divide(%i, 2)
+        %picked = index_select(%masked, %place) {dim = 1}
+        %n = arange() {end = N}
+        %m = mul(%n, 2)
+        %scaled = mul(%w, %m)
+        %long = arange() {end = 1025}
+        %twice = mul(%long, 2)
+        %one = full() {shape = [4], value = 3}
+        %five = add(%one, 2)
+        %alone = arange() {end = 3}
+        return %picked, %scaled, %twice, %five, %alone
+      }
+    }
+  )");
+  ir::Graph low = lowered(g);
+  for (const char* gone : {"unsqueeze", "le", "floor_divide"})
+    EXPECT_EQ(count(low, 0, gone), 0u) << gone;
+  EXPECT_EQ(count(low, 0, "constant"), 2u);  // the mask and the places
+  EXPECT_EQ(count(low, 0, "arange"), 3u);    // of N, of 1025 and the one that is a result
+  EXPECT_EQ(count(low, 0, "mul"), 3u);
+  EXPECT_EQ(count(low, 0, "add"), 1u);
+  const Tensor x = f64(Sizes{4, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7});
+  const std::vector<std::vector<Tensor>> in{{x, f64({1, 2, 3})}};
+  const auto want = run_all(g, in), got = run_all(low, in);
+  for (size_t r = 0; r < want[0].size(); ++r)
+    for (int64_t e = 0; e < want[0][r].numel(); ++e)
+      EXPECT_EQ(got[0][r].item(e), want[0][r].item(e)) << r;
+  EXPECT_EQ(got[0][0].item(4), 5);  // row 1: x[1, 0], x[1, 0], x[1, 1], x[1, 1]
+  EXPECT_EQ(got[0][0].item(6), 6);
+}
+
 // By one, also where it was expanded: what the gradient of a sum is multiplied by. Not where the
 // ones give the result its shape or dtype, and not by anything that a run knows.
 TEST(Passes, ProductsByOnesGo) {
