@@ -123,24 +123,40 @@ void pack_rows(const Gemm& g, const GemmKernels<C>& kernels, const T* a, int64_t
   }
 }
 
+// The same of columns that are neighbours: some rows of b at a time, each read from its start to
+// its end.
+template <class C>
+void pack_whole_panels(const C* b, int64_t b_row, int64_t panels, int64_t k, C* target,
+                       int64_t step) {
+  constexpr int64_t rows = 8, piece = GemmKernels<C>::columns;
+  for (int64_t p = 0; p < k; p += rows)
+    for (int64_t j = 0; j < panels; ++j)
+      for (int64_t r = p; r < std::min(p + rows, k); ++r)
+        for (int64_t c = 0; c < step; c += piece)
+          std::memcpy(target + (j * k + r) * step + c, b + r * b_row + j * step + c,
+                      piece * sizeof(C));
+}
+
 // Columns of b: panels of `step` columns, k by k; missing columns are left as they are, tiles
 // do not write what comes of them.
 template <class T, class C>
 void pack_columns(const Gemm& g, const GemmKernels<C>& kernels, const T* b, int64_t columns,
                   int64_t k, C* target, int64_t step) {
-  for (int64_t j = 0; j < columns; j += step, target += step * k, b += step * g.b_column) {
+  int64_t j = 0;
+  if constexpr (std::is_same_v<T, C>)
+    if (g.b_column == 1) {
+      pack_whole_panels(b, g.b_row, columns / step, k, target, step);
+      j = columns / step * step;
+    }
+  target += j * k;
+  b += j * g.b_column;
+  for (; j < columns; j += step, target += step * k, b += step * g.b_column) {
     int64_t n = std::min(step, columns - j);
-    if constexpr (std::is_same_v<T, C>) {
+    if constexpr (std::is_same_v<T, C>)
       if (n == GemmKernels<C>::columns && n == step && g.b_row == 1) {
         kernels.transpose(b, g.b_column, k, target);
         continue;
       }
-      if (n == step && g.b_column == 1) {
-        for (int64_t p = 0; p < k; ++p)
-          std::memcpy(target + p * step, b + p * g.b_row, static_cast<size_t>(step) * sizeof(C));
-        continue;
-      }
-    }
     for (int64_t p = 0; p < k; ++p)
       for (int64_t c = 0; c < n; ++c)
         target[p * step + c] = convert<C>(b[p * g.b_row + c * g.b_column]);
