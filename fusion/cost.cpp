@@ -38,6 +38,7 @@ struct Costs {
   double short_reduced;  // the same in each loop over a row, where rows are reduced
   double level;          // a row's lanes folded
   double level_wide;     // the same of f64 and i64
+  double gathered_rest;  // an element that a row's end lacks, read at an index of its own
 };
 constexpr Costs costs_512 = {.call = 5.3,
                              .reduction = 43,
@@ -58,7 +59,8 @@ constexpr Costs costs_512 = {.call = 5.3,
                              .short_row = 0.9,
                              .short_reduced = 3,
                              .level = 0.5,
-                             .level_wide = 1.3};
+                             .level_wide = 1.3,
+                             .gathered_rest = 0};
 constexpr Costs costs_256 = {.call = 14.4,
                              .reduction = 70,
                              .byte = 0.012,
@@ -78,7 +80,8 @@ constexpr Costs costs_256 = {.call = 14.4,
                              .short_row = 2.2,
                              .short_reduced = 3.8,
                              .level = 5.5,
-                             .level_wide = 7.6};
+                             .level_wide = 7.6,
+                             .gathered_rest = 2.2};
 // The same in all.
 constexpr int64_t gathered_row = 64;            // shorter rows of a loop are gathered into tiles
 constexpr double gathered_broadcast = 1;        // a broadcast row that is gathered
@@ -184,8 +187,9 @@ namespace {
 // Rows as a kernel runs through them: parts cut them into pieces.
 struct Rows {
   double all = 0;
-  double rests = 0;   // that are no whole vectors
-  double shorts = 0;  // that are less than half of one
+  double rests = 0;    // that are no whole vectors
+  double shorts = 0;   // that are less than half of one
+  double lacking = 0;  // elements that rests lack to whole vectors
 };
 Rows rows_of(const Nest& nest, const Frame& frame, int64_t lanes) {
   const double rows = static_cast<double>(frame.count()) / static_cast<double>(frame.sizes.back());
@@ -194,6 +198,7 @@ Rows rows_of(const Nest& nest, const Frame& frame, int64_t lanes) {
     r.all += rows;
     if (piece % lanes != 0) r.rests += rows;
     if (2 * piece <= lanes) r.shorts += rows;
+    r.lacking += rows * static_cast<double>((lanes - piece % lanes) % lanes);
   }
   return r;
 }
@@ -236,7 +241,10 @@ void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int l
     // What an edge moves is not stored and read again; it is read at an index as before.
     const double bytes = elements * static_cast<double>(size_of(l.dtype));
     e.saved += (std::ranges::count(nest.stores, v) > 0 ? 1 : 2) * bytes * costs.byte;
-    if (l.index) e.lost += elements * (size_of(l.dtype) < 4 ? small_indexed : indexed);
+    if (!l.index) continue;
+    e.lost += elements * (size_of(l.dtype) < 4 ? small_indexed : indexed);
+    if (nest.loads[*l.index].walks.back() != Walk::broadcast)
+      e.lost += run.lacking * costs.gathered_rest;
   }
 }
 
