@@ -123,8 +123,8 @@ void pack_rows(const Gemm& g, const GemmKernels<C>& kernels, const T* a, int64_t
   }
 }
 
-// The same of columns that are neighbours: some rows of b at a time, each read from its start to
-// its end.
+// Whole panels of `step` columns that are neighbours in b: some rows of b at a time, each read from
+// its start to its end.
 template <class C>
 void pack_whole_panels(const C* b, int64_t b_row, int64_t panels, int64_t k, C* target,
                        int64_t step) {

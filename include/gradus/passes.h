@@ -58,9 +58,10 @@ void eliminate_common_subexpressions(Graph& graph, size_t first_stage = 0);
 // Removes nodes whose result equals their operand, such as a reshape to the same shape.
 void eliminate_identities(Graph& graph);
 
-// Replaces nodes whose operands are small constants, or tensors made of attributes alone (`arange`),
-// by constants. The kernels of a run compute the values.
-void fold_constants(Graph& graph);
+// Replaces nodes that read only small constants by constants. The kernels of a run compute the
+// values. With `created`, the results of operators without operands count as constants, too, such
+// as those of `arange`; the operators themselves stay.
+void fold_constants(Graph& graph, bool created = true);
 
 // Removes values that are not used, and renumbers the others.
 void compact(Graph& graph);

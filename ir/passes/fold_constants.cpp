@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "gradus/passes.h"
 #include "kernels/evaluate.h"
@@ -10,16 +12,11 @@ namespace {
 
 constexpr int64_t most_elements = 1024;  // a folded constant is kept for the program's life
 
-// Whether a node's results follow from its attributes and from constants, and are small.
-bool foldable(const Graph& graph, const Node& node, const std::vector<Tensor>& constants) {
+// Whether an operator gives the same small results in every run, if its operands are the same.
+bool may_fold(const Graph& graph, const Node& node) {
   if (!node.op->bind) return false;
   if (node.op->traits.structural || node.op->traits.opaque || node.op->data_sized) return false;
   if (node.op->traits.collective) return false;
-  for (const Operand& o : node.operands) {
-    if (const auto* d = std::get_if<Dim>(&o); d && !d->is_constant()) return false;
-    ValueId v = value_in(o);
-    if (v != no_value && !constants[index_of(v)].defined()) return false;
-  }
   for (ValueId y : node.results) {
     const Type& t = graph[y].type;
     if (!t.is_tensor() || !all_constant(t.dims) || numel(t.dims).value() > most_elements)
@@ -35,68 +32,104 @@ bool foldable(const Graph& graph, const Node& node, const std::vector<Tensor>& c
   return true;
 }
 
-SmallVector<Tensor, 2> value_of(const Node& node, const std::vector<Tensor>& constants) {
-  SmallVector<ops::EagerOperand, 4> operands;
-  for (const Operand& o : node.operands) {
-    ValueId v = value_in(o);
-    if (v != no_value)
-      operands.emplace_back(constants[index_of(v)]);
-    else if (const auto* n = std::get_if<Number>(&o))
-      operands.emplace_back(*n);
-    else if (const auto* d = std::get_if<Dim>(&o))
-      operands.emplace_back(Number::of(d->value()));
-    else
-      operands.emplace_back();
-  }
-  return ops::evaluate(*node.op, node.attributes, operands, *Context::default_context());
-}
-
-// Whether a new, contiguous tensor has one number in every place. Its readers broadcast the number,
-// and would read a constant from memory.
+// Whether all elements of a new, contiguous tensor have the same bits. Readers broadcast such a
+// number, and would read a constant from memory.
 bool is_uniform(const Tensor& value) {
   const std::byte* bytes = value.data();
   const auto size = static_cast<int64_t>(size_of(value.dtype()));
   return value.numel() < 2 || std::equal(bytes + size, bytes + size * value.numel(), bytes);
 }
 
-}  // namespace
+class Folding {
+ public:
+  Folding(Graph& graph, bool created)
+      : graph_(graph),
+        folds_created_(created),
+        constants_(graph.values.size()),
+        created_(graph.values.size()) {}
 
-void fold_constants(Graph& graph) {
-  std::vector<Tensor> constants(graph.values.size());
-  for (Stage& stage : graph.stages) {
-    std::vector<Node> done;
-    done.reserve(stage.nodes.size());
-    for (Node& node : stage.nodes) {
-      if (const Tensor* value = ops::constant_in(node)) {
-        constants[index_of(node.results[0])] = *value;
+  void run() {
+    for (Stage& stage : graph_.stages) {
+      std::vector<Node> done;
+      done.reserve(stage.nodes.size());  // `created_` points into it
+      for (Node& node : stage.nodes) fold(std::move(node), done);
+      stage.nodes = std::move(done);
+    }
+  }
+
+ private:
+  void fold(Node node, std::vector<Node>& done) {
+    if (const Tensor* value = ops::constant_in(node)) {
+      constants_[index_of(node.results[0])] = *value;
+    } else if (node.operands.empty()) {
+      if (folds_created_ && node.results.size() == 1) {
         done.push_back(std::move(node));
-        continue;
+        created_[index_of(done.back().results[0])] = &done.back();
+        return;
       }
-      if (!foldable(graph, node, constants)) {
-        done.push_back(std::move(node));
-        continue;
-      }
-      SmallVector<Tensor, 2> results;
-      try {
-        results = value_of(node, constants);
-      } catch (const Error&) {
-        done.push_back(std::move(node));  // it fails when run, with its place
-        continue;
-      }
-      // What has no operands stays for readers that do not fold.
-      if (node.operands.empty()) {
-        for (size_t i = 0; i < results.size(); ++i)
-          if (!is_uniform(results[i])) constants[index_of(node.results[i])] = results[i];
-        done.push_back(std::move(node));
-        continue;
-      }
-      for (size_t i = 0; i < results.size(); ++i) {
-        constants[index_of(node.results[i])] = results[i];
-        done.push_back(ops::constant_node(results[i].copy(), node.results[i], node.where));
+    } else if (knows_operands(node) && may_fold(graph_, node) && evaluate_created(node)) {
+      if (const auto results = value_of(node)) {
+        for (size_t i = 0; i < results->size(); ++i) {
+          constants_[index_of(node.results[i])] = (*results)[i];
+          done.push_back(ops::constant_node((*results)[i].copy(), node.results[i], node.where));
+        }
+        return;
       }
     }
-    stage.nodes = std::move(done);
+    done.push_back(std::move(node));
   }
-}
+
+  // Constants, numbers and sizes, and what is created without operands.
+  bool knows_operands(const Node& node) const {
+    return std::ranges::all_of(node.operands, [&](const Operand& o) {
+      if (const auto* d = std::get_if<Dim>(&o)) return d->is_constant();
+      const ValueId v = value_in(o);
+      return v == no_value || constants_[index_of(v)].defined() || created_[index_of(v)];
+    });
+  }
+
+  // The created operands of a node, when a first reader folds; they stay for readers that do not.
+  bool evaluate_created(const Node& node) {
+    for (const Operand& o : node.operands) {
+      const ValueId v = value_in(o);
+      if (v == no_value || constants_[index_of(v)].defined()) continue;
+      const Node& creation = *std::exchange(created_[index_of(v)], nullptr);
+      const auto made = may_fold(graph_, creation) ? value_of(creation) : std::nullopt;
+      if (!made || is_uniform((*made)[0])) return false;
+      constants_[index_of(v)] = (*made)[0];
+    }
+    return true;
+  }
+
+  // None where it throws: it then fails when run, with its place.
+  std::optional<SmallVector<Tensor, 2>> value_of(const Node& node) const {
+    SmallVector<ops::EagerOperand, 4> operands;
+    for (const Operand& o : node.operands) {
+      const ValueId v = value_in(o);
+      if (v != no_value)
+        operands.emplace_back(constants_[index_of(v)]);
+      else if (const auto* n = std::get_if<Number>(&o))
+        operands.emplace_back(*n);
+      else if (const auto* d = std::get_if<Dim>(&o))
+        operands.emplace_back(Number::of(d->value()));
+      else
+        operands.emplace_back();
+    }
+    try {
+      return ops::evaluate(*node.op, node.attributes, operands, *Context::default_context());
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  Graph& graph_;
+  bool folds_created_;
+  std::vector<Tensor> constants_;     // by value
+  std::vector<const Node*> created_;  // the same, not evaluated yet
+};
+
+}  // namespace
+
+void fold_constants(Graph& graph, bool created) { Folding(graph, created).run(); }
 
 }  // namespace gradus::ir

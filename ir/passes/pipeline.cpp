@@ -19,8 +19,8 @@ constexpr Step steps[] = {
     {"hoist_invariants", [](Graph& g) { hoist_invariants(g); }},
     {"eliminate_identities", [](Graph& g) { eliminate_identities(g); }},
     {"join_parts", [](Graph& g) { join_parts(g); }},
-    {"fold_constants", [](Graph& g) { fold_constants(g); }},
     {"eliminate_common_subexpressions", [](Graph& g) { eliminate_common_subexpressions(g); }},
+    {"fold_constants", [](Graph& g) { fold_constants(g); }},  // constants have no common ones
     {"eliminate_dead_code", [](Graph& g) { eliminate_dead_code(g); }},
     {"compact", [](Graph& g) { compact(g); }},
 };

@@ -87,6 +87,24 @@ TEST(OnnxExport, WritesDerivativesInsideTheStage) {
   expect_near(y["g"], {2, -4, 1});
 }
 
+// A table of positions is computed in the model. As a constant, it would come back as a weight.
+TEST(OnnxExport, KeepsRangesAndWhatReadsThem) {
+  ir::Module module = ir::parse(R"(graph encoded {
+  stage 0 (%x: f32[100]) {
+    %i = arange() {end = 100}
+    %t = cast(%i) {dtype = f32}
+    %s = sin(%t)
+    %y = add(%x, %s)
+    return %y
+  }
+})",
+                                "encoded.ir");
+  onnx::Import back = onnx::import_bytes(onnx::export_stage(module.program()), "encoded");
+  EXPECT_TRUE(back.weights.empty());
+  Tensor y = run(back, {{"x", Tensor::zeros(DType::f32, std::array<int64_t, 1>{100})}})["y"];
+  EXPECT_NEAR(y.item(99), std::sin(99.0), 1e-6);
+}
+
 // Sizes are computed from the inputs' shapes, wherever a name can be told from them.
 TEST(OnnxExport, ComputesSizesFromShapes) {
   ir::Module module = ir::parse(R"(graph sizes {

@@ -158,8 +158,9 @@ TEST(Passes, IdentitiesGoBeforeCommonSubexpressions) {
   EXPECT_EQ(low.stages[0].results[2].name, "kept");
 }
 
-// What follows from places alone, as masks and window bounds do, is computed once. Not where a run
-// knows a size, nor where the result is large, and not from a number that readers broadcast.
+// What follows from places alone, as masks and window bounds do, is computed once, and what is
+// written twice still goes. Not where a run knows a size, nor where the result is large, and not
+// from a number that readers broadcast.
 TEST(Passes, ArithmeticOfKnownPlacesFolds) {
   ir::Graph g = graph_of(R"(
     graph g {
@@ -178,25 +179,64 @@ TEST(Passes, ArithmeticOfKnownPlacesFolds) {
         %one = full() {shape = [4], value = 3}
         %five = add(%one, 2)
         %alone = arange() {end = 3}
-        return %picked, %scaled, %twice, %five, %alone
+        %unit = eye() {n = 2, dtype = f64}
+        %minus = neg(%unit)
+        return %picked, %scaled, %twice, %five, %alone, %minus
+      }
+      stage 1 (%u: f64[4, 4]) {
+        %again = arange() {end = 4}
+        %rows1 = unsqueeze(%again) {dim = 1}
+        %keep1 = le(%again, %rows1)
+        %v = where(%keep1, %u, 0.0)
+        %q = index_select(%v, %place) {dim = 1}
+        return %q
       }
     }
   )");
   ir::Graph low = lowered(g);
-  for (const char* gone : {"unsqueeze", "le", "floor_divide"})
-    EXPECT_EQ(count(low, 0, gone), 0u) << gone;
-  EXPECT_EQ(count(low, 0, "constant"), 2u);  // the mask and the places
+  for (const char* gone : {"unsqueeze", "le", "floor_divide", "neg"})
+    EXPECT_EQ(count(low, 0, gone) + count(low, 1, gone), 0u) << gone;
+  EXPECT_EQ(count(low, 0, "constant"), 3u);  // the mask, the places and the matrix
+  EXPECT_EQ(count(low, 1, "constant"), 1u);  // its own mask
   EXPECT_EQ(count(low, 0, "arange"), 3u);    // of N, of 1025 and the one that is a result
   EXPECT_EQ(count(low, 0, "mul"), 3u);
   EXPECT_EQ(count(low, 0, "add"), 1u);
   const Tensor x = f64(Sizes{4, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7});
-  const std::vector<std::vector<Tensor>> in{{x, f64({1, 2, 3})}};
-  const auto want = run_all(g, in), got = run_all(low, in);
-  for (size_t r = 0; r < want[0].size(); ++r)
-    for (int64_t e = 0; e < want[0][r].numel(); ++e)
-      EXPECT_EQ(got[0][r].item(e), want[0][r].item(e)) << r;
-  EXPECT_EQ(got[0][0].item(4), 5);  // row 1: x[1, 0], x[1, 0], x[1, 1], x[1, 1]
-  EXPECT_EQ(got[0][0].item(6), 6);
+  const auto got = run_all(low, {{x, f64({1, 2, 3})}, {x}});
+  const auto numbers = [&](size_t stage, size_t r) {
+    std::vector<double> v;
+    for (int64_t e = 0; e < got[stage][r].numel(); ++e) v.push_back(got[stage][r].item(e));
+    return v;
+  };
+  const std::vector<double> picked{1, 1, 0, 0, 5, 5, 6, 6, 9, 9, 1, 1, 4, 4, 5, 5};
+  EXPECT_EQ(numbers(0, 0), picked);
+  EXPECT_EQ(numbers(0, 1), (std::vector<double>{0, 4, 12}));
+  EXPECT_EQ(numbers(0, 2)[1024], 2048);
+  EXPECT_EQ(numbers(0, 3), (std::vector<double>{5, 5, 5, 5}));
+  EXPECT_EQ(numbers(0, 4), (std::vector<double>{0, 1, 2}));
+  EXPECT_EQ(numbers(0, 5), (std::vector<double>{-1, 0, 0, -1}));
+  EXPECT_EQ(numbers(1, 0), picked);
+}
+
+// Equal masks that are too large to fold are computed once all the same, though their operands
+// fold.
+TEST(Passes, CommonSubexpressionsGoBeforeConstantsFold) {
+  const ir::Graph low = lowered(graph_of(R"(
+    graph g {
+      stage 0 (%x: f64[100, 100], %y: f64[100, 100]) {
+        %i = arange() {end = 100}
+        %rows = unsqueeze(%i) {dim = 1}
+        %keep = le(%i, %rows)
+        %a = where(%keep, %x, 0.0)
+        %j = arange() {end = 100}
+        %rows2 = unsqueeze(%j) {dim = 1}
+        %keep2 = le(%j, %rows2)
+        %b = where(%keep2, %y, 0.0)
+        return %a, %b
+      }
+    }
+  )"));
+  EXPECT_EQ(count(low, 0, "le"), 1u);
 }
 
 // By one, also where it was expanded: what the gradient of a sum is multiplied by. Not where the
