@@ -58,10 +58,15 @@ void eliminate_common_subexpressions(Graph& graph, size_t first_stage = 0);
 // Removes nodes whose result equals their operand, such as a reshape to the same shape.
 void eliminate_identities(Graph& graph);
 
-// Replaces nodes that read only small constants by constants. The kernels of a run compute the
-// values. With `created`, the results of operators without operands count as constants, too, such
-// as those of `arange`; the operators themselves stay.
-void fold_constants(Graph& graph, bool created = true);
+// Whether `fold_constants` folds what reads the result of an operator without operands, such as
+// `arange`.
+enum class Created : uint8_t { stay, fold };
+
+// Replaces nodes that read only constants, and have at most 1024 elements, by constants. The
+// kernels of a run compute the values. With Created::fold, results of at most 1024 elements of
+// operators without operands count as constants, too, if the operators may be recomputed and the
+// elements are not all the same. The operators themselves stay.
+void fold_constants(Graph& graph, Created created = Created::fold);
 
 // Removes values that are not used, and renumbers the others.
 void compact(Graph& graph);

@@ -122,7 +122,7 @@ ir::Graph first_stage(const ir::Graph& program) {
   graph.stages.resize(1);
   ir::settle_calls(graph);
   ir::expand_grad(graph);
-  ir::fold_constants(graph, false);  // a table of positions is no weight
+  ir::fold_constants(graph, ir::Created::stay);  // a table of positions is no weight
   ir::eliminate_dead_code(graph);
   return graph;
 }

@@ -42,16 +42,18 @@ bool is_uniform(const Tensor& value) {
 
 class Folding {
  public:
-  Folding(Graph& graph, bool created)
+  Folding(Graph& graph, Created created)
       : graph_(graph),
-        folds_created_(created),
+        folds_created_(created == Created::fold),
         constants_(graph.values.size()),
         created_(graph.values.size()) {}
 
   void run() {
     for (Stage& stage : graph_.stages) {
+      size_t most = 0;  // a node becomes a constant for each result
+      for (const Node& node : stage.nodes) most += std::max<size_t>(node.results.size(), 1);
       std::vector<Node> done;
-      done.reserve(stage.nodes.size());  // `created_` points into it
+      done.reserve(most);  // `created_` points into it
       for (Node& node : stage.nodes) fold(std::move(node), done);
       stage.nodes = std::move(done);
     }
@@ -62,7 +64,8 @@ class Folding {
     if (const Tensor* value = ops::constant_in(node)) {
       constants_[index_of(node.results[0])] = *value;
     } else if (node.operands.empty()) {
-      if (folds_created_ && node.results.size() == 1) {
+      // An operator that is never recomputed may give other results then, such as a clock.
+      if (folds_created_ && node.results.size() == 1 && node.op->recompute_cost != again::never) {
         done.push_back(std::move(node));
         created_[index_of(done.back().results[0])] = &done.back();
         return;
@@ -130,6 +133,6 @@ class Folding {
 
 }  // namespace
 
-void fold_constants(Graph& graph, bool created) { Folding(graph, created).run(); }
+void fold_constants(Graph& graph, Created created) { Folding(graph, created).run(); }
 
 }  // namespace gradus::ir

@@ -239,6 +239,36 @@ TEST(Passes, CommonSubexpressionsGoBeforeConstantsFold) {
   EXPECT_EQ(count(low, 0, "le"), 1u);
 }
 
+// A node of several results becomes as many constants, whatever is read behind it and in a later
+// stage.
+TEST(Passes, NodesOfSeveralResultsFold) {
+  const ir::Graph low = lowered(graph_of(R"(
+    graph g {
+      stage 0 (%x: f64[4]) {
+        %i = arange() {end = 4}
+        %c = arange() {end = 8, dtype = f64}
+        %a, %b, %d, %e, %f, %h, %k, %l = split(%c) {sizes = [1, 1, 1, 1, 1, 1, 1, 1], dim = 0}
+        %r = mul(%i, 2)
+        %y = mul(%x, %r)
+        %z = add(%y, %h)
+        return %z
+      }
+      stage 1 (%u: f64[4]) {
+        %s = mul(%i, 3)
+        %w = mul(%u, %s)
+        return %w
+      }
+    }
+  )"));
+  EXPECT_EQ(count(low, 0, "split") + count(low, 0, "arange"), 0u);
+  const Tensor x = f64({1, 1, 2, 2});
+  const auto got = run_all(low, {{x}, {x}});
+  for (int64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(got[0][0].item(i), x.item(i) * 2 * static_cast<double>(i) + 5);
+    EXPECT_EQ(got[1][0].item(i), x.item(i) * 3 * static_cast<double>(i));
+  }
+}
+
 // By one, also where it was expanded: what the gradient of a sum is multiplied by. Not where the
 // ones give the result its shape or dtype, and not by anything that a run knows.
 TEST(Passes, ProductsByOnesGo) {
