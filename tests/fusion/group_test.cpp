@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "fusion/cost.h"
 #include "gradus/registry.h"
 #include "gradus/text.h"
 #include "kernels/bound_call.h"
@@ -248,6 +249,27 @@ TEST(Groups, ReadEdges) {
     const Tensor a = tensor(DType::bf16, {4, 3, 35}, 1);
     expect_same(*g, std::vector{a, transposed(a, 2), index, each});
   }
+}
+
+// A gather of a row's end takes as long for elements that the row lacks. With an index for each
+// row, nothing is gathered.
+TEST(Groups, WeighGatheredEndsOfRows) {
+  const auto gain = [](int64_t dim, int64_t columns) {
+    const Sizes x = dim == 0 ? Sizes{9, columns} : Sizes{56, 9};
+    const int64_t indices = dim == 0 ? 56 : columns;
+    const auto g = program(fmt::format(
+        "graph p {{ stage 0 (%x: f64{}, %i: i64[{}]) {{ %p = index_select(%x, %i) {{dim = {}}} "
+        "%q = square(%p) %s = sum(%q) {{dim = [1]}} return %s }} }}",
+        to_string(x), indices, dim));
+    const auto group =
+        group_stage(*g, std::vector{Layout(DType::f64, x), Layout(DType::i64, {indices})});
+    if (!group) throw std::logic_error("no group");
+    const Estimate e = estimate(group->nest, group->frame, {.vector_bits = 256});
+    return e.saved - e.lost;
+  };
+  EXPECT_LT(gain(1, 3), 0);   // fifty-six rows of three
+  EXPECT_GT(gain(1, 16), 0);  // whole vectors
+  EXPECT_GT(gain(0, 3), gain(1, 3));
 }
 
 TEST(Groups, SayWhyNot) {
