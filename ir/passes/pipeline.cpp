@@ -20,7 +20,7 @@ constexpr Step steps[] = {
     {"eliminate_identities", [](Graph& g) { eliminate_identities(g); }},
     {"join_parts", [](Graph& g) { join_parts(g); }},
     {"eliminate_common_subexpressions", [](Graph& g) { eliminate_common_subexpressions(g); }},
-    {"fold_constants", [](Graph& g) { fold_constants(g); }},  // constants have no common ones
+    {"fold_constants", [](Graph& g) { fold_constants(g); }},  // equal constants would stay apart
     {"eliminate_dead_code", [](Graph& g) { eliminate_dead_code(g); }},
     {"compact", [](Graph& g) { compact(g); }},
 };
