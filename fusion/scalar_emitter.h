@@ -76,6 +76,7 @@ enum class Function : uint8_t {
   digamma,
   polygamma,  // of any order: refused or made of others
   pow,
+  fmod,
   hypot,
   is_nan,
   is_inf,

@@ -208,7 +208,7 @@ ScalarEmitter::V NodeEmitter::function(Function f, V x, V y) {
     const DType result = tells ? DType::boolean : dtype;
     return y ? node(op, result, {x, y}) : node(op, result, {x});
   }
-  if (f == Function::c_rem) return fmod(x, y);
+  if (f == Function::fmod || f == Function::c_rem) return fmod(x, y);
   if (f == Function::floor_div)
     return binary(Binary::divide, binary(Binary::subtract, x, function(Function::floor_mod, x, y)),
                   y);

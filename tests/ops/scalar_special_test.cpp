@@ -1,5 +1,8 @@
 // Signed zeros, infinities, NaN and domain edges: C's Annex F where C has the function, ATen's
 // choice where it has not.
+#include <cmath>
+#include <random>
+
 #include <gtest/gtest.h>
 
 #include "tests/ops/scalar_test_functions.h"
@@ -132,7 +135,8 @@ GRADUS_SPECIAL_TEST_2(hypot, Row2{0, -0.0, 0}, Row2{-3, 4, 5}, Row2{kInf, kNaN, 
                       Row2{0x1p-149, 0, 0x1p-149})
 GRADUS_SPECIAL_TEST_2(fmod, Row2{5, 3, 2}, Row2{-5, 3, -2}, Row2{5, -3, 2}, Row2{-0.0, 1, -0.0},
                       Row2{-6, 3, -0.0}, Row2{1, 0, kNaN}, Row2{kInf, 1, kNaN}, Row2{5, kInf, 5},
-                      Row2{-5, kInf, -5}, Row2{kNaN, 1, kNaN}, Row2{1, kNaN, kNaN})
+                      Row2{-5, kInf, -5}, Row2{kNaN, 1, kNaN}, Row2{1, kNaN, kNaN},
+                      Row2{0x1p-149, 0x1p-148, 0x1p-149}, Row2{kInf, kInf, kNaN}, Row2{0, 0, kNaN})
 GRADUS_SPECIAL_TEST_2(remainder, Row2{5, 3, 2}, Row2{-5, 3, 1}, Row2{5, -3, -1}, Row2{-5, -3, -2},
                       Row2{1, 0, kNaN}, Row2{kInf, 1, kNaN}, Row2{5, kInf, 5}, Row2{-5, kInf, kInf},
                       Row2{5, -kInf, -kInf}, Row2{kNaN, 1, kNaN})
@@ -142,6 +146,40 @@ TEST(ScalarSpecial, exact_quotients_of_fmod) {
   EXPECT_EQ(fmod(Num<double>{0x1.fffffffffffffp1023}, Num<double>{0x0.0000000000003p-1022}).value,
             std::fmod(0x1.fffffffffffffp1023, 0x0.0000000000003p-1022));
   EXPECT_EQ(fmod(Num<float>{3e38f}, Num<float>{0.7f}).value, std::fmod(3e38f, 0.7f));
+}
+
+// Quotients about an integer, from either side, of operands of all sizes.
+template <class T>
+void compare_fmod_with_c(int64_t most) {
+  std::mt19937_64 random(7);
+  auto draw = [&](auto low, auto high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  for (int i = 0; i < 200000; ++i) {
+    const double size = draw(-30.0, 30.0), quotient = std::exp2(draw(-3.0, std::log2(most) + 3));
+    const T y = static_cast<T>(draw(-1.0, 1.0) * std::exp2(size));
+    T x = static_cast<T>(std::floor(quotient)) * y;
+    switch (i % 4) {
+      case 0:
+        x = std::nextafter(x, std::numeric_limits<T>::infinity());
+        break;
+      case 1:
+        x = std::nextafter(x, -std::numeric_limits<T>::infinity());
+        break;
+      case 2:
+        x = static_cast<T>(quotient) * y;
+        break;
+      default:
+        break;
+    }
+    const T expected = std::fmod(x, y), got = fmod(Num<T>{x}, Num<T>{y}).value;
+    ASSERT_EQ(std::signbit(got), std::signbit(expected)) << x << ", " << y;
+    ASSERT_EQ(got, expected) << x << ", " << y;
+  }
+}
+TEST(ScalarSpecial, fmod_is_that_of_c) {
+  compare_fmod_with_c<float>(int64_t{1} << 24);
+  compare_fmod_with_c<double>(int64_t{1} << 53);
 }
 
 }  // namespace

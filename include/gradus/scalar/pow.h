@@ -71,13 +71,21 @@ GRADUS_INLINE S pow(S x, S y) {
 // a - b trunc(a / b), exactly. It has the sign of a.
 template <Floating S>
 GRADUS_INLINE S fmod(S a, S b) {
-  return fmod_exact(a, b);
+  // A quotient that rounding leaves its fraction is trunc(a / b), or 1 more. The rest of either is a
+  // multiple of the smaller of the operands' last places, and not larger than b: it is exact.
+  constexpr double most = by_width<S>(0x1p22, 0x1p51);
+  S x = abs(a), y = abs(b), quotient = x / y;
+  S rest = fma(-trunc(quotient), y, x);
+  rest = select(rest < 0.0, rest + y, rest);
+  rest = select(quotient < 1.0, x, rest);  // b may be infinite
+  return select_rare(
+      quotient > most, [&] { return fmod_exact(a, b); }, copysign(rest, a));
 }
 
 // a - b floor(a / b), as in ATen and Python: fmod with the sign of b.
 template <Floating S>
 GRADUS_INLINE S remainder(S a, S b) {
-  S r = fmod_exact(a, b);
+  S r = fmod(a, b);
   return select((r != 0.0) & ((b < 0.0) ^ (r < 0.0)), r + b, r);
 }
 

@@ -112,6 +112,20 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T, n>& pack, u32 le
     if (e < left) to[e] = pack.at[e];
 }
 
+// fmod: z = x - y * trunc(x / y), the sign of x
+__device__ __forceinline__ double fmod_f64(double x, double y) {
+  const double t0 = fabs(x);
+  const double t1 = fabs(y);
+  const double t2 = t0 / t1;
+  const double t3 = fma(-trunc(t2), t1, t0);
+  const double t4 = (t2 < 1.0) ? t0 : ((t3 < 0.0) ? (t3 + t1) : t3);
+  double t5 = copysign(t4, x);
+  if (t2 > 0x1p+51) {  // rarely
+    t5 = exact_fmod_f64(x, y);
+  }
+  return t5;
+}
+
 // Sizes of the loops, and strides of what is read, in elements.
 struct Shape {
   u32 n0;
@@ -138,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gradus_kernel(
     const Shape shape) {
   const double v2 = x2[0];  // %v2 = load f64 [broadcast, broadcast, broadcast]
   const i64 v6 = to_i8(v2);  // %v6 = convert(%v2) : i8
-  const double v9 = exact_fmod_f64(v2, 7.0);  // %v9 = fmod(%v2, %v4) : f64 in f64
+  const double v9 = fmod_f64(v2, 7.0);  // %v9 = fmod(%v2, %v4) : f64 in f64
   const float v10 = round_f16(odd_f32(v9));  // %v10 = convert(%v9) : f16
 #pragma unroll 1
   for (u32 item = blockIdx.x * 256 + threadIdx.x; item < shape.items; item += gridDim.x * 256) {
