@@ -33,6 +33,18 @@ struct Walks {
         pointers[k] += outer_index % outer[d] * outer_steps[d * slots + k];
     for (size_t k = 0; k < slots; ++k) pointers[k] += row * row_steps[k] + column * column_steps[k];
   }
+  // Moves the slots' pointers from one index of the outer loops to the next, if there is one.
+  void step(std::byte** pointers, int64_t outer_index) const {
+    for (size_t d = outer.size(); d-- > 0; outer_index /= outer[d]) {
+      const int64_t* steps = &outer_steps[d * slots];
+      const int64_t at = outer_index % outer[d];
+      if (at + 1 < outer[d]) {
+        for (size_t k = 0; k < slots; ++k) pointers[k] += steps[k];
+        return;
+      }
+      for (size_t k = 0; k < slots; ++k) pointers[k] -= at * steps[k];
+    }
+  }
 };
 
 inline constexpr int64_t most_chunk_elements = 1 << 15;  // what one worker takes at a time, about

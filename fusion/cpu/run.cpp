@@ -116,6 +116,24 @@ struct CellRun {
                 std::min(columns_each, walks.columns - column), pointers.data(),
                 walks.row_steps.data(), walks.column_steps.data());
   }
+
+  // Parts that are all of the two innermost loops: short ones, which take no longer than finding
+  // them does.
+  void run_whole_parts(std::byte* const* args, int64_t first, int64_t last) const {
+    SmallVector<std::byte*, 32> pointers(walks.slots);
+    walks.begin(args, pointers.data());
+    walks.advance(pointers.data(), first, 0, 0);
+    for (int64_t p = first;; walks.step(pointers.data(), p++)) {
+      walks.entry(walks.rows, walks.columns, pointers.data(), walks.row_steps.data(),
+                  walks.column_steps.data());
+      if (p + 1 == last) return;
+    }
+  }
+
+  void run_parts(std::byte* const* args, int64_t first, int64_t last) const {
+    if (row_parts() == 1 && column_parts() == 1) return run_whole_parts(args, first, last);
+    for (int64_t p = first; p < last; ++p) run_part(args, p);
+  }
 };
 
 // A kernel's cells.
@@ -127,9 +145,10 @@ struct Bound {
     int64_t p = c * each;
     const int64_t end = std::min(parts, p + each);
     auto cell = std::ranges::upper_bound(cells, p, {}, &CellRun::first_part) - 1;
-    for (; p < end; ++p) {
-      if (p == cell->first_part + cell->parts) ++cell;
-      cell->run_part(args, p - cell->first_part);
+    for (; p < end; ++cell) {
+      const int64_t last = std::min(end, cell->first_part + cell->parts);
+      cell->run_parts(args, p - cell->first_part, last - cell->first_part);
+      p = last;
     }
   }
 };
