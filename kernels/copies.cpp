@@ -154,28 +154,38 @@ Copies::Copies(std::span<const Copy> copies) {
       ++jobs_[i].columns;
 }
 
+namespace {
+
+// n elements of a row, from some places on.
+void run_row(const Copy& c, const std::byte* source, std::byte* target, int64_t n) {
+  const int64_t from = c.source.strides.back(), to = c.target.strides.back();
+  if (c.fills)
+    fill_row(size_of(c.target.dtype), c.pattern, target, to, n);
+  else if (c.source.dtype != c.target.dtype)
+    convert_row(c.source.dtype, source, from, c.target.dtype, target, to, n);
+  else
+    copy_row(size_of(c.target.dtype), source, from, target, to, n);
+}
+
+}  // namespace
+
 // Elements [first, last) in row-major order of the copy's shape.
 void Copies::run_rows(const Copy& j, const std::byte* source, std::byte* target, int64_t first,
                       int64_t last) {
-  const size_t size = size_of(j.target.dtype);
-  const bool converts = j.source.dtype != j.target.dtype;
   const int64_t row = j.shape.back();
   const int64_t from = j.source.strides.back(), to = j.target.strides.back();
   const size_t outer = j.shape.size() - 1;
+  if (outer == 0)
+    return run_row(j, source + bytes(first * from, j.source.dtype),
+                   target + bytes(first * to, j.target.dtype), last - first);
   auto leading = [&](const Sizes& v) { return std::span<const int64_t>(v.data(), outer); };
   Walk<2> walk(leading(j.shape), {leading(j.source.strides), leading(j.target.strides)},
                first / row);
   int64_t column = first % row;
   for (int64_t done = first; done < last;) {
     int64_t n = std::min(row - column, last - done);
-    const std::byte* s = source + bytes(walk.offset(0) + column * from, j.source.dtype);
-    std::byte* t = target + bytes(walk.offset(1) + column * to, j.target.dtype);
-    if (j.fills)
-      fill_row(size, j.pattern, t, to, n);
-    else if (converts)
-      convert_row(j.source.dtype, s, from, j.target.dtype, t, to, n);
-    else
-      copy_row(size, s, from, t, to, n);
+    run_row(j, source + bytes(walk.offset(0) + column * from, j.source.dtype),
+            target + bytes(walk.offset(1) + column * to, j.target.dtype), n);
     done += n;
     column = 0;
     walk.next();
@@ -218,29 +228,20 @@ std::byte* begin_of(const Window& w, std::byte* const* args, KernelScope& scope)
 
 }  // namespace
 
-// Some rows at a time: all columns of theirs then lie in the nearest cache. A column is often no
-// more than some 70 elements of them, for which `run_rows` takes long to begin.
+// Some rows at a time: all columns of theirs then lie in the nearest cache.
 void Copies::run_columns(std::span<const Job> jobs, std::byte* const* args, KernelScope& scope) {
   constexpr int64_t near_bytes = 16 << 10;
   const Window& target = jobs[0].copy.target;
   const int64_t row_bytes = bytes(std::abs(target.strides[0]), target.dtype);
   const int64_t rows_at_a_time = std::clamp<int64_t>(near_bytes / row_bytes, 16, 256);
   const auto columns = static_cast<int64_t>(jobs.size());
-  auto run_some = [&](const Job& j, int64_t first, int64_t last) {
-    const Window &from = j.copy.source, &to = j.copy.target;
-    const std::byte* source =
-        begin_of(from, args, scope) + bytes(first * from.strides[0], from.dtype);
-    std::byte* const t = begin_of(to, args, scope) + bytes(first * to.strides[0], to.dtype);
-    if (from.dtype == to.dtype)
-      copy_row(size_of(to.dtype), source, from.strides[0], t, to.strides[0], last - first);
-    else
-      convert_row(from.dtype, source, from.strides[0], to.dtype, t, to.strides[0], last - first);
-  };
   scope.workers.parallel_parts(jobs[0].count, std::max(rows_at_a_time, chunk_elements / columns),
                                [&](int64_t first, int64_t last) {
                                  for (; first < last; first += rows_at_a_time)
                                    for (const Job& j : jobs)
-                                     run_some(j, first, std::min(last, first + rows_at_a_time));
+                                     run_rows(j.copy, begin_of(j.copy.source, args, scope),
+                                              begin_of(j.copy.target, args, scope), first,
+                                              std::min(last, first + rows_at_a_time));
                                });
 }
 
