@@ -29,16 +29,19 @@ struct Costs {
   double broadcast_element;  // an element of a broadcast row beside that
   double part;               // one that is joined, beside the call
   // Lost.
-  double row;            // a row of its own
-  double cell_row;       // beside that, one more where parts cut rows
-  double rest;           // a row's end that is no whole vector, in each loop over the row
-  double rest_step;      // what each step does for it
-  double rest_function;  // the same of exp and its like
-  double short_row;      // more than that, where a row is less than half a vector
-  double short_reduced;  // the same in each loop over a row, where rows are reduced
-  double level;          // a row's lanes folded
-  double level_wide;     // the same of f64 and i64
-  double gathered_rest;  // an element that a row's end lacks, read at an index of its own
+  double row;               // a row of its own
+  double cell_row;          // beside that, one more where parts cut rows
+  double rest;              // a row's end that is no whole vector, in each loop over the row
+  double rest_step;         // what each step does for it
+  double rest_function;     // the same of exp and its like
+  double short_row;         // more than that, where a row is less than half a vector
+  double short_reduced;     // the same in each loop over a row, where rows are reduced
+  double level;             // a row's lanes folded
+  double level_wide;        // the same of f64 and i64
+  double gathered_rest;     // an element that a row's end lacks, read at an index of its own
+  double columns;           // summed: accumulators are laid out, and folded
+  double few_columns;       // the same of few rows: there a loop of its own takes as long to begin
+  double few_wide_columns;  // the same of f64 and i64
 };
 constexpr Costs costs_512 = {.call = 5.3,
                              .reduction = 43,
@@ -60,7 +63,10 @@ constexpr Costs costs_512 = {.call = 5.3,
                              .short_reduced = 3,
                              .level = 0.5,
                              .level_wide = 1.3,
-                             .gathered_rest = 0};
+                             .gathered_rest = 0,
+                             .columns = 300,
+                             .few_columns = 300,
+                             .few_wide_columns = 300};
 constexpr Costs costs_256 = {.call = 14.4,
                              .reduction = 70,
                              .byte = 0.012,
@@ -81,7 +87,10 @@ constexpr Costs costs_256 = {.call = 14.4,
                              .short_reduced = 3.8,
                              .level = 5.5,
                              .level_wide = 7.6,
-                             .gathered_rest = 2.2};
+                             .gathered_rest = 2.2,
+                             .columns = 300,
+                             .few_columns = 50,
+                             .few_wide_columns = -40};
 // The same in all.
 constexpr int64_t gathered_row = 64;            // shorter rows of a loop are gathered into tiles
 constexpr double gathered_broadcast = 1;        // a broadcast row that is gathered
@@ -91,7 +100,6 @@ constexpr double strided_again = 0.6;           // an element gathered once more
 constexpr double strided_rest = 2;              // the end of a row that is gathered
 constexpr double indexed = 0.2;                 // read at an index
 constexpr double small_indexed = 0.6;           // the same of less than 4 bytes
-constexpr double columns_reduced = 300;         // accumulators laid out, and folded
 constexpr double column_element = 0.03;         // added to its column
 constexpr double again = 0.03;                  // an element of a step computed once more
 constexpr double function_again = 0.4;          // the same of exp and its like
@@ -107,7 +115,17 @@ constexpr double stage_call = 6, stage_slot = 3, stage_reduced = 15;
 
 bool is_function(const ir::Operator* op) { return op && op->traits.is_function; }
 
-bool takes_columns(int64_t columns) { return columns >= 32 && columns <= most_accumulators / 2; }
+namespace {
+
+// Rows of which each is added to an accumulator of its own, or to one more.
+constexpr int64_t few_rows = 2 * work::reduce_lanes;
+
+}  // namespace
+
+bool takes_columns(int64_t rows, int64_t columns, DType dtype, unsigned vector_bits) {
+  const bool few = vector_bits <= 256 && rows <= few_rows && columns > 1 && size_of(dtype) == 8;
+  return (columns >= 32 || few) && columns <= most_accumulators / 2;
+}
 
 bool may_gain_alone(const Sizes& shape) {
   constexpr int64_t many_elements = 1 << 14;
@@ -260,7 +278,9 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
     const Step& step = nest.steps[i];
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
     if (step.reduces_column()) {
-      e.lost += columns_reduced + elements * column_element;
+      e.lost += elements * column_element + (rows > few_rows          ? costs.columns
+                                             : takes_wide_lanes(nest) ? costs.few_wide_columns
+                                                                      : costs.few_columns);
     } else if (step.reduces()) {
       e.saved += costs.reduction + rows * costs.reduced_row;
     }

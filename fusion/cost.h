@@ -45,10 +45,10 @@ int64_t lanes_of(const Nest& nest, unsigned vector_bits);
 // Whether an operator is made of many instructions: exp and its like.
 bool is_function(const ir::Operator* op);
 
-// Whether sums over leading dimensions may join a group: of so many columns, which each row runs
-// through. Short rows are better off without them, and accumulators of too many columns stay in no
-// cache.
-bool takes_columns(int64_t columns);
+// Whether sums over leading dimensions may join a group: of so many rows of so many columns of a
+// dtype, in registers of so many bits. Short rows are better off without them, unless they are few,
+// and accumulators of too many columns stay in no cache.
+bool takes_columns(int64_t rows, int64_t columns, DType dtype, unsigned vector_bits);
 
 // Whether one instruction with such a result may gain from a kernel: where rows are short, a loop
 // of the library takes longer to begin them than to run through them.

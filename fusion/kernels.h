@@ -63,9 +63,9 @@ class Kernels {
   virtual bool wants(const Nest& nest, const Frame& frame) const = 0;
   // What `wants` estimates for; registers of 0 bits: it estimates nothing.
   virtual Machine machine() const { return {}; }
-  // Whether nests may reduce columns, where there are so many.
-  virtual bool takes_columns(int64_t columns) const {
-    static_cast<void>(columns);
+  // Whether nests may reduce columns, where there are so many rows and columns of a dtype.
+  virtual bool takes_columns(int64_t rows, int64_t columns, DType dtype) const {
+    static_cast<void>(rows), static_cast<void>(columns), static_cast<void>(dtype);
     return false;
   }
   // Whether a kernel of single loops reads all that it reads of an element before it writes it, so

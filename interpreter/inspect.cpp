@@ -52,7 +52,9 @@ class WouldBe final : public fusion::Kernels {
     return judge_->wants(nest, frame);
   }
   fusion::Machine machine() const override { return judge_->machine(); }
-  bool takes_columns(int64_t columns) const override { return judge_->takes_columns(columns); }
+  bool takes_columns(int64_t rows, int64_t columns, DType dtype) const override {
+    return judge_->takes_columns(rows, columns, dtype);
+  }
   std::shared_ptr<const fusion::KernelSet> ready() override {
     return std::make_shared<fusion::KernelSet>();
   }

@@ -132,8 +132,9 @@ bool CpuKernels::wants(const Nest& nest, const Frame& frame) const {
 
 Machine CpuKernels::machine() const { return {isa_ ? cpu::vector_bits(*isa_) : 0, workers_}; }
 
-bool CpuKernels::takes_columns(int64_t columns) const {
-  return isa_ && (options_.always || fusion::takes_columns(columns));
+bool CpuKernels::takes_columns(int64_t rows, int64_t columns, DType dtype) const {
+  return isa_ &&
+         (options_.always || fusion::takes_columns(rows, columns, dtype, machine().vector_bits));
 }
 
 WholeStages CpuKernels::whole_stages() const {

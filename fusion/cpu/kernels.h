@@ -20,7 +20,7 @@ class CpuKernels final : public Kernels {
   int register_bits(const Nest& nest) const override;
   bool wants(const Nest& nest, const Frame& frame) const override;
   Machine machine() const override;
-  bool takes_columns(int64_t columns) const override;
+  bool takes_columns(int64_t rows, int64_t columns, DType dtype) const override;
   bool reads_before_writing() const override { return true; }
   std::shared_ptr<const KernelSet> ready() override { return store_.ready(); }
   std::shared_ptr<const fusion::Kernel> get(const Nest& nest, const std::string& text) override;

@@ -110,8 +110,13 @@ GroupFinder::Loops Grouper::loops_of(uint32_t index) {
     auto column = fusion::column_result(d.code.graph(), d.node(index), reduced);
     if ((row || column) && numel(reduced) == 0) return {};  // nothing to run over
     if (row) return {reduced, std::move(row->shape), row->drops};
-    if (column && !d.choice.source->takes_columns(numel(*column))) return {};
-    if (column) return {reduced, {}, true, std::move(column)};
+    if (column) {
+      const int64_t columns = numel(*column);
+      if (!d.choice.source->takes_columns(numel(reduced) / columns, columns,
+                                          d.code.type_of(of).dtype))
+        return {};
+      return {reduced, {}, true, std::move(column)};
+    }
   }
   return {d.local(d.results_of(index)[0]).layout.shape, {}, false};
 }

@@ -16,7 +16,7 @@ class Collected final : public Kernels {
  public:
   uint64_t id() const override { return id_; }
   bool wants(const Nest&, const Frame&) const override { return true; }
-  bool takes_columns(int64_t) const override { return true; }
+  bool takes_columns(int64_t, int64_t, DType) const override { return true; }
   bool reads_before_writing() const override { return true; }
   std::shared_ptr<const KernelSet> ready() override { return none_; }
   std::shared_ptr<const Kernel> get(const Nest& nest, const std::string& text) override {

@@ -86,7 +86,7 @@ class LoopbackKernels final : public fusion::Kernels {
   explicit LoopbackKernels(std::shared_ptr<LoopbackBackend> backend);
   uint64_t id() const override { return id_; }
   bool wants(const fusion::Nest& nest, const fusion::Frame& frame) const override;
-  bool takes_columns(int64_t) const override { return true; }
+  bool takes_columns(int64_t, int64_t, DType) const override { return true; }
   std::shared_ptr<devices::Backend> backend() override { return backend_; }
   std::shared_ptr<const fusion::KernelSet> ready() override;
   std::shared_ptr<const fusion::Kernel> get(const fusion::Nest& nest,
