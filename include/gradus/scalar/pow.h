@@ -71,8 +71,8 @@ GRADUS_INLINE S pow(S x, S y) {
 // a - b trunc(a / b), exactly. It has the sign of a.
 template <Floating S>
 GRADUS_INLINE S fmod(S a, S b) {
-  // A quotient that rounding leaves its fraction is trunc(a / b), or 1 more. The rest of either is a
-  // multiple of the smaller of the operands' last places, and not larger than b: it is exact.
+  // A quotient that rounding leaves its fraction is trunc(a / b), or 1 more. The rest of either is
+  // a multiple of the smaller of the operands' last places, and not larger than b: it is exact.
   constexpr double most = by_width<S>(0x1p22, 0x1p51);
   S x = abs(a), y = abs(b), quotient = x / y;
   S rest = fma(-trunc(quotient), y, x);
