@@ -27,6 +27,7 @@ struct Costs {
   double row_anew;           // a row of an operand that does not follow the last one
   double strided_row;        // the same where its elements do not follow each other
   double broadcast_element;  // an element of a broadcast row beside that
+  double indexed_row;        // a row that is read at indices of its own
   double part;               // one that is joined, beside the call
   // Lost.
   double row;               // a row of its own
@@ -38,7 +39,7 @@ struct Costs {
   double short_reduced;     // the same in each loop over a row, where rows are reduced
   double level;             // a row's lanes folded
   double level_wide;        // the same of f64 and i64
-  double gathered_rest;     // an element that a row's end lacks, read at an index of its own
+  double gathered_rest;     // an element that a row's end lacks, read at an index that rows share
   double columns;           // summed: accumulators are laid out, and folded
   double few_columns;       // the same of few rows: there a loop of its own takes as long to begin
   double few_wide_columns;  // the same of f64 and i64
@@ -53,6 +54,7 @@ constexpr Costs costs_512 = {.call = 5.3,
                              .row_anew = 2,
                              .strided_row = 0,
                              .broadcast_element = 0.05,
+                             .indexed_row = 0,
                              .part = 0,
                              .row = 0.7,
                              .cell_row = 0,
@@ -77,13 +79,14 @@ constexpr Costs costs_256 = {.call = 14.4,
                              .row_anew = 1.5,
                              .strided_row = 1.2,
                              .broadcast_element = 0.058,
+                             .indexed_row = 18,
                              .part = 18,
                              .row = 0,
                              .cell_row = 3,
                              .rest = 0,
                              .rest_step = 0.2,
                              .rest_function = 9,
-                             .short_row = 2.2,
+                             .short_row = 2,
                              .short_reduced = 3.8,
                              .level = 5.5,
                              .level_wide = 7.6,
@@ -261,8 +264,12 @@ void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int l
     e.saved += (std::ranges::count(nest.stores, v) > 0 ? 1 : 2) * bytes * costs.byte;
     if (!l.index) continue;
     e.lost += elements * (size_of(l.dtype) < 4 ? small_indexed : indexed);
-    if (nest.loads[*l.index].walks.back() != Walk::broadcast)
+    const Load& index = nest.loads[*l.index];
+    if (index.walks.back() == Walk::broadcast) continue;
+    if (repeats_row(index))
       e.lost += run.lacking * costs.gathered_rest;
+    else
+      e.saved += rows * costs.indexed_row;
   }
 }
 

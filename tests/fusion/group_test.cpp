@@ -251,8 +251,19 @@ TEST(Groups, ReadEdges) {
   }
 }
 
-// A gather of a row's end takes as long for elements that the row lacks. With an index for each
-// row, nothing is gathered.
+// A loop of its own takes long to begin a row at indices of the row's own.
+TEST(Groups, WeighRowsAtTheirOwnIndices) {
+  const auto g = program(
+      "graph p { stage 0 (%x: f64[64, 3], %i: i64[64, 3]) { %p = gather(%x, %i) {dim = 1} "
+      "%q = square(%p) return %q } }");
+  const Layout x(DType::f64, {64, 3}), i(DType::i64, {64, 3});
+  const auto group = group_stage(*g, std::vector{x, i});
+  ASSERT_TRUE(group);
+  EXPECT_TRUE(estimate(group->nest, group->frame, {.vector_bits = 256}).worth());
+}
+
+// A gather of a row's end takes as long for elements that the row lacks, where rows share indices.
+// With an index for each row, nothing is gathered.
 TEST(Groups, WeighGatheredEndsOfRows) {
   const auto gain = [](int64_t dim, int64_t columns) {
     const Sizes x = dim == 0 ? Sizes{9, columns} : Sizes{56, 9};
