@@ -30,19 +30,18 @@ struct Costs {
   double indexed_row;        // a row that is read at indices of its own
   double part;               // one that is joined, beside the call
   // Lost.
-  double row;               // a row of its own
-  double cell_row;          // beside that, one more where parts cut rows
-  double rest;              // a row's end that is no whole vector, in each loop over the row
-  double rest_step;         // what each step does for it
-  double rest_function;     // the same of exp and its like
-  double short_row;         // more than that, where a row is less than half a vector
-  double short_reduced;     // the same in each loop over a row, where rows are reduced
-  double level;             // a row's lanes folded
-  double level_wide;        // the same of f64 and i64
-  double gathered_rest;     // an element that a row's end lacks, read at an index that rows share
-  double columns;           // summed: accumulators are laid out, and folded
-  double few_columns;       // the same of few rows: there a loop of its own takes as long to begin
-  double few_wide_columns;  // the same of f64 and i64
+  double row;            // a row of its own
+  double cell_row;       // beside that, one more where parts cut rows
+  double rest;           // a row's end that is no whole vector, in each loop over the row
+  double rest_step;      // what each step does for it
+  double rest_function;  // the same of exp and its like
+  double short_row;      // more than that, where a row is less than half a vector
+  double short_reduced;  // the same in each loop over a row, where rows are reduced
+  double level;          // a row's lanes folded
+  double level_wide;     // the same of f64 and i64
+  double gathered_rest;  // an element that a row's end lacks, read at an index that rows share
+  double columns;        // summed: accumulators are laid out, and folded
+  double short_columns;  // the same of few columns and rows: their own loop takes as long to begin
 };
 constexpr Costs costs_512 = {.call = 5.3,
                              .reduction = 43,
@@ -67,8 +66,7 @@ constexpr Costs costs_512 = {.call = 5.3,
                              .level_wide = 1.3,
                              .gathered_rest = 0,
                              .columns = 300,
-                             .few_columns = 300,
-                             .few_wide_columns = 300};
+                             .short_columns = 300};
 constexpr Costs costs_256 = {.call = 14.4,
                              .reduction = 70,
                              .byte = 0.012,
@@ -92,8 +90,7 @@ constexpr Costs costs_256 = {.call = 14.4,
                              .level_wide = 7.6,
                              .gathered_rest = 2.2,
                              .columns = 300,
-                             .few_columns = 50,
-                             .few_wide_columns = -40};
+                             .short_columns = -40};
 // The same in all.
 constexpr int64_t gathered_row = 64;            // shorter rows of a loop are gathered into tiles
 constexpr double gathered_broadcast = 1;        // a broadcast row that is gathered
@@ -120,14 +117,14 @@ bool is_function(const ir::Operator* op) { return op && op->traits.is_function; 
 
 namespace {
 
-// Rows of which each is added to an accumulator of its own, or to one more.
-constexpr int64_t few_rows = 2 * work::reduce_lanes;
+constexpr int64_t many_columns = 32;  // that are summed over any number of rows
 
 }  // namespace
 
 bool takes_columns(int64_t rows, int64_t columns, DType dtype, unsigned vector_bits) {
-  const bool few = vector_bits <= 256 && rows <= few_rows && columns > 1 && size_of(dtype) == 8;
-  return (columns >= 32 || few) && columns <= most_accumulators / 2;
+  if (columns >= many_columns) return columns <= most_accumulators / 2;
+  constexpr int64_t fewest = 4, most = 2 * work::reduce_lanes;
+  return vector_bits <= 256 && size_of(dtype) == 8 && columns > 1 && rows >= fewest && rows <= most;
 }
 
 bool may_gain_alone(const Sizes& shape) {
@@ -285,9 +282,8 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
     const Step& step = nest.steps[i];
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
     if (step.reduces_column()) {
-      e.lost += elements * column_element + (rows > few_rows          ? costs.columns
-                                             : takes_wide_lanes(nest) ? costs.few_wide_columns
-                                                                      : costs.few_columns);
+      e.lost += elements * column_element +
+                (frame.sizes.back() < many_columns ? costs.short_columns : costs.columns);
     } else if (step.reduces()) {
       e.saved += costs.reduction + rows * costs.reduced_row;
     }
