@@ -22,12 +22,12 @@ struct Costs {
   double byte;               // stored and read again
   double element;            // of a step
   double function;           // the same of exp and its like
-  double reduced_row;        // a row that is reduced by a loop of its own
+  double reduced_element;    // of a row that is reduced by a loop of its own
+  double reduced_row;        // at most
   double broadcast_row;      // a row with one element for all others
   double row_anew;           // a row of an operand that does not follow the last one
   double strided_row;        // the same where its elements do not follow each other
   double broadcast_element;  // an element of a broadcast row beside that
-  double indexed_row;        // a row that is read at indices of its own
   double part;               // one that is joined, beside the call
   // Lost.
   double row;            // a row of its own
@@ -36,9 +36,11 @@ struct Costs {
   double rest_step;      // what each step does for it
   double rest_function;  // the same of exp and its like
   double short_row;      // more than that, where a row is less than half a vector
-  double short_reduced;  // the same in each loop over a row, where rows are reduced
+  double short_reduced;  // the same where rows are reduced
+  double short_again;    // beside that, in each loop over a row from the third on
   double level;          // a row's lanes folded
   double level_wide;     // the same of f64 and i64
+  double own_index;      // an element read at an index that no other row has
   double gathered_rest;  // an element that a row's end lacks, read at an index that rows share
   double columns;        // summed: accumulators are laid out, and folded
   double short_columns;  // the same of few columns and rows: their own loop takes as long to begin
@@ -48,12 +50,12 @@ constexpr Costs costs_512 = {.call = 5.3,
                              .byte = 0.02,
                              .element = 0.044,
                              .function = 0.4,
+                             .reduced_element = 4.7,
                              .reduced_row = 4.7,
                              .broadcast_row = 4.3,
                              .row_anew = 2,
                              .strided_row = 0,
                              .broadcast_element = 0.05,
-                             .indexed_row = 0,
                              .part = 0,
                              .row = 0.7,
                              .cell_row = 0,
@@ -61,9 +63,11 @@ constexpr Costs costs_512 = {.call = 5.3,
                              .rest_step = 0,
                              .rest_function = 9,
                              .short_row = 0.9,
-                             .short_reduced = 3,
+                             .short_reduced = 6,
+                             .short_again = 3,
                              .level = 0.5,
                              .level_wide = 1.3,
+                             .own_index = 0.2,
                              .gathered_rest = 0,
                              .columns = 300,
                              .short_columns = 300};
@@ -72,12 +76,12 @@ constexpr Costs costs_256 = {.call = 14.4,
                              .byte = 0.012,
                              .element = 0.11,
                              .function = 0.06,
+                             .reduced_element = 1.2,
                              .reduced_row = 10.7,
                              .broadcast_row = 5.5,
                              .row_anew = 1.5,
                              .strided_row = 1.2,
                              .broadcast_element = 0.058,
-                             .indexed_row = 18,
                              .part = 18,
                              .row = 0,
                              .cell_row = 3,
@@ -85,9 +89,11 @@ constexpr Costs costs_256 = {.call = 14.4,
                              .rest_step = 0.2,
                              .rest_function = 9,
                              .short_row = 2,
-                             .short_reduced = 3.8,
+                             .short_reduced = 0,
+                             .short_again = 5,
                              .level = 5.5,
-                             .level_wide = 7.6,
+                             .level_wide = 8.6,
+                             .own_index = 0,
                              .gathered_rest = 2.2,
                              .columns = 300,
                              .short_columns = -40};
@@ -98,7 +104,7 @@ constexpr double slot = 0.6;                    // a load or a store
 constexpr double cell_slot = 3;                 // the same for one more part that is joined
 constexpr double strided_again = 0.6;           // an element gathered once more
 constexpr double strided_rest = 2;              // the end of a row that is gathered
-constexpr double indexed = 0.2;                 // read at an index
+constexpr double indexed = 0.2;                 // read at an index that rows share
 constexpr double small_indexed = 0.6;           // the same of less than 4 bytes
 constexpr double column_element = 0.03;         // added to its column
 constexpr double again = 0.03;                  // an element of a step computed once more
@@ -260,13 +266,13 @@ void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int l
     const double bytes = elements * static_cast<double>(size_of(l.dtype));
     e.saved += (std::ranges::count(nest.stores, v) > 0 ? 1 : 2) * bytes * costs.byte;
     if (!l.index) continue;
-    e.lost += elements * (size_of(l.dtype) < 4 ? small_indexed : indexed);
     const Load& index = nest.loads[*l.index];
-    if (index.walks.back() == Walk::broadcast) continue;
-    if (repeats_row(index))
+    const bool shared = index.walks.back() == Walk::broadcast || repeats_row(index);
+    e.lost += elements * (size_of(l.dtype) < 4 ? small_indexed
+                          : shared             ? indexed
+                                               : costs.own_index);
+    if (repeats_row(index) && index.walks.back() != Walk::broadcast)
       e.lost += run.lacking * costs.gathered_rest;
-    else
-      e.saved += rows * costs.indexed_row;
   }
 }
 
@@ -285,7 +291,8 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
       e.lost += elements * column_element +
                 (frame.sizes.back() < many_columns ? costs.short_columns : costs.columns);
     } else if (step.reduces()) {
-      e.saved += costs.reduction + rows * costs.reduced_row;
+      e.saved +=
+          costs.reduction + std::min(rows * costs.reduced_row, elements * costs.reduced_element);
     }
     if (loops.facts.of_row[v]) continue;
     ++of_elements;
@@ -329,7 +336,7 @@ Estimate estimate(const Nest& nest, const Frame& frame, const Machine& machine) 
   if (rows > 1) e.lost += run.all * costs.row;
   e.lost += run.rests * costs.rest * (levels + 1);
   if (levels > 0)
-    e.lost += run.shorts * costs.short_reduced * (levels + 1);
+    e.lost += run.shorts * (costs.short_reduced + costs.short_again * (levels - 1));
   else if (rows > 1)
     e.lost += run.shorts * costs.short_row;
   const double level = takes_wide_lanes(nest) ? costs.level_wide : costs.level;

@@ -291,6 +291,13 @@ void run_slabs(const Slabs& p, std::byte* const* args, KernelScope& scope) {
   p.target.end.run(args, scope);
 }
 
+// Whether its elements, in order, lie at one distance from each other.
+bool is_one_run(const Sizes& shape, const Sizes& strides) {
+  for (size_t d = 0; d + 1 < shape.size(); ++d)
+    if (strides[d] != strides[d + 1] * shape[d + 1]) return false;
+  return true;
+}
+
 void run_element_plan(const Elements& p, std::byte* const* args, KernelScope& scope) {
   p.target.begin.run(args, scope);
   Ends ends(p.sides, p.target, args, scope);
@@ -298,23 +305,37 @@ void run_element_plan(const Elements& p, std::byte* const* args, KernelScope& sc
   const int64_t row = p.shape.back(), count = numel(p.shape);
   const int64_t rows = row == 0 ? 0 : count / row;
   auto leading = [&](const Sizes& v) { return std::span<const int64_t>(v.data(), outer); };
+  const bool is_run = is_one_run(p.shape, p.index.strides) && is_one_run(p.shape, p.plain_strides);
+  const int64_t along_index = p.index.strides.back(), along_plain = p.plain_strides.back();
   auto run = [&](int64_t first, int64_t last) {
     alignas(64) int64_t offsets[tile];
     Walk<3> walk(leading(p.shape),
                  {leading(p.index.strides), leading(p.indexed_strides), leading(p.plain_strides)},
                  first);
-    for (int64_t r = first; r < last; ++r, walk.next())
-      for (int64_t c = 0; c < row; c += tile) {
-        int64_t n = std::min(tile, row - c);
-        for (int64_t i = 0; i < n; ++i) offsets[i] = (c + i) * p.indexed_strides.back();
-        add_offsets(*p.op, p.index,
-                    args[p.index.argument] +
-                        bytes(walk.offset(0) + c * p.index.strides.back(), p.index.dtype),
-                    p.index.strides.back(), n, offsets);
-        run_elements(p.sides, ends.indexed + bytes(walk.offset(1), ends.indexed_dtype), offsets,
-                     ends.plain + bytes(walk.offset(2) + c * p.plain_strides.back(), p.sides.dtype),
-                     p.plain_strides.back(), n);
+    int64_t c = 0;
+    // The next elements in order, from row to row.
+    auto lay_offsets = [&](int64_t n) {
+      for (int64_t i = 0; i < n;) {
+        const int64_t end = i + std::min(n - i, row - c);
+        for (; i < end; ++i, ++c) offsets[i] = walk.offset(1) + c * p.indexed_strides.back();
+        if (c < row) continue;
+        c = 0;
+        walk.next();
       }
+    };
+    const int64_t rows_of_run = is_run ? last - first : 1;
+    for (int64_t r = first; r < last; r += rows_of_run) {
+      const std::byte* index = args[p.index.argument] + bytes(walk.offset(0), p.index.dtype);
+      std::byte* plain = ends.plain + bytes(walk.offset(2), p.sides.dtype);
+      for (int64_t left = rows_of_run * row; left > 0; left -= tile) {
+        const int64_t n = std::min(tile, left);
+        lay_offsets(n);
+        add_offsets(*p.op, p.index, index, along_index, n, offsets);
+        run_elements(p.sides, ends.indexed, offsets, plain, along_plain, n);
+        index += bytes(n * along_index, p.index.dtype);
+        plain += bytes(n * along_plain, p.sides.dtype);
+      }
+    }
   };
   int64_t units = rows, each = 1;
   if (p.sides.action != IndexAction::read) {

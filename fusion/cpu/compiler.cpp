@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "fusion/cpu/code_maker.h"
+#include "fusion/cpu/kernel_sources.h"
 #include "fusion/cpu/lower.h"
 #include "fusion/cpu/lower_stage.h"
 #include "fusion/cpu/symbols.h"
@@ -12,15 +13,12 @@ namespace gradus::fusion::cpu {
 
 namespace {
 
-// Raised whenever the same nest comes to be compiled otherwise.
-constexpr int generation = 14;
-
 void check_runs_here(Isa isa) {
   if (!runs_here(isa)) throw ResourceError("this machine does not run {} code", name_of(isa));
 }
 
 std::string key_of(const std::string& text, Isa isa) {
-  return fmt::format("gradus {} {}\n{}", generation, code_maker().describe(isa), text);
+  return fmt::format("gradus {} {}\n{}", kernel_sources, code_maker().describe(isa), text);
 }
 
 // An object in this process, whose functions are told of to perf.

@@ -3,6 +3,7 @@
 
 #include "fusion/cost.h"
 #include "fusion/cpu/code_maker.h"
+#include "fusion/cpu/kernel_sources.h"
 #include "tests/fusion/support.h"
 
 namespace gradus::fusion::test {
@@ -124,6 +125,9 @@ TEST_F(CompilerTest, KeysTellNestsAndTargetsApart) {
   EXPECT_NE(key(1, Isa::avx2), key(2, Isa::avx2));
   EXPECT_NE(key(1, Isa::avx2), key(1, Isa::avx512));
   EXPECT_NE(key(1, Isa::avx2), key(1, Isa::neon));
+  // A folder that another version of Gradus has filled has nothing for this one.
+  EXPECT_EQ(cpu::kernel_sources.size(), 64u);
+  EXPECT_TRUE(key(1, Isa::avx2).starts_with(fmt::format("gradus {} ", cpu::kernel_sources)));
 }
 
 // Of processors that lower their clock rate for 512-bit registers: functions, many steps for few

@@ -251,15 +251,38 @@ TEST(Groups, ReadEdges) {
   }
 }
 
-// A loop of its own takes long to begin a row at indices of the row's own.
+// Where each row has indices of its own a kernel reads as fast as the loop of `gather`. Short rows
+// still leave most of a vector empty.
 TEST(Groups, WeighRowsAtTheirOwnIndices) {
-  const auto g = program(
-      "graph p { stage 0 (%x: f64[64, 3], %i: i64[64, 3]) { %p = gather(%x, %i) {dim = 1} "
-      "%q = square(%p) return %q } }");
-  const Layout x(DType::f64, {64, 3}), i(DType::i64, {64, 3});
-  const auto group = group_stage(*g, std::vector{x, i});
-  ASSERT_TRUE(group);
-  EXPECT_TRUE(estimate(group->nest, group->frame, {.vector_bits = 256}).worth());
+  const auto is_worth = [](int64_t columns) {
+    const auto g = program(
+        fmt::format("graph p {{ stage 0 (%x: f32[64, {0}], %i: i64[64, {0}], %w: f32[64, {0}]) {{ "
+                    "%p = gather(%x, %i) {{dim = 1}} %q = mul(%p, %w) return %q }} }}",
+                    columns));
+    const Layout x(DType::f32, {64, columns}), i(DType::i64, {64, columns});
+    const auto group = group_stage(*g, std::vector{x, i, x});
+    if (!group) throw std::logic_error("no group");
+    return estimate(group->nest, group->frame, {.vector_bits = 256}).worth();
+  };
+  EXPECT_TRUE(is_worth(16));
+  EXPECT_FALSE(is_worth(3));
+}
+
+// The loop of a sum takes longer for longer rows of few elements; a kernel takes as long for each.
+TEST(Groups, WeighShortRowsThatAreReduced) {
+  const auto is_worth = [](DType dtype, int64_t columns) {
+    const auto g =
+        program(fmt::format("graph p {{ stage 0 (%x: {}[300, {}]) {{ %p = square(%x) "
+                            "%s = sum(%p) {{dim = [1]}} return %s }} }}",
+                            name_of(dtype), columns));
+    const auto group = group_stage(*g, std::vector{Layout(dtype, {300, columns})});
+    if (!group) throw std::logic_error("no group");
+    return estimate(group->nest, group->frame, {.vector_bits = 256}).worth();
+  };
+  EXPECT_FALSE(is_worth(DType::f32, 2));
+  EXPECT_TRUE(is_worth(DType::f32, 6));
+  EXPECT_FALSE(is_worth(DType::f64, 4));
+  EXPECT_TRUE(is_worth(DType::f64, 8));
 }
 
 // A gather of a row's end takes as long for elements that the row lacks, where rows share indices.

@@ -43,6 +43,38 @@ TEST(Indexing, GatherAndScatter) {
       Doubles{7});
 }
 
+// More elements than a kernel takes at once, in short rows: operands that lie without gaps, rows
+// apart from each other, the index of one row for all.
+TEST(Indexing, ManyShortRows) {
+  const int64_t blocks = 7, rows = 130, wide = 5;
+  const Tensor source = counting({blocks, rows, wide});
+  const Tensor whole = random_indices({blocks, rows, 3}, wide, 1);
+  const Tensor apart =
+      random_indices({blocks, rows, 4}, wide, 2)
+          .view(Layout(DType::i64, Sizes{blocks, rows, 3}, Sizes{rows * 4, 4, 1}), 1);
+  const Tensor one = random_indices({blocks, 1, 3}, wide, 3)
+                         .view(Layout(DType::i64, Sizes{blocks, rows, 3}, Sizes{3, 0, 1}), 0);
+  for (const Tensor& index : {whole, apart, one}) {
+    const Tensor found = run_one("gather", {source, index}, {dim(2)});
+    const Tensor added = run_one("scatter_add", {source, index, found}, {dim(2)});
+    const auto at = index.to_doubles(), got = found.to_doubles();
+    Doubles expected = source.to_doubles(), read;
+    for (size_t i = 0; i < at.size(); ++i) {
+      const size_t place = i / 3 * wide + static_cast<size_t>(at[i]);
+      read.push_back(static_cast<double>(place));
+      expected[place] += read.back();
+    }
+    EXPECT_EQ(got, read);
+    EXPECT_EQ(added.to_doubles(), expected);
+  }
+  // Along a dimension before the last one.
+  const Tensor middle = random_indices({blocks, 200, wide}, rows, 4);
+  const auto found = values("gather", {source, middle}, {dim(1)}), at = middle.to_doubles();
+  for (size_t i = 0; i < at.size(); ++i)
+    ASSERT_EQ(found[i], (static_cast<double>(i / (200 * wide)) * rows + at[i]) * wide +
+                            static_cast<double>(i % wide));
+}
+
 TEST(Indexing, WholeSlabs) {
   Tensor x = counting({2, 3}), index = indices({3}, {2, 0, 2});
   EXPECT_EQ(values("index_select", {x, index}, {dim(1)}), (Doubles{2, 0, 2, 5, 3, 5}));
