@@ -22,7 +22,14 @@ Attributes scan_of(ops::LoopForm form, std::string name, Graph body) {
   return ops::scan_attributes(std::move(form), std::move(named));
 }
 
-Activity activity(Graph& body, size_t carries, Flags inputs) {
+bool takes_a_step(const Graph& graph, const Node& scan) {
+  SmallVector<OperandType, 4> types;
+  for (const Operand& o : scan.operands) types.push_back(graph.type_of(o));
+  const Dim steps = ops::steps_of(*ops::loop_in(scan)->form, types);
+  return steps.is_constant() && steps.value() > 0;
+}
+
+Activity activity(Graph& body, size_t carries, Flags inputs, bool certain) {
   Stage& stage = body.stages[0];
   for (;;) {
     std::vector<ValueId> wrt;
@@ -36,7 +43,10 @@ Activity activity(Graph& body, size_t carries, Flags inputs) {
     bool grew = false;
     for (size_t i = 0; i < carries; ++i)
       if (results[i] && !inputs[i]) inputs[i] = grew = true;
-    if (!grew) return {std::move(inputs), std::move(results)};
+    if (grew) continue;
+    for (size_t i = 0; i < carries && !certain; ++i)
+      if (inputs[i] && body[stage.inputs[i]].type.is_floating()) results[i] = true;
+    return {std::move(inputs), std::move(results)};
   }
 }
 

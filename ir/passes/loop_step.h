@@ -14,11 +14,14 @@ Graph swept(const Graph& body);
 // `body` takes that name.
 Attributes scan_of(ops::LoopForm form, std::string name, Graph body);
 
-// Which inputs and results of a step depend on what operands depend on, in any step.
+// Whether a loop takes a step for certain, whatever the sizes.
+bool takes_a_step(const Graph& graph, const Node& scan);
+// Which inputs and results of a step depend on what operands depend on, in any step. What a loop
+// without steps gives for a carry is the operand: so it is unless a step is `certain`.
 struct Activity {
   Flags inputs, results;
 };
-Activity activity(Graph& body, size_t carries, Flags inputs);
+Activity activity(Graph& body, size_t carries, Flags inputs, bool certain);
 
 // Names that sizes of the graph's only stage have.
 DimensionNames symbols_of(const Graph& graph);

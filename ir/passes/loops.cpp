@@ -11,17 +11,19 @@
 
 namespace gradus::ir {
 
-std::vector<bool> dependent_results(const Node& loop, std::span<const bool> operands) {
-  auto through = [](const Graph& graph, size_t carries, std::span<const bool> own) {
-    Graph body = swept(graph);
-    return activity(body, carries, Flags(own.begin(), own.end())).results;
+std::vector<bool> dependent_results(const Graph& graph, const Node& loop,
+                                    std::span<const bool> operands) {
+  auto through = [](const Graph& step, size_t carries, std::span<const bool> own, bool certain) {
+    Graph body = swept(step);
+    return activity(body, carries, Flags(own.begin(), own.end()), certain).results;
   };
-  if (const auto scan = ops::loop_in(loop)) return through(*scan->body, scan->carries, operands);
+  if (const auto scan = ops::loop_in(loop))
+    return through(*scan->body, scan->carries, operands, takes_a_step(graph, loop));
   if (const auto data = ops::data_loop_in(*loop.op, loop.attributes))
-    return through(*data->body, data->carries, operands);
+    return through(*data->body, data->carries, operands, false);
   std::vector<bool> results(loop.results.size());
   for (const ops::GraphName* named : ops::graphs_in(loop)) {
-    const Flags branch = through(*named->graph, 0, operands.subspan(1));
+    const Flags branch = through(*named->graph, 0, operands.subspan(1), true);
     for (size_t i = 0; i < results.size(); ++i)
       if (branch[i]) results[i] = true;
   }

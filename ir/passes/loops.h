@@ -11,9 +11,10 @@
 
 namespace gradus::ir {
 
-// Given   a loop, and by operand whether it depends on something through differentiable rules
+// Given   a loop of `graph`, and by operand whether it depends on something through differentiable rules
 // Result  the same by result: the least fixed point over the carries
-std::vector<bool> dependent_results(const Node& loop, std::span<const bool> operands);
+std::vector<bool> dependent_results(const Graph& graph, const Node& loop,
+                                    std::span<const bool> operands);
 
 // What a sweep has when it comes to a loop.
 struct LoopCotangents {

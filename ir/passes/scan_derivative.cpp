@@ -24,7 +24,8 @@ class ScanDerivative {
         body_(swept(*loop_.body)) {}
 
   std::vector<LoopGradient> run() {
-    active_ = activity(body_, loop_.carries, Flags(given_.wanted.begin(), given_.wanted.end()));
+    active_ = activity(body_, loop_.carries, Flags(given_.wanted.begin(), given_.wanted.end()),
+                       takes_a_step(graph_, node_));
     const LoopStep step = settle();
     find_kept(step);
     const size_t own = body_.stages[0].results.size();
