@@ -113,9 +113,9 @@ class Sweep {
       for (const Node& node : nodes) {
         if (node.op->traits.zero_gradient) continue;
         if (!depends(node)) continue;
-        const std::vector<bool> through = node.op->traits.loop
-                                              ? dependent_results(graph_, node, dependent_operands(node))
-                                              : std::vector<bool>(node.results.size(), true);
+        const std::vector<bool> through =
+            node.op->traits.loop ? dependent_results(graph_, node, dependent_operands(node))
+                                 : std::vector<bool>(node.results.size(), true);
         for (size_t k = 0; k < node.results.size(); ++k)
           if (through[k] && graph_[node.results[k]].type.is_floating())
             dependent_[index_of(node.results[k])] = true;

@@ -11,7 +11,8 @@
 
 namespace gradus::ir {
 
-// Given   a loop of `graph`, and by operand whether it depends on something through differentiable rules
+// Given   a loop of `graph`, and by operand whether it depends on something through differentiable
+//         rules
 // Result  the same by result: the least fixed point over the carries
 std::vector<bool> dependent_results(const Graph& graph, const Node& loop,
                                     std::span<const bool> operands);
