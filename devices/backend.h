@@ -87,7 +87,7 @@ class Backend {
 
   // What the work launches, to be launched as one, with the same addresses; null where calls
   // launch nothing. Nothing is run. The work throws nothing but what launches throw, and only
-  // launches. Its kernels outlive what is recorded.
+  // launches. Its kernels outlive what is recorded, which may be let go before a replay is done.
   virtual std::shared_ptr<const void> record(FunctionRef<void()> work) = 0;
   virtual void replay(const std::shared_ptr<const void>& recorded) = 0;
 

@@ -166,6 +166,7 @@ struct SegmentPlan {
   // How many launches on a device the steps of loops are. Absent: data say how many, or the host
   // takes part.
   std::optional<size_t> loop_launches = 0;
+  static constexpr size_t most_recorded = 4096;  // launches, as one
   std::vector<uint32_t> asking_host;  // of those, the stage's instructions whose steps ask the host
   mutable std::atomic<uint32_t> runs{0};
   std::vector<bool> absent_returns;  // by return, where the segment ends its stage

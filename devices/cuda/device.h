@@ -30,7 +30,7 @@ class LoadedCode {
   virtual ~LoadedCode() = default;
 };
 
-// Launches that were recorded, as one.
+// Launches that were recorded, as one. It may be let go while the device does them.
 class LoadedGraph {
  public:
   virtual ~LoadedGraph() = default;

@@ -196,7 +196,7 @@ class DriverDevice final : public Device, public std::enable_shared_from_this<Dr
 };
 
 // What the driver has made, for as long as it is kept. An event that is destroyed stays until those
-// that wait for it have.
+// that wait for it have, and a graph until its launches are done.
 template <class Base, class Handle, int (*DriverTable::*destroy)(Handle)>
 class Made : public Base {
  public:

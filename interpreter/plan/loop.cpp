@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "fusion/cost.h"
+#include "interpreter/plan/loop_chunks.h"
 #include "interpreter/plan/loop_sums.h"
 #include "interpreter/run/loop.h"
 #include "interpreter/whole_stage.h"
@@ -14,29 +15,14 @@ namespace gradus::interpreter {
 
 namespace {
 
+using Chunk = LoopCode::Chunk;
 using Source = LoopCode::Source;
 using Copy = LoopCode::Copy;
+using Gathered = LoopCode::Gathered;
 using Turned = LoopCode::Turned;
 
 size_t rounded(size_t bytes) {
   return static_cast<size_t>(SlotAllocator::rounded(static_cast<int64_t>(bytes)));
-}
-
-std::optional<LoopCode::Transfer> transfer(devices::Backend& backend, work::Move move) {
-  if (move.copies.empty()) return LoopCode::Transfer();
-  LoopCode::Transfer made{work::share(std::move(move)), {}};
-  made.code = backend.make(*made.work, 2, true).kernel;
-  if (!made.code.run) return std::nullopt;
-  return made;
-}
-
-// From elements that lie like this to the same without gaps. Nothing where the backend has no code
-// for it.
-std::optional<LoopCode::Transfer> transfer(devices::Backend& backend, const Layout& from,
-                                           const Layout& to) {
-  work::Move move;
-  move.copy(to.shape, {0, from.dtype, from.strides, 0}, {1, to.dtype, to.strides, 0});
-  return transfer(backend, std::move(move));
 }
 
 // Where a step of a loop finds what its kernels read, and leaves what they write.
@@ -154,6 +140,10 @@ void StepPlacer::lay_out() {
       if (p.copied) p.at = take(held_steps * p.copied);
   }
   for (Turned& t : l.turned) t.at = take(bytes_of_elements(t.given));
+  for (Gathered& g : l.gathered) g.at = take(bytes_of_elements(l.step_layout(g.input)));
+  if (l.chunk)
+    for (auto* all : {&l.chunk->read, &l.chunk->written})
+      for (Chunk::Staged& s : *all) s.at = take(static_cast<size_t>(l.chunk->steps * s.bytes));
 }
 
 // A tensor that lies so, without memory.
@@ -262,17 +252,6 @@ int64_t rounds_between_checks(const SegmentPlan::Whole& step) {
                     most);
 }
 
-// As SegmentPlan::loop_launches counts them. What a step may find wrong is looked at after each.
-std::optional<size_t> launches_of(const LoopCode& loop) {
-  if (!loop.is_scan || !loop.plan || !loop.plan->faults.empty() || !loop.plan->loop_launches)
-    return std::nullopt;
-  const auto launched =
-      std::ranges::count_if(loop.plan->steps, [](const Step& s) { return s.run; });
-  const size_t in_step =
-      static_cast<size_t>(launched) + *loop.plan->loop_launches + loop.copies.size();
-  return static_cast<size_t>(loop.steps) * in_step + loop.first.size();
-}
-
 // Makes loops and branches of one instruction, for the kernels of a choice.
 class LoopMaker {
  public:
@@ -282,7 +261,7 @@ class LoopMaker {
                                    std::span<const Layout> out);
   // Whether some instruction of a step of what was made runs on the host.
   bool asks_host() const { return asks_host_; }
-  std::optional<size_t> launches() const { return asks_host_ ? std::nullopt : launches_; }
+  std::optional<size_t> launches() const { return launches_; }
 
  private:
   // The form's code. `out` are the loop's results.
@@ -291,6 +270,7 @@ class LoopMaker {
   LoopCode make_condition(std::shared_ptr<const Code> graph, std::span<const Layout> in,
                           size_t carries);
   void turn_constants(LoopCode& loop, std::vector<Tensor>& inputs) const;
+  void gather_slices(LoopCode& loop) const;
 
   Draft& d;
   const KernelChoice& choice_;
@@ -323,13 +303,12 @@ LoopCode LoopMaker::make_loop(LoopCode loop, std::shared_ptr<const Code> body,
   } else {
     std::vector<Tensor> inputs = step_inputs(loop);
     loop.plan = plan_of_step(loop, inputs, choice_);
-    if (!loop.device) turn_constants(loop, inputs);
+    loop.device ? gather_slices(loop) : turn_constants(loop, inputs);
     if (loop.plan->may_be_whole &&
         loop.plan->runs.exchange(fusion::runs_before_stage) < fusion::runs_before_stage)
       request_whole(*loop.code, *loop.plan, inputs, choice_);
     note_missing(*d.plan, *loop.plan);
-    asks_host_ |=
-        std::ranges::any_of(loop.plan->steps, &Step::host) || !loop.plan->asking_host.empty();
+    asks_host_ |= interpreter::asks_host(*loop.plan);
     placer.find_sources();
     if (!loop.device) {
       find_in_place(loop);
@@ -341,6 +320,7 @@ LoopCode LoopMaker::make_loop(LoopCode loop, std::shared_ptr<const Code> body,
   lacks_code_ |= !placer.find_transfers(*choice_.backend);
   if (loop.device)
     for (Ref<Storage>& memory : placer.send_constants()) d.plan->sent.push_back(std::move(memory));
+  loop.chunk = chunk_of(loop);
   placer.lay_out();
   loop.apart = !loop.device && are_steps_worth_splitting(loop);
   return loop;
@@ -360,6 +340,22 @@ void LoopMaker::turn_constants(LoopCode& loop, std::vector<Tensor>& inputs) cons
   loop = std::move(other);
   inputs = std::move(other_inputs);
   loop.turned = std::move(turned);
+}
+
+// Slices with gaps are copied, if a long loop has chunks then.
+void LoopMaker::gather_slices(LoopCode& loop) const {
+  if (!is_long(loop)) return;
+  LoopCode other = loop;
+  for (size_t i = loop.carries; i < loop.carries + loop.sequences; ++i) {
+    if (!lies_with_gaps(loop, i)) continue;
+    const Layout slice = slice_of(loop.in[i]);
+    auto made = transfer(*loop.device, slice, Layout(slice.dtype, slice.shape));
+    if (!made) return;
+    other.gathered.push_back({i, std::move(*made), 0});
+  }
+  if (other.gathered.empty()) return;
+  other.plan = plan_of_step(other, step_inputs(other), choice_);
+  if (chunk_of(other)) loop = std::move(other);
 }
 
 // A step of its own: the carries are where and as they lie in the body's steps.

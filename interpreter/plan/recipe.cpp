@@ -27,10 +27,10 @@ void note_kernels(const Draft& d) {
 }
 
 // Whether what a plan does is many launches of little work each, and no detour; those of a loop's
-// steps are among them. Memory that is let go on the way is kept to the end when they are one, so
-// there must be little of it.
+// steps are among them, so that what is recorded has no loop that records chunks. Memory that is
+// let go on the way is kept to the end when they are one, so there must be little of it.
 bool is_recordable(const SegmentPlan& plan) {
-  constexpr size_t least_launches = 4, most_launches = 4096;
+  constexpr size_t least_launches = 4;
   constexpr int64_t most_bytes = 64 << 20;
   if (!plan.loop_launches) return false;
   size_t launches = *plan.loop_launches;
@@ -42,7 +42,8 @@ bool is_recordable(const SegmentPlan& plan) {
   for (const Event& e : plan.events)
     if (e.kind == Event::Kind::allocate)
       bytes += e.layout.numel() * static_cast<int64_t>(size_of(e.layout.dtype));
-  return launches >= least_launches && launches <= most_launches && bytes <= most_bytes;
+  return launches >= least_launches && launches <= SegmentPlan::most_recorded &&
+         bytes <= most_bytes;
 }
 
 // Whether code is being compiled, or is to be, that the plan does without.

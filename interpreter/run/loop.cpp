@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <utility>
 
 #include "fusion/cost.h"
 #include "interpreter/run/body_state.h"
@@ -24,7 +25,11 @@ Layout slice_of(Layout layout) {
 
 Layout LoopCode::step_layout(size_t i) const {
   if (i < carries) return Layout(in[i].dtype, in[i].shape);
-  return i < carries + sequences ? slice_of(in[i]) : in[i];
+  if (i >= carries + sequences) return in[i];
+  Layout slice = slice_of(in[i]);
+  const bool copied =
+      std::ranges::any_of(gathered, [&](const Gathered& g) { return g.input == i; });
+  return copied ? Layout(slice.dtype, slice.shape) : slice;
 }
 
 void LoopCode::Transfer::run(const std::byte* from, std::byte* to, WorkerPool& workers) const {
@@ -37,8 +42,10 @@ void LoopCode::Transfer::run(const std::byte* from, std::byte* to, WorkerPool& w
 namespace {
 
 using work::KernelScope;
+using Chunk = LoopCode::Chunk;
 using Copy = LoopCode::Copy;
 using Deferred = LoopCode::Deferred;
+using Gathered = LoopCode::Gathered;
 using Turned = LoopCode::Turned;
 
 // Tells an observer of a step's instructions, and checks the run's limits before each.
@@ -83,7 +90,12 @@ class Run {
   void run() {
     if (l_.steps == 0) return give_carries(0);
     begin();
-    for (int64_t n = 0; n < l_.steps;) run_some(n, l_.steps);
+    int64_t n = 0;
+    if (l_.chunk && !observer_) {
+      run_some(n, l_.steps);  // it may read carries where the operands lie
+      run_chunks(n);
+    }
+    while (n < l_.steps) run_some(n, l_.steps);
     add_held();
   }
 
@@ -100,13 +112,7 @@ class Run {
   // Step n, of slice t, after `begin` and the steps before. Errors call it `name`.
   void step(int64_t n, int64_t t, int64_t name) {
     set_places(n, t);
-    try {
-      run_step(name);
-      if (l_.device) check_faults(*l_.device, *l_.plan, buffer_, at_);
-    } catch (...) {
-      rethrow_at(name);
-    }
-    for (const Copy& c : l_.copies) copy(c);
+    do_step(name);
   }
 
   // Where step n finds a carry.
@@ -140,6 +146,51 @@ class Run {
   }
 
  private:
+  // A step, by the places that are set.
+  void do_step(int64_t name) {
+    try {
+      run_step(name);
+      if (l_.device) check_faults(*l_.device, *l_.plan, buffer_, at_);
+    } catch (...) {
+      rethrow_at(name);
+    }
+    for (const Copy& c : l_.copies) copy(c);
+  }
+
+  // As many steps from n on, none of them the first, as are chunks. A device has done nothing yet
+  // when it was asked: where the run has limits, it is waited for before each chunk.
+  void run_chunks(int64_t& n) {
+    const Chunk& chunk = *l_.chunk;
+    const StageRun* const run = current_run();
+    const bool limited = run && (run->options.deadline || run->options.cancel);
+    std::shared_ptr<const void> steps;
+    for (; l_.steps - n >= chunk.steps; n += chunk.steps) {
+      if (limited) l_.device->synchronize(l_.device->stream());
+      check_current_limits();
+      if (!steps) steps = l_.device->record([&] { run_staged(n); });
+      const int64_t slice = std::min(slice_of_step(n), slice_of_step(n + chunk.steps - 1));
+      for (const Chunk::Staged& s : chunk.read)
+        s.transfer.run(args_[s.place] + slice * s.stride, scope_.scratch + s.at, scope_.workers);
+      l_.device->replay(steps);
+      for (const Chunk::Staged& s : chunk.written)
+        s.transfer.run(scope_.scratch + s.at, args_[s.place] + slice * s.stride, scope_.workers);
+    }
+  }
+
+  // The steps of a chunk, the first of which is n, on the slices in the scratch memory.
+  void run_staged(int64_t n) {
+    const Chunk& chunk = *l_.chunk;
+    for (int64_t k = 0; k < chunk.steps; ++k) {
+      place_values(n + k, slice_of_step(n + k));
+      const int64_t slice = l_.reverse ? chunk.steps - 1 - k : k;
+      for (const auto* all : {&chunk.read, &chunk.written})
+        for (const Chunk::Staged& s : *all)
+          places_[s.place] = scope_.scratch + s.at + slice * s.bytes;
+      set_frame();
+      do_step(slice_of_step(n + k));
+    }
+  }
+
   // Steps n to n + steps, none of them the first, in one call.
   void run_rounds(int64_t& n, int64_t steps) {
     fusion::Rounds rounds{steps, moves_from(n)};
@@ -197,6 +248,15 @@ class Run {
   }
 
   void set_places(int64_t n, int64_t t) {
+    place_values(n, t);
+    for (const Gathered& g : l_.gathered) {
+      std::byte* const to = scope_.scratch + g.at;
+      g.transfer.run(std::exchange(places_[g.input], to), to, scope_.workers);
+    }
+    set_frame();
+  }
+
+  void place_values(int64_t n, int64_t t) {
     for (size_t i = 0; i < l_.carries; ++i) {
       places_[i] = carry_before(i, n);
       places_[l_.inputs + i] = carry_after(i, n);
@@ -206,6 +266,10 @@ class Run {
     for (size_t r = l_.carries; r < l_.results; ++r)
       places_[l_.inputs + r] =
           args_[l_.inputs + r] + t * static_cast<int64_t>(bytes_of_elements(l_.out[r]));
+  }
+
+  // The kernels' pointers to places.
+  void set_frame() {
     if (!l_.plan) return;
     const SegmentPlan& plan = *l_.plan;
     for (size_t e = 0; e < l_.place_of_external.size(); ++e) {

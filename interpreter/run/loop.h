@@ -62,9 +62,31 @@ struct LoopCode {
     size_t at = 0;            // in the scratch memory: the pointers of each step that is held
   };
 
+  // A sequence whose slices have gaps, and are copied for the steps.
+  struct Gathered {
+    size_t input = 0;
+    Transfer transfer;  // of a slice
+    size_t at = 0;      // in the scratch memory
+  };
+
+  // Steps that a device is given at once, where the loop is many launches. They are recorded in
+  // each run, on slices in the scratch memory: so all chunks have the same addresses.
+  struct Chunk {
+    // A sequence or stacked result.
+    struct Staged {
+      size_t place = 0;
+      int64_t stride = 0;  // in bytes, from slice to slice where the operand or result lies
+      int64_t bytes = 0;   // of a slice in the scratch memory, without gaps
+      size_t at = 0;       // where the first one of the chunk lies there
+      Transfer transfer;   // of a chunk's slices
+    };
+    int64_t steps = 0;  // even: the places of carries take turns
+    std::vector<Staged> read, written;
+  };
+
   std::shared_ptr<const Code> code;
-  // Where pointers are addresses of a device's, that: the host asks it for step after step. Null
-  // where they are the host's.
+  // Where pointers are addresses of a device's, that: the host asks it for step after step, or for
+  // chunks. Null where they are the host's.
   std::shared_ptr<devices::Backend> device;
   // A step's; or nothing, and what a state chooses from that runs the steps: data decide sizes, or
   // functions are called.
@@ -83,9 +105,11 @@ struct LoopCode {
   std::vector<Transfer> last;   // by carry, from there to the result, where data decide the length
   std::vector<Turned> turned;
   std::vector<Deferred> deferred;  // in the order of the plan's steps
+  std::vector<Gathered> gathered;
+  std::optional<Chunk> chunk;
   // Places: inputs, results, then tensors that only the step sees. In the scratch memory: pointers
   // of kernels, of places (here alone, see `device`), the step's buffer, second places of carries,
-  // those tensors, what deferred kernels read.
+  // those tensors, what deferred kernels read, slices.
   size_t places = 0;
   size_t frame_at = 0, places_at = 0, buffer_at = 0;
   // Steps that one call of the plan's function runs at most, and where it is told how pointers move

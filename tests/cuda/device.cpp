@@ -105,11 +105,6 @@ std::shared_ptr<const cuda::LoadedCode> InterpretedDevice::load(const cuda::Code
   return std::make_shared<InterpretedCode>(code.ptx);
 }
 
-// Launches with their parameters' bytes, as a driver keeps them.
-struct InterpretedDevice::Recording final : cuda::LoadedGraph {
-  std::vector<std::function<void()>> launches;
-};
-
 bool InterpretedDevice::records(cuda::StreamNumber n) {
   std::lock_guard guard(mutex_);
   return recording_.contains(n);
@@ -156,6 +151,7 @@ void InterpretedDevice::convolve(const cuda::Convolution& convolution, cuda::Add
 }
 
 void InterpretedDevice::launch(const cuda::LoadedGraph& graph, cuda::StreamNumber) {
+  replaying();
   std::lock_guard guard(mutex_);
   for (const auto& work : static_cast<const Recording&>(graph).launches) work();
   ++replays;

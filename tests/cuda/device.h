@@ -58,8 +58,9 @@ class InterpretedDevice : public cuda::Device {
   std::unique_ptr<const cuda::Convolutions> convolution_library;
   const cuda::ExchangeTable* exchange_table() override { return nullptr; }
   ptx::Memory& memory() { return memory_; }
-  bool backwards = false;                 // see ptx::Launch
-  std::function<void()> loading = [] {};  // called by load()
+  bool backwards = false;                   // see ptx::Launch
+  std::function<void()> loading = [] {};    // called by load()
+  std::function<void()> replaying = [] {};  // called before what is recorded is launched
 
   std::atomic<size_t> launches{0}, synchronized{0}, allocations{0}, frees{0};
   std::atomic<size_t> recordings{0}, replays{0};
@@ -72,6 +73,7 @@ class InterpretedDevice : public cuda::Device {
   bool records(cuda::StreamNumber n);
   // Now, or when what is recorded of the stream is replayed.
   void call(cuda::StreamNumber n, std::function<void()> work);
+  struct Recording;
 
   std::mutex mutex_;  // of the memory
   cuda::DeviceFacts facts_;
@@ -80,8 +82,13 @@ class InterpretedDevice : public cuda::Device {
   ptx::Memory memory_;
   size_t left_;
   std::map<cuda::Address, size_t> sizes_;
-  struct Recording;
   std::map<cuda::StreamNumber, std::shared_ptr<Recording>> recording_;
+};
+
+// Launches with their parameters' bytes, as a driver keeps them.
+struct InterpretedDevice::Recording final : cuda::LoadedGraph,
+                                            std::enable_shared_from_this<Recording> {
+  std::vector<std::function<void()>> launches;
 };
 
 }  // namespace gradus::fusion::test

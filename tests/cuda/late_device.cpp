@@ -102,13 +102,15 @@ void LateDevice::launch(const cuda::LoadedCode& code, const cuda::LaunchPlan::La
   });
 }
 
-// Nobody keeps what is given here until it is late.
+// What is let go before its launches are done stays until then, as a driver keeps it.
 void LateDevice::launch(const cuda::LoadedGraph& graph, cuda::StreamNumber n) {
   std::lock_guard guard(everything());
-  run_all(n);
-  InterpretedDevice::launch(graph, n);
+  give(n, [this, n, kept = static_cast<const Recording&>(graph).shared_from_this()] {
+    InterpretedDevice::launch(*kept, n);
+  });
 }
 
+// Nobody keeps what is given to libraries until it is late.
 void LateDevice::multiply(const cuda::Product& product, cuda::Address a, cuda::Address b,
                           cuda::Address row, cuda::Address c, cuda::Address workspace,
                           cuda::StreamNumber n) {
