@@ -123,6 +123,7 @@ Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after
   amounts.push_back(after);
   return emit<ConstantPadNd>({x}, {.pad = amounts});
 }
+Value argmax(const Value& x) { return emit<ArgMax>(x); }
 Value index_select(const Value& x, const Value& index, int64_t dim) {
   return emit<IndexSelect>({x, index}, {.dim = dim});
 }

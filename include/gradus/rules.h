@@ -144,6 +144,8 @@ SmallVector<Value, 2> split(const Value& x, const Dims& sizes, int64_t dim);
 // Adds zeros before and after along a dimension. A negative amount removes elements. Returns x
 // itself if both are 0.
 Value pad_zeros(const Value& x, int64_t dim, const Dim& before, const Dim& after);
+// The place of the first of the greatest elements of x, in row-major order, as i64[].
+Value argmax(const Value& x);
 // Reads and adds at the positions of an index tensor, along a dimension.
 Value index_select(const Value& x, const Value& index, int64_t dim);
 Value gather(const Value& x, const Value& index, int64_t dim);

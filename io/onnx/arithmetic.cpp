@@ -41,11 +41,12 @@ void mul(Call& c) { same_dtypes(c), c.give(c.x() * second_operand(c)); }
 void div(Call& c) { same_dtypes(c), c.give(divide(c.x(), second_operand(c))); }
 
 void pow(Call& c) {
-  Value x = c.x(), y = second_operand(c);
+  const Value x = c.x();
+  const ItemPtr& e = c.item(1);
   // A known exponent is a number: roots and squares are what they are, and so are their slopes.
-  bool number = c.is_known(1) && c.item(1)->known.numel() == 1 && y.rank() <= x.rank() &&
-                is_floating(x.dtype()) && c.item(1)->type.rank() <= 1;
-  if (number) y = num(c.item(1)->known.item());
+  const bool one = c.is_known(1) && e->known.numel() == 1 && e->type.rank() <= 1;
+  const bool number = is_floating(x.dtype()) && (e->number || (one && e->type.rank() <= x.rank()));
+  const Value y = number ? num(e->known.item()) : second_operand(c);
   c.give(cast(binary("pow", x, y), x.dtype()));
 }
 

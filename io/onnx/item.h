@@ -25,6 +25,9 @@ struct Item {
   std::optional<ir::Dims> sizes;  // of an integer tensor of rank 0 or 1: its elements
   bool input = false;             // of the model
   bool weight = false;            // becomes an input of the program when it is wanted there
+  // A weight without dimensions that is a multiple of a half, and no input of the model. PyTorch
+  // writes the 2 of x**2 so: as an exponent it is a number, whose slope nobody wants.
+  bool number = false;
   // Depends on weights: it is computed in the program even if its value is known, so that
   // derivatives get there.
   bool follows_weights = false;

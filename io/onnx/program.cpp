@@ -1,6 +1,7 @@
 #include "io/onnx/program.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <onnx/onnx_pb.h>
 
@@ -171,6 +172,9 @@ void ImportedProgram::add_weights(const pb::GraphProto& graph, Scope& scope, boo
       weight_names_.insert(item->name);
       item->weight = is_floating(item->type.dtype) || item->known.numel() > 64;
       item->follows_weights = is_floating(item->type.dtype);
+      item->number =
+          item->weight && item->type.rank() == 0 && std::fmod(item->known.item(), 0.5) == 0 &&
+          std::ranges::none_of(graph.input(), [&](const auto& i) { return i.name() == t.name(); });
     }
     if (t.name().empty() || !scope.items.emplace(t.name(), item).second)
       throw Error("a weight has no name, or one that is there: '{}'", printable(t.name()));

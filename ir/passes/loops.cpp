@@ -65,8 +65,43 @@ SmallVector<ops::Value, 2> batch_branch(const Node& node, const ops::BatchedCall
   return c.world.emit(c.op, ops::with_graphs(node, graphs), c.operands);
 }
 
+// Where `each` holds, a row of `mine`, else that of `other`.
+ops::Value choose(const ops::Value& each, const ops::Value& mine, const ops::Value& other) {
+  Dims aligned(mine.dims().size(), Dim(1));
+  aligned[0] = mine.dims()[0];
+  return ops::where(ops::reshape(each, aligned), mine, other);
+}
+
 // Steps are taken until no element of the batch takes another; one that takes none more stays as it
-// is.
+// is. Where the others' step is computed, it takes that of the first of them: what a step does to an
+// element that has ended may have no value, or no derivative.
+Graph step_of_batch(const ops::BatchedCall& c, const Graph& condition, const Graph& body,
+                    size_t carries) {
+  Graph step;
+  step.name = body.name;
+  step.stages.resize(1);
+  for (ValueId v : body.stages[0].inputs)
+    step.stages[0].inputs.push_back(step.add_value(Type(body[v].type), body[v].name, 0));
+  GraphWorld world(step, 0, step.stages[0].nodes);
+  SmallVector<ops::Value, 4> in, taken;
+  for (ValueId v : step.stages[0].inputs) in.push_back(world.value(v));
+  const ops::Value goes_on = ops::emit_graph(world, c.op, condition, in)[0];
+  const ops::Value first = ops::unsqueeze(ops::argmax(ops::cast(goes_on, DType::i64)), 0);
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (i >= carries && !c.batched[i]) {
+      taken.push_back(in[i]);
+      continue;
+    }
+    const ops::Value row = ops::index_select(in[i], first, 0);
+    taken.push_back(choose(goes_on, in[i], is_floating(row.dtype()) ? ops::detach(row) : row));
+  }
+  const auto next = ops::emit_graph(world, c.op, body, taken);
+  for (size_t i = 0; i < carries; ++i)
+    step.stages[0].results.push_back(
+        {body.stages[0].results[i].name, GraphWorld::id_of(choose(goes_on, next[i], in[i]))});
+  return step;
+}
+
 SmallVector<ops::Value, 2> batch_data_loop(const Node& node, const ops::BatchedCall& c) {
   const ops::DataLoop loop = *ops::data_loop_in(*node.op, node.attributes);
   const Dim size = inner_size(c.size, node);
@@ -80,7 +115,7 @@ SmallVector<ops::Value, 2> batch_data_loop(const Node& node, const ops::BatchedC
     body_inputs.push_back((*loop.body)[loop.body->stages[0].inputs[i]].name);
   }
   const Graph holds = batch(*loop.condition, condition_inputs, size);
-  Graph any = holds, body = batch(*loop.body, body_inputs, size);
+  Graph any = holds;
   {
     Stage& stage = any.stages[0];
     GraphWorld world(any, 0, stage.nodes);
@@ -88,21 +123,9 @@ SmallVector<ops::Value, 2> batch_data_loop(const Node& node, const ops::BatchedC
     const ops::Value any_of_them = ops::gt(ops::sum_all(ops::cast(all, DType::i64)), ops::num(0.0));
     stage.results[0].value = GraphWorld::id_of(any_of_them);
   }
-  Stage& stage = body.stages[0];
-  GraphWorld world(body, 0, stage.nodes);
-  SmallVector<ops::Value, 4> in;
-  for (ValueId v : stage.inputs) in.push_back(world.value(v));
-  const ops::Value goes_on = ops::emit_graph(world, c.op, holds, in)[0];
-  for (size_t i = 0; i < loop.carries; ++i) {
-    const Dims& dims = in[i].dims();
-    Dims aligned(dims.size(), Dim(1));
-    aligned[0] = dims[0];
-    const ops::Value next = world.value(stage.results[i].value);
-    stage.results[i].value =
-        GraphWorld::id_of(ops::where(ops::reshape(goes_on, aligned), next, in[i]));
-  }
+  Graph step = step_of_batch(c, holds, batch(*loop.body, body_inputs, size), loop.carries);
   const std::array graphs{std::make_shared<const Graph>(std::move(any)),
-                          std::make_shared<const Graph>(std::move(body))};
+                          std::make_shared<const Graph>(std::move(step))};
   return c.world.emit(c.op, ops::with_graphs(node, graphs), operands);
 }
 

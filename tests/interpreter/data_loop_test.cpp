@@ -129,6 +129,48 @@ TEST(DataLoops, EachOfABatchTakesItsOwnSteps) {
   }
 }
 
+// Elements of a batch that have ended, or take no step, take part in no other's: there a step
+// divides by zero, or has no value.
+TEST(DataLoops, WhatHasEndedInABatchTakesNoStep) {
+  const ir::Graph g = ir::parse(R"(
+graph g {
+  stage 0 (%x: f64[], %m: f64[2, 2]) {
+    %one = full() {shape = [], value = 1, dtype = f64}
+    %n, %p, %q = while(%x, %one, %m) {condition = graph (%n: f64[], %p: f64[], %m: f64[2, 2]) {
+      %c = gt(%n, 0.0)
+      return %c
+    }, body = graph (%n: f64[], %p: f64[], %m: f64[2, 2]) {
+      %l = cholesky(%m)
+      %k = sub(%n, 1.0)
+      %d = mul(%m, %k)
+      %r = div(%p, %n)
+      %s = sum(%l)
+      %t = mul(%r, %s)
+      return %k, %t, %d
+    }, carries = 3, max_trips = 5}
+    return %p
+  }
+}
+)")
+                          .program();
+  const ir::Graph all = ir::batch(g, {"x", "m"}, ir::Dim::symbol("B"));
+  State batched(Code::compile(ir::differentiate(all, {.order = 2})));
+  // No step; one, after which the matrix is zero; two.
+  const std::vector<double> xs{0, 1, 2}, ms{-1, 0, 0, -1, 4, 1, 1, 3, 4, 1, 1, 3};
+  const auto values = run(batched, {Tensor::from(DType::f64, Sizes{3}, xs),
+                                    Tensor::from(DType::f64, Sizes{3, 2, 2}, ms)});
+  const double root = 2 + 0.5 + std::sqrt(3 - 0.25);
+  const std::vector<double> ps{1, root, root * root / 2}, ds{0, -root, -root * root / 2};
+  const Tensor ct = Tensor::from(DType::f64, Sizes{3}, std::vector<double>{1, 1, 1});
+  const auto slopes = run(batched, {ct});
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(values[0].to_doubles()[i], ps[i], 1e-13) << i;
+    EXPECT_NEAR(slopes[0].to_doubles()[i], ds[i], 1e-12) << i;
+  }
+  for (const Tensor& slope : slopes)
+    for (double v : slope.to_doubles()) EXPECT_TRUE(std::isfinite(v));
+}
+
 // Each step of `g` takes as many steps as its slice says.
 const std::string in_steps = growth.substr(0, growth.find("graph g {")) + R"(
 graph step {

@@ -56,6 +56,28 @@ TEST(OnnxImport, NodesNameTheirModules) {
   EXPECT_EQ(g.source->line(g.stages[0].nodes[1].where), "b = Exp  # node_Exp");
 }
 
+// PyTorch writes the 2 of x**2 as a weight. Others may be learned.
+TEST(OnnxImport, AnExponentThatIsAMultipleOfAHalfIsANumber) {
+  auto weights_of = [](const pb::TensorProto& exponent, bool declared) {
+    Model m;
+    m.input("x", f32, {2});
+    if (declared) m.input("e", f32, {});
+    m.weight(exponent);
+    m.node("Pow", {"x", "e"}, {"y"});
+    m.output("y");
+    return m.import();
+  };
+  const onnx::Import square = weights_of(tensor("e", {}, {2}), false);
+  EXPECT_TRUE(square.weights.empty());
+  const Values in{{"x", floats({2}, {-1.5, 0.5})}};
+  expect_near(run(square, in)["y"], {2.25, 0.25});
+  expect_gradients(square, in);
+  EXPECT_TRUE(weights_of(tensor("e", {}, {0.5}), false).weights.empty());
+  EXPECT_EQ(weights_of(tensor("e", {}, {2.3F}), false).weights.size(), 1u);
+  EXPECT_EQ(weights_of(tensor("e", {1}, {2}), false).weights.size(), 1u);
+  EXPECT_EQ(weights_of(tensor("e", {}, {2}), true).weights.size(), 1u);
+}
+
 TEST(OnnxImport, ADefaultThatIsAlsoAnInputIsAWeight) {
   Model m;
   m.input("x", f32, {2});
