@@ -73,8 +73,8 @@ ops::Value choose(const ops::Value& each, const ops::Value& mine, const ops::Val
 }
 
 // Steps are taken until no element of the batch takes another; one that takes none more stays as it
-// is. Where the others' step is computed, it takes that of the first of them: what a step does to an
-// element that has ended may have no value, or no derivative.
+// is. Where the others' step is computed, it takes that of the first of them: what a step does to
+// an element that has ended may have no value, or no derivative.
 Graph step_of_batch(const ops::BatchedCall& c, const Graph& condition, const Graph& body,
                     size_t carries) {
   Graph step;
