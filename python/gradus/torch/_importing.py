@@ -15,7 +15,7 @@ from torch import nn
 from .. import Error, Program, _gradus
 from ._derivatives import derivatives_inside
 from ._modules import Traced
-from ._refusals import NotExported, check_modules, gradients_refused
+from ._refusals import NotExported, check_modules, gradients_refused, transforms_refused
 from ._trees import Structure, flatten
 
 
@@ -118,6 +118,7 @@ def import_function(
 
     with exports, _plain_parameters(traced), _outside(), contextlib.ExitStack() as stack:
         stack.enter_context(derivatives_inside())
+        stack.enter_context(transforms_refused())
         stack.enter_context(gradients_refused(order))
         try:
             exported = export()

@@ -1,4 +1,5 @@
-"""What torch.export would drop or does not know, refused while a function is exported."""
+"""What torch.export would drop, or writes as steps that no program has: refused while a function is
+exported."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import contextlib
 import functools
 import pathlib
 import re
+import sys
 import threading
 import traceback
 from typing import Any, Callable, Iterable, Iterator
@@ -30,7 +32,7 @@ def line_of(stack: str) -> str:
     found = re.findall(r'File "(.+)", line (\d+), in .*\n *(.*)', stack)
     for file, line, code in reversed(found):
         if not file.startswith(_packages):
-            return f"{file}:{line}: {code.strip()}: "
+            return f"{file}:{line}: {code.strip().rstrip(':')}: "
     return ""
 
 
@@ -158,3 +160,89 @@ def gradients_refused(order: int) -> Iterator[None]:
         if order > 0 and dropped:  # dynamo, which traces branches, passes over errors
             dropped[0].args = (dropped[0].message,)  # torch.fx adds its own lines
             raise dropped[0]
+
+
+_wrappers: dict[Any, str] = {}  # the code that runs a transform: the transform's name
+
+
+def _read_wrappers() -> None:
+    from torch._functorch import eager_transforms as functorch
+
+    for name in ("jacrev", "jacfwd", "linearize"):
+        own = getattr(functorch, name).__code__
+        for code in (own, *own.co_consts):
+            if isinstance(code, type(own)):
+                _wrappers[code] = name
+
+
+def _transform(step: str) -> str:
+    """The one that was called, of which this is a step."""
+    if not _wrappers:
+        _read_wrappers()
+    frame = sys._getframe()
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file != __file__ and file.startswith(_packages[1]):
+            break  # what is beyond called us
+        name = _wrappers.get(frame.f_code)
+        if name is not None:
+            inner = getattr(frame.f_locals.get("func"), "__code__", None)
+            both = name == "jacfwd" and _wrappers.get(inner) == "jacrev"
+            return f"torch.func.{'hessian' if both else name}"
+        frame = frame.f_back
+    return step
+
+
+def _refuse_transform(step: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        name = _transform(step)
+        raise NotExported(
+            f"{_line()}{name} is not supported inside a function that is exported. Supported there are "
+            "torch.autograd.grad, torch.func.grad, grad_and_value and vjp, and "
+            "torch.autograd.functional.jacobian and hessian. Or apply a transform of torch.func to the "
+            "compiled function"
+        )
+
+    return refuse
+
+
+def transforms_refused() -> Any:
+    """Refuses those that torch.export writes step by step, or not at all."""
+    from torch import _vmap_internals
+    from torch._functorch import apis, eager_transforms
+    from torch.autograd import forward_ad, functional
+
+    steps = [
+        (apis, "vmap_impl", "torch.vmap"),
+        (eager_transforms, "_jvp_with_argnums", "torch.func.jvp"),
+        (forward_ad, "enter_dual_level", "torch.autograd.forward_ad"),
+        (_vmap_internals, "_vmap", "torch.autograd.grad with is_grads_batched"),
+        (functional, "_vmap", "torch.autograd.functional with vectorize"),
+    ]
+    return replaced([(m, name, lambda _, s=s: _refuse_transform(s)) for m, name, s in steps])
+
+
+_steps = {
+    "_vmap_increment_nesting": "vmap",
+    "_jvp_increment_nesting": "jvp",
+    "_grad_increment_nesting": "grad or vjp",
+}
+
+
+def check_graph(graph: fx.GraphModule) -> None:
+    """Refuses transforms, which dynamo's graphs have as their steps."""
+    parts = [m.graph for m in graph.modules() if isinstance(m, fx.GraphModule)]
+    nodes = [n for part in parts for n in part.nodes if n.op == "call_function"]
+    first, steps = -1, set()
+    for i, node in enumerate(nodes):
+        step = _steps.get(getattr(node.target, "__name__", ""))
+        if step:
+            first = i if first < 0 else first
+            steps.add(step)
+    if steps:
+        lines = [line_of(n.meta.get("stack_trace") or "") for n in nodes[first:]]
+        raise NotExported(
+            f"{next(filter(None, lines), '')}a transform of torch.func ({', '.join(sorted(steps))}) is "
+            "not supported inside torch.compile. Inside a function of gradus.torch.function, grad, "
+            "grad_and_value and vjp are, and each can be applied to such a function"
+        )
