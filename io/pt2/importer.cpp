@@ -351,6 +351,10 @@ void Importer::apply(const Node& node, Scope& scope) {
   if (writes) rule = find_one(unwritten);
   if (!rule && !complex.empty())
     throw Error("the operator is not supported with {} among its operands and results", complex);
+  if (!rule && op.starts_with("torch._functorch.predispatch."))
+    throw Error(
+        "it is a step of a transform of torch.func, such as vmap or jvp, which is not supported "
+        "inside a model; apply the transform to the program, or express it by operators");
   if (!rule) throw Error("the operator is not supported; express it by others");
   Call call(*this, *rule, node, world_);
   rule->rule(call);

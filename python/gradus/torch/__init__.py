@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ._backend import backend
 from ._function import Function, Module, function
-from ._importing import NotExported
 from ._physics import Energies, energy_forces
+from ._refusals import NotExported
 from ._verify import Report, verify
 
 __all__ = [

@@ -11,6 +11,7 @@ from torch import fx
 
 from .. import Error, Unsupported
 from ._function import Function
+from ._refusals import check_graph
 
 
 def backend(
@@ -69,6 +70,7 @@ class Compiled:
         ]
 
         def run(*args: Any) -> Any:
+            check_graph(graph)
             with fx.traceback.preserve_node_meta():
                 return fx.Interpreter(tensors).run(*args)
 

@@ -8,11 +8,12 @@ it the program's `grad`, which has derivatives of any order.
 from __future__ import annotations
 
 import contextlib
-import threading
 from typing import Any, Callable, Iterator, Sequence
 
 import torch
 from torch.utils import _pytree as pytree
+
+from ._refusals import check_derivative, replaced
 
 _library = torch.library.Library("gradus", "DEF")
 _library.define("variable(Tensor x) -> Tensor")
@@ -44,27 +45,13 @@ def derivatives_inside() -> Iterator[None]:
     """For what this thread exports, derivatives are nodes of the program."""
     from torch._functorch import eager_transforms as functorch
 
-    thread = threading.get_ident()
-
-    def here(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
-        def either(*args: Any, **kwargs: Any) -> Any:
-            return (ours if threading.get_ident() == thread else theirs)(*args, **kwargs)
-
-        return either
-
-    replaced = [
-        (torch.autograd, "_engine_run_backward", _run_backward),
-        (functorch, "grad_and_value_impl", _grad_and_value),
-        (functorch, "_vjp_with_argnums", _vjp),
+    places: list[tuple[Any, str, Callable[[Any], Any]]] = [
+        (torch.autograd, "_engine_run_backward", lambda _: _run_backward),
+        (functorch, "grad_and_value_impl", lambda _: _grad_and_value),
+        (functorch, "_vjp_with_argnums", lambda _: _vjp),
     ]
-    theirs = [getattr(module, name) for module, name, _ in replaced]
-    for (module, name, ours), old in zip(replaced, theirs):
-        setattr(module, name, here(ours, old))
-    try:
+    with replaced(places):
         yield
-    finally:
-        for (module, name, _), old in zip(replaced, theirs):
-            setattr(module, name, old)
 
 
 def _node_of(t: torch.Tensor) -> tuple[Any, int]:
@@ -91,6 +78,7 @@ def _gradients(
     inputs: Sequence[torch.Tensor],
 ) -> list[torch.Tensor | None]:
     """None where no output depends on an input."""
+    check_derivative()
     used = _used(outputs, inputs)
     wanted = [x for x, u in zip(inputs, used) if u]
     given = iter(torch.ops.gradus.grad(list(outputs), list(cotangents), wanted) if wanted else [])

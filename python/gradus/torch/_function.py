@@ -12,8 +12,9 @@ from torch import nn
 
 from .. import Error, Program
 from ._autograd import call_staged
-from ._importing import Imported, NotExported, exports, import_function
+from ._importing import Imported, exports, import_function
 from ._modules import Reader, Traced, owner_of
+from ._refusals import NotExported
 from ._staged import Staged
 from ._trees import Structure, check_hashable, flatten, names_of, read
 
@@ -232,7 +233,7 @@ class Function:
         names = names_of(f.forward if isinstance(f, nn.Module) else f, args, kwargs)
         traced = self._traced
         traced.training = traced.training if self._owner is None else self._owner.training
-        imported = import_function(traced, f, structure, names, tensors, dynamic)
+        imported = import_function(traced, f, structure, names, tensors, dynamic, self.order)
         if _may_differentiate(tensors) or _may_differentiate(traced.parameters()):
             try:
                 imported.program.differentiate(self.order)  # what has no derivative is refused now

@@ -12,9 +12,10 @@ from typing import Any, Callable, NamedTuple, Sequence
 import torch
 from torch import nn
 
-from .. import Error, Program, Unsupported, _gradus
+from .. import Error, Program, _gradus
 from ._derivatives import derivatives_inside
 from ._modules import Traced
+from ._refusals import NotExported, check_modules, gradients_refused, transforms_refused
 from ._trees import Structure, flatten
 
 
@@ -73,10 +74,6 @@ class Exports:
 exports = Exports()
 
 
-class NotExported(Unsupported):
-    """torch.export or the importer refuses the function."""
-
-
 def import_function(
     traced: Traced,
     call: Callable[..., Any],
@@ -84,9 +81,11 @@ def import_function(
     names: list[str],
     tensors: Sequence[torch.Tensor],
     dynamic: Any,
+    order: int,
 ) -> Imported:
     """`call(*args, **kwargs)` for arguments like these. `dynamic`: torch.export's specification of
-    each tensor's sizes, in order, or None."""
+    each tensor's sizes, in order, or None. `order`: how often it is to be differentiated."""
+    check_modules(order, traced.named_modules())
     out: list[Structure] = []
 
     def run(*given: torch.Tensor) -> Any:
@@ -117,7 +116,10 @@ def import_function(
         assert refused is not None
         raise refused
 
-    with exports, _plain_parameters(traced), _outside(), derivatives_inside():
+    with exports, _plain_parameters(traced), _outside(), contextlib.ExitStack() as stack:
+        stack.enter_context(derivatives_inside())
+        stack.enter_context(transforms_refused())
+        stack.enter_context(gradients_refused(order))
         try:
             exported = export()
         except Error:

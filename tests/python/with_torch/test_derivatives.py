@@ -125,10 +125,69 @@ def test_backward_inside_is_refused(x):
         gradus.torch.function(of)(x)
 
 
-def test_other_transforms_inside_are_refused(x):
-    of = lambda a: torch.func.jvp(torch.sin, (a,), (a,))[1]
-    with pytest.raises(gradus.torch.NotExported):
-        gradus.torch.function(of)(x)
+OTHER_TRANSFORMS = {
+    "torch.vmap": lambda a: torch.vmap(torch.sin)(a),
+    "torch.func.jvp": lambda a: torch.func.jvp(torch.sin, (a,), (a,))[1],
+    "torch.func.jacrev": lambda a: torch.func.jacrev(torch.sin)(a),
+    "torch.func.jacfwd": lambda a: torch.func.jacfwd(torch.sin)(a),
+    "torch.func.hessian": lambda a: torch.func.hessian(lambda a: a.sin().sum())(a),
+    "torch.func.linearize": lambda a: torch.func.linearize(torch.sin, a)[0],
+    "is_grads_batched": lambda a: torch.autograd.grad(
+        a.sin(), a, torch.stack([a, a]), is_grads_batched=True
+    )[0],
+    "vectorize": lambda a: torch.autograd.functional.jacobian(torch.sin, a, vectorize=True),
+    "forward_ad": lambda a: forward_mode(a),
+}
+
+
+def forward_mode(a):
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(a, a)
+        return torch.autograd.forward_ad.unpack_dual(dual.sin()).tangent
+
+
+@pytest.mark.parametrize("name", OTHER_TRANSFORMS)
+def test_other_transforms_inside_are_refused(name, x):
+    of = OTHER_TRANSFORMS[name]
+    said = rf"test_derivatives\.py:\d+: .*: [^:]*{name}.* is not supported inside"
+    for ours in (gradus.torch.function(of), torch.func.grad(lambda x: gradus.torch.function(of)(x).sum())):
+        with pytest.raises(gradus.torch.NotExported, match=said) as e:
+            ours(x)
+        assert "functional.jacobian and hessian" in str(e.value)
+
+
+def test_the_innermost_transform_is_named(x):
+    of = gradus.torch.function(lambda a: torch.func.grad(lambda a: torch.vmap(torch.sin)(a).sum())(a))
+    with pytest.raises(gradus.torch.NotExported, match=r"torch\.vmap is not supported"):
+        of(x)
+    of = gradus.torch.function(lambda a: torch.vmap(torch.sin)(a).sum())
+    with pytest.raises(gradus.torch.NotExported, match=r"torch\.vmap is not supported"):
+        torch.func.jacrev(of)(x.detach())
+
+
+@pytest.mark.parametrize("name", ["torch.vmap", "torch.func.jvp", "torch.func.jacrev"])
+def test_transforms_inside_torch_compile_are_refused(name, x):
+    torch._dynamo.reset()
+    options = {"order": 1, "strict": True}
+    ours = torch.compile(OTHER_TRANSFORMS[name], backend=gradus.torch.backend, options=options)
+    step = {"torch.func.jacrev": "grad or vjp"}.get(name, name.rpartition(".")[2])
+    said = rf"test_derivatives\.py:\d+: .*torch\.func .*{step}.* is not supported inside torch\.compile"
+    with pytest.raises(gradus.torch.NotExported, match=said):
+        ours(x)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda a: torch.autograd.functional.hessian(lambda a: a.sin().sum(), a, create_graph=True),
+        lambda a: torch.autograd.functional.jacobian(torch.sin, a, create_graph=True),
+        lambda a: torch.func.jacrev(torch.sin, chunk_size=1)(a),
+    ],
+)
+def test_loops_over_derivatives_inside(of, x):
+    x = x[:2].detach().requires_grad_()
+    ours = gradus.torch.function(of, order=1)
+    assert close(chain([ours(x)], x, 1), chain([of(x)], x, 1))
 
 
 def test_other_threads_differentiate_meanwhile(x):
