@@ -400,12 +400,15 @@ void bind_program(nb::module_& m) {
         std::span<const std::byte> bytes(static_cast<const std::byte*>(archive.data()),
                                          archive.size());
         return unlocked([&] {
-          ImportedProgram program = pt2::import_bytes(bytes, name);
+          ImportedProgram program = pt2::import_bytes(bytes, name, pt2::OtherGuards::left);
           return Program{std::make_shared<const ir::Module>(std::move(program.module)),
                          std::move(program.weights)};
         });
       },
-      "archive"_a, "name"_a, "The program of an archive of torch.export in memory.");
+      "archive"_a, "name"_a,
+      "The program of an archive of torch.export in memory. The caller checks its guards: those "
+      "that a "
+      "program cannot state are left out.");
   m.def("load_tensors", [](const std::string& path) {
     return unlocked([&] {
       TensorFile file(path);

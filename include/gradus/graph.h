@@ -79,10 +79,21 @@ struct SizeRange {
   std::string group;  // if not empty, the name is the number of ranks of this group
 };
 
+// A condition of sizes: what is computed from them, `value`, is at least `least` and at most
+// `most`. Running a stage with other sizes is an error. The condition is checked where all of its
+// names are known.
+struct SizeCondition {
+  Dim value;
+  int64_t least = 0;
+  std::optional<int64_t> most;
+  std::string words;  // the condition for messages; may be empty
+};
+
 // A straight-line list of nodes, cut into stages.
 struct Graph {
   std::string name;
   std::vector<SizeRange> ranges;
+  std::vector<SizeCondition> conditions;
   std::vector<Value> values;
   std::vector<Stage> stages;
   std::shared_ptr<const Source> source;  // may be null

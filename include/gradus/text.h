@@ -159,6 +159,7 @@ std::string name_text(std::string_view name);
 //   V14  The graph of a `call` is known and valid, and has one stage. It does not call itself, also
 //        not through other graphs. It has no size that data determine.
 //   V15  A range has a name that can be written and that no other range has. It is not empty.
+//        The bounds of a condition of sizes are not negative, and hold for some number.
 
 // Throws Error for the first violated invariant, with the node's location if the graph has a
 // source. `graph` may be arbitrary data, as long as its pointers are valid. The time is nearly

@@ -1,5 +1,8 @@
 #include "interpreter/plan/bind_sizes.h"
 
+#include <algorithm>
+#include <map>
+
 #include "gradus/communicator.h"
 
 namespace gradus::interpreter {
@@ -133,6 +136,31 @@ void check_ranges(const Code& code, size_t stage, const DimensionSizes& sizes) {
   }
 }
 
+std::string bounds_of(const ir::SizeCondition& c) {
+  if (c.most == c.least) return fmt::format("to be {}", c.least);
+  if (!c.most) return fmt::format("to be at least {}", c.least);
+  return fmt::format("to be {} to {}", c.least, *c.most);
+}
+
+void check_conditions(const Code& code, size_t stage, const DimensionSizes& sizes) {
+  const SizesByName known(code, sizes);
+  for (const ir::SizeCondition& c : code.graph().conditions) {
+    std::map<std::string_view, std::optional<int64_t>> found;
+    c.value.for_each_symbol([&](std::string_view name) { found[name] = known.find(name); });
+    if (std::ranges::any_of(found, [](const auto& size) { return !size.second; })) continue;
+    const int64_t value = c.value.evaluate(known);
+    if (value >= c.least && value <= c.most.value_or(value)) continue;
+    std::string listed;
+    for (const auto& [name, size] : found)
+      listed += fmt::format("{}{} = {}", listed.empty() ? "" : ", ", name, *size);
+    throw Error(
+        "stage {}: the program requires {}, which does not hold for {}; give inputs of "
+        "other sizes, or a program that is made for these",
+        stage, c.words.empty() ? fmt::format("{} {}", c.value.to_string(), bounds_of(c)) : c.words,
+        listed);
+  }
+}
+
 }  // namespace
 
 std::vector<int64_t> rank_counts(const Code& code, Context* context) {
@@ -158,6 +186,7 @@ void bind_sizes(const Code& code, size_t stage, std::span<const Tensor> inputs, 
   }
   SizeBinder(code, stage, inputs, place, sizes).run();
   check_ranges(code, stage, sizes);
+  check_conditions(code, stage, sizes);
 }
 
 std::optional<int64_t> SizesByName::find(std::string_view symbol) const {

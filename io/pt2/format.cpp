@@ -16,10 +16,11 @@ pt2::ExportedProgram program_of(const pt2::Archive& archive) {
   }
 }
 
-ImportedProgram import_archive(const pt2::Archive& archive) try {
+ImportedProgram import_archive(const pt2::Archive& archive,
+                               pt2::OtherGuards other = pt2::OtherGuards::rejected) try {
   const pt2::ExportedProgram program = program_of(archive);
   NodeLines lines(archive.name());
-  return pt2::Importer(program, archive, lines).run();
+  return pt2::Importer(program, archive, lines).run(other);
 } catch (const Error& e) {
   if (e.bare().starts_with(archive.name() + ": ")) throw;
   throw Error("{}: {}", archive.name(), e.bare());
@@ -36,8 +37,9 @@ ImportedProgram read_archive(const std::string& path, const ImportOptions&) {
 
 namespace pt2 {
 
-ImportedProgram import_bytes(std::span<const std::byte> bytes, const std::string& name) {
-  return import_archive(Archive(name, bytes));
+ImportedProgram import_bytes(std::span<const std::byte> bytes, const std::string& name,
+                             OtherGuards other) {
+  return import_archive(Archive(name, bytes), other);
 }
 
 }  // namespace pt2

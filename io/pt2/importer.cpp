@@ -5,6 +5,7 @@
 #include "gradus/messages.h"
 #include "gradus/passes.h"
 #include "gradus/text.h"
+#include "io/pt2/guards.h"
 #include "io/pt2/regions.h"
 #include "kernels/evaluate.h"
 
@@ -491,15 +492,89 @@ void Importer::add_ranges() {
       graph_.ranges.push_back({name, std::max<int64_t>(range.min.value_or(0), 0), range.max});
 }
 
-void Importer::finish() {
+namespace {
+
+// As torch names an input by where it is: data["Q w"] is data_q_w.
+std::string name_of_path(const ArgumentPath& path) {
+  std::string name;
+  for (const std::string& key : path) {
+    if (!name.empty()) name += '_';
+    for (char c : key.starts_with('.') ? key.substr(1) : key)
+      name += (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c
+              : c >= 'A' && c <= 'Z'                           ? static_cast<char>(c - 'A' + 'a')
+                                                               : '_';
+  }
+  return name;
+}
+
+// A view's guard may speak of the tensor that it is a view of, which is no part of a program.
+constexpr std::string_view view_base = "._base";
+
+}  // namespace
+
+const std::string& Importer::input_at(const ArgumentPath& path) const {
+  std::vector<const InputSpec*> users;
+  for (const InputSpec& spec : program_.inputs)
+    if (spec.kind == InputSpec::Kind::user) users.push_back(&spec);
+  const std::string name = name_of_path(path);
+  const InputSpec* found = nullptr;
+  for (size_t i = 0; i < users.size() && !found; ++i)
+    if (users[i]->path == path || path == ArgumentPath{"flat_args", fmt::format("{}", i)})
+      found = users[i];
+  for (const InputSpec* spec : users)
+    if (const auto* tensor = std::get_if<TensorName>(&spec->argument);
+        !found && tensor && tensor->name == name)
+      found = spec;
+  const auto* tensor = found ? std::get_if<TensorName>(&found->argument) : nullptr;
+  if (!tensor)
+    throw Error("it is of '{}', which is no tensor among the inputs",
+                printable(fmt::format("{}", fmt::join(path, "."))));
+  return tensor->name;
+}
+
+void Importer::add_conditions(OtherGuards other) {
+  for (const std::string& guard : program_.guards) {
+    bool of_inputs = false, of_bases = false;
+    auto number = [&](const GuardedNumber& n) -> Dim {
+      ArgumentPath path = n.path;
+      if (!path.empty() && path.back() == view_base) {
+        of_bases = true;
+        return Dim::symbol("base");
+      }
+      of_inputs = true;
+      const TensorMeta& m = meta(input_at(path));
+      const bool stride = n.kind == GuardedNumber::Kind::stride;
+      const Dims& all = stride ? m.strides : m.sizes;
+      if (n.dim < 0 || n.dim >= static_cast<int64_t>(all.size()))
+        throw Error("the archive does not say its {} {}", stride ? "stride" : "size", n.dim);
+      return all[static_cast<size_t>(n.dim)];
+    };
+    try {
+      const auto conditions = read_guard(guard, number);
+      if (of_bases && of_inputs)
+        throw Error("it is also of the tensor that an input is a view of; export it with a copy");
+      if (of_bases) continue;
+      for (const ir::SizeCondition& c : conditions) graph_.conditions.push_back(c);
+    } catch (const Error& e) {
+      if (other == OtherGuards::left) continue;
+      throw Error(
+          "the guard '{}' of the exported program is not supported: {}; export the model with "
+          "constants in the place of these sizes, or without the branch that depends on them",
+          printable(guard, 300), e.bare());
+    }
+  }
+}
+
+void Importer::finish(OtherGuards other) {
   add_ranges();
+  add_conditions(other);
   ir::eliminate_dead_code(graph_);
   ir::compact(graph_);
   ir::verify(graph_);
   result_.module.graphs.push_back(std::make_shared<const ir::Graph>(std::move(graph_)));
 }
 
-ImportedProgram Importer::run() {
+ImportedProgram Importer::run(OtherGuards other) {
   note_reads(program_.graph);
   subgraph_ = &program_.graph;
   Scope scope;
@@ -508,7 +583,7 @@ ImportedProgram Importer::run() {
   run_nodes(program_.graph, scope);
   add_results(scope);
   result_.metadata = archive_.extra_files();
-  finish();
+  finish(other);
   return std::move(result_);
 }
 

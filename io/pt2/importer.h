@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "gradus/attributes.h"
-#include "gradus/import.h"
+#include "gradus/pt2.h"
 #include "io/node_lines.h"
 #include "io/pt2/archive.h"
 #include "io/pt2/call.h"
@@ -26,7 +26,7 @@ class Importer {
  public:
   // All are borrowed. Each node of the program becomes a line of `lines`.
   Importer(const ExportedProgram& program, const Archive& archive, NodeLines& lines);
-  ImportedProgram run();
+  ImportedProgram run(OtherGuards other);
 
   // For rules and calls.
   TensorPtr find(const std::string& name) const;  // throws Error where there is none
@@ -73,7 +73,10 @@ class Importer {
   void add_result(const std::string& name, const Value& value);
   void add_results(const Scope& scope);
   void add_ranges();
-  void finish();
+  void add_conditions(OtherGuards other);
+  // The tensor among the user's inputs that an argument of the model is.
+  const std::string& input_at(const std::vector<std::string>& path) const;
+  void finish(OtherGuards other);
 
   const ExportedProgram& program_;
   const Archive& archive_;

@@ -319,6 +319,59 @@ OutputSpec output_spec(const Json& value) {
   throw Error("outputs of the kind '{}' are not supported", printable(kind));
 }
 
+// Where the leaves of a tree of arguments are, as torch's pytrees are written; nothing where a node
+// is of another kind than those of Python.
+bool add_paths(const Json& tree, const std::vector<std::string>& place,
+               std::vector<std::vector<std::string>>& paths) {
+  if (place.size() > deepest_graph) return false;
+  const Json* type = find(tree, "type");
+  if (!type) {
+    paths.push_back(place);
+    return true;
+  }
+  const std::string kind = text_of(*type);
+  if (kind != "builtins.dict" && kind != "builtins.list" && kind != "builtins.tuple") return false;
+  const Json& children = list(tree, "children_spec");
+  Json keys;
+  if (kind == "builtins.dict") keys = parse(text(tree, "context"));
+  for (size_t i = 0; i < children.size(); ++i) {
+    std::vector<std::string> inner = place;
+    if (!keys.is_array())
+      inner.push_back(fmt::format("{}", i));
+    else if (i < keys.size())
+      inner.push_back(keys[i].is_string() ? text_of(keys[i]) : keys[i].dump());
+    if (!add_paths(children[i], inner, paths)) return false;
+  }
+  return true;
+}
+
+// The arguments of the model that its inputs are, by its own call: ((args), {kwargs}).
+void add_input_paths(const Json& module, std::vector<InputSpec>& inputs) {
+  const Json* calls = find(module, "module_call_graph");
+  if (!calls || !calls->is_array() || calls->empty()) return;
+  const Json* signature = find((*calls)[0], "signature");
+  const Json* names = signature ? find(*signature, "forward_arg_names") : nullptr;
+  if (!names || !find(*signature, "in_spec")) return;
+  const std::vector<std::string> arguments = all(*names, text_of);
+  const Json spec = parse(text(*signature, "in_spec"));
+  std::vector<std::vector<std::string>> paths;
+  if (!spec.is_array() || spec.size() != 2 || !add_paths(spec[1], {}, paths)) return;
+  std::vector<InputSpec*> users;
+  for (InputSpec& i : inputs)
+    if (i.kind == InputSpec::Kind::user) users.push_back(&i);
+  if (users.size() != paths.size()) return;
+  for (size_t i = 0; i < users.size(); ++i) {
+    std::vector<std::string>& path = paths[i];
+    if (path.size() < 2) return;
+    if (path[0] == "0") {
+      const size_t n = std::stoul(path[1]);
+      if (n >= arguments.size()) return;
+      path[1] = arguments[n];
+    }
+    users[i]->path.assign(path.begin() + 1, path.end());
+  }
+}
+
 void check_version(const Json& document) {
   const Json& version = need(document, "schema_version");
   const int64_t major = integer(need(version, "major"));
@@ -399,6 +452,8 @@ ExportedProgram read_exported_program(std::string_view json) try {
   const Json& signature = need(module, "signature");
   for (const Json& i : list(signature, "input_specs")) program.inputs.push_back(input_spec(i));
   for (const Json& o : list(signature, "output_specs")) program.outputs.push_back(output_spec(o));
+  add_input_paths(module, program.inputs);
+  if (const Json* guards = find(document, "guards_code")) program.guards = all(*guards, text_of);
   if (const Json* ranges = find(document, "range_constraints"))
     for (const auto& [name, held] : ranges->items()) {
       Range range;

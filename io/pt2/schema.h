@@ -93,6 +93,9 @@ struct InputSpec {
   enum class Kind { parameter, buffer, constant, user } kind = Kind::user;
   Argument argument;   // in the graph
   std::string target;  // name in the state_dict, or of the constant
+  // Of a user's input: the argument's name, then keys and indices within it. Empty where the
+  // archive does not say.
+  std::vector<std::string> path = {};
 };
 
 struct OutputSpec {
@@ -111,6 +114,7 @@ struct ExportedProgram {
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::map<std::string, Range, std::less<>> ranges;  // of named sizes
+  std::vector<std::string> guards;                   // conditions of inputs' sizes, in Python
   std::string torch_version;
 };
 

@@ -27,6 +27,7 @@ class GraphParser {
     graph_->name = cursor_.name("the graph's name");
     cursor_.expect(TokenKind::left_brace, "after the graph's name");
     while (cursor_.accept("size")) range();
+    while (cursor_.accept("require")) condition();
     if (cursor_.at(TokenKind::right_brace))
       cursor_.fail_expected("'stage 0'; a graph has at least one stage [V1]");
     while (!cursor_.accept(TokenKind::right_brace)) stage();
@@ -78,6 +79,20 @@ class GraphParser {
     graph_->ranges.push_back(std::move(range));
     if (std::string why = why_wrong_range(*graph_, graph_->ranges.size() - 1); !why.empty())
       cursor_.fail(where, "{}", why);
+  }
+
+  // require N - M from 0 to 8 "why"
+  void condition() {
+    const SourceLocation where = cursor_.where();
+    SizeCondition condition{cursor_.dim(), 0, {}, {}};
+    if (cursor_.accept("from"))
+      condition.least = static_cast<int64_t>(cursor_.count(INT64_MAX, "the least value"));
+    if (cursor_.accept("to"))
+      condition.most = static_cast<int64_t>(cursor_.count(INT64_MAX, "the greatest value"));
+    if (cursor_.at(TokenKind::string)) condition.words = cursor_.name("the condition's text");
+    if (std::string why = why_wrong_condition(condition); !why.empty())
+      cursor_.fail(where, "{}", why);
+    graph_->conditions.push_back(std::move(condition));
   }
 
   size_t stage_number() const { return graph_->stages.size() - 1; }

@@ -128,6 +128,7 @@ class Printer {
   }
   void run_body() {
     for (const SizeRange& r : graph_.ranges) range(r);
+    for (const SizeCondition& c : graph_.conditions) condition(c);
     for (size_t s = 0; s < graph_.stages.size(); ++s) {
       const size_t begin = out_.size();
       out_ += fmt::format("  stage {} (", s);
@@ -150,6 +151,13 @@ class Printer {
     if (!r.group.empty()) out_ += fmt::format(" = ranks({})", name_text(r.group));
     if (r.group.empty() || r.least) out_ += fmt::format(" from {}", r.least);
     if (r.most) out_ += fmt::format(" to {}", *r.most);
+    out_ += '\n';
+  }
+
+  void condition(const SizeCondition& c) {
+    out_ += fmt::format("  require {} from {}", c.value.to_string(), c.least);
+    if (c.most) out_ += fmt::format(" to {}", *c.most);
+    if (!c.words.empty()) out_ += ' ' + quoted(c.words);
     out_ += '\n';
   }
 

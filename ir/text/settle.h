@@ -9,6 +9,8 @@ namespace gradus::ir {
 
 // Why range i of the graph cannot be (V15); empty if it can. Verifier and parser ask.
 std::string why_wrong_range(const Graph& graph, size_t i);
+// Why a condition of sizes cannot be (V15).
+std::string why_wrong_condition(const SizeCondition& condition);
 
 // A size of an input that cannot be found from the inputs' shapes.
 struct UnsettledName {

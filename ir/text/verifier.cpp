@@ -81,6 +81,12 @@ std::string why_wrong_range(const Graph& graph, size_t i) {
                      printable(r.name), r.least, r.most.value_or(INT64_MAX));
 }
 
+std::string why_wrong_condition(const SizeCondition& c) {
+  if (c.least >= 0 && c.least <= c.most.value_or(INT64_MAX)) return "";
+  return fmt::format("the condition is from {} to {}, which holds for no sizes [V15]", c.least,
+                     c.most.value_or(INT64_MAX));
+}
+
 namespace {
 
 class Verifier {
@@ -117,6 +123,8 @@ class Verifier {
       if (!graph_.ranges[i].group.empty()) known_.insert(graph_.ranges[i].name);
       if (std::string why = why_wrong_range(graph_, i); !why.empty()) fail({}, "{}", why);
     }
+    for (const SizeCondition& c : graph_.conditions)
+      if (std::string why = why_wrong_condition(c); !why.empty()) fail({}, "{}", why);
   }
 
   std::string name(ValueId v) const {
