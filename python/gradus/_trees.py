@@ -13,6 +13,8 @@ def is_leaf_tensor(x: Any) -> bool:
     """Whether it is a tensor, or an array that becomes one."""
     if isinstance(x, Tensor):
         return True
+    if isinstance(x, type):  # of arrays: it has their attributes, and no values
+        return False
     return hasattr(x, "__array_interface__") or hasattr(x, "__dlpack__")
 
 
@@ -68,6 +70,16 @@ def _map(tree: Tree, f: Callable[[Any], Any]) -> Tree:
     if isinstance(tree, dict):
         return {k: _map(v, f) for k, v in tree.items()}
     return f(tree)
+
+
+def values_of(tree: Tree) -> list[Any]:
+    """What a structure holds beside places: values, keys of dicts, and types of other tuples."""
+    if isinstance(tree, dict):
+        return [v for item in tree.items() for part in item for v in values_of(part)]
+    if isinstance(tree, (list, tuple)):
+        own = [] if type(tree) in (list, tuple) else [type(tree)]
+        return own + [v for x in tree for v in values_of(x)]
+    return [] if isinstance(tree, Place) else [tree]
 
 
 def key_of(tree: Tree) -> Any:
