@@ -13,6 +13,7 @@ from typing import Any, Callable, NamedTuple
 import numpy
 
 from ._gradus import DType
+from ._trees import is_frozen
 
 # Those that compute with what they are given, and do nothing else.
 _pure = (
@@ -124,7 +125,7 @@ class _Search:
             return True
         if isinstance(x, type):
             return self.visit_type(x)
-        if _is_frozen(type(x)):
+        if is_frozen(type(x)):
             held = [getattr(x, name, None) for name in x.__dataclass_fields__]
             return self.visit(type(x)) and all(map(self.visit, [*held, *getattr(x, "__dict__", {}).values()]))
         try:
@@ -135,7 +136,7 @@ class _Search:
     def visit_type(self, x: type) -> bool:
         if not x.__flags__ & _heap_type or x in _pure:
             return True
-        if not (_is_frozen(x) or issubclass(x, tuple) and hasattr(x, "_fields")):
+        if not (is_frozen(x) or issubclass(x, tuple) and hasattr(x, "_fields")):
             return False
         self.owners.update((id(c), c) for c in x.__mro__ if c.__flags__ & _heap_type)
         return True
@@ -184,9 +185,3 @@ class _Search:
             return False
         self.found.append((cell, None, value))
         return self.visit(value)
-
-
-def _is_frozen(x: type) -> bool:
-    """Whether instances have the attributes that they were made with, and no others."""
-    made = vars(x).get("__dataclass_params__")  # a class derived from it has to say so of itself
-    return made is not None and made.frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Callable
 
 from ._gradus import Tensor
@@ -87,7 +88,21 @@ def key_of(tree: Tree) -> Any:
     if isinstance(tree, (list, tuple)):
         return (type(tree), tuple(key_of(x) for x in tree))
     if isinstance(tree, dict):
-        return (dict, tuple((k, key_of(v)) for k, v in tree.items()))
+        return (dict, tuple((key_of(k), key_of(v)) for k, v in tree.items()))
     hash(tree)
-    # 1, 1.0 and True are equal, and mean different things to a program.
+    # 1, 1.0 and True are equal, and so are the zeros; they mean different things to a program. A NaN
+    # differs from itself, and does not.
+    if type(tree) is float:
+        return (float, tree.hex())
+    if type(tree) is complex:
+        return (complex, tree.real.hex(), tree.imag.hex())
+    if is_frozen(type(tree)) and type(tree).__dataclass_params__.eq:
+        compared = (getattr(tree, f.name) for f in dataclasses.fields(tree) if f.compare)
+        return (type(tree), tuple(key_of(x) for x in compared))
     return (type(tree), tree)
+
+
+def is_frozen(x: type) -> bool:
+    """Whether it is a dataclass whose instances have the attributes that they were made with."""
+    made = vars(x).get("__dataclass_params__")  # a class derived from it has to say so of itself
+    return made is not None and made.frozen
