@@ -1,4 +1,5 @@
 // Calls of Python functions that run as programs: which program, found again by the signature.
+#include <algorithm>
 #include <unordered_map>
 
 #include "gradus/staged_function.h"
@@ -41,22 +42,43 @@ struct Ready {
   }
 };
 
-// Something that a function reads beside its arguments, and what it was.
+// Something that a function reads beside its arguments, and what it was: a cell; a dict or a class,
+// and the name there; a function, and its code, its defaults and those by name.
 struct Guard {
-  nb::object holder, name, value;  // a cell, or a dict and the name there
+  nb::object holder, name, value;
   bool holds() const {
-    PyObject* now = PyCell_Check(holder.ptr()) ? PyCell_GET(holder.ptr())
-                                               : PyDict_GetItem(holder.ptr(), name.ptr());
-    return now == value.ptr();
+    PyObject* p = holder.ptr();
+    if (PyCell_Check(p)) return PyCell_GET(p) == value.ptr();
+    if (PyFunction_Check(p))
+      return is(0, PyFunction_GET_CODE(p)) && is(1, PyFunction_GET_DEFAULTS(p)) &&
+             is(2, PyFunction_GET_KW_DEFAULTS(p));
+    if (PyType_Check(p)) p = reinterpret_cast<PyTypeObject*>(p)->tp_dict;
+    return PyDict_GetItem(p, name.ptr()) == value.ptr();
+  }
+  bool same_as(const Guard& o) const {
+    return holder.is(o.holder) && name.is(o.name) && value.is(o.value);
+  }
+
+ private:
+  bool is(Py_ssize_t i, PyObject* now) const {
+    return PyTuple_GET_ITEM(value.ptr(), i) == (now ? now : Py_None);
   }
 };
+
+std::vector<Guard> guards_from(nb::handle list) {
+  std::vector<Guard> guards;
+  for (nb::handle g : list)
+    guards.push_back({nb::borrow(g[0]), nb::borrow(g[1]), nb::borrow(g[2])});
+  return guards;
+}
 
 // The base of what is called as a Python function and runs as a program. A derived class has
 //   _plain                              the function itself, for traces and where no program does
 //   _prepare(args, kwargs, tensors)     for a signature that is new: a tuple of the StagedFunction,
 //                                       its LastUse, the number of each input among the tensors
 //                                       and then the constants, the constants, the results'
-//                                       structure; None: the function itself runs
+//                                       structure, and guards for what the arguments are; None: the
+//                                       function itself runs, False: for this call alone
 //   _changed()                          a guard does not hold any more; guards are set anew
 // All with the interpreter's lock, which a run lets go.
 class CallCache {
@@ -81,14 +103,16 @@ class CallCache {
 
   void clear() {
     auto gone = std::exchange(ready_, {});  // their ends may run anything
+    std::vector<Guard> guards(guards_.begin(),
+                              guards_.begin() + static_cast<ptrdiff_t>(own_guards_));
+    guards_.swap(guards);
     count_ = 0;
   }
   void set_guards(nb::handle list, nb::handle place) {
     clear();
     place_ = nb::borrow(place);
-    std::vector<Guard> guards;
-    for (nb::handle g : list)
-      guards.push_back({nb::borrow(g[0]), nb::borrow(g[1]), nb::borrow(g[2])});
+    std::vector<Guard> guards = guards_from(list);
+    own_guards_ = guards.size();
     guards_.swap(guards);
   }
   int traverse(visitproc visit, void* arg) const {
@@ -129,6 +153,7 @@ class CallCache {
     nb::object named = kwargs.is_valid() ? nb::borrow(kwargs) : nb::dict();
     nb::object made = self.attr("_prepare")(args, named, to_python(signature.tensors));
     auto ready = std::make_shared<Ready>();
+    if (made.is(nb::handle(Py_False))) return ready;
     ready->signature = signature;
     ready->signature.tensors = {};
     ready->context = autograd::current_context();
@@ -142,14 +167,22 @@ class CallCache {
       ready->results = Structure(made[4], place_);
     }
     if (count_ >= most_signatures) clear();
+    if (!made.is_none()) add_guards(made[5]);
     ++count_;
     ready_.emplace(hash, ready);
     return ready;
   }
 
+  void add_guards(nb::handle list) {
+    for (Guard& g : guards_from(list))
+      if (std::ranges::none_of(guards_, [&](const Guard& o) { return o.same_as(g); }))
+        guards_.push_back(std::move(g));
+  }
+
   std::unordered_multimap<uint64_t, std::shared_ptr<const Ready>> ready_;
   size_t count_ = 0;
-  std::vector<Guard> guards_;
+  std::vector<Guard> guards_;  // the function's own, then those of arguments
+  size_t own_guards_ = 0;
   nb::object place_;  // the type of what stands for a tensor in a structure
 };
 

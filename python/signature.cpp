@@ -1,6 +1,7 @@
 #include "python/signature.h"
 
 #include <bit>
+#include <utility>
 
 #include "python/errors.h"
 
@@ -16,12 +17,14 @@ enum class Token : uint8_t {
   no,
   integer,
   real,
+  complex,
   object,
   string,
   list,
   tuple,
   dict,
   other_tuple,
+  frozen,
   keyword
 };
 
@@ -35,7 +38,7 @@ class Reader {
     PyObject* p = x.ptr();
     PyTypeObject* type = Py_TYPE(p);
     if (reinterpret_cast<PyObject*>(type) == tensor_type())
-      return tensor(*nb::inst_ptr<Variable>(x));
+      return in_object_ ? object(Token::object, x) : tensor(*nb::inst_ptr<Variable>(x));
     if (p == Py_None) return word(Token::none);
     if (type == &PyBool_Type) return word(p == Py_True ? Token::yes : Token::no);
     if (type == &PyFloat_Type)
@@ -45,9 +48,13 @@ class Reader {
     if (PyTuple_Check(p)) return tuple(x);
     if (PyList_Check(p)) return list(x);
     if (PyDict_Check(p)) return dict(x);
-    if (is_array(x)) return tensor(variable_from(x, "an argument"));
+    if (type == &PyComplex_Type) return complex(PyComplex_AsCComplex(p));
+    if (is_array(x)) return in_object_ ? object(Token::object, x) : array(x);
+    if (nb::object parts = parts_of_frozen(x)) return frozen(x, parts);
     object(Token::object, x);
   }
+
+  void array(nb::handle x) { tensor(variable_from(x, "an argument")); }
 
   void tensor(const Variable& v) {
     check_has_values(v);
@@ -69,8 +76,10 @@ class Reader {
     return type;
   }
 
-  // An array that becomes a tensor, by its type; some objects say so themselves.
+  // An array that becomes a tensor, by its type; some objects say so themselves. The type of arrays
+  // has their attributes, too.
   static bool is_array(nb::handle x) {
+    if (PyType_Check(x.ptr())) return false;
     static PyObject* interface = PyUnicode_InternFromString("__array_interface__");
     static PyObject* dlpack = PyUnicode_InternFromString("__dlpack__");
     auto* type = reinterpret_cast<PyObject*>(Py_TYPE(x.ptr()));
@@ -113,21 +122,65 @@ class Reader {
     PyObject *key = nullptr, *value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(x.ptr(), &at, &key, &value);) {
       const nb::object item = nb::borrow(value);
-      object(PyUnicode_CheckExact(key) ? Token::string : Token::object, key);
+      part(nb::borrow(key));
       read(item);
     }
     --depth_;
   }
+  void complex(Py_complex z) {
+    word(Token::complex, std::bit_cast<uint64_t>(z.real));
+    out_.words.push_back(std::bit_cast<uint64_t>(z.imag));
+  }
+  void frozen(nb::handle x, nb::handle parts) {
+    open(Token::frozen, 0);
+    out_.objects.push_back(nb::borrow(x.type()));
+    part(parts);
+    --depth_;
+  }
+  // What belongs to an object or a key. A tensor there is no input.
+  void part(nb::handle x) {
+    const bool outside = std::exchange(in_object_, true);
+    read(x);
+    in_object_ = outside;
+  }
+
+  // What an instance of a frozen dataclass holds, by name; nothing for what is none.
+  static nb::object parts_of_frozen(nb::handle x) {
+    static PyObject* parameters = PyUnicode_InternFromString("__dataclass_params__");
+    const nb::handle type = x.type();
+    if (!PyObject_HasAttr(type.ptr(), parameters)) return {};
+    // A class derived from one may allow more: it has to say so of itself.
+    if (!type.attr("__dict__")
+             .attr("__contains__")(nb::handle(parameters))
+             .is(nb::handle(Py_True)) ||
+        !type.attr("__dataclass_params__").attr("frozen").is(nb::handle(Py_True)))
+      return {};
+    nb::dict parts;
+    if (nb::hasattr(x, "__dict__")) parts.update(nb::cast<nb::dict>(x.attr("__dict__")));
+    for (nb::handle name : nb::object(type.attr("__dataclass_fields__"))) {
+      nb::object value = nb::steal(PyObject_GenericGetAttr(x.ptr(), name.ptr()));
+      if (value)
+        parts[name] = value;
+      else
+        PyErr_Clear();  // an argument of __init__ alone
+    }
+    return parts;
+  }
 
   Signature& out_;
   const bool recording_;
+  bool in_object_ = false;
   int depth_ = 0;
 };
 
+// By value where that runs nothing of the user's.
 bool same_object(nb::handle a, nb::handle b) {
   if (a.is(b)) return true;
-  return PyUnicode_CheckExact(a.ptr()) && PyUnicode_CheckExact(b.ptr()) &&
-         PyUnicode_Compare(a.ptr(), b.ptr()) == 0;
+  const PyTypeObject* type = Py_TYPE(a.ptr());
+  if (type != Py_TYPE(b.ptr())) return false;
+  if (type == &PyUnicode_Type) return PyUnicode_Compare(a.ptr(), b.ptr()) == 0;
+  if (type != &PyLong_Type && type != &PyBytes_Type && type != &PyRange_Type) return false;
+  return PyObject_RichCompareBool(a.ptr(), b.ptr(), Py_EQ) == 1;
 }
 
 }  // namespace

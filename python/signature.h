@@ -7,8 +7,9 @@ namespace gradus::python {
 
 // Of two calls with the same one, a program that was recorded for the one does for the other.
 //
-// It is read off the arguments without running anything of theirs: numbers and strings are compared
-// by value, whatever else is no tensor by what it is (and kept alive by who keeps the signature).
+// It is read off the arguments without running anything of theirs. Numbers, strings, bytes, ranges
+// and frozen dataclasses of those are compared by value, all other objects by identity (and kept
+// alive by who keeps the signature). Whether an object could change is for others to say.
 struct Signature {
   SmallVector<uint64_t, 48> words;
   SmallVector<nb::object, 4> objects;

@@ -55,20 +55,33 @@ Variable shown_values(const Variable& v) {
   return Variable(t.view(std::move(bits), t.offset()));
 }
 
-// A binary operator of Python's. What is no tensor, array or number is left to the other side.
+// Of a binary operator of Python's. What is no tensor, array or number is left to the other side.
+bool is_operand(nb::handle x) {
+  if (x.is_none() || PyUnicode_Check(x.ptr())) return false;
+  return is_number(x) || nb::isinstance<Variable>(x) || has_buffer(x) ||
+         nb::hasattr(x, "__dlpack__");
+}
+
 template <bool reversed = false>
 auto binary(const char* name) {
   const ir::Operator* op = ops::find(name);
   ir::Attributes attributes = op->read({});
   return [op, attributes](const Variable& self, nb::handle other) -> nb::object {
-    if (other.is_none() || PyUnicode_Check(other.ptr())) return nb::borrow(Py_NotImplemented);
-    if (!is_number(other) && !nb::isinstance<Variable>(other) && !has_buffer(other) &&
-        !nb::hasattr(other, "__dlpack__"))
-      return nb::borrow(Py_NotImplemented);
+    if (!is_operand(other)) return nb::borrow(Py_NotImplemented);
     check_has_values(self);
     autograd::VariableOperand operands[2] = {self, operand_from(other, "an operand")};
     if (reversed) std::swap(operands[0], operands[1]);
     return to_python(unlocked([&] { return autograd::apply(*op, attributes, operands); })[0]);
+  };
+}
+
+// The quotient, rounded down, and the remainder.
+template <bool reversed = false>
+auto quotient_and_remainder() {
+  return [quotient = binary<reversed>("floor_divide"), remainder = binary<reversed>("remainder")](
+             const Variable& self, nb::handle other) -> nb::object {
+    if (!is_operand(other)) return nb::borrow(Py_NotImplemented);
+    return nb::make_tuple(quotient(self, other), remainder(self, other));
   };
 }
 
@@ -256,8 +269,8 @@ void add_gradients(nb::class_<Variable>& tensor) {
 }
 
 void add_operators(nb::class_<Variable>& tensor) {
-  auto define = [&](const char* method, auto f) {
-    std::string sig = fmt::format("def {}(self, other: ArrayLike) -> Tensor", method);
+  auto define = [&](const char* method, auto f, std::string_view result = "Tensor") {
+    std::string sig = fmt::format("def {}(self, other: ArrayLike) -> {}", method, result);
     tensor.def(method, std::move(f), nb::arg("other").none(), nb::is_operator(),
                nb::sig(sig.c_str()));
   };
@@ -265,7 +278,18 @@ void add_operators(nb::class_<Variable>& tensor) {
   define("__sub__", binary("sub")), define("__rsub__", binary<true>("sub"));
   define("__mul__", binary("mul")), define("__rmul__", binary<true>("mul"));
   define("__truediv__", binary("div")), define("__rtruediv__", binary<true>("div"));
-  define("__floordiv__", binary("floor_divide")), define("__mod__", binary("remainder"));
+  define("__floordiv__", binary("floor_divide"));
+  define("__rfloordiv__", binary<true>("floor_divide"));
+  define("__mod__", binary("remainder")), define("__rmod__", binary<true>("remainder"));
+  define("__divmod__", quotient_and_remainder(), "tuple[Tensor, Tensor]");
+  define("__rdivmod__", quotient_and_remainder<true>(), "tuple[Tensor, Tensor]");
+  define("__and__", binary("bitwise_and")), define("__rand__", binary<true>("bitwise_and"));
+  define("__or__", binary("bitwise_or")), define("__ror__", binary<true>("bitwise_or"));
+  define("__xor__", binary("bitwise_xor")), define("__rxor__", binary<true>("bitwise_xor"));
+  define("__lshift__", binary("bitwise_left_shift"));
+  define("__rlshift__", binary<true>("bitwise_left_shift"));
+  define("__rshift__", binary("bitwise_right_shift"));
+  define("__rrshift__", binary<true>("bitwise_right_shift"));
   define("__pow__", binary("pow")), define("__rpow__", binary<true>("pow"));
   define("__matmul__", binary("matmul")), define("__rmatmul__", binary<true>("matmul"));
   define("__eq__", binary("eq")), define("__ne__", binary("ne"));
@@ -275,6 +299,15 @@ void add_operators(nb::class_<Variable>& tensor) {
   tensor.def("__hash__",
              [](nb::handle self) { return reinterpret_cast<Py_hash_t>(self.ptr()) >> 4; });
   tensor.def("__neg__", unary("neg")).def("__abs__", unary("abs"));
+  tensor.def("__invert__", unary("bitwise_not"));
+  tensor.def(
+      "__pos__",
+      [](nb::handle self) {
+        if (nb::inst_ptr<Variable>(self)->dtype() == DType::boolean)
+          throw Error("+ takes a tensor of numbers, not of bool; cast it, or use ~ for 'not'");
+        return nb::borrow(self);
+      },
+      nb::sig("def __pos__(self) -> Tensor"));
 }
 
 }  // namespace

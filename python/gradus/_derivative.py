@@ -17,8 +17,8 @@ from ._function import (
     record_bound,
 )
 from ._gradus import CallCache, Code, LastUse, Program, StagedFunction, Tensor
-from ._reads import guards_of
-from ._trees import Place, flatten
+from ._reads import Guard, guards_of
+from ._trees import Place, flatten, values_of
 from .errors import Error
 
 
@@ -37,8 +37,8 @@ class Derivative(CallCache):
     It runs as one compiled program for each combination of dtypes, shapes and other values that it is
     called with. As the function is written it runs where a program would not do: within a recording,
     of which it becomes a part; where a tensor requires gradients, which it then leads on to; and where
-    the function reads something that could change unnoticed (a list, an object, an array), or decides
-    by values, unless that is a `gradus.function`.
+    the function reads something that could change unnoticed (a list, an object, an array), is called
+    with such an object, or decides by values, unless that is a `gradus.function`.
     """
 
     _most = 256
@@ -60,6 +60,9 @@ class Derivative(CallCache):
         """See CallCache."""
         if _gradus.is_recording() and any(x.requires_grad for x in tensors):
             return None
+        guards = self._guards(values_of(flatten((args, kwargs))[1]))
+        if guards is None:
+            return False
         made = self._derive(args, kwargs, tensors)
         if made is None:
             return None
@@ -68,7 +71,13 @@ class Derivative(CallCache):
             self._known = 1
             self.forget()
         staged = StagedFunction(self._compiled(made.program))
-        return staged, LastUse(), made.sources, made.constants, made.structure
+        return staged, LastUse(), made.sources, made.constants, made.structure, guards
+
+    def _guards(self, values: list[Any]) -> list[Guard] | None:
+        """What has to be as it is for arguments with these values; see guards_of."""
+        if isinstance(self.function, Function):  # what it is called with are constants
+            return []
+        return guards_of(self.function, *values)
 
     def _compiled(self, program: Program) -> Code:
         """As the function that is differentiated wants it."""

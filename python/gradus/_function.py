@@ -251,7 +251,7 @@ class Function(_Base[R]):
                 self.forget()
             code = program.compile(fast_functions=self.fast_functions)
             staged = known.staged.setdefault(key, StagedFunction(code))
-        return staged, known.used, bound.sources, bound.constants, known.recorded.structure
+        return staged, known.used, bound.sources, bound.constants, known.recorded.structure, []
 
     def _differentiated(self, recorded: Recorded, wrt: tuple[bool, ...]) -> Program:
         names = [n for n, w in zip(recorded.names, wrt) if w]

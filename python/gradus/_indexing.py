@@ -72,6 +72,8 @@ def _as_index(k: Any) -> _gradus.Tensor:
     if isinstance(k, _gradus.Tensor):
         return k
     array = numpy.asarray(k)
+    if isinstance(k, list) and not array.size:  # to NumPy, an array of floats
+        array = array.astype("int64")
     if array.dtype.kind not in "iub" or array.dtype.kind == "b" and array.ndim == 0:
         raise Error(f"a {type(k).__name__} is no index; ints, slices, None, '...', arrays are")
     return _gradus.from_array(array if array.dtype == bool else array.astype("int64"))

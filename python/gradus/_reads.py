@@ -5,50 +5,111 @@ from __future__ import annotations
 import builtins
 import dis
 import enum
+import functools
 import math
 import types
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
+
+import numpy
+
+from ._gradus import DType
+from ._trees import is_frozen
 
 # Those that compute with what they are given, and do nothing else.
-_pure = {
-    getattr(builtins, name)
-    for name in (
-        "abs all any bool complex dict divmod enumerate filter float frozenset int isinstance len "
-        "list map max min pow property range reversed round set slice sorted str sum tuple type zip"
-    ).split()
-} | {
-    x for x in vars(builtins).values() if isinstance(x, type) and issubclass(x, BaseException)
-}
-_numbers = (int, float, complex, str, bytes, bool, type(None), type(...), enum.Enum)
+_pure = (
+    {
+        getattr(builtins, name)
+        for name in (
+            "abs all any bool complex dict divmod enumerate filter float frozenset int isinstance "
+            "len list map max min pow property range reversed round set slice sorted str sum tuple "
+            "type zip"
+        ).split()
+    }
+    | {x for x in vars(builtins).values() if isinstance(x, type) and issubclass(x, BaseException)}
+    | {x for x in vars(math).values() if callable(x)}
+)
+_numbers = (int, float, complex, str, bytes, bool, type(None), type(...), type(NotImplemented), range)
 # What changes or reads something that no guard watches.
 _refused = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF", "STORE_ATTR",
             "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "IMPORT_NAME", "YIELD_VALUE")
+_refused_attributes = ("__dict__", "__globals__", "__closure__")
+# Methods that make, compare and show objects; the others with such names stand for operators.
+_of_all_objects = {
+    f"__{name}__"
+    for name in (
+        "new init post_init init_subclass class_getitem subclasshook setattr delattr repr str format "
+        "eq ne lt le gt ge hash dir sizeof reduce reduce_ex getnewargs getstate setstate replace"
+    ).split()
+}
+_descriptors = (types.MemberDescriptorType, type(NamedTuple("_", [("field", int)]).field))
+_heap_type = 1 << 9  # of the flags of a type whose attributes can change
 
-Guard = tuple[Any, Any, Any]  # a cell, or a dict and a name in it; and what it holds
+Guard = tuple[Any, Any, Any]  # see Guard in python/calls.cpp
 
 
-def guards_of(f: Callable[..., Any]) -> list[Guard] | None:
-    """What has to be as it is for a recording of `f` to stand for it: each global and each variable
-    of functions around that it reads, or that functions read which it calls by name. None where
-    something among them can change without being another object: then it runs as it is written."""
-    found: list[Guard] = []
-    return found if _Search(found).visit(f) else None
+def guards_of(f: Callable[..., Any], *arguments: Any) -> list[Guard] | None:
+    """What has to be as it is for a recording of `f` to stand for it, called with these objects: each
+    global and each variable of functions around that it reads, or that functions read which it calls
+    by name; their defaults; and attributes of functions and of classes. None where something among
+    them can change without being another object: then it runs as it is written."""
+    search = _Search()
+    return search.found if search.stay([f, *arguments]) else None
 
 
 class _Search:
-    def __init__(self, found: list[Guard]) -> None:
-        self.found = found
-        self.seen: set[int] = set()
+    def __init__(self) -> None:
+        self.found: list[Guard] = []
+        self.owners: dict[int, Any] = {}  # by id: functions and classes, which have attributes
+        self.attributes: set[str] = set()  # that some function reads of something
+
+    def stay(self, objects: list[Any]) -> bool:
+        """Whether these are always the same while they are these objects, but for the guards found."""
+        if not all(self.visit(x) for x in objects):
+            return False
+        seen: set[tuple[int, str]] = set()
+        while True:
+            read = [
+                (owner, name)
+                for key, owner in self.owners.items()
+                for name in vars(owner)
+                if (key, name) not in seen and self.is_read(owner, name)
+            ]
+            if not read:
+                return True
+            for owner, name in read:
+                seen.add((id(owner), name))
+                value = vars(owner)[name]
+                self.found.append((owner if isinstance(owner, type) else vars(owner), name, value))
+                if not self.visit_attribute(value):
+                    return False
+
+    def is_read(self, owner: Any, name: str) -> bool:
+        """By its name, or by an operator."""
+        if name in self.attributes:
+            return True
+        if not isinstance(owner, type) or name in _of_all_objects:
+            return False
+        return name.startswith("__") and isinstance(vars(owner)[name], types.FunctionType)
+
+    def visit_attribute(self, x: Any) -> bool:
+        if isinstance(x, (staticmethod, classmethod)):
+            return self.visit(x.__func__)
+        if isinstance(x, property):
+            return all(self.visit(f) for f in (x.fget, x.fset, x.fdel))
+        if isinstance(x, functools.cached_property):
+            return self.visit(x.func)
+        return isinstance(x, _descriptors) or self.visit(x)
 
     def visit(self, x: Any) -> bool:
-        """Whether `x` is always the same while it is this object, but for the guards found."""
         from . import _derivative, _function, _loops, ops
 
-        if isinstance(x, _numbers):
+        if isinstance(x, enum.Enum) or isinstance(x, _numbers) and not hasattr(x, "__dict__"):
             return True
         if isinstance(x, _function.Function):  # it is what it was when it was recorded
+            self.owners[id(x)] = x
             return True
         if isinstance(x, _derivative.Derivative):
+            self.owners[id(x)] = x
             return self.visit(x.function)
         if isinstance(x, types.FunctionType):
             if x.__module__ in (ops.__name__, _loops.__name__):
@@ -56,21 +117,38 @@ class _Search:
             return self.visit_function(x)
         if isinstance(x, types.ModuleType):
             return x is math or x is ops or x.__name__ == "gradus"
-        if isinstance(x, tuple):
-            return all(self.visit(item) for item in x)
-        if isinstance(x, type) and issubclass(x, tuple) and hasattr(x, "_fields"):
+        if isinstance(x, (tuple, frozenset)):
+            return (type(x) in (tuple, frozenset) or self.visit(type(x))) and all(map(self.visit, x))
+        if isinstance(x, slice):
+            return all(map(self.visit, (x.start, x.stop, x.step)))
+        if isinstance(x, (numpy.dtype, DType)):
             return True
+        if isinstance(x, type):
+            return self.visit_type(x)
+        if is_frozen(type(x)):
+            held = [getattr(x, name, None) for name in x.__dataclass_fields__]
+            return self.visit(type(x)) and all(map(self.visit, [*held, *getattr(x, "__dict__", {}).values()]))
         try:
             return x in _pure
         except TypeError:
             return False
 
-    def visit_function(self, f: types.FunctionType) -> bool:
-        if id(f) in self.seen:
+    def visit_type(self, x: type) -> bool:
+        if not x.__flags__ & _heap_type or x in _pure:
             return True
-        self.seen.add(id(f))
-        defaults = [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
-        if not all(self.visit(x) for x in defaults):
+        if not (is_frozen(x) or issubclass(x, tuple) and hasattr(x, "_fields")):
+            return False
+        self.owners.update((id(c), c) for c in x.__mro__ if c.__flags__ & _heap_type)
+        return True
+
+    def visit_function(self, f: types.FunctionType) -> bool:
+        if id(f) in self.owners:
+            return True
+        self.owners[id(f)] = f
+        self.found.append((f, None, (f.__code__, f.__defaults__, f.__kwdefaults__)))
+        by_name = f.__kwdefaults__ or {}
+        self.found += [(by_name, name, value) for name, value in by_name.items()]
+        if not all(self.visit(x) for x in (*(f.__defaults__ or ()), *by_name.values())):
             return False
         cells = dict(zip(f.__code__.co_freevars, f.__closure__ or ()))
         return self.visit_code(f.__code__, f.__globals__, cells, set())
@@ -87,6 +165,10 @@ class _Search:
             elif step.opname in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
                 if step.argval not in own and not self.visit_cell(cells.get(step.argval)):
                     return False
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                if step.argval in _refused_attributes:
+                    return False
+                self.attributes.add(step.argval)
         inner = (c for c in code.co_consts if isinstance(c, types.CodeType))
         return all(self.visit_code(c, where, cells, own) for c in inner)
 

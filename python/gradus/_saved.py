@@ -124,7 +124,7 @@ class LoadedFunction(CallCache):
                 program = program.differentiate(self.order, names)
             code = program.compile(fast_functions=self.fast_functions)
             staged = self._staged.setdefault(key, StagedFunction(code))
-        return staged, LastUse(), bound.sources, bound.constants, self._results
+        return staged, LastUse(), bound.sources, bound.constants, self._results, []
 
     def _with_defaults(self, args: Any, kwargs: Any) -> dict[str, Any]:
         """The arguments by name; what is not given is what it was when the function was saved."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Callable
 
 from ._gradus import Tensor
@@ -13,6 +14,8 @@ def is_leaf_tensor(x: Any) -> bool:
     """Whether it is a tensor, or an array that becomes one."""
     if isinstance(x, Tensor):
         return True
+    if isinstance(x, type):  # of arrays: it has their attributes, and no values
+        return False
     return hasattr(x, "__array_interface__") or hasattr(x, "__dlpack__")
 
 
@@ -70,12 +73,36 @@ def _map(tree: Tree, f: Callable[[Any], Any]) -> Tree:
     return f(tree)
 
 
+def values_of(tree: Tree) -> list[Any]:
+    """What a structure holds beside places: values, keys of dicts, and types of other tuples."""
+    if isinstance(tree, dict):
+        return [v for item in tree.items() for part in item for v in values_of(part)]
+    if isinstance(tree, (list, tuple)):
+        own = [] if type(tree) in (list, tuple) else [type(tree)]
+        return own + [v for x in tree for v in values_of(x)]
+    return [] if isinstance(tree, Place) else [tree]
+
+
 def key_of(tree: Tree) -> Any:
     """A hashable stand-in for a structure. TypeError for values that have no hash."""
     if isinstance(tree, (list, tuple)):
         return (type(tree), tuple(key_of(x) for x in tree))
     if isinstance(tree, dict):
-        return (dict, tuple((k, key_of(v)) for k, v in tree.items()))
+        return (dict, tuple((key_of(k), key_of(v)) for k, v in tree.items()))
     hash(tree)
-    # 1, 1.0 and True are equal, and mean different things to a program.
+    # 1, 1.0 and True are equal, and so are the zeros; they mean different things to a program. A NaN
+    # differs from itself, and does not.
+    if type(tree) is float:
+        return (float, tree.hex())
+    if type(tree) is complex:
+        return (complex, tree.real.hex(), tree.imag.hex())
+    if is_frozen(type(tree)) and type(tree).__dataclass_params__.eq:
+        compared = (getattr(tree, f.name) for f in dataclasses.fields(tree) if f.compare)
+        return (type(tree), tuple(key_of(x) for x in compared))
     return (type(tree), tree)
+
+
+def is_frozen(x: type) -> bool:
+    """Whether it is a dataclass whose instances have the attributes that they were made with."""
+    made = vars(x).get("__dataclass_params__")  # a class derived from it has to say so of itself
+    return made is not None and made.frozen

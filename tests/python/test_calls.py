@@ -1,5 +1,6 @@
 """How gradus.function finds the program of a call: by what it is called with, whatever way it is said."""
 
+import dataclasses
 import gc
 import threading
 import weakref
@@ -12,6 +13,12 @@ import gradus
 from gradus import ops
 
 Pair = namedtuple("Pair", "a b")
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    value: object
+    note: object = dataclasses.field(default=None, compare=False)
 
 
 def counted(f, **options):
@@ -60,6 +67,11 @@ def test_one_recording_for_all_ways_to_say_the_same(rng):
         (2**70, 2**71, -(2**70)),
         (Pair(1, 2), (1, 2), Pair(2, 1)),
         (gradus.f32, gradus.f64, gradus.i64),
+        (0.0, -0.0),
+        (complex(0.0, 0.0), complex(-0.0, 0.0), complex(0.0, -0.0)),
+        ((0.0,), (-0.0,)),
+        ({1: 0}, {1.0: 0}, {True: 0}),
+        (Fixed(0.0), Fixed(-0.0), Fixed(Fixed(1)), Fixed(Fixed(1.0))),
     ],
 )
 def test_other_values_are_other_programs(values):
@@ -74,6 +86,22 @@ def test_other_values_are_other_programs(values):
         for v in values:
             f(np.ones(2), v)
     assert seen == list(values) and [type(v) for v in seen] == [type(v) for v in values]
+
+
+def test_the_sign_of_a_zero_counts_and_a_nan_is_recorded_once(tmp_path):
+    g, calls = counted(lambda x, c: 1.0 / (x * c))
+    for _ in range(2):
+        assert g(np.array(1.0), 0.0).item() == np.inf and g(np.array(1.0), -0.0).item() == -np.inf
+    assert len(calls) == 2
+    for text in ("nan", "nan", "-nan"):
+        for nan in (float(text), [float(text)][0], complex(0.0, float(text)).imag):
+            assert np.isnan(g(np.array(1.0), nan).item())
+    assert len(calls) == 3
+    gradus.save_function(g, tmp_path / "g", np.array(1.0), -0.0)
+    loaded = gradus.load_function(tmp_path / "g")
+    assert loaded(np.array(1.0), -0.0).item() == -np.inf
+    with pytest.raises(gradus.Error, match="was saved for"):
+        loaded(np.array(1.0), 0.0)
 
 
 def test_shapes_dtypes_and_layouts(rng):

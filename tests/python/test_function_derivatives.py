@@ -1,5 +1,7 @@
 """Derivatives of Python functions: compiled for each signature, in trees, and within recordings."""
 
+import dataclasses
+import enum
 import gc
 import weakref
 from collections import namedtuple
@@ -89,6 +91,178 @@ def test_what_a_function_reads_is_what_it_is_now(rng):
         gradus.grad(noted)(x)
     assert len(runs) == 3
     assert not gradus.grad(energy).direct and gradus.grad(noted).direct
+
+
+class Holder:
+    def __init__(self, k):
+        self.k = k
+
+    def loss(self, x):
+        return (x * x).sum() * self.k
+
+    @staticmethod
+    def of_argument(x, o):
+        return (x * x).sum() * o.k
+
+
+@dataclasses.dataclass
+class Changing:
+    k: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    k: float
+    of: object = None
+
+    def loss(self, x):
+        return (x * x).sum() * self.k
+
+    def listed(self, x):
+        return (x * x).sum() * table[0]
+
+
+table = [1.0]
+
+
+def every_derivative(f, x, other):
+    """What is linear in f, of f(x, other): as numbers."""
+    u = np.ones_like(x)
+    yield gradus.jvp(f, (x, other), (u, None))[1].item()
+    yield gradus.hvp(f, (x, other), (u, None))[0].numpy().sum()
+    yield gradus.jacobian(f, x, other).numpy().sum()
+    yield gradus.hessian(f, x, other).numpy().sum()
+    yield gradus.laplacian(f, x, other).item()
+    yield gradus.vmap(f, (0, None))(x[None], other).item()
+
+
+@pytest.mark.parametrize("make", [Holder, Changing, lambda k: Frozen(k, Holder(k))])
+def test_what_an_argument_holds_is_what_it_is_now(rng, make):
+    x = rng.normal(size=3)
+    given = make(1.0)
+    held = given.of if isinstance(given, Frozen) else given
+    f = (lambda x, o: (x * x).sum() * o.of.k) if held is not given else Holder.of_argument
+    g, once = gradus.grad(f), list(every_derivative(f, x, given))
+    assert not g.direct
+    for k in (1.0, 5.0, 2.0):
+        held.k = k
+        np.testing.assert_allclose(g(x, given).numpy(), 2 * k * x, rtol=1e-14)
+        np.testing.assert_allclose(g(x, o=given).numpy(), 2 * k * x, rtol=1e-14)
+        np.testing.assert_allclose(list(every_derivative(f, x, given)), k * np.array(once), rtol=1e-13)
+
+
+def test_a_methods_object_may_change(rng):
+    x, m = rng.normal(size=2), Holder(1.0)
+    g = gradus.grad(Holder.loss, argnums=1)
+    for k in (1.0, 5.0):
+        m.k = k
+        np.testing.assert_allclose(g(m, x).numpy(), 2 * k * x, rtol=1e-14)
+    alive = weakref.ref(m)
+    del m
+    assert alive() is None
+
+
+def test_sets_and_generators_may_change():
+    some = {1.0}
+    g = gradus.grad(lambda x, s: x * sum(s))
+    assert g(2.0, some).item() == 1.0
+    some.add(3.0)
+    assert g(2.0, some).item() == 4.0
+    noise = gradus.grad(lambda x, r: (x * r.normal(size=2)).sum())
+    given, expected = np.random.default_rng(0), np.random.default_rng(0)
+    for _ in range(2):
+        np.testing.assert_array_equal(noise(np.ones(2), given).numpy(), expected.normal(size=2))
+
+
+def test_functions_among_arguments_may_change():
+    k, holder = 1.0, [1.0]
+    g = gradus.grad(lambda x, h: h(x))
+    by_number, by_list = lambda x: x * k, lambda x: x * holder[0]
+    for now in (1.0, 3.0, 2.0):
+        k = holder[0] = now
+        assert g(2.0, by_number).item() == now and g(2.0, by_list).item() == now
+        by_number.attribute = now
+        assert gradus.grad(lambda x, h: x * h.attribute)(2.0, by_number).item() == now
+    attribute = gradus.grad(lambda x, h: x * h.attribute)
+    for now in (1.0, 3.0):
+        by_number.attribute = now
+        assert attribute(2.0, by_number).item() == now
+    known = g._known
+    assert g(2.0, by_number).item() == 2.0 and g._known == known > 0
+
+
+def test_attributes_and_defaults_of_functions_may_change():
+    def helper(x, k=1.0, *, by=1.0):
+        return x * k * by
+
+    def f(x):
+        return helper(x) * f.k
+
+    f.k = 1.0
+    g = gradus.grad(f)
+    assert g(2.0).item() == 1.0 and not g.direct
+    f.k = 3.0
+    assert g(2.0).item() == 3.0
+    helper.__defaults__ = (5.0,)
+    assert g(2.0).item() == 15.0
+    helper.__kwdefaults__["by"] = 2.0
+    assert g(2.0).item() == 30.0
+    helper.__kwdefaults__ = {"by": 1.0}
+    assert g(2.0).item() == 15.0
+    helper.__code__ = (lambda x, k, *, by: x + k).__code__
+    assert g(2.0).item() == 3.0 and not g.direct
+    f.k = [1.0]
+    with pytest.raises(TypeError):
+        g(2.0)
+    assert g.direct
+
+
+class Mode(enum.Enum):
+    one = 1
+    two = 2
+
+
+def test_what_cannot_change_is_compiled_for_its_value():
+    fixed = [
+        (lambda: "text", "other"),
+        (lambda: (1, "a", (2.5, None)), (1, "a", (2.5, False))),
+        (lambda: 10**30, 10**30 + 1),
+        (lambda: complex(0.0, 0.0), complex(0.0, -0.0)),
+        (lambda: b"bytes" * int("2"), b"others"),
+        (lambda: range(1000, 2000), range(1000, 2001)),
+        (lambda: {("a", 1000 * int("1")): 1}, {("a", 1001): 1}),
+        (lambda: Frozen(0.0), Frozen(-0.0)),
+        (lambda: Frozen(3.0, Frozen(1.0)), Frozen(3.0, Frozen(2.0))),
+        (lambda: Frozen(3.0, (1, "a")), Frozen(3.0, (1.0, "a"))),
+        (lambda: Mode.one, Mode.two),
+        (lambda: np.dtype("f4"), np.dtype("f8")),
+        (lambda: gradus.DType.f32, gradus.DType.f64),
+        (lambda: np.float32, np.float64),
+        (lambda: energy, field),
+        (lambda: float("nan"), -0.0),
+        (lambda: ..., NotImplemented),
+    ]
+    for make, other in fixed:
+        g = gradus.grad(lambda x, o: x * 2.0)
+        for _ in range(3):
+            made = make()
+            assert g(2.0, made).item() == 2.0
+        assert g._known == 1, made
+        g(2.0, other)
+        assert g._known == 2, other
+
+
+def test_methods_of_frozen_arguments(rng, monkeypatch):
+    x, by_fields, by_list = rng.normal(size=2), *map(gradus.grad, (
+        lambda x, o: o.loss(x), lambda x, o: o.listed(x)
+    ))
+    for k in (1.0, 2.0):
+        table[0] = k
+        np.testing.assert_allclose(by_list(x, Frozen(7.0)).numpy(), 2 * k * x, rtol=1e-14)
+        np.testing.assert_allclose(by_fields(x, Frozen(3.0)).numpy(), 6 * x, rtol=1e-14)
+    assert by_list._known == 0 and by_fields._known == 1
+    monkeypatch.setattr(Frozen, "loss", lambda self, x: x.sum())
+    np.testing.assert_array_equal(by_fields(x, Frozen(3.0)).numpy(), np.ones(2))
 
 
 def test_who_decides_by_values_is_called_anew(rng):

@@ -243,7 +243,78 @@ def test_operators_follow_numpy(rng):
     np.testing.assert_array_equal(places, np.argsort(a, 1))
 
 
+A, B = np.array([5, -7, 0, 12, -1]), np.array([2, 3, -1, 4, 70])
+OPERATORS = {
+    "&": lambda x, y: x & y,
+    "|": lambda x, y: x | y,
+    "^": lambda x, y: x ^ y,
+    "<<": lambda x, y: x << y,
+    ">>": lambda x, y: x >> y,
+    "//": lambda x, y: x // y,
+    "%": lambda x, y: x % y,
+    "divmod": lambda x, y: divmod(x, y),
+}
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8, np.bool_, np.float64, np.float32])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_of_integers_and_bools_follow_numpy(name, kind):
+    f = OPERATORS[name]
+    bits, shifts = name in "&|^", name in "<<>>"
+    a, b = A.astype(kind), (abs(B) if shifts else B).astype(kind)
+    number = {"b": True, "f": 1.5}.get(a.dtype.kind, 3)
+
+    def recorded(x, y):
+        return f(x, y)
+
+    for x, y in [(a, b), (a, number), (number, b), (a[:, None], b), (a[3], b), (a[0], b[3])]:
+        given = [v if v is number else gradus.from_numpy(np.array(v)) for v in (x, y)]
+        ways = [f, gradus.function(recorded)]
+        if isinstance(given[0], gradus.Tensor):
+            ways.append(lambda s, t: f(s, t if t is number else np.asarray(y)))  # noqa: B023
+        if a.dtype.kind == "f" and (bits or shifts):
+            for way in ways:
+                with pytest.raises(gradus.Error, match="must be an integer"):
+                    way(*given)
+            continue
+        if kind is np.bool_ and not bits:
+            continue  # NumPy makes them i8
+        want = f(x, y)
+        for way in ways:
+            got = way(*given)
+            for g, w in zip(got if name == "divmod" else [got], want if name == "divmod" else [want]):
+                assert isinstance(g, gradus.Tensor)
+                np.testing.assert_array_equal(g.numpy(), w)
+                assert g.numpy().dtype == w.dtype
+
+
+def test_unary_operators_of_integers_and_bools_follow_numpy():
+    for a in (A, A.astype(np.uint8), A > 0, A[0]):
+        x = gradus.from_numpy(np.array(a))
+        for way in (lambda x: ~x, gradus.function(lambda x: ~x)):
+            np.testing.assert_array_equal(way(x).numpy(), ~a)
+            assert way(x).numpy().dtype == a.dtype
+    for way in (lambda x: +x, gradus.function(lambda x: +x), gradus.vmap(lambda x: +x)):
+        np.testing.assert_array_equal(way(gradus.tensor(A)).numpy(), A)
+    assert gradus.grad(lambda x: +x * 3.0)(2.0).item() == 3.0
+    for f in (lambda x: ~x, gradus.function(lambda x: ~x)):
+        with pytest.raises(gradus.Error, match="must have an integer dtype or bool"):
+            f(gradus.tensor([1.0]))
+    for f in OPERATORS.values():
+        for a, b in [(gradus.tensor(A), "text"), (None, gradus.tensor(A)), (gradus.tensor(A), object())]:
+            with pytest.raises(TypeError):
+                f(a, b)
+    for f in (lambda x: -x, lambda x: +x):
+        with pytest.raises(gradus.Error, match="bool"):
+            f(gradus.tensor([True]))
+
+
 INDICES = [
+    [],
+    ([], slice(1, 2)),
+    (slice(None), []),
+    ([[]],),
+    ([], [1]),
     0,
     -1,
     (1, 2),
@@ -276,7 +347,7 @@ def test_indexing_is_differentiable():
 
 def test_indexing_refuses():
     x = gradus.zeros((2, 3))
-    for index in [(0, 0, 0), slice(None, None, -1), (..., ...), "x", 1.5]:
+    for index in [(0, 0, 0), slice(None, None, -1), (..., ...), "x", 1.5, np.array([])]:
         with pytest.raises((gradus.Error, TypeError)):
             x[index]
     with pytest.raises(gradus.Error):
