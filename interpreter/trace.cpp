@@ -58,6 +58,8 @@ Trace trace_of(std::shared_ptr<TracedProgram> program) {
 Traced trace(const VariableFunction& f, std::span<const Variable> inputs,
              const TraceOptions& options) {
   if (options.order < 0) throw Error("a trace to order {} is none", options.order);
+  if (options.captures && options.order > 0)
+    throw Error("a trace that captures variables has order 0, not {}", options.order);
   if (!options.inputs.empty() && options.inputs.size() != inputs.size())
     throw Error("{} inputs to trace were given {} names", inputs.size(), options.inputs.size());
   if (autograd::Recorder* around = autograd::thread_state().recorder)
@@ -66,6 +68,7 @@ Traced trace(const VariableFunction& f, std::span<const Variable> inputs,
   program->options = options;
   auto tape = std::make_shared<TraceTape>(program);
   program->tape = tape;
+  if (options.captures) tape->capture_leading();
   Traced traced;
   try {
     traced.outputs = tape->run(f, inputs);
@@ -79,8 +82,15 @@ Traced trace(const VariableFunction& f, std::span<const Variable> inputs,
     with_values.shapes_only = false;
     return trace(f, inputs, with_values);
   }
+  traced.captured = tape->captured();
   traced.trace = trace_of(std::move(program));
   return traced;
+}
+
+Variable leaf_of(const Variable& v) {
+  Variable leaf(v.data(), true);
+  if (auto* values = interpreter::TraceValues::current()) values->know_leaf(leaf);
+  return leaf;
 }
 
 TracedProgram& Trace::program() const {

@@ -36,6 +36,7 @@ class TraceTape final : public std::enable_shared_from_this<TraceTape> {
   // Whether it failed for want of values (TraceOptions::shapes_only).
   bool needs_values() const { return values_.needs_values(); }
   // Before the run: see TraceValues.
+  void capture_leading() { values_.capture_leading(); }
   void capture_from(TraceValues* around) { values_.capture_from(around); }
   const autograd::Variables& captured() const { return values_.captured(); }
   // Stage k, of these cotangents (as its node has inputs) of the results of stage k - 1 as it was

@@ -46,7 +46,7 @@ void TraceValues::reads(const Tensor& t) const {
 
 void TraceValues::need_values(std::string_view what) {
   if (!shapes_only_) return;
-  if (capturing_)
+  if (captures_ == Captures::all)
     refuse(fmt::format("it calls {}, which a graph of a loop or a branch cannot", what));
   needs_values_ = true;
   refuse(fmt::format("it calls {}, which needs values", what));
@@ -79,6 +79,8 @@ void TraceValues::know_input(ir::ValueId id, const Variable& v) {
   know(world.value(id), v, Origin::input);
 }
 
+void TraceValues::know_leaf(const Variable& v) { know(value_of(Variable(v.data())), v); }
+
 void TraceValues::forget_from(size_t value) {
   std::erase_if(known_, [&](const auto& k) { return ir::index_of(k.second.value) >= value; });
   std::erase_if(handles_, [&](const auto& h) { return ir::index_of(h.second.first) >= value; });
@@ -90,17 +92,18 @@ ops::Value TraceValues::constant(const Tensor& t) {
 }
 
 void TraceValues::capture_from(TraceValues* around) {
-  capturing_ = true;
+  captures_ = Captures::all;
   around_ = around;
 }
 
 // `same` is what is known of its tensor. A scalar that nobody traces is a constant of the graph.
 bool TraceValues::is_captured(const Variable& v, const Known* same) const {
   const Tensor& t = v.data();
-  if (!capturing_) return false;
+  if (captures_ == Captures::nothing) return false;
   const bool leads = autograd::recording() && v.requires_grad();
   if (same) return leads;
   if (is_traced(t)) return false;
+  if (captures_ == Captures::leading) return leads;
   return leads || t.layout().shape.size() != 0 || has_no_values(t) || is_traced_here_or_around(t);
 }
 

@@ -43,9 +43,14 @@ class TraceValues final : public autograd::Recorder, public ReadWatch {
   ops::Value value_of(const autograd::Variable& v);
   // An input of the last stage. Two values need memories of their own to be told apart.
   void know_input(ir::ValueId id, const autograd::Variable& v);
+  // A leaf that was made here, of any values: a value of this program.
+  void know_leaf(const autograd::Variable& v);
   bool knows_memory(const Tensor& t) const { return known_.contains(t.storage().get()); }
   // Stages whose values begin here are gone.
   void forget_from(size_t value);
+  // From now on variables that require gradients and are no values of this program become inputs of
+  // it, behind those that it has.
+  void capture_leading() { captures_ = Captures::leading; }
   // From now on what is no value of this program becomes an input of it, behind those that it has:
   // values of `around` (null where nothing is recorded there), and tensors that are no scalars.
   void capture_from(TraceValues* around);
@@ -55,6 +60,7 @@ class TraceValues final : public autograd::Recorder, public ReadWatch {
   [[noreturn]] void refuse(std::string_view why) const;
 
  private:
+  enum class Captures : uint8_t { nothing, leading, all };
   enum class Origin : uint8_t { input, made, constant, captured };
   struct Known {
     ir::ValueId value;
@@ -78,7 +84,7 @@ class TraceValues final : public autograd::Recorder, public ReadWatch {
   std::map<const HandleOrigin*, std::pair<ir::ValueId, Ref<const HandleOrigin>>> handles_;
   autograd::Variables captured_;
   TraceValues* around_ = nullptr;
-  bool capturing_ = false;
+  Captures captures_ = Captures::nothing;
   bool detaching_ = true;
   bool shapes_only_ = false, needs_values_ = false;
 };

@@ -12,6 +12,7 @@ void bind_operators(nb::module_& m);  // apply, the table of operators
 void bind_program(nb::module_& m);    // Program, Code
 void bind_state(nb::module_& m);      // State, CancelToken
 void bind_trace(nb::module_& m);      // trace, StagedFunction
+void bind_points(nb::module_& m);     // leaf_of, leads_elsewhere
 void bind_loops(nb::module_& m);      // TracedBody, what runs it
 void bind_calls(nb::module_& m);      // CallCache
 void bind_python_op(nb::module_& m);  // PythonFunction, FunctionContext

@@ -17,6 +17,7 @@ NB_MODULE(_gradus, m) {
   bind_program(m);
   bind_state(m);
   bind_trace(m);
+  bind_points(m);
   bind_loops(m);
   bind_calls(m);
   bind_python_op(m);

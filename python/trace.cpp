@@ -14,9 +14,10 @@ namespace {
 
 using nb::literals::operator""_a;
 
-// `f` takes and gives a list of tensors. A recording `apart` is hidden from one around it.
-Program record(const nb::object& f, const nb::list& inputs, const std::string& name,
-               std::vector<std::string> input_names, int order, bool apart) {
+// `f` takes and gives a list of tensors. A recording `apart` is hidden from one around it. Gives
+// the program, and what it captured.
+nb::tuple record(const nb::object& f, const nb::list& inputs, const std::string& name,
+                 std::vector<std::string> input_names, int order, bool apart, bool captures) {
   Variables in = variables_from(inputs, "an input");
   TraceOptions options;
   options.order = order;
@@ -24,6 +25,7 @@ Program record(const nb::object& f, const nb::list& inputs, const std::string& n
   options.shapes_only = true;
   options.name = name;
   options.inputs = std::move(input_names);
+  options.captures = captures;
   auto call = [&](std::span<const Variable> given) {
     return call_python([&] {
       nb::list arguments;
@@ -33,10 +35,12 @@ Program record(const nb::object& f, const nb::list& inputs, const std::string& n
   };
   autograd::ThreadState state = autograd::thread_state();
   if (apart) state.recorder = nullptr;
-  return unlocked([&] {
+  auto [graph, captured] = unlocked([&] {
     autograd::StateGuard guard(std::move(state));
-    return program_of(trace(call, in, options).trace.graph());
+    Traced traced = trace(call, in, options);
+    return std::pair(traced.trace.graph(), traced.captured);
   });
+  return nb::make_tuple(program_of(std::move(graph)), to_python(captured));
 }
 
 // Runs a program's one stage, of known sizes, operator by operator: whoever records the variables
@@ -79,7 +83,7 @@ Variables play(const ir::Graph& graph, const Variables& inputs) {
 
 void bind_trace(nb::module_& m) {
   m.def("record", record, "f"_a, "inputs"_a, "name"_a, "input_names"_a, "order"_a = 0,
-        "apart"_a = false);
+        "apart"_a = false, "captures"_a = false);
   m.def(
       "play",
       [](const Program& p, const nb::list& inputs) {

@@ -31,6 +31,9 @@ struct TraceOptions {
   // zeros, and they must not be used outside the trace. If `f` calls a function that needs values,
   // `f` runs a second time, with values.
   bool shapes_only = false;
+  // Whether variables that require gradients and are no inputs become inputs of the program, after
+  // the others: see Traced::captured. If false, each of them is an Error. Only for order 0.
+  bool captures = false;
 };
 
 // A recorded program, of which later stages may still be missing. Copies share the program.
@@ -72,6 +75,8 @@ struct Traced {
   // pass again replaces its stage and removes the later stages. The values that missing stages need
   // are kept as long as the outputs (or their gradients) exist.
   autograd::Variables outputs;
+  // With TraceOptions::captures: the variables for the program's last inputs.
+  autograd::Variables captured;
 };
 
 // Runs `f` on `inputs` and records its operators, constants (copied), calls of registered functions
@@ -82,7 +87,7 @@ struct Traced {
 //   reading the value of a variable (Tensor::item, to_doubles, copy, …); reading through
 //     Tensor::data is not detected
 //   sizes that data determine
-//   variables that require gradients and are no inputs
+//   variables that require gradients and are no inputs, unless TraceOptions::captures
 //   custom functions that are not registered
 //   backward passes that accumulate
 //   writing in place
@@ -91,6 +96,11 @@ struct Traced {
 // on.
 Traced trace(const VariableFunction& f, std::span<const autograd::Variable> inputs,
              const TraceOptions& options = {});
+
+// Returns a leaf with the values of `v` that requires gradients. No gradient flows on from it to
+// `v`. A trace that is recorded on this thread takes the leaf for a value of its program, so that a
+// function can be differentiated at a constant there.
+autograd::Variable leaf_of(const autograd::Variable& v);
 
 // Runs `f` and the program on these inputs, at every order, with the same random cotangents. Use
 // inputs that differ from the recorded ones. Throws Error, which names the first result whose bits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 from . import _gradus
 from ._function import (
@@ -18,7 +18,7 @@ from ._function import (
 )
 from ._gradus import CallCache, Code, LastUse, Program, StagedFunction, Tensor
 from ._reads import Guard, guards_of
-from ._trees import Place, flatten, values_of
+from ._trees import Place, flatten, unflatten, values_of
 from .errors import Error
 
 
@@ -29,6 +29,19 @@ class Derived(NamedTuple):
     sources: list[int]  # of each input: which of the call's tensors it is, then of the constants
     constants: list[Tensor]
     structure: Any  # of the results
+
+
+def lead_on(tensors: Sequence[Any], own: Sequence[Tensor] = ()) -> list[bool]:
+    """Of each, whether somebody may differentiate it further: a recording, or by a tensor that it was
+    made of and that is none of `own`, the points of a derivative. Where nothing is recorded, nobody
+    may."""
+    if not _gradus.is_recording():
+        return [False] * len(tensors)
+    if _gradus.is_tracing():
+        return [True] * len(tensors)
+    known = [x for x in tensors if isinstance(x, Tensor)]
+    leads = iter(_gradus.leads_elsewhere(known, list(own)))
+    return [isinstance(x, Tensor) and next(leads) for x in tensors]
 
 
 class Derivative(CallCache):
@@ -79,6 +92,16 @@ class Derivative(CallCache):
             return []
         return guards_of(self.function, *values)
 
+    def _once(self, made: Derived, tensors: list[Tensor]) -> Any:
+        """Runs a program that is not kept. Where somebody may differentiate further, its operators
+        become a part of what is recorded."""
+        both = [*tensors, *made.constants]
+        given = [both[i] for i in made.sources]
+        if _gradus.is_tracing() or any(lead_on(given)):
+            return unflatten(made.structure, _gradus.play(made.program, given))
+        results = _gradus.State(self._compiled(made.program), "off").run(*given)
+        return unflatten(made.structure, list(results))
+
     def _compiled(self, program: Program) -> Code:
         """As the function that is differentiated wants it."""
         fast = isinstance(self.function, Function) and self.function.fast_functions
@@ -117,13 +140,20 @@ class RecordedDerivative(Derivative):
 
 
 def recorded_with(
-    f: Callable[..., Any], places: Any, kwargs: Any, tensors: list[Tensor], apart: bool = False
+    f: Callable[..., Any],
+    places: Any,
+    tensors: list[Tensor],
+    apart: bool = False,
+    captures: bool = False,
 ) -> tuple[Recorded, Bound]:
-    """The function as a program, for arguments in which places stand for these tensors; `apart` from
-    a recording around it."""
+    """The function as a program, for arguments in which places stand for these tensors; see
+    record_bound. What it captures is among the constants."""
     plain = f.function if isinstance(f, Function) else f
-    bound = bind_places(plain, places, kwargs, len(tensors))
-    return record_bound(plain, bound, tensors, apart), bound
+    bound = bind_places(plain, places, {}, len(tensors))
+    recorded = record_bound(plain, bound, tensors, apart, captures)
+    first = len(tensors) + len(bound.constants)
+    sources = [*bound.sources, *range(first, first + len(recorded.captured))]
+    return recorded, bound._replace(sources=sources, constants=bound.constants + recorded.captured)
 
 
 def floating_names(recorded: Recorded, bound: Bound, tensors: list[Tensor]) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Callable, Sequence
 
 from . import _gradus
-from ._derivative import Derivative, Derived, floating_names, kept_for, recorded_with
+from ._derivative import Derivative, Derived, floating_names, kept_for, lead_on, recorded_with
 from ._display import without_values
 from ._function import Recorded, _is_floating, _tensors
 from ._gradus import Program, Tensor, Type
 from ._tensors import zeros
-from ._transforms import again_wanted, arguments_at, gradients, zeros_like
+from ._transforms import any_leads_on, arguments_at, detached, gradients, zeros_like
 from ._trees import Place, flatten, unflatten
 from .errors import Error
 
@@ -51,25 +51,24 @@ class _Along(Derivative):
     def _run(self, primals: Any, tangents: Any) -> Any:
         """Where no program is kept: by gradients, of which a recording and whoever differentiates
         further know, or by a program for this call alone."""
-        if _gradus.is_tracing() or again_wanted(primals, tangents):
+        if _gradus.is_tracing() or any_leads_on(primals, tangents):
             return _along_by_gradients(self.function, primals, tangents, self.kind)
         leaves, (places, along) = flatten((primals, tangents))
         tensors = _tensors(leaves)
-        made = self._derived(places, along, tensors)
-        both = [*tensors, *made.constants]
-        staged = _gradus.State(self._compiled(made.program), "off").run(*(both[i] for i in made.sources))
-        return unflatten(made.structure, list(staged))
+        return self._once(self._derived(places, along, tensors, captures=True), tensors)
 
     def _derive(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Derived:
         _, (places, along) = flatten(args)
         return self._derived(places, along, tensors)
 
-    def _derived(self, primals: Any, tangents: Any, tensors: list[Tensor]) -> Derived:
+    def _derived(
+        self, primals: Any, tangents: Any, tensors: list[Tensor], captures: bool = False
+    ) -> Derived:
         single = not isinstance(primals, (tuple, list))
         primals, tangents = tuple(_sequence(primals)), tuple(_sequence(tangents))
         if len(primals) != len(tangents):
             raise Error(f"{len(primals)} arguments and {len(tangents)} tangents are given")
-        recorded, bound = recorded_with(self.function, primals, {}, tensors)
+        recorded, bound = recorded_with(self.function, primals, tensors, captures=captures)
         wrt = floating_names(recorded, bound, tensors)
         along = [place.index for _, place in flatten(tangents)[0]]
         if len(along) != len(wrt):
@@ -119,22 +118,23 @@ def _along_by_gradients(f: Any, primals: Any, tangents: Any, kind: str) -> Any:
     primals, tangents = _sequence(primals), _sequence(tangents)
     if len(primals) != len(tangents):
         raise Error(f"{len(primals)} arguments and {len(tangents)} tangents are given")
-    again = again_wanted(primals, tangents)
+    given = arguments_at(primals, range(len(primals)), kind)
+    floating = [x for x in given.inputs if _is_floating(x)]
+    along = _tensors(flatten(tangents)[0])
+    if len(along) != len(floating):
+        raise Error(f"{len(floating)} floating arguments and {len(along)} tangents are given")
     with _gradus.recording():
-        given = arguments_at(primals, range(len(primals)), kind)
-        floating = [x for x in given.inputs if _is_floating(x)]
-        along = _tensors(flatten(tangents)[0])
-        if len(along) != len(floating):
-            raise Error(f"{len(floating)} floating arguments and {len(along)} tangents are given")
         out, structure = _outputs(f(*given.args))
-        if kind == "hvp":
-            slopes = _slopes_of_gradient(out, floating, along, again)
-            found = iter(slopes)
-            full = [next(found) if _is_floating(x) else None for x in given.inputs]
-            trees = given.trees_of(full)
-            return trees[0] if single else trees
-        slopes = _slopes(out, floating, along, again)
-    return unflatten(structure, [y if again else y.detach() for y in out]), unflatten(structure, slopes)
+    leads = lead_on(out, given.inputs)
+    again = any(leads) or any(lead_on(along))
+    if kind == "hvp":
+        slopes = _slopes_of_gradient(out, floating, along, again)
+        found = iter(slopes)
+        full = [next(found) if _is_floating(x) else None for x in given.inputs]
+        trees = given.trees_of(full)
+        return trees[0] if single else trees
+    slopes = _slopes(out, floating, along, again)
+    return unflatten(structure, detached(out, leads)), unflatten(structure, slopes)
 
 
 def _slopes_of_gradient(out: Any, by: Any, along: Any, again: bool) -> list[Tensor]:
@@ -195,8 +195,8 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     With has_aux the function gives `(value, aux)`, and this `(value, pullback, aux)`.
     """
+    given = arguments_at(primals, range(len(primals)), "vjp")
     with _gradus.recording():
-        given = arguments_at(primals, range(len(primals)), "vjp")
         value = f(*given.args)
         aux = None
         if has_aux:
@@ -213,7 +213,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             given_ct = [_gradus.as_tensor(float(cotangents))]
         if len(given_ct) != len(out):
             raise Error(f"{len(out)} results and {len(given_ct)} cotangents are given")
-        again = again_wanted(primals, cotangents)
+        again = any(lead_on(out, given.inputs)) or any(lead_on(given_ct))
         led = [(y, ct) for y, ct in zip(out, given_ct) if y.requires_grad]
         found: list[Tensor | None] = [None] * len(floating)
         if led:
@@ -225,8 +225,10 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             given.trees_of([next(by_place) if _is_floating(x) else None for x in given.inputs])
         )
 
-    again = again_wanted(primals)
-    value = unflatten(structure, [y if again else y.detach() for y in out])
+    leaves, aux_structure = flatten(aux)
+    tensors = [*out, *(x for _, x in leaves)]
+    kept = detached(tensors, lead_on(tensors, given.inputs))
+    value, aux = unflatten(structure, kept), unflatten(aux_structure, kept[len(out) :])
     return (value, pullback, aux) if has_aux else (value, pullback)
 
 
@@ -252,18 +254,11 @@ class _Matrix(Derivative):
 
     def _run(self, *args: Any) -> Any:
         """As _Along's; of points, the program's operators become a part of what is recorded."""
-        led_on = _gradus.is_tracing() or again_wanted(args)
-        if led_on and not self.mapped:
+        if not self.mapped and (_gradus.is_tracing() or any_leads_on(args)):
             return _matrix_by_gradients(self, args)
-        args = self._with_tensors(args)
-        leaves, places = flatten(args)
+        leaves, places = flatten(self._with_tensors(args))
         tensors = _tensors(leaves)
-        made = self._derived(places, tensors)
-        both = [*tensors, *made.constants]
-        if led_on:
-            return unflatten(made.structure, _gradus.play(made.program, [both[i] for i in made.sources]))
-        results = _gradus.State(self._compiled(made.program), "off").run(*(both[i] for i in made.sources))
-        return unflatten(made.structure, list(results))
+        return self._once(self._derived(places, tensors, captures=True), tensors)
 
     def _with_tensors(self, args: Any) -> tuple[Any, ...]:
         return tuple(
@@ -274,7 +269,7 @@ class _Matrix(Derivative):
     def _derive(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Derived:
         return self._derived(flatten(self._with_tensors(args))[1], tensors)
 
-    def _derived(self, args: Any, tensors: list[Tensor]) -> Derived:
+    def _derived(self, args: Any, tensors: list[Tensor], captures: bool = False) -> Derived:
         for n in (*self.places, *self.mapped):
             if not 0 <= n < len(args):
                 raise Error(
@@ -287,7 +282,7 @@ class _Matrix(Derivative):
         tensors = list(tensors)
         for i in of_points:
             tensors[i] = _one_point(tensors[i])
-        recorded, bound = recorded_with(self.function, args, {}, tensors, apart=bool(of_points))
+        recorded, bound = recorded_with(self.function, args, tensors, bool(of_points), captures)
         name_of = {source: name for name, source in zip(recorded.names, bound.sources)}
         trees = []  # of each argument: its structure, and the names of its tensors
         for n in self.places:
@@ -397,11 +392,12 @@ def _rows(y: Tensor, by: list[Tensor], again: bool) -> list[Tensor]:
 
 
 def _matrix_by_gradients(matrix: _Matrix, args: Any) -> Any:
-    again = again_wanted(args)
+    given = arguments_at(args, matrix.places, matrix.kind)
+    by = given.inputs
     with _gradus.recording():
-        given = arguments_at(args, matrix.places, matrix.kind)
-        by = given.inputs
         out, structure = _outputs(matrix.function(*given.args))
+    again = any(lead_on(out, by))
+    with _gradus.recording():
         if matrix.kind == "jacobian":
             blocks = [matrix._of_arguments(given.trees_of(_rows(y, by, again))) for y in out]
             return unflatten(structure, blocks)
@@ -460,8 +456,7 @@ def jacobian(
     `mapped` are arguments of many points at once: each of their tensors has a dimension of the
     points in front, and so has the result. f is written for one point, for each of which it is
     taken; the other arguments are the same for all. It runs as one program for all points, of which
-    a recording takes the operators. There f must read no tensor that is differentiated and is no
-    argument of it: that is an Error.
+    a recording takes the operators.
     """
     return _matrix(f, "jacobian", argnums, mapped)(*args)
 

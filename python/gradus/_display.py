@@ -160,7 +160,7 @@ def function_text(function: Function[Any]) -> str:
 
 def _signature_text(known: _Known) -> str:
     """`(x: f64[5]) -> f64[]: 1 stage; 3 stages by x`, where x requires gradients."""
-    program, names, structure = known.recorded
+    program, names, structure, _ = known.recorded
     given = ", ".join(f"{n}: {_with_types(a, program.inputs())}" for n, a in known.arguments.items())
     stages: dict[str, None] = {}  # contexts have the same ones
     for (wrt, _), staged in list(known.staged.items()):

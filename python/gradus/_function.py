@@ -24,6 +24,7 @@ class Recorded(NamedTuple):
     program: Program
     names: list[str]  # of the tensors among the arguments, which are the program's inputs
     structure: Any  # of what the function returns
+    captured: list[Tensor]  # for the program's last inputs, which have no names
 
 
 class Bound(NamedTuple):
@@ -90,10 +91,15 @@ def bind_arguments(arguments_by_name: dict[str, Any], given: int) -> Bound:
 
 
 def record_bound(
-    f: Callable[..., Any], bound: Bound, tensors: list[Tensor], apart: bool = False
+    f: Callable[..., Any],
+    bound: Bound,
+    tensors: list[Tensor],
+    apart: bool = False,
+    captures: bool = False,
 ) -> Recorded:
     """Runs `f` once, and records what it does with the call's tensors. A recording around it is told
-    of none of that where this one is `apart`; otherwise it refuses it."""
+    of none of that where this one is `apart`; otherwise it refuses it. With `captures`, what else `f`
+    reads that requires gradients is an input of the program too; otherwise it is an Error."""
     result: Any = None
 
     def call(inputs: list[Tensor]) -> list[Tensor]:
@@ -111,8 +117,8 @@ def record_bound(
         if _is_floating(x):
             x.requires_grad = True
         inputs.append(x)
-    program = _gradus.record(call, inputs, _name_of(f), bound.names, 0, apart)
-    return Recorded(program, bound.names, result)
+    program, captured = _gradus.record(call, inputs, _name_of(f), bound.names, 0, apart, captures)
+    return Recorded(program, bound.names, result, captured)
 
 
 def inputs_of(bound: Bound, tensors: list[Tensor]) -> list[Tensor]:

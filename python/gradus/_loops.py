@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import Any, Callable, NamedTuple, Sequence, TypeVar, Union
+from typing import Any, Callable, Iterator, NamedTuple, Sequence, TypeVar, Union
 
 from . import _gradus
 from ._display import without_values
@@ -71,34 +71,30 @@ def _as_type(given: Any, type: Type) -> Tensor:
 def _leaves_as(structure: Any, types: list[Type], given: Any, name: str, differ: str) -> list[Tensor]:
     """The tensors of a tree that has to be like another one, in the order of that one. `differ` says
     what is wrong otherwise, of the leaf's name, what was expected, and what is there."""
-    found: list[Tensor] = []
+    return list(_matched(structure, types, given, name, differ))
 
-    def walk(s: Any, g: Any, at: str) -> None:
-        def fail() -> None:
-            raise Error(differ.format(at, _kind_of(s), _kind_of(g)))
 
-        if isinstance(s, Place):
-            if not is_leaf_tensor(g) and not _is_number(g):
-                fail()
-            x = _as_type(g, types[s.index])
+def _matched(s: Any, types: list[Type], given: Any, at: str, differ: str) -> Iterator[Tensor]:
+    if isinstance(s, Place):
+        if is_leaf_tensor(given) or _is_number(given):
+            x = _as_type(given, types[s.index])
             if type_of(x) != types[s.index]:
                 raise Error(differ.format(at, types[s.index], type_of(x)))
-            found.append(x)
-        elif isinstance(s, dict):
-            if not isinstance(g, dict) or s.keys() != g.keys():
-                fail()
-            for k in s:
-                walk(s[k], g[k], f"{at}.{k}")
-        elif isinstance(s, (list, tuple)):
-            if not isinstance(g, (list, tuple)) or len(g) != len(s):
-                fail()
-            for n, a, b in zip(getattr(s, "_fields", range(len(s))), s, g):
-                walk(a, b, f"{at}.{n}")
-        elif is_leaf_tensor(g) or s != g:
-            fail()
-
-    walk(structure, given, name)
-    return found
+            yield x
+            return
+        pairs = None
+    elif isinstance(s, dict):
+        same = isinstance(given, dict) and s.keys() == given.keys()
+        pairs = [(k, s[k], given[k]) for k in s] if same else None
+    elif isinstance(s, (list, tuple)):
+        same = isinstance(given, (list, tuple)) and len(given) == len(s)
+        pairs = list(zip(getattr(s, "_fields", range(len(s))), s, given)) if same else None
+    else:
+        pairs = None if is_leaf_tensor(given) or s != given else []
+    if pairs is None:
+        raise Error(differ.format(at, _kind_of(s), _kind_of(given)))
+    for n, part, of_given in pairs:
+        yield from _matched(part, types, of_given, f"{at}.{n}", differ)
 
 
 # ---- Bodies ----

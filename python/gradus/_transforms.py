@@ -6,7 +6,7 @@ import functools
 from typing import Any, Callable, NamedTuple, Sequence
 
 from . import _gradus
-from ._derivative import RecordedDerivative
+from ._derivative import RecordedDerivative, lead_on
 from ._display import without_values
 from ._function import _is_floating, _tensors
 from ._gradus import Future, Tensor
@@ -68,9 +68,7 @@ def _alias(x: Tensor) -> Tensor:
     """The same values as a variable of their own, through which derivatives go on to `x`."""
     if x.requires_grad:
         return _gradus.apply("reshape", [x], {"shape": list(x.shape)})[0]
-    y = x.detach()
-    y.requires_grad = True
-    return y
+    return _gradus.leaf_of(x)
 
 
 class Arguments(NamedTuple):
@@ -99,20 +97,16 @@ def arguments_at(args: Sequence[Any], places: Sequence[int], what: str) -> Argum
         # A number is as good as a 0-d array.
         given = _gradus.as_tensor(args[n]) if isinstance(args[n], float) else args[n]
         leaves, structure = flatten(given)
-        tensors = [_alias(x) for x in _tensors(leaves)]
+        with _gradus.recording():
+            tensors = [_alias(x) for x in _tensors(leaves)]
         trees.append((structure, len(inputs), len(inputs) + len(tensors)))
         inputs += tensors
         arguments[n] = unflatten(structure, tensors)
     return Arguments(arguments, inputs, trees)
 
 
-def again_wanted(*trees: Any) -> bool:
-    """Whether somebody may differentiate what is made of these: a recording, or an input that
-    requires gradients."""
-    if not _gradus.is_recording():
-        return False
-    leaves, _ = flatten(trees)
-    return _gradus.is_tracing() or any(isinstance(x, Tensor) and x.requires_grad for _, x in leaves)
+def any_leads_on(*trees: Any) -> bool:
+    return any(lead_on([x for _, x in flatten(trees)[0]]))
 
 
 def zeros_like(x: Tensor) -> Tensor:
@@ -133,9 +127,9 @@ def _value_of(given: Any, has_aux: bool, what: str) -> tuple[Tensor, Any]:
     return out, aux
 
 
-def _detached(tree: Any) -> Any:
-    leaves, structure = flatten(tree)
-    return unflatten(structure, [x.detach() if isinstance(x, Tensor) else x for _, x in leaves])
+def detached(tensors: Sequence[Any], leads: Sequence[bool]) -> list[Any]:
+    """They without their graph, but for those that lead on."""
+    return [x.detach() if isinstance(x, Tensor) and not on else x for x, on in zip(tensors, leads)]
 
 
 def _gradient_of(
@@ -147,17 +141,18 @@ def _gradient_of(
     @functools.wraps(f)
     def plain(*args: Any, **kwargs: Any) -> Any:
         given = arguments_at(args, places, "grad")
-        again = again_wanted(args, kwargs)
         with _gradus.recording():
             value, aux = _value_of(f(*given.args, **kwargs), has_aux, "grad")
-            found: list[Tensor | None] = [None] * len(given.inputs)
-            if value.requires_grad:
-                found = gradients(value, given.inputs, create_graph=again)
+        leaves, structure = flatten((value, aux))
+        tensors = [x for _, x in leaves]
+        leads = lead_on(tensors, given.inputs)
+        found: list[Tensor | None] = [None] * len(given.inputs)
+        if value.requires_grad:
+            found = gradients(value, given.inputs, keep_graph=any(leads), create_graph=leads[0])
         full = [g if g is not None else zeros_like(x) for g, x in zip(found, given.inputs)]
         trees = given.trees_of(full)
         grads = tuple(trees) if several else trees[0]
-        if not again:
-            value, aux = value.detach(), _detached(aux)
+        value, aux = unflatten(structure, detached(tensors, leads))
         if with_value:
             return ((value, aux) if has_aux else value), grads
         return (grads, aux) if has_aux else grads

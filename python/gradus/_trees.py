@@ -23,22 +23,23 @@ def flatten(tree: Tree, name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
     """The tensors in order, each with its name ("params.w"), and the tree with numbers of theirs in
     their places."""
     leaves: list[tuple[str, Any]] = []
+    return leaves, _places(tree, name, leaves)
 
-    def walk(x: Any, at: str) -> Any:
-        if isinstance(x, (tuple, list)):
-            names = getattr(x, "_fields", range(len(x)))
-            items = [walk(item, f"{at}.{n}" if at else str(n)) for n, item in zip(names, x)]
-            if isinstance(x, list):
-                return items
-            return tuple(items) if type(x) is tuple else type(x)(*items)
-        if isinstance(x, dict):
-            return {k: walk(v, f"{at}.{k}" if at else str(k)) for k, v in x.items()}
-        if isinstance(x, Place) or is_leaf_tensor(x):
-            leaves.append((at, x))
-            return Place(len(leaves) - 1)
-        return x
 
-    return leaves, walk(tree, name)
+def _places(x: Tree, at: str, leaves: list[tuple[str, Any]]) -> Tree:
+    # Not a function within flatten, which would be a cycle that keeps the tensors until it is found.
+    if isinstance(x, (tuple, list)):
+        names = getattr(x, "_fields", range(len(x)))
+        items = [_places(v, f"{at}.{n}" if at else str(n), leaves) for n, v in zip(names, x)]
+        if isinstance(x, list):
+            return items
+        return tuple(items) if type(x) is tuple else type(x)(*items)
+    if isinstance(x, dict):
+        return {k: _places(v, f"{at}.{k}" if at else str(k), leaves) for k, v in x.items()}
+    if isinstance(x, Place) or is_leaf_tensor(x):
+        leaves.append((at, x))
+        return Place(len(leaves) - 1)
+    return x
 
 
 class Place:

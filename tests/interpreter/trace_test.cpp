@@ -309,6 +309,41 @@ TEST(Trace, GoesOnWhereNothingLeads) {
   EXPECT_NO_THROW(verify(traced.trace, f, v));
 }
 
+// The slope of sum(x q q) at a constant q, which leads on to x: 2 x q.
+TEST(Trace, DifferentiatesAtConstants) {
+  for (Sizes shape : {Sizes{}, Sizes{3}, Sizes{2, 2}}) {
+    Variable q = random(shape, "q", false);
+    VariableFunction f = [&](Inputs x) {
+      Variable at = leaf_of(q);
+      Variable y = op("sum", {op("mul", {x[0], op("square", {at})})});
+      return Variables{grad(std::array{y}, std::array{at}, {}, {.create_graph = true})[0]};
+    };
+    Variables x = {random(shape, "x")};
+    auto traced = trace(f, x, {.order = 2, .run_backward = true});
+    EXPECT_NO_THROW(verify(traced.trace, f, {{random(shape, "x", true, 5)}}));
+    Variable want = op("mul", {op("mul", {x[0], q}), ir::Number::of(2.0)});
+    EXPECT_EQ(traced.outputs[0].data().to_doubles(), want.data().to_doubles());
+  }
+}
+
+TEST(Trace, CapturesWhatRequiresGradients) {
+  Variable a = random({3}, "a"), other = random({3}, "other"), constant = random({3}, "c", false);
+  Variable made = op("exp", {other});
+  VariableFunction f = [&](Inputs x) {
+    Variable y = op("add", {op("mul", {x[0], other}), op("mul", {made, constant})});
+    return Variables{op("mul", {y, other})};
+  };
+  auto traced = trace(f, std::array{a}, {.captures = true});
+  ASSERT_EQ(traced.captured.size(), 2u);
+  EXPECT_TRUE(traced.captured[0].same_as(other));
+  EXPECT_TRUE(traced.captured[1].same_as(made));
+  EXPECT_EQ(traced.trace.graph().stages[0].inputs.size(), 3u);
+  State state(traced.trace.code(), Context::default_context());
+  EXPECT_EQ(state.run({a.data(), other.data(), made.data()})[0].to_doubles(),
+            f(std::array{a})[0].data().to_doubles());
+  EXPECT_SAYS(trace(f, std::array{a}, {.order = 1, .captures = true}), "has order 0, not 1");
+}
+
 TEST(Trace, RefusesWhatItWouldLose) {
   Variable a = random({3}, "a"), other = random({3}, "other");
   auto in = std::array{a};
