@@ -221,6 +221,7 @@ void Call::give(Value value) {
   if (!value.defined()) fail("one of its tensors is None");
   if (shown_) return shown_results_.push_back({std::move(value)}), void();
   given_.push_back(std::make_shared<TensorValue>(std::move(value)));
+  given_.back()->memory().without_derivatives = importer_.is_without_derivatives();
 }
 void Call::give_nothing() {
   if (shown_) return shown_results_.emplace_back(), void();

@@ -191,6 +191,7 @@ TensorPtr Importer::stored_input(const InputSpec& spec) {
   ir::Type type(value.dtype(), {});
   for (int64_t n : value.shape()) type.dims.push_back(n);
   tensor = add_input(first.name, type);
+  tensor->memory().without_derivatives = !stored->parameter || !stored->requires_grad;
   if (spec.kind == InputSpec::Kind::constant && value.numel() <= most_known_elements)
     constants_.emplace(ir::GraphWorld::id_of(tensor->read()), value);
   result_.weights.emplace(inputs_.back().name, std::move(value));
@@ -363,6 +364,11 @@ void Importer::apply(const Node& node, Scope& scope) {
     if (results.empty() || !results[0]) throw Error("it gives nothing that could be written");
     if (results[0] != target) call.write(self, results[0]->read());
     results = {target};
+  } else if (call.is_tensor("out")) {
+    if (results.size() != 1 || !results[0]) throw Error("more than one result is written to 'out'");
+    call.write("out", results[0]->read());
+    call.give_same("out");
+    results = {call.given_results().back()};
   }
   for (size_t i = 0; i < call.results(); ++i) {
     if (i < results.size() && results[i])
@@ -373,8 +379,13 @@ void Importer::apply(const Node& node, Scope& scope) {
 }
 
 Value Importer::as_written(TensorValue& target, const Value& value) {
-  if (no_grad_ == 0 || !is_floating(value.dtype())) return value;
-  if (follows_inputs(target.memory().value))
+  if (!is_floating(value.dtype())) return value;
+  Memory& memory = target.memory();
+  if (no_grad_ == 0) {
+    memory.without_derivatives = false;
+    return value;
+  }
+  if (!memory.without_derivatives && follows_inputs(memory.value))
     throw Error(
         "it writes without derivatives (no_grad) to a tensor that has them; write to a "
         "detached copy");

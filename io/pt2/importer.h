@@ -35,6 +35,8 @@ class Importer {
   // A complex value's parts; the value of parts of one type.
   Pair parts(const Value& whole);
   Value joined(const Pair& parts);
+  // Whether no derivative passes through what is made now.
+  bool is_without_derivatives() const { return no_grad_ > 0; }
   bool is_read(const std::string& name) const { return read_.contains(name); }
   // The value of what follows from constants alone; undefined otherwise.
   Tensor known(const Value& value);
