@@ -102,11 +102,22 @@ TensorPtr Call::tensor(std::string_view name) const {
 Value Call::x(std::string_view name) {
   const Argument& a = need(name);
   if (const auto* one = std::get_if<TensorName>(&a)) return seen(one->name, name);
-  if (const auto* number = std::get_if<NumberName>(&a)) return importer_.number(number->name);
+  if (const auto* number = std::get_if<NumberName>(&a)) return computed(*number);
   if (const Dim* d = std::get_if<Dim>(&a)) return importer_.number(*d);
   if (const double* f = std::get_if<double>(&a)) return Value::number(*f);
   if (const bool* b = std::get_if<bool>(&a)) return Value{nullptr, ir::Number::of(*b), {}, {}};
   throw Error("its argument '{}' is {}; a tensor or a number is wanted", name, kind_of(a));
+}
+
+Value Call::computed(const NumberName& number) const {
+  Value value = importer_.number(number.name);
+  if (!value.is_tensor() || !is_floating(value.dtype())) return value;
+  for (const NamedArgument& i : node_.inputs)
+    if (const auto* one = std::get_if<TensorName>(&i.value))
+      if (const DType dtype = importer_.meta(one->name).dtype; is_floating(dtype))
+        return ops::cast(value, dtype);
+  if (result_names_.empty() || !is_floating(result().dtype)) return value;
+  return ops::cast(value, result().dtype);
 }
 
 Value Call::x_or_undefined(std::string_view name) { return given(name) ? x(name) : Value(); }
@@ -163,6 +174,11 @@ Ints Call::integers(std::string_view name, const Ints& absent) const {
 double Call::number(std::string_view name) const {
   const Argument& a = need(name);
   if (const double* f = std::get_if<double>(&a)) return *f;
+  if (std::holds_alternative<NumberName>(a))
+    throw Error(
+        "its argument '{}' is computed from sizes that have names, and has to be a number; export "
+        "the model with constants in the place of these sizes",
+        name);
   return static_cast<double>(integer(name));
 }
 double Call::number(std::string_view name, double absent) const {
@@ -221,6 +237,7 @@ void Call::give(Value value) {
   if (!value.defined()) fail("one of its tensors is None");
   if (shown_) return shown_results_.push_back({std::move(value)}), void();
   given_.push_back(std::make_shared<TensorValue>(std::move(value)));
+  given_.back()->memory().without_derivatives = importer_.is_without_derivatives();
 }
 void Call::give_nothing() {
   if (shown_) return shown_results_.emplace_back(), void();

@@ -134,6 +134,8 @@ class Call {
 
  private:
   const Argument* find(std::string_view name) const;
+  // A number that is computed, which leaves dtypes as a number of Python's does.
+  Value computed(const NumberName& number) const;
   const Argument& need(std::string_view name) const;
   TensorPtr tensor(std::string_view name) const;
   // Of the complex operands the one with that name, or at that place of the list.

@@ -161,11 +161,35 @@ void Importer::add_user_inputs(Scope& scope) {
       throw Error(
           "the input of the size {} is an integer, not a tensor; pass a tensor of that size",
           size->to_string());
+    if (const auto* number = std::get_if<NumberName>(&spec.argument))
+      add_number_input(number->name);
     const auto* tensor = std::get_if<TensorName>(&spec.argument);
     if (!tensor) continue;  // its value is fixed in the program
     const TensorMeta& m = meta(tensor->name);
     scope[tensor->name] = add_input(tensor->name, type_of(m));
   }
+}
+
+void Importer::add_number_input(const std::string& name) {
+  const auto it = program_.graph.integers.find(name);
+  const std::string_view symbol =
+      it == program_.graph.integers.end() ? std::string_view() : it->second.symbol_name();
+  if (symbol.empty())
+    throw Error(
+        "the input '{}' is a number, not a tensor, which is not supported; pass a tensor without "
+        "dimensions, or a constant",
+        printable(name));
+  // Inputs of 0, 1 and more are what torch assumes where nothing is said.
+  constexpr int64_t assumed = 2;
+  if (const auto range = program_.ranges.find(symbol); range != program_.ranges.end())
+    if (range->second.min.value_or(0) > assumed || range->second.max)
+      throw Error(
+          "the input '{}' is an integer with a range, which would not be checked; pass a tensor "
+          "without dimensions, or export the model without the range",
+          printable(name));
+  Value value = add_input(name, ir::Type(DType::i64, {}))->read();
+  numbers_[name] = value;
+  numbers_[std::string(symbol)] = value;
 }
 
 const StoredTensor& Importer::first_tied(const StoredTensor& tensor) const {
@@ -191,6 +215,7 @@ TensorPtr Importer::stored_input(const InputSpec& spec) {
   ir::Type type(value.dtype(), {});
   for (int64_t n : value.shape()) type.dims.push_back(n);
   tensor = add_input(first.name, type);
+  tensor->memory().without_derivatives = !stored->parameter || !stored->requires_grad;
   if (spec.kind == InputSpec::Kind::constant && value.numel() <= most_known_elements)
     constants_.emplace(ir::GraphWorld::id_of(tensor->read()), value);
   result_.weights.emplace(inputs_.back().name, std::move(value));
@@ -227,7 +252,8 @@ void Importer::run_node(const Node& node, Scope& scope) {
         throw Error("regions of this kind are not supported yet");
       return;
     }
-    if (run_item(node) || gives_numbers(node)) return;
+    if (run_item(node)) return;
+    if (gives_numbers(node)) return compute_number(node);
     apply(node, scope);
   } catch (const Error& e) {
     throw Error("{}: {}", place_of(node), e.bare());
@@ -253,11 +279,61 @@ bool Importer::run_item(const Node& node) {
   return true;
 }
 
+Value Importer::float_of(const Argument& a) {
+  Value x;
+  if (const auto* d = std::get_if<Dim>(&a))
+    x = number(*d);
+  else if (const auto* name = std::get_if<NumberName>(&a))
+    x = number(name->name);
+  else if (const auto* f = std::get_if<double>(&a))
+    x = Value::number(*f);
+  else
+    throw Error("an argument is no number");
+  if (x.is_tensor()) return ops::cast(x, DType::f64);
+  const DType dtype = std::holds_alternative<double>(a) ? DType::f64 : DType::i64;
+  return ops::cast(ops::full(world_, {}, 0, dtype) + x, DType::f64);
+}
+
+void Importer::compute_number(const Node& node) {
+  const auto* name = std::get_if<NumberName>(&node.outputs[0]);
+  if (!name || node.outputs.size() != 1 || subgraph_->integers.contains(name->name)) return;
+  const std::string_view op = node.target;
+  const size_t operands = op == "torch.sym_float" || op == "_operator.neg" ||
+                                  op == "torch._sym_sqrt" || op == "torch.sym_sqrt"
+                              ? 1
+                              : 2;
+  if (node.inputs.size() != operands) return;
+  static const std::map<std::string_view, std::string_view> binary_operators{
+      {"_operator.add", "add"},     {"_operator.sub", "sub"}, {"_operator.mul", "mul"},
+      {"_operator.truediv", "div"}, {"_operator.pow", "pow"}, {"torch.sym_max", "maximum"},
+      {"torch.sym_min", "minimum"}};
+  const auto known = binary_operators.find(op);
+  if (operands == 2 && known == binary_operators.end()) return;  // `number` refuses it
+  std::vector<Value> x;
+  for (const NamedArgument& i : node.inputs) {
+    if (const auto* of = std::get_if<NumberName>(&i.value);
+        of && !numbers_.contains(of->name) && !subgraph_->integers.contains(of->name))
+      return;
+    x.push_back(float_of(i.value));
+  }
+  Value y = x[0];
+  if (operands == 2)
+    y = ops::binary(known->second, x[0], x[1]);
+  else if (op == "_operator.neg")
+    y = ops::unary("neg", x[0]);
+  else if (op != "torch.sym_float")
+    y = ops::unary("sqrt", x[0]);
+  numbers_[name->name] = y;
+}
+
 Value Importer::number(const std::string& name) const {
   if (auto it = numbers_.find(name); it != numbers_.end()) return it->second;
   if (auto it = subgraph_->integers.find(name); it != subgraph_->integers.end())
     return number(it->second);
-  throw Error("the number '{}' is computed from others, which is not supported", printable(name));
+  throw Error(
+      "the number '{}' is computed from others in a way that is not supported; compute it from "
+      "constants, or pass it as a tensor",
+      printable(name));
 }
 
 Value Importer::number(const Dim& size) const {
@@ -279,7 +355,10 @@ void Importer::check_type(const std::string& name, const Value& value) const {
   for (const Dim& d : value.dims())
     d.for_each_symbol([&](std::string_view symbol) {
       if (numbers_.contains(symbol))
-        throw Error("the value of a tensor decides the size '{}', which is not supported", symbol);
+        throw Error(
+            "the value of a tensor or of an integer input decides the size '{}', which is not "
+            "supported; pass a tensor of that size, or export the model with a constant",
+            symbol);
     });
   const ir::Type told = type_of(meta(name));
   const Dims& sizes = told.dims;
@@ -367,6 +446,11 @@ void Importer::apply(const Node& node, Scope& scope) {
     if (results.empty() || !results[0]) throw Error("it gives nothing that could be written");
     if (results[0] != target) call.write(self, results[0]->read());
     results = {target};
+  } else if (call.is_tensor("out")) {
+    if (results.size() != 1 || !results[0]) throw Error("more than one result is written to 'out'");
+    call.write("out", results[0]->read());
+    call.give_same("out");
+    results = {call.given_results().back()};
   }
   for (size_t i = 0; i < call.results(); ++i) {
     if (i < results.size() && results[i])
@@ -377,8 +461,13 @@ void Importer::apply(const Node& node, Scope& scope) {
 }
 
 Value Importer::as_written(TensorValue& target, const Value& value) {
-  if (no_grad_ == 0 || !is_floating(value.dtype())) return value;
-  if (follows_inputs(target.memory().value))
+  if (!is_floating(value.dtype())) return value;
+  Memory& memory = target.memory();
+  if (no_grad_ == 0) {
+    memory.without_derivatives = false;
+    return value;
+  }
+  if (!memory.without_derivatives && follows_inputs(memory.value))
     throw Error(
         "it writes without derivatives (no_grad) to a tensor that has them; write to a "
         "detached copy");

@@ -35,6 +35,8 @@ class Importer {
   // A complex value's parts; the value of parts of one type.
   Pair parts(const Value& whole);
   Value joined(const Pair& parts);
+  // Whether no derivative passes through what is made now.
+  bool is_without_derivatives() const { return no_grad_ > 0; }
   bool is_read(const std::string& name) const { return read_.contains(name); }
   // The value of what follows from constants alone; undefined otherwise.
   Tensor known(const Value& value);
@@ -55,6 +57,8 @@ class Importer {
 
   void note_reads(const Subgraph& graph);
   void add_user_inputs(Scope& scope);
+  // An integer among the user's inputs: a tensor without dimensions, as what `item` gives.
+  void add_number_input(const std::string& name);
   void add_stored_inputs(Scope& scope);
   // The first name, in the model's order, of the same parameter.
   const StoredTensor& first_tied(const StoredTensor& tensor) const;
@@ -64,6 +68,9 @@ class Importer {
   void run_nodes(const Subgraph& graph, Scope& scope);
   void run_node(const Node& node, Scope& scope);
   bool run_item(const Node& node);
+  // A float that follows from other numbers, as a tensor of f64.
+  void compute_number(const Node& node);
+  Value float_of(const Argument& a);
   void apply(const Node& node, Scope& scope);
   void bind(const std::string& name, const TensorPtr& tensor, Scope& scope);
   void check_type(const std::string& name, const Value& value) const;

@@ -33,6 +33,7 @@ std::vector<TensorPtr> Regions::run_graph(const Subgraph& graph, std::vector<Ten
   in_.run_nodes(graph, scope);
   std::vector<TensorPtr> results;
   for (const Argument& o : graph.outputs) {
+    if (std::holds_alternative<Dim>(o) || std::holds_alternative<NumberName>(o)) continue;
     const auto* name = std::get_if<TensorName>(&o);
     auto it = name ? scope.find(name->name) : scope.end();
     if (it == scope.end()) throw Error("the region does not give its outputs as tensors");
@@ -68,7 +69,25 @@ bool Regions::run_in_place(const Node& node, Scope& scope) {
     const auto* name = std::get_if<TensorName>(&node.inputs[i].value);
     inputs.push_back(name ? in_.find(name->name) : nullptr);
   }
+  // The region's own names of numbers hold within it alone.
+  const auto numbers = in_.numbers_;
+  const std::vector<Argument>& own = (*region)->inputs;
+  for (size_t i = 0; i < own.size() && at + 1 + i < node.inputs.size(); ++i)
+    if (const auto* name = std::get_if<NumberName>(&own[i]))
+      in_.numbers_[name->name] = in_.float_of(node.inputs[at + 1 + i].value);
   auto results = *on || cast ? run_graph(**region, inputs) : run_without_grad(**region, inputs);
+  std::map<std::string, Value> given;  // sizes are known as expressions
+  for (size_t i = 0; i < node.outputs.size() && i < (*region)->outputs.size(); ++i)
+    if (const auto* name = std::get_if<NumberName>(&(*region)->outputs[i]))
+      if (const auto* outer = std::get_if<NumberName>(&node.outputs[i]))
+        given.emplace(outer->name, in_.number(name->name));
+  for (const Node& inner : (*region)->nodes)
+    for (const Argument& o : inner.outputs)
+      if (const auto* name = std::get_if<NumberName>(&o)) in_.numbers_.erase(name->name);
+  for (const Argument& i : own)
+    if (const auto* name = std::get_if<NumberName>(&i)) in_.numbers_.erase(name->name);
+  for (const auto& [name, value] : numbers) in_.numbers_[name] = value;
+  for (const auto& [name, value] : given) in_.numbers_[name] = value;
   std::vector<std::string> names;
   for (const Argument& o : node.outputs)
     for_each_name(o, [&](const std::string& name) { names.push_back(name); });

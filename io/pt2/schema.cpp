@@ -288,7 +288,12 @@ Subgraph graph(const Json& value, std::string name, int depth) {
 InputSpec input_spec(const Json& value) {
   using Kind = InputSpec::Kind;
   auto [kind, held] = tagged(value);
-  if (kind == "user_input") return {Kind::user, argument(need(*held, "arg"), {}, 0), ""};
+  if (kind == "user_input") {
+    auto [form, number] = tagged(need(*held, "arg"));
+    if (form.starts_with("as_sym_") && number->is_object() && number->contains("as_name"))
+      return {Kind::user, NumberName{text(*number, "as_name")}, ""};
+    return {Kind::user, argument(need(*held, "arg"), {}, 0), ""};
+  }
   // Its value stands where the program uses it.
   if (kind == "constant_input") return {Kind::user, OtherKind{kind}, ""};
   const Json& arg = need(*held, "arg");

@@ -1,8 +1,11 @@
 // Sizes as sympy's srepr writes them: NAME(argument, …), where an argument is such a call, an
-// integer, a quoted text or KEY=VALUE.
+// integer, a quoted text or KEY=VALUE. Floating numbers are exact fractions of sizes, which a size
+// rounds: TruncToInt(Mul(Float('1.5', precision=53), ToFloat(Symbol('s7')))).
+#include <algorithm>
 #include <charconv>
 
 #include "gradus/messages.h"
+#include "io/pt2/fraction.h"
 #include "io/pt2/schema.h"
 
 namespace gradus::pt2 {
@@ -17,9 +20,9 @@ class SizeReader {
   explicit SizeReader(std::string_view text) : text_(text) {}
 
   Dim read() {
-    Dim d = size(0);
+    const Fraction x = fraction(0);
     if (at_ != text_.size()) fail("something follows it");
-    return d;
+    return integer(x);
   }
 
  private:
@@ -72,37 +75,83 @@ class SizeReader {
     return found;
   }
 
-  // A name, and what is assumed of it: positive=True.
-  Dim symbol() {
-    std::string_view name = quoted();
+  // What is assumed of a name, or how precise a number is: positive=True.
+  void assumptions() {
     while (take(',')) {
       word();
       expect('=');
       word();
     }
     expect(')');
+  }
+  Dim symbol() {
+    std::string_view name = quoted();
+    assumptions();
     return Dim::symbol(name);
   }
+  Fraction floating() {
+    const std::string_view text = quoted();
+    assumptions();
+    double value = 0;
+    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (fault != std::errc() || end != text.data() + text.size()) fail("a number is wanted");
+    return exact([&] { return dyadic(value); });
+  }
+  // What an operation of fractions gives, with the place where it is refused.
+  template <class F>
+  std::invoke_result_t<F> exact(F operation) const {
+    try {
+      return operation();
+    } catch (const Error& e) {
+      fail(e.bare());
+    }
+  }
+  Dim integer(const Fraction& x) const {
+    return exact([&] { return integer_of(x); });
+  }
 
-  Dim size(int depth) {
+  Fraction fraction(int depth) {
     if (depth > deepest_size) fail("it is nested too deeply");
     std::string_view kind = word();
     if (size_t dot = kind.rfind('.'); dot != std::string_view::npos) kind.remove_prefix(dot + 1);
     expect('(');
-    if (kind == "Symbol") return symbol();
+    if (kind == "Symbol") return {symbol()};
+    if (kind == "Float") return floating();
     if (kind == "Integer") {
       int64_t value = integer();
       expect(')');
-      return value;
+      return {value};
     }
-    std::vector<Dim> parts;
-    do parts.push_back(size(depth + 1));
+    std::vector<Fraction> parts;
+    do parts.push_back(fraction(depth + 1));
     while (take(','));
     expect(')');
     return apply(kind, parts);
   }
 
-  Dim apply(std::string_view kind, const std::vector<Dim>& x) {
+  Fraction apply(std::string_view kind, const std::vector<Fraction>& x) const {
+    const bool fractions = !std::ranges::all_of(x, is_integer);
+    if (fractions && (kind == "Add" || kind == "Mul"))
+      return exact([&] {
+        Fraction y = x[0];
+        for (size_t i = 1; i < x.size(); ++i)
+          y = kind == "Add" ? sum_of(y, x[i]) : product_of(y, x[i]);
+        return y;
+      });
+    if (x.size() == 1) {
+      if (kind == "ToFloat") return x[0];
+      if (kind == "TruncToInt" || kind == "TruncToFloat") return {trunc(x[0])};
+      if (kind == "FloorToInt" || kind == "FloorToFloat") return {floor(x[0])};
+      if (kind == "CeilToInt" || kind == "CeilToFloat") return {ceil(x[0])};
+    }
+    if (x.size() == 2 && (kind == "IntTrueDiv" || kind == "FloatTrueDiv"))
+      return exact([&] { return quotient_of(x[0], x[1]); });
+    std::vector<Dim> integers;
+    for (const Fraction& part : x) integers.push_back(integer(part));
+    return {apply(kind, integers)};
+  }
+
+  Dim apply(std::string_view kind, const std::vector<Dim>& x) const {
     Dim y = x[0];
     auto fold = [&](auto f) {
       for (size_t i = 1; i < x.size(); ++i) y = f(y, x[i]);
@@ -120,7 +169,7 @@ class SizeReader {
     fail(fmt::format("'{}' of {} is not supported", kind, x.size()));
   }
 
-  Dim power(const Dim& x, const Dim& n) {
+  Dim power(const Dim& x, const Dim& n) const {
     if (!n.is_constant() || n.value() < 0 || n.value() > greatest_power)
       fail("a power has to be a small number");
     Dim y = 1;

@@ -31,6 +31,9 @@ struct Memory {
   Value value;
   int writes = 0;
   bool is_input = false;  // of the program: a parameter, a buffer, a user's input
+  // What it holds has no derivatives where none pass (no_grad): it was made there, and is detached
+  // where the region ends; or it is a buffer that holds what it began with or what has none.
+  bool without_derivatives = false;
 };
 
 // A tensor. Names of the graph that mean one tensor share it: operators that write return their

@@ -186,6 +186,7 @@ TEST(Pt2Guards, ARunOfOtherSizesFails) {
   const ImportedProgram p = import_guarded({with_names("($a % 2) == 0")});
   State state(Code::compile(p.module.program()), Context::default_context());
   auto run = [&](int64_t n) {
+    state.restart();
     return state.run(
         std::array{Tensor::zeros(DType::f64, Sizes{n, 3}), Tensor::zeros(DType::f64, Sizes{1, 5})});
   };
