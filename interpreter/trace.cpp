@@ -66,6 +66,7 @@ Traced trace(const VariableFunction& f, std::span<const Variable> inputs,
     around->meets(fmt::format("another trace, '{}'", options.name));
   auto program = std::make_shared<TracedProgram>();
   program->options = options;
+  program->options.captures = nullptr;  // it outlives them
   auto tape = std::make_shared<TraceTape>(program);
   program->tape = tape;
   if (options.captures) tape->capture_leading();
@@ -82,7 +83,7 @@ Traced trace(const VariableFunction& f, std::span<const Variable> inputs,
     with_values.shapes_only = false;
     return trace(f, inputs, with_values);
   }
-  traced.captured = tape->captured();
+  if (options.captures) *options.captures = tape->captured();
   traced.trace = trace_of(std::move(program));
   return traced;
 }

@@ -129,8 +129,8 @@ class CallCache {
     return 0;
   }
 
-  bool direct = false;  // no program runs
-  uint64_t floats = 0;  // see Signature
+  bool direct = false;          // no program runs
+  std::vector<int64_t> floats;  // see Signature
 
  private:
   static nb::object plain(nb::handle self, nb::handle args, nb::handle kwargs) {
@@ -223,7 +223,7 @@ void bind_calls(nb::module_& m) {
                         "The base of functions that run as programs.")
       .def(nb::init<>())
       .def_rw("floats", &CallCache::floats,
-              "The arguments by place, as bits, at which a float is a tensor.")
+              "The arguments by place, also from the end, in whose trees a float is a tensor.")
       .def_rw("direct", &CallCache::direct, "The function itself runs at every call.")
       .def("forget", &CallCache::clear, "No signature is known any more.")
       .def("set_guards", &CallCache::set_guards, "guards"_a, "place"_a);

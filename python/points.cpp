@@ -1,4 +1,5 @@
 // The points at which functions are differentiated.
+#include <memory_resource>
 #include <unordered_map>
 
 #include "gradus/node.h"
@@ -52,14 +53,16 @@ class Leaves {
         path_.push_back({to});
       return;
     }
-    const bool leads = at.leads || at.node->accumulates_into().defined();
-    leads_[at.node] = leads;
+    const bool leads =
+        at.leads || (at.node->outputs() == 0 && at.node->accumulates_into().defined());
+    leads_.emplace(at.node, leads);
     path_.pop_back();
     if (!path_.empty()) path_.back().leads |= leads;
   }
 
   std::vector<autograd::Edge> kept_;
-  std::unordered_map<const Node*, bool> leads_;
+  std::pmr::monotonic_buffer_resource memory_;
+  std::pmr::unordered_map<const Node*, bool> leads_{64, &memory_};
   std::vector<Place> path_;  // from a root on
 };
 

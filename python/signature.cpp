@@ -1,5 +1,6 @@
 #include "python/signature.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -34,6 +35,9 @@ class Reader {
  public:
   Reader(Signature& out, bool recording) : out_(out), recording_(recording) {}
 
+  // Whether floats are tensors from now on.
+  void take_floats(bool on) { floats_ = on; }
+
   void read(nb::handle x) {
     PyObject* p = x.ptr();
     PyTypeObject* type = Py_TYPE(p);
@@ -41,6 +45,8 @@ class Reader {
       return in_object_ ? object(Token::object, x) : tensor(*nb::inst_ptr<Variable>(x));
     if (p == Py_None) return word(Token::none);
     if (type == &PyBool_Type) return word(p == Py_True ? Token::yes : Token::no);
+    if (floats_ && !in_object_ && PyFloat_Check(p))
+      return tensor(variable_from(x, DType::f64, "an argument"));
     if (type == &PyFloat_Type)
       return word(Token::real, std::bit_cast<uint64_t>(PyFloat_AS_DOUBLE(p)));
     if (type == &PyLong_Type) return integer(x);
@@ -170,6 +176,7 @@ class Reader {
   Signature& out_;
   const bool recording_;
   bool in_object_ = false;
+  bool floats_ = false;
   int depth_ = 0;
 };
 
@@ -185,18 +192,18 @@ bool same_object(nb::handle a, nb::handle b) {
 
 }  // namespace
 
-Signature Signature::of(nb::handle args, nb::handle kwargs, bool recording, uint64_t floats) {
+Signature Signature::of(nb::handle args, nb::handle kwargs, bool recording,
+                        std::span<const int64_t> floats) {
   Signature s;
   Reader reader(s, recording);
   const Py_ssize_t size = PyTuple_GET_SIZE(args.ptr());
   s.words.push_back(static_cast<uint64_t>(size));
   for (Py_ssize_t i = 0; i < size; ++i) {
-    const nb::handle x = PyTuple_GET_ITEM(args.ptr(), i);
-    if (i < 64 && (floats >> i & 1) && PyFloat_CheckExact(x.ptr()))
-      reader.tensor(variable_from(x, DType::f64, "an argument"));
-    else
-      reader.read(x);
+    reader.take_floats(
+        std::ranges::any_of(floats, [&](int64_t n) { return n == i || n + size == i; }));
+    reader.read(PyTuple_GET_ITEM(args.ptr(), i));
   }
+  reader.take_floats(false);
   if (!kwargs.is_valid()) return s;
   PyObject *key = nullptr, *value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);) {

@@ -15,8 +15,9 @@ struct Signature {
   SmallVector<nb::object, 4> objects;
   Variables tensors;  // in order: by place, then by keyword; within a tree in its own order
 
-  // `floats`: the arguments by place (bit i) at which a float is a tensor.
-  static Signature of(nb::handle args, nb::handle kwargs, bool recording, uint64_t floats);
+  // `floats`: the arguments by place (negative: from the end) in whose trees a float is a tensor.
+  static Signature of(nb::handle args, nb::handle kwargs, bool recording,
+                      std::span<const int64_t> floats);
   uint64_t hash() const;
   // Of the same words and objects.
   bool same_as(const Signature& o) const;

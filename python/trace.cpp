@@ -25,7 +25,6 @@ nb::tuple record(const nb::object& f, const nb::list& inputs, const std::string&
   options.shapes_only = true;
   options.name = name;
   options.inputs = std::move(input_names);
-  options.captures = captures;
   auto call = [&](std::span<const Variable> given) {
     return call_python([&] {
       nb::list arguments;
@@ -37,8 +36,10 @@ nb::tuple record(const nb::object& f, const nb::list& inputs, const std::string&
   if (apart) state.recorder = nullptr;
   auto [graph, captured] = unlocked([&] {
     autograd::StateGuard guard(std::move(state));
-    Traced traced = trace(call, in, options);
-    return std::pair(traced.trace.graph(), traced.captured);
+    Variables captured;
+    if (captures) options.captures = &captured;
+    ir::Graph graph = trace(call, in, options).trace.graph();
+    return std::pair(std::move(graph), std::move(captured));
   });
   return nb::make_tuple(program_of(std::move(graph)), to_python(captured));
 }

@@ -31,9 +31,9 @@ struct TraceOptions {
   // zeros, and they must not be used outside the trace. If `f` calls a function that needs values,
   // `f` runs a second time, with values.
   bool shapes_only = false;
-  // Whether variables that require gradients and are no inputs become inputs of the program, after
-  // the others: see Traced::captured. If false, each of them is an Error. Only for order 0.
-  bool captures = false;
+  // If not null: variables that require gradients and are no inputs become inputs of the program,
+  // after the others, and are stored here. If null, each of them is an Error. Only for order 0.
+  autograd::Variables* captures = nullptr;
 };
 
 // A recorded program, of which later stages may still be missing. Copies share the program.
@@ -75,8 +75,6 @@ struct Traced {
   // pass again replaces its stage and removes the later stages. The values that missing stages need
   // are kept as long as the outputs (or their gradients) exist.
   autograd::Variables outputs;
-  // With TraceOptions::captures: the variables for the program's last inputs.
-  autograd::Variables captured;
 };
 
 // Runs `f` on `inputs` and records its operators, constants (copied), calls of registered functions

@@ -11,14 +11,12 @@ from ._function import (
     Bound,
     Function,
     Recorded,
-    _is_floating,
     bind_places,
-    inputs_of,
     record_bound,
 )
 from ._gradus import CallCache, Code, LastUse, Program, StagedFunction, Tensor
 from ._reads import Guard, guards_of
-from ._trees import Place, flatten, unflatten, values_of
+from ._trees import Place, flatten, unflatten, values_of, with_tensors
 from .errors import Error
 
 
@@ -92,6 +90,11 @@ class Derivative(CallCache):
             return []
         return guards_of(self.function, *values)
 
+    def _with_tensors(self, args: Any) -> tuple[Any, ...]:
+        """The arguments with tensors for floats where `floats` has it so."""
+        places = {n % len(args) for n in self.floats if -len(args) <= n < len(args)}
+        return tuple(with_tensors(a, (float,)) if i in places else a for i, a in enumerate(args))
+
     def _once(self, made: Derived, tensors: list[Tensor]) -> Any:
         """Runs a program that is not kept. Where somebody may differentiate further, its operators
         become a part of what is recorded."""
@@ -121,16 +124,10 @@ class RecordedDerivative(Derivative):
         self, function: Callable[..., Any], plain: Callable[..., Any], floats: tuple[int, ...]
     ) -> None:
         super().__init__(function, plain)
-        self._float_places = floats
-        self.floats = sum(1 << n for n in set(floats) if 0 <= n < 64)
+        self.floats = list(floats)
 
     def _derive(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Derived | None:
-        # A float by which it is differentiated is as good as a 0-d tensor.
-        args = tuple(
-            _gradus.as_tensor(a) if i in self._float_places and type(a) is float else a
-            for i, a in enumerate(args)
-        )
-        _, (places, named) = flatten((args, kwargs))
+        _, (places, named) = flatten((self._with_tensors(args), kwargs))
         bound = bind_places(self._plain, places, named, len(tensors))
         try:
             recorded = record_bound(self._plain, bound, tensors)
@@ -147,18 +144,14 @@ def recorded_with(
     captures: bool = False,
 ) -> tuple[Recorded, Bound]:
     """The function as a program, for arguments in which places stand for these tensors; see
-    record_bound. What it captures is among the constants."""
+    record_bound. What it captures is among the constants. Numbers that it gives are tensors."""
     plain = f.function if isinstance(f, Function) else f
     bound = bind_places(plain, places, {}, len(tensors))
-    recorded = record_bound(plain, bound, tensors, apart, captures)
+    numbers = functools.wraps(plain)(lambda *args, **kwargs: with_tensors(plain(*args, **kwargs)))
+    recorded = record_bound(numbers, bound, tensors, apart, captures)
     first = len(tensors) + len(bound.constants)
     sources = [*bound.sources, *range(first, first + len(recorded.captured))]
     return recorded, bound._replace(sources=sources, constants=bound.constants + recorded.captured)
-
-
-def floating_names(recorded: Recorded, bound: Bound, tensors: list[Tensor]) -> list[str]:
-    return [n for n, x in zip(recorded.names, inputs_of(bound, tensors)) if _is_floating(x)]
-
 
 
 def kept_for(f: Callable[..., Any], kind: Any, make: Callable[[], Any]) -> Any:

@@ -5,13 +5,32 @@ from __future__ import annotations
 from typing import Any, Callable, Sequence
 
 from . import _gradus
-from ._derivative import Derivative, Derived, floating_names, kept_for, lead_on, recorded_with
+from ._derivative import Derivative, Derived, kept_for, lead_on, recorded_with
 from ._display import without_values
 from ._function import Recorded, _is_floating, _tensors
 from ._gradus import Program, Tensor, Type
+from ._loops import as_type, type_of
 from ._tensors import zeros
-from ._transforms import any_leads_on, arguments_at, detached, gradients, zeros_like
-from ._trees import Place, flatten, unflatten
+from ._transforms import (
+    argnums_of,
+    arguments_at,
+    check_points,
+    detached,
+    gradients,
+    places_of,
+    zeros_like,
+)
+from ._trees import (
+    Place,
+    flatten,
+    is_leaf_tensor,
+    is_number,
+    kind_of,
+    matched,
+    places_alone,
+    unflatten,
+    with_tensors,
+)
 from .errors import Error
 
 
@@ -20,7 +39,7 @@ def _sequence(x: Any) -> list[Any]:
 
 
 def _outputs(given: Any) -> tuple[list[Tensor], Any]:
-    leaves, structure = flatten(given)
+    leaves, structure = flatten(with_tensors(given))
     return _tensors(leaves), structure
 
 
@@ -41,24 +60,56 @@ def _chosen(program: Program, names: list[str]) -> tuple[Program, list[Any]]:
 # ---- Along tangents ----
 
 
+def _directions(
+    primals: Any, tangents: Any, tensors: list[Tensor], kind: str
+) -> list[tuple[int, int]]:
+    """Of each floating tensor of the primals, in trees with places: its number, and that of its
+    tangent. Others have none: None, or integers."""
+    if len(primals) != len(tangents):
+        raise Error(f"{kind}: {len(primals)} arguments and {len(tangents)} tangents are given")
+
+    def differ(at: str, x: Any, t: Any, advice: str = "") -> Error:
+        x, t = (
+            str(type_of(tensors[v.index])) if isinstance(v, Place)
+            else f"the {type(v).__name__} {v}" if is_number(v) else kind_of(v)
+            for v in (x, t)
+        )
+        return Error(f"{kind}: argument {at} is {x}, and its tangent {t}{advice}")
+
+    pairs = []
+    for n, (given, along) in enumerate(zip(primals, tangents)):
+        for at, x, t in matched(given, along, str(n), differ):
+            dx = tensors[t.index] if isinstance(t, Place) else None
+            if isinstance(x, Place) and _is_floating(tensors[x.index]):
+                if dx is None or type_of(dx) != type_of(tensors[x.index]):
+                    raise differ(at, x, t, "; they must have one type")
+                pairs.append((x.index, t.index))
+                continue
+            integer = isinstance(t, int) if dx is None else not _is_floating(dx)
+            if t is not None and not (isinstance(x, Place) and integer):
+                raise differ(at, x, t, "; it has no derivative, and None as its tangent")
+    return pairs
+
+
 class _Along(Derivative):
     """jvp or hvp of a function, of (primals, tangents)."""
 
     def __init__(self, f: Callable[..., Any], kind: str) -> None:
         super().__init__(f, self._run)
         self.kind = kind
+        self.floats = [0, 1]
 
     def _run(self, primals: Any, tangents: Any) -> Any:
         """Where no program is kept: by gradients, of which a recording and whoever differentiates
         further know, or by a program for this call alone."""
-        if _gradus.is_tracing() or any_leads_on(primals, tangents):
-            return _along_by_gradients(self.function, primals, tangents, self.kind)
-        leaves, (places, along) = flatten((primals, tangents))
+        leaves, (places, along) = flatten(self._with_tensors((primals, tangents)))
         tensors = _tensors(leaves)
+        if _gradus.is_tracing() or any(lead_on(tensors)):
+            return _along_by_gradients(self.function, places, along, tensors, self.kind)
         return self._once(self._derived(places, along, tensors, captures=True), tensors)
 
     def _derive(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Derived:
-        _, (places, along) = flatten(args)
+        _, (places, along) = flatten(self._with_tensors(args))
         return self._derived(places, along, tensors)
 
     def _derived(
@@ -66,34 +117,30 @@ class _Along(Derivative):
     ) -> Derived:
         single = not isinstance(primals, (tuple, list))
         primals, tangents = tuple(_sequence(primals)), tuple(_sequence(tangents))
-        if len(primals) != len(tangents):
-            raise Error(f"{len(primals)} arguments and {len(tangents)} tangents are given")
+        for n, x in enumerate(primals):
+            check_points(x, self.kind, n)
+        pairs = _directions(primals, tangents, tensors, self.kind)
         recorded, bound = recorded_with(self.function, primals, tensors, captures=captures)
-        wrt = floating_names(recorded, bound, tensors)
-        along = [place.index for _, place in flatten(tangents)[0]]
-        if len(along) != len(wrt):
-            raise Error(f"{len(wrt)} floating arguments and {len(along)} tangents are given")
-        program = getattr(recorded.program, self.kind)(wrt)
+        name_of = {source: name for name, source in zip(recorded.names, bound.sources)}
+        program = getattr(recorded.program, self.kind)([name_of[x] for x, _ in pairs])
         if self.kind == "jvp":
             program, structure = _pairs(program, recorded)
         else:
-            program, structure = self._products(program, recorded, primals, single)
-        return Derived(program, bound.sources + along, bound.constants, structure)
+            leaves, structure = flatten(primals[0] if single else list(primals))
+            names = [name_of[place.index] for _, place in leaves]
+            program, found = self._products(program, recorded, names)
+            structure = unflatten(structure, found)
+        return Derived(program, bound.sources + [t for _, t in pairs], bound.constants, structure)
 
     def _products(
-        self, program: Program, recorded: Recorded, primals: Any, single: bool
-    ) -> tuple[Program, Any]:
+        self, program: Program, recorded: Recorded, names: list[str]
+    ) -> tuple[Program, list[Any]]:
         types = dict(recorded.program.inputs())
-        names = [n for n in recorded.names]
         program, found = _chosen(program, [f"hvp_{n}" for n in names])
-        full = [
+        return program, [
             p if p is not None else _zeros_of(types[n]) if types[n].is_floating else None
             for n, p in zip(names, found)
         ]
-        if single and len(full) == 1:
-            return program, full[0]
-        _, structure = flatten(primals[0] if single else list(primals))
-        return program, unflatten(structure, full)
 
 
 def _pairs(program: Program, recorded: Recorded) -> tuple[Program, Any]:
@@ -109,20 +156,17 @@ def _pairs(program: Program, recorded: Recorded) -> tuple[Program, Any]:
         along.append(_zeros_of(type) if slope is None and type.is_floating else slope)
     return program, (
         unflatten(recorded.structure, values),
-        unflatten(recorded.structure, along),
+        unflatten(places_alone(recorded.structure), along),
     )
 
 
-def _along_by_gradients(f: Any, primals: Any, tangents: Any, kind: str) -> Any:
+def _along_by_gradients(f: Any, primals: Any, tangents: Any, tensors: list[Tensor], kind: str) -> Any:
     single = not isinstance(primals, (tuple, list))
     primals, tangents = _sequence(primals), _sequence(tangents)
-    if len(primals) != len(tangents):
-        raise Error(f"{len(primals)} arguments and {len(tangents)} tangents are given")
-    given = arguments_at(primals, range(len(primals)), kind)
+    given = arguments_at([unflatten(x, tensors) for x in primals], range(len(primals)), kind, True)
+    pairs = _directions(primals, tangents, tensors, kind)
     floating = [x for x in given.inputs if _is_floating(x)]
-    along = _tensors(flatten(tangents)[0])
-    if len(along) != len(floating):
-        raise Error(f"{len(floating)} floating arguments and {len(along)} tangents are given")
+    along = [tensors[t] for _, t in pairs]
     with _gradus.recording():
         out, structure = _outputs(f(*given.args))
     leads = lead_on(out, given.inputs)
@@ -134,14 +178,14 @@ def _along_by_gradients(f: Any, primals: Any, tangents: Any, kind: str) -> Any:
         trees = given.trees_of(full)
         return trees[0] if single else trees
     slopes = _slopes(out, floating, along, again)
-    return unflatten(structure, detached(out, leads)), unflatten(structure, slopes)
+    return unflatten(structure, detached(out, leads)), unflatten(places_alone(structure), slopes)
 
 
 def _slopes_of_gradient(out: Any, by: Any, along: Any, again: bool) -> list[Tensor]:
     """The gradient's derivative along the tangents, which is that of its product with them."""
     if len(out) != 1 or out[0].ndim != 0:
         raise Error(f"hvp takes a function with one 0-d result, not {without_values(out)}; sum it, or use jacobian")
-    found = gradients(out[0], by, create_graph=True) if out[0].requires_grad else [None] * len(by)
+    found = gradients(out[0], by, create_graph=True) if by and out[0].requires_grad else [None] * len(by)
     pairs = [(g, t) for g, t in zip(found, along) if g is not None and g.requires_grad]
     second: list[Tensor | None] = [None] * len(by)
     if pairs:
@@ -154,7 +198,7 @@ def _slopes(out: list[Tensor], by: Any, along: Any, again: bool) -> list[Tensor 
     along the tangents is the forward derivative."""
     slopes: list[Tensor | None] = [zeros_like(y) if _is_floating(y) else None for y in out]
     led = [i for i, y in enumerate(out) if y.requires_grad]
-    if not led:
+    if not led or not by:
         return slopes
     seeds = []
     for i in led:
@@ -174,7 +218,8 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     """`(f(*primals), its derivative along the tangents)`, by forward mode.
 
     One argument may stand without a tuple around it; arguments may be trees, with tangents of the
-    same structure. Results without a path are zeros. See Derivative for when it runs as a program.
+    same structure: None for what is not floating. Results without a path are zeros. See Derivative
+    for when it runs as a program.
     """
     return kept_for(f, "jvp", lambda: _Along(f, "jvp"))(primals, tangents)
 
@@ -182,8 +227,8 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
 def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     """The Hessian of the 0-d `f(*primals)` times the tangents: forward mode over the gradient.
 
-    Of the structure of `primals`; one argument may stand without a tuple around it. See Derivative
-    for when it runs as a program.
+    Of the structure of `primals`; one argument may stand without a tuple around it. See jvp, and
+    Derivative for when it runs as a program.
     """
     return kept_for(f, "hvp", lambda: _Along(f, "hvp"))(primals, tangents)
 
@@ -195,7 +240,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     With has_aux the function gives `(value, aux)`, and this `(value, pullback, aux)`.
     """
-    given = arguments_at(primals, range(len(primals)), "vjp")
+    given = arguments_at(primals, range(len(primals)), "vjp", True)
     with _gradus.recording():
         value = f(*given.args)
         aux = None
@@ -203,20 +248,16 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             if not isinstance(value, tuple) or len(value) != 2:
                 raise Error(f"vjp with has_aux takes a function that gives (value, aux), not {without_values(value)}")
             value, aux = value
-    out, structure = _outputs(value)
+    leaves, structure = flatten(value)
+    out = _tensors(leaves)
     floating = [x for x in given.inputs if _is_floating(x)]
 
     def pullback(cotangents: Any) -> tuple[Any, ...]:
-        leaves, _ = flatten(cotangents)
-        given_ct = _tensors(leaves)
-        if isinstance(cotangents, (float, int)):
-            given_ct = [_gradus.as_tensor(float(cotangents))]
-        if len(given_ct) != len(out):
-            raise Error(f"{len(out)} results and {len(given_ct)} cotangents are given")
+        given_ct = _cotangents(structure, out, cotangents)
         again = any(lead_on(out, given.inputs)) or any(lead_on(given_ct))
-        led = [(y, ct) for y, ct in zip(out, given_ct) if y.requires_grad]
+        led = [(y, ct) for y, ct in zip(out, given_ct) if ct is not None and y.requires_grad]
         found: list[Tensor | None] = [None] * len(floating)
-        if led:
+        if led and floating:
             found = gradients(
                 [y for y, _ in led], floating, [ct for _, ct in led], True, create_graph=again
             )
@@ -232,6 +273,24 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (value, pullback, aux) if has_aux else (value, pullback)
 
 
+def _cotangents(structure: Any, out: list[Tensor], given: Any) -> list[Tensor | None]:
+    """One for each result, None where there is none."""
+
+    def differ(at: str, y: Any, ct: Any) -> Error:
+        name = f"'{at}' of the result" if at else "the result"
+        return Error(f"vjp: {name} is {kind_of(y)}, and its cotangent {kind_of(ct)}")
+
+    found: list[Tensor | None] = []
+    for at, place, ct in matched(structure, given, "", differ):
+        if not isinstance(place, Place):
+            continue
+        if ct is not None and not is_leaf_tensor(ct) and not is_number(ct):
+            raise differ(at, place, ct)
+        y = out[place.index]
+        found.append(as_type(ct, type_of(y)) if ct is not None and _is_floating(y) else None)
+    return found
+
+
 # ---- Matrices ----
 
 
@@ -242,41 +301,34 @@ class _Matrix(Derivative):
         self,
         f: Callable[..., Any],
         kind: str,
-        argnums: int | tuple[int, ...],
-        mapped: tuple[int, ...] = (),
+        argnums: tuple[int, ...],
+        several: bool,
+        mapped: tuple[int, ...],
     ) -> None:
         super().__init__(f, self._run)
         self.kind = kind
-        self.several = not isinstance(argnums, int)
-        self.places = argnums if isinstance(argnums, tuple) else (argnums,)
+        self.argnums = argnums
+        self.several = several
         self.mapped = mapped
-        self.floats = sum(1 << n for n in set(self.places) if 0 <= n < 64)
+        self.floats = list(argnums)
 
     def _run(self, *args: Any) -> Any:
         """As _Along's; of points, the program's operators become a part of what is recorded."""
-        if not self.mapped and (_gradus.is_tracing() or any_leads_on(args)):
-            return _matrix_by_gradients(self, args)
         leaves, places = flatten(self._with_tensors(args))
         tensors = _tensors(leaves)
+        if not self.mapped and (_gradus.is_tracing() or any(lead_on(tensors))):
+            return _matrix_by_gradients(self, args)
         return self._once(self._derived(places, tensors, captures=True), tensors)
-
-    def _with_tensors(self, args: Any) -> tuple[Any, ...]:
-        return tuple(
-            _gradus.as_tensor(a) if i in self.places and type(a) is float else a
-            for i, a in enumerate(args)
-        )
 
     def _derive(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Derived:
         return self._derived(flatten(self._with_tensors(args))[1], tensors)
 
     def _derived(self, args: Any, tensors: list[Tensor], captures: bool = False) -> Derived:
-        for n in (*self.places, *self.mapped):
-            if not 0 <= n < len(args):
-                raise Error(
-                    f"{self.kind} by argument {n}: the call has {len(args)} by place, "
-                    "and they are counted from 0"
-                )
-        of_points = [p.index for n in self.mapped for _, p in flatten(args[n])[0]]
+        places = places_of(self.argnums, len(args), self.kind)
+        for n in places:
+            check_points(args[n], self.kind, n)
+        mapped = places_of(self.mapped, len(args), self.kind)
+        of_points = [p.index for n in mapped for _, p in flatten(args[n])[0]]
         points = _number_of_points(self.kind, [tensors[i] for i in of_points])
         front = [] if points is None else [points]
         tensors = list(tensors)
@@ -285,7 +337,7 @@ class _Matrix(Derivative):
         recorded, bound = recorded_with(self.function, args, tensors, bool(of_points), captures)
         name_of = {source: name for name, source in zip(recorded.names, bound.sources)}
         trees = []  # of each argument: its structure, and the names of its tensors
-        for n in self.places:
+        for n in places:
             leaves, structure = flatten(args[n])
             names = [name_of[place.index] for _, place in leaves]
             trees.append((structure, names))
@@ -319,7 +371,7 @@ class _Matrix(Derivative):
             self._of_arguments([unflatten(s, [full[y, x] for x in names]) for s, names in trees])
             for y, _ in results
         ]
-        return program, unflatten(recorded.structure, rows)
+        return program, unflatten(places_alone(recorded.structure), rows)
 
     def _hessian(self, program: Program, types: Any, trees: Any, front: list[int]) -> Any:
         inputs = [n for _, names in trees for n in names]
@@ -376,7 +428,7 @@ def _one_point(x: Tensor) -> Tensor:
 
 def _rows(y: Tensor, by: list[Tensor], again: bool) -> list[Tensor]:
     """The Jacobian of one output by each input, a gradient for each of its elements."""
-    flat = y.reshape(-1) if y.requires_grad else None
+    flat = y.reshape(-1) if by and y.requires_grad else None
     found: list[list[Tensor]] = [[] for _ in by]
     for i in range(y.size):
         row = gradients(flat[i], by, keep_graph=True, create_graph=again) if flat is not None else by
@@ -392,7 +444,7 @@ def _rows(y: Tensor, by: list[Tensor], again: bool) -> list[Tensor]:
 
 
 def _matrix_by_gradients(matrix: _Matrix, args: Any) -> Any:
-    given = arguments_at(args, matrix.places, matrix.kind)
+    given = arguments_at(args, matrix.argnums, matrix.kind)
     by = given.inputs
     with _gradus.recording():
         out, structure = _outputs(matrix.function(*given.args))
@@ -400,11 +452,11 @@ def _matrix_by_gradients(matrix: _Matrix, args: Any) -> Any:
     with _gradus.recording():
         if matrix.kind == "jacobian":
             blocks = [matrix._of_arguments(given.trees_of(_rows(y, by, again))) for y in out]
-            return unflatten(structure, blocks)
+            return unflatten(places_alone(structure), blocks)
         if len(out) != 1 or out[0].ndim != 0:
             found = without_values(out)
             raise Error(f"{matrix.kind} takes a function with one 0-d result, not {found}; sum it, or use jacobian")
-        first = gradients(out[0], by, create_graph=True) if out[0].requires_grad else [None] * len(by)
+        first = gradients(out[0], by, create_graph=True) if by and out[0].requires_grad else [None] * len(by)
         full = [g if g is not None else zeros_like(x) for g, x in zip(first, by)]
         if matrix.kind == "laplacian":
             traces = [_trace_of(g, x, again) for g, x in zip(full, by)]
@@ -426,19 +478,16 @@ def _trace_of(g: Tensor, x: Tensor, again: bool) -> Tensor:
     return total
 
 
-def _argnums(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
-    return argnums if isinstance(argnums, int) else tuple(argnums)
-
-
 def _matrix(
     f: Callable[..., Any],
     kind: str,
     argnums: int | Sequence[int],
     mapped: int | Sequence[int] | None,
 ) -> _Matrix:
-    places = _argnums(argnums)
-    points = () if mapped is None else (mapped,) if isinstance(mapped, int) else tuple(mapped)
-    return kept_for(f, (kind, places, points), lambda: _Matrix(f, kind, places, points))
+    places, several = argnums_of(argnums, kind)
+    points = () if mapped is None else argnums_of(mapped, kind)[0]
+    key = (kind, places, several, points)
+    return kept_for(f, key, lambda: _Matrix(f, kind, places, several, points))
 
 
 def jacobian(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import Any, Callable, Iterator, NamedTuple, Sequence, TypeVar, Union
+from typing import Any, Callable, NamedTuple, Sequence, TypeVar, Union
 
 from . import _gradus
 from ._display import without_values
 from ._function import _name_of, distinct
 from ._gradus import Tensor, TracedBody, Type
 from ._tensors import _cast, zeros
-from ._trees import Place, flatten, is_leaf_tensor, unflatten
+from ._trees import Place, flatten, is_leaf_tensor, is_number, kind_of, matched, unflatten, with_tensors
 from .errors import Error
 
 C = TypeVar("C")
@@ -22,25 +22,9 @@ Checkpoint = Union[int, Sequence[int]]
 # ---- Trees ----
 
 
-def _is_number(x: Any) -> bool:
-    return isinstance(x, (bool, int, float)) and not is_leaf_tensor(x)
-
-
-def _with_tensors(tree: Any) -> Any:
-    """The tree with 0-d tensors in the place of numbers."""
-    if isinstance(tree, (list, tuple)):
-        items = [_with_tensors(x) for x in tree]
-        if isinstance(tree, list):
-            return items
-        return tuple(items) if type(tree) is tuple else type(tree)(*items)
-    if isinstance(tree, dict):
-        return {k: _with_tensors(v) for k, v in tree.items()}
-    return _gradus.as_tensor(tree) if _is_number(tree) else tree
-
-
 def _flat_tensors(tree: Any, name: str) -> tuple[list[str], list[Tensor], Any]:
     """The names and tensors of a tree in which numbers are tensors, and its structure."""
-    leaves, structure = flatten(_with_tensors(tree), name)
+    leaves, structure = flatten(with_tensors(tree), name)
     tensors = [x if isinstance(x, Tensor) else _gradus.as_tensor(x) for _, x in leaves]
     return [n for n, _ in leaves], tensors, structure
 
@@ -49,19 +33,9 @@ def type_of(x: Tensor) -> Type:
     return Type(x.dtype, x.shape)
 
 
-def _kind_of(x: Any) -> str:
-    if isinstance(x, Place) or is_leaf_tensor(x) or _is_number(x):
-        return "a tensor"
-    if isinstance(x, dict):
-        return f"a dict with keys {list(x)}"
-    if isinstance(x, (list, tuple)):
-        return f"a {type(x).__name__} of {len(x)}"
-    return repr(x)
-
-
-def _as_type(given: Any, type: Type) -> Tensor:
+def as_type(given: Any, type: Type) -> Tensor:
     """A tensor; a number takes the dtype, if that can hold its kind."""
-    if not _is_number(given):
+    if not is_number(given):
         return given if isinstance(given, Tensor) else _gradus.as_tensor(given)
     made = _gradus.as_tensor(given)
     fits = type.is_floating or (isinstance(given, int) and str(type.dtype.name) != "boolean")
@@ -71,30 +45,23 @@ def _as_type(given: Any, type: Type) -> Tensor:
 def _leaves_as(structure: Any, types: list[Type], given: Any, name: str, differ: str) -> list[Tensor]:
     """The tensors of a tree that has to be like another one, in the order of that one. `differ` says
     what is wrong otherwise, of the leaf's name, what was expected, and what is there."""
-    return list(_matched(structure, types, given, name, differ))
 
+    def other(at: str, expected: Any, there: Any) -> Error:
+        return Error(differ.format(at, kind_of(expected), kind_of(there)))
 
-def _matched(s: Any, types: list[Type], given: Any, at: str, differ: str) -> Iterator[Tensor]:
-    if isinstance(s, Place):
-        if is_leaf_tensor(given) or _is_number(given):
-            x = _as_type(given, types[s.index])
-            if type_of(x) != types[s.index]:
-                raise Error(differ.format(at, types[s.index], type_of(x)))
-            yield x
-            return
-        pairs = None
-    elif isinstance(s, dict):
-        same = isinstance(given, dict) and s.keys() == given.keys()
-        pairs = [(k, s[k], given[k]) for k in s] if same else None
-    elif isinstance(s, (list, tuple)):
-        same = isinstance(given, (list, tuple)) and len(given) == len(s)
-        pairs = list(zip(getattr(s, "_fields", range(len(s))), s, given)) if same else None
-    else:
-        pairs = None if is_leaf_tensor(given) or s != given else []
-    if pairs is None:
-        raise Error(differ.format(at, _kind_of(s), _kind_of(given)))
-    for n, part, of_given in pairs:
-        yield from _matched(part, types, of_given, f"{at}.{n}", differ)
+    found: list[Tensor] = []
+    for at, leaf, g in matched(structure, given, name, other):
+        if not isinstance(leaf, Place):
+            if is_leaf_tensor(g) or leaf != g:
+                raise other(at, leaf, g)
+            continue
+        if not is_leaf_tensor(g) and not is_number(g):
+            raise other(at, leaf, g)
+        x = as_type(g, types[leaf.index])
+        if type_of(x) != types[leaf.index]:
+            raise Error(differ.format(at, types[leaf.index], type_of(x)))
+        found.append(x)
+    return found
 
 
 # ---- Bodies ----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any, Callable, NamedTuple, Sequence
 
 from . import _gradus
@@ -10,7 +11,7 @@ from ._derivative import RecordedDerivative, lead_on
 from ._display import without_values
 from ._function import _is_floating, _tensors
 from ._gradus import Future, Tensor
-from ._trees import flatten, unflatten
+from ._trees import Place, flatten, is_number, matched, unflatten, with_tensors
 from .errors import Error
 
 
@@ -83,30 +84,69 @@ class Arguments(NamedTuple):
         return [unflatten(s, list(tensors[a:b])) for s, a, b in self.trees]
 
 
-def arguments_at(args: Sequence[Any], places: Sequence[int], what: str) -> Arguments:
-    """Those by which a function is differentiated, by their numbers."""
+def argnums_of(argnums: Any, what: str) -> tuple[tuple[int, ...], bool]:
+    """The numbers of arguments, and whether they are given as several."""
+    try:
+        return (operator.index(argnums),), False
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(n) for n in argnums), True
+    except TypeError:
+        raise Error(f"{what}: argnums are numbers of arguments, not {argnums!r}") from None
+
+
+def places_of(argnums: Sequence[int], count: int, what: str) -> list[int]:
+    """The places that these numbers stand for in a call of so many arguments."""
+    for n in argnums:
+        if not -count <= n < count:
+            raise Error(
+                f"{what} by argument {n}: the call has {count} by place, and they are counted from 0"
+            )
+    places = [n % count for n in argnums]
+    for n in places:
+        if places.count(n) > 1:
+            raise Error(f"{what} by argument {n}: it is named twice")
+    return places
+
+
+def check_points(structure: Any, what: str, argument: int) -> None:
+    """An Error for what stands among the tensors by which is differentiated, and has no derivative."""
+    for at, leaf, _ in matched(structure, structure, "", Error):
+        if leaf is None or isinstance(leaf, Place):
+            continue
+        number = is_number(leaf)
+        kind = f"the {type(leaf).__name__} {leaf}" if number else f"a {type(leaf).__name__}"
+        found = f"'{at}' of argument {argument} is {kind}" if at else f"argument {argument} is {kind}"
+        advice = f"pass the float {float(leaf)}, or " if number else ""
+        advice += (
+            "let the function read it from elsewhere"
+            if what in ("vjp", "jvp", "hvp")
+            else "leave it to an argument that is not among argnums"
+        )
+        raise Error(f"{what}: {found}, by which there is no derivative; {advice}")
+
+
+def arguments_at(
+    args: Sequence[Any], argnums: Sequence[int], what: str, with_others: bool = False
+) -> Arguments:
+    """Those by which a function is differentiated, by their numbers. Tensors that are not floating
+    are an Error, or stay as they are with `with_others`."""
     arguments = list(args)
     inputs: list[Tensor] = []
     trees = []
-    for n in places:
-        if not -len(args) <= n < len(args):
-            raise Error(
-                f"{what} by argument {n}: the call has {len(args)} by place, "
-                "and they are counted from 0"
-            )
+    for n in places_of(argnums, len(args), what):
         # A number is as good as a 0-d array.
-        given = _gradus.as_tensor(args[n]) if isinstance(args[n], float) else args[n]
-        leaves, structure = flatten(given)
+        leaves, structure = flatten(with_tensors(args[n], (float,)))
+        check_points(structure, what, n)
         with _gradus.recording():
-            tensors = [_alias(x) for x in _tensors(leaves)]
+            tensors = [
+                x if with_others and not _is_floating(x) else _alias(x) for x in _tensors(leaves)
+            ]
         trees.append((structure, len(inputs), len(inputs) + len(tensors)))
         inputs += tensors
         arguments[n] = unflatten(structure, tensors)
     return Arguments(arguments, inputs, trees)
-
-
-def any_leads_on(*trees: Any) -> bool:
-    return any(lead_on([x for _, x in flatten(trees)[0]]))
 
 
 def zeros_like(x: Tensor) -> Tensor:
@@ -135,24 +175,24 @@ def detached(tensors: Sequence[Any], leads: Sequence[bool]) -> list[Any]:
 def _gradient_of(
     f: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, with_value: bool
 ) -> Callable[..., Any]:
-    several = not isinstance(argnums, int)
-    places = tuple(argnums) if not isinstance(argnums, int) else (argnums,)
+    places, several = argnums_of(argnums, "grad")
 
     @functools.wraps(f)
     def plain(*args: Any, **kwargs: Any) -> Any:
         given = arguments_at(args, places, "grad")
         with _gradus.recording():
             value, aux = _value_of(f(*given.args, **kwargs), has_aux, "grad")
-        leaves, structure = flatten((value, aux))
-        tensors = [x for _, x in leaves]
+        leaves, structure = flatten(aux)
+        tensors = [value, *(x for _, x in leaves)]
         leads = lead_on(tensors, given.inputs)
         found: list[Tensor | None] = [None] * len(given.inputs)
-        if value.requires_grad:
+        if given.inputs and value.requires_grad:
             found = gradients(value, given.inputs, keep_graph=any(leads), create_graph=leads[0])
         full = [g if g is not None else zeros_like(x) for g, x in zip(found, given.inputs)]
         trees = given.trees_of(full)
         grads = tuple(trees) if several else trees[0]
-        value, aux = unflatten(structure, detached(tensors, leads))
+        value, *rest = detached(tensors, leads)
+        aux = unflatten(structure, rest)
         if with_value:
             return ((value, aux) if has_aux else value), grads
         return (grads, aux) if has_aux else grads

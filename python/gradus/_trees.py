@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
-from ._gradus import Tensor
+from ._gradus import Tensor, as_tensor
+from .errors import Error
 
 Tree = Any
 
@@ -17,6 +18,15 @@ def is_leaf_tensor(x: Any) -> bool:
     if isinstance(x, type):  # of arrays: it has their attributes, and no values
         return False
     return hasattr(x, "__array_interface__") or hasattr(x, "__dlpack__")
+
+
+def is_number(x: Any) -> bool:
+    return isinstance(x, (bool, int, float)) and not is_leaf_tensor(x)
+
+
+def with_tensors(tree: Tree, kinds: tuple[type, ...] = (bool, int, float)) -> Tree:
+    """The tree with 0-d tensors in the place of numbers of these kinds."""
+    return _map(tree, lambda x: as_tensor(x) if is_number(x) and isinstance(x, kinds) else x)
 
 
 def flatten(tree: Tree, name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
@@ -82,6 +92,41 @@ def values_of(tree: Tree) -> list[Any]:
         own = [] if type(tree) in (list, tuple) else [type(tree)]
         return own + [v for x in tree for v in values_of(x)]
     return [] if isinstance(tree, Place) else [tree]
+
+
+def places_alone(structure: Tree) -> Tree:
+    """The tree with None for all that is no tensor."""
+    return _map(structure, lambda x: x if isinstance(x, Place) else None)
+
+
+def matched(
+    tree: Tree, other: Tree, at: str, differ: Callable[[str, Any, Any], Error]
+) -> Iterator[tuple[str, Any, Any]]:
+    """The name of each leaf, the leaf, and what stands in its place in another tree of the same
+    structure; where that differs, `differ` makes the Error of both parts."""
+    if isinstance(tree, dict):
+        same = isinstance(other, dict) and tree.keys() == other.keys()
+        pairs = [(k, tree[k], other[k]) for k in tree] if same else None
+    elif isinstance(tree, (list, tuple)):
+        same = isinstance(other, (list, tuple)) and len(other) == len(tree)
+        pairs = list(zip(getattr(tree, "_fields", range(len(tree))), tree, other)) if same else None
+    else:
+        yield at, tree, other
+        return
+    if pairs is None:
+        raise differ(at, tree, other)
+    for n, part, of_other in pairs:
+        yield from matched(part, of_other, f"{at}.{n}" if at else str(n), differ)
+
+
+def kind_of(x: Any) -> str:
+    if isinstance(x, Place) or is_leaf_tensor(x) or is_number(x):
+        return "a tensor"
+    if isinstance(x, dict):
+        return f"a dict with keys {list(x)}"
+    if isinstance(x, (list, tuple)):
+        return f"a {type(x).__name__} of {len(x)}"
+    return repr(x)
 
 
 def key_of(tree: Tree) -> Any:

@@ -333,15 +333,17 @@ TEST(Trace, CapturesWhatRequiresGradients) {
     Variable y = op("add", {op("mul", {x[0], other}), op("mul", {made, constant})});
     return Variables{op("mul", {y, other})};
   };
-  auto traced = trace(f, std::array{a}, {.captures = true});
-  ASSERT_EQ(traced.captured.size(), 2u);
-  EXPECT_TRUE(traced.captured[0].same_as(other));
-  EXPECT_TRUE(traced.captured[1].same_as(made));
+  Variables captured;
+  auto traced = trace(f, std::array{a}, {.captures = &captured});
+  ASSERT_EQ(captured.size(), 2u);
+  EXPECT_TRUE(captured[0].same_as(other));
+  EXPECT_TRUE(captured[1].same_as(made));
   EXPECT_EQ(traced.trace.graph().stages[0].inputs.size(), 3u);
   State state(traced.trace.code(), Context::default_context());
-  EXPECT_EQ(state.run({a.data(), other.data(), made.data()})[0].to_doubles(),
+  EXPECT_EQ(state.run(std::array{a.data(), other.data(), made.data()})[0].to_doubles(),
             f(std::array{a})[0].data().to_doubles());
-  EXPECT_SAYS(trace(f, std::array{a}, {.order = 1, .captures = true}), "has order 0, not 1");
+  EXPECT_SAYS(error_of([&] { trace(f, std::array{a}, {.order = 1, .captures = &captured}); }),
+              "has order 0, not 1");
 }
 
 TEST(Trace, RefusesWhatItWouldLose) {

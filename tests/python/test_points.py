@@ -40,7 +40,9 @@ slopes = {
     "scan": lambda x: gradus.scan(lambda c, t: (grad(lambda q: c * q * q)(2.0), t), x, np.ones(1))[0],
     "scan, at a slice": lambda x: gradus.scan(lambda c, t: (grad(lambda q: c * q * q)(t), t), x, three[:1])[0],
     "scan, what it reads": lambda x: gradus.scan(lambda c, t: (grad(lambda q: x * q * q)(2.0), t), 0.0, three)[0],
-    "scan, an array": lambda x: gradus.scan(lambda c, t: (grad(lambda q: x * (q * q).sum())(three).sum() / 3.0, t), 0.0, three)[0],
+    "scan, an array": lambda x: gradus.scan(
+        lambda c, t: (grad(lambda q: x * (q * q).sum())(three).sum() / 3.0, t), 0.0, three
+    )[0],
     "map": lambda x: gradus.map(lambda t: grad(lambda q: x * q * q * t)(2.0), np.ones(3)).sum() / 3.0,
     "fori_loop": lambda x: gradus.fori_loop(0, 2, lambda i, c: grad(lambda q: c * q * q)(1.0), x),
     "cond": lambda x: gradus.cond(x > -9, lambda x: grad(lambda q: x * q * q)(2.0), lambda x: x, x),
@@ -153,9 +155,8 @@ def test_a_loss_of_derivatives_at_constant_times(rng, order, times):
         return ((found + gradus.vmap(lambda t: u(w, t))(at_times)) ** 2).mean()
 
     def by_aux(w):
-        slope = gradus.value_and_grad(lambda t: (u(w, t), {"twice": 2.0 * u(w, t)}), has_aux=True)
-        if order == 2:
-            slope = gradus.value_and_grad(lambda t: (grad(lambda t: u(w, t))(t), {"twice": 2.0 * u(w, t)}), has_aux=True)
+        f = (lambda t: u(w, t)) if order == 1 else grad(lambda t: u(w, t))
+        slope = gradus.value_and_grad(lambda t: (f(t), {"twice": 2.0 * u(w, t)}), has_aux=True)
         found = [slope(t) for t in times]
         return sum((d + aux["twice"] / 2.0) ** 2 for (_, aux), d in found) / len(times)
 
