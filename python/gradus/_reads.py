@@ -101,11 +101,12 @@ class _Search:
         return isinstance(x, _descriptors) or self.visit(x)
 
     def visit(self, x: Any) -> bool:
-        from . import _derivative, _function, _loops, ops
+        from . import _derivative, _function, _loops, _saved, ops
 
         if isinstance(x, enum.Enum) or isinstance(x, _numbers) and not hasattr(x, "__dict__"):
             return True
-        if isinstance(x, _function.Function):  # it is what it was when it was recorded
+        # What was recorded stays as it was.
+        if isinstance(x, (_function.Function, _saved.LoadedFunction)):
             self.owners[id(x)] = x
             return True
         if isinstance(x, _derivative.Derivative):
