@@ -118,7 +118,8 @@ def test_it_is_a_part_of_recordings(rng, tmp_path, what):
 
 def test_derivatives_of_it_are_compiled_once(rng, tmp_path):
     f, (x, n) = looped(rng)
-    gradus.save_function(gradus.function(lambda x: f(x, n)["s"]), tmp_path / "f", x)
+    by_default = gradus.function(lambda x, k=1.0, *, by=1.0: f(x, n)["s"] * k * by)
+    gradus.save_function(by_default, tmp_path / "f", x)
     loaded = gradus.load_function(tmp_path / "f")
     g = gradus.grad(loaded)
     for _ in range(2):
