@@ -202,6 +202,18 @@ def test_functions_among_arguments_may_change():
     assert g(2.0, by_number).item() == 2.0 and g._known == known > 0
 
 
+def test_functions_that_were_arguments_are_let_go():
+    g, refs = gradus.grad(lambda x, h: h(x)), []
+    g._most = 2
+    for _ in range(4):
+        h = eval("lambda x: x * 2.0")
+        refs.append(weakref.ref(h))
+        assert g(1.0, h).item() == 2.0
+        del h
+    gc.collect()
+    assert refs[0]() is None and refs[3]() is not None
+
+
 def test_attributes_and_defaults_of_functions_may_change():
     def helper(x, k=1.0, *, by=1.0):
         return x * k * by
