@@ -1,5 +1,7 @@
 #include "python/run.h"
 
+#include <bit>
+
 #include "gradus/messages.h"
 #include "python/errors.h"
 #include "python/exchange.h"
@@ -217,18 +219,31 @@ nb::object arrays_of(const Bound& bound) {
 
 namespace {
 
+// Why an array had to be copied, and what to do.
+std::string_view why_copied(nb::handle interface) {
+  const nb::object strides = interface.attr("get")("strides");
+  if (!strides.is_none())
+    for (nb::handle n : strides)
+      if (nb::cast<int64_t>(n) < 0)
+        return "because it has negative strides; give numpy.ascontiguousarray of it";
+  const nb::object type = interface["typestr"];
+  const char other = std::endian::native == std::endian::little ? '>' : '<';
+  if (nb::cast<std::string>(type).front() == other)
+    return "because of its byte order; give one in the machine's byte order";
+  return "because its elements are not aligned; give a copy of it";
+}
+
 // An array that had to be copied would never be read again.
 void check_shared(nb::handle object, std::span<const Tensor> inputs) {
   if (!nb::hasattr(object, "__array_interface__")) return;
-  const nb::object data = object.attr("__array_interface__")["data"];
+  const nb::object interface = object.attr("__array_interface__");
+  const nb::object data = interface["data"];
   const nb::object first = data[0];
   const auto address = nb::cast<uintptr_t>(first);
   for (const Tensor& t : inputs)
     if (t.defined() && (t.numel() == 0 || reinterpret_cast<uintptr_t>(t.data()) == address)) return;
-  throw Error(
-      "an array of dtype {} cannot be bound, because Gradus copies it; give one in the machine's "
-      "byte order",
-      printable(nb::str(nb::object(object.attr("dtype"))).c_str()));
+  throw Error("an array of dtype {} cannot be bound: Gradus copies it, {}",
+              printable(nb::str(nb::object(object.attr("dtype"))).c_str()), why_copied(interface));
 }
 
 }  // namespace

@@ -156,7 +156,7 @@ def recorded_with(
 
 def kept_for(f: Callable[..., Any], kind: Any, make: Callable[[], Any]) -> Any:
     """What `make` gives, kept with the function for as long as that lives."""
-    if not isinstance(f, (types.FunctionType, Function)):
+    if not isinstance(f, (types.FunctionType, CallCache)):
         return make()  # methods and the like are made anew at each look
     kept = f.__dict__.get("_gradus_kept")
     if kept is None or kept["of"] is not f:  # wrappers take over what they find there

@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple, Sequence, TypeVar, Union
 
 from . import _gradus
 from ._display import without_values
-from ._function import _name_of, distinct
+from ._function import _is_floating, _name_of, distinct
 from ._gradus import Tensor, TracedBody, Type
 from ._tensors import _cast, zeros
 from ._trees import Place, flatten, is_leaf_tensor, is_number, kind_of, matched, unflatten, with_tensors
@@ -300,11 +300,18 @@ def _bound(given: Any, name: str) -> int:
         raise Error(f"fori_loop: '{name}' is {given!r}; it has to be an integer") from None
 
 
+def _integer(given: Any, name: str) -> Tensor:
+    """A bound as an i64."""
+    x = _gradus.as_tensor(given)
+    if _is_floating(x):
+        raise Error(f"fori_loop: '{name}' is {type_of(x)}; it has to be an integer")
+    return _cast(x, _gradus.DType.i64)
+
+
 def _fori_by_while(
     lower: Any, upper: Any, body: Callable[[Tensor, C], C], init: C, checkpoint: Checkpoint
 ) -> C:
-    i64 = _gradus.DType.i64
-    first, end = (_cast(_gradus.as_tensor(b), i64) for b in (lower, upper))
+    first, end = (_integer(b, name) for b, name in ((lower, "lower"), (upper, "upper")))
     return while_loop(
         lambda at: at[0] < end, lambda at: (at[0] + 1, body(at[0], at[1])), (first, init), checkpoint
     )[1]

@@ -53,7 +53,7 @@ def guards_of(f: Callable[..., Any], *arguments: Any) -> list[Guard] | None:
     by name; their defaults; and attributes of functions and of classes. None where something among
     them can change without being another object: then it runs as it is written."""
     search = _Search()
-    return search.found if search.stay([f, *arguments]) else None
+    return search.found if search.stay([*arguments, f]) else None
 
 
 class _Search:
@@ -71,7 +71,7 @@ class _Search:
             read = [
                 (owner, name)
                 for key, owner in self.owners.items()
-                for name in vars(owner)
+                for name in list(vars(owner))
                 if (key, name) not in seen and self.is_read(owner, name)
             ]
             if not read:
@@ -89,7 +89,8 @@ class _Search:
             return True
         if not isinstance(owner, type) or name in _of_all_objects:
             return False
-        return name.startswith("__") and isinstance(vars(owner)[name], types.FunctionType)
+        f = vars(owner)[name]
+        return name.startswith("__") and isinstance(f, types.FunctionType) and f.__module__ != "enum"
 
     def visit_attribute(self, x: Any) -> bool:
         if isinstance(x, (staticmethod, classmethod)):
@@ -101,11 +102,15 @@ class _Search:
         return isinstance(x, _descriptors) or self.visit(x)
 
     def visit(self, x: Any) -> bool:
-        from . import _derivative, _function, _loops, ops
+        from . import _derivative, _function, _loops, _saved, ops
 
-        if isinstance(x, enum.Enum) or isinstance(x, _numbers) and not hasattr(x, "__dict__"):
+        if isinstance(x, enum.Enum):
+            own = [v for name, v in vars(x).items() if name == "_value_" or name[0] != "_"]
+            return self.visit_class(type(x)) and all(map(self.visit, own))
+        if isinstance(x, _numbers) and not hasattr(x, "__dict__"):
             return True
-        if isinstance(x, _function.Function):  # it is what it was when it was recorded
+        # What was recorded stays as it was.
+        if isinstance(x, (_function.Function, _saved.LoadedFunction)):
             self.owners[id(x)] = x
             return True
         if isinstance(x, _derivative.Derivative):
@@ -124,21 +129,18 @@ class _Search:
         if isinstance(x, (numpy.dtype, DType)):
             return True
         if isinstance(x, type):
-            return self.visit_type(x)
+            if issubclass(x, tuple) and hasattr(x, "_fields"):
+                return self.visit_class(x)
+            return x in _pure or issubclass(x, numpy.generic) and not x.__flags__ & _heap_type
         if is_frozen(type(x)):
             held = [getattr(x, name, None) for name in x.__dataclass_fields__]
-            return self.visit(type(x)) and all(map(self.visit, [*held, *getattr(x, "__dict__", {}).values()]))
-        try:
-            return x in _pure
-        except TypeError:
-            return False
+            held += getattr(x, "__dict__", {}).values()
+            return self.visit_class(type(x)) and all(map(self.visit, held))
+        return isinstance(x, types.BuiltinFunctionType) and x in _pure
 
-    def visit_type(self, x: type) -> bool:
-        if not x.__flags__ & _heap_type or x in _pure:
-            return True
-        if not (is_frozen(x) or issubclass(x, tuple) and hasattr(x, "_fields")):
-            return False
-        self.owners.update((id(c), c) for c in x.__mro__ if c.__flags__ & _heap_type)
+    def visit_class(self, x: type) -> bool:
+        classes = [c for c in x.__mro__ if c.__flags__ & _heap_type and c.__module__ != "enum"]
+        self.owners.update((id(c), c) for c in classes)
         return True
 
     def visit_function(self, f: types.FunctionType) -> bool:

@@ -1,8 +1,11 @@
 """Derivatives of Python functions: compiled for each signature, in trees, and within recordings."""
 
 import dataclasses
+import datetime
 import enum
 import gc
+import os
+import time
 import weakref
 from collections import namedtuple
 
@@ -168,6 +171,14 @@ def test_sets_and_generators_may_change():
     assert g(2.0, some).item() == 1.0
     some.add(3.0)
     assert g(2.0, some).item() == 4.0
+    values = gradus.grad(lambda x, o: x * o.value[0])
+    for k in (1.0, 2.0):
+        Changeable.some.value[0] = k
+        assert values(2.0, Changeable.some).item() == k
+    for clock in (datetime.datetime, datetime, time.time, os.environ, Frozen):
+        told = gradus.grad(lambda x, o: x * 1.0)
+        assert told(2.0, clock).item() == 1.0 and told._known == 0
+        assert gradus.grad(lambda x: x if clock else x).direct  # noqa: B023
     noise = gradus.grad(lambda x, r: (x * r.normal(size=2)).sum())
     given, expected = np.random.default_rng(0), np.random.default_rng(0)
     for _ in range(2):
@@ -189,6 +200,18 @@ def test_functions_among_arguments_may_change():
         assert attribute(2.0, by_number).item() == now
     known = g._known
     assert g(2.0, by_number).item() == 2.0 and g._known == known > 0
+
+
+def test_functions_that_were_arguments_are_let_go():
+    g, refs = gradus.grad(lambda x, h: h(x)), []
+    g._most = 2
+    for _ in range(4):
+        h = eval("lambda x: x * 2.0")
+        refs.append(weakref.ref(h))
+        assert g(1.0, h).item() == 2.0
+        del h
+    gc.collect()
+    assert refs[0]() is None and refs[3]() is not None
 
 
 def test_attributes_and_defaults_of_functions_may_change():
@@ -221,8 +244,21 @@ class Mode(enum.Enum):
     one = 1
     two = 2
 
+    def listed(self, x):
+        return (x * x).sum() * table[0] * self.value
+
+
+class Choice(enum.Flag):
+    a = 1
+    b = 2
+
+
+class Changeable(enum.Enum):
+    some = [1.0]
+
 
 def test_what_cannot_change_is_compiled_for_its_value():
+    one_set = frozenset("a")
     fixed = [
         (lambda: "text", "other"),
         (lambda: (1, "a", (2.5, None)), (1, "a", (2.5, False))),
@@ -235,6 +271,8 @@ def test_what_cannot_change_is_compiled_for_its_value():
         (lambda: Frozen(3.0, Frozen(1.0)), Frozen(3.0, Frozen(2.0))),
         (lambda: Frozen(3.0, (1, "a")), Frozen(3.0, (1.0, "a"))),
         (lambda: Mode.one, Mode.two),
+        (lambda: Choice.a | Choice.b, Choice.b),
+        (lambda: (Layer(1, Mode.one), one_set), (Layer(1, Mode.two), frozenset("a"))),
         (lambda: np.dtype("f4"), np.dtype("f8")),
         (lambda: gradus.DType.f32, gradus.DType.f64),
         (lambda: np.float32, np.float64),
@@ -259,6 +297,7 @@ def test_methods_of_frozen_arguments(rng, monkeypatch):
     for k in (1.0, 2.0):
         table[0] = k
         np.testing.assert_allclose(by_list(x, Frozen(7.0)).numpy(), 2 * k * x, rtol=1e-14)
+        np.testing.assert_allclose(by_list(x, Mode.two).numpy(), 4 * k * x, rtol=1e-14)
         np.testing.assert_allclose(by_fields(x, Frozen(3.0)).numpy(), 6 * x, rtol=1e-14)
     assert by_list._known == 0 and by_fields._known == 1
     monkeypatch.setattr(Frozen, "loss", lambda self, x: x.sum())

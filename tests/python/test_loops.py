@@ -520,6 +520,12 @@ def test_bounds_that_data_say():
         assert f(x, np.array(n)).item() == 1.5**n
         same(gradus.grad(power)(x, np.array(n)).item(), n * 1.5 ** (n - 1))
     assert nodes(gradus.trace(power, x, np.array(3)), "while") == 1
+    for way in (power, f, gradus.grad(power), gradus.function(gradus.grad(power))):
+        for n in (np.array(5.7), np.array(5.0), gradus.tensor(5.0), 5.7):
+            with pytest.raises(gradus.Error, match="fori_loop: 'upper' is .*; it has to be an integer"):
+                way(x, n)
+    with pytest.raises(gradus.Error, match="fori_loop: 'lower' is .*; it has to be an integer"):
+        gradus.function(lambda x, n: gradus.fori_loop(0.5, n, lambda i, c: c * x, 1.0))(x, np.array(3))
 
 
 @pytest.mark.skipif(

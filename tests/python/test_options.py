@@ -426,3 +426,9 @@ def test_bound_runs(rng):
         gradus.State(program.compile()).bind(x, z=w)
     with pytest.raises(gradus.Error, match="byte order"):
         gradus.State(program.compile()).bind(x.astype(">f8"), w)
+    for copied, why in [
+        (x[::-1], "negative strides.*ascontiguousarray"),
+        (np.frombuffer(b" " + x.tobytes(), dtype="u1")[1:].view("f8"), "not aligned.*copy of it"),
+    ]:
+        with pytest.raises(gradus.Error, match=why):
+            gradus.State(program.compile()).bind(copied, w)
