@@ -1,5 +1,5 @@
-"""Writes tests/pt2/models: graphs of torch.export, without what the importer does not read, and what
-eager torch gives. Run it with torch installed: python tests/pt2/write_models.py"""
+"""Writes tests/pt2/models: graphs of torch.export, without what the importer does not read, and
+what eager torch gives. Run it with torch installed: python tests/pt2/write_models.py"""
 
 import io
 import json
@@ -64,9 +64,12 @@ def without(value, keys):
 
 for name, (function, runs) in MODELS.items():
     args = [argument(a) for a in runs[0]]
-    sizes = tuple({a.ndim - 1 if a.ndim == 3 else 0: Dim.AUTO} if torch.is_tensor(a) else Dim.DYNAMIC
-                  for a in args)  # fmt: skip
-    exported = torch.export.export(Function(function), tuple(args), dynamic_shapes=sizes, strict=False)
+    sizes = [
+        {a.ndim - 1 if a.ndim == 3 else 0: Dim.AUTO} if torch.is_tensor(a) else Dim.DYNAMIC
+        for a in args
+    ]
+    module = Function(function)
+    exported = torch.export.export(module, tuple(args), dynamic_shapes=tuple(sizes), strict=False)
     file = io.BytesIO()
     torch.export.save(exported, file)
     with zipfile.ZipFile(file) as archive:
@@ -77,6 +80,6 @@ for name, (function, runs) in MODELS.items():
     model["runs"] = []
     for run in runs:
         args = [argument(a) for a in run]
-        result = Function(function)(*args)
+        result = module(*args)
         model["runs"].append({"arguments": run, "result": result.flatten().tolist()})
     (FOLDER / f"{name}.json").write_text(json.dumps(model) + "\n")

@@ -67,7 +67,8 @@ def test_integers_among_the_inputs():
     x = draw([3]).numpy()
     product = program(lambda x, n: x * n + n)
     for n in (5, 3):
-        np.testing.assert_allclose(gradus.State(product.compile()).run(x, np.int64(n))[0], x * n + n)
+        result = gradus.State(product.compile()).run(x, np.int64(n))[0]
+        np.testing.assert_allclose(result, x * n + n)
     with pytest.raises(gradus.Error, match="an integer with a range, which would not be checked"):
         program(lambda x, n: x * n if n > 3 else -x)
     with pytest.raises(gradus.Error, match="s[0-9]+"):
