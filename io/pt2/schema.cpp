@@ -1,6 +1,7 @@
 #include "io/pt2/schema.h"
 
 #include <array>
+#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -369,8 +370,10 @@ void add_input_paths(const Json& module, std::vector<InputSpec>& inputs) {
     std::vector<std::string>& path = paths[i];
     if (path.size() < 2) return;
     if (path[0] == "0") {
-      const size_t n = std::stoul(path[1]);
-      if (n >= arguments.size()) return;
+      size_t n = 0;
+      const char* const end = path[1].data() + path[1].size();
+      const auto [last, fault] = std::from_chars(path[1].data(), end, n);
+      if (fault != std::errc() || last != end || n >= arguments.size()) return;
       path[1] = arguments[n];
     }
     users[i]->path.assign(path.begin() + 1, path.end());

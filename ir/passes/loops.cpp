@@ -86,7 +86,9 @@ Graph step_of_batch(const ops::BatchedCall& c, const Graph& condition, const Gra
   SmallVector<ops::Value, 4> in, taken;
   for (ValueId v : step.stages[0].inputs) in.push_back(world.value(v));
   const ops::Value goes_on = ops::emit_graph(world, c.op, condition, in)[0];
-  const ops::Value first = ops::unsqueeze(ops::argmax(ops::cast(goes_on, DType::i64)), 0);
+  // A batch may have no elements.
+  const ops::Value each = ops::pad_zeros(ops::cast(goes_on, DType::i64), 0, 0, 1);
+  const ops::Value first = ops::unsqueeze(ops::argmax(each), 0);
   for (size_t i = 0; i < in.size(); ++i) {
     if (i >= carries && !c.batched[i]) {
       taken.push_back(in[i]);

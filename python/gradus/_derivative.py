@@ -11,6 +11,7 @@ from ._function import (
     Bound,
     Function,
     Recorded,
+    arguments_of,
     bind_places,
     record_bound,
 )
@@ -129,6 +130,11 @@ class RecordedDerivative(Derivative):
     def _derive(self, args: Any, kwargs: Any, tensors: list[Tensor]) -> Derived | None:
         _, (places, named) = flatten((self._with_tensors(args), kwargs))
         bound = bind_places(self._plain, places, named, len(tensors))
+        # The recording has defaults and arguments by name among those by place: a number that counts
+        # from the end is another one there.
+        by_place, _ = arguments_of(self._plain, bound.arguments)
+        if any(n < 0 for n in self.floats) and len(by_place) != len(args):
+            return None
         try:
             recorded = record_bound(self._plain, bound, tensors)
         except Error:

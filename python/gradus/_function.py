@@ -134,10 +134,18 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def _call_bound(f: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    args, kwargs = arguments_of(f, arguments)
+    return f(*args, **kwargs)
+
+
+def arguments_of(
+    f: Callable[..., Any], arguments: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Those that stand by their names as a call has them: by place, and by name."""
     try:
         parameters = inspect.signature(f).parameters
     except (TypeError, ValueError):
-        return f(*arguments.values())
+        return list(arguments.values()), {}
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -150,7 +158,7 @@ def _call_bound(f: Callable[..., Any], arguments: dict[str, Any]) -> Any:
             kwargs[name] = value
         else:
             args.append(value)
-    return f(*args, **kwargs)
+    return args, kwargs
 
 
 class _Known(NamedTuple):

@@ -105,8 +105,9 @@ class _Search:
         from . import _derivative, _function, _loops, _saved, ops
 
         if isinstance(x, enum.Enum):
-            own = [v for name, v in vars(x).items() if name == "_value_" or name[0] != "_"]
-            return self.visit_class(type(x)) and all(map(self.visit, own))
+            own = {name: v for name, v in vars(x).items() if name == "_value_" or name[0] != "_"}
+            self.found += [(vars(x), name, v) for name, v in own.items()]
+            return self.visit_class(type(x)) and all(map(self.visit, own.values()))
         if isinstance(x, _numbers) and not hasattr(x, "__dict__"):
             return True
         # What was recorded stays as it was.

@@ -118,7 +118,7 @@ def check_points(structure: Any, what: str, argument: int) -> None:
         number = is_number(leaf)
         kind = f"the {type(leaf).__name__} {leaf}" if number else f"a {type(leaf).__name__}"
         found = f"'{at}' of argument {argument} is {kind}" if at else f"argument {argument} is {kind}"
-        advice = f"pass the float {float(leaf)}, or " if number else ""
+        advice = f"pass the float {leaf:.1f}, or " if number and abs(leaf) < 2**53 else ""
         advice += (
             "let the function read it from elsewhere"
             if what in ("vjp", "jvp", "hvp")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any, Callable, Iterator
 
@@ -144,7 +145,9 @@ def key_of(tree: Tree) -> Any:
         return (complex, tree.real.hex(), tree.imag.hex())
     if is_frozen(type(tree)) and type(tree).__dataclass_params__.eq:
         compared = (getattr(tree, f.name) for f in dataclasses.fields(tree) if f.compare)
-        return (type(tree), tuple(key_of(x) for x in compared))
+        # The class may leave fields out of its hash that have none.
+        with contextlib.suppress(TypeError):
+            return (type(tree), tuple(key_of(x) for x in compared))
     return (type(tree), tree)
 
 

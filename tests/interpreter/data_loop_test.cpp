@@ -129,6 +129,14 @@ TEST(DataLoops, EachOfABatchTakesItsOwnSteps) {
   }
 }
 
+TEST(DataLoops, ABatchOfNoElementsTakesNoStep) {
+  const ir::Graph g = ir::batch(ir::parse(growth).program(), {"x", "k"}, ir::Dim::symbol("B"));
+  State state(Code::compile(ir::differentiate(g, {.order = 1})));
+  const Tensor none = Tensor::from(DType::f64, Sizes{0}, std::vector<double>{});
+  for (const Tensor& t : run(state, {none, number(0), none})) EXPECT_EQ(t.numel(), 0);
+  for (const Tensor& t : run(state, {none})) EXPECT_EQ(t.numel(), 0);
+}
+
 // Elements of a batch that have ended, or take no step, take part in no other's: there a step
 // divides by zero, or has no value.
 TEST(DataLoops, WhatHasEndedInABatchTakesNoStep) {

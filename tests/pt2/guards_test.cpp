@@ -202,6 +202,21 @@ TEST(Pt2Guards, ARunOfOtherSizesFails) {
   }
 }
 
+// The tree of the arguments may have a name where a number stands otherwise.
+TEST(Pt2Guards, OfArgumentsThatAreNotFoundAreRefused) {
+  GuardJson model = guarded_model({with_names("($a % 2) == 0")});
+  const std::string leaf = R"({"type": null, "context": null, "children_spec": []})";
+  for (const char* name : {"abc", "99999999999999999999", "7"}) {
+    model["graph_module"]["module_call_graph"][0]["signature"]["in_spec"] =
+        fmt::format(R"([1, {{"type": "builtins.tuple", "context": "null", "children_spec": [)"
+                    R"({{"type": "builtins.dict", "context": "[\"{}\", \"z\"]", )"
+                    R"("children_spec": [{}, {}]}}]}}])",
+                    name, leaf, leaf);
+    const std::string bytes = archive_of(model.dump());
+    EXPECT_THROW(pt2::import_bytes(bytes_of(bytes), "m.pt2"), Error) << name;
+  }
+}
+
 TEST(Pt2Guards, NestedDeepIsRefused) {
   const std::string deep(100'000, '(');
   EXPECT_THROW(import_guarded({deep}), Error);

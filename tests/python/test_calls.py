@@ -233,3 +233,15 @@ def test_what_looks_like_an_array_is_one():
     for n in (1.0, 2.0):
         assert g(Wrapped(np.full(2, n))).tolist() == [2 * n, 2 * n]
     assert len(calls) == 1
+
+
+def test_fields_that_are_left_out_of_a_hash_may_have_none():
+    @dataclasses.dataclass(frozen=True)
+    class Table:
+        n: int
+        rows: object = dataclasses.field(hash=False)
+
+    g, calls = counted(lambda x, t: x * t.rows["scale"] * t.n)
+    for scale in (2.0, 3.0):
+        for _ in range(2):
+            assert float(g(np.array(1.5), Table(2, {"scale": scale, "more": [1]}))) == 3.0 * scale

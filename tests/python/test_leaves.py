@@ -238,3 +238,20 @@ def test_argnums_are_any_integers():
             grad(f, argnums=n)(2.0, 3.0)
         with pytest.raises(gradus.Error, match="argument 1: it is named twice"):
             gradus.jacobian(f, 2.0, 3.0, argnums=n)
+
+
+def test_numbers_from_the_end_count_arguments_of_the_call():
+    def f(x, y=3.0):
+        return x * x * y * y
+
+    for _ in range(2):
+        assert float(gradus.grad(f, argnums=-1)(2.0)) == 36.0
+        assert float(gradus.grad(f, argnums=-1)(2.0, y=3.0)) == 36.0
+        assert float(gradus.grad(f, argnums=-1)(2.0, 3.0)) == 24.0
+        value, slope = gradus.value_and_grad(lambda x, m=None: x * x, argnums=-1)(2.0)
+        assert (float(value), float(slope)) == (4.0, 4.0)
+
+
+def test_an_integer_too_large_for_a_float_is_an_error():
+    with pytest.raises(gradus.Error, match="argument 0 is the int 1000"):
+        gradus.grad(lambda a: a)(10**400)
