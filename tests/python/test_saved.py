@@ -125,7 +125,7 @@ def test_derivatives_of_it_are_compiled_once(rng, tmp_path):
     for _ in range(2):
         np.testing.assert_allclose(g(x).numpy(), gradus.grad(lambda x: f(x, n)["s"])(x).numpy())
         gradus.hessian(loaded, x)
-    assert g._known == 1 and loaded._gradus_kept["hessian", (0), ()]._known == 1
+    assert g._known == 1 and loaded._gradus_kept["hessian", (0,), False, ()]._known == 1
 
 
 def test_what_cannot_be_saved_or_read(rng, tmp_path):
