@@ -202,8 +202,8 @@ TEST(Pt2Guards, ARunOfOtherSizesFails) {
   }
 }
 
-// The tree of the arguments may have a name where a number stands otherwise. Then inputs are found by
-// their own names.
+// The tree of the arguments may have a name where a number stands otherwise. Then inputs are found
+// by their own names.
 TEST(Pt2Guards, ATreeOfArgumentsMaySayNothing) {
   GuardJson model = guarded_model({with_names("($a % 2) == 0")});
   const std::string leaf = R"({"type": null, "context": null, "children_spec": []})";
