@@ -106,6 +106,7 @@ constexpr double strided_again = 0.6;           // an element gathered once more
 constexpr double strided_rest = 2;              // the end of a row that is gathered
 constexpr double indexed = 0.2;                 // read at an index that rows share
 constexpr double small_indexed = 0.6;           // the same of less than 4 bytes
+constexpr double side_by_side = 0.3;            // an element whose neighbour is another row's
 constexpr double column_element = 0.03;         // added to its column
 constexpr double again = 0.03;                  // an element of a step computed once more
 constexpr double function_again = 0.4;          // the same of exp and its like
@@ -165,6 +166,22 @@ int worthwhile_registers(const Nest& nest) {
   return functions || dense || (sums && takes_wide_lanes(nest)) ? 0 : 256;
 }
 
+int64_t worthwhile_row_size(const Nest& nest, const Frame& frame, unsigned vector_bits) {
+  constexpr int64_t fewest = 2, most = 16;            // elements of a row
+  constexpr int64_t function = 16, most_steps = 600;  // instructions for vectors, about
+  if (vector_bits > 256 || frame.sizes.size() < 2 || !nest.reduces() ||
+      !nest.column_stores.empty())
+    return 0;
+  const int64_t columns = frame.sizes.back(), rows = frame.sizes[frame.sizes.size() - 2];
+  if (columns < fewest || columns > most || rows < work::reduce_lanes / 2) return 0;
+  int64_t steps = 0;
+  const RowFacts facts = row_facts(nest);
+  for (size_t i = 0; i < nest.steps.size(); ++i)
+    steps += (facts.of_row[nest.first_step() + i] && !nest.steps[i].reduces() ? 1 : columns) *
+             (is_function(nest.steps[i].call.op) ? function : 1);
+  return steps <= most_steps ? columns : 0;
+}
+
 namespace {
 
 // Whether there are functions, and each waits for the one before.
@@ -186,6 +203,7 @@ bool functions_wait(const Nest& nest) {
 int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
   const unsigned bits = register_bits(nest, vector_bits);
   const int64_t lanes = bits / (takes_wide_lanes(nest) ? 64 : 32);
+  if (nest.row_size) return lanes;
   if (nest.reduces()) return std::min(2 * lanes, work::reduce_lanes);
   return (bits == 256 && functions_wait(nest) ? 4 : 2) * lanes;
 }
@@ -218,6 +236,10 @@ struct Rows {
 Rows rows_of(const Nest& nest, const Frame& frame, int64_t lanes) {
   const double rows = static_cast<double>(frame.count()) / static_cast<double>(frame.sizes.back());
   Rows r;
+  if (nest.row_size) {
+    r.all = rows;
+    return r;
+  }
   for (int64_t piece : row_pieces(nest, frame)) {
     r.all += rows;
     if (piece % lanes != 0) r.rests += rows;
@@ -240,6 +262,15 @@ bool begins_rows_anew(const Load& load, const Frame& frame, size_t number) {
 bool repeats_row(const Load& load) {
   return std::all_of(load.walks.begin(), load.walks.end() - 1,
                      [](Walk w) { return w == Walk::broadcast; });
+}
+
+// Elements that are read and stored with those of other rows.
+double elements_side_by_side(const Nest& nest, double elements) {
+  if (!nest.row_size) return 0;
+  const auto loads = std::ranges::count_if(nest.loads, [](const Load& l) {
+    return l.walks.back() != Walk::broadcast && l.walks[l.walks.size() - 2] != Walk::broadcast;
+  });
+  return elements * static_cast<double>(loads + static_cast<long>(nest.stores.size()));
 }
 
 // The loads and what they save and lose.
@@ -320,7 +351,7 @@ Estimate estimate(const Nest& nest, const Frame& frame, const Machine& machine) 
   const int64_t columns = frame.sizes.back();
   const double rows = elements / static_cast<double>(columns);
   const RowLoops loops = row_loops(nest);
-  const int levels = loops.levels;
+  const int levels = nest.row_size ? 0 : loops.levels;
   const bool whole_rows = nest.reduces() || !nest.row_stores.empty();
   if (!nest.column_stores.empty() && whole_rows &&
       columns * static_cast<int64_t>(nest.column_stores.size()) > most_accumulators)
@@ -340,7 +371,9 @@ Estimate estimate(const Nest& nest, const Frame& frame, const Machine& machine) 
   else if (rows > 1)
     e.lost += run.shorts * costs.short_row;
   const double level = takes_wide_lanes(nest) ? costs.level_wide : costs.level;
-  e.lost += rows * levels * level + repeated(nest, loops, elements);
+  e.lost += rows * levels * level;
+  if (!nest.row_size) e.lost += repeated(nest, loops, elements);
+  e.lost += elements_side_by_side(nest, elements) * side_by_side;
   judge_loads(nest, frame, costs, levels, run, e);
   judge_steps(nest, frame, costs, loops, run, e);
   if (nest.steps.size() + edges < 2 && e.saved < e.lost + least_alone)
@@ -367,7 +400,10 @@ bool fits_into_stage(const Nest& nest, const Frame& frame) {
 double nanoseconds_of(const Nest& nest, const Frame& frame) {
   constexpr double vector = 16, step = 0.5, function = 10;  // of a vector
   const double columns = static_cast<double>(frame.sizes.back());
-  const double vectors = static_cast<double>(frame.count()) / columns * std::ceil(columns / vector);
+  const double vectors =
+      nest.row_size
+          ? static_cast<double>(frame.count()) / vector
+          : static_cast<double>(frame.count()) / columns * std::ceil(columns / vector);
   double cost = stage_slot * static_cast<double>(nest.operands() + nest.stores.size());
   for (const Step& s : nest.steps) cost += vectors * (is_function(s.call.op) ? function : step);
   return cost + vectors * stage_reduced * static_cast<double>(nest.reduces());

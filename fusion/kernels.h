@@ -54,10 +54,9 @@ class Kernels {
   virtual uint64_t id() const = 0;
   // Whether a nest is to say where its instructions stand.
   virtual bool wants_places() const { return false; }
-  // Nest::registers of a nest.
-  virtual int register_bits(const Nest& nest) const {
-    static_cast<void>(nest);
-    return 0;
+  // Sets Nest::registers and Nest::row_size for a nest that is run at a frame.
+  virtual void suit(Nest& nest, const Frame& frame) const {
+    static_cast<void>(nest), static_cast<void>(frame);
   }
   // Whether a kernel of the nest can be made, and is worth it for such sizes.
   virtual bool wants(const Nest& nest, const Frame& frame) const = 0;

@@ -95,6 +95,11 @@ void verify(const Nest& nest) {
   if (nest.registers != 0 && nest.registers != 256)
     fail("registers have {} bits, they may have 256, or 0 for the widest there are [N14]",
          nest.registers);
+  if (nest.row_size != 0 && (nest.row_size < 0 || nest.row_size > most_row_size || nest.rank < 2 ||
+                             !nest.reduces() || !nest.column_stores.empty()))
+    fail("rows have {} elements; where rows are reduced, and no columns, they may have up to {}, or "
+         "0 for any number [N15]",
+         nest.row_size, most_row_size);
   for (size_t i = 0; i < nest.loads.size(); ++i) {
     verify_load(nest, i);
     verify_edge(nest, i);
@@ -191,6 +196,9 @@ void check_frame(const Nest& nest, const Frame& frame) {
     fail("the frame has {} dimensions and {} loads, the nest has {} and {}", frame.sizes.size(),
          frame.strides.size(), nest.rank, nest.loads.size());
   if (nest.reduces() && frame.sizes.back() < 1) fail("the frame's rows have nothing to reduce");
+  if (nest.row_size != 0 && frame.sizes.back() != nest.row_size)
+    fail("the frame's rows have {} elements, the nest's have {}", frame.sizes.back(),
+         nest.row_size);
   if (!nest.column_stores.empty() && frame.count() < 1)
     fail("the frame's columns have nothing to reduce");
   for (size_t k = 0; k < nest.loads.size(); ++k) {

@@ -23,6 +23,7 @@ RowFacts row_facts(const Nest& nest);
 
 inline constexpr int max_rank = 64;
 inline constexpr size_t most_operands = 32;  // of one load
+inline constexpr int64_t most_row_size = 32;  // Nest::row_size
 
 // Throws Error naming the invariant that does not hold:
 //   N1  the rank lies between 1 and 64
@@ -39,10 +40,13 @@ inline constexpr size_t most_operands = 32;  // of one load
 //   N11 what is stored for columns reduces them, and nothing else reads or stores it
 //   N12 a load has 1 to 32 operands, and one only if it has an index or columns are reduced
 //   N13 an index is a load before it, of i64 or i32, with one operand and no index
+//   N14 registers have 256 bits, or 0 for the widest there are
+//   N15 a row has 0 elements, for any number, or up to 32 where there are rows that are reduced, and
+//       no columns
 void verify(const Nest& nest);
 
-// Throws Error where a frame does not fit: other ranks, a stride other than the walk says, rows or
-// columns without elements to reduce, parts that are not the loops or cut a row that is reduced or
+// Throws Error where a frame does not fit: other ranks, rows of another size than the nest's, a
+// stride other than the walk says, rows or columns without elements to reduce, parts that are not the loops or cut a row that is reduced or
 // stored. Strides of dimensions of at most one element have no say.
 void check_frame(const Nest& nest, const Frame& frame);
 

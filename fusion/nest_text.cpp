@@ -23,6 +23,7 @@ class NestParser {
     nest_.rank = static_cast<int>(at_.count(max_rank, "the number of loops"));
     if (at_.accept("in"))
       nest_.registers = static_cast<int>(at_.count(512, "the bits of a register"));
+    if (at_.accept("rows")) nest_.row_size = at_.count(most_row_size, "the elements of a row");
     at_.expect(TokenKind::left_brace, "before the nest's values");
     while (at_.at(TokenKind::value)) value();
     while (!at_.accept(TokenKind::right_brace)) store();

@@ -47,7 +47,9 @@ class WouldBe final : public fusion::Kernels {
  public:
   explicit WouldBe(std::shared_ptr<fusion::Kernels> judge) : judge_(std::move(judge)) {}
   uint64_t id() const override { return judge_->id(); }
-  int register_bits(const fusion::Nest& nest) const override { return judge_->register_bits(nest); }
+  void suit(fusion::Nest& nest, const fusion::Frame& frame) const override {
+    judge_->suit(nest, frame);
+  }
   bool wants(const fusion::Nest& nest, const fusion::Frame& frame) const override {
     return judge_->wants(nest, frame);
   }

@@ -98,6 +98,7 @@ std::string print(const Nest& nest) {
   Writer out(nest.values() + 4);
   out.add("nest ", nest.rank);
   if (nest.registers) out.add(" in ", nest.registers);
+  if (nest.row_size) out.add(" rows ", nest.row_size);
   out.add(" {");
   if (!nest.program.empty()) {
     out.add("  # of ");

@@ -121,6 +121,10 @@ struct Nest {
   std::vector<ValueNumber> row_stores;     // an element for each row; likewise
   std::vector<ValueNumber> column_stores;  // an element for each place in a row; likewise
   int registers = 0;    // bits that its kernel's registers have at most; 0: the machine's widest
+  // Elements of a row, if its kernel takes several rows at a time: each lane of a vector is a row
+  // then, and there is a vector for each place in a row. 0: rows of any size, whose elements are
+  // lanes.
+  int64_t row_size = 0;
   std::string program;  // the file that `where` is of, in full; empty: they name no places
 
   bool reduces() const;     // rows
@@ -137,7 +141,8 @@ struct Nest {
                       field("numbers", &Nest::numbers), field("steps", &Nest::steps),
                       field("stores", &Nest::stores), field("row_stores", &Nest::row_stores),
                       field("column_stores", &Nest::column_stores),
-                      field("registers", &Nest::registers), field("program", &Nest::program));
+                      field("registers", &Nest::registers), field("row_size", &Nest::row_size),
+                      field("program", &Nest::program));
   }
   friend bool operator==(const Nest&, const Nest&) = default;
 };

@@ -121,9 +121,10 @@ KernelCache& CpuKernels::cache() {
   return *cache_;
 }
 
-int CpuKernels::register_bits(const Nest& nest) const {
+void CpuKernels::suit(Nest& nest, const Frame& frame) const {
   const bool lowers = isa_ == Isa::avx512 && lowers_clock_for_512();
-  return lowers ? worthwhile_registers(nest) : 0;
+  nest.registers = lowers ? worthwhile_registers(nest) : 0;
+  nest.row_size = worthwhile_row_size(nest, frame, machine().vector_bits);
 }
 
 bool CpuKernels::wants(const Nest& nest, const Frame& frame) const {

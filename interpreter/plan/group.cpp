@@ -205,7 +205,7 @@ void Grouper::fuse_members(std::span<const uint32_t> found, uint32_t place) {
                                     d.choice.source->wants_places(), m.edges});
   // Operands whose rows are no single loop, say: they may be those of one half alone.
   if (!group) return m.edges.empty() ? fuse_parts(members, place) : without();
-  group->nest.registers = d.choice.source->register_bits(group->nest);
+  d.choice.source->suit(group->nest, group->frame);
   if (!is_wanted(members, m, *group)) {
     if (!m.edges.empty())
       without();

@@ -47,11 +47,20 @@ Lowering::Lowering(const Nest& nest, unsigned vector_bits, const char* name, llv
 }
 
 void Lowering::run() {
-  BasicBlock *entry = block("entry"), *row = block("row"), *end_row = block("end_row"),
+  builder.SetInsertPoint(block("entry"));
+  make_slots();
+  if (nest.row_size)
+    run_short_rows(*this);
+  else
+    run_rows();
+  builder.CreateRetVoid();
+  lines->finish();
+}
+
+void Lowering::run_rows() {
+  BasicBlock *entry = builder.GetInsertBlock(), *row = block("row"), *end_row = block("end_row"),
              *exit = block("exit");
   Value *row_count = function->getArg(0), *columns = function->getArg(1);
-  builder.SetInsertPoint(entry);
-  make_slots();
   find_next_rows(*this);
   Value* none = builder.CreateOr(builder.CreateICmpSLE(row_count, integer(0)),
                                  builder.CreateICmpSLE(columns, integer(0)));
@@ -97,8 +106,6 @@ void Lowering::run() {
     builder.CreateBr(end);
     builder.SetInsertPoint(end);
   }
-  builder.CreateRetVoid();
-  lines->finish();
 }
 
 // Whether a second copy of the body is little code, beside which asking for the row's end in each
@@ -357,7 +364,6 @@ Value* Lowering::choose(Value* a, BasicBlock* from_a, Value* b, BasicBlock* from
   return p;
 }
 
-// base + index * step, the step in bytes.
 Value* Lowering::advance(Value* base, Value* index, Value* step) {
   return builder.CreateGEP(builder.getInt8Ty(), base, builder.CreateMul(index, step));
 }
@@ -381,7 +387,7 @@ void Lowering::make_slots() {
     s.row_step = argument(3, builder.getInt64Ty());
     s.column_step = walk == Walk::strided ? argument(4, builder.getInt64Ty()) : s.bytes;
     s.moves = moves && walk != Walk::broadcast;
-    if (s.moves && !by_mask(s)) {
+    if (s.moves && !by_mask(s) && !nest.row_size) {
       auto* buffer = builder.CreateAlloca(state.vector(s.element));
       buffer->setAlignment(llvm::Align(64));
       s.buffer = buffer;
@@ -402,7 +408,7 @@ void Lowering::make_slots() {
   for (ValueNumber v : nest.row_stores) add(nest.dtype_of(v), Walk::broadcast);
   for (ValueNumber v : nest.column_stores)
     add(accumulator(nest.steps[v - nest.first_step()]), Walk::contiguous);
-  find_streams(indices);
+  if (!nest.row_size) find_streams(indices);
 }
 
 // Loads that do not move along a row, numbers, and the steps over such alone.

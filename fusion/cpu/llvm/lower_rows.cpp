@@ -42,13 +42,11 @@ Value* combine(Lowering& f, const Step& s, Value* a, Value* b) {
 
 namespace {
 
-constexpr uint64_t most_levels = 54;     // of the tree over 2^63 / 1024 chunks
-constexpr size_t most_fetched = 2;       // loads, of the next row
-constexpr int64_t most_ahead = 1 << 18;  // bytes of a row that are still near when its turn comes
-
 LaneType lane_type(DType held) {
   return held == DType::f64 ? LaneType::f64 : held == DType::f32 ? LaneType::f32 : LaneType::i64;
 }
+
+}  // namespace
 
 Value* identity(Lowering& f, const Step& s) {
   const DType held = accumulator(s);
@@ -76,6 +74,12 @@ Value* identity(Lowering& f, const Step& s) {
   }
   return f.emitter.truth(false);
 }
+
+namespace {
+
+constexpr uint64_t most_levels = 54;     // of the tree over 2^63 / 1024 chunks
+constexpr size_t most_fetched = 2;       // loads, of the next row
+constexpr int64_t most_ahead = 1 << 18;  // bytes of a row that are still near when its turn comes
 
 // Sixteen lanes, lowest vector first -> the chunk's partial, one element.
 Value* fold(Lowering& f, const Step& s, std::span<Value* const> vectors) {

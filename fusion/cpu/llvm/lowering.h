@@ -29,11 +29,16 @@ inline constexpr int64_t line_bytes = 64;  // of a cache
 //
 // So a long body stands there once, however many elements a row has. Where rows are reduced, such
 // loops over the columns follow one another: one for each level of reductions, inside a loop over
-// chunks, and one for the stores (fusion/rows.h).
+// chunks, and one for the stores (fusion/rows.h). Rows of few elements are taken several at a time
+// (Nest::row_size): lower_short_rows.cpp.
 struct Lowering {
   Lowering(const Nest& nest, unsigned vector_bits, const char* name, llvm::Module& module,
            unsigned lanes);
   void run();
+
+  // The value of a step, of those in `values`; of a number.
+  llvm::Value* step(const Step& s);
+  llvm::Value* number(const ir::Number& n);
 
   using Values = std::vector<llvm::Value*>;
   // A load or a store.
@@ -59,6 +64,8 @@ struct Lowering {
   llvm::ConstantInt* integer(int64_t n) { return builder.getInt64(static_cast<uint64_t>(n)); }
   llvm::PHINode* counter(llvm::Value* first, llvm::BasicBlock* before);
   llvm::Value* lane_numbers(bool wide);
+  // base + index * step, the step in bytes.
+  llvm::Value* advance(llvm::Value* base, llvm::Value* index, llvm::Value* step);
   // What comes from one block or from the other.
   llvm::Value* choose(llvm::Value* a, llvm::BasicBlock* from_a, llvm::Value* b,
                       llvm::BasicBlock* from_b);
@@ -83,9 +90,8 @@ struct Lowering {
   Values values;                   // as they are held; null until emitted
 
  private:
-  llvm::Value* advance(llvm::Value* base, llvm::Value* index, llvm::Value* step);
-
   void make_slots();
+  void run_rows();
   void find_streams(size_t steps);
   bool may_stream(size_t slot) const;
   void store_vector(const RowLoops::Loop& loop);
@@ -95,8 +101,6 @@ struct Lowering {
   llvm::Value* whole_vectors(llvm::Value* to);
   void share_row();
   void compute_row_steps(int level);
-  llvm::Value* number(const ir::Number& n);
-  llvm::Value* step(const Step& s);
   llvm::Value* load(const Slot& s);
   // Whether each element has an index of its own.
   bool gathers(size_t load) const {
@@ -122,10 +126,14 @@ struct Lowering {
   void store_left(llvm::Value* left);
 };
 
+// Rows of Nest::row_size elements, from the first to the last: lower_short_rows.cpp.
+void run_short_rows(Lowering& f);
+
 // Rows: lower_rows.cpp.
 // The dtype that a reduction's values are held as until it is done, and how two of them combine.
 DType accumulator(const Step& s);
 llvm::Value* combine(Lowering& f, const Step& s, llvm::Value* a, llvm::Value* b);
+llvm::Value* identity(Lowering& f, const Step& s);
 // All reductions of a level, in one run over the row.
 void reduce_rows(Lowering& f, int level);
 // What the last loop of each row fetches: for all rows, for one, and doing so.
