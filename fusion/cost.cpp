@@ -203,7 +203,8 @@ bool functions_wait(const Nest& nest) {
 int64_t lanes_of(const Nest& nest, unsigned vector_bits) {
   const unsigned bits = register_bits(nest, vector_bits);
   const int64_t lanes = bits / (takes_wide_lanes(nest) ? 64 : 32);
-  if (nest.row_size) return lanes;
+  constexpr int64_t fewest_in_registers = 4;
+  if (nest.row_size) return (nest.row_size <= fewest_in_registers ? 2 : 1) * lanes;
   if (nest.reduces()) return std::min(2 * lanes, work::reduce_lanes);
   return (bits == 256 && functions_wait(nest) ? 4 : 2) * lanes;
 }

@@ -1,6 +1,11 @@
 // Rows of few elements, several at a time: lane l of a vector is row r + l, and each place in a row
 // has a vector of its own. A reduction combines these vectors, in the order of work/reduce.h, and no
 // lanes fold. What rows share or are reduced to is one vector.
+#include <algorithm>
+#include <bit>
+
+#include <llvm/Analysis/VectorUtils.h>
+
 #include "fusion/cpu/llvm/convert.h"
 #include "fusion/cpu/llvm/lowering.h"
 
@@ -23,15 +28,21 @@ class ShortRows {
   void run() {
     BasicBlock *entry = builder_.GetInsertBlock(), *rows = f_.block("rows"), *exit = f_.block("exit");
     Value* count = f_.function->getArg(0);
+    place_lanes(count);
     builder_.CreateCondBr(builder_.CreateICmpSLE(count, f_.integer(0)), exit, rows);
     builder_.SetInsertPoint(rows);
     llvm::PHINode* r = f_.counter(f_.integer(0), entry);
-    place_lanes(r, count);
+    for (const Lowering::Slot& s : f_.slots) begins_.push_back(f_.advance(s.first, r, s.row_step));
     load_all();
     compute();
     store_all();
+    begins_.clear();
+    // The last vector ends with the last row. Rows that it shares with the one before are stored
+    // once more, as they are: no store lies where a load does.
     Value* next = builder_.CreateAdd(r, f_.integer(lanes_));
-    r->addIncoming(next, builder_.GetInsertBlock());
+    Value* last = builder_.CreateSub(count, f_.integer(lanes_));
+    r->addIncoming(builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, next, last),
+                   builder_.GetInsertBlock());
     builder_.CreateCondBr(builder_.CreateICmpSLT(next, count), rows, exit);
     builder_.SetInsertPoint(exit);
   }
@@ -39,20 +50,22 @@ class ShortRows {
  private:
   llvm::Align align(const Lowering::Slot& s) const { return llvm::Align(size_of(s.dtype)); }
 
-  // Where each lane's row begins, by slot. Behind the last row, lanes take that one once more: what
-  // they store is what it stores.
-  void place_lanes(Value* r, Value* count) {
+  // How far from the first lane's row each lane's is. If there are fewer rows than lanes, the last
+  // row is that of all lanes left, which store what it does.
+  void place_lanes(Value* count) {
+    is_whole_ = builder_.CreateICmpSGE(count, f_.integer(lanes_));
     Value* last = builder_.CreateSub(count, f_.integer(1));
     Lowering::Values row;
     for (unsigned l = 0; l < lanes_; ++l)
-      row.push_back(builder_.CreateBinaryIntrinsic(
-          llvm::Intrinsic::smin, builder_.CreateAdd(r, f_.integer(l)), last));
-    is_whole_ = builder_.CreateICmpSLE(builder_.CreateAdd(r, f_.integer(lanes_)), count);
-    for (const Lowering::Slot& s : f_.slots) {
-      Lowering::Values& begins = places_.emplace_back();
-      for (unsigned l = 0; l < lanes_; ++l)
-        begins.push_back(f_.advance(s.first, row[l], s.row_step));
-    }
+      row.push_back(builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, f_.integer(l), last));
+    for (const Lowering::Slot& s : f_.slots)
+      for (Lowering::Values& steps = steps_.emplace_back(); Value* n : row)
+        steps.push_back(builder_.CreateMul(n, s.row_step));
+  }
+
+  // Where lane l's row begins.
+  Value* begin(size_t slot, unsigned l) {
+    return builder_.CreateGEP(builder_.getInt8Ty(), begins_[slot], steps_[slot][l]);
   }
 
   // Whether a load has the same elements for all rows.
@@ -64,7 +77,7 @@ class ShortRows {
   // Where lane l finds its element of place c.
   Value* place_of(size_t load, unsigned l, size_t c) {
     const Lowering::Slot& s = f_.slots[load];
-    Value* at = places_[load][l];
+    Value* at = begin(load, l);
     if (s.index_step) {
       const size_t index = *f_.nest.loads[load].index;
       const Lowering::Slot& of = f_.slots[index];
@@ -87,11 +100,75 @@ class ShortRows {
     return elements;
   }
 
+  // Pieces of two or four elements of each row, which are turned to one vector for each place: the
+  // last piece ends with the row. Empty where elements do not follow each other.
+  Lowering::Values load_rows(size_t load) {
+    const Lowering::Slot& s = f_.slots[load];
+    const size_t piece = size_ >= 4 ? 4 : 2;
+    if (s.walk != Walk::contiguous || f_.nest.loads[load].index || shares_rows(load) ||
+        size_of(s.dtype) < 4 || size_ < piece || lanes_ < piece)
+      return {};
+    Lowering::Values places(size_);
+    for (size_t c = 0; c < size_; c += piece) {
+      const size_t first = std::min(c, size_ - piece);
+      Lowering::Values rows;
+      for (unsigned l = 0; l < lanes_; ++l) {
+        Value* at = f_.advance(begin(load, l), f_.integer(static_cast<int64_t>(first)), s.bytes);
+        rows.push_back(builder_.CreateAlignedLoad(
+            llvm::FixedVectorType::get(s.element, static_cast<unsigned>(piece)), at, align(s)));
+      }
+      const Lowering::Values turned = piece == 4 ? turn_four(rows, size_of(s.dtype)) : turn_two(rows);
+      std::ranges::copy(turned, places.begin() + static_cast<long>(first));
+    }
+    return places;
+  }
+
+  // Row i, i + step, i + 2 step, .. as one vector.
+  Value* every(const Lowering::Values& rows, size_t i, size_t step) {
+    Lowering::Values some;
+    for (; i < rows.size(); i += step) some.push_back(rows[i]);
+    return llvm::concatenateVectors(builder_, some);
+  }
+
+  // In each `size` elements those that `order` says, of a and, from `size` on, of b.
+  Value* mix(Value* a, Value* b, std::initializer_list<int> order) {
+    const int size = static_cast<int>(order.size()), lanes = static_cast<int>(lanes_);
+    SmallVector<int, 16> all;
+    for (int first = 0; first < lanes; first += size)
+      for (int n : order) all.push_back(first + (n < size ? n : lanes + n - size));
+    return builder_.CreateShuffleVector(a, b, {all.data(), all.size()});
+  }
+
+  Lowering::Values turn_two(const Lowering::Values& rows) {
+    Value *a = every(rows, 0, 2), *b = every(rows, 1, 2);
+    return {mix(a, b, {0, 2}), mix(a, b, {1, 3})};
+  }
+
+  // As instructions have it that work within 16 bytes.
+  Lowering::Values turn_four(const Lowering::Values& rows, size_t bytes) {
+    Value *a = every(rows, 0, 4), *b = every(rows, 1, 4), *c = every(rows, 2, 4),
+          *d = every(rows, 3, 4);
+    if (bytes == 8) {
+      Value *even_ab = mix(a, b, {0, 4, 2, 6}), *even_cd = mix(c, d, {0, 4, 2, 6});
+      Value *odd_ab = mix(a, b, {1, 5, 3, 7}), *odd_cd = mix(c, d, {1, 5, 3, 7});
+      return {mix(even_ab, even_cd, {0, 1, 4, 5}), mix(odd_ab, odd_cd, {0, 1, 4, 5}),
+              mix(even_ab, even_cd, {2, 3, 6, 7}), mix(odd_ab, odd_cd, {2, 3, 6, 7})};
+    }
+    Value *low_ab = mix(a, b, {0, 4, 1, 5}), *low_cd = mix(c, d, {0, 4, 1, 5});
+    Value *high_ab = mix(a, b, {2, 6, 3, 7}), *high_cd = mix(c, d, {2, 6, 3, 7});
+    return {mix(low_ab, low_cd, {0, 1, 4, 5}), mix(low_ab, low_cd, {2, 3, 6, 7}),
+            mix(high_ab, high_cd, {0, 1, 4, 5}), mix(high_ab, high_cd, {2, 3, 6, 7})};
+  }
+
   // By place in a row. What the row has once is the same for all.
   void load_all() {
     values_.assign(size_, Lowering::Values(f_.nest.values()));
-    for (size_t k = 0; k < f_.nest.loads.size(); ++k)
-      make(k, [&](size_t c) { return hold(f_.state, f_.slots[k].dtype, load(k, c)); });
+    for (size_t k = 0; k < f_.nest.loads.size(); ++k) {
+      const Lowering::Values pieces = load_rows(k);
+      make(k, [&](size_t c) {
+        return hold(f_.state, f_.slots[k].dtype, pieces.empty() ? load(k, c) : pieces[c]);
+      });
+    }
     for (size_t i = 0; i < f_.nest.numbers.size(); ++i)
       make(f_.nest.first_number() + i, [&](size_t) { return f_.number(f_.nest.numbers[i]); });
   }
@@ -137,49 +214,62 @@ class ShortRows {
   }
 
   void store_all() {
-    const size_t first = f_.nest.loads.size();
-    Lowering::Values elements;
+    const size_t first = f_.nest.loads.size(), first_row = first + f_.nest.stores.size();
+    std::vector<Lowering::Values> elements;  // by slot
     for (size_t k = 0; k < f_.nest.stores.size(); ++k)
-      for (size_t c = 0; c < size_; ++c)
-        elements.push_back(unhold(f_.state, f_.slots[first + k].dtype, values_[c][f_.nest.stores[k]]));
-    for (size_t k = 0; k < f_.nest.stores.size(); ++k)
+      for (Lowering::Values& of = elements.emplace_back(); const Lowering::Values& v : values_)
+        of.push_back(unhold(f_.state, f_.slots[first + k].dtype, v[f_.nest.stores[k]]));
+    for (size_t k = 0; k < f_.nest.row_stores.size(); ++k)
+      elements.push_back({unhold(f_.state, f_.slots[first_row + k].dtype,
+                                 values_[0][f_.nest.row_stores[k]])});
+    BasicBlock *whole = f_.block("whole"), *some = f_.block("some"), *end = f_.block("stored");
+    builder_.CreateCondBr(is_whole_, whole, some);
+    builder_.SetInsertPoint(whole);
+    for (size_t k = 0; k < elements.size(); ++k)
+      if (interleaves(elements[k].size()))
+        builder_.CreateAlignedStore(interleaved(elements[k]), begins_[first + k],
+                                    align(f_.slots[first + k]));
+      else
+        for (unsigned l = 0; l < lanes_; ++l)
+          for (size_t c = 0; c < elements[k].size(); ++c)
+            store_lane(first + k, elements[k][c], l, static_cast<int64_t>(c));
+    builder_.CreateBr(end);
+    builder_.SetInsertPoint(some);
+    for (size_t k = 0; k < elements.size(); ++k)
       for (unsigned l = 0; l < lanes_; ++l)
-        for (size_t c = 0; c < size_; ++c)
-          store_lane(first + k, elements[k * size_ + c], l, static_cast<int64_t>(c));
-    if (!f_.nest.row_stores.empty()) store_rows(first + f_.nest.stores.size());
+        for (size_t c = 0; c < elements[k].size(); ++c)
+          store_lane(first + k, elements[k][c], l, static_cast<int64_t>(c));
+    builder_.CreateBr(end);
+    builder_.SetInsertPoint(end);
+  }
+
+  // Whether vectors of so many places are stored as rows, or element by element, which takes fewer
+  // instructions where rows of one length lie anyhow in registers of another.
+  static bool interleaves(size_t places) { return places <= 8 || std::has_single_bit(places); }
+
+  // Rows one after the other, as they lie in memory.
+  Value* interleaved(const Lowering::Values& places) {
+    Value* all = llvm::concatenateVectors(builder_, places);
+    SmallVector<int, 64> order;
+    for (unsigned l = 0; l < lanes_; ++l)
+      for (size_t c = 0; c < places.size(); ++c) order.push_back(static_cast<int>(c * lanes_ + l));
+    return builder_.CreateShuffleVector(all, {order.data(), order.size()});
   }
 
   void store_lane(size_t slot, Value* elements, unsigned l, int64_t c) {
     const Lowering::Slot& s = f_.slots[slot];
-    Value* at = f_.advance(places_[slot][l], f_.integer(c), s.bytes);
+    Value* at = f_.advance(begin(slot, l), f_.integer(c), s.bytes);
     builder_.CreateAlignedStore(builder_.CreateExtractElement(elements, uint64_t{l}), at, align(s));
-  }
-
-  // Their elements lie one after the other.
-  void store_rows(size_t first) {
-    Lowering::Values elements;
-    for (size_t k = 0; k < f_.nest.row_stores.size(); ++k)
-      elements.push_back(unhold(f_.state, f_.slots[first + k].dtype, values_[0][f_.nest.row_stores[k]]));
-    BasicBlock *whole = f_.block("whole_rows"), *some = f_.block("some_rows"), *end = f_.block("stored");
-    builder_.CreateCondBr(is_whole_, whole, some);
-    builder_.SetInsertPoint(whole);
-    for (size_t k = 0; k < elements.size(); ++k)
-      builder_.CreateAlignedStore(elements[k], places_[first + k][0], align(f_.slots[first + k]));
-    builder_.CreateBr(end);
-    builder_.SetInsertPoint(some);
-    for (size_t k = 0; k < elements.size(); ++k)
-      for (unsigned l = 0; l < lanes_; ++l) store_lane(first + k, elements[k], l, 0);
-    builder_.CreateBr(end);
-    builder_.SetInsertPoint(end);
   }
 
   Lowering& f_;
   llvm::IRBuilder<>& builder_;
   const size_t size_;
   const unsigned lanes_;
-  std::vector<Lowering::Values> places_;  // by slot and lane
-  std::vector<Lowering::Values> values_;  // by place in a row and value, as they are held
   Value* is_whole_ = nullptr;             // whether each lane has a row of its own
+  std::vector<Lowering::Values> steps_;   // by slot and lane, in bytes
+  Lowering::Values begins_;               // by slot, where the first lane's row begins
+  std::vector<Lowering::Values> values_;  // by place in a row and value, as they are held
 };
 
 }  // namespace
