@@ -167,10 +167,9 @@ int worthwhile_registers(const Nest& nest) {
 }
 
 int64_t worthwhile_row_size(const Nest& nest, const Frame& frame, unsigned vector_bits) {
-  constexpr int64_t fewest = 2, most = 16;            // elements of a row
-  constexpr int64_t function = 16, most_steps = 600;  // instructions for vectors, about
-  if (vector_bits > 256 || frame.sizes.size() < 2 || !nest.reduces() ||
-      !nest.column_stores.empty())
+  constexpr int64_t fewest = 2, most = 31;            // elements of a row
+  constexpr int64_t function = 16, most_steps = 800;  // instructions for vectors, about
+  if (vector_bits > 256 || frame.sizes.size() < 2 || !nest.reduces() || !nest.column_stores.empty())
     return 0;
   const int64_t columns = frame.sizes.back(), rows = frame.sizes[frame.sizes.size() - 2];
   if (columns < fewest || columns > most || rows < work::reduce_lanes / 2) return 0;
@@ -402,9 +401,8 @@ double nanoseconds_of(const Nest& nest, const Frame& frame) {
   constexpr double vector = 16, step = 0.5, function = 10;  // of a vector
   const double columns = static_cast<double>(frame.sizes.back());
   const double vectors =
-      nest.row_size
-          ? static_cast<double>(frame.count()) / vector
-          : static_cast<double>(frame.count()) / columns * std::ceil(columns / vector);
+      nest.row_size ? static_cast<double>(frame.count()) / vector
+                    : static_cast<double>(frame.count()) / columns * std::ceil(columns / vector);
   double cost = stage_slot * static_cast<double>(nest.operands() + nest.stores.size());
   for (const Step& s : nest.steps) cost += vectors * (is_function(s.call.op) ? function : step);
   return cost + vectors * stage_reduced * static_cast<double>(nest.reduces());

@@ -97,9 +97,10 @@ void verify(const Nest& nest) {
          nest.registers);
   if (nest.row_size != 0 && (nest.row_size < 0 || nest.row_size > most_row_size || nest.rank < 2 ||
                              !nest.reduces() || !nest.column_stores.empty()))
-    fail("rows have {} elements; where rows are reduced, and no columns, they may have up to {}, or "
-         "0 for any number [N15]",
-         nest.row_size, most_row_size);
+    fail(
+        "rows have {} elements; where rows are reduced, and no columns, they may have up to {}, or "
+        "0 for any number [N15]",
+        nest.row_size, most_row_size);
   for (size_t i = 0; i < nest.loads.size(); ++i) {
     verify_load(nest, i);
     verify_edge(nest, i);

@@ -22,7 +22,7 @@ struct RowFacts {
 RowFacts row_facts(const Nest& nest);
 
 inline constexpr int max_rank = 64;
-inline constexpr size_t most_operands = 32;  // of one load
+inline constexpr size_t most_operands = 32;   // of one load
 inline constexpr int64_t most_row_size = 32;  // Nest::row_size
 
 // Throws Error naming the invariant that does not hold:

@@ -120,7 +120,7 @@ struct Nest {
   std::vector<ValueNumber> stores;         // an element in each loop; row-major without gaps
   std::vector<ValueNumber> row_stores;     // an element for each row; likewise
   std::vector<ValueNumber> column_stores;  // an element for each place in a row; likewise
-  int registers = 0;    // bits that its kernel's registers have at most; 0: the machine's widest
+  int registers = 0;  // bits that its kernel's registers have at most; 0: the machine's widest
   // Elements of a row, if its kernel takes several rows at a time: each lane of a vector is a row
   // then, and there is a vector for each place in a row. 0: rows of any size, whose elements are
   // lanes.

@@ -57,6 +57,20 @@ TEST(NestText, ReadsBackRegisters) {
   EXPECT_EQ(print(nest), narrow);
 }
 
+TEST(NestText, ReadsBackRowSizes) {
+  constexpr const char* short_rows =
+      "nest 2 in 256 rows 3 {\n"
+      "  %v0 = load f32 [strided, contiguous]\n"
+      "  %v1 = reduce sum(%v0) : f32 in f32\n"
+      "  store_row %v1\n"
+      "}\n";
+  Nest nest = parse_nest(short_rows);
+  EXPECT_EQ(nest.row_size, 3);
+  EXPECT_EQ(print(nest), short_rows);
+  EXPECT_NO_THROW(check_frame(nest, {{5, 3}, {{3, 1}}}));
+  EXPECT_THROW(check_frame(nest, {{5, 4}, {{4, 1}}}), Error);
+}
+
 TEST(NestText, ReadsBackReductions) {
   constexpr const char* rows =
       "nest 2 {\n"
@@ -207,6 +221,12 @@ TEST(NestVerifier, NamesTheInvariant) {
       {"nest 1 { %v0 = load f32 [contiguous] %v1 = convert(%v0, %v0) : f32 store %v1 }", "[N7]"},
       {"nest 1 { %v0 = load f32 [contiguous] }", "[N8]"},
       {"nest 1 in 128 { %v0 = load f32 [contiguous] store %v0 }", "[N14]"},
+      {"nest 1 rows 3 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0) : f32 in f32 store %v1 }",
+       "[N15]"},
+      {"nest 2 rows 3 { %v0 = load f32 [strided, contiguous] store %v0 }", "[N15]"},
+      {"nest 2 rows 3 { %v0 = load f32 [strided, contiguous] %v1 = reduce sum(%v0) : f32 in f32\n"
+       "%v2 = reduce_columns sum(%v0) : f32 in f32 store_row %v1 store_column %v2 }",
+       "[N15]"},
       {"nest 1 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0, %v0) : f32 in f32 store %v1 }",
        "[N7]"},
       {"nest 1 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0) : f32 in f64 store %v1 }",

@@ -31,6 +31,23 @@ void expect_same(const Nest& nest, std::span<const Sizes> sizes) {
   }
 }
 
+// The same of kernels that take several rows at a time: some of sizes' rows are fewer than lanes.
+void expect_same_side_by_side(Nest nest, std::span<const int64_t> columns) {
+  for (int64_t n : columns) {
+    nest.row_size = n;
+    verify(nest);
+    std::vector<Sizes> sizes;
+    for (int64_t rows : {1, 3, 4, 7, 8, 9, 16, 37, 300}) {
+      Sizes s(static_cast<size_t>(nest.rank), 2);
+      s.back() = n;
+      s[s.size() - 2] = rows;
+      sizes.push_back(s);
+    }
+    expect_same(nest, sizes);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
 TEST(RowEvaluator, ReducesAsTheOperatorsDo) {
   constexpr std::string_view operators[] = {"sum", "prod", "amax", "amin", "all", "any"};
   for (DType d : all_dtypes)
@@ -85,29 +102,69 @@ TEST(RowKernels, OfSoftmaxAndItsDerivative) {
   }
 }
 
+// Every reducer of every dtype, rows that lie in every way: pieces of them are turned.
+class ShortRows : public testing::TestWithParam<DType> {};
+
+TEST_P(ShortRows, ReduceInEveryWay) {
+  const DType d = GetParam();
+  std::string text = fmt::format(
+      "nest 2 {{ %v0 = load {0} [strided, contiguous] %v1 = load {0} [strided, strided]\n"
+      "%v2 = load {0} [broadcast, contiguous] %v3 = load {0} [strided, broadcast]\n",
+      name_of(d));
+  std::string stored;
+  size_t v = 4;
+  for (int load = 0; load < 4; ++load)
+    for (std::string_view r : reducers) {
+      text += fmt::format("%v{} = {}\n", v, reduction(r, fmt::format("%v{}", load), d));
+      stored += fmt::format("{}%v{}", v == 4 ? "" : ", ", v);
+      ++v;
+    }
+  const Nest nest = parse_nest(text + "store %v0, %v1, %v3 store_row " + stored + " }");
+  constexpr int64_t columns[] = {1, 2, 3, 4, 5, 6, 7, 10, 16, 17, 32};
+  expect_same_side_by_side(nest, columns);
+}
+INSTANTIATE_TEST_SUITE_P(All, ShortRows, testing::ValuesIn(all_dtypes),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST(ShortRowKernels, OfSoftmaxAndItsDerivative) {
+  constexpr int64_t columns[] = {2, 3, 10, 17, 31};
+  for (std::string_view d : {"f32", "f64", "f16"}) {
+    expect_same_side_by_side(parse_nest(softmax_nest(d)), columns);
+    expect_same_side_by_side(parse_nest(softmax_derivative_nest(d)), columns);
+  }
+}
+
 // Several reductions of a level, steps of the row between levels, numbers, mixed dtypes, two outer
 // loops, a load that a later level alone needs.
+constexpr const char* several_levels =
+    "nest 3 { %v0 = load f32 [strided, strided, contiguous]\n"
+    "%v1 = load f64 [broadcast, broadcast, contiguous]\n"
+    "%v2 = load bf16 [broadcast, strided, broadcast]\n"
+    "%v3 = load bool [strided, broadcast, strided]\n"
+    "%v4 = number 0.001\n"
+    "%v5 = reduce sum(%v0) : f32 in f32\n"
+    "%v6 = mul(%v5, %v4) : f32 in f32\n"
+    "%v7 = sub(%v0, %v6) : f32 in f32\n"
+    "%v8 = square(%v7) : f32 in f32\n"
+    "%v9 = reduce sum(%v8) : f32 in f32\n"
+    "%v10 = reduce max(%v1) : f64 in f64\n"
+    "%v11 = rsqrt(%v9) : f32 in f32\n"
+    "%v12 = mul(%v7, %v11) : f32 in f32\n"
+    "%v13 = add(%v12, %v2) : f32 in f32\n"
+    "%v14 = where(%v3, %v13, %v10) : f64 in f64\n"
+    "%v15 = reduce any(%v3) : bool\n"
+    "%v16 = reduce min(%v14) : f64 in f64\n"
+    "%v17 = convert(%v14) : f16\n"
+    "store %v17, %v14 store_row %v15, %v16, %v9, %v2 }";
+
 TEST(RowKernels, OfSeveralLevels) {
-  expect_same(parse_nest("nest 3 { %v0 = load f32 [strided, strided, contiguous]\n"
-                         "%v1 = load f64 [broadcast, broadcast, contiguous]\n"
-                         "%v2 = load bf16 [broadcast, strided, broadcast]\n"
-                         "%v3 = load bool [strided, broadcast, strided]\n"
-                         "%v4 = number 0.001\n"
-                         "%v5 = reduce sum(%v0) : f32 in f32\n"
-                         "%v6 = mul(%v5, %v4) : f32 in f32\n"
-                         "%v7 = sub(%v0, %v6) : f32 in f32\n"
-                         "%v8 = square(%v7) : f32 in f32\n"
-                         "%v9 = reduce sum(%v8) : f32 in f32\n"
-                         "%v10 = reduce max(%v1) : f64 in f64\n"
-                         "%v11 = rsqrt(%v9) : f32 in f32\n"
-                         "%v12 = mul(%v7, %v11) : f32 in f32\n"
-                         "%v13 = add(%v12, %v2) : f32 in f32\n"
-                         "%v14 = where(%v3, %v13, %v10) : f64 in f64\n"
-                         "%v15 = reduce any(%v3) : bool\n"
-                         "%v16 = reduce min(%v14) : f64 in f64\n"
-                         "%v17 = convert(%v14) : f16\n"
-                         "store %v17, %v14 store_row %v15, %v16, %v9, %v2 }"),
+  expect_same(parse_nest(several_levels),
               std::vector<Sizes>{{2, 3, 1}, {2, 3, 50}, {1, 4, 1300}, {3, 1, 17}, {2, 2, 2048}});
+}
+
+TEST(ShortRowKernels, OfSeveralLevels) {
+  constexpr int64_t columns[] = {1, 3, 6, 20};
+  expect_same_side_by_side(parse_nest(several_levels), columns);
 }
 
 // Functions that several runs over a row need wait where results will lie: two of them, of one
@@ -173,6 +230,8 @@ TEST(RowKernels, OfRandomSteps) {
       if (facts.of_row[x]) nest.row_stores.push_back(x);
     verify(nest);
     expect_same(nest, std::vector<Sizes>{{3, 7}, {4, 1}, {2, 1029}, {1, 64}});
+    const int64_t columns[] = {static_cast<int64_t>(1 + below(32))};
+    if (nest.reduces()) expect_same_side_by_side(nest, columns);
     if (testing::Test::HasFailure()) return;
   }
 }

@@ -26,7 +26,8 @@ class ShortRows {
         lanes_(lowering.state.lanes) {}
 
   void run() {
-    BasicBlock *entry = builder_.GetInsertBlock(), *rows = f_.block("rows"), *exit = f_.block("exit");
+    BasicBlock *entry = builder_.GetInsertBlock(), *rows = f_.block("rows"),
+               *exit = f_.block("exit");
     Value* count = f_.function->getArg(0);
     place_lanes(count);
     builder_.CreateCondBr(builder_.CreateICmpSLE(count, f_.integer(0)), exit, rows);
@@ -59,7 +60,7 @@ class ShortRows {
     for (unsigned l = 0; l < lanes_; ++l)
       row.push_back(builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, f_.integer(l), last));
     for (const Lowering::Slot& s : f_.slots)
-      for (Lowering::Values& steps = steps_.emplace_back(); Value* n : row)
+      for (Lowering::Values& steps = steps_.emplace_back(); Value * n : row)
         steps.push_back(builder_.CreateMul(n, s.row_step));
   }
 
@@ -117,7 +118,8 @@ class ShortRows {
         rows.push_back(builder_.CreateAlignedLoad(
             llvm::FixedVectorType::get(s.element, static_cast<unsigned>(piece)), at, align(s)));
       }
-      const Lowering::Values turned = piece == 4 ? turn_four(rows, size_of(s.dtype)) : turn_two(rows);
+      const Lowering::Values turned =
+          piece == 4 ? turn_four(rows, size_of(s.dtype)) : turn_two(rows);
       std::ranges::copy(turned, places.begin() + static_cast<long>(first));
     }
     return places;
@@ -220,8 +222,8 @@ class ShortRows {
       for (Lowering::Values& of = elements.emplace_back(); const Lowering::Values& v : values_)
         of.push_back(unhold(f_.state, f_.slots[first + k].dtype, v[f_.nest.stores[k]]));
     for (size_t k = 0; k < f_.nest.row_stores.size(); ++k)
-      elements.push_back({unhold(f_.state, f_.slots[first_row + k].dtype,
-                                 values_[0][f_.nest.row_stores[k]])});
+      elements.push_back(
+          {unhold(f_.state, f_.slots[first_row + k].dtype, values_[0][f_.nest.row_stores[k]])});
     BasicBlock *whole = f_.block("whole"), *some = f_.block("some"), *end = f_.block("stored");
     builder_.CreateCondBr(is_whole_, whole, some);
     builder_.SetInsertPoint(whole);
