@@ -167,17 +167,21 @@ int worthwhile_registers(const Nest& nest) {
 }
 
 int64_t worthwhile_row_size(const Nest& nest, const Frame& frame, unsigned vector_bits) {
-  constexpr int64_t fewest = 2, most = 31;            // elements of a row
-  constexpr int64_t function = 16, most_steps = 800;  // instructions for vectors, about
-  if (vector_bits > 256 || frame.sizes.size() < 2 || !nest.reduces() || !nest.column_stores.empty())
-    return 0;
+  constexpr int64_t fewest = 2, most = 31;             // elements of a row
+  constexpr int64_t function = 32, most_steps = 1200;  // instructions for vectors, about
+  if (vector_bits > 256 || frame.sizes.size() < 2 || !nest.column_stores.empty()) return 0;
   const int64_t columns = frame.sizes.back(), rows = frame.sizes[frame.sizes.size() - 2];
   if (columns < fewest || columns > most || rows < work::reduce_lanes / 2) return 0;
+  auto is_joined = [](const Load& l) { return l.operands > 1; };
+  if (!nest.reduces() && std::ranges::any_of(nest.loads, is_joined)) return 0;  // rows are cut
   int64_t steps = 0;
   const RowFacts facts = row_facts(nest);
-  for (size_t i = 0; i < nest.steps.size(); ++i)
-    steps += (facts.of_row[nest.first_step() + i] && !nest.steps[i].reduces() ? 1 : columns) *
-             (is_function(nest.steps[i].call.op) ? function : 1);
+  for (size_t i = 0; i < nest.steps.size(); ++i) {
+    const Step& s = nest.steps[i];
+    if (s.call.op && s.call.op->traits.is_long_function) return 0;
+    steps += (facts.of_row[nest.first_step() + i] && !s.reduces() ? 1 : columns) *
+             (is_function(s.call.op) ? function : 1);
+  }
   return steps <= most_steps ? columns : 0;
 }
 

@@ -96,10 +96,10 @@ void verify(const Nest& nest) {
     fail("registers have {} bits, they may have 256, or 0 for the widest there are [N14]",
          nest.registers);
   if (nest.row_size != 0 && (nest.row_size < 0 || nest.row_size > most_row_size || nest.rank < 2 ||
-                             !nest.reduces() || !nest.column_stores.empty()))
+                             !nest.column_stores.empty()))
     fail(
-        "rows have {} elements; where rows are reduced, and no columns, they may have up to {}, or "
-        "0 for any number [N15]",
+        "rows have {} elements; where there are rows, and no columns are reduced, they may have up "
+        "to {}, or 0 for any number [N15]",
         nest.row_size, most_row_size);
   for (size_t i = 0; i < nest.loads.size(); ++i) {
     verify_load(nest, i);
@@ -170,7 +170,7 @@ bool overlap(const Frame::Part& a, const Frame::Part& b) {
 void check_parts(const Nest& nest, const Frame& frame, size_t load) {
   const auto& parts = frame.parts[load];
   const size_t rank = frame.sizes.size();
-  const bool whole_rows = nest.reduces() || !nest.row_stores.empty();
+  const bool whole_rows = nest.reduces() || !nest.row_stores.empty() || nest.row_size;
   int64_t count = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
     const Frame::Part& part = parts[p];

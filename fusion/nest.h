@@ -41,8 +41,8 @@ inline constexpr int64_t most_row_size = 32;  // Nest::row_size
 //   N12 a load has 1 to 32 operands, and one only if it has an index or columns are reduced
 //   N13 an index is a load before it, of i64 or i32, with one operand and no index
 //   N14 registers have 256 bits, or 0 for the widest there are
-//   N15 a row has 0 elements, for any number, or up to 32 where there are rows that are reduced, and
-//       no columns
+//   N15 a row has 0 elements, for any number, or up to 32 where there are rows, and no columns are
+//       reduced
 void verify(const Nest& nest);
 
 // Throws Error where a frame does not fit: other ranks, rows of another size than the nest's, a

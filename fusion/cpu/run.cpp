@@ -84,7 +84,7 @@ Walks::Walks(const Nest& nest, const Frame& frame, const Cell& cell) {
       column_steps.push_back(frame.index_steps[k] *
                              static_cast<int64_t>(size_of(nest.loads[k].dtype)));
   column_steps.push_back(moved_bytes(nest, frame) > most_cached_bytes);
-  whole_rows = nest.reduces() || !nest.row_stores.empty();
+  whole_rows = nest.reduces() || !nest.row_stores.empty() || nest.row_size;
 }
 
 namespace {

@@ -223,7 +223,8 @@ TEST(NestVerifier, NamesTheInvariant) {
       {"nest 1 in 128 { %v0 = load f32 [contiguous] store %v0 }", "[N14]"},
       {"nest 1 rows 3 { %v0 = load f32 [contiguous] %v1 = reduce sum(%v0) : f32 in f32 store %v1 }",
        "[N15]"},
-      {"nest 2 rows 3 { %v0 = load f32 [strided, contiguous] store %v0 }", "[N15]"},
+      {"nest 2 rows 33 { %v0 = load f32 [strided, contiguous] store %v0 }",
+       "the elements of a row"},
       {"nest 2 rows 3 { %v0 = load f32 [strided, contiguous] %v1 = reduce sum(%v0) : f32 in f32\n"
        "%v2 = reduce_columns sum(%v0) : f32 in f32 store_row %v1 store_column %v2 }",
        "[N15]"},

@@ -26,39 +26,75 @@ class ShortRows {
         lanes_(lowering.state.lanes) {}
 
   void run() {
-    BasicBlock *entry = builder_.GetInsertBlock(), *rows = f_.block("rows"),
-               *exit = f_.block("exit");
     Value* count = f_.function->getArg(0);
-    place_lanes(count);
-    builder_.CreateCondBr(builder_.CreateICmpSLE(count, f_.integer(0)), exit, rows);
-    builder_.SetInsertPoint(rows);
-    llvm::PHINode* r = f_.counter(f_.integer(0), entry);
-    for (const Lowering::Slot& s : f_.slots) begins_.push_back(f_.advance(s.first, r, s.row_step));
-    load_all();
-    compute();
-    store_all();
-    begins_.clear();
-    // The last vector ends with the last row. Rows that it shares with the one before are stored
-    // once more, as they are: no store lies where a load does.
-    Value* next = builder_.CreateAdd(r, f_.integer(lanes_));
-    Value* last = builder_.CreateSub(count, f_.integer(lanes_));
-    r->addIncoming(builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, next, last),
-                   builder_.GetInsertBlock());
-    builder_.CreateCondBr(builder_.CreateICmpSLT(next, count), rows, exit);
-    builder_.SetInsertPoint(exit);
+    if (f_.nest.reduces())
+      run_overlapping(count);
+    else
+      run_apart(count);
   }
 
  private:
   llvm::Align align(const Lowering::Slot& s) const { return llvm::Align(size_of(s.dtype)); }
 
-  // How far from the first lane's row each lane's is. If there are fewer rows than lanes, the last
-  // row is that of all lanes left, which store what it does.
-  void place_lanes(Value* count) {
-    is_whole_ = builder_.CreateICmpSGE(count, f_.integer(lanes_));
-    Value* last = builder_.CreateSub(count, f_.integer(1));
+  // The last vector ends with the last row. Rows that it shares with the one before are stored once
+  // more, as they are: where rows are reduced, no store lies where a load does.
+  void run_overlapping(Value* count) {
+    BasicBlock *entry = builder_.GetInsertBlock(), *rows = f_.block("rows"),
+               *exit = f_.block("exit");
+    place_lanes(builder_.CreateSub(count, f_.integer(1)));
+    Value* is_whole = builder_.CreateICmpSGE(count, f_.integer(lanes_));
+    builder_.CreateCondBr(builder_.CreateICmpSLE(count, f_.integer(0)), exit, rows);
+    builder_.SetInsertPoint(rows);
+    llvm::PHINode* r = f_.counter(f_.integer(0), entry);
+    load_and_compute(r);
+    BasicBlock *whole = f_.block("whole"), *some = f_.block("some"), *stored = f_.block("stored");
+    builder_.CreateCondBr(is_whole, whole, some);
+    for (BasicBlock* b : {whole, some}) {
+      builder_.SetInsertPoint(b);
+      store(b == whole);
+      builder_.CreateBr(stored);
+    }
+    builder_.SetInsertPoint(stored);
+    Value* next = builder_.CreateAdd(r, f_.integer(lanes_));
+    Value* last = builder_.CreateSub(count, f_.integer(lanes_));
+    r->addIncoming(builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, next, last), stored);
+    builder_.CreateCondBr(builder_.CreateICmpSLT(next, count), rows, exit);
+    builder_.SetInsertPoint(exit);
+  }
+
+  // Whole vectors, then what is left of the rows.
+  void run_apart(Value* count) {
+    BasicBlock *entry = builder_.GetInsertBlock(), *rows = f_.block("rows"),
+               *left = f_.block("left"), *some = f_.block("some"), *exit = f_.block("exit");
+    place_lanes(f_.integer(lanes_));
+    Value* last = builder_.CreateSub(count, f_.integer(lanes_));
+    builder_.CreateCondBr(builder_.CreateICmpSGE(last, f_.integer(0)), rows, left);
+    builder_.SetInsertPoint(rows);
+    llvm::PHINode* r = f_.counter(f_.integer(0), entry);
+    load_and_compute(r);
+    store(true);
+    Value* next = builder_.CreateAdd(r, f_.integer(lanes_));
+    BasicBlock* end = builder_.GetInsertBlock();
+    r->addIncoming(next, end);
+    builder_.CreateCondBr(builder_.CreateICmpSLE(next, last), rows, left);
+    builder_.SetInsertPoint(left);
+    Value* from = f_.choose(f_.integer(0), entry, next, end);
+    builder_.CreateCondBr(builder_.CreateICmpSLT(from, count), some, exit);
+    builder_.SetInsertPoint(some);
+    place_lanes(builder_.CreateSub(builder_.CreateSub(count, from), f_.integer(1)));
+    load_and_compute(from);
+    store(false);
+    builder_.CreateBr(exit);
+    builder_.SetInsertPoint(exit);
+  }
+
+  // How far from the first lane's row each lane's is. Lanes behind the last row take that one once
+  // more, and store what it does.
+  void place_lanes(Value* last) {
     Lowering::Values row;
     for (unsigned l = 0; l < lanes_; ++l)
       row.push_back(builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, f_.integer(l), last));
+    steps_.clear();
     for (const Lowering::Slot& s : f_.slots)
       for (Lowering::Values& steps = steps_.emplace_back(); Value * n : row)
         steps.push_back(builder_.CreateMul(n, s.row_step));
@@ -162,6 +198,14 @@ class ShortRows {
             mix(high_ab, high_cd, {0, 1, 4, 5}), mix(high_ab, high_cd, {2, 3, 6, 7})};
   }
 
+  void load_and_compute(Value* first_row) {
+    begins_.clear();
+    for (const Lowering::Slot& s : f_.slots)
+      begins_.push_back(f_.advance(s.first, first_row, s.row_step));
+    load_all();
+    compute();
+  }
+
   // By place in a row. What the row has once is the same for all.
   void load_all() {
     values_.assign(size_, Lowering::Values(f_.nest.values()));
@@ -215,34 +259,26 @@ class ShortRows {
     return convert(f_.state, held, s.dtype, sums[0]);
   }
 
-  void store_all() {
-    const size_t first = f_.nest.loads.size(), first_row = first + f_.nest.stores.size();
-    std::vector<Lowering::Values> elements;  // by slot
-    for (size_t k = 0; k < f_.nest.stores.size(); ++k)
-      for (Lowering::Values& of = elements.emplace_back(); const Lowering::Values& v : values_)
-        of.push_back(unhold(f_.state, f_.slots[first + k].dtype, v[f_.nest.stores[k]]));
-    for (size_t k = 0; k < f_.nest.row_stores.size(); ++k)
-      elements.push_back(
-          {unhold(f_.state, f_.slots[first_row + k].dtype, values_[0][f_.nest.row_stores[k]])});
-    BasicBlock *whole = f_.block("whole"), *some = f_.block("some"), *end = f_.block("stored");
-    builder_.CreateCondBr(is_whole_, whole, some);
-    builder_.SetInsertPoint(whole);
-    for (size_t k = 0; k < elements.size(); ++k)
-      if (interleaves(elements[k].size()))
-        builder_.CreateAlignedStore(interleaved(elements[k]), begins_[first + k],
-                                    align(f_.slots[first + k]));
+  // Whole: each lane has a row of its own. What the body computes is read before anything is
+  // stored.
+  void store(bool whole) {
+    const size_t first = f_.nest.loads.size(), stores = f_.nest.stores.size();
+    for (size_t k = 0; k < stores + f_.nest.row_stores.size(); ++k) {
+      const Lowering::Slot& s = f_.slots[first + k];
+      Lowering::Values elements;
+      if (k < stores)
+        for (const Lowering::Values& v : values_)
+          elements.push_back(unhold(f_.state, s.dtype, v[f_.nest.stores[k]]));
       else
-        for (unsigned l = 0; l < lanes_; ++l)
-          for (size_t c = 0; c < elements[k].size(); ++c)
-            store_lane(first + k, elements[k][c], l, static_cast<int64_t>(c));
-    builder_.CreateBr(end);
-    builder_.SetInsertPoint(some);
-    for (size_t k = 0; k < elements.size(); ++k)
+        elements.push_back(unhold(f_.state, s.dtype, values_[0][f_.nest.row_stores[k - stores]]));
+      if (whole && interleaves(elements.size())) {
+        builder_.CreateAlignedStore(interleaved(elements), begins_[first + k], align(s));
+        continue;
+      }
       for (unsigned l = 0; l < lanes_; ++l)
-        for (size_t c = 0; c < elements[k].size(); ++c)
-          store_lane(first + k, elements[k][c], l, static_cast<int64_t>(c));
-    builder_.CreateBr(end);
-    builder_.SetInsertPoint(end);
+        for (size_t c = 0; c < elements.size(); ++c)
+          store_lane(first + k, elements[c], l, static_cast<int64_t>(c));
+    }
   }
 
   // Whether vectors of so many places are stored as rows, or element by element, which takes fewer
@@ -268,7 +304,6 @@ class ShortRows {
   llvm::IRBuilder<>& builder_;
   const size_t size_;
   const unsigned lanes_;
-  Value* is_whole_ = nullptr;             // whether each lane has a row of its own
   std::vector<Lowering::Values> steps_;   // by slot and lane, in bytes
   Lowering::Values begins_;               // by slot, where the first lane's row begins
   std::vector<Lowering::Values> values_;  // by place in a row and value, as they are held
