@@ -30,9 +30,9 @@ constexpr Body grown_bodies[] = {
 struct Extent {
   int64_t rows, columns;
 };
-constexpr Extent grown_sizes[] = {{30, 3},  {10000, 3}, {300, 6},    {3000, 10},
-                                  {40, 10}, {2000, 17}, {800, 40},   {300, 100},
-                                  {8, 100}, {200, 257}, {100, 1024}, {4, 65536}};
+constexpr Extent grown_sizes[] = {{30, 3},    {10000, 3}, {300, 6},   {3000, 10},  {40, 10},
+                                  {2000, 16}, {2000, 17}, {1000, 24}, {1000, 31},  {800, 40},
+                                  {300, 100}, {8, 100},   {200, 257}, {100, 1024}, {4, 65536}};
 
 inline corpus::Subject grown_subject(const Body& body, const Extent& n, DType dtype) {
   const std::string_view d = name_of(dtype);

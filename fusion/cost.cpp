@@ -106,7 +106,7 @@ constexpr double strided_again = 0.6;           // an element gathered once more
 constexpr double strided_rest = 2;              // the end of a row that is gathered
 constexpr double indexed = 0.2;                 // read at an index that rows share
 constexpr double small_indexed = 0.6;           // the same of less than 4 bytes
-constexpr double side_by_side = 0.3;            // an element whose neighbour is another row's
+constexpr double side_by_side = 0.1;            // an element whose neighbour is another row's
 constexpr double column_element = 0.03;         // added to its column
 constexpr double again = 0.03;                  // an element of a step computed once more
 constexpr double function_again = 0.4;          // the same of exp and its like
@@ -167,7 +167,8 @@ int worthwhile_registers(const Nest& nest) {
 }
 
 int64_t worthwhile_row_size(const Nest& nest, const Frame& frame, unsigned vector_bits) {
-  constexpr int64_t fewest = 2, most = 31;             // elements of a row
+  constexpr int64_t fewest = 2;                   // elements of a row
+  const int64_t most = nest.reduces() ? 31 : 12;  // rows of more elements leave few lanes empty
   constexpr int64_t function = 32, most_steps = 1200;  // instructions for vectors, about
   if (vector_bits > 256 || frame.sizes.size() < 2 || !nest.column_stores.empty()) return 0;
   const int64_t columns = frame.sizes.back(), rows = frame.sizes[frame.sizes.size() - 2];

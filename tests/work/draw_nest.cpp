@@ -92,7 +92,8 @@ void draw<Loops>(Random& random, Trial& trial) {
     z = d.call("sub", z, greatest);
   }
   d.nest().stores.push_back(z);
-  if ((d.nest().reduces() || !parts) && d.shape.size() > 1 && d.shape.back() <= fusion::most_row_size && random.chance(0.6))
+  if ((d.nest().reduces() || !parts) && d.shape.size() > 1 &&
+      d.shape.back() <= fusion::most_row_size && random.chance(0.6))
     d.nest().row_size = d.shape.back();
   if (!parts && !d.nest().row_size && random.chance(0.3))
     d.nest().column_stores.push_back(d.reduce(Reducer::sum, true, z));
