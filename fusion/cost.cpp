@@ -106,6 +106,7 @@ constexpr double strided_again = 0.6;           // an element gathered once more
 constexpr double strided_rest = 2;              // the end of a row that is gathered
 constexpr double indexed = 0.2;                 // read at an index that rows share
 constexpr double small_indexed = 0.6;           // the same of less than 4 bytes
+constexpr double strided_apart = 0.3;           // read by a loop of its own, in short rows
 constexpr double side_by_side = 0.1;            // an element whose neighbour is another row's
 constexpr double column_element = 0.03;         // added to its column
 constexpr double again = 0.03;                  // an element of a step computed once more
@@ -287,6 +288,7 @@ void judge_loads(const Nest& nest, const Frame& frame, const Costs& costs, int l
     const Load& l = nest.loads[v];
     if (l.walks.back() == Walk::strided)
       e.lost += levels * elements * strided_again + run.rests * strided_rest;
+    if (nest.row_size && l.walks.back() == Walk::strided) e.saved += elements * strided_apart;
     const bool gathered = frame.sizes.back() < gathered_row;
     if (l.walks.back() == Walk::broadcast && rows > 1)
       e.saved += gathered ? rows * gathered_broadcast

@@ -46,8 +46,9 @@ inline constexpr int64_t most_row_size = 32;  // Nest::row_size
 void verify(const Nest& nest);
 
 // Throws Error where a frame does not fit: other ranks, rows of another size than the nest's, a
-// stride other than the walk says, rows or columns without elements to reduce, parts that are not the loops or cut a row that is reduced or
-// stored. Strides of dimensions of at most one element have no say.
+// stride other than the walk says, rows or columns without elements to reduce, parts that are not
+// the loops or cut a row that is reduced, stored or of one size. Strides of dimensions of at most
+// one element have no say.
 void check_frame(const Nest& nest, const Frame& frame);
 
 // Reads what print() writes of a nest, and verifies it. Throws Error with line and column.

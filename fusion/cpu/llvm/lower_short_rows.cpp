@@ -1,6 +1,6 @@
 // Rows of few elements, several at a time: lane l of a vector is row r + l, and each place in a row
-// has a vector of its own. A reduction combines these vectors, in the order of work/reduce.h, and no
-// lanes fold. What rows share or are reduced to is one vector.
+// has a vector of its own. A reduction combines these vectors, in the order of work/reduce.h, and
+// no lanes fold. What rows share or are reduced to is one vector.
 #include <algorithm>
 #include <bit>
 
