@@ -161,6 +161,12 @@ TEST(NestFrames, OfPartsAreTheLoops) {
   EXPECT_THROW(
       check_frame(rows, {{3, 4}, {{}}, {{{{0, 0}, {3, 1}, {1, 1}}, {{0, 1}, {3, 3}, {3, 1}}}}}),
       Error);
+  Nest joined = parse_nest(
+      "nest 2 { %v0 = load f32 [strided, contiguous] of 2 %v1 = neg(%v0) : f32 in f32 store %v1 }");
+  const Frame cut{{3, 4}, {{}}, {{{{0, 0}, {3, 1}, {1, 1}}, {{0, 1}, {3, 3}, {3, 1}}}}};
+  EXPECT_NO_THROW(check_frame(joined, cut));
+  joined.row_size = 4;
+  EXPECT_THROW(check_frame(joined, cut), Error);
   const Nest picked = parse_nest(
       "nest 1 { %v0 = load i64 [contiguous] %v1 = load f32 [broadcast] at %v0 store %v1 }");
   EXPECT_THROW(check_frame(picked, {{3}, {{1}, {0}}}), Error);
