@@ -288,6 +288,7 @@ struct NanToNum {  // y = x where it is finite
                         field("neginf", &Attr::neginf));
     }
   };
+  static constexpr auto batch = batch_last_dimensions;
   static void compose(ComposeCall&, const Attr&);
   static Value dx(VjpCall& d) { return keep_where(emit<Isfinite>(d.x()), d.dy()); }
 };

@@ -88,14 +88,32 @@ void Bce::compose(ComposeCall& c, const Attr& a) {
   give_reduced(c, losses, a.reduction);
 }
 
+// The losses of all, and then the reduction of each one's own.
+BatchedResults Bce::batch(const BatchedCall& c, const Attr& a) {
+  int rank = 0;
+  for (size_t i = 0; i < c.operands.size(); ++i)
+    if (c.operands[i].is_tensor()) rank = std::max(rank, c.own_rank(i));
+  SmallVector<Value, 3> in(c.operands);
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (c.batched[i]) in[i] = c.aligned(i, rank);
+    if (in[i].is_tensor()) in[i] = widened(in[i]);
+  }
+  Value losses = emit_all<Bce>(c.world, in, {.reduction = Reduction::none})[0];
+  Ints own;
+  for (int d = 1; d <= rank; ++d) own.push_back(d);
+  if (a.reduction == Reduction::sum && rank > 0) losses = sum(losses, own, false);
+  if (a.reduction == Reduction::mean && rank > 0) losses = emit<Mean>({losses}, {.dim = own});
+  return {cast(losses, c.results[0].dtype)};
+}
+
 void Bce::vjp(VjpCall& d) {
   Value p = widened(d.x(0)), t = widened(d.x(1)), dy = widened(d.dy());
   const bool weighted = d.given(2);
-  // The cotangent of every loss before its weight.
-  Value unit = ones_like(p);
-  if (weighted) unit = unit * widened(d.x(2));
-  if (d.attr<LossAttr>().reduction == Reduction::mean)
-    dy = over_count(dy, ir::numel((unit + t).dims()));
+  // One for each loss, of the shape that all operands broadcast to.
+  Value each = ones_like(p + t);
+  if (weighted) each = ones_like(each + widened(d.x(2)));
+  Value unit = weighted ? each * widened(d.x(2)) : each;
+  if (d.attr<LossAttr>().reduction == Reduction::mean) dy = over_count(dy, ir::numel(each.dims()));
   Value scale = dy * unit;
   d.give(0, [&] {
     Value spread = at_least(p * (1.0 - p), 1e-12);
@@ -109,7 +127,7 @@ void Bce::vjp(VjpCall& d) {
   if (weighted)
     d.give(2, [&] {
       Value inside = t * flat_bounded_log(p), outside = (1.0 - t) * flat_bounded_log(1.0 - p);
-      return dy * -(inside + outside);
+      return dy * each * -(inside + outside);
     });
 }
 

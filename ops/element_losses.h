@@ -56,6 +56,7 @@ struct Bce {
       "y = reduce(-weight * (target * log p + (1 - target) * log(1 - p)))"sv;
   static constexpr std::array inputs{"p"sv, "target"sv, "weight?"sv};
   using Attr = LossAttr;
+  static BatchedResults batch(const BatchedCall&, const Attr&);
   static void compose(ComposeCall&, const Attr&);
   static void vjp(VjpCall&);
 };

@@ -14,6 +14,7 @@ struct Embedding {  // `padding_idx` only zeroes the gradient of that row
     std::optional<int64_t> padding_idx;
     static constexpr auto fields() { return std::tuple(field("padding_idx", &Attr::padding_idx)); }
   };
+  static BatchedResults batch(const BatchedCall&, const Attr&);
   static void compose(ComposeCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);
   static bool vjp_holds(const ir::Attributes& a) {

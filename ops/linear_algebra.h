@@ -69,6 +69,7 @@ struct CofactorAlong {
   static constexpr auto name = "cofactor_along"sv,
                         doc = "y = d sum(v * cofactor(x)) / dx, linear in v"sv;
   static constexpr std::array inputs{"x"sv, "v"sv};
+  static constexpr auto batch = batch_last_dimensions;
   static void infer(InferCall&);
   static void compose(ComposeCall&);
   static void vjp(VjpCall&);

@@ -35,6 +35,7 @@ struct MatrixPower {
 // whose rank does not change.
 struct Pinv {
   static constexpr auto name = "pinv"sv, doc = "y = the pseudoinverse of x, by svd"sv;
+  static constexpr auto batch = batch_last_dimensions;
   struct Attr {
     double atol = 0;
     std::optional<double> rtol;
@@ -53,6 +54,7 @@ struct Complement {
   static constexpr auto name = "complement"sv;
   static constexpr auto doc =
       "y with orthonormal columns, which complete the orthonormal columns of x to a basis"sv;
+  static constexpr auto batch = batch_last_dimensions;
   struct Attr {
     bool for_any_basis = false;
     static constexpr auto fields() {

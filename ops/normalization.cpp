@@ -105,6 +105,17 @@ Value Standardize::dx(VjpCall& d, const Attr& a) {
   return d.has_dy(1) ? dx - through_scale() : dx;
 }
 
+// Over all dimensions but the added one where none is named.
+BatchedResults Standardize::batch(const BatchedCall& c, const Attr& a) {
+  const Value x = c.rows(0);
+  Ints dims = reduced_dims(a, x.rank() - 1);
+  for (int64_t& d : dims) ++d;
+  SmallVector<Value, 1> in{x};
+  BatchedResults out = emit_all<Standardize>(c.world, in, {.dim = dims, .eps = a.eps});
+  for (size_t r = 0; r < out.size(); ++r) out[r] = reshape(out[r], c.with_batch(c.results[r].dims));
+  return out;
+}
+
 void LayerNorm::compose(ComposeCall& c, const Attr& a) {
   Value x = floating_operand(c, 0);
   size_t rank = x.dims().size(), last = a.normalized_shape.size();

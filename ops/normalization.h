@@ -10,6 +10,7 @@ using namespace std::literals;
 struct Softmax {  // y = e^x / sum of e^x along dim
   static constexpr auto name = "softmax"sv, doc = "y = e^x / sum of e^x along dim"sv;
   using Attr = DimAttr;
+  static constexpr auto batch = batch_named_dimensions;
   static void compose(ComposeCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);  // dx = y (dy - sum of y dy)
 };
@@ -17,6 +18,7 @@ struct Softmax {  // y = e^x / sum of e^x along dim
 struct LogSoftmax {  // y = x - log(sum of e^x along dim)
   static constexpr auto name = "log_softmax"sv, doc = "y = x - log(sum of e^x along dim)"sv;
   using Attr = DimAttr;
+  static constexpr auto batch = batch_named_dimensions;
   static void compose(ComposeCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);  // dx = dy - e^y sum of dy
 };
@@ -43,6 +45,7 @@ struct Standardize {
     }
   };
   static void compose(ComposeCall&, const Attr&);
+  static BatchedResults batch(const BatchedCall&, const Attr&);
   // With n elements each: dx = scale (dy - mean dy - y mean(y dy)) - dscale scale^2 y / n
   static Value dx(VjpCall&, const Attr&);
 };

@@ -182,10 +182,10 @@ void LpPool2d::compose(ComposeCall& c, const Attr& a) {
   check_windows(c, a.kernel, a.stride, {0}, 2);
   Value powers = emit<Pow>(widened(x), num(a.p));
   Value mean = emit<AvgPoolNd<2>>({powers}, {.kernel = a.kernel, .stride = a.stride});
-  // Where the mean is 0 no derivative goes through.
-  Value passed = emit<Sign>(mean) * emit<Relu>(emit<Abs>(mean));
-  Value total = passed * Dim(along(a.kernel, 0) * along(a.kernel, 1));
-  c.give(cast(emit<Pow>(total, num(1 / a.p)), x.dtype()));
+  // Where the mean is 0 no derivative goes through, forward or back.
+  Value none = eq(mean, num(0.0));
+  Value total = where(none, num(1.0), mean) * Dim(along(a.kernel, 0) * along(a.kernel, 1));
+  c.give(cast(where(none, num(0.0), emit<Pow>(total, num(1 / a.p))), x.dtype()));
 }
 
 void LocalResponseNorm::compose(ComposeCall& c, const Attr& a) {

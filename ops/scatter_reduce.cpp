@@ -120,6 +120,13 @@ void ScatterReduce::compose(ComposeCall& c, const Attr& a) {
   c.give(reshape(reduced(), x.dims()));
 }
 
+BatchedResults ScatterReduce::batch(const BatchedCall& c, const Attr& a) {
+  Attr along = a;
+  ++along.dim;
+  Value y = emit<ScatterReduce>({c.rows(0), c.rows(1), c.rows(2)}, std::move(along));
+  return {reshape(y, c.with_batch(c.results[0].dims))};
+}
+
 // Of amax and amin. Each element that equals the result gets one share; of a NaN the NaNs do.
 void ScatterReduce::vjp(VjpCall& d, const Attr& a) {
   const Scattered s(d.operands, a.dim);

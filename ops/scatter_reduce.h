@@ -29,6 +29,7 @@ struct ScatterReduce {
     const std::string& reduce = attributes_as<Attr>(a).reduce;
     return reduce == "amax" || reduce == "amin";
   }
+  static BatchedResults batch(const BatchedCall&, const Attr&);
   static void compose(ComposeCall&, const Attr&);
   static void vjp(VjpCall&, const Attr&);
 };

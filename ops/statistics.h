@@ -20,6 +20,7 @@ struct Var {  // y = sum of (x - mean)^2 over dim / max(n - correction, 0)
   static constexpr auto name = "var"sv,
                         doc = "y = sum of (x - mean)^2 over dim / max(n - correction, 0)"sv;
   using Attr = VarianceAttr;
+  static constexpr auto batch = batch_reduction;
   static void infer(InferCall&, const Attr&);
   static void compose(ComposeCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);  // dx = 2 dy (x - mean) / (n - correction)
@@ -29,6 +30,7 @@ struct Std {  // y = sqrt(var(x))
   static constexpr auto name = "std"sv,
                         doc = "y = sqrt(var(x)); where that is 0, its derivative too"sv;
   using Attr = VarianceAttr;
+  static constexpr auto batch = batch_reduction;
   static void infer(InferCall&, const Attr&);
   static void compose(ComposeCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);
@@ -37,6 +39,7 @@ struct Std {  // y = sqrt(var(x))
 struct LogSumExp {  // y = log(sum of exp(x) over dim)
   static constexpr auto name = "logsumexp"sv, doc = "y = log(sum of exp(x) over dim)"sv;
   using Attr = DimsAttr;
+  static constexpr auto batch = batch_reduction;
   static void infer(InferCall&, const Attr&);
   static void compose(ComposeCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);  // dx = dy exp(x - y)
@@ -56,6 +59,7 @@ struct Norm {
                         field("keepdim", &Attr::keepdim));
     }
   };
+  static constexpr auto batch = batch_reduction;
   static void infer(InferCall&, const Attr&);
   static void compose(ComposeCall&, const Attr&);
   static Value dx(VjpCall&, const Attr&);

@@ -257,7 +257,7 @@ struct Operator {
   void (*compose)(ops::ComposeCall&);  // null: a primitive
 
   // Emits the call for a batch (gradus/batching.h), or throws Error with the reason why there is no
-  // rule. Null for compositions, structural operators and loops.
+  // rule. Null for compositions without `vjp`, structural operators and loops.
   SmallVector<ops::Value, 2> (*batch)(const ops::BatchedCall&);
   // For an operator that only moves elements: the positions of a result's elements in the operands.
   // Kernels then read the elements there. Returns false if the positions are unknown for these

@@ -55,9 +55,13 @@ bool has_grad(const Graph& graph);
 void take_apart(Graph& graph, size_t stage, const Node& node, std::vector<Node>& nodes,
                 Substitute& substitute);
 
+// The compositions that `decompose_nodes` keeps: none, those with a derivative rule, or those with
+// a derivative rule and a batch rule.
+enum class Kept : uint8_t { none, differentiable, batched };
+
 // Returns the nodes with their compositions expanded (see `decompose`), in order.
 std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> nodes,
-                                  Substitute& substitute, bool keep_differentiable);
+                                  Substitute& substitute, Kept kept);
 
 }  // namespace gradus::ir
 

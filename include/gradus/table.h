@@ -19,7 +19,8 @@
 // A struct also states facts that the rest of Gradus uses:
 //   batch             the batch rule (gradus/batching.h). A primitive that is not pointwise has
 //                     `batch` or `no_batch_rule = "the reason"`, which makes a batch an error.
-//                     A composition is expanded before it is batched
+//                     A composition is expanded before it is batched, unless it has a derivative
+//                     of its own: then it has a rule, too, which keeps that derivative
 //   recompute_cost    one of ir::again. Without it, the operator is never recomputed. Pointwise
 //                     operators have it from their kind
 //   may_be_view       `bind` calls set_view. Default: false
@@ -83,13 +84,20 @@ template <class Op>
 inline constexpr auto operand_specs_of = operand_specs<Op>();
 inline constexpr std::array<std::string_view, 1> one_result{"y"};
 
-// Whether a struct states its batch rule. A primitive that is not pointwise has to.
+// Whether a struct states its batch rule. A primitive that is not pointwise has to, and so does a
+// composition with a derivative of its own, which its parts may not have. Calls and loops are
+// batched by their graphs.
 template <class Op>
 constexpr bool says_batch_rule() {
   constexpr bool rule = requires { Op::batch; };
   constexpr bool reason = requires { std::string_view(Op::no_batch_rule); };
   constexpr bool primitive = requires { Op::bind; };
-  return is_pointwise<Op> || !primitive || rule != reason;
+  constexpr bool has_vjp = requires { Op::vjp; }
+  || requires { Op::dx; };
+  constexpr bool kept = has_vjp && requires { Op::compose; };
+  constexpr bool by_graphs = requires { Op::structural; }
+  || requires { Op::loop; };
+  return is_pointwise<Op> || by_graphs || !(primitive || kept) || rule != reason;
 }
 template <class Op>
 constexpr void check_facts() {

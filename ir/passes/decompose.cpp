@@ -11,9 +11,10 @@ namespace gradus::ir {
 
 namespace {
 
-bool to_be_taken_apart(const Node& node, bool keep_differentiable) {
+bool to_be_taken_apart(const Node& node, Kept kept) {
   if (!node.op->runs_composed(node.attributes)) return false;
-  return !(keep_differentiable && node.op->has_vjp(node.attributes));
+  if (kept == Kept::none || !node.op->has_vjp(node.attributes)) return true;
+  return kept == Kept::batched && !node.op->batch;
 }
 
 // A call whose graph has sizes that data decide: with names for them that the program lacks.
@@ -73,7 +74,7 @@ void take_apart(Graph& graph, size_t stage, const Node& node, std::vector<Node>&
 }
 
 std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> nodes,
-                                  Substitute& substitute, bool keep_differentiable) {
+                                  Substitute& substitute, Kept kept) {
   std::vector<Node> done;
   done.reserve(nodes.size());
   // Compositions may emit compositions: what is emitted is looked at again, as a stack.
@@ -84,7 +85,7 @@ std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> 
       Node node = std::move(pending.back());
       pending.pop_back();
       substitute.apply(node);
-      if (!to_be_taken_apart(node, keep_differentiable)) {
+      if (!to_be_taken_apart(node, kept)) {
         refuse_too_many_nodes(done.size());
         done.push_back(std::move(node));
         continue;
@@ -99,11 +100,11 @@ std::vector<Node> decompose_nodes(Graph& graph, size_t stage, std::vector<Node> 
 
 void decompose(Graph& graph, bool keep_differentiable) {
   settle_calls(graph);
+  const Kept kept = keep_differentiable ? Kept::differentiable : Kept::none;
   Substitute substitute(graph);
   for (size_t s = 0; s < graph.stages.size(); ++s) {
     Stage& stage = graph.stages[s];
-    stage.nodes =
-        decompose_nodes(graph, s, std::move(stage.nodes), substitute, keep_differentiable);
+    stage.nodes = decompose_nodes(graph, s, std::move(stage.nodes), substitute, kept);
     substitute.apply(stage.results);
   }
 }

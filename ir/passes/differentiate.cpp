@@ -204,7 +204,7 @@ class Differentiator {
     std::vector<ValueId> gradients = backpropagate(graph_, world, runs, seeds, wrt);
     Substitute substitute(graph_);
     Stage& stage = graph_.stages[k];
-    stage.nodes = decompose_nodes(graph_, k, std::move(nodes), substitute, true);
+    stage.nodes = decompose_nodes(graph_, k, std::move(nodes), substitute, Kept::differentiable);
     for (size_t i = 0; i < wrt.size(); ++i) {
       std::string name = fmt::format("d{}_{}", k, graph_[wrt[i]].name);
       ValueId g = substitute(gradients[i]);

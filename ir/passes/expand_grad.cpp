@@ -32,7 +32,7 @@ std::vector<Node> emit_sweep(Graph& graph, size_t stage, const Node& node,
     if (gradients[i] == no_value)
       gradients[i] = GraphWorld::id_of(ops::zeros_like(world.value(wrt[i])));
   // Rules may emit compositions; a later grad has to go through them.
-  emitted = decompose_nodes(graph, stage, std::move(emitted), substitute, true);
+  emitted = decompose_nodes(graph, stage, std::move(emitted), substitute, Kept::differentiable);
   for (size_t i = 0; i < wrt.size(); ++i) {
     ValueId by = substitute(gradients[i]);
     substitute.replace(node.results[i], by);

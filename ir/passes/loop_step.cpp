@@ -143,7 +143,7 @@ LoopStep differentiate_step(const Graph& body, const Flags& active, std::span<co
   Flags sums;
   std::vector<ValueId> found = backpropagate(g, world, {&step, 1}, roots, wrt, &sums);
   Substitute substitute(g);
-  g.stages[1].nodes = decompose_nodes(g, 1, std::move(emitted), substitute, true);
+  g.stages[1].nodes = decompose_nodes(g, 1, std::move(emitted), substitute, Kept::differentiable);
   size_t next = 0;
   for (size_t i = 0; i < forward.inputs.size(); ++i) {
     const bool active_here = is_active(i);

@@ -242,14 +242,14 @@ class StageBuilder {
     std::vector<Node> emitted;
     GraphWorld world(graph_, at_, emitted);
     std::vector<ValueId> mapped;
-    for (const Node& node : decompose_nodes(graph_, at_, given, parts, false)) {
+    for (const Node& node : decompose_nodes(graph_, at_, given, parts, Kept::batched)) {
       if (batch_node(world, node, p.by, p.size))
         mapped.insert(mapped.end(), node.results.begin(), node.results.end());
       else if (!node.results.empty() && !there.contains(node.results[0]))
         emitted.push_back(node);  // a part of a composition
     }
     Substitute whole(graph_);
-    for (Node& n : decompose_nodes(graph_, at_, std::move(emitted), whole, false))
+    for (Node& n : decompose_nodes(graph_, at_, std::move(emitted), whole, Kept::batched))
       add(std::move(n));
     for (ValueId v : mapped) set_at_points(v, whole(p.by.at(v)));
     for (ValueId v : there)
@@ -284,20 +284,21 @@ class StageBuilder {
 
   Values append(std::vector<Node> emitted, Values values) {
     Substitute substitute(graph_);
-    emitted = decompose_nodes(graph_, at_, std::move(emitted), substitute, true);
+    emitted = decompose_nodes(graph_, at_, std::move(emitted), substitute, Kept::differentiable);
     for (Node& n : emitted) add(std::move(n));
     for (ValueId& v : values) v = substitute(v);
     return values;
   }
 
-  // Leaves only primitives from `first` on.
+  // Leaves only what has a batch rule from `first` on. A composition with a derivative of its own
+  // stays whole: a later sweep takes that derivative, and not the one of the parts.
   Values take_apart(size_t first, Values values) {
     auto& nodes = stage().nodes;
     std::vector<Node> tail(std::make_move_iterator(nodes.begin() + static_cast<ptrdiff_t>(first)),
                            std::make_move_iterator(nodes.end()));
     nodes.resize(first);
     Substitute substitute(graph_);
-    tail = decompose_nodes(graph_, at_, std::move(tail), substitute, false);
+    tail = decompose_nodes(graph_, at_, std::move(tail), substitute, Kept::batched);
     for (Node& n : tail) add(std::move(n));
     for (ValueId& v : values) v = substitute(v);
     return values;

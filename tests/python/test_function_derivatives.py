@@ -580,3 +580,26 @@ def test_what_a_function_reads_beside_its_points_has_gradients(rng):
     (by_engine,) = gradus.gradients(miss(leaf), leaf)
     np.testing.assert_allclose(by_engine.numpy(), slope.numpy(), rtol=1e-13)
     assert gradus.gradcheck(gradus.trace(miss, c), 2)
+
+
+@pytest.mark.parametrize("p", [1.5, 2.0, 3.0])
+def test_a_pool_of_zeros_has_no_derivative_either_way(p):
+    x, along = np.zeros((1, 1, 2, 4)), np.ones((1, 1, 2, 4))
+    x[..., 2:] = 1
+    pool = lambda x: ops.lp_pool2d(x, p, [2, 2]).sum()  # noqa: E731
+    slope = np.asarray(gradus.grad(pool)(x))
+    assert not slope[..., :2].any() and slope[..., 2:].all()
+    np.testing.assert_allclose(gradus.jvp(pool, x, along)[1].item(), slope.sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("shapes", [((1, 4), (4,), (2, 1)), ((4,), (2, 4), (4,)), ((1,), (3,), None)])
+def test_bce_by_targets_and_weights_of_more_elements(rng, shapes, reduction):
+    given = [rng.normal(size=s) for s in shapes if s is not None]
+
+    def loss(*x):
+        return ops.sin(ops.bce(*map(ops.sigmoid, x), reduction=reduction)).sum()
+
+    slopes = gradus.grad(loss, argnums=tuple(range(len(given))))(*given)
+    assert [g.shape for g in slopes] == [x.shape for x in given]
+    assert gradus.gradcheck(gradus.trace(loss, *given), order=2)

@@ -117,6 +117,105 @@ def test_derivatives_through_it(rng):
     assert report, report
 
 
+_twice = np.array([[0, 1, 1, 1], [1, 0, 1, 0]])  # some places several times
+_target = np.array([0.0, 1, 1, 0])
+_factors = np.arange(9.0).reshape(3, 3)
+_table = np.arange(6.0).reshape(3, 2)
+
+
+def _outside(x):
+    """The projection to what the column of x leaves out, which is the same for every basis of it."""
+    u = ops.svd(x, full=True)[0][:, 1:]
+    return ((u @ u.T) * _factors).sum()
+
+
+# A function and a point at which the derivative of the operator is not that of its parts.
+own_derivatives = {
+    "norm": (ops.norm, np.zeros(3)),
+    "norm of a number": (ops.norm, np.array(0.0)),
+    "norm along": (lambda x: ops.norm(x, dim=[-1], keepdim=True).sum(), np.zeros((2, 3))),
+    "3-norm": (lambda x: ops.norm(x, p=3.0), np.zeros(3)),
+    "matrix_norm": (ops.matrix_norm, np.zeros((2, 2))),
+    "std": (ops.std, np.ones(3)),
+    "normalize": (lambda x: (ops.normalize(x, dim=0) * np.arange(3.0)).sum(), np.zeros(3)),
+    "cdist": (lambda x: ops.cdist(x, _table[:2]).sum(), _table[:2]),
+    "bce": (lambda x: ops.bce(x, _target), np.array([0, 1, 0.3, 0.5])),
+    "bce, sum": (lambda x: ops.bce(x, _target, reduction="sum"), np.array([[0.0], [1]])),
+    "bce, none": (lambda x: ops.bce(x, _target, reduction="none").sum(), np.array([[0.0], [1]])),
+    "pinv": (lambda x: (ops.pinv(x) * _factors).sum(), np.eye(3)),
+    "pinv, rank 1": (lambda x: (ops.pinv(x) * _factors).sum(), np.outer([1.0, 2, 3], [1, -1, 1])),
+    "svd": (_outside, np.array([[1.0], [2], [3]])),
+    "scatter_reduce": (
+        lambda x: ops.scatter_reduce(np.full((3, 4), -2.0), _twice, x, dim=0, reduce="amax").sum(),
+        np.array([[0.1, 0.2, 0.5, 0.1], [0.3, 0.4, 0.2, 0.9]]),
+    ),
+    "scatter_reduce, equal": (
+        lambda x: ops.scatter_reduce(x, _twice, np.ones((2, 4)), dim=-2, reduce="amin").sum(),
+        np.ones((3, 4)),
+    ),
+    "embedding": (
+        lambda w: ops.sin(ops.embedding(w, np.array([[0, 1], [1, 2]]), padding_idx=-2)).sum(),
+        _table,
+    ),
+}
+# And those whose derivative is the same either way.
+own_derivatives |= {
+    "softmax": (lambda x: (ops.softmax(x, dim=-1) ** 2).sum(), np.array([[-np.inf, 1, 2]])),
+    "log_softmax": (lambda x: (ops.log_softmax(x, dim=0) ** 2).sum(), np.array([0.3, 1, 2])),
+    "logsumexp": (lambda x: ops.logsumexp(x, dim=[0]).sum(), np.array([[0.3], [2]])),
+    "var": (lambda x: ops.var(x, dim=[0], correction=0).sum(), np.array([[0.3, 1], [2, 5]])),
+    "standardize": (lambda x: (ops.standardize(x)[0] ** 3).sum(), np.array([0.3, 1, 2])),
+    "standardize along": (
+        lambda x: (ops.standardize(x, [1])[0] ** 3).sum() + ops.standardize(x, [1])[1].sum(),
+        np.array([[0.3, 1, 2], [4, 3, 7]]),
+    ),
+    "standardize a number": (lambda x: ops.standardize(x)[0] * x, np.array(2.0)),
+    "nan_to_num": (lambda x: (ops.nan_to_num(x) * 2).sum(), np.array([np.nan, 1, np.inf])),
+    "cofactor": (lambda x: (ops.cofactor(x) * _factors).sum(), np.diag([1.0, 0, 0])),
+}
+
+
+@pytest.mark.parametrize("name", own_derivatives)
+def test_operators_keep_their_derivatives(name):
+    """A derivative of what is mapped is that of each slice, a first and a second time."""
+    f, x = own_derivatives[name]
+    xs = np.stack([x, x])
+    second = lambda x: ops.sin(gradus.grad(f)(x)).sum()  # noqa: E731
+    in_a_loop = lambda x: gradus.scan(lambda c, y: (c + f(y), None), 0.0, x.unsqueeze(0))[0]  # noqa: E731
+    for one, of_one in ((f, f), (second, second), (in_a_loop, f)):
+        got = gradus.grad(lambda xs: gradus.vmap(one)(xs).sum())(xs)
+        expected = np.asarray(gradus.grad(of_one)(x))
+        for row in np.asarray(got):
+            same(row, expected, rtol=1e-9, atol=1e-9 * (1 + np.abs(expected).max()))
+
+
+def test_a_table_for_all_or_for_each(rng):
+    """The row of the padding has no gradient, whatever is mapped."""
+    tables, index = rng.normal(size=(2, 3, 2)), np.array([[0, 1], [2, 1]])
+    f = lambda w, i: ops.sin(ops.embedding(w, i, padding_idx=1)).sum()  # noqa: E731
+    slope = gradus.grad(f)
+    both = gradus.grad(lambda w: gradus.vmap(f)(w, index).sum())(tables)
+    same(np.asarray(both), [np.asarray(slope(w, i)) for w, i in zip(tables, index)], rtol=1e-12)
+    one = gradus.grad(lambda w: gradus.vmap(f, in_axes=(None, 0))(w, index).sum())(tables[0])
+    same(np.asarray(one), sum(np.asarray(slope(tables[0], i)) for i in index), rtol=1e-12)
+    assert not np.asarray(both)[:, 1].any() and not np.asarray(one)[1].any()
+
+
+@pytest.mark.parametrize("axes", [(None, 0, None), (None, 0, 0), (None, None, 0), (0, None, None)])
+def test_losses_of_targets_and_weights(rng, axes):
+    shapes = ((3,), (2, 3), (2, 1))
+    p, target, weight = (rng.uniform(0.1, 0.9, size=(2, *s)) for s in shapes)
+    given = [x[0] if axis is None else x for x, axis in zip((p, target, weight), axes)]
+    for reduction in ("mean", "sum", "none"):
+        f = lambda *x: ops.bce(*x, reduction=reduction).sum()  # noqa: B023, E731
+        got = gradus.grad(lambda *x: gradus.vmap(f, in_axes=axes)(*x).sum(), argnums=(0, 1, 2))(*given)
+        each = [[x if axis is None else x[i] for x, axis in zip(given, axes)] for i in range(2)]
+        slopes = [[np.asarray(g) for g in gradus.grad(f, argnums=(0, 1, 2))(*one)] for one in each]
+        for k, axis in enumerate(axes):
+            rows = [slopes[i][k] for i in range(2)]
+            same(np.asarray(got[k]), sum(rows) if axis is None else np.stack(rows), rtol=1e-12)
+
+
 def test_variables_lead_on(rng):
     w, xs = operands(rng)
     v = gradus.tensor(w)
