@@ -14,7 +14,7 @@ namespace {
 bool to_be_taken_apart(const Node& node, Kept kept) {
   if (!node.op->runs_composed(node.attributes)) return false;
   if (kept == Kept::none || !node.op->has_vjp(node.attributes)) return true;
-  return kept == Kept::batched && !node.op->batch;
+  return kept == Kept::batched && !node.op->batch && !node.op->traits.structural;
 }
 
 // A call whose graph has sizes that data decide: with names for them that the program lacks.

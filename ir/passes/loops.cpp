@@ -65,6 +65,35 @@ SmallVector<ops::Value, 2> batch_branch(const Node& node, const ops::BatchedCall
   return c.world.emit(c.op, ops::with_graphs(node, graphs), c.operands);
 }
 
+// Of a call with a derivative of its own, which is batched, too. Inputs that all elements share have
+// the sum of the elements' gradients.
+SmallVector<ops::Value, 2> batch_call(const Node& node, const ops::BatchedCall& c) {
+  const auto named = ops::graphs_in(node);
+  const Graph &graph = *named[0]->graph, &vjp = *named[1]->graph;
+  const Dim size = inner_size(c.size, node);
+  auto name_of = [](const Graph& g, size_t input) { return g[g.stages[0].inputs[input]].name; };
+  std::vector<std::string> inputs, inputs_of_vjp;
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    if (!c.batched[i]) continue;
+    inputs.push_back(name_of(graph, i));
+    inputs_of_vjp.push_back(name_of(vjp, i));
+  }
+  for (size_t i = c.operands.size(); i < vjp.stages[0].inputs.size(); ++i)
+    inputs_of_vjp.push_back(name_of(vjp, i));
+  Graph gradients = batch(vjp, inputs_of_vjp, size);
+  GraphWorld world(gradients, 0, gradients.stages[0].nodes);
+  auto gradient = gradients.stages[0].results.begin();
+  for (size_t i = 0; i < c.operands.size(); ++i) {
+    if (!is_floating(c.operands[i].dtype())) continue;
+    if (!c.batched[i])
+      gradient->value = GraphWorld::id_of(ops::sum(world.value(gradient->value), {0}, false));
+    ++gradient;
+  }
+  const std::array graphs{std::make_shared<const Graph>(batch(graph, inputs, size)),
+                          std::make_shared<const Graph>(std::move(gradients))};
+  return c.world.emit(c.op, ops::with_graphs(node, graphs), c.operands);
+}
+
 // Where `each` holds, a row of `mine`, else that of `other`.
 ops::Value choose(const ops::Value& each, const ops::Value& mine, const ops::Value& other) {
   Dims aligned(mine.dims().size(), Dim(1));
@@ -133,7 +162,8 @@ SmallVector<ops::Value, 2> batch_data_loop(const Node& node, const ops::BatchedC
 
 }  // namespace
 
-SmallVector<ops::Value, 2> batch_loop(const Node& node, const ops::BatchedCall& c) {
+SmallVector<ops::Value, 2> batch_graphs(const Node& node, const ops::BatchedCall& c) {
+  if (ops::is_call(node)) return batch_call(node, c);
   if (ops::data_loop_in(*node.op, node.attributes)) return batch_data_loop(node, c);
   if (!ops::loop_in(node)) return batch_branch(node, c);
   const ops::Loop loop = *ops::loop_in(node);

@@ -37,8 +37,9 @@ struct LoopGradient {
 std::vector<LoopGradient> differentiate_loop(Graph& graph, GraphWorld& world, Node& loop,
                                              const LoopCotangents& given);
 
-// The loop for a whole batch: every carry has the dimension then.
-SmallVector<ops::Value, 2> batch_loop(const Node& loop, const ops::BatchedCall& call);
+// The loop for a whole batch: every carry has the dimension then. Or the call of a graph that has a
+// derivative of its own: every result has the dimension.
+SmallVector<ops::Value, 2> batch_graphs(const Node& node, const ops::BatchedCall& call);
 
 // Takes out results that `used` does not say, carries that none of the others needs, and operands
 // that no step reads.

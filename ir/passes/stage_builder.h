@@ -321,7 +321,8 @@ class StageBuilder {
     try {
       const ops::BatchedCall call{*node.op, node.attributes, world, operands,
                                   batched,  results,         size};
-      auto ys = node.op->traits.loop ? batch_loop(node, call) : ops::emit_batched(call);
+      const bool by_graphs = node.op->traits.loop || node.op->traits.structural;
+      auto ys = by_graphs ? batch_graphs(node, call) : ops::emit_batched(call);
       for (size_t i = 0; i < node.results.size(); ++i)
         by[node.results[i]] = GraphWorld::id_of(ys[i]);
       return true;
