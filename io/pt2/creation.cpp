@@ -1,6 +1,7 @@
 // New tensors: constants, ranges, and what is made like another tensor.
 #include <algorithm>
 
+#include "io/pt2/operands.h"
 #include "io/pt2/shapes.h"
 
 namespace gradus::pt2 {
@@ -67,16 +68,29 @@ void arange_of(Call& c) {
   c.give(cast(i * step + start, dtype));
 }
 
-Value evenly_spaced(Call& c, DType dtype) {
+Value linspace_of(Call& c, DType dtype) {
   return emit_all(c.world(), "linspace", {},
                   {{"start", c.number("start")},
                    {"end", c.number("end")},
                    {"steps", c.size("steps")},
                    {"dtype", dtype}})[0];
 }
-void linspace(Call& c) { c.give(evenly_spaced(c, made(c).dtype)); }
+// Between tensors, through which no derivative passes in ATen.
+void linspace_between(Call& c) {
+  auto end = [&](std::string_view name) {
+    Value v = c.x(name);
+    if (v.is_number()) return number_tensor(c, v, DType::f64);
+    return detach(cast(reshape(v, {}), DType::f64));
+  };
+  Value start = end("start"), last = end("end");
+  c.give(cast(evenly_spaced(start, last, c.integer("steps")), made(c).dtype));
+}
+void linspace(Call& c) {
+  if (c.is_tensor("start") || c.is_tensor("end")) return linspace_between(c);
+  c.give(linspace_of(c, made(c).dtype));
+}
 void logspace(Call& c) {
-  Value exponents = evenly_spaced(c, DType::f64);
+  Value exponents = linspace_of(c, DType::f64);
   c.give(cast(binary("pow", num(c.number("base", 10)), exponents), made(c).dtype));
 }
 

@@ -97,19 +97,6 @@ void place_rule(Call& c) {
   c.give(emit(c.ours(), {x}, attributes));
 }
 
-// The middle one of all; elements that are equal to it share the derivative evenly.
-void median_rule(Call& c) {
-  Value x = c.x();
-  Value row = reshape(x, {ir::numel(x.dims())});
-  Value middle = detach(emit("median_dim", {row}, {{"dim", 0}}));
-  if (!is_floating(x.dtype())) return c.give(middle);
-  // What is added is 0 but for its derivative.
-  Value equal = logical_and(eq(row, middle), unary("isfinite", row));
-  Value count = sum_all(cast(equal, x.dtype()));
-  Value share = sum_all(keep_where(equal, row - detach(row))) / count;
-  c.give(where(gt(count, num(0.0)), middle + share, middle));
-}
-
 // Truth
 
 // Any number but 0 is true, NaN too.
@@ -255,7 +242,6 @@ constexpr RuleEntry reduction_table[] = {
     {"aminmax", both_extrema_rule},
     {"argmax", place_rule},
     {"argmin", place_rule},
-    {"median.default", median_rule},
     {"median.dim", extremum_along_rule, "median_dim"},
     {"any", truth_rule},
     {"all", truth_rule},

@@ -59,6 +59,7 @@ PUT_TOGETHER = {
         F.pad(x[None, None], (1, 1, 0, 2, 1, 3), "replicate"),
     ),
     "clone": lambda x: (x.clone(), x[1].clone()),
+    "sum_to_size": lambda x: (x.sum_to_size(3, 1), x.sum_to_size(5), x.sum_to_size(4, 3, 5)),
     "diff": lambda x: (
         x.diff(),
         x.diff(2, 1),
@@ -96,6 +97,16 @@ def test_put_together(name):
 
 
 # Eager PyTorch's gradient differs from finite differences.
+def test_repeats_that_are_constant():
+    # The archive has a name for the sum of the repeats.
+    f = lambda x: (
+        x.repeat_interleave(torch.tensor([2, 0, 1]), dim=1).sin(),
+        x[:, 0, 0].repeat_interleave(torch.tensor([0, 0, 3, 1])).sin(),
+        torch.repeat_interleave(torch.tensor([0, 2, 1])) * 2,
+    )
+    check(f, draw((4, 3, 5)))
+
+
 def test_as_strided_scatter():
     check(
         lambda x: torch.as_strided_scatter(x, x[0, :2] * 2, (2, 5), (7, 1), 3),
