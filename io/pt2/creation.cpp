@@ -68,29 +68,25 @@ void arange_of(Call& c) {
   c.give(cast(i * step + start, dtype));
 }
 
-Value linspace_of(Call& c, DType dtype) {
-  return emit_all(c.world(), "linspace", {},
-                  {{"start", c.number("start")},
-                   {"end", c.number("end")},
-                   {"steps", c.size("steps")},
-                   {"dtype", dtype}})[0];
-}
-// Between tensors, through which no derivative passes in ATen.
-void linspace_between(Call& c) {
-  auto end = [&](std::string_view name) {
+// Between numbers, or tensors, through which no derivative passes in ATen.
+Value spaced(Call& c, DType dtype) {
+  if (!c.is_tensor("start") && !c.is_tensor("end"))
+    return emit_all(c.world(), "linspace", {},
+                    {{"start", c.number("start")},
+                     {"end", c.number("end")},
+                     {"steps", c.size("steps")},
+                     {"dtype", dtype}})[0];
+  auto bound = [&](std::string_view name) {
     Value v = c.x(name);
     if (v.is_number()) return number_tensor(c, v, DType::f64);
     return detach(cast(reshape(v, {}), DType::f64));
   };
-  Value start = end("start"), last = end("end");
-  c.give(cast(evenly_spaced(start, last, c.integer("steps")), made(c).dtype));
+  Value start = bound("start"), end = bound("end");
+  return cast(evenly_spaced(start, end, c.integer("steps")), dtype);
 }
-void linspace(Call& c) {
-  if (c.is_tensor("start") || c.is_tensor("end")) return linspace_between(c);
-  c.give(linspace_of(c, made(c).dtype));
-}
+void linspace(Call& c) { c.give(spaced(c, made(c).dtype)); }
 void logspace(Call& c) {
-  Value exponents = linspace_of(c, DType::f64);
+  Value exponents = spaced(c, DType::f64);
   c.give(cast(binary("pow", num(c.number("base", 10)), exponents), made(c).dtype));
 }
 

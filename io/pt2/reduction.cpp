@@ -48,19 +48,32 @@ void product_rule(Call& c) {
 
 // Variance
 
-int64_t correction_of(Call& c) {
+double correction_of(Call& c) {
   if (!c.given("correction")) return c.flag("unbiased", true) ? 1 : 0;
-  const double n = c.number("correction");
-  if (n != std::floor(n) || !(std::abs(n) <= INT32_MAX))
-    c.fail("its correction is {}; only integers are supported", n);
-  return static_cast<int64_t>(n);
+  return c.number("correction");
+}
+
+// By the operator where the correction is an integer. Else the variance without one, times
+// n / (n - correction).
+Value variance_of(Call& c, const Value& x, const Ints& dims, bool keepdim) {
+  const double correction = correction_of(c);
+  if (correction == std::floor(correction) && std::abs(correction) <= INT32_MAX)
+    return reduced_over(c.ours(), x, dims, keepdim,
+                        {{"correction", static_cast<int64_t>(correction)}});
+  Dim n = 1;
+  for (int64_t d : dims) n = n * x.dims()[static_cast<size_t>(d)];
+  Value count = full(c.world(), {}, 0, x.dtype()) + Value::number(n);
+  Value left = binary("maximum", count - correction, num(0.0));
+  Value plain = reduced_over("var", x, dims, keepdim, {{"correction", 0}});
+  Value y = plain * (count / left);
+  return c.ours() == "std" ? unary("sqrt", y) : y;
 }
 
 void variance_rule(Call& c) {
   Value x = c.x();
   const Ints dims = dims_or_all(c, "dim", x.rank());
   const bool keepdim = c.flag("keepdim", false);
-  c.give(reduced_over(c.ours(), x, dims, keepdim, {{"correction", correction_of(c)}}));
+  c.give(variance_of(c, x, dims, keepdim));
   if (c.results() > 1) c.give(reduced_over("mean", x, dims, keepdim));
 }
 

@@ -260,6 +260,34 @@ void powers(Call& c) {
 
 void sum_to_size(Call& c) { c.give(sum_to(c.x(), c.result().sizes)); }
 
+// All choices of r elements of a list whose size is known, in order.
+void combinations(Call& c) {
+  Value x = c.x();
+  need_dims(x, 1, "its list");
+  const int64_t r = c.integer("r", 2);
+  const bool again = c.flag("with_replacement", false);
+  const auto n = x.dims()[0].constant();
+  constexpr size_t most = 1 << 20;
+  if (!n || r < 1) c.fail("it wants a list of a known size, and r of 1 at least");
+  std::vector<int64_t> all, chosen;
+  for (int64_t k = 0; k < r; ++k) chosen.push_back(again ? 0 : k);
+  // The last place of a choice that can go on does, and those behind it follow.
+  auto greatest = [&](size_t k) { return again ? *n - 1 : *n - r + static_cast<int64_t>(k); };
+  while (chosen[0] <= greatest(0)) {
+    all.insert(all.end(), chosen.begin(), chosen.end());
+    if (all.size() > most) c.fail("more than {} numbers are not supported", most);
+    size_t k = chosen.size();
+    while (k > 1 && chosen[k - 1] == greatest(k - 1)) --k;
+    const int64_t next = ++chosen[k - 1];
+    for (; k < chosen.size(); ++k) chosen[k] = again ? next : chosen[k - 1] + 1;
+  }
+  Tensor places = Tensor::empty(DType::i64, Sizes{static_cast<int64_t>(all.size())});
+  std::ranges::copy(all, places.mutable_data_as<int64_t>());
+  Value index = emit_all(c.world(), "constant", {}, {{"value", places}})[0];
+  const Dim rows = static_cast<int64_t>(all.size()) / r;
+  c.give(with_sizes(reshape(index_select(x, index, 0), {rows, r}), c.result().sizes));
+}
+
 void triangle(Call& c) {
   c.give(emit(c.ours(), {c.x()}, {{"diagonal", c.integer("diagonal", 0)}}));
 }
@@ -367,6 +395,7 @@ constexpr RuleEntry shape_table[] = {
     {"vander", powers},
     {"linalg_vander", powers},
     {"sum_to_size", sum_to_size},
+    {"combinations", combinations},
     {"tril", triangle},
     {"triu", triangle},
     {"diag_embed", embed_diagonal},

@@ -152,6 +152,19 @@ def test_reduction_of_integers(name):
     check(lambda x: tuple(REDUCTIONS[name](x)), x, order=0)
 
 
+@pytest.mark.parametrize("dtype", [f64, f32], ids=str)
+def test_variance_with_any_correction(dtype):
+    f = lambda x: (
+        x.var(1, correction=1.5).sin(),
+        x.std(0, correction=0.25, keepdim=True).sin(),
+        *torch.var_mean(x, (0, 2), correction=2.5),
+        x.var(correction=-0.5),
+    )
+    check(f, draw((3, 4, 2), dtype=dtype))
+    check(lambda x: (x.var(0, correction=1.5), x.std(correction=0.5)), draw((5, 3)), dynamic=True)
+    check(lambda x: x[:, :1].var(1, correction=1.5), draw((3, 4)), order=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int64, torch.bool])
 def test_running_extrema_of_the_least_integer(dtype):
     least = 0 if dtype in (torch.uint8, torch.bool) else torch.iinfo(dtype).min

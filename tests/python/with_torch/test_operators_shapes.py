@@ -97,6 +97,20 @@ def test_put_together(name):
 
 
 # Eager PyTorch's gradient differs from finite differences.
+def test_combinations():
+    f = lambda x: (
+        torch.combinations(x).sin(),
+        torch.combinations(x, 1),
+        torch.combinations(x, 3).sin(),
+        torch.combinations(x, 5).sin(),
+        torch.combinations(x, 3, with_replacement=True).sin(),
+        torch.combinations(x[:1], 2, with_replacement=True).sin(),
+        torch.combinations(x[:2], 3),
+        torch.combinations(x[:0], 2, with_replacement=True),
+    )
+    check(f, draw((5,)))
+
+
 def test_repeats_that_are_constant():
     # The archive has a name for the sum of the repeats.
     f = lambda x: (
@@ -206,6 +220,18 @@ def test_creation():
     check(make, draw((2, 3)))
     with default_dtype(f64):
         check(make, draw((2, 3)))
+
+
+def test_spaces_between_tensors():
+    f = lambda a, b: (
+        *(torch.linspace(a, b, n, dtype=f64) * b for n in (0, 1, 2, 7)),
+        torch.linspace(a, 2.5, 6, dtype=f64),
+        torch.linspace(1, b, 6, dtype=f32),
+        torch.logspace(a, b, 5, dtype=f64) * a,
+        torch.logspace(a, 2, 5, base=2.0, dtype=f64),
+        torch.logspace(0, b, 4, dtype=f32),
+    )
+    check(f, draw(()), draw((), seed=1))
 
 
 def test_creation_of_named_sizes():
