@@ -291,6 +291,45 @@ TEST(OnnxOperators, ScattersThatCombine) {
   }
 }
 
+// From numbers that are inputs.
+TEST(OnnxOperators, RangesByData) {
+  struct Case {
+    double start, limit, delta;
+    std::vector<double> y;
+  };
+  const Case cases[] = {{0.5, 2.1, 0.5, {0.5, 1, 1.5, 2}},
+                        {3, 0.4, -1.25, {3, 1.75, 0.5}},
+                        {1, 3, 1, {1, 2}},
+                        {1, 1, 1, {}},
+                        {1, 3, -1, {}}};
+  for (const Case& k : cases) {
+    Model m;
+    for (const char* name : {"start", "limit", "delta"}) m.input(name, f32, std::vector<Size>{});
+    m.node("Range", {"start", "limit", "delta"}, {"r"});
+    m.node("Mul", {"r", "r"}, {"y"});
+    m.output("y");
+    onnx::Import model = m.import();
+    Values in{{"start", floats({}, {k.start})},
+              {"limit", floats({}, {k.limit})},
+              {"delta", floats({}, {k.delta})}};
+    std::vector<double> squares;
+    for (double v : k.y) squares.push_back(v * v);
+    expect_near(run(model, in)["y"], squares);
+  }
+  for (auto [start, limit, delta, expected] : {std::tuple{1, 8, 3, std::vector<double>{1, 4, 7}},
+                                               {9, 2, -3, {9, 6, 3}},
+                                               {-1, 5, 6, {-1}},
+                                               {0, -4, 2, {}}}) {
+    Model m;
+    for (const char* name : {"start", "limit", "delta"}) m.input(name, i64, std::vector<Size>{});
+    m.node("Range", {"start", "limit", "delta"}, {"y"});
+    Values in{{"start", whole({}, {double(start)})},
+              {"limit", whole({}, {double(limit)})},
+              {"delta", whole({}, {double(delta)})}};
+    expect_near(one_result(m, in), expected);
+  }
+}
+
 // What data count has a name, in the results of derivatives too.
 TEST(OnnxOperators, SizesThatDataDecide) {
   Model m;
