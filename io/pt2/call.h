@@ -95,6 +95,8 @@ class Call {
   // The elements of a tensor that follows from constants alone; else refused: "`what` has to be
   // known".
   Tensor known(std::string_view name);
+  // The value; as a constant where it follows from constants alone and is not large.
+  Value settled(const Value& value);
 
   // A tensor argument as the archive has it.
   const TensorMeta& meta(std::string_view name = "self") const;

@@ -159,13 +159,14 @@ Value resized_by(Call& c, const Value& x, const ResizedAxis& a, const Filter& fi
   Value at = first + arange(c.world(), taps);
   Value distance = unary("abs", (cast(at, x.dtype()) - centre + 0.5) / widening);
   Value weight = where(lt(at, past), filter.weight(distance), num(0.0));
-  weight = weight / sum(weight, {1}, true);
+  weight = c.settled(weight / sum(weight, {1}, true));
+  Value elements_at = c.settled(flat(within(at, a)));
   Dims parts = x.dims(), along(x.dims().size() + 1 - static_cast<size_t>(a.dim), 1);
   parts[static_cast<size_t>(a.dim)] = a.out;
   parts.insert(parts.begin() + a.dim + 1, taps);
   along[0] = a.out;
   along[1] = taps;
-  Value elements = reshape(index_select(x, flat(within(at, a)), a.dim), parts);
+  Value elements = reshape(index_select(x, elements_at, a.dim), parts);
   return sum(elements * reshape(weight, along), {a.dim + 1}, false);
 }
 

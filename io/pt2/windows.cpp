@@ -29,7 +29,8 @@ struct Window {
 
 void give_window(Call& c, Value (*formula)(Call&, const Window&)) {
   const Window w(c);
-  c.give(cast(w.is_short() ? ones_like(w.place) : formula(c, w), c.result().dtype));
+  Value y = w.is_short() ? ones_like(w.place) : formula(c, w);
+  c.give(c.settled(cast(y, c.result().dtype)));
 }
 
 Value cosine(const Window& w, double turns) {
