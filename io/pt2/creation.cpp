@@ -133,6 +133,7 @@ constexpr RuleEntry creation_table[] = {
     {"ones", all_of<1>},
     {"ones_like", all_of<1>},
     {"new_ones", all_of<1>},
+    {"isreal", all_of<1>},
     {"empty", all_of<0>},
     {"empty_like", all_of<0>},
     {"empty_strided", all_of<0>},

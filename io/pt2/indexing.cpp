@@ -162,6 +162,9 @@ void index_fill(Call& c) {
 
 void gather(Call& c) {
   Along a(c);
+  // Without indices any number of dimensions goes.
+  if (ir::numel(c.result().sizes) == Dim(0))
+    return c.give(full(c.world(), c.result().sizes, 0, a.x.dtype()));
   Value y = ops::gather(a.x, whole_index(a.listed(c.x("index"))), a.dim);
   c.give(reshape(y, c.result().sizes));
 }
@@ -237,7 +240,8 @@ void masked_select(Call& c) {
 void nonzero(Call& c) {
   Value x = c.x();
   Value y = emit("nonzero", {at_least(x, 1)}, {{"count", size_at(c.result().sizes, 0)}});
-  c.give(x.rank() == 0 ? reshape(y, c.result().sizes) : y);
+  // Of a tensor without dimensions there are no places to say.
+  c.give(x.rank() == 0 ? slice(y, 1, 0, 0) : y);
 }
 void nonzero_by_dim(Call& c) {
   Value x = c.x(c.given("condition") ? "condition" : "self");
@@ -285,6 +289,7 @@ void take_along(Call& c) {
   const int64_t dim = c.dim("dim", x.rank());
   if (x.rank() != index.rank() || x.rank() == 0)
     c.fail("operand and indices have {} and {} dimensions", x.rank(), index.rank());
+  index = counted_from_front(index, size_at(x.dims(), dim));
   Dims of_x = x.dims(), of_index = index.dims();
   for (size_t d = 0; d < of_x.size(); ++d) {
     if (static_cast<int64_t>(d) == dim) continue;

@@ -245,7 +245,7 @@ void diff(Call& c) {
 
 // Columns of powers.
 void powers(Call& c) {
-  Value x = in_result_dtype(c, "x");
+  Value x = as_row(in_result_dtype(c, "x"));
   const Dims& sizes = c.result().sizes;
   const auto columns = sizes.empty() ? std::nullopt : sizes.back().constant();
   if (!columns || *columns > 1000)

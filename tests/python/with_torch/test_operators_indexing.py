@@ -29,11 +29,13 @@ READS = {
         x.gather(1, i.abs().reshape(1, 2, 3)),
         x.gather(-1, i.abs().reshape(3, 2, 1)),
         x[0, 0, 0].gather(0, i[0] * 0),
+        x.gather(0, i[:0]),
     ),
     "take": lambda x, i: (x.take(i), x.take(i.reshape(2, 3) * 7)),
     "take_along_dim": lambda x, i: (
         torch.take_along_dim(x, i.abs()[:4].reshape(4, 1, 1), 1),
         torch.take_along_dim(x, i.abs()),
+        torch.take_along_dim(x, i[:4].reshape(4, 1, 1), 1),
         torch.take_along_dim(x[:1], i.abs().reshape(6, 1, 1)[:4], 2),
     ),
     "int32": lambda x, i: x[i.to(i32)],
@@ -144,6 +146,11 @@ def test_index_reduce_of_named_sizes():
     f = lambda x, s, i: x.index_reduce(1, i, s, "amax").sin()
     index = torch.tensor([1, 0, 1, 3])
     check(f, draw((3, 5)), draw((3, 4), seed=1), index, dynamic=True)
+
+
+def test_nonzero_without_dimensions():
+    f = lambda x: (torch.nonzero(x), torch.nonzero(x - 1), torch.argwhere(x))
+    check(f, torch.tensor(1.0, dtype=f64), order=0)
 
 
 def test_nonzero_of_a_size():

@@ -91,6 +91,16 @@ def test_unary(name):
     check(each(function), draw((7,), low, high, f32), order=1)
 
 
+def test_entropy_at_zero():
+    x = torch.tensor([0.0, 1.0, 0.3], dtype=f64)
+    check(torch.special.entr, x)
+    check(torch.special.entr, torch.tensor([-1.0, math.nan, math.inf], dtype=f64), order=0)
+
+
+def test_all_numbers_are_real():
+    check(lambda x: (torch.isreal(x), torch.isreal(x > 0)), draw((2, 3)), order=0)
+
+
 @pytest.mark.parametrize("name", [n for n in UNARY if n not in FLOATING_ONLY])
 @pytest.mark.parametrize("default", [f32, f64])
 def test_unary_of_integers(name, default):

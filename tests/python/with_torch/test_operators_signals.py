@@ -117,6 +117,7 @@ def test_powers():
     f = lambda x: (
         torch.linalg.vander(x).sin(),
         torch.linalg.vander(torch.stack([x, x + 1]), N=3).sin(),
+        torch.linalg.vander(x[1], N=3).sin(),
     )
     check(f, x)
     # Eager PyTorch has no derivative of these.
